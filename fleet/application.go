@@ -1,0 +1,125 @@
+package fleet
+
+// Destination is an exact (server, namespace) pair of an AppProject or an Application. Server is the environment's server key.
+type Destination struct {
+	Server    string `json:"server"`
+	Namespace string `json:"namespace"`
+}
+
+// Sync is a deployment's sync policy with every default resolved.
+type Sync struct {
+	Automated       bool `json:"automated"`
+	Prune           bool `json:"prune"`
+	SelfHeal        bool `json:"selfHeal"`
+	CreateNamespace bool `json:"createNamespace"`
+}
+
+// Application is what one engine is to run for one deployment in one environment.
+type Application struct {
+	ID             ApplicationID
+	Name           string // object name, the same on every engine
+	Project        string
+	Source         Source // override of the environment merged in
+	Destination    Destination
+	Sync           Sync
+	Hold           SyncRunName // a SyncRun that keeps automation off; empty: none
+	DeletionPolicy DeletionPolicy
+}
+
+// Project is what a tenant may do on one engine. Every list is exact: no pattern character reaches Argo CD.
+type Project struct {
+	Tenant           TenantName
+	Name             string
+	SourceRepos      []string
+	Destinations     []Destination
+	ClusterResources []GroupKind
+}
+
+// Cluster is an environment's API server as one engine knows it.
+type Cluster struct {
+	ID               EnvironmentID
+	Name             string
+	Project          string
+	Server           string // server key: the URL with a query that makes it unique per environment (ServerKey)
+	CAData           string
+	Namespaces       []string
+	ClusterResources bool
+	Credential       CredentialSource
+}
+
+// Repository is a private repository of one tenant as one engine knows it.
+type Repository struct {
+	ID         CredentialID
+	Name       string
+	Project    string
+	URL        string
+	Credential CredentialSource
+}
+
+// CredentialSource says where a secret's content is found when an object is applied. It never holds the content.
+type CredentialSource struct {
+	Tenant TenantName `json:"tenant"`
+	Name   string     `json:"name"`
+	Sealed string     `json:"sealed,omitempty"` // blob id of the *.sops.yaml beside the declaration; empty: the directory or the namespace
+}
+
+// ObjectKind is the kind of an object that Argosy keeps on an engine.
+type ObjectKind string
+
+// Object kinds, in the order in which they are created. They are removed in the opposite order: a cluster Secret that goes before its
+// Applications makes Argo CD strip their finalizers and orphan the workloads without a word.
+const (
+	ObjectProject     ObjectKind = "AppProject"
+	ObjectCluster     ObjectKind = "Cluster"
+	ObjectRepository  ObjectKind = "Repository"
+	ObjectApplication ObjectKind = "Application"
+)
+
+// Rank orders kinds for creation: lower first.
+func (k ObjectKind) Rank() int {
+	switch k {
+	case ObjectProject:
+		return 0
+	case ObjectCluster, ObjectRepository:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// ObjectKey names one object of one engine.
+type ObjectKey struct {
+	Engine EngineName `json:"engine"`
+	Kind   ObjectKind `json:"kind"`
+	Name   string     `json:"name"`
+}
+
+// Object is one desired object before it is rendered. Exactly one of the pointers is set.
+type Object struct {
+	Key         ObjectKey
+	Project     *Project
+	Cluster     *Cluster
+	Repository  *Repository
+	Application *Application
+}
+
+// Manifest is an object as it will be applied: canonical JSON without any secret content, and the SHA-256 of those bytes in hexadecimal.
+// Revision, epoch and hash annotations are added when it is applied and are no part of the bytes.
+type Manifest struct {
+	Body []byte
+	Hash string
+}
+
+// Row is one desired object of an engine as the mirror holds it.
+type Row struct {
+	Key         ObjectKey         `json:"key"`
+	Tenant      TenantName        `json:"tenant"`
+	Environment EnvironmentName   `json:"environment,omitempty"`
+	Deployment  DeploymentName    `json:"deployment,omitempty"`
+	Credential  *CredentialSource `json:"credential,omitempty"` // of Cluster and Repository rows
+	Manifest    Manifest          `json:"-"`
+	Deletion    DeletionPolicy    `json:"deletion,omitempty"` // of Applications: what removing the row does
+	Absent      bool              `json:"absent,omitempty"`   // the object is to be removed; the row goes when that is acknowledged
+	Revision    Revision          `json:"revision"`           // of the config repo: the commit that last changed this object
+	Seq         int64             `json:"seq"`                // commit-ordered; grows with every change of the row
+}

@@ -1,0 +1,281 @@
+package fleet
+
+// Key is the identity of a declaration: what the path says, and nothing else. Tenant is empty for the kinds under `fleet/`.
+type Key struct {
+	Kind   Kind       `json:"kind"`
+	Tenant TenantName `json:"tenant,omitempty"`
+	Name   string     `json:"name"`
+}
+
+// String is "Kind tenant/name", or "Kind name" for what the platform owns.
+func (k Key) String() string {
+	if k.Tenant == "" {
+		return string(k.Kind) + " " + k.Name
+	}
+	return string(k.Kind) + " " + string(k.Tenant) + "/" + k.Name
+}
+
+// Declaration is one file of the config repo, decoded. Exactly one of the pointers is set, the one that Key.Kind names.
+type Declaration struct {
+	Key    Key               `json:"key"`
+	Path   string            `json:"path"`
+	Blob   string            `json:"blob"` // git blob id of the bytes that it was decoded from
+	Labels map[string]string `json:"labels,omitempty"`
+
+	Fleet       *FleetSpec       `json:"fleet,omitempty"`
+	Engine      *EngineSpec      `json:"engine,omitempty"`
+	Tenant      *TenantSpec      `json:"tenant,omitempty"`
+	Environment *EnvironmentSpec `json:"environment,omitempty"`
+	Deployment  *DeploymentSpec  `json:"deployment,omitempty"`
+	Credential  *CredentialSpec  `json:"credential,omitempty"`
+	SyncRun     *SyncRunSpec     `json:"syncRun,omitempty"`
+	Sealed      *SealedSpec      `json:"sealed,omitempty"`
+}
+
+// FleetSpec holds the guards and defaults of the whole fleet (fleet/fleet.yaml, exactly one).
+type FleetSpec struct {
+	Guards   Guards   `json:"guards,omitempty"`
+	GitHosts []string `json:"gitHosts,omitempty"` // exact host names (with :port when not the default) that a repoURL may name
+	Defaults Defaults `json:"defaults,omitempty"`
+}
+
+// Guards bound how many Applications may be deleted without an approval, per tenant and fleet-wide, summed over Window.
+type Guards struct {
+	MaxDeletes       int      `json:"maxDeletes,omitempty"`       // Applications; default 20
+	MaxDeletePercent int      `json:"maxDeletePercent,omitempty"` // of the Applications that stood at the start; 1..100; default 20
+	AlwaysAllowed    int      `json:"alwaysAllowed,omitempty"`    // so many deletions pass whatever the percentage says; default 5
+	Window           Duration `json:"window,omitempty"`           // default 1h; 1m..168h
+}
+
+// Defaults apply to every deployment that leaves the field out.
+type Defaults struct {
+	Sync SyncSettings `json:"sync,omitempty"`
+}
+
+// EngineSpec is one Argo CD instance (fleet/engines/<name>.yaml).
+type EngineSpec struct {
+	ArgoCD      ArgoCDInstance `json:"argocd"`
+	Connection  Connection     `json:"connection"`
+	Region      string         `json:"region"`
+	Capacity    Capacity       `json:"capacity"`
+	DedicatedTo []TenantName   `json:"dedicatedTo,omitempty"` // empty: shared
+	Taints      []Taint        `json:"taints,omitempty"`      // an environment is placed here only if its tenant tolerates each
+	State       EngineState    `json:"state,omitempty"`       // default Active
+	Ring        string         `json:"ring,omitempty"`        // release ring of its Argo CD version; default "stable"
+}
+
+// ArgoCDInstance says where the instance's Applications live and what it marks its resources with.
+type ArgoCDInstance struct {
+	Namespace      string `json:"namespace"`
+	InstallationID string `json:"installationID"` // unique in the fleet, never empty (argo-cd#11402, #13079)
+}
+
+// Connection says how the control plane reaches the instance. Exactly one is set.
+type Connection struct {
+	InCluster     bool       `json:"inCluster,omitempty"`
+	KubeconfigRef *SecretRef `json:"kubeconfigRef,omitempty"`
+}
+
+// Capacity bounds what placement gives to an engine; 0 means none may be placed.
+type Capacity struct {
+	Applications int `json:"applications"`
+	Environments int `json:"environments"`
+}
+
+// Taint keeps environments off an engine unless their tenant tolerates it. Both are exact.
+type Taint struct {
+	Key   string `json:"key"`
+	Value string `json:"value,omitempty"`
+}
+
+// EngineState is what placement may do with an engine.
+type EngineState string
+
+// Engine states. Cordoned takes nothing new; Draining takes nothing new and is to be emptied by moves.
+const (
+	EngineActive   EngineState = "Active"
+	EngineCordoned EngineState = "Cordoned"
+	EngineDraining EngineState = "Draining"
+)
+
+// TenantSpec is the platform's grant to one tenant (fleet/tenants/<name>.yaml).
+type TenantSpec struct {
+	Owners           []string        `json:"owners"` // "github:<user or team>" or "group:<name>"
+	Quota            Quota           `json:"quota"`
+	Repositories     []string        `json:"repositories"` // exact URL, or everything below a trailing slash
+	Placement        TenantPlacement `json:"placement,omitempty"`
+	ClusterResources []GroupKind     `json:"clusterResources,omitempty"` // cluster-scoped kinds that its environments may allow; exact
+}
+
+// Quota bounds what a tenant may declare. 0 means none.
+type Quota struct {
+	Environments int `json:"environments"`
+	Deployments  int `json:"deployments"`
+	Applications int `json:"applications"`
+}
+
+// TenantPlacement constrains which engines may serve the tenant.
+type TenantPlacement struct {
+	Regions        []string       `json:"regions,omitempty"`        // empty: any
+	Dedicated      bool           `json:"dedicated,omitempty"`      // only engines that name the tenant in dedicatedTo
+	EngineSelector *LabelSelector `json:"engineSelector,omitempty"` // labels that the engine must carry
+	Tolerations    []Taint        `json:"tolerations,omitempty"`    // taints that do not keep the tenant off
+}
+
+// GroupKind names a Kubernetes kind exactly; group "" is the core group.
+type GroupKind struct {
+	Group string `json:"group"`
+	Kind  string `json:"kind"`
+}
+
+// LabelSelector selects by exact label values; all must match, and an empty one is refused.
+type LabelSelector struct {
+	MatchLabels map[string]string `json:"matchLabels"`
+}
+
+// Matches reports whether every label of the selector stands in labels with the same value. An empty selector matches nothing.
+func (s *LabelSelector) Matches(labels map[string]string) bool {
+	if s == nil || len(s.MatchLabels) == 0 {
+		return false
+	}
+	for k, v := range s.MatchLabels {
+		if got, ok := labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// EnvironmentSpec is a cluster to deploy to (tenants/<tenant>/environments/<name>.yaml).
+type EnvironmentSpec struct {
+	Cluster          *ClusterSpec `json:"cluster"`
+	Namespaces       []string     `json:"namespaces"` // explicit; never a glob
+	ClusterResources bool         `json:"clusterResources,omitempty"`
+	Region           string       `json:"region"`
+}
+
+// ClusterSpec is how an engine reaches the environment's API server.
+type ClusterSpec struct {
+	Server         string    `json:"server"` // https URL without path, query, userinfo
+	CAData         string    `json:"caData,omitempty"`
+	CredentialsRef SecretRef `json:"credentialsRef"`
+}
+
+// SecretRef names a secret of the declaration's own tenant; it can never name another tenant's.
+type SecretRef struct {
+	Name string `json:"name"`
+}
+
+// CredentialSpec is access to a private repository (tenants/<tenant>/credentials/<name>.yaml).
+type CredentialSpec struct {
+	RepoURL        string    `json:"repoURL"`
+	CredentialsRef SecretRef `json:"credentialsRef"`
+}
+
+// DeploymentSpec is one source in one or many environments (tenants/<tenant>/deployments/<name>.yaml).
+type DeploymentSpec struct {
+	Source         Source         `json:"source"`
+	Destination    Destinations   `json:"destination"`
+	Sync           SyncSettings   `json:"sync,omitempty"`
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"` // default Delete
+	Overrides      []Override     `json:"overrides,omitempty"`
+}
+
+// Destinations names the environments, or selects them by label; exactly one of the two.
+type Destinations struct {
+	Environments        []EnvironmentName `json:"environments,omitempty"`
+	EnvironmentSelector *LabelSelector    `json:"environmentSelector,omitempty"`
+	Namespace           string            `json:"namespace"`
+}
+
+// Source is what is deployed. At most one of Kustomize, Helm, Directory is set.
+type Source struct {
+	RepoURL        string           `json:"repoURL"`
+	Path           string           `json:"path,omitempty"`
+	Chart          string           `json:"chart,omitempty"` // a chart of a Helm repository, instead of path
+	TargetRevision string           `json:"targetRevision"`
+	Kustomize      *KustomizeSource `json:"kustomize,omitempty"`
+	Helm           *HelmSource      `json:"helm,omitempty"`
+	Directory      *DirectorySource `json:"directory,omitempty"`
+}
+
+// KustomizeSource holds the overrides given to kustomize.
+type KustomizeSource struct {
+	Images     []string `json:"images,omitempty"`
+	NamePrefix string   `json:"namePrefix,omitempty"`
+	NameSuffix string   `json:"nameSuffix,omitempty"`
+}
+
+// HelmSource holds the values given to a chart.
+type HelmSource struct {
+	ReleaseName string          `json:"releaseName,omitempty"`
+	ValueFiles  []string        `json:"valueFiles,omitempty"` // relative, inside the repository
+	Values      string          `json:"values,omitempty"`     // YAML text
+	Parameters  []HelmParameter `json:"parameters,omitempty"`
+}
+
+// HelmParameter is one --set of a chart.
+type HelmParameter struct {
+	Name        string `json:"name"`
+	Value       string `json:"value"`
+	ForceString bool   `json:"forceString,omitempty"`
+}
+
+// DirectorySource says how plain manifests are read.
+type DirectorySource struct {
+	Recurse bool `json:"recurse,omitempty"`
+}
+
+// Override replaces source fields in one environment. A field that is left out is inherited.
+type Override struct {
+	Environment EnvironmentName `json:"environment"`
+	Source      SourceOverride  `json:"source"`
+}
+
+// SourceOverride holds the source fields that may differ per environment; the repository and chart may not.
+type SourceOverride struct {
+	Path           string           `json:"path,omitempty"`
+	TargetRevision string           `json:"targetRevision,omitempty"`
+	Kustomize      *KustomizeSource `json:"kustomize,omitempty"`
+	Helm           *HelmSource      `json:"helm,omitempty"`
+	Directory      *DirectorySource `json:"directory,omitempty"`
+}
+
+// SyncMode says who starts a sync.
+type SyncMode string
+
+// Sync modes.
+const (
+	SyncAutomated SyncMode = "automated"
+	SyncManual    SyncMode = "manual"
+)
+
+// SyncSettings are the sync options that may be set; nil fields are inherited from Fleet.defaults, then from DefaultSync.
+type SyncSettings struct {
+	Mode            SyncMode `json:"mode,omitempty"`
+	Prune           *bool    `json:"prune,omitempty"`
+	SelfHeal        *bool    `json:"selfHeal,omitempty"`
+	CreateNamespace *bool    `json:"createNamespace,omitempty"`
+}
+
+// DeletionPolicy says what happens to the workload when its declaration goes.
+type DeletionPolicy string
+
+// Deletion policies.
+const (
+	DeletionDelete DeletionPolicy = "Delete"
+	DeletionOrphan DeletionPolicy = "Orphan"
+)
+
+// SyncRunSpec is one manual sync at a revision (tenants/<tenant>/syncs/<name>.yaml). Immutable once accepted.
+type SyncRunSpec struct {
+	Deployment   DeploymentName    `json:"deployment"`
+	Environments []EnvironmentName `json:"environments,omitempty"` // empty list is refused; left out: every environment of the deployment
+	Revision     string            `json:"revision"`               // of the deployment's source repository: full commit id or tag
+	Hold         bool              `json:"hold,omitempty"`         // auto-sync stays off until targetRevision changes in Git
+}
+
+// SealedSpec is an age-encrypted file. Only its place and its ciphertext's blob are known to the declarations.
+type SealedSpec struct {
+	Folder string `json:"folder"` // "environments" or "credentials": secrets serve the declarations beside them only
+}

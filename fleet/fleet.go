@@ -1,0 +1,106 @@
+// Package fleet is the domain of Argosy: what a tenant, an environment, a deployment, an engine and an Application are, what they
+// mean and what they may be.
+//
+// Rules of this package:
+//   - standard library only, and no I/O: values in, values out;
+//   - a name is its own string type, so that a tenant's name never passes for an engine's;
+//   - identity is exact: two identities are equal or they are strangers, never "alike";
+//   - nothing here has a field for a plaintext secret.
+//
+// The kinds are the contract of the config repo (apiVersion argosy.dev/v1alpha1). Everything that Argo CD reads is made from these
+// typed values and never from a string that a tenant wrote unchecked.
+package fleet
+
+// APIVersion is the only apiVersion that a declaration may carry.
+const APIVersion = "argosy.dev/v1alpha1"
+
+// Kind names a kind of declaration, exactly as it is written in `kind:`.
+type Kind string
+
+// The kinds that act. Policy, EnginePool and others of the contract are added with the feature that makes them work.
+const (
+	KindFleet                Kind = "Fleet"
+	KindEngine               Kind = "Engine"
+	KindTenant               Kind = "Tenant"
+	KindManagedEnvironment   Kind = "ManagedEnvironment"
+	KindGitOpsDeployment     Kind = "GitOpsDeployment"
+	KindRepositoryCredential Kind = "RepositoryCredential"
+	KindSyncRun              Kind = "SyncRun"
+	// KindSealedSecret is no kind that a person writes: it stands for an age-encrypted `*.sops.yaml` beside a declaration.
+	KindSealedSecret Kind = "SealedSecret"
+)
+
+// Names, each its own type. All are DNS-1123 labels of at most 63 characters (ValidateName).
+type (
+	TenantName      string
+	EnvironmentName string
+	DeploymentName  string
+	EngineName      string
+	CredentialName  string
+	SyncRunName     string
+)
+
+// Revision is a full commit id of the config repo, 40 lower-case hexadecimal digits.
+type Revision string
+
+// Short is the revision as people read it: its first 8 digits.
+func (r Revision) Short() string {
+	if len(r) > 8 {
+		return string(r[:8])
+	}
+	return string(r)
+}
+
+// EnvironmentID is the identity of a ManagedEnvironment.
+type EnvironmentID struct {
+	Tenant TenantName
+	Name   EnvironmentName
+}
+
+// DeploymentID is the identity of a GitOpsDeployment.
+type DeploymentID struct {
+	Tenant TenantName
+	Name   DeploymentName
+}
+
+// CredentialID is the identity of a RepositoryCredential.
+type CredentialID struct {
+	Tenant TenantName
+	Name   CredentialName
+}
+
+// SyncRunID is the identity of a SyncRun.
+type SyncRunID struct {
+	Tenant TenantName
+	Name   SyncRunName
+}
+
+// ApplicationID is the identity of an Application: a deployment in one environment of the same tenant.
+type ApplicationID struct {
+	Tenant      TenantName
+	Deployment  DeploymentName
+	Environment EnvironmentName
+}
+
+// Deployed is the deployment that the Application comes from.
+func (id ApplicationID) Deployed() DeploymentID { return DeploymentID{id.Tenant, id.Deployment} }
+
+// In is the environment that the Application runs in.
+func (id ApplicationID) In() EnvironmentID { return EnvironmentID{id.Tenant, id.Environment} }
+
+// String is tenant/name, as people write it on the command line.
+func (id EnvironmentID) String() string { return string(id.Tenant) + "/" + string(id.Name) }
+
+// String is tenant/name, as people write it on the command line.
+func (id DeploymentID) String() string { return string(id.Tenant) + "/" + string(id.Name) }
+
+// String is tenant/name, as people write it on the command line.
+func (id CredentialID) String() string { return string(id.Tenant) + "/" + string(id.Name) }
+
+// String is tenant/name, as people write it on the command line.
+func (id SyncRunID) String() string { return string(id.Tenant) + "/" + string(id.Name) }
+
+// String is tenant/deployment@environment.
+func (id ApplicationID) String() string {
+	return string(id.Tenant) + "/" + string(id.Deployment) + "@" + string(id.Environment)
+}
