@@ -1,0 +1,155 @@
+package fleet
+
+import "time"
+
+// The views are what people and programs read of the mirror. None of them has a field that could hold a secret.
+
+// Counts is how many Applications stand how.
+type Counts struct {
+	Applications int `json:"applications"`
+	Synced       int `json:"synced"`
+	Healthy      int `json:"healthy"`
+	Failed       int `json:"failed"` // apply failed or in conflict
+}
+
+// TenantView is one tenant.
+type TenantView struct {
+	Name     TenantName `json:"name"`
+	Owners   []string   `json:"owners"`
+	Quota    Quota      `json:"quota"`
+	Used     Quota      `json:"used"`
+	Counts   Counts     `json:"counts"`
+	Problems int        `json:"problems"`
+	Held     int        `json:"held"`
+	Stopped  bool       `json:"stopped"`
+}
+
+// EnvironmentView is one environment with where it is placed and why.
+type EnvironmentView struct {
+	Tenant     TenantName        `json:"tenant"`
+	Name       EnvironmentName   `json:"name"`
+	Server     string            `json:"server"`
+	Namespaces []string          `json:"namespaces"`
+	Region     string            `json:"region"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Engine     EngineName        `json:"engine,omitempty"`
+	Placement  Placement         `json:"placement"`
+	Counts     Counts            `json:"counts"`
+	Problems   int               `json:"problems"`
+}
+
+// DeploymentView is one deployment with how its Applications stand.
+type DeploymentView struct {
+	Tenant       TenantName        `json:"tenant"`
+	Name         DeploymentName    `json:"name"`
+	Source       Source            `json:"source"`
+	Namespace    string            `json:"namespace"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Environments []EnvironmentName `json:"environments"`
+	Counts       Counts            `json:"counts"`
+	Problems     int               `json:"problems"`
+}
+
+// ApplicationView is one Application: what is wanted of it and how it stands on its engine.
+type ApplicationView struct {
+	Tenant         TenantName      `json:"tenant"`
+	Environment    EnvironmentName `json:"environment"`
+	Deployment     DeploymentName  `json:"deployment"`
+	Name           string          `json:"name"`
+	Engine         EngineName      `json:"engine"`
+	Revision       Revision        `json:"revision"` // of the config repo
+	RepoURL        string          `json:"repoURL"`
+	TargetRevision string          `json:"targetRevision"`
+	Apply          ApplyState      `json:"apply"`
+	ApplyMessage   string          `json:"applyMessage,omitempty"`
+	Sync           SyncState       `json:"sync"`
+	Health         HealthState     `json:"health"`
+	SyncedRevision string          `json:"syncedRevision,omitempty"`
+	OperationPhase string          `json:"operationPhase,omitempty"`
+	Message        string          `json:"message,omitempty"`
+	Resources      int             `json:"resources"`
+	CreatedAt      time.Time       `json:"createdAt"`
+	ChangedAt      time.Time       `json:"changedAt"`            // the desired state
+	ObservedAt     *time.Time      `json:"observedAt,omitempty"` // the last report of the engine
+}
+
+// EngineView is one engine with what it carries and how far it is behind.
+type EngineView struct {
+	Name       EngineName  `json:"name"`
+	Region     string      `json:"region"`
+	State      EngineState `json:"state"`
+	Ring       string      `json:"ring"`
+	Capacity   Capacity    `json:"capacity"`
+	Load       EngineLoad  `json:"load"`
+	Counts     Counts      `json:"counts"`
+	Pending    int         `json:"pending"` // rows not yet acknowledged
+	Holder     string      `json:"holder,omitempty"`
+	Epoch      int64       `json:"epoch"`
+	Reachable  bool        `json:"reachable"`
+	Message    string      `json:"message,omitempty"` // why it is not reachable, or what is wrong with it
+	Since      *time.Time  `json:"since,omitempty"`   // of Reachable
+	ArgoCD     string      `json:"argocd,omitempty"`  // version, when known
+	Stopped    bool        `json:"stopped"`
+	InstanceID string      `json:"installationID"`
+}
+
+// RevisionView is one recorded commit of the config repo.
+type RevisionView struct {
+	Revision    Revision   `json:"revision"`
+	Author      string     `json:"author"`
+	Subject     string     `json:"subject"`
+	CommittedAt time.Time  `json:"committedAt"`
+	RecordedAt  time.Time  `json:"recordedAt"`
+	Created     int        `json:"created"`
+	Changed     int        `json:"changed"`
+	Deleted     int        `json:"deleted"`
+	Held        int        `json:"held"`
+	Problems    int        `json:"problems"`
+	Pending     int        `json:"pending"`             // objects of this revision not yet acknowledged
+	AppliedAt   *time.Time `json:"appliedAt,omitempty"` // when the last of them was
+}
+
+// SourceView is how the config repo stands.
+type SourceView struct {
+	URL       string     `json:"url"` // without credentials
+	Branch    string     `json:"branch"`
+	Head      Revision   `json:"head,omitempty"`    // last seen
+	Applied   Revision   `json:"applied,omitempty"` // last recorded
+	FetchedAt *time.Time `json:"fetchedAt,omitempty"`
+	Error     string     `json:"error,omitempty"` // since Since
+	Since     *time.Time `json:"since,omitempty"`
+}
+
+// Event is one change that the event stream tells of: "look", never the truth.
+type Event struct {
+	Seq    int64      `json:"seq"`
+	At     time.Time  `json:"at"`
+	Kind   string     `json:"kind"` // application, engine, revision, problem, hold, stop, operation
+	Tenant TenantName `json:"tenant,omitempty"`
+	Name   string     `json:"name"`
+	Text   string     `json:"text"`
+}
+
+// Filter narrows a list; empty fields match everything, and each that is set matches exactly.
+type Filter struct {
+	Tenant      TenantName
+	Environment EnvironmentName
+	Deployment  DeploymentName
+	Engine      EngineName
+	Revision    Revision
+	Sync        SyncState
+	Health      HealthState
+	Apply       ApplyState
+	Name        string
+}
+
+// Page asks for at most Limit items (1..1000) after the opaque cursor After.
+type Page struct {
+	Limit int
+	After string
+}
+
+// Scope is what a caller may see: everything, or one tenant.
+type Scope struct {
+	Tenant TenantName // empty: the platform
+}
