@@ -1,0 +1,189 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Postgres is a running PostgreSQL server of its own, with one superuser.
+type Postgres struct {
+	// URL is the maintenance database by TCP on loopback, password included.
+	URL string
+	// SocketURL is the same by Unix socket.
+	SocketURL string
+	*Process
+
+	folder, socket folder
+
+	mu        sync.Mutex
+	templates map[string]bool // filled
+}
+
+// PostgresOptions is for those who measure. The zero value is for tests.
+type PostgresOptions struct {
+	Dir     string   // of the cluster's files; a temporary folder when empty
+	Durable bool     // fsync, full_page_writes and synchronous_commit as shipped
+	Set     []string // further settings, as "shared_buffers=1GB"
+}
+
+// StartPostgres makes or re-opens a database cluster in dir, a temporary folder
+// when empty, and starts a server that is quick and not crash-safe. PostgreSQL
+// never runs as root: a root caller's server runs as the user postgres, or
+// nobody, and the folders above dir are opened for passing through when they
+// are the caller's and below the temporary folder.
+func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
+	return StartPostgresWith(ctx, PostgresOptions{Dir: dir})
+}
+
+// StartPostgresWith is StartPostgres with options.
+func StartPostgresWith(ctx context.Context, o PostgresOptions) (_ *Postgres, err error) {
+	bin, err := postgresBin()
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	cred, err := postgresUser()
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	p := &Postgres{templates: map[string]bool{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("postgres: %w", err), p.Stop())
+		}
+	}()
+	if p.folder, err = openFolder(o.Dir, "pg"); err != nil {
+		return nil, err
+	}
+	// A socket's path has at most 107 bytes, so it never goes below dir.
+	if p.socket, err = scratch("pgs"); err != nil {
+		return nil, err
+	}
+	home := filepath.Join(p.folder.path, "pg")
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return nil, err
+	}
+	if err := give(cred, home, p.socket.path); err != nil {
+		return nil, err
+	}
+	if err := passable(cred, home); err != nil {
+		return nil, err
+	}
+	password, err := initCluster(ctx, bin, home, cred)
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	p.Process, err = StartProcess(Command{
+		Name: "postgres", Path: filepath.Join(bin, "postgres"), User: cred,
+		Args: o.arguments(filepath.Join(home, "data"), p.socket.path, port),
+		Dir:  home, Log: filepath.Join(p.folder.path, "postgres.log"), Env: postgresEnv(),
+		// A fast shutdown; SIGTERM would wait for every client to leave.
+		StopSignal: syscall.SIGINT, DeathSignal: syscall.SIGINT,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.URL = (&url.URL{
+		Scheme: "postgres", User: url.UserPassword(superuser, password),
+		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/postgres", RawQuery: "sslmode=disable",
+	}).String()
+	p.SocketURL = fmt.Sprintf("postgres://%s@/postgres?host=%s&port=%d", superuser, url.QueryEscape(p.socket.path), port)
+	return p, p.Await(ctx, func(ctx context.Context) error { return p.exec(ctx, "SELECT 1") })
+}
+
+const superuser = "argosy"
+
+func (o PostgresOptions) arguments(data, socket string, port int) []string {
+	set := []string{
+		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(port), "unix_socket_directories=" + socket,
+		"max_connections=200", "shared_buffers=128MB", "timezone=UTC", "logging_collector=off",
+	}
+	if !o.Durable {
+		set = append(set, "fsync=off", "full_page_writes=off", "synchronous_commit=off", "wal_level=minimal", "max_wal_senders=0")
+	}
+	args := []string{"-D", data}
+	for _, s := range append(set, o.Set...) {
+		args = append(args, "-c", s)
+	}
+	return args
+}
+
+// Stop ends the server and removes the folders that StartPostgres made.
+func (p *Postgres) Stop() error {
+	p.Process.Stop()
+	return errors.Join(p.socket.remove(), p.folder.remove())
+}
+
+// NewDatabase makes an empty database and returns its URL.
+func (p *Postgres) NewDatabase(ctx context.Context, name string) (string, error) {
+	return p.NewDatabaseFrom(ctx, "template0", name)
+}
+
+// NewDatabaseFrom makes a database as a copy of a template that Template made:
+// some 30 ms, whatever the number of migrations.
+func (p *Postgres) NewDatabaseFrom(ctx context.Context, template, name string) (string, error) {
+	err := p.exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE "+pgx.Identifier{template}.Sanitize())
+	if err != nil {
+		return "", fmt.Errorf("database %s: %w", name, err)
+	}
+	return p.DatabaseURL(name), nil
+}
+
+// Template makes a database once and fills it, for NewDatabaseFrom to copy.
+// fill must have closed its connections when it returns. Further calls with the
+// same name wait for the first and do nothing; after a failure, the next tries
+// again.
+func (p *Postgres) Template(ctx context.Context, name string, fill func(ctx context.Context, url string) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.templates[name] {
+		return nil
+	}
+	url, err := p.NewDatabase(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := fill(ctx, url); err != nil {
+		return errors.Join(fmt.Errorf("template database %s: %w", name, err), p.DropDatabase(ctx, name))
+	}
+	p.templates[name] = true
+	return nil
+}
+
+// DropDatabase removes a database, whoever is connected to it.
+func (p *Postgres) DropDatabase(ctx context.Context, name string) error {
+	return p.exec(ctx, "DROP DATABASE "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
+}
+
+// DatabaseURL is the URL of a database of this server, by TCP.
+func (p *Postgres) DatabaseURL(name string) string {
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		panic(err) // we wrote it
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+func (p *Postgres) exec(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, p.URL)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
