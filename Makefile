@@ -1,0 +1,48 @@
+# Argosy. `make help` tells what there is.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := bin/argosy
+# One set of flags everywhere: builds with other flags do not share the build cache.
+GO ?= go
+
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify bench-core clean
+
+help: ## what there is
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
+
+build: ## the binary, bin/argosy
+	@mkdir -p bin
+	$(GO) build -o $(BIN) ./cmd/argosy
+
+parts: ## build or find the real parts that tests and demo run on (Kubernetes, Argo CD, PostgreSQL, helm, kustomize)
+	@scripts/parts.sh
+
+lint: ## golangci-lint with the house rules
+	@scripts/lint.sh
+
+test: ## everything: unit, contract, PostgreSQL, API server and end-to-end tests
+	@scripts/test.sh
+
+test-unit: ## the tests that need no cluster, with the race detector
+	@scripts/test.sh unit
+
+test-e2e: ## the whole system on real parts
+	@scripts/test.sh e2e
+
+fuzz: ## each fuzz target for FUZZTIME (default 30s)
+	@scripts/fuzz.sh
+
+demo: ## the main job, live, on real parts (ONCE=1 ends by itself)
+	@scripts/demo.sh
+
+generate: ## schemas, config reference, OpenAPI document
+	$(GO) generate ./...
+
+verify: lint ## lint, and that nothing generated is stale
+	@scripts/verify.sh
+
+bench-core: ## the core's figures, as ratios to floors measured in the same run
+	@scripts/bench.sh core
+
+clean: ## what was built here (the Go build cache stays)
+	rm -rf bin .cache

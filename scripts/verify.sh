@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Nothing is unformatted, and nothing generated is stale.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+unformatted=$(git ls-files -z '*.go' | xargs -0 gofmt -l)
+if [[ -n $unformatted ]]; then
+  printf 'not formatted (run gofmt -w):\n%s\n' "$unformatted" >&2
+  exit 1
+fi
+before=$(git status --porcelain | sort; git diff | sha256sum)
+go generate ./...
+after=$(git status --porcelain | sort; git diff | sha256sum)
+if [[ $before != "$after" ]]; then
+  echo "generated files are stale; run 'make generate' and commit what changed:" >&2
+  git status --porcelain >&2
+  exit 1
+fi
