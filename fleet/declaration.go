@@ -35,8 +35,10 @@ type Declaration struct {
 // FleetSpec holds the guards and defaults of the whole fleet (fleet/fleet.yaml, exactly one).
 type FleetSpec struct {
 	Guards   Guards   `json:"guards,omitempty"`
-	GitHosts []string `json:"gitHosts,omitempty"` // exact host names (with :port when not the default) that a repoURL may name
-	Defaults Defaults `json:"defaults,omitempty"`
+	GitHosts []string `json:"gitHosts,omitempty"` // exact hosts (with :port when not the default; "http://host" allows it without TLS) that a repoURL may name
+	// ClusterHosts are the exact hosts (host or host:port) of API servers that may be internal addresses, e.g. 127.0.0.1 of a lab: see InternalServer.
+	ClusterHosts []string `json:"clusterHosts,omitempty"`
+	Defaults     Defaults `json:"defaults,omitempty"`
 }
 
 // Guards bound how many Applications may be deleted without an approval, per tenant and fleet-wide, summed over Window.

@@ -28,6 +28,9 @@ const (
 	KindSyncRun              Kind = "SyncRun"
 	// KindSealedSecret is no kind that a person writes: it stands for an age-encrypted `*.sops.yaml` beside a declaration.
 	KindSealedSecret Kind = "SealedSecret"
+	// KindFile stands for a file in the declarations' folders that is none (wrong place, wrong extension, symlink). Its Name is its path,
+	// so that its problem never meets the declaration that it resembles.
+	KindFile Kind = "File"
 )
 
 // Names, each its own type. All are DNS-1123 labels of at most 63 characters (ValidateName).

@@ -1,0 +1,101 @@
+package fleet
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// CheckServerURL reports why an API server's URL is refused, or nil. There is one spelling of each: https://host[:port], lower case, no
+// default port, no path, query or user. Addresses that no cluster can have for a tenant (metadata services, link-local,
+// kubernetes.default.svc) are refused here and cannot be excepted. Those that need the platform's word are told by InternalServer.
+func CheckServerURL(raw string) error {
+	if err := plainURL(raw); err != nil {
+		return err
+	}
+	host, ok := strings.CutPrefix(raw, "https://")
+	switch {
+	case !ok:
+		return errors.New("a cluster's server begins with https://")
+	case strings.Contains(host, "@"):
+		return errors.New("a server URL must not carry a user or password; name a secret in credentialsRef")
+	case strings.HasSuffix(host, "/") && strings.Count(host, "/") == 1:
+		return errors.New("leave out the trailing slash")
+	case strings.ContainsAny(host, "/?#"):
+		return errors.New("a server URL has no path or query: https://host[:port]")
+	}
+	if err := checkHostPort(host, "443"); err != nil {
+		return err
+	}
+	return neverACluster(hostOf(host))
+}
+
+// InternalServer says why a checked server URL points into the network that the control plane runs in ("loopback address", ...), or "".
+// Fleet.clusterHosts may except such hosts one by one: exactly as written here, as host or host:port.
+func InternalServer(raw string, clusterHosts []string) string {
+	authority := strings.TrimPrefix(raw, "https://")
+	host := hostOf(authority)
+	if slices.Contains(clusterHosts, authority) || slices.Contains(clusterHosts, host) {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return internalAddress(ip)
+	}
+	switch {
+	case host == "localhost" || strings.HasSuffix(host, ".localhost"):
+		return "loopback name"
+	case !strings.Contains(host, "."):
+		return "name without a domain, which is found by the control plane's own search domains"
+	case strings.HasSuffix(host, ".svc") || strings.Contains(host, ".svc."):
+		return "name of a Service in the control plane's own cluster"
+	}
+	return ""
+}
+
+// CheckClusterHost reports why an entry of Fleet.clusterHosts is refused, or nil.
+func CheckClusterHost(entry string) error {
+	if err := plainURL(entry); err != nil {
+		return err
+	}
+	if strings.Contains(entry, "/") {
+		return errors.New("write the host alone, e.g. 127.0.0.1 or 127.0.0.1:6443")
+	}
+	if err := checkHostPort(entry, ""); err != nil {
+		return err
+	}
+	return neverACluster(hostOf(entry))
+}
+
+func internalAddress(ip netip.Addr) string {
+	switch {
+	case ip.IsLoopback():
+		return "loopback address"
+	case ip.Is6() && (nat64.Contains(ip) || sixToFour.Contains(ip)):
+		return "address that stands for another one"
+	}
+	return ""
+}
+
+var (
+	nat64     = netip.MustParsePrefix("64:ff9b::/96")
+	sixToFour = netip.MustParsePrefix("2002::/16")
+	metadata  = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16")}
+)
+
+func neverACluster(host string) error {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() || slices.Contains(metadata, ip) || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+			return errors.New("the address is a metadata service's or no host's")
+		}
+		return nil
+	}
+	if host == "kubernetes" || host == "kubernetes.default" || strings.HasPrefix(host, "kubernetes.default.") {
+		return errors.New("kubernetes.default.svc is the engine's own cluster; write the API server's address as the engine reaches it")
+	}
+	switch host {
+	case "metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal":
+		return errors.New("the host is a metadata service")
+	}
+	return nil
+}

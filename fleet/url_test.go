@@ -1,0 +1,150 @@
+package fleet
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestSpellingsOfOneRepositoryShareAKey(t *testing.T) {
+	key, err := NormalizeRepoURL("https://git.example.com/acme/checkout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, same := range []string{"https://git.example.com/acme/checkout.git", "https://git.example.com/Acme/CheckOut", "https://git.example.com/acme/checkout.GIT"} {
+		if got, err := NormalizeRepoURL(same); err != nil || got != key {
+			t.Errorf("%s: key %q, %v; want %q", same, got, err, key)
+		}
+	}
+	if other, _ := NormalizeRepoURL("ssh://git@git.example.com/acme/checkout"); other == key {
+		t.Error("ssh and https share a key, which Argo CD does not")
+	}
+}
+
+func TestRepositoryURLsThatAreRefused(t *testing.T) {
+	for name, raw := range map[string]string{
+		"empty": "", "glob": "https://git.example.com/*", "glob host": "https://*.example.com/a", "question mark": "https://git.example.com/a?b",
+		"class": "https://git.example.com/[a]", "braces": "https://git.example.com/{a,b}", "negation": "!https://git.example.com/a",
+		"regexp": "/https.*/", "ext transport": "ext::sh -c id", "file": "file:///etc", "path": "/srv/repo", "git protocol": "git://git.example.com/a",
+		"ssh option": "ssh://-oProxyCommand=id/a", "option": "--upload-pack=id", "password": "https://u:p@git.example.com/a", "user": "https://u@git.example.com/a",
+		"ssh password": "ssh://git:p@git.example.com/a", "ssh option user": "ssh://-oX@h/a", "dot dot": "https://git.example.com/a/../b", "double slash": "https://git.example.com//a",
+		"encoded": "https://git.example.com/%2e%2e/a", "backslash": `https://git.example.com\@evil.com/a`, "upper-case host": "https://Git.example.com/a",
+		"default port": "https://git.example.com:443/a", "no repository": "https://git.example.com/", "trailing slash": "https://git.example.com/a/",
+		"query": "https://git.example.com/a?x=1", "fragment": "https://git.example.com/a#b", "newline": "https://git.example.com/a\nb", "unicode": "https://gít.example.com/a",
+		"dot git": "https://git.example.com/a/.git", "decimal address": "https://2130706433/a", "short address": "https://127.1/a", "hex address": "https://0x7f.0.0.1/a",
+		"octal address": "https://0177.0.0.1/a", "mapped address": "https://[::ffff:127.0.0.1]/a", "zone": "https://[fe80::1%25eth0]/a", "port 0": "https://h.example.com:0/a",
+		"port 70000": "https://h.example.com:70000/a", "oci": "oci://registry.example.com/chart", "final dot": "https://git.example.com./a", "long": "https://git.example.com/" + strings.Repeat("a", 1100),
+	} {
+		if u, err := ParseRepoURL(raw); err == nil {
+			t.Errorf("%s: %q is accepted as %+v", name, raw, u)
+		} else if strings.Contains(err.Error(), "u:p@") {
+			t.Errorf("%s: the error repeats the password: %v", name, err)
+		}
+	}
+	if _, err := ParseRepoURL("git@git.example.com:acme/checkout.git"); err == nil || !strings.Contains(err.Error(), "ssh://git@git.example.com/acme/checkout.git") {
+		t.Errorf("the scp form is not answered with the URL to write: %v", err)
+	}
+}
+
+func TestAGrantCoversWhatIsBelowItsSlashAndNothingBeside(t *testing.T) {
+	grants := []string{"https://git.example.com/acme/", "https://git.example.com/shared/charts", "ssh://git@git.example.com/acme.git/"}
+	for url, want := range map[string]bool{
+		"https://git.example.com/acme/checkout": true, "https://git.example.com/ACME/a/b.git": true, "https://git.example.com/shared/charts.git": true,
+		"https://git.example.com/acme": false, "https://git.example.com/acme-evil/a": false, "https://git.example.com/shared/charts2": false,
+		"https://git.example.com/shared/charts/x": false, "https://git.example.com.evil.com/acme/a": false, "https://git.example.com:8443/acme/a": false,
+		"http://git.example.com/acme/a": false, "ssh://git@git.example.com/acme/x": false, "ssh://git@git.example.com/acme.git/x": true, "https://git.example.com/acme/../globex/a": false, "": false,
+	} {
+		if got := RepositoryGranted(grants, url); got != want {
+			t.Errorf("RepositoryGranted(%q) = %v", url, got)
+		}
+	}
+	for _, bad := range []string{"", "/", "https://", "https://git.example.com", "https://git.example.com/", "https://git.example.com/*", "https://git.example.com/a//"} {
+		if CheckGrant(bad) == nil {
+			t.Errorf("grant %q is accepted", bad)
+		}
+		if RepositoryGranted([]string{bad}, "https://git.example.com/acme/a") {
+			t.Errorf("grant %q covers a repository", bad)
+		}
+	}
+}
+
+func TestGitHostsAreExact(t *testing.T) {
+	hosts := []string{"git.example.com", "git.example.com:8443", "http://127.0.0.1:3000"}
+	for url, want := range map[string]bool{
+		"https://git.example.com/a": true, "ssh://git@git.example.com/a": true, "https://git.example.com:8443/a": true, "http://127.0.0.1:3000/a": true,
+		"http://git.example.com/a": false, "https://git.example.com:8444/a": false, "https://127.0.0.1:3000/a": false, "https://evil.git.example.com/a": false,
+	} {
+		u, err := ParseRepoURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := GitHostAllowed(hosts, u); got != want {
+			t.Errorf("GitHostAllowed(%q) = %v", url, got)
+		}
+	}
+	for _, h := range hosts {
+		if err := CheckGitHost(h); err != nil {
+			t.Errorf("%q is refused: %v", h, err)
+		}
+	}
+	for _, h := range []string{"", "*", "*.example.com", "https://git.example.com", "git.example.com/", "git.example.com/a", "u@git.example.com", "Git.example.com", "http://h:80"} {
+		if CheckGitHost(h) == nil {
+			t.Errorf("git host %q is accepted", h)
+		}
+	}
+}
+
+func TestServersHaveOneSpellingAndNoTricks(t *testing.T) {
+	for _, ok := range []string{"https://api.eu-1.example.com:6443", "https://10.0.0.1", "https://[2001:db8::1]:6443", "https://127.0.0.1:6443", "https://kubernetes.example.com"} {
+		if err := CheckServerURL(ok); err != nil {
+			t.Errorf("%q is refused: %v", ok, err)
+		}
+	}
+	for _, bad := range []string{
+		"", "http://api.example.com", "api.example.com", "https://api.example.com/", "https://api.example.com/x", "https://api.example.com?x=1", "https://u:p@api.example.com",
+		"https://api.example.com:443", "https://API.example.com", "https://169.254.169.254", "https://[fe80::1]", "https://[fd00:ec2::254]", "https://0.0.0.0", "https://[::]",
+		"https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local:6443", "https://kubernetes.default", "https://metadata.google.internal", "https://2852039166",
+		"https://0xa9fea9fe", "https://[::ffff:169.254.169.254]", "https://*", "https://api.example.com.", "https://224.0.0.1", "https://", "https://:6443",
+	} {
+		if CheckServerURL(bad) == nil {
+			t.Errorf("server %q is accepted", bad)
+		}
+	}
+}
+
+func TestInternalServersNeedThePlatformsWord(t *testing.T) {
+	for _, internal := range []string{"https://127.0.0.1:6443", "https://127.8.8.8", "https://[::1]:6443", "https://localhost:6443", "https://a.localhost", "https://vcluster.team.svc", "https://api.team.svc.cluster.local", "https://api", "https://[64:ff9b::7f00:1]"} {
+		if err := CheckServerURL(internal); err != nil {
+			t.Fatalf("%s: %v", internal, err)
+		}
+		if InternalServer(internal, []string{"127.0.0.2", "other.team.svc"}) == "" {
+			t.Errorf("%s passes without an exception", internal)
+		}
+		if why := InternalServer(internal, []string{strings.TrimPrefix(internal, "https://")}); why != "" {
+			t.Errorf("%s is refused in spite of its exception: %s", internal, why)
+		}
+	}
+	if why := InternalServer("https://127.0.0.1:6443", []string{"127.0.0.1"}); why != "" {
+		t.Errorf("a host without a port does not except its ports: %s", why)
+	}
+	if why := InternalServer("https://api.eu-1.example.com:6443", nil); why != "" {
+		t.Errorf("a public name is internal: %s", why)
+	}
+	for _, bad := range []string{"", "*", "169.254.169.254", "kubernetes.default.svc", "https://127.0.0.1", "127.0.0.1/8"} {
+		if CheckClusterHost(bad) == nil {
+			t.Errorf("cluster host %q is accepted", bad)
+		}
+	}
+}
+
+func TestNamespacesAreExactAndNotReserved(t *testing.T) {
+	for _, ok := range []string{"checkout", "a-b-0"} {
+		if err := ValidateNamespace(ok); err != nil {
+			t.Errorf("%q is refused: %v", ok, err)
+		}
+	}
+	for _, bad := range []string{"", "*", "!x", "team-*", "kube-system", "kube-anything", "argocd", "argosy-tenant-acme", "default", "A", "a.b", strings.Repeat("x", 64)} {
+		if ValidateNamespace(bad) == nil {
+			t.Errorf("namespace %q is accepted", bad)
+		}
+	}
+}
