@@ -1,0 +1,98 @@
+package gitrepo
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Credentials supplies the credential for one fetch. It is asked each time, so that a rotated or short-lived one needs no restart.
+type Credentials func(ctx context.Context) (Auth, error)
+
+// Auth is a credential. The zero value is none. It has no text, JSON or log form: each shows its kind alone.
+type Auth struct{ *secret }
+
+type secret struct {
+	kind       string
+	user       string
+	password   string
+	signer     ssh.Signer
+	knownHosts []byte
+}
+
+// Token is an access token for an https source. It is sent as the password of the user x-access-token, which GitHub asks for and
+// GitLab, Gitea and Bitbucket accept.
+func Token(token string) Auth {
+	return Auth{&secret{kind: "token", user: "x-access-token", password: token}}
+}
+
+// Basic is a user name and password for an https source.
+func Basic(user, password string) Auth {
+	return Auth{&secret{kind: "basic", user: user, password: password}}
+}
+
+// SSHKey is a private key in PEM or OpenSSH form, its passphrase or nil, and the known_hosts lines that the server is checked
+// against. There is no way to accept an unknown host.
+func SSHKey(privateKey, passphrase, knownHosts []byte) (Auth, error) {
+	refuse := func(subject, why string) (Auth, error) {
+		return Auth{}, &Error{Kind: ErrRefused, Subject: subject, Detail: why}
+	}
+	if len(strings.TrimSpace(string(knownHosts))) == 0 {
+		return refuse("known_hosts", "empty; add the server's line, as ssh-keyscan prints it once you have verified it")
+	}
+	var signer ssh.Signer
+	var err error
+	if len(passphrase) > 0 {
+		signer, err = ssh.ParsePrivateKeyWithPassphrase(privateKey, passphrase)
+	} else {
+		signer, err = ssh.ParsePrivateKey(privateKey)
+	}
+	if err != nil { // the parser's text is about the key's bytes: not repeated
+		return refuse("ssh private key", "cannot be read; give it in PEM or OpenSSH form, with its passphrase if it has one")
+	}
+	return Auth{&secret{kind: "ssh key", signer: signer, knownHosts: knownHosts}}, nil
+}
+
+func (a Auth) label() string {
+	if a.secret == nil {
+		return "no credential"
+	}
+	return a.kind + " credential"
+}
+
+// String names the kind alone.
+func (a Auth) String() string { return a.label() }
+
+// Format prints the kind alone, whatever the verb.
+func (a Auth) Format(f fmt.State, _ rune) { fmt.Fprint(f, a.label()) }
+
+// MarshalText gives the kind alone; JSON and YAML use it.
+func (a Auth) MarshalText() ([]byte, error) { return []byte(a.label()), nil }
+
+// LogValue gives the kind alone.
+func (a Auth) LogValue() slog.Value { return slog.StringValue(a.label()) }
+
+// apply puts the credential on a request to a host that has been judged fit for it.
+func (a Auth) apply(r *http.Request) {
+	if a.secret != nil {
+		r.SetBasicAuth(a.user, a.password)
+	}
+}
+
+// scrub takes the credential out of a text of the other side, should a server or proxy have echoed it.
+func (a Auth) scrub(text string) string {
+	if a.secret == nil || a.password == "" {
+		return text
+	}
+	pair := base64.StdEncoding.EncodeToString([]byte(a.user + ":" + a.password))
+	for _, form := range []string{pair, a.password, url.QueryEscape(a.password), url.PathEscape(a.password)} {
+		text = strings.ReplaceAll(text, form, "[credential]")
+	}
+	return text
+}

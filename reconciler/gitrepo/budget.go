@@ -1,0 +1,130 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"time"
+)
+
+// Budget limits what one fetch, walk or read may cost. A zero field means its default.
+type Budget struct {
+	Bytes       int64         // received from the server in one fetch, advertisement included; 512 MiB
+	Objects     int           // in one pack; 2,000,000
+	ObjectBytes int64         // of one object when inflated, of any kind, anywhere in the repository; 64 MiB
+	Time        time.Duration // wall clock of one fetch; 5 minutes
+	Idle        time.Duration // without a byte from the server; 1 minute
+	Files       int           // entries below fleet/ and tenants/ in one walk or diff; 250,000
+	FileBytes   int64         // of one blob that Blob returns; 1 MiB
+}
+
+// deltaMemory limits what resolving deltas holds at once. Ordinary packs need a few objects' worth.
+const deltaMemory = 256 << 20
+
+func (b Budget) withDefaults() (Budget, error) {
+	if b.Bytes < 0 || b.Objects < 0 || b.ObjectBytes < 0 || b.Time < 0 || b.Idle < 0 || b.Files < 0 || b.FileBytes < 0 {
+		return b, &Error{Kind: ErrRefused, Subject: "budget", Detail: "limits cannot be negative; use 0 for the default"}
+	}
+	d := Budget{Bytes: 512 << 20, Objects: 2_000_000, ObjectBytes: 64 << 20, Time: 5 * time.Minute, Idle: time.Minute,
+		Files: 250_000, FileBytes: 1 << 20}
+	setDefault(&b.Bytes, d.Bytes)
+	setDefault(&b.Objects, d.Objects)
+	setDefault(&b.ObjectBytes, d.ObjectBytes)
+	setDefault(&b.Time, d.Time)
+	setDefault(&b.Idle, d.Idle)
+	setDefault(&b.Files, d.Files)
+	setDefault(&b.FileBytes, d.FileBytes)
+	b.Objects = min(b.Objects, math.MaxInt32) // positions in a pack are kept as int32
+	return b, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+var (
+	errWall   = errors.New("the time budget is spent")
+	errSilent = errors.New("the server fell silent")
+)
+
+// meter counts what one fetch receives and ends the fetch's context when time runs out. Ending the context closes the connection, which is
+// the only thing that wakes a read from a server that sends nothing.
+type meter struct {
+	limit int64
+	idle  time.Duration
+
+	mu    sync.Mutex
+	spent int64
+	timer *time.Timer
+}
+
+// start returns a context that ends at the wall deadline, or when nothing has been received for the idle time.
+func (b Budget) start(ctx context.Context) (context.Context, *meter, context.CancelFunc) {
+	ctx, stopWall := context.WithTimeoutCause(ctx, b.Time, errWall)
+	ctx, cancel := context.WithCancelCause(ctx)
+	m := &meter{limit: b.Bytes, idle: b.Idle}
+	m.timer = time.AfterFunc(b.Idle, func() { cancel(errSilent) })
+	return ctx, m, func() {
+		m.timer.Stop()
+		cancel(context.Canceled)
+		stopWall()
+	}
+}
+
+func (m *meter) add(n int) error {
+	if n <= 0 {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.timer.Reset(m.idle)
+	if m.spent += int64(n); m.spent > m.limit {
+		return overBudget("", "bytes", m.limit, "the source sends more than one fetch may receive; raise the bytes budget if that is expected")
+	}
+	return nil
+}
+
+// rest ends the watch for silence: the server has said what it had to say.
+func (m *meter) rest() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.timer.Stop()
+	m.idle = math.MaxInt64
+}
+
+// reader counts what passes through r.
+func (m *meter) reader(r io.Reader) io.Reader { return &meteredReader{r, m} }
+
+type meteredReader struct {
+	r io.Reader
+	m *meter
+}
+
+func (r *meteredReader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	if over := r.m.add(n); over != nil {
+		return 0, over
+	}
+	return n, err
+}
+
+// ended turns the end of a fetch's context into what the caller should see: its own cancellation as it is, a spent budget as ErrTimedOut.
+func ended(ctx context.Context, b Budget) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errWall):
+		return &Error{Kind: ErrTimedOut, Detail: fmt.Sprintf("the fetch took longer than %s; the server is slow or the time budget is too small", b.Time)}
+	case errors.Is(cause, errSilent):
+		return &Error{Kind: ErrTimedOut, Detail: fmt.Sprintf("nothing was received for %s; the connection was closed", b.Idle)}
+	default:
+		return cause
+	}
+}

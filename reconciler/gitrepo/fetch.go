@@ -1,0 +1,196 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// Fetch asks the source where the branch stands, brings in what is new, proves that it is complete, and moves the head. On any
+// error the head stays where it was. A damaged mirror is thrown away and cloned anew first, once.
+//
+// Errors: ErrUnavailable, ErrUnauthorized, ErrBranchGone, ErrOverBudget, ErrMalformed, ErrTimedOut, ErrStorage, ErrRefused, and
+// ErrCorrupt if the mirror is found damaged again right after it was cloned; or ctx's own.
+func (m *Mirror) Fetch(ctx context.Context) (Head, error) {
+	if m.store == nil {
+		return Head{}, &Error{Kind: ErrRefused, Subject: m.source.display, Detail: "a local repository is read as it is; it has no source to fetch from"}
+	}
+	m.fetching.Lock()
+	defer m.fetching.Unlock()
+	recloned, err := m.discardIfDamaged()
+	if err != nil {
+		return Head{}, err
+	}
+	head, err := m.fetch(ctx)
+	if errors.Is(err, ErrCorrupt) && recloned == "" {
+		m.damaged(m.store.resets.Load(), err.Error())
+		if recloned, err = m.discardIfDamaged(); err == nil {
+			head, err = m.fetch(ctx)
+		}
+	}
+	if err != nil {
+		return Head{}, err
+	}
+	head.Recloned = recloned
+	return head, nil
+}
+
+// discardIfDamaged empties a mirror that a reader found damaged, and says why.
+func (m *Mirror) discardIfDamaged() (string, error) {
+	why := m.damage.Load()
+	if why == nil {
+		return "", nil
+	}
+	if err := m.store.reset(m.record); err != nil {
+		return "", err
+	}
+	m.damage.Store(nil)
+	m.mu.Lock()
+	m.head, m.memo = Head{}, nil
+	m.mu.Unlock()
+	return *why, nil
+}
+
+func (m *Mirror) fetch(parent context.Context) (Head, error) {
+	ctx, meter, stop := m.budget.start(parent)
+	defer stop()
+	auth, err := m.credential(ctx)
+	if err != nil {
+		return Head{}, m.explain(ctx, auth, err)
+	}
+	tip, err := m.bringIn(ctx, auth, meter)
+	if err != nil {
+		return Head{}, m.explain(ctx, auth, err)
+	}
+	last, _ := m.Head()
+	if publicHash(tip) == last.Commit {
+		last.Moved, last.Recloned = false, ""
+		return last, nil
+	}
+	head, err := m.accept(ctx, last, tip)
+	if err != nil {
+		return Head{}, m.explain(ctx, auth, err)
+	}
+	return head, nil
+}
+
+func (m *Mirror) credential(ctx context.Context) (Auth, error) {
+	if m.auth == nil {
+		return Auth{}, nil
+	}
+	auth, err := m.auth(ctx)
+	if err != nil {
+		return Auth{}, unauthorized("the credential cannot be had: %v", err)
+	}
+	return auth, nil
+}
+
+// bringIn finds the branch's tip and makes sure that its commit is in the mirror.
+func (m *Mirror) bringIn(ctx context.Context, auth Auth, meter *meter) (plumbing.Hash, error) {
+	talk, err := m.remote.dial(ctx, auth, meter)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	defer talk.Close()
+	tip, err := talk.tip(ctx, m.branch, m.remote.v2.Load())
+	m.remote.v2.Store(talk.v2 && err == nil)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	if tip.IsZero() {
+		return plumbing.ZeroHash, &Error{Kind: ErrBranchGone, Detail: fmt.Sprintf("the source has no %s; was the branch deleted or renamed?", m.branch)}
+	}
+	if m.store.contains(tip) {
+		meter.rest()
+		return tip, nil
+	}
+	stream, err := talk.pack(ctx, tip, m.haves())
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	in, err := receive(ctx, stream, m.budget, func() (scratch, error) { return m.store.create(m.store.incomingDir()) })
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	meter.rest() // what is left to do is ours
+	if err := in.resolve(); err != nil {
+		return plumbing.ZeroHash, err
+	}
+	return tip, m.store.install(in)
+}
+
+// haves names commits that the server need not send again: the head, and some ancestors for the case that the branch was rewritten.
+func (m *Mirror) haves() []plumbing.Hash {
+	head, ok := m.Head()
+	if !ok {
+		return nil
+	}
+	id, err := parseHash(head.Commit)
+	var haves []plumbing.Hash
+	for distance := 0; err == nil && distance <= 64; distance++ {
+		if distance&(distance-1) == 0 { // 0, 1, 2, 4, … 64
+			haves = append(haves, id)
+		}
+		var c Commit
+		if c, err = m.commitAt(id); err != nil || len(c.Parents) == 0 {
+			break
+		}
+		id, err = parseHash(c.Parents[0])
+	}
+	return haves
+}
+
+// accept moves the head to tip once everything that differs from the last head is proven to be here and well formed.
+func (m *Mirror) accept(ctx context.Context, last Head, tip plumbing.Hash) (Head, error) {
+	head, err := m.headAt(tip)
+	if err != nil {
+		return Head{}, err
+	}
+	changes, err := m.diff(ctx, last.Commit, head.Commit)
+	if err != nil {
+		return Head{}, err
+	}
+	for _, c := range changes {
+		if c.New.Kind.readable() && !m.store.contains(plumbing.NewHash(string(c.New.Blob))) {
+			return Head{}, m.incomplete("file " + c.Path + " of commit " + string(head.Commit))
+		}
+	}
+	if err := m.store.setRef(m.branch, tip); err != nil {
+		return Head{}, err
+	}
+	head.Moved = true
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.head = head
+	m.memo = newDiffMemo(last.Commit, head.Commit, changes)
+	return head, nil
+}
+
+// incomplete is for what the server should have sent. It would not send it again, so the mirror has to go.
+func (m *Mirror) incomplete(what string) error {
+	m.damaged(m.store.resets.Load(), what+" was not sent by the server")
+	return unavailable("the server sent a pack without %s", what)
+}
+
+// explain gives an error its subject, takes credentials out of whatever the other side said, and lets the end of the time budget speak for
+// whatever it broke.
+func (m *Mirror) explain(ctx context.Context, auth Auth, err error) error {
+	if over := ended(ctx, m.budget); over != nil {
+		err = over
+	}
+	var known *Error
+	if !errors.As(err, &known) {
+		if ctx.Err() != nil {
+			return err
+		}
+		known = unavailable("%v", err)
+	}
+	out := *known
+	if out.Subject == "" {
+		out.Subject = m.source.display
+	}
+	out.Detail = printable(auth.scrub(out.Detail))
+	return &out
+}

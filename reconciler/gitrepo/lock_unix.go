@@ -1,0 +1,23 @@
+//go:build unix
+
+package gitrepo
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// lockDir keeps other processes out of a mirror. The lock goes with the process, however it ends.
+func lockDir(dir string) (func(), error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, errors.New("another process has the mirror open; give each its own directory")
+	}
+	return func() { f.Close() }, nil
+}

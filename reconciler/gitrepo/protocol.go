@@ -1,0 +1,238 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// Two versions of the protocol are spoken. Version 2 is asked for: it names the one ref that is wanted, where version 0 lists every ref of the
+// repository, pull requests included. Version 0 is what servers before Git 2.18 speak, and most sshd configurations, which
+// do not let the client's GIT_PROTOCOL through.
+
+// channel carries requests to one server and answers back. Each transport has one.
+type channel interface {
+	// open starts the conversation and returns the server's advertisement.
+	open(ctx context.Context) (io.Reader, error)
+	// ask sends a request and returns the answer.
+	ask(ctx context.Context, request []byte) (io.Reader, error)
+	// stateless: each request stands alone, so that version 2 needs no advertisement once it is known to be spoken.
+	stateless() bool
+	Close() error
+}
+
+// conversation is one fetch's exchange with the server.
+type conversation struct {
+	channel
+	in   *packetReader
+	v2   bool
+	caps []string // of version 0
+}
+
+// tip asks where ref stands. knownV2 skips the advertisement. The zero hash means that the ref does not exist.
+func (c *conversation) tip(ctx context.Context, ref string, knownV2 bool) (plumbing.Hash, error) {
+	if knownV2 && c.stateless() {
+		c.v2 = true
+		return c.listRef(ctx, ref)
+	}
+	r, err := c.open(ctx)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	c.in = newPacketReader(r)
+	first, kind, err := c.firstLine()
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	if kind == packetData && first == "version 2" {
+		c.v2 = true
+		if err := c.readCapabilities(); err != nil {
+			return plumbing.ZeroHash, err
+		}
+		return c.listRef(ctx, ref)
+	}
+	return c.findRef(first, kind, ref)
+}
+
+// firstLine skips the "# service=" preamble that HTTP servers put before the advertisement.
+func (c *conversation) firstLine() (string, packetKind, error) {
+	line, kind, err := c.in.line()
+	if err != nil || kind != packetData || !strings.HasPrefix(line, "# service=") {
+		return line, kind, err
+	}
+	if _, kind, err = c.in.line(); err != nil || kind != packetFlush {
+		return "", kind, errors.Join(err, unavailable("the advertisement's preamble does not end"))
+	}
+	return c.in.line()
+}
+
+func (c *conversation) readCapabilities() error {
+	for {
+		line, kind, err := c.in.line()
+		if err != nil {
+			return err
+		}
+		if kind == packetFlush {
+			return nil
+		}
+		if err := checkFormat(line); err != nil {
+			return err
+		}
+	}
+}
+
+func checkFormat(capability string) error {
+	if format, ok := strings.CutPrefix(capability, "object-format="); ok && format != "sha1" {
+		return unavailable("the repository uses object format %q; only sha1 is supported", format)
+	}
+	return nil
+}
+
+// listRef asks version 2 for one full ref name. The server takes it as a prefix, so its answer may name others.
+func (c *conversation) listRef(ctx context.Context, ref string) (plumbing.Hash, error) {
+	request := appendPacket(nil, "command=ls-refs")
+	request = append(request, delimPacket...)
+	request = appendPacket(request, "ref-prefix %s", ref)
+	request = append(request, flushPacket...)
+	if err := c.request(ctx, request); err != nil {
+		return plumbing.ZeroHash, err
+	}
+	tip := plumbing.ZeroHash
+	for {
+		line, kind, err := c.in.line()
+		if err != nil {
+			return plumbing.ZeroHash, err
+		}
+		if kind != packetData {
+			return tip, nil
+		}
+		id, rest, _ := strings.Cut(line, " ")
+		if name, _, _ := strings.Cut(rest, " "); name != ref {
+			continue
+		}
+		if !isFullHash(id) {
+			return plumbing.ZeroHash, unavailable("the server gives no object id for %s", ref)
+		}
+		tip = plumbing.NewHash(id)
+	}
+}
+
+// findRef reads version 0's list of all refs and keeps one. Nothing else of the list is held.
+func (c *conversation) findRef(line string, kind packetKind, ref string) (plumbing.Hash, error) {
+	line, caps, _ := strings.Cut(line, "\x00")
+	c.caps = strings.Fields(caps)
+	for _, capability := range c.caps {
+		if err := checkFormat(capability); err != nil {
+			return plumbing.ZeroHash, err
+		}
+	}
+	tip := plumbing.ZeroHash
+	for kind == packetData {
+		id, name, ok := strings.Cut(line, " ")
+		switch {
+		case ok && id == "shallow":
+			return plumbing.ZeroHash, errShallow()
+		case !ok || !isFullHash(id):
+			return plumbing.ZeroHash, unavailable("the answer is not a list of refs; does the URL name a repository?")
+		case name == ref:
+			tip = plumbing.NewHash(id)
+		}
+		var err error
+		if line, kind, err = c.in.line(); err != nil {
+			return plumbing.ZeroHash, err
+		}
+	}
+	return tip, nil
+}
+
+func errShallow() error {
+	return unavailable("the server's own repository is shallow, so its history cannot be judged; unshallow it there")
+}
+
+// pack asks for everything that want reaches and haves do not, and returns the pack. Deltas against objects outside the pack are not asked
+// for, so that every pack stands alone.
+func (c *conversation) pack(ctx context.Context, want plumbing.Hash, haves []plumbing.Hash) (io.Reader, error) {
+	if c.v2 {
+		return c.packV2(ctx, want, haves)
+	}
+	return c.packV0(ctx, want, haves)
+}
+
+func (c *conversation) packV2(ctx context.Context, want plumbing.Hash, haves []plumbing.Hash) (io.Reader, error) {
+	request := appendPacket(nil, "command=fetch")
+	request = append(request, delimPacket...)
+	request = appendPacket(request, "ofs-delta")
+	request = appendPacket(request, "no-progress")
+	request = appendPacket(request, "want %s", want)
+	for _, have := range haves {
+		request = appendPacket(request, "have %s", have)
+	}
+	request = appendPacket(request, "done")
+	request = append(request, flushPacket...)
+	if err := c.request(ctx, request); err != nil {
+		return nil, err
+	}
+	for {
+		line, kind, err := c.in.line()
+		switch {
+		case err != nil:
+			return nil, err
+		case line == "packfile":
+			return &sideband{packets: c.in}, nil
+		case line == "shallow-info":
+			return nil, errShallow()
+		case kind == packetFlush:
+			return nil, unavailable("the server answered without a pack")
+		}
+	}
+}
+
+func (c *conversation) packV0(ctx context.Context, want plumbing.Hash, haves []plumbing.Hash) (io.Reader, error) {
+	var caps []string
+	for _, name := range []string{"ofs-delta", "side-band-64k", "no-progress"} {
+		if slices.Contains(c.caps, name) {
+			caps = append(caps, name)
+		}
+	}
+	request := appendPacket(nil, "want %s %s", want, strings.Join(caps, " "))
+	request = append(request, flushPacket...)
+	for _, have := range haves {
+		request = appendPacket(request, "have %s", have)
+	}
+	request = appendPacket(request, "done")
+	if err := c.request(ctx, request); err != nil {
+		return nil, err
+	}
+	for { // the acknowledgements that precede the pack: ACK of a have, or NAK
+		head, err := c.in.r.Peek(7)
+		if err != nil {
+			return nil, truncated(err, "the server answered without a pack")
+		}
+		if word := string(head[4:]); word != "ACK" && word != "NAK" && word != "ERR" {
+			break
+		}
+		if _, _, err := c.in.line(); err != nil {
+			return nil, err
+		}
+	}
+	if slices.Contains(caps, "side-band-64k") {
+		return &sideband{packets: c.in}, nil
+	}
+	return c.in.r, nil
+}
+
+// request sends and makes the answer the input. On a connection that stays open the input goes on where it was.
+func (c *conversation) request(ctx context.Context, request []byte) error {
+	r, err := c.ask(ctx, request)
+	if err != nil {
+		return err
+	}
+	if c.in == nil || c.stateless() {
+		c.in = newPacketReader(r)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package gitrepo
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// Relation is how a head stands to the commit that is applied.
+type Relation string
+
+// What a head can be to the applied commit. Only Same and Descendant may be applied without somebody's word.
+const (
+	Same       Relation = "same"       // nothing was committed
+	Descendant Relation = "descendant" // the ordinary case: commits were added
+	Older      Relation = "older"      // the branch was put back to an ancestor of what is applied
+	Rewritten  Relation = "rewritten"  // neither reaches the other: history was replaced
+	Unknown    Relation = "unknown"    // the applied commit is not in this mirror, so nothing can be said
+)
+
+// Relation compares head, which must be in the mirror, with the applied commit, which need not be: after a rewritten history and a new
+// clone it is gone. It reads as much history as lies between the two.
+func (m *Mirror) Relation(ctx context.Context, applied, head Hash) (Relation, error) {
+	from, err := parseHash(applied)
+	if err != nil {
+		return "", err
+	}
+	to, err := parseHash(head)
+	if err != nil {
+		return "", err
+	}
+	w := &historyWalk{m: m, seen: map[plumbing.Hash]*visited{}}
+	if err := w.reach(to, fromHead); err != nil {
+		return "", err
+	}
+	if from == to {
+		return Same, nil
+	}
+	if err := w.reach(from, fromApplied); errors.Is(err, ErrNotFound) {
+		return Unknown, nil
+	} else if err != nil {
+		return "", err
+	}
+	for w.open > 0 {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		if err := w.step(); err != nil {
+			return "", err
+		}
+		switch both := fromHead | fromApplied; {
+		case w.seen[from].sides == both:
+			return Descendant, nil
+		case w.seen[to].sides == both:
+			return Older, nil
+		}
+	}
+	return Rewritten, nil
+}
+
+type sides uint8
+
+const (
+	fromHead sides = 1 << iota
+	fromApplied
+)
+
+// visited is a commit that the walk has come to, and from which of the two ends.
+type visited struct {
+	commit Commit
+	sides  sides
+	queued bool
+	at     int
+}
+
+// historyWalk follows the parents of both ends at once, the newest commit first, until every commit left was reached from both or there is
+// none. Dates only make it short: a path between the ends consists of commits that one end alone reaches, and those are never left out.
+type historyWalk struct {
+	m     *Mirror
+	seen  map[plumbing.Hash]*visited
+	queue commitQueue
+	open  int // queued commits that one end alone reaches
+}
+
+// reach marks a commit as reached from s and queues it if that is news.
+func (w *historyWalk) reach(id plumbing.Hash, s sides) error {
+	v := w.seen[id]
+	if v == nil {
+		c, err := w.m.commitAt(id)
+		if err != nil {
+			return err
+		}
+		v = &visited{commit: c}
+		w.seen[id] = v
+	}
+	if v.sides|s == v.sides {
+		return nil
+	}
+	wasOpen := v.queued && v.sides != fromHead|fromApplied
+	v.sides |= s
+	if !v.queued {
+		v.queued = true
+		heap.Push(&w.queue, v)
+	}
+	isOpen := v.sides != fromHead|fromApplied
+	w.count(wasOpen, isOpen)
+	return nil
+}
+
+func (w *historyWalk) count(was, is bool) {
+	if was {
+		w.open--
+	}
+	if is {
+		w.open++
+	}
+}
+
+func (w *historyWalk) step() error {
+	v := heap.Pop(&w.queue).(*visited)
+	v.queued = false
+	w.count(v.sides != fromHead|fromApplied, false)
+	if w.m.endsAt(v.commit.ID) {
+		return nil
+	}
+	for _, parent := range v.commit.Parents {
+		id, err := parseHash(parent)
+		if err != nil {
+			return err
+		}
+		if err := w.reach(id, v.sides); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commitQueue gives the newest commit first.
+type commitQueue []*visited
+
+func (q commitQueue) Len() int { return len(q) }
+func (q commitQueue) Less(i, j int) bool {
+	return q[i].commit.Committer.When.After(q[j].commit.Committer.When)
+}
+func (q commitQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+
+// Push is for container/heap.
+func (q *commitQueue) Push(x any) { *q = append(*q, x.(*visited)) }
+
+// Pop is for container/heap.
+func (q *commitQueue) Pop() any {
+	last := len(*q) - 1
+	v := (*q)[last]
+	*q = (*q)[:last]
+	return v
+}

@@ -1,0 +1,274 @@
+package gitrepo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// store is the mirror's directory: a bare repository that git itself can read, with a record of what it mirrors. Files appear in it by
+// rename after they have reached the disk, so that a process killed at any instruction leaves either the old state or the new one;
+// what a failing disk changes later is found by checksums.
+type store struct {
+	dir       string
+	baseLimit int64
+	bases     baseCache
+	create    func(dir string) (scratch, error)
+
+	mu     sync.RWMutex
+	packs  []*pack // the largest first
+	closed bool
+	resets atomic.Int64 // how often the store was emptied: tells a reader that what it misses was taken away from under it
+}
+
+// record says what a directory mirrors. A directory without one is never emptied.
+type record struct {
+	URL string `json:"url"`
+	ID  string `json:"id,omitempty"`
+}
+
+const (
+	recordFile = "argosy-mirror.json"
+	lockFile   = "argosy-mirror.lock"
+)
+
+func (s *store) packDir() string     { return filepath.Join(s.dir, "objects", "pack") }
+func (s *store) incomingDir() string { return filepath.Join(s.dir, "incoming") }
+
+// openStore opens the mirror in dir, or starts one if dir is empty, mirrors something else or is damaged.
+func openStore(ctx context.Context, dir string, want record, baseLimit int64) (*store, error) {
+	s := &store{dir: dir, baseLimit: baseLimit, create: createScratch}
+	text, err := os.ReadFile(filepath.Join(dir, recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := mustBeEmpty(dir); err != nil {
+			return nil, err
+		}
+		return s, s.reset(want)
+	}
+	if err != nil {
+		return nil, storageError(dir, err)
+	}
+	var have record
+	if json.Unmarshal(text, &have) != nil || have != want {
+		return s, s.reset(want)
+	}
+	if err := s.layout(); err != nil {
+		return nil, storageError(dir, err)
+	}
+	if err := s.load(ctx); errors.Is(err, ErrCorrupt) {
+		return s, s.reset(want)
+	} else if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func mustBeEmpty(dir string) error {
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return storageError(dir, err)
+	}
+	for _, n := range names {
+		if n.Name() != lockFile {
+			return &Error{Kind: ErrRefused, Subject: dir, Detail: fmt.Sprintf("the directory holds %q and is not a mirror; give an empty one", n.Name())}
+		}
+	}
+	return nil
+}
+
+// reset empties the mirror and records what it is to mirror. The record comes after the refs and objects are gone, and is never
+// missing in between.
+func (s *store) reset(want record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resets.Add(1)
+	err := s.release()
+	for _, name := range []string{"refs", "objects", "incoming"} {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, name)))
+	}
+	if err == nil {
+		err = s.layout()
+	}
+	var text []byte
+	if err == nil {
+		text, err = json.Marshal(want)
+	}
+	if err == nil {
+		err = s.write(recordFile, text)
+	}
+	if err == nil {
+		err = s.write("config", []byte("[core]\n\trepositoryformatversion = 0\n\tbare = true\n"))
+	}
+	if err != nil {
+		return storageError(s.dir, err)
+	}
+	return nil
+}
+
+func (s *store) layout() error {
+	if err := os.RemoveAll(s.incomingDir()); err != nil { // what a killed process had not finished
+		return err
+	}
+	for _, d := range []string{s.incomingDir(), s.packDir(), filepath.Join(s.dir, "refs", "heads")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load opens every pack that has an index and deletes those that have none, which are left of an installation that did not finish.
+func (s *store) load(ctx context.Context) error {
+	files, err := os.ReadDir(s.packDir())
+	if err != nil {
+		return storageError(s.packDir(), err)
+	}
+	for _, f := range files {
+		base, isPack := strings.CutSuffix(f.Name(), ".pack")
+		if !isPack {
+			continue
+		}
+		path := filepath.Join(s.packDir(), base)
+		if _, err := os.Stat(path + ".idx"); errors.Is(err, fs.ErrNotExist) {
+			os.Remove(path + ".pack")
+			continue
+		}
+		p, err := openPack(ctx, path)
+		if err != nil {
+			return err
+		}
+		s.packs = append(s.packs, p)
+	}
+	s.sort()
+	return nil
+}
+
+func (s *store) sort() {
+	slices.SortStableFunc(s.packs, func(a, b *pack) int { return int(min(max(b.size-a.size, -1), 1)) })
+}
+
+func (s *store) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return s.release()
+}
+
+func (s *store) release() error {
+	var err error
+	for _, p := range s.packs {
+		err = errors.Join(err, p.close())
+	}
+	s.packs = nil
+	s.bases.clear()
+	return err
+}
+
+func (s *store) contains(id plumbing.Hash) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, p := range s.packs {
+		if _, ok := find(p.index, id); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// read gives an object's content, proven to match its id. It fails with ErrNotFound, ErrMalformed (another kind), errTooLarge, ErrCorrupt.
+func (s *store) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, &Error{Kind: ErrStorage, Subject: s.dir, Detail: "the mirror was closed"}
+	}
+	for _, p := range s.packs {
+		offset, ok := find(p.index, id)
+		if !ok {
+			continue
+		}
+		kind, data, err := p.read(offset, limit, s.baseLimit, &s.bases)
+		switch {
+		case errors.Is(err, errTooLarge):
+			return nil, errTooLarge
+		case err != nil || !sameHash(id, kind, data):
+			return nil, corrupt(filepath.Base(p.path), "object %s cannot be read from the pack", id)
+		case kind != want:
+			return nil, malformed(id.String(), "is a %s where a %s must be", kind, want)
+		}
+		return data, nil
+	}
+	return nil, missing(want.String(), id)
+}
+
+func missing(what string, id plumbing.Hash) error {
+	return &Error{Kind: ErrNotFound, Subject: what + " " + id.String(), Detail: "not in this repository"}
+}
+
+// ref is where a branch of the mirror stands; the zero hash if it does not exist.
+func (s *store) ref(name string) (plumbing.Hash, error) {
+	text, err := os.ReadFile(filepath.Join(s.dir, filepath.FromSlash(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return plumbing.ZeroHash, nil
+	}
+	if err != nil {
+		return plumbing.ZeroHash, storageError(s.dir, err)
+	}
+	id := strings.TrimSpace(string(text))
+	if !isFullHash(id) {
+		return plumbing.ZeroHash, nil // as after a crash of the machine: the next fetch writes it anew
+	}
+	return plumbing.NewHash(id), nil
+}
+
+// setRef moves a branch, and makes it the one that git shows by default.
+func (s *store) setRef(name string, id plumbing.Hash) error {
+	err := os.MkdirAll(filepath.Dir(filepath.Join(s.dir, filepath.FromSlash(name))), 0o700)
+	if err == nil {
+		err = s.write(name, []byte(id.String()+"\n"))
+	}
+	if err == nil {
+		err = s.write("HEAD", []byte("ref: "+name+"\n"))
+	}
+	if err != nil {
+		return storageError(s.dir, err)
+	}
+	return nil
+}
+
+// write replaces a small file.
+func (s *store) write(name string, text []byte) error {
+	f, err := os.CreateTemp(s.incomingDir(), "file-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err := closeSynced(f, err); err != nil {
+		os.Remove(f.Name())
+		return err
+	}
+	return os.Rename(f.Name(), filepath.Join(s.dir, filepath.FromSlash(name)))
+}
+
+type syncCloser interface {
+	Sync() error
+	Close() error
+}
+
+// closeSynced closes a file once its bytes are on the disk, and gives the first thing that went wrong.
+func closeSynced(f syncCloser, err error) error {
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,320 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// maxTreeDepth is how many directories deep a walk goes. Declarations lie three deep; a directory below this is reported as an entry of
+// its own, for the loader to refuse by name, and is not opened.
+const maxTreeDepth = 16
+
+// Kind says what an entry of a tree is.
+type Kind string
+
+// Only File has content that Argosy reads. The others are reported so that the loader can name the path.
+const (
+	File      Kind = "file"      // mode 100644 or 100755
+	Symlink   Kind = "symlink"   // mode 120000; never followed
+	Submodule Kind = "submodule" // mode 160000; never fetched
+	Directory Kind = "directory" // deeper than 16 directories; never opened
+	Other     Kind = "other"     // a mode that Git does not write today
+)
+
+func (k Kind) readable() bool { return k == File }
+
+// Entry is one path of a commit.
+type Entry struct {
+	Path string // from the root of the repository, with slashes; bytes as the tree has them
+	Blob Hash   // the object that the entry names: a blob, but for a submodule or directory
+	Kind Kind
+	Mode uint32 // as in the tree, such as 0o100644
+}
+
+// Change is one path that two commits have differently. A file that was moved is a removal and an addition.
+type Change struct {
+	Path string
+	Old  Entry // Kind is empty if the path is new
+	New  Entry // Kind is empty if the path is gone
+}
+
+// Walk visits everything below fleet/ and tenants/ of a commit, in Git's order. An error from visit ends the walk and is returned.
+//
+// Errors: ErrNotFound, ErrMalformed, ErrOverBudget (files), ErrCorrupt. After an error nothing may be concluded from what was not visited.
+func (m *Mirror) Walk(ctx context.Context, commit Hash, visit func(Entry) error) error {
+	return m.compare(ctx, "", commit, func(c Change) error { return visit(c.New) })
+}
+
+// Diff lists what differs below fleet/ and tenants/ from base to head, in Git's order. It opens only directories whose hash differs, so it
+// costs what changed. An empty base means nothing: everything is new. Errors are those of Walk.
+func (m *Mirror) Diff(ctx context.Context, base, head Hash) ([]Change, error) {
+	m.mu.Lock()
+	memo := m.memo
+	m.mu.Unlock()
+	if memo != nil && memo.base == base && memo.head == head {
+		return slices.Clone(memo.changes), nil
+	}
+	return m.diff(ctx, base, head)
+}
+
+// diffMemo keeps what a fetch found when it proved the new head complete: the caller's next question is the same.
+type diffMemo struct {
+	base, head Hash
+	changes    []Change
+}
+
+func newDiffMemo(base, head Hash, changes []Change) *diffMemo {
+	if len(changes) > 10_000 {
+		return nil
+	}
+	return &diffMemo{base, head, changes}
+}
+
+func (m *Mirror) diff(ctx context.Context, base, head Hash) ([]Change, error) {
+	var changes []Change
+	err := m.compare(ctx, base, head, func(c Change) error {
+		changes = append(changes, c)
+		return nil
+	})
+	return changes, err
+}
+
+func (m *Mirror) compare(ctx context.Context, base, head Hash, visit func(Change) error) error {
+	w := &walker{ctx: ctx, m: m, since: m.resets(), left: m.budget.Files, visit: visit}
+	from, err := w.root(base)
+	if err != nil {
+		return err
+	}
+	w.commit = "commit " + string(head)
+	to, err := w.root(head)
+	if err != nil {
+		return err
+	}
+	return w.directories("", 0, from, to)
+}
+
+// Blob reads a file's bytes as they were committed. A blob larger than the file bytes budget gives ErrOverBudget before it is inflated.
+// Other errors: ErrNotFound, ErrMalformed (not a blob), ErrCorrupt.
+func (m *Mirror) Blob(ctx context.Context, id Hash) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	hash, err := parseHash(id)
+	if err != nil {
+		return nil, err
+	}
+	since := m.resets()
+	data, err := m.objects.read(hash, plumbing.BlobObject, m.budget.FileBytes)
+	if errors.Is(err, errTooLarge) {
+		return nil, overBudget("blob "+string(id), "file bytes", m.budget.FileBytes, "make the file smaller")
+	}
+	if err != nil {
+		return nil, m.readFailure(since, "blob "+string(id), err)
+	}
+	return slices.Clone(data), nil
+}
+
+// walker compares two trees.
+type walker struct {
+	ctx    context.Context
+	m      *Mirror
+	since  int64
+	commit string // for errors
+	left   int    // of the files budget
+	visit  func(Change) error
+}
+
+// root gives the tree of a commit; the zero hash for none.
+func (w *walker) root(commit Hash) (plumbing.Hash, error) {
+	if commit == "" {
+		return plumbing.ZeroHash, nil
+	}
+	c, err := w.m.Commit(w.ctx, commit)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	return parseHash(c.Tree)
+}
+
+// directories compares the directory at path, which either side may lack (the zero hash).
+func (w *walker) directories(path string, depth int, base, head plumbing.Hash) error {
+	if base == head {
+		return nil
+	}
+	if err := w.spend(); err != nil {
+		return err
+	}
+	old, err := w.open(path, base)
+	if err != nil {
+		return err
+	}
+	new, err := w.open(path, head)
+	if err != nil {
+		return err
+	}
+	for old.ok || new.ok {
+		order := 0
+		switch {
+		case !old.ok:
+			order = 1
+		case !new.ok:
+			order = -1
+		default:
+			order = compareEntries(&old.entry, &new.entry)
+		}
+		var before, after *treeEntry
+		if order <= 0 {
+			before = &old.entry
+		}
+		if order >= 0 {
+			after = &new.entry
+		}
+		if err := w.entries(path, depth, before, after); err != nil {
+			return err
+		}
+		if order <= 0 {
+			if err := old.advance(); err != nil {
+				return w.malformed(path, err)
+			}
+		}
+		if order >= 0 {
+			if err := new.advance(); err != nil {
+				return w.malformed(path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// entries compares what one name is on both sides; nil where it is not. Both are directories, or neither is.
+func (w *walker) entries(parent string, depth int, before, after *treeEntry) error {
+	if before != nil && after != nil && before.id == after.id && before.mode == after.mode {
+		return nil
+	}
+	some := before
+	if some == nil {
+		some = after
+	}
+	if depth == 0 && !watched(some.name) {
+		return nil
+	}
+	path := string(some.name)
+	if parent != "" {
+		path = parent + "/" + path
+	}
+	if some.isDirectory() && depth < maxTreeDepth {
+		return w.directories(path, depth+1, idOf(before), idOf(after))
+	}
+	if err := w.spend(); err != nil {
+		return err
+	}
+	return w.visit(Change{Path: path, Old: entryAt(path, before), New: entryAt(path, after)})
+}
+
+// watched are the two folders that Argosy reads; the rest of the repository is not its business.
+func watched(name []byte) bool { return string(name) == "fleet" || string(name) == "tenants" }
+
+func idOf(e *treeEntry) plumbing.Hash {
+	if e == nil {
+		return plumbing.ZeroHash
+	}
+	return e.id
+}
+
+func entryAt(path string, e *treeEntry) Entry {
+	if e == nil {
+		return Entry{}
+	}
+	return Entry{Path: path, Blob: publicHash(e.id), Kind: kindOf(e.mode), Mode: e.mode}
+}
+
+func kindOf(mode uint32) Kind {
+	switch mode {
+	case modeFile, modeExecutable:
+		return File
+	case modeSymlink:
+		return Symlink
+	case modeSubmodule:
+		return Submodule
+	case modeDirectory:
+		return Directory
+	}
+	return Other
+}
+
+// spend counts a directory opened or an entry visited. Directories count so that a small set of trees that name each other a
+// thousandfold ends like any other crowd.
+func (w *walker) spend() error {
+	if w.left--; w.left < 0 {
+		return overBudget(w.commit, "files", int64(w.m.budget.Files), "raise the files budget if fleet/ and tenants/ are that large")
+	}
+	return w.ctx.Err()
+}
+
+// cursor stands at one entry of a tree.
+type cursor struct {
+	tree  *treeReader
+	entry treeEntry
+	ok    bool
+}
+
+func (c *cursor) advance() (err error) {
+	c.entry, c.ok, err = c.tree.next()
+	return err
+}
+
+func (w *walker) open(path string, id plumbing.Hash) (*cursor, error) {
+	if id.IsZero() {
+		return &cursor{}, nil
+	}
+	data, err := w.m.objects.read(id, plumbing.TreeObject, w.m.budget.ObjectBytes)
+	if errors.Is(err, ErrNotFound) {
+		return nil, w.m.incompleteTree(w.since, w.commit, path, id)
+	}
+	if err != nil {
+		return nil, w.m.readFailure(w.since, w.commit+": directory "+strconv.Quote(path), err)
+	}
+	c := &cursor{tree: readTree(data)}
+	if err := c.advance(); err != nil {
+		return nil, w.malformed(path, err)
+	}
+	return c, nil
+}
+
+func (w *walker) malformed(path string, err error) error {
+	return malformed(w.commit, "directory %q: %v; repair it with git fsck where it was made", "/"+path, err)
+}
+
+// incompleteTree is for a directory that a commit names and the repository lacks.
+func (m *Mirror) incompleteTree(since int64, commit, path string, id plumbing.Hash) error {
+	if m.store == nil {
+		return &Error{Kind: ErrCorrupt, Subject: commit, Detail: "directory /" + path + " is not in this repository; is it a partial clone?"}
+	}
+	m.damaged(since, "tree "+id.String()+" is missing")
+	return corrupt(commit, "directory /%s is missing from the mirror; the next fetch clones it anew", path)
+}
+
+// readFailure gives an error of the object database its subject, and notes damage.
+func (m *Mirror) readFailure(since int64, subject string, err error) error {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return overBudget(subject, "object bytes", m.budget.ObjectBytes, "raise the object bytes budget")
+	case errors.Is(err, ErrCorrupt):
+		m.damaged(since, err.Error())
+	}
+	return err
+}
+
+func (m *Mirror) resets() int64 {
+	if m.store == nil {
+		return 0
+	}
+	return m.store.resets.Load()
+}
+
+// endsAt reports whether history was cut off at a commit, as in a shallow local clone.
+func (m *Mirror) endsAt(id Hash) bool { return m.local != nil && m.local.shallow[id] }
