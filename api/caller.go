@@ -1,0 +1,101 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+)
+
+// callerKey carries the verified token of a request from the middleware to the handler, and nothing else travels that way.
+type callerKey struct{}
+
+func callerOf(ctx context.Context) fleet.Token {
+	token, ok := ctx.Value(callerKey{}).(fleet.Token)
+	if !ok {
+		panic("a handler was reached without a verified token")
+	}
+	return token
+}
+
+// authenticate verifies the bearer token of each request. There is no other way in.
+func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
+	url := ctx.URL()
+	for name := range url.Query() {
+		if looksLikeToken(name) {
+			s.refuse(ctx, problem(http.StatusBadRequest, "query", "a token must not travel in a URL: URLs end up in logs",
+				"send it as 'Authorization: Bearer …', and revoke the one that was sent"))
+			return
+		}
+	}
+	token, refusal := s.verify(ctx.Context(), bearer(ctx.Header("Authorization")))
+	if refusal != nil {
+		if refusal.Status == http.StatusUnauthorized {
+			ctx.SetHeader("WWW-Authenticate", `Bearer realm="argosy"`)
+		}
+		s.refuse(ctx, refusal)
+		return
+	}
+	next(huma.WithValue(ctx, callerKey{}, token))
+}
+
+// verify is the token that the plaintext stands for, or why the request ends here.
+func (s *Server) verify(ctx context.Context, plaintext string) (fleet.Token, *wire.Problem) {
+	if plaintext == "" {
+		return fleet.Token{}, problem(http.StatusUnauthorized, "", "a token is required", "run `argosy login URL --token-stdin`, or set ARGOSY_TOKEN")
+	}
+	token, err := s.tokens.VerifyToken(ctx, plaintext)
+	if errors.Is(err, fleet.ErrNotFound) {
+		return fleet.Token{}, problem(http.StatusUnauthorized, "", "this token is not valid, or no longer", "ask the platform for another one")
+	}
+	if err != nil {
+		var p *wire.Problem
+		errors.As(s.answer(ctx, "token", err), &p)
+		return fleet.Token{}, p
+	}
+	return token, nil
+}
+
+func bearer(header string) string {
+	scheme, token, ok := strings.Cut(header, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+func looksLikeToken(parameter string) bool {
+	switch strings.ToLower(parameter) {
+	case "token", "access_token", "auth", "authorization", "api_key", "apikey":
+		return true
+	}
+	return false
+}
+
+// platformOnly lets tokens of the platform pass. A tenant learns that the list exists, which the documentation says anyway.
+func (s *Server) platformOnly(ctx huma.Context, next func(huma.Context)) {
+	if callerOf(ctx.Context()).Tenant != "" {
+		s.refuse(ctx, problem(http.StatusForbidden, ctx.Operation().OperationID, "this belongs to the platform", "ask with a token of the platform"))
+		return
+	}
+	next(ctx)
+}
+
+// writersOnly lets tokens pass that may change something.
+func (s *Server) writersOnly(ctx huma.Context, next func(huma.Context)) {
+	if callerOf(ctx.Context()).Role != fleet.RoleWrite {
+		s.refuse(ctx, problem(http.StatusForbidden, ctx.Operation().OperationID, "this token may only read", "ask with a token of the role write"))
+		return
+	}
+	next(ctx)
+}
+
+func (s *Server) refuse(ctx huma.Context, p *wire.Problem) {
+	_, w := unwrap(ctx)
+	writeProblem(w, p)
+}

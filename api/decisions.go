@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+)
+
+type asked[T any] struct{ Body T }
+
+func (s *Server) registerDecisions() {
+	writers := []func(huma.Context, func(huma.Context)){s.writersOnly}
+	platform := []func(huma.Context, func(huma.Context)){s.platformOnly, s.writersOnly}
+	huma.Register(s.api, operation(http.MethodPost, "/approve", "approve",
+		"Release what one revision holds, exactly as it is listed (platform)", "decisions", platform), s.approve)
+	huma.Register(s.api, operation(http.MethodPost, "/stop", "stop",
+		"Forbid every write to engines; a tenant may stop itself", "decisions", writers), s.stop)
+	huma.Register(s.api, operation(http.MethodPost, "/resume", "resume",
+		"End a stop; a tenant may end its own, not one that the platform set", "decisions", writers), s.resume)
+}
+
+func (s *Server) approve(ctx context.Context, in *asked[wire.Approve]) (*body[wire.Approved], error) {
+	caller := callerOf(ctx)
+	subject := subjectf("revision %s", in.Body.Revision)
+	var holds []fleet.Hold
+	for page := (fleet.Page{Limit: wire.MaxPage}); ; {
+		items, next, err := s.reader.Holds(ctx, caller.Scope(), fleet.Filter{Revision: in.Body.Revision}, page)
+		if err != nil {
+			return nil, s.answer(ctx, subject, err)
+		}
+		holds = append(holds, items...)
+		if page.After = next; next == "" {
+			break
+		}
+	}
+	if len(holds) == 0 {
+		return nil, problem(http.StatusNotFound, subject, "nothing of this revision waits for an approval", "see `argosy get holds`")
+	}
+	approval := fleet.Approval{Revision: in.Body.Revision, By: caller.Subject(), At: s.now().UTC(), Note: in.Body.Note}
+	if err := s.decider.Approve(ctx, approval); err != nil {
+		return nil, s.answer(ctx, subject, err)
+	}
+	return &body[wire.Approved]{wire.Approved{Approval: approval, Holds: holds}}, nil
+}
+
+func (s *Server) stop(ctx context.Context, in *asked[wire.Stop]) (*body[fleet.Stop], error) {
+	caller := callerOf(ctx)
+	subject, err := s.covered(ctx, caller, in.Body.Scope, in.Body.Name)
+	if err != nil {
+		return nil, s.answer(ctx, subject, err)
+	}
+	stop := fleet.Stop{Scope: in.Body.Scope, Name: in.Body.Name, By: caller.Subject(), Reason: in.Body.Reason, At: s.now().UTC()}
+	inForce, err := s.decider.SetStop(ctx, stop, caller.Tenant == "")
+	if err != nil {
+		return nil, s.answer(ctx, subject, err)
+	}
+	return &body[fleet.Stop]{inForce}, nil
+}
+
+func (s *Server) resume(ctx context.Context, in *asked[wire.Resume]) (*body[wire.Resumed], error) {
+	caller := callerOf(ctx)
+	subject, refusal := may(caller, in.Body.Scope, in.Body.Name)
+	if refusal != nil {
+		return nil, refusal
+	}
+	setBy := ""
+	if caller.Tenant != "" {
+		setBy = fleet.Token{Tenant: caller.Tenant}.Subject()
+	}
+	ended, err := s.decider.ClearStop(ctx, in.Body.Scope, in.Body.Name, setBy, caller.Subject())
+	if err != nil {
+		return nil, s.answer(ctx, subject, err)
+	}
+	stops, err := s.stops(ctx, caller.Scope())
+	if err != nil {
+		return nil, s.answer(ctx, subject, err)
+	}
+	if !ended && caller.Tenant != "" {
+		for _, stop := range stops {
+			if stop.Scope == in.Body.Scope && stop.Name == in.Body.Name {
+				return nil, problem(http.StatusForbidden, subject, "this stop was set by "+stop.By, "ask the platform to end it")
+			}
+		}
+	}
+	return &body[wire.Resumed]{wire.Resumed{Ended: ended, Stops: stops}}, nil
+}
+
+// may says whether the caller may decide about that scope at all. A tenant's refusal for another tenant is the answer for one that does
+// not exist.
+func may(caller fleet.Token, scope fleet.StopScope, name string) (subject string, refusal error) {
+	subject = string(scope)
+	if name != "" {
+		subject = subjectf("%s %s", scope, name)
+	}
+	switch {
+	case (scope == fleet.StopFleet) != (name == ""):
+		return subject, problem(http.StatusUnprocessableEntity, subject, "the scope fleet has no name, and the others need one", "")
+	case caller.Tenant == "" || scope == fleet.StopTenant && name == string(caller.Tenant):
+		return subject, nil
+	case scope == fleet.StopTenant:
+		return subject, notFound(subject)
+	}
+	return subject, problem(http.StatusForbidden, subject, "a tenant may stop and resume itself only", "ask with a token of the platform")
+}
+
+// covered says whether the caller may decide about that scope, and whether there is such a tenant or engine: a stop with a slip of the
+// pen in it would stop nothing and look as if it did.
+func (s *Server) covered(ctx context.Context, caller fleet.Token, scope fleet.StopScope, name string) (string, error) {
+	subject, err := may(caller, scope, name)
+	if err != nil {
+		return subject, err
+	}
+	switch scope {
+	case fleet.StopTenant:
+		_, err = single(ctx, s.reader.Tenants, caller.Scope(), fleet.Filter{Tenant: fleet.TenantName(name)})
+	case fleet.StopEngine:
+		_, err = single(ctx, s.reader.Engines, caller.Scope(), fleet.Filter{Engine: fleet.EngineName(name)})
+	}
+	return subject, err
+}

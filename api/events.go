@@ -1,0 +1,172 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+)
+
+const (
+	streamBeat  = 5 * time.Second // between proofs that a stream is alive, and between looks whether its token still is
+	streamWrite = 5 * time.Second // a client that takes longer for one write is cut off
+	streamBatch = 500
+)
+
+type eventsIn struct {
+	LastEventID int64 `header:"Last-Event-ID" minimum:"0" doc:"Go on after this event; left out: from now on"`
+}
+
+func (s *Server) registerEvents() {
+	op := operation(http.MethodGet, "/events", "events",
+		"What changes, as it happens (text/event-stream). Each event says where to look; it is never the truth itself", "events", nil)
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "One message for each event: its id, its kind as the event's name, and the event as data. The first one, named open, " +
+			"says from which id on. Give the last id as Last-Event-ID to go on from there.",
+		Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
+	}}
+	huma.Register(s.api, op, func(ctx context.Context, in *eventsIn) (*huma.StreamResponse, error) {
+		token := callerOf(ctx)
+		return &huma.StreamResponse{Body: func(hc huma.Context) {
+			r, w := unwrap(hc)
+			s.stream(w, r, token, bearer(r.Header.Get("Authorization")), lastEvent(r, in.LastEventID))
+		}}, nil
+	})
+}
+
+// lastEvent tells "go on after 0" from "from now on".
+func lastEvent(r *http.Request, id int64) int64 {
+	if r.Header.Get("Last-Event-ID") == "" {
+		return -1
+	}
+	return id
+}
+
+// stream sends events until the client goes, its token ends, or the server does.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, token fleet.Token, plaintext string, after int64) {
+	ctx := r.Context()
+	l, ok := s.feed.join(token.Tenant, token.ID)
+	if !ok {
+		w.Header().Set("Retry-After", "10")
+		writeProblem(w, problem(http.StatusTooManyRequests, "events", "too many event streams are open", "close one, or poll the lists instead"))
+		return
+	}
+	defer s.feed.leave(l)
+	out := &eventWriter{w: w, control: http.NewResponseController(w)}
+	if err := out.control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return // the connection is gone
+	}
+	last, err := s.openStream(ctx, out, token.Scope(), after)
+	if err != nil {
+		if !out.begun {
+			var p *wire.Problem
+			errors.As(s.answer(ctx, "events", err), &p)
+			writeProblem(w, p)
+		}
+		return
+	}
+	beat := time.NewTicker(streamBeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.feed.done:
+			return
+		case <-l.look:
+			if last, err = s.send(ctx, out, token.Scope(), last); err != nil {
+				return // the client comes back with the last id that it has
+			}
+		case <-beat.C:
+			if _, err := s.tokens.VerifyToken(ctx, plaintext); errors.Is(err, fleet.ErrNotFound) {
+				return
+			}
+			if out.comment("alive") != nil {
+				return
+			}
+		}
+	}
+}
+
+// openStream says where the stream begins and sends what was missed.
+func (s *Server) openStream(ctx context.Context, out *eventWriter, scope fleet.Scope, after int64) (int64, error) {
+	_, newest, err := s.reader.Events(ctx, scope, -1, 0)
+	if err != nil {
+		return 0, err
+	}
+	if after < 0 || after > newest { // a number from another life of the mirror: everything may have changed
+		after = newest
+	}
+	if err := out.event(fleet.Event{Seq: after, At: s.now().UTC(), Kind: "open"}); err != nil {
+		return 0, err
+	}
+	return s.send(ctx, out, scope, after)
+}
+
+func (s *Server) send(ctx context.Context, out *eventWriter, scope fleet.Scope, last int64) (int64, error) {
+	for {
+		events, newest, err := s.reader.Events(ctx, scope, last, streamBatch)
+		if err != nil {
+			return last, err
+		}
+		for _, e := range events {
+			if err := out.event(e); err != nil {
+				return last, err
+			}
+		}
+		if last = newest; len(events) < streamBatch {
+			return last, nil
+		}
+	}
+}
+
+// eventWriter writes the text/event-stream format, each message with a deadline of its own.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	begun   bool
+}
+
+func (o *eventWriter) event(e fleet.Event) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return o.write("id: " + strconv.FormatInt(e.Seq, 10) + "\nevent: " + kindWord(e.Kind) + "\ndata: " + string(data) + "\n\n")
+}
+
+func (o *eventWriter) comment(text string) error { return o.write(": " + text + "\n\n") }
+
+func (o *eventWriter) write(text string) error {
+	if err := o.control.SetWriteDeadline(time.Now().Add(streamWrite)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if !o.begun {
+		o.begun = true
+		o.w.Header().Set("Content-Type", "text/event-stream")
+		o.w.Header().Set("X-Accel-Buffering", "no") // proxies that hold an answer back would hold back every event
+		o.w.WriteHeader(http.StatusOK)
+	}
+	if _, err := fmt.Fprint(o.w, text); err != nil {
+		return err
+	}
+	return o.control.Flush()
+}
+
+// kindWord keeps anything but a plain word out of the line that names the event.
+func kindWord(kind string) string {
+	for i := range len(kind) {
+		if kind[i] < 'a' || kind[i] > 'z' {
+			return "event"
+		}
+	}
+	return kind
+}

@@ -1,0 +1,163 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+const (
+	feedInterval = 2 * time.Second        // between looks when nothing woke the feed: a wake may be lost, a look may not
+	feedSettle   = 100 * time.Millisecond // wakes within it count once
+	feedBatch    = 1000
+)
+
+// feed looks for new events once for all open streams and wakes those that they concern. With no stream open it asks for nothing. It
+// passes on no event itself: each stream reads its own within its own scope.
+type feed struct {
+	reader History
+	log    *slog.Logger
+	wake   chan struct{}
+	done   chan struct{} // closed when run has ended
+
+	mu      sync.Mutex
+	streams map[*listener]struct{}
+	perWho  map[string]int
+}
+
+// listener is one open stream.
+type listener struct {
+	tenant fleet.TenantName
+	who    string
+	look   chan struct{} // of capacity 1: "look", however often
+}
+
+func newFeed(reader History, log *slog.Logger) *feed {
+	return &feed{reader: reader, log: log, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		streams: map[*listener]struct{}{}, perWho: map[string]int{}}
+}
+
+func (f *feed) poke() { signal(f.wake) }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	maxStreams       = 1024 // of this replica
+	maxStreamsPerWho = 32   // of one token
+)
+
+// join opens a stream, or reports false when there are too many.
+func (f *feed) join(tenant fleet.TenantName, who string) (*listener, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.streams) >= maxStreams || f.perWho[who] >= maxStreamsPerWho {
+		return nil, false
+	}
+	l := &listener{tenant: tenant, who: who, look: make(chan struct{}, 1)}
+	f.streams[l] = struct{}{}
+	f.perWho[who]++
+	return l, true
+}
+
+func (f *feed) leave(l *listener) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.streams, l)
+	if f.perWho[l.who]--; f.perWho[l.who] == 0 {
+		delete(f.perWho, l.who)
+	}
+}
+
+func (f *feed) open() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.streams) > 0
+}
+
+// run looks until ctx ends.
+func (f *feed) run(ctx context.Context) {
+	defer close(f.done)
+	last := int64(-1) // nothing looked at yet
+	tick := time.NewTicker(feedInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-f.wake:
+			if !pause(ctx, feedSettle) {
+				return
+			}
+		}
+		if f.open() {
+			last = f.look(ctx, last)
+		} else {
+			last = -1
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// look reads what is new since last, wakes the streams that it concerns and returns the new last. The first look has nothing to compare
+// with and wakes everyone.
+func (f *feed) look(ctx context.Context, last int64) int64 {
+	if last < 0 {
+		_, newest, err := f.reader.Events(ctx, fleet.Scope{}, -1, 0)
+		if err != nil {
+			f.log.WarnContext(ctx, "event streams stand still: the mirror cannot be read", "error", err)
+			return last
+		}
+		f.announce(nil)
+		return newest
+	}
+	for {
+		events, newest, err := f.reader.Events(ctx, fleet.Scope{}, last, feedBatch)
+		if err != nil {
+			f.log.WarnContext(ctx, "event streams stand still: the mirror cannot be read", "error", err)
+			return last
+		}
+		if len(events) > 0 {
+			f.announce(events)
+		}
+		last = newest
+		if len(events) < feedBatch {
+			return last
+		}
+	}
+}
+
+// announce wakes the streams that the events concern; nil concerns everyone.
+func (f *feed) announce(events []fleet.Event) {
+	everyone := events == nil
+	concerned := map[fleet.TenantName]bool{}
+	for _, e := range events {
+		concerned[e.Tenant] = true
+		everyone = everyone || e.Tenant == ""
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for l := range f.streams {
+		if everyone || l.tenant == "" || concerned[l.tenant] {
+			signal(l.look)
+		}
+	}
+}

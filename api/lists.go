@@ -1,0 +1,165 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+)
+
+// The parameters of lists. Each is checked against its pattern before the store sees it; an unknown one is refused, never ignored.
+type (
+	paging struct {
+		Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Items per page"`
+		After string `query:"after" maxLength:"1024" pattern:"^[!-~]*$" doc:"The 'next' of the page before"`
+	}
+	byTenant struct {
+		Tenant fleet.TenantName `query:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	}
+	byEnvironment struct {
+		Environment fleet.EnvironmentName `query:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	}
+	byDeployment struct {
+		Deployment fleet.DeploymentName `query:"deployment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	}
+	byEngine struct {
+		Engine fleet.EngineName `query:"engine" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	}
+	byRevision struct {
+		Revision fleet.Revision `query:"revision" pattern:"^[0-9a-f]{40}$" doc:"Of the config repo, in full"`
+	}
+	byName struct {
+		Name string `query:"name" maxLength:"253" pattern:"^[A-Za-z0-9._-]+$"`
+	}
+
+	tenantsIn      struct{ paging }
+	environmentsIn struct {
+		paging
+		byTenant
+		byEnvironment
+		byEngine
+	}
+	deploymentsIn struct {
+		paging
+		byTenant
+		byDeployment
+		byEnvironment
+	}
+	applicationsIn struct {
+		paging
+		byTenant
+		byEnvironment
+		byDeployment
+		byEngine
+		byRevision
+		byName
+		Sync   fleet.SyncState   `query:"sync" enum:"Synced,OutOfSync,Unknown"`
+		Health fleet.HealthState `query:"health" enum:"Healthy,Progressing,Degraded,Suspended,Missing,Unknown"`
+		Apply  fleet.ApplyState  `query:"apply" enum:"Pending,Applied,Failed,Conflict,Deleting,Held"`
+	}
+	enginesIn    struct{ paging }
+	operationsIn struct {
+		paging
+		byTenant
+		byEngine
+		byRevision
+	}
+	revisionsIn struct{ paging }
+	problemsIn  struct {
+		paging
+		byTenant
+		byName
+	}
+	holdsIn struct {
+		paging
+		byTenant
+		byRevision
+	}
+)
+
+func (p paging) page() fleet.Page { return fleet.Page{Limit: p.Limit, After: p.After} }
+
+// listed is what a list handler needs: the scope comes from the token, the rest from the request.
+type listed interface {
+	query() (fleet.Filter, fleet.Page)
+}
+
+func (in *tenantsIn) query() (fleet.Filter, fleet.Page)   { return fleet.Filter{}, in.page() }
+func (in *enginesIn) query() (fleet.Filter, fleet.Page)   { return fleet.Filter{}, in.page() }
+func (in *revisionsIn) query() (fleet.Filter, fleet.Page) { return fleet.Filter{}, in.page() }
+func (in *environmentsIn) query() (fleet.Filter, fleet.Page) {
+	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine}, in.page()
+}
+func (in *deploymentsIn) query() (fleet.Filter, fleet.Page) {
+	return fleet.Filter{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment}, in.page()
+}
+func (in *applicationsIn) query() (fleet.Filter, fleet.Page) {
+	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Deployment: in.Deployment, Engine: in.Engine,
+		Revision: in.Revision, Sync: in.Sync, Health: in.Health, Apply: in.Apply, Name: in.Name}, in.page()
+}
+func (in *operationsIn) query() (fleet.Filter, fleet.Page) {
+	return fleet.Filter{Tenant: in.Tenant, Engine: in.Engine, Revision: in.Revision}, in.page()
+}
+func (in *problemsIn) query() (fleet.Filter, fleet.Page) {
+	return fleet.Filter{Tenant: in.Tenant, Name: in.Name}, in.page()
+}
+func (in *holdsIn) query() (fleet.Filter, fleet.Page) {
+	return fleet.Filter{Tenant: in.Tenant, Revision: in.Revision}, in.page()
+}
+
+type body[T any] struct{ Body T }
+
+// storeList is how the store gives a list.
+type storeList[T any] func(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]T, string, error)
+
+// list registers GET /<what>.
+func list[I any, P interface {
+	*I
+	listed
+}, T any](s *Server, what, summary string, read storeList[T], guards ...func(huma.Context, func(huma.Context))) {
+	op := operation(http.MethodGet, "/"+what, "list-"+what, summary, what, guards)
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*body[wire.List[T]], error) {
+		filter, page := P(in).query()
+		items, next, err := read(ctx, callerOf(ctx).Scope(), filter, page)
+		if err != nil {
+			return nil, s.answer(ctx, what, err)
+		}
+		if items == nil {
+			items = []T{}
+		}
+		return &body[wire.List[T]]{wire.List[T]{Items: items, Next: next}}, nil
+	})
+}
+
+func (s *Server) registerLists() {
+	list[tenantsIn](s, "tenants", "Tenants with quota, use and how they stand", s.reader.Tenants)
+	list[environmentsIn](s, "environments", "Environments with their engine and why it is that one", s.environments)
+	list[deploymentsIn](s, "deployments", "Deployments with where they go", s.reader.Deployments)
+	list[applicationsIn](s, "applications", "Applications with what is wanted and how they stand on their engine", s.reader.Applications)
+	list[enginesIn](s, "engines", "Engines with load, lag and reach (platform)", s.reader.Engines, s.platformOnly)
+	list[operationsIn](s, "operations", "What was done, by whom and how it ended; the newest first", s.reader.Operations)
+	list[revisionsIn](s, "revisions", "Recorded commits of the config repo, the newest first (platform)", s.reader.Revisions, s.platformOnly)
+	list[problemsIn](s, "problems", "What is wrong in the config repo, by file", s.reader.Problems)
+	list[holdsIn](s, "holds", "Changes that wait for an approval", s.reader.Holds)
+}
+
+// environments keeps from a tenant what a placement tells of the others: the engines that did not get it, with their load and owners.
+func (s *Server) environments(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.EnvironmentView, string, error) {
+	items, next, err := s.reader.Environments(ctx, scope, filter, page)
+	items = slices.Clone(items)
+	for i := range items {
+		items[i].Placement = placementFor(scope, items[i].Placement)
+	}
+	return items, next, err
+}
+
+func placementFor(scope fleet.Scope, p fleet.Placement) fleet.Placement {
+	if scope.Tenant != "" || p.Alternatives == nil {
+		p.Alternatives = []fleet.Alternative{}
+	}
+	return p
+}

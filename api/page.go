@@ -1,0 +1,156 @@
+package api
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"time"
+
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+)
+
+const pageEvents = "/events" // the event stream for the page's script, by the page's cookie
+
+//go:embed page
+var pageFiles embed.FS
+
+// frame is what every page shows around its content.
+type frame struct {
+	Title   string
+	Who     string // "" before sign-in
+	Tenant  fleet.TenantName
+	Version string
+	Now     time.Time
+}
+
+func (s *Server) frame(title string, token fleet.Token) frame {
+	f := frame{Title: title, Tenant: token.Tenant, Version: s.version, Now: s.now().UTC()}
+	if token.Name != "" {
+		f.Who = token.Subject()
+	}
+	return f
+}
+
+func (s *Server) registerPage() {
+	static, err := fs.Sub(pageFiles, "page/static")
+	if err != nil {
+		panic(err) // the folder is embedded: it is there or the binary is broken
+	}
+	s.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
+	s.mux.HandleFunc("GET /{$}", s.signedIn(s.overviewPage))
+	s.mux.HandleFunc("GET /applications", s.signedIn(s.applicationsPage))
+	s.mux.HandleFunc("GET /tenants/{tenant}", s.signedIn(s.tenantPage))
+	s.mux.HandleFunc("GET /engines/{engine}", s.signedIn(s.enginePage))
+	s.mux.HandleFunc("GET /tenants/{tenant}/environments/{environment}", s.signedIn(s.environmentPage))
+	s.mux.HandleFunc("GET /tenants/{tenant}/applications/{deployment}/{environment}", s.signedIn(s.applicationPage))
+	s.mux.HandleFunc("GET "+pageEvents, s.pageStream)
+
+	sameOrigin := http.NewCrossOriginProtection()
+	s.mux.HandleFunc("GET /signin", s.signinForm)
+	s.mux.Handle("POST /signin", sameOrigin.Handler(http.HandlerFunc(s.signin)))
+	s.mux.Handle("POST /signout", sameOrigin.Handler(http.HandlerFunc(s.signout)))
+	s.mux.HandleFunc("/", s.nowhere)
+}
+
+// pageStream is the event stream for the page's script, which cannot set a header.
+func (s *Server) pageStream(w http.ResponseWriter, r *http.Request) {
+	plaintext := sessionToken(r)
+	token, refusal := s.verify(r.Context(), plaintext)
+	if refusal != nil {
+		writeProblem(w, refusal)
+		return
+	}
+	s.stream(w, r, token, plaintext, -1) // the script only wants to know that something changed
+}
+
+// nowhere answers what no route matches, to programs and to people.
+func (s *Server) nowhere(w http.ResponseWriter, r *http.Request) {
+	if isAPI(r) {
+		writeProblem(w, problem(http.StatusNotFound, "", "no such route, or not with this method", "see /openapi.json for what there is"))
+		return
+	}
+	s.signedIn(func(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+		s.failPage(w, r, token, "page", fleet.ErrNotFound)
+	})(w, r)
+}
+
+type failure struct {
+	frame
+	Problem *wire.Problem
+}
+
+func (s *Server) failPage(w http.ResponseWriter, r *http.Request, token fleet.Token, subject string, err error) {
+	var p *wire.Problem
+	errors.As(s.answer(r.Context(), subject, err), &p)
+	if p.Status == http.StatusNotFound {
+		p.Next = "look for it from the overview"
+	}
+	s.render(w, p.Status, "failure", failure{s.frame(p.Title, token), p})
+}
+
+func (s *Server) render(w http.ResponseWriter, status int, name string, data any) {
+	var out bytes.Buffer // so that a template that fails half-way sends nothing of it
+	if err := pages[name].ExecuteTemplate(&out, "frame", data); err != nil {
+		s.log.Error("a page cannot be rendered", "page", name, "error", err)
+		http.Error(w, "this page cannot be shown: see the log of argosy serve", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = out.WriteTo(w) // the connection is gone: there is nobody to tell
+}
+
+var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment", "application", "failure")
+
+func parsePages(names ...string) map[string]*template.Template {
+	parsed := map[string]*template.Template{}
+	for _, name := range names {
+		t := template.New(name).Funcs(template.FuncMap{"ago": ago, "tone": tone, "percent": percent, "short": fleet.Revision.Short})
+		parsed[name] = template.Must(t.ParseFS(pageFiles, "page/frame.html", "page/parts.html", "page/"+name+".html"))
+	}
+	return parsed
+}
+
+// ago is how long before now something was, in its largest unit: 12s, 5m, 3h, 9d.
+func ago(now time.Time, when any) string {
+	var t time.Time
+	switch v := when.(type) {
+	case time.Time:
+		t = v
+	case *time.Time:
+		if v == nil {
+			return "never"
+		}
+		t = *v
+	}
+	if t.IsZero() {
+		return "never"
+	}
+	return fleet.Age(now.Sub(t))
+}
+
+// tone is the colour of a state: good, busy, bad or none.
+func tone(state any) string {
+	switch fmt.Sprint(state) {
+	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "true":
+		return "good"
+	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining", "Suspended", "Terminating":
+		return "busy"
+	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "false":
+		return "bad"
+	}
+	return "none"
+}
+
+// percent is part of whole, 0 to 100; 100 for a whole of nothing that is over-full.
+func percent(part, whole int) int {
+	if whole <= 0 {
+		return min(part, 1) * 100
+	}
+	return min(100*part/whole, 100)
+}

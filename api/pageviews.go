@@ -1,0 +1,248 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"argosy.dev/argosy/fleet"
+)
+
+const (
+	fewItems  = 12  // of what is only there to catch the eye
+	manyItems = 200 // of what a page is about
+)
+
+type (
+	overview struct {
+		frame
+		Source     fleet.SourceView
+		Stops      []fleet.Stop
+		Holds      []fleet.Hold
+		Problems   []fleet.Problem
+		Failing    []fleet.ApplicationView
+		Engines    []fleet.EngineView
+		Tenants    []fleet.TenantView
+		Revisions  []fleet.RevisionView
+		Operations []fleet.Operation
+		Total      fleet.Counts
+	}
+	applicationsView struct {
+		frame
+		Filter       url.Values
+		Applications []fleet.ApplicationView
+		Next         string
+	}
+	tenantView struct {
+		frame
+		View         fleet.TenantView
+		Environments []fleet.EnvironmentView
+		Deployments  []fleet.DeploymentView
+		Problems     []fleet.Problem
+		Holds        []fleet.Hold
+		Applications []fleet.ApplicationView
+	}
+	engineView struct {
+		frame
+		View         fleet.EngineView
+		Environments []fleet.EnvironmentView
+		Failing      []fleet.ApplicationView
+		Operations   []fleet.Operation
+	}
+	environmentView struct {
+		frame
+		View         fleet.EnvironmentView
+		Placement    fleet.Placement
+		Applications []fleet.ApplicationView
+	}
+	applicationView struct {
+		frame
+		View fleet.ApplicationView
+	}
+)
+
+// gather reads one list after another until one fails.
+type gather struct {
+	ctx   context.Context
+	scope fleet.Scope
+	err   error
+}
+
+func many[T any](g *gather, read storeList[T], filter fleet.Filter, limit int) []T {
+	if g.err != nil {
+		return nil
+	}
+	var items []T
+	items, _, g.err = read(g.ctx, g.scope, filter, fleet.Page{Limit: limit})
+	return items
+}
+
+func the[T any](g *gather, read storeList[T], filter fleet.Filter) (item T) {
+	if g.err == nil {
+		item, g.err = single(g.ctx, read, g.scope, filter)
+	}
+	return item
+}
+
+// failing are the Applications that need a look, the worst first.
+func (s *Server) failing(g *gather, filter fleet.Filter) []fleet.ApplicationView {
+	var found []fleet.ApplicationView
+	seen := map[string]bool{}
+	for _, narrow := range []func(*fleet.Filter){
+		func(f *fleet.Filter) { f.Apply = fleet.ApplyFailed },
+		func(f *fleet.Filter) { f.Apply = fleet.ApplyConflict },
+		func(f *fleet.Filter) { f.Health = fleet.HealthDegraded },
+		func(f *fleet.Filter) { f.Health = fleet.HealthMissing },
+	} {
+		one := filter
+		narrow(&one)
+		for _, a := range many(g, s.reader.Applications, one, fewItems) {
+			if !seen[a.Name] {
+				seen[a.Name] = true
+				found = append(found, a)
+			}
+		}
+	}
+	return found[:min(len(found), fewItems)]
+}
+
+func (s *Server) overviewPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+	g := &gather{ctx: r.Context(), scope: token.Scope()}
+	v := overview{frame: s.frame("Overview", token)}
+	if v.Source, g.err = s.reader.Source(g.ctx); g.err == nil {
+		v.Stops, g.err = s.reader.Stops(g.ctx, g.scope)
+	}
+	v.Holds = many(g, s.reader.Holds, fleet.Filter{}, fewItems)
+	v.Problems = many(g, s.reader.Problems, fleet.Filter{}, fewItems)
+	v.Tenants = many(g, s.reader.Tenants, fleet.Filter{}, manyItems)
+	v.Operations = many(g, s.reader.Operations, fleet.Filter{}, fewItems)
+	v.Failing = s.failing(g, fleet.Filter{})
+	if token.Tenant == "" {
+		v.Engines = many(g, s.reader.Engines, fleet.Filter{}, manyItems)
+		v.Revisions = many(g, s.reader.Revisions, fleet.Filter{}, fewItems)
+	}
+	for _, t := range v.Tenants {
+		v.Total.Applications += t.Counts.Applications
+		v.Total.Synced += t.Counts.Synced
+		v.Total.Healthy += t.Counts.Healthy
+		v.Total.Failed += t.Counts.Failed
+	}
+	s.show(w, r, token, "overview", "overview", v, g.err)
+}
+
+func (s *Server) show(w http.ResponseWriter, r *http.Request, token fleet.Token, page, subject string, view any, err error) {
+	if err != nil {
+		s.failPage(w, r, token, subject, err)
+		return
+	}
+	s.render(w, http.StatusOK, page, view)
+}
+
+func (s *Server) applicationsPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+	q := r.URL.Query()
+	filter := fleet.Filter{
+		Tenant: named[fleet.TenantName](q, "tenant"), Environment: named[fleet.EnvironmentName](q, "environment"),
+		Deployment: named[fleet.DeploymentName](q, "deployment"), Engine: named[fleet.EngineName](q, "engine"),
+		Sync: worded[fleet.SyncState](q, "sync"), Health: worded[fleet.HealthState](q, "health"), Apply: worded[fleet.ApplyState](q, "apply"),
+	}
+	v := applicationsView{frame: s.frame("Applications", token), Filter: q}
+	var err error
+	v.Applications, v.Next, err = s.reader.Applications(r.Context(), token.Scope(), filter, fleet.Page{Limit: manyItems, After: cursor(q.Get("after"))})
+	if v.Next != "" {
+		more := url.Values{}
+		for _, name := range []string{"tenant", "environment", "deployment", "engine", "sync", "health", "apply"} {
+			if value := q.Get(name); value != "" {
+				more.Set(name, value)
+			}
+		}
+		more.Set("after", v.Next)
+		v.Next = "?" + more.Encode()
+	}
+	s.show(w, r, token, "applications", "applications", v, err)
+}
+
+// named is a name from the address line. What cannot be one is replaced by a name that nothing has, so that it matches nothing.
+func named[T ~string](q url.Values, field string) T {
+	value := q.Get(field)
+	if value != "" && fleet.ValidateName(value) != nil {
+		return "-"
+	}
+	return T(value)
+}
+
+// worded is a state from the address line: letters only, or a word that no state is.
+func worded[T ~string](q url.Values, field string) T {
+	value := q.Get(field)
+	for _, c := range value {
+		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return "-"
+		}
+	}
+	return T(value)
+}
+
+func cursor(after string) string {
+	for _, c := range after {
+		if c < '!' || c > '~' {
+			return "-"
+		}
+	}
+	return after[:min(len(after), 1024)]
+}
+
+func (s *Server) tenantPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+	name := pathName[fleet.TenantName](r, "tenant")
+	g := &gather{ctx: r.Context(), scope: token.Scope()}
+	of := fleet.Filter{Tenant: name}
+	v := tenantView{frame: s.frame("Tenant "+string(name), token), View: the(g, s.reader.Tenants, of)}
+	v.Environments = many(g, s.reader.Environments, of, manyItems)
+	v.Deployments = many(g, s.reader.Deployments, of, manyItems)
+	v.Problems = many(g, s.reader.Problems, of, manyItems)
+	v.Holds = many(g, s.reader.Holds, of, fewItems)
+	v.Applications = many(g, s.reader.Applications, of, manyItems)
+	s.show(w, r, token, "tenant", "tenant "+string(name), v, g.err)
+}
+
+func (s *Server) enginePage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+	name := pathName[fleet.EngineName](r, "engine")
+	g := &gather{ctx: r.Context(), scope: token.Scope()}
+	if token.Tenant != "" {
+		g.err = fleet.ErrNotFound // engines belong to the platform
+	}
+	of := fleet.Filter{Engine: name}
+	v := engineView{frame: s.frame("Engine "+string(name), token), View: the(g, s.reader.Engines, of)}
+	v.Environments = many(g, s.reader.Environments, of, manyItems)
+	v.Operations = many(g, s.reader.Operations, of, fewItems)
+	v.Failing = s.failing(g, of)
+	s.show(w, r, token, "engine", "engine "+string(name), v, g.err)
+}
+
+func (s *Server) environmentPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+	id := fleet.EnvironmentID{Tenant: pathName[fleet.TenantName](r, "tenant"), Name: pathName[fleet.EnvironmentName](r, "environment")}
+	g := &gather{ctx: r.Context(), scope: token.Scope()}
+	of := fleet.Filter{Tenant: id.Tenant, Environment: id.Name}
+	v := environmentView{frame: s.frame("Environment "+id.String(), token), View: the(g, s.reader.Environments, of)}
+	if g.err == nil {
+		v.Placement, g.err = s.reader.Explain(g.ctx, g.scope, id)
+		v.Placement = placementFor(g.scope, v.Placement)
+	}
+	v.Applications = many(g, s.reader.Applications, of, manyItems)
+	s.show(w, r, token, "environment", "environment "+id.String(), v, g.err)
+}
+
+func (s *Server) applicationPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+	id := fleet.ApplicationID{Tenant: pathName[fleet.TenantName](r, "tenant"),
+		Deployment: pathName[fleet.DeploymentName](r, "deployment"), Environment: pathName[fleet.EnvironmentName](r, "environment")}
+	g := &gather{ctx: r.Context(), scope: token.Scope()}
+	v := applicationView{frame: s.frame("Application "+id.String(), token)}
+	v.View = the(g, s.reader.Applications, fleet.Filter{Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment})
+	s.show(w, r, token, "application", "application "+id.String(), v, g.err)
+}
+
+// pathName is a name from the path; what cannot be one becomes a name that nothing has.
+func pathName[T ~string](r *http.Request, field string) T {
+	if value := r.PathValue(field); fleet.ValidateName(value) == nil {
+		return T(value)
+	}
+	return "-"
+}

@@ -1,0 +1,133 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"argosy.dev/argosy/api/wire"
+)
+
+const (
+	maxBody     = 64 << 10         // bytes of a request's body
+	requestTime = 30 * time.Second // to answer a request, streams excepted
+)
+
+// Config is what a Server is made of. Log, Version and Now may be left out.
+type Config struct {
+	Reader  Reader
+	Decider Decider
+	Tokens  Tokens
+	Log     *slog.Logger
+	Version string           // of the control plane, as `whoami` tells it
+	Now     func() time.Time // nil: the system's clock
+}
+
+// Server answers the API, the event stream and the page.
+type Server struct {
+	reader  Reader
+	decider Decider
+	tokens  Tokens
+	log     *slog.Logger
+	version string
+	now     func() time.Time
+
+	mux     *http.ServeMux
+	api     huma.API
+	feed    *feed
+	handler http.Handler
+}
+
+// New makes a Server. It answers at once; Run must run beside it for the event stream to flow.
+func New(c Config) *Server {
+	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, log: c.Log, version: c.Version, now: c.Now, mux: http.NewServeMux()}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	s.feed = newFeed(c.Reader, s.log)
+	s.api = humago.New(s.mux, document(c.Version))
+	s.api.UseMiddleware(s.authenticate)
+	s.registerLists()
+	s.registerObjects()
+	s.registerDecisions()
+	s.registerTokens()
+	s.registerEvents()
+	s.registerPage()
+	s.handler = s.observed(s.recovered(secured(bounded(s.mux))))
+	return s
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Run feeds the event streams until ctx ends; open streams end with it.
+func (s *Server) Run(ctx context.Context) { s.feed.run(ctx) }
+
+// Wake says that the mirror has changed: "look". It never blocks, and calls that come close together count once.
+func (s *Server) Wake() { s.feed.poke() }
+
+// HTTP is a net/http server for the handler with deadlines and caps that an unfriendly client cannot stretch.
+func HTTP(handler http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       requestTime, // it also ends a handler that still runs, so it is no shorter than an answer may take,
+		WriteTimeout:      requestTime + 5*time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+func operation(method, path, id, summary, tag string, guards []func(huma.Context, func(huma.Context))) huma.Operation {
+	return huma.Operation{
+		Method: method, Path: wire.Base + path, OperationID: id, Summary: summary, Tags: []string{tag},
+		MaxBodyBytes: maxBody, BodyReadTimeout: requestTime,
+		Middlewares: guards,
+		Security:    []map[string][]string{{"token": {}}},
+	}
+}
+
+func document(version string) huma.Config {
+	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	return huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title: "Argosy", Version: "v1",
+				Description: "The fleet as the mirror knows it. Every request carries a bearer token; a tenant's token sees that tenant only, " +
+					"and what belongs to another is answered like what does not exist.",
+			},
+			Components: &huma.Components{
+				Schemas:         registry,
+				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer argosy_…"}},
+			},
+		},
+		OpenAPIPath:                  "/openapi",
+		Formats:                      huma.DefaultFormats,
+		DefaultFormat:                "application/json",
+		RejectUnknownQueryParameters: true,
+	}
+}
+
+// OpenAPI is the document that /openapi.json serves, indented.
+func (s *Server) OpenAPI() ([]byte, error) {
+	b, err := json.MarshalIndent(s.api.OpenAPI(), "", "  ")
+	return append(b, '\n'), err
+}
+
+// isAPI tells a program's request, whose errors are problems, from a person's, whose errors are pages.
+func isAPI(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/openapi")
+}
+
+func unwrap(ctx huma.Context) (*http.Request, http.ResponseWriter) { return humago.Unwrap(ctx) }

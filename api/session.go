@@ -1,0 +1,124 @@
+package api
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// The page's cookie holds the token itself, so that a revoked token ends a session at once. Scripts cannot read it, other sites cannot
+// send it, and the API does not look at it: nothing can be changed with it.
+const (
+	secureCookie   = "__Host-argosy"  // over https
+	loopbackCookie = "argosy-session" // over plain http, where a browser keeps no __Host- cookie; loopback only
+)
+
+// overTLS reports whether the browser speaks https to us, or to a proxy in front of us that says so. A false claim only withholds the
+// cookie from the claimant.
+func overTLS(r *http.Request) bool {
+	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+func onLoopback(r *http.Request) bool {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(r.Host); err == nil {
+		host = h
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+func cookieName(r *http.Request) string {
+	if overTLS(r) {
+		return secureCookie
+	}
+	return loopbackCookie
+}
+
+func sessionCookie(r *http.Request, value string, maxAge int) *http.Cookie {
+	return &http.Cookie{
+		Name: cookieName(r), Value: value, Path: "/", MaxAge: maxAge,
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overTLS(r),
+	}
+}
+
+func sessionToken(r *http.Request) string {
+	cookie, err := r.Cookie(cookieName(r))
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
+// signedIn lets a page be seen by who holds a valid token, and shows the sign-in form to everyone else.
+func (s *Server) signedIn(next func(http.ResponseWriter, *http.Request, fleet.Token)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		plaintext := sessionToken(r)
+		if plaintext == "" {
+			http.Redirect(w, r, "/signin?to="+url.QueryEscape(r.URL.Path), http.StatusSeeOther)
+			return
+		}
+		token, err := s.tokens.VerifyToken(r.Context(), plaintext)
+		if errors.Is(err, fleet.ErrNotFound) {
+			http.SetCookie(w, sessionCookie(r, "", -1))
+			http.Redirect(w, r, "/signin?to="+url.QueryEscape(r.URL.Path), http.StatusSeeOther)
+			return
+		}
+		if err != nil {
+			s.failPage(w, r, fleet.Token{}, "session", err)
+			return
+		}
+		next(w, r, token)
+	}
+}
+
+type signinPage struct {
+	frame
+	To      string
+	Message string
+}
+
+func (s *Server) signinForm(w http.ResponseWriter, r *http.Request) {
+	s.render(w, http.StatusOK, "signin", signinPage{frame: s.frame("Sign in", fleet.Token{}), To: localPath(r.URL.Query().Get("to"))})
+}
+
+func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
+	page := signinPage{frame: s.frame("Sign in", fleet.Token{}), To: localPath(r.PostFormValue("to"))}
+	if !overTLS(r) && !onLoopback(r) {
+		page.Message = "Signing in needs https: over plain http everyone on the way could read the token."
+		s.render(w, http.StatusForbidden, "signin", page)
+		return
+	}
+	plaintext := strings.TrimSpace(r.PostFormValue("token"))
+	_, err := s.tokens.VerifyToken(r.Context(), plaintext)
+	if errors.Is(err, fleet.ErrNotFound) {
+		page.Message = "This token is not valid, or no longer. Ask the platform for another one."
+		s.render(w, http.StatusUnauthorized, "signin", page)
+		return
+	}
+	if err != nil {
+		s.failPage(w, r, fleet.Token{}, "sign-in", err)
+		return
+	}
+	http.SetCookie(w, sessionCookie(r, plaintext, 0))
+	http.Redirect(w, r, page.To, http.StatusSeeOther)
+}
+
+func (s *Server) signout(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, sessionCookie(r, "", -1))
+	http.Redirect(w, r, "/signin", http.StatusSeeOther)
+}
+
+// localPath is a path of this site and nothing that a browser reads as another one.
+func localPath(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
+		return "/"
+	}
+	return u.EscapedPath()
+}

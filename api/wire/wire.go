@@ -1,0 +1,115 @@
+// Package wire is what goes over the wire between the API and its clients, where the domain itself has no word for it.
+//
+// Rules of this package: plain values, no behaviour beyond their text; nothing here could hold a secret but CreatedToken, which is
+// written once.
+package wire
+
+import (
+	"net/http"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Base is where the API begins.
+const Base = "/api/v1"
+
+// MaxPage is the most items that one page holds.
+const MaxPage = 1000
+
+// List is one page of a list.
+type List[T any] struct {
+	Items []T    `json:"items" nullable:"false"`
+	Next  string `json:"next,omitempty" doc:"Give it as 'after' to read on; absent on the last page"`
+}
+
+// Problem is how every error is answered (RFC 9457).
+type Problem struct {
+	Type    string   `json:"type" doc:"A stable URI of what went wrong" example:"urn:argosy:not-found"`
+	Title   string   `json:"title" example:"Not Found"`
+	Status  int      `json:"status" example:"404"`
+	Detail  string   `json:"detail" doc:"What went wrong, for people"`
+	Subject string   `json:"subject,omitempty" doc:"What it is about" example:"environment acme/prod-eu"`
+	Next    string   `json:"next,omitempty" doc:"What to do now"`
+	Errors  []string `json:"errors,omitempty" doc:"Each thing that is wrong with the request"`
+}
+
+// Error is the problem as one line: subject, detail and next step.
+func (p *Problem) Error() string {
+	text := p.Detail
+	if p.Subject != "" {
+		text = p.Subject + ": " + text
+	}
+	for _, e := range p.Errors {
+		text += "; " + e
+	}
+	if p.Next != "" {
+		text += "; " + p.Next
+	}
+	return text
+}
+
+// GetStatus is the HTTP status.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType is that of RFC 9457.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// NotAllowed reports whether the caller is not who may do this, rather than the request being wrong.
+func (p *Problem) NotAllowed() bool {
+	return p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden
+}
+
+// Identity is who a token speaks for.
+type Identity struct {
+	Subject   string           `json:"subject" example:"token:acme/ci"`
+	Tenant    fleet.TenantName `json:"tenant,omitempty" doc:"Absent: the platform"`
+	Role      fleet.Role       `json:"role" enum:"read,write"`
+	ExpiresAt *time.Time       `json:"expiresAt,omitempty"`
+	Version   string           `json:"version" doc:"Of the control plane"`
+}
+
+// Approve asks for the release of one revision's holds.
+type Approve struct {
+	Revision fleet.Revision `json:"revision" pattern:"^[0-9a-f]{40}$" doc:"The full commit id"`
+	Note     string         `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
+}
+
+// Approved is what an approval released.
+type Approved struct {
+	Approval fleet.Approval `json:"approval"`
+	Holds    []fleet.Hold   `json:"holds" nullable:"false"`
+}
+
+// Stop asks that nothing be written any more to the engines within its scope.
+type Stop struct {
+	Scope  fleet.StopScope `json:"scope" enum:"fleet,tenant,engine"`
+	Name   string          `json:"name,omitempty" maxLength:"63" doc:"Of the tenant or engine; none for the fleet"`
+	Reason string          `json:"reason,omitempty" maxLength:"1024"`
+}
+
+// Resume asks for the end of one stop.
+type Resume struct {
+	Scope fleet.StopScope `json:"scope" enum:"fleet,tenant,engine"`
+	Name  string          `json:"name,omitempty" maxLength:"63"`
+}
+
+// Resumed says which stop ended, and which others still cover what it covered.
+type Resumed struct {
+	Ended bool         `json:"ended" doc:"False: there was no such stop"`
+	Stops []fleet.Stop `json:"stops" nullable:"false" doc:"All that are still in force"`
+}
+
+// NewToken asks for a bearer token.
+type NewToken struct {
+	Name   string           `json:"name" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"`
+	Tenant fleet.TenantName `json:"tenant,omitempty" maxLength:"63" doc:"None: the whole platform"`
+	Role   fleet.Role       `json:"role" enum:"read,write"`
+	TTL    fleet.Duration   `json:"ttl,omitempty" doc:"How long it is valid, such as 720h; none: until it is revoked"`
+}
+
+// CreatedToken is a new token with its plaintext, which is shown this once.
+type CreatedToken struct {
+	Token     fleet.Token `json:"token"`
+	Plaintext string      `json:"plaintext"`
+}
