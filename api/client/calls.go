@@ -1,0 +1,195 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+)
+
+// path joins parts, each escaped, so that no name reaches another route.
+func path(parts ...string) string {
+	joined := ""
+	for _, p := range parts {
+		joined += "/" + url.PathEscape(p)
+	}
+	return joined
+}
+
+func values(f fleet.Filter) url.Values {
+	q := url.Values{}
+	for name, value := range map[string]string{
+		"tenant": string(f.Tenant), "environment": string(f.Environment), "deployment": string(f.Deployment), "engine": string(f.Engine),
+		"revision": string(f.Revision), "sync": string(f.Sync), "health": string(f.Health), "apply": string(f.Apply), "name": f.Name,
+	} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q
+}
+
+// all reads a list to its end, or its first limit items when limit is above 0.
+func all[T any](ctx context.Context, c *Client, what string, filter fleet.Filter, limit int) ([]T, error) {
+	items := []T{}
+	q := values(filter)
+	for {
+		size := wire.MaxPage
+		if limit > 0 {
+			size = min(size, limit-len(items))
+		}
+		q.Set("limit", strconv.Itoa(size))
+		var page wire.List[T]
+		if err := c.do(ctx, http.MethodGet, path(what), q, nil, &page); err != nil {
+			return nil, err
+		}
+		items = append(items, page.Items...)
+		if page.Next == "" || limit > 0 && len(items) >= limit {
+			return items, nil
+		}
+		q.Set("after", page.Next)
+	}
+}
+
+func one[T any](ctx context.Context, c *Client, parts ...string) (item T, err error) {
+	err = c.do(ctx, http.MethodGet, path(parts...), nil, nil, &item)
+	return item, err
+}
+
+// Tenants lists tenants; limit 0 means all, here and below.
+func (c *Client) Tenants(ctx context.Context, f fleet.Filter, limit int) ([]fleet.TenantView, error) {
+	return all[fleet.TenantView](ctx, c, "tenants", f, limit)
+}
+
+// Environments lists environments.
+func (c *Client) Environments(ctx context.Context, f fleet.Filter, limit int) ([]fleet.EnvironmentView, error) {
+	return all[fleet.EnvironmentView](ctx, c, "environments", f, limit)
+}
+
+// Deployments lists deployments.
+func (c *Client) Deployments(ctx context.Context, f fleet.Filter, limit int) ([]fleet.DeploymentView, error) {
+	return all[fleet.DeploymentView](ctx, c, "deployments", f, limit)
+}
+
+// Applications lists Applications.
+func (c *Client) Applications(ctx context.Context, f fleet.Filter, limit int) ([]fleet.ApplicationView, error) {
+	return all[fleet.ApplicationView](ctx, c, "applications", f, limit)
+}
+
+// Engines lists engines.
+func (c *Client) Engines(ctx context.Context, f fleet.Filter, limit int) ([]fleet.EngineView, error) {
+	return all[fleet.EngineView](ctx, c, "engines", f, limit)
+}
+
+// Operations lists operations, the newest first.
+func (c *Client) Operations(ctx context.Context, f fleet.Filter, limit int) ([]fleet.Operation, error) {
+	return all[fleet.Operation](ctx, c, "operations", f, limit)
+}
+
+// Revisions lists recorded commits, the newest first.
+func (c *Client) Revisions(ctx context.Context, f fleet.Filter, limit int) ([]fleet.RevisionView, error) {
+	return all[fleet.RevisionView](ctx, c, "revisions", f, limit)
+}
+
+// Problems lists what is wrong in the config repo.
+func (c *Client) Problems(ctx context.Context, f fleet.Filter, limit int) ([]fleet.Problem, error) {
+	return all[fleet.Problem](ctx, c, "problems", f, limit)
+}
+
+// Holds lists what waits for an approval.
+func (c *Client) Holds(ctx context.Context, f fleet.Filter, limit int) ([]fleet.Hold, error) {
+	return all[fleet.Hold](ctx, c, "holds", f, limit)
+}
+
+// Tokens lists tokens without their plaintext.
+func (c *Client) Tokens(ctx context.Context) ([]fleet.Token, error) {
+	return all[fleet.Token](ctx, c, "tokens", fleet.Filter{}, 0)
+}
+
+// Stops lists the stops in force.
+func (c *Client) Stops(ctx context.Context) ([]fleet.Stop, error) {
+	page, err := one[wire.List[fleet.Stop]](ctx, c, "stops")
+	return page.Items, err
+}
+
+// Tenant is one tenant.
+func (c *Client) Tenant(ctx context.Context, name fleet.TenantName) (fleet.TenantView, error) {
+	return one[fleet.TenantView](ctx, c, "tenants", string(name))
+}
+
+// Environment is one environment.
+func (c *Client) Environment(ctx context.Context, id fleet.EnvironmentID) (fleet.EnvironmentView, error) {
+	return one[fleet.EnvironmentView](ctx, c, "tenants", string(id.Tenant), "environments", string(id.Name))
+}
+
+// Deployment is one deployment.
+func (c *Client) Deployment(ctx context.Context, id fleet.DeploymentID) (fleet.DeploymentView, error) {
+	return one[fleet.DeploymentView](ctx, c, "tenants", string(id.Tenant), "deployments", string(id.Name))
+}
+
+// Application is one Application.
+func (c *Client) Application(ctx context.Context, id fleet.ApplicationID) (fleet.ApplicationView, error) {
+	return one[fleet.ApplicationView](ctx, c, "tenants", string(id.Tenant), "applications", string(id.Deployment), string(id.Environment))
+}
+
+// Engine is one engine.
+func (c *Client) Engine(ctx context.Context, name fleet.EngineName) (fleet.EngineView, error) {
+	return one[fleet.EngineView](ctx, c, "engines", string(name))
+}
+
+// Operation is one operation.
+func (c *Client) Operation(ctx context.Context, id string) (fleet.Operation, error) {
+	return one[fleet.Operation](ctx, c, "operations", id)
+}
+
+// Revision is one recorded commit.
+func (c *Client) Revision(ctx context.Context, revision fleet.Revision) (fleet.RevisionView, error) {
+	return one[fleet.RevisionView](ctx, c, "revisions", string(revision))
+}
+
+// Explain is the placement of one environment.
+func (c *Client) Explain(ctx context.Context, id fleet.EnvironmentID) (fleet.Placement, error) {
+	return one[fleet.Placement](ctx, c, "tenants", string(id.Tenant), "environments", string(id.Name), "placement")
+}
+
+// Source is how the config repo stands.
+func (c *Client) Source(ctx context.Context) (fleet.SourceView, error) {
+	return one[fleet.SourceView](ctx, c, "source")
+}
+
+// WhoAmI is who the token speaks for.
+func (c *Client) WhoAmI(ctx context.Context) (wire.Identity, error) {
+	return one[wire.Identity](ctx, c, "whoami")
+}
+
+// Approve releases what a revision holds.
+func (c *Client) Approve(ctx context.Context, a wire.Approve) (out wire.Approved, err error) {
+	err = c.do(ctx, http.MethodPost, path("approve"), nil, a, &out)
+	return out, err
+}
+
+// Stop forbids writes within a scope and returns the stop in force there.
+func (c *Client) Stop(ctx context.Context, s wire.Stop) (out fleet.Stop, err error) {
+	err = c.do(ctx, http.MethodPost, path("stop"), nil, s, &out)
+	return out, err
+}
+
+// Resume ends a stop.
+func (c *Client) Resume(ctx context.Context, r wire.Resume) (out wire.Resumed, err error) {
+	err = c.do(ctx, http.MethodPost, path("resume"), nil, r, &out)
+	return out, err
+}
+
+// CreateToken makes a token; the answer is the only place that ever shows its plaintext.
+func (c *Client) CreateToken(ctx context.Context, t wire.NewToken) (out wire.CreatedToken, err error) {
+	err = c.do(ctx, http.MethodPost, path("tokens"), nil, t, &out)
+	return out, err
+}
+
+// RevokeToken ends a token at once.
+func (c *Client) RevokeToken(ctx context.Context, id string) error {
+	return c.do(ctx, http.MethodDelete, path("tokens", id), nil, nil, nil)
+}

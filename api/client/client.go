@@ -1,0 +1,177 @@
+// Package client asks the control plane over its JSON API. The command line asks it through this package and through nothing else.
+//
+// Rules of this package:
+//   - the token goes into the Authorization header of requests to the configured server, and nowhere else: redirects are not followed;
+//   - a server is spoken to over https, or over http on loopback;
+//   - an error names the server or the object, and the next step.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"argosy.dev/argosy/api/wire"
+)
+
+const (
+	maxAnswer = 64 << 20 // bytes of one answer
+	timeout   = 60 * time.Second
+)
+
+// Client speaks for one token to one control plane.
+type Client struct {
+	server *url.URL
+	token  string
+	agent  string
+	http   *http.Client
+}
+
+// New is a client for the server, such as https://argosy.example.com. agent names the program, e.g. argosy/v1.
+func New(server, token, agent string) (*Client, error) {
+	u, err := CheckServer(server)
+	if err != nil {
+		return nil, err
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("the token holds a character that no token has; copy it again")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = timeout
+	return &Client{server: u, token: token, agent: agent, http: &http.Client{
+		Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // an API redirects nobody: whoever does is not the API, and must not see the token
+		},
+	}}, nil
+}
+
+// CheckServer is the server's URL if a token may be sent there: https, or http on loopback, and nothing but scheme, host and path.
+func CheckServer(server string) (*url.URL, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
+		return nil, errors.New("the server is not a URL such as https://argosy.example.com")
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("server %s: it has a scheme, a host and perhaps a path, and nothing else", u.Host)
+	}
+	if u.Scheme == "http" && !loopback(u.Hostname()) {
+		return nil, fmt.Errorf("server %s: http would send the token in the clear; use https (http is for loopback only)", u.Host)
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	return u, nil
+}
+
+func loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// Server is the control plane's URL.
+func (c *Client) Server() string { return c.server.String() }
+
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, body any) (*http.Request, error) {
+	u := c.server.JoinPath(wire.Base, path)
+	u.RawQuery = query.Encode()
+	var content io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		content = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", "application/json, application/problem+json")
+	req.Header.Set("User-Agent", c.agent)
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return req, nil
+}
+
+// do asks and reads the answer into out (nil: there is none).
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := c.request(ctx, method, path, query, body)
+	if err != nil {
+		return err
+	}
+	answer, err := c.http.Do(req)
+	if err != nil {
+		return c.unreachable(ctx, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode < 200 || answer.StatusCode > 299 {
+		return c.refused(answer)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(out); err != nil {
+		return fmt.Errorf("%s: the answer to %s is not one of this API: %w", c.server, path, err)
+	}
+	return nil
+}
+
+// refused is the problem that the server answered with, or that what answered is not our server.
+func (c *Client) refused(answer *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
+	var p wire.Problem
+	if strings.HasPrefix(answer.Header.Get("Content-Type"), "application/problem+json") && json.Unmarshal(text, &p) == nil && p.Detail != "" {
+		p.Status = answer.StatusCode
+		return &p
+	}
+	return &wire.Problem{Status: answer.StatusCode, Subject: c.server.String(),
+		Detail: "answered " + answer.Status + " without saying why", Next: "is this the URL of an Argosy control plane?"}
+}
+
+// unreachable says which server cannot be reached and why, without the noise of each layer.
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ctx.Err()
+	}
+	cause := err
+	var op *net.OpError
+	var wrapped *url.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		cause = fmt.Errorf("no answer within %s", timeout)
+	case errors.As(err, &op):
+		cause = op.Err
+	case errors.As(err, &wrapped):
+		cause = wrapped.Err
+	}
+	reason := strings.TrimPrefix(cause.Error(), "connect: ")
+	return &Unreachable{Server: c.server.String(), Reason: reason, cause: err}
+}
+
+// Unreachable says that the control plane could not be asked at all.
+type Unreachable struct {
+	Server string
+	Reason string
+	cause  error
+}
+
+func (e *Unreachable) Error() string {
+	return fmt.Sprintf("cannot reach %s: %s; is `argosy serve` running? set --server or run `argosy login`", e.Server, e.Reason)
+}
+
+// Unwrap is what the network said.
+func (e *Unreachable) Unwrap() error { return e.cause }
