@@ -1,0 +1,246 @@
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ArgoVersions are the Argo CD releases that scripts/parts.sh builds.
+var ArgoVersions = []string{"2.14", "3.2"}
+
+// ArgoOptions describe an Argo CD instance. Cluster, Version and Namespace are
+// required.
+type ArgoOptions struct {
+	Cluster        *Cluster // where its Applications live
+	Version        string   // one of ArgoVersions
+	Namespace      string   // made if need be; several instances in a cluster have one each
+	InstallationID string   // the namespace's name when empty
+	Dir            string   // a temporary folder when empty
+
+	// Refresh is how often Applications are compared with Git without being
+	// asked: 10 s when zero, in whole seconds.
+	Refresh time.Duration
+	// Settings are further keys of the ConfigMap argocd-cm.
+	Settings map[string]string
+	// ClusterAdmin lets it deploy to its own cluster as
+	// https://kubernetes.default.svc, as Argo CD's cluster install may. Without
+	// it it has the rights of a namespace install.
+	ClusterAdmin bool
+	// TrustedCAs are PEM certificates to trust, by host name without the port.
+	TrustedCAs map[string][]byte
+}
+
+// ArgoCD is a running instance: the application controller, the repo-server with
+// helm and kustomize, and a Redis. There is no UI, no API server and no
+// ApplicationSet controller.
+type ArgoCD struct {
+	Version        string // exact, e.g. "v2.14.21"
+	Namespace      string
+	InstallationID string
+	Dir            string
+	// Kubeconfig is a file for whoever drives this instance: Applications,
+	// AppProjects and Secrets of the namespace, reading its ConfigMaps, nothing
+	// else.
+	Kubeconfig string
+	// The processes, to measure, kill and look at; Start brings them back.
+	Redis, RepoServer, Controller *Process
+
+	options  ArgoOptions
+	folder   folder
+	sockets  folder
+	binary   string
+	password string // of Redis
+	ports    struct{ redis, repo, repoMetrics, controllerMetrics int }
+}
+
+// StartArgoCD installs the CRDs and settings and returns when all processes
+// answer: about 5 seconds and 400 MB. The AppProject default admits nothing, and
+// resources are tracked by annotation.
+func StartArgoCD(ctx context.Context, o ArgoOptions) (_ *ArgoCD, err error) {
+	if o.InstallationID == "" {
+		o.InstallationID = o.Namespace
+	}
+	if o.Refresh == 0 {
+		o.Refresh = 10 * time.Second
+	}
+	a := &ArgoCD{Namespace: o.Namespace, InstallationID: o.InstallationID, options: o, password: rand.Text()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("argocd %s in %s: %w", o.Version, o.Namespace, err), a.Stop())
+		}
+	}()
+	if a.binary, err = part("argocd-"+o.Version, filepath.Join("bin", "argocd-"+o.Version)); err != nil {
+		return nil, err
+	}
+	if err := a.prepareFolders(); err != nil {
+		return nil, err
+	}
+	if err := a.install(ctx); err != nil {
+		return nil, err
+	}
+	for _, port := range []*int{&a.ports.redis, &a.ports.repo, &a.ports.repoMetrics, &a.ports.controllerMetrics} {
+		if *port, err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	return a, a.Start(ctx)
+}
+
+// prepareFolders makes what the processes find in their image elsewhere.
+func (a *ArgoCD) prepareFolders() (err error) {
+	if a.folder, err = openFolder(a.options.Dir, "argocd"); err != nil {
+		return err
+	}
+	a.Dir = a.folder.path
+	// A socket's path has at most 107 bytes, so it never goes below Dir.
+	if a.sockets, err = scratch("argocds"); err != nil {
+		return err
+	}
+	for _, name := range []string{"bin", "home", "tmp", "tls", "ssh", "gpg/source", "gpg/keys"} {
+		if err := os.MkdirAll(filepath.Join(a.Dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	for host, ca := range a.options.TrustedCAs {
+		if err := os.WriteFile(filepath.Join(a.Dir, "tls", host), ca, 0o644); err != nil {
+			return err
+		}
+	}
+	// The repo-server calls these by name; argocd is how git asks it for a password.
+	tools := map[string]string{"argocd": a.binary}
+	for _, name := range []string{"helm", "kustomize"} {
+		if tools[name], err = part(name, filepath.Join("bin", name)); err != nil {
+			return err
+		}
+	}
+	for name, target := range tools {
+		link := filepath.Join(a.Dir, "bin", name)
+		_ = os.Remove(link)
+		if err := os.Symlink(target, link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Start runs those processes that do not run, and waits until they answer.
+func (a *ArgoCD) Start(ctx context.Context) error {
+	redis, err := part("redis", filepath.Join("bin", "redis"))
+	if err != nil {
+		return err
+	}
+	port := func(p int) string { return strconv.Itoa(p) }
+	address := func(p int) string { return net.JoinHostPort("127.0.0.1", port(p)) }
+	health := func(p int) func(context.Context) error {
+		return func(ctx context.Context) error { return answers(ctx, "http://"+address(p)+"/healthz") }
+	}
+	if err := a.ensure(ctx, &a.Redis, "redis", redis, []string{port(a.ports.redis)}, func(context.Context) error {
+		return dials(address(a.ports.redis))
+	}); err != nil {
+		return err
+	}
+	if err := a.ensure(ctx, &a.RepoServer, "repo-server", a.binary, []string{
+		"--address", "127.0.0.1", "--port", port(a.ports.repo),
+		"--metrics-address", "127.0.0.1", "--metrics-port", port(a.ports.repoMetrics),
+		"--disable-tls", "--redis", address(a.ports.redis),
+	}, health(a.ports.repoMetrics)); err != nil {
+		return err
+	}
+	seconds := strconv.FormatInt(int64(a.options.Refresh/time.Second), 10)
+	return a.ensure(ctx, &a.Controller, "application-controller", a.binary, []string{
+		"--namespace", a.Namespace, "--kubeconfig", a.controllerKubeconfig(),
+		"--repo-server", address(a.ports.repo), "--repo-server-plaintext", "--redis", address(a.ports.redis),
+		"--metrics-port", port(a.ports.controllerMetrics), // on every interface: it has no option for the address
+		"--app-resync", seconds, "--app-resync-jitter", "0", "--repo-error-grace-period-seconds", seconds,
+	}, health(a.ports.controllerMetrics))
+}
+
+func (a *ArgoCD) ensure(ctx context.Context, p **Process, name, path string, args []string, ready func(context.Context) error) (err error) {
+	if *p != nil {
+		select {
+		case <-(*p).Done():
+		default:
+			return nil
+		}
+	}
+	*p, err = StartProcess(Command{
+		Name: a.Namespace + " " + name, Path: path, Args: args, Env: a.environment(name),
+		Dir: a.Dir, Log: filepath.Join(a.Dir, name+".log"),
+	})
+	if err != nil {
+		return err
+	}
+	return (*p).Await(ctx, ready)
+}
+
+// environment is all that a component sees: nothing of the machine's own.
+func (a *ArgoCD) environment(component string) []string {
+	in := func(name string) string { return filepath.Join(a.Dir, name) }
+	return []string{
+		"PATH=" + in("bin") + ":" + os.Getenv("PATH"),
+		"HOME=" + in("home"), "TMPDIR=" + in("tmp"), "GIT_CONFIG_NOSYSTEM=1",
+		"REDIS_PASSWORD=" + a.password,
+		"ARGOCD_BINARY_NAME=argocd-" + component,
+		"KUBECONFIG=" + a.controllerKubeconfig(), "ARGOCD_FAKE_IN_CLUSTER=true",
+		"ARGOCD_GPG_ENABLED=false", "ARGOCD_GPG_DATA_PATH=" + in("gpg/source"), "ARGOCD_GNUPGHOME=" + in("gpg/keys"),
+		"ARGOCD_TLS_DATA_PATH=" + in("tls"), "ARGOCD_SSH_DATA_PATH=" + in("ssh"),
+		"ARGOCD_PLUGINSOCKFILEPATH=" + a.sockets.path,
+		"ARGOCD_ASK_PASS_SOCK=" + filepath.Join(a.sockets.path, "ask"),
+	}
+}
+
+func (a *ArgoCD) controllerKubeconfig() string { return filepath.Join(a.Dir, "controller.kubeconfig") }
+
+// Stop ends all processes and removes the folders that StartArgoCD made. What it
+// has put into the cluster stays there.
+func (a *ArgoCD) Stop() error {
+	a.Controller.Stop()
+	a.RepoServer.Stop()
+	a.Redis.Stop()
+	return errors.Join(a.sockets.remove(), a.folder.remove())
+}
+
+func dials(address string) error {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+func answers(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	return nil
+}
+
+// release is the exact version that scripts/parts.sh noted.
+func (a *ArgoCD) release() (string, error) {
+	file, err := part("argocd-"+a.options.Version, filepath.Join("argocd-"+a.options.Version, "VERSION"))
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(file)
+	return strings.TrimSpace(string(text)), err
+}

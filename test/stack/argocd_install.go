@@ -1,0 +1,148 @@
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Accounts in an instance's namespace.
+const (
+	controllerAccount = "argocd-application-controller"
+	driverAccount     = "argosy"
+)
+
+var (
+	readOnly  = []string{"get", "list", "watch"}
+	readWrite = append([]string{"create", "update", "patch", "delete"}, readOnly...)
+)
+
+// controllerRules are those of Argo CD's own namespace install.
+var controllerRules = []rbacv1.PolicyRule{
+	{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: readOnly},
+	{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"}, Verbs: readWrite},
+	{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "list"}},
+	{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: readOnly},
+}
+
+var driverRules = []rbacv1.PolicyRule{
+	{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"}, Verbs: readWrite},
+	{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: readWrite},
+	{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: readOnly},
+}
+
+// install puts everything into the cluster that the processes want to find, and
+// writes the two kubeconfigs.
+func (a *ArgoCD) install(ctx context.Context) (err error) {
+	c := a.options.Cluster
+	if a.Version, err = a.release(); err != nil {
+		return err
+	}
+	crds, err := part("argocd-"+a.options.Version, filepath.Join("argocd-"+a.options.Version, "crds"))
+	if err != nil {
+		return err
+	}
+	if err := c.installCRDs(ctx, filepath.Join(crds, "*.yaml"), a.Version); err != nil {
+		return err
+	}
+	if err := a.access(ctx, controllerAccount, a.controllerKubeconfig(), controllerRules); err != nil {
+		return err
+	}
+	a.Kubeconfig = filepath.Join(a.Dir, "argosy.kubeconfig")
+	if err := a.access(ctx, driverAccount, a.Kubeconfig, driverRules); err != nil {
+		return err
+	}
+	if a.options.ClusterAdmin {
+		if err := c.Apply(ctx, a.clusterAdmin()); err != nil {
+			return err
+		}
+	}
+	if err := c.Apply(ctx, a.secret(), lockedProject(a.Namespace)); err != nil {
+		return err
+	}
+	for name, data := range a.configMaps() {
+		if err := c.Apply(ctx, &corev1.ConfigMap{ObjectMeta: a.meta(name), Data: data}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// access makes an account with rights in the instance's namespace only, and a
+// kubeconfig file for it.
+func (a *ArgoCD) access(ctx context.Context, account, file string, rules []rbacv1.PolicyRule) error {
+	c := a.options.Cluster
+	token, err := c.account(ctx, a.Namespace, account)
+	if err != nil {
+		return err
+	}
+	if err := c.allow(ctx, a.Namespace, a.Namespace, account, rules); err != nil {
+		return err
+	}
+	text, err := c.KubeconfigFor(token, a.Namespace)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
+}
+
+func (a *ArgoCD) clusterAdmin() *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: a.Namespace + "-application-controller"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: controllerAccount}},
+	}
+}
+
+// meta carries the label by which Argo CD finds its settings.
+func (a *ArgoCD) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: a.Namespace, Labels: map[string]string{
+		"app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/name": name,
+	}}
+}
+
+func (a *ArgoCD) secret() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: a.meta("argocd-secret"), Data: map[string][]byte{"server.secretkey": []byte(rand.Text())}}
+}
+
+// configMaps are all that the components look for; those that are empty must
+// exist nevertheless.
+func (a *ArgoCD) configMaps() map[string]map[string]string {
+	settings := map[string]string{
+		"application.resourceTrackingMethod": "annotation",
+		"installationID":                     a.InstallationID,
+		"timeout.reconciliation":             a.options.Refresh.Truncate(time.Second).String(),
+	}
+	maps.Copy(settings, a.options.Settings)
+	certificates := map[string]string{}
+	for host, ca := range a.options.TrustedCAs {
+		certificates[host] = string(ca)
+	}
+	return map[string]map[string]string{
+		"argocd-cm":                 settings,
+		"argocd-tls-certs-cm":       certificates,
+		"argocd-rbac-cm":            nil,
+		"argocd-ssh-known-hosts-cm": nil,
+		"argocd-gpg-keys-cm":        nil,
+		"argocd-cmd-params-cm":      nil,
+	}
+}
+
+// lockedProject is the project that Applications without one fall into. Argo
+// CD's own admits everything.
+func lockedProject(namespace string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "argoproj.io/v1alpha1",
+		"kind":       "AppProject",
+		"metadata":   map[string]any{"name": "default", "namespace": namespace},
+		"spec":       map[string]any{"sourceRepos": []any{}, "destinations": []any{}},
+	}}
+}
