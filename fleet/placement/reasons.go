@@ -1,0 +1,202 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// bar is why an engine does not serve an item.
+type bar uint8
+
+const (
+	free bar = iota
+	otherRegion
+	regionRefused
+	othersEngine
+	notDedicated
+	labels
+	tainted
+	cordoned
+	draining
+	noCapacity
+	conflict
+	fullApplications
+	fullEnvironments
+)
+
+// constraint is the first constraint that keeps the item off the engine, whatever the loads.
+func constraint(item Item, e *Engine) bar {
+	s, want := &e.Spec, &item.Constraints
+	switch {
+	case s.Region != item.Region:
+		return otherRegion
+	case len(want.Regions) > 0 && !slices.Contains(want.Regions, s.Region):
+		return regionRefused
+	case len(s.DedicatedTo) > 0 && !slices.Contains(s.DedicatedTo, item.Environment.Tenant):
+		return othersEngine
+	case want.Dedicated && len(s.DedicatedTo) == 0:
+		return notDedicated
+	case want.EngineSelector != nil && !want.EngineSelector.Matches(e.Labels):
+		return labels
+	case untolerated(want.Tolerations, s.Taints) != nil:
+		return tainted
+	case s.State == fleet.EngineCordoned:
+		return cordoned
+	case s.State == fleet.EngineDraining:
+		return draining
+	}
+	return free
+}
+
+// full holds the item against what is left of the engine's capacity.
+func full(item Item, e *Engine) bar {
+	c := e.Spec.Capacity
+	switch {
+	case c.Environments <= 0 || c.Applications <= 0:
+		return noCapacity
+	case e.Load.Environments+1 > c.Environments:
+		return fullEnvironments
+	case e.Load.Applications+item.Applications > c.Applications:
+		return fullApplications
+	}
+	return free
+}
+
+func untolerated(tolerated, taints []fleet.Taint) *fleet.Taint {
+	for i := range taints {
+		if !slices.Contains(tolerated, taints[i]) {
+			return &taints[i]
+		}
+	}
+	return nil
+}
+
+// text is the bar in words. It names no tenant but the item's own: what it says is shown to that tenant.
+func (b bar) text(item Item, e *Engine) string {
+	switch b {
+	case otherRegion:
+		return fmt.Sprintf("is in region %s, the environment in %s", e.Spec.Region, item.Region)
+	case regionRefused:
+		return fmt.Sprintf("is in region %s; the tenant may only be served in %s", e.Spec.Region, strings.Join(item.Constraints.Regions, ", "))
+	case othersEngine:
+		return "is dedicated to other tenants"
+	case notDedicated:
+		return "is shared; the tenant asks for a dedicated engine"
+	case labels:
+		return "lacks the labels that the tenant's engineSelector asks for: " + pairs(item.Constraints.EngineSelector.MatchLabels)
+	case tainted:
+		t := untolerated(item.Constraints.Tolerations, e.Spec.Taints)
+		return "has the taint " + strings.TrimSuffix(t.Key+"="+t.Value, "=") + ", which the tenant does not tolerate"
+	case cordoned:
+		return "is cordoned and takes nothing new"
+	case draining:
+		return "is draining and takes nothing new"
+	case noCapacity:
+		return "declares no capacity"
+	case fullApplications:
+		return fmt.Sprintf("has no room for %s: %d of %d are taken", count(item.Applications, "application"), e.Load.Applications, e.Spec.Capacity.Applications)
+	case fullEnvironments:
+		return fmt.Sprintf("has no room for another environment: %d of %d are taken", e.Load.Environments, e.Spec.Capacity.Environments)
+	}
+	return ""
+}
+
+// standing is one engine in the light of the item: what keeps it off, or how loaded it is.
+func (r *round) standing(i int) string {
+	e := &r.engines[i]
+	switch b := r.bars[i]; b {
+	case conflict:
+		return r.told[i]
+	case free:
+		s := loaded(e)
+		if !r.belowBound(i) {
+			s += ", above 1.25 times the average"
+		}
+		return s
+	default:
+		return b.text(r.item, e)
+	}
+}
+
+func loaded(e *Engine) string {
+	return fmt.Sprintf("%d of %d applications, %d of %d environments", e.Load.Applications, e.Spec.Capacity.Applications, e.Load.Environments, e.Spec.Capacity.Environments)
+}
+
+// reason is the one sentence on the choice.
+func (r *round) reason(chosen int) string {
+	eligible, above := 0, 0
+	for i, b := range r.bars {
+		if b != free {
+			continue
+		}
+		eligible++
+		if !r.belowBound(i) {
+			above++
+		}
+	}
+	with := loaded(&r.engines[chosen])
+	switch {
+	case eligible == 1:
+		return "the only engine that may serve it; " + with
+	case above == eligible:
+		return fmt.Sprintf("the least loaded of %d engines that may serve it, all at 1.25 times the average or more with it; %s", eligible, with)
+	case above > 0:
+		return fmt.Sprintf("the best score of %d engines that may serve it and are below 1.25 times the average load (%d above it); %s", eligible-above, above, with)
+	}
+	return fmt.Sprintf("the best score of %d engines that may serve it; %s", eligible, with)
+}
+
+// hopeless says why no engine may serve the item, the reason that keeps most engines off first, and what to change.
+func (r *round) hopeless() string {
+	if len(r.engines) == 0 {
+		return "no engine is declared; add one under fleet/engines/"
+	}
+	byReason := map[string][]string{}
+	for i := range r.engines {
+		s := r.standing(i)
+		byReason[s] = append(byReason[s], string(r.engines[i].Name))
+	}
+	reasons := make([]string, 0, len(byReason))
+	for s := range byReason {
+		reasons = append(reasons, s)
+	}
+	slices.SortFunc(reasons, func(a, b string) int {
+		if d := len(byReason[b]) - len(byReason[a]); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	const most = 3
+	parts := []string{}
+	for _, s := range reasons[:min(most, len(reasons))] {
+		names := byReason[s]
+		slices.Sort(names)
+		if len(names) > most {
+			names = append(names[:most:most], fmt.Sprintf("%d more", len(names)-most))
+		}
+		parts = append(parts, strings.Join(names, ", ")+" "+s)
+	}
+	if len(reasons) > most {
+		parts = append(parts, fmt.Sprintf("and %d other reasons", len(reasons)-most))
+	}
+	return "no engine may serve it: " + strings.Join(parts, "; ")
+}
+
+func pairs(m map[string]string) string {
+	out := make([]string, 0, len(m))
+	for k, v := range m {
+		out = append(out, k+"="+v)
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
