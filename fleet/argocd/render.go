@@ -1,0 +1,125 @@
+package argocd
+
+import (
+	"fmt"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// maxObject is the most bytes that a manifest may have. etcd takes 1.5 MiB and Argo CD adds its status to the same object.
+const maxObject = 1 << 20
+
+// Renderer makes manifests of desired objects. It is pure and safe for concurrent use.
+type Renderer struct{}
+
+// Render gives the object as it will be applied on that engine, as canonical JSON without any secret content. An error means that the
+// object must not reach Argo CD at all: a name that is not its identity's, a character that Argo CD reads as a pattern, a size beyond
+// 1 MiB. It names the object and the field.
+func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
+	obj, err := build(engine, o)
+	if err != nil {
+		return fleet.Manifest{}, fmt.Errorf("%s %s: %w", o.Key.Kind, o.Key.Name, err)
+	}
+	obj.Metadata.Annotations = map[string]string{annotationEngine: string(o.Key.Engine)}
+	if o.Application != nil && o.Application.Hold != "" {
+		obj.Metadata.Annotations[annotationHold] = string(o.Application.Hold)
+	}
+	body, err := canonicalOf(obj)
+	if err != nil {
+		return fleet.Manifest{}, fmt.Errorf("%s %s: %w", o.Key.Kind, o.Key.Name, err)
+	}
+	if len(body) > maxObject {
+		return fleet.Manifest{}, fmt.Errorf("%s %s: it would be %d bytes; an engine takes at most %d: shorten its values", o.Key.Kind, o.Key.Name, len(body), maxObject)
+	}
+	return fleet.Manifest{Body: body, Hash: hashOf(body)}, nil
+}
+
+// build makes the typed object and refuses what must not be rendered.
+func build(engine fleet.EngineSpec, o fleet.Object) (object, error) {
+	set := 0
+	for _, is := range []bool{o.Project != nil, o.Cluster != nil, o.Repository != nil, o.Application != nil} {
+		if is {
+			set++
+		}
+	}
+	if set != 1 {
+		return object{}, fmt.Errorf("exactly one of its parts must be set, not %d", set)
+	}
+	if err := fleet.ValidateName(string(o.Key.Engine)); err != nil {
+		return object{}, fmt.Errorf("engine: %w", err)
+	}
+	switch {
+	case o.Project != nil && o.Key.Kind == fleet.ObjectProject:
+		return renderProject(engine, o.Key, *o.Project)
+	case o.Cluster != nil && o.Key.Kind == fleet.ObjectCluster:
+		return renderCluster(engine, o.Key, *o.Cluster)
+	case o.Repository != nil && o.Key.Kind == fleet.ObjectRepository:
+		return renderRepository(o.Key, *o.Repository)
+	case o.Application != nil && o.Key.Kind == fleet.ObjectApplication:
+		return renderApplication(engine, o.Key, *o.Application)
+	}
+	return object{}, fmt.Errorf("its key's kind %q is not that of its content", o.Key.Kind)
+}
+
+// patternChars are those that Argo CD's matcher (gobwas/glob, with '!' in front for "not") gives a meaning: AppProject sources and
+// destinations, and the url and server of scoped Secrets, are all matched with it (app_project_types.go, util/argo/argo.go).
+const patternChars = "*?[]{}!\\"
+
+// exact refuses text that is empty, has a pattern character, white space or a control character, or is longer than most bytes.
+func exact(field, s string, most int) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("%s is empty", field)
+	case len(s) > most:
+		return fmt.Errorf("%s has %d bytes; at most %d are allowed", field, len(s), most)
+	}
+	for _, r := range s {
+		switch {
+		case strings.ContainsRune(patternChars, r):
+			return fmt.Errorf("%s %q holds %q, which Argo CD reads as a pattern", field, s, r)
+		case r <= ' ' || r == 0x7f || r > 0x7e:
+			return fmt.Errorf("%s %q holds a character that is not plain printable ASCII", field, s)
+		}
+	}
+	return nil
+}
+
+// exactServer accepts a server key: a checked URL and the query that ServerKey adds, whose '?' is the only pattern character. As a pattern
+// it stands for any one character, itself included, and the rest of the key is unique, so it matches nothing else. A zero env means that
+// any environment's key will do.
+func exactServer(field, key string, env fleet.EnvironmentID) error {
+	server, query, _ := strings.Cut(key, "?")
+	name, isKey := strings.CutPrefix(query, "managedEnvironment=")
+	if !isKey || env != (fleet.EnvironmentID{}) && key != fleet.ServerKey(server, env) {
+		return fmt.Errorf("%s %q is not the server key of the environment", field, key)
+	}
+	for _, part := range []string{server, name} {
+		if err := exact(field, part, 1024); err != nil {
+			return err
+		}
+	}
+	if err := fleet.CheckServerURL(server); err != nil {
+		return fmt.Errorf("%s %q: %w", field, key, err)
+	}
+	return nil
+}
+
+// exactRepo accepts the URL of a repository, without credentials in it.
+func exactRepo(field, url string) error {
+	if _, err := fleet.ParseRepoURL(url); err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	return exact(field, url, 1024)
+}
+
+// exactNamespace accepts a namespace that is not the engine's own.
+func exactNamespace(field, ns string, engine fleet.EngineSpec) error {
+	if err := fleet.ValidateNamespace(ns); err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	if ns == engine.ArgoCD.Namespace {
+		return fmt.Errorf("%s %q is Argo CD's own namespace on the engine", field, ns)
+	}
+	return nil
+}

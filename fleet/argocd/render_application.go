@@ -1,0 +1,164 @@
+package argocd
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"argosy.dev/argosy/fleet"
+)
+
+type apiGroupKind = metav1.GroupKind
+
+func groupKind(gk fleet.GroupKind) apiGroupKind { return apiGroupKind{Group: gk.Group, Kind: gk.Kind} }
+
+// renderApplication writes one deployment in one environment. Automation is left out while a SyncRun holds it. There is no finalizer:
+// an Application that goes by accident leaves its workload standing.
+func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.Application) (object, error) {
+	id := identity{tenant: a.ID.Tenant, environment: a.ID.Environment, deployment: a.ID.Deployment}
+	if err := id.check(key); err != nil {
+		return object{}, err
+	}
+	if a.Name != key.Name {
+		return object{}, fmt.Errorf("application name %q is not the object's", a.Name)
+	}
+	if want := fleet.ProjectName(a.ID.Tenant); a.Project != want {
+		return object{}, fmt.Errorf("project %q is not its tenant's project %q", a.Project, want)
+	}
+	if a.Hold != "" {
+		if err := fleet.ValidateName(string(a.Hold)); err != nil {
+			return object{}, fmt.Errorf("hold: %w", err)
+		}
+	}
+	if err := exactServer("destination.server", a.Destination.Server, a.ID.In()); err != nil {
+		return object{}, err
+	}
+	if err := exactNamespace("destination.namespace", a.Destination.Namespace, engine); err != nil {
+		return object{}, err
+	}
+	source, err := renderSource(a.Source)
+	if err != nil {
+		return object{}, err
+	}
+	spec := v1alpha1.ApplicationSpec{
+		Project:     a.Project,
+		Source:      source,
+		Destination: v1alpha1.ApplicationDestination{Server: a.Destination.Server, Namespace: a.Destination.Namespace},
+		SyncPolicy:  renderSync(a),
+	}
+	return object{APIVersion: argoAPI, Kind: "Application", Metadata: metadata{Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
+}
+
+func renderSync(a fleet.Application) *v1alpha1.SyncPolicy {
+	var policy v1alpha1.SyncPolicy
+	if a.Sync.Automated && a.Hold == "" {
+		policy.Automated = &v1alpha1.SyncPolicyAutomated{Prune: a.Sync.Prune, SelfHeal: a.Sync.SelfHeal}
+	}
+	if a.Sync.CreateNamespace {
+		policy.SyncOptions = v1alpha1.SyncOptions{"CreateNamespace=true"}
+	}
+	if policy.Automated == nil && len(policy.SyncOptions) == 0 {
+		return nil
+	}
+	return &policy
+}
+
+func renderSource(s fleet.Source) (*v1alpha1.ApplicationSource, error) {
+	if err := checkSource(s); err != nil {
+		return nil, fmt.Errorf("source.%w", err)
+	}
+	out := &v1alpha1.ApplicationSource{RepoURL: s.RepoURL, Path: s.Path, Chart: s.Chart, TargetRevision: s.TargetRevision}
+	if k := s.Kustomize; k != nil && (len(k.Images) > 0 || k.NamePrefix != "" || k.NameSuffix != "") {
+		out.Kustomize = &v1alpha1.ApplicationSourceKustomize{NamePrefix: k.NamePrefix, NameSuffix: k.NameSuffix}
+		for _, image := range k.Images {
+			out.Kustomize.Images = append(out.Kustomize.Images, v1alpha1.KustomizeImage(image))
+		}
+	}
+	if h := s.Helm; h != nil && (h.ReleaseName != "" || len(h.ValueFiles) > 0 || h.Values != "" || len(h.Parameters) > 0) {
+		out.Helm = &v1alpha1.ApplicationSourceHelm{ReleaseName: h.ReleaseName, ValueFiles: h.ValueFiles, Values: h.Values}
+		for _, p := range h.Parameters {
+			out.Helm.Parameters = append(out.Helm.Parameters, v1alpha1.HelmParameter{Name: p.Name, Value: p.Value, ForceString: p.ForceString})
+		}
+	}
+	if d := s.Directory; d != nil && d.Recurse {
+		out.Directory = &v1alpha1.ApplicationSourceDirectory{Recurse: true}
+	}
+	return out, nil
+}
+
+// checkSource is the last wall before Argo CD's repo-server, which takes paths, value files and revisions for more than they seem
+// (CVE-2022-24731, CVE-2022-24877: paths out of the repository; a value file may be a URL; a revision may be a range of versions).
+func checkSource(s fleet.Source) error {
+	if err := exactRepo("repoURL", s.RepoURL); err != nil {
+		return err
+	}
+	if err := exact("targetRevision", s.TargetRevision, 256); err != nil {
+		return err
+	}
+	if strings.ContainsAny(s.TargetRevision, "^~<>=|,:") || strings.HasPrefix(s.TargetRevision, "-") || strings.Contains(s.TargetRevision, "..") {
+		return fmt.Errorf("targetRevision %q is a range or an expression, not one branch, tag, commit or version", s.TargetRevision)
+	}
+	if (s.Path == "") == (s.Chart == "") {
+		return fmt.Errorf("path: exactly one of path and chart must be set")
+	}
+	if s.Path != "" {
+		if err := inside("path", s.Path); err != nil {
+			return err
+		}
+	}
+	if s.Chart != "" {
+		if err := inside("chart", s.Chart); err != nil {
+			return err
+		}
+	}
+	return checkTool(s)
+}
+
+func checkTool(s fleet.Source) error {
+	tools := 0
+	for _, is := range []bool{s.Kustomize != nil, s.Helm != nil, s.Directory != nil} {
+		if is {
+			tools++
+		}
+	}
+	if tools > 1 {
+		return fmt.Errorf("kustomize: at most one of kustomize, helm and directory may be set")
+	}
+	if k := s.Kustomize; k != nil {
+		for _, image := range k.Images {
+			if err := exact("kustomize.images", image, 512); err != nil {
+				return err
+			}
+		}
+	}
+	if h := s.Helm; h != nil {
+		for _, file := range h.ValueFiles {
+			if err := inside("helm.valueFiles", file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// inside accepts a relative path that stays in the repository and names nothing of Git's own.
+func inside(field, p string) error {
+	if err := exact(field, p, 1024); err != nil {
+		return err
+	}
+	if strings.HasPrefix(p, "/") || strings.HasPrefix(p, "-") || strings.ContainsAny(p, "%:$") {
+		return fmt.Errorf("%s %q is not a plain relative path", field, p)
+	}
+	for part := range strings.SplitSeq(p, "/") {
+		if part == ".." || strings.EqualFold(part, ".git") {
+			return fmt.Errorf("%s %q leaves the repository", field, p)
+		}
+	}
+	if clean := path.Clean(p); clean == ".." || strings.HasPrefix(clean, "../") || path.IsAbs(clean) {
+		return fmt.Errorf("%s %q leaves the repository", field, p)
+	}
+	return nil
+}

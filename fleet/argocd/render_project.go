@@ -1,0 +1,90 @@
+package argocd
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
+
+	"argosy.dev/argosy/fleet"
+)
+
+const argoAPI = "argoproj.io/v1alpha1"
+
+// argoKinds are denied to every tenant: who may write an Application or an AppProject may do whatever Argo CD may.
+var argoKinds = []fleet.GroupKind{{Group: "argoproj.io", Kind: "AppProject"}, {Group: "argoproj.io", Kind: "Application"}, {Group: "argoproj.io", Kind: "ApplicationSet"}}
+
+// renderProject writes what a tenant may do: exactly the repositories, destinations and cluster-scoped kinds that it was granted. An
+// absent list means "none" for sources, destinations and cluster-scoped kinds.
+func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project) (object, error) {
+	id := identity{tenant: p.Tenant}
+	if err := id.check(key); err != nil {
+		return object{}, err
+	}
+	if p.Name != key.Name {
+		return object{}, fmt.Errorf("project name %q is not the object's", p.Name)
+	}
+	var spec v1alpha1.AppProjectSpec
+	for _, repo := range p.SourceRepos {
+		if err := exactRepo("sourceRepos", repo); err != nil {
+			return object{}, err
+		}
+		spec.SourceRepos = append(spec.SourceRepos, repo)
+	}
+	for _, d := range p.Destinations {
+		if err := exactServer("destinations.server", d.Server, fleet.EnvironmentID{}); err != nil {
+			return object{}, err
+		}
+		if err := exactNamespace("destinations.namespace", d.Namespace, engine); err != nil {
+			return object{}, err
+		}
+		spec.Destinations = append(spec.Destinations, v1alpha1.ApplicationDestination{Server: d.Server, Namespace: d.Namespace})
+	}
+	for _, gk := range p.ClusterResources {
+		if err := exactGroupKind(gk); err != nil {
+			return object{}, err
+		}
+		spec.ClusterResourceWhitelist = append(spec.ClusterResourceWhitelist, groupKind(gk))
+	}
+	for _, gk := range argoKinds {
+		spec.NamespaceResourceBlacklist = append(spec.NamespaceResourceBlacklist, groupKind(gk))
+	}
+	sortProject(&spec)
+	return object{APIVersion: argoAPI, Kind: "AppProject", Metadata: metadata{Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
+}
+
+// sortProject gives equal grants equal bytes, in whatever order they were gathered.
+func sortProject(spec *v1alpha1.AppProjectSpec) {
+	slices.Sort(spec.SourceRepos)
+	spec.SourceRepos = slices.Compact(spec.SourceRepos)
+	slices.SortFunc(spec.Destinations, func(a, b v1alpha1.ApplicationDestination) int {
+		return cmpPairs(a.Server, a.Namespace, b.Server, b.Namespace)
+	})
+	spec.Destinations = slices.Compact(spec.Destinations)
+	slices.SortFunc(spec.ClusterResourceWhitelist, func(a, b apiGroupKind) int { return cmpPairs(a.Group, a.Kind, b.Group, b.Kind) })
+	spec.ClusterResourceWhitelist = slices.Compact(spec.ClusterResourceWhitelist)
+}
+
+func cmpPairs(a1, a2, b1, b2 string) int {
+	if c := strings.Compare(a1, b1); c != 0 {
+		return c
+	}
+	return strings.Compare(a2, b2)
+}
+
+// exactGroupKind refuses patterns and Argo CD's own kinds.
+func exactGroupKind(gk fleet.GroupKind) error {
+	if err := exact("clusterResources.kind", gk.Kind, 63); err != nil {
+		return err
+	}
+	if gk.Group != "" {
+		if err := exact("clusterResources.group", gk.Group, 253); err != nil {
+			return err
+		}
+	}
+	if strings.EqualFold(gk.Group, "argoproj.io") {
+		return fmt.Errorf("clusterResources: %s/%s is Argo CD's own and never granted", gk.Group, gk.Kind)
+	}
+	return nil
+}

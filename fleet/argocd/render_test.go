@@ -1,0 +1,312 @@
+package argocd
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestRenderedObjectsAreGolden(t *testing.T) {
+	app := func(change func(*fleet.Application)) fleet.Object {
+		o := applicationObject(checkoutID, exampleServer)
+		change(o.Application)
+		return o
+	}
+	cluster := clusterObject(prodEU, exampleServer)
+	wide := clusterObject(prodEU, exampleServer)
+	wide.Cluster.ClusterResources = true
+	bare := projectObject(acme)
+	bare.Project.SourceRepos, bare.Project.Destinations, bare.Project.ClusterResources = nil, nil, nil
+	cases := map[string]fleet.Object{
+		"project":                        projectObject(acme),
+		"project-with-nothing":           bare,
+		"cluster":                        cluster,
+		"cluster-with-cluster-resources": wide,
+		"repository":                     repositoryObject(acme),
+		"application":                    app(func(*fleet.Application) {}),
+		"application-manual":             app(func(a *fleet.Application) { a.Sync = fleet.Sync{} }),
+		"application-automated-only":     app(func(a *fleet.Application) { a.Sync = fleet.Sync{Automated: true} }),
+		"application-held":               app(func(a *fleet.Application) { a.Hold = "rollback-1" }),
+		"application-kustomize": app(func(a *fleet.Application) {
+			a.Source.Kustomize = &fleet.KustomizeSource{Images: []string{"checkout=registry.example.com/checkout:v1.4.0"}, NamePrefix: "eu-"}
+		}),
+		"application-helm": app(func(a *fleet.Application) {
+			a.Source.Path, a.Source.Chart = "", "checkout"
+			a.Source.Helm = &fleet.HelmSource{ReleaseName: "checkout", ValueFiles: []string{"values-eu.yaml"}, Values: "replicas: 3\nnote: \"<a> & *b*\"\n",
+				Parameters: []fleet.HelmParameter{{Name: "image.tag", Value: "{1,2}", ForceString: true}, {Name: "empty", Value: ""}}}
+		}),
+		"application-directory": app(func(a *fleet.Application) { a.Source.Directory = &fleet.DirectorySource{Recurse: true} }),
+	}
+	for name, o := range cases {
+		t.Run(name, func(t *testing.T) {
+			m, err := Renderer{}.Render(engineSpec(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Hash != hashOf(m.Body) {
+				t.Errorf("the hash is not that of the body")
+			}
+			var pretty bytes.Buffer
+			if err := json.Indent(&pretty, m.Body, "", "  "); err != nil {
+				t.Fatal(err)
+			}
+			pretty.WriteByte('\n')
+			file := filepath.Join("testdata", "golden", name+".json")
+			if *update {
+				if err := os.WriteFile(file, pretty.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(want, pretty.Bytes()) {
+				t.Errorf("rendered:\n%s\nwant (go test -update writes it anew):\n%s", pretty.Bytes(), want)
+			}
+			assertCanonical(t, m.Body)
+		})
+	}
+}
+
+// assertCanonical holds what every manifest promises.
+func assertCanonical(t testing.TB, body []byte) {
+	t.Helper()
+	tree, err := decodeTree(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := canonical(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(again, body) {
+		t.Errorf("not canonical: %s", body)
+	}
+	meta := tree["metadata"].(map[string]any)
+	for _, field := range []string{"finalizers", "creationTimestamp", "namespace", "resourceVersion"} {
+		if _, there := meta[field]; there {
+			t.Errorf("metadata.%s is rendered", field)
+		}
+	}
+	for _, field := range []string{"status", "operation"} {
+		if _, there := tree[field]; there {
+			t.Errorf("%s is rendered", field)
+		}
+	}
+	for k := range meta["annotations"].(map[string]any) {
+		if !strings.HasPrefix(k, "argosy.dev/") {
+			t.Errorf("annotation %s is not ours", k)
+		}
+	}
+}
+
+func TestRenderIsTheSameForTheSameGrant(t *testing.T) {
+	a, b := projectObject(acme), projectObject(acme)
+	b.Project.SourceRepos = []string{a.Project.SourceRepos[1], a.Project.SourceRepos[0], a.Project.SourceRepos[1]}
+	b.Project.Destinations = []fleet.Destination{a.Project.Destinations[1], a.Project.Destinations[0], a.Project.Destinations[0]}
+	if rowOf(t, a, 1).Manifest.Hash != rowOf(t, b, 1).Manifest.Hash {
+		t.Error("the order in which a grant was gathered changes the manifest")
+	}
+	c, d := clusterObject(prodEU, exampleServer), clusterObject(prodEU, exampleServer)
+	d.Cluster.Namespaces = []string{"cart", "checkout"}
+	if rowOf(t, c, 1).Manifest.Hash != rowOf(t, d, 1).Manifest.Hash {
+		t.Error("the order of namespaces changes the manifest")
+	}
+}
+
+func TestRenderRefuses(t *testing.T) {
+	_, privateKey := certificate(t)
+	app := func(change func(*fleet.Application)) fleet.Object {
+		o := applicationObject(checkoutID, exampleServer)
+		change(o.Application)
+		return o
+	}
+	project := func(change func(*fleet.Project)) fleet.Object {
+		o := projectObject(acme)
+		change(o.Project)
+		return o
+	}
+	cluster := func(change func(*fleet.Cluster)) fleet.Object {
+		o := clusterObject(prodEU, exampleServer)
+		change(o.Cluster)
+		return o
+	}
+	repo := func(url string) fleet.Object {
+		o := repositoryObject(acme)
+		o.Repository.URL = url
+		return o
+	}
+	dest := func(server, ns string) func(*fleet.Project) {
+		return func(p *fleet.Project) { p.Destinations = []fleet.Destination{{Server: server, Namespace: ns}} }
+	}
+	key := fleet.ServerKey(exampleServer, prodEU)
+	src := func(change func(*fleet.Source)) fleet.Object {
+		return app(func(a *fleet.Application) { change(&a.Source) })
+	}
+	nobody := applicationObject(checkoutID, exampleServer)
+	nobody.Key.Engine = ""
+	twoParts := projectObject(acme)
+	twoParts.Application = applicationObject(checkoutID, exampleServer).Application
+	wrongKind := projectObject(acme)
+	wrongKind.Key.Kind = fleet.ObjectCluster
+	cases := map[string]fleet.Object{
+		"nothing set":                           {Key: projectObject(acme).Key},
+		"two parts set":                         twoParts,
+		"a kind that is not the content's":      wrongKind,
+		"no engine":                             nobody,
+		"a star for every repository":           project(func(p *fleet.Project) { p.SourceRepos = []string{"*"} }),
+		"a repository pattern":                  project(func(p *fleet.Project) { p.SourceRepos = []string{"https://git.example.com/acme/*"} }),
+		"a negated repository":                  project(func(p *fleet.Project) { p.SourceRepos = []string{"!https://git.example.com/x"} }),
+		"alternatives in a repository":          project(func(p *fleet.Project) { p.SourceRepos = []string{"https://git.example.com/{a,b}"} }),
+		"a regular expression for a repository": project(func(p *fleet.Project) { p.SourceRepos = []string{"/re[a]/"} }),
+		"a star for every server":               project(dest("*", "checkout")),
+		"a negated server":                      project(dest("!https://a", "checkout")),
+		"a server that is no server key":        project(dest(exampleServer, "checkout")),
+		"a second question mark":                project(dest(key+"?x", "checkout")),
+		"the engine's own cluster":              project(dest("https://kubernetes.default.svc?managedEnvironment=x", "checkout")),
+		"a star for every namespace":            project(dest(key, "*")),
+		"a negated namespace":                   project(dest(key, "!kube-system")),
+		"kube-system":                           project(dest(key, "kube-system")),
+		"Argo CD's namespace":                   project(dest(key, "argocd")),
+		"every cluster resource":                project(func(p *fleet.Project) { p.ClusterResources = []fleet.GroupKind{{Group: "*", Kind: "*"}} }),
+		"Argo CD's own kinds": project(func(p *fleet.Project) {
+			p.ClusterResources = []fleet.GroupKind{{Group: "argoproj.io", Kind: "AppProject"}}
+		}),
+		"another project's name":   project(func(p *fleet.Project) { p.Name = "default" }),
+		"the default project":      app(func(a *fleet.Application) { a.Project = "default" }),
+		"another tenant's project": app(func(a *fleet.Application) { a.Project = fleet.ProjectName("globex") }),
+		"another environment's server key": app(func(a *fleet.Application) {
+			a.Destination.Server = fleet.ServerKey(exampleServer, fleet.EnvironmentID{Tenant: "globex", Name: "prod-eu"})
+		}),
+		"an application of another name":         app(func(a *fleet.Application) { a.ID.Deployment = "cart" }),
+		"an empty namespace":                     app(func(a *fleet.Application) { a.Destination.Namespace = "" }),
+		"a hold that is no name":                 app(func(a *fleet.Application) { a.Hold = "x\ny" }),
+		"no target revision":                     src(func(s *fleet.Source) { s.TargetRevision = "" }),
+		"a range of versions":                    src(func(s *fleet.Source) { s.TargetRevision = ">=1.0.0" }),
+		"a revision with a star":                 src(func(s *fleet.Source) { s.TargetRevision = "1.*" }),
+		"a revision that is an option":           src(func(s *fleet.Source) { s.TargetRevision = "--upload-pack=x" }),
+		"a path out of the repository":           src(func(s *fleet.Source) { s.Path = "a/../../b" }),
+		"an absolute path":                       src(func(s *fleet.Source) { s.Path = "/etc" }),
+		"an escaped path":                        src(func(s *fleet.Source) { s.Path = "%2e%2e/x" }),
+		"a path into .git":                       src(func(s *fleet.Source) { s.Path = "x/.GIT/hooks" }),
+		"neither path nor chart":                 src(func(s *fleet.Source) { s.Path = "" }),
+		"path and chart":                         src(func(s *fleet.Source) { s.Chart = "c" }),
+		"a value file by URL":                    src(func(s *fleet.Source) { s.Helm = &fleet.HelmSource{ValueFiles: []string{"http://169.254.169.254/x"}} }),
+		"an absolute value file":                 src(func(s *fleet.Source) { s.Helm = &fleet.HelmSource{ValueFiles: []string{"/etc/passwd"}} }),
+		"a pattern of value files":               src(func(s *fleet.Source) { s.Helm = &fleet.HelmSource{ValueFiles: []string{"*.yaml"}} }),
+		"two tools":                              src(func(s *fleet.Source) { s.Helm, s.Directory = &fleet.HelmSource{}, &fleet.DirectorySource{} }),
+		"credentials in a repository URL":        src(func(s *fleet.Source) { s.RepoURL = "https://user:secret-9@git.example.com/x" }),
+		"values beyond a mebibyte":               src(func(s *fleet.Source) { s.Helm = &fleet.HelmSource{Values: strings.Repeat("x", maxObject)} }),
+		"a cluster without namespaces":           cluster(func(c *fleet.Cluster) { c.Namespaces = nil }),
+		"a cluster's star for every namespace":   cluster(func(c *fleet.Cluster) { c.Namespaces = []string{"*"} }),
+		"a namespace that is two":                cluster(func(c *fleet.Cluster) { c.Namespaces = []string{"a,kube-system"} }),
+		"a cluster without a project":            cluster(func(c *fleet.Cluster) { c.Project = "" }),
+		"a cluster by plain http":                cluster(func(c *fleet.Cluster) { c.Server = fleet.ServerKey("http://api.example.com", prodEU) }),
+		"a server with a path":                   cluster(func(c *fleet.Cluster) { c.Server = fleet.ServerKey("https://api.example.com/x", prodEU) }),
+		"a server with a user":                   cluster(func(c *fleet.Cluster) { c.Server = fleet.ServerKey("https://u@api.example.com", prodEU) }),
+		"a server that is not the environment's": cluster(func(c *fleet.Cluster) { c.Server = exampleServer }),
+		"a private key for a CA":                 cluster(func(c *fleet.Cluster) { c.CAData = base64.StdEncoding.EncodeToString(privateKey) }),
+		"a CA that is not base64":                cluster(func(c *fleet.Cluster) { c.CAData = "%%%" }),
+		"a repository without a scheme":          repo("git.example.com/x"),
+		"a local repository":                     repo("file:///srv/x"),
+		"a transport helper":                     repo("ext::sh -c x"),
+		"an option for ssh":                      repo("ssh://-oProxyCommand=x/y"),
+		"a repository with a line break":         repo("https://git.example.com/x\ny"),
+		"a homoglyph":                            repo("https://git.exаmple.com/x"),
+	}
+	for name, o := range cases {
+		t.Run(name, func(t *testing.T) {
+			m, err := Renderer{}.Render(engineSpec(), o)
+			if err == nil {
+				t.Fatalf("rendered: %s", m.Body)
+			}
+			if m.Body != nil || m.Hash != "" {
+				t.Error("a refused object has a manifest")
+			}
+			if strings.Contains(err.Error(), "secret-9") || strings.Contains(err.Error(), "PRIVATE KEY") {
+				t.Errorf("the error shows a credential: %v", err)
+			}
+			if !strings.Contains(err.Error(), o.Key.Name) {
+				t.Errorf("the error does not name the object: %v", err)
+			}
+		})
+	}
+}
+
+func FuzzRender(f *testing.F) {
+	f.Add("https://git.example.com/acme/x", "deploy", "v1", "checkout", "values: 1", "a=b:c", exampleServer)
+	f.Add("ssh://git@git.example.com/x", "*", "!x", "[a]", "\x00", "{a,b}", "https://[::1]:6443")
+	f.Fuzz(func(t *testing.T, repo, path, revision, ns, values, image, server string) {
+		app := applicationObject(checkoutID, server)
+		app.Application.Source = fleet.Source{RepoURL: repo, Path: path, TargetRevision: revision, Helm: &fleet.HelmSource{Values: values, ValueFiles: []string{path}}}
+		app.Application.Destination.Namespace = ns
+		kustomized := applicationObject(checkoutID, server)
+		kustomized.Application.Source.Kustomize = &fleet.KustomizeSource{Images: []string{image}}
+		project := projectObject(acme)
+		project.Project.SourceRepos = []string{repo}
+		project.Project.Destinations = []fleet.Destination{{Server: server, Namespace: ns}}
+		project.Project.ClusterResources = []fleet.GroupKind{{Group: path, Kind: revision}}
+		cluster := clusterObject(prodEU, server)
+		cluster.Cluster.Namespaces, cluster.Cluster.CAData = []string{ns}, values
+		repository := repositoryObject(acme)
+		repository.Repository.URL = repo
+		for _, o := range []fleet.Object{app, kustomized, project, cluster, repository} {
+			m, err := Renderer{}.Render(engineSpec(), o)
+			if err != nil {
+				continue
+			}
+			assertCanonical(t, m.Body)
+			assertNoPattern(t, m.Body)
+		}
+	})
+}
+
+// assertNoPattern reads a manifest as Argo CD's matcher would meet it.
+func assertNoPattern(t testing.TB, body []byte) {
+	var o struct {
+		Spec struct {
+			SourceRepos              []string
+			Destinations             []fleet.Destination
+			ClusterResourceWhitelist []fleet.GroupKind
+			Source                   struct{ RepoURL, Path, TargetRevision string }
+			Destination              fleet.Destination
+		}
+		Data map[string][]byte
+	}
+	if err := json.Unmarshal(body, &o); err != nil {
+		t.Fatal(err)
+	}
+	s := o.Spec
+	texts := append([]string{s.Source.RepoURL, s.Source.Path, s.Source.TargetRevision, string(o.Data["url"]), string(o.Data["namespaces"])}, s.SourceRepos...)
+	for _, d := range append(s.Destinations, s.Destination, fleet.Destination{Server: string(o.Data["server"])}) {
+		texts = append(texts, d.Namespace, strings.Replace(d.Server, "?managedEnvironment=", "", 1))
+	}
+	for _, gk := range s.ClusterResourceWhitelist {
+		texts = append(texts, gk.Group, gk.Kind)
+	}
+	for _, text := range texts {
+		if strings.ContainsAny(text, patternChars) {
+			t.Errorf("a pattern character reached Argo CD in %q", text)
+		}
+	}
+}
+
+func BenchmarkRenderApplication(b *testing.B) {
+	o := applicationObject(checkoutID, exampleServer)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := (Renderer{}).Render(engineSpec(), o); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
