@@ -113,13 +113,15 @@ type Record struct {
 	Syncs          []SyncRequest
 	SyncHolds      []SyncHold // replaces the one of the same Application
 	EndedSyncHolds []ApplicationID
+
+	Memory []byte // what the planner has to remember beside all this, one JSON document, replaced as a whole; nil: as it was
 }
 
 // Empty reports whether nothing changes but the applied revision.
 func (r *Record) Empty() bool {
 	return len(r.Declarations)+len(r.Removed)+len(r.Sealed)+len(r.Quarantined)+len(r.Cleared)+len(r.Checked)+len(r.Problems)+
 		len(r.Placements)+len(r.Unplaced)+len(r.Rows)+len(r.Held)+len(r.Released)+len(r.Holds)+len(r.EndedHold)+len(r.Deletions)+
-		len(r.Syncs)+len(r.SyncHolds)+len(r.EndedSyncHolds) == 0
+		len(r.Syncs)+len(r.SyncHolds)+len(r.EndedSyncHolds)+len(r.Memory) == 0
 }
 
 // Indexed is what the planner keeps of one row: all but its body.
@@ -147,6 +149,7 @@ type Snapshot struct {
 	Approvals    []Approval
 	SyncHolds    []SyncHold
 	Deletions    []Deletion // of the last 168 hours, the widest window that guards may have
+	Memory       []byte     // the last Record.Memory that was not nil
 }
 
 // EngineReport is how one engine stands, as the worker that holds its lease says.
