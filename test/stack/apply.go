@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
 )
 
 // fieldManager signs what this package applies.
@@ -78,48 +76,32 @@ func resource(client dynamic.Interface, u *unstructured.Unstructured) dynamic.Re
 	return client.Resource(plural).Namespace(u.GetNamespace())
 }
 
-// readManifests reads every object in the YAML files that match.
-func readManifests(pattern string) ([]*unstructured.Unstructured, error) {
-	files, err := filepath.Glob(pattern)
+func readManifest(file string) (*unstructured.Unstructured, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var objects []*unstructured.Unstructured
-	for _, name := range files {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
-		for {
-			u := &unstructured.Unstructured{}
-			if err := decoder.Decode(u); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			objects = append(objects, u)
-		}
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &u.Object); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if len(objects) == 0 {
-		return nil, fmt.Errorf("%s: no manifests there", pattern)
-	}
-	return objects, nil
+	return u, nil
 }
 
 var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
-// installCRDs applies the CRDs and waits until the API server serves them. A
-// cluster that has them of a newer version keeps those: they serve the older
-// Argo CD too, and not the other way round.
-func (c *Cluster) installCRDs(ctx context.Context, pattern, release string) error {
-	const annotation = "stack.argosy.dev/version"
-	crds, err := readManifests(pattern)
-	if err != nil {
-		return err
-	}
-	for _, crd := range crds {
+// installCRDs applies the CRDs in the files and waits until the API server
+// serves them. A cluster that has them of a newer release keeps those: they
+// serve the older Argo CD too, and not the other way round.
+func (c *Cluster) installCRDs(ctx context.Context, files []string, release string) error {
+	const annotation = "stack.argosy.dev/release"
+	var names []string
+	for _, file := range files {
+		crd, err := readManifest(file)
+		if err != nil {
+			return err
+		}
+		names = append(names, crd.GetName())
 		live, err := c.Get(ctx, crd)
 		if err == nil && !older(live.GetAnnotations()[annotation], release) {
 			continue
@@ -127,18 +109,15 @@ func (c *Cluster) installCRDs(ctx context.Context, pattern, release string) erro
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
-		annotations := crd.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
+		if err := unstructured.SetNestedField(crd.Object, release, "metadata", "annotations", annotation); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
-		annotations[annotation] = release
-		crd.SetAnnotations(annotations)
 		if err := c.Apply(ctx, crd); err != nil {
 			return err
 		}
 	}
-	for _, crd := range crds {
-		if err := c.Await(ctx, func(ctx context.Context) error { return c.established(ctx, crd.GetName()) }); err != nil {
+	for _, name := range names {
+		if err := c.Await(ctx, func(ctx context.Context) error { return c.established(ctx, name) }); err != nil {
 			return err
 		}
 	}

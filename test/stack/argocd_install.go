@@ -50,7 +50,14 @@ func (a *ArgoCD) install(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := c.installCRDs(ctx, filepath.Join(crds, "*.yaml"), a.Version); err != nil {
+	kinds := []string{"application", "appproject"}
+	if a.options.ApplicationSets {
+		kinds = append(kinds, "applicationset")
+	}
+	for i, kind := range kinds {
+		kinds[i] = filepath.Join(crds, kind+"-crd.yaml")
+	}
+	if err := c.installCRDs(ctx, kinds, a.Version); err != nil {
 		return err
 	}
 	if err := a.access(ctx, controllerAccount, a.controllerKubeconfig(), controllerRules); err != nil {

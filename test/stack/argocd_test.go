@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -248,6 +249,16 @@ func testSync(t *testing.T, e engine, home, far *stack.Cluster, repo *stack.Repo
 		t.Errorf("the hook: %v, %v", job.Status, err)
 	}
 
+	// After a crash it goes on where it was.
+	e.Controller.Kill()
+	e.Redis.Kill()
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	scale(t, far, kust)
+	e.awaitHealthy(t, "kustomize", head)
+	eventually(t, "a change by hand is healed", func() bool { return replicas(t, far, kust) == 2 })
+
 	// An Application without a project of its own may do nothing.
 	e.create(t, applications, "stray", map[string]any{
 		"project": "default", "source": map[string]any{"repoURL": repo.URL, "path": "plain", "targetRevision": "main"},
@@ -257,6 +268,24 @@ func testSync(t *testing.T, e engine, home, far *stack.Cluster, repo *stack.Repo
 		app, err := e.objects.Resource(applications).Namespace(e.Namespace).Get(t.Context(), "stray", metav1.GetOptions{})
 		return err == nil && strings.Contains(fmt.Sprint(app.Object["status"]), "InvalidSpecError")
 	})
+}
+
+// scale changes the workload behind Argo CD's back.
+func scale(t *testing.T, c *stack.Cluster, namespace string) {
+	t.Helper()
+	patch := []byte(`{"spec":{"replicas":5}}`)
+	if _, err := c.Client().AppsV1().Deployments(namespace).Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func replicas(t *testing.T, c *stack.Cluster, namespace string) int32 {
+	t.Helper()
+	d, err := c.Client().AppsV1().Deployments(namespace).Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *d.Spec.Replicas
 }
 
 // image is that of the workload as it lives in the cluster.

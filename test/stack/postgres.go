@@ -46,45 +46,50 @@ func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
 }
 
 // StartPostgresWith is StartPostgres with options.
-func StartPostgresWith(ctx context.Context, o PostgresOptions) (_ *Postgres, err error) {
+func StartPostgresWith(ctx context.Context, o PostgresOptions) (*Postgres, error) {
+	p := &Postgres{templates: map[string]bool{}}
+	if err := p.start(ctx, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("postgres: %w", err), p.Stop())
+	}
+	return p, nil
+}
+
+func (p *Postgres) start(ctx context.Context, o PostgresOptions) error {
 	bin, err := postgresBin()
 	if err != nil {
-		return nil, fmt.Errorf("postgres: %w", err)
+		return err
 	}
 	cred, err := postgresUser()
 	if err != nil {
-		return nil, fmt.Errorf("postgres: %w", err)
+		return err
 	}
-	p := &Postgres{templates: map[string]bool{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("postgres: %w", err), p.Stop())
-		}
-	}()
 	if p.folder, err = openFolder(o.Dir, "pg"); err != nil {
-		return nil, err
+		return err
+	}
+	if err := passable(cred, filepath.Join(bin, "postgres")); err != nil {
+		return err
 	}
 	// A socket's path has at most 107 bytes, so it never goes below dir.
 	if p.socket, err = scratch("pgs"); err != nil {
-		return nil, err
+		return err
 	}
 	home := filepath.Join(p.folder.path, "pg")
 	if err := os.MkdirAll(home, 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	if err := give(cred, home, p.socket.path); err != nil {
-		return nil, err
+		return err
 	}
 	if err := passable(cred, home); err != nil {
-		return nil, err
+		return err
 	}
 	password, err := initCluster(ctx, bin, home, cred)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	port, err := freePort()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.Process, err = StartProcess(Command{
 		Name: "postgres", Path: filepath.Join(bin, "postgres"), User: cred,
@@ -94,14 +99,14 @@ func StartPostgresWith(ctx context.Context, o PostgresOptions) (_ *Postgres, err
 		StopSignal: syscall.SIGINT, DeathSignal: syscall.SIGINT,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.URL = (&url.URL{
 		Scheme: "postgres", User: url.UserPassword(superuser, password),
 		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/postgres", RawQuery: "sslmode=disable",
 	}).String()
 	p.SocketURL = fmt.Sprintf("postgres://%s@/postgres?host=%s&port=%d", superuser, url.QueryEscape(p.socket.path), port)
-	return p, p.Await(ctx, func(ctx context.Context) error { return p.exec(ctx, "SELECT 1") })
+	return p.Await(ctx, func(ctx context.Context) error { return p.exec(ctx, "SELECT 1") })
 }
 
 const superuser = "argosy"

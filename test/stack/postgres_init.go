@@ -88,14 +88,14 @@ func give(cred *syscall.Credential, paths ...string) error {
 	return nil
 }
 
-// passable lets the user walk down to dir. Folders above it that keep others
+// passable lets the user walk down to path. Folders above it that keep others
 // out are opened for passing through, not for reading, but only below the
 // temporary folder, where tests keep theirs.
-func passable(cred *syscall.Credential, dir string) error {
+func passable(cred *syscall.Credential, path string) error {
 	if cred == nil {
 		return nil
 	}
-	for up := filepath.Dir(dir); up != filepath.Dir(up); up = filepath.Dir(up) {
+	for up := filepath.Dir(path); up != filepath.Dir(up); up = filepath.Dir(up) {
 		info, err := os.Stat(up)
 		if err != nil {
 			return err
@@ -104,7 +104,7 @@ func passable(cred *syscall.Credential, dir string) error {
 			continue
 		}
 		if !strings.HasPrefix(up, filepath.Clean(os.TempDir())+"/") {
-			return fmt.Errorf("%s keeps the user %d of PostgreSQL out: allow passing through it (chmod o+x), or choose another folder", up, cred.Uid)
+			return fmt.Errorf("%s keeps the user %d of PostgreSQL out: allow passing through it (chmod o+x), or put %s elsewhere", up, cred.Uid, path)
 		}
 		if err := os.Chmod(up, info.Mode().Perm()|0o001); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,7 +100,7 @@ func runOrphan() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println("pid", pg.PID())
+	fmt.Println("pid", pg.PID(), "socket", pg.SocketURL)
 	select {}
 }
 
@@ -120,6 +121,9 @@ func TestPartsDieWithAKilledParent(t *testing.T) {
 	eventually(t, "the part runs", func() bool {
 		text, _ := os.ReadFile(out)
 		child, _ = strconv.Atoi(field(text, "pid"))
+		if socket, err := url.Parse(field(text, "socket")); err == nil && child != 0 {
+			t.Cleanup(func() { os.RemoveAll(socket.Query().Get("host")) })
+		}
 		return child != 0
 	})
 	if err := parent.Process.Signal(syscall.SIGKILL); err != nil {
