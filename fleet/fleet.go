@@ -56,32 +56,32 @@ func (r Revision) Short() string {
 
 // EnvironmentID is the identity of a ManagedEnvironment.
 type EnvironmentID struct {
-	Tenant TenantName `json:"tenant"`
+	Tenant TenantName      `json:"tenant"`
 	Name   EnvironmentName `json:"name"`
 }
 
 // DeploymentID is the identity of a GitOpsDeployment.
 type DeploymentID struct {
-	Tenant TenantName `json:"tenant"`
+	Tenant TenantName     `json:"tenant"`
 	Name   DeploymentName `json:"name"`
 }
 
 // CredentialID is the identity of a RepositoryCredential.
 type CredentialID struct {
-	Tenant TenantName `json:"tenant"`
+	Tenant TenantName     `json:"tenant"`
 	Name   CredentialName `json:"name"`
 }
 
 // SyncRunID is the identity of a SyncRun.
 type SyncRunID struct {
-	Tenant TenantName `json:"tenant"`
+	Tenant TenantName  `json:"tenant"`
 	Name   SyncRunName `json:"name"`
 }
 
 // ApplicationID is the identity of an Application: a deployment in one environment of the same tenant.
 type ApplicationID struct {
-	Tenant      TenantName `json:"tenant"`
-	Deployment  DeploymentName `json:"deployment"`
+	Tenant      TenantName      `json:"tenant"`
+	Deployment  DeploymentName  `json:"deployment"`
 	Environment EnvironmentName `json:"environment"`
 }
 
