@@ -122,4 +122,5 @@ type Row struct {
 	Absent      bool              `json:"absent,omitempty"`   // the object is to be removed; the row goes when that is acknowledged
 	Revision    Revision          `json:"revision"`           // of the config repo: the commit that last changed this object
 	Seq         int64             `json:"seq"`                // commit-ordered; grows with every change of the row
+	Apply       ApplyState        `json:"apply,omitempty"`    // as it was last acknowledged; the store's
 }

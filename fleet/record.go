@@ -15,12 +15,13 @@ var (
 
 // Quarantine is a file at the head that may not act: its declaration is held at its last good state, if it has one.
 type Quarantine struct {
-	Key         Key       `json:"key"`
-	Path        string    `json:"path"`
-	Blob        string    `json:"blob"`
-	Problems    []Problem `json:"problems"`
-	HasLastGood bool      `json:"hasLastGood"`
-	Removed     bool      `json:"removed,omitempty"` // the file is gone, but what it declared may not go yet
+	Key         Key          `json:"key"`
+	Path        string       `json:"path"`
+	Blob        string       `json:"blob"`
+	Declaration *Declaration `json:"declaration,omitempty"` // what the file says, to be judged again when what it needs comes; nil when it did not decode or was removed
+	Problems    []Problem    `json:"problems"`
+	HasLastGood bool         `json:"hasLastGood"`
+	Removed     bool         `json:"removed,omitempty"` // the file is gone, but what it declared may not go yet
 }
 
 // Deletion is one Application that was allowed to go, for the guards' window.
@@ -131,6 +132,7 @@ type Indexed struct {
 	Tenant      TenantName
 	Environment EnvironmentName
 	Deployment  DeploymentName
+	Credential  *CredentialSource
 	Deletion    DeletionPolicy
 	Absent      bool // marked for removal, not yet acknowledged
 	Held        bool // its removal waits for an approval
