@@ -1,0 +1,68 @@
+// Command demo shows Argosy's main job on real parts: two Kubernetes API servers with an Argo CD each, PostgreSQL, a Git server with the
+// example config repo. It commits live and shows what happens. `make demo` runs it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"argosy.dev/argosy/test/example"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "argosy-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	started := time.Now()
+	fleet, err := example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second, Progress: step})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		say("stopping everything")
+		if err := fleet.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "demo:", err)
+		}
+	}()
+	plane, err := startPlane(ctx, root, fleet)
+	if err != nil {
+		return err
+	}
+	defer plane.stop()
+	show := &show{ctx: ctx, plane: plane, fleet: fleet}
+	if err := show.run(); err != nil {
+		return fmt.Errorf("%w; the logs are in %s until the demo ends", err, dir)
+	}
+	say("all of this took %s", time.Since(started).Round(time.Second))
+	if os.Getenv("ONCE") != "" {
+		return nil
+	}
+	show.lookAround(filepath.Join(dir, "argosy.yaml"))
+	<-ctx.Done()
+	return nil
+}
+
+func step(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
+
+func say(format string, args ...any) { fmt.Printf("\n== "+format+"\n", args...) }

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/test/example"
+)
+
+// show is what the demo shows, in order.
+type show struct {
+	ctx   context.Context
+	plane *plane
+	fleet *example.Fleet
+}
+
+const patience = 3 * time.Minute
+
+// expected is how many Applications the example has.
+const expected = 8
+
+const promo = `apiVersion: argosy.dev/v1alpha1
+kind: GitOpsDeployment
+metadata:
+  name: promo
+spec:
+  source:
+    repoURL: %s/acme/storefront
+    path: deploy
+    targetRevision: v2.0.1
+  destination:
+    environments: [staging]
+    namespace: acme-staging
+`
+
+const wrong = `apiVersion: argosy.dev/v1alpha1
+kind: GitOpsDeployment
+metadata:
+  name: landing
+spec:
+  source:
+    repoURL: %s/acme/storefront
+    path: deploy
+    targetRevison: v2.0.1
+  destination:
+    environments: [stagin]
+    namespace: acme-staging
+`
+
+func (s *show) run() error {
+	for _, part := range []func() error{s.everything, s.addition, s.mistake, s.removal} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *show) everything() error {
+	say("the config repo becomes Applications on two Argo CD instances")
+	err := s.plane.await(s.ctx, "every Application Synced and Healthy", patience, func(list []fleet.ApplicationView) bool {
+		return len(list) == expected && !slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return !healthy(a) })
+	})
+	s.plane.print(s.ctx, "get", "applications")
+	s.plane.print(s.ctx, "get", "engines")
+	return err
+}
+
+func (s *show) addition() error {
+	say("a tenant commits a new deployment")
+	if err := s.commit("promo in staging", "tenants/acme/deployments/promo.yaml", fmt.Sprintf(promo, s.fleet.Git.URL)); err != nil {
+		return err
+	}
+	return s.plane.await(s.ctx, "promo Healthy", patience, func(list []fleet.ApplicationView) bool {
+		return slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return a.Deployment == "promo" && healthy(a) })
+	})
+}
+
+func (s *show) mistake() error {
+	say("a tenant commits a file with two mistakes, and a good change beside it")
+	if err := s.commit("landing page", "tenants/acme/deployments/landing.yaml", fmt.Sprintf(wrong, s.fleet.Git.URL)); err != nil {
+		return err
+	}
+	limit := time.Now().Add(patience)
+	for time.Now().Before(limit) {
+		if out, err := s.plane.command(s.ctx, "get", "problems", "-o", "name").Output(); err == nil && len(out) > 0 {
+			s.plane.print(s.ctx, "get", "problems")
+			return s.plane.await(s.ctx, "the others undisturbed", patience, func(list []fleet.ApplicationView) bool {
+				return len(list) == expected+1 && !slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return !healthy(a) })
+			})
+		}
+		if s.ctx.Err() != nil {
+			return s.ctx.Err()
+		}
+	}
+	return fmt.Errorf("the bad file is not named within %s", patience)
+}
+
+func (s *show) removal() error {
+	say("a tenant removes a deployment that runs in two environments; within the guard, so it goes")
+	if _, err := s.fleet.Config.Remove(s.ctx, "web is retired", "tenants/globex/deployments/web.yaml", "tenants/acme/deployments/landing.yaml"); err != nil {
+		return err
+	}
+	err := s.plane.await(s.ctx, "web gone", patience, func(list []fleet.ApplicationView) bool {
+		return len(list) == expected-1 && !slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return !healthy(a) })
+	})
+	s.plane.print(s.ctx, "get", "revisions")
+	s.plane.print(s.ctx, "explain", "environment", "acme/prod-eu")
+	return err
+}
+
+func (s *show) commit(message, path, content string) error {
+	_, err := s.fleet.Config.Commit(s.ctx, message, map[string]string{path: content})
+	return err
+}
+
+func (s *show) lookAround(config string) {
+	say("look around; Ctrl-C ends everything")
+	fmt.Printf(`
+  export ARGOSY_SERVER=%s ARGOSY_TOKEN=%s
+  bin/argosy get applications --engine eu-1
+  bin/argosy describe application globex/billing@prod-us
+  bin/argosy get events --watch
+
+  the page         %s/    (sign in with the token)
+  the config repo  git clone %s
+  Kubernetes       kubectl --kubeconfig %s get applications -A
+                   kubectl --kubeconfig %s get applications -A
+  settings         %s
+
+`, s.plane.url, s.plane.token, s.plane.url, s.fleet.Config.URL, s.fleet.Places[0].Cluster.Kubeconfig, s.fleet.Places[1].Cluster.Kubeconfig, config)
+}

@@ -1,0 +1,259 @@
+// Package example puts the fleet of examples/config-repo onto real parts: two clusters, an Argo CD on each, a Git server with the config
+// repo and the application repositories, and the secrets that they refer to. The demo and the end-to-end tests stand on it.
+//
+// The example names hosts that do not exist (api.eu-1.example.com, git.example.com). What is pushed differs from the files in the
+// folder in these addresses and the clusters' CA only.
+package example
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"argosy.dev/argosy/test/stack"
+)
+
+// Place is a cluster with its Argo CD, as the example names them.
+type Place struct {
+	Engine  string // eu-1
+	Host    string // api.eu-1.example.com
+	Version string // of Argo CD
+	Cluster *stack.Cluster
+	ArgoCD  *stack.ArgoCD
+}
+
+// Fleet is the running example.
+type Fleet struct {
+	Dir     string
+	Places  []*Place
+	Git     *stack.GitServer
+	Config  *stack.Repo            // the config repo
+	Apps    map[string]*stack.Repo // by "acme/checkout"
+	Secrets string                 // directory for secrets.directory
+}
+
+// GitUser and GitPassword open the private repository acme/checkout.
+const (
+	GitUser     = "argosy"
+	GitPassword = "demo-password"
+)
+
+// Options of Start.
+type Options struct {
+	Root     string        // of the source tree, where examples/ is
+	Dir      string        // for data and logs
+	Refresh  time.Duration // of Argo CD
+	Audit    bool          // write the API servers' audit logs to Dir/<engine>.audit
+	Progress func(format string, args ...any)
+}
+
+// accounts are the tenants' environments: which cluster, which namespaces.
+var accounts = []struct {
+	tenant, environment, engine string
+	namespaces                  []string
+}{
+	{"acme", "staging", "eu-1", []string{"acme-staging"}},
+	{"acme", "prod-eu", "eu-1", []string{"acme-checkout", "acme-storefront"}},
+	{"globex", "prod-eu", "eu-1", []string{"globex-billing", "globex-web"}},
+	{"globex", "prod-us", "us-1", []string{"globex-billing", "globex-web"}},
+	{"initech", "prod-us", "us-1", []string{"initech-portal"}},
+}
+
+// apps are the application repositories with the tag that the example refers to.
+var apps = map[string]string{
+	"acme/checkout": "v1.4.0", "acme/storefront": "v2.0.1", "globex/billing": "", "globex/web": "", "initech/portal": "v1.0.0",
+}
+
+// Start brings everything up but Argosy itself. Stop ends what was started, also when Start failed half way.
+func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
+	f := &Fleet{Dir: o.Dir, Apps: map[string]*stack.Repo{}, Secrets: filepath.Join(o.Dir, "secrets")}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Stop())
+		}
+	}()
+	for _, place := range []*Place{
+		{Engine: "eu-1", Host: "api.eu-1.example.com", Version: "2.14"},
+		{Engine: "us-1", Host: "api.us-1.example.com", Version: "3.2"},
+	} {
+		if err := f.startPlace(ctx, o, place); err != nil {
+			return nil, err
+		}
+	}
+	o.Progress("starting a Git server with the config repo and %d application repositories", len(apps))
+	if f.Git, err = stack.StartGit(ctx, filepath.Join(o.Dir, "git")); err != nil {
+		return nil, err
+	}
+	if err := f.pushApps(ctx, o.Root); err != nil {
+		return nil, err
+	}
+	if err := f.writeSecrets(ctx); err != nil {
+		return nil, err
+	}
+	return f, f.pushConfig(ctx, o.Root)
+}
+
+func (f *Fleet) startPlace(ctx context.Context, o Options, p *Place) (err error) {
+	f.Places = append(f.Places, p)
+	o.Progress("starting a Kubernetes API with its controllers for %s", p.Engine)
+	options := stack.ClusterOptions{Name: p.Engine, Dir: filepath.Join(o.Dir, p.Engine)}
+	if o.Audit {
+		options.AuditLog = filepath.Join(o.Dir, p.Engine+".audit")
+	}
+	if p.Cluster, err = stack.StartCluster(ctx, options); err != nil {
+		return err
+	}
+	o.Progress("starting Argo CD %s as engine %s", p.Version, p.Engine)
+	p.ArgoCD, err = stack.StartArgoCD(ctx, stack.ArgoOptions{
+		Cluster: p.Cluster, Version: p.Version, Namespace: "argocd-" + p.Engine, InstallationID: p.Engine,
+		Dir: filepath.Join(o.Dir, "argocd-"+p.Engine), Refresh: o.Refresh,
+	})
+	return err
+}
+
+func (f *Fleet) pushApps(ctx context.Context, root string) error {
+	for name, tag := range apps {
+		repo, err := f.Git.CreateRepo(ctx, name)
+		if err != nil {
+			return err
+		}
+		f.Apps[name] = repo
+		files, err := readTree(filepath.Join(root, "examples", "app-repos", filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
+		if _, err := repo.Commit(ctx, "first version", files); err != nil {
+			return err
+		}
+		if tag != "" {
+			if _, err := repo.Git(ctx, "tag", tag, "main"); err != nil {
+				return err
+			}
+		}
+	}
+	f.Apps["acme/checkout"].RequireAuth(GitUser, GitPassword)
+	return nil
+}
+
+// writeSecrets makes a restricted token for each environment and puts it where secrets.directory looks.
+func (f *Fleet) writeSecrets(ctx context.Context) error {
+	for _, a := range accounts {
+		token, err := f.Place(a.engine).Cluster.TenantToken(ctx, a.tenant+"-"+a.environment, a.namespaces...)
+		if err != nil {
+			return err
+		}
+		if err := f.WriteSecret(a.tenant, a.environment, "token", token); err != nil {
+			return err
+		}
+	}
+	for _, p := range f.Places {
+		kubeconfig, err := os.ReadFile(p.ArgoCD.Kubeconfig)
+		if err != nil {
+			return err
+		}
+		if err := f.WriteSecret("_fleet", "engine-"+p.Engine, "kubeconfig", string(kubeconfig)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(f.WriteSecret("acme", "checkout-git", "username", GitUser), f.WriteSecret("acme", "checkout-git", "password", GitPassword))
+}
+
+// WriteSecret puts one key of a secret where the control plane looks.
+func (f *Fleet) WriteSecret(tenant, name, key, value string) error {
+	dir := filepath.Join(f.Secrets, tenant, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, key), []byte(value), 0o600)
+}
+
+func (f *Fleet) pushConfig(ctx context.Context, root string) error {
+	files, err := readTree(filepath.Join(root, "examples", "config-repo"))
+	if err != nil {
+		return err
+	}
+	for path, content := range files {
+		files[path] = f.Rewrite(content)
+	}
+	if f.Config, err = f.Git.CreateRepo(ctx, "platform/config"); err != nil {
+		return err
+	}
+	_, err = f.Config.Commit(ctx, "the fleet", files)
+	return err
+}
+
+// Rewrite puts the running addresses in place of the example's.
+func (f *Fleet) Rewrite(content string) string {
+	content = strings.ReplaceAll(content, "https://git.example.com", f.Git.URL)
+	content = strings.ReplaceAll(content, "- git.example.com\n", fmt.Sprintf("- %s\n  clusterHosts:\n    - 127.0.0.1\n", f.Git.URL))
+	const placeholder = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"
+	for _, p := range f.Places {
+		url := "https://" + p.Host + ":6443"
+		if strings.Contains(content, url) {
+			content = strings.ReplaceAll(content, url, p.Cluster.Server)
+			content = strings.ReplaceAll(content, placeholder, base64.StdEncoding.EncodeToString(p.Cluster.CA))
+		}
+	}
+	return content
+}
+
+// Place is the place of an engine.
+func (f *Fleet) Place(engine string) *Place {
+	for _, p := range f.Places {
+		if p.Engine == engine {
+			return p
+		}
+	}
+	panic("no engine " + engine)
+}
+
+// Settings is an argosy.yaml for this fleet.
+func (f *Fleet) Settings(database, listen, ops string) string {
+	return fmt.Sprintf(`source: {url: %q, allowHTTP: true, poll: 1s}
+database: %s
+dataDir: %s
+secrets: {directory: %q}
+listen: {address: %q, ops: %q}
+engines: {poll: 1s}
+`, f.Config.URL, database, filepath.Join(f.Dir, "data"), f.Secrets, listen, ops)
+}
+
+// Stop ends everything.
+func (f *Fleet) Stop() error {
+	var errs []error
+	for _, p := range f.Places {
+		if p.ArgoCD != nil {
+			errs = append(errs, p.ArgoCD.Stop())
+		}
+		if p.Cluster != nil {
+			errs = append(errs, p.Cluster.Stop())
+		}
+	}
+	if f.Git != nil {
+		errs = append(errs, f.Git.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+func readTree(root string) (map[string]string, error) {
+	files := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		files[filepath.ToSlash(rel)] = string(content)
+		return err
+	})
+	return files, err
+}
