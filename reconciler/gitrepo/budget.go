@@ -21,8 +21,8 @@ type Budget struct {
 	FileBytes   int64         // of one blob that Blob returns; 1 MiB
 }
 
-// deltaMemory limits what resolving deltas holds at once. Ordinary packs need a few objects' worth.
-const deltaMemory = 256 << 20
+// deltaMemory is how many objects of the largest size resolving deltas may hold at once. Ordinary packs need a few small ones.
+const deltaMemory = 4
 
 func (b Budget) withDefaults() (Budget, error) {
 	if b.Bytes < 0 || b.Objects < 0 || b.ObjectBytes < 0 || b.Time < 0 || b.Idle < 0 || b.Files < 0 || b.FileBytes < 0 {

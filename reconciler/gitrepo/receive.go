@@ -137,7 +137,7 @@ func (in *incoming) scanObject(s *packfile.Scanner) error {
 		}
 		o.base, sink = base, &delta
 		if o.depth = in.objects[base].depth + 1; o.depth > maxDeltaDepth {
-			return overBudget("", "delta depth", maxDeltaDepth, "Git makes no such pack; the source is broken or hostile")
+			return tooDeep()
 		}
 	case plumbing.REFDeltaObject:
 		in.byRef[int32(len(in.objects))], sink = h.Reference, &delta

@@ -1,0 +1,225 @@
+package gitrepo
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// declaration is a file of about 700 bytes, as deployments are.
+func declaration(n, version int) string {
+	return fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1
+kind: GitOpsDeployment
+metadata:
+  name: app-%d
+  labels: {team: payments, version: "%d"}
+spec:
+  source:
+    repoURL: https://git.example.com/acme/app-%d
+    path: deploy
+    targetRevision: v1.4.%d
+    kustomize: {images: ["app=registry.example.com/app-%d:v1.4.%d"]}
+  destination:
+    environments: [staging, prod-eu]
+    namespace: app-%d
+  sync: {mode: automated, prune: true, selfHeal: true, createNamespace: true}
+  deletionPolicy: Delete
+  overrides:
+    - {environment: staging, source: {targetRevision: main}}
+# %s
+`, n, version, n, version, n, version, n, strings.Repeat(fmt.Sprintf("%08x", n*2654435761), 12))
+}
+
+// pathOf spreads files as tenants do, 250 to a folder, or puts all into one.
+func pathOf(n int, flat bool) string {
+	if flat {
+		return fmt.Sprintf("tenants/acme/deployments/app-%d.yaml", n)
+	}
+	return fmt.Sprintf("tenants/t%d/deployments/app-%d.yaml", n/250, n)
+}
+
+// fill imports files in one commit.
+func (o *origin) fill(n int, flat bool) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "commit refs/heads/main\ncommitter Bob <bob@example.com> %d +0000\ndata 4\nfill\n", o.clock)
+	for i := range n {
+		text := declaration(i, 0)
+		fmt.Fprintf(&b, "M 100644 inline %s\ndata %d\n%s\n", pathOf(i, flat), len(text), text)
+	}
+	o.feed(o.dir, b.String(), "fast-import", "--quiet")
+	o.in(o.dir, "repack", "-adq")
+}
+
+// change imports a commit that changes one file.
+func (o *origin) change(file, version int, flat bool) Hash {
+	text := declaration(file, version)
+	o.clock++
+	o.feed(o.dir, fmt.Sprintf("commit refs/heads/main\ncommitter Bob <bob@example.com> %d +0000\ndata 6\nchange\nfrom refs/heads/main^0\nM 100644 inline %s\ndata %d\n%s\n",
+		o.clock, pathOf(file, flat), len(text), text), "fast-import", "--quiet")
+	return Hash(o.in(o.dir, "rev-parse", "refs/heads/main"))
+}
+
+// gitMirror is the floor: what the git command does, process starts included.
+type gitMirror struct {
+	b    *testing.B
+	dir  string
+	head Hash
+}
+
+func newGitMirror(b *testing.B, url string) *gitMirror {
+	g := &gitMirror{b: b, dir: filepath.Join(b.TempDir(), "floor.git")}
+	g.run("", "clone", "-q", "--bare", "--single-branch", "-b", "main", url, g.dir)
+	g.head = Hash(strings.TrimSpace(string(g.run("", "rev-parse", "refs/heads/main"))))
+	return g
+}
+
+func (g *gitMirror) run(stdin string, args ...string) []byte {
+	cmd := exec.Command("git", args...)
+	if _, err := os.Stat(g.dir); err == nil {
+		cmd.Dir = g.dir
+	}
+	cmd.Env, cmd.Stdin = append(gitEnv(), "GIT_TERMINAL_PROMPT=0"), strings.NewReader(stdin)
+	out, err := cmd.Output()
+	if err != nil {
+		g.b.Fatalf("git %v: %v", args, err)
+	}
+	return out
+}
+
+// update fetches, lists what changed and reads it.
+func (g *gitMirror) update() (bytes int) {
+	g.run("", "fetch", "-q", "origin", "+refs/heads/main:refs/heads/main")
+	head := Hash(strings.TrimSpace(string(g.run("", "rev-parse", "refs/heads/main"))))
+	var ids strings.Builder
+	for field := range strings.SplitSeq(string(g.run("", "diff-tree", "-r", "--raw", "-z", string(g.head), string(head))), "\x00") {
+		if meta := strings.Fields(field); len(meta) == 5 {
+			ids.WriteString(meta[3] + "\n")
+		}
+	}
+	g.head = head
+	return len(g.run(ids.String(), "cat-file", "--batch"))
+}
+
+// update is the same by the mirror.
+func update(b *testing.B, m *Mirror, base Hash) (bytes int) {
+	h, err := m.Fetch(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	changes, err := m.Diff(b.Context(), base, h.Commit)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range changes {
+		data, err := m.Blob(b.Context(), c.New.Blob)
+		if err != nil {
+			b.Fatal(err)
+		}
+		bytes += len(data)
+	}
+	return bytes
+}
+
+// BenchmarkUpdate is fetch, diff and read of one changed file, beside the same by the git command, A B B A.
+func BenchmarkUpdate(b *testing.B) {
+	for _, size := range []struct {
+		name string
+		n    int
+		flat bool
+	}{{"100", 100, false}, {"1000", 1000, false}, {"10000", 10_000, false}, {"100000", 100_000, false}, {"flat-25000", 25_000, true}} {
+		b.Run(size.name, func(b *testing.B) {
+			o := newOrigin(b)
+			o.fill(size.n, size.flat)
+			s := newGitServer(b, o)
+			floor := newGitMirror(b, s.url())
+			m := open(b, b.TempDir(), s.url())
+			head := fetch(b, m)
+			var ours, theirs []time.Duration
+			version := 0
+			for b.Loop() {
+				version++
+				base := head.Commit
+				o.change(version*7919%size.n, version, size.flat)
+				a := func() { theirs = append(theirs, timed(func() { floor.update() })) }
+				c := func() { ours = append(ours, timed(func() { update(b, m, base) })) }
+				if version%2 == 0 {
+					a, c = c, a
+				}
+				a()
+				c()
+				head, _ = m.Head()
+			}
+			report(b, ours, theirs)
+		})
+	}
+}
+
+func timed(f func()) time.Duration {
+	start := time.Now()
+	f()
+	return time.Since(start)
+}
+
+func report(b *testing.B, ours, theirs []time.Duration) {
+	ms := func(d time.Duration) float64 { return float64(d) / 1e6 }
+	slices.Sort(ours)
+	slices.Sort(theirs)
+	n := len(ours)
+	b.ReportMetric(0, "ns/op") // it has the making of the commit in it
+	b.ReportMetric(ms(ours[n/2]), "ours-ms")
+	b.ReportMetric(ms(ours[n/4]), "ours-q1-ms")
+	b.ReportMetric(ms(ours[n*3/4]), "ours-q3-ms")
+	b.ReportMetric(ms(theirs[n/2]), "git-ms")
+	b.ReportMetric(float64(ours[n/2])/float64(theirs[n/2]), "ratio")
+}
+
+// BenchmarkDiff is the walk alone.
+func BenchmarkDiff(b *testing.B) {
+	for _, flat := range []bool{false, true} {
+		n := map[bool]int{false: 100_000, true: 25_000}[flat]
+		b.Run(fmt.Sprintf("flat=%v/%d", flat, n), func(b *testing.B) {
+			o := newOrigin(b)
+			o.fill(n, flat)
+			s := newGitServer(b, o)
+			m := open(b, b.TempDir(), s.url())
+			base := fetch(b, m).Commit
+			o.change(n/2, 1, flat)
+			head := fetch(b, m).Commit
+			b.ResetTimer()
+			for b.Loop() {
+				if changes, err := m.diff(b.Context(), base, head); err != nil || len(changes) != 1 {
+					b.Fatal(changes, err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkClone is the cold start: fetch into an empty mirror, walk and read everything, beside git clone.
+func BenchmarkClone(b *testing.B) {
+	o := newOrigin(b)
+	o.fill(100_000, false)
+	s := newGitServer(b, o)
+	var ours, walk, theirs []time.Duration
+	for b.Loop() {
+		theirs = append(theirs, timed(func() { newGitMirror(b, s.url()) }))
+		m := open(b, b.TempDir(), s.url())
+		var head Head
+		ours = append(ours, timed(func() { head = fetch(b, m) }))
+		walk = append(walk, timed(func() {
+			err := m.Walk(b.Context(), head.Commit, func(e Entry) error { _, err := m.Blob(b.Context(), e.Blob); return err })
+			if err != nil {
+				b.Fatal(err)
+			}
+		}))
+	}
+	report(b, ours, theirs)
+	slices.Sort(walk)
+	b.ReportMetric(float64(walk[len(walk)/2])/1e6, "walk-ms")
+}

@@ -1,0 +1,152 @@
+package gitrepo
+
+import (
+	"bytes"
+	"compress/zlib"
+	"crypto/sha1"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// fakePack writes packs that git would not.
+type fakePack struct {
+	body  bytes.Buffer
+	count uint32
+}
+
+func deflate(data []byte) []byte {
+	var b bytes.Buffer
+	z := zlib.NewWriter(&b)
+	z.Write(data)
+	z.Close()
+	return b.Bytes()
+}
+
+// head appends the kind and size of an entry and gives its offset.
+func (p *fakePack) head(kind plumbing.ObjectType, size uint64) int64 {
+	offset := int64(packHeader + p.body.Len())
+	p.count++
+	c := byte(kind)<<4 | byte(size&15)
+	for size >>= 4; size > 0; size >>= 7 {
+		p.body.WriteByte(c | 0x80)
+		c = byte(size & 0x7f)
+	}
+	p.body.WriteByte(c)
+	return offset
+}
+
+func (p *fakePack) object(kind plumbing.ObjectType, data []byte) (int64, plumbing.Hash) {
+	offset := p.head(kind, uint64(len(data)))
+	p.body.Write(deflate(data))
+	return offset, plumbing.ComputeHash(kind, data)
+}
+
+func (p *fakePack) ofsDelta(base int64, delta []byte) int64 {
+	offset := p.head(plumbing.OFSDeltaObject, uint64(len(delta)))
+	back := offset - base
+	width := []byte{byte(back & 0x7f)}
+	for back >>= 7; back > 0; back >>= 7 {
+		back--
+		width = append([]byte{0x80 | byte(back&0x7f)}, width...)
+	}
+	p.body.Write(width)
+	p.body.Write(deflate(delta))
+	return offset
+}
+
+func (p *fakePack) refDelta(base plumbing.Hash, delta []byte) int64 {
+	offset := p.head(plumbing.REFDeltaObject, uint64(len(delta)))
+	p.body.Write(base[:])
+	p.body.Write(deflate(delta))
+	return offset
+}
+
+// delta makes target bytes from a base of a given size by copying its beginning again and again, then adds a suffix.
+func delta(base, copied int, suffix string) []byte {
+	d := binary.AppendUvarint(nil, uint64(base))
+	d = binary.AppendUvarint(d, uint64(copied+len(suffix)))
+	for copied > 0 {
+		n := min(copied, base, 0xffff)
+		d = append(d, 0x80|0x10|0x20, byte(n), byte(n>>8))
+		copied -= n
+	}
+	if suffix != "" {
+		d = append(append(d, byte(len(suffix))), suffix...)
+	}
+	return d
+}
+
+func (p *fakePack) bytes() []byte { return p.announcing(p.count) }
+
+// announcing closes the pack with a count of its own.
+func (p *fakePack) announcing(count uint32) []byte {
+	b := binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), count)
+	b = append(b, p.body.Bytes()...)
+	sum := sha1.Sum(b)
+	return append(b, sum[:]...)
+}
+
+// commitOn adds a commit of a tree and gives its id.
+func (p *fakePack) commitOn(tree plumbing.Hash) plumbing.Hash {
+	_, id := p.object(plumbing.CommitObject, fmt.Appendf(nil, "tree %s\nauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\nm\n", tree))
+	return id
+}
+
+// treeOf is a tree object of lines "mode name" with one id for all.
+func treeOf(id plumbing.Hash, lines ...string) []byte {
+	var b bytes.Buffer
+	for _, l := range lines {
+		b.WriteString(l + "\x00")
+		b.Write(id[:])
+	}
+	return b.Bytes()
+}
+
+// fakeServer speaks version 2 and serves whatever it is told.
+type fakeServer struct {
+	*httptest.Server
+	tip  plumbing.Hash
+	pack func(w io.Writer) // writes packets
+}
+
+func newFakeServer(t testing.TB, tip plumbing.Hash, pack []byte) *fakeServer {
+	t.Helper()
+	f := &fakeServer{tip: tip}
+	f.pack = func(w io.Writer) { w.Write(packets(pack)) }
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func packets(pack []byte) []byte {
+	out := appendPacket(nil, "packfile")
+	for len(pack) > 0 {
+		n := min(len(pack), 65000)
+		out = append(fmt.Appendf(out, "%04x\x01", n+5), pack[:n]...)
+		pack = pack[n:]
+	}
+	return append(out, flushPacket...)
+}
+
+func (f *fakeServer) url() string { return f.URL + "/config.git" }
+
+func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+		w.Write(append(appendPacket(appendPacket(nil, "version 2"), "ls-refs"), flushPacket...))
+		return
+	}
+	request, _ := io.ReadAll(r.Body)
+	w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+	if bytes.Contains(request, []byte("ls-refs")) {
+		w.Write(append(appendPacket(nil, "%s refs/heads/main", f.tip), flushPacket...))
+		return
+	}
+	f.pack(w)
+}
