@@ -45,7 +45,7 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 }
 
 // verify is the token that the plaintext stands for, or why the request ends here.
-func (s *Server) verify(ctx context.Context, plaintext string) (fleet.Token, *wire.Problem) {
+func (s *Server) verify(ctx context.Context, plaintext string) (fleet.Token, *wire.Refusal) {
 	if plaintext == "" {
 		return fleet.Token{}, problem(http.StatusUnauthorized, "", "a token is required", "run `argosy login URL --token-stdin`, or set ARGOSY_TOKEN")
 	}
@@ -54,7 +54,7 @@ func (s *Server) verify(ctx context.Context, plaintext string) (fleet.Token, *wi
 		return fleet.Token{}, problem(http.StatusUnauthorized, "", "this token is not valid, or no longer", "ask the platform for another one")
 	}
 	if err != nil {
-		var p *wire.Problem
+		var p *wire.Refusal
 		errors.As(s.answer(ctx, "token", err), &p)
 		return fleet.Token{}, p
 	}
@@ -95,7 +95,7 @@ func (s *Server) writersOnly(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-func (s *Server) refuse(ctx huma.Context, p *wire.Problem) {
+func (s *Server) refuse(ctx huma.Context, p *wire.Refusal) {
 	_, w := unwrap(ctx)
 	writeProblem(w, p)
 }

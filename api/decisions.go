@@ -23,7 +23,7 @@ func (s *Server) registerDecisions() {
 		"End a stop; a tenant may end its own, not one that the platform set", "decisions", writers), s.resume)
 }
 
-func (s *Server) approve(ctx context.Context, in *asked[wire.Approve]) (*body[wire.Approved], error) {
+func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*body[wire.Approved], error) {
 	caller := callerOf(ctx)
 	subject := subjectf("revision %s", in.Body.Revision)
 	var holds []fleet.Hold
@@ -47,7 +47,7 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.Approve]) (*body[wi
 	return &body[wire.Approved]{wire.Approved{Approval: approval, Holds: holds}}, nil
 }
 
-func (s *Server) stop(ctx context.Context, in *asked[wire.Stop]) (*body[fleet.Stop], error) {
+func (s *Server) stop(ctx context.Context, in *asked[wire.StopRequest]) (*body[fleet.Stop], error) {
 	caller := callerOf(ctx)
 	subject, err := s.covered(ctx, caller, in.Body.Scope, in.Body.Name)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Server) stop(ctx context.Context, in *asked[wire.Stop]) (*body[fleet.St
 	return &body[fleet.Stop]{inForce}, nil
 }
 
-func (s *Server) resume(ctx context.Context, in *asked[wire.Resume]) (*body[wire.Resumed], error) {
+func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*body[wire.Resumed], error) {
 	caller := callerOf(ctx)
 	subject, refusal := may(caller, in.Body.Scope, in.Body.Name)
 	if refusal != nil {

@@ -67,7 +67,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, token fleet.Toke
 	last, err := s.openStream(ctx, out, token.Scope(), after)
 	if err != nil {
 		if !out.begun {
-			var p *wire.Problem
+			var p *wire.Refusal
 			errors.As(s.answer(ctx, "events", err), &p)
 			writeProblem(w, p)
 		}

@@ -11,77 +11,78 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// The parameters of lists. Each is checked against its pattern before the store sees it; an unknown one is refused, never ignored.
+// The parameters of lists. Each is checked against its pattern before the store sees it; an unknown one is refused, never ignored. They
+// are exported because the API's framework finds them by reflection, not for others to use.
 type (
-	paging struct {
+	Paging struct {
 		Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Items per page"`
 		After string `query:"after" maxLength:"1024" pattern:"^[!-~]*$" doc:"The 'next' of the page before"`
 	}
-	byTenant struct {
+	ByTenant struct {
 		Tenant fleet.TenantName `query:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
-	byEnvironment struct {
+	ByEnvironment struct {
 		Environment fleet.EnvironmentName `query:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
-	byDeployment struct {
+	ByDeployment struct {
 		Deployment fleet.DeploymentName `query:"deployment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
-	byEngine struct {
+	ByEngine struct {
 		Engine fleet.EngineName `query:"engine" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
-	byRevision struct {
+	ByRevision struct {
 		Revision fleet.Revision `query:"revision" pattern:"^[0-9a-f]{40}$" doc:"Of the config repo, in full"`
 	}
-	byName struct {
+	ByName struct {
 		Name string `query:"name" maxLength:"253" pattern:"^[A-Za-z0-9._-]+$"`
 	}
 
-	tenantsIn      struct{ paging }
+	tenantsIn      struct{ Paging }
 	environmentsIn struct {
-		paging
-		byTenant
-		byEnvironment
-		byEngine
+		Paging
+		ByTenant
+		ByEnvironment
+		ByEngine
 	}
 	deploymentsIn struct {
-		paging
-		byTenant
-		byDeployment
-		byEnvironment
+		Paging
+		ByTenant
+		ByDeployment
+		ByEnvironment
 	}
 	applicationsIn struct {
-		paging
-		byTenant
-		byEnvironment
-		byDeployment
-		byEngine
-		byRevision
-		byName
+		Paging
+		ByTenant
+		ByEnvironment
+		ByDeployment
+		ByEngine
+		ByRevision
+		ByName
 		Sync   fleet.SyncState   `query:"sync" enum:"Synced,OutOfSync,Unknown"`
 		Health fleet.HealthState `query:"health" enum:"Healthy,Progressing,Degraded,Suspended,Missing,Unknown"`
 		Apply  fleet.ApplyState  `query:"apply" enum:"Pending,Applied,Failed,Conflict,Deleting,Held"`
 	}
-	enginesIn    struct{ paging }
+	enginesIn    struct{ Paging }
 	operationsIn struct {
-		paging
-		byTenant
-		byEngine
-		byRevision
+		Paging
+		ByTenant
+		ByEngine
+		ByRevision
 	}
-	revisionsIn struct{ paging }
+	revisionsIn struct{ Paging }
 	problemsIn  struct {
-		paging
-		byTenant
-		byName
+		Paging
+		ByTenant
+		ByName
 	}
 	holdsIn struct {
-		paging
-		byTenant
-		byRevision
+		Paging
+		ByTenant
+		ByRevision
 	}
 )
 
-func (p paging) page() fleet.Page { return fleet.Page{Limit: p.Limit, After: p.After} }
+func (p Paging) page() fleet.Page { return fleet.Page{Limit: p.Limit, After: p.After} }
 
 // listed is what a list handler needs: the scope comes from the token, the rest from the request.
 type listed interface {

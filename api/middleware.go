@@ -106,7 +106,7 @@ func isStream(r *http.Request) bool {
 	return r.URL.Path == wire.Base+"/events" || r.URL.Path == pageEvents
 }
 
-func writeProblem(w http.ResponseWriter, p *wire.Problem) {
+func writeProblem(w http.ResponseWriter, p *wire.Refusal) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
 	enc := json.NewEncoder(w)

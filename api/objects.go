@@ -12,19 +12,19 @@ import (
 
 // The identities of single objects, as paths say them.
 type (
-	tenantIn struct {
+	TenantIn struct {
 		Tenant fleet.TenantName `path:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
 	environmentIn struct {
-		tenantIn
+		TenantIn
 		Environment fleet.EnvironmentName `path:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
-	deploymentIn struct {
-		tenantIn
+	DeploymentIn struct {
+		TenantIn
 		Deployment fleet.DeploymentName `path:"deployment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
 	applicationIn struct {
-		deploymentIn
+		DeploymentIn
 		Environment fleet.EnvironmentName `path:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
 	engineIn struct {
@@ -47,13 +47,13 @@ type identified interface {
 	identity() (filter fleet.Filter, subject string)
 }
 
-func (in *tenantIn) identity() (fleet.Filter, string) {
+func (in *TenantIn) identity() (fleet.Filter, string) {
 	return fleet.Filter{Tenant: in.Tenant}, subjectf("tenant %s", in.Tenant)
 }
 func (in *environmentIn) identity() (fleet.Filter, string) {
 	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment}, subjectf("environment %s", in.id())
 }
-func (in *deploymentIn) identity() (fleet.Filter, string) {
+func (in *DeploymentIn) identity() (fleet.Filter, string) {
 	return fleet.Filter{Tenant: in.Tenant, Deployment: in.Deployment}, subjectf("deployment %s/%s", in.Tenant, in.Deployment)
 }
 func (in *applicationIn) identity() (fleet.Filter, string) {
@@ -98,9 +98,9 @@ func single[T any](ctx context.Context, read storeList[T], scope fleet.Scope, fi
 }
 
 func (s *Server) registerObjects() {
-	one[tenantIn](s, "tenant", "/tenants/{tenant}", "One tenant", s.reader.Tenants)
+	one[TenantIn](s, "tenant", "/tenants/{tenant}", "One tenant", s.reader.Tenants)
 	one[environmentIn](s, "environment", "/tenants/{tenant}/environments/{environment}", "One environment", s.environments)
-	one[deploymentIn](s, "deployment", "/tenants/{tenant}/deployments/{deployment}", "One deployment", s.reader.Deployments)
+	one[DeploymentIn](s, "deployment", "/tenants/{tenant}/deployments/{deployment}", "One deployment", s.reader.Deployments)
 	one[applicationIn](s, "application", "/tenants/{tenant}/applications/{deployment}/{environment}", "One Application", s.reader.Applications)
 	one[engineIn](s, "engine", "/engines/{engine}", "One engine (platform)", s.reader.Engines, s.platformOnly)
 	one[operationIn](s, "operation", "/operations/{id}", "One operation", s.reader.Operations)

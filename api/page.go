@@ -81,11 +81,11 @@ func (s *Server) nowhere(w http.ResponseWriter, r *http.Request) {
 
 type failure struct {
 	frame
-	Problem *wire.Problem
+	Problem *wire.Refusal
 }
 
 func (s *Server) failPage(w http.ResponseWriter, r *http.Request, token fleet.Token, subject string, err error) {
-	var p *wire.Problem
+	var p *wire.Refusal
 	errors.As(s.answer(r.Context(), subject, err), &p)
 	if p.Status == http.StatusNotFound {
 		p.Next = "look for it from the overview"

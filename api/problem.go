@@ -44,25 +44,25 @@ var problemTypes = map[int]string{
 	http.StatusGatewayTimeout:        "timeout",
 }
 
-func problem(status int, subject, detail, next string) *wire.Problem {
+func problem(status int, subject, detail, next string) *wire.Refusal {
 	kind := problemTypes[status]
 	if kind == "" {
 		kind = "internal"
 	}
-	return &wire.Problem{
+	return &wire.Refusal{
 		Type: "urn:argosy:" + kind, Title: http.StatusText(status), Status: status, Detail: detail, Subject: subject, Next: next,
 	}
 }
 
 // notFound is the one answer for what does not exist and for what belongs to someone else. Its subject comes from the request alone.
-func notFound(subject string) *wire.Problem {
+func notFound(subject string) *wire.Refusal {
 	return problem(http.StatusNotFound, subject, "no such object, or not one that this token may see",
 		"list what there is with `argosy get`, and check who you are with `argosy login --check`")
 }
 
 // answer turns a store's error into what a caller may know of it. The cause itself is logged, not told.
 func (s *Server) answer(ctx context.Context, subject string, err error) error {
-	var known *wire.Problem
+	var known *wire.Refusal
 	switch {
 	case err == nil:
 		return nil

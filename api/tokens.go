@@ -24,7 +24,7 @@ func (s *Server) registerTokens() {
 	readers := []func(huma.Context, func(huma.Context)){s.platformOnly}
 	writers := []func(huma.Context, func(huma.Context)){s.platformOnly, s.writersOnly}
 	huma.Register(s.api, operation(http.MethodGet, "/tokens", "list-tokens", "Tokens without their plaintext (platform)", "tokens", readers),
-		func(ctx context.Context, in *struct{ paging }) (*body[wire.List[fleet.Token]], error) {
+		func(ctx context.Context, in *struct{ Paging }) (*body[wire.List[fleet.Token]], error) {
 			tokens, next, err := s.tokens.ListTokens(ctx, in.page())
 			if err != nil {
 				return nil, s.answer(ctx, "tokens", err)
@@ -44,7 +44,7 @@ func (s *Server) registerTokens() {
 		})
 }
 
-func (s *Server) createToken(ctx context.Context, in *asked[wire.NewToken]) (*body[wire.CreatedToken], error) {
+func (s *Server) createToken(ctx context.Context, in *asked[wire.TokenRequest]) (*body[wire.CreatedToken], error) {
 	token := fleet.Token{Name: in.Body.Name, Tenant: in.Body.Tenant, Role: in.Body.Role, CreatedBy: callerOf(ctx).Subject()}
 	if ttl := time.Duration(in.Body.TTL); ttl != 0 {
 		if ttl < minTTL || ttl > maxTTL {

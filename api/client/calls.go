@@ -166,25 +166,25 @@ func (c *Client) WhoAmI(ctx context.Context) (wire.Identity, error) {
 }
 
 // Approve releases what a revision holds.
-func (c *Client) Approve(ctx context.Context, a wire.Approve) (out wire.Approved, err error) {
+func (c *Client) Approve(ctx context.Context, a wire.ApproveRequest) (out wire.Approved, err error) {
 	err = c.do(ctx, http.MethodPost, path("approve"), nil, a, &out)
 	return out, err
 }
 
 // Stop forbids writes within a scope and returns the stop in force there.
-func (c *Client) Stop(ctx context.Context, s wire.Stop) (out fleet.Stop, err error) {
+func (c *Client) Stop(ctx context.Context, s wire.StopRequest) (out fleet.Stop, err error) {
 	err = c.do(ctx, http.MethodPost, path("stop"), nil, s, &out)
 	return out, err
 }
 
 // Resume ends a stop.
-func (c *Client) Resume(ctx context.Context, r wire.Resume) (out wire.Resumed, err error) {
+func (c *Client) Resume(ctx context.Context, r wire.ResumeRequest) (out wire.Resumed, err error) {
 	err = c.do(ctx, http.MethodPost, path("resume"), nil, r, &out)
 	return out, err
 }
 
 // CreateToken makes a token; the answer is the only place that ever shows its plaintext.
-func (c *Client) CreateToken(ctx context.Context, t wire.NewToken) (out wire.CreatedToken, err error) {
+func (c *Client) CreateToken(ctx context.Context, t wire.TokenRequest) (out wire.CreatedToken, err error) {
 	err = c.do(ctx, http.MethodPost, path("tokens"), nil, t, &out)
 	return out, err
 }

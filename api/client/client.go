@@ -133,12 +133,12 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 // refused is the problem that the server answered with, or that what answered is not our server.
 func (c *Client) refused(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
-	var p wire.Problem
+	var p wire.Refusal
 	if strings.HasPrefix(answer.Header.Get("Content-Type"), "application/problem+json") && json.Unmarshal(text, &p) == nil && p.Detail != "" {
 		p.Status = answer.StatusCode
 		return &p
 	}
-	return &wire.Problem{Status: answer.StatusCode, Subject: c.server.String(),
+	return &wire.Refusal{Status: answer.StatusCode, Subject: c.server.String(),
 		Detail: "answered " + answer.Status + " without saying why", Next: "is this the URL of an Argosy control plane?"}
 }
 

@@ -32,7 +32,7 @@ func (c *Client) Events(ctx context.Context, handle func(fleet.Event) error, dow
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		var refusal *wire.Problem
+		var refusal *wire.Refusal
 		var failed *handleError
 		switch {
 		case errors.As(err, &failed):

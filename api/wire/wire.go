@@ -23,8 +23,8 @@ type List[T any] struct {
 	Next  string `json:"next,omitempty" doc:"Give it as 'after' to read on; absent on the last page"`
 }
 
-// Problem is how every error is answered (RFC 9457).
-type Problem struct {
+// Refusal is how every error is answered (RFC 9457).
+type Refusal struct {
 	Type    string   `json:"type" doc:"A stable URI of what went wrong" example:"urn:argosy:not-found"`
 	Title   string   `json:"title" example:"Not Found"`
 	Status  int      `json:"status" example:"404"`
@@ -34,30 +34,30 @@ type Problem struct {
 	Errors  []string `json:"errors,omitempty" doc:"Each thing that is wrong with the request"`
 }
 
-// Error is the problem as one line: subject, detail and next step.
-func (p *Problem) Error() string {
-	text := p.Detail
-	if p.Subject != "" {
-		text = p.Subject + ": " + text
+// Error is the refusal as one line: subject, detail and next ster.
+func (r *Refusal) Error() string {
+	text := r.Detail
+	if r.Subject != "" {
+		text = r.Subject + ": " + text
 	}
-	for _, e := range p.Errors {
+	for _, e := range r.Errors {
 		text += "; " + e
 	}
-	if p.Next != "" {
-		text += "; " + p.Next
+	if r.Next != "" {
+		text += "; " + r.Next
 	}
 	return text
 }
 
 // GetStatus is the HTTP status.
-func (p *Problem) GetStatus() int { return p.Status }
+func (r *Refusal) GetStatus() int { return r.Status }
 
 // ContentType is that of RFC 9457.
-func (p *Problem) ContentType(string) string { return "application/problem+json" }
+func (r *Refusal) ContentType(string) string { return "application/problem+json" }
 
 // NotAllowed reports whether the caller is not who may do this, rather than the request being wrong.
-func (p *Problem) NotAllowed() bool {
-	return p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden
+func (r *Refusal) NotAllowed() bool {
+	return r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden
 }
 
 // Identity is who a token speaks for.
@@ -69,8 +69,8 @@ type Identity struct {
 	Version   string           `json:"version" doc:"Of the control plane"`
 }
 
-// Approve asks for the release of one revision's holds.
-type Approve struct {
+// ApproveRequest asks for the release of one revision's holds.
+type ApproveRequest struct {
 	Revision fleet.Revision `json:"revision" pattern:"^[0-9a-f]{40}$" doc:"The full commit id"`
 	Note     string         `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
 }
@@ -81,15 +81,15 @@ type Approved struct {
 	Holds    []fleet.Hold   `json:"holds" nullable:"false"`
 }
 
-// Stop asks that nothing be written any more to the engines within its scope.
-type Stop struct {
+// StopRequest asks that nothing be written any more to the engines within its scope.
+type StopRequest struct {
 	Scope  fleet.StopScope `json:"scope" enum:"fleet,tenant,engine"`
 	Name   string          `json:"name,omitempty" maxLength:"63" doc:"Of the tenant or engine; none for the fleet"`
 	Reason string          `json:"reason,omitempty" maxLength:"1024"`
 }
 
-// Resume asks for the end of one stop.
-type Resume struct {
+// ResumeRequest asks for the end of one stop.
+type ResumeRequest struct {
 	Scope fleet.StopScope `json:"scope" enum:"fleet,tenant,engine"`
 	Name  string          `json:"name,omitempty" maxLength:"63"`
 }
@@ -100,8 +100,8 @@ type Resumed struct {
 	Stops []fleet.Stop `json:"stops" nullable:"false" doc:"All that are still in force"`
 }
 
-// NewToken asks for a bearer token.
-type NewToken struct {
+// TokenRequest asks for a bearer token.
+type TokenRequest struct {
 	Name   string           `json:"name" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"`
 	Tenant fleet.TenantName `json:"tenant,omitempty" maxLength:"63" doc:"None: the whole platform"`
 	Role   fleet.Role       `json:"role" enum:"read,write"`

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"argosy.dev/argosy/api"
+	"argosy.dev/argosy/api/apitest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"argosy": main})
+}
+
+// TestScripts runs testdata/script/*.txtar: what a person types, what they see, and how it exits. Beyond testscript's own commands:
+//
+//	mirror FILE          serve the mirror in FILE by the real API at $ARGOSY_SERVER, with the platform's token in $ARGOSY_TOKEN
+//	exits N COMMAND...   the command exits with exactly N
+//
+// UPDATE_SCRIPTS=1 rewrites what cmp compares with.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
+			env.Setenv("HOME", env.WorkDir)
+			return nil
+		},
+		Cmds:               map[string]func(*testscript.TestScript, bool, []string){"mirror": mirror, "exits": exits},
+		RequireUniqueNames: true,
+		UpdateScripts:      os.Getenv("UPDATE_SCRIPTS") != "",
+	})
+}
+
+// serve serves the mirror by the real API until the test ends.
+func serve(store *apitest.Store, onEnd func(func())) (url string) {
+	server := api.New(api.Config{Reader: store, Decider: store, Tokens: store, Version: "test"})
+	store.OnChange(server.Wake)
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		server.Run(ctx)
+	}()
+	web := httptest.NewServer(server)
+	onEnd(func() {
+		cancel()
+		<-ran
+		web.Close()
+	})
+	return web.URL
+}
+
+func mirror(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: mirror FILE")
+	}
+	content, err := apitest.Load(ts.ReadFile(args[0]), time.Now())
+	ts.Check(err)
+	ts.Setenv("ARGOSY_SERVER", serve(apitest.New(content), ts.Defer))
+	ts.Setenv("ARGOSY_TOKEN", "argosy_ops_secret")
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	code := 0
+	var failed *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &failed) {
+		code = failed.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("%s exited with %d, not %s", strings.Join(args[1:], " "), code, args[0])
+	}
+}

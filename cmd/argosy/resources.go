@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"argosy.dev/argosy/api/client"
+	"argosy.dev/argosy/cmd/argosy/table"
+	"argosy.dev/argosy/fleet"
+)
+
+// resources are what `get` lists.
+var resources = []resource{
+	{plural: "applications", aliases: []string{"application", "apps", "app"},
+		filters: []string{"tenant", "environment", "deployment", "engine", "revision", "sync", "health", "apply"},
+		list: lister((*client.Client).Applications, func(a fleet.ApplicationView) string {
+			return fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}.String()
+		}, applicationColumns)},
+	{plural: "environments", aliases: []string{"environment", "envs", "env"}, filters: []string{"tenant", "environment", "engine"},
+		list: lister((*client.Client).Environments, func(e fleet.EnvironmentView) string {
+			return string(e.Tenant) + "/" + string(e.Name)
+		}, environmentColumns)},
+	{plural: "deployments", aliases: []string{"deployment"}, filters: []string{"tenant", "environment", "deployment"},
+		list: lister((*client.Client).Deployments, func(d fleet.DeploymentView) string {
+			return string(d.Tenant) + "/" + string(d.Name)
+		}, deploymentColumns)},
+	{plural: "tenants", aliases: []string{"tenant"},
+		list: lister((*client.Client).Tenants, func(t fleet.TenantView) string { return string(t.Name) }, tenantColumns)},
+	{plural: "engines", aliases: []string{"engine"},
+		list: lister((*client.Client).Engines, func(e fleet.EngineView) string { return string(e.Name) }, engineColumns)},
+	{plural: "operations", aliases: []string{"operation", "ops", "op"}, filters: []string{"tenant", "engine", "revision"},
+		list: lister((*client.Client).Operations, func(o fleet.Operation) string { return o.ID }, operationColumns)},
+	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},
+		list: lister((*client.Client).Revisions, func(r fleet.RevisionView) string { return string(r.Revision) }, revisionColumns)},
+	{plural: "problems", aliases: []string{"problem"}, filters: []string{"tenant"}, about: "every declaration is fine",
+		list: lister((*client.Client).Problems, where, problemColumns)},
+	{plural: "holds", aliases: []string{"hold"}, filters: []string{"tenant", "revision"}, about: "nothing waits for an approval",
+		list: lister((*client.Client).Holds, func(h fleet.Hold) string { return string(h.Revision) }, holdColumns)},
+	{plural: "stops", aliases: []string{"stop"}, about: "nothing is stopped",
+		list: lister(stops, func(s fleet.Stop) string { return strings.TrimSuffix(string(s.Scope)+"/"+s.Name, "/") }, stopColumns)},
+}
+
+// findResource is the resource that a person means by the word.
+func findResource(word string) (resource, error) {
+	var plurals []string
+	for _, r := range resources {
+		if r.plural == word || slices.Contains(r.aliases, word) {
+			return r, nil
+		}
+		plurals = append(plurals, r.plural)
+	}
+	return resource{}, fmt.Errorf("there is no kind %q; there are %s", word, strings.Join(plurals, ", "))
+}
+
+var applicationColumns = []column[fleet.ApplicationView]{
+	{head: "TENANT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Tenant) }},
+	{head: "DEPLOYMENT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Deployment) }},
+	{head: "ENVIRONMENT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Environment) }},
+	{head: "ENGINE", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Engine) }},
+	{head: "REVISION", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Revision.Short()) }},
+	{head: "APPLY", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.State(a.Apply) }},
+	{head: "SYNC", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.State(a.Sync) }},
+	{head: "HEALTH", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.State(a.Health) }},
+	{head: "AGE", of: func(a fleet.ApplicationView, now time.Time) table.Cell { return age(a.CreatedAt, now) }},
+	{head: "TARGET", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.TargetRevision) }},
+	{head: "SYNCED", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+		return table.Text(fleet.Revision(a.SyncedRevision).Short())
+	}},
+	{head: "REPORT", wide: true, of: func(a fleet.ApplicationView, now time.Time) table.Cell { return agePtr(a.ObservedAt, now) }},
+	{head: "MESSAGE", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+		return table.Text(first(a.ApplyMessage, a.Message))
+	}},
+}
+
+func healthOf(c fleet.Counts) table.Cell {
+	cell := table.Cell{Text: fmt.Sprintf("%d/%d", c.Healthy, c.Applications)}
+	if c.Applications > 0 && c.Healthy == c.Applications {
+		cell.Tone = table.Good
+	}
+	if c.Failed > 0 {
+		cell = table.Cell{Text: fmt.Sprintf("%s (%d failed)", cell.Text, c.Failed), Tone: table.Bad}
+	}
+	return cell
+}
+
+// count is a number that is bad unless it is 0.
+func count(n int) table.Cell {
+	if n == 0 {
+		return table.Number(0)
+	}
+	return table.Cell{Text: fmt.Sprint(n), Tone: table.Bad}
+}
+
+var environmentColumns = []column[fleet.EnvironmentView]{
+	{head: "TENANT", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return table.Text(e.Tenant) }},
+	{head: "ENVIRONMENT", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return table.Text(e.Name) }},
+	{head: "ENGINE", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return placedOn(e.Engine) }},
+	{head: "REGION", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return table.Text(e.Region) }},
+	{head: "HEALTHY", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return healthOf(e.Counts) }},
+	{head: "PROBLEMS", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return count(e.Problems) }},
+	{head: "SERVER", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return table.Text(e.Server) }},
+	{head: "NAMESPACES", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+		return table.Text(strings.Join(e.Namespaces, ","))
+	}},
+	{head: "PLACEMENT", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+		return table.Text(first(e.Placement.Misplaced, e.Placement.Reason))
+	}},
+}
+
+func placedOn(engine fleet.EngineName) table.Cell {
+	if engine == "" {
+		return table.State("unplaced")
+	}
+	return table.Text(engine)
+}
+
+var deploymentColumns = []column[fleet.DeploymentView]{
+	{head: "TENANT", of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return table.Text(d.Tenant) }},
+	{head: "DEPLOYMENT", of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return table.Text(d.Name) }},
+	{head: "TARGET", of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return table.Text(d.Source.TargetRevision) }},
+	{head: "HEALTHY", of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return healthOf(d.Counts) }},
+	{head: "PROBLEMS", of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return count(d.Problems) }},
+	{head: "REPOSITORY", wide: true, of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return table.Text(d.Source.RepoURL) }},
+	{head: "PATH", wide: true, of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+		return table.Text(first(d.Source.Path, d.Source.Chart))
+	}},
+	{head: "NAMESPACE", wide: true, of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return table.Text(d.Namespace) }},
+	{head: "ENVIRONMENTS", of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return table.Text(commas(d.Environments)) }},
+}
+
+func commas[T ~string](names []T) string {
+	texts := make([]string, len(names))
+	for i, n := range names {
+		texts[i] = string(n)
+	}
+	return strings.Join(texts, ",")
+}
