@@ -1,0 +1,96 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Codes of the problems that this package finds. They are stable: people search for them and tools match them.
+const (
+	codeUndecoded         = "undecoded"
+	codeDuplicate         = "duplicate-identity"
+	codeFleetName         = "fleet-name"
+	codeFleetRequired     = "fleet-required"
+	codeReservedName      = "reserved-name"
+	codeUnknownTenant     = "unknown-tenant"
+	codeUnknownEnv        = "unknown-environment"
+	codeUnknownDeployment = "unknown-deployment"
+	codeNotADestination   = "not-a-destination"
+	codeDuplicateOverride = "duplicate-override"
+	codeNamespace         = "namespace-not-in-environment"
+	codeNamespaceInUse    = "namespace-in-use"
+	codeNamespaceClaimed  = "namespace-claimed"
+	codeEngineNamespace   = "namespace-of-engine"
+	codeRepository        = "repository-not-granted"
+	codeGitHost           = "git-host-not-allowed"
+	codeClusterHost       = "cluster-host-not-allowed"
+	codeClusterResources  = "cluster-resources-not-granted"
+	codeRegion            = "region-not-allowed"
+	codeNoEngine          = "region-without-engine"
+	codeQuota             = "quota-exceeded"
+	codeOverQuota         = "quota-below-use"
+	codeSameRepository    = "duplicate-credential"
+	codeInstallationID    = "installation-id-taken"
+	codeInstance          = "instance-taken"
+	codeImmutable         = "immutable"
+	codeReferenced        = "still-referenced"
+	codeSelectsNothing    = "selects-nothing"
+	codeUnusedOverride    = "unused-override"
+	codeCreateNamespace   = "create-namespace"
+	codeSpentSyncRun      = "spent-sync-run"
+)
+
+// Codes says what each code of this package means, in one sentence.
+func Codes() map[string]string {
+	return map[string]string{
+		codeUndecoded:         "The file did not decode.",
+		codeDuplicate:         "Two files declare the same identity; neither takes effect.",
+		codeFleetName:         "There is exactly one Fleet, and its name is fleet.",
+		codeFleetRequired:     "The Fleet cannot be removed: without it no host is allowed and no guard is set.",
+		codeReservedName:      "The name is reserved, or too long for what is made of it.",
+		codeUnknownTenant:     "No such tenant is declared in fleet/tenants/.",
+		codeUnknownEnv:        "The tenant has no such environment in effect.",
+		codeUnknownDeployment: "The tenant has no such deployment in effect.",
+		codeNotADestination:   "An environment is named that the deployment does not go to.",
+		codeDuplicateOverride: "Two overrides are for the same environment.",
+		codeNamespace:         "The deployment's namespace is not one of the environment's.",
+		codeNamespaceInUse:    "The environment drops a namespace that a deployment which names it still goes to; the environment keeps its last good state.",
+		codeNamespaceClaimed:  "Another tenant deploys to this namespace of this API server, or wants to at the same time.",
+		codeEngineNamespace:   "The namespace is one in which an engine's Argo CD lives.",
+		codeRepository:        "The tenant's grant does not cover the repository.",
+		codeGitHost:           "The fleet does not allow the repository's host.",
+		codeClusterHost:       "The API server is an internal address that the fleet does not except.",
+		codeClusterResources:  "The tenant's grant has no cluster-scoped kinds.",
+		codeRegion:            "The tenant may not be placed in this region.",
+		codeNoEngine:          "No engine is in this region, so the environment cannot be placed yet.",
+		codeQuota:             "The tenant's quota has no room; what is in effect already stays.",
+		codeOverQuota:         "The tenant uses more than its quota allows; what is in effect stays, and nothing is added.",
+		codeSameRepository:    "The tenant has another credential for the same repository.",
+		codeInstallationID:    "Another engine has this installationID; Argo CD would take the one's resources for the other's.",
+		codeInstance:          "Another engine is the same Argo CD: same connection, same namespace.",
+		codeImmutable:         "A SyncRun does not change once it is in effect.",
+		codeReferenced:        "The declaration is removed while something still names it; it keeps its last good state.",
+		codeSelectsNothing:    "The selector matches no environment that lists the deployment's namespace.",
+		codeUnusedOverride:    "The override's environment is not selected.",
+		codeCreateNamespace:   "Argo CD may not create the namespace there.",
+		codeSpentSyncRun:      "The SyncRun names an environment that its deployment no longer goes to.",
+	}
+}
+
+func hasCode(problems []fleet.Problem, code string) bool {
+	return slices.ContainsFunc(problems, func(p fleet.Problem) bool { return p.Code == code })
+}
+
+// problem is an error in the file of an entry.
+func (e *entry) problem(field, code, fix, message string, args ...any) fleet.Problem {
+	return fleet.Problem{Key: e.key, Path: e.path, Field: field, Severity: fleet.SeverityError, Code: code,
+		Message: fmt.Sprintf(message, args...), Fix: fix}
+}
+
+func (e *entry) warning(field, code, fix, message string, args ...any) fleet.Problem {
+	p := e.problem(field, code, fix, message, args...)
+	p.Severity = fleet.SeverityWarning
+	return p
+}

@@ -1,0 +1,216 @@
+package catalog
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// work is one round of judging. Everything that may be good is taken over as it is judged, dependencies first, and what depends on it is
+// judged after; nothing that was taken over is given back within the round. A file may be good only because of another one of its commit
+// (a deployment leaves a namespace that its environment drops), so removals and narrowings are believed when the heads allow them and
+// verified at the end; those that do not hold are denied, and the next round is judged without them.
+type work struct {
+	st      *state
+	denied  map[fleet.Key]fleet.Problem
+	queue   [ranks]map[fleet.Key]bool
+	checked map[fleet.Key]bool
+	taken   map[fleet.Key]bool // keys whose effective state changed
+	guess   map[string]string  // did-you-mean for tenants, which is asked once per file of a folder
+}
+
+// maxRounds bounds what a crafted chain of narrowings that need each other can cost. After it, every removal and narrowing in the tenants
+// concerned waits.
+const maxRounds = 8
+
+func (s *Stage) settle() {
+	denied := maps.Clone(s.refused)
+	if denied == nil {
+		denied = map[fleet.Key]fleet.Problem{}
+	}
+	inputs := merge(s.in)
+	for round := 1; ; round++ {
+		w := &work{st: s.base.st.over(), denied: denied, checked: map[fleet.Key]bool{}, taken: map[fleet.Key]bool{}, guess: map[string]string{}}
+		w.load(inputs, s.again)
+		w.run()
+		broken := w.verify()
+		if len(broken) == 0 {
+			s.finish(w)
+			return
+		}
+		if round == maxRounds {
+			w.denyTenants(broken)
+		}
+		maps.Copy(denied, broken)
+	}
+}
+
+// finish reads the outcome off the last round, while the base is still what it was.
+func (s *Stage) finish(w *work) {
+	s.st = w.st
+	s.checked = slices.SortedFunc(maps.Keys(w.checked), compareKeys)
+	for _, k := range s.checked {
+		e, old := w.st.entries.get(k), w.st.under.entries.get(k)
+		if before, after := effectiveOf(old), effectiveOf(e); before != after && !reflect.DeepEqual(before, after) {
+			s.changes = append(s.changes, Change{Key: k, Before: before, After: after})
+		}
+		switch {
+		case e.quarantined() && !sameQuarantine(e, old):
+			s.quarantined = append(s.quarantined, e.public())
+			s.problems = append(s.problems, e.quarantine...)
+		case old.quarantined() && !e.quarantined():
+			s.cleared = append(s.cleared, k)
+		}
+		if e != nil {
+			s.problems = append(s.problems, w.warnings(e)...)
+		}
+	}
+	sortProblems(s.problems)
+}
+
+// merge sorts the inputs and makes one of those that share a key: a removal gives way to what is there, two that are there are a mistake.
+func merge(in []Input) []Input {
+	in = slices.Clone(in)
+	slices.SortStableFunc(in, func(a, b Input) int {
+		if c := compareKeys(a.Key, b.Key); c != 0 {
+			return c
+		}
+		return count(a.Removed) - count(b.Removed)
+	})
+	var out []Input
+	for _, i := range in {
+		last := len(out) - 1
+		switch {
+		case last < 0 || out[last].Key != i.Key:
+			out = append(out, i)
+		case !i.Removed && out[last].Path != i.Path:
+			out[last].Declaration = nil
+			out[last].Problems = append(slices.Clone(out[last].Problems), fleet.Problem{Key: i.Key, Path: out[last].Path, Severity: fleet.SeverityError,
+				Code: codeDuplicate, Message: i.Key.String() + " is declared in " + i.Path + " as well", Fix: "remove one of the two files"})
+		}
+	}
+	return out
+}
+
+// load sets every head before anything is judged: what a commit says as a whole decides what may go.
+func (w *work) load(in []Input, again []fleet.Key) {
+	for _, i := range in {
+		old := w.st.entries.get(i.Key)
+		if i.Removed && old == nil {
+			continue
+		}
+		e := &entry{key: i.Key, path: i.Path, blob: i.Blob, effective: effectiveOf(old), head: i.Declaration, removed: i.Removed, notes: i.Problems}
+		switch {
+		case i.Removed:
+			e.head, e.notes = nil, nil
+		case i.Declaration == nil || len(onlyErrors(i.Problems)) > 0:
+			e.head, e.notes = nil, undecodedNotes(i)
+		}
+		if old != nil {
+			e.quarantine = old.quarantine
+		}
+		w.st.put(i.Key, e)
+		w.wake(old, e)
+		w.enqueue(i.Key)
+	}
+	for _, k := range again {
+		w.enqueue(k)
+	}
+}
+
+// undecodedNotes makes sure that a file that did not decode has a reason.
+func undecodedNotes(i Input) []fleet.Problem {
+	if len(onlyErrors(i.Problems)) > 0 {
+		return i.Problems
+	}
+	return append(slices.Clone(i.Problems), fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityError, Code: codeUndecoded,
+		Message: "the file did not decode, and no reason is known", Fix: "run argosy validate on the file"})
+}
+
+func (w *work) enqueue(k fleet.Key) {
+	r := rank(k.Kind)
+	if w.queue[r] == nil {
+		w.queue[r] = map[fleet.Key]bool{}
+	}
+	w.queue[r][k] = true
+}
+
+// run judges what is queued, always the lowest rank first, until nothing is. It ends: a key is queued by a change of another key's
+// effective state, and that changes once in a round at most.
+func (w *work) run() {
+	for r := 0; r < ranks; {
+		batch := w.queue[r]
+		if len(batch) == 0 {
+			r++
+			continue
+		}
+		w.queue[r] = nil
+		for _, k := range slices.SortedFunc(maps.Keys(batch), compareKeys) {
+			if e := w.st.entries.get(k); e != nil {
+				w.take(e)
+			}
+		}
+		r = w.lowest()
+	}
+}
+
+func (w *work) lowest() int {
+	for r := range w.queue {
+		if len(w.queue[r]) > 0 {
+			return r
+		}
+	}
+	return ranks
+}
+
+// take judges one key and takes its head over when it is good.
+func (w *work) take(old *entry) {
+	w.checked[old.key] = true
+	e := *old
+	e.quarantine = limited(sortProblems(w.judge(old)))
+	var next *entry
+	switch {
+	case len(e.quarantine) > 0:
+		next = &e
+	case !e.removed:
+		e.effective = e.head
+		next = &e
+	}
+	used := w.st.usedBy(old.key.Tenant)
+	w.st.putCounting(old.key, next)
+	switch {
+	case effectiveOf(next) != old.effective:
+		w.taken[old.key] = true
+		w.wake(old, next)
+		w.wakeWaiting(old.key.Tenant, used)
+	case barred(old) != barred(next):
+		w.wakeRivals(next)
+	}
+}
+
+// judge is why the head of a key may not take effect; none means that it does.
+func (w *work) judge(e *entry) []fleet.Problem {
+	if p, denied := w.denied[e.key]; denied {
+		return []fleet.Problem{p}
+	}
+	switch {
+	case e.removed:
+		return w.checkRemoval(e)
+	case e.head == nil:
+		return onlyErrors(e.notes)
+	}
+	problems := w.checkOwn(e, e.head)
+	return append(problems, w.checkShared(e)...)
+}
+
+// limited keeps a file that is wrong a thousand times from filling the mirror.
+func limited(problems []fleet.Problem) []fleet.Problem {
+	return problems[:min(len(problems), 50)]
+}
+
+func sameQuarantine(e, old *entry) bool {
+	return e.quarantined() && old.quarantined() && slices.Equal(e.quarantine, old.quarantine) && e.blob == old.blob && e.path == old.path &&
+		e.removed == old.removed && (e.effective == nil) == (old.effective == nil)
+}

@@ -1,0 +1,218 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// What several declarations may want and one can have: a namespace of an API server, a repository's credential, an Argo CD instance,
+// room within a quota. Who has it in effect keeps it. Two that want it and do not have it are both refused, unless one of them is wrong
+// for another reason: then it does not stand in the way.
+
+var sharedCodes = []string{codeNamespaceClaimed, codeEngineNamespace, codeSameRepository, codeInstallationID, codeInstance, codeQuota, codeNamespaceInUse}
+
+// barred reports whether an entry is quarantined for a reason of its own, and so no rival to anyone.
+func barred(e *entry) bool {
+	return e.quarantined() && slices.ContainsFunc(e.quarantine, func(p fleet.Problem) bool { return !slices.Contains(sharedCodes, p.Code) })
+}
+
+// rivalTerms are where to find those that a declaration may be in the way of.
+func rivalTerms(d *fleet.Declaration) []term {
+	switch {
+	case d.Engine != nil:
+		return []term{{what: installation, a: d.Engine.ArgoCD.InstallationID}, instanceOf(d.Engine), {what: namespaceOf, a: d.Engine.ArgoCD.Namespace}}
+	case d.Environment != nil:
+		ts := make([]term, 0, 2*len(d.Environment.Namespaces))
+		for _, ns := range d.Environment.Namespaces {
+			ts = append(ts, claim(d.Environment, ns), term{what: argoCDIn, a: ns})
+		}
+		return ts
+	case d.Credential != nil:
+		return []term{{what: accessTo, tenant: d.Key.Tenant, a: repositoryKey(d.Credential.RepoURL)}}
+	}
+	return nil
+}
+
+func (w *work) checkShared(e *entry) []fleet.Problem {
+	switch d := e.head; {
+	case d.Engine != nil:
+		return w.checkInstance(e, d.Engine)
+	case d.Environment != nil:
+		return slices.Concat(w.checkNamespaces(e, d.Environment), w.checkNarrowing(e, d.Environment), w.checkQuota(e))
+	case d.Credential != nil:
+		return w.checkCredential(e, d.Credential)
+	case d.Deployment != nil:
+		return w.checkQuota(e)
+	}
+	return nil
+}
+
+// rival is the first of those under a term that has it in effect or, being good otherwise, wants it; nil when e has it already or nobody
+// else does. has tells whether a declaration really stands under the term in a way that matters to e.
+func (w *work) rival(e *entry, t term, has func(*fleet.Declaration) bool) *entry {
+	if e.effective != nil && has(e.effective) {
+		return nil
+	}
+	var wants *entry
+	for _, k := range w.st.index.list(t) {
+		other := w.st.entries.get(k)
+		switch {
+		case k == e.key:
+		case other.effective != nil && has(other.effective):
+			return other
+		case wants == nil && other.head != nil && has(other.head) && len(w.checkOwn(other, other.head)) == 0:
+			wants = other
+		}
+	}
+	return wants
+}
+
+// contested words a rival: whether it has the thing or wants it as well.
+func contested(other *entry) string {
+	if other.effective != nil && len(other.quarantine) == 0 {
+		return "has it (" + other.path + ")"
+	}
+	return "wants it too (" + other.path + ")"
+}
+
+func (w *work) checkInstance(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	id := spec.ArgoCD.InstallationID
+	if r := w.rival(e, term{what: installation, a: id}, func(d *fleet.Declaration) bool { return d.Engine.ArgoCD.InstallationID == id }); r != nil {
+		problems = append(problems, e.problem("spec.argocd.installationID", codeInstallationID, "choose an ID that no other engine has",
+			"installationID %q is not free: engine %q %s", id, r.key.Name, contested(r)))
+	}
+	in := instanceOf(spec)
+	if r := w.rival(e, in, func(d *fleet.Declaration) bool { return instanceOf(d.Engine) == in }); r != nil {
+		problems = append(problems, e.problem("spec.argocd.namespace", codeInstance, "an engine is one Argo CD instance: name another namespace or connection",
+			"the Argo CD in namespace %q of this connection is not free: engine %q %s", spec.ArgoCD.Namespace, r.key.Name, contested(r)))
+	}
+	if held := e.effective; held != nil && held.Engine.ArgoCD.Namespace == spec.ArgoCD.Namespace {
+		return problems
+	}
+	for _, k := range w.st.index.list(term{what: namespaceOf, a: spec.ArgoCD.Namespace}) {
+		if env := w.st.get(k); env != nil && slices.Contains(env.Environment.Namespaces, spec.ArgoCD.Namespace) {
+			return append(problems, e.problem("spec.argocd.namespace", codeEngineNamespace, "choose a namespace that no tenant deploys to",
+				"namespace %q is one that environment %s deploys to (%s)", spec.ArgoCD.Namespace, environmentID(k), env.Path))
+		}
+	}
+	return problems
+}
+
+// checkNamespaces keeps environments out of each other's namespaces and out of Argo CD's. An engine's API server is known to its
+// kubeconfig alone, so that the namespace of an engine is refused on every server: who may write there makes Applications.
+func (w *work) checkNamespaces(e *entry, spec *fleet.EnvironmentSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	for i, ns := range spec.Namespaces {
+		field := fmt.Sprintf("spec.namespaces[%d]", i)
+		t := claim(spec, ns)
+		other := w.rival(e, t, func(d *fleet.Declaration) bool {
+			return (d.Key.Tenant != e.key.Tenant || d == e.effective) && d.Environment.Cluster.Server == t.a && slices.Contains(d.Environment.Namespaces, ns)
+		})
+		if other != nil {
+			problems = append(problems, e.problem(field, codeNamespaceClaimed, "use a namespace of your own, or ask the platform who it belongs to",
+				"namespace %q of %s is not free: another tenant's environment %s", ns, t.a, taken(other)))
+		}
+		if p := w.checkArgoNamespace(e, field, ns); p != nil {
+			problems = append(problems, *p)
+		}
+	}
+	return problems
+}
+
+// taken words another tenant's claim without its name or path: a tenant learns nothing of the others.
+func taken(other *entry) string {
+	if other.effective != nil && len(other.quarantine) == 0 {
+		return "has it"
+	}
+	return "wants it too"
+}
+
+func (w *work) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem {
+	if e.effective != nil && slices.Contains(e.effective.Environment.Namespaces, ns) {
+		return nil
+	}
+	for _, k := range w.st.index.list(term{what: argoCDIn, a: ns}) {
+		for _, d := range w.st.entries.get(k).versions() {
+			if d.Engine.ArgoCD.Namespace == ns {
+				p := e.problem(field, codeEngineNamespace, "use another namespace", "namespace %q is one in which an engine's Argo CD lives", ns)
+				return &p
+			}
+		}
+	}
+	return nil
+}
+
+// checkNarrowing keeps an environment from dropping a namespace under a deployment that names it. Deployments of the same commit that
+// leave the namespace are believed here and verified at the end. Deployments that select the environment are not asked: they go where
+// their selector and namespace lead.
+func (w *work) checkNarrowing(e *entry, spec *fleet.EnvironmentSpec) []fleet.Problem {
+	if e.effective == nil || !narrows(e.effective, e.head) {
+		return nil
+	}
+	for _, k := range w.st.index.list(referrersOf(e.key)) {
+		other := w.st.entries.get(k)
+		if !stranded(other.effective, e.effective, spec) {
+			continue
+		}
+		_, kept := w.denied[k]
+		if kept || other.undecoded() || stranded(other.head, e.effective, spec) {
+			return []fleet.Problem{inUse(e, other)}
+		}
+	}
+	return nil
+}
+
+func inUse(e, other *entry) fleet.Problem {
+	ns := other.effective.Deployment.Destination.Namespace
+	return e.problem("spec.namespaces", codeNamespaceInUse, "keep it, or move the deployment to another namespace in the same commit",
+		"namespace %q is dropped while %s deploys to it", ns, other.path)
+}
+
+// narrows reports whether an environment drops a namespace.
+func narrows(before, after *fleet.Declaration) bool {
+	return slices.ContainsFunc(before.Environment.Namespaces, func(ns string) bool { return !slices.Contains(after.Environment.Namespaces, ns) })
+}
+
+// stranded reports whether a deployment names an environment whose new spec drops its namespace.
+func stranded(d, before *fleet.Declaration, after *fleet.EnvironmentSpec) bool {
+	if d == nil || d.Deployment == nil || !slices.Contains(d.Deployment.Destination.Environments, fleet.EnvironmentName(before.Key.Name)) {
+		return false
+	}
+	ns := d.Deployment.Destination.Namespace
+	return slices.Contains(before.Environment.Namespaces, ns) && !slices.Contains(after.Namespaces, ns)
+}
+
+func (w *work) checkCredential(e *entry, spec *fleet.CredentialSpec) []fleet.Problem {
+	key := repositoryKey(spec.RepoURL)
+	r := w.rival(e, term{what: accessTo, tenant: e.key.Tenant, a: key}, func(d *fleet.Declaration) bool { return repositoryKey(d.Credential.RepoURL) == key })
+	if r == nil {
+		return nil
+	}
+	return []fleet.Problem{e.problem("spec.repoURL", codeSameRepository, "keep one of the two", "credential %q is for the same repository: it %s", r.key.Name, contested(r))}
+}
+
+// checkQuota lets nothing in that would take the tenant beyond its quota. What is in effect stays, and may change as long as it does not
+// bring more Applications than there is room for.
+func (w *work) checkQuota(e *entry) []fleet.Problem {
+	t := w.st.get(tenantKey(e.key.Tenant))
+	if t == nil {
+		return nil
+	}
+	used, quota := w.st.usedBy(e.key.Tenant), t.Tenant.Quota
+	var problems []fleet.Problem
+	over := func(field, what string, more, used, quota int) {
+		if more > 0 && used+more > quota {
+			problems = append(problems, e.problem(field, codeQuota, "remove some, or ask the platform for more in "+t.Path,
+				"tenant %q has %d of %d %s and no room for %d more", e.key.Tenant, used, quota, what, more))
+		}
+	}
+	over("spec", "environments", count(e.effective == nil && e.head.Environment != nil), used.Environments, quota.Environments)
+	over("spec", "deployments", count(e.effective == nil && e.head.Deployment != nil), used.Deployments, quota.Deployments)
+	over(strings.TrimSuffix("spec.destination", map[bool]string{true: ".destination"}[e.head.Environment != nil]), "applications",
+		w.st.applications(e.head)-w.st.applications(e.effective), used.Applications, quota.Applications)
+	return problems
+}

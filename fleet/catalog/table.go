@@ -1,0 +1,226 @@
+package catalog
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// table is a map that may lie over another one. Writing to the upper one costs what is written and leaves the lower one as it is.
+type table[K comparable, V any] struct {
+	under *table[K, V]
+	rows  map[K]*V // in an upper table, nil says that the lower one's row is gone
+}
+
+func newTable[K comparable, V any](under *table[K, V]) *table[K, V] {
+	return &table[K, V]{under: under, rows: map[K]*V{}}
+}
+
+func (t *table[K, V]) get(k K) *V {
+	if v, ok := t.rows[k]; ok || t.under == nil {
+		return v
+	}
+	return t.under.get(k)
+}
+
+func (t *table[K, V]) set(k K, v *V) {
+	if v == nil && t.under == nil {
+		delete(t.rows, k)
+		return
+	}
+	t.rows[k] = v
+}
+
+// all yields every row in no order.
+func (t *table[K, V]) all() iter.Seq2[K, *V] {
+	return func(yield func(K, *V) bool) {
+		for k, v := range t.rows {
+			if v != nil && !yield(k, v) {
+				return
+			}
+		}
+		if t.under == nil {
+			return
+		}
+		for k, v := range t.under.rows {
+			if _, shadowed := t.rows[k]; !shadowed && !yield(k, v) {
+				return
+			}
+		}
+	}
+}
+
+func (t *table[K, V]) fold() {
+	for k, v := range t.rows {
+		t.under.set(k, v)
+	}
+}
+
+// index finds the declarations that stand under a term. It is layered as table is: the upper one holds only what differs.
+type index struct {
+	under *index
+	sets  map[term]*set               // of the lowest
+	delta map[term]map[fleet.Key]bool // of an upper one: true is added, false is removed
+}
+
+func newIndex(under *index) *index {
+	if under == nil {
+		return &index{sets: map[term]*set{}}
+	}
+	return &index{under: under, delta: map[term]map[fleet.Key]bool{}}
+}
+
+func (x *index) put(t term, k fleet.Key, present bool) {
+	if x.under == nil {
+		x.write(t, k, present)
+		return
+	}
+	if x.under.has(t, k) == present {
+		delete(x.delta[t], k)
+		return
+	}
+	if x.delta[t] == nil {
+		x.delta[t] = map[fleet.Key]bool{}
+	}
+	x.delta[t][k] = present
+}
+
+func (x *index) write(t term, k fleet.Key, present bool) {
+	s := x.sets[t]
+	switch {
+	case present && s == nil:
+		x.sets[t] = &set{few: []fleet.Key{k}}
+	case present:
+		s.add(k)
+	case s != nil:
+		if s.remove(k); s.len() == 0 {
+			delete(x.sets, t)
+		}
+	}
+}
+
+func (x *index) has(t term, k fleet.Key) bool {
+	if x.under == nil {
+		s := x.sets[t]
+		return s != nil && s.has(k)
+	}
+	if present, ok := x.delta[t][k]; ok {
+		return present
+	}
+	return x.under.has(t, k)
+}
+
+// each yields the members of a term in no order. Members may be put while it runs only in a copy: see list.
+func (x *index) each(t term) iter.Seq[fleet.Key] {
+	return func(yield func(fleet.Key) bool) {
+		if x.under == nil {
+			if s := x.sets[t]; s != nil {
+				s.each(yield)
+			}
+			return
+		}
+		d := x.delta[t]
+		for k, present := range d {
+			if present && !yield(k) {
+				return
+			}
+		}
+		for k := range x.under.each(t) {
+			if _, differs := d[k]; !differs && !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// list is the members of a term, sorted.
+func (x *index) list(t term) []fleet.Key {
+	return slices.SortedFunc(x.each(t), compareKeys)
+}
+
+func (x *index) len(t term) int {
+	if x.under == nil {
+		if s := x.sets[t]; s != nil {
+			return s.len()
+		}
+		return 0
+	}
+	n := x.under.len(t)
+	for _, present := range x.delta[t] {
+		if present {
+			n++
+		} else {
+			n--
+		}
+	}
+	return n
+}
+
+func (x *index) fold() {
+	for t, d := range x.delta {
+		for k, present := range d {
+			x.under.write(t, k, present)
+		}
+	}
+}
+
+// set holds keys: most terms have one or two members, a few have very many.
+type set struct {
+	few  []fleet.Key
+	many map[fleet.Key]struct{}
+}
+
+const fewKeys = 8
+
+func (s *set) has(k fleet.Key) bool {
+	if s.many != nil {
+		_, ok := s.many[k]
+		return ok
+	}
+	return slices.Contains(s.few, k)
+}
+
+func (s *set) add(k fleet.Key) {
+	if s.has(k) {
+		return
+	}
+	if s.many == nil && len(s.few) < fewKeys {
+		s.few = append(s.few, k)
+		return
+	}
+	if s.many == nil {
+		s.many = make(map[fleet.Key]struct{}, 2*fewKeys)
+		for _, f := range s.few {
+			s.many[f] = struct{}{}
+		}
+		s.few = nil
+	}
+	s.many[k] = struct{}{}
+}
+
+func (s *set) remove(k fleet.Key) {
+	if s.many != nil {
+		delete(s.many, k)
+		return
+	}
+	if i := slices.Index(s.few, k); i >= 0 {
+		s.few = slices.Delete(s.few, i, i+1)
+	}
+}
+
+func (s *set) len() int { return len(s.few) + len(s.many) }
+
+func (s *set) each(yield func(fleet.Key) bool) {
+	for _, k := range s.few {
+		if !yield(k) {
+			return
+		}
+	}
+	for k := range maps.Keys(s.many) {
+		if !yield(k) {
+			return
+		}
+	}
+}

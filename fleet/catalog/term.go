@@ -1,0 +1,153 @@
+package catalog
+
+import (
+	"maps"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// term is something under which a declaration can be found from the other side. Terms name things that may not exist: a deployment
+// stands under the environment that it misses, and is found when that comes.
+type term struct {
+	what   what
+	tenant fleet.TenantName
+	a, b   string
+}
+
+type what uint8
+
+const (
+	ofKind       what = iota // tenant, kind: every key of it
+	refersTo                 // tenant, kind, name: who names this key
+	claimOf                  // server, namespace: environments that deploy there
+	namespaceOf              // namespace: environments that deploy to one of this name, on any server
+	argoCDIn                 // namespace: engines whose Argo CD lives in one of this name
+	installation             // installationID: engines
+	instance                 // connection, namespace: engines
+	accessTo                 // tenant, repository: credentials
+	sourceFrom               // tenant, repository: deployments
+	labelled                 // tenant, label, value: environments
+	selecting                // tenant, label, value: deployments whose selector's first label this is
+	servedIn                 // region: engines
+	wantedIn                 // region: environments
+	overQuota                // tenant: newcomers that wait for room
+)
+
+func membersOf(t fleet.TenantName, k fleet.Kind) term {
+	return term{what: ofKind, tenant: t, a: string(k)}
+}
+
+func referrersOf(k fleet.Key) term {
+	return term{what: refersTo, tenant: k.Tenant, a: string(k.Kind), b: k.Name}
+}
+
+func (t term) target() fleet.Key {
+	return fleet.Key{Kind: fleet.Kind(t.a), Tenant: t.tenant, Name: t.b}
+}
+
+// terms lists under what an entry stands: the terms of what it declares in effect and of what it declares at the head.
+func (e *entry) terms() []term {
+	if e == nil {
+		return nil
+	}
+	ts := []term{membersOf(e.key.Tenant, e.key.Kind)}
+	for _, d := range e.versions() {
+		ts = append(ts, terms(d)...)
+	}
+	if hasCode(e.quarantine, codeQuota) {
+		ts = append(ts, term{what: overQuota, tenant: e.key.Tenant})
+	}
+	return ts
+}
+
+func terms(d *fleet.Declaration) []term {
+	var ts []term
+	for _, k := range references(d) {
+		ts = append(ts, referrersOf(k))
+	}
+	t := d.Key.Tenant
+	switch {
+	case d.Engine != nil:
+		return append(ts, term{what: argoCDIn, a: d.Engine.ArgoCD.Namespace}, term{what: servedIn, a: d.Engine.Region},
+			term{what: installation, a: d.Engine.ArgoCD.InstallationID}, instanceOf(d.Engine))
+	case d.Environment != nil:
+		ts = append(ts, term{what: wantedIn, a: d.Environment.Region})
+		for _, ns := range d.Environment.Namespaces {
+			ts = append(ts, claim(d.Environment, ns), term{what: namespaceOf, a: ns})
+		}
+		for k, v := range d.Labels {
+			ts = append(ts, term{what: labelled, tenant: t, a: k, b: v})
+		}
+	case d.Credential != nil:
+		ts = append(ts, term{what: accessTo, tenant: t, a: repositoryKey(d.Credential.RepoURL)})
+	case d.Deployment != nil:
+		ts = append(ts, term{what: sourceFrom, tenant: t, a: repositoryKey(d.Deployment.Source.RepoURL)})
+		if k, v, ok := firstLabel(d.Deployment.Destination.EnvironmentSelector); ok {
+			ts = append(ts, term{what: selecting, tenant: t, a: k, b: v})
+		}
+	}
+	return ts
+}
+
+// references are the keys that a declaration refers to by name. That a tenant's declarations refer to their Tenant goes without saying:
+// their key does.
+func references(d *fleet.Declaration) []fleet.Key {
+	var ks []fleet.Key
+	env := func(n fleet.EnvironmentName) {
+		ks = append(ks, environmentKey(fleet.EnvironmentID{Tenant: d.Key.Tenant, Name: n}))
+	}
+	switch {
+	case d.Engine != nil:
+		for _, t := range d.Engine.DedicatedTo {
+			ks = append(ks, tenantKey(t))
+		}
+	case d.Deployment != nil:
+		for _, n := range d.Deployment.Destination.Environments {
+			env(n)
+		}
+		for _, o := range d.Deployment.Overrides {
+			env(o.Environment)
+		}
+	case d.SyncRun != nil:
+		ks = append(ks, deploymentKey(fleet.DeploymentID{Tenant: d.Key.Tenant, Name: d.SyncRun.Deployment}))
+		for _, n := range d.SyncRun.Environments {
+			env(n)
+		}
+	}
+	return ks
+}
+
+func claim(e *fleet.EnvironmentSpec, namespace string) term {
+	server := ""
+	if e.Cluster != nil {
+		server = e.Cluster.Server
+	}
+	return term{what: claimOf, a: server, b: namespace}
+}
+
+func instanceOf(e *fleet.EngineSpec) term {
+	connection := "in-cluster"
+	if e.Connection.KubeconfigRef != nil {
+		connection = "kubeconfig " + e.Connection.KubeconfigRef.Name
+	}
+	return term{what: instance, a: connection, b: e.ArgoCD.Namespace}
+}
+
+// repositoryKey is the URL itself when it is none: nothing that is refused meets anything else.
+func repositoryKey(url string) string {
+	key, err := fleet.NormalizeRepoURL(url)
+	if err != nil {
+		return url
+	}
+	return key
+}
+
+// firstLabel is the label by which a selector is indexed: it selects nothing that lacks this one.
+func firstLabel(s *fleet.LabelSelector) (k, v string, ok bool) {
+	if s == nil || len(s.MatchLabels) == 0 {
+		return "", "", false
+	}
+	k = slices.Min(slices.Collect(maps.Keys(s.MatchLabels)))
+	return k, s.MatchLabels[k], true
+}
