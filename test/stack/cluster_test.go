@@ -41,7 +41,7 @@ func podTemplate(app string, restart corev1.RestartPolicy) corev1.PodTemplateSpe
 
 func TestCluster(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit.log")
-	c := startCluster(t, stack.ClusterOptions{AuditLog: audit})
+	c := startCluster(t, stack.ClusterOptions{AuditLog: audit, Durable: true})
 	client := c.Client()
 
 	t.Run("a Deployment becomes available, and its Pods go with it", func(t *testing.T) {

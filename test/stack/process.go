@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,13 @@ func (p *Process) LogFile() string { return p.log }
 // Done is closed when the process has ended, for whatever reason.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// Wait returns when the process has ended: nil for exit status 0, an
+// *exec.ExitError otherwise.
+func (p *Process) Wait() error {
+	<-p.done
+	return p.err
+}
+
 // Kill ends the process and its children the hard way, as a crash would, and
 // waits for it.
 func (p *Process) Kill() {
@@ -139,14 +147,14 @@ func (p *Process) Await(ctx context.Context, ready func(context.Context) error) 
 	const pause = 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	last := errors.New("not asked yet")
 	for {
-		if last = ready(ctx); last == nil {
+		last := ready(ctx)
+		if last == nil {
 			return nil
 		}
 		select {
 		case <-p.done:
-			return p.failure(fmt.Errorf("ended before it was ready (%v)", p.err))
+			return p.failure(fmt.Errorf("ended before it was ready: %w", cmp.Or(p.err, errors.New("exit status 0"))))
 		case <-ctx.Done():
 			return p.failure(fmt.Errorf("not ready: %w (%w)", last, ctx.Err()))
 		case <-time.After(pause):
