@@ -46,8 +46,9 @@ func (s *Server) registerTokens() {
 
 func (s *Server) createToken(ctx context.Context, in *asked[wire.TokenRequest]) (*body[wire.CreatedToken], error) {
 	token := fleet.Token{Name: in.Body.Name, Tenant: in.Body.Tenant, Role: in.Body.Role, CreatedBy: callerOf(ctx).Subject()}
-	if ttl := time.Duration(in.Body.TTL); ttl != 0 {
-		if ttl < minTTL || ttl > maxTTL {
+	if in.Body.TTL != "" {
+		ttl, err := time.ParseDuration(in.Body.TTL)
+		if err != nil || ttl < minTTL || ttl > maxTTL {
 			return nil, problem(http.StatusUnprocessableEntity, "ttl", "a token is valid for 1m to 87600h", "leave ttl out for one that is valid until it is revoked")
 		}
 		expires := s.now().UTC().Add(ttl)

@@ -105,7 +105,7 @@ type TokenRequest struct {
 	Name   string           `json:"name" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"`
 	Tenant fleet.TenantName `json:"tenant,omitempty" maxLength:"63" doc:"None: the whole platform"`
 	Role   fleet.Role       `json:"role" enum:"read,write"`
-	TTL    fleet.Duration   `json:"ttl,omitempty" doc:"How long it is valid, such as 720h; none: until it is revoked"`
+	TTL    string           `json:"ttl,omitempty" maxLength:"32" example:"720h" doc:"How long it is valid; none: until it is revoked"`
 }
 
 // CreatedToken is a new token with its plaintext, which is shown this once.

@@ -39,7 +39,10 @@ func (a *app) tokenCreate() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ask := wire.TokenRequest{Name: args[0], Tenant: fleet.TenantName(tenant), Role: fleet.RoleRead, TTL: fleet.Duration(ttl)}
+		ask := wire.TokenRequest{Name: args[0], Tenant: fleet.TenantName(tenant), Role: fleet.RoleRead}
+		if ttl != 0 {
+			ask.TTL = ttl.String()
+		}
 		if write {
 			ask.Role = fleet.RoleWrite
 		}
