@@ -15,8 +15,9 @@ import (
 // Credentials supplies the credential for one fetch. It is asked each time, so that a rotated or short-lived one needs no restart.
 type Credentials func(ctx context.Context) (Auth, error)
 
-// Auth is a credential. The zero value is none. It has no text, JSON or log form: each shows its kind alone.
-type Auth struct{ *secret }
+// Auth is a credential. The zero value is none. It has no text, JSON or log form: each shows its kind alone. What it holds lies behind a
+// function, because fmt prints the fields of an Auth that is itself an unexported field without asking Format.
+type Auth struct{ reveal func() secret }
 
 type secret struct {
 	kind       string
@@ -26,15 +27,25 @@ type secret struct {
 	knownHosts []byte
 }
 
+func sealed(s secret) Auth { return Auth{func() secret { return s }} }
+
+// secret is what the credential holds; empty for none.
+func (a Auth) secret() secret {
+	if a.reveal == nil {
+		return secret{}
+	}
+	return a.reveal()
+}
+
 // Token is an access token for an https source. It is sent as the password of the user x-access-token, which GitHub asks for and
 // GitLab, Gitea and Bitbucket accept.
 func Token(token string) Auth {
-	return Auth{&secret{kind: "token", user: "x-access-token", password: token}}
+	return sealed(secret{kind: "token", user: "x-access-token", password: token})
 }
 
 // Basic is a user name and password for an https source.
 func Basic(user, password string) Auth {
-	return Auth{&secret{kind: "basic", user: user, password: password}}
+	return sealed(secret{kind: "basic", user: user, password: password})
 }
 
 // SSHKey is a private key in PEM or OpenSSH form, its passphrase or nil, and the known_hosts lines that the server is checked
@@ -56,14 +67,14 @@ func SSHKey(privateKey, passphrase, knownHosts []byte) (Auth, error) {
 	if err != nil { // the parser's text is about the key's bytes: not repeated
 		return refuse("ssh private key", "cannot be read; give it in PEM or OpenSSH form, with its passphrase if it has one")
 	}
-	return Auth{&secret{kind: "ssh key", signer: signer, knownHosts: knownHosts}}, nil
+	return sealed(secret{kind: "ssh key", signer: signer, knownHosts: knownHosts}), nil
 }
 
 func (a Auth) label() string {
-	if a.secret == nil {
+	if a.reveal == nil {
 		return "no credential"
 	}
-	return a.kind + " credential"
+	return a.secret().kind + " credential"
 }
 
 // String names the kind alone.
@@ -80,18 +91,19 @@ func (a Auth) LogValue() slog.Value { return slog.StringValue(a.label()) }
 
 // apply puts the credential on a request to a host that has been judged fit for it.
 func (a Auth) apply(r *http.Request) {
-	if a.secret != nil {
-		r.SetBasicAuth(a.user, a.password)
+	if s := a.secret(); s.kind != "" {
+		r.SetBasicAuth(s.user, s.password)
 	}
 }
 
 // scrub takes the credential out of a text of the other side, should a server or proxy have echoed it.
 func (a Auth) scrub(text string) string {
-	if a.secret == nil || a.password == "" {
+	s := a.secret()
+	if s.password == "" {
 		return text
 	}
-	pair := base64.StdEncoding.EncodeToString([]byte(a.user + ":" + a.password))
-	for _, form := range []string{pair, a.password, url.QueryEscape(a.password), url.PathEscape(a.password)} {
+	pair := base64.StdEncoding.EncodeToString([]byte(s.user + ":" + s.password))
+	for _, form := range []string{pair, s.password, url.QueryEscape(s.password), url.PathEscape(s.password)} {
 		text = strings.ReplaceAll(text, form, "[credential]")
 	}
 	return text

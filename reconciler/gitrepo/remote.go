@@ -64,10 +64,10 @@ func (r *remote) dial(ctx context.Context, auth Auth, m *meter) (*conversation, 
 
 // mayCarry refuses a credential that this source cannot use or that would travel in the clear.
 func (r *remote) mayCarry(auth Auth) error {
-	if auth.secret == nil {
+	if auth.reveal == nil {
 		return nil
 	}
-	if auth.signer != nil {
+	if auth.secret().signer != nil {
 		return &Error{Kind: ErrRefused, Detail: "an ssh key cannot be used for an " + r.location.scheme + " source; give a token or a user and password"}
 	}
 	if r.location.scheme == "http" && !isLoopback(r.location.url.Hostname()) {

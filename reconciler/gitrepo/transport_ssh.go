@@ -27,10 +27,11 @@ type sshChannel struct {
 }
 
 func dialSSH(ctx context.Context, loc location, auth Auth, m *meter) (*sshChannel, error) {
-	if auth.secret == nil || auth.signer == nil {
+	key := auth.secret()
+	if key.signer == nil {
 		return nil, &Error{Kind: ErrRefused, Detail: "an ssh source needs an ssh key and known_hosts as its credential"}
 	}
-	check, algorithms, err := hostKeys(auth.knownHosts, loc.address)
+	check, algorithms, err := hostKeys(key.knownHosts, loc.address)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func dialSSH(ctx context.Context, loc location, auth Auth, m *meter) (*sshChanne
 	ch.stop = context.AfterFunc(ctx, func() { conn.Close() }) // nothing else wakes the handshake or a read
 	c, channels, requests, err := ssh.NewClientConn(&meteredConn{conn, m}, loc.address, &ssh.ClientConfig{
 		User:              loc.user,
-		Auth:              []ssh.AuthMethod{ssh.PublicKeys(auth.signer)},
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(key.signer)},
 		HostKeyCallback:   check,
 		HostKeyAlgorithms: algorithms,
 		ClientVersion:     "SSH-2.0-argosy",
