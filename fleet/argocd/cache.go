@@ -1,0 +1,201 @@
+package argocd
+
+import (
+	"cmp"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+)
+
+// reconciledStep is how often an Application's time of reconciliation alone is worth an observation.
+const reconciledStep = 10 * time.Minute
+
+// cache is what the watches have shown, kept by resource and name, and what of it the sink has not heard yet. Our own writes are put in as
+// they are answered, so that the next decision does not wait for the watch; an older event never overwrites a newer state.
+type cache struct {
+	mu      sync.RWMutex
+	objects map[*resource]map[string]*entry
+	listed  map[*resource]bool // read completely, at least once
+
+	observed map[fleet.ObjectKey]fleet.Observation // waiting for the sink; the last state of each
+	wakes    map[fleet.ObjectKey]struct{}
+	dirty    chan struct{} // holds one token while something waits
+}
+
+func newCache() *cache {
+	c := &cache{objects: map[*resource]map[string]*entry{}, listed: map[*resource]bool{}, dirty: make(chan struct{}, 1),
+		observed: map[fleet.ObjectKey]fleet.Observation{}, wakes: map[fleet.ObjectKey]struct{}{}}
+	for _, r := range resources {
+		c.objects[r] = map[string]*entry{}
+	}
+	return c
+}
+
+// get is the entry under a key, or nil. An entry is never changed once it is in.
+func (c *cache) get(key fleet.ObjectKey) *entry {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	e := c.objects[resourceOf(key.Kind)][key.Name]
+	if e != nil && e.Key.Kind != key.Kind {
+		stranger := *e // a Secret of the other type under this name
+		stranger.Ours = false
+		return &stranger
+	}
+	return e
+}
+
+func (c *cache) synced() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.listed) == len(resources)
+}
+
+// put takes what the API server said of an object, unless it is older than what is known.
+func (c *cache) put(r *resource, e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replace(r, e)
+}
+
+func (c *cache) replace(r *resource, e *entry) {
+	before := c.objects[r][e.Key.Name]
+	if before != nil && before.UID == e.UID && newer(before.ResourceVersion, e.ResourceVersion) {
+		return
+	}
+	c.objects[r][e.Key.Name] = e
+	if !e.Ours {
+		if before != nil && before.Ours {
+			c.wake(before.Key) // somebody has taken our labels off
+		}
+		return
+	}
+	if r == applications && (before == nil || before.UID != e.UID || differs(before.seen, e.seen)) {
+		c.observed[e.Key] = e.seen
+		c.signal()
+	} else if before != nil {
+		e.seen.ReconciledAt = before.seen.ReconciledAt // so that the step is counted from what was told
+	}
+	if e.Drifted || e.Deleting || before != nil && before.UID != e.UID {
+		c.wake(e.Key)
+	}
+}
+
+// remove takes an object out that a watch or a complete list has shown to be gone. rv is when it was.
+func (c *cache) remove(r *resource, name, rv string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(r, name, rv)
+}
+
+func (c *cache) drop(r *resource, name, rv string) {
+	before := c.objects[r][name]
+	if before == nil || newer(before.ResourceVersion, rv) {
+		return
+	}
+	delete(c.objects[r], name)
+	if !before.Ours {
+		return
+	}
+	if r == applications {
+		c.observed[before.Key] = fleet.Observation{Key: before.Key, UID: before.UID, ResourceVersion: rv, Gone: true, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown}
+	}
+	c.wake(before.Key)
+}
+
+// relisted takes a complete list: what is not in it is gone, unless it was written after the list was read.
+func (c *cache) relisted(r *resource, all map[string]*entry, rv string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.objects[r] {
+		if all[name] == nil {
+			c.drop(r, name, rv)
+		}
+	}
+	for _, e := range all {
+		c.replace(r, e)
+	}
+	c.listed[r] = true
+}
+
+func (c *cache) wake(key fleet.ObjectKey) {
+	c.wakes[key] = struct{}{}
+	c.signal()
+}
+
+func (c *cache) signal() {
+	select {
+	case c.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// take hands over what waits for the sink.
+func (c *cache) take() ([]fleet.Observation, []fleet.ObjectKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := make([]fleet.Observation, 0, len(c.observed))
+	for _, o := range c.observed {
+		seen = append(seen, o)
+	}
+	keys := make([]fleet.ObjectKey, 0, len(c.wakes))
+	for k := range c.wakes {
+		keys = append(keys, k)
+	}
+	clear(c.observed)
+	clear(c.wakes)
+	return seen, keys
+}
+
+// inventory is everything that is ours.
+func (c *cache) inventory() []engine.Live {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var all []engine.Live
+	for _, r := range resources {
+		for _, e := range c.objects[r] {
+			if e.Ours {
+				all = append(all, e.Live)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b engine.Live) int {
+		return cmp.Or(cmp.Compare(a.Key.Kind.Rank(), b.Key.Kind.Rank()), cmp.Compare(a.Key.Kind, b.Key.Kind), cmp.Compare(a.Key.Name, b.Key.Name))
+	})
+	return all
+}
+
+// users counts the Applications, ours or not, that satisfy uses, and names one of them.
+func (c *cache) users(uses func(*entry) bool) (n int, one string) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for name, e := range c.objects[applications] {
+		if uses(e) {
+			n++
+			one = name
+		}
+	}
+	return n, one
+}
+
+// newer compares resourceVersions as the numbers that they are on every API server there is; what is no number is never newer.
+func newer(a, b string) bool {
+	x, errX := strconv.ParseUint(a, 10, 64)
+	y, errY := strconv.ParseUint(b, 10, 64)
+	return errX == nil && errY == nil && x > y
+}
+
+// appliedHash is the hash annotation of an object with that content: the row's hash, and for a Secret, whose row has no secret content,
+// the beginning of the content's hash too.
+func appliedHash(r *resource, row string, content [32]byte) string {
+	sum := hex.EncodeToString(content[:])
+	if r == secrets {
+		return strings.Join([]string{row, sum[:32]}, ".")
+	}
+	return sum
+}

@@ -1,0 +1,184 @@
+package argocd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"argosy.dev/argosy/fleet/engine"
+)
+
+// Content types and answers that we ask for. Of a write only the metadata comes back: an Application's status can be megabytes.
+const (
+	applyPatch   = "application/apply-patch+yaml" // JSON is YAML
+	mergePatch   = "application/merge-patch+json"
+	plainJSON    = "application/json"
+	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+	maxAnswer    = 64 << 20
+	throttleWait = time.Second // when the server does not say how long
+)
+
+// client speaks to one API server over a transport of its own, without client-go's rate limit.
+type client struct {
+	http    *http.Client
+	base    *url.URL
+	flow    *flow
+	timeout time.Duration // of one request
+	retries int           // of a throttled request
+}
+
+// request is one call.
+type request struct {
+	method, path, contentType, accept string
+	query                             url.Values
+	body                              []byte
+	before                            func() error // asked immediately before the request is sent
+}
+
+// statusError is the API server's refusal.
+type statusError struct {
+	Code       int
+	Reason     string
+	Message    string
+	Causes     []string
+	RetryAfter time.Duration
+	named      string // the kind that it speaks of, e.g. "applications"
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%d %s: %s", e.Code, e.Reason, e.Message)
+}
+
+func codeOf(err error) int {
+	var s *statusError
+	if errors.As(err, &s) {
+		return s.Code
+	}
+	return 0
+}
+
+// do sends one request, waits out throttling, and decodes the answer into out unless that is nil.
+func (c *client) do(ctx context.Context, r request, out any) error {
+	for attempt := 0; ; attempt++ {
+		err := c.once(ctx, r, out)
+		var s *statusError
+		if !errors.As(err, &s) || s.RetryAfter == 0 || attempt >= c.retries {
+			return err
+		}
+	}
+}
+
+func (c *client) once(ctx context.Context, r request, out any) error {
+	if err := c.flow.acquire(ctx); err != nil {
+		return err
+	}
+	var throttled time.Duration
+	defer func() { c.flow.release(throttled) }()
+	if r.before != nil {
+		if err := r.before(); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	resp, err := c.send(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode >= 300 {
+		failed := refusal(resp)
+		throttled = failed.RetryAfter
+		return failed
+	}
+	body := io.LimitReader(resp.Body, maxAnswer)
+	if out == nil {
+		_, err := io.Copy(io.Discard, body)
+		return unreachable(err)
+	}
+	if err := json.NewDecoder(body).Decode(out); err != nil {
+		return fmt.Errorf("%w: its answer ended early or is not JSON: %w", engine.ErrUnreachable, err)
+	}
+	return nil
+}
+
+// send gives the answer, whatever its status.
+func (c *client) send(ctx context.Context, r request) (*http.Response, error) {
+	u := *c.base
+	u.Path += r.path
+	u.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
+	if err != nil {
+		return nil, fmt.Errorf("request to %s: %w", c.base.Host, err)
+	}
+	if r.contentType != "" {
+		req.Header.Set("Content-Type", r.contentType)
+	}
+	if r.accept == "" {
+		r.accept = plainJSON
+	}
+	req.Header.Set("Accept", r.accept)
+	resp, err := c.http.Do(req)
+	return resp, unreachable(err)
+}
+
+func unreachable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", engine.ErrUnreachable, err)
+}
+
+// refusal reads the server's Status. What is no Status (a proxy's page) is not repeated.
+func refusal(resp *http.Response) *statusError {
+	e := &statusError{Code: resp.StatusCode, Reason: http.StatusText(resp.StatusCode)}
+	var status struct {
+		Kind    string
+		Message string
+		Reason  string
+		Details struct {
+			Name, Kind        string
+			RetryAfterSeconds int
+			Causes            []struct{ Reason, Message string }
+		}
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&status); err == nil && status.Kind == "Status" {
+		e.Message = status.Message
+		if status.Details.Name != "" {
+			e.named = status.Details.Kind
+		}
+		if status.Reason != "" {
+			e.Reason = status.Reason
+		}
+		for _, c := range status.Details.Causes {
+			e.Causes = append(e.Causes, c.Reason)
+		}
+	} else {
+		e.Message = "the answer is no Kubernetes status; is a proxy in between?"
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
+	if e.Code == http.StatusTooManyRequests {
+		e.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), status.Details.RetryAfterSeconds)
+	}
+	return e
+}
+
+// retryAfter is how long to leave the server alone, with a jitter so that we do not all come back at once; at most a minute.
+func retryAfter(header string, seconds int) time.Duration {
+	wait := throttleWait
+	if n, err := strconv.Atoi(header); err == nil && n > 0 {
+		wait = time.Duration(n) * time.Second
+	} else if seconds > 0 {
+		wait = time.Duration(seconds) * time.Second
+	}
+	wait = min(wait, time.Minute)
+	return wait + rand.N(wait/4+1)
+}

@@ -1,0 +1,186 @@
+package argocd
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+)
+
+// The names under which a secret's values are looked for.
+const (
+	keyToken        = "token"
+	keyCert         = "cert"
+	keyKey          = "key"
+	keyKubeconfig   = "kubeconfig"
+	keyUsername     = "username"
+	keyPassword     = "password"
+	keySSH          = "sshPrivateKey"
+	keyAppID        = "githubAppID"
+	keyInstallation = "githubAppInstallationID"
+	keyAppKey       = "githubAppPrivateKey"
+)
+
+func unusable(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", engine.ErrCredential, fmt.Sprintf(format, args...))
+}
+
+// fill puts the credential into the data of a Secret's manifest. The data is that of a fresh tree and is changed in place.
+func fill(kind fleet.ObjectKind, data map[string]any, secret fleet.Secret) error {
+	if secret.IsZero() {
+		return unusable("it is empty")
+	}
+	if kind == fleet.ObjectCluster {
+		return fillCluster(data, secret)
+	}
+	return fillRepository(data, secret)
+}
+
+// fillCluster adds the token or client certificate to the cluster's config, and nothing else: no exec, no awsAuth, no proxy, no insecure.
+func fillCluster(data map[string]any, secret fleet.Secret) error {
+	var config v1alpha1.ClusterConfig
+	raw, err := dataValue(data, "config")
+	if err == nil {
+		err = json.Unmarshal(raw, &config)
+	}
+	server, serverErr := dataValue(data, "server")
+	if err != nil || serverErr != nil {
+		return fmt.Errorf("the manifest of a cluster has no server or config")
+	}
+	given, err := clusterCredential(secret, string(server))
+	if err != nil {
+		return err
+	}
+	config.BearerToken, config.CertData, config.KeyData = given.token, given.cert, given.key
+	if len(config.CAData) == 0 {
+		config.CAData = given.ca
+	}
+	filled, err := json.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("cluster config cannot be written")
+	}
+	data["config"] = base64.StdEncoding.EncodeToString(filled)
+	return nil
+}
+
+func dataValue(data map[string]any, name string) ([]byte, error) {
+	text, _ := data[name].(string)
+	return base64.StdEncoding.DecodeString(text)
+}
+
+// clusterCredential is the one credential in the secret: a token, a certificate with its key, or a kubeconfig for the declared server.
+func clusterCredential(secret fleet.Secret, serverKey string) (kubeconfig, error) {
+	var k kubeconfig
+	switch {
+	case secret.Has(keyKubeconfig):
+		if secret.Has(keyToken) || secret.Has(keyCert) || secret.Has(keyKey) {
+			return k, unusable("it holds a kubeconfig and a credential beside it; leave one")
+		}
+		var err error
+		if k, err = readKubeconfig(secret.Value(keyKubeconfig)); err != nil {
+			return k, err
+		}
+		declared, _, _ := strings.Cut(serverKey, "?")
+		if strings.TrimSuffix(k.server, "/") != declared {
+			return kubeconfig{}, unusable("the kubeconfig is for another server than the declared %s", declared)
+		}
+	default:
+		k.token, k.cert, k.key = strings.TrimSpace(string(secret.Value(keyToken))), secret.Value(keyCert), secret.Value(keyKey)
+	}
+	return k, checkClusterCredential(k)
+}
+
+func checkClusterCredential(k kubeconfig) error {
+	hasPair := len(k.cert) > 0 || len(k.key) > 0
+	switch {
+	case k.token != "" && hasPair:
+		return unusable("it holds a token and a certificate; leave one")
+	case k.token == "" && !hasPair:
+		return unusable("it holds none of %s, %s with %s, %s", keyToken, keyCert, keyKey, keyKubeconfig)
+	case k.token != "":
+		return checkText(keyToken, k.token, 16<<10)
+	}
+	if _, err := tls.X509KeyPair(k.cert, k.key); err != nil {
+		return unusable("%s and %s are not a PEM certificate and its key", keyCert, keyKey)
+	}
+	return nil
+}
+
+// checkText refuses what would break out of a header or an environment variable.
+func checkText(name, s string, most int) error {
+	if s == "" || len(s) > most {
+		return unusable("%s is empty or longer than %d bytes", name, most)
+	}
+	for _, r := range s {
+		if r <= ' ' || r >= 0x7f {
+			return unusable("%s holds a blank or a control character", name)
+		}
+	}
+	return nil
+}
+
+// fillRepository adds one kind of access to a repository Secret.
+func fillRepository(data map[string]any, secret fleet.Secret) error {
+	set := func(name string, value []byte) { data[name] = base64.StdEncoding.EncodeToString(value) }
+	app := secret.Has(keyAppID) || secret.Has(keyInstallation) || secret.Has(keyAppKey)
+	password := bytes.TrimRight(secret.Value(keyPassword), "\r\n")
+	if len(password) == 0 {
+		password = bytes.TrimRight(secret.Value(keyToken), "\r\n")
+	}
+	ways := 0
+	for _, is := range []bool{app, len(password) > 0, secret.Has(keySSH)} {
+		if is {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return unusable("it must hold exactly one of %s (with %s), %s, %s, or a GitHub App's %s, %s and %s", keyPassword, keyUsername, keyToken, keySSH, keyAppID, keyInstallation, keyAppKey)
+	}
+	switch {
+	case app:
+		return fillApp(set, secret)
+	case secret.Has(keySSH):
+		if block, _ := pem.Decode(secret.Value(keySSH)); block == nil || !strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			return unusable("%s is not a PEM private key", keySSH)
+		}
+		set(keySSH, secret.Value(keySSH))
+		return nil
+	}
+	if bytes.ContainsAny(password, "\x00\r\n") || len(password) > 16<<10 {
+		return unusable("%s has several lines or more than 16 KiB", keyPassword)
+	}
+	user := bytes.TrimRight(secret.Value(keyUsername), "\r\n")
+	if len(user) == 0 {
+		user = []byte("argosy") // forges take any name with a token, but an empty one is no basic authentication
+	}
+	if bytes.ContainsAny(user, "\x00\r\n:") || len(user) > 256 {
+		return unusable("%s has several lines, a colon or more than 256 bytes", keyUsername)
+	}
+	set(keyUsername, user)
+	set(keyPassword, password)
+	return nil
+}
+
+func fillApp(set func(string, []byte), secret fleet.Secret) error {
+	for _, name := range []string{keyAppID, keyInstallation} {
+		number := strings.TrimSpace(string(secret.Value(name)))
+		if n, err := strconv.ParseInt(number, 10, 64); err != nil || n <= 0 {
+			return unusable("%s is not a positive number", name)
+		}
+		set(name, []byte(number))
+	}
+	if block, _ := pem.Decode(secret.Value(keyAppKey)); block == nil || !strings.HasSuffix(block.Type, "PRIVATE KEY") {
+		return unusable("%s is not a PEM private key", keyAppKey)
+	}
+	set(keyAppKey, secret.Value(keyAppKey))
+	return nil
+}

@@ -1,0 +1,212 @@
+package argocd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+)
+
+// cascadeFinalizer makes Argo CD delete an Application's workload, in the foreground, before the Application goes
+// (application_defaults.go). With "/background" or "/foreground" behind it, it does the same.
+const cascadeFinalizer = "resources-finalizer.argocd.argoproj.io"
+
+// Delete goes one step towards the object's absence and reports whether an uncached read has proven it. Every write demands the UID and
+// resourceVersion that this read gave. With DeletionDelete, Argo CD deletes the workload first; with DeletionOrphan nothing of the workload
+// is touched and no hook runs. A Cluster or AppProject stays, with ErrInUse, until no Application needs it: a cluster Secret that goes
+// first makes Argo CD strip the finalizers and orphan the workloads without a word (appcontroller.go, finalizeApplicationDeletion).
+func (e *Engine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (done bool, err error) {
+	if err := e.ready(); err != nil {
+		return false, err
+	}
+	for range attempts {
+		done, err = e.deleteStep(ctx, row, lease)
+		if codeOf(err) != http.StatusConflict {
+			return done, e.explain(row.Key, err)
+		}
+	}
+	return false, nil // it is busy; the next call goes on
+}
+
+func (e *Engine) deleteStep(ctx context.Context, row fleet.Row, lease fleet.Lease) (bool, error) {
+	o, err := e.read(ctx, row.Key)
+	if err != nil {
+		return false, err
+	}
+	r := resourceOf(row.Key.Kind)
+	if o == nil {
+		e.quarrels.forget(row.Key)
+		return true, nil
+	}
+	live := e.entryOf(r, o)
+	known := e.cache.get(row.Key)
+	switch {
+	case !live.Ours || live.Key.Kind != row.Key.Kind || live.Tenant != row.Tenant:
+		return false, fmt.Errorf("%w: it lacks our labels or carries another tenant's, and is left alone", engine.ErrForeign)
+	case live.Epoch > lease.Epoch:
+		return false, fmt.Errorf("%w: its epoch is %d, this lease's is %d", engine.ErrFenced, live.Epoch, lease.Epoch)
+	case known != nil && known.UID != live.UID:
+		e.cache.put(r, live)
+		return false, fmt.Errorf("%w: another object of this name has taken the place of the one that was to be deleted; it is looked at anew", engine.ErrForeign)
+	}
+	e.cache.put(r, live)
+	if r == applications {
+		return false, e.deleteApplication(ctx, row, lease, live)
+	}
+	if live.Deleting {
+		return false, nil
+	}
+	if err := e.unused(ctx, row, o); err != nil {
+		return false, err
+	}
+	return false, e.remove(ctx, row, live)
+}
+
+func (e *Engine) deleteApplication(ctx context.Context, row fleet.Row, lease fleet.Lease, live *entry) error {
+	patch := map[string]any{}
+	if row.Deletion == fleet.DeletionOrphan {
+		patch = orphaning(live)
+	} else {
+		cluster := fleet.ObjectKey{Engine: e.name, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment})}
+		if c := e.cache.get(cluster); !live.Deleting && (c == nil || !c.Ours || c.Deleting) {
+			return fmt.Errorf("%w: cluster Secret %s is missing, and without it Argo CD would leave the workload behind without a word; restore it, or set deletionPolicy: Orphan", engine.ErrDestination, cluster.Name)
+		}
+		patch = cascading(live)
+	}
+	if len(patch) > 0 {
+		if !live.Deleting {
+			setAnnotation(patch, annotationEpoch, strconv.FormatInt(lease.Epoch, 10))
+		}
+		m, err := e.merge(ctx, row, patch, live)
+		if err != nil {
+			return err
+		}
+		after := *live
+		after.ResourceVersion, after.finalizers = m.ResourceVersion, m.Finalizers
+		live = &after
+	}
+	if live.Deleting {
+		return nil // Argo CD is at it
+	}
+	return e.remove(ctx, row, live)
+}
+
+// cascading is what makes the coming deletion take the workload along. A finalizer cannot be added once the deletion has begun.
+func cascading(live *entry) map[string]any {
+	patch := map[string]any{}
+	if !live.cascades() && !live.Deleting {
+		patch["metadata"] = map[string]any{"finalizers": append(append([]string{}, live.finalizers...), cascadeFinalizer)}
+	}
+	if live.stalled {
+		setAnnotation(patch, annotationSkipReconcile, nil) // with it, the deletion would wait for ever
+	}
+	return patch
+}
+
+// orphaning takes every finalizer of Argo CD off, those of pre- and post-delete hooks too, and tells Argo CD to let go, so that it does not
+// put one back before the deletion.
+func orphaning(live *entry) map[string]any {
+	patch := map[string]any{}
+	kept := []string{}
+	for _, f := range live.finalizers {
+		domain, _, _ := strings.Cut(f, "/")
+		if !strings.HasSuffix(domain, ".argocd.argoproj.io") {
+			kept = append(kept, f)
+		}
+	}
+	if len(kept) < len(live.finalizers) {
+		patch["metadata"] = map[string]any{"finalizers": kept}
+	}
+	if !live.stalled && !live.Deleting {
+		setAnnotation(patch, annotationSkipReconcile, "true")
+	}
+	return patch
+}
+
+func setAnnotation(patch map[string]any, name string, value any) {
+	meta := child(patch, "metadata")
+	if meta == nil {
+		meta = map[string]any{}
+		patch["metadata"] = meta
+	}
+	annotations := child(meta, "annotations")
+	if annotations == nil {
+		annotations = map[string]any{}
+		meta["annotations"] = annotations
+	}
+	annotations[name] = value
+}
+
+// remove asks for the deletion of exactly the object that was read.
+func (e *Engine) remove(ctx context.Context, row fleet.Row, live *entry) error {
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "DeleteOptions",
+		"preconditions": map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion},
+	})
+	if err != nil {
+		return fmt.Errorf("delete options: %w", err)
+	}
+	r := resourceOf(row.Key.Kind)
+	err = e.mutate(ctx, row.Tenant, request{method: http.MethodDelete, path: r.object(e.namespace, row.Key.Name), contentType: plainJSON, accept: metadataOnly, body: body}, nil)
+	if e.absent(err, r) {
+		return nil
+	}
+	return err
+}
+
+// unused proves that no Application needs a Cluster, Repository or AppProject any more: by the cache, which knows strangers' Applications
+// too, and by an uncached list of ours. Access to a repository may be withdrawn while Applications use it, since revoking must take effect;
+// only Applications that are being deleted keep it, because their delete hooks are read from it.
+func (e *Engine) unused(ctx context.Context, row fleet.Row, o *liveObject) error {
+	var uses func(*entry) bool
+	labels := []string{labelManagedBy + "=" + managedBy, labelTenant + "=" + string(row.Tenant)}
+	switch row.Key.Kind {
+	case fleet.ObjectProject:
+		uses = func(a *entry) bool { return a.project == row.Key.Name }
+	case fleet.ObjectCluster:
+		server, _ := dataValue(o.Data, "server")
+		uses = func(a *entry) bool {
+			return len(server) > 0 && a.server == string(server) || a.Tenant == row.Tenant && a.Environment == row.Environment
+		}
+		labels = append(labels, labelEnvironment+"="+string(row.Environment))
+	default:
+		uses = func(a *entry) bool { return a.Tenant == row.Tenant && a.Deleting }
+	}
+	if n, one := e.cache.users(uses); n > 0 {
+		return fmt.Errorf("%w: %d Applications need it, %s among them", engine.ErrInUse, n, one)
+	}
+	return e.provenUnused(ctx, labels, row.Key.Kind == fleet.ObjectRepository)
+}
+
+func (e *Engine) provenUnused(ctx context.Context, labels []string, deletingOnly bool) error {
+	query := url.Values{"labelSelector": {strings.Join(labels, ",")}, "limit": {strconv.Itoa(pageSize)}}
+	for {
+		var page struct {
+			Metadata struct{ ResourceVersion, Continue string }
+			Items    []struct{ Metadata liveMetadata }
+		}
+		err := e.client.do(ctx, request{method: http.MethodGet, path: applications.collection(e.namespace), query: query,
+			accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"}, &page)
+		if err != nil {
+			return err
+		}
+		if page.Metadata.ResourceVersion == "" {
+			return fmt.Errorf("%w: the answer is no list of applications", engine.ErrUnreachable)
+		}
+		for _, item := range page.Items {
+			if !deletingOnly || item.Metadata.DeletionTimestamp != nil {
+				return fmt.Errorf("%w: Application %s needs it", engine.ErrInUse, item.Metadata.Name)
+			}
+		}
+		if page.Metadata.Continue == "" {
+			return nil
+		}
+		query.Set("continue", page.Metadata.Continue)
+	}
+}

@@ -1,0 +1,204 @@
+package argocd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"argosy.dev/argosy/fleet/engine"
+)
+
+// follower keeps one resource of the cache equal to the API server: a complete list, then a watch from where the list ended. Whatever goes
+// wrong means that it no longer knows, never that something is gone.
+type follower struct {
+	e *Engine
+	r *resource
+}
+
+const (
+	pageSize      = 500
+	watchSeconds  = 300 // the server ends a watch after that, and up to as much again; a new one goes on from there
+	slowestRetry  = 30 * time.Second
+	bookmarkEvent = "BOOKMARK"
+)
+
+// errStale says that the API server no longer has what a watch or a page would go on from.
+var errStale = errors.New("the API server no longer has that version")
+
+// run follows until ctx ends. A watch that breaks goes on from where it was; only when the server no longer has that, or nothing has been
+// heard for too long, is everything read anew.
+func (f *follower) run(ctx context.Context) {
+	version, failures := "", 0
+	for ctx.Err() == nil {
+		var err error
+		if version == "" {
+			version, err = f.list(ctx)
+		}
+		for err == nil {
+			failures = 0
+			f.e.healthy(f.r)
+			version, err = f.watch(ctx, version)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errStale) {
+			version = ""
+			pauseFor(ctx, rand.N(f.e.options.Retry))
+			continue
+		}
+		f.e.unhealthy(f.r, fmt.Errorf("follow %s in namespace %s: %w", f.r.plural, f.e.namespace, err))
+		failures++
+		pauseFor(ctx, f.e.retryPause(failures, err))
+	}
+}
+
+// retryPause doubles with each failure, is jittered, and is at least what the server asked for.
+func (e *Engine) retryPause(failures int, err error) time.Duration {
+	pause := min(e.options.Retry<<min(failures-1, 10), slowestRetry)
+	pause = pause/2 + rand.N(pause/2+1)
+	var s *statusError
+	if errors.As(err, &s) {
+		pause = max(pause, s.RetryAfter)
+	}
+	return pause
+}
+
+// pauseFor waits for d or until ctx ends.
+func pauseFor(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// list reads every page, asks for the newest state and not for a cache's, and only then tells the cache. A page that expires or fails
+// makes the whole list void.
+func (f *follower) list(ctx context.Context) (version string, err error) {
+	all := map[string]*entry{}
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	if f.r.selector != "" {
+		query.Set("labelSelector", f.r.selector)
+	}
+	for {
+		var page struct {
+			Kind     string
+			Metadata struct{ ResourceVersion, Continue string }
+			Items    []liveObject
+		}
+		err := f.e.client.do(ctx, request{method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query}, &page)
+		if codeOf(err) == http.StatusGone {
+			return "", errStale
+		}
+		if err != nil {
+			return "", err
+		}
+		if page.Kind != f.r.kind+"List" || page.Metadata.ResourceVersion == "" {
+			return "", fmt.Errorf("%w: the answer is no list of %s", engine.ErrUnreachable, f.r.plural)
+		}
+		for i := range page.Items {
+			e := f.e.entryOf(f.r, &page.Items[i])
+			all[e.Key.Name] = e
+		}
+		if page.Metadata.Continue == "" {
+			f.e.cache.relisted(f.r, all, page.Metadata.ResourceVersion)
+			return page.Metadata.ResourceVersion, nil
+		}
+		query.Set("continue", page.Metadata.Continue)
+	}
+}
+
+// watch follows from version until the server ends it, and returns where to go on. A watch without a word, bookmarks included, for the
+// engine's Silence is not trusted any more: errStale.
+func (f *follower) watch(ctx context.Context, version string) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	query := url.Values{"watch": {"1"}, "resourceVersion": {version}, "allowWatchBookmarks": {"true"},
+		"timeoutSeconds": {strconv.Itoa(watchSeconds + rand.N(watchSeconds))}}
+	if f.r.selector != "" {
+		query.Set("labelSelector", f.r.selector)
+	}
+	var hushed atomic.Bool
+	silent := time.AfterFunc(f.e.options.Silence, func() { hushed.Store(true); cancel() })
+	defer silent.Stop()
+	opened := time.Now()
+	resp, err := f.e.client.send(ctx, request{method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query})
+	if hushed.Load() {
+		return version, errStale
+	}
+	if err != nil {
+		return version, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		if resp.StatusCode == http.StatusGone {
+			return version, errStale
+		}
+		return version, refusal(resp)
+	}
+	version, err = f.events(resp.Body, version, func() { silent.Reset(f.e.options.Silence) })
+	if hushed.Load() {
+		return version, errStale
+	}
+	if errors.Is(err, io.EOF) && time.Since(opened) > time.Second {
+		return version, nil // the server ended it, as it does every few minutes
+	}
+	return version, err
+}
+
+type watchEvent struct {
+	Type   string
+	Object json.RawMessage
+}
+
+// events reads until the stream ends. heard is called for every event.
+func (f *follower) events(stream io.Reader, version string, heard func()) (string, error) {
+	dec := json.NewDecoder(stream)
+	for {
+		var ev watchEvent
+		if err := dec.Decode(&ev); err != nil {
+			if errors.Is(err, io.EOF) {
+				return version, io.EOF
+			}
+			return version, fmt.Errorf("%w: watch: %w", engine.ErrUnreachable, err)
+		}
+		heard()
+		if ev.Type == "ERROR" {
+			return version, watchError(ev.Object)
+		}
+		var o liveObject
+		if err := json.Unmarshal(ev.Object, &o); err != nil || o.Metadata.ResourceVersion == "" {
+			return version, fmt.Errorf("%w: watch: an event that is no object", engine.ErrUnreachable)
+		}
+		version = o.Metadata.ResourceVersion
+		switch ev.Type {
+		case "ADDED", "MODIFIED":
+			f.e.cache.put(f.r, f.e.entryOf(f.r, &o))
+		case "DELETED":
+			f.e.cache.remove(f.r, o.Metadata.Name, version)
+		case bookmarkEvent:
+		}
+	}
+}
+
+func watchError(raw []byte) error {
+	var s struct {
+		Code            int
+		Reason, Message string
+	}
+	_ = json.Unmarshal(raw, &s)
+	if s.Code == http.StatusGone {
+		return errStale
+	}
+	return &statusError{Code: s.Code, Reason: s.Reason, Message: s.Message}
+}

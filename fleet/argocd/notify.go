@@ -1,0 +1,90 @@
+package argocd
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/fleet/engine"
+)
+
+// Watch follows the engine's Applications, AppProjects and our Secrets until ctx ends and tells the sink: each Application's latest state
+// at most once per window, and objects that need a look. It heals by itself; the error is ctx's.
+func (e *Engine) Watch(ctx context.Context, sink engine.Sink) error {
+	var all sync.WaitGroup
+	for _, r := range resources {
+		all.Go(func() { (&follower{e: e, r: r}).run(ctx) })
+	}
+	e.tell(ctx, sink)
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// tell hands over what waits, once per window. What came in while the sink was busy is handed over next; of each Application only the last.
+func (e *Engine) tell(ctx context.Context, sink engine.Sink) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.cache.dirty:
+		}
+		seen, wakes := e.cache.take()
+		if len(seen) > 0 && sink.Observe != nil {
+			sink.Observe(seen)
+		}
+		if len(wakes) > 0 && sink.Wake != nil {
+			sink.Wake(wakes)
+		}
+		pauseFor(ctx, e.options.Window)
+	}
+}
+
+// health is why resources are not followed.
+type health struct {
+	mu     sync.Mutex
+	broken map[*resource]failure
+}
+
+type failure struct {
+	err   error
+	since time.Time
+}
+
+func (e *Engine) healthy(r *resource) {
+	e.health.mu.Lock()
+	defer e.health.mu.Unlock()
+	delete(e.health.broken, r)
+}
+
+func (e *Engine) unhealthy(r *resource, err error) {
+	e.health.mu.Lock()
+	defer e.health.mu.Unlock()
+	since := time.Now()
+	if before, ok := e.health.broken[r]; ok {
+		since = before.since
+	}
+	e.health.broken[r] = failure{err, since}
+}
+
+// Health is nil while everything is followed, else why not and since when.
+func (e *Engine) Health() error {
+	e.health.mu.Lock()
+	defer e.health.mu.Unlock()
+	if len(e.health.broken) == 0 {
+		return nil
+	}
+	first := slices.MinFunc(slices.Collect(maps.Keys(e.health.broken)), func(a, b *resource) int { return strings.Compare(a.plural, b.plural) })
+	f := e.health.broken[first]
+	return &brokenError{f}
+}
+
+type brokenError struct{ failure }
+
+func (b *brokenError) Error() string {
+	return b.err.Error() + " (since " + b.since.UTC().Format(time.RFC3339) + ")"
+}
+
+func (b *brokenError) Unwrap() error { return b.err }

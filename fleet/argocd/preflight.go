@@ -1,0 +1,214 @@
+package argocd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"argosy.dev/argosy/fleet/engine"
+)
+
+// Preflight looks whether the instance is the declared one and fit to be written to: resource tracking by annotation, its installationID,
+// Argo CD's kinds, a `default` project that allows nothing, and our rights. What blocks makes every write fail with ErrUnfit until a later
+// Preflight finds it mended; two instances with one installationID or label tracking would take each other's resources for their own
+// (argo-cd#11402, #13079). An error means that it could not be looked at, and leaves the last verdict standing.
+func (e *Engine) Preflight(ctx context.Context) (engine.Report, error) {
+	var report engine.Report
+	kinds, err := e.checkKinds(ctx)
+	if err != nil {
+		return report, fmt.Errorf("preflight of engine %s: %w", e.name, err)
+	}
+	report.Findings = append(report.Findings, kinds...)
+	report.Version = e.version(ctx)
+	for _, check := range []func(context.Context, string) ([]engine.Finding, error){e.checkSettings, e.checkDefaultProject, e.checkRights} {
+		if len(kinds) > 0 {
+			break // without Argo CD's kinds the rest would only repeat it
+		}
+		found, err := check(ctx, report.Version)
+		if err != nil {
+			return report, fmt.Errorf("preflight of engine %s: %w", e.name, err)
+		}
+		report.Findings = append(report.Findings, found...)
+	}
+	e.judge(report)
+	return report, nil
+}
+
+func (e *Engine) judge(report engine.Report) {
+	for _, f := range report.Findings {
+		if f.Blocks {
+			err := fmt.Errorf("%w: engine %s: %s; %s", engine.ErrUnfit, e.name, f.Message, f.Fix)
+			e.unfit.Store(&err)
+			return
+		}
+	}
+	e.unfit.Store(nil)
+	e.fit.Store(true)
+}
+
+func (e *Engine) get(ctx context.Context, path string, out any) error {
+	return e.client.do(ctx, request{method: http.MethodGet, path: path}, out)
+}
+
+func (e *Engine) checkKinds(ctx context.Context) ([]engine.Finding, error) {
+	var list struct{ Resources []struct{ Name string } }
+	err := e.get(ctx, "/apis/"+argoAPI, &list)
+	if err != nil && codeOf(err) != http.StatusNotFound {
+		return nil, err
+	}
+	for _, r := range []*resource{applications, projects} {
+		if !slices.ContainsFunc(list.Resources, func(have struct{ Name string }) bool { return have.Name == r.plural }) {
+			return []engine.Finding{{Code: "kinds", Blocks: true, Message: "the cluster does not know Argo CD's kind " + r.kind, Fix: "install Argo CD's CustomResourceDefinitions, version 2.14 or 3.x"}}, nil
+		}
+	}
+	return nil, nil
+}
+
+// checkSettings reads argocd-cm. Argo CD 3 tracks by annotation unless told otherwise, 2.14 by label.
+func (e *Engine) checkSettings(ctx context.Context, version string) ([]engine.Finding, error) {
+	var cm struct{ Data map[string]string }
+	err := e.get(ctx, e.configMaps()+"/argocd-cm", &cm)
+	switch {
+	case isMissing(err):
+		return []engine.Finding{{Code: "settings", Blocks: true, Message: "there is no ConfigMap argocd-cm in namespace " + e.namespace, Fix: "declare the namespace that Argo CD runs in, or install it there"}}, nil
+	case codeOf(err) == http.StatusForbidden:
+		return []engine.Finding{{Code: "settings", Blocks: true, Message: "ConfigMap argocd-cm in namespace " + e.namespace + " may not be read", Fix: "grant get on configmaps there to the control plane"}}, nil
+	case err != nil:
+		return nil, err
+	}
+	var found []engine.Finding
+	tracking := cm.Data["application.resourceTrackingMethod"]
+	if tracking == "" && !strings.HasPrefix(strings.TrimPrefix(version, "v"), "3.") {
+		tracking = "label, which an unset value may mean"
+	}
+	if tracking != "annotation" && tracking != "" {
+		found = append(found, engine.Finding{Code: "tracking", Blocks: true, Message: "Argo CD tracks resources by " + clip(tracking, 64), Fix: "set application.resourceTrackingMethod: annotation in argocd-cm"})
+	}
+	if id := cm.Data["installationID"]; id != e.installation {
+		found = append(found, engine.Finding{Code: "installation-id", Blocks: true, Message: fmt.Sprintf("Argo CD's installationID is %q, declared is %q", clip(id, 64), e.installation),
+			Fix: "set installationID in argocd-cm to the declared one, which is unique in the fleet, or connect to the right instance"})
+	}
+	return found, nil
+}
+
+func (e *Engine) checkDefaultProject(ctx context.Context, _ string) ([]engine.Finding, error) {
+	var project struct {
+		Spec struct {
+			SourceRepos  []string
+			Destinations []json.RawMessage
+		}
+	}
+	err := e.get(ctx, projects.object(e.namespace, "default"), &project)
+	switch {
+	case e.absent(err, projects):
+		return []engine.Finding{{Code: "default-project", Message: "there is no AppProject default, and Argo CD makes one that allows everything", Fix: "create it with an empty spec"}}, nil
+	case codeOf(err) == http.StatusForbidden:
+		return nil, nil // checkRights says so
+	case err != nil:
+		return nil, err
+	case len(project.Spec.SourceRepos) > 0 && len(project.Spec.Destinations) > 0:
+		return []engine.Finding{{Code: "default-project", Message: "AppProject default allows deployments", Fix: "empty its sourceRepos and destinations: no tenant uses it"}}, nil
+	}
+	return nil, nil
+}
+
+// right is one thing that we must be allowed to do in the instance's namespace.
+type right struct{ group, resource, name, verb string }
+
+func neededRights() []right {
+	var all []right
+	for _, verb := range []string{"get", "list", "watch", "create", "patch", "delete"} {
+		all = append(all, right{"argoproj.io", "applications", "", verb}, right{"argoproj.io", "appprojects", "", verb}, right{"", "secrets", "", verb})
+	}
+	return append(all, right{"", "configmaps", "", "create"}, right{"", "configmaps", stopMarker, "get"}, right{"", "configmaps", stopMarker, "patch"})
+}
+
+func (e *Engine) checkRights(ctx context.Context, _ string) ([]engine.Finding, error) {
+	rights := neededRights()
+	allowed, errs := make([]bool, len(rights)), make([]error, len(rights))
+	var all sync.WaitGroup
+	for i, r := range rights {
+		all.Go(func() { allowed[i], errs[i] = e.allowed(ctx, r) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	var missing []string
+	for i, r := range rights {
+		if !allowed[i] {
+			missing = append(missing, r.verb+" "+r.resource)
+		}
+	}
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	return []engine.Finding{{Code: "rights", Blocks: true, Message: "the control plane may not " + strings.Join(missing, ", ") + " in namespace " + e.namespace,
+		Fix: "bind it to a Role there that grants them"}}, nil
+}
+
+func (e *Engine) allowed(ctx context.Context, r right) (bool, error) {
+	body, err := json.Marshal(map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": map[string]any{
+		"resourceAttributes": map[string]any{"namespace": e.namespace, "group": r.group, "resource": r.resource, "name": r.name, "verb": r.verb}}})
+	if err != nil {
+		return false, fmt.Errorf("access review: %w", err)
+	}
+	var review struct{ Status struct{ Allowed bool } }
+	err = e.client.do(ctx, request{method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", contentType: plainJSON, body: body}, &review)
+	return review.Status.Allowed, err
+}
+
+// version is Argo CD's, from the image of its controller; failing that, what the CRD's schema gives away; "" when neither may be read.
+func (e *Engine) version(ctx context.Context) string {
+	for _, kind := range []string{"statefulsets", "deployments"} {
+		var list struct {
+			Items []struct {
+				Spec struct {
+					Template struct {
+						Spec struct{ Containers []struct{ Image string } }
+					}
+				}
+			}
+		}
+		query := url.Values{"labelSelector": {"app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=application-controller"}}
+		if err := e.client.do(ctx, request{method: http.MethodGet, path: "/apis/apps/v1/namespaces/" + url.PathEscape(e.namespace) + "/" + kind, query: query}, &list); err != nil {
+			continue
+		}
+		for _, item := range list.Items {
+			for _, c := range item.Spec.Template.Spec.Containers {
+				if v := imageVersion(c.Image); v != "" {
+					return v
+				}
+			}
+		}
+	}
+	return e.schemaVersion(ctx)
+}
+
+// imageVersion is the tag of an image when it looks like a version: quay.io/argoproj/argocd:v3.2.11@sha256:… gives v3.2.11.
+func imageVersion(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	_, tag, ok := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	if v := strings.TrimPrefix(tag, "v"); !ok || len(v) < 3 || v[0] < '2' || v[0] > '9' || v[1] != '.' {
+		return ""
+	}
+	return clip(tag, 64)
+}
+
+// schemaVersion tells 3.x from 2.x by a field that only the newer CRD has.
+func (e *Engine) schemaVersion(ctx context.Context) string {
+	var raw json.RawMessage
+	if err := e.get(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/applications.argoproj.io", &raw); err != nil {
+		return ""
+	}
+	if strings.Contains(string(raw), `"ignoreMissingComponents"`) {
+		return "3.x"
+	}
+	return "2.x"
+}

@@ -1,0 +1,82 @@
+package argocd
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+)
+
+const (
+	operationUser = "argosy"          // initiatedBy.username of our operations
+	operationInfo = "argosy.dev/sync" // names the request among an operation's info
+	busyWait      = 2 * time.Second
+)
+
+// Sync asks Argo CD for one sync at a revision, automated Application or not. The outcome is ApplyApplied once it is asked for, and stays so
+// for the same request; ApplyPending while another operation stands in the way. How it ends comes as an Observation with the request's ID.
+//
+// The last result is cleared in the same write: Argo CD merges a new operation with the state of an older one, so that a full sync would
+// inherit its list of resources, skip the rest and report success.
+func (e *Engine) Sync(ctx context.Context, q engine.SyncRequest, lease fleet.Lease) (engine.Outcome, error) {
+	if err := e.ready(); err != nil {
+		return engine.Outcome{}, err
+	}
+	if err := exact("revision", q.Revision, 256); err != nil || q.ID == "" || q.Key.Kind != fleet.ObjectApplication {
+		return engine.Outcome{}, fmt.Errorf("sync of %s: it needs an Application, an id and an exact revision: %w", q.Key.Name, err)
+	}
+	known := e.cache.get(q.Key)
+	for range attempts {
+		out, err := e.syncStep(ctx, q, lease, known)
+		if codeOf(err) != http.StatusConflict {
+			return out, e.explain(q.Key, err)
+		}
+		if known, err = e.fetch(ctx, q.Key); err != nil {
+			return engine.Outcome{}, e.explain(q.Key, err)
+		}
+	}
+	return engine.Outcome{State: fleet.ApplyPending, Message: "the Application is changing too quickly; it is tried again", RetryAfter: busyWait}, nil
+}
+
+func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet.Lease, known *entry) (engine.Outcome, error) {
+	switch {
+	case known == nil:
+		return engine.Outcome{State: fleet.ApplyPending, Message: "the Application is not on the engine yet", RetryAfter: busyWait}, nil
+	case !known.Ours || known.Tenant != q.Tenant:
+		return engine.Outcome{}, fmt.Errorf("%w: it is not synced", engine.ErrForeign)
+	case known.Epoch > lease.Epoch:
+		return engine.Outcome{}, fmt.Errorf("%w: its epoch is %d, this lease's is %d", engine.ErrFenced, known.Epoch, lease.Epoch)
+	case known.asked == q.ID || known.request == q.ID:
+		return engine.Outcome{State: fleet.ApplyApplied}, nil
+	case known.Deleting:
+		return engine.Outcome{}, fmt.Errorf("%w: it is being deleted", engine.ErrRefused)
+	case known.Operating:
+		return engine.Outcome{State: fleet.ApplyPending, Message: "another operation runs on the Application; it is asked for when that has ended", RetryAfter: busyWait}, nil
+	}
+	sync := map[string]any{"revision": q.Revision, "prune": q.Prune}
+	if len(known.syncOptions) > 0 {
+		sync["syncOptions"] = known.syncOptions // an operation does not inherit them from the policy
+	}
+	patch := map[string]any{
+		"operation": map[string]any{
+			"initiatedBy": map[string]any{"username": operationUser},
+			"info":        []any{map[string]any{"name": operationInfo, "value": q.ID}},
+			"sync":        sync,
+		},
+		"status": map[string]any{"operationState": nil},
+	}
+	setAnnotation(patch, annotationSync, q.ID)
+	setAnnotation(patch, annotationEpoch, strconv.FormatInt(lease.Epoch, 10))
+	m, err := e.merge(ctx, fleet.Row{Key: q.Key, Tenant: q.Tenant}, patch, known)
+	if err != nil {
+		return engine.Outcome{}, err
+	}
+	after := *known
+	after.ResourceVersion, after.Epoch, after.asked, after.request, after.Operating = m.ResourceVersion, lease.Epoch, q.ID, q.ID, true
+	e.cache.put(applications, &after)
+	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
+}

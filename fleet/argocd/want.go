@@ -1,0 +1,151 @@
+package argocd
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+)
+
+// want is a row made ready to be written.
+type want struct {
+	row     fleet.Row
+	r       *resource
+	epoch   int64
+	tree    map[string]any // the object with its credential, in canonical form
+	content [sha256.Size]byte
+	applied string // hash annotation
+}
+
+// prepare fills in the credential and knows the content's hash. It fails before any request on what no engine would take.
+func prepare(row fleet.Row, secret fleet.Secret, lease fleet.Lease) (*want, error) {
+	tree, err := decodeTree(row.Manifest.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
+	}
+	w := &want{row: row, r: resourceOf(row.Key.Kind), epoch: lease.Epoch, tree: tree}
+	if w.r == secrets {
+		data, _ := tree["data"].(map[string]any)
+		if data == nil {
+			return nil, fmt.Errorf("%s %s: its manifest has no data", row.Key.Kind, row.Key.Name)
+		}
+		if err := fill(row.Key.Kind, data, secret); err != nil {
+			return nil, fmt.Errorf("%s %s: secret %s: %w", row.Key.Kind, row.Key.Name, credentialName(row), err)
+		}
+	}
+	body, err := canonical(tree)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
+	}
+	if len(body) > maxObject {
+		return nil, fmt.Errorf("%s %s: %w: %d bytes; an engine takes at most %d", row.Key.Kind, row.Key.Name, engine.ErrTooLarge, len(body), maxObject)
+	}
+	w.content = sha256.Sum256(body)
+	w.applied = appliedHash(w.r, row.Manifest.Hash, w.content)
+	return w, nil
+}
+
+func credentialName(row fleet.Row) string {
+	if row.Credential == nil {
+		return "(none declared)"
+	}
+	return row.Credential.Name
+}
+
+// patch is the apply that brings the object there. With a known object it demands exactly that one; without, that there is none: no object
+// of any API server has resourceVersion 1, so that an apply which names it can only create.
+func (w *want) patch(known *entry) ([]byte, error) {
+	meta, _ := w.tree["metadata"].(map[string]any)
+	meta = maps.Clone(meta)
+	annotations, _ := meta["annotations"].(map[string]any)
+	annotations = maps.Clone(annotations)
+	if annotations == nil {
+		annotations = map[string]any{}
+	}
+	annotations[annotationHash] = w.applied
+	annotations[annotationEpoch] = strconv.FormatInt(w.epoch, 10)
+	if w.row.Revision != "" {
+		annotations[annotationRevision] = string(w.row.Revision)
+	}
+	meta["annotations"] = annotations
+	meta["resourceVersion"] = "1"
+	if known != nil {
+		meta["uid"], meta["resourceVersion"] = known.UID, known.ResourceVersion
+	}
+	tree := maps.Clone(w.tree)
+	tree["metadata"] = meta
+	return json.Marshal(tree)
+}
+
+// written is what the cache is to know after the write was answered.
+func (w *want) written(known *entry, m *liveMetadata, name fleet.EngineName) *entry {
+	e := &entry{}
+	if known != nil {
+		*e = *known
+	}
+	labels, _ := w.tree["metadata"].(map[string]any)["labels"].(map[string]any)
+	text := map[string]string{}
+	for k, v := range labels {
+		text[k], _ = v.(string)
+	}
+	e.id = identityOf(text)
+	e.Live = engine.Live{
+		Key: w.row.Key, UID: m.UID, ResourceVersion: m.ResourceVersion, Ours: true,
+		Tenant: e.id.tenant, Environment: e.id.environment, Deployment: e.id.deployment, Engine: name,
+		Revision: w.row.Revision, Epoch: w.epoch, Hash: w.row.Manifest.Hash, Hold: fleet.SyncRunName(m.Annotations[annotationHold]),
+		Manager: e.Manager, Deleting: m.DeletionTimestamp != nil, Operating: e.Operating,
+	}
+	e.content, e.applied, e.finalizers = w.content, w.applied, intern(m.Finalizers)
+	if w.r == applications {
+		spec, _ := w.tree["spec"].(map[string]any)
+		e.project, _ = spec["project"].(string)
+		destination, _ := spec["destination"].(map[string]any)
+		e.server, _ = destination["server"].(string)
+		e.syncOptions = nil
+		options, _ := child(spec, "syncPolicy")["syncOptions"].([]any)
+		for _, o := range options {
+			text, _ := o.(string)
+			e.syncOptions = append(e.syncOptions, text)
+		}
+		if known == nil {
+			e.seen = fleet.Observation{Key: w.row.Key, UID: m.UID, ResourceVersion: m.ResourceVersion, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown}
+		}
+	}
+	return e
+}
+
+// verdict is what is to be done about one object.
+type verdict int
+
+const (
+	doNothing verdict = iota
+	doCreate
+	doUpdate
+	doRestore // somebody else has changed it
+	isForeign
+	isFenced
+	isDeleting
+)
+
+// decide is the whole of the decision; it is pure.
+func (w *want) decide(known *entry) verdict {
+	switch {
+	case known == nil:
+		return doCreate
+	case !known.Ours || known.Tenant != w.row.Tenant:
+		return isForeign
+	case known.Epoch > w.epoch:
+		return isFenced
+	case known.Deleting:
+		return isDeleting
+	case known.Drifted:
+		return doRestore
+	case known.content == w.content && known.applied == w.applied:
+		return doNothing
+	}
+	return doUpdate
+}
