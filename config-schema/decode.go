@@ -104,7 +104,7 @@ func (d *decoder) declaration(root node, into *fleet.Declaration) {
 	if name := child(child(root, "metadata"), "name"); name != nil && name.Value != d.key.Name && len(d.problems) == 0 {
 		d.at("metadata", func() {
 			d.at("name", func() {
-				d.problem(name, codeWrongName, fmt.Sprintf("the name is %s, the file is named for %q", quoted(name.Value), d.key.Name), "write name: "+d.key.Name+", or rename the file")
+				d.problem(name, codeWrongName, fmt.Sprintf("the name is %s, the file is named for %q", quoted(name.Value), d.key.Name), "write name: "+asText(d.key.Name)+", or rename the file")
 			})
 		})
 	}

@@ -117,9 +117,19 @@ func describe[S any](k kind, spec value, hang func(*fleet.Declaration, *S)) *kin
 	return &k
 }
 
+// exampleName is the name that examples of a kind carry.
 func exampleName(k fleet.Kind) string {
-	if k == fleet.KindFleet {
+	switch k {
+	case fleet.KindFleet:
 		return "fleet"
+	case fleet.KindEngine:
+		return "eu-1"
+	case fleet.KindTenant:
+		return "acme"
+	case fleet.KindManagedEnvironment:
+		return "prod-eu"
+	case fleet.KindSyncRun:
+		return "rollback-checkout"
 	}
 	return "checkout"
 }

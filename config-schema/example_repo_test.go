@@ -49,3 +49,9 @@ func TestTheExampleRepoDecodes(t *testing.T) {
 		t.Fatalf("only %d declarations were found", declarations)
 	}
 }
+
+func TestTheExampleRepoHasNoProblem(t *testing.T) {
+	for _, p := range Check(exampleFiles(t)) {
+		t.Error(p)
+	}
+}

@@ -12,16 +12,15 @@ import (
 // list. For a field that is not there it is the nearest that is above it; 1, 1 for a file that does not parse. Field is written as
 // Problem.Field is: spec.destination.environments[1], metadata.labels["example.com/team"].
 func Locate(text []byte, field string) (line, column int) {
-	at := position{1, 1}
-	if len(text) > maxFile {
-		return at.line, at.column
+	root := tree(text)
+	if root == nil {
+		return 1, 1
 	}
-	defer func() { // the parser is not ours; a position is not worth a crash
-		if recover() != nil {
-			line, column = 1, 1
-		}
-	}()
-	n := tree(text)
+	return locate(root, field)
+}
+
+func locate(n node, field string) (line, column int) {
+	at := position{1, 1}
 	for rest := field; n != nil; {
 		if n.Line > 0 {
 			at = position{n.Line, n.Column}
@@ -36,8 +35,16 @@ func Locate(text []byte, field string) (line, column int) {
 	return at.line, at.column
 }
 
-// tree is the root of a file's first document, or nil.
-func tree(text []byte) node {
+// tree is the root of a file's first document, or nil when there is none that can be walked.
+func tree(text []byte) (root node) {
+	if len(text) > maxFile {
+		return nil
+	}
+	defer func() {
+		if recover() != nil { // the parser is not ours; a position is not worth a crash
+			root = nil
+		}
+	}()
 	var doc yaml.Node
 	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&doc); err != nil || len(doc.Content) == 0 {
 		return nil
