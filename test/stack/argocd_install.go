@@ -36,7 +36,8 @@ var controllerRules = []rbacv1.PolicyRule{
 var driverRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"}, Verbs: readWrite},
 	{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: readWrite},
-	{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: readOnly},
+	{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: append([]string{"create"}, readOnly...)},
+	{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"argosy-emergency-stop"}, Verbs: []string{"patch"}},
 }
 
 // install puts everything into the cluster that the processes want to find, and

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"argosy.dev/argosy/test/stack"
 )
@@ -167,4 +168,40 @@ func noise(n int) []byte {
 		b[i] = byte(x >> 24)
 	}
 	return b
+}
+
+func TestStartRemovesWhatKilledRunsLeft(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	running, err := stack.StartGit(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Stop()
+	repo, err := running.CreateRepo(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inUse, left, foreign := filepath.Dir(repo.Dir), filepath.Join(tmp, "argosy-stack-pg-1"), filepath.Join(tmp, "other")
+	for _, dir := range []string{left, foreign} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{inUse, left, foreign} {
+		old := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(dir, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next, err := stack.StartGit(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Stop()
+	for dir, stays := range map[string]bool{inUse: true, left: false, foreign: true} {
+		if _, err := os.Stat(dir); (err == nil) != stays {
+			t.Errorf("%s: %v, want it to stay: %v", dir, err, stays)
+		}
+	}
 }
