@@ -41,7 +41,7 @@ func (s *Server) registerPage() {
 	if err != nil {
 		panic(err) // the folder is embedded: it is there or the binary is broken
 	}
-	s.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
+	s.mux.Handle("GET /static/{file}", http.StripPrefix("/static/", http.FileServerFS(static)))
 	s.mux.HandleFunc("GET /{$}", s.signedIn(s.overviewPage))
 	s.mux.HandleFunc("GET /applications", s.signedIn(s.applicationsPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}", s.signedIn(s.tenantPage))

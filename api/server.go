@@ -54,7 +54,7 @@ func New(c Config) *Server {
 		s.now = time.Now
 	}
 	s.feed = newFeed(c.Reader, s.log)
-	s.api = humago.New(s.mux, document(c.Version))
+	s.api = humago.New(s.mux, document())
 	s.api.UseMiddleware(s.authenticate)
 	s.registerLists()
 	s.registerObjects()
@@ -97,7 +97,7 @@ func operation(method, path, id, summary, tag string, guards []func(huma.Context
 	}
 }
 
-func document(version string) huma.Config {
+func document() huma.Config {
 	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	return huma.Config{
 		OpenAPI: &huma.OpenAPI{

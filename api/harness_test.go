@@ -1,0 +1,181 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/api"
+	"argosy.dev/argosy/api/apitest"
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+)
+
+const (
+	platformToken = "argosy_ops_4d3c2b1a"
+	readerToken   = "argosy_look_9f8e7d6c"
+	acmeToken     = "argosy_acme_0a1b2c3d"
+	rev1          = fleet.Revision("4f1c9e2a00000000000000000000000000000000")
+)
+
+// content is a fleet of two tenants, alike but for their names.
+func content() apitest.Mirror {
+	m := apitest.Mirror{
+		Source: fleet.SourceView{URL: "https://git.example.com/config", Branch: "main", Head: rev1, Applied: rev1},
+		Engines: []fleet.EngineView{{Name: "eu-1", Region: "eu", State: fleet.EngineActive, Reachable: true,
+			Capacity: fleet.Capacity{Applications: 10, Environments: 5}}},
+		Revisions: []fleet.RevisionView{{Revision: rev1, Author: "Ana", Subject: "globex: a secret plan"}},
+		Tokens: []apitest.Token{
+			{Token: fleet.Token{ID: "ops", Name: "ops", Role: fleet.RoleWrite}, Plaintext: platformToken},
+			{Token: fleet.Token{ID: "look", Name: "look", Role: fleet.RoleRead}, Plaintext: readerToken},
+			{Token: fleet.Token{ID: "acme", Name: "ci", Tenant: "acme", Role: fleet.RoleWrite}, Plaintext: acmeToken},
+		},
+	}
+	for _, t := range []fleet.TenantName{"acme", "globex"} {
+		addTenant(&m, t)
+	}
+	return m
+}
+
+func addTenant(m *apitest.Mirror, t fleet.TenantName) {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	m.Tenants = append(m.Tenants, fleet.TenantView{Name: t, Owners: []string{"group:" + string(t)}, Counts: fleet.Counts{Applications: 1}})
+	m.Environments = append(m.Environments, fleet.EnvironmentView{Tenant: t, Name: "prod", Server: "https://" + string(t) + ".example.com", Engine: "eu-1",
+		Placement: fleet.Placement{Engine: "eu-1", Reason: "least loaded", Alternatives: []fleet.Alternative{{Engine: "eu-9", Reason: "is dedicated to globex"}}}})
+	m.Deployments = append(m.Deployments, fleet.DeploymentView{Tenant: t, Name: "web", Environments: []fleet.EnvironmentName{"prod"},
+		Source: fleet.Source{RepoURL: "https://git.example.com/" + string(t) + "/web", TargetRevision: "main"}})
+	m.Applications = append(m.Applications, fleet.ApplicationView{Tenant: t, Environment: "prod", Deployment: "web", Name: string(t) + "-web-prod",
+		Engine: "eu-1", Revision: rev1, Apply: fleet.ApplyApplied, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, CreatedAt: at, ChangedAt: at})
+	m.Operations = append(m.Operations, fleet.Operation{ID: "op-" + string(t), Kind: fleet.OperationSync, State: fleet.OperationRunning, Tenant: t,
+		Subject: string(t) + "/web@prod", StartedAt: at})
+	m.Problems = append(m.Problems, fleet.Problem{Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: t, Name: "bad"},
+		Path: "tenants/" + string(t) + "/deployments/bad.yaml", Line: 3, Column: 1, Severity: fleet.SeverityError, Code: "x", Message: "wrong"})
+	m.Holds = append(m.Holds, fleet.Hold{Revision: rev1, Reason: fleet.HoldDeletions, Tenant: t, Message: "too many of " + string(t), Since: at,
+		Items: []fleet.ObjectKey{{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: string(t) + "-web-prod"}}})
+}
+
+// site is a served API with its store and everything that it logged.
+type site struct {
+	t      *testing.T
+	url    string
+	store  *apitest.Store
+	server *api.Server
+	log    *safeBuffer
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func newSite(t *testing.T, m apitest.Mirror) *site {
+	t.Helper()
+	s := &site{t: t, store: apitest.New(m), log: &safeBuffer{}}
+	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s.server = api.New(api.Config{Reader: s.store, Decider: s.store, Tokens: s.store, Log: log, Version: "test"})
+	s.store.OnChange(s.server.Wake)
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		s.server.Run(ctx)
+	}()
+	web := httptest.NewServer(s.server)
+	s.url = web.URL
+	t.Cleanup(func() {
+		cancel()
+		<-ran
+		web.Close()
+	})
+	return s
+}
+
+// answer is a response that has been read.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// whole is everything that a caller can tell answers apart by.
+func (a answer) whole() string {
+	a.header.Del("Date")
+	var out strings.Builder
+	_ = a.header.Write(&out) // a Builder does not fail
+	return http.StatusText(a.status) + "\n" + out.String() + "\n" + a.body
+}
+
+func (s *site) do(method, path, token, body string) answer {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return s.send(req)
+}
+
+func (s *site) send(req *http.Request) answer {
+	s.t.Helper()
+	resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(text)}
+}
+
+func (s *site) get(path, token string) answer {
+	s.t.Helper()
+	return s.do(http.MethodGet, wire.Base+path, token, "")
+}
+
+func (s *site) want(a answer, status int, parts ...string) {
+	s.t.Helper()
+	if a.status != status {
+		s.t.Fatalf("answered %d, not %d: %s", a.status, status, a.body)
+	}
+	for _, p := range parts {
+		if !strings.Contains(a.body, p) {
+			s.t.Fatalf("%q is not in the answer: %s", p, a.body)
+		}
+	}
+}
+
+func decode[T any](t *testing.T, a answer) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+	return v
+}

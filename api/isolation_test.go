@@ -1,0 +1,134 @@
+package api_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/api/apitest"
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+)
+
+// everything of globex that has a path of its own.
+var globexPaths = []string{
+	"/tenants/globex", "/tenants/globex/environments/prod", "/tenants/globex/environments/prod/placement",
+	"/tenants/globex/deployments/web", "/tenants/globex/applications/web/prod", "/operations/op-globex",
+}
+
+// Case 38: another tenant's object is answered byte for byte like one that does not exist.
+func TestAnotherTenantsObjectIsAnsweredLikeNone(t *testing.T) {
+	there := newSite(t, content())
+	m := content()
+	removeGlobex(&m)
+	gone := newSite(t, m)
+	for _, path := range globexPaths {
+		t.Run(path, func(t *testing.T) {
+			there.want(there.get(path, platformToken), http.StatusOK)
+			with, without := there.get(path, acmeToken), gone.get(path, acmeToken)
+			there.want(with, http.StatusNotFound)
+			if with.whole() != without.whole() {
+				t.Errorf("they can be told apart:\n%s\n---\n%s", with.whole(), without.whole())
+			}
+		})
+	}
+	for _, decision := range []struct{ path, body string }{
+		{"/stop", `{"scope":"tenant","name":"globex"}`}, {"/resume", `{"scope":"tenant","name":"globex"}`},
+	} {
+		with := there.do(http.MethodPost, wire.Base+decision.path, acmeToken, decision.body)
+		without := gone.do(http.MethodPost, wire.Base+decision.path, acmeToken, decision.body)
+		if with.status != http.StatusNotFound || with.whole() != without.whole() {
+			t.Errorf("%s: %s\n---\n%s", decision.path, with.whole(), without.whole())
+		}
+	}
+}
+
+func removeGlobex(m *apitest.Mirror) {
+	m.Tenants = slices.DeleteFunc(m.Tenants, func(v fleet.TenantView) bool { return v.Name == "globex" })
+	m.Environments = slices.DeleteFunc(m.Environments, func(v fleet.EnvironmentView) bool { return v.Tenant == "globex" })
+	m.Deployments = slices.DeleteFunc(m.Deployments, func(v fleet.DeploymentView) bool { return v.Tenant == "globex" })
+	m.Applications = slices.DeleteFunc(m.Applications, func(v fleet.ApplicationView) bool { return v.Tenant == "globex" })
+	m.Operations = slices.DeleteFunc(m.Operations, func(v fleet.Operation) bool { return v.Tenant == "globex" })
+	m.Problems = slices.DeleteFunc(m.Problems, func(v fleet.Problem) bool { return v.Key.Tenant == "globex" })
+	m.Holds = slices.DeleteFunc(m.Holds, func(v fleet.Hold) bool { return v.Tenant == "globex" })
+}
+
+// A tenant's token sees no byte that another tenant chose, in any list, whatever the filter.
+func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
+	s := newSite(t, content())
+	for _, list := range []string{"tenants", "environments", "deployments", "applications", "operations", "problems", "holds", "stops", "source", "whoami"} {
+		t.Run(list, func(t *testing.T) {
+			a := s.get("/"+list, acmeToken)
+			s.want(a, http.StatusOK)
+			if strings.Contains(a.body, "globex") {
+				t.Errorf("globex is in it: %s", a.body)
+			}
+			if list != "source" && list != "stops" && !strings.Contains(a.body, "acme") {
+				t.Errorf("its own is not in it: %s", a.body)
+			}
+		})
+	}
+	for _, list := range []string{"environments", "deployments", "applications", "operations", "problems", "holds"} {
+		a := s.get("/"+list+"?tenant=globex", acmeToken)
+		s.want(a, http.StatusOK)
+		if got := decode[wire.List[any]](t, a); len(got.Items) != 0 || got.Next != "" {
+			t.Errorf("%s of globex: %s", list, a.body)
+		}
+	}
+}
+
+func TestWhatBelongsToThePlatformIsRefusedToTenants(t *testing.T) {
+	s := newSite(t, content())
+	for _, path := range []string{"/engines", "/engines/eu-1", "/revisions", "/revisions/" + string(rev1), "/tokens"} {
+		s.want(s.get(path, platformToken), http.StatusOK)
+		a := s.get(path, acmeToken)
+		s.want(a, http.StatusForbidden, `"next"`)
+		if strings.Contains(a.body, "secret plan") {
+			t.Errorf("%s tells it all the same", path)
+		}
+	}
+	a := s.do(http.MethodPost, wire.Base+"/tokens", acmeToken, `{"name":"x","role":"read"}`)
+	s.want(a, http.StatusForbidden)
+	s.want(s.do(http.MethodDelete, wire.Base+"/tokens/ops", acmeToken, ""), http.StatusForbidden)
+}
+
+func TestAPlacementTellsATenantNothingOfOtherEngines(t *testing.T) {
+	s := newSite(t, content())
+	s.want(s.get("/tenants/acme/environments/prod/placement", platformToken), http.StatusOK, "eu-9")
+	for _, path := range []string{"/tenants/acme/environments/prod/placement", "/tenants/acme/environments/prod", "/environments"} {
+		a := s.get(path, acmeToken)
+		s.want(a, http.StatusOK, "least loaded")
+		if strings.Contains(a.body, "eu-9") {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+	page := s.page("/tenants/acme/environments/prod", acmeToken)
+	s.want(page, http.StatusOK, "least loaded")
+	if strings.Contains(page.body, "eu-9") {
+		t.Error("the page tells of it")
+	}
+}
+
+// The same on the page: what is another's is not found, and byte for byte like what does not exist.
+func TestThePageOfAnotherTenantIsLikeNone(t *testing.T) {
+	there := newSite(t, content())
+	m := content()
+	removeGlobex(&m)
+	gone := newSite(t, m)
+	for _, path := range []string{"/tenants/globex", "/tenants/globex/environments/prod", "/tenants/globex/applications/web/prod", "/engines/eu-1"} {
+		there.want(there.page(path, platformToken), http.StatusOK)
+		with, without := there.page(path, acmeToken), gone.page(path, acmeToken)
+		there.want(with, http.StatusNotFound)
+		if timeless(with.whole()) != timeless(without.whole()) {
+			t.Errorf("%s can be told apart:\n%s\n---\n%s", path, with.whole(), without.whole())
+		}
+	}
+	for _, path := range []string{"/", "/applications", "/applications?tenant=globex"} {
+		a := there.page(path, acmeToken)
+		there.want(a, http.StatusOK)
+		if strings.Contains(strings.ReplaceAll(a.body, `value="globex"`, ""), "globex") {
+			t.Errorf("%s shows globex: %s", path, a.body)
+		}
+	}
+}

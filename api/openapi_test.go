@@ -1,0 +1,80 @@
+package api_test
+
+import (
+	"encoding/json"
+	"flag"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/api"
+	"argosy.dev/argosy/api/apitest"
+)
+
+//go:generate go test -run TestOpenAPIDocument -update .
+
+var update = flag.Bool("update", false, "write docs/openapi.json anew")
+
+const documentPath = "../docs/openapi.json"
+
+func TestOpenAPIDocumentInTheDocsIsTheOneThatIsServed(t *testing.T) {
+	store := apitest.New(apitest.Mirror{})
+	made, err := api.New(api.Config{Reader: store, Decider: store, Tokens: store}).OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(documentPath, made, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := os.ReadFile(documentPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(kept) != string(made) {
+		t.Errorf("%s is stale: run make generate", documentPath)
+	}
+	s := newSite(t, content())
+	var served, fromDocs any
+	if err := json.Unmarshal([]byte(s.do(http.MethodGet, "/openapi.json", "", "").body), &served); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(kept, &fromDocs); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := json.Marshal(served)
+	b, _ := json.Marshal(fromDocs)
+	if string(a) != string(b) {
+		t.Error("what is served is not what the docs hold")
+	}
+}
+
+// Case 91: no schema of the API has a field for a secret, but the one that shows a new token.
+func TestNoSchemaHasAFieldForASecret(t *testing.T) {
+	kept, err := os.ReadFile(documentPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}
+	if err := json.Unmarshal(kept, &document); err != nil {
+		t.Fatal(err)
+	}
+	if len(document.Components.Schemas) < 20 {
+		t.Fatalf("only %d schemas", len(document.Components.Schemas))
+	}
+	for name, schema := range document.Components.Schemas {
+		for property := range schema.Properties {
+			for _, word := range []string{"password", "secret", "plaintext", "cadata", "credential", "hash", "kubeconfig"} {
+				if strings.Contains(strings.ToLower(property), word) && name != "CreatedToken" {
+					t.Errorf("%s.%s", name, property)
+				}
+			}
+		}
+	}
+}
