@@ -108,6 +108,27 @@ func treeOf(id plumbing.Hash, lines ...string) []byte {
 	return b.Bytes()
 }
 
+// serve makes a commit of a planted tree, below a folder or as the root, the tip of the branch. The pack also has a blob "x" and an
+// empty tree.
+func (f *fakeServer) serve(tree []byte, under string) Hash {
+	var p fakePack
+	p.object(plumbing.BlobObject, []byte("x"))
+	p.object(plumbing.TreeObject, nil)
+	_, id := p.object(plumbing.TreeObject, tree)
+	if under != "" {
+		_, id = p.object(plumbing.TreeObject, treeOf(id, "40000 "+under))
+	}
+	f.tip = p.commitOn(id)
+	pack := packets(p.bytes())
+	f.pack = func(w io.Writer) { w.Write(pack) }
+	return publicHash(f.tip)
+}
+
+var (
+	blobX     = plumbing.ComputeHash(plumbing.BlobObject, []byte("x"))
+	emptyTree = plumbing.ComputeHash(plumbing.TreeObject, nil)
+)
+
 // fakeServer speaks version 2 and serves whatever it is told.
 type fakeServer struct {
 	*httptest.Server

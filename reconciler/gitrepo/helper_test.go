@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
 )
 
 // origin is a real Git repository that tests write with git itself.
@@ -202,4 +204,15 @@ func until(t testing.TB, what string, condition func() bool) {
 		case <-tick.C:
 		}
 	}
+}
+
+// countingObjects counts what is read.
+type countingObjects struct {
+	objects
+	reads int
+}
+
+func (c *countingObjects) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error) {
+	c.reads++
+	return c.objects.read(id, want, limit)
 }
