@@ -27,7 +27,7 @@ func (d *decoder) list(v *value, n node, into reflect.Value) bool {
 	into.Set(reflect.MakeSlice(into.Type(), len(n.Content), len(n.Content)))
 	ok := true
 	for i, item := range n.Content {
-		d.steps = append(d.steps, step{"", i})
+		d.steps, d.optional = append(d.steps, step{"", i}), false
 		ok = d.value(v.item, item, into.Index(i)) && ok
 		d.steps = d.steps[:len(d.steps)-1]
 	}
@@ -72,7 +72,7 @@ func (d *decoder) labels(n node, into reflect.Value) bool {
 	labels, ok := make(map[string]string, len(n.Content)/2), d.uniqueKeys(n)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, val := n.Content[i], n.Content[i+1]
-		d.steps = append(d.steps, step{key.Value, -1})
+		d.steps, d.optional = append(d.steps, step{key.Value, -1}), false
 		if d.plainString(key, "the key of a label") && d.label(formatLabelKey, key) && !d.blank(&labelValue, val) {
 			if val.Kind != yaml.ScalarNode {
 				d.wrongType(&labelValue, val)
@@ -95,7 +95,7 @@ var labelValue = value{format: formatLabel}
 
 func (d *decoder) label(f *format, n node) bool {
 	if err := f.check(n.Value); err != nil {
-		d.problem(n, f.code, quoted(n.Value)+": "+err.Error(), "")
+		d.problem(n, f.code, quoted(n.Value)+": "+err.Error(), "write "+f.what)
 		return false
 	}
 	return true

@@ -63,6 +63,7 @@ type decoder struct {
 	path     string
 	bangs    map[position]bool
 	steps    []step
+	optional bool // whether the field that is decoded may be left out
 	problems []fleet.Problem
 	untold   int
 }
@@ -198,6 +199,7 @@ func (d *decoder) sorted() []fleet.Problem {
 	slices.SortStableFunc(d.problems, func(a, b fleet.Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code))
 	})
+	d.problems = slices.Compact(d.problems)
 	return d.problems
 }
 

@@ -134,7 +134,7 @@ var syntaxHelp = []struct{ words, message, fix string }{
 	{"cannot start any token", "a value begins with a tab or with a character that YAML reserves", "indent with blanks; put a value that begins with @, `, % or | in quotes"},
 	{"tab character", "a tab is used for indentation", "indent with blanks"},
 	{"could not find expected ':'", "a key has no ':'", "write key: value"},
-	{"did not find expected key", "the indentation is wrong, or a quote or bracket is not closed", "indent fields of one map alike"},
+	{"did not find expected key", "the indentation is wrong, or a quote or bracket is not closed", "indent the fields of one map alike; the mistake is in the block that begins here"},
 	{"did not find expected '-' indicator", "the entries of a list are not indented alike", "put each '-' into the same column"},
 	{"did not find expected ',' or", "a '[' or '{' is not closed, or a ',' is missing", "close it, or write the list over several lines"},
 	{"unexpected end of stream", "a quote is not closed", "close it"},
@@ -150,6 +150,10 @@ func (d *decoder) syntax(b []byte, err error) {
 		if n, err := strconv.Atoi(number); err == nil {
 			line, text = n, after
 		}
+	}
+	if _, after, ok := strings.Cut(text, "unknown anchor '"); ok { // told without a line
+		name, _, _ := strings.Cut(after, "'")
+		line = bytes.Count(b[:max(bytes.Index(b, []byte("*"+name)), 0)], []byte("\n")) + 1
 	}
 	line = min(max(line, 1), bytes.Count(b, []byte("\n"))+1)
 	code, message, fix := codeSyntax, "the file is not valid YAML", "look at this line and the one before it"

@@ -2,6 +2,7 @@ package configschema
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -59,7 +60,11 @@ func (d *decoder) blank(v *value, n node) bool {
 	case yaml.MappingNode:
 		written = "{}"
 	}
-	d.problem(n, codeBlank, d.subject()+" is blank ("+written+")", "write "+v.kindOfValue()+", or leave the field out if it is optional; a blank never means a default")
+	fix := "write " + v.kindOfValue() + "; a blank never means a default"
+	if d.optional {
+		fix = "leave the field out, or write " + v.kindOfValue() + "; a blank never means a default"
+	}
+	d.problem(n, codeBlank, d.subject()+" is blank ("+written+")", fix)
 	return true
 }
 
@@ -72,8 +77,10 @@ func (d *decoder) object(v *value, n node, into reflect.Value) bool {
 		into.Set(reflect.New(v.bound))
 		into = into.Elem()
 	}
-	var seen [32]int32 // the line of each field, in the order of the description
-	ok := d.uniqueKeys(n)
+	// seen is the line of each field, or of what was probably meant to be it. What is missing is not told of an object with a field that
+	// belongs elsewhere: its author meant another thing.
+	var seen [32]int32
+	ok, excused := d.uniqueKeys(n), false
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, at := n.Content[i], -1
 		for j := range v.fields {
@@ -84,41 +91,48 @@ func (d *decoder) object(v *value, n node, into reflect.Value) bool {
 		}
 		d.steps = append(d.steps, step{key.Value, -1})
 		if at < 0 {
-			d.unknown(v, key)
-			ok = false
+			meant := d.unknown(v, key)
+			if meant >= 0 {
+				seen[meant] = int32(key.Line)
+			}
+			ok, excused = false, excused || meant < 0
 		} else {
 			f := &v.fields[at]
+			d.optional = !f.required
 			ok = d.value(&f.value, n.Content[i+1], into.Field(f.index)) && ok
 			seen[at] = int32(key.Line)
 		}
 		d.steps = d.steps[:len(d.steps)-1]
 	}
 	for i := range v.fields {
-		if f := &v.fields[i]; f.required && seen[i] == 0 {
+		if f := &v.fields[i]; f.required && seen[i] == 0 && !excused {
 			d.missing(n, f)
 			ok = false
 		}
 	}
 	for _, g := range v.groups {
-		ok = d.group(v, g, n) && ok
+		ok = d.group(v, g, n, excused) && ok
 	}
 	return ok
 }
 
-func (d *decoder) unknown(v *value, key node) {
-	if w, ok := v.never[key.Value]; ok {
-		d.problem(key, w.code, w.message, w.fix)
-		return
+// unknown tells of a field that does not exist here, and returns the place of the one that was probably meant; -1 when it belongs elsewhere,
+// or none is near.
+func (d *decoder) unknown(v *value, key node) (meant int) {
+	w, ok := v.never[key.Value]
+	if !ok {
+		w, ok = neverAnywhere[key.Value]
 	}
-	if w, ok := neverAnywhere[key.Value]; ok {
+	if ok {
 		d.problem(key, w.code, w.message, w.fix)
-		return
+		return -1
 	}
-	fix := "fields here: " + strings.Join(v.names(), ", ")
-	if meant := closest(key.Value, v.names()); meant != "" {
-		fix = "did you mean " + meant + "?"
+	fix, near := "fields here: "+strings.Join(v.names(), ", "), closest(key.Value, v.names())
+	if near != "" {
+		fix = "did you mean " + near + "?"
 	}
 	d.problem(key, codeUnknownField, "there is no field "+quoted(key.Value)+" here", fix)
+	return slices.Index(v.names(), near)
 }
 
 func (d *decoder) missing(n node, f *field) {
@@ -131,15 +145,13 @@ func (d *decoder) missing(n node, f *field) {
 	})
 }
 
-func (d *decoder) group(v *value, g group, n node) bool {
+func (d *decoder) group(v *value, g group, n node, excused bool) bool {
 	var set []string
 	var second node
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		for _, name := range g.names {
-			if n.Content[i].Value == name {
-				if set = append(set, name); len(set) == 2 {
-					second = n.Content[i]
-				}
+		if name := n.Content[i].Value; slices.Contains(g.names, name) && !slices.Contains(set, name) {
+			if set = append(set, name); len(set) == 2 {
+				second = n.Content[i]
 			}
 		}
 	}
@@ -147,7 +159,7 @@ func (d *decoder) group(v *value, g group, n node) bool {
 	case len(set) > 1:
 		d.problem(second, codeExclusive, strings.Join(set, " and ")+" exclude one another", "keep one of them")
 		return false
-	case len(set) == 0 && g.exactly:
+	case len(set) == 0 && g.exactly && !excused:
 		example := ""
 		if f := v.fieldNamed(g.names[0]); f.example != "" {
 			example = ", e.g. " + f.name + ": " + f.example

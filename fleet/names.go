@@ -19,7 +19,7 @@ func ValidateName(s string) error {
 	case len(s) > maxName:
 		return fmt.Errorf("name is %d characters long; at most %d are allowed", len(s), maxName)
 	case !isLabel(s):
-		return fmt.Errorf("name %q may only hold a-z, 0-9 and '-', and begins and ends with a letter or digit", s)
+		return fmt.Errorf("name %+q may only hold a-z, 0-9 and '-', and begins and ends with a letter or digit", s)
 	case reservedNames[s]:
 		return fmt.Errorf("name %q is reserved by Kubernetes or Argo CD", s)
 	}

@@ -15,7 +15,7 @@ func ValidateNamespace(s string) error {
 	case len(s) > maxName:
 		return fmt.Errorf("the namespace is %d characters long; at most %d are allowed", len(s), maxName)
 	case !isLabel(s):
-		return fmt.Errorf("namespace %q may only hold a-z, 0-9 and '-', and begins and ends with a letter or digit", s)
+		return fmt.Errorf("namespace %+q may only hold a-z, 0-9 and '-', and begins and ends with a letter or digit", s)
 	case reservedNames[s] || strings.HasPrefix(s, "kube-") || strings.HasPrefix(s, "argosy-"):
 		return fmt.Errorf("namespace %q is reserved by Kubernetes, Argo CD or Argosy", s)
 	}
