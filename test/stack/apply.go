@@ -2,20 +2,14 @@ package stack
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
 )
 
 // fieldManager signs what this package applies.
@@ -74,75 +68,4 @@ func resource(client dynamic.Interface, u *unstructured.Unstructured) dynamic.Re
 		return client.Resource(plural)
 	}
 	return client.Resource(plural).Namespace(u.GetNamespace())
-}
-
-func readManifest(file string) (*unstructured.Unstructured, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(text, &u.Object); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return u, nil
-}
-
-var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
-
-// installCRDs applies the CRDs in the files and waits until the API server
-// serves them. A cluster that has them of a newer release keeps those: they
-// serve the older Argo CD too, and not the other way round.
-func (c *Cluster) installCRDs(ctx context.Context, files []string, release string) error {
-	const annotation = "stack.argosy.dev/release"
-	var names []string
-	for _, file := range files {
-		crd, err := readManifest(file)
-		if err != nil {
-			return err
-		}
-		names = append(names, crd.GetName())
-		live, err := c.Get(ctx, crd)
-		if err == nil && !older(live.GetAnnotations()[annotation], release) {
-			continue
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-		if err := unstructured.SetNestedField(crd.Object, release, "metadata", "annotations", annotation); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		if err := c.Apply(ctx, crd); err != nil {
-			return err
-		}
-	}
-	for _, name := range names {
-		if err := c.Await(ctx, func(ctx context.Context) error { return c.established(ctx, name) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// older says whether version a is below b; what is no version is below all.
-func older(a, b string) bool {
-	va, err := version.ParseSemantic(a)
-	return err != nil || va.LessThan(version.MustParseSemantic(b))
-}
-
-func (c *Cluster) established(ctx context.Context, name string) error {
-	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(crdKind)
-	crd.SetName(name)
-	live, err := c.Get(ctx, crd)
-	if err != nil {
-		return err
-	}
-	conditions, _, err := unstructured.NestedSlice(live.Object, "status", "conditions")
-	for _, condition := range conditions {
-		if c, ok := condition.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
-			return nil
-		}
-	}
-	return errors.Join(fmt.Errorf("CRD %s is not established", name), err)
 }

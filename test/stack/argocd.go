@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -239,14 +238,4 @@ func answers(ctx context.Context, url string) error {
 		return fmt.Errorf("%s: %s", url, resp.Status)
 	}
 	return nil
-}
-
-// release is the exact version that scripts/parts.sh noted.
-func (a *ArgoCD) release() (string, error) {
-	file, err := part("argocd-"+a.options.Version, filepath.Join("argocd-"+a.options.Version, "VERSION"))
-	if err != nil {
-		return "", err
-	}
-	text, err := os.ReadFile(file)
-	return strings.TrimSpace(string(text)), err
 }

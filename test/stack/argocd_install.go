@@ -44,21 +44,14 @@ var driverRules = []rbacv1.PolicyRule{
 // writes the two kubeconfigs.
 func (a *ArgoCD) install(ctx context.Context) (err error) {
 	c := a.options.Cluster
-	if a.Version, err = a.release(); err != nil {
-		return err
-	}
-	crds, err := part("argocd-"+a.options.Version, filepath.Join("argocd-"+a.options.Version, "crds"))
-	if err != nil {
+	if a.Version, err = argoRelease(a.options.Version); err != nil {
 		return err
 	}
 	kinds := []string{"application", "appproject"}
 	if a.options.ApplicationSets {
 		kinds = append(kinds, "applicationset")
 	}
-	for i, kind := range kinds {
-		kinds[i] = filepath.Join(crds, kind+"-crd.yaml")
-	}
-	if err := c.installCRDs(ctx, kinds, a.Version); err != nil {
+	if err := c.installArgoCRDs(ctx, a.options.Version, kinds...); err != nil {
 		return err
 	}
 	if err := a.access(ctx, controllerAccount, a.controllerKubeconfig(), controllerRules); err != nil {
