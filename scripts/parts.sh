@@ -67,7 +67,7 @@ gobuild() {
 # argocd MODULE PATH: the binary and, beside it, the version and the CRDs.
 argocd() {
 	local module=$1 path=$2 dir=$cache/$part
-	gobuild "$module" "$path/cmd" "about 5 min"
+	gobuild "$module" "$path/cmd" "about 4 min"
 	if [[ ! -e $dir/VERSION || $cache/bin/$part -nt $dir/VERSION ]]; then
 		rm -rf "$dir"
 		mkdir -p "$dir/crds"
@@ -137,12 +137,12 @@ for part in "${@:-${all[@]}}"; do
 	case $part in
 	git) git_part ;;
 	postgres) postgres ;;
-	lab) gobuild test/lab . "about 7 min" ;;
+	lab) gobuild test/lab . "about 5 min" ;;
 	argocd-2.14) argocd test/argocd/v2 github.com/argoproj/argo-cd/v2 ;;
 	argocd-3.2) argocd test/argocd/v3 github.com/argoproj/argo-cd/v3 ;;
 	redis) gobuild test/tools ./redis "seconds" ;;
 	kustomize) gobuild test/tools sigs.k8s.io/kustomize/kustomize/v5 "20 s" ;;
-	helm) gobuild test/tools helm.sh/helm/v3/cmd/helm "2 min" ;;
+	helm) gobuild test/tools helm.sh/helm/v3/cmd/helm "1 to 2 min" ;;
 	*) fail "no part is called $part; they are: ${all[*]}" ;;
 	esac
 done
