@@ -31,7 +31,8 @@ type Deletion struct {
 	Environment EnvironmentName `json:"environment"`
 	Deployment  DeploymentName  `json:"deployment"`
 	Revision    Revision        `json:"revision"`
-	At          time.Time       `json:"at"` // by the store's clock; given back by Load, not read by Record
+	Approved    bool            `json:"approved,omitempty"` // by a person: it does not count against the guards
+	At          time.Time       `json:"at"`                 // by the store's clock; given back by Load, not read by Record
 }
 
 // SyncRequest asks for one Application to be synced at a revision of its source.
