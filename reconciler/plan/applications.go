@@ -1,0 +1,146 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// unwanted is an Application whose row stands and that no declaration asks for any more.
+type unwanted struct {
+	id  fleet.ApplicationID
+	key fleet.ObjectKey
+}
+
+func compareApplications(a, b fleet.ApplicationID) int {
+	return slices.Compare([]string{string(a.Tenant), string(a.Environment), string(a.Deployment)}, []string{string(b.Tenant), string(b.Environment), string(b.Deployment)})
+}
+
+// applications brings every touched Application's row to what it is to be, and collects those that nothing asks for any more.
+func (d *draft) applications() error {
+	d.release()
+	for _, id := range slices.SortedFunc(maps.Keys(d.touchedApps), compareApplications) {
+		if err := d.application(id, d.touchedApps[id]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *draft) application(id fleet.ApplicationID, wanted bool) error {
+	p, ok := d.placements.get(id.In())
+	if !ok || p.Engine == "" {
+		return nil // once it is placed, the environment's Applications are looked at again
+	}
+	key := applicationKey(p.Engine, id)
+	h, isHeld := d.held.get(id)
+	if wanted {
+		if isHeld {
+			d.held.drop(id)
+			d.freed[key] = true
+		}
+		return d.bring(key, d.stage.Deployment(id.Deployed()), id)
+	}
+	r, stands := d.rows.get(key)
+	switch {
+	case !stands || r.absent:
+		d.endSync(id)
+	case !isHeld:
+		d.unwanted = append(d.unwanted, unwanted{id, key})
+	case d.released[id]:
+		d.held.drop(id)
+		d.freed[key], d.approved[key] = true, true
+		d.delete(key)
+	default:
+		return d.bring(key, h.Deployment, id)
+	}
+	return nil
+}
+
+// bring makes the Application's row from a deployment: the one in effect, or for a held Application the one it was last made from.
+func (d *draft) bring(key fleet.ObjectKey, dep *fleet.Declaration, id fleet.ApplicationID) error {
+	env := d.stage.Environment(id.In())
+	if dep == nil || env == nil {
+		return fmt.Errorf("application %s is wanted without its deployment and environment; this is a fault of the planner", id)
+	}
+	app := application(d.after.Defaults.Sync, dep, env, d.syncHold(id, source(dep.Deployment, id.Environment).TargetRevision))
+	old, stood := d.rows.get(key)
+	next := row{tenant: id.Tenant, environment: id.Environment, deployment: id.Deployment, deletion: app.DeletionPolicy, repoURL: app.Source.RepoURL}
+	if err := d.write(fleet.Object{Key: key, Application: app}, next); err != nil {
+		return err
+	}
+	if stood && old.repoURL == next.repoURL {
+		d.leaving.drop(key)
+		return nil
+	}
+	d.count(key.Engine, id, next.repoURL, 1)
+	if stood {
+		d.leaving.drop(key)
+		d.count(key.Engine, id, old.repoURL, -1)
+	}
+	return nil
+}
+
+// write renders an object and changes its row if that is not what stands.
+func (d *draft) write(o fleet.Object, next row) error {
+	m, err := d.rendered(d.stage.Engine(o.Key.Engine), o)
+	if err != nil {
+		return err
+	}
+	next.hash = m.Hash
+	old, stood := d.rows.get(o.Key)
+	if stood && old == next {
+		return nil
+	}
+	d.put(o.Key, next)
+	c := &RowChange{Action: Create, Row: rowOf(o.Key, next)}
+	c.Row.Manifest, c.Row.Revision = m, d.r.Revision
+	if base, stood := d.w.rows.base[o.Key]; stood && !base.absent {
+		c.Action, c.BeforeHash = Update, base.hash
+	}
+	d.rowChanges[o.Key] = c
+	return nil
+}
+
+func (d *draft) rendered(engine *fleet.Declaration, o fleet.Object) (fleet.Manifest, error) {
+	if engine == nil {
+		return fleet.Manifest{}, fmt.Errorf("%s %s: engine %s is not declared; this is a fault of the planner", o.Key.Kind, o.Key.Name, o.Key.Engine)
+	}
+	m, err := d.render.Render(*engine.Engine, o)
+	if err != nil {
+		return m, fmt.Errorf("render %s %s for engine %s: %w", o.Key.Kind, o.Key.Name, o.Key.Engine, err)
+	}
+	return m, nil
+}
+
+func rowOf(k fleet.ObjectKey, r row) fleet.Row {
+	out := fleet.Row{Key: k, Tenant: r.tenant, Environment: r.environment, Deployment: r.deployment, Deletion: r.deletion, Absent: r.absent}
+	if r.credential != (fleet.CredentialSource{}) {
+		c := r.credential
+		out.Credential = &c
+	}
+	return out
+}
+
+// delete makes a row absent. What it counts for, it counts for until the object is gone.
+func (d *draft) delete(k fleet.ObjectKey) {
+	r, ok := d.rows.get(k)
+	if !ok || r.absent {
+		return
+	}
+	before := d.w.rows.base[k].hash
+	r.absent = true
+	d.put(k, r)
+	d.rowChanges[k] = &RowChange{Action: Delete, Row: rowOf(k, r), BeforeHash: before}
+	d.rowChanges[k].Row.Revision = d.r.Revision
+	if k.Kind == fleet.ObjectApplication {
+		d.leaving.set(k, leaving{Application: r.application(), Key: k, RepoURL: r.repoURL})
+		d.endSync(r.application())
+	}
+}
+
+func applicationKey(e fleet.EngineName, id fleet.ApplicationID) fleet.ObjectKey {
+	return fleet.ObjectKey{Engine: e, Kind: fleet.ObjectApplication, Name: fleet.ApplicationName(id)}
+}

@@ -1,0 +1,267 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// tally is the deletions of one tenant, or of the fleet, held against the guards.
+type tally struct {
+	asked  int // by this plan
+	recent int // within the window, without those that a person approved
+	stood  int // Applications at the window's start
+}
+
+// beyond says why the guards do not let the deletions through, or "". Up to AlwaysAllowed pass whatever the percentage says, so that a
+// small tenant can be edited at all.
+func (t tally) beyond(g fleet.Guards) string {
+	total := t.asked + t.recent
+	switch {
+	case total <= g.AlwaysAllowed:
+		return ""
+	case total > g.MaxDeletes:
+		return fmt.Sprintf("%s, more than maxDeletes: %d%s", count(total, "deletion"), g.MaxDeletes, t.within(g))
+	case total*100 > g.MaxDeletePercent*t.stood:
+		return fmt.Sprintf("%s of %s, more than maxDeletePercent: %d%s", count(total, "deletion"), count(t.stood, "Application"), g.MaxDeletePercent, t.within(g))
+	}
+	return ""
+}
+
+func (t tally) within(g fleet.Guards) string {
+	if t.recent == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" within %s, %d of them earlier", shortDuration(time.Duration(g.Window)), t.recent)
+}
+
+// verdict is what the guards say of a plan's deletions: why a tenant's are held, and why those of all others are.
+type verdict struct {
+	tenants map[fleet.TenantName]string
+	fleet   string
+}
+
+// judge holds each tenant's deletions against the guards, and then those that passed against the guards for the fleet as a whole: what one
+// tenant may not delete does not use up what the others may.
+func judge(g fleet.Guards, tenants map[fleet.TenantName]tally) verdict {
+	v := verdict{tenants: map[fleet.TenantName]string{}}
+	var all tally
+	for name, t := range tenants {
+		all.recent += t.recent
+		all.stood += t.stood
+		if t.asked == 0 {
+			continue
+		}
+		if why := t.beyond(g); why != "" {
+			v.tenants[name] = why
+		} else {
+			all.asked += t.asked
+		}
+	}
+	if all.asked > 0 {
+		v.fleet = all.beyond(g)
+	}
+	return v
+}
+
+// guard lets the unwanted Applications go, or holds them. The guards are those of the base: a commit cannot loosen what judges it.
+func (d *draft) guard() {
+	if len(d.unwanted) == 0 {
+		return
+	}
+	waived := d.waived()
+	asked := map[fleet.TenantName]int{}
+	for _, u := range d.unwanted {
+		if !waived[u.key] {
+			asked[u.id.Tenant]++
+		}
+	}
+	v := judge(d.w.catalog.Fleet().Guards, d.tallies(asked))
+	for _, u := range d.unwanted {
+		why, scope := v.tenants[u.id.Tenant], u.id.Tenant
+		if why == "" {
+			why, scope = v.fleet, ""
+		}
+		switch {
+		case waived[u.key]:
+			d.approved[u.key] = true
+			d.delete(u.key)
+		case why == "":
+			d.delete(u.key)
+		default:
+			d.hold(u, scope, why)
+		}
+	}
+}
+
+// tallies costs the tenants and the window's deletions; it is asked for only when something is to be deleted.
+func (d *draft) tallies(asked map[fleet.TenantName]int) map[fleet.TenantName]tally {
+	out := map[fleet.TenantName]tally{}
+	for t, n := range d.w.applicationsOf.base {
+		out[t] = tally{asked: asked[t], stood: n - d.r.Created[t]}
+	}
+	for _, l := range d.w.leaving.base {
+		t := out[l.Application.Tenant]
+		t.stood--
+		out[l.Application.Tenant] = t
+	}
+	window := time.Duration(d.w.catalog.Fleet().Guards.Window)
+	for _, r := range d.r.Recent {
+		if r.At.After(d.r.Now.Add(-window)) {
+			t := out[r.Tenant]
+			t.recent++
+			t.stood++
+			out[r.Tenant] = t
+		}
+	}
+	return out
+}
+
+func (d *draft) hold(u unwanted, scope fleet.TenantName, why string) {
+	h := held{Application: u.id, Key: u.key, Revision: d.r.Revision, Since: d.r.Now, Scope: scope, Why: why, Deployment: d.w.catalog.Deployment(u.id.Deployed())}
+	d.held.set(u.id, h)
+	r, _ := d.rows.get(u.key)
+	d.rowChanges[u.key] = &RowChange{Action: Hold, Row: rowOf(u.key, r), BeforeHash: r.hash}
+}
+
+// approvedSince reports whether the revision was approved after the hold had been listed: an approval releases what was listed, no more.
+func (d *draft) approvedSince(rev fleet.Revision, since time.Time) bool {
+	return slices.ContainsFunc(d.r.Approvals, func(a fleet.Approval) bool { return a.Revision == rev && !a.At.Before(since) })
+}
+
+// release finds the held deletions that an approval lets through.
+func (d *draft) release() {
+	if len(d.r.Approvals) == 0 {
+		return
+	}
+	d.held.each(func(id fleet.ApplicationID, h held) {
+		if d.approvedSince(h.Revision, h.Since) {
+			d.released[id] = true
+			d.look(id)
+		}
+	})
+}
+
+// waived is the deletions that were listed when the whole revision was held, once it is approved.
+func (d *draft) waived() map[fleet.ObjectKey]bool {
+	out := map[fleet.ObjectKey]bool{}
+	if w := d.w.waiting; w != nil && w.Revision == d.r.Revision && d.approvedSince(w.Revision, w.Since) {
+		for _, k := range w.Items {
+			out[k] = true
+		}
+	}
+	return out
+}
+
+// waits says why the whole revision waits for an approval, or "".
+func (d *draft) waits() (fleet.HoldReason, string) {
+	if !d.started || d.r.Revision == d.w.revision {
+		return "", ""
+	}
+	switch d.r.Relation {
+	case RelationSame, RelationDescendant:
+	case RelationOlder:
+		return fleet.HoldOlder, fmt.Sprintf("the branch went back from %s to the older %s", d.w.revision.Short(), d.r.Revision.Short())
+	default:
+		return fleet.HoldRewritten, fmt.Sprintf("the branch was rewritten: %s does not descend from %s", d.r.Revision.Short(), d.w.revision.Short())
+	}
+	switch was, now := d.w.files, d.filesNow; {
+	case was.tenants > 0 && now.tenants == 0:
+		return fleet.HoldEmpty, fmt.Sprintf("the revision holds no declaration under tenants/, where there were %d", was.tenants)
+	case was.fleet > 0 && now.fleet == 0:
+		return fleet.HoldEmpty, fmt.Sprintf("the revision holds no declaration under fleet/, where there were %d", was.fleet)
+	}
+	return "", ""
+}
+
+// waitsFor is the hold of the whole revision, or nil. One that was listed before keeps its date; one that was approved since is over. It
+// lists the Applications that the revision would delete, so that the approval lets exactly those go.
+func (w *World) waitsFor(d *draft) *fleet.Hold {
+	reason, why := d.waits()
+	if reason == "" {
+		return nil
+	}
+	h := &fleet.Hold{Revision: d.r.Revision, Reason: reason, Message: why, Since: d.r.Now}
+	if was := w.waiting; was != nil && was.ID() == h.ID() {
+		if d.approvedSince(was.Revision, was.Since) {
+			return nil
+		}
+		h.Since = was.Since
+	}
+	for _, u := range d.unwanted {
+		h.Items = append(h.Items, u.key)
+	}
+	slices.SortFunc(h.Items, compareKeys)
+	return h
+}
+
+// files counts the declarations that stand at the head, good or bad.
+type files struct{ fleet, tenants int }
+
+func (f *files) add(k fleet.Key, n int) {
+	switch {
+	case k.Kind == fleet.KindFile: // is no declaration
+	case k.Tenant == "":
+		f.fleet += n
+	default:
+		f.tenants += n
+	}
+}
+
+func (d *draft) filesAtHead() files {
+	now := d.w.files
+	present := map[fleet.Key]bool{}
+	for _, i := range d.r.Files {
+		present[i.Key] = present[i.Key] || !i.Removed
+	}
+	for k, is := range present {
+		now.add(k, use(b2i(is))-use(b2i(d.w.atHead(k))))
+	}
+	return now
+}
+
+// atHead reports whether the base revision has the file.
+func (w *World) atHead(k fleet.Key) bool {
+	if x, ok := w.deferred[k]; ok {
+		return !x.Input.Removed
+	}
+	if q, ok := w.catalog.Quarantine(k); ok {
+		return !q.Removed
+	}
+	return w.catalog.Declaration(k) != nil
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// holds groups what is held by revision and scope, as people approve it.
+func holds(items map[fleet.ApplicationID]held) map[fleet.HoldID]fleet.Hold {
+	out := map[fleet.HoldID]fleet.Hold{}
+	for _, id := range slices.SortedFunc(maps.Keys(items), compareApplications) {
+		h := items[id]
+		hold, ok := out[h.hold()]
+		if !ok {
+			hold = fleet.Hold{Revision: h.Revision, Reason: fleet.HoldDeletions, Tenant: h.Scope, Since: h.Since, Message: h.Why}
+		}
+		hold.Items = append(hold.Items, h.Key)
+		out[h.hold()] = hold
+	}
+	return out
+}
+
+func shortDuration(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
+}

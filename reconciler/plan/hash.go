@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// hash is over what is to be done and nothing else: two plans with one hash do the same, whatever revisions, clocks and words they carry.
+// Every part is preceded by its length.
+func (p *Plan) hash() string {
+	h := hasher{sha256.New()}
+	h.list("waiting", b2i(p.Waiting != nil))
+	if p.Waiting != nil {
+		h.add(string(p.Waiting.Reason))
+		for _, k := range p.Waiting.Items {
+			h.object(k)
+		}
+	}
+	h.list("declarations", len(p.Declarations))
+	for _, c := range p.Declarations {
+		blob := "removed"
+		if c.After != nil {
+			blob = c.After.Blob
+		}
+		h.add(c.Key.String(), blob)
+	}
+	h.list("quarantined", len(p.Quarantined))
+	for _, q := range p.Quarantined {
+		h.add(q.Key.String(), q.Blob, fmt.Sprint(q.Removed))
+		for _, problem := range q.Problems {
+			h.add(problem.Code, problem.Field)
+		}
+	}
+	h.list("cleared", len(p.Cleared))
+	for _, k := range p.Cleared {
+		h.add(k.String())
+	}
+	h.list("placements", len(p.Placements)+len(p.Unplaced))
+	for _, pl := range p.Placements {
+		h.add(pl.Environment.String(), string(pl.Engine), fmt.Sprint(pl.Misplaced != ""))
+	}
+	for _, id := range p.Unplaced {
+		h.add(id.String())
+	}
+	p.hashRows(h)
+	h.list("syncs", len(p.Syncs)+len(p.SyncHolds)+len(p.EndedSyncHolds))
+	for _, s := range p.Syncs {
+		h.add(s.ID)
+	}
+	for _, s := range p.SyncHolds {
+		h.add(s.Application.String(), string(s.SyncRun), s.TargetRevision)
+	}
+	for _, id := range p.EndedSyncHolds {
+		h.add(id.String())
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (p *Plan) hashRows(h hasher) {
+	h.list("rows", len(p.Rows))
+	for _, c := range p.Rows {
+		h.object(c.Row.Key)
+		h.add(string(c.Action), c.Row.Manifest.Hash, string(c.Row.Deletion))
+		if c.Row.Credential != nil {
+			h.add(c.Row.Credential.Name, c.Row.Credential.Sealed)
+		}
+	}
+	h.list("freed", len(p.Freed))
+	for _, k := range p.Freed {
+		h.object(k)
+	}
+}
+
+type hasher struct{ hash.Hash }
+
+func (h hasher) list(what string, n int) { h.add(what, fmt.Sprint(n)) }
+
+func (h hasher) object(k fleet.ObjectKey) { h.add(string(k.Engine), string(k.Kind), k.Name) }
+
+func (h hasher) add(parts ...string) {
+	for _, s := range parts {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(s), s)
+	}
+}

@@ -1,0 +1,48 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// quotaUse is how a tenant that the plan touches stands to its quota, before and after.
+type quotaUse struct {
+	Tenant fleet.TenantName `json:"tenant"`
+	Quota  fleet.Quota      `json:"quota"`
+	Before fleet.Quota      `json:"before"`
+	After  fleet.Quota      `json:"after"`
+}
+
+func (d *draft) quotasInto(p *Plan) {
+	for _, t := range p.tenants() {
+		u := quotaUse{Tenant: t, Before: d.w.catalog.Used(t), After: d.stage.Used(t)}
+		if decl := d.stage.Tenant(t); decl != nil {
+			u.Quota = decl.Tenant.Quota
+		}
+		p.quotas = append(p.quotas, u)
+	}
+}
+
+// tenants is those that the plan touches, sorted.
+func (p *Plan) tenants() []fleet.TenantName {
+	seen := map[fleet.TenantName]bool{}
+	for _, c := range p.Declarations {
+		seen[tenantOf(c.Key)] = true
+	}
+	for _, q := range p.Quarantined {
+		seen[tenantOf(q.Key)] = true
+	}
+	for _, c := range p.Rows {
+		seen[c.Row.Tenant] = true
+	}
+	for _, pl := range p.Placements {
+		seen[pl.Environment.Tenant] = true
+	}
+	for _, id := range p.Unplaced {
+		seen[id.Tenant] = true
+	}
+	delete(seen, "")
+	return slices.Sorted(maps.Keys(seen))
+}

@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+)
+
+// Renderer makes the manifest of a desired object; fleet/argocd implements it. It is pure, and of the engine it may use only the ArgoCD
+// section of the spec: that is what does not change while the engine serves.
+type Renderer interface {
+	Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error)
+}
+
+// Relations of a head to the applied revision. All but RelationSame and RelationDescendant wait for an approval.
+const (
+	RelationSame       = "same"
+	RelationDescendant = "descendant"
+	RelationOlder      = "older"
+	RelationRewritten  = "rewritten"
+	RelationUnknown    = "unknown"
+)
+
+// Request is what a plan is made from, beside the World.
+type Request struct {
+	Revision fleet.Revision
+	Files    []catalog.Input // that differ from the World's revision
+	Relation string          // of Revision to the World's revision; "" means RelationDescendant
+
+	Recent    []fleet.Deletion         // the store's log; those older than Guards.Window before Now are left out here
+	Created   map[fleet.TenantName]int // Applications created within the window: they did not stand at its start
+	Approvals []fleet.Approval         // an approval counts if it is not older than the hold that it is to release
+
+	// Gone names rows whose objects workers have proven gone since the last plan (acknowledged as Removed). Those that are wanted again
+	// are passed over.
+	Gone []fleet.ObjectKey
+
+	// Unread names engines that were not read yet after a rebuild: nothing new is placed, since it may stand on one of them already.
+	Unread []fleet.EngineName
+
+	Now     time.Time // by the store's clock, which also dates approvals and deletions
+	Explain bool      // also renders what stood before, for the text forms
+}
