@@ -69,6 +69,7 @@ func Restore(effective []fleet.Declaration, quarantined []Quarantine) *Catalog {
 		e := &entry{key: q.Key, path: q.Path, blob: q.Blob, head: q.Declaration, removed: q.Removed, quarantine: q.Problems}
 		if old := c.st.entries.get(q.Key); old != nil {
 			e.effective = old.effective
+			e.head = same(e.head, e.effective)
 		}
 		if e.head == nil && !e.removed {
 			e.notes = q.Problems

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -44,6 +45,14 @@ func (e *entry) versions() []*fleet.Declaration {
 		v = append(v, e.head)
 	}
 	return v
+}
+
+// same is the effective declaration when the head is equal to it: whether something changes is asked of pointers.
+func same(head, effective *fleet.Declaration) *fleet.Declaration {
+	if head != nil && effective != nil && reflect.DeepEqual(head, effective) {
+		return effective
+	}
+	return head
 }
 
 func (e *entry) public() Quarantine {

@@ -120,6 +120,9 @@ func (w *work) checkRepository(e *entry, field, raw string, grant *fleet.TenantS
 }
 
 func (w *work) allowedHosts() string {
+	if w.st.get(fleetKey()) == nil {
+		return "the platform declares fleet/fleet.yaml with gitHosts; there is none in effect"
+	}
 	hosts := sorted(w.hosts().GitHosts)
 	if len(hosts) == 0 {
 		return "the platform lists hosts in gitHosts of fleet/fleet.yaml; it lists none"

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"argosy.dev/argosy/fleet"
@@ -18,7 +17,7 @@ func (w *work) checkRemoval(e *entry) []fleet.Problem {
 	case fleet.KindFleet:
 		return []fleet.Problem{e.problem("", codeFleetRequired, "restore "+e.path, "the Fleet cannot be removed")}
 	case fleet.KindTenant:
-		if p := w.inhabited(e, func(other *entry) bool { return w.stays(other) }); p != nil {
+		if p := w.inhabited(e, w.stays); p != nil {
 			return []fleet.Problem{*p}
 		}
 	}
@@ -135,7 +134,7 @@ func (w *work) denyTenants(broken map[fleet.Key]fleet.Problem) {
 	for k := range broken {
 		tenants[owner(k)] = true
 	}
-	for k := range maps.Keys(w.taken) {
+	for k := range w.taken {
 		before, after := w.st.under.get(k), w.st.get(k)
 		_, known := broken[k]
 		if known || before == nil || !tenants[owner(k)] || after != nil && (after.Environment == nil || !narrows(before, after)) {

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 
 	"argosy.dev/argosy/fleet"
@@ -40,7 +39,7 @@ func (s *Stage) settle() {
 			s.finish(w)
 			return
 		}
-		if round == maxRounds {
+		if round >= maxRounds {
 			w.denyTenants(broken)
 		}
 		maps.Copy(denied, broken)
@@ -53,7 +52,7 @@ func (s *Stage) finish(w *work) {
 	s.checked = slices.SortedFunc(maps.Keys(w.checked), compareKeys)
 	for _, k := range s.checked {
 		e, old := w.st.entries.get(k), w.st.under.entries.get(k)
-		if before, after := effectiveOf(old), effectiveOf(e); before != after && !reflect.DeepEqual(before, after) {
+		if before, after := effectiveOf(old), effectiveOf(e); before != after {
 			s.changes = append(s.changes, Change{Key: k, Before: before, After: after})
 		}
 		switch {
@@ -109,7 +108,7 @@ func (w *work) load(in []Input, again []fleet.Key) {
 			e.head, e.notes = nil, undecodedNotes(i)
 		}
 		if old != nil {
-			e.quarantine = old.quarantine
+			e.head, e.quarantine = same(e.head, e.effective), old.quarantine
 		}
 		w.st.put(i.Key, e)
 		w.wake(old, e)
@@ -184,7 +183,7 @@ func (w *work) take(old *entry) {
 	case effectiveOf(next) != old.effective:
 		w.taken[old.key] = true
 		w.wake(old, next)
-		w.wakeWaiting(old.key.Tenant, used)
+		w.wakeFreed(old.key.Tenant, used)
 	case barred(old) != barred(next):
 		w.wakeRivals(next)
 	}
@@ -201,8 +200,15 @@ func (w *work) judge(e *entry) []fleet.Problem {
 	case e.head == nil:
 		return onlyErrors(e.notes)
 	}
-	problems := w.checkOwn(e, e.head)
-	return append(problems, w.checkShared(e)...)
+	// What follows from what others still use is told only of files that could take effect otherwise.
+	problems := append(w.checkOwn(e, e.head), w.checkShared(e)...)
+	if len(problems) == 0 {
+		problems = w.checkNarrowing(e)
+	}
+	if len(problems) == 0 {
+		problems = w.checkQuota(e)
+	}
+	return problems
 }
 
 // limited keeps a file that is wrong a thousand times from filling the mirror.

@@ -3,7 +3,6 @@ package catalog
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -12,7 +11,7 @@ import (
 // room within a quota. Who has it in effect keeps it. Two that want it and do not have it are both refused, unless one of them is wrong
 // for another reason: then it does not stand in the way.
 
-var sharedCodes = []string{codeNamespaceClaimed, codeEngineNamespace, codeSameRepository, codeInstallationID, codeInstance, codeQuota, codeNamespaceInUse}
+var sharedCodes = []string{codeNamespaceClaimed, codeEngineNamespace, codeSameRepository, codeInstallationID, codeInstance, codeQuota, codeNamespaceInUse, codeReferenced}
 
 // barred reports whether an entry is quarantined for a reason of its own, and so no rival to anyone.
 func barred(e *entry) bool {
@@ -41,41 +40,45 @@ func (w *work) checkShared(e *entry) []fleet.Problem {
 	case d.Engine != nil:
 		return w.checkInstance(e, d.Engine)
 	case d.Environment != nil:
-		return slices.Concat(w.checkNamespaces(e, d.Environment), w.checkNarrowing(e, d.Environment), w.checkQuota(e))
+		return w.checkNamespaces(e, d.Environment)
 	case d.Credential != nil:
 		return w.checkCredential(e, d.Credential)
-	case d.Deployment != nil:
-		return w.checkQuota(e)
 	}
 	return nil
 }
 
-// rival is the first of those under a term that has it in effect or, being good otherwise, wants it; nil when e has it already or nobody
+// A rival has, or wants as well, what an entry wants.
+type rival struct {
+	*entry
+	has bool
+}
+
+// String words what the rival does.
+func (r *rival) String() string {
+	if r.has {
+		return "has it"
+	}
+	return "wants it too"
+}
+
+// rival is who has in effect what stands under a term, or the first who wants it and is good otherwise; nil when e has it itself or nobody
 // else does. has tells whether a declaration really stands under the term in a way that matters to e.
-func (w *work) rival(e *entry, t term, has func(*fleet.Declaration) bool) *entry {
+func (w *work) rival(e *entry, t term, has func(*fleet.Declaration) bool) *rival {
 	if e.effective != nil && has(e.effective) {
 		return nil
 	}
-	var wants *entry
+	var wants *rival
 	for _, k := range w.st.index.list(t) {
 		other := w.st.entries.get(k)
 		switch {
 		case k == e.key:
 		case other.effective != nil && has(other.effective):
-			return other
+			return &rival{other, true}
 		case wants == nil && other.head != nil && has(other.head) && len(w.checkOwn(other, other.head)) == 0:
-			wants = other
+			wants = &rival{other, false}
 		}
 	}
 	return wants
-}
-
-// contested words a rival: whether it has the thing or wants it as well.
-func contested(other *entry) string {
-	if other.effective != nil && len(other.quarantine) == 0 {
-		return "has it (" + other.path + ")"
-	}
-	return "wants it too (" + other.path + ")"
 }
 
 func (w *work) checkInstance(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
@@ -83,12 +86,12 @@ func (w *work) checkInstance(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
 	id := spec.ArgoCD.InstallationID
 	if r := w.rival(e, term{what: installation, a: id}, func(d *fleet.Declaration) bool { return d.Engine.ArgoCD.InstallationID == id }); r != nil {
 		problems = append(problems, e.problem("spec.argocd.installationID", codeInstallationID, "choose an ID that no other engine has",
-			"installationID %q is not free: engine %q %s", id, r.key.Name, contested(r)))
+			"installationID %q is not free: engine %q %s (%s)", id, r.key.Name, r, r.path))
 	}
 	in := instanceOf(spec)
 	if r := w.rival(e, in, func(d *fleet.Declaration) bool { return instanceOf(d.Engine) == in }); r != nil {
 		problems = append(problems, e.problem("spec.argocd.namespace", codeInstance, "an engine is one Argo CD instance: name another namespace or connection",
-			"the Argo CD in namespace %q of this connection is not free: engine %q %s", spec.ArgoCD.Namespace, r.key.Name, contested(r)))
+			"the Argo CD in namespace %q of this connection is not free: engine %q %s (%s)", spec.ArgoCD.Namespace, r.key.Name, r, r.path))
 	}
 	if held := e.effective; held != nil && held.Engine.ArgoCD.Namespace == spec.ArgoCD.Namespace {
 		return problems
@@ -110,25 +113,18 @@ func (w *work) checkNamespaces(e *entry, spec *fleet.EnvironmentSpec) []fleet.Pr
 		field := fmt.Sprintf("spec.namespaces[%d]", i)
 		t := claim(spec, ns)
 		other := w.rival(e, t, func(d *fleet.Declaration) bool {
-			return (d.Key.Tenant != e.key.Tenant || d == e.effective) && d.Environment.Cluster.Server == t.a && slices.Contains(d.Environment.Namespaces, ns)
+			return (d.Key.Tenant != e.key.Tenant || d == e.effective) && claim(d.Environment, ns) == t && slices.Contains(d.Environment.Namespaces, ns)
 		})
 		if other != nil {
+			// Without the other's name: a tenant learns nothing of the others.
 			problems = append(problems, e.problem(field, codeNamespaceClaimed, "use a namespace of your own, or ask the platform who it belongs to",
-				"namespace %q of %s is not free: another tenant's environment %s", ns, t.a, taken(other)))
+				"namespace %q of %s is not free: another tenant's environment %s", ns, t.a, other))
 		}
 		if p := w.checkArgoNamespace(e, field, ns); p != nil {
 			problems = append(problems, *p)
 		}
 	}
 	return problems
-}
-
-// taken words another tenant's claim without its name or path: a tenant learns nothing of the others.
-func taken(other *entry) string {
-	if other.effective != nil && len(other.quarantine) == 0 {
-		return "has it"
-	}
-	return "wants it too"
 }
 
 func (w *work) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem {
@@ -149,10 +145,11 @@ func (w *work) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem {
 // checkNarrowing keeps an environment from dropping a namespace under a deployment that names it. Deployments of the same commit that
 // leave the namespace are believed here and verified at the end. Deployments that select the environment are not asked: they go where
 // their selector and namespace lead.
-func (w *work) checkNarrowing(e *entry, spec *fleet.EnvironmentSpec) []fleet.Problem {
-	if e.effective == nil || !narrows(e.effective, e.head) {
+func (w *work) checkNarrowing(e *entry) []fleet.Problem {
+	if e.effective == nil || e.head.Environment == nil || !narrows(e.effective, e.head) {
 		return nil
 	}
+	spec := e.head.Environment
 	for _, k := range w.st.index.list(referrersOf(e.key)) {
 		other := w.st.entries.get(k)
 		if !stranded(other.effective, e.effective, spec) {
@@ -192,7 +189,7 @@ func (w *work) checkCredential(e *entry, spec *fleet.CredentialSpec) []fleet.Pro
 	if r == nil {
 		return nil
 	}
-	return []fleet.Problem{e.problem("spec.repoURL", codeSameRepository, "keep one of the two", "credential %q is for the same repository: it %s", r.key.Name, contested(r))}
+	return []fleet.Problem{e.problem("spec.repoURL", codeSameRepository, "keep one of the two", "credential %q is for the same repository: it %s (%s)", r.key.Name, r, r.path)}
 }
 
 // checkQuota lets nothing in that would take the tenant beyond its quota. What is in effect stays, and may change as long as it does not
@@ -200,7 +197,7 @@ func (w *work) checkCredential(e *entry, spec *fleet.CredentialSpec) []fleet.Pro
 func (w *work) checkQuota(e *entry) []fleet.Problem {
 	t := w.st.get(tenantKey(e.key.Tenant))
 	if t == nil {
-		return nil
+		return nil // the platform's
 	}
 	used, quota := w.st.usedBy(e.key.Tenant), t.Tenant.Quota
 	var problems []fleet.Problem
@@ -212,7 +209,10 @@ func (w *work) checkQuota(e *entry) []fleet.Problem {
 	}
 	over("spec", "environments", count(e.effective == nil && e.head.Environment != nil), used.Environments, quota.Environments)
 	over("spec", "deployments", count(e.effective == nil && e.head.Deployment != nil), used.Deployments, quota.Deployments)
-	over(strings.TrimSuffix("spec.destination", map[bool]string{true: ".destination"}[e.head.Environment != nil]), "applications",
-		w.st.applications(e.head)-w.st.applications(e.effective), used.Applications, quota.Applications)
+	field := "spec"
+	if e.head.Deployment != nil {
+		field = "spec.destination"
+	}
+	over(field, "applications", w.st.applications(e.head)-w.st.applications(e.effective), used.Applications, quota.Applications)
 	return problems
 }

@@ -63,7 +63,7 @@ func (s *Stage) Stale() bool {
 	return s.generation != s.base.generation
 }
 
-// Commit makes the stage's state the catalog's. A stage can be committed once, and not when it is Stale: that is a fault of the program,
+// Commit makes the stage's state the catalog's, which the stage then reads as well. A stage can be committed once, and not when it is Stale: that is a fault of the program,
 // and Commit panics, since the state that the files were judged against no longer holds.
 func (s *Stage) Commit() {
 	s.mu.Lock()
@@ -72,5 +72,6 @@ func (s *Stage) Commit() {
 		panic("catalog: a stage was committed after another one of the same base; stage its files again")
 	}
 	s.st.fold()
+	s.st = s.base.st
 	s.base.generation++
 }

@@ -112,7 +112,7 @@ func (x *index) has(t term, k fleet.Key) bool {
 	return x.under.has(t, k)
 }
 
-// each yields the members of a term in no order. Members may be put while it runs only in a copy: see list.
+// each yields the members of a term in no order. Nothing may be put under the term while it runs.
 func (x *index) each(t term) iter.Seq[fleet.Key] {
 	return func(yield func(fleet.Key) bool) {
 		if x.under == nil {
@@ -138,24 +138,6 @@ func (x *index) each(t term) iter.Seq[fleet.Key] {
 // list is the members of a term, sorted.
 func (x *index) list(t term) []fleet.Key {
 	return slices.SortedFunc(x.each(t), compareKeys)
-}
-
-func (x *index) len(t term) int {
-	if x.under == nil {
-		if s := x.sets[t]; s != nil {
-			return s.len()
-		}
-		return 0
-	}
-	n := x.under.len(t)
-	for _, present := range x.delta[t] {
-		if present {
-			n++
-		} else {
-			n--
-		}
-	}
-	return n
 }
 
 func (x *index) fold() {

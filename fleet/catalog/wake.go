@@ -42,6 +42,9 @@ func (w *work) wakeDependents(before, after *fleet.Declaration) {
 		}
 	case fleet.KindGitOpsDeployment:
 		w.enqueueAll(referrersOf(d.Key))
+		if before != nil && before.Deployment.Destination.EnvironmentSelector != nil {
+			w.wakeWaiting(d.Key.Tenant) // an environment that it no longer selects brings less
+		}
 	}
 }
 
@@ -144,14 +147,17 @@ func (w *work) wakeTargets(e *entry) {
 	}
 }
 
-// wakeWaiting queues the newcomers that wait for room when a tenant's use went down. All of them are judged: which of them fits is
-// decided in the order of their paths.
-func (w *work) wakeWaiting(t fleet.TenantName, before fleet.Quota) {
+// wakeWaiting queues a tenant's newcomers that wait for room. All of them are judged: which of them fits is decided in the order of
+// their paths.
+func (w *work) wakeWaiting(t fleet.TenantName) { w.enqueueAll(term{what: overQuota, tenant: t}) }
+
+// wakeFreed queues what waits for room when a tenant's use went down.
+func (w *work) wakeFreed(t fleet.TenantName, before fleet.Quota) {
 	now := w.st.usedBy(t)
 	if now.Environments >= before.Environments && now.Deployments >= before.Deployments && now.Applications >= before.Applications {
 		return
 	}
-	w.enqueueAll(term{what: overQuota, tenant: t})
+	w.wakeWaiting(t)
 	if d := w.st.get(tenantKey(t)); d != nil && exceeds(before, d.Tenant.Quota) {
 		w.checked[d.Key] = true // its warning changes or goes
 	}

@@ -1,0 +1,369 @@
+package catalog
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// A history is a seeded sequence of commits over a world so small that its files meet all the time.
+type history struct {
+	*rand.Rand
+	heads map[fleet.Key]Input // what stands at the head
+}
+
+func newHistory(seed uint64) *history {
+	return &history{Rand: rand.New(rand.NewPCG(seed, 1)), heads: map[fleet.Key]Input{}}
+}
+
+var (
+	someTenants = []string{"acme", "globex", "initech"}
+	someNames   = []string{"a", "b", "c"}
+	someSpaces  = []string{"web", "shop", "argocd-eu-2"}
+)
+
+func pick[T any](h *history, of []T) T { return of[h.IntN(len(of))] }
+
+// several is one or two different ones.
+func several[T any](h *history, of []T) []T {
+	p := h.Perm(len(of))[:1+h.IntN(2)]
+	var out []T
+	for _, i := range p {
+		out = append(out, of[i])
+	}
+	return out
+}
+
+// commit is one to six edits, of one tenant's files alone when tenant is set.
+func (h *history) commit(tenant string) []Input {
+	changed := map[fleet.Key]Input{}
+	for range 1 + h.IntN(6) {
+		i := h.edit(tenant)
+		if i.Removed {
+			if _, stands := h.heads[i.Key]; !stands {
+				continue
+			}
+		}
+		changed[i.Key] = i
+	}
+	var in []Input
+	for k, i := range changed {
+		in = append(in, i)
+		h.heads[k] = i
+		if i.Removed {
+			delete(h.heads, k)
+		}
+	}
+	h.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
+	return in
+}
+
+func (h *history) edit(only string) Input {
+	i := h.file(only)
+	switch n := h.IntN(20); {
+	case n < 2:
+		return broken(i)
+	case n < 6:
+		return gone(i)
+	}
+	return i
+}
+
+func (h *history) file(only string) Input {
+	t := only
+	if t == "" {
+		t = pick(h, someTenants)
+		switch h.IntN(12) {
+		case 0:
+			return theFleet(func(d *fleet.Declaration) {
+				d.Fleet.GitHosts = several(h, []string{"git.example.com", "git.example.com", "other.example.com"})
+			})
+		case 1:
+			return engine(pick(h, []string{"eu-1", "eu-2"}), func(d *fleet.Declaration) {
+				d.Engine.Region = pick(h, []string{"eu", "us"})
+				d.Engine.ArgoCD.InstallationID = pick(h, []string{"one", "two"})
+				if h.IntN(3) == 0 {
+					d.Engine.DedicatedTo = []fleet.TenantName{fleet.TenantName(t)}
+				}
+			})
+		case 2, 3:
+			return tenant(t, func(d *fleet.Declaration) {
+				d.Tenant.Quota = fleet.Quota{Environments: 1 + h.IntN(3), Deployments: 1 + h.IntN(3), Applications: 1 + h.IntN(5)}
+				if h.IntN(4) == 0 {
+					d.Tenant.Placement.Regions = []string{pick(h, []string{"eu", "us"})}
+				}
+				if h.IntN(6) == 0 {
+					d.Tenant.Repositories = []string{"https://git.example.com/" + t + "/a"}
+				}
+			})
+		}
+	}
+	id := t + "/" + pick(h, someNames)
+	switch n := h.IntN(10); {
+	case n < 4:
+		return environment(id, label("tier", pick(h, []string{"prod", "test"})), func(d *fleet.Declaration) {
+			d.Environment.Cluster.Server = "https://" + pick(h, []string{"one", "two"}) + ".example.com"
+			d.Environment.Namespaces = several(h, someSpaces)
+			d.Environment.Region = pick(h, []string{"eu", "us"})
+		})
+	case n < 8:
+		return deploymentWith(id, func(d *fleet.Declaration) {
+			d.Deployment.Destination.Namespace = pick(h, someSpaces[:2])
+			if h.IntN(2) == 0 {
+				selector("tier", pick(h, []string{"prod", "test"}))(d)
+			} else {
+				d.Deployment.Destination.Environments = environmentNames(several(h, someNames))
+			}
+			if h.IntN(4) == 0 {
+				d.Deployment.Overrides = []fleet.Override{{Environment: fleet.EnvironmentName(pick(h, someNames))}}
+			}
+		})
+	case n < 9:
+		return credential(id, "https://git.example.com/"+t+"/"+pick(h, someNames)+pick(h, []string{"", ".git"}))
+	default:
+		return syncRun(id, pick(h, someNames), pick(h, []string{"v1", "v2"}), environmentNames(several(h, someNames))...)
+	}
+}
+
+func environmentNames(names []string) []fleet.EnvironmentName {
+	var ns []fleet.EnvironmentName
+	for _, n := range names {
+		ns = append(ns, fleet.EnvironmentName(n))
+	}
+	return ns
+}
+
+var seeds = flag.Int("seeds", 25, "histories that each property is checked on")
+
+// histories runs a check over many commits of many histories.
+func histories(t *testing.T, check func(t *testing.T, h *history, c *Catalog, tenant string, in []Input)) {
+	t.Parallel()
+	for seed := range *seeds {
+		h, c := newHistory(uint64(seed)), New()
+		for n := range 60 {
+			tenant := ""
+			if n > 10 && h.IntN(2) == 0 {
+				tenant = pick(h, someTenants)
+			}
+			in := h.commit(tenant)
+			check(t, h, c, tenant, in)
+			if t.Failed() {
+				t.Fatalf("seed %d, commit %d: %s", seed, n, describe(in))
+			}
+		}
+	}
+}
+
+func describe(in []Input) string {
+	var s []string
+	for _, i := range in {
+		sign := "~"
+		if i.Removed {
+			sign = "-"
+		} else if i.Declaration == nil {
+			sign = "!"
+		}
+		s = append(s, sign+i.Key.String())
+	}
+	slices.Sort(s)
+	return strings.Join(s, "; ")
+}
+
+func TestOnlyARemovalThatWasGoodTakesAnythingAway(t *testing.T) {
+	histories(t, func(t *testing.T, h *history, c *Catalog, _ string, in []Input) {
+		before := map[fleet.Key]*fleet.Declaration{}
+		for _, d := range c.Effective() {
+			before[d.Key] = d
+		}
+		commit(t, c, c.Stage(in))
+		after := map[fleet.Key]*fleet.Declaration{}
+		for _, d := range c.Effective() {
+			after[d.Key] = d
+		}
+		for k, d := range before {
+			if _, stands := h.heads[k]; after[k] == nil && stands {
+				t.Errorf("%s was lost though its file stands", k)
+			} else if after[k] != nil && after[k] != d && after[k] != h.heads[k].Declaration {
+				t.Errorf("%s is neither its last good state nor its file", k)
+			}
+		}
+		for k, d := range after {
+			_, held := c.Quarantine(k)
+			switch head := h.heads[k].Declaration; {
+			case before[k] == nil && d != head:
+				t.Errorf("%s took effect and is not its file", k)
+			case !held && !reflect.DeepEqual(d, head):
+				t.Errorf("%s is not quarantined and is not its file", k)
+			}
+		}
+		for k, i := range h.heads {
+			if _, held := c.Quarantine(k); !held && !reflect.DeepEqual(after[k], i.Declaration) {
+				t.Errorf("%s is neither in effect nor quarantined", k)
+			}
+		}
+	})
+}
+
+func TestOneTenantsFilesTakeNothingFromAnother(t *testing.T) {
+	histories(t, func(t *testing.T, h *history, c *Catalog, tenant string, in []Input) {
+		before, held := c.Effective(), quarantinedKeys(c)
+		s := c.Stage(in)
+		commit(t, c, s)
+		if tenant == "" {
+			return
+		}
+		for _, d := range before {
+			if d.Key.Tenant != fleet.TenantName(tenant) && !held[d.Key] && c.Declaration(d.Key) != d {
+				t.Errorf("a commit of %s changes %s", tenant, d.Key)
+			}
+		}
+		for k := range quarantinedKeys(c) {
+			if k.Tenant != fleet.TenantName(tenant) && !held[k] {
+				t.Errorf("a commit of %s quarantines %s", tenant, k)
+			}
+		}
+		for _, ch := range s.Changes() {
+			if ch.Key.Tenant != fleet.TenantName(tenant) && !reflect.DeepEqual(ch.After, h.heads[ch.Key].Declaration) {
+				t.Errorf("a commit of %s makes %s something that its file is not", tenant, ch.Key)
+			}
+		}
+	})
+}
+
+func quarantinedKeys(c *Catalog) map[fleet.Key]bool {
+	ks := map[fleet.Key]bool{}
+	for _, q := range c.Quarantines() {
+		ks[q.Key] = true
+	}
+	return ks
+}
+
+// Judging every file again must change nothing: whatever a commit touched was found through the index.
+func TestWhatChangedIsAllThatNeedsJudging(t *testing.T) {
+	histories(t, func(t *testing.T, h *history, c *Catalog, _ string, in []Input) {
+		commit(t, c, c.Stage(in))
+		var again []fleet.Key
+		for k := range c.st.entries.all() {
+			again = append(again, k)
+		}
+		full := c.Stage(slices.Collect(maps.Values(h.heads)), again...)
+		if got := keys(full.Changes()); got != "" {
+			t.Errorf("a full judgement changes %s", got)
+		}
+		for _, k := range again {
+			was, _ := c.Quarantine(k)
+			is, _ := full.Quarantine(k)
+			if got, want := kinds(is.Problems), kinds(was.Problems); got != want {
+				t.Errorf("%s: a full judgement says %q, the index said %q", k, got, want)
+			}
+		}
+	})
+}
+
+// kinds are the codes of problems, each once: which of two quotas is named first is a matter of when it was asked.
+func kinds(problems []fleet.Problem) string {
+	var cs []string
+	for _, p := range problems {
+		cs = append(cs, p.Code)
+	}
+	slices.Sort(cs)
+	return strings.Join(slices.Compact(cs), "; ")
+}
+
+// With nothing quarantined and nothing that only history explains, the commits that led here do not matter.
+func TestAHistoryWithoutErrorsEqualsItsHead(t *testing.T) {
+	compared := 0
+	histories(t, func(t *testing.T, h *history, c *Catalog, _ string, in []Input) {
+		commit(t, c, c.Stage(in))
+		var all []fleet.Key
+		for k := range h.heads {
+			all = append(all, k)
+		}
+		for _, p := range c.Stage(nil, all...).Problems() {
+			if p.Severity == fleet.SeverityError || p.Code == codeSpentSyncRun || p.Code == codeOverQuota {
+				return
+			}
+		}
+		if _, held := c.Count(); held > 0 {
+			return
+		}
+		compared++
+		fresh := New()
+		commit(t, fresh, fresh.Stage(slices.Collect(maps.Values(h.heads))))
+		if got, want := fresh.Effective(), c.Effective(); !reflect.DeepEqual(got, want) {
+			t.Errorf("from scratch %d declarations, with history %d", len(got), len(want))
+		}
+	})
+	if compared == 0 {
+		t.Error("no history came to a head without errors")
+	}
+}
+
+func TestARestoredCatalogGoesOnLikeTheOriginal(t *testing.T) {
+	histories(t, func(t *testing.T, _ *history, c *Catalog, _ string, in []Input) {
+		restored := c.restored()
+		consistent(t, restored)
+		a, b := c.Stage(in), restored.Stage(in)
+		if x, y := outcome(a), outcome(b); x != y {
+			t.Errorf("restored, the commit gives\n%s", difference(y, x))
+		}
+		commit(t, c, a)
+	})
+}
+
+func (c *Catalog) restored() *Catalog {
+	var effective []fleet.Declaration
+	for _, d := range c.Effective() {
+		effective = append(effective, *d)
+	}
+	return Restore(effective, c.Quarantines())
+}
+
+func TestTheOrderOfFilesDoesNotMatter(t *testing.T) {
+	histories(t, func(t *testing.T, _ *history, c *Catalog, _ string, in []Input) {
+		a := c.Stage(in)
+		slices.Reverse(in)
+		if x, y := outcome(a), outcome(c.Stage(in)); x != y {
+			t.Errorf("reversed, the commit gives\n%s", difference(y, x))
+		}
+		commit(t, c, a)
+	})
+}
+
+// difference is the lines that only one of two texts has.
+func difference(got, want string) string {
+	var b strings.Builder
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for _, l := range g {
+		if !slices.Contains(w, l) {
+			fmt.Fprintln(&b, "got ", l)
+		}
+	}
+	for _, l := range w {
+		if !slices.Contains(g, l) {
+			fmt.Fprintln(&b, "want", l)
+		}
+	}
+	return b.String()
+}
+
+// outcome is everything that a stage says.
+func outcome(s *Stage) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, keys(s.Changes()))
+	for _, q := range s.Quarantined() {
+		fmt.Fprintln(&b, q.Key, q.HasLastGood, q.Removed, q.Blob)
+	}
+	fmt.Fprintln(&b, "cleared", s.Cleared(), "checked", s.Checked())
+	for _, p := range s.Problems() {
+		fmt.Fprintln(&b, p)
+	}
+	return b.String()
+}
