@@ -162,3 +162,10 @@ type EngineReport struct {
 	Message   string // why not, or what is wrong with it; capped at 1 KiB, never with a secret
 	ArgoCD    string // version, when known; an empty one keeps what was known
 }
+
+// Lately is what the deletion guards look back on.
+type Lately struct {
+	Now     time.Time // by the store's clock
+	Deleted []Deletion
+	Created map[TenantName]int // Applications that did not stand when the window began
+}
