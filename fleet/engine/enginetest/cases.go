@@ -1,0 +1,571 @@
+package enginetest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+)
+
+var cases = map[string]func(*testing.T, *Bench){
+	"applies each kind with one write, and an unchanged row with none":    appliesOnce,
+	"applies a changed row with one write and keeps its identity":         appliesChange,
+	"knows after a restart what stands and writes nothing":                restarts,
+	"recovers every identity from the objects alone":                      inventories,
+	"writes a rotated credential once and refuses an empty one":           rotates,
+	"wakes for a drift and takes it back":                                 takesBack,
+	"takes out what a stranger has added":                                 takesOut,
+	"does not chase a manager that keeps changing a field":                conflicts,
+	"wakes for an object that vanished and makes it anew":                 makesAnew,
+	"neither adopts nor deletes an object that is not ours":               leavesStrangers,
+	"refuses every write of an older lease":                               fences,
+	"refuses every write while an emergency stop is in force":             stops,
+	"keeps what an Application still needs":                               keepsInUse,
+	"deletes with Orphan and proves it":                                   orphans,
+	"deletes what is not there":                                           deletesNothing,
+	"does not cascade into a destination that the engine does not know":   needsDestination,
+	"reports the last state of an Application":                            observes,
+	"asks for a sync once and not into a running operation":               syncs,
+	"remembers emergency stops":                                           remembersStops,
+	"refuses to write before everything is read":                          waitsForRead,
+	"writes an object again that was taken from under a pending decision": overtaken,
+}
+
+func appliesOnce(t *testing.T, b *Bench) {
+	r := start(t, b)
+	for _, row := range everything(t, b) {
+		if n := r.writes(func() { r.applied(row) }); n != 1 {
+			t.Errorf("%s took %d writes", row.Key.Kind, n)
+		}
+		if n := r.writes(func() {
+			if out := r.apply(row, secretFor(row)); out.Changed || out.State != fleet.ApplyApplied {
+				t.Errorf("%s again: %+v", row.Key.Kind, out)
+			}
+		}); n != 0 {
+			t.Errorf("%s again took %d writes", row.Key.Kind, n)
+		}
+		r.settled(row)
+		if n := r.writes(func() { r.apply(row, secretFor(row)) }); n != 0 {
+			t.Errorf("%s after the watch took %d writes", row.Key.Kind, n)
+		}
+		if got := r.Outside.Field(row.Key, "metadata.annotations|argosy.dev/epoch"); got != "7" {
+			t.Errorf("%s carries epoch %q", row.Key.Kind, got)
+		}
+		if got := r.Outside.Field(row.Key, "metadata.annotations|argosy.dev/revision"); got != string(commit) {
+			t.Errorf("%s carries revision %q", row.Key.Kind, got)
+		}
+	}
+	if got := r.Outside.Field(application(t, b, nil).Key, "metadata.finalizers"); got != "" {
+		t.Errorf("the Application has finalizers %s", got)
+	}
+}
+
+func appliesChange(t *testing.T, b *Bench) {
+	r := start(t, b)
+	first, second := application(t, b, at("v1")), application(t, b, func(a *fleet.Application) { at("v2")(a); a.Sync = fleet.Sync{} })
+	r.applied(first)
+	uid := r.Outside.Field(first.Key, "metadata.uid")
+	if n := r.writes(func() { r.applied(second) }); n != 1 {
+		t.Errorf("the change took %d writes", n)
+	}
+	if got := r.Outside.Field(first.Key, "spec.source.targetRevision"); got != "v2" {
+		t.Errorf("target revision is %q", got)
+	}
+	if got := r.Outside.Field(first.Key, "spec.syncPolicy"); got != "" {
+		t.Errorf("a field that is no longer declared stays: %s", got)
+	}
+	if got := r.Outside.Field(first.Key, "metadata.uid"); got != uid {
+		t.Error("the object was made anew")
+	}
+	r.settled(second)
+	if n := r.writes(func() { r.applied(first) }); n != 1 {
+		t.Errorf("the way back took %d writes", n)
+	}
+}
+
+func restarts(t *testing.T, b *Bench) {
+	r := start(t, b)
+	for _, row := range everything(t, b) {
+		r.applied(row)
+	}
+	again := b.Reopen(t)
+	r2 := start(t, again)
+	r2.lease.Epoch = 8
+	if n := r2.writes(func() {
+		for _, row := range everything(t, b) {
+			if out := r2.apply(row, secretFor(row)); out.Changed {
+				t.Errorf("%s was written anew", row.Key.Kind)
+			}
+		}
+	}); n != 0 {
+		t.Errorf("the restart took %d writes", n)
+	}
+}
+
+func inventories(t *testing.T, b *Bench) {
+	r := start(t, b)
+	rows := everything(t, b)
+	rows[3] = application(t, b, func(a *fleet.Application) { a.Hold = "rollback-1" })
+	for _, row := range rows {
+		r.applied(row)
+	}
+	stranger := fleet.ObjectKey{Engine: b.Name, Kind: fleet.ObjectApplication, Name: "stranger"}
+	r.Outside.Strange(stranger)
+	for _, row := range rows {
+		r.settled(row)
+	}
+	live := b.Reopen(t)
+	r2 := start(t, live)
+	all := r2.Engine.Inventory()
+	if len(all) != len(rows) {
+		t.Fatalf("%d objects are ours, want %d: %+v", len(all), len(rows), all)
+	}
+	byKind := map[fleet.ObjectKind]engine.Live{}
+	for _, l := range all {
+		byKind[l.Key.Kind] = l
+	}
+	for _, row := range rows {
+		l := byKind[row.Key.Kind]
+		if l.Key != row.Key || l.Tenant != tenant || l.Environment != row.Environment || l.Deployment != row.Deployment ||
+			l.Engine != b.Name || l.Revision != commit || l.Epoch != 7 || l.Hash != row.Manifest.Hash || l.Drifted || !l.Ours {
+			t.Errorf("%s comes back as %+v", row.Key.Kind, l)
+		}
+	}
+	if hold := byKind[fleet.ObjectApplication].Hold; hold != "rollback-1" {
+		t.Errorf("the hold comes back as %q", hold)
+	}
+}
+
+func rotates(t *testing.T, b *Bench) {
+	r := start(t, b)
+	for _, row := range []fleet.Row{cluster(t, b), repo(t, b)} {
+		r.applied(row)
+		if n := r.writes(func() {
+			if out := r.apply(row, secretOf(row, "canary-2")); !out.Changed {
+				t.Errorf("%s: the rotated credential was not written", row.Key.Kind)
+			}
+		}); n != 1 {
+			t.Errorf("%s: the rotation took %d writes", row.Key.Kind, n)
+		}
+		r.settled(row)
+		if n := r.writes(func() {
+			r.apply(row, secretOf(row, "canary-2"))
+			_, err := r.Engine.Apply(r.ctx, row, fleet.Secret{}, r.lease)
+			if !errors.Is(err, engine.ErrCredential) {
+				t.Errorf("%s: an empty credential gives %v", row.Key.Kind, err)
+			}
+			_, err = r.Engine.Apply(r.ctx, row, fleet.NewSecret(map[string][]byte{"other": []byte("canary-3")}), r.lease)
+			if !errors.Is(err, engine.ErrCredential) || strings.Contains(err.Error(), "canary") {
+				t.Errorf("%s: a credential of no known form gives %v", row.Key.Kind, err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %d writes for nothing", row.Key.Kind, n)
+		}
+	}
+}
+
+func takesBack(t *testing.T, b *Bench) {
+	r := start(t, b)
+	changes := map[fleet.ObjectKind]string{
+		fleet.ObjectProject:     `{"spec":{"sourceRepos":["*"]}}`,
+		fleet.ObjectCluster:     `{"data":{"namespaces":"Kg=="}}`,
+		fleet.ObjectRepository:  `{"data":{"project":"Z2xvYmV4"}}`,
+		fleet.ObjectApplication: `{"spec":{"source":{"targetRevision":"evil"}}}`,
+	}
+	for _, row := range everything(t, b) {
+		r.applied(row)
+		r.settled(row)
+		before := r.woken(row.Key)
+		r.Outside.Merge(row.Key, changes[row.Key.Kind])
+		r.until("woken for the drift of "+row.Key.Name, func() bool { return r.woken(row.Key) > before })
+		r.drifted(row)
+		r.applied(row)
+		r.settled(row)
+		if n := r.writes(func() { r.apply(row, secretFor(row)) }); n != 0 {
+			t.Errorf("%s: %d writes after it was taken back", row.Key.Kind, n)
+		}
+	}
+	if got := r.Outside.Field(application(t, b, nil).Key, "spec.source.targetRevision"); got != "v1" {
+		t.Errorf("target revision is %q", got)
+	}
+	if got := r.Outside.Field(project(t, b).Key, "spec.sourceRepos"); strings.Contains(got, "*") {
+		t.Errorf("sourceRepos are %s", got)
+	}
+}
+
+func takesOut(t *testing.T, b *Bench) {
+	additions := map[string]struct {
+		kind        fleet.ObjectKind
+		patch, path string
+	}{
+		"a second source":       {fleet.ObjectApplication, `{"spec":{"sources":[{"repoURL":"https://evil.example.com/x","path":".","targetRevision":"x"}]}}`, "spec.sources"},
+		"ignored differences":   {fleet.ObjectApplication, `{"spec":{"ignoreDifferences":[{"group":"apps","kind":"Deployment","jsonPointers":["/spec"]}]}}`, "spec.ignoreDifferences"},
+		"a cascade finalizer":   {fleet.ObjectApplication, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io"]}}`, "metadata.finalizers"},
+		"a hold":                {fleet.ObjectApplication, `{"metadata":{"annotations":{"argosy.dev/hold":"x"}}}`, "metadata.annotations|argosy.dev/hold"},
+		"a role":                {fleet.ObjectProject, `{"spec":{"roles":[{"name":"root"}]}}`, "spec.roles"},
+		"every cluster kind":    {fleet.ObjectProject, `{"spec":{"clusterResourceWhitelist":[{"group":"*","kind":"*"}]}}`, "spec.clusterResourceWhitelist"},
+		"cluster-wide rights":   {fleet.ObjectCluster, `{"data":{"clusterResources":"dHJ1ZQ=="}}`, "data.clusterResources"},
+		"a repository's proxy":  {fleet.ObjectRepository, `{"data":{"proxy":"aHR0cDovL2V2aWw="}}`, "data.proxy"},
+		"another syncPolicy":    {fleet.ObjectApplication, `{"spec":{"syncPolicy":{"syncOptions":["Replace=true"]}}}`, "spec.syncPolicy.syncOptions"},
+		"a deeper field of one": {fleet.ObjectApplication, `{"spec":{"source":{"plugin":{"name":"evil"}}}}`, "spec.source.plugin"},
+	}
+	r := start(t, b)
+	rows := map[fleet.ObjectKind]fleet.Row{}
+	for _, row := range everything(t, b) {
+		r.applied(row)
+		r.settled(row)
+		rows[row.Key.Kind] = row
+	}
+	for name, a := range additions {
+		row := rows[a.kind]
+		r.Outside.Merge(row.Key, a.patch)
+		r.drifted(row)
+		r.until("taken out: "+name, func() bool { r.apply(row, secretFor(row)); return r.Outside.Field(row.Key, a.path) == "" })
+		r.settled(row)
+	}
+}
+
+func conflicts(t *testing.T, b *Bench) {
+	r := start(t, b)
+	row := application(t, b, nil)
+	r.applied(row)
+	r.settled(row)
+	meddle := func() { r.Outside.Merge(row.Key, `{"spec":{"source":{"targetRevision":"meddled"}}}`); r.drifted(row) }
+	meddle()
+	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyApplied || !out.Changed {
+		t.Fatalf("the first drift: %+v, want one overwrite", out)
+	}
+	r.settled(row)
+	meddle()
+	n := r.writes(func() {
+		for range 20 {
+			out := r.apply(row, fleet.Secret{})
+			if out.State != fleet.ApplyConflict || out.RetryAfter <= 0 || out.Changed {
+				t.Fatalf("the second drift: %+v, want a conflict with a pause", out)
+			}
+			if !strings.Contains(out.Message, "meddler") {
+				t.Fatalf("the conflict does not name the other manager: %q", out.Message)
+			}
+		}
+	})
+	if n != 0 {
+		t.Errorf("%d writes within the pause", n)
+	}
+	r.until("overwritten once more after the pause", func() bool { return r.apply(row, fleet.Secret{}).Changed })
+	r.settled(row)
+	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyApplied {
+		t.Errorf("once nobody meddles: %+v", out)
+	}
+}
+
+func makesAnew(t *testing.T, b *Bench) {
+	r := start(t, b)
+	for _, row := range everything(t, b) {
+		r.applied(row)
+		r.settled(row)
+		r.Outside.Remove(row.Key)
+		r.until("woken for the loss of "+row.Key.Name, func() bool { return r.woken(row.Key) > 0 })
+		r.until("no longer known: "+row.Key.Name, func() bool { _, ok := r.Engine.Live(row.Key); return !ok })
+		if row.Key.Kind == fleet.ObjectApplication {
+			r.until("told as gone", func() bool { o, ok := r.last(row.Key); return ok && o.Gone })
+		}
+		if n := r.writes(func() { r.applied(row) }); n != 1 {
+			t.Errorf("%s took %d writes", row.Key.Kind, n)
+		}
+	}
+}
+
+func leavesStrangers(t *testing.T, b *Bench) {
+	r := start(t, b)
+	for _, row := range everything(t, b) {
+		r.Outside.Strange(row.Key)
+		uid := r.Outside.Field(row.Key, "metadata.uid")
+		_, err := r.Engine.Apply(r.ctx, row, secretFor(row), r.lease)
+		if !errors.Is(err, engine.ErrForeign) {
+			t.Errorf("%s: apply gives %v", row.Key.Kind, err)
+		}
+		row.Absent = true
+		if done, err := r.Engine.Delete(r.ctx, row, r.lease); done || !errors.Is(err, engine.ErrForeign) {
+			t.Errorf("%s: delete gives %v, %v", row.Key.Kind, done, err)
+		}
+		if got := r.Outside.Field(row.Key, "metadata.uid"); got != uid || uid == "" {
+			t.Errorf("%s: the stranger's object was touched", row.Key.Kind)
+		}
+		if got := r.Outside.Field(row.Key, "metadata.labels|app.kubernetes.io/managed-by"); got != "" {
+			t.Errorf("%s: the stranger's object was adopted", row.Key.Kind)
+		}
+	}
+}
+
+func fences(t *testing.T, b *Bench) {
+	r := start(t, b)
+	row := application(t, b, at("v1"))
+	r.applied(row)
+	newer := b.Reopen(t)
+	r2 := start(t, newer)
+	r2.lease.Epoch = 8
+	r2.applied(application(t, b, at("v2")))
+
+	// The old holder wakes: first with a view that is out of date, then with one that is not.
+	for range 2 {
+		_, err := r.Engine.Apply(r.ctx, application(t, b, at("v3")), fleet.Secret{}, r.lease)
+		if !errors.Is(err, engine.ErrFenced) {
+			t.Fatalf("apply of the older lease gives %v", err)
+		}
+		if _, err := r.Engine.Delete(r.ctx, row, r.lease); !errors.Is(err, engine.ErrFenced) {
+			t.Fatalf("delete of the older lease gives %v", err)
+		}
+		_, err = r.Engine.Sync(r.ctx, engine.SyncRequest{Key: row.Key, Tenant: tenant, ID: "s", Revision: "v3"}, r.lease)
+		if !errors.Is(err, engine.ErrFenced) {
+			t.Fatalf("sync of the older lease gives %v", err)
+		}
+		r.until("the newer epoch is known", func() bool { l, _ := r.Engine.Live(row.Key); return l.Epoch == 8 })
+	}
+	if got := r.Outside.Field(row.Key, "spec.source.targetRevision"); got != "v2" {
+		t.Errorf("target revision is %q", got)
+	}
+}
+
+func stops(t *testing.T, b *Bench) {
+	r := start(t, b)
+	row := application(t, b, at("v1"))
+	r.applied(row)
+	r.settled(row)
+	b.Stop(true)
+	n := r.writes(func() {
+		if _, err := r.Engine.Apply(r.ctx, application(t, b, at("v2")), fleet.Secret{}, r.lease); !errors.Is(err, engine.ErrStopped) {
+			t.Errorf("apply gives %v", err)
+		}
+		if _, err := r.Engine.Apply(r.ctx, project(t, b), fleet.Secret{}, r.lease); !errors.Is(err, engine.ErrStopped) {
+			t.Errorf("create gives %v", err)
+		}
+		if _, err := r.Engine.Delete(r.ctx, row, r.lease); !errors.Is(err, engine.ErrStopped) {
+			t.Errorf("delete gives %v", err)
+		}
+		if _, err := r.Engine.Sync(r.ctx, engine.SyncRequest{Key: row.Key, Tenant: tenant, ID: "s", Revision: "v2"}, r.lease); !errors.Is(err, engine.ErrStopped) {
+			t.Errorf("sync gives %v", err)
+		}
+	})
+	if n != 0 {
+		t.Errorf("%d writes during the stop", n)
+	}
+	b.Stop(false)
+	r.applied(application(t, b, at("v2")))
+}
+
+func keepsInUse(t *testing.T, b *Bench) {
+	r := start(t, b)
+	rows := everything(t, b)
+	for _, row := range rows {
+		r.applied(row)
+	}
+	for _, row := range rows[:2] {
+		if done, err := r.Engine.Delete(r.ctx, row, r.lease); done || !errors.Is(err, engine.ErrInUse) {
+			t.Errorf("%s in use: %v, %v", row.Key.Kind, done, err)
+		}
+		if !r.Outside.Exists(row.Key) {
+			t.Fatalf("%s is gone", row.Key.Kind)
+		}
+	}
+	for i := len(rows) - 1; i >= 0; i-- {
+		r.gone(rows[i])
+	}
+}
+
+func orphans(t *testing.T, b *Bench) {
+	r := start(t, b)
+	row := application(t, b, nil)
+	r.applied(row)
+	r.Outside.Merge(row.Key, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io/background","post-delete-finalizer.argocd.argoproj.io","post-delete-finalizer.argocd.argoproj.io/cleanup"]}}`)
+	r.gone(row)
+	r.until("told as gone", func() bool { o, ok := r.last(row.Key); return ok && o.Gone })
+}
+
+func deletesNothing(t *testing.T, b *Bench) {
+	r := start(t, b)
+	for _, row := range everything(t, b) {
+		if n := r.writes(func() {
+			if done, err := r.Engine.Delete(r.ctx, row, r.lease); !done || err != nil {
+				t.Errorf("%s: %v, %v", row.Key.Kind, done, err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %d writes", row.Key.Kind, n)
+		}
+	}
+}
+
+func needsDestination(t *testing.T, b *Bench) {
+	r := start(t, b)
+	row := application(t, b, func(a *fleet.Application) { a.DeletionPolicy = fleet.DeletionDelete })
+	r.applied(row)
+	if n := r.writes(func() {
+		if done, err := r.Engine.Delete(r.ctx, row, r.lease); done || !errors.Is(err, engine.ErrDestination) {
+			t.Errorf("%v, %v", done, err)
+		}
+	}); n != 0 {
+		t.Errorf("%d writes", n)
+	}
+	r.applied(cluster(t, b))
+	done, err := r.Engine.Delete(r.ctx, row, r.lease)
+	if done || err != nil {
+		t.Fatalf("with its destination: %v, %v", done, err)
+	}
+	if got := r.Outside.Field(row.Key, "metadata.finalizers"); !strings.Contains(got, "resources-finalizer.argocd.argoproj.io") {
+		t.Errorf("the workload does not go along: finalizers %q", got)
+	}
+	if got := r.Outside.Field(row.Key, "metadata.deletionTimestamp"); got == "" {
+		t.Error("no deletion was asked for")
+	}
+	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyPending || out.Changed {
+		t.Errorf("apply while it is being deleted: %+v", out)
+	}
+	r.Outside.Remove(row.Key)
+	r.gone(row)
+}
+
+func observes(t *testing.T, b *Bench) {
+	r := start(t, b)
+	row := application(t, b, nil)
+	r.applied(row)
+	r.settled(row)
+	states := []string{"Progressing", "Degraded", "Progressing", "Healthy"}
+	for _, health := range states {
+		r.Outside.Merge(row.Key, `{"status":{"health":{"status":"`+health+`"},"sync":{"status":"Synced","revision":"abc"},"resources":[{"kind":"Service","name":"a"}]}}`)
+	}
+	r.until("told of the last state", func() bool {
+		o, ok := r.last(row.Key)
+		return ok && o.Health == fleet.HealthHealthy && o.Sync == fleet.SyncSynced && o.SyncedRevision == "abc" && o.Resources == 1 && o.UID != "" && !o.Gone
+	})
+	if n := r.writes(func() { r.apply(row, fleet.Secret{}) }); n != 0 {
+		t.Errorf("a status is taken for a drift: %d writes", n)
+	}
+	r.Outside.Merge(row.Key, `{"status":{"health":{"status":"Splendid"},"sync":{"status":"Sideways"}}}`)
+	r.until("unknown words are unknown", func() bool {
+		o, _ := r.last(row.Key)
+		return o.Health == fleet.HealthUnknown && o.Sync == fleet.SyncUnknown
+	})
+}
+
+func syncs(t *testing.T, b *Bench) {
+	r := start(t, b)
+	row := application(t, b, nil)
+	ask := func(id string) engine.Outcome {
+		t.Helper()
+		out, err := r.Engine.Sync(r.ctx, engine.SyncRequest{Key: row.Key, Tenant: tenant, ID: id, Revision: "v9", Prune: true}, r.lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if out := ask("run-0"); out.State != fleet.ApplyPending || out.Changed {
+		t.Errorf("of an Application that is not there: %+v", out)
+	}
+	r.applied(row)
+	r.Outside.Merge(row.Key, `{"status":{"operationState":{"phase":"Succeeded","startedAt":"2026-01-01T00:00:00Z","operation":{"sync":{"resources":[{"kind":"Service","name":"old"}]}}}}}`)
+	r.until("told of the old operation", func() bool { o, ok := r.last(row.Key); return ok && o.OperationPhase == "Succeeded" })
+	if n := r.writes(func() {
+		if out := ask("run-1"); out.State != fleet.ApplyApplied || !out.Changed {
+			t.Errorf("asked: %+v", out)
+		}
+		if out := ask("run-1"); out.State != fleet.ApplyApplied || out.Changed {
+			t.Errorf("asked again: %+v", out)
+		}
+		if out := ask("run-2"); out.State != fleet.ApplyPending || out.Changed || out.RetryAfter <= 0 {
+			t.Errorf("another one meanwhile: %+v", out)
+		}
+	}); n != 1 {
+		t.Errorf("%d writes", n)
+	}
+	if got := r.Outside.Field(row.Key, "status.operationState"); got != "" {
+		t.Errorf("the state of an older operation stands: %s", got)
+	}
+	if got := r.Outside.Field(row.Key, "operation.sync.revision"); got != "v9" {
+		t.Errorf("it asks for revision %q", got)
+	}
+	r.Outside.Merge(row.Key, `{"operation":null,"status":{"operationState":{"phase":"Failed","message":"no","startedAt":"2026-01-01T00:00:00Z","operation":{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":"run-1"}]}}}}`)
+	r.until("told how it ended", func() bool {
+		o, _ := r.last(row.Key)
+		return o.OperationID == "run-1" && o.OperationPhase == "Failed" && o.OperationError == "no"
+	})
+	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyApplied || out.Changed {
+		t.Errorf("a sync is taken for a drift: %+v", out)
+	}
+	r.until("the next one is asked for", func() bool { return ask("run-2").Changed })
+	if out := ask("run-1"); out.Changed {
+		t.Error("an ended one is asked for again")
+	}
+}
+
+func remembersStops(t *testing.T, b *Bench) {
+	r := start(t, b)
+	if got, err := r.Engine.ReadStops(r.ctx); err != nil || len(got) != 0 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if err := r.Engine.ClearStop(r.ctx, fleet.StopFleet, ""); err != nil {
+		t.Fatalf("clearing what is not there: %v", err)
+	}
+	all := []fleet.Stop{
+		{Scope: fleet.StopFleet, By: "token:ops", Reason: "incident 7", At: time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)},
+		{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", At: time.Date(2026, 11, 20, 1, 2, 4, 0, time.UTC)},
+	}
+	b.Stop(true) // a stop must be writable while stopped
+	for _, s := range all {
+		if err := r.Engine.SetStop(r.ctx, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := start(t, b.Reopen(t))
+	got, err := again.Engine.ReadStops(r.ctx)
+	if err != nil || len(got) != 2 || got[0] != all[0] || got[1] != all[1] {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if err := r.Engine.ClearStop(r.ctx, fleet.StopFleet, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := again.Engine.ReadStops(r.ctx); err != nil || len(got) != 1 || got[0] != all[1] {
+		t.Fatalf("%+v, %v", got, err)
+	}
+}
+
+func waitsForRead(t *testing.T, b *Bench) {
+	ctx := t.Context()
+	lease := fleet.Lease{Epoch: 7}
+	row := application(t, b, nil)
+	if _, err := b.Engine.Apply(ctx, row, fleet.Secret{}, lease); !errors.Is(err, engine.ErrUnfit) {
+		t.Errorf("before the preflight: %v", err)
+	}
+	if _, err := b.Engine.Preflight(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Engine.Apply(ctx, row, fleet.Secret{}, lease); !errors.Is(err, engine.ErrUnknown) {
+		t.Errorf("apply before the first read: %v", err)
+	}
+	if done, err := b.Engine.Delete(ctx, row, lease); done || !errors.Is(err, engine.ErrUnknown) {
+		t.Errorf("delete before the first read: %v, %v", done, err)
+	}
+	if _, err := b.Engine.Sync(ctx, engine.SyncRequest{Key: row.Key, Tenant: tenant, ID: "s", Revision: "v1"}, lease); !errors.Is(err, engine.ErrUnknown) {
+		t.Errorf("sync before the first read: %v", err)
+	}
+	if b.Engine.Synced() {
+		t.Error("synced without a watch")
+	}
+}
+
+func overtaken(t *testing.T, b *Bench) {
+	r := start(t, b)
+	row := application(t, b, at("v1"))
+	r.applied(row)
+	for _, next := range []string{"v2", "v3", "v4"} {
+		r.Outside.Merge(row.Key, `{"status":{"health":{"status":"Progressing"},"sync":{"status":"`+next+`"}}}`)
+		out := r.apply(application(t, b, at(next)), fleet.Secret{}) // most likely with a resourceVersion that is no longer the object's
+		if !out.Changed || out.State != fleet.ApplyApplied {
+			t.Fatalf("%+v", out)
+		}
+		if got := r.Outside.Field(row.Key, "spec.source.targetRevision"); got != next {
+			t.Fatalf("target revision is %q, want %q", got, next)
+		}
+	}
+}
