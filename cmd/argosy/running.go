@@ -1,8 +1,140 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"argosy.dev/argosy/cmd/argosy/server"
+	"argosy.dev/argosy/cmd/argosy/settings"
+	"argosy.dev/argosy/cmd/argosy/table"
+)
 
 // running are the commands that run the control plane.
 func (a *app) running() []*cobra.Command {
+	return []*cobra.Command{a.serveCommand(), a.migrateCommand(), a.doctorCommand(), a.rebuildCommand()}
+}
+
+// settingsFlag adds -f and reads what it names.
+func settingsFlag(cmd *cobra.Command) func() (settings.Settings, error) {
+	file := cmd.Flags().StringP("file", "f", "argosy.yaml", "settings of the control plane")
+	return func() (settings.Settings, error) { return settings.Load(*file) }
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run one replica of the control plane",
+		Long: "Reads the config repo, writes to the engines, and answers the API and the page, until it is told to stop (SIGTERM, Ctrl-C). Any number of\n" +
+			"replicas may run on one database: leases divide the work. `argosy schema settings` prints what may stand in argosy.yaml.",
+		Example: "  argosy serve -f argosy.yaml",
+		Args:    exactly(),
+	}
+	load := settingsFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := load()
+		if err != nil {
+			return err
+		}
+		v, err := server.New(cmd.Context(), s, s.Log.Logger(a.err), versionText())
+		if err != nil {
+			return err
+		}
+		return v.Run(cmd.Context())
+	}
+	return cmd
+}
+
+func (a *app) migrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the database's schema up to this version",
+		Long: "Migrations only add, so the previous version goes on working beside this one and after a rollback. `argosy serve` does the same when it\n" +
+			"starts; run this by itself where the control plane's own database user may not change the schema.",
+		Example: "  argosy migrate -f argosy.yaml",
+		Args:    exactly(),
+	}
+	load := settingsFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := load()
+		if err != nil {
+			return err
+		}
+		version, err := server.Migrate(cmd.Context(), s.Database, s.Log.Logger(a.err))
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(a.out, "the schema is at version %d\n", version)
+		return err
+	}
+	return cmd
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at everything the control plane needs, and say what to mend",
+		Long: "Reads the settings, the database, the config repo, the secrets and every engine that the config repo declares, and writes to none of them.\n" +
+			"Exit code 1 when something is to be mended.",
+		Example: "  argosy doctor -f argosy.yaml",
+		Args:    exactly(),
+	}
+	load := settingsFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := load()
+		if err != nil {
+			return err
+		}
+		return a.examine(cmd.Context(), s)
+	}
+	return cmd
+}
+
+func (a *app) examine(ctx context.Context, s settings.Settings) error {
+	bad := 0
+	for _, c := range server.Doctor(ctx, s) {
+		mark := "ok  "
+		if c.Err != nil {
+			bad++
+			mark = "BAD "
+		}
+		if _, err := fmt.Fprintf(a.out, "%s %-28s %s\n", mark, table.Harmless(c.Subject), table.Harmless(c.Text())); err != nil {
+			return err
+		}
+	}
+	if bad > 0 {
+		return findings{fmt.Sprintf("%d to mend", bad)}
+	}
 	return nil
+}
+
+func (a *app) rebuildCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "rebuild",
+		Short: "Drop the mirror; the next start makes it anew from Git and the engines",
+		Long: "The mirror is a cache: declarations come back from Git, placements, holds and stops from the objects on the engines, and nothing is written\n" +
+			"to any engine while it does. What only the database knew is lost: history, operations, tokens. Stop every replica first.",
+		Example: "  argosy rebuild -f argosy.yaml --yes",
+		Args:    exactly(),
+	}
+	load := settingsFlag(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "really drop it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := load()
+		if err != nil {
+			return err
+		}
+		if !yes {
+			return errors.New("rebuild drops history, operations and tokens; say --yes to go on")
+		}
+		if err := server.Reset(cmd.Context(), s.Database, s.Log.Logger(a.err)); err != nil {
+			return err
+		}
+		a.hint("the mirror is empty; `argosy serve` makes it anew")
+		return nil
+	}
+	return cmd
 }

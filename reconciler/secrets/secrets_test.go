@@ -35,8 +35,7 @@ func write(t *testing.T, root string, files map[string]string) {
 }
 
 func value(s fleet.Secret, key string) string {
-	v, _ := s.Get(key)
-	return string(v)
+	return string(s.Value(key))
 }
 
 func TestDirectoryReachesOnlyTheTenantsOwnSecrets(t *testing.T) {
@@ -199,7 +198,7 @@ func TestSealedSecretOpensWithTheOperatorsIdentity(t *testing.T) {
 	r := sealedResolver(t, map[string][]byte{"b1": seal(t, id.Recipient().String(), map[string]any{"username": "bot", "password": "s3cr3t"})}, id)
 	s, err := r.Get(t.Context(), fleet.CredentialSource{Tenant: "acme", Name: "git", Sealed: "b1"})
 	if err != nil || value(s, "username") != "bot" || value(s, "password") != "s3cr3t" {
-		t.Fatalf("got %v, %v", s.Names(), err)
+		t.Fatalf("got %v, %v", s.Keys(), err)
 	}
 }
 

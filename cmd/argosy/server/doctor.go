@@ -1,0 +1,129 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"argosy.dev/argosy/cmd/argosy/settings"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/gitrepo"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// Check is one thing that the doctor looked at.
+type Check struct {
+	Subject string
+	Detail  string // when it is well
+	Err     error  // what is to be mended
+}
+
+// Text is what a person reads.
+func (c Check) Text() string {
+	if c.Err != nil {
+		return c.Err.Error()
+	}
+	return c.Detail
+}
+
+// checkTimeout bounds each look at something outside.
+const checkTimeout = 20 * time.Second
+
+// Doctor looks at everything that the settings name, and writes to none of it.
+func Doctor(ctx context.Context, s settings.Settings) []Check {
+	log := slog.New(slog.DiscardHandler)
+	checks := []Check{{Subject: "settings", Detail: "well formed"}}
+	check := func(subject string, look func(context.Context) (string, error)) {
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		detail, err := look(ctx)
+		checks = append(checks, Check{subject, detail, err})
+	}
+	var sealed func(context.Context, string) ([]byte, error)
+	check("database", func(ctx context.Context) (string, error) {
+		d, err := openDatabase(ctx, s.Database, log)
+		if err != nil {
+			return "", err
+		}
+		defer d.close()
+		store, err := postgres.Open(ctx, d.url, postgres.Options{})
+		if err != nil {
+			return "", err
+		}
+		defer store.Close()
+		return "reached, takes writes, schema is current", store.Ping(ctx)
+	})
+	secrets, err := openSecrets(s.Secrets, sealed)
+	checks = append(checks, Check{"secrets", "every configured place is there", err})
+
+	var specs map[fleet.EngineName]fleet.EngineSpec
+	check("config repo", func(ctx context.Context) (text string, err error) {
+		specs, text, err = readEngines(ctx, s)
+		return text, err
+	})
+	if err != nil {
+		return checks
+	}
+	connect := engines{secrets: secrets, inFlight: 1}
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		check("engine "+string(name), func(ctx context.Context) (string, error) { return connect.examine(ctx, name, specs[name]) })
+	}
+	return checks
+}
+
+// readEngines fetches the branch into a mirror of the doctor's own and reads which engines it declares.
+func readEngines(ctx context.Context, s settings.Settings) (map[fleet.EngineName]fleet.EngineSpec, string, error) {
+	dir, err := scratch()
+	if err != nil {
+		return nil, "", err
+	}
+	defer dir.remove()
+	s.DataDir = dir.path
+	mirror, err := openSource(ctx, s)
+	if err != nil {
+		return nil, "", err
+	}
+	defer mirror.Close() //nolint:errcheck // a scratch folder that is removed next
+	head, err := mirror.Fetch(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	specs, bad := map[fleet.EngineName]fleet.EngineSpec{}, 0
+	err = source{mirror}.Changed(ctx, "", fleet.Revision(head.Commit), func(f reconciler.File) error {
+		in, ours := decoder{}.Decode(f)
+		switch {
+		case ours && in.Declaration == nil:
+			bad++
+		case ours && in.Declaration.Engine != nil:
+			specs[fleet.EngineName(in.Key.Name)] = *in.Declaration.Engine
+		}
+		return nil
+	})
+	text := fmt.Sprintf("head %s, %d engines", gitrepo.Hash(head.Commit).Short(), len(specs))
+	if bad > 0 {
+		text += fmt.Sprintf(", %d files that do not decode (`argosy get problems`)", bad)
+	}
+	return specs, text, err
+}
+
+// examine connects to an engine and asks whether it is fit.
+func (e engines) examine(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (string, error) {
+	target, err := e.dial(ctx, name, spec, func(fleet.TenantName) bool { return true })
+	if err != nil {
+		return "", err
+	}
+	report, err := target.Preflight(ctx)
+	if err != nil {
+		return "", err
+	}
+	var errs []error
+	for _, f := range report.Findings {
+		errs = append(errs, fmt.Errorf("%s; %s", f.Message, f.Fix))
+	}
+	return "fit, Argo CD " + report.Version, errors.Join(errs...)
+}

@@ -1,0 +1,88 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/reconciler"
+)
+
+// engines connects to Argo CD instances.
+type engines struct {
+	secrets  reconciler.Secrets
+	inFlight int
+}
+
+// dial prepares one engine's connection with the credential as it is now.
+func (e engines) dial(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
+	config, err := e.config(ctx, name, spec)
+	if err != nil {
+		return nil, err
+	}
+	target, err := argocd.Connect(ctx, name, spec, config, argocd.Options{Stopped: stopped, InFlight: 2 * e.inFlight})
+	if err != nil {
+		return nil, err
+	}
+	return target, nil
+}
+
+func (e engines) config(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (*rest.Config, error) {
+	if spec.Connection.InCluster {
+		return argocd.InCluster()
+	}
+	ref := spec.Connection.KubeconfigRef
+	if ref == nil {
+		return nil, fmt.Errorf("engine %s: its connection names neither inCluster nor kubeconfigRef", name)
+	}
+	secret, err := e.secrets.Get(ctx, fleet.CredentialSource{Name: ref.Name})
+	if err != nil {
+		return nil, fmt.Errorf("engine %s: %w", name, err)
+	}
+	if !secret.Has("kubeconfig") {
+		return nil, fmt.Errorf("engine %s: the secret %s has no key \"kubeconfig\"", name, ref.Name)
+	}
+	config, err := argocd.Kubeconfig(secret.Value("kubeconfig"))
+	if err != nil {
+		return nil, fmt.Errorf("engine %s: %w", name, err)
+	}
+	return config, nil
+}
+
+// Find reads what an engine holds, completely, and writes nothing: everything counts as stopped.
+func (e engines) Find(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) ([]engine.Live, []fleet.Stop, error) {
+	target, err := e.dial(ctx, name, spec, func(fleet.TenantName) bool { return true })
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stops, err := target.ReadStops(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = target.Watch(ctx, engine.Sink{Observe: func([]fleet.Observation) {}, Wake: func([]fleet.ObjectKey) {}})
+	}()
+	defer func() { cancel(); <-ended }()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !target.Synced() {
+		select {
+		case <-ctx.Done():
+			if err := target.Health(); err != nil {
+				return nil, nil, err
+			}
+			return nil, nil, fmt.Errorf("engine %s: not read in time: %w", name, ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return target.Inventory(), stops, nil
+}

@@ -1,0 +1,94 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"argosy.dev/argosy/cmd/argosy/settings"
+	"argosy.dev/argosy/reconciler/postgres"
+	"argosy.dev/argosy/reconciler/postgres/embedded"
+	"argosy.dev/argosy/reconciler/secrets"
+)
+
+// database is a URL, and the child that serves it when it is embedded.
+type database struct {
+	url   string
+	child *embedded.Server
+	log   *slog.Logger
+}
+
+func openDatabase(ctx context.Context, s settings.Database, log *slog.Logger) (*database, error) {
+	d := &database{url: s.URL, log: log}
+	switch {
+	case s.URLFile != "":
+		b, err := os.ReadFile(s.URLFile)
+		if err != nil {
+			return nil, fmt.Errorf("database.urlFile: %w", err)
+		}
+		d.url = trim(b)
+	case s.Embedded != "":
+		child, err := embedded.Start(ctx, s.Embedded)
+		if err != nil {
+			return nil, fmt.Errorf("database.embedded: %w", err)
+		}
+		d.child, d.url = child, child.URL
+	}
+	return d, nil
+}
+
+// open brings the schema up to this version and opens the store. Migrations only add: replicas of the previous version go on working.
+func (d *database) open(ctx context.Context) (*postgres.Store, error) {
+	if err := postgres.Migrate(ctx, d.url); err != nil {
+		return nil, err
+	}
+	return postgres.Open(ctx, d.url, postgres.Options{Log: d.log})
+}
+
+func (d *database) close() {
+	if d.child == nil {
+		return
+	}
+	if err := d.child.Stop(); err != nil {
+		d.log.Warn("the embedded database did not stop cleanly", "error", err)
+	}
+}
+
+func openSecrets(s settings.Secrets, sealed secrets.Ciphertexts) (*secrets.Resolver, error) {
+	r := &secrets.Resolver{}
+	if s.Directory != "" {
+		if err := r.AddDirectory(s.Directory); err != nil {
+			return nil, err
+		}
+	}
+	if s.Age != nil {
+		if err := r.AddAge(s.Age.IdentityFile, sealed); err != nil {
+			return nil, err
+		}
+	}
+	if s.Kubernetes == nil {
+		return r, nil
+	}
+	config, err := clusterConfig(s.Kubernetes.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("secrets.kubernetes: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("secrets.kubernetes: %w", err)
+	}
+	r.AddKubernetes(client, s.Kubernetes.Namespace)
+	return r, nil
+}
+
+func clusterConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}

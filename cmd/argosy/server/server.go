@@ -1,0 +1,196 @@
+// Package server puts the control plane together from its settings: source, store, secrets, loop, workers, API. It decides nothing.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"argosy.dev/argosy/api"
+	"argosy.dev/argosy/cmd/argosy/settings"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/gitrepo"
+	"argosy.dev/argosy/reconciler/postgres"
+	"argosy.dev/argosy/reconciler/secrets"
+)
+
+// Server is one replica of the control plane.
+type Server struct {
+	settings settings.Settings
+	log      *slog.Logger
+	version  string
+	holder   string
+
+	database *database
+	store    *postgres.Store
+	mirror   *gitrepo.Mirror
+	secrets  *secrets.Resolver
+	registry *prometheus.Registry
+
+	loop    *reconciler.Loop
+	manager *reconciler.Manager
+	stops   *reconciler.StopBoard
+	api     *api.Server
+
+	listener, ops net.Listener
+}
+
+// New opens everything and starts nothing. Close releases what Run has not.
+func New(ctx context.Context, s settings.Settings, log *slog.Logger, version string) (_ *Server, err error) {
+	v := &Server{settings: s, log: log, version: version, holder: holder(), registry: prometheus.NewRegistry()}
+	defer func() {
+		if err != nil {
+			v.Close()
+		}
+	}()
+	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("dataDir: %w", err)
+	}
+	if v.database, err = openDatabase(ctx, s.Database, log); err != nil {
+		return nil, err
+	}
+	if v.store, err = v.database.open(ctx); err != nil {
+		return nil, err
+	}
+	if v.mirror, err = openSource(ctx, s); err != nil {
+		return nil, err
+	}
+	if v.secrets, err = openSecrets(s.Secrets, v.store.Sealed); err != nil {
+		return nil, err
+	}
+	v.assemble()
+	return v, v.listen(ctx)
+}
+
+// holder names this replica in leases: the host, the process and when it started, so that a restarted one is another.
+func holder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "/" + strconv.Itoa(os.Getpid()) + "/" + strconv.FormatInt(time.Now().UnixNano(), 36)
+}
+
+func (v *Server) assemble() {
+	s := v.settings
+	v.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics := reconciler.NewMetrics(v.registry)
+	connect := engines{secrets: v.secrets, inFlight: s.Engines.InFlight}
+	v.stops = reconciler.NewStopBoard()
+	v.loop = reconciler.NewLoop(reconciler.Loop{
+		Source: source{v.mirror}, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: v.store, Leases: v.store, Finder: connect,
+		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch, Poll: time.Duration(s.Source.Poll), Metrics: metrics, Log: v.log,
+	})
+	v.manager = reconciler.NewManager(v.store, time.Duration(s.Engines.Poll), v.log, func(name fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
+		return &reconciler.Worker{
+			Engine: name, Spec: spec, Holder: v.holder, Rows: v.store, Leases: v.store, Secrets: v.secrets, Stops: v.stops, Dial: connect.dial,
+			Metrics: metrics, Log: v.log, Poll: time.Duration(s.Engines.Poll), Flight: s.Engines.InFlight,
+		}
+	})
+	v.api = api.New(api.Config{Reader: v.store, Decider: v.store, Tokens: withBootstrap(v.store, s.Bootstrap), Log: v.log, Version: v.version})
+}
+
+func (v *Server) listen(ctx context.Context) (err error) {
+	var l net.ListenConfig
+	if v.listener, err = l.Listen(ctx, "tcp", v.settings.Listen.Address); err != nil {
+		return fmt.Errorf("listen.address: %w", err)
+	}
+	if v.ops, err = l.Listen(ctx, "tcp", v.settings.Listen.Ops); err != nil {
+		return fmt.Errorf("listen.ops: %w", err)
+	}
+	return nil
+}
+
+// Address is where the API answers.
+func (v *Server) Address() string { return v.listener.Addr().String() }
+
+// Run works until ctx ends and everything under way has ended with it: writes are finished, leases are given up.
+func (v *Server) Run(ctx context.Context) error {
+	defer v.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for _, part := range []func(context.Context){
+		v.loop.Run, v.manager.Run, v.api.Run, v.wakes,
+		func(ctx context.Context) { v.stops.Run(ctx, v.store, v.log) },
+		func(ctx context.Context) { v.secrets.Watch(ctx, v.manager.Rotated) },
+	} {
+		all.Go(func() { part(ctx) })
+	}
+	front, back := api.HTTP(v.api, v.log), api.HTTP(v.probes(), v.log)
+	serve := func(s *http.Server, l net.Listener) {
+		all.Go(func() {
+			if err := v.serve(s, l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				cancel(err)
+			}
+		})
+	}
+	serve(front, v.listener)
+	serve(back, v.ops)
+	v.log.Info("argosy serves", "api", v.Address(), "ops", v.ops.Addr().String(), "source", v.mirror.Source(), "version", v.version)
+	<-ctx.Done()
+	v.log.Info("argosy stops")
+	down, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+	err := errors.Join(front.Shutdown(down), back.Shutdown(down))
+	all.Wait()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+func (v *Server) serve(s *http.Server, l net.Listener) error {
+	if c := v.settings.Listen; c.CertFile != "" && l == v.listener {
+		s.TLSConfig = reloadingTLS(c.CertFile, c.KeyFile)
+		return s.ServeTLS(l, "", "")
+	}
+	return s.Serve(l)
+}
+
+// wakes passes on what the store says: "look".
+func (v *Server) wakes(ctx context.Context) {
+	v.store.Listen(ctx, func() {
+		v.loop.Wake()
+		v.manager.Wake()
+		v.api.Wake()
+	})
+}
+
+// Close releases everything. It may be called more than once.
+func (v *Server) Close() {
+	for _, l := range []net.Listener{v.listener, v.ops} {
+		if l != nil {
+			_ = l.Close() // closed before, or about to end with the process
+		}
+	}
+	if v.mirror != nil {
+		if err := v.mirror.Close(); err != nil {
+			v.log.Warn("the mirror of the config repo was not closed", "error", err)
+		}
+		v.mirror = nil
+	}
+	if v.store != nil {
+		v.store.Close()
+		v.store = nil
+	}
+	if v.database != nil {
+		v.database.close()
+		v.database = nil
+	}
+}
+
+func trim(b []byte) string { return strings.TrimSpace(string(b)) }

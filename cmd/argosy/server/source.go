@@ -1,0 +1,158 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"argosy.dev/argosy/cmd/argosy/settings"
+	configschema "argosy.dev/argosy/config-schema"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/gitrepo"
+)
+
+// openSource opens the mirror that the settings ask for. Credentials are read from their files at each fetch.
+func openSource(ctx context.Context, s settings.Settings) (*gitrepo.Mirror, error) {
+	var options []gitrepo.Option
+	if s.Source.AllowHTTP {
+		options = append(options, gitrepo.AllowPlainHTTP())
+	}
+	if filepath.IsAbs(s.Source.URL) {
+		options = append(options, gitrepo.AllowLocalPath())
+	}
+	if s.Source.MaxBytes > 0 {
+		options = append(options, gitrepo.WithBudget(gitrepo.Budget{Bytes: s.Source.MaxBytes}))
+	}
+	if s.Source.CAFile != "" {
+		pem, err := os.ReadFile(s.Source.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("source.caFile: %w", err)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("source.caFile %s holds no certificate in PEM form", s.Source.CAFile)
+		}
+		options = append(options, gitrepo.WithRootCAs(roots))
+	}
+	source := gitrepo.Source{URL: s.Source.URL, Branch: "refs/heads/" + s.Source.Branch, Auth: credentials(s.Source)}
+	return gitrepo.Open(ctx, filepath.Join(s.DataDir, "config.git"), source, options...)
+}
+
+func credentials(s settings.Source) gitrepo.Credentials {
+	switch {
+	case s.TokenFile != "":
+		return func(context.Context) (gitrepo.Auth, error) {
+			token, err := readSecretFile("source.tokenFile", s.TokenFile)
+			return gitrepo.Token(string(token)), err
+		}
+	case s.PasswordFile != "":
+		return func(context.Context) (gitrepo.Auth, error) {
+			password, err := readSecretFile("source.passwordFile", s.PasswordFile)
+			return gitrepo.Basic(s.Username, string(password)), err
+		}
+	case s.SSHKeyFile != "":
+		return func(context.Context) (gitrepo.Auth, error) {
+			key, err := os.ReadFile(s.SSHKeyFile)
+			if err != nil {
+				return gitrepo.Auth{}, fmt.Errorf("source.sshKeyFile: %w", err)
+			}
+			hosts, err := os.ReadFile(s.KnownHostsFile)
+			if err != nil {
+				return gitrepo.Auth{}, fmt.Errorf("source.knownHostsFile: %w", err)
+			}
+			return gitrepo.SSHKey(key, nil, hosts)
+		}
+	default:
+		return nil
+	}
+}
+
+func readSecretFile(field, path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	if b = bytes.TrimSpace(b); len(b) == 0 {
+		return nil, fmt.Errorf("%s: %s is empty", field, path)
+	}
+	return b, nil
+}
+
+// source is the mirror as the loop needs it.
+type source struct{ mirror *gitrepo.Mirror }
+
+// Fetch brings the branch's head into the mirror.
+func (s source) Fetch(ctx context.Context) (reconciler.Head, error) {
+	head, err := s.mirror.Fetch(ctx)
+	if err != nil {
+		return reconciler.Head{}, err
+	}
+	commit, err := s.mirror.Commit(ctx, head.Commit)
+	if err != nil {
+		return reconciler.Head{}, err
+	}
+	return reconciler.Head{Revision: fleet.Revision(head.Commit), Author: commit.Author.Name + " <" + commit.Author.Email + ">", Subject: commit.Subject, At: head.Time}, nil
+}
+
+// Relation says how head stands to applied.
+func (s source) Relation(ctx context.Context, applied, head fleet.Revision) (reconciler.Relation, error) {
+	r, err := s.mirror.Relation(ctx, gitrepo.Hash(applied), gitrepo.Hash(head))
+	return reconciler.Relation(r), err
+}
+
+// Changed visits what differs.
+func (s source) Changed(ctx context.Context, base, head fleet.Revision, visit func(reconciler.File) error) error {
+	changes, err := s.mirror.Diff(ctx, gitrepo.Hash(base), gitrepo.Hash(head))
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		f := reconciler.File{Path: c.Path, Blob: string(c.New.Blob)}
+		switch c.New.Kind {
+		case "":
+			f.Removed = true
+		case gitrepo.File:
+			if f.Bytes, err = s.mirror.Blob(ctx, c.New.Blob); err != nil {
+				if !errors.Is(err, gitrepo.ErrOverBudget) {
+					return err
+				}
+				f.Irregular = "file over the size limit" // one file's fault: the others of the commit proceed
+			}
+		default:
+			f.Irregular = string(c.New.Kind)
+		}
+		if err := visit(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bytes reads one blob again.
+func (s source) Bytes(ctx context.Context, blob string) ([]byte, error) {
+	return s.mirror.Blob(ctx, gitrepo.Hash(blob))
+}
+
+// decoder is config-schema as the loop needs it.
+type decoder struct{}
+
+// Decode reads one file of the config repo.
+func (decoder) Decode(f reconciler.File) (catalog.Input, bool) {
+	key, ours, _ := configschema.Classify(f.Path)
+	if !ours || f.Removed {
+		return catalog.Input{Key: key, Path: f.Path, Removed: true}, ours
+	}
+	doc := configschema.Decode(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Bytes, Irregular: f.Irregular})
+	return catalog.Input{Key: doc.Key, Path: doc.Path, Blob: doc.Blob, Declaration: doc.Declaration, Problems: doc.Problems}, true
+}
+
+// Locate finds the line of a field.
+func (decoder) Locate(b []byte, field string) (line, column int) {
+	return configschema.Locate(b, field)
+}

@@ -1,0 +1,51 @@
+package reconciler
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+	"sync"
+
+	"argosy.dev/argosy/fleet/catalog"
+)
+
+// gatherer decodes files on all processors while more are being read, and keeps them in the order of their paths.
+type gatherer struct {
+	decoder Decoder
+	files   chan File
+	all     sync.WaitGroup
+
+	mu     sync.Mutex
+	inputs []catalog.Input
+}
+
+func newGatherer(d Decoder) *gatherer {
+	g := &gatherer{decoder: d, files: make(chan File, 64)}
+	for range runtime.GOMAXPROCS(0) {
+		g.all.Go(g.decode)
+	}
+	return g
+}
+
+func (g *gatherer) take(f File) error {
+	g.files <- f
+	return nil
+}
+
+func (g *gatherer) decode() {
+	for f := range g.files {
+		if in, ours := g.decoder.Decode(f); ours {
+			g.mu.Lock()
+			g.inputs = append(g.inputs, in)
+			g.mu.Unlock()
+		}
+	}
+}
+
+// wait ends the gathering; take must not be called afterwards.
+func (g *gatherer) wait() []catalog.Input {
+	close(g.files)
+	g.all.Wait()
+	slices.SortFunc(g.inputs, func(a, b catalog.Input) int { return cmp.Compare(a.Path, b.Path) })
+	return g.inputs
+}

@@ -1,0 +1,339 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+// Store is the mirror as the loop sees it.
+type Store interface {
+	// Load reads all that a start needs.
+	Load(ctx context.Context) (fleet.Snapshot, error)
+	// Record takes one revision in one transaction, once.
+	Record(ctx context.Context, lease fleet.Lease, record fleet.Record) (seq int64, err error)
+	// Lately are the Applications that were created and deleted since a moment, and the store's present time.
+	Lately(ctx context.Context, window time.Duration) (fleet.Lately, error)
+	// Approvals are all that were given.
+	Approvals(ctx context.Context) ([]fleet.Approval, error)
+	// Vanished are those of the given rows that the store no longer has: their objects are proven gone.
+	Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error)
+	// SetSource records how the config repo stands.
+	SetSource(ctx context.Context, source fleet.SourceView) error
+	// SetStop is for stops that a rebuild finds on the engines.
+	SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error)
+	// Notify says "look" to all replicas: rows have changed.
+	Notify(ctx context.Context) error
+}
+
+// Loop turns commits into rows, while it holds the lease "reconciler".
+type Loop struct {
+	Source   Source
+	Decoder  Decoder
+	Renderer plan.Renderer
+	Store    Store
+	Leases   Leases
+	Finder   Finder // of what engines already hold, for a start without a mirror
+	Holder   string
+	URL      string // of the config repo, without credentials; for people
+	Branch   string
+	Poll     time.Duration
+	Metrics  *Metrics
+	Log      *slog.Logger
+
+	wake    chan struct{}
+	world   *plan.World
+	since   time.Time                // of the present error of the source
+	found   *found                   // what the engines hold, after a start without a mirror
+	fresh   bool                     // the engines are to be read before anything new is placed
+	waiting string                   // hash of the plan that waits as a whole, as it was recorded
+	awaits  bool                     // something waits for an approval
+	leaving map[fleet.ObjectKey]bool // absent rows whose objects are not proven gone
+}
+
+// NewLoop makes a loop that can be woken before it runs.
+func NewLoop(l Loop) *Loop {
+	l.wake = make(chan struct{}, 1)
+	return &l
+}
+
+// Wake says that the branch, an approval or the store may have changed.
+func (l *Loop) Wake() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx ends. It starts from what is stored whenever it gets the lease, so that what another replica did counts.
+func (l *Loop) Run(ctx context.Context) {
+	for attempts := 1; ctx.Err() == nil; attempts++ {
+		err := holdLease(ctx, l.Leases, "reconciler", l.Holder, l.Poll, func(ctx context.Context, held *heldLease) error {
+			l.world, l.found = nil, nil
+			return l.passes(ctx, held)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		l.Log.Warn("the loop starts anew", "error", err)
+		wait(ctx, backoff(min(attempts, 5)))
+	}
+}
+
+func (l *Loop) passes(ctx context.Context, held *heldLease) error {
+	for {
+		started := time.Now()
+		result, err := l.pass(ctx, held.lease())
+		l.Metrics.pass(result, time.Since(started))
+		switch {
+		case errors.Is(err, fleet.ErrFenced):
+			return err
+		case errors.Is(err, fleet.ErrStale):
+			l.world = nil // the next pass loads what stands
+		case err != nil && ctx.Err() == nil:
+			l.Log.Warn("nothing is changed; the last good state stands", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.wake:
+		case <-time.After(l.Poll):
+		}
+	}
+}
+
+// pass is one look at everything: fetch, decode, plan, record. Whatever fails, nothing has changed.
+func (l *Loop) pass(ctx context.Context, lease fleet.Lease) (string, error) {
+	if err := l.load(ctx); err != nil {
+		return "failed", err
+	}
+	head, err := l.Source.Fetch(ctx)
+	if err != nil {
+		l.source(ctx, fleet.SourceView{}, err)
+		return "failed", err
+	}
+	request, err := l.request(ctx, head)
+	if err != nil {
+		l.source(ctx, fleet.SourceView{Head: head.Revision}, err)
+		return "failed", err
+	}
+	if err := l.find(ctx, request); err != nil {
+		return "failed", err
+	}
+	p, err := l.world.Compute(*request, l.Renderer)
+	if err != nil {
+		return "failed", fmt.Errorf("plan revision %s: %w", head.Revision.Short(), err)
+	}
+	l.source(ctx, fleet.SourceView{Head: head.Revision}, nil)
+	if p.Empty() && head.Revision == l.world.Revision() {
+		return "unchanged", nil
+	}
+	if err := l.record(ctx, lease, head, request, p); err != nil {
+		return "failed", fmt.Errorf("record revision %s: %w", head.Revision.Short(), err)
+	}
+	return outcome(p), nil
+}
+
+func outcome(p *plan.Plan) string {
+	if p.Waiting != nil || p.Counts.Held > 0 {
+		return "held"
+	}
+	return "recorded"
+}
+
+// request gathers what the plan is made from. With nothing new at all it is still made: approvals, proofs of removal and freed capacity
+// come without a commit, and an empty plan costs next to nothing.
+func (l *Loop) request(ctx context.Context, head Head) (*plan.Request, error) {
+	base := l.world.Revision()
+	r := &plan.Request{Revision: head.Revision, Relation: plan.RelationSame}
+	if base != head.Revision {
+		relation, err := l.relation(ctx, base, head.Revision)
+		if err != nil {
+			return nil, err
+		}
+		r.Relation = string(relation)
+		if r.Files, err = l.decode(ctx, l.diffBase(relation, base), head.Revision); err != nil {
+			return nil, err
+		}
+	}
+	window := time.Duration(l.world.Catalog().Fleet().Guards.Window)
+	lately, err := l.Store.Lately(ctx, window)
+	if err != nil {
+		return nil, err
+	}
+	r.Now, r.Recent, r.Created = lately.Now, lately.Deleted, lately.Created
+	if l.awaits || r.Relation != string(RelationSame) {
+		if r.Approvals, err = l.Store.Approvals(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if len(l.leaving) > 0 {
+		if r.Gone, err = l.Store.Vanished(ctx, slices.Collect(maps.Keys(l.leaving))); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (l *Loop) relation(ctx context.Context, base, head fleet.Revision) (Relation, error) {
+	if base == "" {
+		return RelationDescendant, nil
+	}
+	return l.Source.Relation(ctx, base, head)
+}
+
+// diffBase is the commit whose tree the head is compared with; "" when that is not to be had, and everything is read.
+func (l *Loop) diffBase(relation Relation, base fleet.Revision) fleet.Revision {
+	if relation == RelationUnknown {
+		return ""
+	}
+	return base
+}
+
+// decode reads what differs between two commits. Without a base it reads everything, and what is in force but no longer there is removed.
+func (l *Loop) decode(ctx context.Context, base, head fleet.Revision) ([]catalog.Input, error) {
+	gather := newGatherer(l.Decoder)
+	err := l.Source.Changed(ctx, base, head, gather.take)
+	inputs := gather.wait()
+	if err != nil {
+		return nil, fmt.Errorf("read revision %s: %w", head.Short(), err)
+	}
+	if base != "" {
+		return inputs, nil
+	}
+	there := map[fleet.Key]bool{}
+	for _, in := range inputs {
+		there[in.Key] = true
+	}
+	view := l.world.Catalog()
+	for _, d := range view.Effective() {
+		if !there[d.Key] {
+			there[d.Key] = true
+			inputs = append(inputs, catalog.Input{Key: d.Key, Path: d.Path, Removed: true})
+		}
+	}
+	for _, q := range view.Quarantines() {
+		if !there[q.Key] {
+			inputs = append(inputs, catalog.Input{Key: q.Key, Path: q.Path, Removed: true})
+		}
+	}
+	return inputs, nil
+}
+
+// record stores the plan, makes it the World, and says "look".
+func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan.Request, p *plan.Plan) error {
+	if p.Waiting != nil && l.waiting == p.Hash {
+		return nil // recorded before; only an approval or another commit changes it
+	}
+	sealed, err := l.sealed(ctx, p)
+	if err != nil {
+		return err
+	}
+	l.locate(ctx, p)
+	record := p.Record()
+	record.Author, record.Subject, record.CommittedAt, record.Sealed = head.Author, head.Subject, head.At, sealed
+	if _, err := l.Store.Record(ctx, lease, record); err != nil {
+		return err
+	}
+	l.waiting = ""
+	if p.Waiting != nil {
+		l.waiting = p.Hash
+	}
+	l.world.Commit(p)
+	l.awaits = l.world.Awaits()
+	if p.Waiting == nil {
+		l.follow(p, r.Gone)
+	}
+	l.Metrics.standing(l.world)
+	l.Log.Info("revision recorded", "revision", p.Head.Short(), "created", p.Counts.Created, "changed", p.Counts.Changed, "deleted", p.Counts.Deleted,
+		"held", p.Counts.Held, "rows", p.Counts.Rows, "problems", len(p.Problems))
+	if err := l.Store.Notify(ctx); err != nil {
+		l.Log.Debug("no notification; workers poll", "error", err)
+	}
+	return nil
+}
+
+// follow keeps the list of what is to be proven gone.
+func (l *Loop) follow(p *plan.Plan, gone []fleet.ObjectKey) {
+	for _, key := range gone {
+		delete(l.leaving, key)
+	}
+	for _, c := range p.Rows {
+		if c.Action == plan.Delete {
+			l.leaving[c.Row.Key] = true
+		} else {
+			delete(l.leaving, c.Row.Key)
+		}
+	}
+}
+
+// sealed reads the ciphertexts of the *.sops.yaml files that the plan brings into force: workers find them in the store.
+func (l *Loop) sealed(ctx context.Context, p *plan.Plan) ([]fleet.SealedBlob, error) {
+	var blobs []fleet.SealedBlob
+	for _, c := range p.Declarations {
+		if c.After == nil || c.After.Sealed == nil {
+			continue
+		}
+		b, err := l.Source.Bytes(ctx, c.After.Blob)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", c.After.Path, err)
+		}
+		blobs = append(blobs, fleet.SealedBlob{Tenant: c.Key.Tenant, Blob: c.After.Blob, Bytes: b})
+	}
+	return blobs, nil
+}
+
+// locate finds the lines of problems that cross-references gave: the bytes are read again, for these files only.
+func (l *Loop) locate(ctx context.Context, p *plan.Plan) {
+	blobs := map[fleet.Key]string{}
+	for _, q := range p.Quarantined {
+		blobs[q.Key] = q.Blob
+	}
+	for _, c := range p.Declarations {
+		if c.After != nil {
+			blobs[c.Key] = c.After.Blob
+		}
+	}
+	fill := func(problems []fleet.Problem) {
+		for i := range problems {
+			pr := &problems[i]
+			if pr.Line > 0 || pr.Field == "" || blobs[pr.Key] == "" {
+				continue
+			}
+			if b, err := l.Source.Bytes(ctx, blobs[pr.Key]); err == nil {
+				pr.Line, pr.Column = l.Decoder.Locate(b, pr.Field)
+			}
+		}
+	}
+	fill(p.Problems)
+	for i := range p.Quarantined {
+		fill(p.Quarantined[i].Problems)
+	}
+}
+
+// source records how the config repo stands, and since when it is not reached.
+func (l *Loop) source(ctx context.Context, s fleet.SourceView, err error) {
+	now := time.Now()
+	s.URL, s.Branch, s.Applied = l.URL, l.Branch, l.world.Revision()
+	switch {
+	case err == nil:
+		s.FetchedAt, l.since = &now, time.Time{}
+	case l.since.IsZero():
+		l.since = now
+		fallthrough
+	default:
+		since := l.since
+		s.Error, s.Since = short(err.Error()), &since
+	}
+	if serr := l.Store.SetSource(ctx, s); serr != nil && ctx.Err() == nil {
+		l.Log.Warn("the state of the source is not recorded", "error", serr)
+	}
+}

@@ -1,0 +1,129 @@
+package reconciler
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"reflect"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// EngineLister tells which engines there are.
+type EngineLister interface {
+	// EngineSpecs are the engines that are declared, and those that still have rows.
+	EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.EngineSpec, error)
+}
+
+// Manager keeps a worker running for each engine. Every replica runs one; the leases decide whose worker acts.
+type Manager struct {
+	Engines EngineLister
+	New     func(fleet.EngineName, fleet.EngineSpec) *Worker
+	Log     *slog.Logger
+	Poll    time.Duration
+
+	mu      sync.Mutex
+	running map[fleet.EngineName]*run
+	wake    chan struct{}
+}
+
+type run struct {
+	worker *Worker
+	cancel context.CancelFunc
+}
+
+// NewManager makes a manager that is not running yet.
+func NewManager(engines EngineLister, poll time.Duration, log *slog.Logger, newWorker func(fleet.EngineName, fleet.EngineSpec) *Worker) *Manager {
+	return &Manager{Engines: engines, New: newWorker, Log: log, Poll: poll, running: map[fleet.EngineName]*run{}, wake: make(chan struct{}, 1)}
+}
+
+// Run starts and ends workers as engines come and go, until ctx ends and all workers have.
+func (m *Manager) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for ctx.Err() == nil {
+		specs, err := m.Engines.EngineSpecs(ctx)
+		if err == nil {
+			m.adjust(ctx, &all, specs)
+		} else if ctx.Err() == nil {
+			m.Log.Warn("engines are not read; the workers go on with those they know", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-m.wake:
+		case <-time.After(m.Poll):
+		}
+	}
+}
+
+// adjust makes the running workers those of specs. A worker whose connection changed starts anew.
+func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup, specs map[fleet.EngineName]fleet.EngineSpec) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, r := range m.running {
+		if spec, ok := specs[name]; !ok || !sameInstance(spec, r.worker.Spec) {
+			m.Log.Info("engine worker ends", "engine", name)
+			r.cancel()
+			delete(m.running, name)
+		}
+	}
+	for name, spec := range specs {
+		if m.running[name] != nil {
+			continue
+		}
+		workCtx, cancel := context.WithCancel(ctx)
+		w := m.New(name, spec)
+		w.wake, w.rotated = make(chan struct{}, 1), make(chan credential, 1000)
+		m.running[name] = &run{w, cancel}
+		all.Go(func() { w.Run(workCtx) })
+	}
+}
+
+func sameInstance(a, b fleet.EngineSpec) bool {
+	return a.ArgoCD == b.ArgoCD && reflect.DeepEqual(a.Connection, b.Connection)
+}
+
+// Wake says that rows or engines may have changed.
+func (m *Manager) Wake() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+	for _, w := range m.workers() {
+		w.Wake()
+	}
+}
+
+// Rotated tells every worker that a secret has changed. The platform's own secrets are engines' kubeconfigs: their workers reconnect.
+func (m *Manager) Rotated(tenant fleet.TenantName, name string) {
+	for _, w := range m.workers() {
+		w.Rotated(tenant, name)
+	}
+	if tenant != "" {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for engine, r := range m.running {
+		if ref := r.worker.Spec.Connection.KubeconfigRef; ref != nil && ref.Name == name {
+			r.cancel()
+			delete(m.running, engine)
+		}
+	}
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (m *Manager) workers() []*Worker {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ws := make([]*Worker, 0, len(m.running))
+	for r := range maps.Values(m.running) {
+		ws = append(ws, r.worker)
+	}
+	return ws
+}

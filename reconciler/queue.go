@@ -1,0 +1,209 @@
+package reconciler
+
+import (
+	"container/heap"
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// task is one row that a worker is to bring to its engine.
+type task struct {
+	row      fleet.Row
+	attempts int       // failures in a row; 0 after a success
+	at       time.Time // not before; of a task that waits to be tried again
+	in       *taskHeap // where it waits; nil while it is in hand
+	index    int       // in that heap
+}
+
+// phase orders work on one engine: what others need comes first and goes last. A cluster Secret removed before its Applications makes
+// Argo CD strip their finalizers and orphan the workloads without a word.
+func phase(row fleet.Row) int {
+	if row.Absent {
+		return 5 - row.Key.Kind.Rank()
+	}
+	return row.Key.Kind.Rank()
+}
+
+// queue holds at most one task per object: a newer row replaces an older one that waits, and a row that comes while its object is in hand
+// is handed out when that is done. It is level-triggered: putting a row twice is the same as putting it once.
+type queue struct {
+	mu    sync.Mutex
+	tasks map[fleet.ObjectKey]*task
+	ready taskHeap                      // due, by phase
+	later taskHeap                      // not due yet, by time
+	again map[fleet.ObjectKey]fleet.Row // came while in hand
+	wake  chan struct{}                 // closed and replaced when a task may be due earlier than thought
+}
+
+func newQueue() *queue {
+	return &queue{
+		tasks: map[fleet.ObjectKey]*task{},
+		again: map[fleet.ObjectKey]fleet.Row{},
+		ready: taskHeap{less: byPhase},
+		later: taskHeap{less: byTime},
+		wake:  make(chan struct{}),
+	}
+}
+
+// put asks for row to be brought to the engine as soon as its phase allows. An older row than the one that waits is dropped.
+func (q *queue) put(row fleet.Row) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t, ok := q.tasks[row.Key]
+	switch {
+	case !ok:
+		t = &task{row: row}
+		q.tasks[row.Key] = t
+	case row.Seq < t.row.Seq:
+		return
+	case t.in == nil:
+		q.again[row.Key] = row
+		return
+	default:
+		heap.Remove(t.in, t.index)
+		if row.Seq > t.row.Seq {
+			t.attempts = 0
+		}
+		t.row = row
+	}
+	q.push(&q.ready, t)
+}
+
+// take waits for the next task that is due, lowest phase first; false when ctx ends.
+func (q *queue) take(ctx context.Context) (*task, bool) {
+	for {
+		t, next, wake := q.next()
+		if t != nil {
+			return t, true
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+		case <-wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil, false
+		}
+	}
+}
+
+// next is the task to hand out now, or how long until one may be due.
+func (q *queue) next() (*task, time.Duration, <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	for q.later.Len() > 0 && !q.later.tasks[0].at.After(now) {
+		q.push(&q.ready, heap.Pop(&q.later).(*task))
+	}
+	if q.ready.Len() > 0 {
+		return heap.Pop(&q.ready).(*task), 0, nil
+	}
+	if q.later.Len() > 0 {
+		return nil, q.later.tasks[0].at.Sub(now), q.wake
+	}
+	return nil, time.Hour, q.wake
+}
+
+// done ends a task. retry says after what time it is to be tried again; 0 means that it is finished.
+func (q *queue) done(t *task, retry time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if row, ok := q.again[t.row.Key]; ok {
+		delete(q.again, t.row.Key)
+		if row.Seq > t.row.Seq {
+			t.attempts = 0
+		}
+		t.row = row
+		q.push(&q.ready, t)
+		return
+	}
+	if retry == 0 {
+		delete(q.tasks, t.row.Key)
+		return
+	}
+	t.at = time.Now().Add(retry)
+	q.push(&q.later, t)
+}
+
+// hasten makes every waiting task due, after something changed that many of them may have waited for.
+func (q *queue) hasten() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.later.Len() > 0 {
+		q.push(&q.ready, heap.Pop(&q.later).(*task))
+	}
+}
+
+// size is how many objects wait or are in hand.
+func (q *queue) size() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.tasks)
+}
+
+func (q *queue) push(h *taskHeap, t *task) {
+	heap.Push(h, t)
+	close(q.wake)
+	q.wake = make(chan struct{})
+}
+
+const (
+	firstRetry = 500 * time.Millisecond
+	lastRetry  = 2 * time.Minute
+)
+
+// backoff doubles from half a second to two minutes, with jitter of a quarter so that objects that failed together do not return together.
+func backoff(attempts int) time.Duration {
+	d := lastRetry
+	if attempts < 9 {
+		d = min(firstRetry<<max(attempts-1, 0), lastRetry)
+	}
+	return d - time.Duration(rand.Int64N(int64(d)/4))
+}
+
+func byPhase(a, b *task) bool {
+	if x, y := phase(a.row), phase(b.row); x != y {
+		return x < y
+	}
+	return a.row.Seq < b.row.Seq
+}
+
+func byTime(a, b *task) bool { return a.at.Before(b.at) }
+
+// taskHeap is a container/heap of tasks, each of which knows where it stands.
+type taskHeap struct {
+	tasks []*task
+	less  func(a, b *task) bool
+}
+
+func (h *taskHeap) Len() int { return len(h.tasks) }
+
+func (h *taskHeap) Less(i, j int) bool { return h.less(h.tasks[i], h.tasks[j]) }
+
+func (h *taskHeap) Swap(i, j int) {
+	h.tasks[i], h.tasks[j] = h.tasks[j], h.tasks[i]
+	h.tasks[i].index, h.tasks[j].index = i, j
+}
+
+// Push is container/heap's.
+func (h *taskHeap) Push(x any) {
+	t := x.(*task)
+	t.in, t.index = h, len(h.tasks)
+	h.tasks = append(h.tasks, t)
+}
+
+// Pop is container/heap's.
+func (h *taskHeap) Pop() any {
+	last := len(h.tasks) - 1
+	t := h.tasks[last]
+	h.tasks[last] = nil
+	h.tasks = h.tasks[:last]
+	t.in = nil
+	return t
+}

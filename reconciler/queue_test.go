@@ -1,0 +1,92 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+func rowOf(kind fleet.ObjectKind, name string, seq int64, absent bool) fleet.Row {
+	return fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: kind, Name: name}, Seq: seq, Absent: absent}
+}
+
+func TestQueueHandsOutWhatOthersNeedFirstAndRemovesItLast(t *testing.T) {
+	q := newQueue()
+	for i, r := range []fleet.Row{
+		rowOf(fleet.ObjectProject, "old", 1, true), rowOf(fleet.ObjectCluster, "old", 2, true), rowOf(fleet.ObjectApplication, "old", 3, true),
+		rowOf(fleet.ObjectApplication, "new", 4, false), rowOf(fleet.ObjectRepository, "new", 5, false), rowOf(fleet.ObjectProject, "new", 6, false),
+	} {
+		r.Seq = int64(i)
+		q.put(r)
+	}
+	want := []string{"AppProject new", "Repository new", "Application new", "Application old", "Cluster old", "AppProject old"}
+	for _, w := range want {
+		task, _ := q.take(t.Context())
+		if got := fmt.Sprintf("%s %s", task.row.Key.Kind, task.row.Key.Name); got != w {
+			t.Fatalf("got %s, want %s", got, w)
+		}
+	}
+}
+
+func TestQueueKeepsTheNewestRowOfAnObject(t *testing.T) {
+	q := newQueue()
+	q.put(rowOf(fleet.ObjectApplication, "a", 2, false))
+	q.put(rowOf(fleet.ObjectApplication, "a", 1, false)) // older: dropped
+	task, _ := q.take(t.Context())
+	if task.row.Seq != 2 {
+		t.Fatalf("an older row replaced a newer one: seq %d", task.row.Seq)
+	}
+	q.put(rowOf(fleet.ObjectApplication, "a", 3, false)) // while in hand
+	q.done(task, 0)
+	task, _ = q.take(t.Context())
+	if task.row.Seq != 3 {
+		t.Fatalf("the row that came while its object was in hand is lost: seq %d", task.row.Seq)
+	}
+	q.done(task, 0)
+	if q.size() != 0 {
+		t.Fatalf("%d tasks are left", q.size())
+	}
+}
+
+func TestQueueTriesAgainAfterItsTimeAndNotBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.put(rowOf(fleet.ObjectApplication, "a", 1, false))
+		task, _ := q.take(t.Context())
+		q.done(task, 10*time.Second)
+		start := time.Now()
+		if _, ok := q.take(t.Context()); !ok || time.Since(start) != 10*time.Second {
+			t.Fatalf("taken after %s", time.Since(start))
+		}
+		q.done(task, time.Hour)
+		time.AfterFunc(time.Second, q.hasten)
+		start = time.Now()
+		if _, ok := q.take(t.Context()); !ok || time.Since(start) != time.Second {
+			t.Fatalf("taken %s after it was hastened", time.Since(start))
+		}
+	})
+}
+
+func TestQueueTakeEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, ok := newQueue().take(ctx); ok {
+			t.Fatal("an empty queue handed out a task")
+		}
+	})
+}
+
+func TestBackoffGrowsAndIsBounded(t *testing.T) {
+	for attempts, bounds := range map[int][2]time.Duration{
+		1: {375 * time.Millisecond, 500 * time.Millisecond}, 2: {750 * time.Millisecond, time.Second}, 50: {90 * time.Second, 2 * time.Minute},
+	} {
+		if d := backoff(attempts); d < bounds[0] || d > bounds[1] {
+			t.Errorf("attempt %d: %s is outside %v", attempts, d, bounds)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+// Finder reads what an engine already holds. It writes nothing.
+type Finder interface {
+	// Find is complete or an error: never a part.
+	Find(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (objects []engine.Live, stops []fleet.Stop, err error)
+}
+
+// findTimeout bounds how long a start waits for one engine; the others are read at the same time.
+const findTimeout = 20 * time.Second
+
+// found is what the engines hold, after a start without a mirror: where environments are placed, which holds are in force, what is stopped.
+// Git does not know these, and the mirror is a cache: they come back from the live objects, or nothing new is placed.
+type found struct {
+	placements map[fleet.EnvironmentID]fleet.EngineName
+	holds      []fleet.SyncHold
+	unread     []fleet.EngineName
+}
+
+// load restores the World from the store, once.
+func (l *Loop) load(ctx context.Context) error {
+	if l.world != nil {
+		return nil
+	}
+	snapshot, err := l.Store.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("load the mirror: %w", err)
+	}
+	if l.found != nil {
+		l.found.fill(&snapshot)
+	}
+	if l.world, err = plan.RestoreWorld(snapshot); err != nil {
+		return fmt.Errorf("%w; run `argosy rebuild`", err)
+	}
+	l.fresh = snapshot.Applied == "" || l.world.Blocked()
+	l.awaits, l.waiting, l.leaving = true, "", map[fleet.ObjectKey]bool{}
+	for _, key := range l.world.Leaving() {
+		l.leaving[key] = true
+	}
+	return nil
+}
+
+// find reads the engines when the mirror cannot know what they hold. It costs nothing otherwise.
+func (l *Loop) find(ctx context.Context, r *plan.Request) error {
+	if !l.fresh {
+		return nil
+	}
+	specs := l.declared(r.Files)
+	if l.found == nil {
+		l.found = &found{placements: map[fleet.EnvironmentID]fleet.EngineName{}}
+		for name := range specs {
+			l.found.unread = append(l.found.unread, name)
+		}
+	}
+	before := len(l.found.unread)
+	l.read(ctx, specs)
+	r.Unread = l.found.unread
+	for _, name := range r.Unread {
+		l.Log.Warn("engine is not read yet; nothing new is placed until it is, for it may stand there already", "engine", name)
+	}
+	l.fresh = len(r.Unread) > 0
+	if len(r.Unread) == before {
+		return nil
+	}
+	l.world = nil
+	return l.load(ctx)
+}
+
+// declared are the engines of the head and of the World.
+func (l *Loop) declared(files []catalog.Input) map[fleet.EngineName]fleet.EngineSpec {
+	specs := map[fleet.EngineName]fleet.EngineSpec{}
+	view := l.world.Catalog()
+	for _, name := range view.Engines() {
+		specs[name] = *view.Engine(name).Engine
+	}
+	for _, f := range files {
+		if f.Declaration != nil && f.Declaration.Engine != nil {
+			specs[fleet.EngineName(f.Key.Name)] = *f.Declaration.Engine
+		}
+	}
+	return specs
+}
+
+// read asks every unread engine at the same time. An engine that is no longer declared is not waited for.
+func (l *Loop) read(ctx context.Context, specs map[fleet.EngineName]fleet.EngineSpec) {
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var unread []fleet.EngineName
+	for _, name := range l.found.unread {
+		spec, ok := specs[name]
+		if !ok {
+			continue
+		}
+		all.Go(func() {
+			objects, stops, err := l.Finder.Find(ctx, name, spec)
+			if err == nil {
+				err = l.restoreStops(ctx, stops)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				l.Log.Warn("engine is not read", "engine", name, "error", err)
+				unread = append(unread, name)
+				return
+			}
+			l.found.take(name, objects)
+		})
+	}
+	all.Wait()
+	slices.Sort(unread)
+	l.found.unread = unread
+}
+
+func (l *Loop) restoreStops(ctx context.Context, stops []fleet.Stop) error {
+	for _, s := range stops {
+		if _, err := l.Store.SetStop(ctx, s, false); err != nil {
+			return fmt.Errorf("restore the stop of %s %s: %w", s.Scope, s.Name, err)
+		}
+	}
+	return nil
+}
+
+func (f *found) take(name fleet.EngineName, objects []engine.Live) {
+	for _, o := range objects {
+		if !o.Ours || o.Environment == "" {
+			continue
+		}
+		environment := fleet.EnvironmentID{Tenant: o.Tenant, Name: o.Environment}
+		f.placements[environment] = name
+		if o.Hold != "" {
+			f.holds = append(f.holds, fleet.SyncHold{
+				SyncRun:     o.Hold,
+				Application: fleet.ApplicationID{Tenant: o.Tenant, Deployment: o.Deployment, Environment: o.Environment},
+			})
+		}
+	}
+}
+
+// fill completes a snapshot with what the store does not know.
+func (f *found) fill(s *fleet.Snapshot) {
+	known := map[fleet.EnvironmentID]bool{}
+	for i, p := range s.Placements {
+		known[p.Environment] = true
+		if at, ok := f.placements[p.Environment]; ok && p.Engine == "" {
+			s.Placements[i] = recovered(p.Environment, at)
+		}
+	}
+	for environment, at := range f.placements {
+		if !known[environment] {
+			s.Placements = append(s.Placements, recovered(environment, at))
+		}
+	}
+	if len(s.SyncHolds) == 0 {
+		s.SyncHolds = f.holds
+	}
+}
+
+func recovered(environment fleet.EnvironmentID, at fleet.EngineName) fleet.Placement {
+	return fleet.Placement{Environment: environment, Engine: at, Reason: "its objects stand on " + string(at) + "; found there when the mirror was rebuilt"}
+}

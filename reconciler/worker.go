@@ -1,0 +1,163 @@
+package reconciler
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+)
+
+// Rows is the store as one engine's worker sees it. Every write carries the lease; the store refuses one whose epoch is not the newest.
+type Rows interface {
+	// Changed are the engine's rows with a sequence number above after, in that order, at most limit.
+	Changed(ctx context.Context, name fleet.EngineName, after int64, limit int) ([]fleet.Row, error)
+	// Rows visits every row of the engine: the verifying pass.
+	Rows(ctx context.Context, name fleet.EngineName, visit func(fleet.Row) error) error
+	// Row is one row as it stands now; false when there is none.
+	Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error)
+	// CredentialRows are the engine's rows that need the secret of that tenant and name.
+	CredentialRows(ctx context.Context, name fleet.EngineName, tenant fleet.TenantName, secret string) ([]fleet.Row, error)
+	// Acknowledge records what was done with rows. An Ack for an older row than the one that stands changes nothing.
+	Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet.Ack) error
+	// Observe records what the engine shows of its Applications.
+	Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Observation) error
+	// ReportEngine records whether the engine is reached, and what is wrong with it.
+	ReportEngine(ctx context.Context, lease fleet.Lease, report fleet.EngineReport) error
+	// PendingSyncs are the syncs that were asked for on the engine and have not ended.
+	PendingSyncs(ctx context.Context, name fleet.EngineName) ([]fleet.SyncRequest, error)
+	// UpdateSync records how a sync stands.
+	UpdateSync(ctx context.Context, lease fleet.Lease, id string, state fleet.OperationState, message string) error
+}
+
+// Secrets finds the content of a credential.
+type Secrets interface {
+	Get(ctx context.Context, ref fleet.CredentialSource) (fleet.Secret, error)
+}
+
+// Dialer connects to an engine. stopped is asked by the engine immediately before each write.
+type Dialer func(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error)
+
+// Worker brings one engine to its rows and its status to the store, while it holds the engine's lease.
+type Worker struct {
+	Engine  fleet.EngineName
+	Spec    fleet.EngineSpec
+	Holder  string // of the lease: this replica
+	Rows    Rows
+	Leases  Leases
+	Secrets Secrets
+	Stops   *StopBoard
+	Dial    Dialer
+	Metrics *Metrics
+	Log     *slog.Logger
+	Poll    time.Duration // of rows, when no notification comes
+	Flight  int           // objects in flight at a time
+
+	wake    chan struct{}
+	rotated chan credential
+}
+
+type credential struct {
+	tenant fleet.TenantName
+	name   string
+}
+
+const (
+	readBatch    = 500
+	flushEvery   = 200 * time.Millisecond
+	verifyEvery  = time.Hour
+	reportEvery  = 30 * time.Second
+	settleWait   = 250 * time.Millisecond // for an object that waits for another of the same engine
+	removeWait   = 5 * time.Second        // for a deletion that the engine works on
+	messageBytes = 1024
+)
+
+// Run works until ctx ends. Whatever goes wrong with the engine or the store is reported, waited out and tried again.
+func (w *Worker) Run(ctx context.Context) {
+	for attempts := 1; ctx.Err() == nil; attempts++ {
+		err := holdLease(ctx, w.Leases, "engine/"+string(w.Engine), w.Holder, w.Poll, w.serve)
+		if ctx.Err() != nil {
+			return
+		}
+		w.Log.Warn("engine worker starts anew", "engine", w.Engine, "error", err)
+		wait(ctx, backoff(min(attempts, 6)))
+	}
+}
+
+// Wake says that rows of the engine may have changed.
+func (w *Worker) Wake() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Rotated says that a secret has changed. It never blocks: what does not fit is found by the next verifying pass.
+func (w *Worker) Rotated(tenant fleet.TenantName, name string) {
+	select {
+	case w.rotated <- credential{tenant, name}:
+	default:
+	}
+}
+
+// serve is the work under one lease.
+func (w *Worker) serve(ctx context.Context, held *heldLease) error {
+	target, err := w.connect(ctx, held)
+	if err != nil {
+		return err
+	}
+	now := &shift{Worker: w, lease: held, target: target, queue: newQueue(), settled: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
+	now.acks = newBatch(flushEvery, readBatch, func(a fleet.Ack) fleet.ObjectKey { return a.Key },
+		func(ctx context.Context, acks []fleet.Ack) error { return w.Rows.Acknowledge(ctx, held.lease(), acks) })
+	now.seen = newBatch(flushEvery, readBatch, func(o fleet.Observation) fleet.ObjectKey { return o.Key },
+		func(ctx context.Context, seen []fleet.Observation) error {
+			return w.Rows.Observe(ctx, held.lease(), seen)
+		})
+	return now.run(ctx)
+}
+
+// connect reaches the engine and finds it fit, or says in the store why not and since when.
+func (w *Worker) connect(ctx context.Context, held *heldLease) (engine.Engine, error) {
+	target, err := w.Dial(ctx, w.Engine, w.Spec, w.Stops.Stopped(w.Engine))
+	if err == nil {
+		err = w.preflight(ctx, held, target)
+	}
+	if err != nil {
+		w.report(ctx, held, fleet.EngineReport{Engine: w.Engine, Message: err.Error()})
+		return nil, err
+	}
+	return target, nil
+}
+
+// preflight looks whether the engine is fit and reports it. A finding that blocks is no error: the engine refuses writes itself, and its
+// status is still worth following.
+func (w *Worker) preflight(ctx context.Context, held *heldLease, target engine.Engine) error {
+	found, err := target.Preflight(ctx)
+	if err != nil {
+		return err
+	}
+	report := fleet.EngineReport{Engine: w.Engine, Reachable: true, ArgoCD: found.Version}
+	for _, f := range found.Findings {
+		if f.Blocks || report.Message == "" {
+			report.Message = f.Message + "; " + f.Fix
+		}
+	}
+	w.report(ctx, held, report)
+	return nil
+}
+
+func (w *Worker) report(ctx context.Context, held *heldLease, report fleet.EngineReport) {
+	report.Message = short(report.Message)
+	if err := w.Rows.ReportEngine(ctx, held.lease(), report); err != nil && ctx.Err() == nil {
+		w.Log.Warn("engine report is not recorded", "engine", w.Engine, "error", err)
+	}
+	w.Metrics.engine(w.Engine, report.Reachable)
+}
+
+func short(s string) string {
+	if len(s) > messageBytes {
+		return s[:messageBytes-3] + "..."
+	}
+	return s
+}
