@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Acknowledge takes what the worker of an engine did with its rows, in one round trip. An Ack for an older row than the one that stands
+// changes nothing; one that proves the object gone takes the row with it, if the row asked for that; one that says what is known already
+// writes nothing. fleet.ErrFenced when the lease has passed on.
+func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet.Ack) error {
+	if len(acks) == 0 {
+		return nil
+	}
+	engine, err := leasedEngine(lease, acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key })
+	if err != nil {
+		return err
+	}
+	var done, gone []fleet.Ack
+	for _, a := range newest(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key }) {
+		if a.Removed {
+			gone = append(gone, a)
+		} else {
+			done = append(done, a)
+		}
+	}
+	err = s.atomically(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		if len(done) > 0 {
+			b.Queue(sqlAcknowledge, append(ackColumns(engine, done),
+				column(done, func(a fleet.Ack) string { return string(a.State) }),
+				column(done, func(a fleet.Ack) string { return message(a.Message) }))...)
+		}
+		if len(gone) > 0 {
+			b.Queue(sqlRemove, ackColumns(engine, gone)...)
+		}
+		b.Queue(`SELECT settle_revisions()`)
+	})
+	return wrap(err, "acknowledge %d rows of engine %s", len(acks), engine)
+}
+
+const sqlAcknowledge = `
+	WITH changed AS (
+		INSERT INTO status AS s (engine, kind, name, tenant, seq, state, state_message, acked_at)
+		SELECT d.engine, d.kind, d.name, d.tenant, d.seq, a.state, a.message, now()
+		FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[]) AS a (kind, name, seq, state, message)
+		JOIN desired d ON d.engine = $1 AND d.kind = a.kind AND d.name = a.name AND d.seq <= a.seq
+		ON CONFLICT (engine, kind, name) DO UPDATE SET
+			tenant = excluded.tenant, seq = excluded.seq, state = excluded.state, state_message = excluded.state_message, acked_at = excluded.acked_at
+		WHERE (s.seq, s.state, s.state_message) IS DISTINCT FROM (excluded.seq, excluded.state, excluded.state_message)
+		RETURNING engine, kind, name, tenant, state)` + sqlTellOf + `'apply ' || min(state)` + sqlTellEnd
+
+const sqlRemove = `
+	WITH changed AS (
+		DELETE FROM desired d USING unnest($2::text[], $3::text[], $4::bigint[]) AS a (kind, name, seq)
+		WHERE d.engine = $1 AND d.kind = a.kind AND d.name = a.name AND d.absent AND d.seq <= a.seq
+		RETURNING d.engine, d.kind, d.name, d.tenant),
+	swept AS (DELETE FROM status s USING changed c WHERE s.engine = c.engine AND s.kind = c.kind AND s.name = c.name)` + sqlTellOf + `'removed'` + sqlTellEnd
+
+// One event for each tenant that has Applications among what changed: it names the Application if there is but one.
+const sqlTellOf = `
+	SELECT new_event('application', c.tenant,
+		CASE WHEN count(*) = 1 THEN coalesce((SELECT d.tenant || '/' || d.deployment || '@' || d.environment FROM desired d
+			WHERE d.engine = min(c.engine) AND d.kind = 'Application' AND d.name = min(c.name)), '') ELSE '' END,
+		CASE WHEN count(*) = 1 THEN `
+const sqlTellEnd = ` ELSE count(*) || ' applications of engine ' || min(c.engine) END)
+	FROM changed c WHERE c.kind = 'Application' GROUP BY c.tenant`
+
+func ackColumns(engine fleet.EngineName, acks []fleet.Ack) []any {
+	return []any{string(engine),
+		column(acks, func(a fleet.Ack) string { return string(a.Key.Kind) }),
+		column(acks, func(a fleet.Ack) string { return a.Key.Name }),
+		column(acks, func(a fleet.Ack) int64 { return a.Seq })}
+}
+
+// leasedEngine is the engine that the lease gives the right to, provided that it is the engine of every item.
+func leasedEngine[T any](lease fleet.Lease, items []T, key func(T) fleet.ObjectKey) (fleet.EngineName, error) {
+	name, ok := strings.CutPrefix(lease.Name, "engine/")
+	if !ok || name == "" {
+		return "", fmt.Errorf("lease %q is not that of an engine", lease.Name)
+	}
+	for _, item := range items {
+		if k := key(item); string(k.Engine) != name {
+			return "", fmt.Errorf("lease %s gives no right to %s of engine %s", lease.Name, k.Name, k.Engine)
+		}
+	}
+	return fleet.EngineName(name), nil
+}
+
+// newest keeps the last item of each object, in the order in which the objects came first.
+func newest[T any](items []T, key func(T) fleet.ObjectKey) []T {
+	place := make(map[fleet.ObjectKey]int, len(items))
+	kept := make([]T, 0, len(items))
+	for _, item := range items {
+		if i, ok := place[key(item)]; ok {
+			kept[i] = item
+			continue
+		}
+		place[key(item)] = len(kept)
+		kept = append(kept, item)
+	}
+	return kept
+}

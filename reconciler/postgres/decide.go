@@ -1,0 +1,148 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Approve releases the holds of the approval's revision: it records who did it, when and why, and the reconciler acts on it. A revision
+// is approved once; who approves it again changes nothing.
+func (s *Store) Approve(ctx context.Context, a fleet.Approval) error {
+	err := s.transact(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			INSERT INTO approvals (revision, by, at, note) VALUES ($1, $2, coalesce($3, now()), $4) ON CONFLICT (revision) DO NOTHING`,
+			string(a.Revision), text(a.By), moment(a.At), message(a.Note))
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		return tell(ctx, tx, deed{kind: fleet.OperationApprove, subject: "revision " + a.Revision.Short(), revision: a.Revision, by: a.By, note: a.Note,
+			event: fleet.Event{Kind: "hold", Name: string(a.Revision), Text: "approved"}})
+	})
+	return wrap(err, "approve revision %s", a.Revision.Short())
+}
+
+// Approvals are all that were given, oldest first.
+func (s *Store) Approvals(ctx context.Context) ([]fleet.Approval, error) {
+	all, err := collect(ctx, s, scanApproval, `SELECT revision, by, at, note FROM approvals ORDER BY at, revision`)
+	return all, wrap(err, "approvals")
+}
+
+// SetStop forbids writes within the stop's scope. One that is in force there already is replaced if replace is set, and stays as it is
+// otherwise. It returns the stop in force.
+func (s *Store) SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error) {
+	if (stop.Scope == fleet.StopFleet) != (stop.Name == "") {
+		return fleet.Stop{}, fmt.Errorf("stop %s %q: a stop of the fleet has no name, and any other has one", stop.Scope, stop.Name)
+	}
+	var inForce fleet.Stop
+	err := s.transact(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			INSERT INTO stops AS s (scope, name, by, reason, at) VALUES ($1, $2, $3, $4, coalesce($5, now()))
+			ON CONFLICT (scope, name) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at
+			WHERE $6 AND (s.by, s.reason) <> (excluded.by, excluded.reason)`,
+			string(stop.Scope), stop.Name, text(stop.By), message(stop.Reason), moment(stop.At), replace)
+		if err != nil {
+			return err
+		}
+		rows, err := read(ctx, tx, scanStop, `SELECT scope, name, by, reason, at FROM stops WHERE scope = $1 AND name = $2`, string(stop.Scope), stop.Name)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			return errors.New("the stop was ended in the same moment; set it again")
+		}
+		inForce = rows[0]
+		if tag.RowsAffected() == 0 {
+			return nil
+		}
+		return tell(ctx, tx, stopDeed(fleet.OperationStop, stop, "stopped"))
+	})
+	return inForce, wrap(err, "stop %s", stopSubject(stop.Scope, stop.Name))
+}
+
+// ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and reports whether it ended one.
+func (s *Store) ClearStop(ctx context.Context, scope fleet.StopScope, name, setBy, by string) (bool, error) {
+	ended := false
+	err := s.transact(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `DELETE FROM stops WHERE scope = $1 AND name = $2 AND starts_with(by, $3)`, string(scope), name, setBy)
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		ended = true
+		return tell(ctx, tx, stopDeed(fleet.OperationResume, fleet.Stop{Scope: scope, Name: name, By: by}, "resumed"))
+	})
+	return ended, wrap(err, "resume %s", stopSubject(scope, name))
+}
+
+// Stops are all in force, the fleet's first. With a tenant in scope: those of the fleet and of that tenant.
+func (s *Store) Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error) {
+	var stops []fleet.Stop
+	err := s.within(ctx, scope, func(tx pgx.Tx) (err error) {
+		stops, err = read(ctx, tx, scanStop, `
+			SELECT scope, name, by, reason, at FROM stops
+			WHERE $1 = '' OR scope = 'fleet' OR scope = 'tenant' AND name = $1 ORDER BY scope <> 'fleet', scope, name`, string(scope.Tenant))
+		return err
+	})
+	return stops, wrap(err, "stops")
+}
+
+func scanStop(row pgx.CollectableRow) (fleet.Stop, error) {
+	var stop fleet.Stop
+	err := row.Scan(&stop.Scope, &stop.Name, &stop.By, &stop.Reason, &stop.At)
+	return stop, err
+}
+
+func stopSubject(scope fleet.StopScope, name string) string {
+	if name == "" {
+		return string(scope)
+	}
+	return string(scope) + " " + name
+}
+
+func stopDeed(kind fleet.OperationKind, stop fleet.Stop, word string) deed {
+	d := deed{kind: kind, subject: stopSubject(stop.Scope, stop.Name), by: stop.By, note: stop.Reason,
+		event: fleet.Event{Kind: "stop", Name: stopSubject(stop.Scope, stop.Name), Text: word}}
+	switch stop.Scope {
+	case fleet.StopTenant:
+		d.tenant = fleet.TenantName(stop.Name)
+		d.event.Tenant = d.tenant
+	case fleet.StopEngine:
+		d.engine = fleet.EngineName(stop.Name)
+	}
+	return d
+}
+
+// deed is what a person did, as it is kept: an operation, an entry of the audit log, an event.
+type deed struct {
+	kind     fleet.OperationKind
+	subject  string
+	tenant   fleet.TenantName
+	engine   fleet.EngineName
+	revision fleet.Revision
+	by, note string
+	event    fleet.Event // none when its Kind is empty
+}
+
+func tell(ctx context.Context, tx pgx.Tx, d deed) error {
+	batch := &pgx.Batch{}
+	if d.kind != "" {
+		batch.Queue(`
+			INSERT INTO operations (id, kind, state, tenant, tenant_uid, engine, subject, revision, requested_by, message, done, total, started_at, ended_at)
+			VALUES ($1, $2, 'Succeeded', $3, live_tenant($3), $4, $5, $6, $7, $8, 1, 1, now(), now())`,
+			newID(), string(d.kind), string(d.tenant), string(d.engine), d.subject, string(d.revision), text(d.by), message(d.note))
+	}
+	action := string(d.kind)
+	if action == "" {
+		action = d.event.Text
+	}
+	batch.Queue(`INSERT INTO audit (actor, action, subject, tenant, tenant_uid, revision, detail) VALUES ($1, lower($2), $3, $4, live_tenant($4), $5, $6)`,
+		text(d.by), action, d.subject, string(d.tenant), string(d.revision), message(d.note))
+	if d.event.Kind != "" {
+		batch.Queue(`SELECT new_event($1, $2, $3, $4)`, d.event.Kind, string(d.event.Tenant), d.event.Name, d.event.Text)
+	}
+	return tx.SendBatch(ctx, batch).Close()
+}

@@ -1,0 +1,119 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Acquire takes the lease of that name for ttl when it is free, has run out, or is the holder's already; false when another holds it.
+// The epoch grows by one unless the holder only prolongs what it has. Time is the database's. A write that is under way with the lease
+// that has run out is waited for.
+func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error) {
+	var l fleet.Lease
+	var ok bool
+	err := s.again(ctx, func() (err error) {
+		l, ok, err = s.acquire(ctx, name, holder, ttl)
+		return err
+	})
+	if err != nil {
+		return fleet.Lease{}, false, fmt.Errorf("acquire lease %s: %w", name, err)
+	}
+	return l, ok, nil
+}
+
+func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error) {
+	var found fleet.Lease
+	var over bool
+	err := s.leases.QueryRow(ctx, `SELECT holder, epoch, expires_at <= clock_timestamp() FROM leases WHERE name = $1`, name).
+		Scan(&found.Holder, &found.Epoch, &over)
+	found.Name = name
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return lease(s.leases.QueryRow(ctx, `
+			INSERT INTO leases (name, holder, epoch, expires_at) VALUES ($1, $2, 1, clock_timestamp() + $3::interval)
+			ON CONFLICT (name) DO NOTHING RETURNING name, holder, epoch, expires_at`, name, holder, ttl))
+	case err != nil:
+		return fleet.Lease{}, false, err
+	case over:
+		// Whoever else saw it run out has changed the epoch.
+		return lease(s.leases.QueryRow(ctx, `
+			UPDATE leases SET holder = $2, epoch = epoch + 1, expires_at = clock_timestamp() + $3::interval
+			WHERE name = $1 AND epoch = $4 AND expires_at <= clock_timestamp()
+			RETURNING name, holder, epoch, expires_at`, name, holder, ttl, found.Epoch))
+	case found.Holder == holder:
+		return s.prolong(ctx, found, ttl)
+	default:
+		return fleet.Lease{}, false, nil
+	}
+}
+
+// Renew prolongs a lease; false when it has passed on. One that ran out and that nobody took is prolonged.
+func (s *Store) Renew(ctx context.Context, l fleet.Lease, ttl time.Duration) (bool, error) {
+	var ok bool
+	err := s.again(ctx, func() (err error) {
+		_, ok, err = s.prolong(ctx, l, ttl)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("renew lease %s: %w", l.Name, err)
+	}
+	return ok, nil
+}
+
+func (s *Store) prolong(ctx context.Context, l fleet.Lease, ttl time.Duration) (fleet.Lease, bool, error) {
+	return lease(s.leases.QueryRow(ctx, `
+		UPDATE leases SET expires_at = clock_timestamp() + $4::interval WHERE name = $1 AND holder = $2 AND epoch = $3 AND holder <> ''
+		RETURNING name, holder, epoch, expires_at`, l.Name, l.Holder, l.Epoch, ttl))
+}
+
+// Release gives a lease up, so that the next holder need not wait. One that has passed on is left alone.
+func (s *Store) Release(ctx context.Context, l fleet.Lease) error {
+	err := s.again(ctx, func() error {
+		_, err := s.leases.Exec(ctx, `
+			UPDATE leases SET holder = '', expires_at = '-infinity' WHERE name = $1 AND holder = $2 AND epoch = $3`, l.Name, l.Holder, l.Epoch)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("release lease %s: %w", l.Name, err)
+	}
+	return nil
+}
+
+// RaiseEpoch moves a lease that is held above floor, the highest epoch that its engine shows: after the database was lost, epochs begin
+// anew, and the objects still bear those of before. It returns the lease as it then is; fleet.ErrFenced when it has passed on.
+func (s *Store) RaiseEpoch(ctx context.Context, l fleet.Lease, floor int64) (fleet.Lease, error) {
+	if l.Epoch > floor {
+		return l, nil
+	}
+	var raised fleet.Lease
+	var ok bool
+	err := s.again(ctx, func() (err error) {
+		raised, ok, err = lease(s.leases.QueryRow(ctx, `
+			UPDATE leases SET epoch = $4 WHERE name = $1 AND holder = $2 AND epoch IN ($3, $4)
+			RETURNING name, holder, epoch, expires_at`, l.Name, l.Holder, l.Epoch, floor+1))
+		return err
+	})
+	switch {
+	case err != nil:
+		return l, fmt.Errorf("raise epoch of lease %s: %w", l.Name, err)
+	case !ok:
+		return l, fmt.Errorf("raise epoch of lease %s: %w", l.Name, fleet.ErrFenced)
+	}
+	return raised, nil
+}
+
+// lease reads what a statement returned of a lease; false when it changed none.
+func lease(row pgx.Row) (fleet.Lease, bool, error) {
+	var l fleet.Lease
+	err := row.Scan(&l.Name, &l.Holder, &l.Epoch, &l.Expires)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fleet.Lease{}, false, nil
+	}
+	return l, err == nil, err
+}

@@ -1,0 +1,182 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Load reads the mirror as it stood at one moment: what a start needs to go on. 100,000 objects take about as long as decoding their
+// declarations.
+func (s *Store) Load(ctx context.Context) (fleet.Snapshot, error) {
+	var snap fleet.Snapshot
+	err := s.again(ctx, func() error {
+		snap = fleet.Snapshot{}
+		return pgx.BeginTxFunc(ctx, s.work, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+			return load(ctx, tx, &snap)
+		})
+	})
+	return snap, wrap(err, "load the mirror")
+}
+
+func load(ctx context.Context, tx pgx.Tx, snap *fleet.Snapshot) (err error) {
+	if err := tx.QueryRow(ctx, `SELECT m.applied, m.seq, p.body FROM mirror m, memory p`).Scan(&snap.Applied, &snap.Seq, &snap.Memory); err != nil {
+		return err
+	}
+	if snap.Declarations, err = loadJSON[fleet.Declaration](ctx, tx, `SELECT body FROM declarations ORDER BY kind, tenant, name`); err != nil {
+		return err
+	}
+	if snap.Quarantines, err = loadJSON[fleet.Quarantine](ctx, tx, `SELECT body FROM quarantines ORDER BY kind, tenant, name`); err != nil {
+		return err
+	}
+	if snap.Placements, err = loadJSON[fleet.Placement](ctx, tx, `SELECT body FROM placements ORDER BY tenant, environment`); err != nil {
+		return err
+	}
+	if snap.Objects, err = loadObjects(ctx, tx); err != nil {
+		return err
+	}
+	if snap.Holds, err = read(ctx, tx, scanHold, `SELECT `+holdColumns+` FROM holds ORDER BY n`); err != nil {
+		return err
+	}
+	if snap.Approvals, err = read(ctx, tx, scanApproval, `SELECT revision, by, at, note FROM approvals ORDER BY at, revision`); err != nil {
+		return err
+	}
+	if snap.SyncHolds, err = read(ctx, tx, scanSyncHold, `
+		SELECT sync_run, tenant, deployment, environment, target_revision FROM sync_holds ORDER BY tenant, deployment, environment`); err != nil {
+		return err
+	}
+	snap.Deletions, err = read(ctx, tx, scanDeletion, `
+		SELECT `+deletionColumns+` FROM deletions WHERE at > now() - interval '168 hours' ORDER BY n`)
+	return err
+}
+
+// read is all that a statement returns.
+func read[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}
+
+// loadObjects scans into one set of variables: a hundred thousand rows are common, and their names repeat.
+func loadObjects(ctx context.Context, tx pgx.Tx) ([]fleet.Indexed, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT engine, kind, name, hash, tenant, environment, deployment, deletion, absent, held, seq,
+			credential_tenant, credential_name, credential_sealed FROM desired ORDER BY engine, kind, name`)
+	if err != nil {
+		return nil, err
+	}
+	var all []fleet.Indexed
+	var o fleet.Indexed
+	var tenant, name, sealed *string
+	known := words{}
+	_, err = pgx.ForEachRow(rows, []any{&o.Key.Engine, &o.Key.Kind, &o.Key.Name, &o.Hash, &o.Tenant, &o.Environment, &o.Deployment, &o.Deletion, &o.Absent, &o.Held, &o.Seq,
+		&tenant, &name, &sealed},
+		func() error {
+			o.Key.Engine = fleet.EngineName(known.one(string(o.Key.Engine)))
+			o.Key.Kind = fleet.ObjectKind(known.one(string(o.Key.Kind)))
+			o.Tenant = fleet.TenantName(known.one(string(o.Tenant)))
+			o.Environment = fleet.EnvironmentName(known.one(string(o.Environment)))
+			o.Deployment = fleet.DeploymentName(known.one(string(o.Deployment)))
+			o.Deletion = fleet.DeletionPolicy(known.one(string(o.Deletion)))
+			o.Credential = credentialOf(tenant, name, sealed)
+			all = append(all, o)
+			return nil
+		})
+	return all, err
+}
+
+// words keeps one copy of each word.
+type words map[string]string
+
+func (w words) one(s string) string {
+	if kept, ok := w[s]; ok {
+		return kept
+	}
+	w[s] = s
+	return s
+}
+
+const decodeBatch = 512
+
+// loadJSON decodes the one column that a statement returns, on all processors while it is still being read.
+func loadJSON[T any](ctx context.Context, tx pgx.Tx, sql string) ([]T, error) {
+	rows, err := tx.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var parts [][]T
+	var failed decodeError
+	var running sync.WaitGroup
+	free := make(chan struct{}, runtime.GOMAXPROCS(0))
+	flush := func(bodies [][]byte) {
+		part := make([]T, len(bodies))
+		parts = append(parts, part)
+		free <- struct{}{}
+		running.Go(func() {
+			defer func() { <-free }()
+			for i, body := range bodies {
+				if err := json.Unmarshal(body, &part[i]); err != nil {
+					failed.set(err)
+				}
+			}
+		})
+	}
+	bodies := make([][]byte, 0, decodeBatch)
+	for rows.Next() {
+		var body []byte
+		if err := rows.Scan(&body); err != nil {
+			return nil, err
+		}
+		if bodies = append(bodies, body); len(bodies) == decodeBatch {
+			flush(bodies)
+			bodies = make([][]byte, 0, decodeBatch)
+		}
+	}
+	flush(bodies)
+	running.Wait()
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return joined(parts), failed.get()
+}
+
+func joined[T any](parts [][]T) []T {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	all := make([]T, 0, n)
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}
+
+// decodeError keeps the first error of several goroutines.
+type decodeError struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (d *decodeError) set(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		d.err = fmt.Errorf("a stored declaration cannot be decoded; run `argosy rebuild`: %w", err)
+	}
+}
+
+func (d *decodeError) get() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}

@@ -1,0 +1,151 @@
+-- Rules that the database keeps itself.
+
+-- +goose Up
+
+-- A write is made under a lease or not at all. Error AY001: the lease has passed on.
+-- +goose StatementBegin
+CREATE FUNCTION fence(lease text, who text, at bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM leases l WHERE l.name = lease AND l.holder = who AND l.epoch = at FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'lease % of % at epoch % has passed on', lease, who, at USING ERRCODE = 'AY001';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- The status of an engine is written by one transaction at a time, so that two batches never wait for each other in a circle.
+-- +goose StatementBegin
+CREATE FUNCTION fence_engine(lease text, who text, at bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('argosy ' || lease, 0));
+    PERFORM fence(lease, who, at);
+END $$;
+-- +goose StatementEnd
+
+-- Takes the lock of the mirror, moves it from base to head and numbers so many rows. AY002: that has happened already; AY003: the mirror
+-- stands elsewhere. A revision that waits as a whole gives stay, and moves nothing.
+-- +goose StatementBegin
+CREATE FUNCTION move_mirror(base text, head text, by_plan text, numbers bigint, stay boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE m mirror%ROWTYPE;
+BEGIN
+    SELECT * INTO m FROM mirror FOR UPDATE;
+    IF NOT stay AND m.applied = head AND m.plan = by_plan THEN
+        RAISE EXCEPTION 'revision % is recorded already', head USING ERRCODE = 'AY002';
+    END IF;
+    IF m.applied <> base THEN
+        RAISE EXCEPTION 'the mirror stands at revision %, not %', m.applied, base USING ERRCODE = 'AY003';
+    END IF;
+    IF NOT stay THEN
+        UPDATE mirror SET applied = head, plan = by_plan, seq = seq + numbers;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- The uid of the tenant that bears the name now.
+-- +goose StatementBegin
+CREATE FUNCTION live_tenant(called text) RETURNS uuid LANGUAGE sql STABLE AS $$
+    SELECT t.uid FROM tenants t WHERE t.tenant = called AND t.removed_at IS NULL
+$$;
+-- +goose StatementEnd
+
+-- Event numbers grow with the transaction's id. A reader takes those below the oldest transaction that still runs, and so never passes
+-- over an event that is committed later, without any lock.
+-- +goose StatementBegin
+CREATE FUNCTION new_event(kind text, tenant text, name text, txt text) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO events (seq, kind, tenant, tenant_uid, name, text)
+    VALUES ((pg_current_xact_id()::text::bigint << 20) | (nextval('event_numbers') & 1048575), kind, tenant, live_tenant(tenant), name, txt)
+$$;
+-- +goose StatementEnd
+
+-- Whether an object has what its row wants.
+-- +goose StatementBegin
+CREATE FUNCTION pending(seq bigint, acked bigint, state text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT acked IS NULL OR acked < seq OR state <> 'Applied'
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit log is only ever added to' USING ERRCODE = '42501';
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER audit_is_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+-- The second wall between tenants. The first is the tenant in every query; this one holds when a query forgets it.
+--
+-- Reads for a tenant run as argosy_reader, with argosy.tenant set for the transaction. A policy looks at current_user rather than being
+-- given TO a role, so that it also holds behind a view, which the database would judge as the view's owner.
+-- +goose StatementBegin
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'argosy_reader') THEN
+        BEGIN
+            CREATE ROLE argosy_reader NOLOGIN NOBYPASSRLS;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; -- another database of this server was faster
+        END;
+    END IF;
+    IF NOT pg_has_role(current_user, 'argosy_reader', 'MEMBER') THEN
+        EXECUTE format('GRANT argosy_reader TO %I', current_user);
+    END IF;
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO argosy_reader', current_schema());
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE EXCEPTION 'role argosy_reader is needed and % may not make it', current_user
+        USING ERRCODE = '42501',
+              HINT = format('as an administrator: CREATE ROLE argosy_reader NOLOGIN NOBYPASSRLS; GRANT argosy_reader TO %I', current_user);
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION in_scope(of text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN current_user = 'argosy_reader' OR coalesce(current_setting('argosy.tenant', true), '') <> ''
+                THEN coalesce(of = nullif(current_setting('argosy.tenant', true), ''), false)
+                ELSE true END
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION in_scope(of text, of_uid uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN current_user = 'argosy_reader' OR coalesce(current_setting('argosy.tenant', true), '') <> ''
+                THEN coalesce(of = nullif(current_setting('argosy.tenant', true), '') AND of_uid = live_tenant(of), false)
+                ELSE true END
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+DO $$
+DECLARE t text;
+BEGIN
+    FOREACH t IN ARRAY ARRAY['tenants', 'declarations', 'sealed', 'quarantines', 'problems', 'placements', 'desired', 'status', 'holds',
+                             'deletions', 'sync_holds'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', t);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', t);
+        EXECUTE format('CREATE POLICY tenant_wall ON %I USING (in_scope(tenant)) WITH CHECK (in_scope(tenant))', t);
+    END LOOP;
+    FOREACH t IN ARRAY ARRAY['syncs', 'operations', 'audit', 'tokens', 'events'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', t);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', t);
+        EXECUTE format('CREATE POLICY tenant_wall ON %I USING (in_scope(tenant, tenant_uid)) WITH CHECK (in_scope(tenant, tenant_uid))', t);
+    END LOOP;
+    ALTER TABLE stops ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE stops FORCE ROW LEVEL SECURITY;
+    CREATE POLICY tenant_wall ON stops USING (scope = 'fleet' OR in_scope(tenant)) WITH CHECK (in_scope(tenant));
+END $$;
+-- +goose StatementEnd
+
+-- What a tenant may read at all. Tokens, the audit log and ciphertexts are not among it, nor is what belongs to the platform alone.
+GRANT SELECT ON tenants, declarations, problems, placements, desired, status, holds, operations, events, stops, approvals TO argosy_reader;
+
+-- Ends revisions of which every object has what its row wants, and the operations that tell of them.
+-- +goose StatementBegin
+CREATE FUNCTION settle_revisions() RETURNS void LANGUAGE sql AS $$
+    WITH settled AS (
+        UPDATE revisions r SET applied_at = now()
+        WHERE r.applied_at IS NULL AND NOT EXISTS (
+            SELECT FROM desired d LEFT JOIN status s USING (engine, kind, name)
+            WHERE d.revision = r.revision AND pending(d.seq, s.seq, s.state))
+        RETURNING r.revision)
+    UPDATE operations o SET state = 'Succeeded', done = o.total, ended_at = now()
+    FROM settled WHERE o.revision = settled.revision AND o.kind = 'Reconcile' AND o.ended_at IS NULL AND o.state = 'Running'
+$$;
+-- +goose StatementEnd

@@ -1,0 +1,149 @@
+// Package postgres is the store: the mirror of the config repo and of the engines' status, in PostgreSQL 14 or later.
+//
+// It holds what the config repo wants (declarations, placements, desired objects), how each object stands (status), what happened
+// (revisions, operations, events, the audit log) and what people decided (approvals, stops, tokens). Git and the engines are the truth of
+// the first two; the mirror is a cache of them that may be dropped.
+//
+// Rules of this package:
+//   - a revision is one transaction, and whatever its size it is one round trip of a fixed number of statements;
+//   - rows are numbered under one lock, so that the order of their numbers is the order of commits and a cursor never passes over a row;
+//   - every write on behalf of a lease is fenced: the database refuses an epoch that is not the newest;
+//   - every write may be repeated with one effect, because a connection may be lost during COMMIT;
+//   - what is unchanged is not written;
+//   - a read for a tenant names the tenant, and runs as a role that sees nothing of any other (row-level security);
+//   - no column holds a secret: rows name credentials, tokens are kept as hashes, sealed files stay sealed;
+//   - everything is read from the primary, for it is decided upon;
+//   - a notification only says "look", and is sent after the transaction, never within.
+//
+// Everything lives in the schema "argosy" of the database that the URL names.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Options of a Store. The zero value is for production.
+type Options struct {
+	MaxConns    int32           // of the pool that works; default 8. Two more are kept apart for leases
+	Log         *slog.Logger    // default: discarded
+	Application string          // as pg_stat_activity shows it; default "argosy"
+	Tracer      pgx.QueryTracer // sees every statement; nil: none
+}
+
+// Store is the mirror. Its methods may be called at the same time, and by several replicas on one database.
+type Store struct {
+	work   *pgxpool.Pool
+	leases *pgxpool.Pool // so that a flood of status never keeps a lease from being renewed
+	config *pgx.ConnConfig
+	log    *slog.Logger
+}
+
+const (
+	schema     = "argosy"
+	leaseConns = 2
+
+	// A transaction whose client has gone silent is ended by the server, and with it the locks that keep others waiting.
+	idleInTransaction = "10s"
+	lockTimeout       = "5s"
+	statementTimeout  = "60s" // a first revision of 100,000 objects takes a few seconds
+	leaseTimeout      = 5 * time.Second
+)
+
+// Open connects to the database that url names (postgres://…, several hosts allowed) and checks that its schema is one that this
+// version works with: at least as new as its own, for migrations only ever add. ErrSchema when `argosy migrate` has to run first.
+func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	config, err := poolConfig(url, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{config: config.ConnConfig, log: o.Log}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.work, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	leases := config.Copy()
+	leases.MaxConns = leaseConns
+	leases.ConnConfig.RuntimeParams["statement_timeout"] = leaseTimeout.String()
+	if s.leases, err = pgxpool.NewWithConfig(ctx, leases); err != nil {
+		s.work.Close()
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	if err := s.checkVersion(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close waits for what is under way and ends every connection.
+func (s *Store) Close() {
+	s.work.Close()
+	s.leases.Close()
+}
+
+// ErrReadOnly says that the database takes no writes: a standby, or a primary that was demoted.
+var ErrReadOnly = errors.New("the database is read-only; is it a standby, or was the primary demoted?")
+
+// Ping reports whether the database can be reached and written to. It is the readiness of the store.
+func (s *Store) Ping(ctx context.Context) error {
+	var readOnly bool
+	err := s.work.QueryRow(ctx, `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean`).Scan(&readOnly)
+	if err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	if readOnly {
+		s.reset()
+		return fmt.Errorf("database: %w", ErrReadOnly)
+	}
+	return nil
+}
+
+// reset drops every connection, so that the next ones find the server that takes writes now.
+func (s *Store) reset() {
+	s.work.Reset()
+	s.leases.Reset()
+}
+
+func poolConfig(url string, o Options) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		// The parser's own words may repeat the URL, and with it the password.
+		return nil, errors.New("database: the URL cannot be read; write postgres://USER:PASSWORD@HOST:PORT/DATABASE")
+	}
+	config.MaxConns = o.MaxConns
+	if config.MaxConns == 0 {
+		config.MaxConns = 8
+	}
+	config.ConnConfig.Tracer = o.Tracer
+	prepareConn(config.ConnConfig, o.Application)
+	return config, nil
+}
+
+// prepareConn gives a connection our schema, our time limits, and the demand for a server that takes writes.
+func prepareConn(c *pgx.ConnConfig, application string) {
+	if application == "" {
+		application = "argosy"
+	}
+	for name, value := range map[string]string{
+		"application_name": application, "search_path": schema, "timezone": "UTC",
+		"idle_in_transaction_session_timeout": idleInTransaction, "lock_timeout": lockTimeout, "statement_timeout": statementTimeout,
+	} {
+		c.RuntimeParams[name] = value
+	}
+	if c.ValidateConnect == nil {
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > 10*time.Second {
+		c.ConnectTimeout = 10 * time.Second
+	}
+}

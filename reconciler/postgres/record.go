@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Record takes one revision of the config repo, under the lease of the reconciler: all of it or nothing, in one round trip whatever its
+// size. It returns the number of the newest row. Recorded twice, as after a connection that was lost during COMMIT, it has one effect.
+// A revision that changes nothing of ours writes nothing but the applied revision.
+//
+// fleet.ErrFenced when the lease has passed on, fleet.ErrStale when another revision is applied than the one that the record starts from.
+func (s *Store) Record(ctx context.Context, lease fleet.Lease, r fleet.Record) (int64, error) {
+	fill, err := recording(lease, &r)
+	if err != nil {
+		return 0, fmt.Errorf("record revision %s: %w", r.Revision.Short(), err)
+	}
+	var seq int64
+	err = s.atomically(ctx, func(b *pgx.Batch) {
+		fill(b)
+		b.Queue(`SELECT seq FROM mirror`).QueryRow(func(row pgx.Row) error { return row.Scan(&seq) })
+	})
+	if hasCode(err, codeRecorded) {
+		err = s.again(ctx, func() error { return s.work.QueryRow(ctx, `SELECT seq FROM mirror`).Scan(&seq) })
+	}
+	if err != nil {
+		return 0, fmt.Errorf("record revision %s: %w", r.Revision.Short(), err)
+	}
+	return seq, nil
+}
+
+// recording prepares everything that can fail here, and returns what fills a batch; each time alike.
+func recording(lease fleet.Lease, r *fleet.Record) (func(*pgx.Batch), error) {
+	if r.Revision == "" {
+		return nil, errors.New("a record names its revision")
+	}
+	var steps []step
+	begin := step{`SELECT move_mirror($1, $2, $3, $4, $5)`, []any{string(r.Base), string(r.Revision), r.PlanHash, len(r.Rows), r.Withheld}}
+	steps = append(steps, fence(lease), begin)
+	if !r.Empty() {
+		parts := []func(*fleet.Record) ([]step, error){memorySteps, tenantSteps, declarationSteps, problemSteps, placementSteps, rowSteps, sealedSteps, syncSteps, holdSteps, historySteps}
+		if r.Withheld {
+			parts = []func(*fleet.Record) ([]step, error){memorySteps, holdSteps, withheldSteps}
+		}
+		for _, part := range parts {
+			more, err := part(r)
+			if err != nil {
+				return nil, err
+			}
+			steps = append(steps, more...)
+		}
+	}
+	return func(b *pgx.Batch) {
+		for _, s := range steps {
+			b.Queue(s.sql, s.args...)
+		}
+	}, nil
+}
+
+// memorySteps keeps what the planner remembers.
+func memorySteps(r *fleet.Record) ([]step, error) {
+	if r.Memory == nil {
+		return nil, nil
+	}
+	return []step{{`UPDATE memory SET body = $1`, []any{r.Memory}}}, nil
+}
+
+// step is one statement of a batch.
+type step struct {
+	sql  string
+	args []any
+}
+
+// fence refuses everything that follows in the batch unless the lease is the newest of its name.
+func fence(l fleet.Lease) step {
+	return step{`SELECT fence($1, $2, $3)`, []any{l.Name, l.Holder, l.Epoch}}
+}
+
+// column takes one value of each item, as unnest wants them.
+func column[T, V any](items []T, value func(T) V) []V {
+	values := make([]V, len(items))
+	for i, item := range items {
+		values[i] = value(item)
+	}
+	return values
+}
+
+// keyColumns are kind, tenant and name of each key.
+func keyColumns(keys []fleet.Key) []any {
+	return []any{
+		column(keys, func(k fleet.Key) string { return string(k.Kind) }),
+		column(keys, func(k fleet.Key) string { return string(k.Tenant) }),
+		column(keys, func(k fleet.Key) string { return text(k.Name) }),
+	}
+}
+
+// objectColumns are engine, kind and name of each object.
+func objectColumns(keys []fleet.ObjectKey) []any {
+	return []any{
+		column(keys, func(k fleet.ObjectKey) string { return string(k.Engine) }),
+		column(keys, func(k fleet.ObjectKey) string { return string(k.Kind) }),
+		column(keys, func(k fleet.ObjectKey) string { return k.Name }),
+	}
+}
+
+func hasCode(err error, code string) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == code
+}

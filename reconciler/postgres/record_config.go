@@ -1,0 +1,194 @@
+package postgres
+
+import (
+	"argosy.dev/argosy/fleet"
+)
+
+// tenantSteps gives a new tenant a uid, and ends that of one that goes: a tenant that is created again under the same name inherits no
+// token, no history and no status.
+func tenantSteps(r *fleet.Record) ([]step, error) {
+	var gone, there []string
+	for _, k := range r.Removed {
+		if k.Kind == fleet.KindTenant {
+			gone = append(gone, k.Name)
+		}
+	}
+	for _, d := range r.Declarations {
+		if d.Key.Kind == fleet.KindTenant {
+			there = append(there, d.Key.Name)
+		}
+	}
+	var steps []step
+	if len(gone) > 0 {
+		steps = append(steps,
+			step{`UPDATE tokens SET revoked_at = now() WHERE tenant = ANY($1::text[]) AND revoked_at IS NULL`, []any{gone}},
+			step{`UPDATE tenants SET removed_at = now() WHERE tenant = ANY($1::text[]) AND removed_at IS NULL`, []any{gone}})
+	}
+	if len(there) > 0 {
+		steps = append(steps, step{`
+			WITH born AS (
+				INSERT INTO tenants (tenant) SELECT unnest($1::text[]) ON CONFLICT (tenant) WHERE removed_at IS NULL DO NOTHING RETURNING tenant)
+			DELETE FROM status s USING born WHERE s.tenant = born.tenant`, []any{there}})
+	}
+	return steps, nil
+}
+
+func declarationSteps(r *fleet.Record) ([]step, error) {
+	var steps []step
+	if len(r.Removed) > 0 {
+		steps = append(steps, step{`
+			DELETE FROM declarations d USING unnest($1::text[], $2::text[], $3::text[]) AS k (kind, tenant, name)
+			WHERE d.kind = k.kind AND d.tenant = k.tenant AND d.name = k.name`, keyColumns(r.Removed)})
+	}
+	for part := range chunks(r.Declarations) {
+		bodies, err := encoded(part)
+		if err != nil {
+			return nil, err
+		}
+		args := append(keyColumns(column(part, func(d fleet.Declaration) fleet.Key { return d.Key })),
+			column(part, func(d fleet.Declaration) string { return text(d.Path) }),
+			column(part, func(d fleet.Declaration) string { return d.Blob }), bodies)
+		steps = append(steps, step{`
+			INSERT INTO declarations (kind, tenant, name, path, blob, body)
+			SELECT kind, tenant, name, path, blob, body::jsonb
+			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) AS d (kind, tenant, name, path, blob, body)
+			ON CONFLICT (kind, tenant, name) DO UPDATE SET path = excluded.path, blob = excluded.blob, body = excluded.body`, args})
+	}
+	engines, err := engineSteps(r)
+	return append(steps, engines...), err
+}
+
+// engineSteps keeps the specs of engines, which outlive their declarations.
+func engineSteps(r *fleet.Record) ([]step, error) {
+	var names []string
+	var specs []*fleet.EngineSpec
+	for i := range r.Declarations {
+		if d := &r.Declarations[i]; d.Key.Kind == fleet.KindEngine && d.Engine != nil {
+			names, specs = append(names, d.Key.Name), append(specs, d.Engine)
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	bodies, err := encoded(specs)
+	return []step{{`
+		INSERT INTO engines AS e (engine, spec) SELECT engine, spec::jsonb FROM unnest($1::text[], $2::text[]) AS n (engine, spec)
+		ON CONFLICT (engine) DO UPDATE SET spec = excluded.spec WHERE e.spec IS DISTINCT FROM excluded.spec`, []any{names, bodies}}}, err
+}
+
+// sealedSteps keeps the ciphertexts that a declaration or an object still names, and no other. It follows those that write the two.
+func sealedSteps(r *fleet.Record) ([]step, error) {
+	var steps []step
+	if len(r.Sealed) > 0 {
+		steps = append(steps, step{`
+			INSERT INTO sealed (blob, tenant, bytes) SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[]) ON CONFLICT DO NOTHING`, []any{
+			column(r.Sealed, func(b fleet.SealedBlob) string { return b.Blob }),
+			column(r.Sealed, func(b fleet.SealedBlob) string { return string(b.Tenant) }),
+			column(r.Sealed, func(b fleet.SealedBlob) []byte { return b.Bytes })}})
+	}
+	touched := len(r.Sealed) > 0
+	for _, k := range r.Removed {
+		touched = touched || k.Kind == fleet.KindSealedSecret
+	}
+	if touched {
+		steps = append(steps, step{sql: `
+			DELETE FROM sealed s
+			WHERE NOT EXISTS (SELECT FROM declarations d WHERE d.kind = 'SealedSecret' AND d.tenant = s.tenant AND d.blob = s.blob)
+			  AND NOT EXISTS (SELECT FROM desired d WHERE d.credential_name IS NOT NULL AND d.credential_sealed = s.blob)`})
+	}
+	return steps, nil
+}
+
+// problemSteps replaces the problems of every declaration that the record names.
+func problemSteps(r *fleet.Record) ([]step, error) {
+	var steps []step
+	if named := namedKeys(r); len(named) > 0 {
+		steps = append(steps, step{`
+			DELETE FROM problems p USING unnest($1::text[], $2::text[], $3::text[]) AS k (kind, tenant, name)
+			WHERE p.kind = k.kind AND p.tenant = k.tenant AND p.name = k.name`, keyColumns(named)})
+	}
+	if len(r.Problems) > 0 {
+		bodies, err := encoded(r.Problems)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, step{`
+			INSERT INTO problems (kind, tenant, name, path, severity, body, n)
+			SELECT kind, tenant, name, path, severity, body::jsonb, n
+			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) WITH ORDINALITY AS p (kind, tenant, name, path, severity, body, n)`,
+			append(keyColumns(column(r.Problems, func(p fleet.Problem) fleet.Key { return p.Key })),
+				column(r.Problems, func(p fleet.Problem) string { return text(p.Path) }),
+				column(r.Problems, func(p fleet.Problem) string { return string(p.Severity) }), bodies)})
+	}
+	if len(r.Cleared) > 0 {
+		steps = append(steps, step{`
+			DELETE FROM quarantines q USING unnest($1::text[], $2::text[], $3::text[]) AS k (kind, tenant, name)
+			WHERE q.kind = k.kind AND q.tenant = k.tenant AND q.name = k.name`, keyColumns(r.Cleared)})
+	}
+	if len(r.Quarantined) > 0 {
+		bodies, err := encoded(r.Quarantined)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, step{`
+			INSERT INTO quarantines (kind, tenant, name, body)
+			SELECT kind, tenant, name, body::jsonb FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS q (kind, tenant, name, body)
+			ON CONFLICT (kind, tenant, name) DO UPDATE SET body = excluded.body`,
+			append(keyColumns(column(r.Quarantined, func(q fleet.Quarantine) fleet.Key { return q.Key })), bodies)})
+	}
+	return steps, nil
+}
+
+// namedKeys are the declarations that were judged anew, each once.
+func namedKeys(r *fleet.Record) []fleet.Key {
+	seen := make(map[fleet.Key]bool, len(r.Declarations))
+	var keys []fleet.Key
+	add := func(k fleet.Key) {
+		if !seen[k] {
+			seen[k] = true
+			keys = append(keys, k)
+		}
+	}
+	for i := range r.Declarations {
+		add(r.Declarations[i].Key)
+	}
+	for i := range r.Quarantined {
+		add(r.Quarantined[i].Key)
+	}
+	for _, list := range [][]fleet.Key{r.Removed, r.Cleared, r.Checked} {
+		for _, k := range list {
+			add(k)
+		}
+	}
+	for i := range r.Problems {
+		add(r.Problems[i].Key)
+	}
+	return keys
+}
+
+func placementSteps(r *fleet.Record) ([]step, error) {
+	var steps []step
+	if len(r.Unplaced) > 0 {
+		steps = append(steps, step{`
+			DELETE FROM placements p USING unnest($1::text[], $2::text[]) AS e (tenant, environment)
+			WHERE p.tenant = e.tenant AND p.environment = e.environment`, []any{
+			column(r.Unplaced, func(e fleet.EnvironmentID) string { return string(e.Tenant) }),
+			column(r.Unplaced, func(e fleet.EnvironmentID) string { return string(e.Name) })}})
+	}
+	if len(r.Placements) > 0 {
+		bodies, err := encoded(r.Placements)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, step{`
+			INSERT INTO placements (tenant, environment, engine, applications, body)
+			SELECT tenant, environment, engine, applications, body::jsonb
+			FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::text[]) AS p (tenant, environment, engine, applications, body)
+			ON CONFLICT (tenant, environment) DO UPDATE SET engine = excluded.engine, applications = excluded.applications, body = excluded.body`, []any{
+			column(r.Placements, func(p fleet.Placement) string { return string(p.Environment.Tenant) }),
+			column(r.Placements, func(p fleet.Placement) string { return string(p.Environment.Name) }),
+			column(r.Placements, func(p fleet.Placement) string { return string(p.Engine) }),
+			column(r.Placements, func(p fleet.Placement) int32 { return int32(p.Applications) }), bodies}})
+	}
+	return steps, nil
+}

@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"iter"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// chunkRows is how many items one statement takes: a message of the protocol holds at most 1 GB, and memory is the server's too.
+const chunkRows = 10_000
+
+// chunks are the items in pieces that fit a statement. All pieces travel in the same round trip.
+func chunks[T any](items []T) iter.Seq[[]T] { return slices.Chunk(items, chunkRows) }
+
+// rowSteps writes the objects that changed, each with a number of its own. What is the same already keeps its number.
+func rowSteps(r *fleet.Record) ([]step, error) {
+	var present, absent []fleet.Row
+	for _, row := range r.Rows {
+		if row.Absent {
+			absent = append(absent, row)
+		} else {
+			present = append(present, row)
+		}
+	}
+	var steps []step
+	numbered, total := 0, len(r.Rows)
+	for part := range chunks(present) {
+		steps = append(steps, upsertRows(r, part, total-numbered))
+		numbered += len(part)
+	}
+	for part := range chunks(absent) {
+		steps = append(steps, markAbsent(r, part, total-numbered))
+		numbered += len(part)
+	}
+	if len(r.Released) > 0 {
+		steps = append(steps, setHeld(r.Released, false))
+	}
+	if len(r.Held) > 0 {
+		steps = append(steps, setHeld(r.Held, true))
+	}
+	return steps, nil
+}
+
+// upsertRows numbers its rows upwards from the newest number less back.
+func upsertRows(r *fleet.Record, rows []fleet.Row, back int) step {
+	credential := func(value func(*fleet.CredentialSource) string) []*string {
+		return column(rows, func(row fleet.Row) *string {
+			if row.Credential == nil {
+				return nil
+			}
+			v := value(row.Credential)
+			return &v
+		})
+	}
+	args := append(objectColumns(column(rows, func(row fleet.Row) fleet.ObjectKey { return row.Key })),
+		column(rows, func(row fleet.Row) string { return string(row.Tenant) }),
+		column(rows, func(row fleet.Row) string { return string(row.Environment) }),
+		column(rows, func(row fleet.Row) string { return string(row.Deployment) }),
+		column(rows, func(row fleet.Row) string { return string(row.Deletion) }),
+		credential(func(c *fleet.CredentialSource) string { return string(c.Tenant) }),
+		credential(func(c *fleet.CredentialSource) string { return c.Name }),
+		credential(func(c *fleet.CredentialSource) string { return c.Sealed }),
+		column(rows, func(row fleet.Row) string { return row.Manifest.Hash }),
+		column(rows, func(row fleet.Row) []byte { return row.Manifest.Body }),
+		string(r.Revision), int64(back))
+	return step{`
+		INSERT INTO desired AS d (engine, kind, name, tenant, environment, deployment, deletion,
+			credential_tenant, credential_name, credential_sealed, hash, body, revision, seq, absent, created_at, changed_at)
+		SELECT r.engine, r.kind, r.name, r.tenant, r.environment, r.deployment, r.deletion,
+			r.credential_tenant, r.credential_name, r.credential_sealed, r.hash, r.body, $13, m.seq - $14::bigint + r.n, false, now(), now()
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bytea[])
+			WITH ORDINALITY AS r (engine, kind, name, tenant, environment, deployment, deletion,
+				credential_tenant, credential_name, credential_sealed, hash, body, n), mirror m
+		ON CONFLICT (engine, kind, name) DO UPDATE SET
+			tenant = excluded.tenant, environment = excluded.environment, deployment = excluded.deployment, deletion = excluded.deletion,
+			credential_tenant = excluded.credential_tenant, credential_name = excluded.credential_name,
+			credential_sealed = excluded.credential_sealed, hash = excluded.hash, body = excluded.body, revision = excluded.revision,
+			seq = excluded.seq, absent = false, changed_at = excluded.changed_at,
+			created_at = CASE WHEN d.absent THEN excluded.created_at ELSE d.created_at END
+		WHERE d.absent OR d.hash <> excluded.hash
+			OR (d.tenant, d.environment, d.deployment, d.deletion, d.credential_tenant, d.credential_name, d.credential_sealed) IS DISTINCT FROM
+				(excluded.tenant, excluded.environment, excluded.deployment, excluded.deletion, excluded.credential_tenant, excluded.credential_name, excluded.credential_sealed)`,
+		args}
+}
+
+// markAbsent asks for objects to be removed. The row keeps its manifest: whoever removes the object compares what it finds.
+func markAbsent(r *fleet.Record, rows []fleet.Row, back int) step {
+	return step{`
+		UPDATE desired d SET absent = true, held = false, deletion = r.deletion, revision = $5, seq = m.seq - $6::bigint + r.n, changed_at = now()
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS r (engine, kind, name, deletion, n), mirror m
+		WHERE d.engine = r.engine AND d.kind = r.kind AND d.name = r.name AND NOT d.absent`,
+		append(objectColumns(column(rows, func(row fleet.Row) fleet.ObjectKey { return row.Key })),
+			column(rows, func(row fleet.Row) string { return string(row.Deletion) }), string(r.Revision), int64(back))}
+}
+
+// setHeld says of rows whether their removal waits for an approval. Their number stays: the engine has nothing to do.
+func setHeld(keys []fleet.ObjectKey, held bool) step {
+	return step{`
+		UPDATE desired d SET held = $4 FROM unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
+		WHERE d.engine = k.engine AND d.kind = k.kind AND d.name = k.name AND d.held <> $4`, append(objectColumns(keys), held)}
+}
+
+// syncSteps takes the syncs that were asked for, each with the operation that tells of it, and the holds of automation.
+func syncSteps(r *fleet.Record) ([]step, error) {
+	var steps []step
+	if len(r.Syncs) > 0 {
+		steps = append(steps, newSyncs(r))
+	}
+	application := func(ids []fleet.ApplicationID) []any {
+		return []any{
+			column(ids, func(id fleet.ApplicationID) string { return string(id.Tenant) }),
+			column(ids, func(id fleet.ApplicationID) string { return string(id.Deployment) }),
+			column(ids, func(id fleet.ApplicationID) string { return string(id.Environment) }),
+		}
+	}
+	if len(r.EndedSyncHolds) > 0 {
+		steps = append(steps, step{`
+			DELETE FROM sync_holds h USING unnest($1::text[], $2::text[], $3::text[]) AS a (tenant, deployment, environment)
+			WHERE h.tenant = a.tenant AND h.deployment = a.deployment AND h.environment = a.environment`, application(r.EndedSyncHolds)})
+	}
+	if len(r.SyncHolds) > 0 {
+		steps = append(steps, step{`
+			INSERT INTO sync_holds (tenant, deployment, environment, sync_run, target_revision)
+			SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
+			ON CONFLICT (tenant, deployment, environment) DO UPDATE SET sync_run = excluded.sync_run, target_revision = excluded.target_revision`,
+			append(application(column(r.SyncHolds, func(h fleet.SyncHold) fleet.ApplicationID { return h.Application })),
+				column(r.SyncHolds, func(h fleet.SyncHold) string { return string(h.SyncRun) }),
+				column(r.SyncHolds, func(h fleet.SyncHold) string { return h.TargetRevision }))})
+	}
+	return steps, nil
+}
+
+func newSyncs(r *fleet.Record) step {
+	return step{`
+		WITH asked AS (
+			INSERT INTO syncs (id, operation, engine, name, tenant, tenant_uid, environment, deployment, sync_run, revision, prune, state)
+			SELECT id, operation, engine, name, tenant, live_tenant(tenant), environment, deployment, sync_run, revision, prune, 'Pending'
+			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::bool[])
+				AS r (id, operation, engine, name, tenant, environment, deployment, sync_run, revision, prune)
+			ON CONFLICT (id) DO NOTHING
+			RETURNING *)
+		INSERT INTO operations (id, kind, state, tenant, tenant_uid, engine, subject, revision, requested_by, message, done, total, started_at)
+		SELECT operation, 'Sync', 'Pending', tenant, tenant_uid, engine, tenant || '/' || deployment || '@' || environment, $11, $12,
+			sync_run || ' at ' || revision, 0, 1, now()
+		FROM asked`, []any{
+		column(r.Syncs, func(q fleet.SyncRequest) string { return q.ID }),
+		column(r.Syncs, func(fleet.SyncRequest) string { return newID() }),
+		column(r.Syncs, func(q fleet.SyncRequest) string { return string(q.Key.Engine) }),
+		column(r.Syncs, func(q fleet.SyncRequest) string { return q.Key.Name }),
+		column(r.Syncs, func(q fleet.SyncRequest) string { return string(q.Tenant) }),
+		column(r.Syncs, func(q fleet.SyncRequest) string { return string(q.Environment) }),
+		column(r.Syncs, func(q fleet.SyncRequest) string { return string(q.Deployment) }),
+		column(r.Syncs, func(q fleet.SyncRequest) string { return string(q.SyncRun) }),
+		column(r.Syncs, func(q fleet.SyncRequest) string { return q.Revision }),
+		column(r.Syncs, func(q fleet.SyncRequest) bool { return q.Prune }),
+		string(r.Revision), requester(r)}}
+}

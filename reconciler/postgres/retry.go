@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"argosy.dev/argosy/fleet"
+)
+
+const (
+	attempts   = 6
+	firstPause = 20 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// atomically sends the statements of a batch as one transaction, and again when the database asks for that or the connection is lost.
+// Every batch that is given here has one effect however often it is sent. fill is called anew for each attempt.
+func (s *Store) atomically(ctx context.Context, fill func(*pgx.Batch)) error {
+	return s.again(ctx, func() error {
+		batch := &pgx.Batch{}
+		fill(batch)
+		// A batch outside of a transaction is one: the server commits at its end or not at all.
+		return s.work.SendBatch(ctx, batch).Close()
+	})
+}
+
+// transact runs f in a transaction, with the same promise and the same demand as atomically.
+func (s *Store) transact(ctx context.Context, f func(pgx.Tx) error) error {
+	return s.again(ctx, func() error { return pgx.BeginFunc(ctx, s.work, f) })
+}
+
+// again calls f until it succeeds, fails for good, or has been called often enough. The pauses double and jitter, so that writers that
+// met do not meet again.
+func (s *Store) again(ctx context.Context, f func() error) error {
+	for n := 1; ; n++ {
+		err := f()
+		if errors.Is(plain(err), ErrReadOnly) {
+			s.reset()
+		}
+		if err == nil || n == attempts || !passing(err) {
+			return plain(err)
+		}
+		pause := min(firstPause<<(n-1), lastPause)
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return plain(err)
+		case <-timer.C:
+		}
+	}
+}
+
+// Codes of the database that this package tells apart. AY… are its own: see migrations/00002_rules.sql.
+const (
+	codeFenced   = "AY001"
+	codeRecorded = "AY002"
+	codeStale    = "AY003"
+
+	codeReadOnly      = "25006"
+	codeSerialization = "40001"
+	codeDeadlock      = "40P01"
+	codeLockTimeout   = "55P03"
+	codeStalePlan     = "0A000" // a migration changed what a prepared statement returns
+	codeIdleTimeout   = "25P03"
+)
+
+// passing reports whether trying again may help.
+func passing(err error) bool {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		switch e.Code {
+		case codeSerialization, codeDeadlock, codeLockTimeout, codeStalePlan, codeReadOnly, codeIdleTimeout:
+			return true
+		}
+		class := e.Code[:2]
+		return class == "08" || class == "57" && e.Code != "57014" // lost connections, a server that stops or starts; not a cancelled query
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	var network net.Error
+	return pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, &network) || errors.Is(err, net.ErrClosed)
+}
+
+// plain gives an error of the database its word in the domain, if it has one.
+func plain(err error) error {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Code {
+	case codeFenced:
+		return &told{fleet.ErrFenced, e.Message}
+	case codeStale:
+		return &told{fleet.ErrStale, e.Message}
+	case codeReadOnly:
+		return &told{ErrReadOnly, e.Message}
+	}
+	return err
+}
+
+// told is a known error with what the database said of it.
+type told struct {
+	kind error
+	text string
+}
+
+func (t *told) Error() string { return t.kind.Error() + ": " + t.text }
+func (t *told) Unwrap() error { return t.kind }

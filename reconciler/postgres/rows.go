@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// rowColumns are the columns that scanRow reads, of desired d and status s.
+const rowColumns = `d.engine, d.kind, d.name, d.tenant, d.environment, d.deployment, d.credential_tenant, d.credential_name, d.credential_sealed,
+	d.body, d.hash, d.deletion, d.absent, d.revision, d.seq, CASE WHEN s.seq = d.seq THEN s.state ELSE 'Pending' END`
+
+const fromRows = ` FROM desired d LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name `
+
+func scanRow(rows pgx.CollectableRow) (fleet.Row, error) {
+	var row fleet.Row
+	var tenant, name, sealed *string
+	err := rows.Scan(&row.Key.Engine, &row.Key.Kind, &row.Key.Name, &row.Tenant, &row.Environment, &row.Deployment, &tenant, &name, &sealed,
+		&row.Manifest.Body, &row.Manifest.Hash, &row.Deletion, &row.Absent, &row.Revision, &row.Seq, &row.Apply)
+	row.Credential = credentialOf(tenant, name, sealed)
+	return row, err
+}
+
+// collect reads every row that a statement returns, and reads again when the connection is lost.
+func collect[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	var all []T
+	err := s.again(ctx, func() error {
+		rows, err := s.work.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		all, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	return all, err
+}
+
+// Changed are the engine's rows with a number above after, in that order, at most limit. A row that is committed later has a higher
+// number than every row that this has returned.
+func (s *Store) Changed(ctx context.Context, engine fleet.EngineName, after int64, limit int) ([]fleet.Row, error) {
+	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+`WHERE d.engine = $1 AND d.seq > $2 ORDER BY d.seq LIMIT $3`, string(engine), after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("rows of engine %s: %w", engine, err)
+	}
+	return rows, nil
+}
+
+// Rows visits every row of the engine as it stood at one moment, in the order of their numbers, without holding them all in memory. An
+// error of visit ends it and is returned.
+func (s *Store) Rows(ctx context.Context, engine fleet.EngineName, visit func(fleet.Row) error) error {
+	rows, err := s.work.Query(ctx, `SELECT `+rowColumns+fromRows+`WHERE d.engine = $1 ORDER BY d.seq`, string(engine))
+	if err != nil {
+		return fmt.Errorf("rows of engine %s: %w", engine, plain(err))
+	}
+	defer rows.Close()
+	for rows.Next() {
+		row, err := scanRow(rows)
+		if err == nil {
+			err = visit(row)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("rows of engine %s: %w", engine, plain(err))
+	}
+	return nil
+}
+
+// Row is one row as it stands now; false when there is none.
+func (s *Store) Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error) {
+	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+`WHERE d.engine = $1 AND d.kind = $2 AND d.name = $3`,
+		string(key.Engine), string(key.Kind), key.Name)
+	if err != nil || len(rows) == 0 {
+		return fleet.Row{}, false, wrap(err, "row %s of engine %s", key.Name, key.Engine)
+	}
+	return rows[0], true, nil
+}
+
+// CredentialRows are the engine's rows that need the secret of that tenant and name.
+func (s *Store) CredentialRows(ctx context.Context, engine fleet.EngineName, tenant fleet.TenantName, secret string) ([]fleet.Row, error) {
+	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+`
+		WHERE d.engine = $1 AND d.credential_tenant = $2 AND d.credential_name = $3 ORDER BY d.seq`, string(engine), string(tenant), secret)
+	return rows, wrap(err, "rows of engine %s with credential %s/%s", engine, tenant, secret)
+}
+
+// Sealed is the ciphertext of one *.sops.yaml by its git blob id; fleet.ErrNotFound when nothing names it any more.
+func (s *Store) Sealed(ctx context.Context, blob string) ([]byte, error) {
+	var sealed []byte
+	err := s.again(ctx, func() error {
+		return s.work.QueryRow(ctx, `SELECT bytes FROM sealed WHERE blob = $1 LIMIT 1`, blob).Scan(&sealed)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = fleet.ErrNotFound
+	}
+	return sealed, wrap(err, "sealed file %s", blob)
+}
+
+// wrap says what an error is about; nil stays nil.
+func wrap(err error, subject string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(subject+": %w", append(args, err)...)
+}
+
+// credentialOf puts a credential's columns together; nil when the row needs none.
+func credentialOf(tenant, name, sealed *string) *fleet.CredentialSource {
+	if tenant == nil || name == nil || sealed == nil {
+		return nil
+	}
+	return &fleet.CredentialSource{Tenant: fleet.TenantName(*tenant), Name: *name, Sealed: *sealed}
+}

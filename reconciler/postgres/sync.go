@@ -1,0 +1,54 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// PendingSyncs are the syncs that were asked for on the engine and have not ended, oldest first.
+func (s *Store) PendingSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest, error) {
+	all, err := collect(ctx, s, scanSync, `
+		SELECT id, engine, name, tenant, environment, deployment, sync_run, revision, prune, state, message
+		FROM syncs WHERE engine = $1 AND state IN ('Pending', 'Running') ORDER BY operation`, string(engine))
+	return all, wrap(err, "syncs of engine %s", engine)
+}
+
+func scanSync(row pgx.CollectableRow) (fleet.SyncRequest, error) {
+	q := fleet.SyncRequest{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}}
+	err := row.Scan(&q.ID, &q.Key.Engine, &q.Key.Name, &q.Tenant, &q.Environment, &q.Deployment, &q.SyncRun, &q.Revision, &q.Prune, &q.State, &q.Message)
+	return q, err
+}
+
+// UpdateSync records how a sync of the lease's engine stands, and its operation with it. One that has ended stays as it ended.
+// fleet.ErrFenced when the lease has passed on.
+func (s *Store) UpdateSync(ctx context.Context, lease fleet.Lease, id string, state fleet.OperationState, text string) error {
+	engine, err := leasedEngine[struct{}](lease, nil, nil)
+	if err != nil {
+		return err
+	}
+	switch state {
+	case fleet.OperationPending, fleet.OperationRunning, fleet.OperationSucceeded, fleet.OperationFailed:
+	default:
+		return fmt.Errorf("sync %s: %q is no state of a sync", id, state)
+	}
+	err = s.atomically(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		b.Queue(`
+			WITH changed AS (
+				UPDATE syncs SET state = $3, message = $4
+				WHERE id = $1 AND engine = $2 AND state IN ('Pending', 'Running') AND (state, message) <> ($3, $4)
+				RETURNING operation, tenant, deployment, environment),
+			told AS (
+				UPDATE operations o SET state = $3, message = CASE WHEN $4 = '' THEN o.message ELSE $4 END,
+					done = CASE WHEN $3 = 'Succeeded' THEN o.total ELSE o.done END,
+					ended_at = CASE WHEN $3 IN ('Succeeded', 'Failed') THEN now() END
+				FROM changed c WHERE o.id = c.operation)
+			SELECT new_event('operation', tenant, operation, 'sync of ' || tenant || '/' || deployment || '@' || environment || ': ' || $3) FROM changed`,
+			id, string(engine), string(state), message(text))
+	})
+	return wrap(err, "sync %s", id)
+}

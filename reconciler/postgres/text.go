@@ -1,0 +1,74 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxMessage is the most bytes that are kept of a message from outside.
+const maxMessage = 1024
+
+// text is s as the database can hold it: it knows no NUL and no invalid UTF-8, and one such byte from a tenant or an engine would fail
+// the transaction of all others. What cannot be held is escaped rather than dropped, so that two names stay two.
+func text(s string) string {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i, w := 0, 0; i < len(s); i += w {
+		r, width := utf8.DecodeRuneInString(s[i:])
+		w = width
+		if r == 0 || r == utf8.RuneError && width == 1 {
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+			continue
+		}
+		b.WriteString(s[i : i+w])
+	}
+	return b.String()
+}
+
+// message is text, cut to at most maxMessage bytes at the end of a character.
+func message(s string) string {
+	s = text(s)
+	if len(s) <= maxMessage {
+		return s
+	}
+	cut := maxMessage - len("…")
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+// encoded is each item as JSON text that jsonb can hold: it knows no NUL either.
+func encoded[T any](items []T) ([]string, error) {
+	texts := make([]string, len(items))
+	for i := range items {
+		raw, err := json.Marshal(&items[i])
+		if err != nil {
+			return nil, fmt.Errorf("encode %T: %w", items[i], err)
+		}
+		texts[i] = string(withoutNUL(raw))
+	}
+	return texts, nil
+}
+
+// withoutNUL replaces each \u0000 of JSON text by \ufffd, and leaves \\u0000, a backslash and five characters, alone.
+func withoutNUL(raw []byte) []byte {
+	if !bytes.Contains(raw, []byte(`\u0000`)) {
+		return raw
+	}
+	for i := 0; i+1 < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		if bytes.HasPrefix(raw[i:], []byte(`\u0000`)) {
+			copy(raw[i:], `\ufffd`)
+		}
+		i++ // what follows a backslash is no backslash of its own
+	}
+	return raw
+}
