@@ -6,14 +6,12 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
 )
 
-const (
-	secretMessage = "looks like a secret in clear"
-	secretFix     = "revoke it, for Git keeps it; put the new one into a Secret and name that in credentialsRef"
-)
+const secretFix = "revoke it, for Git keeps it; put the new one into a Secret and name that in credentialsRef"
 
 // tokens are the forms of well-known secrets. The fixed text is looked for first, since it is hardly ever there.
 var tokens = []struct {
@@ -46,23 +44,28 @@ func (d *decoder) secrets(text []byte) {
 			d.secretAt(text, at[0], t.what)
 		}
 	}
-	for rest, offset := text, 0; ; {
-		i := bytes.Index(rest, pemInBase64)
+	for from := 0; ; {
+		i := bytes.Index(text[from:], pemInBase64)
 		if i < 0 {
 			break
 		}
-		if n := base64Length(rest[i:]); keyInBase64(rest[i : i+n]) {
-			d.secretAt(text, offset+i, "a private key in base64")
+		from += i
+		n := base64Length(text[from:])
+		if keyInBase64(text[from : from+n]) {
+			d.secretAt(text, from, "a private key in base64")
 		}
-		offset += i + len(pemInBase64)
-		rest = rest[i+len(pemInBase64):]
+		from += n // the whole run was looked at: what begins within it is a part of it
 	}
 	d.passwords(text)
 }
 
 func (d *decoder) secretAt(text []byte, offset int, what string) {
+	if len(d.problems) >= maxProblems { // a place costs a walk through the text
+		d.untold++
+		return
+	}
 	line := bytes.Count(text[:offset], []byte("\n")) + 1
-	column := len([]rune(string(text[bytes.LastIndexByte(text[:offset], '\n')+1:offset]))) + 1
+	column := utf8.RuneCount(text[bytes.LastIndexByte(text[:offset], '\n')+1:offset]) + 1
 	d.lineProblem(line, column, codePlaintextSecret, what+" stands here in clear", secretFix)
 }
 
@@ -88,15 +91,15 @@ func (d *decoder) passwords(text []byte) {
 		}
 		switch text[i-1] | 0x20 { // the last letter of a secret's name, in lower case; quotes may follow it
 		case 'd', 'n', 't', 'y', 's', '"' | 0x20, '\'' | 0x20:
-			if name := nameBefore(text, i); secretName(name) && secretValue(text[i+1:]) {
-				d.secretAt(text, i-len(name), "the value of "+plainName(name))
+			if name := nameBefore(text, i); secretName(string(name)) && secretValue(text[i+1:]) {
+				d.secretAt(text, i-len(name), "the value of "+plainName(string(name)))
 			}
 		}
 	}
 }
 
 // nameBefore is the word that ends before i, without quotes.
-func nameBefore(text []byte, i int) string {
+func nameBefore(text []byte, i int) []byte {
 	end := i
 	if text[end-1] == '"' || text[end-1] == '\'' {
 		end--
@@ -105,7 +108,7 @@ func nameBefore(text []byte, i int) string {
 	for start > 0 && end-start < maxQuoted && strings.IndexByte(alnum+"_-.", text[start-1]) >= 0 {
 		start--
 	}
-	return string(text[start:end])
+	return text[start:end]
 }
 
 // secretNames end the names of values that are secrets. "secret" alone is not among them: secretName, existingSecret name one.
@@ -113,15 +116,21 @@ var secretNames = []string{"password", "passwd", "passphrase", "pwd", "apikey", 
 	"bearertoken", "secrettoken", "apitoken", "refreshtoken", "secretaccesskey", "connectionstring"}
 
 func secretName(name string) bool {
-	if len(name) < 3 {
+	if len(name) < 3 || len(name) > maxQuoted {
 		return false
 	}
-	plain := strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(name))
-	if strings.ToLower(name) == "token" || strings.HasSuffix(strings.ToLower(name), ".token") {
+	var buffer [maxQuoted]byte
+	plain := buffer[:0] // the letters in lower case: db_Pass-word is dbpassword
+	for i := range len(name) {
+		if c := name[i]; c != '_' && c != '-' && c != '.' {
+			plain = append(plain, c|0x20)
+		}
+	}
+	if string(plain) == "token" || len(name) > 6 && strings.EqualFold(name[len(name)-6:], ".token") {
 		return true
 	}
 	for _, s := range secretNames {
-		if strings.HasSuffix(plain, s) {
+		if len(plain) >= len(s) && string(plain[len(plain)-len(s):]) == s {
 			return true
 		}
 	}
@@ -130,11 +139,12 @@ func secretName(name string) bool {
 
 // secretValue reports whether what follows "name:" is a value in clear: not a blank, a number of no length, a boolean, a reference or prose.
 func secretValue(after []byte) bool {
+	after = after[:min(len(after), maxText)] // enough to judge by, and the cost of a line that never ends
 	line, _, _ := bytes.Cut(after, []byte("\n"))
 	v := strings.TrimLeft(string(line), " \t")
 	if quote := v; quote != "" && (quote[0] == '"' || quote[0] == '\'') {
-		inner, _, closed := strings.Cut(quote[1:], quote[:1])
-		return closed && inner != "" && !reference(inner)
+		inner, _, _ := strings.Cut(quote[1:], quote[:1])
+		return inner != "" && !reference(inner)
 	}
 	v, _, _ = strings.Cut(v, " #")
 	v = strings.TrimRight(v, " \t\r,}])")

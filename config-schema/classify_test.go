@@ -1,0 +1,83 @@
+package configschema
+
+import (
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+)
+
+func TestThePathIsTheIdentity(t *testing.T) {
+	for path, want := range map[string]fleet.Key{
+		"fleet/fleet.yaml":                               {Kind: fleet.KindFleet, Name: "fleet"},
+		"fleet/engines/eu-1.yaml":                        {Kind: fleet.KindEngine, Name: "eu-1"},
+		"fleet/tenants/acme.yaml":                        {Kind: fleet.KindTenant, Name: "acme"},
+		"tenants/acme/environments/prod-eu.yaml":         {Kind: fleet.KindManagedEnvironment, Tenant: "acme", Name: "prod-eu"},
+		"tenants/acme/deployments/checkout.yaml":         {Kind: fleet.KindGitOpsDeployment, Tenant: "acme", Name: "checkout"},
+		"tenants/acme/credentials/git.yaml":              {Kind: fleet.KindRepositoryCredential, Tenant: "acme", Name: "git"},
+		"tenants/acme/syncs/rollback.yaml":               {Kind: fleet.KindSyncRun, Tenant: "acme", Name: "rollback"},
+		"tenants/acme/environments/prod-eu.sops.yaml":    {Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "environments/prod-eu"},
+		"tenants/acme/credentials/prod-eu.sops.yaml":     {Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "credentials/prod-eu"},
+		"tenants/acme/deployments/fleet.yaml":            {Kind: fleet.KindGitOpsDeployment, Tenant: "acme", Name: "fleet"},
+		"tenants/tenants/environments/environments.yaml": {Kind: fleet.KindManagedEnvironment, Tenant: "tenants", Name: "environments"},
+	} {
+		key, ours, problem := Classify(path)
+		if key != want || !ours || problem != nil {
+			t.Errorf("%s: %v, %v, %v", path, key, ours, problem)
+		}
+	}
+}
+
+func TestWhatIsOutsideIsIgnored(t *testing.T) {
+	for _, path := range []string{"", "README.md", "CODEOWNERS", ".github/CODEOWNERS", ".sops.yaml", "docs/fleet/fleet.yaml", "tenant/acme/deployments/a.yaml", "fleets/x.yaml", "/fleet/fleet.yaml", "./fleet/fleet.yaml"} {
+		if key, ours, problem := Classify(path); ours || problem != nil || key != (fleet.Key{}) {
+			t.Errorf("%s: %v, %v, %v", path, key, ours, problem)
+		}
+		if doc := Decode(File{Path: path, Bytes: []byte("[")}); doc.Declaration != nil || len(doc.Problems) > 0 {
+			t.Errorf("%s: %+v", path, doc)
+		}
+	}
+}
+
+func TestAMisplacedFileNeverStandsForTheDeclarationItResembles(t *testing.T) {
+	for _, path := range []string{"tenants/acme/deployments/checkout.yml", "tenants/acme/deployments/Checkout.yaml", "tenants/acme/deployments/checkout.yaml/x", "tenants/acme/deployments/checkout.json",
+		"tenants/acme/deployments/checkout.sops.yaml", "fleet/fleet.yml", "fleet/sub/fleet.yaml", "fleet/engines/a.sops.yaml", "tenants/acme/environments/.sops.yaml", "tenants/acme/environments/a.sops.yml",
+		"tenants//deployments/a.yaml", "tenants/acme//a.yaml", "tenants/acme/deployments/a.yaml ", "tenants/acme/deployments/a.yaml\n", "FLEET/fleet.yaml"} {
+		key, ours, problem := Classify(path)
+		if !ours || problem == nil || key.Kind != fleet.KindFile || key.Name != path || problem.Key != key || problem.Fix == "" {
+			t.Errorf("%q: %v, %v, %+v", path, key, ours, problem)
+		}
+		if wantTenant := strings.HasPrefix(path, "tenants/acme/"); wantTenant != (key.Tenant == "acme") {
+			t.Errorf("%q: the tenant is %q", path, key.Tenant)
+		}
+	}
+}
+
+func TestPathsThatOneFilesystemMixesUpAreRefusedOnEvery(t *testing.T) {
+	paths := []string{"tenants/acme/deployments/a.yaml", "tenants/Acme/deployments/b.yaml", "tenants/globex/deployments/x.yaml", "tenants/globex/deployments/X.yaml", "tenants/globex/deployments/y.yaml",
+		"README.md", "readme.md", "tenants/initech/deployments/\u212aa.yaml", "tenants/initech/deployments/ka.yaml"}
+	got := map[string]bool{}
+	for _, p := range Twins(paths) {
+		got[p.Path] = true
+		if p.Code != codePathTwin || p.Fix == "" {
+			t.Errorf("%+v", p)
+		}
+	}
+	want := []string{paths[0], paths[1], paths[2], paths[3], paths[7], paths[8]}
+	for _, p := range want {
+		if !got[p] {
+			t.Errorf("%s is not refused", p)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("refused: %v", got)
+	}
+	for _, nfc := range []string{"tenants/acme/deployments/caf\u00e9.yaml", "tenants/acme/deployments/cafe\u0301.yaml"} {
+		if _, ours, problem := Classify(nfc); !ours || problem == nil {
+			t.Errorf("%+q is accepted", nfc)
+		}
+	}
+	if Twins([]string{"tenants/acme/a", "tenants/acme/a", "tenants/acme/b"}) != nil {
+		t.Error("a path is its own twin")
+	}
+}
