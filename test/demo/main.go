@@ -45,11 +45,12 @@ func run(ctx context.Context) error {
 			fmt.Fprintln(os.Stderr, "demo:", err)
 		}
 	}()
-	plane, err := startPlane(ctx, root, fleet)
+	step("starting argosy serve with a PostgreSQL of its own")
+	plane, err := fleet.StartPlane(ctx, example.PlaneOptions{Binary: filepath.Join(root, "bin", "argosy"), Progress: step})
 	if err != nil {
 		return err
 	}
-	defer plane.stop()
+	defer plane.Stop()
 	show := &show{ctx: ctx, plane: plane, fleet: fleet}
 	if err := show.run(); err != nil {
 		return fmt.Errorf("%w; the logs are in %s until the demo ends", err, dir)
@@ -58,7 +59,7 @@ func run(ctx context.Context) error {
 	if os.Getenv("ONCE") != "" {
 		return nil
 	}
-	show.lookAround(filepath.Join(dir, "argosy.yaml"))
+	show.lookAround()
 	<-ctx.Done()
 	return nil
 }

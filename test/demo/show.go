@@ -13,7 +13,7 @@ import (
 // show is what the demo shows, in order.
 type show struct {
 	ctx   context.Context
-	plane *plane
+	plane *example.Plane
 	fleet *example.Fleet
 }
 
@@ -61,11 +61,11 @@ func (s *show) run() error {
 
 func (s *show) everything() error {
 	say("the config repo becomes Applications on two Argo CD instances")
-	err := s.plane.await(s.ctx, "every Application Synced and Healthy", patience, func(list []fleet.ApplicationView) bool {
-		return len(list) == expected && !slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return !healthy(a) })
+	err := s.plane.Await(s.ctx, "every Application Synced and Healthy", patience, func(list []fleet.ApplicationView) bool {
+		return len(list) == expected && !slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return !example.Healthy(a) })
 	})
-	s.plane.print(s.ctx, "get", "applications")
-	s.plane.print(s.ctx, "get", "engines")
+	s.plane.Print(s.ctx, "get", "applications")
+	s.plane.Print(s.ctx, "get", "engines")
 	return err
 }
 
@@ -74,8 +74,8 @@ func (s *show) addition() error {
 	if err := s.commit("promo in staging", "tenants/acme/deployments/promo.yaml", fmt.Sprintf(promo, s.fleet.Git.URL)); err != nil {
 		return err
 	}
-	return s.plane.await(s.ctx, "promo Healthy", patience, func(list []fleet.ApplicationView) bool {
-		return slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return a.Deployment == "promo" && healthy(a) })
+	return s.plane.Await(s.ctx, "promo Healthy", patience, func(list []fleet.ApplicationView) bool {
+		return slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return a.Deployment == "promo" && example.Healthy(a) })
 	})
 }
 
@@ -86,10 +86,10 @@ func (s *show) mistake() error {
 	}
 	limit := time.Now().Add(patience)
 	for time.Now().Before(limit) {
-		if out, err := s.plane.command(s.ctx, "get", "problems", "-o", "name").Output(); err == nil && len(out) > 0 {
-			s.plane.print(s.ctx, "get", "problems")
-			return s.plane.await(s.ctx, "the others undisturbed", patience, func(list []fleet.ApplicationView) bool {
-				return len(list) == expected+1 && !slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return !healthy(a) })
+		if out, err := s.plane.Command(s.ctx, "get", "problems", "-o", "name").Output(); err == nil && len(out) > 0 {
+			s.plane.Print(s.ctx, "get", "problems")
+			return s.plane.Await(s.ctx, "the others undisturbed", patience, func(list []fleet.ApplicationView) bool {
+				return len(list) == expected+1 && !slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return !example.Healthy(a) })
 			})
 		}
 		if s.ctx.Err() != nil {
@@ -104,11 +104,11 @@ func (s *show) removal() error {
 	if _, err := s.fleet.Config.Remove(s.ctx, "web is retired", "tenants/globex/deployments/web.yaml", "tenants/acme/deployments/landing.yaml"); err != nil {
 		return err
 	}
-	err := s.plane.await(s.ctx, "web gone", patience, func(list []fleet.ApplicationView) bool {
-		return len(list) == expected-1 && !slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return !healthy(a) })
+	err := s.plane.Await(s.ctx, "web gone", patience, func(list []fleet.ApplicationView) bool {
+		return len(list) == expected-1 && !slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return !example.Healthy(a) })
 	})
-	s.plane.print(s.ctx, "get", "revisions")
-	s.plane.print(s.ctx, "explain", "environment", "acme/prod-eu")
+	s.plane.Print(s.ctx, "get", "revisions")
+	s.plane.Print(s.ctx, "explain", "environment", "acme/prod-eu")
 	return err
 }
 
@@ -117,7 +117,7 @@ func (s *show) commit(message, path, content string) error {
 	return err
 }
 
-func (s *show) lookAround(config string) {
+func (s *show) lookAround() {
 	say("look around; Ctrl-C ends everything")
 	fmt.Printf(`
   export ARGOSY_SERVER=%s ARGOSY_TOKEN=%s
@@ -131,5 +131,5 @@ func (s *show) lookAround(config string) {
                    kubectl --kubeconfig %s get applications -A
   settings         %s
 
-`, s.plane.url, s.plane.token, s.plane.url, s.fleet.Config.URL, s.fleet.Places[0].Cluster.Kubeconfig, s.fleet.Places[1].Cluster.Kubeconfig, config)
+`, s.plane.URL, s.plane.Token, s.plane.URL, s.fleet.Config.URL, s.fleet.Places[0].Cluster.Kubeconfig, s.fleet.Places[1].Cluster.Kubeconfig, s.plane.Config)
 }

@@ -213,17 +213,6 @@ func (f *Fleet) Place(engine string) *Place {
 	panic("no engine " + engine)
 }
 
-// Settings is an argosy.yaml for this fleet.
-func (f *Fleet) Settings(database, listen, ops string) string {
-	return fmt.Sprintf(`source: {url: %q, allowHTTP: true, poll: 1s}
-database: %s
-dataDir: %s
-secrets: {directory: %q}
-listen: {address: %q, ops: %q}
-engines: {poll: 1s}
-`, f.Config.URL, database, filepath.Join(f.Dir, "data"), f.Secrets, listen, ops)
-}
-
 // Stop ends everything.
 func (f *Fleet) Stop() error {
 	var errs []error

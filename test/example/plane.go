@@ -1,0 +1,206 @@
+package example
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/test/stack"
+)
+
+// Plane is the control plane: `argosy serve` with a PostgreSQL of its own, and the command line that asks it.
+type Plane struct {
+	Process *stack.Process
+	URL     string
+	Ops     string
+	Token   string
+	Config  string // its argosy.yaml
+
+	binary   string
+	progress func(string, ...any)
+}
+
+// PlaneOptions of StartPlane.
+type PlaneOptions struct {
+	Binary   string // argosy
+	Name     string // of the replica, for its files; "argosy" when empty
+	Database string // the value of `database:` in argosy.yaml; a PostgreSQL of its own when empty
+	Progress func(format string, args ...any)
+}
+
+// StartPlane runs `argosy serve` for this fleet and returns when it is ready.
+func (f *Fleet) StartPlane(ctx context.Context, o PlaneOptions) (*Plane, error) {
+	if o.Name == "" {
+		o.Name = "argosy"
+	}
+	if o.Database == "" {
+		o.Database = fmt.Sprintf("{embedded: %q}", filepath.Join(f.Dir, "pg"))
+	}
+	listen, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	ops, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	p := &Plane{binary: o.Binary, URL: "http://" + listen, Ops: "http://" + ops, Config: filepath.Join(f.Dir, o.Name+".yaml"), progress: o.Progress}
+	token := filepath.Join(f.Dir, "bootstrap-token")
+	if p.Token, err = bootstrapToken(token); err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf(`source: {url: %q, allowHTTP: true, poll: 1s}
+database: %s
+dataDir: %q
+secrets: {directory: %q}
+listen: {address: %q, ops: %q}
+engines: {poll: 1s}
+bootstrapTokenFile: %q
+`, f.Config.URL, o.Database, filepath.Join(f.Dir, o.Name+"-data"), f.Secrets, listen, ops, token)
+	if err := os.WriteFile(p.Config, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	return p, p.Start(ctx)
+}
+
+// Start runs it again after Stop or a kill, with the same settings and data.
+func (p *Plane) Start(ctx context.Context) (err error) {
+	log := strings.TrimSuffix(p.Config, ".yaml") + ".log"
+	p.Process, err = stack.StartProcess(stack.Command{Name: "argosy", Path: p.binary, Args: []string{"serve", "-f", p.Config}, Log: log})
+	if err != nil {
+		return err
+	}
+	return p.Process.Await(ctx, func(ctx context.Context) error { return ready(ctx, p.Ops+"/readyz") })
+}
+
+// bootstrapToken is the one in the file, which is made by the first that asks.
+func bootstrapToken(file string) (string, error) {
+	if b, err := os.ReadFile(file); err == nil {
+		return string(b), nil
+	}
+	token := "argosy-demo-" + rand.Text() + rand.Text()
+	return token, os.WriteFile(file, []byte(token), 0o600)
+}
+
+// Stop ends it as an operator would.
+func (p *Plane) Stop() { p.Process.Stop() }
+
+func ready(ctx context.Context, url string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	return nil
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// Command is argosy as a user at this terminal would run it.
+func (p *Plane) Command(ctx context.Context, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, p.binary, args...)
+	c.Env = append(os.Environ(), "ARGOSY_SERVER="+p.URL, "ARGOSY_TOKEN="+p.Token)
+	c.Stderr = os.Stderr
+	return c
+}
+
+// Print shows a command and what it prints. Exit code 1 says that there are findings, which is what the demo wants to show.
+func (p *Plane) Print(ctx context.Context, args ...string) {
+	fmt.Printf("$ argosy %s\n", strings.Join(args, " "))
+	c := p.Command(ctx, args...)
+	c.Stdout = os.Stdout
+	if err := c.Run(); err != nil && c.ProcessState.ExitCode() != 1 {
+		fmt.Println("argosy:", err)
+	}
+}
+
+// Applications asks for all of them.
+func (p *Plane) Applications(ctx context.Context) ([]fleet.ApplicationView, error) {
+	out, err := p.Command(ctx, "get", "applications", "-o", "json").Output()
+	if err != nil {
+		return nil, fmt.Errorf("argosy get applications: %w", err)
+	}
+	var list []fleet.ApplicationView
+	if err := json.Unmarshal(out, &list); err != nil {
+		return nil, fmt.Errorf("argosy get applications -o json: %w", err)
+	}
+	return list, nil
+}
+
+// Await asks until done says so, and shows how far things are whenever that changes.
+func (p *Plane) Await(ctx context.Context, what string, limit time.Duration, done func([]fleet.ApplicationView) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	last := ""
+	for {
+		list, err := p.Applications(ctx)
+		if err == nil {
+			if now := standing(list); now != last {
+				p.progress("%s", now)
+				last = now
+			}
+			if done(list) {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if ctx.Err() == context.Canceled {
+				return context.Canceled
+			}
+			return fmt.Errorf("%s: not within %s; last seen: %s", what, limit, last)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// standing is one line: how many Applications of each engine are Synced and Healthy.
+func standing(list []fleet.ApplicationView) string {
+	var engines []fleet.EngineName
+	all, good := map[fleet.EngineName]int{}, map[fleet.EngineName]int{}
+	for _, a := range list {
+		if all[a.Engine] == 0 {
+			engines = append(engines, a.Engine)
+		}
+		all[a.Engine]++
+		if Healthy(a) {
+			good[a.Engine]++
+		}
+	}
+	var parts []string
+	for _, e := range engines {
+		parts = append(parts, fmt.Sprintf("%s %d of %d Synced and Healthy", e, good[e], all[e]))
+	}
+	if len(parts) == 0 {
+		return "no Application yet"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Healthy reports whether an Application is applied, Synced and Healthy.
+func Healthy(a fleet.ApplicationView) bool {
+	return a.Sync == fleet.SyncSynced && a.Health == fleet.HealthHealthy && a.Apply == fleet.ApplyApplied
+}
