@@ -267,11 +267,16 @@ func TestWhatChangedIsAllThatNeedsJudging(t *testing.T) {
 	})
 }
 
-// kinds are the codes of problems, each once: which of two quotas is named first is a matter of when it was asked.
+// kinds are the codes of problems, each once. A file that waits for others may be told so of any of them.
 func kinds(problems []fleet.Problem) string {
 	var cs []string
 	for _, p := range problems {
-		cs = append(cs, p.Code)
+		switch p.Code {
+		case codeQuota, codeNamespaceInUse, codeReferenced:
+			cs = append(cs, "waits")
+		default:
+			cs = append(cs, p.Code)
+		}
 	}
 	slices.Sort(cs)
 	return strings.Join(slices.Compact(cs), "; ")

@@ -76,7 +76,7 @@ func merge(in []Input) []Input {
 		if c := compareKeys(a.Key, b.Key); c != 0 {
 			return c
 		}
-		return count(a.Removed) - count(b.Removed)
+		return count(b.Removed) - count(a.Removed)
 	})
 	var out []Input
 	for _, i := range in {
@@ -84,7 +84,10 @@ func merge(in []Input) []Input {
 		switch {
 		case last < 0 || out[last].Key != i.Key:
 			out = append(out, i)
-		case !i.Removed && out[last].Path != i.Path:
+		case i.Removed:
+		case out[last].Path == i.Path || out[last].Removed:
+			out[last] = i
+		default:
 			out[last].Declaration = nil
 			out[last].Problems = append(slices.Clone(out[last].Problems), fleet.Problem{Key: i.Key, Path: out[last].Path, Severity: fleet.SeverityError,
 				Code: codeDuplicate, Message: i.Key.String() + " is declared in " + i.Path + " as well", Fix: "remove one of the two files"})
@@ -180,7 +183,7 @@ func (w *work) take(old *entry) {
 	used := w.st.usedBy(old.key.Tenant)
 	w.st.putCounting(old.key, next)
 	switch {
-	case effectiveOf(next) != old.effective:
+	case next == nil || next.effective != old.effective:
 		w.taken[old.key] = true
 		w.wake(old, next)
 		w.wakeFreed(old.key.Tenant, used)

@@ -61,19 +61,18 @@ func (r *rival) String() string {
 	return "wants it too"
 }
 
-// rival is who has in effect what stands under a term, or the first who wants it and is good otherwise; nil when e has it itself or nobody
-// else does. has tells whether a declaration really stands under the term in a way that matters to e.
-func (w *work) rival(e *entry, t term, has func(*fleet.Declaration) bool) *rival {
-	if e.effective != nil && has(e.effective) {
-		return nil
-	}
+// rival is who has in effect what stands under a term, or the first who wants it and is good otherwise; nil when the owner has it already
+// or nobody else does. mine tells who is of the same owner, has whether a declaration stands under the term.
+func (w *work) rival(e *entry, t term, mine func(fleet.Key) bool, has func(*fleet.Declaration) bool) *rival {
 	var wants *rival
 	for _, k := range w.st.index.list(t) {
 		other := w.st.entries.get(k)
-		switch {
-		case k == e.key:
-		case other.effective != nil && has(other.effective):
+		switch holds := other.effective != nil && has(other.effective); {
+		case holds && mine(k):
+			return nil
+		case holds:
 			return &rival{other, true}
+		case mine(k):
 		case wants == nil && other.head != nil && has(other.head) && len(w.checkOwn(other, other.head)) == 0:
 			wants = &rival{other, false}
 		}
@@ -81,15 +80,17 @@ func (w *work) rival(e *entry, t term, has func(*fleet.Declaration) bool) *rival
 	return wants
 }
 
+func (e *entry) itself(k fleet.Key) bool { return k == e.key }
+
 func (w *work) checkInstance(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
 	var problems []fleet.Problem
 	id := spec.ArgoCD.InstallationID
-	if r := w.rival(e, term{what: installation, a: id}, func(d *fleet.Declaration) bool { return d.Engine.ArgoCD.InstallationID == id }); r != nil {
+	if r := w.rival(e, term{what: installation, a: id}, e.itself, func(d *fleet.Declaration) bool { return d.Engine.ArgoCD.InstallationID == id }); r != nil {
 		problems = append(problems, e.problem("spec.argocd.installationID", codeInstallationID, "choose an ID that no other engine has",
 			"installationID %q is not free: engine %q %s (%s)", id, r.key.Name, r, r.path))
 	}
 	in := instanceOf(spec)
-	if r := w.rival(e, in, func(d *fleet.Declaration) bool { return instanceOf(d.Engine) == in }); r != nil {
+	if r := w.rival(e, in, e.itself, func(d *fleet.Declaration) bool { return instanceOf(d.Engine) == in }); r != nil {
 		problems = append(problems, e.problem("spec.argocd.namespace", codeInstance, "an engine is one Argo CD instance: name another namespace or connection",
 			"the Argo CD in namespace %q of this connection is not free: engine %q %s (%s)", spec.ArgoCD.Namespace, r.key.Name, r, r.path))
 	}
@@ -112,8 +113,8 @@ func (w *work) checkNamespaces(e *entry, spec *fleet.EnvironmentSpec) []fleet.Pr
 	for i, ns := range spec.Namespaces {
 		field := fmt.Sprintf("spec.namespaces[%d]", i)
 		t := claim(spec, ns)
-		other := w.rival(e, t, func(d *fleet.Declaration) bool {
-			return (d.Key.Tenant != e.key.Tenant || d == e.effective) && claim(d.Environment, ns) == t && slices.Contains(d.Environment.Namespaces, ns)
+		other := w.rival(e, t, func(k fleet.Key) bool { return k.Tenant == e.key.Tenant }, func(d *fleet.Declaration) bool {
+			return claim(d.Environment, ns) == t && slices.Contains(d.Environment.Namespaces, ns)
 		})
 		if other != nil {
 			// Without the other's name: a tenant learns nothing of the others.
@@ -185,7 +186,7 @@ func stranded(d, before *fleet.Declaration, after *fleet.EnvironmentSpec) bool {
 
 func (w *work) checkCredential(e *entry, spec *fleet.CredentialSpec) []fleet.Problem {
 	key := repositoryKey(spec.RepoURL)
-	r := w.rival(e, term{what: accessTo, tenant: e.key.Tenant, a: key}, func(d *fleet.Declaration) bool { return repositoryKey(d.Credential.RepoURL) == key })
+	r := w.rival(e, term{what: accessTo, tenant: e.key.Tenant, a: key}, e.itself, func(d *fleet.Declaration) bool { return repositoryKey(d.Credential.RepoURL) == key })
 	if r == nil {
 		return nil
 	}

@@ -36,11 +36,13 @@ func (s *state) fold() {
 // put sets the entry of a key (nil: none) and keeps the index.
 func (s *state) put(k fleet.Key, e *entry) {
 	old := s.entries.get(k)
-	for _, t := range old.terms() {
-		s.index.put(t, k, false)
-	}
-	for _, t := range e.terms() {
-		s.index.put(t, k, true)
+	if !sameTerms(old, e) {
+		for _, t := range old.terms() {
+			s.index.put(t, k, false)
+		}
+		for _, t := range e.terms() {
+			s.index.put(t, k, true)
+		}
 	}
 	s.effective += count(effectiveOf(e) != nil) - count(effectiveOf(old) != nil)
 	s.quarantined += count(e.quarantined()) - count(old.quarantined())

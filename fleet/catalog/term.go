@@ -61,6 +61,11 @@ func (e *entry) terms() []term {
 	return ts
 }
 
+// sameTerms reports whether two entries of a key stand under the same terms for sure, as when a head takes effect.
+func sameTerms(a, b *entry) bool {
+	return a != nil && b != nil && hasCode(a.quarantine, codeQuota) == hasCode(b.quarantine, codeQuota) && slices.Equal(a.versions(), b.versions())
+}
+
 func terms(d *fleet.Declaration) []term {
 	var ts []term
 	for _, k := range references(d) {

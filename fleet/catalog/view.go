@@ -57,9 +57,14 @@ type Repository struct {
 	Credential fleet.CredentialID // zero: read without one
 }
 
-// Identity is the repository and the credential in one comparable string; two are in each other's way when their keys are equal and
-// their identities are not.
-func (r Repository) Identity() string { return r.Key + " " + r.Credential.String() }
+// Identity is the repository and the credential, if any, in one comparable string; two are in each other's way when their keys are equal
+// and their identities are not.
+func (r Repository) Identity() string {
+	if r.Credential == (fleet.CredentialID{}) {
+		return r.Key
+	}
+	return r.Key + " " + r.Credential.String()
+}
 
 // view is the View of a state under the catalog's lock.
 type view struct {

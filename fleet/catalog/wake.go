@@ -9,8 +9,11 @@ import (
 
 // wake queues what a change of one key may make good or bad. It follows the index, never the whole state, but for Fleet's hosts.
 func (w *work) wake(before, after *entry) {
+	k := entryKey(before, after)
 	if b, a := effectiveOf(before), effectiveOf(after); b != a {
-		w.wakeDependents(b, a)
+		w.wakeDependents(k, b, a)
+	} else if (before == nil) != (after == nil) {
+		w.wakeReferrers(k) // for what they are told: "quarantined" is not "unknown"
 	}
 	for _, e := range []*entry{before, after} {
 		w.wakeRivals(e)
@@ -18,32 +21,35 @@ func (w *work) wake(before, after *entry) {
 	}
 }
 
-func (w *work) wakeDependents(before, after *fleet.Declaration) {
-	d := before
-	if d == nil {
-		d = after
+func entryKey(before, after *entry) fleet.Key {
+	if before != nil {
+		return before.key
 	}
-	switch d.Key.Kind {
+	return after.key
+}
+
+func (w *work) wakeDependents(k fleet.Key, before, after *fleet.Declaration) {
+	switch k.Kind {
 	case fleet.KindFleet:
 		w.wakeFleet(before, after)
 	case fleet.KindTenant:
-		w.wakeTenant(before, after)
+		w.wakeTenant(k, before, after)
 	case fleet.KindEngine:
-		w.wakeRegions(before, after)
+		w.wakeRegions(k, before, after)
 	case fleet.KindManagedEnvironment:
-		w.enqueueAll(referrersOf(d.Key))
+		w.enqueueAll(referrersOf(k))
 		for _, env := range []*fleet.Declaration{before, after} {
 			if env == nil {
 				continue
 			}
-			for k, v := range env.Labels {
-				w.enqueueAll(term{what: selecting, tenant: d.Key.Tenant, a: k, b: v})
+			for label, v := range env.Labels {
+				w.enqueueAll(term{what: selecting, tenant: k.Tenant, a: label, b: v})
 			}
 		}
 	case fleet.KindGitOpsDeployment:
-		w.enqueueAll(referrersOf(d.Key))
+		w.enqueueAll(referrersOf(k))
 		if before != nil && before.Deployment.Destination.EnvironmentSelector != nil {
-			w.wakeWaiting(d.Key.Tenant) // an environment that it no longer selects brings less
+			w.wakeWaiting(k.Tenant) // an environment that it no longer selects brings less
 		}
 	}
 }
@@ -72,7 +78,7 @@ var tenantKinds = []fleet.Kind{fleet.KindManagedEnvironment, fleet.KindRepositor
 	fleet.KindGitOpsDeployment, fleet.KindSyncRun}
 
 // wakeTenant queues everything of a tenant whose grant changes.
-func (w *work) wakeTenant(before, after *fleet.Declaration) {
+func (w *work) wakeTenant(k fleet.Key, before, after *fleet.Declaration) {
 	if before != nil && after != nil {
 		b, a := *before.Tenant, *after.Tenant
 		b.Owners, a.Owners = nil, nil
@@ -80,25 +86,22 @@ func (w *work) wakeTenant(before, after *fleet.Declaration) {
 			return
 		}
 	}
-	k := fleet.Key{}
-	if k = keyOf(before, after); (before == nil) != (after == nil) {
-		w.enqueueAll(referrersOf(k))
+	w.wakeReferrers(k)
+}
+
+// wakeReferrers queues what names a key, and all of a tenant's files for their Tenant.
+func (w *work) wakeReferrers(k fleet.Key) {
+	w.enqueueAll(referrersOf(k))
+	if k.Kind != fleet.KindTenant {
+		return
 	}
 	for _, kind := range tenantKinds {
 		w.enqueueAll(membersOf(fleet.TenantName(k.Name), kind))
 	}
 }
 
-func keyOf(before, after *fleet.Declaration) fleet.Key {
-	if before != nil {
-		return before.Key
-	}
-	return after.Key
-}
-
 // wakeRegions queues the environments of a region that gets its first engine or loses its last one.
-func (w *work) wakeRegions(before, after *fleet.Declaration) {
-	k := keyOf(before, after)
+func (w *work) wakeRegions(k fleet.Key, before, after *fleet.Declaration) {
 	in := func(d *fleet.Declaration, region string) bool { return d != nil && d.Engine.Region == region }
 	for _, d := range []*fleet.Declaration{before, after} {
 		if d == nil || in(before, d.Engine.Region) == in(after, d.Engine.Region) {
