@@ -160,6 +160,26 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
+// BenchmarkThousandFetches compares the last hundred of a thousand one-file fetches with the first hundred.
+func BenchmarkThousandFetches(b *testing.B) {
+	o := newOrigin(b)
+	o.fill(10_000, false)
+	s := newGitServer(b, o)
+	for b.Loop() {
+		m := open(b, b.TempDir(), s.url())
+		head := fetch(b, m)
+		var all []time.Duration
+		for i := range 1000 {
+			o.change(i*7919%10_000, i+1+b.N*1000, false)
+			base := head.Commit
+			all = append(all, timed(func() { update(b, m, base) }))
+			head, _ = m.Head()
+		}
+		report(b, all[900:], all[:100])
+		b.ReportMetric(float64(len(m.store.packs)), "packs")
+	}
+}
+
 func timed(f func()) time.Duration {
 	start := time.Now()
 	f()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -22,11 +23,15 @@ type fakePack struct {
 
 func deflate(data []byte) []byte {
 	var b bytes.Buffer
-	z := zlib.NewWriter(&b)
+	z := deflaters.Get().(*zlib.Writer)
+	defer deflaters.Put(z)
+	z.Reset(&b)
 	z.Write(data)
 	z.Close()
 	return b.Bytes()
 }
+
+var deflaters = sync.Pool{New: func() any { return zlib.NewWriter(nil) }}
 
 // head appends the kind and size of an entry and gives its offset.
 func (p *fakePack) head(kind plumbing.ObjectType, size uint64) int64 {
@@ -134,6 +139,29 @@ type fakeServer struct {
 	*httptest.Server
 	tip  plumbing.Hash
 	pack func(w io.Writer) // writes packets
+	size int               // of the last pack of commitFiles
+}
+
+// commitFiles makes a commit of files below fleet/ the tip. Its pack has the trees and the files that are new.
+func (f *fakeServer) commitFiles(contents []string, parent plumbing.Hash, new ...string) plumbing.Hash {
+	var p fakePack
+	var tree []byte
+	for i, text := range contents {
+		tree = append(tree, treeOf(plumbing.ComputeHash(plumbing.BlobObject, []byte(text)), fmt.Sprintf("100644 f%04d", i))...)
+	}
+	for _, text := range new {
+		p.object(plumbing.BlobObject, []byte(text))
+	}
+	_, id := p.object(plumbing.TreeObject, tree)
+	_, root := p.object(plumbing.TreeObject, treeOf(id, "40000 fleet"))
+	line := ""
+	if !parent.IsZero() {
+		line = "parent " + parent.String() + "\n"
+	}
+	_, f.tip = p.object(plumbing.CommitObject, fmt.Appendf(nil, "tree %s\n%sauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\nm\n", root, line))
+	pack := packets(p.bytes())
+	f.size, f.pack = len(pack), func(w io.Writer) { w.Write(pack) }
+	return f.tip
 }
 
 func newFakeServer(t testing.TB, tip plumbing.Hash, pack []byte) *fakeServer {

@@ -154,6 +154,9 @@ func newTarpit(t *testing.T, greeting string, drip time.Duration) *tarpit {
 func (p *tarpit) serve(c net.Conn, greeting string, drip time.Duration) {
 	defer p.open.Add(-1)
 	defer c.Close()
+	if !strings.HasPrefix(greeting, "SSH") { // an ssh server speaks first, others when they were asked
+		c.Read(make([]byte, 1))
+	}
 	io.WriteString(c, greeting)
 	gone := make(chan struct{})
 	go func() { io.Copy(io.Discard, c); close(gone) }() // ends when the client closes its end

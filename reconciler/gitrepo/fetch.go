@@ -19,6 +19,9 @@ func (m *Mirror) Fetch(ctx context.Context) (Head, error) {
 	}
 	m.fetching.Lock()
 	defer m.fetching.Unlock()
+	if err := m.store.usable(); err != nil {
+		return Head{}, err
+	}
 	recloned, err := m.discardIfDamaged()
 	if err != nil {
 		return Head{}, err
@@ -145,6 +148,9 @@ func (m *Mirror) haves() []plumbing.Hash {
 // accept moves the head to tip once everything that differs from the last head is proven to be here and well formed.
 func (m *Mirror) accept(ctx context.Context, last Head, tip plumbing.Hash) (Head, error) {
 	head, err := m.headAt(tip)
+	if errors.Is(err, ErrNotFound) {
+		return Head{}, m.incomplete("commit " + tip.String())
+	}
 	if err != nil {
 		return Head{}, err
 	}

@@ -110,9 +110,6 @@ func (s *store) place(file scratch, index *idxfile.MemoryIndex) (*pack, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(temp))
 	}
-	if err := syncDir(s.packDir()); err != nil {
-		return nil, err
-	}
 	f, err := os.Open(path + ".pack")
 	if err != nil {
 		return nil, err
@@ -128,6 +125,10 @@ func (s *store) place(file scratch, index *idxfile.MemoryIndex) (*pack, error) {
 func (s *store) swap(p *pack, absorbed []*pack) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed { // meanwhile; the files are found by whoever opens the mirror next
+		p.close()
+		return
+	}
 	s.packs = append(s.packs[:len(s.packs)-len(absorbed):len(s.packs)-len(absorbed)], p)
 	for _, old := range absorbed {
 		old.close()
@@ -136,12 +137,4 @@ func (s *store) swap(p *pack, absorbed []*pack) {
 		}
 	}
 	s.sort()
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return closeSynced(d, nil)
 }

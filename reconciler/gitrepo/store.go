@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,8 +18,8 @@ import (
 )
 
 // store is the mirror's directory: a bare repository that git itself can read, with a record of what it mirrors. Files appear in it by
-// rename after they have reached the disk, so that a process killed at any instruction leaves either the old state or the new one;
-// what a failing disk changes later is found by checksums.
+// rename after their bytes have reached the disk, so that a process killed at any instruction leaves the old state or the new one. What the
+// machine's own crash or a failing disk makes of them is found by checksums, and cloned anew.
 type store struct {
 	dir       string
 	baseLimit int64
@@ -190,7 +191,7 @@ func (s *store) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
-		return nil, &Error{Kind: ErrStorage, Subject: s.dir, Detail: "the mirror was closed"}
+		return nil, errClosed(s.dir)
 	}
 	for _, p := range s.packs {
 		offset, ok := find(p.index, id)
@@ -209,6 +210,19 @@ func (s *store) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([
 		return data, nil
 	}
 	return nil, missing(want.String(), id)
+}
+
+func errClosed(dir string) error {
+	return &Error{Kind: ErrStorage, Subject: dir, Detail: "the mirror was closed"}
+}
+
+func (s *store) usable() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return errClosed(s.dir)
+	}
+	return nil
 }
 
 func missing(what string, id plumbing.Hash) error {
@@ -237,8 +251,9 @@ func (s *store) setRef(name string, id plumbing.Hash) error {
 	if err == nil {
 		err = s.write(name, []byte(id.String()+"\n"))
 	}
-	if err == nil {
-		err = s.write("HEAD", []byte("ref: "+name+"\n"))
+	head := []byte("ref: " + name + "\n")
+	if have, _ := os.ReadFile(filepath.Join(s.dir, "HEAD")); err == nil && !bytes.Equal(have, head) {
+		err = s.write("HEAD", head)
 	}
 	if err != nil {
 		return storageError(s.dir, err)
