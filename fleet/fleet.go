@@ -33,14 +33,20 @@ const (
 	KindFile Kind = "File"
 )
 
-// Names, each its own type. All are DNS-1123 labels of at most 63 characters (ValidateName).
+// Each name is its own type. All are DNS-1123 labels of at most 63 characters (ValidateName).
 type (
-	TenantName      string
+	// TenantName names a Tenant.
+	TenantName string
+	// EnvironmentName names a ManagedEnvironment within its tenant.
 	EnvironmentName string
-	DeploymentName  string
-	EngineName      string
-	CredentialName  string
-	SyncRunName     string
+	// DeploymentName names a GitOpsDeployment within its tenant.
+	DeploymentName string
+	// EngineName names an Engine.
+	EngineName string
+	// CredentialName names a RepositoryCredential within its tenant.
+	CredentialName string
+	// SyncRunName names a SyncRun within its tenant.
+	SyncRunName string
 )
 
 // Revision is a full commit id of the config repo, 40 lower-case hexadecimal digits.
