@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+func (a *app) planCommand() *cobra.Command {
+	var repo, base, head string
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "What one revision changes against another: created, changed, deleted, where and why",
+		Long: "Reads both revisions from Git's object database; what is not committed does not count. Environments are placed as if BASE were the first\n" +
+			"revision ever, so a running control plane may have them on other engines. Exit code 1: there are changes.",
+		Example: "  argosy plan --base origin/main --head HEAD\n  argosy plan --repo path/to/config-repo --base v1 --head v2 -o markdown",
+		Args:    exactly(),
+	}
+	cmd.Flags().StringVar(&repo, "repo", ".", "folder of the config repo")
+	cmd.Flags().StringVar(&base, "base", "HEAD~1", "revision to compare with")
+	cmd.Flags().StringVar(&head, "head", "HEAD", "revision to plan")
+	out := addFormat(cmd, "text", "json", "markdown")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		h, err := openHistory(repo)
+		if err != nil {
+			return err
+		}
+		defer h.mirror.Close()
+		p, err := compare(cmd.Context(), h, base, head)
+		if err != nil {
+			return err
+		}
+		if err := a.writePlan(p, out.value); err != nil {
+			return err
+		}
+		if !p.Empty() || len(p.Problems) > 0 {
+			return findings{}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// compare plans head against a world in which base is applied.
+func compare(ctx context.Context, h history, base, head string) (*plan.Plan, error) {
+	world := plan.NewWorld()
+	var previous fleet.Revision
+	var p *plan.Plan
+	for _, rev := range []string{base, head} {
+		revision, err := h.resolve(ctx, rev)
+		if err != nil {
+			return nil, err
+		}
+		files, err := h.changed(ctx, previous, revision)
+		if err != nil {
+			return nil, fmt.Errorf("revision %s: %w", rev, err)
+		}
+		if p, err = world.Compute(plan.Request{Revision: revision, Files: files, Now: time.Now(), Explain: previous != ""}, argocd.Renderer{}); err != nil {
+			return nil, fmt.Errorf("revision %s: %w", rev, err)
+		}
+		if previous == "" {
+			world.Commit(p)
+		}
+		previous = revision
+	}
+	return p, h.place(ctx, previous, p.Problems)
+}
+
+func (a *app) writePlan(p *plan.Plan, format string) error {
+	switch format {
+	case "json":
+		return p.WriteJSON(a.out)
+	case "markdown":
+		return p.WriteMarkdown(a.out)
+	}
+	return p.WriteText(a.out)
+}
