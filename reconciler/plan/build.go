@@ -94,6 +94,7 @@ func (d *draft) rowsInto(p *Plan) error {
 			}
 			c.Before = before.Body
 		}
+		c.Subject = d.subject(c.Row)
 		p.Rows = append(p.Rows, *c)
 	}
 	p.Freed = slices.SortedFunc(maps.Keys(d.freed), compareKeys)
@@ -173,6 +174,24 @@ func (p *Plan) count() {
 			p.Counts.Placed++
 		}
 	}
+}
+
+// subject is what people call an object. A credential's name is in no row: it is looked for among the tenant's.
+func (d *draft) subject(r fleet.Row) string {
+	switch r.Key.Kind {
+	case fleet.ObjectApplication:
+		return string(r.Deployment) + "@" + string(r.Environment)
+	case fleet.ObjectCluster:
+		return string(r.Environment)
+	case fleet.ObjectRepository:
+		for _, id := range slices.Concat(d.stage.CredentialsOf(r.Tenant), d.w.catalog.CredentialsOf(r.Tenant)) {
+			if fleet.RepositoryName(id) == r.Key.Name {
+				return string(id.Name)
+			}
+		}
+		return r.Key.Name
+	}
+	return string(r.Tenant)
 }
 
 // before renders an object as it was made the last time: from the declarations in force, or for a held Application from its last one.

@@ -98,12 +98,13 @@ type draft struct {
 func (w *World) draft(r Request, render Renderer, withheld map[fleet.Key]deferred, again map[fleet.Key]bool) *draft {
 	d := &draft{
 		w: w, version: w.version, r: r, render: render, state: w.layered(), started: w.revision != "",
-		deferred: maps.Clone(withheld), going: map[fleet.EnvironmentID]bool{},
+		deferred: map[fleet.Key]deferred{}, going: map[fleet.EnvironmentID]bool{},
 		touchedApps: map[fleet.ApplicationID]bool{}, touchedEnvironments: map[fleet.EnvironmentID]bool{}, touchedShares: map[share]bool{},
 		touchedReaders: map[reader]bool{}, touchedCredentials: map[fleet.Key]bool{},
 		released: map[fleet.ApplicationID]bool{}, rowChanges: map[fleet.ObjectKey]*RowChange{}, decided: map[fleet.EnvironmentID]fleet.Placement{},
 		unplaced: map[fleet.EnvironmentID]bool{}, freed: map[fleet.ObjectKey]bool{}, approved: map[fleet.ObjectKey]bool{},
 	}
+	maps.Copy(d.deferred, withheld)
 	if d.r.Relation == "" {
 		d.r.Relation = RelationDescendant
 	}

@@ -24,7 +24,8 @@ func (d *draft) placeWaiting() error {
 		}
 	}
 	if d.retry || d.w.blocked && len(d.r.Unread) == 0 {
-		d.unserved.each(func(id fleet.EnvironmentID, _ struct{}) { pending[id] = true })
+		d.unserved.each(func(id fleet.EnvironmentID, _ struct{}) { pending[id] = d.stage.Environment(id) != nil })
+		maps.DeleteFunc(pending, func(_ fleet.EnvironmentID, inEffect bool) bool { return !inEffect })
 	}
 	d.blocked = d.w.blocked && len(d.r.Unread) > 0 || len(d.r.Unread) > 0 && len(pending) > 0
 	if len(pending) == 0 {

@@ -40,6 +40,7 @@ const (
 // RowChange is one row that changes.
 type RowChange struct {
 	Action     Action
+	Subject    string    // what people call it: deployment@environment, the environment's, credential's or tenant's name
 	Row        fleet.Row // of a Delete or Hold: without manifest
 	BeforeHash string    // of the manifest that stood; empty on Create
 	Before     []byte    // that manifest, when Request.Explain asked for it
@@ -113,7 +114,7 @@ func (p *Plan) Record() fleet.Record {
 		}
 	}
 	for _, q := range p.Quarantined {
-		r.Quarantined = append(r.Quarantined, fleet.Quarantine{Key: q.Key, Path: q.Path, Blob: q.Blob, Problems: q.Problems, HasLastGood: q.HasLastGood, Removed: q.Removed})
+		r.Quarantined = append(r.Quarantined, fleet.Quarantine(q))
 	}
 	r.Cleared, r.Checked, r.Problems = p.Cleared, p.Checked, p.Problems
 	r.Placements, r.Unplaced = p.Placements, p.Unplaced

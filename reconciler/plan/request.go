@@ -28,7 +28,7 @@ type Request struct {
 	Files    []catalog.Input // that differ from the World's revision
 	Relation string          // of Revision to the World's revision; "" means RelationDescendant
 
-	Recent    []fleet.Deletion         // the store's log; those older than Guards.Window before Now are left out here
+	Recent    []fleet.Deletion         // the store's log of deletions that the guards let through; older ones than Guards.Window are left out here
 	Created   map[fleet.TenantName]int // Applications created within the window: they did not stand at its start
 	Approvals []fleet.Approval         // an approval counts if it is not older than the hold that it is to release
 

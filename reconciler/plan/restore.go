@@ -44,7 +44,7 @@ func RestoreWorld(s fleet.Snapshot) (*World, error) {
 func quarantines(stored []fleet.Quarantine) []catalog.Quarantine {
 	out := make([]catalog.Quarantine, len(stored))
 	for i, q := range stored {
-		out[i] = catalog.Quarantine{Key: q.Key, Path: q.Path, Blob: q.Blob, Problems: q.Problems, HasLastGood: q.HasLastGood, Removed: q.Removed}
+		out[i] = catalog.Quarantine(q)
 	}
 	return out
 }
@@ -66,24 +66,16 @@ func (w *World) restorePlacements(placements []fleet.Placement) {
 func (w *World) restoreRows(objects []fleet.Indexed) error {
 	for _, o := range objects {
 		r := row{hash: o.Hash, tenant: o.Tenant, environment: o.Environment, deployment: o.Deployment, deletion: o.Deletion, absent: o.Absent}
-		switch o.Key.Kind {
-		case fleet.ObjectApplication:
+		if o.Credential != nil {
+			r.credential = *o.Credential
+		}
+		if o.Key.Kind == fleet.ObjectApplication {
 			url, ok := w.repoURL(o.Key, r)
 			if !ok {
 				return fmt.Errorf("application %s on engine %s has neither a deployment nor a memory of it; run argosy rebuild", r.application(), o.Key.Engine)
 			}
 			r.repoURL = url
 			w.stand(o.Key.Engine, r.application(), url, 1)
-		case fleet.ObjectCluster:
-			if env := w.catalog.Environment(fleet.EnvironmentID{Tenant: o.Tenant, Name: o.Environment}); env != nil {
-				r.credential = cluster(w.catalog, env).Credential
-			}
-		case fleet.ObjectRepository:
-			for _, id := range w.catalog.CredentialsOf(o.Tenant) {
-				if fleet.RepositoryName(id) == o.Key.Name {
-					r.credential = repository(w.catalog, w.catalog.Credential(id)).Credential
-				}
-			}
 		}
 		w.put(o.Key, r)
 	}

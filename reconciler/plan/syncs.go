@@ -23,10 +23,13 @@ func (d *draft) beginSyncs() {
 			})
 			continue
 		}
-		if c.Before != nil || !d.started || !c.After.SyncRun.Hold {
+		if c.Before != nil || !c.After.SyncRun.Hold {
 			continue
 		}
 		for _, id := range d.targets(c.After) {
+			if d.history(id) {
+				continue
+			}
 			d.syncHolds.set(id, fleet.SyncHold{SyncRun: name, Application: id})
 			d.revisit(id)
 		}
@@ -85,19 +88,23 @@ func (d *draft) endSync(id fleet.ApplicationID) {
 	}
 }
 
-// requestSyncs asks for the syncs of new SyncRuns. Those that the first revision brings are history: after a rebuild all of them are there
-// again, and none may run twice.
+// history reports whether a SyncRun for the Application may have run before: after a rebuild all of them are new again, and none may run
+// twice. Engines told then where the environment is.
+func (d *draft) history(id fleet.ApplicationID) bool {
+	return !d.started && d.w.placements.base[id.In()].Engine != ""
+}
+
+// requestSyncs asks for the syncs of new SyncRuns.
 func (d *draft) requestSyncs() {
 	for _, c := range d.changes {
 		if c.Key.Kind != fleet.KindSyncRun || c.Before != nil {
 			continue
 		}
-		if !d.started {
-			d.warn(c.After, "sync-not-run", "the SyncRun was there before the first revision that was recorded, and is taken for history", "add a SyncRun of another name to run it now")
-			continue
-		}
 		var missing []string
 		for _, id := range d.targets(c.After) {
+			if d.history(id) {
+				continue
+			}
 			p, _ := d.placements.get(id.In())
 			key := applicationKey(p.Engine, id)
 			r, ok := d.rows.get(key)

@@ -55,6 +55,11 @@ func (d *draft) touch() {
 			d.touchSealed(c.Key)
 		}
 	}
+	if !d.started { // a rebuild: engines told of environments that may be gone
+		for id := range d.w.placements.base {
+			d.touchedEnvironments[id] = true
+		}
+	}
 	// The removal of an environment was deferred, or is no longer wanted.
 	for id := range d.going {
 		if !d.w.deferred[environmentKey(id)].Going {

@@ -15,26 +15,24 @@ func stepped(base catalog.View, in []catalog.Input, withheld map[fleet.Key]defer
 	if len(withheld) == 0 {
 		return in
 	}
-	out := make([]catalog.Input, 0, len(in))
-	for _, i := range in {
-		if _, ok := withheld[i.Key]; ok {
-			if i.Removed || i.Declaration == nil {
+	in = slices.DeleteFunc(in, func(i catalog.Input) bool { _, ok := withheld[i.Key]; return ok })
+	for _, k := range slices.SortedFunc(maps.Keys(withheld), compareDeclarations) {
+		i, before := withheld[k].Input, base.Declaration(k)
+		step := *before
+		switch {
+		case i.Removed:
+			if _, quarantined := base.Quarantine(k); !quarantined {
 				continue
 			}
-			before := base.Declaration(i.Key)
-			step := *i.Declaration
-			switch i.Key.Kind {
-			case fleet.KindManagedEnvironment:
-				step.Environment = stepEnvironment(before.Environment, step.Environment)
-			case fleet.KindTenant:
-				step.Tenant = stepTenant(before.Tenant, step.Tenant)
-			}
-			step.Blob = before.Blob // it is not what the head's file says
-			i.Declaration = &step
+			// The catalog itself waits to let it go: as far as it is concerned, the file is back.
+		case k.Kind == fleet.KindManagedEnvironment:
+			step.Labels, step.Environment = i.Declaration.Labels, stepEnvironment(before.Environment, i.Declaration.Environment)
+		case k.Kind == fleet.KindTenant:
+			step.Tenant = stepTenant(before.Tenant, i.Declaration.Tenant)
 		}
-		out = append(out, i)
+		in = append(in, catalog.Input{Key: k, Path: before.Path, Blob: before.Blob, Declaration: &step})
 	}
-	return out
+	return in
 }
 
 func stepEnvironment(before, after *fleet.EnvironmentSpec) *fleet.EnvironmentSpec {
@@ -103,12 +101,14 @@ func (d *draft) withhold(withheld map[fleet.Key]deferred) bool {
 }
 
 func (d *draft) keepBack(c catalog.Change, withheld map[fleet.Key]deferred) {
-	i := slices.IndexFunc(d.r.Files, func(i catalog.Input) bool { return i.Key == c.Key })
-	var in catalog.Input
-	if i >= 0 {
-		in = d.r.Files[i]
-	} else {
-		in = d.w.deferred[c.Key].Input
+	in, found := catalog.Input{}, false
+	for _, i := range d.r.Files {
+		if i.Key == c.Key && (!found || !i.Removed) { // a file that moved is removed in one place and stands in another
+			in, found = i, true
+		}
+	}
+	if !found {
+		in = d.w.headOf(c.Key)
 	}
 	withheld[c.Key] = deferred{Input: in, Going: c.After == nil && c.Key.Kind == fleet.KindManagedEnvironment}
 	if c.After != nil {
@@ -127,6 +127,18 @@ func (d *draft) keepBack(c catalog.Change, withheld map[fleet.Key]deferred) {
 			d.keepBack(other, withheld)
 		}
 	}
+}
+
+// headOf is what the base's head says of a key that is not in force as the head says it: it was deferred or quarantined before.
+func (w *World) headOf(k fleet.Key) catalog.Input {
+	if x, ok := w.deferred[k]; ok {
+		return x.Input
+	}
+	q, ok := w.catalog.Quarantine(k)
+	if !ok {
+		return catalog.Input{}
+	}
+	return catalog.Input{Key: k, Path: q.Path, Blob: q.Blob, Declaration: q.Declaration, Removed: q.Removed}
 }
 
 func tenantOf(k fleet.Key) fleet.TenantName {

@@ -1,0 +1,161 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// Field is one field of a manifest that differs. Before or After is missing when the field comes or goes. Values are JSON; of long or
+// many-lined text there is the beginning.
+type Field struct {
+	Path   string `json:"path"`
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+}
+
+// Fields compares two manifests. Lists are compared as sets: an element comes or goes.
+func Fields(before, after []byte) ([]Field, error) {
+	b, err := decode(before)
+	if err != nil {
+		return nil, err
+	}
+	a, err := decode(after)
+	if err != nil {
+		return nil, err
+	}
+	var out []Field
+	compare("", b, a, &out)
+	return out, nil
+}
+
+func decode(body []byte) (any, error) {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("a rendered manifest is no JSON: %w", err)
+	}
+	return v, nil
+}
+
+func compare(path string, before, after any, out *[]Field) {
+	b, bothMaps := before.(map[string]any)
+	a, ok := after.(map[string]any)
+	if bothMaps && ok {
+		keys := map[string]bool{}
+		for k := range b {
+			keys[k] = true
+		}
+		for k := range a {
+			keys[k] = true
+		}
+		for _, k := range slices.Sorted(maps.Keys(keys)) {
+			compareKey(join(path, k), b, a, k, out)
+		}
+		return
+	}
+	bl, bothLists := before.([]any)
+	al, ok := after.([]any)
+	if bothLists && ok {
+		compareLists(path, bl, al, out)
+		return
+	}
+	if x, y := printed(before), printed(after); x != y {
+		*out = append(*out, Field{path, shown(before), shown(after)})
+	}
+}
+
+func compareKey(path string, b, a map[string]any, k string, out *[]Field) {
+	x, was := b[k]
+	y, is := a[k]
+	switch {
+	case was && is:
+		compare(path, x, y, out)
+	case was:
+		*out = append(*out, Field{Path: path, Before: shown(x)})
+	default:
+		*out = append(*out, Field{Path: path, After: shown(y)})
+	}
+}
+
+func compareLists(path string, before, after []any, out *[]Field) {
+	n := len(*out)
+	count := map[string]int{}
+	for _, x := range before {
+		count[printed(x)]++
+	}
+	var come []any
+	for _, x := range after {
+		if count[printed(x)] > 0 {
+			count[printed(x)]--
+		} else {
+			come = append(come, x)
+		}
+	}
+	for _, x := range before {
+		if count[printed(x)] > 0 {
+			count[printed(x)]--
+			*out = append(*out, Field{Path: path + "[]", Before: shown(x)})
+		}
+	}
+	for _, x := range come {
+		*out = append(*out, Field{Path: path + "[]", After: shown(x)})
+	}
+	if len(*out) == n && printed(before) != printed(after) {
+		*out = append(*out, Field{path, shown(before), shown(after)})
+	}
+}
+
+// join writes keys that are no plain words as quoted ones, so that no key looks like a path.
+func join(path, key string) string {
+	for i := range len(key) {
+		c := key[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' {
+			continue
+		}
+		return path + "[" + strconv.Quote(key) + "]"
+	}
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+const mostShown = 200 // runes of a value
+
+// printed is the value as canonical JSON: decoded maps are encoded with sorted keys.
+func printed(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v) // not reached: v was decoded from JSON
+	}
+	return string(b)
+}
+
+// shown is the value for people: text is quoted, with everything that does not print escaped, so that no value can end its line, turn the
+// direction of writing or hide.
+func shown(v any) string {
+	s, text := v.(string)
+	if !text {
+		return clipped(escaped(printed(v)))
+	}
+	return clipped(strconv.Quote(s))
+}
+
+func escaped(s string) string {
+	q := strconv.Quote(s)
+	q = q[1 : len(q)-1]
+	return string(bytes.ReplaceAll(bytes.ReplaceAll([]byte(q), []byte(`\"`), []byte(`"`)), []byte(`\\`), []byte(`\`)))
+}
+
+func clipped(s string) string {
+	r := []rune(s)
+	if len(r) <= mostShown {
+		return s
+	}
+	return string(r[:mostShown]) + fmt.Sprintf("… (%d characters)", len(r))
+}

@@ -1,0 +1,325 @@
+package plan
+
+import (
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	configschema "argosy.dev/argosy/config-schema"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+)
+
+// jsonRenderer renders the typed objects as they are, in the engine's namespace.
+type jsonRenderer struct{ rendered int }
+
+func (r *jsonRenderer) Render(e fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
+	r.rendered++
+	var spec any
+	switch {
+	case o.Project != nil:
+		spec = o.Project
+	case o.Cluster != nil:
+		c := *o.Cluster
+		c.Credential = fleet.CredentialSource{}
+		spec = c
+	case o.Repository != nil:
+		c := *o.Repository
+		c.Credential = fleet.CredentialSource{}
+		spec = c
+	default:
+		a := *o.Application
+		a.DeletionPolicy = ""
+		spec = a
+	}
+	body, err := json.Marshal(map[string]any{"kind": o.Key.Kind, "namespace": e.ArgoCD.Namespace, "name": o.Key.Name, "spec": spec})
+	if err != nil {
+		return fleet.Manifest{}, err
+	}
+	sum := sha256.Sum256(body)
+	return fleet.Manifest{Body: body, Hash: hex.EncodeToString(sum[:])}, nil
+}
+
+// tree is a config repo's files by path.
+type tree map[string]string
+
+func (t tree) with(path, text string) tree {
+	out := maps.Clone(t)
+	out[path] = text
+	return out
+}
+
+func (t tree) without(prefixes ...string) tree {
+	out := maps.Clone(t)
+	for path := range t {
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(path, p) }) {
+			delete(out, path)
+		}
+	}
+	return out
+}
+
+// edit replaces text in one file.
+func (t tree) edit(path, old, with string) tree {
+	if !strings.Contains(t[path], old) {
+		panic(path + " does not hold " + old)
+	}
+	return t.with(path, strings.ReplaceAll(t[path], old, with))
+}
+
+// inputs is the difference between two trees, decoded.
+func inputs(before, after tree) []catalog.Input {
+	var in []catalog.Input
+	paths := maps.Clone(before)
+	maps.Copy(paths, after)
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		text, is := after[path]
+		was, stood := before[path]
+		if is && stood && text == was {
+			continue
+		}
+		if i, ours := input(path, text); ours {
+			i.Removed = !is
+			if !is {
+				i.Declaration, i.Problems = nil, nil
+			}
+			in = append(in, i)
+		}
+	}
+	return in
+}
+
+func input(path, text string) (catalog.Input, bool) {
+	sum := sha1.Sum([]byte(text))
+	doc := configschema.Decode(configschema.File{Path: path, Blob: hex.EncodeToString(sum[:]), Bytes: []byte(text)})
+	return catalog.Input{Key: doc.Key, Path: path, Blob: doc.Blob, Declaration: doc.Declaration, Problems: doc.Problems}, doc.Key.Kind != ""
+}
+
+// house is a World with the tree that is applied to it, as the loop and the store would keep them.
+type house struct {
+	t      testing.TB
+	w      *World
+	files  tree
+	n      int // revisions
+	now    time.Time
+	log    []fleet.Deletion
+	rows   map[fleet.ObjectKey]fleet.Row
+	render jsonRenderer
+}
+
+func newHouse(t testing.TB) *house {
+	return &house{t: t, w: NewWorld(), files: tree{}, now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), rows: map[fleet.ObjectKey]fleet.Row{}}
+}
+
+func revision(n int) fleet.Revision { return fleet.Revision(fmt.Sprintf("%040x", n)) }
+
+// compute plans the tree as the next revision.
+func (h *house) compute(files tree, options ...func(*Request)) *Plan {
+	h.t.Helper()
+	r := Request{Revision: revision(h.n + 1), Files: inputs(h.files, files), Recent: h.log, Now: h.now, Explain: true}
+	for _, o := range options {
+		o(&r)
+	}
+	p, err := h.w.Compute(r, &h.render)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return p
+}
+
+// apply plans the tree, records it and commits.
+func (h *house) apply(files tree, options ...func(*Request)) *Plan {
+	h.t.Helper()
+	p := h.compute(files, options...)
+	h.commit(p)
+	h.n++
+	if p.Waiting == nil {
+		h.files = files
+	}
+	return p
+}
+
+func (h *house) commit(p *Plan) {
+	h.t.Helper()
+	for _, d := range p.Record().Deletions {
+		d.At = h.now
+		h.log = append(h.log, d)
+	}
+	if p.Waiting == nil {
+		for _, c := range p.Rows {
+			h.record(c)
+		}
+	}
+	h.w.Commit(p)
+}
+
+func (h *house) record(c RowChange) {
+	h.t.Helper()
+	stored, stands := h.rows[c.Row.Key]
+	switch c.Action {
+	case Create:
+		if stands && !stored.Absent {
+			h.t.Fatalf("%s is created though it stands", c.Row.Key.Name)
+		}
+		h.rows[c.Row.Key] = c.Row
+	case Update:
+		if !stands || stored.Absent {
+			h.t.Fatalf("%s is updated though it does not stand", c.Row.Key.Name)
+		}
+		h.rows[c.Row.Key] = c.Row
+	case Delete:
+		stored.Absent = true
+		h.rows[c.Row.Key] = stored
+	}
+}
+
+// again plans the applied revision anew: approvals, and what is gone.
+func (h *house) again(options ...func(*Request)) *Plan {
+	h.t.Helper()
+	p := h.compute(h.files, append([]func(*Request){func(r *Request) { r.Revision, r.Relation = h.w.Revision(), RelationSame }}, options...)...)
+	h.commit(p)
+	return p
+}
+
+// work lets the engines catch up: absent objects are removed, and the planner hears of it, until nothing is left to do.
+func (h *house) work() {
+	h.t.Helper()
+	for range 10 {
+		gone := h.w.Leaving()
+		if len(gone) == 0 {
+			return
+		}
+		for _, k := range gone {
+			if !h.rows[k].Absent {
+				h.t.Fatalf("%s leaves, but its row is not absent", k.Name)
+			}
+			delete(h.rows, k)
+		}
+		h.again(func(r *Request) { r.Gone = gone })
+	}
+	h.t.Fatal("something never leaves")
+}
+
+// desired is the rows that are wanted, by key, with their hashes.
+func (h *house) desired() map[fleet.ObjectKey]string {
+	out := map[fleet.ObjectKey]string{}
+	for k, r := range h.rows {
+		if !r.Absent {
+			out[k] = r.Manifest.Hash
+		}
+	}
+	return out
+}
+
+// snapshot is what the store would give back at a start.
+func (h *house) snapshot() fleet.Snapshot {
+	s := fleet.Snapshot{Applied: h.w.revision, Memory: h.w.memory}
+	for _, d := range h.w.catalog.Effective() {
+		s.Declarations = append(s.Declarations, *d)
+	}
+	for _, q := range h.w.catalog.Quarantines() {
+		s.Quarantines = append(s.Quarantines, fleet.Quarantine{Key: q.Key, Path: q.Path, Blob: q.Blob, Declaration: q.Declaration, Problems: q.Problems, HasLastGood: q.HasLastGood, Removed: q.Removed})
+	}
+	for _, p := range h.w.placements.base {
+		s.Placements = append(s.Placements, p)
+	}
+	for _, sh := range h.w.syncHolds.base {
+		s.SyncHolds = append(s.SyncHolds, sh)
+	}
+	for k, r := range h.rows {
+		s.Objects = append(s.Objects, fleet.Indexed{Key: k, Hash: r.Manifest.Hash, Tenant: r.Tenant, Environment: r.Environment, Deployment: r.Deployment, Credential: r.Credential, Deletion: r.Deletion, Absent: r.Absent})
+	}
+	return s
+}
+
+// restart goes on from what was stored.
+func (h *house) restart() {
+	h.t.Helper()
+	w, err := RestoreWorld(h.snapshot())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.w = w
+}
+
+// The files of tests, short.
+
+func fleetFile(guards string) string {
+	return "apiVersion: argosy.dev/v1alpha1\nkind: Fleet\nmetadata: {name: fleet}\nspec:\n  gitHosts: [git.example.com]\n" + guards
+}
+
+func engineFile(name, region, rest string) string {
+	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: Engine\nmetadata: {name: %[1]s}\nspec:\n  argocd: {namespace: argocd-%[1]s, installationID: %[1]s}\n  connection: {kubeconfigRef: {name: %[1]s}}\n  region: %[2]s\n  capacity: {applications: 1000, environments: 100}\n%[3]s", name, region, rest)
+}
+
+func tenantFile(name, rest string) string {
+	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: Tenant\nmetadata: {name: %[1]s}\nspec:\n  owners: [\"group:%[1]s\"]\n  quota: {environments: 100, deployments: 500, applications: 1000}\n  repositories: [\"https://git.example.com/%[1]s/\", \"https://git.example.com/shared/\"]\n%[2]s", name, rest)
+}
+
+func environmentFile(name, region, labels, namespaces string) string {
+	if labels != "" {
+		labels = ", labels: {" + labels + "}"
+	}
+	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: %[1]s%[3]s}\nspec:\n  cluster: {server: \"https://%[1]s.example.com:6443\", credentialsRef: {name: %[1]s}}\n  namespaces: [%[4]s]\n  region: %[2]s\n", name, region, labels, namespaces)
+}
+
+func deploymentFile(name, repo, destination, rest string) string {
+	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: %s}\nspec:\n  source: {repoURL: \"https://git.example.com/%s\", path: deploy, targetRevision: v1}\n  destination: {%s, namespace: app}\n%s", name, repo, destination, rest)
+}
+
+func credentialFile(name, repo string) string {
+	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: RepositoryCredential\nmetadata: {name: %[1]s}\nspec: {repoURL: \"https://git.example.com/%[2]s\", credentialsRef: {name: %[1]s}}\n", name, repo)
+}
+
+func syncFile(name, rest string) string {
+	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: SyncRun\nmetadata: {name: %s}\nspec: {%s}\n", name, rest)
+}
+
+// small is two engines in one region and acme with two environments and two deployments.
+func small() tree {
+	return tree{
+		"fleet/fleet.yaml":                       fleetFile(""),
+		"fleet/engines/eu-1.yaml":                engineFile("eu-1", "eu", ""),
+		"fleet/engines/eu-2.yaml":                engineFile("eu-2", "eu", ""),
+		"fleet/tenants/acme.yaml":                tenantFile("acme", ""),
+		"tenants/acme/environments/prod.yaml":    environmentFile("prod", "eu", "tier: prod", "app, other"),
+		"tenants/acme/environments/staging.yaml": environmentFile("staging", "eu", "tier: dev", "app"),
+		"tenants/acme/deployments/checkout.yaml": deploymentFile("checkout", "acme/checkout", "environments: [prod, staging]", ""),
+		"tenants/acme/deployments/cart.yaml":     deploymentFile("cart", "acme/cart", "environmentSelector: {matchLabels: {tier: prod}}", ""),
+		"tenants/acme/credentials/checkout.yaml": credentialFile("checkout", "acme/checkout"),
+	}
+}
+
+func actions(p *Plan) string {
+	var lines []string
+	for _, c := range p.Rows {
+		lines = append(lines, fmt.Sprintf("%s %s %s", c.Action, c.Row.Key.Kind, c.Subject))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func wantActions(t testing.TB, p *Plan, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if got := actions(p); got != strings.Join(want, "\n") {
+		t.Errorf("rows:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
+	}
+	for _, problem := range p.Problems {
+		t.Log(problem)
+	}
+}
+
+func unmarshal(t testing.TB, body []byte, v any) {
+	t.Helper()
+	if err := json.Unmarshal(body, v); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,168 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// mostMarkdown keeps a plan below what GitHub takes as one comment (65,536 characters), with room for what stands around it.
+const mostMarkdown = 55_000
+
+// WriteMarkdown writes the plan for a comment on GitHub. Whatever may come from a repository stands in fenced blocks or code spans that its
+// own backticks cannot end, where neither markup nor mentions nor links act. What is too much for one comment is counted.
+func (p *Plan) WriteMarkdown(w io.Writer) error {
+	r, err := p.report()
+	if err != nil {
+		return err
+	}
+	m := &markdown{}
+	m.plan(r)
+	if m.left > 0 {
+		fmt.Fprintf(&m.b, "\n…and %s more. `argosy plan` shows all of it.\n", count(m.left, "line"))
+	}
+	_, err = io.WriteString(w, m.b.String())
+	return err
+}
+
+type markdown struct {
+	b    strings.Builder
+	left int // lines that were too many
+}
+
+func (m *markdown) plan(r report) {
+	fmt.Fprintf(&m.b, "### Plan %s\n\n%s\n", code(revisions(r)), plain(r.Summary))
+	if r.Waiting != nil {
+		lines := []string{}
+		for _, k := range r.Waiting.Items {
+			lines = append(lines, "- "+k.Name+" on "+string(k.Engine))
+		}
+		fmt.Fprintf(&m.b, "\nApprove it with %s.\n", code("argosy approve "+string(r.Head)))
+		m.block("diff", lines)
+		return
+	}
+	if len(r.Platform) > 0 {
+		m.b.WriteString("\n**Platform**\n")
+		m.block("text", r.Platform)
+	}
+	for _, t := range r.Tenants {
+		m.tenant(t)
+	}
+	if len(r.Tenants) > 0 {
+		fmt.Fprintf(&m.b, "\nOther tenants: %s\n", code(radius(r)))
+	}
+	for _, h := range r.Holds {
+		fmt.Fprintf(&m.b, "\n> **Held.** %s. Approve with %s.\n", plain(held1(h)), code("argosy approve "+string(h.Revision)))
+	}
+	if len(r.Problems) > 0 {
+		lines := []string{}
+		for _, p := range r.Problems {
+			lines = append(lines, oneLine(p.String()))
+		}
+		m.b.WriteString("\n**Problems**\n")
+		m.block("text", lines)
+	}
+}
+
+func (m *markdown) tenant(t tenantReport) {
+	fmt.Fprintf(&m.b, "\n#### Tenant %s\n\n%s\n", code(string(t.Name)), plain(quota(t.Quota)))
+	for _, pl := range t.Placements {
+		engine := "no engine"
+		if pl.Engine != "" {
+			engine = "engine " + code(string(pl.Engine))
+		}
+		why := pl.Reason
+		if pl.Misplaced != "" {
+			why = "misplaced: " + pl.Misplaced
+		}
+		fmt.Fprintf(&m.b, "- environment %s on %s: %s\n", code(string(pl.Environment.Name)), engine, code(why))
+	}
+	for _, name := range t.Unplaced {
+		fmt.Fprintf(&m.b, "- environment %s leaves its engine\n", code(name))
+	}
+	for _, s := range t.Syncs {
+		fmt.Fprintf(&m.b, "- sync %s at %s on %s (%s)\n", code(s.Application), code(s.Revision), code(string(s.Engine)), code(string(s.SyncRun)))
+	}
+	for _, e := range t.Engines {
+		fmt.Fprintf(&m.b, "\nEngine %s\n", code(string(e.Name)))
+		lines := []string{}
+		for _, c := range e.Changes {
+			lines = append(lines, changeLines(c)...)
+		}
+		m.block("diff", lines)
+	}
+}
+
+// changeLines is a change as GitHub colours it: a line of a diff begins with its mark.
+func changeLines(c changeReport) []string {
+	mark := marks[c.Action]
+	if c.Action == Update {
+		mark = "!"
+	}
+	head := mark + " " + string(c.Kind) + " " + c.Subject
+	if c.Action == Hold {
+		head = "# " + string(c.Kind) + " " + c.Subject + " held"
+	}
+	lines := []string{head}
+	if c.Note != "" {
+		lines = append(lines, "#   "+c.Note)
+	}
+	for _, f := range c.Fields {
+		if f.Before != "" {
+			lines = append(lines, "-     "+f.Path+": "+f.Before)
+		}
+		if f.After != "" {
+			lines = append(lines, "+     "+f.Path+": "+f.After)
+		}
+	}
+	return lines
+}
+
+// block writes lines in a fence that is longer than any run of backticks within them, as far as there is room.
+func (m *markdown) block(language string, lines []string) {
+	fence, kept := "```", []string{}
+	room := mostMarkdown - m.b.Len()
+	for i, l := range lines {
+		if room -= len(l) + 1; room < 0 {
+			m.left += len(lines) - i
+			break
+		}
+		kept = append(kept, l)
+		for strings.Contains(l, fence) {
+			fence += "`"
+		}
+	}
+	if len(kept) == 0 {
+		return
+	}
+	fmt.Fprintf(&m.b, "\n%s%s\n%s\n%s\n", fence, language, strings.Join(kept, "\n"), fence)
+}
+
+// code is a code span that holds s whatever backticks it has.
+func code(s string) string {
+	s = oneLine(s)
+	if s == "" {
+		return ""
+	}
+	ticks := "`"
+	for strings.Contains(s, ticks) {
+		ticks += "`"
+	}
+	if len(ticks) > 1 {
+		return ticks + " " + s + " " + ticks
+	}
+	return ticks + s + ticks
+}
+
+// plain is text outside of a code span: sentences of this package with names and numbers in them. Everything that Markdown or HTML could
+// take for markup is escaped.
+func plain(s string) string {
+	var b strings.Builder
+	for _, r := range oneLine(s) {
+		if strings.ContainsRune("\\`*_{}[]<>()#+!|~@&", r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

@@ -1,0 +1,28 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+)
+
+// Offline is what `argosy render` shows: every object that each engine would get from these declarations alone, as if nothing had been
+// applied before. Environments are placed from scratch, so where an engine has history the control plane may have placed them elsewhere.
+// An empty engine means all of them.
+func Offline(files []catalog.Input, engine fleet.EngineName, render Renderer) (*Plan, error) {
+	p, err := NewWorld().Compute(Request{Files: files, Relation: RelationDescendant}, render)
+	if err != nil {
+		return nil, err
+	}
+	if engine == "" {
+		return p, nil
+	}
+	if p.draft.stage.Engine(engine) == nil {
+		return nil, fmt.Errorf("engine %s is not declared; fleet/engines/ declares %v", engine, p.draft.stage.Engines())
+	}
+	p.Rows = slices.DeleteFunc(p.Rows, func(c RowChange) bool { return c.Row.Key.Engine != engine })
+	p.Placements = slices.DeleteFunc(p.Placements, func(pl fleet.Placement) bool { return pl.Engine != engine })
+	return p, nil
+}

@@ -1,0 +1,278 @@
+package plan
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+)
+
+var seed = flag.Uint64("seed", 0, "of the one random history to run; 0: some fixed ones")
+
+// editor makes random edits to a tree. They are edits that people make, mistakes included.
+type editor struct {
+	r     *rand.Rand
+	files tree
+}
+
+func (e *editor) pick(names ...string) string { return names[e.r.IntN(len(names))] }
+
+func (e *editor) tenant() string { return e.pick("acme", "globex", "initech") }
+
+func (e *editor) put(path, text string) { e.files = e.files.with(path, text) }
+
+func (e *editor) edit() {
+	t := e.tenant()
+	base := "tenants/" + t + "/"
+	env := e.pick("prod", "staging", "dev", "edge")
+	dep := e.pick("a", "b", "c", "d", "e")
+	switch e.r.IntN(20) {
+	case 0, 1, 2:
+		e.put(base+"environments/"+env+".yaml", e.environment(env))
+	case 3:
+		e.files = e.files.without(base + "environments/" + env + ".yaml")
+	case 4, 5, 6, 7, 8:
+		e.put(base+"deployments/"+dep+".yaml", e.deployment(t, dep))
+	case 9, 10:
+		e.files = e.files.without(base + "deployments/" + dep + ".yaml")
+	case 11:
+		repo := e.pick("shared/charts", t+"/"+dep, t+"/a")
+		e.put(base+"credentials/"+dep+".yaml", credentialFile(dep, repo))
+	case 12:
+		e.files = e.files.without(base + "credentials/" + dep + ".yaml")
+	case 13:
+		name := fmt.Sprintf("run-%d", e.r.IntN(6))
+		e.put(base+"syncs/"+name+".yaml", syncFile(name, fmt.Sprintf("deployment: %s, revision: v9, hold: %v", dep, e.r.IntN(2) == 0)))
+	case 14:
+		e.files = e.files.without(base + "syncs/" + fmt.Sprintf("run-%d", e.r.IntN(6)))
+	case 15:
+		e.put("fleet/tenants/"+t+".yaml", tenantFile(t, e.pick("", "  placement: {dedicated: true}\n", "  clusterResources: [{group: \"\", kind: Namespace}]\n", "  placement: {regions: [eu]}\n")))
+	case 16:
+		name := e.pick("eu-1", "eu-2", "us-1")
+		text := engineFile(name, name[:2], e.pick("", "  state: Cordoned\n", "  state: Draining\n", "  dedicatedTo: [acme]\n", "  taints: [{key: gpu}]\n"))
+		if e.r.IntN(3) == 0 {
+			text = strings.Replace(text, "applications: 1000, environments: 100", "applications: 6, environments: 3", 1)
+		}
+		if e.r.IntN(4) == 0 {
+			text = strings.Replace(text, "namespace: argocd-", "namespace: other-", 1)
+		}
+		e.put("fleet/engines/"+name+".yaml", text)
+	case 17:
+		e.files = e.files.without("fleet/engines/" + e.pick("eu-1", "eu-2", "us-1") + ".yaml")
+	case 18:
+		if e.r.IntN(3) == 0 {
+			e.files = e.files.without(base, "fleet/tenants/"+t+".yaml")
+		} else {
+			e.put("fleet/tenants/"+t+".yaml", tenantFile(t, ""))
+		}
+	case 19:
+		e.put("fleet/fleet.yaml", fleetFile(loose+e.pick("", "  defaults: {sync: {mode: manual}}\n", "  defaults: {sync: {prune: false}}\n")))
+	}
+}
+
+const loose = "  guards: {maxDeletes: 100000, maxDeletePercent: 100, alwaysAllowed: 100000}\n"
+
+func (e *editor) environment(name string) string {
+	text := environmentFile(name, e.pick("eu", "eu", "us"), "tier: "+e.pick("prod", "dev"), e.pick("app", "app, other", "app", "other"))
+	if e.r.IntN(5) == 0 {
+		text += "  clusterResources: true\n"
+	}
+	if e.r.IntN(6) == 0 {
+		text = strings.Replace(text, "example.com:6443", "moved.example.com:6443", 1)
+	}
+	return text
+}
+
+func (e *editor) deployment(tenant, name string) string {
+	destination := e.pick("environments: [prod]", "environments: [prod, staging]", "environments: [dev, edge, prod]", "environmentSelector: {matchLabels: {tier: prod}}", "environmentSelector: {matchLabels: {tier: dev}}", "environments: [nowhere]")
+	text := deploymentFile(name, e.pick(tenant+"/"+name, tenant+"/a", "shared/charts", "shared/charts.git"), destination, e.pick("", "  deletionPolicy: Orphan\n", "  sync: {mode: manual}\n", "  overrides: [{environment: prod, source: {targetRevision: v3}}]\n"))
+	return strings.Replace(text, "targetRevision: v1", "targetRevision: "+e.pick("v1", "v2"), 1)
+}
+
+func startingTree() tree {
+	files := tree{"fleet/fleet.yaml": fleetFile(loose), "fleet/engines/eu-1.yaml": engineFile("eu-1", "eu", ""), "fleet/engines/eu-2.yaml": engineFile("eu-2", "eu", ""), "fleet/engines/us-1.yaml": engineFile("us-1", "us", "")}
+	for _, t := range []string{"acme", "globex", "initech"} {
+		files["fleet/tenants/"+t+".yaml"] = tenantFile(t, "")
+	}
+	return files
+}
+
+func TestIncrementalEqualsFromScratch(t *testing.T) {
+	seeds := []uint64{*seed}
+	if *seed == 0 {
+		seeds = nil
+		for n := range uint64(60) {
+			seeds = append(seeds, n+1)
+		}
+	}
+	for _, s := range seeds {
+		t.Run(fmt.Sprintf("seed=%d", s), func(t *testing.T) { randomHistory(t, s) })
+	}
+}
+
+func randomHistory(t *testing.T, seed uint64) {
+	e := &editor{r: rand.New(rand.NewPCG(seed, 1)), files: startingTree()}
+	h := newHouse(t)
+	h.apply(e.files)
+	for range 60 {
+		for range 1 + e.r.IntN(4) {
+			e.edit()
+		}
+		p := h.apply(e.files)
+		if testing.Verbose() {
+			t.Logf("revision %d: %s\n  memory %s", h.n, actions(p), h.w.memory)
+		}
+		switch e.r.IntN(4) {
+		case 0:
+			h.work()
+		case 1:
+			h.restart()
+		}
+		checkState(t, h)
+	}
+	h.work()
+	checkState(t, h)
+	compareWithScratch(t, h)
+}
+
+// compareWithScratch plans the declarations in force from nothing, with the same placements and sync holds. Where some of them are in
+// force because they were good once, the catalog is not asked again.
+func compareWithScratch(t *testing.T, h *house) {
+	t.Helper()
+	s := h.snapshot()
+	fresh := fleet.Snapshot{Placements: s.Placements, SyncHolds: s.SyncHolds}
+	w, err := RestoreWorld(fresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in []catalog.Input
+	for _, d := range h.w.catalog.Effective() {
+		in = append(in, catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d})
+	}
+	p, err := w.Compute(Request{Revision: h.w.Revision(), Files: in, Now: h.now}, &h.render)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Quarantined)+len(h.w.deferred) > 0 {
+		fresh.Declarations = s.Declarations
+		w, p = planEverything(t, fresh, h)
+	}
+	scratch := map[fleet.ObjectKey]string{}
+	for _, c := range p.Rows {
+		scratch[c.Row.Key] = c.Row.Manifest.Hash
+	}
+	for k, hash := range h.desired() {
+		if scratch[k] != hash {
+			t.Errorf("%v: %.8s incrementally, %.8s from scratch", k, hash, scratch[k])
+		}
+		delete(scratch, k)
+	}
+	for k := range scratch {
+		t.Errorf("%v: only from scratch", k)
+	}
+	w.Commit(p)
+	for id, a := range h.w.placements.base {
+		if b := w.placements.base[id]; a.Engine != b.Engine || a.Misplaced != b.Misplaced {
+			t.Errorf("placement of %s: %q (%s) incrementally, %q (%s) from scratch", id, a.Engine, a.Misplaced, b.Engine, b.Misplaced)
+		}
+	}
+}
+
+// checkState holds the World's counts against what its rows and declarations say.
+func checkState(t *testing.T, h *house) {
+	t.Helper()
+	restored, err := RestoreWorld(h.snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what      string
+		got, want any
+	}{
+		{"loads", nonZero(h.w.loads.base), nonZero(restored.loads.base)}, {"rows", h.w.rows.base, restored.rows.base}, {"rows on engines", h.w.rowsOn.base, restored.rowsOn.base},
+		{"environments", h.w.environments.base, restored.environments.base}, {"standing", h.w.standing.base, restored.standing.base}, {"repositories", h.w.repos.base, restored.repos.base},
+		{"readers", h.w.readers.base, restored.readers.base}, {"read in", h.w.readIn.base, restored.readIn.base}, {"contested", h.w.contested.base, restored.contested.base},
+		{"leaving", h.w.leaving.base, restored.leaving.base}, {"held", len(h.w.held.base), len(restored.held.base)}, {"files", h.w.files, restored.files}, {"unserved", h.w.unserved.base, restored.unserved.base},
+	} {
+		if !reflect.DeepEqual(c.got, c.want) {
+			t.Fatalf("%s: %v, restored %v", c.what, c.got, c.want)
+		}
+	}
+	for k, r := range h.w.rows.base {
+		if stored, ok := h.rows[k]; !ok || stored.Manifest.Hash != r.hash || stored.Absent != r.absent || stored.Deletion != r.deletion {
+			t.Fatalf("%v: the index and the rows disagree", k)
+		}
+	}
+	checkNeeds(t, h)
+}
+
+func nonZero(loads map[fleet.EngineName]fleet.EngineLoad) map[fleet.EngineName]fleet.EngineLoad {
+	out := map[fleet.EngineName]fleet.EngineLoad{}
+	for e, l := range loads {
+		if l != (fleet.EngineLoad{}) {
+			out[e] = l
+		}
+	}
+	return out
+}
+
+// checkNeeds is the promise that no workload is orphaned: every Application that stands, wanted or leaving, has its cluster with its
+// namespace, and a project that permits its destination and source, wanted and in force.
+func checkNeeds(t *testing.T, h *house) {
+	t.Helper()
+	for k, r := range h.rows {
+		if k.Kind != fleet.ObjectApplication {
+			continue
+		}
+		cluster, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment})}]
+		if !ok || cluster.Absent {
+			t.Fatalf("application %s/%s@%s stands (absent %v) without its cluster", r.Tenant, r.Deployment, r.Environment, r.Absent)
+		}
+		project, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(r.Tenant)}]
+		if !ok || project.Absent {
+			t.Fatalf("application %s/%s@%s stands (absent %v) without its project", r.Tenant, r.Deployment, r.Environment, r.Absent)
+		}
+		var app struct{ Spec fleet.Application }
+		var proj struct{ Spec fleet.Project }
+		var clus struct{ Spec fleet.Cluster }
+		unmarshal(t, r.Manifest.Body, &app)
+		unmarshal(t, project.Manifest.Body, &proj)
+		unmarshal(t, cluster.Manifest.Body, &clus)
+		if !slices.Contains(proj.Spec.Destinations, app.Spec.Destination) || !slices.Contains(proj.Spec.SourceRepos, app.Spec.Source.RepoURL) {
+			t.Fatalf("application %s (absent %v) goes to %v from %s, which its project does not permit: %v", app.Spec.ID, r.Absent, app.Spec.Destination, app.Spec.Source.RepoURL, proj.Spec)
+		}
+		if clus.Spec.Server != app.Spec.Destination.Server || !slices.Contains(clus.Spec.Namespaces, app.Spec.Destination.Namespace) {
+			t.Fatalf("application %s (absent %v) goes to %v, its cluster is %s with %v", app.Spec.ID, r.Absent, app.Spec.Destination, clus.Spec.Server, clus.Spec.Namespaces)
+		}
+	}
+}
+
+// planEverything looks at every environment and Application of declarations that are not judged again.
+func planEverything(t *testing.T, s fleet.Snapshot, h *house) (*World, *Plan) {
+	t.Helper()
+	w, err := RestoreWorld(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.deferred = h.w.deferred
+	d := w.draft(Request{Revision: h.w.Revision(), Now: h.now}, &h.render, nil, nil)
+	for _, tenant := range d.stage.Tenants() {
+		for _, id := range d.stage.EnvironmentsOf(tenant) {
+			d.touchEnvironment(id)
+		}
+	}
+	if err := d.run(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := d.plan(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, p
+}

@@ -1,0 +1,192 @@
+package plan
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"argosy.dev/argosy/fleet"
+)
+
+const columns = 80
+
+// WriteText writes the plan for a terminal: at most 80 columns where words allow it, grouped by tenant and engine. Without Request.Explain
+// changed objects are listed without their fields.
+func (p *Plan) WriteText(w io.Writer) error {
+	r, err := p.report()
+	if err != nil {
+		return err
+	}
+	t := &textWriter{w: bufio.NewWriter(w)}
+	t.plan(r)
+	return t.w.Flush()
+}
+
+type textWriter struct{ w *bufio.Writer }
+
+func (t *textWriter) plan(r report) {
+	t.line(0, "Plan "+revisions(r))
+	t.line(0, r.Summary)
+	if r.Waiting != nil {
+		t.line(2, "approve it with: argosy approve "+string(r.Head))
+		if n := len(r.Waiting.Items); n > 0 {
+			t.line(2, fmt.Sprintf("it would delete %s:", count(n, "Application")))
+			for _, k := range r.Waiting.Items {
+				t.line(4, "- "+k.Name+" on "+string(k.Engine))
+			}
+		}
+		return
+	}
+	for _, d := range r.Platform {
+		t.line(2, "platform: "+d)
+	}
+	for _, tenant := range r.Tenants {
+		t.tenant(tenant)
+	}
+	if len(r.Tenants) > 0 {
+		t.blank()
+		t.line(0, "other tenants: "+radius(r))
+	}
+	for _, h := range r.Holds {
+		t.blank()
+		t.line(0, held1(h))
+		t.line(2, "approve with: argosy approve "+string(h.Revision))
+	}
+	if len(r.Problems) > 0 {
+		t.blank()
+		for _, problem := range r.Problems {
+			t.line(0, oneLine(problem.String()))
+		}
+	}
+}
+
+func revisions(r report) string {
+	if r.Base == "" {
+		return "of " + r.Head.Short() + ", the first revision"
+	}
+	return r.Base.Short() + " → " + r.Head.Short()
+}
+
+func radius(r report) string {
+	if len(r.Radius) == 0 {
+		return "none"
+	}
+	names := make([]string, len(r.Radius))
+	for i, n := range r.Radius {
+		names[i] = string(n)
+	}
+	return strings.Join(names, ", ")
+}
+
+func held1(h fleet.Hold) string {
+	scope := "tenant " + string(h.Tenant)
+	if h.Tenant == "" {
+		scope = "the fleet"
+	}
+	return fmt.Sprintf("held for %s, asked for by %s: %s of %s", scope, h.Revision.Short(), h.Message, count(len(h.Items), "Application"))
+}
+
+func (t *textWriter) tenant(r tenantReport) {
+	t.blank()
+	t.line(0, "tenant "+string(r.Name)+"   "+quota(r.Quota))
+	for _, pl := range r.Placements {
+		t.placement(pl)
+	}
+	for _, name := range r.Unplaced {
+		t.line(2, "environment "+name+" leaves its engine: it is gone")
+	}
+	for _, e := range r.Engines {
+		t.line(2, "engine "+string(e.Name))
+		for _, c := range e.Changes {
+			t.change(c)
+		}
+	}
+	for _, s := range r.Syncs {
+		t.line(2, fmt.Sprintf("sync %s at %s on %s (%s)", s.Application, oneLine(s.Revision), s.Engine, s.SyncRun))
+	}
+}
+
+func (t *textWriter) placement(pl fleet.Placement) {
+	name := string(pl.Environment.Name)
+	switch {
+	case pl.Engine == "":
+		t.line(2, "environment "+name+" has no engine: "+pl.Reason)
+	case pl.Misplaced != "":
+		t.line(2, "environment "+name+" stays on "+string(pl.Engine)+", though it is misplaced: "+pl.Misplaced)
+	default:
+		t.line(2, "environment "+name+" on engine "+string(pl.Engine)+": "+pl.Reason)
+	}
+}
+
+func quota(u quotaUse) string {
+	part := func(what string, before, after, limit int) string {
+		if before == after {
+			return fmt.Sprintf("%s %d of %d", what, after, limit)
+		}
+		return fmt.Sprintf("%s %d → %d of %d", what, before, after, limit)
+	}
+	return strings.Join([]string{
+		part("environments", u.Before.Environments, u.After.Environments, u.Quota.Environments),
+		part("deployments", u.Before.Deployments, u.After.Deployments, u.Quota.Deployments),
+		part("applications", u.Before.Applications, u.After.Applications, u.Quota.Applications),
+	}, ", ")
+}
+
+var marks = map[Action]string{Create: "+", Update: "~", Delete: "-", Hold: "!"}
+
+func (t *textWriter) change(c changeReport) {
+	s := fmt.Sprintf("%s %-11s %s", marks[c.Action], c.Kind, c.Subject)
+	if c.Action == Hold {
+		s += "  held"
+	}
+	t.line(4, s)
+	if c.Note != "" {
+		t.line(8, c.Note)
+	}
+	for _, f := range c.Fields {
+		t.field(f)
+	}
+}
+
+func (t *textWriter) field(f Field) {
+	switch {
+	case f.Before == "":
+		t.line(8, f.Path+": + "+f.After)
+	case f.After == "":
+		t.line(8, f.Path+": - "+f.Before)
+	default:
+		t.line(8, f.Path+": "+f.Before+" → "+f.After)
+	}
+}
+
+func (t *textWriter) blank() { _, _ = t.w.WriteString("\n") }
+
+// line writes words at an indentation, and goes on further in when they do not fit. A word that is wider than the line is not broken.
+func (t *textWriter) line(indent int, s string) {
+	at := 0
+	for i, word := range strings.Split(s, " ") {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+			_, _ = t.w.WriteString(strings.Repeat(" ", indent))
+			at = indent
+		case at+1+n > columns && word != "":
+			_, _ = t.w.WriteString("\n" + strings.Repeat(" ", indent+4))
+			at = indent + 4
+		default:
+			_ = t.w.WriteByte(' ')
+			at++
+		}
+		_, _ = t.w.WriteString(word)
+		at += n
+	}
+	_ = t.w.WriteByte('\n')
+}
+
+// oneLine keeps text that may come from a repository from ending its line or writing elsewhere on the terminal. Newlines that Problem
+// makes itself become spaces.
+func oneLine(s string) string {
+	return escaped(strings.Join(strings.Fields(strings.ReplaceAll(s, "\n", " ")), " "))
+}
