@@ -1,5 +1,11 @@
 package configschema
 
+import (
+	"maps"
+
+	"argosy.dev/argosy/fleet/catalog"
+)
+
 // Codes of the problems that this package finds. They are stable: people search for them and tools match them.
 const (
 	codeBlank           = "blank"
@@ -41,7 +47,14 @@ const (
 	codeYAMLFeature     = "yaml-feature"
 )
 
-// Codes says what each code of this package means, in one sentence. Problems that fleet/catalog finds between files carry codes of its own.
+// AllCodes are the codes that `argosy validate` may tell: of this package, and of what fleet/catalog finds between files.
+func AllCodes() map[string]string {
+	all := catalog.Codes()
+	maps.Copy(all, Codes())
+	return all
+}
+
+// Codes says what each code of this package means, in one sentence.
 func Codes() map[string]string {
 	return map[string]string{
 		codeBlank:           "A field is empty (\"\", null, [] or {}). A blank never means a default or a wildcard: leave the field out.",

@@ -30,7 +30,7 @@ Files are UTF-8 of at most 256 KiB. Anchors, aliases, merges, tags and several d
 		rows(&b, "", &k.document)
 	}
 	b.WriteString("\n## Problems and their codes\n\n| code | meaning |\n|---|---|\n")
-	codes := Codes()
+	codes := AllCodes()
 	for _, c := range slices.Sorted(maps.Keys(codes)) {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", c, cell(codes[c]))
 	}

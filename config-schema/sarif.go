@@ -89,11 +89,11 @@ func sarifRules(problems []fleet.Problem) ([]sarifRule, map[string]int) {
 	}
 	slices.Sort(codes)
 	codes = slices.Compact(codes)
-	known, rules, index := Codes(), make([]sarifRule, 0, len(codes)), make(map[string]int, len(codes))
+	known, rules, index := AllCodes(), make([]sarifRule, 0, len(codes)), make(map[string]int, len(codes))
 	for i, c := range codes {
 		text := known[c]
 		if text == "" {
-			text = strings.ReplaceAll(c, "-", " ") // of fleet/catalog, whose codes read as words
+			text = strings.ReplaceAll(c, "-", " ")
 		}
 		rules, index[c] = append(rules, sarifRule{c, sarifText{text}}), i
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -15,19 +16,20 @@ const secretFix = "revoke it, for Git keeps it; put the new one into a Secret an
 
 // tokens are the forms of well-known secrets. The fixed text is looked for first, since it is hardly ever there.
 var tokens = []struct {
-	what, fixed string
-	form        *regexp.Regexp
+	what  string
+	fixed []string // one of them is in each
+	form  *regexp.Regexp
 }{
-	{"a private key", "PRIVATE KEY", regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY`)},
-	{"an age identity", "AGE-SECRET-KEY-", regexp.MustCompile(`AGE-SECRET-KEY-(PQ-)?1[0-9A-Z]{20,}`)},
-	{"a GitHub token", "_", regexp.MustCompile(`\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})`)},
-	{"a GitLab token", "glpat-", regexp.MustCompile(`\bglpat-[A-Za-z0-9_-]{16,}`)},
-	{"a Slack token", "xox", regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{10,}`)},
-	{"an AWS access key", "A", regexp.MustCompile(`\b(AKIA|ASIA)[0-9A-Z]{16}\b`)},
-	{"a Google API key", "AIza", regexp.MustCompile(`\bAIza[0-9A-Za-z_-]{30,}`)},
-	{"a Stripe key", "k_live_", regexp.MustCompile(`\b[rs]k_live_[0-9A-Za-z]{16,}`)},
-	{"a JSON web token", "eyJ", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.`)},
-	{"a URL with a password", "@", regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/@:"'<>{}]*:[^\s/@"'<>{}]+@`)},
+	{"a private key", []string{"PRIVATE KEY"}, regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY`)},
+	{"an age identity", []string{"AGE-SECRET-KEY-"}, regexp.MustCompile(`AGE-SECRET-KEY-(PQ-)?1[0-9A-Z]{20,}`)},
+	{"a GitHub token", []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"}, regexp.MustCompile(`\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})`)},
+	{"a GitLab token", []string{"glpat-"}, regexp.MustCompile(`\bglpat-[A-Za-z0-9_-]{16,}`)},
+	{"a Slack token", []string{"xox"}, regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{10,}`)},
+	{"an AWS access key", []string{"AKIA", "ASIA"}, regexp.MustCompile(`\b(AKIA|ASIA)[0-9A-Z]{16}\b`)},
+	{"a Google API key", []string{"AIza"}, regexp.MustCompile(`\bAIza[0-9A-Za-z_-]{30,}`)},
+	{"a Stripe key", []string{"k_live_"}, regexp.MustCompile(`\b[rs]k_live_[0-9A-Za-z]{16,}`)},
+	{"a JSON web token", []string{"eyJ"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.`)},
+	{"a URL with a password", []string{"@"}, regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/@:"'<>{}]*:[^\s/@"'<>{}]+@`)},
 }
 
 // pemInBase64 is how "-----BEGIN" begins in base64.
@@ -37,7 +39,7 @@ var pemInBase64 = []byte("LS0tLS1CRUdJTi")
 // told without being repeated).
 func (d *decoder) secrets(text []byte) {
 	for _, t := range tokens {
-		if !bytes.Contains(text, []byte(t.fixed)) {
+		if !slices.ContainsFunc(t.fixed, func(f string) bool { return bytes.Contains(text, []byte(f)) }) {
 			continue
 		}
 		for _, at := range t.form.FindAllIndex(text, maxProblems) {
