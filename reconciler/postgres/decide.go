@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -118,7 +119,8 @@ func stopDeed(kind fleet.OperationKind, stop fleet.Stop, word string) deed {
 
 // deed is what a person did, as it is kept: an operation, an entry of the audit log, an event.
 type deed struct {
-	kind     fleet.OperationKind
+	kind     fleet.OperationKind // of the operation; empty: none
+	action   string              // in the audit log; empty: kind
 	subject  string
 	tenant   fleet.TenantName
 	engine   fleet.EngineName
@@ -135,11 +137,11 @@ func tell(ctx context.Context, tx pgx.Tx, d deed) error {
 			VALUES ($1, $2, 'Succeeded', $3, live_tenant($3), $4, $5, $6, $7, $8, 1, 1, now(), now())`,
 			newID(), string(d.kind), string(d.tenant), string(d.engine), d.subject, string(d.revision), text(d.by), message(d.note))
 	}
-	action := string(d.kind)
+	action := d.action
 	if action == "" {
-		action = d.event.Text
+		action = strings.ToLower(string(d.kind))
 	}
-	batch.Queue(`INSERT INTO audit (actor, action, subject, tenant, tenant_uid, revision, detail) VALUES ($1, lower($2), $3, $4, live_tenant($4), $5, $6)`,
+	batch.Queue(`INSERT INTO audit (actor, action, subject, tenant, tenant_uid, revision, detail) VALUES ($1, $2, $3, $4, live_tenant($4), $5, $6)`,
 		text(d.by), action, d.subject, string(d.tenant), string(d.revision), message(d.note))
 	if d.event.Kind != "" {
 		batch.Queue(`SELECT new_event($1, $2, $3, $4)`, d.event.Kind, string(d.event.Tenant), d.event.Name, d.event.Text)

@@ -293,7 +293,6 @@ CREATE TABLE tokens (
     revoked_at timestamptz,
     CHECK ((tenant = '') = (tenant_uid IS NULL))
 );
-CREATE INDEX tokens_newest ON tokens (created_at, id);
 
 -- seq is the transaction's id and a number within it: see new_event.
 CREATE SEQUENCE event_numbers;

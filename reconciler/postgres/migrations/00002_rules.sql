@@ -127,6 +127,8 @@ BEGIN
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', t);
         EXECUTE format('CREATE POLICY tenant_wall ON %I USING (in_scope(tenant, tenant_uid)) WITH CHECK (in_scope(tenant, tenant_uid))', t);
     END LOOP;
+    -- The Tenant itself is the platform's declaration, and the tenant may read it.
+    ALTER POLICY tenant_wall ON declarations USING (in_scope(CASE kind WHEN 'Tenant' THEN name ELSE tenant END));
     ALTER TABLE stops ENABLE ROW LEVEL SECURITY;
     ALTER TABLE stops FORCE ROW LEVEL SECURITY;
     CREATE POLICY tenant_wall ON stops USING (scope = 'fleet' OR in_scope(tenant)) WITH CHECK (in_scope(tenant));

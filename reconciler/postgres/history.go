@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}, newest first. A tenant sees those of its own life: what a
+// tenant of the same name did before it was removed is not its own.
+func (s *Store) Operations(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.Operation, string, error) {
+	f := filter{}
+	f.tenants("o.tenant", scope, by.Tenant)
+	if scope.Tenant != "" {
+		f.and("o.tenant_uid = live_tenant(o.tenant)")
+	}
+	f.equal("o.engine", string(by.Engine))
+	f.equal("o.revision", string(by.Revision))
+	f.equal("o.id", by.Name)
+	return list(ctx, s, scope, listing[fleet.Operation]{
+		name: "operations", keys: []string{"o.id"}, newest: true, scan: scanOperation,
+		sql: `SELECT o.id, o.kind, o.state, o.tenant, o.engine, o.subject, o.revision, o.requested_by, o.message, o.done, o.total, o.started_at, o.ended_at
+			FROM operations o`,
+		key: func(o fleet.Operation) []string { return []string{o.ID} },
+	}, f, page, completeOperations)
+}
+
+func scanOperation(row pgx.CollectableRow) (fleet.Operation, error) {
+	var o fleet.Operation
+	err := row.Scan(&o.ID, &o.Kind, &o.State, &o.Tenant, &o.Engine, &o.Subject, &o.Revision, &o.RequestedBy, &o.Message, &o.Done, &o.Total, &o.StartedAt, &o.EndedAt)
+	return o, err
+}
+
+// completeOperations counts how far the revisions that are still under way have come, rather than having every acknowledgement write it.
+func completeOperations(ctx context.Context, tx pgx.Tx, operations []fleet.Operation) error {
+	var open []fleet.Revision
+	for _, o := range operations {
+		if o.Kind == fleet.OperationReconcile && o.State == fleet.OperationRunning {
+			open = append(open, o.Revision)
+		}
+	}
+	pending, err := pendingOf(ctx, tx, open)
+	if err != nil {
+		return err
+	}
+	for i := range operations {
+		if o := &operations[i]; o.Kind == fleet.OperationReconcile && o.State == fleet.OperationRunning {
+			o.Done = max(0, o.Total-pending[o.Revision])
+		}
+	}
+	return nil
+}
+
+// pendingOf counts the objects of each revision that do not have what their rows want.
+func pendingOf(ctx context.Context, tx pgx.Tx, revisions []fleet.Revision) (map[fleet.Revision]int, error) {
+	found := map[fleet.Revision]int{}
+	if len(revisions) == 0 {
+		return found, nil
+	}
+	rows, err := tx.Query(ctx, `SELECT d.revision, count(*)`+fromRows+`WHERE d.revision = ANY($1::text[]) AND pending(d.seq, s.seq, s.state) GROUP BY 1`,
+		column(revisions, func(r fleet.Revision) string { return string(r) }))
+	if err != nil {
+		return nil, err
+	}
+	var revision fleet.Revision
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&revision, &n}, func() error {
+		found[revision] = n
+		return nil
+	})
+	return found, err
+}
+
+// numbered is an item with the number that orders its list.
+type numbered[T any] struct {
+	n    string
+	item T
+}
+
+func items[T any](all []numbered[T], next string, err error) ([]T, string, error) {
+	return column(all, func(n numbered[T]) T { return n.item }), next, err
+}
+
+// Revisions match Filter.Revision, the last recorded first. They belong to the platform: with a tenant in scope there are none.
+func (s *Store) Revisions(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.RevisionView, string, error) {
+	if scope.Tenant != "" {
+		return nil, "", nil
+	}
+	f := filter{}
+	f.equal("r.revision", string(by.Revision))
+	return items(list(ctx, s, scope, listing[numbered[fleet.RevisionView]]{
+		name: "revisions", keys: []string{"r.n"}, newest: true,
+		sql: `SELECT r.n::text, r.revision, r.author, r.subject, r.committed_at, r.recorded_at, r.created, r.changed, r.deleted, r.held, r.problems, r.applied_at
+			FROM revisions r`,
+		scan: func(row pgx.CollectableRow) (numbered[fleet.RevisionView], error) {
+			var r numbered[fleet.RevisionView]
+			v := &r.item
+			err := row.Scan(&r.n, &v.Revision, &v.Author, &v.Subject, &v.CommittedAt, &v.RecordedAt, &v.Created, &v.Changed, &v.Deleted, &v.Held, &v.Problems, &v.AppliedAt)
+			return r, err
+		},
+		key: func(r numbered[fleet.RevisionView]) []string { return []string{r.n} },
+	}, f, page, completeRevisions))
+}
+
+func completeRevisions(ctx context.Context, tx pgx.Tx, revisions []numbered[fleet.RevisionView]) error {
+	var open []fleet.Revision
+	for _, r := range revisions {
+		if r.item.AppliedAt == nil {
+			open = append(open, r.item.Revision)
+		}
+	}
+	pending, err := pendingOf(ctx, tx, open)
+	for i := range revisions {
+		revisions[i].item.Pending = pending[revisions[i].item.Revision]
+	}
+	return err
+}
+
+// Problems match Filter.{Tenant, Name (of the declaration)}, by path. A tenant sees those of its own folder.
+func (s *Store) Problems(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.Problem, string, error) {
+	f := filter{}
+	f.tenants("p.tenant", scope, by.Tenant)
+	f.equal("p.name", by.Name)
+	return items(list(ctx, s, scope, listing[numbered[fleet.Problem]]{
+		name: "problems", keys: []string{"p.path", "p.kind", "p.tenant", "p.name", "p.n"}, sql: `SELECT p.n::text, p.body FROM problems p`,
+		scan: func(row pgx.CollectableRow) (numbered[fleet.Problem], error) {
+			var p numbered[fleet.Problem]
+			err := row.Scan(&p.n, &p.item)
+			return p, err
+		},
+		key: func(p numbered[fleet.Problem]) []string {
+			k := p.item.Key
+			return []string{text(p.item.Path), string(k.Kind), string(k.Tenant), text(k.Name), p.n}
+		},
+	}, f, page, nil))
+}
+
+// Holds match Filter.{Tenant, Revision}: what waits for an approval that was not given yet, newest first.
+func (s *Store) Holds(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.Hold, string, error) {
+	f := filter{conditions: []string{"NOT EXISTS (SELECT FROM approvals a WHERE a.revision = h.revision)"}}
+	f.tenants("h.tenant", scope, by.Tenant)
+	f.equal("h.revision", string(by.Revision))
+	return items(list(ctx, s, scope, listing[numbered[fleet.Hold]]{
+		name: "holds", keys: []string{"h.n"}, newest: true, sql: `SELECT h.n::text, ` + holdColumns + ` FROM holds h`,
+		scan: func(row pgx.CollectableRow) (numbered[fleet.Hold], error) {
+			var h numbered[fleet.Hold]
+			err := row.Scan(&h.n, &h.item.Revision, &h.item.Reason, &h.item.Tenant, &h.item.Items, &h.item.Message, &h.item.Since)
+			return h, err
+		},
+		key: func(h numbered[fleet.Hold]) []string { return []string{h.n} },
+	}, f, page, nil))
+}
+
+// Events are those after the sequence number, oldest first, at most limit; last is the newest number that was looked at, in scope or not.
+// Events that are committed later have higher numbers than last. A negative after reads none and returns the newest number there is.
+func (s *Store) Events(ctx context.Context, scope fleet.Scope, after int64, limit int) (events []fleet.Event, last int64, err error) {
+	err = s.within(ctx, scope, func(tx pgx.Tx) (err error) {
+		// Nothing can be committed any more below the oldest transaction that is still under way: see new_event.
+		if err := tx.QueryRow(ctx, `SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20) - 1`).Scan(&last); err != nil || after < 0 {
+			return err
+		}
+		f := filter{}
+		f.and("e.seq > " + f.place(after) + " AND e.seq <= " + f.place(last))
+		if f.tenants("e.tenant", scope, ""); scope.Tenant != "" {
+			f.and("e.tenant_uid = live_tenant(e.tenant)")
+		}
+		events, err = read(ctx, tx, scanEvent, `SELECT e.seq, e.at, e.kind, e.tenant, e.name, e.text FROM events e`+f.where()+` ORDER BY e.seq LIMIT `+f.place(limit), f.args...)
+		if len(events) == limit && limit > 0 {
+			last = events[limit-1].Seq
+		}
+		last = max(last, after)
+		return err
+	})
+	return events, last, wrap(err, "events")
+}
+
+func scanEvent(row pgx.CollectableRow) (fleet.Event, error) {
+	var e fleet.Event
+	err := row.Scan(&e.Seq, &e.At, &e.Kind, &e.Tenant, &e.Name, &e.Text)
+	return e, err
+}

@@ -1,0 +1,73 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	channel = "argosy"
+
+	listenBeat  = 30 * time.Second // between proofs that a silent connection is alive
+	listenPause = 5 * time.Second  // at most, between attempts to connect
+)
+
+// Notify says "look" to every replica. It is a transaction of its own, after the one that it tells of: sending takes a lock of the whole
+// server until its transaction has ended. Whoever calls it often should wait a little and call it once.
+func (s *Store) Notify(ctx context.Context) error {
+	err := s.again(ctx, func() error {
+		_, err := s.work.Exec(ctx, `SELECT pg_notify($1, '')`, channel)
+		return err
+	})
+	return wrap(err, "notify")
+}
+
+// Listen calls look whenever Notify is called by any replica, until ctx ends. It connects again when the connection is lost, and then
+// calls look as well: whatever was said in between was missed. It is a hint and nothing more; whoever listens also polls.
+func (s *Store) Listen(ctx context.Context, look func()) {
+	for failed := 0; ctx.Err() == nil; failed++ {
+		err := s.listen(ctx, func() { failed = 0; look() })
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("database notifications are interrupted; polling goes on", "error", err)
+		pause := min(100*time.Millisecond<<min(failed, 10), listenPause)
+		timer := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+func (s *Store) listen(ctx context.Context, look func()) error {
+	conn, err := pgx.ConnectConfig(ctx, s.config.Copy())
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
+		return err
+	}
+	look()
+	for {
+		beat, cancel := context.WithTimeout(ctx, listenBeat)
+		_, err := conn.WaitForNotification(beat)
+		cancel()
+		switch {
+		case err == nil:
+			look()
+		case beat.Err() != nil && ctx.Err() == nil && !conn.IsClosed():
+			if err := conn.Ping(ctx); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}

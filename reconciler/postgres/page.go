@@ -1,0 +1,152 @@
+package postgres
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// listing is a list that is read in pages, each beginning after the last key of the one before, so that a page costs the same however far
+// it lies within the list, and nothing is shown twice or passed over when the list changes in between.
+type listing[T any] struct {
+	name   string           // of the list, in cursors
+	sql    string           // up to WHERE
+	keys   []string         // the columns that order the list; together they are unique
+	newest bool             // descending
+	scan   pgx.RowToFunc[T] // of one row
+	key    func(T) []string // the values of keys
+}
+
+const (
+	maxPage   = 1000
+	maxCursor = 2048
+)
+
+// list reads one page within a scope, and completes it in the same moment of the database; complete may be nil.
+func list[T any](ctx context.Context, s *Store, scope fleet.Scope, l listing[T], f filter, page fleet.Page, complete func(context.Context, pgx.Tx, []T) error) ([]T, string, error) {
+	if page.Limit < 1 || page.Limit > maxPage {
+		return nil, "", fmt.Errorf("%s: a page has 1 to %d items, not %d", l.name, maxPage, page.Limit)
+	}
+	if err := l.after(&f, page.After); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", l.name, err)
+	}
+	direction := ""
+	if l.newest {
+		direction = " DESC"
+	}
+	sql := l.sql + f.where() + ` ORDER BY ` + strings.Join(l.keys, direction+", ") + direction + ` LIMIT ` + strconv.Itoa(page.Limit+1)
+	var items []T
+	next := ""
+	err := s.within(ctx, scope, func(tx pgx.Tx) (err error) {
+		if items, err = read(ctx, tx, l.scan, sql, f.args...); err != nil {
+			return err
+		}
+		next = ""
+		if len(items) > page.Limit {
+			items = items[:page.Limit]
+			next = cursor(l.name, l.key(items[page.Limit-1]))
+		}
+		if complete == nil || len(items) == 0 {
+			return nil
+		}
+		return complete(ctx, tx, items)
+	})
+	if hasCode(err, "22P02") || hasCode(err, "22003") { // no number where a cursor of this list has one
+		err = fleet.ErrCursor
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", l.name, err)
+	}
+	return items, next, nil
+}
+
+// after narrows the filter to what follows the cursor.
+func (l listing[T]) after(f *filter, after string) error {
+	if after == "" {
+		return nil
+	}
+	values, err := readCursor(l.name, after)
+	if err != nil || len(values) != len(l.keys) {
+		return fleet.ErrCursor
+	}
+	places := make([]string, len(values))
+	for i, v := range values {
+		places[i] = f.place(v)
+	}
+	sign := " > "
+	if l.newest {
+		sign = " < "
+	}
+	f.and("(" + strings.Join(l.keys, ", ") + ")" + sign + "(" + strings.Join(places, ", ") + ")")
+	return nil
+}
+
+// cursor is opaque to those who carry it. It is no secret and no right: it only says where to go on.
+func cursor(name string, key []string) string {
+	raw, err := json.Marshal(append([]string{name}, key...))
+	if err != nil {
+		panic(err) // strings have a JSON form
+	}
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+func readCursor(name, cursor string) ([]string, error) {
+	if len(cursor) > maxCursor {
+		return nil, fleet.ErrCursor
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return nil, fleet.ErrCursor
+	}
+	var parts []string
+	if err := json.Unmarshal(raw, &parts); err != nil || len(parts) == 0 || parts[0] != name {
+		return nil, fleet.ErrCursor
+	}
+	for _, p := range parts {
+		if p != text(p) {
+			return nil, fleet.ErrCursor
+		}
+	}
+	return parts[1:], nil
+}
+
+// filter is the conditions of a query, with a place for each value. No value ever becomes part of the text.
+type filter struct {
+	conditions []string
+	args       []any
+}
+
+// place gives a value its place.
+func (f *filter) place(value any) string {
+	f.args = append(f.args, value)
+	return "$" + strconv.Itoa(len(f.args))
+}
+
+func (f *filter) and(condition string) { f.conditions = append(f.conditions, condition) }
+
+// equal demands a value of a column or expression; an empty one demands nothing.
+func (f *filter) equal(expression, value string) {
+	if value != "" {
+		f.and(expression + " = " + f.place(text(value)))
+	}
+}
+
+// tenants bounds the column by scope, and by what was asked for within it.
+func (f *filter) tenants(column string, scope fleet.Scope, asked fleet.TenantName) {
+	f.equal(column, string(scope.Tenant))
+	f.equal(column, string(asked))
+}
+
+func (f *filter) where() string {
+	if len(f.conditions) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(f.conditions, " AND ")
+}

@@ -1,0 +1,52 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Reset drops what can be had again from Git and from the engines, for `argosy rebuild`. What people decided and did stays (stops,
+// approvals, tokens, operations, the audit log), and so do the epochs of leases, which may never go back, the guards' memory of
+// deletions, and the syncs that were asked for, which must not be done twice. Numbers of rows go on where they were.
+func (s *Store) Reset(ctx context.Context) error {
+	err := s.transact(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			TRUNCATE declarations, sealed, quarantines, problems, placements, desired, status, revisions, holds, sync_holds;
+			UPDATE mirror SET applied = '', plan = '';
+			UPDATE memory SET body = NULL;
+			UPDATE engines SET cursor = 0;
+			UPDATE operations SET state = 'Failed', message = 'the mirror was rebuilt', ended_at = now() WHERE ended_at IS NULL AND kind = 'Reconcile'`)
+		if err != nil {
+			return err
+		}
+		return tell(ctx, tx, deed{kind: fleet.OperationRebuild, subject: "the mirror", by: "argosy",
+			event: fleet.Event{Kind: "revision", Text: "the mirror is rebuilt"}})
+	})
+	return wrap(err, "reset the mirror")
+}
+
+// Prune drops what nobody asks for any more: events older than a day, and deletions older than every window of guards. It is to be called
+// now and then; it deletes a bounded number of rows and reports how many.
+func (s *Store) Prune(ctx context.Context) (int64, error) {
+	var n int64
+	for _, sql := range []string{
+		`DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE at < now() - interval '24 hours' ORDER BY at LIMIT 10000)`,
+		`DELETE FROM deletions WHERE n IN (SELECT n FROM deletions WHERE at < now() - interval '169 hours' ORDER BY at LIMIT 10000)`,
+	} {
+		err := s.again(ctx, func() error {
+			tag, err := s.work.Exec(ctx, sql)
+			if err == nil {
+				n += tag.RowsAffected()
+			}
+			return err
+		})
+		if err != nil {
+			return n, fmt.Errorf("prune: %w", err)
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,65 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// sqlApply is how far an object has come, of desired d and status s.
+const sqlApply = `CASE
+	WHEN d.absent THEN CASE WHEN s.seq = d.seq AND s.state IN ('Failed', 'Conflict', 'Held') THEN s.state ELSE 'Deleting' END
+	WHEN d.held THEN 'Held'
+	WHEN s.seq = d.seq THEN s.state
+	ELSE 'Pending' END`
+
+// Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health, Apply, Name}, in the order of tenant,
+// deployment, environment. One that is being removed is among them until its engine has proven it gone.
+func (s *Store) Applications(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.ApplicationView, string, error) {
+	f := filter{conditions: []string{"d.kind = 'Application'"}}
+	f.tenants("d.tenant", scope, by.Tenant)
+	f.equal("d.environment", string(by.Environment))
+	f.equal("d.deployment", string(by.Deployment))
+	f.equal("d.engine", string(by.Engine))
+	f.equal("d.revision", string(by.Revision))
+	f.equal("d.name", by.Name)
+	f.equal("coalesce(s.sync, 'Unknown')", string(by.Sync))
+	f.equal("coalesce(s.health, 'Unknown')", string(by.Health))
+	f.equal(sqlApply, string(by.Apply))
+	return list(ctx, s, scope, listing[fleet.ApplicationView]{
+		name: "applications", keys: []string{"d.tenant", "d.deployment", "d.environment", "d.engine"}, scan: scanApplication,
+		sql: `SELECT d.tenant, d.environment, d.deployment, d.name, d.engine, d.revision, d.body, d.created_at, d.changed_at, ` + sqlApply + `,
+			CASE WHEN s.seq = d.seq THEN s.state_message ELSE '' END, coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
+			coalesce(s.synced_revision, ''), coalesce(s.operation_phase, ''),
+			CASE WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END, coalesce(s.resources, 0), s.observed_at` + fromRows,
+		key: func(a fleet.ApplicationView) []string {
+			return []string{string(a.Tenant), string(a.Deployment), string(a.Environment), string(a.Engine)}
+		},
+	}, f, page, nil)
+}
+
+func scanApplication(row pgx.CollectableRow) (fleet.ApplicationView, error) {
+	var a fleet.ApplicationView
+	var body pgtype.DriverBytes // not copied: it is read before the next row
+	err := row.Scan(&a.Tenant, &a.Environment, &a.Deployment, &a.Name, &a.Engine, &a.Revision, &body, &a.CreatedAt, &a.ChangedAt, &a.Apply,
+		&a.ApplyMessage, &a.Sync, &a.Health, &a.SyncedRevision, &a.OperationPhase, &a.Message, &a.Resources, &a.ObservedAt)
+	if err != nil {
+		return a, err
+	}
+	var manifest struct {
+		Spec struct {
+			Source struct {
+				RepoURL        string `json:"repoURL"`
+				TargetRevision string `json:"targetRevision"`
+			} `json:"source"`
+		} `json:"spec"`
+	}
+	// A manifest is ours, and one that cannot be read is no reason to hide its Application.
+	_ = json.Unmarshal(body, &manifest)
+	a.RepoURL, a.TargetRevision = manifest.Spec.Source.RepoURL, manifest.Spec.Source.TargetRevision
+	return a, nil
+}

@@ -1,0 +1,74 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Environments match Filter.{Tenant, Environment, Engine}, by tenant and name.
+func (s *Store) Environments(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.EnvironmentView, string, error) {
+	f := filter{conditions: []string{"e.kind = 'ManagedEnvironment'"}}
+	f.tenants("e.tenant", scope, by.Tenant)
+	f.equal("e.name", string(by.Environment))
+	f.equal("p.engine", string(by.Engine))
+	return list(ctx, s, scope, listing[fleet.EnvironmentView]{
+		name: "environments", keys: []string{"e.tenant", "e.name"}, scan: scanEnvironment,
+		sql: `SELECT e.body, p.body FROM declarations e LEFT JOIN placements p ON p.tenant = e.tenant AND p.environment = e.name`,
+		key: func(e fleet.EnvironmentView) []string { return []string{string(e.Tenant), string(e.Name)} },
+	}, f, page, completeEnvironments)
+}
+
+func scanEnvironment(row pgx.CollectableRow) (fleet.EnvironmentView, error) {
+	var d fleet.Declaration
+	var p *fleet.Placement
+	if err := row.Scan(&d, &p); err != nil {
+		return fleet.EnvironmentView{}, err
+	}
+	e := fleet.EnvironmentView{Tenant: d.Key.Tenant, Name: fleet.EnvironmentName(d.Key.Name), Labels: d.Labels}
+	if spec := d.Environment; spec != nil {
+		e.Namespaces, e.Region = spec.Namespaces, spec.Region
+		if spec.Cluster != nil {
+			e.Server = spec.Cluster.Server
+		}
+	}
+	if p == nil {
+		p = &fleet.Placement{Environment: fleet.EnvironmentID{Tenant: e.Tenant, Name: e.Name}, Reason: "not decided yet"}
+	}
+	e.Engine, e.Placement = p.Engine, *p
+	return e, nil
+}
+
+func completeEnvironments(ctx context.Context, tx pgx.Tx, environments []fleet.EnvironmentView) error {
+	names := column(environments, func(e fleet.EnvironmentView) pair { return pair{string(e.Tenant), string(e.Name)} })
+	counts, err := standings(ctx, tx, "d.tenant", "d.environment", names)
+	if err != nil {
+		return err
+	}
+	problems, err := problemsOf(ctx, tx, fleet.KindManagedEnvironment, names)
+	if err != nil {
+		return err
+	}
+	for i := range environments {
+		environments[i].Counts, environments[i].Problems = counts[names[i]].Counts, problems[names[i]]
+	}
+	return nil
+}
+
+// Explain is the stored placement of an environment; fleet.ErrNotFound when there is no such environment in scope.
+func (s *Store) Explain(ctx context.Context, scope fleet.Scope, environment fleet.EnvironmentID) (fleet.Placement, error) {
+	f := filter{}
+	f.tenants("tenant", scope, "")
+	f.and("tenant = " + f.place(text(string(environment.Tenant))) + " AND environment = " + f.place(text(string(environment.Name))))
+	var p fleet.Placement
+	err := s.within(ctx, scope, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, `SELECT body FROM placements`+f.where(), f.args...).Scan(&p)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = fleet.ErrNotFound
+	}
+	return p, wrap(err, "environment %s", environment)
+}

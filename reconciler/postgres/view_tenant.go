@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Tenants match Filter.Tenant, by name.
+func (s *Store) Tenants(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.TenantView, string, error) {
+	f := filter{conditions: []string{"e.kind = 'Tenant'", "e.tenant = ''"}}
+	f.tenants("e.name", scope, by.Tenant)
+	return list(ctx, s, scope, listing[fleet.TenantView]{
+		name: "tenants", sql: `SELECT e.name, e.body FROM declarations e`, keys: []string{"e.name"},
+		scan: func(row pgx.CollectableRow) (fleet.TenantView, error) {
+			var t fleet.TenantView
+			var d fleet.Declaration
+			err := row.Scan(&t.Name, &d)
+			if d.Tenant != nil {
+				t.Owners, t.Quota = d.Tenant.Owners, d.Tenant.Quota
+			}
+			return t, err
+		},
+		key: func(t fleet.TenantView) []string { return []string{string(t.Name)} },
+	}, f, page, completeTenants)
+}
+
+func completeTenants(ctx context.Context, tx pgx.Tx, tenants []fleet.TenantView) error {
+	names := column(tenants, func(t fleet.TenantView) pair { return pair{string(t.Name), ""} })
+	counts, err := standings(ctx, tx, "d.tenant", "''", names)
+	if err != nil {
+		return err
+	}
+	declared := func(kind fleet.Kind) (map[pair]int, error) {
+		return tally(ctx, tx, names, `
+			SELECT tenant, '', count(*) FROM declarations
+			WHERE kind = '`+string(kind)+`' AND (tenant, '') IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY 1`)
+	}
+	environments, err := declared(fleet.KindManagedEnvironment)
+	if err != nil {
+		return err
+	}
+	deployments, err := declared(fleet.KindGitOpsDeployment)
+	if err != nil {
+		return err
+	}
+	problems, err := tally(ctx, tx, names, `
+		SELECT tenant, '', count(*) FROM problems WHERE (tenant, '') IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY 1`)
+	if err != nil {
+		return err
+	}
+	stops, err := read(ctx, tx, scanStop, `SELECT scope, name, by, reason, at FROM stops WHERE scope IN ('fleet', 'tenant')`)
+	if err != nil {
+		return err
+	}
+	for i := range tenants {
+		t, c := &tenants[i], counts[names[i]]
+		t.Counts, t.Held, t.Problems = c.Counts, c.held, problems[names[i]]
+		t.Used = fleet.Quota{Environments: environments[names[i]], Deployments: deployments[names[i]], Applications: c.Applications}
+		for _, stop := range stops {
+			t.Stopped = t.Stopped || stop.Scope == fleet.StopFleet || stop.Name == string(t.Name)
+		}
+	}
+	return nil
+}
