@@ -32,7 +32,8 @@ func (d *draft) applications() error {
 func (d *draft) application(id fleet.ApplicationID, wanted bool) error {
 	p, ok := d.placements.get(id.In())
 	if !ok || p.Engine == "" {
-		return nil // once it is placed, the environment's Applications are looked at again
+		d.touchedEnvironments[id.In()] = true // what it brings has changed; once it is placed, its Applications are looked at again
+		return nil
 	}
 	key := applicationKey(p.Engine, id)
 	h, isHeld := d.held.get(id)

@@ -81,7 +81,6 @@ type draft struct {
 	touchedEnvironments map[fleet.EnvironmentID]bool
 	touchedShares       map[share]bool
 	touchedReaders      map[reader]bool
-	touchedCredentials  map[fleet.Key]bool
 	retry               bool // environments without an engine may find one now
 
 	unwanted   []unwanted
@@ -100,8 +99,8 @@ func (w *World) draft(r Request, render Renderer, withheld map[fleet.Key]deferre
 		w: w, version: w.version, r: r, render: render, state: w.layered(), started: w.revision != "",
 		deferred: map[fleet.Key]deferred{}, going: map[fleet.EnvironmentID]bool{},
 		touchedApps: map[fleet.ApplicationID]bool{}, touchedEnvironments: map[fleet.EnvironmentID]bool{}, touchedShares: map[share]bool{},
-		touchedReaders: map[reader]bool{}, touchedCredentials: map[fleet.Key]bool{},
-		released: map[fleet.ApplicationID]bool{}, rowChanges: map[fleet.ObjectKey]*RowChange{}, decided: map[fleet.EnvironmentID]fleet.Placement{},
+		touchedReaders: map[reader]bool{},
+		released:       map[fleet.ApplicationID]bool{}, rowChanges: map[fleet.ObjectKey]*RowChange{}, decided: map[fleet.EnvironmentID]fleet.Placement{},
 		unplaced: map[fleet.EnvironmentID]bool{}, freed: map[fleet.ObjectKey]bool{}, approved: map[fleet.ObjectKey]bool{},
 	}
 	maps.Copy(d.deferred, withheld)

@@ -34,7 +34,7 @@ func (e *editor) edit() {
 	dep := e.pick("a", "b", "c", "d", "e")
 	switch e.r.IntN(20) {
 	case 0, 1, 2:
-		e.put(base+"environments/"+env+".yaml", e.environment(env))
+		e.put(base+"environments/"+env+".yaml", e.environment(t, env))
 	case 3:
 		e.files = e.files.without(base + "environments/" + env + ".yaml")
 	case 4, 5, 6, 7, 8:
@@ -78,8 +78,11 @@ func (e *editor) edit() {
 
 const loose = "  guards: {maxDeletes: 100000, maxDeletePercent: 100, alwaysAllowed: 100000}\n"
 
-func (e *editor) environment(name string) string {
+func (e *editor) environment(tenant, name string) string {
 	text := environmentFile(name, e.pick("eu", "eu", "us"), "tier: "+e.pick("prod", "dev"), e.pick("app", "app, other", "app", "other"))
+	if e.r.IntN(5) > 0 { // else the tenants want one namespace of one cluster
+		text = strings.Replace(text, "https://", "https://"+tenant+"-", 1)
+	}
 	if e.r.IntN(5) == 0 {
 		text += "  clusterResources: true\n"
 	}

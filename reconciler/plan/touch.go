@@ -26,12 +26,17 @@ func (d *draft) forgetGone() {
 
 // count counts an Application in (n = 1) or out (-1) and notes which shared objects that may change.
 func (d *draft) count(engine fleet.EngineName, id fleet.ApplicationID, url string, n int) {
-	listed, used := d.stand(engine, id, url, n)
-	if listed {
+	r := repo{engine, repoKey(url)}
+	c := d.stand(engine, id, url, n)
+	if c.listed {
 		d.touchedShares[share{id.Tenant, engine}] = true
 	}
-	if used {
-		d.touchedReaders[reader{repo{engine, repoKey(url)}, id.Tenant}] = true
+	if c.used {
+		d.touchedReaders[reader{r, id.Tenant}] = true
+		d.retry = d.retry || n < 0
+	}
+	if _, contested := d.contested.get(r); c.usedIn && contested {
+		d.touchedEnvironments[id.In()] = true
 	}
 }
 
@@ -67,6 +72,9 @@ func (d *draft) touch() {
 		}
 	}
 	for k, x := range d.w.deferred {
+		if _, still := d.deferred[k]; k.Kind == fleet.KindEngine && !still {
+			d.retry = true // it may take environments again
+		}
 		if x.Going && !d.going[environmentID(k)] {
 			d.touchEnvironment(environmentID(k))
 		}
@@ -140,7 +148,7 @@ func (d *draft) touchDeployment(c catalog.Change) {
 
 // touchCredential reaches the repository's Secrets on every engine where the tenant reads it.
 func (d *draft) touchCredential(c catalog.Change) {
-	d.touchedCredentials[c.Key] = true
+	d.retry = d.retry || c.Before != nil
 	for _, decl := range []*fleet.Declaration{c.Before, c.After} {
 		if decl == nil {
 			continue

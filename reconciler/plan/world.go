@@ -134,20 +134,26 @@ func (s *state) place(id fleet.EnvironmentID, engine fleet.EngineName, n int) {
 	s.loads.set(engine, l)
 }
 
-// stand counts an Application in on its engine (n = 1) or out (-1), and reports whether the tenant's list of repositories there changes,
-// and whether its use of this one begins or ends.
-func (s *state) stand(engine fleet.EngineName, id fleet.ApplicationID, url string, n int) (listed, used bool) {
+// crossings is what an Application's coming or going begins or ends.
+type crossings struct {
+	listed bool // the tenant's list of repositories on the engine changes
+	used   bool // the tenant's use of the repository there begins or ends
+	usedIn bool // the environment's does
+}
+
+// stand counts an Application in on its engine (n = 1) or out (-1).
+func (s *state) stand(engine fleet.EngineName, id fleet.ApplicationID, url string, n int) (c crossings) {
 	r := repo{engine, repoKey(url)}
 	s.standing.add(id.In(), engine, n)
-	listed = s.repos.add(share{id.Tenant, engine}, url, n)
-	used = s.readers.add(r, id.Tenant, n)
-	s.readIn.add(reader{r, id.Tenant}, id.Environment, n)
+	c.listed = s.repos.add(share{id.Tenant, engine}, url, n)
+	c.used = s.readers.add(r, id.Tenant, n)
+	c.usedIn = s.readIn.add(reader{r, id.Tenant}, id.Environment, n)
 	l, _ := s.loads.get(engine)
 	l.Applications += n
 	s.loads.set(engine, l)
 	of, _ := s.applicationsOf.get(id.Tenant)
 	s.applicationsOf.set(id.Tenant, of+n)
-	return listed, used
+	return c
 }
 
 // put sets a row and counts it on its engine.
