@@ -326,8 +326,23 @@ func TestRedirects(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 		m := openWith(t, strings.TrimSuffix(s.url(), ".git"), Token("canary-token"))
-		if h := fetch(t, m); h.Commit != first {
-			t.Fatal(h)
+		for range 3 { // the second time the server is asked without an advertisement
+			if h := fetch(t, m); h.Commit != first {
+				t.Fatal(h)
+			}
 		}
 	})
+}
+
+func TestServerThatIsReplacedByAnOlderOne(t *testing.T) {
+	o := newOrigin(t)
+	s := newGitServer(t, o)
+	m := open(t, t.TempDir(), s.url())
+	for i, version0 := range []bool{false, true, false, true} {
+		s.version0.Store(version0)
+		want := o.set("fleet/fleet.yaml", fmt.Sprint(i))
+		if h := fetch(t, m); h.Commit != want {
+			t.Fatal(h)
+		}
+	}
 }

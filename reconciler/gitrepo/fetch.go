@@ -92,16 +92,11 @@ func (m *Mirror) credential(ctx context.Context) (Auth, error) {
 
 // bringIn finds the branch's tip and makes sure that its commit is in the mirror.
 func (m *Mirror) bringIn(ctx context.Context, auth Auth, meter *meter) (plumbing.Hash, error) {
-	talk, err := m.remote.dial(ctx, auth, meter)
+	talk, tip, err := m.remote.find(ctx, auth, meter, m.branch)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
 	defer talk.Close()
-	tip, err := talk.tip(ctx, m.branch, m.remote.v2.Load())
-	m.remote.v2.Store(talk.v2 && err == nil)
-	if err != nil {
-		return plumbing.ZeroHash, err
-	}
 	if tip.IsZero() {
 		return plumbing.ZeroHash, &Error{Kind: ErrBranchGone, Detail: fmt.Sprintf("the source has no %s; was the branch deleted or renamed?", m.branch)}
 	}
@@ -154,14 +149,16 @@ func (m *Mirror) accept(ctx context.Context, last Head, tip plumbing.Hash) (Head
 	if err != nil {
 		return Head{}, err
 	}
-	changes, err := m.diff(ctx, last.Commit, head.Commit)
+	memo := &diffMemo{base: last.Commit, head: head.Commit}
+	err = m.compare(ctx, last.Commit, head.Commit, func(c Change) error {
+		if c.New.Kind == File && !m.store.contains(plumbing.NewHash(string(c.New.Blob))) {
+			return m.incomplete("file " + c.Path + " of commit " + string(head.Commit))
+		}
+		memo.add(c)
+		return nil
+	})
 	if err != nil {
 		return Head{}, err
-	}
-	for _, c := range changes {
-		if c.New.Kind.readable() && !m.store.contains(plumbing.NewHash(string(c.New.Blob))) {
-			return Head{}, m.incomplete("file " + c.Path + " of commit " + string(head.Commit))
-		}
 	}
 	if err := m.store.setRef(m.branch, tip); err != nil {
 		return Head{}, err
@@ -169,8 +166,7 @@ func (m *Mirror) accept(ctx context.Context, last Head, tip plumbing.Hash) (Head
 	head.Moved = true
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.head = head
-	m.memo = newDiffMemo(last.Commit, head.Commit, changes)
+	m.head, m.memo = head, memo
 	return head, nil
 }
 

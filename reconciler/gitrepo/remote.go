@@ -4,19 +4,22 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
 )
 
 // remote is how one mirror reaches its source. It holds no credential.
 type remote struct {
 	location location
-	client   *http.Client // for http and https; of this mirror alone
-	v2       atomic.Bool  // the server spoke version 2 the last time
+	client   *http.Client            // for http and https; of this mirror alone
+	direct   atomic.Pointer[url.URL] // where the server spoke version 2 the last time, so that it need not advertise itself again
 }
 
 func newRemote(loc location, roots *x509.CertPool) *remote {
@@ -47,19 +50,53 @@ func (r *remote) close() {
 	}
 }
 
-// dial starts a conversation for one fetch.
-func (r *remote) dial(ctx context.Context, auth Auth, m *meter) (*conversation, error) {
+// find starts a conversation and asks where ref stands; the zero hash means that it does not exist. What was learned of the server the last
+// time is tried first, and forgotten when it does not hold any more.
+func (r *remote) find(ctx context.Context, auth Auth, m *meter, ref string) (*conversation, plumbing.Hash, error) {
+	for direct := r.direct.Load(); ; direct = nil {
+		talk, err := r.dial(ctx, auth, m, direct)
+		if err != nil {
+			return nil, plumbing.ZeroHash, err
+		}
+		tip, err := talk.tip(ctx, ref, direct != nil)
+		r.remember(talk, err)
+		if err == nil {
+			return talk, tip, nil
+		}
+		talk.Close()
+		if direct == nil || !errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
+			return nil, plumbing.ZeroHash, err
+		}
+	}
+}
+
+func (r *remote) remember(talk *conversation, err error) {
+	if h, ok := talk.channel.(*httpChannel); ok && talk.v2 && err == nil {
+		r.direct.Store(h.base)
+		return
+	}
+	r.direct.Store(nil)
+}
+
+func (r *remote) dial(ctx context.Context, auth Auth, m *meter, direct *url.URL) (*conversation, error) {
 	switch r.location.scheme {
 	case "ssh":
 		ch, err := dialSSH(ctx, r.location, auth, m)
-		return &conversation{channel: ch}, err
+		if err != nil {
+			return nil, err
+		}
+		return &conversation{channel: ch}, nil
 	case "file":
 		return &conversation{channel: &localChannel{path: r.location.path, meter: m}}, nil
 	}
 	if err := r.mayCarry(auth); err != nil {
 		return nil, err
 	}
-	return &conversation{channel: &httpChannel{client: r.client, base: r.location.url, auth: auth, meter: m}}, nil
+	base := r.location.url
+	if direct != nil {
+		base = direct
+	}
+	return &conversation{channel: &httpChannel{client: r.client, base: base, auth: auth, meter: m}}, nil
 }
 
 // mayCarry refuses a credential that this source cannot use or that would travel in the clear.

@@ -127,8 +127,8 @@ func sshLocation(raw, user, host, port, path string) (location, error) {
 		port = "22"
 	}
 	trimmed := strings.Trim(path, "/")
-	if trimmed == "" || strings.HasPrefix(path, "-") || strings.HasPrefix(user, "-") {
-		return location{}, refusedSource(raw, "the user and path of an ssh source cannot be empty or start with a dash")
+	if trimmed == "" || strings.HasPrefix(trimmed, "-") || strings.HasPrefix(user, "-") || strings.ContainsRune(path, '\\') {
+		return location{}, refusedSource(raw, "the user and path of an ssh source cannot be empty, start with a dash or have a backslash")
 	}
 	address := net.JoinHostPort(strings.ToLower(host), port)
 	display := "ssh://" + user + "@" + address + "/" + trimmed

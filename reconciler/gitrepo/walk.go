@@ -25,8 +25,6 @@ const (
 	Other     Kind = "other"     // a mode that Git does not write today
 )
 
-func (k Kind) readable() bool { return k == File }
-
 // Entry is one path of a commit.
 type Entry struct {
 	Path string // from the root of the repository, with slashes; bytes as the tree has them
@@ -55,7 +53,7 @@ func (m *Mirror) Diff(ctx context.Context, base, head Hash) ([]Change, error) {
 	m.mu.Lock()
 	memo := m.memo
 	m.mu.Unlock()
-	if memo != nil && memo.base == base && memo.head == head {
+	if memo != nil && !memo.over && memo.base == base && memo.head == head {
 		return slices.Clone(memo.changes), nil
 	}
 	return m.diff(ctx, base, head)
@@ -65,13 +63,15 @@ func (m *Mirror) Diff(ctx context.Context, base, head Hash) ([]Change, error) {
 type diffMemo struct {
 	base, head Hash
 	changes    []Change
+	over       bool // too much to keep
 }
 
-func newDiffMemo(base, head Hash, changes []Change) *diffMemo {
-	if len(changes) > 10_000 {
-		return nil
+func (d *diffMemo) add(c Change) {
+	if d.over = d.over || len(d.changes) == 10_000; d.over {
+		d.changes = nil
+		return
 	}
-	return &diffMemo{base, head, changes}
+	d.changes = append(d.changes, c)
 }
 
 func (m *Mirror) diff(ctx context.Context, base, head Hash) ([]Change, error) {
