@@ -1,0 +1,173 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+func TestLeaseIsHeldByOneAndItsEpochGrowsWithEachHolder(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	first, ok, err := s.Acquire(ctx, "engine/eu-1", "a", time.Hour)
+	if err != nil || !ok || first.Epoch != 1 || first.Holder != "a" {
+		t.Fatalf("%+v, %v, %v", first, ok, err)
+	}
+	if l, ok, err := s.Acquire(ctx, "engine/eu-1", "b", time.Hour); err != nil || ok {
+		t.Fatalf("two hold it: %+v, %v", l, err)
+	}
+	if again, ok, err := s.Acquire(ctx, "engine/eu-1", "a", 2*time.Hour); err != nil || !ok || again.Epoch != 1 || !again.Expires.After(first.Expires) {
+		t.Fatalf("its holder asks again: %+v, %v, %v", again, ok, err)
+	}
+	expire(t, url, "engine/eu-1")
+	second, ok, err := s.Acquire(ctx, "engine/eu-1", "b", time.Hour)
+	if err != nil || !ok || second.Epoch != 2 {
+		t.Fatalf("after it ran out: %+v, %v, %v", second, ok, err)
+	}
+	if ok, err := s.Renew(ctx, first, time.Hour); err != nil || ok {
+		t.Errorf("the former holder renews: %v, %v", ok, err)
+	}
+	check(t, s.Release(ctx, first))
+	if ok, err := s.Renew(ctx, second, time.Hour); err != nil || !ok {
+		t.Errorf("the former holder's release ended the lease: %v, %v", ok, err)
+	}
+	check(t, s.Release(ctx, second))
+	third, ok, err := s.Acquire(ctx, "engine/eu-1", "a", time.Hour)
+	if err != nil || !ok || third.Epoch != 3 {
+		t.Errorf("after a release: %+v, %v, %v", third, ok, err)
+	}
+	if ok, err := s.Renew(ctx, second, time.Hour); err != nil || ok {
+		t.Errorf("who released it renews: %v, %v", ok, err)
+	}
+}
+
+func TestLeaseEpochRisesAboveWhatTheEngineShows(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	l := hold(t, s, "engine/eu-1")
+	raised := must(s.RaiseEpoch(t.Context(), l, 41))(t)
+	if raised.Epoch != 42 || must(s.RaiseEpoch(t.Context(), raised, 41))(t).Epoch != 42 {
+		t.Fatalf("epoch %d", raised.Epoch)
+	}
+	if err := s.Observe(t.Context(), l, []fleet.Observation{{Key: fleet.ObjectKey{Engine: "eu-1"}}}); !errors.Is(err, fleet.ErrFenced) {
+		t.Errorf("a write at the epoch before: %v", err)
+	}
+	if _, err := s.RaiseEpoch(t.Context(), fleet.Lease{Name: "engine/eu-1", Holder: "b", Epoch: 1}, 50); !errors.Is(err, fleet.ErrFenced) {
+		t.Errorf("another raises it: %v", err)
+	}
+}
+
+// Case 79: a leader that was paused past its lease wakes up, and nothing that it writes gets in.
+func TestCase79WritesOfAnOlderEpochAreRefused(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	leader := hold(t, s, "reconciler")
+	a := application("eu-1", "acme", "a", "prod", "v1")
+	must(s.Record(ctx, leader, step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{a} })))(t)
+	worker := hold(t, s, "engine/eu-1")
+	for _, name := range []string{"reconciler", "engine/eu-1"} {
+		expire(t, url, name)
+		if _, ok, err := s.Acquire(ctx, name, "replica-2", time.Hour); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+	}
+	before := writes(t, url)
+	_, recorded := s.Record(ctx, leader, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v2")} }))
+	_, moved := s.Record(ctx, leader, step(1, 2, func(*fleet.Record) {}))
+	for what, err := range map[string]error{
+		"Record":       recorded,
+		"empty Record": moved,
+		"Acknowledge":  s.Acknowledge(ctx, worker, []fleet.Ack{{Key: a.Key, Seq: 1, State: fleet.ApplyApplied}}),
+		"Observe":      s.Observe(ctx, worker, []fleet.Observation{{Key: a.Key, Sync: fleet.SyncSynced}}),
+		"ReportEngine": s.ReportEngine(ctx, worker, fleet.EngineReport{Engine: "eu-1", Reachable: true}),
+		"UpdateSync":   s.UpdateSync(ctx, worker, "x", fleet.OperationRunning, ""),
+		"SetCursor":    s.SetCursor(ctx, worker, 9),
+	} {
+		if !errors.Is(err, fleet.ErrFenced) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	after := writes(t, url)
+	for table, state := range before {
+		if after[table] != state {
+			t.Errorf("%s changed from %s to %s", table, state, after[table])
+		}
+	}
+	if snap := must(s.Load(ctx))(t); snap.Applied != revision(1) {
+		t.Errorf("applied %s", snap.Applied)
+	}
+}
+
+func TestLeaseOfOneEngineGivesNoRightToAnother(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	eu := hold(t, s, "engine/eu-1")
+	key := fleet.ObjectKey{Engine: "us-1", Kind: fleet.ObjectApplication, Name: "a"}
+	for what, err := range map[string]error{
+		"Acknowledge":              s.Acknowledge(t.Context(), eu, []fleet.Ack{{Key: key, Seq: 1}}),
+		"Observe":                  s.Observe(t.Context(), eu, []fleet.Observation{{Key: key}}),
+		"ReportEngine":             s.ReportEngine(t.Context(), eu, fleet.EngineReport{Engine: "us-1"}),
+		"Observe as reconciler":    s.Observe(t.Context(), hold(t, s, "reconciler"), []fleet.Observation{{Key: key}}),
+		"Observe without an entry": s.Observe(t.Context(), fleet.Lease{Name: "engine/us-1", Holder: "x", Epoch: 1}, []fleet.Observation{{Key: key}}),
+	} {
+		if err == nil {
+			t.Errorf("%s is let through", what)
+		}
+	}
+}
+
+// Two replicas, each sure that it is the one: never two writers at a time, and no write of a lower epoch after one of a higher.
+func TestTwoReplicasNeverWriteOutOfTurn(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	setup := open(t, url)
+	row := application("eu-1", "acme", "a", "prod", "v1")
+	must(setup.Record(ctx, hold(t, setup, "reconciler"), step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{row} })))(t)
+	exec(t, url, `CREATE TABLE argosy.told (n bigint GENERATED ALWAYS AS IDENTITY, epoch bigint);
+		CREATE FUNCTION argosy.tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO argosy.told (epoch) VALUES (NEW.uid::bigint); RETURN NEW; END $$;
+		CREATE TRIGGER tell BEFORE INSERT OR UPDATE ON argosy.status FOR EACH ROW EXECUTE FUNCTION argosy.tell()`)
+	var fenced, written atomic.Int64
+	var replicas sync.WaitGroup
+	for i := range 4 {
+		s := open(t, url)
+		replicas.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				l, ok, err := s.Acquire(ctx, "engine/eu-1", fmt.Sprintf("replica-%d-%d", i, n), 5*time.Millisecond)
+				if err != nil || !ok {
+					continue
+				}
+				for range 20 { // far past the lease
+					err := s.Observe(ctx, l, []fleet.Observation{{Key: row.Key, UID: fmt.Sprint(l.Epoch), Resources: n, Message: fmt.Sprint(written.Add(1))}})
+					if errors.Is(err, fleet.ErrFenced) {
+						fenced.Add(1)
+						break
+					}
+				}
+			}
+		})
+	}
+	replicas.Wait()
+	if fenced.Load() == 0 || one[int](t, url, `SELECT count(DISTINCT epoch) FROM told`) < 10 {
+		t.Fatalf("the replicas did not meet: %d fenced", fenced.Load())
+	}
+	if n := one[int](t, url, `SELECT count(*) FROM (SELECT epoch < lag(epoch) OVER (ORDER BY n) AS lower FROM told) e WHERE lower`); n != 0 {
+		t.Errorf("%d writes of a lower epoch followed one of a higher", n)
+	}
+}
+
+func expire(t *testing.T, url, name string) {
+	t.Helper()
+	exec(t, url, `UPDATE leases SET expires_at = now() - interval '1 s' WHERE name = $1`, name)
+}

@@ -1,0 +1,219 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// recorded is a store with these rows recorded as revision 1, and the leases of the reconciler and of engine eu-1.
+func recorded(t testing.TB, url string, rows ...fleet.Row) (s *postgres.Store, reconciler, worker fleet.Lease, stored []fleet.Row) {
+	t.Helper()
+	s = open(t, url)
+	reconciler, worker = hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
+	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
+		r.Declarations, r.Rows, r.Created = []fleet.Declaration{tenantDeclaration("acme")}, rows, len(rows)
+	})))(t)
+	return s, reconciler, worker, must(s.Changed(t.Context(), "eu-1", 0, 100_000))(t)
+}
+
+func TestAcknowledgeOfAnOlderRowChangesNothingNewer(t *testing.T) {
+	t.Parallel()
+	a := application("eu-1", "acme", "a", "prod", "v1")
+	s, reconciler, worker, old := recorded(t, newDatabase(t), a)
+	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v2")} })))(t)
+	check(t, s.Acknowledge(t.Context(), worker, applied(old)))
+	row, ok, err := s.Row(t.Context(), a.Key)
+	if err != nil || !ok || row.Apply != fleet.ApplyPending {
+		t.Fatalf("%+v, %v, %v", row.Apply, ok, err)
+	}
+	check(t, s.Acknowledge(t.Context(), worker, applied([]fleet.Row{row})))
+	if row, _, _ := s.Row(t.Context(), a.Key); row.Apply != fleet.ApplyApplied {
+		t.Fatalf("acknowledged as it stands: %s", row.Apply)
+	}
+}
+
+func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
+	t.Parallel()
+	a, b := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod", "v1")
+	url := newDatabase(t)
+	s, reconciler, worker, rows := recorded(t, url, a, b)
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key}, {Key: b.Key}}))
+	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{{Key: a.Key, Seq: rows[0].Seq, Removed: true}}))
+	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); len(gone) != 0 {
+		t.Fatalf("a row that is wanted went: %v", gone)
+	}
+	b.Absent = true
+	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
+	absent := must(s.Changed(t.Context(), "eu-1", 2, 10))(t)
+
+	// Wanted again before the worker has told: its news is of an older row.
+	b.Absent = false
+	must(s.Record(t.Context(), reconciler, step(2, 3, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
+	check(t, s.Acknowledge(t.Context(), worker, applied(absent)))
+	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{b.Key}))(t); len(gone) != 0 {
+		t.Fatal("a row that is wanted again went")
+	}
+	b.Absent = true
+	must(s.Record(t.Context(), reconciler, step(3, 4, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
+	check(t, s.Acknowledge(t.Context(), worker, applied(must(s.Changed(t.Context(), "eu-1", 4-1, 10))(t))))
+	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); !cmp.Equal(gone, []fleet.ObjectKey{b.Key}) {
+		t.Fatalf("gone: %v", gone)
+	}
+	if n := one[int](t, url, `SELECT count(*) FROM status`); n != 1 {
+		t.Errorf("%d rows of status", n)
+	}
+}
+
+func TestRevisionIsAppliedWhenItsLastObjectIs(t *testing.T) {
+	t.Parallel()
+	s, reconciler, worker, rows := recorded(t, newDatabase(t), application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod", "v1"))
+	look := func() (fleet.RevisionView, fleet.Operation) {
+		t.Helper()
+		v, _, err := s.Revisions(t.Context(), fleet.Scope{}, fleet.Filter{Revision: revision(1)}, fleet.Page{Limit: 1})
+		check(t, err)
+		o, _, err := s.Operations(t.Context(), fleet.Scope{}, fleet.Filter{Revision: revision(1)}, fleet.Page{Limit: 1})
+		check(t, err)
+		return v[0], o[0]
+	}
+	if v, o := look(); v.Pending != 2 || v.AppliedAt != nil || o.State != fleet.OperationRunning || o.Done != 0 || o.Total != 2 {
+		t.Fatalf("at first: %+v, %+v", v, o)
+	}
+	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{{Key: rows[0].Key, Seq: rows[0].Seq, State: fleet.ApplyApplied}, {Key: rows[1].Key, Seq: rows[1].Seq, State: fleet.ApplyFailed, Message: "refused"}}))
+	if v, o := look(); v.Pending != 1 || v.AppliedAt != nil || o.Done != 1 {
+		t.Fatalf("after one: %+v, %+v", v, o)
+	}
+	// The other is replaced by a later revision: nothing of the first is left to be done.
+	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{application("eu-1", "acme", "b", "prod", "v2")} })))(t)
+	if v, o := look(); v.Pending != 0 || v.AppliedAt == nil || o.State != fleet.OperationSucceeded || o.Done != 2 || o.EndedAt == nil {
+		t.Fatalf("at last: %+v, %+v", v, o)
+	}
+}
+
+func TestObserveWritesWhatIsNewAndNothingElse(t *testing.T) {
+	t.Parallel()
+	a := application("eu-1", "acme", "a", "prod", "v1")
+	url := newDatabase(t)
+	s, _, worker, _ := recorded(t, url, a)
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	seen := fleet.Observation{Key: a.Key, UID: "u1", Sync: fleet.SyncSynced, Health: fleet.HealthProgressing, SyncedRevision: "abc", OperationPhase: "Running",
+		OperationID: "op", OperationError: "e", Message: strings.Repeat("ü", 2000), Resources: 7, ReconciledAt: at, ResourceVersion: "1"}
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Sync: "older"}, seen, {Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "stranger"}}}))
+	if n := one[int](t, url, `SELECT count(*) FROM status`); n != 1 {
+		t.Fatalf("%d rows of status", n)
+	}
+	before := writes(t, url)
+	seen.ResourceVersion, seen.ReconciledAt = "2", at.Add(time.Minute)
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{seen}))
+	if d := cmp.Diff(before, writes(t, url)); d != "" {
+		t.Errorf("no news was written:\n%s", d)
+	}
+	seen.Health = fleet.HealthHealthy
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{seen}))
+	views, _, err := s.Applications(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{Health: fleet.HealthHealthy}, fleet.Page{Limit: 10})
+	check(t, err)
+	if len(views) != 1 || views[0].Sync != fleet.SyncSynced || views[0].Resources != 7 || views[0].SyncedRevision != "abc" || views[0].ObservedAt == nil ||
+		len(views[0].Message) > 1024 || !strings.HasSuffix(views[0].Message, "ü…") {
+		t.Fatalf("%+v", views)
+	}
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, UID: "u1", Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, Gone: true}}))
+	views, _, err = s.Applications(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+	check(t, err)
+	if views[0].Health != fleet.HealthMissing || views[0].Sync != fleet.SyncUnknown {
+		t.Errorf("what is gone is %s and %s", views[0].Sync, views[0].Health)
+	}
+}
+
+func TestEngineReportSaysSinceWhen(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	worker := hold(t, s, "engine/eu-1")
+	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *fleet.Record) { r.Declarations = []fleet.Declaration{engineDeclaration("eu-1")} })))(t)
+	report := func(r fleet.EngineReport) fleet.EngineView {
+		t.Helper()
+		r.Engine = "eu-1"
+		check(t, s.ReportEngine(t.Context(), worker, r))
+		v, _, err := s.Engines(t.Context(), fleet.Scope{}, fleet.Filter{Engine: "eu-1"}, fleet.Page{Limit: 1})
+		check(t, err)
+		return v[0]
+	}
+	up := report(fleet.EngineReport{Reachable: true, ArgoCD: "v2.14.21"})
+	before := writes(t, url)
+	report(fleet.EngineReport{Reachable: true})
+	if d := cmp.Diff(before, writes(t, url)); d != "" {
+		t.Errorf("no news was written:\n%s", d)
+	}
+	down := report(fleet.EngineReport{Message: "connection refused"})
+	still := report(fleet.EngineReport{Message: "no route to host"})
+	if !up.Reachable || up.ArgoCD != "v2.14.21" || up.Holder != "replica-1" || up.Epoch != 1 || down.Reachable || down.ArgoCD != "v2.14.21" ||
+		still.Message != "no route to host" || !still.Since.Equal(*down.Since) || !down.Since.After(*up.Since) {
+		t.Errorf("up %+v\ndown %+v\nstill %+v", up, down, still)
+	}
+}
+
+func TestCursorOnlyGrows(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	worker := hold(t, s, "engine/eu-1")
+	for _, n := range []int64{5, 9, 7} {
+		check(t, s.SetCursor(t.Context(), worker, n))
+	}
+	if n := must(s.Cursor(t.Context(), "eu-1"))(t); n != 9 {
+		t.Errorf("cursor %d", n)
+	}
+	if n := must(s.Cursor(t.Context(), "other"))(t); n != 0 {
+		t.Errorf("cursor of an engine that is new: %d", n)
+	}
+}
+
+func TestEngineIsKnownUntilItsLastRowHasGone(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
+	row := application("eu-1", "acme", "a", "prod", "v1")
+	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
+		r.Declarations, r.Rows = []fleet.Declaration{engineDeclaration("eu-1"), engineDeclaration("us-1")}, []fleet.Row{row}
+	})))(t)
+	row.Absent = true
+	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
+		r.Removed, r.Rows = []fleet.Key{engineDeclaration("eu-1").Key, engineDeclaration("us-1").Key}, []fleet.Row{row}
+	})))(t)
+	specs := must(s.EngineSpecs(t.Context()))(t)
+	if len(specs) != 1 || specs["eu-1"].ArgoCD.InstallationID != "eu-1" {
+		t.Fatalf("engines: %+v", specs)
+	}
+	check(t, s.Acknowledge(t.Context(), worker, applied(must(s.Changed(t.Context(), "eu-1", 0, 10))(t))))
+	if specs := must(s.EngineSpecs(t.Context()))(t); len(specs) != 0 {
+		t.Errorf("engines: %+v", specs)
+	}
+}
+
+func TestSyncIsAskedForOnceAndEndsOnce(t *testing.T) {
+	t.Parallel()
+	a := application("eu-1", "acme", "a", "prod", "v1")
+	s, reconciler, worker, _ := recorded(t, newDatabase(t), a)
+	ask := fleet.SyncRequest{ID: "rollback/a", Key: a.Key, Tenant: "acme", Environment: "prod", Deployment: "a", SyncRun: "rollback", Revision: "4f1c", Prune: true, State: fleet.OperationPending}
+	for n := 1; n < 3; n++ {
+		must(s.Record(t.Context(), reconciler, step(n, n+1, func(r *fleet.Record) { r.Syncs = []fleet.SyncRequest{ask} })))(t)
+	}
+	if pending := must(s.PendingSyncs(t.Context(), "eu-1"))(t); !cmp.Equal(pending, []fleet.SyncRequest{ask}) {
+		t.Fatalf("pending: %s", cmp.Diff(pending, []fleet.SyncRequest{ask}))
+	}
+	check(t, s.UpdateSync(t.Context(), worker, ask.ID, fleet.OperationRunning, ""))
+	check(t, s.UpdateSync(t.Context(), worker, ask.ID, fleet.OperationSucceeded, "done"))
+	check(t, s.UpdateSync(t.Context(), worker, ask.ID, fleet.OperationFailed, "late news"))
+	operations, _, err := s.Operations(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10})
+	check(t, err)
+	if len(operations) != 1 || operations[0].State != fleet.OperationSucceeded || operations[0].Subject != "acme/a@prod" || operations[0].Done != 1 || operations[0].EndedAt == nil || operations[0].Message != "done" {
+		t.Fatalf("operations: %+v", operations)
+	}
+	if pending := must(s.PendingSyncs(t.Context(), "eu-1"))(t); len(pending) != 0 {
+		t.Errorf("pending: %+v", pending)
+	}
+}
