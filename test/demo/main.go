@@ -34,6 +34,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o711); err != nil { // run by root, PostgreSQL is another user and passes through
+		return err
+	}
 	started := time.Now()
 	fleet, err := example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second, Progress: step})
 	if err != nil {

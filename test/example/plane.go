@@ -143,11 +143,11 @@ func (p *Plane) Applications(ctx context.Context) ([]fleet.ApplicationView, erro
 	if err != nil {
 		return nil, fmt.Errorf("argosy get applications: %w", err)
 	}
-	var list []fleet.ApplicationView
+	var list struct{ Items []fleet.ApplicationView }
 	if err := json.Unmarshal(out, &list); err != nil {
 		return nil, fmt.Errorf("argosy get applications -o json: %w", err)
 	}
-	return list, nil
+	return list.Items, nil
 }
 
 // Await asks until done says so, and shows how far things are whenever that changes.
@@ -157,7 +157,9 @@ func (p *Plane) Await(ctx context.Context, what string, limit time.Duration, don
 	last := ""
 	for {
 		list, err := p.Applications(ctx)
-		if err == nil {
+		if err != nil {
+			last = err.Error()
+		} else {
 			if now := standing(list); now != last {
 				p.progress("%s", now)
 				last = now

@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+
+// onEngine are the Applications of an engine's namespace.
+func onEngine(engine string) dynamic.ResourceInterface {
+	p := world.Place(engine)
+	return p.Cluster.Dynamic().Resource(applications).Namespace(p.ArgoCD.Namespace)
+}
+
+// live is the Application of a deployment in an environment, as its engine has it.
+func live(t *testing.T, engine, tenant, deployment, environment string) *unstructured.Unstructured {
+	t.Helper()
+	found, err := onEngine(engine).List(t.Context(), metav1.ListOptions{
+		LabelSelector: "argosy.dev/tenant=" + tenant + ",argosy.dev/deployment=" + deployment + ",argosy.dev/environment=" + environment})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found.Items) != 1 {
+		t.Fatalf("%d Applications for %s/%s@%s on %s", len(found.Items), tenant, deployment, environment, engine)
+	}
+	return &found.Items[0]
+}
+
+// workload reports whether a Deployment stands, and its UID.
+func workload(t *testing.T, engine, namespace, name string) (uid string, ok bool) {
+	t.Helper()
+	d, err := world.Place(engine).Cluster.Client().AppsV1().Deployments(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(d.UID), true
+}
+
+// writes counts the requests that changed something in an engine's namespace and came from Argosy's account, so far.
+func writes(t *testing.T, engine string) int {
+	t.Helper()
+	f, err := os.Open(filepath.Join(world.Dir, engine+".audit"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	namespace, n := world.Place(engine).ArgoCD.Namespace, 0
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e struct {
+			Stage, Verb string
+			User        struct{ Username string }
+			ObjectRef   struct{ Namespace, Resource string }
+		}
+		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Stage != "ResponseComplete" || e.ObjectRef.Namespace != namespace {
+			continue
+		}
+		changes := e.Verb == "create" || e.Verb == "patch" || e.Verb == "update" || e.Verb == "delete" || e.Verb == "deletecollection"
+		if changes && strings.Contains(e.User.Username, "argosy") && !strings.Contains(e.ObjectRef.Resource, "reviews") {
+			n++
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func nestedString(o *unstructured.Unstructured, path ...string) (string, bool, error) {
+	return unstructured.NestedString(o.Object, path...)
+}
