@@ -58,7 +58,8 @@ func New() *Catalog {
 }
 
 // Restore is the catalog that had these effective declarations and quarantined files. Nothing is checked again: what was in effect stays
-// so until a change touches it.
+// so until a change touches it. The decoder's warnings are the only thing that it no longer knows; they come again with the next change of
+// their file.
 func Restore(effective []fleet.Declaration, quarantined []Quarantine) *Catalog {
 	c := New()
 	for i := range effective {

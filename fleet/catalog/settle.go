@@ -1,8 +1,10 @@
 package catalog
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -73,10 +75,7 @@ func (s *Stage) finish(w *work) {
 func merge(in []Input) []Input {
 	in = slices.Clone(in)
 	slices.SortStableFunc(in, func(a, b Input) int {
-		if c := compareKeys(a.Key, b.Key); c != 0 {
-			return c
-		}
-		return count(b.Removed) - count(a.Removed)
+		return cmp.Or(compareKeys(a.Key, b.Key), count(b.Removed)-count(a.Removed), strings.Compare(a.Path, b.Path))
 	})
 	var out []Input
 	for _, i := range in {
