@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -156,21 +157,27 @@ func (s *Store) Holds(ctx context.Context, scope fleet.Scope, by fleet.Filter, p
 // Events are those after the sequence number, oldest first, at most limit; last is the newest number that was looked at, in scope or not.
 // Events that are committed later have higher numbers than last. A negative after reads none and returns the newest number there is.
 func (s *Store) Events(ctx context.Context, scope fleet.Scope, after int64, limit int) (events []fleet.Event, last int64, err error) {
+	var horizon int64
+	// Before the reading's snapshot is taken: what was busy then may be seen in it.
+	if err := s.again(ctx, func() error { return s.work.QueryRow(ctx, `SELECT event_horizon()`).Scan(&horizon) }); err != nil {
+		return nil, 0, fmt.Errorf("events: %w", err)
+	}
+	if after < 0 {
+		return nil, horizon, nil
+	}
+	if limit < 1 {
+		return nil, after, nil
+	}
 	err = s.within(ctx, scope, func(tx pgx.Tx) (err error) {
-		// Nothing can be committed any more below the oldest transaction that is still under way: see new_event.
-		if err := tx.QueryRow(ctx, `SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20) - 1`).Scan(&last); err != nil || after < 0 {
-			return err
-		}
 		f := filter{}
-		f.and("e.seq > " + f.place(after) + " AND e.seq <= " + f.place(last))
+		f.and("e.seq > " + f.place(after) + " AND e.seq <= " + f.place(horizon))
 		if f.tenants("e.tenant", scope, ""); scope.Tenant != "" {
 			f.and("e.tenant_uid = live_tenant(e.tenant)")
 		}
 		events, err = read(ctx, tx, scanEvent, `SELECT e.seq, e.at, e.kind, e.tenant, e.name, e.text FROM events e`+f.where()+` ORDER BY e.seq LIMIT `+f.place(limit), f.args...)
-		if len(events) == limit && limit > 0 {
+		if last = max(horizon, after); len(events) == limit {
 			last = events[limit-1].Seq
 		}
-		last = max(last, after)
 		return err
 	})
 	return events, last, wrap(err, "events")

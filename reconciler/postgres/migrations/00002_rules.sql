@@ -48,12 +48,29 @@ CREATE FUNCTION live_tenant(called text) RETURNS uuid LANGUAGE sql STABLE AS $$
 $$;
 -- +goose StatementEnd
 
--- Event numbers grow with the transaction's id. A reader takes those below the oldest transaction that still runs, and so never passes
--- over an event that is committed later, without any lock.
+-- Event numbers grow with the transaction's id. A reader takes those up to event_horizon, below the oldest transaction that still runs in
+-- this database, and so never passes over an event that is committed later, without any lock.
 -- +goose StatementBegin
 CREATE FUNCTION new_event(kind text, tenant text, name text, txt text) RETURNS void LANGUAGE sql AS $$
     INSERT INTO events (seq, kind, tenant, tenant_uid, name, text)
     VALUES ((pg_current_xact_id()::text::bigint << 20) | (nextval('event_numbers') & 1048575), kind, tenant, live_tenant(tenant), name, txt)
+$$;
+-- +goose StatementEnd
+
+-- The highest number below which no event can be committed any more. It looks first at how far transactions have come and then at who is
+-- still busy; what it returns holds for snapshots that are taken afterwards. Transactions of other databases do not count, unless
+-- sessions of other roles hide what they do.
+-- +goose StatementBegin
+CREATE FUNCTION event_horizon() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    WITH point AS (
+        SELECT pg_snapshot_xmin(s)::text::bigint AS low, pg_snapshot_xmax(s)::text::bigint AS high FROM pg_current_snapshot() s),
+    busy AS (
+        SELECT p.low, p.high, a.query, ((p.high & 4294967295) - a.backend_xid::text::bigint + 4294967296) % 4294967296 AS behind
+        FROM point p LEFT JOIN pg_stat_activity a
+            ON a.datname = current_database() AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid())
+    SELECT (CASE WHEN bool_or(query = '<insufficient privilege>') THEN min(low)
+                 ELSE least(min(high), min(high - behind) FILTER (WHERE behind < 2147483648)) END << 20) - 1
+    FROM busy
 $$;
 -- +goose StatementEnd
 

@@ -1,0 +1,281 @@
+package postgres_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"argosy.dev/argosy/fleet"
+)
+
+func TestStopStaysUntilItIsEnded(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	byTenant := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci", Reason: "deploy freeze"}
+	if got := must(s.SetStop(ctx, byTenant, false))(t); got.By != byTenant.By || got.At.IsZero() {
+		t.Fatalf("%+v", got)
+	}
+	byPlatform := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", Reason: "incident"}
+	if got := must(s.SetStop(ctx, byPlatform, true))(t); got.By != "token:ops" {
+		t.Fatalf("the platform does not replace it: %+v", got)
+	}
+	if got := must(s.SetStop(ctx, byTenant, false))(t); got.By != "token:ops" {
+		t.Fatalf("a tenant replaces the platform's: %+v", got)
+	}
+	if must(s.ClearStop(ctx, fleet.StopTenant, "acme", "token:acme/", "token:acme/ci"))(t) {
+		t.Error("a tenant ends the platform's stop")
+	}
+	if stops := must(open(t, url).Stops(ctx, fleet.Scope{}))(t); len(stops) != 1 {
+		t.Fatalf("after a restart: %+v", stops)
+	}
+	if !must(s.ClearStop(ctx, fleet.StopTenant, "acme", "", "token:ops"))(t) || must(s.ClearStop(ctx, fleet.StopTenant, "acme", "", "token:ops"))(t) {
+		t.Error("a stop ends once")
+	}
+	if n := one[int](t, url, `SELECT count(*) FROM operations WHERE kind IN ('Stop', 'Resume')`); n != 3 {
+		t.Errorf("%d operations tell of it, want 3", n)
+	}
+	if n := one[int](t, url, `SELECT count(*) FROM audit WHERE action IN ('stop', 'resume')`); n != 3 {
+		t.Errorf("%d entries of the audit log, want 3", n)
+	}
+	if _, err := s.SetStop(ctx, fleet.Stop{Scope: fleet.StopTenant}, true); err == nil {
+		t.Error("a stop of no tenant")
+	}
+}
+
+func TestStopsOfATenantAreItsOwnAndTheFleets(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for _, stop := range []fleet.Stop{{Scope: fleet.StopFleet}, {Scope: fleet.StopTenant, Name: "acme"}, {Scope: fleet.StopTenant, Name: "globex"}, {Scope: fleet.StopEngine, Name: "acme"}} {
+		must(s.SetStop(t.Context(), stop, true))(t)
+	}
+	got := must(s.Stops(t.Context(), fleet.Scope{Tenant: "acme"}))(t)
+	if len(got) != 2 || got[0].Scope != fleet.StopFleet || got[1].Name != "acme" || got[1].Scope != fleet.StopTenant {
+		t.Errorf("%+v", got)
+	}
+	if all := must(s.Stops(t.Context(), fleet.Scope{}))(t); len(all) != 4 {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestApprovalIsGivenOnceAndReleasesTheList(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	for _, by := range []string{"token:ann", "token:bob"} {
+		check(t, s.Approve(t.Context(), fleet.Approval{Revision: revision(1), By: by, Note: "by " + by}))
+	}
+	approvals := must(s.Approvals(t.Context()))(t)
+	if len(approvals) != 1 || approvals[0].By != "token:ann" || approvals[0].At.IsZero() {
+		t.Fatalf("%+v", approvals)
+	}
+	if n := one[int](t, url, `SELECT count(*) FROM operations WHERE kind = 'Approve' AND requested_by = 'token:ann'`); n != 1 {
+		t.Errorf("%d operations", n)
+	}
+	if holds, _, err := s.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(holds) != 0 {
+		t.Errorf("still waiting: %+v, %v", holds, err)
+	}
+	if snap := must(s.Load(t.Context()))(t); len(snap.Holds) != 2 {
+		t.Errorf("the reconciler, which is to release them, sees %d holds", len(snap.Holds))
+	}
+}
+
+func TestAuditLogIsOnlyAddedTo(t *testing.T) {
+	t.Parallel()
+	_, url := populated(t)
+	conn := connect(t, url)
+	defer conn.Close(t.Context())
+	for _, sql := range []string{`DELETE FROM audit`, `UPDATE audit SET actor = 'nobody'`, `TRUNCATE audit`, `DELETE FROM audit WHERE false`} {
+		_, err := conn.Exec(t.Context(), sql)
+		var e *pgconn.PgError
+		if !errors.As(err, &e) || e.Code != "42501" {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+}
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	lease := hold(t, s, "reconciler")
+	must(s.Record(ctx, lease, step(0, 1, func(r *fleet.Record) { r.Declarations = []fleet.Declaration{tenantDeclaration("acme")} })))(t)
+	make1 := func(token fleet.Token) (fleet.Token, string) {
+		t.Helper()
+		token.CreatedBy = "token:ops"
+		made, plaintext, err := s.CreateToken(ctx, token)
+		check(t, err)
+		return made, plaintext
+	}
+	known := func(plaintext string) bool {
+		t.Helper()
+		_, err := s.VerifyToken(ctx, plaintext)
+		if err != nil && !errors.Is(err, fleet.ErrNotFound) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+
+	made, plaintext := make1(fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleWrite})
+	if got := must(s.VerifyToken(ctx, plaintext))(t); got != made || got.Subject() != "token:acme/ci" || got.Role != fleet.RoleWrite {
+		t.Fatalf("made %+v, verified %+v", made, got)
+	}
+	t.Run("its plaintext is kept nowhere", func(t *testing.T) {
+		secret := plaintext[strings.LastIndex(plaintext, "_")+1:]
+		if len(secret) < 26 {
+			t.Errorf("the secret has %d characters of 5 bits", len(secret))
+		}
+		for _, table := range []string{"tokens", "audit", "operations", "events"} {
+			if n := one[int](t, url, `SELECT count(*) FROM `+table+` x WHERE x::text ILIKE '%' || $1 || '%'`, secret); n != 0 {
+				t.Errorf("%s holds it", table)
+			}
+		}
+	})
+	t.Run("what is nearly one is none", func(t *testing.T) {
+		for _, bad := range []string{"", "argosy_", "argosy__", "argosy_" + made.ID, "argosy_" + made.ID + "_", plaintext + "x", plaintext[:len(plaintext)-1], strings.ToUpper(plaintext),
+			strings.Replace(plaintext, made.ID, "0"+made.ID[1:], 1) + "0", "argosy_\x00_x", strings.Repeat("argosy_a_", 1000), " " + plaintext} {
+			if known(bad) {
+				t.Errorf("%q is let in", bad)
+			}
+		}
+	})
+	t.Run("it ends with its time", func(t *testing.T) {
+		past, future := time.Now().Add(-time.Second), time.Now().Add(time.Hour)
+		if _, p := make1(fleet.Token{Name: "old", Role: fleet.RoleRead, ExpiresAt: &past}); known(p) {
+			t.Error("it is let in after its time")
+		}
+		if _, p := make1(fleet.Token{Name: "young", Role: fleet.RoleRead, ExpiresAt: &future}); !known(p) {
+			t.Error("it is not let in before its time")
+		}
+	})
+	t.Run("it ends when it is revoked", func(t *testing.T) {
+		token, p := make1(fleet.Token{Name: "gone", Role: fleet.RoleRead})
+		check(t, s.RevokeToken(ctx, token.ID, "token:ops"))
+		check(t, s.RevokeToken(ctx, token.ID, "token:ops"))
+		if known(p) {
+			t.Error("it is let in")
+		}
+		if err := s.RevokeToken(ctx, "nope", "token:ops"); !errors.Is(err, fleet.ErrNotFound) {
+			t.Errorf("one that never was: %v", err)
+		}
+	})
+	t.Run("it needs a tenant that there is, a role and a name", func(t *testing.T) {
+		for _, bad := range []fleet.Token{{Name: "ci", Tenant: "nope", Role: fleet.RoleRead}, {Name: "ci", Role: "admin"}, {Name: "a/b", Role: fleet.RoleRead}} {
+			if _, _, err := s.CreateToken(ctx, bad); err == nil {
+				t.Errorf("%+v is made", bad)
+			}
+		}
+	})
+}
+
+// A tenant that is removed and created again under its name is another tenant.
+func TestTenantOfTheSameNameInheritsNothing(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	a := application("eu-1", "acme", "a", "prod", "v1")
+	s, reconciler, worker, rows := recorded(t, url, a)
+	ctx, acme := t.Context(), fleet.Scope{Tenant: "acme"}
+	_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleRead})
+	check(t, err)
+	check(t, s.Acknowledge(ctx, worker, applied(rows)))
+	check(t, s.Observe(ctx, worker, []fleet.Observation{{Key: a.Key, Message: "secret of the former"}}))
+	must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci"}, true))(t)
+	if o, _, err := s.Operations(ctx, acme, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(o) != 1 {
+		t.Fatalf("before: %+v, %v", o, err)
+	}
+	must(s.Record(ctx, reconciler, step(1, 2, func(r *fleet.Record) { r.Removed = []fleet.Key{{Kind: fleet.KindTenant, Name: "acme"}} })))(t)
+	must(s.Record(ctx, reconciler, step(2, 3, func(r *fleet.Record) { r.Declarations = []fleet.Declaration{tenantDeclaration("acme")} })))(t)
+
+	if _, err := s.VerifyToken(ctx, plaintext); !errors.Is(err, fleet.ErrNotFound) {
+		t.Errorf("the former's token: %v", err)
+	}
+	if o, _, err := s.Operations(ctx, acme, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(o) != 0 {
+		t.Errorf("the former's operations: %+v, %v", o, err)
+	}
+	if e, _, err := s.Events(ctx, acme, 0, 100); err != nil || len(e) != 0 {
+		t.Errorf("the former's events: %+v, %v", e, err)
+	}
+	apps, _, err := s.Applications(ctx, acme, fleet.Filter{}, fleet.Page{Limit: 10})
+	check(t, err)
+	if len(apps) != 1 || apps[0].Message != "" || apps[0].ObservedAt != nil {
+		t.Errorf("the former's status: %+v", apps)
+	}
+	if again := one[int](t, url, `SELECT count(*) FROM tenants WHERE tenant = 'acme'`); again != 2 {
+		t.Errorf("%d lives of acme", again)
+	}
+	must(s.Record(ctx, reconciler, step(3, 4, func(r *fleet.Record) { r.Declarations = []fleet.Declaration{tenantDeclaration("acme")} })))(t)
+	if again := one[int](t, url, `SELECT count(*) FROM tenants WHERE tenant = 'acme'`); again != 2 {
+		t.Errorf("a changed tenant is taken for a new one: %d lives", again)
+	}
+}
+
+// Events are numbered so that one that is committed late is not passed over.
+func TestEventsArePassedOverByNoReader(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	_, begin, err := s.Events(ctx, fleet.Scope{}, -1, 0)
+	check(t, err)
+	late := connect(t, url)
+	defer late.Close(ctx)
+	tx, err := late.Begin(ctx)
+	check(t, err)
+	_, err = tx.Exec(ctx, `SELECT new_event('hold', '', 'late', '')`)
+	check(t, err)
+	exec(t, url, `SELECT new_event('hold', '', 'early', '')`)
+	first, last, err := s.Events(ctx, fleet.Scope{}, begin, 10)
+	check(t, err)
+	check(t, tx.Commit(ctx))
+	second, _, err := s.Events(ctx, fleet.Scope{}, last, 10)
+	check(t, err)
+	var names []string
+	for _, e := range append(first, second...) {
+		names = append(names, e.Name)
+	}
+	if strings.Join(names, " ") != "late early" {
+		t.Fatalf("seen: %v", names)
+	}
+}
+
+func TestEventsOfManyWritersAreAllSeenOnce(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	var writers sync.WaitGroup
+	const each, count = 40, 6
+	for range count {
+		conn := connect(t, url)
+		writers.Go(func() {
+			defer conn.Close(t.Context())
+			for range each {
+				if _, err := conn.Exec(t.Context(), `SELECT new_event('hold', '', 'n', ''), pg_sleep(random() * 0.004)`); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { writers.Wait(); close(done) }()
+	seen, last := map[int64]bool{}, int64(0)
+	for end := time.Now().Add(20 * time.Second); len(seen) < each*count && time.Now().Before(end); {
+		events, next, err := s.Events(t.Context(), fleet.Scope{}, last, 7)
+		check(t, err)
+		for _, e := range events {
+			if seen[e.Seq] || e.Seq <= last {
+				t.Fatalf("event %d again", e.Seq)
+			}
+			seen[e.Seq] = true
+		}
+		last = next
+	}
+	<-done
+	if len(seen) != each*count {
+		t.Fatalf("%d of %d events were seen", len(seen), each*count)
+	}
+}
