@@ -31,7 +31,7 @@ func (d *decoder) sealed(root node, into *fleet.Declaration) {
 	d.ageOnly(meta)
 }
 
-// encrypted demands that each leaf is ciphertext.
+// encrypted demands that each leaf is ciphertext. sops leaves "" and null as they are: they tell nothing.
 func (d *decoder) encrypted(n node) {
 	if n.Kind != yaml.ScalarNode {
 		for i, c := range n.Content {
@@ -41,7 +41,7 @@ func (d *decoder) encrypted(n node) {
 		}
 		return
 	}
-	if !strings.HasPrefix(n.Value, "ENC[AES256_GCM,data:") || !strings.HasSuffix(n.Value, "]") {
+	if n.Value != "" && n.Tag != "!!null" && (!strings.HasPrefix(n.Value, "ENC[AES256_GCM,data:") || !strings.HasSuffix(n.Value, "]")) {
 		d.lineProblem(n.Line, n.Column, codePlaintextSecret, "a value of an encrypted file stands in clear", "revoke it, then encrypt the whole file, without unencrypted_suffix or encrypted_regex")
 	}
 }

@@ -1,0 +1,174 @@
+package configschema
+
+import (
+	"bytes"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// seeds are every bad case, every template and the example repo.
+func seeds(f *testing.F, add func(path string, text []byte)) {
+	f.Helper()
+	names, err := filepath.Glob("testdata/bad/*.txtar")
+	if err != nil || len(names) == 0 {
+		f.Fatalf("no seeds: %v", err)
+	}
+	for _, name := range names {
+		a, err := txtar.ParseFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		path, _, _ := strings.Cut(a.Files[0].Name, " (")
+		add(path, a.Files[0].Data)
+	}
+	for _, k := range kindOrder {
+		add(pathOf(k), New(k.name, "acme", exampleName(k.name)))
+		for _, v := range variants(k) {
+			add(pathOf(k), []byte(v))
+		}
+	}
+	for _, file := range exampleFiles(f) {
+		add(file.Path, file.Bytes)
+	}
+	add(deploymentPath, []byte(laughs()))
+}
+
+func FuzzDecode(f *testing.F) {
+	paths := []string{"tenants/acme/credentials/git.sops.yaml"}
+	for _, k := range kindOrder {
+		paths = append(paths, pathOf(k))
+	}
+	seeds(f, func(path string, text []byte) {
+		for i, p := range paths {
+			if filepath.Dir(p) == filepath.Dir(path) {
+				f.Add(byte(i), text)
+			}
+		}
+	})
+	combined := compiled(f, CombinedSchema())
+	f.Fuzz(func(t *testing.T, which byte, text []byte) {
+		path := paths[int(which)%len(paths)]
+		doc := Decode(File{Path: path, Bytes: text})
+		lines := bytes.Count(text, []byte("\n")) + 1
+		for _, p := range doc.Problems {
+			if p.Code == codeInternal {
+				t.Fatal("the decoder panicked")
+			}
+			if Codes()[p.Code] == "" || p.Message == "" || p.Fix == "" || p.Path != path || p.Key != doc.Key || p.Line > lines || p.Line < 0 || p.Line > 0 && p.Column < 1 {
+				t.Errorf("problem is not whole: %+v", p)
+			}
+		}
+		if doc.Declaration == nil {
+			if _, ours, _ := Classify(path); ours && len(doc.Problems) == 0 {
+				t.Error("neither a declaration nor a problem")
+			}
+			return
+		}
+		if len(doc.Problems) > 0 || doc.Declaration.Key != doc.Key {
+			t.Errorf("a declaration with problems or another key: %+v", doc)
+		}
+		if doc.Key.Kind == fleet.KindSealedSecret {
+			return
+		}
+		if err := judge(combined, text); err != nil {
+			t.Errorf("the schema refuses what the decoder accepts: %v", err)
+		}
+		noPattern(t, reflect.ValueOf(specOf(doc.Declaration)))
+	})
+}
+
+// noPattern looks for characters that Argo CD would read as a pattern in any text that reaches it as an identity.
+func noPattern(t *testing.T, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			noPattern(t, v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			noPattern(t, v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if name := v.Type().Field(i).Name; v.Type() != reflect.TypeFor[fleet.HelmParameter]() && name != "Values" {
+				noPattern(t, v.Field(i))
+			}
+		}
+	case reflect.String:
+		if s := v.String(); strings.ContainsAny(s, "*?{}!\\%\x00\n") || strings.Contains(s, "..") {
+			t.Errorf("%q came through", s)
+		}
+	}
+}
+
+func FuzzLocate(f *testing.F) {
+	seeds(f, func(_ string, text []byte) { f.Add(text, "spec.destination.environments[1]") })
+	f.Add([]byte("a: {b: [c]}"), `metadata.labels["a\"b"][9999999999999999999]`)
+	f.Fuzz(func(t *testing.T, text []byte, field string) {
+		line, column := Locate(text, field)
+		if line < 1 || column < 1 || line > bytes.Count(text, []byte("\n"))+bytes.Count(text, []byte("\r"))+1 && isASCII(text) {
+			t.Errorf("%q is at %d:%d", field, line, column)
+		}
+	})
+}
+
+func isASCII(b []byte) bool {
+	return bytes.IndexFunc(b, func(r rune) bool { return r >= 0x80 }) < 0
+}
+
+func FuzzFormat(f *testing.F) {
+	seeds(f, func(_ string, text []byte) { f.Add(text) })
+	f.Add([]byte(unformatted))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		once, err := Format(text)
+		if err != nil {
+			return
+		}
+		twice, err := Format(once)
+		if err != nil || !bytes.Equal(once, twice) {
+			t.Errorf("%q is formatted as %q and then as %q (%v)", text, once, twice, err)
+		}
+		before, after := Decode(File{Path: deploymentPath, Bytes: text}).Declaration, Decode(File{Path: deploymentPath, Bytes: once}).Declaration
+		if !reflect.DeepEqual(before, after) {
+			t.Errorf("%q means something else as %q", text, once)
+		}
+	})
+}
+
+func FuzzClassify(f *testing.F) {
+	for _, p := range []string{"fleet/fleet.yaml", "tenants/acme/deployments/a.yaml", "tenants/acme/credentials/a.sops.yaml", "fleet/pools/x.yaml", "Tenants/x", "tenants//x/.yaml", "fleet/../x", "README.md"} {
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		key, ours, problem := Classify(path)
+		if !ours {
+			if problem != nil || key != (fleet.Key{}) || strings.HasPrefix(path, "fleet/") || strings.HasPrefix(path, "tenants/") {
+				t.Errorf("%q is ignored: %v %v", path, key, problem)
+			}
+			return
+		}
+		if problem != nil {
+			if key.Kind != fleet.KindFile || key.Name != path || problem.Fix == "" {
+				t.Errorf("%q: %v %+v", path, key, problem)
+			}
+			return
+		}
+		if back := pathOfKey(key); back != path {
+			t.Errorf("%q gives %v, which is %q: two paths have one identity", path, key, back)
+		}
+	})
+}
+
+// pathOfKey is where a declaration stands.
+func pathOfKey(k fleet.Key) string {
+	if k.Kind == fleet.KindSealedSecret {
+		return "tenants/" + string(k.Tenant) + "/" + k.Name + sealedSuffix
+	}
+	return strings.NewReplacer("<tenant>", string(k.Tenant), "<name>", k.Name).Replace(kinds[k.Kind].place)
+}
