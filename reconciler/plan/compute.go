@@ -141,17 +141,14 @@ func (d *draft) inputs(withheld map[fleet.Key]deferred) []catalog.Input {
 func (w *World) stage(in []catalog.Input, again []fleet.Key, d *draft) *catalog.Stage {
 	s := w.catalog.Stage(in, again...)
 	var refused []fleet.Problem
-	for _, i := range in {
-		if i.Key.Kind != fleet.KindEngine {
+	for _, c := range s.Changes() { // and not only the inputs: a quarantined file of an engine may have become good through another
+		name := fleet.EngineName(c.Key.Name)
+		if c.Key.Kind != fleet.KindEngine || c.Before == nil || sameInstance(c.Before, c.After) || !w.stillInUse(name, d.r.Gone) {
 			continue
 		}
-		name := fleet.EngineName(i.Key.Name)
-		before, after := w.catalog.Engine(name), s.Engine(name)
-		if before == nil || !w.stillInUse(name, d.r.Gone) || sameInstance(before, after) {
-			continue
-		}
+		i := d.head(c.Key)
 		refused = append(refused, w.engineInUse(i, name))
-		d.deferred[i.Key] = deferred{Input: i}
+		d.deferred[c.Key] = deferred{Input: i}
 	}
 	if len(refused) == 0 {
 		return s

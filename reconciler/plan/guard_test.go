@@ -311,7 +311,7 @@ func TestTwoPlansOfOneBase(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
 	a := h.compute(h.files.without("tenants/acme/deployments/cart.yaml"))
-	b := h.compute(h.files.edit("tenants/acme/deployments/cart.yaml", "v1", "v2"))
+	b := h.compute(h.files.edit("tenants/acme/deployments/cart.yaml", "targetRevision: v1", "targetRevision: v2"))
 	h.commit(a)
 	defer func() {
 		if s, _ := recover().(string); !strings.Contains(s, "compute it again") {

@@ -118,7 +118,7 @@ func newHouse(t testing.TB) *house {
 	return &house{t: t, w: NewWorld(), files: tree{}, now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), rows: map[fleet.ObjectKey]fleet.Row{}}
 }
 
-func revision(n int) fleet.Revision { return fleet.Revision(fmt.Sprintf("%040x", n)) }
+func revision(n int) fleet.Revision { return fleet.Revision(fmt.Sprintf("%08x%032x", 0xa0000000+n, n)) }
 
 // compute plans the tree as the next revision.
 func (h *house) compute(files tree, options ...func(*Request)) *Plan {

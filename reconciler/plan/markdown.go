@@ -31,7 +31,7 @@ type markdown struct {
 }
 
 func (m *markdown) plan(r report) {
-	fmt.Fprintf(&m.b, "### Plan %s\n\n%s\n", code(revisions(r)), plain(r.Summary))
+	m.say("### Plan %s\n\n%s\n", code(revisions(r)), plain(r.Summary))
 	if r.Waiting != nil {
 		lines := []string{}
 		for _, k := range r.Waiting.Items {
@@ -42,30 +42,40 @@ func (m *markdown) plan(r report) {
 		return
 	}
 	if len(r.Platform) > 0 {
-		m.b.WriteString("\n**Platform**\n")
+		m.say("\n**Platform**\n")
 		m.block("text", r.Platform)
 	}
-	for _, t := range r.Tenants {
-		m.tenant(t)
-	}
 	if len(r.Tenants) > 0 {
-		fmt.Fprintf(&m.b, "\nOther tenants: %s\n", code(radius(r)))
+		m.say("\nOther tenants: %s\n", code(radius(r)))
 	}
 	for _, h := range r.Holds {
-		fmt.Fprintf(&m.b, "\n> **Held.** %s. Approve with %s.\n", plain(held1(h)), code("argosy approve "+string(h.Revision)))
+		m.say("\n> **Held.** %s. Approve with %s.\n", plain(holdLine(h)), code("argosy approve "+string(h.Revision)))
 	}
 	if len(r.Problems) > 0 {
 		lines := []string{}
 		for _, p := range r.Problems {
-			lines = append(lines, oneLine(p.String()))
+			lines = append(lines, problemLines(p)...)
 		}
-		m.b.WriteString("\n**Problems**\n")
+		m.say("\n**Problems**\n")
 		m.block("text", lines)
+	}
+	for _, t := range r.Tenants {
+		m.tenant(t)
 	}
 }
 
+// say writes a piece of its own if there is room for it.
+func (m *markdown) say(format string, args ...any) {
+	s := fmt.Sprintf(format, args...)
+	if m.b.Len()+len(s) > mostMarkdown {
+		m.left += strings.Count(strings.TrimSpace(s), "\n") + 1
+		return
+	}
+	m.b.WriteString(s)
+}
+
 func (m *markdown) tenant(t tenantReport) {
-	fmt.Fprintf(&m.b, "\n#### Tenant %s\n\n%s\n", code(string(t.Name)), plain(quota(t.Quota)))
+	m.say("\n#### Tenant %s\n\n%s\n", code(string(t.Name)), plain(quota(t.Quota)))
 	for _, pl := range t.Placements {
 		engine := "no engine"
 		if pl.Engine != "" {
@@ -75,16 +85,16 @@ func (m *markdown) tenant(t tenantReport) {
 		if pl.Misplaced != "" {
 			why = "misplaced: " + pl.Misplaced
 		}
-		fmt.Fprintf(&m.b, "- environment %s on %s: %s\n", code(string(pl.Environment.Name)), engine, code(why))
+		m.say("- environment %s on %s: %s\n", code(string(pl.Environment.Name)), engine, code(why))
 	}
 	for _, name := range t.Unplaced {
-		fmt.Fprintf(&m.b, "- environment %s leaves its engine\n", code(name))
+		m.say("- environment %s leaves its engine\n", code(name))
 	}
 	for _, s := range t.Syncs {
-		fmt.Fprintf(&m.b, "- sync %s at %s on %s (%s)\n", code(s.Application), code(s.Revision), code(string(s.Engine)), code(string(s.SyncRun)))
+		m.say("- sync %s at %s on %s (%s)\n", code(s.Application), code(s.Revision), code(string(s.Engine)), code(string(s.SyncRun)))
 	}
 	for _, e := range t.Engines {
-		fmt.Fprintf(&m.b, "\nEngine %s\n", code(string(e.Name)))
+		m.say("\nEngine %s\n", code(string(e.Name)))
 		lines := []string{}
 		for _, c := range e.Changes {
 			lines = append(lines, changeLines(c)...)
@@ -121,7 +131,7 @@ func changeLines(c changeReport) []string {
 // block writes lines in a fence that is longer than any run of backticks within them, as far as there is room.
 func (m *markdown) block(language string, lines []string) {
 	fence, kept := "```", []string{}
-	room := mostMarkdown - m.b.Len()
+	room := mostMarkdown - m.b.Len() - len(language) - 20
 	for i, l := range lines {
 		if room -= len(l) + 1; room < 0 {
 			m.left += len(lines) - i
@@ -130,6 +140,7 @@ func (m *markdown) block(language string, lines []string) {
 		kept = append(kept, l)
 		for strings.Contains(l, fence) {
 			fence += "`"
+			room -= 2
 		}
 	}
 	if len(kept) == 0 {

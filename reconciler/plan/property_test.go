@@ -95,7 +95,7 @@ func (e *editor) environment(tenant, name string) string {
 func (e *editor) deployment(tenant, name string) string {
 	destination := e.pick("environments: [prod]", "environments: [prod, staging]", "environments: [dev, edge, prod]", "environmentSelector: {matchLabels: {tier: prod}}", "environmentSelector: {matchLabels: {tier: dev}}", "environments: [nowhere]")
 	text := deploymentFile(name, e.pick(tenant+"/"+name, tenant+"/a", "shared/charts", "shared/charts.git"), destination, e.pick("", "  deletionPolicy: Orphan\n", "  sync: {mode: manual}\n", "  overrides: [{environment: prod, source: {targetRevision: v3}}]\n"))
-	return strings.Replace(text, "targetRevision: v1", "targetRevision: "+e.pick("v1", "v2"), 1)
+	return strings.Replace(text, "targetRevision: v1", "targetRevision: "+e.pick("targetRevision: v1", "targetRevision: v2"), 1)
 }
 
 func startingTree() tree {
@@ -172,7 +172,7 @@ func compareWithScratch(t *testing.T, h *house) {
 	}
 	for k, hash := range h.desired() {
 		if scratch[k] != hash {
-			t.Errorf("%v: %.8s incrementally, %.8s from scratch", k, hash, scratch[k])
+			t.Errorf("%v: %.8s incrementally, %.8s from scratch\n%s\n%s", k, hash, scratch[k], h.rows[k].Manifest.Body, bodyOf(p, k))
 		}
 		delete(scratch, k)
 	}
@@ -278,4 +278,13 @@ func planEverything(t *testing.T, s fleet.Snapshot, h *house) (*World, *Plan) {
 		t.Fatal(err)
 	}
 	return w, p
+}
+
+func bodyOf(p *Plan, k fleet.ObjectKey) []byte {
+	for _, c := range p.Rows {
+		if c.Row.Key == k {
+			return c.Row.Manifest.Body
+		}
+	}
+	return nil
 }

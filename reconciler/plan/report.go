@@ -127,7 +127,7 @@ func (p *Plan) note(c RowChange) string {
 	switch {
 	case c.Action == Hold:
 		if h, ok := p.draft.held.get(fleet.ApplicationID{Tenant: c.Row.Tenant, Deployment: c.Row.Deployment, Environment: c.Row.Environment}); ok {
-			return "deletion held: " + h.Why
+			return "its deletion waits for argosy approve " + h.Revision.Short()
 		}
 	case c.Row.Key.Kind != fleet.ObjectApplication:
 	case c.Action == Delete && c.Row.Deletion == fleet.DeletionOrphan:
@@ -159,7 +159,7 @@ func (p *Plan) summary() string {
 	if c.Rows+c.Held == 0 && len(p.Problems) == 0 && p.Empty() {
 		return "nothing changes"
 	}
-	s := fmt.Sprintf("%s: %d to create, %d to change, %d to delete", plural(c.Created+c.Changed+c.Deleted, "Application", "Applications"), c.Created, c.Changed, c.Deleted)
+	s := fmt.Sprintf("Applications: %d to create, %d to change, %d to delete", c.Created, c.Changed, c.Deleted)
 	if c.Held > 0 {
 		s += fmt.Sprintf(", %d held", c.Held)
 	}

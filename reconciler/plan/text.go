@@ -51,13 +51,15 @@ func (t *textWriter) plan(r report) {
 	}
 	for _, h := range r.Holds {
 		t.blank()
-		t.line(0, held1(h))
+		t.line(0, holdLine(h))
 		t.line(2, "approve with: argosy approve "+string(h.Revision))
 	}
 	if len(r.Problems) > 0 {
 		t.blank()
 		for _, problem := range r.Problems {
-			t.line(0, oneLine(problem.String()))
+			for _, l := range problemLines(problem) {
+				t.line(0, l)
+			}
 		}
 	}
 }
@@ -73,24 +75,40 @@ func radius(r report) string {
 	if len(r.Radius) == 0 {
 		return "none"
 	}
-	names := make([]string, len(r.Radius))
-	for i, n := range r.Radius {
-		names[i] = string(n)
+	const most = 20
+	names := make([]string, 0, most+1)
+	for _, n := range r.Radius[:min(most, len(r.Radius))] {
+		names = append(names, string(n))
+	}
+	if more := len(r.Radius) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(names, ", ")
 }
 
-func held1(h fleet.Hold) string {
+func holdLine(h fleet.Hold) string {
 	scope := "tenant " + string(h.Tenant)
 	if h.Tenant == "" {
 		scope = "the fleet"
 	}
-	return fmt.Sprintf("held for %s, asked for by %s: %s of %s", scope, h.Revision.Short(), h.Message, count(len(h.Items), "Application"))
+	return fmt.Sprintf("deletions held for %s, asked for by %s: %s (%s)", scope, h.Revision.Short(), count(len(h.Items), "Application"), h.Message)
+}
+
+// problemLines is a problem on one line, and its fix on another.
+func problemLines(p fleet.Problem) []string {
+	fix := p.Fix
+	p.Fix = ""
+	lines := []string{oneLine(p.String())}
+	if fix != "" {
+		lines = append(lines, "  fix: "+oneLine(fix))
+	}
+	return lines
 }
 
 func (t *textWriter) tenant(r tenantReport) {
 	t.blank()
-	t.line(0, "tenant "+string(r.Name)+"   "+quota(r.Quota))
+	t.line(0, "tenant "+string(r.Name))
+	t.line(2, quota(r.Quota))
 	for _, pl := range r.Placements {
 		t.placement(pl)
 	}

@@ -101,16 +101,7 @@ func (d *draft) withhold(withheld map[fleet.Key]deferred) bool {
 }
 
 func (d *draft) keepBack(c catalog.Change, withheld map[fleet.Key]deferred) {
-	in, found := catalog.Input{}, false
-	for _, i := range d.r.Files {
-		if i.Key == c.Key && (!found || !i.Removed) { // a file that moved is removed in one place and stands in another
-			in, found = i, true
-		}
-	}
-	if !found {
-		in = d.w.headOf(c.Key)
-	}
-	withheld[c.Key] = deferred{Input: in, Going: c.After == nil && c.Key.Kind == fleet.KindManagedEnvironment}
+	withheld[c.Key] = deferred{Input: d.head(c.Key), Going: c.After == nil && c.Key.Kind == fleet.KindManagedEnvironment}
 	if c.After != nil {
 		return
 	}
@@ -127,6 +118,20 @@ func (d *draft) keepBack(c catalog.Change, withheld map[fleet.Key]deferred) {
 			d.keepBack(other, withheld)
 		}
 	}
+}
+
+// head is what the plan's head says of a key.
+func (d *draft) head(k fleet.Key) catalog.Input {
+	in, found := catalog.Input{}, false
+	for _, i := range d.r.Files {
+		if i.Key == k && (!found || !i.Removed) { // a file that moved is removed in one place and stands in another
+			in, found = i, true
+		}
+	}
+	if !found {
+		in = d.w.headOf(k)
+	}
+	return in
 }
 
 // headOf is what the base's head says of a key that is not in force as the head says it: it was deferred or quarantined before.
