@@ -3,6 +3,7 @@ package gitrepo
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -74,7 +75,7 @@ func serverSaid(text []byte) error {
 
 // truncated keeps a failure of the connection as it is and names a mere end.
 func truncated(err error, what string) error {
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return unavailable("%s", what)
 	}
 	return err

@@ -72,7 +72,6 @@ type visited struct {
 	commit Commit
 	sides  sides
 	queued bool
-	at     int
 }
 
 // historyWalk follows the parents of both ends at once, the newest commit first, until every commit left was reached from both or there is

@@ -1,7 +1,6 @@
 package gitrepo
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -227,63 +226,4 @@ func (s *store) usable() error {
 
 func missing(what string, id plumbing.Hash) error {
 	return &Error{Kind: ErrNotFound, Subject: what + " " + id.String(), Detail: "not in this repository"}
-}
-
-// ref is where a branch of the mirror stands; the zero hash if it does not exist.
-func (s *store) ref(name string) (plumbing.Hash, error) {
-	text, err := os.ReadFile(filepath.Join(s.dir, filepath.FromSlash(name)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return plumbing.ZeroHash, nil
-	}
-	if err != nil {
-		return plumbing.ZeroHash, storageError(s.dir, err)
-	}
-	id := strings.TrimSpace(string(text))
-	if !isFullHash(id) {
-		return plumbing.ZeroHash, nil // as after a crash of the machine: the next fetch writes it anew
-	}
-	return plumbing.NewHash(id), nil
-}
-
-// setRef moves a branch, and makes it the one that git shows by default.
-func (s *store) setRef(name string, id plumbing.Hash) error {
-	err := os.MkdirAll(filepath.Dir(filepath.Join(s.dir, filepath.FromSlash(name))), 0o700)
-	if err == nil {
-		err = s.write(name, []byte(id.String()+"\n"))
-	}
-	head := []byte("ref: " + name + "\n")
-	if have, _ := os.ReadFile(filepath.Join(s.dir, "HEAD")); err == nil && !bytes.Equal(have, head) {
-		err = s.write("HEAD", head)
-	}
-	if err != nil {
-		return storageError(s.dir, err)
-	}
-	return nil
-}
-
-// write replaces a small file.
-func (s *store) write(name string, text []byte) error {
-	f, err := os.CreateTemp(s.incomingDir(), "file-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err := closeSynced(f, err); err != nil {
-		os.Remove(f.Name())
-		return err
-	}
-	return os.Rename(f.Name(), filepath.Join(s.dir, filepath.FromSlash(name)))
-}
-
-type syncCloser interface {
-	Sync() error
-	Close() error
-}
-
-// closeSynced closes a file once its bytes are on the disk, and gives the first thing that went wrong.
-func closeSynced(f syncCloser, err error) error {
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
 }

@@ -53,7 +53,7 @@ func (h *httpChannel) do(r *http.Request, contentType string) (io.Reader, *url.U
 	r.Header.Set("User-Agent", "git/2 argosy") // some forges answer programs that do not call themselves git with a web page
 	r.Header.Set("Git-Protocol", "version=2")
 	h.auth.apply(r)
-	response, err := h.client.Do(r)
+	response, err := h.client.Do(r) //nolint:bodyclose // it is read after this returns; Close closes it
 	if err != nil {
 		return nil, nil, httpFailure(err)
 	}
