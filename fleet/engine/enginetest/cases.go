@@ -219,12 +219,26 @@ func takesOut(t *testing.T, b *Bench) {
 		r.settled(row)
 		rows[row.Key.Kind] = row
 	}
-	for name, a := range additions {
-		row := rows[a.kind]
-		r.Outside.Merge(row.Key, a.patch)
+	for _, a := range additions {
+		r.Outside.Merge(rows[a.kind].Key, a.patch)
+	}
+	for _, row := range rows {
 		r.drifted(row)
-		r.until("taken out: "+name, func() bool { r.apply(row, secretFor(row)); return r.Outside.Field(row.Key, a.path) == "" })
+		r.until("taken out of "+row.Key.Name, func() bool {
+			r.apply(row, secretFor(row))
+			for _, a := range additions {
+				if a.kind == row.Key.Kind && r.Outside.Field(row.Key, a.path) != "" {
+					return false
+				}
+			}
+			return true
+		})
 		r.settled(row)
+	}
+	for name, a := range additions {
+		if got := r.Outside.Field(rows[a.kind].Key, a.path); got != "" {
+			t.Errorf("%s stays: %s", name, got)
+		}
 	}
 }
 
@@ -379,6 +393,7 @@ func orphans(t *testing.T, b *Bench) {
 	r := start(t, b)
 	row := application(t, b, nil)
 	r.applied(row)
+	r.settled(row)
 	r.Outside.Merge(row.Key, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io/background","post-delete-finalizer.argocd.argoproj.io","post-delete-finalizer.argocd.argoproj.io/cleanup"]}}`)
 	r.gone(row)
 	r.until("told as gone", func() bool { o, ok := r.last(row.Key); return ok && o.Gone })

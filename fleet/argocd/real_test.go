@@ -1,0 +1,362 @@
+package argocd
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/test/stack"
+)
+
+const realPatience = 90 * time.Second
+
+func configMap(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q}\n", name, value)
+}
+
+const deleteHook = `apiVersion: batch/v1
+kind: Job
+metadata:
+  name: goodbye
+  annotations: {argocd.argoproj.io/hook: PostDelete}
+spec:
+  template: {spec: {restartPolicy: Never, containers: [{name: c, image: example.com/none}]}}
+`
+
+// world is one Argo CD of one version, a cluster that it deploys to, and a repository.
+type world struct {
+	*testing.T
+	e       *Engine
+	spec    fleet.EngineSpec
+	cluster *stack.Cluster
+	repo    *stack.Repo
+	spaceA  string
+	spaceB  string
+	lease   fleet.Lease
+	mu      sync.Mutex
+	seen    map[fleet.ObjectKey][]fleet.Observation
+}
+
+func newWorld(t *testing.T, version string) *world {
+	t.Helper()
+	ctx := t.Context()
+	c := apiServer(t)
+	suffix := strings.ReplaceAll(version, ".", "-")
+	w := &world{T: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix, lease: fleet.Lease{Epoch: 3}, seen: map[fleet.ObjectKey][]fleet.Observation{}}
+	argo, err := stack.StartArgoCD(ctx, stack.ArgoOptions{Cluster: c, Version: version, Namespace: "argocd-" + suffix, InstallationID: "eu-1", Refresh: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := argo.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	git, err := stack.StartGit(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = git.Stop() })
+	if w.repo, err = git.CreateRepo(ctx, "acme/checkout"); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := os.ReadFile(argo.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := Kubeconfig(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.spec = engineSpec()
+	w.spec.ArgoCD.Namespace = argo.Namespace
+	w.e, err = Connect(ctx, testEngine, w.spec, config, Options{Window: 20 * time.Millisecond, Stopped: func(fleet.TenantName) bool { return false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.begin()
+	return w
+}
+
+func (w *world) begin() {
+	w.Helper()
+	report, err := w.e.Preflight(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, f := range report.Findings {
+		w.Errorf("preflight of a good instance: %+v", f)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = w.e.Watch(ctx, engine.Sink{Observe: func(all []fleet.Observation) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, o := range all {
+				w.seen[o.Key] = append(w.seen[o.Key], o)
+			}
+		}})
+	}()
+	w.Cleanup(func() { cancel(); <-ended })
+	w.until("read completely", w.e.Synced)
+}
+
+func (w *world) until(what string, ok func() bool) {
+	w.Helper()
+	deadline := time.Now().Add(realPatience)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.Fatalf("after %s still not: %s; health %v; seen %+v", realPatience, what, w.e.Health(), lastOf(w.seen))
+		}
+		<-tick.C
+	}
+}
+
+func lastOf(seen map[fleet.ObjectKey][]fleet.Observation) []fleet.Observation {
+	var out []fleet.Observation
+	for _, all := range seen {
+		out = append(out, all[len(all)-1])
+	}
+	return out
+}
+
+// saw waits for an observation of the object, now or in the past.
+func (w *world) saw(what string, key fleet.ObjectKey, ok func(fleet.Observation) bool) {
+	w.Helper()
+	w.until(what, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, o := range w.seen[key] {
+			if ok(o) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (w *world) commit(files map[string]string) string {
+	w.Helper()
+	rev, err := w.repo.Commit(w.Context(), "change", files)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return rev
+}
+
+func (w *world) value(namespace, name string) (value, uid string) {
+	cm, err := w.cluster.Client().CoreV1().ConfigMaps(namespace).Get(w.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", ""
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return cm.Data["value"], string(cm.UID)
+}
+
+func (w *world) row(o fleet.Object, policy fleet.DeletionPolicy) fleet.Row {
+	w.Helper()
+	m, err := Renderer{}.Render(w.spec, o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	r := rowOf(w.T, o, 1)
+	r.Manifest, r.Deletion = m, policy
+	return r
+}
+
+// foundation is the project and the cluster of tenant acme.
+func (w *world) foundation(env fleet.EnvironmentID, namespaces ...string) []fleet.Row {
+	project := projectObject(env.Tenant)
+	key := fleet.ServerKey(w.cluster.Server, env)
+	project.Project.SourceRepos, project.Project.Destinations, project.Project.ClusterResources = []string{w.repo.URL}, nil, nil
+	for _, ns := range namespaces {
+		project.Project.Destinations = append(project.Project.Destinations, fleet.Destination{Server: key, Namespace: ns})
+	}
+	cluster := clusterObject(env, w.cluster.Server)
+	cluster.Cluster.Namespaces, cluster.Cluster.CAData = namespaces, base64.StdEncoding.EncodeToString(w.cluster.CA)
+	return []fleet.Row{w.row(project, ""), w.row(cluster, "")}
+}
+
+func (w *world) app(id fleet.ApplicationID, path, namespace string, policy fleet.DeletionPolicy, change func(*fleet.Application)) fleet.Row {
+	o := applicationObject(id, w.cluster.Server)
+	o.Application.Source = fleet.Source{RepoURL: w.repo.URL, Path: path, TargetRevision: "main"}
+	o.Application.Destination.Namespace = namespace
+	o.Application.Sync = fleet.Sync{Automated: true, Prune: true, SelfHeal: true}
+	if change != nil {
+		change(o.Application)
+	}
+	return w.row(o, policy)
+}
+
+func (w *world) apply(row fleet.Row, secret fleet.Secret) engine.Outcome {
+	w.Helper()
+	out, err := w.e.Apply(w.Context(), row, secret, w.lease)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return out
+}
+
+func (w *world) remove(row fleet.Row) {
+	w.Helper()
+	w.until("removed: "+row.Key.Name, func() bool {
+		done, err := w.e.Delete(w.Context(), row, w.lease)
+		if err != nil {
+			w.Fatal(err)
+		}
+		return done
+	})
+}
+
+func synced(o fleet.Observation) bool {
+	return o.Sync == fleet.SyncSynced && o.Health == fleet.HealthHealthy
+}
+
+func TestRealArgoCD(t *testing.T) {
+	for _, version := range stack.ArgoVersions {
+		t.Run(version, func(t *testing.T) {
+			w := newWorld(t, version)
+			token, err := w.cluster.TenantToken(t.Context(), "acme-"+w.spaceA, w.spaceA, w.spaceB)
+			if err != nil {
+				t.Fatal(err)
+			}
+			env := fleet.EnvironmentID{Tenant: acme, Name: "prod-eu"}
+			credential := fleet.NewSecret(map[string][]byte{"token": []byte(token)})
+			first := w.commit(map[string]string{"shop/cm.yaml": configMap("shop", "one"), "cart/cm.yaml": configMap("cart", "one"), "cart/job.yaml": deleteHook})
+			foundation := w.foundation(env, w.spaceA, w.spaceB)
+			for _, row := range foundation {
+				w.apply(row, credential)
+			}
+			w.deploysAndSyncs(first, foundation, credential)
+			w.orphansInSpiteOfHooks()
+			w.cascadesWithHooks(foundation)
+		})
+	}
+}
+
+// deploysAndSyncs: status comes back, nothing drifts by Argo CD's own doing, a SyncRun goes back to a revision, held or automated, and a
+// deletion takes the workload along.
+func (w *world) deploysAndSyncs(first string, foundation []fleet.Row, credential fleet.Secret) {
+	w.Helper()
+	id := fleet.ApplicationID{Tenant: acme, Deployment: "shop", Environment: "prod-eu"}
+	app := w.app(id, "shop", w.spaceA, fleet.DeletionDelete, nil)
+	w.apply(app, fleet.Secret{})
+	w.saw("Synced and Healthy at the first commit", app.Key, func(o fleet.Observation) bool { return synced(o) && o.SyncedRevision == first && o.Resources == 1 })
+	second := w.commit(map[string]string{"shop/cm.yaml": configMap("shop", "two")})
+	w.refresh(app.Key)
+	w.saw("Synced at the second commit", app.Key, func(o fleet.Observation) bool { return synced(o) && o.SyncedRevision == second })
+	for _, row := range append(foundation, app) {
+		if out := w.apply(row, credential); out.Changed {
+			w.Errorf("Argo CD's own work on %s is taken for a drift", row.Key.Name)
+		}
+	}
+
+	held := w.app(id, "shop", w.spaceA, fleet.DeletionDelete, func(a *fleet.Application) { a.Hold = "rollback" })
+	w.apply(held, fleet.Secret{})
+	w.sync(app.Key, "rollback-1", first)
+	if got, _ := w.value(w.spaceA, "shop"); got != "one" {
+		w.Errorf("after the rollback the workload says %q", got)
+	}
+	w.apply(app, fleet.Secret{})
+	w.until("automation goes on when the hold ends", func() bool { got, _ := w.value(w.spaceA, "shop"); return got == "two" })
+	w.sync(app.Key, "automated-1", second)
+
+	w.remove(app)
+	if got, _ := w.value(w.spaceA, "shop"); got != "" {
+		w.Error("the Application is gone and its workload stands")
+	}
+}
+
+// refresh makes Argo CD look at Git now, as a webhook would.
+func (w *world) refresh(key fleet.ObjectKey) {
+	w.Helper()
+	patch := []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"hard"}}}`)
+	r := w.cluster.Dynamic().Resource(schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}).Namespace(w.spec.ArgoCD.Namespace)
+	if _, err := r.Patch(w.Context(), key.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "webhook"}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) sync(key fleet.ObjectKey, id, revision string) {
+	w.Helper()
+	w.until("asked for "+id, func() bool {
+		out, err := w.e.Sync(w.Context(), engine.SyncRequest{Key: key, Tenant: acme, ID: id, Revision: revision}, w.lease)
+		if err != nil {
+			w.Fatal(err)
+		}
+		return out.State == fleet.ApplyApplied
+	})
+	w.saw("told that "+id+" succeeded", key, func(o fleet.Observation) bool { return o.OperationID == id && o.OperationPhase == "Succeeded" })
+}
+
+// orphansInSpiteOfHooks: with Orphan nothing of the workload is touched and no delete hook runs, though Argo CD has set its finalizers.
+func (w *world) orphansInSpiteOfHooks() {
+	w.Helper()
+	app := w.cart(fleet.DeletionOrphan)
+	_, uid := w.value(w.spaceB, "cart")
+	w.remove(app)
+	if _, got := w.value(w.spaceB, "cart"); got != uid || uid == "" {
+		w.Errorf("the orphaned workload is another one: %q, was %q", got, uid)
+	}
+	jobs, err := w.cluster.Client().BatchV1().Jobs(w.spaceB).List(w.Context(), metav1.ListOptions{})
+	if err != nil || len(jobs.Items) != 0 {
+		w.Errorf("a delete hook ran: %d jobs, %v", len(jobs.Items), err)
+	}
+}
+
+// cart deploys the Application with a PostDelete hook and waits until Argo CD has set the finalizer for it.
+func (w *world) cart(policy fleet.DeletionPolicy) fleet.Row {
+	w.Helper()
+	app := w.app(fleet.ApplicationID{Tenant: acme, Deployment: "cart", Environment: "prod-eu"}, "cart", w.spaceB, policy, nil)
+	w.apply(app, fleet.Secret{})
+	w.until("the hook's finalizer is set", func() bool {
+		known := w.e.cache.get(app.Key)
+		got, _ := w.value(w.spaceB, "cart")
+		return known != nil && strings.Contains(strings.Join(known.finalizers, " "), "post-delete-finalizer") && got == "one"
+	})
+	if out := w.apply(app, fleet.Secret{}); out.Changed {
+		w.Error("Argo CD's finalizer for delete hooks is taken for a drift")
+	}
+	return app
+}
+
+// cascadesWithHooks: with Delete the hook runs, the workload goes, then the Application; the cluster and the project stay until then.
+func (w *world) cascadesWithHooks(foundation []fleet.Row) {
+	w.Helper()
+	app := w.cart(fleet.DeletionDelete)
+	if done, err := w.e.Delete(w.Context(), app, w.lease); done || err != nil {
+		w.Fatalf("delete: %v, %v", done, err)
+	}
+	for _, row := range foundation {
+		if _, err := w.e.Delete(w.Context(), row, w.lease); err == nil && w.e.cache.get(app.Key) != nil {
+			w.Errorf("%s went before the Application", row.Key.Kind)
+		}
+	}
+	w.remove(app)
+	if got, _ := w.value(w.spaceB, "cart"); got != "" {
+		w.Error("the Application is gone and its workload stands")
+	}
+	for i := len(foundation) - 1; i >= 0; i-- {
+		w.remove(foundation[i])
+	}
+}

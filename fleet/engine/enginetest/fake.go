@@ -1,0 +1,348 @@
+package enginetest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+)
+
+// Server is an engine's own state in memory: what several control planes and other writers share.
+type Server struct {
+	mu      sync.Mutex
+	objects map[fleet.ObjectKey]*stored
+	stops   map[string]fleet.Stop
+	version int64
+	writes  int
+	fakes   []*Fake
+}
+
+// stored is one object. Body is the manifest as it stands, with whatever others have made of it.
+type stored struct {
+	body     map[string]any
+	uid      string
+	version  int64
+	applied  string // hash of the row
+	content  string // what was last applied, the credential's fingerprint included
+	secret   string // the credential's fingerprint
+	meddler  string
+	deleting bool
+}
+
+// NewServer is an empty engine.
+func NewServer() *Server {
+	return &Server{objects: map[fleet.ObjectKey]*stored{}, stops: map[string]fleet.Stop{}}
+}
+
+// Fake is one control plane's connection to a Server. It keeps the contract of engine.Engine; Fail orders faults.
+type Fake struct {
+	// Fail is asked before each call with its name in lower case ("apply", "delete", "sync", "preflight", "watch", "readstops", ...) and the
+	// object, if any. An error that it returns is the call's. It may block, as a slow engine does.
+	Fail func(call string, key fleet.ObjectKey) error
+	// Stopped is asked before each write.
+	Stopped func(fleet.TenantName) bool
+	// Pause is how long a quarrel rests; a second drift within it is a conflict.
+	Pause time.Duration
+	// Report is what Preflight finds.
+	Report engine.Report
+
+	name   fleet.EngineName
+	server *Server
+
+	mu       sync.Mutex
+	fit      bool
+	synced   bool
+	broken   error
+	known    map[fleet.ObjectKey]engine.Live
+	told     map[fleet.ObjectKey]fleet.Observation
+	quarrels map[fleet.ObjectKey]time.Time
+	changed  chan struct{}
+}
+
+// Connect is a new connection, as of a control plane that has just started.
+func (s *Server) Connect(name fleet.EngineName) *Fake {
+	f := &Fake{name: name, server: s, Pause: time.Minute, Stopped: func(fleet.TenantName) bool { return false },
+		known: map[fleet.ObjectKey]engine.Live{}, told: map[fleet.ObjectKey]fleet.Observation{}, quarrels: map[fleet.ObjectKey]time.Time{}, changed: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fakes = append(s.fakes, f)
+	return f
+}
+
+func (f *Fake) fail(call string, key fleet.ObjectKey) error {
+	if f.Fail == nil {
+		return nil
+	}
+	return f.Fail(call, key)
+}
+
+// changedLocked tells every watcher to look.
+func (s *Server) changedLocked() {
+	for _, f := range s.fakes {
+		select {
+		case f.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *Server) write(o *stored) {
+	s.writes++
+	s.touch(o)
+}
+
+func (s *Server) touch(o *stored) {
+	s.version++
+	o.version = s.version
+	s.changedLocked()
+}
+
+// Preflight is Report.
+func (f *Fake) Preflight(context.Context) (engine.Report, error) {
+	if err := f.fail("preflight", fleet.ObjectKey{}); err != nil {
+		return engine.Report{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fit = !slices.ContainsFunc(f.Report.Findings, func(x engine.Finding) bool { return x.Blocks })
+	return f.Report, nil
+}
+
+// Watch follows the server. While Fail("watch") gives an error, nothing is learned and Health is that error.
+func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
+	tick := time.NewTicker(20 * time.Millisecond) // a fault ends without a change of the server
+	defer tick.Stop()
+	for {
+		err := f.fail("watch", fleet.ObjectKey{})
+		f.mu.Lock()
+		f.broken = err
+		f.mu.Unlock()
+		if err == nil {
+			seen, wakes := f.look()
+			if len(seen) > 0 && sink.Observe != nil {
+				sink.Observe(seen)
+			}
+			if len(wakes) > 0 && sink.Wake != nil {
+				sink.Wake(wakes)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-f.changed:
+		case <-tick.C:
+		}
+	}
+}
+
+// look compares what is known with what stands.
+func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey) {
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := map[fleet.ObjectKey]engine.Live{}
+	for key, o := range f.server.objects {
+		live := o.live(key, f.name)
+		now[key] = live
+		if !live.Ours {
+			continue
+		}
+		if before, ok := f.known[key]; (live.Drifted || live.Deleting) && (!ok || before.ResourceVersion != live.ResourceVersion) {
+			wakes = append(wakes, key)
+		}
+		if key.Kind == fleet.ObjectApplication {
+			if o := o.observation(key); f.told[key] != o {
+				seen, f.told[key] = append(seen, o), o
+			}
+		}
+	}
+	for key, before := range f.known {
+		if _, still := now[key]; !still && before.Ours {
+			wakes = append(wakes, key)
+			if key.Kind == fleet.ObjectApplication {
+				seen = append(seen, fleet.Observation{Key: key, UID: before.UID, Gone: true, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown})
+				delete(f.told, key)
+			}
+		}
+	}
+	f.known, f.synced = now, true
+	return seen, wakes
+}
+
+// Synced reports whether the server has been looked at.
+func (f *Fake) Synced() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.synced
+}
+
+// Health is what Fail("watch") last gave.
+func (f *Fake) Health() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.broken
+}
+
+// Live is what the last look has shown.
+func (f *Fake) Live(key fleet.ObjectKey) (engine.Live, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l, ok := f.known[key]
+	return l, ok
+}
+
+// Inventory is what of it is ours.
+func (f *Fake) Inventory() []engine.Live {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []engine.Live
+	for _, l := range f.known {
+		if l.Ours {
+			all = append(all, l)
+		}
+	}
+	slices.SortFunc(all, func(a, b engine.Live) int {
+		return cmp.Or(cmp.Compare(a.Key.Kind.Rank(), b.Key.Kind.Rank()), cmp.Compare(a.Key.Kind, b.Key.Kind), cmp.Compare(a.Key.Name, b.Key.Name))
+	})
+	return all
+}
+
+func (f *Fake) ready() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case !f.fit:
+		return engine.ErrUnfit
+	case !f.synced:
+		return engine.ErrUnknown
+	}
+	return nil
+}
+
+// SetStop keeps a stop on the server.
+func (f *Fake) SetStop(_ context.Context, stop fleet.Stop) error {
+	if err := f.fail("setstop", fleet.ObjectKey{}); err != nil {
+		return err
+	}
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
+	f.server.stops[string(stop.Scope)+"."+stop.Name] = stop
+	return nil
+}
+
+// ClearStop removes it.
+func (f *Fake) ClearStop(_ context.Context, scope fleet.StopScope, name string) error {
+	if err := f.fail("clearstop", fleet.ObjectKey{}); err != nil {
+		return err
+	}
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
+	delete(f.server.stops, string(scope)+"."+name)
+	return nil
+}
+
+// ReadStops lists them.
+func (f *Fake) ReadStops(context.Context) ([]fleet.Stop, error) {
+	if err := f.fail("readstops", fleet.ObjectKey{}); err != nil {
+		return nil, err
+	}
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
+	var all []fleet.Stop
+	for _, k := range slices.Sorted(maps.Keys(f.server.stops)) {
+		all = append(all, f.server.stops[k])
+	}
+	return all, nil
+}
+
+func (o *stored) text(path ...string) string {
+	var at any = o.body
+	for _, p := range path {
+		m, _ := at.(map[string]any)
+		at = m[p]
+	}
+	s, _ := at.(string)
+	return s
+}
+
+func (o *stored) label(name string) string { return o.text("metadata", "labels", name) }
+
+func (o *stored) annotation(name string) string { return o.text("metadata", "annotations", name) }
+
+func (o *stored) live(key fleet.ObjectKey, name fleet.EngineName) engine.Live {
+	epoch, _ := strconv.ParseInt(o.annotation("argosy.dev/epoch"), 10, 64)
+	l := engine.Live{
+		Key: key, UID: o.uid, ResourceVersion: strconv.FormatInt(o.version, 10), Ours: o.label("app.kubernetes.io/managed-by") == "argosy",
+		Tenant: fleet.TenantName(o.label("argosy.dev/tenant")), Environment: fleet.EnvironmentName(o.label("argosy.dev/environment")),
+		Deployment: fleet.DeploymentName(o.label("argosy.dev/deployment")), Engine: fleet.EngineName(o.annotation("argosy.dev/engine")),
+		Revision: fleet.Revision(o.annotation("argosy.dev/revision")), Epoch: epoch, Hash: o.applied,
+		Hold: fleet.SyncRunName(o.annotation("argosy.dev/hold")), Manager: o.meddler, Deleting: o.deleting,
+	}
+	l.Operating = o.body["operation"] != nil || o.text("status", "operationState", "phase") == "Running"
+	l.Drifted = l.Ours && !l.Deleting && (o.contentNow() != o.content || strings.Contains(o.json("metadata", "finalizers"), "resources-finalizer"))
+	return l
+}
+
+func (o *stored) json(path ...string) string {
+	var at any = o.body
+	for _, p := range path {
+		m, _ := at.(map[string]any)
+		at = m[p]
+	}
+	b, err := json.Marshal(at)
+	if err != nil || string(b) == "null" {
+		return ""
+	}
+	return string(b)
+}
+
+// contentNow is everything that counts as ours: spec or data, labels, and the annotations of a manifest.
+func (o *stored) contentNow() string {
+	return fmt.Sprint(o.json("spec"), o.json("data"), o.json("metadata", "labels"), o.annotation("argosy.dev/engine"), o.annotation("argosy.dev/hold"), o.secret)
+}
+
+func (o *stored) observation(key fleet.ObjectKey) fleet.Observation {
+	resources, _ := o.body["status"].(map[string]any)["resources"].([]any)
+	out := fleet.Observation{Key: key, UID: o.uid, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown, Resources: len(resources),
+		SyncedRevision: o.text("status", "sync", "revision"), OperationPhase: o.text("status", "operationState", "phase")}
+	if s := fleet.SyncState(o.text("status", "sync", "status")); s == fleet.SyncSynced || s == fleet.SyncOutOfSync {
+		out.Sync = s
+	}
+	switch h := fleet.HealthState(o.text("status", "health", "status")); h {
+	case fleet.HealthHealthy, fleet.HealthProgressing, fleet.HealthDegraded, fleet.HealthSuspended, fleet.HealthMissing:
+		out.Health = h
+	}
+	if out.OperationPhase == "Failed" {
+		out.OperationError = o.text("status", "operationState", "message")
+	}
+	out.OperationID = o.request("status", "operationState", "operation")
+	return out
+}
+
+// request is the SyncRun that an operation belongs to.
+func (o *stored) request(path ...string) string {
+	var at any = o.body
+	for _, p := range path {
+		m, _ := at.(map[string]any)
+		at = m[p]
+	}
+	op, _ := at.(map[string]any)
+	info, _ := op["info"].([]any)
+	for _, i := range info {
+		if m, _ := i.(map[string]any); m["name"] == "argosy.dev/sync" {
+			id, _ := m["value"].(string)
+			return id
+		}
+	}
+	return ""
+}
