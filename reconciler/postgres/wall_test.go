@@ -1,0 +1,263 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// tenantTables are the tables that hold something of a tenant, whatever their column is called.
+func tenantTables(t *testing.T, conn *pgx.Conn) []string {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), `
+		SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'argosy'::regnamespace AND c.relkind IN ('r', 'p', 'm', 'v') AND EXISTS (
+			SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname LIKE '%tenant%' AND NOT a.attisdropped)
+		ORDER BY 1`)
+	check(t, err)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	check(t, err)
+	return names
+}
+
+func TestCase65EveryTableOfATenantHasItsWall(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, newDatabase(t))
+	defer conn.Close(t.Context())
+	tables := tenantTables(t, conn)
+	if len(tables) < 15 {
+		t.Fatalf("tables with a tenant: %v", tables)
+	}
+	for _, name := range tables {
+		var enabled, forced bool
+		var policies int
+		var plainTenant bool
+		check(t, conn.QueryRow(t.Context(), `
+			SELECT relrowsecurity, relforcerowsecurity, (SELECT count(*) FROM pg_policy WHERE polrelid = c.oid),
+				EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant' AND a.attnotnull)
+			FROM pg_class c WHERE c.oid = ('argosy.' || $1)::regclass`, name).Scan(&enabled, &forced, &policies, &plainTenant))
+		if !enabled || !forced || policies == 0 || !plainTenant {
+			t.Errorf("%s: row security enabled %v, forced %v, %d policies, column tenant %v", name, enabled, forced, policies, plainTenant)
+		}
+	}
+	var canLogin, bypass, super bool
+	check(t, conn.QueryRow(t.Context(), `SELECT rolcanlogin, rolbypassrls, rolsuper FROM pg_roles WHERE rolname = 'argosy_reader'`).Scan(&canLogin, &bypass, &super))
+	if canLogin || bypass || super {
+		t.Errorf("argosy_reader may log in %v, pass the wall %v, is superuser %v", canLogin, bypass, super)
+	}
+	var may int
+	check(t, conn.QueryRow(t.Context(), `
+		SELECT count(*) FROM pg_class c WHERE c.relnamespace = 'argosy'::regnamespace AND c.relkind = 'r' AND (
+			has_table_privilege('argosy_reader', c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+			OR c.relname IN ('tokens', 'audit', 'sealed', 'leases', 'engines') AND has_table_privilege('argosy_reader', c.oid, 'SELECT'))`).Scan(&may))
+	if may != 0 {
+		t.Errorf("argosy_reader may write, or read what is not for tenants, in %d tables", may)
+	}
+}
+
+func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	check(t, s.Approve(t.Context(), fleet.Approval{Revision: revision(9), By: "x"}))
+	for _, tenant := range []string{"acme", "globex"} {
+		must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopTenant, Name: tenant}, true))(t)
+	}
+	conn := connect(t, url)
+	defer conn.Close(t.Context())
+	readable := []string{}
+	for _, name := range tenantTables(t, conn) {
+		if one[bool](t, url, `SELECT has_table_privilege('argosy_reader', 'argosy.' || $1, 'SELECT')`, name) {
+			readable = append(readable, name)
+		}
+	}
+	ofTenant := map[string]string{"declarations": `CASE kind WHEN 'Tenant' THEN name ELSE tenant END`}
+	count := func(t *testing.T, table, tenant string) (seen, others int) {
+		t.Helper()
+		of := ofTenant[table]
+		if of == "" {
+			of = "tenant"
+		}
+		tx, err := conn.Begin(t.Context())
+		check(t, err)
+		defer tx.Rollback(t.Context())
+		_, err = tx.Exec(t.Context(), `SET LOCAL ROLE argosy_reader`)
+		check(t, err)
+		if tenant != "" {
+			_, err = tx.Exec(t.Context(), `SELECT set_config('argosy.tenant', $1, true)`, tenant)
+			check(t, err)
+		}
+		check(t, tx.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE %s <> $1) FROM %s WHERE true OR tenant = 'globex'`, of, table), tenant).Scan(&seen, &others))
+		return seen, others
+	}
+	for _, table := range readable {
+		if seen, others := count(t, table, "acme"); seen == 0 || others != 0 {
+			t.Errorf("%s with acme set: %d rows, %d of others", table, seen, others)
+		}
+		if seen, _ := count(t, table, ""); seen != 0 {
+			t.Errorf("%s with no tenant set: %d rows", table, seen)
+		}
+		if seen, _ := count(t, table, "acme' OR '1'='1"); seen != 0 {
+			t.Errorf("%s with a quote set: %d rows", table, seen)
+		}
+	}
+
+	t.Run("what was set for one transaction is not left for the next", func(t *testing.T) {
+		count(t, "desired", "acme")
+		if left := one[string](t, url, `SELECT coalesce(current_setting('argosy.tenant', true), '')`); left != "" {
+			t.Errorf("left: %q", left)
+		}
+		if seen, _ := count(t, "desired", ""); seen != 0 {
+			t.Errorf("%d rows", seen)
+		}
+	})
+	t.Run("a view of the owner lets nothing through", func(t *testing.T) {
+		exec(t, url, `CREATE ROLE view_owner_`+databaseOf(url)+` NOLOGIN`)
+		defer exec(t, url, `DROP OWNED BY view_owner_`+databaseOf(url)+`; DROP ROLE view_owner_`+databaseOf(url))
+		exec(t, url, `GRANT USAGE, CREATE ON SCHEMA argosy TO view_owner_`+databaseOf(url)+`; GRANT SELECT ON desired TO view_owner_`+databaseOf(url))
+		exec(t, url, `CREATE VIEW leak AS SELECT * FROM desired; ALTER VIEW leak OWNER TO view_owner_`+databaseOf(url)+`; GRANT SELECT ON leak TO argosy_reader`)
+		defer exec(t, url, `DROP VIEW leak`)
+		if seen, others := count(t, "leak", "acme"); seen == 0 || others != 0 {
+			t.Errorf("through the view: %d rows, %d of others", seen, others)
+		}
+		if seen, _ := count(t, "leak", ""); seen != 0 {
+			t.Errorf("through the view with no tenant set: %d rows", seen)
+		}
+	})
+	t.Run("writing is refused", func(t *testing.T) {
+		tx, err := conn.Begin(t.Context())
+		check(t, err)
+		defer tx.Rollback(t.Context())
+		_, err = tx.Exec(t.Context(), `SET LOCAL ROLE argosy_reader; SET LOCAL argosy.tenant = 'acme'`)
+		check(t, err)
+		if _, err := tx.Exec(t.Context(), `UPDATE desired SET name = name`); err == nil {
+			t.Error("the reader writes")
+		}
+	})
+}
+
+func databaseOf(url string) string {
+	_, rest, _ := strings.Cut(url[strings.LastIndex(url, "@")+1:], "/")
+	name, _, _ := strings.Cut(rest, "?")
+	return name
+}
+
+// The first wall alone: with the wall in the database torn down, each list still holds the tenant's own only.
+func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	_, _, err := s.CreateToken(t.Context(), fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleRead})
+	check(t, err)
+	acme := fleet.Scope{Tenant: "acme"}
+	read := func(t *testing.T, by fleet.Filter) string {
+		t.Helper()
+		var all []string
+		add := func(items any, n int, err error) {
+			check(t, err)
+			all = append(all, fmt.Sprintf("%d %+v", n, items))
+		}
+		ctx, page := t.Context(), fleet.Page{Limit: 100}
+		a, _, err := s.Tenants(ctx, acme, by, page)
+		add(a, len(a), err)
+		b, _, err := s.Environments(ctx, acme, by, page)
+		add(b, len(b), err)
+		c, _, err := s.Deployments(ctx, acme, by, page)
+		add(c, len(c), err)
+		d, _, err := s.Applications(ctx, acme, by, page)
+		for i := range d {
+			d[i].ObservedAt = nil
+		}
+		add(d, len(d), err)
+		e, _, err := s.Operations(ctx, acme, by, page)
+		add(e, len(e), err)
+		f, _, err := s.Problems(ctx, acme, by, page)
+		add(f, len(f), err)
+		g, _, err := s.Holds(ctx, acme, by, page)
+		add(g, len(g), err)
+		h, _, err := s.Events(ctx, acme, 0, 100)
+		if by.Tenant == "" {
+			add(h, len(h), err)
+		}
+		i, _, err := s.Engines(ctx, acme, by, page)
+		add(i, len(i), err)
+		j, _, err := s.Revisions(ctx, acme, by, page)
+		add(j, len(j), err)
+		return strings.Join(all, "\n")
+	}
+	both := read(t, fleet.Filter{})
+	if strings.Contains(both, "globex") || !strings.Contains(both, "acme") {
+		t.Fatalf("with both walls:\n%s", both)
+	}
+	for line := range strings.Lines(read(t, fleet.Filter{Tenant: "globex"})) {
+		if !strings.HasPrefix(line, "0 ") {
+			t.Errorf("asked for another tenant: %s", line)
+		}
+	}
+	conn := connect(t, url)
+	defer conn.Close(t.Context())
+	for _, table := range tenantTables(t, conn) {
+		exec(t, url, `ALTER TABLE `+table+` DISABLE ROW LEVEL SECURITY`)
+	}
+	if alone := read(t, fleet.Filter{}); alone != both {
+		t.Errorf("without the wall in the database:\n%s\nwith it:\n%s", alone, both)
+	}
+}
+
+func TestScopesDoNotLeakBetweenConnections(t *testing.T) {
+	t.Parallel()
+	_, url := populated(t)
+	s := openWith(t, url, postgres.Options{MaxConns: 2})
+	var readers sync.WaitGroup
+	for i := range 8 {
+		tenant, want := []fleet.TenantName{"acme", "globex", ""}[i%3], []int{5, 5, 10}[i%3]
+		readers.Go(func() {
+			for range 20 {
+				got, _, err := s.Applications(context.Background(), fleet.Scope{Tenant: tenant}, fleet.Filter{}, fleet.Page{Limit: 100})
+				if err != nil || len(got) != want {
+					t.Errorf("scope %q: %d applications, %v", tenant, len(got), err)
+					return
+				}
+			}
+		})
+	}
+	readers.Wait()
+}
+
+// The store works for an owner that is no superuser, as hosted databases give.
+func TestStoreNeedsNoSuperuser(t *testing.T) {
+	t.Parallel()
+	name := fmt.Sprintf("plain_%d", databases.Add(1))
+	admin := databaseURL(t, "postgres")
+	exec(t, admin, `CREATE ROLE `+name+` LOGIN PASSWORD 'p' NOSUPERUSER NOBYPASSRLS`)
+	exec(t, admin, `CREATE DATABASE `+name+` OWNER `+name)
+	t.Cleanup(func() { exec(t, admin, `DROP DATABASE `+name+` WITH (FORCE)`); exec(t, admin, `DROP ROLE `+name) })
+	url := strings.Replace(databaseURL(t, name), server.URL[:strings.Index(server.URL, "@")], "postgres://"+name+":p", 1)
+
+	_, err := postgres.Migrate(t.Context(), url)
+	if err == nil || !strings.Contains(err.Error(), "GRANT argosy_reader TO "+name) {
+		t.Fatalf("without the right to the role: %v", err)
+	}
+	exec(t, admin, `GRANT argosy_reader TO `+name)
+	must(postgres.Migrate(t.Context(), url))(t)
+	s := open(t, url)
+	lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
+	must(s.Record(t.Context(), lease, fullRecord(0, 1, 20)))(t)
+	rows := must(s.Changed(t.Context(), "eu-1", 0, 100))(t)
+	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: rows[0].Key, Sync: fleet.SyncSynced}}))
+	if apps, _, err := s.Applications(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{Sync: fleet.SyncSynced}, fleet.Page{Limit: 100}); err != nil || len(apps) != 1 {
+		t.Errorf("%d applications, %v", len(apps), err)
+	}
+	if apps, _, err := s.Applications(t.Context(), fleet.Scope{Tenant: "globex"}, fleet.Filter{}, fleet.Page{Limit: 100}); err != nil || len(apps) != 0 {
+		t.Errorf("%d applications of another tenant, %v", len(apps), err)
+	}
+	if _, last, err := s.Events(t.Context(), fleet.Scope{}, -1, 0); err != nil || last <= 0 {
+		t.Errorf("events up to %d, %v", last, err)
+	}
+	check(t, s.Reset(t.Context()))
+}
