@@ -171,4 +171,3 @@ func TestAPageSaysWhenTheMirrorCannotBeRead(t *testing.T) {
 		t.Error("the cause is told")
 	}
 }
-

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -18,8 +19,23 @@ import (
 	"argosy.dev/argosy/api/apitest"
 )
 
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"argosy": main})
+// binary is the folder of the argosy that the scripts run: the real one, built as `make build` builds it.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(withBinary(m)) }
+
+func withBinary(m *testing.M) int {
+	var err error
+	if binary, err = os.MkdirTemp("", "argosy-scripts-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(binary)
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(binary, "argosy"), ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
 }
 
 // TestScripts runs testdata/script/*.txtar: what a person types, what they see, and how it exits. Beyond testscript's own commands:
@@ -34,6 +50,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("PATH", binary+string(os.PathListSeparator)+env.Getenv("PATH"))
 			return nil
 		},
 		Cmds:               map[string]func(*testscript.TestScript, bool, []string){"mirror": mirror, "exits": exits},

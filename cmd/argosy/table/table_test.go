@@ -1,0 +1,81 @@
+package table_test
+
+import (
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/cmd/argosy/table"
+)
+
+func written(t *testing.T, tab table.Table, colour bool) string {
+	t.Helper()
+	var out strings.Builder
+	if err := tab.Write(&out, colour); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestColumnsStandUnderTheirHeads(t *testing.T) {
+	got := written(t, table.Table{Heads: []string{"NAME", "STATE", "NOTE"}, Rows: [][]table.Cell{
+		{table.Text("a-long-name"), table.State("Healthy"), {}}, {table.Text("b"), table.State("OutOfSync"), table.Text("ä")},
+	}}, false)
+	want := "NAME         STATE      NOTE\na-long-name  Healthy    -\nb            OutOfSync  ä\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestColourDoesNotMoveColumns(t *testing.T) {
+	tab := table.Table{Heads: []string{"STATE", "NAME"}, Rows: [][]table.Cell{{table.State("Degraded"), table.Text("x")}, {table.Text("ok"), table.Text("y")}}}
+	painted := written(t, tab, true)
+	if !strings.Contains(painted, "\x1b[31mDegraded\x1b[0m") {
+		t.Errorf("%q", painted)
+	}
+	plain := painted
+	for _, code := range []string{"\x1b[31m", "\x1b[2m", "\x1b[0m"} {
+		plain = strings.ReplaceAll(plain, code, "")
+	}
+	if plain != written(t, tab, false) {
+		t.Errorf("%q", plain)
+	}
+}
+
+// Case 45: what an engine or a tenant says moves no cursor, sets no title and forges no line.
+func TestNothingReachesTheTerminalThatItObeys(t *testing.T) {
+	for name, text := range map[string]string{
+		"an escape": "\x1b[2Jgone", "a title": "\x1b]0;owned\x07", "a second line": "fine\nTENANT  acme  Healthy", "a carriage return": "bad\rgood",
+		"a C1 control": "\u009b2J", "right to left": "\u202etxt.exe", "invisible": "ac\u200bme", "bytes": "\xff\xfe", "a backspace": "bad\b\b\bgood",
+	} {
+		t.Run(name, func(t *testing.T) {
+			var facts strings.Builder
+			if err := table.Facts(&facts, false, []table.Fact{{Name: "Message", Value: table.Text("x" + text)}}); err != nil {
+				t.Fatal(err)
+			}
+			for _, got := range []string{written(t, table.Table{Heads: []string{"A"}, Rows: [][]table.Cell{{table.Text(text)}}}, false)} {
+				if strings.ContainsAny(got, "\x1b\x07\r\b\u009b\u202e\u200b\xff") || strings.Count(got, "\n") != 2 {
+					t.Errorf("%q", got)
+				}
+			}
+			if strings.ContainsAny(facts.String(), "\x1b\x07\r\b\u009b\u202e\u200b\xff") {
+				t.Errorf("%q", facts.String())
+			}
+		})
+	}
+}
+
+func FuzzHarmless(f *testing.F) {
+	f.Add("plain")
+	f.Add("\x1b[31m\u202e\n\x00")
+	f.Fuzz(func(t *testing.T, s string) {
+		got := table.Harmless(s)
+		for _, r := range got {
+			if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r >= 0x202a && r <= 0x202e {
+				t.Fatalf("%q lets %U through", s, r)
+			}
+		}
+		if table.Harmless(got) != got {
+			t.Fatalf("%q is not settled", got)
+		}
+	})
+}
