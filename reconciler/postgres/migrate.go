@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -97,12 +98,19 @@ func repairIndexes(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	for _, name := range broken {
-		if _, err := db.ExecContext(ctx, `REINDEX INDEX CONCURRENTLY `+name); err != nil {
+		repair := `REINDEX INDEX CONCURRENTLY ` + name
+		if leftover.MatchString(name) {
+			repair = `DROP INDEX CONCURRENTLY ` + name
+		}
+		if _, err := db.ExecContext(ctx, repair); err != nil {
 			return fmt.Errorf("make index %s anew: %w", name, err)
 		}
 	}
 	return nil
 }
+
+// leftover matches what an interrupted REINDEX CONCURRENTLY leaves beside the index that it was to replace.
+var leftover = regexp.MustCompile(`_cc(new|old)\d*"?$`)
 
 // schemaVersion is the newest migration of this binary.
 func schemaVersion() (int64, error) {

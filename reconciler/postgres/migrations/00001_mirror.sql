@@ -208,7 +208,7 @@ CREATE TABLE deletions (
     deployment  text COLLATE "C" NOT NULL,
     engine      text COLLATE "C" NOT NULL,
     name        text COLLATE "C" NOT NULL,
-    approved    boolean NOT NULL
+    approved    boolean NOT NULL DEFAULT false
 );
 CREATE INDEX deletions_at ON deletions (at);
 

@@ -1,0 +1,389 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+	"argosy.dev/argosy/reconciler/postgres/embedded"
+)
+
+// Case 60: the connection is lost before the request arrives, or after COMMIT and before the answer does. Either way there is one effect.
+func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
+	t.Parallel()
+	a := application("eu-1", "acme", "a", "prod", "v1")
+	for name, cut := range map[string]int32{"the request is lost": cutRequest, "the answer is lost": cutAnswer} {
+		t.Run(name, func(t *testing.T) {
+			url := newDatabase(t)
+			between := newProxy(t, url)
+			s := openWith(t, between.url, postgres.Options{MaxConns: 1})
+			ctx := t.Context()
+			lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
+			n := 0
+			record := func() {
+				n++
+				a = application("eu-1", "acme", "a", "prod", fmt.Sprint("v", n))
+				seq, err := s.Record(ctx, lease, step(n-1, n, func(r *fleet.Record) {
+					r.Declarations, r.Rows = []fleet.Declaration{tenantDeclaration("acme")}, []fleet.Row{a}
+					r.Deletions = []fleet.Deletion{{Key: a.Key, Tenant: "acme"}}
+				}))
+				if err != nil || seq != int64(n) {
+					t.Errorf("number %d, want %d: %v", seq, n, err)
+				}
+			}
+			tokens, stops := 0, 0
+			for what, f := range map[string]func(){
+				"Record": record,
+				"Acknowledge": func() {
+					check(t, s.Acknowledge(ctx, worker, []fleet.Ack{{Key: a.Key, Seq: int64(n), State: fleet.ApplyApplied}}))
+				},
+				"Observe": func() { check(t, s.Observe(ctx, worker, []fleet.Observation{{Key: a.Key, Message: fmt.Sprint(n)}})) },
+				"Approve": func() { check(t, s.Approve(ctx, fleet.Approval{Revision: revision(1000 + stops)})) },
+				"SetStop": func() {
+					stops++
+					must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopEngine, Name: fmt.Sprint("e", stops)}, true))(t)
+				},
+				"CreateToken": func() {
+					tokens++
+					_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleRead})
+					check(t, err)
+					must(s.VerifyToken(ctx, plaintext))(t)
+				},
+				"Load": func() { must(s.Load(ctx))(t) },
+				"Acquire": func() {
+					if l, ok, err := s.Acquire(ctx, "engine/eu-1", "replica-1", time.Hour); err != nil || !ok || l.Epoch != 1 {
+						t.Errorf("%+v, %v, %v", l, ok, err)
+					}
+				},
+			} {
+				if what != "Record" && n == 0 {
+					record()
+				}
+				f() // prepares its statements
+				between.cut.Store(cut)
+				f()
+				select {
+				case <-between.Taken:
+				default:
+					t.Errorf("%s was not cut", what)
+				}
+				f()
+			}
+			for what, want := range map[string]int{
+				`SELECT count(*) FROM audit WHERE action = 'record'`:                                                    n,
+				`SELECT count(*) FROM operations WHERE kind = 'Reconcile'`:                                              n,
+				`SELECT count(*) FROM revisions`:                                                                        n,
+				`SELECT count(*) FROM deletions`:                                                                        n,
+				`SELECT count(*) FROM desired`:                                                                          1,
+				`SELECT count(*) FROM tokens`:                                                                           tokens,
+				`SELECT count(*) FROM audit WHERE action = 'create token'`:                                              tokens,
+				`SELECT count(*) FROM operations WHERE kind = 'Stop'`:                                                   stops,
+				`SELECT count(*) - count(DISTINCT revision) FROM operations WHERE kind IN ('Approve')`:                  0,
+				`SELECT count(*) FROM tenants`:                                                                          1,
+				`SELECT count(*) FROM (SELECT FROM events WHERE kind = 'revision' GROUP BY name HAVING count(*) > 1) e`: 0,
+			} {
+				if got := one[int](t, url, what); got != want {
+					t.Errorf("%s: %d, want %d", what, got, want)
+				}
+			}
+		})
+	}
+}
+
+// Case 60: sessions are ended at random while revisions are recorded. What is there in the end is what was recorded.
+func TestCase60TerminatedSessionsLoseAndDoubleNothing(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	lease := hold(t, s, "reconciler")
+	ctx, cancel := context.WithCancel(t.Context())
+	var killer sync.WaitGroup
+	conn := connect(t, url)
+	defer conn.Close(context.Background())
+	killer.Go(func() {
+		for ctx.Err() == nil {
+			_, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid), pg_sleep(0.1) FROM pg_stat_activity
+				WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'argosy' AND random() < 0.2`)
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	const revisions, rows = 15, 50
+	for n := 1; n <= revisions; n++ {
+		for end := time.Now().Add(20 * time.Second); ; {
+			_, err := s.Record(t.Context(), lease, fullRecord(n-1, n, rows))
+			if err == nil {
+				break
+			}
+			if time.Now().After(end) || errors.Is(err, fleet.ErrStale) {
+				t.Fatalf("revision %d: %v", n, err)
+			}
+		}
+	}
+	cancel()
+	killer.Wait()
+	snap := must(s.Load(t.Context()))(t)
+	if snap.Applied != revision(revisions) || snap.Seq != revisions*rows || len(snap.Objects) != rows {
+		t.Errorf("applied %s, number %d, %d objects", snap.Applied, snap.Seq, len(snap.Objects))
+	}
+	if n := one[int](t, url, `SELECT count(*) FROM revisions`); n != revisions {
+		t.Errorf("%d revisions", n)
+	}
+}
+
+// privateServer is a server that a test may break.
+func privateServer(t *testing.T, set ...string) (*embedded.Server, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "argosy-postgres-own-")
+	check(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	check(t, os.Chmod(dir, 0o711))
+	own, err := embedded.StartWith(t.Context(), dir+"/db", embedded.Options{Set: set})
+	check(t, err)
+	t.Cleanup(func() { own.Stop() })
+	must(postgres.Migrate(t.Context(), own.URL))(t)
+	return own, dir + "/db"
+}
+
+// Case 60: the server crashes. What was recorded is there; what was not is not, not even in part.
+func TestCase60ServerCrashKeepsWhatWasRecorded(t *testing.T) {
+	t.Parallel()
+	own, dir := privateServer(t)
+	s := open(t, own.URL)
+	lease := hold(t, s, "reconciler")
+	var last atomic.Int64
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for n := 1; ; n++ {
+			if _, err := s.Record(context.Background(), lease, fullRecord(n-1, n, 200)); err != nil {
+				return
+			}
+			last.Store(int64(n))
+		}
+	}()
+	until(t, "five revisions", func() bool { return last.Load() >= 5 })
+	raw, err := os.ReadFile(dir + "/data/postmaster.pid")
+	check(t, err)
+	pid, err := strconv.Atoi(strings.SplitN(string(raw), "\n", 2)[0])
+	check(t, err)
+	check(t, syscall.Kill(pid, syscall.SIGQUIT)) // at once, nothing written back
+	<-own.Done()
+	<-stopped
+	check(t, own.Stop())
+	again, err := embedded.Start(t.Context(), dir)
+	check(t, err)
+	t.Cleanup(func() { again.Stop() })
+	snap := must(open(t, again.URL).Load(t.Context()))(t)
+	n := last.Load()
+	if snap.Applied != revision(int(n)) && snap.Applied != revision(int(n)+1) {
+		t.Errorf("applied %s, recorded %d", snap.Applied, n)
+	}
+	for _, o := range snap.Objects {
+		if o.Seq <= snap.Seq-200 {
+			t.Fatalf("an object of an earlier revision: number %d of %d", o.Seq, snap.Seq)
+		}
+	}
+}
+
+func until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !done(); {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		select {
+		case <-t.Context().Done():
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Case 61: the listening session is ended, and a notification is sent before it is back.
+func TestCase61NotificationInTheGapIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	var looks atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Listen(ctx, func() { looks.Add(1) }) }()
+	until(t, "the first look", func() bool { return looks.Load() == 1 })
+	check(t, s.Notify(t.Context()))
+	until(t, "a look for the notification", func() bool { return looks.Load() == 2 })
+	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
+	check(t, s.Notify(t.Context()))
+	until(t, "a look after the gap", func() bool { return looks.Load() >= 3 })
+	before := looks.Load()
+	until(t, "a look for a notification after the gap", func() bool {
+		check(t, s.Notify(t.Context()))
+		return looks.Load() > before
+	})
+	cancel()
+	<-done
+}
+
+// Case 62: the primary becomes read-only under warm connections.
+func TestCase62ReadOnlyPrimaryIsLeftAndFoundAgain(t *testing.T) {
+	t.Parallel()
+	own, _ := privateServer(t, quick...)
+	s := open(t, own.URL)
+	check(t, s.Ping(t.Context()))
+	readOnly := func(state string) {
+		conn := connect(t, own.URL)
+		defer conn.Close(context.Background())
+		for _, sql := range []string{`ALTER SYSTEM SET default_transaction_read_only = ` + state, `SELECT pg_reload_conf()`} {
+			if _, err := conn.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sessions := func() string {
+		return one[string](t, own.URL, `SELECT coalesce(string_agg(pid::text, ' ' ORDER BY pid), '') FROM pg_stat_activity WHERE application_name = 'argosy'`)
+	}
+	warm := sessions()
+	readOnly("on")
+	until(t, "the setting", func() bool { return s.Ping(t.Context()) != nil })
+	_, err := s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet}, true)
+	if err == nil {
+		t.Fatal("a write to a read-only database succeeds")
+	}
+	for pid := range strings.FieldsSeq(warm) {
+		if strings.Contains(sessions(), pid) {
+			t.Errorf("session %s is kept", pid)
+		}
+	}
+	readOnly("off")
+	began := time.Now()
+	until(t, "readiness", func() bool { return s.Ping(t.Context()) == nil })
+	must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet}, true))(t)
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// Case 62: warm sessions themselves meet the refusal.
+func TestCase62RefusedWriteIsNamed(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	exec(t, url, `CREATE FUNCTION argosy.demoted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN SET LOCAL transaction_read_only = on; INSERT INTO argosy.leases VALUES ('x', 'x', 1, now()); RETURN NEW; END $$;
+		CREATE TRIGGER demoted BEFORE INSERT ON argosy.stops FOR EACH ROW EXECUTE FUNCTION argosy.demoted()`)
+	if _, err := s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet}, true); !errors.Is(err, postgres.ErrReadOnly) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// Case 63: many writers, conflicts that the database asks to try again, and a work pool that is full.
+func TestCase63ConflictsAreTriedAgainAndBounded(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"40001", "40P01", "55P03"} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			a := application("eu-1", "acme", "a", "prod", "v1")
+			url := newDatabase(t)
+			s, _, worker, rows := recorded(t, url, a)
+			exec(t, url, `CREATE SEQUENCE argosy.tries;
+				CREATE FUNCTION argosy.conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+					IF nextval('argosy.tries') < 4 THEN RAISE EXCEPTION 'conflict' USING ERRCODE = '`+code+`'; END IF; RETURN NEW; END $$;
+				CREATE TRIGGER conflict BEFORE INSERT ON argosy.status FOR EACH ROW EXECUTE FUNCTION argosy.conflict()`)
+			check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
+			if n := one[int](t, url, `SELECT last_value FROM tries`); n != 4 {
+				t.Errorf("it took %d attempts", n)
+			}
+			exec(t, url, `DELETE FROM status; ALTER SEQUENCE argosy.tries RESTART; CREATE OR REPLACE FUNCTION argosy.conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				PERFORM nextval('argosy.tries'); RAISE EXCEPTION 'conflict' USING ERRCODE = '`+code+`'; END $$`)
+			if err := s.Acknowledge(t.Context(), worker, applied(rows)); err == nil {
+				t.Error("a conflict for good is no error")
+			}
+			if n := one[int](t, url, `SELECT last_value FROM tries`); n < 3 || n > 10 {
+				t.Errorf("%d attempts before it gave up", n)
+			}
+		})
+	}
+}
+
+func TestCase63RealDeadlockIsSurvived(t *testing.T) {
+	t.Parallel()
+	a, b := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod", "v1")
+	url := newDatabase(t)
+	s, _, worker, rows := recorded(t, url, a, b)
+	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key}, {Key: b.Key}}))
+	other := connect(t, url)
+	defer other.Close(t.Context())
+	_, err := other.Exec(t.Context(), `SET deadlock_timeout = '10s'`) // the store's session finds the circle first
+	check(t, err)
+	tx, err := other.Begin(t.Context())
+	check(t, err)
+	lock := func(name string) error {
+		_, err := tx.Exec(t.Context(), `UPDATE status SET message = 'x' WHERE name = $1`, name)
+		return err
+	}
+	check(t, lock(b.Key.Name))
+	observed := make(chan error, 1)
+	go func() {
+		err := s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Message: "1"}})
+		if err == nil { // both in one batch: whichever row it takes first, it waits for b
+			err = s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Message: "2"}, {Key: b.Key, Message: "2"}})
+		}
+		observed <- err
+	}()
+	until(t, "the store to wait", func() bool {
+		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) > 0
+	})
+	check(t, lock(a.Key.Name))
+	check(t, tx.Commit(t.Context()))
+	check(t, <-observed)
+	if m := one[string](t, url, `SELECT string_agg(message, ' ') FROM status`); m != "2 2" {
+		t.Errorf("messages %s", m)
+	}
+}
+
+func TestCase63LeasesAreRenewedWhileThePoolIsFull(t *testing.T) {
+	t.Parallel()
+	a := application("eu-1", "acme", "a", "prod", "v1")
+	url := newDatabase(t)
+	_, _, worker, rows := recorded(t, url, a)
+	s := openWith(t, url, postgres.Options{MaxConns: 2})
+	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
+	blocker := connect(t, url)
+	defer blocker.Close(t.Context())
+	tx, err := blocker.Begin(t.Context())
+	check(t, err)
+	_, err = tx.Exec(t.Context(), `UPDATE status SET message = 'x'`)
+	check(t, err)
+	var writers sync.WaitGroup
+	for i := range 32 {
+		writers.Go(func() {
+			if err := s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Message: fmt.Sprint(i)}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	until(t, "a full pool", func() bool {
+		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) == 2
+	})
+	for range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if ok, err := s.Renew(ctx, worker, time.Hour); err != nil || !ok {
+			t.Errorf("renewed: %v, %v", ok, err)
+		}
+		cancel()
+	}
+	check(t, tx.Rollback(t.Context()))
+	writers.Wait()
+}

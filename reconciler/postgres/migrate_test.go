@@ -1,0 +1,214 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+func TestMigrateByManyReplicasAtOnce(t *testing.T) {
+	t.Parallel()
+	url := newDatabaseFrom(t, "template0")
+	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) {
+		t.Fatalf("an empty database: %v", err)
+	}
+	var replicas sync.WaitGroup
+	for range 4 {
+		replicas.Go(func() {
+			if version, err := postgres.Migrate(t.Context(), url); err != nil || version < 2 {
+				t.Errorf("version %d, %v", version, err)
+			}
+		})
+	}
+	replicas.Wait()
+	must(open(t, url).Load(t.Context()))(t)
+}
+
+// Case 64: this version on the schema of the next one.
+func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
+	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
+	read := func(s *postgres.Store) {
+		t.Helper()
+		for range 2 {
+			if apps, _, err := s.Applications(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(apps) != 1 {
+				t.Fatalf("%d applications, %v", len(apps), err)
+			}
+		}
+	}
+	read(s)
+	// What a next version may do: add, and widen a column, which makes prepared statements stale (0A000).
+	exec(t, url, `ALTER TABLE desired ADD COLUMN later text; ALTER TABLE status ADD COLUMN later text; ALTER TABLE status ALTER COLUMN resources TYPE bigint;
+		CREATE TABLE later (tenant text); INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)`)
+	read(s)
+	must(s.Changed(t.Context(), "eu-1", 0, 10))(t)
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: rows[0].Key, Resources: 3}}))
+	if version, err := postgres.Migrate(t.Context(), url); err != nil || version != 999 {
+		t.Errorf("version %d, %v", version, err)
+	}
+	read(open(t, url))
+}
+
+func TestCase64NewBinaryNeedsItsSchema(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	exec(t, url, `DELETE FROM goose_db_version WHERE version_id = 2`)
+	_, err := postgres.Open(t.Context(), url, postgres.Options{})
+	if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), "argosy migrate") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// Case 64: making an index was killed. The next migration makes it anew; while somebody is in its way it gives up in time.
+func TestCase64KilledIndexIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	blocker := connect(t, url)
+	defer blocker.Close(context.Background())
+	tx, err := blocker.Begin(t.Context())
+	check(t, err)
+	_, err = tx.Exec(t.Context(), `INSERT INTO stops (scope, name, by, reason, at) VALUES ('fleet', '', '', '', now())`)
+	check(t, err)
+	builder := connect(t, url)
+	defer builder.Close(context.Background())
+	_, err = builder.Exec(t.Context(), `SET statement_timeout = '300ms'`)
+	check(t, err)
+	if _, err := builder.Exec(t.Context(), `CREATE INDEX CONCURRENTLY stops_by ON stops (by)`); err == nil {
+		t.Fatal("it was not killed")
+	}
+	if valid := one[bool](t, url, `SELECT indisvalid FROM pg_index WHERE indexrelid = 'stops_by'::regclass`); valid {
+		t.Fatal("the index is whole")
+	}
+	began := time.Now()
+	if _, err := postgres.Migrate(t.Context(), url); err == nil || time.Since(began) > 20*time.Second {
+		t.Errorf("in the way of a transaction: %v after %s", err, time.Since(began))
+	}
+	check(t, tx.Rollback(t.Context()))
+	must(postgres.Migrate(t.Context(), url))(t)
+	if n := one[int](t, url, `SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE NOT indisvalid OR relname LIKE '%ccnew%'`); n != 0 {
+		t.Errorf("%d broken indexes are left", n)
+	}
+}
+
+// Case 66: the mirror is dropped and comes back.
+func TestCase66RebuiltMirrorIsTheSame(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	record := fullRecord(0, 1, 500)
+	hashes := `SELECT md5(string_agg(engine || kind || name || hash || tenant || deployment, ',' ORDER BY engine, kind, name)) FROM desired`
+	s := open(t, url)
+	must(s.Record(t.Context(), hold(t, s, "reconciler"), record))(t)
+	before, snap := one[string](t, url, hashes), must(s.Load(t.Context()))(t)
+	s.Close()
+	exec(t, url, `DROP SCHEMA argosy CASCADE`)
+	must(postgres.Migrate(t.Context(), url))(t)
+	s = open(t, url)
+	if empty := must(s.Load(t.Context()))(t); empty.Applied != "" || len(empty.Objects) != 0 {
+		t.Fatalf("after the drop: %+v", empty)
+	}
+	must(s.Record(t.Context(), hold(t, s, "reconciler"), record))(t)
+	if after := one[string](t, url, hashes); after != before {
+		t.Error("the rows differ")
+	}
+	if d := cmp.Diff(snap, must(s.Load(t.Context()))(t)); d != "" {
+		t.Errorf("the mirror differs:\n%s", d)
+	}
+}
+
+func TestCase66ResetKeepsWhatPeopleDecided(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	ctx := t.Context()
+	lease := hold(t, s, "reconciler")
+	check(t, s.Approve(ctx, fleet.Approval{Revision: revision(5)}))
+	must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopFleet}, true))(t)
+	_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleRead})
+	check(t, err)
+	uid := one[string](t, url, `SELECT uid::text FROM tenants WHERE tenant = 'acme'`)
+	seq := must(s.Load(ctx))(t).Seq
+	check(t, s.Reset(ctx))
+
+	snap := must(s.Load(ctx))(t)
+	if snap.Applied != "" || len(snap.Declarations)+len(snap.Objects)+len(snap.Placements)+len(snap.Quarantines)+len(snap.Holds) != 0 || snap.Seq != seq {
+		t.Errorf("the mirror after a reset: %+v", snap)
+	}
+	if len(snap.Approvals) != 1 || len(must(s.Stops(ctx, fleet.Scope{}))(t)) != 1 {
+		t.Error("what people decided has gone")
+	}
+	if _, err := s.Record(ctx, lease, step(1, 2, func(r *fleet.Record) {})); !errors.Is(err, fleet.ErrStale) {
+		t.Errorf("a reconciler that knows of nothing: %v", err)
+	}
+	if ok, err := s.Renew(ctx, lease, time.Hour); err != nil || !ok {
+		t.Errorf("leases: %v, %v", ok, err)
+	}
+	must(s.Record(ctx, lease, step(0, 1, func(r *fleet.Record) {
+		r.PlanHash, r.Declarations, r.Rows = "anew", []fleet.Declaration{tenantDeclaration("acme")}, []fleet.Row{application("eu-1", "acme", "cart", "prod", "v1")}
+		r.Syncs = []fleet.SyncRequest{{ID: "acme/run", Key: r.Rows[0].Key, Tenant: "acme"}}
+	})))(t)
+	if rows := must(s.Changed(ctx, "eu-1", seq, 10))(t); len(rows) != 1 {
+		t.Errorf("a cursor of before passes over what came after: %d rows", len(rows))
+	}
+	must(s.VerifyToken(ctx, plaintext))(t)
+	if again := one[string](t, url, `SELECT uid::text FROM tenants WHERE tenant = 'acme' AND removed_at IS NULL`); again != uid {
+		t.Error("the tenant is another one")
+	}
+	if n := one[int](t, url, `SELECT count(*) FROM syncs WHERE id = 'acme/run'`); n != 1 {
+		t.Errorf("the sync is asked for %d times", n)
+	}
+	if n := one[int](t, url, `SELECT count(*) FROM operations WHERE kind = 'Rebuild'`); n != 1 {
+		t.Errorf("%d operations tell of it", n)
+	}
+}
+
+func TestPruneDropsWhatIsOldAndNothingElse(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	exec(t, url, `INSERT INTO deletions (at, revision, tenant, environment, deployment, engine, name) SELECT now() - i * interval '1 day', 'r', 'acme', 'e', 'd', 'g', 'n' FROM generate_series(0, 9) i`)
+	exec(t, url, `INSERT INTO events (seq, at, kind, tenant, name, text) SELECT -i, now() - i * interval '1 hour', 'hold', '', '', '' FROM generate_series(1, 48) i`)
+	before := one[int](t, url, `SELECT count(*) FROM events`)
+	n := must(s.Prune(t.Context()))(t)
+	if deletions := one[int](t, url, `SELECT count(*) FROM deletions`); n != 24+1+2 || deletions != 8 || one[int](t, url, `SELECT count(*) FROM events`) != before-25 {
+		t.Errorf("pruned %d, %d deletions are left", n, deletions)
+	}
+}
+
+func TestErrorsNeverShowThePassword(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"postgres://argosy:hunter2@%zz/x", "postgres://argosy:hunter2@127.0.0.1:1/x?sslmode=disable", "postgres://argosy:hunter2@127.0.0.1:1/x?sslmode=nope", "host=127.0.0.1 port=x password=hunter2"} {
+		_, opened := postgres.Open(t.Context(), url, postgres.Options{})
+		_, migrated := postgres.Migrate(t.Context(), url)
+		for _, err := range []error{opened, migrated} {
+			if err == nil || strings.Contains(fmt.Sprintf("%v %+v", err, err), "hunter2") {
+				t.Errorf("%v", err)
+			}
+		}
+	}
+}
+
+func TestLatelyLooksBackOverItsWindow(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(1, 2, func(r *fleet.Record) {
+		for i, approved := range []bool{true, false} {
+			a := application("eu-1", "acme", fmt.Sprint("gone", i), "prod", "v1")
+			r.Deletions = append(r.Deletions, fleet.Deletion{Key: a.Key, Tenant: "acme", Environment: "prod", Deployment: a.Deployment, Approved: approved})
+		}
+	})))(t)
+	exec(t, url, `UPDATE desired SET created_at = now() - interval '2 h' WHERE tenant = 'globex' AND environment = 'prod'`)
+	exec(t, url, `INSERT INTO deletions (at, revision, tenant, environment, deployment, engine, name) VALUES (now() - interval '2 h', 'r', 'acme', 'e', 'd', 'g', 'n')`)
+	l := must(s.Lately(t.Context(), time.Hour))(t)
+	if len(l.Deleted) != 2 || !l.Deleted[0].Approved || l.Deleted[1].Approved || l.Deleted[0].Revision != revision(2) || !cmp.Equal(l.Created, map[fleet.TenantName]int{"acme": 5, "globex": 2}) || l.Now.IsZero() {
+		t.Errorf("%+v", l)
+	}
+}

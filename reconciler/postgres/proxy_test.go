@@ -1,0 +1,101 @@
+package postgres_test
+
+import (
+	"bytes"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+)
+
+// proxy stands between a store and its server and cuts a connection at the worst moment when it is told to.
+type proxy struct {
+	url   string
+	cut   atomic.Int32 // cutNothing, cutRequest or cutAnswer; of the next request of any connection, once
+	Taken chan struct{}
+}
+
+const (
+	cutNothing int32 = iota
+	cutRequest       // the server never gets the next request
+	cutAnswer        // the server has done the next request, and its answer is lost
+)
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	u, err := url.Parse(target)
+	check(t, err)
+	socket := filepath.Join(u.Query().Get("host"), ".s.PGSQL.5432")
+	dir, err := os.MkdirTemp("", "argosy-proxy-")
+	check(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	listener, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
+	check(t, err)
+	t.Cleanup(func() { listener.Close() })
+	u.RawQuery = url.Values{"host": {dir}}.Encode()
+	p := &proxy{url: u.String(), Taken: make(chan struct{}, 100)}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("unix", socket)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go p.carry(client, server)
+		}
+	}()
+	return p
+}
+
+var readyForQuery = []byte{'Z', 0, 0, 0, 5}
+
+// carry passes requests and answers on in turn.
+func (p *proxy) carry(client, server net.Conn) {
+	var losing atomic.Bool
+	hangUp := func() { client.Close(); server.Close() }
+	go func() {
+		defer hangUp()
+		buf := make([]byte, 1<<20)
+		for {
+			n, err := client.Read(buf)
+			if err != nil {
+				return
+			}
+			switch {
+			case p.cut.CompareAndSwap(cutRequest, cutNothing):
+				p.Taken <- struct{}{}
+				return
+			case p.cut.CompareAndSwap(cutAnswer, cutNothing):
+				losing.Store(true)
+				p.Taken <- struct{}{}
+			}
+			if _, err := server.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	defer hangUp()
+	buf, tail := make([]byte, 1<<20), []byte{}
+	for {
+		n, err := server.Read(buf)
+		if err != nil {
+			return
+		}
+		if losing.Load() {
+			tail = append(tail, buf[:n]...)
+			if len(tail) >= 6 && bytes.Equal(tail[len(tail)-6:len(tail)-1], readyForQuery) {
+				return
+			}
+			continue
+		}
+		if _, err := client.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
