@@ -50,7 +50,9 @@ type application struct {
 			Kustomize                     struct{ Images []string }
 		}
 		Destination struct{ Server, Namespace string }
-		SyncPolicy  struct{ Automated *struct{ Prune, SelfHeal bool } }
+		SyncPolicy  struct {
+			Automated *struct{ Prune, SelfHeal bool }
+		}
 	}
 }
 

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"argosy.dev/argosy/test/bench/observe"
+	"argosy.dev/argosy/test/bench/report"
+)
+
+// settle is how long a process is left alone before its memory is read.
+const settle = 30 * time.Second
+
+// remember reads the memory of a control plane that has just made its mirror anew from Git and the engines, and shows that it wrote
+// nothing to them while it did.
+func (l *ladder) remember(ctx context.Context) error {
+	say("%d files: a cold start without a mirror", l.n)
+	warm, _, err := observe.Memory(l.argosy.PID())
+	if err != nil {
+		return err
+	}
+	if err := l.stop(ctx); err != nil {
+		return err
+	}
+	requests, err := l.requests(ctx)
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := l.start(ctx); err != nil {
+		return err
+	}
+	limit, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := l.applied(limit); err != nil {
+		return err
+	}
+	took := time.Since(begun).Seconds()
+	pause(ctx, settle)
+	now, peak, err := observe.Memory(l.argosy.PID())
+	if err != nil {
+		return err
+	}
+	asked, err := l.requests(ctx)
+	if err != nil {
+		return err
+	}
+	asked = asked.Sub(requests)
+	size := fmt.Sprintf("%d files: ", l.n)
+	l.memory.Add(report.Line{Name: size + "RSS after cold start", Unit: "MiB", Ours: report.Sample{now / 1024}})
+	l.memory.Add(report.Line{Name: size + "peak", Unit: "MiB", Ours: report.Sample{peak / 1024}})
+	l.memory.Add(report.Line{Name: size + "RSS before it", Unit: "MiB", Ours: report.Sample{warm / 1024}})
+	l.memory.Add(report.Line{Name: "empty fleet", Unit: "MiB", Ours: report.Sample{l.empty / 1024}})
+	l.memory.Add(report.Line{Name: "per Application", Unit: "KiB", Ours: report.Sample{now / float64(l.n)}})
+	l.memory.Add(report.Line{Name: "per Application above empty", Unit: "KiB", Ours: report.Sample{(now - l.empty) / float64(l.n)}})
+	l.memory.Add(report.Line{Name: "start until the mirror is made", Unit: "s", Ours: report.Sample{took}})
+	l.memory.Add(report.Line{Name: "writes to engines meanwhile", Ours: report.Sample{asked.Apply + asked.Other + asked.DryRun}, Exact: true})
+	return l.verify(ctx)
+}

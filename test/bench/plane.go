@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/test/bench/corpus"
+	"argosy.dev/argosy/test/bench/observe"
+	"argosy.dev/argosy/test/stack"
+)
+
+// plane is one control plane under measurement: the argosy binary with a database, a config repo and an arena of its own.
+//
+// It looks at its branch once an hour, so that only wake makes it look: the notification by which replicas tell each other to.
+type plane struct {
+	ground *ground
+	arena  *arena
+	corpus corpus.Corpus
+	repo   *stack.Repo
+	dir    string
+	n      int // deployments in the repo
+	starts int
+
+	argosy   *stack.Process
+	database string
+	url, ops string
+	notify   *pgx.Conn
+	releases map[int]string // of deployments that are not at first
+}
+
+const first = "v1.0.0" // the release that every deployment begins with
+
+func (g *ground) newPlane(ctx context.Context, flat bool) (*plane, error) {
+	a, err := g.arena(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &plane{ground: g, arena: a, corpus: corpus.Corpus{Engines: a.engines, Flat: flat}, dir: filepath.Join(g.dir, a.name), releases: map[int]string{}}
+	if p.repo, err = g.git.CreateRepo(ctx, a.name); err != nil {
+		return nil, err
+	}
+	if _, err := p.repo.Commit(ctx, "the platform", p.corpus.Base()); err != nil {
+		return nil, err
+	}
+	for i, e := range a.engines {
+		if err := writeFile(a.kubeconfigs[i], p.dir, "secrets", "_fleet", "engine-"+e.Name, "kubeconfig"); err != nil {
+			return nil, err
+		}
+	}
+	return p, p.start(ctx)
+}
+
+// start runs the control plane with an empty mirror, and returns when it reaches its engines.
+func (p *plane) start(ctx context.Context) (err error) {
+	p.starts++
+	p.database = fmt.Sprintf("%s_%d", p.arena.name, p.starts)
+	if p.url, err = p.ground.postgres.NewDatabase(ctx, p.database); err != nil {
+		return err
+	}
+	listen, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	if p.ops, err = freeAddress(); err != nil {
+		return err
+	}
+	settings := fmt.Sprintf("source: {url: %q, allowHTTP: true, poll: 1h}\ndatabase: {url: %q}\ndataDir: data-%d\nsecrets: {directory: secrets}\nlisten: {address: %q, ops: %q}\n",
+		p.repo.URL, p.url, p.starts, listen, p.ops)
+	file := filepath.Join(p.dir, "argosy.yaml")
+	if err := writeFile([]byte(settings), file); err != nil {
+		return err
+	}
+	binary, err := filepath.Abs(argosyBinary)
+	if err != nil {
+		return err
+	}
+	p.argosy, err = stack.StartProcess(stack.Command{Name: "argosy", Path: binary, Args: []string{"serve", "-f", file}, Log: filepath.Join(p.dir, "argosy.log")})
+	if err != nil {
+		return err
+	}
+	if p.notify, err = pgx.Connect(ctx, p.url); err != nil {
+		return err
+	}
+	return p.argosy.Await(ctx, p.reachesEngines)
+}
+
+func (p *plane) reachesEngines(ctx context.Context) error {
+	m, err := p.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range p.arena.engines {
+		if m[`argosy_engine_reachable{engine="`+e.Name+`"}`] != 1 {
+			return fmt.Errorf("engine %s is not reached", e.Name)
+		}
+	}
+	return nil
+}
+
+// stop ends the process and drops its database.
+func (p *plane) stop(ctx context.Context) error {
+	if p.notify != nil {
+		_ = p.notify.Close(ctx) // the database goes next
+		p.notify = nil
+	}
+	if p.argosy != nil {
+		p.argosy.Stop()
+		p.argosy = nil
+	}
+	return p.ground.postgres.DropDatabase(ctx, p.database)
+}
+
+// end stops the plane and clears what it has made.
+func (p *plane) end(ctx context.Context) error {
+	return errors.Join(p.stop(ctx), p.arena.clear(ctx), os.RemoveAll(p.dir))
+}
+
+// wake has the control plane look at its branch.
+func (p *plane) wake(ctx context.Context) error {
+	_, err := p.notify.Exec(ctx, `SELECT pg_notify('argosy', '')`)
+	return err
+}
+
+// grow commits deployments until there are n, and the credentials of their environments.
+func (p *plane) grow(ctx context.Context, n int) error {
+	for _, environment := range p.corpus.Credentials(n) {
+		tenant, name := filepath.Split(environment)
+		if err := writeFile([]byte("token of "+environment), p.dir, "secrets", tenant, name, "token"); err != nil {
+			return err
+		}
+	}
+	_, err := p.repo.Commit(ctx, fmt.Sprintf("%d deployments", n), p.corpus.Files(p.n, n, first))
+	p.n = n
+	return err
+}
+
+// release commits another release of deployment i and names its Application for a watch.
+func (p *plane) release(ctx context.Context, i int, release string) (key string, err error) {
+	_, err = p.repo.Commit(ctx, "release", map[string]string{p.corpus.Path(i): p.corpus.Deployment(i, release)})
+	p.releases[i] = release
+	w := p.corpus.Wanted(i, release)
+	return w.Namespace + "/" + w.Key(), err
+}
+
+// verify holds what stands on the engines against the repo. What differs makes the run void.
+func (p *plane) verify(ctx context.Context) error {
+	wanted := make([]corpus.Wanted, p.n)
+	for i := range wanted {
+		release := first
+		if r, ok := p.releases[i]; ok {
+			release = r
+		}
+		wanted[i] = p.corpus.Wanted(i, release)
+	}
+	return observe.Check(ctx, wanted, p.arena.watched...)
+}
+
+// applied waits until the mirror holds the head of the branch.
+func (p *plane) applied(ctx context.Context) error {
+	head, err := p.repo.Head(ctx, "main")
+	if err != nil {
+		return err
+	}
+	for {
+		var applied string
+		if err := p.notify.QueryRow(ctx, `SELECT applied FROM mirror`).Scan(&applied); err != nil {
+			return err
+		}
+		if applied == head {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the mirror holds %.8q, not the head %.8s", applied, head)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (p *plane) metrics(ctx context.Context) (map[string]float64, error) {
+	return observe.Scrape(ctx, "http://"+p.ops+"/metrics")
+}
+
+// cpu is what argosy and PostgreSQL have used.
+func (p *plane) cpu() (time.Duration, error) {
+	return observe.CPU(p.argosy.PID(), p.ground.postgres.PID())
+}
+
+func (p *plane) requests(ctx context.Context) (observe.Requests, error) {
+	return observe.CountRequests(ctx, p.ground.admins...)
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
