@@ -96,8 +96,11 @@ func (w *walker) entries(parent string, depth int, before, after *treeEntry) err
 	if parent != "" {
 		path = parent + "/" + path
 	}
-	if some.isDirectory() && depth < maxTreeDepth {
-		return w.directories(path, depth+1, idOf(before), idOf(after))
+	if some.isDirectory() {
+		if depth < maxTreeDepth {
+			return w.directories(path, depth+1, idOf(before), idOf(after))
+		}
+		path += "/" // a file may have the same name in the other commit: one path has one change
 	}
 	if err := w.spend(); err != nil {
 		return err
@@ -123,14 +126,14 @@ func entryAt(path string, e *treeEntry) Entry {
 }
 
 func kindOf(mode uint32) Kind {
-	switch mode {
-	case modeFile, modeExecutable:
+	switch {
+	case mode == modeFile, mode == modeExecutable:
 		return File
-	case modeSymlink:
+	case mode == modeSymlink:
 		return Symlink
-	case modeSubmodule:
+	case mode == modeSubmodule:
 		return Submodule
-	case modeDirectory:
+	case mode&modeTypeMask == modeDirectory:
 		return Directory
 	}
 	return Other

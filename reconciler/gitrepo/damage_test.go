@@ -140,6 +140,29 @@ func TestDamageWhileTheMirrorIsOpen(t *testing.T) {
 	}
 }
 
+func TestIndexThatPointsElsewhere(t *testing.T) {
+	var p fakePack
+	_, one := p.object(plumbing.BlobObject, []byte("one"))
+	_, two := p.object(plumbing.BlobObject, []byte("two"))
+	_, root := p.object(plumbing.TreeObject, treeOf(one, "100644 fleet", "100644 tenants"))
+	m := open(t, t.TempDir(), newFakeServer(t, p.commitOn(root), p.bytes()).url())
+	fetch(t, m)
+	x := m.store.packs[0].index // its checksum was right when it was read
+	a, b := x.Offset32[x.FanoutMapping[one[0]]], x.Offset32[x.FanoutMapping[two[0]]]
+	for i := range a {
+		a[i], b[i] = b[i], a[i]
+	}
+	if data, err := m.Blob(t.Context(), publicHash(one)); !errors.Is(err, ErrCorrupt) {
+		t.Fatalf("%q %v", data, err)
+	}
+	if h := fetch(t, m); h.Recloned == "" {
+		t.Fatal("the damage is not remembered")
+	}
+	if data, err := m.Blob(t.Context(), publicHash(one)); string(data) != "one" {
+		t.Fatal(err)
+	}
+}
+
 func TestServerThatLeavesSomethingOut(t *testing.T) {
 	tree := treeOf(plumbing.NewHash(strings.Repeat("12", 20)), "100644 missing.yaml")
 	dirTree := treeOf(plumbing.NewHash(strings.Repeat("34", 20)), "40000 missing")

@@ -77,6 +77,24 @@ func TestFetchSendsWhatIsNewOnly(t *testing.T) {
 	}
 }
 
+func TestOneConnectionForAllFetches(t *testing.T) {
+	o := newOrigin(t)
+	o.set("fleet/fleet.yaml", "1")
+	for _, version0 := range []bool{false, true} {
+		s := newGitServer(t, o)
+		s.version0.Store(version0)
+		m := open(t, t.TempDir(), s.url())
+		for i := range 3 {
+			fetch(t, m)
+			fetch(t, m)
+			o.set("fleet/fleet.yaml", fmt.Sprint(i))
+		}
+		if n := s.connections.Load(); n != 1 {
+			t.Errorf("version 0 %v: %d connections", version0, n)
+		}
+	}
+}
+
 func TestRequestsPerFetch(t *testing.T) {
 	o := newOrigin(t)
 	o.set("fleet/fleet.yaml", "1")

@@ -98,10 +98,9 @@ type Mirror struct {
 	memo *diffMemo
 }
 
-// objects reads what either kind of repository holds. The data is shared: callers do not change it.
+// objects reads what a mirror or a local repository holds. The data is shared: callers do not change it.
 type objects interface {
 	read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error)
-	contains(id plumbing.Hash) bool
 }
 
 // Open prepares the mirror of source in dir, which is made if it is missing. It does not touch the network. A directory that holds

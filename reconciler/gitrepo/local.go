@@ -129,12 +129,6 @@ func checkFormatOf(files billy.Filesystem) error {
 	return nil
 }
 
-func (l *localRepo) contains(id plumbing.Hash) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.storage.HasEncodedObject(id) == nil
-}
-
 func (l *localRepo) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error) {
 	kind, data, err := l.readAny(id, limit)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -102,16 +103,17 @@ func (o *origin) set(path, content string) Hash {
 // gitServer serves repositories by git http-backend, as a forge does.
 type gitServer struct {
 	*httptest.Server
-	wrap     atomic.Pointer[func(http.ResponseWriter, *http.Request, http.Handler)] // a fault in front of it
-	requests atomic.Int64
-	version0 atomic.Bool // hide the client's wish for version 2
+	wrap        atomic.Pointer[func(http.ResponseWriter, *http.Request, http.Handler)] // a fault in front of it
+	requests    atomic.Int64
+	connections atomic.Int64
+	version0    atomic.Bool // hide the client's wish for version 2
 }
 
 func newGitServer(t testing.TB, o *origin) *gitServer {
 	t.Helper()
 	s := &gitServer{}
 	backend := backendFor(t, o)
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
 		if s.version0.Load() {
 			r.Header.Del("Git-Protocol")
@@ -122,6 +124,12 @@ func newGitServer(t testing.TB, o *origin) *gitServer {
 		}
 		backend.ServeHTTP(w, r)
 	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			s.connections.Add(1)
+		}
+	}
+	s.Start()
 	t.Cleanup(s.Close)
 	return s
 }

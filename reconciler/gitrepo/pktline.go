@@ -84,17 +84,24 @@ func truncated(err error, what string) error {
 // sideband gives the pack that travels on channel 1. Channel 2 is progress; channel 3 is the server's last word.
 type sideband struct {
 	packets *packetReader
+	end     func() // called once at the end
 	rest    []byte
+	ended   bool
 }
 
 func (s *sideband) Read(p []byte) (int, error) {
 	for len(s.rest) == 0 {
+		if s.ended {
+			return 0, io.EOF
+		}
 		payload, kind, err := s.packets.next()
 		if err != nil {
 			return 0, err
 		}
 		if kind != packetData {
-			return 0, io.EOF
+			s.ended = true
+			s.end()
+			continue
 		}
 		if len(payload) == 0 {
 			continue

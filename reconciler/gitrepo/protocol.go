@@ -77,6 +77,7 @@ func (c *conversation) readCapabilities() error {
 			return err
 		}
 		if kind == packetFlush {
+			c.finish()
 			return nil
 		}
 		if err := checkFormat(line); err != nil {
@@ -108,6 +109,7 @@ func (c *conversation) listRef(ctx context.Context, ref string) (plumbing.Hash, 
 			return plumbing.ZeroHash, err
 		}
 		if kind != packetData {
+			c.finish()
 			return tip, nil
 		}
 		id, rest, _ := strings.Cut(line, " ")
@@ -146,7 +148,15 @@ func (c *conversation) findRef(line string, kind packetKind, ref string) (plumbi
 			return plumbing.ZeroHash, err
 		}
 	}
+	c.finish()
 	return tip, nil
+}
+
+// finish reads an answer to its end, which is where its last packet was: only then is the connection used again for the next request.
+func (c *conversation) finish() {
+	if c.stateless() {
+		_, _ = c.in.r.Peek(1) // the answer is complete; whatever else comes does not matter
+	}
 }
 
 func errShallow() error {
@@ -182,7 +192,7 @@ func (c *conversation) packV2(ctx context.Context, want plumbing.Hash, haves []p
 		case err != nil:
 			return nil, err
 		case line == "packfile":
-			return &sideband{packets: c.in}, nil
+			return &sideband{packets: c.in, end: c.finish}, nil
 		case line == "shallow-info":
 			return nil, errShallow()
 		case kind == packetFlush:
@@ -220,7 +230,7 @@ func (c *conversation) packV0(ctx context.Context, want plumbing.Hash, haves []p
 		}
 	}
 	if slices.Contains(caps, "side-band-64k") {
-		return &sideband{packets: c.in}, nil
+		return &sideband{packets: c.in, end: c.finish}, nil
 	}
 	return c.in.r, nil
 }

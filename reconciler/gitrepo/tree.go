@@ -25,7 +25,8 @@ type treeEntry struct {
 	id   plumbing.Hash
 }
 
-func (e *treeEntry) isDirectory() bool { return e.mode == modeDirectory }
+// isDirectory goes by the mode's type alone, as Git does.
+func (e *treeEntry) isDirectory() bool { return e.mode&modeTypeMask == modeDirectory }
 
 // treeReader lists a tree and refuses what Git would not have written: whoever wrote it anyway wants two programs to read two different
 // things (GHSA-w5pp-99ch-qj29, CVE-2026-45022).
@@ -119,7 +120,7 @@ func (t *treeReader) inOrder(e *treeEntry) error {
 	for len(t.files) > 0 && !bytes.HasPrefix(e.name, t.files[len(t.files)-1]) {
 		t.files = t.files[:len(t.files)-1]
 	}
-	if e.mode&modeTypeMask != modeDirectory {
+	if !e.isDirectory() {
 		t.files = append(t.files, e.name)
 		return nil
 	}
@@ -144,7 +145,7 @@ func charAfter(e *treeEntry, n int) byte {
 	switch {
 	case n < len(e.name):
 		return e.name[n]
-	case e.mode&modeTypeMask == modeDirectory:
+	case e.isDirectory():
 		return '/'
 	}
 	return 0

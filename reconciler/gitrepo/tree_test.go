@@ -2,11 +2,16 @@ package gitrepo
 
 import (
 	"errors"
+	"io"
 	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestMalformedTreeRefusesTheCommit(t *testing.T) {
@@ -150,9 +155,9 @@ func TestSymlinksAndSubmodulesAreReportedNeverFollowed(t *testing.T) {
 		}
 	})
 	t.Run("modes of other times", func(t *testing.T) {
-		planted.serve(treeOf(blobX, "100600 a", "100664 b", "40755 c", "140000 d", "0100644 e", "100755 f"), "fleet")
+		planted.serve(append(treeOf(blobX, "100600 a", "100664 b", "140000 d", "0100644 e", "100755 f"), treeOf(emptyTree, "40755 g")...), "fleet")
 		got := files(t, m, fetch(t, m).Commit)
-		want := map[string]string{"fleet/a": "(other)", "fleet/b": "(other)", "fleet/c": "(other)", "fleet/d": "(other)", "fleet/e": "x", "fleet/f": "x"}
+		want := map[string]string{"fleet/a": "(other)", "fleet/b": "(other)", "fleet/d": "(other)", "fleet/e": "x", "fleet/f": "x"}
 		if !maps.Equal(got, want) {
 			t.Fatal(got)
 		}
@@ -189,12 +194,12 @@ func TestDirectoriesTooDeepAreReportedNotOpened(t *testing.T) {
 	o.commit("deep")
 	m := open(t, t.TempDir(), newGitServer(t, o).url())
 	first := fetch(t, m).Commit
-	if got := files(t, m, first); !maps.Equal(got, map[string]string{deep + "/file": "reached", deep + "/e": "(directory)"}) {
+	if got := files(t, m, first); !maps.Equal(got, map[string]string{deep + "/file": "reached", deep + "/e/": "(directory)"}) {
 		t.Fatal(got)
 	}
 	second := o.set(deep+"/e/file", "changed")
 	fetch(t, m)
-	if changes, err := m.Diff(t.Context(), first, second); err != nil || len(changes) != 1 || changes[0].Path != deep+"/e" {
+	if changes, err := m.Diff(t.Context(), first, second); err != nil || len(changes) != 1 || changes[0].Path != deep+"/e/" {
 		t.Fatal(changes, err)
 	}
 }
@@ -236,4 +241,79 @@ func FuzzTree(f *testing.F) {
 			t.Fatal("lost count")
 		}
 	})
+}
+
+// TestDiffIsTheDifferenceOfTwoWalks holds for any two commits, modes of all kinds and paths that change their nature included.
+func TestDiffIsTheDifferenceOfTwoWalks(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	s := newFakeServer(t, plumbing.ZeroHash, nil)
+	m := open(t, t.TempDir(), s.url())
+	modes := []string{"100644", "100644", "100755", "120000", "160000", "100600"}
+	var p *fakePack
+	var grow func(depth int) plumbing.Hash
+	grow = func(depth int) plumbing.Hash {
+		var entries []treeEntry
+		for _, name := range []string{"a", "a-b", "a.b", "b", "c"} {
+			switch n := random.IntN(10); {
+			case n < 3:
+			case n < 6 && depth < 18 && (depth < 3 || name == "a" || name == "b"):
+				entries = append(entries, treeEntry{[]byte(name), modeDirectory | uint32(random.IntN(2)), grow(depth + 1)})
+			default:
+				mode, _ := strconv.ParseUint(modes[random.IntN(len(modes))], 8, 32)
+				id := blobX
+				if random.IntN(2) == 0 || mode == modeSubmodule {
+					_, id = p.object(plumbing.BlobObject, []byte{byte(random.IntN(4))})
+				}
+				entries = append(entries, treeEntry{[]byte(name), uint32(mode), id})
+			}
+		}
+		slices.SortFunc(entries, func(a, b treeEntry) int { return compareEntries(&a, &b) })
+		var tree []byte
+		for _, e := range entries {
+			tree = append(tree, treeOf(e.id, strconv.FormatUint(uint64(e.mode), 8)+" "+string(e.name))...)
+		}
+		_, id := p.object(plumbing.TreeObject, tree)
+		return id
+	}
+	var commits []Hash
+	for range 25 {
+		p = new(fakePack)
+		p.object(plumbing.BlobObject, []byte("x"))
+		_, root := p.object(plumbing.TreeObject, append(treeOf(grow(0), "40000 fleet"), treeOf(grow(0), "40000 tenants")...))
+		s.tip = p.commitOn(root)
+		pack := packets(p.bytes())
+		s.pack = func(w io.Writer) { w.Write(pack) }
+		commits = append(commits, fetch(t, m).Commit)
+	}
+	walk := func(c Hash) map[string]Entry {
+		entries := map[string]Entry{}
+		if err := m.Walk(t.Context(), c, func(e Entry) error { entries[e.Path] = e; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return entries
+	}
+	for _, base := range commits {
+		for _, head := range commits {
+			got, want := walk(base), walk(head)
+			changes, err := m.Diff(t.Context(), base, head)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := map[string]bool{}
+			for _, c := range changes {
+				if seen[c.Path] || c.Old == c.New || got[c.Path] != c.Old {
+					t.Fatalf("%+v comes twice, changes nothing or was %+v", c, got[c.Path])
+				}
+				seen[c.Path] = true
+				if c.New.Kind == "" {
+					delete(got, c.Path)
+				} else {
+					got[c.Path] = c.New
+				}
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Fatal(d)
+			}
+		}
+	}
 }

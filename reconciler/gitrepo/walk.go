@@ -20,7 +20,7 @@ const (
 	File      Kind = "file"      // mode 100644 or 100755
 	Symlink   Kind = "symlink"   // mode 120000; never followed
 	Submodule Kind = "submodule" // mode 160000; never fetched
-	Directory Kind = "directory" // deeper than 16 directories; never opened
+	Directory Kind = "directory" // deeper than 16 directories; never opened; its path ends in a slash
 	Other     Kind = "other"     // a mode that Git does not write today
 )
 
@@ -32,7 +32,7 @@ type Entry struct {
 	Mode uint32 // as in the tree, such as 0o100644
 }
 
-// Change is one path that two commits have differently. A file that was moved is a removal and an addition.
+// Change is one path that two commits have differently; no path comes twice. A file that was moved is a removal and an addition.
 type Change struct {
 	Path string
 	Old  Entry // Kind is empty if the path is new
