@@ -52,9 +52,6 @@ func Check(files []File) (problems []fleet.Problem) {
 			continue
 		}
 		in := catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration, Problems: append(d.Problems, twins[d.Path]...)}
-		if len(twins[d.Path]) > 0 {
-			in.Declaration = nil
-		}
 		inputs, texts[d.Path] = append(inputs, in), files[i].Bytes
 	}
 	problems = catalog.New().Stage(inputs).Problems()

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -15,26 +13,14 @@ import (
 
 // Format writes a declaration in its canonical form, for `argosy fmt`: fields in the order of the reference, two blanks of indentation, LF.
 // Comments, single blank lines, quotes and the choice of block or flow are kept; a comment goes where the field below it goes. What does
-// not parse is refused, and so is a file that cannot be written anew without losing a comment or changing its meaning. Formatting twice gives what formatting once does. An encrypted
-// file is returned as it is.
+// not parse is refused, and so is a file that cannot be written anew without changing its meaning. Formatting twice gives what
+// formatting once does. An encrypted file is returned as it is.
 func Format(text []byte) (formatted []byte, err error) {
 	defer func() {
-		if recover() != nil { // of the emitter; the file stays as it is
+		if recover() != nil { // of the parser, which is not ours; the file stays as it is
 			formatted, err = nil, errors.New("the file cannot be formatted")
 		}
 	}()
-	formatted, err = formatOnce(text)
-	for range 3 {
-		if err != nil || bytes.Equal(formatted, text) {
-			return formatted, err
-		}
-		text = formatted
-		formatted, err = formatOnce(text)
-	}
-	return nil, errors.New("the file has no stable form; write its comments above the fields that they speak of")
-}
-
-func formatOnce(text []byte) ([]byte, error) {
 	d := decoder{}
 	if !d.readable(File{Bytes: text}) {
 		return nil, firstProblem(d)
@@ -55,9 +41,6 @@ func formatOnce(text []byte) ([]byte, error) {
 	after := tree(out)
 	if after == nil || !sameContent(root, after) {
 		return nil, errors.New("the file cannot be formatted without changing its meaning")
-	}
-	if !maps.Equal(comments(text), comments(out)) {
-		return nil, errors.New("the file cannot be formatted without losing a comment; write comments on lines of their own, above the field that they speak of")
 	}
 	return out, nil
 }
@@ -89,20 +72,4 @@ func sameContent(a, b node) bool {
 		}
 	}
 	return len(values) == len(a.Content)/2
-}
-
-// comments counts what stands behind a '#' on any line. A '#' within a text counts too: it is there before and after.
-func comments(text []byte) map[string]int {
-	count := map[string]int{}
-	for line := range strings.Lines(string(text)) {
-		before := byte(' ')
-		for i := range len(line) {
-			if line[i] == '#' && (before == ' ' || before == '\t') {
-				count[strings.TrimSpace(line[i:])]++
-				break
-			}
-			before = line[i]
-		}
-	}
-	return count
 }

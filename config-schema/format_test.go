@@ -2,6 +2,7 @@ package configschema
 
 import (
 	"bytes"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -170,6 +171,9 @@ func TestFormattingChangesNoMeaningAndIsDoneOnce(t *testing.T) {
 		if err != nil || !bytes.Equal(once, twice) {
 			t.Errorf("%s: formatted twice: %v\n%s\nonce:\n%s", f.Path, err, twice, once)
 		}
+		if !maps.Equal(comments(f.Bytes), comments(once)) {
+			t.Errorf("%s loses a comment:\n%s", f.Path, once)
+		}
 		before, after := Decode(f), Decode(File{Path: f.Path, Blob: f.Blob, Bytes: once})
 		if !reflect.DeepEqual(before.Declaration, after.Declaration) {
 			t.Errorf("%s means something else:\n%s", f.Path, once)
@@ -180,6 +184,7 @@ func TestFormattingChangesNoMeaningAndIsDoneOnce(t *testing.T) {
 func TestFormatRefusesWhatItCannotKeep(t *testing.T) {
 	for name, text := range map[string]string{
 		"no YAML": "a: [", "empty": "", "anchor": "a: &x 1\n", "two documents": "a: 1\n---\nb: 2\n", "binary": "\x00", "too large": strings.Repeat("a", maxFile+1),
+		"blank lines that a text keeps": "kind: |+\n  a\n\n\nspec: b\n",
 	} {
 		if got, err := Format([]byte(text)); err == nil {
 			t.Errorf("%s is formatted: %q", name, got)
@@ -195,4 +200,20 @@ func TestFormatRefusesWhatItCannotKeep(t *testing.T) {
 	if got, err := Format(New(fleet.KindSyncRun, "acme", "x")); err != nil || !bytes.Contains(got, []byte("#   # Keeps automated sync off")) {
 		t.Errorf("comments of a template are lost: %v\n%s", err, got)
 	}
+}
+
+// comments counts what stands behind a '#' on any line. A '#' within a text counts too: it is there before and after.
+func comments(text []byte) map[string]int {
+	count := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		before := byte(' ')
+		for i := range len(line) {
+			if line[i] == '#' && (before == ' ' || before == '\t') {
+				count[strings.TrimSpace(line[i:])]++
+				break
+			}
+			before = line[i]
+		}
+	}
+	return count
 }

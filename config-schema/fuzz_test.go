@@ -2,6 +2,7 @@ package configschema
 
 import (
 	"bytes"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -129,6 +130,9 @@ func FuzzFormat(f *testing.F) {
 		once, err := Format(text)
 		if err != nil {
 			return
+		}
+		if !maps.Equal(comments(text), comments(once)) {
+			t.Errorf("%q loses a comment as %q", text, once)
 		}
 		twice, err := Format(once)
 		if err != nil || !bytes.Equal(once, twice) {

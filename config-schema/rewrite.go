@@ -118,7 +118,7 @@ func (s source) entry(p part, v *value, indent int) []string {
 	at := p.key.Column - 1
 	head := s.from(p.first, at)
 	if !block(p.value) || p.value.Line-1 == p.first {
-		if p.value.Line-1 == p.first && p.value.Column > p.key.Column {
+		if written := p.value.Value != "" || p.value.Style != 0 || p.value.Kind != yaml.ScalarNode; written && p.value.Line-1 == p.first && p.value.Column > p.key.Column {
 			name := strings.TrimRight(s.between(p.first, at, p.value.Column-1), " \t")
 			if strings.HasSuffix(name, ":") {
 				head = name + " " + s.from(p.first, p.value.Column-1)
