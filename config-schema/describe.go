@@ -74,8 +74,7 @@ type kind struct {
 	name     fleet.Kind
 	place    string // e.g. tenants/<tenant>/environments/<name>.yaml
 	doc      string
-	document value // apiVersion, kind, metadata and spec
-	example  string
+	document value                                  // apiVersion, kind, metadata and spec
 	begin    func(*fleet.Declaration) reflect.Value // allocates a document[S], hangs its spec into the declaration
 	labels   func(reflect.Value) map[string]string
 }

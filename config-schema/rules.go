@@ -177,7 +177,7 @@ func checkLabelValue(s string) error {
 
 func checkGroup(s string) error {
 	if s == "argoproj.io" || strings.HasSuffix(s, ".argoproj.io") {
-		return errors.New("Argo CD's own kinds are never a tenant's")
+		return errors.New("kinds of Argo CD itself are never a tenant's")
 	}
 	if s != "" && (!only(s, lower+digits+".-") || strings.IndexByte(".-", s[0]) >= 0 || strings.IndexByte(".-", s[len(s)-1]) >= 0) {
 		return errors.New("the group is no DNS name")
