@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Field is one field of a manifest that differs. Before or After is missing when the field comes or goes. Values are JSON; of long or
@@ -76,9 +77,21 @@ func compareKey(path string, b, a map[string]any, k string, out *[]Field) {
 	case was && is:
 		compare(path, x, y, out)
 	case was:
-		*out = append(*out, Field{Path: path, Before: shown(x)})
+		leaves(path, x, func(path string, v any) { *out = append(*out, Field{Path: path, Before: shown(v)}) })
 	default:
-		*out = append(*out, Field{Path: path, After: shown(y)})
+		leaves(path, y, func(path string, v any) { *out = append(*out, Field{Path: path, After: shown(v)}) })
+	}
+}
+
+// leaves visits the fields of an object that comes or goes as a whole.
+func leaves(path string, v any, visit func(string, any)) {
+	m, ok := v.(map[string]any)
+	if !ok || len(m) == 0 {
+		visit(path, v)
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		leaves(join(path, k), m[k], visit)
 	}
 }
 
@@ -129,11 +142,13 @@ const mostShown = 200 // runes of a value
 
 // printed is the value as canonical JSON: decoded maps are encoded with sorted keys.
 func printed(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		return fmt.Sprint(v) // not reached: v was decoded from JSON
 	}
-	return string(b)
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // shown is the value for people: text is quoted, with everything that does not print escaped, so that no value can end its line, turn the
