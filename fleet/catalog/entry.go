@@ -22,9 +22,6 @@ type entry struct {
 
 func (e *entry) quarantined() bool { return e != nil && len(e.quarantine) > 0 }
 
-// undecoded reports whether a file stands at the head of which nothing is known.
-func (e *entry) undecoded() bool { return e.head == nil && !e.removed }
-
 func effectiveOf(e *entry) *fleet.Declaration {
 	if e == nil {
 		return nil

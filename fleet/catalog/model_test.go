@@ -260,14 +260,14 @@ func TestWhatChangedIsAllThatNeedsJudging(t *testing.T) {
 		for _, k := range again {
 			was, _ := c.Quarantine(k)
 			is, _ := full.Quarantine(k)
-			if got, want := kinds(is.Problems), kinds(was.Problems); got != want {
+			if got, want := kinds(is.Problems), kinds(was.Problems); got != want && (got == "" || want == "" || got != "waits" && want != "waits") {
 				t.Errorf("%s: a full judgement says %q, the index said %q", k, got, want)
 			}
 		}
 	})
 }
 
-// kinds are the codes of problems, each once. A file that waits for others may be told so of any of them.
+// kinds are the codes of problems, each once. A file that waits for others may be told so of any of them, or of what it lost meanwhile.
 func kinds(problems []fleet.Problem) string {
 	var cs []string
 	for _, p := range problems {

@@ -7,8 +7,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// checkRemoval is why a declaration may not go: the Fleet never does, and nothing goes that a file at the head names. A file of which
-// nothing is known counts as its last good state. That the heads are good is verified at the end.
+// checkRemoval is why a declaration may not go: the Fleet never does, and nothing goes that a file at the head names, be that file good or
+// quarantined. Whether something in effect still names it is verified at the end.
 func (w *work) checkRemoval(e *entry) []fleet.Problem {
 	if e.effective == nil {
 		return nil
@@ -17,27 +17,16 @@ func (w *work) checkRemoval(e *entry) []fleet.Problem {
 	case fleet.KindFleet:
 		return []fleet.Problem{e.problem("", codeFleetRequired, "restore "+e.path, "the Fleet cannot be removed")}
 	case fleet.KindTenant:
-		if p := w.inhabited(e, w.stays); p != nil {
+		if p := w.inhabited(e, func(other *entry) bool { return !other.removed }); p != nil {
 			return []fleet.Problem{*p}
 		}
 	}
 	for _, k := range w.st.index.list(referrersOf(e.key)) {
-		other := w.st.entries.get(k)
-		_, kept := w.denied[k]
-		switch {
-		case mentions(other.head, e.key):
+		if other := w.st.entries.get(k); mentions(other.head, e.key) {
 			return []fleet.Problem{referenced(e, other, other.head)}
-		case (kept || other.undecoded()) && mentions(other.effective, e.key):
-			return []fleet.Problem{referenced(e, other, other.effective)}
 		}
 	}
 	return nil
-}
-
-// stays reports whether a declaration stands at the head, or must.
-func (w *work) stays(e *entry) bool {
-	_, kept := w.denied[e.key]
-	return !e.removed || kept && e.effective != nil
 }
 
 // inhabited is why a Tenant may not go: declarations of it that stay.
@@ -103,6 +92,26 @@ func (w *work) verify() map[fleet.Key]fleet.Problem {
 	return broken
 }
 
+func inUse(e, other *entry) fleet.Problem {
+	ns := other.effective.Deployment.Destination.Namespace
+	return e.problem("spec.namespaces", codeNamespaceInUse, "keep it, or move the deployment to another namespace in the same commit",
+		"namespace %q is dropped while %s deploys to it", ns, other.path)
+}
+
+// narrows reports whether an environment drops a namespace.
+func narrows(before, after *fleet.Declaration) bool {
+	return slices.ContainsFunc(before.Environment.Namespaces, func(ns string) bool { return !slices.Contains(after.Environment.Namespaces, ns) })
+}
+
+// stranded reports whether a deployment names an environment whose new spec drops its namespace.
+func stranded(d, before *fleet.Declaration, after *fleet.EnvironmentSpec) bool {
+	if d == nil || d.Deployment == nil || !slices.Contains(d.Deployment.Destination.Environments, fleet.EnvironmentName(before.Key.Name)) {
+		return false
+	}
+	ns := d.Deployment.Destination.Namespace
+	return slices.Contains(before.Environment.Namespaces, ns) && !slices.Contains(after.Namespaces, ns)
+}
+
 // missed is why a change that was taken over cannot stand: what is in effect still needs what it takes away.
 func (w *work) missed(k fleet.Key, before, after *fleet.Declaration) *fleet.Problem {
 	e := &entry{key: k, path: before.Path, effective: before}
@@ -126,6 +135,14 @@ func (w *work) missed(k fleet.Key, before, after *fleet.Declaration) *fleet.Prob
 		}
 	}
 	return nil
+}
+
+// unfounded reports whether a denied removal or narrowing takes nothing away from what is in effect now.
+func (w *work) unfounded(e *entry) bool {
+	if e.removed {
+		return len(w.checkRemoval(e)) == 0 && w.missed(e.key, e.effective, nil) == nil
+	}
+	return w.missed(e.key, e.effective, e.head) == nil
 }
 
 // denyTenants adds every removal and narrowing of the tenants in which one is broken.

@@ -11,8 +11,8 @@ import (
 
 // work is one round of judging. Everything that may be good is taken over as it is judged, dependencies first, and what depends on it is
 // judged after; nothing that was taken over is given back within the round. A file may be good only because of another one of its commit
-// (a deployment leaves a namespace that its environment drops), so removals and narrowings are believed when the heads allow them and
-// verified at the end; those that do not hold are denied, and the next round is judged without them.
+// (a deployment leaves a namespace that its environment drops), so a removal is believed when no head names what goes, and the dropping of
+// a namespace always; both are verified at the end. Those that do not hold are denied, and the next round is judged without them.
 type work struct {
 	st      *state
 	denied  map[fleet.Key]fleet.Problem
@@ -31,21 +31,37 @@ func (s *Stage) settle() {
 	if denied == nil {
 		denied = map[fleet.Key]fleet.Problem{}
 	}
-	inputs := merge(s.in)
+	inputs, retried := merge(s.in), map[fleet.Key]bool{}
 	for round := 1; ; round++ {
 		w := &work{st: s.base.st.over(), denied: denied, checked: map[fleet.Key]bool{}, taken: map[fleet.Key]bool{}, guess: map[string]string{}}
 		w.load(inputs, s.again)
 		w.run()
 		broken := w.verify()
-		if len(broken) == 0 {
+		if len(broken) > 0 {
+			if round >= maxRounds {
+				w.denyTenants(broken)
+			}
+			maps.Copy(denied, broken)
+			continue
+		}
+		if round >= maxRounds || !w.retry(s.refused, retried) {
 			s.finish(w)
 			return
 		}
-		if round >= maxRounds {
-			w.denyTenants(broken)
-		}
-		maps.Copy(denied, broken)
 	}
+}
+
+// retry takes back denials whose cause went with another denial, once each, and reports whether there are any.
+func (w *work) retry(refused map[fleet.Key]fleet.Problem, retried map[fleet.Key]bool) bool {
+	found := false
+	for k := range w.denied {
+		if _, fixed := refused[k]; fixed || retried[k] || !w.unfounded(w.st.entries.get(k)) {
+			continue
+		}
+		retried[k], found = true, true
+		delete(w.denied, k)
+	}
+	return found
 }
 
 // finish reads the outcome off the last round, while the base is still what it was.
@@ -202,13 +218,9 @@ func (w *work) judge(e *entry) []fleet.Problem {
 	case e.head == nil:
 		return onlyErrors(e.notes)
 	}
-	// What follows from what others still use is told only of files that could take effect otherwise.
 	problems := append(w.checkOwn(e, e.head), w.checkShared(e)...)
 	if len(problems) == 0 {
-		problems = w.checkNarrowing(e)
-	}
-	if len(problems) == 0 {
-		problems = w.checkQuota(e)
+		problems = w.checkQuota(e) // told last: it does not matter to a file that cannot take effect anyway
 	}
 	return problems
 }

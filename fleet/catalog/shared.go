@@ -143,47 +143,6 @@ func (w *work) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem {
 	return nil
 }
 
-// checkNarrowing keeps an environment from dropping a namespace under a deployment that names it. Deployments of the same commit that
-// leave the namespace are believed here and verified at the end. Deployments that select the environment are not asked: they go where
-// their selector and namespace lead.
-func (w *work) checkNarrowing(e *entry) []fleet.Problem {
-	if e.effective == nil || e.head.Environment == nil || !narrows(e.effective, e.head) {
-		return nil
-	}
-	spec := e.head.Environment
-	for _, k := range w.st.index.list(referrersOf(e.key)) {
-		other := w.st.entries.get(k)
-		if !stranded(other.effective, e.effective, spec) {
-			continue
-		}
-		_, kept := w.denied[k]
-		if kept || other.undecoded() || stranded(other.head, e.effective, spec) {
-			return []fleet.Problem{inUse(e, other)}
-		}
-	}
-	return nil
-}
-
-func inUse(e, other *entry) fleet.Problem {
-	ns := other.effective.Deployment.Destination.Namespace
-	return e.problem("spec.namespaces", codeNamespaceInUse, "keep it, or move the deployment to another namespace in the same commit",
-		"namespace %q is dropped while %s deploys to it", ns, other.path)
-}
-
-// narrows reports whether an environment drops a namespace.
-func narrows(before, after *fleet.Declaration) bool {
-	return slices.ContainsFunc(before.Environment.Namespaces, func(ns string) bool { return !slices.Contains(after.Environment.Namespaces, ns) })
-}
-
-// stranded reports whether a deployment names an environment whose new spec drops its namespace.
-func stranded(d, before *fleet.Declaration, after *fleet.EnvironmentSpec) bool {
-	if d == nil || d.Deployment == nil || !slices.Contains(d.Deployment.Destination.Environments, fleet.EnvironmentName(before.Key.Name)) {
-		return false
-	}
-	ns := d.Deployment.Destination.Namespace
-	return slices.Contains(before.Environment.Namespaces, ns) && !slices.Contains(after.Namespaces, ns)
-}
-
 func (w *work) checkCredential(e *entry, spec *fleet.CredentialSpec) []fleet.Problem {
 	key := repositoryKey(spec.RepoURL)
 	r := w.rival(e, term{what: accessTo, tenant: e.key.Tenant, a: key}, e.itself, func(d *fleet.Declaration) bool { return repositoryKey(d.Credential.RepoURL) == key })
