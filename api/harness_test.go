@@ -66,7 +66,8 @@ func addTenant(m *apitest.Mirror, t fleet.TenantName) {
 type site struct {
 	t      *testing.T
 	url    string
-	store  *apitest.Store
+	store  *apitest.Store // nil over a real store
+	tokens api.Tokens
 	server *api.Server
 	log    *safeBuffer
 }
@@ -88,12 +89,27 @@ func (b *safeBuffer) String() string {
 	return b.b.String()
 }
 
+// anyStore is what the API needs of a store.
+type anyStore interface {
+	api.Reader
+	api.Decider
+	api.Tokens
+}
+
 func newSite(t *testing.T, m apitest.Mirror) *site {
 	t.Helper()
-	s := &site{t: t, store: apitest.New(m), log: &safeBuffer{}}
+	store := apitest.New(m)
+	s := newSiteOver(t, store)
+	s.store = store
+	store.OnChange(s.server.Wake)
+	return s
+}
+
+func newSiteOver(t *testing.T, store anyStore) *site {
+	t.Helper()
+	s := &site{t: t, tokens: store, log: &safeBuffer{}}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	s.server = api.New(api.Config{Reader: s.store, Decider: s.store, Tokens: s.store, Log: log, Version: "test"})
-	s.store.OnChange(s.server.Wake)
+	s.server = api.New(api.Config{Reader: store, Decider: store, Tokens: store, Log: log, Version: "test"})
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan struct{})
 	go func() {
@@ -108,6 +124,13 @@ func newSite(t *testing.T, m apitest.Mirror) *site {
 		web.Close()
 	})
 	return s
+}
+
+// in is the same site for a subtest, which ends by itself when it fails.
+func (s *site) in(t *testing.T) *site {
+	sub := *s
+	sub.t = t
+	return &sub
 }
 
 // answer is a response that has been read.

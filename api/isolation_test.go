@@ -25,6 +25,7 @@ func TestAnotherTenantsObjectIsAnsweredLikeNone(t *testing.T) {
 	gone := newSite(t, m)
 	for _, path := range globexPaths {
 		t.Run(path, func(t *testing.T) {
+			there, gone := there.in(t), gone.in(t)
 			there.want(there.get(path, platformToken), http.StatusOK)
 			with, without := there.get(path, acmeToken), gone.get(path, acmeToken)
 			there.want(with, http.StatusNotFound)
@@ -59,6 +60,7 @@ func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 	s := newSite(t, content())
 	for _, list := range []string{"tenants", "environments", "deployments", "applications", "operations", "problems", "holds", "stops", "source", "whoami"} {
 		t.Run(list, func(t *testing.T) {
+			s := s.in(t)
 			a := s.get("/"+list, acmeToken)
 			s.want(a, http.StatusOK)
 			if strings.Contains(a.body, "globex") {

@@ -16,7 +16,7 @@ import (
 type (
 	Paging struct {
 		Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Items per page"`
-		After string `query:"after" maxLength:"1024" pattern:"^[!-~]*$" doc:"The 'next' of the page before"`
+		After string `query:"after" maxLength:"8192" pattern:"^[!-~]*$" doc:"The 'next' of the page before"`
 	}
 	ByTenant struct {
 		Tenant fleet.TenantName `query:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`

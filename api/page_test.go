@@ -48,6 +48,7 @@ func (s *site) post(path string, form url.Values, header http.Header) answer {
 func TestSigningIn(t *testing.T) {
 	s := newSite(t, content())
 	t.Run("without a session every page leads to the form", func(t *testing.T) {
+		s := s.in(t)
 		for _, path := range []string{"/", "/tenants/acme", "/engines/eu-1", "/nothing/here"} {
 			a := s.page(path, "")
 			if a.status != http.StatusSeeOther || !strings.HasPrefix(a.header.Get("Location"), "/signin?to=") {
@@ -57,6 +58,7 @@ func TestSigningIn(t *testing.T) {
 		s.want(s.page("/signin", ""), http.StatusOK, `name="token"`)
 	})
 	t.Run("a valid token becomes a cookie that scripts and other sites cannot use", func(t *testing.T) {
+		s := s.in(t)
 		a := s.post("/signin", url.Values{"token": {platformToken}, "to": {"/tenants/acme"}}, nil)
 		if a.status != http.StatusSeeOther || a.header.Get("Location") != "/tenants/acme" {
 			t.Fatalf("%d to %q", a.status, a.header.Get("Location"))
@@ -69,6 +71,7 @@ func TestSigningIn(t *testing.T) {
 		}
 	})
 	t.Run("behind TLS the cookie is for this host over https only", func(t *testing.T) {
+		s := s.in(t)
 		a := s.post("/signin", url.Values{"token": {platformToken}}, http.Header{"X-Forwarded-Proto": {"https"}, "Host": {"argosy.example.com"}})
 		cookie := a.header.Get("Set-Cookie")
 		if !strings.HasPrefix(cookie, "__Host-argosy=") || !strings.Contains(cookie, "Secure") {
@@ -76,6 +79,7 @@ func TestSigningIn(t *testing.T) {
 		}
 	})
 	t.Run("over plain http from elsewhere it is refused", func(t *testing.T) {
+		s := s.in(t)
 		a := s.post("/signin", url.Values{"token": {platformToken}}, http.Header{"Host": {"argosy.example.com"}})
 		s.want(a, http.StatusForbidden, "needs https")
 		if a.header.Get("Set-Cookie") != "" {
@@ -83,9 +87,11 @@ func TestSigningIn(t *testing.T) {
 		}
 	})
 	t.Run("a wrong token is refused", func(t *testing.T) {
+		s := s.in(t)
 		s.want(s.post("/signin", url.Values{"token": {"argosy_wrong"}}, nil), http.StatusUnauthorized, "not valid")
 	})
 	t.Run("another site cannot sign anyone in or out", func(t *testing.T) {
+		s := s.in(t)
 		for _, path := range []string{"/signin", "/signout"} {
 			a := s.post(path, url.Values{"token": {platformToken}}, http.Header{"Sec-Fetch-Site": {"cross-site"}})
 			if a.status != http.StatusForbidden || a.header.Get("Set-Cookie") != "" {
@@ -94,6 +100,7 @@ func TestSigningIn(t *testing.T) {
 		}
 	})
 	t.Run("it leads to no other site", func(t *testing.T) {
+		s := s.in(t)
 		for _, to := range []string{"https://evil.example", "//evil.example", `/\evil.example`, "/%5cevil\n", "javascript:alert(1)"} {
 			a := s.post("/signin", url.Values{"token": {platformToken}, "to": {to}}, nil)
 			if got := a.header.Get("Location"); got != "/" {
@@ -102,6 +109,7 @@ func TestSigningIn(t *testing.T) {
 		}
 	})
 	t.Run("a revoked token ends the session", func(t *testing.T) {
+		s := s.in(t)
 		if err := s.store.RevokeToken(t.Context(), "look", "test"); err != nil {
 			t.Fatal(err)
 		}
@@ -110,6 +118,7 @@ func TestSigningIn(t *testing.T) {
 		}
 	})
 	t.Run("the API does not take the cookie", func(t *testing.T) {
+		s := s.in(t)
 		s.want(s.page("/api/v1/tenants", platformToken), http.StatusUnauthorized)
 	})
 }

@@ -187,7 +187,7 @@ func cursor(after string) string {
 			return "-"
 		}
 	}
-	return after[:min(len(after), 1024)]
+	return after[:min(len(after), 8192)]
 }
 
 func (s *Server) tenantPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {

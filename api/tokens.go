@@ -46,6 +46,9 @@ func (s *Server) registerTokens() {
 
 func (s *Server) createToken(ctx context.Context, in *asked[wire.TokenRequest]) (*body[wire.CreatedToken], error) {
 	token := fleet.Token{Name: in.Body.Name, Tenant: in.Body.Tenant, Role: in.Body.Role, CreatedBy: callerOf(ctx).Subject()}
+	if err := fleet.ValidateName(in.Body.Name); err != nil {
+		return nil, problem(http.StatusUnprocessableEntity, "name", err.Error(), "give the token a name such as ci")
+	}
 	if in.Body.TTL != "" {
 		ttl, err := time.ParseDuration(in.Body.TTL)
 		if err != nil || ttl < minTTL || ttl > maxTTL {
