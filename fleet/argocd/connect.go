@@ -60,6 +60,7 @@ type Engine struct {
 	quarrels     quarrels
 	unfit        atomic.Pointer[error] // why nothing may be written; nil until a Preflight found it fit
 	fit          atomic.Bool
+	rightsSeen   atomic.Int64 // when all rights were found, in Unix seconds; 0: not yet
 }
 
 // Connect prepares to reach the Argo CD instance of an engine through a Kubernetes client configuration (Kubeconfig or InCluster). No

@@ -30,7 +30,7 @@ const (
 	bookmarkEvent = "BOOKMARK"
 )
 
-// errStale says that the API server no longer has what a watch or a page would go on from.
+// errStale says that a watch cannot go on from where it was.
 var errStale = errors.New("the API server no longer has that version")
 
 // run follows until ctx ends. A watch that breaks goes on from where it was; only when the server no longer has that, or nothing has been
@@ -97,9 +97,6 @@ func (f *follower) list(ctx context.Context) (version string, err error) {
 			Items    []liveObject
 		}
 		err := f.e.client.do(ctx, request{method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query}, &page)
-		if codeOf(err) == http.StatusGone {
-			return "", errStale
-		}
 		if err != nil {
 			return "", err
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"argosy.dev/argosy/fleet/engine"
 )
@@ -126,11 +127,45 @@ func neededRights() []right {
 	for _, verb := range []string{"get", "list", "watch", "create", "patch", "delete"} {
 		all = append(all, right{"argoproj.io", "applications", "", verb}, right{"argoproj.io", "appprojects", "", verb}, right{"", "secrets", "", verb})
 	}
-	return append(all, right{"", "configmaps", "", "create"}, right{"", "configmaps", stopMarker, "get"}, right{"", "configmaps", stopMarker, "patch"})
+	return all
 }
 
+// stopRights are those that the stop marker needs; without them the database alone remembers emergency stops.
+func stopRights() []right {
+	return []right{{"", "configmaps", "", "create"}, {"", "configmaps", stopMarker, "get"}, {"", "configmaps", stopMarker, "patch"}}
+}
+
+// rightsStand is for how long complete rights are taken for granted: a write that is forbidden says so itself.
+const rightsStand = 10 * time.Minute
+
 func (e *Engine) checkRights(ctx context.Context, _ string) ([]engine.Finding, error) {
-	rights := neededRights()
+	if seen := e.rightsSeen.Load(); seen != 0 && e.options.Now().Sub(time.Unix(seen, 0)) < rightsStand {
+		return nil, nil
+	}
+	var found []engine.Finding
+	missing, err := e.missing(ctx, neededRights())
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
+		found = append(found, engine.Finding{Code: "rights", Blocks: true, Message: "the control plane may not " + strings.Join(missing, ", ") + " in namespace " + e.namespace,
+			Fix: "bind it to a Role there that grants them"})
+	}
+	if missing, err = e.missing(ctx, stopRights()); err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
+		found = append(found, engine.Finding{Code: "stop-marker", Message: "the control plane may not " + strings.Join(missing, ", ") + " in namespace " + e.namespace + ", so that the database alone remembers emergency stops",
+			Fix: "grant create on configmaps, and get and patch on " + stopMarker + ", there"})
+	}
+	if len(found) == 0 {
+		e.rightsSeen.Store(e.options.Now().Unix())
+	}
+	return found, nil
+}
+
+// missing names those of the rights that we do not have.
+func (e *Engine) missing(ctx context.Context, rights []right) ([]string, error) {
 	allowed, errs := make([]bool, len(rights)), make([]error, len(rights))
 	var all sync.WaitGroup
 	for i, r := range rights {
@@ -146,11 +181,7 @@ func (e *Engine) checkRights(ctx context.Context, _ string) ([]engine.Finding, e
 			missing = append(missing, r.verb+" "+r.resource)
 		}
 	}
-	if len(missing) == 0 {
-		return nil, nil
-	}
-	return []engine.Finding{{Code: "rights", Blocks: true, Message: "the control plane may not " + strings.Join(missing, ", ") + " in namespace " + e.namespace,
-		Fix: "bind it to a Role there that grants them"}}, nil
+	return missing, nil
 }
 
 func (e *Engine) allowed(ctx context.Context, r right) (bool, error) {

@@ -18,6 +18,7 @@ var cases = map[string]func(*testing.T, *Bench){
 	"writes a rotated credential once and refuses an empty one":           rotates,
 	"wakes for a drift and takes it back":                                 takesBack,
 	"takes out what a stranger has added":                                 takesOut,
+	"takes off a finalizer that would take the workload along":            takesOffFinalizer,
 	"does not chase a manager that keeps changing a field":                conflicts,
 	"wakes for an object that vanished and makes it anew":                 makesAnew,
 	"neither adopts nor deletes an object that is not ours":               leavesStrangers,
@@ -203,7 +204,6 @@ func takesOut(t *testing.T, b *Bench) {
 	}{
 		"a second source":       {fleet.ObjectApplication, `{"spec":{"sources":[{"repoURL":"https://evil.example.com/x","path":".","targetRevision":"x"}]}}`, "spec.sources"},
 		"ignored differences":   {fleet.ObjectApplication, `{"spec":{"ignoreDifferences":[{"group":"apps","kind":"Deployment","jsonPointers":["/spec"]}]}}`, "spec.ignoreDifferences"},
-		"a cascade finalizer":   {fleet.ObjectApplication, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io"]}}`, "metadata.finalizers"},
 		"a hold":                {fleet.ObjectApplication, `{"metadata":{"annotations":{"argosy.dev/hold":"x"}}}`, "metadata.annotations|argosy.dev/hold"},
 		"a role":                {fleet.ObjectProject, `{"spec":{"roles":[{"name":"root"}]}}`, "spec.roles"},
 		"every cluster kind":    {fleet.ObjectProject, `{"spec":{"clusterResourceWhitelist":[{"group":"*","kind":"*"}]}}`, "spec.clusterResourceWhitelist"},
@@ -239,6 +239,20 @@ func takesOut(t *testing.T, b *Bench) {
 		if got := r.Outside.Field(rows[a.kind].Key, a.path); got != "" {
 			t.Errorf("%s stays: %s", name, got)
 		}
+	}
+}
+
+func takesOffFinalizer(t *testing.T, b *Bench) {
+	r := start(t, b)
+	row := application(t, b, nil)
+	r.applied(row)
+	r.settled(row)
+	r.Outside.Merge(row.Key, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io"]}}`)
+	r.drifted(row)
+	r.applied(row)
+	r.settled(row)
+	if got := r.Outside.Field(row.Key, "metadata.finalizers"); strings.Contains(got, "resources-finalizer") {
+		t.Errorf("the finalizer stays: %s", got)
 	}
 }
 

@@ -1,0 +1,215 @@
+package argocd
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+)
+
+func codes(r engine.Report) []string {
+	var all []string
+	for _, f := range r.Findings {
+		text := f.Code
+		if f.Blocks {
+			text += " blocks"
+		}
+		if f.Message == "" || f.Fix == "" {
+			text += " says too little"
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func TestPreflightJudgesTheSettings(t *testing.T) {
+	cases := map[string]struct {
+		data map[string]any
+		want []string
+	}{
+		"as declared":                       {map[string]any{"application.resourceTrackingMethod": "annotation", "installationID": "eu-1"}, nil},
+		"tracking by label":                 {map[string]any{"application.resourceTrackingMethod": "label", "installationID": "eu-1"}, []string{"tracking blocks"}},
+		"tracking by annotation and label":  {map[string]any{"application.resourceTrackingMethod": "annotation+label", "installationID": "eu-1"}, []string{"tracking blocks"}},
+		"the installationID of another":     {map[string]any{"application.resourceTrackingMethod": "annotation", "installationID": "us-1"}, []string{"installation-id blocks"}},
+		"no installationID":                 {map[string]any{"application.resourceTrackingMethod": "annotation"}, []string{"installation-id blocks"}},
+		"nothing set, on 3.x: only the id":  {map[string]any{}, []string{"installation-id blocks"}},
+		"an installationID that ends alike": {map[string]any{"application.resourceTrackingMethod": "annotation", "installationID": "eu-1 "}, []string{"installation-id blocks"}},
+	}
+	c := apiServer(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := openBench(t)
+			namespace := b.Spec.ArgoCD.Namespace
+			settings(t, c, namespace, tc.data)
+			report, err := b.Engine.Preflight(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := codes(report); !slices.Equal(got, tc.want) {
+				t.Fatalf("findings are %v, want %v", got, tc.want)
+			}
+			_, err = b.Engine.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{}, fleet.Lease{})
+			if blocked := errors.Is(err, engine.ErrUnfit); blocked != (tc.want != nil) {
+				t.Errorf("a write gives %v", err)
+			}
+			settings(t, c, namespace, cases["as declared"].data)
+			if report, err = b.Engine.Preflight(t.Context()); err != nil || len(report.Findings) > 0 {
+				t.Fatalf("mended: %v, %v", codes(report), err)
+			}
+			if _, err := b.Engine.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{}, fleet.Lease{}); errors.Is(err, engine.ErrUnfit) {
+				t.Errorf("mended, and a write gives %v", err)
+			}
+		})
+	}
+}
+
+func TestPreflightTellsWhatIsMissing(t *testing.T) {
+	c := apiServer(t)
+	look := func(t *testing.T, namespace string, config *rest.Config) engine.Report {
+		t.Helper()
+		report, err := benchOn(t, config, namespace).Engine.Preflight(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report
+	}
+	t.Run("a namespace without Argo CD", func(t *testing.T) {
+		if got := codes(look(t, "kube-public", c.REST())); !slices.Contains(got, "settings blocks") {
+			t.Errorf("findings are %v", got)
+		}
+	})
+	t.Run("a default project that allows everything", func(t *testing.T) {
+		ns := space(t, c)
+		err := c.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": argoAPI, "kind": "AppProject", "metadata": map[string]any{"name": "default", "namespace": ns},
+			"spec": map[string]any{"sourceRepos": []any{"*"}, "destinations": []any{map[string]any{"server": "*", "namespace": "*"}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := codes(look(t, ns, c.REST())); !slices.Equal(got, []string{"default-project"}) {
+			t.Errorf("findings are %v", got)
+		}
+	})
+	t.Run("rights", func(t *testing.T) {
+		ns := space(t, c)
+		token, err := c.TenantToken(t.Context(), "reader-"+ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Apply(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "some", Namespace: ns}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"}, Verbs: []string{"get", "list", "watch", "create", "delete"}},
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}}},
+			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "some", Namespace: ns}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "some"},
+				Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "stack-tenants", Name: "reader-" + ns}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := &rest.Config{Host: c.Server, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: c.CA}}
+		report := look(t, ns, config)
+		if got := codes(report); !slices.Equal(got, []string{"rights blocks", "stop-marker"}) {
+			t.Fatalf("findings are %v", report.Findings)
+		}
+		if text := report.Findings[0].Message; !strings.Contains(text, "patch applications") || !strings.Contains(text, "patch appprojects") || strings.Contains(text, "secrets") {
+			t.Errorf("it says %q", text)
+		}
+	})
+	t.Run("the kinds", func(t *testing.T) {
+		b := newFaultBench(t, Options{})
+		b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+			is := r.URL.Path == "/apis/argoproj.io/v1alpha1"
+			if is {
+				http.Error(w, "404 page not found", 404)
+			}
+			return is
+		})
+		report, err := b.e.Preflight(t.Context())
+		if got := codes(report); err != nil || !slices.Equal(got, []string{"kinds blocks"}) {
+			t.Errorf("findings are %v, %v", got, err)
+		}
+	})
+}
+
+func TestPreflightThatFailsLeavesTheVerdict(t *testing.T) {
+	b := newFaultBench(t, Options{Timeout: 5e9})
+	b.synced()
+	b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+		is := strings.HasSuffix(r.URL.Path, "/argocd-cm")
+		if is {
+			http.Error(w, "bad gateway", 502)
+		}
+		return is
+	})
+	if _, err := b.e.Preflight(t.Context()); err == nil {
+		t.Error("no error")
+	}
+	b.applied(b.app("v1"))
+}
+
+func TestPreflightReadsTheVersion(t *testing.T) {
+	for image, want := range map[string]string{
+		"quay.io/argoproj/argocd:v3.2.11": "v3.2.11", "registry:5000/argocd:v2.14.21@sha256:abc": "v2.14.21", "argocd:2.14.1": "2.14.1",
+		"argocd": "", "argocd:latest": "", "registry:5000/argocd": "", "argocd:v": "", "": "",
+	} {
+		if got := imageVersion(image); got != want {
+			t.Errorf("%q gives %q, want %q", image, got, want)
+		}
+	}
+	c := apiServer(t)
+	ns := space(t, c)
+	if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil || report.Version != "3.x" {
+		t.Errorf("from the CRD alone: %q, %v", report.Version, err)
+	}
+	labels := map[string]string{"app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/component": "application-controller"}
+	if err := c.Apply(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "argocd-application-controller", Namespace: ns, Labels: labels}, Spec: appsv1.StatefulSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "quay.io/argoproj/argocd:v2.14.21"}}}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil || report.Version != "v2.14.21" {
+		t.Errorf("from the controller's image: %q, %v", report.Version, err)
+	}
+}
+
+func TestConnectRefuses(t *testing.T) {
+	good := &rest.Config{Host: "https://127.0.0.1:1"}
+	free := Options{Stopped: func(fleet.TenantName) bool { return false }}
+	cases := map[string]func() error{
+		"plain http": func() error {
+			_, err := Connect(t.Context(), "e", engineSpec(), &rest.Config{Host: "http://127.0.0.1:1"}, free)
+			return err
+		},
+		"no way to ask for a stop": func() error { _, err := Connect(t.Context(), "e", engineSpec(), good, Options{}); return err },
+		"an instance without its id": func() error {
+			_, err := Connect(t.Context(), "e", fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "x"}}, good, free)
+			return err
+		},
+		"an instance without a place": func() error {
+			_, err := Connect(t.Context(), "e", fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{InstallationID: "x"}}, good, free)
+			return err
+		},
+	}
+	for name, connect := range cases {
+		if err := connect(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	e, err := Connect(t.Context(), "e", engineSpec(), good, free)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Preflight(t.Context()); !errors.Is(err, engine.ErrUnreachable) || !strings.Contains(fmt.Sprint(err), "127.0.0.1") {
+		t.Errorf("nobody there: %v", err)
+	}
+}
