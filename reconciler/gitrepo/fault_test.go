@@ -53,6 +53,13 @@ func TestFaultsOfTheServer(t *testing.T) {
 			w.Write(rec.Body.Bytes()[:min(keep, rec.Body.Len())])
 		}
 	}
+	// retype passes Git's answer on as something else.
+	retype := func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		rec := httptest.NewRecorder()
+		next.ServeHTTP(rec, r)
+		w.Header().Set("Content-Type", "text/plain")
+		w.Write(rec.Body.Bytes())
+	}
 	cases := []struct {
 		name  string
 		fault handler
@@ -60,6 +67,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 	}{
 		{"200 with HTML", answer(200, "text/html; charset=utf-8", "<html>sign in</html>"), ErrUnavailable},
 		{"200 with HTML that claims to be Git's", answer(200, "application/x-git-upload-pack-result", "<html>sign in</html>"), ErrUnavailable},
+		{"200 with Git's words as a text", retype, ErrUnavailable},
 		{"200 with nothing", answer(200, "application/x-git-upload-pack-result", ""), ErrUnavailable},
 		{"502", answer(502, "text/plain", "bad gateway"), ErrUnavailable},
 		{"503", answer(503, "text/plain", ""), ErrUnavailable},

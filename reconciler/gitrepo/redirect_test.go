@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 func TestRedirects(t *testing.T) {
 	o := newOrigin(t)
 	first := o.set("fleet/fleet.yaml", "1")
+	o.in("", "clone", "-q", "--bare", o.dir, filepath.Join(filepath.Dir(o.dir), "other.git"))
 	s := newGitServer(t, o)
 	var stolen atomic.Pointer[string]
 	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -21,6 +23,10 @@ func TestRedirects(t *testing.T) {
 	defer thief.Close()
 	to := func(status int, target func(r *http.Request) string) func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			if !strings.HasPrefix(r.URL.Path, "/config.git/") {
+				next.ServeHTTP(w, r)
+				return
+			}
 			http.Redirect(w, r, target(r), status)
 		}
 	}
