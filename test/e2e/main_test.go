@@ -10,19 +10,30 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"argosy.dev/argosy/test/example"
+	"argosy.dev/argosy/test/stack"
 )
 
-// exampleSize is how many Applications the example config repo has.
-const exampleSize = 8
+// looserGuards lets the tests delete what they made, one after another, and still holds guarded deletions at once.
+func looserGuards(path, content string) string {
+	if path != "fleet/fleet.yaml" {
+		return content
+	}
+	return strings.NewReplacer("maxDeletes: 20 ", "maxDeletes: 7 ", "maxDeletePercent: 20", "maxDeletePercent: 100", "alwaysAllowed: 5", "alwaysAllowed: 7", "window: 1h", "window: 1m").Replace(content)
+}
+
+// guarded is more deletions than looserGuards let through.
+const guarded = 9
 
 var (
-	world  *example.Fleet
-	plane  *example.Plane
-	binary string
+	world    *example.Fleet
+	plane    *example.Plane
+	binary   string
+	database string // of every replica, as `database:` in argosy.yaml
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -53,7 +64,7 @@ func run(m *testing.M) int {
 		return fail(err)
 	}
 	progress := func(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
-	world, err = example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second, Audit: true, Progress: progress})
+	world, err = example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second, Audit: true, Progress: progress, Edit: looserGuards})
 	if err != nil {
 		return fail(err)
 	}
@@ -62,8 +73,18 @@ func run(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, "e2e:", err)
 		}
 	}()
+	postgres, err := stack.StartPostgres(ctx, "")
+	if err != nil {
+		return fail(err)
+	}
+	defer postgres.Stop()
+	url, err := postgres.NewDatabase(ctx, "argosy")
+	if err != nil {
+		return fail(err)
+	}
+	database = fmt.Sprintf("{url: %q}", url)
 	quiet := func(string, ...any) {}
-	if plane, err = world.StartPlane(ctx, example.PlaneOptions{Binary: binary, Progress: quiet}); err != nil {
+	if plane, err = world.StartPlane(ctx, example.PlaneOptions{Binary: binary, Database: database, Progress: quiet}); err != nil {
 		return fail(err)
 	}
 	defer func() { plane.Stop() }()

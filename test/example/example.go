@@ -51,6 +51,7 @@ type Options struct {
 	Refresh  time.Duration // of Argo CD
 	Audit    bool          // write the API servers' audit logs to Dir/<engine>.audit
 	Progress func(format string, args ...any)
+	Edit     func(path, content string) string // of the config repo's files before they are pushed; nil: as they are
 }
 
 // accounts are the tenants' environments: which cluster, which namespaces.
@@ -96,7 +97,7 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	if err := f.writeSecrets(ctx); err != nil {
 		return nil, err
 	}
-	return f, f.pushConfig(ctx, o.Root)
+	return f, f.pushConfig(ctx, o)
 }
 
 func (f *Fleet) startPlace(ctx context.Context, o Options, p *Place) (err error) {
@@ -173,12 +174,15 @@ func (f *Fleet) WriteSecret(tenant, name, key, value string) error {
 	return os.WriteFile(filepath.Join(dir, key), []byte(value), 0o600)
 }
 
-func (f *Fleet) pushConfig(ctx context.Context, root string) error {
-	files, err := readTree(filepath.Join(root, "examples", "config-repo"))
+func (f *Fleet) pushConfig(ctx context.Context, o Options) error {
+	files, err := readTree(filepath.Join(o.Root, "examples", "config-repo"))
 	if err != nil {
 		return err
 	}
 	for path, content := range files {
+		if o.Edit != nil {
+			content = o.Edit(path, content)
+		}
 		files[path] = f.Rewrite(content)
 	}
 	if f.Config, err = f.Git.CreateRepo(ctx, "platform/config"); err != nil {

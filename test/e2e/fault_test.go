@@ -1,0 +1,188 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/test/example"
+)
+
+func TestKillingTheControlPlaneAtAnyMomentLosesAndDoublesNothing(t *testing.T) {
+	allHealthy(t)
+	for i := range 4 {
+		name := fmt.Sprintf("killed-%d", i)
+		if _, err := world.Config.Commit(t.Context(), name, map[string]string{
+			"tenants/acme/deployments/" + name + ".yaml": deployment(name, "staging", "acme-staging", "  sync: {mode: manual}\n"),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		plane.Process.Kill()
+		startPlane(t)
+	}
+	var ids []string
+	for i := range 4 {
+		ids = append(ids, fmt.Sprintf("acme/killed-%d@staging", i))
+	}
+	eventually(t, "every commit is applied", there(t, ids...))
+	for i := range 4 {
+		live(t, "eu-1", "acme", fmt.Sprintf("killed-%d", i), "staging") // exactly one
+	}
+	remove(t, "enough", "tenants/acme/deployments/killed-0.yaml", "tenants/acme/deployments/killed-1.yaml")
+	remove(t, "enough of it", "tenants/acme/deployments/killed-2.yaml", "tenants/acme/deployments/killed-3.yaml")
+	allHealthy(t)
+}
+
+func TestAnEngineThatIsAwayStopsNobodyElseAndHealsByItself(t *testing.T) {
+	allHealthy(t)
+	us := world.Place("us-1")
+	us.Cluster.Process.Kill()
+	back := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		if err := us.Cluster.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := us.ArgoCD.Start(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	restored := false
+	defer func() {
+		if !restored {
+			back()
+		}
+	}()
+	commit(t, "while us-1 is away", map[string]string{"tenants/acme/deployments/during.yaml": deployment("during", "staging", "acme-staging", "")})
+	eventually(t, "the other engine goes on", there(t, "acme/during@staging"))
+	eventually(t, "the engine's state says so", func() string {
+		for _, e := range list[fleet.EngineView](t, "engines") {
+			if e.Name == "us-1" && !e.Reachable && e.Message != "" && e.Since != nil {
+				return ""
+			}
+		}
+		return "us-1 is still called reachable"
+	})
+	back()
+	restored = true
+	allHealthy(t, "acme/during@staging")
+	remove(t, "no longer", "tenants/acme/deployments/during.yaml")
+	allHealthy(t)
+}
+
+func TestAConfigRepoThatIsAwayChangesNothing(t *testing.T) {
+	allHealthy(t)
+	world.Config.RequireAuth("somebody", "else")
+	eventually(t, "the source's state says so", func() string {
+		var s fleet.SourceView
+		if err := api(t, "source", &s); err != nil {
+			return err.Error()
+		}
+		if s.Error == "" || s.Since == nil {
+			return "no error"
+		}
+		if strings.Contains(s.Error, "else") {
+			t.Errorf("the error tells a credential: %s", s.Error)
+		}
+		return ""
+	})
+	allHealthy(t)
+	world.Config.RequireAuth("", "")
+	eventually(t, "it heals", func() string {
+		var s fleet.SourceView
+		if err := api(t, "source", &s); err != nil {
+			return err.Error()
+		}
+		return s.Error
+	})
+}
+
+// api asks the JSON API itself.
+func api(t *testing.T, path string, into any) error {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, plane.URL+"/api/v1/"+path, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+plane.Token)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, resp.Status)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+func TestTwoReplicasShareTheWorkAndOneTakesOver(t *testing.T) {
+	allHealthy(t)
+	second, err := world.StartPlane(t.Context(), example.PlaneOptions{Binary: binary, Name: "second", Database: database, Progress: func(string, ...any) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Stop()
+	commit(t, "with two", map[string]string{"tenants/acme/deployments/two.yaml": deployment("two", "staging", "acme-staging", "")})
+	allHealthy(t, "acme/two@staging")
+	second.Process.Kill() // whatever it held, the first takes over when the lease runs out
+	remove(t, "with one", "tenants/acme/deployments/two.yaml")
+	allHealthy(t)
+}
+
+func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
+	allHealthy(t)
+	placed := must(t, "get", "environments", "-o", "json")
+	stopPlane(t)
+	before := writes(t, "eu-1") + writes(t, "us-1")
+	must(t, "rebuild", "-f", plane.Config, "--yes")
+	startPlane(t)
+	allHealthy(t)
+	if n := writes(t, "eu-1") + writes(t, "us-1") - before; n != 0 {
+		t.Errorf("the rebuild made %d writes", n)
+	}
+	type where struct {
+		Items []fleet.EnvironmentView
+	}
+	var was, is where
+	if err := json.Unmarshal([]byte(placed), &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(must(t, "get", "environments", "-o", "json")), &is); err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range was.Items {
+		if i >= len(is.Items) || is.Items[i].Engine != e.Engine {
+			t.Errorf("%s/%s was on %s", e.Tenant, e.Name, e.Engine)
+		}
+	}
+}
+
+func TestATenantsTokenSeesThatTenantOnly(t *testing.T) {
+	allHealthy(t)
+	token := strings.TrimSpace(must(t, "token", "create", "ci", "--tenant", "acme"))
+	out, errs, code := argosyAs(t, token, "get", "applications", "-o", "name")
+	if code != 0 || !strings.Contains(out, "acme/") || strings.Contains(out, "globex") || strings.Contains(out, "initech") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	_, stranger, code := argosyAs(t, token, "describe", "application", "globex/web@prod-us")
+	_, nobody, code2 := argosyAs(t, token, "describe", "application", "globex/nothing@prod-us")
+	if code == 0 || code2 == 0 || strings.ReplaceAll(stranger, "web", "nothing") != nobody {
+		t.Errorf("another tenant's Application and none differ:\n%s%s", stranger, nobody)
+	}
+	if _, _, code := argosyAs(t, token, "stop", "--reason", "not mine"); code != 4 {
+		t.Errorf("a tenant may stop the fleet: exit code %d", code)
+	}
+}
+
+func TestDoctorFindsNothingWrong(t *testing.T) {
+	allHealthy(t)
+	out, errs, code := argosy(t, "doctor", "-f", plane.Config)
+	if code != 0 {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+}
