@@ -35,6 +35,9 @@ func (d *draft) application(id fleet.ApplicationID, wanted bool) error {
 		d.touchedEnvironments[id.In()] = true // what it brings has changed; once it is placed, its Applications are looked at again
 		return nil
 	}
+	if d.stage.Engine(p.Engine) == nil {
+		return nil // found there after a rebuild: it says so as misplaced, until its engine is declared
+	}
 	key := applicationKey(p.Engine, id)
 	h, isHeld := d.held.get(id)
 	if wanted {

@@ -213,12 +213,50 @@ func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 	if h.engineOf("acme", "prod") != "eu-1" || h.engineOf("acme", "staging") != "" || p.Counts.Created != 2 {
 		t.Fatalf("%+v", p.Placements)
 	}
+	if len(p.Placements) != 2 || p.Placements[0].Engine != "eu-1" || len(p.Placements[0].Alternatives) != 2 {
+		t.Fatalf("what the engines told of is not recorded: %+v", p.Placements)
+	}
 	if p := h.apply(h.files, unread); !p.Empty() {
 		t.Errorf("%+v", p.Placements)
 	}
 	h.restart()
-	if p := h.apply(h.files); p.Counts.Placed != 1 || h.engineOf("acme", "staging") == "" {
-		t.Errorf("not placed once all are read: %+v", p.Counts)
+	t.Run("all are read, and one of them has it", func(t *testing.T) {
+		s := h.snapshot()
+		s.Placements = append(s.Placements, fleet.Placement{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "staging"}, Engine: "eu-2", Reason: "found there"})
+		w, err := RestoreWorld(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := w.Compute(Request{Revision: h.w.Revision(), Relation: RelationSame}, &h.render)
+		if err != nil || p.Counts.Created != 1 || len(p.Placements) != 1 || p.Placements[0].Engine != "eu-2" || p.Rows[0].Row.Key.Engine != "eu-2" {
+			t.Errorf("%v: %+v\n%s", err, p.Placements, actions(p))
+		}
+		w.Commit(p)
+		if p, err := w.Compute(Request{Revision: h.w.Revision(), Relation: RelationSame}, &h.render); err != nil || !p.Empty() {
+			t.Errorf("it does not settle: %v %s", err, actions(p))
+		}
+	})
+	t.Run("all are read, and none of them has it", func(t *testing.T) {
+		if p := h.again(); p.Counts.Placed != 1 || h.engineOf("acme", "staging") == "" {
+			t.Errorf("not placed once all are read: %+v", p.Counts)
+		}
+	})
+}
+
+func TestAnEnvironmentFoundOnAnEngineThatIsNotDeclaredWaitsForIt(t *testing.T) {
+	h := newHouse(t)
+	w, err := RestoreWorld(fleet.Snapshot{Placements: []fleet.Placement{{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, Engine: "lost"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.w = w
+	p := h.apply(small())
+	if h.engineOf("acme", "prod") != "lost" || p.Counts.Created != 1 || len(p.Placements) != 2 || !strings.Contains(p.Placements[0].Misplaced, "lost is not declared") {
+		t.Fatalf("%+v\n%s", p.Placements, actions(p))
+	}
+	p = h.apply(h.files.with("fleet/engines/lost.yaml", engineFile("lost", "eu", "")))
+	if p.Counts.Created != 2 || len(p.Placements) != 1 || p.Placements[0].Misplaced != "" {
+		t.Errorf("%+v\n%s", p.Placements, actions(p))
 	}
 }
 
@@ -278,6 +316,14 @@ func TestTwoTenantsWithCredentialsForOneRepositoryDoNotShareAnEngine(t *testing.
 		}
 		if h.apply(h.files.with("fleet/engines/eu-2.yaml", engineFile("eu-2", "eu", ""))); h.engineOf("globex", "edge") != "eu-2" {
 			t.Error("not placed on an engine of its own")
+		}
+	})
+	t.Run("a newcomer that waits comes in when the other reads something else", func(t *testing.T) {
+		h := newHouse(t)
+		h.apply(files)
+		h.apply(h.files.edit("tenants/acme/deployments/charts.yaml", "shared/charts", "acme/charts"))
+		if h.engineOf("globex", "edge") != "eu-1" {
+			t.Error("it waits on")
 		}
 	})
 	t.Run("those that share one already are told and stay", func(t *testing.T) {

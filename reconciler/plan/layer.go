@@ -1,7 +1,5 @@
 package plan
 
-import "maps"
-
 // layer is a map seen through changes that are not made to it yet.
 type layer[K comparable, V any] struct {
 	base    map[K]V
@@ -146,15 +144,9 @@ func (c *counter[G, K]) fold() {
 	c.delta = nil
 }
 
-// under is the counter as it is without the changes, to show what stood before.
-func (c *counter[G, K]) under() *counter[G, K] { return &counter[G, K]{base: c.base} }
-
 // anew is a counter with no changes over the same base.
 func (c *counter[G, K]) anew() counter[G, K] { return counter[G, K]{base: c.base} }
 
 func newCounter[G, K comparable]() counter[G, K] {
 	return counter[G, K]{base: map[G]map[K]int{}}
 }
-
-// cloned copies a map whose layer may change it while it is walked.
-func cloned[K comparable, V any](m map[K]V) map[K]V { return maps.Clone(m) }

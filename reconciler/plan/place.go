@@ -134,15 +134,8 @@ func (d *draft) verifyPlaced() {
 		if p.Engine == "" || d.stage.Environment(id) == nil {
 			continue
 		}
-		e := d.stage.Engine(p.Engine)
-		why := placement.Verify(d.item(id), placement.Engine{Name: p.Engine, Labels: e.Labels, Spec: *e.Engine})
-		if why == "" {
-			why = d.contestedFor(id, p.Engine)
-		}
-		if why != "" {
-			why = fmt.Sprintf("engine %s %s", p.Engine, why)
-		}
-		if why == p.Misplaced {
+		why := d.misplacement(id, p.Engine)
+		if base, stood := d.w.placements.base[id]; why == p.Misplaced && !(stood && d.found(id, base)) {
 			continue
 		}
 		p.Misplaced = why
@@ -157,6 +150,22 @@ func (d *draft) verifyPlaced() {
 		}
 		d.decided[id] = p
 	}
+}
+
+// misplacement says why the engine would not be given the environment today, or "".
+func (d *draft) misplacement(id fleet.EnvironmentID, on fleet.EngineName) string {
+	e := d.stage.Engine(on)
+	if e == nil {
+		return fmt.Sprintf("engine %s is not declared", on)
+	}
+	why := placement.Verify(d.item(id), placement.Engine{Name: on, Labels: e.Labels, Spec: *e.Engine})
+	if why == "" {
+		why = d.contestedFor(id, on)
+	}
+	if why == "" {
+		return ""
+	}
+	return fmt.Sprintf("engine %s %s", on, why)
 }
 
 // alternatives looks at the engines as if the environment had none yet.

@@ -51,12 +51,16 @@ func quarantines(stored []fleet.Quarantine) []catalog.Quarantine {
 
 func (w *World) restorePlacements(placements []fleet.Placement) {
 	for _, p := range placements {
+		if known, ok := w.placements.base[p.Environment]; ok && (p.Engine == "" || known.Engine != "") {
+			continue // an engine that was found outdoes the waiting for one, and the first engine any other
+		}
 		p.Alternatives = nil
 		w.placements.base[p.Environment] = p
 		if p.Engine == "" {
 			w.unserved.base[p.Environment] = struct{}{}
 			continue
 		}
+		delete(w.unserved.base, p.Environment)
 		w.place(p.Environment, p.Engine, 1)
 	}
 }

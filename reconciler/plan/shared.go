@@ -39,7 +39,7 @@ func (d *draft) shared() error {
 func (d *draft) cluster(id fleet.EnvironmentID) error {
 	env := d.stage.Environment(id)
 	p, _ := d.placements.get(id)
-	if env == nil || p.Engine == "" {
+	if env == nil || p.Engine == "" || d.stage.Engine(p.Engine) == nil {
 		return nil // a removed environment's row went with its placement
 	}
 	c := cluster(d.stage, env)
@@ -74,6 +74,9 @@ func (d *draft) project(s share) error {
 	key := fleet.ObjectKey{Engine: s.engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(s.tenant)}
 	if d.environments.empty(s) {
 		d.delete(key)
+		return nil
+	}
+	if d.stage.Engine(s.engine) == nil {
 		return nil
 	}
 	p := project(d.stage, s.tenant, d.environments.keys(s), d.repos.keys(s))

@@ -47,7 +47,7 @@ func (d *draft) touch() {
 		case fleet.KindFleet:
 			d.touchFleet(c)
 		case fleet.KindEngine:
-			d.touchEngine(fleet.EngineName(c.Key.Name))
+			d.touchEngine(c)
 		case fleet.KindTenant:
 			d.touchTenant(c)
 		case fleet.KindManagedEnvironment:
@@ -60,9 +60,11 @@ func (d *draft) touch() {
 			d.touchSealed(c.Key)
 		}
 	}
-	if !d.started { // a rebuild: engines told of environments that may be gone
-		for id := range d.w.placements.base {
-			d.touchedEnvironments[id] = true
+	if !d.started || d.w.blocked { // a rebuild: engines tell of environments that have no rows yet, or that may be gone
+		for id, p := range d.w.placements.base {
+			if d.found(id, p) {
+				d.touchEnvironment(id)
+			}
 		}
 	}
 	// The removal of an environment was deferred, or is no longer wanted.
@@ -81,6 +83,16 @@ func (d *draft) touch() {
 	}
 }
 
+// found reports whether the placement is one that an engine told of after a rebuild, and that is not recorded yet: whatever is recorded as
+// placed has its Cluster row.
+func (d *draft) found(id fleet.EnvironmentID, p fleet.Placement) bool {
+	if p.Engine == "" {
+		return false
+	}
+	_, recorded := d.w.rows.base[fleet.ObjectKey{Engine: p.Engine, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(id)}]
+	return !recorded
+}
+
 // touchFleet reaches every Application if the defaults change: each of them inherits them.
 func (d *draft) touchFleet(c catalog.Change) {
 	if reflect.DeepEqual(d.w.catalog.Fleet().Defaults, d.after.Defaults) {
@@ -95,10 +107,13 @@ func (d *draft) touchFleet(c catalog.Change) {
 }
 
 // touchEngine looks at the placements on the engine, and at those who wait for one.
-func (d *draft) touchEngine(name fleet.EngineName) {
+func (d *draft) touchEngine(c catalog.Change) {
 	d.retry = true
-	for _, id := range d.on.keys(name) {
+	for _, id := range d.on.keys(fleet.EngineName(c.Key.Name)) {
 		d.touchedEnvironments[id] = true
+		if c.Before == nil { // found there after a rebuild, before it was declared
+			d.touchEnvironment(id)
+		}
 	}
 }
 
