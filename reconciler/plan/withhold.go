@@ -183,8 +183,3 @@ func (d *draft) needed(c catalog.Change, remnants []remnant) bool {
 		return false
 	})
 }
-
-// deferredKeys is for the plan's hash and tests.
-func (d *draft) deferredKeys() []fleet.Key {
-	return slices.SortedFunc(maps.Keys(d.deferred), compareDeclarations)
-}

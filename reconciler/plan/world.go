@@ -177,12 +177,6 @@ func (s *state) remove(k fleet.ObjectKey) {
 	}
 }
 
-// inUse reports whether anything of an engine stands: rows, absent ones included, or environments.
-func (s *state) inUse(e fleet.EngineName) bool {
-	n, _ := s.rowsOn.get(e)
-	return n > 0 || !s.on.empty(e)
-}
-
 // NewWorld is a World in which nothing is applied yet.
 func NewWorld() *World {
 	return &World{catalog: catalog.New(), state: newState(), deferred: map[fleet.Key]deferred{}}
