@@ -13,26 +13,34 @@ import (
 
 // The parameters of lists. Each is checked against its pattern before the store sees it; an unknown one is refused, never ignored. They
 // are exported because the API's framework finds them by reflection, not for others to use.
+
 type (
+	// Paging says which page.
 	Paging struct {
 		Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Items per page"`
 		After string `query:"after" maxLength:"8192" pattern:"^[!-~]*$" doc:"The 'next' of the page before"`
 	}
+	// ByTenant narrows by tenant.
 	ByTenant struct {
 		Tenant fleet.TenantName `query:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
+	// ByEnvironment narrows by environment.
 	ByEnvironment struct {
 		Environment fleet.EnvironmentName `query:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
+	// ByDeployment narrows by deployment.
 	ByDeployment struct {
 		Deployment fleet.DeploymentName `query:"deployment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
+	// ByEngine narrows by engine.
 	ByEngine struct {
 		Engine fleet.EngineName `query:"engine" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
+	// ByRevision narrows by revision.
 	ByRevision struct {
 		Revision fleet.Revision `query:"revision" pattern:"^[0-9a-f]{40}$" doc:"Of the config repo, in full"`
 	}
+	// ByName narrows by an object's name.
 	ByName struct {
 		Name string `query:"name" maxLength:"253" pattern:"^[A-Za-z0-9._-]+$"`
 	}

@@ -10,8 +10,10 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// The identities of single objects, as paths say them.
+// The identities of single objects, as paths say them. Exported as those of lists are.
+
 type (
+	// TenantIn is a path that names a tenant.
 	TenantIn struct {
 		Tenant fleet.TenantName `path:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
@@ -19,6 +21,7 @@ type (
 		TenantIn
 		Environment fleet.EnvironmentName `path:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
+	// DeploymentIn is a path that names a deployment.
 	DeploymentIn struct {
 		TenantIn
 		Deployment fleet.DeploymentName `path:"deployment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
