@@ -141,6 +141,13 @@ func TestQuota(t *testing.T) {
 		refused(t, c, "ManagedEnvironment acme/b spec quota-exceeded", "", environment("acme/b"))
 		refused(t, c, "", "+ManagedEnvironment acme/b; ~GitOpsDeployment acme/x", deployment("acme/x", "a"))
 	})
+	t.Run("an environment waits less when it is selected and would no longer be", func(t *testing.T) {
+		c := crowd(t, quota(5, 5, 1), environment("acme/a", label("tier", "test")), deployment("acme/y", "a"))
+		refused(t, c, "GitOpsDeployment acme/x spec.destination.environmentSelector selects-nothing", "+GitOpsDeployment acme/x", deploymentWith("acme/x", selector("tier", "prod")))
+		refused(t, c, "ManagedEnvironment acme/a spec quota-exceeded", "", environment("acme/a"))
+		refused(t, c, "GitOpsDeployment acme/y spec.destination.environmentSelector selects-nothing", "~ManagedEnvironment acme/a; ~GitOpsDeployment acme/y",
+			deploymentWith("acme/y", selector("tier", "test")))
+	})
 }
 
 func TestOneTenantsQuotaIsNotAnothers(t *testing.T) {

@@ -48,10 +48,14 @@ func (w *work) wakeDependents(k fleet.Key, before, after *fleet.Declaration) {
 		}
 	case fleet.KindGitOpsDeployment:
 		w.enqueueAll(referrersOf(k))
-		if before != nil && before.Deployment.Destination.EnvironmentSelector != nil {
-			w.wakeWaiting(k.Tenant) // an environment that it no longer selects brings less
+		if selectsByLabel(before) || selectsByLabel(after) {
+			w.wakeWaiting(k.Tenant) // an environment that it no longer selects brings less, and one that it selects now gives up more
 		}
 	}
+}
+
+func selectsByLabel(d *fleet.Declaration) bool {
+	return d != nil && d.Deployment.Destination.EnvironmentSelector != nil
 }
 
 func (w *work) enqueueAll(t term) {
