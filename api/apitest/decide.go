@@ -1,0 +1,117 @@
+package apitest
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Approve implements api.Decider.
+func (s *Store) Approve(_ context.Context, a fleet.Approval) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail == nil {
+		s.m.Holds = slices.DeleteFunc(s.m.Holds, func(h fleet.Hold) bool { return h.Revision == a.Revision })
+		s.record(fleet.Event{Kind: "hold", Name: string(a.Revision), At: a.At, Text: "approved by " + a.By})
+	}
+	return s.fail
+}
+
+// SetStop implements api.Decider.
+func (s *Store) SetStop(_ context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return fleet.Stop{}, s.fail
+	}
+	s.record(fleet.Event{Kind: "stop", Name: stop.Name, At: stop.At})
+	for i, there := range s.m.Stops {
+		if there.Scope == stop.Scope && there.Name == stop.Name {
+			if replace {
+				s.m.Stops[i] = stop
+			}
+			return s.m.Stops[i], nil
+		}
+	}
+	s.m.Stops = append(s.m.Stops, stop)
+	return stop, nil
+}
+
+// ClearStop implements api.Decider.
+func (s *Store) ClearStop(_ context.Context, scope fleet.StopScope, name, setBy, _ string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.m.Stops)
+	if s.fail == nil {
+		s.m.Stops = slices.DeleteFunc(s.m.Stops, func(t fleet.Stop) bool {
+			return t.Scope == scope && t.Name == name && strings.HasPrefix(t.By, setBy)
+		})
+	}
+	return len(s.m.Stops) < before, s.fail
+}
+
+// VerifyToken implements api.Tokens.
+func (s *Store) VerifyToken(_ context.Context, plaintext string) (fleet.Token, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return fleet.Token{}, s.fail
+	}
+	given := sha256.Sum256([]byte(plaintext))
+	for _, t := range s.m.Tokens {
+		kept := sha256.Sum256([]byte(t.Plaintext))
+		if subtle.ConstantTimeCompare(given[:], kept[:]) == 1 && t.RevokedAt == nil && (t.ExpiresAt == nil || t.ExpiresAt.After(time.Now())) {
+			return t.Token, nil
+		}
+	}
+	return fleet.Token{}, fleet.ErrNotFound
+}
+
+// CreateToken implements api.Tokens.
+func (s *Store) CreateToken(_ context.Context, t fleet.Token) (fleet.Token, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := t.Tenant == "" || slices.ContainsFunc(s.m.Tenants, func(v fleet.TenantView) bool { return v.Name == t.Tenant })
+	if s.fail != nil || !known {
+		return fleet.Token{}, "", cmp.Or(s.fail, fleet.ErrNotFound)
+	}
+	t.ID, t.CreatedAt = fmt.Sprintf("k%d", len(s.m.Tokens)+1), time.Now().UTC()
+	plaintext := "argosy_" + t.ID + "_0123456789abcdef0123456789abcdef"
+	s.m.Tokens = append(s.m.Tokens, Token{t, plaintext})
+	return t, plaintext, nil
+}
+
+// RevokeToken implements api.Tokens.
+func (s *Store) RevokeToken(_ context.Context, id, _ string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return s.fail
+	}
+	for i := range s.m.Tokens {
+		if s.m.Tokens[i].ID == id {
+			now := time.Now().UTC()
+			s.m.Tokens[i].RevokedAt = &now
+			return nil
+		}
+	}
+	return fleet.ErrNotFound
+}
+
+// ListTokens implements api.Tokens.
+func (s *Store) ListTokens(_ context.Context, p fleet.Page) ([]fleet.Token, string, error) {
+	found, next, err := listing(s, func(m *Mirror) []Token { return m.Tokens },
+		func(t Token) string { return newest(t.CreatedAt) + t.ID }, func(Token) bool { return true }, p)
+	tokens := make([]fleet.Token, len(found))
+	for i, t := range found {
+		tokens[i] = t.Token
+	}
+	return tokens, next, err
+}
