@@ -128,25 +128,44 @@ func (l *Loop) pass(ctx context.Context, lease fleet.Lease) (string, error) {
 	if err := l.find(ctx, request); err != nil {
 		return "failed", err
 	}
-	p, err := l.world.Compute(*request, l.Renderer)
-	if err != nil {
-		return "failed", fmt.Errorf("plan revision %s: %w", head.Revision.Short(), err)
-	}
 	l.source(ctx, fleet.SourceView{Head: head.Revision}, nil)
-	if p.Empty() && head.Revision == l.world.Revision() {
-		return "unchanged", nil
+	p, err := l.step(ctx, lease, head, request)
+	if err != nil || p.Waiting == nil || l.world.Revision() == "" {
+		return outcome(p, err), err
 	}
-	if err := l.record(ctx, lease, head, request, p); err != nil {
-		return "failed", fmt.Errorf("record revision %s: %w", head.Revision.Short(), err)
-	}
-	return outcome(p), nil
+	// What was approved or proven gone before does not wait with the head.
+	standing := *request
+	standing.Revision, standing.Relation, standing.Files = l.world.Revision(), plan.RelationSame, nil
+	_, err = l.step(ctx, lease, Head{Revision: standing.Revision}, &standing)
+	return outcome(p, err), err
 }
 
-func outcome(p *plan.Plan) string {
-	if p.Waiting != nil || p.Counts.Held > 0 {
-		return "held"
+// step plans one request and records what comes of it.
+func (l *Loop) step(ctx context.Context, lease fleet.Lease, head Head, r *plan.Request) (*plan.Plan, error) {
+	p, err := l.world.Compute(*r, l.Renderer)
+	if err != nil {
+		return nil, fmt.Errorf("plan revision %s: %w", r.Revision.Short(), err)
 	}
-	return "recorded"
+	if p.Empty() && r.Revision == l.world.Revision() {
+		return p, nil
+	}
+	if err := l.record(ctx, lease, head, r, p); err != nil {
+		return nil, fmt.Errorf("record revision %s: %w", r.Revision.Short(), err)
+	}
+	return p, nil
+}
+
+func outcome(p *plan.Plan, err error) string {
+	switch {
+	case err != nil:
+		return "failed"
+	case p.Waiting != nil || p.Counts.Held > 0:
+		return "held"
+	case p.Empty():
+		return "unchanged"
+	default:
+		return "recorded"
+	}
 }
 
 // request gathers what the plan is made from. With nothing new at all it is still made: approvals, proofs of removal and freed capacity
