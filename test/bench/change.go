@@ -31,7 +31,7 @@ func change(ctx context.Context, o options, name string, flat bool, sizes []int)
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%w; argosy's log %s", err, keepLog(p))
+			err = fmt.Errorf("%w%s", err, p.diagnose())
 		}
 		err = errors.Join(err, p.end(ctx))
 	}()

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"argosy.dev/argosy/test/bench/corpus"
@@ -15,7 +17,7 @@ import (
 // perApplication is the longest that is waited for, by Application; and patience what is waited for anything.
 const (
 	perApplication = 60 * time.Millisecond
-	patience       = 2 * time.Minute
+	patience       = time.Minute
 )
 
 // fanout measures a push of everything into an empty fleet, until a watch has seen the last Application, against the raw loop that
@@ -96,7 +98,7 @@ func (g *ground) fanoutArgosy(ctx context.Context, n int) (_ *cold, err error) {
 	defer func() { err = errors.Join(err, p.end(ctx)) }()
 	c, err := p.fill(ctx, n)
 	if err != nil {
-		return nil, fmt.Errorf("%w; argosy's log %s", err, keepLog(p))
+		return nil, fmt.Errorf("%w%s", err, p.diagnose())
 	}
 	return c, nil
 }
@@ -179,31 +181,35 @@ func (g *ground) fanoutRaw(ctx context.Context, objects [][]floor.Object, inFlig
 	return last.Sub(start), a.clear(ctx)
 }
 
-// bestInFlight tries the raw loop with each number in flight, on a part of the objects.
+// bestInFlight tries the raw loop with each number in flight, upwards and downwards, on a part of the objects.
 func (g *ground) bestInFlight(ctx context.Context, f *report.Figure, objects [][]floor.Object) (int, error) {
-	best, bestRate := 0, 0.0
-	for _, inFlight := range []int{1, 4, 8, 16, 32, 64} {
+	some, n := make([][]floor.Object, len(objects)), 0
+	for i := range objects {
+		some[i] = objects[i][:min(len(objects[i]), 1000)]
+		n += len(some[i])
+	}
+	levels := []int{1, 4, 8, 16, 32, 64}
+	downwards := slices.Clone(levels)
+	slices.Reverse(downwards)
+	rates := map[int]float64{}
+	for _, inFlight := range append(levels, downwards...) {
+		say("raw loop with %d in flight", inFlight)
 		a, err := g.arena(ctx)
 		if err != nil {
 			return 0, err
-		}
-		some, n := make([][]floor.Object, len(objects)), 0
-		for i := range objects {
-			some[i] = objects[i][:min(len(objects[i]), 1000)]
-			n += len(some[i])
 		}
 		start := time.Now()
 		if err := both(a.written, func(i int, p observe.Place) error { return floor.Apply(ctx, p, some[i], inFlight) }); err != nil {
 			return 0, err
 		}
-		rate := float64(n) / time.Since(start).Seconds()
-		f.Note("raw loop, %d in flight: %.0f applies/s on both API servers", inFlight, rate)
-		if rate > bestRate {
-			best, bestRate = inFlight, rate
-		}
+		rates[inFlight] = max(rates[inFlight], float64(n)/time.Since(start).Seconds())
 		if err := a.clear(ctx); err != nil {
 			return 0, err
 		}
+	}
+	best := slices.MaxFunc(levels, func(a, b int) int { return cmp.Compare(rates[a], rates[b]) })
+	for _, inFlight := range levels {
+		f.Note("raw loop, %d in flight per API server: %.0f applies/s on both", inFlight, rates[inFlight])
 	}
 	return best, nil
 }

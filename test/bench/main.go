@@ -112,19 +112,6 @@ func stopGround(g *ground) {
 	}
 }
 
-// keepLog saves the log of a control plane that failed, before its folder goes.
-func keepLog(p *plane) string {
-	content, err := os.ReadFile(filepath.Join(p.dir, "argosy.log"))
-	if err != nil {
-		return err.Error()
-	}
-	file := filepath.Join(os.TempDir(), p.arena.name+"-argosy.log")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		return err.Error()
-	}
-	return file
-}
-
 // pause waits; false when ctx ends.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {

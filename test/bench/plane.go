@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -132,7 +133,7 @@ func (p *plane) wake(ctx context.Context) error {
 func (p *plane) grow(ctx context.Context, n int) error {
 	for _, environment := range p.corpus.Credentials(n) {
 		tenant, name := filepath.Split(environment)
-		if err := writeFile([]byte("token of "+environment), p.dir, "secrets", tenant, name, "token"); err != nil {
+		if err := writeFile([]byte("token-of-"+name), p.dir, "secrets", tenant, name, "token"); err != nil {
 			return err
 		}
 	}
@@ -195,6 +196,34 @@ func (p *plane) cpu() (time.Duration, error) {
 
 func (p *plane) requests(ctx context.Context) (observe.Requests, error) {
 	return observe.CountRequests(ctx, p.ground.admins...)
+}
+
+// diagnose says where a control plane that failed stands, and saves its log before its folder goes.
+func (p *plane) diagnose() string {
+	var b strings.Builder
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	rows, err := p.notify.Query(ctx, `SELECT kind || ' ' || state || ' ' || state_message, count(*), min(name) FROM status GROUP BY 1 ORDER BY 2 DESC LIMIT 10`)
+	if err == nil {
+		var state, name string
+		var n int
+		_, err = pgx.ForEachRow(rows, []any{&state, &n, &name}, func() error {
+			fmt.Fprintf(&b, "\n  %d %s (e.g. %s)", n, state, name)
+			return nil
+		})
+	}
+	if err != nil {
+		fmt.Fprintf(&b, "\n  its state is not read: %v", err)
+	}
+	content, err := os.ReadFile(filepath.Join(p.dir, "argosy.log"))
+	file := filepath.Join(os.TempDir(), p.arena.name+"-argosy.log")
+	if err == nil {
+		err = os.WriteFile(file, content, 0o600)
+	}
+	if err != nil {
+		return b.String() + "\n  its log is not saved: " + err.Error()
+	}
+	return b.String() + "\n  its log is " + file
 }
 
 func freeAddress() (string, error) {
