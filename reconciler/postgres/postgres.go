@@ -1,4 +1,4 @@
-// Package postgres is the store: the mirror of the config repo and of the engines' status, in PostgreSQL 14 or later.
+// Package postgres is the store: the mirror of the config repo and of the engines' status, in PostgreSQL 15 or later.
 //
 // It holds what the config repo wants (declarations, placements, desired objects), how each object stands (status), what happened
 // (revisions, operations, events, the audit log) and what people decided (approvals, stops, tokens). Git and the engines are the truth of

@@ -66,7 +66,7 @@ func historySteps(r *fleet.Record) ([]step, error) {
 		INSERT INTO revisions AS v (revision, author, subject, committed_at, recorded_at, created, changed, deleted, held, problems)
 		VALUES ($1, $2, $3, $4, now(), $5, $6, $7, $8, $9)
 		ON CONFLICT (revision) DO UPDATE SET recorded_at = now(), created = v.created + excluded.created, changed = v.changed + excluded.changed,
-			deleted = v.deleted + excluded.deleted, held = excluded.held, problems = excluded.problems, applied_at = NULL`,
+			deleted = v.deleted + excluded.deleted, held = excluded.held, problems = excluded.problems, witness = 0, applied_at = NULL`,
 			[]any{string(r.Revision), message(r.Author), message(r.Subject), r.CommittedAt, r.Created, r.Changed, r.Deleted, r.HeldBack, len(r.Problems)}},
 		{`
 		WITH open AS (

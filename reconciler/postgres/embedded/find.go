@@ -14,7 +14,7 @@ import (
 )
 
 // oldest is the first major version that has what the store needs.
-const oldest = 14
+const oldest = 15
 
 type installation struct {
 	bin   string

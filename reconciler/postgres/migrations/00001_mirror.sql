@@ -122,7 +122,7 @@ CREATE TABLE desired (
     PRIMARY KEY (engine, kind, name)
 );
 CREATE INDEX desired_seq ON desired (engine, seq);
-CREATE INDEX desired_revision ON desired (revision);
+CREATE INDEX desired_revision ON desired (revision, seq);
 CREATE INDEX desired_application ON desired (tenant, deployment, environment, engine) WHERE kind = 'Application';
 CREATE INDEX desired_created ON desired (created_at) WHERE kind = 'Application';
 CREATE INDEX desired_credential ON desired (engine, credential_tenant, credential_name) WHERE credential_name IS NOT NULL;
@@ -177,8 +177,9 @@ CREATE TABLE revisions (
     deleted      integer NOT NULL,
     held         integer NOT NULL,
     problems     integer NOT NULL,
+    witness      bigint NOT NULL DEFAULT 0,
     applied_at   timestamptz
-);
+) WITH (fillfactor = 80);
 CREATE INDEX revisions_open ON revisions (revision) WHERE applied_at IS NULL;
 
 CREATE TABLE holds (

@@ -1,0 +1,295 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+	"argosy.dev/argosy/reconciler/postgres/embedded"
+)
+
+// durable starts a server with PostgreSQL's own settings: commits are flushed, as in production.
+func durable(b *testing.B) *embedded.Server {
+	b.Helper()
+	dir, err := os.MkdirTemp("", "argosy-postgres-bench-")
+	check(b, err)
+	b.Cleanup(func() { os.RemoveAll(dir) })
+	check(b, os.Chmod(dir, 0o711))
+	own, err := embedded.StartWith(context.Background(), dir+"/db", embedded.Options{Set: []string{"max_wal_size=4GB"}})
+	check(b, err)
+	b.Cleanup(func() { own.Stop() })
+	must(postgres.Migrate(context.Background(), own.URL))(b)
+	return own
+}
+
+// speed is what n rows cost: by the clock, and by the processors' time of this process and of the server's sessions, which other work on
+// the machine leaves alone.
+type speed struct{ wall, cpu float64 }
+
+func rate(n int, f func()) speed {
+	began, used := time.Now(), cpuTime()
+	f()
+	return speed{float64(n) / time.Since(began).Seconds(), float64(n) / (cpuTime() - used).Seconds()}
+}
+
+// cpuTime is what this process and every session of PostgreSQL that is there has used so far; 0 where there is no /proc.
+func cpuTime() time.Duration {
+	const tick = 10 * time.Millisecond
+	var total time.Duration
+	found, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range found {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(raw), "(")
+		name, rest, _ := strings.Cut(rest, ") ")
+		fields := strings.Fields(rest)
+		if name != "postgres" && file != fmt.Sprintf("/proc/%d/stat", os.Getpid()) || len(fields) < 13 {
+			continue
+		}
+		user, _ := strconv.Atoi(fields[11])
+		system, _ := strconv.Atoi(fields[12])
+		total += time.Duration(user+system) * tick
+	}
+	return total
+}
+
+func median(all []speed, of func(speed) float64) float64 {
+	var v []float64
+	for _, s := range all {
+		v = append(v, of(s))
+	}
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+// alternate runs two arms in blocks A B B A and reports the median rate of each and their ratio.
+func alternate(b *testing.B, name string, ours, floor func() speed) {
+	b.Helper()
+	var a, f []speed
+	for i := 0; b.Loop(); i++ {
+		if i%2 == 0 {
+			a, f = append(a, ours()), append(f, floor())
+		} else {
+			f, a = append(f, floor()), append(a, ours())
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	wall, cpu := func(s speed) float64 { return s.wall }, func(s speed) float64 { return s.cpu }
+	b.ReportMetric(median(a, wall), "rows/s")
+	b.ReportMetric(median(f, wall), name+"/s")
+	b.ReportMetric(median(a, wall)/median(f, wall), "ratio")
+	b.ReportMetric(median(a, cpu)/median(f, cpu), "cpu-ratio")
+}
+
+// BenchmarkBulk holds a revision of 10,000 new and of 10,000 changed objects against a raw COPY of the same rows into a table with the same
+// keys and indexes.
+func BenchmarkBulk(b *testing.B) {
+	const n = 10_000
+	own := durable(b)
+	s := openWith(b, own.URL, postgres.Options{})
+	lease := hold(b, s, "reconciler")
+	exec(b, own.URL, `CREATE TABLE argosy.floor (LIKE argosy.desired INCLUDING ALL)`)
+	conn := connect(b, own.URL)
+	defer conn.Close(context.Background())
+	revisions := 0
+	rows := func(version int) []fleet.Row {
+		all := make([]fleet.Row, n)
+		for i := range all {
+			all[i] = application("eu-1", "acme", fmt.Sprintf("d%05d", i), "prod", fmt.Sprint("v", version))
+		}
+		return all
+	}
+	record := func(all []fleet.Row) speed {
+		revisions++
+		r := step(revisions-1, revisions, func(r *fleet.Record) { r.Rows = all })
+		return rate(n, func() { must(s.Record(context.Background(), lease, r))(b) })
+	}
+	empty := func() { exec(b, own.URL, `TRUNCATE desired, floor; CHECKPOINT`) }
+	copied := func() speed {
+		all := rows(0)
+		return rate(n, func() {
+			_, err := conn.CopyFrom(context.Background(), pgx.Identifier{"floor"}, []string{"engine", "kind", "name", "tenant", "environment", "deployment", "seq",
+				"created_at", "changed_at", "absent", "held", "deletion", "revision", "hash", "body"}, pgx.CopyFromSlice(n, func(i int) ([]any, error) {
+				r := all[i]
+				return []any{string(r.Key.Engine), string(r.Key.Kind), r.Key.Name, string(r.Tenant), string(r.Environment), string(r.Deployment), int64(i),
+					time.Now(), time.Now(), false, false, string(r.Deletion), string(revision(1)), r.Manifest.Hash, r.Manifest.Body}, nil
+			}))
+			check(b, err)
+		})
+	}
+	b.Run("new", func(b *testing.B) {
+		alternate(b, "COPY", func() speed { empty(); return record(rows(revisions)) }, func() speed { empty(); return copied() })
+	})
+	b.Run("changed", func(b *testing.B) {
+		alternate(b, "COPY", func() speed { empty(); record(rows(revisions)); return record(rows(revisions)) }, func() speed { empty(); return copied() })
+	})
+}
+
+// BenchmarkStatusStorm holds observations of 10,000 Applications, in the batches that workers send, against one UPDATE per commit.
+func BenchmarkStatusStorm(b *testing.B) {
+	const n, batch = 10_000, 500
+	own := durable(b)
+	s := openWith(b, own.URL, postgres.Options{})
+	ctx := context.Background()
+	var rows []fleet.Row
+	for i := range n {
+		rows = append(rows, application("eu-1", "acme", fmt.Sprintf("d%05d", i), "prod", "v1"))
+	}
+	must(s.Record(ctx, hold(b, s, "reconciler"), step(0, 1, func(r *fleet.Record) { r.Rows = rows })))(b)
+	worker := hold(b, s, "engine/eu-1")
+	storm := 0
+	observe := func() speed {
+		storm++
+		seen := make([]fleet.Observation, n)
+		for i := range seen {
+			seen[i] = fleet.Observation{Key: rows[i].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, SyncedRevision: fmt.Sprintf("%040x", storm), Resources: storm, ReconciledAt: time.Now()}
+		}
+		return rate(n, func() {
+			for part := range slices.Chunk(seen, batch) {
+				check(b, s.Observe(ctx, worker, part))
+			}
+		})
+	}
+	observe() // inserts
+	each := func(clients int) func() speed {
+		return func() speed {
+			storm++
+			var all sync.WaitGroup
+			return rate(n, func() {
+				for c := range clients {
+					conn := connect(b, own.URL)
+					all.Go(func() {
+						defer conn.Close(ctx)
+						for i := c; i < n; i += clients {
+							_, err := conn.Exec(ctx, `UPDATE status SET sync = $4, health = $5, synced_revision = $6, resources = $7, observed_at = now() WHERE engine = $1 AND kind = $2 AND name = $3`,
+								"eu-1", "Application", rows[i].Key.Name, "Synced", "Healthy", fmt.Sprintf("%040x", storm), storm)
+							check(b, err)
+						}
+					})
+				}
+				all.Wait()
+			})
+		}
+	}
+	for _, clients := range []int{1, 8} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) { alternate(b, "UPDATE", observe, each(clients)) })
+	}
+	exec(b, own.URL, `SELECT pg_stat_force_next_flush()`)
+	exec(b, own.URL, `VACUUM status`)
+	exec(b, own.URL, `SELECT pg_stat_reset()`)
+	for range 5 {
+		observe()
+	}
+	var updated, hot int
+	until(b, "the statistics", func() bool {
+		conn := connect(b, own.URL)
+		defer conn.Close(ctx)
+		check(b, conn.QueryRow(ctx, `SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'status'`).Scan(&updated, &hot))
+		return updated >= 5*n
+	})
+	b.Logf("%d of %d updates were HOT (%.1f %%)", hot, updated, 100*float64(hot)/float64(updated))
+}
+
+// BenchmarkRead is how long it takes to read what 25,000 Applications of 50 tenants on 20 engines come to.
+func BenchmarkRead(b *testing.B) {
+	const n = 25_000
+	url := newDatabase(b)
+	s := openWith(b, url, postgres.Options{})
+	ctx := context.Background()
+	must(s.Record(ctx, hold(b, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
+		for i := range n {
+			tenant, engine := fmt.Sprintf("t%02d", i%50), fmt.Sprintf("e%02d", i%20)
+			r.Declarations = append(r.Declarations, deploymentDeclaration(tenant, fmt.Sprintf("d%05d", i), "prod"))
+			r.Rows = append(r.Rows, application(engine, tenant, fmt.Sprintf("d%05d", i), "prod", "v1"))
+		}
+		for i := range 50 {
+			r.Declarations = append(r.Declarations, tenantDeclaration(fmt.Sprintf("t%02d", i)), environmentDeclaration(fmt.Sprintf("t%02d", i), "prod"))
+		}
+		for i := range 20 {
+			r.Declarations = append(r.Declarations, engineDeclaration(fmt.Sprintf("e%02d", i)))
+		}
+	})))(b)
+	for i := range 20 {
+		engine := fmt.Sprintf("e%02d", i)
+		lease := hold(b, s, "engine/"+engine)
+		rows := must(s.Changed(ctx, fleet.EngineName(engine), 0, n))(b)
+		var seen []fleet.Observation
+		for j, r := range rows {
+			health := fleet.HealthHealthy
+			if j == 0 {
+				health = fleet.HealthDegraded
+			}
+			seen = append(seen, fleet.Observation{Key: r.Key, Sync: fleet.SyncSynced, Health: health})
+		}
+		check(b, s.Acknowledge(ctx, lease, applied(rows)))
+		check(b, s.Observe(ctx, lease, seen))
+	}
+	exec(b, url, `ANALYZE`)
+	all, page := fleet.Scope{}, fleet.Page{Limit: 1000}
+	for name, f := range map[string]func() error{
+		"applications/first-page": func() error { _, _, err := s.Applications(ctx, all, fleet.Filter{}, page); return err },
+		"applications/of-a-tenant": func() error {
+			_, _, err := s.Applications(ctx, fleet.Scope{Tenant: "t07"}, fleet.Filter{}, page)
+			return err
+		},
+		"applications/degraded": func() error {
+			_, _, err := s.Applications(ctx, all, fleet.Filter{Health: fleet.HealthDegraded}, page)
+			return err
+		},
+		"applications/failed": func() error {
+			_, _, err := s.Applications(ctx, all, fleet.Filter{Apply: fleet.ApplyFailed}, page)
+			return err
+		},
+		"applications/of-engine": func() error { _, _, err := s.Applications(ctx, all, fleet.Filter{Engine: "e07"}, page); return err },
+		"applications/one":       func() error { _, _, err := s.Applications(ctx, all, fleet.Filter{Name: "x"}, page); return err },
+		"applications/everything": func() error {
+			for p := page; ; {
+				_, next, err := s.Applications(ctx, all, fleet.Filter{}, p)
+				if p.After = next; next == "" || err != nil {
+					return err
+				}
+			}
+		},
+		"tenants":     func() error { _, _, err := s.Tenants(ctx, all, fleet.Filter{}, page); return err },
+		"deployments": func() error { _, _, err := s.Deployments(ctx, all, fleet.Filter{}, page); return err },
+		"engines":     func() error { _, _, err := s.Engines(ctx, all, fleet.Filter{}, page); return err },
+		"operations":  func() error { _, _, err := s.Operations(ctx, all, fleet.Filter{}, page); return err },
+		"load":        func() error { _, err := s.Load(ctx); return err },
+		"lately":      func() error { _, err := s.Lately(ctx, time.Minute); return err },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				check(b, f())
+			}
+		})
+	}
+}
+
+// BenchmarkRecordOne is one changed object in a mirror of many: the cost is that of the change.
+func BenchmarkRecordOne(b *testing.B) {
+	for _, n := range []int{100, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("of=%d", n), func(b *testing.B) {
+			s := openWith(b, newDatabase(b), postgres.Options{})
+			lease := hold(b, s, "reconciler")
+			must(s.Record(context.Background(), lease, fullRecord(0, 1, n)))(b)
+			for i := 2; b.Loop(); i++ {
+				must(s.Record(context.Background(), lease, step(i-1, i, func(r *fleet.Record) {
+					r.Rows = []fleet.Row{application("eu-1", "acme", "d000007", "prod", fmt.Sprint("w", i))}
+				})))(b)
+			}
+		})
+	}
+}
