@@ -37,7 +37,10 @@ func messageOf(s *liveStatus) string {
 		}
 	}
 	if len(said) == 0 {
-		return clip(s.Health.Message, maxText)
+		said = append(said, s.Health.Message)
+		if state := s.OperationState; state != nil && s.Health.Message == "" && state.Phase != "Succeeded" {
+			said[0] = state.Message // e.g. why an operation that goes on is tried again
+		}
 	}
 	return clip(strings.Join(said, "; "), maxText)
 }

@@ -250,6 +250,7 @@ func TestRealArgoCD(t *testing.T) {
 			w.deploysAndSyncs(first, foundation, credential)
 			w.orphansInSpiteOfHooks()
 			w.cascadesWithHooks(foundation)
+			w.createsNamespaces()
 		})
 	}
 }
@@ -273,13 +274,13 @@ func (w *world) deploysAndSyncs(first string, foundation []fleet.Row, credential
 
 	held := w.app(id, "shop", w.spaceA, fleet.DeletionDelete, func(a *fleet.Application) { a.Hold = "rollback" })
 	w.apply(held, fleet.Secret{})
-	w.sync(app.Key, "rollback-1", first)
+	w.sync(app, "rollback-1", first, "Succeeded")
 	if got, _ := w.value(w.spaceA, "shop"); got != "one" {
 		w.Errorf("after the rollback the workload says %q", got)
 	}
 	w.apply(app, fleet.Secret{})
 	w.until("automation goes on when the hold ends", func() bool { got, _ := w.value(w.spaceA, "shop"); return got == "two" })
-	w.sync(app.Key, "automated-1", second)
+	w.sync(app, "automated-1", second, "Succeeded")
 
 	w.remove(app)
 	if got, _ := w.value(w.spaceA, "shop"); got != "" {
@@ -297,16 +298,16 @@ func (w *world) refresh(key fleet.ObjectKey) {
 	}
 }
 
-func (w *world) sync(key fleet.ObjectKey, id, revision string) {
+func (w *world) sync(row fleet.Row, id, revision, phase string) {
 	w.Helper()
 	w.until("asked for "+id, func() bool {
-		out, err := w.e.Sync(w.Context(), engine.SyncRequest{Key: key, Tenant: acme, ID: id, Revision: revision}, w.lease)
+		out, err := w.e.Sync(w.Context(), engine.SyncRequest{Key: row.Key, Tenant: row.Tenant, ID: id, Revision: revision}, w.lease)
 		if err != nil {
 			w.Fatal(err)
 		}
 		return out.State == fleet.ApplyApplied
 	})
-	w.saw("told that "+id+" succeeded", key, func(o fleet.Observation) bool { return o.OperationID == id && o.OperationPhase == "Succeeded" })
+	w.saw("told how "+id+" ended", row.Key, func(o fleet.Observation) bool { return o.OperationID == id && o.OperationPhase == phase })
 }
 
 // orphansInSpiteOfHooks: with Orphan nothing of the workload is touched and no delete hook runs, though Argo CD has set its finalizers.
@@ -359,4 +360,36 @@ func (w *world) cascadesWithHooks(foundation []fleet.Row) {
 	for i := len(foundation) - 1; i >= 0; i-- {
 		w.remove(foundation[i])
 	}
+}
+
+// createsNamespaces: CreateNamespace works where the project grants the kind Namespace, and nowhere else; what Argo CD says of a sync that it
+// keeps trying is told.
+func (w *world) createsNamespaces() {
+	w.Helper()
+	env, fresh := fleet.EnvironmentID{Tenant: "globex", Name: "own"}, w.spaceA+"-fresh"
+	kubeconfig, err := os.ReadFile(w.cluster.Kubeconfig)
+	if err != nil {
+		w.Fatal(err)
+	}
+	rows := w.foundation(env, fresh)
+	for _, row := range rows {
+		w.apply(row, fleet.NewSecret(map[string][]byte{"kubeconfig": kubeconfig}))
+	}
+	id := fleet.ApplicationID{Tenant: env.Tenant, Deployment: "fresh", Environment: env.Name}
+	app := w.app(id, "shop", fresh, fleet.DeletionDelete, func(a *fleet.Application) { a.Sync = fleet.Sync{CreateNamespace: true} })
+	w.apply(app, fleet.Secret{})
+	w.sync(app, "refused", "main", "Failed")
+	w.saw("told why", app.Key, func(o fleet.Observation) bool {
+		return o.OperationID == "refused" && strings.Contains(o.OperationError, "not valid")
+	})
+
+	o := projectObject(env.Tenant)
+	o.Project.SourceRepos, o.Project.ClusterResources = []string{w.repo.URL}, []fleet.GroupKind{{Kind: "Namespace"}}
+	o.Project.Destinations = []fleet.Destination{{Server: fleet.ServerKey(w.cluster.Server, env), Namespace: fresh}}
+	w.apply(w.row(o, ""), fleet.Secret{})
+	w.sync(app, "granted", "main", "Succeeded")
+	if got, _ := w.value(fresh, "shop"); got == "" {
+		w.Error("the sync succeeded and nothing stands in the new namespace")
+	}
+	w.remove(app)
 }
