@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"argosy.dev/argosy/fleet"
 )
 
 const (
@@ -65,8 +67,8 @@ func checkCAData(s string) error {
 	if err != nil {
 		return errors.New("the text is no base64 in one line")
 	}
-	if !strings.HasPrefix(strings.TrimSpace(string(pem)), "-----BEGIN CERTIFICATE-----") {
-		return errors.New("the text is no PEM certificate in base64")
+	if err := fleet.CheckCA(pem); err != nil {
+		return fmt.Errorf("the text %w", err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
 )
 
@@ -72,7 +73,7 @@ func checkCluster(c *api.Cluster) error {
 	case c.TLSServerName != "":
 		return errors.New("tls-server-name is refused: the server's certificate must name the host of its URL")
 	case len(c.CertificateAuthorityData) > 0:
-		if err := checkCA(c.CertificateAuthorityData); err != nil {
+		if err := fleet.CheckCA(c.CertificateAuthorityData); err != nil {
 			return fmt.Errorf("certificate-authority-data %w", err)
 		}
 	}

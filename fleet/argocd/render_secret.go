@@ -1,10 +1,8 @@
 package argocd
 
 import (
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,34 +59,12 @@ func publicConfig(caData string) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("caData is not base64")
 		}
-		if err := checkCA(ca); err != nil {
+		if err := fleet.CheckCA(ca); err != nil {
 			return nil, fmt.Errorf("caData %w", err)
 		}
 		config.CAData = ca
 	}
 	return json.Marshal(config)
-}
-
-// checkCA accepts PEM certificates and nothing else: a private key that was pasted here must not travel on.
-func checkCA(ca []byte) error {
-	found := 0
-	for rest := ca; ; {
-		var block *pem.Block
-		block, rest = pem.Decode(rest)
-		if block == nil {
-			if found == 0 || strings.TrimSpace(string(rest)) != "" {
-				return fmt.Errorf("does not hold PEM certificates alone")
-			}
-			return nil
-		}
-		if block.Type != "CERTIFICATE" {
-			return fmt.Errorf("holds a PEM block that is no certificate")
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return fmt.Errorf("holds a certificate that cannot be read")
-		}
-		found++
-	}
 }
 
 // renderRepository writes a repository Secret without its credential. It always has a project: an unscoped one serves every tenant

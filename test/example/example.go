@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -192,16 +193,17 @@ func (f *Fleet) pushConfig(ctx context.Context, o Options) error {
 	return err
 }
 
+var caData = regexp.MustCompile(`caData: \S+`)
+
 // Rewrite puts the running addresses in place of the example's.
 func (f *Fleet) Rewrite(content string) string {
 	content = strings.ReplaceAll(content, "https://git.example.com", f.Git.URL)
 	content = strings.ReplaceAll(content, "- git.example.com\n", fmt.Sprintf("- %s\n  clusterHosts:\n    - 127.0.0.1\n", f.Git.URL))
-	const placeholder = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"
 	for _, p := range f.Places {
 		url := "https://" + p.Host + ":6443"
 		if strings.Contains(content, url) {
 			content = strings.ReplaceAll(content, url, p.Cluster.Server)
-			content = strings.ReplaceAll(content, placeholder, base64.StdEncoding.EncodeToString(p.Cluster.CA))
+			content = caData.ReplaceAllString(content, "caData: "+base64.StdEncoding.EncodeToString(p.Cluster.CA))
 		}
 	}
 	return content
