@@ -151,12 +151,13 @@ func (l *ladder) blocks(ctx context.Context, n int, watch *observe.Watch) error 
 	l.change.Add(report.Line{Name: size + "API requests", Ours: requests, Goal: 1, Exact: true})
 	l.change.Add(report.Line{Name: size + "passes a commit", Ours: passes})
 	pass := 1000 * grown("argosy_reconcile_seconds_sum") / grown("argosy_reconcile_seconds_count")
-	apply := 0.0
+	applying, applies := 0.0, 0.0
 	for _, e := range l.arena.engines {
 		label := `{engine="` + e.Name + `"}`
-		apply += 1000 * grown("argosy_engine_handle_seconds_sum"+label)
+		applying += 1000 * grown("argosy_engine_handle_seconds_sum"+label)
+		applies += grown("argosy_engine_handle_seconds_count" + label)
 	}
-	apply /= grown("argosy_reconcile_seconds_count")
+	apply := applying / applies
 	l.change.Note("%d files, mean by stage: fetch to recorded %.1f ms, apply %.1f ms, the rest %.1f ms (wake, rows, watch); floor: git %.1f, commit %.1f, apply to watch %.1f ms",
 		n, pass, apply, ours.Median()-pass-apply, l.sum.git.Median(), l.sum.commit.Median(), l.sum.apply.Median())
 	return nil

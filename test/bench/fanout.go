@@ -38,7 +38,7 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ours, raw, cpu, perObject, reads, dryRuns, others report.Sample
+	var ours, raw, cpu, perObject, reads, dryRuns, others, looks report.Sample
 	for block := range o.blocks {
 		say("fan-out, block %d of %d", block+1, o.blocks)
 		arms := []func() error{
@@ -50,6 +50,7 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 				ours, cpu = append(ours, r.took.Seconds()), append(cpu, r.cpu.Seconds()*1000/float64(o.n))
 				perObject = append(perObject, r.requests.Apply/float64(r.count()))
 				reads, dryRuns, others = append(reads, r.requests.Read), append(dryRuns, r.requests.DryRun), append(others, r.requests.Other)
+				looks = append(looks, r.requests.Looks)
 				return nil
 			},
 			func() error {
@@ -67,6 +68,7 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 	f.Add(report.Line{Name: "GET and LIST after start", Ours: reads, Exact: true})
 	f.Add(report.Line{Name: "dry runs", Ours: dryRuns, Exact: true})
 	f.Add(report.Line{Name: "other writes", Ours: others, Exact: true})
+	f.Add(report.Line{Name: "looks at an engine's fitness", Ours: looks})
 	f.Add(report.Line{Name: "CPU per Application", Unit: "ms", Ours: cpu})
 	f.Note("floor: server-side applies of the same objects, %d in flight per API server, the best of 1 to 64; argosy has its default in flight", inFlight)
 	f.Note("%d objects: Applications, AppProjects and Secrets; equal to what was asked for by sha256 after each run", warm.count())

@@ -50,17 +50,18 @@ func Scrape(ctx context.Context, url string) (map[string]float64, error) {
 	return Metrics(body), nil
 }
 
-// Requests counts what was asked of API servers about Applications, AppProjects and Secrets.
+// Requests counts what was asked of API servers about Applications, AppProjects and Secrets. Looks are GETs of single AppProjects: an
+// engine's fitness is looked at by one every 30 seconds, whether or not there is a commit.
 type Requests struct {
-	Apply, Read, DryRun, Other float64
+	Apply, Read, DryRun, Other, Looks float64
 }
 
-// Total is all of them.
+// Total is all of them but the looks.
 func (r Requests) Total() float64 { return r.Apply + r.Read + r.DryRun + r.Other }
 
 // Sub is what came after b.
 func (r Requests) Sub(b Requests) Requests {
-	return Requests{r.Apply - b.Apply, r.Read - b.Read, r.DryRun - b.DryRun, r.Other - b.Other}
+	return Requests{r.Apply - b.Apply, r.Read - b.Read, r.DryRun - b.DryRun, r.Other - b.Other, r.Looks - b.Looks}
 }
 
 // CountRequests reads apiserver_request_total of all servers. Watches that go on are not counted by the API server until they end. Reads of
@@ -94,6 +95,8 @@ func (r *Requests) add(labels string, v float64) {
 		r.DryRun += v
 	case is("verb", "APPLY"):
 		r.Apply += v
+	case is("verb", "GET") && is("resource", "appprojects"):
+		r.Looks += v
 	case is("verb", "GET") || is("verb", "LIST"):
 		if !secret {
 			r.Read += v
