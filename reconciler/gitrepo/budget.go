@@ -13,7 +13,7 @@ import (
 // Budget limits what one fetch, walk or read may cost. A zero field means its default.
 type Budget struct {
 	Bytes       int64         // received from the server in one fetch, advertisement included; 512 MiB
-	Objects     int           // in one pack; 2,000,000
+	Objects     int           // in one pack; 2,000,000. Each takes about 150 bytes of memory while the pack comes in
 	ObjectBytes int64         // of one object when inflated, of any kind, anywhere in the repository; 64 MiB
 	Time        time.Duration // wall clock of one fetch; 5 minutes
 	Idle        time.Duration // without a byte from the server; 1 minute

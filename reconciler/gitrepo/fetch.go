@@ -127,8 +127,8 @@ func (m *Mirror) haves() []plumbing.Hash {
 	}
 	id, err := parseHash(head.Commit)
 	var haves []plumbing.Hash
-	for distance := 0; err == nil && distance <= 64; distance++ {
-		if distance&(distance-1) == 0 { // 0, 1, 2, 4, … 64
+	for distance := 0; err == nil && distance <= 16; distance++ {
+		if distance&(distance-1) == 0 { // 0, 1, 2, 4, 8, 16
 			haves = append(haves, id)
 		}
 		var c Commit

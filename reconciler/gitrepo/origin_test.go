@@ -106,7 +106,8 @@ type gitServer struct {
 	wrap        atomic.Pointer[func(http.ResponseWriter, *http.Request, http.Handler)] // a fault in front of it
 	requests    atomic.Int64
 	connections atomic.Int64
-	version0    atomic.Bool // hide the client's wish for version 2
+	version0    atomic.Bool  // hide the client's wish for version 2
+	busy        atomic.Int64 // nanoseconds spent in answers
 }
 
 func newGitServer(t testing.TB, o *origin) *gitServer {
@@ -115,6 +116,8 @@ func newGitServer(t testing.TB, o *origin) *gitServer {
 	backend := backendFor(t, o)
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
+		start := time.Now()
+		defer func() { s.busy.Add(int64(time.Since(start))) }()
 		if s.version0.Load() {
 			r.Header.Del("Git-Protocol")
 		}
