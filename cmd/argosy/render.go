@@ -12,6 +12,7 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/reconciler/plan"
 )
 
@@ -32,11 +33,12 @@ func (a *app) renderCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		p, err := plan.Offline(declared(files), fleet.EngineName(engine), argocd.Renderer{})
+		inputs := declared(files)
+		p, err := plan.Offline(inputs, fleet.EngineName(engine), argocd.Renderer{})
 		if err != nil {
 			return err
 		}
-		if err := a.writeObjects(p.Rows, out.value); err != nil {
+		if err := a.writeObjects(p.Rows, namespaces(inputs), out.value); err != nil {
 			return err
 		}
 		texts := map[string][]byte{}
@@ -67,16 +69,28 @@ func (a *app) leftOut(p *plan.Plan) error {
 
 // object is one object of one engine, as the engine gets it.
 type object struct {
-	Engine   fleet.EngineName `json:"engine"`
-	Hash     string           `json:"hash"`
-	Manifest json.RawMessage  `json:"manifest"`
+	Engine    fleet.EngineName `json:"engine"`
+	Namespace string           `json:"namespace"` // that it is applied to
+	Hash      string           `json:"hash"`
+	Manifest  json.RawMessage  `json:"manifest"`
 }
 
-func (a *app) writeObjects(rows []plan.RowChange, format string) error {
+// namespaces are those of the engines' Argo CDs.
+func namespaces(inputs []catalog.Input) map[fleet.EngineName]string {
+	of := map[fleet.EngineName]string{}
+	for _, in := range inputs {
+		if in.Declaration != nil && in.Declaration.Engine != nil {
+			of[fleet.EngineName(in.Key.Name)] = in.Declaration.Engine.ArgoCD.Namespace
+		}
+	}
+	return of
+}
+
+func (a *app) writeObjects(rows []plan.RowChange, namespace map[fleet.EngineName]string, format string) error {
 	if format == "json" {
 		objects := make([]object, len(rows))
 		for i, r := range rows {
-			objects[i] = object{r.Row.Key.Engine, r.Row.Manifest.Hash, r.Row.Manifest.Body}
+			objects[i] = object{r.Row.Key.Engine, namespace[r.Row.Key.Engine], r.Row.Manifest.Hash, r.Row.Manifest.Body}
 		}
 		return writeJSON(a.out, map[string]any{"items": objects})
 	}
@@ -86,7 +100,7 @@ func (a *app) writeObjects(rows []plan.RowChange, format string) error {
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", r.Row.Key.Kind, r.Row.Key.Name, err)
 		}
-		fmt.Fprintf(&out, "---\n# engine %s\n%s", r.Row.Key.Engine, text)
+		fmt.Fprintf(&out, "---\n# engine %s, namespace %s\n%s", r.Row.Key.Engine, namespace[r.Row.Key.Engine], text)
 	}
 	_, err := out.WriteTo(a.out)
 	return err

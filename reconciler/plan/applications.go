@@ -89,9 +89,14 @@ func (d *draft) bring(key fleet.ObjectKey, dep *fleet.Declaration, id fleet.Appl
 
 // write renders an object and changes its row if that is not what stands.
 func (d *draft) write(o fleet.Object, next row) error {
-	m, err := d.rendered(d.stage.Engine(o.Key.Engine), o)
+	engine := d.stage.Engine(o.Key.Engine)
+	if engine == nil {
+		return fmt.Errorf("%s %s: engine %s is not declared; this is a fault of the planner", o.Key.Kind, o.Key.Name, o.Key.Engine)
+	}
+	m, err := d.render.Render(*engine.Engine, o)
 	if err != nil {
-		return err
+		d.unrendered = append(d.unrendered, unrendered{o, err})
+		return nil
 	}
 	next.hash = m.Hash
 	old, stood := d.rows.get(o.Key)
@@ -106,17 +111,6 @@ func (d *draft) write(o fleet.Object, next row) error {
 	}
 	d.rowChanges[o.Key] = c
 	return nil
-}
-
-func (d *draft) rendered(engine *fleet.Declaration, o fleet.Object) (fleet.Manifest, error) {
-	if engine == nil {
-		return fleet.Manifest{}, fmt.Errorf("%s %s: engine %s is not declared; this is a fault of the planner", o.Key.Kind, o.Key.Name, o.Key.Engine)
-	}
-	m, err := d.render.Render(*engine.Engine, o)
-	if err != nil {
-		return m, fmt.Errorf("render %s %s for engine %s: %w", o.Key.Kind, o.Key.Name, o.Key.Engine, err)
-	}
-	return m, nil
 }
 
 func rowOf(k fleet.ObjectKey, r row) fleet.Row {

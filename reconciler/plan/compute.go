@@ -11,7 +11,7 @@ import (
 
 // Compute says what r changes. The World stays as it is.
 //
-// An error means that nothing may be done: an object could not be rendered, which the walls before it should have made impossible.
+// An error means that nothing may be done. A declaration that no object can be rendered from is no error: it is quarantined alone.
 func (w *World) Compute(r Request, render Renderer) (*Plan, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -24,11 +24,17 @@ func (w *World) Compute(r Request, render Renderer) (*Plan, error) {
 
 // settle drafts the plan, and again for as long as the draft takes away something that still stands: each time less of the head is let in.
 func (w *World) settle(r Request, render Renderer) (*draft, error) {
-	withheld, again := map[fleet.Key]deferred{}, map[fleet.Key]bool{}
+	withheld, again, refused := map[fleet.Key]deferred{}, map[fleet.Key]bool{}, map[fleet.Key]fleet.Problem{}
 	for {
-		d := w.draft(r, render, withheld, again)
+		d := w.draft(r, render, withheld, again, refused)
 		if err := d.run(); err != nil {
 			return nil, err
+		}
+		if len(d.unrendered) > 0 {
+			if err := d.refuse(refused); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if !d.withhold(withheld) && !d.unjudged(again) {
 			return d, nil
@@ -92,9 +98,10 @@ type draft struct {
 	approved   map[fleet.ObjectKey]bool
 	syncs      []fleet.SyncRequest
 	problems   []fleet.Problem
+	unrendered []unrendered
 }
 
-func (w *World) draft(r Request, render Renderer, withheld map[fleet.Key]deferred, again map[fleet.Key]bool) *draft {
+func (w *World) draft(r Request, render Renderer, withheld map[fleet.Key]deferred, again map[fleet.Key]bool, refused map[fleet.Key]fleet.Problem) *draft {
 	d := &draft{
 		w: w, version: w.version, r: r, render: render, state: w.layered(), started: w.revision != "",
 		deferred: map[fleet.Key]deferred{}, going: map[fleet.EnvironmentID]bool{},
@@ -107,7 +114,7 @@ func (w *World) draft(r Request, render Renderer, withheld map[fleet.Key]deferre
 	if d.r.Relation == "" {
 		d.r.Relation = RelationDescendant
 	}
-	d.stage = w.stage(d.inputs(withheld), slices.SortedFunc(maps.Keys(again), compareDeclarations), d)
+	d.stage = w.stage(d.inputs(withheld), slices.SortedFunc(maps.Keys(again), compareDeclarations), refused, d)
 	d.filesNow = d.filesAtHead()
 	d.changes = d.stage.Changes()
 	d.after = d.stage.Fleet()
@@ -137,10 +144,10 @@ func (d *draft) inputs(withheld map[fleet.Key]deferred) []catalog.Input {
 	return stepped(d.w.catalog, in, withheld)
 }
 
-// stage judges the inputs, and once more without what would take an engine away from its environments.
-func (w *World) stage(in []catalog.Input, again []fleet.Key, d *draft) *catalog.Stage {
+// stage judges the inputs, and once more without what cannot be rendered or would take an engine away from its environments.
+func (w *World) stage(in []catalog.Input, again []fleet.Key, unrendered map[fleet.Key]fleet.Problem, d *draft) *catalog.Stage {
 	s := w.catalog.Stage(in, again...)
-	var refused []fleet.Problem
+	refused := slices.Collect(maps.Values(unrendered))
 	for _, c := range s.Changes() { // and not only the inputs: a quarantined file of an engine may have become good through another
 		name := fleet.EngineName(c.Key.Name)
 		if c.Key.Kind != fleet.KindEngine || c.Before == nil || sameInstance(c.Before, c.After) || !w.stillInUse(name, d.r.Gone) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,10 +19,16 @@ import (
 )
 
 // jsonRenderer renders the typed objects as they are, in the engine's namespace.
-type jsonRenderer struct{ rendered int }
+type jsonRenderer struct {
+	rendered int
+	refuses  func(fleet.Object) bool
+}
 
 func (r *jsonRenderer) Render(e fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
 	r.rendered++
+	if r.refuses != nil && r.refuses(o) {
+		return fleet.Manifest{}, errors.New("refused by the renderer")
+	}
 	var spec any
 	switch {
 	case o.Project != nil:

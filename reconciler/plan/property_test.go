@@ -264,7 +264,7 @@ func planEverything(t *testing.T, s fleet.Snapshot, h *house) (*World, *Plan) {
 		t.Fatal(err)
 	}
 	w.deferred = h.w.deferred
-	d := w.draft(Request{Revision: h.w.Revision(), Now: h.now}, &h.render, nil, nil)
+	d := w.draft(Request{Revision: h.w.Revision(), Now: h.now}, &h.render, nil, nil, nil)
 	for _, tenant := range d.stage.Tenants() {
 		for _, id := range d.stage.EnvironmentsOf(tenant) {
 			d.touchEnvironment(id)
