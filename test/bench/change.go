@@ -42,7 +42,7 @@ func change(ctx context.Context, o options, name string, flat bool, sizes []int)
 	l := &ladder{plane: p, options: o, change: &report.Figure{Name: name, Title: "One file changed, push to API server; " + layout},
 		noop:   &report.Figure{Name: name + "-noop", Title: "A commit that touches nothing of ours; " + layout},
 		memory: &report.Figure{Name: name + "-memory", Title: "Memory of argosy serve; " + layout}}
-	if l.empty, _, err = observe.Memory(p.argosy.PID()); err != nil {
+	if l.empty, err = observe.Memory(p.argosy.PID()); err != nil {
 		return nil, err
 	}
 	if l.sum, err = newSum(ctx, p); err != nil {
@@ -68,7 +68,7 @@ type ladder struct {
 	options options
 	sum     *sum
 	commits int
-	empty   float64 // KiB that argosy has with an empty fleet
+	empty   observe.Resident // with an empty fleet
 
 	change, noop, memory *report.Figure
 	points               []point

@@ -16,7 +16,7 @@ const settle = 30 * time.Second
 // nothing to them while it did.
 func (l *ladder) remember(ctx context.Context) error {
 	say("%d files: a cold start without a mirror", l.n)
-	warm, _, err := observe.Memory(l.argosy.PID())
+	warm, err := observe.Memory(l.argosy.PID())
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (l *ladder) remember(ctx context.Context) error {
 	}
 	took := time.Since(begun).Seconds()
 	pause(ctx, settle)
-	now, peak, err := observe.Memory(l.argosy.PID())
+	cold, err := observe.Memory(l.argosy.PID())
 	if err != nil {
 		return err
 	}
@@ -48,12 +48,13 @@ func (l *ladder) remember(ctx context.Context) error {
 	}
 	asked = asked.Sub(requests)
 	size := fmt.Sprintf("%d files: ", l.n)
-	l.memory.Add(report.Line{Name: size + "RSS after cold start", Unit: "MiB", Ours: report.Sample{now / 1024}})
-	l.memory.Add(report.Line{Name: size + "peak", Unit: "MiB", Ours: report.Sample{peak / 1024}})
-	l.memory.Add(report.Line{Name: size + "RSS before it", Unit: "MiB", Ours: report.Sample{warm / 1024}})
-	l.memory.Add(report.Line{Name: "empty fleet", Unit: "MiB", Ours: report.Sample{l.empty / 1024}})
-	l.memory.Add(report.Line{Name: "per Application", Unit: "KiB", Ours: report.Sample{now / float64(l.n)}})
-	l.memory.Add(report.Line{Name: "per Application above empty", Unit: "KiB", Ours: report.Sample{(now - l.empty) / float64(l.n)}})
+	l.memory.Add(report.Line{Name: size + "RSS after cold start", Unit: "MiB", Ours: report.Sample{cold.Now / 1024}})
+	l.memory.Add(report.Line{Name: size + "peak", Unit: "MiB", Ours: report.Sample{cold.Peak / 1024}})
+	l.memory.Add(report.Line{Name: "of it pages of the program", Unit: "MiB", Ours: report.Sample{cold.Program / 1024}})
+	l.memory.Add(report.Line{Name: size + "RSS before it", Unit: "MiB", Ours: report.Sample{warm.Now / 1024}})
+	l.memory.Add(report.Line{Name: "empty fleet", Unit: "MiB", Ours: report.Sample{l.empty.Now / 1024}})
+	l.memory.Add(report.Line{Name: "per Application", Unit: "KiB", Ours: report.Sample{cold.Now / float64(l.n)}})
+	l.memory.Add(report.Line{Name: "per Application above empty", Unit: "KiB", Ours: report.Sample{(cold.Now - l.empty.Now) / float64(l.n)}})
 	l.memory.Add(report.Line{Name: "start until the mirror is made", Unit: "s", Ours: report.Sample{took}})
 	l.memory.Add(report.Line{Name: "writes to engines meanwhile", Ours: report.Sample{asked.Apply + asked.Other + asked.DryRun}, Exact: true})
 	return l.verify(ctx)

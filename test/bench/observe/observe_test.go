@@ -94,8 +94,8 @@ func TestProcess(t *testing.T) {
 			t.Fatal("no CPU time is seen")
 		}
 	}
-	now, peak, err := Memory(os.Getpid())
-	if err != nil || now < 1024 || peak < now {
-		t.Errorf("memory %v KiB, peak %v KiB, %v", now, peak, err)
+	r, err := Memory(os.Getpid())
+	if err != nil || r.Now < 1024 || r.Peak < r.Now || r.Program < 100 || r.Program > r.Now {
+		t.Errorf("memory %+v KiB, %v", r, err)
 	}
 }

@@ -51,23 +51,28 @@ func descends(parents map[int]int, pid, root int) bool {
 	return false
 }
 
-// Memory is a process's resident set now and at its highest, in KiB.
-func Memory(pid int) (now, peak float64, err error) {
+// Resident is a process's memory in KiB.
+type Resident struct {
+	Now, Peak float64 // resident set
+	Program   float64 // of Now: pages of files, which are the program's own code and are shared by its replicas on a machine
+}
+
+// Memory reads it.
+func Memory(pid int) (Resident, error) {
+	var r Resident
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, 0, err
+		return r, err
 	}
+	into := map[string]*float64{"VmRSS:": &r.Now, "VmHWM:": &r.Peak, "RssFile:": &r.Program}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
-		if len(fields) < 2 {
+		if len(fields) < 2 || into[fields[0]] == nil {
 			continue
 		}
-		switch fields[0] {
-		case "VmRSS:":
-			now, err = strconv.ParseFloat(fields[1], 64)
-		case "VmHWM:":
-			peak, err = strconv.ParseFloat(fields[1], 64)
+		if *into[fields[0]], err = strconv.ParseFloat(fields[1], 64); err != nil {
+			return r, err
 		}
 	}
-	return now, peak, err
+	return r, nil
 }
