@@ -41,7 +41,7 @@ func (b *batch[T]) add(v T) {
 	}
 }
 
-// run writes until ctx ends, and once more then.
+// run writes until ctx ends, and once more then. It returns early only when the right to write is lost.
 func (b *batch[T]) run(ctx context.Context) error {
 	tick := time.NewTicker(b.every)
 	defer tick.Stop()
@@ -54,7 +54,11 @@ func (b *batch[T]) run(ctx context.Context) error {
 		case <-tick.C:
 		case <-b.full:
 		}
-		if err := b.flush(ctx); err != nil && ctx.Err() == nil {
+		switch err := b.flush(ctx); {
+		case err == nil || ctx.Err() != nil:
+		case lost(err):
+			return err
+		default:
 			slog.Warn("a batch is not recorded; it is tried again", "error", err)
 			wait(ctx, time.Second)
 		}

@@ -27,7 +27,7 @@ func TestBatchWritesTheLatestOfEachOncePerInterval(t *testing.T) {
 		for seq := range int64(50) {
 			b.add(ackOf("a", seq))
 		}
-		wait(t.Context(), 1500 * time.Millisecond)
+		wait(t.Context(), 1500*time.Millisecond)
 		b.add(ackOf("a", 51))
 		cancel()
 		if err := <-done; err != nil {
@@ -58,7 +58,7 @@ func TestBatchLosesNothingWhenAWriteFails(t *testing.T) {
 		go func() { done <- b.run(ctx) }()
 		b.add(ackOf("a", 1))
 		b.add(ackOf("b", 1))
-		wait(t.Context(), 1500 * time.Millisecond)
+		wait(t.Context(), 1500*time.Millisecond)
 		b.add(ackOf("a", 2)) // newer than the one that failed
 		wait(t.Context(), time.Minute)
 		cancel()

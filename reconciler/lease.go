@@ -25,7 +25,10 @@ type Leases interface {
 // ErrLeaseLost says that another replica may act now; the work is dropped, not retried.
 var ErrLeaseLost = errors.New("lease lost to another replica")
 
-const leaseTTL = 15 * time.Second
+const (
+	leaseTTL  = 15 * time.Second
+	leasePoll = 2 * time.Second // at most, between looks at a lease that another holds: it passes on soon after it is released
+)
 
 // holdLease waits for the lease, runs act while it is held, and cancels act's context as soon as it is not. It returns when act does.
 // The deadline by our own clock is counted from before the renewal was sent, so that it is never later than the store's.
@@ -56,7 +59,7 @@ func acquire(ctx context.Context, leases Leases, name, holder string, poll time.
 		if err == nil && ok {
 			return lease, begun, nil
 		}
-		if !wait(ctx, poll) {
+		if !wait(ctx, min(poll, leasePoll)) {
 			if err == nil {
 				err = ctx.Err()
 			}
@@ -67,6 +70,8 @@ func acquire(ctx context.Context, leases Leases, name, holder string, poll time.
 
 // heldLease is a lease in our hands. Valid is asked immediately before each write.
 type heldLease struct {
+	changing sync.Mutex // one renewal or raise at a time: a renewal of the epoch that is being raised would look like a loss
+
 	mu      sync.Mutex
 	current fleet.Lease
 	until   time.Time
@@ -80,6 +85,8 @@ func (h *heldLease) lease() fleet.Lease {
 
 // raise moves the lease's epoch above the highest that its engine shows, unless it is that one already.
 func (h *heldLease) raise(ctx context.Context, leases Leases, highest int64) error {
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	if h.lease().Epoch >= highest {
 		return nil
 	}
@@ -102,19 +109,50 @@ func (h *heldLease) Valid() bool {
 
 func (h *heldLease) keep(ctx context.Context, leases Leases, lose context.CancelCauseFunc) {
 	for wait(ctx, leaseTTL/3) {
-		begun := time.Now()
-		ok, err := leases.Renew(ctx, h.lease(), leaseTTL)
+		ok, err := h.renew(ctx, leases)
 		switch {
 		case err == nil && ok:
-			h.mu.Lock()
-			h.until = begun.Add(leaseTTL)
-			h.mu.Unlock()
 		case err == nil || !h.Valid():
 			lose(ErrLeaseLost)
 			return
 		}
 	}
 }
+
+func (h *heldLease) renew(ctx context.Context, leases Leases) (bool, error) {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	begun := time.Now()
+	ok, err := leases.Renew(ctx, h.lease(), leaseTTL)
+	if err == nil && ok {
+		h.mu.Lock()
+		h.until = begun.Add(leaseTTL)
+		h.mu.Unlock()
+	}
+	return ok, err
+}
+
+// writing is the context of one write to an engine. A stop of the work does not cut it off: the engine would carry out a request that it
+// has received, and by then the lease might be another's. It ends with the write, at the latest with the lease.
+func (h *heldLease) writing(ctx context.Context) (context.Context, context.CancelFunc) {
+	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); lost(cause) {
+			end(cause)
+			return
+		}
+		h.mu.Lock()
+		left := time.Until(h.until)
+		h.mu.Unlock()
+		if wait(out, left) {
+			end(ErrLeaseLost)
+		}
+	})
+	return out, func() { stop(); end(context.Canceled) }
+}
+
+// lost reports whether an error says that the right to act is gone.
+func lost(err error) bool { return errors.Is(err, ErrLeaseLost) || errors.Is(err, fleet.ErrFenced) }
 
 // wait sleeps for d, or less when ctx ends; it reports whether the time has passed.
 func wait(ctx context.Context, d time.Duration) bool {

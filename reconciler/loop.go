@@ -49,14 +49,16 @@ type Loop struct {
 	Metrics  *Metrics
 	Log      *slog.Logger
 
-	wake    chan struct{}
-	world   *plan.World
-	since   time.Time                // of the present error of the source
-	found   *found                   // what the engines hold, after a start without a mirror
-	fresh   bool                     // the engines are to be read before anything new is placed
-	waiting string                   // hash of the plan that waits as a whole, as it was recorded
-	awaits  bool                     // something waits for an approval
-	leaving map[fleet.ObjectKey]bool // absent rows whose objects are not proven gone
+	wake     chan struct{}
+	world    *plan.World
+	told     standing                 // what was last recorded of the source
+	found    *found                   // what the engines hold, after a start without a mirror
+	fresh    bool                     // the engines are to be read before anything new is placed
+	judged   fleet.Revision           // head that the last plan was made from
+	approved int                      // approvals that it was made with
+	waiting  string                   // hash of the plan that waits as a whole, as it was recorded
+	awaits   bool                     // something waits for an approval
+	leaving  map[fleet.ObjectKey]bool // absent rows whose objects are not proven gone
 }
 
 // NewLoop makes a loop that can be woken before it runs.
@@ -76,12 +78,17 @@ func (l *Loop) Wake() {
 // Run works until ctx ends. It starts from what is stored whenever it gets the lease, so that what another replica did counts.
 func (l *Loop) Run(ctx context.Context) {
 	for attempts := 1; ctx.Err() == nil; attempts++ {
+		began := time.Now()
 		err := holdLease(ctx, l.Leases, "reconciler", l.Holder, l.Poll, func(ctx context.Context, held *heldLease) error {
-			l.world, l.found = nil, nil
+			began = time.Now()
+			l.world, l.found, l.told = nil, nil, standing{}
 			return l.passes(ctx, held)
 		})
 		if ctx.Err() != nil {
 			return
+		}
+		if time.Since(began) > steady {
+			attempts = 1
 		}
 		l.Log.Warn("the loop starts anew", "error", err)
 		wait(ctx, backoff(min(attempts, 5)))
@@ -110,7 +117,8 @@ func (l *Loop) passes(ctx context.Context, held *heldLease) error {
 	}
 }
 
-// pass is one look at everything: fetch, decode, plan, record. Whatever fails, nothing has changed.
+// pass is one look at everything: fetch, decode, plan, record. Whatever fails, nothing has changed. A pass that finds nothing new reads no
+// more than the head and what waits, and writes nothing.
 func (l *Loop) pass(ctx context.Context, lease fleet.Lease) (string, error) {
 	if err := l.load(ctx); err != nil {
 		return "failed", err
@@ -120,39 +128,78 @@ func (l *Loop) pass(ctx context.Context, lease fleet.Lease) (string, error) {
 		l.source(ctx, fleet.SourceView{}, err)
 		return "failed", err
 	}
-	request, err := l.request(ctx, head)
-	if err != nil {
+	request := &plan.Request{Revision: head.Revision, Relation: plan.RelationSame}
+	if err := l.waits(ctx, request); err != nil {
+		return "failed", err
+	}
+	if l.quiet(request) {
+		l.source(ctx, fleet.SourceView{Head: head.Revision}, nil)
+		return l.still(), nil
+	}
+	if err := l.files(ctx, request); err != nil {
 		l.source(ctx, fleet.SourceView{Head: head.Revision}, err)
 		return "failed", err
 	}
+	return l.plan(ctx, lease, head, request)
+}
+
+// plan is what a pass does when there is something new.
+func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *plan.Request) (string, error) {
+	lately, err := l.Store.Lately(ctx, time.Duration(l.world.Catalog().Fleet().Guards.Window))
+	if err != nil {
+		return "failed", err
+	}
+	request.Now, request.Recent, request.Created = lately.Now, lately.Deleted, lately.Created
 	if err := l.find(ctx, request); err != nil {
 		return "failed", err
 	}
-	l.source(ctx, fleet.SourceView{Head: head.Revision}, nil)
 	p, err := l.step(ctx, lease, head, request)
-	if err != nil || p.Waiting == nil || l.world.Revision() == "" {
-		return outcome(p, err), err
+	var why error
+	if errors.Is(err, errUnplanned) {
+		why = err // people look there for the reason why a commit does nothing
 	}
-	// What was approved or proven gone before does not wait with the head.
-	standing := *request
-	standing.Revision, standing.Relation, standing.Files = l.world.Revision(), plan.RelationSame, nil
-	_, err = l.step(ctx, lease, Head{Revision: standing.Revision}, &standing)
+	l.source(ctx, fleet.SourceView{Head: head.Revision}, why)
+	if err == nil && p.Waiting != nil && l.world.Revision() != "" {
+		// What was approved or proven gone before does not wait with the head.
+		standing := *request
+		standing.Revision, standing.Relation, standing.Files = l.world.Revision(), plan.RelationSame, nil
+		_, err = l.step(ctx, lease, Head{Revision: standing.Revision}, &standing)
+	}
+	if err == nil {
+		l.judged, l.approved = head.Revision, len(request.Approvals)
+	}
 	return outcome(p, err), err
 }
+
+var errUnplanned = errors.New("cannot be planned")
 
 // step plans one request and records what comes of it.
 func (l *Loop) step(ctx context.Context, lease fleet.Lease, head Head, r *plan.Request) (*plan.Plan, error) {
 	p, err := l.world.Compute(*r, l.Renderer)
 	if err != nil {
-		return nil, fmt.Errorf("plan revision %s: %w", r.Revision.Short(), err)
+		return nil, fmt.Errorf("revision %s %w: %w", r.Revision.Short(), errUnplanned, err)
 	}
 	if p.Empty() && r.Revision == l.world.Revision() {
+		l.follow(p, r.Gone)
 		return p, nil
 	}
 	if err := l.record(ctx, lease, head, r, p); err != nil {
 		return nil, fmt.Errorf("record revision %s: %w", r.Revision.Short(), err)
 	}
 	return p, nil
+}
+
+// quiet reports whether the last plan was made from just this: the same head, no approval and no proof of removal since.
+func (l *Loop) quiet(r *plan.Request) bool {
+	return !l.fresh && r.Revision == l.judged && len(r.Approvals) == l.approved && len(r.Gone) == 0
+}
+
+// still is how a pass ends that finds nothing new.
+func (l *Loop) still() string {
+	if l.waiting != "" {
+		return "held"
+	}
+	return "unchanged"
 }
 
 func outcome(p *plan.Plan, err error) string {
@@ -168,38 +215,32 @@ func outcome(p *plan.Plan, err error) string {
 	}
 }
 
-// request gathers what the plan is made from. With nothing new at all it is still made: approvals, proofs of removal and freed capacity
-// come without a commit, and an empty plan costs next to nothing.
-func (l *Loop) request(ctx context.Context, head Head) (*plan.Request, error) {
-	base := l.world.Revision()
-	r := &plan.Request{Revision: head.Revision, Relation: plan.RelationSame}
-	if base != head.Revision {
-		relation, err := l.relation(ctx, base, head.Revision)
-		if err != nil {
-			return nil, err
-		}
-		r.Relation = string(relation)
-		if r.Files, err = l.decode(ctx, l.diffBase(relation, base), head.Revision); err != nil {
-			return nil, err
-		}
-	}
-	window := time.Duration(l.world.Catalog().Fleet().Guards.Window)
-	lately, err := l.Store.Lately(ctx, window)
-	if err != nil {
-		return nil, err
-	}
-	r.Now, r.Recent, r.Created = lately.Now, lately.Deleted, lately.Created
-	if l.awaits || r.Relation != string(RelationSame) {
+// waits reads what comes without a commit, if anything waits for it: approvals and proofs of removal.
+func (l *Loop) waits(ctx context.Context, r *plan.Request) (err error) {
+	if l.awaits {
 		if r.Approvals, err = l.Store.Approvals(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if len(l.leaving) > 0 {
-		if r.Gone, err = l.Store.Vanished(ctx, slices.Collect(maps.Keys(l.leaving))); err != nil {
-			return nil, err
-		}
+		r.Gone, err = l.Store.Vanished(ctx, slices.Collect(maps.Keys(l.leaving)))
 	}
-	return r, nil
+	return err
+}
+
+// files reads what differs from the applied revision. Without a difference a plan is still made, and costs next to nothing.
+func (l *Loop) files(ctx context.Context, r *plan.Request) error {
+	base := l.world.Revision()
+	if base == r.Revision {
+		return nil
+	}
+	relation, err := l.relation(ctx, base, r.Revision)
+	if err != nil {
+		return err
+	}
+	r.Relation = string(relation)
+	r.Files, err = l.decode(ctx, l.diffBase(relation, base), r.Revision)
+	return err
 }
 
 func (l *Loop) relation(ctx context.Context, base, head fleet.Revision) (Relation, error) {
@@ -262,9 +303,11 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 	if _, err := l.Store.Record(ctx, lease, record); err != nil {
 		return err
 	}
-	l.waiting = ""
-	if p.Waiting != nil {
+	switch {
+	case p.Waiting != nil:
 		l.waiting = p.Hash
+	case p.Head != p.Base: // planning the applied revision anew does not end what another head waits for
+		l.waiting = ""
 	}
 	l.world.Commit(p)
 	l.awaits = l.world.Awaits()
@@ -338,21 +381,33 @@ func (l *Loop) locate(ctx context.Context, p *plan.Plan) {
 	}
 }
 
-// source records how the config repo stands, and since when it is not reached.
+// standing is what was last recorded of the source.
+type standing struct {
+	head fleet.Revision
+	err  string
+	at   time.Time
+}
+
+// sourceEvery is how often it is recorded that the source is as it was.
+const sourceEvery = 10 * time.Second
+
+// source records how the config repo stands. Since when it is not reached is the store's to know: it outlives this replica.
 func (l *Loop) source(ctx context.Context, s fleet.SourceView, err error) {
-	now := time.Now()
-	s.URL, s.Branch, s.Applied = l.URL, l.Branch, l.world.Revision()
-	switch {
-	case err == nil:
-		s.FetchedAt, l.since = &now, time.Time{}
-	case l.since.IsZero():
-		l.since = now
-		fallthrough
-	default:
-		since := l.since
-		s.Error, s.Since = short(err.Error()), &since
+	now := standing{head: s.Head, at: time.Now()}
+	if err != nil {
+		now.err = short(err.Error())
+	} else {
+		s.FetchedAt = &now.at
 	}
-	if serr := l.Store.SetSource(ctx, s); serr != nil && ctx.Err() == nil {
-		l.Log.Warn("the state of the source is not recorded", "error", serr)
+	if now.head == l.told.head && now.err == l.told.err && now.at.Sub(l.told.at) < sourceEvery {
+		return
 	}
+	s.URL, s.Branch, s.Applied, s.Error = l.URL, l.Branch, l.world.Revision(), now.err
+	if serr := l.Store.SetSource(ctx, s); serr != nil {
+		if ctx.Err() == nil {
+			l.Log.Warn("the state of the source is not recorded", "error", serr)
+		}
+		return
+	}
+	l.told = now
 }

@@ -26,17 +26,19 @@ type Manager struct {
 
 	mu      sync.Mutex
 	running map[fleet.EngineName]*run
+	ending  map[fleet.EngineName]<-chan struct{} // closed when the worker before has ended
 	wake    chan struct{}
 }
 
 type run struct {
 	worker *Worker
 	cancel context.CancelFunc
+	ended  chan struct{}
 }
 
 // NewManager makes a manager that is not running yet.
 func NewManager(engines EngineLister, poll time.Duration, log *slog.Logger, newWorker func(fleet.EngineName, fleet.EngineSpec) *Worker) *Manager {
-	return &Manager{Engines: engines, New: newWorker, Log: log, Poll: poll, running: map[fleet.EngineName]*run{}, wake: make(chan struct{}, 1)}
+	return &Manager{Engines: engines, New: newWorker, Log: log, Poll: poll, running: map[fleet.EngineName]*run{}, ending: map[fleet.EngineName]<-chan struct{}{}, wake: make(chan struct{}, 1)}
 }
 
 // Run starts and ends workers as engines come and go, until ctx ends and all workers have.
@@ -65,8 +67,7 @@ func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup, specs map[fle
 	for name, r := range m.running {
 		if spec, ok := specs[name]; !ok || !sameInstance(spec, r.worker.Spec) {
 			m.Log.Info("engine worker ends", "engine", name)
-			r.cancel()
-			delete(m.running, name)
+			m.end(name, r)
 		}
 	}
 	for name, spec := range specs {
@@ -75,10 +76,25 @@ func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup, specs map[fle
 		}
 		workCtx, cancel := context.WithCancel(ctx)
 		w := m.New(name, spec)
-		w.wake, w.rotated = make(chan struct{}, 1), make(chan credential, 1000)
-		m.running[name] = &run{w, cancel}
-		all.Go(func() { w.Run(workCtx) })
+		w.wake = make(chan struct{}, 1)
+		r, before := &run{w, cancel, make(chan struct{})}, m.ending[name]
+		m.running[name] = r
+		delete(m.ending, name)
+		all.Go(func() {
+			defer close(r.ended)
+			if before != nil {
+				<-before
+			}
+			w.Run(workCtx)
+		})
 	}
+}
+
+// end lets a worker finish. The next one of its engine waits for that: both are the same holder of the engine's lease.
+func (m *Manager) end(name fleet.EngineName, r *run) {
+	r.cancel()
+	m.ending[name] = r.ended
+	delete(m.running, name)
 }
 
 func sameInstance(a, b fleet.EngineSpec) bool {
@@ -108,8 +124,7 @@ func (m *Manager) Rotated(tenant fleet.TenantName, name string) {
 	defer m.mu.Unlock()
 	for engine, r := range m.running {
 		if ref := r.worker.Spec.Connection.KubeconfigRef; ref != nil && ref.Name == name {
-			r.cancel()
-			delete(m.running, engine)
+			m.end(engine, r)
 		}
 	}
 	select {

@@ -14,6 +14,7 @@ import (
 type task struct {
 	row      fleet.Row
 	attempts int       // failures in a row; 0 after a success
+	waits    int       // times in a row that it waited for another object
 	at       time.Time // not before; of a task that waits to be tried again
 	in       *taskHeap // where it waits; nil while it is in hand
 	index    int       // in that heap
@@ -61,12 +62,14 @@ func (q *queue) put(row fleet.Row) {
 	case row.Seq < t.row.Seq:
 		return
 	case t.in == nil:
-		q.again[row.Key] = row
+		if newer, ok := q.again[row.Key]; !ok || row.Seq >= newer.Seq {
+			q.again[row.Key] = row
+		}
 		return
 	default:
 		heap.Remove(t.in, t.index)
 		if row.Seq > t.row.Seq {
-			t.attempts = 0
+			t.attempts, t.waits = 0, 0
 		}
 		t.row = row
 	}
@@ -117,7 +120,7 @@ func (q *queue) done(t *task, retry time.Duration) {
 	if row, ok := q.again[t.row.Key]; ok {
 		delete(q.again, t.row.Key)
 		if row.Seq > t.row.Seq {
-			t.attempts = 0
+			t.attempts, t.waits = 0, 0
 		}
 		t.row = row
 		q.push(&q.ready, t)

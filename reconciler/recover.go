@@ -28,6 +28,7 @@ type found struct {
 	placements map[fleet.EnvironmentID]fleet.EngineName
 	holds      []fleet.SyncHold
 	unread     []fleet.EngineName
+	again      time.Time // not before: an engine that does not answer must not slow every pass
 }
 
 // load restores the World from the store, once.
@@ -46,7 +47,7 @@ func (l *Loop) load(ctx context.Context) error {
 		return fmt.Errorf("%w; run `argosy rebuild`", err)
 	}
 	l.fresh = snapshot.Applied == "" || l.world.Blocked()
-	l.awaits, l.waiting, l.leaving = true, "", map[fleet.ObjectKey]bool{}
+	l.awaits, l.waiting, l.judged, l.leaving = l.world.Awaits(), "", "", map[fleet.ObjectKey]bool{}
 	for _, key := range l.world.Leaving() {
 		l.leaving[key] = true
 	}
@@ -66,7 +67,10 @@ func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 		}
 	}
 	before := len(l.found.unread)
-	l.read(ctx, specs)
+	if started := time.Now(); !started.Before(l.found.again) {
+		l.read(ctx, specs)
+		l.found.again = time.Now().Add(3 * time.Since(started))
+	}
 	r.Unread = l.found.unread
 	for _, name := range r.Unread {
 		l.Log.Warn("engine is not read yet; nothing new is placed until it is, for it may stand there already", "engine", name)

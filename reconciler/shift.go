@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,74 +16,107 @@ import (
 // shift is one worker's work under one lease on one connection.
 type shift struct {
 	*Worker
-	lease  *heldLease
-	target engine.Engine
-	queue  *queue
-	acks   *batch[fleet.Ack]
-	seen   *batch[fleet.Observation]
-	cursor int64
+	lease    *heldLease
+	target   engine.Engine
+	queue    *queue
+	acks     *batch[fleet.Ack]
+	seen     *batch[fleet.Observation]
+	cursor   int64
+	unproven bool // a verifying pass is due
+	mirrored bool // the engine remembers the stops as they are
+	healthy  bool // as it was last reported
 
 	mu      sync.Mutex
 	settled map[fleet.ObjectKey]bool // objects that others wait for and that the engine surely has
+	looks   map[fleet.ObjectKey]bool // objects whose rows are to be looked at again
 	ended   map[string]syncEnd       // by request id: what the engine said of syncs
 }
 
-// run follows the engine, verifies it once, and then does what changed until the lease or the engine is lost.
+// run follows the engine, verifies it once, and then does what changed until the lease or the engine is lost. Writes under way are finished
+// and recorded before it returns: then the lease passes on.
 func (s *shift) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer cancel(nil)
-	guarded := func(f func(context.Context) error) {
+	recording, stopRecording := context.WithCancel(context.WithoutCancel(ctx))
+	var working, recorders sync.WaitGroup
+	defer func() {
+		cancel(nil)
+		working.Wait()
+		stopRecording()
+		recorders.Wait()
+	}()
+	begin := func(all *sync.WaitGroup, ctx context.Context, f func(context.Context) error) {
 		all.Go(func() {
 			if err := f(ctx); err != nil {
 				cancel(err)
 			}
 		})
 	}
-	guarded(func(ctx context.Context) error { return s.target.Watch(ctx, s.sink(ctx)) })
-	guarded(s.acks.run)
-	guarded(s.seen.run)
+	begin(&recorders, recording, s.acks.run)
+	begin(&recorders, recording, s.seen.run)
+	begin(&working, ctx, func(ctx context.Context) error { return s.target.Watch(ctx, s.sink()) })
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	for range s.Flight {
+		begin(&working, ctx, s.work)
+	}
+	return s.follow(ctx)
+}
+
+// prepare comes before the first write: the engine is read, our epoch is above all that it shows, the stops are those that are in force now,
+// and every row is held against it.
+func (s *shift) prepare(ctx context.Context) error {
 	if err := s.awaitSynced(ctx); err != nil {
 		return err
 	}
 	if err := s.raiseEpoch(ctx); err != nil {
 		return err
 	}
-	if err := s.verify(ctx); err != nil {
+	if err := s.Stops.refreshed(ctx); err != nil {
 		return err
 	}
-	s.mirrorStops(ctx)
-	for range s.Flight {
-		guarded(s.work)
+	s.takeRotated() // the verifying pass looks at every credential
+	for {
+		err := s.verify(ctx)
+		if err == nil {
+			return nil
+		}
+		if !s.bearable(ctx, err) {
+			return err
+		}
+		if !wait(ctx, s.Poll) {
+			return context.Cause(ctx)
+		}
 	}
-	err := s.follow(ctx)
-	cancel(err)
-	return context.Cause(ctx)
 }
 
 func (s *shift) awaitSynced(ctx context.Context) error {
 	for !s.target.Synced() {
+		pause := 20 * time.Millisecond
 		if err := s.target.Health(); err != nil {
+			s.healthy, pause = false, time.Second
 			s.report(ctx, s.lease, fleet.EngineReport{Engine: s.Engine, Message: err.Error()})
-			if !wait(ctx, 2*time.Second) {
-				return context.Cause(ctx)
-			}
-			continue
 		}
-		if !wait(ctx, 20*time.Millisecond) {
+		if !wait(ctx, pause) {
 			return context.Cause(ctx)
 		}
 	}
+	if !s.healthy {
+		s.examine(ctx)
+	}
 	return nil
 }
+
+// lastEpoch is more than any lease comes to. An annotation that says more was not written by us, and costs its own object only.
+const lastEpoch = 1 << 40
 
 // raiseEpoch puts our epoch above every one that the engine shows.
 func (s *shift) raiseEpoch(ctx context.Context) error {
 	var highest int64
 	for _, live := range s.target.Inventory() {
-		highest = max(highest, live.Epoch)
+		if live.Epoch <= lastEpoch {
+			highest = max(highest, live.Epoch)
+		}
 	}
 	if err := s.lease.raise(ctx, s.Leases, highest); err != nil {
 		return fmt.Errorf("raise the epoch of engine %s: %w", s.Engine, err)
@@ -89,8 +124,8 @@ func (s *shift) raiseEpoch(ctx context.Context) error {
 	return nil
 }
 
-// sink takes what the engine shows: observations to the store, objects that need a look to the queue.
-func (s *shift) sink(ctx context.Context) engine.Sink {
+// sink takes what the engine shows: observations to the store, objects that need a look to the next turn. It never waits.
+func (s *shift) sink() engine.Sink {
 	return engine.Sink{
 		Observe: func(seen []fleet.Observation) {
 			for _, o := range seen {
@@ -99,22 +134,37 @@ func (s *shift) sink(ctx context.Context) engine.Sink {
 			}
 		},
 		Wake: func(keys []fleet.ObjectKey) {
+			s.mu.Lock()
 			for _, key := range keys {
-				s.look(ctx, key)
+				s.looks[key] = true
 			}
+			s.mu.Unlock()
+			s.Wake()
 		},
 	}
 }
 
-// look puts an object's row as it stands now.
-func (s *shift) look(ctx context.Context, key fleet.ObjectKey) {
-	row, ok, err := s.Rows.Row(ctx, key)
-	switch {
-	case err != nil && ctx.Err() == nil:
-		s.Log.Warn("row is not read; the next verifying pass looks again", "engine", s.Engine, "object", key.Name, "error", err)
-	case ok:
-		s.queue.put(row)
+// look puts the rows, as they stand now, of objects that need a look. What could not be read is looked at again.
+func (s *shift) look(ctx context.Context) error {
+	s.mu.Lock()
+	keys := slices.Collect(maps.Keys(s.looks))
+	clear(s.looks)
+	s.mu.Unlock()
+	for i, key := range keys {
+		row, ok, err := s.Rows.Row(ctx, key)
+		if err != nil {
+			s.mu.Lock()
+			for _, left := range keys[i:] {
+				s.looks[left] = true
+			}
+			s.mu.Unlock()
+			return err
+		}
+		if ok {
+			s.queue.put(row)
+		}
 	}
+	return nil
 }
 
 // verify holds every row against what the engine shows, and puts those that differ. It is the cold start and the hourly pass: the one
@@ -152,7 +202,7 @@ func (s *shift) stands(row fleet.Row) bool {
 	return row.Credential == nil
 }
 
-// follow reads rows after the cursor whenever something says "look", and at least every Poll.
+// follow takes a turn whenever something says "look", and at least every Poll.
 func (s *shift) follow(ctx context.Context) error {
 	poll, verify, report := time.NewTicker(s.Poll), time.NewTicker(verifyEvery), time.NewTicker(reportEvery)
 	defer poll.Stop()
@@ -160,10 +210,7 @@ func (s *shift) follow(ctx context.Context) error {
 	defer report.Stop()
 	stops := s.Stops.Changed()
 	for {
-		if err := s.catchUp(ctx); err != nil {
-			return err
-		}
-		if err := s.startSyncs(ctx); err != nil {
+		if err := s.turn(ctx); err != nil {
 			return err
 		}
 		select {
@@ -171,22 +218,48 @@ func (s *shift) follow(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-s.wake:
 		case <-poll.C:
+			if s.healthy != (s.target.Health() == nil) {
+				s.examine(ctx)
+			}
 		case <-stops:
 			stops = s.Stops.Changed()
-			s.mirrorStops(ctx)
+			s.mirrored = false
 			s.queue.hasten()
-		case c := <-s.rotated:
-			if err := s.reapply(ctx, c); err != nil {
-				return err
-			}
 		case <-verify.C:
-			if err := s.verify(ctx); err != nil {
-				return err
-			}
+			s.unproven = true
 		case <-report.C:
 			s.examine(ctx)
 		}
 	}
+}
+
+// turn does what is due. What fails stays due and does not end the shift: the engine is ours to watch as long as the lease is, and a new
+// shift would begin by reading everything.
+func (s *shift) turn(ctx context.Context) error {
+	for _, duty := range []func(context.Context) error{s.catchUp, s.look, s.reapply, s.mirrorStops, s.startSyncs, s.prove} {
+		if err := duty(ctx); err != nil && !s.bearable(ctx, err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// bearable tells of an error after which the shift goes on.
+func (s *shift) bearable(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || lost(err) || errors.Is(err, engine.ErrFenced) {
+		return false
+	}
+	s.Log.Warn("something is not done; it is tried again", "engine", s.Engine, "error", err)
+	return true
+}
+
+func (s *shift) prove(ctx context.Context) error {
+	if !s.unproven {
+		return nil
+	}
+	err := s.verify(ctx)
+	s.unproven = err != nil
+	return err
 }
 
 // examine holds the connection against the engine again, so that a change of its settings or a loss of its watch shows.
@@ -195,7 +268,7 @@ func (s *shift) examine(ctx context.Context) {
 	if err == nil {
 		err = s.preflight(ctx, s.lease, s.target)
 	}
-	if err != nil {
+	if s.healthy = err == nil; !s.healthy {
 		s.report(ctx, s.lease, fleet.EngineReport{Engine: s.Engine, Message: err.Error()})
 	}
 }
@@ -217,13 +290,20 @@ func (s *shift) catchUp(ctx context.Context) error {
 	}
 }
 
-func (s *shift) reapply(ctx context.Context, c credential) error {
-	rows, err := s.Rows.CredentialRows(ctx, s.Engine, c.tenant, c.name)
-	if err != nil {
-		return fmt.Errorf("read rows of engine %s: %w", s.Engine, err)
-	}
-	for _, row := range rows {
-		s.queue.put(row)
+// reapply puts the rows that need a secret that has changed.
+func (s *shift) reapply(ctx context.Context) error {
+	changed := s.takeRotated()
+	for i, c := range changed {
+		rows, err := s.Rows.CredentialRows(ctx, s.Engine, c.tenant, c.name)
+		if err != nil {
+			for _, left := range changed[i:] {
+				s.Rotated(left.tenant, left.name)
+			}
+			return err
+		}
+		for _, row := range rows {
+			s.queue.put(row)
+		}
 	}
 	return nil
 }
@@ -235,19 +315,16 @@ func (s *shift) work(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		if !s.lease.Valid() {
-			return ErrLeaseLost
-		}
 		retry, err := s.handle(ctx, t)
 		s.queue.done(t, retry)
-		if errors.Is(err, engine.ErrFenced) {
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// handle brings one row to the engine and says after what time it is to be tried again; 0 for never. Only a fencing error is returned:
-// everything else is that object's own affair.
+// handle brings one row to the engine and says after what time it is to be tried again; 0 for never. Only the loss of the right to
+// act is returned: everything else is that object's own affair.
 func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
 	row := t.row
 	if s.Stops.Stopped(s.Engine)(row.Tenant) {
@@ -261,13 +338,16 @@ func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
 	s.Metrics.handled(s.Engine, row, started, err)
 	switch {
 	case err == nil:
-		t.attempts = 0
-	case ctx.Err() != nil || errors.Is(err, engine.ErrFenced):
+		t.attempts, t.waits = 0, 0
+	case lost(err) || errors.Is(err, engine.ErrFenced) && !s.forged(row.Key):
 		return 0, err
 	case errors.Is(err, engine.ErrStopped):
 		return lastRetry, nil
 	case errors.Is(err, engine.ErrInUse):
-		return settleWait, nil
+		t.waits++
+		return pauseOf(t), nil
+	case ctx.Err() != nil:
+		return 0, nil // cut off with the work; the next shift looks again
 	default:
 		t.attempts++
 		retry = backoff(t.attempts)
@@ -277,6 +357,12 @@ func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
 		s.acks.add(ack)
 	}
 	return retry, nil
+}
+
+// forged reports whether an object bears an epoch that no lease has given.
+func (s *shift) forged(key fleet.ObjectKey) bool {
+	live, ok := s.target.Live(key)
+	return ok && live.Epoch > lastEpoch
 }
 
 // missing names the object of the same engine that the row needs first, and reports whether it has it.
@@ -300,30 +386,38 @@ func (s *shift) missing(row fleet.Row) (fleet.ObjectKey, bool) {
 
 // waitFor says so in the row's state after a while, and looks again soon.
 func (s *shift) waitFor(t *task, need fleet.ObjectKey) time.Duration {
-	t.attempts++
-	if t.attempts == 8 {
+	t.waits++
+	if t.waits == 8 {
 		s.acks.add(fleet.Ack{Key: t.row.Key, Seq: t.row.Seq, State: fleet.ApplyPending,
 			Message: fmt.Sprintf("waits for %s %s on engine %s", need.Kind, need.Name, s.Engine)})
 	}
-	return min(settleWait*time.Duration(t.attempts), 10*time.Second)
+	return pauseOf(t)
 }
 
+// pauseOf is how long a task that waits for another object rests: longer each time, for the other one may take an hour to go.
+func pauseOf(t *task) time.Duration { return min(settleWait*time.Duration(t.waits), 10*time.Second) }
+
 func (s *shift) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duration, error) {
-	if row.Absent {
-		return s.remove(ctx, row)
-	}
 	var secret fleet.Secret
-	if row.Credential != nil {
+	if row.Credential != nil && !row.Absent {
 		var err error
 		if secret, err = s.Secrets.Get(ctx, *row.Credential); err != nil {
 			return fleet.Ack{}, 0, err
 		}
 	}
+	if !s.lease.Valid() { // a secret may take long to be had
+		return fleet.Ack{}, 0, ErrLeaseLost
+	}
+	ctx, end := s.lease.writing(ctx)
+	defer end()
+	if row.Absent {
+		return s.remove(ctx, row)
+	}
 	out, err := s.target.Apply(ctx, row, secret, s.lease.lease())
 	if err != nil {
 		return fleet.Ack{}, 0, err
 	}
-	s.settle(row.Key, true)
+	s.settle(row.Key, out.State != fleet.ApplyPending) // one that is on its way out is nothing to lean on
 	return fleet.Ack{Key: row.Key, Seq: row.Seq, State: out.State, Message: short(out.Message)}, out.RetryAfter, nil
 }
 

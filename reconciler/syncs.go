@@ -36,25 +36,34 @@ func (s *shift) observedSync(o fleet.Observation) {
 	}
 }
 
-// startSyncs asks the engine for the syncs that wait, and records those that have ended.
+// startSyncs asks the engine for the syncs that wait, and records those that have ended. One that fails keeps no other waiting.
 func (s *shift) startSyncs(ctx context.Context) error {
 	pending, err := s.Rows.PendingSyncs(ctx, s.Engine)
 	if err != nil {
 		return fmt.Errorf("read syncs of engine %s: %w", s.Engine, err)
 	}
+	var failed []error
 	for _, request := range pending {
-		s.mu.Lock()
-		end, known := s.ended[request.ID]
-		s.mu.Unlock()
-		switch {
-		case known && end.state != request.State:
-			err = s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, end.state, short(end.message))
-		case !known && !s.Stops.Stopped(s.Engine)(request.Tenant):
-			err = s.startSync(ctx, request)
+		switch err := s.advance(ctx, request); {
+		case err == nil:
+		case lost(err) || errors.Is(err, engine.ErrFenced) || ctx.Err() != nil:
+			return err
+		default:
+			failed = append(failed, fmt.Errorf("sync %s: %w", request.ID, err))
 		}
-		if err != nil {
-			return fmt.Errorf("sync %s: %w", request.ID, err)
-		}
+	}
+	return errors.Join(failed...)
+}
+
+func (s *shift) advance(ctx context.Context, request fleet.SyncRequest) error {
+	s.mu.Lock()
+	end, known := s.ended[request.ID]
+	s.mu.Unlock()
+	switch {
+	case known && end.state != request.State:
+		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, end.state, short(end.message))
+	case !known && !s.Stops.Stopped(s.Engine)(request.Tenant):
+		return s.startSync(ctx, request)
 	}
 	return nil
 }
@@ -72,9 +81,9 @@ func (s *shift) startSync(ctx context.Context, request fleet.SyncRequest) error 
 	if !ok || live.Hash != row.Manifest.Hash || live.Operating {
 		return nil
 	}
-	out, err := s.target.Sync(ctx, engine.SyncRequest{Key: request.Key, Tenant: request.Tenant, ID: request.ID, Revision: request.Revision, Prune: request.Prune}, s.lease.lease())
+	out, err := s.askSync(ctx, request)
 	switch {
-	case errors.Is(err, engine.ErrFenced):
+	case lost(err) || errors.Is(err, engine.ErrFenced):
 		return err
 	case err != nil:
 		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationPending, short(err.Error()))
@@ -85,37 +94,55 @@ func (s *shift) startSync(ctx context.Context, request fleet.SyncRequest) error 
 	}
 }
 
-// mirrorStops keeps the stops on the engine as well, so that they outlive the database.
-func (s *shift) mirrorStops(ctx context.Context) {
-	wanted := s.Stops.On(s.Engine)
-	there, err := s.target.ReadStops(ctx)
-	if err == nil {
-		err = s.writeStops(ctx, wanted, there)
+func (s *shift) askSync(ctx context.Context, q fleet.SyncRequest) (engine.Outcome, error) {
+	if !s.lease.Valid() {
+		return engine.Outcome{}, ErrLeaseLost
 	}
-	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("emergency stops are not mirrored to the engine; they hold by the database alone", "engine", s.Engine, "error", err)
-	}
+	ctx, end := s.lease.writing(ctx)
+	defer end()
+	return s.target.Sync(ctx, engine.SyncRequest{Key: q.Key, Tenant: q.Tenant, ID: q.ID, Revision: q.Revision, Prune: q.Prune}, s.lease.lease())
 }
 
-func (s *shift) writeStops(ctx context.Context, wanted, there []fleet.Stop) error {
-	type place struct {
-		scope fleet.StopScope
-		name  string
+// mirrorStops keeps the stops on the engine as well, so that they outlive the database. What it could not write is tried again.
+func (s *shift) mirrorStops(ctx context.Context) error {
+	if s.mirrored {
+		return nil
 	}
-	gone := map[place]bool{}
+	there, err := s.target.ReadStops(ctx)
+	if err == nil {
+		err = s.writeStops(ctx, s.Stops.On(s.Engine), there)
+	}
+	if err != nil {
+		return fmt.Errorf("mirror the emergency stops to engine %s; until then they hold by the database alone: %w", s.Engine, err)
+	}
+	s.mirrored = true
+	return nil
+}
+
+// writeStops clears only what surely has ended: see StopBoard.over.
+func (s *shift) writeStops(ctx context.Context, wanted, there []fleet.Stop) error {
+	if !s.lease.Valid() {
+		return ErrLeaseLost
+	}
+	ctx, end := s.lease.writing(ctx)
+	defer end()
+	known := map[stopPlace]bool{}
 	for _, stop := range there {
-		gone[place{stop.Scope, stop.Name}] = true
+		known[placeOf(stop)] = true
 	}
 	for _, stop := range wanted {
-		at := place{stop.Scope, stop.Name}
-		if !gone[at] {
+		if !known[placeOf(stop)] {
 			if err := s.target.SetStop(ctx, stop); err != nil {
 				return err
 			}
 		}
-		delete(gone, at)
+		delete(known, placeOf(stop))
 	}
-	for at := range gone {
+	for at := range known {
+		if !s.Stops.over(at) {
+			s.Log.Warn("the engine remembers an emergency stop that the database does not know; it is left there", "engine", s.Engine, "scope", at.scope, "name", at.name)
+			continue
+		}
 		if err := s.target.ClearStop(ctx, at.scope, at.name); err != nil {
 			return err
 		}

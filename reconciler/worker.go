@@ -3,6 +3,9 @@ package reconciler
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -54,8 +57,10 @@ type Worker struct {
 	Poll    time.Duration // of rows, when no notification comes
 	Flight  int           // objects in flight at a time
 
-	wake    chan struct{}
-	rotated chan credential
+	wake chan struct{}
+
+	mu      sync.Mutex
+	rotated map[credential]bool // secrets that changed and whose rows are to be looked at
 }
 
 type credential struct {
@@ -70,15 +75,23 @@ const (
 	reportEvery  = 30 * time.Second
 	settleWait   = 250 * time.Millisecond // for an object that waits for another of the same engine
 	removeWait   = 5 * time.Second        // for a deletion that the engine works on
+	steady       = time.Minute            // work that lasted so long was no failed attempt
 	messageBytes = 1024
 )
 
 // Run works until ctx ends. Whatever goes wrong with the engine or the store is reported, waited out and tried again.
 func (w *Worker) Run(ctx context.Context) {
 	for attempts := 1; ctx.Err() == nil; attempts++ {
-		err := holdLease(ctx, w.Leases, "engine/"+string(w.Engine), w.Holder, w.Poll, w.serve)
+		began := time.Now()
+		err := holdLease(ctx, w.Leases, "engine/"+string(w.Engine), w.Holder, w.Poll, func(ctx context.Context, held *heldLease) error {
+			began = time.Now()
+			return w.serve(ctx, held)
+		})
 		if ctx.Err() != nil {
 			return
+		}
+		if time.Since(began) > steady {
+			attempts = 1
 		}
 		w.Log.Warn("engine worker starts anew", "engine", w.Engine, "error", err)
 		wait(ctx, backoff(min(attempts, 6)))
@@ -93,12 +106,24 @@ func (w *Worker) Wake() {
 	}
 }
 
-// Rotated says that a secret has changed. It never blocks: what does not fit is found by the next verifying pass.
+// Rotated says that a secret has changed. It never blocks, and none is forgotten.
 func (w *Worker) Rotated(tenant fleet.TenantName, name string) {
-	select {
-	case w.rotated <- credential{tenant, name}:
-	default:
+	w.mu.Lock()
+	if w.rotated == nil {
+		w.rotated = map[credential]bool{}
 	}
+	w.rotated[credential{tenant, name}] = true
+	w.mu.Unlock()
+	w.Wake()
+}
+
+// takeRotated hands out the secrets that have changed since it was last asked.
+func (w *Worker) takeRotated() []credential {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := slices.Collect(maps.Keys(w.rotated))
+	clear(w.rotated)
+	return all
 }
 
 // serve is the work under one lease.
@@ -107,7 +132,8 @@ func (w *Worker) serve(ctx context.Context, held *heldLease) error {
 	if err != nil {
 		return err
 	}
-	now := &shift{Worker: w, lease: held, target: target, queue: newQueue(), settled: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
+	now := &shift{Worker: w, lease: held, target: target, queue: newQueue(), healthy: true,
+		settled: map[fleet.ObjectKey]bool{}, looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
 	now.acks = newBatch(flushEvery, readBatch, func(a fleet.Ack) fleet.ObjectKey { return a.Key },
 		func(ctx context.Context, acks []fleet.Ack) error { return w.Rows.Acknowledge(ctx, held.lease(), acks) })
 	now.seen = newBatch(flushEvery, readBatch, func(o fleet.Observation) fleet.ObjectKey { return o.Key },

@@ -164,6 +164,7 @@ func (v *Server) serve(s *http.Server, l net.Listener) error {
 // wakes passes on what the store says: "look".
 func (v *Server) wakes(ctx context.Context) {
 	v.store.Listen(ctx, func() {
+		v.stops.Wake()
 		v.loop.Wake()
 		v.manager.Wake()
 		v.api.Wake()
