@@ -12,13 +12,9 @@ import (
 
 	"filippo.io/age"
 	"github.com/getsops/sops/v3"
-	"github.com/getsops/sops/v3/aes"
-	sopsage "github.com/getsops/sops/v3/age"
-	"github.com/getsops/sops/v3/config"
-	"github.com/getsops/sops/v3/keyservice"
-	"github.com/getsops/sops/v3/stores/yaml"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/test/sealed"
 )
 
 func write(t *testing.T, root string, files map[string]string) {
@@ -127,37 +123,13 @@ func TestDirectoryRotationIsTold(t *testing.T) {
 	}
 }
 
-// seal encrypts values to recipient as `sops --encrypt --age` does.
 func seal(t *testing.T, recipient string, values map[string]any) []byte {
 	t.Helper()
-	var branch sops.TreeBranch
-	for k, v := range values {
-		branch = append(branch, sops.TreeItem{Key: k, Value: v})
-	}
-	key, err := sopsage.MasterKeyFromRecipient(recipient)
+	b, err := sealed.File(recipient, values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := sops.Tree{Branches: sops.TreeBranches{branch}, Metadata: sops.Metadata{KeyGroups: []sops.KeyGroup{{key}}, Version: "3.9.0"}}
-	data, errs := tree.GenerateDataKeyWithKeyServices([]keyservice.KeyServiceClient{keyservice.NewLocalClient()})
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	cipher := aes.NewCipher()
-	mac, err := tree.Encrypt(data, cipher)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree.Metadata.LastModified = time.Now().UTC()
-	tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, data, tree.Metadata.LastModified.Format(time.RFC3339))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := yaml.NewStore(&config.NewStoresConfig().YAML).EmitEncryptedFile(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return b
 }
 
 func sealedResolver(t *testing.T, files map[string][]byte, ids ...*age.X25519Identity) *Resolver {

@@ -17,6 +17,11 @@ import (
 	"strings"
 	"time"
 
+	"filippo.io/age"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"argosy.dev/argosy/test/sealed"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -31,12 +36,16 @@ type Place struct {
 
 // Fleet is the running example.
 type Fleet struct {
-	Dir     string
-	Places  []*Place
-	Git     *stack.GitServer
-	Config  *stack.Repo            // the config repo
-	Apps    map[string]*stack.Repo // by "acme/checkout"
-	Secrets string                 // directory for secrets.directory
+	Dir    string
+	Places []*Place
+	Git    *stack.GitServer
+	Config *stack.Repo            // the config repo
+	Apps   map[string]*stack.Repo // by "acme/checkout"
+	// The secrets are in all three places: the tokens of acme and globex and the engines' kubeconfigs in a directory, initech's token in
+	// its namespace on the cluster of eu-1, the password of acme's private repository in a *.sops.yaml of the config repo.
+	Secrets   string
+	AgeFile   string
+	Recipient string
 }
 
 // GitUser and GitPassword open the private repository acme/checkout.
@@ -150,7 +159,12 @@ func (f *Fleet) writeSecrets(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := f.WriteSecret(a.tenant, a.environment, "token", token); err != nil {
+		if a.tenant == "initech" {
+			err = f.writeKubernetesSecret(ctx, a.tenant, a.environment, token)
+		} else {
+			err = f.WriteSecret(a.tenant, a.environment, "token", token)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -163,7 +177,30 @@ func (f *Fleet) writeSecrets(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(f.WriteSecret("acme", "checkout-git", "username", GitUser), f.WriteSecret("acme", "checkout-git", "password", GitPassword))
+	return f.sealKey()
+}
+
+// sealKey makes the operator's age identity, which opens the *.sops.yaml files of the config repo.
+func (f *Fleet) sealKey() error {
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		return err
+	}
+	f.Recipient, f.AgeFile = id.Recipient().String(), filepath.Join(f.Dir, "age.txt")
+	return os.WriteFile(f.AgeFile, []byte(id.String()+"\n"), 0o600)
+}
+
+// writeKubernetesSecret puts a token into the tenant's own namespace of the control plane's cluster, which is eu-1.
+func (f *Fleet) writeKubernetesSecret(ctx context.Context, tenant, name, token string) error {
+	namespace := "argosy-tenant-" + tenant
+	if err := f.Place("eu-1").Cluster.CreateNamespace(ctx, namespace); err != nil {
+		return err
+	}
+	return f.Place("eu-1").Cluster.Apply(ctx, &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Data:       map[string][]byte{"token": []byte(token)},
+	})
 }
 
 // WriteSecret puts one key of a secret where the control plane looks.
@@ -186,6 +223,11 @@ func (f *Fleet) pushConfig(ctx context.Context, o Options) error {
 		}
 		files[path] = f.Rewrite(content)
 	}
+	git, err := sealed.File(f.Recipient, map[string]any{"username": GitUser, "password": GitPassword})
+	if err != nil {
+		return err
+	}
+	files["tenants/acme/credentials/checkout-git.sops.yaml"] = string(git)
 	if f.Config, err = f.Git.CreateRepo(ctx, "platform/config"); err != nil {
 		return err
 	}

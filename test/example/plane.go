@@ -61,11 +61,14 @@ func (f *Fleet) StartPlane(ctx context.Context, o PlaneOptions) (*Plane, error) 
 	text := fmt.Sprintf(`source: {url: %q, allowHTTP: true, poll: 1s}
 database: %s
 dataDir: %q
-secrets: {directory: %q}
+secrets:
+  directory: %q
+  kubernetes: {kubeconfig: %q, namespace: argosy}
+  age: {identityFile: %q}
 listen: {address: %q, ops: %q}
 engines: {poll: 1s}
 bootstrapTokenFile: %q
-`, f.Config.URL, o.Database, filepath.Join(f.Dir, o.Name+"-data"), f.Secrets, listen, ops, token)
+`, f.Config.URL, o.Database, filepath.Join(f.Dir, o.Name+"-data"), f.Secrets, f.Place("eu-1").Cluster.Kubeconfig, f.AgeFile, listen, ops, token)
 	if err := os.WriteFile(p.Config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/test/example"
+	"argosy.dev/argosy/test/sealed"
+)
+
+func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
+	allHealthy(t)
+	repo := world.Apps["acme/storefront"]
+	old, err := repo.Git(t.Context(), "rev-parse", "v2.0.1^{commit}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old = strings.TrimSpace(old)
+	newer, err := repo.Commit(t.Context(), "another message", map[string]string{"deploy/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: storefront}\ndata: {motd: newer}\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "tenants/acme/deployments/rolled.yaml"
+	following := strings.Replace(deployment("rolled", "staging", "acme-staging", ""), "v2.0.1", "main", 1)
+	commit(t, "follow main", map[string]string{path: following})
+	eventually(t, "synced to the newer commit", syncedTo(t, "rolled", newer))
+
+	commit(t, "roll back", map[string]string{"tenants/acme/syncs/rollback.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: SyncRun\nmetadata: {name: rollback}\n" +
+		"spec: {deployment: rolled, environments: [staging], revision: " + old + ", hold: true}\n"})
+	eventually(t, "the SyncRun has succeeded", func() string {
+		for _, o := range list[fleet.Operation](t, "operations") {
+			if o.Kind == fleet.OperationSync && strings.Contains(o.Subject, "rolled") {
+				if o.State == fleet.OperationSucceeded {
+					return ""
+				}
+				return string(o.State) + ": " + o.Message
+			}
+		}
+		return "no operation"
+	})
+	motd := func() string {
+		c, err := world.Place("eu-1").Cluster.Client().CoreV1().ConfigMaps("acme-staging").Get(t.Context(), "storefront", metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		return c.Data["motd"]
+	}
+	if got := motd(); got != "welcome" {
+		t.Errorf("rolled back, and the workload says %q", got)
+	}
+	if automated(t, "rolled") {
+		t.Error("automation is on while the SyncRun holds it")
+	}
+	commit(t, "on again", map[string]string{path: strings.Replace(following, "targetRevision: main", "targetRevision: "+newer, 1)})
+	eventually(t, "automation is back, at the new target", func() string {
+		if !automated(t, "rolled") {
+			return "automation is off"
+		}
+		if got := motd(); got != "newer" {
+			return "the workload says " + got
+		}
+		return ""
+	})
+	remove(t, "no longer", path, "tenants/acme/syncs/rollback.yaml")
+	allHealthy(t)
+}
+
+func syncedTo(t *testing.T, deployment, revision string) func() string {
+	return func() string {
+		for _, a := range list[fleet.ApplicationView](t, "applications", "--deployment", deployment) {
+			if a.SyncedRevision == revision && example.Healthy(a) {
+				return ""
+			}
+			return fmt.Sprintf("%s at %s", a.Sync, a.SyncedRevision)
+		}
+		return "not there"
+	}
+}
+
+func automated(t *testing.T, deployment string) bool {
+	t.Helper()
+	spec, _ := live(t, "eu-1", "acme", deployment, "staging").Object["spec"].(map[string]any)
+	policy, _ := spec["syncPolicy"].(map[string]any)
+	_, on := policy["automated"]
+	return on
+}
+
+func TestASealedSecretAndAKubernetesSecretAreRotatedWithoutARestart(t *testing.T) {
+	allHealthy(t)
+	const password = "another-password"
+	repo := world.Apps["acme/checkout"]
+	file, err := sealed.File(world.Recipient, map[string]any{"username": example.GitUser, "password": password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo.RequireAuth(example.GitUser, password)
+	commit(t, "a new password", map[string]string{"tenants/acme/credentials/checkout-git.sops.yaml": string(file)})
+	eventually(t, "the repository Secret has the new password", func() string {
+		if got := secretOn(t, "eu-1", "repository", "acme")["password"]; string(got) != password {
+			return "it has another one"
+		}
+		return ""
+	})
+
+	us := world.Place("us-1").Cluster
+	token, err := us.TenantToken(t.Context(), "initech-rotated", "initech-portal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := world.Place("eu-1").Cluster.Client().CoreV1().Secrets("argosy-tenant-initech")
+	if _, err := secrets.Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "prod-us"}, Data: map[string][]byte{"token": []byte(token)}}, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the cluster Secret has the new token", func() string {
+		if !strings.Contains(string(secretOn(t, "us-1", "cluster", "initech")["config"]), token) {
+			return "it has another one"
+		}
+		return ""
+	})
+	allHealthy(t)
+}
+
+// secretOn is the data of a tenant's one Secret of a type on an engine.
+func secretOn(t *testing.T, engine, kind, tenant string) map[string][]byte {
+	t.Helper()
+	p := world.Place(engine)
+	found, err := p.Cluster.Client().CoreV1().Secrets(p.ArgoCD.Namespace).List(t.Context(), metav1.ListOptions{
+		LabelSelector: "argocd.argoproj.io/secret-type=" + kind + ",argosy.dev/tenant=" + tenant})
+	if err != nil || len(found.Items) != 1 {
+		t.Fatalf("%s Secret of %s on %s: %d, %v", kind, tenant, engine, len(found.Items), err)
+	}
+	return found.Items[0].Data
+}
