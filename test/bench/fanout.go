@@ -38,7 +38,7 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ours, raw, cpu, perObject, reads, dryRuns, others, looks report.Sample
+	var ours, raw, begin, cpu, perObject, reads, dryRuns, others, looks report.Sample
 	for block := range o.blocks {
 		say("fan-out, block %d of %d", block+1, o.blocks)
 		arms := []func() error{
@@ -50,7 +50,7 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 				ours, cpu = append(ours, r.took.Seconds()), append(cpu, r.cpu.Seconds()*1000/float64(o.n))
 				perObject = append(perObject, r.requests.Apply/float64(r.count()))
 				reads, dryRuns, others = append(reads, r.requests.Read), append(dryRuns, r.requests.DryRun), append(others, r.requests.Other)
-				looks = append(looks, r.requests.Looks)
+				looks, begin = append(looks, r.requests.Looks), append(begin, r.first.Seconds())
 				return nil
 			},
 			func() error {
@@ -64,6 +64,7 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 		}
 	}
 	f.Add(report.Against("push to last Application seen", "s", ours, raw, 1.5))
+	f.Add(report.Line{Name: "push to first Application seen", Unit: "s", Ours: begin})
 	f.Add(report.Line{Name: "applies per object", Ours: perObject, Goal: 1, Exact: true})
 	f.Add(report.Line{Name: "GET and LIST after start", Ours: reads, Exact: true})
 	f.Add(report.Line{Name: "dry runs", Ours: dryRuns, Exact: true})
@@ -85,9 +86,9 @@ func inTurn(block int, arms []func() error) error {
 
 // cold is what one cold fan-out cost.
 type cold struct {
-	took, cpu time.Duration
-	requests  observe.Requests
-	objects   [][]floor.Object // by API server
+	took, first, cpu time.Duration
+	requests         observe.Requests
+	objects          [][]floor.Object // by API server
 }
 
 func (c cold) count() int { return len(c.objects[0]) + len(c.objects[1]) }
@@ -127,11 +128,15 @@ func (p *plane) fill(ctx context.Context, n int) (*cold, error) {
 	if err := p.wake(ctx); err != nil {
 		return nil, err
 	}
+	begun, err := watch.Await(limit, "a first Application", func(at map[string]string) bool { return len(at) > n-grown })
+	if err != nil {
+		return nil, err
+	}
 	last, err := watch.AwaitCount(limit, n)
 	if err != nil {
 		return nil, err
 	}
-	c := &cold{took: last.Sub(start)}
+	c := &cold{took: last.Sub(start), first: begun.Sub(start)}
 	after, err := p.cpu()
 	if err != nil {
 		return nil, err
