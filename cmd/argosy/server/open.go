@@ -44,7 +44,7 @@ func openDatabase(ctx context.Context, s settings.Database, log *slog.Logger) (*
 
 // open brings the schema up to this version and opens the store. Migrations only add: replicas of the previous version go on working.
 func (d *database) open(ctx context.Context) (*postgres.Store, error) {
-	if err := postgres.Migrate(ctx, d.url); err != nil {
+	if _, err := postgres.Migrate(ctx, d.url); err != nil {
 		return nil, err
 	}
 	return postgres.Open(ctx, d.url, postgres.Options{Log: d.log})
