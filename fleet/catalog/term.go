@@ -42,10 +42,6 @@ func referrersOf(k fleet.Key) term {
 	return term{what: refersTo, tenant: k.Tenant, a: string(k.Kind), b: k.Name}
 }
 
-func (t term) target() fleet.Key {
-	return fleet.Key{Kind: fleet.Kind(t.a), Tenant: t.tenant, Name: t.b}
-}
-
 // terms lists under what an entry stands: the terms of what it declares in effect and of what it declares at the head.
 func (e *entry) terms() []term {
 	if e == nil {

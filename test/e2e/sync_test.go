@@ -72,13 +72,14 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 
 func syncedTo(t *testing.T, deployment, revision string) func() string {
 	return func() string {
-		for _, a := range list[fleet.ApplicationView](t, "applications", "--deployment", deployment) {
-			if a.SyncedRevision == revision && example.Healthy(a) {
-				return ""
-			}
-			return fmt.Sprintf("%s at %s", a.Sync, a.SyncedRevision)
+		found := list[fleet.ApplicationView](t, "applications", "--deployment", deployment)
+		switch {
+		case len(found) != 1:
+			return "not there"
+		case found[0].SyncedRevision != revision || !example.Healthy(found[0]):
+			return fmt.Sprintf("%s at %s", found[0].Sync, found[0].SyncedRevision)
 		}
-		return "not there"
+		return ""
 	}
 }
 

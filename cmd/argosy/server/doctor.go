@@ -12,7 +12,6 @@ import (
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler"
-	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -88,7 +87,7 @@ func readEngines(ctx context.Context, s settings.Settings) (map[fleet.EngineName
 	if err != nil {
 		return nil, "", err
 	}
-	defer mirror.Close() //nolint:errcheck // a scratch folder that is removed next
+	defer mirror.Close()
 	head, err := mirror.Fetch(ctx)
 	if err != nil {
 		return nil, "", err
@@ -104,7 +103,7 @@ func readEngines(ctx context.Context, s settings.Settings) (map[fleet.EngineName
 		}
 		return nil
 	})
-	text := fmt.Sprintf("head %s, %d engines", gitrepo.Hash(head.Commit).Short(), len(specs))
+	text := fmt.Sprintf("head %s, %d engines", head.Commit.Short(), len(specs))
 	if bad > 0 {
 		text += fmt.Sprintf(", %d files that do not decode (`argosy get problems`)", bad)
 	}

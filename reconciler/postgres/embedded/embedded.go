@@ -84,7 +84,7 @@ func StartWith(ctx context.Context, dir string, o Options) (_ *Server, err error
 	if err := s.openSocket(who); err != nil {
 		return nil, err
 	}
-	if s.child, err = start(exec.Command(filepath.Join(bin, "postgres"), s.arguments(o)...), who, s.logFile()); err != nil {
+	if s.child, err = start(exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(bin, "postgres"), s.arguments(o)...), who, s.logFile()); err != nil {
 		return nil, err
 	}
 	return s, s.ready(ctx, password)

@@ -3,6 +3,7 @@
 package embedded
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -73,7 +74,7 @@ func majorOf(bin string) int {
 	if _, err := os.Stat(filepath.Join(bin, "initdb")); err != nil {
 		return 0
 	}
-	out, err := exec.Command(filepath.Join(bin, "postgres"), "--version").Output()
+	out, err := exec.CommandContext(context.Background(), filepath.Join(bin, "postgres"), "--version").Output()
 	if err != nil {
 		return 0
 	}

@@ -4,6 +4,7 @@ package embedded
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -101,6 +102,6 @@ func endOrphan(pidFile string) error {
 
 // isPostgres guards against a number that another process has by now.
 func isPostgres(pid int) bool {
-	name, err := exec.Command("ps", "-o", "comm=", "-p", strconv.Itoa(pid)).Output()
+	name, err := exec.CommandContext(context.Background(), "ps", "-o", "comm=", "-p", strconv.Itoa(pid)).Output()
 	return err == nil && strings.Contains(string(name), "postgres")
 }
