@@ -1,0 +1,370 @@
+package reconciler_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	configschema "argosy.dev/argosy/config-schema"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/gitrepo"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// replica is one control plane, wired as cmd/argosy/server wires it.
+type replica struct {
+	*reconciler.Loop
+	manager *reconciler.Manager
+	store   *faulty
+	source  *mirror
+	stop    func() // and wait until everything has ended
+	dead    *atomic.Bool
+}
+
+type options struct {
+	flight int
+	poll   time.Duration                                // of the loop; 100 ms when zero
+	fail   func(call string) error                      // of the store
+	engine func(call string, key fleet.ObjectKey) error // of every engine
+}
+
+func (h *house) start(name string, o options) *replica {
+	h.t.Helper()
+	if o.flight == 0 {
+		o.flight = 4
+	}
+	if o.poll == 0 {
+		o.poll = 100 * time.Millisecond
+	}
+	store, err := postgres.Open(context.Background(), h.url, postgres.Options{MaxConns: 4, Application: name})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	m, err := gitrepo.Open(context.Background(), filepath.Join(h.t.TempDir(), "config.git"), gitrepo.Source{URL: h.repo.URL, Branch: "refs/heads/main"}, gitrepo.AllowPlainHTTP())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	r := &replica{source: &mirror{Mirror: m}, dead: &atomic.Bool{}}
+	r.store = &faulty{Store: store, dead: r.dead, fail: o.fail, calls: map[string]int{}}
+	metrics, board := reconciler.NewMetrics(prometheus.NewRegistry()), reconciler.NewStopBoard()
+	dial := func(_ context.Context, e fleet.EngineName, _ fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
+		h.engines[e].dials.Add(1)
+		return h.engines[e].dial(r.dead, stopped, o.engine)
+	}
+	r.Loop = reconciler.NewLoop(reconciler.Loop{Source: r.source, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store,
+		Finder: finder{h, r.dead}, Holder: name, URL: h.repo.URL, Branch: "main", Poll: o.poll, Metrics: metrics, Log: quiet()})
+	r.manager = reconciler.NewManager(r.store, 50*time.Millisecond, quiet(), func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
+		return &reconciler.Worker{Engine: e, Spec: spec, Holder: name, Rows: r.store, Leases: r.store, Secrets: h.secrets, Stops: board, Dial: dial,
+			Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { r.Run(ctx) })
+	all.Go(func() { r.manager.Run(ctx) })
+	all.Go(func() { board.Run(ctx, r.store, quiet()) })
+	all.Go(func() { store.Listen(ctx, func() { board.Wake(); r.Wake(); r.manager.Wake() }) })
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		all.Wait()
+		m.Close()
+		store.Close()
+	})
+	h.t.Cleanup(r.stop)
+	return r
+}
+
+// kill ends a replica at once: nothing that it still does reaches the store or an engine, its leases are not released. They run out, which
+// the test brings forward.
+func (h *house) kill(r *replica) {
+	h.t.Helper()
+	r.dead.Store(true)
+	r.stop()
+	for _, lease := range r.store.held() {
+		if err := h.store.Release(context.Background(), lease); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+var errDead = errors.New("this replica was killed")
+
+// faulty is the real store with faults to order.
+type faulty struct {
+	*postgres.Store
+	dead *atomic.Bool
+	fail func(call string) error
+
+	mu     sync.Mutex
+	calls  map[string]int
+	leases map[string]fleet.Lease
+}
+
+func (s *faulty) ask(call string) error {
+	s.mu.Lock()
+	s.calls[call]++
+	s.mu.Unlock()
+	if s.dead.Load() {
+		return errDead
+	}
+	if s.fail != nil {
+		return s.fail(call)
+	}
+	return nil
+}
+
+// asked counts calls.
+func (s *faulty) asked(calls ...string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, c := range calls {
+		n += s.calls[c]
+	}
+	return n
+}
+
+func (s *faulty) held() []fleet.Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []fleet.Lease
+	for _, l := range s.leases {
+		all = append(all, l)
+	}
+	return all
+}
+
+func (s *faulty) lease(name string) (fleet.Lease, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, ok := s.leases[name]
+	return l, ok
+}
+
+func (s *faulty) remember(l fleet.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leases == nil {
+		s.leases = map[string]fleet.Lease{}
+	}
+	s.leases[l.Name] = l
+}
+
+func (s *faulty) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error) {
+	if err := s.ask("acquire"); err != nil {
+		return fleet.Lease{}, false, err
+	}
+	l, ok, err := s.Store.Acquire(ctx, name, holder, ttl)
+	if ok {
+		s.remember(l)
+	}
+	return l, ok, err
+}
+
+func (s *faulty) Renew(ctx context.Context, l fleet.Lease, ttl time.Duration) (bool, error) {
+	if err := s.ask("renew"); err != nil {
+		return false, err
+	}
+	return s.Store.Renew(ctx, l, ttl)
+}
+
+func (s *faulty) RaiseEpoch(ctx context.Context, l fleet.Lease, floor int64) (fleet.Lease, error) {
+	if err := s.ask("raise"); err != nil {
+		return l, err
+	}
+	l, err := s.Store.RaiseEpoch(ctx, l, floor)
+	if err == nil {
+		s.remember(l)
+	}
+	return l, err
+}
+
+func (s *faulty) Release(ctx context.Context, l fleet.Lease) error {
+	if err := s.ask("release"); err != nil {
+		return err
+	}
+	return s.Store.Release(ctx, l)
+}
+
+// Record fails before or after the commit: "record" and "recorded" are asked for.
+func (s *faulty) Record(ctx context.Context, l fleet.Lease, r fleet.Record) (int64, error) {
+	if err := s.ask("record"); err != nil {
+		return 0, err
+	}
+	seq, err := s.Store.Record(ctx, l, r)
+	if err == nil {
+		err = s.ask("recorded")
+	}
+	return seq, err
+}
+
+func (s *faulty) SetSource(ctx context.Context, v fleet.SourceView) error {
+	if err := s.ask("source"); err != nil {
+		return err
+	}
+	return s.Store.SetSource(ctx, v)
+}
+
+func (s *faulty) Lately(ctx context.Context, window time.Duration) (fleet.Lately, error) {
+	if err := s.ask("lately"); err != nil {
+		return fleet.Lately{}, err
+	}
+	return s.Store.Lately(ctx, window)
+}
+
+func (s *faulty) Load(ctx context.Context) (fleet.Snapshot, error) {
+	if err := s.ask("load"); err != nil {
+		return fleet.Snapshot{}, err
+	}
+	return s.Store.Load(ctx)
+}
+
+func (s *faulty) Changed(ctx context.Context, name fleet.EngineName, after int64, most int) ([]fleet.Row, error) {
+	if err := s.ask("changed"); err != nil {
+		return nil, err
+	}
+	return s.Store.Changed(ctx, name, after, most)
+}
+
+func (s *faulty) Rows(ctx context.Context, name fleet.EngineName, visit func(fleet.Row) error) error {
+	if err := s.ask("rows"); err != nil {
+		return err
+	}
+	return s.Store.Rows(ctx, name, visit)
+}
+
+func (s *faulty) Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error) {
+	if err := s.ask("row"); err != nil {
+		return fleet.Row{}, false, err
+	}
+	return s.Store.Row(ctx, key)
+}
+
+func (s *faulty) CredentialRows(ctx context.Context, name fleet.EngineName, t fleet.TenantName, secret string) ([]fleet.Row, error) {
+	if err := s.ask("credentialrows"); err != nil {
+		return nil, err
+	}
+	return s.Store.CredentialRows(ctx, name, t, secret)
+}
+
+func (s *faulty) Acknowledge(ctx context.Context, l fleet.Lease, acks []fleet.Ack) error {
+	if err := s.ask("acknowledge"); err != nil {
+		return err
+	}
+	return s.Store.Acknowledge(ctx, l, acks)
+}
+
+func (s *faulty) Observe(ctx context.Context, l fleet.Lease, seen []fleet.Observation) error {
+	if err := s.ask("observe"); err != nil {
+		return err
+	}
+	return s.Store.Observe(ctx, l, seen)
+}
+
+func (s *faulty) UpdateSync(ctx context.Context, l fleet.Lease, id string, state fleet.OperationState, message string) error {
+	if err := s.ask("updatesync"); err != nil {
+		return err
+	}
+	return s.Store.UpdateSync(ctx, l, id, state, message)
+}
+
+// mirror is the config repo as the loop needs it, with an outage to order.
+type mirror struct {
+	*gitrepo.Mirror
+	away    atomic.Bool
+	fetches atomic.Int64
+	reads   atomic.Int64
+}
+
+func (m *mirror) Fetch(ctx context.Context) (reconciler.Head, error) {
+	m.fetches.Add(1)
+	if m.away.Load() {
+		return reconciler.Head{}, errors.New("the Git server is away")
+	}
+	head, err := m.Mirror.Fetch(ctx)
+	if err != nil {
+		return reconciler.Head{}, err
+	}
+	c, err := m.Commit(ctx, head.Commit)
+	return reconciler.Head{Revision: fleet.Revision(head.Commit), Author: c.Author.Name, Subject: c.Subject, At: head.Time}, err
+}
+
+func (m *mirror) Relation(ctx context.Context, applied, head fleet.Revision) (reconciler.Relation, error) {
+	r, err := m.Mirror.Relation(ctx, gitrepo.Hash(applied), gitrepo.Hash(head))
+	return reconciler.Relation(r), err
+}
+
+func (m *mirror) Changed(ctx context.Context, base, head fleet.Revision, visit func(reconciler.File) error) error {
+	m.reads.Add(1)
+	changes, err := m.Diff(ctx, gitrepo.Hash(base), gitrepo.Hash(head))
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		f := reconciler.File{Path: c.Path, Blob: string(c.New.Blob), Removed: c.New.Kind == ""}
+		if !f.Removed {
+			if f.Bytes, err = m.Blob(ctx, c.New.Blob); err != nil {
+				return err
+			}
+		}
+		if err := visit(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *mirror) Bytes(ctx context.Context, blob string) ([]byte, error) {
+	return m.Blob(ctx, gitrepo.Hash(blob))
+}
+
+type decoder struct{}
+
+func (decoder) Decode(f reconciler.File) (catalog.Input, bool) {
+	key, ours, _ := configschema.Classify(f.Path)
+	if !ours || f.Removed {
+		return catalog.Input{Key: key, Path: f.Path, Removed: true}, ours
+	}
+	d := configschema.Decode(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Bytes, Irregular: f.Irregular})
+	return catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration, Problems: d.Problems}, true
+}
+
+func (decoder) Locate(b []byte, field string) (line, column int) {
+	return configschema.Locate(b, field)
+}
+
+// finder reads an engine for a rebuild.
+type finder struct {
+	h    *house
+	dead *atomic.Bool
+}
+
+func (f finder) Find(ctx context.Context, name fleet.EngineName, _ fleet.EngineSpec) ([]engine.Live, []fleet.Stop, error) {
+	target, err := f.h.engines[name].dial(f.dead, func(fleet.TenantName) bool { return true }, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	stops, err := target.ReadStops(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f.h.engines[name].inventory(), stops, nil
+}
+
+func TestReplicasAreWiredLikeTheServer(t *testing.T) {
+	h := newHouse(t, small())
+	h.start("a", options{})
+	h.eventually("a commit reaches the engines", h.settled)
+	if a := h.application("acme/web@prod"); a.TargetRevision != "v1" || a.Apply != fleet.ApplyApplied {
+		t.Fatalf("the mirror shows %+v", a)
+	}
+}
