@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -92,18 +93,19 @@ func (e *Engine) mutate(ctx context.Context, tenant fleet.TenantName, r request,
 // read is an uncached read of one object, nil when there is none.
 func (e *Engine) read(ctx context.Context, key fleet.ObjectKey) (*liveObject, error) {
 	r := resourceOf(key.Kind)
-	var o liveObject
-	err := e.client.do(ctx, request{method: http.MethodGet, path: r.object(e.namespace, key.Name)}, &o)
+	var raw json.RawMessage
+	err := e.client.do(ctx, request{method: http.MethodGet, path: r.object(e.namespace, key.Name)}, &raw)
 	if e.absent(err, r) {
 		return nil, nil
-	}
-	if err == nil && (o.Metadata.UID == "" || o.Metadata.ResourceVersion == "") {
-		err = fmt.Errorf("%w: the answer is no object", engine.ErrUnreachable)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &o, nil
+	o, err := decodeLive(raw)
+	if err == nil && o.Metadata.UID == "" {
+		err = fmt.Errorf("%w: the answer is no object", engine.ErrUnreachable)
+	}
+	return o, err
 }
 
 // absent reports whether a read proves that the object is not there. A 404 of a server that does not know the kind at all, or of a proxy,

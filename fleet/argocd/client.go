@@ -22,7 +22,7 @@ const (
 	mergePatch   = "application/merge-patch+json"
 	plainJSON    = "application/json"
 	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-	maxAnswer    = 64 << 20
+	maxAnswer    = 256 << 20
 	throttleWait = time.Second // when the server does not say how long
 )
 

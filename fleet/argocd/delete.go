@@ -69,7 +69,7 @@ func (e *Engine) deleteStep(ctx context.Context, row fleet.Row, lease fleet.Leas
 }
 
 func (e *Engine) deleteApplication(ctx context.Context, row fleet.Row, lease fleet.Lease, live *entry) error {
-	patch := map[string]any{}
+	var patch map[string]any
 	if row.Deletion == fleet.DeletionOrphan {
 		patch = orphaning(live)
 	} else {

@@ -24,7 +24,7 @@ type follower struct {
 }
 
 const (
-	pageSize      = 500
+	pageSize      = 150 // objects; at etcd's 1.5 MiB each they stay below maxAnswer
 	watchSeconds  = 300 // the server ends a watch after that, and up to as much again; a new one goes on from there
 	slowestRetry  = 30 * time.Second
 	bookmarkEvent = "BOOKMARK"
@@ -94,7 +94,7 @@ func (f *follower) list(ctx context.Context) (version string, err error) {
 		var page struct {
 			Kind     string
 			Metadata struct{ ResourceVersion, Continue string }
-			Items    []liveObject
+			Items    []json.RawMessage
 		}
 		err := f.e.client.do(ctx, request{method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query}, &page)
 		if err != nil {
@@ -103,8 +103,12 @@ func (f *follower) list(ctx context.Context) (version string, err error) {
 		if page.Kind != f.r.kind+"List" || page.Metadata.ResourceVersion == "" {
 			return "", fmt.Errorf("%w: the answer is no list of %s", engine.ErrUnreachable, f.r.plural)
 		}
-		for i := range page.Items {
-			e := f.e.entryOf(f.r, &page.Items[i])
+		for _, item := range page.Items {
+			o, err := decodeLive(item)
+			if err != nil {
+				return "", err
+			}
+			e := f.e.entryOf(f.r, o)
 			all[e.Key.Name] = e
 		}
 		if page.Metadata.Continue == "" {
@@ -173,14 +177,14 @@ func (f *follower) events(stream io.Reader, version string, heard func()) (strin
 		if ev.Type == "ERROR" {
 			return version, watchError(ev.Object)
 		}
-		var o liveObject
-		if err := json.Unmarshal(ev.Object, &o); err != nil || o.Metadata.ResourceVersion == "" {
-			return version, fmt.Errorf("%w: watch: an event that is no object", engine.ErrUnreachable)
+		o, err := decodeLive(ev.Object)
+		if err != nil {
+			return version, fmt.Errorf("watch: %w", err)
 		}
 		version = o.Metadata.ResourceVersion
 		switch ev.Type {
 		case "ADDED", "MODIFIED":
-			f.e.cache.put(f.r, f.e.entryOf(f.r, &o))
+			f.e.cache.put(f.r, f.e.entryOf(f.r, o))
 		case "DELETED":
 			f.e.cache.remove(f.r, o.Metadata.Name, version)
 		case bookmarkEvent:

@@ -205,7 +205,9 @@ func benchOn(t testing.TB, config *rest.Config, namespace string) *enginetest.Be
 	t.Helper()
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = namespace
-	out := &outside{t: t, namespace: namespace, client: dynamic.NewForConfigOrDie(config)}
+	quiet := rest.CopyConfig(config)
+	quiet.WarningHandler = rest.NoWarnings{} // Argo CD's finalizers are not to the API server's taste
+	out := &outside{t: t, namespace: namespace, client: dynamic.NewForConfigOrDie(quiet)}
 	var stopped atomic.Bool
 	counted := rest.CopyConfig(config)
 	counted.Wrap(func(next http.RoundTripper) http.RoundTripper { return requests{next, &out.writes, &out.reads} })

@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"strings"
+	"time"
 	"unicode/utf8"
 	"unique"
 
@@ -16,7 +17,7 @@ func observationOf(key fleet.ObjectKey, o *liveObject) fleet.Observation {
 	out := fleet.Observation{
 		Key: key, UID: o.Metadata.UID, ResourceVersion: o.Metadata.ResourceVersion,
 		Sync: syncState(s.Sync.Status), Health: healthState(s.Health.Status), SyncedRevision: clip(s.Sync.Revision, 256),
-		Resources: len(s.Resources), ReconciledAt: s.ReconciledAt, Message: messageOf(s),
+		Resources: len(s.Resources), ReconciledAt: reconciledAt(s.ReconciledAt), Message: messageOf(s),
 	}
 	if state := s.OperationState; state != nil {
 		out.OperationPhase = unique.Make(clip(state.Phase, 32)).Value()
@@ -26,6 +27,15 @@ func observationOf(key fleet.ObjectKey, o *liveObject) fleet.Observation {
 		}
 	}
 	return out
+}
+
+// reconciledAt is zero for what is no time.
+func reconciledAt(s string) time.Time {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
 }
 
 // messageOf prefers what is wrong with the Application over what is wrong with its workload.

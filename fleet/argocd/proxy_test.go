@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -44,7 +46,7 @@ func between(t testing.TB) *faulty {
 		t.Fatal(err)
 	}
 	f := &faulty{}
-	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	f.real = proxy
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
@@ -56,7 +58,7 @@ func between(t testing.TB) *faulty {
 		}
 	}))
 	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	server.Config.ErrorLog = nil
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })

@@ -19,16 +19,17 @@ func (e *Engine) restore(ctx context.Context, w *want, known *entry) (engine.Out
 	if wait > 0 {
 		return engine.Outcome{State: fleet.ApplyConflict, Message: quarrelText(known), RetryAfter: wait}, nil
 	}
-	live, err := e.readTree(ctx, w)
+	live, fresh, err := e.readWhole(ctx, w)
 	if err != nil {
 		return engine.Outcome{}, err
 	}
-	if live != nil { // else it has just gone, and the apply below meets a conflict
-		if known, err = e.takeOut(ctx, w, known, live); err != nil {
-			return engine.Outcome{}, err
-		}
+	if w.decide(fresh) != doRestore { // meanwhile it went, is being deleted, belongs to a later lease, or is mended
+		return e.step(ctx, w, fresh)
 	}
-	out, err := e.write(ctx, w, known)
+	if fresh, err = e.takeOut(ctx, w, fresh, live); err != nil {
+		return engine.Outcome{}, err
+	}
+	out, err := e.write(ctx, w, fresh)
 	if err == nil && again {
 		out.State, out.Message, out.RetryAfter = fleet.ApplyConflict, quarrelText(known), e.options.Conflict
 	}
@@ -40,37 +41,36 @@ func quarrelText(known *entry) string {
 	return fmt.Sprintf("%s keeps changing it on the engine; it is overwritten at growing intervals: change the declaration instead, or take away its right to write", who)
 }
 
-// readTree is the object as it stands, whole; nil when it is gone.
-func (e *Engine) readTree(ctx context.Context, w *want) (map[string]any, error) {
+// readWhole is an uncached read of the object, whole and as an entry; nil when it is gone.
+func (e *Engine) readWhole(ctx context.Context, w *want) (map[string]any, *entry, error) {
 	var raw json.RawMessage
 	err := e.client.do(ctx, request{method: http.MethodGet, path: w.r.object(e.namespace, w.row.Key.Name)}, &raw)
 	if e.absent(err, w.r) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return decodeTree(raw)
+	o, err := decodeLive(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	tree, err := decodeTree(raw)
+	return tree, e.entryOf(w.r, o), err
 }
 
 // takeOut removes what the manifest does not have from a live object and returns its entry as it stands then. An object that changed since
-// the decision gives a conflict, so that it is decided anew.
-func (e *Engine) takeOut(ctx context.Context, w *want, known *entry, live map[string]any) (*entry, error) {
-	meta, _ := live["metadata"].(map[string]any)
-	if uid, _ := meta["uid"].(string); uid != known.UID {
-		return nil, &statusError{Code: http.StatusConflict, Reason: "Conflict", Message: "the object was replaced"}
-	}
+// it was read gives a conflict, so that it is decided anew.
+func (e *Engine) takeOut(ctx context.Context, w *want, read *entry, live map[string]any) (*entry, error) {
 	patch := strangers(w.tree, live)
-	version, _ := meta["resourceVersion"].(string)
-	fresh := *known
-	fresh.ResourceVersion = version
 	if len(patch) == 0 {
-		return &fresh, nil
+		return read, nil
 	}
-	m, err := e.merge(ctx, w.row, patch, &fresh)
+	m, err := e.merge(ctx, w.row, patch, read)
 	if err != nil {
 		return nil, err
 	}
+	fresh := *read
 	fresh.ResourceVersion, fresh.finalizers = m.ResourceVersion, m.Finalizers
 	return &fresh, nil
 }

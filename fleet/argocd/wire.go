@@ -4,14 +4,31 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
-	"time"
 	"unique"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
 )
+
+// decodeLive reads an object. One that has something unheard-of in its spec or status is known by its metadata alone, and counts as drifted:
+// it must not keep the others of its kind from being read.
+func decodeLive(raw []byte) (*liveObject, error) {
+	var o liveObject
+	if err := json.Unmarshal(raw, &o); err != nil {
+		var bare struct{ Metadata liveMetadata }
+		if err := json.Unmarshal(raw, &bare); err != nil {
+			return nil, fmt.Errorf("%w: what is no object: %w", engine.ErrUnreachable, err)
+		}
+		o = liveObject{Metadata: bare.Metadata}
+	}
+	if o.Metadata.ResourceVersion == "" {
+		return nil, fmt.Errorf("%w: an object without a version", engine.ErrUnreachable)
+	}
+	return &o, nil
+}
 
 // liveObject is the part of an object that we read from the API server.
 type liveObject struct {
@@ -59,7 +76,7 @@ type liveStatus struct {
 	Sync           struct{ Status, Revision string }
 	Health         struct{ Status, Message string }
 	Resources      []struct{}
-	ReconciledAt   time.Time
+	ReconciledAt   string
 	Conditions     []struct{ Type, Message string }
 	OperationState *struct {
 		Phase, Message string

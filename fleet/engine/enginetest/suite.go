@@ -5,6 +5,7 @@ package enginetest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -84,7 +85,10 @@ func watching(t *testing.T, b *Bench) *rig {
 	t.Cleanup(func() {
 		cancel()
 		select {
-		case <-done:
+		case err := <-done:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Watch ends with %v, not with its context's error", err)
+			}
 		case <-time.After(patience):
 			t.Error("Watch does not end with its context")
 		}
