@@ -7,8 +7,8 @@ import (
 
 // Errors of the store that a caller tells apart with errors.Is.
 var (
-	// ErrFenced says that the lease under which something was to be written is no longer the newest of its name. The work is dropped.
-	ErrFenced = errors.New("the lease has passed to another holder")
+	// ErrFenced says that the lease under which something was to be written has run out or passed on. The work is dropped.
+	ErrFenced = errors.New("the lease has run out or passed to another holder")
 	// ErrStale says that the state that a Record was computed from is no longer the one that stands. Load anew and plan again.
 	ErrStale = errors.New("the mirror has moved on since it was read")
 )

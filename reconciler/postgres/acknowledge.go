@@ -32,12 +32,12 @@ func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet
 	err = s.atomically(ctx, func(b *pgx.Batch) {
 		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
 		if len(done) > 0 {
-			b.Queue(sqlAcknowledge, append(ackColumns(engine, done),
+			b.Queue(sqlAcknowledge, append(ackColumns(done),
 				column(done, func(a fleet.Ack) string { return string(a.State) }),
 				column(done, func(a fleet.Ack) string { return message(a.Message) }))...)
 		}
 		if len(gone) > 0 {
-			b.Queue(sqlRemove, ackColumns(engine, gone)...)
+			b.Queue(sqlRemove, ackColumns(gone)...)
 		}
 		b.Queue(`SELECT settle_revisions()`)
 	})
@@ -48,8 +48,8 @@ const sqlAcknowledge = `
 	WITH changed AS (
 		INSERT INTO status AS s (engine, kind, name, tenant, seq, state, state_message, acked_at)
 		SELECT d.engine, d.kind, d.name, d.tenant, d.seq, a.state, a.message, now()
-		FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[]) AS a (kind, name, seq, state, message)
-		JOIN desired d ON d.engine = $1 AND d.kind = a.kind AND d.name = a.name AND d.seq <= a.seq
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[]) AS a (engine, kind, name, seq, state, message)
+		JOIN desired d ON d.engine = a.engine AND d.kind = a.kind AND d.name = a.name AND d.seq <= a.seq
 		ON CONFLICT (engine, kind, name) DO UPDATE SET
 			tenant = excluded.tenant, seq = excluded.seq, state = excluded.state, state_message = excluded.state_message, acked_at = excluded.acked_at
 		WHERE (s.seq, s.state, s.state_message) IS DISTINCT FROM (excluded.seq, excluded.state, excluded.state_message)
@@ -57,8 +57,8 @@ const sqlAcknowledge = `
 
 const sqlRemove = `
 	WITH changed AS (
-		DELETE FROM desired d USING unnest($2::text[], $3::text[], $4::bigint[]) AS a (kind, name, seq)
-		WHERE d.engine = $1 AND d.kind = a.kind AND d.name = a.name AND d.absent AND d.seq <= a.seq
+		DELETE FROM desired d USING unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS a (engine, kind, name, seq)
+		WHERE d.engine = a.engine AND d.kind = a.kind AND d.name = a.name AND d.absent AND d.seq <= a.seq
 		RETURNING d.engine, d.kind, d.name, d.tenant),
 	swept AS (DELETE FROM status s USING changed c WHERE s.engine = c.engine AND s.kind = c.kind AND s.name = c.name)` + sqlTellOf + `'removed'` + sqlTellEnd
 
@@ -71,11 +71,9 @@ const sqlTellOf = `
 const sqlTellEnd = ` ELSE count(*) || ' applications of engine ' || min(c.engine) END)
 	FROM changed c WHERE c.kind = 'Application' GROUP BY c.tenant`
 
-func ackColumns(engine fleet.EngineName, acks []fleet.Ack) []any {
-	return []any{string(engine),
-		column(acks, func(a fleet.Ack) string { return string(a.Key.Kind) }),
-		column(acks, func(a fleet.Ack) string { return a.Key.Name }),
-		column(acks, func(a fleet.Ack) int64 { return a.Seq })}
+func ackColumns(acks []fleet.Ack) []any {
+	return append(objectColumns(column(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key })),
+		column(acks, func(a fleet.Ack) int64 { return a.Seq }))
 }
 
 // leasedEngine is the engine that the lease gives the right to, provided that it is the engine of every item.

@@ -20,53 +20,46 @@ func (s *Store) Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Obs
 	if err != nil {
 		return err
 	}
-	args := observationColumns(engine, newest(seen, func(o fleet.Observation) fleet.ObjectKey { return o.Key }))
+	args := observationColumns(newest(seen, func(o fleet.Observation) fleet.ObjectKey { return o.Key }))
 	err = s.atomically(ctx, func(b *pgx.Batch) {
 		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		b.Queue(sqlBeginStatus, args[:3]...)
 		b.Queue(sqlObserve, args...)
-		b.Queue(sqlObserveFirst, args...)
 	})
 	return wrap(err, "observe %d applications of engine %s", len(seen), engine)
 }
 
-const seenRows = `
-	unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::int[],
-		$13::timestamptz[], $14::text[], $15::bool[])
-	AS o (kind, name, uid, sync, health, synced_revision, operation_phase, operation_id, operation_error, message, resources,
-		reconciled_at, resource_version, gone)`
-
-// UPDATE … FROM rather than an upsert: it leaves the index alone.
+// UPDATE … FROM rather than an upsert: it leaves the index alone. The engine comes with each row, so that the planner takes the key's index
+// for each and never the whole of an engine.
 const sqlObserve = `
 	WITH changed AS (
 		UPDATE status s SET uid = o.uid, sync = o.sync, health = o.health, synced_revision = o.synced_revision,
 			operation_phase = o.operation_phase, operation_id = o.operation_id, operation_error = o.operation_error, message = o.message,
 			resources = o.resources, reconciled_at = o.reconciled_at, resource_version = o.resource_version, gone = o.gone, observed_at = now()
-		FROM ` + seenRows + `
-		WHERE s.engine = $1 AND s.kind = o.kind AND s.name = o.name AND
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::int[],
+				$13::timestamptz[], $14::text[], $15::bool[])
+			AS o (engine, kind, name, uid, sync, health, synced_revision, operation_phase, operation_id, operation_error, message, resources,
+				reconciled_at, resource_version, gone)
+		WHERE s.engine = o.engine AND s.kind = o.kind AND s.name = o.name AND
 			(s.observed_at IS NULL OR
 			(s.uid, s.sync, s.health, s.synced_revision, s.operation_phase, s.operation_id, s.operation_error, s.message, s.resources, s.gone) <>
 			(o.uid, o.sync, o.health, o.synced_revision, o.operation_phase, o.operation_id, o.operation_error, o.message, o.resources, o.gone))
 		RETURNING s.engine, s.kind, s.name, s.tenant, s.sync, s.health)` + sqlTellOf + `min(sync) || ', ' || min(health)` + sqlTellEnd
 
-const sqlObserveFirst = `
-	WITH changed AS (
-		INSERT INTO status (engine, kind, name, tenant, uid, sync, health, synced_revision, operation_phase, operation_id, operation_error, message,
-			resources, reconciled_at, resource_version, gone, observed_at)
-		SELECT d.engine, d.kind, d.name, d.tenant, o.uid, o.sync, o.health, o.synced_revision, o.operation_phase, o.operation_id,
-			o.operation_error, o.message, o.resources, o.reconciled_at, o.resource_version, o.gone, now()
-		FROM ` + seenRows + `
-		JOIN desired d ON d.engine = $1 AND d.kind = o.kind AND d.name = o.name
-		WHERE NOT EXISTS (SELECT FROM status s WHERE s.engine = $1 AND s.kind = o.kind AND s.name = o.name)
-		ON CONFLICT DO NOTHING
-		RETURNING engine, kind, name, tenant, sync, health)` + sqlTellOf + `min(sync) || ', ' || min(health)` + sqlTellEnd
+// sqlBeginStatus gives a first row to objects that are seen before they were acknowledged.
+const sqlBeginStatus = `
+	INSERT INTO status (engine, kind, name, tenant)
+	SELECT d.engine, d.kind, d.name, d.tenant
+	FROM (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS o (engine, kind, name)
+		WHERE NOT EXISTS (SELECT FROM status s WHERE s.engine = o.engine AND s.kind = o.kind AND s.name = o.name)) o
+	JOIN desired d ON d.engine = o.engine AND d.kind = o.kind AND d.name = o.name
+	ON CONFLICT DO NOTHING`
 
-func observationColumns(engine fleet.EngineName, seen []fleet.Observation) []any {
+func observationColumns(seen []fleet.Observation) []any {
 	of := func(value func(fleet.Observation) string) []string {
 		return column(seen, func(o fleet.Observation) string { return message(value(o)) })
 	}
-	return []any{string(engine),
-		of(func(o fleet.Observation) string { return string(o.Key.Kind) }),
-		of(func(o fleet.Observation) string { return o.Key.Name }),
+	return append(objectColumns(column(seen, func(o fleet.Observation) fleet.ObjectKey { return o.Key })),
 		of(func(o fleet.Observation) string { return o.UID }),
 		of(syncWord), of(healthWord),
 		of(func(o fleet.Observation) string { return o.SyncedRevision }),
@@ -77,7 +70,7 @@ func observationColumns(engine fleet.EngineName, seen []fleet.Observation) []any
 		column(seen, func(o fleet.Observation) int32 { return int32(o.Resources) }),
 		column(seen, func(o fleet.Observation) *time.Time { return moment(o.ReconciledAt) }),
 		of(func(o fleet.Observation) string { return o.ResourceVersion }),
-		column(seen, func(o fleet.Observation) bool { return o.Gone })}
+		column(seen, func(o fleet.Observation) bool { return o.Gone }))
 }
 
 // What is gone is neither in sync nor healthy, whatever was last said of it.

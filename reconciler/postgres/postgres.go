@@ -137,6 +137,7 @@ func prepareConn(c *pgx.ConnConfig, application string) {
 	for name, value := range map[string]string{
 		"application_name": application, "search_path": schema, "timezone": "UTC",
 		"idle_in_transaction_session_timeout": idleInTransaction, "lock_timeout": lockTimeout, "statement_timeout": statementTimeout,
+		"random_page_cost": "1.1", // what is asked for is in memory or on flash: looking up a few keys beats reading a table
 	} {
 		c.RuntimeParams[name] = value
 	}

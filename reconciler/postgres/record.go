@@ -105,7 +105,7 @@ func objectColumns(keys []fleet.ObjectKey) []any {
 	return []any{
 		column(keys, func(k fleet.ObjectKey) string { return string(k.Engine) }),
 		column(keys, func(k fleet.ObjectKey) string { return string(k.Kind) }),
-		column(keys, func(k fleet.ObjectKey) string { return k.Name }),
+		column(keys, func(k fleet.ObjectKey) string { return text(k.Name) }),
 	}
 }
 

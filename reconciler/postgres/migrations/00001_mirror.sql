@@ -128,7 +128,8 @@ CREATE INDEX desired_created ON desired (created_at) WHERE kind = 'Application';
 CREATE INDEX desired_credential ON desired (engine, credential_tenant, credential_name) WHERE credential_name IS NOT NULL;
 
 -- How each object stands: what its worker did, and what the engine last said of it. Narrow, with room on its pages and no index beside
--- the key, so that every update stays within its page (HOT).
+-- the key, so that every update stays within its page (HOT). A worker's batch often updates all rows of a page in one transaction, and the
+-- old versions go only after it: so there is room for each row twice.
 CREATE TABLE status (
     engine           text COLLATE "C" NOT NULL,
     kind             text COLLATE "C" NOT NULL,
@@ -152,7 +153,7 @@ CREATE TABLE status (
     reconciled_at    timestamptz,
     observed_at      timestamptz,
     PRIMARY KEY (engine, kind, name)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.05);
 
 -- What is known of each engine. spec is the last in effect, kept after the declaration has gone, for as long as there are rows to remove.
 CREATE TABLE engines (

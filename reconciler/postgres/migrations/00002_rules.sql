@@ -2,13 +2,14 @@
 
 -- +goose Up
 
--- A write is made under a lease or not at all. Error AY001: the lease has passed on.
+-- A write is made under a lease or not at all. Error AY001: the lease has run out or passed on. One that has run out gives no right even
+-- while nobody else has taken it: a holder that goes on writing would otherwise keep the others from taking it, who wait for its locks.
 -- +goose StatementBegin
 CREATE FUNCTION fence(lease text, who text, at bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM FROM leases l WHERE l.name = lease AND l.holder = who AND l.epoch = at FOR KEY SHARE;
+    PERFORM FROM leases l WHERE l.name = lease AND l.holder = who AND l.epoch = at AND l.expires_at > clock_timestamp() FOR KEY SHARE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'lease % of % at epoch % has passed on', lease, who, at USING ERRCODE = 'AY001';
+        RAISE EXCEPTION 'lease % of %, epoch %', lease, who, at USING ERRCODE = 'AY001';
     END IF;
 END $$;
 -- +goose StatementEnd
