@@ -296,3 +296,32 @@ func BenchmarkRecordOne(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkGrown changes everything in a mirror whose plans were made while it was small, as after a first start.
+func BenchmarkGrown(b *testing.B) {
+	const n = 10_000
+	s := openWith(b, newDatabase(b), postgres.Options{MaxConns: 1})
+	ctx := context.Background()
+	lease, worker := hold(b, s, "reconciler"), hold(b, s, "engine/eu-1")
+	revisions := 0
+	round := func(n int) {
+		revisions++
+		must(s.Record(ctx, lease, fullRecord(revisions-1, revisions, n)))(b)
+		rows := must(s.Changed(ctx, "eu-1", 0, n))(b)
+		for part := range slices.Chunk(rows, 500) {
+			var seen []fleet.Observation
+			for _, r := range part {
+				seen = append(seen, fleet.Observation{Key: r.Key, Resources: revisions})
+			}
+			check(b, s.Observe(ctx, worker, seen))
+			check(b, s.Acknowledge(ctx, worker, applied(part)))
+		}
+	}
+	for range 20 {
+		round(1)
+	}
+	round(n)
+	for b.Loop() {
+		round(n)
+	}
+}

@@ -9,33 +9,40 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Lately is what the deletion guards look back on: the Applications that were deleted and created within the window that ends now, by the
-// database's clock.
+// Lately is the Applications that were deleted within the window that ends now, by the database's clock.
 func (s *Store) Lately(ctx context.Context, window time.Duration) (fleet.Lately, error) {
 	var l fleet.Lately
 	err := s.within(ctx, fleet.Scope{}, func(tx pgx.Tx) (err error) {
 		if err := tx.QueryRow(ctx, `SELECT now()`).Scan(&l.Now); err != nil {
 			return err
 		}
-		if l.Deleted, err = read(ctx, tx, scanDeletion, `SELECT `+deletionColumns+` FROM deletions WHERE at > now() - $1::interval ORDER BY n`, window); err != nil {
-			return err
-		}
+		l.Deleted, err = read(ctx, tx, scanDeletion, `SELECT `+deletionColumns+` FROM deletions WHERE at > now() - $1::interval ORDER BY n`, window)
+		return err
+	})
+	return l, wrap(err, "what was lately deleted")
+}
+
+// CreatedLately counts the Applications that were created within the window: they did not stand when it began. It costs as much as was
+// created, so it is for plans that delete something.
+func (s *Store) CreatedLately(ctx context.Context, window time.Duration) (map[fleet.TenantName]int, error) {
+	created := map[fleet.TenantName]int{}
+	err := s.within(ctx, fleet.Scope{}, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT tenant, count(*) FROM desired
 			WHERE kind = 'Application' AND created_at > now() - $1::interval AND NOT absent GROUP BY tenant`, window)
 		if err != nil {
 			return err
 		}
-		l.Created = map[fleet.TenantName]int{}
+		clear(created)
 		var tenant fleet.TenantName
 		var n int
 		_, err = pgx.ForEachRow(rows, []any{&tenant, &n}, func() error {
-			l.Created[tenant] = n
+			created[tenant] = n
 			return nil
 		})
 		return err
 	})
-	return l, wrap(err, "what was lately created and deleted")
+	return created, wrap(err, "what was lately created")
 }
 
 // Vanished are those of the keys that have no row any more: their objects were proven gone.

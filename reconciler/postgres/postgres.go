@@ -137,6 +137,8 @@ func prepareConn(c *pgx.ConnConfig, application string) {
 	for name, value := range map[string]string{
 		"application_name": application, "search_path": schema, "timezone": "UTC",
 		"idle_in_transaction_session_timeout": idleInTransaction, "lock_timeout": lockTimeout, "statement_timeout": statementTimeout,
+		// Plans are made for the tables as they are: one that was made while a table was empty, and kept, is quadratic after a first start.
+		"plan_cache_mode": "force_custom_plan", "jit": "off",
 		"random_page_cost": "1.1", // what is asked for is in memory or on flash: looking up a few keys beats reading a table
 	} {
 		c.RuntimeParams[name] = value

@@ -23,8 +23,7 @@ func rowSteps(r *fleet.Record) ([]step, error) {
 			present = append(present, row)
 		}
 	}
-	// The arrays are laid out in memory once, rather than on disk.
-	steps := []step{{sql: `SELECT set_config('work_mem', '128MB', true)`}}
+	var steps []step
 	numbered, total := 0, len(r.Rows)
 	for part := range chunks(present) {
 		steps = append(steps, upsertRows(r, part, total-numbered))

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,5 +216,40 @@ func TestSyncIsAskedForOnceAndEndsOnce(t *testing.T) {
 	}
 	if pending := must(s.PendingSyncs(t.Context(), "eu-1"))(t); len(pending) != 0 {
 		t.Errorf("pending: %+v", pending)
+	}
+}
+
+// A plan that was made while the mirror was small must not stay in use when it has grown: rows that are read per row that is written stay few.
+func TestWorkGrowsNoFasterThanTheMirror(t *testing.T) {
+	t.Parallel()
+	const n = 3000
+	url := newDatabase(t)
+	s := openWith(t, url, postgres.Options{MaxConns: 1})
+	lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
+	revisions := 0
+	round := func(size int) {
+		revisions++
+		must(s.Record(t.Context(), lease, fullRecord(revisions-1, revisions, size)))(t)
+		rows := must(s.Changed(t.Context(), "eu-1", 0, size))(t)
+		for part := range slices.Chunk(rows, 500) {
+			var seen []fleet.Observation
+			for _, r := range part {
+				seen = append(seen, fleet.Observation{Key: r.Key, Resources: revisions})
+			}
+			check(t, s.Observe(t.Context(), worker, seen))
+			check(t, s.Acknowledge(t.Context(), worker, applied(part)))
+		}
+	}
+	for range 12 {
+		round(1)
+	}
+	round(n)
+	round(n)
+	s.Close() // its sessions tell what they did when they end
+	until(t, "the statistics", func() bool {
+		return one[int](t, url, `SELECT count(*) FROM pg_stat_user_tables WHERE relname IN ('desired', 'status') AND n_tup_upd >= $1`, n) == 2
+	})
+	if read := one[int](t, url, `SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_user_tables WHERE relname IN ('desired', 'status')`); read > 100*2*n {
+		t.Errorf("%d rows were read to write %d twice", read, n)
 	}
 }

@@ -11,6 +11,8 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'lease % of %, epoch %', lease, who, at USING ERRCODE = 'AY001';
     END IF;
+    -- The arrays that follow are laid out in memory rather than on disk.
+    PERFORM set_config('work_mem', '128MB', true);
 END $$;
 -- +goose StatementEnd
 
