@@ -23,11 +23,11 @@ func looserGuards(path, content string) string {
 	if path != "fleet/fleet.yaml" {
 		return content
 	}
-	return strings.NewReplacer("maxDeletes: 20 ", "maxDeletes: 7 ", "maxDeletePercent: 20", "maxDeletePercent: 100", "alwaysAllowed: 5", "alwaysAllowed: 7", "window: 1h", "window: 1m").Replace(content)
+	return strings.NewReplacer("maxDeletes: 20 ", "maxDeletes: 15 ", "maxDeletePercent: 20", "maxDeletePercent: 100", "alwaysAllowed: 5", "alwaysAllowed: 15", "window: 1h", "window: 1m").Replace(content)
 }
 
 // guarded is more deletions than looserGuards let through.
-const guarded = 9
+const guarded = 17
 
 var (
 	world    *example.Fleet
