@@ -167,5 +167,4 @@ type EngineReport struct {
 type Lately struct {
 	Now     time.Time // by the store's clock
 	Deleted []Deletion
-	Created map[TenantName]int // Applications that did not stand when the window began
 }

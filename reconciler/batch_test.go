@@ -68,3 +68,17 @@ func TestBatchLosesNothingWhenAWriteFails(t *testing.T) {
 		}
 	})
 }
+
+func TestBatchEndsWhenTheRightToWriteIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes := 0
+		b := newBatch(time.Second, 2, func(a fleet.Ack) fleet.ObjectKey { return a.Key }, func(context.Context, []fleet.Ack) error {
+			writes++
+			return fleet.ErrFenced
+		})
+		b.add(ackOf("a", 1))
+		if err := b.run(t.Context()); !errors.Is(err, fleet.ErrFenced) || writes != 1 {
+			t.Fatalf("%d writes, and then %v", writes, err)
+		}
+	})
+}

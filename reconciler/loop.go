@@ -20,8 +20,10 @@ type Store interface {
 	Load(ctx context.Context) (fleet.Snapshot, error)
 	// Record takes one revision in one transaction, once.
 	Record(ctx context.Context, lease fleet.Lease, record fleet.Record) (seq int64, err error)
-	// Lately are the Applications that were created and deleted since a moment, and the store's present time.
+	// Lately are the Applications that were deleted within the window, and the store's present time.
 	Lately(ctx context.Context, window time.Duration) (fleet.Lately, error)
+	// CreatedLately counts, by tenant, the Applications that were created within it.
+	CreatedLately(ctx context.Context, window time.Duration) (map[fleet.TenantName]int, error)
 	// Approvals are all that were given.
 	Approvals(ctx context.Context) ([]fleet.Approval, error)
 	// Vanished are those of the given rows that the store no longer has: their objects are proven gone.
@@ -145,11 +147,11 @@ func (l *Loop) pass(ctx context.Context, lease fleet.Lease) (string, error) {
 
 // plan is what a pass does when there is something new.
 func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *plan.Request) (string, error) {
-	lately, err := l.Store.Lately(ctx, time.Duration(l.world.Catalog().Fleet().Guards.Window))
+	lately, err := l.Store.Lately(ctx, l.window())
 	if err != nil {
 		return "failed", err
 	}
-	request.Now, request.Recent, request.Created = lately.Now, lately.Deleted, lately.Created
+	request.Now, request.Recent = lately.Now, lately.Deleted
 	if err := l.find(ctx, request); err != nil {
 		return "failed", err
 	}
@@ -175,9 +177,9 @@ var errUnplanned = errors.New("cannot be planned")
 
 // step plans one request and records what comes of it.
 func (l *Loop) step(ctx context.Context, lease fleet.Lease, head Head, r *plan.Request) (*plan.Plan, error) {
-	p, err := l.world.Compute(*r, l.Renderer)
+	p, err := l.compute(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("revision %s %w: %w", r.Revision.Short(), errUnplanned, err)
+		return nil, err
 	}
 	if p.Empty() && r.Revision == l.world.Revision() {
 		l.follow(p, r.Gone)
@@ -188,6 +190,23 @@ func (l *Loop) step(ctx context.Context, lease fleet.Lease, head Head, r *plan.R
 	}
 	return p, nil
 }
+
+// compute plans, and once more with what the guards measure deletions by when there are any: that costs as much as was created lately.
+func (l *Loop) compute(ctx context.Context, r *plan.Request) (*plan.Plan, error) {
+	p, err := l.world.Compute(*r, l.Renderer)
+	if err == nil && r.Created == nil && (p.Waiting != nil || p.Counts.Deleted+p.Counts.Held > 0) {
+		if r.Created, err = l.Store.CreatedLately(ctx, l.window()); err != nil {
+			return nil, err
+		}
+		p, err = l.world.Compute(*r, l.Renderer)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("revision %s %w: %w", r.Revision.Short(), errUnplanned, err)
+	}
+	return p, nil
+}
+
+func (l *Loop) window() time.Duration { return time.Duration(l.world.Catalog().Fleet().Guards.Window) }
 
 // quiet reports whether the last plan was made from just this: the same head, no approval and no proof of removal since.
 func (l *Loop) quiet(r *plan.Request) bool {

@@ -52,6 +52,18 @@ func TestQueueKeepsTheNewestRowOfAnObject(t *testing.T) {
 	}
 }
 
+func TestQueueLetsNoOlderRowReplaceOneThatCameWhileInHand(t *testing.T) {
+	q := newQueue()
+	q.put(rowOf(fleet.ObjectApplication, "a", 1, false))
+	task, _ := q.take(t.Context())
+	q.put(rowOf(fleet.ObjectApplication, "a", 3, false))
+	q.put(rowOf(fleet.ObjectApplication, "a", 2, false)) // read before the other was committed
+	q.done(task, 0)
+	if task, _ = q.take(t.Context()); task.row.Seq != 3 {
+		t.Fatalf("row %d is handed out, and 3 is lost", task.row.Seq)
+	}
+}
+
 func TestQueueTriesAgainAfterItsTimeAndNotBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()

@@ -387,7 +387,7 @@ func (s *shift) missing(row fleet.Row) (fleet.ObjectKey, bool) {
 // waitFor says so in the row's state after a while, and looks again soon.
 func (s *shift) waitFor(t *task, need fleet.ObjectKey) time.Duration {
 	t.waits++
-	if t.waits == 8 {
+	if t.waits == 16 {
 		s.acks.add(fleet.Ack{Key: t.row.Key, Seq: t.row.Seq, State: fleet.ApplyPending,
 			Message: fmt.Sprintf("waits for %s %s on engine %s", need.Kind, need.Name, s.Engine)})
 	}

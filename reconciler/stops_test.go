@@ -86,3 +86,61 @@ func TestAStopIsSeenWithinASecondAndOutlivesAnError(t *testing.T) {
 		<-done
 	})
 }
+
+func TestABoardIsRefreshedFromAReadThatBeganAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := &stopList{}
+		b := NewStopBoard()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); b.Run(ctx, from, slog.New(slog.DiscardHandler)) }()
+		synctest.Wait()
+		from.say(nil, fleet.Stop{Scope: fleet.StopFleet, At: time.Now()})
+		start := time.Now()
+		if err := b.refreshed(t.Context()); err != nil || !b.Stopped("eu-1")("acme") {
+			t.Errorf("refreshed without the stop: %v", err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it waited %s for the next poll", took)
+		}
+		from.say(errors.New("the database is away"))
+		short, end := context.WithTimeout(t.Context(), time.Minute)
+		defer end()
+		if err := b.refreshed(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("refreshed from a store that cannot be read: %v", err)
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestOnlyAStopThatWasSeenInForceCanBeOver(t *testing.T) {
+	b := NewStopBoard()
+	engine, everything := fleet.Stop{Scope: fleet.StopEngine, Name: "eu-1"}, fleet.Stop{Scope: fleet.StopFleet}
+	b.set(nil)
+	if b.over(placeOf(engine)) {
+		t.Error("a stop that the store never knew is over: it may be from before the database was lost")
+	}
+	b.set([]fleet.Stop{engine, everything})
+	b.set([]fleet.Stop{everything})
+	if !b.over(placeOf(engine)) || b.over(placeOf(everything)) {
+		t.Error("the stop that was ended is not the one that is over")
+	}
+	b.set([]fleet.Stop{engine})
+	if b.over(placeOf(engine)) {
+		t.Error("a stop that is in force again is over")
+	}
+}
+
+func TestStopsThatStayWakeNobody(t *testing.T) {
+	b := NewStopBoard()
+	at := time.Now()
+	b.set([]fleet.Stop{{Scope: fleet.StopFleet, By: "a", At: at}})
+	changed := b.Changed()
+	b.set([]fleet.Stop{{Scope: fleet.StopFleet, By: "a", At: at.In(time.FixedZone("elsewhere", 3600)).Round(0)}})
+	select {
+	case <-changed:
+		t.Error("the same stop, read again, counts as a change")
+	default:
+	}
+}

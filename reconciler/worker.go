@@ -73,9 +73,9 @@ const (
 	flushEvery   = 200 * time.Millisecond
 	verifyEvery  = time.Hour
 	reportEvery  = 30 * time.Second
-	settleWait   = 250 * time.Millisecond // for an object that waits for another of the same engine
-	removeWait   = 5 * time.Second        // for a deletion that the engine works on
-	steady       = time.Minute            // work that lasted so long was no failed attempt
+	settleWait   = 50 * time.Millisecond // for an object that waits for another of the same engine
+	removeWait   = 5 * time.Second       // for a deletion that the engine works on
+	steady       = time.Minute           // work that lasted so long was no failed attempt
 	messageBytes = 1024
 )
 
