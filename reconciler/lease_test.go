@@ -165,3 +165,27 @@ func TestAnEpochIsRaisedAboveWhatTheEngineShows(t *testing.T) {
 		t.Fatalf("epoch %d, %v; want 8", held.lease().Epoch, err)
 	}
 }
+
+func TestAStopOfTheWorkLetsAWriteEndAndTheLossOfTheLeaseDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			cause error
+			after time.Duration // until the write is cut off
+		}{
+			"stop":   {context.Canceled, 10 * time.Second}, // when the lease runs out
+			"lost":   {ErrLeaseLost, 0},
+			"fenced": {fleet.ErrFenced, 0},
+		} {
+			held := &heldLease{until: time.Now().Add(10 * time.Second)}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			write, end := held.writing(ctx)
+			start := time.Now()
+			cancel(c.cause)
+			<-write.Done()
+			if took := time.Since(start); took != c.after {
+				t.Errorf("%s: the write was cut off after %s, not %s", name, took, c.after)
+			}
+			end()
+		}
+	})
+}
