@@ -124,7 +124,7 @@ func (v *Server) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
-		v.loop.Run, v.manager.Run, v.api.Run, v.wakes,
+		v.loop.Run, v.manager.Run, v.api.Run, v.wakes, v.prune,
 		func(ctx context.Context) { v.stops.Run(ctx, v.store, v.log) },
 		func(ctx context.Context) { v.secrets.Watch(ctx, v.manager.Rotated) },
 	} {
@@ -169,6 +169,22 @@ func (v *Server) wakes(ctx context.Context) {
 		v.manager.Wake()
 		v.api.Wake()
 	})
+}
+
+// prune lets go of what nobody looks back on any more, such as old events. Replicas may do it side by side.
+func (v *Server) prune(ctx context.Context) {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		if _, err := v.store.Prune(ctx); err != nil && ctx.Err() == nil {
+			v.log.Warn("old events are not removed; it is tried again in an hour", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // Close releases everything. It may be called more than once.
