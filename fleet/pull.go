@@ -1,0 +1,208 @@
+package fleet
+
+import (
+	"errors"
+	"time"
+)
+
+// Person is an account of the forge. Only the ID decides: a login may be given up and taken by a stranger.
+type Person struct {
+	ID    int64  `json:"id"`
+	Login string `json:"login"` // as it is shown
+}
+
+// Permission is what a person may do in the config repo on the forge.
+type Permission string
+
+// Permissions, each with those before it.
+const (
+	PermissionNone  Permission = "none"
+	PermissionRead  Permission = "read"
+	PermissionWrite Permission = "write"
+	PermissionAdmin Permission = "admin"
+)
+
+// PullState is how a pull request stands on the forge.
+type PullState string
+
+// States of pull requests.
+const (
+	PullOpen   PullState = "open"
+	PullMerged PullState = "merged"
+	PullClosed PullState = "closed" // without a merge
+)
+
+// Pull is one pull request as the forge tells of it. Title and logins are a stranger's words.
+type Pull struct {
+	Number      int       `json:"number"`
+	Title       string    `json:"title"`
+	Author      Person    `json:"author"`
+	State       PullState `json:"state"`
+	Draft       bool      `json:"draft,omitempty"`
+	Fork        bool      `json:"fork,omitempty"` // its head lives in another repository, or that repository is gone
+	Base        string    `json:"base"`           // branch that it is to be merged into, without refs/heads/
+	Head        Revision  `json:"head"`
+	MergeCommit Revision  `json:"mergeCommit,omitempty"` // of a merged one: the commit that the branch has for it
+	URL         string    `json:"url"`                   // for people
+	UpdatedAt   time.Time `json:"updatedAt"`
+}
+
+// Comment is one comment of a pull request.
+type Comment struct {
+	ID     int64
+	Author Person
+	Own    bool // written by the account that Argosy itself speaks with
+	Edited bool // its text is no longer the one that was posted
+	Body   string
+	At     time.Time // when it was posted
+}
+
+// ReviewState is what a review says.
+type ReviewState string
+
+// States of reviews. What only comments decides nothing.
+const (
+	ReviewApproved  ReviewState = "approved"
+	ReviewChanges   ReviewState = "changes"
+	ReviewDismissed ReviewState = "dismissed"
+	ReviewCommented ReviewState = "commented"
+)
+
+// Review is one review of a pull request, bound to the commit that was its head then.
+type Review struct {
+	Author Person
+	State  ReviewState
+	Head   Revision
+	At     time.Time
+}
+
+// CheckState is how a check stands.
+type CheckState string
+
+// States of checks. Neutral lets the pull request pass and says why nothing was judged.
+const (
+	CheckPending CheckState = "pending"
+	CheckSuccess CheckState = "success"
+	CheckFailure CheckState = "failure"
+	CheckNeutral CheckState = "neutral"
+)
+
+// Names of the checks.
+const (
+	CheckValidate = "argosy/validate"
+	CheckPlan     = "argosy/plan"
+	CheckOwners   = "argosy/owners"
+)
+
+// Check is one check of one commit: a check run where the forge has them, a commit status elsewhere.
+type Check struct {
+	Name        string     `json:"name"`
+	State       CheckState `json:"state"`
+	Title       string     `json:"title"`             // one line, at most 140 characters
+	Summary     string     `json:"summary,omitempty"` // Markdown, at most 60,000 characters
+	URL         string     `json:"url,omitempty"`     // where all of it can be read
+	Annotations []Problem  `json:"annotations,omitempty"`
+}
+
+// Errors of a forge that a caller tells apart with errors.Is. Any other error means that nothing is known.
+var (
+	// ErrNoSuchPull says that the forge surely has no such pull request.
+	ErrNoSuchPull = errors.New("the forge has no such pull request")
+	// ErrNoSuchOwner says that the forge surely has no such account or team.
+	ErrNoSuchOwner = errors.New("the forge has no such account or team")
+	// ErrNoSuchComment says that the comment is surely gone.
+	ErrNoSuchComment = errors.New("the comment is gone")
+)
+
+// ForgeBusy is an error that says when the forge may be asked again: a rate limit, a secondary limit, an outage that names its end.
+type ForgeBusy struct {
+	Until time.Time
+	Err   error
+}
+
+func (e *ForgeBusy) Error() string {
+	return e.Err.Error() + "; it may be asked again at " + e.Until.UTC().Format(time.RFC3339)
+}
+
+// Unwrap gives the forge's own words.
+func (e *ForgeBusy) Unwrap() error { return e.Err }
+
+// LookKind says what a delivery, a timer or a sweep asks to look at.
+type LookKind string
+
+// Kinds of looks.
+const (
+	LookBranch LookKind = "branch" // of the config repo that is applied
+	LookPull   LookKind = "pull"
+	LookGroup  LookKind = "group" // a commit of the merge queue
+	LookSweep  LookKind = "sweep" // every open pull request; after an installation has changed, and now and then
+)
+
+// Look says "look at this", and nothing of what there is to see.
+type Look struct {
+	Kind   LookKind `json:"kind"`
+	Number int      `json:"number,omitempty"` // of a pull request
+	Head   Revision `json:"head,omitempty"`   // of a merge group: which commit
+	Ref    string   `json:"ref,omitempty"`    // of a merge group: the full name of its ref
+}
+
+// Delivery is one webhook delivery. The forge keeps its ID when it delivers again.
+type Delivery struct {
+	ID    string
+	Event string
+}
+
+// Clearance is somebody's word about one head of a pull request, given by a command.
+type Clearance struct {
+	By   Person    `json:"by"`
+	Head Revision  `json:"head"`
+	At   time.Time `json:"at"`
+}
+
+// PullRecord is what Argosy keeps of a pull request.
+type PullRecord struct {
+	Pull
+	Commented  int64        `json:"commented,omitempty"`  // id of the newest comment that was looked at for commands
+	Sticky     int64        `json:"sticky,omitempty"`     // id of our own comment
+	Said       string       `json:"said,omitempty"`       // hash of what it says
+	Marked     string       `json:"marked,omitempty"`     // hash of the checks as they were last reported, with their commit
+	Held       *Clearance   `json:"held,omitempty"`       // by /argosy hold
+	Tested     *Clearance   `json:"tested,omitempty"`     // by /argosy ok-to-test: this head of a fork may be planned
+	Cleared    *Clearance   `json:"cleared,omitempty"`    // by /argosy approve-deletions: beyond the guards
+	Consents   []Clearance  `json:"consents,omitempty"`   // by /argosy approve, of owners
+	Replies    []string     `json:"replies,omitempty"`    // answers to the last commands, shown in the comment; at most 5
+	Verdict    string       `json:"verdict,omitempty"`    // one line
+	Tenants    []TenantName `json:"tenants,omitempty"`    // that its plan touches; "" is the platform
+	FollowedAt *time.Time   `json:"followedAt,omitempty"` // since when its result is followed after the merge
+	Settled    bool         `json:"settled,omitempty"`    // nothing is left to be done for it
+}
+
+// Effect is what a reviewed plan does to one object.
+type Effect struct {
+	Key         ObjectKey       `json:"key"`
+	Tenant      TenantName      `json:"tenant"`
+	Environment EnvironmentName `json:"environment,omitempty"`
+	Deployment  DeploymentName  `json:"deployment,omitempty"`
+	Deletes     bool            `json:"deletes,omitempty"`
+	Hash        string          `json:"hash,omitempty"` // of the manifest that it is to have
+}
+
+// ReviewedPlan is the plan that the reviewers of a pull request saw.
+type ReviewedPlan struct {
+	Number  int       `json:"number"`
+	Base    Revision  `json:"base"` // applied revision that it was computed from
+	Head    Revision  `json:"head"`
+	Hash    string    `json:"hash"`
+	Report  []byte    `json:"-"` // the plan as JSON
+	Effects []Effect  `json:"effects"`
+	Touches []string  `json:"touches"` // paths of declarations that it changes; two open pull requests with one in common collide
+	At      time.Time `json:"at"`
+}
+
+// ReviewedDeletion is a deletion that the reviewers of a merged pull request saw.
+type ReviewedDeletion struct {
+	Key      ObjectKey
+	Approved bool   // somebody who may has approved it beyond the guards
+	By       string // who
+	Pull     int
+}
