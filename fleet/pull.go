@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"strconv"
 	"time"
 )
 
@@ -132,7 +133,7 @@ type LookKind string
 
 // Kinds of looks.
 const (
-	LookBranch LookKind = "branch" // of the config repo that is applied
+	LookBranch LookKind = "branch" // of the config repo, whose head is applied
 	LookPull   LookKind = "pull"
 	LookGroup  LookKind = "group" // a commit of the merge queue
 	LookSweep  LookKind = "sweep" // every open pull request; after an installation has changed, and now and then
@@ -142,8 +143,20 @@ const (
 type Look struct {
 	Kind   LookKind `json:"kind"`
 	Number int      `json:"number,omitempty"` // of a pull request
-	Head   Revision `json:"head,omitempty"`   // of a merge group: which commit
+	Head   Revision `json:"head,omitempty"`   // of a merge group or of a head: which commit
 	Ref    string   `json:"ref,omitempty"`    // of a merge group: the full name of its ref
+}
+
+// Key is the same for looks at the same thing: of many, one is enough.
+func (l Look) Key() string {
+	switch l.Kind {
+	case LookPull:
+		return "pull/" + strconv.Itoa(l.Number)
+	case LookHead, LookGroup:
+		return string(l.Kind) + "/" + string(l.Head)
+	default:
+		return string(l.Kind)
+	}
 }
 
 // Delivery is one webhook delivery. The forge keeps its ID when it delivers again.
