@@ -135,6 +135,7 @@ type LookKind string
 const (
 	LookBranch LookKind = "branch" // of the config repo, whose head is applied
 	LookPull   LookKind = "pull"
+	LookHead   LookKind = "head"  // the pull requests with this head: report their checks again if they do not stand as they were reported
 	LookGroup  LookKind = "group" // a commit of the merge queue
 	LookSweep  LookKind = "sweep" // every open pull request; after an installation has changed, and now and then
 )
