@@ -270,6 +270,20 @@ func (s *faulty) Observe(ctx context.Context, l fleet.Lease, seen []fleet.Observ
 	return s.Store.Observe(ctx, l, seen)
 }
 
+func (s *faulty) PendingSyncs(ctx context.Context, name fleet.EngineName) ([]fleet.SyncRequest, error) {
+	if err := s.ask("syncs " + string(name)); err != nil {
+		return nil, err
+	}
+	return s.Store.PendingSyncs(ctx, name)
+}
+
+func (s *faulty) Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error) {
+	if err := s.ask("stops"); err != nil {
+		return nil, err
+	}
+	return s.Store.Stops(ctx, scope)
+}
+
 func (s *faulty) UpdateSync(ctx context.Context, l fleet.Lease, id string, state fleet.OperationState, message string) error {
 	if err := s.ask("updatesync"); err != nil {
 		return err
@@ -349,6 +363,9 @@ type finder struct {
 }
 
 func (f finder) Find(ctx context.Context, name fleet.EngineName, _ fleet.EngineSpec) ([]engine.Live, []fleet.Stop, error) {
+	if f.h.engines[name].hidden.Load() {
+		return nil, nil, errAway
+	}
 	target, err := f.h.engines[name].dial(f.dead, func(fleet.TenantName) bool { return true }, nil)
 	if err != nil {
 		return nil, nil, err

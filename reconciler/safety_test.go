@@ -105,9 +105,9 @@ func (h *house) placements() map[string]fleet.EngineName {
 	return out
 }
 
-// The database is lost while a stop of one engine is in force and that engine cannot be reached: what the engine remembers is all that is
-// left of the stop.
-func TestAStopOfAnEngineThatIsAwayOutlivesTheDatabase(t *testing.T) {
+// The database is lost while a stop of one engine is in force, and its worker comes there before the engine was read: what the engine
+// remembers is all that is left of the stop.
+func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
@@ -118,9 +118,10 @@ func TestAStopOfAnEngineThatIsAwayOutlivesTheDatabase(t *testing.T) {
 	placed, written := h.placements(), at.writes()
 
 	h.newDatabase()
-	at.away.Store(true)
+	at.hidden.Store(true)
+	dials := at.dials.Load()
 	h.commit("meanwhile", together(deployment("acme", "web", "v2", "Delete", "prod", "staging"), deployment("globex", "shop", "v2", "Orphan", "prod")))
-	h.start("b", options{})
+	b := h.start("b", options{})
 	h.eventually("what can be read is recorded, and nothing is placed anew", func() error {
 		if s, _ := h.store.Source(t.Context()); s.Applied != h.head() {
 			return errors.New("not recorded")
@@ -132,7 +133,13 @@ func TestAStopOfAnEngineThatIsAwayOutlivesTheDatabase(t *testing.T) {
 		}
 		return nil
 	})
-	at.away.Store(false)
+	h.eventually("its worker is there", func() error {
+		if at.dials.Load() == dials || b.store.asked("syncs "+string(at.name)) < 3 {
+			return errors.New("not yet")
+		}
+		return h.marked(at.name, 1)
+	})
+	at.hidden.Store(false)
 	h.eventually("its environments are found where they were", func() error {
 		if is := h.placements(); fmt.Sprint(is) != fmt.Sprint(placed) {
 			return fmt.Errorf("placed %v, and before %v", is, placed)
@@ -153,6 +160,57 @@ func TestAStopOfAnEngineThatIsAwayOutlivesTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.eventually("it goes on when resumed", h.settled)
+}
+
+func TestNothingIsWrittenAndNoStopForgottenWhileTheStopsCannotBeRead(t *testing.T) {
+	h := newHouse(t, small())
+	a := h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	h.setStop(fleet.Stop{Scope: fleet.StopFleet})
+	for name := range h.engines {
+		h.eventually("the engine remembers the stop", func() error { return h.marked(name, 1) })
+	}
+	a.stop()
+	written := h.engines["eu-1"].writes() + h.engines["eu-2"].writes()
+	var failing atomic.Bool
+	failing.Store(true)
+	b := h.start("b", options{fail: failFor(&failing, "stops")})
+	h.commit("in the dark", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+	h.passes(b, 10)
+	for name := range h.engines {
+		if err := h.marked(name, 1); err != nil {
+			t.Error(err)
+		}
+	}
+	failing.Store(false)
+	h.eventually("the stops are read, and hold", func() error {
+		if b.store.asked("changed") == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if n := h.engines["eu-1"].writes() + h.engines["eu-2"].writes() - written; n != 0 {
+		t.Errorf("%d writes in spite of the stop", n)
+	}
+}
+
+func TestARebuildUnderARunningReplicaIsNoticed(t *testing.T) {
+	h := newHouse(t, small())
+	h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	placed, written := h.placements(), h.engines["eu-1"].writes()+h.engines["eu-2"].writes()
+	if err := h.store.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("the mirror comes back", func() error {
+		if is := h.placements(); fmt.Sprint(is) != fmt.Sprint(placed) {
+			return fmt.Errorf("placed %v, and before %v", is, placed)
+		}
+		return h.settled()
+	})
+	if n := h.engines["eu-1"].writes() + h.engines["eu-2"].writes() - written; n != 0 {
+		t.Errorf("the rebuild made %d writes", n)
+	}
 }
 
 func TestAWriteUnderWayEndsBeforeItsLeasePassesOn(t *testing.T) {

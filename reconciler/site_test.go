@@ -18,6 +18,7 @@ type site struct {
 	server *enginetest.Server
 	eyes   *enginetest.Fake // of the test
 	away   atomic.Bool
+	hidden atomic.Bool  // from who reads it for a rebuild
 	dials  atomic.Int64 // by workers
 
 	mu      sync.Mutex
@@ -69,8 +70,26 @@ type recorded struct {
 	fail func(string, fleet.ObjectKey) error // of writes: before one is let in, since only one is at a time
 }
 
-// Apply is engine.Engine's.
+// Apply is engine.Engine's. Like a request over a network it can be given up, and is carried out all the same.
 func (r *recorded) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret, lease fleet.Lease) (engine.Outcome, error) {
+	type answer struct {
+		out engine.Outcome
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		out, err := r.apply(context.WithoutCancel(ctx), row, secret, lease)
+		answered <- answer{out, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.out, a.err
+	case <-ctx.Done():
+		return engine.Outcome{}, ctx.Err()
+	}
+}
+
+func (r *recorded) apply(ctx context.Context, row fleet.Row, secret fleet.Secret, lease fleet.Lease) (engine.Outcome, error) {
 	if err := r.ask("apply", row.Key); err != nil {
 		return engine.Outcome{}, err
 	}

@@ -130,7 +130,7 @@ func TestCase66ResetKeepsWhatPeopleDecided(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	ctx := t.Context()
-	lease := hold(t, s, "reconciler")
+	lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
 	check(t, s.Approve(ctx, fleet.Approval{Revision: revision(5)}))
 	must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopFleet}, true))(t)
 	_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleRead})
@@ -146,11 +146,18 @@ func TestCase66ResetKeepsWhatPeopleDecided(t *testing.T) {
 	if len(snap.Approvals) != 1 || len(must(s.Stops(ctx, fleet.Scope{}))(t)) != 1 {
 		t.Error("what people decided has gone")
 	}
-	if _, err := s.Record(ctx, lease, step(1, 2, func(r *fleet.Record) {})); !errors.Is(err, fleet.ErrStale) {
+	if _, err := s.Record(ctx, lease, step(1, 2, func(r *fleet.Record) {})); !errors.Is(err, fleet.ErrFenced) {
 		t.Errorf("a reconciler that knows of nothing: %v", err)
 	}
-	if ok, err := s.Renew(ctx, lease, time.Hour); err != nil || !ok {
-		t.Errorf("leases: %v, %v", ok, err)
+	if ok, err := s.Renew(ctx, lease, time.Hour); err != nil || ok {
+		t.Errorf("its lease: %v, %v", ok, err)
+	}
+	if ok, err := s.Renew(ctx, worker, time.Hour); err != nil || !ok {
+		t.Errorf("an engine's lease, which a rebuild is none of: %v, %v", ok, err)
+	}
+	before := lease.Epoch
+	if lease = hold(t, s, "reconciler"); lease.Epoch <= before {
+		t.Errorf("epoch %d after %d", lease.Epoch, before)
 	}
 	must(s.Record(ctx, lease, step(0, 1, func(r *fleet.Record) {
 		r.PlanHash, r.Declarations, r.Rows = "anew", []fleet.Declaration{tenantDeclaration("acme")}, []fleet.Row{application("eu-1", "acme", "cart", "prod", "v1")}

@@ -11,10 +11,12 @@ import (
 
 // Reset drops what can be had again from Git and from the engines, for `argosy rebuild`. What people decided and did stays (stops,
 // approvals, tokens, operations, the audit log), and so do the epochs of leases, which may never go back, the guards' memory of
-// deletions, and the syncs that were asked for, which must not be done twice. Numbers of rows go on where they were.
+// deletions, and the syncs that were asked for, which must not be done twice. Numbers of rows go on where they were. A replica that runs
+// meanwhile loses the reconciler's lease, and with it what it knew of the mirror; what it is recording is waited for.
 func (s *Store) Reset(ctx context.Context) error {
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
+			UPDATE leases SET holder = '', epoch = epoch + 1, expires_at = '-infinity' WHERE name = 'reconciler';
 			TRUNCATE declarations, sealed, quarantines, problems, placements, desired, status, revisions, holds, sync_holds;
 			UPDATE mirror SET applied = '', plan = '';
 			UPDATE memory SET body = NULL;
