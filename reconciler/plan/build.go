@@ -152,22 +152,7 @@ func (d *draft) syncsInto(p *Plan) {
 
 func (p *Plan) count() {
 	for _, c := range p.Rows {
-		if c.Action != Hold {
-			p.Counts.Rows++
-		}
-		if c.Row.Key.Kind != fleet.ObjectApplication {
-			continue
-		}
-		switch c.Action {
-		case Create:
-			p.Counts.Created++
-		case Update:
-			p.Counts.Changed++
-		case Delete:
-			p.Counts.Deleted++
-		case Hold:
-			p.Counts.Held++
-		}
+		p.Counts.add(c.Action, c.Row.Key.Kind)
 	}
 	for _, pl := range p.Placements {
 		if was, ok := p.draft.w.placements.base[pl.Environment]; pl.Engine != "" && (!ok || was.Engine == "") {

@@ -12,16 +12,21 @@ const mostMarkdown = 55_000
 // WriteMarkdown writes the plan for a comment on GitHub. Whatever may come from a repository stands in fenced blocks or code spans that its
 // own backticks cannot end, where neither markup nor mentions nor links act. What is too much for one comment is counted.
 func (p *Plan) WriteMarkdown(w io.Writer) error {
-	r, err := p.report()
+	r, err := p.Report()
 	if err != nil {
 		return err
 	}
+	return r.WriteMarkdown(w)
+}
+
+// WriteMarkdown writes the report for a comment on GitHub, as Plan.WriteMarkdown does.
+func (r Report) WriteMarkdown(w io.Writer) error {
 	m := &markdown{}
 	m.plan(r)
 	if m.left > 0 {
 		fmt.Fprintf(&m.b, "\n…and %s more. `argosy plan` shows all of it.\n", count(m.left, "line"))
 	}
-	_, err = io.WriteString(w, m.b.String())
+	_, err := io.WriteString(w, m.b.String())
 	return err
 }
 
@@ -30,7 +35,7 @@ type markdown struct {
 	left int // lines that were too many
 }
 
-func (m *markdown) plan(r report) {
+func (m *markdown) plan(r Report) {
 	m.say("### Plan %s\n\n%s\n", code(revisions(r)), plain(r.Summary))
 	if r.Waiting != nil {
 		lines := []string{}
@@ -74,7 +79,7 @@ func (m *markdown) say(format string, args ...any) {
 	m.b.WriteString(s)
 }
 
-func (m *markdown) tenant(t tenantReport) {
+func (m *markdown) tenant(t TenantReport) {
 	m.say("\n#### Tenant %s\n\n%s\n", code(string(t.Name)), plain(quota(t.Quota)))
 	for _, pl := range t.Placements {
 		engine := "no engine"
@@ -104,7 +109,7 @@ func (m *markdown) tenant(t tenantReport) {
 }
 
 // changeLines is a change as GitHub colours it: a line of a diff begins with its mark.
-func changeLines(c changeReport) []string {
+func changeLines(c ChangeReport) []string {
 	mark := marks[c.Action]
 	if c.Action == Update {
 		mark = "!"

@@ -88,7 +88,7 @@ type Plan struct {
 
 	memory []byte // the World's memory after this plan, when it is another one
 	draft  *draft // what Commit folds in
-	quotas []quotaUse
+	quotas []QuotaUse
 }
 
 // Empty reports whether there is nothing to do but to record the revision.

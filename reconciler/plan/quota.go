@@ -7,8 +7,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// quotaUse is how a tenant that the plan touches stands to its quota, before and after.
-type quotaUse struct {
+// QuotaUse is how a tenant that the plan touches stands to its quota, before and after.
+type QuotaUse struct {
 	Tenant fleet.TenantName `json:"tenant"`
 	Quota  fleet.Quota      `json:"quota"`
 	Before fleet.Quota      `json:"before"`
@@ -17,7 +17,7 @@ type quotaUse struct {
 
 func (d *draft) quotasInto(p *Plan) {
 	for _, t := range p.tenants() {
-		u := quotaUse{Tenant: t, Before: d.w.catalog.Used(t), After: d.stage.Used(t)}
+		u := QuotaUse{Tenant: t, Before: d.w.catalog.Used(t), After: d.stage.Used(t)}
 		if decl := d.stage.Tenant(t); decl != nil {
 			u.Quota = decl.Tenant.Quota
 		}

@@ -10,53 +10,68 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// report is a plan as people and programs read it. Text, Markdown and JSON are three forms of it.
-type report struct {
-	Base     fleet.Revision     `json:"base,omitempty"`
+// Report is a plan as people and programs read it. Text, Markdown, JSON and the comment of a pull request are forms of it. It is the same
+// after a round trip through its JSON.
+type Report struct {
+	Base     fleet.Revision     `json:"base,omitempty"` // empty: head is the first revision
 	Head     fleet.Revision     `json:"head"`
 	Hash     string             `json:"hash"`
-	Summary  string             `json:"summary"`
+	Summary  string             `json:"summary"` // one sentence
 	Counts   Counts             `json:"counts"`
-	Waiting  *fleet.Hold        `json:"waiting,omitempty"`
+	Waiting  *fleet.Hold        `json:"waiting,omitempty"`  // the whole revision waits, and nothing else is to be done
 	Radius   []fleet.TenantName `json:"otherTenants"`       // that the plan touches without a change of theirs
-	Platform []string           `json:"platform,omitempty"` // declarations of the platform that change
-	Tenants  []tenantReport     `json:"tenants"`
-	Holds    []fleet.Hold       `json:"holds,omitempty"`
-	Problems []fleet.Problem    `json:"problems,omitempty"`
+	Platform []string           `json:"platform,omitempty"` // declarations of the platform that change: "new Tenant acme"
+	Tenants  []TenantReport     `json:"tenants"`            // that the plan touches, sorted
+	Holds    []fleet.Hold       `json:"holds,omitempty"`    // new or changed
+	Problems []fleet.Problem    `json:"problems,omitempty"` // of every declaration that was judged
 }
 
-type tenantReport struct {
+// TenantReport is what a plan does for one tenant.
+type TenantReport struct {
 	Name       fleet.TenantName  `json:"name"`
-	Quota      quotaUse          `json:"quota"`
-	Placements []fleet.Placement `json:"placements,omitempty"`
-	Unplaced   []string          `json:"unplaced,omitempty"`
-	Engines    []engineReport    `json:"engines,omitempty"`
-	Syncs      []syncReport      `json:"syncs,omitempty"`
+	Quota      QuotaUse          `json:"quota"`
+	Placements []fleet.Placement `json:"placements,omitempty"` // new or changed
+	Moves      []Move            `json:"moves,omitempty"`      // those of Placements that had another engine before
+	Unplaced   []string          `json:"unplaced,omitempty"`   // environments that are gone
+	Engines    []EngineReport    `json:"engines,omitempty"`    // sorted
+	Syncs      []SyncReport      `json:"syncs,omitempty"`
 }
 
-type engineReport struct {
+// Move is an environment that goes from one engine to another, with its Applications.
+type Move struct {
+	Environment  fleet.EnvironmentName `json:"environment"`
+	From         fleet.EngineName      `json:"from"`
+	To           fleet.EngineName      `json:"to"`
+	Applications int                   `json:"applications"`
+}
+
+// EngineReport is what a plan changes of one tenant's objects on one engine.
+type EngineReport struct {
 	Name    fleet.EngineName `json:"name"`
-	Changes []changeReport   `json:"changes"`
+	Changes []ChangeReport   `json:"changes"` // what others need first, then by subject
 }
 
-type changeReport struct {
+// ChangeReport is one object that changes.
+type ChangeReport struct {
 	Action  Action           `json:"action"`
 	Kind    fleet.ObjectKind `json:"kind"`
-	Subject string           `json:"subject"`
-	Object  string           `json:"object"` // its name on the engine
+	Subject string           `json:"subject"` // as RowChange.Subject
+	Object  string           `json:"object"`  // its name on the engine
 	Note    string           `json:"note,omitempty"`
 	Fields  []Field          `json:"fields,omitempty"` // of an update, when Request.Explain asked for it
 }
 
-type syncReport struct {
+// SyncReport is one sync that a SyncRun asks for.
+type SyncReport struct {
 	SyncRun     fleet.SyncRunName `json:"syncRun"`
 	Application string            `json:"application"`
 	Engine      fleet.EngineName  `json:"engine"`
 	Revision    string            `json:"revision"`
 }
 
-func (p *Plan) report() (report, error) {
-	r := report{Base: p.Base, Head: p.Head, Hash: p.Hash, Summary: p.summary(), Counts: p.Counts, Waiting: p.Waiting, Holds: p.Holds, Problems: p.Problems, Radius: []fleet.TenantName{}, Tenants: []tenantReport{}}
+// Report makes the report. An error means that a manifest that the renderer made is no JSON.
+func (p *Plan) Report() (Report, error) {
+	r := Report{Base: p.Base, Head: p.Head, Hash: p.Hash, Summary: p.summary(), Counts: p.Counts, Waiting: p.Waiting, Holds: p.Holds, Problems: p.Problems, Radius: []fleet.TenantName{}, Tenants: []TenantReport{}}
 	if p.Waiting != nil {
 		r.Holds = nil
 	}
@@ -67,9 +82,13 @@ func (p *Plan) report() (report, error) {
 			r.Platform = append(r.Platform, verb(c.Before == nil, c.After == nil)+" "+c.Key.String())
 		}
 	}
+	rows := map[fleet.TenantName][]RowChange{}
+	for _, c := range p.Rows {
+		rows[c.Row.Tenant] = append(rows[c.Row.Tenant], c)
+	}
 	for _, u := range p.quotas {
-		t := tenantReport{Name: u.Tenant, Quota: u}
-		if err := p.tenantInto(&t); err != nil {
+		t := TenantReport{Name: u.Tenant, Quota: u}
+		if err := p.tenantInto(&t, rows[u.Tenant]); err != nil {
 			return r, err
 		}
 		if !asked[t.Name] && len(t.Placements)+len(t.Engines)+len(t.Unplaced) > 0 {
@@ -80,10 +99,11 @@ func (p *Plan) report() (report, error) {
 	return r, nil
 }
 
-func (p *Plan) tenantInto(t *tenantReport) error {
+func (p *Plan) tenantInto(t *TenantReport, rows []RowChange) error {
 	for _, pl := range p.Placements {
 		if pl.Environment.Tenant == t.Name {
 			t.Placements = append(t.Placements, pl)
+			t.Moves = append(t.Moves, p.move(pl)...)
 		}
 	}
 	for _, id := range p.Unplaced {
@@ -91,35 +111,50 @@ func (p *Plan) tenantInto(t *tenantReport) error {
 			t.Unplaced = append(t.Unplaced, string(id.Name))
 		}
 	}
-	for _, c := range p.Rows {
-		if c.Row.Tenant != t.Name {
-			continue
-		}
+	for _, c := range rows {
 		if n := len(t.Engines); n == 0 || t.Engines[n-1].Name != c.Row.Key.Engine {
-			t.Engines = append(t.Engines, engineReport{Name: c.Row.Key.Engine})
+			t.Engines = append(t.Engines, EngineReport{Name: c.Row.Key.Engine})
+		}
+		change, err := p.change(c)
+		if err != nil {
+			return err
 		}
 		e := &t.Engines[len(t.Engines)-1]
-		change := changeReport{Action: c.Action, Kind: c.Row.Key.Kind, Subject: c.Subject, Object: c.Row.Key.Name, Note: p.note(c)}
-		if c.Action == Update && c.Before != nil {
-			fields, err := Fields(c.Before, c.Row.Manifest.Body)
-			if err != nil {
-				return fmt.Errorf("%s %s: %w", change.Kind, change.Object, err)
-			}
-			change.Fields = fields
-		}
 		e.Changes = append(e.Changes, change)
 	}
 	for i := range t.Engines {
-		slices.SortStableFunc(t.Engines[i].Changes, func(a, b changeReport) int {
+		slices.SortStableFunc(t.Engines[i].Changes, func(a, b ChangeReport) int {
 			return cmp.Or(a.Kind.Rank()-b.Kind.Rank(), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Subject, b.Subject))
 		})
 	}
 	for _, s := range p.Syncs {
 		if s.Tenant == t.Name {
-			t.Syncs = append(t.Syncs, syncReport{s.SyncRun, string(s.Deployment) + "@" + string(s.Environment), s.Key.Engine, s.Revision})
+			t.Syncs = append(t.Syncs, SyncReport{s.SyncRun, string(s.Deployment) + "@" + string(s.Environment), s.Key.Engine, s.Revision})
 		}
 	}
 	return nil
+}
+
+// move is the placement as a move, if it is one.
+func (p *Plan) move(pl fleet.Placement) []Move {
+	from := p.draft.w.placements.base[pl.Environment].Engine
+	if from == "" || pl.Engine == "" || from == pl.Engine {
+		return nil
+	}
+	return []Move{{Environment: pl.Environment.Name, From: from, To: pl.Engine, Applications: pl.Applications}}
+}
+
+func (p *Plan) change(c RowChange) (ChangeReport, error) {
+	out := ChangeReport{Action: c.Action, Kind: c.Row.Key.Kind, Subject: c.Subject, Object: c.Row.Key.Name, Note: p.note(c)}
+	if c.Action != Update || c.Before == nil {
+		return out, nil
+	}
+	fields, err := Fields(c.Before, c.Row.Manifest.Body)
+	if err != nil {
+		return out, fmt.Errorf("%s %s: %w", out.Kind, out.Object, err)
+	}
+	out.Fields = fields
+	return out, nil
 }
 
 // note is what a reader should know of a change beside its fields.
@@ -155,10 +190,13 @@ func (p *Plan) summary() string {
 	if p.Waiting != nil {
 		return "the whole revision waits for an approval: " + p.Waiting.Message
 	}
-	c := p.Counts
-	if c.Rows+c.Held == 0 && len(p.Problems) == 0 && p.Empty() {
+	if p.Counts.Rows+p.Counts.Held == 0 && len(p.Problems) == 0 && p.Empty() {
 		return "nothing changes"
 	}
+	return p.Counts.summary()
+}
+
+func (c Counts) summary() string {
 	s := fmt.Sprintf("Applications: %d to create, %d to change, %d to delete", c.Created, c.Changed, c.Deleted)
 	if c.Held > 0 {
 		s += fmt.Sprintf(", %d held", c.Held)
@@ -168,10 +206,15 @@ func (p *Plan) summary() string {
 
 // WriteJSON writes the plan as one JSON document.
 func (p *Plan) WriteJSON(w io.Writer) error {
-	r, err := p.report()
+	r, err := p.Report()
 	if err != nil {
 		return err
 	}
+	return r.WriteJSON(w)
+}
+
+// WriteJSON writes the report as one JSON document.
+func (r Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(r)

@@ -15,10 +15,15 @@ const columns = 80
 // WriteText writes the plan for a terminal: at most 80 columns where words allow it, grouped by tenant and engine. Without Request.Explain
 // changed objects are listed without their fields.
 func (p *Plan) WriteText(w io.Writer) error {
-	r, err := p.report()
+	r, err := p.Report()
 	if err != nil {
 		return err
 	}
+	return r.WriteText(w)
+}
+
+// WriteText writes the report for a terminal, as Plan.WriteText does.
+func (r Report) WriteText(w io.Writer) error {
 	t := &textWriter{w: bufio.NewWriter(w)}
 	t.plan(r)
 	return t.w.Flush()
@@ -26,7 +31,7 @@ func (p *Plan) WriteText(w io.Writer) error {
 
 type textWriter struct{ w *bufio.Writer }
 
-func (t *textWriter) plan(r report) {
+func (t *textWriter) plan(r Report) {
 	t.line(0, "Plan "+revisions(r))
 	t.line(0, r.Summary)
 	if r.Waiting != nil {
@@ -64,14 +69,14 @@ func (t *textWriter) plan(r report) {
 	}
 }
 
-func revisions(r report) string {
+func revisions(r Report) string {
 	if r.Base == "" {
 		return "of " + r.Head.Short() + ", the first revision"
 	}
 	return r.Base.Short() + " → " + r.Head.Short()
 }
 
-func radius(r report) string {
+func radius(r Report) string {
 	if len(r.Radius) == 0 {
 		return "none"
 	}
@@ -105,7 +110,7 @@ func problemLines(p fleet.Problem) []string {
 	return lines
 }
 
-func (t *textWriter) tenant(r tenantReport) {
+func (t *textWriter) tenant(r TenantReport) {
 	t.blank()
 	t.line(0, "tenant "+string(r.Name))
 	t.line(2, quota(r.Quota))
@@ -138,7 +143,7 @@ func (t *textWriter) placement(pl fleet.Placement) {
 	}
 }
 
-func quota(u quotaUse) string {
+func quota(u QuotaUse) string {
 	part := func(what string, before, after, limit int) string {
 		if before == after {
 			return fmt.Sprintf("%s %d of %d", what, after, limit)
@@ -154,7 +159,7 @@ func quota(u quotaUse) string {
 
 var marks = map[Action]string{Create: "+", Update: "~", Delete: "-", Hold: "!"}
 
-func (t *textWriter) change(c changeReport) {
+func (t *textWriter) change(c ChangeReport) {
 	s := fmt.Sprintf("%s %-11s %s", marks[c.Action], c.Kind, c.Subject)
 	if c.Action == Hold {
 		s += "  held"

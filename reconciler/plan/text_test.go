@@ -117,7 +117,7 @@ func FuzzMarkdown(f *testing.F) {
 	f.Add("```", "@x")
 	f.Fuzz(func(t *testing.T, value, path string) {
 		m := &markdown{}
-		m.plan(report{Head: "b", Base: "a", Problems: []fleet.Problem{{Path: path, Message: value, Fix: value}}})
+		m.plan(Report{Head: "b", Base: "a", Problems: []fleet.Problem{{Path: path, Message: value, Fix: value}}})
 		out := m.b.String()
 		_, block, _ := strings.Cut(out, "**Problems**\n\n")
 		lines := strings.Split(strings.TrimSuffix(block, "\n"), "\n")
