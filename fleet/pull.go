@@ -168,9 +168,10 @@ type Delivery struct {
 
 // Clearance is somebody's word about one head of a pull request, given by a command.
 type Clearance struct {
-	By   Person    `json:"by"`
-	Head Revision  `json:"head"`
-	At   time.Time `json:"at"`
+	By        Person      `json:"by"`
+	Head      Revision    `json:"head"`
+	At        time.Time   `json:"at"`
+	Deletions []ObjectKey `json:"deletions,omitempty"` // of approve-deletions: the Applications that were listed then; it lets no other go
 }
 
 // PullRecord is what Argosy keeps of a pull request.
