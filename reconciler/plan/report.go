@@ -157,6 +157,12 @@ func (p *Plan) change(c RowChange) (ChangeReport, error) {
 	return out, nil
 }
 
+// Notes of an Application's deletion.
+const (
+	WorkloadStays = "its workload stays (deletionPolicy Orphan)"
+	WorkloadGoes  = "its workload is deleted"
+)
+
 // note is what a reader should know of a change beside its fields.
 func (p *Plan) note(c RowChange) string {
 	switch {
@@ -166,9 +172,9 @@ func (p *Plan) note(c RowChange) string {
 		}
 	case c.Row.Key.Kind != fleet.ObjectApplication:
 	case c.Action == Delete && c.Row.Deletion == fleet.DeletionOrphan:
-		return "its workload stays (deletionPolicy Orphan)"
+		return WorkloadStays
 	case c.Action == Delete:
-		return "its workload is deleted"
+		return WorkloadGoes
 	}
 	if c.Action == Update && c.BeforeHash == c.Row.Manifest.Hash {
 		return "same manifest; its deletion policy or the place of its credential changes"
