@@ -174,6 +174,12 @@ type Clearance struct {
 	Deletions []ObjectKey `json:"deletions,omitempty"` // of approve-deletions: the Applications that were listed then; it lets no other go
 }
 
+// MissedDelivery is a delivery that the forge has tried and that never arrived.
+type MissedDelivery struct {
+	ID   int64  // of the last try: what is asked for again
+	GUID string // Delivery.ID of all of its tries
+}
+
 // PullRecord is what Argosy keeps of a pull request.
 type PullRecord struct {
 	Pull
