@@ -24,7 +24,7 @@ type Store interface {
 	Lately(ctx context.Context, window time.Duration) (fleet.Lately, error)
 	// CreatedLately counts, by tenant, the Applications that were created within it.
 	CreatedLately(ctx context.Context, window time.Duration) (map[fleet.TenantName]int, error)
-	// Approvals are all that were given.
+	// Approvals are the latest of each revision.
 	Approvals(ctx context.Context) ([]fleet.Approval, error)
 	// Vanished are those of the given rows that the store no longer has: their objects are proven gone.
 	Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error)
@@ -57,7 +57,7 @@ type Loop struct {
 	found    *found                   // what the engines hold, after a start without a mirror
 	fresh    bool                     // the engines are to be read before anything new is placed
 	judged   fleet.Revision           // head that the last plan was made from
-	approved int                      // approvals that it was made with
+	approved approvals                // that it was made with
 	waiting  string                   // hash of the plan that waits as a whole, as it was recorded
 	awaits   bool                     // something waits for an approval
 	leaving  map[fleet.ObjectKey]bool // absent rows whose objects are not proven gone
@@ -168,7 +168,7 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *
 		_, err = l.step(ctx, lease, Head{Revision: standing.Revision}, &standing)
 	}
 	if err == nil {
-		l.judged, l.approved = head.Revision, len(request.Approvals)
+		l.judged, l.approved = head.Revision, approvalsOf(request)
 	}
 	return outcome(p, err), err
 }
@@ -210,7 +210,23 @@ func (l *Loop) window() time.Duration { return time.Duration(l.world.Catalog().F
 
 // quiet reports whether the last plan was made from just this: the same head, no approval and no proof of removal since.
 func (l *Loop) quiet(r *plan.Request) bool {
-	return !l.fresh && r.Revision == l.judged && len(r.Approvals) == l.approved && len(r.Gone) == 0
+	return !l.fresh && r.Revision == l.judged && approvalsOf(r) == l.approved && len(r.Gone) == 0
+}
+
+// approvals tells two readings apart: one that is given anew is the latest.
+type approvals struct {
+	count  int
+	latest time.Time
+}
+
+func approvalsOf(r *plan.Request) approvals {
+	of := approvals{count: len(r.Approvals)}
+	for _, a := range r.Approvals {
+		if a.At.After(of.latest) {
+			of.latest = a.At
+		}
+	}
+	return of
 }
 
 // still is how a pass ends that finds nothing new.

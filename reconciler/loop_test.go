@@ -69,6 +69,32 @@ func TestARevisionThatWaitsIsReadAndRecordedOnce(t *testing.T) {
 	h.eventually("it is applied once approved", h.settled)
 }
 
+func TestARevisionThatWaitsASecondTimeIsApprovedASecondTime(t *testing.T) {
+	h := newHouse(t, small())
+	r := h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	first := h.head()
+	second := h.commit("forward", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+	h.eventually("it is applied", h.settled)
+	for range 2 {
+		h.point(first)
+		h.eventually("the older revision waits", func() error { return h.held(first, fleet.HoldOlder) })
+		h.passes(r, 3) // the first approval is known, and is not enough
+		approve(t, h, first)
+		h.eventually("it is applied once approved", h.settled)
+		h.point(second)
+		h.eventually("forward again", h.settled)
+	}
+}
+
+// point sets the branch to a commit of before.
+func (h *house) point(at fleet.Revision) {
+	h.t.Helper()
+	if _, err := h.repo.Git(context.Background(), "update-ref", "refs/heads/main", string(at)); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
 func TestARestartWhileARevisionWaitsTellsOfItNoSecondTime(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})

@@ -11,13 +11,19 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Approve releases the holds of the approval's revision: it records who did it, when and why, and the reconciler acts on it. A revision
-// is approved once; who approves it again changes nothing.
+// Approve releases the holds of the approval's revision: it records who did it, when and why, and the reconciler acts on it. The time is the
+// database's, as that of holds is; At is not looked at. An approval counts for what was held before it: who approves a revision again
+// releases what has been held since then, and the audit log keeps both.
 func (s *Store) Approve(ctx context.Context, a fleet.Approval) error {
+	if err := s.again(ctx, func() error { return s.work.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&a.At) }); err != nil {
+		return wrap(err, "approve revision %s", a.Revision.Short())
+	}
 	err := s.transact(ctx, func(tx pgx.Tx) error {
+		// Sent a second time after a lost answer, it finds its own time there.
 		tag, err := tx.Exec(ctx, `
-			INSERT INTO approvals (revision, by, at, note) VALUES ($1, $2, coalesce($3, now()), $4) ON CONFLICT (revision) DO NOTHING`,
-			string(a.Revision), text(a.By), moment(a.At), message(a.Note))
+			INSERT INTO approvals AS a (revision, by, at, note) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (revision) DO UPDATE SET by = excluded.by, at = excluded.at, note = excluded.note WHERE a.at < excluded.at`,
+			string(a.Revision), text(a.By), a.At, message(a.Note))
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
@@ -27,7 +33,7 @@ func (s *Store) Approve(ctx context.Context, a fleet.Approval) error {
 	return wrap(err, "approve revision %s", a.Revision.Short())
 }
 
-// Approvals are all that were given, oldest first.
+// Approvals are the latest of each revision, oldest first.
 func (s *Store) Approvals(ctx context.Context) ([]fleet.Approval, error) {
 	all, err := collect(ctx, s, scanApproval, `SELECT revision, by, at, note FROM approvals ORDER BY at, revision`)
 	return all, wrap(err, "approvals")

@@ -63,24 +63,51 @@ func TestStopsOfATenantAreItsOwnAndTheFleets(t *testing.T) {
 	}
 }
 
-func TestApprovalIsGivenOnceAndReleasesTheList(t *testing.T) {
+func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
-	for _, by := range []string{"token:ann", "token:bob"} {
-		check(t, s.Approve(t.Context(), fleet.Approval{Revision: revision(1), By: by, Note: "by " + by}))
+	ctx := t.Context()
+	waiting := func() int {
+		t.Helper()
+		holds, _, err := s.Holds(ctx, fleet.Scope{}, fleet.Filter{Revision: revision(1)}, fleet.Page{Limit: 10})
+		check(t, err)
+		return len(holds)
 	}
-	approvals := must(s.Approvals(t.Context()))(t)
-	if len(approvals) != 1 || approvals[0].By != "token:ann" || approvals[0].At.IsZero() {
-		t.Fatalf("%+v", approvals)
+	all := waiting()
+	check(t, s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:ann", Note: "the first", At: time.Now().Add(time.Hour)}))
+	first := must(s.Approvals(ctx))(t)
+	if len(first) != 1 || first[0].By != "token:ann" || first[0].At.After(time.Now().Add(time.Minute)) {
+		t.Fatalf("not dated by the database: %+v", first)
 	}
-	if n := one[int](t, url, `SELECT count(*) FROM operations WHERE kind = 'Approve' AND requested_by = 'token:ann'`); n != 1 {
-		t.Errorf("%d operations", n)
+	if n := waiting(); all == 0 || n != 0 {
+		t.Errorf("%d of %d still wait", n, all)
 	}
-	if holds, _, err := s.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(holds) != 0 {
-		t.Errorf("still waiting: %+v, %v", holds, err)
-	}
-	if snap := must(s.Load(t.Context()))(t); len(snap.Holds) != 2 {
+	if snap := must(s.Load(ctx))(t); len(snap.Holds) != 2 {
 		t.Errorf("the reconciler, which is to release them, sees %d holds", len(snap.Holds))
+	}
+	// More is held of the same revision afterwards.
+	must(s.Record(ctx, hold(t, s, "reconciler"), step(1, 2, func(r *fleet.Record) {
+		r.Holds = []fleet.Hold{{Revision: revision(1), Reason: fleet.HoldDeletions, Tenant: "acme", Message: "more of acme",
+			Since: must(s.Lately(ctx, time.Hour))(t).Now, Items: []fleet.ObjectKey{application("eu-1", "acme", "cart", "prod", "v1").Key}}}
+	})))(t)
+	if n := waiting(); n != 1 {
+		t.Errorf("%d holds wait for a second approval, want 1", n)
+	}
+	check(t, s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:bob", Note: "the second"}))
+	again := must(s.Approvals(ctx))(t)
+	if len(again) != 1 || again[0].By != "token:bob" || !again[0].At.After(first[0].At) {
+		t.Errorf("a second approval is not the one that counts: %+v, and before %+v", again, first)
+	}
+	if n := waiting(); n != 0 {
+		t.Errorf("%d still wait", n)
+	}
+	for _, sql := range []string{
+		`SELECT string_agg(requested_by || ' ' || message, ', ' ORDER BY started_at) FROM operations WHERE kind = 'Approve'`,
+		`SELECT string_agg(actor || ' ' || detail, ', ' ORDER BY at) FROM audit WHERE action = 'approve'`,
+	} {
+		if got := one[string](t, url, sql); got != "token:ann the first, token:bob the second" {
+			t.Errorf("%s: %s", sql, got)
+		}
 	}
 }
 

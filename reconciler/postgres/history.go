@@ -138,9 +138,9 @@ func (s *Store) Problems(ctx context.Context, scope fleet.Scope, by fleet.Filter
 	}, f, page, nil))
 }
 
-// Holds match Filter.{Tenant, Revision}: what waits for an approval that was not given yet, newest first.
+// Holds match Filter.{Tenant, Revision}: what waits for an approval that was not given since, newest first.
 func (s *Store) Holds(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.Hold, string, error) {
-	f := filter{conditions: []string{"NOT EXISTS (SELECT FROM approvals a WHERE a.revision = h.revision)"}}
+	f := filter{conditions: []string{"NOT EXISTS (SELECT FROM approvals a WHERE a.revision = h.revision AND a.at >= h.since)"}}
 	f.tenants("h.tenant", scope, by.Tenant)
 	f.equal("h.revision", string(by.Revision))
 	return items(list(ctx, s, scope, listing[numbered[fleet.Hold]]{

@@ -36,7 +36,7 @@ func holdSteps(r *fleet.Record) ([]step, error) {
 				INSERT INTO holds AS h (revision, reason, tenant, items, message, since)
 				SELECT revision, reason, tenant, items::jsonb, message, coalesce(since, now())
 				FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[]) AS n (revision, reason, tenant, items, message, since)
-				ON CONFLICT (revision, reason, tenant) DO UPDATE SET items = excluded.items, message = excluded.message
+				ON CONFLICT (revision, reason, tenant) DO UPDATE SET items = excluded.items, message = excluded.message, since = excluded.since
 				WHERE (h.items, h.message) IS DISTINCT FROM (excluded.items, excluded.message)
 				RETURNING revision, tenant, message)
 			SELECT new_event('hold', tenant, revision, message) FROM held`, []any{
