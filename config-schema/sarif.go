@@ -102,8 +102,8 @@ func sarifRules(problems []fleet.Problem) ([]sarifRule, map[string]int) {
 
 func sarifResultOf(p fleet.Problem, rule int) sarifResult {
 	level := "error"
-	if p.Severity == fleet.SeverityWarning {
-		level = "warning"
+	if p.Severity == fleet.SeverityWarning || p.Severity == fleet.SeverityNote {
+		level = string(p.Severity)
 	}
 	text := p.Message
 	if p.Fix != "" {

@@ -9,6 +9,7 @@ type Severity string
 const (
 	SeverityError   Severity = "error"
 	SeverityWarning Severity = "warning"
+	SeverityNote    Severity = "note" // nothing is wrong: it tells of a change
 )
 
 // Problem is one thing that is wrong in the config repo, told to the person who can mend it. Line and Column count from 1; 0 means the

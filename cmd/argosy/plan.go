@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/reconciler/plan"
@@ -25,7 +26,7 @@ func (a *app) planCommand() *cobra.Command {
 	cmd.Flags().StringVar(&repo, "repo", ".", "folder of the config repo")
 	cmd.Flags().StringVar(&base, "base", "HEAD~1", "revision to compare with")
 	cmd.Flags().StringVar(&head, "head", "HEAD", "revision to plan")
-	out := addFormat(cmd, "text", "json", "markdown")
+	out := addFormat(cmd, "text", "json", "markdown", "sarif")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		h, err := openHistory(repo)
 		if err != nil {
@@ -78,6 +79,34 @@ func (a *app) writePlan(p *plan.Plan, format string) error {
 		return p.WriteJSON(a.out)
 	case "markdown":
 		return p.WriteMarkdown(a.out)
+	case "sarif":
+		return configschema.WriteSARIF(a.out, append(notes(p), p.Problems...), versionText())
 	}
 	return p.WriteText(a.out)
+}
+
+// notes tells of each changed object at the declaration that it comes from.
+func notes(p *plan.Plan) []fleet.Problem {
+	words := map[plan.Action]string{plan.Create: "is created", plan.Update: "is changed", plan.Delete: "is deleted", plan.Hold: "would be deleted, and waits for an approval"}
+	all := make([]fleet.Problem, 0, len(p.Rows))
+	for _, c := range p.Rows {
+		k := declaredBy(c.Row)
+		all = append(all, fleet.Problem{
+			Key: k, Path: configschema.PathOf(k), Severity: fleet.SeverityNote, Code: "plan-" + string(c.Action),
+			Message: fmt.Sprintf("%s %s %s on engine %s", c.Row.Key.Kind, c.Subject, words[c.Action], c.Row.Key.Engine),
+		})
+	}
+	return all
+}
+
+// declaredBy is the declaration whose change people look at first for the object.
+func declaredBy(r fleet.Row) fleet.Key {
+	switch {
+	case r.Deployment != "":
+		return fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: r.Tenant, Name: string(r.Deployment)}
+	case r.Environment != "":
+		return fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: r.Tenant, Name: string(r.Environment)}
+	default:
+		return fleet.Key{Kind: fleet.KindTenant, Name: string(r.Tenant)}
+	}
 }
