@@ -295,24 +295,3 @@ func TestAnEngineThatGoesMovesOnlyItsOwn(t *testing.T) {
 		t.Errorf("%.1f %% move though their engine stays", 100*share)
 	}
 }
-
-func BenchmarkAssign25000(b *testing.B) {
-	in := items(25_000)
-	for _, n := range []int{4, 10, 50} {
-		b.Run(fmt.Sprintf("engines=%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				Assign(in, engines(n))
-			}
-		})
-	}
-}
-
-func BenchmarkDecide25000(b *testing.B) {
-	in, es := items(25_000), engines(10)
-	for b.Loop() {
-		for _, it := range in {
-			Decide(it, es, nil)
-		}
-	}
-}

@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"argosy.dev/argosy/fleet"
@@ -52,8 +53,8 @@ func constraint(item Item, e *Engine) bar {
 }
 
 // full holds the item against what is left of the engine's capacity.
-func full(item Item, e *Engine) bar {
-	c := e.Spec.Capacity
+func full(item *Item, e *Engine) bar {
+	c := &e.Spec.Capacity
 	switch {
 	case c.Environments <= 0 || c.Applications <= 0:
 		return noCapacity
@@ -104,49 +105,75 @@ func (b bar) text(item Item, e *Engine) string {
 	return ""
 }
 
-// standing is one engine in the light of the item: what keeps it off, or how loaded it is.
-func (r *round) standing(i int) string {
-	e := &r.engines[i]
-	switch b := r.bars[i]; b {
-	case conflict:
+// words is what is said of an engine that may serve an item: it depends on the engine's load alone. Empty until it is first said.
+type words struct {
+	loaded string
+	above  string
+}
+
+const aboveBound = ", above 1.25 times the average"
+
+// eligible is the standing of an engine that may serve the item, and whether it is below the bound.
+func (r *round) eligible(i int) (text string, below bool) {
+	text, below = r.loaded(i), r.belowBound(i)
+	if below {
+		return text, true
+	}
+	w := &r.words[i]
+	if w.above == "" {
+		w.above = text + aboveBound
+	}
+	return w.above, false
+}
+
+// barred is the standing of an engine that does not serve the item.
+func (r *round) barred(i int, b bar) string {
+	switch {
+	case b == conflict:
 		return r.told[i]
-	case free:
-		s := loaded(e)
-		if !r.belowBound(i) {
-			s += ", above 1.25 times the average"
-		}
-		return s
-	default:
-		return b.text(r.item, e)
+	case r.class.bars[i] == free: // it is full, which loads and the item's size say
+		return b.text(r.item, &r.engines[i])
 	}
+	if r.class.texts == nil {
+		r.class.texts = make([]string, len(r.engines))
+	}
+	if r.class.texts[i] == "" {
+		r.class.texts[i] = b.text(r.item, &r.engines[i])
+	}
+	return r.class.texts[i]
 }
 
-func loaded(e *Engine) string {
-	return fmt.Sprintf("%d of %d applications, %d of %d environments", e.Load.Applications, e.Spec.Capacity.Applications, e.Load.Environments, e.Spec.Capacity.Environments)
+// loaded is an engine's load in words.
+func (f *Fleet) loaded(i int) string {
+	if f.words == nil {
+		f.words = make([]words, len(f.engines))
+	}
+	w := &f.words[i]
+	if w.loaded == "" {
+		load, room := f.engines[i].Load, f.engines[i].Spec.Capacity
+		b := of(make([]byte, 0, 96), load.Applications, room.Applications)
+		b = append(b, " applications, "...)
+		w.loaded = string(append(of(b, load.Environments, room.Environments), " environments"...))
+	}
+	return w.loaded
 }
 
-// reason is the one sentence on the choice.
-func (r *round) reason(chosen int) string {
-	eligible, above := 0, 0
-	for i, b := range r.bars {
-		if b != free {
-			continue
-		}
-		eligible++
-		if !r.belowBound(i) {
-			above++
-		}
-	}
-	with := loaded(&r.engines[chosen])
+func of(b []byte, n, all int) []byte {
+	return strconv.AppendInt(append(strconv.AppendInt(b, int64(n), 10), " of "...), int64(all), 10)
+}
+
+// reason is the one sentence on the choice among so many eligible engines, of which so many are at the bound or above it.
+func (f *Fleet) reason(chosen, eligible, above int) string {
+	with := "; " + f.loaded(chosen)
 	switch {
 	case eligible == 1:
-		return "the only engine that may serve it; " + with
+		return "the only engine that may serve it" + with
 	case above == eligible:
-		return fmt.Sprintf("the least loaded of %d engines that may serve it, all at 1.25 times the average or more with it; %s", eligible, with)
+		return "the least loaded of " + strconv.Itoa(eligible) + " engines that may serve it, all at 1.25 times the average or more with it" + with
 	case above > 0:
-		return fmt.Sprintf("the best score of %d engines that may serve it and are below 1.25 times the average load (%d above it); %s", eligible-above, above, with)
+		return "the best score of " + strconv.Itoa(eligible-above) + " engines that may serve it and are below 1.25 times the average load (" + strconv.Itoa(above) + " above it)" + with
 	}
-	return fmt.Sprintf("the best score of %d engines that may serve it; %s", eligible, with)
+	return "the best score of " + strconv.Itoa(eligible) + " engines that may serve it" + with
 }
 
 // hopeless says why no engine may serve the item, the reason that keeps most engines off first, and what to change.
@@ -156,7 +183,7 @@ func (r *round) hopeless() string {
 	}
 	byReason := map[string][]string{}
 	for i := range r.engines {
-		s := r.standing(i)
+		s := r.barred(i, r.bar(i))
 		byReason[s] = append(byReason[s], string(r.engines[i].Name))
 	}
 	reasons := make([]string, 0, len(byReason))

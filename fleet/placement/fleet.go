@@ -1,0 +1,107 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Fleet is engines that items are placed on, one after the other. Its decisions are those of Decide with the engines and their present
+// loads. It is not for use by several goroutines at once.
+type Fleet struct {
+	engines []Engine
+	seeds   []uint64 // hashes of the engines' names
+	byName  []int
+	words   []words
+	classes map[classKey]*class
+	order   order // of the decision that is being made
+}
+
+// NewFleet holds the engines as they are now; what happens to the slice afterwards does not reach it.
+func NewFleet(engines []Engine) *Fleet { return newFleet(slices.Clone(engines)) }
+
+// newFleet writes loads through to engines.
+func newFleet(engines []Engine) *Fleet {
+	f := &Fleet{engines: engines, seeds: make([]uint64, len(engines)), byName: make([]int, len(engines)), classes: map[classKey]*class{}}
+	for i := range engines {
+		f.byName[i], f.seeds[i] = i, mix(fnv(fnvOffset, string(engines[i].Name)))
+	}
+	slices.SortFunc(f.byName, func(i, j int) int { return strings.Compare(string(engines[i].Name), string(engines[j].Name)) })
+	return f
+}
+
+// Carry says what an engine carries from now on; an engine that the fleet does not hold is left out.
+func (f *Fleet) Carry(name fleet.EngineName, load fleet.EngineLoad) {
+	i, found := slices.BinarySearchFunc(f.byName, name, func(i int, name fleet.EngineName) int {
+		return strings.Compare(string(f.engines[i].Name), string(name))
+	})
+	if found {
+		f.carry(f.byName[i], load)
+	}
+}
+
+func (f *Fleet) carry(i int, load fleet.EngineLoad) {
+	f.engines[i].Load = load
+	if f.words != nil {
+		f.words[i] = words{}
+	}
+}
+
+// Decide places one environment as the function of that name does. The loads stay as they are: Carry tells when it has come.
+func (f *Fleet) Decide(item Item, conflicts func(fleet.EngineName) string) fleet.Placement {
+	r := f.hold(item, conflicts)
+	p := fleet.Placement{Environment: item.Environment, Applications: item.Applications}
+	best := r.choose()
+	var above int
+	p.Alternatives, above = r.alternatives(best)
+	if best < 0 {
+		p.Reason = r.hopeless()
+		return p
+	}
+	p.Engine, p.Reason = f.engines[best].Name, f.reason(best, len(f.order.keys), above)
+	return p
+}
+
+// class is items that the same constraints bind: they are kept off the same engines, for the same reasons.
+type class struct {
+	constraints fleet.TenantPlacement
+	bars        []bar
+	texts       []string // of the bars that are constraints; made when they are first told
+	free        []int    // engines that no constraint keeps off
+}
+
+type classKey struct {
+	tenant fleet.TenantName
+	region string
+}
+
+// class finds the item's class. The key is not all of it: constraints have no key, and are compared.
+func (f *Fleet) class(item *Item) *class {
+	key := classKey{item.Environment.Tenant, item.Region}
+	c := f.classes[key]
+	if c == nil || !alike(&c.constraints, &item.Constraints) {
+		c = f.classify(item)
+		f.classes[key] = c
+	}
+	return c
+}
+
+func (f *Fleet) classify(item *Item) *class {
+	c := &class{constraints: item.Constraints, bars: make([]bar, len(f.engines)), free: make([]int, 0, len(f.engines))}
+	for i := range f.engines {
+		if c.bars[i] = constraint(*item, &f.engines[i]); c.bars[i] == free {
+			c.free = append(c.free, i)
+		}
+	}
+	return c
+}
+
+// alike compares every field; another order of a list's entries makes another class, and the same decisions.
+func alike(a, b *fleet.TenantPlacement) bool {
+	if a.Dedicated != b.Dedicated || (a.EngineSelector == nil) != (b.EngineSelector == nil) || !slices.Equal(a.Regions, b.Regions) || !slices.Equal(a.Tolerations, b.Tolerations) {
+		return false
+	}
+	return a.EngineSelector == b.EngineSelector || maps.Equal(a.EngineSelector.MatchLabels, b.EngineSelector.MatchLabels)
+}

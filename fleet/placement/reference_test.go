@@ -1,0 +1,226 @@
+package placement
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// plain is the rules as one would write them down: each item is held against each engine anew, every score is computed, every word said.
+// It is what the tests hold Decide, Fleet and Assign against.
+type plain struct {
+	item    Item
+	engines []Engine
+	bars    []bar
+	scores  []float64 // of engines that are eligible or only full; 0 otherwise
+	told    []string
+	load    fleet.EngineLoad
+	room    fleet.Capacity // of the engines that count for the average
+}
+
+func plainDecide(item Item, engines []Engine, conflicts func(fleet.EngineName) string) fleet.Placement {
+	r := plainLook(item, engines, conflicts)
+	p := fleet.Placement{Environment: item.Environment, Applications: item.Applications, Alternatives: r.alternatives()}
+	best := r.choose()
+	if best < 0 {
+		p.Reason = r.hopeless()
+		return p
+	}
+	p.Engine, p.Reason = engines[best].Name, r.reason(best)
+	i := slices.IndexFunc(p.Alternatives, func(a fleet.Alternative) bool { return a.Engine == p.Engine })
+	chosen := p.Alternatives[i]
+	p.Alternatives = slices.Insert(slices.Delete(p.Alternatives, i, i+1), 0, chosen)
+	return p
+}
+
+func plainAssign(items []Item, engines []Engine) []fleet.EngineName {
+	out := make([]fleet.EngineName, len(items))
+	for i, item := range items {
+		best := plainLook(item, engines, nil).choose()
+		if best < 0 {
+			continue
+		}
+		out[i] = engines[best].Name
+		engines[best].Load.Applications += item.Applications
+		engines[best].Load.Environments++
+	}
+	return out
+}
+
+func plainLook(item Item, engines []Engine, conflicts func(fleet.EngineName) string) *plain {
+	n := len(engines)
+	r := &plain{item: item, engines: engines, bars: make([]bar, n), scores: make([]float64, n), told: make([]string, n)}
+	key := itemHash(item.Environment)
+	for i := range engines {
+		e := &engines[i]
+		b := constraint(item, e)
+		if b == free && conflicts != nil {
+			if r.told[i] = conflicts(e.Name); r.told[i] != "" {
+				b = conflict
+			}
+		}
+		if b == free {
+			r.load.Applications += e.Load.Applications
+			r.load.Environments += e.Load.Environments
+			r.room.Applications += e.Spec.Capacity.Applications
+			r.room.Environments += e.Spec.Capacity.Environments
+			r.scores[i] = plainScore(key, mix(fnv(fnvOffset, string(e.Name))), e.Spec.Capacity.Applications)
+			b = full(&item, e)
+		}
+		r.bars[i] = b
+	}
+	return r
+}
+
+func plainScore(item, engine uint64, weight int) float64 {
+	u := (float64(mix(item^engine)>>11) + 0.5) / (1 << 53)
+	return -float64(max(weight, 1)) / math.Log(u)
+}
+
+func (r *plain) choose() int {
+	best, least := -1, -1
+	for i, b := range r.bars {
+		if b != free {
+			continue
+		}
+		if r.belowBound(i) && (best < 0 || r.better(i, best)) {
+			best = i
+		}
+		if least < 0 || r.fill(i) < r.fill(least) || r.fill(i) == r.fill(least) && r.better(i, least) {
+			least = i
+		}
+	}
+	if best < 0 {
+		return least
+	}
+	return best
+}
+
+func (r *plain) better(i, j int) bool {
+	if r.scores[i] != r.scores[j] {
+		return r.scores[i] > r.scores[j]
+	}
+	return r.engines[i].Name < r.engines[j].Name
+}
+
+func (r *plain) belowBound(i int) bool {
+	e := &r.engines[i]
+	bound := func(capacity, load, room int) float64 {
+		return LoadFactor * float64(capacity) * float64(load) / float64(room)
+	}
+	apps := r.item.Applications == 0 || float64(e.Load.Applications) < bound(e.Spec.Capacity.Applications, r.load.Applications+r.item.Applications, r.room.Applications)
+	return apps && float64(e.Load.Environments) < bound(e.Spec.Capacity.Environments, r.load.Environments+1, r.room.Environments)
+}
+
+func (r *plain) fill(i int) float64 {
+	e := &r.engines[i]
+	f := float64(e.Load.Environments+1) / float64(e.Spec.Capacity.Environments)
+	if r.item.Applications > 0 {
+		f = max(f, float64(e.Load.Applications+r.item.Applications)/float64(e.Spec.Capacity.Applications))
+	}
+	return f
+}
+
+func (r *plain) alternatives() []fleet.Alternative {
+	out := make([]fleet.Alternative, len(r.engines))
+	for i := range r.engines {
+		out[i] = fleet.Alternative{Engine: r.engines[i].Name, Eligible: r.bars[i] == free, Reason: r.standing(i)}
+		if r.bars[i] == free {
+			out[i].Score = math.Round(r.scores[i]*1000) / 1000
+		}
+	}
+	slices.SortFunc(out, func(a, b fleet.Alternative) int {
+		switch {
+		case a.Eligible != b.Eligible:
+			if a.Eligible {
+				return -1
+			}
+			return 1
+		case a.Score != b.Score:
+			if a.Score > b.Score {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(string(a.Engine), string(b.Engine))
+	})
+	return out
+}
+
+func (r *plain) standing(i int) string {
+	e := &r.engines[i]
+	switch b := r.bars[i]; b {
+	case conflict:
+		return r.told[i]
+	case free:
+		s := plainLoaded(e)
+		if !r.belowBound(i) {
+			s += ", above 1.25 times the average"
+		}
+		return s
+	default:
+		return b.text(r.item, e)
+	}
+}
+
+func plainLoaded(e *Engine) string {
+	return fmt.Sprintf("%d of %d applications, %d of %d environments", e.Load.Applications, e.Spec.Capacity.Applications, e.Load.Environments, e.Spec.Capacity.Environments)
+}
+
+func (r *plain) reason(chosen int) string {
+	eligible, above := 0, 0
+	for i, b := range r.bars {
+		if b != free {
+			continue
+		}
+		eligible++
+		if !r.belowBound(i) {
+			above++
+		}
+	}
+	with := plainLoaded(&r.engines[chosen])
+	switch {
+	case eligible == 1:
+		return "the only engine that may serve it; " + with
+	case above == eligible:
+		return fmt.Sprintf("the least loaded of %d engines that may serve it, all at 1.25 times the average or more with it; %s", eligible, with)
+	case above > 0:
+		return fmt.Sprintf("the best score of %d engines that may serve it and are below 1.25 times the average load (%d above it); %s", eligible-above, above, with)
+	}
+	return fmt.Sprintf("the best score of %d engines that may serve it; %s", eligible, with)
+}
+
+func (r *plain) hopeless() string {
+	if len(r.engines) == 0 {
+		return "no engine is declared; add one under fleet/engines/"
+	}
+	byReason := map[string][]string{}
+	for i := range r.engines {
+		byReason[r.standing(i)] = append(byReason[r.standing(i)], string(r.engines[i].Name))
+	}
+	var reasons []string
+	for s := range byReason {
+		reasons = append(reasons, s)
+	}
+	slices.SortFunc(reasons, func(a, b string) int {
+		if d := len(byReason[b]) - len(byReason[a]); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	var parts []string
+	for _, s := range reasons[:min(3, len(reasons))] {
+		names := slices.Sorted(slices.Values(byReason[s]))
+		if len(names) > 3 {
+			names = append(names[:3:3], fmt.Sprintf("%d more", len(names)-3))
+		}
+		parts = append(parts, strings.Join(names, ", ")+" "+s)
+	}
+	if len(reasons) > 3 {
+		parts = append(parts, fmt.Sprintf("and %d other reasons", len(reasons)-3))
+	}
+	return "no engine may serve it: " + strings.Join(parts, "; ")
+}

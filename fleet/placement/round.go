@@ -1,0 +1,175 @@
+package placement
+
+import (
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// round is one item held against all engines.
+type round struct {
+	*Fleet
+	item  Item
+	key   uint64
+	class *class
+	free  []int    // engines that may serve it, full ones among them: those that count for the average
+	told  []string // conflicts, by engine; nil when there are none
+	load  fleet.EngineLoad
+	room  fleet.Capacity
+}
+
+func (f *Fleet) hold(item Item, conflicts func(fleet.EngineName) string) round {
+	r := round{Fleet: f, item: item, key: itemHash(item.Environment), class: f.class(&item)}
+	r.free = r.class.free
+	if conflicts != nil {
+		r.hear(conflicts)
+	}
+	for _, i := range r.free {
+		e := &f.engines[i]
+		r.load.Applications += e.Load.Applications
+		r.load.Environments += e.Load.Environments
+		r.room.Applications += e.Spec.Capacity.Applications
+		r.room.Environments += e.Spec.Capacity.Environments
+	}
+	return r
+}
+
+// hear takes the engines off that the item is in conflict with.
+func (r *round) hear(conflicts func(fleet.EngineName) string) {
+	for _, i := range r.class.free {
+		why := conflicts(r.engines[i].Name)
+		if why == "" {
+			continue
+		}
+		if r.told == nil {
+			r.told = make([]string, len(r.engines))
+		}
+		r.told[i] = why
+	}
+	if r.told != nil {
+		r.free = slices.DeleteFunc(slices.Clone(r.free), func(i int) bool { return r.told[i] != "" })
+	}
+}
+
+// bar is why engine i does not serve the item.
+func (r *round) bar(i int) bar {
+	if b := r.class.bars[i]; b != free {
+		return b
+	}
+	if r.told != nil && r.told[i] != "" {
+		return conflict
+	}
+	return full(&r.item, &r.engines[i])
+}
+
+// choose is the index of the eligible engine with the highest score below the bound; when all are above it, as a large item can make
+// them, the one that is least loaded with the item; -1 when none is eligible. What is cheap comes first: most engines lose by their hash.
+func (r *round) choose() int {
+	best := -1
+	var its uint64
+	for _, i := range r.free {
+		h := hash(r.key, r.seeds[i])
+		if best >= 0 && !r.better(i, h, best, its) {
+			continue
+		}
+		if full(&r.item, &r.engines[i]) == free && r.belowBound(i) {
+			best, its = i, h
+		}
+	}
+	if best < 0 {
+		return r.least()
+	}
+	return best
+}
+
+func (r *round) least() int {
+	least := -1
+	var its float64
+	for _, i := range r.free {
+		if full(&r.item, &r.engines[i]) != free {
+			continue
+		}
+		fill := r.fill(i)
+		if least < 0 || fill < its || fill == its && r.better(i, hash(r.key, r.seeds[i]), least, hash(r.key, r.seeds[least])) {
+			least, its = i, fill
+		}
+	}
+	return least
+}
+
+// better compares engines by score, then by name. Of engines of one weight the higher hash scores higher, unless the two are so close
+// that their logarithms may be rounded to one.
+func (r *round) better(i int, hi uint64, j int, hj uint64) bool {
+	wi, wj := r.engines[i].Spec.Capacity.Applications, r.engines[j].Spec.Capacity.Applications
+	if wi == wj && max(hi, hj)-min(hi, hj) > closest {
+		return hi > hj
+	}
+	if si, sj := score(hi, wi), score(hj, wj); si != sj {
+		return si > sj
+	}
+	return r.engines[i].Name < r.engines[j].Name
+}
+
+// belowBound holds the engine's present load against 1.25 times the average that the item makes. Applications that the item does not
+// bring are no reason to pass an engine over.
+func (r *round) belowBound(i int) bool {
+	load, room := &r.engines[i].Load, &r.engines[i].Spec.Capacity
+	apps := r.item.Applications == 0 || float64(load.Applications) < bound(room.Applications, r.load.Applications+r.item.Applications, r.room.Applications)
+	return apps && float64(load.Environments) < bound(room.Environments, r.load.Environments+1, r.room.Environments)
+}
+
+func bound(capacity, load, room int) float64 {
+	return LoadFactor * float64(capacity) * float64(load) / float64(room)
+}
+
+// fill is how full the engine would be, by whichever of the two capacities is the tighter.
+func (r *round) fill(i int) float64 {
+	e := &r.engines[i]
+	f := float64(e.Load.Environments+1) / float64(e.Spec.Capacity.Environments)
+	if r.item.Applications > 0 {
+		f = max(f, float64(e.Load.Applications+r.item.Applications)/float64(e.Spec.Capacity.Applications))
+	}
+	return f
+}
+
+// alternatives is every engine, best first: the chosen one, the other eligible by score, then the rest by name. above is how many of the
+// eligible are at the bound or above it.
+func (r *round) alternatives(chosen int) (out []fleet.Alternative, above int) {
+	r.rank()
+	out = make([]fleet.Alternative, len(r.engines))
+	next := 0
+	if chosen >= 0 {
+		next = 1
+	}
+	for _, key := range r.order.keys {
+		at := r.order.at(key)
+		i := r.byName[at]
+		text, below := r.eligible(i)
+		if !below {
+			above++
+		}
+		a := &out[0]
+		if i != chosen {
+			a = &out[next]
+			next++
+		}
+		a.Engine, a.Eligible, a.Reason, a.Score = r.engines[i].Name, true, text, r.order.scores[at]
+	}
+	for _, i := range r.order.rest {
+		out[next].Engine, out[next].Reason = r.engines[i].Name, r.barred(i, r.bar(i))
+		next++
+	}
+	return out, above
+}
+
+func (r *round) rank() {
+	r.order.reset(len(r.engines))
+	for at, i := range r.byName {
+		if r.bar(i) != free {
+			r.order.rest = append(r.order.rest, i)
+			continue
+		}
+		r.order.add(at, score(hash(r.key, r.seeds[i]), r.engines[i].Spec.Capacity.Applications))
+	}
+	r.order.sort()
+}
