@@ -1,8 +1,11 @@
 package configschema
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -32,8 +35,8 @@ var tenantPlaces = []place{
 const sealedSuffix = ".sops.yaml"
 
 // Classify says what a path of the config repo declares. ours is false for everything outside `fleet/` and `tenants/`, which is ignored.
-// A file below them that is no declaration comes with a Problem, and with a Key of KindFile named for its path, so that it never stands
-// for the declaration it resembles. A `*.sops.yaml` gives Kind SealedSecret named "<folder>/<name>".
+// A file below them that is no declaration comes with a Problem, and with a Key of KindFile named for its path (fileName), so that it never
+// stands for the declaration it resembles. A `*.sops.yaml` gives Kind SealedSecret named "<folder>/<name>".
 func Classify(path string) (key fleet.Key, ours bool, problem *fleet.Problem) {
 	root, rest, inside := strings.Cut(path, "/")
 	if root != "fleet" && root != "tenants" {
@@ -139,11 +142,24 @@ func renameTo(file string) string {
 
 // misplaced is the answer for a file that is no declaration. The tenant is told where the path names a valid one, so that it sees the problem.
 func misplaced(path, code, message, fix string) (fleet.Key, bool, *fleet.Problem) {
-	key := fleet.Key{Kind: fleet.KindFile, Name: path}
+	key := fleet.Key{Kind: fleet.KindFile, Name: fileName(path)}
 	if rest, ok := strings.CutPrefix(path, "tenants/"); ok {
 		if tenant, _, ok := strings.Cut(rest, "/"); ok && fleet.ValidateName(tenant) == nil {
 			key.Tenant = fleet.TenantName(tenant)
 		}
 	}
 	return key, true, &fleet.Problem{Key: key, Path: path, Severity: fleet.SeverityError, Code: code, Message: message, Fix: fix}
+}
+
+// maxFileName is the most bytes of a path that names a file which is no declaration. Git knows no limit; what keeps names does.
+const maxFileName = 512
+
+// fileName is the path, or for one that is too long or not valid text its beginning and a hash, between them what no path has.
+func fileName(path string) string {
+	if len(path) <= maxFileName && utf8.ValidString(path) && strings.IndexByte(path, 0) < 0 {
+		return path
+	}
+	sum := sha256.Sum256([]byte(path))
+	begin := strings.ReplaceAll(path[:min(len(path), maxFileName/2)], "\x00", "")
+	return strings.ToValidUTF8(begin, "") + "//" + hex.EncodeToString(sum[:16])
 }

@@ -3,6 +3,7 @@ package configschema
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -49,6 +50,26 @@ func TestAMisplacedFileNeverStandsForTheDeclarationItResembles(t *testing.T) {
 		}
 		if wantTenant := strings.HasPrefix(path, "tenants/acme/"); wantTenant != (key.Tenant == "acme") {
 			t.Errorf("%q: the tenant is %q", path, key.Tenant)
+		}
+	}
+}
+
+// What keeps names has limits that Git has not, and JSON has no invalid text: neither may make two files one, or one file two.
+func TestAFilesNameIsBoundedTextAndItsOwn(t *testing.T) {
+	long := "tenants/acme/deployments/" + strings.Repeat("x", 5000)
+	names := map[string]string{}
+	for _, path := range []string{long, long + "y", long + "/a.yaml", "tenants/acme/\xff", "tenants/acme/\xfe", "tenants/acme/\xff\x00", "tenants/acme/\ufffd",
+		"tenants/acme/" + strings.Repeat("\u00e9", 300), "tenants/acme/" + strings.Repeat("x", maxFileName-len("tenants/acme/"))} {
+		key, _, problem := Classify(path)
+		if twin, taken := names[key.Name]; taken {
+			t.Errorf("%.40q and %.40q are both called %q", path, twin, key.Name)
+		}
+		names[key.Name] = path
+		if len(key.Name) > maxFileName || !utf8.ValidString(key.Name) || strings.Contains(key.Name, "\x00") || key.Tenant != "acme" || problem == nil || problem.Path != path {
+			t.Errorf("%.40q is called %q", path, key.Name)
+		}
+		if back := PathOf(key); back != "" && back != path {
+			t.Errorf("%.40q is found at %q", path, back)
 		}
 	}
 }

@@ -158,7 +158,7 @@ func FuzzClassify(f *testing.F) {
 			return
 		}
 		if problem != nil {
-			if key.Kind != fleet.KindFile || key.Name != path || problem.Fix == "" {
+			if key.Kind != fleet.KindFile || key.Name != fileName(path) || len(key.Name) > maxFileName || problem.Fix == "" {
 				t.Errorf("%q: %v %+v", path, key, problem)
 			}
 			return

@@ -6,7 +6,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// PathOf is where a declaration stands in the config repo: what Classify would read the key from. It is empty for a key that no file has.
+// PathOf is where a declaration stands in the config repo: what Classify would read the key from. It is empty for a key that does not tell.
 func PathOf(k fleet.Key) string {
 	switch k.Kind {
 	case fleet.KindFleet:
@@ -14,6 +14,9 @@ func PathOf(k fleet.Key) string {
 	case fleet.KindSealedSecret:
 		return "tenants/" + string(k.Tenant) + "/" + k.Name + sealedSuffix
 	case fleet.KindFile:
+		if strings.Contains(k.Name, "//") { // see fileName
+			return ""
+		}
 		return k.Name
 	}
 	for _, at := range platformPlaces {

@@ -124,18 +124,23 @@ func (s *Store) Problems(ctx context.Context, scope fleet.Scope, by fleet.Filter
 	f := filter{}
 	f.tenants("p.tenant", scope, by.Tenant)
 	f.equal("p.name", by.Name)
-	return items(list(ctx, s, scope, listing[numbered[fleet.Problem]]{
-		name: "problems", keys: []string{"p.path", "p.kind", "p.tenant", "p.name", "p.n"}, sql: `SELECT p.n::text, p.body FROM problems p`,
-		scan: func(row pgx.CollectableRow) (numbered[fleet.Problem], error) {
-			var p numbered[fleet.Problem]
-			err := row.Scan(&p.n, &p.item)
+	found, next, err := list(ctx, s, scope, listing[foundProblem]{
+		name: "problems", keys: []string{"p.path", "p.kind", "p.tenant", "p.name", "p.n"},
+		sql: `SELECT ARRAY[p.path, p.kind, p.tenant, p.name, p.n::text], p.body FROM problems p`,
+		scan: func(row pgx.CollectableRow) (foundProblem, error) {
+			var p foundProblem
+			err := row.Scan(&p.key, &p.item)
 			return p, err
 		},
-		key: func(p numbered[fleet.Problem]) []string {
-			k := p.item.Key
-			return []string{text(p.item.Path), string(k.Kind), string(k.Tenant), text(k.Name), p.n}
-		},
-	}, f, page, nil))
+		key: func(p foundProblem) []string { return p.key },
+	}, f, page, nil)
+	return column(found, func(p foundProblem) fleet.Problem { return p.item }), next, err
+}
+
+// foundProblem has the key that the database has of it: a path there may be shortened, and in the body it may not be valid text.
+type foundProblem struct {
+	key  []string
+	item fleet.Problem
 }
 
 // Holds match Filter.{Tenant, Revision}: what waits for an approval that was not given since, newest first.

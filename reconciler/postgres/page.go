@@ -3,10 +3,10 @@ package postgres
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,7 +26,7 @@ type listing[T any] struct {
 
 const (
 	maxPage   = 1000
-	maxCursor = 2048
+	maxCursor = 8192 // four times that of the longest key, a problem's
 )
 
 // list reads one page within a scope, and completes it in the same moment of the database; complete may be nil.
@@ -88,13 +88,9 @@ func (l listing[T]) after(f *filter, after string) error {
 	return nil
 }
 
-// cursor is opaque to those who carry it. It is no secret and no right: it only says where to go on.
+// cursor is opaque to those who carry it. It is no secret and no right: it only says where to go on. No value holds a NUL (text).
 func cursor(name string, key []string) string {
-	raw, err := json.Marshal(append([]string{name}, key...))
-	if err != nil {
-		panic(err) // strings have a JSON form
-	}
-	return base64.RawURLEncoding.EncodeToString(raw)
+	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join(append([]string{name}, key...), "\x00")))
 }
 
 func readCursor(name, cursor string) ([]string, error) {
@@ -102,17 +98,12 @@ func readCursor(name, cursor string) ([]string, error) {
 		return nil, fleet.ErrCursor
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
+	if err != nil || !utf8.Valid(raw) {
 		return nil, fleet.ErrCursor
 	}
-	var parts []string
-	if err := json.Unmarshal(raw, &parts); err != nil || len(parts) == 0 || parts[0] != name {
+	parts := strings.Split(string(raw), "\x00")
+	if parts[0] != name {
 		return nil, fleet.ErrCursor
-	}
-	for _, p := range parts {
-		if p != text(p) {
-			return nil, fleet.ErrCursor
-		}
 	}
 	return parts[1:], nil
 }

@@ -117,7 +117,7 @@ func problemSteps(r *fleet.Record) ([]step, error) {
 			SELECT kind, tenant, name, path, severity, body::jsonb, n
 			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) WITH ORDINALITY AS p (kind, tenant, name, path, severity, body, n)`,
 			append(keyColumns(column(r.Problems, func(p fleet.Problem) fleet.Key { return p.Key })),
-				column(r.Problems, func(p fleet.Problem) string { return text(p.Path) }),
+				column(r.Problems, func(p fleet.Problem) string { return cut(text(p.Path), maxPath) }),
 				column(r.Problems, func(p fleet.Problem) string { return string(p.Severity) }), bodies)})
 	}
 	if len(r.Cleared) > 0 {

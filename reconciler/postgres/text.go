@@ -8,8 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxMessage is the most bytes that are kept of a message from outside.
-const maxMessage = 1024
+const (
+	maxMessage = 1024 // bytes that are kept of a message from outside
+	maxPath    = 1024 // bytes by which problems are ordered: an index takes 2704 of a whole key, and refuses the transaction for more
+)
 
 // text is s as the database can hold it: it knows no NUL and no invalid UTF-8, and one such byte from a tenant or an engine would fail
 // the transaction of all others. What cannot be held is escaped rather than dropped, so that two names stay two.
@@ -30,17 +32,19 @@ func text(s string) string {
 	return b.String()
 }
 
-// message is text, cut to at most maxMessage bytes at the end of a character.
-func message(s string) string {
-	s = text(s)
-	if len(s) <= maxMessage {
+// message is text, cut to at most maxMessage bytes.
+func message(s string) string { return cut(text(s), maxMessage) }
+
+// cut shortens a text to at most so many bytes, at the end of a character, and says so at its end.
+func cut(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	cut := maxMessage - len("…")
-	for !utf8.RuneStart(s[cut]) {
-		cut--
+	end := most - len("…")
+	for !utf8.RuneStart(s[end]) {
+		end--
 	}
-	return s[:cut] + "…"
+	return s[:end] + "…"
 }
 
 // encoded is each item as JSON text that jsonb can hold: it knows no NUL either.

@@ -5,12 +5,15 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler/postgres"
 )
@@ -215,8 +218,8 @@ func TestForgedCursorsAreRefused(t *testing.T) {
 	_, next, err := s.Tenants(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 1})
 	check(t, err)
 	encode := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
-	for _, after := range []string{next, "x", "!!", encode(`["holds"]`), encode(`["holds","1","2"]`), encode(`["holds","one"]`), encode(`["holds","99999999999999999999999"]`),
-		encode(`["holds","1' OR '1'='1"]`), encode(`["holds","\u0000"]`), encode(`{"holds":1}`), encode(`[]`), encode(`["holds",1]`)} {
+	for _, after := range []string{next, "x", "!!", encode("holds"), encode("holds\x001\x002"), encode("holds\x00one"), encode("holds\x0099999999999999999999999"),
+		encode("holds\x001' OR '1'='1"), encode("holds\x00"), encode("holds\x00\xff"), encode(`["holds","1"]`), encode("holds\x00" + strings.Repeat("1", 6200))} {
 		if _, _, err := s.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 1, After: after}); !errors.Is(err, fleet.ErrCursor) {
 			t.Errorf("cursor %q: %v", after, err)
 		}
@@ -224,6 +227,45 @@ func TestForgedCursorsAreRefused(t *testing.T) {
 	for _, limit := range []int{0, -1, 1001} {
 		if _, _, err := s.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: limit}); err == nil {
 			t.Errorf("a page of %d items", limit)
+		}
+	}
+}
+
+// The longest paths, with whatever Git allows in them: each is recorded, and listed once, page by page.
+func TestProblemsAreListedWhateverTheirPath(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	paths := []string{"tenants/acme/a.txt", "tenants/acme/z.txt"}
+	for _, c := range []string{"x", "<", "\x01", "\\", "\xff", "é", "\U0001F6A2"} {
+		for _, n := range []int{100, 500, 1000, 1024, 5000} {
+			var noise strings.Builder // not to be compressed until it fits
+			for range n {
+				noise.WriteString(strings.Repeat(c, rand.IntN(2)) + string(rune('a'+rand.IntN(26))))
+			}
+			paths = append(paths, "tenants/acme/"+noise.String())
+		}
+	}
+	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
+		for _, path := range paths {
+			key, _, problem := configschema.Classify(path)
+			r.Problems = append(r.Problems, *problem)
+			r.Quarantined = append(r.Quarantined, fleet.Quarantine{Key: key, Path: path, Problems: []fleet.Problem{*problem}})
+		}
+	})))(t)
+	seen := map[string]int{}
+	for page := (fleet.Page{Limit: 1}); ; {
+		problems, next, err := s.Problems(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{}, page)
+		check(t, err)
+		for _, p := range problems {
+			seen[p.Key.Name]++
+		}
+		if page.After = next; next == "" || len(seen) > len(paths) {
+			break
+		}
+	}
+	for _, path := range paths {
+		if key, _, _ := configschema.Classify(path); seen[key.Name] != 1 {
+			t.Errorf("%.60q is listed %d times", path, seen[key.Name])
 		}
 	}
 }
