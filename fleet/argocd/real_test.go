@@ -1,9 +1,9 @@
 package argocd
 
 import (
-	"errors"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
