@@ -16,7 +16,8 @@ type Fleet struct {
 	byName  []int
 	words   []words
 	classes map[classKey]*class
-	order   order // of the decision that is being made
+	ranked  []ranked // of the decision that is being made: those that may serve, best first,
+	rest    []int    // and those that may not, by name
 }
 
 // NewFleet holds the engines as they are now; what happens to the slice afterwards does not reach it.
@@ -60,7 +61,7 @@ func (f *Fleet) Decide(item Item, conflicts func(fleet.EngineName) string) fleet
 		p.Reason = r.hopeless()
 		return p
 	}
-	p.Engine, p.Reason = f.engines[best].Name, f.reason(best, len(f.order.keys), above)
+	p.Engine, p.Reason = f.engines[best].Name, f.reason(best, len(f.ranked), above)
 	return p
 }
 

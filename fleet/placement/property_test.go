@@ -68,11 +68,11 @@ func TestAssignMakesTheSameChoices(t *testing.T) {
 	}
 }
 
-// occurrences are what random fleets are to bring about: words of a placement, and scores that are told alike or that are beyond counting.
+// occurrences are what random fleets are to bring about: words of a placement, and scores that are told alike.
 var occurrences = []string{
 	"no engine is declared", "no engine may serve it", "other reasons", "the only engine", "the least loaded of", "above it)", "the best score of",
 	"is in region", "may only be served", "dedicated to other tenants", "is shared", "engineSelector", "the taint", "is cordoned", "is draining", "declares no capacity",
-	"has no room for another environment", "has no room for 60 applications", "a conflict", ", above 1.25 times the average", "a tie", "beyond counting",
+	"has no room for another environment", "has no room for 60 applications", "a conflict", ", above 1.25 times the average", "a tie",
 }
 
 // tell counts what a placement says.
@@ -85,9 +85,6 @@ func tell(said map[string]int, p fleet.Placement) {
 		}
 		if a.Score == p.Alternatives[i-1].Score {
 			whole += "\na tie"
-		}
-		if a.Score > countable/1000 {
-			whole += "\nbeyond counting"
 		}
 	}
 	for _, s := range occurrences {
@@ -121,7 +118,7 @@ func (w world) engines() []Engine {
 	return es
 }
 
-// capacity is anything from nothing to beyond what thousandths of a score can count.
+// capacity is anything from nothing to more than there can be.
 func (w world) capacity() fleet.Capacity {
 	n := []int{0, 2, 2, 5, 30, 1_000, 1_000_000, 1 << 55}[w.IntN(8)]
 	return fleet.Capacity{Applications: n, Environments: []int{n, 20, 10_000}[w.IntN(3)]}

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"math"
 	"slices"
 
 	"argosy.dev/argosy/fleet"
@@ -132,6 +133,13 @@ func (r *round) fill(i int) float64 {
 	return f
 }
 
+// ranked is an engine that may serve the item.
+type ranked struct {
+	engine int
+	at     int     // its place among the names
+	score  float64 // as it is told, in thousandths
+}
+
 // alternatives is every engine, best first: the chosen one, the other eligible by score, then the rest by name. above is how many of the
 // eligible are at the bound or above it.
 func (r *round) alternatives(chosen int) (out []fleet.Alternative, above int) {
@@ -141,21 +149,19 @@ func (r *round) alternatives(chosen int) (out []fleet.Alternative, above int) {
 	if chosen >= 0 {
 		next = 1
 	}
-	for _, key := range r.order.keys {
-		at := r.order.at(key)
-		i := r.byName[at]
-		text, below := r.eligible(i)
+	for _, e := range r.ranked {
+		text, below := r.eligible(e.engine)
 		if !below {
 			above++
 		}
 		a := &out[0]
-		if i != chosen {
+		if e.engine != chosen {
 			a = &out[next]
 			next++
 		}
-		a.Engine, a.Eligible, a.Reason, a.Score = r.engines[i].Name, true, text, r.order.scores[at]
+		a.Engine, a.Eligible, a.Reason, a.Score = r.engines[e.engine].Name, true, text, e.score
 	}
-	for _, i := range r.order.rest {
+	for _, i := range r.rest {
 		out[next].Engine, out[next].Reason = r.engines[i].Name, r.barred(i, r.bar(i))
 		next++
 	}
@@ -163,13 +169,22 @@ func (r *round) alternatives(chosen int) (out []fleet.Alternative, above int) {
 }
 
 func (r *round) rank() {
-	r.order.reset(len(r.engines))
+	r.ranked, r.rest = r.ranked[:0], r.rest[:0]
 	for at, i := range r.byName {
 		if r.bar(i) != free {
-			r.order.rest = append(r.order.rest, i)
+			r.rest = append(r.rest, i)
 			continue
 		}
-		r.order.add(at, score(hash(r.key, r.seeds[i]), r.engines[i].Spec.Capacity.Applications))
+		s := score(hash(r.key, r.seeds[i]), r.engines[i].Spec.Capacity.Applications)
+		r.ranked = append(r.ranked, ranked{engine: i, at: at, score: math.Round(s*1000) / 1000})
 	}
-	r.order.sort()
+	slices.SortFunc(r.ranked, func(a, b ranked) int {
+		switch {
+		case a.score > b.score:
+			return -1
+		case a.score < b.score:
+			return 1
+		}
+		return a.at - b.at
+	})
 }
