@@ -5,10 +5,10 @@ BIN := bin/argosy
 # One set of flags everywhere: builds with other flags do not share the build cache.
 GO ?= go
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify bench-core clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify bench-core bench-placement clean
 
 help: ## what there is
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
 
 build: ## the binary, bin/argosy
 	@mkdir -p bin
@@ -41,8 +41,11 @@ generate: ## schemas, config reference, OpenAPI document
 verify: lint ## lint, and that nothing generated is stale
 	@scripts/verify.sh
 
-bench-core: ## the core's figures, as ratios to floors measured in the same run
+bench-core: ## the core's figures, as ratios to floors measured in the same run; then PostgreSQL's
 	@scripts/bench.sh core
+
+bench-placement: ## time and moves of placement, against Argo CD's own sharding
+	@scripts/bench.sh placement
 
 clean: ## what was built here (the Go build cache stays)
 	rm -rf bin .cache

@@ -4,7 +4,9 @@
 //
 //	bench                          everything, full size
 //	bench -n 2000 -sizes 100,300,1000 -memory 1000 -flat 1000 -compile 2000 -blocks 3     a quick look
-//	bench -only compile,fanout     some of: fanout, change, flat, compile
+//	bench -only compile,fanout     some of: fanout, change, flat, compile, placement
+//
+// Placement is no part of everything: it needs no engines and has a floor of its own, Argo CD's sharding. `make bench-placement` runs it.
 package main
 
 import (
@@ -29,11 +31,11 @@ const argosyBinary = ".cache/bin/bench-argosy"
 
 // options are the sizes.
 type options struct {
-	n, memory, flat, compile int
-	sizes                    []int
-	blocks, commits          int
-	only                     []string
-	out                      string
+	n, memory, flat, compile, place int
+	sizes                           []int
+	blocks, commits                 int
+	only                            []string
+	out                             string
 }
 
 func main() {
@@ -44,6 +46,7 @@ func main() {
 	flag.IntVar(&o.memory, "memory", 25_000, "files at which memory is read; one more size")
 	flag.IntVar(&o.flat, "flat", 25_000, "files in one folder that one of is changed")
 	flag.IntVar(&o.compile, "compile", 25_000, "files that are decoded")
+	flag.IntVar(&o.place, "place", 25_000, "environments that are placed")
 	flag.IntVar(&o.blocks, "blocks", 5, "blocks of each arm")
 	flag.IntVar(&o.commits, "commits", 5, "commits in a block")
 	flag.StringVar(&only, "only", "fanout,change,flat,compile", "what to measure")
@@ -76,15 +79,16 @@ func main() {
 func run(ctx context.Context, o options) error {
 	one := func(f *report.Figure, err error) ([]*report.Figure, error) { return []*report.Figure{f}, err }
 	all := map[string]func() ([]*report.Figure, error){
-		"compile": func() ([]*report.Figure, error) { return one(compile(ctx, o)) },
-		"fanout":  func() ([]*report.Figure, error) { return one(fanout(ctx, o)) },
-		"change":  func() ([]*report.Figure, error) { return change(ctx, o, "change", false, o.sizes) },
-		"flat":    func() ([]*report.Figure, error) { return change(ctx, o, "flat", true, []int{o.flat}) },
+		"compile":   func() ([]*report.Figure, error) { return one(compile(ctx, o)) },
+		"fanout":    func() ([]*report.Figure, error) { return one(fanout(ctx, o)) },
+		"change":    func() ([]*report.Figure, error) { return change(ctx, o, "change", false, o.sizes) },
+		"flat":      func() ([]*report.Figure, error) { return change(ctx, o, "flat", true, []int{o.flat}) },
+		"placement": func() ([]*report.Figure, error) { return one(placed(ctx, o)) },
 	}
 	var errs []error
 	for _, name := range o.only {
 		if all[name] == nil {
-			return fmt.Errorf("-only: %q is not measured; fanout, change, flat and compile are", name)
+			return fmt.Errorf("-only: %q is not measured; fanout, change, flat, compile and placement are", name)
 		}
 		begun := time.Now()
 		figures, err := all[name]()
