@@ -191,6 +191,7 @@ type PullRecord struct {
 	Tested     *Clearance   `json:"tested,omitempty"`     // by /argosy ok-to-test: this head of a fork may be planned
 	Cleared    *Clearance   `json:"cleared,omitempty"`    // by /argosy approve-deletions: beyond the guards
 	Consents   []Clearance  `json:"consents,omitempty"`   // by /argosy approve, of owners
+	Consented  Revision     `json:"consented,omitempty"`  // head that an owner of everything that it touches has approved
 	Replies    []string     `json:"replies,omitempty"`    // answers to the last commands, shown in the comment; at most 5
 	Verdict    string       `json:"verdict,omitempty"`    // one line
 	Tenants    []TenantName `json:"tenants,omitempty"`    // that its plan touches; "" is the platform

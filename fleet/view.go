@@ -109,6 +109,24 @@ type RevisionView struct {
 	AppliedAt   *time.Time `json:"appliedAt,omitempty"` // when the last of them was
 }
 
+// PullView is one pull request as it was last judged.
+type PullView struct {
+	Number    int          `json:"number"`
+	Title     string       `json:"title"`
+	Author    string       `json:"author"` // login, as it is shown
+	State     PullState    `json:"state"`
+	Head      Revision     `json:"head"`
+	Base      Revision     `json:"base,omitempty"` // applied revision that its plan was computed from; empty: there is no plan of this head
+	Hash      string       `json:"hash,omitempty"` // of that plan
+	Verdict   string       `json:"verdict,omitempty"`
+	Tenants   []TenantName `json:"tenants"`        // whose files it changes; "" is the platform
+	Consented bool         `json:"consented"`      // owners of all of them have approved this head
+	Held      bool         `json:"held,omitempty"` // by /argosy hold
+	Following bool         `json:"following"`      // merged, and its result is not all there yet
+	URL       string       `json:"url"`
+	UpdatedAt time.Time    `json:"updatedAt"`
+}
+
 // SourceView is how the config repo stands.
 type SourceView struct {
 	URL       string     `json:"url"` // without credentials
@@ -141,6 +159,8 @@ type Filter struct {
 	Health      HealthState
 	Apply       ApplyState
 	Name        string
+	Pull        int // number of a pull request
+	State       PullState
 }
 
 // Page asks for at most Limit items (1..1000) after the opaque cursor After.
