@@ -17,10 +17,10 @@ var (
 	formatGrant = &format{code: codeInvalidURL, what: "the URL of a repository, or with a trailing slash everything below it",
 		pattern: `^(https?|ssh)://[^\s*?\[\]{}!\\%#]+$`, check: fleet.CheckGrant}
 	formatGitHost = &format{code: codeInvalidURL, what: "an exact host, with :port when it is not the default; http://host allows it without TLS",
-		pattern: `^(http://)?[^\s*?{}!\\%#/@]+$`, check: fleet.CheckGitHost}
-	formatClusterHost = &format{code: codeInvalidURL, what: "an exact host, or host:port", pattern: `^[^\s*?{}!\\%#/@]+$`, check: fleet.CheckClusterHost}
+		pattern: `^(http://)?[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckGitHost}
+	formatClusterHost = &format{code: codeInvalidURL, what: "an exact host, or host:port", pattern: `^[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckClusterHost}
 	formatServer      = &format{code: codeInvalidURL, what: "https://host[:port] of an API server, without path, query or user",
-		pattern: `^https://[^\s*?{}!\\%#/@]+$`, check: fleet.CheckServerURL}
+		pattern: `^https://[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckServerURL}
 	formatCAData   = &format{code: codeInvalidValue, what: "the cluster's CA certificates: PEM, in base64", pattern: `^[A-Za-z0-9+/]+={0,2}$`, check: checkCAData}
 	formatPath     = &format{code: codeInvalidPath, what: "a path inside the repository, `.` for its root; no `..`, no leading slash", pattern: `^[A-Za-z0-9._@+=,/-]+$`, check: checkPath}
 	formatChart    = &format{code: codeInvalidValue, what: "the name of a chart", pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*$`, check: checkChart}

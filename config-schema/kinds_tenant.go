@@ -1,6 +1,7 @@
 package configschema
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 
@@ -42,7 +43,7 @@ var kindDeployment = describe(kind{
 	field{name: "sync", doc: "When and how it is synced.", example: "{mode: automated, prune: true}", value: syncSettings()},
 	field{name: "deletionPolicy", doc: "What happens to the workload when this file goes: `Delete` removes it, `Orphan` leaves it running.", example: "Delete", fallback: "Delete",
 		value: wordOf(string(fleet.DeletionDelete), string(fleet.DeletionOrphan))},
-	field{name: "overrides", doc: "Source fields that differ in one environment. A field that is left out is inherited.", value: listOf(object(
+	field{name: "overrides", doc: "Source fields that differ in one environment. A field that is left out is inherited; `kustomize`, `helm` and `directory` are replaced as a whole.", value: listOf(object(
 		field{name: "environment", doc: "The environment.", example: "staging", required: true, value: textOf(formatName)},
 		field{name: "source", doc: "What differs. The repository and chart cannot.", required: true, value: object(sourceFields(false)...).
 			atMostOneOf("kustomize", "helm", "directory").not(map[string]word{
@@ -50,7 +51,7 @@ var kindDeployment = describe(kind{
 			"chart":   notAllowed("the chart is the same in every environment", "write another deployment"),
 		})},
 	)).by("environment")},
-).checked(overridesFit), func(d *fleet.Declaration, s *fleet.DeploymentSpec) { d.Deployment = s })
+).checked(overridesFit, releaseIsNamed), func(d *fleet.Declaration, s *fleet.DeploymentSpec) { d.Deployment = s })
 
 var kindCredential = describe(kind{
 	name: fleet.KindRepositoryCredential, place: "tenants/<tenant>/credentials/<name>.yaml",
@@ -84,8 +85,8 @@ func sourceFields(whole bool) []field {
 			field{name: "namePrefix", doc: "Put before the names of all resources.", example: "eu-", value: textOf(formatAffix).atMost(63)},
 			field{name: "nameSuffix", doc: "Put after the names of all resources.", example: "-eu", value: textOf(formatAffix).atMost(63)},
 		)},
-		{name: "helm", doc: "The folder or chart is rendered by Helm, with these values.", value: object(
-			field{name: "releaseName", doc: "At most 53 of a-z, 0-9 and '-'. Left out: the Application's name.", example: "checkout", value: textOf(formatRelease)},
+		{name: "helm", doc: "The folder or chart is rendered by Helm, with these values. A folder without any of the three is rendered by what Argo CD finds in it; say helm if that is a chart: its release would be named for the Application, which may be longer than Helm allows.", value: object(
+			field{name: "releaseName", doc: "At most 53 of a-z, 0-9 and '-'. Left out: the deployment's name.", example: "checkout", value: textOf(formatRelease)},
 			field{name: "valueFiles", doc: "Files of values inside the repository, relative to the chart; later ones win.", example: "[values.yaml, values-eu.yaml]", value: listOf(textOf(formatPath).atMost(512)).atMost(50)},
 			field{name: "values", doc: "Values as a text of YAML, at most 64 KiB. They win over valueFiles.", example: "\"replicas: 2\"", value: textOf(formatAny).atMost(64 << 10)},
 			field{name: "parameters", doc: "Single values, as `helm --set` has them. They win over all else.", example: `[{name: replicas, value: "2"}]`, value: listOf(object(
@@ -147,6 +148,36 @@ func overridesFit(d *decoder, into reflect.Value, at node) {
 			})
 		}
 		d.steps = d.steps[:len(d.steps)-3]
+	}
+}
+
+// maxRelease is the most characters of a Helm release's name.
+const maxRelease = 53
+
+// releaseIsNamed refuses what Helm would refuse: a release that is named for its deployment, where that has a longer name.
+func releaseIsNamed(d *decoder, into reflect.Value, at node) {
+	spec := into.Addr().Interface().(*fleet.DeploymentSpec)
+	if len(d.key.Name) <= maxRelease {
+		return
+	}
+	tell := func(n node, field string) {
+		d.at(field, func() {
+			d.problem(child(n, field), codeInvalidName, fmt.Sprintf("the release would be named for the deployment, whose name is %d characters long; Helm allows %d", len(d.key.Name), maxRelease),
+				"add helm: {releaseName: ...}, or give the deployment a shorter name")
+		})
+	}
+	switch s := spec.Source; {
+	case s.Helm != nil && s.Helm.ReleaseName == "":
+		d.at("source", func() { tell(child(at, "source"), "helm") })
+	case s.Helm == nil && s.Chart != "":
+		d.at("source", func() { tell(child(at, "source"), "chart") })
+	}
+	for i, o := range spec.Overrides {
+		if h := o.Source.Helm; h != nil && h.ReleaseName == "" {
+			d.steps = append(d.steps, step{"overrides", -1}, step{"", i}, step{"source", -1})
+			tell(child(child(at, "overrides").Content[i], "source"), "helm")
+			d.steps = d.steps[:len(d.steps)-3]
+		}
 	}
 }
 

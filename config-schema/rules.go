@@ -56,8 +56,8 @@ func checkEngineNamespace(s string) error {
 }
 
 func checkRelease(s string) error {
-	if len(s) > 53 {
-		return fmt.Errorf("a release's name is %d characters long; Helm allows 53", len(s))
+	if len(s) > maxRelease {
+		return fmt.Errorf("a release's name is %d characters long; Helm allows %d", len(s), maxRelease)
 	}
 	return checkDNSLabel(s)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"strings"
 )
 
@@ -35,21 +34,16 @@ func plainURL(raw string) error {
 	return nil
 }
 
-// checkHostPort demands the one spelling of a host: canonical IP address or lower-case DNS name, and no port that goes without saying.
+// checkHostPort demands the one spelling of a host: canonical IPv4 address or lower-case DNS name, and no port that goes without saying.
 func checkHostPort(s, defaultPort string) error {
-	host, port := s, ""
-	if i := strings.LastIndexByte(s, ':'); i >= 0 && i > strings.LastIndexByte(s, ']') {
-		host, port = s[:i], s[i+1:]
+	if _, err := netip.ParseAddr(s); strings.ContainsAny(s, "[]") || err == nil && strings.Contains(s, ":") {
+		return errors.New("the host is an IPv6 address, which Argo CD would read as a pattern; write a DNS name that leads to it")
+	}
+	host, port, found := strings.Cut(s, ":")
+	if found {
 		if err := checkPort(port, defaultPort); err != nil {
 			return err
 		}
-	}
-	if inner, v6 := strings.CutPrefix(host, "["); v6 {
-		ip, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
-		if err != nil || !strings.HasSuffix(inner, "]") || !ip.Is6() || ip.Zone() != "" || ip.Is4In6() || "["+ip.String()+"]" != host {
-			return errors.New("the host is no IPv6 address in its short form")
-		}
-		return nil
 	}
 	return checkHost(host)
 }
@@ -87,8 +81,8 @@ func checkHost(host string) error {
 	return nil
 }
 
-// hostOf is the host without port and brackets of what checkHostPort accepted.
+// hostOf is the host without port of what checkHostPort accepted.
 func hostOf(authority string) string {
-	u := url.URL{Host: authority}
-	return u.Hostname()
+	host, _, _ := strings.Cut(authority, ":")
+	return host
 }

@@ -40,7 +40,10 @@ func InternalServer(raw string, clusterHosts []string) string {
 		return ""
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return internalAddress(ip)
+		if ip.IsLoopback() {
+			return "loopback address"
+		}
+		return ""
 	}
 	switch {
 	case host == "localhost" || strings.HasSuffix(host, ".localhost"):
@@ -67,21 +70,7 @@ func CheckClusterHost(entry string) error {
 	return neverACluster(hostOf(entry))
 }
 
-func internalAddress(ip netip.Addr) string {
-	switch {
-	case ip.IsLoopback():
-		return "loopback address"
-	case ip.Is6() && (nat64.Contains(ip) || sixToFour.Contains(ip)):
-		return "address that stands for another one"
-	}
-	return ""
-}
-
-var (
-	nat64     = netip.MustParsePrefix("64:ff9b::/96")
-	sixToFour = netip.MustParsePrefix("2002::/16")
-	metadata  = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16")}
-)
+var metadata = []netip.Addr{netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16")}
 
 func neverACluster(host string) error {
 	if ip, err := netip.ParseAddr(host); err == nil {

@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
@@ -39,7 +40,7 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 	if err := exactNamespace("destination.namespace", a.Destination.Namespace, engine); err != nil {
 		return object{}, err
 	}
-	source, err := renderSource(a.Source)
+	source, err := renderSource(a.Source, a.ID.Deployment)
 	if err != nil {
 		return object{}, err
 	}
@@ -66,7 +67,9 @@ func renderSync(a fleet.Application) *v1alpha1.SyncPolicy {
 	return &policy
 }
 
-func renderSource(s fleet.Source) (*v1alpha1.ApplicationSource, error) {
+// renderSource names a Helm release for its deployment where the source does not: Argo CD would take the Application's name, which may be
+// longer than the 53 characters that Helm allows.
+func renderSource(s fleet.Source, deployment fleet.DeploymentName) (*v1alpha1.ApplicationSource, error) {
 	if err := checkSource(s); err != nil {
 		return nil, fmt.Errorf("source.%w", err)
 	}
@@ -77,14 +80,29 @@ func renderSource(s fleet.Source) (*v1alpha1.ApplicationSource, error) {
 			out.Kustomize.Images = append(out.Kustomize.Images, v1alpha1.KustomizeImage(image))
 		}
 	}
-	if h := s.Helm; h != nil && (h.ReleaseName != "" || len(h.ValueFiles) > 0 || h.Values != "" || len(h.Parameters) > 0) {
-		out.Helm = &v1alpha1.ApplicationSourceHelm{ReleaseName: h.ReleaseName, ValueFiles: h.ValueFiles, Values: h.Values}
-		for _, p := range h.Parameters {
-			out.Helm.Parameters = append(out.Helm.Parameters, v1alpha1.HelmParameter{Name: p.Name, Value: p.Value, ForceString: p.ForceString})
-		}
-	}
 	if d := s.Directory; d != nil && d.Recurse {
 		out.Directory = &v1alpha1.ApplicationSourceDirectory{Recurse: true}
+	}
+	if s.Helm == nil && s.Chart == "" {
+		return out, nil
+	}
+	var err error
+	out.Helm, err = renderHelm(s.Helm, deployment)
+	return out, err
+}
+
+const maxRelease = 53 // characters of a release's name, for Helm
+
+func renderHelm(h *fleet.HelmSource, deployment fleet.DeploymentName) (*v1alpha1.ApplicationSourceHelm, error) {
+	if h == nil {
+		h = &fleet.HelmSource{}
+	}
+	out := &v1alpha1.ApplicationSourceHelm{ReleaseName: cmp.Or(h.ReleaseName, string(deployment)), ValueFiles: h.ValueFiles, Values: h.Values}
+	if n := len(out.ReleaseName); n > maxRelease {
+		return nil, fmt.Errorf("source.helm.releaseName %q has %d characters; Helm allows %d", out.ReleaseName, n, maxRelease)
+	}
+	for _, p := range h.Parameters {
+		out.Parameters = append(out.Parameters, v1alpha1.HelmParameter{Name: p.Name, Value: p.Value, ForceString: p.ForceString})
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"flag"
@@ -44,7 +45,9 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 			a.Source.Helm = &fleet.HelmSource{ReleaseName: "checkout", ValueFiles: []string{"values-eu.yaml"}, Values: "replicas: 3\nnote: \"<a> & *b*\"\n",
 				Parameters: []fleet.HelmParameter{{Name: "image.tag", Value: "{1,2}", ForceString: true}, {Name: "empty", Value: ""}}}
 		}),
-		"application-directory": app(func(a *fleet.Application) { a.Source.Directory = &fleet.DirectorySource{Recurse: true} }),
+		"application-chart":               app(func(a *fleet.Application) { a.Source.Path, a.Source.Chart = "", "checkout" }),
+		"application-helm-without-a-name": app(func(a *fleet.Application) { a.Source.Helm = &fleet.HelmSource{Values: "replicas: 3\n"} }),
+		"application-directory":           app(func(a *fleet.Application) { a.Source.Directory = &fleet.DirectorySource{Recurse: true} }),
 	}
 	for name, o := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -307,6 +310,28 @@ func BenchmarkRenderApplication(b *testing.B) {
 	for b.Loop() {
 		if _, err := (Renderer{}).Render(engineSpec(), o); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func TestAReleaseIsNamedAsHelmAllows(t *testing.T) {
+	render := func(deployment, release string) (string, error) {
+		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(deployment), Environment: prodEU.Name}
+		o := applicationObject(id, exampleServer)
+		o.Application.Source.Helm = &fleet.HelmSource{ReleaseName: release}
+		m, err := Renderer{}.Render(engineSpec(), o)
+		return string(m.Body), err
+	}
+	long := strings.Repeat("x", maxRelease)
+	for deployment, release := range map[string]string{"checkout": "", long: "", long + "x": "checkout"} {
+		body, err := render(deployment, release)
+		if want := `"releaseName":"` + cmp.Or(release, deployment) + `"`; err != nil || !strings.Contains(body, want) {
+			t.Errorf("%s: %v, want %s in\n%s", deployment, err, want, body)
+		}
+	}
+	for deployment, release := range map[string]string{long + "x": "", "checkout": long + "x"} {
+		if _, err := render(deployment, release); err == nil || !strings.Contains(err.Error(), "Helm allows 53") {
+			t.Errorf("%s, %s: %v", deployment, release, err)
 		}
 	}
 }
