@@ -127,7 +127,7 @@ func whereTo(folder, tenant string, places []place) string {
 	if tenant != "" {
 		root = "tenants/" + tenant + "/"
 	}
-	if meant := closest(folder, known); meant != "" {
+	if meant := fleet.Closest(folder, known); meant != "" {
 		return "did you mean " + root + meant + "/?"
 	}
 	return "declarations stand in " + root + "{" + strings.Join(known, ",") + "}/<name>.yaml; keep other files outside fleet/ and tenants/"

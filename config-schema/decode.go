@@ -126,7 +126,7 @@ func (d *decoder) expectedKind(root node) bool {
 	case laterKinds[n.Value]:
 		d.problem(n, codeUnsupported, n.Value+" is not supported by this version of Argosy", "remove the file until the version that supports it")
 	default:
-		if meant := closest(n.Value, kindNames); meant != "" {
+		if meant := fleet.Closest(n.Value, kindNames); meant != "" {
 			fix = "did you mean " + meant + "?"
 		}
 		d.problem(n, codeUnknownKind, "there is no kind "+quoted(n.Value), fix)

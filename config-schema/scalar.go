@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"argosy.dev/argosy/fleet"
 )
 
 func (d *decoder) integer(v *value, n node, into reflect.Value) bool {
@@ -96,7 +98,7 @@ func (d *decoder) word(v *value, n node, into reflect.Value) bool {
 		}
 	}
 	code, fix := codeUnknownValue, "write "+strings.Join(v.words, " or ")
-	if meant := closest(n.Value, v.words); meant != "" && len(v.words) > 1 {
+	if meant := fleet.Closest(n.Value, v.words); meant != "" && len(v.words) > 1 {
 		fix = "did you mean " + meant + "?"
 	}
 	if d.field() == "apiVersion" {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"argosy.dev/argosy/fleet"
 )
 
 // value decodes a node as described into a value of the domain, and reports whether it is whole. Every mistake below it is reported.
@@ -127,7 +129,7 @@ func (d *decoder) unknown(v *value, key node) (meant int) {
 		d.problem(key, w.code, w.message, w.fix)
 		return -1
 	}
-	fix, near := "fields here: "+strings.Join(v.names(), ", "), closest(key.Value, v.names())
+	fix, near := "fields here: "+strings.Join(v.names(), ", "), fleet.Closest(key.Value, v.names())
 	if near != "" {
 		fix = "did you mean " + near + "?"
 	}

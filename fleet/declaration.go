@@ -252,7 +252,8 @@ const (
 	SyncManual    SyncMode = "manual"
 )
 
-// SyncSettings are the sync options that may be set; nil fields are inherited from Fleet.defaults, then from DefaultSync.
+// SyncSettings are the sync options that may be set. A field that is left out is inherited from Fleet.defaults, and there means automated,
+// prune, selfHeal, and no createNamespace.
 type SyncSettings struct {
 	Mode            SyncMode `json:"mode,omitempty"`
 	Prune           *bool    `json:"prune,omitempty"`
