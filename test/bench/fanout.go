@@ -98,7 +98,7 @@ func (g *ground) fanoutArgosy(ctx context.Context, n int) (_ *cold, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, p.end(ctx)) }()
+	defer func() { err = errors.Join(err, p.end(ctx), p.arena.clear(ctx)) }()
 	c, err := p.fill(ctx, n)
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, p.diagnose())

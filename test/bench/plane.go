@@ -118,9 +118,9 @@ func (p *plane) stop(ctx context.Context) error {
 	return p.ground.postgres.DropDatabase(ctx, p.database)
 }
 
-// end stops the plane and clears what it has made.
+// end stops the plane. What it has made goes with the ground.
 func (p *plane) end(ctx context.Context) error {
-	return errors.Join(p.stop(ctx), p.arena.clear(ctx), os.RemoveAll(p.dir))
+	return errors.Join(p.stop(ctx), os.RemoveAll(p.dir))
 }
 
 // wake has the control plane look at its branch.

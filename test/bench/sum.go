@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -49,7 +48,7 @@ func newSum(ctx context.Context, p *plane) (*sum, error) {
 
 func (s *sum) end(ctx context.Context) error {
 	s.watch.Stop()
-	return errors.Join(s.conn.Close(ctx), s.arena.clear(ctx))
+	return s.conn.Close(ctx)
 }
 
 // prepare clones the repo as it is and puts the Application of deployment 0 into the arena of its own.
