@@ -140,6 +140,8 @@ const (
 	HoldEmpty     HoldReason = "empty"     // the revision holds no declaration at all
 	HoldOlder     HoldReason = "older"     // the branch went back to an older commit
 	HoldRewritten HoldReason = "rewritten" // the branch's history was rewritten
+	// HoldUnreviewed is of deletions that no reviewed pull request is known to have shown. It also ends when one turns out to have.
+	HoldUnreviewed HoldReason = "unreviewed"
 )
 
 // Hold is a change that waits for `argosy approve REV`. An approval is bound to the revision and releases what is listed, no more.
@@ -147,7 +149,7 @@ type Hold struct {
 	Revision Revision    `json:"revision"`
 	Reason   HoldReason  `json:"reason"`
 	Tenant   TenantName  `json:"tenant,omitempty"` // empty: fleet-wide
-	Items    []ObjectKey `json:"items,omitempty"`  // of HoldDeletions: the Applications, exactly
+	Items    []ObjectKey `json:"items,omitempty"`  // of HoldDeletions and HoldUnreviewed: the Applications, exactly
 	Message  string      `json:"message"`
 	Since    time.Time   `json:"since"`
 }

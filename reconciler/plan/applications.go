@@ -12,6 +12,7 @@ import (
 type unwanted struct {
 	id  fleet.ApplicationID
 	key fleet.ObjectKey
+	was *held // its hold until now, if it is to be judged anew
 }
 
 func compareApplications(a, b fleet.ApplicationID) int {
@@ -52,11 +53,13 @@ func (d *draft) application(id fleet.ApplicationID, wanted bool) error {
 	case !stands || r.absent:
 		d.endSync(id)
 	case !isHeld:
-		d.unwanted = append(d.unwanted, unwanted{id, key})
+		d.unwanted = append(d.unwanted, unwanted{id: id, key: key})
 	case d.released[id]:
 		d.held.drop(id)
 		d.freed[key], d.approved[key] = true, true
 		d.delete(key)
+	case d.nowReviewed(h):
+		d.unwanted = append(d.unwanted, unwanted{id: id, key: key, was: &h})
 	default:
 		return d.bring(key, h.Deployment, id)
 	}

@@ -22,6 +22,10 @@ func (d *draft) plan(waiting *fleet.Hold) (*Plan, error) {
 		if d.w.waiting == nil || !reflect.DeepEqual(*d.w.waiting, *waiting) {
 			p.Holds = []fleet.Hold{*waiting}
 		}
+		for _, k := range waiting.Items {
+			r, _ := d.rows.get(k)
+			p.awaited = append(p.awaited, effect(rowOf(k, r), true))
+		}
 		m := d.w.remembered()
 		m.Waiting = waiting
 		return p, p.finish(m)
@@ -44,9 +48,11 @@ func (p *Plan) finish(m memory) error {
 		return nil
 	}
 	b, err := m.encode()
-	if err == nil && !bytes.Equal(b, p.draft.w.memory) {
-		p.memory = b
+	if err != nil || bytes.Equal(b, p.draft.w.memory) {
+		return err
 	}
+	p.memory = b
+	p.timeless, err = m.timeless().encode()
 	return err
 }
 
@@ -94,7 +100,7 @@ func (d *draft) rowsInto(p *Plan) error {
 			}
 			c.Before = before.Body
 		}
-		c.Subject = d.subject(c.Row)
+		c.Subject, c.note = d.subject(c.Row), d.note(c)
 		p.Rows = append(p.Rows, *c)
 	}
 	p.Freed = slices.SortedFunc(maps.Keys(d.freed), compareKeys)
@@ -108,6 +114,7 @@ func (d *draft) placementsInto(p *Plan) {
 			p.Placements = append(p.Placements, d.decided[id])
 		}
 	}
+	p.moves = d.moves(p.Placements)
 	p.Unplaced = slices.SortedFunc(maps.Keys(d.unplaced), compareEnvironments)
 }
 

@@ -222,7 +222,9 @@ func (d *draft) run() error {
 	if err := d.applications(); err != nil {
 		return err
 	}
-	d.guard()
+	if err := d.guard(); err != nil {
+		return err
+	}
 	if err := d.placeWaiting(); err != nil {
 		return err
 	}

@@ -13,13 +13,7 @@ func (p *Plan) Effects() []fleet.Effect {
 	for _, c := range p.Rows {
 		out = append(out, effect(c.Row, c.Action == Delete || c.Action == Hold))
 	}
-	if p.Waiting != nil {
-		for _, k := range p.Waiting.Items {
-			r, _ := p.draft.rows.get(k)
-			out = append(out, effect(rowOf(k, r), true))
-		}
-	}
-	return out
+	return append(out, p.awaited...)
 }
 
 func effect(r fleet.Row, deletes bool) fleet.Effect {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ var update = flag.Bool("update", false, "write the golden sections of testdata/*
 
 // TestScenarios runs testdata/*.txtar: the files below before/ are applied, then those below after/ are laid over them, and the plan is
 // held against the sections plan.txt, plan.md and plan.json. Lines of the comment are orders: "remove PREFIX" takes files away, "relation
-// WORD" says how the head stands to the base. Other lines are for the reader.
+// WORD" says how the head stands to the base, "nobody reviewed" and "reviews are away" what is known of the reviewers. Other lines are for the reader.
 func TestScenarios(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -50,9 +51,15 @@ func scenario(t *testing.T, path string) {
 	if len(before) > 0 {
 		h.apply(before)
 	}
-	relation := ""
+	relation, review := "", (*Review)(nil)
 	for line := range strings.Lines(string(a.Comment)) {
 		order, what, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch strings.TrimSpace(line) {
+		case "nobody reviewed":
+			review = &Review{}
+		case "reviews are away":
+			review = &Review{Unknown: errors.New("the forge does not answer")}
+		}
 		switch order {
 		case "remove":
 			after = after.without(what)
@@ -60,7 +67,7 @@ func scenario(t *testing.T, path string) {
 			relation = what
 		}
 	}
-	p := h.compute(after, func(r *Request) { r.Relation = relation })
+	p := h.compute(after, func(r *Request) { r.Relation, r.Review = relation, review })
 	got := map[string]string{}
 	for name, write := range map[string]func(*bytes.Buffer) error{
 		"plan.txt":  func(b *bytes.Buffer) error { return p.WriteText(b) },

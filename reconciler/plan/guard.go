@@ -67,34 +67,54 @@ func judge(g fleet.Guards, tenants map[fleet.TenantName]tally) verdict {
 	return v
 }
 
-// guard lets the unwanted Applications go, or holds them. The guards are those of the base: a commit cannot loosen what judges it.
-func (d *draft) guard() {
+// guard lets the unwanted Applications go, or holds them. The guards are those of the base: a commit cannot loosen what judges it. What
+// nobody reviewed is held before the guards are asked, and does not count as a deletion.
+func (d *draft) guard() error {
 	if len(d.unwanted) == 0 {
-		return
+		return nil
 	}
-	waived := d.waived()
-	asked := map[fleet.TenantName]int{}
+	var judged []unwanted
+	waived, asked := d.waived(), map[fleet.TenantName]int{}
 	for _, u := range d.unwanted {
-		if !waived[u.key] {
+		seen, why := d.reviewed(u)
+		switch {
+		case waived[u.key] || seen.Approved:
+			d.approved[u.key] = true
+			d.let(u)
+		case why != "":
+			d.hold(u, held{Scope: u.id.Tenant, Reason: fleet.HoldUnreviewed, Why: why})
+		default:
+			judged = append(judged, u)
 			asked[u.id.Tenant]++
 		}
 	}
 	v := judge(d.w.catalog.Fleet().Guards, d.tallies(asked))
-	for _, u := range d.unwanted {
+	for _, u := range judged {
 		why, scope := v.tenants[u.id.Tenant], u.id.Tenant
 		if why == "" {
 			why, scope = v.fleet, ""
 		}
 		switch {
-		case waived[u.key]:
-			d.approved[u.key] = true
-			d.delete(u.key)
 		case why == "":
-			d.delete(u.key)
+			d.let(u)
+		case u.was != nil:
+			if err := d.holdOn(u, held{Scope: scope, Why: why}); err != nil {
+				return err
+			}
 		default:
-			d.hold(u, scope, why)
+			d.hold(u, held{Scope: scope, Why: why})
 		}
 	}
+	return nil
+}
+
+// let deletes an unwanted Application.
+func (d *draft) let(u unwanted) {
+	if u.was != nil {
+		d.held.drop(u.id)
+		d.freed[u.key] = true
+	}
+	d.delete(u.key)
 }
 
 // tallies costs the tenants and the window's deletions; it is asked for only when something is to be deleted.
@@ -120,11 +140,20 @@ func (d *draft) tallies(asked map[fleet.TenantName]int) map[fleet.TenantName]tal
 	return out
 }
 
-func (d *draft) hold(u unwanted, scope fleet.TenantName, why string) {
-	h := held{Application: u.id, Key: u.key, Revision: d.r.Revision, Since: d.r.Now, Scope: scope, Why: why, Deployment: d.w.catalog.Deployment(u.id.Deployed())}
+// hold keeps a deletion that is asked for in this plan for the first time.
+func (d *draft) hold(u unwanted, h held) {
+	h.Application, h.Key, h.Revision, h.Base, h.Since = u.id, u.key, d.r.Revision, d.w.revision, d.r.Now
+	h.Deployment = d.w.catalog.Deployment(u.id.Deployed())
 	d.held.set(u.id, h)
 	r, _ := d.rows.get(u.key)
 	d.rowChanges[u.key] = &RowChange{Action: Hold, Row: rowOf(u.key, r), BeforeHash: r.hash}
+}
+
+// holdOn keeps one that was held before for another reason: what it is listed as now, nobody has approved yet.
+func (d *draft) holdOn(u unwanted, h held) error {
+	h.Application, h.Key, h.Revision, h.Base, h.Since, h.Deployment = u.id, u.key, u.was.Revision, u.was.Base, d.r.Now, u.was.Deployment
+	d.held.set(u.id, h)
+	return d.bring(u.key, h.Deployment, u.id)
 }
 
 // approvedSince reports whether the revision was approved after the hold had been listed: an approval releases what was listed, no more.
@@ -132,15 +161,20 @@ func (d *draft) approvedSince(rev fleet.Revision, since time.Time) bool {
 	return slices.ContainsFunc(d.r.Approvals, func(a fleet.Approval) bool { return a.Revision == rev && !a.At.Before(since) })
 }
 
-// release finds the held deletions that an approval lets through.
+// release finds the held deletions that an approval lets through, and those that are known by now to have been reviewed.
 func (d *draft) release() {
-	if len(d.r.Approvals) == 0 {
+	if len(d.r.Approvals) == 0 && d.r.Review == nil {
 		return
 	}
 	d.held.each(func(id fleet.ApplicationID, h held) {
-		if d.approvedSince(h.Revision, h.Since) {
+		switch {
+		case d.approvedSince(h.Revision, h.Since):
 			d.released[id] = true
 			d.look(id)
+		case d.nowReviewed(h):
+			d.look(id)
+		default:
+			d.explain(id, h)
 		}
 	})
 }
@@ -163,7 +197,10 @@ func holds(items map[fleet.ApplicationID]held) map[fleet.HoldID]fleet.Hold {
 		h := items[id]
 		hold, ok := out[h.hold()]
 		if !ok {
-			hold = fleet.Hold{Revision: h.Revision, Reason: fleet.HoldDeletions, Tenant: h.Scope, Since: h.Since, Message: h.Why}
+			hold = fleet.Hold{Revision: h.Revision, Reason: h.hold().Reason, Tenant: h.Scope}
+		}
+		if !ok || h.Since.After(hold.Since) {
+			hold.Since, hold.Message = h.Since, h.Why
 		}
 		hold.Items = append(hold.Items, h.Key)
 		out[h.hold()] = hold

@@ -60,6 +60,27 @@ func (p *Plan) hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// recordKey is the same for plans that would be recorded alike, so that one that is recorded twice has one effect. Beside the hash it has what
+// changes without an object: problems, and what the planner remembers. When something began to wait is no part of it: a plan that is made
+// again since its record's answer was lost has another time.
+func (p *Plan) recordKey() string {
+	if p.memory == nil && len(p.Problems)+len(p.Checked) == 0 {
+		return p.Hash
+	}
+	h := hasher{sha256.New()}
+	h.add(p.Hash)
+	h.list("checked", len(p.Checked))
+	for _, k := range p.Checked {
+		h.add(k.String())
+	}
+	h.list("problems", len(p.Problems))
+	for _, problem := range p.Problems {
+		h.add(problem.Key.String(), problem.Code, problem.Field, problem.Message)
+	}
+	h.add(string(p.timeless))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 func (p *Plan) hashRows(h hasher) {
 	h.list("rows", len(p.Rows))
 	for _, c := range p.Rows {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -25,16 +26,18 @@ type memory struct {
 type held struct {
 	Application fleet.ApplicationID `json:"application"`
 	Key         fleet.ObjectKey     `json:"key"`
-	Revision    fleet.Revision      `json:"revision"`        // that first asked for it
-	Since       time.Time           `json:"since"`           // when that was
-	Scope       fleet.TenantName    `json:"scope,omitempty"` // whose guard holds it; empty: the fleet's
+	Revision    fleet.Revision      `json:"revision"`         // that first asked for it
+	Base        fleet.Revision      `json:"base,omitempty"`   // that was applied before
+	Since       time.Time           `json:"since"`            // when that was
+	Scope       fleet.TenantName    `json:"scope,omitempty"`  // whose guard holds it; empty: the fleet's
+	Reason      fleet.HoldReason    `json:"reason,omitempty"` // empty: HoldDeletions
 	Why         string              `json:"why"`
 	From        int                 `json:"from"` // index in memory.Deployments; only in the stored form
 	Deployment  *fleet.Declaration  `json:"-"`    // as it last was in force: the Application is still made from it
 }
 
 func (h held) hold() fleet.HoldID {
-	return fleet.HoldID{Revision: h.Revision, Reason: fleet.HoldDeletions, Tenant: h.Scope}
+	return fleet.HoldID{Revision: h.Revision, Reason: cmp.Or(h.Reason, fleet.HoldDeletions), Tenant: h.Scope}
 }
 
 // leaving is an Application whose row is absent and whose object is not proven gone. It still uses its repository.
@@ -64,6 +67,20 @@ func (m memory) encode() ([]byte, error) {
 		m.Held[i].From = at[d]
 	}
 	return json.Marshal(m)
+}
+
+// timeless is the memory without the times since when something waits.
+func (m memory) timeless() memory {
+	m.Held = slices.Clone(m.Held)
+	for i := range m.Held {
+		m.Held[i].Since = time.Time{}
+	}
+	if m.Waiting != nil {
+		w := *m.Waiting
+		w.Since = time.Time{}
+		m.Waiting = &w
+	}
+	return m
 }
 
 func readMemory(b []byte) (memory, error) {

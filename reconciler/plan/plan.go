@@ -15,6 +15,7 @@
 //     Applications absent, and when workers have proven the objects gone (Request.Gone) the next lets go of the rest. Until then the
 //     environment stays in force, and so do its claims on namespaces;
 //   - deletions beyond the guards are held, one by one, until the revision that asked for them is approved or they are no longer asked for.
+//     So are those that nobody reviewed, if reviews are asked for (Request.Review), until somebody turns out to have.
 //
 // What a worker has to see to: rows are brought to an engine in the order of ObjectKind.Rank, absent ones in the opposite order, and the
 // object of an absent Cluster, Repository or AppProject row is not deleted while an Application on the engine still refers to it.
@@ -44,6 +45,8 @@ type RowChange struct {
 	Row        fleet.Row // of a Delete or Hold: without manifest
 	BeforeHash string    // of the manifest that stood; empty on Create
 	Before     []byte    // that manifest, when Request.Explain asked for it
+
+	note string // what a reader should know beside its fields
 }
 
 // Counts is what a plan comes to.
@@ -56,7 +59,8 @@ type Counts struct {
 	Placed  int `json:"placed"` // environments that got an engine
 }
 
-// Plan is what one revision changes. Its slices are sorted, and the same for the same World and Request.
+// Plan is what one revision changes. Its slices are sorted, and the same for the same World and Request. It can be read while the World goes on:
+// only Commit looks back into it.
 type Plan struct {
 	Base, Head fleet.Revision
 
@@ -86,9 +90,12 @@ type Plan struct {
 	Counts Counts
 	Hash   string // hexadecimal SHA-256 of what is to be done: free of revisions, times and words
 
-	memory []byte // the World's memory after this plan, when it is another one
-	draft  *draft // what Commit folds in
-	quotas []QuotaUse
+	memory   []byte // the World's memory after this plan, when it is another one
+	timeless []byte // the same without its times
+	draft    *draft // what Commit folds in
+	quotas   []QuotaUse
+	moves    map[fleet.EnvironmentID]Move
+	awaited  []fleet.Effect // of Waiting
 }
 
 // Empty reports whether there is nothing to do but to record the revision.
@@ -100,7 +107,7 @@ func (p *Plan) Empty() bool {
 // Record is the plan as the store takes it. The caller adds what only it knows: the commit's author, subject and time, and the
 // ciphertexts of sealed files.
 func (p *Plan) Record() fleet.Record {
-	r := fleet.Record{Base: p.Base, Revision: p.Head, PlanHash: p.Hash, Holds: p.Holds, EndedHold: p.Ended, Memory: p.memory}
+	r := fleet.Record{Base: p.Base, Revision: p.Head, PlanHash: p.recordKey(), Holds: p.Holds, EndedHold: p.Ended, Memory: p.memory}
 	if p.Waiting != nil {
 		r.Withheld = true
 		return r

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
 )
 
 // QuotaUse is how a tenant that the plan touches stands to its quota, before and after.
@@ -23,6 +24,17 @@ func (d *draft) quotasInto(p *Plan) {
 		}
 		p.quotas = append(p.quotas, u)
 	}
+}
+
+// Tenants is those whose objects, declarations or problems the plan changes, sorted; first "", if it changes a declaration of the platform.
+func (p *Plan) Tenants() []fleet.TenantName {
+	var out []fleet.TenantName
+	platform := func(k fleet.Key) bool { return k.Tenant == "" }
+	if slices.ContainsFunc(p.Declarations, func(c catalog.Change) bool { return platform(c.Key) }) ||
+		slices.ContainsFunc(p.Quarantined, func(q catalog.Quarantine) bool { return platform(q.Key) }) || slices.ContainsFunc(p.Cleared, platform) {
+		out = append(out, "")
+	}
+	return append(out, p.tenants()...)
 }
 
 // tenants is those that the plan touches, sorted.

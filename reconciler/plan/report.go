@@ -103,7 +103,9 @@ func (p *Plan) tenantInto(t *TenantReport, rows []RowChange) error {
 	for _, pl := range p.Placements {
 		if pl.Environment.Tenant == t.Name {
 			t.Placements = append(t.Placements, pl)
-			t.Moves = append(t.Moves, p.move(pl)...)
+			if m, ok := p.moves[pl.Environment]; ok {
+				t.Moves = append(t.Moves, m)
+			}
 		}
 	}
 	for _, id := range p.Unplaced {
@@ -135,17 +137,19 @@ func (p *Plan) tenantInto(t *TenantReport, rows []RowChange) error {
 	return nil
 }
 
-// move is the placement as a move, if it is one.
-func (p *Plan) move(pl fleet.Placement) []Move {
-	from := p.draft.w.placements.base[pl.Environment].Engine
-	if from == "" || pl.Engine == "" || from == pl.Engine {
-		return nil
+// moves is those of the placements that had another engine before.
+func (d *draft) moves(placements []fleet.Placement) map[fleet.EnvironmentID]Move {
+	out := map[fleet.EnvironmentID]Move{}
+	for _, pl := range placements {
+		if from := d.w.placements.base[pl.Environment].Engine; from != "" && pl.Engine != "" && from != pl.Engine {
+			out[pl.Environment] = Move{Environment: pl.Environment.Name, From: from, To: pl.Engine, Applications: pl.Applications}
+		}
 	}
-	return []Move{{Environment: pl.Environment.Name, From: from, To: pl.Engine, Applications: pl.Applications}}
+	return out
 }
 
 func (p *Plan) change(c RowChange) (ChangeReport, error) {
-	out := ChangeReport{Action: c.Action, Kind: c.Row.Key.Kind, Subject: c.Subject, Object: c.Row.Key.Name, Note: p.note(c)}
+	out := ChangeReport{Action: c.Action, Kind: c.Row.Key.Kind, Subject: c.Subject, Object: c.Row.Key.Name, Note: c.note}
 	if c.Action != Update || c.Before == nil {
 		return out, nil
 	}
@@ -164,11 +168,15 @@ const (
 )
 
 // note is what a reader should know of a change beside its fields.
-func (p *Plan) note(c RowChange) string {
+func (d *draft) note(c *RowChange) string {
 	switch {
 	case c.Action == Hold:
-		if h, ok := p.draft.held.get(fleet.ApplicationID{Tenant: c.Row.Tenant, Deployment: c.Row.Deployment, Environment: c.Row.Environment}); ok {
-			return "its deletion waits for argosy approve " + h.Revision.Short()
+		if h, ok := d.held.get(fleet.ApplicationID{Tenant: c.Row.Tenant, Deployment: c.Row.Deployment, Environment: c.Row.Environment}); ok {
+			waits := "its deletion waits for argosy approve " + h.Revision.Short()
+			if h.Reason == fleet.HoldUnreviewed {
+				waits = "nobody is known to have reviewed it; " + waits
+			}
+			return waits
 		}
 	case c.Row.Key.Kind != fleet.ObjectApplication:
 	case c.Action == Delete && c.Row.Deletion == fleet.DeletionOrphan:

@@ -102,12 +102,12 @@ func TestATenantsReaderIsToldThatTheWholeRevisionWaits(t *testing.T) {
 func TestAPlacementThatHadAnotherEngineIsAMove(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
-	p := h.compute(h.files)
 	prod, staging := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, fleet.EnvironmentID{Tenant: "acme", Name: "staging"}
 	was := h.w.placements.base[prod].Engine
 	to := map[fleet.EngineName]fleet.EngineName{"eu-1": "eu-2", "eu-2": "eu-1"}[was]
+	p := h.compute(h.files)
 	p.Placements = []fleet.Placement{{Environment: prod, Engine: to, Applications: 2}, h.w.placements.base[staging], {Environment: fleet.EnvironmentID{Tenant: "acme", Name: "new"}, Engine: to}}
-	p.quotas = []QuotaUse{{Tenant: "acme"}}
+	p.moves, p.quotas = p.draft.moves(p.Placements), []QuotaUse{{Tenant: "acme"}}
 	r, err := p.Report()
 	if err != nil {
 		t.Fatal(err)

@@ -32,6 +32,9 @@ type Request struct {
 	Created   map[fleet.TenantName]int // Applications created within the window: they did not stand at its start
 	Approvals []fleet.Approval         // an approval counts if it is not older than the hold that it is to release
 
+	// Review is who saw the deletions; nil when nobody is asked, and then the guards alone judge them.
+	Review *Review
+
 	// Gone names rows whose objects workers have proven gone since the last plan (acknowledged as Removed). Those that are wanted again
 	// are passed over.
 	Gone []fleet.ObjectKey

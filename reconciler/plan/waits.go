@@ -57,7 +57,9 @@ func (w *World) waitsFor(d *draft) *fleet.Hold {
 		h.Since = was.Since
 	}
 	for _, u := range d.unwanted {
-		h.Items = append(h.Items, u.key)
+		if u.was == nil { // what was held before was asked for by another revision
+			h.Items = append(h.Items, u.key)
+		}
 	}
 	slices.SortFunc(h.Items, compareKeys)
 	return h

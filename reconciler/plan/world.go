@@ -189,7 +189,7 @@ func (w *World) Revision() fleet.Revision {
 	return w.revision
 }
 
-// Catalog is the declarations in effect.
+// Catalog is the declarations in effect. It goes on with the World, and may be read by anybody meanwhile.
 func (w *World) Catalog() *catalog.Catalog { return w.catalog }
 
 // Leaving lists, sorted, the absent rows whose objects are not proven gone. Those that the store no longer has belong into Request.Gone.

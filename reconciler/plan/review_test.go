@@ -1,0 +1,355 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"argosy.dev/argosy/fleet"
+)
+
+type seen = map[fleet.ObjectKey]fleet.ReviewedDeletion
+
+func with(r *Review) func(*Request) { return func(q *Request) { q.Review = r } }
+
+// deletions are the Applications that a plan deletes or holds for the first time.
+func deletions(p *Plan) []fleet.ObjectKey {
+	var keys []fleet.ObjectKey
+	for _, c := range p.Rows {
+		if c.Row.Key.Kind == fleet.ObjectApplication && (c.Action == Delete || c.Action == Hold) {
+			keys = append(keys, c.Row.Key)
+		}
+	}
+	return keys
+}
+
+func listed(approved bool, keys ...fleet.ObjectKey) seen {
+	out := seen{}
+	for _, k := range keys {
+		out[k] = fleet.ReviewedDeletion{Key: k, Approved: approved, Pull: 7}
+	}
+	return out
+}
+
+func TestADeletionThatNobodyReviewedIsHeldHoweverFewThereAre(t *testing.T) {
+	h := newHouse(t)
+	h.apply(crowd(30).edit("tenants/acme/deployments/d-01.yaml", "spec:", "spec:\n  deletionPolicy: Orphan"))
+	base := h.w.Revision()
+	after := h.files.drop("acme", 0, 3).with("tenants/globex/deployments/new.yaml", deploymentFile("new", "globex/new", "environments: [prod]", ""))
+	shown := deletions(h.compute(after))
+	p := h.apply(after, with(&Review{Deletions: listed(false, shown[2])}))
+	head := h.w.Revision()
+	if p.Counts.Deleted != 1 || p.Counts.Held != 2 || p.Counts.Created != 1 || len(p.Holds) != 1 {
+		t.Fatalf("%+v, %v", p.Counts, p.Holds)
+	}
+	hold := p.Holds[0]
+	if hold.Reason != fleet.HoldUnreviewed || hold.Tenant != "acme" || hold.Revision != head || !slices.Equal(hold.Items, shown[:2]) || !strings.Contains(hold.Message, "nobody reviewed") {
+		t.Errorf("%+v", hold)
+	}
+	if n := len(p.Record().Deletions); n != 1 {
+		t.Errorf("%d deletions count against the guards", n)
+	}
+	h.restart()
+	if d := cmp.Diff([]Span{{base, head}}, h.w.AwaitsReview()); d != "" {
+		t.Error(d)
+	}
+
+	t.Run("it stays held while nothing is asked, nothing is known, and nobody is known to have reviewed it", func(t *testing.T) {
+		for name, r := range map[string]*Review{
+			"not asked": nil, "not answered": {}, "no reviewer": {Earlier: map[Span]seen{{base, head}: {}}}, "another span": {Deletions: listed(true, shown...), Earlier: map[Span]seen{{head, head}: listed(true, shown...)}},
+			"another object": {Earlier: map[Span]seen{{base, head}: listed(true, shown[2])}},
+		} {
+			if p := h.again(with(r)); !p.Empty() {
+				t.Errorf("%s: %s %v", name, actions(p), p.Holds)
+			}
+		}
+	})
+	t.Run("it goes once somebody turns out to have reviewed it", func(t *testing.T) {
+		p := h.again(with(&Review{Earlier: map[Span]seen{{base, head}: listed(false, shown[0])}}))
+		if p.Counts.Deleted != 1 || len(p.Freed) != 1 || len(p.Approved) != 0 || len(p.Record().Deletions) != 1 || len(p.Holds) != 1 || len(p.Holds[0].Items) != 1 {
+			t.Errorf("%+v freed %v approved %v holds %v", p.Counts, p.Freed, p.Approved, p.Holds)
+		}
+		checkState(t, h)
+	})
+	t.Run("it goes when its revision is approved", func(t *testing.T) {
+		p := h.again(approve(h, head))
+		if p.Counts.Deleted != 1 || len(p.Approved) != 1 || len(p.Record().Deletions) != 0 || len(p.Ended) != 1 || p.Ended[0].Reason != fleet.HoldUnreviewed {
+			t.Errorf("%+v approved %v ended %v", p.Counts, p.Approved, p.Ended)
+		}
+		if p.Rows[0].Row.Deletion != fleet.DeletionOrphan || len(h.w.AwaitsReview()) != 0 {
+			t.Errorf("%+v %v", p.Rows, h.w.AwaitsReview())
+		}
+		checkState(t, h)
+	})
+}
+
+func TestARestoredFileEndsTheHoldOfAnUnreviewedDeletion(t *testing.T) {
+	h := newHouse(t)
+	h.apply(crowd(3))
+	files := h.files
+	h.apply(files.drop("acme", 0, 1), with(&Review{}))
+	if p := h.apply(files, with(&Review{})); len(p.Freed) != 1 || len(p.Ended) != 1 || len(p.Rows) != 0 || len(h.w.AwaitsReview()) != 0 {
+		t.Errorf("freed %v, ended %v, rows %s", p.Freed, p.Ended, actions(p))
+	}
+}
+
+func TestReviewedDeletionsAreHeldAgainstTheGuards(t *testing.T) {
+	h := newHouse(t)
+	h.apply(crowd(30))
+	base, after := h.w.Revision(), h.files.drop("acme", 0, 25)
+	shown := deletions(h.compute(after))
+	if len(shown) != 25 {
+		t.Fatal(len(shown))
+	}
+	t.Run("without an approval", func(t *testing.T) {
+		if p := h.compute(after, with(&Review{Deletions: listed(false, shown...)})); p.Counts.Held != 25 || p.Holds[0].Reason != fleet.HoldDeletions {
+			t.Errorf("%+v %v", p.Counts, p.Holds)
+		}
+	})
+	t.Run("what is approved passes and does not count, neither now nor later", func(t *testing.T) {
+		some := listed(false, shown...)
+		maps.Copy(some, listed(true, shown[:20]...))
+		p := h.compute(after, with(&Review{Deletions: some}))
+		if p.Counts.Deleted != 25 || len(p.Approved) != 20 || len(p.Record().Deletions) != 5 { // 5 are always allowed
+			t.Errorf("%+v approved %d", p.Counts, len(p.Approved))
+		}
+	})
+	t.Run("reviews that come later meet the guards too", func(t *testing.T) {
+		away := &Review{Unknown: errors.New("the forge\nis away")}
+		p := h.apply(after, with(away))
+		if p.Counts.Held != 25 || !strings.Contains(p.Holds[0].Message, "is not known: the forge is away") {
+			t.Fatalf("%+v %v", p.Counts, p.Holds)
+		}
+		head := h.w.Revision()
+		span := Span{base, head}
+		h.now = h.now.Add(time.Minute)
+		if p := h.again(with(&Review{Earlier: map[Span]seen{span: listed(false, shown...)}}), func(r *Request) { r.Explain = false }); p.Counts.Deleted+p.Counts.Held != 0 || len(p.Holds) != 1 || p.Holds[0].Reason != fleet.HoldDeletions || !p.Holds[0].Since.Equal(h.now) || p.Holds[0].Revision != head || len(p.Ended) != 1 {
+			t.Errorf("%s, %v, ended %v", actions(p), p.Holds, p.Ended)
+		}
+		h.restart()
+		checkState(t, h)
+		if len(h.w.AwaitsReview()) != 0 {
+			t.Error("it is still asked for")
+		}
+		old := func(r *Request) {
+			r.Approvals = []fleet.Approval{{Revision: head, At: h.now.Add(-time.Second)}}
+		}
+		if p := h.again(old); !p.Empty() {
+			t.Errorf("an approval from before it was listed lets it go: %s", actions(p))
+		}
+		if p := h.again(approve(h, head)); p.Counts.Deleted != 25 {
+			t.Errorf("%+v", p.Counts)
+		}
+	})
+}
+
+func TestWhatIsKnownLaterIsTold(t *testing.T) {
+	h := newHouse(t)
+	h.apply(crowd(3))
+	base := h.w.Revision()
+	h.apply(h.files.drop("acme", 0, 1), with(&Review{Unknown: errors.New("away")}))
+	since, span := h.now, Span{base, h.w.Revision()}
+	h.now = h.now.Add(time.Hour)
+	answer := with(&Review{Earlier: map[Span]seen{span: {}}})
+	p := h.again(answer)
+	if len(p.Holds) != 1 || !strings.Contains(p.Holds[0].Message, "nobody reviewed") || !p.Holds[0].Since.Equal(since) || len(p.Rows) != 0 {
+		t.Errorf("%v %s", p.Holds, actions(p))
+	}
+	if p := h.again(answer); !p.Empty() {
+		t.Errorf("it is told twice: %v", p.Holds)
+	}
+}
+
+func TestAHeldApplicationWhoseReviewComesWithANewDefaultIsKeptUp(t *testing.T) {
+	h := newHouse(t)
+	h.apply(crowd(30))
+	base, after := h.w.Revision(), h.files.drop("acme", 0, 25)
+	shown := deletions(h.compute(after))
+	h.apply(after, with(&Review{}))
+	late := &Review{Earlier: map[Span]seen{{base, h.w.Revision()}: listed(false, shown...)}}
+	p := h.apply(h.files.edit("fleet/fleet.yaml", "gitHosts:", "defaults: {sync: {prune: false}}\n  gitHosts:"), with(late))
+	if p.Counts.Changed != 60 || p.Counts.Held+p.Counts.Deleted != 0 {
+		t.Errorf("%+v", p.Counts)
+	}
+	checkState(t, h)
+}
+
+func TestARevisionThatWaitsListsWhatItAsksForItself(t *testing.T) {
+	h := newHouse(t)
+	h.apply(crowd(30))
+	base, after := h.w.Revision(), h.files.drop("acme", 0, 2)
+	shown := deletions(h.compute(after))
+	h.apply(after, with(&Review{}))
+	rewritten := func(r *Request) { r.Relation = RelationRewritten }
+	late := with(&Review{Earlier: map[Span]seen{{base, h.w.Revision()}: listed(false, shown...)}})
+	head := h.files.drop("acme", 2, 6)
+	a, b := h.compute(head, rewritten), h.compute(head, rewritten, late)
+	if len(a.Waiting.Items) != 4 || a.Hash != b.Hash {
+		t.Errorf("%v, and with the reviews of another revision %v", a.Waiting.Items, b.Waiting.Items)
+	}
+	t.Run("once approved, its list is reviewed enough", func(t *testing.T) {
+		h.apply(head, rewritten)
+		h.n--
+		p := h.apply(head, rewritten, approve(h, h.w.waiting.Revision), with(&Review{}))
+		if p.Counts.Deleted != 4 || len(p.Approved) != 4 || p.Counts.Held != 0 {
+			t.Errorf("%+v", p.Counts)
+		}
+	})
+}
+
+// Random histories in which random deletions are reviewed, approved, or cannot be asked about: an Application goes only when somebody saw
+// it go or approved its revision, and what is held stays held over restarts.
+func TestAnyHistoryHoldsWhatNobodyReviewed(t *testing.T) {
+	seeds := []uint64{*seed}
+	if *seed == 0 {
+		seeds = nil
+		for n := range uint64(40) {
+			seeds = append(seeds, n+1)
+		}
+	}
+	for _, s := range seeds {
+		t.Run(fmt.Sprintf("seed=%d", s), func(t *testing.T) { reviewedHistory(t, s) })
+	}
+}
+
+// reviewers is the model: what is held, and for which span.
+type reviewers struct {
+	*house
+	r    *rand.Rand
+	held map[fleet.ObjectKey]Span
+}
+
+func reviewedHistory(t *testing.T, seed uint64) {
+	e := &editor{r: rand.New(rand.NewPCG(seed, 7)), files: startingTree()}
+	m := &reviewers{house: newHouse(t), r: e.r, held: map[fleet.ObjectKey]Span{}}
+	m.apply(e.files)
+	for range 50 {
+		for range 1 + e.r.IntN(4) {
+			e.edit()
+		}
+		m.step(e.files)
+		switch e.r.IntN(4) {
+		case 0:
+			m.leave()
+		case 1:
+			m.restart()
+		}
+		checkState(t, m.house)
+		m.check()
+	}
+	for _, s := range m.w.AwaitsReview() {
+		m.again(approve(m.house, s.Head))
+	}
+	m.work()
+	checkState(t, m.house)
+	compareWithScratch(t, m.house)
+}
+
+// step applies a tree of which a plan without reviewers says what it deletes. Its guards let everything pass.
+func (m *reviewers) step(files tree) {
+	m.t.Helper()
+	asked := deletions(m.compute(files))
+	review := &Review{Deletions: seen{}, Earlier: map[Span]seen{}}
+	for _, k := range asked {
+		if m.r.IntN(2) == 0 {
+			review.Deletions[k] = fleet.ReviewedDeletion{Key: k, Approved: m.r.IntN(3) == 0}
+		}
+	}
+	if m.r.IntN(4) == 0 {
+		review.Unknown = errors.New("away")
+	}
+	may := maps.Clone(review.Deletions)
+	for k, span := range m.held {
+		if m.r.IntN(4) == 0 {
+			if review.Earlier[span] == nil {
+				review.Earlier[span] = seen{}
+			}
+			review.Earlier[span][k] = fleet.ReviewedDeletion{Key: k}
+			may[k] = fleet.ReviewedDeletion{Key: k}
+		}
+	}
+	base := m.w.Revision()
+	p := m.apply(files, with(review))
+	for _, k := range p.Freed {
+		delete(m.held, k)
+	}
+	for _, c := range p.Rows {
+		k := c.Row.Key
+		if k.Kind != fleet.ObjectApplication {
+			continue
+		}
+		if _, reviewed := may[k]; c.Action == Delete && !reviewed {
+			m.t.Fatalf("%s is deleted, and nobody reviewed it", k.Name)
+		}
+		if c.Action == Hold {
+			m.held[k] = Span{base, p.Head}
+		}
+	}
+	for _, k := range asked {
+		_, reviewed := review.Deletions[k]
+		if _, held := m.held[k]; held == reviewed {
+			m.t.Fatalf("%s: reviewed %v, held %v", k.Name, reviewed, held)
+		}
+	}
+	for k := range may {
+		if _, held := m.held[k]; held {
+			m.t.Fatalf("%s is held, though it was reviewed by now", k.Name)
+		}
+	}
+}
+
+// leave lets what goes go, with no word of the reviewers: what is held stays.
+func (m *reviewers) leave() {
+	m.t.Helper()
+	for range 10 {
+		gone := m.w.Leaving()
+		if len(gone) == 0 {
+			return
+		}
+		for _, k := range gone {
+			delete(m.rows, k)
+		}
+		base := m.w.Revision()
+		p := m.again(func(r *Request) { r.Gone, r.Review = gone, &Review{} })
+		for _, c := range p.Rows {
+			if c.Action == Delete && c.Row.Key.Kind == fleet.ObjectApplication {
+				m.t.Fatalf("%s is deleted, and nobody reviewed it", c.Row.Key.Name)
+			}
+			if c.Action == Hold {
+				m.held[c.Row.Key] = Span{base, base}
+			}
+		}
+		for _, k := range p.Freed {
+			delete(m.held, k)
+		}
+	}
+}
+
+// check holds the World against the model.
+func (m *reviewers) check() {
+	m.t.Helper()
+	got, spans := map[fleet.ObjectKey]Span{}, map[Span]bool{}
+	for _, h := range m.w.held.base {
+		if h.Reason != fleet.HoldUnreviewed {
+			m.t.Fatalf("%s is held for %s", h.Key.Name, h.Reason)
+		}
+		got[h.Key] = h.span()
+		spans[h.span()] = true
+		if r, ok := m.rows[h.Key]; !ok || r.Absent {
+			m.t.Fatalf("%s is held and does not stand", h.Key.Name)
+		}
+	}
+	if d := cmp.Diff(m.held, got); d != "" {
+		m.t.Fatal(d)
+	}
+	if awaited := m.w.AwaitsReview(); len(awaited) != len(spans) {
+		m.t.Fatalf("%v is awaited", awaited)
+	}
+}
