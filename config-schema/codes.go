@@ -47,10 +47,11 @@ const (
 	codeYAMLFeature     = "yaml-feature"
 )
 
-// AllCodes are the codes that `argosy validate` may tell: of this package, and of what fleet/catalog finds between files.
+// AllCodes are the codes that argosy may tell: of this package, of what fleet/catalog finds between files, and of what a plan finds.
 func AllCodes() map[string]string {
 	all := catalog.Codes()
 	maps.Copy(all, Codes())
+	maps.Copy(all, planCodes())
 	return all
 }
 

@@ -1,0 +1,164 @@
+package configschema
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What a person sees in brackets after "error" is what that person looks up.
+func TestEveryCodeIsDocumented(t *testing.T) {
+	told, known := toldCodes(t, ".."), AllCodes()
+	for code, where := range told {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(known)), func(k string) bool { return k == code || strings.HasSuffix(code, "-") && strings.HasPrefix(k, code) }) {
+			t.Errorf("%s: code %q stands in no list of codes", where, code)
+		}
+	}
+	for _, code := range slices.Sorted(maps.Keys(known)) {
+		head, _, _ := strings.Cut(code, "-")
+		if told[code] == "" && told[head+"-"] == "" {
+			t.Errorf("code %q is documented, and nothing tells it", code)
+		}
+		if !isCode.MatchString(code) || !strings.HasSuffix(known[code], ".") {
+			t.Errorf("code %q: %q", code, known[code])
+		}
+	}
+	for _, code := range []string{"path-twin", "unknown-tenant", "cannot-render", "engine-in-use", "sync-not-run", "plan-"} {
+		if told[code] == "" {
+			t.Errorf("this test does not see %q in the program", code)
+		}
+	}
+}
+
+var isCode = regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
+
+// toldCodes finds, in the program's text below root, every code that a problem is given: a constant called code…, the Code of a
+// fleet.Problem, a text that is passed for a parameter called code. One that is put together is told as far as its last dash.
+func toldCodes(t *testing.T, root string) map[string]string {
+	t.Helper()
+	files, passed := programFiles(t, root), map[string]int{}
+	for path, f := range files {
+		for _, d := range f.Decls {
+			if at := codeParameter(d); at >= 0 {
+				passed[filepath.Dir(path)+"."+d.(*ast.FuncDecl).Name.Name] = at
+			}
+		}
+	}
+	told := map[string]string{}
+	for path, f := range files {
+		take := func(e ast.Expr) {
+			if b, ok := e.(*ast.BinaryExpr); ok {
+				e = b.X
+			}
+			if l, ok := e.(*ast.BasicLit); ok && l.Kind == token.STRING {
+				if code, err := strconv.Unquote(l.Value); err == nil && isCode.MatchString(strings.TrimSuffix(code, "-")) {
+					told[code] = path
+				}
+			}
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.ValueSpec:
+				for i, v := range n.Values {
+					if strings.HasPrefix(n.Names[i].Name, "code") {
+						take(v)
+					}
+				}
+			case *ast.CallExpr:
+				if at, ok := passed[filepath.Dir(path)+"."+called(n)]; ok && at < len(n.Args) {
+					take(n.Args[at])
+				}
+			case *ast.CompositeLit:
+				if isProblem(n.Type) {
+					takeCode(n, take)
+				}
+				if list, ok := n.Type.(*ast.ArrayType); ok && isProblem(list.Elt) {
+					for _, e := range n.Elts {
+						if item, ok := e.(*ast.CompositeLit); ok {
+							takeCode(item, take)
+						}
+					}
+				}
+			}
+			return true
+		})
+	}
+	return told
+}
+
+func takeCode(problem *ast.CompositeLit, take func(ast.Expr)) {
+	for _, e := range problem.Elts {
+		if kv, ok := e.(*ast.KeyValueExpr); ok {
+			if name, ok := kv.Key.(*ast.Ident); ok && name.Name == "Code" {
+				take(kv.Value)
+			}
+		}
+	}
+}
+
+func isProblem(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name == "Problem"
+	case *ast.SelectorExpr:
+		return e.Sel.Name == "Problem"
+	}
+	return false
+}
+
+func called(c *ast.CallExpr) string {
+	switch f := c.Fun.(type) {
+	case *ast.Ident:
+		return f.Name
+	case *ast.SelectorExpr:
+		return f.Sel.Name
+	}
+	return ""
+}
+
+// codeParameter is the place of a function's parameter called code; -1 without one.
+func codeParameter(d ast.Decl) int {
+	f, ok := d.(*ast.FuncDecl)
+	if !ok {
+		return -1
+	}
+	at := 0
+	for _, p := range f.Type.Params.List {
+		for _, name := range p.Names {
+			if name.Name == "code" {
+				return at
+			}
+			at++
+		}
+	}
+	return -1
+}
+
+func programFiles(t *testing.T, root string) map[string]*ast.File {
+	t.Helper()
+	files, set := map[string]*ast.File{}, token.NewFileSet()
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && path != root && (strings.HasPrefix(e.Name(), ".") || e.Name() == "test" || e.Name() == "testdata"):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		files[path], err = parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		return err
+	})
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	return files
+}
