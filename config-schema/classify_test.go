@@ -3,7 +3,10 @@ package configschema
 import (
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/tools/txtar"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -52,6 +55,54 @@ func TestAMisplacedFileNeverStandsForTheDeclarationItResembles(t *testing.T) {
 			t.Errorf("%q: the tenant is %q", path, key.Tenant)
 		}
 	}
+}
+
+// Of the paths that some filesystem takes for one, at most one is a declaration's: what reads Git's objects need not look for twins.
+func TestOfTwinsAtMostOneIsADeclaration(t *testing.T) {
+	var paths []string
+	for _, f := range exampleFiles(t) {
+		paths = append(paths, f.Path)
+	}
+	eachCase(t, "bad", func(t *testing.T, _ string, a *txtar.Archive) {
+		files, _ := caseFiles(t, a)
+		for _, f := range files {
+			paths = append(paths, f.Path)
+		}
+	})
+	accepted := 0
+	for _, path := range paths {
+		if _, ours, problem := Classify(path); !ours || problem != nil {
+			continue
+		}
+		accepted++
+		for _, twin := range twinsOf(path) {
+			if key, ours, problem := Classify(twin); ours && problem == nil {
+				t.Errorf("%q and %+q are both accepted, the twin as %v", path, twin, key)
+			}
+		}
+	}
+	if accepted < 50 {
+		t.Errorf("%d of %d paths are declarations", accepted, len(paths))
+	}
+}
+
+// twinsOf writes each letter of a path as a filesystem that ignores case, Unicode forms or what cannot be seen would not tell from it.
+func twinsOf(path string) []string {
+	twins := []string{strings.ToUpper(path), path + " ", path + "."}
+	for i, r := range path {
+		before, after := path[:i], path[i+1:]
+		for _, like := range []rune{unicode.ToUpper(r), unicode.ToTitle(r), unicode.SimpleFold(r), unicode.SimpleFold(unicode.SimpleFold(r))} {
+			if like != r {
+				twins = append(twins, before+string(like)+after)
+			}
+		}
+		if unicode.IsLetter(r) {
+			for _, like := range []string{"e\u0301", "\u00e9", string(r) + "\u200c", string(r - 'a' + '\uff41')} {
+				twins = append(twins, before+like+after)
+			}
+		}
+	}
+	return twins
 }
 
 // What keeps names has limits that Git has not, and JSON has no invalid text: neither may make two files one, or one file two.

@@ -163,6 +163,9 @@ func FuzzClassify(f *testing.F) {
 			}
 			return
 		}
+		if path != strings.ToLower(path) || strings.ContainsFunc(path, func(r rune) bool { return r >= 0x80 }) {
+			t.Errorf("%+q is accepted: a twin of it might be too", path)
+		}
 		if back := pathOfKey(key); back != path {
 			t.Errorf("%q gives %v, which is %q: two paths have one identity", path, key, back)
 		}

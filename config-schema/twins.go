@@ -8,7 +8,11 @@ import (
 )
 
 // Twins finds paths below `fleet/` and `tenants/` that differ only in case. Some filesystems take them for one file, so
-// that a reviewer may see another one than Git holds: each of the twins is refused, wherever it is checked.
+// that a reviewer may see another one than Git holds: in a review each of the twins is refused.
+//
+// The control plane reads Git's objects and no filesystem, and does not ask: of twins at most one is a path that Classify accepts, for those
+// are ASCII in lower case, so that nothing is ambiguous there. Were both refused, whoever may write a twin, in a folder such as tenants/Acme/
+// that has no owner, could hold back the declarations of others.
 func Twins(paths []string) []fleet.Problem {
 	folded := make(map[string]string, len(paths)) // folded path or folder → how it is written first
 	twins := map[string]string{}                  // written path or folder → its twin
