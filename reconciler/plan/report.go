@@ -59,6 +59,7 @@ type ChangeReport struct {
 	Object  string           `json:"object"`  // its name on the engine
 	Note    string           `json:"note,omitempty"`
 	Fields  []Field          `json:"fields,omitempty"` // of an update, when Request.Explain asked for it
+	Keeps   bool             `json:"keeps,omitempty"`  // of an Application's deletion, also of a held one: its workload stays
 }
 
 // SyncReport is one sync that a SyncRun asks for.
@@ -150,6 +151,7 @@ func (d *draft) moves(placements []fleet.Placement) map[fleet.EnvironmentID]Move
 
 func (p *Plan) change(c RowChange) (ChangeReport, error) {
 	out := ChangeReport{Action: c.Action, Kind: c.Row.Key.Kind, Subject: c.Subject, Object: c.Row.Key.Name, Note: c.note}
+	out.Keeps = (c.Action == Delete || c.Action == Hold) && c.Row.Key.Kind == fleet.ObjectApplication && c.Row.Deletion == fleet.DeletionOrphan
 	if c.Action != Update || c.Before == nil {
 		return out, nil
 	}
@@ -160,12 +162,6 @@ func (p *Plan) change(c RowChange) (ChangeReport, error) {
 	out.Fields = fields
 	return out, nil
 }
-
-// Notes of an Application's deletion.
-const (
-	WorkloadStays = "its workload stays (deletionPolicy Orphan)"
-	WorkloadGoes  = "its workload is deleted"
-)
 
 // note is what a reader should know of a change beside its fields.
 func (d *draft) note(c *RowChange) string {
@@ -180,9 +176,9 @@ func (d *draft) note(c *RowChange) string {
 		}
 	case c.Row.Key.Kind != fleet.ObjectApplication:
 	case c.Action == Delete && c.Row.Deletion == fleet.DeletionOrphan:
-		return WorkloadStays
+		return "its workload stays (deletionPolicy Orphan)"
 	case c.Action == Delete:
-		return WorkloadGoes
+		return "its workload is deleted"
 	}
 	if c.Action == Update && c.BeforeHash == c.Row.Manifest.Hash {
 		return "same manifest; its deletion policy or the place of its credential changes"
