@@ -9,6 +9,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/policy"
 )
 
 // DecodeAll decodes files side by side on every core. The documents stand in the order of the files.
@@ -54,7 +55,7 @@ func Check(files []File) (problems []fleet.Problem) {
 		in := catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration, Problems: append(d.Problems, twins[d.Path]...)}
 		inputs, texts[d.Path] = append(inputs, in), files[i].Bytes
 	}
-	problems = catalog.New().Stage(inputs).Problems()
+	problems = catalog.New().Judging(policy.New().Judge).Stage(inputs).Problems()
 	Place(problems, func(path string) []byte { return texts[path] })
 	sortProblems(problems)
 	return problems

@@ -20,8 +20,8 @@ type place struct {
 var platformPlaces = []place{
 	{folder: "engines", kind: fleet.KindEngine},
 	{folder: "tenants", kind: fleet.KindTenant},
+	{folder: "policies", kind: fleet.KindPolicy},
 	{folder: "pools", later: "EnginePool"},
-	{folder: "policies", later: "Policy"},
 }
 
 var tenantPlaces = []place{

@@ -14,6 +14,7 @@ const (
 	codeEmptyFile       = "empty-file"
 	codeEncoding        = "encoding"
 	codeExclusive       = "exclusive-fields"
+	codeExpression      = "invalid-expression"
 	codeFileTooLarge    = "file-too-large"
 	codeHiddenCharacter = "hidden-character"
 	codeInternal        = "internal"
@@ -64,6 +65,7 @@ func Codes() map[string]string {
 		codeEmptyFile:       "The file holds no declaration.",
 		codeEncoding:        "The file is not plain UTF-8 text with LF or CRLF line ends.",
 		codeExclusive:       "Fields exclude one another, or none of a group that needs one is set.",
+		codeExpression:      "An expression of a policy does not compile, gives another type than it should, or may cost too much.",
 		codeFileTooLarge:    "The file is larger than a declaration may be.",
 		codeHiddenCharacter: "The file holds a character that is not seen, or that makes the text read differently from what it says.",
 		codeInternal:        "Argosy failed on this file. The fault is Argosy's; the declaration is kept at its last good state.",

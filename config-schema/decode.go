@@ -39,7 +39,7 @@ func Decode(f File) (doc Document) {
 		doc.Problems = []fleet.Problem{*problem}
 		return doc
 	}
-	d := decoder{key: key, path: f.Path}
+	d := decoder{key: key, path: f.Path, bytes: f.Bytes}
 	defer func() {
 		if failure := recover(); failure != nil {
 			// What failed may hold a part of the file, which may be a secret: it is not repeated.
@@ -61,6 +61,7 @@ func Decode(f File) (doc Document) {
 type decoder struct {
 	key      fleet.Key
 	path     string
+	bytes    []byte // of the file
 	bangs    map[position]bool
 	steps    []step
 	optional bool // whether the field that is decoded may be left out

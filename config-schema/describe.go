@@ -125,6 +125,8 @@ func exampleName(k fleet.Kind) string {
 		return "eu-1"
 	case fleet.KindTenant:
 		return "acme"
+	case fleet.KindPolicy:
+		return "no-head-in-prod"
 	case fleet.KindManagedEnvironment:
 		return "prod-eu"
 	case fleet.KindSyncRun:

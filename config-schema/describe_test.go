@@ -212,7 +212,7 @@ func TestATemplateDecodesAsItIs(t *testing.T) {
 			}
 		}
 	}
-	if New("Policy", "acme", "x") != nil {
+	if New("EnginePool", "acme", "x") != nil {
 		t.Error("there is a template of a kind that is not supported")
 	}
 }

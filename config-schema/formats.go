@@ -31,7 +31,8 @@ var (
 	formatRelease  = &format{code: codeInvalidName, what: "at most 53 of a-z, 0-9 and '-'", pattern: `^[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?$`, check: checkRelease}
 	formatParam    = &format{code: codeInvalidValue, what: "a key of the chart's values, e.g. image.tag or hosts[0]", pattern: `^[^\s,={}]+$`, check: checkParameterName}
 	formatAny      = &format{code: codeInvalidValue, what: "any text", pattern: ``, check: func(string) error { return nil }}
-	formatOwner    = &format{code: codeInvalidValue, what: "`github:<user or team>` or `group:<name>`", pattern: `^(github|group):[A-Za-z0-9][A-Za-z0-9._/-]*$`, check: checkOwner}
+	formatOwner    = &format{code: codeInvalidValue, what: "`github:<login>` for a person, `github:<organization>/<team>` for a team, or `group:<name>` for a group that people sign in with",
+		pattern: `^(github:[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?|group:[A-Za-z0-9][A-Za-z0-9._/-]*)$`, check: checkOwner}
 	formatLabelKey = &format{code: codeInvalidLabel, what: "the key of a label, e.g. team or example.com/team: outside the domains of Kubernetes, Argo CD and Argosy", pattern: `^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`, check: checkLabelKey}
 	formatLabel    = &format{code: codeInvalidLabel, what: "the value of a label: at most 63 of a-z, A-Z, 0-9, '-', '_' and '.'", pattern: `^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`, check: checkLabelValue}
 	formatGroup    = &format{code: codeInvalidValue, what: "an API group, exactly; \"\" is the core group", pattern: `^[a-z0-9.-]*$`, check: checkGroup}

@@ -8,7 +8,7 @@ import (
 
 // kinds are the kinds of this version, in the order in which people meet them.
 var (
-	kindOrder = []*kind{kindFleet, kindEngine, kindTenant, kindEnvironment, kindDeployment, kindCredential, kindSyncRun}
+	kindOrder = []*kind{kindFleet, kindEngine, kindTenant, kindPolicy, kindEnvironment, kindDeployment, kindCredential, kindSyncRun}
 	kinds     = func() map[fleet.Kind]*kind {
 		m := make(map[fleet.Kind]*kind, len(kindOrder))
 		for _, k := range kindOrder {
@@ -26,7 +26,7 @@ var (
 )
 
 // laterKinds belong to the contract, and act in a later version.
-var laterKinds = map[string]bool{"Policy": true, "EnginePool": true, "Rollout": true, "Agent": true}
+var laterKinds = map[string]bool{"EnginePool": true, "Rollout": true, "Agent": true}
 
 func notAllowed(message, fix string) word { return word{codeNotAllowed, message, fix} }
 func later(field string) word {

@@ -11,6 +11,7 @@ var kindFleet = describe(kind{
 	name: fleet.KindFleet, place: "fleet/fleet.yaml",
 	doc: "The guards and defaults of the whole fleet. There is exactly one, and it is the platform's.",
 }, object(
+	field{name: "owners", doc: "Who answers for `fleet/`, as `Tenant.owners`. Left out: whoever administers the config repo on its forge.", example: `["github:acme/platform"]`, value: owners()},
 	field{name: "guards", doc: "How many Applications may be deleted without an approval: per tenant and fleet-wide, summed over the window.", value: object(
 		field{name: "maxDeletes", doc: "Applications.", example: "20", fallback: "20", value: integer(1, 100000)},
 		field{name: "maxDeletePercent", doc: "Percent of the Applications that stood when the window began.", example: "20", fallback: "20", value: integer(1, 100)},
@@ -55,7 +56,7 @@ var kindTenant = describe(kind{
 	name: fleet.KindTenant, place: "fleet/tenants/<name>.yaml",
 	doc: "The platform's grant to one tenant: who owns it, how much it may declare, and what it may use.",
 }, object(
-	field{name: "owners", doc: "Who answers for the tenant: `github:<user or team>` or `group:<name>`.", example: `["github:acme-leads"]`, required: true, value: listOf(textOf(formatOwner)).atMost(100)},
+	field{name: "owners", doc: "Who answers for the tenant, and approves its pull requests: people and teams of the forge, and groups that people sign in with.", example: `["github:alice", "github:acme/leads"]`, required: true, value: owners()},
 	field{name: "quota", doc: "How much the tenant may declare. 0: none.", required: true, value: object(
 		field{name: "environments", doc: "ManagedEnvironments.", example: "20", required: true, value: integer(0, 100000)},
 		field{name: "deployments", doc: "GitOpsDeployments.", example: "200", required: true, value: integer(0, 100000)},

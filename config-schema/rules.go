@@ -141,11 +141,8 @@ func checkParameterName(s string) error {
 }
 
 func checkOwner(s string) error {
-	forge, name, found := strings.Cut(s, ":")
-	if !found || forge != "github" && forge != "group" || name == "" || strings.IndexByte(alnum, name[0]) < 0 {
-		return errors.New("an owner is `github:<user or team>` or `group:<name>`")
-	}
-	return charset("letters, digits, '.', '_', '/' and '-'", alnum+"._/-")(name)
+	_, err := fleet.ParseOwner(s)
+	return err
 }
 
 // reservedDomains are prefixes of labels that Kubernetes, Argo CD and Argosy give a meaning.

@@ -99,7 +99,7 @@ var beyondSchema = map[string]bool{
 	codeDuplicateEntry: true, codeDuplicateKey: true, codeEmptyFile: true, codeEncoding: true, codeHiddenCharacter: true, codeIrregular: true,
 	codeLFSPointer: true, codeMisplaced: true, codePlaintextSecret: true, codeSealed: true, codeSyntax: true, codeTooDeep: true, codeWrongExtension: true,
 	codeWrongKind: true, codeWrongName: true, codeYAMLFeature: true, codeUnsupported: true, codeExclusive: true, codeInvalidName: true, codeInvalidLabel: true,
-	codeInvalidPath: true, codeInvalidURL: true, codeInvalidValue: true, codeInvalidRevision: true, codeWrongType: true,
+	codeInvalidPath: true, codeInvalidURL: true, codeInvalidValue: true, codeInvalidRevision: true, codeWrongType: true, codeExpression: true,
 }
 
 func TestEditorsSeeWhatASchemaCanSay(t *testing.T) {

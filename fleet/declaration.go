@@ -25,6 +25,7 @@ type Declaration struct {
 	Fleet       *FleetSpec       `json:"fleet,omitempty"`
 	Engine      *EngineSpec      `json:"engine,omitempty"`
 	Tenant      *TenantSpec      `json:"tenant,omitempty"`
+	Policy      *PolicySpec      `json:"policy,omitempty"`
 	Environment *EnvironmentSpec `json:"environment,omitempty"`
 	Deployment  *DeploymentSpec  `json:"deployment,omitempty"`
 	Credential  *CredentialSpec  `json:"credential,omitempty"`
@@ -34,6 +35,7 @@ type Declaration struct {
 
 // FleetSpec holds the guards and defaults of the whole fleet (fleet/fleet.yaml, exactly one).
 type FleetSpec struct {
+	Owners   []string `json:"owners,omitempty"` // who answers for fleet/, as Tenant.owners; empty: whoever administers the config repo on its forge
 	Guards   Guards   `json:"guards,omitempty"`
 	GitHosts []string `json:"gitHosts,omitempty"` // exact hosts (with :port when not the default; "http://host" allows it without TLS) that a repoURL may name
 	// ClusterHosts are the exact hosts (host or host:port) of API servers that may be internal addresses, e.g. 127.0.0.1 of a lab: see InternalServer.
@@ -102,7 +104,7 @@ const (
 
 // TenantSpec is the platform's grant to one tenant (fleet/tenants/<name>.yaml).
 type TenantSpec struct {
-	Owners           []string        `json:"owners"` // "github:<user or team>" or "group:<name>"
+	Owners           []string        `json:"owners"` // "github:<login>", "github:<organization>/<team>" or "group:<name>": see ParseOwner
 	Quota            Quota           `json:"quota"`
 	Repositories     []string        `json:"repositories"` // exact URL, or everything below a trailing slash
 	Placement        TenantPlacement `json:"placement,omitempty"`

@@ -17,11 +17,12 @@ const APIVersion = "argosy.dev/v1alpha1"
 // Kind names a kind of declaration, exactly as it is written in `kind:`.
 type Kind string
 
-// The kinds that act. Policy, EnginePool and others of the contract are added with the feature that makes them work.
+// The kinds that act. EnginePool and others of the contract are added with the feature that makes them work.
 const (
 	KindFleet                Kind = "Fleet"
 	KindEngine               Kind = "Engine"
 	KindTenant               Kind = "Tenant"
+	KindPolicy               Kind = "Policy"
 	KindManagedEnvironment   Kind = "ManagedEnvironment"
 	KindGitOpsDeployment     Kind = "GitOpsDeployment"
 	KindRepositoryCredential Kind = "RepositoryCredential"

@@ -49,6 +49,7 @@ type Change struct {
 // beside each other, and one of them may be committed, after which the others are stale.
 type Catalog struct {
 	view
+	judge      Judge
 	generation int // counts commits, so that a stage knows whether its base is still the one that it was judged on
 }
 
@@ -76,6 +77,9 @@ func Restore(effective []fleet.Declaration, quarantined []Quarantine) *Catalog {
 			e.notes = q.Problems
 		}
 		c.st.put(q.Key, e)
+		if heldByPolicy(e) {
+			c.st.pending[q.Key] = true // a policy may have changed with the last commit: see unsettled
+		}
 	}
 	c.st.recount()
 	return c
@@ -85,13 +89,13 @@ func Restore(effective []fleet.Declaration, quarantined []Quarantine) *Catalog {
 // one of them is removed, and a mistake otherwise. Keys in again are judged once more though their files did not change: quarantines
 // whose cause the catalog does not know of, such as Stage.Refuse of an engine in use.
 func (c *Catalog) Stage(in []Input, again ...fleet.Key) *Stage {
-	return c.stage(in, again, nil)
+	return c.stage(in, again, nil, false)
 }
 
-func (c *Catalog) stage(in []Input, again []fleet.Key, refused map[fleet.Key]fleet.Problem) *Stage {
+func (c *Catalog) stage(in []Input, again []fleet.Key, refused map[fleet.Key]fleet.Problem, resumed bool) *Stage {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	s := &Stage{base: c, generation: c.generation, in: in, again: again, refused: refused}
+	s := &Stage{base: c, generation: c.generation, in: in, again: again, refused: refused, resumed: resumed}
 	s.view.mu = c.mu
 	s.settle()
 	return s

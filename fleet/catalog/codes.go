@@ -40,6 +40,8 @@ const (
 	codeUnusedOverride    = "unused-override"
 	codeCreateNamespace   = "create-namespace"
 	codeSpentSyncRun      = "spent-sync-run"
+	codePolicy            = "policy"
+	codePolicyReached     = "policy-in-reach"
 )
 
 // Codes says what each code of this package means, in one sentence.
@@ -76,6 +78,8 @@ func Codes() map[string]string {
 		codeUnusedOverride:    "The override's environment is not selected.",
 		codeCreateNamespace:   "Argo CD may not create the namespace there.",
 		codeSpentSyncRun:      "The SyncRun names an environment that its deployment no longer goes to.",
+		codePolicy:            "A policy of the platform (fleet/policies/) is not kept, or cannot be judged.",
+		codePolicyReached:     "The environment's change would make a deployment that reaches it break a policy; the environment keeps its last good state.",
 	}
 }
 

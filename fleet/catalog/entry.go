@@ -18,6 +18,7 @@ type entry struct {
 	removed    bool
 	notes      []fleet.Problem // of decoding: why head is nil, or warnings
 	quarantine []fleet.Problem // why the head is not in effect; empty: it is
+	advice     []fleet.Problem // warnings of policies about what is in effect
 }
 
 func (e *entry) quarantined() bool { return e != nil && len(e.quarantine) > 0 }
@@ -64,7 +65,7 @@ func rank(k fleet.Kind) int {
 		return 0
 	case fleet.KindTenant:
 		return 1
-	case fleet.KindEngine:
+	case fleet.KindEngine, fleet.KindPolicy:
 		return 2
 	case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential, fleet.KindSealedSecret:
 		return 3

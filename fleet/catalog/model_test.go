@@ -16,7 +16,8 @@ import (
 // A history is a seeded sequence of commits over a world so small that its files meet all the time.
 type history struct {
 	*rand.Rand
-	heads map[fleet.Key]Input // what stands at the head
+	heads     map[fleet.Key]Input // what stands at the head
+	revisions []string            // of deployments; none: the same for all
 }
 
 func newHistory(seed uint64) *history {
@@ -116,6 +117,9 @@ func (h *history) file(only string) Input {
 	case n < 8:
 		return deploymentWith(id, func(d *fleet.Declaration) {
 			d.Deployment.Destination.Namespace = pick(h, someSpaces[:2])
+			if len(h.revisions) > 0 {
+				d.Deployment.Source.TargetRevision = pick(h, h.revisions)
+			}
 			if h.IntN(2) == 0 {
 				selector("tier", pick(h, []string{"prod", "test"}))(d)
 			} else {

@@ -25,7 +25,9 @@ func (w *work) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 	case d.Tenant != nil:
 		return checkTenant(e)
 	case d.Engine != nil:
-		return w.checkEngine(e, d.Engine)
+		return w.checkTenants(e, "spec.dedicatedTo", d.Engine.DedicatedTo)
+	case d.Policy != nil:
+		return w.checkTenants(e, "spec.tenants", d.Policy.Tenants)
 	case d.Environment != nil:
 		return w.checkEnvironment(e, d.Environment, grant)
 	case d.Credential != nil:
@@ -66,11 +68,12 @@ func checkTenant(e *entry) []fleet.Problem {
 	return nil
 }
 
-func (w *work) checkEngine(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
+// checkTenants is what is wrong with a list of tenants of an Engine or a Policy.
+func (w *work) checkTenants(e *entry, field string, tenants []fleet.TenantName) []fleet.Problem {
 	var problems []fleet.Problem
-	for i, t := range spec.DedicatedTo {
+	for i, t := range tenants {
 		if w.st.get(tenantKey(t)) == nil {
-			problems = append(problems, w.unknownTenant(e, fmt.Sprintf("spec.dedicatedTo[%d]", i), t))
+			problems = append(problems, w.unknownTenant(e, fmt.Sprintf("%s[%d]", field, i), t))
 		}
 	}
 	return problems

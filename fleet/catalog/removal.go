@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"argosy.dev/argosy/fleet"
@@ -64,6 +65,8 @@ func mention(d *fleet.Declaration, k fleet.Key) string {
 	switch i = slices.Index(references(d), k); {
 	case d.Engine != nil:
 		return indexed("spec.dedicatedTo[%d]")
+	case d.Policy != nil:
+		return indexed("spec.tenants[%d]")
 	case d.SyncRun != nil && i == 0:
 		return "spec.deployment"
 	case d.SyncRun != nil:
@@ -89,6 +92,7 @@ func (w *work) verify() map[fleet.Key]fleet.Problem {
 			broken[k] = *p
 		}
 	}
+	maps.Copy(broken, w.reached())
 	return broken
 }
 
@@ -139,10 +143,13 @@ func (w *work) missed(k fleet.Key, before, after *fleet.Declaration) *fleet.Prob
 
 // unfounded reports whether a denied removal or narrowing takes nothing away from what is in effect now.
 func (w *work) unfounded(e *entry) bool {
-	if e.removed {
+	switch {
+	case w.wouldBring(e):
+		return false
+	case e.removed:
 		return len(w.checkRemoval(e)) == 0 && w.missed(e.key, e.effective, nil) == nil
 	}
-	return w.missed(e.key, e.effective, e.head) == nil
+	return e.effective == nil || w.missed(e.key, e.effective, e.head) == nil
 }
 
 // denyTenants adds every removal and narrowing of the tenants in which one is broken.

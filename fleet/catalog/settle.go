@@ -19,7 +19,9 @@ type work struct {
 	queue   [ranks]map[fleet.Key]bool
 	checked map[fleet.Key]bool
 	taken   map[fleet.Key]bool // keys whose effective state changed
-	guess   map[string]string  // did-you-mean for tenants, which is asked once per file of a folder
+	idle    map[fleet.Key]bool // judged again, though nothing that they stand on changed
+	bench   bench
+	guess   map[string]string // did-you-mean for tenants, which is asked once per file of a folder
 }
 
 // maxRounds bounds what a crafted chain of narrowings that need each other can cost. After it, every removal and narrowing in the tenants
@@ -33,7 +35,8 @@ func (s *Stage) settle() {
 	}
 	inputs, retried := merge(s.in), map[fleet.Key]bool{}
 	for round := 1; ; round++ {
-		w := &work{st: s.base.st.over(), denied: denied, checked: map[fleet.Key]bool{}, taken: map[fleet.Key]bool{}, guess: map[string]string{}}
+		w := &work{st: s.base.st.over(), denied: denied, checked: map[fleet.Key]bool{}, taken: map[fleet.Key]bool{}, guess: map[string]string{},
+			idle: map[fleet.Key]bool{}, bench: s.bench()}
 		w.load(inputs, s.again)
 		w.run()
 		broken := w.verify()
@@ -67,6 +70,8 @@ func (w *work) retry(refused map[fleet.Key]fleet.Problem, retried map[fleet.Key]
 // finish reads the outcome off the last round, while the base is still what it was.
 func (s *Stage) finish(w *work) {
 	s.st = w.st
+	s.st.pending = w.unsettled()
+	w.forgetIdle()
 	s.checked = slices.SortedFunc(maps.Keys(w.checked), compareKeys)
 	for _, k := range s.checked {
 		e, old := w.st.entries.get(k), w.st.under.entries.get(k)
@@ -135,6 +140,24 @@ func (w *work) load(in []Input, again []fleet.Key) {
 	for _, k := range again {
 		w.enqueue(k)
 	}
+	for k := range w.st.under.pending {
+		if r := rank(k.Kind); !w.queue[r][k] && w.st.entries.get(k) != nil {
+			w.enqueue(k)
+			w.idle[k] = true
+		}
+	}
+}
+
+// forgetIdle leaves what was judged again for nothing as it was, down to the words: another of several reasons may have come first.
+func (w *work) forgetIdle() {
+	for k := range w.idle {
+		e, old := w.st.entries.get(k), w.st.under.entries.get(k)
+		if effectiveOf(e) != effectiveOf(old) || e == nil || !slices.Equal(e.advice, old.advice) || !slices.EqualFunc(e.quarantine, old.quarantine, func(a, b fleet.Problem) bool { return a.Code == b.Code && a.Field == b.Field }) {
+			continue
+		}
+		w.st.put(k, old)
+		delete(w.checked, k)
+	}
 }
 
 // undecodedNotes makes sure that a file that did not decode has a reason.
@@ -147,6 +170,7 @@ func undecodedNotes(i Input) []fleet.Problem {
 }
 
 func (w *work) enqueue(k fleet.Key) {
+	delete(w.idle, k)
 	r := rank(k.Kind)
 	if w.queue[r] == nil {
 		w.queue[r] = map[fleet.Key]bool{}
@@ -186,13 +210,15 @@ func (w *work) lowest() int {
 func (w *work) take(old *entry) {
 	w.checked[old.key] = true
 	e := *old
-	e.quarantine = limited(sortProblems(w.judge(old)))
+	problems := sortProblems(w.judge(old))
+	e.quarantine, e.advice = limited(onlyErrors(problems)), nil
 	var next *entry
 	switch {
 	case len(e.quarantine) > 0:
 		next = &e
 	case !e.removed:
 		e.effective = e.head
+		e.advice = limited(problems)
 		next = &e
 	}
 	used := w.st.usedBy(old.key.Tenant)
@@ -219,8 +245,11 @@ func (w *work) judge(e *entry) []fleet.Problem {
 		return onlyErrors(e.notes)
 	}
 	problems := append(w.checkOwn(e, e.head), w.checkShared(e)...)
-	if len(problems) == 0 {
-		problems = w.checkQuota(e) // told last: it does not matter to a file that cannot take effect anyway
+	if e.key.Tenant != "" {
+		problems = append(problems, w.checkPolicies(e, problems)...)
+	}
+	if len(onlyErrors(problems)) == 0 {
+		problems = append(problems, w.checkQuota(e)...) // told last: it does not matter to a file that cannot take effect anyway
 	}
 	return problems
 }

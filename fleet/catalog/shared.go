@@ -11,7 +11,7 @@ import (
 // room within a quota. Who has it in effect keeps it. Two that want it and do not have it are both refused, unless one of them is wrong
 // for another reason: then it does not stand in the way.
 
-var sharedCodes = []string{codeNamespaceClaimed, codeEngineNamespace, codeSameRepository, codeInstallationID, codeInstance, codeQuota, codeNamespaceInUse, codeReferenced}
+var sharedCodes = []string{codeNamespaceClaimed, codeEngineNamespace, codeSameRepository, codeInstallationID, codeInstance, codeQuota, codeNamespaceInUse, codeReferenced, codePolicyReached}
 
 // barred reports whether an entry is quarantined for a reason of its own, and so no rival to anyone.
 func barred(e *entry) bool {
@@ -73,11 +73,17 @@ func (w *work) rival(e *entry, t term, mine func(fleet.Key) bool, has func(*flee
 		case holds:
 			return &rival{other, true}
 		case mine(k):
-		case wants == nil && other.head != nil && has(other.head) && len(w.checkOwn(other, other.head)) == 0:
+		case wants == nil && other.head != nil && has(other.head) && w.wellBehaved(other):
 			wants = &rival{other, false}
 		}
 	}
 	return wants
+}
+
+// wellBehaved reports whether the head of an entry is good as far as it alone is concerned.
+func (w *work) wellBehaved(e *entry) bool {
+	problems := w.checkOwn(e, e.head)
+	return len(problems) == 0 && len(onlyErrors(w.checkPolicies(e, problems))) == 0
 }
 
 func (e *entry) itself(k fleet.Key) bool { return k == e.key }

@@ -16,6 +16,7 @@ type Stage struct {
 	in         []Input
 	again      []fleet.Key
 	refused    map[fleet.Key]fleet.Problem
+	resumed    bool
 
 	changes     []Change
 	quarantined []Quarantine
@@ -53,7 +54,7 @@ func (s *Stage) Refuse(problems ...fleet.Problem) *Stage {
 		p.Severity = fleet.SeverityError
 		refused[p.Key] = p
 	}
-	return s.base.stage(s.in, s.again, refused)
+	return s.base.stage(s.in, s.again, refused, s.resumed)
 }
 
 // Stale reports whether another stage was committed since this one was judged.

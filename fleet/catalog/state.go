@@ -15,10 +15,12 @@ type state struct {
 	used        *table[fleet.TenantName, fleet.Quota] // what each tenant has in effect
 	effective   int
 	quarantined int
+	pending     map[fleet.Key]bool // to be judged by the next stage, though nothing that they stand on changes
 }
 
 func newState() *state {
-	return &state{entries: newTable[fleet.Key, entry](nil), index: newIndex(nil), used: newTable[fleet.TenantName, fleet.Quota](nil)}
+	return &state{entries: newTable[fleet.Key, entry](nil), index: newIndex(nil), used: newTable[fleet.TenantName, fleet.Quota](nil),
+		pending: map[fleet.Key]bool{}}
 }
 
 func (s *state) over() *state {
@@ -30,7 +32,7 @@ func (s *state) fold() {
 	s.entries.fold()
 	s.index.fold()
 	s.used.fold()
-	s.under.effective, s.under.quarantined = s.effective, s.quarantined
+	s.under.effective, s.under.quarantined, s.under.pending = s.effective, s.quarantined, s.pending
 }
 
 // put sets the entry of a key (nil: none) and keeps the index.

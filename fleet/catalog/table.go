@@ -52,6 +52,9 @@ func (t *table[K, V]) all() iter.Seq2[K, *V] {
 	}
 }
 
+// empty reports whether a lowest table has no row.
+func (t *table[K, V]) empty() bool { return len(t.rows) == 0 }
+
 func (t *table[K, V]) fold() {
 	for k, v := range t.rows {
 		t.under.set(k, v)

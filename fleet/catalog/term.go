@@ -32,6 +32,7 @@ const (
 	servedIn                 // region: engines
 	wantedIn                 // region: environments
 	overQuota                // tenant: newcomers that wait for room
+	underPolicy              // tenant, or all of them: what a policy holds back or warns of
 )
 
 func membersOf(t fleet.TenantName, k fleet.Kind) term {
@@ -54,12 +55,16 @@ func (e *entry) terms() []term {
 	if hasCode(e.quarantine, codeQuota) {
 		ts = append(ts, term{what: overQuota, tenant: e.key.Tenant})
 	}
+	if heldByPolicy(e) {
+		ts = append(ts, term{what: underPolicy, tenant: e.key.Tenant}, term{what: underPolicy})
+	}
 	return ts
 }
 
 // sameTerms reports whether two entries of a key stand under the same terms for sure, as when a head takes effect.
 func sameTerms(a, b *entry) bool {
-	return a != nil && b != nil && hasCode(a.quarantine, codeQuota) == hasCode(b.quarantine, codeQuota) && slices.Equal(a.versions(), b.versions())
+	return a != nil && b != nil && hasCode(a.quarantine, codeQuota) == hasCode(b.quarantine, codeQuota) && heldByPolicy(a) == heldByPolicy(b) &&
+		slices.Equal(a.versions(), b.versions())
 }
 
 func terms(d *fleet.Declaration) []term {
@@ -101,6 +106,10 @@ func references(d *fleet.Declaration) []fleet.Key {
 	switch {
 	case d.Engine != nil:
 		for _, t := range d.Engine.DedicatedTo {
+			ks = append(ks, tenantKey(t))
+		}
+	case d.Policy != nil:
+		for _, t := range d.Policy.Tenants {
 			ks = append(ks, tenantKey(t))
 		}
 	case d.Deployment != nil:

@@ -32,6 +32,9 @@ func (w *work) wakeDependents(k fleet.Key, before, after *fleet.Declaration) {
 	switch k.Kind {
 	case fleet.KindFleet:
 		w.wakeFleet(before, after)
+	case fleet.KindPolicy:
+		w.bench.after = nil
+		w.enqueueAll(term{what: underPolicy})
 	case fleet.KindTenant:
 		w.wakeTenant(k, before, after)
 	case fleet.KindEngine:
@@ -55,7 +58,7 @@ func (w *work) wakeDependents(k fleet.Key, before, after *fleet.Declaration) {
 }
 
 func selectsByLabel(d *fleet.Declaration) bool {
-	return d != nil && d.Deployment.Destination.EnvironmentSelector != nil
+	return d != nil && d.Deployment != nil && d.Deployment.Destination.EnvironmentSelector != nil
 }
 
 func (w *work) enqueueAll(t term) {
@@ -66,6 +69,9 @@ func (w *work) enqueueAll(t term) {
 
 // wakeFleet queues every declaration that names a host when the hosts that may be named change. Guards and defaults decide no reference.
 func (w *work) wakeFleet(before, after *fleet.Declaration) {
+	if before == nil || after == nil || !reflect.DeepEqual(before.Fleet.Defaults, after.Fleet.Defaults) {
+		w.enqueueAll(term{what: underPolicy})
+	}
 	if before != nil && after != nil && slices.Equal(before.Fleet.GitHosts, after.Fleet.GitHosts) &&
 		slices.Equal(before.Fleet.ClusterHosts, after.Fleet.ClusterHosts) {
 		return
@@ -83,6 +89,7 @@ var tenantKinds = []fleet.Kind{fleet.KindManagedEnvironment, fleet.KindRepositor
 
 // wakeTenant queues everything of a tenant whose grant changes.
 func (w *work) wakeTenant(k fleet.Key, before, after *fleet.Declaration) {
+	w.enqueueAll(term{what: underPolicy, tenant: fleet.TenantName(k.Name)})
 	if before != nil && after != nil {
 		b, a := *before.Tenant, *after.Tenant
 		b.Owners, a.Owners = nil, nil
@@ -148,8 +155,21 @@ func (w *work) wakeTargets(e *entry) {
 				w.enqueue(k)
 			}
 		}
+		if selectsByLabel(d) {
+			w.wakeSelected(d)
+		}
 		if t := tenantKey(d.Key.Tenant); w.st.entries.get(t).quarantined() {
 			w.enqueue(t)
+		}
+	}
+}
+
+// wakeSelected queues the quarantined environments that a deployment may select: a policy may hold them back because of it.
+func (w *work) wakeSelected(d *fleet.Declaration) {
+	label, v, _ := firstLabel(d.Deployment.Destination.EnvironmentSelector)
+	for k := range w.st.index.each(term{what: labelled, tenant: d.Key.Tenant, a: label, b: v}) {
+		if w.st.entries.get(k).quarantined() {
+			w.enqueue(k)
 		}
 	}
 }

@@ -18,6 +18,7 @@ func (w *work) warnings(e *entry) []fleet.Problem {
 			problems = append(problems, p)
 		}
 	}
+	problems = append(problems, e.advice...)
 	switch d := e.effective; {
 	case d.Tenant != nil:
 		problems = append(problems, w.warnQuota(e, d.Tenant.Quota)...)

@@ -1,0 +1,150 @@
+package policy
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+
+	"argosy.dev/argosy/fleet"
+)
+
+const mostTold = 5 // mistakes of one expression: what follows the first ones mostly follows from them
+
+// explain puts the compiler's errors into words that say what to write.
+func (x expression) explain(errs []*common.Error) []mistake {
+	var told []mistake
+	missed := x.missed()
+	for _, e := range errs {
+		if len(told) == mostTold {
+			break
+		}
+		m := mistake{}
+		m.line, m.column = place(e.Location)
+		if undefined.MatchString(e.Message) {
+			m.column += x.toName(m)
+		}
+		m.message, m.fix = x.words(e.Message, &missed)
+		if !slices.Contains(told, m) {
+			told = append(told, m)
+		}
+	}
+	return told
+}
+
+// toName is how far the name of a field is from the dot that the compiler points to.
+func (x expression) toName(at mistake) int {
+	lines := strings.Split(x.text, "\n")
+	if at.line < 1 || at.line > len(lines) {
+		return 0
+	}
+	rest := []rune(lines[at.line-1])[min(max(at.column-1, 0), utf8.RuneCountInString(lines[at.line-1])):]
+	n := slices.IndexFunc(rest, func(r rune) bool { return !strings.ContainsRune(".? \t", r) })
+	return max(n, 0)
+}
+
+// missed compiles once more, to see which fields are looked for in vain and where.
+func (x expression) missed() []miss {
+	var missed []miss
+	if e, err := newEnv(x.kind, &missed); err == nil {
+		e.Compile(x.text)
+	}
+	return missed
+}
+
+// The compiler's errors (checker/errors.go, parser/errors.go), as far as there is more to say of them.
+var (
+	undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)'`)
+	undefined  = regexp.MustCompile(`^undefined field '([^']*)'`)
+	noOverload = regexp.MustCompile(`^found no matching overload for '([^']*)' applied to '([^']*)'`)
+	nested     = regexp.MustCompile(`^comprehension exceeds nesting limit`)
+	selection  = regexp.MustCompile(`^type '([^']*)' does not support field selection`)
+)
+
+func (x expression) words(text string, missed *[]miss) (message, fix string) {
+	if m := undefined.FindStringSubmatch(text); m != nil {
+		return noField(m[1], missed)
+	}
+	if m := undeclared.FindStringSubmatch(text); m != nil {
+		return "there is no variable or function " + quoted(m[1]), nearest(m[1], append(slices.Clone(variableNames), functions...), "variables: "+strings.Join(variableNames, ", "))
+	}
+	if m := noOverload.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("%s cannot be applied to %s", operatorName(m[1]), m[2]), "mend the types: texts stand in quotes, numbers and booleans do not"
+	}
+	if m := selection.FindStringSubmatch(text); m != nil {
+		return "a " + m[1] + " has no fields", "look into it by a function, or into a list's entries by exists() and all()"
+	}
+	if nested.MatchString(text) {
+		return fmt.Sprintf("loops stand within loops deeper than %d", mostNesting), "walk fewer lists within one another"
+	}
+	if syntax, ok := strings.CutPrefix(text, "Syntax error: "); ok {
+		return "the expression is no CEL: " + atSign(syntax), "see https://cel.dev; combine with && and ||, put texts into quotes"
+	}
+	return oneLine(text), "see https://cel.dev"
+}
+
+// noField tells of the first field of this name that was looked for in vain.
+func noField(name string, missed *[]miss) (message, fix string) {
+	i := slices.IndexFunc(*missed, func(m miss) bool { return m.field == name })
+	if i < 0 {
+		return "there is no field " + quoted(name) + " here", "see the config reference"
+	}
+	s := (*missed)[i].shape
+	return fmt.Sprintf("there is no field %s in %s", quoted(name), s.name), nearest(name, s.names(), "fields here: "+strings.Join(s.names(), ", "))
+}
+
+func nearest(written string, names []string, otherwise string) string {
+	if meant := fleet.Closest(written, names); meant != "" {
+		return "did you mean " + meant + "?"
+	}
+	return otherwise
+}
+
+func operatorName(function string) string {
+	if sign, ok := operators.FindReverse(function); ok && sign != "" {
+		return sign
+	}
+	return strings.Trim(function, "@")
+}
+
+// atSign leaves off the parser's long list of what it would have taken instead.
+func atSign(text string) string {
+	text, _, _ = strings.Cut(oneLine(text), " expecting ")
+	return strings.ReplaceAll(text, "'<EOF>'", "the end")
+}
+
+// typeName is a type as people call it, with its article.
+func typeName(t *cel.Type) string {
+	switch t.Kind() {
+	case types.BoolKind:
+		return "a boolean"
+	case types.StringKind:
+		return "a text"
+	case types.IntKind, types.UintKind, types.DoubleKind:
+		return "a number"
+	case types.ListKind:
+		return "a list"
+	case types.MapKind:
+		return "a map"
+	case types.StructKind:
+		return "an object"
+	}
+	return "a " + cel.FormatCELType(t)
+}
+
+// oneLine is a text of others: on one line and not long.
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > mostMessage {
+		return string(r[:mostMessage]) + "…"
+	}
+	return s
+}
+
+func quoted(s string) string { return fmt.Sprintf("%q", oneLine(s)) }
