@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -85,13 +86,19 @@ func readSecretFile(field, path string) ([]byte, error) {
 }
 
 // source is the mirror as the loop needs it.
-type source struct{ mirror *gitrepo.Mirror }
+type source struct {
+	mirror *gitrepo.Mirror
+	log    *slog.Logger // for Fetch
+}
 
 // Fetch brings the branch's head into the mirror.
 func (s source) Fetch(ctx context.Context) (reconciler.Head, error) {
 	head, err := s.mirror.Fetch(ctx)
 	if err != nil {
 		return reconciler.Head{}, err
+	}
+	if head.Recloned != "" {
+		s.log.Warn("the mirror of the config repo was damaged and is cloned anew; nothing is lost, for it holds only what Git has", "reason", head.Recloned, "revision", fleet.Revision(head.Commit).Short())
 	}
 	commit, err := s.mirror.Commit(ctx, head.Commit)
 	if err != nil {

@@ -146,11 +146,15 @@ func (s *Source) check() error {
 		errs = append(errs, errors.New("source.url is required: the config repo's https or ssh URL"))
 	case strings.HasPrefix(s.URL, "/"):
 	case err != nil:
-		errs = append(errs, errors.New("source.url is no URL"))
+		errs = append(errs, errors.New("source.url is no URL; write https://host/path or ssh://user@host/path"))
 	case u.User != nil && (u.Scheme != "ssh" || hasPassword(u)):
 		errs = append(errs, errors.New("source.url carries a credential; put it into a file and name that in source.tokenFile or source.passwordFile"))
 	case u.Scheme == "http" && !s.AllowHTTP:
 		errs = append(errs, errors.New("source.url is http; use https, or set source.allowHTTP for a Git server on this machine"))
+	case u.Scheme == "file":
+		errs = append(errs, fmt.Errorf("source.url: a repository on this machine is named by its path alone; write %s", filepath.Join("/", u.Path)))
+	case u.Scheme == "":
+		errs = append(errs, errors.New("source.url is neither a URL nor an absolute path; write https://host/path, or for a repository on this machine its path from the root"))
 	case u.Scheme != "https" && u.Scheme != "http" && u.Scheme != "ssh":
 		errs = append(errs, fmt.Errorf("source.url has the scheme %q; https and ssh are supported", u.Scheme))
 	case u.Scheme == "ssh" && s.KnownHostsFile == "":
