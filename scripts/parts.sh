@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds or finds the real parts that tests, benchmarks and the demo run, into
-# .cache. The first time takes some twelve minutes on two cores; afterwards a
+# .cache. The first time takes some sixteen minutes on two cores; afterwards a
 # part is made again only when what it is made from has changed.
 #
 #	scripts/parts.sh              all of them
@@ -11,7 +11,7 @@
 # machine, else from npm, else from apt when run by root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-readonly all=(git postgres lab argocd-2.14 argocd-3.2 redis kustomize helm)
+readonly all=(git postgres lab argocd-2.14 argocd-3.2 redis kustomize helm gitea)
 readonly cache=$PWD/.cache
 mkdir -p "$cache/bin" "$cache/stamps" "$cache/logs"
 
@@ -79,6 +79,21 @@ argocd() {
 	fi
 }
 
+# gitea: the binary and, beside it, the folders that it reads at run time. Its
+# user is not root, who alone may be able to read the module cache.
+gitea() {
+	local dir=$cache/gitea source
+	gobuild test/forge code.gitea.io/gitea "about 4 min"
+	if [[ ! -e $dir/VERSION || $cache/bin/gitea -nt $dir/VERSION ]]; then
+		rm -rf "$dir"
+		mkdir -p "$dir"
+		source=$(go -C test/forge list -m -f '{{.Dir}}' code.gitea.io/gitea)
+		cp -R "$source"/{templates,options,public} "$dir/"
+		chmod -R u+w,a+rX "$dir"
+		go -C test/forge list -m -f '{{.Version}}' code.gitea.io/gitea >"$dir/VERSION"
+	fi
+}
+
 # postgres: a link .cache/bin/postgres-bin to a folder with postgres and initdb.
 postgres() {
 	local link=$cache/bin/postgres-bin found
@@ -143,6 +158,7 @@ for part in "${@:-${all[@]}}"; do
 	redis) gobuild test/tools ./redis "seconds" ;;
 	kustomize) gobuild test/tools sigs.k8s.io/kustomize/kustomize/v5 "20 s" ;;
 	helm) gobuild test/tools helm.sh/helm/v3/cmd/helm "1 to 2 min" ;;
+	gitea) gitea ;;
 	*) fail "no part is called $part; they are: ${all[*]}" ;;
 	esac
 done
