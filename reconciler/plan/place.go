@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/placement"
 )
 
@@ -31,24 +32,23 @@ func (d *draft) placeWaiting() error {
 	if len(pending) == 0 {
 		return nil
 	}
-	engines := d.candidates()
+	engines := placement.NewFleet(d.candidates())
 	for _, id := range slices.SortedFunc(maps.Keys(pending), compareEnvironments) {
 		p := d.decide(id, engines)
 		p.Revision = d.r.Revision
 		if err := d.settleIn(id, p); err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(engines, func(e placement.Engine) bool { return e.Name == p.Engine }); i >= 0 {
-			engines[i].Load, _ = d.loads.get(p.Engine)
-		}
+		load, _ := d.loads.get(p.Engine)
+		engines.Carry(p.Engine, load)
 	}
 	return nil
 }
 
-func (d *draft) decide(id fleet.EnvironmentID, engines []placement.Engine) fleet.Placement {
+func (d *draft) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.Placement {
 	item := d.item(id)
 	if len(d.r.Unread) == 0 {
-		return placement.Decide(item, engines, func(e fleet.EngineName) string { return d.conflict(id, e) })
+		return engines.Decide(item, d.conflicts(id))
 	}
 	names := make([]string, 0, len(d.r.Unread))
 	for _, e := range d.r.Unread {
@@ -105,24 +105,24 @@ func (d *draft) item(id fleet.EnvironmentID) placement.Item {
 	return i
 }
 
-// conflict says why the engine cannot take the environment for what else it carries or what becomes of it. Argo CD looks repository
+// conflicts says why an engine cannot take the environment for what else it carries or what becomes of it. Argo CD looks repository
 // credentials and its caches up by URL: two tenants who read one repository with credentials of their own do not share an engine. The
 // other tenant is not named: the reason is shown to this one.
-func (d *draft) conflict(id fleet.EnvironmentID, engine fleet.EngineName) string {
-	if _, going := d.deferred[fleet.Key{Kind: fleet.KindEngine, Name: string(engine)}]; going {
-		return "is to be removed or replaced and takes nothing new"
-	}
-	for _, r := range d.stage.Repositories(id) {
-		if r.Credential.Name == "" {
-			continue
+func (d *draft) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string {
+	own := slices.DeleteFunc(d.stage.Repositories(id), func(r catalog.Repository) bool { return r.Credential.Name == "" })
+	return func(engine fleet.EngineName) string {
+		if _, going := d.deferred[fleet.Key{Kind: fleet.KindEngine, Name: string(engine)}]; going {
+			return "is to be removed or replaced and takes nothing new"
 		}
-		for _, other := range d.readers.keys(repo{engine, r.Key}) {
-			if other != id.Tenant && d.stage.CredentialFor(other, r.Key) != nil {
-				return fmt.Sprintf("already serves another tenant that reads %s with a credential of its own", r.Key)
+		for _, r := range own {
+			for _, other := range d.readers.keys(repo{engine, r.Key}) {
+				if other != id.Tenant && d.stage.CredentialFor(other, r.Key) != nil {
+					return fmt.Sprintf("already serves another tenant that reads %s with a credential of its own", r.Key)
+				}
 			}
 		}
+		return ""
 	}
-	return ""
 }
 
 // verifyPlaced looks whether placements that the plan touches still hold. What no longer holds is said and stays: only a move moves it.
@@ -177,7 +177,7 @@ func (d *draft) alternatives(id fleet.EnvironmentID, on fleet.EngineName, engine
 			without[i].Load.Applications -= d.standing.count(id, on)
 		}
 	}
-	return placement.Decide(d.item(id), without, func(e fleet.EngineName) string { return d.conflict(id, e) }).Alternatives
+	return placement.Decide(d.item(id), without, d.conflicts(id)).Alternatives
 }
 
 // contest finds the repositories that two tenants have come to read, or no longer read, with credentials of their own on one engine, and
