@@ -1,0 +1,337 @@
+package forgetest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+var cases = map[string]func(*scene){
+	"tells a pull request as it was opened":                opened,
+	"knows what strangers can have made":                   forked,
+	"follows a pull request to its merge":                  merged,
+	"tells closed from merged":                             closed,
+	"proves that there is no such pull request":            missing,
+	"lists the open pull requests of the branch":           listed,
+	"tells who said what, and whether it still says so":    discussed,
+	"binds a review to the commit that it is of":           reviewed,
+	"resolves users and teams":                             owned,
+	"does not know an owner that is none":                  unowned,
+	"looks permissions up by account":                      permitted,
+	"keeps to one comment":                                 said,
+	"posts its comment anew once it is gone":               saidAnew,
+	"edits nothing of a stranger's":                        forged,
+	"marks a commit, and marks it again only for a change": markedOnce,
+	"marks every state":                                    markedAll,
+	"believes nothing of a repository that took the name":  replaced,
+	"finds what was not delivered, or says that it cannot": delivered,
+}
+
+func opened(s *scene) {
+	number, head := s.Open(s.Writer, "Add a <b>file</b>")
+	p := s.pull(number)
+	if p.Number != number || p.Head != head || p.Base != s.Base || p.State != fleet.PullOpen || p.Fork || p.Draft || p.MergeCommit != "" {
+		s.Errorf("it is told as %+v", p)
+	}
+	if p.Author != s.Writer || p.Title != "Add a <b>file</b>" || !strings.HasPrefix(p.URL, "http") || p.UpdatedAt.IsZero() {
+		s.Errorf("it is told as %+v", p)
+	}
+	if next := s.Push(number); s.pull(number).Head != next || next == head {
+		s.Errorf("after a push to %s its head is %s", next, s.pull(number).Head)
+	}
+}
+
+func forked(s *scene) {
+	number, head := s.Open(s.Stranger, "Let me in")
+	if p := s.pull(number); !p.Fork || p.Author != s.Stranger || p.Head != head {
+		s.Errorf("a pull request of a fork is told as %+v", p)
+	}
+}
+
+func merged(s *scene) {
+	other, _ := s.Open(s.Writer, "Something else")
+	number, head := s.Open(s.Writer, "Merge me")
+	commit := s.Merge(number)
+	p := s.pull(number)
+	if p.State != fleet.PullMerged || p.MergeCommit != commit || p.Head != head {
+		s.Errorf("merged as %s it is told as %+v", commit, p)
+	}
+	of, err := s.forge.PullsOf(s.ctx, commit)
+	if err != nil || !slices.Equal(of, []int{number}) {
+		s.Errorf("the commit of pull request %d is of %v (%v)", number, of, err)
+	}
+	open, err := s.forge.OpenPulls(s.ctx, s.Base)
+	if err != nil || len(open) != 1 || open[0].Number != other {
+		s.Errorf("open is only %d, and %+v are listed (%v)", other, open, err)
+	}
+	of, err = s.forge.PullsOf(s.ctx, s.pull(other).Head)
+	if err != nil || len(of) != 0 {
+		s.Errorf("a commit that is not merged is of %v (%v)", of, err)
+	}
+}
+
+func closed(s *scene) {
+	number, _ := s.Open(s.Writer, "Never mind")
+	s.Close(number)
+	if p := s.pull(number); p.State != fleet.PullClosed || p.MergeCommit != "" {
+		s.Errorf("closed it is told as %+v", p)
+	}
+}
+
+func missing(s *scene) {
+	s.Open(s.Writer, "The only one")
+	if _, err := s.forge.Pull(s.ctx, 4711); !errors.Is(err, fleet.ErrNoSuchPull) {
+		s.Errorf("a pull request that does not exist gives %v", err)
+	}
+	if _, _, err := s.forge.Conversation(s.ctx, 4711); !errors.Is(err, fleet.ErrNoSuchPull) {
+		s.Errorf("the conversation of one that does not exist gives %v", err)
+	}
+}
+
+func listed(s *scene) {
+	var want []int
+	for range 3 {
+		number, _ := s.Open(s.Writer, "One of three")
+		want = append(want, number)
+	}
+	var got []int
+	open, err := s.forge.OpenPulls(s.ctx, s.Base)
+	for _, p := range open {
+		if p != s.pull(p.Number) {
+			s.Errorf("pull request %d is listed as %+v and told as %+v", p.Number, p, s.pull(p.Number))
+		}
+		got = append(got, p.Number)
+	}
+	slices.Sort(got)
+	if err != nil || !slices.Equal(got, want) {
+		s.Errorf("%v are open, and %v are listed (%v)", want, got, err)
+	}
+	none, err := s.forge.OpenPulls(s.ctx, "no-such-branch")
+	if err != nil || len(none) != 0 {
+		s.Errorf("into a branch that does not exist %+v are open (%v)", none, err)
+	}
+}
+
+func discussed(s *scene) {
+	number, _ := s.Open(s.Writer, "Talk to me")
+	first := s.Comment(number, s.Stranger, "/argosy hold")
+	ours := s.say(number, 0, "plan")
+	second := s.Comment(number, s.Admin, "fine")
+	s.Edit(number, first, s.Stranger, "/argosy ok-to-test")
+	comments, _ := s.conversation(number)
+	if len(comments) != 3 || comments[0].ID != first || comments[1].ID != ours || comments[2].ID != second {
+		s.Fatalf("the conversation is %+v", comments)
+	}
+	for i, want := range []fleet.Comment{
+		{ID: first, Author: s.Stranger, Edited: true, Body: "/argosy ok-to-test"},
+		{ID: ours, Author: s.Self, Own: true, Body: marker + "\nplan"},
+		{ID: second, Author: s.Admin, Body: "fine"},
+	} {
+		got := comments[i]
+		if got.At.IsZero() || time.Since(got.At) < -time.Hour {
+			s.Errorf("comment %d was posted at %s", i, got.At)
+		}
+		if got.At = (time.Time{}); got != want {
+			s.Errorf("comment %d is told as %+v, not %+v", i, got, want)
+		}
+	}
+}
+
+func reviewed(s *scene) {
+	number, old := s.Open(s.Writer, "Review me")
+	s.Review(number, s.Admin, fleet.ReviewApproved)
+	s.Review(number, s.Reader, fleet.ReviewCommented)
+	head := s.Push(number)
+	s.Review(number, s.Reader, fleet.ReviewChanges)
+	_, reviews := s.conversation(number)
+	want := []fleet.Review{
+		{Author: s.Admin, State: fleet.ReviewApproved, Head: old}, {Author: s.Reader, State: fleet.ReviewCommented, Head: old},
+		{Author: s.Reader, State: fleet.ReviewChanges, Head: head},
+	}
+	s.compare(reviews, want)
+	s.Dismiss(number, s.Admin)
+	want[0].State = fleet.ReviewDismissed
+	_, reviews = s.conversation(number)
+	s.compare(reviews, want)
+}
+
+// compare compares reviews but for their times.
+func (s *scene) compare(got, want []fleet.Review) {
+	s.Helper()
+	for i := range got {
+		if got[i].At.IsZero() {
+			s.Errorf("review %d was given at no time", i)
+		}
+		got[i].At = time.Time{}
+	}
+	if !slices.Equal(got, want) {
+		s.Errorf("the reviews are %+v, not %+v", got, want)
+	}
+}
+
+func owned(s *scene) {
+	for _, p := range []fleet.Person{s.Admin, s.Stranger} {
+		for _, name := range []string{p.Login, strings.ToUpper(p.Login)} {
+			people, err := s.forge.Owner(s.ctx, name)
+			if err != nil || !slices.Equal(people, []fleet.Person{p}) {
+				s.Errorf("%s is %+v (%v)", name, people, err)
+			}
+		}
+	}
+	for _, name := range []string{s.Team, s.TeamAs} {
+		if name == "" {
+			continue
+		}
+		people, err := s.forge.Owner(s.ctx, name)
+		if err != nil || len(people) != 2 || !slices.Contains(people, s.Admin) || !slices.Contains(people, s.Writer) {
+			s.Errorf("%s is %+v (%v)", name, people, err)
+		}
+	}
+}
+
+func unowned(s *scene) {
+	org, _, _ := strings.Cut(s.Team, "/")
+	for _, name := range []string{"nobody-of-that-name", org + "/no-such-team", "..", "a/b/c", "", org + "/..", "a b"} {
+		if people, err := s.forge.Owner(s.ctx, name); !errors.Is(err, fleet.ErrNoSuchOwner) {
+			s.Errorf("%q is %+v (%v)", name, people, err)
+		}
+	}
+}
+
+func permitted(s *scene) {
+	for want, p := range map[fleet.Permission]fleet.Person{
+		fleet.PermissionAdmin: s.Admin, fleet.PermissionWrite: s.Writer, fleet.PermissionRead: s.Stranger,
+	} {
+		if got, err := s.forge.Permission(s.ctx, p); got != want || err != nil {
+			s.Errorf("the permission of %s is %q (%v), not %q", p.Login, got, err, want)
+		}
+	}
+	// Who took the login of somebody with more rights has none of them, and who was renamed has kept his.
+	if got, err := s.forge.Permission(s.ctx, fleet.Person{ID: s.Stranger.ID, Login: s.Admin.Login}); err == nil && got != fleet.PermissionRead {
+		s.Errorf("under the administrator's login the stranger's permission is %q", got)
+	}
+	if got, err := s.forge.Permission(s.ctx, fleet.Person{ID: 1 << 40, Login: s.Admin.Login}); err == nil && got != fleet.PermissionNone {
+		s.Errorf("the permission of an account that does not exist is %q", got)
+	}
+	if got, err := s.forge.Permission(s.ctx, fleet.Person{Login: s.Admin.Login}); err == nil {
+		s.Errorf("the permission of no account is %q", got)
+	}
+}
+
+func said(s *scene) {
+	number, _ := s.Open(s.Writer, "Say it once")
+	s.Comment(number, s.Writer, "first")
+	id := s.say(number, 0, "one")
+	if again := s.say(number, id, "two"); again != id {
+		s.Errorf("it is edited as comment %d, and %d was posted", again, id)
+	}
+	s.forge = s.Forge()
+	if found := s.say(number, 0, "three"); found != id {
+		s.Errorf("it is found again as comment %d, and %d was posted", found, id)
+	}
+	if got := s.Comments(number); !slices.Equal(got, []string{"first", marker + "\nthree"}) {
+		s.Errorf("the conversation is %q", got)
+	}
+}
+
+func saidAnew(s *scene) {
+	number, _ := s.Open(s.Writer, "Say it again")
+	id := s.say(number, 0, "one")
+	s.DeleteComment(number, id)
+	if again := s.say(number, id, "two"); again == id {
+		s.Errorf("a comment that was deleted is edited")
+	}
+	if got := s.Comments(number); !slices.Equal(got, []string{marker + "\ntwo"}) {
+		s.Errorf("the conversation is %q", got)
+	}
+}
+
+func forged(s *scene) {
+	number, _ := s.Open(s.Writer, "Mine is yours")
+	fake := s.Comment(number, s.Stranger, marker+"\nApproved by everybody")
+	id := s.say(number, fake, "one")
+	if id == fake {
+		s.Error("a stranger's comment is taken for ours")
+	}
+	if got := s.Comments(number); !slices.Equal(got, []string{marker + "\nApproved by everybody", marker + "\none"}) {
+		s.Errorf("the conversation is %q", got)
+	}
+	other, _ := s.Open(s.Writer, "Another")
+	if there := s.say(other, id, "two"); there == id {
+		s.Error("our comment on another pull request is edited")
+	}
+}
+
+func markedOnce(s *scene) {
+	_, head := s.Open(s.Writer, "Mark me")
+	check := fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckPending, Title: "reading it", URL: "https://argosy.example/pulls/1"}
+	s.mark(head, check)
+	if got := s.Shown(head)[check.Name]; got != (Shown{State: check.State, Title: check.Title, URL: check.URL}) {
+		s.Errorf("the check is shown as %+v", got)
+	}
+	check.State, check.Title = fleet.CheckSuccess, "nothing changes"
+	s.mark(head, check)
+	s.mark(head, check)
+	if got := s.Shown(head)[check.Name]; got != (Shown{State: check.State, Title: check.Title, URL: check.URL}) {
+		s.Errorf("the check is shown as %+v", got)
+	}
+	check.State, check.Title = fleet.CheckPending, "looking again"
+	s.mark(head, check)
+	if got := s.Shown(head)[check.Name]; got.State != fleet.CheckPending || got.Title != check.Title {
+		s.Errorf("looked at again the check is shown as %+v", got)
+	}
+}
+
+func markedAll(s *scene) {
+	_, head := s.Open(s.Writer, "Mark everything")
+	s.mark(head,
+		fleet.Check{Name: fleet.CheckValidate, State: fleet.CheckFailure, Title: strings.Repeat("é", 200), Summary: "**two** errors"},
+		fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckNeutral, Title: "a fork without ok-to-test"},
+		fleet.Check{Name: fleet.CheckOwners, State: fleet.CheckSuccess, Title: "approved"})
+	shown := s.Shown(head)
+	if got := shown[fleet.CheckValidate]; got.State != fleet.CheckFailure || !strings.HasPrefix(got.Title, "éééé") {
+		s.Errorf("a failure is shown as %+v", got)
+	}
+	if got := shown[fleet.CheckPlan]; got.State != fleet.CheckNeutral && got.State != fleet.CheckSuccess || got.Title != "a fork without ok-to-test" {
+		s.Errorf("neutral is shown as %+v", got)
+	}
+	if got := shown[fleet.CheckOwners]; got.State != fleet.CheckSuccess {
+		s.Errorf("a success is shown as %+v", got)
+	}
+}
+
+func replaced(s *scene) {
+	number, head := s.Open(s.Writer, "Before")
+	s.pull(number)
+	s.Replace()
+	for what, call := range map[string]func() error{
+		"Repository":   func() error { _, _, err := s.forge.Repository(s.ctx); return err },
+		"Pull":         func() error { _, err := s.forge.Pull(s.ctx, number); return err },
+		"no Pull":      func() error { _, err := s.forge.Pull(s.ctx, 4711); return err },
+		"OpenPulls":    func() error { _, err := s.forge.OpenPulls(s.ctx, s.Base); return err },
+		"PullsOf":      func() error { _, err := s.forge.PullsOf(s.ctx, head); return err },
+		"Conversation": func() error { _, _, err := s.forge.Conversation(s.ctx, number); return err },
+		"Owner":        func() error { _, err := s.forge.Owner(s.ctx, "nobody-of-that-name"); return err },
+		"Permission":   func() error { _, err := s.forge.Permission(s.ctx, s.Stranger); return err },
+		"Say":          func() error { _, err := s.forge.Say(s.ctx, number, 0, marker, "hello"); return err },
+		"Mark":         func() error { return s.forge.Mark(s.ctx, head, nil) },
+	} {
+		err := call()
+		if err == nil || !strings.Contains(err.Error(), "is now another one") {
+			s.Errorf("%s of the repository that took the name gives %v", what, err)
+		}
+		if errors.Is(err, fleet.ErrNoSuchPull) || errors.Is(err, fleet.ErrNoSuchOwner) {
+			s.Errorf("%s reads absence out of it: %v", what, err)
+		}
+	}
+}
+
+func delivered(s *scene) {
+	missed, err := s.forge.Missed(s.ctx, time.Now().Add(-time.Hour))
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		s.Errorf("what was missed is %+v (%v)", missed, err)
+	}
+}

@@ -1,0 +1,133 @@
+// Package forgetest is the contract of webhook.Forge as tests. Run is the one suite: every forge that Argosy speaks to passes it.
+//
+// A Stage is one repository on a forge with people who act in it, for one test: Forge is what is under test, everything else is what people do
+// on the forge's pages, and what they see there. It is small on purpose: a real forge implements it with its own API.
+//
+// The repository is public. Its people, all of the forge's own making:
+//
+//	Admin     may do everything in it, and is in Team
+//	Writer    writes to it, and is in Team
+//	Reader    reads it and has nothing more to do with it
+//	Stranger  as Reader; opens pull requests from a fork
+//
+// A Stage's methods end the test when something fails that is not under test.
+package forgetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/webhook"
+)
+
+// Stage is a repository on a forge and the people around it. Methods that change something return when the forge's API shows the change.
+type Stage interface {
+	// Forge connects anew with our own account, as after a restart. The repository's id is pinned.
+	Forge() webhook.Forge
+	// Cast tells who is who.
+	Cast() Cast
+
+	// Open opens a pull request into Cast.Base that changes a file: of a branch of the repository, or of a fork for one who may not write.
+	Open(by fleet.Person, title string) (number int, head fleet.Revision)
+	// Push adds a commit to the pull request's branch and gives its new head.
+	Push(number int) fleet.Revision
+	// Merge merges the pull request as its administrator and gives the commit that the base has for it.
+	Merge(number int) fleet.Revision
+	// Close closes the pull request without a merge.
+	Close(number int)
+
+	// Comment adds a comment to the conversation and gives its id.
+	Comment(number int, by fleet.Person, body string) int64
+	// Edit changes a comment's text, later than it was posted as the forge tells time.
+	Edit(number int, comment int64, by fleet.Person, body string)
+	// DeleteComment deletes a comment, whoever wrote it.
+	DeleteComment(number int, comment int64)
+	// Review reviews the pull request's head: approved, changes or commented.
+	Review(number int, by fleet.Person, state fleet.ReviewState)
+	// Dismiss takes the newest review of the person back, as the administrator.
+	Dismiss(number int, of fleet.Person)
+
+	// Comments are the texts of the conversation's comments as everybody sees them, oldest first.
+	Comments(number int) []string
+	// Shown are the checks of a commit by name as everybody sees them.
+	Shown(head fleet.Revision) map[string]Shown
+
+	// Replace renames the repository, and lets Stranger make one of the name that it had, with a pull request number 1.
+	Replace()
+}
+
+// Cast is who is on a Stage.
+type Cast struct {
+	Base                            string // the branch that pull requests are merged into
+	Self                            fleet.Person
+	Admin, Writer, Reader, Stranger fleet.Person
+	Team                            string // "org/team", of Admin and Writer
+	TeamAs                          string // another way to write Team that means the same, such as in other case; "" if there is none
+}
+
+// Shown is a check as it stands on the forge.
+type Shown struct {
+	State fleet.CheckState // neutral where the forge shows it as such, success otherwise
+	Title string
+	URL   string
+}
+
+// Run runs the suite. stage is called once for each case.
+func Run(t *testing.T, stage func(t *testing.T) Stage) {
+	for name, check := range cases {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			s := stage(t)
+			check(&scene{T: t, Stage: s, ctx: ctx, forge: s.Forge(), Cast: s.Cast()})
+		})
+	}
+}
+
+// scene is a stage under way.
+type scene struct {
+	*testing.T
+	Stage
+	Cast
+
+	ctx   context.Context
+	forge webhook.Forge
+}
+
+func (s *scene) pull(number int) fleet.Pull {
+	s.Helper()
+	p, err := s.forge.Pull(s.ctx, number)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return p
+}
+
+func (s *scene) conversation(number int) ([]fleet.Comment, []fleet.Review) {
+	s.Helper()
+	comments, reviews, err := s.forge.Conversation(s.ctx, number)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return comments, reviews
+}
+
+func (s *scene) say(number int, comment int64, body string) int64 {
+	s.Helper()
+	id, err := s.forge.Say(s.ctx, number, comment, marker, marker+"\n"+body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return id
+}
+
+func (s *scene) mark(head fleet.Revision, checks ...fleet.Check) {
+	s.Helper()
+	if err := s.forge.Mark(s.ctx, head, checks); err != nil {
+		s.Fatal(err)
+	}
+}
+
+const marker = "<!-- argosy:sticky -->"

@@ -1,0 +1,174 @@
+package github
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bradleyfalzon/ghinstallation/v2"
+	api "github.com/google/go-github/v60/github"
+)
+
+const (
+	callTime = 30 * time.Second // of one request, its redirects and the whole answer
+	agent    = "argosy"
+)
+
+// Forge is one repository on a forge. It is safe for concurrent use. New makes it.
+type Forge struct {
+	base    *url.URL
+	gitea   bool
+	name    string       // owner/name as it is configured
+	pin     atomic.Int64 // the repository's id; 0 as long as it is not known
+	appID   int64        // 0: with a token
+	hookURL string
+
+	client *api.Client   // with the token, or the installation's
+	app    *api.Client   // signs as the App; nil with a token
+	grant  *installation // nil with a token
+
+	mu       sync.Mutex
+	us       map[[32]byte]account // who we are, by credential
+	pageSize int                  // Gitea's largest page; 0 as long as it is not known
+}
+
+// New makes a Forge. Nothing is asked of the forge yet.
+func New(c Config) (*Forge, error) {
+	base, err := c.base()
+	if err == nil {
+		err = c.check()
+	}
+	if err == nil && c.Auth.App != nil && isGitea(base) {
+		err = errors.New("Gitea has no Apps: give a token")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newForge(c, base, dialer(c)), nil
+}
+
+func newForge(c Config, base *url.URL, next http.RoundTripper) *Forge {
+	f := &Forge{base: base, gitea: isGitea(base), name: c.Repository, hookURL: c.HookURL, us: map[[32]byte]account{}}
+	f.pin.Store(c.RepositoryID)
+	through := &wire{base: base, next: next, kept: newCache(cacheBytes, entryBytes)}
+	if c.Auth.App == nil {
+		f.client = newClient(c, base, &authorized{token: c.Auth.Token, next: through})
+		return f
+	}
+	f.appID = c.Auth.App.ID
+	f.app = newClient(c, base, &signed{app: *c.Auth.App, next: &wire{base: base, next: next}})
+	f.grant = &installation{forge: f, id: c.Auth.App.InstallationID, turn: make(chan struct{}, 1)}
+	f.client = newClient(c, base, &authorized{token: f.grant.token, next: through})
+	return f
+}
+
+func dialer(c Config) http.RoundTripper {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSClientConfig:        &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    10 * time.Second,
+		ResponseHeaderTimeout:  callTime,
+		IdleConnTimeout:        90 * time.Second,
+		MaxIdleConnsPerHost:    8,
+		MaxConnsPerHost:        16,
+		MaxResponseHeaderBytes: 64 << 10,
+		ForceAttemptHTTP2:      true,
+	}
+}
+
+func newClient(c Config, base *url.URL, through http.RoundTripper) *api.Client {
+	client := api.NewClient(&http.Client{Transport: through, Timeout: callTime, CheckRedirect: stayHome(base)})
+	client.BaseURL = base
+	client.UserAgent = c.UserAgent
+	if client.UserAgent == "" {
+		client.UserAgent = agent
+	}
+	return client
+}
+
+// stayHome follows a redirect on the same host, as a renamed repository gives it, when the method stays the same.
+func stayHome(base *url.URL) func(*http.Request, []*http.Request) error {
+	return func(to *http.Request, via []*http.Request) error {
+		switch {
+		case !sameHost(to.URL, base):
+			return errElsewhere
+		case to.Method != via[0].Method:
+			return errors.New("the forge redirects a write; set the repository to the name that it has now")
+		case len(via) >= 4:
+			return errors.New("the forge redirects without end")
+		}
+		return nil
+	}
+}
+
+func sameHost(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host && a.User == nil }
+
+// authorized adds a token to each request.
+type authorized struct {
+	token func(context.Context) (string, error)
+	next  http.RoundTripper
+}
+
+func (a *authorized) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, err := a.token(r.Context())
+	if err == nil && !isToken(token) {
+		err = errors.New("the token is empty or has characters that no token has")
+	}
+	if err != nil {
+		closeBody(r)
+		return nil, &credentialError{err}
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "token "+token)
+	return a.next.RoundTrip(r)
+}
+
+// isToken reports whether the text can be a token: a line feed at its end, or nothing at all, would be sent as something else.
+func isToken(text string) bool {
+	for _, c := range []byte(text) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return len(text) >= 8 && len(text) <= 4096
+}
+
+// signed signs each request as the App.
+type signed struct {
+	app  App
+	next http.RoundTripper
+}
+
+func (s *signed) RoundTrip(r *http.Request) (*http.Response, error) {
+	key, err := s.app.Key(r.Context())
+	if err != nil {
+		closeBody(r)
+		return nil, &credentialError{fmt.Errorf("the App's private key: %w", err)}
+	}
+	through, err := ghinstallation.NewAppsTransport(s.next, s.app.ID, key)
+	if err != nil {
+		closeBody(r)
+		return nil, &credentialError{errors.New("the App's private key is no RSA key in PEM form")}
+	}
+	return through.RoundTrip(r.Clone(r.Context()))
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close() // as a RoundTripper must; there is nothing to lose
+	}
+}
+
+// credentialError says that there is nothing to authorize a request with.
+type credentialError struct{ err error }
+
+func (e *credentialError) Error() string { return "our account at the forge: " + e.err.Error() }
+func (e *credentialError) Unwrap() error { return e.err }

@@ -1,0 +1,97 @@
+package github
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Conversation implements webhook.Reader. Reviews that are not submitted are left out, and so is Gitea's request for a review.
+func (f *Forge) Conversation(ctx context.Context, n int) ([]fleet.Comment, []fleet.Review, error) {
+	comments, reviews, err := f.conversation(ctx, n)
+	if err != nil {
+		return nil, nil, fmt.Errorf("comments and reviews of pull request %d: %w", n, err)
+	}
+	return comments, reviews, nil
+}
+
+func (f *Forge) conversation(ctx context.Context, n int) ([]fleet.Comment, []fleet.Review, error) {
+	r, err := f.here(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	us, err := f.self(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	reviews, err := every(ctx, func(v review) int64 { return v.ID }, pagesOf[review](f, in(r.FullName, "pulls", number(n), "reviews"), nil, texts))
+	if isGone(err) {
+		return nil, nil, f.noPull(ctx, r, err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	comments, err := f.comments(ctx, r, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	said := make([]fleet.Comment, 0, len(comments))
+	for _, c := range comments {
+		said = append(said, fleet.Comment{
+			ID: c.ID, Author: author(c.User), Own: f.own(c, us), Edited: c.UpdatedAt.After(c.CreatedAt), Body: c.Body, At: c.CreatedAt,
+		})
+	}
+	judged, err := judgements(reviews)
+	return said, judged, err
+}
+
+// comments are those of a pull request's conversation, oldest first.
+func (f *Forge) comments(ctx context.Context, r repository, n int) ([]comment, error) {
+	all, err := every(ctx, func(c comment) int64 { return c.ID }, wholeOf[comment](f, in(r.FullName, "issues", number(n), "comments"), nil, texts))
+	slices.SortFunc(all, func(a, b comment) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
+	return all, err
+}
+
+// own reports whether we wrote the comment. What another App writes with our account's name is not ours.
+func (f *Forge) own(c comment, us account) bool {
+	return c.User != nil && c.User.ID == us.ID && (f.appID == 0 || c.App == nil || c.App.ID == f.appID)
+}
+
+func judgements(reviews []review) ([]fleet.Review, error) {
+	slices.SortFunc(reviews, func(a, b review) int { return cmp.Or(a.SubmittedAt.Compare(b.SubmittedAt), cmp.Compare(a.ID, b.ID)) })
+	judged := make([]fleet.Review, 0, len(reviews))
+	for _, v := range reviews {
+		state, given, err := v.judgement()
+		if err != nil {
+			return nil, err
+		}
+		if given {
+			judged = append(judged, fleet.Review{Author: author(v.User), State: state, Head: fleet.Revision(v.Commit), At: v.SubmittedAt})
+		}
+	}
+	return judged, nil
+}
+
+// judgement maps what both forges call the states of a review. A word that is none of theirs is an error: it could take an approval back.
+func (r review) judgement() (state fleet.ReviewState, given bool, err error) {
+	if r.Dismissed {
+		return fleet.ReviewDismissed, true, nil
+	}
+	switch strings.ToUpper(r.State) {
+	case "APPROVED":
+		return fleet.ReviewApproved, true, nil
+	case "CHANGES_REQUESTED", "REQUEST_CHANGES":
+		return fleet.ReviewChanges, true, nil
+	case "DISMISSED":
+		return fleet.ReviewDismissed, true, nil
+	case "COMMENTED", "COMMENT":
+		return fleet.ReviewCommented, true, nil
+	case "PENDING", "REQUEST_REVIEW":
+		return "", false, nil
+	}
+	return "", false, fmt.Errorf("review %d is %q, which is no state of a review", r.ID, plain(r.State))
+}

@@ -1,0 +1,194 @@
+package github
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	api "github.com/google/go-github/v60/github"
+
+	"argosy.dev/argosy/fleet"
+)
+
+const (
+	shortestWait  = 2 * time.Second
+	outageWait    = 15 * time.Second // after a 5xx that names no time
+	secondaryWait = time.Minute      // after a secondary limit that names no time: GitHub asks for at least a minute
+	mostWords     = 300              // characters of what the forge says of an error
+)
+
+// refused is the forge's word that it does not do what it was asked. Whether that proves anything is for the caller to decide.
+type refused struct {
+	what   string // method and path
+	status int
+	words  string // what the forge says, on one line
+	needs  string // the permission that it asks for
+	api    bool   // the words were JSON: it was the forge that answered, and nothing before it
+}
+
+func (e *refused) Error() string {
+	text := fmt.Sprintf("%s: %d %s", e.what, e.status, http.StatusText(e.status))
+	if e.words != "" {
+		text += ": " + e.words
+	}
+	if e.needs != "" {
+		text += "; it asks for " + e.needs
+	}
+	return text
+}
+
+// isGone reports whether the forge itself says that there is no such thing, or that we may not know of it.
+func isGone(err error) bool {
+	var r *refused
+	return errors.As(err, &r) && r.api && (r.status == http.StatusNotFound || r.status == http.StatusGone)
+}
+
+func hasStatus(err error, status ...int) bool {
+	var r *refused
+	if !errors.As(err, &r) {
+		return false
+	}
+	for _, s := range status {
+		if r.status == s {
+			return true
+		}
+	}
+	return false
+}
+
+// failure says what an error of GitHub's client means: a time to ask again, a refusal, or nothing but an error.
+func (f *Forge) failure(ctx context.Context, what string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", what, ctx.Err())
+	}
+	var (
+		rate  *api.RateLimitError
+		abuse *api.AbuseRateLimitError
+		no    *api.ErrorResponse
+		twice *api.TwoFactorAuthError
+		sent  *url.Error
+	)
+	switch {
+	case errors.As(err, &rate):
+		return busy(what, "its rate limit is used up", time.Until(rate.Rate.Reset.Time))
+	case errors.As(err, &abuse):
+		wait := secondaryWait
+		if abuse.RetryAfter != nil {
+			wait = *abuse.RetryAfter
+		}
+		return busy(what, "it limits how fast we ask", wait)
+	case errors.As(err, &twice):
+		return fmt.Errorf("%s: the forge wants a one-time password with this credential; give it a token", what)
+	case errors.As(err, &no):
+		return f.verdict(what, no)
+	case errors.As(err, &sent):
+		return unsent(what, sent)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// unsent is an error of the way there. The URL in it is left out: after a redirect it is the other side's text.
+func unsent(what string, sent *url.Error) error {
+	var credential *credentialError
+	var wait *fleet.ForgeBusy
+	switch {
+	case errors.As(sent.Err, &wait):
+		return wait
+	case errors.As(sent.Err, &credential):
+		return credential
+	case sent.Timeout():
+		return fmt.Errorf("%s: the forge gave no whole answer within %s", what, callTime)
+	}
+	return fmt.Errorf("%s: %s", what, plain(sent.Err.Error()))
+}
+
+// verdict reads an answer that is neither 2xx nor one of the limits that GitHub's client knows.
+func (f *Forge) verdict(what string, no *api.ErrorResponse) error {
+	r, now := no.Response, time.Now()
+	e := &refused{what: what, status: r.StatusCode, words: words(no), needs: needs(r.Header), api: isJSON(r.Header)}
+	after, named := retryAfter(r.Header, now)
+	switch {
+	case r.StatusCode == http.StatusTooManyRequests || r.StatusCode == http.StatusForbidden && (named || isLimit(e.words)):
+		if !named {
+			after = secondaryWait
+		}
+		if reset := resetOf(r.Header); !named && r.Header.Get("X-RateLimit-Remaining") == "0" && !reset.IsZero() {
+			after = reset.Sub(now)
+		}
+		return busy(what, "it limits how fast we ask", after)
+	case r.StatusCode >= 500:
+		if !named {
+			after = outageWait
+		}
+		return busy(what, fmt.Sprintf("it answers %d %s", r.StatusCode, http.StatusText(r.StatusCode)), after)
+	case r.StatusCode == http.StatusUnauthorized:
+		return fmt.Errorf("the forge does not know our credential, which was revoked or has expired: %w", e)
+	case r.StatusCode == http.StatusForbidden && strings.Contains(strings.ToLower(e.words), "suspended"):
+		return fmt.Errorf("the App's installation or our account is suspended; lift that on the forge: %w", e)
+	}
+	return e
+}
+
+func isLimit(words string) bool {
+	words = strings.ToLower(words)
+	return strings.Contains(words, "rate limit") || strings.Contains(words, "abuse detection")
+}
+
+// busy is at least two seconds and at most an hour and a tenth away, and never at the same moment for two who wait.
+func busy(what, why string, wait time.Duration) error {
+	wait = min(max(wait, shortestWait), longestWait)
+	wait += rand.N(wait/10 + time.Second)
+	return &fleet.ForgeBusy{Until: time.Now().Add(wait), Err: fmt.Errorf("%s: the forge is busy: %s", what, why)}
+}
+
+func resetOf(h http.Header) time.Time {
+	seconds, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0)
+}
+
+func words(no *api.ErrorResponse) string {
+	text := no.Message
+	for _, e := range no.Errors {
+		for _, part := range []string{e.Resource, e.Field, e.Code, e.Message} {
+			if part != "" {
+				text += " " + part
+			}
+		}
+	}
+	return plain(text)
+}
+
+// needs is what the forge says that the request lacks. See GitHub's "Permissions required for GitHub Apps" and "Scopes for OAuth apps".
+func needs(h http.Header) string {
+	if v := h.Get("X-Accepted-GitHub-Permissions"); v != "" {
+		return "the permission " + plain(v)
+	}
+	if v := h.Get("X-Accepted-OAuth-Scopes"); v != "" {
+		return "one of the scopes " + plain(v)
+	}
+	return ""
+}
+
+// plain is another's text on one line, cut.
+func plain(text string) string {
+	n := 0
+	return strings.TrimSpace(strings.Map(func(c rune) rune {
+		if n++; n > mostWords {
+			return -1
+		}
+		if unicode.IsControl(c) || !unicode.IsPrint(c) {
+			return ' '
+		}
+		return c
+	}, text))
+}

@@ -1,0 +1,33 @@
+package githubtest
+
+// Paths are those of GitHub's description that this package answers.
+var Paths = []string{
+	"/app",
+	"/app-manifests/{code}/conversions",
+	"/app/hook/deliveries",
+	"/app/hook/deliveries/{delivery_id}/attempts",
+	"/app/installations/{installation_id}",
+	"/app/installations/{installation_id}/access_tokens",
+	"/orgs/{org}/teams",
+	"/orgs/{org}/teams/{team_slug}/members",
+	"/repos/{owner}/{repo}",
+	"/repos/{owner}/{repo}/check-runs",
+	"/repos/{owner}/{repo}/check-runs/{check_run_id}",
+	"/repos/{owner}/{repo}/collaborators/{username}/permission",
+	"/repos/{owner}/{repo}/commits/{commit_sha}/pulls",
+	"/repos/{owner}/{repo}/commits/{ref}/check-runs",
+	"/repos/{owner}/{repo}/commits/{ref}/statuses",
+	"/repos/{owner}/{repo}/hooks",
+	"/repos/{owner}/{repo}/hooks/{hook_id}/deliveries",
+	"/repos/{owner}/{repo}/hooks/{hook_id}/deliveries/{delivery_id}/attempts",
+	"/repos/{owner}/{repo}/installation",
+	"/repos/{owner}/{repo}/issues/comments/{comment_id}",
+	"/repos/{owner}/{repo}/issues/{issue_number}/comments",
+	"/repos/{owner}/{repo}/pulls",
+	"/repos/{owner}/{repo}/pulls/{pull_number}",
+	"/repos/{owner}/{repo}/pulls/{pull_number}/reviews",
+	"/repos/{owner}/{repo}/statuses/{sha}",
+	"/user",
+	"/user/{account_id}",
+	"/users/{username}",
+}

@@ -1,0 +1,78 @@
+package githubtest
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Repository is a repository. Its methods are what people do on its pages.
+type Repository struct {
+	ID     int64
+	Name   string // owner/name
+	Public bool
+
+	s        *Server
+	owner    *Account
+	grants   map[int64]string
+	pulls    []*Pull
+	comments []*Comment
+	statuses []*Status
+	runs     []*Run
+	hooks    []*Hook
+	number   int
+}
+
+// Repository makes a repository of the owner's, who may do everything in it.
+func (s *Server) Repository(owner *Account, name string, public bool) *Repository {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &Repository{ID: s.id(), Name: owner.Login + "/" + name, Public: public, s: s, owner: owner, grants: map[int64]string{owner.ID: "admin"}}
+	s.repos[r.ID] = r
+	s.names[strings.ToLower(r.Name)] = r.ID
+	return r
+}
+
+// Grant gives an account a role: read, triage, write, maintain or admin.
+func (r *Repository) Grant(a *Account, role string) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.grants[a.ID] = role
+}
+
+// Rename gives the repository another name. Its old one leads here until somebody else takes it.
+func (r *Repository) Rename(name string) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.Name = name
+	r.s.names[strings.ToLower(name)] = r.ID
+}
+
+// Delete deletes the repository.
+func (r *Repository) Delete() {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	delete(r.s.repos, r.ID)
+}
+
+// level is what the account may do here.
+func (r *Repository) level(a *Account) string {
+	if role := r.grants[a.ID]; role != "" {
+		return role
+	}
+	if r.Public {
+		return "read"
+	}
+	return "none"
+}
+
+func (s *Server) tellRepository(r *Repository) any {
+	if r == nil || s.repos[r.ID] == nil {
+		return nil
+	}
+	_, name, _ := strings.Cut(r.Name, "/")
+	return object{"id": r.ID, "name": name, "full_name": r.Name, "private": !r.Public, "owner": s.tell(r.owner), "default_branch": "main"}
+}
+
+func getRepository(s *Server, r *request) answer {
+	return answer{status: http.StatusOK, body: s.tellRepository(r.repo)}
+}

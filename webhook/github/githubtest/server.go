@@ -1,0 +1,347 @@
+package githubtest
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Server is a small GitHub. It is an http.Handler; Start also serves it.
+type Server struct {
+	URL string // of the API, with a slash at its end
+
+	t testing.TB
+	d *description
+
+	mu          sync.Mutex
+	clock       time.Time
+	last        int64 // id that was given out
+	accounts    map[int64]*Account
+	teams       map[string]*team // by org/slug
+	repos       map[int64]*Repository
+	names       map[string]int64 // of repositories, in lower case; those that were given up lead on
+	apps        map[int64]*App
+	codes       map[string]*App // of manifests that wait to be converted
+	credentials map[string]*caller
+	etags       map[string]string // whose each is
+	faults      []*breakage
+	asked       []string
+	remaining   int // requests before the rate limit; below 0 it is not counted
+	reset       time.Time
+}
+
+// New is a GitHub without anybody. Whatever does not fit GitHub's description fails the test.
+func New(t testing.TB) *Server {
+	t.Helper()
+	d, err := described()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Server{
+		URL: "http://github.test/", t: t, d: d, clock: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), last: 1000,
+		accounts: map[int64]*Account{}, teams: map[string]*team{}, repos: map[int64]*Repository{}, names: map[string]int64{},
+		apps: map[int64]*App{}, codes: map[string]*App{}, credentials: map[string]*caller{}, etags: map[string]string{}, remaining: -1,
+	}
+}
+
+// Start serves a new GitHub on this machine until the test ends.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := New(t)
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	s.URL = server.URL + "/"
+	return s
+}
+
+// Asked lists the requests so far, such as "GET /repos/acme/fleet/pulls?page=2".
+func (s *Server) Asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.asked...)
+}
+
+// Count counts the requests so far that begin with the text.
+func (s *Server) Count(begin string) int {
+	n := 0
+	for _, r := range s.Asked() {
+		if strings.HasPrefix(r, begin) {
+			n++
+		}
+	}
+	return n
+}
+
+// Limit lets so many requests through, and refuses all others until the reset.
+func (s *Server) Limit(requests int, reset time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remaining, s.reset = requests, reset
+}
+
+// Clock is the time of what happens next: each thing that happens takes a second.
+func (s *Server) Clock() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clock
+}
+
+func (s *Server) tick() time.Time {
+	s.clock = s.clock.Add(time.Second)
+	return s.clock
+}
+
+func (s *Server) id() int64 {
+	s.last++
+	return s.last
+}
+
+// commit is a commit that nobody has seen.
+func (s *Server) commit() string {
+	sum := sha1.Sum([]byte(strconv.FormatInt(s.id(), 10)))
+	return hex.EncodeToString(sum[:])
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// request is one request under way.
+type request struct {
+	*http.Request
+	caller
+	inPath map[string]string
+	body   object
+	repo   *Repository
+}
+
+func (r *request) number(name string) int64 {
+	n, _ := strconv.ParseInt(r.inPath[name], 10, 64) // the description has it checked
+	return n
+}
+
+func (r *request) text(field string) string {
+	text, _ := r.body[field].(string)
+	return text
+}
+
+// answer is what a handler has to say: an object, or a list that is cut into pages.
+type answer struct {
+	status int
+	body   any
+	list   []object
+	wrap   func(page []object, total int) any // where a page is not the list itself
+	header http.Header
+}
+
+func problem(status int, message string) answer {
+	return answer{status: status, body: object{"message": message, "documentation_url": "https://docs.github.com/rest"}}
+}
+
+var notFound = problem(http.StatusNotFound, "Not Found")
+
+// handler answers an operation; s.mu is held.
+type handler func(s *Server, r *request) answer
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	if fault := s.note(r); fault != nil {
+		fault(w, r)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lead(r)
+	o, inPath := s.d.find(r.Method, r.URL.EscapedPath())
+	if o == nil {
+		s.t.Errorf("githubtest: %s %s is no operation of GitHub's that is known here", r.Method, r.URL.Path)
+		http.NotFound(w, r)
+		return
+	}
+	if err := s.d.checkRequest(o, r, inPath, body); err != nil {
+		s.t.Errorf("githubtest: %s %s does not fit GitHub's description: %v", r.Method, r.URL, err)
+	}
+	if r.UserAgent() == "" || !strings.HasPrefix(r.Header.Get("Accept"), "application/vnd.github") {
+		s.t.Errorf("githubtest: %s %s has no User-Agent, or accepts something else than GitHub's JSON", r.Method, r.URL)
+	}
+	s.write(w, r, o, s.handle(o, r, inPath, body))
+}
+
+// note remembers the request and finds the fault that was ordered for it.
+func (s *Server) note(r *http.Request) Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, r.Method+" "+r.URL.RequestURI())
+	return s.fault(r)
+}
+
+// lead takes a request for /repositories/{id}, where redirects lead, to the name that the repository has now.
+func (s *Server) lead(r *http.Request) {
+	rest, ok := strings.CutPrefix(r.URL.Path, "/repositories/")
+	if !ok {
+		return
+	}
+	id, rest, _ := strings.Cut(rest, "/")
+	n, _ := strconv.ParseInt(id, 10, 64)
+	if repo := s.repos[n]; repo != nil {
+		r.URL.Path, r.URL.RawPath = strings.TrimSuffix("/repos/"+repo.Name+"/"+rest, "/"), ""
+	}
+}
+
+func (s *Server) handle(o *operation, r *http.Request, inPath map[string]string, body []byte) answer {
+	handle, known := handlers[o.Method+" "+o.Path]
+	if !known {
+		s.t.Errorf("githubtest: %s %s is not answered here", o.Method, o.Path)
+		return notFound
+	}
+	q := &request{Request: r, inPath: inPath, body: object{}}
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, &q.body); err != nil {
+			return problem(http.StatusUnprocessableEntity, "Problems parsing JSON")
+		}
+	}
+	if a, ok := s.admit(o, q); !ok {
+		return a
+	}
+	if owner, ok := inPath["owner"]; ok {
+		a, ok := s.enter(q, owner+"/"+inPath["repo"])
+		if !ok {
+			return a
+		}
+	}
+	return handle(s, q)
+}
+
+// enter finds the repository of a request. Who may not read it is told that there is none.
+func (s *Server) enter(q *request, name string) (answer, bool) {
+	id, ok := s.names[strings.ToLower(name)]
+	repo := s.repos[id]
+	if !ok || repo == nil || !q.reads(repo) {
+		return notFound, false
+	}
+	if !strings.EqualFold(repo.Name, name) {
+		status := http.StatusMovedPermanently
+		if q.Method != http.MethodGet {
+			status = http.StatusTemporaryRedirect
+		}
+		to := s.URL + "repositories/" + strconv.FormatInt(id, 10) + strings.TrimPrefix(q.URL.EscapedPath(), "/repos/"+name)
+		if q.URL.RawQuery != "" {
+			to += "?" + q.URL.RawQuery
+		}
+		a := answer{status: status, body: object{"message": "Moved", "url": to, "documentation_url": "https://docs.github.com/rest"}, header: http.Header{"Location": {to}}}
+		return a, false
+	}
+	q.repo = repo
+	return answer{}, true
+}
+
+func (s *Server) write(w http.ResponseWriter, r *http.Request, o *operation, a answer) {
+	h := w.Header()
+	for name, values := range a.header {
+		h[name] = values
+	}
+	if s.remaining >= 0 {
+		h.Set("X-RateLimit-Limit", "5000")
+		h.Set("X-RateLimit-Remaining", strconv.Itoa(s.remaining))
+		h.Set("X-RateLimit-Reset", strconv.FormatInt(s.reset.Unix(), 10))
+	}
+	body := s.encode(r, o, &a, h)
+	if err := s.d.checkAnswer(o, a.status, body); err != nil && a.status != http.StatusMovedPermanently && a.status != http.StatusTemporaryRedirect {
+		s.t.Errorf("githubtest: the answer %d to %s %s does not fit GitHub's description: %v\n%s", a.status, r.Method, r.URL, err, body)
+	}
+	if a.status == http.StatusOK && r.Method == http.MethodGet && s.unchanged(w, r, body) {
+		return
+	}
+	if len(body) > 0 {
+		h.Set("Content-Type", "application/json; charset=utf-8")
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(body) // who has gone reads nothing
+}
+
+// encode gives the body: a page of a list, shaped as the description has it.
+func (s *Server) encode(r *http.Request, o *operation, a *answer, h http.Header) []byte {
+	v := a.body
+	if a.list != nil {
+		page := cut(r, a.list, h, s.URL)
+		v = any(page)
+		if a.wrap != nil {
+			v = a.wrap(page, len(a.list))
+		}
+	}
+	if schema := o.Answers[strconv.Itoa(a.status)]; schema != nil {
+		v = s.d.shape(schema, v)
+	}
+	if v == nil {
+		return nil
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		s.t.Errorf("githubtest: %v", err)
+	}
+	return out.Bytes()
+}
+
+// cut gives the page that is asked for, and the links to the others.
+func cut(r *http.Request, list []object, h http.Header, base string) []object {
+	q := r.URL.Query()
+	size, page := 30, 1
+	if n, err := strconv.Atoi(q.Get("per_page")); err == nil {
+		size = min(max(n, 1), 100)
+	}
+	if n, err := strconv.Atoi(q.Get("page")); err == nil {
+		page = max(n, 1)
+	}
+	last := max((len(list)+size-1)/size, 1)
+	link := func(page int, rel string) string {
+		q := url.Values{}
+		for name, values := range r.URL.Query() {
+			q[name] = values
+		}
+		q.Set("page", strconv.Itoa(page))
+		return fmt.Sprintf(`<%s%s?%s>; rel="%s"`, strings.TrimSuffix(base, "/"), r.URL.EscapedPath(), q.Encode(), rel)
+	}
+	if page < last {
+		h.Set("Link", link(page+1, "next")+", "+link(last, "last"))
+	}
+	from := min((page-1)*size, len(list))
+	return list[from:min(from+size, len(list))]
+}
+
+// unchanged answers 304 when the caller has it already. An ETag that another credential was given is none of the caller's.
+func (s *Server) unchanged(w http.ResponseWriter, r *http.Request, body []byte) bool {
+	whose := r.Header.Get("Authorization")
+	sum := sha256.Sum256(append([]byte(whose+"\n"+r.URL.String()+"\n"), body...))
+	etag := `W/"` + hex.EncodeToString(sum[:]) + `"`
+	s.etags[etag] = whose
+	w.Header().Set("ETag", etag)
+	given := r.Header.Get("If-None-Match")
+	if given == "" {
+		return false
+	}
+	if s.etags[given] != whose {
+		s.t.Errorf("githubtest: %s %s is sent with an ETag that this credential was never given", r.Method, r.URL)
+	}
+	if given != etag {
+		return false
+	}
+	w.Header().Del("Link")
+	w.WriteHeader(http.StatusNotModified)
+	return true
+}

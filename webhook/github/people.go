@@ -1,0 +1,229 @@
+package github
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Owner implements webhook.People. Gitea's teams are named by their names, which know no upper and lower case.
+func (f *Forge) Owner(ctx context.Context, name string) ([]fleet.Person, error) {
+	org, group, isTeam := strings.Cut(name, "/")
+	if !segment.MatchString(org) || isTeam && !segment.MatchString(group) {
+		return nil, fmt.Errorf("owner %q: it is neither user nor organization/team: %w", name, fleet.ErrNoSuchOwner)
+	}
+	if _, err := f.here(ctx); err != nil { // what does not know the repository proves nothing by not knowing an owner
+		return nil, fmt.Errorf("owner %s: %w", name, err)
+	}
+	var people []fleet.Person
+	var err error
+	switch {
+	case !isTeam:
+		people, err = f.user(ctx, org)
+	case f.gitea:
+		people, err = f.giteaTeam(ctx, org, group)
+	default:
+		people, err = f.team(ctx, org, group)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("owner %s: %w", name, err)
+	}
+	return people, nil
+}
+
+func (f *Forge) user(ctx context.Context, login string) ([]fleet.Person, error) {
+	a, err := f.get(ctx, path("users", login), nil)
+	if isGone(err) {
+		return nil, fleet.ErrNoSuchOwner
+	}
+	if err != nil {
+		return nil, err
+	}
+	u, err := read[account](a)
+	switch {
+	case err != nil:
+		return nil, err
+	case !strings.EqualFold(u.Login, login):
+		return nil, errors.New("the forge answers with another account")
+	case u.Type == "Organization":
+		return nil, fmt.Errorf("it is an organization, name one of its teams: %w", fleet.ErrNoSuchOwner)
+	}
+	return []fleet.Person{u.person()}, nil
+}
+
+// team lists the members of GitHub's team with the slug, those of its child teams included.
+func (f *Forge) team(ctx context.Context, org, slug string) ([]fleet.Person, error) {
+	members, err := f.accounts(ctx, path("orgs", org, "teams", slug, "members"))
+	if isGone(err) {
+		return nil, f.noTeam(ctx, org, slug, err)
+	}
+	if err != nil {
+		return nil, mayNotRead(org, err)
+	}
+	return members, nil
+}
+
+// noTeam proves that there is no such team: GitHub says "not found" of teams that we may not see, too.
+func (f *Forge) noTeam(ctx context.Context, org, slug string, gone error) error {
+	teams, err := f.teams(ctx, org)
+	switch {
+	case isGone(err):
+		if _, err := f.get(ctx, path("users", org), nil); isGone(err) { // organizations are public
+			return fleet.ErrNoSuchOwner
+		}
+		return mayNotRead(org, gone)
+	case err != nil:
+		return mayNotRead(org, err)
+	}
+	for _, t := range teams {
+		if strings.EqualFold(t.Slug, slug) {
+			return mayNotRead(org, gone)
+		}
+	}
+	return fleet.ErrNoSuchOwner
+}
+
+func (f *Forge) giteaTeam(ctx context.Context, org, name string) ([]fleet.Person, error) {
+	teams, err := f.teams(ctx, org)
+	if err != nil {
+		return nil, mayNotRead(org, err)
+	}
+	for _, t := range teams {
+		if strings.EqualFold(t.Name, name) {
+			members, err := f.accounts(ctx, path("teams", number(t.ID), "members"))
+			return members, mayNotRead(org, err)
+		}
+	}
+	return nil, fleet.ErrNoSuchOwner
+}
+
+func (f *Forge) teams(ctx context.Context, org string) ([]team, error) {
+	return every(ctx, func(t team) int64 { return t.ID }, pagesOf[team](f, path("orgs", org, "teams"), nil, names))
+}
+
+func (f *Forge) accounts(ctx context.Context, p string) ([]fleet.Person, error) {
+	members, err := every(ctx, func(a account) int64 { return a.ID }, pagesOf[account](f, p, nil, names))
+	if err != nil {
+		return nil, err
+	}
+	people := make([]fleet.Person, 0, len(members))
+	for _, m := range members {
+		people = append(people, m.person())
+	}
+	return people, nil
+}
+
+// mayNotRead says which permission is missing when the forge will not show an organization's teams.
+func mayNotRead(org string, err error) error {
+	if isGone(err) || hasStatus(err, http.StatusForbidden) {
+		return fmt.Errorf("our account may not read the teams of %s: the App needs the organization permission \"Members: read\", "+
+			"a token the scope read:org and membership (on Gitea read:organization and membership in the organization): %w", org, err)
+	}
+	return err
+}
+
+// Permission implements webhook.People.
+func (f *Forge) Permission(ctx context.Context, p fleet.Person) (fleet.Permission, error) {
+	level, err := f.permission(ctx, p)
+	if err != nil {
+		return "", fmt.Errorf("permission of account %d (%s): %w", p.ID, plain(p.Login), err)
+	}
+	return level, nil
+}
+
+func (f *Forge) permission(ctx context.Context, p fleet.Person) (fleet.Permission, error) {
+	if p.ID <= 0 {
+		return "", errors.New("it is nobody's")
+	}
+	r, err := f.here(ctx)
+	if err != nil {
+		return "", err
+	}
+	login, err := f.loginOf(ctx, p.ID)
+	if err != nil {
+		return "", err
+	}
+	a, err := f.get(ctx, in(r.FullName, "collaborators", login, "permission"), nil)
+	if hasStatus(err, http.StatusForbidden) {
+		return "", fmt.Errorf("our account may not ask for it (on Gitea it must be an administrator of the repository): %w", err)
+	}
+	if err != nil {
+		return "", err
+	}
+	answer, err := read[permission](a)
+	if err != nil {
+		return "", err
+	}
+	if answer.User.ID != p.ID {
+		return "", fmt.Errorf("the login %s is now another account's", plain(login))
+	}
+	level, err := answer.level()
+	if err != nil {
+		return "", fmt.Errorf("%q: %w", plain(answer.Permission), err)
+	}
+	return level, nil
+}
+
+// loginOf is the login that the account has now.
+func (f *Forge) loginOf(ctx context.Context, id int64) (string, error) {
+	if f.gitea {
+		return f.giteaLogin(ctx, id)
+	}
+	a, err := f.get(ctx, path("user", number(id)), nil)
+	if isGone(err) {
+		return "", fmt.Errorf("the account is gone: %w", fleet.ErrNoSuchOwner)
+	}
+	if err != nil {
+		return "", err
+	}
+	u, err := read[account](a)
+	return loginIn(u, id, err)
+}
+
+func loginIn(u account, id int64, err error) (string, error) {
+	switch {
+	case err != nil:
+		return "", err
+	case u.ID != id || !segment.MatchString(u.Login):
+		return "", errors.New("the forge answers with another account")
+	}
+	return u.Login, nil
+}
+
+type search struct {
+	OK   bool      `json:"ok"`
+	Data []account `json:"data"`
+}
+
+func (s search) check() error {
+	if !s.OK {
+		return errors.New("the search failed")
+	}
+	for _, u := range s.Data {
+		if err := u.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giteaLogin finds an account by its id, which Gitea does in its search alone.
+func (f *Forge) giteaLogin(ctx context.Context, id int64) (string, error) {
+	a, err := f.get(ctx, path("users", "search"), url.Values{"uid": {number(id)}})
+	if err != nil {
+		return "", err
+	}
+	found, err := read[search](a)
+	if err != nil {
+		return "", err
+	}
+	if len(found.Data) == 0 {
+		return "", fmt.Errorf("the account is gone, or ours may not see it: %w", fleet.ErrNoSuchOwner)
+	}
+	return loginIn(found.Data[0], id, nil)
+}

@@ -1,0 +1,208 @@
+package github
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+func number[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }
+
+func cutName(full string) (owner, name string, ok bool) { return strings.Cut(full, "/") }
+
+// Repository implements webhook.Reader.
+func (f *Forge) Repository(ctx context.Context) (int64, string, error) {
+	r, err := f.here(ctx)
+	return r.ID, r.FullName, err
+}
+
+// here reads the repository: the id that it always had, under the name that it has now.
+func (f *Forge) here(ctx context.Context) (repository, error) {
+	a, err := f.get(ctx, in(f.name), nil)
+	if isGone(err) {
+		return repository{}, fmt.Errorf("the repository %s is gone, or our account may no longer read it: %w", f.name, err)
+	}
+	if err != nil {
+		return repository{}, err
+	}
+	r, err := read[repository](a)
+	if err != nil {
+		return repository{}, err
+	}
+	if !f.pin.CompareAndSwap(0, r.ID) {
+		if err := f.ours(r.ID); err != nil {
+			return repository{}, err
+		}
+	}
+	return r, nil
+}
+
+// ours is an error when the id is not that of the repository. Its name may have been given up, and taken by a stranger.
+func (f *Forge) ours(id int64) error {
+	if pin := f.pin.Load(); id != pin {
+		return fmt.Errorf("repository %s is now another one (id %d, it was %d): nothing is believed", f.name, id, pin)
+	}
+	return nil
+}
+
+// Pull implements webhook.Reader.
+func (f *Forge) Pull(ctx context.Context, n int) (fleet.Pull, error) {
+	p, err := f.pull(ctx, n)
+	if err != nil {
+		return fleet.Pull{}, fmt.Errorf("pull request %d: %w", n, err)
+	}
+	return p, nil
+}
+
+func (f *Forge) pull(ctx context.Context, n int) (fleet.Pull, error) {
+	r, err := f.here(ctx)
+	if err != nil {
+		return fleet.Pull{}, err
+	}
+	a, err := f.get(ctx, in(r.FullName, "pulls", number(n)), nil)
+	if isGone(err) {
+		return fleet.Pull{}, f.noPull(ctx, r, err)
+	}
+	if err != nil {
+		return fleet.Pull{}, err
+	}
+	p, err := read[pull](a)
+	if err == nil && p.Number != n {
+		err = fmt.Errorf("the forge answers with number %d", p.Number)
+	}
+	if err != nil {
+		return fleet.Pull{}, err
+	}
+	return f.tell(p)
+}
+
+// noPull proves that there is no such pull request: "not found" is also what a forge says of things that we may not see.
+func (f *Forge) noPull(ctx context.Context, r repository, gone error) error {
+	_, err := pagesOf[pull](f, in(r.FullName, "pulls"), nil, 1)(ctx, 1)
+	if err != nil {
+		return fmt.Errorf("%w, and whether our account may read pull requests is not known: %w", gone, err)
+	}
+	if _, err := f.here(ctx); err != nil {
+		return err
+	}
+	return fleet.ErrNoSuchPull
+}
+
+// tell is the pull request in the domain's words.
+func (f *Forge) tell(p pull) (fleet.Pull, error) {
+	if err := f.ours(p.Base.Repo.ID); err != nil {
+		return fleet.Pull{}, err
+	}
+	told := fleet.Pull{
+		Number: p.Number, Title: p.Title, Author: author(p.User), State: fleet.PullOpen, Draft: p.Draft, Fork: isFork(p),
+		Base: p.Base.Ref, Head: fleet.Revision(p.Head.SHA), URL: link(p.HTMLURL), UpdatedAt: p.UpdatedAt,
+	}
+	switch {
+	case p.State == "closed" && (p.Merged || p.MergedAt != nil):
+		told.State, told.MergeCommit = fleet.PullMerged, fleet.Revision(p.MergeCommit)
+	case p.State == "closed":
+		told.State = fleet.PullClosed
+	}
+	return told, nil
+}
+
+// isFork reports whether others than those who may write to the repository can have made the head. A pull request of Gitea's AGit flow has
+// no branch: anybody who reads the repository may push one, and it claims the repository itself as its head's.
+func isFork(p pull) bool {
+	return p.Head.Repo == nil || p.Head.Repo.ID != p.Base.Repo.ID || p.Head.Label == ""
+}
+
+// link is the URL if a browser may be led to it, otherwise nothing.
+func link(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return ""
+	}
+	return text
+}
+
+// OpenPulls implements webhook.Reader.
+func (f *Forge) OpenPulls(ctx context.Context, base string) ([]fleet.Pull, error) {
+	r, err := f.here(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open pull requests: %w", err)
+	}
+	query := url.Values{"state": {"open"}, "base": {base}, "sort": {"created"}, "direction": {"asc"}}
+	if f.gitea {
+		query = url.Values{"state": {"open"}, "base_branch": {base}, "sort": {"oldest"}}
+	}
+	all, err := every(ctx, func(p pull) int64 { return int64(p.Number) }, pagesOf[pull](f, in(r.FullName, "pulls"), query, texts))
+	if err != nil {
+		return nil, fmt.Errorf("open pull requests: %w", err)
+	}
+	var open []fleet.Pull
+	for _, p := range all {
+		told, err := f.tell(p)
+		if err != nil {
+			return nil, fmt.Errorf("open pull requests: %w", err)
+		}
+		if told.State == fleet.PullOpen && told.Base == base {
+			open = append(open, told)
+		}
+	}
+	return open, nil
+}
+
+// PullsOf implements webhook.Reader. GitHub finds each merged pull request that brought the commit in; Gitea the one whose merge commit it is,
+// which of a rebased pull request is the last of its commits.
+func (f *Forge) PullsOf(ctx context.Context, commit fleet.Revision) ([]int, error) {
+	numbers, err := f.pullsOf(ctx, commit)
+	if err != nil {
+		return nil, fmt.Errorf("pull requests of commit %s: %w", commit, err)
+	}
+	return numbers, nil
+}
+
+func (f *Forge) pullsOf(ctx context.Context, commit fleet.Revision) ([]int, error) {
+	if !commitID.MatchString(string(commit)) {
+		return nil, fmt.Errorf("it is no commit")
+	}
+	r, err := f.here(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := f.broughtBy(ctx, r, string(commit))
+	if err != nil {
+		return nil, err
+	}
+	var numbers []int
+	for _, p := range found {
+		told, err := f.tell(p)
+		if err != nil {
+			return nil, err
+		}
+		if told.State == fleet.PullMerged {
+			numbers = append(numbers, told.Number)
+		}
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers), nil
+}
+
+func (f *Forge) broughtBy(ctx context.Context, r repository, commit string) ([]pull, error) {
+	if !f.gitea {
+		return every(ctx, func(p pull) int64 { return int64(p.Number) }, pagesOf[pull](f, in(r.FullName, "commits", commit, "pulls"), nil, texts))
+	}
+	a, err := f.get(ctx, in(r.FullName, "commits", commit, "pull"), nil)
+	if isGone(err) {
+		if _, err := pagesOf[pull](f, in(r.FullName, "pulls"), nil, 1)(ctx, 1); err != nil {
+			return nil, err
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := read[pull](a)
+	return []pull{p}, err
+}

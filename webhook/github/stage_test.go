@@ -1,0 +1,152 @@
+package github
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/webhook"
+	"argosy.dev/argosy/webhook/forgetest"
+	"argosy.dev/argosy/webhook/github/githubtest"
+)
+
+var _ webhook.Forge = (*Forge)(nil)
+
+func TestForge(t *testing.T) {
+	t.Run("as an App", func(t *testing.T) {
+		forgetest.Run(t, func(t *testing.T) forgetest.Stage { return newStage(t, true) })
+	})
+	t.Run("with a token", func(t *testing.T) {
+		forgetest.Run(t, func(t *testing.T) forgetest.Stage { return newStage(t, false) })
+	})
+}
+
+// stage is the conformance suite's on githubtest.
+type stage struct {
+	t      *testing.T
+	server *githubtest.Server
+	repo   *githubtest.Repository
+	app    *githubtest.App // nil: with a token
+	token  string
+	self   *githubtest.Account
+	people map[int64]*githubtest.Account
+	cast   forgetest.Cast
+}
+
+func newStage(t *testing.T, asApp bool) *stage {
+	s := &stage{t: t, server: githubtest.Start(t), people: map[int64]*githubtest.Account{}}
+	acme := s.server.Organization("acme")
+	admin, writer, reader, stranger := s.person("alice"), s.person("bob"), s.person("carol"), s.person("mallory")
+	s.repo = s.server.Repository(acme, "fleet", true)
+	s.repo.Grant(s.people[admin.ID], "admin")
+	s.repo.Grant(s.people[writer.ID], "write")
+	s.server.Team("acme", "leads", "", s.people[admin.ID])
+	s.server.Team("acme", "seconds", "leads", s.people[writer.ID])
+	if asApp {
+		s.app = s.server.App("argosy")
+		s.app.Install(githubtest.Everything(), s.repo)
+		s.self = s.app.Bot()
+	} else {
+		s.self = s.server.User("argosy")
+		s.token = s.server.Token(s.self, "ghp_0123456789abcdef")
+		s.repo.Grant(s.self, "admin")
+		s.server.Team("acme", "bots", "", s.self)
+		s.repo.Hook("https://argosy.example/webhook/github")
+	}
+	s.cast = forgetest.Cast{
+		Base: "main", Self: fleet.Person{ID: s.self.ID, Login: s.self.Login}, Admin: admin, Writer: writer, Reader: reader, Stranger: stranger, Team: "acme/leads",
+	}
+	return s
+}
+
+func (s *stage) person(login string) fleet.Person {
+	a := s.server.User(login)
+	s.people[a.ID] = a
+	return fleet.Person{ID: a.ID, Login: login}
+}
+
+// config is that of the stage's repository; a test may change it.
+func (s *stage) config() Config {
+	c := Config{BaseURL: s.server.URL, Repository: s.repo.Name, RepositoryID: s.repo.ID, AllowHTTP: true, HookURL: "https://argosy.example/webhook/github"}
+	if s.app == nil {
+		c.Auth.Token = func(context.Context) (string, error) { return s.token, nil }
+	} else {
+		c.Auth.App = &App{ID: s.app.ID, Key: func(context.Context) ([]byte, error) { return s.app.Key, nil }}
+	}
+	return c
+}
+
+func (s *stage) forge() *Forge { return s.with(s.config()) }
+
+func (s *stage) with(c Config) *Forge {
+	s.t.Helper()
+	f, err := New(c)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return f
+}
+
+func (s *stage) Forge() webhook.Forge { return s.forge() }
+func (s *stage) Cast() forgetest.Cast { return s.cast }
+
+func (s *stage) Open(by fleet.Person, title string) (int, fleet.Revision) {
+	var from *githubtest.Repository
+	if by == s.cast.Stranger || by == s.cast.Reader {
+		from = s.server.Repository(s.people[by.ID], "fleet", true)
+	}
+	p := s.repo.Open(s.people[by.ID], title, from)
+	return p.Number, fleet.Revision(p.Head)
+}
+
+func (s *stage) Push(number int) fleet.Revision { return fleet.Revision(s.repo.Pull(number).Push()) }
+
+func (s *stage) Merge(number int) fleet.Revision {
+	return fleet.Revision(s.repo.Pull(number).Merge(1)[0])
+}
+
+func (s *stage) Close(number int) { s.repo.Pull(number).Close() }
+
+func (s *stage) Comment(number int, by fleet.Person, body string) int64 {
+	return s.repo.Comment(number, s.people[by.ID], body).ID
+}
+
+func (s *stage) Edit(_ int, comment int64, _ fleet.Person, body string) { s.repo.Edit(comment, body) }
+func (s *stage) DeleteComment(_ int, comment int64)                     { s.repo.DeleteComment(comment) }
+
+func (s *stage) Review(number int, by fleet.Person, state fleet.ReviewState) {
+	word := map[fleet.ReviewState]string{
+		fleet.ReviewApproved: "APPROVED", fleet.ReviewChanges: "CHANGES_REQUESTED", fleet.ReviewCommented: "COMMENTED",
+	}[state]
+	s.repo.Pull(number).Review(s.people[by.ID], word)
+}
+
+func (s *stage) Dismiss(number int, of fleet.Person) { s.repo.Pull(number).Dismiss(of.ID) }
+func (s *stage) Comments(number int) []string        { return s.repo.Comments(number) }
+
+func (s *stage) Shown(head fleet.Revision) map[string]forgetest.Shown {
+	shown := map[string]forgetest.Shown{}
+	if s.app == nil {
+		for name, v := range s.repo.Statuses(string(head)) {
+			shown[name] = forgetest.Shown{State: fleet.CheckState(v.State), Title: v.Description, URL: v.Target}
+		}
+		return shown
+	}
+	for name, v := range s.repo.Runs(s.app, string(head)) {
+		state := fleet.CheckState(v.Conclusion)
+		if v.Status != "completed" {
+			state = fleet.CheckPending
+		}
+		shown[name] = forgetest.Shown{State: state, Title: v.Title, URL: v.Target}
+	}
+	return shown
+}
+
+func (s *stage) Replace() {
+	name := s.repo.Name
+	s.repo.Rename("acme/moved")
+	acme := s.server.Organization("acme")
+	other := s.server.Repository(acme, strings.TrimPrefix(name, "acme/"), true)
+	other.Open(s.people[s.cast.Stranger.ID], "After", nil)
+}
