@@ -73,7 +73,7 @@ func pathOf(kind fleet.Kind, tenant fleet.TenantName, name string) (string, erro
 		return "", fmt.Errorf("%s %q: %w", kind, name, err)
 	}
 	places := []string{"fleet/fleet.yaml"}
-	for _, folder := range []string{"engines", "tenants"} {
+	for _, folder := range []string{"engines", "tenants", "policies"} {
 		places = append(places, "fleet/"+folder+"/"+name+".yaml")
 	}
 	whose := first(string(tenant), "acme")

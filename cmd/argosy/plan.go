@@ -10,6 +10,7 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler/plan"
 )
 
@@ -67,6 +68,7 @@ func compare(ctx context.Context, h history, base, head string) (*plan.Plan, err
 		}
 		if previous == "" {
 			world.Commit(p)
+			world.Judging(policy.New().Judge) // head is judged by the policies of base, which is taken as it stands
 		}
 		previous = revision
 	}

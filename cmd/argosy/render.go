@@ -13,6 +13,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler/plan"
 )
 
@@ -34,7 +35,7 @@ func (a *app) renderCommand() *cobra.Command {
 			return err
 		}
 		inputs := declared(files)
-		p, err := plan.Offline(inputs, fleet.EngineName(engine), argocd.Renderer{})
+		p, err := plan.Offline(inputs, fleet.EngineName(engine), policy.New().Judge, argocd.Renderer{})
 		if err != nil {
 			return err
 		}

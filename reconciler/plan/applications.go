@@ -72,7 +72,7 @@ func (d *draft) bring(key fleet.ObjectKey, dep *fleet.Declaration, id fleet.Appl
 	if dep == nil || env == nil {
 		return fmt.Errorf("application %s is wanted without its deployment and environment; this is a fault of the planner", id)
 	}
-	app := application(d.after.Defaults.Sync, dep, env, d.syncHold(id, source(dep.Deployment, id.Environment).TargetRevision))
+	app := application(d.after.Defaults.Sync, dep, env, d.syncHold(id, dep.Deployment.SourceIn(id.Environment).TargetRevision))
 	old, stood := d.rows.get(key)
 	next := row{tenant: id.Tenant, environment: id.Environment, deployment: id.Deployment, deletion: app.DeletionPolicy, repoURL: app.Source.RepoURL}
 	if err := d.write(fleet.Object{Key: key, Application: app}, next); err != nil {

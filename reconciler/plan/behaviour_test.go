@@ -461,11 +461,11 @@ func TestThePlanReviewedIsThePlanApplied(t *testing.T) {
 
 func TestOfflineRendersOneEngine(t *testing.T) {
 	files := inputs(tree{}, small())
-	all, err := Offline(files, "", &jsonRenderer{})
+	all, err := Offline(files, "", nil, &jsonRenderer{})
 	if err != nil || len(all.Rows) == 0 {
 		t.Fatal(err, all)
 	}
-	one, err := Offline(files, "eu-1", &jsonRenderer{})
+	one, err := Offline(files, "eu-1", nil, &jsonRenderer{})
 	if err != nil || len(one.Rows) == 0 || len(one.Rows) >= len(all.Rows) {
 		t.Fatalf("%v: %d of %d rows", err, len(one.Rows), len(all.Rows))
 	}
@@ -474,7 +474,7 @@ func TestOfflineRendersOneEngine(t *testing.T) {
 			t.Errorf("%+v", c.Row.Key)
 		}
 	}
-	if _, err := Offline(files, "nowhere", &jsonRenderer{}); err == nil || !strings.Contains(err.Error(), "eu-1") {
+	if _, err := Offline(files, "nowhere", nil, &jsonRenderer{}); err == nil || !strings.Contains(err.Error(), "eu-1") {
 		t.Errorf("%v", err)
 	}
 }

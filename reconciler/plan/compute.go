@@ -146,7 +146,7 @@ func (d *draft) inputs(withheld map[fleet.Key]deferred) []catalog.Input {
 
 // stage judges the inputs, and once more without what cannot be rendered or would take an engine away from its environments.
 func (w *World) stage(in []catalog.Input, again []fleet.Key, unrendered map[fleet.Key]fleet.Problem, d *draft) *catalog.Stage {
-	s := w.catalog.Stage(in, again...)
+	s := w.judged(in, again, d)
 	refused := slices.Collect(maps.Values(unrendered))
 	for _, c := range s.Changes() { // and not only the inputs: a quarantined file of an engine may have become good through another
 		name := fleet.EngineName(c.Key.Name)

@@ -10,64 +10,17 @@ import (
 // application is what a deployment is to be in one of its environments, every default and override resolved.
 func application(defaults fleet.SyncSettings, dep, env *fleet.Declaration, hold fleet.SyncRunName) *fleet.Application {
 	id := fleet.ApplicationID{Tenant: dep.Key.Tenant, Deployment: fleet.DeploymentName(dep.Key.Name), Environment: fleet.EnvironmentName(env.Key.Name)}
-	sync := settings(dep.Deployment.Sync, defaults)
+	target := dep.Deployment.TargetIn(env, defaults)
+	sync := target.Sync
 	sync.Automated = sync.Automated && hold == ""
-	policy := dep.Deployment.DeletionPolicy
-	if policy == "" {
-		policy = fleet.DeletionDelete
-	}
 	return &fleet.Application{
 		ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(id.Tenant),
-		Source:         source(dep.Deployment, id.Environment),
-		Destination:    fleet.Destination{Server: fleet.ServerKey(env.Environment.Cluster.Server, id.In()), Namespace: dep.Deployment.Destination.Namespace},
+		Source:         target.Source,
+		Destination:    fleet.Destination{Server: fleet.ServerKey(env.Environment.Cluster.Server, id.In()), Namespace: target.Namespace},
 		Sync:           sync,
 		Hold:           hold,
-		DeletionPolicy: policy,
+		DeletionPolicy: target.DeletionPolicy,
 	}
-}
-
-// settings resolves what a deployment leaves out, from the fleet's defaults and then from the built-in ones: automated, prune, self-heal,
-// and no namespace made.
-func settings(s, defaults fleet.SyncSettings) fleet.Sync {
-	mode := s.Mode
-	if mode == "" {
-		mode = defaults.Mode
-	}
-	return fleet.Sync{
-		Automated:       mode != fleet.SyncManual,
-		Prune:           first(true, s.Prune, defaults.Prune),
-		SelfHeal:        first(true, s.SelfHeal, defaults.SelfHeal),
-		CreateNamespace: first(false, s.CreateNamespace, defaults.CreateNamespace),
-	}
-}
-
-func first(otherwise bool, from ...*bool) bool {
-	for _, b := range from {
-		if b != nil {
-			return *b
-		}
-	}
-	return otherwise
-}
-
-// source merges the environment's override. An override that sets a tool replaces the tool as a whole: at most one may be set.
-func source(dep *fleet.DeploymentSpec, env fleet.EnvironmentName) fleet.Source {
-	s := dep.Source
-	i := slices.IndexFunc(dep.Overrides, func(o fleet.Override) bool { return o.Environment == env })
-	if i < 0 {
-		return s
-	}
-	o := dep.Overrides[i].Source
-	if o.Path != "" {
-		s.Path = o.Path
-	}
-	if o.TargetRevision != "" {
-		s.TargetRevision = o.TargetRevision
-	}
-	if o.Kustomize != nil || o.Helm != nil || o.Directory != nil {
-		s.Kustomize, s.Helm, s.Directory = o.Kustomize, o.Helm, o.Directory
-	}
-	return s
 }
 
 // cluster is an environment's API server as its engine is to know it.

@@ -10,9 +10,9 @@ import (
 
 // Offline is what `argosy render` shows: every object that each engine would get from these declarations alone, as if nothing had been
 // applied before. Environments are placed from scratch, so where an engine has history the control plane may have placed them elsewhere.
-// An empty engine means all of them.
-func Offline(files []catalog.Input, engine fleet.EngineName, render Renderer) (*Plan, error) {
-	p, err := NewWorld().Compute(Request{Files: files, Relation: RelationDescendant}, render)
+// An empty engine means all of them. The declarations' own policies judge them.
+func Offline(files []catalog.Input, engine fleet.EngineName, judge catalog.Judge, render Renderer) (*Plan, error) {
+	p, err := NewWorld().Judging(judge).Compute(Request{Files: files, Relation: RelationDescendant}, render)
 	if err != nil {
 		return nil, err
 	}
