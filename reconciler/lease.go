@@ -26,8 +26,9 @@ type Leases interface {
 var ErrLeaseLost = errors.New("lease lost to another replica")
 
 const (
-	leaseTTL  = 15 * time.Second
-	leasePoll = 2 * time.Second // at most, between looks at a lease that another holds: it passes on soon after it is released
+	leaseTTL    = 15 * time.Second
+	leaseMargin = time.Second     // before the lease's end, from which on it counts as lost: for what is on its way, and for clocks that drift
+	leasePoll   = 2 * time.Second // at most, between looks at a lease that another holds: it passes on soon after it is released
 )
 
 // holdLease waits for the lease, runs act while it is held, and cancels act's context as soon as it is not. It returns when act does.
@@ -37,7 +38,7 @@ func holdLease(ctx context.Context, leases Leases, name, holder string, poll tim
 	if err != nil {
 		return err
 	}
-	held := &heldLease{current: lease, until: begun.Add(leaseTTL)}
+	held := newHeldLease(lease, begun.Add(leaseTTL-leaseMargin))
 	actCtx, lose := context.WithCancelCause(ctx)
 	var keeping sync.WaitGroup
 	keeping.Go(func() { held.keep(actCtx, leases, lose) })
@@ -70,11 +71,26 @@ func acquire(ctx context.Context, leases Leases, name, holder string, poll time.
 
 // heldLease is a lease in our hands. Valid is asked immediately before each write.
 type heldLease struct {
-	changing sync.Mutex // one renewal or raise at a time: a renewal of the epoch that is being raised would look like a loss
+	changing chan struct{} // held by one renewal or raise at a time: a renewal of the epoch that is being raised would look like a loss
 
 	mu      sync.Mutex
 	current fleet.Lease
 	until   time.Time
+}
+
+func newHeldLease(lease fleet.Lease, until time.Time) *heldLease {
+	return &heldLease{changing: make(chan struct{}, 1), current: lease, until: until}
+}
+
+// change runs f alone among those that change the lease.
+func (h *heldLease) change(ctx context.Context, f func() error) error {
+	select {
+	case h.changing <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-h.changing }()
+	return f()
 }
 
 func (h *heldLease) lease() fleet.Lease {
@@ -85,30 +101,35 @@ func (h *heldLease) lease() fleet.Lease {
 
 // raise moves the lease's epoch above the highest that its engine shows, unless it is that one already.
 func (h *heldLease) raise(ctx context.Context, leases Leases, highest int64) error {
-	h.changing.Lock()
-	defer h.changing.Unlock()
-	if h.lease().Epoch >= highest {
+	return h.change(ctx, func() error {
+		if h.lease().Epoch >= highest {
+			return nil
+		}
+		raised, err := leases.RaiseEpoch(ctx, h.lease(), highest)
+		if err != nil {
+			return err
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.current = raised
 		return nil
-	}
-	raised, err := leases.RaiseEpoch(ctx, h.lease(), highest)
-	if err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.current = raised
-	return nil
+	})
 }
 
 // Valid reports whether the lease surely still holds by our own clock.
-func (h *heldLease) Valid() bool {
+func (h *heldLease) Valid() bool { return h.left() > 0 }
+
+// left is how long it still holds. A machine that was suspended may know of that by its wall clock alone.
+func (h *heldLease) left() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return time.Now().Before(h.until)
+	now := time.Now()
+	return min(h.until.Sub(now), h.until.Round(0).Sub(now.Round(0)))
 }
 
+// keep renews the lease until ctx ends, and says at its end at the latest that it is lost, whether the store answers or not.
 func (h *heldLease) keep(ctx context.Context, leases Leases, lose context.CancelCauseFunc) {
-	for wait(ctx, leaseTTL/3) {
+	for wait(ctx, min(leaseTTL/3, h.left())) {
 		ok, err := h.renew(ctx, leases)
 		switch {
 		case err == nil && ok:
@@ -119,16 +140,18 @@ func (h *heldLease) keep(ctx context.Context, leases Leases, lose context.Cancel
 	}
 }
 
-func (h *heldLease) renew(ctx context.Context, leases Leases) (bool, error) {
-	h.changing.Lock()
-	defer h.changing.Unlock()
-	begun := time.Now()
-	ok, err := leases.Renew(ctx, h.lease(), leaseTTL)
-	if err == nil && ok {
-		h.mu.Lock()
-		h.until = begun.Add(leaseTTL)
-		h.mu.Unlock()
-	}
+func (h *heldLease) renew(ctx context.Context, leases Leases) (ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.left())
+	defer cancel()
+	err = h.change(ctx, func() error {
+		begun := time.Now()
+		if ok, err = leases.Renew(ctx, h.lease(), leaseTTL); err == nil && ok {
+			h.mu.Lock()
+			h.until = begun.Add(leaseTTL - leaseMargin)
+			h.mu.Unlock()
+		}
+		return err
+	})
 	return ok, err
 }
 
@@ -141,10 +164,7 @@ func (h *heldLease) writing(ctx context.Context) (context.Context, context.Cance
 			end(cause)
 			return
 		}
-		h.mu.Lock()
-		left := time.Until(h.until)
-		h.mu.Unlock()
-		if wait(out, left) {
+		if wait(out, h.left()) {
 			end(ErrLeaseLost)
 		}
 	})
