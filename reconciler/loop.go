@@ -43,7 +43,8 @@ type Loop struct {
 	Renderer plan.Renderer
 	Store    Store
 	Leases   Leases
-	Finder   Finder // of what engines already hold, for a start without a mirror
+	Finder   Finder        // of what engines already hold, for a start without a mirror
+	Judge    catalog.Judge // of the config repo's policies; nil: they judge nothing
 	Holder   string
 	URL      string // of the config repo, without credentials; for people
 	Branch   string

@@ -46,6 +46,7 @@ func (l *Loop) load(ctx context.Context) error {
 	if l.world, err = plan.RestoreWorld(snapshot); err != nil {
 		return fmt.Errorf("%w; run `argosy rebuild`", err)
 	}
+	l.world.Judging(l.Judge)
 	l.fresh = snapshot.Applied == "" || l.world.Blocked()
 	l.awaits, l.waiting, l.judged, l.leaving = l.world.Awaits(), "", "", map[fleet.ObjectKey]bool{}
 	for _, key := range l.world.Leaving() {

@@ -16,6 +16,7 @@ import (
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/reconciler/postgres"
@@ -62,7 +63,7 @@ func (h *house) start(name string, o options) *replica {
 		return h.engines[e].dial(r.dead, stopped, o.engine)
 	}
 	r.Loop = reconciler.NewLoop(reconciler.Loop{Source: r.source, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store,
-		Finder: finder{h, r.dead}, Holder: name, URL: h.repo.URL, Branch: "main", Poll: o.poll, Metrics: metrics, Log: quiet()})
+		Finder: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL, Branch: "main", Poll: o.poll, Metrics: metrics, Log: quiet()})
 	r.manager = reconciler.NewManager(r.store, 50*time.Millisecond, quiet(), func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
 		return &reconciler.Worker{Engine: e, Spec: spec, Holder: name, Rows: r.store, Leases: r.store, Secrets: h.secrets, Stops: board, Dial: dial,
 			Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight}

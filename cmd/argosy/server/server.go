@@ -21,6 +21,7 @@ import (
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/reconciler/postgres"
@@ -91,7 +92,7 @@ func (v *Server) assemble() {
 	connect := engines{secrets: v.secrets, inFlight: s.Engines.InFlight}
 	v.stops = reconciler.NewStopBoard()
 	v.loop = reconciler.NewLoop(reconciler.Loop{
-		Source: source{v.mirror, v.log}, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: v.store, Leases: v.store, Finder: connect,
+		Source: source{v.mirror, v.log}, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: v.store, Leases: v.store, Finder: connect, Judge: policy.New().Judge,
 		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch, Poll: time.Duration(s.Source.Poll), Metrics: metrics, Log: v.log,
 	})
 	v.manager = reconciler.NewManager(v.store, time.Duration(s.Engines.Poll), v.log, func(name fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
