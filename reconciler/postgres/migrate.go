@@ -9,8 +9,8 @@ import (
 	"io/fs"
 	"regexp"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -22,31 +22,71 @@ var embedded embed.FS
 // ErrSchema says that the database's schema is older than this version needs.
 var ErrSchema = errors.New("the database's schema is too old; run `argosy migrate`")
 
-// Migrate brings the database that url names to the schema of this version, or leaves a newer one as it is. Several replicas may call it
-// at once: one migrates, the others wait. Migrations only ever add, so that the version before works on; an index whose making was
-// interrupted is made anew. It never waits longer than some seconds for a lock that the running control plane holds: it fails, and may
-// be run again. It returns the version of the schema.
-func Migrate(ctx context.Context, url string) (int64, error) {
-	config, err := pgx.ParseConfig(url)
+// Migrate brings the database that url names to the schema of this version, or leaves a newer one as it is: our own tables, then River's.
+// Several replicas may call it at once: one migrates, the others wait. Migrations only ever add, so that the version before works on; an
+// index whose making was interrupted is made anew. It never waits longer than some seconds for a lock that the running control plane
+// holds: it fails, and may be run again. It returns the version of the schema.
+func Migrate(ctx context.Context, url string) (version int64, err error) {
+	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return 0, errors.New("database: the URL cannot be read; write postgres://USER:PASSWORD@HOST:PORT/DATABASE")
 	}
-	prepareConn(config, "argosy migrate")
-	config.RuntimeParams["statement_timeout"] = "0"
-	db := stdlib.OpenDB(*config)
+	prepareConn(config.ConnConfig, "argosy migrate")
+	config.ConnConfig.RuntimeParams["statement_timeout"] = "0"
+	config.MaxConns = migrateConns
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return 0, fmt.Errorf("migrate: %w", err)
+	}
+	defer pool.Close()
+	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
 	if err := makeSchema(ctx, db); err != nil {
 		return 0, fmt.Errorf("migrate: %w", err)
 	}
-	provider, err := newProvider(db)
+	err = alone(ctx, db, func() error {
+		if version, err = migrateOwn(ctx, db); err != nil {
+			return withHint(err)
+		}
+		if err := migrateRiver(ctx, pool); err != nil {
+			return err
+		}
+		return repairIndexes(ctx, db)
+	})
+	return version, wrap(err, "migrate")
+}
+
+// migrateConns is one connection for the lock, and two for what is done under it.
+const migrateConns = 3
+
+// alone calls f while no other replica migrates.
+func alone(ctx context.Context, db *sql.DB, f func() error) error {
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(0x4172676f7379), lock.WithLockTimeout(1, 60))
 	if err != nil {
-		return 0, fmt.Errorf("migrate: %w", err)
+		return err
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := locker.SessionLock(ctx, conn); err != nil {
+		return err
+	}
+	return errors.Join(f(), locker.SessionUnlock(context.WithoutCancel(ctx), conn))
+}
+
+func migrateOwn(ctx context.Context, db *sql.DB) (int64, error) {
+	files, err := fs.Sub(embedded, "migrations")
+	if err != nil {
+		return 0, err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files)
+	if err != nil {
+		return 0, err
 	}
 	if _, err := provider.Up(ctx); err != nil {
-		return 0, fmt.Errorf("migrate: %w", withHint(err))
-	}
-	if err := repairIndexes(ctx, db); err != nil {
-		return 0, fmt.Errorf("migrate: %w", err)
+		return 0, err
 	}
 	return provider.GetDBVersion(ctx)
 }
@@ -62,18 +102,6 @@ func makeSchema(ctx context.Context, db *sql.DB) error {
 		return nil
 	}
 	return err
-}
-
-func newProvider(db *sql.DB) (*goose.Provider, error) {
-	files, err := fs.Sub(embedded, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(0x4172676f7379), lock.WithLockTimeout(1, 60))
-	if err != nil {
-		return nil, err
-	}
-	return goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(locker))
 }
 
 // repairIndexes makes anew what a CREATE INDEX CONCURRENTLY left unfinished when it was killed: such an index costs writes and serves no
@@ -134,16 +162,22 @@ func (s *Store) checkVersion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var found int64
-	err = s.work.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&found)
+	neededRiver, err := riverVersion()
+	if err != nil {
+		return err
+	}
+	var found, foundRiver int64
+	err = s.work.QueryRow(ctx, `
+		SELECT (SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied),
+			(SELECT coalesce(max(version), 0) FROM river_migration WHERE line = 'main')`).Scan(&found, &foundRiver)
 	var e *pgconn.PgError
 	switch {
-	case errors.As(err, &e) && e.Code == "42P01":
+	case errors.As(err, &e) && (e.Code == "42P01" || e.Code == "42703"): // no such table, or River's without its column line
 		return fmt.Errorf("database: %w", ErrSchema)
 	case err != nil:
 		return fmt.Errorf("database: %w", err)
-	case found < needed:
-		return fmt.Errorf("database: schema %d, needed %d: %w", found, needed, ErrSchema)
+	case found < needed || foundRiver < neededRiver:
+		return fmt.Errorf("database: schema %d, needed %d; of River %d, needed %d: %w", found, needed, foundRiver, neededRiver, ErrSchema)
 	}
 	return nil
 }

@@ -24,13 +24,50 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 	var replicas sync.WaitGroup
 	for range 4 {
 		replicas.Go(func() {
-			if version, err := postgres.Migrate(t.Context(), url); err != nil || version < 2 {
+			if version, err := postgres.Migrate(t.Context(), url); err != nil || version < 3 {
 				t.Errorf("version %d, %v", version, err)
 			}
 		})
 	}
 	replicas.Wait()
-	must(open(t, url).Load(t.Context()))(t)
+	s := open(t, url)
+	must(s.Load(t.Context()))(t)
+	must(s.Accept(t.Context(), delivery(1), []fleet.Look{branch}))(t)
+	expect(t, url, `SELECT count(*) - count(DISTINCT version) FROM river_migration`, 0)
+}
+
+// The version before this one made the schema, and runs while this one migrates.
+func TestCase64PullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	before, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
+	exec(t, url, `DROP TABLE deliveries, looks, reviewed_plans, pulls, pull_touches, river_job, river_leader, river_migration, river_notification, river_queue;
+		DROP FUNCTION river_job_state_in_bitmask; DROP TYPE river_job_state; DROP FUNCTION in_scope(uuid[]); DELETE FROM goose_db_version WHERE version_id = 3`)
+	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) {
+		t.Fatalf("on the schema of before: %v", err)
+	}
+	check(t, before.Acknowledge(t.Context(), worker, applied(rows)))
+	must(postgres.Migrate(t.Context(), url))(t)
+	check(t, before.Observe(t.Context(), worker, []fleet.Observation{{Key: rows[0].Key, Resources: 3}}))
+	must(open(t, url).Accept(t.Context(), delivery(1), []fleet.Look{branch}))(t)
+	expect(t, url, countJobs, 1)
+}
+
+// The migration was killed between our tables and River's: no replica starts on half of it, and the next migration ends it.
+func TestCase64MigrationWithoutRiversTablesIsNotEnough(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	exec(t, url, `DELETE FROM river_migration WHERE version = 8`)
+	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), "of River 7") {
+		t.Fatalf("without its last: %v", err)
+	}
+	exec(t, url, `DROP TABLE river_job, river_leader, river_migration, river_notification, river_queue;
+		DROP FUNCTION river_job_state_in_bitmask; DROP TYPE river_job_state`)
+	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) {
+		t.Fatalf("without all of them: %v", err)
+	}
+	must(postgres.Migrate(t.Context(), url))(t)
+	must(open(t, url).Accept(t.Context(), delivery(1), []fleet.Look{branch}))(t)
 }
 
 // Case 64: this version on the schema of the next one.
@@ -50,7 +87,8 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 	read(s)
 	// What a next version may do: add, and widen a column, which makes prepared statements stale (0A000).
 	exec(t, url, `ALTER TABLE desired ADD COLUMN later text; ALTER TABLE status ADD COLUMN later text; ALTER TABLE status ALTER COLUMN resources TYPE bigint;
-		CREATE TABLE later (tenant text); INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)`)
+		CREATE TABLE later (tenant text); INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true);
+		ALTER TABLE pulls ADD COLUMN later text; ALTER TABLE looks ADD COLUMN later text; INSERT INTO river_migration (line, version) VALUES ('main', 999)`)
 	read(s)
 	must(s.Changed(t.Context(), "eu-1", 0, 10))(t)
 	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: rows[0].Key, Resources: 3}}))
@@ -58,12 +96,15 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 		t.Errorf("version %d, %v", version, err)
 	}
 	read(open(t, url))
+	must(s.Accept(t.Context(), delivery(1), []fleet.Look{branch}))(t)
+	check(t, s.SavePull(t.Context(), pull(1, fleet.PullOpen, "acme")))
+	work(t, s, nothing).seen("branch", 1)
 }
 
 func TestCase64NewBinaryNeedsItsSchema(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
-	exec(t, url, `DELETE FROM goose_db_version WHERE version_id = 2`)
+	exec(t, url, `DELETE FROM goose_db_version WHERE version_id = 3`)
 	_, err := postgres.Open(t.Context(), url, postgres.Options{})
 	if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), "argosy migrate") {
 		t.Fatalf("got %v", err)

@@ -2,12 +2,14 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler/postgres"
@@ -37,10 +39,10 @@ func TestCase65EveryTableOfATenantHasItsWall(t *testing.T) {
 	for _, name := range tables {
 		var enabled, forced bool
 		var policies int
-		var plainTenant bool
+		var plainTenant bool // or, of what belongs to several, their uids
 		check(t, conn.QueryRow(t.Context(), `
 			SELECT relrowsecurity, relforcerowsecurity, (SELECT count(*) FROM pg_policy WHERE polrelid = c.oid),
-				EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant' AND a.attnotnull)
+				EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname IN ('tenant', 'tenant_uids') AND a.attnotnull)
 			FROM pg_class c WHERE c.oid = ('argosy.' || $1)::regclass`, name).Scan(&enabled, &forced, &policies, &plainTenant))
 		if !enabled || !forced || policies == 0 || !plainTenant {
 			t.Errorf("%s: row security enabled %v, forced %v, %d policies, column tenant %v", name, enabled, forced, policies, plainTenant)
@@ -61,22 +63,71 @@ func TestCase65EveryTableOfATenantHasItsWall(t *testing.T) {
 	}
 }
 
+// Whatever is in the schema, River's tables among it: the reader is kept from it by a policy, or has no right on it at all.
+func TestCase65NothingIsReadableWithoutAWall(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, newDatabase(t))
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), `
+		SELECT c.relname, c.relrowsecurity AND c.relforcerowsecurity AND EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid)
+		FROM pg_class c WHERE c.relnamespace = 'argosy'::regnamespace AND c.relkind IN ('r', 'p', 'm', 'v', 'f')
+			AND (has_table_privilege('argosy_reader', c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
+				OR has_any_column_privilege('argosy_reader', c.oid, 'SELECT, INSERT, UPDATE, REFERENCES')) ORDER BY 1`)
+	check(t, err)
+	var name string
+	var wall bool
+	var reachable []string
+	_, err = pgx.ForEachRow(rows, []any{&name, &wall}, func() error {
+		if reachable = append(reachable, name); !wall && name != "approvals" { // which hold revisions and nothing of a tenant
+			t.Errorf("%s: the reader reaches it, and no wall stands before it", name)
+		}
+		return nil
+	})
+	check(t, err)
+	if len(reachable) < 10 {
+		t.Errorf("the reader reaches %v", reachable)
+	}
+	for _, name := range []string{"river_job", "river_queue", "river_leader", "river_migration", "deliveries", "looks", "pull_touches"} {
+		tx, err := conn.Begin(t.Context())
+		check(t, err)
+		_, err = tx.Exec(t.Context(), `SET LOCAL ROLE argosy_reader`)
+		check(t, err)
+		var refused *pgconn.PgError
+		if _, err = tx.Exec(t.Context(), `SELECT FROM `+name); !errors.As(err, &refused) || refused.Code != "42501" {
+			t.Errorf("%s: the reader is answered %v", name, err)
+		}
+		check(t, tx.Rollback(t.Context()))
+	}
+	var sequences int
+	check(t, conn.QueryRow(t.Context(), `
+		SELECT count(*) FROM pg_class c WHERE c.relnamespace = 'argosy'::regnamespace
+			AND CASE WHEN c.relkind = 'S' THEN has_sequence_privilege('argosy_reader', c.oid, 'USAGE, SELECT, UPDATE') END`).Scan(&sequences))
+	if sequences != 0 {
+		t.Errorf("argosy_reader reaches %d sequences", sequences)
+	}
+}
+
 func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
+	savePulls(t, s)
 	check(t, s.Approve(t.Context(), fleet.Approval{Revision: revision(9), By: "x"}))
 	for _, tenant := range []string{"acme", "globex"} {
 		must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopTenant, Name: tenant}, true))(t)
 	}
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
-	readable := []string{}
+	readable := []string{"reviewed_plans"}
 	for _, name := range tenantTables(t, conn) {
 		if one[bool](t, url, `SELECT has_table_privilege('argosy_reader', 'argosy.' || $1, 'SELECT')`, name) {
 			readable = append(readable, name)
 		}
 	}
-	ofTenant := map[string]string{"declarations": `CASE kind WHEN 'Tenant' THEN name ELSE tenant END`}
+	ofTenant := map[string]string{
+		"declarations":   `CASE kind WHEN 'Tenant' THEN name ELSE tenant END`,
+		"pulls":          `CASE WHEN $1 = ANY (tenants) THEN $1 ELSE 'another' END`,
+		"reviewed_plans": `CASE WHEN number IN (1, 3) THEN $1 ELSE 'another' END`, // see savePulls
+	}
 	count := func(t *testing.T, table, tenant string) (seen, others int) {
 		t.Helper()
 		of := ofTenant[table]
@@ -92,7 +143,7 @@ func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
 			_, err = tx.Exec(t.Context(), `SELECT set_config('argosy.tenant', $1, true)`, tenant)
 			check(t, err)
 		}
-		check(t, tx.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE %s <> $1) FROM %s WHERE true OR tenant = 'globex'`, of, table), tenant).Scan(&seen, &others))
+		check(t, tx.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE %[1]s <> $1) FROM %[2]s WHERE true OR %[1]s = 'globex'`, of, table), tenant).Scan(&seen, &others))
 		return seen, others
 	}
 	for _, table := range readable {
@@ -151,6 +202,7 @@ func databaseOf(url string) string {
 func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
+	savePulls(t, s)
 	_, _, err := s.CreateToken(t.Context(), fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleRead})
 	check(t, err)
 	acme := fleet.Scope{Tenant: "acme"}
@@ -187,6 +239,8 @@ func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 		add(i, len(i), err)
 		j, _, err := s.Revisions(ctx, acme, by, page)
 		add(j, len(j), err)
+		k, _, err := s.Pulls(ctx, acme, by, page)
+		add(k, len(k), err)
 		return strings.Join(all, "\n")
 	}
 	both := read(t, fleet.Filter{})
@@ -200,7 +254,7 @@ func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	}
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
-	for _, table := range tenantTables(t, conn) {
+	for _, table := range append(tenantTables(t, conn), "reviewed_plans") {
 		exec(t, url, `ALTER TABLE `+table+` DISABLE ROW LEVEL SECURITY`)
 	}
 	if alone := read(t, fleet.Filter{}); alone != both {
@@ -259,5 +313,14 @@ func TestStoreNeedsNoSuperuser(t *testing.T) {
 	if _, last, err := s.Events(t.Context(), fleet.Scope{}, -1, 0); err != nil || last <= 0 {
 		t.Errorf("events up to %d, %v", last, err)
 	}
+	check(t, s.SavePull(t.Context(), pull(1, fleet.PullOpen, "acme")))
+	check(t, s.SaveReviewed(t.Context(), reviewed(1, 1, "a.yaml")))
+	if _, report, err := s.PullOf(t.Context(), fleet.Scope{Tenant: "acme"}, 1); err != nil || len(report) == 0 {
+		t.Errorf("the pull request of a tenant: %s, %v", report, err)
+	}
+	if _, _, err := s.PullOf(t.Context(), fleet.Scope{Tenant: "globex"}, 1); !errors.Is(err, fleet.ErrNotFound) {
+		t.Errorf("the pull request of another tenant: %v", err)
+	}
+	work(t, s, nothing).stop()
 	check(t, s.Reset(t.Context()))
 }

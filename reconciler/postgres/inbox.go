@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Bounds of what is taken of a delivery: its names come from a header.
+var (
+	deliveryID    = regexp.MustCompile(`^[A-Za-z0-9-]{1,128}$`)
+	deliveryEvent = regexp.MustCompile(`^[a-z_]{1,64}$`)
+)
+
+const (
+	maxLooks   = 1000 // of one delivery, or in one statement
+	maxLookKey = 200  // bytes; the longest names a commit
+)
+
+// Accept takes a delivery of the forge and asks for what it asks to look at: both or neither, in one round trip. A delivery that was taken
+// before does nothing, and fresh is false; so it is when only the answer to an earlier try of this very call was lost. What is wanted
+// already is not asked for again: a thousand deliveries about one thing leave one job. It costs the same however much the database holds.
+func (s *Store) Accept(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (fresh bool, err error) {
+	if !deliveryID.MatchString(d.ID) || !deliveryEvent.MatchString(d.Event) {
+		return false, errors.New("delivery: its id has 1 to 128 letters, digits and dashes, its event 1 to 64 small letters and underscores")
+	}
+	fresh, err = s.ask(ctx, d, looks)
+	return fresh, wrap(err, "delivery %s", d.ID)
+}
+
+// Ask asks for looks that no delivery asked for: of a timer, or of a replica that begins to work. See Accept.
+func (s *Store) Ask(ctx context.Context, looks []fleet.Look) error {
+	for part := range slices.Chunk(looks, maxLooks) {
+		if _, err := s.ask(ctx, fleet.Delivery{}, part); err != nil {
+			return fmt.Errorf("ask for %d looks: %w", len(looks), err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) ask(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (fresh bool, err error) {
+	args, err := lookColumns(looks)
+	if err != nil {
+		return false, err
+	}
+	var jobs int
+	err = s.again(ctx, func() error {
+		return s.work.QueryRow(ctx, sqlAsk, append([]any{d.ID, d.Event}, args...)...).Scan(&fresh, &jobs)
+	})
+	if err == nil && jobs > 0 {
+		s.wake(ctx)
+	}
+	return fresh, err
+}
+
+// sqlAsk takes a delivery (”: none) and sets what it asks for to wanted. Where that was not wanted yet, a job is inserted.
+//
+// A look that is wanted already is only read, never locked: whoever clears it (sqlBegin) does so after this statement began, and reads the
+// truth after that. The others are taken in the order of their keys, so that two deliveries never wait for each other in a circle.
+//
+// The job is what River's own InsertTx would insert, in the same statement: that one takes three more round trips, and notifies within the
+// transaction.
+const sqlAsk = `
+	WITH taken AS (
+		INSERT INTO deliveries (id, event) SELECT $1, $2 WHERE $1 <> '' ON CONFLICT (id) DO NOTHING RETURNING id),
+	asked AS (
+		SELECT a.* FROM unnest($3::text[], $4::smallint[], $5::text[]) AS a (key, priority, body)
+		WHERE ($1 = '' OR EXISTS (SELECT FROM taken)) AND NOT coalesce((SELECT l.wanted FROM looks l WHERE l.key = a.key), false)),
+	turned AS (
+		INSERT INTO looks AS l (key, wanted, priority, body) SELECT key, true, priority, body::jsonb FROM asked ORDER BY key
+		ON CONFLICT (key) DO UPDATE SET wanted = true, priority = excluded.priority, body = excluded.body, at = now() WHERE NOT l.wanted
+		RETURNING key, priority),
+	jobs AS (` + sqlInsertJobs + ` FROM turned RETURNING id)
+	SELECT EXISTS (SELECT FROM taken), (SELECT count(*) FROM jobs)`
+
+// lookColumns are key, priority and body of each look, the last of each key.
+func lookColumns(looks []fleet.Look) ([]any, error) {
+	if len(looks) > maxLooks {
+		return nil, fmt.Errorf("%d looks at once; at most %d are taken", len(looks), maxLooks)
+	}
+	byKey := map[string]fleet.Look{}
+	for _, l := range looks {
+		key := l.Key()
+		if key == "" || len(key) > maxLookKey || key != text(key) {
+			return nil, fmt.Errorf("a look at %q cannot be kept: its key has 1 to %d bytes", cut(text(key), maxLookKey), maxLookKey)
+		}
+		byKey[key] = l
+	}
+	unique := make([]fleet.Look, 0, len(byKey))
+	for _, l := range byKey {
+		unique = append(unique, l)
+	}
+	slices.SortFunc(unique, func(a, b fleet.Look) int { return cmp.Compare(a.Key(), b.Key()) })
+	bodies, err := encoded(unique)
+	return []any{column(unique, fleet.Look.Key), column(unique, lookPriority), bodies}, err
+}
+
+// lookPriority orders jobs, 1 first: what is merged is applied before pull requests are looked at, and sweeps take what room is left.
+func lookPriority(l fleet.Look) int16 {
+	switch l.Kind {
+	case fleet.LookBranch:
+		return 1
+	case fleet.LookGroup: // the merge queue waits for it
+		return 2
+	case fleet.LookSweep:
+		return 4
+	}
+	return 3
+}
+
+// sqlBegin is the first act of a job, before anything is read of the forge: whoever asks from now on gets another job. Older jobs of the
+// same look that wait for another try are dropped, for this one looks in their place: however long the forge fails, a look has one.
+const sqlBegin = `
+	WITH begun AS (
+		UPDATE looks SET wanted = false WHERE key = $1 AND wanted),
+	replaced AS (
+		DELETE FROM river_job WHERE kind = '` + lookKind + `' AND state IN ('retryable', 'scheduled')
+			AND args @> jsonb_build_object('key', $1::text) AND id <> $2)
+	SELECT body FROM looks WHERE key = $1`
+
+// beginLook says that the look is no longer wanted, but done; false when nothing is known of it.
+func (s *Store) beginLook(ctx context.Context, key string, job int64) (fleet.Look, bool, error) {
+	var raw []byte
+	err := s.again(ctx, func() error { return s.work.QueryRow(ctx, sqlBegin, key, job).Scan(&raw) })
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fleet.Look{}, false, nil
+	}
+	var l fleet.Look
+	if err == nil {
+		err = json.Unmarshal(raw, &l)
+	}
+	return l, err == nil, wrap(err, "begin the look at %s", key)
+}
+
+// sqlMend inserts jobs for what is wanted and has none: a job that was thrown away before it began, by hand or because the database failed
+// each of its tries, would keep its look from ever being done again.
+const sqlMend = `
+	WITH turned AS (
+		SELECT key, priority FROM looks WHERE wanted AND key NOT IN (
+			SELECT args->>'key' FROM river_job
+			WHERE kind = '` + lookKind + `' AND args ? 'key' AND state IN ('available', 'running', 'retryable', 'scheduled', 'pending'))
+		ORDER BY key LIMIT 10000)` + sqlInsertJobs + ` FROM turned`
+
+// What is kept of the inbox and of pull requests, and for how long. Each statement deletes a bounded number of rows.
+var sqlTidy = []string{
+	`DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE at < now() - interval '30 days' ORDER BY at LIMIT 10000)`,
+	`DELETE FROM looks WHERE NOT wanted AND key IN (SELECT key FROM looks WHERE NOT wanted AND at < now() - interval '30 days' LIMIT 10000)`,
+	// Of each pull request the newest plan stays.
+	`DELETE FROM reviewed_plans WHERE (number, head) IN (
+		SELECT r.number, r.head FROM reviewed_plans r WHERE r.saved_at < now() - interval '90 days' AND EXISTS (
+			SELECT FROM reviewed_plans n WHERE n.number = r.number AND n.saved_at > r.saved_at)
+		ORDER BY r.saved_at LIMIT 1000)`,
+	`DELETE FROM pull_touches WHERE number IN (
+		SELECT p.number FROM pulls p WHERE p.state <> 'open' AND p.changed_at < now() - interval '90 days'
+			AND EXISTS (SELECT FROM pull_touches t WHERE t.number = p.number) LIMIT 1000)`,
+}
+
+// Tidy drops what nobody asks for any more: deliveries and looks of more than 30 days ago, and plans of more than 90 days ago that were
+// followed by another of the same pull request. It deletes a bounded number of rows and reports how many.
+func (s *Store) Tidy(ctx context.Context) (int64, error) {
+	var n int64
+	for _, sql := range sqlTidy {
+		err := s.again(ctx, func() error {
+			tag, err := s.work.Exec(ctx, sql)
+			if err == nil {
+				n += tag.RowsAffected()
+			}
+			return err
+		})
+		if err != nil {
+			return n, fmt.Errorf("tidy the inbox: %w", err)
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,146 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// fill gives the inbox what it holds after a long time, and the mirror its rows.
+func fill(b *testing.B, url string, n int) {
+	b.Helper()
+	for _, sql := range []string{
+		`INSERT INTO deliveries (id, event, at) SELECT gen_random_uuid(), 'push', now() - i * interval '1 s' FROM generate_series(1, $1::int) i`,
+		`INSERT INTO looks (key, wanted, priority, body) SELECT 'head/' || i, false, 3, '{"kind": "head"}' FROM generate_series(1, $1::int) i`,
+		`INSERT INTO river_job (args, kind, queue, priority, max_attempts, state, finalized_at) SELECT jsonb_build_object('key', 'head/' || i), 'look', 'looks', 3, 10, 'completed', now() FROM generate_series(1, $1::int) i`,
+		`INSERT INTO pulls (number, state, head, settled, tenants, tenant_uids, body) SELECT i, 'open', i, false, '{acme}', '{}', '{}' FROM generate_series(1, $1::int) i`,
+		`INSERT INTO pull_touches (number, touch) SELECT i, 'tenants/acme/deployments/' || i || '.yaml' FROM generate_series(1, $1::int) i`,
+		`INSERT INTO desired (engine, kind, name, tenant, environment, deployment, seq, created_at, changed_at, absent, deletion, revision, hash, body)
+			SELECT 'eu-1', 'Application', i, 'acme', 'prod', i, i, now(), now(), false, 'Delete', 'r', 'h', convert_to(repeat('x', 700), 'UTF8') FROM generate_series(1, $1::int) i`,
+	} {
+		exec(b, url, sql, n)
+	}
+	exec(b, url, `ANALYZE`)
+}
+
+// BenchmarkAccept holds deliveries that ask for what is wanted already, as in a burst of pushes, and such that ask for something new, each
+// from 8 senders, against one INSERT per commit; with a database that is empty, and with one that is full.
+func BenchmarkAccept(b *testing.B) {
+	const n, senders = 4000, 8
+	ctx := context.Background()
+	deliveries, pulls := 0, 1_000_000
+	for _, rows := range []int{0, 100_000} {
+		own := durable(b)
+		s := openWith(b, own.URL, postgres.Options{})
+		exec(b, own.URL, `CREATE TABLE argosy.floor (LIKE argosy.deliveries INCLUDING ALL)`)
+		fill(b, own.URL, rows)
+		send := func(accept func(i int)) speed {
+			deliveries += n
+			first := deliveries
+			return rate(n, func() {
+				var all sync.WaitGroup
+				for c := range senders {
+					all.Go(func() {
+						for i := c; i < n; i += senders {
+							accept(first + i)
+						}
+					})
+				}
+				all.Wait()
+			})
+		}
+		plain := must(pgxpool.New(ctx, own.URL))(b)
+		b.Cleanup(plain.Close)
+		floor := func() speed {
+			return send(func(i int) {
+				_, err := plain.Exec(ctx, `INSERT INTO argosy.floor (id, event) VALUES ($1, 'push')`, delivery(i).ID)
+				check(b, err)
+			})
+		}
+		accept := func(look func(i int) fleet.Look) func() speed {
+			return func() speed {
+				return send(func(i int) { must(s.Accept(ctx, delivery(i), []fleet.Look{look(i)}))(b) })
+			}
+		}
+		b.Run(fmt.Sprintf("rows=%d/wanted", rows), func(b *testing.B) {
+			alternate(b, "INSERT", accept(func(int) fleet.Look { return branch }), floor)
+		})
+		b.Run(fmt.Sprintf("rows=%d/new", rows), func(b *testing.B) {
+			alternate(b, "INSERT", accept(func(i int) fleet.Look { return pullLook(pulls + i) }), floor)
+		})
+	}
+}
+
+// BenchmarkLook is how long it takes from a delivery on one replica to its look on another, when one follows the other: River fetches at most
+// ten times a second.
+func BenchmarkLook(b *testing.B) {
+	url := newDatabase(b)
+	fill(b, url, 10_000)
+	s := open(b, url)
+	got := make(chan time.Time, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- s.Work(ctx, func(context.Context, fleet.Look) error { got <- time.Now(); return nil })
+	}()
+	other, n := open(b, url), 0
+	var total time.Duration
+	for b.Loop() {
+		n++
+		began := time.Now()
+		must(other.Accept(ctx, delivery(n), []fleet.Look{branch}))(b)
+		total += (<-got).Sub(began)
+	}
+	b.ReportMetric(float64(total.Milliseconds())/float64(n), "ms/look")
+	cancel()
+	check(b, <-done)
+}
+
+// BenchmarkPulls is what the reads and writes of one pull request cost among many.
+func BenchmarkPulls(b *testing.B) {
+	for _, rows := range []int{100, 100_000} {
+		url := newDatabase(b)
+		s := open(b, url)
+		fill(b, url, rows)
+		ctx := context.Background()
+		keys := make([]fleet.ObjectKey, min(rows, 20_000))
+		touches := make([]string, 100)
+		for i := range keys {
+			keys[i] = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: fmt.Sprint(i + 1)}
+		}
+		for i := range touches {
+			touches[i] = fmt.Sprintf("tenants/acme/deployments/%d.yaml", i+1)
+		}
+		for name, f := range map[string]func(i int) error{
+			"save": func(i int) error {
+				return s.SavePull(ctx, pull(i%100+1, fleet.PullOpen, fleet.TenantName(fmt.Sprint(i))))
+			},
+			"reviewed":  func(i int) error { return s.SaveReviewed(ctx, reviewed(i%100+1, i%100+1, fmt.Sprint(i, ".yaml"))) },
+			"colliding": func(int) error { _, err := s.Colliding(ctx, 1, touches); return err },
+			"one":       func(int) error { _, _, err := s.PullOf(ctx, fleet.Scope{}, 7); return err },
+			"first-page": func(int) error {
+				_, _, err := s.Pulls(ctx, fleet.Scope{}, fleet.Filter{State: fleet.PullOpen}, fleet.Page{Limit: 50})
+				return err
+			},
+			"of-a-tenant": func(int) error {
+				_, _, err := s.Pulls(ctx, fleet.Scope{Tenant: "globex"}, fleet.Filter{}, fleet.Page{Limit: 50})
+				return err
+			},
+			"outcomes/100":  func(int) error { _, err := s.Outcomes(ctx, keys[:100]); return err },
+			"outcomes/most": func(int) error { _, err := s.Outcomes(ctx, keys); return err },
+		} {
+			b.Run(fmt.Sprintf("rows=%d/%s", rows, name), func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					check(b, f(i))
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,377 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+var (
+	branch = fleet.Look{Kind: fleet.LookBranch}
+	sweep  = fleet.Look{Kind: fleet.LookSweep}
+)
+
+func pullLook(n int) fleet.Look { return fleet.Look{Kind: fleet.LookPull, Number: n} }
+
+func delivery(n int) fleet.Delivery {
+	return fleet.Delivery{ID: fmt.Sprintf("72d3162e-cc78-11e3-81ab-%012d", n), Event: "push"}
+}
+
+const (
+	countJobs       = `SELECT count(*) FROM river_job WHERE kind = 'look'`
+	countDeliveries = `SELECT count(*) FROM deliveries`
+	countWanted     = `SELECT count(*) FROM looks WHERE wanted`
+)
+
+func expect(t testing.TB, url, sql string, want int) {
+	t.Helper()
+	if got := one[int](t, url, sql); got != want {
+		t.Errorf("%s: %d, want %d", sql, got, want)
+	}
+}
+
+func TestDeliveryIsTakenOnce(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	var fresh atomic.Int64
+	var senders sync.WaitGroup
+	for range 16 {
+		senders.Go(func() {
+			for range 1000 / 16 {
+				is, err := s.Accept(context.Background(), delivery(1), []fleet.Look{branch, pullLook(7)})
+				if err != nil {
+					t.Error(err)
+				}
+				if is {
+					fresh.Add(1)
+				}
+			}
+		})
+	}
+	senders.Wait()
+	if fresh.Load() != 1 {
+		t.Errorf("it was fresh %d times", fresh.Load())
+	}
+	expect(t, url, countDeliveries, 1)
+	expect(t, url, countJobs, 2)
+	s.Close()
+	exec(t, url, `UPDATE looks SET wanted = false; DELETE FROM river_job`)
+	if is := must(open(t, url).Accept(t.Context(), delivery(1), []fleet.Look{branch}))(t); is {
+		t.Error("it is fresh once more after a restart")
+	}
+	expect(t, url, countJobs, 0)
+}
+
+func TestManyDeliveriesAboutOneThingLeaveOneJob(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	const n, senders = 10_000, 8
+	var all sync.WaitGroup
+	for i := range senders {
+		all.Go(func() {
+			for j := range n / senders {
+				if is, err := s.Accept(context.Background(), delivery(i*n+j), []fleet.Look{branch}); err != nil || !is {
+					t.Errorf("delivery %d: %v, %v", i*n+j, is, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	expect(t, url, countDeliveries, n)
+	expect(t, url, countJobs, 1)
+}
+
+// What asks for several things in any order never waits in a circle.
+func TestDeliveriesAboutTheSameThingsInOtherOrders(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	var tries roundTrips
+	s := openWith(t, url, postgres.Options{Tracer: &tries})
+	var all sync.WaitGroup
+	looks := []fleet.Look{branch, sweep}
+	for i := range 20 {
+		looks = append(looks, pullLook(i+1))
+	}
+	for i := range 8 {
+		all.Go(func() {
+			mine := slices.Clone(looks)
+			if i%2 == 0 {
+				slices.Reverse(mine)
+			}
+			for j := range 20 {
+				if _, err := s.Accept(context.Background(), delivery(i*100+j), mine); err != nil {
+					t.Error(err)
+				}
+				exec(t, url, `UPDATE looks SET wanted = false WHERE key IN (SELECT key FROM looks ORDER BY key LIMIT 11 FOR UPDATE)`)
+			}
+		})
+	}
+	all.Wait()
+	expect(t, url, countDeliveries, 160)
+	if deadlocks := one[int](t, url, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); deadlocks != 0 {
+		t.Errorf("%d deadlocks", deadlocks)
+	}
+}
+
+func TestLookIsAskedForAgainOnceItHasBegun(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	for i := range 3 {
+		must(s.Accept(t.Context(), delivery(i), []fleet.Look{branch, branch, pullLook(7)}))(t)
+		check(t, s.Ask(t.Context(), []fleet.Look{pullLook(7)}))
+	}
+	expect(t, url, countJobs, 2)
+	exec(t, url, `UPDATE looks SET wanted = false WHERE key = 'branch'`) // as the job's first act does
+	check(t, s.Ask(t.Context(), []fleet.Look{branch, pullLook(7)}))
+	expect(t, url, countJobs, 3)
+	expect(t, url, `SELECT count(*) FROM river_job WHERE args = '{"key": "branch"}' AND priority = 1`, 2)
+	expect(t, url, `SELECT count(*) FROM river_job WHERE args = '{"key": "pull/7"}' AND priority = 3`, 1)
+	expect(t, url, countDeliveries, 3)
+}
+
+func TestDeliveryOfAStrangeNameIsRefused(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	many := make([]fleet.Look, 1001)
+	for i := range many {
+		many[i] = pullLook(i + 1)
+	}
+	for name, c := range map[string]struct {
+		delivery fleet.Delivery
+		looks    []fleet.Look
+	}{
+		"no id":       {fleet.Delivery{Event: "push"}, nil},
+		"long id":     {fleet.Delivery{ID: strings.Repeat("a", 129), Event: "push"}, nil},
+		"quote":       {fleet.Delivery{ID: "a'b", Event: "push"}, nil},
+		"line":        {fleet.Delivery{ID: "a\n", Event: "push"}, nil},
+		"NUL":         {fleet.Delivery{ID: "a\x00", Event: "push"}, nil},
+		"no event":    {fleet.Delivery{ID: "a"}, nil},
+		"long event":  {fleet.Delivery{ID: "a", Event: strings.Repeat("a", 65)}, nil},
+		"event":       {fleet.Delivery{ID: "a", Event: "Push!"}, nil},
+		"no look":     {delivery(1), []fleet.Look{{}}},
+		"long look":   {delivery(1), []fleet.Look{{Kind: fleet.LookHead, Head: fleet.Revision(strings.Repeat("a", 200))}}},
+		"look of NUL": {delivery(1), []fleet.Look{{Kind: fleet.LookHead, Head: "\x00"}}},
+		"many looks":  {delivery(1), many},
+	} {
+		if fresh, err := s.Accept(t.Context(), c.delivery, c.looks); err == nil || fresh {
+			t.Errorf("%s: fresh %v, %v", name, fresh, err)
+		}
+	}
+	expect(t, url, countDeliveries, 0)
+	check(t, s.Ask(t.Context(), append(many, many...))) // a sweep over many
+	expect(t, url, countJobs, len(many))
+	longest := fleet.Delivery{ID: strings.Repeat("aZ0-", 32), Event: "pull_request"}
+	group := fleet.Look{Kind: fleet.LookGroup, Head: revision(1), Ref: "refs/heads/\x00gh-readonly-queue/\xff"}
+	if !must(s.Accept(t.Context(), longest, []fleet.Look{group}))(t) {
+		t.Error("the longest id")
+	}
+}
+
+// What the database did not store as a whole, it did not store at all, and the redelivery works.
+func TestCase60DeliveryThatWasNotStoredWorksAgain(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	check(t, s.Ask(t.Context(), []fleet.Look{pullLook(7)}))
+	exec(t, url, `UPDATE looks SET wanted = false; DELETE FROM river_job`)
+	conn := connect(t, url)
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(t.Context())
+	check(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT FROM looks FOR UPDATE`)
+	check(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.Accept(ctx, delivery(1), []fleet.Look{branch, pullLook(7)})
+		failed <- err
+	}()
+	until(t, "the delivery to wait", func() bool {
+		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) == 1
+	})
+	cancel() // the process ends, or the forge gives up
+	if err := <-failed; err == nil {
+		t.Fatal("it was stored")
+	}
+	until(t, "the session to end", func() bool {
+		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0
+	})
+	check(t, tx.Rollback(t.Context()))
+	expect(t, url, countDeliveries, 0)
+	expect(t, url, countWanted, 0)
+	expect(t, url, countJobs, 0)
+	if !must(s.Accept(t.Context(), delivery(1), []fleet.Look{branch, pullLook(7)}))(t) {
+		t.Error("the redelivery is not fresh")
+	}
+	expect(t, url, countJobs, 2)
+}
+
+// Sessions are ended at random while deliveries come in: each has its effect once.
+func TestCase60TerminatedSessionsLoseNoDelivery(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx, cancel := context.WithCancel(t.Context())
+	var killer sync.WaitGroup
+	conn := connect(t, url)
+	defer conn.Close(context.Background())
+	killer.Go(func() {
+		for ctx.Err() == nil {
+			_, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid), pg_sleep(0.02) FROM pg_stat_activity
+				WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'argosy' AND random() < 0.3`)
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	const n = 300
+	var senders sync.WaitGroup
+	for i := range 4 {
+		senders.Go(func() {
+			for j := range n / 4 {
+				for tries := 0; ; tries++ { // the forge delivers again
+					if _, err := s.Accept(context.Background(), delivery(i*n+j), []fleet.Look{pullLook(i*n + j + 1)}); err == nil {
+						break
+					} else if tries == 100 {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	senders.Wait()
+	cancel()
+	killer.Wait()
+	expect(t, url, countDeliveries, n)
+	expect(t, url, countWanted, n)
+	expect(t, url, countJobs, n)
+}
+
+// What Accept inserts is what River itself would insert.
+func TestJobIsOneOfRiversOwn(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	check(t, s.Ask(t.Context(), []fleet.Look{pullLook(7)}))
+	client, err := river.NewClient(riverpgxv5.New(nil), &river.Config{Schema: "argosy"})
+	check(t, err)
+	conn := connect(t, url)
+	defer conn.Close(context.Background())
+	check(t, pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+		_, err := client.InsertTx(t.Context(), tx, lookJob{Key: "pull/7"}, &river.InsertOpts{Queue: "looks", Priority: 3, MaxAttempts: 10})
+		return err
+	}))
+	rows, err := conn.Query(t.Context(), `SELECT (to_jsonb(j) - '{id,created_at,scheduled_at}'::text[])::text FROM river_job j ORDER BY id`)
+	check(t, err)
+	jobs, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	check(t, err)
+	if len(jobs) != 2 || jobs[0] != jobs[1] {
+		t.Errorf("ours and River's:\n%s", strings.Join(jobs, "\n"))
+	}
+}
+
+type lookJob struct {
+	Key string `json:"key"`
+}
+
+func (lookJob) Kind() string { return "look" }
+
+// A new job is told of after the transaction, one that is wanted already is not.
+func TestNewJobIsToldOf(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	conn := connect(t, url)
+	defer conn.Close(context.Background())
+	_, err := conn.Exec(t.Context(), `LISTEN "argosy.river_insert"`)
+	check(t, err)
+	must(s.Accept(t.Context(), delivery(1), []fleet.Look{branch}))(t)
+	n, err := conn.WaitForNotification(t.Context())
+	check(t, err)
+	if n.Payload != `{"queue": "looks"}` {
+		t.Errorf("payload %s", n.Payload)
+	}
+	must(s.Accept(t.Context(), delivery(2), []fleet.Look{branch}))(t)
+	check(t, s.Ask(t.Context(), []fleet.Look{branch}))
+	must(s.Accept(t.Context(), delivery(2), []fleet.Look{sweep}))(t)
+	exec(t, url, `SELECT pg_notify('argosy.river_insert', 'last')`)
+	if n, err = conn.WaitForNotification(t.Context()); err != nil || n.Payload != "last" {
+		t.Errorf("%+v, %v", n, err)
+	}
+}
+
+func TestAcceptIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	var trips roundTrips
+	s := openWith(t, newDatabase(t), postgres.Options{MaxConns: 1, Tracer: &trips})
+	accept := func(n int, looks ...fleet.Look) int64 {
+		before := trips.n.Load()
+		must(s.Accept(t.Context(), delivery(n), looks))(t)
+		return trips.n.Load() - before
+	}
+	accept(1, branch) // prepares its statements
+	if n := accept(2, branch); n != 1 {
+		t.Errorf("what is wanted already: %d round trips", n)
+	}
+	if n := accept(3, sweep, pullLook(1), pullLook(2)); n != 2 {
+		t.Errorf("what is new: %d round trips, one of them to tell of it", n)
+	}
+	if n := accept(3, sweep); n != 1 {
+		t.Errorf("what was taken before: %d round trips", n)
+	}
+}
+
+func TestTidyDropsWhatIsOldAndNothingElse(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	for i := range 4 {
+		must(s.Accept(ctx, delivery(i), []fleet.Look{pullLook(i + 1)}))(t)
+	}
+	exec(t, url, `UPDATE looks SET wanted = false WHERE key <> 'pull/3'; UPDATE looks SET at = now() - interval '31 days' WHERE key <> 'pull/1';
+		UPDATE deliveries SET at = now() - interval '31 days' WHERE id LIKE '%2'; UPDATE deliveries SET at = now() - interval '29 days' WHERE id LIKE '%3'`)
+	for number, heads := range map[int][]int{1: {1, 2, 3}, 2: {4}} {
+		for _, head := range heads {
+			check(t, s.SavePull(ctx, pull(number, fleet.PullMerged, "acme")))
+			check(t, s.SaveReviewed(ctx, reviewed(number, head, "a.yaml")))
+		}
+	}
+	exec(t, url, `UPDATE reviewed_plans SET saved_at = now() - interval '91 days' WHERE head <> $1;`, string(revision(2)))
+	exec(t, url, `UPDATE reviewed_plans SET saved_at = now() - interval '89 days' WHERE head = $1;`, string(revision(2)))
+	exec(t, url, `UPDATE pulls SET changed_at = now() - interval '91 days' WHERE number = 2`)
+	if n := must(s.Tidy(ctx))(t); n != 1+2+2+1 {
+		t.Errorf("%d rows are dropped", n)
+	}
+	for sql, want := range map[string]string{
+		`SELECT string_agg(right(id, 1), ' ' ORDER BY id) FROM deliveries`:                          "0 1 3",
+		`SELECT string_agg(key, ' ' ORDER BY key) FROM looks`:                                       "pull/1 pull/3",
+		`SELECT string_agg(number || '/' || right(head, 1), ' ' ORDER BY head) FROM reviewed_plans`: "1/2 2/4",
+		`SELECT string_agg(number::text, ' ') FROM pull_touches`:                                    "1",
+	} {
+		if got := one[string](t, url, sql); got != want {
+			t.Errorf("%s: %s, want %s", sql, got, want)
+		}
+	}
+	if n := must(s.Tidy(ctx))(t); n != 0 {
+		t.Errorf("%d rows are dropped once more", n)
+	}
+}

@@ -1,0 +1,209 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+const (
+	lookKind  = "look"
+	lookQueue = "looks"
+	lookRoom  = 4 // at once
+
+	lookTime    = 2 * time.Minute  // that one look may take
+	lookRescue  = 3 * time.Minute  // after which a look whose replica died is done again
+	lookGrace   = 10 * time.Second // that looks are given to end when the work stops
+	lookPoll    = time.Second      // for jobs whose notification was lost
+	lookPause   = time.Second      // before a look is tried again that is being done
+	busyAtMost  = time.Hour        // that a forge is believed
+	busyAtLeast = time.Second
+	keepDone    = time.Hour // finished jobs
+
+	riverConns = 4 // one of them listens. They are kept apart, so that neither River nor a flood of status takes the other's
+	mendPause  = 15 * time.Second
+	tidyPause  = time.Hour
+	startPause = 30 * time.Second // at most, between attempts to start
+)
+
+// sqlInsertJobs is followed by FROM and what has a key and a priority. Ten tries are some four hours, by River's pauses: 1 s, 16 s, 81 s, …
+// each a fourth power.
+const sqlInsertJobs = `
+	INSERT INTO river_job (args, kind, queue, priority, max_attempts)
+	SELECT jsonb_build_object('key', key), '` + lookKind + `', '` + lookQueue + `', priority, 10`
+
+// lookArgs are what a job holds: nothing of what there is to see.
+type lookArgs struct {
+	Key string `json:"key"`
+}
+
+// Kind names the jobs to River.
+func (lookArgs) Kind() string { return lookKind }
+
+// Work does what is asked to be looked at, until ctx ends: at most four at once, never two of the same key, the branch first and sweeps
+// last. It is for the one replica that holds the reconciler's lease. A *fleet.ForgeBusy puts a look off until then (an hour at most); other
+// errors have it tried again, ten times in all with growing pauses, and then the next Accept or Ask of its key looks again. A panic fails
+// its look alone. A look has two minutes.
+//
+// When ctx ends, looks are given ten seconds to end, then their context is cancelled, and they are done again by whoever works next. A look
+// whose replica died is done again after three minutes. Work returns an error only when it cannot work at all.
+func (s *Store) Work(ctx context.Context, do func(context.Context, fleet.Look) error) error {
+	config := s.work.Config()
+	config.MaxConns = riverConns
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
+	if err != nil {
+		return fmt.Errorf("work: %w", err)
+	}
+	defer pool.Close()
+	workers := river.NewWorkers()
+	if err := river.AddWorkerSafely(workers, &looker{store: s, do: do, busy: map[string]bool{}}); err != nil {
+		return fmt.Errorf("work: %w", err)
+	}
+	for failed := 0; ctx.Err() == nil; failed++ {
+		client, err := river.NewClient(riverpgxv5.New(pool), riverConfig(workers, s.log))
+		if err != nil {
+			return fmt.Errorf("work: %w", err)
+		}
+		if err = client.Start(ctx); err == nil {
+			s.maintain(ctx, pool)
+			<-client.Stopped()
+			break
+		}
+		if ctx.Err() == nil {
+			s.log.Warn("webhook deliveries are kept and not worked on; trying again", "error", err)
+			wait(ctx, min(100*time.Millisecond<<min(failed, 10), startPause))
+		}
+	}
+	return nil
+}
+
+func riverConfig(workers *river.Workers, log *slog.Logger) *river.Config {
+	return &river.Config{
+		Schema: schema, Logger: slog.New(onlyWarnings{log.Handler()}),
+		Workers: workers, Queues: map[string]river.QueueConfig{lookQueue: {MaxWorkers: lookRoom}}, FetchPollInterval: lookPoll,
+		JobTimeout: lookTime, RescueStuckJobsAfter: lookRescue, SoftStopTimeout: lookGrace,
+		CompletedJobRetentionPeriod: keepDone,
+	}
+}
+
+// maintain keeps the inbox in order until ctx ends.
+func (s *Store) maintain(ctx context.Context, pool *pgxpool.Pool) {
+	var tidied time.Time
+	for ctx.Err() == nil {
+		if _, err := pool.Exec(ctx, sqlMend); err != nil && ctx.Err() == nil {
+			s.log.Warn("looks that lost their job are not found; trying again", "error", err)
+			if errors.Is(plain(err), ErrReadOnly) {
+				pool.Reset()
+			}
+		}
+		if time.Since(tidied) >= tidyPause {
+			if _, err := s.Tidy(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("old deliveries are not dropped; trying again in an hour", "error", err)
+			}
+			tidied = time.Now()
+		}
+		wait(ctx, mendPause)
+	}
+}
+
+// wait is for about that long, or until ctx ends.
+func wait(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause/2 + rand.N(pause))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// wake says to whoever works that there is a job. It is sent after the transaction, and as a transaction of its own: see Notify. When it
+// fails or is lost, the job is found by the next poll.
+func (s *Store) wake(ctx context.Context) {
+	_, err := s.work.Exec(ctx, `SELECT pg_notify('`+schema+`.river_insert', '{"queue": "`+lookQueue+`"}')`)
+	if err != nil {
+		s.log.Debug("a new job waits for the next poll", "error", err)
+	}
+}
+
+// looker does the looks of one replica.
+type looker struct {
+	river.WorkerDefaults[lookArgs]
+	store *Store
+	do    func(context.Context, fleet.Look) error
+
+	mu   sync.Mutex
+	busy map[string]bool // keys of the looks that are being done
+}
+
+// Work does one job.
+func (w *looker) Work(ctx context.Context, job *river.Job[lookArgs]) error {
+	key := job.Args.Key
+	if !w.enter(key) {
+		return river.JobSnooze(lookPause)
+	}
+	defer w.leave(key)
+	look, known, err := w.store.beginLook(ctx, key, job.ID)
+	if err == nil && known {
+		err = w.look(ctx, look)
+	}
+	return w.end(ctx, job, err)
+}
+
+func (w *looker) enter(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy[key] {
+		return false
+	}
+	w.busy[key] = true
+	return true
+}
+
+func (w *looker) leave(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.busy, key)
+}
+
+func (w *looker) look(ctx context.Context, l fleet.Look) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return w.do(ctx, l)
+}
+
+// errLook is all that River stores of a failure: what do says may name tenants, and its tables are for no tenant's words.
+var errLook = errors.New("the look failed; the log says why")
+
+// end tells River how a job ended.
+func (w *looker) end(ctx context.Context, job *river.Job[lookArgs], err error) error {
+	var busy *fleet.ForgeBusy
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(ctx.Err(), context.Canceled): // the work stops
+		return ctx.Err()
+	case errors.As(err, &busy):
+		pause := min(max(time.Until(busy.Until), busyAtLeast), busyAtMost)
+		w.store.log.Info("the forge is busy; a look is put off", "look", job.Args.Key, "for", pause, "error", busy.Err)
+		return river.JobSnooze(pause)
+	case job.Attempt >= job.MaxAttempts:
+		w.store.log.Error("a look has failed for good; the next delivery or sweep looks again", "look", job.Args.Key, "tries", job.Attempt, "error", err)
+	default:
+		w.store.log.Warn("a look has failed; it is tried again", "look", job.Args.Key, "tries", job.Attempt, "error", err)
+	}
+	return errLook
+}

@@ -1,0 +1,474 @@
+package postgres_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// pull is the record of a pull request that touches the tenants.
+func pull(number int, state fleet.PullState, tenants ...fleet.TenantName) fleet.PullRecord {
+	at := time.Date(2026, 11, 20, 12, 0, number, 0, time.UTC)
+	ann := fleet.Person{ID: 1, Login: "ann"}
+	return fleet.PullRecord{
+		Pull: fleet.Pull{Number: number, Title: fmt.Sprint("change ", number), Author: ann, State: state, Base: "main", Head: revision(number),
+			URL: fmt.Sprint("https://git.example.com/config/pulls/", number), UpdatedAt: at},
+		Commented: 11, Sticky: 12, Said: "said", Marked: "marked", Held: &fleet.Clearance{By: ann, Head: revision(number), At: at},
+		Cleared:  &fleet.Clearance{By: ann, Head: revision(number), At: at, Deletions: []fleet.ObjectKey{{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "a"}}},
+		Consents: []fleet.Clearance{{By: ann, Head: revision(number), At: at}}, Consented: revision(number), Replies: []string{"held"}, Verdict: "1 to add", Tenants: tenants,
+	}
+}
+
+func reviewed(number, head int, touches ...string) fleet.ReviewedPlan {
+	return fleet.ReviewedPlan{Number: number, Base: revision(1000), Head: revision(head), Hash: fmt.Sprint("plan-", head), Report: fmt.Appendf(nil, `{"pull":%d}`, number),
+		Effects: []fleet.Effect{{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "a"}, Tenant: "acme", Deletes: true, Hash: "h"}},
+		Touches: touches, At: time.Date(2026, 11, 20, 13, 0, head, 0, time.UTC)}
+}
+
+// savePulls makes four pull requests with a plan each: of acme, of globex, of both, and of the platform.
+func savePulls(t testing.TB, s *postgres.Store) {
+	t.Helper()
+	for i, tenants := range [][]fleet.TenantName{{"acme"}, {"globex"}, {"", "acme", "globex"}, {""}} {
+		check(t, s.SavePull(t.Context(), pull(i+1, fleet.PullOpen, tenants...)))
+		check(t, s.SaveReviewed(t.Context(), reviewed(i+1, i+1, "a.yaml")))
+	}
+}
+
+func TestPullRecordComesBackAsItWasSaved(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	if _, known, err := s.PullRecord(ctx, 1); known || err != nil {
+		t.Fatalf("known %v, %v", known, err)
+	}
+	record := pull(1, fleet.PullOpen, "acme", "")
+	for range 2 {
+		check(t, s.SavePull(ctx, record))
+		got, known, err := s.PullRecord(ctx, 1)
+		if d := cmp.Diff(record, got); d != "" || !known || err != nil {
+			t.Fatalf("known %v, %v\n%s", known, err, d)
+		}
+		at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+		record.State, record.MergeCommit, record.FollowedAt, record.Held = fleet.PullMerged, revision(9), &at, nil
+	}
+	written := one[string](t, url, `SELECT xmin::text FROM pulls`)
+	check(t, s.SavePull(ctx, record))
+	if again := one[string](t, url, `SELECT xmin::text FROM pulls`); again != written {
+		t.Error("what is unchanged is written")
+	}
+	if err := s.SavePull(ctx, fleet.PullRecord{Pull: fleet.Pull{Number: 2, State: "ajar"}}); err == nil {
+		t.Error("a state that is none is kept")
+	}
+	strange := pull(3, fleet.PullOpen, "acme")
+	strange.Title, strange.Base = "a\x00b \xff \\u0000", "\x00"
+	check(t, s.SavePull(ctx, strange))
+	if got, _, err := s.PullRecord(ctx, 3); err != nil || got.Title != "a\ufffdb \ufffd \\u0000" {
+		t.Errorf("%q, %v", got.Title, err)
+	}
+}
+
+func TestUnsettledPulls(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for i, state := range []fleet.PullState{fleet.PullOpen, fleet.PullMerged, fleet.PullClosed} {
+		for j, settled := range []bool{false, true} {
+			r := pull(10*i+j, state)
+			r.Settled = settled
+			check(t, s.SavePull(t.Context(), r))
+		}
+	}
+	var numbers []int
+	for _, r := range must(s.UnsettledPulls(t.Context()))(t) {
+		numbers = append(numbers, r.Number)
+	}
+	if !slices.Equal(numbers, []int{0, 1, 10, 20}) {
+		t.Errorf("unsettled: %v", numbers)
+	}
+}
+
+func TestReviewedPlanIsTheNewestOfItsHead(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	for i, head := range []int{1, 2, 1} {
+		p := reviewed(7, head, "a.yaml", "b.yaml")
+		p.Hash = fmt.Sprint("plan ", i)
+		p.Report = []byte("\x00\xff any bytes")
+		check(t, s.SaveReviewed(ctx, p))
+		got, known, err := s.Reviewed(ctx, 7, revision(head))
+		if d := cmp.Diff(p, got); d != "" || !known || err != nil {
+			t.Fatalf("known %v, %v\n%s", known, err, d)
+		}
+	}
+	check(t, s.SaveReviewed(ctx, fleet.ReviewedPlan{Number: 8, Head: revision(1)}))
+	if got, known, err := s.Reviewed(ctx, 8, revision(1)); !known || err != nil || got.At.IsZero() || len(got.Effects)+len(got.Touches)+len(got.Report) != 0 {
+		t.Errorf("a plan of nothing: %+v, %v", got, err)
+	}
+	for number, head := range map[int]int{7: 3, 9: 1} {
+		if _, known, err := s.Reviewed(ctx, number, revision(head)); known || err != nil {
+			t.Errorf("plan of %d at %d: %v, %v", number, head, known, err)
+		}
+	}
+	expect(t, url, `SELECT count(*) FROM reviewed_plans`, 3)
+}
+
+func TestCollidingPulls(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	long := strings.Repeat("x", 5000)
+	for number, touches := range map[int][]string{1: {"a.yaml", "b.yaml", "b.yaml", long + "1"}, 2: {"b.yaml", "a.yaml", "c.yaml"}, 3: {"c.yaml", long + "1"}, 4: {"a.yaml"}, 5: nil, 6: {long + "2", "\x00"}} {
+		state := fleet.PullOpen
+		if number == 4 {
+			state = fleet.PullClosed
+		}
+		check(t, s.SavePull(ctx, pull(number, state)))
+		check(t, s.SaveReviewed(ctx, reviewed(number, number, touches...)))
+	}
+	check(t, s.SaveReviewed(ctx, reviewed(99, 99, "a.yaml"))) // of which no record tells that it is open
+	colliding := func(number int, touches ...string) []fleet.Collision {
+		return must(s.Colliding(ctx, number, touches))(t)
+	}
+	if got, want := colliding(1, "a.yaml", "b.yaml", "c.yaml"), []fleet.Collision{{Number: 2, Touches: []string{"a.yaml", "b.yaml", "c.yaml"}}, {Number: 3, Touches: []string{"c.yaml"}}}; !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(want, got))
+	}
+	if got := colliding(0, long+"1"); len(got) != 2 || got[0].Number != 1 || got[1].Number != 3 {
+		t.Errorf("of a long path: %+v", got)
+	}
+	if got := colliding(6, "\x00", long+"2", "a", "A.yaml", "a.yaml "); len(got) != 0 {
+		t.Errorf("of nothing in common: %+v", got)
+	}
+	check(t, s.SaveReviewed(ctx, reviewed(2, 22, "d.yaml")))
+	if got := colliding(1, "a.yaml", "b.yaml"); len(got) != 0 {
+		t.Errorf("after the other's plan is another: %+v", got)
+	}
+	written := one[string](t, url, `SELECT xmin::text FROM pull_touches WHERE number = 2`)
+	check(t, s.SaveReviewed(ctx, reviewed(2, 22, "d.yaml")))
+	if again := one[string](t, url, `SELECT xmin::text FROM pull_touches WHERE number = 2`); again != written {
+		t.Error("what is unchanged is written")
+	}
+	check(t, s.SavePull(ctx, pull(3, fleet.PullMerged)))
+	if got := colliding(1, "c.yaml", "d.yaml"); len(got) != 1 || got[0].Number != 2 {
+		t.Errorf("after the merge of one: %+v", got)
+	}
+}
+
+func TestPullStoreIsOneRoundTripEach(t *testing.T) {
+	t.Parallel()
+	var trips roundTrips
+	s := openWith(t, newDatabase(t), postgres.Options{MaxConns: 1, Tracer: &trips})
+	ctx := t.Context()
+	many := make([]fleet.ObjectKey, 20_000)
+	for name, f := range map[string]func(){
+		"SavePull":     func() { check(t, s.SavePull(ctx, pull(1, fleet.PullOpen, "acme"))) },
+		"PullRecord":   func() { _, _, err := s.PullRecord(ctx, 1); check(t, err) },
+		"SaveReviewed": func() { check(t, s.SaveReviewed(ctx, reviewed(1, 1, "a.yaml"))) },
+		"Reviewed":     func() { _, _, err := s.Reviewed(ctx, 1, revision(1)); check(t, err) },
+		"Colliding":    func() { must(s.Colliding(ctx, 1, []string{"a.yaml"}))(t) },
+		"Outcomes":     func() { must(s.Outcomes(ctx, many))(t) },
+		"Unsettled":    func() { must(s.UnsettledPulls(ctx))(t) },
+	} {
+		f() // prepares its statements
+		before := trips.n.Load()
+		f()
+		if n := trips.n.Load() - before; n != 1 {
+			t.Errorf("%s: %d round trips", name, n)
+		}
+	}
+}
+
+// Case 60: the connection is lost before the request arrives, or after COMMIT and before the answer does.
+func TestCase60ConnectionLostWhilePullsAreSavedHasOneEffect(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]int32{"the request is lost": cutRequest, "the answer is lost": cutAnswer} {
+		t.Run(name, func(t *testing.T) {
+			url := newDatabase(t)
+			between := newProxy(t, url)
+			s := openWith(t, between.url, postgres.Options{MaxConns: 1})
+			ctx := t.Context()
+			deliveries, saves := 0, 0
+			for what, f := range map[string]func(){
+				"Accept": func() {
+					deliveries++
+					_, err := s.Accept(ctx, delivery(deliveries), []fleet.Look{pullLook(deliveries)})
+					check(t, err)
+				},
+				"Ask": func() { check(t, s.Ask(ctx, []fleet.Look{branch})) },
+				"SavePull": func() {
+					saves++
+					check(t, s.SavePull(ctx, pull(1, fleet.PullOpen, fleet.TenantName(fmt.Sprint("t", saves)))))
+				},
+				"SaveReviewed": func() {
+					saves++
+					check(t, s.SaveReviewed(ctx, reviewed(1, 1, fmt.Sprint(saves, ".yaml"))))
+				},
+			} {
+				f()
+				between.cut.Store(cut)
+				f()
+				select {
+				case <-between.Taken:
+				default:
+					t.Errorf("%s was not cut", what)
+				}
+				f()
+			}
+			expect(t, url, countDeliveries, deliveries)
+			expect(t, url, countWanted, deliveries+1)
+			expect(t, url, countJobs, deliveries+1)
+			expect(t, url, `SELECT count(*) FROM pulls`, 1)
+			expect(t, url, `SELECT count(*) FROM reviewed_plans`, 1)
+			expect(t, url, `SELECT count(*) FROM pull_touches`, 1)
+		})
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	rows := map[string]fleet.Row{}
+	for _, name := range []string{"healthy", "failed", "pending", "unseen", "old", "settled", "held", "going", "retry"} {
+		rows[name] = application("eu-1", "acme", name, "prod", "v1")
+	}
+	project := fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectProject, Name: "acme"}, Tenant: "acme", Manifest: manifest("{}")}
+	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
+	must(s.Record(ctx, reconciler, step(0, 1, func(r *fleet.Record) {
+		r.Declarations, r.Rows = []fleet.Declaration{tenantDeclaration("acme")}, []fleet.Row{project}
+		for _, row := range rows {
+			r.Rows = append(r.Rows, row)
+		}
+		r.Held = []fleet.ObjectKey{rows["held"].Key}
+	})))(t)
+	seqs := map[fleet.ObjectKey]int64{}
+	for _, r := range must(s.Changed(ctx, "eu-1", 0, 100))(t) {
+		seqs[r.Key] = r.Seq
+	}
+	observe := func(names ...string) {
+		for _, name := range names {
+			check(t, s.Observe(ctx, worker, []fleet.Observation{{Key: rows[name].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, SyncedRevision: "r1", Message: name}}))
+		}
+	}
+	ack := func(state fleet.ApplyState, names ...string) {
+		for _, name := range names {
+			check(t, s.Acknowledge(ctx, worker, []fleet.Ack{{Key: rows[name].Key, Seq: seqs[rows[name].Key], State: state, Message: map[bool]string{true: "refused"}[state == fleet.ApplyFailed]}}))
+		}
+	}
+	check(t, s.Acknowledge(ctx, worker, []fleet.Ack{{Key: project.Key, Seq: seqs[project.Key], State: fleet.ApplyApplied}}))
+	observe("old", "settled")
+	ack(fleet.ApplyApplied, "healthy", "unseen", "old", "settled", "going", "retry")
+	ack(fleet.ApplyFailed, "failed")
+	observe("healthy", "failed", "going", "retry")
+	exec(t, url, `UPDATE status SET acked_at = acked_at - interval '2 min', observed_at = observed_at - interval '2 min' WHERE name = $1`, rows["settled"].Key.Name)
+	must(s.Record(ctx, reconciler, step(1, 2, func(r *fleet.Record) {
+		going, again := rows["going"], application("eu-1", "acme", "retry", "prod", "v2")
+		going.Absent = true
+		r.Rows = []fleet.Row{going, again}
+		rows["retry"] = again
+	})))(t)
+
+	stands := func(name string, o fleet.Outcome) fleet.Outcome {
+		o.Key, o.Present, o.Hash = rows[name].Key, true, rows[name].Manifest.Hash
+		if o.Revision == "" {
+			o.Revision = revision(1)
+		}
+		return o
+	}
+	said := func(name string, o fleet.Outcome) fleet.Outcome {
+		o.Sync, o.Health, o.SyncedRevision, o.Message = fleet.SyncSynced, fleet.HealthHealthy, "r1", name
+		return stands(name, o)
+	}
+	unsaid := func(name string, o fleet.Outcome) fleet.Outcome {
+		o.Sync, o.Health, o.Stale = fleet.SyncUnknown, fleet.HealthUnknown, true
+		return stands(name, o)
+	}
+	gone := fleet.ObjectKey{Engine: "us-1", Kind: fleet.ObjectApplication, Name: "gone"}
+	want := []fleet.Outcome{
+		said("healthy", fleet.Outcome{Apply: fleet.ApplyApplied}),
+		{Key: gone},
+		said("failed", fleet.Outcome{Apply: fleet.ApplyFailed, ApplyMessage: "refused"}),
+		unsaid("pending", fleet.Outcome{Apply: fleet.ApplyPending}),
+		unsaid("unseen", fleet.Outcome{Apply: fleet.ApplyApplied}),
+		said("old", fleet.Outcome{Apply: fleet.ApplyApplied, Stale: true}),
+		said("settled", fleet.Outcome{Apply: fleet.ApplyApplied}),
+		unsaid("held", fleet.Outcome{Apply: fleet.ApplyHeld, Held: true}),
+		said("going", fleet.Outcome{Apply: fleet.ApplyDeleting, Absent: true, Stale: true, Revision: revision(2)}),
+		said("retry", fleet.Outcome{Apply: fleet.ApplyPending, Stale: true, Revision: revision(2)}),
+		{Key: project.Key, Present: true, Revision: revision(1), Hash: project.Manifest.Hash, Apply: fleet.ApplyApplied},
+		said("healthy", fleet.Outcome{Apply: fleet.ApplyApplied}), // asked for twice, answered twice
+		{Key: fleet.ObjectKey{Engine: "eu-1", Kind: "'", Name: "\x00\xff"}},
+	}
+	keys := make([]fleet.ObjectKey, len(want))
+	for i := range want {
+		keys[i] = want[i].Key
+	}
+	if d := cmp.Diff(want, must(s.Outcomes(ctx, keys))(t)); d != "" {
+		t.Error(d)
+	}
+	if none := must(s.Outcomes(ctx, nil))(t); len(none) != 0 {
+		t.Errorf("%+v", none)
+	}
+}
+
+func TestPullViews(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	ctx, all, page := t.Context(), fleet.Scope{}, fleet.Page{Limit: 100}
+	savePulls(t, s)
+	merged := pull(5, fleet.PullMerged, "acme")
+	merged.Held, merged.Consented, merged.FollowedAt = nil, revision(4), &merged.UpdatedAt
+	check(t, s.SavePull(ctx, merged))
+	check(t, s.SaveReviewed(ctx, reviewed(5, 77, "a.yaml"))) // of another head
+	numbers := func(scope fleet.Scope, by fleet.Filter) (found []int) {
+		t.Helper()
+		got, _, err := s.Pulls(ctx, scope, by, page)
+		check(t, err)
+		for _, p := range got {
+			found = append(found, p.Number)
+		}
+		return found
+	}
+	for name, c := range map[string]struct {
+		scope fleet.Scope
+		by    fleet.Filter
+		want  []int
+	}{
+		"all":                  {all, fleet.Filter{}, []int{5, 4, 3, 2, 1}},
+		"open":                 {all, fleet.Filter{State: fleet.PullOpen}, []int{4, 3, 2, 1}},
+		"merged":               {all, fleet.Filter{State: fleet.PullMerged}, []int{5}},
+		"of acme":              {all, fleet.Filter{Tenant: "acme"}, []int{5, 3, 1}},
+		"one":                  {all, fleet.Filter{Pull: 2}, []int{2}},
+		"one of another":       {fleet.Scope{Tenant: "acme"}, fleet.Filter{Pull: 2}, nil},
+		"quote":                {all, fleet.Filter{Tenant: "' OR true --"}, nil},
+		"as acme":              {fleet.Scope{Tenant: "acme"}, fleet.Filter{}, []int{5, 3, 1}},
+		"as globex":            {fleet.Scope{Tenant: "globex"}, fleet.Filter{State: fleet.PullOpen}, []int{3, 2}},
+		"as acme of globex":    {fleet.Scope{Tenant: "acme"}, fleet.Filter{Tenant: "globex"}, nil},
+		"as nobody":            {fleet.Scope{Tenant: "initech"}, fleet.Filter{}, nil},
+		"as one with no name":  {fleet.Scope{Tenant: "\x00"}, fleet.Filter{}, nil},
+		"as one with a quote'": {fleet.Scope{Tenant: "acme' OR '1'='1"}, fleet.Filter{}, nil},
+	} {
+		if got := numbers(c.scope, c.by); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	if got := pages(t, 2, func(p fleet.Page) ([]fleet.PullView, string, error) { return s.Pulls(ctx, all, fleet.Filter{}, p) }); len(got) != 5 {
+		t.Errorf("%d in pages of 2", len(got))
+	}
+	if _, _, err := s.Pulls(ctx, all, fleet.Filter{}, fleet.Page{Limit: 1, After: "x"}); !errors.Is(err, fleet.ErrCursor) {
+		t.Errorf("a forged cursor: %v", err)
+	}
+
+	want := fleet.PullView{Number: 1, Title: "change 1", Author: "ann", State: fleet.PullOpen, Head: revision(1), Base: revision(1000), Hash: "plan-1",
+		Verdict: "1 to add", Tenants: []fleet.TenantName{"acme"}, Consented: true, Held: true, URL: "https://git.example.com/config/pulls/1",
+		UpdatedAt: time.Date(2026, 11, 20, 12, 0, 1, 0, time.UTC)}
+	for _, scope := range []fleet.Scope{all, {Tenant: "acme"}} {
+		got, report, err := s.PullOf(ctx, scope, 1)
+		check(t, err)
+		if d := cmp.Diff(want, got); d != "" || string(report) != `{"pull":1}` || string(must(s.PullPlan(ctx, scope, 1))(t)) != `{"pull":1}` {
+			t.Errorf("in %v: %s\n%s", scope, report, d)
+		}
+	}
+	if got, report, err := s.PullOf(ctx, all, 5); err != nil || got.Base != "" || got.Hash != "" || report != nil || !got.Following || got.Held || got.Consented {
+		t.Errorf("without a plan of its head: %+v, %s, %v", got, report, err)
+	}
+	if _, err := s.PullPlan(ctx, all, 5); !errors.Is(err, fleet.ErrNotFound) {
+		t.Errorf("no plan of its head: %v", err)
+	}
+	shared, _, err := s.PullOf(ctx, fleet.Scope{Tenant: "acme"}, 3)
+	check(t, err)
+	if text := must(json.Marshal(shared))(t); strings.Contains(string(text), "globex") || shared.Verdict != "" || !slices.Equal(shared.Tenants, []fleet.TenantName{"acme"}) {
+		t.Errorf("what acme sees of one that touches globex too: %s", text)
+	}
+	for _, c := range []struct {
+		scope  fleet.Scope
+		number int
+	}{{all, 6}, {all, 0}, {all, -1}, {fleet.Scope{Tenant: "acme"}, 2}, {fleet.Scope{Tenant: "acme"}, 4}, {fleet.Scope{Tenant: "initech"}, 1}} {
+		if _, report, err := s.PullOf(ctx, c.scope, c.number); !errors.Is(err, fleet.ErrNotFound) || report != nil {
+			t.Errorf("%d in %v: %s, %v", c.number, c.scope, report, err)
+		}
+	}
+
+	t.Run("a stranger who takes the name sees nothing of before", func(t *testing.T) {
+		exec(t, url, `UPDATE tenants SET removed_at = now() WHERE tenant = 'acme'; INSERT INTO tenants (tenant) VALUES ('acme')`)
+		acme := fleet.Scope{Tenant: "acme"}
+		if got := numbers(acme, fleet.Filter{}); got != nil {
+			t.Errorf("it sees %v", got)
+		}
+		check(t, s.SavePull(ctx, pull(3, fleet.PullOpen, "acme")))
+		if got := numbers(acme, fleet.Filter{}); !slices.Equal(got, []int{3}) {
+			t.Errorf("of what touches it now it sees %v", got)
+		}
+	})
+}
+
+// Case 66: what cannot be had again from Git outlives a rebuild.
+func TestCase66ResetKeepsPulls(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	ctx := t.Context()
+	savePulls(t, s)
+	must(s.Accept(ctx, delivery(1), []fleet.Look{branch}))(t)
+	sizes := func() (all []int) {
+		for _, table := range []string{"deliveries", "looks", "pulls", "reviewed_plans", "pull_touches", "river_job"} {
+			n := one[int](t, url, `SELECT count(*) FROM `+table)
+			if n == 0 {
+				t.Errorf("%s is empty", table)
+			}
+			all = append(all, n)
+		}
+		return all
+	}
+	before := sizes()
+	check(t, s.Reset(ctx))
+	if after := sizes(); !slices.Equal(after, before) {
+		t.Errorf("rows %v, before %v", after, before)
+	}
+	if fresh := must(s.Accept(ctx, delivery(1), []fleet.Look{branch}))(t); fresh {
+		t.Error("a delivery of before is taken once more")
+	}
+	if _, known, err := s.Reviewed(ctx, 1, revision(1)); !known || err != nil {
+		t.Errorf("the plan that reviewers saw: %v, %v", known, err)
+	}
+	if got, _, err := s.Pulls(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(got) != 2 {
+		t.Errorf("acme sees %d, %v", len(got), err)
+	}
+}
+
+// Several replicas save the same pull request at once.
+func TestPullsAreSavedSideBySide(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 20 {
+				if err := s.SavePull(context.Background(), pull(j%3, fleet.PullOpen, fleet.TenantName(fmt.Sprint("t", i)))); err != nil {
+					t.Error(err)
+				}
+				if err := s.SaveReviewed(context.Background(), reviewed(j%3, j%2, "a.yaml", fmt.Sprint(i, ".yaml"), fmt.Sprint(j, ".yaml"))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	expect(t, url, `SELECT count(*) FROM pulls`, 3)
+	expect(t, url, `SELECT count(*) FROM pull_touches t WHERE touch <> ALL (
+		SELECT unnest(touches) FROM (SELECT touches FROM reviewed_plans r WHERE r.number = t.number ORDER BY saved_at DESC LIMIT 1) newest)`, 0)
+}
