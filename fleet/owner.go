@@ -58,7 +58,7 @@ func ownerWithoutKind(s, kind string, found bool) error {
 	case !found && accountName(strings.Replace(bare, "/", "", 1)):
 		return fmt.Errorf("an owner says what it is: github:%s, or group:%s for a group that people sign in with", bare, bare)
 	case found && (kind == "user" || kind == "team" || kind == "org" || kind == "gitea"):
-		return fmt.Errorf("people and teams of the forge are written github:<login> and github:<organization>/<team>, not %s:", kind)
+		return fmt.Errorf("people and teams of the forge are written github:<login> and github:<organization>/<team>, not %q", kind)
 	}
 	return errors.New("an owner is github:<login>, github:<organization>/<team> or group:<name>")
 }
