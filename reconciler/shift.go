@@ -415,7 +415,7 @@ func (s *shift) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duratio
 	}
 	out, err := s.target.Apply(ctx, row, secret, s.lease.lease())
 	if err != nil {
-		return fleet.Ack{}, 0, err
+		return fleet.Ack{}, 0, s.refusal(err)
 	}
 	s.settle(row.Key, out.State != fleet.ApplyPending) // one that is on its way out is nothing to lean on
 	return fleet.Ack{Key: row.Key, Seq: row.Seq, State: out.State, Message: short(out.Message)}, out.RetryAfter, nil
@@ -425,13 +425,21 @@ func (s *shift) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Dura
 	s.settle(row.Key, false)
 	done, err := s.target.Delete(ctx, row, s.lease.lease())
 	if err != nil {
-		return fleet.Ack{}, 0, err
+		return fleet.Ack{}, 0, s.refusal(err)
 	}
 	if done {
 		return fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyDeleting, Removed: true}, 0, nil
 	}
 	// The watch tells when the object has gone; this is for the case that it does not.
 	return fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyDeleting}, removeWait, nil
+}
+
+// refusal tells which of the two the gate has refused a write for: a stop, or the end of the lease.
+func (s *shift) refusal(err error) error {
+	if errors.Is(err, engine.ErrStopped) && !s.lease.Valid() {
+		return ErrLeaseLost
+	}
+	return err
 }
 
 func (s *shift) settle(key fleet.ObjectKey, there bool) {

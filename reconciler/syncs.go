@@ -100,7 +100,8 @@ func (s *shift) askSync(ctx context.Context, q fleet.SyncRequest) (engine.Outcom
 	}
 	ctx, end := s.lease.writing(ctx)
 	defer end()
-	return s.target.Sync(ctx, engine.SyncRequest{Key: q.Key, Tenant: q.Tenant, ID: q.ID, Revision: q.Revision, Prune: q.Prune}, s.lease.lease())
+	out, err := s.target.Sync(ctx, engine.SyncRequest{Key: q.Key, Tenant: q.Tenant, ID: q.ID, Revision: q.Revision, Prune: q.Prune}, s.lease.lease())
+	return out, s.refusal(err)
 }
 
 // mirrorStops keeps the stops on the engine as well, so that they outlive the database. What it could not write is tried again.
@@ -121,9 +122,6 @@ func (s *shift) mirrorStops(ctx context.Context) error {
 
 // writeStops clears only what surely has ended: see StopBoard.over.
 func (s *shift) writeStops(ctx context.Context, wanted, there []fleet.Stop) error {
-	if !s.lease.Valid() {
-		return ErrLeaseLost
-	}
 	ctx, end := s.lease.writing(ctx)
 	defer end()
 	known := map[stopPlace]bool{}
@@ -132,6 +130,9 @@ func (s *shift) writeStops(ctx context.Context, wanted, there []fleet.Stop) erro
 	}
 	for _, stop := range wanted {
 		if !known[placeOf(stop)] {
+			if !s.lease.Valid() {
+				return ErrLeaseLost
+			}
 			if err := s.target.SetStop(ctx, stop); err != nil {
 				return err
 			}
@@ -142,6 +143,9 @@ func (s *shift) writeStops(ctx context.Context, wanted, there []fleet.Stop) erro
 		if !s.Stops.over(at) {
 			s.Log.Warn("the engine remembers an emergency stop that the database does not know; it is left there", "engine", s.Engine, "scope", at.scope, "name", at.name)
 			continue
+		}
+		if !s.lease.Valid() {
+			return ErrLeaseLost
 		}
 		if err := s.target.ClearStop(ctx, at.scope, at.name); err != nil {
 			return err

@@ -39,7 +39,7 @@ type Secrets interface {
 	Get(ctx context.Context, ref fleet.CredentialSource) (fleet.Secret, error)
 }
 
-// Dialer connects to an engine. stopped is asked by the engine immediately before each write.
+// Dialer connects to an engine. stopped is asked by the engine immediately before each write, which it refuses with engine.ErrStopped.
 type Dialer func(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error)
 
 // Worker brings one engine to its rows and its status to the store, while it holds the engine's lease.
@@ -145,7 +145,7 @@ func (w *Worker) serve(ctx context.Context, held *heldLease) error {
 
 // connect reaches the engine and finds it fit, or says in the store why not and since when.
 func (w *Worker) connect(ctx context.Context, held *heldLease) (engine.Engine, error) {
-	target, err := w.Dial(ctx, w.Engine, w.Spec, w.Stops.Stopped(w.Engine))
+	target, err := w.Dial(ctx, w.Engine, w.Spec, w.gate(held))
 	if err == nil {
 		err = w.preflight(ctx, held, target)
 	}
@@ -154,6 +154,12 @@ func (w *Worker) connect(ctx context.Context, held *heldLease) (engine.Engine, e
 		return nil, err
 	}
 	return target, nil
+}
+
+// gate is what each write passes at the last moment: no emergency stop is in force, and the lease still holds by our own clock.
+func (w *Worker) gate(held *heldLease) func(fleet.TenantName) bool {
+	stopped := w.Stops.Stopped(w.Engine)
+	return func(tenant fleet.TenantName) bool { return !held.Valid() || stopped(tenant) }
 }
 
 // preflight looks whether the engine is fit and reports it. A finding that blocks is no error: the engine refuses writes itself, and its

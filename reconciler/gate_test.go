@@ -1,0 +1,138 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/engine/enginetest"
+)
+
+// slowEngine takes its time between a call and the write that it leads to.
+type slowEngine struct {
+	*enginetest.Fake
+	takes time.Duration
+}
+
+func (e slowEngine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret, lease fleet.Lease) (engine.Outcome, error) {
+	wait(context.WithoutCancel(ctx), e.takes)
+	return e.Fake.Apply(ctx, row, secret, lease)
+}
+
+func (e slowEngine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (bool, error) {
+	wait(context.WithoutCancel(ctx), e.takes)
+	return e.Fake.Delete(ctx, row, lease)
+}
+
+func (e slowEngine) Sync(ctx context.Context, q engine.SyncRequest, lease fleet.Lease) (engine.Outcome, error) {
+	wait(context.WithoutCancel(ctx), e.takes)
+	return e.Fake.Sync(ctx, q, lease)
+}
+
+func (e slowEngine) SetStop(ctx context.Context, stop fleet.Stop) error {
+	wait(context.WithoutCancel(ctx), e.takes)
+	return e.Fake.SetStop(ctx, stop)
+}
+
+// reports takes the reports of an engine, and nothing else.
+type reports struct{ noRows }
+
+type noRows interface{ Rows }
+
+func (reports) ReportEngine(context.Context, fleet.Lease, fleet.EngineReport) error { return nil }
+
+// workOn is a shift on a server, whose lease lasts for so long.
+func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration) *shift {
+	t.Helper()
+	board := NewStopBoard()
+	board.set(nil)
+	w := &Worker{Engine: "eu-1", Rows: reports{}, Stops: board, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+		Dial: func(_ context.Context, name fleet.EngineName, _ fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
+			f := server.Connect(name)
+			f.Stopped = stopped
+			return slowEngine{f, takes}, nil
+		}}
+	held := newHeldLease(fleet.Lease{Name: "engine/eu-1", Holder: "a", Epoch: 1}, time.Now().Add(lasts))
+	target, err := w.connect(t.Context(), held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	once, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = target.Watch(once, engine.Sink{}) // one look
+	return &shift{Worker: w, lease: held, target: target, queue: newQueue(), settled: map[fleet.ObjectKey]bool{}}
+}
+
+// Case 79: a worker was paused past its lease, in the middle of its work. What it goes on with is not even sent.
+func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
+	id := fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "prod"}
+	key := fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: fleet.ApplicationName(id)}
+	manifest, err := argocd.Renderer{}.Render(fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd", InstallationID: "eu-1"}}, fleet.Object{Key: key, Application: &fleet.Application{
+		ID: id, Name: key.Name, Project: fleet.ProjectName("acme"), Source: fleet.Source{RepoURL: "https://git.example.com/acme/web", Path: "deploy", TargetRevision: "v1"},
+		Destination: fleet.Destination{Server: fleet.ServerKey("https://api.example.com", id.In()), Namespace: "web"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := fleet.Row{Key: key, Tenant: "acme", Environment: "prod", Deployment: "web", Deletion: fleet.DeletionOrphan, Manifest: manifest, Revision: "4f1c9e2a"}
+	gone, stop := row, fleet.Stop{Scope: fleet.StopFleet}
+	gone.Absent = true
+	for name, write := range map[string]func(context.Context, *shift) error{
+		"apply": func(ctx context.Context, s *shift) error {
+			_, _, err := s.act(ctx, row)
+			return err
+		},
+		"delete": func(ctx context.Context, s *shift) error {
+			_, _, err := s.act(ctx, gone)
+			return err
+		},
+		"sync": func(ctx context.Context, s *shift) error {
+			_, err := s.askSync(ctx, fleet.SyncRequest{ID: "acme/run", Key: key, Tenant: "acme", Revision: "v2"})
+			return err
+		},
+		"two stops": func(ctx context.Context, s *shift) error {
+			return s.writeStops(ctx, []fleet.Stop{stop, {Scope: fleet.StopTenant, Name: "acme"}}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := enginetest.NewServer()
+				if name != "apply" {
+					if _, _, err := workOn(t, server, 0, time.Minute).act(t.Context(), row); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before := server.Writes()
+				if err := write(t.Context(), workOn(t, server, time.Minute, time.Hour)); err != nil {
+					t.Fatalf("slow, within the lease: %v", err)
+				}
+				if server.Writes() == before && name != "two stops" {
+					t.Fatal("nothing was written within the lease")
+				}
+
+				server = enginetest.NewServer()
+				if name != "apply" {
+					if _, _, err := workOn(t, server, 0, time.Minute).act(t.Context(), row); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before = server.Writes()
+				late := workOn(t, server, time.Minute, 10*time.Second)
+				if err := write(t.Context(), late); !errors.Is(err, ErrLeaseLost) {
+					t.Errorf("got %v, want the loss of the lease", err)
+				}
+				stops, err := late.target.ReadStops(t.Context())
+				if err != nil || len(stops) > 1 || server.Writes() != before {
+					t.Errorf("%d writes and %d stops, %v", server.Writes()-before, len(stops), err)
+				}
+			})
+		})
+	}
+}
