@@ -28,8 +28,9 @@ import (
 //   - /commits/{sha}/pulls is 404. /commits/{sha}/pull knows only the commit that
 //     a merged pull request ended in, not those it brought along.
 //   - Teams have numbers: /teams/{id}/members. /orgs/{org}/teams/{name} is 404;
-//     /orgs/{org}/teams/search?q= finds the number. /users/{org} answers as if the
-//     organization were a person, without a word about it.
+//     /orgs/{org}/teams/search?q= finds the number. Only the team's members and the
+//     organization's owners may list them; other members of the organization get
+//     403. /users/{org} answers as if the organization were a person.
 //   - A commit status has its state in "status", not in "state", takes any word for
 //     it, and its description any length. The combined one has "state"; a warning
 //     in it comes to failure. The list of a commit's statuses is sorted by whole

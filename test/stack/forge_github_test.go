@@ -62,6 +62,15 @@ func TestForgeAndGitHub(t *testing.T) {
 			}
 		}
 	})
+	t.Run("who may read the members of a team", func(t *testing.T) {
+		other := must(w.CreateTeam(t.Context(), "acme", "others", "read", w.bob))(t)
+		for a, want := range map[*stack.Account]int{&w.alice: 200, &w.bob: 403, &w.eve: 404, &w.Admin: 200} {
+			if got := w.status(t, *a, http.MethodGet, fmt.Sprintf("teams/%d/members", team)); got != want {
+				t.Errorf("%s: %d, want %d", a.Login, got, want)
+			}
+		}
+		ok(t, w.LeaveTeam(t.Context(), other, w.bob))
+	})
 	t.Run("which pull request a commit came by", func(t *testing.T) { w.testCommitPull(t) })
 	t.Run("commit statuses", func(t *testing.T) { w.testStatusWords(t) })
 	t.Run("reviews", func(t *testing.T) { w.testReviewWords(t) })
@@ -153,15 +162,15 @@ func (w town) testReviewWords(t *testing.T) {
 func (w town) reviews(t *testing.T, number int) (lines []string) {
 	t.Helper()
 	head := must(w.repo.Pull(t.Context(), number))(t).Head.SHA
-	for _, r := range read[[]object](t, w, w.Admin, fmt.Sprintf("repos/acme/config/pulls/%d/reviews", number)) {
-		line := fmt.Sprint(r["user"].(object)["login"], " ", r["state"])
-		for _, flag := range []string{"stale", "official", "dismissed"} {
-			if r[flag] == true {
-				line += " " + flag
+	for _, r := range must(w.repo.Reviews(t.Context(), number))(t) {
+		line := r.User.Login + " " + r.State
+		for _, flag := range []struct {
+			name string
+			set  bool
+		}{{" stale", r.Stale}, {" official", r.Official}, {" dismissed", r.Dismissed}, {" head", r.Commit == head}} {
+			if flag.set {
+				line += flag.name
 			}
-		}
-		if r["commit_id"] == head {
-			line += " head"
 		}
 		lines = append(lines, line)
 	}

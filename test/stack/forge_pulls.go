@@ -31,6 +31,17 @@ type ForgeComment struct {
 	Updated time.Time `json:"updated_at"`
 }
 
+// ForgeReview is a review of a pull request.
+type ForgeReview struct {
+	ID        int64
+	User      Account
+	State     string // as for Review
+	Commit    string `json:"commit_id"`
+	Stale     bool   // of an older head
+	Official  bool
+	Dismissed bool
+}
+
 // ForgeStatus is a commit status.
 type ForgeStatus struct {
 	Context     string  `json:"context"`
@@ -90,6 +101,11 @@ func (r *ForgeRepo) Review(ctx context.Context, as Account, number int, says, co
 	err := r.forge.Call(ctx, as, http.MethodPost, r.path("pulls/%d/reviews", number),
 		map[string]any{"event": says, "commit_id": commit, "body": body}, &review)
 	return review.ID, err
+}
+
+// Reviews are those of the pull request, oldest first.
+func (r *ForgeRepo) Reviews(ctx context.Context, number int) ([]ForgeReview, error) {
+	return list[ForgeReview](ctx, r.forge, r.forge.Admin, r.path("pulls/%d/reviews", number))
 }
 
 // DismissReview takes a review's weight, as an admin of the repository may.

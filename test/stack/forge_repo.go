@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -45,7 +46,7 @@ func (f *Forge) Repo(ctx context.Context, name string) (*ForgeRepo, error) {
 		return nil, err
 	}
 	r.Name, r.URL = name, f.URL+"/"+name+".git"
-	dir := filepath.Join(f.folder.path, "copies", filepath.FromSlash(name))
+	dir := filepath.Join(f.folder.path, "copies", strconv.FormatInt(r.ID, 10))
 	r.local = &Repo{URL: r.URL, Dir: dir, server: f.git}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -90,6 +91,22 @@ func (r *ForgeRepo) Fork(ctx context.Context, as Account) (*ForgeRepo, error) {
 	}
 	_, name, _ := strings.Cut(r.Name, "/")
 	return r.forge.Repo(ctx, as.Login+"/"+name)
+}
+
+// Rename gives the repository another name with the same owner. The forge leads
+// from the old one to it until a repository of that name is made.
+func (r *ForgeRepo) Rename(ctx context.Context, name string) error {
+	if err := r.forge.Call(ctx, r.forge.Admin, http.MethodPatch, "repos/"+r.Name, map[string]any{"name": name}, nil); err != nil {
+		return err
+	}
+	r.forge.mu.Lock()
+	defer r.forge.mu.Unlock()
+	delete(r.forge.repos, r.Name)
+	owner, _, _ := strings.Cut(r.Name, "/")
+	r.Name = owner + "/" + name
+	r.URL = r.forge.URL + "/" + r.Name + ".git"
+	r.forge.repos[r.Name] = r
+	return nil
 }
 
 // Delete removes the repository.

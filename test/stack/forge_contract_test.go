@@ -1,0 +1,221 @@
+package stack_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/test/stack"
+	"argosy.dev/argosy/webhook"
+	"argosy.dev/argosy/webhook/forgetest"
+	"argosy.dev/argosy/webhook/github"
+)
+
+// TestArgosySpeaksToTheForge runs the contract of webhook.Forge on the real thing.
+func TestArgosySpeaksToTheForge(t *testing.T) {
+	pg := must(stack.SharedPostgres(t.Context()))(t)
+	forge := must(stack.StartForge(t.Context(), stack.ForgeOptions{Database: must(pg.NewDatabase(t.Context(), "forge_contract"))(t)}))(t)
+	t.Cleanup(func() { ok(t, forge.Stop()) })
+	people := map[string]stack.Account{}
+	for _, login := range []string{"argosy", "alice", "bob", "carol", "mallory"} {
+		people[login] = must(forge.CreateUser(t.Context(), login))(t)
+	}
+	forgetest.Run(t, func(t *testing.T) forgetest.Stage { return newStage(t, forge, people) })
+}
+
+// stage is a repository of an organization of its own, with the people that all stages share.
+type stage struct {
+	t      *testing.T
+	forge  *stack.Forge
+	repo   *stack.ForgeRepo
+	fork   *stack.ForgeRepo // the stranger's; nil until it is needed
+	id     int64            // that the repository has had from the start
+	name   string
+	people map[int64]stack.Account
+	cast   forgetest.Cast
+	pulls  map[int]branch
+}
+
+// branch is where a pull request comes from.
+type branch struct {
+	repo *stack.ForgeRepo
+	name string
+	by   stack.Account
+}
+
+var stages atomic.Int64
+
+func newStage(t *testing.T, forge *stack.Forge, people map[string]stack.Account) *stage {
+	t.Helper()
+	org := fmt.Sprintf("acme-%d", stages.Add(1))
+	s := &stage{t: t, forge: forge, people: map[int64]stack.Account{}, pulls: map[int]branch{}}
+	person := func(login string) fleet.Person {
+		a := people[login]
+		s.people[a.ID] = a
+		return fleet.Person{ID: a.ID, Login: login}
+	}
+	s.cast = forgetest.Cast{
+		Base: "main", Self: person("argosy"), Admin: person("alice"), Writer: person("bob"), Reader: person("carol"), Stranger: person("mallory"),
+		Team: org + "/leads", TeamAs: strings.ToUpper(org) + "/Leads",
+	}
+	ok(t, forge.CreateOrg(t.Context(), org))
+	must(forge.CreateTeam(t.Context(), org, "leads", "read", people["alice"], people["bob"]))(t)
+	s.ownerOf(org, people["argosy"])
+	s.name = org + "/fleet-of-" + org
+	_, name, _ := strings.Cut(s.name, "/")
+	s.repo = s.create(org, name)
+	s.id = s.repo.ID
+	return s
+}
+
+// ownerOf puts the account among the organization's owners: nobody else may read its teams without being in each.
+func (s *stage) ownerOf(org string, a stack.Account) {
+	s.t.Helper()
+	var teams []struct {
+		ID   int64
+		Name string
+	}
+	ok(s.t, s.forge.Call(s.t.Context(), s.forge.Admin, http.MethodGet, "orgs/"+org+"/teams", nil, &teams))
+	for _, team := range teams {
+		if team.Name == "Owners" {
+			ok(s.t, s.forge.JoinTeam(s.t.Context(), team.ID, a))
+			return
+		}
+	}
+	s.t.Fatalf("%s has no owners: %+v", org, teams)
+}
+
+func (s *stage) create(org, name string) *stack.ForgeRepo {
+	s.t.Helper()
+	r := must(s.forge.CreateRepo(s.t.Context(), org, name, false))(s.t)
+	ok(s.t, r.Allow(s.t.Context(), s.people[s.cast.Admin.ID], "admin"))
+	ok(s.t, r.Allow(s.t.Context(), s.people[s.cast.Writer.ID], "write"))
+	must(r.Push(s.t.Context(), s.forge.Admin, stack.Change{Message: "first", Write: map[string]string{"README.md": "hello\n"}}))(s.t)
+	return r
+}
+
+func (s *stage) Forge() webhook.Forge {
+	token := s.people[s.cast.Self.ID].Token
+	f, err := github.New(github.Config{
+		BaseURL: s.forge.API(), Repository: s.name, RepositoryID: s.id, AllowHTTP: true,
+		Auth: github.Auth{Token: func(context.Context) (string, error) { return token, nil }},
+	})
+	ok(s.t, err)
+	return f
+}
+
+func (s *stage) Cast() forgetest.Cast { return s.cast }
+
+func (s *stage) Open(by fleet.Person, title string) (int, fleet.Revision) {
+	s.t.Helper()
+	b := branch{repo: s.repo, name: fmt.Sprintf("change-%d", stages.Add(1)), by: s.people[by.ID]}
+	head := b.name
+	if by == s.cast.Stranger {
+		if s.fork == nil {
+			s.fork = must(s.repo.Fork(s.t.Context(), b.by))(s.t)
+		}
+		b.repo, head = s.fork, by.Login+":"+b.name
+	}
+	commit := must(b.repo.Push(s.t.Context(), b.by, stack.Change{Branch: b.name, Message: title, Write: map[string]string{b.name: title}}))(s.t)
+	number := must(s.repo.OpenPull(s.t.Context(), b.by, title, head, s.cast.Base))(s.t)
+	s.pulls[number] = b
+	return number, fleet.Revision(commit)
+}
+
+func (s *stage) Push(number int) fleet.Revision {
+	s.t.Helper()
+	b := s.pulls[number]
+	commit := must(b.repo.Push(s.t.Context(), b.by, stack.Change{Branch: b.name, Message: "more", Write: map[string]string{fmt.Sprint(stages.Add(1)): ""}}))(s.t)
+	eventually(s.t, "the pull request has its new head", func() bool { return must(s.repo.Pull(s.t.Context(), number))(s.t).Head.SHA == commit })
+	return fleet.Revision(commit)
+}
+
+func (s *stage) Merge(number int) fleet.Revision {
+	s.t.Helper()
+	return fleet.Revision(must(s.repo.Merge(s.t.Context(), s.people[s.cast.Admin.ID], number, "squash"))(s.t))
+}
+
+func (s *stage) Close(number int) {
+	s.t.Helper()
+	ok(s.t, s.repo.ClosePull(s.t.Context(), s.people[s.cast.Admin.ID], number))
+}
+
+func (s *stage) Comment(number int, by fleet.Person, body string) int64 {
+	s.t.Helper()
+	return must(s.repo.Comment(s.t.Context(), s.people[by.ID], number, body))(s.t)
+}
+
+// Edit edits until the forge's clock has gone on to another second, for an edit in the second of the posting does not show.
+func (s *stage) Edit(number int, comment int64, by fleet.Person, body string) {
+	s.t.Helper()
+	n := 0
+	eventually(s.t, "the edit shows", func() bool {
+		n++
+		ok(s.t, s.repo.EditComment(s.t.Context(), s.people[by.ID], comment, fmt.Sprint(body, n)))
+		for _, c := range must(s.repo.Comments(s.t.Context(), number))(s.t) {
+			if c.ID == comment {
+				return c.Updated.After(c.Created)
+			}
+		}
+		return false
+	})
+	ok(s.t, s.repo.EditComment(s.t.Context(), s.people[by.ID], comment, body))
+}
+
+func (s *stage) DeleteComment(_ int, comment int64) {
+	s.t.Helper()
+	ok(s.t, s.repo.DeleteComment(s.t.Context(), s.forge.Admin, comment))
+}
+
+func (s *stage) Review(number int, by fleet.Person, state fleet.ReviewState) {
+	s.t.Helper()
+	says := map[fleet.ReviewState]string{
+		fleet.ReviewApproved: stack.Approve, fleet.ReviewChanges: stack.RequestChanges, fleet.ReviewCommented: stack.OnlyComment,
+	}[state]
+	must(s.repo.Review(s.t.Context(), s.people[by.ID], number, says, "", "as I see it"))(s.t)
+}
+
+func (s *stage) Dismiss(number int, of fleet.Person) {
+	s.t.Helper()
+	var newest int64
+	for _, r := range must(s.repo.Reviews(s.t.Context(), number))(s.t) {
+		if r.User.ID == of.ID {
+			newest = r.ID
+		}
+	}
+	ok(s.t, s.repo.DismissReview(s.t.Context(), s.forge.Admin, number, newest))
+}
+
+func (s *stage) Comments(number int) (all []string) {
+	s.t.Helper()
+	for _, c := range must(s.repo.Comments(s.t.Context(), number))(s.t) {
+		all = append(all, c.Body)
+	}
+	return all
+}
+
+func (s *stage) Shown(head fleet.Revision) map[string]forgetest.Shown {
+	s.t.Helper()
+	shown := map[string]forgetest.Shown{}
+	for _, v := range must(s.repo.Statuses(s.t.Context(), string(head)))(s.t) {
+		if _, newer := shown[v.Context]; !newer {
+			shown[v.Context] = forgetest.Shown{State: fleet.CheckState(v.State), Title: v.Description, URL: v.URL}
+		}
+	}
+	return shown
+}
+
+func (s *stage) Replace() {
+	s.t.Helper()
+	org, name, _ := strings.Cut(s.name, "/")
+	ok(s.t, s.repo.Rename(s.t.Context(), "moved"))
+	s.fork = nil
+	s.repo = s.create(org, name)
+	if number, _ := s.Open(s.cast.Writer, "After"); number != 1 {
+		s.t.Fatalf("the pull request of the new repository is %d", number)
+	}
+}
