@@ -19,6 +19,8 @@ func FuzzRule(f *testing.F) {
 		`has(declaration.spec.deployment) || environments[1 - 2].name == "\u00e9"`,
 		"declaration.spec.hold ?\n  // why\n  path != '' : -1 < 2 % size([[1], []])",
 		`Source{path: 'x'} == Source{}`, `google.protobuf.Struct{fields: {'a': 1}}.a == 1`, `"\xff" + b'a'`, `((((((((1))))))))`, `true && `, ``,
+		strings.Repeat("(", 4000), strings.Repeat("!", 4000) + "true", strings.Repeat("path+", 600) + "path == ''", strings.Repeat("environments.all(e, ", 5),
+		`"a".matches("((a{100}){100}){100}")`, strings.Repeat("cel.bind(x,path+path,cel.bind(path,x+x,", 6) + "size(path) > 1" + strings.Repeat("))", 6),
 	} {
 		f.Add(rule)
 	}
