@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -42,7 +43,18 @@ func content() apitest.Mirror {
 	for _, t := range []fleet.TenantName{"acme", "globex"} {
 		addTenant(&m, t)
 	}
+	m.Pulls = []apitest.Pull{
+		pull(7, `{"tenants":[{"name":"acme"}]}`, "acme"),
+		pull(8, `{"hash":"c0ffee","summary":"1 to create for globex","platform":["new Tenant globex"],"tenants":[{"name":"acme","engines":[{"name":"eu-1",`+
+			`"changes":[{"action":"update","kind":"Application","subject":"web@prod","fields":[{"path":"spec.source.path","before":"old","after":"<b>new"}]}]}]},{"name":"globex"}]}`, "acme", "globex", ""),
+		pull(9, "", "globex"),
+	}
 	return m
+}
+
+func pull(number int, plan string, tenants ...fleet.TenantName) apitest.Pull {
+	return apitest.Pull{Plan: json.RawMessage(plan), PullView: fleet.PullView{Number: number, Title: "change <things>", Author: "ana", State: fleet.PullOpen, Head: rev1,
+		Verdict: fmt.Sprint("needs an approval for ", tenants), Tenants: tenants, URL: "https://git.example.com/platform/config/pulls/1"}}
 }
 
 func addTenant(m *apitest.Mirror, t fleet.TenantName) {

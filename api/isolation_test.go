@@ -14,7 +14,7 @@ import (
 // everything of globex that has a path of its own.
 var globexPaths = []string{
 	"/tenants/globex", "/tenants/globex/environments/prod", "/tenants/globex/environments/prod/placement",
-	"/tenants/globex/deployments/web", "/tenants/globex/applications/web/prod", "/operations/op-globex",
+	"/tenants/globex/deployments/web", "/tenants/globex/applications/web/prod", "/operations/op-globex", "/pulls/9",
 }
 
 // Case 38: another tenant's object is answered byte for byte like one that does not exist.
@@ -53,12 +53,13 @@ func removeGlobex(m *apitest.Mirror) {
 	m.Operations = slices.DeleteFunc(m.Operations, func(v fleet.Operation) bool { return v.Tenant == "globex" })
 	m.Problems = slices.DeleteFunc(m.Problems, func(v fleet.Problem) bool { return v.Key.Tenant == "globex" })
 	m.Holds = slices.DeleteFunc(m.Holds, func(v fleet.Hold) bool { return v.Tenant == "globex" })
+	m.Pulls = slices.DeleteFunc(m.Pulls, func(v apitest.Pull) bool { return v.Number == 9 })
 }
 
 // A tenant's token sees no byte that another tenant chose, in any list, whatever the filter.
 func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 	s := newSite(t, content())
-	for _, list := range []string{"tenants", "environments", "deployments", "applications", "operations", "problems", "holds", "stops", "source", "whoami"} {
+	for _, list := range []string{"tenants", "environments", "deployments", "applications", "operations", "problems", "holds", "pulls", "pulls/8", "pulls/8/plan", "stops", "source", "whoami"} {
 		t.Run(list, func(t *testing.T) {
 			s := s.in(t)
 			a := s.get("/"+list, acmeToken)
@@ -118,7 +119,7 @@ func TestThePageOfAnotherTenantIsLikeNone(t *testing.T) {
 	m := content()
 	removeGlobex(&m)
 	gone := newSite(t, m)
-	for _, path := range []string{"/tenants/globex", "/tenants/globex/environments/prod", "/tenants/globex/applications/web/prod", "/engines/eu-1"} {
+	for _, path := range []string{"/tenants/globex", "/tenants/globex/environments/prod", "/tenants/globex/applications/web/prod", "/engines/eu-1", "/pulls/9"} {
 		there.want(there.page(path, platformToken), http.StatusOK)
 		with, without := there.page(path, acmeToken), gone.page(path, acmeToken)
 		there.want(with, http.StatusNotFound)
@@ -126,7 +127,7 @@ func TestThePageOfAnotherTenantIsLikeNone(t *testing.T) {
 			t.Errorf("%s can be told apart:\n%s\n---\n%s", path, with.whole(), without.whole())
 		}
 	}
-	for _, path := range []string{"/", "/applications", "/applications?tenant=globex"} {
+	for _, path := range []string{"/", "/applications", "/applications?tenant=globex", "/pulls", "/pulls/8"} {
 		a := there.page(path, acmeToken)
 		there.want(a, http.StatusOK)
 		if strings.Contains(strings.ReplaceAll(a.body, `value="globex"`, ""), "globex") {

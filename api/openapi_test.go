@@ -5,6 +5,7 @@ import (
 	"flag"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,8 +69,12 @@ func TestNoSchemaHasAFieldForASecret(t *testing.T) {
 	if len(document.Components.Schemas) < 20 {
 		t.Fatalf("only %d schemas", len(document.Components.Schemas))
 	}
+	plans := []string{"PullView.hash", "PlanReport.hash"} // they name a plan
 	for name, schema := range document.Components.Schemas {
 		for property := range schema.Properties {
+			if slices.Contains(plans, name+"."+property) {
+				continue
+			}
 			for _, word := range []string{"password", "secret", "plaintext", "cadata", "credential", "hash", "kubeconfig"} {
 				if strings.Contains(strings.ToLower(property), word) && name != "CreatedToken" {
 					t.Errorf("%s.%s", name, property)

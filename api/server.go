@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -58,6 +59,7 @@ func New(c Config) *Server {
 	s.api.UseMiddleware(s.authenticate)
 	s.registerLists()
 	s.registerObjects()
+	s.registerPulls()
 	s.registerDecisions()
 	s.registerTokens()
 	s.registerEvents()
@@ -98,7 +100,7 @@ func operation(method, path, id, summary, tag string, guards []func(huma.Context
 }
 
 func document() huma.Config {
-	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	return huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
@@ -117,6 +119,18 @@ func document() huma.Config {
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 	}
+}
+
+// schemaName tells a plan's types from the domain's of the same name.
+func schemaName(t reflect.Type, hint string) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	name := huma.DefaultSchemaNamer(t, hint)
+	if strings.HasSuffix(t.PkgPath(), "/reconciler/plan") {
+		return "Plan" + name
+	}
+	return name
 }
 
 // OpenAPI is the document that /openapi.json serves, indented.

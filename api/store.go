@@ -17,6 +17,7 @@ type Reader interface {
 	Inventory
 	History
 	State
+	Pulls
 }
 
 // Inventory is what the fleet consists of.

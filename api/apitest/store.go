@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -28,8 +29,15 @@ type Mirror struct {
 	Problems     []fleet.Problem
 	Holds        []fleet.Hold
 	Stops        []fleet.Stop
+	Pulls        []Pull
 	Source       fleet.SourceView
 	Tokens       []Token
+}
+
+// Pull is a pull request with the plan of its head, if there is one.
+type Pull struct {
+	fleet.PullView
+	Plan json.RawMessage
 }
 
 // Token is a token with its plaintext, which only a test would keep.
@@ -208,6 +216,37 @@ func (s *Store) Holds(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet
 		func(h fleet.Hold) bool {
 			return is(sc.Tenant, h.Tenant) && is(f.Tenant, h.Tenant) && is(f.Revision, h.Revision)
 		}, p)
+}
+
+// Pulls implements api.Pulls.
+func (s *Store) Pulls(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.PullView, string, error) {
+	return listing(s, func(m *Mirror) []fleet.PullView {
+		var views []fleet.PullView
+		for _, pull := range m.Pulls {
+			views = append(views, pull.PullView)
+		}
+		return views
+	}, func(v fleet.PullView) string { return fmt.Sprintf("%010d", 1<<32-v.Number) },
+		func(v fleet.PullView) bool {
+			return (sc.Tenant == "" || slices.Contains(v.Tenants, sc.Tenant)) && (f.Tenant == "" || slices.Contains(v.Tenants, f.Tenant)) &&
+				(f.Pull == 0 || f.Pull == v.Number) && is(f.State, v.State)
+		}, p)
+}
+
+// PullPlan implements api.Pulls.
+func (s *Store) PullPlan(ctx context.Context, sc fleet.Scope, number int) ([]byte, error) {
+	found, _, err := s.Pulls(ctx, sc, fleet.Filter{Pull: number}, fleet.Page{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, pull := range s.m.Pulls {
+		if len(found) == 1 && pull.Number == number && len(pull.Plan) > 0 {
+			return pull.Plan, nil
+		}
+	}
+	return nil, fleet.ErrNotFound
 }
 
 // Events implements api.History.

@@ -8,6 +8,7 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan"
 )
 
 // path joins parts, each escaped, so that no name reaches another route.
@@ -24,6 +25,7 @@ func values(f fleet.Filter) url.Values {
 	for name, value := range map[string]string{
 		"tenant": string(f.Tenant), "environment": string(f.Environment), "deployment": string(f.Deployment), "engine": string(f.Engine),
 		"revision": string(f.Revision), "sync": string(f.Sync), "health": string(f.Health), "apply": string(f.Apply), "name": f.Name,
+		"state": string(f.State),
 	} {
 		if value != "" {
 			q.Set(name, value)
@@ -102,6 +104,21 @@ func (c *Client) Problems(ctx context.Context, f fleet.Filter, limit int) ([]fle
 // Holds lists what waits for an approval.
 func (c *Client) Holds(ctx context.Context, f fleet.Filter, limit int) ([]fleet.Hold, error) {
 	return all[fleet.Hold](ctx, c, "holds", f, limit)
+}
+
+// Pulls lists pull requests, the newest first.
+func (c *Client) Pulls(ctx context.Context, f fleet.Filter, limit int) ([]fleet.PullView, error) {
+	return all[fleet.PullView](ctx, c, "pulls", f, limit)
+}
+
+// Pull is one pull request.
+func (c *Client) Pull(ctx context.Context, number int) (fleet.PullView, error) {
+	return one[fleet.PullView](ctx, c, "pulls", strconv.Itoa(number))
+}
+
+// PullPlan is the plan that the reviewers of a pull request see.
+func (c *Client) PullPlan(ctx context.Context, number int) (plan.Report, error) {
+	return one[plan.Report](ctx, c, "pulls", strconv.Itoa(number), "plan")
 }
 
 // Tokens lists tokens without their plaintext.

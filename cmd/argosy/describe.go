@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ type section struct {
 	title string
 	facts []table.Fact
 	table table.Table
+	text  func(io.Writer) error // what is neither
 }
 
 // description is one thing in all its forms.
@@ -32,7 +34,7 @@ type describer func(context.Context, *client.Client, string) (description, error
 func describers() map[string]describer {
 	return map[string]describer{
 		"applications": describeApplication, "environments": describeEnvironment, "deployments": describeDeployment, "tenants": describeTenant,
-		"engines": describeEngine, "operations": describeOperation, "revisions": describeRevision,
+		"engines": describeEngine, "operations": describeOperation, "revisions": describeRevision, "pulls": describePull,
 	}
 }
 
@@ -41,7 +43,7 @@ func (a *app) describeCommand() *cobra.Command {
 		Use:   "describe KIND NAME",
 		Short: "Everything the mirror knows of one thing",
 		Long: "NAME is a tenant's or engine's name, tenant/name for environments and deployments, tenant/deployment@environment for applications,\n" +
-			"an ID for operations and a full or shortened commit id for revisions.",
+			"an ID for operations, a full or shortened commit id for revisions, and a number for pulls.",
 		Example: "  argosy describe application acme/checkout@prod-eu\n  argosy describe environment acme/prod-eu\n  argosy describe engine eu-1 -o yaml",
 		Args:    exactly("KIND", "NAME"),
 	}
@@ -76,7 +78,7 @@ func (a *app) describeCommand() *cobra.Command {
 
 func (a *app) writeDescription(d description) error {
 	for i, s := range d.sections {
-		if len(s.facts) == 0 && len(s.table.Rows) == 0 {
+		if len(s.facts) == 0 && len(s.table.Rows) == 0 && s.text == nil {
 			continue
 		}
 		if i > 0 {
@@ -89,6 +91,11 @@ func (a *app) writeDescription(d description) error {
 		}
 		if len(s.table.Rows) > 0 {
 			if err := s.table.Write(a.out, a.colour()); err != nil {
+				return err
+			}
+		}
+		if s.text != nil {
+			if err := s.text(a.out); err != nil {
 				return err
 			}
 		}

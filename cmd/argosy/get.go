@@ -16,19 +16,19 @@ import (
 
 // query is what the filter flags of a command say.
 type query struct {
-	tenant, environment, deployment, engine, revision, sync, health, apply string
-	limit                                                                  int
+	tenant, environment, deployment, engine, revision, sync, health, apply, state string
+	limit                                                                         int
 }
 
 func (q *query) flag(name string) *string {
 	return map[string]*string{"tenant": &q.tenant, "environment": &q.environment, "deployment": &q.deployment, "engine": &q.engine,
-		"revision": &q.revision, "sync": &q.sync, "health": &q.health, "apply": &q.apply}[name]
+		"revision": &q.revision, "sync": &q.sync, "health": &q.health, "apply": &q.apply, "state": &q.state}[name]
 }
 
 func (q *query) filter() fleet.Filter {
 	return fleet.Filter{Tenant: fleet.TenantName(q.tenant), Environment: fleet.EnvironmentName(q.environment),
 		Deployment: fleet.DeploymentName(q.deployment), Engine: fleet.EngineName(q.engine), Revision: fleet.Revision(q.revision),
-		Sync: fleet.SyncState(q.sync), Health: fleet.HealthState(q.health), Apply: fleet.ApplyState(q.apply)}
+		Sync: fleet.SyncState(q.sync), Health: fleet.HealthState(q.health), Apply: fleet.ApplyState(q.apply), State: fleet.PullState(q.state)}
 }
 
 // getCommand is `get KIND`, with a subcommand for each kind, so that each shows and accepts its own filters only.
@@ -65,6 +65,7 @@ var filterHelp = map[string]string{
 	"revision": "only of this revision of the config repo (in full)", "sync": "only with this sync state: Synced|OutOfSync|Unknown",
 	"health": "only with this health: Healthy|Progressing|Degraded|Suspended|Missing|Unknown",
 	"apply":  "only in this apply state: Pending|Applied|Failed|Conflict|Deleting|Held",
+	"state":  "only in this state: open|merged|closed",
 }
 
 func (a *app) getOne(r resource) *cobra.Command {

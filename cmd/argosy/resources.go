@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,8 @@ var resources = []resource{
 		list: lister((*client.Client).Operations, func(o fleet.Operation) string { return o.ID }, operationColumns)},
 	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},
 		list: lister((*client.Client).Revisions, func(r fleet.RevisionView) string { return string(r.Revision) }, revisionColumns)},
+	{plural: "pulls", aliases: []string{"pull", "prs", "pr"}, filters: []string{"tenant", "state"},
+		list: lister((*client.Client).Pulls, func(p fleet.PullView) string { return strconv.Itoa(p.Number) }, pullColumns)},
 	{plural: "problems", aliases: []string{"problem"}, filters: []string{"tenant"}, about: "every declaration is fine",
 		list: lister((*client.Client).Problems, where, problemColumns)},
 	{plural: "holds", aliases: []string{"hold"}, filters: []string{"tenant", "revision"}, about: "nothing waits for an approval",

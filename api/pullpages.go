@@ -1,0 +1,67 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+type (
+	pullsView struct {
+		frame
+		Pulls []fleet.PullView
+		Next  string
+	}
+	pullView struct {
+		frame
+		View fleet.PullView
+		Plan *plan.Report
+	}
+)
+
+func (s *Server) pullsPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+	v := pullsView{frame: s.frame("Pull requests", token)}
+	var err error
+	v.Pulls, v.Next, err = s.pulls(r.Context(), token.Scope(), fleet.Filter{}, fleet.Page{Limit: manyItems, After: cursor(r.URL.Query().Get("after"))})
+	if v.Next != "" {
+		v.Next = "?" + url.Values{"after": {v.Next}}.Encode()
+	}
+	s.show(w, r, token, "pulls", "pull requests", v, err)
+}
+
+func (s *Server) pullPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+	number, err := strconv.Atoi(r.PathValue("number"))
+	subject := fmt.Sprintf("pull request %d", number)
+	if err != nil || number <= 0 {
+		s.failPage(w, r, token, "pull request", fleet.ErrNotFound)
+		return
+	}
+	g := &gather{ctx: r.Context(), scope: token.Scope()}
+	v := pullView{frame: s.frame("Pull request "+strconv.Itoa(number), token), View: the(g, s.pulls, fleet.Filter{Pull: number})}
+	if g.err == nil {
+		report, err := s.pullPlan(g.ctx, g.scope, number)
+		switch {
+		case err == nil:
+			v.Plan = &report
+		case !errors.Is(err, fleet.ErrNotFound):
+			g.err = err
+		}
+	}
+	s.show(w, r, token, "pull", subject, v, g.err)
+}
+
+// deed is the colour of what a plan does.
+func deed(action plan.Action) string {
+	return map[plan.Action]string{plan.Create: "good", plan.Update: "busy", plan.Delete: "bad", plan.Hold: "bad"}[action]
+}
+
+// web reports whether a link that the forge gave leads to a page, and nowhere else.
+func web(link string) bool {
+	u, err := url.Parse(link)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
+}

@@ -1,0 +1,89 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+// Pulls is what is kept of pull requests.
+type Pulls interface {
+	// Pulls match Filter.{Tenant, Pull, State}, the newest first. With a tenant in scope: those that change files of that tenant.
+	Pulls(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.PullView, string, error)
+	// PullPlan is the plan of the pull request's head, a plan.Report as JSON, whole: who may see what of it is the API's to decide.
+	// fleet.ErrNotFound when there is no such pull request in scope, or no plan of its head.
+	PullPlan(ctx context.Context, scope fleet.Scope, number int) ([]byte, error)
+}
+
+type (
+	pullsIn struct {
+		Paging
+		ByTenant
+		State fleet.PullState `query:"state" enum:"open,merged,closed"`
+	}
+	pullIn struct {
+		Number int `path:"number" minimum:"1" maximum:"999999999"`
+	}
+)
+
+func (in *pullsIn) query() (fleet.Filter, fleet.Page) {
+	return fleet.Filter{Tenant: in.Tenant, State: in.State}, in.page()
+}
+
+func (in *pullIn) identity() (fleet.Filter, string) {
+	return fleet.Filter{Pull: in.Number}, "pull request " + strconv.Itoa(in.Number)
+}
+
+func (s *Server) registerPulls() {
+	list[pullsIn](s, "pulls", "Pull requests as they were last judged, the newest first", s.pulls)
+	one[pullIn](s, "pull", "/pulls/{number}", "One pull request", s.pulls)
+	huma.Register(s.api, operation(http.MethodGet, "/pulls/{number}/plan", "get-pull-plan", "The plan that its reviewers see; for a tenant: that tenant's part", "pulls", nil),
+		func(ctx context.Context, in *pullIn) (*body[plan.Report], error) {
+			report, err := s.pullPlan(ctx, callerOf(ctx).Scope(), in.Number)
+			if err != nil {
+				return nil, s.answer(ctx, fmt.Sprintf("plan of pull request %d", in.Number), err)
+			}
+			return &body[plan.Report]{report}, nil
+		})
+}
+
+// pulls keeps from a tenant for whom else a pull request changes something.
+func (s *Server) pulls(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.PullView, string, error) {
+	items, next, err := s.reader.Pulls(ctx, scope, filter, page)
+	items = slices.Clone(items)
+	for i := range items {
+		if scope.Tenant != "" {
+			if len(items[i].Tenants) > 1 {
+				items[i].Verdict = "" // it may name the others
+			}
+			items[i].Tenants = []fleet.TenantName{scope.Tenant}
+		}
+		if items[i].Tenants == nil {
+			items[i].Tenants = []fleet.TenantName{}
+		}
+	}
+	return items, next, err
+}
+
+func (s *Server) pullPlan(ctx context.Context, scope fleet.Scope, number int) (plan.Report, error) {
+	raw, err := s.reader.PullPlan(ctx, scope, number)
+	if err != nil {
+		return plan.Report{}, err
+	}
+	var report plan.Report
+	if err := json.Unmarshal(raw, &report); err != nil {
+		return plan.Report{}, fmt.Errorf("the stored plan of pull request %d: %w", number, err)
+	}
+	if scope.Tenant != "" {
+		report = report.For(scope.Tenant)
+	}
+	return report, nil
+}
