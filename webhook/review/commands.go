@@ -1,0 +1,274 @@
+package review
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Command is what a comment asks for.
+type Command struct {
+	Word string // lower case; empty: nothing but /argosy
+	Args []string
+}
+
+const (
+	commandPrefix = "/argosy"
+	mostCommand   = 512 // bytes of its line; a longer one is none
+	mostReplies   = 5
+)
+
+// ParseCommand reads the first line of a comment: "/argosy <word> ..." from its very beginning and nothing else. What is quoted, indented
+// or fenced is no command, nor is a line with characters that do not show: what acts is what a reader sees.
+func ParseCommand(body string) (Command, bool) {
+	if !strings.HasPrefix(body, commandPrefix) {
+		return Command{}, false
+	}
+	line := body[:min(len(body), mostCommand+1)]
+	if i := strings.IndexByte(line, '\n'); i >= 0 {
+		line = line[:i]
+	}
+	line = strings.TrimSuffix(line, "\r")
+	rest := strings.TrimPrefix(line, commandPrefix)
+	if len(line) > mostCommand || !utf8.ValidString(line) || rest != "" && rest[0] != ' ' && rest[0] != '\t' {
+		return Command{}, false
+	}
+	if strings.ContainsFunc(rest, func(r rune) bool { return r != '\t' && !unicode.IsPrint(r) }) {
+		return Command{}, false
+	}
+	words := strings.FieldsFunc(rest, func(r rune) bool { return r == ' ' || r == '\t' })
+	if len(words) == 0 {
+		return Command{}, true
+	}
+	c := Command{Word: strings.ToLower(words[0])}
+	if len(words) > 1 {
+		c.Args = words[1:]
+	}
+	return c, true
+}
+
+// Said is a comment that is a command.
+type Said struct {
+	Command
+	By fleet.Clearance // who, at which head, when the comment was posted
+}
+
+// Commands finds what was asked for since record was saved: comments that are newer than record.Commented, that were not edited and that
+// are not our own, oldest first. The second result is what Commented is to be.
+func Commands(comments []fleet.Comment, record fleet.PullRecord) ([]Said, int64) {
+	sorted := slices.Clone(comments)
+	slices.SortStableFunc(sorted, func(a, b fleet.Comment) int { return cmp.Compare(a.ID, b.ID) })
+	newest := record.Commented
+	var out []Said
+	for _, c := range sorted {
+		if c.ID <= record.Commented {
+			continue
+		}
+		newest = c.ID
+		if command, ok := ParseCommand(c.Body); ok && !c.Own && !c.Edited {
+			out = append(out, Said{command, fleet.Clearance{By: c.Author, Head: record.Head, At: c.At}})
+		}
+	}
+	return out, newest
+}
+
+// Rights is what one person may do in one pull request, by the applied base.
+type Rights struct {
+	Owns       []fleet.TenantName // of what it touches: for whom their approval counts; "" is the platform
+	Platform   bool               // an owner of the platform, whatever it touches
+	Permission fleet.Permission
+	Holds      []fleet.Hold // deletions beyond the guards in the plan of this head, with those that they may not approve
+	Planned    bool         // there is a plan of this head
+	clears     map[fleet.HoldID]bool
+}
+
+// RightsOf looks up what a person may do. Facts.Permissions must have their permission.
+func RightsOf(p fleet.Person, f Facts) Rights {
+	r := Rights{Platform: f.counts("", p), Permission: f.Permissions[p.ID], Holds: f.holds(), Planned: f.Plan != nil, clears: map[fleet.HoldID]bool{}}
+	for _, t := range f.touched() {
+		if f.counts(t, p) {
+			r.Owns = append(r.Owns, t)
+		}
+	}
+	for _, h := range r.Holds {
+		r.clears[h.ID()] = f.mayClear(p, h)
+	}
+	return r
+}
+
+// mayClear reports whether a person may let deletions go that the guards hold: an owner of the platform, and a tenant's owner those that are
+// held for that tenant alone.
+func (f Facts) mayClear(p fleet.Person, h fleet.Hold) bool {
+	return f.counts("", p) || h.Tenant != "" && f.counts(h.Tenant, p)
+}
+
+func (r Rights) writes() bool {
+	return r.Permission == fleet.PermissionWrite || r.Permission == fleet.PermissionAdmin
+}
+
+func (r Rights) steers() bool { return r.writes() || r.Platform || len(r.Owns) > 0 }
+
+// order is one command: how it is written, what it does, and the doing.
+type order struct {
+	usage, help string
+	sha         bool // it names the head
+	do          func(by fleet.Clearance, may Rights, r *fleet.PullRecord) string
+}
+
+var orders = map[string]order{
+	"approve":           {"approve <sha>", "approve this head as an owner; a review that approves does the same", true, approve},
+	"approve-deletions": {"approve-deletions <sha>", "let the deletions of this head pass that are beyond the guards", true, approveDeletions},
+	"hold":              {"hold", "keep " + fleet.CheckPlan + " from passing", false, hold},
+	"resume":            {"resume", "end a hold", false, resume},
+	"ok-to-test":        {"ok-to-test [sha]", "plan this head of a fork", false, okToTest},
+	"plan":              {"plan", "look again", false, look},
+}
+
+// shown is the order in which help tells of them.
+var shown = []string{"plan", "approve", "approve-deletions", "hold", "resume", "ok-to-test"}
+
+// Judge is what a command comes to. It is carried out if the person may; the reply says so, or why not, and is added to the record's, of
+// which the latest are kept. by.Head is the head of now, to which what is said is bound.
+func Judge(c Command, by fleet.Clearance, may Rights, record fleet.PullRecord) (fleet.PullRecord, string) {
+	reply := answer(c, by, may, &record)
+	replies := append(slices.Clone(record.Replies), reply)
+	record.Replies = replies[max(0, len(replies)-mostReplies):]
+	return record, reply
+}
+
+func answer(c Command, by fleet.Clearance, may Rights, record *fleet.PullRecord) string {
+	o, known := orders[c.Word]
+	switch {
+	case c.Word == "" || c.Word == "help":
+		return help()
+	case !known:
+		return login(by.By) + ": there is no " + tick(commandPrefix+" "+c.Word) + "." + meant(c.Word) + " " + tick("/argosy help") + " lists what there is."
+	case record.State != fleet.PullOpen && record.State != "":
+		return login(by.By) + ": " + tick(c.Word) + " changes nothing: the pull request is " + string(record.State) + "."
+	}
+	if why := wrongHead(c, o, by.Head); why != "" {
+		return login(by.By) + ": " + why
+	}
+	return login(by.By) + " " + o.do(by, may, record)
+}
+
+// wrongHead says why the arguments do not name the head, or "". One that may be left out is held against it too when it is there.
+func wrongHead(c Command, o order, head fleet.Revision) string {
+	again := tick(strings.TrimSuffix(commandPrefix+" "+c.Word+" "+head.Short(), " "))
+	switch {
+	case len(c.Args) == 0 && o.sha:
+		return tick(c.Word) + " needs the commit that it is about: " + again + "."
+	case len(c.Args) == 0:
+		return ""
+	case !strings.Contains(o.usage, "sha") || len(c.Args) > 1:
+		return "it is written " + tick(commandPrefix+" "+o.usage) + "."
+	case !names(c.Args[0], head):
+		return tick(c.Args[0]) + " is not the head, which is " + tick(head.Short()) + ". Look at what has changed, and then say " + again + "."
+	}
+	return ""
+}
+
+// names reports whether s is the commit, written with at least 7 digits.
+func names(s string, head fleet.Revision) bool {
+	return len(s) >= 7 && strings.HasPrefix(string(head), strings.ToLower(s))
+}
+
+func approve(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
+	if len(may.Owns) == 0 {
+		return "owns nothing of what this changes: the approval does not count."
+	}
+	kept := []fleet.Clearance{}
+	for _, c := range r.Consents {
+		if c.By.ID != by.By.ID { // of each person the last one counts
+			kept = append(kept, c)
+		}
+	}
+	r.Consents = append(kept, by)
+	return "approves " + tick(by.Head.Short()) + " for " + series(each(may.Owns, tenant), 10) + "."
+}
+
+func approveDeletions(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
+	if !may.Planned {
+		return "is too early: there is no plan of " + tick(by.Head.Short()) + " yet. Say it again once its deletions are listed."
+	}
+	if len(may.Holds) == 0 {
+		return "has no need to: no deletion of " + tick(by.Head.Short()) + " is beyond the guards."
+	}
+	cleared := fleet.Clearance{By: by.By, Head: by.Head, At: by.At}
+	for _, h := range may.Holds {
+		if !may.clears[h.ID()] {
+			return "may not approve these deletions: they are held for " + tenant(h.Tenant) + ". " + clearers(h) + " may."
+		}
+		cleared.Deletions = append(cleared.Deletions, h.Items...)
+	}
+	r.Cleared = &cleared
+	return "approves the deletion of " + count(len(cleared.Deletions), "Application") + " at " + tick(by.Head.Short()) + "."
+}
+
+// clearers is who may approve the deletions of a hold, as prose.
+func clearers(h fleet.Hold) string {
+	if h.Tenant == "" {
+		return "An owner of the platform"
+	}
+	return "An owner of the platform or of " + tenant(h.Tenant)
+}
+
+func hold(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
+	if !may.steers() {
+		return "may not hold this: that takes an owner of what it changes, or write permission."
+	}
+	r.Held = &by
+	return "holds this pull request, until " + tick("/argosy resume") + "."
+}
+
+func resume(_ fleet.Clearance, may Rights, r *fleet.PullRecord) string {
+	switch {
+	case !may.steers():
+		return "may not resume this: that takes an owner of what it changes, or write permission."
+	case r.Held == nil:
+		return "resumes nothing: it is not held."
+	}
+	r.Held = nil
+	return "ends the hold."
+}
+
+func okToTest(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
+	switch {
+	case !may.writes() && !may.Platform:
+		return "may not say so: that takes write permission or an owner of the platform."
+	case !r.Fork:
+		return "has no need to: it comes from no fork and is planned anyway."
+	}
+	r.Tested = &by
+	return "lets " + tick(by.Head.Short()) + " be planned; a later head of the fork needs it anew."
+}
+
+func look(fleet.Clearance, Rights, *fleet.PullRecord) string {
+	return "asked for a new look; what stands here is what it found."
+}
+
+// help has a line for each command.
+func help() string {
+	lines := []string{"What can be asked for, in the first line of a comment:"}
+	for _, w := range shown {
+		lines = append(lines, tick(commandPrefix+" "+orders[w].usage)+": "+orders[w].help)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// meant asks whether another command was meant.
+func meant(word string) string {
+	candidates := append(slices.Clone(shown), "help")
+	nearest := fleet.Closest(word, candidates)
+	if i := slices.IndexFunc(candidates, func(w string) bool { return len(word) > 2 && strings.HasPrefix(w, word) }); nearest == "" && i >= 0 {
+		nearest = candidates[i]
+	}
+	if nearest == "" {
+		return ""
+	}
+	return " Did you mean " + tick(commandPrefix+" "+nearest) + "?"
+}

@@ -1,0 +1,228 @@
+package review
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"argosy.dev/argosy/fleet"
+)
+
+func TestACommandIsTheFirstLine(t *testing.T) {
+	for body, want := range map[string]string{
+		"/argosy help":                               "help",
+		"/argosy":                                    "",
+		"/argosy  \t approve   1a2b3c4d ":            "approve 1a2b3c4d",
+		"/argosy Approve 1A2B3C4\r\nlooks good":      "approve 1A2B3C4",
+		"/argosy hold\nuntil monday":                 "hold",
+		"/argosy plan\n> /argosy approve 1a2b3c4":    "plan",
+		"/argosy \U0001f44d":                         "\U0001f44d",
+		"/argosy approve " + strings.Repeat("1", 40): "approve " + strings.Repeat("1", 40),
+	} {
+		c, ok := ParseCommand(body)
+		if got := strings.TrimSpace(c.Word + " " + strings.Join(c.Args, " ")); !ok || got != want {
+			t.Errorf("%q: %q %v, want %q", body, got, ok, want)
+		}
+	}
+}
+
+func TestWhatIsNoCommand(t *testing.T) {
+	for _, body := range []string{
+		"", "argosy help", " /argosy help", "\n/argosy help", "> /argosy approve 1a2b3c4d", "```\n/argosy approve 1a2b3c4d\n```", "    /argosy hold", "`/argosy hold`",
+		"<!--\n/argosy hold\n-->", "/argosyhold", "/Argosy hold", "/argosy-hold", "please /argosy hold", "- /argosy hold", "/argosy hold\x00", "/argosy \u202ehold", "/argosy ho\u200bld",
+		"/argosy hold \xff", "/argosy\rhold", "/argosy " + strings.Repeat("x", 64<<10), "\ufeff/argosy hold",
+	} {
+		if c, ok := ParseCommand(body); ok {
+			t.Errorf("%q is taken for %v", body[:min(len(body), 60)], c)
+		}
+	}
+}
+
+func FuzzParseCommand(f *testing.F) {
+	for _, s := range []string{"/argosy help", "/argosy approve 1a2b3c4\r\nx", "> /argosy hold", "/argosy \x00", "```\n/argosy hold", "/argosy " + strings.Repeat("`", 600), "/argosy\tresume\n\n"} {
+		f.Add(s)
+	}
+	facts, _ := purge(f)
+	f.Fuzz(func(t *testing.T, body string) {
+		c, ok := ParseCommand(body)
+		if !ok {
+			return
+		}
+		if !strings.HasPrefix(body, "/argosy") || len(strings.Join(append(c.Args, c.Word), "")) > mostCommand {
+			t.Fatalf("%q gave %q", body, c)
+		}
+		for _, w := range append(c.Args, c.Word) {
+			if strings.ContainsFunc(w, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }) {
+				t.Fatalf("%q gave the word %q", body, w)
+			}
+		}
+		record, reply := Judge(c, fleet.Clearance{By: mallet, Head: head, At: noon}, RightsOf(mallet, facts), facts.Record)
+		if record.Held != nil || record.Tested != nil || record.Cleared != nil || len(record.Consents) > 0 {
+			t.Fatalf("%q: a stranger did something: %+v", body, record)
+		}
+		if bad := misread("", strings.Join(each(strings.Split(reply, "\n"), prose), "\n")); bad != "" {
+			t.Fatalf("%q: %s", body, bad)
+		}
+	})
+}
+
+func TestOnlyNewCommentsOfOthersThatNobodyEditedAreCommands(t *testing.T) {
+	comments := []fleet.Comment{
+		{ID: 5, Author: alice, Body: "/argosy hold", At: noon},
+		{ID: 3, Author: alice, Body: "/argosy plan"},
+		{ID: 9, Author: alice, Body: "/argosy resume", Edited: true},
+		{ID: 7, Author: alice, Body: "/argosy hold", Own: true},
+		{ID: 6, Author: bob, Body: "/argosy help"},
+	}
+	said, newest := Commands(comments, fleet.PullRecord{Pull: fleet.Pull{Head: head}, Commented: 4})
+	if newest != 9 || len(said) != 2 || said[0].Word != "hold" || said[1].Word != "help" || said[0].By.By != alice || said[0].By.Head != head || !said[0].By.At.Equal(noon) {
+		t.Errorf("%d %+v", newest, said)
+	}
+	if said, newest := Commands(nil, fleet.PullRecord{Commented: 4}); len(said) != 0 || newest != 4 {
+		t.Error("nothing was said", said, newest)
+	}
+}
+
+// judged is what a command of a person comes to.
+func judged(f Facts, p fleet.Person, line string) (fleet.PullRecord, string) {
+	c, _ := ParseCommand(line)
+	return Judge(c, fleet.Clearance{By: p, Head: f.Record.Head, At: noon}, RightsOf(p, f), f.Record)
+}
+
+func did(before, after fleet.PullRecord) string {
+	var what []string
+	if len(after.Consents) != len(before.Consents) {
+		what = append(what, "approved")
+	}
+	if (after.Held != nil) != (before.Held != nil) {
+		what = append(what, "held or resumed")
+	}
+	if (after.Tested != nil) != (before.Tested != nil) {
+		what = append(what, "tested")
+	}
+	if (after.Cleared != nil) != (before.Cleared != nil) {
+		what = append(what, "cleared")
+	}
+	return strings.Join(what, ", ")
+}
+
+func TestWhoMayDoWhat(t *testing.T) {
+	writer := fleet.Person{ID: 40, Login: "wendy"}
+	gina := fleet.Person{ID: 21, Login: "gina"}
+	commands := []string{"/argosy approve 1a2b3c4d", "/argosy hold", "/argosy approve-deletions 1a2b3c4d", "/argosy ok-to-test"}
+	for _, c := range []struct {
+		who  fleet.Person
+		want []string
+	}{
+		{alice, []string{"approved", "held or resumed", "cleared", ""}},
+		{carol, []string{"", "held or resumed", "cleared", "tested"}}, // the platform's owner owns nothing of what is touched
+		{writer, []string{"", "held or resumed", "", "tested"}},
+		{gina, []string{"", "", "", ""}}, // another tenant's owner
+		{mallet, []string{"", "", "", ""}},
+		{fleet.Person{ID: 0, Login: "alice"}, []string{"", "", "", ""}},  // an account that is gone
+		{fleet.Person{ID: 99, Login: "alice"}, []string{"", "", "", ""}}, // a login that a stranger has taken
+	} {
+		for i, line := range commands {
+			f, _ := purge(t)
+			f.Record.Fork = true
+			f.Permissions = map[int64]fleet.Permission{writer.ID: fleet.PermissionWrite, mallet.ID: fleet.PermissionRead}
+			after, reply := judged(f, c.who, line)
+			if got := did(f.Record, after); got != c.want[i] {
+				t.Errorf("%v %s: %q, want %q (%s)", c.who, line, got, c.want[i], reply)
+			}
+			if after.Replies[len(after.Replies)-1] != reply || reply == "" {
+				t.Errorf("the answer %q is not kept: %q", reply, after.Replies)
+			}
+		}
+	}
+}
+
+func TestAWordIsBoundToTheHead(t *testing.T) {
+	f, _ := bump(t)
+	for line, want := range map[string]string{
+		"/argosy approve 1a2b3c4":                    "approved",
+		"/argosy approve " + string(head):            "approved",
+		"/argosy approve 1A2B3C4D":                   "approved",
+		"/argosy approve 1a2b3c":                     "", // too short
+		"/argosy approve":                            "",
+		"/argosy approve 0de50de5":                   "",
+		"/argosy approve 1a2b3c4d now":               "",
+		"/argosy approve " + string(head) + "0":      "",
+		"/argosy approve 1a2b3c4d\n/argosy hold":     "approved",
+		"/argosy hold 1a2b3c4d":                      "",
+		"/argosy approve `1a2b3c4d`":                 "",
+		"/argosy approve-deletions 1a2b3c4d":         "", // there are none
+		"/argosy ok-to-test 1a2b3c4d":                "", // it is no fork
+		"/argosy resume":                             "",
+		"/argosy approve\u00a01a2b3c4d":              "",
+		"/argosy approve 1a2b3c4d5555555555555":      "",
+		"/argosy approve " + string(head[:39]) + "f": "",
+	} {
+		after, reply := judged(f, alice, line)
+		if got := did(f.Record, after); got != want {
+			t.Errorf("%q: %q, want %q (%s)", line, got, want, reply)
+		}
+	}
+	fork, _ := bump(t)
+	fork.Record.Fork = true
+	fork.Permissions = map[int64]fleet.Permission{mallet.ID: fleet.PermissionWrite}
+	if after, reply := judged(fork, mallet, "/argosy ok-to-test 0de50de5"); after.Tested != nil || !strings.Contains(reply, "is not the head") {
+		t.Errorf("another head was cleared: %s", reply)
+	}
+}
+
+func TestACommandIsAnsweredInTheFieldsOwnWords(t *testing.T) {
+	f, _ := bump(t)
+	for line, want := range map[string]string{
+		"/argosy aprove 1a2b3c4d": "Did you mean `/argosy approve`?",
+		"/argosy approve-del":     "Did you mean `/argosy approve-deletions`?",
+		"/argosy ok":              "`/argosy help` lists",
+		"/argosy HELP":            "`/argosy approve <sha>`: approve this head",
+		"/argosy":                 "`/argosy hold`: keep",
+		"/argosy approve":         "`/argosy approve 1a2b3c4d`",
+		"/argosy @everyone":       "there is no `/argosy @everyone`",
+		"/argosy plan":            "`alice` asked for a new look",
+	} {
+		_, reply := judged(f, alice, line)
+		if !strings.Contains(reply, want) {
+			t.Errorf("%q: %q, want %q", line, reply, want)
+		}
+	}
+	if _, reply := judged(f, alice, "/argosy sing"); strings.Contains(reply, "mean") {
+		t.Error("far from everything, and yet", reply)
+	}
+}
+
+func TestOnlyTheLastAnswersAreKept(t *testing.T) {
+	f, _ := bump(t)
+	kept := slices.Clone(f.Record.Replies)
+	for range 8 {
+		f.Record, _ = judged(f, alice, "/argosy hold")
+	}
+	if len(f.Record.Replies) != mostReplies || len(kept) != 0 {
+		t.Errorf("%d answers", len(f.Record.Replies))
+	}
+}
+
+func TestAClosedPullRequestIsLeftAlone(t *testing.T) {
+	f, _ := bump(t)
+	f.Record.State = fleet.PullMerged
+	if after, reply := judged(f, alice, "/argosy hold"); after.Held != nil || !strings.Contains(reply, "merged") {
+		t.Error(reply)
+	}
+}
+
+func TestApprovingTwiceIsApprovingOnce(t *testing.T) {
+	f, _ := bump(t)
+	f.Record.Consents = []fleet.Clearance{{By: alice, Head: older, At: noon}, {By: bob, Head: head, At: noon}}
+	before := slices.Clone(f.Record.Consents)
+	after, _ := judged(f, alice, "/argosy approve 1a2b3c4d")
+	if len(after.Consents) != 2 || !slices.Equal(ids(f.Record.Consents), ids(before)) {
+		t.Errorf("%+v", after.Consents)
+	}
+}
+
+func ids(c []fleet.Clearance) []int64 {
+	return each(c, func(c fleet.Clearance) int64 { return c.By.ID })
+}

@@ -1,0 +1,237 @@
+package review
+
+import (
+	"fmt"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+// Obstacle is one thing that stands between a pull request and its merge. Both texts are prose: one line, names in backticks.
+type Obstacle struct {
+	Check string           // the check that tells of it
+	State fleet.CheckState // of that check: failure, pending or neutral
+	What  string           // what is wrong
+	Todo  string           // what to do about it
+}
+
+// Verdict is what the Facts come to.
+type Verdict struct {
+	State     fleet.CheckState   // the worst of the checks
+	Line      string             // one line without markup, at most 140 characters
+	Tenants   []fleet.TenantName // whose files it changes, sorted; "" is the platform
+	Ownership []Ownership        // of each of Tenants
+	Obstacles []Obstacle         // check by check
+	Held      []fleet.Hold       // deletions beyond the guards that nobody who may has approved; Items are those
+	Cleared   []fleet.ObjectKey  // deletions beyond the guards that somebody who may has approved
+	Checks    []fleet.Check      // validate, plan, owners: always all three
+}
+
+// Consented reports whether an owner of everything that it touches has approved this head. Of a commit of the merge queue nothing is known.
+func (v Verdict) Consented() bool {
+	return len(v.Ownership) == len(v.Tenants) && !slices.ContainsFunc(v.Ownership, func(o Ownership) bool { return !o.Met() })
+}
+
+// Decide judges a pull request, or a commit of the merge queue.
+func Decide(f Facts) Verdict {
+	v := Verdict{Tenants: f.touched()}
+	v.Held, v.Cleared = f.deletions()
+	v.Obstacles = slices.Concat(f.invalid(), f.unplanned(), f.stopped(v.Held), f.beyondQuota())
+	if !f.queued() { // each was approved before it came into the queue
+		v.Ownership = f.ownership()
+		v.Obstacles = append(v.Obstacles, unowned(v.Ownership, f.Record.Head)...)
+	}
+	v.State = worst(v.Obstacles, "")
+	v.Line = plain(f.headline(v), mostTitle)
+	v.Checks = f.checks(v)
+	return v
+}
+
+// gravity orders states, the worst last.
+var gravity = []fleet.CheckState{fleet.CheckSuccess, fleet.CheckNeutral, fleet.CheckPending, fleet.CheckFailure}
+
+// worst is the gravest state among the obstacles of one check, or of all.
+func worst(obstacles []Obstacle, check string) fleet.CheckState {
+	state := fleet.CheckSuccess
+	for _, o := range obstacles {
+		if (check == "" || o.Check == check) && slices.Index(gravity, o.State) > slices.Index(gravity, state) {
+			state = o.State
+		}
+	}
+	return state
+}
+
+// invalid is the errors in the files that it changes. Warnings, and what it makes of other files, are told and stop nothing.
+func (f Facts) invalid() []Obstacle {
+	own, _ := f.problems()
+	n := errorsOf(own)
+	if n == 0 {
+		return nil
+	}
+	o := Obstacle{Check: fleet.CheckValidate, State: fleet.CheckFailure, What: count(n, "error") + " in the files that this changes",
+		Todo: "Mend what is listed below. Merged as it is, a file with an error has no effect: what it declared before stays as it was."}
+	if n == 1 {
+		o.What = "1 error in " + tick(own[0].Path)
+	}
+	return []Obstacle{o}
+}
+
+func (f Facts) unplanned() []Obstacle {
+	at := func(state fleet.CheckState, what, todo string) []Obstacle {
+		return []Obstacle{{fleet.CheckPlan, state, what, todo}}
+	}
+	switch {
+	case !f.ours():
+		return nil
+	case f.Unmergeable != "":
+		return at(fleet.CheckFailure, "cannot be merged as it is", reason(f.Unmergeable, ""))
+	case len(f.Conflicts) > 0:
+		return at(fleet.CheckFailure, "conflicts with "+tick(f.branch()), "Both sides have changed "+series(each(f.Conflicts, tick), 5)+": bring "+tick(f.branch())+" into the pull request's branch.")
+	case f.untested():
+		return at(fleet.CheckNeutral, "a fork: nothing is planned yet", "Its files were read and checked, no more. Somebody with write permission, or an owner of the platform, looks through them and comments "+tick("/argosy ok-to-test "+f.Record.Head.Short())+".")
+	case f.Plan == nil:
+		return at(fleet.CheckPending, "not planned yet", reason(f.Unplanned, "It is planned as soon as the control plane can."))
+	case f.Plan.Waiting != nil:
+		return at(fleet.CheckFailure, "as a whole this would wait for an approval", reason(f.Plan.Waiting.Message, ""))
+	case f.Behind:
+		return at(fleet.CheckPending, tick(f.branch())+" has commits that are not applied yet", "They are being applied, or wait for an approval. It is planned anew then.")
+	}
+	return nil
+}
+
+func (f Facts) branch() string {
+	if f.Record.Pull.Base == "" {
+		return "the branch"
+	}
+	return f.Record.Pull.Base
+}
+
+// reason is a sentence that was made elsewhere.
+func reason(why, otherwise string) string {
+	if why == "" {
+		return otherwise
+	}
+	return upper(why) + "."
+}
+
+// stopped is what people have to let through: a hold by command, deletions beyond the guards.
+func (f Facts) stopped(held []fleet.Hold) []Obstacle {
+	var out []Obstacle
+	for _, r := range f.records() {
+		if r.Held != nil {
+			out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure, "held by " + login(r.Held.By), "Comment " + tick("/argosy resume") + " to end the hold."})
+		}
+	}
+	for _, h := range held {
+		n := len(h.Items)
+		todo := upper(h.Message) + ". " + clearers(h) + " may let them go: comment " + tick("/argosy approve-deletions "+f.Record.Head.Short()) + "."
+		out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure, count(n, "deletion") + " beyond the guards of " + scope(h.Tenant), todo})
+	}
+	return out
+}
+
+func scope(t fleet.TenantName) string {
+	if t == "" {
+		return "the fleet"
+	}
+	return tenant(t)
+}
+
+// beyondQuota holds what tenants would have against the quota of the base: a pull request does not raise the quota that it is judged by. A
+// tenant that the base does not have is judged by the quota that it comes with, which the platform approves.
+func (f Facts) beyondQuota() []Obstacle {
+	if f.Plan == nil {
+		return nil
+	}
+	var out []Obstacle
+	for _, t := range f.Plan.Tenants {
+		quota := t.Quota.Quota
+		if base := f.owned(t.Name).Quota; base != nil {
+			quota = *base
+		}
+		if over := exceeded(t.Quota, quota); len(over) > 0 {
+			out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure, "beyond the quota of " + tenant(t.Name),
+				upper(series(over, 3)) + ". The platform can raise the quota in a pull request of its own that is merged before."})
+		}
+	}
+	return out
+}
+
+// exceeded is what grows beyond its quota, as prose.
+func exceeded(u plan.QuotaUse, quota fleet.Quota) []string {
+	var over []string
+	add := func(what string, before, after, limit int) {
+		if after > limit && after > before {
+			over = append(over, fmt.Sprintf("%d %s where %d are allowed", after, what, limit))
+		}
+	}
+	add("environments", u.Before.Environments, u.After.Environments, quota.Environments)
+	add("deployments", u.Before.Deployments, u.After.Deployments, quota.Deployments)
+	add("Applications", u.Before.Applications, u.After.Applications, quota.Applications)
+	return over
+}
+
+// unowned is the approvals that are missing. An owner's objection is a failure as long as no other owner approves.
+func unowned(ownership []Ownership, head fleet.Revision) []Obstacle {
+	var out []Obstacle
+	for _, w := range ownership {
+		if w.Met() {
+			continue
+		}
+		o := Obstacle{Check: fleet.CheckOwners, State: fleet.CheckPending, What: "needs an approval for " + tenant(w.Tenant), Todo: missing(w, head)}
+		if len(w.TookBack) > 0 {
+			o.State, o.What = fleet.CheckFailure, series(each(w.TookBack, login), 3)+" asked for changes for "+tenant(w.Tenant)
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// missing is how an approval is given, and by whom.
+func missing(w Ownership, head fleet.Revision) string {
+	s := upper(w.who(5)) + " has to approve this head: by a review, or with the comment " + tick("/argosy approve "+head.Short()) + "."
+	if len(w.Earlier) > 0 {
+		s += " " + upper(series(each(w.Earlier, login), 3)) + " approved an earlier head."
+	}
+	if silent := w.silent(5); silent != "" && (w.Platform || w.Admins) {
+		s += " Not counted: " + silent + "."
+	}
+	return s
+}
+
+// records is the pull requests that are judged: one, or those of a commit of the merge queue.
+func (f Facts) records() []fleet.PullRecord {
+	if f.queued() {
+		return f.Queue
+	}
+	return []fleet.PullRecord{f.Record}
+}
+
+// deletions parts those beyond the guards: what is still held, and what somebody who may has approved at the head that they saw it at.
+// Whether they may is asked anew each time, and only what was listed then goes.
+func (f Facts) deletions() (held []fleet.Hold, cleared []fleet.ObjectKey) {
+	for _, h := range f.holds() {
+		passed := map[fleet.ObjectKey]bool{}
+		for _, r := range f.records() {
+			if r.Cleared == nil || r.Cleared.Head != r.Head || !f.mayClear(r.Cleared.By, h) {
+				continue
+			}
+			for _, k := range r.Cleared.Deletions {
+				passed[k] = true
+			}
+		}
+		var left []fleet.ObjectKey
+		for _, k := range h.Items {
+			if passed[k] {
+				cleared = append(cleared, k)
+			} else {
+				left = append(left, k)
+			}
+		}
+		if h.Items = left; len(left) > 0 {
+			held = append(held, h)
+		}
+	}
+	return held, cleared
+}

@@ -1,0 +1,156 @@
+// Package review is the pure core of a pull request's review: facts in, a verdict and the words for it out.
+//
+//	ParseCommand, Judge   what somebody asks for in a comment, and whether they may
+//	Decide                Facts -> Verdict: what stands in the way, whose approval is missing, the three checks
+//	Comment               the one comment, while the pull request is open
+//	Result                the same comment, after the merge
+//
+// Rules of this package:
+//   - values in, values out: no clock, no forge, no store. The same Facts give the same bytes, so that what has not changed is not said again;
+//   - owners, quotas and guards are those of the applied base. What the Facts leave out counts against the pull request, never for it;
+//   - a person is an id, never a login, and their word counts at one commit;
+//   - what a stranger wrote stands in code spans and fences, where nothing acts. Nobody is mentioned;
+//   - a text that is too long loses whole details in a fixed order, and never the end of its Markdown.
+package review
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+// Facts is what is known of one pull request at one moment.
+type Facts struct {
+	Now time.Time // by the store's clock
+
+	Record  fleet.PullRecord   // the pull request as the forge tells of it now, and what its commands have come to
+	Reviews []fleet.Review     // all of them
+	Queue   []fleet.PullRecord // of a commit of the merge queue: the pull requests in it. Record.Head is that commit, and nothing else of Record counts
+
+	Base      fleet.Revision  // applied revision that the pull request is held against
+	Files     []string        // paths below fleet/ and tenants/ that it changes
+	Problems  []fleet.Problem // located: of these files, and of those that they make wrong
+	Conflicts []string        // paths that have changed in the branch too
+	Behind    bool            // the branch's head is not applied yet, so that the plan is not the last word
+	Plan      *plan.Report    // nil: there is none
+	Unplanned string          // why not, in one sentence
+
+	Unmergeable string // why the head can never be merged as it is, in one sentence; which files it changes is not known then
+
+	Owned       []Owned                    // what the base says of each of Touched, and always of the platform
+	Permissions map[int64]fleet.Permission // by id; who is left out has none
+
+	Standing   map[fleet.ObjectKey]fleet.Outcome // the Applications that the plan changes, as they stand now
+	Engines    map[fleet.EngineName]Engine       // that the plan names
+	Stops      []fleet.Stop                      // that are in force
+	Collisions []fleet.Collision
+
+	Link  string // to the whole plan, http or https; empty: there is no page
+	Merge *Merge // after the merge
+}
+
+// Owned is what the applied base says of the platform (Tenant "") or of one tenant.
+type Owned struct {
+	Tenant fleet.TenantName
+	Owners []Owner
+	Quota  *fleet.Quota // nil: the base has no such tenant
+}
+
+// Owner is one entry of spec.owners, looked up on the forge.
+type Owner struct {
+	Name    string         // as it is declared: "github:alice", "github:acme/leads", "group:acme"
+	People  []fleet.Person // the user, or the team's members
+	Unknown bool           // the forge surely has no such account or team
+}
+
+// Engine is how an engine stands that the plan changes something on.
+type Engine struct {
+	State     fleet.EngineState
+	Reachable bool
+	Since     *time.Time // of Reachable
+	LastSeen  *time.Time // of an agent; nil: the engine is reached without one
+}
+
+// Touched is whose files these are, sorted: each tenant of tenants/<tenant>/…, and "", the platform, for everything else.
+func Touched(files []string) []fleet.TenantName {
+	seen := map[fleet.TenantName]bool{}
+	for _, path := range files {
+		rest, below := strings.CutPrefix(path, "tenants/")
+		name, _, nested := strings.Cut(rest, "/")
+		if !below || !nested {
+			name = ""
+		}
+		seen[fleet.TenantName(name)] = true
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// touched is every file's owner, also of those whose conflicts leave them out of the plan.
+func (f Facts) touched() []fleet.TenantName {
+	return Touched(slices.Concat(f.Files, f.Conflicts))
+}
+
+// untested reports whether it is a fork whose head nobody who may has let be planned.
+func (f Facts) untested() bool {
+	return f.Record.Fork && !f.queued() && (f.Record.Tested == nil || f.Record.Tested.Head != f.Record.Head)
+}
+
+func (f Facts) queued() bool { return len(f.Queue) > 0 }
+
+// ours reports whether anything of Argosy's changes.
+func (f Facts) ours() bool { return len(f.Files)+len(f.Conflicts) > 0 || f.Unmergeable != "" }
+
+// problems parts the problems of the files that it changes from those of others, errors first.
+func (f Facts) problems() (own, others []fleet.Problem) {
+	changed := map[string]bool{}
+	for _, path := range f.Files {
+		changed[path] = true
+	}
+	sorted := slices.Clone(f.Problems)
+	slices.SortStableFunc(sorted, func(a, b fleet.Problem) int { return severity(a) - severity(b) })
+	for _, p := range sorted {
+		if changed[p.Path] {
+			own = append(own, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	return own, others
+}
+
+func severity(p fleet.Problem) int {
+	switch p.Severity {
+	case fleet.SeverityWarning:
+		return 1
+	case fleet.SeverityNote:
+		return 2
+	}
+	return 0
+}
+
+func errorsOf(problems []fleet.Problem) (n int) {
+	for _, p := range problems {
+		if severity(p) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// holds is the deletions beyond the guards that this head asks for.
+func (f Facts) holds() []fleet.Hold {
+	if f.Plan == nil {
+		return nil
+	}
+	var out []fleet.Hold
+	for _, h := range f.Plan.Holds {
+		if h.Reason == fleet.HoldDeletions && h.Revision == f.Plan.Head {
+			out = append(out, h)
+		}
+	}
+	return out
+}

@@ -1,0 +1,229 @@
+package review
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+var update = flag.Bool("update", false, "write the golden files of testdata anew")
+
+// scenarios are pull requests as people meet them, each with the comment that they get in testdata/<name>.md.
+var scenarios = map[string]func(t *testing.T) Facts{
+	"clean": func(t *testing.T) Facts {
+		f, _ := bump(t)
+		return f
+	},
+	"ready": func(t *testing.T) Facts {
+		f, _ := bump(t)
+		f.Reviews = []fleet.Review{approval(bob, noon)}
+		return f
+	},
+	"not-ours": func(t *testing.T) Facts {
+		f, _ := planned(t, standingFleet(), standingFleet())
+		return f
+	},
+	"typo": func(t *testing.T) Facts {
+		before := standingFleet()
+		after := before.edit("tenants/acme/deployments/checkout.yaml", "targetRevision", "targetRevison").
+			edit("tenants/acme/deployments/cart.yaml", "v2.0.0", "v2.1.0")
+		f, _ := planned(t, before, after)
+		return f
+	},
+	"new-tenant": func(t *testing.T) Facts {
+		after := standingFleet().with("fleet/tenants/initech.yaml", tenantFile("initech")).
+			with("tenants/initech/environments/prod.yaml", strings.ReplaceAll(environmentFile("prod", "eu"), "prod.eu", "initech.eu")).
+			with("tenants/initech/deployments/tps.yaml", deploymentFile("tps", "initech", "v1", "prod"))
+		f, _ := planned(t, standingFleet(), after)
+		f.Record.Author = carol
+		f.Record.Consents = []fleet.Clearance{{By: carol, Head: head, At: noon}}
+		return f
+	},
+	"environment": func(t *testing.T) Facts {
+		before := standingFleet()
+		after := before.with("tenants/acme/environments/prod-us.yaml", environmentFile("prod-us", "us")).
+			edit("tenants/acme/deployments/checkout.yaml", "[prod, staging]", "[prod, staging, prod-us]").
+			without("tenants/acme/deployments/cart.yaml")
+		f, _ := planned(t, before, after)
+		seen := noon.Add(-3 * time.Hour)
+		f.Engines["us-1"] = Engine{State: fleet.EngineCordoned, Reachable: true, LastSeen: &seen}
+		f.Engines["eu-1"] = Engine{State: fleet.EngineActive, Reachable: false, Since: &seen}
+		return f
+	},
+	"deletions": func(t *testing.T) Facts {
+		f, _ := purge(t)
+		f.Reviews = []fleet.Review{approval(alice, noon)}
+		return f
+	},
+	"deletions-approved": func(t *testing.T) Facts {
+		f, _ := purge(t)
+		f.Reviews = []fleet.Review{approval(alice, noon)}
+		f.Record, _ = Judge(Command{"approve-deletions", []string{string(head)}}, fleet.Clearance{By: bob, Head: head, At: noon}, RightsOf(bob, f), f.Record)
+		return f
+	},
+	"fork": func(t *testing.T) Facts {
+		f, _ := bump(t)
+		f.Record.Fork, f.Plan = true, nil
+		f.Record.Author = mallet
+		return f
+	},
+	"conflict": func(t *testing.T) Facts {
+		f, _ := bump(t)
+		f.Conflicts, f.Plan = []string{"tenants/acme/deployments/checkout.yaml"}, nil
+		return f
+	},
+	"collision": func(t *testing.T) Facts {
+		f, p := bump(t)
+		f.Collisions = []fleet.Collision{{Number: 12, Touches: f.Files}, {Number: 9, Touches: f.Files}}
+		f.Standing = map[fleet.ObjectKey]fleet.Outcome{}
+		for _, e := range p.Effects() {
+			if e.Environment == "prod" {
+				f.Standing[e.Key] = fleet.Outcome{Key: e.Key, Present: true, Sync: fleet.SyncOutOfSync, Health: fleet.HealthDegraded, Message: "deployment \"checkout\" exceeded its progress deadline"}
+			}
+		}
+		f.Stops = []fleet.Stop{{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", Reason: "incident 4711", At: noon}}
+		return f
+	},
+	"two-tenants": func(t *testing.T) Facts {
+		before := standingFleet()
+		after := before.edit("tenants/acme/deployments/cart.yaml", "v2.0.0", "v2.1.0").edit("tenants/globex/deployments/web.yaml", "v7", "v8")
+		f, _ := planned(t, before, after)
+		f.Reviews = []fleet.Review{approval(bob, noon), {Author: mallet, State: fleet.ReviewApproved, Head: head, At: noon}}
+		return f
+	},
+	"held": func(t *testing.T) Facts {
+		f, _ := bump(t)
+		f.Reviews = []fleet.Review{approval(bob, noon)}
+		f.Record = said(f, bob, "/argosy hold")
+		f.Record = said(f, mallet, "/argosy resume")
+		f.Record = said(f, mallet, "/argosy aprove 1a2b3c4")
+		f.Record = said(f, alice, "/argosy help")
+		return f
+	},
+	"behind": func(t *testing.T) Facts {
+		f, _ := bump(t)
+		f.Behind = true
+		f.Reviews = []fleet.Review{{Author: bob, State: fleet.ReviewApproved, Head: older, At: noon}, {Author: alice, State: fleet.ReviewChanges, Head: head, At: noon}}
+		return f
+	},
+	"defaults": func(t *testing.T) Facts {
+		before := standingFleet()
+		f, _ := planned(t, before, before.edit("fleet/fleet.yaml", "spec:\n", "spec:\n  defaults: {sync: {prune: false}}\n"))
+		return f
+	},
+	"moved": func(t *testing.T) Facts {
+		f, _ := bump(t)
+		r := *f.Plan
+		r.Counts, r.Tenants = plan.Counts{}, slices.Clone(r.Tenants)
+		row := func(a plan.Action) []plan.ChangeReport {
+			return []plan.ChangeReport{{Action: a, Kind: fleet.ObjectCluster, Subject: "prod", Object: "c"}, {Action: a, Kind: fleet.ObjectApplication, Subject: "cart@prod", Object: "a"}}
+		}
+		r.Tenants[0].Engines = []plan.EngineReport{{Name: "eu-1", Changes: row(plan.Delete)}, {Name: "eu-2", Changes: row(plan.Create)}}
+		r.Tenants[0].Moves = []plan.Move{{Environment: "prod", From: "eu-1", To: "eu-2", Applications: 1}}
+		r.Tenants[0].Syncs = []plan.SyncReport{{SyncRun: "rollback", Application: "cart@staging", Engine: "eu-1", Revision: "v1.9.0"}}
+		f.Plan, f.Link = &r, ""
+		f.Stops = []fleet.Stop{{Scope: fleet.StopEngine, Name: "eu-2", At: noon}}
+		return f
+	},
+	"orphan": func(t *testing.T) Facts {
+		before := standingFleet()
+		before["tenants/acme/deployments/cart.yaml"] += "  deletionPolicy: Orphan\n"
+		f, _ := planned(t, before, before.without("tenants/acme/deployments/c"))
+		return f
+	},
+	"medium": func(t *testing.T) Facts {
+		before := standingFleet().edit("fleet/tenants/acme.yaml", "deployments: 20, applications: 50", "deployments: 200, applications: 200").jobs(120)
+		after := before.without("tenants/acme/deployments/c")
+		for path, text := range before {
+			if strings.Contains(path, "/job-") {
+				after = after.with(path, strings.Replace(text, "targetRevision: v1", "targetRevision: v2", 1))
+			}
+		}
+		f, _ := planned(t, before, after)
+		return f
+	},
+	"huge": func(t *testing.T) Facts {
+		before := standingFleet().edit("fleet/tenants/acme.yaml", "deployments: 20, applications: 50", "deployments: 1600, applications: 1600").jobs(1500).edit("fleet/engines/eu-1.yaml", "applications: 1500", "applications: 2000")
+		after := before
+		for path, text := range before {
+			if strings.Contains(path, "/job-") {
+				after = after.with(path, strings.Replace(text, "targetRevision: v1", "targetRevision: v2", 1))
+			}
+		}
+		f, _ := planned(t, before, after)
+		return f
+	},
+}
+
+// said is a record after one more comment.
+func said(f Facts, p fleet.Person, body string) fleet.PullRecord {
+	commands, newest := Commands([]fleet.Comment{{ID: f.Record.Commented + 1, Author: p, Body: body, At: noon}}, f.Record)
+	record, _ := Judge(commands[0].Command, commands[0].By, RightsOf(p, f), f.Record)
+	record.Commented = newest
+	return record
+}
+
+func TestComments(t *testing.T) {
+	for name, facts := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			f := facts(t)
+			v := Decide(f)
+			text := Comment(f, v, MostComment)
+			inspect(t, f.Link, text)
+			if again := Comment(f, Decide(f), MostComment); again != text {
+				t.Error("the same facts gave another text")
+			}
+			golden(t, name+".md", text)
+			golden(t, name+".checks.md", checksText(t, f, v))
+		})
+	}
+}
+
+func checksText(t *testing.T, f Facts, v Verdict) string {
+	var b strings.Builder
+	for _, c := range v.Checks {
+		fmt.Fprintf(&b, "%s %s: %s\n", c.Name, c.State, c.Title)
+		for _, a := range c.Annotations {
+			fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(a.String(), "\n", " "))
+		}
+		if c.Summary != "" {
+			inspect(t, f.Link, c.Summary)
+		}
+	}
+	fmt.Fprintf(&b, "\nverdict: %s\n\n", v.Line)
+	for _, c := range v.Checks {
+		if len(c.Summary) < 4000 {
+			fmt.Fprintf(&b, "## %s\n\n%s\n", c.Name, c.Summary)
+		}
+	}
+	return b.String()
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		t.Errorf("%s (run with -update if it is meant):\n%s", name, got)
+	}
+}

@@ -1,0 +1,245 @@
+package review
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Merge is what is known of a pull request after its merge, beside the outcomes.
+type Merge struct {
+	Applied  fleet.Revision      // applied revision that includes the merge; empty: none does yet
+	Reviewed *fleet.ReviewedPlan // of the head that was merged; nil: nobody was shown one
+	Effects  []fleet.Effect      // what the plan of the merged tree does; nil: not known, and what was reviewed is taken for it
+	Holds    []fleet.Hold        // that hold back something of it
+	Over     bool                // it is not followed any longer, whatever is still open
+}
+
+// Report is how a merged pull request stands.
+type Report struct {
+	Text    string // of the comment
+	Line    string // one line without markup, at most 140 characters
+	Settled bool   // nothing of it will change any more, or nobody looks any longer
+}
+
+// phase is how far one object has come, what needs people first.
+type phase int
+
+const (
+	failed phase = iota
+	waits
+	progressing
+	superseded
+	removed
+	well
+)
+
+// standing is one object of the result.
+type standing struct {
+	fleet.Effect
+	phase phase
+	text  string // Markdown of one cell
+}
+
+// Result is the text of the comment after the merge, of at most budget bytes (12,000 at least): what differs from what was reviewed, what is
+// held, and how each Application comes up. outcomes are of the objects of Merge.Effects and Merge.Reviewed; one that is missing counts as not
+// there yet.
+func Result(f Facts, outcomes []fleet.Outcome, budget int) Report {
+	m := f.Merge
+	if m == nil {
+		m = &Merge{}
+	}
+	r := result{f: f, m: m, differs: differences(m, f.Record.MergeCommit, outcomes), rows: stand(m, outcomes)}
+	out := Report{Line: plain(r.headline(), mostTitle), Settled: m.Over || r.settled()}
+	out.Text = fit(budget, len(r.rows), 0, r.render)
+	return out
+}
+
+type result struct {
+	f       Facts
+	m       *Merge
+	differs []string // prose
+	rows    []standing
+}
+
+// expected is what the merge is to bring.
+func (m *Merge) expected() []fleet.Effect {
+	switch {
+	case m.Effects != nil:
+		return m.Effects
+	case m.Reviewed != nil:
+		return m.Reviewed.Effects
+	}
+	return nil
+}
+
+// stand is how the Applications stand, and of all other objects those that fail.
+func stand(m *Merge, outcomes []fleet.Outcome) []standing {
+	by := map[fleet.ObjectKey]fleet.Outcome{}
+	for _, o := range outcomes {
+		by[o.Key] = o
+	}
+	var out []standing
+	for _, e := range m.expected() {
+		s := standing{Effect: e}
+		s.phase, s.text = progress(m, e, by[e.Key])
+		if e.Key.Kind == fleet.ObjectApplication || s.phase == failed {
+			out = append(out, s)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b standing) int {
+		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Environment, b.Environment))
+	})
+	return out
+}
+
+// progress is how far one object has come.
+func progress(m *Merge, e fleet.Effect, o fleet.Outcome) (phase, string) {
+	switch {
+	case m.Applied == "":
+		return progressing, "waits for the merge to be applied"
+	case e.Deletes:
+		return removal(o)
+	case !o.Present:
+		return progressing, "not there yet"
+	case o.Held || o.Absent:
+		return superseded, "superseded: to be deleted by " + code(o.Revision.Short())
+	case o.Hash != e.Hash:
+		return superseded, "superseded: it is as " + code(o.Revision.Short()) + " has it"
+	case o.Apply == fleet.ApplyFailed:
+		return failed, "not taken by its engine" + because(o.ApplyMessage)
+	case o.Apply == fleet.ApplyConflict:
+		return failed, "another manager keeps changing it" + because(o.ApplyMessage)
+	case o.Apply != fleet.ApplyApplied:
+		return progressing, "waits for its engine"
+	case e.Key.Kind != fleet.ObjectApplication:
+		return well, "applied"
+	case o.Stale:
+		return progressing, "taken by its engine, which has yet to say how it is"
+	}
+	return health(o)
+}
+
+func removal(o fleet.Outcome) (phase, string) {
+	switch {
+	case !o.Present:
+		return removed, "deleted"
+	case o.Held:
+		return waits, "**deletion held**"
+	case o.Apply == fleet.ApplyFailed:
+		return failed, "its deletion fails" + because(o.ApplyMessage)
+	case o.Absent:
+		return progressing, "is being deleted"
+	}
+	return superseded, "superseded: " + code(o.Revision.Short()) + " keeps it"
+}
+
+// health is how an Application is that its engine has as it is to be.
+func health(o fleet.Outcome) (phase, string) {
+	state := string(cmp.Or(o.Sync, fleet.SyncUnknown)) + ", " + string(cmp.Or(o.Health, fleet.HealthUnknown))
+	if o.SyncedRevision != "" {
+		state += " at " + code(short(o.SyncedRevision))
+	}
+	switch {
+	case o.Health == fleet.HealthDegraded:
+		return failed, state + because(o.Message)
+	case o.Sync != fleet.SyncSynced:
+		return progressing, state + because(o.Message)
+	case o.Health == fleet.HealthHealthy || o.Health == fleet.HealthSuspended:
+		return well, state
+	}
+	return progressing, state + because(o.Message)
+}
+
+func because(message string) string {
+	if message == "" {
+		return ""
+	}
+	return ": " + words(message)
+}
+
+// short is a commit id as people read it; a tag or a chart's version stays as it is.
+func short(revision string) string {
+	if len(revision) == 40 && strings.Trim(revision, "0123456789abcdef") == "" {
+		return revision[:8]
+	}
+	return revision
+}
+
+// differences holds what came against what was reviewed, object by object. A project is made of everything that its tenant has on an engine:
+// what others merge changes it too, and it is left out.
+func differences(m *Merge, merge fleet.Revision, outcomes []fleet.Outcome) []string {
+	switch {
+	case m.Reviewed == nil && len(m.Effects) == 0:
+		return nil
+	case m.Reviewed == nil:
+		return []string{"nobody was shown a plan of the head that was merged"}
+	}
+	d := drift{reviewed: map[fleet.ObjectKey]fleet.Effect{}}
+	for _, e := range m.Reviewed.Effects {
+		d.reviewed[e.Key] = e
+	}
+	if m.Effects == nil {
+		d.rows(merge, outcomes)
+		return d.found
+	}
+	for _, e := range m.Effects {
+		d.compare(e)
+		delete(d.reviewed, e.Key)
+	}
+	for _, e := range m.Reviewed.Effects {
+		if _, left := d.reviewed[e.Key]; left && e.Deletes {
+			d.add(e, "its deletion was reviewed, and it stays")
+		} else if left {
+			d.add(e, "its change was reviewed, and does not come")
+		}
+	}
+	return d.found
+}
+
+// drift is what was found to differ from what was reviewed.
+type drift struct {
+	reviewed map[fleet.ObjectKey]fleet.Effect
+	found    []string // prose
+}
+
+func (d *drift) add(e fleet.Effect, what string) {
+	if e.Key.Kind != fleet.ObjectProject {
+		d.found = append(d.found, named(e)+" on "+tick(string(e.Key.Engine))+": "+what)
+	}
+}
+
+func (d *drift) compare(e fleet.Effect) {
+	switch was, ok := d.reviewed[e.Key]; {
+	case !ok && e.Deletes:
+		d.add(e, "its deletion was in no plan that was reviewed")
+	case !ok:
+		d.add(e, "its change was in no plan that was reviewed")
+	case was.Deletes && !e.Deletes:
+		d.add(e, "its deletion was reviewed, and it stays")
+	case !was.Deletes && e.Deletes:
+		d.add(e, "a change was reviewed, and it is to be deleted")
+	case was.Hash != e.Hash:
+		d.add(e, "its manifest is not the one that was reviewed")
+	}
+}
+
+// rows has what stands tell, where there is no plan of the merged tree.
+func (d *drift) rows(merge fleet.Revision, outcomes []fleet.Outcome) {
+	for _, o := range outcomes {
+		if e, ok := d.reviewed[o.Key]; ok && !e.Deletes && o.Present && o.Revision == merge && o.Hash != e.Hash {
+			d.add(e, "its manifest is not the one that was reviewed")
+		}
+	}
+}
+
+// named is an object in a sentence, as prose.
+func named(e fleet.Effect) string {
+	c := change{kind: e.Key.Kind, name: string(e.Deployment), environment: e.Environment}
+	if e.Key.Kind == fleet.ObjectRepository {
+		c.name = e.Key.Name
+	}
+	return c.subject()
+}
