@@ -165,6 +165,87 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
+// proposal imports a pull request that changes one file of a commit.
+func (o *origin) proposal(number, file int, flat bool, from Hash) Hash {
+	text := declaration(file, number)
+	o.clock++
+	o.feed(o.dir, fmt.Sprintf("reset refs/pull/%[1]d/head\nfrom %[2]s\n\ncommit refs/pull/%[1]d/head\ncommitter Bob <bob@example.com> %[3]d +0000\ndata 4\npull\nfrom refs/pull/%[1]d/head^0\nM 100644 inline %[4]s\ndata %[5]d\n%[6]s\n",
+		number, from, o.clock, pathOf(file, flat), len(text), text), "fast-import", "--quiet", "--force")
+	return Hash(o.in(o.dir, "rev-parse", fmt.Sprintf("refs/pull/%d/head", number)))
+}
+
+// pull fetches a pull request, lists what it changes since it parted, and reads it.
+func (g *gitMirror) pull(number int) (bytes int) {
+	ref := fmt.Sprintf("refs/pull/%d/head", number)
+	g.run("", "fetch", "-q", "origin", "+"+ref+":"+ref)
+	base := strings.TrimSpace(string(g.run("", "merge-base", string(g.head), ref)))
+	var ids strings.Builder
+	for field := range strings.SplitSeq(string(g.run("", "diff-tree", "-r", "--raw", "-z", base, ref)), "\x00") {
+		if meta := strings.Fields(field); len(meta) == 5 {
+			ids.WriteString(meta[3] + "\n")
+		}
+	}
+	return len(g.run(ids.String(), "cat-file", "--batch"))
+}
+
+// pull is the same by the mirror, and merged.
+func pull(b *testing.B, m *Mirror, number int, into, head Hash) (bytes int) {
+	if _, err := m.FetchRef(b.Context(), pullRef(number), head); err != nil {
+		b.Fatal(err)
+	}
+	out, err := m.Merge(b.Context(), into, head)
+	if err != nil || len(out.Changes) != 1 || len(out.Conflicts) != 0 {
+		b.Fatal(out, err)
+	}
+	data, err := m.Blob(b.Context(), out.Changes[0].New.Blob)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return len(data)
+}
+
+// BenchmarkPull is fetch, merge and read of a pull request of one file, which is ten commits behind the branch, beside the same by the git
+// command, A B B A.
+func BenchmarkPull(b *testing.B) {
+	for _, size := range []struct {
+		name string
+		n    int
+		flat bool
+	}{{"100", 100, false}, {"25000", 25_000, false}, {"100000", 100_000, false}, {"flat-25000", 25_000, true}} {
+		b.Run(size.name, func(b *testing.B) {
+			o := newOrigin(b)
+			o.fill(size.n, size.flat)
+			from := Hash(o.in(o.dir, "rev-parse", "refs/heads/main"))
+			for i := range 10 {
+				o.change(i, i+1, size.flat)
+			}
+			s := newGitServer(b, o)
+			floor := newGitMirror(b, s.url())
+			m := open(b, b.TempDir(), s.url())
+			head := fetch(b, m).Commit
+			var ours, theirs, own []time.Duration
+			number := 0
+			for b.Loop() {
+				number++
+				at := o.proposal(number, 20+number*7919%(size.n-20), size.flat, from)
+				a := func() { theirs = append(theirs, timed(func() { floor.pull(number) })) }
+				c := func() {
+					s.busy.Store(0)
+					ours = append(ours, timed(func() { pull(b, m, number, head, at) }))
+					own = append(own, ours[len(ours)-1]-time.Duration(s.busy.Load()))
+				}
+				if number%2 == 0 {
+					a, c = c, a
+				}
+				a()
+				c()
+			}
+			report(b, "ours", ours, "git", theirs)
+			b.ReportMetric(median(own), "ours-without-server-ms")
+		})
+	}
+}
+
 // BenchmarkThousandFetches compares the last hundred of a thousand one-file fetches with the first hundred.
 func BenchmarkThousandFetches(b *testing.B) {
 	o := newOrigin(b)

@@ -10,12 +10,13 @@ import (
 
 // walker compares two trees.
 type walker struct {
-	ctx    context.Context
-	m      *Mirror
-	since  int64
-	commit string // for errors
-	left   int    // of the files budget
-	visit  func(Change) error
+	ctx     context.Context
+	m       *Mirror
+	objects objects
+	since   int64
+	commit  string // for errors
+	left    int    // of the files budget
+	visit   func(Change) error
 }
 
 // root gives the tree of a commit; the zero hash for none.
@@ -92,10 +93,7 @@ func (w *walker) entries(parent string, depth int, before, after *treeEntry) err
 	if depth == 0 && !watched(some.name) {
 		return nil
 	}
-	path := string(some.name)
-	if parent != "" {
-		path = parent + "/" + path
-	}
+	path := pathOfEntry(parent, some)
 	if some.isDirectory() {
 		if depth < maxTreeDepth {
 			return w.directories(path, depth+1, idOf(before), idOf(after))
@@ -106,6 +104,13 @@ func (w *walker) entries(parent string, depth int, before, after *treeEntry) err
 		return err
 	}
 	return w.visit(Change{Path: path, Old: entryAt(path, before), New: entryAt(path, after)})
+}
+
+func pathOfEntry(parent string, e *treeEntry) string {
+	if parent == "" {
+		return string(e.name)
+	}
+	return parent + "/" + string(e.name)
 }
 
 // watched are the two folders that Argosy reads; the rest of the repository is not its business.
@@ -164,7 +169,7 @@ func (w *walker) open(path string, id plumbing.Hash) (*cursor, error) {
 	if id.IsZero() {
 		return &cursor{}, nil
 	}
-	data, err := w.m.objects.read(id, plumbing.TreeObject, w.m.budget.ObjectBytes)
+	data, err := w.objects.read(id, plumbing.TreeObject, w.m.budget.ObjectBytes)
 	if errors.Is(err, ErrNotFound) {
 		return nil, w.m.incompleteTree(w.since, w.commit, path, id)
 	}

@@ -16,6 +16,10 @@ var (
 	ErrUnauthorized = errors.New("source refused access")
 	// ErrBranchGone: the source answered, complete and in order, and has no such branch.
 	ErrBranchGone = errors.New("branch does not exist")
+	// ErrMoved: the ref stands at another commit than the one that was asked for.
+	ErrMoved = errors.New("the ref has moved")
+	// ErrUnrelated: two histories have no commit in common.
+	ErrUnrelated = errors.New("unrelated histories")
 	// ErrOverBudget: the source or the commit is larger than a budget; Error.Budget says which.
 	ErrOverBudget = errors.New("over budget")
 	// ErrMalformed: an object is complete and matches its id, but is not what Git allows.
@@ -39,7 +43,7 @@ type Error struct {
 	Kind    error  // one of the Err… values
 	Subject string // the source, commit, path or setting it is about
 	Detail  string // what happened and what to do
-	Budget  string // with ErrOverBudget: bytes, objects, object bytes, delta depth, memory, files or file bytes
+	Budget  string // with ErrOverBudget: bytes, objects, object bytes, delta depth, memory, files, file bytes or commits
 	Limit   int64  // with ErrOverBudget: the limit that was reached
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -194,7 +195,9 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request, _ := io.ReadAll(r.Body)
 	w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
 	if bytes.Contains(request, []byte("ls-refs")) {
-		w.Write(append(appendPacket(nil, "%s refs/heads/main", f.tip), flushPacket...))
+		_, asked, _ := strings.Cut(string(request), "ref-prefix ")
+		ref, _, _ := strings.Cut(asked, "\n")
+		w.Write(append(appendPacket(nil, "%s %s", f.tip, ref), flushPacket...))
 		return
 	}
 	f.pack(w)

@@ -140,17 +140,18 @@ func (m *Mirror) haves() []plumbing.Hash {
 	return haves
 }
 
-// accept moves the head to tip once everything that differs from the last head is proven to be here and well formed.
+// accept moves the head to tip once everything that differs from the last head is proven to be here and well formed. What pull requests
+// brought does not count.
 func (m *Mirror) accept(ctx context.Context, last Head, tip plumbing.Hash) (Head, error) {
-	head, err := m.headAt(tip)
-	if errors.Is(err, ErrNotFound) {
+	if !m.store.contains(tip) {
 		return Head{}, m.incomplete("commit " + tip.String())
 	}
+	head, err := m.headAt(tip)
 	if err != nil {
 		return Head{}, err
 	}
 	memo := &diffMemo{base: last.Commit, head: head.Commit}
-	err = m.compare(ctx, last.Commit, head.Commit, func(c Change) error {
+	err = m.compareIn(ctx, m.store, last.Commit, head.Commit, func(c Change) error {
 		if c.New.Kind == File && !m.store.contains(plumbing.NewHash(string(c.New.Blob))) {
 			return m.incomplete("file " + c.Path + " of commit " + string(head.Commit))
 		}

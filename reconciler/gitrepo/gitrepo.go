@@ -1,5 +1,6 @@
 // Package gitrepo holds a bare mirror of one branch of the config repository and answers three questions from it: where the
-// branch stands, how that commit relates to the one that is applied, and which files under fleet/ and tenants/ differ.
+// branch stands, how that commit relates to the one that is applied, and which files under fleet/ and tenants/ differ. Beside the branch
+// it looks at pull requests: what one would change, merged file by file onto a commit of the branch.
 //
 // Rules of the room:
 //   - Read from the object database only. There is no worktree, checkout, submodule, LFS filter or attribute: bytes are blob bytes,
@@ -8,6 +9,7 @@
 //     in the mirror. Whatever fails before that leaves the last head in place.
 //   - The server is not trusted. Bytes, objects, inflated sizes, files and time have budgets, and the connection is closed when one is
 //     spent. Objects are checked against their id when they come in (with collision detection) and again whenever they are read.
+//   - What a pull request brings lies apart from the branch's objects, within budgets of its own, and proves nothing about the branch.
 //   - The mirror is a cache. Damage is found, never repaired: the mirror is thrown away and cloned anew.
 //   - Credentials come from a function at each fetch, and appear in no error, URL, log line or file.
 //
@@ -86,6 +88,7 @@ type Mirror struct {
 	objects objects
 	remote  *remote    // nil for a local repository
 	store   *store     // nil for a local repository
+	pulls   *pulls     // nil for a local repository
 	local   *localRepo // nil for a mirror
 	record  record
 	unlock  func()
@@ -146,7 +149,10 @@ func (m *Mirror) openStore(ctx context.Context, dir string) error {
 	if m.store, err = openStore(ctx, dir, m.record, m.budget.ObjectBytes); err != nil {
 		return err
 	}
-	m.objects = m.store
+	if m.pulls, err = openPulls(filepath.Join(dir, "pulls"), m.budget); err != nil {
+		return err
+	}
+	m.objects = all{m.store, m.pulls}
 	return m.recall()
 }
 
@@ -183,6 +189,9 @@ func (m *Mirror) Close() error {
 	var err error
 	if m.store != nil {
 		err = m.store.close()
+	}
+	if m.pulls != nil {
+		m.pulls.drop()
 	}
 	if m.local != nil {
 		err = m.local.storage.Close()

@@ -31,7 +31,7 @@ func (m *Mirror) Relation(ctx context.Context, applied, head Hash) (Relation, er
 	if err != nil {
 		return "", err
 	}
-	w := &historyWalk{m: m, seen: map[plumbing.Hash]*visited{}}
+	w := &historyWalk{m: m, seen: map[plumbing.Hash]*visited{}, closed: fromHead | fromApplied}
 	if err := w.reach(to, fromHead); err != nil {
 		return "", err
 	}
@@ -65,6 +65,7 @@ type sides uint8
 const (
 	fromHead sides = 1 << iota
 	fromApplied
+	belowCommon // an ancestor of a commit that both ends reach; MergeBase's
 )
 
 // visited is a commit that the walk has come to, and from which of the two ends.
@@ -74,13 +75,15 @@ type visited struct {
 	queued bool
 }
 
-// historyWalk follows the parents of both ends at once, the newest commit first, until every commit left was reached from both or there is
-// none. Dates only make it short: a path between the ends consists of commits that one end alone reaches, and those are never left out.
+// historyWalk follows the parents of both ends at once, the newest commit first, until every commit left is closed or there is none: for
+// Relation one that was reached from both, for MergeBase one below those. Dates only make it short: a path between the ends consists of commits that one end alone reaches, and those are never left out.
 type historyWalk struct {
-	m     *Mirror
-	seen  map[plumbing.Hash]*visited
-	queue commitQueue
-	open  int // queued commits that one end alone reaches
+	m      *Mirror
+	seen   map[plumbing.Hash]*visited
+	queue  commitQueue
+	closed sides
+	open   int        // queued commits that are not closed
+	common []*visited // that both ends reached, when the walk goes on below them
 }
 
 // reach marks a commit as reached from s and queues it if that is news.
@@ -97,13 +100,13 @@ func (w *historyWalk) reach(id plumbing.Hash, s sides) error {
 	if v.sides|s == v.sides {
 		return nil
 	}
-	wasOpen := v.queued && v.sides != fromHead|fromApplied
+	wasOpen := v.queued && v.sides != w.closed
 	v.sides |= s
 	if !v.queued {
 		v.queued = true
 		heap.Push(&w.queue, v)
 	}
-	isOpen := v.sides != fromHead|fromApplied
+	isOpen := v.sides != w.closed
 	w.count(wasOpen, isOpen)
 	return nil
 }
@@ -120,7 +123,12 @@ func (w *historyWalk) count(was, is bool) {
 func (w *historyWalk) step() error {
 	v := heap.Pop(&w.queue).(*visited)
 	v.queued = false
-	w.count(v.sides != fromHead|fromApplied, false)
+	w.count(v.sides != w.closed, false)
+	pass := v.sides
+	if pass == fromHead|fromApplied && w.closed != pass {
+		w.common = append(w.common, v)
+		pass = w.closed
+	}
 	if w.m.endsAt(v.commit.ID) {
 		return nil
 	}
@@ -129,7 +137,7 @@ func (w *historyWalk) step() error {
 		if err != nil {
 			return err
 		}
-		if err := w.reach(id, v.sides); err != nil {
+		if err := w.reach(id, pass); err != nil {
 			return err
 		}
 	}

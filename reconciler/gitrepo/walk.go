@@ -83,7 +83,12 @@ func (m *Mirror) diff(ctx context.Context, base, head Hash) ([]Change, error) {
 }
 
 func (m *Mirror) compare(ctx context.Context, base, head Hash, visit func(Change) error) error {
-	w := &walker{ctx: ctx, m: m, since: m.resets(), left: m.budget.Files, visit: visit}
+	return m.compareIn(ctx, m.objects, base, head, visit)
+}
+
+// compareIn compares what some objects alone hold.
+func (m *Mirror) compareIn(ctx context.Context, in objects, base, head Hash, visit func(Change) error) error {
+	w := &walker{ctx: ctx, m: m, objects: in, since: m.resets(), left: m.budget.Files, visit: visit}
 	from, err := w.root(base)
 	if err != nil {
 		return err
@@ -122,6 +127,9 @@ func (m *Mirror) incompleteTree(since int64, commit, path string, id plumbing.Ha
 	if m.store == nil {
 		return &Error{Kind: ErrCorrupt, Subject: commit, Detail: "directory /" + path + " is not in this repository; is it a partial clone?"}
 	}
+	if since == unwatched {
+		return missing("directory /"+path+" of "+commit+": tree", id)
+	}
 	m.damaged(since, "tree "+id.String()+" is missing")
 	return corrupt(commit, "directory /%s is missing from the mirror; the next fetch clones it anew", path)
 }
@@ -132,10 +140,16 @@ func (m *Mirror) readFailure(since int64, subject string, err error) error {
 	case errors.Is(err, errTooLarge):
 		return overBudget(subject, "object bytes", m.budget.ObjectBytes, "raise the object bytes budget")
 	case errors.Is(err, ErrCorrupt):
+		if since == unwatched {
+			since = m.resets() // what is damaged is the branch's all the same
+		}
 		m.damaged(since, err.Error())
 	}
 	return err
 }
+
+// unwatched stands for a count of resets when what is read need not be complete: nothing that is missing is damage.
+const unwatched = -1
 
 func (m *Mirror) resets() int64 {
 	if m.store == nil {

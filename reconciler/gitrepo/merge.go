@@ -1,0 +1,202 @@
+package gitrepo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// Merged is what the merge of one commit into another comes to, file by file.
+type Merged struct {
+	Base      Hash     // where the two parted
+	Changes   []Change // from the commit that is merged into to the tree that the merge would have
+	Conflicts []string // paths that both sides changed since, each in its own way; sorted. They stay as they are and are not among Changes
+}
+
+// Merge says what merging head into a commit changes below fleet/ and tenants/: what head changed since the two parted, but for what the commit
+// has just as well. Files are taken as a whole: no lines are merged, no renames are followed, and so a path that both sides changed is a
+// conflict, also where git could merge it. Only directories that both sides changed, or that head changed, are opened, so it costs what changed.
+//
+// Errors: those of MergeBase and Diff. ErrNotFound means that something of head is not here: fetch its ref again.
+func (m *Mirror) Merge(ctx context.Context, into, head Hash) (Merged, error) {
+	merged, err := m.merge(ctx, into, head)
+	if errors.Is(err, ErrNotFound) && m.pulls != nil {
+		m.pulls.drop() // or what a server left out would be taken for complete again and again
+	}
+	return merged, err
+}
+
+func (m *Mirror) merge(ctx context.Context, into, head Hash) (Merged, error) {
+	base, err := m.MergeBase(ctx, into, head)
+	if err != nil {
+		return Merged{}, err
+	}
+	g := &merger{out: Merged{Base: base}}
+	g.walker = walker{ctx: ctx, m: m, objects: m.objects, since: unwatched, left: m.budget.Files, visit: g.change}
+	var roots [3]plumbing.Hash
+	for i, commit := range []Hash{base, into, head} {
+		g.commit = "commit " + string(commit)
+		if roots[i], err = g.root(commit); err != nil {
+			return Merged{}, err
+		}
+	}
+	if _, err := g.directories("", 0, roots); err != nil {
+		return Merged{}, err
+	}
+	slices.Sort(g.out.Conflicts)
+	return g.out, nil
+}
+
+// merger compares three trees.
+type merger struct {
+	walker
+	out Merged
+}
+
+// The three sides of a merge, by position.
+const (
+	sideBase = iota
+	sideInto
+	sideHead
+)
+
+func (g *merger) change(c Change) error {
+	g.out.Changes = append(g.out.Changes, c)
+	return nil
+}
+
+// directories merges the directory at path, which any side may lack (the zero hash), and reports whether anything of it remains.
+func (g *merger) directories(path string, depth int, ids [3]plumbing.Hash) (bool, error) {
+	if err := g.spend(); err != nil {
+		return false, err
+	}
+	var at [3]*cursor
+	for i, id := range ids {
+		var err error
+		if at[i], err = g.open(path, id); err != nil {
+			return false, err
+		}
+	}
+	here := &level{g: g, path: path, depth: depth}
+	for {
+		first := foremost(at)
+		if first == nil {
+			return here.remains, nil
+		}
+		var sides [3]*treeEntry
+		for i, c := range at {
+			if c.ok && compareEntries(&c.entry, first) == 0 {
+				e := c.entry
+				sides[i] = &e
+			}
+		}
+		for i, c := range at {
+			if sides[i] == nil {
+				continue
+			}
+			if err := c.advance(); err != nil {
+				return false, g.malformed(path, err)
+			}
+		}
+		if err := here.take(sides); err != nil {
+			return false, err
+		}
+	}
+}
+
+// foremost is the entry that comes next on any side; nil at the end of all.
+func foremost(at [3]*cursor) *treeEntry {
+	var first *treeEntry
+	for _, c := range at {
+		if c.ok && (first == nil || compareEntries(&c.entry, first) < 0) {
+			e := c.entry
+			first = &e
+		}
+	}
+	return first
+}
+
+// level is one directory that is being merged. A name that remains as a file on one side and as a directory on the other is a conflict of its
+// own: Git sorts the file first, and between the two stand only names that begin with it.
+type level struct {
+	g       *merger
+	path    string
+	depth   int
+	files   [][]byte // that remain, and whose name a directory further down could still bear too
+	remains bool
+}
+
+func (l *level) take(sides [3]*treeEntry) error {
+	some := anyOf(sides)
+	for len(l.files) > 0 && !bytes.HasPrefix(some.name, l.files[len(l.files)-1]) {
+		l.files = l.files[:len(l.files)-1]
+	}
+	changes, conflicts := len(l.g.out.Changes), len(l.g.out.Conflicts)
+	remains, err := l.g.entry(l.path, l.depth, sides)
+	if err != nil || !remains {
+		return err
+	}
+	l.remains = true
+	switch {
+	case !some.isDirectory():
+		l.files = append(l.files, some.name)
+	case slices.ContainsFunc(l.files, func(name []byte) bool { return bytes.Equal(name, some.name) }):
+		l.g.out.Changes, l.g.out.Conflicts = l.g.out.Changes[:changes], l.g.out.Conflicts[:conflicts]
+		l.g.collide(pathOfEntry(l.path, some))
+	}
+	return nil
+}
+
+// collide makes a path a conflict, and takes back what was to become of it.
+func (g *merger) collide(path string) {
+	g.out.Changes = slices.DeleteFunc(g.out.Changes, func(c Change) bool { return c.Path == path })
+	if !slices.Contains(g.out.Conflicts, path) {
+		g.out.Conflicts = append(g.out.Conflicts, path)
+	}
+}
+
+// entry merges what one name is on the three sides; nil where it is not. All are directories, or none is. It reports whether it remains.
+func (g *merger) entry(parent string, depth int, sides [3]*treeEntry) (bool, error) {
+	base, into, head := sides[sideBase], sides[sideInto], sides[sideHead]
+	some := anyOf(sides)
+	switch {
+	case depth == 0 && !watched(some.name):
+		return true, nil
+	case alike(head, into), alike(head, base):
+		return into != nil, nil
+	case alike(into, base):
+		return head != nil, g.entries(parent, depth, into, head)
+	}
+	path := pathOfEntry(parent, some)
+	if some.isDirectory() {
+		if depth < maxTreeDepth {
+			return g.directories(path, depth+1, [3]plumbing.Hash{idOf(base), idOf(into), idOf(head)})
+		}
+		path += "/"
+	}
+	if err := g.spend(); err != nil {
+		return false, err
+	}
+	g.out.Conflicts = append(g.out.Conflicts, path)
+	return true, nil
+}
+
+func anyOf(sides [3]*treeEntry) *treeEntry {
+	for _, e := range sides {
+		if e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// alike reports whether two sides have the same under a name. The mode of a directory says nothing but that it is one.
+func alike(a, b *treeEntry) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.id == b.id && (a.mode == b.mode || a.isDirectory())
+}

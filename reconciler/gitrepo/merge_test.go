@@ -1,0 +1,449 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMergeTakesFilesAsAWhole(t *testing.T) {
+	o := newOrigin(t)
+	for _, name := range []string{"ours", "theirs", "both", "alike", "gone-here", "gone-there", "gone", "changed-gone", "gone-changed"} {
+		o.write("tenants/acme/deployments/"+name+".yaml", "0")
+	}
+	o.write("README.md", "0")
+	base := o.commit("base")
+	at := func(values map[string]string) map[string]string {
+		out := map[string]string{}
+		for name, text := range values {
+			out["tenants/acme/deployments/"+name+".yaml"] = text
+		}
+		return out
+	}
+	theirs := at(map[string]string{"theirs": "1", "both": "1", "alike": "2", "gone-there": "", "gone": "", "changed-gone": "", "gone-changed": "1", "new": "1", "new-both": "1", "new-alike": "2"})
+	theirs["README.md"] = "1"
+	pull := o.propose(7, base, theirs)
+	for path, text := range at(map[string]string{"ours": "2", "both": "2", "alike": "2", "gone-here": "", "gone": "", "changed-gone": "2", "gone-changed": "", "new-both": "2", "new-alike": "2"}) {
+		if text == "" {
+			o.git("rm", "-q", path)
+		} else {
+			o.write(path, text)
+		}
+	}
+	o.write("README.md", "2")
+	head := o.commit("ours")
+	m := open(t, t.TempDir(), newGitServer(t, o).url())
+	fetch(t, m)
+	fetchPull(t, m, 7, pull)
+	out := merge(t, m, head, pull)
+	want := `tenants/acme/deployments/gone-there.yaml removed
+tenants/acme/deployments/new.yaml = 1
+tenants/acme/deployments/theirs.yaml = 1
+tenants/acme/deployments/both.yaml conflicts
+tenants/acme/deployments/changed-gone.yaml conflicts
+tenants/acme/deployments/gone-changed.yaml conflicts
+tenants/acme/deployments/new-both.yaml conflicts`
+	if d := cmp.Diff(want, told(t, m, out)); d != "" || out.Base != base {
+		t.Errorf("base %s\n%s", out.Base, d)
+	}
+	for name, c := range map[string]struct{ into, head Hash }{"into what it came from": {base, pull}, "of what is there already": {head, base}, "of itself": {head, head}} {
+		out := merge(t, m, c.into, c.head)
+		diff, err := m.Diff(t.Context(), base, pull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.head != pull {
+			diff = nil
+		}
+		if d := cmp.Diff(diff, out.Changes); d != "" || len(out.Conflicts) != 0 {
+			t.Errorf("the merge %s: %s %v", name, d, out.Conflicts)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := m.Merge(ctx, head, pull); !errors.Is(err, context.Canceled) {
+		t.Errorf("it goes on when nobody waits: %v", err)
+	}
+}
+
+func TestAMergeOfUnrelatedHistoriesIsRefused(t *testing.T) {
+	o := newOrigin(t)
+	head := o.set("fleet/fleet.yaml", "1")
+	o.git("checkout", "-q", "--orphan", "other")
+	o.write("fleet/fleet.yaml", "other")
+	o.git("add", "-A")
+	o.git("commit", "-q", "-m", "another root")
+	o.git("push", "-q", "origin", "HEAD:refs/pull/7/head")
+	pull := Hash(o.git("rev-parse", "HEAD"))
+	m := open(t, t.TempDir(), newGitServer(t, o).url())
+	fetch(t, m)
+	fetchPull(t, m, 7, pull)
+	if _, err := m.Merge(t.Context(), head, pull); !errors.Is(err, ErrUnrelated) || !strings.Contains(err.Error(), "no commit in common") {
+		t.Error(err)
+	}
+	if _, err := m.MergeBase(t.Context(), head, Hash(strings.Repeat("1", 40))); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// TestMergeAgainstGit merges random histories of files of one line, where git too can only take a file as a whole. Its renames are off.
+func TestMergeAgainstGit(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			o, r := newOrigin(t), rand.New(rand.NewPCG(seed, 3))
+			edit := func() {
+				for range 1 + r.IntN(4) {
+					path := fmt.Sprintf("tenants/t%d/deployments/d%d.yaml", r.IntN(3), r.IntN(4))
+					if r.IntN(4) == 0 {
+						o.git("rm", "-q", "-f", "--ignore-unmatch", path)
+					} else {
+						o.write(path, fmt.Sprint(r.IntN(3)))
+					}
+				}
+				o.git("add", "-A")
+				o.clock++
+				o.git("commit", "-q", "--allow-empty", "-m", "edit")
+			}
+			for range 5 {
+				edit()
+			}
+			base := o.push()
+			for range 1 + r.IntN(3) {
+				edit()
+			}
+			head := o.push()
+			o.git("checkout", "-q", "-b", "pull", string(base))
+			for range 1 + r.IntN(3) {
+				edit()
+			}
+			o.git("push", "-q", "-f", "origin", "HEAD:refs/pull/7/head")
+			pull := Hash(o.git("rev-parse", "HEAD"))
+			m := open(t, t.TempDir(), newGitServer(t, o).url())
+			fetch(t, m)
+			fetchPull(t, m, 7, pull)
+			out := merge(t, m, head, pull)
+			if want := Hash(o.git("merge-base", string(head), string(pull))); out.Base != want {
+				t.Errorf("base %s, want %s", out.Base, want)
+			}
+			tree, conflicts := o.mergeTree(head, pull)
+			if !slices.Equal(conflicts, out.Conflicts) {
+				t.Errorf("conflicts: %v, want %v", out.Conflicts, conflicts)
+			}
+			var got, want []string
+			for _, c := range out.Changes {
+				got = append(got, c.Path+" "+string(c.New.Blob))
+			}
+			for line := range strings.Lines(o.git("diff-tree", "-r", "--no-renames", string(head)+"^{tree}", tree)) {
+				f := strings.Fields(line) // :mode mode id id status path
+				if slices.Contains(conflicts, f[5]) {
+					continue // git puts markers there
+				}
+				want = append(want, f[5]+" "+strings.TrimLeft(f[3], "0"))
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// mergeTree is the tree that git makes, and the paths that it cannot merge.
+func (o *origin) mergeTree(into, head Hash) (string, []string) {
+	o.t.Helper()
+	// It exits with 1 when there are conflicts.
+	out := o.git("-c", "alias.mt=!git -c merge.renames=false merge-tree --write-tree --name-only --no-messages "+string(into)+" "+string(head)+" || true", "mt")
+	lines := strings.Split(out, "\n")
+	conflicts := slices.DeleteFunc(lines[1:], func(l string) bool { return l == "" })
+	slices.Sort(conflicts)
+	return lines[0], slices.Compact(conflicts)
+}
+
+// TestMergeIsDecidedPathByPath holds for any three trees, modes of all kinds and names that are a file on one side and a directory on the other
+// included: what a walk lists of each says what becomes of each path.
+func TestMergeIsDecidedPathByPath(t *testing.T) {
+	random := rand.New(rand.NewPCG(8, 9))
+	s := newFakeServer(t, plumbing.ZeroHash, nil)
+	m := open(t, t.TempDir(), s.url())
+	p := new(fakePack)
+	grow := forest(random, func(kind plumbing.ObjectType, data []byte) plumbing.Hash { _, id := p.object(kind, data); return id })
+	commit := func(root plumbing.Hash, parent plumbing.Hash) plumbing.Hash {
+		line := ""
+		if !parent.IsZero() {
+			line = "parent " + parent.String() + "\n"
+		}
+		_, id := p.object(plumbing.CommitObject, fmt.Appendf(nil, "tree %s\n%sauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\n%d\n", root, line, random.Uint64()))
+		return id
+	}
+	var all [][3]plumbing.Hash
+	for range 600 {
+		base := grow(nil)
+		from := commit(base.id, plumbing.ZeroHash)
+		all = append(all, [3]plumbing.Hash{from, commit(grow(base).id, from), commit(grow(base).id, from)})
+		s.tip = from
+	}
+	pack := packets(p.bytes())
+	s.pack = func(w io.Writer) { w.Write(pack) }
+	fetch(t, m)
+	seen := map[string]int{}
+	for _, sides := range all {
+		from, into, head := sides[sideBase], sides[sideInto], sides[sideHead]
+		out := merge(t, m, publicHash(into), publicHash(head))
+		changes, conflicts := decided(walked(t, m, publicHash(from)), walked(t, m, publicHash(into)), walked(t, m, publicHash(head)))
+		if !slices.Equal(conflicts, out.Conflicts) {
+			t.Fatalf("conflicts: %v, want %v", out.Conflicts, conflicts)
+		}
+		got := map[string]Entry{}
+		for _, c := range out.Changes {
+			if _, twice := got[c.Path]; twice || c.Old == c.New {
+				t.Fatalf("%+v", c)
+			}
+			got[c.Path] = c.New
+		}
+		if d := cmp.Diff(changes, got); d != "" {
+			t.Fatalf("changes: %s\nconflicts %v", d, conflicts)
+		}
+		seen["changes"] += len(changes)
+		seen["conflicts"] += len(conflicts)
+	}
+	if seen["changes"] < 2000 || seen["conflicts"] < 200 {
+		t.Errorf("too little was tried: %v", seen)
+	}
+}
+
+func walked(t *testing.T, m *Mirror, c Hash) map[string]Entry {
+	t.Helper()
+	entries := map[string]Entry{}
+	if err := m.Walk(t.Context(), c, func(e Entry) error { entries[e.Path] = e; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+// decided is the rule: a path that head has as the base does, or as into does, stays as into has it; one that into has as the base does becomes
+// what head has; any other is a conflict. And no path is a file and a directory: then the file's is a conflict.
+func decided(base, into, head map[string]Entry) (map[string]Entry, []string) {
+	changes, conflicts, merged := map[string]Entry{}, map[string]bool{}, maps.Clone(into)
+	paths := maps.Clone(into)
+	maps.Copy(paths, base)
+	maps.Copy(paths, head)
+	for path := range paths {
+		b, i, h := base[path], into[path], head[path]
+		switch {
+		case h == i, h == b:
+		case i == b:
+			changes[path] = h
+			if merged[path] = h; h.Kind == "" {
+				delete(merged, path)
+			}
+		default:
+			conflicts[path] = true
+			merged[path] = i // something is there, whatever it is to be
+		}
+	}
+	for path := range merged {
+		file := strings.TrimSuffix(path, "/")
+		for at := strings.IndexByte(file, '/'); at >= 0; {
+			if _, ok := merged[file[:at]]; ok {
+				conflicts[file[:at]] = true
+			}
+			next := strings.IndexByte(file[at+1:], '/')
+			if next < 0 {
+				break
+			}
+			at += 1 + next
+		}
+	}
+	var told []string
+	for path := range conflicts {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(conflicts)), func(above string) bool { return above != path && strings.HasPrefix(path, above+"/") }) {
+			told = append(told, path)
+		}
+	}
+	slices.Sort(told)
+	for path := range changes {
+		if slices.ContainsFunc(told, func(c string) bool { return c == path || strings.HasPrefix(path, c+"/") }) {
+			delete(changes, path)
+		}
+	}
+	return changes, told
+}
+
+// plant is a tree that grew, and what it is made of.
+type plant struct {
+	id       plumbing.Hash
+	branches map[string]*plant // directories
+	leaves   map[string]treeEntry
+}
+
+// forest grows trees from another: most of it stays as it is.
+func forest(random *rand.Rand, object func(plumbing.ObjectType, []byte) plumbing.Hash) func(*plant) *plant {
+	modes := []string{"100644", "100644", "100755", "120000", "160000"}
+	leaf := func(name string) treeEntry {
+		mode, _ := strconv.ParseUint(modes[random.IntN(len(modes))], 8, 32)
+		return treeEntry{[]byte(name), uint32(mode), object(plumbing.BlobObject, []byte{byte(random.IntN(3))})}
+	}
+	var grow func(from *plant, depth int) *plant
+	grow = func(from *plant, depth int) *plant {
+		next := &plant{branches: map[string]*plant{}, leaves: map[string]treeEntry{}}
+		if from != nil {
+			maps.Copy(next.branches, from.branches)
+			maps.Copy(next.leaves, from.leaves)
+		}
+		for _, name := range []string{"a", "a-b", "a.b", "b", "c"} {
+			if from != nil && random.IntN(3) > 0 {
+				continue
+			}
+			was := next.branches[name]
+			delete(next.leaves, name)
+			delete(next.branches, name)
+			switch n := random.IntN(10); {
+			case n < 3:
+			case n < 6 && depth < 3:
+				if b := grow(was, depth+1); len(b.branches)+len(b.leaves) > 0 { // git writes no empty tree
+					next.branches[name] = b
+				}
+			default:
+				next.leaves[name] = leaf(name)
+			}
+		}
+		var entries []treeEntry
+		for name, b := range next.branches {
+			entries = append(entries, treeEntry{[]byte(name), modeDirectory, b.id})
+		}
+		entries = slices.AppendSeq(entries, maps.Values(next.leaves))
+		slices.SortFunc(entries, func(a, b treeEntry) int { return compareEntries(&a, &b) })
+		var tree []byte
+		for _, e := range entries {
+			tree = append(tree, treeOf(e.id, strconv.FormatUint(uint64(e.mode), 8)+" "+string(e.name))...)
+		}
+		next.id = object(plumbing.TreeObject, tree)
+		return next
+	}
+	return func(from *plant) *plant {
+		next := &plant{branches: map[string]*plant{}}
+		var root []byte
+		for _, folder := range []string{"fleet", "tenants"} {
+			var was *plant
+			if from != nil {
+				was = from.branches[folder]
+			}
+			next.branches[folder] = grow(was, 0)
+			root = append(root, treeOf(next.branches[folder].id, "40000 "+folder)...)
+		}
+		next.id = object(plumbing.TreeObject, root)
+		return next
+	}
+}
+
+// A pull request that is some way behind costs what changed on both sides, and not what there is.
+func TestMergeReadsWhatChanged(t *testing.T) {
+	o := newOrigin(t)
+	o.fill(5000, false) // 20 tenants
+	base := Hash(o.in(o.dir, "rev-parse", "main"))
+	o.git("fetch", "-q", "origin", "main")
+	pull := o.propose(7, base, map[string]string{pathOf(1000, false): "changed"})
+	var head Hash
+	for i := range 20 {
+		head = o.change(250*3+i, i+1, false)
+	}
+	m := open(t, t.TempDir(), newGitServer(t, o).url())
+	fetch(t, m)
+	fetchPull(t, m, 7, pull)
+	count := &countingObjects{objects: m.objects}
+	m.objects = count
+	if out := merge(t, m, head, pull); len(out.Changes) != 1 || len(out.Conflicts) != 0 {
+		t.Fatalf("%+v", out)
+	}
+	// 22 commits, once for the roots each of three, and the trees from the root to the two directories that differ.
+	if count.reads > 22+3+14 {
+		t.Errorf("%d objects read", count.reads)
+	}
+}
+
+// A common commit that is newer by its clock than one that descends from it is not where two histories parted.
+func TestMergeBaseWhereAClockRanBackwards(t *testing.T) {
+	o := newOrigin(t)
+	tree := o.git("mktree")
+	commit := func(clock int, parents ...string) string {
+		o.clock = 1_700_000_000 + clock
+		args := []string{"commit-tree", tree, "-m", fmt.Sprint(clock)}
+		for _, p := range parents {
+			args = append(args, "-p", p)
+		}
+		return o.git(args...)
+	}
+	old := commit(100_000)
+	parted := commit(90_000, commit(1000, old))
+	a, b := commit(200_000, old, parted), commit(200_001, parted, old)
+	o.git("push", "-q", "origin", commit(300_000, a, b)+":refs/heads/main")
+	m := open(t, t.TempDir(), newGitServer(t, o).url())
+	fetch(t, m)
+	for _, pair := range [][2]string{{a, b}, {b, a}} {
+		got, err := m.MergeBase(t.Context(), Hash(pair[0]), Hash(pair[1]))
+		if want := Hash(o.git("merge-base", "--all", a, b)); err != nil || got != want || want != Hash(parted) {
+			t.Errorf("%s %v, want %s", got, err, want)
+		}
+	}
+}
+
+// TestMergeBaseAgainstGit holds for histories with merges, and clocks that run backwards.
+func TestMergeBaseAgainstGit(t *testing.T) {
+	o := newOrigin(t)
+	o.set("fleet/fleet.yaml", "0")
+	for i := range 10 {
+		o.clock += []int{100, -5000, 1, 40000, -1}[i%5]
+		o.git("checkout", "-q", "-b", fmt.Sprintf("side%d", i), fmt.Sprintf("HEAD~%d", min(i, i%3)))
+		o.write(fmt.Sprintf("fleet/tenants/s%d.yaml", i), "x")
+		o.git("add", "-A")
+		o.git("commit", "-q", "-m", fmt.Sprint("side", i))
+		if i%4 == 3 { // and the other way around, so that some pairs have two bases
+			o.git("merge", "-q", "-s", "ours", "-m", "back", "main")
+		}
+		o.git("checkout", "-q", "main")
+		if i%2 == 0 {
+			o.git("merge", "-q", "--no-ff", "-m", "merge", fmt.Sprintf("side%d", i))
+		}
+		if i%4 == 3 {
+			o.git("merge", "-q", "-s", "ours", "-m", "cross", fmt.Sprintf("side%d~1", i))
+		}
+		o.set("fleet/fleet.yaml", fmt.Sprint(i))
+	}
+	for i := range 10 {
+		o.git("merge", "-q", "-s", "ours", "-m", "all", fmt.Sprintf("side%d", i))
+	}
+	o.push()
+	m := open(t, t.TempDir(), newGitServer(t, o).url())
+	fetch(t, m)
+	commits, several := strings.Fields(o.git("rev-list", "HEAD")), 0
+	for _, a := range commits {
+		for _, b := range commits {
+			got, err := m.MergeBase(t.Context(), Hash(a), Hash(b))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bases := strings.Fields(o.git("merge-base", "--all", a, b))
+			if len(bases) > 1 {
+				several++
+			}
+			if !slices.Contains(bases, string(got)) {
+				t.Fatalf("%s and %s: %s, git has %v", a, b, got, bases)
+			}
+			if back, _ := m.MergeBase(t.Context(), Hash(b), Hash(a)); back != got {
+				t.Errorf("%s and %s: %s one way, %s the other", a, b, got, back)
+			}
+		}
+	}
+	if several == 0 {
+		t.Error("no pair has two bases")
+	}
+}
