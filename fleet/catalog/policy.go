@@ -11,15 +11,15 @@ import (
 // pure, and is called from any number of stages at once.
 type Judge func(p *fleet.PolicySpec, s *fleet.Subject) (broken string, err error)
 
-// Judging gives the catalog the judge of its policies, and returns the catalog. It is called before the first stage; without a judge,
+// Judging gives the catalog the judge of its policies, and returns the catalog. It is not called beside a stage; without a judge,
 // policies judge nothing.
 //
 // The files of a commit are judged by the policies that stood before it: none brings or loosens what it is judged by. What a commit only
 // reaches is judged by those that stand after it. An empty catalog has no policies of its own, and the first commit is judged by those
 // that it brings.
 //
-// What a declaration is judged by is what it says, its Tenant and, of a deployment, the environments that it reaches. A change of a policy or
-// of a Tenant judges what it had held back or warned of, and nothing else: the rest is judged when it changes.
+// What a declaration is judged by is what it says, its Tenant and, of a deployment, the environments that it reaches. A change of a policy
+// judges what policies hold back or warn of, and nothing else: the rest is judged when the catalog judges it for another reason.
 func (c *Catalog) Judging(j Judge) *Catalog {
 	c.judge = j
 	return c
