@@ -1,0 +1,79 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/webhook/review"
+)
+
+// queued reads the number from the name that GitHub gives the ref of a commit in its merge queue: gh-readonly-queue/<branch>/pr-<n>-<sha>.
+var queued = regexp.MustCompile(`/pr-([1-9][0-9]{0,8})-[0-9a-f]{7,40}$`)
+
+// group judges a commit of the merge queue: what the branch would be with everything that stands before it in the queue. Approvals were asked
+// for before its pull requests came into the queue; the plan is made anew, and what is then beyond the guards needs an approval of one of them.
+func (r *Reviewer) group(ctx context.Context, l fleet.Look) error {
+	pulls, err := r.inQueue(ctx, l.Ref)
+	if err != nil {
+		return err
+	}
+	if len(pulls) == 0 {
+		r.Log.Warn("a commit of the merge queue belongs to no pull request that is known; it is not judged", "ref", l.Ref, "head", l.Head)
+		return nil
+	}
+	record := fleet.PullRecord{Pull: fleet.Pull{Base: r.Branch, Head: l.Head, State: fleet.PullOpen}}
+	f := review.Facts{Now: r.Now(), Record: record, Queue: pulls, Permissions: map[int64]fleet.Permission{}}
+	for _, p := range pulls {
+		if p.Cleared == nil {
+			continue
+		}
+		if f.Permissions[p.Cleared.By.ID], err = r.Forge.Permission(ctx, p.Cleared.By); err != nil {
+			return err
+		}
+	}
+	preview, err := r.preview(ctx, &f, l.Ref)
+	if err != nil {
+		return err
+	}
+	if err := r.surroundings(ctx, &f, preview); err != nil {
+		return err
+	}
+	f.Link = r.link(pulls[0].Number)
+	if err := r.Forge.Mark(ctx, l.Head, review.Decide(f).Checks); err != nil {
+		return fmt.Errorf("commit %s of the merge queue: its checks: %w", l.Head.Short(), err)
+	}
+	if f.Plan == nil && f.Unplanned != "" {
+		return ErrUnsettled
+	}
+	return nil
+}
+
+// inQueue is the pull request that the ref is named for, and those whose deletions somebody has approved: they may stand before it.
+func (r *Reviewer) inQueue(ctx context.Context, ref string) ([]fleet.PullRecord, error) {
+	m := queued.FindStringSubmatch(ref)
+	if m == nil {
+		return nil, nil
+	}
+	number, err := strconv.Atoi(m[1])
+	if err != nil {
+		return nil, err
+	}
+	first, known, err := r.Records.PullRecord(ctx, number)
+	if err != nil || !known || first.Consented != first.Head {
+		return nil, err // nobody let it into the queue whose word counts
+	}
+	all, err := r.Records.UnsettledPulls(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pulls := []fleet.PullRecord{first}
+	for _, p := range all {
+		if p.Number != number && p.State == fleet.PullOpen && p.Cleared != nil && p.Cleared.Head == p.Head && p.Held == nil {
+			pulls = append(pulls, p)
+		}
+	}
+	return pulls, nil
+}

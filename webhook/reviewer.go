@@ -1,0 +1,214 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+// Errors of a Planner that say: not now. The pull request is looked at again soon.
+var (
+	// ErrNotLeading says that another replica applies the branch, or none yet.
+	ErrNotLeading = errors.New("this replica does not apply the branch now")
+	// ErrUnsettled says that the branch's head is being applied.
+	ErrUnsettled = errors.New("the branch's head is being applied")
+	// ErrMoved says that the ref is not at the commit that was asked for: Git and the API of a forge may differ for a moment.
+	ErrMoved = errors.New("the head has moved on")
+	// ErrUnmergeable says that the head can never be merged as it is; the error tells why.
+	ErrUnmergeable = errors.New("it cannot be merged")
+)
+
+// Preview is what a head would change, held against the applied base.
+type Preview struct {
+	Base      fleet.Revision // applied
+	Files     []string       // below fleet/ and tenants/ that the head changes
+	Problems  []fleet.Problem
+	Conflicts []string     // files that changed on both sides
+	Behind    bool         // the branch's head is not applied, and waits
+	Report    *plan.Report // nil of a Parse
+	Hash      string
+	Effects   []fleet.Effect
+}
+
+// Planner is the reconciler: it holds what is applied.
+type Planner interface {
+	// Wake says that the branch may have moved.
+	Wake()
+	// Preview plans what the head at ref changes. ErrNotLeading, ErrUnsettled and ErrMoved say "not now".
+	Preview(ctx context.Context, ref string, head fleet.Revision) (Preview, error)
+	// Parse reads and checks the files that the head changes, each on its own: for forks that nobody has looked at.
+	Parse(ctx context.Context, ref string, head fleet.Revision) (Preview, error)
+	// Platform is Fleet.spec of the applied base, and Tenant one tenant's grant.
+	Platform() (fleet.FleetSpec, error)
+	Tenant(name fleet.TenantName) (spec fleet.TenantSpec, declared bool, err error)
+	// Engine is an engine's spec in the applied base.
+	Engine(name fleet.EngineName) (spec fleet.EngineSpec, declared bool, err error)
+	// Applied is the revision that is applied, and includes whether it has the commit.
+	Applied(ctx context.Context, commit fleet.Revision) (applied fleet.Revision, includes bool, err error)
+}
+
+// Records is what the store keeps of pull requests, and what it knows of what they touch.
+type Records interface {
+	Ask(ctx context.Context, looks []fleet.Look) error
+	PullRecord(ctx context.Context, number int) (fleet.PullRecord, bool, error)
+	SavePull(ctx context.Context, r fleet.PullRecord) error
+	UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error)
+	SaveReviewed(ctx context.Context, p fleet.ReviewedPlan) error
+	Reviewed(ctx context.Context, number int, head fleet.Revision) (fleet.ReviewedPlan, bool, error)
+	Colliding(ctx context.Context, number int, touches []string) ([]fleet.Collision, error)
+	Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.Outcome, error)
+	Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error)
+	Holds(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.Hold, string, error)
+	Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.EngineView, string, error)
+}
+
+// Config is what a Reviewer is made of.
+type Config struct {
+	Forge   Forge
+	Planner Planner
+	Records Records
+	Branch  string        // that pull requests are to be merged into
+	Public  string        // URL of the page, without a slash at its end; empty: there is none to link to
+	Sweep   time.Duration // how often everything open is looked for
+	HookURL string        // where deliveries arrive, for asking for lost ones; empty: unknown
+	Log     *slog.Logger
+	Now     func() time.Time // nil: the system's clock
+}
+
+// Reviewer looks at pull requests and reports what they come to. It works on the replica that applies the branch.
+type Reviewer struct {
+	Config
+	people people
+
+	mu        sync.Mutex
+	following map[int]time.Time // merged pull requests whose result is followed: when they are looked at next
+	swept     time.Time         // deliveries before it were asked for again
+	steps     []Step            // the latest
+}
+
+// NewReviewer makes a Reviewer that has looked at nothing.
+func NewReviewer(c Config) *Reviewer {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Reviewer{Config: c, people: people{forge: c.Forge, now: c.Now, known: map[string]lookedUp{}}, following: map[int]time.Time{}}
+}
+
+// Look does what was asked for. An error is tried again; a *fleet.ForgeBusy says when.
+func (r *Reviewer) Look(ctx context.Context, l fleet.Look) error {
+	err := r.look(ctx, l)
+	if errors.Is(err, ErrNotLeading) || errors.Is(err, ErrUnsettled) {
+		return &fleet.ForgeBusy{Until: r.Now().Add(soon), Err: err}
+	}
+	return err
+}
+
+// soon is after what time it is tried again when the reconciler is at work.
+const soon = time.Second
+
+func (r *Reviewer) look(ctx context.Context, l fleet.Look) error {
+	switch l.Kind {
+	case fleet.LookBranch:
+		r.Planner.Wake()
+		return nil
+	case fleet.LookPull:
+		return r.pull(ctx, l.Number, false)
+	case fleet.LookHead:
+		return r.head(ctx, l.Head)
+	case fleet.LookGroup:
+		return r.group(ctx, l)
+	case fleet.LookSweep:
+		return r.sweep(ctx)
+	}
+	r.Log.Warn("something unknown was to be looked at; a newer version asked for it", "look", l.Key())
+	return nil
+}
+
+// pull looks at one pull request; again reports its checks also when they are as they were.
+func (r *Reviewer) pull(ctx context.Context, number int, again bool) error {
+	record, known, err := r.Records.PullRecord(ctx, number)
+	if err != nil {
+		return err
+	}
+	pull, err := r.Forge.Pull(ctx, number)
+	switch {
+	case errors.Is(err, fleet.ErrNoSuchPull) && known:
+		record.State, record.Settled = fleet.PullClosed, true
+		return r.Records.SavePull(ctx, record)
+	case errors.Is(err, fleet.ErrNoSuchPull):
+		return nil
+	case err != nil:
+		return err
+	}
+	ours := pull.Base == r.Branch
+	if !known && (!ours || pull.State != fleet.PullOpen) {
+		return nil // nobody was promised anything
+	}
+	if again || record.Head != pull.Head {
+		record.Marked = ""
+	}
+	record.Pull = pull
+	switch {
+	case pull.State == fleet.PullMerged && ours:
+		return r.merged(ctx, record)
+	case pull.State == fleet.PullOpen && ours:
+		record.Settled, record.FollowedAt = false, nil
+		return r.open(ctx, record)
+	default:
+		return r.closed(ctx, record)
+	}
+}
+
+// head reports the checks of the pull requests at this head again: somebody asked for it, or a status under our name was set by another.
+func (r *Reviewer) head(ctx context.Context, head fleet.Revision) error {
+	records, err := r.Records.UnsettledPulls(ctx)
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		if record.Head == head && record.State == fleet.PullOpen {
+			err = errors.Join(err, r.pull(ctx, record.Number, true))
+		}
+	}
+	return err
+}
+
+// Recorded says that a revision was applied which changes what these tenants have ("" is the platform): their open pull requests are planned
+// anew, and results are followed. step is nil when the branch went on by more than one commit.
+func (r *Reviewer) Recorded(ctx context.Context, tenants []fleet.TenantName, step *Step) {
+	if step != nil {
+		r.remember(*step)
+	}
+	records, err := r.Records.UnsettledPulls(ctx)
+	if err != nil {
+		r.Log.Warn("open pull requests are planned anew at the next sweep", "error", err)
+		return
+	}
+	if err := r.Records.Ask(ctx, touched(records, tenants)); err != nil {
+		r.Log.Warn("open pull requests are planned anew at the next sweep", "error", err)
+	}
+}
+
+// touched is the looks at the records that a change for these tenants may make others of.
+func touched(records []fleet.PullRecord, tenants []fleet.TenantName) []fleet.Look {
+	changed := map[fleet.TenantName]bool{}
+	for _, t := range tenants {
+		changed[t] = true
+	}
+	var looks []fleet.Look
+	for _, record := range records {
+		meets := record.State == fleet.PullMerged || changed[""]
+		for _, t := range record.Tenants {
+			meets = meets || changed[t] || t == ""
+		}
+		if meets {
+			looks = append(looks, fleet.Look{Kind: fleet.LookPull, Number: record.Number})
+		}
+	}
+	return looks
+}
