@@ -39,6 +39,9 @@ type Forge struct {
 	pageSize int                  // Gitea's largest page; 0 as long as it is not known
 }
 
+// KnownID is the repository's id: as it was configured, or as the repository first answered; 0 as long as neither is known.
+func (f *Forge) KnownID() int64 { return f.pin.Load() }
+
 // New makes a Forge. Nothing is asked of the forge yet.
 func New(c Config) (*Forge, error) {
 	base, err := c.base()

@@ -29,8 +29,10 @@ func (f *Forge) conversation(ctx context.Context, n int) ([]fleet.Comment, []fle
 		return nil, nil, err
 	}
 	reviews, err := every(ctx, func(v review) int64 { return v.ID }, pagesOf[review](f, in(r.FullName, "pulls", number(n), "reviews"), nil, texts))
-	if isGone(err) {
-		return nil, nil, f.noPull(ctx, r, err)
+	if isGone(err) { // of any page: only the pull request itself can be proven not to be there
+		if _, none := f.pull(ctx, n); none != nil {
+			err = none
+		}
 	}
 	if err != nil {
 		return nil, nil, err

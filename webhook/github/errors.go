@@ -46,21 +46,14 @@ func (e *refused) Error() string {
 
 // isGone reports whether the forge itself says that there is no such thing, or that we may not know of it.
 func isGone(err error) bool {
-	var r *refused
-	return errors.As(err, &r) && r.api && (r.status == http.StatusNotFound || r.status == http.StatusGone)
+	return hasStatus(err, http.StatusNotFound) || hasStatus(err, http.StatusGone)
 }
 
-func hasStatus(err error, status ...int) bool {
+// hasStatus reports whether the forge refused the request itself: what it says to a request for a token, on the way, is not meant.
+func hasStatus(err error, status int) bool {
 	var r *refused
-	if !errors.As(err, &r) {
-		return false
-	}
-	for _, s := range status {
-		if r.status == s {
-			return true
-		}
-	}
-	return false
+	var onTheWay *credentialError
+	return errors.As(err, &r) && r.api && r.status == status && !errors.As(err, &onTheWay)
 }
 
 // failure says what an error of GitHub's client means: a time to ask again, a refusal, or nothing but an error.

@@ -24,7 +24,7 @@ func TestForge(t *testing.T) {
 
 // stage is the conformance suite's on githubtest.
 type stage struct {
-	t      *testing.T
+	t      testing.TB
 	server *githubtest.Server
 	repo   *githubtest.Repository
 	app    *githubtest.App // nil: with a token
@@ -34,7 +34,7 @@ type stage struct {
 	cast   forgetest.Cast
 }
 
-func newStage(t *testing.T, asApp bool) *stage {
+func newStage(t testing.TB, asApp bool) *stage {
 	s := &stage{t: t, server: githubtest.Start(t), people: map[int64]*githubtest.Account{}}
 	acme := s.server.Organization("acme")
 	admin, writer, reader, stranger := s.person("alice"), s.person("bob"), s.person("carol"), s.person("mallory")

@@ -75,6 +75,18 @@ func (r *Repository) Comments(pull int) []string {
 	return all
 }
 
+// CommentID finds a comment by its text; 0 if there is none.
+func (r *Repository) CommentID(pull int, body string) int64 {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	for _, c := range r.comments {
+		if c.pull == pull && c.Body == body {
+			return c.ID
+		}
+	}
+	return 0
+}
+
 func (r *Repository) comment(id int64) *Comment {
 	for _, c := range r.comments {
 		if c.ID == id {

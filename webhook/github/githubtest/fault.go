@@ -16,6 +16,7 @@ type breakage struct {
 	method, path string
 	query        url.Values
 	fault        Fault
+	before       func()
 }
 
 // Break has requests answered by the fault, until it is mended. They are named as in "GET /repos/acme/fleet/pulls?page=2": what stands in the
@@ -38,13 +39,12 @@ func (s *Server) Break(requests string, fault Fault) (mend func()) {
 	}
 }
 
-func (s *Server) fault(r *http.Request) Fault {
-	for _, b := range s.faults {
-		if b.fault != nil && b.matches(r) {
-			return b.fault
-		}
-	}
-	return nil
+// Watch calls back before the request is answered as usual; requests are named as in Break.
+func (s *Server) Watch(requests string, before func()) {
+	s.Break(requests, nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults[len(s.faults)-1].before = before
 }
 
 func (b *breakage) matches(r *http.Request) bool {

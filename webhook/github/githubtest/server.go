@@ -38,6 +38,7 @@ type Server struct {
 	etags       map[string]string // whose each is
 	faults      []*breakage
 	asked       []string
+	same        int // answers of 304
 	remaining   int // requests before the rate limit; below 0 it is not counted
 	reset       time.Time
 }
@@ -82,6 +83,13 @@ func (s *Server) Count(begin string) int {
 		}
 	}
 	return n
+}
+
+// Unchanged counts the answers so far that said that nothing had changed.
+func (s *Server) Unchanged() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.same
 }
 
 // Limit lets so many requests through, and refuses all others until the reset.
@@ -159,7 +167,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	if fault := s.note(r); fault != nil {
+	fault, watchers := s.note(r)
+	for _, before := range watchers {
+		before()
+	}
+	if fault != nil {
 		fault(w, r)
 		return
 	}
@@ -181,12 +193,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, o, s.handle(o, r, inPath, body))
 }
 
-// note remembers the request and finds the fault that was ordered for it.
-func (s *Server) note(r *http.Request) Fault {
+// note remembers the request and finds who waits for it.
+func (s *Server) note(r *http.Request) (fault Fault, watchers []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, r.Method+" "+r.URL.RequestURI())
-	return s.fault(r)
+	for _, b := range s.faults {
+		switch {
+		case !b.matches(r):
+		case b.before != nil:
+			watchers = append(watchers, b.before)
+		case b.fault != nil && fault == nil:
+			fault = b.fault
+		}
+	}
+	return fault, watchers
 }
 
 // lead takes a request for /repositories/{id}, where redirects lead, to the name that the repository has now.
@@ -341,6 +362,7 @@ func (s *Server) unchanged(w http.ResponseWriter, r *http.Request, body []byte) 
 	if given != etag {
 		return false
 	}
+	s.same++
 	w.Header().Del("Link")
 	w.WriteHeader(http.StatusNotModified)
 	return true

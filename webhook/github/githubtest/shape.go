@@ -2,7 +2,6 @@ package githubtest
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -36,12 +35,15 @@ func (d *description) shape(schema, v any) any {
 	return v
 }
 
-// shapeAll is what each of the parts requires.
+// shapeAll is what the parts require together. The first part that knows a field shapes it.
 func (d *description) shapeAll(parts []any, v any) any {
 	out := object{}
 	for _, part := range parts {
-		if shaped, ok := d.shape(part, v).(object); ok {
-			maps.Copy(out, shaped)
+		shaped, _ := d.shape(part, v).(object)
+		for name, value := range shaped {
+			if _, known := out[name]; !known {
+				out[name] = value
+			}
 		}
 	}
 	return out
