@@ -67,7 +67,7 @@ func describePull(ctx context.Context, c *client.Client, name string) (descripti
 	}}}
 	if planned {
 		item.Plan = &report
-		sections = append(sections, section{text: report.WriteText})
+		sections = append(sections, section{title: "What its reviewers see", text: report.WriteText})
 	}
 	return description{item: item, sections: sections}, nil
 }
