@@ -130,9 +130,6 @@ func approve(t *testing.T, h *house, revision fleet.Revision) {
 	if err := h.store.Approve(t.Context(), fleet.Approval{Revision: revision, By: "token:test"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.store.Notify(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestAnOutageOfTheSourceIsToldWithItsBeginAndHeals(t *testing.T) {

@@ -18,9 +18,6 @@ func (h *house) setStop(s fleet.Stop) {
 	if _, err := h.store.SetStop(context.Background(), s, true); err != nil {
 		h.t.Fatal(err)
 	}
-	if err := h.store.Notify(context.Background()); err != nil {
-		h.t.Fatal(err)
-	}
 }
 
 func (h *house) marked(name fleet.EngineName, want int) error {

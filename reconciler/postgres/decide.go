@@ -30,6 +30,9 @@ func (s *Store) Approve(ctx context.Context, a fleet.Approval) error {
 		return tell(ctx, tx, deed{kind: fleet.OperationApprove, subject: "revision " + a.Revision.Short(), revision: a.Revision, by: a.By, note: a.Note,
 			event: fleet.Event{Kind: "hold", Name: string(a.Revision), Text: "approved"}})
 	})
+	if err == nil {
+		s.decided(ctx)
+	}
 	return wrap(err, "approve revision %s", a.Revision.Short())
 }
 
@@ -68,6 +71,9 @@ func (s *Store) SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fle
 		}
 		return tell(ctx, tx, stopDeed(fleet.OperationStop, stop, "stopped"))
 	})
+	if err == nil {
+		s.decided(ctx)
+	}
 	return inForce, wrap(err, "stop %s", stopSubject(stop.Scope, stop.Name))
 }
 
@@ -82,6 +88,9 @@ func (s *Store) ClearStop(ctx context.Context, scope fleet.StopScope, name, setB
 		ended = true
 		return tell(ctx, tx, stopDeed(fleet.OperationResume, fleet.Stop{Scope: scope, Name: name, By: by}, "resumed"))
 	})
+	if ended {
+		s.decided(ctx)
+	}
 	return ended, wrap(err, "resume %s", stopSubject(scope, name))
 }
 

@@ -224,16 +224,16 @@ func TestCase61NotificationInTheGapIsMadeUpFor(t *testing.T) {
 	var looks atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); s.Listen(ctx, func() { looks.Add(1) }) }()
+	go func() { defer close(done); s.Listen(ctx, func(string) { looks.Add(1) }) }()
 	until(t, "the first look", func() bool { return looks.Load() == 1 })
-	check(t, s.Notify(t.Context()))
+	check(t, s.Notify(t.Context(), "replica-1"))
 	until(t, "a look for the notification", func() bool { return looks.Load() == 2 })
 	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
-	check(t, s.Notify(t.Context()))
+	check(t, s.Notify(t.Context(), "replica-1"))
 	until(t, "a look after the gap", func() bool { return looks.Load() >= 3 })
 	before := looks.Load()
 	until(t, "a look for a notification after the gap", func() bool {
-		check(t, s.Notify(t.Context()))
+		check(t, s.Notify(t.Context(), "replica-1"))
 		return looks.Load() > before
 	})
 	cancel()
@@ -390,4 +390,31 @@ func TestCase63LeasesAreRenewedWhileThePoolIsFull(t *testing.T) {
 	}
 	check(t, tx.Rollback(t.Context()))
 	writers.Wait()
+}
+
+func TestANotificationSaysWhoseItIsAndADecisionNotifies(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	said, done := make(chan string, 10), make(chan struct{})
+	go func() { defer close(done); s.Listen(ctx, func(by string) { said <- by }) }()
+	stop := fleet.Stop{Scope: fleet.StopFleet, By: "token:ops"}
+	for i, c := range []struct {
+		say  func() error
+		want string
+	}{
+		{func() error { return nil }, ""}, // it connects
+		{func() error { return s.Notify(ctx, "replica-1") }, "replica-1"},
+		{func() error { return s.Notify(ctx, "replica-2\x00") }, `replica-2\x00`},
+		{func() error { return s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:ops"}) }, ""},
+		{func() error { _, err := s.SetStop(ctx, stop, true); return err }, ""},
+		{func() error { _, err := s.ClearStop(ctx, stop.Scope, stop.Name, "", "token:ops"); return err }, ""},
+	} {
+		check(t, c.say())
+		if got := <-said; got != c.want {
+			t.Errorf("%d: %q says so, want %q", i, got, c.want)
+		}
+	}
+	cancel()
+	<-done
 }

@@ -16,21 +16,30 @@ const (
 	listenPause = 5 * time.Second  // at most, between attempts to connect
 )
 
-// Notify says "look" to every replica. It is a transaction of its own, after the one that it tells of: sending takes a lock of the whole
-// server until its transaction has ended. Whoever calls it often should wait a little and call it once.
-func (s *Store) Notify(ctx context.Context) error {
+// Notify says "look" to every replica, and who says so: at most 8000 bytes, or nothing. It is a transaction of its own, after the one that
+// it tells of: sending takes a lock of the whole server until its transaction has ended. Whoever calls it often should wait a little and
+// call it once.
+func (s *Store) Notify(ctx context.Context, by string) error {
 	err := s.again(ctx, func() error {
-		_, err := s.work.Exec(ctx, `SELECT pg_notify($1, '')`, channel)
+		_, err := s.work.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, text(by))
 		return err
 	})
 	return wrap(err, "notify")
 }
 
-// Listen calls look whenever Notify is called by any replica, until ctx ends. It connects again when the connection is lost, and then
-// calls look as well: whatever was said in between was missed. It is a hint and nothing more; whoever listens also polls.
-func (s *Store) Listen(ctx context.Context, look func()) {
+// decided says "look" after a person has decided something. The decision stands whether anybody hears of it or not.
+func (s *Store) decided(ctx context.Context) {
+	if err := s.Notify(ctx, ""); err != nil {
+		s.log.Debug("no notification; replicas poll", "error", err)
+	}
+}
+
+// Listen calls look with what Notify was given, whenever any replica calls that, until ctx ends. It connects again when the connection is
+// lost, and then calls look as well, with "": whatever was said in between was missed. It is a hint and nothing more; whoever listens also
+// polls.
+func (s *Store) Listen(ctx context.Context, look func(by string)) {
 	for failed := 0; ctx.Err() == nil; failed++ {
-		err := s.listen(ctx, func() { failed = 0; look() })
+		err := s.listen(ctx, func(by string) { failed = 0; look(by) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -45,7 +54,7 @@ func (s *Store) Listen(ctx context.Context, look func()) {
 	}
 }
 
-func (s *Store) listen(ctx context.Context, look func()) error {
+func (s *Store) listen(ctx context.Context, look func(by string)) error {
 	conn, err := pgx.ConnectConfig(ctx, s.config.Copy())
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -54,14 +63,14 @@ func (s *Store) listen(ctx context.Context, look func()) error {
 	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
 		return err
 	}
-	look()
+	look("")
 	for {
 		beat, cancel := context.WithTimeout(ctx, listenBeat)
-		_, err := conn.WaitForNotification(beat)
+		told, err := conn.WaitForNotification(beat)
 		cancel()
 		switch {
 		case err == nil:
-			look()
+			look(told.Payload)
 		case beat.Err() != nil && ctx.Err() == nil && !conn.IsClosed():
 			if err := conn.Ping(ctx); err != nil {
 				return err

@@ -164,9 +164,9 @@ func (v *Server) serve(s *http.Server, l net.Listener) error {
 
 // wakes passes on what the store says: "look".
 func (v *Server) wakes(ctx context.Context) {
-	v.store.Listen(ctx, func() {
+	v.store.Listen(ctx, func(by string) {
 		v.stops.Wake()
-		v.loop.Wake()
+		v.loop.Heard(by)
 		v.manager.Wake()
 		v.api.Wake()
 	})
