@@ -5,7 +5,7 @@ BIN := bin/argosy
 # One set of flags everywhere: builds with other flags do not share the build cache.
 GO ?= go
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify bench-core bench-placement clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify bench-core bench-placement bench-pulls clean
 
 help: ## what there is
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
@@ -46,6 +46,9 @@ bench-core: ## the core's figures, as ratios to floors measured in the same run;
 
 bench-placement: ## time and moves of placement, against Argo CD's own sharding
 	@scripts/bench.sh placement
+
+bench-pulls: ## webhook deliveries, and the plan of a pull request
+	@scripts/bench.sh pulls
 
 clean: ## what was built here (the Go build cache stays)
 	rm -rf bin .cache

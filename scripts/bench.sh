@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Measures, on real parts, and prints ratios to floors of the same run.  scripts/bench.sh core|placement [options of test/bench]
+# Measures, on real parts, and prints ratios to floors of the same run.  scripts/bench.sh core|placement|pulls [options of test/bench]
 # JSON with every sample goes to .cache/bench. A quick look: scripts/bench.sh core -n 500 -sizes 100,300,1000 -memory 1000 -flat 500 -blocks 2
 # or scripts/bench.sh placement -place 3000 -blocks 2
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:?"usage: scripts/bench.sh core|placement [options]"}
+what=${1:?"usage: scripts/bench.sh core|placement|pulls [options]"}
 shift
 case $what in
 core)
@@ -23,8 +23,18 @@ placement)
   go build -o .cache/bin/bench ./test/bench
   exec .cache/bin/bench -only placement "$@"
   ;;
+pulls)
+  scripts/parts.sh git postgres lab argocd-3.2
+  go build -o .cache/bin/bench-argosy ./cmd/argosy
+  go build -o .cache/bin/bench ./test/bench
+  failed=0
+  .cache/bin/bench -only deliveries -sizes 100,100000 -memory 0 "$@" || failed=$?
+  printf '\nThe plan of a pull request with one file, in a repo of 25,000: fetch, merge and read, beside git\n'
+  go test -run '^$' -bench Pull -benchtime 20x -timeout 30m ./reconciler/gitrepo || failed=$?
+  exit "$failed"
+  ;;
 *)
-  echo "bench: \"$what\" is not measured; core and placement are" >&2
+  echo "bench: \"$what\" is not measured; core, placement and pulls are" >&2
   exit 2
   ;;
 esac

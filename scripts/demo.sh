@@ -3,7 +3,7 @@
 # ONCE=1 ends by itself, with exit code 0 only if every Application is Synced and Healthy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/parts.sh
+scripts/parts.sh git postgres lab argocd-2.14 argocd-3.2 redis kustomize helm
 echo "building argosy (first time 2 to 4 min) ..." >&2
 make --no-print-directory build
 go build -o .cache/bin/demo ./test/demo

@@ -26,6 +26,9 @@ type ground struct {
 	postgres *stack.Postgres
 	git      *stack.GitServer
 	arenas   int
+
+	more  string            // settings that every plane has beside its own
+	files map[string]string // that those name, beside the settings
 }
 
 func startGround(ctx context.Context) (_ *ground, err error) {

@@ -79,16 +79,17 @@ func main() {
 func run(ctx context.Context, o options) error {
 	one := func(f *report.Figure, err error) ([]*report.Figure, error) { return []*report.Figure{f}, err }
 	all := map[string]func() ([]*report.Figure, error){
-		"compile":   func() ([]*report.Figure, error) { return one(compile(ctx, o)) },
-		"fanout":    func() ([]*report.Figure, error) { return one(fanout(ctx, o)) },
-		"change":    func() ([]*report.Figure, error) { return change(ctx, o, "change", false, o.sizes) },
-		"flat":      func() ([]*report.Figure, error) { return change(ctx, o, "flat", true, []int{o.flat}) },
-		"placement": func() ([]*report.Figure, error) { return one(placed(ctx, o)) },
+		"compile":    func() ([]*report.Figure, error) { return one(compile(ctx, o)) },
+		"fanout":     func() ([]*report.Figure, error) { return one(fanout(ctx, o)) },
+		"change":     func() ([]*report.Figure, error) { return change(ctx, o, "change", false, o.sizes) },
+		"flat":       func() ([]*report.Figure, error) { return change(ctx, o, "flat", true, []int{o.flat}) },
+		"deliveries": func() ([]*report.Figure, error) { return one(deliveries(ctx, o)) },
+		"placement":  func() ([]*report.Figure, error) { return one(placed(ctx, o)) },
 	}
 	var errs []error
 	for _, name := range o.only {
 		if all[name] == nil {
-			return fmt.Errorf("-only: %q is not measured; fanout, change, flat, compile and placement are", name)
+			return fmt.Errorf("-only: %q is not measured; fanout, change, flat, compile, placement and deliveries are", name)
 		}
 		begun := time.Now()
 		figures, err := all[name]()

@@ -32,6 +32,7 @@ type plane struct {
 	argosy   *stack.Process
 	database string
 	url, ops string
+	listen   string // URL of the API
 	notify   *pgx.Conn
 	releases map[int]string // of deployments that are not at first
 }
@@ -72,8 +73,14 @@ func (p *plane) start(ctx context.Context) (err error) {
 	if p.ops, err = freeAddress(); err != nil {
 		return err
 	}
-	settings := fmt.Sprintf("source: {url: %q, allowHTTP: true, poll: 1h}\ndatabase: {url: %q}\ndataDir: data-%d\nsecrets: {directory: secrets}\nlisten: {address: %q, ops: %q}\n",
-		p.repo.URL, p.url, p.starts, listen, p.ops)
+	p.listen = "http://" + listen
+	settings := fmt.Sprintf("source: {url: %q, allowHTTP: true, poll: 1h}\ndatabase: {url: %q}\ndataDir: data-%d\nsecrets: {directory: secrets}\nlisten: {address: %q, ops: %q}\n%s",
+		p.repo.URL, p.url, p.starts, listen, p.ops, p.ground.more)
+	for name, content := range p.ground.files {
+		if err := writeFile([]byte(content), p.dir, name); err != nil {
+			return err
+		}
+	}
 	file := filepath.Join(p.dir, "argosy.yaml")
 	if err := writeFile([]byte(settings), file); err != nil {
 		return err
