@@ -32,8 +32,8 @@ type Store interface {
 	SetSource(ctx context.Context, source fleet.SourceView) error
 	// SetStop is for stops that a rebuild finds on the engines.
 	SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error)
-	// Notify says "look" to all replicas: rows have changed. by is told with it: see Loop.Heard.
-	Notify(ctx context.Context, by string) error
+	// Notify says "look" to all replicas: rows have changed.
+	Notify(ctx context.Context) error
 }
 
 // Loop turns commits into rows, while it holds the lease "reconciler".
@@ -52,21 +52,33 @@ type Loop struct {
 	Metrics  *Metrics
 	Log      *slog.Logger
 
+	// Of pull requests; each may be nil.
+	Pulls    Pulls                                                 // what Preview and Parse read
+	Reviews  Reviews                                               // who saw deletions; nil: nobody is asked, and the guards alone judge them
+	Beside   func(ctx context.Context)                             // runs while this replica holds the lease and knows what is applied; it ends when ctx does
+	Recorded func(ctx context.Context, tenants []fleet.TenantName) // hears whose things a revision has changed ("": the platform's); it is quick
+
 	wake     chan struct{}
+	previews *previews
 	world    *plan.World
-	told     standing                 // what was last recorded of the source
-	found    *found                   // what the engines hold, after a start without a mirror
-	fresh    bool                     // the engines are to be read before anything new is placed
-	judged   fleet.Revision           // head that the last plan was made from
-	approved approvals                // that it was made with
-	waiting  string                   // hash of the plan that waits as a whole, as it was recorded
-	awaits   bool                     // something waits for an approval
-	leaving  map[fleet.ObjectKey]bool // absent rows whose objects are not proven gone
+	told     standing                                                 // what was last recorded of the source
+	found    *found                                                   // what the engines hold, after a start without a mirror
+	fresh    bool                                                     // the engines are to be read before anything new is placed
+	seen     fleet.Revision                                           // head of the branch when it was fetched last
+	judged   fleet.Revision                                           // head that the last plan was made from
+	approved approvals                                                // that it was made with
+	waiting  string                                                   // hash of the plan that waits as a whole, as it was recorded
+	awaits   bool                                                     // something waits for an approval
+	leaving  map[fleet.ObjectKey]bool                                 // absent rows whose objects are not proven gone
+	changed  []fleet.TenantName                                       // whose things were changed in this pass
+	spans    []plan.Span                                              // that asked for deletions which nobody is known to have reviewed
+	answered map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion // what was last said of them
 }
 
 // NewLoop makes a loop that can be woken before it runs.
 func NewLoop(l Loop) *Loop {
 	l.wake = make(chan struct{}, 1)
+	l.previews = &previews{computing: make(chan struct{}, 1)}
 	return &l
 }
 
@@ -75,14 +87,6 @@ func (l *Loop) Wake() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
-	}
-}
-
-// Heard says that somebody has told of a change in the store. What the loop has told itself is no news to it: a pass that begins for nothing
-// costs a fetch.
-func (l *Loop) Heard(by string) {
-	if by != l.Holder {
-		l.Wake()
 	}
 }
 
@@ -107,6 +111,9 @@ func (l *Loop) Run(ctx context.Context) {
 }
 
 func (l *Loop) passes(ctx context.Context, held *heldLease) error {
+	side := &beside{run: l.Beside}
+	defer side.stop()
+	defer l.previews.at.Store(nil)
 	for {
 		started := time.Now()
 		result, err := l.pass(ctx, held.lease())
@@ -119,6 +126,11 @@ func (l *Loop) passes(ctx context.Context, held *heldLease) error {
 		case err != nil && ctx.Err() == nil:
 			l.Log.Warn("nothing is changed; the last good state stands", "error", err)
 		}
+		l.publish()
+		l.tell(ctx)
+		if l.world != nil {
+			side.start(ctx)
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -128,9 +140,27 @@ func (l *Loop) passes(ctx context.Context, held *heldLease) error {
 	}
 }
 
-// pass is one look at everything: fetch, decode, plan, record. Whatever fails, nothing has changed. A pass that finds nothing new reads no
-// more than the head and what waits, and writes nothing.
+// tell says whose things were changed, once previews are made from what they are now.
+func (l *Loop) tell(ctx context.Context) {
+	if l.Recorded != nil && len(l.changed) > 0 {
+		slices.Sort(l.changed)
+		l.Recorded(ctx, slices.Compact(l.changed))
+	}
+	l.changed = nil
+}
+
+// pass is one look at everything, and then at what earlier commits wait for.
 func (l *Loop) pass(ctx context.Context, lease fleet.Lease) (string, error) {
+	result, err := l.look(ctx, lease)
+	if err == nil {
+		err = l.askAgain(ctx, lease)
+	}
+	return result, err
+}
+
+// look is one look at the branch: fetch, decode, plan, record. Whatever fails, nothing has changed. One that finds nothing new reads no more
+// than the head and what waits, and writes nothing.
+func (l *Loop) look(ctx context.Context, lease fleet.Lease) (string, error) {
 	if err := l.load(ctx); err != nil {
 		return "failed", err
 	}
@@ -138,6 +168,9 @@ func (l *Loop) pass(ctx context.Context, lease fleet.Lease) (string, error) {
 	if err != nil {
 		l.source(ctx, fleet.SourceView{}, err)
 		return "failed", err
+	}
+	if l.seen = head.Revision; l.seen != l.judged {
+		l.publish()
 	}
 	request := &plan.Request{Revision: head.Revision, Relation: plan.RelationSame}
 	if err := l.waits(ctx, request); err != nil {
@@ -156,11 +189,9 @@ func (l *Loop) pass(ctx context.Context, lease fleet.Lease) (string, error) {
 
 // plan is what a pass does when there is something new.
 func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *plan.Request) (string, error) {
-	lately, err := l.Store.Lately(ctx, l.window())
-	if err != nil {
+	if err := l.lately(ctx, request); err != nil {
 		return "failed", err
 	}
-	request.Now, request.Recent = lately.Now, lately.Deleted
 	if err := l.find(ctx, request); err != nil {
 		return "failed", err
 	}
@@ -173,7 +204,7 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *
 	if err == nil && p.Waiting != nil && l.world.Revision() != "" {
 		// What was approved or proven gone before does not wait with the head.
 		standing := *request
-		standing.Revision, standing.Relation, standing.Files = l.world.Revision(), plan.RelationSame, nil
+		standing.Revision, standing.Relation, standing.Files, standing.Created = l.world.Revision(), plan.RelationSame, nil, nil
 		_, err = l.step(ctx, lease, Head{Revision: standing.Revision}, &standing)
 	}
 	if err == nil {
@@ -200,14 +231,22 @@ func (l *Loop) step(ctx context.Context, lease fleet.Lease, head Head, r *plan.R
 	return p, nil
 }
 
-// compute plans, and once more with what the guards measure deletions by when there are any: that costs as much as was created lately.
 func (l *Loop) compute(ctx context.Context, r *plan.Request) (*plan.Plan, error) {
-	p, err := l.world.Compute(*r, l.Renderer)
+	return l.weigh(ctx, l.world, r, l.reviewed)
+}
+
+// weigh plans, and once more with what deletions are judged by when there are any: how many Applications were created lately, which costs as
+// much as they are, and who saw them go.
+func (l *Loop) weigh(ctx context.Context, w *plan.World, r *plan.Request, ask func(context.Context, *plan.Request, *plan.Plan)) (*plan.Plan, error) {
+	p, err := w.Compute(*r, l.Renderer)
 	if err == nil && r.Created == nil && (p.Waiting != nil || p.Counts.Deleted+p.Counts.Held > 0) {
-		if r.Created, err = l.Store.CreatedLately(ctx, l.window()); err != nil {
+		if r.Created, err = l.Store.CreatedLately(ctx, window(w)); err != nil {
 			return nil, err
 		}
-		p, err = l.world.Compute(*r, l.Renderer)
+		if ask != nil {
+			ask(ctx, r, p)
+		}
+		p, err = w.Compute(*r, l.Renderer)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("revision %s %w: %w", r.Revision.Short(), errUnplanned, err)
@@ -215,7 +254,14 @@ func (l *Loop) compute(ctx context.Context, r *plan.Request) (*plan.Plan, error)
 	return p, nil
 }
 
-func (l *Loop) window() time.Duration { return time.Duration(l.world.Catalog().Fleet().Guards.Window) }
+// lately reads what the guards look back on.
+func (l *Loop) lately(ctx context.Context, r *plan.Request) error {
+	lately, err := l.Store.Lately(ctx, window(l.world))
+	r.Now, r.Recent = lately.Now, lately.Deleted
+	return err
+}
+
+func window(w *plan.World) time.Duration { return time.Duration(w.Catalog().Fleet().Guards.Window) }
 
 // quiet reports whether the last plan was made from just this: the same head, no approval and no proof of removal since.
 func (l *Loop) quiet(r *plan.Request) bool {
@@ -354,14 +400,17 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 		l.waiting = ""
 	}
 	l.world.Commit(p)
-	l.awaits = l.world.Awaits()
+	l.awaits, l.spans = l.world.Awaits(), l.world.AwaitsReview()
+	if p.Waiting == nil {
+		l.changed = append(l.changed, p.Tenants()...)
+	}
 	if p.Waiting == nil {
 		l.follow(p, r.Gone)
 	}
 	l.Metrics.standing(l.world)
 	l.Log.Info("revision recorded", "revision", p.Head.Short(), "created", p.Counts.Created, "changed", p.Counts.Changed, "deleted", p.Counts.Deleted,
 		"held", p.Counts.Held, "rows", p.Counts.Rows, "problems", len(p.Problems))
-	if err := l.Store.Notify(ctx, l.Holder); err != nil {
+	if err := l.Store.Notify(ctx); err != nil {
 		l.Log.Debug("no notification; workers poll", "error", err)
 	}
 	return nil

@@ -48,6 +48,8 @@ func (l *Loop) load(ctx context.Context) error {
 	}
 	l.world.Judging(l.Judge)
 	l.fresh = snapshot.Applied == "" || l.world.Blocked()
+	l.spans, l.answered = l.world.AwaitsReview(), nil
+	defer l.publish()
 	l.awaits, l.waiting, l.judged, l.leaving = l.world.Awaits(), "", "", map[fleet.ObjectKey]bool{}
 	for _, key := range l.world.Leaving() {
 		l.leaving[key] = true

@@ -30,7 +30,6 @@ type replica struct {
 	source  *mirror
 	stop    func() // and wait until everything has ended
 	dead    *atomic.Bool
-	heard   atomic.Int64 // notifications
 }
 
 type options struct {
@@ -38,6 +37,10 @@ type options struct {
 	poll   time.Duration                                // of the loop; 100 ms when zero
 	fail   func(call string) error                      // of the store
 	engine func(call string, key fleet.ObjectKey) error // of every engine
+
+	reviews  reconciler.Reviews
+	beside   func(context.Context)
+	recorded func(context.Context, []fleet.TenantName)
 }
 
 func (h *house) start(name string, o options) *replica {
@@ -64,7 +67,8 @@ func (h *house) start(name string, o options) *replica {
 		return h.engines[e].dial(r.dead, stopped, o.engine)
 	}
 	r.Loop = reconciler.NewLoop(reconciler.Loop{Source: r.source, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store,
-		Finder: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL, Branch: "main", Poll: o.poll, Metrics: metrics, Log: quiet()})
+		Finder: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL, Branch: "main", Poll: o.poll, Metrics: metrics, Log: quiet(),
+		Pulls: r.source, Reviews: o.reviews, Beside: o.beside, Recorded: o.recorded})
 	r.manager = reconciler.NewManager(r.store, 50*time.Millisecond, quiet(), func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
 		return &reconciler.Worker{Engine: e, Spec: spec, Holder: name, Rows: r.store, Leases: r.store, Secrets: h.secrets, Stops: board, Dial: dial,
 			Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight}
@@ -74,9 +78,7 @@ func (h *house) start(name string, o options) *replica {
 	all.Go(func() { r.Run(ctx) })
 	all.Go(func() { r.manager.Run(ctx) })
 	all.Go(func() { board.Run(ctx, r.store, quiet()) })
-	all.Go(func() {
-		store.Listen(ctx, func(by string) { board.Wake(); r.Heard(by); r.manager.Wake(); r.heard.Add(1) })
-	})
+	all.Go(func() { store.Listen(ctx, func() { board.Wake(); r.Wake(); r.manager.Wake() }) })
 	r.stop = sync.OnceFunc(func() {
 		cancel()
 		all.Wait()
@@ -111,6 +113,7 @@ type faulty struct {
 	mu     sync.Mutex
 	calls  map[string]int
 	leases map[string]fleet.Lease
+	last   fleet.Record // that was taken
 }
 
 func (s *faulty) ask(call string) error {
@@ -206,6 +209,9 @@ func (s *faulty) Record(ctx context.Context, l fleet.Lease, r fleet.Record) (int
 	}
 	seq, err := s.Store.Record(ctx, l, r)
 	if err == nil {
+		s.mu.Lock()
+		s.last = r
+		s.mu.Unlock()
 		err = s.ask("recorded")
 	}
 	return seq, err
@@ -327,6 +333,10 @@ func (m *mirror) Changed(ctx context.Context, base, head fleet.Revision, visit f
 	if err != nil {
 		return err
 	}
+	return m.visit(ctx, changes, visit)
+}
+
+func (m *mirror) visit(ctx context.Context, changes []gitrepo.Change, visit func(reconciler.File) error) (err error) {
 	for _, c := range changes {
 		f := reconciler.File{Path: c.Path, Blob: string(c.New.Blob), Removed: c.New.Kind == ""}
 		if !f.Removed {

@@ -1,0 +1,176 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+// Errors of a Preview or Parse that a caller tells apart with errors.Is. After the first three nothing is known yet: ask again.
+var (
+	// ErrNotLeading says that another replica applies the branch, or that this one has not loaded what is applied.
+	ErrNotLeading = errors.New("this replica does not apply the branch now")
+	// ErrUnsettled says that the branch's head is being applied, or cannot be.
+	ErrUnsettled = errors.New("the branch's head is not applied yet")
+	// ErrMoved says that the ref stands at another commit than the one that was asked for.
+	ErrMoved = errors.New("the ref has moved on")
+	// ErrUnmergeable says that the commit can never be merged as it is; the error tells why.
+	ErrUnmergeable = errors.New("it cannot be merged")
+)
+
+// Pulls is the pull requests and merge groups of the config repo.
+type Pulls interface {
+	// Merge brings the commit that ref stands at into the mirror, and calls visit for every file below fleet/ and tenants/ that merging it
+	// into base changes there. Conflicts are the paths that both have changed since they parted; they are not visited.
+	// Errors: ErrMoved when ref, a full name, does not stand at head; ErrUnmergeable.
+	Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(File) error) (conflicts []string, err error)
+}
+
+// PreviewRequest names what is to be looked at.
+type PreviewRequest struct {
+	Ref  string         // full name, such as refs/pull/7/head
+	Head fleet.Revision // that Ref stands at
+}
+
+// Preview is what a head would change if it were merged into what is applied.
+type Preview struct {
+	Base      fleet.Revision // applied
+	Head      fleet.Revision
+	Behind    bool            // the branch's own head waits for an approval, and Base is not it
+	Files     []string        // below fleet/ and tenants/ that the head changes, Conflicts included; sorted
+	Conflicts []string        // that both sides have changed since they parted, also where git can merge the lines; sorted. They are not in Plan
+	Problems  []fleet.Problem // with their lines
+	Plan      *plan.Plan      // with Request.Explain; nil of a Parse
+	Catalog   catalog.View    // what is in effect: owners, grants and guards come from there. It goes on with the branch
+}
+
+// basis is what previews are made from, as the loop publishes it.
+type basis struct {
+	world    *plan.World
+	revision fleet.Revision // applied
+	settled  bool           // nothing of the branch is to be applied but what waits for an approval
+	behind   bool
+}
+
+// previews is what the loop and those who preview share.
+type previews struct {
+	at        atomic.Pointer[basis]
+	computing chan struct{} // full while a plan is made: a commit waits for those that read the World, so at most for one
+}
+
+// publish says what stands now. The loop's own fields are not read by others.
+func (l *Loop) publish() {
+	if l.world == nil {
+		l.previews.at.Store(nil)
+		return
+	}
+	revision := l.world.Revision()
+	l.previews.at.Store(&basis{world: l.world, revision: revision, behind: l.seen != revision,
+		settled: !l.fresh && revision != "" && l.judged != "" && l.judged == l.seen})
+}
+
+// Preview plans what the head would change if it were merged into what is applied: file by file, with the guards, placements and defaults that
+// are in effect. It changes nothing, and may be called by several goroutines while the loop works.
+//
+// Errors: ErrNotLeading, ErrUnsettled, ErrMoved, ErrUnmergeable; those of the mirror and of the store.
+func (l *Loop) Preview(ctx context.Context, r PreviewRequest) (Preview, error) {
+	at := l.previews.at.Load()
+	switch {
+	case at == nil:
+		return Preview{}, ErrNotLeading
+	case !at.settled:
+		return Preview{}, ErrUnsettled
+	}
+	out, inputs, err := l.merged(ctx, at, r)
+	if err != nil {
+		return Preview{}, err
+	}
+	request := &plan.Request{Revision: r.Head, Relation: plan.RelationDescendant, Files: inputs, Explain: true}
+	if out.Plan, err = l.planned(ctx, at, request); err != nil {
+		return Preview{}, fmt.Errorf("plan %s: %w", r.Ref, err)
+	}
+	l.locate(ctx, out.Plan)
+	out.Problems = out.Plan.Problems
+	return out, nil
+}
+
+// planned makes a plan as the loop would, but for the reviewers, who are only about to see it.
+func (l *Loop) planned(ctx context.Context, at *basis, r *plan.Request) (*plan.Plan, error) {
+	select {
+	case l.previews.computing <- struct{}{}:
+		defer func() { <-l.previews.computing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	lately, err := l.Store.Lately(ctx, window(at.world))
+	if err != nil {
+		return nil, err
+	}
+	r.Now, r.Recent = lately.Now, lately.Deleted
+	p, err := l.weigh(ctx, at.world, r, nil)
+	if err == nil && p.Base != at.revision {
+		return nil, ErrUnsettled // the loop was faster: the files were compared with another revision
+	}
+	return p, err
+}
+
+// Parse decodes the files that the head changes, each for itself: nothing is planned, and no other declaration is looked at. It is for what
+// strangers propose. Problems are those of these files alone. Errors are those of Preview, but for ErrUnsettled.
+func (l *Loop) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
+	at := l.previews.at.Load()
+	if at == nil || at.revision == "" {
+		return Preview{}, ErrNotLeading
+	}
+	out, inputs, err := l.merged(ctx, at, r)
+	if err != nil {
+		return Preview{}, err
+	}
+	for _, in := range inputs {
+		out.Problems = append(out.Problems, in.Problems...)
+	}
+	return out, nil
+}
+
+// merged fetches the head and decodes what it changes.
+func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview, []catalog.Input, error) {
+	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind, Catalog: at.world.Catalog()}
+	gather := newGatherer(l.Decoder)
+	visit := func(f File) error {
+		out.Files = append(out.Files, f.Path)
+		return gather.take(f)
+	}
+	var err error
+	out.Conflicts, err = l.Pulls.Merge(ctx, r.Ref, at.revision, r.Head, visit)
+	inputs := gather.wait()
+	if err != nil {
+		return Preview{}, nil, fmt.Errorf("read %s: %w", r.Ref, err)
+	}
+	out.Files = append(out.Files, out.Conflicts...)
+	slices.Sort(out.Files)
+	return out, inputs, nil
+}
+
+// Base is the revision that is applied and what is in effect; ErrNotLeading when this replica does not know. The view goes on with the branch.
+func (l *Loop) Base() (fleet.Revision, catalog.View, error) {
+	at := l.previews.at.Load()
+	if at == nil {
+		return "", nil, ErrNotLeading
+	}
+	return at.world.Revision(), at.world.Catalog(), nil
+}
+
+// Includes reports whether the applied revision has the commit in its history, and which one that is.
+func (l *Loop) Includes(ctx context.Context, commit fleet.Revision) (applied fleet.Revision, includes bool, err error) {
+	applied, _, err = l.Base()
+	if err != nil || applied == "" {
+		return applied, false, err
+	}
+	relation, err := l.Source.Relation(ctx, commit, applied)
+	return applied, relation == RelationSame || relation == RelationDescendant, err
+}

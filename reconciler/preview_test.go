@@ -1,0 +1,434 @@
+package reconciler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/gitrepo"
+	"argosy.dev/argosy/test/stack"
+)
+
+// Merge is reconciler.Pulls, as cmd/argosy/server has it.
+func (m *mirror) Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(reconciler.File) error) ([]string, error) {
+	_, err := m.FetchRef(ctx, ref, gitrepo.Hash(head))
+	if errors.Is(err, gitrepo.ErrMoved) {
+		return nil, fmt.Errorf("%w: %w", reconciler.ErrMoved, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	merged, err := m.Mirror.Merge(ctx, gitrepo.Hash(base), gitrepo.Hash(head))
+	if errors.Is(err, gitrepo.ErrUnrelated) {
+		return nil, fmt.Errorf("%w: %w", reconciler.ErrUnmergeable, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return merged.Conflicts, m.visit(ctx, merged.Changes, visit)
+}
+
+func (h *house) git(args ...string) string {
+	h.t.Helper()
+	out, err := h.repo.Git(context.Background(), args...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return out
+}
+
+// propose makes a pull request from a commit: files with an empty text are removed.
+func (h *house) propose(number int, from fleet.Revision, files map[string]string) reconciler.PreviewRequest {
+	h.t.Helper()
+	branch := fmt.Sprintf("proposal-%d", number)
+	h.git("update-ref", "refs/heads/"+branch, string(from))
+	c := stack.Change{Message: branch, Branch: branch, Write: map[string]string{}}
+	for path, text := range files {
+		if text == "" {
+			c.Remove = append(c.Remove, path)
+		} else {
+			c.Write[path] = text
+		}
+	}
+	head, err := h.repo.Apply(context.Background(), c)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ref := fmt.Sprintf("refs/pull/%d/head", number)
+	h.git("update-ref", ref, head)
+	return reconciler.PreviewRequest{Ref: ref, Head: fleet.Revision(head)}
+}
+
+// merge merges a pull request into the branch, as a forge does.
+func (h *house) merge(r reconciler.PreviewRequest) fleet.Revision {
+	h.t.Helper()
+	main := h.git("rev-parse", "refs/heads/main")
+	tree := h.git("-c", "merge.renames=false", "merge-tree", "--write-tree", main, string(r.Head))
+	head := h.git("-c", "user.name=Forge", "-c", "user.email=forge@example.com", "commit-tree", tree, "-p", main, "-p", string(r.Head), "-m", "merge "+r.Ref)
+	h.git("update-ref", "refs/heads/main", head, main)
+	return fleet.Revision(head)
+}
+
+// preview asks until the branch is settled.
+func (h *house) preview(r *replica, request reconciler.PreviewRequest) reconciler.Preview {
+	h.t.Helper()
+	var out reconciler.Preview
+	h.eventually("a preview is made", func() (err error) {
+		if out, err = r.Preview(context.Background(), request); err != nil && !errors.Is(err, reconciler.ErrUnsettled) && !errors.Is(err, reconciler.ErrNotLeading) {
+			h.t.Fatal(err)
+		}
+		return err
+	})
+	return out
+}
+
+// atRest waits until the engines hold what the head asks for, and the loop knows of everything that is gone.
+func (h *house) atRest(r *replica) {
+	h.t.Helper()
+	h.eventually("it settles", h.settled)
+	h.passes(r, 3)
+	h.eventually("it settles", h.settled)
+}
+
+// effects are those of a record.
+func effects(r fleet.Record) map[fleet.ObjectKey]string {
+	out := map[fleet.ObjectKey]string{}
+	for _, row := range r.Rows {
+		if out[row.Key] = row.Manifest.Hash; row.Absent {
+			out[row.Key] = "goes"
+		}
+	}
+	for _, k := range r.Held {
+		out[k] = "goes"
+	}
+	return out
+}
+
+func planned(p reconciler.Preview) map[fleet.ObjectKey]string {
+	out := map[fleet.ObjectKey]string{}
+	for _, e := range p.Plan.Effects() {
+		if out[e.Key] = e.Hash; e.Deletes {
+			out[e.Key] = "goes"
+		}
+	}
+	return out
+}
+
+func TestAPreviewIsWhatIsRecordedAfterTheMerge(t *testing.T) {
+	for _, seed := range []uint64{1, 2, uint64(time.Now().UnixNano())} {
+		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
+			t.Parallel()
+			m := &model{random: rand.New(rand.NewPCG(seed, 5)), tree: small()}
+			m.house = newHouse(t, m.tree)
+			m.replica = m.start("a", options{poll: 30 * time.Millisecond})
+			m.atRest(m.replica)
+			conflicts := 0
+			for n := range 10 {
+				conflicts += m.reviewOne(n)
+			}
+			if conflicts == 10 {
+				t.Error("nothing was ever merged")
+			}
+		})
+	}
+}
+
+// reviewOne proposes, lets the branch move on now and then, looks, merges and compares.
+func (m *model) reviewOne(n int) (conflicts int) {
+	m.t.Helper()
+	from := m.head()
+	files := m.edits()
+	if m.random.IntN(2) == 0 {
+		m.change("meanwhile", m.edits())
+		m.atRest(m.replica)
+	}
+	request := m.propose(n, from, files)
+	preview := m.preview(m.replica, request)
+	if preview.Base != m.head() || preview.Behind {
+		m.t.Fatalf("previewed on %s, behind %v; the head is %s", preview.Base, preview.Behind, m.head())
+	}
+	if len(preview.Conflicts) > 0 {
+		return 1
+	}
+	merged := m.merge(request)
+	for path, text := range files {
+		if m.tree[path] = text; text == "" {
+			delete(m.tree, path)
+		}
+	}
+	var got fleet.Record
+	m.eventually("the merge is recorded", func() error {
+		m.replica.Wake()
+		m.replica.store.mu.Lock()
+		defer m.replica.store.mu.Unlock()
+		if got = m.replica.store.last; got.Revision != merged || got.Base != preview.Base {
+			return fmt.Errorf("recorded: %s from %s", got.Revision.Short(), got.Base.Short())
+		}
+		return nil
+	})
+	if d := cmp.Diff(planned(preview), effects(got)); d != "" {
+		m.t.Fatalf("pull request %d: the reviewed effects are not those that were recorded:\n%s", n, d)
+	}
+	if len(got.Held) == 0 && got.PlanHash != preview.Plan.Record().PlanHash {
+		m.t.Fatalf("pull request %d: another hash", n)
+	}
+	m.approveAll()
+	m.mendQuietly()
+	m.atRest(m.replica)
+	return 0
+}
+
+// edits are a few changes that people make, a mistake now and then.
+func (m *model) edits() map[string]string {
+	files := map[string]string{}
+	for range 1 + m.random.IntN(3) {
+		tenant := []string{"acme", "globex"}[m.random.IntN(2)]
+		switch m.random.IntN(6) {
+		case 0, 1:
+			maps.Copy(files, m.some(tenant, fmt.Sprintf("app-%d", m.random.IntN(8))))
+		case 2:
+			if _, tenant, name, ok := m.any(); ok {
+				maps.Copy(files, m.some(tenant, name))
+			}
+		case 3:
+			if path, _, _, ok := m.any(); ok && len(m.tree) > 12 {
+				files[path] = ""
+			}
+		case 4:
+			if path, _, _, ok := m.any(); ok {
+				files[path] = fmt.Sprintf("kind: [%d", m.random.IntN(1000))
+			}
+		case 5:
+			files["fleet/tenants/"+tenant+".yaml"] = strings.Replace(small()["fleet/tenants/"+tenant+".yaml"], "deployments: 300", fmt.Sprintf("deployments: %d", 300+m.random.IntN(9)), 1)
+		}
+	}
+	maps.DeleteFunc(files, func(path, text string) bool { return m.tree[path] == text })
+	if len(files) == 0 {
+		maps.Copy(files, m.some("acme", "always"))
+	}
+	return files
+}
+
+// mendQuietly makes the branch good again if it is not.
+func (m *model) mendQuietly() {
+	for _, path := range m.deployments() {
+		if m.tree[path][:5] == "kind:" {
+			m.mend()
+			return
+		}
+	}
+}
+
+func TestAPreviewChangesNothing(t *testing.T) {
+	h := newHouse(t, small())
+	r := h.start("a", options{})
+	h.atRest(r)
+	before, at := h.rows(), h.head()
+	records := r.store.asked("record")
+	request := h.propose(7, at, together(deployment("acme", "new", "v1", "Delete", "prod"), deployment("acme", "web", "v2", "Delete", "prod"), gone(deployment("globex", "shop", "v1", "Orphan", "prod"))))
+	p := h.preview(r, request)
+	if c := p.Plan.Counts; c.Created != 1 || c.Changed != 1 || c.Deleted+c.Held != 2 || p.Base != at || p.Head != request.Head || p.Behind || len(p.Conflicts) != 0 || len(p.Files) != 3 {
+		t.Errorf("%+v", p)
+	}
+	report, err := p.Plan.Report()
+	if err != nil || len(report.Tenants) != 2 || len(report.Tenants[0].Engines[0].Changes) == 0 {
+		t.Errorf("%+v %v", report, err)
+	}
+	if p.Catalog.Tenant("acme") == nil {
+		t.Error("the catalog of the base knows no tenant")
+	}
+	h.passes(r, 3)
+	if d := cmp.Diff(before, h.rows()); d != "" || r.store.asked("record") != records {
+		t.Errorf("something was recorded: %s", d)
+	}
+	if s, _ := h.store.Source(t.Context()); s.Applied != at || s.Head != at {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestAFileThatBothSidesChangedIsAConflict(t *testing.T) {
+	h := newHouse(t, small())
+	r := h.start("a", options{})
+	h.atRest(r)
+	request := h.propose(7, h.head(), together(deployment("acme", "web", "v2", "Delete", "prod"), deployment("acme", "new", "v1", "Delete", "prod")))
+	h.commit("meanwhile", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
+	h.atRest(r)
+	p := h.preview(r, request)
+	if fmt.Sprint(p.Conflicts) != "[tenants/acme/deployments/web.yaml]" || len(p.Files) != 2 || p.Plan.Counts.Created != 1 || p.Plan.Counts.Changed != 0 {
+		t.Errorf("%v of %v, %+v", p.Conflicts, p.Files, p.Plan.Counts)
+	}
+}
+
+func TestAPreviewIsHeldAgainstTheGuardsOfWhatIsApplied(t *testing.T) {
+	h := newHouse(t, together(small(), deployment("acme", "a", "v1", "Delete", "prod"), deployment("acme", "b", "v1", "Delete", "prod"), deployment("acme", "c", "v1", "Delete", "prod"), deployment("acme", "d", "v1", "Delete", "prod"), deployment("acme", "e", "v1", "Delete", "prod")))
+	r := h.start("a", options{})
+	h.atRest(r)
+	loose := map[string]string{"fleet/fleet.yaml": strings.Replace(small()["fleet/fleet.yaml"], guards, "{maxDeletes: 1000, maxDeletePercent: 100, alwaysAllowed: 1000, window: 1h}", 1)}
+	four := gone(together(deployment("acme", "a", "v1", "Delete", "prod"), deployment("acme", "b", "v1", "Delete", "prod"), deployment("acme", "c", "v1", "Delete", "prod"), deployment("acme", "d", "v1", "Delete", "prod")))
+	if p := h.preview(r, h.propose(7, h.head(), together(loose, four))); p.Plan.Counts.Held != 4 {
+		t.Errorf("%+v", p.Plan.Counts)
+	}
+	one := func(name string) map[string]string { return gone(deployment("acme", name, "v1", "Delete", "prod")) }
+	if p := h.preview(r, h.propose(8, h.head(), one("c"))); p.Plan.Counts.Deleted != 1 {
+		t.Errorf("one is always allowed: %+v %v", p.Plan.Counts, p.Plan.Holds)
+	}
+	h.commit("one goes", one("a"))
+	h.atRest(r)
+	p := h.preview(r, h.propose(9, h.head(), one("c")))
+	if p.Plan.Counts.Held != 1 || !strings.Contains(p.Plan.Holds[0].Message, "1 of them earlier") {
+		t.Errorf("what went lately does not count: %+v %v", p.Plan.Counts, p.Plan.Holds)
+	}
+}
+
+func TestAPreviewTellsWhereAProblemStands(t *testing.T) {
+	h := newHouse(t, small())
+	r := h.start("a", options{})
+	h.atRest(r)
+	path := "tenants/acme/deployments/web.yaml"
+	p := h.preview(r, h.propose(7, h.head(), deployment("acme", "web", "v2", "Delete", "prod", "nowhere")))
+	if len(p.Problems) != 1 || p.Problems[0].Path != path || p.Problems[0].Line == 0 || p.Problems[0].Severity != fleet.SeverityError {
+		t.Errorf("%+v", p.Problems)
+	}
+	t.Run("parsed alone, only what one file says of itself is told", func(t *testing.T) {
+		out, err := r.Parse(t.Context(), h.propose(8, h.head(), together(deployment("acme", "web", "v2", "Delete", "nowhere"), map[string]string{"tenants/acme/deployments/bad.yaml": "kind: [", "tenants/acme/notes.txt": "x"})))
+		if err != nil || out.Plan != nil || len(out.Files) != 3 {
+			t.Fatalf("%+v %v", out, err)
+		}
+		var paths []string
+		for _, problem := range out.Problems {
+			paths = append(paths, problem.Path)
+		}
+		slices.Sort(paths)
+		if got := strings.Join(slices.Compact(paths), " "); got != "tenants/acme/deployments/bad.yaml tenants/acme/notes.txt" {
+			t.Errorf("%s", got)
+		}
+	})
+}
+
+func TestAPreviewIsRefusedWhileItWouldBeWrong(t *testing.T) {
+	var failing atomic.Bool
+	h := newHouse(t, small())
+	r := h.start("a", options{fail: failFor(&failing, "record")})
+	h.atRest(r)
+	first := h.head()
+	request := h.propose(7, first, deployment("acme", "new", "v1", "Delete", "prod"))
+	h.preview(r, request)
+	is := func(r *replica, request reconciler.PreviewRequest, want error) {
+		t.Helper()
+		h.eventually("it is refused", func() error {
+			if _, err := r.Preview(t.Context(), request); !errors.Is(err, want) {
+				return fmt.Errorf("%w", err)
+			}
+			return nil
+		})
+	}
+	t.Run("by a replica that does not lead", func(t *testing.T) {
+		b := h.start("b", options{})
+		is(b, request, reconciler.ErrNotLeading)
+		if _, err := b.Parse(t.Context(), request); !errors.Is(err, reconciler.ErrNotLeading) {
+			t.Error(err)
+		}
+		if _, _, err := b.Base(); !errors.Is(err, reconciler.ErrNotLeading) {
+			t.Error(err)
+		}
+		b.stop()
+	})
+	t.Run("when its ref has moved on", func(t *testing.T) {
+		is(r, reconciler.PreviewRequest{Ref: request.Ref, Head: first}, reconciler.ErrMoved)
+	})
+	t.Run("when it has nothing in common with the branch", func(t *testing.T) {
+		orphan := h.git("-c", "user.name=x", "-c", "user.email=x@example.com", "commit-tree", string(first)+"^{tree}", "-m", "another root")
+		h.git("update-ref", "refs/pull/9/head", orphan)
+		_, err := r.Preview(t.Context(), reconciler.PreviewRequest{Ref: "refs/pull/9/head", Head: fleet.Revision(orphan)})
+		if !errors.Is(err, reconciler.ErrUnmergeable) || !strings.Contains(err.Error(), "no commit in common") {
+			t.Error(err)
+		}
+	})
+	t.Run("while the branch's head is not recorded", func(t *testing.T) {
+		failing.Store(true)
+		second := h.commit("not recorded", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+		is(r, request, reconciler.ErrUnsettled)
+		failing.Store(false)
+		if p := h.preview(r, request); p.Base != second {
+			t.Errorf("previewed on %s", p.Base)
+		}
+		if applied, includes, err := r.Includes(t.Context(), first); err != nil || !includes || applied != second {
+			t.Errorf("%s %v %v", applied, includes, err)
+		}
+		if _, includes, err := r.Includes(t.Context(), request.Head); err != nil || includes {
+			t.Errorf("the pull request is merged: %v %v", includes, err)
+		}
+	})
+	t.Run("but not while the branch's head waits for an approval", func(t *testing.T) {
+		applied := h.head()
+		h.git("update-ref", "refs/heads/main", string(first))
+		h.eventually("it waits", func() error { return h.held(first, fleet.HoldOlder) })
+		var p reconciler.Preview
+		h.eventually("it is behind", func() (err error) {
+			if p, err = r.Preview(t.Context(), request); err == nil && !p.Behind {
+				err = errors.New("not behind")
+			}
+			return err
+		})
+		if p.Base != applied || p.Plan.Counts.Created != 1 {
+			t.Errorf("%s %+v", p.Base, p.Plan.Counts)
+		}
+	})
+}
+
+// Previews are made by many at once while the branch moves; each is of one revision that was applied, and nobody waits for the other for good.
+func TestPreviewsBesideABusyLoop(t *testing.T) {
+	h := newHouse(t, small())
+	r := h.start("a", options{poll: 10 * time.Millisecond})
+	h.atRest(r)
+	request := h.propose(7, h.head(), together(deployment("acme", "new", "v1", "Delete", "prod"), gone(deployment("globex", "shop", "v1", "Orphan", "prod"))))
+	applied := sync.Map{}
+	applied.Store(h.head(), true)
+	ctx, cancel := context.WithCancel(t.Context())
+	var made atomic.Int64
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				p, err := r.Preview(ctx, request)
+				if err != nil {
+					if ctx.Err() == nil && !errors.Is(err, reconciler.ErrUnsettled) {
+						t.Error(err)
+						return
+					}
+					continue
+				}
+				report, err := p.Plan.Report()
+				if _, ok := applied.Load(p.Base); err != nil || !ok || report.Base != p.Base || p.Plan.Counts.Created != 1 || len(p.Plan.Effects()) < 2 {
+					t.Errorf("%s of %s: %+v %v", p.Head, p.Base, p.Plan.Counts, err)
+				}
+				made.Add(1)
+			}
+		})
+	}
+	for n := range 15 {
+		from := made.Load()
+		head := h.commit("busy", deployment("acme", "web", fmt.Sprintf("v%d", n), "Delete", "prod", "staging"))
+		applied.Store(head, true)
+		h.eventually("it is applied, and previews go on", func() error {
+			if s, err := h.store.Source(ctx); err != nil || s.Applied != head || made.Load() == from {
+				return fmt.Errorf("%+v %w", s, err)
+			}
+			return nil
+		})
+	}
+	cancel()
+	wg.Wait()
+}

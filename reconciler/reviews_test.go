@@ -1,0 +1,328 @@
+package reconciler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+// reviewers know what they were told, and can be away.
+type reviewers struct {
+	mu    sync.Mutex
+	know  map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion
+	away  error
+	asked []plan.Span
+}
+
+// Reviewed is reconciler.Reviews.
+func (r *reviewers) Reviewed(_ context.Context, base, head fleet.Revision) (map[fleet.ObjectKey]fleet.ReviewedDeletion, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	span := plan.Span{Base: base, Head: head}
+	r.asked = append(r.asked, span)
+	if r.away != nil {
+		return nil, r.away
+	}
+	return maps.Clone(r.know[span]), nil
+}
+
+func (r *reviewers) lose(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away = err
+}
+
+// saw tells of the deletions of one span.
+func (r *reviewers) saw(base, head fleet.Revision, approved bool, keys ...fleet.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.know == nil {
+		r.know = map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{}
+	}
+	seen := map[fleet.ObjectKey]fleet.ReviewedDeletion{}
+	for _, k := range keys {
+		seen[k] = fleet.ReviewedDeletion{Key: k, Approved: approved, By: "ada", Pull: 7}
+	}
+	r.know[plan.Span{Base: base, Head: head}] = seen
+}
+
+func (r *reviewers) spans() []plan.Span {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.asked)
+}
+
+// applications are the keys of a tenant's deployment in its environments.
+func (h *house) applications(tenant fleet.TenantName, name fleet.DeploymentName) []fleet.ObjectKey {
+	h.t.Helper()
+	var keys []fleet.ObjectKey
+	for k, row := range h.rows() {
+		if k.Kind == fleet.ObjectApplication && row.Tenant == tenant && row.Deployment == name {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		h.t.Fatalf("nothing of %s/%s stands", tenant, name)
+	}
+	return keys
+}
+
+// heldFor waits for a hold of a revision and gives it.
+func (h *house) heldFor(revision fleet.Revision, reason fleet.HoldReason, says string) fleet.Hold {
+	h.t.Helper()
+	var out fleet.Hold
+	h.eventually("it is held as "+string(reason), func() error {
+		holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+		if err != nil {
+			return err
+		}
+		for _, hold := range holds {
+			if out = hold; hold.Revision == revision && hold.Reason == reason && strings.Contains(hold.Message, says) {
+				return nil
+			}
+		}
+		return fmt.Errorf("held: %+v", holds)
+	})
+	return out
+}
+
+func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
+	people := &reviewers{}
+	h := newHouse(t, small())
+	r := h.start("a", options{reviews: people})
+	h.atRest(r)
+	if n := len(people.spans()); n != 0 {
+		t.Errorf("asked %d times, and nothing was deleted", n)
+	}
+	base, shop := h.head(), h.applications("globex", "shop")
+	head := h.commit("pushed past everybody", together(gone(deployment("globex", "shop", "v1", "Orphan", "prod")), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
+	hold := h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
+	if hold.Tenant != "globex" || !slices.Equal(hold.Items, shop) {
+		t.Errorf("%+v", hold)
+	}
+	h.eventually("the rest of the commit is applied, and what is held stays", func() error {
+		if err := h.settled(); err != nil {
+			return err
+		}
+		if a := h.application("acme/web@prod"); a.TargetRevision != "v2" {
+			return fmt.Errorf("%+v", a)
+		}
+		return nil
+	})
+	h.passes(r, 5)
+	if !h.engines[shop[0].Engine].server.Exists(shop[0]) {
+		t.Fatal("it is gone")
+	}
+	records := r.store.asked("record")
+	h.passes(r, 5)
+	if n := r.store.asked("record") - records; n != 0 {
+		t.Errorf("recorded %d times while nothing new is known", n)
+	}
+	asked := people.spans()
+	if len(asked) < 5 || slices.ContainsFunc(asked, func(s plan.Span) bool { return s != plan.Span{Base: base, Head: head} }) {
+		t.Errorf("asked %v", asked)
+	}
+
+	t.Run("over a restart and other commits", func(t *testing.T) {
+		r.stop()
+		r = h.start("b", options{reviews: people})
+		h.commit("another", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
+		h.eventually("it is applied", h.settled)
+		h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
+		if asked := people.spans(); asked[len(asked)-1] != (plan.Span{Base: base, Head: head}) {
+			t.Errorf("asked %v", asked[len(asked)-1])
+		}
+	})
+	t.Run("until somebody turns out to have", func(t *testing.T) {
+		people.saw(base, head, false, shop...)
+		r.Wake()
+		h.eventually("it goes", func() error {
+			if h.engines[shop[0].Engine].server.Exists(shop[0]) {
+				return errors.New("it is there")
+			}
+			return h.settled()
+		})
+		if holds, _, err := h.store.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(holds) != 0 {
+			t.Errorf("%+v %v", holds, err)
+		}
+		n := len(people.spans())
+		h.passes(r, 3)
+		if len(people.spans()) != n {
+			t.Error("they are still asked")
+		}
+	})
+}
+
+func TestReviewersThatAreAwayHoldDeletionsAndNothingElse(t *testing.T) {
+	people := &reviewers{away: errors.New("the forge is away")}
+	h := newHouse(t, small())
+	r := h.start("a", options{reviews: people})
+	h.atRest(r)
+	base, shop := h.head(), h.applications("globex", "shop")
+	head := h.commit("while they are away", together(gone(deployment("globex", "shop", "v1", "Orphan", "prod")), deployment("acme", "web", "v2", "Delete", "prod", "staging"), deployment("acme", "new", "v1", "Delete", "prod")))
+	h.heldFor(head, fleet.HoldUnreviewed, "the forge is away")
+	h.eventually("the rest is applied", h.settled)
+	second := h.commit("another, still away", deployment("acme", "new", "v2", "Delete", "prod"))
+	h.eventually("it is applied", h.settled)
+	if a := h.application("acme/new@prod"); a.TargetRevision != "v2" || h.head() != second {
+		t.Errorf("%+v", a)
+	}
+	people.lose(nil)
+	h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
+	approve(t, h, head)
+	h.eventually("an approval lets it go", func() error {
+		if h.engines[shop[0].Engine].server.Exists(shop[0]) {
+			return errors.New("it is there")
+		}
+		return h.settled()
+	})
+	lately, err := h.store.Lately(t.Context(), time.Hour)
+	if err != nil || len(lately.Deleted) != 0 {
+		t.Errorf("it counts against the guards: %v %v", lately.Deleted, err)
+	}
+	if s := people.spans()[0]; s != (plan.Span{Base: base, Head: head}) {
+		t.Errorf("asked %v first", s)
+	}
+}
+
+func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
+	five := func() map[string]string {
+		out := map[string]string{}
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			maps.Copy(out, deployment("acme", name, "v1", "Delete", "prod"))
+		}
+		return out
+	}
+	for name, approved := range map[string]bool{"approved": true, "only seen": false} {
+		t.Run(name, func(t *testing.T) {
+			people := &reviewers{}
+			h := newHouse(t, together(small(), five()))
+			r := h.start("a", options{reviews: people})
+			h.atRest(r)
+			base := h.head()
+			var keys []fleet.ObjectKey
+			for _, name := range []fleet.DeploymentName{"a", "b", "c", "d", "e"} {
+				keys = append(keys, h.applications("acme", name)...)
+			}
+			// Reviewed and merged: the reviewers know of it before the branch moves.
+			request := h.propose(7, base, gone(five()))
+			p := h.preview(r, request)
+			shown := slices.DeleteFunc(p.Plan.Effects(), func(e fleet.Effect) bool { return !e.Deletes })
+			if len(shown) != 5 || p.Plan.Counts.Held != 5 {
+				t.Fatalf("%+v %+v", shown, p.Plan.Counts)
+			}
+			merged := h.merge(request)
+			people.saw(base, merged, approved, keys...)
+			r.Wake()
+			if !approved {
+				h.heldFor(merged, fleet.HoldDeletions, "more than maxDeletes")
+				return
+			}
+			h.eventually("all of them go", func() error {
+				for _, k := range keys {
+					if h.engines[k.Engine].server.Exists(k) {
+						return fmt.Errorf("%s is there", k.Name)
+					}
+				}
+				return h.settled()
+			})
+			if lately, err := h.store.Lately(t.Context(), time.Hour); err != nil || len(lately.Deleted) != 0 {
+				t.Errorf("they count against the guards: %v %v", lately.Deleted, err)
+			}
+		})
+	}
+}
+
+func TestBesideRunsWhereTheLeaseIs(t *testing.T) {
+	var mu sync.Mutex
+	running, began := map[string]bool{}, 0
+	watch := func(name string) func(context.Context) {
+		return func(ctx context.Context) {
+			mu.Lock()
+			running[name] = true
+			began++
+			if len(running) > 1 {
+				t.Errorf("on several replicas at once: %v", running)
+			}
+			mu.Unlock()
+			<-ctx.Done()
+			mu.Lock()
+			delete(running, name)
+			mu.Unlock()
+		}
+	}
+	where := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(slices.Sorted(maps.Keys(running)), " ")
+	}
+	h := newHouse(t, small())
+	a := h.start("a", options{beside: watch("a")})
+	h.eventually("it runs on the only replica", func() error {
+		if where() != "a" {
+			return errors.New(where())
+		}
+		return nil
+	})
+	h.atRest(a)
+	b := h.start("b", options{beside: watch("b")})
+	if where() != "a" {
+		t.Errorf("it runs on %q", where())
+	}
+	h.kill(a)
+	h.eventually("it runs on the other", func() error {
+		if where() != "b" {
+			return fmt.Errorf("%q", where())
+		}
+		return nil
+	})
+	if p := h.preview(b, h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete", "prod"))); p.Plan.Counts.Created != 1 {
+		t.Errorf("%+v", p.Plan.Counts)
+	}
+	b.stop()
+	if where() != "" || began != 2 {
+		t.Errorf("it runs on %q, and began %d times", where(), began)
+	}
+}
+
+func TestTheLoopTellsWhoseThingsWereChanged(t *testing.T) {
+	heard := make(chan []fleet.TenantName, 100)
+	h := newHouse(t, small())
+	r := h.start("a", options{recorded: func(_ context.Context, tenants []fleet.TenantName) { heard <- tenants }})
+	h.atRest(r)
+	for len(heard) > 0 {
+		<-heard
+	}
+	for _, c := range []struct {
+		files map[string]string
+		want  []fleet.TenantName
+	}{
+		{deployment("acme", "web", "v2", "Delete", "prod", "staging"), []fleet.TenantName{"acme"}},
+		{map[string]string{"fleet/tenants/globex.yaml": strings.Replace(small()["fleet/tenants/globex.yaml"], "deployments: 300", "deployments: 301", 1)}, []fleet.TenantName{"", "globex"}},
+		{map[string]string{"tenants/globex/deployments/bad.yaml": "kind: ["}, []fleet.TenantName{"globex"}},
+	} {
+		h.commit("tell", c.files)
+		select {
+		case got := <-heard:
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Error(d)
+			}
+			if p, err := r.Preview(t.Context(), h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete", "prod"))); err != nil || p.Base != h.head() {
+				t.Errorf("told before previews are made from it: %v", err)
+			}
+		case <-time.After(limit):
+			t.Fatal("nobody was told")
+		}
+	}
+}
