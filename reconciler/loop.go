@@ -32,8 +32,8 @@ type Store interface {
 	SetSource(ctx context.Context, source fleet.SourceView) error
 	// SetStop is for stops that a rebuild finds on the engines.
 	SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error)
-	// Notify says "look" to all replicas: rows have changed.
-	Notify(ctx context.Context) error
+	// Notify says "look" to all replicas: rows have changed. by is told with it: see Loop.Heard.
+	Notify(ctx context.Context, by string) error
 }
 
 // Loop turns commits into rows, while it holds the lease "reconciler".
@@ -87,6 +87,14 @@ func (l *Loop) Wake() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
+	}
+}
+
+// Heard says that somebody has told of a change in the store. What the loop has told itself is no news to it: a pass that begins for nothing
+// costs a fetch.
+func (l *Loop) Heard(by string) {
+	if by != l.Holder {
+		l.Wake()
 	}
 }
 
@@ -410,7 +418,7 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 	l.Metrics.standing(l.world)
 	l.Log.Info("revision recorded", "revision", p.Head.Short(), "created", p.Counts.Created, "changed", p.Counts.Changed, "deleted", p.Counts.Deleted,
 		"held", p.Counts.Held, "rows", p.Counts.Rows, "problems", len(p.Problems))
-	if err := l.Store.Notify(ctx); err != nil {
+	if err := l.Store.Notify(ctx, l.Holder); err != nil {
 		l.Log.Debug("no notification; workers poll", "error", err)
 	}
 	return nil

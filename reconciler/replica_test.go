@@ -30,6 +30,7 @@ type replica struct {
 	source  *mirror
 	stop    func() // and wait until everything has ended
 	dead    *atomic.Bool
+	heard   atomic.Int64 // notifications
 }
 
 type options struct {
@@ -78,7 +79,9 @@ func (h *house) start(name string, o options) *replica {
 	all.Go(func() { r.Run(ctx) })
 	all.Go(func() { r.manager.Run(ctx) })
 	all.Go(func() { board.Run(ctx, r.store, quiet()) })
-	all.Go(func() { store.Listen(ctx, func() { board.Wake(); r.Wake(); r.manager.Wake() }) })
+	all.Go(func() {
+		store.Listen(ctx, func(by string) { board.Wake(); r.Heard(by); r.manager.Wake(); r.heard.Add(1) })
+	})
 	r.stop = sync.OnceFunc(func() {
 		cancel()
 		all.Wait()
