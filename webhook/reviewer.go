@@ -111,10 +111,25 @@ func (r *Reviewer) Look(ctx context.Context, l fleet.Look) error {
 // soon is after what time it is tried again when the reconciler is at work.
 const soon = time.Second
 
+// pushesApart is how long one look at the branch keeps the next one waiting, so that a burst of pushes is a few looks, the last of them after
+// the last push.
+const pushesApart = 600 * time.Millisecond
+
+// wait is for that long, or until ctx ends.
+func wait(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
 func (r *Reviewer) look(ctx context.Context, l fleet.Look) error {
 	switch l.Kind {
 	case fleet.LookBranch:
 		r.Planner.Wake()
+		wait(ctx, pushesApart)
 		return nil
 	case fleet.LookPull:
 		return r.pull(ctx, l.Number, false)

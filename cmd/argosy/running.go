@@ -14,7 +14,7 @@ import (
 
 // running are the commands that run the control plane.
 func (a *app) running() []*cobra.Command {
-	return []*cobra.Command{a.serveCommand(), a.migrateCommand(), a.doctorCommand(), a.rebuildCommand()}
+	return []*cobra.Command{a.serveCommand(), a.migrateCommand(), a.doctorCommand(), a.rebuildCommand(), a.bootstrapCommand()}
 }
 
 // settingsFlag adds -f and reads what it names.

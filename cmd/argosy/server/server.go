@@ -45,6 +45,7 @@ type Server struct {
 	manager *reconciler.Manager
 	stops   *reconciler.StopBoard
 	api     *api.Server
+	pulls   *pulls // nil without a forge
 
 	listener, ops net.Listener
 }
@@ -72,7 +73,9 @@ func New(ctx context.Context, s settings.Settings, log *slog.Logger, version str
 	if v.secrets, err = openSecrets(s.Secrets, v.store.Sealed); err != nil {
 		return nil, err
 	}
-	v.assemble()
+	if err := v.assemble(); err != nil {
+		return nil, err
+	}
 	return v, v.listen(ctx)
 }
 
@@ -85,16 +88,20 @@ func holder() string {
 	return host + "/" + strconv.Itoa(os.Getpid()) + "/" + strconv.FormatInt(time.Now().UnixNano(), 36)
 }
 
-func (v *Server) assemble() {
+func (v *Server) assemble() error {
 	s := v.settings
 	v.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := reconciler.NewMetrics(v.registry)
 	connect := engines{secrets: v.secrets, inFlight: s.Engines.InFlight}
 	v.stops = reconciler.NewStopBoard()
-	v.loop = reconciler.NewLoop(reconciler.Loop{
+	loop := reconciler.Loop{
 		Source: source{v.mirror, v.log}, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: v.store, Leases: v.store, Finder: connect, Judge: policy.New().Judge,
 		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch, Poll: time.Duration(s.Source.Poll), Metrics: metrics, Log: v.log,
-	})
+	}
+	if err := v.assemblePulls(&loop); err != nil {
+		return err
+	}
+	v.loop = reconciler.NewLoop(loop)
 	v.manager = reconciler.NewManager(v.store, time.Duration(s.Engines.Poll), v.log, func(name fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
 		return &reconciler.Worker{
 			Engine: name, Spec: spec, Holder: v.holder, Rows: v.store, Leases: v.store, Secrets: v.secrets, Stops: v.stops, Dial: connect.dial,
@@ -102,6 +109,18 @@ func (v *Server) assemble() {
 		}
 	})
 	v.api = api.New(api.Config{Reader: v.store, Decider: v.store, Tokens: withBootstrap(v.store, s.Bootstrap), Log: v.log, Version: v.version})
+	return nil
+}
+
+// front is what listen.address answers: the API and the page, and deliveries of the forge.
+func (v *Server) front() http.Handler {
+	if v.pulls == nil || v.pulls.receiver == nil {
+		return v.api
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", v.api)
+	mux.Handle(hookPath, v.pulls.receiver)
+	return mux
 }
 
 func (v *Server) listen(ctx context.Context) (err error) {
@@ -131,7 +150,7 @@ func (v *Server) Run(ctx context.Context) error {
 	} {
 		all.Go(func() { part(ctx) })
 	}
-	front, back := api.HTTP(v.api, v.log), api.HTTP(v.probes(), v.log)
+	front, back := api.HTTP(v.front(), v.log), api.HTTP(v.probes(), v.log)
 	serve := func(s *http.Server, l net.Listener) {
 		all.Go(func() {
 			if err := v.serve(s, l); err != nil && !errors.Is(err, http.ErrServerClosed) {

@@ -119,6 +119,35 @@ func (s source) Changed(ctx context.Context, base, head fleet.Revision, visit fu
 	if err != nil {
 		return err
 	}
+	return s.visit(ctx, changes, visit)
+}
+
+// Merge visits what merging a pull request into base changes.
+func (s source) Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(reconciler.File) error) ([]string, error) {
+	merged, err := s.merge(ctx, ref, gitrepo.Hash(base), gitrepo.Hash(head))
+	if errors.Is(err, gitrepo.ErrNotFound) {
+		merged, err = s.merge(ctx, ref, gitrepo.Hash(base), gitrepo.Hash(head)) // others had pushed it out of the mirror
+	}
+	switch {
+	case errors.Is(err, gitrepo.ErrMoved):
+		return nil, fmt.Errorf("%w: %w", reconciler.ErrMoved, err)
+	case errors.Is(err, gitrepo.ErrUnrelated), errors.Is(err, gitrepo.ErrOverBudget), errors.Is(err, gitrepo.ErrMalformed), errors.Is(err, gitrepo.ErrRefused):
+		return nil, fmt.Errorf("%w: %w", reconciler.ErrUnmergeable, err)
+	case err != nil:
+		return nil, err
+	}
+	return merged.Conflicts, s.visit(ctx, merged.Changes, visit)
+}
+
+func (s source) merge(ctx context.Context, ref string, base, head gitrepo.Hash) (gitrepo.Merged, error) {
+	if _, err := s.mirror.FetchRef(ctx, ref, head); err != nil {
+		return gitrepo.Merged{}, err
+	}
+	return s.mirror.Merge(ctx, base, head)
+}
+
+// visit reads the files that changes name.
+func (s source) visit(ctx context.Context, changes []gitrepo.Change, visit func(reconciler.File) error) (err error) {
 	for _, c := range changes {
 		f := reconciler.File{Path: c.Path, Blob: string(c.New.Blob)}
 		switch c.New.Kind {

@@ -53,6 +53,8 @@ func property(t reflect.Type) map[string]any {
 		return property(t.Elem())
 	case reflect.Struct:
 		return object(t)
+	case reflect.Slice:
+		return map[string]any{"type": "array", "items": property(t.Elem())}
 	case reflect.Bool:
 		return map[string]any{"type": "boolean"}
 	case reflect.Int, reflect.Int64:

@@ -23,6 +23,7 @@ type Settings struct {
 	DataDir   string   `yaml:"dataDir" doc:"A folder of this replica's own for the bare mirror of the config repo. Losing it costs one clone."`
 	Secrets   Secrets  `yaml:"secrets,omitempty" doc:"Where the content of a credentialsRef is found."`
 	Listen    Listen   `yaml:"listen,omitempty" doc:"Where the API, the page and the probes answer."`
+	Forge     *Forge   `yaml:"forge,omitempty" doc:"Where pull requests against the config repo are opened. Left out: none are looked at."`
 	Engines   Engines  `yaml:"engines,omitempty" doc:"How engines are written to."`
 	Log       Log      `yaml:"log,omitempty" doc:"What is logged, to standard error."`
 	Bootstrap string   `yaml:"bootstrapTokenFile,omitempty" doc:"A file with a platform token that is valid while it stands there (at least 32 characters); with it the first other tokens are made."`
@@ -74,6 +75,7 @@ type Listen struct {
 	Ops      string `yaml:"ops,omitempty" doc:"host:port of /healthz, /readyz and /metrics, which ask for no token." default:"127.0.0.1:8081"`
 	CertFile string `yaml:"certFile,omitempty" doc:"Certificate; with keyFile the API is served by TLS. Both are read anew when they change."`
 	KeyFile  string `yaml:"keyFile,omitempty" doc:"Private key of certFile."`
+	Public   string `yaml:"publicURL,omitempty" doc:"URL by which people reach the page, for the links in pull requests."`
 }
 
 // Engines is how engines are written to.
@@ -135,7 +137,8 @@ func parse(r io.Reader) (Settings, error) {
 }
 
 func (s *Settings) check() error {
-	return errors.Join(s.Source.check(), s.Database.check(), s.checkRest())
+	s.Forge.withDefaults()
+	return errors.Join(s.Source.check(), s.Database.check(), s.Forge.check(), s.checkRest())
 }
 
 func (s *Source) check() error {
@@ -200,6 +203,9 @@ func (s *Settings) checkRest() error {
 	if (s.Listen.CertFile == "") != (s.Listen.KeyFile == "") {
 		errs = append(errs, errors.New("listen.certFile and listen.keyFile go together"))
 	}
+	if u, err := url.Parse(s.Listen.Public); s.Listen.Public != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "") {
+		errs = append(errs, errors.New("listen.publicURL is to be a URL such as https://argosy.example.com, without a credential or query"))
+	}
 	if s.Secrets.Kubernetes != nil && s.Secrets.Kubernetes.Namespace == "" {
 		errs = append(errs, errors.New("secrets.kubernetes.namespace is required: where the platform's own Secrets are"))
 	}
@@ -230,9 +236,7 @@ func (s *Settings) resolve(dir string) {
 	if s.Secrets.Age != nil {
 		paths = append(paths, &s.Secrets.Age.IdentityFile)
 	}
-	for _, p := range paths {
-		if *p != "" && !filepath.IsAbs(*p) {
-			*p = filepath.Join(dir, *p)
-		}
+	for _, p := range append(paths, s.Forge.paths()...) {
+		absolute(dir, p)
 	}
 }

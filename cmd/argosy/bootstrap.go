@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"html/template"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/webhook/github"
+)
+
+// registrationTime is how long GitHub keeps a code, and so how long we wait for one.
+const registrationTime = time.Hour
+
+func (a *app) bootstrapCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "bootstrap FORGE", Short: "Register Argosy with a forge", Args: cobra.ArbitraryArgs,
+		Example: "  argosy bootstrap github --org acme --url https://argosy.example.com --out /etc/argosy",
+		RunE: func(*cobra.Command, []string) error {
+			return errors.New("say which forge: github. For Gitea make an account and a token, and name the token's file in forge.tokenFile")
+		},
+	}
+	cmd.AddCommand(a.bootstrapGitHub())
+	return cmd
+}
+
+// registration is what a person says of the App that they register.
+type registration struct{ name, org, url, api, out, listen string }
+
+func (a *app) bootstrapGitHub() *cobra.Command {
+	var r registration
+	cmd := &cobra.Command{
+		Use: "github", Short: "Register a GitHub App by its manifest, and keep its key and secret", Args: exactly(),
+		Long: "Opens a page on this machine that sends you to GitHub with the App's manifest: permissions, events, where deliveries go. GitHub sends\n" +
+			"you back with a code, and the App's private key and webhook secret are written to files that only you may read. Nothing that is there\n" +
+			"already is overwritten.",
+		Example: "  argosy bootstrap github --org acme --url https://argosy.example.com --out /etc/argosy\n" +
+			"  argosy bootstrap github --url https://argosy.example.com --api https://github.example.com/api/v3/",
+	}
+	cmd.Flags().StringVar(&r.url, "url", "", "URL by which GitHub reaches the control plane (required)")
+	cmd.Flags().StringVar(&r.org, "org", "", "organization that is to own the App (default: yourself)")
+	cmd.Flags().StringVar(&r.name, "name", "Argosy", "name of the App; nobody else's on GitHub")
+	cmd.Flags().StringVar(&r.api, "api", "https://api.github.com/", "URL of the API; GitHub Enterprise: https://HOST/api/v3/")
+	cmd.Flags().StringVar(&r.out, "out", ".", "folder for the key and the secret")
+	cmd.Flags().StringVar(&r.listen, "listen", "127.0.0.1:0", "where the page on this machine answers")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), registrationTime)
+		defer cancel()
+		return a.register(ctx, r)
+	}
+	return cmd
+}
+
+// Files that a registration leaves.
+const (
+	keyFile    = "github-app.pem"
+	secretFile = "github-webhook-secret"
+)
+
+func (a *app) register(ctx context.Context, r registration) error {
+	public, err := url.Parse(r.url)
+	if err != nil || public.Host == "" || public.Scheme != "https" && public.Scheme != "http" {
+		return errors.New("--url is required: where GitHub reaches the control plane, such as https://argosy.example.com")
+	}
+	for _, name := range []string{keyFile, secretFile} {
+		if _, err := os.Lstat(filepath.Join(r.out, name)); err == nil {
+			return fmt.Errorf("%s is there already: an App was registered before; move it away, or choose another --out", filepath.Join(r.out, name))
+		}
+	}
+	made, err := a.converse(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := keep(r.out, made); err != nil {
+		return err
+	}
+	a.hint("The App %s is registered. Install it on the config repo: %s/installations/new", made.Slug, made.HTMLURL)
+	a.hint("Then put this into argosy.yaml:")
+	_, err = fmt.Fprintf(a.out, "forge:\n%s  repository: OWNER/NAME\n  app: {id: %d, keyFile: %q}\n  webhookSecretFiles: [%q]\nlisten:\n  publicURL: %s\n",
+		apiLine(r.api), made.ID, keyFile, secretFile, strings.TrimSuffix(r.url, "/"))
+	return err
+}
+
+func apiLine(api string) string {
+	if api == "https://api.github.com/" {
+		return ""
+	}
+	return fmt.Sprintf("  api: %s\n", api)
+}
+
+// converse serves the page that begins the registration, and waits for the browser to come back with a code.
+func (a *app) converse(ctx context.Context, r registration) (github.Registration, error) {
+	var l net.ListenConfig
+	listener, err := l.Listen(ctx, "tcp", r.listen)
+	if err != nil {
+		return github.Registration{}, fmt.Errorf("--listen: %w", err)
+	}
+	state := rand.Text()
+	here := "http://" + listener.Addr().String()
+	form, manifest, err := github.Manifest(github.Proposal{BaseURL: r.api, Name: r.name, URL: r.url, Org: r.org, State: state,
+		HookURL: strings.TrimSuffix(r.url, "/") + "/webhook/github", RedirectURL: here + "/registered"})
+	if err != nil {
+		_ = listener.Close() // nothing was served
+		return github.Registration{}, err
+	}
+	codes := make(chan string, 1)
+	server := &http.Server{Handler: registrar(form, string(manifest), state, codes), ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(listener) }() // ends with Close
+	defer func() { _ = server.Close() }()
+	a.hint("Open this page in a browser on this machine: %s/", here)
+	select {
+	case <-ctx.Done():
+		return github.Registration{}, fmt.Errorf("nobody came back from GitHub: %w", ctx.Err())
+	case code := <-codes:
+		return github.Convert(ctx, github.Config{BaseURL: r.api, AllowHTTP: strings.HasPrefix(r.api, "http://127.0.0.1:")}, code)
+	}
+}
+
+var begin = template.Must(template.New("begin").Parse(`<!doctype html><html lang="en"><meta charset="utf-8"><title>Register Argosy</title>
+<h1>Register Argosy</h1><p>GitHub shows what the App may do before anything is made.</p>
+<form method="post" action="{{.Form}}"><input type="hidden" name="manifest" value="{{.Manifest}}"><button>Go to GitHub</button></form></html>`))
+
+// registrar is the page on this machine. Only who was sent from it comes back with its state.
+func registrar(form, manifest, state string, codes chan<- string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_ = begin.Execute(w, map[string]string{"Form": form, "Manifest": manifest}) // the browser is gone: it asks again
+	})
+	mux.HandleFunc("GET /registered", func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) != 1 || q.Get("code") == "" {
+			http.Error(w, "this does not come from the page that began the registration: begin anew", http.StatusBadRequest)
+			return
+		}
+		select {
+		case codes <- q.Get("code"):
+		default: // it came before
+		}
+		_, _ = fmt.Fprintln(w, "Registered. Go back to the terminal.") // the browser is gone: the terminal says it too
+	})
+	return mux
+}
+
+// keep writes the key and the secret, each to a file that was not there and that only its owner may read.
+func keep(dir string, made github.Registration) error {
+	for name, key := range map[string]string{keyFile: github.PrivateKey, secretFile: github.WebhookSecret} {
+		if err := keepOne(filepath.Join(dir, name), made.Secret, key); err != nil {
+			return fmt.Errorf("%w; the App is registered: make a new key or secret on its page", err)
+		}
+	}
+	return nil
+}
+
+func keepOne(path string, secret fleet.Secret, key string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(secret.Value(key))
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,247 @@
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/cmd/argosy/settings"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/gitrepo"
+	"argosy.dev/argosy/webhook"
+	"argosy.dev/argosy/webhook/github"
+)
+
+// hookPath is where the forge delivers to.
+const hookPath = "/webhook/github"
+
+// leastSecret is how long a webhook's secret has to be, in bytes.
+const leastSecret = 16
+
+// openForge makes the client of the forge. Its token or key is read from its file whenever it is needed.
+func openForge(s settings.Settings, version string) (*github.Forge, error) {
+	f := s.Forge
+	c := github.Config{BaseURL: f.API, Repository: f.Repository, RepositoryID: f.RepositoryID, AllowHTTP: f.AllowHTTP, UserAgent: "argosy/" + version}
+	if s.Listen.Public != "" {
+		c.HookURL = strings.TrimSuffix(s.Listen.Public, "/") + hookPath
+	}
+	if f.CAFile != "" {
+		roots, err := rootsIn("forge.caFile", f.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		c.Roots = roots
+	}
+	if f.App != nil {
+		c.Auth.App = &github.App{ID: f.App.ID, InstallationID: f.App.InstallationID, Key: func(context.Context) ([]byte, error) {
+			return readSecretFile("forge.app.keyFile", f.App.KeyFile)
+		}}
+	} else {
+		c.Auth.Token = func(context.Context) (string, error) {
+			token, err := readSecretFile("forge.tokenFile", f.TokenFile)
+			return string(token), err
+		}
+	}
+	return github.New(c)
+}
+
+// rootsIn reads certificates from a file.
+func rootsIn(field, path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s %s holds no certificate in PEM form", field, path)
+	}
+	return roots, nil
+}
+
+// hookSecrets are read anew at each delivery, so that a new one is taken up at once.
+func hookSecrets(files []string) webhook.Secrets {
+	return func() ([]fleet.Secret, error) {
+		var all []fleet.Secret
+		for _, path := range files {
+			b, err := readSecretFile("forge.webhookSecretFiles", path)
+			if err != nil {
+				return nil, err
+			}
+			if len(b) < leastSecret {
+				return nil, fmt.Errorf("forge.webhookSecretFiles: %s holds fewer than %d characters", path, leastSecret)
+			}
+			all = append(all, fleet.NewSecret(map[string][]byte{webhook.SecretKey: b}))
+		}
+		return all, nil
+	}
+}
+
+// pulls is what looks at pull requests, when there is a forge.
+type pulls struct {
+	forge    *github.Forge
+	reviewer *webhook.Reviewer
+	receiver http.Handler // nil without a secret: nothing is delivered then
+}
+
+// assemblePulls puts together what a forge needs and hooks it into the loop.
+func (v *Server) assemblePulls(loop *reconciler.Loop) error {
+	f := v.settings.Forge
+	if f == nil {
+		return nil
+	}
+	forge, err := openForge(v.settings, v.version)
+	if err != nil {
+		return fmt.Errorf("forge: %w", err)
+	}
+	secrets := hookSecrets(f.WebhookSecrets)
+	if _, err := secrets(); err != nil {
+		return err
+	}
+	v.pulls = &pulls{forge: forge}
+	v.pulls.reviewer = webhook.NewReviewer(webhook.Config{
+		Forge: forge, Planner: planner{loop: func() *reconciler.Loop { return v.loop }}, Records: v.store, Branch: v.settings.Source.Branch,
+		Public: strings.TrimSuffix(v.settings.Listen.Public, "/"), Sweep: time.Duration(f.Sweep), Log: v.log,
+	})
+	loop.Pulls = source{v.mirror, v.log}
+	loop.Reviews = reviews{mirror: v.mirror, reviewer: v.pulls.reviewer}
+	loop.Recorded = func(ctx context.Context, tenants []fleet.TenantName) { v.pulls.reviewer.Recorded(ctx, tenants, nil) }
+	loop.Beside = v.lead
+	if len(f.WebhookSecrets) > 0 {
+		v.pulls.receiver = webhook.NewReceiver(v.store, secrets, v.settings.Source.Branch, forge.KnownID, v.log)
+	}
+	return nil
+}
+
+// lead is what this replica does while it applies the branch: it looks at what was asked for.
+func (v *Server) lead(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { v.pulls.reviewer.Run(ctx) })
+	for ctx.Err() == nil {
+		err := v.store.Work(ctx, v.pulls.reviewer.Look)
+		if err != nil && ctx.Err() == nil {
+			v.log.Warn("pull requests are not looked at; it is tried again", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(5 * time.Second):
+			}
+		}
+	}
+}
+
+// reviews finds the commits that a step of the branch consists of, for the reviewer to ask about.
+type reviews struct {
+	mirror   *gitrepo.Mirror
+	reviewer *webhook.Reviewer
+}
+
+// mostSteps bounds how far back the branch's own commits are looked through.
+const mostSteps = 1000
+
+// Reviewed is reconciler.Reviews.
+func (r reviews) Reviewed(ctx context.Context, base, head fleet.Revision) (map[fleet.ObjectKey]fleet.ReviewedDeletion, error) {
+	log, err := r.mirror.Log(ctx, gitrepo.Hash(head), mostSteps)
+	if err != nil {
+		return nil, err
+	}
+	var commits []fleet.Revision
+	for _, c := range log {
+		if fleet.Revision(c.ID) == base {
+			return r.reviewer.Reviewed(ctx, commits)
+		}
+		commits = append(commits, fleet.Revision(c.ID))
+	}
+	return nil, fmt.Errorf("revision %s is not among the last %d commits of the branch", base.Short(), mostSteps)
+}
+
+// planner is the loop as the reviewer needs it.
+type planner struct{ loop func() *reconciler.Loop }
+
+// Wake has the loop look at the branch.
+func (p planner) Wake() { p.loop().Wake() }
+
+// Preview plans what a head would change.
+func (p planner) Preview(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview, error) {
+	got, err := p.loop().Preview(ctx, reconciler.PreviewRequest{Ref: ref, Head: head})
+	if err != nil {
+		return webhook.Preview{}, told(err)
+	}
+	report, err := got.Plan.Report()
+	if err != nil {
+		return webhook.Preview{}, err
+	}
+	out := preview(got)
+	out.Report, out.Hash, out.Effects = &report, got.Plan.Hash, got.Plan.Effects()
+	return out, nil
+}
+
+// Parse reads the files that a head changes, each for itself.
+func (p planner) Parse(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview, error) {
+	got, err := p.loop().Parse(ctx, reconciler.PreviewRequest{Ref: ref, Head: head})
+	return preview(got), told(err)
+}
+
+func preview(p reconciler.Preview) webhook.Preview {
+	files := slices.DeleteFunc(slices.Clone(p.Files), func(path string) bool { return slices.Contains(p.Conflicts, path) })
+	return webhook.Preview{Base: p.Base, Files: files, Problems: p.Problems, Conflicts: p.Conflicts, Behind: p.Behind}
+}
+
+// told puts the loop's reasons for not planning now into the reviewer's words.
+func told(err error) error {
+	for is, as := range map[error]error{reconciler.ErrNotLeading: webhook.ErrNotLeading, reconciler.ErrUnsettled: webhook.ErrUnsettled,
+		reconciler.ErrMoved: webhook.ErrMoved, reconciler.ErrUnmergeable: webhook.ErrUnmergeable} {
+		if errors.Is(err, is) {
+			return fmt.Errorf("%w: %w", as, err)
+		}
+	}
+	return err
+}
+
+// Platform is Fleet.spec of the applied base.
+func (p planner) Platform() (fleet.FleetSpec, error) {
+	_, base, err := p.loop().Base()
+	if err != nil {
+		return fleet.FleetSpec{}, told(err)
+	}
+	return base.Fleet(), nil
+}
+
+// Tenant is a tenant's grant in the applied base.
+func (p planner) Tenant(name fleet.TenantName) (fleet.TenantSpec, bool, error) {
+	_, base, err := p.loop().Base()
+	if err != nil {
+		return fleet.TenantSpec{}, false, told(err)
+	}
+	d := base.Tenant(name)
+	if d == nil {
+		return fleet.TenantSpec{}, false, nil
+	}
+	return *d.Tenant, true, nil
+}
+
+// Engine is an engine's spec in the applied base.
+func (p planner) Engine(name fleet.EngineName) (fleet.EngineSpec, bool, error) {
+	_, base, err := p.loop().Base()
+	if err != nil {
+		return fleet.EngineSpec{}, false, told(err)
+	}
+	d := base.Engine(name)
+	if d == nil {
+		return fleet.EngineSpec{}, false, nil
+	}
+	return *d.Engine, true, nil
+}
+
+// Applied is the revision that is applied, and whether it has the commit.
+func (p planner) Applied(ctx context.Context, commit fleet.Revision) (fleet.Revision, bool, error) {
+	applied, includes, err := p.loop().Includes(ctx, commit)
+	return applied, includes, told(err)
+}
