@@ -44,8 +44,8 @@ type standing struct {
 }
 
 // Result is the text of the comment after the merge, of at most budget bytes (12,000 at least): what differs from what was reviewed, what is
-// held, and how each Application comes up. outcomes are of the objects of Merge.Effects and Merge.Reviewed; one that is missing counts as not
-// there yet.
+// held, and how each Application comes up. outcomes are of the objects of Merge.Effects and Merge.Reviewed, in any order; one that is missing
+// counts as not there yet.
 func Result(f Facts, outcomes []fleet.Outcome, budget int) Report {
 	m := f.Merge
 	if m == nil {
@@ -77,10 +77,7 @@ func (m *Merge) expected() []fleet.Effect {
 
 // stand is how the Applications stand, and of all other objects those that fail.
 func stand(m *Merge, outcomes []fleet.Outcome) []standing {
-	by := map[fleet.ObjectKey]fleet.Outcome{}
-	for _, o := range outcomes {
-		by[o.Key] = o
-	}
+	by := byKey(outcomes)
 	var out []standing
 	for _, e := range m.expected() {
 		s := standing{Effect: e}
@@ -182,7 +179,7 @@ func differences(m *Merge, merge fleet.Revision, outcomes []fleet.Outcome) []str
 		d.reviewed[e.Key] = e
 	}
 	if m.Effects == nil {
-		d.rows(merge, outcomes)
+		d.rows(m.Reviewed.Effects, merge, outcomes)
 		return d.found
 	}
 	for _, e := range m.Effects {
@@ -227,12 +224,21 @@ func (d *drift) compare(e fleet.Effect) {
 }
 
 // rows has what stands tell, where there is no plan of the merged tree.
-func (d *drift) rows(merge fleet.Revision, outcomes []fleet.Outcome) {
-	for _, o := range outcomes {
-		if e, ok := d.reviewed[o.Key]; ok && !e.Deletes && o.Present && o.Revision == merge && o.Hash != e.Hash {
+func (d *drift) rows(reviewed []fleet.Effect, merge fleet.Revision, outcomes []fleet.Outcome) {
+	by := byKey(outcomes)
+	for _, e := range reviewed {
+		if o := by[e.Key]; !e.Deletes && o.Present && o.Revision == merge && o.Hash != e.Hash {
 			d.add(e, "its manifest is not the one that was reviewed")
 		}
 	}
+}
+
+func byKey(outcomes []fleet.Outcome) map[fleet.ObjectKey]fleet.Outcome {
+	by := map[fleet.ObjectKey]fleet.Outcome{}
+	for _, o := range outcomes {
+		by[o.Key] = o
+	}
+	return by
 }
 
 // named is an object in a sentence, as prose.

@@ -102,6 +102,7 @@ func TestResults(t *testing.T) {
 			f, outcomes := facts(t)
 			r := Result(f, outcomes, MostComment)
 			inspect(t, f.Link, r.Text)
+			slices.Reverse(outcomes)
 			if again := Result(f, outcomes, MostComment); again != r {
 				t.Error("the same facts gave another text")
 			}
@@ -202,8 +203,14 @@ func TestWithoutAPlanOfTheMergeTheRowsTell(t *testing.T) {
 		t.Error(text)
 	}
 	application(t, f, outcomes, "prod").Hash = "another"
-	if text := Result(f, outcomes, MostComment).Text; !strings.Contains(text, "What came is not what was reviewed") {
+	application(t, f, outcomes, "staging").Hash = "another"
+	text := Result(f, outcomes, MostComment).Text
+	if strings.Count(text, "its manifest is not the one that was reviewed") != 2 {
 		t.Error(text)
+	}
+	slices.Reverse(outcomes)
+	if again := Result(f, outcomes, MostComment).Text; again != text {
+		t.Errorf("in another order it reads\n%s", again)
 	}
 }
 

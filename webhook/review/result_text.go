@@ -178,9 +178,6 @@ func (r result) smallPrint() string {
 	if c := r.f.Record.MergeCommit; c != "" {
 		parts = append(parts, "merged as "+code(c.Short()))
 	}
-	if r.m.Applied != "" {
-		parts = append(parts, "applied with "+code(r.m.Applied.Short()))
-	}
 	if r.m.Reviewed != nil {
 		parts = append(parts, "reviewed plan "+code(fleet.Revision(r.m.Reviewed.Hash).Short()))
 	}
