@@ -78,6 +78,24 @@ func TestInstallation(t *testing.T) {
 			t.Errorf("an App that is not installed gives %v", err)
 		}
 	})
+	t.Run("that is another App's is not used", func(t *testing.T) {
+		s := newStage(t, true)
+		s.server.Break("GET /repos/acme/fleet/installation", githubtest.JSON(`{"id":5,"app_id":1}`))
+		if _, _, err := s.forge().Repository(t.Context()); err == nil || !strings.Contains(err.Error(), "another App") {
+			t.Errorf("it gives %v", err)
+		}
+	})
+	t.Run("that goes in the middle of a call proves nothing", func(t *testing.T) {
+		s := newStage(t, true)
+		f := s.forge()
+		if _, _, err := f.Repository(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.server.Break("GET /repos/acme/fleet/installation", githubtest.Say(http.StatusNotFound, "Not Found"))
+		s.server.Watch("GET /users/alice", s.app.Expire)
+		_, err := f.Owner(t.Context(), "alice")
+		check(t, s, "Owner", err)
+	})
 	t.Run("uses no more than it was granted", func(t *testing.T) {
 		s := newStage(t, true)
 		less := githubtest.Everything()

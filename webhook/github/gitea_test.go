@@ -177,6 +177,9 @@ func TestGiteaPermission(t *testing.T) {
 	if got, err := f.Permission(t.Context(), fleet.Person{ID: 2, Login: "alice"}); err == nil {
 		t.Errorf("of another account it is %q", got)
 	}
+	if login, err := f.loginOf(t.Context(), 2); err == nil {
+		t.Errorf("the login of another account is %s", login)
+	}
 	g.once["/users/search"] = map[string]any{"ok": false, "data": []any{}}
 	if got, err := f.Permission(t.Context(), fleet.Person{ID: 1}); err == nil || errors.Is(err, fleet.ErrNoSuchOwner) {
 		t.Errorf("of a search that failed it is %q (%v)", got, err)

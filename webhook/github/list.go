@@ -72,7 +72,7 @@ func leaf[T any](ctx context.Context, turn turner[T]) ([]sheet[T], error) {
 		case p.next == 0:
 			return pages, nil
 		case p.next != page+1:
-			return nil, fmt.Errorf("the forge goes on from page %d to page %d: the list is not complete", page, p.next)
+			return nil, fmt.Errorf("the list goes on from page %d to page %d: it is not complete", page, p.next)
 		case page == mostPages || size > listBytes:
 			return nil, fmt.Errorf("the list is longer than %d pages or %d MiB", mostPages, listBytes>>20)
 		}

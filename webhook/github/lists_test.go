@@ -163,8 +163,11 @@ func TestPagesThatLeadAstray(t *testing.T) {
 				w.Header().Set("Link", link)
 				githubtest.JSON("[]")(w, r)
 			})
-			if _, err := s.forge().OpenPulls(t.Context(), "main"); err == nil {
-				t.Error("the list is taken for complete")
+			if _, err := s.forge().OpenPulls(t.Context(), "main"); err == nil || !strings.Contains(err.Error(), "goes on") {
+				t.Errorf("the list gives %v", err)
+			}
+			if n := s.server.Count("GET /repos/acme/fleet/pulls"); n != 1 {
+				t.Errorf("%d pages were read", n)
 			}
 		})
 	}

@@ -154,6 +154,11 @@ func TestStatuses(t *testing.T) {
 	if n := s.server.Count("POST /repos/acme/fleet/statuses/"); n != 2 {
 		t.Errorf("it was set %d times", n)
 	}
+	s.repo.SetStatus(s.people[s.cast.Writer.ID], string(head), fleet.CheckOwners, "success")
+	s.marked(f, head, fleet.Check{Name: fleet.CheckOwners, State: fleet.CheckSuccess})
+	if n := s.server.Count("POST /repos/acme/fleet/statuses/"); n != 3 {
+		t.Errorf("a stranger's status is taken for ours: set were %d", n)
+	}
 	if err := f.Mark(t.Context(), head, []fleet.Check{{Name: "argosy/plan", State: "maybe"}}); err == nil {
 		t.Error("a state that is none is reported")
 	}

@@ -188,6 +188,24 @@ func TestPullOfAnotherRepositoryIsNotBelieved(t *testing.T) {
 	}
 }
 
+func TestPullThatMakesNoSenseIsAnError(t *testing.T) {
+	sha := `"` + strings.Repeat("a", 40) + `"`
+	base := `"base":{"ref":"main","repo":{"id":0,"full_name":"acme/fleet"}}`
+	for name, answer := range map[string]string{
+		"a merge commit that is none": `{"number":1,"state":"closed","merged":true,"merge_commit_sha":"main","head":{"sha":` + sha + `,"label":"x"},` + base + `}`,
+		"a head that is none":         `{"number":1,"state":"open","head":{"sha":"refs/heads/main","label":"x"},` + base + `}`,
+		"another number":              `{"number":2,"state":"open","head":{"sha":` + sha + `,"label":"x"},` + base + `}`,
+		"another state":               `{"number":1,"state":"draft","head":{"sha":` + sha + `,"label":"x"},` + base + `}`,
+		"no base":                     `{"number":1,"state":"open","head":{"sha":` + sha + `,"label":"x"}}`,
+	} {
+		s := newStage(t, false)
+		s.server.Break("GET /repos/acme/fleet/pulls/1", githubtest.JSON(strings.Replace(answer, `"id":0`, `"id":`+number(s.repo.ID), 1)))
+		if p, err := s.forge().Pull(t.Context(), 1); err == nil {
+			t.Errorf("with %s it is %+v", name, p)
+		}
+	}
+}
+
 func TestPullsOfARebase(t *testing.T) {
 	s := newStage(t, true)
 	f := s.forge()
