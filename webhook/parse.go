@@ -80,12 +80,10 @@ var events = map[string]func(p payload, branch string) []fleet.Look{
 		}
 		return pulls(p.Number)
 	},
-	"pull_request_review": func(p payload, _ string) []fleet.Look {
-		if p.PullRequest == nil {
-			return sweep()
-		}
-		return pulls(p.PullRequest.Number)
-	},
+	"pull_request_review":   reviewed,
+	"pull_request_approved": reviewed, // Gitea's words
+	"pull_request_rejected": reviewed,
+	"pull_request_comment":  reviewed,
 	"issue_comment": func(p payload, _ string) []fleet.Look {
 		if p.Action != "created" || p.Issue == nil || p.Issue.PullRequest == nil { // what is edited is ignored, and issues are not ours
 			return nil
@@ -106,6 +104,13 @@ var events = map[string]func(p payload, branch string) []fleet.Look{
 }
 
 var commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
+
+func reviewed(p payload, _ string) []fleet.Look {
+	if p.PullRequest == nil {
+		return sweep()
+	}
+	return pulls(p.PullRequest.Number)
+}
 
 func sweep() []fleet.Look { return []fleet.Look{{Kind: fleet.LookSweep}} }
 

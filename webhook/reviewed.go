@@ -31,7 +31,7 @@ func (r *Reviewer) Reviewed(ctx context.Context, commits []fleet.Revision) (map[
 				continue
 			}
 			seen[number] = true
-			if err := r.reviewed(ctx, number, commits, out); err != nil {
+			if err := r.shown(ctx, number, commits, out); err != nil {
 				return nil, fmt.Errorf("pull request %d: %w", number, err)
 			}
 		}
@@ -39,7 +39,7 @@ func (r *Reviewer) Reviewed(ctx context.Context, commits []fleet.Revision) (map[
 	return out, nil
 }
 
-func (r *Reviewer) reviewed(ctx context.Context, number int, commits []fleet.Revision, out map[fleet.ObjectKey]fleet.ReviewedDeletion) error {
+func (r *Reviewer) shown(ctx context.Context, number int, commits []fleet.Revision, out map[fleet.ObjectKey]fleet.ReviewedDeletion) error {
 	pull, err := r.Forge.Pull(ctx, number)
 	if err != nil {
 		return err
