@@ -23,6 +23,7 @@ func TestWhatEachEventAsksToLookAt(t *testing.T) {
 		"a pull request":                  {"pull_request", `{"action":"synchronize","number":7,"pull_request":{"number":7}}`, []fleet.Look{{Kind: fleet.LookPull, Number: 7}}},
 		"a pull request without a number": {"pull_request", `{"action":"synchronize"}`, sweep()},
 		"a review":                        {"pull_request_review", `{"pull_request":{"number":7}}`, []fleet.Look{{Kind: fleet.LookPull, Number: 7}}},
+		"a review on Gitea":               {"pull_request_approved", `{"action":"reviewed","pull_request":{"number":7}}`, []fleet.Look{{Kind: fleet.LookPull, Number: 7}}},
 		"a comment":                       {"issue_comment", `{"action":"created","issue":{"number":7,"pull_request":{"url":"x"}}}`, []fleet.Look{{Kind: fleet.LookPull, Number: 7}}},
 		"a comment on an issue":           {"issue_comment", `{"action":"created","issue":{"number":7}}`, nil},
 		"a comment on an issue, null":     {"issue_comment", `{"action":"created","issue":{"number":7,"pull_request":null}}`, nil},
