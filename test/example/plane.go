@@ -34,6 +34,8 @@ type PlaneOptions struct {
 	Binary   string // argosy
 	Name     string // of the replica, for its files; "argosy" when empty
 	Database string // the value of `database:` in argosy.yaml; a PostgreSQL of its own when empty
+	Source   string // the value of `source:`; the Git server's config repo when empty
+	More     string // further lines of argosy.yaml
 	Progress func(format string, args ...any)
 }
 
@@ -44,6 +46,9 @@ func (f *Fleet) StartPlane(ctx context.Context, o PlaneOptions) (*Plane, error) 
 	}
 	if o.Database == "" {
 		o.Database = fmt.Sprintf("{embedded: %q}", filepath.Join(f.Dir, "pg"))
+	}
+	if o.Source == "" {
+		o.Source = fmt.Sprintf("{url: %q, allowHTTP: true, poll: 1s}", f.Config.URL)
 	}
 	listen, err := freeAddress()
 	if err != nil {
@@ -58,7 +63,7 @@ func (f *Fleet) StartPlane(ctx context.Context, o PlaneOptions) (*Plane, error) 
 	if p.Token, err = bootstrapToken(token); err != nil {
 		return nil, err
 	}
-	text := fmt.Sprintf(`source: {url: %q, allowHTTP: true, poll: 1s}
+	text := fmt.Sprintf(`source: %s
 database: %s
 dataDir: %q
 secrets:
@@ -68,7 +73,7 @@ secrets:
 listen: {address: %q, ops: %q}
 engines: {poll: 1s}
 bootstrapTokenFile: %q
-`, f.Config.URL, o.Database, filepath.Join(f.Dir, o.Name+"-data"), f.Secrets, f.Place("eu-1").Cluster.Kubeconfig, f.AgeFile, listen, ops, token)
+%s`, o.Source, o.Database, filepath.Join(f.Dir, o.Name+"-data"), f.Secrets, f.Place("eu-1").Cluster.Kubeconfig, f.AgeFile, listen, ops, token, o.More)
 	if err := os.WriteFile(p.Config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}

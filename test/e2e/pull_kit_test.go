@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/test/example"
+	"argosy.dev/argosy/test/sealed"
+	"argosy.dev/argosy/test/stack"
+)
+
+// forged is the example's fleet with its repositories on a real forge, where people have accounts and are in the teams of the organization
+// example that the example's owners are. The config repo example/config is private there, and so is acme/checkout.
+//
+//	petra        example/platform: admin of the config repo
+//	alice, amir  example/acme-leads: may write to it, as the next two
+//	gus          example/globex-leads
+//	ines         example/initech-leads
+//	eve          a stranger who may read it
+type forged struct {
+	*example.Fleet
+	forge  *stack.Forge
+	config *stack.ForgeRepo
+	secret string        // of the hook
+	bot    stack.Account // whom Argosy speaks as: an owner of the organization, who alone may see its teams and ask for permissions
+	person map[string]stack.Account
+}
+
+// startForged brings everything up but the control plane. Until the test ends the package's world is this one, so that what asks and
+// awaits works on it.
+func startForged(t *testing.T) *forged {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	w := &forged{secret: "the secret of the hook, thirty-two and more", person: map[string]stack.Account{}}
+	root, err := filepath.Abs("../..")
+	check(t, err)
+	w.Fleet, err = example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second, Progress: t.Logf, Edit: looserGuards})
+	check(t, err)
+	t.Cleanup(func() { check(t, w.Fleet.Stop()) })
+	w.startForge(ctx, t)
+	w.moveIn(ctx, t)
+	before := world
+	world = w.Fleet
+	t.Cleanup(func() { world = before })
+	return w
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startForge starts it on a database of its own and makes its people.
+func (w *forged) startForge(ctx context.Context, t *testing.T) {
+	t.Helper()
+	postgres, err := stack.StartPostgres(ctx, filepath.Join(w.Dir, "forge-pg"))
+	check(t, err)
+	t.Cleanup(func() { check(t, postgres.Stop()) })
+	database, err := postgres.NewDatabase(ctx, "gitea")
+	check(t, err)
+	w.forge, err = stack.StartForge(ctx, stack.ForgeOptions{Database: database, Dir: filepath.Join(w.Dir, "forge")})
+	check(t, err)
+	t.Cleanup(func() { check(t, w.forge.Stop()) })
+	for _, login := range []string{"petra", "alice", "amir", "gus", "ines", "eve"} {
+		w.person[login], err = w.forge.CreateUser(ctx, login)
+		check(t, err)
+	}
+	w.bot, err = w.forge.CreateUser(ctx, "argosy-bot")
+	check(t, err)
+}
+
+// moveIn puts the repositories of the example's Git server onto the forge, whose addresses the config repo has from then on.
+func (w *forged) moveIn(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, org := range []string{"example", "acme", "globex", "initech"} {
+		check(t, w.forge.CreateOrg(ctx, org))
+	}
+	check(t, w.forge.JoinOwners(ctx, "example", w.bot))
+	for team, logins := range map[string][]string{"platform": {"petra"}, "acme-leads": {"alice", "amir"}, "globex-leads": {"gus"}, "initech-leads": {"ines"}} {
+		var members []stack.Account
+		for _, login := range logins {
+			members = append(members, w.person[login])
+		}
+		permission := "write"
+		if team == "platform" {
+			permission = "admin"
+		}
+		_, err := w.forge.CreateTeam(ctx, "example", team, permission, members...)
+		check(t, err)
+	}
+	for name, from := range w.Apps {
+		owner, short, _ := strings.Cut(name, "/")
+		to, err := w.forge.CreateRepo(ctx, owner, short, name == "acme/checkout")
+		check(t, err)
+		_, err = from.Git(ctx, "push", "--quiet", to.CloneURL(w.forge.Admin), "refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*")
+		check(t, err)
+	}
+	w.Git.URL = w.forge.URL
+	var err error
+	w.config, err = w.forge.CreateRepo(ctx, "example", "config", true)
+	check(t, err)
+	check(t, w.config.Allow(ctx, w.person["eve"], "read"))
+	_, err = w.config.Push(ctx, w.person["petra"], stack.Change{Message: "the fleet", Write: w.files(t)})
+	check(t, err)
+}
+
+// files are the config repo's, with a credential for acme's private repository on the forge.
+func (w *forged) files(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := stack.Files(os.DirFS("../../examples/config-repo"))
+	check(t, err)
+	for path, content := range files {
+		files[path] = w.Rewrite(looserGuards(path, content))
+	}
+	git, err := sealed.File(w.Recipient, map[string]any{"username": w.forge.Admin.Login, "password": w.forge.Admin.Token})
+	check(t, err)
+	files["tenants/acme/credentials/checkout-git.sops.yaml"] = string(git)
+	return files
+}
+
+// startControlPlane runs `argosy serve` with the forge, told of everything by deliveries: it looks by itself once an hour only. Until the
+// test ends the package's plane is this one.
+func (w *forged) startControlPlane(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	token, secret := filepath.Join(w.Dir, "forge-token"), filepath.Join(w.Dir, "hook-secret")
+	check(t, os.WriteFile(token, []byte(w.bot.Token), 0o600))
+	check(t, os.WriteFile(secret, []byte(w.secret), 0o600))
+	p, err := w.StartPlane(ctx, example.PlaneOptions{
+		Binary: binary, Progress: t.Logf,
+		Source: fmt.Sprintf("{url: %q, allowHTTP: true, tokenFile: %q, poll: 1h}", w.config.URL, token),
+		More: fmt.Sprintf("forge: {api: %q, repository: %q, allowHTTP: true, tokenFile: %q, webhookSecretFiles: [%q], sweep: 1h}\n",
+			w.forge.API(), w.config.Name, token, secret),
+	})
+	check(t, err)
+	before := plane
+	plane = p
+	t.Cleanup(func() {
+		if t.Failed() {
+			problems, _ := p.Command(context.Background(), "get", "problems").Output()
+			t.Logf("problems:\n%s", problems)
+		}
+		p.Stop()
+		plane = before
+		if log, err := os.ReadFile(p.Process.LogFile()); t.Failed() && err == nil {
+			t.Logf("the control plane's log ends with\n%s", log[max(0, len(log)-8000):])
+		}
+	})
+	// Not of statuses: those that Argosy sets itself would have it look again, and hide that something else does not.
+	check(t, w.config.CreateHook(ctx, p.URL+"/webhook/github", w.secret, "push", "pull_request", "pull_request_review"))
+}
+
+// propose pushes a branch as a person and asks to merge it into main.
+func (w *forged) propose(t *testing.T, login, branch string, files map[string]string, remove ...string) (number int, head string) {
+	t.Helper()
+	as := w.person[login]
+	head = w.revise(t, login, branch, files, remove...)
+	number, err := w.config.OpenPull(t.Context(), as, branch, branch, "main")
+	check(t, err)
+	return number, head
+}
+
+// revise pushes one more commit to a branch as a person.
+func (w *forged) revise(t *testing.T, login, branch string, files map[string]string, remove ...string) (head string) {
+	t.Helper()
+	head, err := w.config.Push(t.Context(), w.person[login], stack.Change{Branch: branch, Message: branch, Write: files, Remove: remove})
+	check(t, err)
+	return head
+}
+
+// says is what Argosy's comment on the pull request says now: empty when there is none, and a failure when there are two.
+func (w *forged) says(t *testing.T, number int) (text string) {
+	t.Helper()
+	comments, err := w.config.Comments(t.Context(), number)
+	check(t, err)
+	for _, c := range comments {
+		if c.User.ID != w.bot.ID {
+			continue
+		}
+		if text != "" {
+			t.Fatalf("two comments on %d:\n%s\n\n%s", number, text, c.Body)
+		}
+		text = c.Body
+	}
+	return text
+}
+
+// checks are the states of a commit's checks by name, as they stand: "argosy/plan" to "success", with what they say.
+func (w *forged) checks(t *testing.T, head string) map[string]stack.ForgeStatus {
+	t.Helper()
+	all, err := w.config.Statuses(t.Context(), head)
+	check(t, err)
+	newest := map[string]stack.ForgeStatus{}
+	for _, s := range all {
+		if _, known := newest[s.Context]; !known {
+			newest[s.Context] = s
+		}
+	}
+	return newest
+}
