@@ -1,6 +1,7 @@
 package reconciler_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -18,7 +19,7 @@ func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
 	applied := func(web, shop string) func() error {
 		return func() error {
 			if s, err := h.store.Source(t.Context()); err != nil || s.Applied != h.head() {
-				return fmt.Errorf("revision %s is applied (%v)", s.Applied.Short(), err)
+				return errors.Join(fmt.Errorf("revision %s is applied", s.Applied.Short()), err)
 			}
 			for id, want := range map[string]string{"acme/web@prod": web, "globex/shop@prod": shop} {
 				if a := h.application(id); a.TargetRevision != want || a.Apply != fleet.ApplyApplied {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
@@ -129,6 +128,6 @@ func TestMissedDeliveryOfAWorkingHookIsNone(t *testing.T) {
 	s.app.Hook().Try("a", http.StatusOK, s.repo.ID)
 	missed, err := s.forge().Missed(t.Context(), s.server.Clock().Add(-1))
 	if err != nil || len(missed) != 0 {
-		t.Errorf("missed are %v (%v)", []fleet.MissedDelivery(missed), err)
+		t.Errorf("missed are %v (%v)", missed, err)
 	}
 }

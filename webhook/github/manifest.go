@@ -33,7 +33,7 @@ func Manifest(p Proposal) (formURL string, manifest []byte, err error) {
 	case err != nil:
 		return "", nil, err
 	case isGitea(base):
-		return "", nil, errors.New("Gitea has no Apps: make an account and a token for Argosy there")
+		return "", nil, errors.New("a forge of Gitea has no Apps: make an account and a token for Argosy there")
 	case p.Name == "" || len([]rune(p.Name)) > longestName:
 		return "", nil, fmt.Errorf("an App's name has 1 to %d characters", longestName)
 	case link(p.URL) == "" || link(p.HookURL) == "" || link(p.RedirectURL) == "":

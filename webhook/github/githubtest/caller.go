@@ -98,11 +98,11 @@ func (c caller) reaches(r *Repository) bool {
 }
 
 // may reports whether the caller may do what takes the level: of the repository for a user, of the permission for an installation.
-func (q *request) may(permission, level string, ofUser string) (answer, bool) {
-	if q.install != nil && (!q.reaches(q.repo) || levels[q.permissions[permission]] < levels[level]) {
+func (r *request) may(permission, level string, ofUser string) (answer, bool) {
+	if r.install != nil && (!r.reaches(r.repo) || levels[r.permissions[permission]] < levels[level]) {
 		return lacks(permission, level), false
 	}
-	if q.user != nil && levels[q.repo.level(q.user)] < levels[ofUser] {
+	if r.user != nil && levels[r.repo.level(r.user)] < levels[ofUser] {
 		return problem(http.StatusForbidden, "Must have "+ofUser+" rights to Repository."), false
 	}
 	return answer{}, true
