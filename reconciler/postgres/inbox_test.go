@@ -95,6 +95,37 @@ func TestManyDeliveriesAboutOneThingLeaveOneJob(t *testing.T) {
 	expect(t, url, countJobs, 1)
 }
 
+// Two deliveries ask for the same at the same moment: the one that comes second finds it wanted.
+func TestLookThatAnotherDeliveryAskedForMeanwhile(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	check(t, s.Ask(t.Context(), []fleet.Look{branch}))
+	exec(t, url, `UPDATE looks SET wanted = false; DELETE FROM river_job`)
+	conn := connect(t, url)
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(t.Context())
+	check(t, err)
+	_, err = tx.Exec(t.Context(), `UPDATE looks SET wanted = true`)
+	check(t, err)
+	taken := make(chan error, 1)
+	go func() {
+		_, err := s.Accept(context.Background(), delivery(1), []fleet.Look{branch, sweep})
+		taken <- err
+	}()
+	until(t, "the delivery to wait", func() bool { return waiting(t, url) == 1 })
+	check(t, tx.Commit(t.Context()))
+	check(t, <-taken)
+	expect(t, url, `SELECT count(*) FROM river_job WHERE args = '{"key": "branch"}'`, 0) // the other's
+	expect(t, url, countJobs, 1)
+}
+
+// waiting is how many of the store's sessions wait for a lock.
+func waiting(t testing.TB, url string) int {
+	t.Helper()
+	return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`)
+}
+
 // What asks for several things in any order never waits in a circle.
 func TestDeliveriesAboutTheSameThingsInOtherOrders(t *testing.T) {
 	t.Parallel()
@@ -202,16 +233,12 @@ func TestCase60DeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 		_, err := s.Accept(ctx, delivery(1), []fleet.Look{branch, pullLook(7)})
 		failed <- err
 	}()
-	until(t, "the delivery to wait", func() bool {
-		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) == 1
-	})
+	until(t, "the delivery to wait", func() bool { return waiting(t, url) == 1 })
 	cancel() // the process ends, or the forge gives up
 	if err := <-failed; err == nil {
 		t.Fatal("it was stored")
 	}
-	until(t, "the session to end", func() bool {
-		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0
-	})
+	until(t, "the session to end", func() bool { return waiting(t, url) == 0 })
 	check(t, tx.Rollback(t.Context()))
 	expect(t, url, countDeliveries, 0)
 	expect(t, url, countWanted, 0)

@@ -87,6 +87,18 @@ func (d *desk) set(answer func(context.Context, fleet.Look) error) {
 
 func nothing(context.Context, fleet.Look) error { return nil }
 
+// once is a look that ends when release does.
+func once(release chan struct{}) func(context.Context, fleet.Look) error {
+	return func(ctx context.Context, _ fleet.Look) error {
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 func (d *desk) seen(key string, n int) {
 	d.t.Helper()
 	until(d.t, "look "+key, func() bool { return d.count(key) >= n })
@@ -139,9 +151,7 @@ func TestLooksAreDoneAtOnce(t *testing.T) {
 	d := work(t, open(t, url), func(_ context.Context, l fleet.Look) error { got <- l; return nil })
 	ask(t, other, sweep)
 	<-got
-	until(t, "the work to listen", func() bool {
-		return one[bool](t, url, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%')`)
-	})
+	until(t, "the work to listen", func() bool { return listening(t, url) })
 	began := time.Now()
 	const n = 10
 	for i := range n {
@@ -158,6 +168,11 @@ func TestLooksAreDoneAtOnce(t *testing.T) {
 	expect(t, url, countWanted, 0)
 }
 
+func listening(t *testing.T, url string) bool {
+	t.Helper()
+	return one[bool](t, url, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%')`)
+}
+
 func TestTheBranchIsFirstAndSweepsAreLast(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -168,7 +183,7 @@ func TestTheBranchIsFirstAndSweepsAreLast(t *testing.T) {
 	}
 	ask(t, s, branch)
 	release := make(chan struct{})
-	d := work(t, s, func(context.Context, fleet.Look) error { <-release; return nil })
+	d := work(t, s, once(release))
 	d.seen("", 4)
 	if d.count("branch") != 1 || d.count("sweep") != 0 {
 		t.Errorf("the first four: %v", d.begun)
@@ -187,7 +202,7 @@ func TestLookOfTheSameKeyWaitsForTheOneThatRuns(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	release := make(chan struct{})
-	d := work(t, s, func(context.Context, fleet.Look) error { <-release; return nil })
+	d := work(t, s, once(release))
 	ask(t, s, pullLook(7))
 	d.seen("pull/7", 1)
 	for range 5 {
@@ -376,9 +391,9 @@ func TestWorkThatStops(t *testing.T) {
 		done <- s.Work(ctx, func(ctx context.Context, l fleet.Look) error {
 			begun.Done()
 			if l.Number == 7 {
-				<-quick
+				err := once(quick)(ctx, l)
 				ended = time.Now()
-				return ctx.Err()
+				return err
 			}
 			<-ctx.Done()
 			cancelled = time.Now()
@@ -398,7 +413,7 @@ func TestWorkThatStops(t *testing.T) {
 	}
 	expect(t, url, `SELECT count(*) FROM river_job WHERE args = '{"key": "pull/7"}' AND state = 'completed'`, 1)
 	expect(t, url, `SELECT count(*) FROM river_job WHERE args = '{"key": "pull/8"}' AND state = 'available' AND attempt = 0`, 1)
-	expect(t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`, 0)
+	until(t, "nobody to listen", func() bool { return !listening(t, url) })
 	next := work(t, open(t, url), nothing)
 	next.seen("pull/8", 1)
 	next.seen("sweep", 1)
@@ -424,9 +439,7 @@ func TestWorkTakesNoConnectionOfTheStore(t *testing.T) {
 		t.Errorf("%d sessions", n)
 	}
 	d.stop()
-	if n := sessions(); n > 1+2 {
-		t.Errorf("%d sessions after the work", n)
-	}
+	until(t, "River's sessions to end", func() bool { return sessions() <= 1+2 })
 	if n := d.count(""); n != 40 {
 		t.Errorf("%d looks", n)
 	}
