@@ -12,5 +12,5 @@ if [[ ! -x $bin || test/lint/go.sum -nt $bin ]]; then
   echo "golangci-lint built in $((SECONDS - start)) s" >&2
 fi
 start=$SECONDS
-"$bin" run --timeout 20m ./... "$@"
+"$bin" run --allow-parallel-runners --timeout 20m ./... "$@"
 echo "lint took $((SECONDS - start)) s" >&2
