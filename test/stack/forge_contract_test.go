@@ -3,7 +3,6 @@ package stack_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -64,29 +63,12 @@ func newStage(t *testing.T, forge *stack.Forge, people map[string]stack.Account)
 	}
 	ok(t, forge.CreateOrg(t.Context(), org))
 	must(forge.CreateTeam(t.Context(), org, "leads", "read", people["alice"], people["bob"]))(t)
-	s.ownerOf(org, people["argosy"])
+	ok(t, forge.JoinOwners(t.Context(), org, people["argosy"]))
 	s.name = org + "/fleet-of-" + org
 	_, name, _ := strings.Cut(s.name, "/")
 	s.repo = s.create(org, name)
 	s.id = s.repo.ID
 	return s
-}
-
-// ownerOf puts the account among the organization's owners: nobody else may read its teams without being in each.
-func (s *stage) ownerOf(org string, a stack.Account) {
-	s.t.Helper()
-	var teams []struct {
-		ID   int64
-		Name string
-	}
-	ok(s.t, s.forge.Call(s.t.Context(), s.forge.Admin, http.MethodGet, "orgs/"+org+"/teams", nil, &teams))
-	for _, team := range teams {
-		if team.Name == "Owners" {
-			ok(s.t, s.forge.JoinTeam(s.t.Context(), team.ID, a))
-			return
-		}
-	}
-	s.t.Fatalf("%s has no owners: %+v", org, teams)
 }
 
 func (s *stage) create(org, name string) *stack.ForgeRepo {

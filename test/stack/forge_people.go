@@ -157,6 +157,24 @@ func (f *Forge) CreateTeam(ctx context.Context, org, name, permission string, me
 	return team.ID, nil
 }
 
+// JoinOwners makes the account one of the organization's owners, who alone may
+// see the members of teams that they are not in.
+func (f *Forge) JoinOwners(ctx context.Context, org string, a Account) error {
+	teams, err := list[struct {
+		ID   int64
+		Name string
+	}](ctx, f, f.Admin, "orgs/"+url.PathEscape(org)+"/teams")
+	if err != nil {
+		return err
+	}
+	for _, team := range teams {
+		if team.Name == "Owners" {
+			return f.JoinTeam(ctx, team.ID, a)
+		}
+	}
+	return fmt.Errorf("forge: %s has no team of owners", org)
+}
+
 // JoinTeam makes the account a member.
 func (f *Forge) JoinTeam(ctx context.Context, team int64, a Account) error {
 	return f.Call(ctx, f.Admin, http.MethodPut, memberPath(team, a), nil, nil)

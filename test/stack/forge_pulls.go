@@ -129,8 +129,8 @@ func (r *ForgeRepo) EditTitle(ctx context.Context, as Account, number int, title
 	return r.forge.Call(ctx, as, http.MethodPatch, r.path("pulls/%d", number), map[string]any{"title": title}, nil)
 }
 
-// mergeLimit is how long Merge waits for the forge to find out whether it can.
-const mergeLimit = 15 * time.Second
+// mergeLimit bounds Merge with its wait for the forge to find out whether it can.
+const mergeLimit = time.Minute
 
 // Merge merges the pull request as the account and returns the commit that main
 // has for it. The style is merge, squash or rebase. It waits until the forge has
