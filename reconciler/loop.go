@@ -56,6 +56,7 @@ type Loop struct {
 	Pulls    Pulls                                                 // what Preview and Parse read
 	Reviews  Reviews                                               // who saw deletions; nil: nobody is asked, and the guards alone judge them
 	Beside   func(ctx context.Context)                             // runs while this replica holds the lease and knows what is applied; it ends when ctx does
+	Stepped  func(ctx context.Context, p *plan.Plan)               // hears of each plan that took the branch on, when it is recorded; it is quick
 	Recorded func(ctx context.Context, tenants []fleet.TenantName) // hears whose things a revision has changed ("": the platform's); it is quick
 
 	wake     chan struct{}
@@ -411,6 +412,9 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 	l.awaits, l.spans = l.world.Awaits(), l.world.AwaitsReview()
 	if p.Waiting == nil {
 		l.changed = append(l.changed, p.Tenants()...)
+		if l.Stepped != nil && p.Head != p.Base {
+			l.Stepped(ctx, p)
+		}
 	}
 	if p.Waiting == nil {
 		l.follow(p, r.Gone)

@@ -16,6 +16,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
+	"argosy.dev/argosy/reconciler/plan"
 	"argosy.dev/argosy/webhook"
 	"argosy.dev/argosy/webhook/github"
 )
@@ -112,12 +113,32 @@ func (v *Server) assemblePulls(loop *reconciler.Loop) error {
 	})
 	loop.Pulls = source{v.mirror, v.log}
 	loop.Reviews = reviews{mirror: v.mirror, reviewer: v.pulls.reviewer}
-	loop.Recorded = func(ctx context.Context, tenants []fleet.TenantName) { v.pulls.reviewer.Recorded(ctx, tenants, nil) }
+	v.hear(loop)
 	loop.Beside = v.lead
 	if len(f.WebhookSecrets) > 0 {
 		v.pulls.receiver = webhook.NewReceiver(v.store, secrets, v.settings.Source.Branch, forge.KnownID, v.log)
 	}
 	return nil
+}
+
+// hear has the reviewer told of what was recorded, and of what a single commit of the branch did.
+func (v *Server) hear(loop *reconciler.Loop) {
+	var step *webhook.Step
+	loop.Stepped = func(ctx context.Context, p *plan.Plan) {
+		if v.single(ctx, p.Base, p.Head) {
+			step = &webhook.Step{Head: p.Head, Effects: p.Effects()}
+		}
+	}
+	loop.Recorded = func(ctx context.Context, tenants []fleet.TenantName) {
+		v.pulls.reviewer.Recorded(ctx, tenants, step)
+		step = nil
+	}
+}
+
+// single reports whether the branch went on from base to head by one commit of its own. A first revision is no step.
+func (v *Server) single(ctx context.Context, base, head fleet.Revision) bool {
+	c, err := v.mirror.Commit(ctx, gitrepo.Hash(head))
+	return err == nil && base != "" && len(c.Parents) > 0 && fleet.Revision(c.Parents[0]) == base
 }
 
 // lead is what this replica does while it applies the branch: it looks at what was asked for.
