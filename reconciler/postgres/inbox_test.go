@@ -120,6 +120,23 @@ func TestLookThatAnotherDeliveryAskedForMeanwhile(t *testing.T) {
 	expect(t, url, countJobs, 1)
 }
 
+// In a burst nobody waits for anybody: what is wanted already is not locked.
+func TestLookThatIsWantedIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	check(t, s.Ask(t.Context(), []fleet.Look{branch}))
+	conn := connect(t, url)
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(t.Context())
+	check(t, err)
+	defer tx.Rollback(context.Background())
+	_, err = tx.Exec(t.Context(), `SELECT FROM looks FOR UPDATE`)
+	check(t, err)
+	must(s.Accept(t.Context(), delivery(1), []fleet.Look{branch}))(t)
+	expect(t, url, countDeliveries, 1)
+}
+
 // waiting is how many of the store's sessions wait for a lock.
 func waiting(t testing.TB, url string) int {
 	t.Helper()

@@ -449,6 +449,26 @@ func TestCase66ResetKeepsPulls(t *testing.T) {
 	}
 }
 
+// Two plans of one pull request are saved one after the other: its files are those of one of them, never of both.
+func TestPlansOfOnePullAreSavedInTurn(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	conn := connect(t, url)
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(t.Context())
+	check(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended('argosy plan of 7', 0))`)
+	check(t, err)
+	saved := make(chan error, 1)
+	go func() { saved <- s.SaveReviewed(context.Background(), reviewed(7, 1, "a.yaml")) }()
+	until(t, "the plan to wait", func() bool { return waiting(t, url) == 1 })
+	check(t, s.SaveReviewed(t.Context(), reviewed(8, 1, "a.yaml"))) // of another
+	check(t, tx.Rollback(t.Context()))
+	check(t, <-saved)
+	expect(t, url, `SELECT count(*) FROM pull_touches`, 2)
+}
+
 // Several replicas save the same pull request at once.
 func TestPullsAreSavedSideBySide(t *testing.T) {
 	t.Parallel()
