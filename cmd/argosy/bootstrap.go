@@ -39,6 +39,9 @@ func (a *app) bootstrapCommand() *cobra.Command {
 // registration is what a person says of the App that they register.
 type registration struct{ name, org, url, api, out, listen string }
 
+// onThisMachine reports whether the forge is one on this machine, which needs no TLS.
+func (r registration) onThisMachine() bool { return strings.HasPrefix(r.api, "http://127.0.0.1:") }
+
 func (a *app) bootstrapGitHub() *cobra.Command {
 	var r registration
 	cmd := &cobra.Command{
@@ -109,7 +112,7 @@ func (a *app) converse(ctx context.Context, r registration) (github.Registration
 	}
 	state := rand.Text()
 	here := "http://" + listener.Addr().String()
-	form, manifest, err := github.Manifest(github.Proposal{BaseURL: r.api, Name: r.name, URL: r.url, Org: r.org, State: state,
+	form, manifest, err := github.Manifest(github.Proposal{BaseURL: r.api, AllowHTTP: r.onThisMachine(), Name: r.name, URL: r.url, Org: r.org, State: state,
 		HookURL: strings.TrimSuffix(r.url, "/") + "/webhook/github", RedirectURL: here + "/registered"})
 	if err != nil {
 		_ = listener.Close() // nothing was served
@@ -124,7 +127,7 @@ func (a *app) converse(ctx context.Context, r registration) (github.Registration
 	case <-ctx.Done():
 		return github.Registration{}, fmt.Errorf("nobody came back from GitHub: %w", ctx.Err())
 	case code := <-codes:
-		return github.Convert(ctx, github.Config{BaseURL: r.api, AllowHTTP: strings.HasPrefix(r.api, "http://127.0.0.1:")}, code)
+		return github.Convert(ctx, github.Config{BaseURL: r.api, AllowHTTP: r.onThisMachine()}, code)
 	}
 }
 

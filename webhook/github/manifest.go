@@ -20,6 +20,7 @@ type Proposal struct {
 	HookURL     string // where deliveries are to be sent
 	RedirectURL string // where the browser comes back to, with a code
 	Org         string // the organization that is to own it; "" is whoever registers it
+	AllowHTTP   bool   // as in Config
 	State       string // comes back with the code: who does not know it did not begin this
 }
 
@@ -28,7 +29,7 @@ const longestName = 34
 // Manifest gives the page of the forge that takes a manifest, and the manifest: the browser sends it there by POST, in the form's field
 // "manifest".
 func Manifest(p Proposal) (formURL string, manifest []byte, err error) {
-	base, err := Config{BaseURL: p.BaseURL}.base()
+	base, err := Config{BaseURL: p.BaseURL, AllowHTTP: p.AllowHTTP}.base()
 	switch {
 	case err != nil:
 		return "", nil, err
