@@ -52,7 +52,10 @@ func TestInstallation(t *testing.T) {
 			t.Errorf("the conversation is %q", got)
 		}
 	})
-	t.Run("that is suspended is named", func(t *testing.T) {
+}
+
+func TestInstallationThatIsLost(t *testing.T) {
+	t.Run("by a suspension", func(t *testing.T) {
 		s := newStage(t, true)
 		f := s.forge()
 		if _, _, err := f.Repository(t.Context()); err != nil {
@@ -69,7 +72,7 @@ func TestInstallation(t *testing.T) {
 			}
 		}
 	})
-	t.Run("that is gone is named", func(t *testing.T) {
+	t.Run("as it was never made", func(t *testing.T) {
 		s := newStage(t, true)
 		other := s.server.App("other")
 		c := s.config()
@@ -78,14 +81,14 @@ func TestInstallation(t *testing.T) {
 			t.Errorf("an App that is not installed gives %v", err)
 		}
 	})
-	t.Run("that is another App's is not used", func(t *testing.T) {
+	t.Run("to another App", func(t *testing.T) {
 		s := newStage(t, true)
 		s.server.Break("GET /repos/acme/fleet/installation", githubtest.JSON(`{"id":5,"app_id":1}`))
 		if _, _, err := s.forge().Repository(t.Context()); err == nil || !strings.Contains(err.Error(), "another App") {
 			t.Errorf("it gives %v", err)
 		}
 	})
-	t.Run("that goes in the middle of a call proves nothing", func(t *testing.T) {
+	t.Run("in the middle of a call", func(t *testing.T) {
 		s := newStage(t, true)
 		f := s.forge()
 		if _, _, err := f.Repository(t.Context()); err != nil {
@@ -96,6 +99,9 @@ func TestInstallation(t *testing.T) {
 		_, err := f.Owner(t.Context(), "alice")
 		check(t, s, "Owner", err)
 	})
+}
+
+func TestInstallationKeepsToItsGrant(t *testing.T) {
 	t.Run("uses no more than it was granted", func(t *testing.T) {
 		s := newStage(t, true)
 		less := githubtest.Everything()

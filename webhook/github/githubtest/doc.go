@@ -6,7 +6,8 @@
 // field that the description requires, and those that matter are the state's. Only a fault answers with what GitHub would not.
 //
 //	description.go, shape.go   the description, and answers that fit it
-//	server.go, caller.go       requests: who asks, what is answered, ETags, pages
+//	server.go, caller.go       requests, and who asks
+//	answer.go                  pages, ETags, limits
 //	fault.go                   what goes wrong, to order
 //	people.go, repositories.go, pulls.go, comments.go, checks.go, apps.go, hooks.go   the state
 //

@@ -1,0 +1,58 @@
+package forgetest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+func owned(s *scene) {
+	for _, p := range []fleet.Person{s.Admin, s.Stranger} {
+		for _, name := range []string{p.Login, strings.ToUpper(p.Login)} {
+			people, err := s.forge.Owner(s.ctx, name)
+			if err != nil || !slices.Equal(people, []fleet.Person{p}) {
+				s.Errorf("%s is %+v (%v)", name, people, err)
+			}
+		}
+	}
+	for _, name := range []string{s.Team, s.TeamAs} {
+		if name == "" {
+			continue
+		}
+		people, err := s.forge.Owner(s.ctx, name)
+		if err != nil || len(people) != 2 || !slices.Contains(people, s.Admin) || !slices.Contains(people, s.Writer) {
+			s.Errorf("%s is %+v (%v)", name, people, err)
+		}
+	}
+}
+
+func unowned(s *scene) {
+	org, _, _ := strings.Cut(s.Team, "/")
+	for _, name := range []string{"nobody-of-that-name", org + "/no-such-team", "..", "a/b/c", "", org + "/..", "a b"} {
+		if people, err := s.forge.Owner(s.ctx, name); !errors.Is(err, fleet.ErrNoSuchOwner) {
+			s.Errorf("%q is %+v (%v)", name, people, err)
+		}
+	}
+}
+
+func permitted(s *scene) {
+	for want, p := range map[fleet.Permission]fleet.Person{
+		fleet.PermissionAdmin: s.Admin, fleet.PermissionWrite: s.Writer, fleet.PermissionRead: s.Stranger,
+	} {
+		if got, err := s.forge.Permission(s.ctx, p); got != want || err != nil {
+			s.Errorf("the permission of %s is %q (%v), not %q", p.Login, got, err, want)
+		}
+	}
+	// Who took the login of somebody with more rights has none of them, and who was renamed has kept his.
+	if got, err := s.forge.Permission(s.ctx, fleet.Person{ID: s.Stranger.ID, Login: s.Admin.Login}); err == nil && got != fleet.PermissionRead {
+		s.Errorf("under the administrator's login the stranger's permission is %q", got)
+	}
+	if got, err := s.forge.Permission(s.ctx, fleet.Person{ID: 1 << 40, Login: s.Admin.Login}); err == nil && got != fleet.PermissionNone {
+		s.Errorf("the permission of an account that does not exist is %q", got)
+	}
+	if got, err := s.forge.Permission(s.ctx, fleet.Person{Login: s.Admin.Login}); err == nil {
+		s.Errorf("the permission of no account is %q", got)
+	}
+}
