@@ -424,6 +424,13 @@ func fits(t *testing.T, seed uint64, f Facts, text string, budget int) {
 	}
 }
 
+func TestNoLineEndsItsFence(t *testing.T) {
+	p := &page{}
+	p.code("text", []string{"```", "````", "``` x", "</details>"})
+	p.para("after")
+	inspect(t, "", p.String())
+}
+
 // TestTheLadderDropsTheLongestFirst goes down it with budgets that grow smaller: what is listed never grows, and the verdict stays.
 func TestTheLadderDropsTheLongestFirst(t *testing.T) {
 	f, _ := bump(t)

@@ -47,6 +47,7 @@ func TestWhoseApprovalCounts(t *testing.T) {
 	} {
 		f, _ := bump(t)
 		f.Reviews, f.Record.Consents = c.reviews, c.consents
+		f.Owned[1].Owners = append(f.Owned[1].Owners, Owner{Name: "github:ghost", People: []fleet.Person{{Login: "ghost"}}})
 		v := Decide(f)
 		if got := find(t, v, fleet.CheckOwners); v.Consented() != c.met || v.Ownership[0].Met() != c.met || got.State != c.state {
 			t.Errorf("%s: %v %+v", name, got, v.Ownership)
