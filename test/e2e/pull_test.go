@@ -16,7 +16,7 @@ func TestAPullRequestFromATypoToItsResult(t *testing.T) {
 	path := "tenants/acme/deployments/promo.yaml"
 	good := deployment("promo", "staging", "acme-staging", "")
 	number, head := w.propose(t, "alice", "promo", map[string]string{path: strings.Replace(good, "targetRevision", "targetRevison", 1)})
-	if said := w.await(t, head, fleet.CheckValidate, "failure").Description; !strings.Contains(said, path+":5") || !strings.Contains(said, "targetRevison") {
+	if said := w.await(t, head, fleet.CheckValidate, "failure").Description; !strings.Contains(said, "promo.yaml:5") || !strings.Contains(said, "targetRevison") {
 		t.Errorf("the check does not name the typo at its line: %s", said)
 	}
 	eventually(t, "the comment names the typo", func() string {
