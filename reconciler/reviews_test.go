@@ -124,10 +124,10 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 	if !h.engines[shop[0].Engine].server.Exists(shop[0]) {
 		t.Fatal("it is gone")
 	}
-	records := r.store.asked("record")
+	work := r.store.asked("record", "lately")
 	h.passes(r, 5)
-	if n := r.store.asked("record") - records; n != 0 {
-		t.Errorf("recorded %d times while nothing new is known", n)
+	if n := r.store.asked("record", "lately") - work; n != 0 {
+		t.Errorf("%d calls of the store while nothing new is known", n)
 	}
 	asked := people.spans()
 	if len(asked) < 5 || slices.ContainsFunc(asked, func(s plan.Span) bool { return s != plan.Span{Base: base, Head: head} }) {
@@ -136,7 +136,14 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 
 	t.Run("over a restart and other commits", func(t *testing.T) {
 		r.stop()
+		n := len(people.spans())
 		r = h.start("b", options{reviews: people})
+		h.eventually("they are asked again without a commit", func() error {
+			if len(people.spans()) == n {
+				return errors.New("not yet")
+			}
+			return nil
+		})
 		h.commit("another", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
 		h.eventually("it is applied", h.settled)
 		h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
@@ -219,8 +226,8 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 			request := h.propose(7, base, gone(five()))
 			p := h.preview(r, request)
 			shown := slices.DeleteFunc(p.Plan.Effects(), func(e fleet.Effect) bool { return !e.Deletes })
-			if len(shown) != 5 || p.Plan.Counts.Held != 5 {
-				t.Fatalf("%+v %+v", shown, p.Plan.Counts)
+			if len(shown) != 5 || p.Plan.Counts.Held != 5 || p.Plan.Holds[0].Reason != fleet.HoldDeletions || len(people.spans()) != 0 {
+				t.Fatalf("%+v %+v %+v, asked %v", shown, p.Plan.Counts, p.Plan.Holds, people.spans())
 			}
 			merged := h.merge(request)
 			people.saw(base, merged, approved, keys...)
@@ -246,7 +253,7 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 
 func TestBesideRunsWhereTheLeaseIs(t *testing.T) {
 	var mu sync.Mutex
-	running, began := map[string]bool{}, 0
+	running, began, linger := map[string]bool{}, 0, make(chan struct{})
 	watch := func(name string) func(context.Context) {
 		return func(ctx context.Context) {
 			mu.Lock()
@@ -257,6 +264,7 @@ func TestBesideRunsWhereTheLeaseIs(t *testing.T) {
 			}
 			mu.Unlock()
 			<-ctx.Done()
+			<-linger
 			mu.Lock()
 			delete(running, name)
 			mu.Unlock()
@@ -280,7 +288,20 @@ func TestBesideRunsWhereTheLeaseIs(t *testing.T) {
 	if where() != "a" {
 		t.Errorf("it runs on %q", where())
 	}
-	h.kill(a)
+	stopped := make(chan struct{})
+	go func() { a.stop(); close(stopped) }()
+	asked := b.store.asked("acquire")
+	h.eventually("the other asks for the lease meanwhile", func() error {
+		if b.store.asked("acquire") < asked+5 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if where() != "a" {
+		t.Errorf("it has not ended, and runs on %q", where())
+	}
+	close(linger)
+	<-stopped
 	h.eventually("it runs on the other", func() error {
 		if where() != "b" {
 			return fmt.Errorf("%q", where())
