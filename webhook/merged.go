@@ -171,11 +171,11 @@ func (r *Reviewer) due() []fleet.Look {
 
 // closed ends the work on a pull request that was closed without a merge, or that is to be merged elsewhere now.
 func (r *Reviewer) closed(ctx context.Context, record fleet.PullRecord) error {
-	if record.Settled {
-		return r.Records.SavePull(ctx, record)
-	}
 	if record.State == fleet.PullOpen {
 		record.State = fleet.PullClosed // of no concern to the branch that is applied
+	}
+	if record.Settled {
+		return r.Records.SavePull(ctx, record)
 	}
 	record.Settled = true
 	if record.Sticky == 0 {

@@ -1,0 +1,175 @@
+package webhook_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/webhook"
+)
+
+func TestSecondLookWritesNothing(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.look()
+	before, comment := h.writes(), h.record().Sticky
+	h.look()
+	if got := h.writes(); got != before || before == 0 {
+		t.Errorf("the second look wrote %d times after %d", got-before, before)
+	}
+	h.pullRequest.Push()
+	h.look()
+	if h.state(fleet.CheckOwners) == "" || len(h.ours()) != 1 || h.record().Sticky != comment {
+		t.Errorf("a new head is %q, with comments %q", h.state(fleet.CheckOwners), h.ours())
+	}
+}
+
+func TestApprovalIsOfThisHeadAndThisPerson(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.pullRequest.Review(h.alice, "APPROVED")
+	h.look()
+	if got := h.record(); h.state(fleet.CheckOwners) != "success" || got.Consented != got.Head {
+		t.Fatalf("an owner's approval is %q", h.state(fleet.CheckOwners))
+	}
+	h.pullRequest.Push()
+	h.look()
+	if h.state(fleet.CheckOwners) == "success" || h.record().Consented != "" {
+		t.Error("an approval of an older head counts")
+	}
+}
+
+func TestApprovalOfAnotherWithTheOwnersLogin(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.pullRequest.Review(h.alice, "APPROVED")
+	h.server.Rename(h.alice, "alice-gone")
+	h.server.User("alice")
+	h.look()
+	if h.state(fleet.CheckOwners) == "success" || h.record().Consented != "" {
+		t.Error("whoever had the owner's login counts as the owner")
+	}
+}
+
+func TestCommandSurvivesEachCut(t *testing.T) {
+	for cut := 1; cut <= 5; cut++ {
+		h := newHarbor(t)
+		h.open(h.alice, nil)
+		h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
+		h.records.failing = cut
+		if err := h.try(); !errors.Is(err, errDown) {
+			t.Fatalf("cut %d: %v", cut, err)
+		}
+		h.look()
+		got := h.record()
+		if len(got.Consents) != 1 || len(got.Replies) != 1 || len(h.ours()) != 1 || got.Consented != got.Head || h.state(fleet.CheckOwners) != "success" {
+			t.Errorf("cut %d: %+v, %q", cut, got, h.ours())
+		}
+	}
+}
+
+func TestEditedCommandDoesNothing(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.alice, nil)
+	c := h.repo.Comment(h.pullRequest.Number, h.alice, "hello")
+	h.repo.Edit(c.ID, "/argosy approve "+h.pullRequest.Head)
+	h.look()
+	if got := h.record(); len(got.Consents)+len(got.Replies) != 0 {
+		t.Errorf("it is obeyed: %+v", got)
+	}
+}
+
+func TestForkIsReadOnlyUntilAllowed(t *testing.T) {
+	h := newHarbor(t)
+	mallory := h.server.User("mallory")
+	h.open(mallory, h.server.Repository(mallory, "fleet", true))
+	h.repo.Comment(h.pullRequest.Number, mallory, "/argosy ok-to-test")
+	h.look()
+	if h.planner.previews != 0 || h.planner.parses == 0 {
+		t.Fatalf("a stranger's fork is planned %d times", h.planner.previews)
+	}
+	h.repo.Comment(h.pullRequest.Number, h.bob, "/argosy ok-to-test")
+	h.look()
+	planned := h.planner.previews
+	h.pullRequest.Push()
+	h.look()
+	if planned == 0 || h.planner.previews != planned {
+		t.Errorf("planned %d times when it was allowed, and %d with the next head", planned, h.planner.previews)
+	}
+}
+
+func TestUnsettled(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.planner.err = webhook.ErrUnsettled
+	var busy *fleet.ForgeBusy
+	if err := h.try(); !errors.As(err, &busy) || h.state(fleet.CheckPlan) != "pending" {
+		t.Fatalf("%v, %q", err, h.state(fleet.CheckPlan))
+	}
+	before := h.writes()
+	if err := h.try(); !errors.As(err, &busy) || h.writes() != before {
+		t.Errorf("%v; it wrote %d times", err, h.writes()-before)
+	}
+}
+
+func TestUnmergeable(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.pullRequest.Review(h.alice, "APPROVED")
+	h.planner.err = fmt.Errorf("%w: no common history", webhook.ErrUnmergeable)
+	h.look()
+	if h.state(fleet.CheckPlan) != "failure" || h.record().Consented != "" {
+		t.Errorf("%q, consented %q", h.state(fleet.CheckPlan), h.record().Consented)
+	}
+}
+
+func TestForgedStatusIsSetRightOnce(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.look()
+	want := h.state(fleet.CheckOwners)
+	h.repo.SetStatus(h.bob, h.pullRequest.Head, fleet.CheckOwners, "success")
+	again := fleet.Look{Kind: fleet.LookHead, Head: fleet.Revision(h.pullRequest.Head)}
+	if err := h.Look(t.Context(), again); err != nil || want == "success" || h.state(fleet.CheckOwners) != want {
+		t.Fatalf("%v; it stands at %q, not %q", err, h.state(fleet.CheckOwners), want)
+	}
+	before := h.writes()
+	if err := h.Look(t.Context(), again); err != nil || h.writes() != before {
+		t.Errorf("%v; the delivery of our own status made us write %d times", err, h.writes()-before)
+	}
+}
+
+func TestRetargetedStaysClosed(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.look()
+	h.pullRequest.Base = "release"
+	for range 2 {
+		h.look()
+		if got := h.record(); got.State != fleet.PullClosed || !got.Settled {
+			t.Errorf("state %q, settled %t", got.State, got.Settled)
+		}
+	}
+}
+
+func TestReviewedDeletions(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.pullRequest.Review(h.alice, "APPROVED")
+	h.look()
+	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
+	got, err := h.Reviewed(t.Context(), []fleet.Revision{merge})
+	if d, ok := got[checkout]; err != nil || !ok || d.Approved || d.Pull != h.pullRequest.Number {
+		t.Fatalf("%v, %v", got, err)
+	}
+	r := h.record()
+	r.Consented = ""
+	h.records.pulls[r.Number] = r
+	if got, err := h.Reviewed(t.Context(), []fleet.Revision{merge}); err != nil || len(got) != 0 {
+		t.Errorf("without consent: %v, %v", got, err)
+	}
+	if _, err := h.Reviewed(t.Context(), make([]fleet.Revision, 201)); err == nil {
+		t.Error("more commits than are looked through are no error")
+	}
+}
