@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"argosy.dev/argosy/fleet"
@@ -169,7 +170,7 @@ func TestReviewedDeletions(t *testing.T) {
 	if got, err := h.Reviewed(t.Context(), []fleet.Revision{merge}); err != nil || len(got) != 0 {
 		t.Errorf("without consent: %v, %v", got, err)
 	}
-	if _, err := h.Reviewed(t.Context(), make([]fleet.Revision, 201)); err == nil {
+	if _, err := h.Reviewed(t.Context(), slices.Repeat([]fleet.Revision{merge}, 201)); err == nil {
 		t.Error("more commits than are looked through are no error")
 	}
 }
