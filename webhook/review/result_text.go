@@ -97,11 +97,14 @@ func (r result) render(d detail) string {
 func (r result) holds(p *page, d detail) {
 	var list []string
 	for _, h := range r.m.Holds {
-		text := "**" + count(len(h.Items), "deletion") + " held**: " + words(h.Message) + ". To let " + plural(len(h.Items), "it", "them") + " go: " + code("argosy approve "+string(h.Revision)) + "."
+		text := count(len(h.Items), "deletion") + ": " + words(h.Message) + ". To let " + plural(len(h.Items), "it", "them") + " go: " + code("argosy approve "+string(h.Revision)) + "."
 		list = append(list, text)
 	}
 	if len(list) == 0 && r.counts()[waits] > 0 {
-		list = append(list, "**Deletions are held**: `argosy get holds` lists them, and `argosy approve` lets them go.")
+		list = append(list, "`argosy get holds` lists them, and `argosy approve` lets them go.")
+	}
+	if len(list) > 0 {
+		p.para("**Held until somebody lets it go**")
 	}
 	p.items(list, d.list)
 }
