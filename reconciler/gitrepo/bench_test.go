@@ -169,8 +169,8 @@ func BenchmarkUpdate(b *testing.B) {
 func (o *origin) proposal(number, file int, flat bool, from Hash) Hash {
 	text := declaration(file, number)
 	o.clock++
-	o.feed(o.dir, fmt.Sprintf("reset refs/pull/%[1]d/head\nfrom %[2]s\n\ncommit refs/pull/%[1]d/head\ncommitter Bob <bob@example.com> %[3]d +0000\ndata 4\npull\nfrom refs/pull/%[1]d/head^0\nM 100644 inline %[4]s\ndata %[5]d\n%[6]s\n",
-		number, from, o.clock, pathOf(file, flat), len(text), text), "fast-import", "--quiet", "--force")
+	o.feed(o.dir, fmt.Sprintf("commit refs/pull/%[1]d/head\ncommitter Bob <bob@example.com> %[3]d +0000\ndata 4\npull\nfrom %[2]s\nM 100644 inline %[4]s\ndata %[5]d\n%[6]s\n",
+		number, from, o.clock, pathOf(file, flat), len(text), text), "fast-import", "--quiet")
 	return Hash(o.in(o.dir, "rev-parse", fmt.Sprintf("refs/pull/%d/head", number)))
 }
 
