@@ -19,7 +19,7 @@ import (
 
 // house is a fleet in miniature: a real config repo behind a real Git server, a real database, engines in memory. Replicas come and go.
 type house struct {
-	t       *testing.T
+	t       testing.TB
 	repo    *stack.Repo
 	url     string // of the database
 	store   *postgres.Store
@@ -29,7 +29,7 @@ type house struct {
 
 var houses atomic.Int64
 
-func newHouse(t *testing.T, files map[string]string) *house {
+func newHouse(t testing.TB, files map[string]string) *house {
 	t.Helper()
 	h := &house{t: t, secrets: &vault{missing: map[string]bool{}},
 		engines: map[fleet.EngineName]*site{"eu-1": newSite("eu-1"), "eu-2": newSite("eu-2")}}

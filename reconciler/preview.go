@@ -72,8 +72,11 @@ func (l *Loop) publish() {
 	}
 	revision := l.world.Revision()
 	l.previews.at.Store(&basis{world: l.world, revision: revision, behind: l.seen != revision,
-		settled: !l.fresh && revision != "" && l.judged != "" && l.judged == l.seen})
+		settled: !l.unread() && revision != "" && l.judged != "" && l.judged == l.seen})
 }
+
+// unread reports whether engines are still to be read after a start without a mirror: nothing is placed until they are.
+func (l *Loop) unread() bool { return l.fresh && (l.found == nil || len(l.found.unread) > 0) }
 
 // Preview plans what the head would change if it were merged into what is applied: file by file, with the guards, placements and defaults that
 // are in effect. It changes nothing, and may be called by several goroutines while the loop works.

@@ -432,3 +432,31 @@ func TestPreviewsBesideABusyLoop(t *testing.T) {
 	cancel()
 	wg.Wait()
 }
+
+func TestAPreviewIsMadeFromTheFirstRevisionOn(t *testing.T) {
+	h := newHouse(t, small())
+	if _, err := h.alone().Preview(t.Context(), h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete", "prod"))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPreviewWaitsForEnginesThatWereNotReadYet(t *testing.T) {
+	h := newHouse(t, small())
+	h.engines["eu-2"].hidden.Store(true)
+	r := h.start("a", options{})
+	h.eventually("the first revision is recorded", func() error {
+		if s, err := h.store.Source(t.Context()); err != nil || s.Applied != h.head() {
+			return fmt.Errorf("%+v %w", s, err)
+		}
+		return nil
+	})
+	h.passes(r, 3)
+	request := h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete", "prod"))
+	if _, err := r.Preview(t.Context(), request); !errors.Is(err, reconciler.ErrUnsettled) {
+		t.Errorf("environments would be placed where they may not be: %v", err)
+	}
+	h.engines["eu-2"].hidden.Store(false)
+	if p := h.preview(r, request); p.Plan.Counts.Created != 1 {
+		t.Errorf("%+v", p.Plan.Counts)
+	}
+}

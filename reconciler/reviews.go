@@ -36,7 +36,7 @@ func (l *Loop) reviewed(ctx context.Context, r *plan.Request, p *plan.Plan) {
 // askAgain asks once more about deletions that are held because nobody is known to have reviewed them, and plans anew when the answer is
 // another one. It comes after what a pass is for: commits do not wait for the reviewers of earlier ones.
 func (l *Loop) askAgain(ctx context.Context, lease fleet.Lease) error {
-	if l.Reviews == nil || len(l.spans) == 0 || l.fresh {
+	if l.Reviews == nil || len(l.spans) == 0 || l.unread() {
 		return nil
 	}
 	earlier := l.earlier(ctx)
