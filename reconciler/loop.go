@@ -73,6 +73,7 @@ type Loop struct {
 	leaving  map[fleet.ObjectKey]bool                                 // absent rows whose objects are not proven gone
 	changed  []fleet.TenantName                                       // whose things were changed in this pass
 	spans    []plan.Span                                              // that asked for deletions which nobody is known to have reviewed
+	askedAt  time.Time                                                // when the reviews were asked last
 	answered map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion // what was last said of them
 }
 

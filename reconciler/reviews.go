@@ -16,8 +16,12 @@ type Reviews interface {
 	Reviewed(ctx context.Context, base, head fleet.Revision) (map[fleet.ObjectKey]fleet.ReviewedDeletion, error)
 }
 
-// reviewTimeout bounds how long a pass waits for the reviews. What they do not say in time is held, and asked for again.
-const reviewTimeout = 10 * time.Second
+const (
+	// reviewTimeout bounds how long a pass waits for the reviews. What they do not say in time is held, and asked for again.
+	reviewTimeout = 10 * time.Second
+	// reviewEvery is how often that is at most, however often the loop is woken: a forge counts requests.
+	reviewEvery = 15 * time.Second
+)
 
 // reviewed asks who saw the deletions of a plan. Without any, and without anybody to ask, it costs nothing.
 func (l *Loop) reviewed(ctx context.Context, r *plan.Request, p *plan.Plan) {
@@ -27,6 +31,7 @@ func (l *Loop) reviewed(ctx context.Context, r *plan.Request, p *plan.Plan) {
 	asked, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	seen, err := l.Reviews.Reviewed(asked, p.Base, r.Revision)
+	l.askedAt = time.Now()
 	if err != nil && ctx.Err() == nil {
 		l.Log.Warn("whether the deletions were reviewed is not known; they are held until it is", "revision", r.Revision.Short(), "error", err)
 	}
@@ -36,10 +41,11 @@ func (l *Loop) reviewed(ctx context.Context, r *plan.Request, p *plan.Plan) {
 // askAgain asks once more about deletions that are held because nobody is known to have reviewed them, and plans anew when the answer is
 // another one. It comes after what a pass is for: commits do not wait for the reviewers of earlier ones.
 func (l *Loop) askAgain(ctx context.Context, lease fleet.Lease) error {
-	if l.Reviews == nil || len(l.spans) == 0 || l.unread() {
+	if l.Reviews == nil || len(l.spans) == 0 || l.unread() || time.Since(l.askedAt) < min(l.Poll, reviewEvery) {
 		return nil
 	}
 	earlier := l.earlier(ctx)
+	l.askedAt = time.Now()
 	if reflect.DeepEqual(earlier, l.answered) {
 		return nil
 	}

@@ -347,3 +347,25 @@ func TestTheLoopTellsWhoseThingsWereChanged(t *testing.T) {
 		}
 	}
 }
+
+func TestReviewersAreNotAskedAtEveryWake(t *testing.T) {
+	people := &reviewers{}
+	h := newHouse(t, small())
+	r := h.start("a", options{reviews: people, poll: time.Hour})
+	h.eventually("the fleet stands", h.settled)
+	head := h.commit("pushed past everybody", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
+	r.Wake()
+	h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
+	for range 10 {
+		from := r.source.fetches.Load()
+		h.eventually("a pass is made", func() error {
+			if r.Wake(); r.source.fetches.Load() == from {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
+	if n := len(people.spans()); n != 1 {
+		t.Errorf("asked %d times within moments", n)
+	}
+}
