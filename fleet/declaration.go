@@ -76,8 +76,9 @@ type ArgoCDInstance struct {
 
 // Connection says how the control plane reaches the instance. Exactly one is set.
 type Connection struct {
-	InCluster     bool       `json:"inCluster,omitempty"`
-	KubeconfigRef *SecretRef `json:"kubeconfigRef,omitempty"`
+	InCluster     bool             `json:"inCluster,omitempty"`
+	KubeconfigRef *SecretRef       `json:"kubeconfigRef,omitempty"`
+	Agent         *AgentConnection `json:"agent,omitempty"`
 }
 
 // Capacity bounds what placement gives to an engine; 0 means none may be placed.
@@ -150,9 +151,10 @@ func (s *LabelSelector) Matches(labels map[string]string) bool {
 	return true
 }
 
-// EnvironmentSpec is a cluster to deploy to (tenants/<tenant>/environments/<name>.yaml).
+// EnvironmentSpec is a cluster to deploy to (tenants/<tenant>/environments/<name>.yaml). Exactly one of Cluster and Agent is set.
 type EnvironmentSpec struct {
-	Cluster          *ClusterSpec `json:"cluster"`
+	Cluster          *ClusterSpec `json:"cluster,omitempty"`
+	Agent            *AgentSpec   `json:"agent,omitempty"`
 	Namespaces       []string     `json:"namespaces"` // explicit; never a glob
 	ClusterResources bool         `json:"clusterResources,omitempty"`
 	Region           string       `json:"region"`
