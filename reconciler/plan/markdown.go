@@ -154,24 +154,41 @@ func (m *markdown) block(language string, lines []string) {
 	fmt.Fprintf(&m.b, "\n%s%s\n%s\n%s\n", fence, language, strings.Join(kept, "\n"), fence)
 }
 
-// code is a code span that holds s whatever backticks it has.
+// mostTicks is the longest run of backticks that cmark-gfm, which GitHub renders with, takes for the end of a code span (MAXBACKTICKS in its
+// inlines.c).
+const mostTicks = 80
+
+// code is a code span that holds s whatever backticks it has: between runs of the first length that is none of its own. What has runs of all
+// lengths that could be is shown with quotes for them.
 func code(s string) string {
 	s = oneLine(s)
 	if s == "" {
 		return ""
 	}
-	ticks := "`"
-	for strings.Contains(s, ticks) {
-		ticks += "`"
+	runs := map[int]bool{}
+	for _, run := range strings.FieldsFunc(s, func(r rune) bool { return r != '`' }) {
+		runs[len(run)] = true
 	}
-	if len(ticks) > 1 {
+	n := 1
+	for runs[n] {
+		n++
+	}
+	if n > mostTicks {
+		return "`" + strings.ReplaceAll(s, "`", "'") + "`"
+	}
+	ticks := strings.Repeat("`", n)
+	if len(runs) > 0 {
 		return ticks + " " + s + " " + ticks
 	}
 	return ticks + s + ticks
 }
 
+// unseen stands behind what GitHub makes a mention or a reference of. It looks for those after Markdown was read, so that neither a backslash
+// nor an entity for the character itself keeps it from it (github/cmark-gfm issues 181 and 389).
+const unseen = "&#8203;"
+
 // plain is text outside of a code span: sentences of this package with names and numbers in them. Everything that Markdown or HTML could
-// take for markup is escaped.
+// take for markup is escaped, and nobody is mentioned.
 func plain(s string) string {
 	var b strings.Builder
 	for _, r := range oneLine(s) {
@@ -179,6 +196,9 @@ func plain(s string) string {
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)
+		if r == '@' || r == '#' {
+			b.WriteString(unseen)
+		}
 	}
 	return b.String()
 }

@@ -3,7 +3,9 @@ package plan
 import (
 	"bytes"
 	"fmt"
+	"html"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,11 +35,33 @@ func TestMarkdownOfHostileValuesStaysInItsFences(t *testing.T) {
 		if len(lines) != 4 || lines[3] != fence || strings.Contains(lines[1], fence) || strings.Contains(lines[2], fence) {
 			t.Errorf("%q: %q", hostile, m.b.String())
 		}
+	}
+}
+
+// A forge reads a span up to the next run of backticks that is as long as the first, and gives up on a first one of more than 80.
+func TestSpanEndsWhereItShould(t *testing.T) {
+	every := ""
+	for n := range 100 {
+		every += strings.Repeat("`", n+1) + " "
+	}
+	for hostile, want := range map[string]string{
+		"plain": "`plain`", "a`b": "`` a`b ``", "`": "`` ` ``", "``": "` `` `", "a``b`c": "``` a``b`c ```", strings.Repeat("`", 81): "", strings.Repeat("`", 300): "", every: "",
+		strings.Repeat("` `` ", 50) + strings.Repeat("`", 80): "", "` @everyone `": "",
+	} {
 		span := code(hostile)
-		ticks := regexp.MustCompile("^`+").FindString(span)
-		if strings.Count(span, ticks) != 2 && len(ticks) > 0 && strings.Contains(strings.Trim(span, "`"), ticks) {
-			t.Errorf("span %q", span)
+		runs := regexp.MustCompile("`+").FindAllString(span, -1)
+		end := slices.Index(runs[1:], runs[0])
+		if !strings.HasPrefix(span, "`") || len(runs[0]) > 80 || end != len(runs)-2 || !strings.HasSuffix(span, runs[0]) || want != "" && span != want {
+			t.Errorf("%.60q: %.200q", hostile, span)
 		}
+	}
+}
+
+// GitHub looks for mentions and references in what Markdown has come to, where \@ and &#64; are an @ like any other.
+func TestSentenceMentionsNobody(t *testing.T) {
+	said := html.UnescapeString(regexp.MustCompile(`\\([[:punct:]])`).ReplaceAllString(plain("@alice, acme/fleet#12 and ask @acme/leads about #7 & <b>"), "$1"))
+	if bad := regexp.MustCompile(`[@#][0-9A-Za-z]`).FindString(said); bad != "" || !strings.HasSuffix(said, "& <b>") || !strings.Contains(said, "@\u200balice") {
+		t.Errorf("%q acts in %q", bad, said)
 	}
 }
 
