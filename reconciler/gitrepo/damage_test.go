@@ -3,6 +3,7 @@ package gitrepo
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -160,6 +161,29 @@ func TestIndexThatPointsElsewhere(t *testing.T) {
 	}
 	if data, err := m.Blob(t.Context(), publicHash(one)); string(data) != "one" {
 		t.Fatal(err)
+	}
+}
+
+// Why the mirror was thrown away is told by the fetch that clones it anew, and not forgotten by those that fail before.
+func TestReasonOfACloneOutlastsAnOutage(t *testing.T) {
+	s := newFakeServer(t, plumbing.ZeroHash, nil)
+	m := open(t, t.TempDir(), s.url())
+	s.serve(treeOf(blobX, "100644 fleet.yaml"), "fleet")
+	fetch(t, m)
+	m.damaged(m.store.resets.Load(), "a bit has tipped over")
+	pack := s.pack
+	s.pack = func(io.Writer) {} // the answer breaks off
+	for range 2 {
+		if h, err := m.Fetch(t.Context()); err == nil {
+			t.Fatalf("fetched %+v from a server that sends nothing", h)
+		}
+	}
+	s.pack = pack
+	if h := fetch(t, m); h.Recloned != "a bit has tipped over" || !h.Moved {
+		t.Errorf("%+v", h)
+	}
+	if h := fetch(t, m); h.Recloned != "" {
+		t.Errorf("told twice: %s", h.Recloned)
 	}
 }
 

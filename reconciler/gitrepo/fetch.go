@@ -22,38 +22,39 @@ func (m *Mirror) Fetch(ctx context.Context) (Head, error) {
 	if err := m.store.usable(); err != nil {
 		return Head{}, err
 	}
-	recloned, err := m.discardIfDamaged()
+	discarded, err := m.discardIfDamaged()
 	if err != nil {
 		return Head{}, err
 	}
 	head, err := m.fetch(ctx)
-	if errors.Is(err, ErrCorrupt) && recloned == "" {
+	if errors.Is(err, ErrCorrupt) && !discarded {
 		m.damaged(m.store.resets.Load(), err.Error())
-		if recloned, err = m.discardIfDamaged(); err == nil {
+		if _, err = m.discardIfDamaged(); err == nil {
 			head, err = m.fetch(ctx)
 		}
 	}
 	if err != nil {
 		return Head{}, err
 	}
-	head.Recloned = recloned
+	head.Recloned, m.discarded = m.discarded, ""
 	return head, nil
 }
 
-// discardIfDamaged empties a mirror that a reader found damaged, and says why.
-func (m *Mirror) discardIfDamaged() (string, error) {
+// discardIfDamaged empties a mirror that a reader found damaged, and reports whether it did. Why is told by the next fetch that succeeds.
+func (m *Mirror) discardIfDamaged() (bool, error) {
 	why := m.damage.Load()
 	if why == nil {
-		return "", nil
+		return false, nil
 	}
 	if err := m.store.reset(m.record); err != nil {
-		return "", err
+		return false, err
 	}
 	m.damage.Store(nil)
+	m.discarded = *why
 	m.mu.Lock()
 	m.head, m.memo = Head{}, nil
 	m.mu.Unlock()
-	return *why, nil
+	return true, nil
 }
 
 func (m *Mirror) fetch(parent context.Context) (Head, error) {
@@ -69,7 +70,7 @@ func (m *Mirror) fetch(parent context.Context) (Head, error) {
 	}
 	last, _ := m.Head()
 	if publicHash(tip) == last.Commit {
-		last.Moved, last.Recloned = false, ""
+		last.Moved = false
 		return last, nil
 	}
 	head, err := m.accept(ctx, last, tip)

@@ -48,7 +48,7 @@ type Head struct {
 	FirstParent Hash      // empty for the first commit of a history
 	Time        time.Time // when it was committed, by the committer's clock
 	Moved       bool      // the branch stood elsewhere after the fetch before this one, or there was none
-	Recloned    string    // why the mirror was thrown away and cloned anew during this fetch; empty when it was not
+	Recloned    string    // why the mirror was thrown away since the last fetch that succeeded, and cloned anew; empty when it was not
 }
 
 // Option changes how a mirror is opened.
@@ -93,8 +93,9 @@ type Mirror struct {
 	record  record
 	unlock  func()
 
-	fetching sync.Mutex
-	damage   atomic.Pointer[string] // why the mirror must be thrown away; found by any reader, acted on by the next fetch
+	fetching  sync.Mutex
+	discarded string                 // why the mirror was thrown away, until a fetch succeeds; for whoever holds fetching
+	damage    atomic.Pointer[string] // why the mirror must be thrown away; found by any reader, acted on by the next fetch
 
 	mu   sync.Mutex
 	head Head
