@@ -1,11 +1,14 @@
 package api_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
 )
@@ -108,6 +111,27 @@ func TestAnApprovalReleasesAllHoldsOfItsRevision(t *testing.T) {
 	}
 	s.want(s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"`+string(rev1)+`"}`), http.StatusNotFound, "waits for an approval")
 	s.want(s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"4f1c9e2a"}`), http.StatusUnprocessableEntity)
+}
+
+// dated is a store whose clock is not this machine's.
+type dated struct{ *apitest.Store }
+
+var decidedAt = time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
+
+func (d dated) Approve(ctx context.Context, a fleet.Approval) (fleet.Approval, error) {
+	a, err := d.Store.Approve(ctx, a)
+	a.At = decidedAt
+	return a, err
+}
+
+// The time of an approval is the store's: what is held is compared with that one.
+func TestAnApprovalIsDatedByTheStore(t *testing.T) {
+	s := newSiteOver(t, dated{apitest.New(content())})
+	a := s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"`+string(rev1)+`"}`)
+	s.want(a, http.StatusOK)
+	if done := decode[wire.Approved](t, a); !done.Approval.At.Equal(decidedAt) {
+		t.Errorf("dated %v", done.Approval.At)
+	}
 }
 
 func TestATenantCannotEndThePlatformsStop(t *testing.T) {

@@ -40,8 +40,8 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*
 	if len(holds) == 0 {
 		return nil, problem(http.StatusNotFound, subject, "nothing of this revision waits for an approval", "see `argosy get holds`")
 	}
-	approval := fleet.Approval{Revision: in.Body.Revision, By: caller.Subject(), At: s.now().UTC(), Note: in.Body.Note}
-	if err := s.decider.Approve(ctx, approval); err != nil {
+	approval, err := s.decider.Approve(ctx, fleet.Approval{Revision: in.Body.Revision, By: caller.Subject(), Note: in.Body.Note})
+	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
 	return &body[wire.Approved]{wire.Approved{Approval: approval, Holds: holds}}, nil

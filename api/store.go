@@ -60,8 +60,8 @@ type State interface {
 // Decider records what a person decides. Each call is one transaction that also writes an Operation (and its event) and an audit entry;
 // each may be repeated with one effect.
 type Decider interface {
-	// Approve releases the holds of the approval's revision.
-	Approve(ctx context.Context, approval fleet.Approval) error
+	// Approve releases the holds of the approval's revision that stand at the store's present time, and returns it with that time.
+	Approve(ctx context.Context, approval fleet.Approval) (fleet.Approval, error)
 	// SetStop forbids writes within the stop's scope. One that is in force there already is replaced if replace is set and stays as it
 	// is otherwise. It returns the stop in force.
 	SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error)

@@ -127,7 +127,7 @@ func (h *house) held(revision fleet.Revision, reason fleet.HoldReason) error {
 
 func approve(t *testing.T, h *house, revision fleet.Revision) {
 	t.Helper()
-	if err := h.store.Approve(t.Context(), fleet.Approval{Revision: revision, By: "token:test"}); err != nil {
+	if _, err := h.store.Approve(t.Context(), fleet.Approval{Revision: revision, By: "token:test"}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -215,7 +215,7 @@ func (m *model) approveAll() {
 		m.t.Fatal(err)
 	}
 	for _, hold := range holds {
-		if err := m.store.Approve(context.Background(), fleet.Approval{Revision: hold.Revision, By: "token:test"}); err != nil {
+		if _, err := m.store.Approve(context.Background(), fleet.Approval{Revision: hold.Revision, By: "token:test"}); err != nil {
 			m.t.Fatal(err)
 		}
 	}

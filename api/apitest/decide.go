@@ -14,14 +14,16 @@ import (
 )
 
 // Approve implements api.Decider.
-func (s *Store) Approve(_ context.Context, a fleet.Approval) error {
+func (s *Store) Approve(_ context.Context, a fleet.Approval) (fleet.Approval, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fail == nil {
-		s.m.Holds = slices.DeleteFunc(s.m.Holds, func(h fleet.Hold) bool { return h.Revision == a.Revision })
-		s.record(fleet.Event{Kind: "hold", Name: string(a.Revision), At: a.At, Text: "approved by " + a.By})
+	if s.fail != nil {
+		return fleet.Approval{}, s.fail
 	}
-	return s.fail
+	a.At = time.Now().UTC()
+	s.m.Holds = slices.DeleteFunc(s.m.Holds, func(h fleet.Hold) bool { return h.Revision == a.Revision })
+	s.record(fleet.Event{Kind: "hold", Name: string(a.Revision), At: a.At, Text: "approved by " + a.By})
+	return a, nil
 }
 
 // SetStop implements api.Decider.

@@ -12,11 +12,11 @@ import (
 )
 
 // Approve releases the holds of the approval's revision: it records who did it, when and why, and the reconciler acts on it. The time is the
-// database's, as that of holds is; At is not looked at. An approval counts for what was held before it: who approves a revision again
-// releases what has been held since then, and the audit log keeps both.
-func (s *Store) Approve(ctx context.Context, a fleet.Approval) error {
+// database's, as that of holds is; At is not looked at, and is that time in what is returned. An approval counts for what was held before it:
+// who approves a revision again releases what has been held since then, and the audit log keeps both.
+func (s *Store) Approve(ctx context.Context, a fleet.Approval) (fleet.Approval, error) {
 	if err := s.again(ctx, func() error { return s.work.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&a.At) }); err != nil {
-		return wrap(err, "approve revision %s", a.Revision.Short())
+		return fleet.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
 	}
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		// Sent a second time after a lost answer, it finds its own time there.
@@ -30,10 +30,11 @@ func (s *Store) Approve(ctx context.Context, a fleet.Approval) error {
 		return tell(ctx, tx, deed{kind: fleet.OperationApprove, subject: "revision " + a.Revision.Short(), revision: a.Revision, by: a.By, note: a.Note,
 			event: fleet.Event{Kind: "hold", Name: string(a.Revision), Text: "approved"}})
 	})
-	if err == nil {
-		s.decided(ctx)
+	if err != nil {
+		return fleet.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
 	}
-	return wrap(err, "approve revision %s", a.Revision.Short())
+	s.decided(ctx)
+	return a, nil
 }
 
 // Approvals are the latest of each revision, oldest first.

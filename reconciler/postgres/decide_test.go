@@ -74,8 +74,11 @@ func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 		return len(holds)
 	}
 	all := waiting()
-	check(t, s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:ann", Note: "the first", At: time.Now().Add(time.Hour)}))
+	done := must(s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:ann", Note: "the first", At: time.Now().Add(time.Hour)}))(t)
 	first := must(s.Approvals(ctx))(t)
+	if len(first) != 1 || !done.At.Equal(first[0].At) || done.By != "token:ann" || done.Note != "the first" || done.Revision != revision(1) {
+		t.Errorf("answered %+v, recorded %+v", done, first)
+	}
 	if len(first) != 1 || first[0].By != "token:ann" || first[0].At.After(time.Now().Add(time.Minute)) {
 		t.Fatalf("not dated by the database: %+v", first)
 	}
@@ -93,7 +96,7 @@ func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 	if n := waiting(); n != 1 {
 		t.Errorf("%d holds wait for a second approval, want 1", n)
 	}
-	check(t, s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:bob", Note: "the second"}))
+	must(s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:bob", Note: "the second"}))(t)
 	again := must(s.Approvals(ctx))(t)
 	if len(again) != 1 || again[0].By != "token:bob" || !again[0].At.After(first[0].At) {
 		t.Errorf("a second approval is not the one that counts: %+v, and before %+v", again, first)

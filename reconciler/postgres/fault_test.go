@@ -50,7 +50,7 @@ func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 				"Observe": func() { check(t, s.Observe(ctx, worker, []fleet.Observation{{Key: a.Key, Message: fmt.Sprint(n)}})) },
 				"Approve": func() {
 					approvals++
-					check(t, s.Approve(ctx, fleet.Approval{Revision: revision(1000)}))
+					must(s.Approve(ctx, fleet.Approval{Revision: revision(1000)}))(t)
 				},
 				"SetStop": func() {
 					stops++
@@ -406,7 +406,10 @@ func TestANotificationSaysWhoseItIsAndADecisionNotifies(t *testing.T) {
 		{func() error { return nil }, ""}, // it connects
 		{func() error { return s.Notify(ctx, "replica-1") }, "replica-1"},
 		{func() error { return s.Notify(ctx, "replica-2\x00") }, `replica-2\x00`},
-		{func() error { return s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:ops"}) }, ""},
+		{func() error {
+			_, err := s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:ops"})
+			return err
+		}, ""},
 		{func() error { _, err := s.SetStop(ctx, stop, true); return err }, ""},
 		{func() error { _, err := s.ClearStop(ctx, stop.Scope, stop.Name, "", "token:ops"); return err }, ""},
 	} {

@@ -172,7 +172,7 @@ func TestCase66ResetKeepsWhatPeopleDecided(t *testing.T) {
 	s, url := populated(t)
 	ctx := t.Context()
 	lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
-	check(t, s.Approve(ctx, fleet.Approval{Revision: revision(5)}))
+	must(s.Approve(ctx, fleet.Approval{Revision: revision(5)}))(t)
 	must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopFleet}, true))(t)
 	_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleRead})
 	check(t, err)

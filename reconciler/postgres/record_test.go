@@ -122,7 +122,7 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 		r.Memory = []byte(`{"leaving":[]}`)
 		r.Sealed = []fleet.SealedBlob{{Tenant: "acme", Blob: "blob-1", Bytes: []byte("ENC[...]")}}
 	})))(t)
-	check(t, s.Approve(t.Context(), fleet.Approval{Revision: revision(1), By: "token:ops", Note: "fine"}))
+	must(s.Approve(t.Context(), fleet.Approval{Revision: revision(1), By: "token:ops", Note: "fine"}))(t)
 
 	snap := must(open(t, url).Load(t.Context()))(t)
 	want := fleet.Snapshot{Applied: revision(1), Seq: 2, Quarantines: []fleet.Quarantine{quarantine}, Placements: []fleet.Placement{placed},

@@ -111,7 +111,7 @@ func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	savePulls(t, s)
-	check(t, s.Approve(t.Context(), fleet.Approval{Revision: revision(9), By: "x"}))
+	must(s.Approve(t.Context(), fleet.Approval{Revision: revision(9), By: "x"}))(t)
 	for _, tenant := range []string{"acme", "globex"} {
 		must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopTenant, Name: tenant}, true))(t)
 	}
