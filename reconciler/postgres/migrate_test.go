@@ -41,8 +41,9 @@ func TestCase64PullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	before, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
-	exec(t, url, `DROP TABLE deliveries, looks, reviewed_plans, pulls, pull_touches, river_job, river_leader, river_migration, river_notification, river_queue;
-		DROP FUNCTION river_job_state_in_bitmask; DROP TYPE river_job_state; DROP FUNCTION in_scope(uuid[]); DELETE FROM goose_db_version WHERE version_id = 3`)
+	exec(t, url, `DROP TABLE deliveries, looks, reviewed_plans, pull_tenants, pulls, pull_touches, river_job, river_leader, river_migration, river_notification, river_queue;
+		DROP FUNCTION river_job_state_in_bitmask; DROP TYPE river_job_state; DROP FUNCTION in_scope(uuid[]); DROP FUNCTION keep_pull_tenants;
+		DELETE FROM goose_db_version WHERE version_id >= 3`)
 	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) {
 		t.Fatalf("on the schema of before: %v", err)
 	}
@@ -101,10 +102,27 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 	work(t, s, nothing).seen("branch", 1)
 }
 
+// The version before this one saves pull requests before, while and after this one migrates: they are listed all the same.
+func TestCase64PullsOfTheVersionBeforeAreListedByTenant(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	exec(t, url, `DROP TABLE pull_tenants; DROP FUNCTION keep_pull_tenants CASCADE; DELETE FROM goose_db_version WHERE version_id >= 4`)
+	check(t, s.SavePull(t.Context(), pull(1, fleet.PullOpen, "", "acme")))
+	check(t, s.SavePull(t.Context(), pull(2, fleet.PullMerged, "acme", "globex")))
+	must(postgres.Migrate(t.Context(), url))(t)
+	check(t, s.SavePull(t.Context(), pull(3, fleet.PullOpen, "acme", "unborn")))
+	check(t, s.SavePull(t.Context(), pull(2, fleet.PullMerged, "globex")))
+	got := one[string](t, url, `SELECT string_agg(tenant || number || state || coalesce((SELECT t.tenant FROM tenants t WHERE t.uid = p.tenant_uid), '-'), ' '
+		ORDER BY tenant, number) FROM pull_tenants p`)
+	if want := "1open- acme1openacme acme3openacme globex2mergedglobex unborn3open-"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
 func TestCase64NewBinaryNeedsItsSchema(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
-	exec(t, url, `DELETE FROM goose_db_version WHERE version_id = 3`)
+	exec(t, url, `DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`)
 	_, err := postgres.Open(t.Context(), url, postgres.Options{})
 	if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), "argosy migrate") {
 		t.Fatalf("got %v", err)

@@ -15,9 +15,9 @@ func (s *Store) Pulls(ctx context.Context, scope fleet.Scope, by fleet.Filter, p
 	if scope.Tenant != "" && by.Tenant != "" && by.Tenant != scope.Tenant {
 		return nil, "", nil // which of its pull requests touch another tenant is not for it to know
 	}
-	f := pullFilter(scope, by)
+	from, f := pullsWithin(scope, by)
 	return list(ctx, s, scope, listing[fleet.PullView]{
-		name: "pulls", keys: []string{"p.number"}, newest: true, sql: `SELECT p.body, r.base, r.hash` + sqlFromPulls,
+		name: "pulls", keys: []string{from.number}, newest: true, sql: `SELECT p.body, r.base, r.hash` + from.sql,
 		scan: func(row pgx.CollectableRow) (fleet.PullView, error) {
 			var p pullRow
 			err := row.Scan(&p.record, &p.base, &p.hash)
@@ -30,14 +30,14 @@ func (s *Store) Pulls(ctx context.Context, scope fleet.Scope, by fleet.Filter, p
 // PullOf is one pull request, and the plan of its head that its reviewers see, as JSON; nil when there is none. The report holds the parts
 // of all tenants: whoever shows it to one leaves out the others'. fleet.ErrNotFound when nothing is known of it, or nothing within the scope.
 func (s *Store) PullOf(ctx context.Context, scope fleet.Scope, number int) (fleet.PullView, []byte, error) {
-	f := pullFilter(scope, fleet.Filter{Pull: number})
+	from, f := pullsWithin(scope, fleet.Filter{Pull: number})
 	var found []pullRow
 	err := s.within(ctx, scope, func(tx pgx.Tx) (err error) {
 		found, err = read(ctx, tx, func(row pgx.CollectableRow) (pullRow, error) {
 			var p pullRow
 			err := row.Scan(&p.record, &p.base, &p.hash, &p.report)
 			return p, err
-		}, `SELECT p.body, r.base, r.hash, r.report`+sqlFromPulls+f.where(), f.args...)
+		}, `SELECT p.body, r.base, r.hash, r.report`+from.sql+f.where(), f.args...)
 		return err
 	})
 	if err == nil && (len(found) == 0 || number == 0) {
@@ -58,23 +58,35 @@ func (s *Store) PullPlan(ctx context.Context, scope fleet.Scope, number int) ([]
 	return report, err
 }
 
-const sqlFromPulls = ` FROM pulls p LEFT JOIN reviewed_plans r ON r.number = p.number AND r.head = p.head`
+// pullSource is where pull requests are read from, and the columns that find and order them there.
+type pullSource struct{ sql, number, state string }
 
-func pullFilter(scope fleet.Scope, by fleet.Filter) filter {
-	f := filter{}
-	for _, tenant := range []fleet.TenantName{scope.Tenant, by.Tenant} {
-		if tenant != "" {
-			f.and(f.place(text(string(tenant))) + " = ANY (p.tenants)")
-		}
+// Those of one tenant are found in an index of that tenant's. What is asked of it holds nothing that could tell of a row before the wall has
+// let it through (the operators are leakproof), or else the wall would come first: at each row of all tenants.
+var (
+	pullsOfAll    = pullSource{sql: sqlFromPulls + sqlWithPlan, number: "p.number", state: "p.state"}
+	pullsOfTenant = pullSource{sql: sqlFromPulls + ` JOIN pull_tenants t ON t.number = p.number` + sqlWithPlan, number: "t.number", state: "t.state"}
+)
+
+const (
+	sqlFromPulls = ` FROM pulls p`
+	sqlWithPlan  = ` LEFT JOIN reviewed_plans r ON r.number = p.number AND r.head = p.head`
+)
+
+func pullsWithin(scope fleet.Scope, by fleet.Filter) (pullSource, filter) {
+	from, f := pullsOfAll, filter{}
+	if scope.Tenant != "" || by.Tenant != "" {
+		from = pullsOfTenant
+		f.tenants("t.tenant", scope, by.Tenant)
 	}
 	if scope.Tenant != "" {
-		f.and("live_tenant(" + f.place(text(string(scope.Tenant))) + ") = ANY (p.tenant_uids)")
+		f.and("t.tenant_uid = live_tenant(" + f.place(text(string(scope.Tenant))) + ")")
 	}
 	if by.Pull != 0 {
-		f.and("p.number = " + f.place(by.Pull))
+		f.and(from.number + " = " + f.place(by.Pull))
 	}
-	f.equal("p.state", string(by.State))
-	return f
+	f.equal(from.state, string(by.State))
+	return from, f
 }
 
 // pullRow is a pull request with the plan of its head, if there is one.

@@ -1,0 +1,104 @@
+package postgres_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// asked remembers the statements that a store sends.
+type asked struct {
+	mu  sync.Mutex
+	all []pgx.TraceQueryStartData
+}
+
+func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, d)
+	return ctx
+}
+
+func (*asked) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// of is the last statement that names the table.
+func (a *asked) of(t testing.TB, table string) pgx.TraceQueryStartData {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, d := range slices.Backward(a.all) {
+		if strings.Contains(d.SQL, table) {
+			return d
+		}
+	}
+	t.Fatalf("nothing asks %s", table)
+	return pgx.TraceQueryStartData{}
+}
+
+// explain says how the database answers, with the settings of a store, in a tenant's scope.
+func explain(t testing.TB, url string, scope fleet.Scope, d pgx.TraceQueryStartData) string {
+	t.Helper()
+	conn := connect(t, url)
+	defer conn.Close(t.Context())
+	tx, err := conn.Begin(t.Context())
+	check(t, err)
+	settings := `SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; SET LOCAL timezone = 'UTC'`
+	if scope.Tenant != "" {
+		settings += `; SET LOCAL argosy.tenant = '` + string(scope.Tenant) + `'; SET LOCAL ROLE argosy_reader`
+	}
+	_, err = tx.Exec(t.Context(), settings)
+	check(t, err)
+	rows, err := tx.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) `+d.SQL, d.Args...)
+	check(t, err)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	check(t, err)
+	return strings.Join(lines, "\n")
+}
+
+// A tenant's page is found in the tenant's own index, however many pull requests others have.
+func TestPullsOfATenantAreFoundWithoutReadingOthers(t *testing.T) {
+	t.Parallel()
+	_, url := populated(t)
+	var seen asked
+	s := openWith(t, url, postgres.Options{Tracer: &seen})
+	check(t, s.SavePull(t.Context(), pull(1, fleet.PullOpen, "acme")))
+	exec(t, url, `
+		INSERT INTO pulls (number, state, head, settled, tenants, tenant_uids, body)
+		SELECT n, 'merged', p.head, true, ARRAY['globex'], ARRAY(SELECT uid FROM tenants WHERE tenant = 'globex'), p.body
+		FROM generate_series(2, 5000) n, pulls p WHERE p.number = 1`)
+	check(t, s.SavePull(t.Context(), pull(4000, fleet.PullOpen, "", "acme", "globex")))
+	exec(t, url, `ANALYZE`)
+	acme, page := fleet.Scope{Tenant: "acme"}, fleet.Page{Limit: 50}
+	for name, c := range map[string]struct {
+		scope fleet.Scope
+		by    fleet.Filter
+		want  int
+	}{
+		"as acme":                {acme, fleet.Filter{}, 2},
+		"as acme, merged":        {acme, fleet.Filter{State: fleet.PullMerged}, 0},
+		"as acme, one":           {acme, fleet.Filter{Pull: 4000}, 1},
+		"of acme":                {fleet.Scope{}, fleet.Filter{Tenant: "acme"}, 2},
+		"of globex, open":        {fleet.Scope{}, fleet.Filter{Tenant: "globex", State: fleet.PullOpen}, 1},
+		"as globex, open":        {fleet.Scope{Tenant: "globex"}, fleet.Filter{State: fleet.PullOpen}, 1},
+		"as globex, one page":    {fleet.Scope{Tenant: "globex"}, fleet.Filter{}, 50},
+		"as globex, merged page": {fleet.Scope{Tenant: "globex"}, fleet.Filter{State: fleet.PullMerged}, 50},
+	} {
+		got, _, err := s.Pulls(t.Context(), c.scope, c.by, page)
+		check(t, err)
+		if len(got) != c.want {
+			t.Errorf("%s: %d, want %d", name, len(got), c.want)
+		}
+		how := explain(t, url, c.scope, seen.of(t, "FROM pulls p"))
+		if strings.Contains(how, "Seq Scan on pulls") || strings.Contains(how, "Seq Scan on pull_tenants") || strings.Contains(how, "Sort") || strings.Contains(how, "Rows Removed by") ||
+			!strings.Contains(how, "pull_tenants_") {
+			t.Errorf("%s:\n%s", name, how)
+		}
+	}
+}
