@@ -3,6 +3,7 @@ package reconciler_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -72,4 +73,53 @@ func TestWhatOthersTellWakesTheLoop(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// What an Application needed goes when it is proven gone, long before the next poll, and everything that goes together is told of together.
+func TestWhatIsProvenGoneWakesTheLoop(t *testing.T) {
+	files := together(small(), map[string]string{"fleet/fleet.yaml": document("Fleet", "fleet",
+		"guards: {maxDeletes: 100, maxDeletePercent: 100, alwaysAllowed: 100, window: 1h}\n  gitHosts: [git.example.com]")})
+	leaving := tenant("globex", "prod")
+	for i := range 20 {
+		maps.Copy(leaving, deployment("globex", fmt.Sprint("shop-", i), "v1", "Orphan", "prod"))
+	}
+	h := newHouse(t, together(files, leaving))
+	r := h.start("a", options{poll: time.Hour})
+	h.eventually("the fleet stands", h.settled)
+	before, told := h.still(r), r.store.asked("notify engine")
+	if told != 0 {
+		t.Fatalf("%d times told of objects proven gone while none has left", told)
+	}
+	h.commit("globex leaves", together(gone(leaving), gone(deployment("globex", "shop", "v1", "Orphan", "prod"))))
+	r.Wake()
+	h.eventually("all of it is gone", func() error {
+		for _, row := range h.rows() {
+			if row.Tenant == "globex" {
+				return fmt.Errorf("%s %s stands", row.Key.Kind, row.Key.Name)
+			}
+		}
+		return h.settled()
+	})
+	h.eventually("it is told of the Applications, and of what they needed", func() error {
+		if told = r.store.asked("notify engine"); told < 2 {
+			return fmt.Errorf("told %d times", told)
+		}
+		return nil
+	})
+	if fetches := h.still(r) - before; told > 6 || fetches > int64(r.store.asked("notify engine"))+1 {
+		t.Errorf("21 Applications and what they needed: told %d times, %d fetches", told, fetches)
+	}
+	recorded := r.store.asked("record")
+	if err := r.store.Notify(t.Context(), "engine/eu-1"); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("it looks, and finds nothing", func() error {
+		if h.still(r)-before <= int64(told) {
+			return errors.New("it does not look")
+		}
+		return nil
+	})
+	if again := r.store.asked("record"); again != recorded || recorded > 4 { // the begin, the commit, what the Applications needed, and once more if they were slow to go
+		t.Errorf("%d records, then %d after a telling of nothing", recorded, again)
+	}
 }

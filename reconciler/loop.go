@@ -92,8 +92,8 @@ func (l *Loop) Wake() {
 	}
 }
 
-// Heard says that somebody has told of a change in the store. What the loop has told itself is no news to it: a pass that begins for nothing
-// costs a fetch.
+// Heard says that somebody has told of a change in the store: another replica's loop, a worker that has proven objects gone, a person's
+// decision. What the loop has told itself is no news to it: a pass that begins for nothing costs a fetch.
 func (l *Loop) Heard(by string) {
 	if by != l.Holder {
 		l.Wake()

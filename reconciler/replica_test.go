@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -295,6 +296,14 @@ func (s *faulty) Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, er
 		return nil, err
 	}
 	return s.Store.Stops(ctx, scope)
+}
+
+func (s *faulty) Notify(ctx context.Context, by string) error {
+	who, _, _ := strings.Cut(by, "/") // a loop or an engine's worker
+	if err := s.ask("notify " + who); err != nil {
+		return err
+	}
+	return s.Store.Notify(ctx, by)
 }
 
 func (s *faulty) UpdateSync(ctx context.Context, l fleet.Lease, id string, state fleet.OperationState, message string) error {

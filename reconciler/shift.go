@@ -21,6 +21,7 @@ type shift struct {
 	queue    *queue
 	acks     *batch[fleet.Ack]
 	seen     *batch[fleet.Observation]
+	proofs   *bell // rung when objects are proven gone
 	cursor   int64
 	unproven bool // a verifying pass is due
 	mirrored bool // the engine remembers the stops as they are
@@ -53,6 +54,7 @@ func (s *shift) run(ctx context.Context) error {
 	}
 	begin(&recorders, recording, s.acks.run)
 	begin(&recorders, recording, s.seen.run)
+	begin(&working, ctx, s.proofs.run)
 	begin(&working, ctx, func(ctx context.Context) error { return s.target.Watch(ctx, s.sink()) })
 	if err := s.prepare(ctx); err != nil {
 		return err
@@ -61,6 +63,15 @@ func (s *shift) run(ctx context.Context) error {
 		begin(&working, ctx, s.work)
 	}
 	return s.follow(ctx)
+}
+
+// acknowledge records what was done. The loop hears of objects that are proven gone: it holds back what they needed until then.
+func (s *shift) acknowledge(ctx context.Context, acks []fleet.Ack) error {
+	err := s.Rows.Acknowledge(ctx, s.lease.lease(), acks)
+	if err == nil && slices.ContainsFunc(acks, func(a fleet.Ack) bool { return a.Removed }) {
+		s.proofs.ring()
+	}
+	return err
 }
 
 // prepare comes before the first write: the engine is read, our epoch is above all that it shows, the stops are those that are in force now,

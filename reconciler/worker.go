@@ -32,6 +32,8 @@ type Rows interface {
 	PendingSyncs(ctx context.Context, name fleet.EngineName) ([]fleet.SyncRequest, error)
 	// UpdateSync records how a sync stands.
 	UpdateSync(ctx context.Context, lease fleet.Lease, id string, state fleet.OperationState, message string) error
+	// Notify says "look" to all replicas: objects are proven gone, and the loop may let go of what they needed. by is told with it.
+	Notify(ctx context.Context, by string) error
 }
 
 // Secrets finds the content of a credential.
@@ -73,9 +75,10 @@ const (
 	flushEvery   = 200 * time.Millisecond
 	verifyEvery  = time.Hour
 	reportEvery  = 30 * time.Second
-	settleWait   = 50 * time.Millisecond // for an object that waits for another of the same engine
-	removeWait   = 5 * time.Second       // for a deletion that the engine works on
-	steady       = time.Minute           // work that lasted so long was no failed attempt
+	proofPause   = 500 * time.Millisecond // before it is said that objects are proven gone: seldom goes one alone, and a look costs a fetch
+	settleWait   = 50 * time.Millisecond  // for an object that waits for another of the same engine
+	removeWait   = 5 * time.Second        // for a deletion that the engine works on
+	steady       = time.Minute            // work that lasted so long was no failed attempt
 	messageBytes = 1024
 )
 
@@ -134,8 +137,8 @@ func (w *Worker) serve(ctx context.Context, held *heldLease) error {
 	}
 	now := &shift{Worker: w, lease: held, target: target, queue: newQueue(), healthy: true,
 		settled: map[fleet.ObjectKey]bool{}, looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
-	now.acks = newBatch(flushEvery, readBatch, func(a fleet.Ack) fleet.ObjectKey { return a.Key },
-		func(ctx context.Context, acks []fleet.Ack) error { return w.Rows.Acknowledge(ctx, held.lease(), acks) })
+	now.proofs = newBell(proofPause, func(ctx context.Context) error { return w.Rows.Notify(ctx, held.lease().Name) })
+	now.acks = newBatch(flushEvery, readBatch, func(a fleet.Ack) fleet.ObjectKey { return a.Key }, now.acknowledge)
 	now.seen = newBatch(flushEvery, readBatch, func(o fleet.Observation) fleet.ObjectKey { return o.Key },
 		func(ctx context.Context, seen []fleet.Observation) error {
 			return w.Rows.Observe(ctx, held.lease(), seen)
