@@ -146,10 +146,10 @@ func (a *ArgoCD) Start(ctx context.Context) error {
 	port := func(p int) string { return strconv.Itoa(p) }
 	address := func(p int) string { return net.JoinHostPort("127.0.0.1", port(p)) }
 	health := func(p int) func(context.Context) error {
-		return func(ctx context.Context) error { return answers(ctx, "http://"+address(p)+"/healthz") }
+		return func(ctx context.Context) error { return answers(ctx, a.options.Cluster.options.Behind, "http://"+address(p)+"/healthz") }
 	}
-	if err := a.ensure(ctx, &a.Redis, "redis", redis, []string{port(a.ports.redis)}, func(context.Context) error {
-		return dials(address(a.ports.redis))
+	if err := a.ensure(ctx, &a.Redis, "redis", redis, []string{port(a.ports.redis)}, func(ctx context.Context) error {
+		return dials(ctx, a.options.Cluster.options.Behind, address(a.ports.redis))
 	}); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (a *ArgoCD) ensure(ctx context.Context, p **Process, name, path string, arg
 	}
 	*p, err = StartProcess(Command{
 		Name: a.Namespace + " " + name, Path: path, Args: args, Env: a.environment(name),
-		Dir: a.Dir, Log: filepath.Join(a.Dir, name+".log"),
+		Dir: a.Dir, Log: filepath.Join(a.Dir, name+".log"), Behind: a.options.Cluster.options.Behind,
 	})
 	if err != nil {
 		return err
@@ -214,22 +214,23 @@ func (a *ArgoCD) Stop() error {
 	return errors.Join(a.sockets.remove(), a.folder.remove())
 }
 
-func dials(address string) error {
-	conn, err := net.DialTimeout("tcp", address, time.Second)
+func dials(ctx context.Context, behind *Firewall, address string) error {
+	conn, err := behind.Dial(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
 	return conn.Close()
 }
 
-func answers(ctx context.Context, url string) error {
+func answers(ctx context.Context, behind *Firewall, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	client := http.Client{Transport: &http.Transport{DialContext: behind.Dial, DisableKeepAlives: true}}
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}

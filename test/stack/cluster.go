@@ -22,6 +22,7 @@ type ClusterOptions struct {
 	Dir      string // a temporary folder when empty; one that was used before is re-opened
 	AuditLog string // file for an audit log: one JSON line per request, level Metadata
 	Durable  bool   // etcd writes through to the disk, as in production
+	Behind   *Firewall
 }
 
 // Cluster is a Kubernetes cluster with an API server, the controllers and one
@@ -74,7 +75,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 		args = append(args, "--fsync")
 	}
 	_ = os.Remove(c.Kubeconfig) // a former start's
-	c.Process, err = StartProcess(Command{Name: c.Name, Path: lab, Args: args, Log: filepath.Join(c.Dir, "lab.log")})
+	c.Process, err = StartProcess(Command{Name: c.Name, Path: lab, Args: args, Log: filepath.Join(c.Dir, "lab.log"), Behind: c.options.Behind})
 	if err != nil {
 		return err
 	}
@@ -105,6 +106,9 @@ func (c *Cluster) REST() *rest.Config {
 		panic(fmt.Errorf("%s: %w", c.Name, err)) // Start has read the same file
 	}
 	config.QPS = -1
+	if c.options.Behind != nil {
+		config.Dial = c.options.Behind.Dial
+	}
 	return config
 }
 

@@ -147,7 +147,7 @@ func (f *Forge) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return f.Await(ctx, func(ctx context.Context) error { return answers(ctx, f.API()+"version") })
+	return f.Await(ctx, func(ctx context.Context) error { return answers(ctx, nil, f.API()+"version") })
 }
 
 // Stop ends it and removes the folder that StartForge made.

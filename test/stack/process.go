@@ -32,6 +32,7 @@ type Command struct {
 	User        *syscall.Credential // run as another user; needs root
 	StopSignal  syscall.Signal      // asks the program to end; 0 means SIGTERM
 	DeathSignal syscall.Signal      // sent when this process dies; 0 means SIGKILL
+	Behind      *Firewall           // nil: on this machine's own network
 }
 
 // Process is a running child. It is the leader of its own process group, so
@@ -66,7 +67,7 @@ func StartProcess(c Command) (*Process, error) {
 	if _, err := cmd.StdinPipe(); err != nil { // closed when the process has ended
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
-	if err := spawn(cmd); err != nil {
+	if err := spawn(cmd, c.Behind); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	p := &Process{
@@ -195,7 +196,11 @@ var spawner = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-func spawn(cmd *exec.Cmd) error {
+func spawn(cmd *exec.Cmd, behind *Firewall) (err error) {
+	if behind != nil {
+		behind.inside(func() { err = cmd.Start() })
+		return err
+	}
 	result := make(chan error)
 	spawner() <- func() { result <- cmd.Start() }
 	return <-result

@@ -1,0 +1,266 @@
+package stack
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// Firewall is a network of its own with nothing in it but loopback. What runs
+// behind it reaches the outside through an Outlet only, and nothing outside
+// reaches it: there is no interface on which it could.
+//
+// A nil Firewall is no firewall: everything shares this machine's loopback.
+type Firewall struct {
+	work chan func() // run by the one thread that is inside
+}
+
+// errPrivilege says that a network of its own could not be made.
+var errPrivilege = errors.New("a network namespace needs root")
+
+// NewFirewall makes the network. It needs Linux and root; without them it
+// returns nil and says why, and what would be behind it runs beside everything
+// else.
+func NewFirewall() (*Firewall, error) {
+	f := &Firewall{work: make(chan func())}
+	entered := make(chan error)
+	go func() {
+		err := enterNetwork()
+		entered <- err
+		if err != nil {
+			return
+		}
+		// The thread is never given back: with the goroutine it ends too, and with
+		// it, by their parent-death signal, the processes that it started.
+		for do := range f.work {
+			do()
+		}
+	}()
+	if err := <-entered; err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close ends the network and every process behind it.
+func (f *Firewall) Close() {
+	if f != nil {
+		close(f.work)
+	}
+}
+
+// inside runs do on the thread that is behind the firewall.
+func (f *Firewall) inside(do func()) {
+	if f == nil {
+		do()
+		return
+	}
+	done := make(chan struct{})
+	f.work <- func() { defer close(done); do() }
+	<-done
+}
+
+// Dial connects to a loopback address behind the firewall, as somebody would
+// who stands there.
+func (f *Firewall) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	f.inside(func() { conn, err = (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address) })
+	return conn, err
+}
+
+// Listen listens on a loopback address behind the firewall.
+func (f *Firewall) Listen(address string) (l net.Listener, err error) {
+	f.inside(func() { l, err = net.Listen("tcp", address) })
+	return l, err
+}
+
+// Outlet is a way out: an address behind the firewall whose connections are
+// carried to one address outside. It can be made to fail.
+type Outlet struct {
+	Address string // behind the firewall
+
+	listener net.Listener
+	target   string
+	open     sync.WaitGroup
+
+	mu      sync.Mutex
+	conns   map[net.Conn]bool
+	latency time.Duration // each way
+	blocked bool
+	frozen  chan struct{} // closed when nothing is held back; nil: never was
+	cut     int64         // bytes that still come in before connections end; <0: any number
+}
+
+// Outlet opens a way out from address ("127.0.0.1:0" for any port) to target.
+// With a TLS configuration it ends TLS, as a proxy in front of a service does.
+func (f *Firewall) Outlet(address, target string, config *tls.Config) (*Outlet, error) {
+	l, err := f.Listen(address)
+	if err != nil {
+		return nil, fmt.Errorf("outlet to %s: %w", target, err)
+	}
+	o := &Outlet{Address: l.Addr().String(), listener: l, target: target, conns: map[net.Conn]bool{}, cut: -1}
+	if config != nil {
+		o.listener = tls.NewListener(l, config)
+	}
+	o.open.Go(o.serve)
+	return o, nil
+}
+
+// Close ends it and every connection through it.
+func (o *Outlet) Close() {
+	_ = o.listener.Close()
+	o.Thaw()
+	o.Block(true)
+	o.open.Wait()
+}
+
+// Latency delays what goes through, each way.
+func (o *Outlet) Latency(d time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.latency = d
+}
+
+// Block refuses connections and ends those that stand; false lets them in again.
+func (o *Outlet) Block(on bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.blocked = on
+	if on {
+		o.endAll()
+	}
+}
+
+// Cut ends a connection once so many more bytes have come in, through all of
+// them together. It happens once.
+func (o *Outlet) Cut(bytes int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cut = bytes
+}
+
+// Freeze holds everything back while connections stay open, as a network does
+// whose other end has gone without a word.
+func (o *Outlet) Freeze() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.frozen == nil {
+		o.frozen = make(chan struct{})
+	}
+}
+
+// Thaw ends Freeze.
+func (o *Outlet) Thaw() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.frozen != nil {
+		close(o.frozen)
+		o.frozen = nil
+	}
+}
+
+// Connections is how many stand now.
+func (o *Outlet) Connections() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.conns) / 2
+}
+
+func (o *Outlet) endAll() {
+	for conn := range o.conns {
+		_ = conn.Close()
+	}
+}
+
+func (o *Outlet) serve() {
+	for {
+		in, err := o.listener.Accept()
+		if err != nil {
+			return
+		}
+		o.open.Go(func() { o.carry(in) })
+	}
+}
+
+func (o *Outlet) carry(in net.Conn) {
+	defer in.Close()
+	out, err := net.DialTimeout("tcp", o.target, 5*time.Second)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	if !o.keep(in, out) {
+		return
+	}
+	defer o.forget(in, out)
+	var both sync.WaitGroup
+	both.Go(func() { o.pipe(out, in, false) })
+	both.Go(func() { o.pipe(in, out, true) })
+	both.Wait()
+}
+
+func (o *Outlet) keep(conns ...net.Conn) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, conn := range conns {
+		if !o.blocked {
+			o.conns[conn] = true
+		}
+	}
+	return !o.blocked
+}
+
+func (o *Outlet) forget(conns ...net.Conn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, conn := range conns {
+		delete(o.conns, conn)
+	}
+}
+
+// pipe carries bytes one way until either end closes; the other way ends with it.
+func (o *Outlet) pipe(to, from net.Conn, incoming bool) {
+	defer to.Close()
+	defer from.Close()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			allowed, last := o.pass(n, incoming)
+			if _, err := to.Write(buffer[:allowed]); err != nil || last {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// pass waits as the network does and says how many of n bytes go through, and
+// whether they are the last.
+func (o *Outlet) pass(n int, incoming bool) (int, bool) {
+	o.mu.Lock()
+	latency, frozen := o.latency, o.frozen
+	o.mu.Unlock()
+	if latency > 0 {
+		time.Sleep(latency)
+	}
+	if frozen != nil {
+		<-frozen
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !incoming || o.cut < 0 {
+		return n, false
+	}
+	if int64(n) < o.cut {
+		o.cut -= int64(n)
+		return n, false
+	}
+	n, o.cut = int(o.cut), -1
+	return n, true
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package stack
+
+func enterNetwork() error { return errPrivilege }
