@@ -21,7 +21,7 @@ type Options struct {
 	Window   time.Duration               // between two reports to the sink; default 150ms
 	Silence  time.Duration               // after which a watch without a word is not trusted; default 10m
 	Timeout  time.Duration               // of one request; default 30s
-	InFlight int                         // requests at a time, at most; default 16: an API server gains little beyond 8
+	InFlight int                         // requests at a time, at most; default 16. It begins with 8, and halves when the API server throttles
 	Conflict time.Duration               // within which a second drift of one object is a conflict, and its first pause; default 1m
 	Retry    time.Duration               // first pause after a failed read; doubles up to 30s; default 500ms
 	Stopped  func(fleet.TenantName) bool // asked immediately before each write; true refuses it; required

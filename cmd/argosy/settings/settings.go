@@ -80,7 +80,7 @@ type Listen struct {
 
 // Engines is how engines are written to.
 type Engines struct {
-	InFlight int      `yaml:"inFlight,omitempty" doc:"Objects that are written at a time to one engine, 1 to 64. Little is gained past 8: the API server is the limit." default:"8"`
+	InFlight int      `yaml:"inFlight,omitempty" doc:"Objects that are written at a time to one engine, 1 to 64. Fewer go out as long as its API server throttles." default:"32"`
 	Poll     Duration `yaml:"poll,omitempty" doc:"How often rows are looked at when no notification comes, 1s to 10m." default:"5s"`
 }
 
@@ -122,7 +122,7 @@ func parse(r io.Reader) (Settings, error) {
 	s := Settings{
 		Source:  Source{Branch: "main", Poll: Duration(30 * time.Second)},
 		Listen:  Listen{Address: "127.0.0.1:8080", Ops: "127.0.0.1:8081"},
-		Engines: Engines{InFlight: 8, Poll: Duration(5 * time.Second)},
+		Engines: Engines{InFlight: 32, Poll: Duration(5 * time.Second)},
 		Log:     Log{Level: "info", Format: "text"},
 	}
 	dec := yaml.NewDecoder(io.LimitReader(r, 1<<20))

@@ -28,7 +28,7 @@ func TestLoadFillsDefaultsAndResolvesPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Source.Branch != "main" || time.Duration(s.Source.Poll) != 30*time.Second || s.Engines.InFlight != 8 {
+	if s.Source.Branch != "main" || time.Duration(s.Source.Poll) != 30*time.Second || s.Engines.InFlight != 32 {
 		t.Errorf("defaults are not there: %+v", s)
 	}
 	if s.Database.Embedded != filepath.Join(dir, "pg") || s.Source.TokenFile != filepath.Join(dir, "token") {
