@@ -122,7 +122,7 @@ func (f *Forge) accounts(ctx context.Context, p string) ([]fleet.Person, error) 
 func mayNotRead(org string, err error) error {
 	if isGone(err) || hasStatus(err, http.StatusForbidden) {
 		return fmt.Errorf("our account may not read the teams of %s: the App needs the organization permission \"Members: read\", "+
-			"a token the scope read:org and membership (on Gitea read:organization and membership in the organization): %w", org, err)
+			"a token the scope read:org and membership in it; on Gitea the scope read:organization, and to own it or be in each team that is named as an owner: %w", org, err)
 	}
 	return err
 }
