@@ -146,7 +146,9 @@ func (a *ArgoCD) Start(ctx context.Context) error {
 	port := func(p int) string { return strconv.Itoa(p) }
 	address := func(p int) string { return net.JoinHostPort("127.0.0.1", port(p)) }
 	health := func(p int) func(context.Context) error {
-		return func(ctx context.Context) error { return answers(ctx, a.options.Cluster.options.Behind, "http://"+address(p)+"/healthz") }
+		return func(ctx context.Context) error {
+			return answers(ctx, a.options.Cluster.options.Behind, "http://"+address(p)+"/healthz")
+		}
 	}
 	if err := a.ensure(ctx, &a.Redis, "redis", redis, []string{port(a.ports.redis)}, func(ctx context.Context) error {
 		return dials(ctx, a.options.Cluster.options.Behind, address(a.ports.redis))
