@@ -78,15 +78,17 @@ func (f *Firewall) Listen(address string) (l net.Listener, err error) {
 }
 
 // Outlet is a way out: an address behind the firewall whose connections are
-// carried to one address outside. It can be made to fail.
+// carried to one address outside, or to several in turn, as a plain load
+// balancer does. It can be made to fail.
 type Outlet struct {
 	Address string // behind the firewall
 
 	listener net.Listener
-	target   string
 	open     sync.WaitGroup
 
 	mu      sync.Mutex
+	targets []string
+	next    int
 	conns   map[net.Conn]bool
 	latency time.Duration // each way
 	blocked bool
@@ -94,19 +96,28 @@ type Outlet struct {
 	cut     int64         // bytes that still come in before connections end; <0: any number
 }
 
-// Outlet opens a way out from address ("127.0.0.1:0" for any port) to target.
-// With a TLS configuration it ends TLS, as a proxy in front of a service does.
-func (f *Firewall) Outlet(address, target string, config *tls.Config) (*Outlet, error) {
+// Outlet opens a way out from address ("127.0.0.1:0" for any port) to where Aim
+// says. With a TLS configuration it ends TLS, as a proxy in front of a service
+// does.
+func (f *Firewall) Outlet(address string, config *tls.Config, targets ...string) (*Outlet, error) {
 	l, err := f.Listen(address)
 	if err != nil {
-		return nil, fmt.Errorf("outlet to %s: %w", target, err)
+		return nil, fmt.Errorf("outlet %s: %w", address, err)
 	}
-	o := &Outlet{Address: l.Addr().String(), listener: l, target: target, conns: map[net.Conn]bool{}, cut: -1}
+	o := &Outlet{Address: l.Addr().String(), listener: l, targets: targets, conns: map[net.Conn]bool{}, cut: -1}
 	if config != nil {
 		o.listener = tls.NewListener(l, config)
 	}
 	o.open.Go(o.serve)
 	return o, nil
+}
+
+// Aim carries new connections to these addresses, in turn; one that does not
+// answer is passed over.
+func (o *Outlet) Aim(targets ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.targets = targets
 }
 
 // Close ends it and every connection through it.
@@ -187,8 +198,8 @@ func (o *Outlet) serve() {
 
 func (o *Outlet) carry(in net.Conn) {
 	defer in.Close()
-	out, err := net.DialTimeout("tcp", o.target, 5*time.Second)
-	if err != nil {
+	out := o.dial()
+	if out == nil {
 		return
 	}
 	defer out.Close()
@@ -200,6 +211,20 @@ func (o *Outlet) carry(in net.Conn) {
 	both.Go(func() { o.pipe(out, in, false) })
 	both.Go(func() { o.pipe(in, out, true) })
 	both.Wait()
+}
+
+// dial connects to the first of the targets that answers; nil when none does.
+func (o *Outlet) dial() net.Conn {
+	o.mu.Lock()
+	targets, first := o.targets, o.next
+	o.next++
+	o.mu.Unlock()
+	for i := range targets {
+		if conn, err := net.DialTimeout("tcp", targets[(first+i)%len(targets)], 5*time.Second); err == nil {
+			return conn
+		}
+	}
+	return nil
 }
 
 func (o *Outlet) keep(conns ...net.Conn) bool {

@@ -96,7 +96,7 @@ func TestAProcessStandsBehindTheFirewall(t *testing.T) {
 
 func TestAnOutletFailsAsANetworkDoes(t *testing.T) {
 	f := firewall(t)
-	o, err := f.Outlet("127.0.0.1:0", echo(t), nil)
+	o, err := f.Outlet("127.0.0.1:0", nil, "127.0.0.1:1", echo(t)) // the first never answers
 	if err != nil {
 		t.Fatal(err)
 	}
