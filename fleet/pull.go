@@ -195,6 +195,7 @@ type PullRecord struct {
 	Replies    []string     `json:"replies,omitempty"`    // answers to the last commands, shown in the comment; at most 5
 	Verdict    string       `json:"verdict,omitempty"`    // one line
 	Tenants    []TenantName `json:"tenants,omitempty"`    // that its plan touches; "" is the platform
+	Behind     bool         `json:"behind,omitempty"`     // its last plan was made while the branch had commits that waited for an approval
 	FollowedAt *time.Time   `json:"followedAt,omitempty"` // since when its result is followed after the merge
 	Settled    bool         `json:"settled,omitempty"`    // nothing is left to be done for it
 }

@@ -45,7 +45,7 @@ func (r *Reviewer) group(ctx context.Context, l fleet.Look) error {
 	if err := r.Forge.Mark(ctx, l.Head, review.Decide(f).Checks); err != nil {
 		return fmt.Errorf("commit %s of the merge queue: its checks: %w", l.Head.Short(), err)
 	}
-	if f.Plan == nil && f.Unplanned != "" {
+	if preview.unsettled {
 		return ErrUnsettled
 	}
 	return nil

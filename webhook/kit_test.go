@@ -1,11 +1,16 @@
 package webhook_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,27 +31,100 @@ type harbor struct {
 	repo        *githubtest.Repository
 	alice, bob  *githubtest.Account // an owner of acme, and one who writes to the repository
 	self        *githubtest.Account
+	app         *githubtest.App // nil: with a token
+	hook        *githubtest.Hook
+	gate        *gate
+	log         *bytes.Buffer
 	records     *records
 	planner     *planner
 	now         time.Time
 	pullRequest *githubtest.Pull
 }
 
-func newHarbor(t *testing.T) *harbor {
-	h := &harbor{T: t, server: githubtest.Start(t), records: newRecords(), planner: newPlanner(), now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+func newHarbor(t *testing.T) *harbor { return harborOf(t, false) }
+
+func harborOf(t *testing.T, asApp bool) *harbor {
+	h := &harbor{T: t, server: githubtest.New(t), log: &bytes.Buffer{}, records: newRecords(), planner: newPlanner(), now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+	h.gate = &gate{next: h.server}
+	front := httptest.NewServer(h.gate)
+	t.Cleanup(front.Close)
+	h.server.URL = front.URL + "/"
 	h.repo = h.server.Repository(h.server.Organization("acme"), "fleet", true)
 	h.alice, h.bob, h.self = h.server.User("alice"), h.server.User("bob"), h.server.User("argosy")
 	h.repo.Grant(h.bob, "write")
 	h.repo.Grant(h.self, "admin")
-	token := h.server.Token(h.self, secret)
-	forge, err := github.New(github.Config{BaseURL: h.server.URL, Repository: h.repo.Name, RepositoryID: h.repo.ID, AllowHTTP: true,
-		Auth: github.Auth{Token: func(context.Context) (string, error) { return token, nil }}})
+	forge, err := github.New(h.config(asApp))
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.Reviewer = webhook.NewReviewer(webhook.Config{Forge: forge, Planner: h.planner, Records: h.records, Branch: "main", Sweep: time.Minute,
-		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return h.now }})
+		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Now: func() time.Time { return h.now }})
 	return h
+}
+
+// config is that of a forge which speaks as an App, or with a token.
+func (h *harbor) config(asApp bool) github.Config {
+	const at = "https://argosy.example/webhook/github"
+	c := github.Config{BaseURL: h.server.URL, Repository: h.repo.Name, RepositoryID: h.repo.ID, AllowHTTP: true, HookURL: at}
+	if !asApp {
+		token := h.server.Token(h.self, secret)
+		h.hook = h.repo.Hook(at)
+		c.Auth.Token = func(context.Context) (string, error) { return token, nil }
+		return c
+	}
+	h.app = h.server.App("argosy")
+	h.app.Install(githubtest.Everything(), h.repo)
+	h.hook = h.app.Hook()
+	c.Auth.App = &github.App{ID: h.app.ID, Key: func(context.Context) ([]byte, error) { return h.app.Key, nil }}
+	return c
+}
+
+// gate stands before the small GitHub. The write with the number cut is lost: on its way there, or with done its answer.
+type gate struct {
+	next        http.Handler
+	mu          sync.Mutex
+	writes, cut int
+	done        bool
+	credentials map[string]bool // that were sent
+}
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if g.loses(r) {
+		if g.done {
+			g.next.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		panic(http.ErrAbortHandler)
+	}
+	g.next.ServeHTTP(w, r)
+}
+
+func (g *gate) loses(r *http.Request) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.credentials == nil {
+		g.credentials = map[string]bool{}
+	}
+	_, credential, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	g.credentials[credential] = true
+	if r.Method == http.MethodGet {
+		return false
+	}
+	g.writes++
+	return g.writes == g.cut
+}
+
+// lose has the next write but n-1 be lost.
+func (g *gate) lose(n int, done bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cut, g.done = g.writes+n, done
+}
+
+// lost reports whether that has happened.
+func (g *gate) lost() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.writes >= g.cut
 }
 
 func (h *harbor) open(by *githubtest.Account, from *githubtest.Repository) {
@@ -71,7 +149,26 @@ func (h *harbor) look() {
 func (h *harbor) record() fleet.PullRecord { return h.records.pulls[h.pullRequest.Number] }
 
 func (h *harbor) state(check string) string {
-	return h.repo.Statuses(h.pullRequest.Head)[check].State
+	if h.app == nil {
+		return h.repo.Statuses(h.pullRequest.Head)[check].State
+	}
+	run := h.repo.Runs(h.app, h.pullRequest.Head)[check]
+	return cmp.Or(run.Conclusion, run.Status)
+}
+
+// again is what a re-run, or a status under our name that another has set, asks for.
+func (h *harbor) again() error {
+	return h.Look(h.Context(), fleet.Look{Kind: fleet.LookHead, Head: fleet.Revision(h.pullRequest.Head)})
+}
+
+// comment is our one comment.
+func (h *harbor) comment() string {
+	h.Helper()
+	ours := h.ours()
+	if len(ours) != 1 {
+		h.Fatalf("there are %d comments of ours: %q", len(ours), ours)
+	}
+	return ours[0]
 }
 
 // writes counts the requests that change something on the forge.
@@ -92,6 +189,8 @@ func (h *harbor) ours() (texts []string) {
 type planner struct {
 	answer           webhook.Preview
 	err              error
+	parseErr         error
+	includes         bool // what is applied has the merge
 	previews, parses int
 }
 
@@ -109,12 +208,18 @@ func (p *planner) Preview(context.Context, string, fleet.Revision) (webhook.Prev
 	if p.err != nil {
 		return webhook.Preview{}, p.err
 	}
-	return p.answer, nil
+	out, report := p.answer, *p.answer.Report
+	report.Problems, out.Report = out.Problems, &report
+	return out, nil
 }
 
 func (p *planner) Parse(context.Context, string, fleet.Revision) (webhook.Preview, error) {
 	p.parses++
-	return webhook.Preview{Base: p.answer.Base, Files: p.answer.Files}, nil
+	if p.parseErr != nil {
+		return webhook.Preview{}, p.parseErr
+	}
+	// As long as the branch's head is being applied it is not what is applied.
+	return webhook.Preview{Base: p.answer.Base, Files: p.answer.Files, Behind: p.err != nil}, nil
 }
 
 func (p *planner) Platform() (fleet.FleetSpec, error) { return fleet.FleetSpec{}, nil }
@@ -128,7 +233,7 @@ func (p *planner) Engine(fleet.EngineName) (fleet.EngineSpec, bool, error) {
 }
 
 func (p *planner) Applied(context.Context, fleet.Revision) (fleet.Revision, bool, error) {
-	return p.answer.Base, false, nil
+	return p.answer.Base, p.includes, nil
 }
 
 var errDown = errors.New("the store is down")
@@ -137,6 +242,7 @@ var errDown = errors.New("the store is down")
 type records struct {
 	pulls          map[int]fleet.PullRecord
 	reviewed       map[fleet.Revision]fleet.ReviewedPlan
+	outcomes       map[fleet.ObjectKey]fleet.Outcome
 	asked          []fleet.Look
 	saves, failing int
 }
@@ -200,6 +306,7 @@ func (r *records) Colliding(context.Context, int, []string) ([]fleet.Collision, 
 func (r *records) Outcomes(_ context.Context, keys []fleet.ObjectKey) ([]fleet.Outcome, error) {
 	out := make([]fleet.Outcome, len(keys))
 	for i, k := range keys {
+		out[i] = r.outcomes[k]
 		out[i].Key = k
 	}
 	return out, nil

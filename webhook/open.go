@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan"
 	"argosy.dev/argosy/webhook/review"
 )
 
@@ -34,8 +35,7 @@ func (r *Reviewer) open(ctx context.Context, record fleet.PullRecord) error {
 			return err
 		}
 	}
-	unplanned := facts.Plan == nil && facts.Unplanned != ""
-	if unplanned && record.Marked != "" {
+	if preview.outdated && facts.Record.Marked != "" {
 		return ErrUnsettled // what was said of this head stands until there is more to say
 	}
 	verdict := review.Decide(facts)
@@ -45,7 +45,7 @@ func (r *Reviewer) open(ctx context.Context, record fleet.PullRecord) error {
 	if err := r.report(ctx, facts, verdict); err != nil {
 		return err
 	}
-	if unplanned {
+	if preview.unsettled {
 		return ErrUnsettled // it is planned as soon as that is possible
 	}
 	return nil
@@ -95,29 +95,52 @@ func (r *Reviewer) facts(ctx context.Context, record fleet.PullRecord, reviews [
 	return f, preview, r.surroundings(ctx, &f, preview)
 }
 
-// preview plans the head, or reads it only, if it is a fork's that nobody has looked at.
+// preview tells the facts what the head would change.
 func (r *Reviewer) preview(ctx context.Context, f *review.Facts, ref string) (Preview, error) {
-	look := r.Planner.Preview
-	if f.Record.Fork && (f.Record.Tested == nil || f.Record.Tested.Head != f.Record.Head) {
-		look = r.Planner.Parse
-	}
-	p, err := look(ctx, ref, f.Record.Head)
+	p, err := r.planned(ctx, f.Record, ref)
 	switch {
-	case errors.Is(err, ErrUnsettled):
-		if p, err = r.Planner.Parse(ctx, ref, f.Record.Head); err != nil {
-			return p, err
-		}
-		f.Unplanned = "the branch's head is being applied"
 	case errors.Is(err, ErrUnmergeable):
 		f.Unmergeable = err.Error()
 		return p, nil
 	case err != nil:
 		return p, fmt.Errorf("pull request %d: %w", f.Record.Number, err)
+	case p.unsettled && p.Report == nil:
+		f.Unplanned = fmt.Sprintf("what `%s` has is applied", r.Branch)
 	}
 	f.Base, f.Files, f.Problems, f.Conflicts, f.Behind, f.Plan = p.Base, p.Files, p.Problems, p.Conflicts, p.Behind, p.Report
 	if f.Record.Number > 0 {
 		f.Link = r.link(f.Record.Number)
 	}
+	return p, nil
+}
+
+// planned plans the head, or reads it only, if it is a fork's that nobody has looked at. While the branch's head is being applied the plan that
+// was made of the same head and the same base stands: nothing else would come of it.
+func (r *Reviewer) planned(ctx context.Context, record fleet.PullRecord, ref string) (Preview, error) {
+	if record.Fork && (record.Tested == nil || record.Tested.Head != record.Head) {
+		return r.Planner.Parse(ctx, ref, record.Head)
+	}
+	p, err := r.Planner.Preview(ctx, ref, record.Head)
+	if !errors.Is(err, ErrUnsettled) {
+		return p, err
+	}
+	if p, err = r.Planner.Parse(ctx, ref, record.Head); err != nil {
+		return p, err
+	}
+	p.unsettled = true
+	was, known, err := r.Records.Reviewed(ctx, record.Number, record.Head)
+	if err != nil || !known {
+		return p, err
+	}
+	if was.Base != p.Base {
+		p.outdated = true
+		return p, nil
+	}
+	var report plan.Report
+	if err := json.Unmarshal(was.Report, &report); err != nil {
+		return p, fmt.Errorf("the plan that was made of it: %w", err)
+	}
+	p.Report, p.Hash, p.Effects, p.Problems, p.Behind = &report, was.Hash, was.Effects, report.Problems, record.Behind
 	return p, nil
 }
 
@@ -225,11 +248,12 @@ func (r *Reviewer) keep(ctx context.Context, record *fleet.PullRecord, p Preview
 	if p.Report != nil && v.Consented() {
 		record.Consented = record.Head
 	}
+	if p.Report == nil {
+		return r.Records.SavePull(ctx, *record)
+	}
+	record.Behind = p.Behind
 	if err := r.Records.SavePull(ctx, *record); err != nil {
 		return err
-	}
-	if p.Report == nil {
-		return nil
 	}
 	report, err := json.Marshal(p.Report)
 	if err != nil {

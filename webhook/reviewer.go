@@ -11,7 +11,7 @@ import (
 	"argosy.dev/argosy/reconciler/plan"
 )
 
-// Errors of a Planner that say: not now. The pull request is looked at again soon.
+// Errors of a Planner. After the first three nothing is known yet: it is looked at again.
 var (
 	// ErrNotLeading says that another replica applies the branch, or none yet.
 	ErrNotLeading = errors.New("this replica does not apply the branch now")
@@ -33,6 +33,9 @@ type Preview struct {
 	Report    *plan.Report // nil of a Parse
 	Hash      string
 	Effects   []fleet.Effect
+
+	unsettled bool // the branch's head is being applied: it is looked at again
+	outdated  bool // and the plan that was made of this head was made against another base
 }
 
 // Planner is the reconciler: it holds what is applied.
@@ -86,9 +89,11 @@ type Reviewer struct {
 	people people
 
 	mu        sync.Mutex
-	following map[int]time.Time // merged pull requests whose result is followed: when they are looked at next
-	swept     time.Time         // deliveries before it were asked for again
-	steps     []Step            // the latest
+	following map[int]time.Time    // merged pull requests whose result is followed: when they are looked at next
+	swept     time.Time            // deliveries before it were asked for again
+	steps     []Step               // the latest
+	waiting   map[string]time.Time // looks that are put off, by key: since when
+	looking   map[int]bool         // pull requests that are being looked at
 }
 
 // NewReviewer makes a Reviewer that has looked at nothing.
@@ -96,20 +101,14 @@ func NewReviewer(c Config) *Reviewer {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Reviewer{Config: c, people: people{forge: c.Forge, now: c.Now, known: map[string]lookedUp{}}, following: map[int]time.Time{}}
+	return &Reviewer{Config: c, people: people{forge: c.Forge, now: c.Now, known: map[string]lookedUp{}},
+		following: map[int]time.Time{}, waiting: map[string]time.Time{}, looking: map[int]bool{}}
 }
 
-// Look does what was asked for. An error is tried again; a *fleet.ForgeBusy says when.
+// Look does what was asked for. An error is tried again; a *fleet.ForgeBusy says when, and is no failure: it may come as often as it takes.
 func (r *Reviewer) Look(ctx context.Context, l fleet.Look) error {
-	err := r.look(ctx, l)
-	if errors.Is(err, ErrNotLeading) || errors.Is(err, ErrUnsettled) {
-		return &fleet.ForgeBusy{Until: r.Now().Add(soon), Err: err}
-	}
-	return err
+	return r.later(l, r.look(ctx, l))
 }
-
-// soon is after what time it is tried again when the reconciler is at work.
-const soon = time.Second
 
 // pushesApart is how long one look at the branch keeps the next one waiting, so that a burst of pushes is a few looks, the last of them after
 // the last push.
@@ -146,6 +145,10 @@ func (r *Reviewer) look(ctx context.Context, l fleet.Look) error {
 
 // pull looks at one pull request; again reports its checks also when they are as they were.
 func (r *Reviewer) pull(ctx context.Context, number int, again bool) error {
+	if !r.enter(number) {
+		return errTwice
+	}
+	defer r.leave(number)
 	record, known, err := r.Records.PullRecord(ctx, number)
 	if err != nil {
 		return err

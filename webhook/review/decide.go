@@ -85,19 +85,27 @@ func (f Facts) unplanned() []Obstacle {
 	case !f.ours():
 		return nil
 	case f.Unmergeable != "":
-		return at(fleet.CheckFailure, "cannot be merged as it is", reason(f.Unmergeable, ""))
+		return at(fleet.CheckFailure, "cannot be merged as it is", reason(f.Unmergeable))
 	case len(f.Conflicts) > 0:
 		return at(fleet.CheckFailure, "conflicts with "+tick(f.branch()), "Both sides have changed "+series(each(f.Conflicts, tick), 5)+": bring "+tick(f.branch())+" into the pull request's branch.")
 	case f.untested():
 		return at(fleet.CheckNeutral, "a fork: nothing is planned yet", "Its files were read and checked, no more. Somebody with write permission, or an owner of the platform, looks through them and comments "+tick("/argosy ok-to-test "+f.Record.Head.Short())+".")
 	case f.Plan == nil:
-		return at(fleet.CheckPending, "not planned yet", reason(f.Unplanned, "It is planned as soon as the control plane can."))
+		return at(fleet.CheckPending, f.wait(), "It is planned then, without anybody asking. "+tick("argosy get revisions")+" tells what is applied.")
 	case f.Plan.Waiting != nil:
-		return at(fleet.CheckFailure, "as a whole this would wait for an approval", reason(f.Plan.Waiting.Message, ""))
+		return at(fleet.CheckFailure, "as a whole this would wait for an approval", reason(f.Plan.Waiting.Message))
 	case f.Behind:
 		return at(fleet.CheckPending, tick(f.branch())+" has commits that are not applied yet", "They are being applied, or wait for an approval. It is planned anew then.")
 	}
 	return nil
+}
+
+// wait is what a plan that there is none of waits for.
+func (f Facts) wait() string {
+	if f.Unplanned == "" {
+		return "not planned yet"
+	}
+	return "waits until " + f.Unplanned
 }
 
 func (f Facts) branch() string {
@@ -108,9 +116,9 @@ func (f Facts) branch() string {
 }
 
 // reason is a sentence that was made elsewhere.
-func reason(why, otherwise string) string {
+func reason(why string) string {
 	if why == "" {
-		return otherwise
+		return ""
 	}
 	return upper(why) + "."
 }

@@ -37,7 +37,7 @@ type Facts struct {
 	Conflicts []string        // paths that have changed in the branch too
 	Behind    bool            // the branch's head is not applied yet, so that the plan is not the last word
 	Plan      *plan.Report    // nil: there is none
-	Unplanned string          // why not, in one sentence
+	Unplanned string          // what that waits for, as prose that goes on after "waits until"; empty: not known
 
 	Unmergeable string // why the head can never be merged as it is, in one sentence; which files it changes is not known then
 

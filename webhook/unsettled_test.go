@@ -1,0 +1,213 @@
+package webhook_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/webhook"
+)
+
+// putOff reports for how long a look is put off.
+func (h *harbor) putOff(err error) time.Duration {
+	h.Helper()
+	var busy *fleet.ForgeBusy
+	if !errors.As(err, &busy) {
+		h.Fatalf("it is not put off: %v", err)
+	}
+	return busy.Until.Sub(h.now)
+}
+
+var checks = []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners}
+
+func (h *harbor) states() (all string) {
+	for _, c := range checks {
+		all += c + "=" + h.state(c) + " "
+	}
+	return all
+}
+
+func TestWhatWasJudgedStandsWhileTheBranchIsApplied(t *testing.T) {
+	for _, asApp := range []bool{false, true} {
+		t.Run(fmt.Sprintf("as an App %t", asApp), func(t *testing.T) {
+			h := harborOf(t, asApp)
+			h.open(h.bob, nil)
+			h.planner.answer.Problems = located(1)
+			h.look()
+			want, text := h.states(), h.comment()
+			h.planner.err = webhook.ErrUnsettled
+			if asApp {
+				h.repo.Rerun(h.app, h.pullRequest.Head)
+			} else {
+				h.repo.SetStatus(h.bob, h.pullRequest.Head, fleet.CheckValidate, "success")
+			}
+			h.putOff(h.again())
+			if got := h.states(); got != want || strings.Contains(want, "argosy/plan=pending") || h.comment() != text {
+				t.Fatalf("%s, not %s\n%s", got, want, h.comment())
+			}
+			before := h.writes()
+			h.putOff(h.try())
+			if h.writes() != before {
+				t.Errorf("the next look wrote %d times", h.writes()-before)
+			}
+			h.pullRequest.Review(h.alice, "APPROVED")
+			h.putOff(h.try())
+			if h.state(fleet.CheckOwners) != "success" || h.record().Consented == "" {
+				t.Errorf("an approval waits for the branch: %s", h.states())
+			}
+		})
+	}
+}
+
+// A plan that had to wait for an approval of the branch's own commits was not judged to pass.
+func TestWhatWasBehindStaysBehind(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.planner.answer.Behind = true
+	h.look()
+	h.planner.err = webhook.ErrUnsettled
+	h.repo.SetStatus(h.bob, h.pullRequest.Head, fleet.CheckPlan, "success")
+	h.putOff(h.again())
+	if got := h.state(fleet.CheckPlan); got != "pending" {
+		t.Errorf("it stands at %q", got)
+	}
+}
+
+// What was judged against another base is left as it was said, and not said again.
+func TestPlanOfAnotherBaseIsNotRepeated(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.look()
+	want := h.states()
+	h.planner.answer.Base, h.planner.err = fleet.Revision(strings.Repeat("d", 40)), webhook.ErrUnsettled
+	before := h.writes()
+	h.putOff(h.try())
+	if h.writes() != before || h.states() != want {
+		t.Errorf("it wrote %d times: %s", h.writes()-before, h.states())
+	}
+	h.putOff(h.again())
+	if got := h.state(fleet.CheckPlan); got != "pending" {
+		t.Errorf("asked to judge anew, it stands at %q", got)
+	}
+	h.planner.err = nil
+	h.look()
+	if h.states() != want {
+		t.Errorf("once it can be planned: %s", h.states())
+	}
+}
+
+func TestCommentSaysWhatItWaitsFor(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.planner.err = webhook.ErrUnsettled
+	h.putOff(h.try())
+	if text := h.comment(); !strings.Contains(text, "Waits until what `main` has is applied") || strings.Contains(text, "soon") {
+		t.Error(text)
+	}
+	if got := h.repo.Statuses(h.pullRequest.Head)[fleet.CheckPlan].Description; got != "Waits until what main has is applied" {
+		t.Errorf("the status says %q", got)
+	}
+	h.planner.err = nil
+	h.look()
+	if text := h.comment(); strings.Contains(text, "Waits until") {
+		t.Error(text)
+	}
+}
+
+// A cut while there is no plan yet is made good before there is one.
+func TestUnplannedIsSaidAfterACut(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.planner.err = webhook.ErrUnsettled
+	h.gate.lose(4, false) // after the three statuses
+	if err := h.try(); err == nil || !h.gate.lost() || len(h.ours()) != 0 {
+		t.Fatalf("%v, %q", err, h.ours())
+	}
+	h.putOff(h.try())
+	if text := h.comment(); !strings.Contains(text, "Waits until") {
+		t.Error(text)
+	}
+}
+
+func TestHeadThatCannotBeMergedIsSaidSoMeanwhile(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.planner.err, h.planner.parseErr = webhook.ErrUnsettled, fmt.Errorf("%w: no common history", webhook.ErrUnmergeable)
+	h.look()
+	if h.state(fleet.CheckPlan) != "failure" {
+		t.Error(h.states())
+	}
+}
+
+// However long it takes, it is no failure, and asked for less and less often.
+func TestNotNowIsNoFailure(t *testing.T) {
+	for name, reason := range map[string]error{"being applied": webhook.ErrUnsettled, "moved": webhook.ErrMoved, "not leading": webhook.ErrNotLeading} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarbor(t)
+			h.open(h.bob, nil)
+			h.planner.err = fmt.Errorf("in the middle: %w", reason)
+			began, tries := h.now, 0
+			for h.now.Sub(began) < time.Hour {
+				pause := h.putOff(h.try())
+				if tries++; pause < time.Second || pause > 30*time.Second || tries == 1 && pause != time.Second {
+					t.Fatalf("try %d is put off for %s", tries, pause)
+				}
+				h.now = h.now.Add(pause)
+			}
+			if tries > 160 {
+				t.Errorf("%d looks in an hour", tries)
+			}
+			h.planner.err = nil
+			h.look()
+			h.planner.err = reason
+			h.pullRequest.Push()
+			if pause := h.putOff(h.try()); pause != time.Second {
+				t.Errorf("the next time it begins with %s", pause)
+			}
+		})
+	}
+}
+
+func TestQueueLetsGoOfACommit(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.pullRequest.Review(h.alice, "APPROVED")
+	h.look()
+	head := strings.Repeat("c", 40)
+	group := fleet.Look{Kind: fleet.LookGroup, Head: fleet.Revision(head), Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
+	h.planner.err = webhook.ErrMoved
+	h.putOff(h.Look(t.Context(), group))
+	h.now = h.now.Add(9 * time.Minute)
+	h.putOff(h.Look(t.Context(), group))
+	h.now = h.now.Add(2 * time.Minute)
+	if err := h.Look(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 0 {
+		t.Errorf("%v, %v", err, h.repo.Statuses(head))
+	}
+	h.planner.err = webhook.ErrUnsettled
+	h.putOff(h.Look(t.Context(), group))
+	if got := h.repo.Statuses(head)[fleet.CheckPlan].State; got != "pending" {
+		t.Errorf("a commit of the queue stands at %q while the branch is applied", got)
+	}
+}
+
+// A delivery for the pull request and one for its head may come at once.
+func TestTwoLooksAtOneAreOneAfterTheOther(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.look()
+	var beside error
+	h.server.Watch("GET /repos/acme/fleet/pulls/1/reviews", func() {
+		if beside == nil {
+			beside = h.again()
+		}
+	})
+	h.pullRequest.Review(h.alice, "APPROVED")
+	h.look()
+	h.putOff(beside)
+	if err := h.again(); err != nil || h.state(fleet.CheckOwners) != "success" || len(h.ours()) != 1 {
+		t.Errorf("%v, %s", err, h.states())
+	}
+}
