@@ -19,6 +19,7 @@ const (
 
 // Protocol is the newest version of this protocol that the program speaks, and Oldest the oldest. An agent sends its own in
 // HeaderProtocol; the hub refuses one that is below its Oldest, and takes a newer one for its own newest: fields are only ever added.
+// The headers are written and read by Session, and proven with the request.
 const (
 	Protocol = 1
 	Oldest   = 1
@@ -39,7 +40,7 @@ const (
 	Beat        = 15 * time.Second // between signs of life on an idle stream; three missed ones are its end
 )
 
-// Join is the body of PathJoin. Proof is a proof (see Prove) with the new keys, so that nobody registers keys that are not theirs.
+// Join is the body of PathJoin. HeaderProof is a proof (see Prove) with the new keys, so that nobody registers keys that are not theirs.
 type Join struct {
 	Token      string          `json:"token"`
 	Keys       fleet.AgentKeys `json:"keys"`
