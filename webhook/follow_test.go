@@ -1,6 +1,8 @@
 package webhook_test
 
 import (
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -118,5 +120,74 @@ func TestClearedDeletionsAreThoseOfTheHead(t *testing.T) {
 		if d, ok := got[checkout]; err != nil || !ok || d.Approved != c.want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
+	}
+}
+
+// GitHub delivers nothing again by itself: a sweep asks for what never arrived, until it has.
+func TestSweepAsksForLostDeliveries(t *testing.T) {
+	for _, asApp := range []bool{false, true} {
+		t.Run(fmt.Sprintf("as an App %t", asApp), func(t *testing.T) {
+			h := harborOf(t, asApp)
+			h.now = h.server.Clock()
+			h.hook.Try("arrived", http.StatusAccepted, h.repo.ID)
+			h.hook.Try("lost", http.StatusServiceUnavailable, h.repo.ID)
+			h.hook.Try("another's", http.StatusServiceUnavailable, h.repo.ID+1)
+			var again []string
+			status := http.StatusServiceUnavailable
+			h.hook.Deliver = func(guid string) int { again = append(again, guid); return status }
+			for _, want := range [][]string{{"lost"}, {"lost", "lost"}, {"lost", "lost"}} {
+				h.now = h.server.Clock().Add(time.Second)
+				if err := h.Look(t.Context(), sweep); err != nil || !slices.Equal(again, want) {
+					t.Fatalf("%v; it has asked for %q, not %q", err, again, want)
+				}
+				status = http.StatusAccepted
+			}
+		})
+	}
+}
+
+// That deliveries cannot be asked for keeps a sweep from nothing else.
+func TestSweepWithoutAListOfDeliveries(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.server.Break("GET /repos/acme/fleet/hooks", githubtest.Say(http.StatusForbidden, "Resource not accessible"))
+	if err := h.Look(t.Context(), sweep); err != nil || len(h.records.asked) != 1 {
+		t.Errorf("%v; it asks for %v", err, h.records.asked)
+	}
+}
+
+func TestSweepOfASuspendedApp(t *testing.T) {
+	h := harborOf(t, true)
+	h.open(h.bob, nil)
+	h.look()
+	before := h.record()
+	h.app.Suspend()
+	for what, err := range map[string]error{"a sweep": h.Look(t.Context(), sweep), "a look": h.try(), "a re-run": h.again()} {
+		if err == nil || !strings.Contains(err.Error(), "suspended") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if got := h.record(); len(h.records.asked) != 0 || got.Settled || got.State != fleet.PullOpen || got.Marked != before.Marked {
+		t.Errorf("it asks for %v, and keeps %+v", h.records.asked, got)
+	}
+}
+
+// A commit of a pull request that was merged as several says nothing as long as the last of them is not among those that came.
+func TestMergeOutsideTheSpan(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.pullRequest.Review(h.alice, "APPROVED")
+	h.look()
+	merged := h.pullRequest.Merge(2)
+	first, last := fleet.Revision(merged[0]), fleet.Revision(merged[1])
+	if got, err := h.Reviewed(t.Context(), []fleet.Revision{first}); err != nil || len(got) != 0 {
+		t.Errorf("of the first alone: %v, %v", got, err)
+	}
+	if got, err := h.Reviewed(t.Context(), []fleet.Revision{last, first}); err != nil || len(got) != 1 {
+		t.Errorf("of both: %v, %v", got, err)
+	}
+	h.pullRequest.Base = "release"
+	if got, err := h.Reviewed(t.Context(), []fleet.Revision{last, first}); err != nil || len(got) != 0 {
+		t.Errorf("of one that was merged elsewhere: %v, %v", got, err)
 	}
 }

@@ -1,0 +1,84 @@
+package webhook_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/webhook/github/githubtest"
+)
+
+// A forge that answers each kind of request with the credential that it was sent gets it into no comment, check, log, error or record.
+func TestCredentialsShowNowhere(t *testing.T) {
+	for _, asApp := range []bool{false, true} {
+		for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusInternalServerError} {
+			t.Run(fmt.Sprintf("%d, as an App %t", status, asApp), func(t *testing.T) {
+				h := harborOf(t, asApp)
+				h.now = h.server.Clock()
+				h.hook.Try("lost", http.StatusServiceUnavailable, h.repo.ID)
+				h.open(h.alice, nil)
+				h.look()
+				h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
+				var said strings.Builder
+				everything := func() {
+					for _, err := range []error{h.try(), h.again(), h.Look(t.Context(), sweep)} {
+						fmt.Fprintln(&said, err)
+					}
+				}
+				for _, requests := range []string{"GET /*", "POST /*", "PATCH /*", "GET /repos/acme/fleet/pulls/1/reviews", "GET /users/*", "GET /app/*"} {
+					mend := h.server.Break(requests, githubtest.Echo(status))
+					h.pullRequest.Push()
+					everything()
+					mend()
+				}
+				everything()
+				h.everywhere(&said)
+				h.secretFree(said.String())
+			})
+		}
+	}
+}
+
+// everywhere adds whatever people could read.
+func (h *harbor) everywhere(said *strings.Builder) {
+	said.WriteString(h.log.String())
+	said.WriteString(h.shown())
+	for _, text := range h.repo.Comments(h.pullRequest.Number) {
+		said.WriteString(text)
+	}
+	kept, err := json.Marshal([]any{h.records.pulls, h.records.asked})
+	if err != nil {
+		h.Fatal(err)
+	}
+	said.Write(kept)
+	for _, p := range h.records.reviewed {
+		said.Write(p.Report)
+	}
+}
+
+func (h *harbor) secretFree(text string) {
+	h.Helper()
+	if !strings.Contains(text, fleet.CheckPlan) || h.log.Len() == 0 || len(h.gate.credentials) == 0 {
+		h.Fatalf("nothing was said, or nothing asked: %s", text)
+	}
+	for c := range h.gate.credentials {
+		for _, form := range []string{c, base64.StdEncoding.EncodeToString([]byte(c)), url.QueryEscape(c)} {
+			if len(c) > 0 && strings.Contains(text, form) {
+				h.Errorf("%.12s… is to be read in %s", c, around(text, form))
+			}
+		}
+	}
+	if h.app != nil && strings.Contains(text, "PRIVATE KEY") {
+		h.Error("the App's key is to be read")
+	}
+}
+
+func around(text, what string) string {
+	at := strings.Index(text, what)
+	return text[max(0, at-200):min(len(text), at+len(what))]
+}

@@ -1,0 +1,6 @@
+package webhook
+
+import "argosy.dev/argosy/fleet"
+
+// Due is due, for tests over a forge.
+func (r *Reviewer) Due() []fleet.Look { return r.due() }

@@ -1,0 +1,118 @@
+package webhook_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/webhook"
+)
+
+var cart = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "acme-cart-prod"}
+
+// applied is a harbor whose pull request changes two Applications and is merged and applied.
+func applied(t *testing.T) *harbor {
+	h := newHarbor(t)
+	h.planner.answer.Effects = []fleet.Effect{
+		{Key: checkout, Tenant: "acme", Environment: "prod", Deployment: "checkout", Hash: "m1"},
+		{Key: cart, Tenant: "acme", Environment: "prod", Deployment: "cart", Hash: "m2"},
+	}
+	h.records.outcomes = map[fleet.ObjectKey]fleet.Outcome{}
+	h.open(h.bob, nil)
+	h.look()
+	h.pullRequest.Merge(1)
+	h.planner.includes = true
+	return h
+}
+
+func (h *harbor) comes(k fleet.ObjectKey, hash string, health fleet.HealthState, message string) {
+	h.records.outcomes[k] = fleet.Outcome{Present: true, Hash: hash, Apply: fleet.ApplyApplied, Sync: fleet.SyncSynced, Health: health, Message: message}
+}
+
+func (h *harbor) says(words ...string) {
+	h.Helper()
+	for _, w := range words {
+		if text := h.comment(); !strings.Contains(text, w) {
+			h.Errorf("it does not say %q: %s", w, text)
+		}
+	}
+}
+
+func TestResultSettlesOnceAllIsWell(t *testing.T) {
+	h := applied(t)
+	h.look()
+	h.says("⏳ Merged: 0 of 2 Applications done", "not there yet")
+	h.comes(checkout, "m1", fleet.HealthHealthy, "")
+	h.comes(cart, "m2", fleet.HealthDegraded, "the pod crashes: @all <b>")
+	h.look()
+	h.says("❌ Merged: 1 of 2 Applications is not well", "Synced, Degraded: `the pod crashes: @all <b>`", "Synced, Healthy")
+	if h.record().Settled {
+		t.Fatal("what is degraded is settled")
+	}
+	h.comes(cart, "m2", fleet.HealthHealthy, "")
+	h.look()
+	h.says("✅ Merged: 2 Applications Synced and Healthy")
+	if text := h.comment(); !h.record().Settled || strings.Contains(text, "crashes") {
+		t.Errorf("settled %t: %s", h.record().Settled, text)
+	}
+	before, text := h.writes(), h.comment()
+	h.comes(cart, "m2", fleet.HealthDegraded, "later")
+	h.look()
+	if h.writes() != before || h.comment() != text {
+		t.Error("what is settled is told of again")
+	}
+}
+
+func TestResultOfWhatIsNeverSeen(t *testing.T) {
+	h := applied(t)
+	h.look()
+	h.now = h.now.Add(24*time.Hour - time.Second)
+	h.look()
+	if h.record().Settled {
+		t.Fatal("it is given up before its day is over")
+	}
+	h.now = h.now.Add(2 * time.Second)
+	h.look()
+	h.says("Merged: 0 of 2 Applications done", "not there yet")
+	if !h.record().Settled {
+		t.Error("it is followed for ever")
+	}
+}
+
+func TestResultHoldsTheStepAgainstTheReview(t *testing.T) {
+	h := applied(t)
+	merge := fleet.Revision(h.pullRequest.Merged)
+	h.Recorded(t.Context(), []fleet.TenantName{"acme"}, &webhook.Step{Head: merge, Effects: []fleet.Effect{
+		{Key: checkout, Tenant: "acme", Environment: "prod", Deployment: "checkout", Hash: "m1"},
+		{Key: cart, Tenant: "acme", Environment: "prod", Deployment: "cart", Deletes: true},
+	}})
+	h.comes(checkout, "m1", fleet.HealthHealthy, "")
+	h.look()
+	h.says("What came is not what was reviewed", "it is to be deleted")
+}
+
+func TestClosedWithoutAMerge(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.look()
+	h.pullRequest.Close()
+	h.look()
+	h.says("Closed without a merge: nothing of it takes effect.")
+	if got := h.record(); got.State != fleet.PullClosed || !got.Settled || strings.Contains(h.comment(), "approve") {
+		t.Errorf("%+v, %s", got, h.comment())
+	}
+	before := h.writes()
+	h.look()
+	if h.writes() != before {
+		t.Error("it is told of again")
+	}
+	h.open(h.bob, nil)
+	h.planner.answer.Files = nil
+	h.look()
+	h.pullRequest.Close()
+	h.look()
+	if got := h.record(); !got.Settled || len(h.ours()) != 0 {
+		t.Errorf("nothing of ours was in it: %+v, %q", got, h.ours())
+	}
+}

@@ -1,0 +1,147 @@
+package webhook_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/webhook"
+)
+
+// kept is a Reviewer without a forge, and the pull requests that it knows.
+func kept(records *records, pulls ...fleet.PullRecord) *webhook.Reviewer {
+	for _, p := range pulls {
+		records.pulls[p.Number] = p
+	}
+	return webhook.NewReviewer(webhook.Config{Records: records, Planner: newPlanner(), Branch: "main", Sweep: time.Minute, Log: slog.New(slog.DiscardHandler)})
+}
+
+func known(number int, state fleet.PullState, tenants ...fleet.TenantName) fleet.PullRecord {
+	return fleet.PullRecord{Pull: fleet.Pull{Number: number, State: state}, Tenants: tenants, Settled: state == fleet.PullClosed}
+}
+
+func numbers(looks []fleet.Look) (out []int) {
+	for _, l := range looks {
+		out = append(out, l.Number)
+	}
+	return out
+}
+
+func TestRecordedAsksForWhomItMeets(t *testing.T) {
+	for name, c := range map[string]struct {
+		tenants []fleet.TenantName
+		want    []int
+	}{
+		"a tenant":              {[]fleet.TenantName{"acme"}, []int{1, 3, 4, 6}},
+		"another":               {[]fleet.TenantName{"globex"}, []int{2, 3, 4, 6}},
+		"nobody who is waiting": {[]fleet.TenantName{"initech"}, []int{3, 4}},
+		"the platform":          {[]fleet.TenantName{""}, []int{1, 2, 3, 4, 6, 7}},
+		"nobody":                {nil, []int{3, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRecords()
+			kept(r, known(1, fleet.PullOpen, "acme"), known(2, fleet.PullOpen, "globex"), known(3, fleet.PullOpen, ""), known(4, fleet.PullMerged, "globex"),
+				known(5, fleet.PullClosed, "acme"), known(6, fleet.PullOpen, "acme", "globex"), known(7, fleet.PullOpen)).Recorded(t.Context(), c.tenants, nil)
+			if got := numbers(r.asked); !slices.Equal(got, c.want) {
+				t.Errorf("it asks for %v, not %v", got, c.want)
+			}
+		})
+	}
+}
+
+// A replica that begins sweeps at once and at each interval, and goes on following what another followed.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords()
+		reviewer := kept(r, known(1, fleet.PullOpen, "acme"), known(4, fleet.PullMerged, "acme"), known(5, fleet.PullClosed, "acme"))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { reviewer.Run(ctx); close(ended) }()
+		for _, c := range []struct {
+			until time.Duration
+			want  []int // of pull requests; 0 is a sweep
+		}{
+			{0, []int{0}}, {time.Second, []int{0}}, {2 * time.Second, []int{0, 4}}, {59 * time.Second, []int{0, 4}},
+			{60 * time.Second, []int{0, 4, 0}}, {62 * time.Second, []int{0, 4, 0, 4}}, {119 * time.Second, []int{0, 4, 0, 4}},
+		} {
+			time.Sleep(time.Until(began.Add(c.until)))
+			synctest.Wait()
+			if got := numbers(r.asked); !slices.Equal(got, c.want) {
+				t.Errorf("after %s it has asked for %v, not %v", c.until, got, c.want)
+			}
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// began is when a bubble's clock begins.
+var began = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// A result is looked at every two seconds for ten minutes, and every minute from then on.
+func TestResultIsFollowedMoreSlowly(t *testing.T) {
+	h := applied(t)
+	h.look()
+	for _, c := range []struct{ age, pause time.Duration }{{time.Minute, 2 * time.Second}, {10*time.Minute - time.Second, 2 * time.Second}, {10 * time.Minute, time.Minute}, {5 * time.Hour, time.Minute}} {
+		h.now = h.record().FollowedAt.Add(c.age)
+		h.look()
+		h.now = h.now.Add(c.pause - time.Millisecond)
+		if due := h.Due(); len(due) != 0 {
+			t.Errorf("%s after the merge it is looked at again before %s: %v", c.age, c.pause, due)
+		}
+		h.now = h.now.Add(time.Millisecond)
+		if due := h.Due(); !slices.Equal(numbers(due), []int{h.pullRequest.Number}) {
+			t.Errorf("%s after the merge it is due after %s: %v", c.age, c.pause, due)
+		}
+	}
+	h.comes(checkout, "m1", fleet.HealthHealthy, "")
+	h.comes(cart, "m2", fleet.HealthHealthy, "")
+	h.look()
+	h.now = h.now.Add(time.Hour)
+	if due := h.Due(); len(due) != 0 {
+		t.Errorf("what is settled is due: %v", due)
+	}
+}
+
+// A store that is away is asked again: nothing ends.
+func TestRunOutlastsTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecords()
+		away := &awayRecords{records: r, away: true}
+		reviewer := webhook.NewReviewer(webhook.Config{Records: away, Planner: newPlanner(), Branch: "main", Sweep: time.Minute, Log: slog.New(slog.DiscardHandler)})
+		go reviewer.Run(t.Context())
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		away.away = false
+		reviewer.Recorded(t.Context(), []fleet.TenantName{"acme"}, nil)
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if got := numbers(r.asked); !slices.Equal(got, []int{0}) {
+			t.Errorf("it has asked for %v", got)
+		}
+	})
+}
+
+type awayRecords struct {
+	*records
+	away bool
+}
+
+func (r *awayRecords) Ask(ctx context.Context, looks []fleet.Look) error {
+	if r.away {
+		return errors.New("the store is away")
+	}
+	return r.records.Ask(ctx, looks)
+}
+
+func (r *awayRecords) UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error) {
+	if r.away {
+		return nil, errors.New("the store is away")
+	}
+	return r.records.UnsettledPulls(ctx)
+}
