@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -21,6 +22,21 @@ const (
 type AgentSpec struct {
 	ArgoCDNamespace string    `json:"argocdNamespace,omitempty"` // of the cluster's Argo CD; default argocd
 	Mode            AgentMode `json:"mode,omitempty"`            // default managed
+}
+
+// Autonomous reports whether the cluster's own Applications are the truth, so that nothing is deployed to it from here.
+func (a *AgentSpec) Autonomous() bool { return a != nil && a.Mode == AgentAutonomous }
+
+// Namespace is that of the cluster's Argo CD, argocd where none is declared.
+func (a AgentSpec) Namespace() string { return cmp.Or(a.ArgoCDNamespace, "argocd") }
+
+// Engine is the environment's own cluster as an engine: it serves this environment and no other. Its Argo CD belongs to its own people, so
+// that it has no installationID that is known here, and no capacity that placement could give away.
+func (a AgentSpec) Engine(region string) EngineSpec {
+	return EngineSpec{
+		ArgoCD: ArgoCDInstance{Namespace: a.Namespace()}, Connection: Connection{Agent: &AgentConnection{}},
+		Region: region, State: EngineActive,
+	}
 }
 
 // AgentConnection is an engine whose Argo CD is reached by an agent beside it. It has no field yet.
@@ -75,16 +91,21 @@ type AgentJoin struct {
 	Version    string // of the agent
 }
 
+// AgentLife is how long an identity lasts unless its keys are rotated before.
+const AgentLife = 30 * 24 * time.Hour
+
 // AgentToken is a one-time registration token as people may see it. The store holds a hash of it.
 type AgentToken struct {
-	ID        string     `json:"id"`
-	Engine    EngineName `json:"engine"`
-	Tenant    TenantName `json:"tenant,omitempty"`
-	CreatedBy string     `json:"createdBy"`
-	CreatedAt time.Time  `json:"createdAt"`
-	ExpiresAt time.Time  `json:"expiresAt"`
-	UsedAt    *time.Time `json:"usedAt,omitempty"`
-	Legacy    bool       `json:"legacy,omitempty"` // may also read GET /api/v1/cluster/<token>/applications, where that is switched on
+	ID          string          `json:"id"`
+	Engine      EngineName      `json:"engine"` // of an environment's own agent: AgentEngine of the two below
+	Tenant      TenantName      `json:"tenant,omitempty"`
+	Environment EnvironmentName `json:"environment,omitempty"`
+	CreatedBy   string          `json:"createdBy"`
+	CreatedAt   time.Time       `json:"createdAt"`
+	ExpiresAt   time.Time       `json:"expiresAt"`
+	UsedAt      *time.Time      `json:"usedAt,omitempty"`
+	RevokedAt   *time.Time      `json:"revokedAt,omitempty"`
+	Legacy      bool            `json:"legacy,omitempty"` // may also read GET /api/v1/cluster/<token>/applications, where that is switched on
 }
 
 // AgentSession is one process of an agent, connected.
@@ -94,6 +115,34 @@ type AgentSession struct {
 	Replica  string // of the hub that serves it
 	Floor    int64  // the highest epoch that its cluster's objects show: the lease's is above it
 	Version  string
+	Opening  int64 // of AgentOpening, to close what was opened and nothing newer; not looked at when it is opened
+}
+
+// AgentOpening is what a session begins with.
+type AgentOpening struct {
+	Agent      Agent
+	Lease      Lease          // "engine/<engine>", held by "agent/<id>/<instance>" until another process takes over; it needs no renewal
+	ReportSeq  int64          // the last report that was taken: the next is numbered above it
+	ArgoCD     ArgoCDInstance // where the agent is to work; InstallationID is empty for an environment's own Argo CD, which keeps whatever it has
+	Mode       AgentMode      // of an Engine always AgentManaged
+	Opening    int64          // grows with each session that is opened for the identity
+	Generation int64          // of the declaration: see AgentChange
+}
+
+// AgentNews is what is new for agents since a number and a moment. It says where to look, never what is there.
+type AgentNews struct {
+	Seq     int64         // the newest row's number: to be given as after the next time
+	Now     time.Time     // by the store's clock: to be given as since the next time
+	Rows    []EngineName  // engines of agents with rows above after
+	Syncs   []EngineName  // engines of agents with syncs that have not ended, every time
+	Ended   []string      // IDs of agents whose identity has ended since, and of some that ended up to two minutes before: they may be told twice
+	Changed []AgentChange // agents whose declaration has changed since, or up to two minutes before
+}
+
+// AgentChange says that the declaration behind an agent has changed: a session that was opened with a lower Generation has to begin anew.
+type AgentChange struct {
+	Agent      string // ID
+	Generation int64
 }
 
 // AgentReport is how an agent stands, as it says. Every text is the cluster's: capped, and escaped where it is shown.
@@ -105,7 +154,11 @@ type AgentReport struct {
 	PendingDeletions int    // asked for by rows and not done
 	HeldDeletions    int    // of those: wait for the cluster's own admin, above the agent's own cap
 	Strays           int    // objects of ours on the cluster that no row names; they are left alone
+	Own              int    // Applications of the cluster's own people (AgentAutonomous), those beyond MaxOwn too
 }
+
+// MaxOwn is how many own Applications of one environment are kept. AgentReport.Own counts the others too.
+const MaxOwn = 5000
 
 // OwnApplication is an Application that the cluster's own people made (AgentAutonomous). It is shown, never written.
 type OwnApplication struct {
@@ -147,6 +200,16 @@ type AgentView struct {
 	PendingDeletions int             `json:"deletions"` // rows that ask for a deletion, not yet done
 	HeldDeletions    int             `json:"heldDeletions"`
 	Strays           int             `json:"strays"`
+	Own              int             `json:"own,omitempty"` // Applications of the cluster's own people; at most MaxOwn of them are shown
+}
+
+// OwnView is one Application of a cluster's own people, as its agent last said.
+type OwnView struct {
+	Tenant      TenantName      `json:"tenant"`
+	Environment EnvironmentName `json:"environment"`
+	Engine      EngineName      `json:"engine"`
+	OwnApplication
+	ObservedAt time.Time `json:"observedAt"` // when it last changed
 }
 
 // Errors of agents that a caller tells apart with errors.Is.
@@ -157,6 +220,12 @@ var (
 	ErrReplayed = errors.New("seen before")
 	// ErrCloned says that two processes use one identity in turn.
 	ErrCloned = errors.New("two processes use this identity")
+	// ErrAgentRevoked says that an identity was ended: by a person, by another that joined in its place, or with its tenant.
+	ErrAgentRevoked = errors.New("this identity was revoked; join again with a new token")
+	// ErrAgentExpired says that an identity's keys were not rotated in time.
+	ErrAgentExpired = errors.New("this identity has expired; join again with a new token")
+	// ErrAgentBusy says that an agent has been given too many access tokens lately.
+	ErrAgentBusy = errors.New("too many access tokens were asked for; use the last one until it runs out")
 	// ErrSuperseded says that another process of the same identity has taken over.
 	ErrSuperseded = errors.New("another process of this agent has taken over")
 )

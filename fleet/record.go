@@ -43,7 +43,8 @@ type SyncRequest struct {
 	Environment EnvironmentName `json:"environment"`
 	Deployment  DeploymentName  `json:"deployment"`
 	SyncRun     SyncRunName     `json:"syncRun"`
-	Revision    string          `json:"revision"` // of the application's repository
+	Namespace   string          `json:"namespace,omitempty"` // of an autonomous cluster's own Application (OwnApplication), which has no Deployment and no SyncRun
+	Revision    string          `json:"revision"`            // of the application's repository
 	Prune       bool            `json:"prune,omitempty"`
 	State       OperationState  `json:"state"` // Pending when it is new
 	Message     string          `json:"message,omitempty"`

@@ -228,4 +228,5 @@ type Standing struct {
 	PendingDeletions int    `json:"pendingDeletions,omitempty"`
 	HeldDeletions    int    `json:"heldDeletions,omitempty"`
 	Strays           int    `json:"strays,omitempty"`
+	Own              int    `json:"own,omitempty"` // the cluster's own Applications, all of them
 }
