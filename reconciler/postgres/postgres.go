@@ -4,6 +4,11 @@
 // (revisions, operations, events, the audit log) and what people decided (approvals, stops, tokens). Git and the engines are the truth of
 // the first two; the mirror is a cache of them that may be dropped.
 //
+// It holds the inbox of the forge as well: deliveries that were taken, what is to be looked at (looks), and what is kept of pull requests
+// (records, and the plans that their reviewers saw). The jobs that look are River's, in tables of its own (river_...) beside ours, migrated
+// after ours under the same lock. A job holds the key of a look and nothing else, and is inserted in the transaction that stores the
+// delivery; what is asked for twice before it begins is one job. They are worked on by the replica that holds the lease "reconciler".
+//
 // Rules of this package:
 //   - a revision is one transaction, and whatever its size it is one round trip of a fixed number of statements;
 //   - rows are numbered under one lock, so that the order of their numbers is the order of commits and a cursor never passes over a row;
