@@ -116,7 +116,8 @@ func (a *app) rebuildCommand() *cobra.Command {
 		Use:   "rebuild",
 		Short: "Drop the mirror; the next start makes it anew from Git and the engines",
 		Long: "The mirror is a cache: declarations come back from Git, placements, holds and stops from the objects on the engines, and nothing is written\n" +
-			"to any engine while it does. What only the database knew is lost: history, operations, tokens. Stop every replica first.",
+			"to any engine while it does. The list of revisions begins anew. What people decided and did stays: approvals, stops, tokens, operations, the\n" +
+			"audit log, pull requests. Stop every replica first.",
 		Example: "  argosy rebuild -f argosy.yaml --yes",
 		Args:    exactly(),
 	}
@@ -128,7 +129,7 @@ func (a *app) rebuildCommand() *cobra.Command {
 			return err
 		}
 		if !yes {
-			return errors.New("rebuild drops history, operations and tokens; say --yes to go on")
+			return errors.New("rebuild drops the mirror and the list of revisions; say --yes to go on")
 		}
 		if err := server.Reset(cmd.Context(), s.Database, s.Log.Logger(a.err)); err != nil {
 			return err
