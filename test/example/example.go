@@ -41,6 +41,7 @@ type Fleet struct {
 	Git    *stack.GitServer
 	Config *stack.Repo            // the config repo
 	Apps   map[string]*stack.Repo // by "acme/checkout"
+	Edge   *Edge                  // nil unless asked for
 	// The secrets are in all three places: the tokens of acme and globex and the engines' kubeconfigs in a directory, initech's token in
 	// its namespace on the cluster of eu-1, the password of acme's private repository in a *.sops.yaml of the config repo.
 	Secrets   string
@@ -60,6 +61,7 @@ type Options struct {
 	Dir      string        // for data and logs
 	Refresh  time.Duration // of Argo CD
 	Audit    bool          // write the API servers' audit logs to Dir/<engine>.audit
+	Edge     bool          // a third cluster, behind a firewall
 	Progress func(format string, args ...any)
 	Edit     func(path, content string) string // of the config repo's files before they are pushed; nil: as they are
 }
@@ -106,6 +108,11 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	}
 	if err := f.writeSecrets(ctx); err != nil {
 		return nil, err
+	}
+	if o.Edge {
+		if f.Edge, err = f.StartEdge(ctx, o); err != nil {
+			return nil, err
+		}
 	}
 	return f, f.pushConfig(ctx, o)
 }
@@ -264,6 +271,9 @@ func (f *Fleet) Place(engine string) *Place {
 // Stop ends everything.
 func (f *Fleet) Stop() error {
 	var errs []error
+	if f.Edge != nil {
+		errs = append(errs, f.Edge.Stop())
+	}
 	for _, p := range f.Places {
 		if p.ArgoCD != nil {
 			errs = append(errs, p.ArgoCD.Stop())

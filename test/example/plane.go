@@ -70,14 +70,23 @@ secrets:
   directory: %q
   kubernetes: {kubeconfig: %q, namespace: argosy}
   age: {identityFile: %q}
-listen: {address: %q, ops: %q}
+listen: {address: %q, ops: %q%s}
 engines: {poll: 1s}
 bootstrapTokenFile: %q
-%s`, o.Source, o.Database, filepath.Join(f.Dir, o.Name+"-data"), f.Secrets, f.Place("eu-1").Cluster.Kubeconfig, f.AgeFile, listen, ops, token, o.More)
+%s`, o.Source, o.Database, filepath.Join(f.Dir, o.Name+"-data"), f.Secrets, f.Place("eu-1").Cluster.Kubeconfig, f.AgeFile, listen, ops, f.public(listen), token, o.More)
 	if err := os.WriteFile(p.Config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	return p, p.Start(ctx)
+}
+
+// public is the setting of the URL by which the edge reaches the replicas, and leads that to this one too.
+func (f *Fleet) public(listen string) string {
+	if f.Edge == nil {
+		return ""
+	}
+	f.Edge.Hub.Add(listen)
+	return fmt.Sprintf(", publicURL: %q", f.Edge.URL)
 }
 
 // Start runs it again after Stop or a kill, with the same settings and data.

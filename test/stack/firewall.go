@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -96,8 +97,8 @@ type Outlet struct {
 	cut     int64         // bytes that still come in before connections end; <0: any number
 }
 
-// Outlet opens a way out from address ("127.0.0.1:0" for any port) to where Aim
-// says. With a TLS configuration it ends TLS, as a proxy in front of a service
+// Outlet opens a way out from address ("127.0.0.1:0" for any port) to the
+// targets. With a TLS configuration it ends TLS, as a proxy in front of a service
 // does.
 func (f *Firewall) Outlet(address string, config *tls.Config, targets ...string) (*Outlet, error) {
 	l, err := f.Listen(address)
@@ -112,12 +113,12 @@ func (f *Firewall) Outlet(address string, config *tls.Config, targets ...string)
 	return o, nil
 }
 
-// Aim carries new connections to these addresses, in turn; one that does not
-// answer is passed over.
-func (o *Outlet) Aim(targets ...string) {
+// Add is one more address that new connections are carried to, in turn; one that
+// does not answer is passed over.
+func (o *Outlet) Add(target string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.targets = targets
+	o.targets = append(slices.Clone(o.targets), target)
 }
 
 // Close ends it and every connection through it.
