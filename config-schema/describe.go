@@ -51,6 +51,7 @@ type field struct {
 type group struct {
 	names   []string
 	exactly bool
+	when    string // which of them to write when, for people
 }
 
 // check is a rule over several fields. It is told the decoded struct and the node, and reports what is wrong.
@@ -149,12 +150,18 @@ func (v value) not(w map[string]word) value { v.never = w; return v }
 
 // exactlyOneOf and atMostOneOf are said of an object's fields.
 func (v value) exactlyOneOf(names ...string) value {
-	v.groups = append(v.groups, group{names, true})
+	v.groups = append(v.groups, group{names: names, exactly: true})
 	return v
 }
 
 func (v value) atMostOneOf(names ...string) value {
-	v.groups = append(v.groups, group{names, false})
+	v.groups = append(v.groups, group{names: names})
+	return v
+}
+
+// when says of the group that was named last which of its fields to write when.
+func (v value) when(words string) value {
+	v.groups[len(v.groups)-1].when = ": " + words
 	return v
 }
 

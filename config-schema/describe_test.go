@@ -42,6 +42,8 @@ func writeAll(b *strings.Builder, v *value, indent string, take int) {
 		f := &v.fields[i]
 		switch {
 		case left(v, f.name, take) || f.name == "overrides" && take >= 3: // a chart has no path to override
+		case f.shape == shapeObject && len(f.fields) == 0:
+			fmt.Fprintf(b, "%s%s: %s\n", indent, f.name, f.example)
 		case f.shape == shapeObject:
 			fmt.Fprintf(b, "%s%s:\n", indent, f.name)
 			writeAll(b, &f.value, indent+"  ", take)

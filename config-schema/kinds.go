@@ -26,12 +26,9 @@ var (
 )
 
 // laterKinds belong to the contract, and act in a later version.
-var laterKinds = map[string]bool{"EnginePool": true, "Rollout": true, "Agent": true}
+var laterKinds = map[string]bool{"EnginePool": true, "Rollout": true}
 
 func notAllowed(message, fix string) word { return word{codeNotAllowed, message, fix} }
-func later(field string) word {
-	return word{codeUnsupported, field + " is not supported by this version of Argosy", "remove it until the version that supports it"}
-}
 
 // neverAnywhere are fields of Argo CD and Kubernetes that people try. Each would let a declaration steer what is Argosy's or the
 // platform's (CVE-2024-32476, CVE-2026-42880): none is passed through.
@@ -65,6 +62,22 @@ var neverTop = map[string]word{
 var neverMetadata = map[string]word{
 	"namespace": notAllowed("the tenant follows from the folder", "remove it"),
 	"uid":       notAllowed("the field is the API server's", "remove it"),
+}
+
+const joinsByToken = "remove it: the agent makes its own key, and joins with a one-time token of argosy agent token create"
+
+// neverAgent are fields that people write from habit where an agent dials out.
+var neverAgent = map[string]word{
+	"server":            notAllowed("an agent dials out: no address of its cluster is declared", "remove it, or write cluster: {server: ..., credentialsRef: {name: ...}} instead of agent"),
+	"url":               notAllowed("an agent dials out: no address of its cluster is declared", "remove it; the agent is given the control plane's address when it joins"),
+	"caData":            notAllowed("an agent dials out: no certificate of its cluster is declared", "remove it, or write cluster: {server: ..., caData: ..., credentialsRef: {name: ...}} instead of agent"),
+	"credentialsRef":    notAllowed("no credential of the agent's cluster leaves it", joinsByToken),
+	"kubeconfigRef":     notAllowed("no credential of the agent's cluster leaves it", joinsByToken),
+	"token":             {codePlaintextSecret, "no field holds a secret in clear", joinsByToken},
+	"registrationToken": {codePlaintextSecret, "no field holds a secret in clear", joinsByToken},
+	"name":              notAllowed("an agent is known by what it serves: the environment, or the Engine", "remove it"),
+	"namespace":         notAllowed("the agent works in the namespace of Argo CD", "of an environment write argocdNamespace; of an Engine it is spec.argocd.namespace"),
+	"installationID":    notAllowed("an environment's own Argo CD keeps its installationID; that of an Engine is spec.argocd.installationID", "remove it"),
 }
 
 // Parts that several kinds share.

@@ -39,7 +39,9 @@ var kindEngine = describe(kind{
 	field{name: "connection", doc: "How the control plane reaches the instance's cluster.", required: true, value: object(
 		field{name: "inCluster", doc: "The instance is on the control plane's own cluster. Only `true` is written.", example: "true", value: boolean()},
 		field{name: "kubeconfigRef", doc: "A secret that holds a kubeconfig.", example: "{name: engine-eu-1}", value: secretRef("The secret's name.", "engine-eu-1")},
-	).not(map[string]word{"agent": later("an Argo CD reached by an agent")}).exactlyOneOf("inCluster", "kubeconfigRef").checked(inClusterIsTrue)},
+		field{name: "agent", doc: "An agent beside the instance dials out: for an Argo CD behind a firewall that serves several environments there. It has no field yet.", example: "{}", value: object().mayBeEmpty().not(neverAgent)},
+	).exactlyOneOf("inCluster", "kubeconfigRef", "agent").
+		when("inCluster on the control plane's own cluster, kubeconfigRef where it reaches another, agent where it cannot").checked(inClusterIsTrue)},
 	field{name: "region", doc: "Environments of this region are placed here.", example: "eu", required: true, value: textOf(formatLabelWord)},
 	field{name: "capacity", doc: "How much placement gives to the engine. 0: nothing is placed here.", required: true, value: object(
 		field{name: "applications", doc: "Applications.", example: "1500", required: true, value: integer(0, 100000)},
@@ -73,9 +75,9 @@ var kindTenant = describe(kind{
 ), func(d *fleet.Declaration, s *fleet.TenantSpec) { d.Tenant = s })
 
 func inClusterIsTrue(d *decoder, into reflect.Value, at node) {
-	if c := into.Addr().Interface().(*fleet.Connection); !c.InCluster && c.KubeconfigRef == nil {
+	if c := into.Addr().Interface().(*fleet.Connection); !c.InCluster && c.KubeconfigRef == nil && c.Agent == nil {
 		d.at("inCluster", func() {
-			d.problem(child(at, "inCluster"), codeInvalidValue, "inCluster: false says how the engine is not reached", "write inCluster: true, or kubeconfigRef: {name: ...} instead")
+			d.problem(child(at, "inCluster"), codeInvalidValue, "inCluster: false says how the engine is not reached", "write inCluster: true, or kubeconfigRef: {name: ...} or agent: {} instead")
 		})
 	}
 }

@@ -10,17 +10,31 @@ import (
 
 var kindEnvironment = describe(kind{
 	name: fleet.KindManagedEnvironment, place: "tenants/<tenant>/environments/<name>.yaml",
-	doc: "A cluster to deploy to, and the namespaces of it that are the tenant's.",
+	doc: "A cluster to deploy to, and the namespaces of it that are the tenant's. An engine reaches it (`cluster`), or an agent on it dials out (`agent`).",
 }, object(
-	field{name: "cluster", doc: "How an engine reaches the API server.", required: true, value: object(
+	field{name: "cluster", doc: "How an engine reaches the API server.", value: object(
 		field{name: "server", doc: "`https://host[:port]` of the API server, lower case, without path. Internal addresses need an entry in `Fleet.clusterHosts`.", example: "https://api.eu-1.example.com:6443", required: true, value: textOf(formatServer)},
 		field{name: "caData", doc: "The cluster's CA certificates: PEM, in base64. Left out: the system's.", example: "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJuRENDQVVHZ0F3SUJBZ0lVRElmNU1LYmdTQTJqVXRLRFgxTzJudjlId0JFd0NnWUlLb1pJemowRUF3SXcKSWpFZ01CNEdBMVVFQXd3WFlYQnBMbVYxTFRFdVpYaGhiWEJzWlM1amIyMGdRMEV3SUJjTk1qWXhNVEl4TURRMApOVEE1V2hnUE1qRXlOakV3TWpnd05EUTFNRGxhTUNJeElEQWVCZ05WQkFNTUYyRndhUzVsZFMweExtVjRZVzF3CmJHVXVZMjl0SUVOQk1Ga3dFd1lIS29aSXpqMENBUVlJS29aSXpqMERBUWNEUWdBRTdGNkRrSFRZaENaazJjUysKbDNEdmNJejV5c0RKcFhVSWVsblVBSFlDMDdLNndDOGRXYlMxdFZPVysrWFZ2U1ZBRlI1RldWM3lEVGZUam1DOQpQQmNLRDZOVE1GRXdIUVlEVlIwT0JCWUVGQk96ZWJScWx5cGtHRXM0MFVWYWVhNTRxRkRsTUI4R0ExVWRJd1FZCk1CYUFGQk96ZWJScWx5cGtHRXM0MFVWYWVhNTRxRkRsTUE4R0ExVWRFd0VCL3dRRk1BTUJBZjh3Q2dZSUtvWkkKemowRUF3SURTUUF3UmdJaEFPaC9manpadElqWG90MnJLMlVIWUM0MDI1N3JVc3VLMWk3VGgvVjA1ZjVzQWlFQQpscnFMQm1iWW4wZEZQWlE5bGRtSGRwM3draTFaU2VkaEcvK0hyQkpxY1VBPQotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCg==", value: textOf(formatCAData).atMost(64 << 10)},
 		field{name: "credentialsRef", doc: "The secret of this tenant that holds the credential: a token, or a certificate and key.", example: "{name: prod-eu}", required: true, value: secretRef("The secret's name.", "prod-eu")},
 	).checked(noKeyInCAData)},
+	field{name: "agent", doc: "The cluster deploys to itself: an agent on it dials out to the control plane, which needs neither its address nor a credential of it. `argosy agent token create TENANT/ENVIRONMENT` gives the token that it joins with. `{}` takes every default.", example: "{argocdNamespace: argocd}", value: object(
+		field{name: "argocdNamespace", doc: "The namespace of the cluster's Argo CD, in which the agent works and in no other.", example: "argocd", fallback: "argocd", value: textOf(formatEngineNamespace)},
+		field{name: "mode", doc: "`managed`: the Applications are those that the config repo declares. `autonomous`: the cluster's own Applications are the truth; they are shown and may be synced, and no deployment goes there.", example: "managed", fallback: "managed",
+			value: wordOf(string(fleet.AgentManaged), string(fleet.AgentAutonomous))},
+	).mayBeEmpty().not(neverAgent)},
 	field{name: "namespaces", doc: "The namespaces that may be deployed to: exact names, never a pattern.", example: "[checkout, cart]", required: true, value: listOf(textOf(formatNamespace))},
 	field{name: "clusterResources", doc: "Whether the cluster-scoped kinds that the Tenant grants may be deployed here.", example: "false", fallback: "false", value: boolean()},
-	field{name: "region", doc: "An engine of this region serves it.", example: "eu", required: true, value: textOf(formatLabelWord)},
-).not(map[string]word{"agent": later("an environment joined by an agent")}),
+	field{name: "region", doc: "An engine of this region serves it. With an agent: where the cluster is, one of the regions that the Tenant may use.", example: "eu", required: true, value: textOf(formatLabelWord)},
+).exactlyOneOf("cluster", "agent").
+	when("cluster where an engine reaches the API server; agent, without server and credential, where an agent on the cluster dials out").
+	not(map[string]word{
+		"server":          notAllowed("the API server is part of cluster", "write cluster: {server: ..., credentialsRef: {name: ...}}; an environment with an agent has none"),
+		"caData":          notAllowed("the API server's certificates are part of cluster", "write cluster: {server: ..., caData: ..., credentialsRef: {name: ...}}; an environment with an agent has none"),
+		"credentialsRef":  notAllowed("the API server's credential is part of cluster", "write cluster: {server: ..., credentialsRef: {name: ...}}; an environment with an agent has none"),
+		"connection":      notAllowed("an environment is reached by cluster or agent", "write cluster: {...} or agent: {argocdNamespace: argocd}"),
+		"argocdNamespace": notAllowed("the namespace of the cluster's Argo CD is part of agent", "write agent: {argocdNamespace: argocd}"),
+		"mode":            notAllowed("the mode is the agent's", "write agent: {mode: managed}"),
+	}),
 	func(d *fleet.Declaration, s *fleet.EnvironmentSpec) { d.Environment = s })
 
 var kindDeployment = describe(kind{

@@ -123,7 +123,10 @@ func (v *value) objectSchema() map[string]any {
 			required = append(required, f.name)
 		}
 	}
-	s := map[string]any{"type": "object", "properties": properties, "additionalProperties": false, "minProperties": 1}
+	s := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
+	if !v.empty {
+		s["minProperties"] = 1
+	}
 	if len(required) > 0 {
 		s["required"] = required
 	}

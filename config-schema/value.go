@@ -159,14 +159,14 @@ func (d *decoder) group(v *value, g group, n node, excused bool) bool {
 	}
 	switch {
 	case len(set) > 1:
-		d.problem(second, codeExclusive, strings.Join(set, " and ")+" exclude one another", "keep one of them")
+		d.problem(second, codeExclusive, strings.Join(set, " and ")+" exclude one another", "keep one of them"+g.when)
 		return false
 	case len(set) == 0 && g.exactly && !excused:
 		example := ""
 		if f := v.fieldNamed(g.names[0]); f.example != "" {
 			example = ", e.g. " + f.name + ": " + f.example
 		}
-		d.problem(n, codeExclusive, "one of "+strings.Join(g.names, ", ")+" is required", "set exactly one"+example)
+		d.problem(n, codeExclusive, "one of "+strings.Join(g.names, ", ")+" is required", "set exactly one"+example+g.when)
 		return false
 	}
 	return true

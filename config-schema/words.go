@@ -46,6 +46,9 @@ func (v *value) howToWrite() string {
 	case shapeDuration:
 		return "write it as 90s, 15m or 1h"
 	case shapeObject:
+		if len(v.fields) == 0 {
+			return "write {}"
+		}
 		return "write its fields below it: " + strings.Join(v.names(), ", ")
 	case shapeList:
 		return "write one entry per line after '- ', or [a, b]"
