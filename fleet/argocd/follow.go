@@ -16,11 +16,25 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// follower keeps one resource of the cache equal to the API server: a complete list, then a watch from where the list ended. Whatever goes
-// wrong means that it no longer knows, never that something is gone.
-type follower struct {
-	e *Engine
-	r *resource
+// follower keeps what is known of one resource equal to the API server: a complete list, then a watch from where the list ended. Whatever
+// goes wrong means that it no longer knows, never that something is gone.
+type follower[T any] struct {
+	e    *Engine
+	r    *resource
+	read func(*liveObject) T // what is kept of an object
+	into keeper[T]
+}
+
+// keeper takes what a follower sees. Names are those of objects; version is the API server's.
+type keeper[T any] interface {
+	relisted(r *resource, all map[string]T, version string)
+	put(r *resource, item T)
+	remove(r *resource, name, version string)
+}
+
+// follow follows one resource of the engine's objects.
+func (e *Engine) follow(r *resource) *follower[*entry] {
+	return &follower[*entry]{e: e, r: r, read: func(o *liveObject) *entry { return e.entryOf(r, o) }, into: e.cache}
 }
 
 const (
@@ -35,7 +49,7 @@ var errStale = errors.New("the API server no longer has that version")
 
 // run follows until ctx ends. A watch that breaks goes on from where it was; only when the server no longer has that, or nothing has been
 // heard for too long, is everything read anew.
-func (f *follower) run(ctx context.Context) {
+func (f *follower[T]) run(ctx context.Context) {
 	version, failures := "", 0
 	for ctx.Err() == nil {
 		var err error
@@ -84,8 +98,8 @@ func pauseFor(ctx context.Context, d time.Duration) {
 
 // list reads every page, asks for the newest state and not for a cache's, and only then tells the cache. A page that expires or fails
 // makes the whole list void.
-func (f *follower) list(ctx context.Context) (version string, err error) {
-	all := map[string]*entry{}
+func (f *follower[T]) list(ctx context.Context) (version string, err error) {
+	all := map[string]T{}
 	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	if f.r.selector != "" {
 		query.Set("labelSelector", f.r.selector)
@@ -108,11 +122,10 @@ func (f *follower) list(ctx context.Context) (version string, err error) {
 			if err != nil {
 				return "", err
 			}
-			e := f.e.entryOf(f.r, o)
-			all[e.Key.Name] = e
+			all[o.Metadata.Name] = f.read(o)
 		}
 		if page.Metadata.Continue == "" {
-			f.e.cache.relisted(f.r, all, page.Metadata.ResourceVersion)
+			f.into.relisted(f.r, all, page.Metadata.ResourceVersion)
 			return page.Metadata.ResourceVersion, nil
 		}
 		query.Set("continue", page.Metadata.Continue)
@@ -121,7 +134,7 @@ func (f *follower) list(ctx context.Context) (version string, err error) {
 
 // watch follows from version until the server ends it, and returns where to go on. A watch without a word, bookmarks included, for the
 // engine's Silence is not trusted any more: errStale.
-func (f *follower) watch(ctx context.Context, version string) (string, error) {
+func (f *follower[T]) watch(ctx context.Context, version string) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	query := url.Values{"watch": {"1"}, "resourceVersion": {version}, "allowWatchBookmarks": {"true"},
@@ -163,7 +176,7 @@ type watchEvent struct {
 }
 
 // events reads until the stream ends. heard is called for every event.
-func (f *follower) events(stream io.Reader, version string, heard func()) (string, error) {
+func (f *follower[T]) events(stream io.Reader, version string, heard func()) (string, error) {
 	dec := json.NewDecoder(stream)
 	for {
 		var ev watchEvent
@@ -184,9 +197,9 @@ func (f *follower) events(stream io.Reader, version string, heard func()) (strin
 		version = o.Metadata.ResourceVersion
 		switch ev.Type {
 		case "ADDED", "MODIFIED":
-			f.e.cache.put(f.r, f.e.entryOf(f.r, o))
+			f.into.put(f.r, f.read(o))
 		case "DELETED":
-			f.e.cache.remove(f.r, o.Metadata.Name, version)
+			f.into.remove(f.r, o.Metadata.Name, version)
 		case bookmarkEvent:
 		}
 	}

@@ -16,7 +16,7 @@ import (
 func (e *Engine) Watch(ctx context.Context, sink engine.Sink) error {
 	var all sync.WaitGroup
 	for _, r := range resources {
-		all.Go(func() { (&follower{e: e, r: r}).run(ctx) })
+		all.Go(func() { e.follow(r).run(ctx) })
 	}
 	e.tell(ctx, sink)
 	all.Wait()

@@ -61,14 +61,7 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet
 	if len(known.syncOptions) > 0 {
 		sync["syncOptions"] = known.syncOptions // an operation does not inherit them from the policy
 	}
-	patch := map[string]any{
-		"operation": map[string]any{
-			"initiatedBy": map[string]any{"username": operationUser},
-			"info":        []any{map[string]any{"name": operationInfo, "value": q.ID}},
-			"sync":        sync,
-		},
-		"status": map[string]any{"operationState": nil},
-	}
+	patch := map[string]any{"operation": operationOf(q.ID, sync), "status": map[string]any{"operationState": nil}}
 	setAnnotation(patch, annotationSync, q.ID)
 	setAnnotation(patch, annotationEpoch, strconv.FormatInt(lease.Epoch, 10))
 	m, err := e.merge(ctx, fleet.Row{Key: q.Key, Tenant: q.Tenant}, patch, known)
