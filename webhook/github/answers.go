@@ -137,6 +137,8 @@ type team struct {
 	ID   int64  `json:"id"`
 	Name string `json:"name"`
 	Slug string `json:"slug"`
+
+	UnitsMap map[string]string `json:"units_map"` // Gitea's: "repo.code" to "write"
 }
 
 func (t team) check() error {

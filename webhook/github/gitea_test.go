@@ -186,6 +186,37 @@ func TestGiteaPermission(t *testing.T) {
 	}
 }
 
+func TestGiteaPermissionByATeam(t *testing.T) {
+	g, f := newGitea(t)
+	may := func(id int) fleet.Permission {
+		t.Helper()
+		login := "user-" + strconv.Itoa(id)
+		g.once["/users/search"] = map[string]any{"ok": true, "data": []any{user(id, login)}}
+		g.once["/repos/acme/fleet/collaborators/"+login+"/permission"] = map[string]any{"permission": "read", "user": user(id, login)}
+		got, err := f.Permission(t.Context(), fleet.Person{ID: int64(id)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	g.once["/repos/acme/fleet/teams"] = []any{
+		map[string]any{"id": 4, "name": "readers", "units_map": map[string]any{"repo.code": "read", "repo.issues": "write"}},
+		map[string]any{"id": 5, "name": "hidden", "units_map": map[string]any{"repo.code": "write"}},
+		map[string]any{"id": 6, "name": "leads", "units_map": map[string]any{"repo.code": "write"}},
+	}
+	g.lists["/teams/4/members"] = []map[string]any{user(1, "user-1"), user(2, "user-2")}
+	g.lists["/teams/6/members"] = []map[string]any{user(3, "user-3"), user(4, "user-4"), user(5, "user-5"), user(2, "user-2")}
+	for id, want := range map[int]fleet.Permission{1: fleet.PermissionRead, 2: fleet.PermissionWrite, 9: fleet.PermissionRead} {
+		if got := may(id); got != want {
+			t.Errorf("account %d may %q, not %q", id, got, want)
+		}
+	}
+	delete(g.once, "/repos/acme/fleet/teams")
+	if got, err := f.Permission(t.Context(), fleet.Person{ID: 2}); err == nil {
+		t.Errorf("without the list of teams it is %q", got)
+	}
+}
+
 func TestGiteaHasNoListOfDeliveries(t *testing.T) {
 	g, f := newGitea(t)
 	f.hookURL = "https://argosy.example/webhook/github"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"argosy.dev/argosy/fleet"
@@ -166,7 +167,39 @@ func (f *Forge) permission(ctx context.Context, p fleet.Person) (fleet.Permissio
 	if err != nil {
 		return "", fmt.Errorf("%q: %w", plain(answer.Permission), err)
 	}
+	if f.gitea && level != fleet.PermissionAdmin && level != fleet.PermissionWrite {
+		return f.byTeam(ctx, r, p.ID, level)
+	}
 	return level, nil
+}
+
+// byTeam finds who may write to the repository by a team alone: Gitea does not count that in what it answers for the account. A team whose
+// members our account may not see gives nobody anything.
+func (f *Forge) byTeam(ctx context.Context, r repository, id int64, otherwise fleet.Permission) (fleet.Permission, error) {
+	a, err := f.get(ctx, in(r.FullName, "teams"), nil)
+	if hasStatus(err, http.StatusMethodNotAllowed) { // it is a user's, who has no teams
+		return otherwise, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	teams, err := readList[team](a)
+	if err != nil {
+		return "", err
+	}
+	for _, t := range teams {
+		if level, err := (permission{Permission: t.UnitsMap["repo.code"]}).level(); err != nil || level != fleet.PermissionWrite {
+			continue
+		}
+		members, err := f.accounts(ctx, path("teams", number(t.ID), "members"))
+		if err != nil && !isGone(err) && !hasStatus(err, http.StatusForbidden) {
+			return "", err
+		}
+		if slices.ContainsFunc(members, func(m fleet.Person) bool { return m.ID == id }) {
+			return fleet.PermissionWrite, nil
+		}
+	}
+	return otherwise, nil
 }
 
 // loginOf is the login that the account has now.
