@@ -27,6 +27,7 @@ const (
 	codeGitHost           = "git-host-not-allowed"
 	codeClusterHost       = "cluster-host-not-allowed"
 	codeClusterResources  = "cluster-resources-not-granted"
+	codeAutonomous        = "autonomous-environment"
 	codeRegion            = "region-not-allowed"
 	codeNoEngine          = "region-without-engine"
 	codeQuota             = "quota-exceeded"
@@ -65,6 +66,7 @@ func Codes() map[string]string {
 		codeGitHost:           "The fleet does not allow the repository's host.",
 		codeClusterHost:       "The API server is an internal address that the fleet does not except.",
 		codeClusterResources:  "The tenant's grant has no cluster-scoped kinds.",
+		codeAutonomous:        "The deployment names or selects an environment whose cluster has Applications of its own, and takes none.",
 		codeRegion:            "The tenant may not be placed in this region.",
 		codeNoEngine:          "No engine is in this region, so the environment cannot be placed yet.",
 		codeQuota:             "The tenant's quota has no room; what is in effect already stays.",

@@ -75,6 +75,11 @@ func environment(id string, edits ...edit) Input {
 			Namespaces: []string{"web", "shop"}, Region: "eu"}}, edits...)
 }
 
+// behindAgent makes an environment one that an agent joins.
+func behindAgent(mode fleet.AgentMode) edit {
+	return func(d *fleet.Declaration) { d.Environment.Cluster, d.Environment.Agent = nil, &fleet.AgentSpec{Mode: mode} }
+}
+
 func deployment(id string, environments ...fleet.EnvironmentName) Input {
 	return deploymentWith(id, func(d *fleet.Declaration) { d.Deployment.Destination.Environments = environments })
 }
@@ -208,8 +213,8 @@ func (c *Catalog) inconsistency() string {
 		}
 		for _, n := range e.Deployment.Destination.Environments {
 			env := c.Environment(fleet.EnvironmentID{Tenant: e.Key.Tenant, Name: n})
-			if env == nil || !slices.Contains(env.Environment.Namespaces, e.Deployment.Destination.Namespace) {
-				return fmt.Sprintf("%s goes to %s, which is not there or lacks its namespace", e.Key, n)
+			if env == nil || env.Environment.Agent.Autonomous() || !slices.Contains(env.Environment.Namespaces, e.Deployment.Destination.Namespace) {
+				return fmt.Sprintf("%s goes to %s, which is not there, is autonomous or lacks its namespace", e.Key, n)
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func (v *view) DeploymentsIn(id fleet.EnvironmentID) []fleet.DeploymentID {
 
 func (s *state) deploymentsIn(id fleet.EnvironmentID) []fleet.DeploymentID {
 	env := s.get(environmentKey(id))
-	if env == nil {
+	if env == nil || env.Environment.Agent.Autonomous() {
 		return nil
 	}
 	var ids []fleet.DeploymentID

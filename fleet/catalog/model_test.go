@@ -91,6 +91,9 @@ func (h *history) file(only string) Input {
 				d.Engine.Region = pick(h, []string{"eu", "us"})
 				d.Engine.ArgoCD.InstallationID = pick(h, []string{"one", "two"})
 				if h.IntN(3) == 0 {
+					d.Engine.Connection = fleet.Connection{Agent: &fleet.AgentConnection{}}
+				}
+				if h.IntN(3) == 0 {
 					d.Engine.DedicatedTo = []fleet.TenantName{fleet.TenantName(t)}
 				}
 			})
@@ -113,6 +116,9 @@ func (h *history) file(only string) Input {
 			d.Environment.Cluster.Server = "https://" + pick(h, []string{"one", "two"}) + ".example.com"
 			d.Environment.Namespaces = several(h, someSpaces)
 			d.Environment.Region = pick(h, []string{"eu", "us"})
+			if mode := pick(h, []fleet.AgentMode{"", "", fleet.AgentManaged, fleet.AgentAutonomous}); mode != "" {
+				behindAgent(mode)(d)
+			}
 		})
 	case n < 8:
 		return deploymentWith(id, func(d *fleet.Declaration) {
@@ -276,7 +282,7 @@ func kinds(problems []fleet.Problem) string {
 	var cs []string
 	for _, p := range problems {
 		switch p.Code {
-		case codeQuota, codeNamespaceInUse, codeReferenced:
+		case codeQuota, codeNamespaceInUse, codeReferenced, codeAutonomous:
 			cs = append(cs, "waits")
 		default:
 			cs = append(cs, p.Code)

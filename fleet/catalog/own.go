@@ -88,6 +88,12 @@ func (w *work) checkEnvironment(e *entry, spec *fleet.EnvironmentSpec, grant *fl
 				"%s is a %s, which the fleet does not allow", strings.TrimPrefix(spec.Cluster.Server, "https://"), why))
 		}
 	}
+	if a := spec.Agent; a != nil {
+		if i := slices.Index(spec.Namespaces, a.Namespace()); i >= 0 {
+			problems = append(problems, e.problem(fmt.Sprintf("spec.namespaces[%d]", i), codeEngineNamespace, "use another namespace",
+				"namespace %q is the one in which the cluster's own Argo CD lives (spec.agent.argocdNamespace)", a.Namespace()))
+		}
+	}
 	if spec.ClusterResources && len(grant.ClusterResources) == 0 {
 		problems = append(problems, e.problem("spec.clusterResources", codeClusterResources,
 			"leave it out, or ask the platform to grant kinds in fleet/tenants/"+string(e.key.Tenant)+".yaml", "tenant %q is granted no cluster-scoped kinds", e.key.Tenant))
@@ -149,11 +155,15 @@ func (w *work) checkDestinations(e *entry, spec *fleet.DeploymentSpec) []fleet.P
 		env := w.st.get(environmentKey(id))
 		if env == nil {
 			problems = append(problems, w.unknownEnvironment(e, field, id, i))
+		} else if env.Environment.Agent.Autonomous() {
+			problems = append(problems, e.problem(field, codeAutonomous, "remove it here: who runs that cluster makes its Applications there; or set spec.agent.mode: managed in "+env.Path,
+				"environment %q is autonomous: its cluster's own Applications are the truth, and nothing is deployed there from here", n))
 		} else if ns := spec.Destination.Namespace; !slices.Contains(env.Environment.Namespaces, ns) {
 			problems = append(problems, e.problem("spec.destination.namespace", codeNamespace,
 				"use one of "+some(sorted(env.Environment.Namespaces))+", or add it to namespaces of "+env.Path, "environment %q has no namespace %q", n, ns))
 		}
 	}
+	problems = append(problems, w.checkSelected(e)...)
 	for i, o := range spec.Overrides {
 		field := fmt.Sprintf("spec.overrides[%d].environment", i)
 		id := fleet.EnvironmentID{Tenant: e.key.Tenant, Name: o.Environment}
@@ -169,6 +179,17 @@ func (w *work) checkDestinations(e *entry, spec *fleet.DeploymentSpec) []fleet.P
 		}
 	}
 	return problems
+}
+
+// checkSelected refuses a selector that matches autonomous environments: whoever labelled one of them for it expects something there.
+func (w *work) checkSelected(e *entry) []fleet.Problem {
+	names := w.matched(e.head, func(env *fleet.Declaration) bool { return matches(e.head, env) && env.Environment.Agent.Autonomous() })
+	if len(names) == 0 {
+		return nil
+	}
+	return []fleet.Problem{e.problem("spec.destination.environmentSelector", codeAutonomous,
+		"narrow the selector or take the label off them, or set spec.agent.mode: managed there",
+		"the selector matches autonomous environments: their clusters' own Applications are the truth, and nothing is deployed there from here: %s", some(names))}
 }
 
 // unknownEnvironment names the closest environment for the first few mistakes of a file.

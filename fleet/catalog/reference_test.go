@@ -51,6 +51,21 @@ var unfounded = map[string]struct {
 		"ManagedEnvironment globex/prod spec.region region-not-allowed"},
 	"a region without an engine": {[]Input{environment("acme/edge", func(d *fleet.Declaration) { d.Environment.Region = "mars" })},
 		"ManagedEnvironment acme/edge spec.region region-without-engine"},
+	"an environment with an agent in a region without an engine": {[]Input{environment("acme/edge", behindAgent(""), func(d *fleet.Declaration) { d.Environment.Region = "mars" })}, ""},
+	"an environment with an agent in a region that the tenant may not use": {[]Input{tenant("globex", func(d *fleet.Declaration) { d.Tenant.Placement.Regions = []string{"us"} }), environment("globex/edge", behindAgent(""))},
+		"ManagedEnvironment globex/edge spec.region region-not-allowed"},
+	"the namespace of the cluster's own Argo CD": {[]Input{environment("acme/edge", behindAgent(""), func(d *fleet.Declaration) {
+		d.Environment.Agent.ArgoCDNamespace, d.Environment.Namespaces = "gitops", []string{"web", "gitops"}
+	})}, "ManagedEnvironment acme/edge spec.namespaces[1] namespace-of-engine"},
+	"one namespace of the clusters of two agents": {[]Input{tenant("globex"), environment("acme/edge", behindAgent("")), environment("globex/edge", behindAgent(""))}, ""},
+	"an autonomous environment that is named": {[]Input{environment("acme/edge", behindAgent(fleet.AgentAutonomous)), deployment("acme/cart", "prod", "edge")},
+		"GitOpsDeployment acme/cart spec.destination.environments[1] autonomous-environment"},
+	"an autonomous environment that is selected": {[]Input{environment("acme/edge", behindAgent(fleet.AgentAutonomous)), deploymentWith("acme/cart", selector("tier", "prod"))},
+		"GitOpsDeployment acme/cart spec.destination.environmentSelector autonomous-environment"},
+	"an autonomous environment without the namespace": {[]Input{environment("acme/edge", behindAgent(fleet.AgentAutonomous), func(d *fleet.Declaration) {
+		d.Environment.Namespaces = []string{"plc"}
+	}), deploymentWith("acme/cart", selector("tier", "prod"))}, "GitOpsDeployment acme/cart spec.destination.namespace namespace-not-in-environment"},
+	"two engines behind agents of one namespace": {[]Input{engine("far-1", farAway), engine("far-2", farAway)}, ""},
 	"an engine dedicated to nobody known": {[]Input{engine("eu-2", func(d *fleet.Declaration) { d.Engine.DedicatedTo = []fleet.TenantName{"acme", "globex"} })},
 		"Engine eu-2 spec.dedicatedTo[1] unknown-tenant"},
 	"a second Fleet": {[]Input{declare(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindFleet, Name: "other"}, Fleet: &fleet.FleetSpec{}})},
@@ -64,6 +79,10 @@ var unfounded = map[string]struct {
 	"one identity in two files": {[]Input{deployment("acme/cart", "prod"), at(deployment("acme/cart", "staging"), "tenants/acme/deployments/CART.yaml")},
 		"GitOpsDeployment acme/cart duplicate-identity"},
 	"nothing wrong": {[]Input{tenant("globex"), deployment("acme/cart", "prod"), syncRun("acme/run", "cart", "v1", "prod"), credential("acme/c", "https://git.example.com/acme/cart.git"), sealed("acme/credentials/c")}, ""},
+}
+
+func farAway(d *fleet.Declaration) {
+	d.Engine.ArgoCD.Namespace, d.Engine.Connection = "argocd-far", fleet.Connection{Agent: &fleet.AgentConnection{}}
 }
 
 func override(i Input, environments ...fleet.EnvironmentName) Input {

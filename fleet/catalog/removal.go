@@ -96,24 +96,33 @@ func (w *work) verify() map[fleet.Key]fleet.Problem {
 	return broken
 }
 
-func inUse(e, other *entry) fleet.Problem {
+func inUse(e, other *entry, after *fleet.EnvironmentSpec) fleet.Problem {
+	if after.Agent.Autonomous() {
+		return e.problem("spec.agent.mode", codeAutonomous, "take it out of "+other.path+", and change the mode when its Applications are gone",
+			"the environment becomes autonomous while %s deploys to it", other.path)
+	}
 	ns := other.effective.Deployment.Destination.Namespace
 	return e.problem("spec.namespaces", codeNamespaceInUse, "keep it, or move the deployment to another namespace in the same commit",
 		"namespace %q is dropped while %s deploys to it", ns, other.path)
 }
 
-// narrows reports whether an environment drops a namespace.
+// narrows reports whether an environment drops a namespace, or all of them by becoming autonomous.
 func narrows(before, after *fleet.Declaration) bool {
-	return slices.ContainsFunc(before.Environment.Namespaces, func(ns string) bool { return !slices.Contains(after.Environment.Namespaces, ns) })
+	return closes(before.Environment, after.Environment) || slices.ContainsFunc(before.Environment.Namespaces, func(ns string) bool { return !slices.Contains(after.Environment.Namespaces, ns) })
 }
 
-// stranded reports whether a deployment names an environment whose new spec drops its namespace.
+// closes reports whether an environment becomes autonomous: nothing may be deployed there any more.
+func closes(before, after *fleet.EnvironmentSpec) bool {
+	return !before.Agent.Autonomous() && after.Agent.Autonomous()
+}
+
+// stranded reports whether a deployment names an environment whose new spec drops its namespace, or takes no deployment.
 func stranded(d, before *fleet.Declaration, after *fleet.EnvironmentSpec) bool {
 	if d == nil || d.Deployment == nil || !slices.Contains(d.Deployment.Destination.Environments, fleet.EnvironmentName(before.Key.Name)) {
 		return false
 	}
 	ns := d.Deployment.Destination.Namespace
-	return slices.Contains(before.Environment.Namespaces, ns) && !slices.Contains(after.Namespaces, ns)
+	return closes(before.Environment, after) || slices.Contains(before.Environment.Namespaces, ns) && !slices.Contains(after.Namespaces, ns)
 }
 
 // missed is why a change that was taken over cannot stand: what is in effect still needs what it takes away.
@@ -127,6 +136,12 @@ func (w *work) missed(k fleet.Key, before, after *fleet.Declaration) *fleet.Prob
 			return p
 		}
 	}
+	if after != nil && after.Environment != nil && closes(before.Environment, after.Environment) {
+		if keys := w.st.matching(after); len(keys) > 0 {
+			p := inUse(e, w.st.entries.get(slices.MinFunc(keys, compareKeys)), after.Environment)
+			return &p
+		}
+	}
 	for _, r := range w.st.index.list(referrersOf(k)) {
 		other := w.st.entries.get(r)
 		switch {
@@ -134,7 +149,7 @@ func (w *work) missed(k fleet.Key, before, after *fleet.Declaration) *fleet.Prob
 			p := referenced(e, other, other.effective)
 			return &p
 		case after != nil && after.Environment != nil && stranded(other.effective, before, after.Environment):
-			p := inUse(e, other)
+			p := inUse(e, other, after.Environment)
 			return &p
 		}
 	}

@@ -26,7 +26,7 @@ func rivalTerms(d *fleet.Declaration) []term {
 	case d.Environment != nil:
 		ts := make([]term, 0, 2*len(d.Environment.Namespaces))
 		for _, ns := range d.Environment.Namespaces {
-			ts = append(ts, claim(d.Environment, ns), term{what: argoCDIn, a: ns})
+			ts = append(ts, claim(d, ns), term{what: argoCDIn, a: ns})
 		}
 		return ts
 	case d.Credential != nil:
@@ -40,7 +40,7 @@ func (w *work) checkShared(e *entry) []fleet.Problem {
 	case d.Engine != nil:
 		return w.checkInstance(e, d.Engine)
 	case d.Environment != nil:
-		return w.checkNamespaces(e, d.Environment)
+		return w.checkNamespaces(e, d)
 	case d.Credential != nil:
 		return w.checkCredential(e, d.Credential)
 	}
@@ -114,13 +114,13 @@ func (w *work) checkInstance(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
 
 // checkNamespaces keeps environments out of each other's namespaces and out of Argo CD's. An engine's API server is known to its
 // kubeconfig alone, so that the namespace of an engine is refused on every server: who may write there makes Applications.
-func (w *work) checkNamespaces(e *entry, spec *fleet.EnvironmentSpec) []fleet.Problem {
+func (w *work) checkNamespaces(e *entry, head *fleet.Declaration) []fleet.Problem {
 	var problems []fleet.Problem
-	for i, ns := range spec.Namespaces {
+	for i, ns := range head.Environment.Namespaces {
 		field := fmt.Sprintf("spec.namespaces[%d]", i)
-		t := claim(spec, ns)
+		t := claim(head, ns)
 		other := w.rival(e, t, func(k fleet.Key) bool { return k.Tenant == e.key.Tenant }, func(d *fleet.Declaration) bool {
-			return claim(d.Environment, ns) == t && slices.Contains(d.Environment.Namespaces, ns)
+			return claim(d, ns) == t && slices.Contains(d.Environment.Namespaces, ns)
 		})
 		if other != nil {
 			// Without the other's name: a tenant learns nothing of the others.

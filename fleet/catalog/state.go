@@ -121,13 +121,13 @@ func distinct(names []fleet.EnvironmentName) int {
 func (s *state) get(k fleet.Key) *fleet.Declaration { return effectiveOf(s.entries.get(k)) }
 
 // targets are the effective environments that a deployment names or selects, sorted. A selector never reaches an environment that does
-// not list the deployment's namespace.
+// not list the deployment's namespace; neither way reaches one that is autonomous.
 func (s *state) targets(d *fleet.Declaration) []fleet.EnvironmentID {
 	var ids []fleet.EnvironmentID
 	dst := d.Deployment.Destination
 	for _, n := range dst.Environments {
 		id := fleet.EnvironmentID{Tenant: d.Key.Tenant, Name: n}
-		if s.get(environmentKey(id)) != nil {
+		if env := s.get(environmentKey(id)); env != nil && !env.Environment.Agent.Autonomous() {
 			ids = append(ids, id)
 		}
 	}
@@ -144,11 +144,19 @@ func (s *state) targets(d *fleet.Declaration) []fleet.EnvironmentID {
 
 // selecting are the effective deployments that select an environment, whether or not it is in effect, in no order.
 func (s *state) selecting(env *fleet.Declaration) []fleet.Key {
+	if env.Environment.Agent.Autonomous() {
+		return nil
+	}
+	return s.matching(env)
+}
+
+// matching are those whose selector matches it, be it autonomous or not.
+func (s *state) matching(env *fleet.Declaration) []fleet.Key {
 	var keys []fleet.Key
 	for k, v := range env.Labels {
 		for key := range s.index.each(term{what: selecting, tenant: env.Key.Tenant, a: k, b: v}) {
 			d := s.get(key)
-			if d == nil || !selects(d, env) {
+			if d == nil || !matches(d, env) {
 				continue
 			}
 			if first, _, _ := firstLabel(d.Deployment.Destination.EnvironmentSelector); first == k {
@@ -160,6 +168,11 @@ func (s *state) selecting(env *fleet.Declaration) []fleet.Key {
 }
 
 func selects(d, env *fleet.Declaration) bool {
+	return matches(d, env) && !env.Environment.Agent.Autonomous()
+}
+
+// matches reports whether an environment has a deployment's labels and its namespace.
+func matches(d, env *fleet.Declaration) bool {
 	return env != nil && env.Environment != nil && d.Deployment.Destination.EnvironmentSelector.Matches(env.Labels) &&
 		slices.Contains(env.Environment.Namespaces, d.Deployment.Destination.Namespace)
 }

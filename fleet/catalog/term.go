@@ -80,7 +80,7 @@ func terms(d *fleet.Declaration) []term {
 	case d.Environment != nil:
 		ts = append(ts, term{what: wantedIn, a: d.Environment.Region})
 		for _, ns := range d.Environment.Namespaces {
-			ts = append(ts, claim(d.Environment, ns), term{what: namespaceOf, a: ns})
+			ts = append(ts, claim(d, ns), term{what: namespaceOf, a: ns})
 		}
 		for k, v := range d.Labels {
 			ts = append(ts, term{what: labelled, tenant: t, a: k, b: v})
@@ -128,18 +128,22 @@ func references(d *fleet.Declaration) []fleet.Key {
 	return ks
 }
 
-func claim(e *fleet.EnvironmentSpec, namespace string) term {
-	server := ""
-	if e.Cluster != nil {
-		server = e.Cluster.Server
+// claim is what an environment has of its API server. The cluster of an agent is known by the environment alone: nobody else has one there.
+func claim(d *fleet.Declaration, namespace string) term {
+	server := "agent of " + environmentID(d.Key).String()
+	if c := d.Environment.Cluster; c != nil {
+		server = c.Server
 	}
 	return term{what: claimOf, a: server, b: namespace}
 }
 
 func instanceOf(e *fleet.EngineSpec) term {
 	connection := "in-cluster"
-	if e.Connection.KubeconfigRef != nil {
+	switch {
+	case e.Connection.KubeconfigRef != nil:
 		connection = "kubeconfig " + e.Connection.KubeconfigRef.Name
+	case e.Connection.Agent != nil: // where it is, its agent alone knows: the installationID, which is unique, tells them apart
+		connection = "agent of " + e.ArgoCD.InstallationID
 	}
 	return term{what: instance, a: connection, b: e.ArgoCD.Namespace}
 }

@@ -22,7 +22,7 @@ func (w *work) warnings(e *entry) []fleet.Problem {
 	switch d := e.effective; {
 	case d.Tenant != nil:
 		problems = append(problems, w.warnQuota(e, d.Tenant.Quota)...)
-	case d.Environment != nil && !w.served(d.Environment.Region, fleet.Key{}):
+	case d.Environment != nil && d.Environment.Agent == nil && !w.served(d.Environment.Region, fleet.Key{}):
 		problems = append(problems, e.warning("spec.region", codeNoEngine, w.regions(), "no engine is in region %q, so the environment is not placed", d.Environment.Region))
 	case d.Deployment != nil:
 		problems = append(problems, w.warnDestinations(e, d.Deployment)...)
@@ -93,14 +93,23 @@ func (w *work) warnDestinations(e *entry, spec *fleet.DeploymentSpec) []fleet.Pr
 
 // lacking are the environments that a deployment's selector matches and that do not list its namespace.
 func (w *work) lacking(d *fleet.Declaration) []string {
+	return w.matched(d, func(env *fleet.Declaration) bool { return !matches(d, env) })
+}
+
+// matched are the effective environments that a deployment's selector matches and that are so.
+func (w *work) matched(d *fleet.Declaration, so func(*fleet.Declaration) bool) []string {
 	sel := d.Deployment.Destination.EnvironmentSelector
-	k, v, _ := firstLabel(sel)
+	k, v, ok := firstLabel(sel)
+	if !ok {
+		return nil
+	}
 	var names []string
-	for _, key := range w.st.index.list(term{what: labelled, tenant: d.Key.Tenant, a: k, b: v}) {
-		if env := w.st.get(key); env != nil && sel.Matches(env.Labels) && !selects(d, env) {
+	for key := range w.st.index.each(term{what: labelled, tenant: d.Key.Tenant, a: k, b: v}) {
+		if env := w.st.get(key); env != nil && sel.Matches(env.Labels) && so(env) {
 			names = append(names, key.Name)
 		}
 	}
+	slices.Sort(names)
 	return names
 }
 
