@@ -134,6 +134,9 @@ type Hello struct {
 	Holder    string               `json:"holder"`
 	ReportSeq int64                `json:"reportSeq"` // the last report that was taken: the next one is numbered above it
 	ExpiresAt time.Time            `json:"expiresAt"` // of the identity
+	// Cursor is where the stream begins. One that is lower than was asked for tells that the mirror is another than the one that the agent
+	// knows, as after it was rebuilt: every row comes, and numbers that the agent holds count for nothing.
+	Cursor int64 `json:"cursor"`
 }
 
 // Rows are changes in their order.
@@ -171,7 +174,24 @@ const (
 	CodeReplay     = "replay"     // it was seen before
 	CodeBusy       = "busy"       // too many agents connect at once: see Retry-After
 	CodeProtocol   = "protocol"   // one side is too old
+	CodeToken      = "token"      // of a join: the one-time token is unknown, over, or of something that is gone
+	CodeUsed       = "used"       // of a join: the one-time token was used before, by other keys
+	CodeUndeclared = "undeclared" // nothing is declared for the agent at present, as during a rebuild: see Retry-After
+	CodeInvalid    = "invalid"    // the request makes no sense
 )
+
+// Problem is how a request is refused (RFC 9457, application/problem+json). An answer of PathToken holds Error and Description too (RFC 6749).
+type Problem struct {
+	Type        string `json:"type"`
+	Title       string `json:"title"`
+	Status      int    `json:"status"`
+	Code        string `json:"code,omitempty"`
+	Detail      string `json:"detail,omitempty"`
+	Next        string `json:"next,omitempty"`
+	ReportSeq   int64  `json:"reportSeq,omitempty"` // of CodeReplay of a report: the last one that was taken
+	Error       string `json:"error,omitempty"`
+	Description string `json:"error_description,omitempty"`
+}
 
 // Report is the body of PathStatus. Seq grows by one with each report of an identity, whatever process sends it.
 type Report struct {

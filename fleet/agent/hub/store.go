@@ -36,7 +36,8 @@ type Store interface {
 	// OpenAgent begins a session: it takes the engine's lease for the process, and with a higher epoch if another had it or the floor demands
 	// it, and keeps that the agent is connected to the replica. fleet.ErrCloned: processes have come back in turn, and the identity is refused
 	// from now on. fleet.ErrNotFound: nothing is declared for the agent at present, as during a rebuild; it is to try again later.
-	// Otherwise as Agent.
+	// Otherwise as Agent. With an empty Replica the lease is taken or confirmed and nothing is kept of a connection, which goes on wherever it
+	// stands: a snapshot is none, and is not closed.
 	OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.AgentOpening, error)
 
 	// CloseAgent keeps that the session has ended. A newer one (Opening), or one on another replica, is left alone.
@@ -67,11 +68,12 @@ type Store interface {
 	// CredentialEngines are the agents' engines that have rows which need the tenant's secret.
 	CredentialEngines(ctx context.Context, tenant fleet.TenantName, secret string) ([]fleet.EngineName, error)
 
-	// TakeReport checks, before a report is applied, that it is newer than the last one: fleet.ErrReplayed when it is not. ReportTaken keeps,
+	// TakeReport checks, before a report is applied, that the lease holds and that the report is newer than the last one: fleet.ErrReplayed
+	// when it is not. last is the number of the last one that was taken, also with fleet.ErrReplayed. ReportTaken keeps,
 	// after all of its parts were applied, that it was. A report whose replica died in between is sent again and applied again: each part
 	// (Acknowledge, Observe, UpdateSync, ReportAgent, RecordOwn) has one effect however often it comes, while one that was counted
 	// before it was applied would be lost.
-	TakeReport(ctx context.Context, lease fleet.Lease, seq int64) error
+	TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (last int64, err error)
 	ReportTaken(ctx context.Context, lease fleet.Lease, seq int64) error
 
 	// Acknowledge takes what was done with rows; see the rules of the mirror. Every key's engine is the lease's.
