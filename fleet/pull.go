@@ -196,6 +196,7 @@ type PullRecord struct {
 	Verdict    string       `json:"verdict,omitempty"`    // one line
 	Tenants    []TenantName `json:"tenants,omitempty"`    // that its plan touches; "" is the platform
 	Behind     bool         `json:"behind,omitempty"`     // its last plan was made while the branch had commits that waited for an approval
+	Meets      []int        `json:"meets,omitempty"`      // other open pull requests that change the same files, as they were last told of it
 	FollowedAt *time.Time   `json:"followedAt,omitempty"` // since when its result is followed after the merge
 	Settled    bool         `json:"settled,omitempty"`    // nothing is left to be done for it
 }

@@ -22,6 +22,7 @@ func TestSweepAsksForWhatChanged(t *testing.T) {
 		h.look()
 		pulls = append(pulls, h.pullRequest)
 	}
+	h.lookAll()
 	pulls[1].Push()
 	pulls[2].Close()
 	h.open(h.bob, nil)

@@ -299,8 +299,20 @@ func (r *records) Reviewed(_ context.Context, number int, head fleet.Revision) (
 	return p, ok && p.Number == number, nil
 }
 
-func (r *records) Colliding(context.Context, int, []string) ([]fleet.Collision, error) {
-	return nil, nil
+func (r *records) Colliding(_ context.Context, number int, touches []string) (out []fleet.Collision, _ error) {
+	for _, p := range r.pulls {
+		other := fleet.Collision{Number: p.Number}
+		for _, path := range r.reviewed[p.Head].Touches {
+			if slices.Contains(touches, path) {
+				other.Touches = append(other.Touches, path)
+			}
+		}
+		if p.Number != number && p.State == fleet.PullOpen && len(other.Touches) > 0 {
+			out = append(out, other)
+		}
+	}
+	slices.SortFunc(out, func(a, b fleet.Collision) int { return a.Number - b.Number })
+	return out, nil
 }
 
 func (r *records) Outcomes(_ context.Context, keys []fleet.ObjectKey) ([]fleet.Outcome, error) {

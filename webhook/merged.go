@@ -53,6 +53,9 @@ func (r *Reviewer) merged(ctx context.Context, record fleet.PullRecord) error {
 	if record.Settled {
 		return r.Records.SavePull(ctx, record)
 	}
+	if err := r.part(ctx, &record); err != nil {
+		return err
+	}
 	now := r.Now()
 	if record.FollowedAt == nil {
 		record.FollowedAt = &now
@@ -176,6 +179,9 @@ func (r *Reviewer) closed(ctx context.Context, record fleet.PullRecord) error {
 	}
 	if record.Settled {
 		return r.Records.SavePull(ctx, record)
+	}
+	if err := r.part(ctx, &record); err != nil {
+		return err
 	}
 	record.Settled = true
 	if record.Sticky == 0 {

@@ -42,6 +42,12 @@ func (r *Reviewer) open(ctx context.Context, record fleet.PullRecord) error {
 	if err := r.keep(ctx, &facts.Record, preview, verdict); err != nil {
 		return err
 	}
+	if facts.Collisions, err = r.collisions(ctx, &facts.Record, facts.Files); err != nil {
+		return err
+	}
+	if len(facts.Collisions) > 0 {
+		verdict = review.Decide(facts) // it tells of them
+	}
 	if err := r.report(ctx, facts, verdict); err != nil {
 		return err
 	}
@@ -88,9 +94,6 @@ func (r *Reviewer) facts(ctx context.Context, record fleet.PullRecord, reviews [
 		if f.Permissions[p.ID], err = r.Forge.Permission(ctx, p); err != nil {
 			return f, preview, err
 		}
-	}
-	if f.Collisions, err = r.Records.Colliding(ctx, record.Number, f.Files); err != nil {
-		return f, preview, err
 	}
 	return f, preview, r.surroundings(ctx, &f, preview)
 }

@@ -1,0 +1,88 @@
+package webhook_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/webhook"
+	"argosy.dev/argosy/webhook/github/githubtest"
+)
+
+// lookAll looks at what was asked for until nothing more is: a pull request that asks for another each time would never end.
+func (h *harbor) lookAll() {
+	h.Helper()
+	for range 20 {
+		if len(h.records.asked) == 0 {
+			return
+		}
+		next := h.records.asked[0]
+		h.records.asked = h.records.asked[1:]
+		if err := h.Look(h.Context(), next); err != nil {
+			h.Fatal(err)
+		}
+	}
+	h.Fatal("looks ask for looks without end")
+}
+
+func (h *harbor) said(number int) string {
+	for _, text := range h.repo.Comments(number) {
+		if strings.HasPrefix(text, "<!--") {
+			return text
+		}
+	}
+	return ""
+}
+
+// filed is a planner that has the files of each pull request apart.
+type filed struct {
+	*planner
+	files map[string][]string // by ref; others change what the planner's answer does
+}
+
+func (p filed) Preview(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview, error) {
+	out, err := p.planner.Preview(ctx, ref, head)
+	if files, ok := p.files[ref]; ok {
+		out.Files = files
+	}
+	return out, err
+}
+
+func TestBothThatCollideAreTold(t *testing.T) {
+	for name, end := range map[string]func(h *harbor, second *githubtest.Pull){
+		"until one changes something else": func(h *harbor, second *githubtest.Pull) {
+			second.Push()
+			h.Planner = filed{h.planner, map[string][]string{fmt.Sprintf("refs/pull/%d/head", second.Number): {"tenants/acme/deployments/another.yaml"}}}
+		},
+		"until one is closed": func(_ *harbor, second *githubtest.Pull) { second.Close() },
+		"until one is merged": func(_ *harbor, second *githubtest.Pull) { second.Merge(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarbor(t)
+			h.open(h.alice, h.repo)
+			first := h.pullRequest
+			h.look()
+			h.open(h.bob, h.repo)
+			second := h.pullRequest
+			h.look()
+			h.lookAll()
+			tells := func(of, other *githubtest.Pull) bool {
+				return strings.Contains(h.said(of.Number), fmt.Sprintf("#%d changes", other.Number))
+			}
+			if !tells(first, second) || !tells(second, first) {
+				t.Fatalf("one is not told of the other:\n%s\n%s", h.said(first.Number), h.said(second.Number))
+			}
+			end(h, second)
+			h.look()
+			h.lookAll()
+			if tells(first, second) || tells(second, first) {
+				t.Errorf("what has ended is still told of:\n%s\n%s", h.said(first.Number), h.said(second.Number))
+			}
+			if r := h.records.pulls[first.Number]; len(r.Meets) != 0 || r.State != fleet.PullOpen {
+				t.Errorf("the record of the other is %+v", r)
+			}
+		})
+	}
+}
