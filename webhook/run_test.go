@@ -2,9 +2,9 @@ package webhook_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +14,7 @@ import (
 )
 
 // kept is a Reviewer without a forge, and the pull requests that it knows.
-func kept(records *records, pulls ...fleet.PullRecord) *webhook.Reviewer {
+func kept(records *shared, pulls ...fleet.PullRecord) *webhook.Reviewer {
 	for _, p := range pulls {
 		records.pulls[p.Number] = p
 	}
@@ -44,10 +44,10 @@ func TestRecordedAsksForWhomItMeets(t *testing.T) {
 		"nobody":                {nil, []int{3, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRecords()
+			r := &shared{records: newRecords()}
 			kept(r, known(1, fleet.PullOpen, "acme"), known(2, fleet.PullOpen, "globex"), known(3, fleet.PullOpen, ""), known(4, fleet.PullMerged, "globex"),
 				known(5, fleet.PullClosed, "acme"), known(6, fleet.PullOpen, "acme", "globex"), known(7, fleet.PullOpen)).Recorded(t.Context(), c.tenants, nil)
-			if got := numbers(r.asked); !slices.Equal(got, c.want) {
+			if got := r.numbers(); !slices.Equal(got, c.want) {
 				t.Errorf("it asks for %v, not %v", got, c.want)
 			}
 		})
@@ -57,7 +57,7 @@ func TestRecordedAsksForWhomItMeets(t *testing.T) {
 // A replica that begins sweeps at once and at each interval, and goes on following what another followed.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRecords()
+		r := &shared{records: newRecords()}
 		reviewer := kept(r, known(1, fleet.PullOpen, "acme"), known(4, fleet.PullMerged, "acme"), known(5, fleet.PullClosed, "acme"))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 		} {
 			time.Sleep(time.Until(began.Add(c.until)))
 			synctest.Wait()
-			if got := numbers(r.asked); !slices.Equal(got, c.want) {
+			if got := r.numbers(); !slices.Equal(got, c.want) {
 				t.Errorf("after %s it has asked for %v, not %v", c.until, got, c.want)
 			}
 		}
@@ -111,37 +111,56 @@ func TestResultIsFollowedMoreSlowly(t *testing.T) {
 // A store that is away is asked again: nothing ends.
 func TestRunOutlastsTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRecords()
-		away := &awayRecords{records: r, away: true}
-		reviewer := webhook.NewReviewer(webhook.Config{Records: away, Planner: newPlanner(), Branch: "main", Sweep: time.Minute, Log: slog.New(slog.DiscardHandler)})
+		r := &shared{records: newRecords()}
+		r.leave(true)
+		reviewer := kept(r)
 		go reviewer.Run(t.Context())
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		away.away = false
 		reviewer.Recorded(t.Context(), []fleet.TenantName{"acme"}, nil)
+		r.leave(false)
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		if got := numbers(r.asked); !slices.Equal(got, []int{0}) {
+		if got := r.numbers(); !slices.Equal(got, []int{0}) {
 			t.Errorf("it has asked for %v", got)
 		}
 	})
 }
 
-type awayRecords struct {
+// shared is records that goroutines share, and that may be away.
+type shared struct {
 	*records
+	mu   sync.Mutex
 	away bool
 }
 
-func (r *awayRecords) Ask(ctx context.Context, looks []fleet.Look) error {
-	if r.away {
-		return errors.New("the store is away")
-	}
-	return r.records.Ask(ctx, looks)
+func (s *shared) leave(away bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away = away
 }
 
-func (r *awayRecords) UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error) {
-	if r.away {
-		return nil, errors.New("the store is away")
+// numbers are those of the pull requests that were asked for; 0 is a sweep.
+func (s *shared) numbers() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return numbers(s.asked)
+}
+
+func (s *shared) Ask(ctx context.Context, looks []fleet.Look) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away {
+		return errDown
 	}
-	return r.records.UnsettledPulls(ctx)
+	return s.records.Ask(ctx, looks)
+}
+
+func (s *shared) UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away {
+		return nil, errDown
+	}
+	return s.records.UnsettledPulls(ctx)
 }
