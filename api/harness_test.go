@@ -68,6 +68,11 @@ func addTenant(m *apitest.Mirror, t fleet.TenantName) {
 		Engine: "eu-1", Revision: rev1, Apply: fleet.ApplyApplied, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, CreatedAt: at, ChangedAt: at})
 	m.Operations = append(m.Operations, fleet.Operation{ID: "op-" + string(t), Kind: fleet.OperationSync, State: fleet.OperationRunning, Tenant: t,
 		Subject: string(t) + "/web@prod", StartedAt: at})
+	engine := fleet.AgentEngine(fleet.EnvironmentID{Tenant: t, Name: "edge"})
+	m.Agents = append(m.Agents, fleet.AgentView{Engine: engine, Tenant: t, Environment: "edge", ID: "agent-" + string(t), Mode: fleet.AgentAutonomous, Version: "v1"})
+	m.AgentTokens = append(m.AgentTokens, fleet.AgentToken{ID: "join-" + string(t), Engine: engine, Tenant: t, Environment: "edge", CreatedAt: at, ExpiresAt: at})
+	m.Own = append(m.Own, fleet.OwnView{Tenant: t, Environment: "edge", Engine: engine, OwnApplication: fleet.OwnApplication{
+		Namespace: "argocd", Name: "shop", Project: "default", RepoURL: "https://git.example.com/" + string(t), Sync: fleet.SyncSynced, Health: fleet.HealthHealthy}, ObservedAt: at})
 	m.Problems = append(m.Problems, fleet.Problem{Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: t, Name: "bad"},
 		Path: "tenants/" + string(t) + "/deployments/bad.yaml", Line: 3, Column: 1, Severity: fleet.SeverityError, Code: "x", Message: "wrong"})
 	m.Holds = append(m.Holds, fleet.Hold{Revision: rev1, Reason: fleet.HoldDeletions, Tenant: t, Message: "too many of " + string(t), Since: at,
@@ -121,7 +126,11 @@ func newSiteOver(t *testing.T, store anyStore) *site {
 	t.Helper()
 	s := &site{t: t, tokens: store, log: &safeBuffer{}}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	s.server = api.New(api.Config{Reader: store, Decider: store, Tokens: store, Log: log, Version: "test"})
+	config := api.Config{Reader: store, Decider: store, Tokens: store, Log: log, Version: "test"}
+	if agents, ok := store.(api.Agents); ok {
+		config.Agents = agents
+	}
+	s.server = api.New(config)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan struct{})
 	go func() {

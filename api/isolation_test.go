@@ -14,7 +14,7 @@ import (
 // everything of globex that has a path of its own.
 var globexPaths = []string{
 	"/tenants/globex", "/tenants/globex/environments/prod", "/tenants/globex/environments/prod/placement",
-	"/tenants/globex/deployments/web", "/tenants/globex/applications/web/prod", "/operations/op-globex", "/pulls/9",
+	"/tenants/globex/deployments/web", "/tenants/globex/applications/web/prod", "/operations/op-globex", "/pulls/9", "/agents/globex.edge",
 }
 
 // Case 38: another tenant's object is answered byte for byte like one that does not exist.
@@ -36,12 +36,27 @@ func TestAnotherTenantsObjectIsAnsweredLikeNone(t *testing.T) {
 	}
 	for _, decision := range []struct{ path, body string }{
 		{"/stop", `{"scope":"tenant","name":"globex"}`}, {"/resume", `{"scope":"tenant","name":"globex"}`},
+		{"/agent-tokens", `{"tenant":"globex","environment":"edge"}`},
+		{"/tenants/globex/environments/edge/own-applications/argocd/shop/sync", `{}`},
 	} {
 		with := there.do(http.MethodPost, wire.Base+decision.path, acmeToken, decision.body)
 		without := gone.do(http.MethodPost, wire.Base+decision.path, acmeToken, decision.body)
 		if with.status != http.StatusNotFound || with.whole() != without.whole() {
 			t.Errorf("%s: %s\n---\n%s", decision.path, with.whole(), without.whole())
 		}
+	}
+}
+
+// A tenant's writer ends what is its own, and nothing else.
+func TestAnotherTenantsAgentIsEndedByNobodyElse(t *testing.T) {
+	s := newSite(t, content())
+	for path, status := range map[string]int{"/agents/globex.edge": http.StatusNotFound, "/agent-tokens/join-globex": http.StatusNotFound,
+		"/agents/acme.edge": http.StatusNoContent, "/agent-tokens/join-acme": http.StatusNoContent} {
+		s.want(s.do(http.MethodDelete, wire.Base+path, readerToken, ""), http.StatusForbidden)
+		s.want(s.do(http.MethodDelete, wire.Base+path, acmeToken, ""), status)
+	}
+	if left := s.get("/agents/globex.edge", platformToken); strings.Contains(left.body, "revokedAt") {
+		t.Errorf("it is revoked: %s", left.body)
 	}
 }
 
@@ -53,13 +68,16 @@ func removeGlobex(m *apitest.Mirror) {
 	m.Operations = slices.DeleteFunc(m.Operations, func(v fleet.Operation) bool { return v.Tenant == "globex" })
 	m.Problems = slices.DeleteFunc(m.Problems, func(v fleet.Problem) bool { return v.Key.Tenant == "globex" })
 	m.Holds = slices.DeleteFunc(m.Holds, func(v fleet.Hold) bool { return v.Tenant == "globex" })
+	m.Agents = slices.DeleteFunc(m.Agents, func(v fleet.AgentView) bool { return v.Tenant == "globex" })
+	m.AgentTokens = slices.DeleteFunc(m.AgentTokens, func(v fleet.AgentToken) bool { return v.Tenant == "globex" })
+	m.Own = slices.DeleteFunc(m.Own, func(v fleet.OwnView) bool { return v.Tenant == "globex" })
 	m.Pulls = slices.DeleteFunc(m.Pulls, func(v apitest.Pull) bool { return v.Number == 9 })
 }
 
 // A tenant's token sees no byte that another tenant chose, in any list, whatever the filter.
 func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 	s := newSite(t, content())
-	for _, list := range []string{"tenants", "environments", "deployments", "applications", "operations", "problems", "holds", "pulls", "pulls/8", "pulls/8/plan", "stops", "source", "whoami"} {
+	for _, list := range []string{"tenants", "environments", "deployments", "applications", "operations", "problems", "holds", "pulls", "pulls/8", "pulls/8/plan", "agents", "agent-tokens", "own-applications", "stops", "source", "whoami"} {
 		t.Run(list, func(t *testing.T) {
 			s := s.in(t)
 			a := s.get("/"+list, acmeToken)
@@ -72,7 +90,7 @@ func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 			}
 		})
 	}
-	for _, list := range []string{"environments", "deployments", "applications", "operations", "problems", "holds"} {
+	for _, list := range []string{"environments", "deployments", "applications", "operations", "problems", "holds", "agents", "own-applications"} {
 		a := s.get("/"+list+"?tenant=globex", acmeToken)
 		s.want(a, http.StatusOK)
 		if got := decode[wire.List[any]](t, a); len(got.Items) != 0 || got.Next != "" {

@@ -34,7 +34,7 @@ type (
 	}
 	// ByEngine narrows by engine.
 	ByEngine struct {
-		Engine fleet.EngineName `query:"engine" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+		Engine fleet.EngineName `query:"engine" maxLength:"63" pattern:"^[a-z0-9.-]+$"`
 	}
 	// ByRevision narrows by revision.
 	ByRevision struct {

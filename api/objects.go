@@ -31,7 +31,7 @@ type (
 		Environment fleet.EnvironmentName `path:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
 	engineIn struct {
-		Engine fleet.EngineName `path:"engine" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+		Engine fleet.EngineName `path:"engine" maxLength:"63" pattern:"^[a-z0-9.-]+$"`
 	}
 	operationIn struct {
 		ID string `path:"id" maxLength:"64" pattern:"^[A-Za-z0-9-]+$"`

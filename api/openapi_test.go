@@ -52,7 +52,7 @@ func TestOpenAPIDocumentInTheDocsIsTheOneThatIsServed(t *testing.T) {
 	}
 }
 
-// Case 91: no schema of the API has a field for a secret, but the one that shows a new token.
+// Case 91: no schema of the API has a field for a secret, but those that show a new token.
 func TestNoSchemaHasAFieldForASecret(t *testing.T) {
 	kept, err := os.ReadFile(documentPath)
 	if err != nil {
@@ -69,14 +69,15 @@ func TestNoSchemaHasAFieldForASecret(t *testing.T) {
 	if len(document.Components.Schemas) < 20 {
 		t.Fatalf("only %d schemas", len(document.Components.Schemas))
 	}
-	plans := []string{"PullView.hash", "PlanReport.hash"} // they name a plan
+	// Hashes name a plan or the content of a manifest; a credential of the protocol is sealed to the agent that it is for.
+	sound := []string{"PullView.hash", "PlanReport.hash", "ProtocolRow.hash", "ProtocolRow.credential"}
 	for name, schema := range document.Components.Schemas {
 		for property := range schema.Properties {
-			if slices.Contains(plans, name+"."+property) {
+			if slices.Contains(sound, name+"."+property) {
 				continue
 			}
 			for _, word := range []string{"password", "secret", "plaintext", "cadata", "credential", "hash", "kubeconfig"} {
-				if strings.Contains(strings.ToLower(property), word) && name != "CreatedToken" {
+				if strings.Contains(strings.ToLower(property), word) && name != "CreatedToken" && name != "CreatedAgentToken" {
 					t.Errorf("%s.%s", name, property)
 				}
 			}

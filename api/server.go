@@ -20,11 +20,12 @@ const (
 	requestTime = 30 * time.Second // to answer a request, streams excepted
 )
 
-// Config is what a Server is made of. Log, Version and Now may be left out.
+// Config is what a Server is made of. Log, Version, Now and Agents may be left out.
 type Config struct {
 	Reader  Reader
 	Decider Decider
 	Tokens  Tokens
+	Agents  Agents // nil: agents are switched off, and so are their routes
 	Log     *slog.Logger
 	Version string           // of the control plane, as `whoami` tells it
 	Now     func() time.Time // nil: the system's clock
@@ -35,6 +36,7 @@ type Server struct {
 	reader  Reader
 	decider Decider
 	tokens  Tokens
+	agents  Agents
 	log     *slog.Logger
 	version string
 	now     func() time.Time
@@ -47,12 +49,15 @@ type Server struct {
 
 // New makes a Server. It answers at once; Run must run beside it for the event stream to flow.
 func New(c Config) *Server {
-	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, log: c.Log, version: c.Version, now: c.Now, mux: http.NewServeMux()}
+	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, agents: c.Agents, log: c.Log, version: c.Version, now: c.Now, mux: http.NewServeMux()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.now == nil {
 		s.now = time.Now
+	}
+	if s.agents == nil {
+		s.agents = noAgents{}
 	}
 	s.feed = newFeed(c.Reader, s.log)
 	s.api = humago.New(s.mux, document())
@@ -62,6 +67,8 @@ func New(c Config) *Server {
 	s.registerPulls()
 	s.registerDecisions()
 	s.registerTokens()
+	s.registerAgents()
+	s.describeProtocol()
 	s.registerEvents()
 	s.registerPage()
 	s.handler = s.observed(s.recovered(secured(bounded(s.mux))))
@@ -110,8 +117,11 @@ func document() huma.Config {
 					"and what belongs to another is answered like what does not exist.",
 			},
 			Components: &huma.Components{
-				Schemas:         registry,
-				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer argosy_…"}},
+				Schemas: registry,
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					"token": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer argosy_…"},
+					"agent": {Type: "http", Scheme: "DPoP", Description: "Authorization: DPoP <access token>, with a proof by the agent's key over method, path, token and body in the header DPoP"},
+				},
 			},
 		},
 		OpenAPIPath:                  "/openapi",
@@ -121,14 +131,17 @@ func document() huma.Config {
 	}
 }
 
-// schemaName tells a plan's types from the domain's of the same name.
+// schemaName tells a plan's types, and those of the agents' protocol, from the domain's of the same name.
 func schemaName(t reflect.Type, hint string) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	name := huma.DefaultSchemaNamer(t, hint)
-	if strings.HasSuffix(t.PkgPath(), "/reconciler/plan") {
+	switch {
+	case strings.HasSuffix(t.PkgPath(), "/reconciler/plan"):
 		return "Plan" + name
+	case strings.HasSuffix(t.PkgPath(), "/fleet/agent"):
+		return "Protocol" + name
 	}
 	return name
 }

@@ -82,3 +82,23 @@ type Tokens interface {
 	// ListTokens are all, newest first.
 	ListTokens(ctx context.Context, page fleet.Page) ([]fleet.Token, string, error)
 }
+
+// Agents are the agents of clusters that dial out, and the one-time tokens that they join with. What a tenant's scope does not hold is
+// fleet.ErrNotFound.
+type Agents interface {
+	// Agents match Filter.{Tenant, Environment, Engine}: one for each environment and engine that declares an agent, joined or not.
+	Agents(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.AgentView, string, error)
+	// OwnApplications match Filter.{Tenant, Environment, Name}.
+	OwnApplications(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.OwnView, string, error)
+	// ListAgentTokens are all in scope, the newest first.
+	ListAgentTokens(ctx context.Context, scope fleet.Scope, page fleet.Page) ([]fleet.AgentToken, string, error)
+	// CreateAgentToken makes a token for Engine, or for Tenant and Environment, that is valid until ExpiresAt. plaintext is one that a
+	// person brings; "" makes one. It is returned and kept nowhere. fleet.ErrNotFound: no agent is declared there.
+	CreateAgentToken(ctx context.Context, token fleet.AgentToken, plaintext string) (fleet.AgentToken, string, error)
+	// RevokeAgentToken ends a token at once.
+	RevokeAgentToken(ctx context.Context, scope fleet.Scope, id, by string) error
+	// RevokeAgent ends the identity that serves the engine; fleet.ErrNotFound when there is none.
+	RevokeAgent(ctx context.Context, engine fleet.EngineName, by string) error
+	// AskSync records that an own Application is to be synced, and returns the operation's ID. fleet.ErrNotFound: there is no such one.
+	AskSync(ctx context.Context, request fleet.SyncRequest, by string) (operation string, err error)
+}

@@ -1,6 +1,6 @@
 // Package apitest holds a mirror in memory for tests of what stands in front of the store: the API, its client and the command line.
 //
-// It implements api.Reader, api.Decider and api.Tokens with the semantics that they document, so that a test of the API against it and
+// It implements api.Reader, api.Decider, api.Tokens and api.Agents with the semantics that they document, so that a test of the API against it and
 // one against the real store expect the same.
 package apitest
 
@@ -32,6 +32,9 @@ type Mirror struct {
 	Pulls        []Pull
 	Source       fleet.SourceView
 	Tokens       []Token
+	Agents       []fleet.AgentView
+	AgentTokens  []fleet.AgentToken
+	Own          []fleet.OwnView
 }
 
 // Pull is a pull request with the plan of its head, if there is one.

@@ -1,7 +1,7 @@
 // Package wire is what goes over the wire between the API and its clients, where the domain itself has no word for it.
 //
-// Rules of this package: plain values, no behaviour beyond their text; nothing here could hold a secret but CreatedToken, which is
-// written once.
+// Rules of this package: plain values, no behaviour beyond their text; nothing here could hold a secret but CreatedToken and
+// CreatedAgentToken, which are written once, and AgentTokenRequest, in which a person may bring one.
 package wire
 
 import (
@@ -112,4 +112,31 @@ type TokenRequest struct {
 type CreatedToken struct {
 	Token     fleet.Token `json:"token"`
 	Plaintext string      `json:"plaintext"`
+}
+
+// AgentTokenRequest asks for a one-time token that a cluster joins with: of one environment, or of one engine.
+type AgentTokenRequest struct {
+	Tenant      fleet.TenantName      `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	Environment fleet.EnvironmentName `json:"environment,omitempty" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	Engine      fleet.EngineName      `json:"engine,omitempty" maxLength:"63" pattern:"^[a-z0-9-]+$" doc:"Instead of tenant and environment: an engine with connection.agent (platform)"`
+	TTL         string                `json:"ttl,omitempty" maxLength:"32" example:"1h" doc:"How long it is valid, 1m to 720h; none: 1h"`
+	Token       string                `json:"token,omitempty" maxLength:"512" pattern:"^[!-~]*$" doc:"One that you bring, for a cluster that is set up by hand: at least 128 random bits. None: one is made"`
+	Legacy      bool                  `json:"legacy,omitempty" doc:"It may also read GET /api/v1/cluster/<token>/applications, where that is switched on"`
+}
+
+// CreatedAgentToken is a new registration token with its plaintext, which is shown this once.
+type CreatedAgentToken struct {
+	Token     fleet.AgentToken `json:"token"`
+	Plaintext string           `json:"plaintext"`
+}
+
+// OwnSyncRequest asks for a sync of an autonomous cluster's own Application.
+type OwnSyncRequest struct {
+	Revision string `json:"revision,omitempty" maxLength:"256" pattern:"^[!-~]*$" doc:"Of the Application's repository; none: what its targetRevision says"`
+	Prune    bool   `json:"prune,omitempty"`
+}
+
+// Asked is the operation that a wish is followed by.
+type Asked struct {
+	Operation string `json:"operation" doc:"ID of an operation"`
 }

@@ -1,0 +1,96 @@
+package api_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/api"
+	"argosy.dev/argosy/api/apitest"
+	"argosy.dev/argosy/api/wire"
+)
+
+func TestARegistrationTokenIsForOneClusterAndShownOnce(t *testing.T) {
+	s := newSite(t, content())
+	made := decode[wire.CreatedAgentToken](t, s.do(http.MethodPost, wire.Base+"/agent-tokens", acmeToken, `{"tenant":"acme","environment":"edge","ttl":"10m"}`))
+	if made.Token.Engine != "acme.edge" || made.Token.CreatedBy != "token:acme/ci" || time.Until(made.Token.ExpiresAt) > 10*time.Minute || made.Plaintext == "" {
+		t.Errorf("made %+v", made.Token)
+	}
+	for _, a := range []answer{s.get("/agent-tokens", acmeToken), s.get("/agent-tokens", platformToken)} {
+		s.want(a, http.StatusOK, made.Token.ID)
+		if strings.Contains(a.body, made.Plaintext) {
+			t.Error("it is shown again")
+		}
+	}
+	brought := "0123456789abcdef0123456789abcdef"
+	s.want(s.do(http.MethodPost, wire.Base+"/agent-tokens", platformToken, `{"tenant":"acme","environment":"edge","token":"`+brought+`"}`), http.StatusCreated)
+	if log := s.log.String(); strings.Contains(log, brought) || strings.Contains(log, made.Plaintext) {
+		t.Error("a token is in the log")
+	}
+}
+
+func TestARegistrationTokenIsRefused(t *testing.T) {
+	s := newSite(t, content())
+	for name, c := range map[string]struct {
+		token, body string
+		status      int
+		says        string
+	}{
+		"to a reader":                   {readerToken, `{"tenant":"acme","environment":"edge"}`, http.StatusForbidden, "only read"},
+		"to a tenant, for an engine":    {acmeToken, `{"engine":"eu-2"}`, http.StatusForbidden, "platform"},
+		"for nothing":                   {platformToken, `{}`, http.StatusUnprocessableEntity, "one environment"},
+		"for both":                      {platformToken, `{"tenant":"acme","environment":"edge","engine":"eu-2"}`, http.StatusUnprocessableEntity, "one environment"},
+		"for a tenant alone":            {platformToken, `{"tenant":"acme"}`, http.StatusUnprocessableEntity, "one environment"},
+		"for what no agent serves":      {platformToken, `{"tenant":"acme","environment":"prod"}`, http.StatusNotFound, "environment acme/prod"},
+		"for ever":                      {platformToken, `{"tenant":"acme","environment":"edge","ttl":"8760h"}`, http.StatusUnprocessableEntity, "720h"},
+		"that somebody could guess":     {platformToken, `{"tenant":"acme","environment":"edge","token":"hunter2"}`, http.StatusUnprocessableEntity, "random"},
+		"for an engine that has a path": {platformToken, `{"engine":"../acme"}`, http.StatusUnprocessableEntity, "engine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := s.in(t)
+			a := s.do(http.MethodPost, wire.Base+"/agent-tokens", c.token, c.body)
+			s.want(a, c.status, c.says)
+			if strings.Contains(a.body, "hunter2") {
+				t.Error("the answer repeats a token")
+			}
+		})
+	}
+}
+
+func TestAnOwnApplicationIsAskedToSync(t *testing.T) {
+	s := newSite(t, content())
+	const path = wire.Base + "/tenants/acme/environments/edge/own-applications/argocd/shop/sync"
+	a := s.do(http.MethodPost, path, acmeToken, `{"revision":"v2","prune":true}`)
+	s.want(a, http.StatusAccepted)
+	id := decode[wire.Asked](t, a).Operation
+	s.want(s.get("/operations/"+id, acmeToken), http.StatusOK, "argocd/shop@edge", "token:acme/ci")
+	s.want(s.do(http.MethodPost, path, readerToken, `{}`), http.StatusForbidden)
+	s.want(s.do(http.MethodPost, strings.Replace(path, "shop", "nothing", 1), acmeToken, `{}`), http.StatusNotFound)
+}
+
+func TestWithoutAgentsTheirListsAreEmptyAndNothingJoins(t *testing.T) {
+	store := apitest.New(content())
+	s := newSiteOver(t, struct {
+		api.Reader
+		api.Decider
+		api.Tokens
+	}{store, store, store})
+	for _, list := range []string{"/agents", "/agent-tokens", "/own-applications"} {
+		s.want(s.get(list, platformToken), http.StatusOK, `"items":[]`)
+	}
+	s.want(s.do(http.MethodPost, wire.Base+"/agent-tokens", platformToken, `{"tenant":"acme","environment":"edge"}`), http.StatusServiceUnavailable, "agents.enabled")
+	s.want(s.do(http.MethodDelete, wire.Base+"/agents/acme.edge", platformToken, ""), http.StatusNotFound)
+}
+
+// What an agent asks stands in the document, though another room answers it.
+func TestTheDocumentHoldsTheAgentsProtocol(t *testing.T) {
+	s := newSite(t, content())
+	document := s.do(http.MethodGet, "/openapi.json", "", "")
+	for _, part := range []string{`"/api/v1/agents/join"`, `"/api/v1/agents/token"`, `"/api/v1/agents/keys"`, `"/api/v1/cluster/self/applications"`,
+		`"/api/v1/cluster/self/applications/stream"`, `"/api/v1/cluster/self/status"`, `"ProtocolSnapshot"`, `"ProtocolReport"`} {
+		s.want(document, http.StatusOK, part)
+	}
+}
+
+var _ api.Agents = (*apitest.Store)(nil)

@@ -1,0 +1,93 @@
+package apitest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Agents implements api.Agents, as do the following.
+func (s *Store) Agents(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.AgentView, string, error) {
+	return listing(s, func(m *Mirror) []fleet.AgentView { return m.Agents }, func(a fleet.AgentView) string { return string(a.Engine) },
+		func(a fleet.AgentView) bool {
+			return is(sc.Tenant, a.Tenant) && is(f.Tenant, a.Tenant) && is(f.Environment, a.Environment) && is(f.Engine, a.Engine)
+		}, p)
+}
+
+// OwnApplications lists the Applications of clusters' own people.
+func (s *Store) OwnApplications(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.OwnView, string, error) {
+	return listing(s, func(m *Mirror) []fleet.OwnView { return m.Own },
+		func(o fleet.OwnView) string {
+			return string(o.Tenant) + "/" + string(o.Environment) + "/" + o.Namespace + "/" + o.Name
+		},
+		func(o fleet.OwnView) bool {
+			return is(sc.Tenant, o.Tenant) && is(f.Tenant, o.Tenant) && is(f.Environment, o.Environment) && is(f.Name, o.Name)
+		}, p)
+}
+
+// ListAgentTokens lists registration tokens.
+func (s *Store) ListAgentTokens(_ context.Context, sc fleet.Scope, p fleet.Page) ([]fleet.AgentToken, string, error) {
+	return listing(s, func(m *Mirror) []fleet.AgentToken { return m.AgentTokens },
+		func(t fleet.AgentToken) string { return newest(t.CreatedAt) + t.ID }, func(t fleet.AgentToken) bool { return is(sc.Tenant, t.Tenant) }, p)
+}
+
+// CreateAgentToken makes one for an engine that an agent serves.
+func (s *Store) CreateAgentToken(_ context.Context, t fleet.AgentToken, plaintext string) (fleet.AgentToken, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := slices.ContainsFunc(s.m.Agents, func(a fleet.AgentView) bool { return a.Engine == t.Engine && a.Tenant == t.Tenant })
+	if s.fail != nil || !known {
+		return fleet.AgentToken{}, "", cmp.Or(s.fail, fleet.ErrNotFound)
+	}
+	t.ID, t.CreatedAt = fmt.Sprintf("j%d", len(s.m.AgentTokens)+1), time.Now().UTC()
+	s.m.AgentTokens = append(s.m.AgentTokens, t)
+	return t, cmp.Or(plaintext, "argosy_agent_"+t.ID+"_0123456789abcdef0123456789abcdef"), nil
+}
+
+// RevokeAgentToken ends one.
+func (s *Store) RevokeAgentToken(_ context.Context, sc fleet.Scope, id, _ string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.m.AgentTokens {
+		if t := &s.m.AgentTokens[i]; t.ID == id && is(sc.Tenant, t.Tenant) {
+			now := time.Now().UTC()
+			t.RevokedAt = &now
+			return s.fail
+		}
+	}
+	return cmp.Or(s.fail, fleet.ErrNotFound)
+}
+
+// RevokeAgent ends an identity.
+func (s *Store) RevokeAgent(_ context.Context, engine fleet.EngineName, _ string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.m.Agents {
+		if a := &s.m.Agents[i]; a.Engine == engine && a.ID != "" {
+			now := time.Now().UTC()
+			a.RevokedAt, a.Connected = &now, false
+			return s.fail
+		}
+	}
+	return cmp.Or(s.fail, fleet.ErrNotFound)
+}
+
+// AskSync records an operation.
+func (s *Store) AskSync(_ context.Context, q fleet.SyncRequest, by string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := slices.ContainsFunc(s.m.Own, func(o fleet.OwnView) bool {
+		return o.Engine == q.Key.Engine && o.Namespace == q.Namespace && o.Name == q.Key.Name
+	})
+	if s.fail != nil || !known {
+		return "", cmp.Or(s.fail, fleet.ErrNotFound)
+	}
+	id := fmt.Sprintf("01J%023d", len(s.m.Operations)+1)
+	s.m.Operations = append(s.m.Operations, fleet.Operation{ID: id, Kind: fleet.OperationSync, State: fleet.OperationPending, Tenant: q.Tenant, Engine: q.Key.Engine,
+		Subject: fmt.Sprintf("%s/%s@%s", q.Namespace, q.Key.Name, q.Environment), RequestedBy: by, Total: 1, StartedAt: time.Now().UTC()})
+	return id, nil
+}
