@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -14,8 +16,10 @@ import (
 const (
 	defaultAgentTTL = time.Hour
 	maxAgentTTL     = 30 * 24 * time.Hour
-	leastAgentToken = 22 // characters of a token that a person brings: 128 bits at 6 bits each
-	mostAgentToken  = 512
+	maxLegacyTTL    = 366 * 24 * time.Hour // of a token that the older route of applications is read with
+
+	// Of a token that a person brings: 128 bits when each character carries four, and no text that repeats itself.
+	leastBrought, mostBrought, leastDifferent = 32, 128, 10
 )
 
 type (
@@ -23,6 +27,11 @@ type (
 		Paging
 		ByTenant
 		ByEnvironment
+		ByEngine
+	}
+	agentTokensIn struct {
+		Paging
+		ByTenant
 		ByEngine
 	}
 	ownIn struct {
@@ -44,6 +53,9 @@ type (
 func (in *agentsIn) query() (fleet.Filter, fleet.Page) {
 	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine}, in.page()
 }
+func (in *agentTokensIn) query() (fleet.Filter, fleet.Page) {
+	return fleet.Filter{Tenant: in.Tenant, Engine: in.Engine}, in.page()
+}
 func (in *ownIn) query() (fleet.Filter, fleet.Page) {
 	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Name: in.Name}, in.page()
 }
@@ -63,17 +75,7 @@ func (s *Server) registerAgents() {
 }
 
 func (s *Server) registerAgentTokens(writers []func(huma.Context, func(huma.Context))) {
-	huma.Register(s.api, operation(http.MethodGet, "/agent-tokens", "list-agent-tokens", "One-time registration tokens without their plaintext, the newest first", "agents", nil),
-		func(ctx context.Context, in *struct{ Paging }) (*body[wire.List[fleet.AgentToken]], error) {
-			tokens, next, err := s.agents.ListAgentTokens(ctx, callerOf(ctx).Scope(), in.page())
-			if err != nil {
-				return nil, s.answer(ctx, "agent tokens", err)
-			}
-			if tokens == nil {
-				tokens = []fleet.AgentToken{}
-			}
-			return &body[wire.List[fleet.AgentToken]]{wire.List[fleet.AgentToken]{Items: tokens, Next: next}}, nil
-		})
+	list[agentTokensIn](s, "agent-tokens", "One-time registration tokens without their plaintext, the newest first", s.agents.ListAgentTokens)
 	create := operation(http.MethodPost, "/agent-tokens", "create-agent-token",
 		"Make a one-time token that one cluster joins with; its plaintext is in the answer and nowhere else", "agents", writers)
 	create.DefaultStatus = http.StatusCreated
@@ -91,13 +93,13 @@ func (s *Server) createAgentToken(ctx context.Context, in *asked[wire.AgentToken
 	if refusal != nil {
 		return nil, refusal
 	}
-	ttl, refusal := agentTTL(ask.TTL)
+	ttl, refusal := agentTTL(ask.TTL, ask.Legacy)
 	if refusal != nil {
 		return nil, refusal
 	}
-	if n := len(ask.Token); n > 0 && (n < leastAgentToken || n > mostAgentToken) {
-		return nil, problem(http.StatusUnprocessableEntity, "token", "a token that you bring has 22 to 512 characters, all of them random",
-			"leave it out, and one is made for you")
+	if !randomText(ask.Token) {
+		return nil, problem(http.StatusUnprocessableEntity, "token", "a token that you bring is random text of 32 to 128 characters, and does not begin with argosy_",
+			"make one with `openssl rand -hex 32`, or leave it out and one is made for you")
 	}
 	token := fleet.AgentToken{Engine: ask.Engine, Tenant: ask.Tenant, Environment: ask.Environment, CreatedBy: caller.Subject(),
 		ExpiresAt: s.now().UTC().Add(ttl), Legacy: ask.Legacy}
@@ -105,7 +107,10 @@ func (s *Server) createAgentToken(ctx context.Context, in *asked[wire.AgentToken
 		token.Engine = fleet.AgentEngine(fleet.EnvironmentID{Tenant: ask.Tenant, Name: ask.Environment})
 	}
 	made, plaintext, err := s.agents.CreateAgentToken(ctx, token, ask.Token)
-	if err != nil {
+	switch {
+	case errors.Is(err, fleet.ErrUsed):
+		return nil, problem(http.StatusConflict, subject, "the token that you bring was brought before", "make another one with `openssl rand -hex 32`")
+	case err != nil:
 		return nil, s.answer(ctx, subject, err)
 	}
 	return &body[wire.CreatedAgentToken]{wire.CreatedAgentToken{Token: made, Plaintext: plaintext}}, nil
@@ -131,30 +136,36 @@ func mayJoin(caller fleet.Token, ask wire.AgentTokenRequest) (string, *wire.Refu
 	return subject, nil
 }
 
-func agentTTL(text string) (time.Duration, *wire.Refusal) {
+// randomText reports whether a token that a person brings could be random; none at all may be.
+func randomText(token string) bool {
+	if token == "" {
+		return true
+	}
+	different := map[rune]bool{}
+	for _, r := range token {
+		different[r] = true
+	}
+	return len(token) >= leastBrought && len(token) <= mostBrought && len(different) >= leastDifferent && !strings.HasPrefix(token, "argosy_")
+}
+
+func agentTTL(text string, legacy bool) (time.Duration, *wire.Refusal) {
 	if text == "" {
 		return defaultAgentTTL, nil
 	}
+	most := maxAgentTTL
+	if legacy {
+		most = maxLegacyTTL
+	}
 	ttl, err := time.ParseDuration(text)
-	if err != nil || ttl < minTTL || ttl > maxAgentTTL {
-		return 0, problem(http.StatusUnprocessableEntity, "ttl", "a registration token is valid for 1m to 720h", "leave ttl out for one hour")
+	if err != nil || ttl < minTTL || ttl > most {
+		return 0, problem(http.StatusUnprocessableEntity, "ttl", subjectf("this token is valid for 1m to %dh", int(most.Hours())), "leave ttl out for one hour")
 	}
 	return ttl, nil
 }
 
-// revokeAgent ends the identity of an agent that the caller may see and owns: what it does not see is not found, whoever's it is.
 func (s *Server) revokeAgent(ctx context.Context, in *engineIn) (*struct{}, error) {
 	caller := callerOf(ctx)
-	filter, _ := in.identity()
-	subject := subjectf("agent %s", in.Engine)
-	found, err := single(ctx, s.agents.Agents, caller.Scope(), filter)
-	if err == nil && caller.Tenant != "" && found.Tenant != caller.Tenant {
-		err = fleet.ErrNotFound
-	}
-	if err == nil {
-		err = s.agents.RevokeAgent(ctx, found.Engine, caller.Subject())
-	}
-	return nil, s.answer(ctx, subject, err)
+	return nil, s.answer(ctx, subjectf("agent %s", in.Engine), s.agents.RevokeAgent(ctx, caller.Scope(), in.Engine, caller.Subject()))
 }
 
 // syncOwn records the wish; the agent carries it out and reports how it ends.

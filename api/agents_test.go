@@ -44,6 +44,7 @@ func TestARegistrationTokenIsRefused(t *testing.T) {
 		"for a tenant alone":            {platformToken, `{"tenant":"acme"}`, http.StatusUnprocessableEntity, "one environment"},
 		"for what no agent serves":      {platformToken, `{"tenant":"acme","environment":"prod"}`, http.StatusNotFound, "environment acme/prod"},
 		"for ever":                      {platformToken, `{"tenant":"acme","environment":"edge","ttl":"8760h"}`, http.StatusUnprocessableEntity, "720h"},
+		"of one letter":                 {platformToken, `{"tenant":"acme","environment":"edge","token":"` + strings.Repeat("a", 40) + `"}`, http.StatusUnprocessableEntity, "random"},
 		"that somebody could guess":     {platformToken, `{"tenant":"acme","environment":"edge","token":"hunter2"}`, http.StatusUnprocessableEntity, "random"},
 		"for an engine that has a path": {platformToken, `{"engine":"../acme"}`, http.StatusUnprocessableEntity, "engine"},
 	} {
@@ -80,7 +81,7 @@ func TestWithoutAgentsTheirListsAreEmptyAndNothingJoins(t *testing.T) {
 		s.want(s.get(list, platformToken), http.StatusOK, `"items":[]`)
 	}
 	s.want(s.do(http.MethodPost, wire.Base+"/agent-tokens", platformToken, `{"tenant":"acme","environment":"edge"}`), http.StatusServiceUnavailable, "agents.enabled")
-	s.want(s.do(http.MethodDelete, wire.Base+"/agents/acme.edge", platformToken, ""), http.StatusNotFound)
+	s.want(s.do(http.MethodDelete, wire.Base+"/agents/acme.edge", platformToken, ""), http.StatusServiceUnavailable)
 }
 
 // What an agent asks stands in the document, though another room answers it.

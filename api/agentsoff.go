@@ -25,7 +25,7 @@ func (noAgents) OwnApplications(context.Context, fleet.Scope, fleet.Filter, flee
 }
 
 // ListAgentTokens are none.
-func (noAgents) ListAgentTokens(context.Context, fleet.Scope, fleet.Page) ([]fleet.AgentToken, string, error) {
+func (noAgents) ListAgentTokens(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]fleet.AgentToken, string, error) {
 	return nil, "", nil
 }
 
@@ -40,7 +40,9 @@ func (noAgents) RevokeAgentToken(context.Context, fleet.Scope, string, string) e
 }
 
 // RevokeAgent is refused.
-func (noAgents) RevokeAgent(context.Context, fleet.EngineName, string) error { return switchedOff() }
+func (noAgents) RevokeAgent(context.Context, fleet.Scope, fleet.EngineName, string) error {
+	return switchedOff()
+}
 
 // AskSync is refused.
 func (noAgents) AskSync(context.Context, fleet.SyncRequest, string) (string, error) {

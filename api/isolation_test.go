@@ -90,7 +90,7 @@ func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 			}
 		})
 	}
-	for _, list := range []string{"environments", "deployments", "applications", "operations", "problems", "holds", "agents", "own-applications"} {
+	for _, list := range []string{"environments", "deployments", "applications", "operations", "problems", "holds", "agents", "agent-tokens", "own-applications"} {
 		a := s.get("/"+list+"?tenant=globex", acmeToken)
 		s.want(a, http.StatusOK)
 		if got := decode[wire.List[any]](t, a); len(got.Items) != 0 || got.Next != "" {

@@ -90,15 +90,16 @@ type Agents interface {
 	Agents(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.AgentView, string, error)
 	// OwnApplications match Filter.{Tenant, Environment, Name}.
 	OwnApplications(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.OwnView, string, error)
-	// ListAgentTokens are all in scope, the newest first.
-	ListAgentTokens(ctx context.Context, scope fleet.Scope, page fleet.Page) ([]fleet.AgentToken, string, error)
+	// ListAgentTokens match Filter.{Tenant, Engine}, the newest first.
+	ListAgentTokens(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.AgentToken, string, error)
 	// CreateAgentToken makes a token for Engine, or for Tenant and Environment, that is valid until ExpiresAt. plaintext is one that a
-	// person brings; "" makes one. It is returned and kept nowhere. fleet.ErrNotFound: no agent is declared there.
+	// person brings; "" makes one. It is returned and kept nowhere. fleet.ErrNotFound: no agent is declared there;
+	// fleet.ErrUsed: it was brought before.
 	CreateAgentToken(ctx context.Context, token fleet.AgentToken, plaintext string) (fleet.AgentToken, string, error)
 	// RevokeAgentToken ends a token at once.
 	RevokeAgentToken(ctx context.Context, scope fleet.Scope, id, by string) error
-	// RevokeAgent ends the identity that serves the engine; fleet.ErrNotFound when there is none.
-	RevokeAgent(ctx context.Context, engine fleet.EngineName, by string) error
+	// RevokeAgent ends the identity that serves the engine; fleet.ErrNotFound when there is none in scope.
+	RevokeAgent(ctx context.Context, scope fleet.Scope, engine fleet.EngineName, by string) error
 	// AskSync records that an own Application is to be synced, and returns the operation's ID. fleet.ErrNotFound: there is no such one.
 	AskSync(ctx context.Context, request fleet.SyncRequest, by string) (operation string, err error)
 }

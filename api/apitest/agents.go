@@ -30,9 +30,11 @@ func (s *Store) OwnApplications(_ context.Context, sc fleet.Scope, f fleet.Filte
 }
 
 // ListAgentTokens lists registration tokens.
-func (s *Store) ListAgentTokens(_ context.Context, sc fleet.Scope, p fleet.Page) ([]fleet.AgentToken, string, error) {
+func (s *Store) ListAgentTokens(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.AgentToken, string, error) {
 	return listing(s, func(m *Mirror) []fleet.AgentToken { return m.AgentTokens },
-		func(t fleet.AgentToken) string { return newest(t.CreatedAt) + t.ID }, func(t fleet.AgentToken) bool { return is(sc.Tenant, t.Tenant) }, p)
+		func(t fleet.AgentToken) string { return newest(t.CreatedAt) + t.ID }, func(t fleet.AgentToken) bool {
+			return is(sc.Tenant, t.Tenant) && is(f.Tenant, t.Tenant) && is(f.Engine, t.Engine)
+		}, p)
 }
 
 // CreateAgentToken makes one for an engine that an agent serves.
@@ -63,11 +65,11 @@ func (s *Store) RevokeAgentToken(_ context.Context, sc fleet.Scope, id, _ string
 }
 
 // RevokeAgent ends an identity.
-func (s *Store) RevokeAgent(_ context.Context, engine fleet.EngineName, _ string) error {
+func (s *Store) RevokeAgent(_ context.Context, sc fleet.Scope, engine fleet.EngineName, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.m.Agents {
-		if a := &s.m.Agents[i]; a.Engine == engine && a.ID != "" {
+		if a := &s.m.Agents[i]; a.Engine == engine && a.ID != "" && is(sc.Tenant, a.Tenant) {
 			now := time.Now().UTC()
 			a.RevokedAt, a.Connected = &now, false
 			return s.fail

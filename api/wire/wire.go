@@ -119,8 +119,8 @@ type AgentTokenRequest struct {
 	Tenant      fleet.TenantName      `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	Environment fleet.EnvironmentName `json:"environment,omitempty" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	Engine      fleet.EngineName      `json:"engine,omitempty" maxLength:"63" pattern:"^[a-z0-9-]+$" doc:"Instead of tenant and environment: an engine with connection.agent (platform)"`
-	TTL         string                `json:"ttl,omitempty" maxLength:"32" example:"1h" doc:"How long it is valid, 1m to 720h; none: 1h"`
-	Token       string                `json:"token,omitempty" maxLength:"512" pattern:"^[!-~]*$" doc:"One that you bring, for a cluster that is set up by hand: at least 128 random bits. None: one is made"`
+	TTL         string                `json:"ttl,omitempty" maxLength:"32" example:"1h" doc:"How long it is valid, 1m to 720h (8784h with legacy); none: 1h"`
+	Token       string                `json:"token,omitempty" maxLength:"128" pattern:"^[!-~]*$" doc:"One that you bring, for a cluster that is set up by hand: 32 to 128 random characters. None: one is made"`
 	Legacy      bool                  `json:"legacy,omitempty" doc:"It may also read GET /api/v1/cluster/<token>/applications, where that is switched on"`
 }
 
