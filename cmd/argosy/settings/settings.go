@@ -25,6 +25,7 @@ type Settings struct {
 	Listen    Listen   `yaml:"listen,omitempty" doc:"Where the API, the page and the probes answer."`
 	Forge     *Forge   `yaml:"forge,omitempty" doc:"Where pull requests against the config repo are opened. Left out: none are looked at."`
 	Engines   Engines  `yaml:"engines,omitempty" doc:"How engines are written to."`
+	Agents    Agents   `yaml:"agents,omitempty" doc:"Clusters that dial out (pull mode)."`
 	Log       Log      `yaml:"log,omitempty" doc:"What is logged, to standard error."`
 	Bootstrap string   `yaml:"bootstrapTokenFile,omitempty" doc:"A file with a platform token that is valid while it stands there (at least 32 characters); with it the first other tokens are made."`
 }
@@ -75,7 +76,7 @@ type Listen struct {
 	Ops      string `yaml:"ops,omitempty" doc:"host:port of /healthz, /readyz and /metrics, which ask for no token." default:"127.0.0.1:8081"`
 	CertFile string `yaml:"certFile,omitempty" doc:"Certificate; with keyFile the API is served by TLS. Both are read anew when they change."`
 	KeyFile  string `yaml:"keyFile,omitempty" doc:"Private key of certFile."`
-	Public   string `yaml:"publicURL,omitempty" doc:"URL by which people reach the page, for the links in pull requests."`
+	Public   string `yaml:"publicURL,omitempty" doc:"URL by which people reach the page, and agents the API: for the links in pull requests, and the name that agents prove themselves to."`
 }
 
 // Engines is how engines are written to.
@@ -123,6 +124,7 @@ func parse(r io.Reader) (Settings, error) {
 		Source:  Source{Branch: "main", Poll: Duration(30 * time.Second)},
 		Listen:  Listen{Address: "127.0.0.1:8080", Ops: "127.0.0.1:8081"},
 		Engines: Engines{InFlight: 32, Poll: Duration(5 * time.Second)},
+		Agents:  Agents{Enabled: true, ConnectRate: 100},
 		Log:     Log{Level: "info", Format: "text"},
 	}
 	dec := yaml.NewDecoder(io.LimitReader(r, 1<<20))
@@ -138,7 +140,7 @@ func parse(r io.Reader) (Settings, error) {
 
 func (s *Settings) check() error {
 	s.Forge.withDefaults()
-	return errors.Join(s.Source.check(), s.Database.check(), s.Forge.check(), s.checkRest())
+	return errors.Join(s.Source.check(), s.Database.check(), s.Forge.check(), s.Agents.check(), s.checkRest())
 }
 
 func (s *Source) check() error {

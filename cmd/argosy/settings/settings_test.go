@@ -28,7 +28,7 @@ func TestLoadFillsDefaultsAndResolvesPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Source.Branch != "main" || time.Duration(s.Source.Poll) != 30*time.Second || s.Engines.InFlight != 32 {
+	if s.Source.Branch != "main" || time.Duration(s.Source.Poll) != 30*time.Second || s.Engines.InFlight != 32 || s.Agents != (Agents{Enabled: true, ConnectRate: 100}) {
 		t.Errorf("defaults are not there: %+v", s)
 	}
 	if s.Database.Embedded != filepath.Join(dir, "pg") || s.Source.TokenFile != filepath.Join(dir, "token") {
@@ -54,6 +54,7 @@ func TestWhatIsWrongIsSaidWithWhatToWrite(t *testing.T) {
 		"number as duration": {strings.Replace(good, "tokenFile: token", "poll: 5", 1), "write it as"},
 		"poll out of range":  {strings.Replace(good, "tokenFile: token", "poll: 1ms", 1), "1s to 1h"},
 		"log level":          {good + "log: {level: loud}\n", "debug, info"},
+		"no agent connects":  {good + "agents: {connectRate: 0}\n", "agents.connectRate"},
 		"half of TLS":        {good + "listen: {certFile: a}\n", "go together"},
 	} {
 		t.Run(name, func(t *testing.T) {
