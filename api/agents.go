@@ -172,16 +172,12 @@ func (s *Server) revokeAgent(ctx context.Context, in *engineIn) (*struct{}, erro
 func (s *Server) syncOwn(ctx context.Context, in *ownOneIn) (*body[wire.Asked], error) {
 	caller := callerOf(ctx)
 	id := fleet.EnvironmentID{Tenant: in.Tenant, Name: in.Environment}
-	subject := subjectf("application %s/%s of environment %s", in.Namespace, in.Name, id)
-	if caller.Tenant != "" && caller.Tenant != in.Tenant {
-		return nil, notFound(subject)
-	}
-	asked, err := s.agents.AskSync(ctx, fleet.SyncRequest{
+	asked, err := s.agents.AskSync(ctx, caller.Scope(), fleet.SyncRequest{
 		Key:    fleet.ObjectKey{Engine: fleet.AgentEngine(id), Kind: fleet.ObjectApplication, Name: in.Name},
 		Tenant: in.Tenant, Environment: in.Environment, Namespace: in.Namespace, Revision: in.Body.Revision, Prune: in.Body.Prune,
 	}, caller.Subject())
 	if err != nil {
-		return nil, s.answer(ctx, subject, err)
+		return nil, s.answer(ctx, subjectf("application %s/%s of environment %s", in.Namespace, in.Name, id), err)
 	}
-	return &body[wire.Asked]{wire.Asked{Operation: asked}}, nil
+	return &body[wire.Asked]{wire.Asked{ID: asked.ID, State: asked.State}}, nil
 }

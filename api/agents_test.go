@@ -64,7 +64,7 @@ func TestAnOwnApplicationIsAskedToSync(t *testing.T) {
 	const path = wire.Base + "/tenants/acme/environments/edge/own-applications/argocd/shop/sync"
 	a := s.do(http.MethodPost, path, acmeToken, `{"revision":"v2","prune":true}`)
 	s.want(a, http.StatusAccepted)
-	id := decode[wire.Asked](t, a).Operation
+	id := decode[wire.Asked](t, a).ID
 	s.want(s.get("/operations/"+id, acmeToken), http.StatusOK, "argocd/shop@edge", "token:acme/ci")
 	s.want(s.do(http.MethodPost, path, readerToken, `{}`), http.StatusForbidden)
 	s.want(s.do(http.MethodPost, strings.Replace(path, "shop", "nothing", 1), acmeToken, `{}`), http.StatusNotFound)

@@ -45,6 +45,6 @@ func (noAgents) RevokeAgent(context.Context, fleet.Scope, fleet.EngineName, stri
 }
 
 // AskSync is refused.
-func (noAgents) AskSync(context.Context, fleet.SyncRequest, string) (string, error) {
-	return "", switchedOff()
+func (noAgents) AskSync(context.Context, fleet.Scope, fleet.SyncRequest, string) (fleet.SyncRequest, error) {
+	return fleet.SyncRequest{}, switchedOff()
 }

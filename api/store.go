@@ -100,6 +100,7 @@ type Agents interface {
 	RevokeAgentToken(ctx context.Context, scope fleet.Scope, id, by string) error
 	// RevokeAgent ends the identity that serves the engine; fleet.ErrNotFound when there is none in scope.
 	RevokeAgent(ctx context.Context, scope fleet.Scope, engine fleet.EngineName, by string) error
-	// AskSync records that an own Application is to be synced, and returns the operation's ID. fleet.ErrNotFound: there is no such one.
-	AskSync(ctx context.Context, request fleet.SyncRequest, by string) (operation string, err error)
+	// AskSync records that an own Application is to be synced, by Tenant, Environment, Namespace and Key.Name, at Revision and with Prune. One
+	// that is asked for already and has not ended is returned as it is. fleet.ErrNotFound: there is no such one in scope.
+	AskSync(ctx context.Context, scope fleet.Scope, ask fleet.SyncRequest, by string) (fleet.SyncRequest, error)
 }

@@ -79,17 +79,17 @@ func (s *Store) RevokeAgent(_ context.Context, sc fleet.Scope, engine fleet.Engi
 }
 
 // AskSync records an operation.
-func (s *Store) AskSync(_ context.Context, q fleet.SyncRequest, by string) (string, error) {
+func (s *Store) AskSync(_ context.Context, sc fleet.Scope, q fleet.SyncRequest, by string) (fleet.SyncRequest, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := slices.ContainsFunc(s.m.Own, func(o fleet.OwnView) bool {
-		return o.Engine == q.Key.Engine && o.Namespace == q.Namespace && o.Name == q.Key.Name
+		return is(sc.Tenant, o.Tenant) && o.Engine == q.Key.Engine && o.Namespace == q.Namespace && o.Name == q.Key.Name
 	})
 	if s.fail != nil || !known {
-		return "", cmp.Or(s.fail, fleet.ErrNotFound)
+		return q, cmp.Or(s.fail, fleet.ErrNotFound)
 	}
-	id := fmt.Sprintf("01J%023d", len(s.m.Operations)+1)
-	s.m.Operations = append(s.m.Operations, fleet.Operation{ID: id, Kind: fleet.OperationSync, State: fleet.OperationPending, Tenant: q.Tenant, Engine: q.Key.Engine,
+	q.ID, q.State = fmt.Sprintf("01J%023d", len(s.m.Operations)+1), fleet.OperationPending
+	s.m.Operations = append(s.m.Operations, fleet.Operation{ID: q.ID, Kind: fleet.OperationSync, State: q.State, Tenant: q.Tenant, Engine: q.Key.Engine,
 		Subject: fmt.Sprintf("%s/%s@%s", q.Namespace, q.Key.Name, q.Environment), RequestedBy: by, Total: 1, StartedAt: time.Now().UTC()})
-	return id, nil
+	return q, nil
 }

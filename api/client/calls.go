@@ -210,3 +210,45 @@ func (c *Client) CreateToken(ctx context.Context, t wire.TokenRequest) (out wire
 func (c *Client) RevokeToken(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, path("tokens", id), nil, nil, nil)
 }
+
+// Agents lists agents, those that are only declared too.
+func (c *Client) Agents(ctx context.Context, f fleet.Filter, limit int) ([]fleet.AgentView, error) {
+	return all[fleet.AgentView](ctx, c, "agents", f, limit)
+}
+
+// Agent is one agent, by the engine that it serves.
+func (c *Client) Agent(ctx context.Context, engine fleet.EngineName) (fleet.AgentView, error) {
+	return one[fleet.AgentView](ctx, c, "agents", string(engine))
+}
+
+// RevokeAgent ends an agent's identity.
+func (c *Client) RevokeAgent(ctx context.Context, engine fleet.EngineName) error {
+	return c.do(ctx, http.MethodDelete, path("agents", string(engine)), nil, nil, nil)
+}
+
+// AgentTokens lists registration tokens without their plaintext, the newest first.
+func (c *Client) AgentTokens(ctx context.Context, f fleet.Filter, limit int) ([]fleet.AgentToken, error) {
+	return all[fleet.AgentToken](ctx, c, "agent-tokens", f, limit)
+}
+
+// CreateAgentToken makes a registration token; the answer is the only place that ever shows its plaintext.
+func (c *Client) CreateAgentToken(ctx context.Context, t wire.AgentTokenRequest) (out wire.CreatedAgentToken, err error) {
+	err = c.do(ctx, http.MethodPost, path("agent-tokens"), nil, t, &out)
+	return out, err
+}
+
+// RevokeAgentToken ends a registration token.
+func (c *Client) RevokeAgentToken(ctx context.Context, id string) error {
+	return c.do(ctx, http.MethodDelete, path("agent-tokens", id), nil, nil, nil)
+}
+
+// OwnApplications lists the Applications that the people of autonomous clusters made.
+func (c *Client) OwnApplications(ctx context.Context, f fleet.Filter, limit int) ([]fleet.OwnView, error) {
+	return all[fleet.OwnView](ctx, c, "own-applications", f, limit)
+}
+
+// SyncOwn asks an autonomous cluster to sync one of its own Applications.
+func (c *Client) SyncOwn(ctx context.Context, environment fleet.EnvironmentID, namespace, name string, ask wire.OwnSyncRequest) (out wire.Asked, err error) {
+	err = c.do(ctx, http.MethodPost, path("tenants", string(environment.Tenant), "environments", string(environment.Name), "own-applications", namespace, name, "sync"), nil, ask, &out)
+	return out, err
+}

@@ -136,7 +136,8 @@ type OwnSyncRequest struct {
 	Prune    bool   `json:"prune,omitempty"`
 }
 
-// Asked is the operation that a wish is followed by.
+// Asked is a sync that was asked for. Its operation tells how it ends.
 type Asked struct {
-	Operation string `json:"operation" doc:"ID of an operation"`
+	ID    string               `json:"id"`
+	State fleet.OperationState `json:"state"`
 }
