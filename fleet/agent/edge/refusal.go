@@ -67,10 +67,7 @@ func refusalOf(answer *http.Response) error {
 		r.Message = "it redirects to " + plain(answer.Header.Get("Location")) + ", which is not followed; if that is the hub, give its URL"
 		return r
 	}
-	var problem struct {
-		Code, Detail, Title, Next string
-		ReportSeq                 int64
-	}
+	var problem agent.Problem
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxProblem))
 	if err == nil && json.Unmarshal(body, &problem) == nil {
 		r.Code, r.Message, r.ReportSeq = plain(problem.Code), plain(problem.Detail), problem.ReportSeq

@@ -1,0 +1,161 @@
+package edge
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent"
+)
+
+// mirror is the agent's rows in memory. What it cannot act on stands aside: left alone, and said.
+type mirror struct {
+	engine    fleet.EngineName
+	namespace string // of the Argo CD that the agent was installed for
+	rows      map[fleet.ObjectKey]held
+	aside     map[fleet.ObjectKey]string // why
+	log       []entry                    // of rows by seq, so that reading what has changed costs what has changed
+}
+
+// held is a row with its credential as it came.
+type held struct {
+	row        fleet.Row
+	credential *agent.Credential
+}
+
+type entry struct {
+	seq int64
+	key fleet.ObjectKey
+}
+
+func newMirror(engine fleet.EngineName, namespace string) *mirror {
+	return &mirror{engine: engine, namespace: namespace, rows: map[fleet.ObjectKey]held{}, aside: map[fleet.ObjectKey]string{}}
+}
+
+// put takes a row unless a newer state of it is known, and returns what is to be said of one that is put aside.
+func (m *mirror) put(r *agent.Row) (agent.Ack, bool) {
+	key := fleet.ObjectKey{Engine: m.engine, Kind: r.Kind, Name: r.Name}
+	known, again := m.rows[key]
+	if again && known.row.Seq > r.Seq {
+		return agent.Ack{}, false
+	}
+	row, err := m.read(key, r)
+	if err != nil {
+		delete(m.rows, key)
+		m.aside[key] = err.Error()
+		return agent.Ack{Kind: r.Kind, Name: r.Name, Seq: r.Seq, State: fleet.ApplyFailed, Message: err.Error()}, true
+	}
+	delete(m.aside, key)
+	m.rows[key] = held{row, r.Credential}
+	if again && known.row.Seq == r.Seq {
+		return agent.Ack{}, false
+	}
+	m.log = append(m.log, entry{row.Seq, key})
+	if n := len(m.log); n > 1 && m.log[n-2].seq > row.Seq {
+		slices.SortStableFunc(m.log, func(a, b entry) int { return cmp.Compare(a.seq, b.seq) })
+	}
+	if len(m.log) > 2*len(m.rows)+1000 {
+		m.log = slices.DeleteFunc(m.log, func(e entry) bool { return m.rows[e.key].row.Seq != e.seq })
+	}
+	return agent.Ack{}, false
+}
+
+// read makes a row of what came, or says why nothing can be done with it.
+func (m *mirror) read(key fleet.ObjectKey, r *agent.Row) (fleet.Row, error) {
+	row := fleet.Row{Key: key, Tenant: r.Tenant, Environment: r.Environment, Deployment: r.Deployment, Deletion: r.Deletion, Revision: r.Revision, Seq: r.Seq,
+		Apply: r.Apply, Manifest: fleet.Manifest{Body: r.Manifest, Hash: r.Hash}}
+	switch r.Kind {
+	case fleet.ObjectProject, fleet.ObjectCluster, fleet.ObjectRepository, fleet.ObjectApplication:
+	default:
+		return row, fmt.Errorf("unknown kind %q: upgrade the agent", plain(string(r.Kind)))
+	}
+	switch r.Operation {
+	case agent.OperationApply:
+	case agent.OperationRemove:
+		row.Absent = true
+	default:
+		return row, fmt.Errorf("unknown operation %q: upgrade the agent", plain(string(r.Operation)))
+	}
+	switch r.Deletion {
+	case "", fleet.DeletionDelete, fleet.DeletionOrphan:
+	default:
+		return row, fmt.Errorf("unknown deletion policy %q: upgrade the agent", plain(string(r.Deletion)))
+	}
+	if c := r.Credential; c != nil {
+		row.Credential = &fleet.CredentialSource{Tenant: c.Tenant, Name: c.Name, Sealed: locator(key)}
+	}
+	return row, m.checkManifest(r)
+}
+
+// checkManifest holds the manifest against its hash and against the one namespace that is the agent's.
+func (m *mirror) checkManifest(r *agent.Row) error {
+	if sum := sha256.Sum256(r.Manifest); hex.EncodeToString(sum[:]) != r.Hash {
+		return errors.New("the manifest is not the one that its hash names; it was damaged on its way")
+	}
+	var o struct {
+		Metadata struct{ Namespace, Name string }
+	}
+	if err := json.Unmarshal(r.Manifest, &o); err != nil {
+		return fmt.Errorf("the manifest cannot be read: %s", plain(err.Error()))
+	}
+	if ns := o.Metadata.Namespace; ns != "" && ns != m.namespace {
+		return fmt.Errorf("the manifest is for namespace %q; this agent works in %q alone", plain(ns), m.namespace)
+	}
+	return nil
+}
+
+// locator tells of which row a credential is, where the worker asks for it: each is sealed for its own row.
+func locator(key fleet.ObjectKey) string { return string(key.Kind) + "/" + key.Name }
+
+// drop forgets a row that is proven gone, if it is still that one.
+func (m *mirror) drop(key fleet.ObjectKey, seq int64) bool {
+	have, ok := m.rows[key]
+	if !ok || have.row.Seq != seq || !have.row.Absent {
+		return false
+	}
+	delete(m.rows, key)
+	return true
+}
+
+// changed are the rows above after, by seq.
+func (m *mirror) changed(after int64, limit int) []fleet.Row {
+	from := sort.Search(len(m.log), func(i int) bool { return m.log[i].seq > after })
+	var rows []fleet.Row
+	for _, e := range m.log[from:] {
+		if len(rows) == limit {
+			break
+		}
+		if have, ok := m.rows[e.key]; ok && have.row.Seq == e.seq {
+			rows = append(rows, have.row)
+		}
+	}
+	return rows
+}
+
+// all is every row, by seq.
+func (m *mirror) all() []fleet.Row { return m.changed(-1, len(m.rows)) }
+
+// last is the highest number there is.
+func (m *mirror) last() int64 {
+	if len(m.log) == 0 {
+		return 0
+	}
+	return m.log[len(m.log)-1].seq
+}
+
+// deletions are the Applications that are to go.
+func (m *mirror) deletions() []fleet.ObjectKey {
+	var keys []fleet.ObjectKey
+	for key, have := range m.rows {
+		if have.row.Absent && key.Kind == fleet.ObjectApplication {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
