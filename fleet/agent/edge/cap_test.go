@@ -1,0 +1,327 @@
+package edge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/edge/edgetest"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/engine/enginetest"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// plainRenderer makes manifests that the fake understands.
+type plainRenderer struct{}
+
+func (plainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
+	labels := map[string]string{"app.kubernetes.io/managed-by": "argosy"}
+	annotations := map[string]string{"argosy.dev/engine": string(o.Key.Engine)}
+	body := map[string]any{"kind": o.Key.Kind, "metadata": map[string]any{"name": o.Key.Name, "labels": labels, "annotations": annotations}}
+	switch {
+	case o.Project != nil:
+		labels["argosy.dev/tenant"] = string(o.Project.Tenant)
+		body["spec"] = map[string]any{"sourceRepos": o.Project.SourceRepos}
+	case o.Cluster != nil:
+		labels["argosy.dev/tenant"], labels["argosy.dev/environment"] = string(o.Cluster.ID.Tenant), string(o.Cluster.ID.Name)
+		body["data"] = map[string]any{"server": o.Cluster.Server}
+	case o.Repository != nil:
+		labels["argosy.dev/tenant"] = string(o.Repository.ID.Tenant)
+		body["data"] = map[string]any{"url": o.Repository.URL}
+	case o.Application != nil:
+		id := o.Application.ID
+		labels["argosy.dev/tenant"], labels["argosy.dev/environment"], labels["argosy.dev/deployment"] = string(id.Tenant), string(id.Environment), string(id.Deployment)
+		spec := map[string]any{"source": map[string]any{"targetRevision": o.Application.Source.TargetRevision}}
+		if o.Application.Sync.Automated {
+			spec["syncPolicy"] = map[string]any{"automated": map[string]any{}}
+		}
+		if o.Application.Hold != "" {
+			annotations["argosy.dev/hold"] = string(o.Application.Hold)
+		}
+		body["spec"] = spec
+	}
+	b, err := json.Marshal(body)
+	if err != nil {
+		return fleet.Manifest{}, err
+	}
+	sum := sha256.Sum256(b)
+	return fleet.Manifest{Body: b, Hash: hex.EncodeToString(sum[:])}, nil
+}
+
+func fakeBench(s *enginetest.Server) *enginetest.Bench {
+	f := s.Connect("eu-1")
+	f.Pause = 300 * time.Millisecond
+	var stopped atomic.Bool
+	f.Stopped = func(fleet.TenantName) bool { return stopped.Load() }
+	return &enginetest.Bench{Name: "eu-1", Engine: f, Render: plainRenderer{}, Outside: s, Stop: stopped.Store, Reopen: func(*testing.T) *enginetest.Bench { return fakeBench(s) }}
+}
+
+func TestCapKeepsTheContractOfAnEngine(t *testing.T) {
+	open := func(*testing.T) *enginetest.Bench { return fakeBench(enginetest.NewServer()) }
+	enginetest.Run(t, edgetest.Around(open, func(_ *testing.T, inner engine.Engine) engine.Engine {
+		return NewCap(inner, CapConfig{Cell: newCell(), Log: quiet})
+	}))
+}
+
+// capRig is a cluster with Applications and a limit on their deletion.
+type capRig struct {
+	*testing.T
+	server  *enginetest.Server
+	cell    *edgetest.Cell
+	now     time.Time
+	pending []fleet.ObjectKey
+	rows    []fleet.Row
+	lease   fleet.Lease
+	cap     *Cap
+	woken   chan []fleet.ObjectKey
+}
+
+func newCapRig(t *testing.T, applications int) *capRig {
+	r := &capRig{T: t, server: enginetest.NewServer(), cell: newCell(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease: fleet.Lease{Epoch: 1}, woken: make(chan []fleet.ObjectKey, 100)}
+	for i := range applications {
+		id := fleet.ApplicationID{Tenant: "acme", Deployment: fleet.DeploymentName(fmt.Sprintf("app-%03d", i)), Environment: "prod"}
+		o := fleet.Object{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: fleet.ApplicationName(id)}, Application: &fleet.Application{ID: id, Name: fleet.ApplicationName(id)}}
+		m, err := plainRenderer{}.Render(fleet.EngineSpec{}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.rows = append(r.rows, fleet.Row{Key: o.Key, Tenant: "acme", Environment: "prod", Deployment: id.Deployment, Manifest: m, Deletion: fleet.DeletionOrphan})
+	}
+	return r
+}
+
+// start connects the cap, as a process that has just begun.
+func (r *capRig) start() {
+	r.Helper()
+	r.cap = NewCap(r.server.Connect("eu-1"), CapConfig{Cell: r.cell, Most: 20, Log: quiet, Now: func() time.Time { return r.now },
+		Pending: func() ([]fleet.ObjectKey, error) { return r.pending, nil }})
+	if _, err := r.cap.Preflight(r.Context()); err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	inner := r.cap
+	go func() { done <- inner.Watch(ctx, engine.Sink{Wake: func(keys []fleet.ObjectKey) { r.woken <- keys }}) }()
+	r.Cleanup(func() { cancel(); <-done })
+	synctest.Wait()
+}
+
+func (r *capRig) applyAll() {
+	r.Helper()
+	for _, row := range r.rows {
+		if _, err := r.cap.Apply(r.Context(), row, fleet.Secret{}, r.lease); err != nil {
+			r.Fatal(err)
+		}
+	}
+	time.Sleep(time.Second) // of the bubble: the watch has seen them
+}
+
+func (r *capRig) ask(rows ...fleet.Row) {
+	for _, row := range rows {
+		r.pending = append(r.pending, row.Key)
+	}
+}
+
+// deleted tries every deletion twice, as a worker does, and counts what is gone.
+func (r *capRig) delete(rows ...fleet.Row) (gone, held int) {
+	r.Helper()
+	for _, row := range rows {
+		row.Absent = true
+		for range 2 {
+			if _, err := r.cap.Delete(r.Context(), row, r.lease); err != nil && !errors.Is(err, ErrHeld) {
+				r.Fatal(err)
+			}
+		}
+		if !r.server.Exists(row.Key) {
+			gone++
+			r.pending = slices.DeleteFunc(r.pending, func(k fleet.ObjectKey) bool { return k == row.Key })
+		} else if _, waits := r.cap.Why(row.Key); waits {
+			held++
+		}
+	}
+	return gone, held
+}
+
+func inBubble(t *testing.T, applications int, test func(r *capRig)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newCapRig(t, applications)
+		r.start()
+		r.applyAll()
+		test(r)
+	})
+}
+
+func TestABurstAboveTheCapWaitsAsAWhole(t *testing.T) {
+	inBubble(t, 30, func(r *capRig) {
+		r.ask(r.rows...)
+		if gone, held := r.delete(r.rows...); gone != 0 || held != 30 {
+			r.Fatalf("%d gone, %d held", gone, held)
+		}
+		why, _ := r.cap.Why(r.rows[0].Key)
+		if !strings.Contains(why, "argosy agent approve-deletions") || !strings.Contains(why, "30 deletions") {
+			r.Errorf("the text is %q", why)
+		}
+		for range 48 {
+			r.now = r.now.Add(time.Hour)
+			if gone, _ := r.delete(r.rows...); gone != 0 {
+				r.Fatalf("%d trickle through as time passes", gone)
+			}
+		}
+	})
+}
+
+func TestDeletionsWithinTheCapPass(t *testing.T) {
+	inBubble(t, 41, func(r *capRig) {
+		r.ask(r.rows[:20]...)
+		if gone, held := r.delete(r.rows[:20]...); gone != 20 || held != 0 {
+			r.Fatalf("%d gone, %d held", gone, held)
+		}
+		r.now = r.now.Add(59 * time.Minute)
+		r.ask(r.rows[20])
+		if gone, held := r.delete(r.rows[20]); gone != 0 || held != 1 {
+			r.Fatalf("the 21st within the hour: %d gone, %d held", gone, held)
+		}
+	})
+	inBubble(t, 40, func(r *capRig) {
+		for range 2 {
+			next := r.rows[:20]
+			r.rows = r.rows[20:]
+			r.ask(next...)
+			if gone, _ := r.delete(next...); gone != 20 {
+				r.Fatalf("%d gone", gone)
+			}
+			r.now = r.now.Add(time.Hour)
+		}
+	})
+}
+
+func TestTheCountSurvivesARestart(t *testing.T) {
+	inBubble(t, 25, func(r *capRig) {
+		r.ask(r.rows[:20]...)
+		r.delete(r.rows[:20]...)
+		r.start()
+		r.ask(r.rows[20:]...)
+		if gone, held := r.delete(r.rows[20:]...); gone != 0 || held != 5 {
+			r.Fatalf("after a restart %d gone, %d held", gone, held)
+		}
+		r.start()
+		r.now = r.now.Add(2 * time.Hour)
+		if gone, held := r.delete(r.rows[20:]...); gone != 0 || held != 5 {
+			r.Fatalf("a restart and two hours later %d gone, %d held", gone, held)
+		}
+	})
+}
+
+func TestTheCountIsStoredBeforeTheDeletion(t *testing.T) {
+	inBubble(t, 1, func(r *capRig) {
+		r.ask(r.rows...)
+		r.cell.Fail = func(step string) error {
+			if step == "swap" {
+				return errors.New("the API server refuses")
+			}
+			return nil
+		}
+		row := r.rows[0]
+		row.Absent = true
+		if _, err := r.cap.Delete(r.Context(), row, r.lease); err == nil {
+			r.Error("deleted without a count")
+		}
+		if !r.server.Exists(row.Key) {
+			r.Error("the Application is gone")
+		}
+	})
+}
+
+func TestAnApprovalReleasesWhatWaitsAndNothingElse(t *testing.T) {
+	inBubble(t, 60, func(r *capRig) {
+		r.ask(r.rows[:30]...)
+		r.delete(r.rows[:30]...)
+		seen, err := ReadHeld(r.Context(), r.cell)
+		if err != nil || len(seen.Names) != 30 {
+			r.Fatalf("%d wait, %v", len(seen.Names), err)
+		}
+		r.ask(r.rows[30])
+		r.delete(r.rows[30])
+		if err := ApproveHeld(r.Context(), r.cell, seen.Digest, "ada"); !errors.Is(err, ErrOthersWait) {
+			r.Fatalf("an approval of what was shown before: %v", err)
+		}
+		seen, _ = ReadHeld(r.Context(), r.cell)
+		for len(r.woken) > 0 {
+			<-r.woken
+		}
+		if err := ApproveHeld(r.Context(), r.cell, seen.Digest, "ada"); err != nil {
+			r.Fatal(err)
+		}
+		if woken := <-r.woken; len(woken) != 31 || woken[0].Engine != "eu-1" {
+			r.Fatalf("woken for %d objects: %v", len(woken), woken[0])
+		}
+		if gone, _ := r.delete(r.rows[:31]...); gone != 31 {
+			r.Fatalf("%d gone after the approval", gone)
+		}
+		r.ask(r.rows[31:]...)
+		if gone, held := r.delete(r.rows[31:]...); gone != 0 || held != 29 {
+			r.Fatalf("the approval goes on: %d gone, %d held", gone, held)
+		}
+	})
+}
+
+func TestWhatIsWantedAgainWaitsNoLonger(t *testing.T) {
+	inBubble(t, 30, func(r *capRig) {
+		r.ask(r.rows...)
+		r.delete(r.rows...)
+		r.pending = nil
+		for _, row := range r.rows {
+			if _, err := r.cap.Apply(r.Context(), row, fleet.Secret{}, r.lease); err != nil {
+				r.Fatal(err)
+			}
+		}
+		if n := r.cap.Held(); n != 0 {
+			r.Fatalf("%d wait still", n)
+		}
+		if h, _ := ReadHeld(r.Context(), r.cell); len(h.Names) != 0 || r.cell.Value(bookNote) != "" {
+			r.Fatalf("the cluster remembers %d", len(h.Names))
+		}
+		r.ask(r.rows[:3]...)
+		if gone, _ := r.delete(r.rows[:3]...); gone != 3 {
+			r.Fatalf("%d gone", gone)
+		}
+	})
+}
+
+func TestAClockThatGoesBackGivesNoMoreDeletions(t *testing.T) {
+	inBubble(t, 21, func(r *capRig) {
+		r.ask(r.rows[:20]...)
+		r.delete(r.rows[:20]...)
+		r.now = r.now.Add(-3 * time.Hour)
+		r.ask(r.rows[20])
+		if gone, _ := r.delete(r.rows[20]); gone != 0 {
+			r.Fatal("the 21st is gone")
+		}
+	})
+}
+
+func TestADamagedCountDeletesNothing(t *testing.T) {
+	inBubble(t, 1, func(r *capRig) {
+		r.cell.Set(map[string][]byte{bookName: []byte("nonsense")})
+		r.start()
+		r.ask(r.rows...)
+		row := r.rows[0]
+		row.Absent = true
+		_, err := r.cap.Delete(r.Context(), row, r.lease)
+		if err == nil || !strings.Contains(err.Error(), bookName) || !r.server.Exists(row.Key) {
+			r.Fatalf("%v", err)
+		}
+	})
+}
