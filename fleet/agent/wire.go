@@ -193,7 +193,8 @@ type Problem struct {
 	Description string `json:"error_description,omitempty"`
 }
 
-// Report is the body of PathStatus. Seq grows by one with each report of an identity, whatever process sends it.
+// Report is the body of PathStatus. Seq grows by one with each report of an identity, whatever process sends it. The request names that
+// process in HeaderInstance: Epoch is that of its session.
 type Report struct {
 	Epoch    int64                  `json:"epoch"`
 	Seq      int64                  `json:"seq"`

@@ -1,0 +1,186 @@
+package hub
+
+import (
+	"errors"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent"
+)
+
+// plain makes a stranger's text one line of printable characters of at most that many bytes. It is escaped where it is shown.
+func plain(text string, most int) string {
+	if len(text) > most {
+		text = text[:most] // half a character at its end is dropped below
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == utf8.RuneError, unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs): // marks that turn or hide text, and what has no glyph
+			return -1
+		case unicode.IsSpace(r), !unicode.IsPrint(r):
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+func message(text string) string { return plain(text, agent.MaxMessage) }
+
+const (
+	longestName = 253 // of an object on a cluster (RFC 1123 subdomain)
+	longestWord = 256 // of revisions, UIDs and versions
+	longestURL  = 2048
+	mostObjects = 1 << 20
+)
+
+func word(text string) string { return plain(text, longestWord) }
+
+// soundName reports whether a text can be the name of an object at all; nothing is shown or looked up by one that cannot.
+func soundName(name string) bool {
+	return name != "" && len(name) <= longestName && plain(name, longestName) == name && !strings.Contains(name, "/")
+}
+
+func count(n, most int) int { return max(0, min(n, most)) }
+
+// ackOf is an agent's word on one row; false when it names none. A state that is not known is a failure that says so, and never a removal.
+func ackOf(engine fleet.EngineName, a agent.Ack) (fleet.Ack, bool) {
+	if !soundName(a.Name) || a.Seq < 0 || !knownKind(a.Kind) {
+		return fleet.Ack{}, false
+	}
+	ack := fleet.Ack{Key: fleet.ObjectKey{Engine: engine, Kind: a.Kind, Name: a.Name}, Seq: a.Seq, State: a.State, Message: message(a.Message), Removed: a.Removed}
+	switch a.State {
+	case fleet.ApplyPending, fleet.ApplyApplied, fleet.ApplyFailed, fleet.ApplyConflict, fleet.ApplyDeleting, fleet.ApplyHeld:
+	case "":
+		if !a.Removed {
+			return fleet.Ack{}, false
+		}
+	default:
+		ack.State, ack.Removed = fleet.ApplyFailed, false
+		ack.Message = message("the agent says " + word(string(a.State)) + ", which this version does not know: " + a.Message)
+	}
+	return ack, true
+}
+
+func knownKind(k fleet.ObjectKind) bool {
+	switch k {
+	case fleet.ObjectProject, fleet.ObjectCluster, fleet.ObjectRepository, fleet.ObjectApplication:
+		return true
+	}
+	return false
+}
+
+func syncState(s fleet.SyncState) fleet.SyncState {
+	switch s {
+	case fleet.SyncSynced, fleet.SyncOutOfSync:
+		return s
+	}
+	return fleet.SyncUnknown
+}
+
+func healthState(s fleet.HealthState) fleet.HealthState {
+	switch s {
+	case fleet.HealthHealthy, fleet.HealthProgressing, fleet.HealthDegraded, fleet.HealthSuspended, fleet.HealthMissing:
+		return s
+	}
+	return fleet.HealthUnknown
+}
+
+// phase is Argo CD's word for how an operation stands; another one is none.
+func phase(p string) string {
+	switch p {
+	case "Running", "Succeeded", "Failed", "Error", "Terminating":
+		return p
+	}
+	return ""
+}
+
+// notKnown adds words that this version does not know to a message, so that people see them.
+func notKnown(text string, words ...string) string {
+	for i := 0; i < len(words); i += 2 {
+		if words[i] != words[i+1] && words[i] != "" {
+			text = strings.TrimSuffix("the agent says "+word(words[i])+", which this version does not know: "+text, ": ")
+		}
+	}
+	return message(text)
+}
+
+func observationOf(engine fleet.EngineName, o agent.Observed) (fleet.Observation, bool) {
+	if !soundName(o.Name) {
+		return fleet.Observation{}, false
+	}
+	sync, health := syncState(o.Sync), healthState(o.Health)
+	return fleet.Observation{
+		Key: fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication, Name: o.Name},
+		UID: word(o.UID), Sync: sync, Health: health, SyncedRevision: word(o.SyncedRevision),
+		OperationPhase: phase(o.OperationPhase), OperationID: word(o.OperationID), OperationError: message(o.OperationError),
+		Message:   notKnown(o.Message, string(o.Sync), string(sync), string(o.Health), string(health), o.OperationPhase, phase(o.OperationPhase)),
+		Resources: count(o.Resources, mostObjects), ReconciledAt: moment(o.ReconciledAt), ResourceVersion: word(o.ResourceVersion), Gone: o.Gone,
+	}, true
+}
+
+// moment is a time that a calendar holds; others, which no cluster says by itself, are none.
+func moment(t time.Time) time.Time {
+	if year := t.UTC().Year(); year < 2000 || year > 9998 {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// syncEndOf is how a sync stands. A state that is not known ends nothing.
+func syncEndOf(e agent.SyncEnd) (agent.SyncEnd, bool) {
+	if e.ID == "" || len(e.ID) > longestName || plain(e.ID, longestName) != e.ID {
+		return agent.SyncEnd{}, false
+	}
+	switch e.State {
+	case fleet.OperationPending, fleet.OperationRunning, fleet.OperationSucceeded, fleet.OperationFailed:
+		e.Message = message(e.Message)
+	default:
+		e.Message, e.State = notKnown(e.Message, string(e.State), ""), fleet.OperationRunning
+	}
+	return e, true
+}
+
+func reportOf(s *agent.Standing) fleet.AgentReport {
+	return fleet.AgentReport{
+		Reachable: s.Reachable, Message: message(s.Message), ArgoCD: plain(s.ArgoCD, 64), Version: plain(s.Version, 64),
+		PendingDeletions: count(s.PendingDeletions, mostObjects), HeldDeletions: count(s.HeldDeletions, mostObjects), Strays: count(s.Strays, mostObjects),
+		Own: count(s.Own, mostObjects),
+	}
+}
+
+func ownOf(o fleet.OwnApplication) (fleet.OwnApplication, bool) {
+	if !soundName(o.Name) || !soundName(o.Namespace) {
+		return o, false
+	}
+	sync, health := syncState(o.Sync), healthState(o.Health)
+	o.Message = notKnown(o.Message, string(o.Sync), string(sync), string(o.Health), string(health), o.OperationPhase, phase(o.OperationPhase))
+	o.Sync, o.Health, o.OperationPhase = sync, health, phase(o.OperationPhase)
+	o.UID, o.Project, o.SyncedRevision, o.OperationID, o.TargetRevision = word(o.UID), word(o.Project), word(o.SyncedRevision), word(o.OperationID), word(o.TargetRevision)
+	o.RepoURL, o.Path = withoutUserinfo(plain(o.RepoURL, longestURL)), plain(o.Path, longestURL)
+	o.Resources = count(o.Resources, mostObjects)
+	return o, true
+}
+
+// withoutUserinfo keeps a password that stands in a URL out of the mirror.
+func withoutUserinfo(raw string) string {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return raw
+	}
+	host, path, below := strings.Cut(rest, "/")
+	if at := strings.LastIndexByte(host, '@'); at >= 0 {
+		raw = scheme + "://" + host[at+1:]
+		if below {
+			raw += "/" + path
+		}
+	}
+	return raw
+}
+
+// withoutToken keeps a token out of what is logged, whatever the error says.
+func withoutToken(err error, token string) error {
+	return errors.New(strings.ReplaceAll(err.Error(), token, "redacted"))
+}

@@ -1,0 +1,368 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// fakeStore is a store in memory that counts what it is asked and fails where it is told to.
+type fakeStore struct {
+	mu      sync.Mutex
+	calls   map[string]int
+	fail    func(call string) error // may block; nil: nothing fails
+	agents  map[string]fleet.Agent
+	over    map[string]error // why an identity has ended
+	ended   []string
+	changed []fleet.AgentChange
+	tokens  map[string]fleet.AgentToken
+	usedBy  map[string]string // token -> thumb
+	access  map[[32]byte]string
+	given   map[string]bool // assertions
+	rows    map[fleet.EngineName][]fleet.Row
+	syncs   map[fleet.EngineName][]fleet.SyncRequest
+	seq     int64
+	leases  map[string]fleet.Lease
+	opening int64
+	open    map[string]int64 // agent -> opening
+	reports map[string]int64 // lease -> last seq
+	acks    []fleet.Ack
+	seen    []fleet.Observation
+	ends    map[string]fleet.OperationState
+	stood   []fleet.AgentReport
+	own     []fleet.OwnApplication
+	whole   bool
+}
+
+func newFakeStore() *fakeStore {
+	return &fakeStore{calls: map[string]int{}, agents: map[string]fleet.Agent{}, over: map[string]error{}, tokens: map[string]fleet.AgentToken{},
+		usedBy: map[string]string{}, access: map[[32]byte]string{}, given: map[string]bool{}, rows: map[fleet.EngineName][]fleet.Row{},
+		syncs: map[fleet.EngineName][]fleet.SyncRequest{}, leases: map[string]fleet.Lease{}, open: map[string]int64{}, reports: map[string]int64{},
+		ends: map[string]fleet.OperationState{}}
+}
+
+// called counts a call and fails it if told to.
+func (f *fakeStore) called(ctx context.Context, call string) error {
+	f.mu.Lock()
+	f.calls[call]++
+	fail := f.fail
+	f.mu.Unlock()
+	if fail != nil {
+		if err := fail(call); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (f *fakeStore) count() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.calls)
+}
+
+func (f *fakeStore) failWith(fail func(string) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = fail
+}
+
+// put records a row with the next number.
+func (f *fakeStore) put(r fleet.Row) fleet.Row {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seq++
+	r.Seq = f.seq
+	of := slices.DeleteFunc(f.rows[r.Key.Engine], func(o fleet.Row) bool { return o.Key == r.Key })
+	f.rows[r.Key.Engine] = append(of, r)
+	return r
+}
+
+func (f *fakeStore) do(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *fakeStore) revoke(id string, why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over[id] = why
+	f.ended = append(f.ended, id)
+	maps.DeleteFunc(f.access, func(_ [32]byte, of string) bool { return of == id })
+}
+
+func (f *fakeStore) JoinAgent(ctx context.Context, token string, join fleet.AgentJoin) (fleet.Agent, error) {
+	if err := f.called(ctx, "JoinAgent"); err != nil {
+		return fleet.Agent{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t, ok := f.tokens[token]
+	thumb := join.Keys.Thumb()
+	switch {
+	case !ok:
+		return fleet.Agent{}, fleet.ErrNotFound
+	case f.usedBy[token] == "":
+		f.usedBy[token] = thumb
+		f.agents["id-"+thumb] = fleet.Agent{ID: "id-" + thumb, Engine: t.Engine, Tenant: t.Tenant, Keys: join.Keys, ExpiresAt: time.Now().Add(90 * 24 * time.Hour)}
+	case f.usedBy[token] != thumb:
+		return fleet.Agent{}, fleet.ErrUsed
+	}
+	return f.agents["id-"+thumb], nil
+}
+
+func (f *fakeStore) Agent(ctx context.Context, id string) (fleet.Agent, error) {
+	if err := f.called(ctx, "Agent"); err != nil {
+		return fleet.Agent{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a, ok := f.agents[id]
+	if !ok {
+		return a, fleet.ErrNotFound
+	}
+	return a, f.over[id]
+}
+
+func (f *fakeStore) SaveAccess(ctx context.Context, agent, assertion string, hash [32]byte, _ time.Duration) error {
+	if err := f.called(ctx, "SaveAccess"); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.given[agent+assertion] {
+		return fleet.ErrReplayed
+	}
+	f.given[agent+assertion] = true
+	f.access[hash] = agent
+	return nil
+}
+
+func (f *fakeStore) AccessAgent(ctx context.Context, hash [32]byte) (fleet.Agent, error) {
+	if err := f.called(ctx, "AccessAgent"); err != nil {
+		return fleet.Agent{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id, ok := f.access[hash]
+	if !ok {
+		return fleet.Agent{}, fleet.ErrNotFound
+	}
+	return f.agents[id], nil
+}
+
+func (f *fakeStore) RotateAgent(ctx context.Context, id, oldThumb string, keys fleet.AgentKeys) (fleet.Agent, error) {
+	if err := f.called(ctx, "RotateAgent"); err != nil {
+		return fleet.Agent{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := f.agents[id]
+	if a.Keys.Thumb() != oldThumb {
+		return a, fleet.ErrReplayed
+	}
+	a.Keys = keys
+	f.agents[id] = a
+	maps.DeleteFunc(f.access, func(_ [32]byte, of string) bool { return of == id })
+	return a, nil
+}
+
+func (f *fakeStore) OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.AgentOpening, error) {
+	if err := f.called(ctx, "OpenAgent"); err != nil {
+		return fleet.AgentOpening{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a, holder := f.agents[s.Agent], "agent/"+s.Agent+"/"+s.Instance
+	if err := f.over[s.Agent]; err != nil {
+		return fleet.AgentOpening{}, err
+	}
+	lease := f.leases[string(a.Engine)]
+	if lease.Holder != holder || lease.Epoch <= s.Floor {
+		lease = fleet.Lease{Name: "engine/" + string(a.Engine), Holder: holder, Epoch: max(lease.Epoch, s.Floor) + 1}
+		f.leases[string(a.Engine)] = lease
+	}
+	if s.Replica != "" {
+		f.opening++
+		f.open[s.Agent] = f.opening
+	}
+	return fleet.AgentOpening{Agent: a, Lease: lease, ReportSeq: f.reports[lease.Name], Mode: fleet.AgentManaged, Opening: f.opening, Generation: 1}, nil
+}
+
+func (f *fakeStore) CloseAgent(ctx context.Context, s fleet.AgentSession) error {
+	if err := f.called(ctx, "CloseAgent"); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open[s.Agent] == s.Opening {
+		delete(f.open, s.Agent)
+	}
+	return nil
+}
+
+func (f *fakeStore) BeatReplica(ctx context.Context, _ string) error {
+	return f.called(ctx, "BeatReplica")
+}
+
+func (f *fakeStore) AgentRows(ctx context.Context, engine fleet.EngineName, visit func(fleet.Row) error) (int64, error) {
+	if err := f.called(ctx, "AgentRows"); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	rows, seq := slices.Clone(f.rows[engine]), f.seq
+	f.mu.Unlock()
+	for _, r := range rows {
+		if err := visit(r); err != nil {
+			return 0, err
+		}
+	}
+	return seq, nil
+}
+
+func (f *fakeStore) AgentChanged(ctx context.Context, engine fleet.EngineName, after int64, limit int) ([]fleet.Row, error) {
+	if err := f.called(ctx, "AgentChanged"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []fleet.Row
+	for _, r := range slices.SortedFunc(slices.Values(f.rows[engine]), func(a, b fleet.Row) int { return cmp.Compare(a.Seq, b.Seq) }) {
+		if r.Seq > after && len(out) < limit {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+func (f *fakeStore) AgentCredentialRows(ctx context.Context, engine fleet.EngineName, tenant fleet.TenantName, secret string) ([]fleet.Row, error) {
+	if err := f.called(ctx, "AgentCredentialRows"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(f.rows[engine]), func(r fleet.Row) bool {
+		return r.Credential == nil || r.Credential.Tenant != tenant || r.Credential.Name != secret
+	}), nil
+}
+
+func (f *fakeStore) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest, error) {
+	if err := f.called(ctx, "AgentSyncs"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.syncs[engine]), nil
+}
+
+func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (fleet.AgentNews, error) {
+	if err := f.called(ctx, "AgentNews"); err != nil {
+		return fleet.AgentNews{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	news := fleet.AgentNews{Seq: f.seq, Now: time.Now(), Ended: slices.Clone(f.ended), Changed: slices.Clone(f.changed)}
+	for engine, rows := range f.rows {
+		if slices.ContainsFunc(rows, func(r fleet.Row) bool { return r.Seq > after }) {
+			news.Rows = append(news.Rows, engine)
+		}
+	}
+	for engine, syncs := range f.syncs {
+		if len(syncs) > 0 {
+			news.Syncs = append(news.Syncs, engine)
+		}
+	}
+	return news, nil
+}
+
+func (f *fakeStore) CredentialEngines(ctx context.Context, tenant fleet.TenantName, secret string) ([]fleet.EngineName, error) {
+	if err := f.called(ctx, "CredentialEngines"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []fleet.EngineName
+	for engine, rows := range f.rows {
+		if slices.ContainsFunc(rows, func(r fleet.Row) bool {
+			return r.Credential != nil && r.Credential.Tenant == tenant && r.Credential.Name == secret
+		}) {
+			out = append(out, engine)
+		}
+	}
+	return out, nil
+}
+
+func (f *fakeStore) fenced(lease fleet.Lease) error {
+	for _, l := range f.leases {
+		if l.Name == lease.Name && l.Holder == lease.Holder && l.Epoch == lease.Epoch {
+			return nil
+		}
+	}
+	return fleet.ErrFenced
+}
+
+// written does a write under a lease that holds.
+func (f *fakeStore) written(ctx context.Context, call string, lease fleet.Lease, write func() error) error {
+	if err := f.called(ctx, call); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fenced(lease); err != nil {
+		return err
+	}
+	return write()
+}
+
+func (f *fakeStore) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (last int64, err error) {
+	err = f.written(ctx, "TakeReport", lease, func() error {
+		if last = f.reports[lease.Name]; seq <= last {
+			return fleet.ErrReplayed
+		}
+		return nil
+	})
+	return last, err
+}
+
+func (f *fakeStore) ReportTaken(ctx context.Context, lease fleet.Lease, seq int64) error {
+	return f.written(ctx, "ReportTaken", lease, func() error { f.reports[lease.Name] = max(f.reports[lease.Name], seq); return nil })
+}
+
+func (f *fakeStore) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet.Ack) error {
+	return f.written(ctx, "Acknowledge", lease, func() error { f.acks = append(f.acks, acks...); return nil })
+}
+
+func (f *fakeStore) Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Observation) error {
+	return f.written(ctx, "Observe", lease, func() error { f.seen = append(f.seen, seen...); return nil })
+}
+
+func (f *fakeStore) UpdateSync(ctx context.Context, lease fleet.Lease, id string, state fleet.OperationState, _ string) error {
+	return f.written(ctx, "UpdateSync", lease, func() error { f.ends[id] = state; return nil })
+}
+
+func (f *fakeStore) ReportAgent(ctx context.Context, lease fleet.Lease, report fleet.AgentReport) error {
+	return f.written(ctx, "ReportAgent", lease, func() error { f.stood = append(f.stood, report); return nil })
+}
+
+func (f *fakeStore) RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.OwnApplication, whole bool) error {
+	return f.written(ctx, "RecordOwn", lease, func() error { f.own, f.whole = append(f.own, own...), whole; return nil })
+}
+
+func (f *fakeStore) LegacyToken(ctx context.Context, token string) (fleet.AgentToken, error) {
+	if err := f.called(ctx, "LegacyToken"); err != nil {
+		return fleet.AgentToken{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t, ok := f.tokens[token]
+	if !ok || !t.Legacy {
+		return t, fleet.ErrNotFound
+	}
+	return t, nil
+}

@@ -1,0 +1,432 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent"
+)
+
+const hubURL = "https://hub.example"
+
+// fakeSecrets finds what it was given.
+type fakeSecrets struct {
+	mu    sync.Mutex
+	all   map[string]fleet.Secret
+	hangs bool
+}
+
+func (f *fakeSecrets) Get(ctx context.Context, ref fleet.CredentialSource) (fleet.Secret, error) {
+	f.mu.Lock()
+	s, ok := f.all[string(ref.Tenant)+"/"+ref.Name]
+	hangs := f.hangs
+	f.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return fleet.Secret{}, ctx.Err()
+	}
+	if !ok {
+		return s, fmt.Errorf("secret %s of tenant %s is not there", ref.Name, ref.Tenant)
+	}
+	return s, nil
+}
+
+func (f *fakeSecrets) set(name, value string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all[name] = fleet.NewSecret(map[string][]byte{"password": []byte(value)})
+}
+
+// fakeStops are the emergency stops of a replica.
+type fakeStops struct {
+	mu      sync.Mutex
+	loaded  bool
+	stops   []fleet.Stop
+	changed chan struct{}
+}
+
+func (f *fakeStops) Changed() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
+}
+
+func (f *fakeStops) On(engine fleet.EngineName) []fleet.Stop {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var on []fleet.Stop
+	for _, s := range f.stops {
+		if s.Scope != fleet.StopEngine || s.Name == string(engine) {
+			on = append(on, s)
+		}
+	}
+	return on
+}
+
+func (f *fakeStops) Stopped(engine fleet.EngineName) func(fleet.TenantName) bool {
+	return func(tenant fleet.TenantName) bool {
+		f.mu.Lock()
+		loaded := f.loaded
+		f.mu.Unlock()
+		for _, s := range f.On(engine) {
+			if s.Scope != fleet.StopTenant || s.Name == string(tenant) {
+				return true
+			}
+		}
+		return !loaded
+	}
+}
+
+func (f *fakeStops) set(stops ...fleet.Stop) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stops, f.loaded = stops, true
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// house is a hub with everything around it in memory.
+type house struct {
+	t       testing.TB
+	hub     *Hub
+	store   *fakeStore
+	secrets *fakeSecrets
+	stops   *fakeStops
+	mux     *http.ServeMux
+	log     *bytes.Buffer
+}
+
+func newHouse(t testing.TB, change ...func(*Config)) *house {
+	t.Helper()
+	o := &house{t: t, store: newFakeStore(), secrets: &fakeSecrets{all: map[string]fleet.Secret{}}, log: &bytes.Buffer{},
+		stops: &fakeStops{changed: make(chan struct{}), loaded: true}, mux: http.NewServeMux()}
+	return o.replica(change...)
+}
+
+// replica is another hub on the same store.
+func (o *house) replica(change ...func(*Config)) *house {
+	o.t.Helper()
+	r := *o
+	r.mux = http.NewServeMux()
+	c := Config{Store: r.store, Secrets: r.secrets, Stops: r.stops, PublicURL: hubURL + "/", Replica: "replica-1", Version: "v1",
+		Log: slog.New(slog.NewTextHandler(&locked{to: r.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	for _, f := range change {
+		f(&c)
+	}
+	var err error
+	if r.hub, err = New(c); err != nil {
+		o.t.Fatal(err)
+	}
+	r.hub.Register(r.mux)
+	return &r
+}
+
+type locked struct {
+	mu sync.Mutex
+	to *bytes.Buffer
+}
+
+func (l *locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.to.Write(b)
+}
+
+// run runs the hub until the returned function is called, which waits for its end.
+func (o *house) run() func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { o.hub.Run(ctx); close(ended) }()
+	return func() { cancel(); <-ended }
+}
+
+func (o *house) serve(r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	o.mux.ServeHTTP(w, r)
+	return w
+}
+
+// device is an agent as the hub sees it.
+type device struct {
+	o        *house
+	keys     agent.PrivateKeys
+	id       string
+	instance string
+	token    string
+	epoch    int64
+}
+
+// device puts an identity into the store, with an access token.
+func (o *house) device(engine fleet.EngineName, tenant fleet.TenantName) *device {
+	o.t.Helper()
+	keys, err := agent.NewKeys()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	d := &device{o: o, keys: keys, id: "agent-" + strings.ReplaceAll(string(engine), ".", "-"), instance: strings.Repeat("i", 22)}
+	o.store.do(func() {
+		o.store.agents[d.id] = fleet.Agent{ID: d.id, Engine: engine, Tenant: tenant, Keys: keys.Public(), ExpiresAt: time.Now().Add(90 * 24 * time.Hour)}
+	})
+	d.renew()
+	return d
+}
+
+// renew puts an access token into the store without asking the hub.
+func (d *device) renew() {
+	sum := sha256.Sum256(fmt.Append(nil, d.id, d.instance, time.Now().UnixNano()))
+	d.token = hex.EncodeToString(sum[:])[:tokenLength]
+	d.o.store.do(func() { d.o.store.access[sha256.Sum256([]byte(d.token))] = d.id })
+}
+
+func (d *device) session(cursor int64) agent.Session {
+	return agent.Session{Protocol: agent.Protocol, Instance: d.instance, Epoch: d.epoch, Version: "v1", Cursor: cursor}
+}
+
+// get is a proven GET.
+func (d *device) get(path string, cursor int64) *http.Request {
+	d.o.t.Helper()
+	s := d.session(cursor)
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	s.Set(r.Header)
+	return d.proven(r, path, s.Bytes())
+}
+
+// post is a proven POST.
+func (d *device) post(path string, body []byte) *http.Request {
+	d.o.t.Helper()
+	r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
+	d.session(0).Set(r.Header)
+	return d.proven(r, path, body)
+}
+
+func (d *device) proven(r *http.Request, path string, statement []byte) *http.Request {
+	proof, err := agent.Prove(d.keys, r.Method, path, d.token, statement, d.o.hub.now())
+	if err != nil {
+		d.o.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "DPoP "+d.token)
+	r.Header.Set(agent.HeaderProof, proof)
+	return r
+}
+
+func (d *device) report(report agent.Report) *httptest.ResponseRecorder {
+	d.o.t.Helper()
+	body, err := json.Marshal(report)
+	if err != nil {
+		d.o.t.Fatal(err)
+	}
+	return d.o.serve(d.post(agent.PathStatus, body))
+}
+
+// open takes the lease as a stream would.
+func (d *device) open() int64 {
+	d.o.t.Helper()
+	opening, err := d.o.store.OpenAgent(context.Background(), fleet.AgentSession{Agent: d.id, Instance: d.instance, Replica: "r", Floor: d.epoch})
+	if err != nil {
+		d.o.t.Fatal(err)
+	}
+	d.epoch = opening.Lease.Epoch
+	return d.epoch
+}
+
+func tokenRequest(assertion string) *http.Request {
+	form := url.Values{"grant_type": {grantType}, "client_assertion_type": {assertionType}, "client_assertion": {assertion}}
+	r := httptest.NewRequest(http.MethodPost, agent.PathToken, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return r
+}
+
+func (d *device) assertion() string {
+	raw, err := agent.Assertion(d.keys, d.id, hubURL, d.o.hub.now())
+	if err != nil {
+		d.o.t.Fatal(err)
+	}
+	return raw
+}
+
+func problemOf(t testing.TB, w *httptest.ResponseRecorder) agent.Problem {
+	t.Helper()
+	var p agent.Problem
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+		t.Fatalf("%d %q is no problem document: %v", w.Code, w.Body, err)
+	}
+	return p
+}
+
+func wantRefusal(t testing.TB, w *httptest.ResponseRecorder, status int, code string) {
+	t.Helper()
+	if p := problemOf(t, w); w.Code != status || p.Code != code || p.Status != status {
+		t.Errorf("answered %d %s, want %d with code %s", w.Code, w.Body, status, code)
+	}
+}
+
+// application is a row with a manifest of its own.
+func application(engine fleet.EngineName, tenant fleet.TenantName, name string) fleet.Row {
+	body := []byte(`{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"name":"` + name + `"},"spec":{"note":"<a & b>"}}`)
+	sum := sha256.Sum256(body)
+	return fleet.Row{Key: fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication, Name: name}, Tenant: tenant, Environment: "edge", Deployment: "d",
+		Manifest: fleet.Manifest{Body: body, Hash: hex.EncodeToString(sum[:])}, Revision: "r1"}
+}
+
+func repository(engine fleet.EngineName, tenant fleet.TenantName, name, secret string) fleet.Row {
+	r := application(engine, tenant, name)
+	r.Key.Kind = fleet.ObjectRepository
+	r.Credential = &fleet.CredentialSource{Tenant: tenant, Name: secret}
+	return r
+}
+
+// wire is the other end of a stream: it takes what is written, or hangs until the write's deadline.
+type wire struct {
+	mu       sync.Mutex
+	head     http.Header
+	status   int
+	text     bytes.Buffer
+	size     int
+	forget   bool // keep nothing but the size
+	hangs    bool
+	deadline time.Time
+	moved    chan struct{} // closed when the deadline has changed
+	cancel   context.CancelFunc
+	ended    chan struct{}
+}
+
+func (w *wire) Header() http.Header { return w.head }
+func (w *wire) WriteHeader(s int)   { w.mu.Lock(); w.status = s; w.mu.Unlock() }
+func (w *wire) FlushError() error   { return nil }
+
+func (w *wire) SetReadDeadline(time.Time) error { return nil }
+
+func (w *wire) SetWriteDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deadline = t
+	close(w.moved)
+	w.moved = make(chan struct{})
+	return nil
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	for {
+		w.mu.Lock()
+		if !w.hangs {
+			if !w.forget {
+				w.text.Write(b)
+			}
+			w.size += len(b)
+			w.mu.Unlock()
+			return len(b), nil
+		}
+		deadline, moved := w.deadline, w.moved
+		w.mu.Unlock()
+		left := time.Until(deadline)
+		if left <= 0 {
+			return 0, os.ErrDeadlineExceeded
+		}
+		select {
+		case <-time.After(left):
+		case <-moved:
+		}
+	}
+}
+
+// stream opens a stream that goes on until it ends or the wire is cut.
+func (d *device) stream(cursor int64, change ...func(*wire)) *wire {
+	d.o.t.Helper()
+	return d.o.stream(d.get(agent.PathStream, cursor), change...)
+}
+
+func (o *house) stream(r *http.Request, change ...func(*wire)) *wire {
+	w := &wire{head: http.Header{}, moved: make(chan struct{}), ended: make(chan struct{})}
+	for _, f := range change {
+		f(w)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	go func() {
+		defer close(w.ended)
+		defer cancel()
+		o.mux.ServeHTTP(w, r.WithContext(ctx))
+	}()
+	return w
+}
+
+type event struct {
+	id, name string
+	data     string
+}
+
+// events are what has come so far.
+func (w *wire) events() []event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []event
+	for block := range strings.SplitSeq(w.text.String(), "\n\n") {
+		var e event
+		for line := range strings.SplitSeq(block, "\n") {
+			field, value, _ := strings.Cut(line, ": ")
+			switch field {
+			case "id":
+				e.id = value
+			case "event":
+				e.name = value
+			case "data":
+				e.data = value
+			}
+		}
+		if e.name != "" {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// last decodes the last event of a name; false when there is none.
+func (w *wire) last(name string, into any) bool {
+	events := w.events()
+	for i := len(events) - 1; i >= 0; i-- {
+		if events[i].name == name {
+			return json.Unmarshal([]byte(events[i].data), into) == nil
+		}
+	}
+	return false
+}
+
+// rows are all rows of the events of a name.
+func (w *wire) rows(name string) (all []agent.Row) {
+	for _, e := range w.events() {
+		var rows agent.Rows
+		if e.name == name && json.Unmarshal([]byte(e.data), &rows) == nil {
+			all = append(all, rows.Rows...)
+		}
+	}
+	return all
+}
+
+func (w *wire) bye() string {
+	var bye agent.Bye
+	w.last(agent.EventBye, &bye)
+	return bye.Code
+}
+
+func (w *wire) isOpen() bool {
+	select {
+	case <-w.ended:
+		return false
+	default:
+		return true
+	}
+}

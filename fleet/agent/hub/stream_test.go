@@ -1,0 +1,534 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent"
+)
+
+// settled gives everybody that long and waits until all stand still.
+func settled(d time.Duration) {
+	time.Sleep(d) // of the bubble's clock
+	synctest.Wait()
+}
+
+func TestAStreamSendsWhatStandsAndThenWhatComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		d := o.device("acme.edge", "acme")
+		for i := range 250 {
+			o.store.put(application("acme.edge", "acme", fmt.Sprintf("app-%d", i)))
+		}
+		o.store.put(application("globex.edge", "globex", "foreign"))
+		w := d.stream(0)
+		synctest.Wait()
+		var hello agent.Hello
+		events := w.events()
+		if !w.last(agent.EventHello, &hello) || events[0].name != agent.EventHello || events[1].name != agent.EventStops {
+			t.Fatalf("events %v", events)
+		}
+		if hello.Engine != "acme.edge" || hello.Epoch != 1 || hello.Holder != "agent/"+d.id+"/"+d.instance || hello.Hub != "v1" || hello.Cursor != 0 {
+			t.Errorf("hello %+v", hello)
+		}
+		if got := w.rows(agent.EventRows); len(got) != 250 || got[0].Name != "app-0" || got[249].Name != "app-249" {
+			t.Fatalf("%d rows came", len(got))
+		}
+		var last agent.Rows
+		if w.last(agent.EventRows, &last); last.More || last.Cursor != 250 {
+			t.Errorf("the last batch says more %v, cursor %d", last.More, last.Cursor)
+		}
+		removed := application("acme.edge", "acme", "app-3")
+		removed.Absent = true
+		o.store.put(removed)
+		o.hub.Wake()
+		settled(200 * time.Millisecond)
+		rows := w.rows(agent.EventRows)
+		if got := rows[len(rows)-1]; len(rows) != 251 || got.Operation != agent.OperationRemove || got.Name != "app-3" {
+			t.Errorf("after a removal: %d rows, last %+v", len(rows), got)
+		}
+		if text := w.text.String(); strings.Contains(text, "foreign") || strings.Contains(text, "globex") {
+			t.Error("another tenant's row was sent")
+		}
+		if want := application("acme.edge", "acme", "app-3").Manifest; string(rows[250].Manifest) != string(want.Body) || rows[250].Hash != want.Hash {
+			t.Errorf("the manifest's bytes were changed on the way: %s", rows[250].Manifest)
+		}
+		w.cancel()
+		<-w.ended
+	})
+}
+
+func TestAReconnectSendsWhatWasMissedAndNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		d := o.device("acme.edge", "acme")
+		for i := range 100 {
+			o.store.put(application("acme.edge", "acme", fmt.Sprintf("app-%d", i)))
+		}
+		w := d.stream(97)
+		synctest.Wait()
+		if got := w.rows(agent.EventRows); len(got) != 3 || got[0].Name != "app-97" {
+			t.Errorf("after 97: %d rows", len(got))
+		}
+		w.cancel()
+		<-w.ended
+		w = d.stream(100)
+		synctest.Wait()
+		var rows agent.Rows
+		if !w.last(agent.EventRows, &rows) || len(rows.Rows) != 0 || rows.More || rows.Cursor != 100 {
+			t.Errorf("nothing missed: %+v", rows)
+		}
+		w.cancel()
+		<-w.ended
+	})
+}
+
+func TestACursorOfAnotherMirrorBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		d := o.device("acme.edge", "acme")
+		o.store.put(application("acme.edge", "acme", "app"))
+		w := d.stream(5000)
+		synctest.Wait()
+		var hello agent.Hello
+		if w.last(agent.EventHello, &hello); hello.Cursor != 0 || len(w.rows(agent.EventRows)) != 1 {
+			t.Errorf("hello %+v, %d rows", hello, len(w.rows(agent.EventRows)))
+		}
+		w.cancel()
+		<-w.ended
+	})
+}
+
+func TestALostNotificationCostsTwoSecondsAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		w := o.device("acme.edge", "acme").stream(0)
+		settled(time.Second)
+		o.store.put(application("acme.edge", "acme", "app"))
+		settled(lookEvery + lookPause)
+		if len(w.rows(agent.EventRows)) != 1 {
+			t.Error("the row did not come without a notification")
+		}
+		w.cancel()
+		<-w.ended
+	})
+}
+
+// Case 40.
+func TestCase40ARevokedAgentsStreamsAreCutWithinFiveSecondsOnEveryReplica(t *testing.T) {
+	for code, why := range map[string]error{agent.CodeRevoked: fleet.ErrAgentRevoked, agent.CodeCloned: fleet.ErrCloned} {
+		synctest.Test(t, func(t *testing.T) {
+			one := newHouse(t)
+			two := one.replica()
+			defer one.run()()
+			defer two.run()()
+			d := one.device("acme.edge", "acme")
+			other := one.device("globex.edge", "globex").stream(0)
+			there := &device{o: two, keys: d.keys, id: d.id, instance: d.instance, token: d.token}
+			open := []*wire{d.stream(0), there.stream(0)}
+			slow := there.stream(0, func(w *wire) { w.hangs = true }) // takes nothing, not even its end
+			settled(time.Second)
+			one.store.revoke(d.id, why) // and nobody is notified
+			began := time.Now()
+			for _, w := range append(open, slow) {
+				<-w.ended
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("cut after %v", took)
+			}
+			if got := open[0].bye(); got != code {
+				t.Errorf("told %q, want %q", got, code)
+			}
+			if !other.isOpen() {
+				t.Error("another agent was cut too")
+			}
+			wantRefusal(t, two.serve(there.get(agent.PathStream, 0)), 401, agent.CodeProof) // its access token is gone
+			wantRefusal(t, two.serve(tokenRequest(d.assertion())), 401, code)
+			other.cancel()
+			<-other.ended
+		})
+	}
+}
+
+func TestASlowAgentCostsItselfOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t, func(c *Config) { c.Limits.Reads = 1 })
+		defer o.run()()
+		slow := o.device("slow.edge", "slow").stream(0)
+		quick := o.device("quick.edge", "quick").stream(0)
+		settled(time.Second)
+		slow.mu.Lock()
+		slow.hangs = true
+		slow.mu.Unlock()
+		o.store.put(application("slow.edge", "slow", "a"))
+		o.store.put(application("quick.edge", "quick", "b"))
+		o.hub.Wake()
+		settled(100 * time.Millisecond)
+		if len(quick.rows(agent.EventRows)) != 1 {
+			t.Error("the quick one waits for the slow one")
+		}
+		settled(messageTime)
+		if slow.isOpen() || !quick.isOpen() {
+			t.Errorf("slow open %v, quick open %v", slow.isOpen(), quick.isOpen())
+		}
+		quick.cancel()
+		<-quick.ended
+	})
+}
+
+func TestAStreamEndsInTimeAndIsAliveMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		w := o.device("acme.edge", "acme").stream(0)
+		began := time.Now()
+		settled(time.Minute)
+		if n := strings.Count(w.text.String(), ": alive\n"); n != 4 {
+			t.Errorf("%d signs of life in a minute", n)
+		}
+		<-w.ended
+		if took := time.Since(began); took > streamLife || took < streamLife*5/6 || w.bye() != agent.CodeRenew {
+			t.Errorf("ended after %v with %q", took, w.bye())
+		}
+		if o.store.count()["CloseAgent"] != 1 {
+			t.Error("its end was not recorded")
+		}
+	})
+}
+
+func TestTheHubsEndTellsItsStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		end := o.run()
+		d := o.device("acme.edge", "acme")
+		w := d.stream(0)
+		synctest.Wait()
+		end()
+		<-w.ended
+		if w.bye() != agent.CodeShutdown || len(o.store.open) != 0 {
+			t.Errorf("told %q; recorded as open: %v", w.bye(), o.store.open)
+		}
+		wantRefusal(t, o.serve(d.get(agent.PathStream, 0)), 503, agent.CodeBusy)
+	})
+}
+
+func TestALaterProcessTakesOverAndTheSameOneFollowsItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		d := o.device("acme.edge", "acme")
+		first := d.stream(0)
+		synctest.Wait()
+		again := d.stream(0)
+		<-first.ended
+		if first.bye() != agent.CodeRenew {
+			t.Errorf("the same process: %q", first.bye())
+		}
+		other := *d
+		other.instance = strings.Repeat("o", 22)
+		taken := other.stream(0)
+		<-again.ended
+		if again.bye() != agent.CodeSuperseded {
+			t.Errorf("another process: %q", again.bye())
+		}
+		synctest.Wait()
+		var hello agent.Hello
+		if taken.last(agent.EventHello, &hello); hello.Epoch != 2 {
+			t.Errorf("epoch %d", hello.Epoch)
+		}
+		d.epoch = 1
+		wantRefusal(t, d.report(agent.Report{Epoch: 1, Seq: 1, Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", State: fleet.ApplyApplied}}}), 409, agent.CodeSuperseded)
+		if len(o.store.acks) != 0 {
+			t.Error("the report of the earlier process was applied")
+		}
+		taken.cancel()
+		<-taken.ended
+	})
+}
+
+func TestAChangedDeclarationBeginsTheSessionAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		d := o.device("acme.edge", "acme")
+		w := d.stream(0)
+		synctest.Wait()
+		o.store.do(func() { o.store.changed = []fleet.AgentChange{{Agent: d.id, Generation: 1}} })
+		settled(3 * time.Second)
+		if !w.isOpen() {
+			t.Fatal("a stream of that generation was ended")
+		}
+		o.store.do(func() { o.store.changed[0].Generation = 2 })
+		<-w.ended
+		if w.bye() != agent.CodeRenew {
+			t.Errorf("told %q", w.bye())
+		}
+	})
+}
+
+func TestNothingComesBeforeTheStopsAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		o.stops.loaded = false
+		defer o.run()()
+		o.store.put(application("acme.edge", "acme", "app"))
+		w := o.device("acme.edge", "acme").stream(0)
+		settled(time.Minute)
+		if len(w.rows(agent.EventRows)) != 0 || !strings.Contains(w.text.String(), ": alive") {
+			t.Fatalf("before the stops are known: %v", w.events())
+		}
+		mine := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci"}
+		o.stops.set(mine, fleet.Stop{Scope: fleet.StopTenant, Name: "globex", By: "token:globex/ci"}, fleet.Stop{Scope: fleet.StopFleet, By: "admin"})
+		synctest.Wait()
+		var stops []fleet.Stop
+		if !w.last(agent.EventStops, &stops) || len(stops) != 2 || stops[0].By != mine.By || stops[1].Scope != fleet.StopFleet {
+			t.Errorf("stops %+v", stops)
+		}
+		if len(w.rows(agent.EventRows)) != 1 {
+			t.Error("the row did not come")
+		}
+		o.stops.set()
+		synctest.Wait()
+		if !w.last(agent.EventStops, &stops) || len(stops) != 0 {
+			t.Errorf("after their end: %+v", stops)
+		}
+		w.cancel()
+		<-w.ended
+	})
+}
+
+func TestSyncsReachTheAgentAndGoWhenTheyEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		w := o.device("acme.edge", "acme").stream(0)
+		settled(3 * time.Second)
+		o.store.do(func() {
+			o.store.syncs["acme.edge"] = []fleet.SyncRequest{{ID: "s1", Key: fleet.ObjectKey{Engine: "acme.edge", Name: "app"}, Revision: "r", Prune: true}}
+		})
+		o.hub.Wake()
+		settled(100 * time.Millisecond)
+		var syncs []agent.Sync
+		if !w.last(agent.EventSyncs, &syncs) || len(syncs) != 1 || syncs[0] != (agent.Sync{ID: "s1", Name: "app", Revision: "r", Prune: true}) {
+			t.Fatalf("syncs %+v", syncs)
+		}
+		before := len(w.events())
+		settled(10 * time.Second)
+		if len(w.events()) != before {
+			t.Error("the same list came again")
+		}
+		o.store.do(func() { delete(o.store.syncs, "acme.edge") })
+		settled(3 * time.Second)
+		if !w.last(agent.EventSyncs, &syncs) || len(syncs) != 0 {
+			t.Errorf("after its end: %+v", syncs)
+		}
+		w.cancel()
+		<-w.ended
+	})
+}
+
+func TestCredentialsTravelSealedAndAgainWhenTheyChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		d := o.device("acme.edge", "acme")
+		o.secrets.set("acme/git", "canary-1")
+		key := o.store.put(repository("acme.edge", "acme", "repo", "git")).Key
+		o.store.put(repository("acme.edge", "acme", "lost", "nowhere"))
+		stolen := repository("acme.edge", "acme", "stolen", "git")
+		stolen.Credential.Tenant = "globex"
+		o.secrets.set("globex/git", "canary-of-globex")
+		o.store.put(stolen)
+		w := d.stream(0)
+		synctest.Wait()
+		open := func(r agent.Row) string {
+			secret, err := agent.Open(d.keys, key, r.Credential.Sealed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(secret.Value("password"))
+		}
+		rows := w.rows(agent.EventRows)
+		if open(rows[0]) != "canary-1" || !strings.Contains(rows[1].Credential.Problem, "nowhere") || rows[1].Credential.Sealed != nil {
+			t.Fatalf("credentials %+v %+v", rows[0].Credential, rows[1].Credential)
+		}
+		if rows[2].Credential.Sealed != nil || rows[2].Credential.Problem == "" {
+			t.Error("another tenant's credential was sent")
+		}
+		o.secrets.set("acme/git", "canary-2")
+		o.hub.Rotated("acme", "git")
+		settled(time.Second)
+		again := w.rows(agent.EventAgain)
+		if len(again) != 1 || open(again[0]) != "canary-2" {
+			t.Errorf("after the rotation: %+v", again)
+		}
+		o.secrets.set("acme/nowhere", "found") // and nobody says so
+		settled(time.Minute)
+		if again = w.rows(agent.EventAgain); again[len(again)-1].Name != "lost" || again[len(again)-1].Credential.Problem != "" {
+			t.Errorf("a secret that came late was not sent: %+v", again)
+		}
+		if text := w.text.String() + o.log.String(); strings.Contains(text, "canary") {
+			t.Error("a secret can be read")
+		}
+		w.cancel()
+		<-w.ended
+	})
+}
+
+func TestSecretsThatHangHoldUpABatchOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		o.secrets.hangs = true
+		for i := range 50 {
+			o.store.put(repository("acme.edge", "acme", fmt.Sprintf("repo-%d", i), "git"))
+		}
+		w := o.device("acme.edge", "acme").stream(0)
+		settled(secretsTime + time.Second)
+		if rows := w.rows(agent.EventRows); len(rows) != 50 || rows[49].Credential.Problem == "" {
+			t.Errorf("%d rows after %v", len(rows), secretsTime)
+		}
+		w.cancel()
+		<-w.ended
+	})
+}
+
+func TestAStreamOutlivesAnOutageOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		w := o.device("acme.edge", "acme").stream(0)
+		settled(time.Second)
+		o.store.failWith(func(string) error { return errors.New("no connection") })
+		o.store.put(application("acme.edge", "acme", "app"))
+		o.hub.Rotated("acme", "git")
+		settled(5 * time.Minute)
+		if !w.isOpen() {
+			t.Fatal("it was cut")
+		}
+		o.store.failWith(nil)
+		settled(5 * time.Second)
+		if len(w.rows(agent.EventRows)) != 1 {
+			t.Error("the row did not come after it")
+		}
+		o.store.failWith(func(call string) error {
+			if call == "AgentChanged" {
+				return errors.New("once")
+			}
+			return nil
+		})
+		o.store.put(application("acme.edge", "acme", "app-2"))
+		o.hub.Wake()
+		settled(time.Second)
+		o.store.failWith(nil)
+		settled(againAfter)
+		if len(w.rows(agent.EventRows)) != 2 {
+			t.Error("a read that failed was not tried again")
+		}
+		w.cancel()
+		<-w.ended
+	})
+}
+
+func TestARowOfAnotherEngineIsNeverSentWhateverTheStoreSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		d := o.device("acme.edge", "acme")
+		o.store.do(func() { o.store.rows["acme.edge"] = []fleet.Row{application("acme.edge", "globex", "foreign")}; o.store.rows["acme.edge"][0].Seq = 1 })
+		w := d.stream(0)
+		<-w.ended
+		if len(w.rows(agent.EventRows)) != 0 {
+			t.Error("it was sent")
+		}
+		rec := o.serve(d.get(agent.PathSnapshot, 0))
+		if rec.Code == 200 || strings.Contains(rec.Body.String(), "foreign") {
+			t.Errorf("the snapshot: %d %s", rec.Code, rec.Body)
+		}
+	})
+}
+
+func TestIdleStreamsCostNoCallOfTheStore(t *testing.T) {
+	cost := func(agents int) (calls map[string]int) {
+		synctest.Test(t, func(t *testing.T) {
+			o := newHouse(t)
+			defer o.run()()
+			var all []*wire
+			for i := range agents {
+				all = append(all, o.device(fleet.EngineName(fmt.Sprintf("t%d.edge", i)), fleet.TenantName(fmt.Sprintf("t%d", i))).stream(0))
+			}
+			settled(time.Minute)
+			if o.hub.feed.connected() != agents {
+				t.Fatalf("%d of %d are connected", o.hub.feed.connected(), agents)
+			}
+			before := o.store.count()
+			settled(10 * time.Minute)
+			calls = o.store.count()
+			for call, n := range before {
+				calls[call] -= n
+			}
+			for _, w := range all {
+				w.cancel()
+				<-w.ended
+			}
+		})
+		return calls
+	}
+	none, many := cost(0), cost(1000)
+	for call, n := range many {
+		if n != none[call] {
+			t.Errorf("%s: %d calls in ten minutes with 1,000 idle streams, %d with none", call, n, none[call])
+		}
+	}
+	if many["AgentNews"] == 0 || many["BeatReplica"] == 0 {
+		t.Errorf("nothing was looked at: %v", many)
+	}
+}
+
+func TestAnIdleStreamIsSmall(t *testing.T) {
+	const agents = 1000
+	var perStream uint64
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t, func(c *Config) { c.Limits.OpenRate = 10000 })
+		defer o.run()()
+		var devices []*device
+		for i := range agents {
+			devices = append(devices, o.device(fleet.EngineName(fmt.Sprintf("t%d.edge", i)), "t"))
+		}
+		settled(time.Minute)
+		before := inUse()
+		var all []*wire
+		for _, d := range devices {
+			o.store.put(application(d.o.store.agents[d.id].Engine, "t", "app"))
+			all = append(all, d.stream(0, func(w *wire) { w.forget = true }))
+		}
+		settled(5 * time.Minute)
+		perStream = (inUse() - before) / agents
+		for _, w := range all {
+			w.cancel()
+			<-w.ended
+		}
+	})
+	t.Logf("an idle stream: %d bytes of heap and stack, the request and the test's end of it included", perStream)
+	if perStream > 32<<10 {
+		t.Errorf("an idle stream holds %d bytes", perStream)
+	}
+}
+
+func inUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
+}
