@@ -31,7 +31,7 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 			t.Errorf("code %q: %q", code, known[code])
 		}
 	}
-	for _, code := range []string{"path-twin", "unknown-tenant", "cannot-render", "engine-in-use", "sync-not-run", "plan-"} {
+	for _, code := range []string{"path-twin", "unknown-tenant", "cannot-render", "engine-in-use", "environment-in-use", "sync-not-run", "plan-"} {
 		if told[code] == "" {
 			t.Errorf("this test does not see %q in the program", code)
 		}

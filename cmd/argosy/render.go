@@ -27,7 +27,7 @@ func (a *app) renderCommand() *cobra.Command {
 		Example: "  argosy render\n  argosy render path/to/config-repo --engine eu-1 -o json",
 		Args:    atMost("DIR"),
 	}
-	cmd.Flags().StringVar(&engine, "engine", "", "only what this engine gets")
+	cmd.Flags().StringVar(&engine, "engine", "", "only what this engine gets; TENANT.ENVIRONMENT is an environment's own cluster with an agent")
 	out := addFormat(cmd, "yaml", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		files, err := checkout.Read(dirOf(args))
@@ -76,12 +76,16 @@ type object struct {
 	Manifest  json.RawMessage  `json:"manifest"`
 }
 
-// namespaces are those of the engines' Argo CDs.
+// namespaces are those of the engines' Argo CDs, own clusters with an agent among them.
 func namespaces(inputs []catalog.Input) map[fleet.EngineName]string {
 	of := map[fleet.EngineName]string{}
 	for _, in := range inputs {
-		if in.Declaration != nil && in.Declaration.Engine != nil {
-			of[fleet.EngineName(in.Key.Name)] = in.Declaration.Engine.ArgoCD.Namespace
+		switch d := in.Declaration; {
+		case d == nil:
+		case d.Engine != nil:
+			of[fleet.EngineName(in.Key.Name)] = d.Engine.ArgoCD.Namespace
+		case d.Environment != nil && d.Environment.Agent != nil:
+			of[fleet.AgentEngine(fleet.EnvironmentID{Tenant: in.Key.Tenant, Name: fleet.EnvironmentName(in.Key.Name)})] = d.Environment.Agent.Namespace()
 		}
 	}
 	return of

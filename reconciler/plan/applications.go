@@ -36,7 +36,7 @@ func (d *draft) application(id fleet.ApplicationID, wanted bool) error {
 		d.touchedEnvironments[id.In()] = true // what it brings has changed; once it is placed, its Applications are looked at again
 		return nil
 	}
-	if d.stage.Engine(p.Engine) == nil {
+	if !p.Engine.OfEnvironment() && d.stage.Engine(p.Engine) == nil {
 		return nil // found there after a rebuild: it says so as misplaced, until its engine is declared
 	}
 	key := applicationKey(p.Engine, id)
@@ -61,9 +61,18 @@ func (d *draft) application(id fleet.ApplicationID, wanted bool) error {
 	case d.nowReviewed(h):
 		d.unwanted = append(d.unwanted, unwanted{id: id, key: key, was: &h})
 	default:
-		return d.bring(key, h.Deployment, id)
+		return d.keepUp(key, h.Deployment, id)
 	}
 	return nil
+}
+
+// keepUp makes the row of a held Application. When this draft takes its environment away there is nothing to make it from: the draft is made
+// again without that (see withhold).
+func (d *draft) keepUp(key fleet.ObjectKey, dep *fleet.Declaration, id fleet.ApplicationID) error {
+	if d.stage.Environment(id.In()) == nil {
+		return nil
+	}
+	return d.bring(key, dep, id)
 }
 
 // bring makes the Application's row from a deployment: the one in effect, or for a held Application the one it was last made from.
@@ -92,11 +101,11 @@ func (d *draft) bring(key fleet.ObjectKey, dep *fleet.Declaration, id fleet.Appl
 
 // write renders an object and changes its row if that is not what stands.
 func (d *draft) write(o fleet.Object, next row) error {
-	engine := d.stage.Engine(o.Key.Engine)
+	engine := d.engine(o.Key.Engine, next.tenant)
 	if engine == nil {
 		return fmt.Errorf("%s %s: engine %s is not declared; this is a fault of the planner", o.Key.Kind, o.Key.Name, o.Key.Engine)
 	}
-	m, err := d.render.Render(*engine.Engine, o)
+	m, err := d.render.Render(*engine, o)
 	if err != nil {
 		d.unrendered = append(d.unrendered, unrendered{o, err})
 		return nil

@@ -272,6 +272,9 @@ func TestAnEngineInUseKeepsItsDeclaration(t *testing.T) {
 		"another connection": func(f tree) tree {
 			return f.edit("fleet/engines/eu-1.yaml", "{kubeconfigRef: {name: eu-1}}", "{inCluster: true}")
 		},
+		"an agent instead": func(f tree) tree {
+			return f.edit("fleet/engines/eu-1.yaml", "{kubeconfigRef: {name: eu-1}}", "{agent: {}}")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := h.compute(edit(h.files))

@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -210,5 +211,9 @@ func (w *World) before(k fleet.ObjectKey, render Renderer) (fleet.Manifest, erro
 		s := share{r.tenant, k.Engine}
 		o.Project = project(w.catalog, r.tenant, w.environments.keys(s), w.repos.keys(s))
 	}
-	return render.Render(*w.catalog.Engine(k.Engine).Engine, o)
+	engine := w.engineFor(w.catalog, k.Engine, r.tenant)
+	if engine == nil {
+		return fleet.Manifest{}, fmt.Errorf("%s %s stands on engine %s, which is not declared; this is a fault of the planner", k.Kind, k.Name, k.Engine)
+	}
+	return render.Render(*engine, o)
 }

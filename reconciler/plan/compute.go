@@ -148,7 +148,12 @@ func (d *draft) inputs(withheld map[fleet.Key]deferred) []catalog.Input {
 func (w *World) stage(in []catalog.Input, again []fleet.Key, unrendered map[fleet.Key]fleet.Problem, d *draft) *catalog.Stage {
 	s := w.judged(in, again, d)
 	refused := slices.Collect(maps.Values(unrendered))
-	for _, c := range s.Changes() { // and not only the inputs: a quarantined file of an engine may have become good through another
+	for _, c := range s.Changes() { // and not only the inputs: a quarantined file may have become good through another
+		if problem, inUse := w.connectionInUse(c, d); inUse {
+			refused = append(refused, problem)
+			d.deferred[c.Key] = deferred{Input: d.head(c.Key)}
+			continue
+		}
 		name := fleet.EngineName(c.Key.Name)
 		if c.Key.Kind != fleet.KindEngine || c.Before == nil || sameInstance(c.Before, c.After) || !w.stillInUse(name, d.r.Gone) {
 			continue
@@ -163,6 +168,18 @@ func (w *World) stage(in []catalog.Input, again []fleet.Key, unrendered map[flee
 	return s.Refuse(refused...)
 }
 
+// connectionInUse reports whether a change takes an environment from one Argo CD to another while Applications stand in it.
+func (w *World) connectionInUse(c catalog.Change, d *draft) (fleet.Problem, bool) {
+	if c.Key.Kind != fleet.KindManagedEnvironment || c.Before == nil || c.After == nil || sameConnection(c.Before.Environment, c.After.Environment) {
+		return fleet.Problem{}, false
+	}
+	n := w.inhabited(environmentID(c.Key), d.r.Gone)
+	if n == 0 {
+		return fleet.Problem{}, false
+	}
+	return environmentInUse(d.head(c.Key), n, c.Before.Environment, c.After.Environment), true
+}
+
 // sameInstance reports whether a changed engine is still the one that its objects stand on.
 func sameInstance(before, after *fleet.Declaration) bool {
 	if after == nil {
@@ -175,7 +192,8 @@ func sameInstance(before, after *fleet.Declaration) bool {
 		}
 		return *c.KubeconfigRef
 	}
-	return a.ArgoCD == b.ArgoCD && a.Connection.InCluster == b.Connection.InCluster && ref(a.Connection) == ref(b.Connection)
+	return a.ArgoCD == b.ArgoCD && a.Connection.InCluster == b.Connection.InCluster && ref(a.Connection) == ref(b.Connection) &&
+		(a.Connection.Agent == nil) == (b.Connection.Agent == nil)
 }
 
 // stillInUse looks at the engine as it is when what is gone is gone.

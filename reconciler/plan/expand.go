@@ -16,14 +16,14 @@ func application(defaults fleet.SyncSettings, dep, env *fleet.Declaration, hold 
 	return &fleet.Application{
 		ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(id.Tenant),
 		Source:         target.Source,
-		Destination:    fleet.Destination{Server: fleet.ServerKey(env.Environment.Cluster.Server, id.In()), Namespace: target.Namespace},
+		Destination:    fleet.Destination{Server: serverKey(env.Environment, id.In()), Namespace: target.Namespace},
 		Sync:           sync,
 		Hold:           hold,
 		DeletionPolicy: target.DeletionPolicy,
 	}
 }
 
-// cluster is an environment's API server as its engine is to know it.
+// cluster is an environment's API server as its engine is to know it. One with an agent has none: the agent's Argo CD runs there.
 func cluster(view catalog.View, env *fleet.Declaration) *fleet.Cluster {
 	id := environmentID(env.Key)
 	c := env.Environment.Cluster
@@ -65,7 +65,7 @@ func project(view catalog.View, t fleet.TenantName, environments []fleet.Environ
 		if env == nil {
 			continue
 		}
-		server := fleet.ServerKey(env.Environment.Cluster.Server, id)
+		server := serverKey(env.Environment, id)
 		for _, ns := range slices.Sorted(slices.Values(env.Environment.Namespaces)) {
 			p.Destinations = append(p.Destinations, fleet.Destination{Server: server, Namespace: ns})
 		}

@@ -153,7 +153,7 @@ func (d *draft) hold(u unwanted, h held) {
 func (d *draft) holdOn(u unwanted, h held) error {
 	h.Application, h.Key, h.Revision, h.Base, h.Since, h.Deployment = u.id, u.key, u.was.Revision, u.was.Base, d.r.Now, u.was.Deployment
 	d.held.set(u.id, h)
-	return d.bring(u.key, h.Deployment, u.id)
+	return d.keepUp(u.key, h.Deployment, u.id)
 }
 
 // approvedSince reports whether the revision was approved after the hold had been listed: an approval releases what was listed, no more.

@@ -190,6 +190,25 @@ func TestApplicationsMadeForTheOccasionDoNotLoosenThePercentage(t *testing.T) {
 	}
 }
 
+func TestAnEnvironmentGoesInALaterCommitThanTheDeploymentThatIsHeldInIt(t *testing.T) {
+	h := newHouse(t)
+	h.apply(small())
+	h.apply(h.files.without("tenants/acme/deployments/checkout.yaml"), with(&Review{}))
+	held := revision(h.n)
+	p := h.apply(h.files.without("tenants/acme/environments/staging.yaml"), with(&Review{}))
+	if p.Counts.Deleted != 0 || h.w.catalog.Environment(fleet.EnvironmentID{Tenant: "acme", Name: "staging"}) == nil {
+		t.Fatalf("%+v\n%s", p.Counts, actions(p))
+	}
+	checkState(t, h)
+	h.again(approve(h, held))
+	h.restart()
+	h.work()
+	if h.w.catalog.Environment(fleet.EnvironmentID{Tenant: "acme", Name: "staging"}) != nil {
+		t.Error("it stays when its Application is gone")
+	}
+	checkState(t, h)
+}
+
 func TestTheWholeTenantCountsEachApplication(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(8))

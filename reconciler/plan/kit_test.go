@@ -297,6 +297,16 @@ func environmentFile(name, region, labels, namespaces string) string {
 	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: %[1]s%[3]s}\nspec:\n  cluster: {server: \"https://%[1]s.example.com:6443\", credentialsRef: {name: %[1]s}}\n  namespaces: [%[4]s]\n  region: %[2]s\n", name, region, labels, namespaces)
 }
 
+// withAgent is an environment's file with an agent instead of its cluster.
+func withAgent(text, agent string) string {
+	before, rest, ok := strings.Cut(text, "  cluster: ")
+	_, after, _ := strings.Cut(rest, "\n")
+	if !ok {
+		panic("the environment has no cluster: " + text)
+	}
+	return before + "  agent: " + agent + "\n" + after
+}
+
 func deploymentFile(name, repo, destination, rest string) string {
 	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: %s}\nspec:\n  source: {repoURL: \"https://git.example.com/%s\", path: deploy, targetRevision: v1}\n  destination: {%s, namespace: app}\n%s", name, repo, destination, rest)
 }

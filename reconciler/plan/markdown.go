@@ -86,6 +86,10 @@ func (m *markdown) tenant(t TenantReport) {
 		if pl.Engine != "" {
 			engine = "engine " + code(string(pl.Engine))
 		}
+		if pl.Engine.OfEnvironment() {
+			m.say("- environment %s on %s\n", code(string(pl.Environment.Name)), plain(pl.Reason))
+			continue
+		}
 		why := pl.Reason
 		if pl.Misplaced != "" {
 			why = "misplaced: " + pl.Misplaced
@@ -99,7 +103,8 @@ func (m *markdown) tenant(t TenantReport) {
 		m.say("- sync %s at %s on %s (%s)\n", code(s.Application), code(s.Revision), code(string(s.Engine)), code(string(s.SyncRun)))
 	}
 	for _, e := range t.Engines {
-		m.say("\nEngine %s\n", code(string(e.Name)))
+		words := engineWords(e.Name)
+		m.say("\n%s %s\n", strings.ToUpper(words[:1])+words[1:], code(string(e.Name)))
 		lines := []string{}
 		for _, c := range e.Changes {
 			lines = append(lines, changeLines(c)...)

@@ -28,7 +28,7 @@ func (d *draft) placeWaiting() error {
 		d.unserved.each(func(id fleet.EnvironmentID, _ struct{}) { pending[id] = d.stage.Environment(id) != nil })
 		maps.DeleteFunc(pending, func(_ fleet.EnvironmentID, inEffect bool) bool { return !inEffect })
 	}
-	d.blocked = d.w.blocked && len(d.r.Unread) > 0 || len(d.r.Unread) > 0 && len(pending) > 0
+	d.blocked = len(d.r.Unread) > 0 && (d.w.blocked || d.anyToChoose(pending))
 	if len(pending) == 0 {
 		return nil
 	}
@@ -45,8 +45,21 @@ func (d *draft) placeWaiting() error {
 	return nil
 }
 
+// anyToChoose reports whether an engine is to be chosen for one of them.
+func (d *draft) anyToChoose(pending map[fleet.EnvironmentID]bool) bool {
+	for id := range pending {
+		if !behindAgent(d.stage, id) {
+			return true
+		}
+	}
+	return false
+}
+
 func (d *draft) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.Placement {
 	item := d.item(id)
+	if behindAgent(d.stage, id) {
+		return own(id, d.stage.Environment(id).Environment, item.Applications)
+	}
 	if len(d.r.Unread) == 0 {
 		return engines.Decide(item, d.conflicts(id))
 	}
@@ -132,6 +145,10 @@ func (d *draft) verifyPlaced() {
 	for _, id := range slices.SortedFunc(maps.Keys(d.touchedEnvironments), compareEnvironments) {
 		p, _ := d.placements.get(id)
 		if p.Engine == "" || d.stage.Environment(id) == nil {
+			continue
+		}
+		if behindAgent(d.stage, id) {
+			d.reword(id, p)
 			continue
 		}
 		why := d.misplacement(id, p.Engine)

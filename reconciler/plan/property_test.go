@@ -59,6 +59,9 @@ func (e *editor) edit() {
 		if e.r.IntN(3) == 0 {
 			text = strings.Replace(text, "applications: 1000, environments: 100", "applications: 6, environments: 3", 1)
 		}
+		if e.r.IntN(6) == 0 {
+			text = strings.Replace(text, "kubeconfigRef: {name: "+name+"}", "agent: {}", 1)
+		}
 		if e.r.IntN(4) == 0 {
 			text = strings.Replace(text, "namespace: argocd-", "namespace: other-", 1)
 		}
@@ -86,6 +89,14 @@ func (e *editor) environment(tenant, name string) string {
 	if e.r.IntN(5) == 0 {
 		text += "  clusterResources: true\n"
 	}
+	switch e.r.IntN(10) {
+	case 0, 1:
+		text = withAgent(text, "{}")
+	case 2:
+		text = withAgent(text, "{mode: autonomous}")
+	case 3:
+		text = withAgent(text, "{argocdNamespace: gitops}")
+	}
 	if e.r.IntN(6) == 0 {
 		text = strings.Replace(text, "example.com:6443", "moved.example.com:6443", 1)
 	}
@@ -95,7 +106,7 @@ func (e *editor) environment(tenant, name string) string {
 func (e *editor) deployment(tenant, name string) string {
 	destination := e.pick("environments: [prod]", "environments: [prod, staging]", "environments: [dev, edge, prod]", "environmentSelector: {matchLabels: {tier: prod}}", "environmentSelector: {matchLabels: {tier: dev}}", "environments: [nowhere]")
 	text := deploymentFile(name, e.pick(tenant+"/"+name, tenant+"/a", "shared/charts", "shared/charts.git"), destination, e.pick("", "  deletionPolicy: Orphan\n", "  sync: {mode: manual}\n", "  overrides: [{environment: prod, source: {targetRevision: v3}}]\n"))
-	return strings.Replace(text, "targetRevision: v1", "targetRevision: "+e.pick("targetRevision: v1", "targetRevision: v2"), 1)
+	return strings.Replace(text, "targetRevision: v1", "targetRevision: "+e.pick("v1", "v2"), 1)
 }
 
 func startingTree() tree {
@@ -213,6 +224,7 @@ func checkState(t *testing.T, h *house) {
 		}
 	}
 	checkNeeds(t, h)
+	checkOwnClusters(t, h)
 }
 
 func nonZero(loads map[fleet.EngineName]fleet.EngineLoad) map[fleet.EngineName]fleet.EngineLoad {
@@ -231,6 +243,10 @@ func checkNeeds(t *testing.T, h *house) {
 	t.Helper()
 	for k, r := range h.rows {
 		if k.Kind != fleet.ObjectApplication {
+			continue
+		}
+		if k.Engine.OfEnvironment() {
+			checkAgentNeeds(t, h, k, r)
 			continue
 		}
 		cluster, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment})}]
@@ -252,6 +268,56 @@ func checkNeeds(t *testing.T, h *house) {
 		}
 		if clus.Spec.Server != app.Spec.Destination.Server || !slices.Contains(clus.Spec.Namespaces, app.Spec.Destination.Namespace) {
 			t.Fatalf("application %s (absent %v) goes to %v, its cluster is %s with %v", app.Spec.ID, r.Absent, app.Spec.Destination, clus.Spec.Server, clus.Spec.Namespaces)
+		}
+	}
+}
+
+// checkAgentNeeds is the same where the engine is the environment's own cluster: there is no Cluster, and the project permits nothing but
+// the cluster itself.
+func checkAgentNeeds(t *testing.T, h *house, k fleet.ObjectKey, r fleet.Row) {
+	t.Helper()
+	if want := fleet.AgentEngine(fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}); k.Engine != want {
+		t.Fatalf("application %s/%s@%s stands on %s, not on its own cluster %s", r.Tenant, r.Deployment, r.Environment, k.Engine, want)
+	}
+	project, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(r.Tenant)}]
+	if !ok || project.Absent {
+		t.Fatalf("application %s/%s@%s stands (absent %v) without its project", r.Tenant, r.Deployment, r.Environment, r.Absent)
+	}
+	var app struct{ Spec fleet.Application }
+	var proj struct{ Spec fleet.Project }
+	unmarshal(t, r.Manifest.Body, &app)
+	unmarshal(t, project.Manifest.Body, &proj)
+	if app.Spec.Destination.Server != fleet.InClusterServer || !slices.Contains(proj.Spec.Destinations, app.Spec.Destination) || !slices.Contains(proj.Spec.SourceRepos, app.Spec.Source.RepoURL) {
+		t.Fatalf("application %s (absent %v) goes to %v from %s; its project: %v", app.Spec.ID, r.Absent, app.Spec.Destination, app.Spec.Source.RepoURL, proj.Spec)
+	}
+}
+
+// checkOwnClusters holds every environment against where its declaration puts it: one with an agent is on its own cluster, and nobody else is.
+func checkOwnClusters(t *testing.T, h *house) {
+	t.Helper()
+	for id, p := range h.w.placements.base {
+		if env := h.w.catalog.Environment(id); env == nil || p.Engine.OfEnvironment() != (env.Environment.Agent != nil) || p.Engine.OfEnvironment() && p.Engine != fleet.AgentEngine(id) {
+			t.Fatalf("environment %s is placed on %q: %+v", id, p.Engine, env)
+		}
+	}
+	for id, p := range h.w.placements.base {
+		for _, dep := range h.w.catalog.DeploymentsIn(id) {
+			if r, ok := h.rows[applicationKey(p.Engine, applicationID(dep, id))]; p.Engine.OfEnvironment() && !h.w.deferred[environmentKey(id)].Going && (!ok || r.Absent) {
+				t.Fatalf("%s has no Application on the own cluster %s", dep, p.Engine)
+			}
+		}
+	}
+	for k, r := range h.rows {
+		if !k.Engine.OfEnvironment() {
+			continue
+		}
+		if k.Kind == fleet.ObjectCluster {
+			t.Fatalf("%v: an own cluster needs no Cluster", k)
+		}
+		for id, p := range h.w.placements.base {
+			if p.Engine == k.Engine && !r.Absent && h.w.catalog.Environment(id).Environment.Agent.Autonomous() {
+				t.Fatalf("%v stands on the cluster of the autonomous environment %s", k, id)
+			}
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (d *draft) shared() error {
 func (d *draft) cluster(id fleet.EnvironmentID) error {
 	env := d.stage.Environment(id)
 	p, _ := d.placements.get(id)
-	if env == nil || p.Engine == "" || d.stage.Engine(p.Engine) == nil {
+	if env == nil || env.Environment.Cluster == nil || p.Engine == "" || d.stage.Engine(p.Engine) == nil {
 		return nil // a removed environment's row went with its placement
 	}
 	c := cluster(d.stage, env)
@@ -72,11 +72,11 @@ func repositoryKey(e fleet.EngineName, cred *fleet.Declaration) fleet.ObjectKey 
 
 func (d *draft) project(s share) error {
 	key := fleet.ObjectKey{Engine: s.engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(s.tenant)}
-	if d.environments.empty(s) {
+	if d.environments.empty(s) || d.shut(s) {
 		d.delete(key)
 		return nil
 	}
-	if d.stage.Engine(s.engine) == nil {
+	if d.engine(s.engine, s.tenant) == nil {
 		return nil
 	}
 	p := project(d.stage, s.tenant, d.environments.keys(s), d.repos.keys(s))

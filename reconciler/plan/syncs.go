@@ -27,7 +27,7 @@ func (d *draft) beginSyncs() {
 			continue
 		}
 		for _, id := range d.targets(c.After) {
-			if d.history(id) {
+			if d.history(id) && !d.untold(id) {
 				continue
 			}
 			d.syncHolds.set(id, fleet.SyncHold{SyncRun: name, Application: id})
@@ -91,7 +91,13 @@ func (d *draft) endSync(id fleet.ApplicationID) {
 // history reports whether a SyncRun for the Application may have run before: after a rebuild all of them are new again, and none may run
 // twice. Engines told then where the environment is.
 func (d *draft) history(id fleet.ApplicationID) bool {
-	return !d.started && d.w.placements.base[id.In()].Engine != ""
+	return !d.started && d.w.placements.base[id.In()].Engine != "" || d.untold(id)
+}
+
+// untold reports whether nobody tells after a rebuild what ran and what is held: no agent is asked. Then nothing is run, and what may be held
+// is, until its file goes or Git asks for another revision.
+func (d *draft) untold(id fleet.ApplicationID) bool {
+	return !d.started && d.w.placements.base[id.In()].Engine == "" && behindAgent(d.stage, id.In())
 }
 
 // requestSyncs asks for the syncs of new SyncRuns.
@@ -100,9 +106,12 @@ func (d *draft) requestSyncs() {
 		if c.Key.Kind != fleet.KindSyncRun || c.Before != nil {
 			continue
 		}
-		var missing []string
+		var missing, unknown []string
 		for _, id := range d.targets(c.After) {
 			if d.history(id) {
+				if d.untold(id) {
+					unknown = append(unknown, string(id.Environment))
+				}
 				continue
 			}
 			p, _ := d.placements.get(id.In())
@@ -113,6 +122,9 @@ func (d *draft) requestSyncs() {
 				continue
 			}
 			d.syncs = append(d.syncs, d.syncRequest(c.After, id, key))
+		}
+		if len(unknown) > 0 {
+			d.warn(c.After, "sync-not-run", "not run in "+strings.Join(unknown, ", ")+": the mirror is new, and behind an agent it may have run before; a hold is kept", "add a SyncRun of another name if it has not; remove the file to end a hold")
 		}
 		if len(missing) > 0 {
 			d.warn(c.After, "sync-not-run", "not run in "+strings.Join(missing, ", ")+": no engine serves the environment", "add a SyncRun of another name when it is placed")

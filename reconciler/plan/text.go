@@ -121,7 +121,7 @@ func (t *textWriter) tenant(r TenantReport) {
 		t.line(2, "environment "+name+" leaves its engine: it is gone")
 	}
 	for _, e := range r.Engines {
-		t.line(2, "engine "+string(e.Name))
+		t.line(2, engineWords(e.Name)+" "+string(e.Name))
 		for _, c := range e.Changes {
 			t.change(c)
 		}
@@ -136,11 +136,21 @@ func (t *textWriter) placement(pl fleet.Placement) {
 	switch {
 	case pl.Engine == "":
 		t.line(2, "environment "+name+" has no engine: "+pl.Reason)
+	case pl.Engine.OfEnvironment():
+		t.line(2, "environment "+name+" on "+pl.Reason)
 	case pl.Misplaced != "":
 		t.line(2, "environment "+name+" stays on "+string(pl.Engine)+", though it is misplaced: "+pl.Misplaced)
 	default:
 		t.line(2, "environment "+name+" on engine "+string(pl.Engine)+": "+pl.Reason)
 	}
+}
+
+// engineWords says before an engine's name what it is.
+func engineWords(name fleet.EngineName) string {
+	if name.OfEnvironment() {
+		return "own cluster (agent)"
+	}
+	return "engine"
 }
 
 func quota(u QuotaUse) string {

@@ -86,7 +86,7 @@ func (d *draft) touch() {
 // found reports whether the placement is one that an engine told of after a rebuild, and that is not recorded yet: whatever is recorded as
 // placed has its Cluster row.
 func (d *draft) found(id fleet.EnvironmentID, p fleet.Placement) bool {
-	if p.Engine == "" {
+	if p.Engine == "" || p.Engine.OfEnvironment() { // no engine tells of an agent's environment, and it has no Cluster row
 		return false
 	}
 	_, recorded := d.w.rows.base[fleet.ObjectKey{Engine: p.Engine, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(id)}]
@@ -131,6 +131,9 @@ func (d *draft) touchTenant(c catalog.Change) {
 // touchEnvironment reaches the environment's Applications, those that it had and those that it is to have.
 func (d *draft) touchEnvironment(id fleet.EnvironmentID) {
 	d.touchedEnvironments[id] = true
+	if d.stage.Environment(id) != nil {
+		d.leave(id)
+	}
 	if p, ok := d.placements.get(id); ok && p.Engine != "" {
 		d.touchedShares[share{id.Tenant, p.Engine}] = true
 	}
@@ -180,7 +183,7 @@ func (d *draft) touchCredential(c catalog.Change) {
 // touchSealed reaches the Secrets whose content is in the encrypted file: its name is that of a credentialsRef beside it.
 func (d *draft) touchSealed(k fleet.Key) {
 	for _, id := range d.stage.EnvironmentsOf(k.Tenant) {
-		if k == catalog.SealedKey(k.Tenant, "environments", d.stage.Environment(id).Environment.Cluster.CredentialsRef.Name) {
+		if c := d.stage.Environment(id).Environment.Cluster; c != nil && k == catalog.SealedKey(k.Tenant, "environments", c.CredentialsRef.Name) {
 			d.touchedEnvironments[id] = true
 		}
 	}

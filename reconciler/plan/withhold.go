@@ -37,12 +37,19 @@ func stepped(base catalog.View, in []catalog.Input, withheld map[fleet.Key]defer
 
 func stepEnvironment(before, after *fleet.EnvironmentSpec) *fleet.EnvironmentSpec {
 	step := *after
-	if before.Cluster.Server != after.Cluster.Server {
-		step.Cluster = before.Cluster
+	if !sameServer(before, after) {
+		step.Cluster, step.Agent = before.Cluster, before.Agent
 	}
 	step.Namespaces = union(before.Namespaces, after.Namespaces)
 	step.ClusterResources = before.ClusterResources || after.ClusterResources
 	return &step
+}
+
+func sameServer(before, after *fleet.EnvironmentSpec) bool {
+	if before.Cluster == nil || after.Cluster == nil {
+		return sameConnection(before, after)
+	}
+	return before.Cluster.Server == after.Cluster.Server
 }
 
 func stepTenant(before, after *fleet.TenantSpec) *fleet.TenantSpec {
@@ -70,7 +77,7 @@ func takesAway(c catalog.Change) bool {
 		return true
 	case c.Key.Kind == fleet.KindManagedEnvironment:
 		b, a := c.Before.Environment, c.After.Environment
-		return b.Cluster.Server != a.Cluster.Server || missing(b.Namespaces, a.Namespaces) || b.ClusterResources && !a.ClusterResources
+		return !sameServer(b, a) || missing(b.Namespaces, a.Namespaces) || b.ClusterResources && !a.ClusterResources
 	case c.Key.Kind == fleet.KindTenant:
 		return missing(c.Before.Tenant.ClusterResources, c.After.Tenant.ClusterResources)
 	}
@@ -109,7 +116,11 @@ func (d *draft) keepBack(c catalog.Change, withheld map[fleet.Key]deferred) {
 	var sealed fleet.Key
 	switch c.Key.Kind {
 	case fleet.KindManagedEnvironment:
-		sealed = catalog.SealedKey(c.Key.Tenant, "environments", c.Before.Environment.Cluster.CredentialsRef.Name)
+		cluster := c.Before.Environment.Cluster
+		if cluster == nil {
+			return // an agent's credential is its own
+		}
+		sealed = catalog.SealedKey(c.Key.Tenant, "environments", cluster.CredentialsRef.Name)
 	case fleet.KindRepositoryCredential:
 		sealed = catalog.SealedKey(c.Key.Tenant, "credentials", c.Before.Credential.CredentialsRef.Name)
 	}
