@@ -28,13 +28,15 @@ type TenantView struct {
 type EnvironmentView struct {
 	Tenant     TenantName        `json:"tenant"`
 	Name       EnvironmentName   `json:"name"`
-	Server     string            `json:"server"`
+	Server     string            `json:"server"`          // empty when an agent serves it
+	Agent      AgentMode         `json:"agent,omitempty"` // of the agent that serves it; empty: none does
 	Namespaces []string          `json:"namespaces"`
 	Region     string            `json:"region"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Engine     EngineName        `json:"engine,omitempty"`
 	Placement  Placement         `json:"placement"`
 	Counts     Counts            `json:"counts"`
+	Own        int               `json:"own,omitempty"` // Applications of an autonomous cluster's own people that are shown; Counts has none of them
 	Problems   int               `json:"problems"`
 }
 
@@ -142,7 +144,7 @@ type SourceView struct {
 type Event struct {
 	Seq    int64      `json:"seq"`
 	At     time.Time  `json:"at"`
-	Kind   string     `json:"kind"` // application, engine, revision, problem, hold, stop, operation
+	Kind   string     `json:"kind"` // agent, application, engine, revision, problem, hold, stop, operation
 	Tenant TenantName `json:"tenant,omitempty"`
 	Name   string     `json:"name"`
 	Text   string     `json:"text"`

@@ -36,12 +36,17 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 	expect(t, url, `SELECT count(*) - count(DISTINCT version) FROM river_migration`, 0)
 }
 
+// dropAgents takes back the migration of agents, its policies with it.
+const dropAgents = `DROP TABLE agents, agent_tokens, agent_access, replicas, own_applications; ALTER TABLE syncs DROP COLUMN namespace;
+	DROP INDEX desired_news, declarations_agent_environments, declarations_agent_engines;
+	DROP FUNCTION agent_stand, still_of; DROP FUNCTION agent_scope CASCADE; DROP FUNCTION agent_bound CASCADE; `
+
 // The version before this one made the schema, and runs while this one migrates.
 func TestCase64PullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	before, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
-	exec(t, url, `DROP TABLE deliveries, looks, reviewed_plans, pull_tenants, pulls, pull_touches, river_job, river_leader, river_migration, river_notification, river_queue;
+	exec(t, url, dropAgents+`DROP TABLE deliveries, looks, reviewed_plans, pull_tenants, pulls, pull_touches, river_job, river_leader, river_migration, river_notification, river_queue;
 		DROP FUNCTION river_job_state_in_bitmask; DROP TYPE river_job_state; DROP FUNCTION in_scope(uuid[]); DROP FUNCTION keep_pull_tenants;
 		DELETE FROM goose_db_version WHERE version_id >= 3`)
 	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) {
@@ -106,7 +111,7 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 func TestCase64PullsOfTheVersionBeforeAreListedByTenant(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
-	exec(t, url, `DROP TABLE pull_tenants; DROP FUNCTION keep_pull_tenants CASCADE; DELETE FROM goose_db_version WHERE version_id >= 4`)
+	exec(t, url, dropAgents+`DROP TABLE pull_tenants; DROP FUNCTION keep_pull_tenants CASCADE; DELETE FROM goose_db_version WHERE version_id >= 4`)
 	check(t, s.SavePull(t.Context(), pull(1, fleet.PullOpen, "", "acme")))
 	check(t, s.SavePull(t.Context(), pull(2, fleet.PullMerged, "acme", "globex")))
 	must(postgres.Migrate(t.Context(), url))(t)

@@ -14,6 +14,7 @@ import (
 type proxy struct {
 	url   string
 	cut   atomic.Int32 // cutNothing, cutRequest or cutAnswer; of the next request of any connection, once
+	skip  atomic.Int32 // requests that pass before that one
 	Taken chan struct{}
 }
 
@@ -68,6 +69,8 @@ func (p *proxy) carry(client, server net.Conn) {
 				return
 			}
 			switch {
+			case p.cut.Load() != cutNothing && p.skip.Load() > 0:
+				p.skip.Add(-1)
 			case p.cut.CompareAndSwap(cutRequest, cutNothing):
 				p.Taken <- struct{}{}
 				return

@@ -44,7 +44,7 @@ func recording(lease fleet.Lease, r *fleet.Record) (func(*pgx.Batch), error) {
 	begin := step{`SELECT move_mirror($1, $2, $3, $4, $5)`, []any{string(r.Base), string(r.Revision), r.PlanHash, len(r.Rows), r.Withheld}}
 	steps = append(steps, fence(lease), begin)
 	if !r.Empty() {
-		parts := []func(*fleet.Record) ([]step, error){memorySteps, tenantSteps, declarationSteps, problemSteps, placementSteps, rowSteps, sealedSteps, syncSteps, holdSteps, historySteps}
+		parts := []func(*fleet.Record) ([]step, error){memorySteps, tenantSteps, declarationSteps, agentSteps, problemSteps, placementSteps, rowSteps, sealedSteps, syncSteps, holdSteps, historySteps}
 		if r.Withheld {
 			parts = []func(*fleet.Record) ([]step, error){memorySteps, holdSteps, withheldSteps}
 		}

@@ -22,6 +22,7 @@ func tenantSteps(r *fleet.Record) ([]step, error) {
 	if len(gone) > 0 {
 		steps = append(steps,
 			step{`UPDATE tokens SET revoked_at = now() WHERE tenant = ANY($1::text[]) AND revoked_at IS NULL`, []any{gone}},
+			step{`UPDATE agent_tokens SET revoked_at = now() WHERE tenant = ANY($1::text[]) AND revoked_at IS NULL`, []any{gone}},
 			step{`UPDATE tenants SET removed_at = now() WHERE tenant = ANY($1::text[]) AND removed_at IS NULL`, []any{gone}})
 	}
 	if len(there) > 0 {
@@ -29,6 +30,7 @@ func tenantSteps(r *fleet.Record) ([]step, error) {
 			WITH born AS (
 				INSERT INTO tenants (tenant) SELECT unnest($1::text[]) ON CONFLICT (tenant) WHERE removed_at IS NULL DO NOTHING RETURNING tenant)
 			DELETE FROM status s USING born WHERE s.tenant = born.tenant`, []any{there}})
+		steps = append(steps, formerAgents(there)...)
 	}
 	return steps, nil
 }

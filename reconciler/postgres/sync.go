@@ -11,15 +11,17 @@ import (
 
 // PendingSyncs are the syncs that were asked for on the engine and have not ended, oldest first.
 func (s *Store) PendingSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest, error) {
-	all, err := collect(ctx, s, scanSync, `
-		SELECT id, engine, name, tenant, environment, deployment, sync_run, revision, prune, state, message
-		FROM syncs WHERE engine = $1 AND state IN ('Pending', 'Running') ORDER BY operation`, string(engine))
+	all, err := collect(ctx, s, scanSync, sqlOpenSyncs+` ORDER BY operation`, string(engine))
 	return all, wrap(err, "syncs of engine %s", engine)
 }
 
+const sqlOpenSyncs = `
+	SELECT id, engine, namespace, name, tenant, environment, deployment, sync_run, revision, prune, state, message
+	FROM syncs WHERE engine = $1 AND state IN ('Pending', 'Running')`
+
 func scanSync(row pgx.CollectableRow) (fleet.SyncRequest, error) {
 	q := fleet.SyncRequest{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}}
-	err := row.Scan(&q.ID, &q.Key.Engine, &q.Key.Name, &q.Tenant, &q.Environment, &q.Deployment, &q.SyncRun, &q.Revision, &q.Prune, &q.State, &q.Message)
+	err := row.Scan(&q.ID, &q.Key.Engine, &q.Namespace, &q.Key.Name, &q.Tenant, &q.Environment, &q.Deployment, &q.SyncRun, &q.Revision, &q.Prune, &q.State, &q.Message)
 	return q, err
 }
 
@@ -41,13 +43,13 @@ func (s *Store) UpdateSync(ctx context.Context, lease fleet.Lease, id string, st
 			WITH changed AS (
 				UPDATE syncs SET state = $3, message = $4
 				WHERE id = $1 AND engine = $2 AND state IN ('Pending', 'Running') AND (state, message) <> ($3, $4)
-				RETURNING operation, tenant, deployment, environment),
+				RETURNING operation, tenant, CASE deployment WHEN '' THEN environment || ': ' || namespace || '/' || name ELSE deployment || '@' || environment END AS what),
 			told AS (
 				UPDATE operations o SET state = $3, message = CASE WHEN $4 = '' THEN o.message ELSE $4 END,
 					done = CASE WHEN $3 = 'Succeeded' THEN o.total ELSE o.done END,
 					ended_at = CASE WHEN $3 IN ('Succeeded', 'Failed') THEN now() END
 				FROM changed c WHERE o.id = c.operation)
-			SELECT new_event('operation', tenant, operation, 'sync of ' || tenant || '/' || deployment || '@' || environment || ': ' || $3) FROM changed`,
+			SELECT new_event('operation', tenant, operation, 'sync of ' || tenant || '/' || what || ': ' || $3) FROM changed`,
 			id, string(engine), string(state), message(text))
 	})
 	return wrap(err, "sync %s", id)

@@ -34,6 +34,12 @@ func scanEnvironment(row pgx.CollectableRow) (fleet.EnvironmentView, error) {
 		if spec.Cluster != nil {
 			e.Server = spec.Cluster.Server
 		}
+		if spec.Agent != nil {
+			e.Agent = fleet.AgentManaged
+		}
+		if spec.Agent.Autonomous() {
+			e.Agent = fleet.AgentAutonomous
+		}
 	}
 	if p == nil {
 		p = &fleet.Placement{Environment: fleet.EnvironmentID{Tenant: e.Tenant, Name: e.Name}, Reason: "not decided yet"}
@@ -52,8 +58,15 @@ func completeEnvironments(ctx context.Context, tx pgx.Tx, environments []fleet.E
 	if err != nil {
 		return err
 	}
+	own, err := tally(ctx, tx, names, `
+		SELECT tenant, environment, count(*) FROM own_applications
+		WHERE (tenant, environment) IN (SELECT * FROM unnest($1::text[], $2::text[])) AND tenant_uid = live_tenant(tenant) GROUP BY 1, 2`)
+	if err != nil {
+		return err
+	}
 	for i := range environments {
-		environments[i].Counts, environments[i].Problems = counts[names[i]].Counts, problems[names[i]]
+		e := &environments[i]
+		e.Counts, e.Own, e.Problems = counts[names[i]].Counts, own[names[i]], problems[names[i]]
 	}
 	return nil
 }

@@ -115,6 +115,7 @@ func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
 	for _, tenant := range []string{"acme", "globex"} {
 		must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopTenant, Name: tenant}, true))(t)
 	}
+	exec(t, url, ownOfEveryTenant)
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
 	readable := []string{"reviewed_plans"}
@@ -297,6 +298,11 @@ func TestStoreNeedsNoSuperuser(t *testing.T) {
 		t.Fatalf("without the right to the role: %v", err)
 	}
 	exec(t, admin, `GRANT argosy_reader TO `+name)
+	_, err = postgres.Migrate(t.Context(), url)
+	if err == nil || !strings.Contains(err.Error(), "GRANT argosy_agent TO "+name) {
+		t.Fatalf("without the right to the agents' role: %v", err)
+	}
+	exec(t, admin, `GRANT argosy_agent TO `+name)
 	must(postgres.Migrate(t.Context(), url))(t)
 	s := open(t, url)
 	lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")

@@ -1,0 +1,137 @@
+package postgres_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// ownOfEveryTenant gives each tenant one own Application on a cluster called as the tenant.
+const ownOfEveryTenant = `
+	INSERT INTO own_applications (engine, namespace, name, tenant, tenant_uid, environment, epoch, uid, project, repo_url, path, target_revision, sync, health,
+		synced_revision, operation_phase, operation_id, message, resources, observed_at)
+	SELECT tenant || '.edge', 'argocd', 'own-of-' || tenant, tenant, uid, 'edge', 1, '', '', '', '', '', 'Synced', 'Healthy', '', '', '', '', 0, now() FROM tenants`
+
+// edge is an environment that an agent serves.
+func edge(tenant, name string, mode fleet.AgentMode) fleet.Declaration {
+	d := environmentDeclaration(tenant, name)
+	d.Environment.Cluster, d.Environment.Agent = nil, &fleet.AgentSpec{ArgoCDNamespace: "gitops", Mode: mode}
+	return d
+}
+
+// behind is an Engine that an agent serves.
+func behind(name string) fleet.Declaration {
+	d := engineDeclaration(name)
+	d.Engine.Connection.Agent = &fleet.AgentConnection{}
+	return d
+}
+
+const acmeEdge fleet.EngineName = "acme.edge"
+
+// agentKit is a store with clusters behind a firewall: acme.edge, acme.own (autonomous), globex.edge and the Engine far-1; two rows of each but
+// the autonomous one, from one revision.
+type agentKit struct {
+	*postgres.Store
+	t          testing.TB
+	url        string
+	reconciler fleet.Lease
+	revisions  int
+}
+
+func newAgentKit(t testing.TB) *agentKit {
+	t.Helper()
+	return agentKitOn(t, newDatabase(t), func(url string) *postgres.Store { return open(t, url) })
+}
+
+func agentKitOn(t testing.TB, url string, open func(string) *postgres.Store) *agentKit {
+	t.Helper()
+	k := &agentKit{Store: open(url), t: t, url: url}
+	k.reconciler = hold(t, k.Store, "reconciler")
+	k.record(func(r *fleet.Record) {
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), tenantDeclaration("globex"), engineDeclaration("eu-1"), behind("far-1"),
+			edge("acme", "edge", ""), edge("acme", "own", fleet.AgentAutonomous), edge("globex", "edge", ""), environmentDeclaration("acme", "prod")}
+		r.Rows = []fleet.Row{
+			application("acme.edge", "acme", "a", "edge", "v1"), application("acme.edge", "acme", "b", "edge", "v1"),
+			application("globex.edge", "globex", "a", "edge", "v1"), application("globex.edge", "globex", "b", "edge", "v1"),
+			application("far-1", "acme", "a", "prod", "v1"), application("far-1", "globex", "a", "prod", "v1"),
+			application("eu-1", "acme", "c", "prod", "v1"),
+		}
+	})
+	return k
+}
+
+func (k *agentKit) record(fill func(*fleet.Record)) {
+	k.t.Helper()
+	k.revisions++
+	must(k.Record(k.t.Context(), k.reconciler, step(k.revisions-1, k.revisions, fill)))(k.t)
+}
+
+// keys are an agent's, made from a word.
+func keys(word string) fleet.AgentKeys {
+	sign, seal := sha256.Sum256([]byte("sign "+word)), sha256.Sum256([]byte("seal "+word))
+	return fleet.AgentKeys{Sign: sign[:], Seal: seal[:]}
+}
+
+// token makes a registration token for "tenant.environment", or an Engine.
+func (k *agentKit) token(engine fleet.EngineName) (fleet.AgentToken, string) {
+	k.t.Helper()
+	made, plaintext, err := k.CreateAgentToken(k.t.Context(), tokenFor(engine), "")
+	check(k.t, err)
+	return made, plaintext
+}
+
+func tokenFor(engine fleet.EngineName) fleet.AgentToken {
+	t := fleet.AgentToken{Engine: engine, CreatedBy: "ann", ExpiresAt: time.Now().Add(time.Hour)}
+	if engine.OfEnvironment() {
+		var tenant, name string
+		for i, c := range string(engine) {
+			if c == '.' {
+				tenant, name = string(engine)[:i], string(engine)[i+1:]
+			}
+		}
+		t.Tenant, t.Environment = fleet.TenantName(tenant), fleet.EnvironmentName(name)
+	}
+	return t
+}
+
+// join joins an agent to an engine with keys of that word.
+func (k *agentKit) join(engine fleet.EngineName, word string) fleet.Agent {
+	k.t.Helper()
+	_, plaintext := k.token(engine)
+	return must(k.JoinAgent(k.t.Context(), plaintext, fleet.AgentJoin{Keys: keys(word), ClusterUID: "uid-" + word, Version: "v1.0.0"}))(k.t)
+}
+
+func session(a fleet.Agent, instance string) fleet.AgentSession {
+	return fleet.AgentSession{Agent: a.ID, Instance: instance, Replica: "hub-1", Version: "v1.1.0"}
+}
+
+func (k *agentKit) open(a fleet.Agent, instance string) fleet.AgentOpening {
+	k.t.Helper()
+	return must(k.OpenAgent(k.t.Context(), session(a, instance)))(k.t)
+}
+
+// rows are the names of the Applications that an agent is shown.
+func (k *agentKit) rows(engine fleet.EngineName) []string {
+	k.t.Helper()
+	names := []string{}
+	_, err := k.AgentRows(k.t.Context(), engine, func(r fleet.Row) error {
+		names = append(names, fmt.Sprintf("%s/%s@%s %v", r.Tenant, r.Deployment, r.Environment, r.Absent))
+		return nil
+	})
+	check(k.t, err)
+	return names
+}
+
+func (k *agentKit) view(engine fleet.EngineName) fleet.AgentView {
+	k.t.Helper()
+	all, _, err := k.Agents(k.t.Context(), fleet.Scope{}, fleet.Filter{Engine: engine}, fleet.Page{Limit: 10})
+	check(k.t, err)
+	if len(all) != 1 {
+		k.t.Fatalf("agents of %s: %+v", engine, all)
+	}
+	return all[0]
+}

@@ -1,0 +1,168 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// TakeReport checks, before a report is applied, that it is newer than the last one that was taken: fleet.ErrReplayed when it is not, and
+// fleet.ErrFenced when the lease has passed on. It writes nothing: a report is counted by ReportTaken, after all of its parts were
+// applied. One whose replica died in between is sent again and applied again, and each part has one effect however often it comes,
+// while one that was counted before it was applied would be lost.
+func (s *Store) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) error {
+	var last int64
+	err := s.again(ctx, func() error {
+		return s.work.QueryRow(ctx, `
+			SELECT a.report_seq FROM leases l JOIN agents a ON a.id = $4 AND a.ended_at IS NULL AND 'engine/' || a.engine = l.name
+			WHERE l.name = $1 AND l.holder = $2 AND l.epoch = $3 AND l.expires_at > clock_timestamp()`,
+			lease.Name, text(lease.Holder), lease.Epoch, text(holdingAgent(lease))).Scan(&last)
+	})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		err = fleet.ErrFenced
+	case err == nil && seq <= last:
+		err = fleet.ErrReplayed
+	}
+	return wrap(err, "report %d under lease %s", seq, lease.Name)
+}
+
+// ReportTaken keeps that a report and all before it were applied. A lower number than the last changes nothing. fleet.ErrFenced when the
+// lease has passed on.
+func (s *Store) ReportTaken(ctx context.Context, lease fleet.Lease, seq int64) error {
+	err := s.atomically(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		b.Queue(`UPDATE agents SET report_seq = $2 WHERE id = $1 AND report_seq < $2`, text(holdingAgent(lease)), seq)
+	})
+	return wrap(err, "report %d under lease %s", seq, lease.Name)
+}
+
+// ReportAgent takes how the agent and its Argo CD stand. What says nothing new writes nothing. fleet.ErrFenced when the lease has passed on.
+func (s *Store) ReportAgent(ctx context.Context, lease fleet.Lease, report fleet.AgentReport) error {
+	engine, err := leasedEngine[struct{}](lease, nil, nil)
+	if err != nil {
+		return err
+	}
+	err = s.atomically(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		b.Queue(sqlReportAgent, text(holdingAgent(lease)), report.Reachable, message(report.Message), message(report.ArgoCD), message(report.Version),
+			count(report.PendingDeletions), count(report.HeldDeletions), count(report.Strays), count(report.Own))
+		b.Queue(sqlReportAgentEngine, string(engine), report.Reachable, message(report.Message), message(report.ArgoCD), text(holdingAgent(lease)))
+	})
+	return wrap(err, "report of the agent of engine %s", engine)
+}
+
+const (
+	sqlReportAgent = `
+		UPDATE agents a SET reachable = $2, message = $3, argocd = CASE WHEN $4 = '' THEN a.argocd ELSE $4 END,
+			version = CASE WHEN $5 = '' THEN a.version ELSE $5 END, pending_deletions = $6, held_deletions = $7, strays = $8, own = $9
+		WHERE a.id = $1 AND a.ended_at IS NULL AND ((a.reachable, a.message, a.pending_deletions, a.held_deletions, a.strays, a.own) <> ($2, $3, $6, $7, $8, $9)
+			OR $4 NOT IN ('', a.argocd) OR $5 NOT IN ('', a.version))`
+	// As ReportEngine; of an environment's own cluster the event is the tenant's.
+	sqlReportAgentEngine = `
+		WITH changed AS (
+			INSERT INTO engines AS e (engine, reachable, message, argocd, since) VALUES ($1, $2, $3, $4, now())
+			ON CONFLICT (engine) DO UPDATE SET reachable = excluded.reachable, message = excluded.message,
+				argocd = CASE WHEN excluded.argocd = '' THEN e.argocd ELSE excluded.argocd END,
+				since = CASE WHEN e.reachable = excluded.reachable THEN e.since ELSE now() END
+			WHERE (e.reachable, e.message) <> (excluded.reachable, excluded.message) OR excluded.argocd NOT IN ('', e.argocd)
+			RETURNING *)
+		SELECT new_event('engine', a.tenant, c.engine, CASE WHEN c.reachable THEN 'reachable' ELSE 'not reachable' END)
+		FROM changed c JOIN agents a ON a.id = $5`
+)
+
+// count is a number from outside as a column takes it.
+func count(n int) int32 { return int32(min(max(n, 0), 1<<31-1)) }
+
+// maxOwnText is how many bytes are kept of each word of an own Application.
+const maxOwnText = 512
+
+// RecordOwn takes the cluster's own Applications that are new, changed or Gone; of an environment fleet.MaxOwn are kept, and others are left
+// out. whole: every one was sent under this lease's epoch by now, so that those that were not are gone. What says nothing new writes nothing. It
+// is nothing for an agent that is not autonomous. fleet.ErrFenced when the lease has passed on.
+func (s *Store) RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.OwnApplication, whole bool) error {
+	engine, err := leasedEngine[struct{}](lease, nil, nil)
+	if err != nil || len(own) == 0 && !whole {
+		return err
+	}
+	var gone, there []fleet.OwnApplication
+	for _, o := range newestOwn(own) {
+		if o.Gone {
+			gone = append(gone, o)
+		} else {
+			there = append(there, o)
+		}
+	}
+	err = s.atomically(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		if len(gone) > 0 {
+			b.Queue(`DELETE FROM own_applications o USING unnest($2::text[], $3::text[]) AS g (namespace, name)
+				WHERE o.engine = $1 AND o.namespace = g.namespace AND o.name = g.name`, string(engine),
+				column(gone, func(o fleet.OwnApplication) string { return ownWord(o.Namespace) }), column(gone, func(o fleet.OwnApplication) string { return ownWord(o.Name) }))
+		}
+		if whole {
+			// Those that this report has are written anew below.
+			b.Queue(`DELETE FROM own_applications WHERE engine = $1 AND epoch <> $2 AND (namespace, name) NOT IN (SELECT * FROM unnest($3::text[], $4::text[]))`,
+				string(engine), lease.Epoch,
+				column(there, func(o fleet.OwnApplication) string { return ownWord(o.Namespace) }), column(there, func(o fleet.OwnApplication) string { return ownWord(o.Name) }))
+		}
+		if len(there) > 0 {
+			b.Queue(sqlRecordOwn, append([]any{text(holdingAgent(lease)), lease.Epoch, fleet.MaxOwn}, ownColumns(there)...)...)
+		}
+	})
+	return wrap(err, "%d own applications of engine %s", len(own), engine)
+}
+
+const sqlRecordOwn = `
+	INSERT INTO own_applications AS o (engine, namespace, name, tenant, tenant_uid, environment, epoch, uid, project, repo_url, path, target_revision, sync, health,
+		synced_revision, operation_phase, operation_id, message, resources, observed_at)
+	SELECT a.engine, r.namespace, r.name, a.tenant, a.tenant_uid, a.name, $2, r.uid, r.project, r.repo_url, r.path, r.target_revision, r.sync, r.health,
+		r.synced_revision, r.operation_phase, r.operation_id, r.message, r.resources, now()
+	FROM agents a, (
+		SELECT u.*, k.name IS NOT NULL AS known, row_number() OVER (PARTITION BY k.name IS NULL ORDER BY u.n) AS place
+		FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[],
+				$16::text[], $17::int[])
+			WITH ORDINALITY AS u (namespace, name, uid, project, repo_url, path, target_revision, sync, health, synced_revision, operation_phase, operation_id,
+				message, resources, n)
+		LEFT JOIN own_applications k ON k.engine = (SELECT engine FROM agents WHERE id = $1) AND k.namespace = u.namespace AND k.name = u.name) r
+	WHERE a.id = $1 AND a.tenant <> '' AND a.mode = 'autonomous' AND a.ended_at IS NULL AND
+		(r.known OR r.place <= $3 - (SELECT count(*) FROM own_applications k WHERE k.engine = a.engine))
+	ON CONFLICT (engine, namespace, name) DO UPDATE SET tenant = excluded.tenant, tenant_uid = excluded.tenant_uid, environment = excluded.environment,
+		epoch = excluded.epoch, uid = excluded.uid, project = excluded.project, repo_url = excluded.repo_url, path = excluded.path,
+		target_revision = excluded.target_revision, sync = excluded.sync, health = excluded.health, synced_revision = excluded.synced_revision,
+		operation_phase = excluded.operation_phase, operation_id = excluded.operation_id, message = excluded.message, resources = excluded.resources,
+		observed_at = CASE WHEN ` + sqlOwnNews + ` THEN excluded.observed_at ELSE o.observed_at END
+	WHERE o.epoch <> excluded.epoch OR o.tenant_uid <> excluded.tenant_uid OR ` + sqlOwnNews
+
+const sqlOwnNews = `(o.uid, o.project, o.repo_url, o.path, o.target_revision, o.sync, o.health, o.synced_revision, o.operation_phase, o.operation_id, o.message, o.resources)
+	<> (excluded.uid, excluded.project, excluded.repo_url, excluded.path, excluded.target_revision, excluded.sync, excluded.health, excluded.synced_revision,
+		excluded.operation_phase, excluded.operation_id, excluded.message, excluded.resources)`
+
+func ownColumns(own []fleet.OwnApplication) []any {
+	of := func(value func(fleet.OwnApplication) string) []string {
+		return column(own, func(o fleet.OwnApplication) string { return ownWord(value(o)) })
+	}
+	return []any{
+		of(func(o fleet.OwnApplication) string { return o.Namespace }), of(func(o fleet.OwnApplication) string { return o.Name }),
+		of(func(o fleet.OwnApplication) string { return o.UID }), of(func(o fleet.OwnApplication) string { return o.Project }),
+		of(func(o fleet.OwnApplication) string { return o.RepoURL }), of(func(o fleet.OwnApplication) string { return o.Path }),
+		of(func(o fleet.OwnApplication) string { return o.TargetRevision }),
+		of(func(o fleet.OwnApplication) string { return string(cmp.Or(o.Sync, fleet.SyncUnknown)) }),
+		of(func(o fleet.OwnApplication) string { return string(cmp.Or(o.Health, fleet.HealthUnknown)) }),
+		of(func(o fleet.OwnApplication) string { return o.SyncedRevision }), of(func(o fleet.OwnApplication) string { return o.OperationPhase }),
+		of(func(o fleet.OwnApplication) string { return o.OperationID }), of(func(o fleet.OwnApplication) string { return o.Message }),
+		column(own, func(o fleet.OwnApplication) int32 { return count(o.Resources) }),
+	}
+}
+
+func ownWord(s string) string { return cut(text(s), maxOwnText) }
+
+func newestOwn(own []fleet.OwnApplication) []fleet.OwnApplication {
+	return newest(own, func(o fleet.OwnApplication) fleet.ObjectKey {
+		return fleet.ObjectKey{Engine: fleet.EngineName(ownWord(o.Namespace)), Name: ownWord(o.Name)}
+	})
+}

@@ -1,0 +1,227 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+const (
+	maxFloor    = 1 << 53 // an epoch above it has not come about by counting
+	maxInstance = 128     // bytes
+	leaseYears  = `interval '100 years'`
+
+	turnWindow = 10 * time.Minute
+	maxReturns = 2  // within turnWindow, of a process that another had taken over from
+	maxTurns   = 16 // that are remembered
+)
+
+// OpenAgent begins a session: it takes the engine's lease for the process (with a higher epoch if another had it or the floor demands it; who
+// comes back keeps what it had), and keeps that the agent is connected to the replica. fleet.ErrCloned: processes have come back in turn,
+// and the identity is refused from now on. fleet.ErrNotFound: nothing is declared for the agent and nothing is left to remove, or the mirror
+// is being rebuilt; it is to try again later. Otherwise as Agent. It waits for writes that are under way with the lease.
+func (s *Store) OpenAgent(ctx context.Context, session fleet.AgentSession) (fleet.AgentOpening, error) {
+	if err := checkSession(session); err != nil {
+		return fleet.AgentOpening{}, fmt.Errorf("open a session of agent %s: %w", session.Agent, err)
+	}
+	var o fleet.AgentOpening
+	var cloned bool
+	err := s.transact(ctx, func(tx pgx.Tx) (err error) {
+		o, cloned, err = openAgent(ctx, tx, session)
+		return err
+	})
+	if err == nil && cloned {
+		s.decided(ctx)
+		err = fleet.ErrCloned
+	}
+	if err != nil {
+		return fleet.AgentOpening{Agent: o.Agent}, fmt.Errorf("open a session of agent %s: %w", session.Agent, err)
+	}
+	return o, nil
+}
+
+func checkSession(session fleet.AgentSession) error {
+	switch {
+	case session.Instance == "" || len(session.Instance) > maxInstance || text(session.Instance) != session.Instance:
+		return fmt.Errorf("a process is named by 1 to %d bytes of text", maxInstance)
+	case session.Replica == "":
+		return errors.New("a session names the replica that serves it")
+	case session.Floor < 0 || session.Floor > maxFloor:
+		return fmt.Errorf("the cluster's objects show epoch %d, which no lease has had; remove the annotation from the object that has it", session.Floor)
+	}
+	return nil
+}
+
+func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession) (o fleet.AgentOpening, cloned bool, err error) {
+	if o.Agent, err = agentNamed(ctx, tx, session.Agent, ""); err != nil {
+		return o, false, err
+	}
+	held, err := lockLease(ctx, tx, "engine/"+string(o.Agent.Engine))
+	if err != nil {
+		return o, false, err
+	}
+	if o.Agent, err = agentNamed(ctx, tx, session.Agent, ` FOR UPDATE OF a`); err != nil {
+		return o, false, err
+	}
+	stand, err := placeOf(ctx, tx, o.Agent)
+	if err != nil {
+		return o, false, err
+	}
+	turns, cloned, err := takeTurn(ctx, tx, o.Agent.ID, session.Instance)
+	if err != nil {
+		return o, false, err
+	}
+	if cloned {
+		if err := endAgent(ctx, tx, o.Agent, "cloned"); err != nil {
+			return o, true, err
+		}
+		return o, true, tell(ctx, tx, agentDeed("refuse agent", o.Agent.Tenant, o.Agent.Engine, "argosy", o.Agent.ID+" is used by two processes in turn",
+			"its identity is used by two processes in turn; it has to join again"))
+	}
+	if o.Lease, err = takeLease(ctx, tx, held, agentHolder(o.Agent.ID, session.Instance), session.Floor); err != nil {
+		return o, false, err
+	}
+	o.ArgoCD, o.Mode = stand.argocd, stand.mode
+	err = tx.QueryRow(ctx, `
+		UPDATE agents SET opening = opening + 1, instance = $2, turns = $3, connected_to = $4, seen_at = clock_timestamp(), version = $5,
+			argocd_namespace = $6, installation_id = $7, mode = $8
+		WHERE id = $1 RETURNING opening, report_seq, generation`,
+		o.Agent.ID, session.Instance, turns, text(session.Replica), message(session.Version), stand.argocd.Namespace, stand.argocd.InstallationID, string(stand.mode)).
+		Scan(&o.Opening, &o.ReportSeq, &o.Generation)
+	return o, false, err
+}
+
+// placeOf is where the agent works: as declared, or, while there is something left to remove, as it last was.
+func placeOf(ctx context.Context, tx pgx.Tx, a fleet.Agent) (agentStand, error) {
+	stand, err := readStand(ctx, tx, a.Tenant, agentName(a))
+	if err != nil || stand.word == standDeclared {
+		return stand, err
+	}
+	left := false
+	err = tx.QueryRow(ctx, `
+		SELECT a.argocd_namespace, a.installation_id, a.mode, EXISTS (SELECT FROM desired d WHERE d.engine = a.engine) FROM agents a WHERE a.id = $1`, a.ID).
+		Scan(&stand.argocd.Namespace, &stand.argocd.InstallationID, &stand.mode, &left)
+	if err == nil && (stand.word != standRemoving || !left) {
+		err = fleet.ErrNotFound
+	}
+	return stand, err
+}
+
+// agentName is the name of the declaration behind an agent.
+func agentName(a fleet.Agent) string {
+	if a.Tenant == "" {
+		return string(a.Engine)
+	}
+	return string(a.Environment)
+}
+
+// agentHolder is how a process of an agent is called as the holder of a lease.
+func agentHolder(id, instance string) string { return "agent/" + id + "/" + instance }
+
+// holdingAgent is the agent that holds the lease; "" when another does.
+func holdingAgent(l fleet.Lease) string {
+	rest, ok := strings.CutPrefix(l.Holder, "agent/")
+	id, _, both := strings.Cut(rest, "/")
+	if !ok || !both {
+		return ""
+	}
+	return id
+}
+
+// lockLease locks the lease of that name, made if there is none.
+func lockLease(ctx context.Context, tx pgx.Tx, name string) (fleet.Lease, error) {
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO leases (name, holder, epoch, expires_at) VALUES ($1, '', 0, '-infinity') ON CONFLICT (name) DO NOTHING`, name); err != nil {
+		return fleet.Lease{}, err
+	}
+	l := fleet.Lease{Name: name}
+	err := tx.QueryRow(ctx, `SELECT holder, epoch FROM leases WHERE name = $1 FOR UPDATE`, name).Scan(&l.Holder, &l.Epoch)
+	return l, err
+}
+
+// takeLease gives a locked lease to the holder, for good: it passes on when another process opens a session, and costs no renewal.
+func takeLease(ctx context.Context, tx pgx.Tx, l fleet.Lease, holder string, floor int64) (fleet.Lease, error) {
+	epoch := l.Epoch
+	if l.Holder != holder {
+		epoch++
+	}
+	taken, _, err := lease(tx.QueryRow(ctx, `
+		UPDATE leases SET holder = $2, epoch = $3, expires_at = clock_timestamp() + `+leaseYears+` WHERE name = $1
+		RETURNING name, holder, epoch, expires_at`, l.Name, holder, max(epoch, floor+1)))
+	return taken, err
+}
+
+// turn is one process taking over from another.
+type turn struct {
+	Instance string    `json:"instance"`
+	At       time.Time `json:"at"`
+	Return   bool      `json:"return,omitempty"` // another had taken over from it before
+}
+
+// takeTurn is the history of turns with the process's own, as JSON, and whether it shows two that use one identity.
+func takeTurn(ctx context.Context, tx pgx.Tx, id, instance string) (string, bool, error) {
+	var turns []turn
+	var now time.Time
+	if err := tx.QueryRow(ctx, `SELECT turns, clock_timestamp() FROM agents WHERE id = $1`, id).Scan(&turns, &now); err != nil {
+		return "", false, err
+	}
+	turns, cloned := turned(turns, instance, now)
+	body, err := json.Marshal(turns)
+	return string(body), cloned, err
+}
+
+// turned adds a turn unless the process is the one that had the last. A process that has ended never comes back, and a rollout ends the one
+// that it replaces: so who comes back after another is a copy, or did not hear of the other in time, which happens once. Twice within ten
+// minutes, whoever they are, is two processes with one identity.
+func turned(turns []turn, instance string, now time.Time) ([]turn, bool) {
+	if n := len(turns); n > 0 && turns[n-1].Instance == instance {
+		return turns, false
+	}
+	for len(turns) > 1 && now.Sub(turns[1].At) >= turnWindow { // what was taken over from longer ago than that
+		turns = turns[1:]
+	}
+	mine := turn{Instance: instance, At: now}
+	returns := 0
+	for _, t := range turns {
+		mine.Return = mine.Return || t.Instance == instance
+		if t.Return && now.Sub(t.At) < turnWindow {
+			returns++
+		}
+	}
+	if mine.Return {
+		returns++
+	}
+	turns = append(slices.Clone(turns), mine)
+	return turns[max(0, len(turns)-maxTurns):], returns >= maxReturns
+}
+
+// CloseAgent keeps that the session has ended. A newer one (Opening), or one on another replica, is left alone.
+func (s *Store) CloseAgent(ctx context.Context, session fleet.AgentSession) error {
+	err := s.again(ctx, func() error {
+		_, err := s.work.Exec(ctx, `
+			UPDATE agents SET connected_to = '', seen_at = clock_timestamp() WHERE id = $1 AND opening = $2 AND connected_to = $3`,
+			text(session.Agent), session.Opening, text(session.Replica))
+		return err
+	})
+	return wrap(err, "close a session of agent %s", session.Agent)
+}
+
+// BeatReplica says that the replica lives, and with it the sessions that it serves: to be called every ten seconds. An agent is seen as
+// connected while its replica's last beat is younger than thirty seconds. A process that starts anew is another replica.
+func (s *Store) BeatReplica(ctx context.Context, replica string) error {
+	err := s.again(ctx, func() error {
+		_, err := s.work.Exec(ctx, `
+			INSERT INTO replicas (replica, beat_at) VALUES ($1, clock_timestamp())
+			ON CONFLICT (replica) DO UPDATE SET beat_at = excluded.beat_at`, text(replica))
+		return err
+	})
+	return wrap(err, "beat of replica %s", replica)
+}

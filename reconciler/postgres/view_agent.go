@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// agentSeen is how old a replica's last beat may be while its agents count as connected.
+const agentSeen = `interval '30 seconds'`
+
+// sqlAgents is every environment and Engine that is declared as reached by an agent, and those whose agent is left with what it has to
+// remove, each with its identity: the live one, or the last that was.
+const sqlAgents = `
+	SELECT e.tenant, e.name, e.mode, coalesce(a.engine, ''), coalesce(a.id, ''),
+		coalesce(a.ended_at IS NULL AND r.beat_at > clock_timestamp() - ` + agentSeen + `, false), coalesce(greatest(r.beat_at, a.seen_at), a.seen_at),
+		a.joined_at, a.expires_at, CASE WHEN a.ended = 'revoked' THEN a.ended_at END, coalesce(a.ended = 'cloned', false), coalesce(a.version, ''),
+		coalesce(a.argocd, ''), coalesce(a.message, ''), coalesce(a.held_deletions, 0), coalesce(a.strays, 0), coalesce(a.own, 0)
+	FROM (
+		SELECT d.tenant, d.name, coalesce(d.body #>> '{environment,agent,mode}', 'managed') AS mode
+		FROM declarations d WHERE d.kind = 'ManagedEnvironment' AND d.body #> '{environment,agent}' IS NOT NULL
+		UNION ALL
+		SELECT d.tenant, d.name, 'managed'
+		FROM declarations d WHERE d.kind = 'Engine' AND d.tenant = '' AND d.body #> '{engine,connection,agent}' IS NOT NULL
+		UNION ALL
+		SELECT l.tenant, l.name, l.mode FROM agents l
+		WHERE l.ended_at IS NULL AND (l.tenant = '' OR coalesce(live_tenant(l.tenant), l.tenant_uid) = l.tenant_uid) AND NOT EXISTS (
+			SELECT FROM declarations d WHERE l.tenant <> '' AND d.kind = 'ManagedEnvironment' AND d.tenant = l.tenant AND d.name = l.name
+				AND d.body #> '{environment,agent}' IS NOT NULL) AND NOT EXISTS (
+			SELECT FROM declarations d WHERE l.tenant = '' AND d.kind = 'Engine' AND d.tenant = '' AND d.name = l.name
+				AND d.body #> '{engine,connection,agent}' IS NOT NULL)) e
+	LEFT JOIN LATERAL (
+		SELECT i.engine, i.id, i.ended_at, i.connected_to, i.seen_at, i.joined_at, i.expires_at, i.ended, i.version, i.argocd, i.message, i.held_deletions,
+			i.strays, i.own
+		FROM agents i WHERE i.tenant = e.tenant AND i.name = e.name AND (i.tenant = '' OR coalesce(live_tenant(i.tenant), i.tenant_uid) = i.tenant_uid)
+		ORDER BY i.id DESC LIMIT 1) a ON true
+	LEFT JOIN replicas r ON r.replica = a.connected_to`
+
+// Agents match Filter.{Tenant, Environment, Engine}, by tenant and name; those of the platform's Engines come first. One that is declared and that
+// nobody has joined is among them, with an empty ID. A page costs what its agents have, not what all engines do.
+func (s *Store) Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.AgentView, string, error) {
+	f := filter{}
+	f.tenants("e.tenant", scope, by.Tenant)
+	if by.Environment != "" {
+		f.equal("e.name", string(by.Environment))
+		f.and("e.tenant <> ''")
+	}
+	if by.Engine != "" {
+		// The engine of an environment whose names are too long for it is known once it was joined: see fleet.AgentEngine.
+		place := f.place(text(string(by.Engine)))
+		f.and("(a.engine = " + place + " OR e.tenant || CASE e.tenant WHEN '' THEN '' ELSE '.' END || e.name = " + place + ")")
+	}
+	return list(ctx, s, scope, listing[fleet.AgentView]{
+		name: "agents", keys: []string{"e.tenant", "e.name"}, sql: sqlAgents, scan: scanAgentView,
+		key: func(a fleet.AgentView) []string {
+			return []string{string(a.Tenant), agentName(fleet.Agent{Tenant: a.Tenant, Environment: a.Environment, Engine: a.Engine})}
+		},
+	}, f, page, completeAgents)
+}
+
+func scanAgentView(row pgx.CollectableRow) (fleet.AgentView, error) {
+	var a fleet.AgentView
+	var name string
+	err := row.Scan(&a.Tenant, &name, &a.Mode, &a.Engine, &a.ID, &a.Connected, &a.SeenAt, &a.JoinedAt, &a.ExpiresAt, &a.RevokedAt, &a.Cloned, &a.Version,
+		&a.ArgoCD, &a.Message, &a.HeldDeletions, &a.Strays, &a.Own)
+	if a.Tenant == "" {
+		a.Engine = fleet.EngineName(name)
+	} else {
+		a.Environment = fleet.EnvironmentName(name)
+		a.Engine = fleet.AgentEngine(fleet.EnvironmentID{Tenant: a.Tenant, Name: a.Environment})
+	}
+	if a.Own > fleet.MaxOwn {
+		a.Message = joinWords(a.Message, fmt.Sprintf("%d own Applications, of which %d are shown", a.Own, fleet.MaxOwn))
+	}
+	return a, err
+}
+
+func joinWords(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "; " + b
+}
+
+// completeAgents counts what each agent of the page has not done yet. The rows of each are found by their engine, one agent after another: a
+// join would have the planner read those of all engines as soon as a page is long.
+func completeAgents(ctx context.Context, tx pgx.Tx, agents []fleet.AgentView) error {
+	rows, err := tx.Query(ctx, `
+		SELECT c.pending, c.lag, c.deletions FROM unnest($1::text[]) WITH ORDINALITY AS g (engine, n) CROSS JOIN LATERAL (
+			SELECT count(*), count(DISTINCT d.revision), count(*) FILTER (WHERE d.absent)
+			FROM desired d LEFT JOIN LATERAL (SELECT s.seq, s.state FROM status s WHERE s.engine = d.engine AND s.kind = d.kind AND s.name = d.name OFFSET 0) s ON true
+			WHERE d.engine = g.engine AND pending(d.seq, s.seq, s.state)) AS c (pending, lag, deletions)
+		ORDER BY g.n`, column(agents, func(a fleet.AgentView) string { return string(a.Engine) }))
+	if err != nil {
+		return err
+	}
+	i := 0
+	var pending, lag, deletions int
+	_, err = pgx.ForEachRow(rows, []any{&pending, &lag, &deletions}, func() error {
+		agents[i].Pending, agents[i].Lag, agents[i].PendingDeletions = pending, lag, deletions
+		i++
+		return nil
+	})
+	return err
+}
