@@ -34,7 +34,7 @@ type describer func(context.Context, *client.Client, string) (description, error
 func describers() map[string]describer {
 	return map[string]describer{
 		"applications": describeApplication, "environments": describeEnvironment, "deployments": describeDeployment, "tenants": describeTenant,
-		"engines": describeEngine, "operations": describeOperation, "revisions": describeRevision, "pulls": describePull,
+		"engines": describeEngine, "operations": describeOperation, "revisions": describeRevision, "pulls": describePull, "agents": describeAgent,
 	}
 }
 
@@ -43,7 +43,7 @@ func (a *app) describeCommand() *cobra.Command {
 		Use:   "describe KIND NAME",
 		Short: "Everything the mirror knows of one thing",
 		Long: "NAME is a tenant's or engine's name, tenant/name for environments and deployments, tenant/deployment@environment for applications,\n" +
-			"an ID for operations, a full or shortened commit id for revisions, and a number for pulls.",
+			"an ID for operations, a full or shortened commit id for revisions, a number for pulls, and tenant/name or an engine's name for agents.",
 		Example: "  argosy describe application acme/checkout@prod-eu\n  argosy describe environment acme/prod-eu\n  argosy describe engine eu-1 -o yaml",
 		Args:    exactly("KIND", "NAME"),
 	}
@@ -168,13 +168,13 @@ func describeEnvironment(ctx context.Context, c *client.Client, name string) (de
 	if err != nil {
 		return description{}, err
 	}
-	apps, err := c.Applications(ctx, fleet.Filter{Tenant: tenant, Environment: v.Name}, 0)
+	apps, err := shownApplications(c, ctx, fleet.Filter{Tenant: tenant, Environment: v.Name}, 0)
 	if err != nil {
 		return description{}, err
 	}
 	facts := []table.Fact{
 		{Name: "Environment", Value: table.Text(name)},
-		{Name: "Server", Value: table.Text(v.Server)},
+		{Name: "Server", Value: servedBy(v)},
 		{Name: "Namespaces", Value: table.Text(strings.Join(v.Namespaces, ", "))},
 		{Name: "Region", Value: table.Text(v.Region)},
 		{Name: "Labels", Value: table.Text(labels(v.Labels))},
@@ -183,8 +183,16 @@ func describeEnvironment(ctx context.Context, c *client.Client, name string) (de
 	}
 	return description{item: v, sections: []section{
 		{facts: append(facts, placementFacts(v.Placement)...)},
-		{title: "Applications", table: tabulate(apps, applicationColumns, false, time.Now())},
+		{title: "Applications", table: tabulate(apps, shownColumns(), false, time.Now())},
 	}}, nil
+}
+
+// servedBy is the cluster of an environment: its API server, or that it deploys to itself.
+func servedBy(v fleet.EnvironmentView) table.Cell {
+	if v.Agent == "" {
+		return table.Text(v.Server)
+	}
+	return table.Cell{Text: "by its agent, " + string(v.Agent)}
 }
 
 func placementFacts(p fleet.Placement) []table.Fact {

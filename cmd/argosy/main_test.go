@@ -66,7 +66,7 @@ func TestScripts(t *testing.T) {
 
 // serve serves the mirror by the real API until the test ends.
 func serve(store *apitest.Store, onEnd func(func())) (url string) {
-	server := api.New(api.Config{Reader: store, Decider: store, Tokens: store, Version: "test"})
+	server := api.New(api.Config{Reader: store, Decider: store, Tokens: store, Agents: store, Version: "test"})
 	store.OnChange(server.Wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan struct{})

@@ -16,9 +16,7 @@ import (
 var resources = []resource{
 	{plural: "applications", aliases: []string{"application", "apps", "app"},
 		filters: []string{"tenant", "environment", "deployment", "engine", "revision", "sync", "health", "apply"},
-		list: lister((*client.Client).Applications, func(a fleet.ApplicationView) string {
-			return fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}.String()
-		}, applicationColumns)},
+		list:    lister(shownApplications, shownApplication.name, shownColumns())},
 	{plural: "environments", aliases: []string{"environment", "envs", "env"}, filters: []string{"tenant", "environment", "engine"},
 		list: lister((*client.Client).Environments, func(e fleet.EnvironmentView) string {
 			return string(e.Tenant) + "/" + string(e.Name)
@@ -31,6 +29,9 @@ var resources = []resource{
 		list: lister((*client.Client).Tenants, func(t fleet.TenantView) string { return string(t.Name) }, tenantColumns)},
 	{plural: "engines", aliases: []string{"engine"},
 		list: lister((*client.Client).Engines, func(e fleet.EngineView) string { return string(e.Name) }, engineColumns)},
+	{plural: "agents", aliases: []string{"agent"}, filters: []string{"tenant", "environment", "engine"},
+		about: "no environment has spec.agent and no engine connection.agent",
+		list:  lister((*client.Client).Agents, agentName, agentColumns)},
 	{plural: "operations", aliases: []string{"operation", "ops", "op"}, filters: []string{"tenant", "engine", "revision"},
 		list: lister((*client.Client).Operations, func(o fleet.Operation) string { return o.ID }, operationColumns)},
 	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},
@@ -101,15 +102,23 @@ var environmentColumns = []column[fleet.EnvironmentView]{
 	{head: "ENVIRONMENT", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return table.Text(e.Name) }},
 	{head: "ENGINE", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return placedOn(e.Engine) }},
 	{head: "REGION", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return table.Text(e.Region) }},
-	{head: "HEALTHY", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return healthOf(e.Counts) }},
+	{head: "HEALTHY", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return environmentHealth(e) }},
 	{head: "PROBLEMS", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return count(e.Problems) }},
-	{head: "SERVER", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return table.Text(e.Server) }},
+	{head: "SERVER", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return servedBy(e) }},
 	{head: "NAMESPACES", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
 		return table.Text(strings.Join(e.Namespaces, ","))
 	}},
 	{head: "PLACEMENT", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
 		return table.Text(first(e.Placement.Misplaced, e.Placement.Reason))
 	}},
+}
+
+// environmentHealth counts what the config repo declares; of an autonomous cluster, whose own people do, it says how many those have.
+func environmentHealth(e fleet.EnvironmentView) table.Cell {
+	if e.Agent == fleet.AgentAutonomous && e.Counts.Applications == 0 {
+		return table.Cell{Text: fmt.Sprintf("%d own", e.Own)}
+	}
+	return healthOf(e.Counts)
 }
 
 func placedOn(engine fleet.EngineName) table.Cell {

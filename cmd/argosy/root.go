@@ -61,8 +61,8 @@ func (a *app) root() *cobra.Command {
 	})
 	for group, commands := range map[string][]*cobra.Command{
 		groupWrite:  a.writing(),
-		groupAsk:    {a.getCommand(), a.describeCommand(), a.explainCommand(), a.loginCommand(), a.tokenCommand()},
-		groupDecide: {a.approveCommand(), a.stopCommand(), a.resumeCommand()},
+		groupAsk:    {a.getCommand(), a.describeCommand(), a.explainCommand(), a.loginCommand(), a.tokenCommand(), a.agentCommand()},
+		groupDecide: {a.approveCommand(), a.stopCommand(), a.resumeCommand(), a.syncCommand()},
 		groupRun:    a.running(),
 	} {
 		for _, c := range commands {
