@@ -44,7 +44,7 @@ type Store interface {
 	CloseAgent(ctx context.Context, s fleet.AgentSession) error
 
 	// BeatReplica says that the replica lives, and with it the sessions that it serves: to be called every ten seconds. An agent is seen as
-	// connected while its replica's last beat is younger than thirty seconds.
+	// connected while its replica's last beat is younger than thirty seconds. A process that starts anew is another replica.
 	BeatReplica(ctx context.Context, replica string) error
 
 	// AgentRows visits every row of the engine as it stood at one moment, by number, and returns the cursor from which AgentChanged goes on.
@@ -61,8 +61,8 @@ type Store interface {
 	// AgentSyncs are the engine's syncs that have not ended, oldest first; otherwise as AgentRows.
 	AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest, error)
 
-	// AgentNews is one statement, whatever the number of agents. after is the Seq, and since the Now, of the last one; 0 and the zero time
-	// begin with what stands: every engine that has rows is then among Rows.
+	// AgentNews is one statement, whatever the number of agents. after is the Seq, and since the Now, of the last one. A negative
+	// after begins with now, and the zero time two minutes ago.
 	AgentNews(ctx context.Context, after int64, since time.Time) (fleet.AgentNews, error)
 
 	// CredentialEngines are the agents' engines that have rows which need the tenant's secret.
