@@ -10,13 +10,12 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// TakeReport checks, before a report is applied, that it is newer than the last one that was taken: fleet.ErrReplayed when it is not, and
-// fleet.ErrFenced when the lease has passed on. It writes nothing: a report is counted by ReportTaken, after all of its parts were
+// TakeReport checks, before a report is applied, that the lease holds and that the report is newer than the last one that was taken:
+// fleet.ErrFenced, fleet.ErrReplayed when it is not. last is the number of that one, also with fleet.ErrReplayed. It writes nothing: a report is counted by ReportTaken, after all of its parts were
 // applied. One whose replica died in between is sent again and applied again, and each part has one effect however often it comes,
 // while one that was counted before it was applied would be lost.
-func (s *Store) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) error {
-	var last int64
-	err := s.again(ctx, func() error {
+func (s *Store) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (last int64, err error) {
+	err = s.again(ctx, func() error {
 		return s.work.QueryRow(ctx, `
 			SELECT a.report_seq FROM leases l JOIN agents a ON a.id = $4 AND a.ended_at IS NULL AND 'engine/' || a.engine = l.name
 			WHERE l.name = $1 AND l.holder = $2 AND l.epoch = $3 AND l.expires_at > clock_timestamp()`,
@@ -28,7 +27,7 @@ func (s *Store) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) er
 	case err == nil && seq <= last:
 		err = fleet.ErrReplayed
 	}
-	return wrap(err, "report %d under lease %s", seq, lease.Name)
+	return last, wrap(err, "report %d under lease %s", seq, lease.Name)
 }
 
 // ReportTaken keeps that a report and all before it were applied. A lower number than the last changes nothing. fleet.ErrFenced when the
