@@ -64,12 +64,13 @@ type Engine struct {
 }
 
 // Connect prepares to reach the Argo CD instance of an engine through a Kubernetes client configuration (Kubeconfig or InCluster). No
-// request is sent: a wrong address shows in Preflight and Health. Each Engine has connections of its own.
+// request is sent: a wrong address shows in Preflight and Health. Each Engine has connections of its own. An environment's own cluster needs
+// no installationID: its Argo CD belongs to its own people, and no other one of ours is there.
 func Connect(_ context.Context, name fleet.EngineName, spec fleet.EngineSpec, config *rest.Config, options Options) (*Engine, error) {
 	if options.Stopped == nil {
 		return nil, fmt.Errorf("engine %s: no way to ask for emergency stops", name)
 	}
-	if spec.ArgoCD.Namespace == "" || spec.ArgoCD.InstallationID == "" {
+	if spec.ArgoCD.Namespace == "" || spec.ArgoCD.InstallationID == "" && !name.OfEnvironment() {
 		return nil, fmt.Errorf("engine %s: namespace and installationID of its Argo CD are required", name)
 	}
 	options = options.withDefaults()

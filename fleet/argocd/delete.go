@@ -72,9 +72,9 @@ func (e *Engine) deleteApplication(ctx context.Context, row fleet.Row, lease fle
 	var patch map[string]any
 	if row.Deletion == fleet.DeletionOrphan {
 		patch = orphaning(live)
-	} else {
+	} else { // Argo CD knows its own cluster without a Secret: see checkOwnCluster
 		cluster := fleet.ObjectKey{Engine: e.name, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment})}
-		if c := e.cache.get(cluster); !live.Deleting && (c == nil || !c.Ours || c.Deleting) {
+		if c := e.cache.get(cluster); !e.name.OfEnvironment() && !live.Deleting && (c == nil || !c.Ours || c.Deleting) {
 			return fmt.Errorf("%w: cluster Secret %s is missing, and without it Argo CD would leave the workload behind without a word; restore it, or set deletionPolicy: Orphan", engine.ErrDestination, cluster.Name)
 		}
 		patch = cascading(live)

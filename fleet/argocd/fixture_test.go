@@ -63,6 +63,23 @@ func repositoryObject(t fleet.TenantName) fleet.Object {
 	}
 }
 
+// ownEngine is the own cluster of prodEU, which an agent serves.
+const ownEngine fleet.EngineName = "acme.prod-eu"
+
+func ownProject() fleet.Object {
+	o := projectObject(acme)
+	o.Key.Engine = ownEngine
+	o.Project.Destinations = []fleet.Destination{{Server: fleet.InClusterServer, Namespace: "checkout"}, {Server: fleet.InClusterServer, Namespace: "cart"}}
+	return o
+}
+
+func ownApplication() fleet.Object {
+	o := applicationObject(checkoutID, exampleServer)
+	o.Key.Engine = ownEngine
+	o.Application.Destination.Server = fleet.InClusterServer
+	return o
+}
+
 func applicationObject(id fleet.ApplicationID, server string) fleet.Object {
 	return fleet.Object{
 		Key: fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: fleet.ApplicationName(id)},

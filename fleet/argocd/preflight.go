@@ -18,7 +18,8 @@ import (
 // Preflight looks whether the instance is the declared one and fit to be written to: resource tracking by annotation, its installationID,
 // Argo CD's kinds, a `default` project that allows nothing, and our rights. What blocks makes every write fail with ErrUnfit until a later
 // Preflight finds it mended; two instances with one installationID or label tracking would take each other's resources for their own
-// (argo-cd#11402, #13079). An error means that it could not be looked at, and leaves the last verdict standing.
+// (argo-cd#11402, #13079). The Argo CD of an environment's own cluster belongs to that cluster's people and is the only one there: its tracking
+// and its installationID are theirs, and only what would make us do wrong blocks. An error means that it could not be looked at, and leaves the last verdict standing.
 func (e *Engine) Preflight(ctx context.Context) (engine.Report, error) {
 	var report engine.Report
 	kinds, err := e.checkKinds(ctx)
@@ -79,7 +80,7 @@ func (e *Engine) checkSettings(ctx context.Context, version string) ([]engine.Fi
 	case isMissing(err):
 		return []engine.Finding{{Code: "settings", Blocks: true, Message: "there is no ConfigMap argocd-cm in namespace " + e.namespace, Fix: "declare the namespace that Argo CD runs in, or install it there"}}, nil
 	case codeOf(err) == http.StatusForbidden:
-		return []engine.Finding{{Code: "settings", Blocks: true, Message: "ConfigMap argocd-cm in namespace " + e.namespace + " may not be read", Fix: "grant get on configmaps there to the control plane"}}, nil
+		return []engine.Finding{{Code: "settings", Blocks: true, Message: "ConfigMap argocd-cm in namespace " + e.namespace + " may not be read", Fix: "grant get on configmaps there to " + e.who()}}, nil
 	case err != nil:
 		return nil, err
 	}
@@ -89,13 +90,34 @@ func (e *Engine) checkSettings(ctx context.Context, version string) ([]engine.Fi
 		tracking = "label, which an unset value may mean"
 	}
 	if tracking != "annotation" && tracking != "" {
-		found = append(found, engine.Finding{Code: "tracking", Blocks: true, Message: "Argo CD tracks resources by " + clip(tracking, 64), Fix: "set application.resourceTrackingMethod: annotation in argocd-cm"})
+		found = append(found, engine.Finding{Code: "tracking", Blocks: !e.name.OfEnvironment(), Message: "Argo CD tracks resources by " + clip(tracking, 64), Fix: "set application.resourceTrackingMethod: annotation in argocd-cm"})
+	}
+	if e.name.OfEnvironment() {
+		return append(found, e.checkOwnCluster(cm.Data)...), nil
 	}
 	if id := cm.Data["installationID"]; id != e.installation {
 		found = append(found, engine.Finding{Code: "installation-id", Blocks: true, Message: fmt.Sprintf("Argo CD's installationID is %q, declared is %q", clip(id, 64), e.installation),
 			Fix: "set installationID in argocd-cm to the declared one, which is unique in the fleet, or connect to the right instance"})
 	}
 	return found, nil
+}
+
+// checkOwnCluster refuses an Argo CD that is kept from the cluster that it runs on: an Application whose destination it does not know loses
+// its finalizers when it is deleted, and leaves its workload behind without a word (appcontroller.go, finalizeApplicationDeletion).
+func (e *Engine) checkOwnCluster(data map[string]string) []engine.Finding {
+	if data["cluster.inClusterEnabled"] != "false" {
+		return nil
+	}
+	return []engine.Finding{{Code: "in-cluster", Blocks: true, Message: "Argo CD may not deploy to the cluster that it runs on (cluster.inClusterEnabled: \"false\" in argocd-cm)",
+		Fix: "remove the setting, or declare the environment with cluster and let an engine reach it"}}
+}
+
+// who is the one that writes to the engine, for people.
+func (e *Engine) who() string {
+	if e.name.OfEnvironment() {
+		return "the agent"
+	}
+	return "the control plane"
 }
 
 func (e *Engine) checkDefaultProject(ctx context.Context, _ string) ([]engine.Finding, error) {
@@ -148,14 +170,14 @@ func (e *Engine) checkRights(ctx context.Context, _ string) ([]engine.Finding, e
 		return nil, err
 	}
 	if len(missing) > 0 {
-		found = append(found, engine.Finding{Code: "rights", Blocks: true, Message: "the control plane may not " + strings.Join(missing, ", ") + " in namespace " + e.namespace,
+		found = append(found, engine.Finding{Code: "rights", Blocks: true, Message: e.who() + " may not " + strings.Join(missing, ", ") + " in namespace " + e.namespace,
 			Fix: "bind it to a Role there that grants them"})
 	}
 	if missing, err = e.missing(ctx, stopRights()); err != nil {
 		return nil, err
 	}
 	if len(missing) > 0 {
-		found = append(found, engine.Finding{Code: "stop-marker", Message: "the control plane may not " + strings.Join(missing, ", ") + " in namespace " + e.namespace + ", so that the database alone remembers emergency stops",
+		found = append(found, engine.Finding{Code: "stop-marker", Message: e.who() + " may not " + strings.Join(missing, ", ") + " in namespace " + e.namespace + ", so that the database alone remembers emergency stops",
 			Fix: "grant create on configmaps, and get and patch on " + stopMarker + ", there"})
 	}
 	if len(found) == 0 {

@@ -195,6 +195,10 @@ func TestConnectRefuses(t *testing.T) {
 			_, err := Connect(t.Context(), "e", fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "x"}}, good, free)
 			return err
 		},
+		"an own cluster without a place": func() error {
+			_, err := Connect(t.Context(), ownEngine, fleet.EngineSpec{}, good, free)
+			return err
+		},
 		"an instance without a place": func() error {
 			_, err := Connect(t.Context(), "e", fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{InstallationID: "x"}}, good, free)
 			return err

@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -46,12 +47,14 @@ func build(engine fleet.EngineSpec, o fleet.Object) (object, error) {
 	if set != 1 {
 		return object{}, fmt.Errorf("exactly one of its parts must be set, not %d", set)
 	}
-	if err := fleet.ValidateName(string(o.Key.Engine)); err != nil {
+	if err := checkEngine(o.Key.Engine); err != nil {
 		return object{}, fmt.Errorf("engine: %w", err)
 	}
 	switch {
 	case o.Project != nil && o.Key.Kind == fleet.ObjectProject:
 		return renderProject(engine, o.Key, *o.Project)
+	case o.Cluster != nil && o.Key.Engine.OfEnvironment():
+		return object{}, fmt.Errorf("an environment's own cluster needs no cluster Secret, and gets none")
 	case o.Cluster != nil && o.Key.Kind == fleet.ObjectCluster:
 		return renderCluster(engine, o.Key, *o.Cluster)
 	case o.Repository != nil && o.Key.Kind == fleet.ObjectRepository:
@@ -101,6 +104,33 @@ func exactServer(field, key string, env fleet.EnvironmentID) error {
 	}
 	if err := fleet.CheckServerURL(server); err != nil {
 		return fmt.Errorf("%s %q: %w", field, key, err)
+	}
+	return nil
+}
+
+// checkEngine accepts the name of a declared engine, and that of an environment's own cluster: two names with a dot between them.
+func checkEngine(name fleet.EngineName) error {
+	first, second, own := strings.Cut(string(name), ".")
+	if !own {
+		return fleet.ValidateName(first)
+	}
+	if len(name) > 63 {
+		return fmt.Errorf("the name is %d characters long; at most 63 are allowed", len(name))
+	}
+	return errors.Join(fleet.ValidateName(first), fleet.ValidateName(second))
+}
+
+// exactDestination accepts what an engine may deploy to: on an environment's own cluster that cluster and nothing else, elsewhere a server
+// key. A zero env means any environment's.
+func exactDestination(field, server string, engine fleet.EngineName, env fleet.EnvironmentID) error {
+	if !engine.OfEnvironment() {
+		return exactServer(field, server, env)
+	}
+	if server != fleet.InClusterServer {
+		return fmt.Errorf("%s %q is not the environment's own cluster, %s", field, server, fleet.InClusterServer)
+	}
+	if env != (fleet.EnvironmentID{}) && engine != fleet.AgentEngine(env) {
+		return fmt.Errorf("%s: engine %s is not the own cluster of environment %s", field, engine, env)
 	}
 	return nil
 }

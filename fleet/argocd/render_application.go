@@ -34,7 +34,7 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 			return object{}, fmt.Errorf("hold: %w", err)
 		}
 	}
-	if err := exactServer("destination.server", a.Destination.Server, a.ID.In()); err != nil {
+	if err := exactDestination("destination.server", a.Destination.Server, key.Engine, a.ID.In()); err != nil {
 		return object{}, err
 	}
 	if err := exactNamespace("destination.namespace", a.Destination.Namespace, engine); err != nil {

@@ -33,7 +33,7 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 		spec.SourceRepos = append(spec.SourceRepos, repo)
 	}
 	for _, d := range p.Destinations {
-		if err := exactServer("destinations.server", d.Server, fleet.EnvironmentID{}); err != nil {
+		if err := exactDestination("destinations.server", d.Server, key.Engine, fleet.EnvironmentID{}); err != nil {
 			return object{}, err
 		}
 		if err := exactNamespace("destinations.namespace", d.Namespace, engine); err != nil {

@@ -47,6 +47,8 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 		}),
 		"application-chart":               app(func(a *fleet.Application) { a.Source.Path, a.Source.Chart = "", "checkout" }),
 		"application-helm-without-a-name": app(func(a *fleet.Application) { a.Source.Helm = &fleet.HelmSource{Values: "replicas: 3\n"} }),
+		"own-cluster-project":             ownProject(),
+		"own-cluster-application":         ownApplication(),
 		"application-directory":           app(func(a *fleet.Application) { a.Source.Directory = &fleet.DirectorySource{Recurse: true} }),
 	}
 	for name, o := range cases {
@@ -162,26 +164,51 @@ func TestRenderRefuses(t *testing.T) {
 	twoParts.Application = applicationObject(checkoutID, exampleServer).Application
 	wrongKind := projectObject(acme)
 	wrongKind.Key.Kind = fleet.ObjectCluster
+	own := func(change func(*fleet.Application)) fleet.Object {
+		o := ownApplication()
+		change(o.Application)
+		return o
+	}
+	ownDest := func(server string) fleet.Object {
+		o := ownProject()
+		o.Project.Destinations = append(o.Project.Destinations, fleet.Destination{Server: server, Namespace: "checkout"})
+		return o
+	}
+	onEngine := func(o fleet.Object, name fleet.EngineName) fleet.Object {
+		o.Key.Engine = name
+		return o
+	}
 	cases := map[string]fleet.Object{
-		"nothing set":                           {Key: projectObject(acme).Key},
-		"two parts set":                         twoParts,
-		"a kind that is not the content's":      wrongKind,
-		"no engine":                             nobody,
-		"a star for every repository":           project(func(p *fleet.Project) { p.SourceRepos = []string{"*"} }),
-		"a repository pattern":                  project(func(p *fleet.Project) { p.SourceRepos = []string{"https://git.example.com/acme/*"} }),
-		"a negated repository":                  project(func(p *fleet.Project) { p.SourceRepos = []string{"!https://git.example.com/x"} }),
-		"alternatives in a repository":          project(func(p *fleet.Project) { p.SourceRepos = []string{"https://git.example.com/{a,b}"} }),
-		"a regular expression for a repository": project(func(p *fleet.Project) { p.SourceRepos = []string{"/re[a]/"} }),
-		"a star for every server":               project(dest("*", "checkout")),
-		"a negated server":                      project(dest("!https://a", "checkout")),
-		"a server that is no server key":        project(dest(exampleServer, "checkout")),
-		"a second question mark":                project(dest(key+"?x", "checkout")),
-		"the engine's own cluster":              project(dest("https://kubernetes.default.svc?managedEnvironment=x", "checkout")),
-		"a star for every namespace":            project(dest(key, "*")),
-		"a negated namespace":                   project(dest(key, "!kube-system")),
-		"kube-system":                           project(dest(key, "kube-system")),
-		"Argo CD's namespace":                   project(dest(key, "argocd")),
-		"every cluster resource":                project(func(p *fleet.Project) { p.ClusterResources = []fleet.GroupKind{{Group: "*", Kind: "*"}} }),
+		"an own cluster's Application elsewhere": own(func(a *fleet.Application) { a.Destination.Server = key }),
+		"an own cluster's other name":            own(func(a *fleet.Application) { a.Destination.Server = "https://kubernetes.default.svc:443" }),
+		"an own cluster's Argo CD":               own(func(a *fleet.Application) { a.Destination.Namespace = "argocd" }),
+		"an own cluster's project elsewhere":     ownDest(key),
+		"an own cluster's project everywhere":    ownDest("*"),
+		"an own cluster's cluster Secret":        onEngine(clusterObject(prodEU, exampleServer), ownEngine),
+		"another environment's own cluster":      onEngine(ownApplication(), "acme.staging"),
+		"another tenant's own cluster":           onEngine(ownApplication(), "globex.prod-eu"),
+		"an engine of three names":               onEngine(ownApplication(), "acme.prod-eu.x"),
+		"an engine with a pattern":               onEngine(ownApplication(), "acme.*"),
+		"an own cluster on a declared engine":    onEngine(ownApplication(), testEngine),
+		"nothing set":                            {Key: projectObject(acme).Key},
+		"two parts set":                          twoParts,
+		"a kind that is not the content's":       wrongKind,
+		"no engine":                              nobody,
+		"a star for every repository":            project(func(p *fleet.Project) { p.SourceRepos = []string{"*"} }),
+		"a repository pattern":                   project(func(p *fleet.Project) { p.SourceRepos = []string{"https://git.example.com/acme/*"} }),
+		"a negated repository":                   project(func(p *fleet.Project) { p.SourceRepos = []string{"!https://git.example.com/x"} }),
+		"alternatives in a repository":           project(func(p *fleet.Project) { p.SourceRepos = []string{"https://git.example.com/{a,b}"} }),
+		"a regular expression for a repository":  project(func(p *fleet.Project) { p.SourceRepos = []string{"/re[a]/"} }),
+		"a star for every server":                project(dest("*", "checkout")),
+		"a negated server":                       project(dest("!https://a", "checkout")),
+		"a server that is no server key":         project(dest(exampleServer, "checkout")),
+		"a second question mark":                 project(dest(key+"?x", "checkout")),
+		"the engine's own cluster":               project(dest("https://kubernetes.default.svc?managedEnvironment=x", "checkout")),
+		"a star for every namespace":             project(dest(key, "*")),
+		"a negated namespace":                    project(dest(key, "!kube-system")),
+		"kube-system":                            project(dest(key, "kube-system")),
+		"Argo CD's namespace":                    project(dest(key, "argocd")),
+		"every cluster resource":                 project(func(p *fleet.Project) { p.ClusterResources = []fleet.GroupKind{{Group: "*", Kind: "*"}} }),
 		"Argo CD's own kinds": project(func(p *fleet.Project) {
 			p.ClusterResources = []fleet.GroupKind{{Group: "argoproj.io", Kind: "AppProject"}}
 		}),
@@ -263,7 +290,9 @@ func FuzzRender(f *testing.F) {
 		cluster.Cluster.Namespaces, cluster.Cluster.CAData = []string{ns}, values
 		repository := repositoryObject(acme)
 		repository.Repository.URL = repo
-		for _, o := range []fleet.Object{app, kustomized, project, cluster, repository} {
+		onOwn := ownApplication()
+		onOwn.Application.Destination = fleet.Destination{Server: server, Namespace: ns}
+		for _, o := range []fleet.Object{app, kustomized, project, cluster, repository, onOwn} {
 			m, err := Renderer{}.Render(engineSpec(), o)
 			if err != nil {
 				continue
