@@ -44,6 +44,7 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		checks = append(checks, Check{subject, detail, err})
 	}
 	var sealed func(context.Context, string) ([]byte, error)
+	joined := Check{Subject: "agents"}
 	check("database", func(ctx context.Context) (string, error) {
 		d, err := openDatabase(ctx, s.Database, log)
 		if err != nil {
@@ -55,8 +56,15 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 			return "", err
 		}
 		defer store.Close()
-		return "reached, takes writes, schema is current", store.Ping(ctx)
+		if err := store.Ping(ctx); err != nil || !s.Agents.Enabled {
+			return "reached, takes writes, schema is current", err
+		}
+		joined.Detail, joined.Err = examineAgents(ctx, store, s.Listen.Public, time.Now())
+		return "reached, takes writes, schema is current", nil
 	})
+	if joined.Detail != "" || joined.Err != nil {
+		checks = append(checks, joined)
+	}
 	secrets, err := openSecrets(s.Secrets, sealed)
 	checks = append(checks, Check{"secrets", "every configured place is there", err})
 
@@ -70,6 +78,9 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 	}
 	connect := engines{secrets: secrets, inFlight: 1}
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		if specs[name].Connection.Agent != nil {
+			continue // it is looked at by its agent
+		}
 		check("engine "+string(name), func(ctx context.Context) (string, error) { return connect.examine(ctx, name, specs[name]) })
 	}
 	return checks

@@ -20,6 +20,7 @@ import (
 	"argosy.dev/argosy/api"
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/hub"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler"
@@ -45,7 +46,8 @@ type Server struct {
 	manager *reconciler.Manager
 	stops   *reconciler.StopBoard
 	api     *api.Server
-	pulls   *pulls // nil without a forge
+	pulls   *pulls   // nil without a forge
+	hub     *hub.Hub // nil when agents are switched off, or without a public URL
 
 	listener, ops net.Listener
 }
@@ -108,18 +110,18 @@ func (v *Server) assemble() error {
 			Metrics: metrics, Log: v.log, Poll: time.Duration(s.Engines.Poll), Flight: s.Engines.InFlight,
 		}
 	})
-	v.api = api.New(api.Config{Reader: v.store, Decider: v.store, Tokens: withBootstrap(v.store, s.Bootstrap), Log: v.log, Version: v.version})
-	return nil
+	v.api = api.New(api.Config{Reader: v.store, Decider: v.store, Tokens: withBootstrap(v.store, s.Bootstrap), Agents: v.agents(), Log: v.log, Version: v.version})
+	return v.assembleAgents()
 }
 
-// front is what listen.address answers: the API and the page, and deliveries of the forge.
+// front is what listen.address answers: the API and the page, deliveries of the forge, and agents.
 func (v *Server) front() http.Handler {
-	if v.pulls == nil || v.pulls.receiver == nil {
-		return v.api
-	}
 	mux := http.NewServeMux()
 	mux.Handle("/", v.api)
-	mux.Handle(hookPath, v.pulls.receiver)
+	if v.pulls != nil && v.pulls.receiver != nil {
+		mux.Handle(hookPath, v.pulls.receiver)
+	}
+	v.mountAgents(mux)
 	return mux
 }
 
@@ -144,13 +146,14 @@ func (v *Server) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
-		v.loop.Run, v.manager.Run, v.api.Run, v.wakes, v.prune,
+		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.wakes, v.prune,
 		func(ctx context.Context) { v.stops.Run(ctx, v.store, v.log) },
-		func(ctx context.Context) { v.secrets.Watch(ctx, v.manager.Rotated) },
+		func(ctx context.Context) { v.secrets.Watch(ctx, v.rotated) },
 	} {
 		all.Go(func() { part(ctx) })
 	}
 	front, back := api.HTTP(v.front(), v.log), api.HTTP(v.probes(), v.log)
+	front.ConnContext = hub.ConnContext
 	serve := func(s *http.Server, l net.Listener) {
 		all.Go(func() {
 			if err := v.serve(s, l); err != nil && !errors.Is(err, http.ErrServerClosed) {
@@ -188,6 +191,9 @@ func (v *Server) wakes(ctx context.Context) {
 		v.loop.Heard(by)
 		v.manager.Wake()
 		v.api.Wake()
+		if v.hub != nil {
+			v.hub.Wake()
+		}
 	})
 }
 

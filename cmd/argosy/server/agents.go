@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"argosy.dev/argosy/api"
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/hub"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// agentPaths are what agents ask. They are mounted beside the API, whose limits of body and time are not theirs.
+var agentPaths = []string{agent.PathJoin, agent.PathToken, agent.PathKeys, agent.PathSnapshot, agent.PathStream, agent.PathStatus}
+
+// errNoPublicURL tells the operator what agents need.
+var errNoPublicURL = errors.New("agents are switched on and listen.publicURL is not set: no agent can join or connect, because an agent proves itself to that name; " +
+	"set it to the URL by which agents reach this API, or set agents.enabled: false")
+
+// assembleAgents makes what answers agents, unless they are switched off or there is no name that they could prove themselves to.
+func (v *Server) assembleAgents() error {
+	s := v.settings
+	if !s.Agents.Enabled || s.Listen.Public == "" {
+		return nil
+	}
+	made, err := hub.New(hub.Config{
+		Store: v.store, Secrets: v.secrets, Stops: v.stops, PublicURL: s.Listen.Public, Replica: v.holder, Version: v.version,
+		LegacyTokenPath: s.Agents.LegacyTokenPath, Limits: hub.Limits{OpenRate: s.Agents.ConnectRate}, Log: v.log, Metrics: hub.NewMetrics(v.registry),
+	})
+	if err != nil {
+		return fmt.Errorf("listen.publicURL: %w", err)
+	}
+	v.hub = made
+	return nil
+}
+
+// agents is what people ask of them; nil when they are switched off.
+func (v *Server) agents() api.Agents {
+	if !v.settings.Agents.Enabled {
+		return nil
+	}
+	return v.store
+}
+
+// mountAgents adds what agents ask to the front.
+func (v *Server) mountAgents(mux *http.ServeMux) {
+	if v.hub != nil {
+		v.hub.Register(mux)
+		return
+	}
+	why := errors.New("agents are switched off here: agents.enabled of argosy.yaml")
+	if v.settings.Agents.Enabled {
+		why = errNoPublicURL
+	}
+	for _, path := range agentPaths {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { refuseAgents(w, why) })
+	}
+}
+
+// refuseAgents says to whoever sets an agent up what the operator has to do.
+func refuseAgents(w http.ResponseWriter, why error) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Retry-After", "60")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_ = json.NewEncoder(w).Encode(wire.Refusal{Type: "urn:argosy:unavailable", Title: http.StatusText(http.StatusServiceUnavailable), // the agent is gone: it asks again
+		Status: http.StatusServiceUnavailable, Detail: why.Error(), Next: "tell whoever runs the control plane"})
+}
+
+// runAgents feeds the agents' streams until ctx ends.
+func (v *Server) runAgents(ctx context.Context) {
+	switch {
+	case v.hub != nil:
+		v.hub.Run(ctx)
+	case v.settings.Agents.Enabled:
+		v.log.Info(errNoPublicURL.Error())
+	}
+}
+
+// rotated passes on that a secret has changed, to whom has rows that need it.
+func (v *Server) rotated(tenant fleet.TenantName, name string) {
+	v.manager.Rotated(tenant, name)
+	if v.hub != nil {
+		v.hub.Rotated(tenant, name)
+	}
+}
+
+// staleAfter is how long an agent may be away before the doctor names it.
+const staleAfter = 10 * time.Minute
+
+// examineAgents says which agents have joined and are not there, or are refused.
+func examineAgents(ctx context.Context, store *postgres.Store, public string, now time.Time) (string, error) {
+	var all, stale []string
+	for page := (fleet.Page{Limit: wire.MaxPage}); ; {
+		found, next, err := store.Agents(ctx, fleet.Scope{}, fleet.Filter{}, page)
+		if err != nil {
+			return "", err
+		}
+		for _, a := range found {
+			all = append(all, string(a.Engine))
+			if why := amiss(a, now); why != "" {
+				stale = append(stale, string(a.Engine)+" "+why)
+			}
+		}
+		if page.After = next; next == "" {
+			break
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return "none is declared", nil
+	case public == "":
+		return "", errNoPublicURL
+	case len(stale) > 0:
+		return "", fmt.Errorf("%s; see `argosy get agents -o wide`, and the log of `argosy agent run` on the cluster", strings.Join(slices.Sorted(slices.Values(stale)), ", "))
+	}
+	return fmt.Sprintf("%d declared, each that has joined is connected or was lately", len(all)), nil
+}
+
+// amiss is what is to be looked at with one agent; "" when nothing is. One that nobody has joined yet is not amiss.
+func amiss(a fleet.AgentView, now time.Time) string {
+	switch {
+	case a.ID == "" || a.RevokedAt != nil:
+		return ""
+	case a.Cloned:
+		return "is used by two processes in turn"
+	case a.ExpiresAt != nil && a.ExpiresAt.Before(now):
+		return "has expired: join again"
+	case a.Connected:
+		return ""
+	case a.SeenAt == nil:
+		return "has joined and never connected"
+	case now.Sub(*a.SeenAt) > staleAfter:
+		return "was last seen " + fleet.Age(now.Sub(*a.SeenAt)) + " ago"
+	}
+	return ""
+}
