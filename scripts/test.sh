@@ -21,6 +21,7 @@ step "parts" scripts/parts.sh
 step "build" make --no-print-directory build
 if [[ $what != e2e ]]; then
   mapfile -t unit < <(go list ./... | grep -v '/test/')
+  step "the image's maker" go -C scripts/image test ./...
   step "unit, contract, PostgreSQL and API-server tests, with the race detector" go test -race -timeout 20m "${unit[@]}"
 fi
 if [[ $what != unit ]]; then
