@@ -359,6 +359,11 @@ func (o *house) stream(r *http.Request, change ...func(*wire)) *wire {
 	go func() {
 		defer close(w.ended)
 		defer cancel()
+		defer func() {
+			if cause := recover(); cause != nil && cause != http.ErrAbortHandler { // as a server does
+				panic(cause)
+			}
+		}()
 		o.mux.ServeHTTP(w, r.WithContext(ctx))
 	}()
 	return w

@@ -1,0 +1,236 @@
+package hub
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent"
+)
+
+func TestAReportIsTakenPartByPart(t *testing.T) {
+	o := newHouse(t)
+	d := o.device("acme.edge", "acme")
+	report := agent.Report{Epoch: d.open(), Seq: 7,
+		Acks:     []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", Seq: 3, State: fleet.ApplyApplied}, {Kind: fleet.ObjectProject, Name: "p", Seq: 4, Removed: true}},
+		Observed: []agent.Observed{{Name: "a", Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, Resources: 3, OperationPhase: "Succeeded"}},
+		Syncs:    []agent.SyncEnd{{ID: "s1", State: fleet.OperationSucceeded}},
+		Standing: &agent.Standing{Reachable: true, ArgoCD: "v3.2.0", Version: "v1", PendingDeletions: 2, Strays: 1, Own: 4},
+		Own:      []fleet.OwnApplication{{Namespace: "argocd", Name: "own", RepoURL: "https://user:secret@git.example/r"}}, OwnWhole: true}
+	if w := d.report(report); w.Code != http.StatusNoContent {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	s := o.store
+	if len(s.acks) != 2 || !s.acks[1].Removed || s.acks[0].Key != (fleet.ObjectKey{Engine: "acme.edge", Kind: fleet.ObjectApplication, Name: "a"}) {
+		t.Errorf("acks %+v", s.acks)
+	}
+	if len(s.seen) != 1 || s.seen[0].Sync != fleet.SyncSynced || s.seen[0].Message != "" || s.seen[0].OperationPhase != "Succeeded" {
+		t.Errorf("observations %+v", s.seen)
+	}
+	if s.ends["s1"] != fleet.OperationSucceeded || len(s.stood) != 1 || s.stood[0].ArgoCD != "v3.2.0" || s.stood[0].Own != 4 || !s.whole {
+		t.Errorf("syncs %v, standing %+v", s.ends, s.stood)
+	}
+	if len(s.own) != 1 || s.own[0].RepoURL != "https://git.example/r" {
+		t.Errorf("own %+v", s.own)
+	}
+	if s.reports["engine/acme.edge"] != 7 {
+		t.Errorf("counted %v", s.reports)
+	}
+}
+
+func TestAReportThatFailsInTheMiddleIsNotCounted(t *testing.T) {
+	o := newHouse(t)
+	d := o.device("acme.edge", "acme")
+	report := agent.Report{Epoch: d.open(), Seq: 1, Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", State: fleet.ApplyApplied}}, Observed: []agent.Observed{{Name: "a"}}}
+	o.store.failWith(func(call string) error {
+		if call == "Observe" {
+			return errors.New("no connection")
+		}
+		return nil
+	})
+	w := d.report(report)
+	wantRefusal(t, w, 503, agent.CodeBusy)
+	o.store.failWith(nil)
+	if w := d.report(report); w.Code != 204 || len(o.store.seen) != 1 {
+		t.Errorf("sent again: %d %s", w.Code, w.Body)
+	}
+}
+
+// Case 44: versions.
+func TestCase44AnUnknownWordIsNeverARemovalNorASuccess(t *testing.T) {
+	o := newHouse(t)
+	d := o.device("acme.edge", "acme")
+	body := `{"epoch":1,"seq":1,"later":{"x":1},
+		"acks":[{"kind":"Application","name":"a","seq":1,"state":"Vanished","removed":true,"message":"m","new":1},{"kind":"Gadget","name":"b","state":"Applied"},
+			{"kind":"Application","name":"c","seq":1}],
+		"observed":[{"name":"a","sync":"Drifting","health":"Purple","operationPhase":"Dreaming","message":"m"}],
+		"syncs":[{"id":"s1","state":"Vanished"}]}`
+	d.open()
+	if w := o.serve(d.post(agent.PathStatus, []byte(body))); w.Code != 204 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	s := o.store
+	if len(s.acks) != 1 || s.acks[0].Removed || s.acks[0].State != fleet.ApplyFailed || !strings.Contains(s.acks[0].Message, "Vanished") {
+		t.Errorf("acks %+v", s.acks)
+	}
+	got := s.seen[0]
+	if got.Sync != fleet.SyncUnknown || got.Health != fleet.HealthUnknown || got.OperationPhase != "" || got.Gone ||
+		!strings.Contains(got.Message, "Drifting") || !strings.Contains(got.Message, "Purple") || !strings.Contains(got.Message, "Dreaming") {
+		t.Errorf("observed %+v", got)
+	}
+	if s.ends["s1"] != fleet.OperationRunning {
+		t.Errorf("a sync ended: %v", s.ends)
+	}
+}
+
+// Case 45.
+func TestCase45AMaliciousReportIsCappedCleanedAndRefused(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	o := newHouse(t, func(c *Config) { c.Metrics = NewMetrics(reg) })
+	d := o.device("acme.edge", "acme")
+	d.open()
+
+	huge := bytes.Repeat([]byte(" "), 50<<20)
+	r := d.post(agent.PathStatus, huge)
+	wantRefusal(t, o.serve(r), 413, agent.CodeInvalid)
+	r = d.post(agent.PathStatus, huge)
+	r.ContentLength = -1 // not said beforehand
+	wantRefusal(t, o.serve(r), 413, agent.CodeInvalid)
+
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	z.Write(huge)
+	z.Close()
+	for _, encoding := range []string{"gzip", "br", "identity"} {
+		r = d.post(agent.PathStatus, bomb.Bytes())
+		r.Header.Set("Content-Encoding", encoding)
+		wantRefusal(t, o.serve(r), 415, agent.CodeInvalid)
+	}
+	wantRefusal(t, o.serve(d.post(agent.PathStatus, bomb.Bytes())), 400, agent.CodeInvalid)
+	wantRefusal(t, o.serve(d.post(agent.PathStatus, []byte(strings.Repeat("[", 100000)))), 400, agent.CodeInvalid)
+	wantRefusal(t, o.serve(d.post(agent.PathStatus, []byte(`{"epoch":1,"seq":9223372036854775807}`))), 400, agent.CodeInvalid)
+	many, _ := json.Marshal(agent.Report{Epoch: 1, Seq: 1, Acks: make([]agent.Ack, agent.MaxItems+1)})
+	wantRefusal(t, o.serve(d.post(agent.PathStatus, many)), 413, agent.CodeInvalid)
+
+	evil := "line one\nlevel=ERROR msg=\"forged\"\r\x1b[31m\u202e<script>alert(1)</script>" + strings.Repeat("x", 5000)
+	report := agent.Report{Epoch: 1, Seq: 1,
+		Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", State: fleet.ApplyFailed, Message: evil}, {Kind: fleet.ObjectApplication, Name: evil, State: fleet.ApplyApplied},
+			{Kind: fleet.ObjectApplication, Name: "../b", State: fleet.ApplyApplied}},
+		Observed: []agent.Observed{{Name: "a", UID: evil, Message: evil, OperationError: evil, SyncedRevision: evil, OperationID: evil, ResourceVersion: evil, Resources: -5,
+			Sync: fleet.SyncState(evil), Health: fleet.HealthState(evil), ReconciledAt: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		Standing: &agent.Standing{Message: evil, ArgoCD: evil, Version: evil, PendingDeletions: -1, Strays: 1 << 40},
+		Own:      []fleet.OwnApplication{{Namespace: "n", Name: "own", Project: evil, RepoURL: evil, Path: evil, Message: evil}, {Namespace: evil, Name: "x"}}}
+	if w := d.report(report); w.Code != 204 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	s := o.store
+	if len(s.acks) != 1 || len(s.own) != 1 {
+		t.Errorf("%d acks, %d own", len(s.acks), len(s.own))
+	}
+	if s.seen[0].Resources != 0 || !s.seen[0].ReconciledAt.IsZero() || s.stood[0].PendingDeletions != 0 || s.stood[0].Strays != mostObjects {
+		t.Errorf("numbers %+v %+v", s.seen[0], s.stood[0])
+	}
+	kept, _ := json.Marshal([]any{s.acks, s.seen, s.stood, s.own})
+	for _, bad := range []string{`\n`, `\r`, `\u001b`, "\u202e", "\x1b"} {
+		if bytes.Contains(kept, []byte(bad)) {
+			t.Errorf("%q was kept in %s", bad, kept)
+		}
+	}
+	if len(s.acks[0].Message) > agent.MaxMessage || len(kept) > 20<<10 {
+		t.Errorf("a message of %d bytes, %d in all", len(s.acks[0].Message), len(kept))
+	}
+	if strings.Contains(o.log.String(), "forged") {
+		t.Errorf("the log was forged: %s", o.log)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if len(f.GetMetric()) > 12 {
+			t.Errorf("%s has %d series", f.GetName(), len(f.GetMetric()))
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if len(l.GetValue()) > 20 || strings.Contains(l.GetValue(), "acme") {
+					t.Errorf("%s has label %q", f.GetName(), l.GetValue())
+				}
+			}
+		}
+	}
+}
+
+func TestOneReportOfAnAgentIsTakenAtATime(t *testing.T) {
+	o := newHouse(t)
+	d := o.device("acme.edge", "acme")
+	d.open()
+	inside, leave := make(chan struct{}), make(chan struct{})
+	o.store.failWith(func(call string) error {
+		if call == "ReportTaken" {
+			close(inside)
+			<-leave
+		}
+		return nil
+	})
+	ended := make(chan int)
+	go func() { ended <- d.report(agent.Report{Epoch: 1, Seq: 1}).Code }()
+	<-inside
+	wantRefusal(t, d.report(agent.Report{Epoch: 1, Seq: 2}), 429, agent.CodeBusy)
+	close(leave)
+	if code := <-ended; code != 204 {
+		t.Errorf("the first: %d", code)
+	}
+}
+
+func FuzzReport(f *testing.F) {
+	whole, _ := json.Marshal(agent.Report{Epoch: 1, Seq: 1, Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", State: "x", Removed: true}},
+		Observed: []agent.Observed{{Name: "a", Message: "m\x00\xff"}}, Own: []fleet.OwnApplication{{Namespace: "n", Name: "o", RepoURL: "https://a@b/c"}}})
+	f.Add(whole)
+	f.Add([]byte(`{"seq":1,"epoch":1,"observed":[{"name":"a","reconciledAt":"0001-01-01T00:00:00Z"}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		report, err := readReport(body)
+		if err != nil {
+			return
+		}
+		for _, a := range sound(report.Acks, func(a agent.Ack) (fleet.Ack, bool) { return ackOf("e", a) }) {
+			if !soundName(a.Key.Name) || !isPlain(a.Message, agent.MaxMessage) || a.Key.Engine != "e" || (a.Removed && a.State == fleet.ApplyFailed && strings.Contains(a.Message, "does not know")) {
+				t.Errorf("ack %+v", a)
+			}
+		}
+		for _, o := range sound(report.Observed, func(o agent.Observed) (fleet.Observation, bool) { return observationOf("e", o) }) {
+			if !isPlain(o.Message, agent.MaxMessage) || !isPlain(o.UID, longestWord) || o.Resources < 0 || syncState(o.Sync) != o.Sync || healthState(o.Health) != o.Health {
+				t.Errorf("observation %+v", o)
+			}
+		}
+		for _, o := range sound(report.Own, ownOf) {
+			if !isPlain(o.RepoURL, longestURL) || !isPlain(o.Message, agent.MaxMessage) {
+				t.Errorf("own %+v", o)
+			}
+		}
+	})
+}
+
+func isPlain(text string, most int) bool {
+	return len(text) <= most && utf8.ValidString(text) && !strings.ContainsAny(text, "\n\r\t\x00\x1b\u202e\u2028")
+}
+
+func FuzzPlain(f *testing.F) {
+	f.Add("ä€𝄞\xff\u202e\n", 5)
+	f.Fuzz(func(t *testing.T, text string, most int) {
+		if most < 0 || most > 1000 {
+			return
+		}
+		if got := plain(text, most); !isPlain(got, most) {
+			t.Errorf("%q", got)
+		}
+	})
+}
