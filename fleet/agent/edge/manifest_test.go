@@ -1,0 +1,86 @@
+package edge
+
+import (
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	rbac "k8s.io/api/rbac/v1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func install() Install { return Install{Hub: "https://hub.example.com", Image: "argosy:v1"} }
+
+func TestManifestIsWhatItWas(t *testing.T) {
+	full := install()
+	full.Namespace, full.ArgoCDNamespace, full.Proxy, full.NoProxy, full.MaxDeletions = "edge", "gitops", "http://proxy.example.com:3128", "10.0.0.0/8", 5
+	full.EgressOnly, full.PublicOnly = true, true
+	for name, in := range map[string]Install{"manifest.yaml": install(), "manifest-full.yaml": full} {
+		got, err := in.Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			if again, _ := in.Manifest(); string(again) != string(got) {
+				t.Fatal("the same install gives another manifest")
+			}
+		}
+		path := "testdata/" + name
+		if *update {
+			if err := os.WriteFile(path, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil || string(got) != string(want) {
+			t.Errorf("%s differs; look at it and run with -update (%v)", path, err)
+		}
+	}
+}
+
+func TestRightsAreTheLeast(t *testing.T) {
+	for _, public := range []bool{false, true} {
+		in := install().withDefaults()
+		in.PublicOnly = public
+		for _, rule := range slices.Concat(in.ownRules(), in.argoRules(), clusterRules()) {
+			if s := strings.Join(slices.Concat(rule.Verbs, rule.APIGroups, rule.Resources), " "); strings.Contains(s, "*") {
+				t.Errorf("a wildcard: %v", rule)
+			}
+		}
+		for _, rule := range clusterRules() {
+			if len(rule.ResourceNames) != 1 || !slices.Equal(rule.Verbs, []string{"get"}) {
+				t.Errorf("on the whole cluster: %v", rule)
+			}
+		}
+		secrets := slices.ContainsFunc(in.argoRules(), func(r rbac.PolicyRule) bool { return slices.Contains(r.Resources, "secrets") })
+		if secrets == public {
+			t.Errorf("public only %v: rights on Secrets %v", public, secrets)
+		}
+		for _, rule := range in.ownRules() {
+			if len(rule.ResourceNames) == 0 && !slices.Equal(rule.Verbs, []string{"create"}) {
+				t.Errorf("in its own namespace: %v", rule)
+			}
+		}
+	}
+}
+
+func TestInstallRefusesWhatIsUnsafe(t *testing.T) {
+	for name, change := range map[string]func(*Install){
+		"plain http":               func(in *Install) { in.Hub = "http://hub.example.com" },
+		"one namespace for both":   func(in *Install) { in.Namespace = "argocd" },
+		"no image":                 func(in *Install) { in.Image = "" },
+		"a password of the proxy":  func(in *Install) { in.Proxy = "http://user:canary-1@proxy:3128" },
+		"a key in the CA file":     func(in *Install) { in.CA = []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n") },
+		"a namespace that is YAML": func(in *Install) { in.Namespace = "a: b" },
+	} {
+		in := install()
+		change(&in)
+		_, err := in.Manifest()
+		if err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
