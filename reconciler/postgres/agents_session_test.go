@@ -1,0 +1,406 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	a := k.join(acmeEdge, "x")
+	first := k.open(a, "one")
+	if first.Lease.Name != "engine/acme.edge" || first.Lease.Holder != "agent/"+a.ID+"/one" || time.Until(first.Lease.Expires) < 99*365*24*time.Hour {
+		t.Errorf("lease %+v", first.Lease)
+	}
+	if first.Mode != fleet.AgentManaged || first.ArgoCD != (fleet.ArgoCDInstance{Namespace: "gitops"}) || first.Agent.ID != a.ID {
+		t.Errorf("opening %+v", first)
+	}
+	if again := k.open(a, "one"); again.Lease.Epoch != first.Lease.Epoch || again.Opening <= first.Opening {
+		t.Errorf("the same process: %+v", again)
+	}
+	rows := must(k.AgentChanged(ctx, acmeEdge, 0, 100))(t)
+	second := k.open(a, "two")
+	if second.Lease.Epoch != first.Lease.Epoch+1 {
+		t.Errorf("epochs %d, %d", first.Lease.Epoch, second.Lease.Epoch)
+	}
+	for what, err := range map[string]error{
+		"Acknowledge": k.Acknowledge(ctx, first.Lease, applied(rows)),
+		"Observe":     k.Observe(ctx, first.Lease, []fleet.Observation{{Key: rows[0].Key}}),
+		"UpdateSync":  k.UpdateSync(ctx, first.Lease, "x", fleet.OperationFailed, ""),
+		"ReportAgent": k.ReportAgent(ctx, first.Lease, fleet.AgentReport{}),
+		"RecordOwn":   k.RecordOwn(ctx, first.Lease, nil, true),
+		"TakeReport":  func() error { _, err := k.TakeReport(ctx, first.Lease, 1); return err }(),
+		"ReportTaken": k.ReportTaken(ctx, first.Lease, 1),
+	} {
+		if !errors.Is(err, fleet.ErrFenced) {
+			t.Errorf("%s of the process before: %v", what, err)
+		}
+	}
+	check(t, k.Acknowledge(ctx, second.Lease, applied(rows)))
+
+	t.Run("above the floor that the cluster shows", func(t *testing.T) {
+		for _, c := range []struct{ floor, want int64 }{{second.Lease.Epoch - 1, second.Lease.Epoch}, {500, 501}, {500, 501}, {3, 501}} {
+			s := session(a, "two")
+			s.Floor = c.floor
+			if o := must(k.OpenAgent(ctx, s))(t); o.Lease.Epoch != c.want {
+				t.Errorf("floor %d: epoch %d, want %d", c.floor, o.Lease.Epoch, c.want)
+			}
+		}
+		s := session(a, "two")
+		s.Floor = 1<<53 + 1
+		if _, err := k.OpenAgent(ctx, s); err == nil {
+			t.Error("an impossible floor is taken")
+		}
+	})
+	t.Run("nobody acquires what an agent holds", func(t *testing.T) {
+		if _, ok, err := k.Acquire(ctx, "engine/acme.edge", "replica-1", time.Minute); ok || err != nil {
+			t.Errorf("acquired %v, %v", ok, err)
+		}
+	})
+	t.Run("the worker of before an Engine was given to an agent is fenced", func(t *testing.T) {
+		worker := hold(t, k.Store, "engine/far-1")
+		o := k.open(k.join("far-1", "far"), "one")
+		if o.Lease.Epoch <= worker.Epoch || o.ArgoCD != (fleet.ArgoCDInstance{Namespace: "argocd-far-1", InstallationID: "far-1"}) {
+			t.Errorf("%+v", o)
+		}
+		if err := k.Acknowledge(ctx, worker, []fleet.Ack{{Key: fleet.ObjectKey{Engine: "far-1"}}}); !errors.Is(err, fleet.ErrFenced) {
+			t.Errorf("the worker: %v", err)
+		}
+	})
+}
+
+// Case 40: at once, for what is under way, on every replica and for good.
+func TestCase40RevokedAgentIsOver(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	a := k.join(acmeEdge, "x")
+	o := k.open(a, "one")
+	hash := sha256.Sum256([]byte("access"))
+	check(t, k.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
+	if got := must(k.AccessAgent(ctx, hash))(t); got.ID != a.ID {
+		t.Fatalf("access of %+v", got)
+	}
+	other := open(t, k.url)
+	told := make(chan struct{}, 100)
+	listening, stop := context.WithCancel(ctx)
+	var listener sync.WaitGroup
+	listener.Go(func() { other.Listen(listening, func(string) { told <- struct{}{} }) })
+	defer listener.Wait()
+	defer stop()
+	<-told // it listens
+
+	// A write that holds the lease is waited for; the next is refused.
+	tx := must(connect(t, k.url).Begin(ctx))(t)
+	_, err := tx.Exec(ctx, `SELECT fence_engine($1, $2, $3)`, o.Lease.Name, o.Lease.Holder, o.Lease.Epoch)
+	check(t, err)
+	revoked := make(chan error, 1)
+	go func() { revoked <- k.RevokeAgent(ctx, fleet.Scope{Tenant: "acme"}, acmeEdge, "ann") }()
+	until(t, "the revocation to wait", func() bool {
+		return one[bool](t, k.url, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+	})
+	check(t, tx.Commit(ctx))
+	check(t, <-revoked)
+	<-told
+
+	again := open(t, k.url) // and after a restart
+	for _, s := range []interface {
+		Agent(context.Context, string) (fleet.Agent, error)
+		AccessAgent(context.Context, [32]byte) (fleet.Agent, error)
+		OpenAgent(context.Context, fleet.AgentSession) (fleet.AgentOpening, error)
+		ReportAgent(context.Context, fleet.Lease, fleet.AgentReport) error
+		RotateAgent(context.Context, string, string, fleet.AgentKeys) (fleet.Agent, error)
+		AgentNews(context.Context, int64, time.Time) (fleet.AgentNews, error)
+	}{k.Store, other, again} {
+		if got, err := s.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrAgentRevoked) || got.Keys.Thumb() != a.Keys.Thumb() {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if _, err := s.AccessAgent(ctx, hash); !errors.Is(err, fleet.ErrNotFound) {
+			t.Errorf("its access token: %v", err)
+		}
+		if _, err := s.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrAgentRevoked) {
+			t.Errorf("a session: %v", err)
+		}
+		if err := s.ReportAgent(ctx, o.Lease, fleet.AgentReport{}); !errors.Is(err, fleet.ErrFenced) {
+			t.Errorf("a report: %v", err)
+		}
+		if _, err := s.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("y")); !errors.Is(err, fleet.ErrAgentRevoked) {
+			t.Errorf("rotation: %v", err)
+		}
+		if news, err := s.AgentNews(ctx, -1, time.Now()); err != nil || len(news.Ended) != 1 || news.Ended[0] != a.ID {
+			t.Errorf("news %+v, %v", news, err)
+		}
+	}
+	if err := k.RevokeAgent(ctx, fleet.Scope{}, acmeEdge, "ann"); !errors.Is(err, fleet.ErrNotFound) {
+		t.Errorf("once more: %v", err)
+	}
+	if v := k.view(acmeEdge); v.RevokedAt == nil || v.Connected || v.ID != a.ID {
+		t.Errorf("view %+v", v)
+	}
+	k.join("globex.edge", "g")
+	if err := k.RevokeAgent(ctx, fleet.Scope{Tenant: "acme"}, "globex.edge", "eve"); !errors.Is(err, fleet.ErrNotFound) {
+		t.Errorf("another tenant's: %v", err)
+	}
+}
+
+func TestJoiningAgainEndsTheEarlierIdentity(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	former := k.join(acmeEdge, "x")
+	before := k.open(former, "one")
+	next := k.join(acmeEdge, "y")
+	if _, err := k.Agent(t.Context(), former.ID); !errors.Is(err, fleet.ErrAgentRevoked) {
+		t.Errorf("the earlier: %v", err)
+	}
+	if err := k.ReportTaken(t.Context(), before.Lease, 7); !errors.Is(err, fleet.ErrFenced) {
+		t.Errorf("its report: %v", err)
+	}
+	after := k.open(next, "one")
+	if after.Lease.Epoch <= before.Lease.Epoch || after.ReportSeq != 0 {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	if v := k.view(acmeEdge); v.ID != next.ID || v.RevokedAt != nil {
+		t.Errorf("view %+v", v)
+	}
+}
+
+func TestCase43ExpiredIdentityJoinsAgain(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	a := k.join(acmeEdge, "x")
+	if left := time.Until(a.ExpiresAt); left < fleet.AgentLife-time.Minute || left > fleet.AgentLife+time.Minute {
+		t.Errorf("lasts %s", left)
+	}
+	exec(t, k.url, `UPDATE agents SET expires_at = now() - interval '1 day'`)
+	if got, err := k.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrAgentExpired) || got.ID != a.ID {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrAgentExpired) {
+		t.Errorf("session: %v", err)
+	}
+	if _, err := k.AgentRows(ctx, acmeEdge, func(fleet.Row) error { return nil }); !errors.Is(err, fleet.ErrNotFound) {
+		t.Errorf("rows: %v", err)
+	}
+	next := k.join(acmeEdge, "x") // with the same keys
+	must(k.OpenAgent(ctx, session(next, "one")))(t)
+	if rows := k.rows(acmeEdge); len(rows) != 2 {
+		t.Errorf("rows %v", rows)
+	}
+}
+
+func TestRotationSwapsTheKeysOnce(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	a := k.join(acmeEdge, "x")
+	hash := sha256.Sum256([]byte("access"))
+	check(t, k.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
+	exec(t, k.url, `UPDATE agents SET expires_at = now() + interval '1 hour'`)
+	for range 2 {
+		got := must(k.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("y")))(t)
+		if got.Keys.Thumb() != keys("y").Thumb() || time.Until(got.ExpiresAt) < fleet.AgentLife-time.Minute {
+			t.Errorf("%+v", got)
+		}
+	}
+	if _, err := k.AccessAgent(ctx, hash); !errors.Is(err, fleet.ErrNotFound) {
+		t.Errorf("an access token of the keys before: %v", err)
+	}
+	if _, err := k.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("z")); !errors.Is(err, fleet.ErrReplayed) {
+		t.Errorf("from the keys before to others: %v", err)
+	}
+	must(k.RotateAgent(ctx, a.ID, keys("y").Thumb(), keys("z")))(t)
+	if got := must(k.Agent(ctx, a.ID))(t); got.Keys.Thumb() != keys("z").Thumb() {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestCase41AssertionIsGoodForOneToken(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	a, b := k.join(acmeEdge, "x"), k.join("far-1", "y")
+	hash := func(s string) [32]byte { return sha256.Sum256([]byte(s)) }
+	check(t, k.SaveAccess(ctx, a.ID, "jti", hash("1"), time.Minute))
+	check(t, k.SaveAccess(ctx, a.ID, "jti", hash("1"), time.Minute)) // after a lost answer
+	if err := k.SaveAccess(ctx, a.ID, "jti", hash("2"), time.Minute); !errors.Is(err, fleet.ErrReplayed) {
+		t.Errorf("replayed: %v", err)
+	}
+	check(t, k.SaveAccess(ctx, b.ID, "jti", hash("3"), time.Minute))
+	exec(t, k.url, `UPDATE agent_access SET expires_at = now() - interval '1 second'`)
+	if _, err := k.AccessAgent(ctx, hash("1")); !errors.Is(err, fleet.ErrNotFound) {
+		t.Errorf("after its time: %v", err)
+	}
+	if err := k.SaveAccess(ctx, a.ID, "jti", hash("4"), time.Minute); !errors.Is(err, fleet.ErrReplayed) {
+		t.Errorf("replayed when its token has run out: %v", err)
+	}
+	exec(t, k.url, `UPDATE agent_access SET expires_at = now() - interval '11 minutes'`)
+	check(t, k.SaveAccess(ctx, a.ID, "next", hash("5"), time.Minute))
+	expect(t, k.url, `SELECT count(*) FROM agent_access WHERE agent = '`+a.ID+`'`, 1)
+	for i := range 199 {
+		check(t, k.SaveAccess(ctx, a.ID, fmt.Sprint("more", i), hash(fmt.Sprint("more", i)), time.Minute))
+	}
+	if err := k.SaveAccess(ctx, a.ID, "too many", hash("6"), time.Minute); !errors.Is(err, fleet.ErrAgentBusy) {
+		t.Errorf("the 201st: %v", err)
+	}
+}
+
+func TestCase41ReportsGoForward(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	a := k.join(acmeEdge, "x")
+	o := k.open(a, "one")
+	take := func(l fleet.Lease, seq, last int64, want error) {
+		t.Helper()
+		if got, err := k.TakeReport(ctx, l, seq); !errors.Is(err, want) || want == nil && err != nil || got != last {
+			t.Errorf("report %d: last %d, %v", seq, got, err)
+		}
+	}
+	take(o.Lease, 1, 0, nil)
+	take(o.Lease, 1, 0, nil) // the replica died before it was taken
+	check(t, k.ReportTaken(ctx, o.Lease, 1))
+	take(o.Lease, 1, 1, fleet.ErrReplayed)
+	take(o.Lease, 0, 1, fleet.ErrReplayed)
+	check(t, k.ReportTaken(ctx, o.Lease, 5))
+	check(t, k.ReportTaken(ctx, o.Lease, 3))
+	take(o.Lease, 5, 5, fleet.ErrReplayed)
+	take(o.Lease, 6, 5, nil)
+	next := k.open(a, "two")
+	if next.ReportSeq != 5 {
+		t.Errorf("opening %+v", next)
+	}
+	take(o.Lease, 6, 0, fleet.ErrFenced)
+	take(next.Lease, 6, 5, nil)
+	far := k.open(k.join("far-1", "f"), "one")
+	forged := next.Lease
+	forged.Holder = far.Lease.Holder
+	take(forged, 9, 0, fleet.ErrFenced)
+}
+
+func TestClonedIdentityIsRefusedUntilItJoinsAgain(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	a := k.join(acmeEdge, "x")
+	k.open(a, "one")
+	k.open(a, "two")
+	before := k.open(a, "one")
+	if _, err := k.OpenAgent(ctx, session(a, "two")); !errors.Is(err, fleet.ErrCloned) {
+		t.Fatalf("to and fro: %v", err)
+	}
+	for _, instance := range []string{"one", "two", "three"} {
+		if _, err := k.OpenAgent(ctx, session(a, instance)); !errors.Is(err, fleet.ErrCloned) {
+			t.Errorf("%s: %v", instance, err)
+		}
+	}
+	if got, err := k.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrCloned) || got.ID != a.ID {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := k.ReportAgent(ctx, before.Lease, fleet.AgentReport{}); !errors.Is(err, fleet.ErrFenced) {
+		t.Errorf("the session of one: %v", err)
+	}
+	if v := k.view(acmeEdge); !v.Cloned || v.RevokedAt != nil {
+		t.Errorf("view %+v", v)
+	}
+	if news := must(k.AgentNews(ctx, -1, time.Time{}))(t); len(news.Ended) != 1 {
+		t.Errorf("news %+v", news)
+	}
+	next := k.join(acmeEdge, "y")
+	if o := k.open(next, "one"); o.Lease.Epoch <= before.Lease.Epoch {
+		t.Errorf("%+v", o)
+	}
+	if v := k.view(acmeEdge); v.Cloned {
+		t.Errorf("view %+v", v)
+	}
+}
+
+func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	for name, instances := range map[string][]string{
+		"restarts in a row":                      {"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18"},
+		"a process that comes back to itself":    {"1", "1", "1", "1", "2", "2", "2"},
+		"one that did not hear of its successor": {"1", "2", "1", "3", "3", "4", "5"},
+	} {
+		a := k.join(acmeEdge, name)
+		for _, i := range instances {
+			if _, err := k.OpenAgent(t.Context(), session(a, i)); err != nil {
+				t.Errorf("%s: at %s: %v", name, i, err)
+			}
+		}
+	}
+	t.Run("nor is what was longer than ten minutes ago", func(t *testing.T) {
+		a := k.join(acmeEdge, "slow")
+		for range 6 {
+			for _, i := range []string{"1", "2"} {
+				if _, err := k.OpenAgent(t.Context(), session(a, i)); err != nil {
+					t.Fatal(err)
+				}
+				exec(t, k.url, `UPDATE agents SET turns = (
+					SELECT jsonb_agg(jsonb_set(e, '{at}', to_jsonb((e ->> 'at')::timestamptz - interval '11 minutes')) ORDER BY n)
+					FROM jsonb_array_elements(turns) WITH ORDINALITY AS e (e, n)) WHERE id = $1`, a.ID)
+			}
+		}
+	})
+	t.Run("three that take turns are", func(t *testing.T) {
+		a := k.join(acmeEdge, "three")
+		for _, i := range []string{"1", "2", "3", "1"} {
+			k.open(a, i)
+		}
+		if _, err := k.OpenAgent(t.Context(), session(a, "2")); !errors.Is(err, fleet.ErrCloned) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestPresenceFollowsSessionsAndReplicas(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	a := k.join(acmeEdge, "x")
+	if v := k.view(acmeEdge); v.Connected || v.SeenAt != nil || v.JoinedAt == nil || v.Version != "v1.0.0" {
+		t.Errorf("joined: %+v", v)
+	}
+	s := session(a, "one")
+	s.Opening = k.open(a, "one").Opening
+	if v := k.view(acmeEdge); v.Connected {
+		t.Errorf("on a replica that never beat: %+v", v)
+	}
+	check(t, k.BeatReplica(ctx, "hub-1"))
+	if v := k.view(acmeEdge); !v.Connected || v.SeenAt == nil || v.Version != "v1.1.0" {
+		t.Errorf("connected: %+v", v)
+	}
+	exec(t, k.url, `UPDATE replicas SET beat_at = now() - interval '31 seconds'; UPDATE agents SET seen_at = now() - interval '1 hour'`)
+	if v := k.view(acmeEdge); v.Connected || time.Since(*v.SeenAt) > time.Minute {
+		t.Errorf("its replica died: %+v", v)
+	}
+	moved := s
+	moved.Replica = "hub-2"
+	check(t, k.BeatReplica(ctx, "hub-2"))
+	moved.Opening = must(k.OpenAgent(ctx, moved))(t).Opening
+	check(t, k.CloseAgent(ctx, s)) // the old stream ends later than the new one began
+	if v := k.view(acmeEdge); !v.Connected {
+		t.Errorf("moved to another replica: %+v", v)
+	}
+	check(t, k.CloseAgent(ctx, moved))
+	if v := k.view(acmeEdge); v.Connected || time.Since(*v.SeenAt) > time.Minute {
+		t.Errorf("closed: %+v", v)
+	}
+	first, second := moved, moved
+	first.Opening = must(k.OpenAgent(ctx, moved))(t).Opening
+	second.Opening = must(k.OpenAgent(ctx, moved))(t).Opening
+	check(t, k.CloseAgent(ctx, first))
+	if v := k.view(acmeEdge); !v.Connected {
+		t.Errorf("the same replica, a newer session: %+v", v)
+	}
+}
