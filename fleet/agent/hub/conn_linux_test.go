@@ -1,0 +1,108 @@
+package hub
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet/agent"
+)
+
+// TestAConnectionThatIsDeadIsEndedByTheKernelWithinAMinute looks at what the kernel was told: a beat every fifteen seconds that nobody
+// acknowledges ends the connection.
+func TestAConnectionThatIsDeadIsEndedByTheKernelWithinAMinute(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ConnContext(context.Background(), tls.Server(conn, &tls.Config{}))
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	option := func(level, name int) (value int) {
+		err := raw.Control(func(fd uintptr) {
+			var err error
+			if value, err = syscall.GetsockoptInt(int(fd), level, name); err != nil {
+				t.Error(err)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	unansweredAfter := time.Duration(option(syscall.IPPROTO_TCP, tcpUserTimeout)) * time.Millisecond
+	if dead := agent.Beat + unansweredAfter; unansweredAfter == 0 || dead > time.Minute {
+		t.Errorf("with bytes on their way it is noticed after %v", dead)
+	}
+	idle := option(syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE) + option(syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL)*option(syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT)
+	if option(syscall.SOL_SOCKET, syscall.SO_KEEPALIVE) == 0 || idle > 60 {
+		t.Errorf("without any it is noticed after %d s", idle)
+	}
+}
+
+func TestAStreamOutlivesTheServersDeadlinesOnEitherVersionOfHTTP(t *testing.T) {
+	for version, two := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(version, func(t *testing.T) {
+			o := newHouse(t)
+			defer o.run()()
+			d := o.device("acme.edge", "acme")
+			server := httptest.NewUnstartedServer(o.mux)
+			server.EnableHTTP2 = two
+			server.Config.ReadTimeout, server.Config.WriteTimeout = 300*time.Millisecond, 300*time.Millisecond
+			server.Config.ConnContext = ConnContext
+			server.StartTLS()
+			defer server.Close()
+			r := d.get(agent.PathStream, 0)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+agent.PathStream, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header = r.Header
+			answer, err := server.Client().Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			if answer.Proto != version || answer.Header.Get("Content-Type") != "text/event-stream" {
+				t.Fatalf("%s %v", answer.Proto, answer.Header)
+			}
+			lines := bufio.NewScanner(answer.Body)
+			until := func(word string) {
+				for lines.Scan() {
+					if strings.Contains(lines.Text(), word) {
+						return
+					}
+				}
+				t.Fatalf("the stream ended before %q: %v", word, lines.Err())
+			}
+			until("event: syncs")
+			timer := time.NewTimer(2 * server.Config.WriteTimeout) // real time: it is the kernel's and the server's that is looked at
+			<-timer.C
+			began := time.Now()
+			o.store.put(application("acme.edge", "acme", "late"))
+			o.hub.Wake()
+			until("late")
+			t.Logf("from the row to the agent: %v", time.Since(began))
+		})
+	}
+}
