@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/test/example"
 	"argosy.dev/argosy/test/sealed"
 	"argosy.dev/argosy/test/stack"
@@ -207,4 +208,67 @@ func (w *forged) checks(t *testing.T, head string) map[string]stack.ForgeStatus 
 		}
 	}
 	return newest
+}
+
+// await waits for a check of the commit to have the state, and gives it.
+func (w *forged) await(t *testing.T, head, name, state string) (s stack.ForgeStatus) {
+	t.Helper()
+	eventually(t, name+" is "+state, func() string {
+		if s = w.checks(t, head)[name]; s.State != state {
+			return "it is " + s.State + ": " + s.Description
+		}
+		return ""
+	})
+	return s
+}
+
+// stands fails unless the check has the state now.
+func (w *forged) stands(t *testing.T, head, name, state string) {
+	t.Helper()
+	if s := w.checks(t, head)[name]; s.State != state {
+		t.Fatalf("%s is %q and not %s: %s", name, s.State, state, s.Description)
+	}
+}
+
+// told waits until the comment has each of the words. What it tells of is done by then: checks are reported before the comment is written.
+func (w *forged) told(t *testing.T, number int, words ...string) {
+	t.Helper()
+	eventually(t, "the comment tells it", func() string {
+		text := w.says(t, number)
+		for _, word := range words {
+			if !strings.Contains(text, word) {
+				return fmt.Sprintf("%q is not in\n%s", word, text)
+			}
+		}
+		return ""
+	})
+}
+
+// ask writes a comment as a person.
+func (w *forged) ask(t *testing.T, login string, number int, text string) (id int64) {
+	t.Helper()
+	id, err := w.config.Comment(t.Context(), w.person[login], number, text)
+	check(t, err)
+	return id
+}
+
+func (w *forged) review(t *testing.T, login string, number int, says, head string) {
+	t.Helper()
+	_, err := w.config.Review(t.Context(), w.person[login], number, says, head, "as the test says")
+	check(t, err)
+}
+
+// merge squashes it into main, as the platform may, and gives the commit.
+func (w *forged) merge(t *testing.T, number int) fleet.Revision {
+	t.Helper()
+	commit, err := w.config.Merge(t.Context(), w.person["petra"], number, "squash")
+	check(t, err)
+	return fleet.Revision(commit)
+}
+
+// close ends it without a merge.
+func (w *forged) close(t *testing.T, number int) {
+	t.Helper()
+	check(t, w.config.ClosePull(t.Context(), w.person["petra"], number))
+	w.told(t, number, "Closed without a merge")
 }

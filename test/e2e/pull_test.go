@@ -8,23 +8,39 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-func TestAPullRequestFromATypoToItsResult(t *testing.T) {
+// TestPullRequests is what people do with pull requests, on one forge and one control plane. Each journey leaves the fleet with the example's
+// Applications Healthy and nothing held.
+func TestPullRequests(t *testing.T) {
 	w := startForged(t)
 	w.startControlPlane(t)
 	allHealthy(t)
+	for _, journey := range []struct {
+		name string
+		take func(*testing.T, *forged)
+	}{
+		{"from a typo to its result", fromATypoToItsResult},
+		{"commands are for those who may, as they were posted", commandsInComments},
+		{"only an owner's approval of the very head counts", approvals},
+		{"a pull request does not name those who approve it", ownersOfTheBase},
+		{"a fork is planned head by head, when a member says so", aFork},
+		{"two that change the same are told of each other", twoThatCollide},
+		{"a status that a stranger sets is set right", aForgedStatus},
+		{"a deletion that nobody reviewed waits, a reviewed one does not", deletions},
+		{"what is merged beside the reviewed change waits", anotherTreeThanReviewed},
+		{"deletions beyond the guards are let go in the pull request", guardedDeletions},
+	} {
+		t.Run(journey.name, func(t *testing.T) { journey.take(t, w) })
+	}
+}
 
+func fromATypoToItsResult(t *testing.T, w *forged) {
 	path := "tenants/acme/deployments/promo.yaml"
 	good := deployment("promo", "staging", "acme-staging", "")
 	number, head := w.propose(t, "alice", "promo", map[string]string{path: strings.Replace(good, "targetRevision", "targetRevison", 1)})
 	if said := w.await(t, head, fleet.CheckValidate, "failure").Description; !strings.Contains(said, "promo.yaml:5") || !strings.Contains(said, "targetRevison") {
 		t.Errorf("the check does not name the typo at its line: %s", said)
 	}
-	eventually(t, "the comment names the typo", func() string {
-		if text := w.says(t, number); !strings.Contains(text, "promo.yaml") || !strings.Contains(text, "targetRevison") {
-			return "it says " + text
-		}
-		return ""
-	})
+	w.told(t, number, "promo.yaml", "targetRevison")
 
 	head = w.revise(t, "alice", "promo", map[string]string{path: good})
 	w.await(t, head, fleet.CheckValidate, "success")
@@ -37,28 +53,17 @@ func TestAPullRequestFromATypoToItsResult(t *testing.T) {
 		return ""
 	})
 
-	_, err := w.config.Review(t.Context(), w.person["amir"], number, stack.Approve, head, "")
-	check(t, err)
+	w.review(t, "amir", number, stack.Approve, head)
 	w.await(t, head, fleet.CheckOwners, "success")
-	_, err = w.config.Merge(t.Context(), w.person["petra"], number, "squash")
-	check(t, err)
+	w.merge(t, number)
 	allHealthy(t, "acme/promo@staging")
-	eventually(t, "the same comment ends with the result", func() string {
-		if text := w.says(t, number); !strings.Contains(text, "1 Application Synced and Healthy") {
-			return "it says " + text
-		}
-		return ""
-	})
-}
+	w.told(t, number, "1 Application Synced and Healthy")
 
-// await waits for a check of the commit to have the state, and gives it.
-func (w *forged) await(t *testing.T, head, name, state string) (s stack.ForgeStatus) {
-	t.Helper()
-	eventually(t, name+" is "+state, func() string {
-		if s = w.checks(t, head)[name]; s.State != state {
-			return "it is " + s.State + ": " + s.Description
-		}
-		return ""
-	})
-	return s
+	number, head = w.propose(t, "alice", "no-promo", nil, path)
+	w.await(t, head, fleet.CheckPlan, "success")
+	w.review(t, "amir", number, stack.Approve, head)
+	w.await(t, head, fleet.CheckOwners, "success")
+	w.merge(t, number)
+	w.told(t, number, "Merged: 1 Application deleted")
+	allHealthy(t)
 }

@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/test/stack"
+)
+
+// bring pushes to main, which is what an owner of the platform may do, and waits until it is recorded.
+func (w *forged) bring(t *testing.T, message string, files map[string]string, remove ...string) fleet.Revision {
+	t.Helper()
+	id, err := w.config.Push(t.Context(), w.person["petra"], stack.Change{Message: message, Write: files, Remove: remove})
+	check(t, err)
+	seen(t, id)
+	return fleet.Revision(id)
+}
+
+// unreviewed waits for the hold of exactly these Applications of a revision, and for the command line to say why.
+func unreviewed(t *testing.T, revision fleet.Revision, ids ...string) {
+	t.Helper()
+	eventually(t, "the deletion is held", func() string {
+		holds := list[fleet.Hold](t, "holds")
+		if len(holds) != 1 || holds[0].Revision != revision || holds[0].Reason != fleet.HoldUnreviewed || len(holds[0].Items) != len(ids) {
+			return fmt.Sprintf("holds: %+v", holds)
+		}
+		return ""
+	})
+	if out := must(t, "get", "holds"); !strings.Contains(out, "nobody reviewed this") {
+		t.Errorf("`get holds` does not say why:\n%s", out)
+	}
+	for _, a := range list[fleet.ApplicationView](t, "applications") {
+		id := fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}.String()
+		if slices.Contains(ids, id) && a.Apply != fleet.ApplyHeld {
+			t.Errorf("%s is %s although its deletion is held", id, a.Apply)
+		}
+	}
+}
+
+// nothingHeld waits until that is so.
+func nothingHeld(t *testing.T) {
+	t.Helper()
+	eventually(t, "no hold is left", func() string {
+		if h := list[fleet.Hold](t, "holds"); len(h) > 0 {
+			return h[0].Message
+		}
+		return ""
+	})
+}
+
+func deletions(t *testing.T, w *forged) {
+	files, paths, ids := many(2)
+	w.bring(t, "two to go", files)
+	eventually(t, "both on the engine", there(t, ids...))
+
+	revision := w.bring(t, "one goes past everybody", nil, paths[0])
+	unreviewed(t, revision, ids[0])
+	must(t, "approve", string(revision), "--note", "test")
+	allHealthyButManual(t, ids[1])
+	nothingHeld(t)
+
+	// Merged though nobody approved it.
+	number, head := w.propose(t, "alice", "nobody", nil, paths[1])
+	w.await(t, head, fleet.CheckOwners, "pending")
+	w.told(t, number, "1 Application deleted")
+	revision = w.merge(t, number)
+	unreviewed(t, revision, ids[1])
+	w.told(t, number, "Held until somebody lets it go", "`argosy approve "+string(revision)+"`")
+	must(t, "approve", string(revision), "--note", "test")
+	w.told(t, number, "Merged: 1 Application deleted")
+	nothingHeld(t)
+	allHealthy(t)
+}
+
+// allHealthyButManual waits for the example's to be well, and for these beside them to stand as they may: nobody has synced them.
+func allHealthyButManual(t *testing.T, manual ...string) {
+	t.Helper()
+	eventually(t, "the Applications are those", func() string {
+		var have []string
+		for _, a := range list[fleet.ApplicationView](t, "applications") {
+			have = append(have, fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}.String())
+		}
+		want := slices.Concat(exampleApplications, manual)
+		slices.Sort(have)
+		slices.Sort(want)
+		if !slices.Equal(have, want) {
+			return fmt.Sprintf("they are %v", have)
+		}
+		return ""
+	})
+}
+
+// A merge commit that somebody made by hand has the reviewed change in it, and more.
+func anotherTreeThanReviewed(t *testing.T, w *forged) {
+	files, paths, ids := many(2)
+	w.bring(t, "two to go", files)
+	eventually(t, "both on the engine", there(t, ids...))
+	number, head := w.propose(t, "alice", "one-goes", nil, paths[0])
+	w.await(t, head, fleet.CheckPlan, "success")
+	w.review(t, "amir", number, stack.Approve, head)
+	w.await(t, head, fleet.CheckOwners, "success")
+
+	merge := w.mergeByHand(t, number, head, paths...)
+	w.told(t, number, "What came is not what was reviewed", "its deletion was in no plan that was reviewed", "`argosy approve "+string(merge)+"`")
+	unreviewed(t, merge, ids[1])
+	allHealthyButManual(t, ids[1]) // the reviewed one goes
+	must(t, "approve", string(merge), "--note", "test")
+	nothingHeld(t)
+	allHealthy(t)
+	w.told(t, number, "Merged: 2 Applications deleted", "its deletion was in no plan that was reviewed")
+}
+
+// mergeByHand makes a merge commit of main and the head without these files, pushes it to main, and tells the forge that it is the merge.
+func (w *forged) mergeByHand(t *testing.T, number int, head string, without ...string) fleet.Revision {
+	t.Helper()
+	petra, ctx := w.person["petra"], t.Context()
+	tree := w.revise(t, "petra", "by-hand", nil, without...)
+	commit, err := w.config.Git(ctx, petra, "-c", "user.name=petra", "-c", "user.email=petra@example.com",
+		"commit-tree", "-m", "merged by hand", "-p", "main", "-p", head, tree+"^{tree}")
+	check(t, err)
+	commit = strings.TrimSpace(commit)
+	check(t, w.config.SetBranch(ctx, petra, "main", commit))
+	check(t, w.forge.Call(ctx, petra, "PATCH", "repos/"+w.config.Name, map[string]any{"allow_manual_merge": true, "has_pull_requests": true}, nil))
+	eventually(t, "the forge takes it as the merge", func() string {
+		err := w.forge.Call(ctx, petra, "POST", fmt.Sprintf("repos/%s/pulls/%d/merge", w.config.Name, number), map[string]any{"do": "manually-merged", "MergeCommitID": commit}, nil)
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	check(t, w.config.SetBranch(ctx, petra, "by-hand", ""))
+	seen(t, commit)
+	return fleet.Revision(commit)
+}
+
+func guardedDeletions(t *testing.T, w *forged) {
+	files, paths, ids := many(guarded)
+	w.bring(t, "many", files)
+	eventually(t, "all of them on the engine", there(t, ids...))
+	number, head := w.propose(t, "alice", "clean-up", nil, paths...)
+	w.await(t, head, fleet.CheckPlan, "failure")
+	w.told(t, number, "`/argosy approve-deletions "+fleet.Revision(head).Short()+"`")
+
+	w.ask(t, "gus", number, "/argosy approve-deletions "+head)
+	w.told(t, number, "`gus` may not approve these deletions")
+	w.stands(t, head, fleet.CheckPlan, "failure")
+	w.ask(t, "petra", number, "/argosy approve-deletions "+head)
+	w.told(t, number, fmt.Sprintf("`petra` approves the deletion of %d Applications", guarded))
+	w.stands(t, head, fleet.CheckPlan, "success")
+	w.review(t, "amir", number, stack.Approve, head)
+	w.await(t, head, fleet.CheckOwners, "success")
+	w.merge(t, number)
+	allHealthy(t)
+	w.told(t, number, fmt.Sprintf("Merged: %d Applications deleted", guarded))
+	nothingHeld(t)
+}

@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/test/stack"
+)
+
+func commandsInComments(t *testing.T, w *forged) {
+	number, head := w.propose(t, "alice", "asked", map[string]string{"tenants/acme/deployments/asked.yaml": deployment("asked", "staging", "acme-staging", "")})
+	w.await(t, head, fleet.CheckPlan, "success")
+
+	w.ask(t, "eve", number, "/argosy help")
+	w.told(t, number, "`/argosy ok-to-test [sha]`", "`/argosy resume`: end a hold")
+	w.ask(t, "eve", number, "/argosy hold")
+	w.told(t, number, "`eve` may not hold this: that takes an owner of what it changes, or write permission.")
+	w.stands(t, head, fleet.CheckPlan, "success")
+
+	w.ask(t, "gus", number, "/argosy hold")
+	w.told(t, number, "`gus` holds this pull request")
+	w.stands(t, head, fleet.CheckPlan, "failure")
+	w.ask(t, "eve", number, "/argosy resume")
+	w.told(t, number, "`eve` may not resume this")
+	w.stands(t, head, fleet.CheckPlan, "failure")
+
+	w.editInto(t, "amir", number, "/argosy resume")
+	w.ask(t, "amir", number, "Fine with me.\n/argosy resume") // not its first line
+	w.ask(t, "amir", number, "/argosy plan")
+	w.told(t, number, "`amir` asked for a new look")
+	w.stands(t, head, fleet.CheckPlan, "failure")
+	if strings.Contains(w.says(t, number), "ends the hold") {
+		t.Error("an edited comment was obeyed, or one that begins otherwise")
+	}
+
+	w.ask(t, "alice", number, "/argosy resume")
+	w.told(t, number, "`alice` ends the hold")
+	w.stands(t, head, fleet.CheckPlan, "success")
+	w.ask(t, "alice", number, "/argosy aprove "+head)
+	w.told(t, number, "Did you mean `/argosy approve`?")
+	w.ask(t, "alice", number, "/argosy approve "+strings.Repeat("0", 12))
+	w.told(t, number, "is not the head, which is `"+fleet.Revision(head).Short()+"`")
+	w.stands(t, head, fleet.CheckOwners, "pending")
+	w.ask(t, "alice", number, "/argosy approve "+head[:7]) // the forge lets no author approve by a review
+	w.told(t, number, "`alice` approves `"+fleet.Revision(head).Short()+"` for tenant `acme`")
+	w.stands(t, head, fleet.CheckOwners, "success")
+	w.close(t, number)
+}
+
+// editInto posts a harmless comment as a person and makes it into another, so that the forge shows that it was edited: it does by whole seconds.
+func (w *forged) editInto(t *testing.T, login string, number int, text string) {
+	t.Helper()
+	id := w.ask(t, login, number, "I will look at this.")
+	eventually(t, "an edit that shows", func() string {
+		check(t, w.config.EditComment(t.Context(), w.person[login], id, "I have looked at this."))
+		check(t, w.config.EditComment(t.Context(), w.person[login], id, "I will look at this."))
+		comments, err := w.config.Comments(t.Context(), number)
+		check(t, err)
+		for _, c := range comments {
+			if c.ID == id && c.Updated.After(c.Created) {
+				return ""
+			}
+		}
+		return "not yet"
+	})
+	check(t, w.config.EditComment(t.Context(), w.person[login], id, text))
+}
+
+func approvals(t *testing.T, w *forged) {
+	acme := map[string]string{"tenants/acme/deployments/owned.yaml": deployment("owned", "staging", "acme-staging", "")}
+	globex := map[string]string{"tenants/globex/deployments/owned.yaml": strings.Replace(deployment("owned", "prod-eu", "globex-web", ""), "acme/storefront", "globex/web", 1)}
+	number, head := w.propose(t, "alice", "approvals", acme)
+	w.await(t, head, fleet.CheckOwners, "pending")
+
+	// A review of no owner leaves everything as it was; the answer to the command says that both were looked at.
+	w.review(t, "gus", number, stack.Approve, head)
+	w.ask(t, "gus", number, "/argosy approve "+head)
+	w.told(t, number, "`gus` owns nothing of what this changes: the approval does not count.")
+	w.stands(t, head, fleet.CheckOwners, "pending")
+
+	w.review(t, "amir", number, stack.Approve, head)
+	w.await(t, head, fleet.CheckOwners, "success")
+	head = w.revise(t, "alice", "approvals", globex)
+	w.await(t, head, fleet.CheckOwners, "pending")
+	w.told(t, number, "`amir` approved an earlier head")
+
+	w.review(t, "amir", number, stack.Approve, head)
+	w.told(t, number, "Needs an approval for tenant `globex`", "Approved for tenant `acme` by `amir`")
+	w.stands(t, head, fleet.CheckOwners, "pending")
+	w.review(t, "gus", number, stack.Approve, head)
+	w.await(t, head, fleet.CheckOwners, "success")
+	w.review(t, "gus", number, stack.RequestChanges, head)
+	w.await(t, head, fleet.CheckOwners, "failure")
+	w.told(t, number, "`gus` asked for changes for tenant `globex`")
+	w.close(t, number)
+}
+
+func ownersOfTheBase(t *testing.T, w *forged) {
+	path := "fleet/tenants/globex.yaml"
+	mine := strings.Replace(w.files(t)[path], "github:example/globex-leads", "github:alice", 1)
+	number, head := w.propose(t, "alice", "mine", map[string]string{path: mine})
+	w.await(t, head, fleet.CheckOwners, "pending")
+	w.ask(t, "alice", number, "/argosy approve "+head)
+	w.told(t, number, "`alice` owns nothing of what this changes")
+	w.stands(t, head, fleet.CheckOwners, "pending")
+	w.review(t, "petra", number, stack.Approve, head)
+	w.await(t, head, fleet.CheckOwners, "success")
+	w.close(t, number)
+}
