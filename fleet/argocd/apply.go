@@ -23,7 +23,7 @@ const (
 // The secret is the credential of a Cluster or Repository row. Outcome.State is ApplyApplied; ApplyConflict when another manager keeps
 // changing it; ApplyPending while an older object of that name is still being deleted. Errors are those of package engine.
 func (e *Engine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret, lease fleet.Lease) (engine.Outcome, error) {
-	if err := e.ready(); err != nil {
+	if err := errors.Join(e.ready(), e.public(row.Key)); err != nil {
 		return engine.Outcome{}, err
 	}
 	w, err := prepare(row, secret, lease)
@@ -141,6 +141,14 @@ func (e *Engine) ready() error {
 	}
 	if !e.Synced() {
 		return fmt.Errorf("%w: engine %s", engine.ErrUnknown, e.name)
+	}
+	return nil
+}
+
+// public refuses what is kept in a Secret where Secrets are left alone.
+func (e *Engine) public(key fleet.ObjectKey) error {
+	if e.options.Public && resourceOf(key.Kind) == secrets {
+		return fmt.Errorf("%s %s: %w: Secrets are left alone here; install the agent without --no-secrets, or declare no credential", key.Kind, key.Name, engine.ErrRefused)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ const reconciledStep = 10 * time.Minute
 type cache struct {
 	mu      sync.RWMutex
 	objects map[*resource]map[string]*entry
+	wanted  []*resource        // that are followed
 	listed  map[*resource]bool // read completely, at least once
 
 	observed map[fleet.ObjectKey]fleet.Observation // waiting for the sink; the last state of each
@@ -28,8 +29,8 @@ type cache struct {
 	dirty    chan struct{} // holds one token while something waits
 }
 
-func newCache() *cache {
-	c := &cache{objects: map[*resource]map[string]*entry{}, listed: map[*resource]bool{}, dirty: make(chan struct{}, 1),
+func newCache(wanted []*resource) *cache {
+	c := &cache{wanted: wanted, objects: map[*resource]map[string]*entry{}, listed: map[*resource]bool{}, dirty: make(chan struct{}, 1),
 		observed: map[fleet.ObjectKey]fleet.Observation{}, wakes: map[fleet.ObjectKey]struct{}{}}
 	for _, r := range resources {
 		c.objects[r] = map[string]*entry{}
@@ -53,7 +54,7 @@ func (c *cache) get(key fleet.ObjectKey) *entry {
 func (c *cache) synced() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return len(c.listed) == len(resources)
+	return len(c.listed) == len(c.wanted)
 }
 
 // put takes what the API server said of an object, unless it is older than what is known.

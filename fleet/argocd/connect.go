@@ -25,6 +25,7 @@ type Options struct {
 	Conflict time.Duration               // within which a second drift of one object is a conflict, and its first pause; default 1m
 	Retry    time.Duration               // first pause after a failed read; doubles up to 30s; default 500ms
 	Stopped  func(fleet.TenantName) bool // asked immediately before each write; true refuses it; required
+	Public   bool                        // Secrets are neither read nor written, and no right on them is needed: a row that asks for one is engine.ErrRefused
 	Now      func() time.Time            // default time.Now
 }
 
@@ -82,7 +83,7 @@ func Connect(_ context.Context, name fleet.EngineName, spec fleet.EngineSpec, co
 	if err != nil {
 		return nil, fmt.Errorf("engine %s: %w", name, err)
 	}
-	e := &Engine{name: name, namespace: spec.ArgoCD.Namespace, installation: spec.ArgoCD.InstallationID, options: options, cache: newCache(),
+	e := &Engine{name: name, namespace: spec.ArgoCD.Namespace, installation: spec.ArgoCD.InstallationID, options: options, cache: newCache(followed(options)),
 		health: health{broken: map[*resource]failure{}}, quarrels: quarrels{of: map[fleet.ObjectKey]quarrel{}}}
 	e.client = &client{
 		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},

@@ -3,6 +3,7 @@ package argocd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -22,7 +23,7 @@ const cascadeFinalizer = "resources-finalizer.argocd.argoproj.io"
 // is touched and no hook runs. A Cluster or AppProject stays, with ErrInUse, until no Application needs it: a cluster Secret that goes
 // first makes Argo CD strip the finalizers and orphan the workloads without a word (appcontroller.go, finalizeApplicationDeletion).
 func (e *Engine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (done bool, err error) {
-	if err := e.ready(); err != nil {
+	if err := errors.Join(e.ready(), e.public(row.Key)); err != nil {
 		return false, err
 	}
 	for range attempts {

@@ -94,7 +94,7 @@ func TestTheFirstReadIsCompleteOrNone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.e.cache = newCache()
+	b.e.cache = newCache(resources)
 	var expired, pages atomic.Int64
 	b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
 		if !isList(r, "appprojects") {

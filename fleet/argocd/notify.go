@@ -15,7 +15,7 @@ import (
 // at most once per window, and objects that need a look. It heals by itself; the error is ctx's.
 func (e *Engine) Watch(ctx context.Context, sink engine.Sink) error {
 	var all sync.WaitGroup
-	for _, r := range resources {
+	for _, r := range e.cache.wanted {
 		all.Go(func() { e.follow(r).run(ctx) })
 	}
 	e.tell(ctx, sink)

@@ -144,10 +144,13 @@ func (e *Engine) checkDefaultProject(ctx context.Context, _ string) ([]engine.Fi
 // right is one thing that we must be allowed to do in the instance's namespace.
 type right struct{ group, resource, name, verb string }
 
-func neededRights() []right {
+func neededRights(o Options) []right {
 	var all []right
 	for _, verb := range []string{"get", "list", "watch", "create", "patch", "delete"} {
-		all = append(all, right{"argoproj.io", "applications", "", verb}, right{"argoproj.io", "appprojects", "", verb}, right{"", "secrets", "", verb})
+		all = append(all, right{"argoproj.io", "applications", "", verb}, right{"argoproj.io", "appprojects", "", verb})
+		if !o.Public {
+			all = append(all, right{"", "secrets", "", verb})
+		}
 	}
 	return all
 }
@@ -165,7 +168,7 @@ func (e *Engine) checkRights(ctx context.Context, _ string) ([]engine.Finding, e
 		return nil, nil
 	}
 	var found []engine.Finding
-	missing, err := e.missing(ctx, neededRights())
+	missing, err := e.missing(ctx, neededRights(e.options))
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,14 @@ var (
 	resources = []*resource{projects, secrets, applications}
 )
 
+// followed are the resources that an engine looks at.
+func followed(o Options) []*resource {
+	if o.Public {
+		return []*resource{projects, applications}
+	}
+	return resources
+}
+
 func resourceOf(kind fleet.ObjectKind) *resource {
 	switch kind {
 	case fleet.ObjectProject:
