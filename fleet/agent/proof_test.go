@@ -185,7 +185,7 @@ func TestForgedProofsAreRefused(t *testing.T) {
 	keys := newKeys(t)
 	sound := statement{ID: strings.Repeat("x", 22), Made: noon.Unix(), Method: "GET", Path: PathStream, Token: digest64([]byte("t")), Body: digest64(nil)}
 	with := func(change func(*statement)) statement { s := sound; change(&s); return s }
-	public := []byte(keys.Public().Sign)
+	public := keys.Public().Sign
 	check := func(raw string) error {
 		_, err := CheckProof(raw, keys.Public(), "GET", PathStream, "t", nil, noon)
 		return err

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -360,7 +361,8 @@ func (o *house) stream(r *http.Request, change ...func(*wire)) *wire {
 		defer close(w.ended)
 		defer cancel()
 		defer func() {
-			if cause := recover(); cause != nil && cause != http.ErrAbortHandler { // as a server does
+			cause := recover()
+			if err, ok := cause.(error); cause != nil && (!ok || !errors.Is(err, http.ErrAbortHandler)) { // as a server does
 				panic(cause)
 			}
 		}()

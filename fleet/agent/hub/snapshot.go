@@ -31,10 +31,7 @@ type gathered struct {
 
 // snapshot answers PathSnapshot: it begins a session, as a stream does, but is no connection.
 func (h *Hub) snapshot(w http.ResponseWriter, r *http.Request) error {
-	control, err := lift(w, r)
-	if err != nil {
-		return nil //nolint:nilerr // the connection is gone: there is nobody to tell
-	}
+	control := lift(w, r)
 	who, session, err := h.session(r, agent.PathSnapshot)
 	if err != nil {
 		return err

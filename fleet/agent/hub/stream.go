@@ -57,10 +57,7 @@ func (s *stream) leave(bye agent.Bye) { s.cancel(&goodbye{bye}) }
 
 // stream answers PathStream.
 func (h *Hub) stream(w http.ResponseWriter, r *http.Request) error {
-	control, err := lift(w, r)
-	if err != nil {
-		return nil //nolint:nilerr // the connection is gone: there is nobody to tell
-	}
+	control := lift(w, r)
 	who, session, err := h.session(r, agent.PathStream)
 	if err != nil {
 		return err
@@ -95,16 +92,14 @@ const waitTime = time.Minute
 
 // lift takes the server's deadlines off a request with a long answer, which sets its own. What is left of them on a connection of HTTP/1
 // would be the next request's, so that there is none.
-func lift(w http.ResponseWriter, r *http.Request) (*http.ResponseController, error) {
+func lift(w http.ResponseWriter, r *http.Request) *http.ResponseController {
 	control := http.NewResponseController(w)
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
-	err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Now().Add(waitTime)))
-	if errors.Is(err, http.ErrNotSupported) {
-		err = nil
-	}
-	return control, err
+	_ = control.SetReadDeadline(time.Time{}) // a connection that is gone is noticed by the first write
+	_ = control.SetWriteDeadline(time.Now().Add(waitTime))
+	return control
 }
 
 func (h *Hub) newest(ctx context.Context, cursor int64) (newest int64, err error) {
