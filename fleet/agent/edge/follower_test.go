@@ -1,0 +1,405 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent"
+)
+
+func TestAnAgentReadsASnapshotAndThenWhatChanges(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		h.put(object("one"))
+		if err := s.f.Rows(t.Context(), testEngine, func(fleet.Row) error { return nil }); !errors.Is(err, ErrNotRead) {
+			t.Fatalf("before the snapshot: %v", err)
+		}
+		if _, held, _ := s.f.Acquire(t.Context(), "l", "h", time.Minute); held {
+			t.Fatal("a lease before the snapshot")
+		}
+		s.follow()
+		if rows := s.rows(); len(rows) != 1 || rows["one"].Tenant != "acme" || rows["one"].Absent {
+			t.Fatalf("rows %v", rows)
+		}
+		before := s.rows()["one"].Seq
+		h.put(object("two"))
+		wait(0)
+		changed, err := s.f.Changed(t.Context(), testEngine, before, 10)
+		if err != nil || len(changed) != 1 || changed[0].Key.Name != "two" {
+			t.Fatalf("changed %v, %v", changed, err)
+		}
+		if n := h.requests[agent.PathSnapshot]; n != 1 {
+			t.Errorf("%d snapshots", n)
+		}
+	})
+}
+
+func TestAReconnectGetsWhatWasMissedAndKeepsTheEpoch(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		for i := range 50 {
+			h.put(object(fmt.Sprintf("app-%d", i)))
+		}
+		s.follow()
+		h.listener.cut(true)
+		wait(time.Hour)
+		if len(s.rows()) != 50 {
+			t.Fatal("an outage costs rows")
+		}
+		if held, err := s.f.Renew(t.Context(), s.lease, time.Minute); !held || err != nil {
+			t.Fatalf("an outage costs the lease: %v", err)
+		}
+		h.put(object("missed"))
+		h.listener.cut(false)
+		wait(2 * time.Minute)
+		if _, ok := s.rows()["missed"]; !ok {
+			t.Fatal("what was missed is not there")
+		}
+		if n := h.requests[agent.PathSnapshot]; n != 1 {
+			t.Errorf("%d snapshots", n)
+		}
+		if last := h.begun[len(h.begun)-1]; last != 50 {
+			t.Errorf("the stream went on after %d", last)
+		}
+		if held, _ := s.f.Renew(t.Context(), s.lease, time.Minute); !held {
+			t.Error("the reconnect costs the lease")
+		}
+	})
+}
+
+func TestAHalfOpenConnectionIsNoticed(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		s.follow()
+		opened := h.requests[agent.PathStream]
+		h.listener.freeze(true)
+		wait(deadAfter - time.Second)
+		h.listener.freeze(false)
+		wait(3 * time.Minute)
+		if h.requests[agent.PathStream] <= opened {
+			t.Fatal("the dead stream is still listened to")
+		}
+		h.put(object("after"))
+		wait(0)
+		if _, ok := s.rows()["after"]; !ok {
+			t.Fatal("nothing comes any more")
+		}
+	})
+}
+
+func TestASnapshotThatIsNotWholeChangesNothing(t *testing.T) {
+	whole := func(s *agent.Snapshot) { s.Digest = agent.Digest(s) }
+	for name, spoil := range map[string]func(s *agent.Snapshot, text *string){
+		"cut at 60 %":        func(_ *agent.Snapshot, text *string) { *text = (*text)[:len(*text)*6/10] },
+		"not complete":       func(s *agent.Snapshot, text *string) { s.Complete = false; whole(s); *text = "" },
+		"a row left out":     func(s *agent.Snapshot, text *string) { s.Rows = s.Rows[1:]; *text = "" },
+		"of another epoch":   func(s *agent.Snapshot, text *string) { s.Epoch--; whole(s); *text = "" },
+		"something after it": func(_ *agent.Snapshot, text *string) { *text += "{}" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+				h.put(object("one"))
+				h.put(object("two"))
+				h.fault = func(w http.ResponseWriter, r *http.Request) bool {
+					if r.URL.Path != agent.PathSnapshot {
+						return false
+					}
+					if _, ok := h.session(w, r); !ok {
+						return true
+					}
+					snapshot := agent.Snapshot{Epoch: h.epoch, Cursor: h.cursor, Complete: true, Rows: []agent.Row{h.rows["Application/one"], h.rows["Application/two"]}}
+					whole(&snapshot)
+					text := encode(t, snapshot)
+					if spoil(&snapshot, &text); text == "" {
+						text = encode(t, snapshot)
+					}
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = w.Write([]byte(text))
+					return true
+				}
+				s.run()
+				wait(10 * time.Minute)
+				if err := s.f.Rows(t.Context(), testEngine, func(fleet.Row) error { return nil }); !errors.Is(err, ErrNotRead) {
+					t.Fatalf("something of it was read: %v", err)
+				}
+				h.set(func() { h.fault = nil })
+				wait(3 * time.Minute)
+				if len(s.rows()) != 2 {
+					t.Fatal("the whole one is not read")
+				}
+			})
+		})
+	}
+}
+
+func TestASnapshotHasALimit(t *testing.T) {
+	_, err := decodeSnapshot(strings.NewReader(`{"rows":[`+strings.Repeat(`{},`, 1000)+`{}]}`), 500)
+	if err == nil || !strings.Contains(err.Error(), "larger than 500 bytes") {
+		t.Fatal(err)
+	}
+}
+
+func TestAHubThatHasLostItsMemoryIsReadAnew(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		for i := range 9 {
+			h.put(object(fmt.Sprintf("app-%d", i)))
+		}
+		s.follow()
+		h.listener.cut(true)
+		h.set(func() { h.cursor, h.rows, h.holder, h.epoch = 0, map[string]agent.Row{}, "", 0 })
+		h.put(object("app-0"))
+		h.listener.cut(false)
+		wait(3 * time.Minute)
+		if rows := s.rows(); len(rows) != 1 || rows["app-0"].Seq != 1 {
+			t.Fatalf("%d rows", len(rows))
+		}
+		if held, _ := s.f.Renew(t.Context(), s.lease, time.Minute); held {
+			t.Error("a worker goes on with numbers that mean nothing")
+		}
+		if _, err := s.f.Changed(t.Context(), testEngine, 9, 10); !errors.Is(err, fleet.ErrFenced) {
+			t.Errorf("what changed since another mirror's number: %v", err)
+		}
+		s.acquire()
+		if s.lease.Epoch < 4 {
+			t.Errorf("epoch %d is below what the objects show", s.lease.Epoch)
+		}
+	})
+}
+
+func TestRaiseEpochOpensAHigherSession(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		h.put(object("one"))
+		s.follow()
+		raised, err := s.f.RaiseEpoch(t.Context(), s.lease, 41)
+		if err != nil || raised.Epoch != 42 {
+			t.Fatalf("epoch %d, %v", raised.Epoch, err)
+		}
+		if err := s.f.Acknowledge(t.Context(), s.lease, nil); !errors.Is(err, fleet.ErrFenced) {
+			t.Errorf("the old lease: %v", err)
+		}
+		if held, _ := s.f.Renew(t.Context(), raised, time.Minute); !held {
+			t.Error("the new lease does not hold")
+		}
+		h.listener.cut(false)
+		wait(time.Minute)
+		if held, _ := s.f.Renew(t.Context(), raised, time.Minute); !held || h.requests[agent.PathSnapshot] != 1 {
+			t.Error("a reconnect raises it again, or reads everything")
+		}
+	})
+}
+
+func TestWhatIsNotUnderstoodIsLeftAloneAndSaid(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		h.put(object("one"))
+		s.follow()
+		strange := object("one")
+		strange.Operation = "explode"
+		h.put(strange)
+		kind := object("two")
+		kind.Kind = "Rocket"
+		h.put(kind)
+		policy := object("policy")
+		policy.Deletion = "Shred"
+		h.put(policy)
+		damaged := object("three")
+		damaged.Hash = strings.Repeat("0", 64)
+		h.put(damaged)
+		h.put(manifest(object("four"), `{"metadata":{"name":"four","namespace":"kube-system"}}`))
+		h.put(manifest(object("five"), `{"metadata":{"name":"five","namespace":"argocd"}}`))
+		wait(time.Second)
+		if rows := s.rows(); len(rows) != 1 || rows["five"].Absent {
+			t.Fatalf("rows %v", rows)
+		}
+		for name, want := range map[string]string{"one": "unknown operation", "two": "unknown kind", "policy": "unknown deletion policy", "three": "hash", "four": "kube-system"} {
+			if ack, ok := h.ack(name); !ok || ack.State != fleet.ApplyFailed || ack.Removed || !strings.Contains(ack.Message, want) {
+				t.Errorf("%s: %+v", name, ack)
+			}
+		}
+	})
+}
+
+// ack is the last acknowledgement of a row that the hub has taken.
+func (h *hubDouble) ack(name string) (last agent.Ack, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, report := range h.reports {
+		for _, a := range report.Acks {
+			if a.Name == name {
+				last, ok = a, true
+			}
+		}
+	}
+	return last, ok
+}
+
+func TestARemovedRowIsForgottenOnceTheHubKnows(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		row := object("one")
+		row.Operation = agent.OperationRemove
+		row = h.put(row)
+		s.follow()
+		key := fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: "one"}
+		h.set(func() { h.fault = unavailable(agent.PathStatus) })
+		if err := s.f.Acknowledge(t.Context(), s.lease, []fleet.Ack{{Key: key, Seq: row.Seq, State: fleet.ApplyDeleting, Removed: true}}); err != nil {
+			t.Fatal(err)
+		}
+		wait(5 * time.Minute)
+		if len(s.rows()) != 1 {
+			t.Fatal("forgotten before the hub knows")
+		}
+		h.set(func() { h.fault = nil })
+		wait(2 * time.Minute)
+		if len(s.rows()) != 0 || len(h.rows) != 0 {
+			t.Fatal("still there")
+		}
+	})
+}
+
+func unavailable(path string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == path {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+		}
+		return r.URL.Path == path
+	}
+}
+
+func TestACredentialOpensForItsRowAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		secret := fleet.NewSecret(map[string][]byte{"password": []byte("canary-1")})
+		sealed := func(row agent.Row, about string, secret fleet.Secret) agent.Row {
+			text, err := agent.Seal(h.keys, fleet.ObjectKey{Engine: testEngine, Kind: row.Kind, Name: about}, secret)
+			if err != nil {
+				t.Fatal(err)
+			}
+			row.Credential = &agent.Credential{Tenant: "acme", Name: "git", Sealed: text}
+			return row
+		}
+		own, moved, missing := object("own"), object("moved"), object("missing")
+		own.Kind, moved.Kind, missing.Kind = fleet.ObjectRepository, fleet.ObjectRepository, fleet.ObjectRepository
+		own = h.put(sealed(own, "own", secret))
+		h.put(sealed(moved, "own", secret))
+		missing.Credential = &agent.Credential{Tenant: "acme", Name: "git", Problem: "no such secret"}
+		h.put(missing)
+		s.follow()
+		rows := s.rows()
+		if got, err := s.f.Get(t.Context(), *rows["own"].Credential); err != nil || string(got.Value("password")) != "canary-1" {
+			t.Fatal(err)
+		}
+		if _, err := s.f.Get(t.Context(), *rows["moved"].Credential); !errors.Is(err, agent.ErrSealed) {
+			t.Errorf("moved to another row: %v", err)
+		}
+		if _, err := s.f.Get(t.Context(), *rows["missing"].Credential); err == nil || !strings.Contains(err.Error(), "no such secret") {
+			t.Errorf("one that the hub has not: %v", err)
+		}
+		if all, err := s.f.CredentialRows(t.Context(), testEngine, "acme", "git"); err != nil || len(all) != 3 {
+			t.Errorf("%d rows need it, %v", len(all), err)
+		}
+		var told string
+		s.f.Rotated = func(tenant fleet.TenantName, name string) { told = string(tenant) + "/" + name }
+		h.say(message(agent.EventAgain, agent.Rows{Rows: []agent.Row{sealed(own, "own", fleet.NewSecret(map[string][]byte{"password": []byte("canary-2")}))}}))
+		wait(0)
+		if got, err := s.f.Get(t.Context(), *s.rows()["own"].Credential); told != "acme/git" || err != nil || string(got.Value("password")) != "canary-2" {
+			t.Errorf("the rotated one: told %q, %v", told, err)
+		}
+	})
+}
+
+func TestAnEndedIdentityEndsTheAgent(t *testing.T) {
+	for _, code := range []string{agent.CodeRevoked, agent.CodeExpired, agent.CodeCloned, agent.CodeSuperseded} {
+		t.Run(code, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+				s.follow()
+				h.say(message(agent.EventBye, agent.Bye{Code: code}))
+				err := <-s.ended
+				var end *Ended
+				if !errors.As(err, &end) || end.Code != code || !strings.Contains(err.Error(), "argosy agent") {
+					t.Fatalf("ends with %v", err)
+				}
+				if held, _ := s.f.Renew(t.Context(), s.lease, time.Minute); held {
+					t.Error("the lease is kept")
+				}
+				if _, held, _ := s.f.Acquire(t.Context(), "l", "h", time.Minute); held {
+					t.Error("the lease is given anew")
+				}
+			})
+		})
+	}
+}
+
+func TestAByeIsNoEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		s.follow()
+		for _, code := range []string{agent.CodeShutdown, agent.CodeRenew, agent.CodeBusy, "something-new"} {
+			before := h.requests[agent.PathStream]
+			h.say(message(agent.EventBye, agent.Bye{Code: code, After: 5 * time.Second}))
+			wait(4 * time.Second)
+			if h.requests[agent.PathStream] != before {
+				t.Errorf("%s: came back before it was time", code)
+			}
+			wait(time.Minute)
+			if h.requests[agent.PathStream] != before+1 {
+				t.Errorf("%s: %d streams since", code, h.requests[agent.PathStream]-before)
+			}
+		}
+	})
+}
+
+func TestStopsAreUnknownUntilHeard(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		if _, err := s.f.Stops(t.Context(), fleet.Scope{}); !errors.Is(err, ErrNotRead) {
+			t.Fatalf("before: %v", err)
+		}
+		s.follow()
+		h.say(message(agent.EventStops, []fleet.Stop{{Scope: fleet.StopFleet, By: "ada"}}))
+		wait(0)
+		h.listener.cut(true)
+		wait(time.Hour)
+		if stops, err := s.f.Stops(t.Context(), fleet.Scope{}); err != nil || len(stops) != 1 {
+			t.Fatalf("in an outage: %v, %v", stops, err)
+		}
+	})
+}
+
+func TestSyncsReachTheWorkerAndTheirStateTheHub(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		h.put(object("one"))
+		s.follow()
+		h.say(message(agent.EventSyncs, []agent.Sync{{ID: "s1", Name: "one", Revision: "abc", Prune: true}, {ID: "s2", Namespace: "team", Name: "own"}}))
+		wait(0)
+		pending, err := s.f.PendingSyncs(t.Context(), testEngine)
+		if err != nil || len(pending) != 1 || pending[0].Tenant != "acme" || pending[0].State != fleet.OperationPending || !pending[0].Prune {
+			t.Fatalf("%+v, %v", pending, err)
+		}
+		if own, err := s.f.OwnSyncs(); err != nil || len(own) != 1 || own[0].ID != "s2" {
+			t.Errorf("%+v, %v", own, err)
+		}
+		if err := s.f.UpdateSync(t.Context(), s.lease, "s1", fleet.OperationRunning, ""); err != nil {
+			t.Fatal(err)
+		}
+		wait(time.Second)
+		if again, _ := s.f.PendingSyncs(t.Context(), testEngine); again[0].State != fleet.OperationRunning {
+			t.Error("the worker would ask again")
+		}
+		if last := h.reports[len(h.reports)-1]; len(last.Syncs) != 1 || last.Syncs[0].State != fleet.OperationRunning {
+			t.Errorf("%+v", last)
+		}
+	})
+}
+
+func TestAnAgentWorksNowhereElseThanItWasInstalledFor(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		h.namespace = "other"
+		s.run()
+		wait(time.Second)
+		_, held, err := s.f.Acquire(t.Context(), "l", "h", time.Minute)
+		if held || err == nil || !strings.Contains(err.Error(), "other") {
+			t.Fatalf("%v, %v", held, err)
+		}
+		if last := h.reports[len(h.reports)-1]; last.Standing == nil || last.Standing.Reachable || !strings.Contains(last.Standing.Message, "other") {
+			t.Errorf("%+v", last)
+		}
+	})
+}
