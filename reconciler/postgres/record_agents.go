@@ -37,7 +37,7 @@ const (
 		WHERE l.name = 'engine/' || a.engine AND starts_with(l.holder, 'agent/') AND agent_stand(a.tenant, a.name) <> 'declared'`
 
 	sqlNewGeneration = `
-		UPDATE agents a SET generation = generation + 1, changed_at = clock_timestamp()
+		UPDATE agents a SET generation = generation + 1, changed_at = clock_timestamp(), declared = agent_stand(a.tenant, a.name) = 'declared'
 		FROM ` + sqlNamed + ` WHERE a.tenant = k.tenant AND a.name = k.name AND a.ended_at IS NULL`
 
 	sqlEndOwn = `

@@ -21,6 +21,7 @@ func (s *Store) Reset(ctx context.Context) error {
 			UPDATE mirror SET applied = '', plan = '';
 			UPDATE memory SET body = NULL;
 			UPDATE engines SET cursor = 0;
+			UPDATE agents SET declared = false WHERE ended_at IS NULL;
 			UPDATE operations SET state = 'Failed', message = 'the mirror was rebuilt', ended_at = now() WHERE ended_at IS NULL AND kind = 'Reconcile'`)
 		if err != nil {
 			return err

@@ -12,32 +12,16 @@ import (
 // agentSeen is how old a replica's last beat may be while its agents count as connected.
 const agentSeen = `interval '30 seconds'`
 
-// sqlAgents is every environment and Engine that is declared as reached by an agent, and those whose agent is left with what it has to
-// remove, each with its identity: the live one, or the last that was.
+// sqlAgents is every environment and Engine that is declared as reached by an agent, and those of which nothing but the agent is left.
 const sqlAgents = `
-	SELECT e.tenant, e.name, e.mode, coalesce(a.engine, ''), coalesce(a.id, ''),
-		coalesce(a.ended_at IS NULL AND r.beat_at > clock_timestamp() - ` + agentSeen + `, false), coalesce(greatest(r.beat_at, a.seen_at), a.seen_at),
-		a.joined_at, a.expires_at, CASE WHEN a.ended = 'revoked' THEN a.ended_at END, coalesce(a.ended = 'cloned', false), coalesce(a.version, ''),
-		coalesce(a.argocd, ''), coalesce(a.message, ''), coalesce(a.held_deletions, 0), coalesce(a.strays, 0), coalesce(a.own, 0)
-	FROM (
+	SELECT e.tenant, e.name, e.mode FROM (
 		SELECT d.tenant, d.name, coalesce(d.body #>> '{environment,agent,mode}', 'managed') AS mode
 		FROM declarations d WHERE d.kind = 'ManagedEnvironment' AND d.body #> '{environment,agent}' IS NOT NULL
 		UNION ALL
 		SELECT d.tenant, d.name, 'managed'
 		FROM declarations d WHERE d.kind = 'Engine' AND d.tenant = '' AND d.body #> '{engine,connection,agent}' IS NOT NULL
 		UNION ALL
-		SELECT l.tenant, l.name, l.mode FROM agents l
-		WHERE l.ended_at IS NULL AND (l.tenant = '' OR coalesce(live_tenant(l.tenant), l.tenant_uid) = l.tenant_uid) AND NOT EXISTS (
-			SELECT FROM declarations d WHERE l.tenant <> '' AND d.kind = 'ManagedEnvironment' AND d.tenant = l.tenant AND d.name = l.name
-				AND d.body #> '{environment,agent}' IS NOT NULL) AND NOT EXISTS (
-			SELECT FROM declarations d WHERE l.tenant = '' AND d.kind = 'Engine' AND d.tenant = '' AND d.name = l.name
-				AND d.body #> '{engine,connection,agent}' IS NOT NULL)) e
-	LEFT JOIN LATERAL (
-		SELECT i.engine, i.id, i.ended_at, i.connected_to, i.seen_at, i.joined_at, i.expires_at, i.ended, i.version, i.argocd, i.message, i.held_deletions,
-			i.strays, i.own
-		FROM agents i WHERE i.tenant = e.tenant AND i.name = e.name AND (i.tenant = '' OR coalesce(live_tenant(i.tenant), i.tenant_uid) = i.tenant_uid)
-		ORDER BY i.id DESC LIMIT 1) a ON true
-	LEFT JOIN replicas r ON r.replica = a.connected_to`
+		SELECT a.tenant, a.name, a.mode FROM agents a WHERE NOT a.declared AND a.ended_at IS NULL AND still_of(a.tenant, a.tenant_uid)) e`
 
 // Agents match Filter.{Tenant, Environment, Engine}, by tenant and name; those of the platform's Engines come first. One that is declared and that
 // nobody has joined is among them, with an empty ID. A page costs what its agents have, not what all engines do.
@@ -51,31 +35,70 @@ func (s *Store) Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, 
 	if by.Engine != "" {
 		// The engine of an environment whose names are too long for it is known once it was joined: see fleet.AgentEngine.
 		place := f.place(text(string(by.Engine)))
-		f.and("(a.engine = " + place + " OR e.tenant || CASE e.tenant WHEN '' THEN '' ELSE '.' END || e.name = " + place + ")")
+		f.and("(e.tenant || CASE e.tenant WHEN '' THEN '' ELSE '.' END || e.name = " + place +
+			" OR EXISTS (SELECT FROM agents a WHERE a.engine = " + place + " AND a.tenant = e.tenant AND a.name = e.name))")
 	}
 	return list(ctx, s, scope, listing[fleet.AgentView]{
 		name: "agents", keys: []string{"e.tenant", "e.name"}, sql: sqlAgents, scan: scanAgentView,
-		key: func(a fleet.AgentView) []string {
-			return []string{string(a.Tenant), agentName(fleet.Agent{Tenant: a.Tenant, Environment: a.Environment, Engine: a.Engine})}
-		},
+		key: func(a fleet.AgentView) []string { return []string{string(a.Tenant), viewName(a)} },
 	}, f, page, completeAgents)
 }
 
 func scanAgentView(row pgx.CollectableRow) (fleet.AgentView, error) {
 	var a fleet.AgentView
 	var name string
-	err := row.Scan(&a.Tenant, &name, &a.Mode, &a.Engine, &a.ID, &a.Connected, &a.SeenAt, &a.JoinedAt, &a.ExpiresAt, &a.RevokedAt, &a.Cloned, &a.Version,
-		&a.ArgoCD, &a.Message, &a.HeldDeletions, &a.Strays, &a.Own)
+	err := row.Scan(&a.Tenant, &name, &a.Mode)
 	if a.Tenant == "" {
 		a.Engine = fleet.EngineName(name)
 	} else {
 		a.Environment = fleet.EnvironmentName(name)
 		a.Engine = fleet.AgentEngine(fleet.EnvironmentID{Tenant: a.Tenant, Name: a.Environment})
 	}
-	if a.Own > fleet.MaxOwn {
-		a.Message = joinWords(a.Message, fmt.Sprintf("%d own Applications, of which %d are shown", a.Own, fleet.MaxOwn))
-	}
 	return a, err
+}
+
+// viewName is the name of the declaration behind an agent.
+func viewName(a fleet.AgentView) string {
+	return agentName(fleet.Agent{Tenant: a.Tenant, Environment: a.Environment, Engine: a.Engine})
+}
+
+// sqlAgentsPage is the identity of each agent, the live one or the last that was, and what it has not done yet. The rows of each are found by
+// their engine, one agent after another: of a join the planner would read those of all engines as soon as a page is long.
+const sqlAgentsPage = `
+	SELECT coalesce(a.id, ''), coalesce(a.ended_at IS NULL AND r.beat_at > clock_timestamp() - ` + agentSeen + `, false), greatest(r.beat_at, a.seen_at),
+		a.joined_at, a.expires_at, CASE WHEN a.ended = 'revoked' THEN a.ended_at END, coalesce(a.ended = 'cloned', false), coalesce(a.version, ''),
+		coalesce(a.argocd, ''), coalesce(a.message, ''), coalesce(a.held_deletions, 0), coalesce(a.strays, 0), coalesce(a.own, 0),
+		c.pending, c.lag, c.deletions
+	FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS g (tenant, name, engine, n)
+	LEFT JOIN LATERAL (
+		SELECT i.id, i.ended_at, i.connected_to, i.seen_at, i.joined_at, i.expires_at, i.ended, i.version, i.argocd, i.message, i.held_deletions, i.strays, i.own
+		FROM agents i WHERE i.tenant = g.tenant AND i.name = g.name AND still_of(i.tenant, i.tenant_uid) ORDER BY i.id DESC LIMIT 1) a ON true
+	LEFT JOIN replicas r ON r.replica = a.connected_to
+	CROSS JOIN LATERAL (
+		SELECT count(*), count(DISTINCT d.revision), count(*) FILTER (WHERE d.absent)
+		FROM desired d LEFT JOIN LATERAL (
+			SELECT s.seq, s.state FROM status s WHERE s.engine = d.engine AND s.kind = d.kind AND s.name = d.name OFFSET 0) s ON true
+		WHERE d.engine = g.engine AND pending(d.seq, s.seq, s.state)) AS c (pending, lag, deletions)
+	ORDER BY g.n`
+
+func completeAgents(ctx context.Context, tx pgx.Tx, agents []fleet.AgentView) error {
+	rows, err := tx.Query(ctx, sqlAgentsPage, column(agents, func(a fleet.AgentView) string { return string(a.Tenant) }), column(agents, viewName),
+		column(agents, func(a fleet.AgentView) string { return string(a.Engine) }))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for i := 0; rows.Next(); i++ {
+		a := &agents[i]
+		if err := rows.Scan(&a.ID, &a.Connected, &a.SeenAt, &a.JoinedAt, &a.ExpiresAt, &a.RevokedAt, &a.Cloned, &a.Version, &a.ArgoCD, &a.Message,
+			&a.HeldDeletions, &a.Strays, &a.Own, &a.Pending, &a.Lag, &a.PendingDeletions); err != nil {
+			return err
+		}
+		if a.Own > fleet.MaxOwn {
+			a.Message = joinWords(a.Message, fmt.Sprintf("%d own Applications, of which %d are shown", a.Own, fleet.MaxOwn))
+		}
+	}
+	return rows.Err()
 }
 
 func joinWords(a, b string) string {
@@ -83,26 +106,4 @@ func joinWords(a, b string) string {
 		return b
 	}
 	return a + "; " + b
-}
-
-// completeAgents counts what each agent of the page has not done yet. The rows of each are found by their engine, one agent after another: a
-// join would have the planner read those of all engines as soon as a page is long.
-func completeAgents(ctx context.Context, tx pgx.Tx, agents []fleet.AgentView) error {
-	rows, err := tx.Query(ctx, `
-		SELECT c.pending, c.lag, c.deletions FROM unnest($1::text[]) WITH ORDINALITY AS g (engine, n) CROSS JOIN LATERAL (
-			SELECT count(*), count(DISTINCT d.revision), count(*) FILTER (WHERE d.absent)
-			FROM desired d LEFT JOIN LATERAL (SELECT s.seq, s.state FROM status s WHERE s.engine = d.engine AND s.kind = d.kind AND s.name = d.name OFFSET 0) s ON true
-			WHERE d.engine = g.engine AND pending(d.seq, s.seq, s.state)) AS c (pending, lag, deletions)
-		ORDER BY g.n`, column(agents, func(a fleet.AgentView) string { return string(a.Engine) }))
-	if err != nil {
-		return err
-	}
-	i := 0
-	var pending, lag, deletions int
-	_, err = pgx.ForEachRow(rows, []any{&pending, &lag, &deletions}, func() error {
-		agents[i].Pending, agents[i].Lag, agents[i].PendingDeletions = pending, lag, deletions
-		i++
-		return nil
-	})
-	return err
 }

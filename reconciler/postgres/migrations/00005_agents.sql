@@ -25,6 +25,7 @@ CREATE TABLE agents (
     argocd_namespace text NOT NULL DEFAULT 'argocd',
     installation_id  text NOT NULL DEFAULT '',
     mode             text NOT NULL DEFAULT 'managed',
+    declared         boolean NOT NULL DEFAULT true, -- see agent_stand; false also while the mirror is rebuilt
     generation       bigint NOT NULL DEFAULT 0,
     changed_at       timestamptz NOT NULL,
     -- its sessions
@@ -48,6 +49,7 @@ CREATE TABLE agents (
 ) WITH (fillfactor = 60);
 CREATE UNIQUE INDEX agents_live ON agents (engine) WHERE ended_at IS NULL;
 CREATE INDEX agents_named ON agents (tenant, name, id);
+CREATE INDEX agents_left ON agents (tenant, name) WHERE NOT declared AND ended_at IS NULL;
 CREATE INDEX agents_ended ON agents (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX agents_changed ON agents (changed_at);
 
@@ -211,6 +213,6 @@ CREATE POLICY agent_wall ON replicas AS RESTRICTIVE USING ((SELECT agent_bound()
 GRANT SELECT ON desired, status, syncs TO argosy_agent;
 GRANT SELECT ON own_applications, replicas TO argosy_reader;
 -- A tenant reads neither keys nor hashes.
-GRANT SELECT (id, engine, tenant, tenant_uid, name, joined_at, expires_at, ended_at, ended, mode, connected_to, seen_at, version, reachable, message,
+GRANT SELECT (id, engine, tenant, tenant_uid, name, joined_at, expires_at, ended_at, ended, mode, declared, connected_to, seen_at, version, reachable, message,
     argocd, pending_deletions, held_deletions, strays, own) ON agents TO argosy_reader;
 GRANT SELECT (id, engine, tenant, tenant_uid, name, legacy, created_by, created_at, expires_at, used_at, revoked_at) ON agent_tokens TO argosy_reader;

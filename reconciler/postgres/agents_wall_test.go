@@ -1,0 +1,203 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// shownToAgents are the tables that an agent's rows come from.
+var shownToAgents = []string{"desired", "status", "syncs"}
+
+// Every table that has a wall between tenants has one before agents too, and of all others they are kept by having no right.
+func TestCase65EveryTableHasItsWallBeforeAgents(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, newDatabase(t))
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), `
+		SELECT c.relname, c.relrowsecurity, EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname = 'agent_wall' AND NOT p.polpermissive AND p.polcmd = '*'
+				AND p.polroles = '{0}' AND pg_get_expr(p.polqual, p.polrelid) LIKE '%agent_bound()%'),
+			has_table_privilege('argosy_agent', c.oid, 'SELECT'),
+			has_table_privilege('argosy_agent', c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
+				OR has_any_column_privilege('argosy_agent', c.oid, 'INSERT, UPDATE, REFERENCES'),
+			has_any_column_privilege('argosy_agent', c.oid, 'SELECT')
+		FROM pg_class c WHERE c.relnamespace = 'argosy'::regnamespace AND c.relkind IN ('r', 'p', 'm', 'v', 'f') ORDER BY 1`)
+	check(t, err)
+	var name string
+	var secured, walled, reads, writes, columns bool
+	n := 0
+	_, err = pgx.ForEachRow(rows, []any{&name, &secured, &walled, &reads, &writes, &columns}, func() error {
+		n++
+		if secured && !walled {
+			t.Errorf("%s: no wall before agents", name)
+		}
+		if shown := slices.Contains(shownToAgents, name); reads != shown || columns != shown || writes || shown && !walled {
+			t.Errorf("%s: an agent reads it %v (a column %v), writes it %v, wall %v", name, reads, columns, writes, walled)
+		}
+		return nil
+	})
+	check(t, err)
+	if n < 30 {
+		t.Errorf("%d tables", n)
+	}
+	var login, bypass, super bool
+	check(t, conn.QueryRow(t.Context(), `SELECT rolcanlogin, rolbypassrls, rolsuper FROM pg_roles WHERE rolname = 'argosy_agent'`).Scan(&login, &bypass, &super))
+	if login || bypass || super {
+		t.Errorf("argosy_agent may log in %v, pass the wall %v, is superuser %v", login, bypass, super)
+	}
+	for _, name := range []string{"agents", "agent_tokens", "agent_access", "leases", "declarations", "sealed", "audit", "mirror", "river_job"} {
+		tx := must(conn.Begin(t.Context()))(t)
+		_, err = tx.Exec(t.Context(), `SET LOCAL ROLE argosy_agent; SET LOCAL argosy.engine = 'acme.edge'`)
+		check(t, err)
+		var refused *pgconn.PgError
+		if _, err = tx.Exec(t.Context(), `SELECT FROM `+name); !errors.As(err, &refused) || refused.Code != "42501" {
+			t.Errorf("%s: an agent is answered %v", name, err)
+		}
+		check(t, tx.Rollback(t.Context()))
+	}
+}
+
+func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	a, far := k.open(k.join(acmeEdge, "a"), "one"), k.open(k.join("far-1", "f"), "one")
+	for engine, lease := range map[fleet.EngineName]fleet.Lease{acmeEdge: a.Lease, "far-1": far.Lease} {
+		rows := must(k.Changed(t.Context(), engine, 0, 100))(t)
+		check(t, k.Acknowledge(t.Context(), lease, applied(rows)))
+	}
+	k.record(func(r *fleet.Record) {
+		for _, row := range []fleet.Row{application("acme.edge", "acme", "a", "edge", "v1"), application("far-1", "acme", "a", "prod", "v1")} {
+			r.Syncs = append(r.Syncs, fleet.SyncRequest{ID: "run-" + string(row.Key.Engine), Key: row.Key, Tenant: row.Tenant, Deployment: row.Deployment,
+				Environment: row.Environment, SyncRun: "run", Revision: "v1"})
+		}
+	})
+	conn := connect(t, k.url)
+	defer conn.Close(t.Context())
+	count := func(t *testing.T, table string, settings ...string) (seen, others int) {
+		t.Helper()
+		tx := must(conn.Begin(t.Context()))(t)
+		defer tx.Rollback(t.Context())
+		for _, s := range append([]string{`SET LOCAL ROLE argosy_agent`}, settings...) {
+			_, err := tx.Exec(t.Context(), s)
+			check(t, err)
+		}
+		check(t, tx.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE engine <> 'acme.edge') FROM %s WHERE true OR engine = 'far-1'`, table)).Scan(&seen, &others))
+		return seen, others
+	}
+	engine := `SELECT set_config('argosy.engine', 'acme.edge', true)`
+	for _, table := range shownToAgents {
+		if seen, others := count(t, table, engine); seen == 0 || others != 0 {
+			t.Errorf("%s: %d rows, %d of others", table, seen, others)
+		}
+		for name, settings := range map[string][]string{
+			"no engine set":           nil,
+			"an empty engine":         {`SET LOCAL argosy.engine = ''`},
+			"a quote":                 {`SELECT set_config('argosy.engine', 'acme.edge'' OR ''1''=''1', true)`},
+			"a pattern":               {`SELECT set_config('argosy.engine', '%', true)`},
+			"a tenant, and no engine": {`SET LOCAL argosy.tenant = 'acme'`},
+			"set and reset":           {engine, `RESET argosy.engine`},
+		} {
+			if seen, _ := count(t, table, settings...); seen != 0 {
+				t.Errorf("%s, %s: %d rows", table, name, seen)
+			}
+		}
+	}
+
+	t.Run("what was set for one transaction is not left for the next", func(t *testing.T) {
+		count(t, "desired", engine)
+		if seen, _ := count(t, "desired"); seen != 0 {
+			t.Errorf("%d rows", seen)
+		}
+	})
+	t.Run("both walls stand at once", func(t *testing.T) {
+		if seen, _ := count(t, "desired", engine, `SET LOCAL argosy.tenant = 'globex'`); seen != 0 {
+			t.Errorf("%d rows of another tenant", seen)
+		}
+		tx := must(conn.Begin(t.Context()))(t)
+		defer tx.Rollback(t.Context())
+		_, err := tx.Exec(t.Context(), `SET LOCAL argosy.engine = 'acme.edge'; SET LOCAL argosy.tenant = 'acme'; SET LOCAL ROLE argosy_reader`)
+		check(t, err)
+		for table, want := range map[string]int{"desired": 2, "declarations": 0, "agents": 0, "operations": 0, "pulls": 0, "replicas": 0} {
+			var seen int
+			check(t, tx.QueryRow(t.Context(), `SELECT count(*) FROM (SELECT 1 FROM `+table+`) x`).Scan(&seen))
+			if seen != want {
+				t.Errorf("%s as a tenant with an engine set: %d rows, want %d", table, seen, want)
+			}
+		}
+	})
+	t.Run("a view of the owner lets nothing through", func(t *testing.T) {
+		owner := `agent_view_owner_` + databaseOf(k.url)
+		exec(t, k.url, `CREATE ROLE `+owner+` NOLOGIN`)
+		defer exec(t, k.url, `DROP OWNED BY `+owner+`; DROP ROLE `+owner)
+		exec(t, k.url, `GRANT USAGE, CREATE ON SCHEMA argosy TO `+owner+`; GRANT SELECT ON desired, declarations TO `+owner)
+		exec(t, k.url, `CREATE VIEW leak AS SELECT * FROM desired; ALTER VIEW leak OWNER TO `+owner+`; GRANT SELECT ON leak TO argosy_agent;
+			CREATE VIEW leaks AS SELECT 'far-1' AS engine FROM declarations; ALTER VIEW leaks OWNER TO `+owner+`; GRANT SELECT ON leaks TO argosy_agent`)
+		defer exec(t, k.url, `DROP VIEW leak, leaks`)
+		if seen, others := count(t, "leak", engine); seen == 0 || others != 0 {
+			t.Errorf("%d rows, %d of others", seen, others)
+		}
+		if seen, _ := count(t, "leak"); seen != 0 {
+			t.Errorf("with no engine set: %d rows", seen)
+		}
+		if seen, _ := count(t, "leaks", engine); seen != 0 {
+			t.Errorf("of another table: %d rows", seen)
+		}
+	})
+	t.Run("writing is refused", func(t *testing.T) {
+		for _, sql := range []string{`UPDATE status SET message = 'x'`, `DELETE FROM desired`, `INSERT INTO syncs SELECT * FROM syncs`, `SELECT FROM desired FOR UPDATE`,
+			`SELECT new_event('x', 'acme', '', '')`, `SELECT fence('engine/acme.edge', '', 1)`} {
+			tx := must(conn.Begin(t.Context()))(t)
+			_, err := tx.Exec(t.Context(), `SET LOCAL ROLE argosy_agent; SET LOCAL argosy.engine = 'acme.edge'`)
+			check(t, err)
+			if _, err := tx.Exec(t.Context(), sql); err == nil {
+				t.Errorf("%s is done", sql)
+			}
+			check(t, tx.Rollback(t.Context()))
+		}
+	})
+}
+
+// The first wall alone: with the one in the database torn down, an agent is still shown its own rows only; and the other way round the role
+// shows in what the database was asked.
+func TestCase38AgentIsShownItsOwnWithEitherWall(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	k.join(acmeEdge, "a")
+	k.join("globex.edge", "g")
+	k.join("far-1", "f")
+	want := map[fleet.EngineName][]string{
+		acmeEdge:      {"acme/a@edge false", "acme/b@edge false"},
+		"globex.edge": {"globex/a@edge false", "globex/b@edge false"},
+		"far-1":       {"acme/a@prod false", "globex/a@prod false"},
+	}
+	for _, wall := range []bool{true, false} {
+		if !wall {
+			for _, table := range shownToAgents {
+				exec(t, k.url, `ALTER TABLE `+table+` DISABLE ROW LEVEL SECURITY`)
+			}
+		}
+		for engine, names := range want {
+			if got := k.rows(engine); !slices.Equal(got, names) {
+				t.Errorf("%s, wall %v: %v", engine, wall, got)
+			}
+			changed := must(k.AgentChanged(t.Context(), engine, 0, 1))(t)
+			if len(changed) != 1 || changed[0].Key.Engine != engine {
+				t.Errorf("%s, wall %v: changed %+v", engine, wall, changed)
+			}
+			if after := must(k.AgentChanged(t.Context(), engine, changed[0].Seq, 10))(t); len(after) != 1 || after[0].Seq <= changed[0].Seq {
+				t.Errorf("%s, wall %v: then %+v", engine, wall, after)
+			}
+		}
+		for _, engine := range []fleet.EngineName{"eu-1", "acme.own", "", "acme.edge' OR '1'='1", "none"} {
+			if _, err := k.AgentRows(t.Context(), engine, func(fleet.Row) error { return nil }); !errors.Is(err, fleet.ErrNotFound) {
+				t.Errorf("%q, wall %v: %v", engine, wall, err)
+			}
+		}
+	}
+}
