@@ -53,3 +53,27 @@ func TestThePageOfAPullRequest(t *testing.T) {
 		t.Error("a link leads to a script")
 	}
 }
+
+func TestThePageOfAPullRequestSaysHowItsDeletionsAreLetGo(t *testing.T) {
+	s := newSite(t, content())
+	plan := `{"summary":"1 held","holds":[{"revision":"` + string(rev1) + `","reason":"deletions","tenant":"acme","message":"too many","items":[{"engine":"eu-1","kind":"Application","name":"acme-web-prod"}]}],` +
+		`"tenants":[{"name":"acme","engines":[{"name":"eu-1","changes":[{"action":"hold","kind":"Application","subject":"web@prod","note":"its deletion waits for argosy approve ` + rev1.Short() + `"}]}]}]}`
+	for _, c := range []struct {
+		state fleet.PullState
+		head  fleet.Revision
+		says  string
+	}{
+		{fleet.PullOpen, rev1, "/argosy approve-deletions " + rev1.Short()},
+		{fleet.PullMerged, rev1, "argosy get holds"},
+		{fleet.PullOpen, "another", "argosy approve " + string(rev1)}, // held before, by what the branch has
+	} {
+		s.store.Change(func(m *apitest.Mirror) {
+			m.Pulls[1].State, m.Pulls[1].Head, m.Pulls[1].Plan = c.state, c.head, []byte(plan)
+		})
+		a := s.page("/pulls/8", platformToken)
+		s.want(a, http.StatusOK, c.says, "its deletion is held")
+		if c.head == rev1 && strings.Contains(a.body, "argosy approve "+rev1.Short()) {
+			t.Errorf("the head of a pull request holds nothing, and is to be approved on the page:\n%s", a.body)
+		}
+	}
+}
