@@ -1,15 +1,19 @@
 package postgres_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
 )
 
 // shownToAgents are the tables that an agent's rows come from.
@@ -200,4 +204,113 @@ func TestCase38AgentIsShownItsOwnWithEitherWall(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The first wall of tenants alone, for what people read of agents.
+func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	o := k.open(k.join("acme.own", "o"), "one")
+	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}}, true))
+	k.join("globex.edge", "g")
+	k.join("far-1", "f")
+	exec(t, k.url, ownOfEveryTenant)
+	read := func(scope fleet.Scope, by fleet.Filter) string {
+		t.Helper()
+		page := fleet.Page{Limit: 100}
+		agents, _, err := k.Agents(ctx, scope, by, page)
+		check(t, err)
+		own, _, err := k.OwnApplications(ctx, scope, by, page)
+		check(t, err)
+		tokens, _, err := k.ListAgentTokens(ctx, scope, by, page)
+		check(t, err)
+		return fmt.Sprintf("%d %d %d %+v %+v %+v", len(agents), len(own), len(tokens), agents, own, tokens)
+	}
+	acme := fleet.Scope{Tenant: "acme"}
+	both := read(acme, fleet.Filter{})
+	if !strings.HasPrefix(both, "2 2 1 ") || strings.Contains(both, "globex") || strings.Contains(both, "far-1") {
+		t.Fatalf("with both walls: %s", both)
+	}
+	if got := read(acme, fleet.Filter{Tenant: "globex"}); !strings.HasPrefix(got, "0 0 0 ") {
+		t.Errorf("asked for another tenant: %s", got)
+	}
+	for _, column := range []string{"agents.sign", "agents.seal", "agents.thumb", "agents.turns", "agents.instance", "agent_tokens.hash", "agent_access.hash"} {
+		table, name, _ := strings.Cut(column, ".")
+		if one[bool](t, k.url, `SELECT has_column_privilege('argosy_reader', 'argosy.' || $1, $2, 'SELECT')`, table, name) {
+			t.Errorf("a tenant may read %s", column)
+		}
+	}
+	for _, table := range []string{"agents", "agent_tokens", "own_applications", "declarations", "desired", "status", "tenants"} {
+		exec(t, k.url, `ALTER TABLE `+table+` DISABLE ROW LEVEL SECURITY`)
+	}
+	if alone := read(acme, fleet.Filter{}); alone != both {
+		t.Errorf("without the wall in the database:\n%s\nwith it:\n%s", alone, both)
+	}
+}
+
+// Walls bind an owner that is no superuser, as hosted databases give: nothing of what the store does for agents runs into one.
+func TestAgentsNeedNoSuperuser(t *testing.T) {
+	t.Parallel()
+	name := fmt.Sprintf("plain_%d", databases.Add(1))
+	admin := databaseURL(t, "postgres")
+	exec(t, admin, `CREATE ROLE `+name+` LOGIN PASSWORD 'p' NOSUPERUSER NOBYPASSRLS; GRANT argosy_reader, argosy_agent TO `+name)
+	exec(t, admin, `CREATE DATABASE `+name+` OWNER `+name)
+	t.Cleanup(func() { exec(t, admin, `DROP DATABASE `+name+` WITH (FORCE)`); exec(t, admin, `DROP ROLE `+name) })
+	url := strings.Replace(databaseURL(t, name), server.URL[:strings.Index(server.URL, "@")], "postgres://"+name+":p", 1)
+	must(postgres.Migrate(t.Context(), url))(t)
+	k := agentKitOn(t, url, func(url string) *postgres.Store { return open(t, url) })
+	ctx := t.Context()
+	a, own := k.join(acmeEdge, "x"), k.join("acme.own", "o")
+	hash := sha256.Sum256([]byte("access"))
+	check(t, k.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
+	must(k.AccessAgent(ctx, hash))(t)
+	a = must(k.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("y")))(t)
+	check(t, k.BeatReplica(ctx, "hub-1"))
+	o, ownSession := k.open(a, "one"), k.open(own, "one")
+	if rows := k.rows(acmeEdge); len(rows) != 2 {
+		t.Errorf("rows %v", rows)
+	}
+	rows := must(k.AgentChanged(ctx, acmeEdge, 0, 10))(t)
+	must(k.TakeReport(ctx, o.Lease, 1))(t)
+	check(t, k.Acknowledge(ctx, o.Lease, applied(rows)))
+	check(t, k.ReportAgent(ctx, o.Lease, fleet.AgentReport{Reachable: true}))
+	check(t, k.ReportTaken(ctx, o.Lease, 1))
+	check(t, k.RecordOwn(ctx, ownSession.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}}, true))
+	q := must(k.AskSync(ctx, fleet.Scope{Tenant: "acme"}, fleet.SyncRequest{Tenant: "acme", Environment: "own", Namespace: "gitops", Key: fleet.ObjectKey{Name: "x"}}, "ann"))(t)
+	if syncs := must(k.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 1 {
+		t.Errorf("syncs %+v", syncs)
+	}
+	check(t, k.UpdateSync(ctx, ownSession.Lease, q.ID, fleet.OperationSucceeded, ""))
+	for scope, want := range map[fleet.Scope][3]int{{}: {4, 1, 2}, {Tenant: "acme"}: {2, 1, 2}, {Tenant: "globex"}: {1, 0, 0}} {
+		page := fleet.Page{Limit: 10}
+		agents, _, err := k.Agents(ctx, scope, fleet.Filter{}, page)
+		check(t, err)
+		apps, _, err := k.OwnApplications(ctx, scope, fleet.Filter{}, page)
+		check(t, err)
+		tokens, _, err := k.ListAgentTokens(ctx, scope, fleet.Filter{}, page)
+		check(t, err)
+		if got := [3]int{len(agents), len(apps), len(tokens)}; got != want {
+			t.Errorf("scope %q: %v, want %v", scope.Tenant, got, want)
+		}
+		if scope.Tenant == "acme" && (!agents[0].Connected || agents[0].Pending != 0) {
+			t.Errorf("as a tenant: %+v", agents[0])
+		}
+	}
+	if news := must(k.AgentNews(ctx, 0, time.Time{}))(t); len(news.Rows) != 1 {
+		t.Errorf("news %+v", news)
+	}
+	k.record(func(r *fleet.Record) {
+		r.Removed = []fleet.Key{{Kind: fleet.KindTenant, Name: "acme"}, edge("acme", "edge", "").Key, edge("acme", "own", "").Key}
+	})
+	k.record(func(r *fleet.Record) {
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), edge("acme", "edge", "")}
+	})
+	if _, err := k.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrAgentRevoked) {
+		t.Errorf("of the tenant before: %v", err)
+	}
+	k.join(acmeEdge, "z")
+	check(t, k.RevokeAgent(ctx, fleet.Scope{Tenant: "acme"}, acmeEdge, "ann"))
+	must(k.Prune(ctx))(t)
+	check(t, k.Reset(ctx))
 }
