@@ -14,6 +14,6 @@ func (a *app) agentCommand() *cobra.Command {
 		Args:    exactly(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.agentTokenCommand(), a.agentRevoke())
+	cmd.AddCommand(a.agentTokenCommand(), a.agentRevoke(), a.agentJoin(), a.agentManifest(), a.agentRun(), a.agentApprove())
 	return cmd
 }

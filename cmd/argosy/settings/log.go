@@ -1,6 +1,8 @@
 package settings
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 )
@@ -14,4 +16,16 @@ func (l Log) Logger(to io.Writer) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(to, opts))
 	}
 	return slog.New(slog.NewTextHandler(to, opts))
+}
+
+// Check says what is wrong with it.
+func (l Log) Check() error {
+	var errs []error
+	if _, ok := levels[l.Level]; !ok {
+		errs = append(errs, fmt.Errorf("log.level %q is to be debug, info, warn or error", l.Level))
+	}
+	if l.Format != "text" && l.Format != "json" {
+		errs = append(errs, fmt.Errorf("log.format %q is to be text or json", l.Format))
+	}
+	return errors.Join(errs...)
 }

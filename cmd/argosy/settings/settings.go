@@ -220,13 +220,7 @@ func (s *Settings) checkRest() error {
 	if d := time.Duration(s.Engines.Poll); d < time.Second || d > 10*time.Minute {
 		errs = append(errs, errors.New("engines.poll is to be 1s to 10m"))
 	}
-	if _, ok := levels[s.Log.Level]; !ok {
-		errs = append(errs, fmt.Errorf("log.level %q is to be debug, info, warn or error", s.Log.Level))
-	}
-	if s.Log.Format != "text" && s.Log.Format != "json" {
-		errs = append(errs, fmt.Errorf("log.format %q is to be text or json", s.Log.Format))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.Log.Check())...)
 }
 
 func (s *Settings) resolve(dir string) {

@@ -1,0 +1,47 @@
+package onsite
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// serveOps answers /healthz (the process works), /readyz (a complete snapshot was read, however long ago: an outage of the hub is no reason to
+// restart) and /metrics. No token is asked for; nothing here names a tenant's object.
+func (a *Agent) serveOps(ctx context.Context, all *sync.WaitGroup) error {
+	if a.c.Ops == "" {
+		return nil
+	}
+	var l net.ListenConfig
+	listener, err := l.Listen(ctx, "tcp", a.c.Ops)
+	if err != nil {
+		return fmt.Errorf("--ops: %w", err)
+	}
+	server := &http.Server{Handler: a.ops(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	all.Go(func() { _ = server.Serve(listener) }) // ends with Close
+	all.Go(func() {
+		<-ctx.Done()
+		_ = server.Close() // the process ends
+	})
+	a.log.Info("the agent answers", "ops", listener.Addr().String())
+	return nil
+}
+
+func (a *Agent) ops() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if _, read := a.declared(); !read {
+			http.Error(w, "no complete snapshot was read yet", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
+	return mux
+}
