@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler/postgres"
 )
@@ -161,5 +163,41 @@ func TestNewsCostWhatHasChanged(t *testing.T) {
 	}
 	if !strings.Contains(how, "desired_news") {
 		t.Errorf("not by the index:\n%s", how)
+	}
+}
+
+// Neither the wall nor the join has the database look at what other agents have.
+func TestRowsOfAnAgentAreFoundByItsEngine(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	manyAgents(t, k, 4000)
+	var seen asked
+	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
+	conn := connect(t, k.url)
+	defer conn.Close(t.Context())
+	for name, read := range map[string]func() (int, error){
+		"all": func() (n int, err error) {
+			_, err = s.AgentRows(t.Context(), "acme.e7", func(fleet.Row) error { n++; return nil })
+			return n, err
+		},
+		"changed": func() (int, error) {
+			rows, err := s.AgentChanged(t.Context(), "acme.e7", 0, 100)
+			return len(rows), err
+		},
+	} {
+		if n, err := read(); err != nil || n != 5 {
+			t.Fatalf("%s: %d rows, %v", name, n, err)
+		}
+		asked := seen.of(t, "FROM desired d")
+		tx := must(conn.Begin(t.Context()))(t)
+		_, err := tx.Exec(t.Context(), `SET LOCAL random_page_cost = 1.1; SET LOCAL argosy.engine = 'acme.e7'; SET LOCAL ROLE argosy_agent`)
+		check(t, err)
+		rows, err := tx.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) `+asked.SQL, asked.Args...)
+		check(t, err)
+		how := strings.Join(must(pgx.CollectRows(rows, pgx.RowTo[string]))(t), "\n")
+		check(t, tx.Rollback(t.Context()))
+		if strings.Contains(how, "Seq Scan") || !strings.Contains(how, "(actual rows=5 ") {
+			t.Errorf("%s:\n%s", name, how)
+		}
 	}
 }

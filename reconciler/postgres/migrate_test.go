@@ -286,3 +286,23 @@ func TestLatelyLooksBackOverItsWindow(t *testing.T) {
 		t.Errorf("created %v", created)
 	}
 }
+
+// The version before this one made the schema, and its workers go on while this one migrates.
+func TestCase64AgentsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	before, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
+	exec(t, url, dropAgents+`DELETE FROM goose_db_version WHERE version_id >= 5`)
+	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) {
+		t.Fatalf("on the schema of before: %v", err)
+	}
+	check(t, before.Acknowledge(t.Context(), worker, applied(rows)))
+	must(postgres.Migrate(t.Context(), url))(t)
+	check(t, before.Observe(t.Context(), worker, []fleet.Observation{{Key: rows[0].Key, Resources: 3}}))
+	exec(t, url, `INSERT INTO syncs (id, operation, engine, name, tenant, environment, deployment, sync_run, revision, prune, state)
+		VALUES ('run', 'o', 'eu-1', 'a', 'acme', 'prod', 'a', 'run', 'v1', false, 'Pending')`) // as that version does
+	if syncs := must(open(t, url).PendingSyncs(t.Context(), "eu-1"))(t); len(syncs) != 1 || syncs[0].Namespace != "" {
+		t.Errorf("syncs %+v", syncs)
+	}
+	expect(t, url, `SELECT count(*) FROM pg_policy WHERE polname = 'agent_wall' AND polrelid = 'argosy.desired'::regclass`, 1)
+}
