@@ -22,9 +22,13 @@ func TestTenThousandOpeningsPassAtABoundedRateAndNoneStarves(t *testing.T) {
 		for range agents {
 			all.Go(func() {
 				for {
+					asked := time.Now()
 					err := a.wait(context.Background())
 					mu.Lock()
 					tries++
+					if waited := time.Since(asked); waited > 20*time.Second || (err != nil && waited > 0) {
+						t.Errorf("waited %v to be told %v", waited, err)
+					}
 					if err == nil {
 						in = append(in, time.Since(began))
 						mu.Unlock()

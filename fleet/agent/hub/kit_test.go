@@ -299,6 +299,7 @@ type wire struct {
 	size     int
 	forget   bool // keep nothing but the size
 	hangs    bool
+	reading  time.Time // until when a request's body may be read
 	deadline time.Time
 	moved    chan struct{} // closed when the deadline has changed
 	cancel   context.CancelFunc
@@ -309,7 +310,12 @@ func (w *wire) Header() http.Header { return w.head }
 func (w *wire) WriteHeader(s int)   { w.mu.Lock(); w.status = s; w.mu.Unlock() }
 func (w *wire) FlushError() error   { return nil }
 
-func (w *wire) SetReadDeadline(time.Time) error { return nil }
+func (w *wire) SetReadDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reading = t
+	return nil
+}
 
 func (w *wire) SetWriteDeadline(t time.Time) error {
 	w.mu.Lock()

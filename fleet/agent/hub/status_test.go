@@ -191,6 +191,29 @@ func TestOneReportOfAnAgentIsTakenAtATime(t *testing.T) {
 	}
 }
 
+func TestABodyHasATimeToComeAndTheAnswerMayTakeLonger(t *testing.T) {
+	o := newHouse(t)
+	d := o.device("acme.edge", "acme")
+	d.open()
+	var during time.Time
+	body, _ := json.Marshal(agent.Report{Epoch: 1, Seq: 1})
+	r := d.post(agent.PathStatus, body)
+	w := &wire{head: http.Header{}, moved: make(chan struct{})}
+	r.Body = reading{bytes.NewReader(body), func() { during = w.reading }}
+	o.mux.ServeHTTP(w, r)
+	if left := time.Until(during); left <= 0 || left > bodyTime || !w.reading.IsZero() || w.status != 204 {
+		t.Errorf("answered %d; read within %v, then within %v", w.status, left, w.reading)
+	}
+}
+
+type reading struct {
+	*bytes.Reader
+	look func()
+}
+
+func (r reading) Read(p []byte) (int, error) { r.look(); return r.Reader.Read(p) }
+func (reading) Close() error                 { return nil }
+
 func FuzzReport(f *testing.F) {
 	whole, _ := json.Marshal(agent.Report{Epoch: 1, Seq: 1, Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", State: "x", Removed: true}},
 		Observed: []agent.Observed{{Name: "a", Message: "m\x00\xff"}}, Own: []fleet.OwnApplication{{Namespace: "n", Name: "o", RepoURL: "https://a@b/c"}}})

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -269,10 +270,12 @@ func TestAChangedDeclarationBeginsTheSessionAnew(t *testing.T) {
 			t.Fatal("a stream of that generation was ended")
 		}
 		o.store.do(func() { o.store.changed[0].Generation = 2 })
-		<-w.ended
-		if w.bye() != agent.CodeRenew {
-			t.Errorf("told %q", w.bye())
+		settled(3 * time.Second)
+		if w.isOpen() || w.bye() != agent.CodeRenew {
+			t.Errorf("open %v, told %q", w.isOpen(), w.bye())
 		}
+		w.cancel()
+		<-w.ended
 	})
 }
 
@@ -445,7 +448,10 @@ func TestARowOfAnotherEngineIsNeverSentWhateverTheStoreSays(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
 		d := o.device("acme.edge", "acme")
-		o.store.do(func() { o.store.rows["acme.edge"] = []fleet.Row{application("acme.edge", "globex", "foreign")}; o.store.rows["acme.edge"][0].Seq = 1 })
+		o.store.do(func() {
+			o.store.rows["acme.edge"] = []fleet.Row{application("acme.edge", "globex", "foreign")}
+			o.store.rows["acme.edge"][0].Seq = 1
+		})
 		w := d.stream(0)
 		<-w.ended
 		if len(w.rows(agent.EventRows)) != 0 {
@@ -531,4 +537,74 @@ func inUse() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc + m.StackInuse
+}
+
+func TestAStreamEndsWithItsIdentity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		d := o.device("acme.edge", "acme")
+		o.store.do(func() {
+			a := o.store.agents[d.id]
+			a.ExpiresAt = time.Now().Add(time.Minute)
+			o.store.agents[d.id] = a
+		})
+		w := d.stream(0)
+		settled(time.Minute)
+		if w.isOpen() {
+			t.Error("it stands beyond the identity")
+		}
+		w.cancel()
+		<-w.ended
+	})
+}
+
+func TestARebuiltMirrorBeginsEveryStreamAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		d := o.device("acme.edge", "acme")
+		for range 9 {
+			o.store.put(application("acme.edge", "acme", "app"))
+		}
+		w := d.stream(0)
+		settled(time.Second)
+		o.store.do(func() { o.store.seq, o.store.rows = 0, map[fleet.EngineName][]fleet.Row{} })
+		o.store.put(application("acme.edge", "acme", "app"))
+		settled(3 * time.Second)
+		if w.isOpen() {
+			t.Error("a stream goes on after a number of the mirror that was")
+		}
+		w.cancel()
+		<-w.ended
+		w = d.stream(9)
+		synctest.Wait()
+		if len(w.rows(agent.EventRows)) != 1 {
+			t.Error("the row of the new mirror did not come")
+		}
+		w.cancel()
+		<-w.ended
+	})
+}
+
+func TestStreamsThatWereOpenedWithTheOldKeysEndWhenTheyAreRotated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		d := o.device("acme.edge", "acme")
+		w := d.stream(0)
+		synctest.Wait()
+		fresh := newKeys(t)
+		proof, _ := agent.ProveRotation(fresh, d.keys.Public().Thumb(), time.Now())
+		body, _ := json.Marshal(agent.Rotate{Keys: fresh.Public(), Proof: proof})
+		if rec := o.serve(d.post(agent.PathKeys, body)); rec.Code != 200 {
+			t.Fatalf("%d %s", rec.Code, rec.Body)
+		}
+		settled(time.Second)
+		if w.isOpen() || w.bye() != agent.CodeRenew {
+			t.Errorf("open %v, told %q", w.isOpen(), w.bye())
+		}
+		w.cancel()
+		<-w.ended
+	})
 }
