@@ -188,10 +188,8 @@ func (f *fakeStore) OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.
 		lease = fleet.Lease{Name: "engine/" + string(a.Engine), Holder: holder, Epoch: max(lease.Epoch, s.Floor) + 1}
 		f.leases[string(a.Engine)] = lease
 	}
-	if s.Replica != "" {
-		f.opening++
-		f.open[s.Agent] = f.opening
-	}
+	f.opening++
+	f.open[s.Agent] = f.opening
 	return fleet.AgentOpening{Agent: a, Lease: lease, ReportSeq: f.reports[lease.Name], Mode: fleet.AgentManaged, Opening: f.opening, Generation: 1}, nil
 }
 

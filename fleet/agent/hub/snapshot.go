@@ -29,17 +29,19 @@ type gathered struct {
 	encoded bytes.Buffer
 }
 
-// snapshot answers PathSnapshot: it begins a session, as a stream does, but is no connection.
+// snapshot answers PathSnapshot. It begins a session, as a stream does, so that it has the epoch of the stream that the same process opens
+// after it, and ends it: the agent is connected once it has the stream.
 func (h *Hub) snapshot(w http.ResponseWriter, r *http.Request) error {
 	control := lift(w, r)
 	who, session, err := h.session(r, agent.PathSnapshot)
 	if err != nil {
 		return err
 	}
-	opening, err := h.open(r.Context(), who, session, "")
+	opening, err := h.open(r.Context(), who, session)
 	if err != nil {
 		return err
 	}
+	defer h.close(r.Context(), opening, session)
 	return h.snapshots.within(r.Context(), func() error {
 		all, err := h.gather(r.Context(), opening.Agent)
 		if err != nil {

@@ -53,7 +53,7 @@ func TestASnapshotIsWholeAndItsDigestHolds(t *testing.T) {
 		t.Error("it may be cached")
 	}
 	if len(o.store.open) != 0 {
-		t.Error("a snapshot counts as a connection")
+		t.Error("after the snapshot the agent is taken for connected")
 	}
 	o.serve(d.get(agent.PathSnapshot, 0))
 	if len(o.hub.snapshots)+len(o.hub.reads)+len(o.hub.asks) != 0 {

@@ -62,7 +62,7 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	opening, err := h.open(r.Context(), who, session, h.replica)
+	opening, err := h.open(r.Context(), who, session)
 	if err != nil {
 		return err
 	}
@@ -109,13 +109,13 @@ func (h *Hub) newest(ctx context.Context, cursor int64) (newest int64, err error
 }
 
 // open begins a session when it is the agent's turn.
-func (h *Hub) open(ctx context.Context, who fleet.Agent, s agent.Session, replica string) (fleet.AgentOpening, error) {
+func (h *Hub) open(ctx context.Context, who fleet.Agent, s agent.Session) (fleet.AgentOpening, error) {
 	if err := h.openings.wait(ctx); err != nil {
 		return fleet.AgentOpening{}, err
 	}
 	var opening fleet.AgentOpening
 	err := h.briefly(ctx, h.reads, func(ctx context.Context) (err error) {
-		opening, err = h.store.OpenAgent(ctx, fleet.AgentSession{Agent: who.ID, Instance: s.Instance, Replica: replica, Floor: s.Epoch, Version: s.Version})
+		opening, err = h.store.OpenAgent(ctx, fleet.AgentSession{Agent: who.ID, Instance: s.Instance, Replica: h.replica, Floor: s.Epoch, Version: s.Version})
 		return err
 	})
 	if errors.Is(err, fleet.ErrNotFound) {
