@@ -52,6 +52,8 @@ type Loop struct {
 	Metrics  *Metrics
 	Log      *slog.Logger
 
+	AgentFinder AgentFinder // of what stands behind agents, for a start without a mirror; nil: nobody tells
+
 	// Of pull requests; each may be nil.
 	Pulls    Pulls                                                 // what Preview and Parse read
 	Reviews  Reviews                                               // who saw deletions; nil: nobody is asked, and the guards alone judge them
@@ -218,6 +220,7 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *
 		_, err = l.step(ctx, lease, Head{Revision: standing.Revision}, &standing)
 	}
 	if err == nil {
+		l.rest()
 		l.judged, l.approved = head.Revision, approvalsOf(request)
 	}
 	return outcome(p, err), err

@@ -17,7 +17,8 @@ type EngineLister interface {
 	EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.EngineSpec, error)
 }
 
-// Manager keeps a worker running for each engine. Every replica runs one; the leases decide whose worker acts.
+// Manager keeps a worker running for each engine. Every replica runs one; the leases decide whose worker acts. What is behind an agent has its
+// worker there: the agent runs a Manager of its own, for the one engine that is beside it.
 type Manager struct {
 	Engines EngineLister
 	New     func(fleet.EngineName, fleet.EngineSpec) *Worker
@@ -65,13 +66,13 @@ func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup, specs map[fle
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, r := range m.running {
-		if spec, ok := specs[name]; !ok || !sameInstance(spec, r.worker.Spec) {
+		if spec, ok := specs[name]; !ok || spec.Connection.Agent != nil || !sameInstance(spec, r.worker.Spec) {
 			m.Log.Info("engine worker ends", "engine", name)
 			m.end(name, r)
 		}
 	}
 	for name, spec := range specs {
-		if m.running[name] != nil {
+		if m.running[name] != nil || spec.Connection.Agent != nil {
 			continue
 		}
 		workCtx, cancel := context.WithCancel(ctx)

@@ -56,6 +56,7 @@ type basis struct {
 	revision fleet.Revision // applied
 	settled  bool           // nothing of the branch is to be applied but what waits for an approval
 	behind   bool
+	unheard  []fleet.EngineName // as plan.Request.Unheard
 }
 
 // previews is what the loop and those who preview share.
@@ -71,12 +72,20 @@ func (l *Loop) publish() {
 		return
 	}
 	revision := l.world.Revision()
-	l.previews.at.Store(&basis{world: l.world, revision: revision, behind: l.seen != revision,
+	l.previews.at.Store(&basis{world: l.world, revision: revision, behind: l.seen != revision, unheard: l.unheard(),
 		settled: !l.unread() && revision != "" && l.judged != "" && l.judged == l.seen})
 }
 
 // unread reports whether engines are still to be read after a start without a mirror: nothing is placed until they are.
 func (l *Loop) unread() bool { return l.fresh && (l.found == nil || len(l.found.unread) > 0) }
+
+// unheard is the engines whose agents have not told what stands there, as long as anything waits for that.
+func (l *Loop) unheard() []fleet.EngineName {
+	if !l.fresh || l.found == nil {
+		return nil
+	}
+	return slices.Clone(l.found.unheard)
+}
 
 // Preview plans what the head would change if it were merged into what is applied: file by file, with the guards, placements and defaults that
 // are in effect. It changes nothing, and may be called by several goroutines while the loop works.
@@ -115,7 +124,7 @@ func (l *Loop) planned(ctx context.Context, at *basis, r *plan.Request) (*plan.P
 	if err != nil {
 		return nil, err
 	}
-	r.Now, r.Recent = lately.Now, lately.Deleted
+	r.Now, r.Recent, r.Unheard = lately.Now, lately.Deleted, at.unheard
 	p, err := l.weigh(ctx, at.world, r, nil)
 	if err == nil && p.Base != at.revision {
 		return nil, ErrUnsettled // the loop was faster: the files were compared with another revision

@@ -19,6 +19,16 @@ type Finder interface {
 	Find(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (objects []engine.Live, stops []fleet.Stop, err error)
 }
 
+// AgentFinder tells of engines behind agents, which nobody here can read.
+type AgentFinder interface {
+	Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.AgentView, string, error)
+	Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.EngineView, string, error)
+}
+
+// hearFor is how long an agent's engine has to be reached before what the agent says of it counts: it counts its objects with each report, and
+// the first ones come before it has read them all.
+const hearFor = 4 * reportEvery
+
 // findTimeout bounds how long a start waits for one engine; the others are read at the same time.
 const findTimeout = 20 * time.Second
 
@@ -28,7 +38,8 @@ type found struct {
 	placements map[fleet.EnvironmentID]fleet.EngineName
 	holds      []fleet.SyncHold
 	unread     []fleet.EngineName
-	again      time.Time // not before: an engine that does not answer must not slow every pass
+	unheard    []fleet.EngineName // behind agents
+	again      time.Time          // not before: an engine that does not answer must not slow every pass
 }
 
 // load restores the World from the store, once.
@@ -65,10 +76,18 @@ func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 	specs := l.declared(r.Files)
 	if l.found == nil {
 		l.found = &found{placements: map[fleet.EnvironmentID]fleet.EngineName{}}
-		for name := range specs {
-			l.found.unread = append(l.found.unread, name)
+		for name, spec := range specs {
+			if spec.Connection.Agent != nil {
+				l.found.unheard = append(l.found.unheard, name)
+			} else {
+				l.found.unread = append(l.found.unread, name)
+			}
 		}
 	}
+	if err := l.hear(ctx, specs, r.Now); err != nil {
+		return err
+	}
+	r.Unheard = l.found.unheard
 	before := len(l.found.unread)
 	if started := time.Now(); !started.Before(l.found.again) {
 		l.read(ctx, specs)
@@ -78,12 +97,55 @@ func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 	for _, name := range r.Unread {
 		l.Log.Warn("engine is not read yet; nothing new is placed until it is, for it may stand there already", "engine", name)
 	}
-	l.fresh = len(r.Unread) > 0
+	l.fresh = len(r.Unread)+len(r.Unheard) > 0
 	if len(r.Unread) == before {
 		return nil
 	}
 	l.world = nil
 	return l.load(ctx)
+}
+
+// rest ends the asking once every engine is read and no environment waits for an agent: what is declared later stood nowhere before.
+func (l *Loop) rest() {
+	if l.fresh && l.found != nil && len(l.found.unread) == 0 && !l.world.Blocked() {
+		l.fresh, l.found.unheard = false, nil
+	}
+}
+
+// hear takes the engines off the list whose agents say that nothing of ours stands there but what rows name. An agent is never dialed, and the
+// environments that are its engine's by their own declaration need no word of it.
+func (l *Loop) hear(ctx context.Context, specs map[fleet.EngineName]fleet.EngineSpec, now time.Time) error {
+	var left []fleet.EngineName
+	for _, name := range l.found.unheard {
+		if spec, declared := specs[name]; !declared || spec.Connection.Agent == nil {
+			continue
+		}
+		heard, err := l.heard(ctx, name, now)
+		if err != nil {
+			return fmt.Errorf("what the agent of engine %s says: %w", name, err)
+		}
+		if !heard {
+			left = append(left, name)
+		}
+	}
+	slices.Sort(left)
+	l.found.unheard = left
+	return nil
+}
+
+func (l *Loop) heard(ctx context.Context, name fleet.EngineName, now time.Time) (bool, error) {
+	if l.AgentFinder == nil {
+		return false, nil
+	}
+	by := fleet.Filter{Engine: name}
+	agents, _, err := l.AgentFinder.Agents(ctx, fleet.Scope{}, by, fleet.Page{Limit: 2})
+	if err != nil || !slices.ContainsFunc(agents, func(a fleet.AgentView) bool { return a.Engine == name && a.Connected && a.Strays == 0 }) {
+		return false, err
+	}
+	engines, _, err := l.AgentFinder.Engines(ctx, fleet.Scope{}, by, fleet.Page{Limit: 1})
+	return slices.ContainsFunc(engines, func(e fleet.EngineView) bool {
+		return e.Name == name && e.Reachable && e.Since != nil && now.Sub(*e.Since) >= hearFor
+	}), err
 }
 
 // declared are the engines of the head and of the World.

@@ -41,6 +41,7 @@ type options struct {
 	engine func(call string, key fleet.ObjectKey) error // of every engine
 
 	reviews  reconciler.Reviews
+	agents   reconciler.AgentFinder
 	beside   func(context.Context)
 	recorded func(context.Context, []fleet.TenantName)
 }
@@ -70,7 +71,7 @@ func (h *house) start(name string, o options) *replica {
 	}
 	r.Loop = reconciler.NewLoop(reconciler.Loop{Source: r.source, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store,
 		Finder: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL, Branch: "main", Poll: o.poll, Metrics: metrics, Log: quiet(),
-		Pulls: r.source, Reviews: o.reviews, Beside: o.beside, Recorded: o.recorded})
+		Pulls: r.source, AgentFinder: o.agents, Reviews: o.reviews, Beside: o.beside, Recorded: o.recorded})
 	r.manager = reconciler.NewManager(r.store, 50*time.Millisecond, quiet(), func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
 		return &reconciler.Worker{Engine: e, Spec: spec, Holder: name, Rows: r.store, Leases: r.store, Secrets: h.secrets, Stops: board, Dial: dial,
 			Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight}

@@ -381,9 +381,10 @@ func (s *shift) missing(row fleet.Row) (fleet.ObjectKey, bool) {
 	if row.Absent || row.Key.Kind != fleet.ObjectApplication {
 		return fleet.ObjectKey{}, true
 	}
-	needs := []fleet.ObjectKey{
-		{Engine: s.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(row.Tenant)},
-		{Engine: s.Engine, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment})},
+	needs := []fleet.ObjectKey{{Engine: s.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(row.Tenant)}}
+	if !s.Engine.OfEnvironment() { // an own cluster is known to its Argo CD without a Secret
+		id := fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment}
+		needs = append(needs, fleet.ObjectKey{Engine: s.Engine, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(id)})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -242,3 +242,41 @@ func TestOfflineRendersOneOwnCluster(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// After a rebuild nobody reads what stands behind an agent: an environment that may stand there goes nowhere, and others do not wait for it.
+func TestAnEnvironmentThatMayStandBehindAnAgentWaitsForItsWord(t *testing.T) {
+	files := tree{
+		"fleet/fleet.yaml":                     fleetFile(""),
+		"fleet/engines/eu-1.yaml":              engineFile("eu-1", "eu", ""),
+		"fleet/engines/us-1.yaml":              engineFile("us-1", "us", ""),
+		"fleet/engines/far.yaml":               strings.Replace(engineFile("far", "eu", "  state: Draining\n"), "kubeconfigRef: {name: far}", "agent: {}", 1),
+		"fleet/tenants/acme.yaml":              tenantFile("acme", ""),
+		"tenants/acme/environments/prod.yaml":  environmentFile("prod", "eu", "", "app"),
+		"tenants/acme/environments/us.yaml":    environmentFile("us", "us", "", "app"),
+		"tenants/acme/environments/found.yaml": environmentFile("found", "eu", "", "app"),
+		edgePath:                               edgeFile("{}"),
+	}
+	h := newHouse(t)
+	w, err := RestoreWorld(fleet.Snapshot{Placements: []fleet.Placement{{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "found"}, Engine: "eu-1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.w = w
+	unheard := func(r *Request) { r.Unheard = []fleet.EngineName{"far"} }
+	h.apply(files, unheard)
+	for env, want := range map[fleet.EnvironmentName]fleet.EngineName{"prod": "", "us": "us-1", "found": "eu-1", "edge": "acme.edge"} {
+		if got := h.engineOf("acme", env); got != want {
+			t.Errorf("%s is on %q, not %q", env, got, want)
+		}
+	}
+	if !h.w.Blocked() || !strings.Contains(h.w.placements.base[fleet.EnvironmentID{Tenant: "acme", Name: "prod"}].Reason, "engine far, whose agent has not told") {
+		t.Errorf("blocked %v: %+v", h.w.Blocked(), h.w.placements.base)
+	}
+	if p := h.apply(h.files, unheard); !p.Empty() || !h.w.Blocked() {
+		t.Errorf("asked again: %s, blocked %v", actions(p), h.w.Blocked())
+	}
+	h.restart()
+	if p := h.again(); p.Counts.Placed != 1 || h.engineOf("acme", "prod") != "eu-1" || h.w.Blocked() {
+		t.Errorf("heard of: %+v, on %q", p.Counts, h.engineOf("acme", "prod"))
+	}
+}

@@ -60,6 +60,11 @@ func (d *draft) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.P
 	if behindAgent(d.stage, id) {
 		return own(id, d.stage.Environment(id).Environment, item.Applications)
 	}
+	if name := d.unheardFor(item); len(d.r.Unread) == 0 && name != "" {
+		d.blocked = true
+		return fleet.Placement{Environment: id, Applications: item.Applications, Reason: fmt.Sprintf(
+			"not placed yet: it may stand on engine %s, whose agent has not told since the rebuild that nothing does", name)}
+	}
 	if len(d.r.Unread) == 0 {
 		return engines.Decide(item, d.conflicts(id))
 	}
@@ -70,6 +75,22 @@ func (d *draft) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.P
 	slices.Sort(names)
 	return fleet.Placement{Environment: id, Applications: item.Applications,
 		Reason: "not placed yet: it may stand on an engine that was not read since the rebuild: " + strings.Join(names, ", ")}
+}
+
+// unheardFor is an unheard engine that the item may have been given, in whatever state the engine is now; "" when there is none.
+func (d *draft) unheardFor(item placement.Item) fleet.EngineName {
+	for _, name := range slices.Sorted(slices.Values(d.r.Unheard)) {
+		e := d.stage.Engine(name)
+		if e == nil {
+			continue
+		}
+		spec := *e.Engine
+		spec.State = fleet.EngineActive
+		if placement.Verify(item, placement.Engine{Name: name, Labels: e.Labels, Spec: spec}) == "" {
+			return name
+		}
+	}
+	return ""
 }
 
 // settleIn records a decision, and brings the environment's Applications to the engine.

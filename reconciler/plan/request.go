@@ -42,6 +42,10 @@ type Request struct {
 	// Unread names engines that were not read yet after a rebuild: nothing new is placed, since it may stand on one of them already.
 	Unread []fleet.EngineName
 
+	// Unheard names engines behind agents of which nobody has told since a rebuild what stands there. An environment that one of them may
+	// have been given is not placed, on none: it may stand there, and two Argo CDs must not have it.
+	Unheard []fleet.EngineName
+
 	Now     time.Time // by the store's clock, which also dates approvals and deletions
 	Explain bool      // also renders what stood before, for the text forms
 }

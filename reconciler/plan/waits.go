@@ -7,7 +7,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Blocked reports whether the applied plan placed nothing because an engine was not read (Request.Unread).
+// Blocked reports whether the applied plan placed nothing because an engine was not read (Request.Unread), or not all
+// because the agent of one was not heard (Request.Unheard).
 func (w *World) Blocked() bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

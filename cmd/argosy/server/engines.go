@@ -33,6 +33,9 @@ func (e engines) dial(ctx context.Context, name fleet.EngineName, spec fleet.Eng
 }
 
 func (e engines) config(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (*rest.Config, error) {
+	if spec.Connection.Agent != nil || name.OfEnvironment() {
+		return nil, fmt.Errorf("engine %s is behind an agent, and is not reached from here", name)
+	}
 	if spec.Connection.InCluster {
 		return argocd.InCluster()
 	}

@@ -143,7 +143,7 @@ func (f *Fake) Delete(_ context.Context, row fleet.Row, lease fleet.Lease) (bool
 		return false, nil
 	}
 	cluster := fleet.ObjectKey{Engine: row.Key.Engine, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment})}
-	if f.server.objects[cluster] == nil {
+	if !row.Key.Engine.OfEnvironment() && f.server.objects[cluster] == nil {
 		return false, engine.ErrDestination
 	}
 	meta := o.body["metadata"].(map[string]any)

@@ -1,0 +1,175 @@
+package reconciler_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/reconciler"
+)
+
+// plant is an environment with an agent, and a deployment there.
+func plant() map[string]string {
+	return together(map[string]string{"tenants/acme/environments/edge.yaml": document("ManagedEnvironment", "edge", "agent: {}\n  namespaces: [acme-web]\n  region: eu")},
+		deployment("acme", "plc", "v1", "Delete", "edge"))
+}
+
+func farEngine() map[string]string {
+	return map[string]string{"fleet/engines/far.yaml": document("Engine", "far",
+		"argocd: {namespace: argocd-far, installationID: far}\n  connection: {agent: {}}\n  region: eu\n  capacity: {applications: 500, environments: 50}\n  dedicatedTo: [acme]")}
+}
+
+func (h *house) rowsOn(name fleet.EngineName) map[fleet.ObjectKey]fleet.Row {
+	h.t.Helper()
+	rows := map[fleet.ObjectKey]fleet.Row{}
+	if err := h.store.Rows(context.Background(), name, func(r fleet.Row) error { rows[r.Key] = r; return nil }); err != nil {
+		h.t.Fatal(err)
+	}
+	return rows
+}
+
+// beside is an agent's lister: the one engine that is beside it.
+type beside map[fleet.EngineName]fleet.EngineSpec
+
+func (b beside) EngineSpecs(context.Context) (map[fleet.EngineName]fleet.EngineSpec, error) {
+	return b, nil
+}
+
+// join runs an agent's worker over a cluster of its own, until the test ends.
+func (h *house) join(name fleet.EngineName) *site {
+	h.t.Helper()
+	s, board := newSite(name), reconciler.NewStopBoard()
+	metrics := reconciler.NewMetrics(prometheus.NewRegistry())
+	m := reconciler.NewManager(beside{name: {ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"}, Connection: fleet.Connection{InCluster: true}}}, 50*time.Millisecond, quiet(),
+		func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
+			return &reconciler.Worker{Engine: e, Spec: spec, Holder: "agent", Rows: h.store, Leases: h.store, Secrets: h.secrets, Stops: board, Metrics: metrics, Log: quiet(),
+				Poll: 50 * time.Millisecond, Flight: 4, Dial: func(_ context.Context, _ fleet.EngineName, _ fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
+					return s.dial(new(atomic.Bool), stopped, nil)
+				}}
+		})
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { m.Run(ctx) })
+	all.Go(func() { board.Run(ctx, h.store, quiet()) })
+	h.t.Cleanup(func() { cancel(); all.Wait() })
+	return s
+}
+
+func TestAnAgentsOwnClusterIsBroughtToItsRowsByItsWorker(t *testing.T) {
+	h := newHouse(t, together(small(), plant()))
+	h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	rows := h.rowsOn("acme.edge")
+	var kinds []string
+	for _, r := range rows {
+		kinds = append(kinds, string(r.Key.Kind)+" "+string(r.Apply))
+	}
+	slices.Sort(kinds)
+	if got := strings.Join(kinds, ", "); got != "AppProject Pending, Application Pending" {
+		t.Fatalf("rows of the own cluster: %s", got)
+	}
+	s := h.join("acme.edge")
+	applied := func() error {
+		for key, r := range h.rowsOn("acme.edge") {
+			if r.Apply != fleet.ApplyApplied || !s.server.Exists(key) {
+				return fmt.Errorf("%s %s is %s", key.Kind, key.Name, r.Apply)
+			}
+		}
+		return nil
+	}
+	h.eventually("the agent applies them, without a cluster Secret", applied)
+	h.commit("the next version", deployment("acme", "plc", "v2", "Delete", "edge"))
+	h.eventually("the mirror shows it", func() error {
+		if a := h.application("acme/plc@edge"); a.TargetRevision != "v2" || a.Apply != fleet.ApplyApplied {
+			return fmt.Errorf("%+v", a)
+		}
+		return nil
+	})
+	h.commit("it goes", gone(deployment("acme", "plc", "v2", "Delete", "edge")))
+	h.eventually("the Application is gone and its project stays", func() error {
+		if rows := h.rowsOn("acme.edge"); len(rows) != 1 || len(s.inventory()) != 1 {
+			return fmt.Errorf("%d rows, %d objects", len(rows), len(s.inventory()))
+		}
+		return nil
+	})
+}
+
+// heardOf is what the store knows of agents, as the test says.
+type heardOf struct {
+	mu      sync.Mutex
+	agents  map[fleet.EngineName]fleet.AgentView
+	engines map[fleet.EngineName]fleet.EngineView
+}
+
+func (f *heardOf) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter, _ fleet.Page) ([]fleet.AgentView, string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if a, ok := f.agents[by.Engine]; ok {
+		return []fleet.AgentView{a}, "", nil
+	}
+	return nil, "", nil
+}
+
+func (f *heardOf) Engines(_ context.Context, _ fleet.Scope, by fleet.Filter, _ fleet.Page) ([]fleet.EngineView, string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e, ok := f.engines[by.Engine]; ok {
+		return []fleet.EngineView{e}, "", nil
+	}
+	return nil, "", nil
+}
+
+func (f *heardOf) tell(strays int, since time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := time.Now().Add(-since)
+	f.agents = map[fleet.EngineName]fleet.AgentView{"far": {Engine: "far", ID: "a", Connected: true, Strays: strays}}
+	f.engines = map[fleet.EngineName]fleet.EngineView{"far": {Name: "far", Reachable: true, Since: &at}}
+}
+
+// Neither a worker nor a rebuild dials an engine behind an agent: one that the house has no site for would end the test. After a start without
+// a mirror, what may stand there waits until its agent has said for a while that nothing does.
+func TestWhatMayStandBehindAnAgentWaitsForIt(t *testing.T) {
+	h := newHouse(t, together(small(), plant(), farEngine()))
+	told := &heardOf{}
+	h.start("a", options{agents: told})
+	is := func(want map[string]bool) func() error {
+		return func() error {
+			placed := map[string]bool{}
+			for id, name := range h.placements() {
+				placed[id] = name != ""
+			}
+			if !maps.Equal(placed, want) {
+				return fmt.Errorf("placed: %v", placed)
+			}
+			return nil
+		}
+	}
+	waiting := map[string]bool{"acme/prod": false, "acme/staging": false, "acme/edge": true, "globex/prod": true}
+	h.eventually("what cannot stand there is placed", is(waiting))
+	for _, say := range []func(){func() { told.tell(2, time.Hour) }, func() { told.tell(0, time.Second) }} {
+		say()
+		head := h.commit("another commit", map[string]string{"README.md": fmt.Sprint(time.Now())})
+		h.eventually("it is looked at", func() error {
+			if source, err := h.store.Source(t.Context()); err != nil || source.Applied != head {
+				return fmt.Errorf("%+v, %w", source, err)
+			}
+			return nil
+		})
+		if err := is(waiting)(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told.tell(0, time.Hour)
+	h.eventually("it is placed when nothing stands there", is(map[string]bool{"acme/prod": true, "acme/staging": true, "acme/edge": true, "globex/prod": true}))
+}
