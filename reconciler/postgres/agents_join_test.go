@@ -232,6 +232,10 @@ func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
 	if _, err := k.JoinAgent(ctx, unused, fleet.AgentJoin{Keys: keys("y")}); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("its token: %v", err)
 	}
+	exec(t, k.url, `UPDATE agent_tokens SET revoked_at = NULL`) // were it not revoked, it would still be the former's
+	if _, err := k.JoinAgent(ctx, unused, fleet.AgentJoin{Keys: keys("y")}); !errors.Is(err, fleet.ErrNotFound) {
+		t.Errorf("its token by its uid: %v", err)
+	}
 	if err := k.RecordOwn(ctx, o.Lease, nil, true); !errors.Is(err, fleet.ErrFenced) {
 		t.Errorf("its session: %v", err)
 	}

@@ -140,6 +140,7 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 			t.Errorf("news %+v, %v", news, err)
 		}
 	}
+	expect(t, k.url, `SELECT count(*) FROM agent_access`, 0)
 	if err := k.RevokeAgent(ctx, fleet.Scope{}, acmeEdge, "ann"); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("once more: %v", err)
 	}
