@@ -423,7 +423,6 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 	if p.Waiting == nil {
 		l.follow(p, r.Gone)
 	}
-	l.Metrics.standing(l.world)
 	l.Log.Info("revision recorded", "revision", p.Head.Short(), "created", p.Counts.Created, "changed", p.Counts.Changed, "deleted", p.Counts.Deleted,
 		"held", p.Counts.Held, "rows", p.Counts.Rows, "problems", len(p.Problems))
 	if err := l.Store.Notify(ctx, l.Holder); err != nil {

@@ -6,20 +6,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
 )
 
-// Metrics are what an operator watches. Labels are bounded by the number of engines and kinds; no tenant, no name of theirs is a label.
+// Metrics are what one replica does, counted by itself: its passes of the loop, its work on engines. How the fleet stands is a Survey's to show.
+// Labels are bounded by the number of engines and kinds; no tenant, no name of theirs is a label.
 type Metrics struct {
 	writes    *prometheus.CounterVec
 	failures  *prometheus.CounterVec
 	took      *prometheus.HistogramVec
 	waiting   *prometheus.GaugeVec
-	reachable *prometheus.GaugeVec
+	connected *prometheus.GaugeVec
 	passes    *prometheus.CounterVec
 	passTook  prometheus.Histogram
 	recorded  prometheus.Gauge
-	problems  prometheus.Gauge
 }
 
 // NewMetrics registers the metrics of the loop and its workers.
@@ -35,15 +34,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		failures: counter("argosy_engine_failures_total", "Objects that could not be handled, by engine and kind; each is tried again.", "engine", "kind"),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "argosy_engine_handle_seconds", Help: "Time to handle one object on its engine.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 2, 14)}, []string{"engine"}),
-		waiting:   gauge("argosy_engine_waiting", "Objects that wait to be handled.", "engine"),
-		reachable: gauge("argosy_engine_reachable", "1 while the engine is reached, else 0.", "engine"),
+		waiting:   gauge("argosy_engine_waiting", "Objects that this replica is to handle, those that are tried again among them; absent while it does not write to the engine.", "engine"),
+		connected: gauge("argosy_engine_connected", "1 while this replica reaches the engine, 0 while it tries to; absent while the engine is another replica's.", "engine"),
 		passes:    counter("argosy_reconcile_total", "Passes of the loop, by how they ended: recorded, unchanged, held, failed.", "result"),
 		passTook: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "argosy_reconcile_seconds", Help: "Time of a pass that recorded a revision, from fetch to commit.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
-		recorded: prometheus.NewGauge(prometheus.GaugeOpts{Name: "argosy_source_recorded_timestamp_seconds", Help: "When the config repo was last seen to be fully recorded."}),
-		problems: prometheus.NewGauge(prometheus.GaugeOpts{Name: "argosy_problems", Help: "Declarations in quarantine."}),
+		recorded: prometheus.NewGauge(prometheus.GaugeOpts{Name: "argosy_source_recorded_timestamp_seconds", Help: "When this replica last found that nothing is left to record; 0 when it never led."}),
 	}
-	reg.MustRegister(m.writes, m.failures, m.took, m.waiting, m.reachable, m.passes, m.passTook, m.recorded, m.problems)
+	reg.MustRegister(m.writes, m.failures, m.took, m.waiting, m.connected, m.passes, m.passTook, m.recorded)
+	for _, result := range []string{"recorded", "unchanged", "held", "failed"} {
+		m.passes.WithLabelValues(result)
+	}
 	return m
 }
 
@@ -65,11 +66,17 @@ func (m *Metrics) engine(name fleet.EngineName, reachable bool) {
 	if reachable {
 		v = 1
 	}
-	m.reachable.WithLabelValues(string(name)).Set(v)
+	m.connected.WithLabelValues(string(name)).Set(v)
 }
 
 func (m *Metrics) queued(name fleet.EngineName, n int) {
 	m.waiting.WithLabelValues(string(name)).Set(float64(n))
+}
+
+// left says that the engine is not this replica's to write to any more: what it knew of it grows old.
+func (m *Metrics) left(name fleet.EngineName) {
+	m.connected.DeleteLabelValues(string(name))
+	m.waiting.DeleteLabelValues(string(name))
 }
 
 func (m *Metrics) pass(result string, took time.Duration) {
@@ -80,9 +87,4 @@ func (m *Metrics) pass(result string, took time.Duration) {
 	if result != "failed" {
 		m.recorded.SetToCurrentTime()
 	}
-}
-
-func (m *Metrics) standing(w *plan.World) {
-	_, quarantined := w.Catalog().Count()
-	m.problems.Set(float64(quarantined))
 }

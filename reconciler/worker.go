@@ -131,6 +131,7 @@ func (w *Worker) takeRotated() []credential {
 
 // serve is the work under one lease.
 func (w *Worker) serve(ctx context.Context, held *heldLease) error {
+	defer w.Metrics.left(w.Engine)
 	target, err := w.connect(ctx, held)
 	if err != nil {
 		return err

@@ -105,7 +105,7 @@ func (p *plane) reachesEngines(ctx context.Context) error {
 		return err
 	}
 	for _, e := range p.arena.engines {
-		if m[`argosy_engine_reachable{engine="`+e.Name+`"}`] != 1 {
+		if m[`argosy_engine_connected{engine="`+e.Name+`"}`] != 1 {
 			return fmt.Errorf("engine %s is not reached", e.Name)
 		}
 	}

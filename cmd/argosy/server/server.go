@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"argosy.dev/argosy/api"
 	"argosy.dev/argosy/cmd/argosy/settings"
@@ -45,6 +44,7 @@ type Server struct {
 	loop    *reconciler.Loop
 	manager *reconciler.Manager
 	stops   *reconciler.StopBoard
+	survey  *reconciler.Survey
 	api     *api.Server
 	pulls   *pulls   // nil without a forge
 	hub     *hub.Hub // nil when agents are switched off, or without a public URL
@@ -92,8 +92,8 @@ func holder() string {
 
 func (v *Server) assemble() error {
 	s := v.settings
-	v.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	metrics := reconciler.NewMetrics(v.registry)
+	metrics := newMetrics(v.registry, v.version)
+	v.survey = reconciler.NewSurvey(v.registry, v.store, v.holder, v.log)
 	connect := engines{secrets: v.secrets, inFlight: s.Engines.InFlight}
 	v.stops = reconciler.NewStopBoard()
 	loop := reconciler.Loop{
@@ -146,7 +146,7 @@ func (v *Server) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
-		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.wakes, v.prune,
+		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.wakes, v.prune, v.survey.Run,
 		func(ctx context.Context) { v.stops.Run(ctx, v.store, v.log) },
 		func(ctx context.Context) { v.secrets.Watch(ctx, v.rotated) },
 	} {

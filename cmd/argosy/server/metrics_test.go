@@ -1,0 +1,120 @@
+package server
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"argosy.dev/argosy/fleet/agent/hub"
+	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/postgres"
+	"argosy.dev/argosy/reconciler/secrets"
+)
+
+var update = flag.Bool("update", false, "write docs/metrics.md anew")
+
+const referencePath = "../../../docs/metrics.md"
+
+// registrations remembers what is registered, which a registry itself does not tell.
+type registrations struct {
+	*prometheus.Registry
+	all []prometheus.Collector
+}
+
+func (r *registrations) MustRegister(collectors ...prometheus.Collector) {
+	r.all = append(r.all, collectors...)
+	r.Registry.MustRegister(collectors...)
+}
+
+// described is a metric as docs/metrics.md shows it.
+type described struct{ name, kind, labels, help string }
+
+var descText = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "([^"]+)", constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
+
+// describe takes a description apart: it has no other form than its text.
+func describe(t *testing.T, c prometheus.Collector, d *prometheus.Desc) described {
+	t.Helper()
+	m := descText.FindStringSubmatch(d.String())
+	if m == nil {
+		t.Fatalf("not understood: %s", d)
+	}
+	kind := "gauge"
+	switch c.(type) {
+	case *prometheus.HistogramVec, prometheus.Histogram:
+		kind = "histogram"
+	}
+	if strings.HasSuffix(m[1], "_total") {
+		kind = "counter"
+	}
+	var labels []string
+	for label := range strings.SplitSeq(m[3]+","+m[4], ",") {
+		if name, _, _ := strings.Cut(label, "="); name != "" {
+			labels = append(labels, "`"+name+"`")
+		}
+	}
+	return described{m[1], kind, strings.Join(labels, ", "), m[2]}
+}
+
+func reference(t *testing.T) string {
+	t.Helper()
+	reg := &registrations{Registry: prometheus.NewRegistry()}
+	newMetrics(reg, "v0")
+	reconciler.NewSurvey(reg, nil, "", nil)
+	if _, err := hub.New(hub.Config{Store: (*postgres.Store)(nil), Secrets: &secrets.Resolver{}, Stops: reconciler.NewStopBoard(), Replica: "one",
+		PublicURL: "https://argosy.example.com", Metrics: hub.NewMetrics(reg)}); err != nil {
+		t.Fatal(err)
+	}
+	var all []described
+	for _, c := range reg.all {
+		descs := make(chan *prometheus.Desc, 100)
+		c.Describe(descs)
+		close(descs)
+		for d := range descs {
+			if strings.Contains(d.String(), `"argosy_`) {
+				all = append(all, describe(t, c, d))
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b described) int { return cmp.Compare(a.name, b.name) })
+	var b strings.Builder
+	b.WriteString(preface)
+	for _, d := range all {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", d.name, d.kind, d.labels, strings.ReplaceAll(d.help, "|", `\|`))
+	}
+	return b.String()
+}
+
+const preface = `# Metrics
+
+Made from the program's own descriptions by ` + "`make generate`" + `. The port ` + "`listen.ops`" + ` answers them at ` + "`/metrics`" + `, without a token: they name the
+platform's engines, and nothing of a tenant. Beside these there are Go's and the process's own, ` + "`go_…` and `process_…`" + `.
+
+What tells of the fleet (not of what one replica has done) is shown by the replica that leads and by no other, so that ` + "`max`, or `sum`," + `
+over replicas is right. It is read from the database every 15 seconds, however often anybody scrapes.
+
+| metric | kind | labels | what it is |
+|---|---|---|---|
+`
+
+func TestMetricsReferenceInTheDocsIsWhatIsRegistered(t *testing.T) {
+	made := reference(t)
+	if *update {
+		if err := os.WriteFile(referencePath, []byte(made), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := os.ReadFile(referencePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(kept) != made {
+		t.Errorf("%s is stale: run make generate", referencePath)
+	}
+}

@@ -1,0 +1,219 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+const (
+	walkRows   = 20_000 // that Figures looks at in all to count what is pending, and as many to see how far revisions have come
+	leastWalk  = 200    // of them, for each revision
+	openAtMost = 100    // revisions that are counted as not applied: the oldest
+)
+
+// Figures are how the fleet stands, for metrics. It is asked every few seconds by every replica, and answers the one that holds the lease
+// "reconciler"; others cost one look at that. It counts no further than fleet.MaxFigure and looks at no more than 40,000 rows, along indexes,
+// however many there are: in a fleet where nothing is pending it looks at none.
+func (s *Store) Figures(ctx context.Context, ask fleet.FiguresAsk) (fleet.Figures, error) {
+	var f fleet.Figures
+	err := s.within(ctx, fleet.Scope{}, func(tx pgx.Tx) error {
+		f = fleet.Figures{Agents: fleet.AgentFigures{Rows: map[fleet.ApplyState]int{}}}
+		if err := tx.QueryRow(ctx, `
+			SELECT now(), EXISTS (SELECT FROM leases WHERE name = 'reconciler' AND holder = $1 AND expires_at > clock_timestamp())`, ask.Holder).
+			Scan(&f.At, &f.Leads); err != nil || !f.Leads {
+			return err
+		}
+		for _, part := range []func(context.Context, pgx.Tx, *fleet.Figures) error{
+			sourceFigures, engineFigures, agentFigures, pendingFigures, countFigures, queueFigures,
+			func(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error { return travelFigures(ctx, tx, ask, f) },
+		} {
+			if err := part(ctx, tx, &f); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return f, wrap(err, "figures for metrics")
+}
+
+func sourceFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+	var fetched, recorded *time.Time
+	err := tx.QueryRow(ctx, `
+		SELECT s.fetched_at, r.recorded_at, s.error <> '', s.head NOT IN ('', m.applied)
+		FROM source s CROSS JOIN mirror m LEFT JOIN revisions r ON r.revision = m.applied`).
+		Scan(&fetched, &recorded, &f.Source.Failing, &f.Source.Behind)
+	f.Source.FetchedAt, f.Source.RecordedAt = orZero(fetched), orZero(recorded)
+	return err
+}
+
+func engineFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error) {
+	f.Engines, err = read(ctx, tx, func(row pgx.CollectableRow) (fleet.EngineFigures, error) {
+		e := fleet.EngineFigures{Rows: map[fleet.ApplyState]int{}}
+		return e, row.Scan(&e.Engine, &e.Reachable, &e.Attended)
+	}, `
+		SELECT e.name, coalesce(g.reachable, false), coalesce(l.expires_at > clock_timestamp(), false)
+		FROM declarations e LEFT JOIN engines g ON g.engine = e.name LEFT JOIN leases l ON l.name = 'engine/' || e.name
+		WHERE e.kind = 'Engine' AND e.tenant = '' ORDER BY e.name LIMIT 1000`)
+	return err
+}
+
+// lastRow is above the number of every row. The rows of one revision are asked for as a range of the index (revision, seq): were the revision
+// asked for as one value, the planner would rather go along all rows by number as soon as a revision has many.
+const lastRow = `9223372036854775807`
+
+// sqlPendingRows goes from the first row of each revision that is known to be pending (settle_revisions keeps it) along that revision's own
+// rows. The status of each is looked up by its key: a join would have the planner read whole tables.
+const sqlPendingRows = `
+	SELECT w.engine, w.state, count(*), min(w.changed_at) FROM unnest($1::text[], $2::bigint[]) AS o (revision, witness) CROSS JOIN LATERAL (
+		SELECT d.engine, d.changed_at, CASE WHEN s.seq = d.seq THEN s.state ELSE 'Pending' END AS state
+		FROM desired d LEFT JOIN LATERAL (SELECT s.seq, s.state FROM status s WHERE s.engine = d.engine AND s.kind = d.kind AND s.name = d.name OFFSET 0) s ON true
+		WHERE (d.revision, d.seq) >= (o.revision, o.witness) AND (d.revision, d.seq) <= (o.revision, ` + lastRow + `) ORDER BY d.revision, d.seq LIMIT $3) w
+	WHERE w.state <> 'Applied' GROUP BY 1, 2 ORDER BY 1, 2`
+
+func pendingFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+	var revisions []string
+	var witnesses []int64
+	rows, err := tx.Query(ctx, `SELECT revision, witness, recorded_at FROM revisions WHERE applied_at IS NULL ORDER BY n LIMIT $1`, openAtMost)
+	if err != nil {
+		return err
+	}
+	var revision string
+	var witness int64
+	var recorded time.Time
+	if _, err = pgx.ForEachRow(rows, []any{&revision, &witness, &recorded}, func() error {
+		revisions, witnesses = append(revisions, revision), append(witnesses, witness)
+		join(&f.Unapplied, 1, recorded)
+		return nil
+	}); err != nil || len(revisions) == 0 {
+		return err
+	}
+	if rows, err = tx.Query(ctx, sqlPendingRows, revisions, witnesses, shareOf(len(revisions))); err != nil {
+		return err
+	}
+	return pendingByEngine(rows, f)
+}
+
+// shareOf is how many rows each of n lookers may look at.
+func shareOf(n int) int { return max(leastWalk, walkRows/n) }
+
+// pendingByEngine gives what is pending to the platform's engines, and what is pending on environments' own clusters to all of them together.
+func pendingByEngine(rows pgx.Rows, f *fleet.Figures) error {
+	byName := map[fleet.EngineName]*fleet.EngineFigures{}
+	for i := range f.Engines {
+		byName[f.Engines[i].Engine] = &f.Engines[i]
+	}
+	var name fleet.EngineName
+	var state fleet.ApplyState
+	var n int
+	var oldest time.Time
+	_, err := pgx.ForEachRow(rows, []any{&name, &state, &n, &oldest}, func() error {
+		switch e := byName[name]; {
+		case e != nil:
+			e.Rows[state] += n
+			if state == fleet.ApplyPending {
+				join(&e.Waiting, n, oldest)
+			}
+		case name.OfEnvironment():
+			f.Agents.Rows[state] += n
+			if state == fleet.ApplyPending {
+				f.Agents.Waiting = append(f.Agents.Waiting, fleet.Backlog{Count: n, Oldest: oldest})
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+func join(b *fleet.Backlog, n int, oldest time.Time) {
+	if b.Count += n; b.Oldest.IsZero() || oldest.Before(b.Oldest) {
+		b.Oldest = oldest
+	}
+}
+
+// agentFigures counts identities rather than what they have: a look at each declaration and each agent, of which there are at most some ten
+// thousand.
+func agentFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+	return tx.QueryRow(ctx, `
+		SELECT count(*) FILTER (WHERE a.live AND a.fresh), count(*) FILTER (WHERE a.live AND NOT a.fresh), count(*) FILTER (WHERE a.live IS NULL)
+		FROM (
+			SELECT d.tenant, d.name FROM declarations d WHERE d.kind = 'ManagedEnvironment' AND d.body #> '{environment,agent}' IS NOT NULL
+			UNION ALL
+			SELECT d.tenant, d.name FROM declarations d WHERE d.kind = 'Engine' AND d.tenant = '' AND d.body #> '{engine,connection,agent}' IS NOT NULL) e
+		FULL JOIN (
+			SELECT i.tenant, i.name, true AS live, coalesce(r.beat_at > clock_timestamp() - `+agentSeen+`, false) AS fresh
+			FROM agents i LEFT JOIN replicas r ON r.replica = i.connected_to WHERE i.ended_at IS NULL) a ON a.tenant = e.tenant AND a.name = e.name`).
+		Scan(&f.Agents.Connected, &f.Agents.Stale, &f.Agents.Never)
+}
+
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// few is a statement that counts what a table has of each word, no further than fleet.MaxFigure in all.
+func few(word, since, from string) string {
+	return fmt.Sprintf(`SELECT word, count(*), min(since) FROM (SELECT %s AS word, %s AS since FROM %s LIMIT %d) w GROUP BY word`, word, since, from, fleet.MaxFigure)
+}
+
+const noTime = `NULL::timestamptz`
+
+// backlogs reads a statement of few.
+func backlogs[K ~string](ctx context.Context, tx pgx.Tx, sql string) (map[K]fleet.Backlog, error) {
+	rows, err := tx.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	found := map[K]fleet.Backlog{}
+	var word K
+	var n int
+	var oldest *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&word, &n, &oldest}, func() error {
+		found[word] = fleet.Backlog{Count: n, Oldest: orZero(oldest)}
+		return nil
+	})
+	return found, err
+}
+
+func countsOf[K ~string](from map[K]fleet.Backlog) map[K]int {
+	counts := map[K]int{}
+	for word, b := range from {
+		counts[word] = b.Count
+	}
+	return counts
+}
+
+// countFigures counts what people have to decide or mend.
+func countFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error) {
+	if f.Holds, err = backlogs[fleet.HoldReason](ctx, tx, few("reason", "since", "holds")); err != nil {
+		return err
+	}
+	if f.Stops, err = backlogs[fleet.StopScope](ctx, tx, few("scope", "at", "stops")); err != nil {
+		return err
+	}
+	problems, err := backlogs[fleet.Severity](ctx, tx, few("severity", noTime, "problems"))
+	if err != nil {
+		return err
+	}
+	quarantines, err := backlogs[string](ctx, tx, few("''", noTime, "quarantines"))
+	f.Problems, f.Quarantines = countsOf(problems), quarantines[""].Count
+	return err
+}
+
+// queueFigures counts what there is to look at. A job that has ended is kept for a while and not counted, unless it has failed for good.
+func queueFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+	looks, err := backlogs[string](ctx, tx, few("''", "at", "looks WHERE wanted"))
+	if err != nil {
+		return err
+	}
+	jobs, err := backlogs[string](ctx, tx, few("state::text", noTime,
+		"river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', 'discarded') AND queue = '"+lookQueue+"'"))
+	f.Looks, f.Jobs = looks[""], countsOf(jobs)
+	return err
+}

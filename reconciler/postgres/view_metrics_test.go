@@ -1,0 +1,249 @@
+package postgres_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// asLeader is what the replica of hold asks.
+var asLeader = fleet.FiguresAsk{Holder: "replica-1"}
+
+func TestFiguresAreForWhoLeads(t *testing.T) {
+	t.Parallel()
+	s, _ := populated(t)
+	f := must(s.Figures(t.Context(), fleet.FiguresAsk{Holder: "replica-2"}))(t)
+	if f.Leads || f.At.IsZero() || len(f.Engines) > 0 || len(f.Holds) > 0 {
+		t.Errorf("to another replica: %+v", f)
+	}
+	if f := must(s.Figures(t.Context(), asLeader))(t); !f.Leads || len(f.Engines) != 2 {
+		t.Errorf("to the leader: %+v", f)
+	}
+}
+
+func TestFiguresCountWhatStands(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	now := time.Now()
+	check(t, s.SetSource(t.Context(), fleet.SourceView{Head: revision(9), FetchedAt: &now, Error: "gone"}))
+	must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "Ann", At: now}, false))(t)
+	exec(t, url, `INSERT INTO quarantines (kind, tenant, name, body) VALUES ('Tenant', '', 'broken', '{}')`)
+	exec(t, url, `INSERT INTO looks (key, wanted, priority, body, at) VALUES ('pull/1', true, 1, '{}', now() - interval '1 hour'), ('pull/2', false, 1, '{}', now())`)
+	exec(t, url, `INSERT INTO river_job (args, kind, queue, max_attempts, state) VALUES ('{}', 'look', 'looks', 10, 'retryable'), ('{}', 'look', 'other', 10, 'retryable')`)
+	f := must(s.Figures(t.Context(), asLeader))(t)
+	count := func(b fleet.Backlog) int {
+		if b.Oldest.IsZero() != (b.Count == 0) {
+			t.Errorf("%+v", b)
+		}
+		return b.Count
+	}
+	for what, got := range map[string][2]any{
+		"failing":     {f.Source.Failing, true},
+		"behind":      {f.Source.Behind, true},
+		"fetched":     {f.Source.FetchedAt.Unix(), now.Unix()},
+		"holds":       {count(f.Holds[fleet.HoldDeletions]), 2},
+		"errors":      {f.Problems[fleet.SeverityError], 2},
+		"warnings":    {f.Problems[fleet.SeverityWarning], 2},
+		"quarantines": {f.Quarantines, 1},
+		"stops":       {count(f.Stops[fleet.StopTenant]), 1},
+		"looks":       {count(f.Looks), 1},
+		"jobs":        {f.Jobs["retryable"], 1},
+		"unapplied":   {count(f.Unapplied), 1},
+	} {
+		if got[0] != got[1] {
+			t.Errorf("%s: %v, want %v", what, got[0], got[1])
+		}
+	}
+	if age := f.At.Sub(f.Looks.Oldest).Round(time.Minute); age != time.Hour {
+		t.Errorf("the oldest look waits for %s", age)
+	}
+}
+
+func TestFiguresOfPendingRowsAreOfTheEngineThatHasThem(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
+	check(t, s.ReportEngine(t.Context(), worker, fleet.EngineReport{Engine: "eu-1", Reachable: true}))
+	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), engineDeclaration("eu-1"), engineDeclaration("us-1"), edge("acme", "edge", ""), edge("acme", "far", "")}
+		for i := range 4 {
+			r.Rows = append(r.Rows, application("eu-1", "acme", fmt.Sprint("e", i), "prod", "v1"), application("acme.edge", "acme", fmt.Sprint("a", i), "edge", "v1"))
+		}
+		r.Rows = append(r.Rows, application("us-1", "acme", "u", "staging", "v1"))
+	})))(t)
+	rows := must(s.Changed(t.Context(), "eu-1", 0, 10))(t)
+	acks := applied(rows)
+	acks[1].State, acks[1].Message = fleet.ApplyFailed, "refused"
+	check(t, s.Acknowledge(t.Context(), worker, acks[:3]))
+	f := must(s.Figures(t.Context(), asLeader))(t)
+	eu, us := f.Engines[0], f.Engines[1]
+	if !eu.Reachable || !eu.Attended || us.Reachable || us.Attended {
+		t.Errorf("eu-1 %+v, us-1 %+v", eu, us)
+	}
+	if d := cmp.Diff(eu.Rows, map[fleet.ApplyState]int{fleet.ApplyFailed: 1, fleet.ApplyPending: 1}); d != "" || eu.Waiting.Count != 1 || eu.Waiting.Oldest.IsZero() {
+		t.Errorf("eu-1: %+v\n%s", eu, d)
+	}
+	if us.Rows[fleet.ApplyPending] != 1 {
+		t.Errorf("us-1: %+v", us)
+	}
+	if a := f.Agents; a.Never != 2 || a.Connected+a.Stale != 0 || a.Rows[fleet.ApplyPending] != 4 || len(a.Waiting) != 1 || a.Waiting[0].Count != 4 {
+		t.Errorf("agents: %+v", a)
+	}
+}
+
+// Nothing that Figures ask grows with what stands still: 20,000 Applications that are as they are wanted are not looked at, and of those that
+// are not, each revision's own are found by its index.
+func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	var seen asked
+	s := openWith(t, url, postgres.Options{Tracer: &seen})
+	reconciler := hold(t, s, "reconciler")
+	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), engineDeclaration("eu-1")}
+		for i := range 20_000 {
+			row := application("eu-1", "acme", fmt.Sprint("d", i), "prod", "v1")
+			row.Manifest = manifest(fmt.Sprint("{}", i))
+			r.Rows = append(r.Rows, row)
+		}
+	})))(t)
+	exec(t, url, `INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, acked_at, observed_at)
+		SELECT engine, kind, name, tenant, seq, 'Applied', 'Synced', 'Healthy', now(), now() FROM desired`)
+	exec(t, url, `SELECT settle_revisions()`)
+	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
+		for i := range 3 {
+			r.Rows = append(r.Rows, application("eu-1", "acme", fmt.Sprint("d", i), "prod", "v2"))
+		}
+	})))(t)
+	exec(t, url, `ANALYZE`)
+	ask := asLeader
+	ask.Open, ask.Since = true, time.Now().Add(time.Hour)
+	f := must(s.Figures(t.Context(), ask))(t)
+	if n := f.Engines[0].Waiting.Count; n != 3 || len(f.Travels) != 1 {
+		t.Errorf("%d rows wait, %d revisions are under way", n, len(f.Travels))
+	}
+	for what, table := range map[string]string{"pending": "w.changed_at", "travel": "l.healthy"} {
+		how := explain(t, url, fleet.Scope{}, seen.of(t, table))
+		for _, big := range []string{"Seq Scan on desired", "Seq Scan on status", "Hash Join", "Rows Removed by Filter: 1", "rows=20000"} {
+			if strings.Contains(how, big) {
+				t.Errorf("%s: %s\n%s", what, big, how)
+			}
+		}
+		if !strings.Contains(how, "desired_revision") || !strings.Contains(how, "status_pkey") {
+			t.Errorf("%s:\n%s", what, how)
+		}
+	}
+}
+
+// A long way is gone in parts, and each part begins where the last ended.
+func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
+	t.Parallel()
+	const n = 25_000
+	url := newDatabase(t)
+	s := open(t, url)
+	reconciler := hold(t, s, "reconciler")
+	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), engineDeclaration("eu-1")}
+		for i := range n {
+			row := application("eu-1", "acme", fmt.Sprint("d", i), "prod", "v1")
+			row.Manifest = manifest(fmt.Sprint("{}", i))
+			r.Rows = append(r.Rows, row)
+		}
+		r.Created = n
+	})))(t)
+	exec(t, url, `INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, acked_at, observed_at)
+		SELECT engine, kind, name, tenant, seq, 'Applied', 'Synced', CASE seq WHEN 7 THEN 'Degraded' ELSE 'Healthy' END, now(), now() FROM desired`)
+	exec(t, url, `SELECT settle_revisions()`)
+	ask := fleet.FiguresAsk{Holder: "replica-1"}
+	var now fleet.Travel
+	looks := 0
+	for ; !now.Synced.Done && looks < 10; looks++ {
+		f := must(s.Figures(t.Context(), ask))(t)
+		if len(f.Travels) != 1 {
+			t.Fatalf("under way: %+v", f.Travels)
+		}
+		now, ask.Travels, ask.After = f.Travels[0], f.Travels, f.Travels[0].Number
+	}
+	if looks < 2 || !now.Synced.Done || !now.Synced.Any || now.Healthy.Done || now.Healthy.Next != 7 || now.AppliedAt.IsZero() {
+		t.Errorf("after %d looks: %+v", looks, now)
+	}
+}
+
+func TestTravelOfARevision(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s, reconciler, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod", "v1"))
+	ask := asLeader
+	look := func() fleet.Travel {
+		t.Helper()
+		f := must(s.Figures(t.Context(), ask))(t)
+		if len(f.Travels) != 1 {
+			t.Fatalf("under way: %+v", f.Travels)
+		}
+		ask.Travels, ask.After = f.Travels, f.Travels[0].Number
+		return f.Travels[0]
+	}
+	observe := func(sync fleet.SyncState, health fleet.HealthState, rows ...fleet.Row) {
+		t.Helper()
+		var seen []fleet.Observation
+		for _, row := range rows {
+			seen = append(seen, fleet.Observation{Key: row.Key, Sync: sync, Health: health})
+		}
+		check(t, s.Observe(t.Context(), worker, seen))
+	}
+	if v := look(); v.Number != 1 || v.Changes != 2 || v.RecordedAt.IsZero() || !v.AppliedAt.IsZero() || v.Synced.Done {
+		t.Errorf("recorded: %+v", v)
+	}
+	observe(fleet.SyncSynced, fleet.HealthHealthy, rows...)
+	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
+	if v := look(); v.AppliedAt.IsZero() || v.Synced.Done || v.Healthy.Done {
+		t.Errorf("applied, and what was seen was seen before: %+v", v)
+	}
+	observe(fleet.SyncSynced, fleet.HealthProgressing, rows...)
+	if v := look(); !v.Synced.Done || !v.Synced.Any || v.Synced.At.Before(v.AppliedAt) || v.Healthy.Done {
+		t.Errorf("synced: %+v", v)
+	}
+	observe(fleet.SyncSynced, fleet.HealthHealthy, rows[0])
+	if v := look(); v.Healthy.Done || v.Healthy.Next != rows[1].Seq {
+		t.Errorf("one is healthy: %+v", v)
+	}
+	observe(fleet.SyncSynced, fleet.HealthDegraded, rows[0])
+	observe(fleet.SyncSynced, fleet.HealthHealthy, rows[1])
+	if v := look(); !v.Healthy.Done || v.Healthy.At.Before(v.Synced.At) {
+		t.Errorf("each has been healthy: %+v", v)
+	}
+	// One with nothing but a project has no Application to wait for; one that is recorded before the question's time has not begun.
+	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
+		row := rows[0]
+		row.Key.Kind, row.Key.Name, row.Deployment, row.Environment = fleet.ObjectProject, "tenant-acme", "", ""
+		r.Rows, r.Changed = []fleet.Row{row}, 1
+	})))(t)
+	ask.Travels = nil
+	if v := look(); v.Number != 2 || v.Changes != 1 || !v.Synced.Done || v.Synced.Any {
+		t.Errorf("of nothing: %+v", v)
+	}
+	late := fleet.FiguresAsk{Holder: "replica-1", Since: time.Now().Add(time.Hour)}
+	if f := must(s.Figures(t.Context(), late))(t); len(f.Travels) != 0 {
+		t.Errorf("begun: %+v", f.Travels)
+	}
+}
+
+// What an engine has nothing new to say about is as it was, a minute after it was changed.
+func TestTravelDoesNotWaitForWordsThatDoNotCome(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: rows[0].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy}}))
+	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
+	exec(t, url, `UPDATE status SET acked_at = acked_at - interval '2 minutes', observed_at = observed_at - interval '3 minutes'`)
+	f := must(s.Figures(t.Context(), asLeader))(t)
+	if v := f.Travels[0]; !v.Synced.Done || !v.Healthy.Done || f.At.Sub(v.Synced.At) < time.Minute {
+		t.Errorf("%+v", v)
+	}
+}

@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// newTravels is how many revisions may begin between two looks; of more, the oldest are not followed.
+const newTravels = 50
+
+const travelColumns = `n, revision, committed_at, recorded_at, applied_at, created + changed + deleted`
+
+func scanTravel(row pgx.CollectableRow) (fleet.Travel, error) {
+	var t fleet.Travel
+	var applied *time.Time
+	err := row.Scan(&t.Number, &t.Revision, &t.CommittedAt, &t.RecordedAt, &applied, &t.Changes)
+	t.AppliedAt = orZero(applied)
+	return t, err
+}
+
+// travelFigures looks how far the revisions have come that are under way, and which have begun.
+func travelFigures(ctx context.Context, tx pgx.Tx, ask fleet.FiguresAsk, f *fleet.Figures) (err error) {
+	if f.Travels, err = travels(ctx, tx, ask); err != nil {
+		return err
+	}
+	var lanes []lane
+	for i := range f.Travels {
+		t := &f.Travels[i]
+		for _, l := range []lane{{t.Revision, false, &t.Synced}, {t.Revision, true, &t.Healthy}} {
+			if !l.stretch.Done {
+				lanes = append(lanes, l)
+			}
+		}
+	}
+	return walk(ctx, tx, lanes)
+}
+
+// travels are those of the ask that are still recorded, as they stand now, and those that have begun, by number.
+func travels(ctx context.Context, tx pgx.Tx, ask fleet.FiguresAsk) ([]fleet.Travel, error) {
+	known := map[int64]fleet.Travel{}
+	for _, t := range ask.Travels {
+		known[t.Number] = t
+	}
+	found, err := read(ctx, tx, scanTravel, `
+		SELECT `+travelColumns+` FROM revisions WHERE n IN (
+			SELECT unnest($1::bigint[])
+			UNION (SELECT n FROM (SELECT n, recorded_at FROM revisions WHERE n > $2 ORDER BY n DESC LIMIT $5) r WHERE recorded_at >= $3)
+			UNION (SELECT n FROM revisions WHERE applied_at IS NULL AND $4 ORDER BY n DESC LIMIT $5)) ORDER BY n`,
+		column(ask.Travels, func(t fleet.Travel) int64 { return t.Number }), ask.After, ask.Since, ask.Open, newTravels)
+	for i := range found {
+		if before, ok := known[found[i].Number]; ok {
+			found[i].Synced, found[i].Healthy = before.Synced, before.Healthy
+		}
+	}
+	return found, err
+}
+
+// lane is one revision's way to one state.
+type lane struct {
+	revision fleet.Revision
+	healthy  bool
+	stretch  *fleet.Stretch
+}
+
+// sqlWalk goes along the rows of each lane from where it was left. An Application is where its row wants it when the row was acknowledged, and
+// the engine has said something since, or has had a minute to do so: what it said before was of the row before.
+const sqlWalk = `
+	SELECT l.i, count(*), coalesce(max(w.seq), 0), coalesce(min(w.seq) FILTER (WHERE NOT w.there), 0), max(w.at) FILTER (WHERE w.there)
+	FROM unnest($1::text[], $2::bigint[], $3::boolean[]) WITH ORDINALITY AS l (revision, next, healthy, i) CROSS JOIN LATERAL (
+		SELECT d.seq, greatest(s.acked_at, s.observed_at) AS at, coalesce(s.seq = d.seq AND s.state = 'Applied' AND s.sync = 'Synced'
+			AND (NOT l.healthy OR s.health = 'Healthy') AND (s.observed_at >= s.acked_at OR s.acked_at < now() - interval '1 minute'), false) AS there
+		FROM desired d LEFT JOIN LATERAL (
+			SELECT s.seq, s.state, s.sync, s.health, s.acked_at, s.observed_at FROM status s
+			WHERE s.engine = d.engine AND s.kind = d.kind AND s.name = d.name OFFSET 0) s ON true
+		WHERE (d.revision, d.seq) >= (l.revision, l.next) AND (d.revision, d.seq) <= (l.revision, ` + lastRow + `) AND d.kind = 'Application' AND NOT d.absent
+		ORDER BY d.revision, d.seq LIMIT $4) w
+	GROUP BY l.i`
+
+// walk takes each lane on as far as its Applications have come. Lanes without any row left are done.
+func walk(ctx context.Context, tx pgx.Tx, lanes []lane) error {
+	if len(lanes) == 0 {
+		return nil
+	}
+	share := shareOf(len(lanes))
+	rows, err := tx.Query(ctx, sqlWalk, column(lanes, func(l lane) string { return string(l.revision) }),
+		column(lanes, func(l lane) int64 { return l.stretch.Next }), column(lanes, func(l lane) bool { return l.healthy }), share)
+	if err != nil {
+		return err
+	}
+	for _, l := range lanes {
+		l.stretch.Done = true
+	}
+	var i, n int
+	var last, first int64
+	var at *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&i, &n, &last, &first, &at}, func() error {
+		s := lanes[i-1].stretch
+		s.Any = true
+		if at != nil && at.After(s.At) {
+			s.At = *at
+		}
+		switch {
+		case first > 0:
+			s.Next, s.Done = first, false
+		case n == share:
+			s.Next, s.Done = last+1, false
+		}
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,194 @@
+package reconciler
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// What a Survey shows of what it saw last. Times are Unix seconds, so that they age while nothing is seen.
+var (
+	descUp     = desc("argosy_database_up", "1 while this replica's last look at the database succeeded, else 0.")
+	descLeader = desc("argosy_leader", "1 on the replica that holds the lease by which it plans and shows the fleet's metrics, else 0.")
+	descSeen   = desc("argosy_survey_timestamp_seconds", "When the leader last saw what the fleet's metrics show.")
+
+	descFetched  = desc("argosy_source_fetched_timestamp_seconds", "When the branch of the config repo was last fetched. Written at most every ten seconds.")
+	descApplied  = desc("argosy_source_revision_timestamp_seconds", "When the revision that is applied was recorded.")
+	descFailing  = desc("argosy_source_failing", "1 while the config repo cannot be read or its head cannot be planned, else 0.")
+	descBehind   = desc("argosy_source_behind", "1 while the head of the branch is not the revision that is applied, else 0.")
+	descOpen     = desc("argosy_revisions_unapplied", "Revisions of which some object is not on its engine as it is wanted; at most 100 are counted.")
+	descOpenAge  = desc("argosy_revisions_unapplied_oldest_timestamp_seconds", "When the oldest revision was recorded of which some object is not as it is wanted; absent when there is none.")
+	descUnderWay = desc("argosy_revisions_under_way", "Revisions of the last six hours that have not come to the stage, by stage.", "stage")
+
+	descReachable = desc("argosy_engine_reachable", "1 while the engine is reached, else 0. Engines of the platform only.", "engine")
+	descAttended  = desc("argosy_engine_attended", "1 while a replica, or the engine's agent, holds the lease that gives the right to write to it, else 0.", "engine")
+	descRows      = desc("argosy_engine_rows", "Objects of an engine that are not as they are wanted, by how far they have come. Some 20,000 are looked at in all.", "engine", "state")
+	descOldest    = desc("argosy_engine_oldest_waiting_timestamp_seconds", "Since when the object waits that has waited longest to be handled; absent when none does.", "engine")
+
+	descAgents     = desc("argosy_agents", "Agents: connected, stale (joined, and not connected now), never (declared, and nobody has joined).", "state")
+	descAgentRows  = desc("argosy_agents_rows", "Objects of environments' own clusters that are not as they are wanted, by how far they have come, of all agents.", "state")
+	descAgentsWait = desc("argosy_agents_waiting", "Environments' own clusters with objects that wait to be handled, by how long the oldest has: under a minute, 10 minutes, an hour, or longer.", "oldest")
+
+	descHolds     = desc("argosy_holds", "What waits for an approval, by reason.", "reason")
+	descHoldAge   = desc("argosy_holds_oldest_timestamp_seconds", "Since when that waits which has waited longest for an approval, by reason; absent when nothing does.", "reason")
+	descProblems  = desc("argosy_problems", "Problems of declarations, by severity.", "severity")
+	descQuarantin = desc("argosy_quarantines", "Declarations in quarantine: their last good version stays.")
+	descLooks     = desc("argosy_looks_waiting", "Looks at pull requests and the branch that wait to begin.")
+	descLookAge   = desc("argosy_looks_oldest_waiting_timestamp_seconds", "Since when the look waits that has waited longest; absent when none does.")
+	descJobs      = desc("argosy_jobs", "Jobs of looks, by state. Retryable: it failed and is tried again; discarded: it failed for good.", "state")
+	descStops     = desc("argosy_stops", "Emergency stops in force, by scope.", "scope")
+	descStopAge   = desc("argosy_stops_oldest_timestamp_seconds", "Since when the oldest emergency stop is in force, by scope; absent when there is none.", "scope")
+)
+
+var surveyDescs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descApplied, descFailing, descBehind, descOpen, descOpenAge, descUnderWay,
+	descReachable, descAttended, descRows, descOldest, descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
+	descLooks, descLookAge, descJobs, descStops, descStopAge}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// Words that labels take, so that a series is there before the first of its kind: an alert compares with what was.
+var (
+	holdReasons = []fleet.HoldReason{fleet.HoldDeletions, fleet.HoldEmpty, fleet.HoldOlder, fleet.HoldRewritten, fleet.HoldUnreviewed}
+	severities  = []fleet.Severity{fleet.SeverityError, fleet.SeverityWarning, fleet.SeverityNote}
+	stopScopes  = []fleet.StopScope{fleet.StopFleet, fleet.StopTenant, fleet.StopEngine}
+	rowStates   = []fleet.ApplyState{fleet.ApplyPending, fleet.ApplyFailed, fleet.ApplyConflict, fleet.ApplyDeleting, fleet.ApplyHeld}
+	jobStates   = []string{"available", "running", "retryable", "scheduled", "discarded"}
+	ages        = []string{"1m", "10m", "1h", "longer"}
+)
+
+// Describe is prometheus.Collector's.
+func (s *Survey) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range surveyDescs {
+		to <- d
+	}
+}
+
+// Collect is prometheus.Collector's. It asks nobody.
+func (s *Survey) Collect(to chan<- prometheus.Metric) {
+	s.mu.Lock()
+	f, at, up := s.seen, s.at, s.up
+	s.mu.Unlock()
+	show := shower{to}
+	fresh := time.Since(at) < surveyKeeps
+	show.flag(descUp, up)
+	show.flag(descLeader, f.Leads && fresh)
+	if f.Leads && fresh {
+		show.time(descSeen, f.At)
+		show.source(f)
+		show.engines(f)
+		show.agents(f)
+		show.people(f)
+		show.queue(f)
+	}
+}
+
+// shower sends metrics.
+type shower struct{ to chan<- prometheus.Metric }
+
+func (s shower) value(d *prometheus.Desc, v float64, labels ...string) {
+	s.to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (s shower) count(d *prometheus.Desc, n int, labels ...string) { s.value(d, float64(n), labels...) }
+
+func (s shower) flag(d *prometheus.Desc, on bool, labels ...string) {
+	v := 0.0
+	if on {
+		v = 1
+	}
+	s.value(d, v, labels...)
+}
+
+// time shows a time, or nothing when there is none.
+func (s shower) time(d *prometheus.Desc, t time.Time, labels ...string) {
+	if !t.IsZero() {
+		s.value(d, float64(t.UnixMilli())/1000, labels...)
+	}
+}
+
+func (s shower) source(f fleet.Figures) {
+	s.time(descFetched, f.Source.FetchedAt)
+	s.time(descApplied, f.Source.RecordedAt)
+	s.flag(descFailing, f.Source.Failing)
+	s.flag(descBehind, f.Source.Behind)
+	s.count(descOpen, f.Unapplied.Count)
+	s.time(descOpenAge, f.Unapplied.Oldest)
+	way := map[string]int{}
+	for _, t := range f.Travels {
+		if f.At.Sub(t.RecordedAt) > travelTime {
+			continue
+		}
+		for stage, there := range map[string]bool{"applied": !t.AppliedAt.IsZero(), "synced": t.Synced.Done, "healthy": t.Healthy.Done} {
+			if !there {
+				way[stage]++
+			}
+		}
+	}
+	for _, stage := range stages[1:] {
+		s.count(descUnderWay, way[stage], stage)
+	}
+}
+
+func (s shower) engines(f fleet.Figures) {
+	for _, e := range f.Engines {
+		name := string(e.Engine)
+		s.flag(descReachable, e.Reachable, name)
+		s.flag(descAttended, e.Attended, name)
+		s.time(descOldest, e.Waiting.Oldest, name)
+		for _, state := range rowStates {
+			s.count(descRows, e.Rows[state], name, string(state))
+		}
+	}
+}
+
+func (s shower) agents(f fleet.Figures) {
+	s.count(descAgents, f.Agents.Connected, "connected")
+	s.count(descAgents, f.Agents.Stale, "stale")
+	s.count(descAgents, f.Agents.Never, "never")
+	for _, state := range rowStates {
+		s.count(descAgentRows, f.Agents.Rows[state], string(state))
+	}
+	waiting := map[string]int{}
+	for _, b := range f.Agents.Waiting {
+		waiting[ageOf(f.At.Sub(b.Oldest))]++
+	}
+	for _, age := range ages {
+		s.count(descAgentsWait, waiting[age], age)
+	}
+}
+
+func ageOf(d time.Duration) string {
+	for i, most := range []time.Duration{time.Minute, 10 * time.Minute, time.Hour} {
+		if d < most {
+			return ages[i]
+		}
+	}
+	return ages[len(ages)-1]
+}
+
+func (s shower) people(f fleet.Figures) {
+	for _, reason := range holdReasons {
+		s.count(descHolds, f.Holds[reason].Count, string(reason))
+		s.time(descHoldAge, f.Holds[reason].Oldest, string(reason))
+	}
+	for _, severity := range severities {
+		s.count(descProblems, f.Problems[severity], string(severity))
+	}
+	s.count(descQuarantin, f.Quarantines)
+	for _, scope := range stopScopes {
+		s.count(descStops, f.Stops[scope].Count, string(scope))
+		s.time(descStopAge, f.Stops[scope].Oldest, string(scope))
+	}
+}
+
+func (s shower) queue(f fleet.Figures) {
+	s.count(descLooks, f.Looks.Count)
+	s.time(descLookAge, f.Looks.Oldest)
+	for _, state := range jobStates {
+		s.count(descJobs, f.Jobs[state], state)
+	}
+}
