@@ -84,7 +84,7 @@ func standing(t *testing.T, want ...string) func() string {
 		t.Helper()
 		var left []string
 		there := map[string]bool{}
-		for _, a := range list[fleet.ApplicationView](t, "applications") {
+		for _, a := range example.Near(list[fleet.ApplicationView](t, "applications")) {
 			id := fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}.String()
 			there[id] = true
 			switch {

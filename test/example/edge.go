@@ -15,11 +15,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -38,8 +40,13 @@ type Edge struct {
 	runs atomic.Int64
 }
 
-// edgeNamespaces are those of the environment acme/factory-berlin.
-var edgeNamespaces = []string{"plc"}
+// edgeNamespaces are those of the environment acme/factory-berlin, and one for tests.
+var edgeNamespaces = []string{"acme-plc", "plc"}
+
+// Near leaves out what is deployed to acme/factory-berlin: it is pending until the agent there has joined.
+func Near(list []fleet.ApplicationView) []fleet.ApplicationView {
+	return slices.DeleteFunc(slices.Clone(list), func(a fleet.ApplicationView) bool { return a.Environment == "factory-berlin" })
+}
 
 // StartEdge makes the firewall, and a cluster with an Argo CD behind it.
 func (f *Fleet) StartEdge(ctx context.Context, o Options) (_ *Edge, err error) {

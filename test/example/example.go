@@ -80,7 +80,7 @@ var accounts = []struct {
 
 // apps are the application repositories with the tag that the example refers to.
 var apps = map[string]string{
-	"acme/checkout": "v1.4.0", "acme/storefront": "v2.0.1", "globex/billing": "", "globex/web": "", "initech/portal": "v1.0.0",
+	"acme/checkout": "v1.4.0", "acme/plc": "v1.0.0", "acme/storefront": "v2.0.1", "globex/billing": "", "globex/web": "", "initech/portal": "v1.0.0",
 }
 
 // Start brings everything up but Argosy itself. Stop ends what was started, also when Start failed half way.
