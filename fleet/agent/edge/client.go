@@ -219,6 +219,7 @@ func (c *Client) post(ctx context.Context, path string, in, out any) error {
 			return err
 		}
 		request.Header.Set("Content-Type", "application/json")
+		agent.Session{Protocol: agent.Protocol, Instance: c.instance, Version: c.version}.Set(request.Header) // which process reports: the lease is one's
 		return c.exchange(request, out)
 	})
 }

@@ -32,7 +32,7 @@ func TestAnAgentReadsASnapshotAndThenWhatChanges(t *testing.T) {
 		if err != nil || len(changed) != 1 || changed[0].Key.Name != "two" {
 			t.Fatalf("changed %v, %v", changed, err)
 		}
-		if n := h.requests[agent.PathSnapshot]; n != 1 {
+		if n := h.asked(agent.PathSnapshot); n != 1 {
 			t.Errorf("%d snapshots", n)
 		}
 	})
@@ -58,10 +58,10 @@ func TestAReconnectGetsWhatWasMissedAndKeepsTheEpoch(t *testing.T) {
 		if _, ok := s.rows()["missed"]; !ok {
 			t.Fatal("what was missed is not there")
 		}
-		if n := h.requests[agent.PathSnapshot]; n != 1 {
+		if n := h.asked(agent.PathSnapshot); n != 1 {
 			t.Errorf("%d snapshots", n)
 		}
-		if last := h.begun[len(h.begun)-1]; last != 50 {
+		if last := h.lastBegun(); last != 50 {
 			t.Errorf("the stream went on after %d", last)
 		}
 		if held, _ := s.f.Renew(t.Context(), s.lease, time.Minute); !held {
@@ -73,12 +73,12 @@ func TestAReconnectGetsWhatWasMissedAndKeepsTheEpoch(t *testing.T) {
 func TestAHalfOpenConnectionIsNoticed(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
-		opened := h.requests[agent.PathStream]
+		opened := h.asked(agent.PathStream)
 		h.listener.freeze(true)
 		wait(deadAfter - time.Second)
 		h.listener.freeze(false)
 		wait(3 * time.Minute)
-		if h.requests[agent.PathStream] <= opened {
+		if h.asked(agent.PathStream) <= opened {
 			t.Fatal("the dead stream is still listened to")
 		}
 		h.put(object("after"))
@@ -102,14 +102,17 @@ func TestASnapshotThatIsNotWholeChangesNothing(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 				h.put(object("one"))
 				h.put(object("two"))
-				h.fault = func(w http.ResponseWriter, r *http.Request) bool {
+				h.order(func(w http.ResponseWriter, r *http.Request) bool {
 					if r.URL.Path != agent.PathSnapshot {
 						return false
 					}
 					if _, ok := h.session(w, r); !ok {
 						return true
 					}
-					snapshot := agent.Snapshot{Epoch: h.epoch, Cursor: h.cursor, Complete: true, Rows: []agent.Row{h.rows["Application/one"], h.rows["Application/two"]}}
+					var snapshot agent.Snapshot
+					h.set(func() {
+						snapshot = agent.Snapshot{Epoch: h.epoch, Cursor: h.cursor, Complete: true, Rows: []agent.Row{h.rows["Application/one"], h.rows["Application/two"]}}
+					})
 					whole(&snapshot)
 					text := encode(t, snapshot)
 					if spoil(&snapshot, &text); text == "" {
@@ -118,7 +121,7 @@ func TestASnapshotThatIsNotWholeChangesNothing(t *testing.T) {
 					w.Header().Set("Content-Type", "application/json")
 					_, _ = w.Write([]byte(text))
 					return true
-				}
+				})
 				s.run()
 				wait(10 * time.Minute)
 				if err := s.f.Rows(t.Context(), testEngine, func(fleet.Row) error { return nil }); !errors.Is(err, ErrNotRead) {
@@ -184,7 +187,7 @@ func TestRaiseEpochOpensAHigherSession(t *testing.T) {
 		}
 		h.listener.cut(false)
 		wait(time.Minute)
-		if held, _ := s.f.Renew(t.Context(), raised, time.Minute); !held || h.requests[agent.PathSnapshot] != 1 {
+		if held, _ := s.f.Renew(t.Context(), raised, time.Minute); !held || h.asked(agent.PathSnapshot) != 1 {
 			t.Error("a reconnect raises it again, or reads everything")
 		}
 	})
@@ -222,9 +225,7 @@ func TestWhatIsNotUnderstoodIsLeftAloneAndSaid(t *testing.T) {
 
 // ack is the last acknowledgement of a row that the hub has taken.
 func (h *hubDouble) ack(name string) (last agent.Ack, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, report := range h.reports {
+	for _, report := range h.taken() {
 		for _, a := range report.Acks {
 			if a.Name == name {
 				last, ok = a, true
@@ -251,7 +252,7 @@ func TestARemovedRowIsForgottenOnceTheHubKnows(t *testing.T) {
 		}
 		h.set(func() { h.fault = nil })
 		wait(2 * time.Minute)
-		if len(s.rows()) != 0 || len(h.rows) != 0 {
+		if len(s.rows()) != 0 || h.left() != 0 {
 			t.Fatal("still there")
 		}
 	})
@@ -270,7 +271,7 @@ func TestACredentialOpensForItsRowAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		secret := fleet.NewSecret(map[string][]byte{"password": []byte("canary-1")})
 		sealed := func(row agent.Row, about string, secret fleet.Secret) agent.Row {
-			text, err := agent.Seal(h.keys, fleet.ObjectKey{Engine: testEngine, Kind: row.Kind, Name: about}, secret)
+			text, err := agent.Seal(h.known(), fleet.ObjectKey{Engine: testEngine, Kind: row.Kind, Name: about}, secret)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -333,15 +334,15 @@ func TestAByeIsNoEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
 		for _, code := range []string{agent.CodeShutdown, agent.CodeRenew, agent.CodeBusy, "something-new"} {
-			before := h.requests[agent.PathStream]
+			before := h.asked(agent.PathStream)
 			h.say(message(agent.EventBye, agent.Bye{Code: code, After: 5 * time.Second}))
 			wait(4 * time.Second)
-			if h.requests[agent.PathStream] != before {
+			if h.asked(agent.PathStream) != before {
 				t.Errorf("%s: came back before it was time", code)
 			}
 			wait(time.Minute)
-			if h.requests[agent.PathStream] != before+1 {
-				t.Errorf("%s: %d streams since", code, h.requests[agent.PathStream]-before)
+			if h.asked(agent.PathStream) != before+1 {
+				t.Errorf("%s: %d streams since", code, h.asked(agent.PathStream)-before)
 			}
 		}
 	})
@@ -383,7 +384,7 @@ func TestSyncsReachTheWorkerAndTheirStateTheHub(t *testing.T) {
 		if again, _ := s.f.PendingSyncs(t.Context(), testEngine); again[0].State != fleet.OperationRunning {
 			t.Error("the worker would ask again")
 		}
-		if last := h.reports[len(h.reports)-1]; len(last.Syncs) != 1 || last.Syncs[0].State != fleet.OperationRunning {
+		if last := h.taken()[len(h.taken())-1]; len(last.Syncs) != 1 || last.Syncs[0].State != fleet.OperationRunning {
 			t.Errorf("%+v", last)
 		}
 	})
@@ -398,7 +399,7 @@ func TestAnAgentWorksNowhereElseThanItWasInstalledFor(t *testing.T) {
 		if held || err == nil || !strings.Contains(err.Error(), "other") {
 			t.Fatalf("%v, %v", held, err)
 		}
-		if last := h.reports[len(h.reports)-1]; last.Standing == nil || last.Standing.Reachable || !strings.Contains(last.Standing.Message, "other") {
+		if last := h.taken()[len(h.taken())-1]; last.Standing == nil || last.Standing.Reachable || !strings.Contains(last.Standing.Message, "other") {
 			t.Errorf("%+v", last)
 		}
 	})

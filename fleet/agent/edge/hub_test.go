@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -19,7 +20,9 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +38,7 @@ const testEngine fleet.EngineName = "acme.prod"
 // by fault, which may answer in its place.
 type hubDouble struct {
 	*testing.T
-	ahead time.Duration // of its clock
+	ahead atomic.Int64 // nanoseconds, of its clock
 
 	listener *pipeListener
 	ca       *x509.Certificate
@@ -91,7 +94,7 @@ func newHub(t *testing.T) *hubDouble {
 	return h
 }
 
-func (h *hubDouble) now() time.Time { return time.Now().Add(h.ahead) }
+func (h *hubDouble) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 
 func authority(t *testing.T, name string) (*x509.Certificate, *ecdsa.PrivateKey) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -132,6 +135,49 @@ func (h *hubDouble) set(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f()
+}
+
+func (h *hubDouble) order(fault func(http.ResponseWriter, *http.Request) bool) {
+	h.set(func() { h.fault = fault })
+}
+
+// asked counts requests to a path; "": to all.
+func (h *hubDouble) asked(path string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for p, one := range h.requests {
+		if path == "" || p == path {
+			n += one
+		}
+	}
+	return n
+}
+
+func (h *hubDouble) taken() []agent.Report {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.reports)
+}
+
+func (h *hubDouble) known() fleet.AgentKeys {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.keys
+}
+
+// left is how many rows there are.
+func (h *hubDouble) left() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.rows)
+}
+
+// lastBegun is the cursor after which the last stream was opened.
+func (h *hubDouble) lastBegun() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.begun[len(h.begun)-1]
 }
 
 func (h *hubDouble) refuse(w http.ResponseWriter, status int, p agent.Problem) {
@@ -400,7 +446,46 @@ func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) 
 	l.mu.Lock()
 	l.open = append(l.open, ours, theirs)
 	l.mu.Unlock()
-	return ours, nil
+	return newBuffered(ours), nil
+}
+
+// buffered does not wait for the other side to read, as a network does not: both sides of a handshake may speak at once.
+type buffered struct {
+	net.Conn
+	out  chan []byte
+	gone chan struct{}
+	once sync.Once
+}
+
+func newBuffered(c net.Conn) *buffered {
+	b := &buffered{Conn: c, out: make(chan []byte, 256), gone: make(chan struct{})}
+	go func() {
+		for {
+			select {
+			case p := <-b.out:
+				if _, err := c.Write(p); err != nil {
+					return
+				}
+			case <-b.gone:
+				return
+			}
+		}
+	}()
+	return b
+}
+
+func (b *buffered) Write(p []byte) (int, error) {
+	select {
+	case <-b.gone:
+		return 0, net.ErrClosed
+	case b.out <- bytes.Clone(p):
+		return len(p), nil
+	}
+}
+
+func (b *buffered) Close() error {
+	b.once.Do(func() { close(b.gone) })
+	return b.Conn.Close()
 }
 
 // frozenConn swallows what the hub writes while the listener is frozen: a half-open connection.
@@ -536,5 +621,12 @@ func encode(t *testing.T, v any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(body)
+}
+
+// readAll reads a request's body and leaves it to be read again.
+func readAll(r *http.Request) string {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	return string(body)
 }

@@ -1,0 +1,231 @@
+package edge
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent"
+)
+
+// observe says how Applications stand.
+func (s *site) observe(health fleet.HealthState, names ...string) {
+	s.Helper()
+	var seen []fleet.Observation
+	for _, name := range names {
+		seen = append(seen, fleet.Observation{Key: fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: name}, Health: health})
+	}
+	if err := s.f.Observe(s.Context(), s.lease, seen); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// health is how the hub thinks that Applications stand.
+func (h *hubDouble) health() map[string]fleet.HealthState {
+	last := map[string]fleet.HealthState{}
+	for _, report := range h.taken() {
+		for _, o := range report.Observed {
+			last[o.Name] = o.Health
+		}
+	}
+	return last
+}
+
+func TestNothingIsSentWhileNothingChanges(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		h.put(object("one"))
+		s.follow()
+		say := func() {
+			s.acknowledge("one")
+			s.observe(fleet.HealthHealthy, "one")
+			if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{Engine: testEngine, Reachable: true, ArgoCD: "v3.2.1"}); err != nil {
+				t.Fatal(err)
+			}
+			wait(time.Second)
+		}
+		say()
+		sent, all := len(h.taken()), h.asked("")
+		for range 100 {
+			say()
+		}
+		wait(time.Hour)
+		if len(h.taken()) != sent {
+			t.Errorf("%d reports of what the hub knows", len(h.taken())-sent)
+		}
+		if h.asked("") != all {
+			t.Errorf("%d requests of an idle agent", h.asked("")-all)
+		}
+	})
+}
+
+func TestAnOutageCostsNoLastState(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		s.follow()
+		s.observe(fleet.HealthHealthy, "a", "b")
+		wait(time.Second)
+		h.listener.cut(true)
+		for i := range 5000 {
+			s.observe(fleet.HealthProgressing, "a", "b", fmt.Sprintf("c-%d", i%7))
+			s.observe(fleet.HealthDegraded, "a")
+			s.observe(fleet.HealthHealthy, "b")
+		}
+		if n := s.f.Outbox.Waiting(); n > 20 {
+			t.Errorf("%d things wait of 9 Applications", n)
+		}
+		if n := len(s.f.Outbox.lists[listObserved].order); n > 200 {
+			t.Errorf("the order has %d entries", n)
+		}
+		h.listener.cut(false)
+		wait(3 * time.Minute)
+		if got := h.health(); got["a"] != fleet.HealthDegraded || got["b"] != fleet.HealthHealthy || got["c-6"] != fleet.HealthProgressing || len(got) != 9 {
+			t.Errorf("the hub knows %v", got)
+		}
+	})
+}
+
+func TestAReportWhoseAnswerIsLostIsTakenOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		s.follow()
+		lost := 0
+		h.order(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != agent.PathStatus || lost == 3 {
+				return false
+			}
+			h.status(discard{w}, r)
+			lost++
+			panic(http.ErrAbortHandler)
+		})
+		s.observe(fleet.HealthHealthy, "a")
+		wait(time.Second)
+		s.observe(fleet.HealthDegraded, "a")
+		wait(3 * time.Minute)
+		if len(h.taken()) != 2 || h.taken()[0].Seq+1 != h.taken()[1].Seq || h.health()["a"] != fleet.HealthDegraded {
+			t.Errorf("%+v", h.taken())
+		}
+		if s.f.Outbox.Waiting() != 0 {
+			t.Errorf("%d things wait still", s.f.Outbox.Waiting())
+		}
+	})
+}
+
+func TestAReportIsSentAnewUnderARaisedEpoch(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		s.follow()
+		h.set(func() { h.fault = unavailable(agent.PathStatus) })
+		s.observe(fleet.HealthHealthy, "a")
+		wait(time.Second)
+		h.set(func() { h.fault = nil })
+		if _, err := s.f.RaiseEpoch(t.Context(), s.lease, 50); err != nil {
+			t.Fatal(err)
+		}
+		wait(2 * time.Minute)
+		if h.health()["a"] != fleet.HealthHealthy || h.taken()[0].Epoch != 51 {
+			t.Errorf("%+v", h.taken())
+		}
+		select {
+		case err := <-s.ended:
+			t.Errorf("the agent took its own epoch for another's: %v", err)
+		default:
+		}
+	})
+}
+
+func TestReportsKeepTheLimits(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		s.follow()
+		var names []string
+		for i := range 2345 {
+			names = append(names, fmt.Sprintf("app-%d", i))
+		}
+		s.observe(fleet.HealthHealthy, names...)
+		own := make([]fleet.OwnApplication, 1200)
+		for i := range own {
+			own[i] = fleet.OwnApplication{Namespace: "team", Name: fmt.Sprintf("own-%d", i), Message: strings.Repeat("ü", 3000), RepoURL: strings.Repeat("x", 1<<20)}
+		}
+		if err := s.f.ReportOwn(t.Context(), s.lease, own, true); err != nil {
+			t.Fatal(err)
+		}
+		wait(time.Minute)
+		seen, owned := 0, 0
+		for i, report := range h.taken() {
+			body, _ := json.Marshal(report)
+			if len(body) > agent.MaxReport || len(report.Observed) > agent.MaxItems || len(report.Own) > agent.MaxItems {
+				t.Errorf("report of %d bytes, %d and %d items", len(body), len(report.Observed), len(report.Own))
+			}
+			seen, owned = seen+len(report.Observed), owned+len(report.Own)
+			if report.OwnWhole != (i == len(h.taken())-1) && report.OwnWhole != (owned == 1200 && len(report.Own) > 0) {
+				t.Errorf("report %d says whole: %v after %d", i, report.OwnWhole, owned)
+			}
+			for _, o := range report.Own {
+				if len(o.Message) > agent.MaxMessage || len(o.RepoURL) > agent.MaxMessage || strings.Contains(o.Message, "\ufffd") {
+					t.Fatalf("a text of %d bytes", len(o.Message))
+				}
+			}
+		}
+		if seen != 2345 || owned != 1200 {
+			t.Errorf("%d and %d were sent", seen, owned)
+		}
+	})
+}
+
+func TestAnItemThatTheHubRefusesHoldsUpNoOther(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		s.follow()
+		h.order(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != agent.PathStatus || r.ContentLength == 0 {
+				return false
+			}
+			body := readAll(r)
+			if !strings.Contains(body, `"poison"`) {
+				return false
+			}
+			h.refuse(w, 400, agent.Problem{Code: agent.CodeInvalid})
+			return true
+		})
+		s.observe(fleet.HealthHealthy, "a", "b", "poison", "c", "d")
+		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{Engine: testEngine, Reachable: true}); err != nil {
+			t.Fatal(err)
+		}
+		wait(10 * time.Minute)
+		got := h.health()
+		if len(got) != 4 || s.f.Outbox.Waiting() != 0 {
+			t.Errorf("the hub knows %v, %d wait", got, s.f.Outbox.Waiting())
+		}
+		if !slices.ContainsFunc(h.taken(), func(r agent.Report) bool { return r.Standing != nil }) {
+			t.Error("how the agent stands is not told")
+		}
+	})
+}
+
+func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		row := object("one")
+		row.Operation = agent.OperationRemove
+		row = h.put(row)
+		s.f.Held = func(fleet.ObjectKey) (string, bool) { return "approve it with: argosy agent approve-deletions", true }
+		s.f.Local = func() Local {
+			return Local{Held: 1, Inventory: []fleet.ObjectKey{{Engine: testEngine, Kind: fleet.ObjectApplication, Name: "one"}, {Engine: testEngine, Kind: fleet.ObjectApplication, Name: "stray"}}}
+		}
+		s.follow()
+		key := fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: "one"}
+		if err := s.f.Acknowledge(t.Context(), s.lease, []fleet.Ack{{Key: key, Seq: row.Seq, State: fleet.ApplyFailed, Message: "held"}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{Engine: testEngine, Reachable: true}); err != nil {
+			t.Fatal(err)
+		}
+		wait(time.Second)
+		if ack, _ := h.ack("one"); ack.State != fleet.ApplyHeld || !strings.Contains(ack.Message, "approve-deletions") {
+			t.Errorf("%+v", ack)
+		}
+		last := h.taken()[len(h.taken())-1].Standing
+		if last == nil || last.PendingDeletions != 1 || last.HeldDeletions != 1 || last.Strays != 1 {
+			t.Errorf("%+v", last)
+		}
+	})
+}
