@@ -167,8 +167,7 @@ func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
 	})
 }
 
-// The first wall alone: with the one in the database torn down, an agent is still shown its own rows only; and the other way round the role
-// shows in what the database was asked.
+// The first wall alone: with the one in the database torn down, an agent is still shown its own rows only.
 func TestCase38AgentIsShownItsOwnWithEitherWall(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -202,6 +201,35 @@ func TestCase38AgentIsShownItsOwnWithEitherWall(t *testing.T) {
 			if _, err := k.AgentRows(t.Context(), engine, func(fleet.Row) error { return nil }); !errors.Is(err, fleet.ErrNotFound) {
 				t.Errorf("%q, wall %v: %v", engine, wall, err)
 			}
+		}
+	}
+}
+
+// What is read for an agent is read as the role that the wall binds: without the role's right there is nothing to read.
+func TestCase65RowsForAgentsAreReadAsTheirRole(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	k.join(acmeEdge, "a")
+	reads := map[string]func() error{
+		"AgentRows": func() error {
+			_, err := k.AgentRows(ctx, acmeEdge, func(fleet.Row) error { return nil })
+			return err
+		},
+		"AgentChanged":        func() error { _, err := k.AgentChanged(ctx, acmeEdge, 0, 10); return err },
+		"AgentCredentialRows": func() error { _, err := k.AgentCredentialRows(ctx, acmeEdge, "acme", "git"); return err },
+		"AgentSyncs":          func() error { _, err := k.AgentSyncs(ctx, acmeEdge); return err },
+	}
+	for name, read := range reads {
+		if err := read(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	exec(t, k.url, `REVOKE SELECT ON desired, syncs FROM argosy_agent`)
+	for name, read := range reads {
+		var refused *pgconn.PgError
+		if err := read(); !errors.As(err, &refused) || refused.Code != "42501" {
+			t.Errorf("%s without the role's right: %v", name, err)
 		}
 	}
 }
