@@ -108,12 +108,12 @@ type house struct {
 	secrets *fakeSecrets
 	stops   *fakeStops
 	mux     *http.ServeMux
-	log     *bytes.Buffer
+	log     *logged
 }
 
 func newHouse(t testing.TB, change ...func(*Config)) *house {
 	t.Helper()
-	o := &house{t: t, store: newFakeStore(), secrets: &fakeSecrets{all: map[string]fleet.Secret{}}, log: &bytes.Buffer{},
+	o := &house{t: t, store: newFakeStore(), secrets: &fakeSecrets{all: map[string]fleet.Secret{}}, log: &logged{},
 		stops: &fakeStops{changed: make(chan struct{}), loaded: true}, mux: http.NewServeMux()}
 	return o.replica(change...)
 }
@@ -124,7 +124,7 @@ func (o *house) replica(change ...func(*Config)) *house {
 	r := *o
 	r.mux = http.NewServeMux()
 	c := Config{Store: r.store, Secrets: r.secrets, Stops: r.stops, PublicURL: hubURL + "/", Replica: "replica-1", Version: "v1",
-		Log: slog.New(slog.NewTextHandler(&locked{to: r.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	for _, f := range change {
 		f(&c)
 	}
@@ -136,15 +136,22 @@ func (o *house) replica(change ...func(*Config)) *house {
 	return &r
 }
 
-type locked struct {
-	mu sync.Mutex
-	to *bytes.Buffer
+// logged keeps what was logged.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
 }
 
-func (l *locked) Write(b []byte) (int, error) {
+func (l *logged) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.to.Write(b)
+	return l.text.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // run runs the hub until the returned function is called, which waits for its end.
@@ -377,6 +384,13 @@ func (o *house) stream(r *http.Request, change ...func(*wire)) *wire {
 	return w
 }
 
+// said is all that has come so far.
+func (w *wire) said() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
 type event struct {
 	id, name string
 	data     string
@@ -384,10 +398,8 @@ type event struct {
 
 // events are what has come so far.
 func (w *wire) events() []event {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	var all []event
-	for block := range strings.SplitSeq(w.text.String(), "\n\n") {
+	for block := range strings.SplitSeq(w.said(), "\n\n") {
 		var e event
 		for line := range strings.SplitSeq(block, "\n") {
 			field, value, _ := strings.Cut(line, ": ")

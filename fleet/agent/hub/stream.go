@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -380,11 +379,7 @@ func (s *stream) sendSyncs() error {
 	s.hub.feed.asked(s, len(open) > 0)
 	all := make([]agent.Sync, 0, len(open))
 	for _, o := range open {
-		namespace, name, own := strings.Cut(o.Key.Name, "/")
-		if !own {
-			namespace, name = "", o.Key.Name
-		}
-		all = append(all, agent.Sync{ID: o.ID, Namespace: namespace, Name: name, Revision: o.Revision, Prune: o.Prune})
+		all = append(all, agent.Sync{ID: o.ID, Namespace: o.Namespace, Name: o.Key.Name, Revision: o.Revision, Prune: o.Prune})
 	}
 	return s.sendList(agent.EventSyncs, all, &s.syncs)
 }

@@ -55,7 +55,7 @@ func TestAStreamSendsWhatStandsAndThenWhatComes(t *testing.T) {
 		if got := rows[len(rows)-1]; len(rows) != 251 || got.Operation != agent.OperationRemove || got.Name != "app-3" {
 			t.Errorf("after a removal: %d rows, last %+v", len(rows), got)
 		}
-		if text := w.text.String(); strings.Contains(text, "foreign") || strings.Contains(text, "globex") {
+		if text := w.said(); strings.Contains(text, "foreign") || strings.Contains(text, "globex") {
 			t.Error("another tenant's row was sent")
 		}
 		if want := application("acme.edge", "acme", "app-3").Manifest; string(rows[250].Manifest) != string(want.Body) || rows[250].Hash != want.Hash {
@@ -194,7 +194,7 @@ func TestAStreamEndsInTimeAndIsAliveMeanwhile(t *testing.T) {
 		w := o.device("acme.edge", "acme").stream(0)
 		began := time.Now()
 		settled(time.Minute)
-		if n := strings.Count(w.text.String(), ": alive\n"); n != 4 {
+		if n := strings.Count(w.said(), ": alive\n"); n != 4 {
 			t.Errorf("%d signs of life in a minute", n)
 		}
 		<-w.ended
@@ -216,9 +216,11 @@ func TestTheHubsEndTellsItsStreams(t *testing.T) {
 		synctest.Wait()
 		end()
 		<-w.ended
-		if w.bye() != agent.CodeShutdown || len(o.store.open) != 0 {
-			t.Errorf("told %q; recorded as open: %v", w.bye(), o.store.open)
-		}
+		o.store.do(func() {
+			if w.bye() != agent.CodeShutdown || len(o.store.open) != 0 {
+				t.Errorf("told %q; recorded as open: %v", w.bye(), o.store.open)
+			}
+		})
 		wantRefusal(t, o.serve(d.get(agent.PathStream, 0)), 503, agent.CodeBusy)
 	})
 }
@@ -287,7 +289,7 @@ func TestNothingComesBeforeTheStopsAreKnown(t *testing.T) {
 		o.store.put(application("acme.edge", "acme", "app"))
 		w := o.device("acme.edge", "acme").stream(0)
 		settled(time.Minute)
-		if len(w.rows(agent.EventRows)) != 0 || !strings.Contains(w.text.String(), ": alive") {
+		if len(w.rows(agent.EventRows)) != 0 || !strings.Contains(w.said(), ": alive") {
 			t.Fatalf("before the stops are known: %v", w.events())
 		}
 		mine := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci"}
@@ -317,12 +319,12 @@ func TestSyncsReachTheAgentAndGoWhenTheyEnd(t *testing.T) {
 		w := o.device("acme.edge", "acme").stream(0)
 		settled(3 * time.Second)
 		o.store.do(func() {
-			o.store.syncs["acme.edge"] = []fleet.SyncRequest{{ID: "s1", Key: fleet.ObjectKey{Engine: "acme.edge", Name: "app"}, Revision: "r", Prune: true}}
+			o.store.syncs["acme.edge"] = []fleet.SyncRequest{{ID: "s1", Key: fleet.ObjectKey{Engine: "acme.edge", Name: "app"}, Namespace: "team", Revision: "r", Prune: true}}
 		})
 		o.hub.Wake()
 		settled(100 * time.Millisecond)
 		var syncs []agent.Sync
-		if !w.last(agent.EventSyncs, &syncs) || len(syncs) != 1 || syncs[0] != (agent.Sync{ID: "s1", Name: "app", Revision: "r", Prune: true}) {
+		if !w.last(agent.EventSyncs, &syncs) || len(syncs) != 1 || syncs[0] != (agent.Sync{ID: "s1", Namespace: "team", Name: "app", Revision: "r", Prune: true}) {
 			t.Fatalf("syncs %+v", syncs)
 		}
 		before := len(w.events())
@@ -380,7 +382,7 @@ func TestCredentialsTravelSealedAndAgainWhenTheyChange(t *testing.T) {
 		if again = w.rows(agent.EventAgain); again[len(again)-1].Name != "lost" || again[len(again)-1].Credential.Problem != "" {
 			t.Errorf("a secret that came late was not sent: %+v", again)
 		}
-		if text := w.text.String() + o.log.String(); strings.Contains(text, "canary") {
+		if text := w.said() + o.log.String(); strings.Contains(text, "canary") {
 			t.Error("a secret can be read")
 		}
 		w.cancel()
@@ -568,7 +570,7 @@ func TestARebuiltMirrorBeginsEveryStreamAnew(t *testing.T) {
 			o.store.put(application("acme.edge", "acme", "app"))
 		}
 		w := d.stream(0)
-		settled(time.Second)
+		settled(lookEvery + time.Second) // the hub has seen those numbers
 		o.store.do(func() { o.store.seq, o.store.rows = 0, map[fleet.EngineName][]fleet.Row{} })
 		o.store.put(application("acme.edge", "acme", "app"))
 		settled(3 * time.Second)
