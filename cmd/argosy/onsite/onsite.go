@@ -53,11 +53,13 @@ type Agent struct {
 	metrics  *reconciler.Metrics
 	own      *own
 
+	heard   chan struct{} // closed when the emergency stops were heard
+	hearing sync.Once
+
 	mu     sync.Mutex
-	engine fleet.EngineName // of the identity
-	hello  agent.Hello      // of the last session
-	read   bool             // a complete snapshot was read
-	target *edge.Cap        // that the worker writes to at present
+	hello  agent.Hello // of the last session
+	read   bool        // a complete snapshot was read
+	target *edge.Cap   // that the worker writes to at present
 }
 
 // rowPoll is how often the worker looks at its rows when nothing wakes it. They are in memory.
@@ -70,7 +72,7 @@ func New(c Config) (*Agent, error) {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	a := &Agent{c: c, log: c.Log, registry: prometheus.NewRegistry(), kube: kube, keeper: edge.NewKeeper(edge.SecretCell(kube, c.Namespace, edge.Name)),
-		stops: reconciler.NewStopBoard()}
+		stops: reconciler.NewStopBoard(), heard: make(chan struct{})}
 	a.client, err = edge.NewClient(edge.Settings{Hub: c.Hub, CA: c.CA, Proxy: c.Proxy, Version: c.Version, Log: c.Log}, a.keeper)
 	if err != nil {
 		return nil, err
@@ -79,7 +81,7 @@ func New(c Config) (*Agent, error) {
 	a.manager = reconciler.NewManager(a, rowPoll, c.Log, a.worker)
 	a.follower = edge.NewFollower(edge.FollowerConfig{
 		Client: a.client, Namespace: c.ArgoCDNamespace, Version: c.Version, Log: c.Log,
-		Wake: a.wake, Rotated: a.manager.Rotated, Stopped: a.stops.Wake, Opened: a.opened, Held: a.held, Local: a.local,
+		Wake: a.wake, Rotated: a.manager.Rotated, Stopped: a.stopsHeard, Opened: a.opened, Held: a.held, Local: a.local,
 	})
 	a.own = newOwn(a)
 	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "argosy_agent_report_waiting", Help: "Things that are still to be reported to the hub."},
@@ -101,7 +103,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.identify(ctx); err != nil {
 		return err
 	}
-	all.Go(func() { a.stops.Run(ctx, a.follower, a.log) })
+	all.Go(func() { a.followStops(ctx) })
 	all.Go(func() { a.manager.Run(ctx) })
 	all.Go(func() { a.own.run(ctx) })
 	all.Go(func() { a.ready(ctx) })
@@ -121,9 +123,6 @@ func (a *Agent) identify(ctx context.Context) error {
 		var ended *edge.Ended
 		switch {
 		case err == nil:
-			a.mu.Lock()
-			a.engine = id.Engine
-			a.mu.Unlock()
 			a.log.Info("this agent is known", "engine", id.Engine, "id", id.Agent, "hub", id.Hub)
 			return nil
 		case errors.As(err, &ended):
@@ -148,6 +147,21 @@ func (a *Agent) ensure(ctx context.Context) (edge.Identity, error) {
 		return edge.Identity{}, err
 	}
 	return a.keeper.Ensure(ctx, a.c.Hub, a.client, uid, a.c.Version)
+}
+
+// stopsHeard takes that the hub has told of emergency stops.
+func (a *Agent) stopsHeard() {
+	a.hearing.Do(func() { close(a.heard) })
+	a.stops.Wake()
+}
+
+// followStops keeps the board of emergency stops, which forbids everything until it was read: before the hub was heard there is nothing to read.
+func (a *Agent) followStops(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-a.heard:
+		a.stops.Run(ctx, a.follower, a.log)
+	}
 }
 
 // ready says when there is something to work from.

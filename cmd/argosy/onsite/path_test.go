@@ -1,0 +1,147 @@
+package onsite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/edge"
+)
+
+var webID = fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "edge"}
+
+// From a commit to the cluster behind the agent, and from what its Argo CD says to what people read.
+func TestWhatIsDeclaredReachesTheClusterAndItsStatusComesBack(t *testing.T) {
+	s := newSite(t, "managed")
+	s.join()
+	ended := s.run()
+	s.until("the agent is connected", func() error {
+		a, err := s.agentView()
+		return check(err, a.Connected && a.Version == "test" && a.Mode == fleet.AgentManaged, a)
+	})
+
+	s.commit(map[string]string{"tenants/acme/deployments/web.yaml": web})
+	apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
+	name := fleet.ApplicationName(webID)
+	var app *unstructured.Unstructured
+	s.until("the Application is on the cluster", func() (err error) {
+		app, err = apps.Get(t.Context(), name, metav1.GetOptions{})
+		return err
+	})
+	if to, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "server"); to != fleet.InClusterServer {
+		t.Errorf("it goes to %q", to)
+	}
+	_, err := apps.Patch(t.Context(), name, types.MergePatchType, []byte(`{"status":{"sync":{"status":"Synced","revision":"9b2d77c1"},"health":{"status":"Healthy"}}}`), metav1.PatchOptions{})
+	s.must(err)
+	s.until("its status is in the mirror", func() error {
+		v, err := s.client.Application(t.Context(), webID)
+		return check(err, v.Apply == fleet.ApplyApplied && v.Sync == fleet.SyncSynced && v.Health == fleet.HealthHealthy && v.SyncedRevision == "9b2d77c1", v)
+	})
+	s.until("nothing is behind", func() error {
+		a, err := s.agentView()
+		return check(err, a.Pending == 0 && a.Lag == 0 && a.Strays == 0, a)
+	})
+
+	_, err = s.config.Remove(t.Context(), "web goes", "tenants/acme/deployments/web.yaml")
+	s.must(err)
+	s.until("it is deleted with its workload", func() error {
+		app, err := apps.Get(t.Context(), name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil && app.GetDeletionTimestamp() != nil && len(app.GetFinalizers()) > 0 { // there is no Argo CD that would take them off
+			_, err = apps.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		}
+		return errors.Join(err, errors.New("it is there"))
+	})
+	s.until("the mirror knows", func() error {
+		left, err := s.client.Applications(t.Context(), fleet.Filter{}, 0)
+		a, aerr := s.agentView()
+		return errors.Join(check(err, len(left) == 0, left), check(aerr, a.Pending == 0, a))
+	})
+
+	began := time.Now()
+	s.must(s.client.RevokeAgent(t.Context(), "acme.edge"))
+	select {
+	case err := <-ended:
+		var refused *edge.Ended
+		if !errors.As(err, &refused) || time.Since(began) > 5*time.Second {
+			t.Errorf("a revoked agent ends after %s with %v", time.Since(began), err)
+		}
+	case <-time.After(patience):
+		t.Error("a revoked agent goes on")
+	}
+}
+
+func check(err error, so bool, is any) error {
+	if err == nil && !so {
+		err = fmt.Errorf("it is %+v", is)
+	}
+	return err
+}
+
+// An autonomous cluster's Applications are its own people's: they are shown, and synced when somebody asks for it.
+func TestAnAutonomousClusterIsShownAndAskedToSync(t *testing.T) {
+	s := newSite(t, "autonomous")
+	apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
+	make := func(name string) {
+		t.Helper()
+		_, err := apps.Create(t.Context(), object("argoproj.io/v1alpha1", "Application", name, s.argocd, map[string]any{"spec": map[string]any{
+			"project": "default", "destination": map[string]any{"server": fleet.InClusterServer, "namespace": "shop"},
+			"source": map[string]any{"repoURL": "https://git.example.com/shop", "path": "deploy", "targetRevision": "main"}}}), metav1.CreateOptions{})
+		s.must(err)
+	}
+	make("shop")
+	make("cart")
+	s.join()
+	s.run()
+	environment := fleet.EnvironmentID{Tenant: "acme", Name: "edge"}
+	own := func() ([]fleet.OwnView, error) {
+		return s.client.OwnApplications(t.Context(), fleet.Filter{Tenant: "acme", Environment: "edge"}, 0)
+	}
+	s.until("both are shown", func() error {
+		all, err := own()
+		return check(err, len(all) == 2 && all[0].Name == "cart" && all[1].RepoURL == "https://git.example.com/shop", all)
+	})
+	s.must(apps.Delete(t.Context(), "cart", metav1.DeleteOptions{}))
+	s.until("what is gone is not", func() error {
+		all, err := own()
+		return check(err, len(all) == 1, all)
+	})
+
+	asked, err := s.client.SyncOwn(t.Context(), environment, s.argocd, "shop", wire.OwnSyncRequest{Revision: "v2"})
+	s.must(err)
+	s.until("Argo CD is asked for it", func() error {
+		app, err := apps.Get(t.Context(), "shop", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		revision, _, _ := unstructured.NestedString(app.Object, "operation", "sync", "revision")
+		return check(nil, revision == "v2", app.Object["operation"])
+	})
+	s.must(finish(t.Context(), s, "shop", asked.ID))
+	s.until("how it ended is told", func() error {
+		operations, err := s.client.Operations(t.Context(), fleet.Filter{Tenant: "acme"}, 0)
+		return check(err, len(operations) == 1 && operations[0].State == fleet.OperationSucceeded, operations)
+	})
+	if a, err := s.agentView(); err != nil || a.Message != "" || a.Mode != fleet.AgentAutonomous || a.Pending != 0 {
+		t.Errorf("the agent is %+v, %v", a, err)
+	}
+}
+
+// finish does what Argo CD's controller does with an operation.
+func finish(ctx context.Context, s *site, name, id string) error {
+	patch := fmt.Sprintf(`{"operation":null,"status":{"operationState":{"phase":"Succeeded","startedAt":"2026-11-20T12:00:00Z","operation":`+
+		`{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":%q}]}}}}`, id)
+	_, err := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
