@@ -16,6 +16,10 @@ func context(p *page, t plan.TenantReport, d detail) {
 	}
 	var list []string
 	for _, pl := range t.Placements {
+		if pl.Engine.OfEnvironment() {
+			list = append(list, prose("Environment "+tick(string(pl.Environment.Name)))+" is on "+words(pl.Reason))
+			continue
+		}
 		if pl.Engine != "" && pl.Misplaced == "" {
 			list = append(list, prose("Environment "+tick(string(pl.Environment.Name))+" goes to engine "+tick(string(pl.Engine)))+": "+words(pl.Reason))
 		}

@@ -194,7 +194,12 @@ func environment(r change) string {
 }
 
 func engines(r change) string {
-	return strings.Join(each(r.engines, func(e fleet.EngineName) string { return code(string(e)) }), " → ")
+	return strings.Join(each(r.engines, func(e fleet.EngineName) string {
+		if e.OfEnvironment() {
+			return "own cluster " + code(string(e)) + " (agent)"
+		}
+		return code(string(e))
+	}), " → ")
 }
 
 // seen is when the agent of the row's engine was heard of last, or "" where there is none. What is lately is not dated: the text would change

@@ -58,6 +58,15 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		f.Engines["eu-1"] = Engine{State: fleet.EngineActive, Reachable: false, Since: &seen}
 		return f
 	},
+	"agent": func(t *testing.T) Facts {
+		before := standingFleet()
+		factory := strings.Replace(environmentFile("berlin", "eu"), "cluster: ", "agent: {} # ", 1)
+		f, _ := planned(t, before, before.with("tenants/acme/environments/berlin.yaml", factory).
+			edit("tenants/acme/deployments/checkout.yaml", "[prod, staging]", "[prod, staging, berlin]"))
+		seen := noon.Add(-3 * time.Hour)
+		f.Engines["acme.berlin"] = Engine{State: fleet.EngineActive, Reachable: true, LastSeen: &seen}
+		return f
+	},
 	"deletions": func(t *testing.T) Facts {
 		f, _ := purge(t)
 		f.Reviews = []fleet.Review{approval(alice, noon)}
