@@ -5,7 +5,7 @@ BIN := bin/argosy
 # One set of flags everywhere: builds with other flags do not share the build cache.
 GO ?= go
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify image bench-core bench-placement bench-pulls clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify image charts bench-core bench-placement bench-pulls clean
 
 help: ## what there is
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
@@ -43,6 +43,10 @@ verify: lint ## lint, and that nothing generated is stale
 
 image: ## the image as an OCI layout, bin/image, without a container engine (PLATFORMS, VERSION)
 	@scripts/image.sh
+
+charts: ## the charts: schemas, lint, kubeconform, unit tests, and that they agree with the binary
+	@scripts/parts.sh helm kubeconform helm-unittest kube-schemas
+	$(GO) test ./charts/...
 
 bench-core: ## the core's figures, as ratios to floors measured in the same run; then PostgreSQL's
 	@scripts/bench.sh core

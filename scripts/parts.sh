@@ -8,10 +8,11 @@
 #	scripts/parts.sh --list       their names
 #
 # It needs Go, git and make's usual company. PostgreSQL is taken from the
-# machine, else from npm, else from apt when run by root.
+# machine, else from npm, else from apt when run by root; Prometheus from the
+# machine, else from apt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-readonly all=(git postgres lab argocd-2.14 argocd-3.2 redis kustomize helm gitea github-openapi)
+readonly all=(git postgres lab argocd-2.14 argocd-3.2 redis kustomize helm gitea github-openapi kubeconform helm-unittest kube-schemas prometheus)
 readonly cache=$PWD/.cache
 mkdir -p "$cache/bin" "$cache/stamps" "$cache/logs"
 
@@ -160,6 +161,53 @@ npm_openapi() {
 	rm -f ./*.tgz
 }
 
+# kube_schemas: what kubeconform checks the charts by. Kubernetes' own comes with its module; CustomResourceDefinitions from the modules of
+# those who make them, at fixed versions, which Go's checksum database holds to their content.
+kube_schemas() {
+	local dir=$cache/kube-schemas want operator=github.com/prometheus-operator/prometheus-operator@v0.85.0 gateway=sigs.k8s.io/gateway-api@v1.3.0
+	want=$(stamp test/charts/schemas)-$operator-$gateway-$(grep 'k8s.io/kubernetes v' test/lab/go.mod)
+	fresh "$dir/deployment-apps-v1.json" "$want" && return
+	run "making schemas of Kubernetes' kinds" make_schemas "$dir" "$operator" "$gateway"
+	printf '%s' "$want" >"$cache/stamps/$part"
+}
+
+make_schemas() {
+	local kubernetes
+	kubernetes=$(go -C test/lab list -m -f '{{.Dir}}' k8s.io/kubernetes)
+	rm -rf "$1"
+	go -C test/charts run ./schemas "$1" "$kubernetes/api/openapi-spec/swagger.json" "$(module_dir "$2")"/example/prometheus-operator-crd/*{servicemonitors,prometheusrules}.yaml \
+		"$(module_dir "$3")"/config/crd/standard/*httproutes.yaml "$(go -C test/argocd/v3 list -m -f '{{.Dir}}' github.com/argoproj/argo-cd/v3)"/manifests/crds/{application,appproject}-crd.yaml
+}
+
+# module_dir MODULE@VERSION: its folder in the module cache.
+module_dir() { (cd / && go mod download -json "$1") | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p'; }
+
+# prometheus: links .cache/bin/prometheus and .cache/bin/promtool. Debian's
+# package is unpacked rather than installed: that would start a service.
+prometheus_part() {
+	local tool found
+	[[ -x $cache/bin/prometheus && -x $cache/bin/promtool ]] && return
+	if ! { type -P prometheus && type -P promtool; } >/dev/null; then
+		command -v apt-get >/dev/null || fail "no Prometheus: put prometheus and promtool on the PATH, and run this again"
+		run "fetching Prometheus by apt-get" apt_prometheus
+	fi
+	for tool in prometheus promtool; do
+		found=$(type -P "$tool" || printf '%s' "$cache/prometheus/usr/bin/$tool")
+		[[ -x $found ]] || fail "there is no $found"
+		ln -sfn "$found" "$cache/bin/$tool"
+	done
+	say "prometheus is $("$cache/bin/prometheus" --version 2>&1 | head -n 1)"
+}
+
+apt_prometheus() {
+	rm -rf "$cache/prometheus"
+	mkdir -p "$cache/prometheus"
+	cd "$cache/prometheus"
+	apt-get download prometheus || { [[ $(id -u) == 0 ]] && apt-get update && apt-get download prometheus; }
+	dpkg-deb -x prometheus_*.deb .
+	rm -f ./*.deb
+}
+
 git_part() {
 	command -v git >/dev/null || fail "git is not installed"
 	[[ -x $(git --exec-path)/git-http-backend ]] || fail "git has no http-backend: install the whole git package"
@@ -179,7 +227,11 @@ for part in "${@:-${all[@]}}"; do
 	kustomize) gobuild test/tools sigs.k8s.io/kustomize/kustomize/v5 "20 s" ;;
 	helm) gobuild test/tools helm.sh/helm/v3/cmd/helm "1 to 2 min" ;;
 	gitea) gitea ;;
+	kubeconform) gobuild test/charts github.com/yannh/kubeconform/cmd/kubeconform "seconds" ;;
+	helm-unittest) gobuild test/charts github.com/helm-unittest/helm-unittest/cmd/helm-unittest "1 min" ;;
+	kube-schemas) kube_schemas ;;
 	github-openapi) github_openapi ;;
+	prometheus) prometheus_part ;;
 	*) fail "no part is called $part; they are: ${all[*]}" ;;
 	esac
 done

@@ -1,0 +1,47 @@
+{{- define "argosy-agent.labels" -}}
+app.kubernetes.io/name: argosy-agent
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: argosy
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* What has no namespace is named for the release's, unless that is the usual one: two agents on a cluster do not share it. */}}
+{{- define "argosy-agent.clusterName" -}}
+{{- if eq .Release.Namespace "argosy-agent" -}}argosy-agent{{- else -}}argosy-agent-{{ .Release.Namespace }}{{- end -}}
+{{- end -}}
+
+{{- define "argosy-agent.policyName" -}}
+{{- if eq .Release.Namespace "argosy-agent" -}}argosy-agent-secrets{{- else -}}argosy-agent-secrets-{{ .Release.Namespace }}{{- end -}}
+{{- end -}}
+
+{{- define "argosy-agent.image" -}}
+{{- $registry := default .Values.image.registry (.Values.global).imageRegistry -}}
+{{- $name := ternary (printf "%s/%s" $registry .Values.image.repository) .Values.image.repository (ne $registry "") -}}
+{{- if .Values.image.digest -}}
+{{ $name }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ $name }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end -}}
+{{- end -}}
+
+{{- define "argosy-agent.caConfigMap" -}}
+{{- if and .Values.hub.caBundle .Values.hub.existingCAConfigMap -}}
+{{- fail "hub.caBundle and hub.existingCAConfigMap exclude each other" -}}
+{{- end -}}
+{{- if .Values.hub.caBundle -}}argosy-agent-ca{{- else -}}{{ .Values.hub.existingCAConfigMap }}{{- end -}}
+{{- end -}}
+
+{{/* Where the hub, or the proxy to it, is reached. */}}
+{{- define "argosy-agent.hubPort" -}}
+{{- $u := urlParse (default .Values.hub.url .Values.proxy.url) -}}
+{{- default (ternary "80" "443" (eq $u.scheme "http")) (regexFind "[0-9]+$" (regexFind ":[0-9]+$" $u.host)) -}}
+{{- end -}}
+
+{{- define "argosy-agent.ours" -}}
+has({{ . }}.metadata.labels) && 'app.kubernetes.io/managed-by' in {{ . }}.metadata.labels && {{ . }}.metadata.labels['app.kubernetes.io/managed-by'] == 'argosy' && 'argocd.argoproj.io/secret-type' in {{ . }}.metadata.labels && {{ . }}.metadata.labels['argocd.argoproj.io/secret-type'] in ['repository', 'cluster']
+{{- end -}}

@@ -1,0 +1,10 @@
+{{/* The paths of each set of routes. People ask /api/v1/agents too, so that agents' own paths are named one by one. */}}
+{{- define "argosy.paths" -}}
+api: [{type: Prefix, path: /}]
+webhook: [{type: Exact, path: /webhook/github}]
+agents:
+  - {type: Exact, path: /api/v1/agents/join}
+  - {type: Exact, path: /api/v1/agents/token}
+  - {type: Exact, path: /api/v1/agents/keys}
+  - {type: Prefix, path: /api/v1/cluster}
+{{- end -}}

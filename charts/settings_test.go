@@ -1,0 +1,130 @@
+package charts
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/cmd/argosy/settings"
+)
+
+// loaded is argosy.yaml as the binary reads it from the chart's ConfigMap.
+func loaded(t *testing.T, all []object, name string) settings.Settings {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "argosy.yaml")
+	if err := os.WriteFile(file, []byte(find(t, all, "ConfigMap", name).at("data", "argosy.yaml")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := settings.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// unreachable are the settings that no value leads to, and why.
+var unreachable = map[string]string{
+	"database.url":      "its password would stand in a ConfigMap",
+	"database.embedded": "the image has no PostgreSQL",
+}
+
+func TestTheBinaryReadsWhatTheChartWritesAndEverySettingIsReached(t *testing.T) {
+	reached := map[string]bool{}
+	for _, name := range []string{"min", "full", "ssh", "trial"} {
+		all := objects(t, "argosy", "hub", ci("argosy", name)...)
+		s := loaded(t, all, "release-argosy")
+		walk("", reflect.ValueOf(s), reached)
+		mounted(t, name, all, s)
+	}
+	for path, there := range reached {
+		if _, known := unreachable[path]; !there && !known {
+			t.Errorf("no value leads to the setting %s", path)
+		}
+	}
+}
+
+// walk notes of each setting whether it stands there.
+func walk(path string, v reflect.Value, reached map[string]bool) {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			v = reflect.Zero(v.Type().Elem())
+		} else {
+			v = v.Elem()
+		}
+	}
+	if v.Kind() != reflect.Struct {
+		reached[path] = reached[path] || !v.IsZero()
+		return
+	}
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+		walk(strings.TrimPrefix(path+"."+name, "."), v.Field(i), reached)
+	}
+}
+
+// mounted holds every path below /etc/argosy to what is mounted into the container.
+func mounted(t *testing.T, name string, all []object, s settings.Settings) {
+	t.Helper()
+	pod := find(t, all, "Deployment", "release-argosy").pod()
+	files := map[string]bool{}
+	for _, m := range pod.list("containers")[0].list("volumeMounts") {
+		for _, v := range pod.list("volumes") {
+			if v.at("name") != m.at("name") {
+				continue
+			}
+			keys := append(object{"v": v.get("secret")}.list("v", "items"), object{"v": v.get("configMap")}.list("v", "items")...)
+			for _, k := range keys {
+				files[m.at("mountPath")+"/"+k.at("path")] = true
+			}
+			if v.at("secret", "secretName") == "argosy-tls" {
+				files[m.at("mountPath")+"/tls.crt"], files[m.at("mountPath")+"/tls.key"] = true, true
+			}
+		}
+	}
+	used := 0
+	var each func(v reflect.Value)
+	each = func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Pointer:
+			if !v.IsNil() {
+				each(v.Elem())
+			}
+		case reflect.Struct:
+			for i := range v.NumField() {
+				each(v.Field(i))
+			}
+		case reflect.Slice:
+			for i := range v.Len() {
+				each(v.Index(i))
+			}
+		case reflect.String:
+			if path := v.String(); strings.HasPrefix(path, "/etc/argosy/") {
+				used++
+				if !files[path] {
+					t.Errorf("%s: %s is not mounted; there are %v", name, path, files)
+				}
+			}
+		}
+	}
+	each(reflect.ValueOf(s))
+	if used != len(files) {
+		t.Errorf("%s: %d files are mounted and %d used: %v", name, len(files), used, files)
+	}
+}
+
+func TestTheJobMigratesWithTheSameSettings(t *testing.T) {
+	all := objects(t, "argosy", "hub", ci("argosy", "full")...)
+	one, two := find(t, all, "ConfigMap", "release-argosy"), find(t, all, "ConfigMap", "release-argosy-migrate")
+	if text(t, one.get("data")) != text(t, two.get("data")) {
+		t.Error("the Job has other settings")
+	}
+	job := find(t, all, "Job", "release-argosy-migrate")
+	if got := text(t, job.pod().list("containers")[0].get("args")); got != `["migrate","-f","/etc/argosy/argosy.yaml"]` {
+		t.Errorf("it runs %s", got)
+	}
+	if job.pod().get("automountServiceAccountToken") != false {
+		t.Error("it has a token of the cluster")
+	}
+}
