@@ -62,11 +62,12 @@ type hubDouble struct {
 	streams   map[chan string]bool
 	expires   time.Time
 	namespace string
+	life      time.Duration // of an identity
 }
 
 func newHub(t *testing.T) *hubDouble {
 	h := &hubDouble{T: t, listener: newPipeListener(), tokens: map[string]bool{}, asserted: map[string]bool{}, proofs: map[string]bool{}, rows: map[string]agent.Row{},
-		epoch: 3, requests: map[string]int{}, streams: map[chan string]bool{}, namespace: "argocd"}
+		epoch: 3, requests: map[string]int{}, streams: map[chan string]bool{}, namespace: "argocd", life: 90 * 24 * time.Hour}
 	h.ca, h.caKey = authority(t, "test authority")
 	h.leaf = sync.OnceValue(func() tls.Certificate { return h.certificate("hub.example.com", time.Now().Add(240*time.Hour)) })
 	mux := http.NewServeMux()
@@ -204,7 +205,7 @@ func (h *hubDouble) join(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.keys = join.Keys
-	answerWith(w, agent.Joined{Agent: "agent-1", Engine: testEngine, Time: h.now(), ExpiresAt: h.now().Add(90 * 24 * time.Hour)})
+	answerWith(w, agent.Joined{Agent: "agent-1", Engine: testEngine, Time: h.now(), ExpiresAt: h.now().Add(h.life)})
 }
 
 func (h *hubDouble) token(w http.ResponseWriter, r *http.Request) {
@@ -253,7 +254,7 @@ func (h *hubDouble) rotate(w http.ResponseWriter, r *http.Request) {
 	}
 	h.keys = rotate.Keys
 	clear(h.tokens)
-	answerWith(w, agent.Joined{Agent: "agent-1", Engine: testEngine, Time: h.now(), ExpiresAt: h.now().Add(90 * 24 * time.Hour)})
+	answerWith(w, agent.Joined{Agent: "agent-1", Engine: testEngine, Time: h.now(), ExpiresAt: h.now().Add(h.life)})
 }
 
 // session opens the lease as the store does: another process, or a floor, raises the epoch.
