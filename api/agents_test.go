@@ -9,6 +9,7 @@ import (
 	"argosy.dev/argosy/api"
 	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
 )
 
 func TestARegistrationTokenIsForOneClusterAndShownOnce(t *testing.T) {
@@ -91,6 +92,21 @@ func TestTheDocumentHoldsTheAgentsProtocol(t *testing.T) {
 	for _, part := range []string{`"/api/v1/agents/join"`, `"/api/v1/agents/token"`, `"/api/v1/agents/keys"`, `"/api/v1/cluster/self/applications"`,
 		`"/api/v1/cluster/self/applications/stream"`, `"/api/v1/cluster/self/status"`, `"ProtocolSnapshot"`, `"ProtocolReport"`} {
 		s.want(document, http.StatusOK, part)
+	}
+}
+
+func TestThePageShowsAgentsAndWhatTheirClustersHave(t *testing.T) {
+	m := content()
+	seen := time.Now().Add(-14 * time.Minute)
+	m.Agents[0].SeenAt, m.Agents[0].Message, m.Agents[0].HeldDeletions = &seen, "<script>alert(1)</script>", 3
+	m.Environments = append(m.Environments, fleet.EnvironmentView{Tenant: "acme", Name: "edge", Agent: fleet.AgentAutonomous, Engine: "acme.edge", Own: 1})
+	s := newSite(t, m)
+	a := s.page("/agents", platformToken)
+	s.want(a, http.StatusOK, "acme/edge", "away", "last seen 14m ago", "3 held", "globex/edge")
+	b := s.page("/tenants/acme/environments/edge", acmeToken)
+	s.want(b, http.StatusOK, "by its agent (autonomous)", "last seen 14m ago", "argocd/shop", "https://git.example.com/acme")
+	if strings.Contains(a.body+b.body, "<script>alert") || strings.Contains(b.body, "globex") {
+		t.Error("what a cluster says is markup, or another tenant's is shown")
 	}
 }
 

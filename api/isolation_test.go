@@ -145,7 +145,7 @@ func TestThePageOfAnotherTenantIsLikeNone(t *testing.T) {
 			t.Errorf("%s can be told apart:\n%s\n---\n%s", path, with.whole(), without.whole())
 		}
 	}
-	for _, path := range []string{"/", "/applications", "/applications?tenant=globex", "/pulls", "/pulls/8"} {
+	for _, path := range []string{"/", "/applications", "/applications?tenant=globex", "/agents", "/pulls", "/pulls/8"} {
 		a := there.page(path, acmeToken)
 		there.want(a, http.StatusOK)
 		if strings.Contains(strings.ReplaceAll(a.body, `value="globex"`, ""), "globex") {

@@ -48,6 +48,7 @@ func (s *Server) registerPage() {
 	s.mux.HandleFunc("GET /engines/{engine}", s.signedIn(s.enginePage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/environments/{environment}", s.signedIn(s.environmentPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/applications/{deployment}/{environment}", s.signedIn(s.applicationPage))
+	s.mux.HandleFunc("GET /agents", s.signedIn(s.agentsPage))
 	s.mux.HandleFunc("GET /pulls", s.signedIn(s.pullsPage))
 	s.mux.HandleFunc("GET /pulls/{number}", s.signedIn(s.pullPage))
 	s.mux.HandleFunc("GET "+pageEvents, s.pageStream)
@@ -107,12 +108,12 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, data any
 	_, _ = out.WriteTo(w) // the connection is gone: there is nobody to tell
 }
 
-var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment", "application", "pulls", "pull", "failure")
+var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment", "application", "agents", "pulls", "pull", "failure")
 
 func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}
 	for _, name := range names {
-		t := template.New(name).Funcs(template.FuncMap{"ago": ago, "tone": tone, "percent": percent, "short": fleet.Revision.Short, "deed": deed, "web": web})
+		t := template.New(name).Funcs(template.FuncMap{"ago": ago, "tone": tone, "percent": percent, "short": fleet.Revision.Short, "deed": deed, "agentstate": agentState, "web": web})
 		parsed[name] = template.Must(t.ParseFS(pageFiles, "page/frame.html", "page/parts.html", "page/"+name+".html"))
 	}
 	return parsed

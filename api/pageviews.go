@@ -54,6 +54,8 @@ type (
 		View         fleet.EnvironmentView
 		Placement    fleet.Placement
 		Applications []fleet.ApplicationView
+		Agents       []fleet.AgentView // the one that serves it, if one does
+		Own          []fleet.OwnView
 	}
 	applicationView struct {
 		frame
@@ -227,6 +229,9 @@ func (s *Server) environmentPage(w http.ResponseWriter, r *http.Request, token f
 		v.Placement = placementFor(g.scope, v.Placement)
 	}
 	v.Applications = many(g, s.reader.Applications, of, manyItems)
+	if v.View.Agent != "" {
+		v.Agents, v.Own = many(g, s.agents.Agents, of, 1), many(g, s.agents.OwnApplications, of, manyItems)
+	}
 	s.show(w, r, token, "environment", "environment "+id.String(), v, g.err)
 }
 

@@ -1,0 +1,52 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+type agentsView struct {
+	frame
+	Agents []fleet.AgentView
+	Next   string
+}
+
+func (s *Server) agentsPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+	v := agentsView{frame: s.frame("Agents", token)}
+	var err error
+	v.Agents, v.Next, err = s.agents.Agents(r.Context(), token.Scope(), fleet.Filter{}, fleet.Page{Limit: manyItems, After: cursor(r.URL.Query().Get("after"))})
+	if v.Next != "" {
+		v.Next = "?" + url.Values{"after": {v.Next}}.Encode()
+	}
+	s.show(w, r, token, "agents", "agents", v, err)
+}
+
+// agentStanding is how one agent stands, in words.
+type agentStanding struct{ Word, Tone, Detail, Message string }
+
+func agentState(now time.Time, a fleet.AgentView) agentStanding {
+	s := agentStanding{Word: "away", Tone: "bad", Message: a.Message}
+	if a.SeenAt != nil {
+		s.Detail = "last seen " + fleet.Age(now.Sub(*a.SeenAt)) + " ago"
+	}
+	switch {
+	case a.ID == "":
+		s.Word, s.Tone, s.Detail = "not joined", "none", ""
+	case a.Cloned:
+		s.Word, s.Detail = "cloned", "two processes use one identity, and both are refused; join again on the one that stays"
+	case a.RevokedAt != nil:
+		s.Word = "revoked"
+	case a.ExpiresAt != nil && a.ExpiresAt.Before(now):
+		s.Word = "expired"
+	case a.Connected:
+		s.Word, s.Tone, s.Detail = "connected", "good", ""
+	}
+	if a.Strays > 0 && a.ID != "" {
+		s.Message = fmt.Sprintf("%s %d objects on the cluster that no row names; they are left alone", s.Message, a.Strays)
+	}
+	return s
+}
