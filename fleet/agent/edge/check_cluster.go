@@ -168,7 +168,7 @@ func (c *ClusterCheck) checkPolicy(context.Context) Result {
 		return warn("look with the rights of an admin", "cannot be read: %s", plain(err.Error()))
 	}
 	if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "validatingadmissionpolicies" }) {
-		return warn("upgrade to Kubernetes 1.30, or use --public-only; without it RBAC alone would let the agent write to any Secret of Argo CD's namespace",
+		return warn("upgrade to Kubernetes 1.30, or use --no-secrets; without it RBAC alone would let the agent write to any Secret of Argo CD's namespace",
 			"the API server has no ValidatingAdmissionPolicy")
 	}
 	return ok("the API server can keep the agent from Secrets that are not its own")

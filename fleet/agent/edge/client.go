@@ -224,31 +224,34 @@ func (c *Client) post(ctx context.Context, path string, in, out any) error {
 	})
 }
 
-// get opens a snapshot or a stream. The answer's body is the caller's to close.
-func (c *Client) get(ctx context.Context, path, accept string, epoch, cursor int64) (*http.Response, error) {
+// get opens a snapshot or a stream. What it returns is the caller's to close.
+func (c *Client) get(ctx context.Context, path, accept string, epoch, cursor int64) (body io.ReadCloser, err error) {
 	session := agent.Session{Protocol: agent.Protocol, Instance: c.instance, Epoch: epoch, Version: c.version, Cursor: cursor}
-	var answer *http.Response
-	err := c.authorized(ctx, func(token string, keys agent.PrivateKeys) error {
+	err = c.authorized(ctx, func(token string, keys agent.PrivateKeys) error {
 		request, err := c.proven(ctx, http.MethodGet, path, keys, token, session.Bytes(), nil)
 		if err != nil {
 			return err
 		}
 		session.Set(request.Header)
 		request.Header.Set("Accept", accept)
-		if answer, err = c.do(request); err != nil {
-			return err
-		}
-		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("GET %s: %w", path, refusalOf(answer))
-		}
-		return nil
+		body, err = c.opened(request, accept)
+		return err
 	})
+	return body, err
+}
+
+// opened sends a request whose answer is read as it comes.
+func (c *Client) opened(request *http.Request, accept string) (io.ReadCloser, error) {
+	answer, err := c.do(request)
 	if err != nil {
 		return nil, err
 	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("GET %s: %w", request.URL.Path, refusalOf(answer))
+	}
 	if kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";"); kind != accept {
 		answer.Body.Close()
-		return nil, fmt.Errorf("GET %s: the answer is %s and not %s; does a proxy answer in the hub's place?", path, plain(kind), accept)
+		return nil, fmt.Errorf("GET %s: the answer is %s and not %s; does a proxy answer in the hub's place?", request.URL.Path, plain(kind), accept)
 	}
-	return answer, nil
+	return answer.Body, nil
 }

@@ -60,7 +60,6 @@ type hubDouble struct {
 	requests  map[string]int // by path
 	begun     []int64        // cursors with which streams were opened
 	streams   map[chan string]bool
-	expires   time.Time
 	namespace string
 	life      time.Duration // of an identity
 }

@@ -22,6 +22,9 @@ func (in Install) Arguments() []string {
 	if in.Proxy != "" {
 		args = append(args, "--proxy", in.Proxy)
 	}
+	if in.PublicOnly {
+		args = append(args, "--no-secrets")
+	}
 	return args
 }
 

@@ -141,14 +141,6 @@ func (m *mirror) changed(after int64, limit int) []fleet.Row {
 // all is every row, by seq.
 func (m *mirror) all() []fleet.Row { return m.changed(-1, len(m.rows)) }
 
-// last is the highest number there is.
-func (m *mirror) last() int64 {
-	if len(m.log) == 0 {
-		return 0
-	}
-	return m.log[len(m.log)-1].seq
-}
-
 // deletions are the Applications that are to go.
 func (m *mirror) deletions() []fleet.ObjectKey {
 	var keys []fleet.ObjectKey

@@ -44,11 +44,11 @@ func (c *Client) Snapshot(ctx context.Context, epoch int64) (*agent.Snapshot, er
 	defer done()
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
-	answer, err := c.get(ctx, agent.PathSnapshot, "application/json", epoch, 0)
+	from, err := c.get(ctx, agent.PathSnapshot, "application/json", epoch, 0)
 	if err != nil {
 		return nil, err
 	}
-	body := listen(answer.Body, cut)
+	body := listen(from, cut)
 	defer body.Close()
 	s, err := decodeSnapshot(body, agent.MaxSnapshot)
 	if err != nil {

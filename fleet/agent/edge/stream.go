@@ -32,12 +32,12 @@ type Event struct {
 // Stream opens the stream after a cursor and reads its hello. The caller closes it.
 func (c *Client) Stream(ctx context.Context, epoch, cursor int64) (*Stream, error) {
 	ctx, cut := context.WithCancelCause(ctx)
-	answer, err := c.get(ctx, agent.PathStream, "text/event-stream", epoch, cursor)
+	from, err := c.get(ctx, agent.PathStream, "text/event-stream", epoch, cursor)
 	if err != nil {
 		cut(nil)
 		return nil, err
 	}
-	body := listen(answer.Body, cut)
+	body := listen(from, cut)
 	s := &Stream{client: c, ctx: ctx, cut: cut, body: body, lines: bufio.NewReaderSize(body, 64<<10)}
 	if err := s.greet(); err != nil {
 		s.Close()
