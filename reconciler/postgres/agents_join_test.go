@@ -252,6 +252,9 @@ func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
 	if len(views) != 1 || views[0].ID != "" {
 		t.Errorf("views %+v", views)
 	}
+	if v := k.view("acme.own"); v.ID != "" {
+		t.Errorf("as the platform sees it: %+v", v)
+	}
 	own, _, err := k.OwnApplications(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
 	if err != nil || len(own) != 0 {
 		t.Errorf("own applications %+v, %v", own, err)
