@@ -325,3 +325,17 @@ func TestADamagedCountDeletesNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestWhileSomethingWaitsNothingNewPasses(t *testing.T) {
+	inBubble(t, 22, func(r *capRig) {
+		r.ask(r.rows[:20]...)
+		r.delete(r.rows[:20]...)
+		r.ask(r.rows[20])
+		r.delete(r.rows[20])
+		r.now = r.now.Add(2 * time.Hour)
+		r.ask(r.rows[21])
+		if gone, held := r.delete(r.rows[20:]...); gone != 0 || held != 2 {
+			r.Fatalf("%d gone, %d held", gone, held)
+		}
+	})
+}

@@ -404,3 +404,34 @@ func TestAnAgentWorksNowhereElseThanItWasInstalledFor(t *testing.T) {
 		}
 	})
 }
+
+func TestAStreamThatFallsSilentIsOpenedAnew(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		silent := true
+		h.order(func(w http.ResponseWriter, r *http.Request) bool { // the connection lives and answers pings, and what is behind it does not
+			if r.URL.Path != agent.PathStream || !silent {
+				return false
+			}
+			silent = false
+			session, ok := h.session(w, r)
+			if !ok {
+				return true
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte(message(agent.EventHello, agent.Hello{Protocol: 1, Engine: testEngine, Epoch: session.Epoch + 4, Holder: "x", Cursor: session.Cursor})))
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return true
+		})
+		h.put(object("one"))
+		s.run()
+		wait(deadAfter - time.Second)
+		if n := h.asked(agent.PathStream); n != 1 {
+			t.Fatalf("%d streams before it is time", n)
+		}
+		wait(5 * time.Second)
+		if n := h.asked(agent.PathStream); n != 2 {
+			t.Fatalf("%d streams", n)
+		}
+	})
+}
