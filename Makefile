@@ -45,7 +45,7 @@ image: ## the image as an OCI layout, bin/image, without a container engine (PLA
 	@scripts/image.sh
 
 charts: ## the charts: schemas, lint, kubeconform, unit tests, and that they agree with the binary
-	@scripts/parts.sh helm kubeconform helm-unittest kube-schemas
+	@scripts/parts.sh helm kubeconform helm-unittest kube-schemas argocd-manifests
 	$(GO) test ./charts/...
 
 bench-core: ## the core's figures, as ratios to floors measured in the same run; then PostgreSQL's

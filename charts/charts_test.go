@@ -32,7 +32,7 @@ func TestEveryObjectIsWhatKubernetesDescribes(t *testing.T) {
 	for name, args := range cases(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text, err := render(t, args[0], "release-namespace", args[1:]...)
+			text, err := render(t, args[0], "ns", args[1:]...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +59,7 @@ func TestLint(t *testing.T) {
 }
 
 func TestUnitTestsOfTheCharts(t *testing.T) {
-	out, errs, err := run(t, nil, "helm-unittest", "argosy", "argosy-agent")
+	out, errs, err := run(t, nil, "helm-unittest", "--with-subchart=false", "argosy", "argosy-agent", "argosy-engine")
 	if err != nil {
 		t.Errorf("%v\n%s%s", err, out, errs)
 	}
@@ -77,6 +77,9 @@ func TestAnUnknownValueIsRefusedByName(t *testing.T) {
 		"a type":                      {"argosy", "replicaCount=many", "replicaCount"},
 		"a choice":                    {"argosy", "database.migrations=never", "migrations"},
 		"of the agent":                {"argosy-agent", "hub.ulr=x", "ulr"},
+		"of the engine":               {"argosy-engine", "argocd.vesrion=v3.2.11", "vesrion"},
+		"of the agent in the engine":  {"argosy-engine", "registration.enabled=true,agent.hbu=x", "hbu"},
+		"a setting that is ours":      {"argosy-engine", "argocd.settings.installationID=x", "installationID"},
 		"an http hub":                 {"argosy-agent", "hub.url=http://argosy.example.com", "url"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,18 +100,22 @@ func TestWhatIsMissingIsSaidWithWhatToWrite(t *testing.T) {
 		chart, namespace, want string
 		args                   []string
 	}{
-		"no config repo":            {"argosy", "ns", "config.source.url is required", []string{"--set", "postgresql.trial.enabled=true"}},
-		"no database":               {"argosy", "ns", "postgresql.trial.enabled", []string{"--set", "config.source.url=https://h/x"}},
-		"two databases":             {"argosy", "ns", "exclude each other", append(ci("argosy", "min"), "--set", "postgresql.trial.enabled=true")},
-		"a Job before its database": {"argosy", "ns", "use startup", append(ci("argosy", "trial"), "--set", "database.migrations=job")},
-		"a token and no forge":      {"argosy", "ns", "config.forge.repository", append(ci("argosy", "min"), "--set", "credentials.forgeToken.existingSecret=x")},
-		"an App without a key":      {"argosy", "ns", "credentials.forgeAppKey", append(ci("argosy", "min"), "--set", "config.forge.app.id=1")},
-		"a key without an App":      {"argosy", "ns", "config.forge.app.id", append(ci("argosy", "min"), "--set", "config.forge.repository=a/b,credentials.forgeAppKey.existingSecret=x")},
-		"a CA twice":                {"argosy", "ns", "exclude each other", append(ci("argosy", "min"), "--set", "credentials.sourceCA.existingSecret=x,credentials.sourceCA.existingConfigMap=y")},
-		"an Ingress for nobody":     {"argosy", "ns", "config.listen.publicURL", append(ci("argosy", "min"), "--set", "ingress.api.enabled=true")},
-		"a route to nowhere":        {"argosy", "ns", "parentRefs", append(ci("argosy", "min"), "--set", "httpRoute.api.enabled=true")},
-		"no hub":                    {"argosy-agent", "ns", "hub.url is required", nil},
-		"one namespace for both":    {"argosy-agent", "argocd", "namespace of its own", ci("argosy-agent", "min")},
+		"no config repo":               {"argosy", "ns", "config.source.url is required", []string{"--set", "postgresql.trial.enabled=true"}},
+		"no database":                  {"argosy", "ns", "postgresql.trial.enabled", []string{"--set", "config.source.url=https://h/x"}},
+		"two databases":                {"argosy", "ns", "exclude each other", append(ci("argosy", "min"), "--set", "postgresql.trial.enabled=true")},
+		"a Job before its database":    {"argosy", "ns", "use startup", append(ci("argosy", "trial"), "--set", "database.migrations=job")},
+		"a token and no forge":         {"argosy", "ns", "config.forge.repository", append(ci("argosy", "min"), "--set", "credentials.forgeToken.existingSecret=x")},
+		"an App without a key":         {"argosy", "ns", "credentials.forgeAppKey", append(ci("argosy", "min"), "--set", "config.forge.app.id=1")},
+		"a key without an App":         {"argosy", "ns", "config.forge.app.id", append(ci("argosy", "min"), "--set", "config.forge.repository=a/b,credentials.forgeAppKey.existingSecret=x")},
+		"a CA twice":                   {"argosy", "ns", "exclude each other", append(ci("argosy", "min"), "--set", "credentials.sourceCA.existingSecret=x,credentials.sourceCA.existingConfigMap=y")},
+		"an Ingress for nobody":        {"argosy", "ns", "config.listen.publicURL", append(ci("argosy", "min"), "--set", "ingress.api.enabled=true")},
+		"a route to nowhere":           {"argosy", "ns", "parentRefs", append(ci("argosy", "min"), "--set", "httpRoute.api.enabled=true")},
+		"no installationID":            {"argosy-engine", "ns", "installationID is required", nil},
+		"a version that is not in it":  {"argosy-engine", "ns", "argocd.sh v2.0.0", append(ci("argosy-engine", "min"), "--set", "argocd.version=v2.0.0")},
+		"a controller without a hub":   {"argosy-engine", "ns", "hub.repoServer", append(ci("argosy-engine", "min"), "--set", "pattern=controller")},
+		"an agent without a namespace": {"argosy-engine", "ns", "agent.namespaceOverride is required", append(ci("argosy-engine", "min"), "--set", "registration.enabled=true,agent.hub.url=https://h.example.com")},
+		"no hub":                       {"argosy-agent", "ns", "hub.url is required", nil},
+		"one namespace for both":       {"argosy-agent", "argocd", "namespace of its own", ci("argosy-agent", "min")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

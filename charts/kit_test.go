@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -40,13 +41,21 @@ func run(t *testing.T, input []byte, tool string, args ...string) (string, strin
 	return out.String(), errs.String(), err
 }
 
+// rendered keeps what helm made of the same arguments, which several tests look at.
+var rendered sync.Map
+
 // render is `helm template` of a chart in a namespace.
 func render(t *testing.T, chart, namespace string, args ...string) (string, error) {
 	t.Helper()
+	key := strings.Join(append([]string{chart, namespace}, args...), "\x00")
+	if text, ok := rendered.Load(key); ok {
+		return text.(string), nil
+	}
 	out, errs, err := run(t, nil, "helm", append([]string{"template", "release", chart, "--namespace", namespace, "--kube-version", kubernetes}, args...)...)
 	if err != nil {
 		return "", errors.New(errs)
 	}
+	rendered.Store(key, out)
 	return out, nil
 }
 

@@ -179,6 +179,15 @@ make_schemas() {
 		"$(module_dir "$3")"/config/crd/standard/*httproutes.yaml "$(go -C test/argocd/v3 list -m -f '{{.Dir}}' github.com/argoproj/argo-cd/v3)"/manifests/crds/{application,appproject}-crd.yaml
 }
 
+# argocd_manifests: Argo CD's manifests, out of the modules of the versions that are tested, into the chart that carries them.
+argocd_manifests() {
+	local major version
+	for major in v2 v3; do
+		version=$(go -C test/argocd/$major list -m -f '{{.Version}}' github.com/argoproj/argo-cd/$major)
+		charts/argosy-engine/argocd.sh "$version" "$(go -C test/argocd/$major list -m -f '{{.Dir}}' github.com/argoproj/argo-cd/$major)/manifests"
+	done
+}
+
 # module_dir MODULE@VERSION: its folder in the module cache.
 module_dir() { (cd / && go mod download -json "$1") | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p'; }
 
@@ -230,6 +239,7 @@ for part in "${@:-${all[@]}}"; do
 	kubeconform) gobuild test/charts github.com/yannh/kubeconform/cmd/kubeconform "seconds" ;;
 	helm-unittest) gobuild test/charts github.com/helm-unittest/helm-unittest/cmd/helm-unittest "1 min" ;;
 	kube-schemas) kube_schemas ;;
+	argocd-manifests) argocd_manifests ;;
 	github-openapi) github_openapi ;;
 	prometheus) prometheus_part ;;
 	*) fail "no part is called $part; they are: ${all[*]}" ;;

@@ -10,13 +10,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
-{{/* What has no namespace is named for the release's, unless that is the usual one: two agents on a cluster do not share it. */}}
+{{- define "argosy-agent.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
+{{- define "argosy-agent.argocdNamespace" -}}
+{{- default (ternary .Release.Namespace "argocd" (ne .Values.namespaceOverride "")) .Values.argocd.namespace -}}
+{{- end -}}
+
+{{/* What has no namespace is named for the agent's, unless that is the usual one: two agents on a cluster do not share it. */}}
 {{- define "argosy-agent.clusterName" -}}
-{{- if eq .Release.Namespace "argosy-agent" -}}argosy-agent{{- else -}}argosy-agent-{{ .Release.Namespace }}{{- end -}}
+{{- $ns := include "argosy-agent.namespace" . -}}
+{{- if eq $ns "argosy-agent" -}}argosy-agent{{- else -}}argosy-agent-{{ $ns }}{{- end -}}
 {{- end -}}
 
 {{- define "argosy-agent.policyName" -}}
-{{- if eq .Release.Namespace "argosy-agent" -}}argosy-agent-secrets{{- else -}}argosy-agent-secrets-{{ .Release.Namespace }}{{- end -}}
+{{- $ns := include "argosy-agent.namespace" . -}}
+{{- if eq $ns "argosy-agent" -}}argosy-agent-secrets{{- else -}}argosy-agent-secrets-{{ $ns }}{{- end -}}
 {{- end -}}
 
 {{- define "argosy-agent.image" -}}
