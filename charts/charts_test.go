@@ -51,7 +51,7 @@ func TestLint(t *testing.T) {
 			if strings.HasSuffix(name, "OpenShift") {
 				args = args[:3] // lint knows no capabilities
 			}
-			if out, errs, err := run(t, nil, "helm", append([]string{"lint", "--strict", "--kube-version", kubernetes}, args...)...); err != nil {
+			if out, errs, err := run(t, nil, "helm", append([]string{"lint", "--strict", "--kube-version", kubeVersion}, args...)...); err != nil {
 				t.Errorf("%v\n%s%s", err, out, errs)
 			}
 		})

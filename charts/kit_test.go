@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// kubernetes is the version that the charts are rendered for.
-const kubernetes = "1.33.0"
+// kubeVersion is the version that the charts are rendered for.
+const kubeVersion = "1.33.0"
 
 // part is the path of a tool that scripts/parts.sh makes.
 func part(t *testing.T, name string) string {
@@ -51,7 +51,7 @@ func render(t *testing.T, chart, namespace string, args ...string) (string, erro
 	if text, ok := rendered.Load(key); ok {
 		return text.(string), nil
 	}
-	out, errs, err := run(t, nil, "helm", append([]string{"template", "release", chart, "--namespace", namespace, "--kube-version", kubernetes}, args...)...)
+	out, errs, err := run(t, nil, "helm", append([]string{"template", "release", chart, "--namespace", namespace, "--kube-version", kubeVersion}, args...)...)
 	if err != nil {
 		return "", errors.New(errs)
 	}
