@@ -247,3 +247,40 @@ func TestTravelDoesNotWaitForWordsThatDoNotCome(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// Agents are counted as their list shows them: by the beat of the replica that serves them.
+func TestFiguresOfAgentsAreThoseOfTheirList(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	k.open(k.join(acmeEdge, "a"), "one")
+	k.join("globex.edge", "b")
+	k.open(k.join("far-1", "c"), "one")
+	figures := func() [3]int {
+		t.Helper()
+		f := must(k.Figures(t.Context(), asLeader))(t)
+		return [3]int{f.Agents.Connected, f.Agents.Stale, f.Agents.Never}
+	}
+	if got := figures(); got != [3]int{0, 3, 1} {
+		t.Errorf("before the hub's first beat: %v", got)
+	}
+	check(t, k.BeatReplica(t.Context(), "hub-1"))
+	if got := figures(); got != [3]int{2, 1, 1} {
+		t.Errorf("connected, stale, never: %v", got)
+	}
+	all, _, err := k.Agents(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+	check(t, err)
+	var listed [3]int
+	for _, a := range all {
+		switch {
+		case a.Connected:
+			listed[0]++
+		case a.ID != "":
+			listed[1]++
+		default:
+			listed[2]++
+		}
+	}
+	if listed != figures() {
+		t.Errorf("%v are listed", listed)
+	}
+}
