@@ -90,7 +90,7 @@ func TestTheDocumentHoldsTheAgentsProtocol(t *testing.T) {
 	s := newSite(t, content())
 	document := s.do(http.MethodGet, "/openapi.json", "", "")
 	for _, part := range []string{`"/api/v1/agents/join"`, `"/api/v1/agents/token"`, `"/api/v1/agents/keys"`, `"/api/v1/cluster/self/applications"`,
-		`"/api/v1/cluster/self/applications/stream"`, `"/api/v1/cluster/self/status"`, `"ProtocolSnapshot"`, `"ProtocolReport"`} {
+		`"/api/v1/cluster/self/applications/stream"`, `"/api/v1/cluster/self/status"`, `"/api/v1/cluster/probe"`, `"ProtocolSnapshot"`, `"ProtocolReport"`} {
 		s.want(document, http.StatusOK, part)
 	}
 }

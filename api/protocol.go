@@ -43,6 +43,8 @@ func protocol() []spoken {
 			summary: "What changes after the cursor in Last-Event-ID, as it happens: hello, rows, again, syncs, stops, bye"},
 		{method: http.MethodPost, path: agent.PathStatus, id: "agent-status", in: reflect.TypeFor[agent.Report](), status: http.StatusNoContent,
 			summary: "What was done and what the cluster shows, numbered; at most " + strconv.Itoa(agent.MaxReport>>20) + " MiB and " + strconv.Itoa(agent.MaxItems) + " items of each kind"},
+		{method: http.MethodGet, path: agent.PathProbe, id: "agent-probe", open: true, outType: "text/event-stream", status: http.StatusOK,
+			summary: "A stream of " + agent.ProbeGap.String() + " for whoever asks: by when its two comments come, what holds streams back on the way shows before an agent joins"},
 	}
 }
 

@@ -7,6 +7,7 @@
 //	GET  /api/v1/cluster/self/applications         a complete snapshot: rows, epoch, cursor, digest
 //	GET  /api/v1/cluster/self/applications/stream  changes since a cursor, as they happen (text/event-stream)
 //	POST /api/v1/cluster/self/status               what was done and what the cluster shows, numbered
+//	GET  /api/v1/cluster/probe                     a stream of a second, for whoever asks: whether something on the way holds streams back
 //
 // Rules of this package:
 //   - who asks is told by the credential alone: no path, query or body names a cluster;

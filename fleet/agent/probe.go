@@ -9,7 +9,7 @@ import (
 // PathProbe is a stream for whoever asks: two comments, ProbeGap apart, and its end. Something on the way that gathers answers before it passes
 // them on shows by when they come, before an agent has joined.
 const (
-	PathProbe = "/api/v1/agents/probe"
+	PathProbe = "/api/v1/cluster/probe"
 	ProbeGap  = time.Second
 
 	probesAtOnce = 16

@@ -19,7 +19,7 @@ import (
 )
 
 // agentPaths are what agents ask. They are mounted beside the API, whose limits of body and time are not theirs.
-var agentPaths = []string{agent.PathJoin, agent.PathToken, agent.PathKeys, agent.PathSnapshot, agent.PathStream, agent.PathStatus}
+var agentPaths = []string{agent.PathJoin, agent.PathToken, agent.PathKeys, agent.PathSnapshot, agent.PathStream, agent.PathStatus, agent.PathProbe}
 
 // errNoPublicURL tells the operator what agents need.
 var errNoPublicURL = errors.New("agents are switched on and listen.publicURL is not set: no agent can join or connect, because an agent proves itself to that name; " +

@@ -61,7 +61,7 @@ func TestWithoutAPublicURLAgentsAreToldWhatTheOperatorHasToDo(t *testing.T) {
 		web, _ := front(t, settings.Settings{Agents: c.agents}, nil)
 		for _, path := range agentPaths {
 			method := http.MethodPost
-			if path == agent.PathSnapshot || path == agent.PathStream {
+			if path == agent.PathSnapshot || path == agent.PathStream || path == agent.PathProbe {
 				method = http.MethodGet
 			}
 			if status, body := ask(t, method, web.URL+path); status != http.StatusServiceUnavailable || !strings.Contains(body, c.says) {
