@@ -51,13 +51,16 @@ func sourceFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 	return err
 }
 
+// engineFigures are of the platform's engines. One behind an agent is reached while the agent is connected and reaches it.
 func engineFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error) {
 	f.Engines, err = read(ctx, tx, func(row pgx.CollectableRow) (fleet.EngineFigures, error) {
 		e := fleet.EngineFigures{Rows: map[fleet.ApplyState]int{}}
 		return e, row.Scan(&e.Engine, &e.Reachable, &e.Attended)
 	}, `
-		SELECT e.name, coalesce(g.reachable, false), coalesce(l.expires_at > clock_timestamp(), false)
+		SELECT e.name, coalesce(g.reachable, false) AND (e.body #> '{engine,connection,agent}' IS NULL OR coalesce(r.beat_at > clock_timestamp() - `+agentSeen+`, false)),
+			coalesce(l.expires_at > clock_timestamp(), false)
 		FROM declarations e LEFT JOIN engines g ON g.engine = e.name LEFT JOIN leases l ON l.name = 'engine/' || e.name
+			LEFT JOIN agents a ON a.engine = e.name AND a.ended_at IS NULL LEFT JOIN replicas r ON r.replica = a.connected_to
 		WHERE e.kind = 'Engine' AND e.tenant = '' ORDER BY e.name LIMIT 1000`)
 	return err
 }

@@ -255,9 +255,13 @@ func TestFiguresOfAgentsAreThoseOfTheirList(t *testing.T) {
 	k.open(k.join(acmeEdge, "a"), "one")
 	k.join("globex.edge", "b")
 	k.open(k.join("far-1", "c"), "one")
+	exec(t, k.url, `INSERT INTO engines (engine, reachable) VALUES ('far-1', true) ON CONFLICT (engine) DO UPDATE SET reachable = true`) // as it said last
 	figures := func() [3]int {
 		t.Helper()
 		f := must(k.Figures(t.Context(), asLeader))(t)
+		if far := f.Engines[1]; far.Engine != "far-1" || far.Reachable != (f.Agents.Connected > 0) {
+			t.Errorf("an engine behind an agent: %+v", far)
+		}
 		return [3]int{f.Agents.Connected, f.Agents.Stale, f.Agents.Never}
 	}
 	if got := figures(); got != [3]int{0, 3, 1} {

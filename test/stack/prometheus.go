@@ -3,6 +3,7 @@ package stack
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -48,7 +49,7 @@ func StartPrometheus(ctx context.Context, o PrometheusOptions) (_ *Prometheus, e
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("prometheus: %w", err)
-			p.Stop()
+			err = errors.Join(err, p.Stop())
 		}
 	}()
 	file := filepath.Join(p.folder.path, "prometheus.yml")
