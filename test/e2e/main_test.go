@@ -64,7 +64,7 @@ func run(m *testing.M) int {
 		return fail(err)
 	}
 	progress := func(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
-	world, err = example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second, Audit: true, Progress: progress, Edit: looserGuards})
+	world, err = example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second, Audit: true, Edge: true, Progress: progress, Edit: looserGuards})
 	if err != nil {
 		return fail(err)
 	}

@@ -41,7 +41,7 @@ type Edge struct {
 }
 
 // edgeNamespaces are those of the environment acme/factory-berlin, and one for tests.
-var edgeNamespaces = []string{"acme-plc", "plc"}
+var edgeNamespaces = []string{"acme-plc", "acme-workshop"}
 
 // Near leaves out what is deployed to acme/factory-berlin: it is pending until the agent there has joined.
 func Near(list []fleet.ApplicationView) []fleet.ApplicationView {
