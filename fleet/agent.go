@@ -187,6 +187,7 @@ type AgentView struct {
 	ID               string          `json:"id,omitempty"` // empty: nobody has joined
 	Mode             AgentMode       `json:"mode"`
 	Connected        bool            `json:"connected"`
+	Reachable        bool            `json:"reachable"` // its Argo CD, as it last said
 	SeenAt           *time.Time      `json:"seenAt,omitempty"`
 	JoinedAt         *time.Time      `json:"joinedAt,omitempty"`
 	ExpiresAt        *time.Time      `json:"expiresAt,omitempty"`

@@ -192,6 +192,7 @@ type planner struct {
 	parseErr         error
 	includes         bool // what is applied has the merge
 	previews, parses int
+	engines          map[fleet.EngineName]fleet.EngineSpec
 }
 
 var checkout = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "acme-checkout-prod"}
@@ -228,8 +229,9 @@ func (p *planner) Tenant(fleet.TenantName) (fleet.TenantSpec, bool, error) {
 	return fleet.TenantSpec{Owners: []string{"github:alice"}, Quota: fleet.Quota{Environments: 9, Deployments: 9, Applications: 9}}, true, nil
 }
 
-func (p *planner) Engine(fleet.EngineName) (fleet.EngineSpec, bool, error) {
-	return fleet.EngineSpec{}, false, nil
+func (p *planner) Engine(name fleet.EngineName) (fleet.EngineSpec, bool, error) {
+	spec, ok := p.engines[name]
+	return spec, ok, nil
 }
 
 func (p *planner) Applied(context.Context, fleet.Revision) (fleet.Revision, bool, error) {
@@ -244,6 +246,7 @@ type records struct {
 	reviewed       map[fleet.Revision]fleet.ReviewedPlan
 	outcomes       map[fleet.ObjectKey]fleet.Outcome
 	asked          []fleet.Look
+	agents         []fleet.AgentView
 	saves, failing int
 }
 
@@ -327,6 +330,15 @@ func (r *records) Stops(context.Context, fleet.Scope) ([]fleet.Stop, error) { re
 
 func (r *records) Holds(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]fleet.Hold, string, error) {
 	return nil, "", nil
+}
+
+func (r *records) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter, _ fleet.Page) (out []fleet.AgentView, _ string, _ error) {
+	for _, a := range r.agents {
+		if a.Engine == by.Engine {
+			out = append(out, a)
+		}
+	}
+	return out, "", nil
 }
 
 func (r *records) Engines(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]fleet.EngineView, string, error) {

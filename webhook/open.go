@@ -194,24 +194,55 @@ func (r *Reviewer) standing(ctx context.Context, keys []fleet.ObjectKey) (map[fl
 func (r *Reviewer) engines(ctx context.Context, names map[fleet.EngineName]bool) (map[fleet.EngineName]review.Engine, error) {
 	out := map[fleet.EngineName]review.Engine{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		spec, declared, err := r.Planner.Engine(name)
+		e, err := r.engine(ctx, name)
 		if err != nil {
 			return nil, err
-		}
-		e := review.Engine{Reachable: true} // a new one has not been tried
-		if declared {
-			e.State = spec.State
-			views, _, err := r.Records.Engines(ctx, fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{Limit: 1})
-			if err != nil {
-				return nil, err
-			}
-			if len(views) == 1 {
-				e.Reachable, e.Since = views[0].Reachable, views[0].Since
-			}
 		}
 		out[name] = e
 	}
 	return out, nil
+}
+
+// engine is how one engine stands. What is new, and has not been tried, counts as reachable; nobody has joined for what is new behind an agent.
+func (r *Reviewer) engine(ctx context.Context, name fleet.EngineName) (review.Engine, error) {
+	e := review.Engine{Reachable: true}
+	if name.OfEnvironment() {
+		return r.behindAgent(ctx, name, e)
+	}
+	spec, declared, err := r.Planner.Engine(name)
+	if err != nil || !declared {
+		return e, err
+	}
+	e.State = spec.State
+	views, _, err := r.Records.Engines(ctx, fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{Limit: 1})
+	if err != nil {
+		return e, err
+	}
+	if len(views) == 1 {
+		e.Reachable, e.Since = views[0].Reachable, views[0].Since
+	}
+	if spec.Connection.Agent != nil {
+		return r.behindAgent(ctx, name, e)
+	}
+	return e, nil
+}
+
+// behindAgent adds how the agent stands that an engine is reached by. What an agent that has never reported says of its Argo CD is nothing.
+func (r *Reviewer) behindAgent(ctx context.Context, name fleet.EngineName, e review.Engine) (review.Engine, error) {
+	e.Agent = &review.Agent{}
+	views, _, err := r.Records.Agents(ctx, fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{Limit: 2})
+	if err != nil {
+		return e, err
+	}
+	for _, a := range views {
+		if a.Engine != name || a.ID == "" {
+			continue
+		}
+		e.Agent = &review.Agent{Joined: true, Connected: a.Connected, LastSeen: a.SeenAt,
+			Over: a.RevokedAt != nil || a.Cloned || a.ExpiresAt != nil && a.ExpiresAt.Before(r.Now())}
+		e.Reachable = a.Reachable || a.ArgoCD == "" && a.Message == ""
+	}
+	return e, nil
 }
 
 // owned looks up whose word counts for what is touched, by the applied base; always for the platform too.

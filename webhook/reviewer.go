@@ -68,6 +68,7 @@ type Records interface {
 	Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error)
 	Holds(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.Hold, string, error)
 	Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.EngineView, string, error)
+	Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.AgentView, string, error)
 }
 
 // Config is what a Reviewer is made of.

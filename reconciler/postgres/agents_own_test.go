@@ -215,7 +215,7 @@ func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	report := fleet.AgentReport{Reachable: true, Message: strings.Repeat("é\x00", 2000), ArgoCD: "v3.6.0", Version: "v1.2.0", PendingDeletions: 3, HeldDeletions: 2, Strays: 1 << 40}
 	check(t, k.ReportAgent(ctx, o.Lease, report))
 	v := k.view(acmeEdge)
-	if v.ArgoCD != "v3.6.0" || v.Version != "v1.2.0" || v.HeldDeletions != 2 || v.Strays != 1<<31-1 || len(v.Message) > 1024 || strings.Contains(v.Message, "\x00") {
+	if !v.Reachable || v.ArgoCD != "v3.6.0" || v.Version != "v1.2.0" || v.HeldDeletions != 2 || v.Strays != 1<<31-1 || len(v.Message) > 1024 || strings.Contains(v.Message, "\x00") {
 		t.Errorf("%+v", v)
 	}
 	expect(t, k.url, `SELECT count(*) FROM events WHERE kind = 'engine' AND tenant = 'acme' AND name = 'acme.edge' AND text = 'reachable'`, 1)
@@ -232,7 +232,7 @@ func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	}
 	report.Reachable = false
 	check(t, k.ReportAgent(ctx, o.Lease, report))
-	if versions() == before {
+	if versions() == before || k.view(acmeEdge).Reachable {
 		t.Error("that it is not reachable is not written")
 	}
 }

@@ -67,11 +67,11 @@ func viewName(a fleet.AgentView) string {
 const sqlAgentsPage = `
 	SELECT coalesce(a.id, ''), coalesce(a.ended_at IS NULL AND r.beat_at > clock_timestamp() - ` + agentSeen + `, false), greatest(r.beat_at, a.seen_at),
 		a.joined_at, a.expires_at, CASE WHEN a.ended = 'revoked' THEN a.ended_at END, coalesce(a.ended = 'cloned', false), coalesce(a.version, ''),
-		coalesce(a.argocd, ''), coalesce(a.message, ''), coalesce(a.held_deletions, 0), coalesce(a.strays, 0), coalesce(a.own, 0),
+		coalesce(a.argocd, ''), coalesce(a.reachable, false), coalesce(a.message, ''), coalesce(a.held_deletions, 0), coalesce(a.strays, 0), coalesce(a.own, 0),
 		c.pending, c.lag, c.deletions
 	FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS g (tenant, name, engine, n)
 	LEFT JOIN LATERAL (
-		SELECT i.id, i.ended_at, i.connected_to, i.seen_at, i.joined_at, i.expires_at, i.ended, i.version, i.argocd, i.message, i.held_deletions, i.strays, i.own
+		SELECT i.id, i.ended_at, i.connected_to, i.seen_at, i.joined_at, i.expires_at, i.ended, i.version, i.argocd, i.reachable, i.message, i.held_deletions, i.strays, i.own
 		FROM agents i WHERE i.tenant = g.tenant AND i.name = g.name AND still_of(i.tenant, i.tenant_uid) ORDER BY i.id DESC LIMIT 1) a ON true
 	LEFT JOIN replicas r ON r.replica = a.connected_to
 	CROSS JOIN LATERAL (
@@ -90,7 +90,7 @@ func completeAgents(ctx context.Context, tx pgx.Tx, agents []fleet.AgentView) er
 	defer rows.Close()
 	for i := 0; rows.Next(); i++ {
 		a := &agents[i]
-		if err := rows.Scan(&a.ID, &a.Connected, &a.SeenAt, &a.JoinedAt, &a.ExpiresAt, &a.RevokedAt, &a.Cloned, &a.Version, &a.ArgoCD, &a.Message,
+		if err := rows.Scan(&a.ID, &a.Connected, &a.SeenAt, &a.JoinedAt, &a.ExpiresAt, &a.RevokedAt, &a.Cloned, &a.Version, &a.ArgoCD, &a.Reachable, &a.Message,
 			&a.HeldDeletions, &a.Strays, &a.Own, &a.Pending, &a.Lag, &a.PendingDeletions); err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func (c *comment) after(p *page) {
 func (c *comment) arrival() []string {
 	var now, later []string
 	for _, name := range c.written() {
-		if e, known := c.f.Engines[name]; known && !e.Reachable || c.f.stops(name) {
+		if e, known := c.f.Engines[name]; known && (!e.Reachable || e.Agent.away(c.f.Now)) || c.f.stops(name) {
 			later = append(later, tick(string(name)))
 		} else {
 			now = append(now, tick(string(name)))

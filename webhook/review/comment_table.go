@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler/plan"
@@ -205,15 +204,16 @@ func engines(r change) string {
 // seen is when the agent of the row's engine was heard of last, or "" where there is none. What is lately is not dated: the text would change
 // with every look.
 func (c *comment) seen(r change) string {
-	const lately = 10 * time.Minute
-	e := c.f.Engines[r.engines[len(r.engines)-1]]
+	a := c.f.Engines[r.engines[len(r.engines)-1]].Agent
 	switch {
-	case e.LastSeen == nil:
+	case a == nil:
 		return ""
-	case c.f.Now.Sub(*e.LastSeen) < lately:
+	case !a.away(c.f.Now):
 		return "connected"
+	case a.LastSeen == nil:
+		return "never"
 	}
-	return utc(*e.LastSeen)
+	return utc(*a.LastSeen)
 }
 
 // also tells of what only serves the rows of the table, a line for each engine.

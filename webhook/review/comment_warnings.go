@@ -64,16 +64,40 @@ func (f Facts) away(engines []fleet.EngineName) []string {
 	var list []string
 	for _, name := range engines {
 		e, known := f.Engines[name]
-		if !known || e.Reachable {
-			continue
+		switch {
+		case !known:
+		case e.Agent.away(f.Now):
+			list = append(list, prose(upper(place(name)))+": "+e.Agent.absence())
+		case !e.Reachable:
+			text := prose(upper(place(name))) + " is not reachable"
+			if e.Since != nil {
+				text += " since " + utc(*e.Since)
+			}
+			list = append(list, text+": what changes there waits until it is")
 		}
-		text := prose("Engine "+tick(string(name))) + " is not reachable"
-		if e.Since != nil {
-			text += " since " + utc(*e.Since)
-		}
-		list = append(list, text+": what changes there waits until it is")
 	}
 	return list
+}
+
+// absence is why nothing reaches the cluster of an agent that is away, and when it will.
+func (a *Agent) absence() string {
+	switch {
+	case !a.Joined:
+		return "no agent has joined yet; what changes there is applied once one has"
+	case a.Over:
+		return "its agent is no longer let in; what changes there is applied once one has joined again"
+	case a.LastSeen == nil:
+		return "its agent has joined and never connected; what changes there is applied once it does"
+	}
+	return "its agent was last seen " + utc(*a.LastSeen) + "; what changes there is applied when it is back"
+}
+
+// place is an engine as a sentence goes on with it.
+func place(name fleet.EngineName) string {
+	if name.OfEnvironment() {
+		return "own cluster " + tick(string(name))
+	}
+	return "engine " + tick(string(name))
 }
 
 // closing is the engines that take nothing new.
@@ -105,12 +129,13 @@ func (c *comment) unplaced() []string {
 	return list
 }
 
-// standing names the Applications that were not well before: what comes after the merge is not this change's doing alone.
+// standing names the Applications that were not well before: what comes after the merge is not this change's doing alone. Of one that is to
+// go nothing comes after.
 func (c *comment) standing() []string {
 	var list []string
 	for _, r := range c.rows {
 		o, known := c.f.Standing[r.key]
-		if !known || !o.Present || r.verb == added {
+		if !known || !o.Present || r.verb == added || r.verb == deleted || r.verb == held {
 			continue
 		}
 		var bad []string

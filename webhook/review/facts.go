@@ -72,7 +72,27 @@ type Engine struct {
 	State     fleet.EngineState
 	Reachable bool
 	Since     *time.Time // of Reachable
-	LastSeen  *time.Time // of an agent; nil: the engine is reached without one
+	Agent     *Agent     // that it is reached by; nil: without one
+}
+
+// Agent is how the agent of an engine stands.
+type Agent struct {
+	Joined    bool // one has
+	Over      bool // its identity is: another has to join
+	Connected bool
+	LastSeen  *time.Time // nil: it never was
+}
+
+// away reports whether nothing reaches the cluster at this moment. A short absence is none: connections are made anew all the time.
+func (a *Agent) away(now time.Time) bool {
+	const lately = 10 * time.Minute
+	switch {
+	case a == nil:
+		return false
+	case !a.Joined || a.Over:
+		return true
+	}
+	return !a.Connected && (a.LastSeen == nil || now.Sub(*a.LastSeen) >= lately)
 }
 
 // Touched is whose files these are, sorted: each tenant of tenants/<tenant>/…, and "", the platform, for everything else.

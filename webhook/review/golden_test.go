@@ -52,23 +52,37 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		after := before.with("tenants/acme/environments/prod-us.yaml", environmentFile("prod-us", "us")).
 			edit("tenants/acme/deployments/checkout.yaml", "[prod, staging]", "[prod, staging, prod-us]").
 			without("tenants/acme/deployments/cart.yaml")
-		f, _ := planned(t, before, after)
+		f, p := planned(t, before, after)
+		f.Standing = map[fleet.ObjectKey]fleet.Outcome{}
+		for _, e := range p.Effects() {
+			f.Standing[e.Key] = fleet.Outcome{Key: e.Key, Present: e.Deletes, Apply: fleet.ApplyFailed}
+		}
 		seen := noon.Add(-3 * time.Hour)
-		f.Engines["us-1"] = Engine{State: fleet.EngineCordoned, Reachable: true, LastSeen: &seen}
+		f.Engines["us-1"] = Engine{State: fleet.EngineCordoned, Reachable: true, Agent: &Agent{Joined: true, LastSeen: &seen}}
 		f.Engines["eu-1"] = Engine{State: fleet.EngineActive, Reachable: false, Since: &seen}
 		return f
 	},
 	"agent": func(t *testing.T) Facts {
-		before := standingFleet()
-		factory := strings.Replace(environmentFile("berlin", "eu"), "cluster: ", "agent: {} # ", 1)
-		f, _ := planned(t, before, before.with("tenants/acme/environments/berlin.yaml", factory).
-			edit("tenants/acme/deployments/checkout.yaml", "[prod, staging]", "[prod, staging, berlin]"))
-		seen := noon.Add(-3 * time.Hour)
-		f.Engines["acme.berlin"] = Engine{State: fleet.EngineActive, Reachable: true, LastSeen: &seen}
+		f, seen := factory(t), noon.Add(-3*time.Hour)
+		f.Engines["acme.berlin"] = Engine{Reachable: true, Agent: &Agent{Joined: true, LastSeen: &seen}}
+		return f
+	},
+	"agent-connected": func(t *testing.T) Facts {
+		f, seen := factory(t), noon.Add(-3*time.Second)
+		f.Engines["acme.berlin"] = Engine{Reachable: true, Agent: &Agent{Joined: true, Connected: true, LastSeen: &seen}}
+		return f
+	},
+	"agent-none": func(t *testing.T) Facts {
+		f := factory(t)
+		f.Engines["acme.berlin"] = Engine{Reachable: true, Agent: &Agent{}}
 		return f
 	},
 	"deletions": func(t *testing.T) Facts {
-		f, _ := purge(t)
+		f, p := purge(t)
+		f.Standing = map[fleet.ObjectKey]fleet.Outcome{}
+		for _, e := range p.Effects() { // of what is to go, nothing is told
+			f.Standing[e.Key] = fleet.Outcome{Key: e.Key, Present: true, Sync: fleet.SyncOutOfSync, Health: fleet.HealthMissing}
+		}
 		f.Reviews = []fleet.Review{approval(alice, noon)}
 		return f
 	},
@@ -170,6 +184,15 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		f, _ := planned(t, before, after)
 		return f
 	},
+}
+
+// factory is a pull request that declares a cluster of its own, which an agent serves, and deploys to it.
+func factory(t *testing.T) Facts {
+	before := standingFleet()
+	factory := strings.Replace(environmentFile("berlin", "eu"), "cluster: ", "agent: {} # ", 1)
+	f, _ := planned(t, before, before.with("tenants/acme/environments/berlin.yaml", factory).
+		edit("tenants/acme/deployments/checkout.yaml", "[prod, staging]", "[prod, staging, berlin]"))
+	return f
 }
 
 // said is a record after one more comment.

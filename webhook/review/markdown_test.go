@@ -330,7 +330,7 @@ func (d dice) surround(f *Facts) {
 			seen := d.time()
 			f.Engines[e.Name] = Engine{State: []fleet.EngineState{fleet.EngineActive, fleet.EngineCordoned, fleet.EngineDraining}[d.IntN(3)], Reachable: d.IntN(2) == 0, Since: &seen}
 			if d.IntN(2) == 0 {
-				f.Engines[e.Name] = Engine{LastSeen: &seen}
+				f.Engines[e.Name] = Engine{Agent: &Agent{Joined: d.IntN(3) > 0, Over: d.IntN(3) == 0, Connected: d.IntN(2) == 0, LastSeen: &seen}}
 			}
 			for _, c := range e.Changes {
 				k := fleet.ObjectKey{Engine: e.Name, Kind: c.Kind, Name: c.Object}
