@@ -1,4 +1,4 @@
-// Command demo shows Argosy's main job on real parts: two Kubernetes API servers with an Argo CD each, PostgreSQL, a Git server with the
+// Command demo shows Argosy's main job on real parts: three Kubernetes API servers with an Argo CD each, one of them behind a firewall, PostgreSQL, a Git server with the
 // example config repo. It commits live and shows what happens. `make demo` runs it.
 package main
 
@@ -38,7 +38,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	started := time.Now()
-	fleet, err := example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second, Progress: step})
+	fleet, err := example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second, Edge: true, Progress: step})
 	if err != nil {
 		return err
 	}
@@ -49,12 +49,14 @@ func run(ctx context.Context) error {
 		}
 	}()
 	step("starting argosy serve with a PostgreSQL of its own")
-	plane, err := fleet.StartPlane(ctx, example.PlaneOptions{Binary: filepath.Join(root, "bin", "argosy"), Progress: step})
+	binary := filepath.Join(root, "bin", "argosy")
+	plane, err := fleet.StartPlane(ctx, example.PlaneOptions{Binary: binary, Progress: step})
 	if err != nil {
 		return err
 	}
 	defer plane.Stop()
-	show := &show{ctx: ctx, plane: plane, fleet: fleet}
+	show := &show{ctx: ctx, plane: plane, fleet: fleet, binary: binary}
+	defer func() { show.agent.Stop() }()
 	if err := show.run(); err != nil {
 		return fmt.Errorf("%w; the logs are in %s until the demo ends", err, dir)
 	}

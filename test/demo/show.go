@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -8,13 +9,16 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/test/example"
+	"argosy.dev/argosy/test/stack"
 )
 
 // show is what the demo shows, in order.
 type show struct {
-	ctx   context.Context
-	plane *example.Plane
-	fleet *example.Fleet
+	ctx    context.Context
+	plane  *example.Plane
+	fleet  *example.Fleet
+	binary string
+	agent  *stack.Process // on the cluster behind the firewall, once it has joined
 }
 
 const patience = 3 * time.Minute
@@ -57,7 +61,7 @@ spec:
 `
 
 func (s *show) run() error {
-	for _, part := range []func() error{s.everything, s.addition, s.mistake, s.removal} {
+	for _, part := range []func() error{s.everything, s.addition, s.mistake, s.removal, s.joining, s.outage} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -116,6 +120,70 @@ func (s *show) removal() error {
 	s.plane.Print(s.ctx, "get", "revisions")
 	s.plane.Print(s.ctx, "explain", "environment", "acme/prod-eu")
 	return err
+}
+
+func (s *show) joining() error {
+	say("a cluster behind a firewall joins: one token, one command there, outbound HTTPS only")
+	fmt.Println("$ argosy agent token create acme/factory-berlin > token")
+	token, err := s.plane.Command(s.ctx, "agent", "token", "create", "acme/factory-berlin").Output()
+	if err != nil {
+		return fmt.Errorf("argosy agent token create: %w", err)
+	}
+	fmt.Printf("factory$ argosy agent join %s --token-file token\n", s.fleet.Edge.URL)
+	printed, err := s.fleet.Edge.Join(s.binary, string(bytes.TrimSpace(token)))
+	fmt.Print(printed)
+	if err != nil {
+		return err
+	}
+	if s.agent, err = s.fleet.Edge.StartAgent(s.ctx, s.binary); err != nil {
+		return err
+	}
+	err = s.plane.Await(s.ctx, "the factory's Application Healthy", patience, factory)
+	s.plane.Print(s.ctx, "get", "agents")
+	return err
+}
+
+func (s *show) outage() error {
+	say("the factory cannot reach the control plane; a commit waits for it; then it can again")
+	s.fleet.Edge.Hub.Block(true)
+	defer s.fleet.Edge.Hub.Block(false)
+	before, err := s.plane.Applications(s.ctx)
+	if err != nil {
+		return err
+	}
+	path := "tenants/acme/deployments/plc.yaml"
+	text, err := s.fleet.Config.Git(s.ctx, "show", "main:"+path)
+	if err != nil {
+		return err
+	}
+	if err := s.commit("nothing of the factory is pruned any more", path, text+"\n  sync: {mode: automated, prune: false}\n"); err != nil {
+		return err
+	}
+	changed := func(list []fleet.ApplicationView) bool { return !slices.Equal(revisions(before), revisions(list)) }
+	err = s.plane.Await(s.ctx, "the commit recorded", patience, changed)
+	s.plane.Print(s.ctx, "get", "agents")
+	s.fleet.Edge.Hub.Block(false)
+	if err != nil {
+		return err
+	}
+	return s.plane.Await(s.ctx, "the factory up to date", patience, factory)
+}
+
+// factory reports whether the Application behind the firewall is Healthy.
+func factory(list []fleet.ApplicationView) bool {
+	return slices.ContainsFunc(list, func(a fleet.ApplicationView) bool {
+		return a.Environment == "factory-berlin" && example.Healthy(a)
+	})
+}
+
+// revisions are those that last changed each Application.
+func revisions(list []fleet.ApplicationView) []string {
+	var all []string
+	for _, a := range list {
+		all = append(all, a.Name+" "+string(a.Revision))
+	}
+	slices.Sort(all)
+	return all
 }
 
 func (s *show) commit(message, path, content string) error {
