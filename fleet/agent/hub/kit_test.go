@@ -309,6 +309,8 @@ type wire struct {
 	reading  time.Time // until when a request's body may be read
 	deadline time.Time
 	moved    chan struct{} // closed when the deadline has changed
+	expiry   *time.Timer   // at the deadline
+	expired  bool
 	cancel   context.CancelFunc
 	ended    chan struct{}
 }
@@ -327,10 +329,27 @@ func (w *wire) SetReadDeadline(t time.Time) error {
 func (w *wire) SetWriteDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.expired {
+		return nil
+	}
 	w.deadline = t
 	close(w.moved)
 	w.moved = make(chan struct{})
+	if w.expiry != nil {
+		w.expiry.Stop()
+	}
+	if !t.IsZero() {
+		w.expiry = time.AfterFunc(time.Until(t), w.expire)
+	}
 	return nil
+}
+
+// expire ends the stream at its deadline, written to or not, as HTTP/2 does.
+func (w *wire) expire() {
+	w.mu.Lock()
+	w.expired = true
+	w.mu.Unlock()
+	w.cancel()
 }
 
 func (w *wire) Write(b []byte) (int, error) {

@@ -156,5 +156,17 @@ func (p *pieces) Write(b []byte) (int, error) {
 		p.w.Header().Set("Content-Type", "application/json")
 		p.w.WriteHeader(http.StatusOK)
 	}
-	return p.w.Write(b)
+	n, err := p.w.Write(b)
+	if err == nil {
+		err = p.rest()
+	}
+	return n, err
+}
+
+// rest gives the next piece its time to be made: over HTTP/2 a deadline that passes ends the answer, whether or not anything is being written.
+func (p *pieces) rest() error {
+	if err := p.control.SetWriteDeadline(time.Now().Add(waitTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return errGone
+	}
+	return nil
 }

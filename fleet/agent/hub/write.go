@@ -72,6 +72,19 @@ func (o *writer) write(b []byte) error {
 	if err := o.control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return errGone
 	}
+	return o.rest()
+}
+
+// rest takes the deadline off between messages: over HTTP/2 it is a timer that ends the stream, whether or not anything is being written.
+func (o *writer) rest() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over || !o.last.IsZero() {
+		return nil // a stream that was cut keeps its last
+	}
+	if err := o.control.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return errGone
+	}
 	return nil
 }
 
