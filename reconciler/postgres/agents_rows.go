@@ -126,11 +126,16 @@ func (s *Store) AgentNews(ctx context.Context, after int64, since time.Time) (fl
 	return n, wrap(err, "news for agents")
 }
 
+// Rows of environments' own engines, of which there may be many, are found by number, and those of declared Engines behind agents, which are
+// few, by a look at each of them.
 const (
 	sqlAgentNews = `
 	SELECT m.seq, clock_timestamp(),
 		ARRAY(SELECT c.engine FROM (
-			SELECT DISTINCT d.engine FROM desired d WHERE $1::bigint >= 0 AND d.seq > $1 AND d.seq <= m.seq) c WHERE ` + sqlServed + `),
+			SELECT DISTINCT d.engine FROM desired d WHERE $1::bigint >= 0 AND d.seq > $1 AND d.seq <= m.seq AND strpos(d.engine, '.') > 0) c WHERE ` + sqlServed + `
+			UNION ALL
+			SELECT a.engine FROM agents a WHERE a.tenant = '' AND a.ended_at IS NULL AND (
+				SELECT true FROM desired d WHERE $1::bigint >= 0 AND d.engine = a.engine AND d.seq > $1 AND d.seq <= m.seq ORDER BY d.seq LIMIT 1)),
 		ARRAY(SELECT c.engine FROM (SELECT DISTINCT q.engine FROM syncs q WHERE q.state IN ('Pending', 'Running')) c WHERE ` + sqlServed + `),
 		ARRAY(SELECT a.id FROM agents a WHERE a.ended_at IS NOT NULL AND a.ended_at > coalesce($2::timestamptz, now()) - interval '2 minutes'),
 		coalesce(g.ids, '{}'), coalesce(g.generations, '{}')

@@ -277,9 +277,9 @@ func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	}
 }
 
-// Walls bind an owner that is no superuser, as hosted databases give: nothing of what the store does for agents runs into one.
-func TestAgentsNeedNoSuperuser(t *testing.T) {
-	t.Parallel()
+// newPlainDatabase is a migrated database whose owner, the user of its URL, is no superuser, as hosted databases give: the walls bind it.
+func newPlainDatabase(t testing.TB) string {
+	t.Helper()
 	name := fmt.Sprintf("plain_%d", databases.Add(1))
 	admin := databaseURL(t, "postgres")
 	exec(t, admin, `CREATE ROLE `+name+` LOGIN PASSWORD 'p' NOSUPERUSER NOBYPASSRLS; GRANT argosy_reader, argosy_agent TO `+name)
@@ -287,7 +287,13 @@ func TestAgentsNeedNoSuperuser(t *testing.T) {
 	t.Cleanup(func() { exec(t, admin, `DROP DATABASE `+name+` WITH (FORCE)`); exec(t, admin, `DROP ROLE `+name) })
 	url := strings.Replace(databaseURL(t, name), server.URL[:strings.Index(server.URL, "@")], "postgres://"+name+":p", 1)
 	must(postgres.Migrate(t.Context(), url))(t)
-	k := agentKitOn(t, url, func(url string) *postgres.Store { return open(t, url) })
+	return url
+}
+
+// Walls bind an owner that is no superuser, as hosted databases give: nothing of what the store does for agents runs into one.
+func TestAgentsNeedNoSuperuser(t *testing.T) {
+	t.Parallel()
+	k := agentKitOn(t, newPlainDatabase(t), func(url string) *postgres.Store { return open(t, url) })
 	ctx := t.Context()
 	a, own := k.join(acmeEdge, "x"), k.join("acme.own", "o")
 	hash := sha256.Sum256([]byte("access"))
