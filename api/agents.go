@@ -113,7 +113,7 @@ func (s *Server) createAgentToken(ctx context.Context, in *asked[wire.AgentToken
 	case err != nil:
 		return nil, s.answer(ctx, subject, err)
 	}
-	return &body[wire.CreatedAgentToken]{wire.CreatedAgentToken{Token: made, Plaintext: plaintext}}, nil
+	return &body[wire.CreatedAgentToken]{wire.CreatedAgentToken{Token: made, Plaintext: plaintext, Hub: s.hub}}, nil
 }
 
 // mayJoin says for what the token is, and whether the caller may let a cluster join there: a tenant into its own environments, the platform

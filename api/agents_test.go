@@ -15,8 +15,9 @@ import (
 func TestARegistrationTokenIsForOneClusterAndShownOnce(t *testing.T) {
 	s := newSite(t, content())
 	made := decode[wire.CreatedAgentToken](t, s.do(http.MethodPost, wire.Base+"/agent-tokens", acmeToken, `{"tenant":"acme","environment":"edge","ttl":"10m"}`))
-	if made.Token.Engine != "acme.edge" || made.Token.CreatedBy != "token:acme/ci" || time.Until(made.Token.ExpiresAt) > 10*time.Minute || made.Plaintext == "" {
-		t.Errorf("made %+v", made.Token)
+	if made.Token.Engine != "acme.edge" || made.Token.CreatedBy != "token:acme/ci" || time.Until(made.Token.ExpiresAt) > 10*time.Minute || made.Plaintext == "" ||
+		made.Hub != "https://argosy.example.com" {
+		t.Errorf("made %+v at %q", made.Token, made.Hub)
 	}
 	for _, a := range []answer{s.get("/agent-tokens", acmeToken), s.get("/agent-tokens", platformToken)} {
 		s.want(a, http.StatusOK, made.Token.ID)

@@ -126,7 +126,7 @@ func newSiteOver(t *testing.T, store anyStore) *site {
 	t.Helper()
 	s := &site{t: t, tokens: store, log: &safeBuffer{}}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	config := api.Config{Reader: store, Decider: store, Tokens: store, Log: log, Version: "test"}
+	config := api.Config{Reader: store, Decider: store, Tokens: store, Log: log, Version: "test", Hub: "https://argosy.example.com"}
 	if agents, ok := store.(api.Agents); ok {
 		config.Agents = agents
 	}

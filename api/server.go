@@ -28,6 +28,7 @@ type Config struct {
 	Agents  Agents // nil: agents are switched off, and so are their routes
 	Log     *slog.Logger
 	Version string           // of the control plane, as `whoami` tells it
+	Hub     string           // URL under which agents reach it; may be empty
 	Now     func() time.Time // nil: the system's clock
 }
 
@@ -39,6 +40,7 @@ type Server struct {
 	agents  Agents
 	log     *slog.Logger
 	version string
+	hub     string
 	now     func() time.Time
 
 	mux     *http.ServeMux
@@ -49,7 +51,7 @@ type Server struct {
 
 // New makes a Server. It answers at once; Run must run beside it for the event stream to flow.
 func New(c Config) *Server {
-	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, agents: c.Agents, log: c.Log, version: c.Version, now: c.Now, mux: http.NewServeMux()}
+	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, agents: c.Agents, log: c.Log, version: c.Version, hub: c.Hub, now: c.Now, mux: http.NewServeMux()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -128,6 +128,7 @@ type AgentTokenRequest struct {
 type CreatedAgentToken struct {
 	Token     fleet.AgentToken `json:"token"`
 	Plaintext string           `json:"plaintext"`
+	Hub       string           `json:"hub,omitempty" doc:"URL under which agents reach the control plane"`
 }
 
 // OwnSyncRequest asks for a sync of an autonomous cluster's own Application.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -117,7 +118,7 @@ func (a *app) sayToken(c *client.Client, w tokenWish, made wire.CreatedAgentToke
 		a.hint("the cluster joins with it when it is there as registrationToken in the Secret argosy-agent: see `argosy agent manifest --help`")
 		return nil
 	}
-	a.hint("it is shown this once. On the cluster, with its kubeconfig:\n\n  argosy agent join %s --token-file FILE\n", c.Server())
+	a.hint("it is shown this once. On the cluster, with its kubeconfig:\n\n  argosy agent join %s --token-file FILE\n", cmp.Or(made.Hub, c.Server()))
 	_, err := fmt.Fprintln(a.out, made.Plaintext)
 	return err
 }

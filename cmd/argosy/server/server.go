@@ -110,7 +110,7 @@ func (v *Server) assemble() error {
 			Metrics: metrics, Log: v.log, Poll: time.Duration(s.Engines.Poll), Flight: s.Engines.InFlight,
 		}
 	})
-	v.api = api.New(api.Config{Reader: v.store, Decider: v.store, Tokens: withBootstrap(v.store, s.Bootstrap), Agents: v.agents(), Log: v.log, Version: v.version})
+	v.api = api.New(api.Config{Reader: v.store, Decider: v.store, Tokens: withBootstrap(v.store, s.Bootstrap), Agents: v.agents(), Log: v.log, Version: v.version, Hub: s.Listen.Public})
 	return v.assembleAgents()
 }
 
