@@ -12,7 +12,7 @@
 # machine, else from apt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-readonly all=(git postgres lab argocd-2.14 argocd-3.2 redis kustomize helm gitea github-openapi kubeconform helm-unittest kube-schemas prometheus)
+readonly all=(git postgres lab argocd-2.14 argocd-3.2 redis kustomize helm gitea github-openapi kubeconform helm-unittest kube-schemas argocd-manifests prometheus)
 readonly cache=$PWD/.cache
 mkdir -p "$cache/bin" "$cache/stamps" "$cache/logs"
 
