@@ -5,7 +5,7 @@ BIN := bin/argosy
 # One set of flags everywhere: builds with other flags do not share the build cache.
 GO ?= go
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify image charts bench-core bench-placement bench-pulls clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify image charts bench-core bench-placement bench-pulls bench-agents clean
 
 help: ## what there is
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
@@ -56,6 +56,9 @@ bench-placement: ## time and moves of placement, against Argo CD's own sharding
 
 bench-pulls: ## webhook deliveries, and the plan of a pull request
 	@scripts/bench.sh pulls
+
+bench-agents: ## what agents cost the hub, and how fast changes reach and return from them (SMALL=1 for a quick look)
+	@scripts/bench.sh agents
 
 clean: ## what was built here (the Go build cache stays)
 	rm -rf bin .cache

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Measures, on real parts, and prints ratios to floors of the same run.  scripts/bench.sh core|placement|pulls [options of test/bench]
+# Measures, on real parts, and prints ratios to floors of the same run.  scripts/bench.sh core|placement|pulls|agents [options of test/bench]
 # JSON with every sample goes to .cache/bench. A quick look: scripts/bench.sh core -n 500 -sizes 100,300,1000 -memory 1000 -flat 500 -blocks 2
-# or scripts/bench.sh placement -place 3000 -blocks 2
+# or scripts/bench.sh placement -place 3000 -blocks 2, or scripts/bench.sh agents -small
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:?"usage: scripts/bench.sh core|placement|pulls [options]"}
+what=${1:?"usage: scripts/bench.sh core|placement|pulls|agents [options]"}
 shift
 case $what in
 core)
@@ -33,8 +33,17 @@ pulls)
   go test -run '^$' -bench Pull -benchtime 20x -timeout 30m ./reconciler/gitrepo || failed=$?
   exit "$failed"
   ;;
+agents)
+  scripts/parts.sh postgres lab argocd-3.2
+  go build -o .cache/bin/bench-agents ./test/bench/agents
+  failed=0
+  .cache/bin/bench-agents ${SMALL:+-small} "$@" || failed=$?
+  printf '\nWhat proving and checking a request costs, and sealing and opening a credential\n'
+  go test -run '^$' -bench . ./fleet/agent || failed=$?
+  exit "$failed"
+  ;;
 *)
-  echo "bench: \"$what\" is not measured; core, placement and pulls are" >&2
+  echo "bench: \"$what\" is not measured; core, placement, pulls and agents are" >&2
   exit 2
   ;;
 esac
