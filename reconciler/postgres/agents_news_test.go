@@ -68,9 +68,13 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 	if got := next(); !slices.Equal(got.Ended, []string{a.ID}) || len(got.Changed) != 0 {
 		t.Errorf("revoked: %+v", got)
 	}
-	exec(t, k.url, `UPDATE agents SET ended_at = now() - interval '3 minutes' WHERE ended_at IS NOT NULL`)
-	if got := next(); len(got.Ended) != 0 {
-		t.Errorf("long ago: %+v", got)
+	for age, told := range map[time.Duration]bool{119 * time.Second: true, 121 * time.Second: false} {
+		at := news.Now.Add(-age) // by a transaction that has ended since
+		exec(t, k.url, `UPDATE agents SET changed_at = $1, ended_at = CASE WHEN ended_at IS NOT NULL THEN $1 END`, at)
+		got := must(k.AgentNews(ctx, news.Seq, news.Now))(t)
+		if slices.Contains(got.Ended, a.ID) != told || slices.ContainsFunc(got.Changed, func(c fleet.AgentChange) bool { return c.Agent == own.ID }) != told {
+			t.Errorf("%s before: %+v", age, got)
+		}
 	}
 }
 

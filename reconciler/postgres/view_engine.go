@@ -2,13 +2,15 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
 )
 
-// Engines match Filter.Engine, by name. They belong to the platform: with a tenant in scope there are none.
+// Engines match Filter.Engine, by name. They belong to the platform: with a tenant in scope there are none. One behind an agent is reached while
+// the agent is connected and reaches it; while it is not connected, Message says so.
 func (s *Store) Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.EngineView, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
@@ -18,16 +20,31 @@ func (s *Store) Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter,
 	return list(ctx, s, scope, listing[fleet.EngineView]{
 		name: "engines", keys: []string{"e.name"}, scan: scanEngine,
 		sql: `SELECT e.name, e.body, coalesce(g.reachable, false), coalesce(g.message, ''), g.since, coalesce(g.argocd, ''),
-				coalesce(CASE WHEN l.expires_at > now() THEN l.holder END, ''), coalesce(l.epoch, 0)
-			FROM declarations e LEFT JOIN engines g ON g.engine = e.name LEFT JOIN leases l ON l.name = 'engine/' || e.name`,
+				coalesce(CASE WHEN l.expires_at > now() THEN l.holder END, ''), coalesce(l.epoch, 0),
+				` + engineAway + `, a.id IS NOT NULL, greatest(r.beat_at, a.seen_at)` + fromEngines,
 		key: func(e fleet.EngineView) []string { return []string{string(e.Name)} },
 	}, f, page, completeEngines)
 }
 
+// fromEngines is the declared Engines, e, what is known of each, g, who works for it, l, and of one behind an agent the agent, a, and the
+// replica that it is connected to, r.
+const fromEngines = `
+	FROM declarations e LEFT JOIN engines g ON g.engine = e.name LEFT JOIN leases l ON l.name = 'engine/' || e.name
+		LEFT JOIN agents a ON a.engine = e.name AND a.ended_at IS NULL LEFT JOIN replicas r ON r.replica = a.connected_to`
+
+// engineAway is whether the agent that the engine is reached by is not connected. What it said last is what engines remember, and says nothing
+// of now.
+const engineAway = `(e.body #> '{engine,connection,agent}' IS NOT NULL AND coalesce(r.beat_at <= clock_timestamp() - ` + agentSeen + `, true))`
+
 func scanEngine(row pgx.CollectableRow) (fleet.EngineView, error) {
 	var e fleet.EngineView
 	var d fleet.Declaration
-	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch)
+	var away, joined bool
+	var seen *time.Time
+	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch, &away, &joined, &seen)
+	if away {
+		withoutAgent(&e, joined, seen)
+	}
 	if spec := d.Engine; spec != nil {
 		e.Region, e.State, e.Ring, e.Capacity, e.InstanceID = spec.Region, spec.State, spec.Ring, spec.Capacity, spec.ArgoCD.InstallationID
 	}
@@ -38,6 +55,23 @@ func scanEngine(row pgx.CollectableRow) (fleet.EngineView, error) {
 		e.Ring = "stable"
 	}
 	return e, err
+}
+
+// withoutAgent says why an engine is not reached whose agent is not connected: since it was last seen, unless its Argo CD could not be reached
+// before.
+func withoutAgent(e *fleet.EngineView, joined bool, seen *time.Time) {
+	if e.Reachable {
+		e.Since = seen
+	}
+	e.Reachable = false
+	switch {
+	case !joined:
+		e.Message = "no agent has joined"
+	case seen == nil:
+		e.Message = "its agent has joined, and has not connected yet"
+	default:
+		e.Message = "its agent was last seen at " + seen.UTC().Format(time.RFC3339)
+	}
 }
 
 func completeEngines(ctx context.Context, tx pgx.Tx, engines []fleet.EngineView) error {

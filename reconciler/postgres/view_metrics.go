@@ -57,10 +57,7 @@ func engineFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error)
 		e := fleet.EngineFigures{Rows: map[fleet.ApplyState]int{}}
 		return e, row.Scan(&e.Engine, &e.Reachable, &e.Attended)
 	}, `
-		SELECT e.name, coalesce(g.reachable, false) AND (e.body #> '{engine,connection,agent}' IS NULL OR coalesce(r.beat_at > clock_timestamp() - `+agentSeen+`, false)),
-			coalesce(l.expires_at > clock_timestamp(), false)
-		FROM declarations e LEFT JOIN engines g ON g.engine = e.name LEFT JOIN leases l ON l.name = 'engine/' || e.name
-			LEFT JOIN agents a ON a.engine = e.name AND a.ended_at IS NULL LEFT JOIN replicas r ON r.replica = a.connected_to
+		SELECT e.name, coalesce(g.reachable, false) AND NOT `+engineAway+`, coalesce(l.expires_at > clock_timestamp(), false)`+fromEngines+`
 		WHERE e.kind = 'Engine' AND e.tenant = '' ORDER BY e.name LIMIT 1000`)
 	return err
 }

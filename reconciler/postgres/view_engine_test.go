@@ -1,0 +1,86 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+func (k *agentKit) engine(name fleet.EngineName) fleet.EngineView {
+	k.t.Helper()
+	all, _, err := k.Engines(k.t.Context(), fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{Limit: 10})
+	check(k.t, err)
+	if len(all) != 1 {
+		k.t.Fatalf("engines called %s: %+v", name, all)
+	}
+	return all[0]
+}
+
+// What an agent said last is true no longer than the agent is connected, and is true again as soon as it is back.
+func TestEngineBehindAnAgentIsReachedWhileItIsConnected(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	exec(t, k.url, `UPDATE engines SET reachable = true, message = '' WHERE engine IN ('eu-1', 'far-1')`)
+	want := func(when, message string, since *time.Time) {
+		t.Helper()
+		e := k.engine("far-1")
+		if e.Reachable || !strings.HasPrefix(e.Message, message) || (since == nil) != (e.Since == nil) || since != nil && !since.Equal(*e.Since) {
+			t.Errorf("%s: reachable %t since %v, %q", when, e.Reachable, e.Since, e.Message)
+		}
+		if eu := k.engine("eu-1"); !eu.Reachable {
+			t.Errorf("%s: an engine without an agent: %+v", when, eu)
+		}
+	}
+	seen := func() *time.Time { return k.view("far-1").SeenAt }
+	want("nobody", "no agent has joined", nil)
+	a := k.join("far-1", "f")
+	want("joined", "its agent has joined, and has not connected yet", nil)
+	check(t, k.BeatReplica(ctx, "hub-1"))
+	o := k.open(a, "one")
+	check(t, k.ReportAgent(ctx, o.Lease, fleet.AgentReport{Reachable: true, Message: "well"}))
+	if e := k.engine("far-1"); !e.Reachable || e.Message != "well" {
+		t.Errorf("connected: %+v", e)
+	}
+	closed := session(a, "one")
+	closed.Opening = o.Opening
+	check(t, k.CloseAgent(ctx, closed))
+	want("closed", "its agent was last seen at "+seen().UTC().Format("2006-01-02T15:04"), seen())
+	o = k.open(a, "one")
+	if e := k.engine("far-1"); !e.Reachable || e.Message != "well" {
+		t.Errorf("back: %+v", e)
+	}
+	exec(t, k.url, `UPDATE agents SET seen_at = now() - interval '2 hours'; UPDATE replicas SET beat_at = now() - interval '31 seconds'`)
+	want("its replica is gone", "its agent was last seen at ", seen())
+	check(t, k.ReportAgent(ctx, o.Lease, fleet.AgentReport{Message: "connection refused"}))
+	since := one[time.Time](t, k.url, `SELECT since FROM engines WHERE engine = 'far-1'`)
+	want("its Argo CD was away already", "its agent was last seen at ", &since)
+	check(t, k.BeatReplica(ctx, "hub-1"))
+	want("connected again, its Argo CD away", "connection refused", &since)
+	check(t, k.RevokeAgent(ctx, fleet.Scope{}, "far-1", "ann"))
+	want("revoked", "no agent has joined", &since)
+}
+
+// How a few Engines stand is found without reading what there is of ten thousand agents.
+func TestEnginesReadNoOtherAgents(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	manyAgents(t, k, 10_000)
+	var seen asked
+	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
+	_, _, err := s.Engines(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 1000})
+	check(t, err)
+	list := seen.of(t, "FROM declarations e")
+	must(s.Figures(t.Context(), asLeader))(t)
+	for name, asked := range map[string]string{"list": list.SQL, "figures": seen.of(t, "FROM declarations e").SQL} {
+		if !strings.Contains(asked, "JOIN replicas") || name == "figures" && asked == list.SQL {
+			t.Fatalf("%s asks %s", name, asked)
+		}
+		if got := costOf(t, k.url, asked); got.pages > 30 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
