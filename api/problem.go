@@ -72,6 +72,8 @@ func (s *Server) answer(ctx context.Context, subject string, err error) error {
 		return notFound(subject)
 	case errors.Is(err, fleet.ErrCursor):
 		return problem(http.StatusBadRequest, "after", "this cursor is not one of this list", "read the list again from its beginning")
+	case errors.Is(err, fleet.ErrTooManySyncs):
+		return problem(http.StatusTooManyRequests, subject, fleet.ErrTooManySyncs.Error(), "ask again when some have ended: list them with `argosy get operations`")
 	case errors.Is(err, context.DeadlineExceeded):
 		return problem(http.StatusGatewayTimeout, subject, "the mirror did not answer in time", "try again, or ask for less with a filter")
 	case ctx.Err() != nil:

@@ -101,6 +101,7 @@ type Agents interface {
 	// RevokeAgent ends the identity that serves the engine; fleet.ErrNotFound when there is none in scope.
 	RevokeAgent(ctx context.Context, scope fleet.Scope, engine fleet.EngineName, by string) error
 	// AskSync records that an own Application is to be synced, by Tenant, Environment, Namespace and Key.Name, at Revision and with Prune. One
-	// that is asked for already and has not ended is returned as it is. fleet.ErrNotFound: there is no such one in scope.
+	// that is asked for already and has not ended is returned as it is. fleet.ErrNotFound: there is no such one in scope;
+	// fleet.ErrTooManySyncs: a hundred of its cluster wait already.
 	AskSync(ctx context.Context, scope fleet.Scope, ask fleet.SyncRequest, by string) (fleet.SyncRequest, error)
 }

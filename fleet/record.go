@@ -11,6 +11,8 @@ var (
 	ErrFenced = errors.New("the lease has run out or passed to another holder")
 	// ErrStale says that the state that a Record was computed from is no longer the one that stands. Load anew and plan again.
 	ErrStale = errors.New("the mirror has moved on since it was read")
+	// ErrTooManySyncs says that as many syncs of one cluster's own Applications wait as may.
+	ErrTooManySyncs = errors.New("too many syncs of this cluster's own applications are waiting")
 )
 
 // Quarantine is a file at the head that may not act: its declaration is held at its last good state, if it has one.

@@ -44,7 +44,7 @@ const maxAsked = 100
 
 // AskSync asks an autonomous cluster to sync one of its own Applications, by Tenant, Environment, Namespace and Key.Name, at Revision (empty: as
 // the Application says) and with Prune. One that is asked for already and has not ended is returned as it is. fleet.ErrNotFound when there is no
-// such Application within the scope, or its cluster is not autonomous any more.
+// such Application within the scope, or its cluster is not autonomous any more. fleet.ErrTooManySyncs: a hundred of its cluster wait already.
 func (s *Store) AskSync(ctx context.Context, scope fleet.Scope, ask fleet.SyncRequest, by string) (fleet.SyncRequest, error) {
 	ask.ID = newID()
 	operation := newID()
@@ -86,7 +86,7 @@ func askSync(ctx context.Context, tx pgx.Tx, scope fleet.Scope, ask fleet.SyncRe
 		}
 	}
 	if len(open) >= maxAsked {
-		return ask, fmt.Errorf("%d syncs of this cluster's own applications are waiting already; ask again when some have ended", len(open))
+		return ask, fleet.ErrTooManySyncs
 	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO syncs (id, operation, engine, namespace, name, tenant, tenant_uid, environment, deployment, sync_run, revision, prune, state)
