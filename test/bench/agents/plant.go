@@ -122,7 +122,7 @@ func (p *plant) employ(ctx context.Context, g *ground) error {
 func (p *plant) stop(ctx context.Context) error {
 	if p.cancel != nil {
 		p.cancel()
-		<-p.ended
+		_ = <-p.ended // why it ended stands in its log
 	}
 	if p.hub != nil {
 		p.hub.Stop()
