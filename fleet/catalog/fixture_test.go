@@ -77,7 +77,9 @@ func environment(id string, edits ...edit) Input {
 
 // behindAgent makes an environment one that an agent joins.
 func behindAgent(mode fleet.AgentMode) edit {
-	return func(d *fleet.Declaration) { d.Environment.Cluster, d.Environment.Agent = nil, &fleet.AgentSpec{Mode: mode} }
+	return func(d *fleet.Declaration) {
+		d.Environment.Cluster, d.Environment.Agent = nil, &fleet.AgentSpec{Mode: mode}
+	}
 }
 
 func deployment(id string, environments ...fleet.EnvironmentName) Input {
