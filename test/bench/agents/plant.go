@@ -122,7 +122,9 @@ func (p *plant) employ(ctx context.Context, g *ground) error {
 func (p *plant) stop(ctx context.Context) error {
 	if p.cancel != nil {
 		p.cancel()
-		_ = <-p.ended // why it ended stands in its log
+		if err := <-p.ended; err != nil && !errors.Is(err, context.Canceled) {
+			fmt.Fprintln(os.Stderr, "the agent ended:", err)
+		}
 	}
 	if p.hub != nil {
 		p.hub.Stop()
