@@ -84,7 +84,7 @@ func TestAnApplicationOfAnOwnClusterIsDeletedWithItsWorkload(t *testing.T) {
 
 func waitUntil(t *testing.T, ok func() bool) {
 	t.Helper()
-	deadline, tick := time.After(20*time.Second), time.NewTicker(5*time.Millisecond)
+	deadline, tick := time.After(2*time.Minute), time.NewTicker(5*time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {

@@ -46,7 +46,7 @@ func watchOwn(t *testing.T, e *Engine) *own {
 // until takes what is told until it is so.
 func (o *own) until(what string, so func(map[string]fleet.OwnApplication) bool) {
 	o.t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(2 * time.Minute)
 	for !so(o.known) {
 		select {
 		case got := <-o.told:

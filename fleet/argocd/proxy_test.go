@@ -164,7 +164,7 @@ func (b *faultBench) synced() {
 
 func (b *faultBench) until(what string, ok func() bool) {
 	b.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
