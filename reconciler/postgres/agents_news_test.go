@@ -70,7 +70,7 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 	}
 	for age, told := range map[time.Duration]bool{119 * time.Second: true, 121 * time.Second: false} {
 		at := news.Now.Add(-age) // by a transaction that has ended since
-		exec(t, k.url, `UPDATE agents SET changed_at = $1, ended_at = CASE WHEN ended_at IS NOT NULL THEN $1 END`, at)
+		exec(t, k.url, `UPDATE agents SET changed_at = $1::timestamptz, ended_at = CASE WHEN ended_at IS NOT NULL THEN $1::timestamptz END`, at)
 		got := must(k.AgentNews(ctx, news.Seq, news.Now))(t)
 		if slices.Contains(got.Ended, a.ID) != told || slices.ContainsFunc(got.Changed, func(c fleet.AgentChange) bool { return c.Agent == own.ID }) != told {
 			t.Errorf("%s before: %+v", age, got)
