@@ -9,8 +9,8 @@ shift
 case $what in
 core)
   scripts/parts.sh git postgres lab argocd-3.2
-  go build -o .cache/bin/bench-argosy ./cmd/argosy # its own: bin/argosy may be built anew while this runs
-  go build -o .cache/bin/bench ./test/bench
+  go build -ldflags="-s -w" -o .cache/bin/bench-argosy ./cmd/argosy # its own: bin/argosy may be built anew while this runs
+  go build -ldflags="-s -w" -o .cache/bin/bench ./test/bench
   failed=0
   .cache/bin/bench "$@" || failed=$?
   printf '\nPostgreSQL: rows a second, as ratios to COPY and to single updates, and what reads cost\n'
@@ -20,13 +20,13 @@ core)
 placement)
   mkdir -p .cache/bin
   go -C test/argocd/v2 build -o "$PWD/.cache/bin/bench-sharding" ./sharding
-  go build -o .cache/bin/bench ./test/bench
+  go build -ldflags="-s -w" -o .cache/bin/bench ./test/bench
   exec .cache/bin/bench -only placement "$@"
   ;;
 pulls)
   scripts/parts.sh git postgres lab argocd-3.2
-  go build -o .cache/bin/bench-argosy ./cmd/argosy
-  go build -o .cache/bin/bench ./test/bench
+  go build -ldflags="-s -w" -o .cache/bin/bench-argosy ./cmd/argosy
+  go build -ldflags="-s -w" -o .cache/bin/bench ./test/bench
   failed=0
   .cache/bin/bench -only deliveries -sizes 100,100000 -memory 0 "$@" || failed=$?
   printf '\nThe plan of a pull request with one file, in a repo of 25,000: fetch, merge and read, beside git\n'
@@ -35,7 +35,7 @@ pulls)
   ;;
 agents)
   scripts/parts.sh postgres lab argocd-3.2
-  go build -o .cache/bin/bench-agents ./test/bench/agents
+  go build -ldflags="-s -w" -o .cache/bin/bench-agents ./test/bench/agents
   failed=0
   .cache/bin/bench-agents ${SMALL:+-small} "$@" || failed=$?
   printf '\nWhat proving and checking a request costs, and sealing and opening a credential\n'

@@ -6,5 +6,5 @@ cd "$(dirname "$0")/.."
 scripts/parts.sh git postgres lab argocd-2.14 argocd-3.2 redis kustomize helm
 echo "building argosy (first time 2 to 4 min) ..." >&2
 make --no-print-directory build
-go build -o .cache/bin/demo ./test/demo
+go build -ldflags="-s -w" -o .cache/bin/demo ./test/demo
 exec .cache/bin/demo

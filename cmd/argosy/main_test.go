@@ -31,7 +31,7 @@ func withBinary(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(binary)
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(binary, "argosy"), ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(binary, "argosy"), ".").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
 	}

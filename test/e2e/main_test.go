@@ -58,7 +58,7 @@ func run(m *testing.M) int {
 		return fail(err)
 	}
 	binary = filepath.Join(dir, "argosy")
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/argosy")
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/argosy")
 	build.Dir, build.Stderr = root, os.Stderr
 	if err := build.Run(); err != nil {
 		return fail(err)
