@@ -36,10 +36,11 @@ func herd(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	if err := c.settled(ctx, begun, patience+time.Duration(o.herd)*30*time.Millisecond); err != nil {
 		return nil, err
 	}
+	begun = time.Now()
 	if h, err = g.replace(ctx, m, h, o.rate); err != nil {
 		return nil, err
 	}
-	return c.stampede(ctx, h, o)
+	return c.stampede(ctx, h, o, begun)
 }
 
 // replace ends a hub the hard way, drops all access tokens as an outage of five minutes would, and starts another in its place.
@@ -67,9 +68,8 @@ type second struct {
 	waiting            float64
 }
 
-// stampede follows the return of all.
-func (c *crowd) stampede(ctx context.Context, h *hubProcess, o options) (*report.Figure, error) {
-	begun := time.Now()
+// stampede follows the return of all. They begin to while the hub is still starting, so what counts as back is what came since the last one's end.
+func (c *crowd) stampede(ctx context.Context, h *hubProcess, o options, begun time.Time) (*report.Figure, error) {
 	say("%d agents come back at once to a hub that opens %d sessions a second", o.herd, o.rate)
 	var looks []second
 	ctx, cancel := context.WithTimeout(ctx, patience+time.Duration(o.herd/o.rate)*3*time.Second)
@@ -120,20 +120,25 @@ func (c *crowd) herdFigure(ctx context.Context, h *hubProcess, o options, begun 
 	for _, x := range c.members {
 		took = append(took, time.Duration(x.opened.Load()-begun.UnixNano()).Seconds())
 	}
+	back, err := c.in(begun)
+	if err != nil {
+		return nil, err
+	}
 	n := float64(o.herd)
 	opened, asked := busiest(looks)
 	f := &report.Figure{Name: "agents-herd", Title: fmt.Sprintf("%d agents come back at once to a hub that opens %d sessions a second", o.herd, o.rate)}
-	f.Add(report.Line{Name: "back, of all", Unit: "%", Ours: report.Sample{100}, Goal: 100, Exact: true})
+	f.Add(report.Line{Name: "agents that are back", Ours: report.Sample{float64(back)}, Goal: n, Exact: true})
 	f.Add(report.Against("until the last is back", "s", report.Sample{slices.Max(took)}, report.Sample{n / float64(o.rate)}, 1.5))
 	f.Add(report.Line{Name: "  half of them", Unit: "s", Ours: report.Sample{took.Median()}})
-	f.Add(report.Line{Name: "sessions opened a second, most", Ours: report.Sample{opened}, Goal: 1.1 * float64(o.rate)})
+	f.Add(report.Line{Name: "sessions opened a second", Ours: report.Sample{n / slices.Max(took)}, Goal: float64(o.rate)})
+	f.Add(report.Line{Name: "  most", Ours: report.Sample{opened}})
 	f.Add(report.Line{Name: "statements a second, most", Ours: report.Sample{asked}})
 	f.Add(report.Line{Name: "statements an agent", Ours: report.Sample{looks[len(looks)-1].statements / n}})
 	f.Add(report.Line{Name: "sent away for a while, an agent", Ours: report.Sample{said[`argosy_agent_refusals_total{code="busy"}`] / n}})
 	f.Add(report.Line{Name: "RSS of the hub, peak", Unit: "MiB", Ours: report.Sample{memory.Peak / 1024}})
 	f.Add(report.Line{Name: "CPU of the hub, an agent", Unit: "ms", Ours: report.Sample{cpu.Seconds() * 1000 / n}})
 	f.Note("floor: as long as so many sessions take at that rate. The last hub was killed, and every access token dropped with it: each agent signs in, proves itself and opens its stream, where the last one ended")
-	f.Note("most: over any five seconds")
+	f.Note("most: over any five seconds, as they were done. They are let in at that rate; what waits for a processor then, while both ends of %d TLS connections begin on this machine, is done together", o.herd)
 	return f, connected(ctx, h, o.herd)
 }
 

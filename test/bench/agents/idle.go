@@ -67,15 +67,14 @@ func idleFigure(o options, alone, busy map[string]int, before, after size) *repo
 	}
 	per := func(a, b float64) report.Sample { return report.Sample{(a - b) / n} }
 	f.Add(report.Line{Name: "statements of other kinds", Ours: report.Sample{float64(added)}, Exact: true})
-	f.Add(report.Line{Name: "statements in all", Ours: report.Sample{float64(sum(busy))}})
-	f.Add(report.Line{Name: "  with nobody connected", Ours: report.Sample{float64(sum(alone))}})
+	f.Add(report.Against("statements in all", "", report.Sample{float64(sum(busy))}, report.Sample{float64(sum(alone))}, 1.1))
 	f.Add(report.Line{Name: "RSS an agent", Unit: "KiB", Ours: per(after.rss, before.rss), Goal: 100})
 	f.Add(report.Line{Name: "  of it heap", Unit: "KiB", Ours: per(after.heap, before.heap)})
 	f.Add(report.Line{Name: "  of it stacks", Unit: "KiB", Ours: per(after.stacks, before.stacks)})
 	f.Add(report.Line{Name: "goroutines an agent", Ours: per(after.goroutines, before.goroutines)})
 	f.Add(report.Line{Name: "open files an agent", Ours: per(after.files, before.files)})
 	f.Add(report.Line{Name: "RSS of the hub, nobody connected", Unit: "MiB", Ours: report.Sample{before.rss / 1024}})
-	f.Note("statements: what the hub sent to PostgreSQL in %s. Of other kinds: whose text is not among those of a hub with nobody connected, which looks for news every 2 s, at the stops every second, and says every 10 s that it lives", o.window)
+	f.Note("statements: what the hub sent to PostgreSQL in %s. Of other kinds: whose text is not among those of a hub with nobody connected, which looks for news every 2 s, at the stops every second, and says every 10 s that it lives. Floor: those of that hub, give or take one at the edges", o.window)
 	f.Note("memory: resident set after a collection that gives everything back, before and after; TLS and HTTP/2 end at the hub, one connection an agent")
 	return f
 }

@@ -98,9 +98,10 @@ func run(ctx context.Context, g *ground, o options, only []string) error {
 		begun := time.Now()
 		figure, err := all[name](ctx, g, o)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return errors.Join(append(errs, ctx.Err())...)
 		}
 		if err != nil {
+			say("%s: %v", name, err)
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -145,16 +146,27 @@ func (p *plant) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// known says whether the hub knows that every Application is applied as its row stands, and how it is if a health is given.
-func (p *plant) known(ctx context.Context, n int, health string) error {
+// unknown counts the Applications of n of which the hub does not know that they are applied as their rows stand, and have a health if one is given.
+func (p *plant) unknown(ctx context.Context, n int, health string) (int, error) {
 	var known int
 	err := p.conn.QueryRow(ctx, `
 		SELECT count(*) FROM argosy.desired d JOIN argosy.status s USING (engine, kind, name)
 		WHERE d.kind = 'Application' AND s.seq = d.seq AND s.state = 'Applied' AND ($1 = '' OR s.health = $1)`, health).Scan(&known)
-	if err == nil && known != n {
-		err = fmt.Errorf("the hub knows the last state of %d Applications, not of %d", known, n)
+	return n - known, err
+}
+
+// told waits until the hub knows of all of them, and counts those of which it still does not then.
+func (p *plant) told(ctx context.Context, n int, health string, limit time.Duration) (missing int, err error) {
+	late := time.Now().Add(limit)
+	for {
+		missing, err = p.unknown(ctx, n, health)
+		if err != nil || missing == 0 || time.Now().After(late) {
+			return missing, err
+		}
+		if !pause(ctx, 20*time.Millisecond) {
+			return missing, ctx.Err()
+		}
 	}
-	return err
 }
 
 // setHealth writes an Application's status, as Argo CD's controller does.

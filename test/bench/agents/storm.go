@@ -166,7 +166,10 @@ func (s *weather) apply(ctx context.Context, begun time.Time) (took, known float
 	if err != nil {
 		return 0, 0, err
 	}
-	err = until(ctx, patience, func() error { return s.known(ctx, s.n, "") })
+	missing, err := s.told(ctx, s.n, "", patience)
+	if missing > 0 {
+		err = fmt.Errorf("void: the hub does not know of %d Applications how they stand", missing)
+	}
 	return last.Sub(begun).Seconds(), time.Since(begun).Seconds(), err
 }
 
@@ -199,15 +202,17 @@ func (s *weather) faraway(ctx context.Context, f *report.Figure) error {
 	if err = errors.Join(err, <-back); err != nil {
 		return err
 	}
-	if err := until(ctx, s.limit(), func() error { return s.known(ctx, s.n, "Healthy") }); err != nil {
-		return fmt.Errorf("void: a last state was lost: %w", err)
+	lost, err := s.told(ctx, s.n, "Healthy", s.limit())
+	if err != nil {
+		return err
 	}
-	f.Add(report.Line{Name: fmt.Sprintf("%s each way: all at their last", farAway), Unit: "s", Ours: report.Sample{applied.Sub(begun).Seconds()}})
-	f.Add(report.Line{Name: "  known at the hub, with health", Unit: "s", Ours: report.Sample{time.Since(begun).Seconds()}})
-	f.Add(report.Line{Name: "  last states that were lost", Ours: report.Sample{0}, Exact: true})
+	known := time.Since(begun)
 	if _, err := s.await(ctx, argocdNamespace, s.release); err != nil { // nothing older came after it
 		return fmt.Errorf("void: %w", err)
 	}
+	f.Add(report.Line{Name: fmt.Sprintf("%s each way: all at their last", farAway), Unit: "s", Ours: report.Sample{applied.Sub(begun).Seconds()}})
+	f.Add(report.Line{Name: "  known at the hub, with health", Unit: "s", Ours: report.Sample{known.Seconds()}})
+	f.Add(report.Line{Name: "  last states that were lost", Ours: report.Sample{float64(lost)}, Exact: true})
 	return nil
 }
 
