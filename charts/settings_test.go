@@ -128,3 +128,21 @@ func TestTheJobMigratesWithTheSameSettings(t *testing.T) {
 		t.Error("it has a token of the cluster")
 	}
 }
+
+func TestWhoMigratesIsWhomTheValueSays(t *testing.T) {
+	for value, starts := range map[string]bool{"startup": true, "job": true, "external": false} {
+		all := objects(t, "argosy", "hub", append(ci("argosy", "min"), "--set", "database.migrations="+value)...)
+		if got := loaded(t, all, "release-argosy").Database.Migrate; got != starts {
+			t.Errorf("%s: a start migrates: %v", value, got)
+		}
+		jobs := 0
+		for _, o := range all {
+			if o.at("kind") == "Job" {
+				jobs++
+			}
+		}
+		if (jobs == 1) != (value == "job") {
+			t.Errorf("%s: %d Jobs", value, jobs)
+		}
+	}
+}

@@ -19,8 +19,8 @@ import (
 const namespacePrefix = "argosy-tenant-"
 
 // namespaces reads Secrets of the control plane's cluster: those of a tenant from its own namespace, the platform's from the control
-// plane's. It watches a namespace from the first read on, so that a rotation is seen without a poll; the right needed is get and watch
-// on Secrets in those namespaces only.
+// plane's. It watches a namespace from the first read on, so that a rotation is seen without a poll. Get, list and watch on Secrets are
+// needed, in those namespaces only: a watch begins with a list.
 type namespaces struct {
 	client   kubernetes.Interface
 	platform string

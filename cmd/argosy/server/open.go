@@ -18,13 +18,14 @@ import (
 
 // database is a URL, and the child that serves it when it is embedded.
 type database struct {
-	url   string
-	child *embedded.Server
-	log   *slog.Logger
+	url     string
+	migrate bool
+	child   *embedded.Server
+	log     *slog.Logger
 }
 
 func openDatabase(ctx context.Context, s settings.Database, log *slog.Logger) (*database, error) {
-	d := &database{url: s.URL, log: log}
+	d := &database{url: s.URL, migrate: s.Migrate, log: log}
 	switch {
 	case s.URLFile != "":
 		b, err := os.ReadFile(s.URLFile)
@@ -42,10 +43,13 @@ func openDatabase(ctx context.Context, s settings.Database, log *slog.Logger) (*
 	return d, nil
 }
 
-// open brings the schema up to this version and opens the store. Migrations only add: replicas of the previous version go on working.
+// open brings the schema up to this version, unless that is somebody else's to do, and opens the store, which checks it. Migrations only add:
+// replicas of the previous version go on working.
 func (d *database) open(ctx context.Context) (*postgres.Store, error) {
-	if _, err := postgres.Migrate(ctx, d.url); err != nil {
-		return nil, err
+	if d.migrate {
+		if _, err := postgres.Migrate(ctx, d.url); err != nil {
+			return nil, err
+		}
 	}
 	return postgres.Open(ctx, d.url, postgres.Options{Log: d.log})
 }

@@ -50,6 +50,7 @@ type Database struct {
 	URL      string `yaml:"url,omitempty" doc:"PostgreSQL URL. With a password in it, prefer urlFile."`
 	URLFile  string `yaml:"urlFile,omitempty" doc:"File with the PostgreSQL URL, such as a mounted Secret."`
 	Embedded string `yaml:"embedded,omitempty" doc:"Folder for a PostgreSQL that is found on this machine and run as a child. For a laptop or a trial."`
+	Migrate  bool   `yaml:"migrate,omitempty" doc:"Bring the schema up to date at the start. Off: the start only checks that it is new enough, and somebody else runs argosy migrate." default:"true"`
 }
 
 // Secrets says where credentials are found, in this order: beside the declaration (*.sops.yaml), the directory, the Kubernetes Secrets.
@@ -121,11 +122,12 @@ func Load(path string) (Settings, error) {
 
 func parse(r io.Reader) (Settings, error) {
 	s := Settings{
-		Source:  Source{Branch: "main", Poll: Duration(30 * time.Second)},
-		Listen:  Listen{Address: "127.0.0.1:8080", Ops: "127.0.0.1:8081"},
-		Engines: Engines{InFlight: 32, Poll: Duration(5 * time.Second)},
-		Agents:  Agents{Enabled: true, ConnectRate: 100},
-		Log:     Log{Level: "info", Format: "text"},
+		Source:   Source{Branch: "main", Poll: Duration(30 * time.Second)},
+		Database: Database{Migrate: true},
+		Listen:   Listen{Address: "127.0.0.1:8080", Ops: "127.0.0.1:8081"},
+		Engines:  Engines{InFlight: 32, Poll: Duration(5 * time.Second)},
+		Agents:   Agents{Enabled: true, ConnectRate: 100},
+		Log:      Log{Level: "info", Format: "text"},
 	}
 	dec := yaml.NewDecoder(io.LimitReader(r, 1<<20))
 	dec.KnownFields(true)

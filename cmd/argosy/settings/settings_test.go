@@ -28,7 +28,7 @@ func TestLoadFillsDefaultsAndResolvesPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Source.Branch != "main" || time.Duration(s.Source.Poll) != 30*time.Second || s.Engines.InFlight != 32 || s.Agents != (Agents{Enabled: true, ConnectRate: 100}) {
+	if s.Source.Branch != "main" || time.Duration(s.Source.Poll) != 30*time.Second || s.Engines.InFlight != 32 || !s.Database.Migrate || s.Agents != (Agents{Enabled: true, ConnectRate: 100}) {
 		t.Errorf("defaults are not there: %+v", s)
 	}
 	if s.Database.Embedded != filepath.Join(dir, "pg") || s.Source.TokenFile != filepath.Join(dir, "token") {
