@@ -21,7 +21,7 @@ var webID = fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: 
 
 // From a commit to the cluster behind the agent, and from what its Argo CD says to what people read.
 func TestWhatIsDeclaredReachesTheClusterAndItsStatusComesBack(t *testing.T) {
-	s := newSite(t, "managed")
+	s := newSite(t, "managed", "managed")
 	s.join()
 	ended := s.run()
 	s.until("the agent is connected", func() error {
@@ -53,16 +53,7 @@ func TestWhatIsDeclaredReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 
 	_, err = s.config.Remove(t.Context(), "web goes", "tenants/acme/deployments/web.yaml")
 	s.must(err)
-	s.until("it is deleted with its workload", func() error {
-		app, err := apps.Get(t.Context(), name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err == nil && app.GetDeletionTimestamp() != nil && len(app.GetFinalizers()) > 0 { // there is no Argo CD that would take them off
-			_, err = apps.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		}
-		return errors.Join(err, errors.New("it is there"))
-	})
+	s.until("it is deleted with its workload", func() error { return s.released(name) })
 	s.until("the mirror knows", func() error {
 		left, err := s.client.Applications(t.Context(), fleet.Filter{}, 0)
 		a, aerr := s.agentView()
@@ -82,6 +73,87 @@ func TestWhatIsDeclaredReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 	}
 }
 
+// An environment that is no longer the agent's leaves what served its Applications behind, which the agent takes away: when the environment's own
+// people take over, when it is reached in another way, and when it is gone.
+func TestWhatIsLeftOfAnEnvironmentIsTakenAway(t *testing.T) {
+	const path = "tenants/acme/environments/edge.yaml"
+	for name, change := range map[string]func(*site) error{
+		"autonomous": func(s *site) error {
+			_, err := s.config.Commit(s.Context(), "its own people's", map[string]string{path: declared(s.argocd, "autonomous")[path]})
+			return err
+		},
+		"reached in another way": func(s *site) error {
+			_, err := s.config.Commit(s.Context(), "by its address", map[string]string{path: byAddress("edge")})
+			return err
+		},
+		"gone": func(s *site) error {
+			// A revision without any tenant's declaration waits for an approval: another is left.
+			if _, err := s.config.Commit(s.Context(), "another one", map[string]string{"tenants/acme/environments/other.yaml": byAddress("other")}); err != nil {
+				return err
+			}
+			_, err := s.config.Remove(s.Context(), "it goes", path)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, "managed", "left-"+name[:4])
+			s.join()
+			s.run()
+			s.commit(map[string]string{"tenants/acme/deployments/web.yaml": web})
+			apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
+			ours := metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=argosy"}
+			projects := func() ([]unstructured.Unstructured, error) {
+				all, err := s.cluster.Dynamic().Resource(appProjects).Namespace(s.argocd).List(t.Context(), ours)
+				if err != nil {
+					return nil, err
+				}
+				return all.Items, nil
+			}
+			s.until("the Application and its project are on the cluster", func() error {
+				_, err := apps.Get(t.Context(), fleet.ApplicationName(webID), metav1.GetOptions{})
+				there, perr := projects()
+				return errors.Join(err, check(perr, len(there) == 1, there))
+			})
+			_, err := s.config.Remove(t.Context(), "web goes", "tenants/acme/deployments/web.yaml")
+			s.must(err)
+			s.until("the Application is gone", func() error { return s.released(fleet.ApplicationName(webID)) })
+			s.until("the mirror knows", func() error {
+				left, err := s.client.Applications(t.Context(), fleet.Filter{}, 0)
+				return check(err, len(left) == 0, left)
+			})
+
+			s.must(change(s))
+			s.until("its project is gone", func() error {
+				there, err := projects()
+				return check(err, len(there) == 0, there)
+			})
+			s.until("nothing waits for the agent", func() error {
+				a, err := s.agentView()
+				return check(err, a.Pending == 0 && a.PendingDeletions == 0, a)
+			})
+		})
+	}
+}
+
+// byAddress is an environment that is reached without an agent.
+func byAddress(name string) string {
+	return "apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: " + name + "}\nspec:\n" +
+		"  cluster: {server: \"https://" + name + ".example.com:6443\", credentialsRef: {name: " + name + "}}\n  namespaces: [web]\n  region: eu\n"
+}
+
+// released takes off the finalizers of an Application that is deleted, as an Argo CD would; nil once it is gone.
+func (s *site) released(name string) error {
+	apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
+	app, err := apps.Get(s.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil && app.GetDeletionTimestamp() != nil && len(app.GetFinalizers()) > 0 {
+		_, err = apps.Patch(s.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	}
+	return errors.Join(err, errors.New("it is there"))
+}
+
 func check(err error, so bool, is any) error {
 	if err == nil && !so {
 		err = fmt.Errorf("it is %+v", is)
@@ -91,7 +163,7 @@ func check(err error, so bool, is any) error {
 
 // An autonomous cluster's Applications are its own people's: they are shown, and synced when somebody asks for it.
 func TestAnAutonomousClusterIsShownAndAskedToSync(t *testing.T) {
-	s := newSite(t, "autonomous")
+	s := newSite(t, "autonomous", "autonomous")
 	apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
 	make := func(name string) {
 		t.Helper()

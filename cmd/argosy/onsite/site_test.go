@@ -97,10 +97,10 @@ func declared(argocd, mode string) map[string]string {
 const web = "apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: web}\nspec:\n  source: {repoURL: \"https://git.example.com/acme/web\", path: deploy, targetRevision: main}\n" +
 	"  destination: {environments: [edge], namespace: web}\n"
 
-func newSite(t *testing.T, mode string) *site {
+func newSite(t *testing.T, mode, name string) *site {
 	t.Helper()
 	ctx := t.Context()
-	s := &site{T: t, cluster: apiServer(t), argocd: "argocd-" + mode, agent: "agent-" + mode}
+	s := &site{T: t, cluster: apiServer(t), argocd: "argocd-" + name, agent: "agent-" + name}
 	for _, namespace := range []string{s.argocd, s.agent} {
 		s.must(s.cluster.CreateNamespace(ctx, namespace))
 	}
@@ -112,7 +112,7 @@ func newSite(t *testing.T, mode string) *site {
 	s.config, err = git.CreateRepo(ctx, "platform/config")
 	s.must(err)
 	s.commit(declared(s.argocd, mode))
-	s.serve(ctx, mode)
+	s.serve(ctx, strings.ReplaceAll(name, "-", "_"))
 	return s
 }
 
@@ -240,7 +240,10 @@ func (s *site) until(what string, so func() error) {
 	}
 }
 
-var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+var (
+	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+	appProjects  = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "appprojects"}
+)
 
 // agentView is the one agent, as people see it.
 func (s *site) agentView() (fleet.AgentView, error) { return s.client.Agent(s.Context(), "acme.edge") }
