@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -95,6 +96,7 @@ type Outlet struct {
 	blocked bool
 	frozen  chan struct{} // closed when nothing is held back; nil: never was
 	cut     int64         // bytes that still come in before connections end; <0: any number
+	tap     io.Writer     // nil: nobody reads along
 }
 
 // Outlet opens a way out from address ("127.0.0.1:0" for any port) to the
@@ -152,6 +154,15 @@ func (o *Outlet) Cut(bytes int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.cut = bytes
+}
+
+// Tap copies all that comes through from now on, either way, as whoever ends TLS
+// here reads it; nil ends that. w is written to by one at a time, and not any
+// more once the next Tap has returned.
+func (o *Outlet) Tap(w io.Writer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.tap = w
 }
 
 // Freeze holds everything back while connections stay open, as a network does
@@ -255,6 +266,7 @@ func (o *Outlet) pipe(to, from net.Conn, incoming bool) {
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
+			o.copy(buffer[:n])
 			allowed, last := o.pass(n, incoming)
 			if _, err := to.Write(buffer[:allowed]); err != nil || last {
 				return
@@ -263,6 +275,14 @@ func (o *Outlet) pipe(to, from net.Conn, incoming bool) {
 		if err != nil {
 			return
 		}
+	}
+}
+
+func (o *Outlet) copy(read []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.tap != nil {
+		_, _ = o.tap.Write(read)
 	}
 }
 

@@ -2,6 +2,7 @@ package stack_test
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -118,9 +119,15 @@ func TestAnOutletFailsAsANetworkDoes(t *testing.T) {
 	}
 	const long = 5 * time.Second
 
+	var read bytes.Buffer
 	conn := dial()
+	o.Tap(&read)
 	if err := say(conn, "hello", long); err != nil {
 		t.Fatalf("an open way: %v", err)
+	}
+	o.Tap(nil)
+	if read.String() != "hello\nhello\n" {
+		t.Errorf("who reads along reads %q", read.String())
 	}
 	o.Freeze()
 	if err := say(conn, "frozen", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
