@@ -183,18 +183,20 @@ func (in Install) ownRole() *rbac.Role { return in.role(in.Namespace, in.ownRule
 
 func (in Install) argoRole() *rbac.Role { return in.role(in.ArgoCDNamespace, in.argoRules()) }
 
-// ownRules are for the agent's one Secret and one ConfigMap. The right to create cannot be bound to a name.
+// ownRules are for the agent's one Secret, which is there before it is (join makes it, or the admin), and its one ConfigMap. The right to
+// create cannot be bound to a name.
 func (in Install) ownRules() []rbac.PolicyRule {
 	return []rbac.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{Name}, Verbs: []string{"get", "update"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{DeletionsName}, Verbs: []string{"get", "update"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 	}
 }
 
-// argoRules are what the engine needs in Argo CD's namespace: its preflight says so when one is missing.
+// argoRules are what the engine needs in Argo CD's namespace: its preflight says so when one is missing. It writes by server-side apply, which
+// is a patch, and for what is new a creation.
 func (in Install) argoRules() []rbac.PolicyRule {
-	write := []string{"get", "list", "watch", "create", "patch", "update", "delete"}
+	write := []string{"get", "list", "watch", "create", "patch", "delete"}
 	rules := []rbac.PolicyRule{
 		{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"}, Verbs: write},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"argocd-cm", StopMarker}, Verbs: []string{"get"}},

@@ -69,6 +69,9 @@ func TestTheAgentsRightsOnARealAPIServer(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
+	if _, err := admin.CoreV1().Secrets(Name).Create(ctx, secretIn(Name, Name, nil), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	t.Run("its own Secret and ConfigMap", func(t *testing.T) { keepsItsOwn(t, as) })
 	t.Run("the Secrets that it makes", func(t *testing.T) { writesLabelled(t, as) })
 	t.Run("nothing else", func(t *testing.T) { refusedElsewhere(t, as) })
@@ -94,9 +97,14 @@ func awaitPolicy(t *testing.T, as kubernetes.Interface) {
 
 func keepsItsOwn(t *testing.T, as kubernetes.Interface) {
 	for _, cell := range []Cell{SecretCell(as, Name, Name), ConfigMapCell(as, Name, DeletionsName)} {
-		version, err := cell.Swap(t.Context(), map[string][]byte{"a": []byte("1")}, "")
+		_, version, err := cell.Load(t.Context())
 		if err != nil {
 			t.Fatal(err)
+		}
+		if version == "" {
+			if version, err = cell.Swap(t.Context(), map[string][]byte{"a": []byte("1")}, ""); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if _, err := cell.Swap(t.Context(), map[string][]byte{"a": []byte("2")}, version); err != nil {
 			t.Fatal(err)
@@ -153,7 +161,14 @@ func refusedElsewhere(t *testing.T, as kubernetes.Interface) {
 		},
 		"Secrets of another namespace": func() error { _, err := core.Secrets("other").List(ctx, metav1.ListOptions{}); return err },
 		"Secrets of the whole cluster": func() error { _, err := core.Secrets("").List(ctx, metav1.ListOptions{}); return err },
-		"Secrets beside its own":       func() error { _, err := core.Secrets(Name).List(ctx, metav1.ListOptions{}); return err },
+		"a Secret beside its own": func() error {
+			_, err := core.Secrets(Name).Create(ctx, secretIn(Name, "x", nil), metav1.CreateOptions{})
+			return err
+		},
+		"an Application, replaced": func() error {
+			return as.Discovery().RESTClient().Put().AbsPath("/apis/argoproj.io/v1alpha1/namespaces/argocd/applications/x").Body([]byte("{}")).Do(ctx).Error()
+		},
+		"Secrets beside its own": func() error { _, err := core.Secrets(Name).List(ctx, metav1.ListOptions{}); return err },
 		"Argo CD's settings, changed": func() error {
 			_, err := core.ConfigMaps("argocd").Patch(ctx, "argocd-cm", types.MergePatchType, []byte(`{"data":{"x":"y"}}`), metav1.PatchOptions{})
 			return err
