@@ -52,7 +52,7 @@ func (a *app) migrateCommand() *cobra.Command {
 		Use:   "migrate",
 		Short: "Bring the database's schema up to this version",
 		Long: "Migrations only add, so the previous version goes on working beside this one and after a rollback. `argosy serve` does the same when it\n" +
-			"starts; run this by itself where the control plane's own database user may not change the schema.",
+			"starts, unless database.migrate is off: then run this, before it, with the same settings.",
 		Example: "  argosy migrate -f argosy.yaml",
 		Args:    exactly(),
 	}
