@@ -21,6 +21,7 @@ const (
 
 	turnWindow = 10 * time.Minute
 	maxReturns = 2  // within turnWindow, of a process that another had taken over from
+	maxOvers   = 4  // within turnWindow, from a process that was connected
 	maxTurns   = 16 // that are remembered
 )
 
@@ -164,43 +165,52 @@ type turn struct {
 	Instance string    `json:"instance"`
 	At       time.Time `json:"at"`
 	Return   bool      `json:"return,omitempty"` // another had taken over from it before
+	Over     bool      `json:"over,omitempty"`   // the one before it was connected at that moment
 }
 
 // takeTurn is the history of turns with the process's own, as JSON, and whether it shows two that use one identity.
 func takeTurn(ctx context.Context, tx pgx.Tx, id, instance string) (string, bool, error) {
 	var turns []turn
-	var now time.Time
-	if err := tx.QueryRow(ctx, `SELECT turns, clock_timestamp() FROM agents WHERE id = $1`, id).Scan(&turns, &now); err != nil {
+	mine := turn{Instance: instance}
+	if err := tx.QueryRow(ctx, `SELECT turns, clock_timestamp(), coalesce(`+sqlSeen+` > clock_timestamp() - `+agentSeen+`, false) FROM agents WHERE id = $1`, id).
+		Scan(&turns, &mine.At, &mine.Over); err != nil {
 		return "", false, err
 	}
-	turns, cloned := turned(turns, instance, now)
+	turns, cloned := turned(turns, mine)
 	body, err := json.Marshal(turns)
 	return string(body), cloned, err
 }
 
 // turned adds a turn unless the process is the one that had the last. A process that has ended never comes back, and a rollout ends the one
 // that it replaces: so who comes back after another is a copy, or did not hear of the other in time, which happens once. Twice within ten
-// minutes, whoever they are, is two processes with one identity.
-func turned(turns []turn, instance string, now time.Time) ([]turn, bool) {
-	if n := len(turns); n > 0 && turns[n-1].Instance == instance {
+// minutes, whoever they are, is two processes with one identity. And so is, since a process that hears that another has taken over ends and
+// its cluster starts a new one, four times within ten minutes that a process was connected when another took over: one that has crashed is
+// connected no more, except for the moment until that is noticed.
+func turned(turns []turn, mine turn) ([]turn, bool) {
+	if n := len(turns); n > 0 && turns[n-1].Instance == mine.Instance {
 		return turns, false
 	}
-	for len(turns) > 1 && now.Sub(turns[1].At) >= turnWindow { // what was taken over from longer ago than that
+	mine.Over = mine.Over && len(turns) > 0
+	for len(turns) > 1 && mine.At.Sub(turns[1].At) >= turnWindow { // what was taken over from longer ago than that
 		turns = turns[1:]
 	}
-	mine := turn{Instance: instance, At: now}
-	returns := 0
+	returns, overs := 0, 0
 	for _, t := range turns {
-		mine.Return = mine.Return || t.Instance == instance
-		if t.Return && now.Sub(t.At) < turnWindow {
-			returns++
-		}
-	}
-	if mine.Return {
-		returns++
+		mine.Return = mine.Return || t.Instance == mine.Instance
 	}
 	turns = append(slices.Clone(turns), mine)
-	return turns[max(0, len(turns)-maxTurns):], returns >= maxReturns
+	for _, t := range turns {
+		if mine.At.Sub(t.At) >= turnWindow {
+			continue
+		}
+		if t.Return {
+			returns++
+		}
+		if t.Over {
+			overs++
+		}
+	}
+	return turns[max(0, len(turns)-maxTurns):], returns >= maxReturns || overs >= maxOvers
 }
 
 // CloseAgent keeps that the session has ended. A newer one (Opening), or one on another replica, is left alone.

@@ -353,6 +353,29 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 			}
 		}
 	})
+	check(t, k.BeatReplica(t.Context(), session(fleet.Agent{}, "").Replica))
+	t.Run("crashes that are noticed, and rollouts", func(t *testing.T) {
+		a := k.join(acmeEdge, "crashing")
+		for i := range 18 {
+			if i == 5 || i == 9 {
+				k.open(a, fmt.Sprint("lost-", i)) // its end was not noticed when the next one came
+			}
+			instance := fmt.Sprint("crashing-", i)
+			o := k.open(a, instance)
+			s := session(a, instance)
+			s.Opening = o.Opening
+			check(t, k.CloseAgent(t.Context(), s))
+		}
+	})
+	t.Run("two that end when the other takes over, and are started anew, are", func(t *testing.T) {
+		a := k.join(acmeEdge, "ending")
+		for i := range 4 {
+			k.open(a, fmt.Sprint("ending-", i))
+		}
+		if _, err := k.OpenAgent(t.Context(), session(a, "ending-4")); !errors.Is(err, fleet.ErrCloned) {
+			t.Errorf("%v", err)
+		}
+	})
 	t.Run("three that take turns are", func(t *testing.T) {
 		a := k.join(acmeEdge, "three")
 		for _, i := range []string{"1", "2", "3", "1"} {
