@@ -155,7 +155,14 @@ type AgentReport struct {
 	HeldDeletions    int    // of those: wait for the cluster's own admin, above the agent's own cap
 	Strays           int    // objects of ours on the cluster that no row names; they are left alone
 	Own              int    // Applications of the cluster's own people (AgentAutonomous), those beyond MaxOwn too
+
+	// Environments that the strays are of, by the strays' own labels, in their order and at most MaxStrayEnvironments; nil: an agent that is too
+	// old to tell. What they are good for is to be placed where they stand, after a rebuild.
+	Environments []EnvironmentID
 }
+
+// MaxStrayEnvironments is how many an agent tells of. Once these are placed their objects are no strays any more, and others are told.
+const MaxStrayEnvironments = 1000
 
 // MaxOwn is how many own Applications of one environment are kept. AgentReport.Own counts the others too.
 const MaxOwn = 5000

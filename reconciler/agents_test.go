@@ -109,6 +109,13 @@ type heardOf struct {
 	mu      sync.Mutex
 	agents  map[fleet.EngineName]fleet.AgentView
 	engines map[fleet.EngineName]fleet.EngineView
+	strays  []fleet.EnvironmentID // nil: it is not told
+}
+
+func (f *heardOf) StrayEnvironments(_ context.Context, _ fleet.EngineName) ([]fleet.EnvironmentID, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.strays, f.strays != nil, nil
 }
 
 func (f *heardOf) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter, _ fleet.Page) ([]fleet.AgentView, string, error) {
@@ -172,4 +179,21 @@ func TestWhatMayStandBehindAnAgentWaitsForIt(t *testing.T) {
 	}
 	told.tell(0, time.Hour)
 	h.eventually("it is placed when nothing stands there", is(map[string]bool{"acme/prod": true, "acme/staging": true, "acme/edge": true, "globex/prod": true}))
+}
+
+// What the agent says of strays' environments decides where these go: they stand there already, and no other Argo CD must have them. Those that
+// it does not name are free to be placed.
+func TestWhatStandsBehindAnAgentIsPlacedThere(t *testing.T) {
+	h := newHouse(t, together(small(), plant(), farEngine()))
+	staging := fleet.EnvironmentID{Tenant: "acme", Name: "staging"}
+	told := &heardOf{strays: []fleet.EnvironmentID{staging, {Tenant: "acme", Name: "long-gone"}}}
+	told.tell(2, time.Hour)
+	h.start("a", options{agents: told})
+	h.eventually("each environment is placed", func() error {
+		at := h.placements()
+		if at["acme/staging"] != "far" || at["acme/prod"] == "" || at["globex/prod"] == "" {
+			return fmt.Errorf("placed: %v", at)
+		}
+		return nil
+	})
 }

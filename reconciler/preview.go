@@ -56,7 +56,8 @@ type basis struct {
 	revision fleet.Revision // applied
 	settled  bool           // nothing of the branch is to be applied but what waits for an approval
 	behind   bool
-	unheard  []fleet.EngineName // as plan.Request.Unheard
+	unheard  []fleet.EngineName                         // as plan.Request.Unheard
+	stands   map[fleet.EnvironmentID][]fleet.EngineName // as plan.Request.Stands
 }
 
 // previews is what the loop and those who preview share.
@@ -72,7 +73,7 @@ func (l *Loop) publish() {
 		return
 	}
 	revision := l.world.Revision()
-	l.previews.at.Store(&basis{world: l.world, revision: revision, behind: l.seen != revision, unheard: l.unheard(),
+	l.previews.at.Store(&basis{world: l.world, revision: revision, behind: l.seen != revision, unheard: l.unheard(), stands: l.stands(),
 		settled: !l.unread() && revision != "" && l.judged != "" && l.judged == l.seen})
 }
 
@@ -124,7 +125,7 @@ func (l *Loop) planned(ctx context.Context, at *basis, r *plan.Request) (*plan.P
 	if err != nil {
 		return nil, err
 	}
-	r.Now, r.Recent, r.Unheard = lately.Now, lately.Deleted, at.unheard
+	r.Now, r.Recent, r.Unheard, r.Stands = lately.Now, lately.Deleted, at.unheard, at.stands
 	p, err := l.weigh(ctx, at.world, r, nil)
 	if err == nil && p.Base != at.revision {
 		return nil, ErrUnsettled // the loop was faster: the files were compared with another revision

@@ -3,6 +3,7 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +24,8 @@ type Finder interface {
 type AgentFinder interface {
 	Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.AgentView, string, error)
 	Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.EngineView, string, error)
+	// StrayEnvironments are those that the strays on an engine are of; told is false when its agent does not tell.
+	StrayEnvironments(ctx context.Context, engine fleet.EngineName) (of []fleet.EnvironmentID, told bool, err error)
 }
 
 // hearFor is how long an agent's engine has to be reached before what the agent says of it counts: it counts its objects with each report, and
@@ -38,8 +41,10 @@ type found struct {
 	placements map[fleet.EnvironmentID]fleet.EngineName
 	holds      []fleet.SyncHold
 	unread     []fleet.EngineName
-	unheard    []fleet.EngineName // behind agents
-	again      time.Time          // not before: an engine that does not answer must not slow every pass
+	unheard    []fleet.EngineName                         // behind agents
+	stands     map[fleet.EngineName][]fleet.EnvironmentID // there, as their agents say, without a row
+	contested  []fleet.EngineName                         // of stands: they and another say the same; they are asked again
+	again      time.Time                                  // not before: an engine that does not answer must not slow every pass
 }
 
 // load restores the World from the store, once.
@@ -71,11 +76,12 @@ func (l *Loop) load(ctx context.Context) error {
 // find reads the engines when the mirror cannot know what they hold. It costs nothing otherwise.
 func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 	if !l.fresh {
+		r.Stands = l.stands() // what was found counts until it was recorded
 		return nil
 	}
 	specs := l.declared(r.Files)
 	if l.found == nil {
-		l.found = &found{placements: map[fleet.EnvironmentID]fleet.EngineName{}}
+		l.found = &found{placements: map[fleet.EnvironmentID]fleet.EngineName{}, stands: map[fleet.EngineName][]fleet.EnvironmentID{}}
 		for name, spec := range specs {
 			if spec.Connection.Agent != nil {
 				l.found.unheard = append(l.found.unheard, name)
@@ -87,7 +93,7 @@ func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 	if err := l.hear(ctx, specs, r.Now); err != nil {
 		return err
 	}
-	r.Unheard = l.found.unheard
+	r.Unheard, r.Stands = l.found.unheard, l.stands()
 	before := len(l.found.unread)
 	if started := time.Now(); !started.Before(l.found.again) {
 		l.read(ctx, specs)
@@ -97,7 +103,7 @@ func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 	for _, name := range r.Unread {
 		l.Log.Warn("engine is not read yet; nothing new is placed until it is, for it may stand there already", "engine", name)
 	}
-	l.fresh = len(r.Unread)+len(r.Unheard) > 0
+	l.fresh = len(r.Unread)+len(r.Unheard)+len(l.found.contested) > 0
 	if len(r.Unread) == before {
 		return nil
 	}
@@ -107,16 +113,31 @@ func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 
 // rest ends the asking once every engine is read and no environment waits for an agent: what is declared later stood nowhere before.
 func (l *Loop) rest() {
-	if l.fresh && l.found != nil && len(l.found.unread) == 0 && !l.world.Blocked() {
-		l.fresh, l.found.unheard = false, nil
+	if l.found != nil && len(l.found.unread) == 0 && !l.world.Blocked() {
+		l.fresh, l.found.unheard, l.found.contested = false, nil, nil
+		clear(l.found.stands)
 	}
 }
 
-// hear takes the engines off the list whose agents say that nothing of ours stands there but what rows name. An agent is never dialed, and the
+// stands is Request.Stands.
+func (l *Loop) stands() map[fleet.EnvironmentID][]fleet.EngineName {
+	if l.found == nil || len(l.found.stands) == 0 {
+		return nil
+	}
+	out := map[fleet.EnvironmentID][]fleet.EngineName{}
+	for _, name := range slices.Sorted(maps.Keys(l.found.stands)) {
+		for _, id := range l.found.stands[name] {
+			out[id] = append(out[id], name)
+		}
+	}
+	return out
+}
+
+// hear takes the engines off the list whose agents say what of ours stands there that no row names. An agent is never dialed, and the
 // environments that are its engine's by their own declaration need no word of it.
 func (l *Loop) hear(ctx context.Context, specs map[fleet.EngineName]fleet.EngineSpec, now time.Time) error {
 	var left []fleet.EngineName
-	for _, name := range l.found.unheard {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(l.found.unheard, l.found.contested)))) {
 		if spec, declared := specs[name]; !declared || spec.Connection.Agent == nil {
 			continue
 		}
@@ -129,23 +150,45 @@ func (l *Loop) hear(ctx context.Context, specs map[fleet.EngineName]fleet.Engine
 		}
 	}
 	slices.Sort(left)
-	l.found.unheard = left
+	l.found.unheard, l.found.contested = left, nil
+	for id, names := range l.stands() {
+		if len(names) > 1 {
+			l.Log.Warn("an environment stands on several engines, as their agents say; its objects are to be removed from all but one",
+				"tenant", id.Tenant, "environment", id.Name, "engines", names)
+			l.found.contested = append(l.found.contested, names...)
+		}
+	}
 	return nil
 }
 
+// heard reports whether the agent of an engine has told all that stands there, and keeps it. One that tells of no environments is taken at its
+// word only when there is no stray at all; of one that tells of as many as it may, others may be left.
 func (l *Loop) heard(ctx context.Context, name fleet.EngineName, now time.Time) (bool, error) {
+	delete(l.found.stands, name)
 	if l.AgentFinder == nil {
 		return false, nil
 	}
 	by := fleet.Filter{Engine: name}
 	agents, _, err := l.AgentFinder.Agents(ctx, fleet.Scope{}, by, fleet.Page{Limit: 2})
-	if err != nil || !slices.ContainsFunc(agents, func(a fleet.AgentView) bool { return a.Engine == name && a.Connected && a.Strays == 0 }) {
+	i := slices.IndexFunc(agents, func(a fleet.AgentView) bool { return a.Engine == name && a.Connected })
+	if err != nil || i < 0 {
 		return false, err
 	}
 	engines, _, err := l.AgentFinder.Engines(ctx, fleet.Scope{}, by, fleet.Page{Limit: 1})
-	return slices.ContainsFunc(engines, func(e fleet.EngineView) bool {
+	if err != nil || !slices.ContainsFunc(engines, func(e fleet.EngineView) bool {
 		return e.Name == name && e.Reachable && e.Since != nil && now.Sub(*e.Since) >= hearFor
-	}), err
+	}) {
+		return false, err
+	}
+	if agents[i].Strays == 0 {
+		return true, nil
+	}
+	of, told, err := l.AgentFinder.StrayEnvironments(ctx, name)
+	if err != nil || !told {
+		return false, err
+	}
+	l.found.stands[name] = of
+	return len(of) < fleet.MaxStrayEnvironments, nil
 }
 
 // declared are the engines of the head and of the World.

@@ -49,7 +49,7 @@ func (l *Loop) askAgain(ctx context.Context, lease fleet.Lease) error {
 	if reflect.DeepEqual(earlier, l.answered) {
 		return nil
 	}
-	r := &plan.Request{Revision: l.world.Revision(), Relation: plan.RelationSame, Review: &plan.Review{Earlier: earlier}, Unheard: l.unheard()}
+	r := &plan.Request{Revision: l.world.Revision(), Relation: plan.RelationSame, Review: &plan.Review{Earlier: earlier}, Unheard: l.unheard(), Stands: l.stands()}
 	if err := l.lately(ctx, r); err != nil {
 		return err
 	}

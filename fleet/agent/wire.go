@@ -250,4 +250,6 @@ type Standing struct {
 	HeldDeletions    int    `json:"heldDeletions,omitempty"`
 	Strays           int    `json:"strays,omitempty"`
 	Own              int    `json:"own,omitempty"` // the cluster's own Applications, all of them
+	// Environments that the strays are of, as fleet.AgentReport. It is there when it is empty too: an agent of an earlier version has none.
+	Environments []fleet.EnvironmentID `json:"environments,omitzero"`
 }

@@ -280,3 +280,82 @@ func TestAnEnvironmentThatMayStandBehindAnAgentWaitsForItsWord(t *testing.T) {
 		t.Errorf("heard of: %+v, on %q", p.Counts, h.engineOf("acme", "prod"))
 	}
 }
+
+// farFile is an Engine behind an agent, cordoned: it takes nothing but what stands there.
+func farFile(name, region string) string {
+	return strings.Replace(engineFile(name, region, "  state: Cordoned\n"), "kubeconfigRef: {name: "+name+"}", "agent: {}", 1)
+}
+
+func TestAfterARebuildAnEnvironmentIsPlacedWhereItsAgentSaysThatItStands(t *testing.T) {
+	prod := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
+	far, other := fleet.EngineName("far"), fleet.EngineName("far-2")
+	for name, c := range map[string]struct {
+		stands  []fleet.EngineName
+		unheard []fleet.EngineName
+		region  string // of prod
+		at      fleet.EngineName
+		says    string
+	}{
+		"one says so":                          {stands: []fleet.EngineName{far}, at: far, says: "its objects stand on far"},
+		"one says so, and has more to tell":    {stands: []fleet.EngineName{far}, unheard: []fleet.EngineName{far}, at: far},
+		"another was not heard":                {stands: []fleet.EngineName{far}, unheard: []fleet.EngineName{other}, says: "engine far-2, whose agent has not told"},
+		"two say so":                           {stands: []fleet.EngineName{other, far}, says: "engines far and far-2 both say"},
+		"one that may not have it says so":     {stands: []fleet.EngineName{far}, region: "us", at: "us-1"},
+		"one that is not declared says so":     {stands: []fleet.EngineName{"gone"}, at: "eu-1"},
+		"nobody says so":                       {at: "eu-1"},
+		"one that may not have it is a second": {stands: []fleet.EngineName{far, "us-far"}, at: far},
+	} {
+		t.Run(name, func(t *testing.T) {
+			region := c.region
+			if region == "" {
+				region = "eu"
+			}
+			h := newHouse(t)
+			h.apply(map[string]string{
+				"fleet/fleet.yaml":                    fleetFile(""),
+				"fleet/engines/eu-1.yaml":             engineFile("eu-1", "eu", ""),
+				"fleet/engines/us-1.yaml":             engineFile("us-1", "us", ""),
+				"fleet/engines/far.yaml":              farFile("far", "eu"),
+				"fleet/engines/far-2.yaml":            farFile("far-2", "eu"),
+				"fleet/engines/us-far.yaml":           farFile("us-far", "us"),
+				"fleet/tenants/acme.yaml":             tenantFile("acme", ""),
+				"tenants/acme/environments/prod.yaml": environmentFile("prod", region, "", "app"),
+			}, func(r *Request) {
+				r.Unheard, r.Stands = c.unheard, map[fleet.EnvironmentID][]fleet.EngineName{prod: c.stands}
+			})
+			p := h.w.placements.base[prod]
+			if p.Engine != c.at || !strings.Contains(p.Reason, c.says) || h.w.Blocked() != (c.at == "") {
+				t.Errorf("blocked %t: %+v", h.w.Blocked(), p)
+			}
+		})
+	}
+}
+
+// After a rebuild nobody tells what ran behind an agent: nothing runs a second time, and a hold is taken to stand.
+func TestASyncRunIsNotRunAgainWhereAnAgentSaysThatItsEnvironmentStands(t *testing.T) {
+	files := tree{
+		"fleet/fleet.yaml":                       fleetFile(""),
+		"fleet/engines/eu-1.yaml":                engineFile("eu-1", "eu", ""),
+		"fleet/engines/far.yaml":                 farFile("far", "eu"),
+		"fleet/tenants/acme.yaml":                tenantFile("acme", ""),
+		"tenants/acme/environments/prod.yaml":    environmentFile("prod", "eu", "", "app"),
+		"tenants/acme/deployments/checkout.yaml": deploymentFile("checkout", "acme/checkout", "environments: [prod]", ""),
+		"tenants/acme/syncs/rollback.yaml":       syncFile("rollback", "deployment: checkout, revision: v0, hold: true"),
+	}
+	for name, c := range map[string]struct {
+		stands map[fleet.EnvironmentID][]fleet.EngineName
+		at     fleet.EngineName
+		syncs  int
+	}{
+		"it stands there":  {map[fleet.EnvironmentID][]fleet.EngineName{{Tenant: "acme", Name: "prod"}: {"far"}}, "far", 0},
+		"it stood nowhere": {nil, "eu-1", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			p := h.apply(files, func(r *Request) { r.Stands = c.stands })
+			if h.engineOf("acme", "prod") != c.at || len(p.Syncs) != c.syncs || len(p.SyncHolds) != 1 {
+				t.Errorf("on %q: %v, holds %v", h.engineOf("acme", "prod"), p.Syncs, p.SyncHolds)
+			}
+		})
+	}
+}

@@ -60,12 +60,10 @@ func (d *draft) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.P
 	if behindAgent(d.stage, id) {
 		return own(id, d.stage.Environment(id).Environment, item.Applications)
 	}
-	if name := d.unheardFor(item); len(d.r.Unread) == 0 && name != "" {
-		d.blocked = true
-		return fleet.Placement{Environment: id, Applications: item.Applications, Reason: fmt.Sprintf(
-			"not placed yet: it may stand on engine %s, whose agent has not told since the rebuild that nothing does", name)}
-	}
 	if len(d.r.Unread) == 0 {
+		if p, told := d.byAgents(item); told {
+			return p
+		}
 		return engines.Decide(item, d.conflicts(id))
 	}
 	names := make([]string, 0, len(d.r.Unread))
@@ -77,20 +75,38 @@ func (d *draft) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.P
 		Reason: "not placed yet: it may stand on an engine that was not read since the rebuild: " + strings.Join(names, ", ")}
 }
 
-// unheardFor is an unheard engine that the item may have been given, in whatever state the engine is now; "" when there is none.
-func (d *draft) unheardFor(item placement.Item) fleet.EngineName {
-	for _, name := range slices.Sorted(slices.Values(d.r.Unheard)) {
+// byAgents is what the agents' words decide after a rebuild: where the item stands already, or that it is not placed yet; false when nothing does.
+func (d *draft) byAgents(item placement.Item) (fleet.Placement, bool) {
+	p := fleet.Placement{Environment: item.Environment, Applications: item.Applications}
+	stands := d.mayHave(item, d.r.Stands[item.Environment])
+	unheard := slices.DeleteFunc(d.mayHave(item, d.r.Unheard), func(name fleet.EngineName) bool { return slices.Contains(stands, name) })
+	switch {
+	case len(stands) > 1:
+		p.Reason = fmt.Sprintf("not placed yet: the agents of engines %s and %s both say that it stands there; remove its objects from one", stands[0], stands[1])
+	case len(unheard) > 0:
+		p.Reason = fmt.Sprintf("not placed yet: it may stand on engine %s, whose agent has not told since the rebuild that nothing does", unheard[0])
+	case len(stands) == 1:
+		p.Engine, p.Reason = stands[0], fmt.Sprintf("its objects stand on %s, as its agent said when the mirror was rebuilt", stands[0])
+		return p, true
+	default:
+		return p, false
+	}
+	d.blocked = true
+	return p, true
+}
+
+// mayHave are those of the engines that the item may have been given, in whatever state they are now, by name.
+func (d *draft) mayHave(item placement.Item, names []fleet.EngineName) []fleet.EngineName {
+	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
+	return slices.DeleteFunc(sorted, func(name fleet.EngineName) bool {
 		e := d.stage.Engine(name)
 		if e == nil {
-			continue
+			return true
 		}
 		spec := *e.Engine
 		spec.State = fleet.EngineActive
-		if placement.Verify(item, placement.Engine{Name: name, Labels: e.Labels, Spec: spec}) == "" {
-			return name
-		}
-	}
-	return ""
+		return placement.Verify(item, placement.Engine{Name: name, Labels: e.Labels, Spec: spec}) != ""
+	})
 }
 
 // settleIn records a decision, and brings the environment's Applications to the engine.

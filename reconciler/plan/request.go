@@ -46,6 +46,10 @@ type Request struct {
 	// have been given is not placed, on none: it may stand there, and two Argo CDs must not have it.
 	Unheard []fleet.EngineName
 
+	// Stands names the engines behind agents that say of objects of an environment that they stand there, and no row names them. It is placed
+	// there if it is placed anew and the engine may have been given it.
+	Stands map[fleet.EnvironmentID][]fleet.EngineName
+
 	Now     time.Time // by the store's clock, which also dates approvals and deletions
 	Explain bool      // also renders what stood before, for the text forms
 }

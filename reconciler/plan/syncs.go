@@ -94,10 +94,10 @@ func (d *draft) history(id fleet.ApplicationID) bool {
 	return !d.started && d.w.placements.base[id.In()].Engine != "" || d.untold(id)
 }
 
-// untold reports whether nobody tells after a rebuild what ran and what is held: no agent is asked. Then nothing is run, and what may be held
-// is, until its file goes or Git asks for another revision.
+// untold reports whether nobody tells after a rebuild what ran and what is held: no agent is asked for that. Then nothing is run, and what may be
+// held is, until its file goes or Git asks for another revision.
 func (d *draft) untold(id fleet.ApplicationID) bool {
-	return !d.started && d.w.placements.base[id.In()].Engine == "" && behindAgent(d.stage, id.In())
+	return !d.started && d.w.placements.base[id.In()].Engine == "" && (behindAgent(d.stage, id.In()) || len(d.r.Stands[id.In()]) > 0)
 }
 
 // requestSyncs asks for the syncs of new SyncRuns.

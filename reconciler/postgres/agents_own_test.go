@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,6 +214,13 @@ func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	ctx := t.Context()
 	o := k.open(k.join(acmeEdge, "x"), "one")
 	report := fleet.AgentReport{Reachable: true, Message: strings.Repeat("é\x00", 2000), ArgoCD: "v3.6.0", Version: "v1.2.0", PendingDeletions: 3, HeldDeletions: 2, Strays: 1 << 40}
+	stray := func(wantTold bool, want ...fleet.EnvironmentID) {
+		t.Helper()
+		if of, told, err := k.StrayEnvironments(ctx, acmeEdge); err != nil || told != wantTold || !slices.Equal(of, want) {
+			t.Errorf("strays are of %v, told %t, %v", of, told, err)
+		}
+	}
+	stray(false)
 	check(t, k.ReportAgent(ctx, o.Lease, report))
 	v := k.view(acmeEdge)
 	if !v.Reachable || v.ArgoCD != "v3.6.0" || v.Version != "v1.2.0" || v.HeldDeletions != 2 || v.Strays != 1<<31-1 || len(v.Message) > 1024 || strings.Contains(v.Message, "\x00") {
@@ -232,6 +240,13 @@ func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	}
 	report.Reachable = false
 	check(t, k.ReportAgent(ctx, o.Lease, report))
+	stray(false)
+	report.Environments = []fleet.EnvironmentID{}
+	check(t, k.ReportAgent(ctx, o.Lease, report))
+	stray(true)
+	report.Environments = []fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}, {Tenant: "globex", Name: "x"}}
+	check(t, k.ReportAgent(ctx, o.Lease, report))
+	stray(true, report.Environments...)
 	if versions() == before || k.view(acmeEdge).Reachable {
 		t.Error("that it is not reachable is not written")
 	}
@@ -347,6 +362,8 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	_, unused := k.token("globex.edge")
 	before, o := k.open(a, "one"), k.open(own, "one")
 	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}}, true))
+	says := fleet.AgentReport{Reachable: true, Strays: 1, Environments: []fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}}}
+	check(t, k.ReportAgent(ctx, before.Lease, says))
 	asked := must(k.AskSync(ctx, fleet.Scope{}, fleet.SyncRequest{Tenant: "acme", Environment: "own", Namespace: "gitops", Key: fleet.ObjectKey{Name: "x"}}, "ann"))(t)
 	check(t, k.Reset(ctx))
 	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrNotFound) {
@@ -356,6 +373,19 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	if len(k.own(fleet.Scope{}, fleet.Filter{})) != 1 || len(k.rows(acmeEdge)) != 0 {
 		t.Error("the cluster's own is lost, or rows are not")
 	}
+	wordOf := func() (fleet.AgentView, bool) {
+		t.Helper()
+		_, told, err := k.StrayEnvironments(ctx, acmeEdge)
+		check(t, err)
+		return k.view(acmeEdge), told
+	}
+	if v, told := wordOf(); v.Reachable || v.Strays != 0 || told {
+		t.Errorf("what it said of the old mirror counts: %+v", v)
+	}
+	expect(t, k.url, `SELECT count(*) FROM engines WHERE engine = 'acme.edge' AND NOT reachable AND since > now() - interval '1 minute'`, 1)
+	if _, err := k.TakeReport(ctx, before.Lease, 1); !errors.Is(err, fleet.ErrNotFound) { // it is not to end: nobody else has the lease
+		t.Errorf("a report of before: %v", err)
+	}
 	k.reconciler, k.revisions = hold(t, k.Store, "reconciler"), 0
 	k.record(func(r *fleet.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), tenantDeclaration("globex"), edge("acme", "edge", ""), edge("acme", "own", fleet.AgentAutonomous),
@@ -363,8 +393,15 @@ func TestRebuildKeepsAgents(t *testing.T) {
 		r.Rows = []fleet.Row{application("acme.edge", "acme", "a", "edge", "v1")}
 	})
 	after := k.open(a, "one")
-	if after.Lease.Epoch < before.Lease.Epoch || after.Generation <= before.Generation || len(k.rows(acmeEdge)) != 1 {
+	if after.Lease.Epoch <= before.Lease.Epoch || after.Generation <= before.Generation || len(k.rows(acmeEdge)) != 1 {
 		t.Errorf("before %+v, after %+v", before, after)
+	}
+	if err := k.ReportAgent(ctx, before.Lease, says); !errors.Is(err, fleet.ErrFenced) {
+		t.Errorf("what it says of the old mirror is taken: %v", err)
+	}
+	check(t, k.ReportAgent(ctx, after.Lease, says))
+	if v, told := wordOf(); !v.Reachable || v.Strays != 1 || !told {
+		t.Errorf("of the new one: %+v", v)
 	}
 	must(k.JoinAgent(ctx, unused, fleet.AgentJoin{Keys: keys("g")}))(t)
 	if syncs := must(k.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 1 || syncs[0].ID != asked.ID {

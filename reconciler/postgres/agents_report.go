@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,19 +12,23 @@ import (
 )
 
 // TakeReport checks, before a report is applied, that the lease holds and that the report is newer than the last one that was taken:
-// fleet.ErrFenced, fleet.ErrReplayed when it is not. last is the number of that one, also with fleet.ErrReplayed. It writes nothing: a report is counted by ReportTaken, after all of its parts were
-// applied. One whose replica died in between is sent again and applied again, and each part has one effect however often it comes,
-// while one that was counted before it was applied would be lost.
+// fleet.ErrFenced, fleet.ErrReplayed when it is not, and fleet.ErrNotFound when the lease was taken away and nobody has it, as when the mirror is
+// rebuilt or the declaration has changed: the same process may have it again. last is the number of that one, also with fleet.ErrReplayed. It
+// writes nothing: a report is counted by ReportTaken, after all of its parts were applied. One whose replica died in between is sent
+// again and applied again, and each part has one effect however often it comes, while one that was counted before it was applied would be lost.
 func (s *Store) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (last int64, err error) {
+	free := false
 	err = s.again(ctx, func() error {
 		return s.work.QueryRow(ctx, `
-			SELECT a.report_seq FROM leases l JOIN agents a ON a.id = $4 AND a.ended_at IS NULL AND 'engine/' || a.engine = l.name
-			WHERE l.name = $1 AND l.holder = $2 AND l.epoch = $3 AND l.expires_at > clock_timestamp()`,
-			lease.Name, text(lease.Holder), lease.Epoch, text(holdingAgent(lease))).Scan(&last)
+			SELECT a.report_seq, l.holder = '' FROM leases l JOIN agents a ON a.id = $4 AND a.ended_at IS NULL AND 'engine/' || a.engine = l.name
+			WHERE l.name = $1 AND (l.holder = '' OR l.holder = $2 AND l.epoch = $3 AND l.expires_at > clock_timestamp())`,
+			lease.Name, text(lease.Holder), lease.Epoch, text(holdingAgent(lease))).Scan(&last, &free)
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		err = fleet.ErrFenced
+	case err == nil && free:
+		err = fleet.ErrNotFound
 	case err == nil && seq <= last:
 		err = fleet.ErrReplayed
 	}
@@ -49,7 +54,7 @@ func (s *Store) ReportAgent(ctx context.Context, lease fleet.Lease, report fleet
 	err = s.atomically(ctx, func(b *pgx.Batch) {
 		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
 		b.Queue(sqlReportAgent, text(holdingAgent(lease)), report.Reachable, message(report.Message), message(report.ArgoCD), message(report.Version),
-			count(report.PendingDeletions), count(report.HeldDeletions), count(report.Strays), count(report.Own))
+			count(report.PendingDeletions), count(report.HeldDeletions), count(report.Strays), count(report.Own), strayEnvironments(report.Environments))
 		b.Queue(sqlReportAgentEngine, string(engine), report.Reachable, message(report.Message), message(report.ArgoCD), text(holdingAgent(lease)))
 	})
 	return wrap(err, "report of the agent of engine %s", engine)
@@ -58,9 +63,9 @@ func (s *Store) ReportAgent(ctx context.Context, lease fleet.Lease, report fleet
 const (
 	sqlReportAgent = `
 		UPDATE agents a SET reachable = $2, message = $3, argocd = CASE WHEN $4 = '' THEN a.argocd ELSE $4 END,
-			version = CASE WHEN $5 = '' THEN a.version ELSE $5 END, pending_deletions = $6, held_deletions = $7, strays = $8, own = $9
+			version = CASE WHEN $5 = '' THEN a.version ELSE $5 END, pending_deletions = $6, held_deletions = $7, strays = $8, own = $9, stray_environments = $10
 		WHERE a.id = $1 AND a.ended_at IS NULL AND ((a.reachable, a.message, a.pending_deletions, a.held_deletions, a.strays, a.own) <> ($2, $3, $6, $7, $8, $9)
-			OR $4 NOT IN ('', a.argocd) OR $5 NOT IN ('', a.version))`
+			OR a.stray_environments IS DISTINCT FROM $10 OR $4 NOT IN ('', a.argocd) OR $5 NOT IN ('', a.version))`
 	// As ReportEngine; of an environment's own cluster the event is the tenant's.
 	sqlReportAgentEngine = `
 		WITH changed AS (
@@ -73,6 +78,36 @@ const (
 		SELECT new_event('engine', a.tenant, c.engine, CASE WHEN c.reachable THEN 'reachable' ELSE 'not reachable' END)
 		FROM changed c JOIN agents a ON a.id = $5`
 )
+
+// strayEnvironments are environments as their column takes them; nil when the agent does not tell.
+func strayEnvironments(told []fleet.EnvironmentID) []string {
+	if told == nil {
+		return nil
+	}
+	return column(told[:min(len(told), fleet.MaxStrayEnvironments)], func(id fleet.EnvironmentID) string {
+		return text(string(id.Tenant)) + "/" + text(string(id.Name))
+	})
+}
+
+// StrayEnvironments are those that the strays on an engine's cluster are of, as its agent last said; at most fleet.MaxStrayEnvironments. told is
+// false when no agent has joined, or it is too old to tell.
+func (s *Store) StrayEnvironments(ctx context.Context, engine fleet.EngineName) (of []fleet.EnvironmentID, told bool, err error) {
+	err = s.again(ctx, func() error {
+		of, told = nil, false
+		var words []string
+		err := s.work.QueryRow(ctx, `SELECT stray_environments FROM agents WHERE engine = $1 AND ended_at IS NULL`, text(string(engine))).Scan(&words)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		told = words != nil
+		for _, word := range words {
+			tenant, name, _ := strings.Cut(word, "/")
+			of = append(of, fleet.EnvironmentID{Tenant: fleet.TenantName(tenant), Name: fleet.EnvironmentName(name)})
+		}
+		return err
+	})
+	return of, told, wrap(err, "strays on engine %s", engine)
+}
 
 // count is a number from outside as a column takes it.
 func count(n int) int32 { return int32(min(max(n, 0), 1<<31-1)) }

@@ -277,9 +277,7 @@ func (a *Agent) local() edge.Local {
 	}
 	local := edge.Local{Held: target.Held()}
 	if target.Synced() {
-		for _, live := range target.Inventory() {
-			local.Inventory = append(local.Inventory, live.Key)
-		}
+		local.Inventory = target.Inventory()
 	}
 	return local
 }

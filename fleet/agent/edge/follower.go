@@ -11,12 +11,13 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/engine"
 )
 
 // Local is what only the cluster knows. It is asked when the agent says how it stands.
 type Local struct {
-	Inventory []fleet.ObjectKey // objects of ours on the cluster; nil while it was not read
-	Held      int               // deletions that wait for the cluster's admin
+	Inventory []engine.Live // objects of ours on the cluster; nil while it was not read
+	Held      int           // deletions that wait for the cluster's admin
 }
 
 // FollowerConfig is what a Follower is made of. What is nil is left out.

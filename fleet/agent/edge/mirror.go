@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/engine"
 )
 
 // mirror is the agent's rows in memory. What it cannot act on stands aside: left alone, and said.
@@ -140,6 +142,26 @@ func (m *mirror) changed(after int64, limit int) []fleet.Row {
 
 // all is every row, by seq.
 func (m *mirror) all() []fleet.Row { return m.changed(-1, len(m.rows)) }
+
+// strays counts the objects that no row names, and tells which environments they are of: a list, be it empty.
+func (m *mirror) strays(inventory []engine.Live) (int, []fleet.EnvironmentID) {
+	n, of := 0, map[fleet.EnvironmentID]bool{}
+	for _, live := range inventory {
+		_, wanted := m.rows[live.Key]
+		_, aside := m.aside[live.Key]
+		if wanted || aside {
+			continue
+		}
+		n++
+		if live.Tenant != "" && live.Environment != "" {
+			of[fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment}] = true
+		}
+	}
+	all := slices.SortedFunc(maps.Keys(of), func(a, b fleet.EnvironmentID) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+	})
+	return n, append([]fleet.EnvironmentID{}, all[:min(len(all), fleet.MaxStrayEnvironments)]...)
+}
 
 // deletions are the Applications that are to go.
 func (m *mirror) deletions() []fleet.ObjectKey {

@@ -11,6 +11,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/engine"
 )
 
 // observe says how Applications stand.
@@ -209,7 +210,7 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 		row = h.put(row)
 		s.f.Held = func(fleet.ObjectKey) (string, bool) { return "approve it with: argosy agent approve-deletions", true }
 		s.f.Local = func() Local {
-			return Local{Held: 1, Inventory: []fleet.ObjectKey{{Engine: testEngine, Kind: fleet.ObjectApplication, Name: "one"}, {Engine: testEngine, Kind: fleet.ObjectApplication, Name: "stray"}}}
+			return Local{Held: 1, Inventory: []engine.Live{stands("one", "prod"), stands("stray", "prod"), stands("stray-too", "prod"), stands("stray-project", "")}}
 		}
 		s.follow()
 		key := fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: "one"}
@@ -224,8 +225,32 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 			t.Errorf("%+v", ack)
 		}
 		last := h.taken()[len(h.taken())-1].Standing
-		if last == nil || last.PendingDeletions != 1 || last.HeldDeletions != 1 || last.Strays != 1 {
+		if last == nil || last.PendingDeletions != 1 || last.HeldDeletions != 1 || last.Strays != 3 ||
+			!slices.Equal(last.Environments, []fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}}) {
 			t.Errorf("%+v", last)
 		}
 	})
+}
+
+// stands is an object of ours on the cluster.
+func stands(name string, environment fleet.EnvironmentName) engine.Live {
+	return engine.Live{Key: fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: name}, Ours: true, Tenant: "acme", Environment: environment}
+}
+
+func TestStraysAreToldWithTheirEnvironmentsUpToAThousand(t *testing.T) {
+	m := newMirror(testEngine, "argocd")
+	n, of := m.strays(nil)
+	if said, err := json.Marshal(agent.Standing{Strays: n, Environments: of}); n != 0 || err != nil || !strings.Contains(string(said), `"environments":[]`) {
+		t.Errorf("of nothing: %d, %s, %v; an agent that tells has a list", n, said, err)
+	}
+	var all []engine.Live
+	for i := range fleet.MaxStrayEnvironments + 7 {
+		name := fmt.Sprintf("e%04d", i)
+		all = append(all, stands(name, fleet.EnvironmentName(name)), stands(name+"-b", fleet.EnvironmentName(name)))
+	}
+	slices.Reverse(all)
+	n, of = m.strays(all)
+	if n != 2*(fleet.MaxStrayEnvironments+7) || len(of) != fleet.MaxStrayEnvironments || of[0].Name != "e0000" || of[999].Name != "e0999" {
+		t.Errorf("%d strays of %d environments", n, len(of))
+	}
 }

@@ -289,13 +289,7 @@ func (f *Follower) stand() {
 	}
 	if f.mirror != nil {
 		s.PendingDeletions = len(f.mirror.deletions())
-		for _, key := range local.Inventory {
-			_, wanted := f.mirror.rows[key]
-			_, aside := f.mirror.aside[key]
-			if !wanted && !aside {
-				s.Strays++
-			}
-		}
+		s.Strays, s.Environments = f.mirror.strays(local.Inventory)
 	}
 	f.mu.Unlock()
 	f.Outbox.Stand(s)

@@ -147,8 +147,22 @@ func reportOf(s *agent.Standing) fleet.AgentReport {
 	return fleet.AgentReport{
 		Reachable: s.Reachable, Message: message(s.Message), ArgoCD: plain(s.ArgoCD, 64), Version: plain(s.Version, 64),
 		PendingDeletions: count(s.PendingDeletions, mostObjects), HeldDeletions: count(s.HeldDeletions, mostObjects), Strays: count(s.Strays, mostObjects),
-		Own: count(s.Own, mostObjects),
+		Own: count(s.Own, mostObjects), Environments: environmentsOf(s.Environments),
 	}
+}
+
+// environmentsOf keeps what can be an environment; nil when the agent does not tell.
+func environmentsOf(told []fleet.EnvironmentID) []fleet.EnvironmentID {
+	if told == nil {
+		return nil
+	}
+	all := []fleet.EnvironmentID{}
+	for _, id := range told[:min(len(told), fleet.MaxStrayEnvironments)] {
+		if soundName(string(id.Tenant)) && soundName(string(id.Name)) {
+			all = append(all, id)
+		}
+	}
+	return all
 }
 
 func ownOf(o fleet.OwnApplication) (fleet.OwnApplication, bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -85,6 +86,9 @@ func (h *Hub) take(ctx context.Context, lease fleet.Lease, engine fleet.EngineNa
 		r := refused(http.StatusConflict, agent.CodeReplay, fmt.Sprintf("report %d was taken already, or a later one was", report.Seq), "number the next one above the last that was taken")
 		r.ReportSeq = last
 		return r
+	}
+	if errors.Is(err, fleet.ErrNotFound) {
+		return undeclared(5*time.Second + rand.N(5*time.Second))
 	}
 	if err != nil {
 		return err

@@ -5,7 +5,9 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,11 +22,12 @@ import (
 func TestAReportIsTakenPartByPart(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
+	prod := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
 	report := agent.Report{Epoch: d.open(), Seq: 7,
 		Acks:     []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", Seq: 3, State: fleet.ApplyApplied}, {Kind: fleet.ObjectProject, Name: "p", Seq: 4, Removed: true}},
 		Observed: []agent.Observed{{Name: "a", Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, Resources: 3, OperationPhase: "Succeeded"}},
 		Syncs:    []agent.SyncEnd{{ID: "s1", State: fleet.OperationSucceeded}},
-		Standing: &agent.Standing{Reachable: true, ArgoCD: "v3.2.0", Version: "v1", PendingDeletions: 2, Strays: 1, Own: 4},
+		Standing: &agent.Standing{Reachable: true, ArgoCD: "v3.2.0", Version: "v1", PendingDeletions: 2, Strays: 1, Own: 4, Environments: []fleet.EnvironmentID{prod}},
 		Own:      []fleet.OwnApplication{{Namespace: "argocd", Name: "own", RepoURL: "https://user:secret@git.example/r"}}, OwnWhole: true}
 	if w := d.report(report); w.Code != http.StatusNoContent {
 		t.Fatalf("%d %s", w.Code, w.Body)
@@ -36,7 +39,7 @@ func TestAReportIsTakenPartByPart(t *testing.T) {
 	if len(s.seen) != 1 || s.seen[0].Sync != fleet.SyncSynced || s.seen[0].Message != "" || s.seen[0].OperationPhase != "Succeeded" {
 		t.Errorf("observations %+v", s.seen)
 	}
-	if s.ends["s1"] != fleet.OperationSucceeded || len(s.stood) != 1 || s.stood[0].ArgoCD != "v3.2.0" || s.stood[0].Own != 4 || !s.whole {
+	if s.ends["s1"] != fleet.OperationSucceeded || len(s.stood) != 1 || s.stood[0].ArgoCD != "v3.2.0" || s.stood[0].Own != 4 || !slices.Equal(s.stood[0].Environments, []fleet.EnvironmentID{prod}) || !s.whole {
 		t.Errorf("syncs %v, standing %+v", s.ends, s.stood)
 	}
 	if len(s.own) != 1 || s.own[0].RepoURL != "https://git.example/r" {
@@ -44,6 +47,43 @@ func TestAReportIsTakenPartByPart(t *testing.T) {
 	}
 	if s.reports["engine/acme.edge"] != 7 {
 		t.Errorf("counted %v", s.reports)
+	}
+}
+
+// An agent of an earlier version tells of no environments, which is not to tell that there are none.
+func TestTheEnvironmentsOfStraysAreToldOrNot(t *testing.T) {
+	o := newHouse(t)
+	d := o.device("far", "")
+	epoch := d.open()
+	many, _ := json.Marshal(slices.Repeat([]fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}}, fleet.MaxStrayEnvironments+5))
+	for i, c := range []struct {
+		told string
+		want int // -1: not told
+	}{{`{}`, -1}, {`{"environments":null}`, -1}, {`{"environments":[]}`, 0}, {`{"environments":[{"tenant":"acme","name":"prod"},{"tenant":"a/b","name":"x"},{"tenant":"","name":"x"},{"name":"\n"}]}`, 1},
+		{`{"environments":` + string(many) + `}`, fleet.MaxStrayEnvironments}} {
+		if w := o.serve(d.post(agent.PathStatus, fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"standing":%s}`, epoch, i+1, c.told))); w.Code != http.StatusNoContent {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		if got := o.store.stood[i].Environments; (got == nil) != (c.want < 0) || len(got) != max(c.want, 0) {
+			t.Errorf("%.80s: %d of them", c.told, len(got))
+		}
+	}
+}
+
+// The lease was taken away and nobody has it: the process is not to end, but to open a session anew.
+func TestAReportOfWhomTheMirrorDoesNotKnowYetWaits(t *testing.T) {
+	o := newHouse(t)
+	d := o.device("acme.edge", "acme")
+	o.store.failWith(func(call string) error {
+		if call == "TakeReport" {
+			return fleet.ErrNotFound
+		}
+		return nil
+	})
+	w := d.report(agent.Report{Epoch: d.open(), Seq: 1})
+	wantRefusal(t, w, http.StatusServiceUnavailable, agent.CodeUndeclared)
+	if w.Header().Get("Retry-After") == "" || o.store.reports["engine/acme.edge"] != 0 {
+		t.Errorf("%v, counted %v", w.Header(), o.store.reports)
 	}
 }
 

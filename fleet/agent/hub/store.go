@@ -68,7 +68,8 @@ type Store interface {
 	CredentialEngines(ctx context.Context, tenant fleet.TenantName, secret string) ([]fleet.EngineName, error)
 
 	// TakeReport checks, before a report is applied, that the lease holds and that the report is newer than the last one: fleet.ErrReplayed
-	// when it is not. last is the number of the last one that was taken, also with fleet.ErrReplayed. ReportTaken keeps,
+	// when it is not. fleet.ErrNotFound: the lease was taken away and nobody has it; the agent may have it again with a session that it
+	// opens anew. last is the number of the last one that was taken, also with fleet.ErrReplayed. ReportTaken keeps,
 	// after all of its parts were applied, that it was. A report whose replica died in between is sent again and applied again: each part
 	// (Acknowledge, Observe, UpdateSync, ReportAgent, RecordOwn) has one effect however often it comes, while one that was counted
 	// before it was applied would be lost.

@@ -118,12 +118,17 @@ func (h *Hub) open(ctx context.Context, who fleet.Agent, s agent.Session) (fleet
 		return err
 	})
 	if errors.Is(err, fleet.ErrNotFound) {
-		r := refused(http.StatusServiceUnavailable, agent.CodeUndeclared, "nothing is declared for this agent at present",
-			"if that lasts, look whether its environment or engine is still declared with an agent")
-		r.after = 30*time.Second + rand.N(30*time.Second)
-		return opening, r
+		return opening, undeclared(30*time.Second + rand.N(30*time.Second))
 	}
 	return opening, err
+}
+
+// undeclared sends an agent away that nobody needs now, or of which that is not known yet.
+func undeclared(after time.Duration) *refusal {
+	r := refused(http.StatusServiceUnavailable, agent.CodeUndeclared, "nothing is declared for this agent at present",
+		"if that lasts, look whether its environment or engine is still declared with an agent")
+	r.after = after
+	return r
 }
 
 // close keeps that the session has ended, even though the request has.
