@@ -116,6 +116,10 @@ type AgentSession struct {
 	Floor    int64  // the highest epoch that its cluster's objects show: the lease's is above it
 	Version  string
 	Opening  int64 // of AgentOpening, to close what was opened and nothing newer; not looked at when it is opened
+
+	// Proof is the ID of the proof with which the session is opened, 1 to 64 bytes: it opens one, on whichever replica. Not looked at when it is
+	// closed.
+	Proof string
 }
 
 // AgentOpening is what a session begins with.
@@ -232,7 +236,7 @@ var (
 	ErrAgentRevoked = errors.New("this identity was revoked; join again with a new token")
 	// ErrAgentExpired says that an identity's keys were not rotated in time.
 	ErrAgentExpired = errors.New("this identity has expired; join again with a new token")
-	// ErrAgentBusy says that an agent has been given too many access tokens lately.
+	// ErrAgentBusy says that an agent has been given too many access tokens lately, or has opened too many sessions.
 	ErrAgentBusy = errors.New("too many access tokens were asked for; use the last one until it runs out")
 	// ErrSuperseded says that another process of the same identity has taken over.
 	ErrSuperseded = errors.New("another process of this agent has taken over")

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
 	"testing"
@@ -106,7 +107,13 @@ func (k *agentKit) join(engine fleet.EngineName, word string) fleet.Agent {
 }
 
 func session(a fleet.Agent, instance string) fleet.AgentSession {
-	return fleet.AgentSession{Agent: a.ID, Instance: instance, Replica: "hub-1", Version: "v1.1.0"}
+	return anew(fleet.AgentSession{Agent: a.ID, Instance: instance, Replica: "hub-1", Version: "v1.1.0"})
+}
+
+// anew is a session with a proof of its own.
+func anew(s fleet.AgentSession) fleet.AgentSession {
+	s.Proof = rand.Text()
+	return s
 }
 
 func (k *agentKit) open(a fleet.Agent, instance string) fleet.AgentOpening {

@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,20 +25,28 @@ const (
 	maxReturns = 2  // within turnWindow, of a process that another had taken over from
 	maxOvers   = 4  // within turnWindow, from a process that was connected
 	maxTurns   = 16 // that are remembered
+
+	// proofTime is how long the proof of a session is remembered: it holds for a minute before and after it was made by the clock of whichever
+	// replica it is shown to (fleet/agent.Window), and these may differ.
+	proofTime = 3 * time.Minute
+	maxProof  = 64  // bytes
+	maxProofs = 200 // of one agent within proofTime
 )
 
 // OpenAgent begins a session: it takes the engine's lease for the process (with a higher epoch if another had it or the floor demands it; who
 // comes back keeps what it had), and keeps that the agent is connected to the replica. fleet.ErrCloned: processes have come back in turn,
 // and the identity is refused from now on. fleet.ErrNotFound: nothing is declared for the agent and nothing is left to remove, or the mirror
-// is being rebuilt; it is to try again later. Otherwise as Agent. It waits for writes that are under way with the lease.
+// is being rebuilt; it is to try again later. fleet.ErrReplayed: a session was opened with its Proof before. fleet.ErrAgentBusy: the agent has
+// opened 200 in three minutes. Otherwise as Agent. It waits for writes that are under way with the lease.
 func (s *Store) OpenAgent(ctx context.Context, session fleet.AgentSession) (fleet.AgentOpening, error) {
 	if err := checkSession(session); err != nil {
 		return fleet.AgentOpening{}, fmt.Errorf("open a session of agent %s: %w", session.Agent, err)
 	}
 	var o fleet.AgentOpening
 	var cloned bool
+	call := rand.Text()
 	err := s.transact(ctx, func(tx pgx.Tx) (err error) {
-		o, cloned, err = openAgent(ctx, tx, session)
+		o, cloned, err = openAgent(ctx, tx, session, call)
 		return err
 	})
 	if err == nil && cloned {
@@ -53,6 +63,8 @@ func checkSession(session fleet.AgentSession) error {
 	switch {
 	case session.Instance == "" || len(session.Instance) > maxInstance || text(session.Instance) != session.Instance:
 		return fmt.Errorf("a process is named by 1 to %d bytes of text", maxInstance)
+	case session.Proof == "" || len(session.Proof) > maxProof || text(session.Proof) != session.Proof:
+		return fmt.Errorf("a session is opened with a proof, named by 1 to %d bytes of text", maxProof)
 	case session.Replica == "":
 		return errors.New("a session names the replica that serves it")
 	case session.Floor < 0 || session.Floor > maxFloor:
@@ -61,7 +73,7 @@ func checkSession(session fleet.AgentSession) error {
 	return nil
 }
 
-func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession) (o fleet.AgentOpening, cloned bool, err error) {
+func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession, call string) (o fleet.AgentOpening, cloned bool, err error) {
 	if o.Agent, err = agentNamed(ctx, tx, session.Agent, ""); err != nil {
 		return o, false, err
 	}
@@ -73,6 +85,10 @@ func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession) (o fl
 		return o, false, err
 	}
 	stand, err := placeOf(ctx, tx, o.Agent)
+	if err != nil {
+		return o, false, err
+	}
+	proofs, err := takeProof(ctx, tx, o.Agent.ID, session.Proof, call)
 	if err != nil {
 		return o, false, err
 	}
@@ -93,9 +109,9 @@ func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession) (o fl
 	o.ArgoCD, o.Mode = stand.argocd, stand.mode
 	err = tx.QueryRow(ctx, `
 		UPDATE agents SET opening = opening + 1, instance = $2, turns = $3, connected_to = $4, seen_at = clock_timestamp(), version = $5,
-			argocd_namespace = $6, installation_id = $7, mode = $8
+			argocd_namespace = $6, installation_id = $7, mode = $8, proofs = $9
 		WHERE id = $1 RETURNING opening, report_seq, generation`,
-		o.Agent.ID, session.Instance, turns, text(session.Replica), message(session.Version), stand.argocd.Namespace, stand.argocd.InstallationID, string(stand.mode)).
+		o.Agent.ID, session.Instance, turns, text(session.Replica), message(session.Version), stand.argocd.Namespace, stand.argocd.InstallationID, string(stand.mode), proofs).
 		Scan(&o.Opening, &o.ReportSeq, &o.Generation)
 	return o, false, err
 }
@@ -166,6 +182,31 @@ type turn struct {
 	At       time.Time `json:"at"`
 	Return   bool      `json:"return,omitempty"` // another had taken over from it before
 	Over     bool      `json:"over,omitempty"`   // the one before it was connected at that moment
+}
+
+// shown is a proof that a session was opened with.
+type shown struct {
+	Until time.Time `json:"until"` // it is remembered
+	Call  string    `json:"call"`  // that showed it: one whose commit was not answered may show it again
+}
+
+// takeProof is the proofs that sessions were opened with of late and this one, as JSON. The agent is locked.
+func takeProof(ctx context.Context, tx pgx.Tx, id, proof, call string) (string, error) {
+	var proofs map[string]shown
+	var now time.Time
+	if err := tx.QueryRow(ctx, `SELECT proofs, clock_timestamp() FROM agents WHERE id = $1`, id).Scan(&proofs, &now); err != nil {
+		return "", err
+	}
+	maps.DeleteFunc(proofs, func(_ string, s shown) bool { return !now.Before(s.Until) })
+	switch before, seen := proofs[proof]; {
+	case seen && before.Call != call:
+		return "", fleet.ErrReplayed
+	case len(proofs) >= maxProofs && !seen:
+		return "", fleet.ErrAgentBusy
+	}
+	proofs[proof] = shown{Until: now.Add(proofTime), Call: call}
+	body, err := json.Marshal(proofs)
+	return string(body), err
 }
 
 // takeTurn is the history of turns with the process's own, as JSON, and whether it shows two that use one identity.

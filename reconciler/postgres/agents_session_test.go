@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
 )
 
 func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
@@ -255,6 +258,61 @@ func TestCase41AssertionIsGoodForOneToken(t *testing.T) {
 	}
 }
 
+// A proof that was recorded on its way opens no second session, on whichever replica.
+func TestCase41AProofOpensOneSession(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	a, b, other := k.join(acmeEdge, "x"), k.join("far-1", "y"), open(t, k.url)
+	s := session(a, "one")
+	first := must(k.OpenAgent(ctx, s))(t)
+	s.Replica = "hub-2"
+	if _, err := other.OpenAgent(ctx, s); !errors.Is(err, fleet.ErrReplayed) {
+		t.Errorf("on another replica: %v", err)
+	}
+	var opened atomic.Int32
+	var all sync.WaitGroup
+	next := session(a, "one")
+	for i := range 8 {
+		all.Go(func() {
+			switch _, err := []*postgres.Store{k.Store, other}[i%2].OpenAgent(ctx, next); {
+			case err == nil:
+				opened.Add(1)
+			case !errors.Is(err, fleet.ErrReplayed):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if now := must(k.OpenAgent(ctx, session(a, "one")))(t); opened.Load() != 1 || now.Opening != first.Opening+2 {
+		t.Errorf("%d of 8 were opened; the openings went from %d to %d", opened.Load(), first.Opening, now.Opening)
+	}
+	s.Agent = b.ID
+	must(k.OpenAgent(ctx, s))(t) // one agent's proof is not another's
+
+	exec(t, k.url, `UPDATE agents SET proofs = (SELECT jsonb_object_agg(key, value || jsonb_build_object('until', now() + interval '1 minute')) FROM jsonb_each(proofs)) WHERE id = '`+a.ID+`'`)
+	s.Agent = a.ID
+	if _, err := other.OpenAgent(ctx, s); !errors.Is(err, fleet.ErrReplayed) {
+		t.Errorf("while it may hold: %v", err)
+	}
+	exec(t, k.url, `UPDATE agents SET proofs = (SELECT jsonb_object_agg(n, jsonb_build_object('call', '', 'until', now() + CASE WHEN n < 150 THEN interval '0' ELSE interval '1 minute' END)) FROM generate_series(1, 349) n)
+		WHERE id = '`+a.ID+`'`)
+	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrAgentBusy) {
+		t.Errorf("the 201st within three minutes: %v", err)
+	}
+	exec(t, k.url, `UPDATE agents SET proofs = proofs - '349' WHERE id = '`+a.ID+`'`)
+	k.open(a, "one")
+	expect(t, k.url, `SELECT count(*) FROM agents, jsonb_each(proofs) WHERE id = '`+a.ID+`'`, 200)
+	for _, proof := range []string{"", strings.Repeat("p", 65), "a\x00b"} {
+		s := session(a, "one")
+		if s.Proof = proof; !failed(k.OpenAgent(ctx, s)) {
+			t.Errorf("proof %q is taken", proof)
+		}
+	}
+}
+
+func failed[T any](_ T, err error) bool { return err != nil }
+
 func TestCase41ReportsGoForward(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -411,7 +469,7 @@ func TestPresenceFollowsSessionsAndReplicas(t *testing.T) {
 	moved := s
 	moved.Replica = "hub-2"
 	check(t, k.BeatReplica(ctx, "hub-2"))
-	moved.Opening = must(k.OpenAgent(ctx, moved))(t).Opening
+	moved.Opening = must(k.OpenAgent(ctx, anew(moved)))(t).Opening
 	check(t, k.CloseAgent(ctx, s)) // the old stream ends later than the new one began
 	if v := k.view(acmeEdge); !v.Connected {
 		t.Errorf("moved to another replica: %+v", v)
@@ -421,8 +479,8 @@ func TestPresenceFollowsSessionsAndReplicas(t *testing.T) {
 		t.Errorf("closed: %+v", v)
 	}
 	first, second := moved, moved
-	first.Opening = must(k.OpenAgent(ctx, moved))(t).Opening
-	second.Opening = must(k.OpenAgent(ctx, moved))(t).Opening
+	first.Opening = must(k.OpenAgent(ctx, anew(moved)))(t).Opening
+	second.Opening = must(k.OpenAgent(ctx, anew(moved)))(t).Opening
 	check(t, k.CloseAgent(ctx, first))
 	if v := k.view(acmeEdge); !v.Connected {
 		t.Errorf("the same replica, a newer session: %+v", v)

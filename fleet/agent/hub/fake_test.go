@@ -30,6 +30,7 @@ type fakeStore struct {
 	leases  map[string]fleet.Lease
 	opening int64
 	open    map[string]int64 // agent -> opening
+	proofs  map[string]bool  // that sessions were opened with
 	reports map[string]int64 // lease -> last seq
 	acks    []fleet.Ack
 	seen    []fleet.Observation
@@ -42,7 +43,7 @@ type fakeStore struct {
 func newFakeStore() *fakeStore {
 	return &fakeStore{calls: map[string]int{}, agents: map[string]fleet.Agent{}, over: map[string]error{}, tokens: map[string]fleet.AgentToken{},
 		usedBy: map[string]string{}, access: map[[32]byte]string{}, given: map[string]bool{}, rows: map[fleet.EngineName][]fleet.Row{},
-		syncs: map[fleet.EngineName][]fleet.SyncRequest{}, leases: map[string]fleet.Lease{}, open: map[string]int64{}, reports: map[string]int64{},
+		syncs: map[fleet.EngineName][]fleet.SyncRequest{}, leases: map[string]fleet.Lease{}, open: map[string]int64{}, proofs: map[string]bool{}, reports: map[string]int64{},
 		ends: map[string]fleet.OperationState{}}
 }
 
@@ -183,6 +184,10 @@ func (f *fakeStore) OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.
 	if err := f.over[s.Agent]; err != nil {
 		return fleet.AgentOpening{}, err
 	}
+	if f.proofs[s.Proof] {
+		return fleet.AgentOpening{}, fleet.ErrReplayed
+	}
+	f.proofs[s.Proof] = true
 	lease := f.leases[string(a.Engine)]
 	if lease.Holder != holder || lease.Epoch <= s.Floor {
 		lease = fleet.Lease{Name: "engine/" + string(a.Engine), Holder: holder, Epoch: max(lease.Epoch, s.Floor) + 1}

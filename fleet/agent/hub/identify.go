@@ -61,13 +61,19 @@ func (h *Hub) ask(r *http.Request) (asker, error) {
 	return a, err
 }
 
-// prove judges the proof over what was sent. Only then is anything told about the identity.
-func (h *Hub) prove(a asker, method, path string, statement []byte) error {
-	id, err := agent.CheckProof(a.proof, a.agent.Keys, method, path, a.token, statement, h.now())
+// prove judges the proof over what was sent and returns its id. Only then is anything told about the identity.
+func (h *Hub) prove(a asker, method, path string, statement []byte) (id string, err error) {
+	id, err = agent.CheckProof(a.proof, a.agent.Keys, method, path, a.token, statement, h.now())
 	if err != nil {
-		return err
+		return "", err
 	}
-	return h.seen.first(a.agent.ID, id)
+	return id, h.seen.first(a.agent.ID, id)
+}
+
+// prover is an agent that has proven a GET.
+type prover struct {
+	fleet.Agent
+	proof string // its id, which opens one session, on whichever replica
 }
 
 // proven is the agent of a request with a body, and the body.
@@ -84,7 +90,7 @@ func (h *Hub) proven(w http.ResponseWriter, r *http.Request, path string, most i
 	if err != nil {
 		return fleet.Agent{}, nil, err
 	}
-	if err := h.prove(a, http.MethodPost, path, body); err != nil {
+	if _, err := h.prove(a, http.MethodPost, path, body); err != nil {
 		return fleet.Agent{}, nil, err
 	}
 	if over != nil {
@@ -94,26 +100,27 @@ func (h *Hub) proven(w http.ResponseWriter, r *http.Request, path string, most i
 }
 
 // session is the agent of a GET, and what it says of its process.
-func (h *Hub) session(r *http.Request, path string) (fleet.Agent, agent.Session, error) {
+func (h *Hub) session(r *http.Request, path string) (prover, agent.Session, error) {
 	s, err := agent.ReadSession(r.Header)
 	if err != nil {
-		return fleet.Agent{}, s, invalid(err.Error())
+		return prover{}, s, invalid(err.Error())
 	}
 	a, err := h.ask(r)
 	over := ended(err)
 	if err != nil && over == nil {
-		return fleet.Agent{}, s, err
+		return prover{}, s, err
 	}
-	if err := h.prove(a, http.MethodGet, path, s.Bytes()); err != nil {
-		return fleet.Agent{}, s, err
+	id, err := h.prove(a, http.MethodGet, path, s.Bytes())
+	if err != nil {
+		return prover{}, s, err
 	}
 	if over != nil {
-		return fleet.Agent{}, s, over
+		return prover{}, s, over
 	}
 	if s.Protocol < agent.Oldest {
-		return fleet.Agent{}, s, refused(http.StatusUpgradeRequired, agent.CodeProtocol, "this agent is too old for the hub", "update the agent; see `argosy agent manifest`")
+		return prover{}, s, refused(http.StatusUpgradeRequired, agent.CodeProtocol, "this agent is too old for the hub", "update the agent; see `argosy agent manifest`")
 	}
-	return a.agent, s, nil
+	return prover{a.agent, id}, s, nil
 }
 
 // briefly asks the store within a time, when a slot is free.

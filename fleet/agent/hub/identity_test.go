@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -282,6 +283,53 @@ func TestCase41ARecordedRequestIsOfNoUse(t *testing.T) {
 	wantRefusal(t, o.serve(stolen.get(agent.PathSnapshot, 0)), 401, agent.CodeProof)
 	if n := o.store.count()["ReportTaken"]; n != 1 {
 		t.Errorf("%d reports were taken", n)
+	}
+}
+
+// Case 41.
+func TestCase41ARecordedGetBeginsOneSessionOnWhicheverReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		defer o.run()()
+		elsewhere := o.replica()
+		d := o.device("acme.edge", "acme")
+		o.store.put(application("acme.edge", "acme", "mine"))
+		recorded := d.get(agent.PathSnapshot, 0)
+		if w := o.serve(recorded.Clone(t.Context())); w.Code != 200 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		for _, r := range []*house{o, elsewhere} {
+			wantRefusal(t, r.serve(recorded.Clone(t.Context())), 401, agent.CodeReplay)
+		}
+		recorded = d.get(agent.PathStream, 0)
+		w := o.stream(recorded.Clone(t.Context()))
+		synctest.Wait()
+		if len(w.rows(agent.EventRows)) != 1 {
+			t.Fatalf("the stream said %q", w.said())
+		}
+		wantRefusal(t, elsewhere.serve(recorded.Clone(t.Context())), 401, agent.CodeReplay)
+		settled(agent.Beat)
+		if !w.isOpen() {
+			t.Errorf("a recorded request has ended the stream: %s", w.bye())
+		}
+		w.cancel()
+		<-w.ended
+	})
+}
+
+func TestAnAgentThatOpensTooManySessionsWaits(t *testing.T) {
+	o := newHouse(t)
+	d := o.device("acme.edge", "acme")
+	o.store.failWith(func(call string) error {
+		if call == "OpenAgent" {
+			return fleet.ErrAgentBusy
+		}
+		return nil
+	})
+	w := o.serve(d.get(agent.PathStream, 0))
+	wantRefusal(t, w, 429, agent.CodeBusy)
+	if w.Header().Get("Retry-After") != "60" {
+		t.Errorf("headers %v", w.Header())
 	}
 }
 

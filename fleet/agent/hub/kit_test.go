@@ -3,6 +3,7 @@ package hub
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -243,7 +244,7 @@ func (d *device) report(report agent.Report) *httptest.ResponseRecorder {
 // open takes the lease as a stream would.
 func (d *device) open() int64 {
 	d.o.t.Helper()
-	opening, err := d.o.store.OpenAgent(context.Background(), fleet.AgentSession{Agent: d.id, Instance: d.instance, Replica: "r", Floor: d.epoch})
+	opening, err := d.o.store.OpenAgent(context.Background(), fleet.AgentSession{Agent: d.id, Instance: d.instance, Replica: "r", Floor: d.epoch, Proof: rand.Text()})
 	if err != nil {
 		d.o.t.Fatal(err)
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // seen remembers the proofs of this replica for as long as one may hold, in two halves of that length, of which the older is dropped whole.
-// Only what was proven by a key is remembered, and only so many of one agent, so that its size is bounded by the agents.
+// Only what was proven by a key is remembered, and only so many of one agent, so that its size is bounded by the agents. What another replica
+// saw is not known here: proofs that begin sessions are kept by the store besides, and other requests change nothing when they come again.
 type seen struct {
 	now func() time.Time
 
@@ -41,7 +42,7 @@ func (s *seen) first(agentID, proof string) error {
 	_, old := s.old[key]
 	switch {
 	case young || old:
-		return refused(http.StatusUnauthorized, agent.CodeReplay, "this request was seen before", "make a new proof for each request")
+		return seenBefore()
 	case s.count[agentID] >= mostSeen:
 		r := refused(http.StatusTooManyRequests, agent.CodeBusy, "this agent asks too often", "wait for as long as Retry-After says")
 		r.after = seenFor
@@ -50,6 +51,10 @@ func (s *seen) first(agentID, proof string) error {
 	s.young[key] = struct{}{}
 	s.count[agentID]++
 	return nil
+}
+
+func seenBefore() *refusal {
+	return refused(http.StatusUnauthorized, agent.CodeReplay, "this request was seen before", "make a new proof for each request")
 }
 
 func (s *seen) turn() {

@@ -36,7 +36,8 @@ type Store interface {
 	// OpenAgent begins a session: it takes the engine's lease for the process, and with a higher epoch if another had it or the floor demands
 	// it, and keeps that the agent is connected to the replica. fleet.ErrCloned: processes have come back in turn, and the identity is refused
 	// from now on. fleet.ErrNotFound: nothing is declared for the agent at present, as during a rebuild; it is to try again later.
-	// Otherwise as Agent.
+	// fleet.ErrReplayed: a session was opened with that Proof before, on whichever replica. fleet.ErrAgentBusy: the agent has opened too many of
+	// late. Otherwise as Agent.
 	OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.AgentOpening, error)
 
 	// CloseAgent keeps that the session has ended. A newer one (Opening), or one on another replica, is left alone.

@@ -108,17 +108,24 @@ func (h *Hub) newest(ctx context.Context, cursor int64) (newest int64, err error
 }
 
 // open begins a session when it is the agent's turn.
-func (h *Hub) open(ctx context.Context, who fleet.Agent, s agent.Session) (fleet.AgentOpening, error) {
+func (h *Hub) open(ctx context.Context, who prover, s agent.Session) (fleet.AgentOpening, error) {
 	if err := h.openings.wait(ctx); err != nil {
 		return fleet.AgentOpening{}, err
 	}
 	var opening fleet.AgentOpening
 	err := h.briefly(ctx, h.reads, func(ctx context.Context) (err error) {
-		opening, err = h.store.OpenAgent(ctx, fleet.AgentSession{Agent: who.ID, Instance: s.Instance, Replica: h.replica, Floor: s.Epoch, Version: s.Version})
+		opening, err = h.store.OpenAgent(ctx, fleet.AgentSession{Agent: who.ID, Instance: s.Instance, Replica: h.replica, Floor: s.Epoch, Version: s.Version, Proof: who.proof})
 		return err
 	})
-	if errors.Is(err, fleet.ErrNotFound) {
+	switch {
+	case errors.Is(err, fleet.ErrNotFound):
 		return opening, undeclared(30*time.Second + rand.N(30*time.Second))
+	case errors.Is(err, fleet.ErrReplayed):
+		return opening, seenBefore()
+	case errors.Is(err, fleet.ErrAgentBusy):
+		r := refused(http.StatusTooManyRequests, agent.CodeBusy, "this agent begins too many sessions", "wait for as long as Retry-After says")
+		r.after = time.Minute
+		return opening, r
 	}
 	return opening, err
 }
