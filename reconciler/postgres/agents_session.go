@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -88,14 +87,14 @@ func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession, call 
 	if err != nil {
 		return o, false, err
 	}
-	proofs, err := takeProof(ctx, tx, o.Agent.ID, session.Proof, call)
+	before, err := readHistory(ctx, tx, o.Agent.ID)
 	if err != nil {
 		return o, false, err
 	}
-	turns, cloned, err := takeTurn(ctx, tx, o.Agent.ID, session.Instance)
-	if err != nil {
+	if err := before.show(session.Proof, call); err != nil {
 		return o, false, err
 	}
+	turns, cloned := turned(before.turns, turn{Instance: session.Instance, At: before.now, Over: before.connected})
 	if cloned {
 		if err := endAgent(ctx, tx, o.Agent, "cloned"); err != nil {
 			return o, true, err
@@ -111,7 +110,7 @@ func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession, call 
 		UPDATE agents SET opening = opening + 1, instance = $2, turns = $3, connected_to = $4, seen_at = clock_timestamp(), version = $5,
 			argocd_namespace = $6, installation_id = $7, mode = $8, proofs = $9
 		WHERE id = $1 RETURNING opening, report_seq, generation`,
-		o.Agent.ID, session.Instance, turns, text(session.Replica), message(session.Version), stand.argocd.Namespace, stand.argocd.InstallationID, string(stand.mode), proofs).
+		o.Agent.ID, session.Instance, turns, text(session.Replica), message(session.Version), stand.argocd.Namespace, stand.argocd.InstallationID, string(stand.mode), before.proofs).
 		Scan(&o.Opening, &o.ReportSeq, &o.Generation)
 	return o, false, err
 }
@@ -190,36 +189,31 @@ type shown struct {
 	Call  string    `json:"call"`  // that showed it: one whose commit was not answered may show it again
 }
 
-// takeProof is the proofs that sessions were opened with of late and this one, as JSON. The agent is locked.
-func takeProof(ctx context.Context, tx pgx.Tx, id, proof, call string) (string, error) {
-	var proofs map[string]shown
-	var now time.Time
-	if err := tx.QueryRow(ctx, `SELECT proofs, clock_timestamp() FROM agents WHERE id = $1`, id).Scan(&proofs, &now); err != nil {
-		return "", err
-	}
-	maps.DeleteFunc(proofs, func(_ string, s shown) bool { return !now.Before(s.Until) })
-	switch before, seen := proofs[proof]; {
-	case seen && before.Call != call:
-		return "", fleet.ErrReplayed
-	case len(proofs) >= maxProofs && !seen:
-		return "", fleet.ErrAgentBusy
-	}
-	proofs[proof] = shown{Until: now.Add(proofTime), Call: call}
-	body, err := json.Marshal(proofs)
-	return string(body), err
+// history is what the sessions of an agent have left for the next.
+type history struct {
+	turns     []turn
+	proofs    map[string]shown
+	connected bool
+	now       time.Time
 }
 
-// takeTurn is the history of turns with the process's own, as JSON, and whether it shows two that use one identity.
-func takeTurn(ctx context.Context, tx pgx.Tx, id, instance string) (string, bool, error) {
-	var turns []turn
-	mine := turn{Instance: instance}
-	if err := tx.QueryRow(ctx, `SELECT turns, clock_timestamp(), coalesce(`+sqlSeen+` > clock_timestamp() - `+agentSeen+`, false) FROM agents WHERE id = $1`, id).
-		Scan(&turns, &mine.At, &mine.Over); err != nil {
-		return "", false, err
+func readHistory(ctx context.Context, tx pgx.Tx, id string) (h history, err error) {
+	err = tx.QueryRow(ctx, `SELECT turns, proofs, coalesce(`+sqlSeen+` > clock_timestamp() - `+agentSeen+`, false), clock_timestamp() FROM agents WHERE id = $1`, id).
+		Scan(&h.turns, &h.proofs, &h.connected, &h.now)
+	return h, err
+}
+
+// show adds a proof to those of late, unless it is one of them.
+func (h *history) show(proof, call string) error {
+	maps.DeleteFunc(h.proofs, func(_ string, s shown) bool { return !h.now.Before(s.Until) })
+	switch before, seen := h.proofs[proof]; {
+	case seen && before.Call != call:
+		return fleet.ErrReplayed
+	case len(h.proofs) >= maxProofs && !seen:
+		return fleet.ErrAgentBusy
 	}
-	turns, cloned := turned(turns, mine)
-	body, err := json.Marshal(turns)
-	return string(body), cloned, err
+	h.proofs[proof] = shown{Until: h.now.Add(proofTime), Call: call}
+	return nil
 }
 
 // turned adds a turn unless the process is the one that had the last. A process that has ended never comes back, and a rollout ends the one
