@@ -209,15 +209,16 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 		row.Operation = agent.OperationRemove
 		row = h.put(row)
 		s.f.Held = func(fleet.ObjectKey) (string, bool) { return "approve it with: argosy agent approve-deletions", true }
-		s.f.Local = func() Local {
-			return Local{Held: 1, Inventory: []engine.Live{stands("one", "prod"), stands("stray", "prod"), stands("stray-too", "prod"), stands("stray-project", "")}}
-		}
+		local := Local{Inventory: []engine.Live{stands("one", "prod"), stands("stray", "prod"), stands("stray-too", "prod"), stands("stray-project", "")}}
+		s.f.Local = func() Local { return local }
 		s.follow()
 		key := fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: "one"}
-		if err := s.f.Acknowledge(t.Context(), s.lease, []fleet.Ack{{Key: key, Seq: row.Seq, State: fleet.ApplyFailed, Message: "held"}}); err != nil {
+		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{Engine: testEngine, Reachable: true}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{Engine: testEngine, Reachable: true}); err != nil {
+		wait(time.Second)
+		local.Held = 1 // how the agent stands is told with it, and not when the engine is looked at next
+		if err := s.f.Acknowledge(t.Context(), s.lease, []fleet.Ack{{Key: key, Seq: row.Seq, State: fleet.ApplyFailed, Message: "held"}}); err != nil {
 			t.Fatal(err)
 		}
 		wait(time.Second)

@@ -196,31 +196,38 @@ func (f *Follower) Acknowledge(_ context.Context, lease fleet.Lease, acks []flee
 		return err
 	}
 	said := make([]agent.Ack, 0, len(acks))
+	others := false // other deletions than before wait for the cluster's admin
 	for _, a := range acks {
 		if f.Held != nil && !a.Removed && (a.State == fleet.ApplyFailed || a.State == fleet.ApplyDeleting) {
 			if why, waits := f.Held(a.Key); waits {
 				a.State, a.Message = fleet.ApplyHeld, why
 			}
 		}
-		if f.keep(a) {
-			said = append(said, agent.Ack{Kind: a.Key.Kind, Name: a.Key.Name, Seq: a.Seq, State: a.State, Message: a.Message, Removed: a.Removed})
+		was, known := f.keep(a)
+		if !known {
+			continue
 		}
+		others = others || (was == fleet.ApplyHeld) != (a.State == fleet.ApplyHeld)
+		said = append(said, agent.Ack{Kind: a.Key.Kind, Name: a.Key.Name, Seq: a.Seq, State: a.State, Message: a.Message, Removed: a.Removed})
 	}
 	f.Outbox.Acknowledge(said...)
+	if others {
+		f.stand()
+	}
 	return nil
 }
 
-// keep remembers how a row stands; false when it is not that row any more.
-func (f *Follower) keep(a fleet.Ack) bool {
+// keep remembers how a row stands, and tells how it stood; false when it is not that row any more.
+func (f *Follower) keep(a fleet.Ack) (was fleet.ApplyState, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	have, ok := f.mirror.rows[a.Key]
 	if !ok || have.row.Seq != a.Seq {
-		return false
+		return "", false
 	}
-	have.row.Apply = a.State
+	was, have.row.Apply = have.row.Apply, a.State
 	f.mirror.rows[a.Key] = have
-	return true
+	return was, true
 }
 
 // taken hears that the hub has taken an acknowledgement: a row whose removal it knows of is no more.
