@@ -61,7 +61,7 @@ func (s *Store) ask(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (
 	return fresh, err
 }
 
-// sqlAsk takes a delivery (”: none) and sets what it asks for to wanted. Where that was not wanted yet, a job is inserted.
+// sqlAsk takes a delivery (none: an empty id) and sets what it asks for to wanted. Where that was not wanted yet, a job is inserted.
 //
 // A look that is wanted already is only read, never locked: whoever clears it (sqlBegin) does so after this statement began, and reads the
 // truth after that. The others are taken in the order of their keys, so that two deliveries never wait for each other in a circle.
