@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds or finds the real parts that tests, benchmarks and the demo run, into
-# .cache. The first time takes some sixteen minutes on two cores; afterwards a
-# part is made again only when what it is made from has changed.
+# .cache. The first time takes some minutes on two cores; afterwards a part is
+# made again only when what it is made from has changed.
 #
 #	scripts/parts.sh              all of them
 #	scripts/parts.sh lab git      some
