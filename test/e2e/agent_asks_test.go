@@ -1,0 +1,201 @@
+package e2e
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"argosy.dev/argosy/fleet"
+)
+
+const yardApp = "acme/yard@yard"
+
+// TestWhatIsAskedOfAnEdgeClusterIsDoneThere is about a SyncRun, about deletions beyond the cluster's own cap, and about a network that has
+// gone without a word.
+func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
+	repo := world.Apps["acme/storefront"]
+	old, err := repo.Git(t.Context(), "rev-parse", "v2.0.1^{commit}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer, err := repo.Commit(t.Context(), "for the yard", map[string]string{"deploy/config.yaml": motd("yard")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployments := map[string]string{"yard": strings.Replace(deployment("yard", "yard", "acme-yard", ""), "v2.0.1", "main", 1)}
+	for i := range 3 {
+		name := fmt.Sprintf("yard-%d", i)
+		deployments[name] = deployment(name, "yard", "acme-yard", "  sync: {mode: manual}\n")
+	}
+	s := declareSite(t, "yard", "{argocdNamespace: argocd}", deployments, "acme-yard")
+	defer s.leave(t)
+	s.join(t)
+	eventually(t, "it is synced to the newest commit", syncedTo(t, "yard", newer))
+
+	t.Run("a SyncRun that holds", func(t *testing.T) { s.rollsBack(t, old, newer) })
+	t.Run("deletions beyond the cluster's own cap", func(t *testing.T) { s.holdsDeletions(t) })
+	t.Run("a network that has gone without a word", func(t *testing.T) { s.freezes(t) })
+}
+
+// rollsBack asks for an older commit by a SyncRun that holds, and goes on by another target.
+func (s *site) rollsBack(t *testing.T, old, newer string) {
+	run := "tenants/acme/syncs/yard-back.yaml"
+	commit(t, "the yard rolls back", map[string]string{run: "apiVersion: argosy.dev/v1alpha1\nkind: SyncRun\nmetadata: {name: yard-back}\n" +
+		"spec: {deployment: yard, environments: [yard], revision: " + old + ", hold: true}\n"})
+	eventually(t, "the SyncRun has succeeded", syncEnded(t, yardApp))
+	if got := s.motd(t, "acme-yard"); got != "welcome" {
+		t.Errorf("rolled back, and the workload says %q", got)
+	}
+	if s.automated(t, "yard") {
+		t.Error("automation is on while the SyncRun holds it")
+	}
+	path := "tenants/acme/deployments/yard.yaml"
+	s.files[path] = strings.Replace(s.files[path], "targetRevision: main", "targetRevision: "+newer, 1)
+	commit(t, "the yard goes on", map[string]string{path: s.files[path]})
+	eventually(t, "automation is back, at the new target", func() string {
+		if !s.automated(t, "yard") {
+			return "automation is off"
+		}
+		if got := s.motd(t, "acme-yard"); got != "yard" {
+			return "the workload says " + got
+		}
+		return ""
+	})
+	remove(t, "the SyncRun goes", run)
+}
+
+// syncEnded says how the sync of an Application stands, until it has succeeded.
+func syncEnded(t *testing.T, subject string) func() string {
+	return func() string {
+		t.Helper()
+		for _, o := range list[fleet.Operation](t, "operations") {
+			if o.Kind == fleet.OperationSync && strings.Contains(o.Subject, subject) {
+				if o.State == fleet.OperationSucceeded {
+					return ""
+				}
+				return string(o.State) + ": " + o.Message
+			}
+		}
+		return "no operation"
+	}
+}
+
+// motd is what the storefront in a namespace behind the firewall would say.
+func (s *site) motd(t *testing.T, namespace string) string {
+	t.Helper()
+	config, err := s.edge.Cluster.Client().CoreV1().ConfigMaps(namespace).Get(t.Context(), "storefront", metav1.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	return config.Data["motd"]
+}
+
+func (s *site) automated(t *testing.T, deployment string) bool {
+	t.Helper()
+	for _, o := range s.ours(t, applications) {
+		if o.GetLabels()["argosy.dev/deployment"] == deployment {
+			spec, _ := o.Object["spec"].(map[string]any)
+			policy, _ := spec["syncPolicy"].(map[string]any)
+			_, on := policy["automated"]
+			return on
+		}
+	}
+	t.Errorf("no Application of %s", deployment)
+	return false
+}
+
+// holdsDeletions lowers the cap by the Deployment's arguments, as the cluster's admin would, and removes more than that.
+func (s *site) holdsDeletions(t *testing.T) {
+	pods := s.pods(t, "acme-yard")
+	s.agent.Stop()
+	s.lowerCap(t, 2)
+	s.start(t)
+	eventually(t, "it is connected again", s.shows(t, upToDate))
+	var going []string
+	for i := range 3 {
+		path := fmt.Sprintf("tenants/acme/deployments/yard-%d.yaml", i)
+		going = append(going, path)
+		delete(s.files, path)
+	}
+	remove(t, "three at once", going...)
+	eventually(t, "they wait for the cluster's admin", s.shows(t, func(a fleet.AgentView) string {
+		if a.HeldDeletions != 3 || a.PendingDeletions != 3 {
+			return fmt.Sprintf("%+v", a)
+		}
+		return ""
+	}))
+	if out := must(t, "get", "agents"); !strings.Contains(out, "3 (3 held)") {
+		t.Errorf("`get agents` does not show what waits:\n%s", out)
+	}
+	if there := s.ours(t, applications); len(there) != 4 {
+		t.Errorf("%d Applications stand while deletions wait", len(there))
+	}
+	shown, err := s.edge.Run(binary, "agent", "approve-deletions")
+	digest := regexp.MustCompile(`--digest ([0-9a-f]+)`).FindStringSubmatch(shown)
+	if err == nil || digest == nil {
+		t.Fatalf("what waits is not shown: %v\n%s", err, shown)
+	}
+	if out, err := s.edge.Run(binary, "agent", "approve-deletions", "--digest", digest[1]); err != nil || !strings.Contains(out, "approved 3 deletions") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	eventually(t, "what was approved goes", func() string {
+		if there := s.ours(t, applications); len(there) != 1 {
+			return fmt.Sprintf("%d Applications stand", len(there))
+		}
+		return ""
+	})
+	eventually(t, "and nothing waits", s.shows(t, func(a fleet.AgentView) string {
+		if a.HeldDeletions+a.PendingDeletions+a.Pending > 0 {
+			return fmt.Sprintf("%+v", a)
+		}
+		return ""
+	}))
+	if now := s.pods(t, "acme-yard"); now != pods {
+		t.Errorf("a workload that stays was touched: %s became %s", pods, now)
+	}
+}
+
+func (s *site) lowerCap(t *testing.T, most int) {
+	t.Helper()
+	all := s.edge.Cluster.Client().AppsV1().Deployments(agentNamespace)
+	d, err := all.Get(t.Context(), agentNamespace, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := d.Spec.Template.Spec.Containers[0].Args
+	args[slices.Index(args, "--max-deletions")+1] = fmt.Sprint(most)
+	if _, err := all.Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awayWithin is when an agent whose network has gone without a word is shown as away: three missed beats of its stream, and the look of
+// whoever asks.
+const awayWithin = 3*15*time.Second + 15*time.Second
+
+// freezes holds everything back on the way to the hub, both ways and without an end of any connection.
+func (s *site) freezes(t *testing.T) {
+	began := time.Now()
+	s.edge.Hub.Freeze()
+	defer s.edge.Hub.Thaw()
+	path := "tenants/acme/deployments/yard.yaml"
+	s.files[path] += "  sync: {mode: automated, prune: false}\n"
+	commit(t, "into the silence", map[string]string{path: s.files[path]})
+	eventually(t, "the agent is shown as away", s.shows(t, func(a fleet.AgentView) string {
+		if a.Connected || a.Pending == 0 {
+			return fmt.Sprintf("%+v", a)
+		}
+		return ""
+	}))
+	if took := time.Since(began); took > awayWithin {
+		t.Errorf("the agent was shown as connected for %s", took)
+	}
+	s.edge.Hub.Thaw()
+	eventually(t, "it comes back, and nothing is lost", s.shows(t, upToDate))
+	eventually(t, "it is Healthy", healthy(t, yardApp))
+}
