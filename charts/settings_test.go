@@ -146,3 +146,20 @@ func TestWhoMigratesIsWhomTheValueSays(t *testing.T) {
 		}
 	}
 }
+
+func TestHelmTestRunsTheDoctorAsThePodsOfTheControlPlaneRun(t *testing.T) {
+	all := objects(t, "argosy", "hub", ci("argosy", "full")...)
+	doctor, serves := find(t, all, "Pod", "release-argosy-doctor"), find(t, all, "Deployment", "release-argosy").pod()
+	if doctor.at("metadata", "annotations", "helm.sh/hook") != "test" {
+		t.Error("helm test does not run it")
+	}
+	pod := doctor.pod()
+	if got := text(t, pod.list("containers")[0].get("args")); got != `["doctor","-f","/etc/argosy/argosy.yaml"]` {
+		t.Errorf("it runs %s", got)
+	}
+	for _, field := range []string{"serviceAccountName", "automountServiceAccountToken", "securityContext", "volumes"} {
+		if text(t, pod.get(field)) != text(t, serves.get(field)) {
+			t.Errorf("its %s are %s", field, text(t, pod.get(field)))
+		}
+	}
+}

@@ -46,6 +46,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $cm "application.resourceTrackingMethod" "annotation" -}}
 {{- $_ := set $cm "installationID" (required "installationID is required: the engine's spec.argocd.installationID, unique in the fleet" .Values.installationID) -}}
 {{- $_ := set $cm "admin.enabled" "false" -}}
+{{- if and .Values.workloads.namespaces (not .Values.workloads.clusterAdmin) (not (hasKey $cm "resource.respectRBAC")) -}}
+{{- $_ := set $cm "resource.respectRBAC" "normal" -}}
+{{- end -}}
 {{- $params := deepCopy .Values.argocd.params -}}
 {{- if eq .Values.pattern "controller" -}}
 {{- $_ := required "hub.repoServer.existingTLSSecret is required with pattern: controller: the Secret argocd-repo-server-tls, by whose ca.crt the hub's certificate is checked" .Values.hub.repoServer.existingTLSSecret -}}
