@@ -30,6 +30,7 @@ type Command struct {
 	Log  string   // file that stdout and stderr are appended to
 
 	User        *syscall.Credential // run as another user; needs root
+	Root        string              // a folder that is / to the program, Path and Dir included; needs root
 	StopSignal  syscall.Signal      // asks the program to end; 0 means SIGTERM
 	DeathSignal syscall.Signal      // sent when this process dies; 0 means SIGKILL
 	Behind      *Firewall           // nil: on this machine's own network
@@ -62,7 +63,7 @@ func StartProcess(c Command) (*Process, error) {
 
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.User}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.User, Chroot: c.Root}
 	setDeathSignal(cmd.SysProcAttr, orSignal(c.DeathSignal, syscall.SIGKILL))
 	if _, err := cmd.StdinPipe(); err != nil { // closed when the process has ended
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
