@@ -184,7 +184,11 @@ func TestWhatMayStandBehindAnAgentWaitsForIt(t *testing.T) {
 // What the agent says of strays' environments decides where these go: they stand there already, and no other Argo CD must have them. Those that
 // it does not name are free to be placed.
 func TestWhatStandsBehindAnAgentIsPlacedThere(t *testing.T) {
-	h := newHouse(t, together(small(), plant(), farEngine()))
+	cordoned := farEngine() // it takes nothing but what stands there
+	for path, text := range cordoned {
+		cordoned[path] = strings.Replace(text, "region: eu", "region: eu\n  state: Cordoned", 1)
+	}
+	h := newHouse(t, together(small(), plant(), cordoned))
 	staging := fleet.EnvironmentID{Tenant: "acme", Name: "staging"}
 	told := &heardOf{strays: []fleet.EnvironmentID{staging, {Tenant: "acme", Name: "long-gone"}}}
 	told.tell(2, time.Hour)
