@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent/edge"
+	"argosy.dev/argosy/reconciler/postgres"
 )
 
 var webID = fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "edge"}
@@ -132,6 +134,46 @@ func TestWhatIsLeftOfAnEnvironmentIsTakenAway(t *testing.T) {
 				return check(err, a.Pending == 0 && a.PendingDeletions == 0, a)
 			})
 		})
+	}
+}
+
+// `argosy rebuild` while the control plane and the agent run: the same process reads all rows anew, under a higher epoch, finds everything as it
+// has to be and writes nothing.
+func TestARebuildOfTheMirrorWritesNothingBehindTheAgent(t *testing.T) {
+	s := newSite(t, "managed", "rebuilt")
+	s.join()
+	ended := s.run()
+	s.commit(map[string]string{"tenants/acme/deployments/web.yaml": web})
+	apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
+	name := fleet.ApplicationName(webID)
+	applied := func() error {
+		all, err := s.client.Applications(t.Context(), fleet.Filter{}, 0)
+		a, aerr := s.agentView()
+		return errors.Join(check(err, len(all) == 1 && all[0].Apply == fleet.ApplyApplied, all), check(aerr, a.Connected && a.Reachable && a.Pending == 0 && a.Strays == 0, a))
+	}
+	s.until("the Application is applied", applied)
+	before, err := apps.Get(t.Context(), name, metav1.GetOptions{})
+	s.must(err)
+
+	store, err := postgres.Open(t.Context(), s.database, postgres.Options{})
+	s.must(err)
+	defer store.Close()
+	s.must(store.Reset(t.Context()))
+	s.until("the mirror stands again, and the agent has told so", applied)
+	s.commit(map[string]string{"tenants/acme/deployments/web.yaml": strings.Replace(web, "targetRevision: main", "targetRevision: v2", 1)})
+	s.until("the next change arrives", func() error {
+		app, err := apps.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		at, _, _ := unstructured.NestedString(app.Object, "spec", "source", "targetRevision")
+		// Its generation counts every change of its spec.
+		return check(nil, at == "v2" && app.GetUID() == before.GetUID() && app.GetGeneration() == before.GetGeneration()+1, app)
+	})
+	select {
+	case err := <-ended:
+		t.Errorf("the agent ended: %v", err)
+	default:
 	}
 }
 

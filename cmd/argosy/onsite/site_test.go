@@ -74,13 +74,14 @@ const (
 // nobody runs.
 type site struct {
 	*testing.T
-	config  *stack.Repo
-	cluster *stack.Cluster
-	client  *client.Client
-	hub     string // URL, as the agent knows it
-	ca      []byte
-	argocd  string // namespace
-	agent   string // namespace
+	config   *stack.Repo
+	cluster  *stack.Cluster
+	client   *client.Client
+	database string // URL
+	hub      string // URL, as the agent knows it
+	ca       []byte
+	argocd   string // namespace
+	agent    string // namespace
 }
 
 // declared is the config repo: one tenant with one environment whose cluster deploys to itself.
@@ -144,6 +145,7 @@ func (s *site) serve(ctx context.Context, name string) {
 	s.must(err)
 	database, err := postgres.NewDatabase(ctx, "onsite_"+name)
 	s.must(err)
+	s.database = database
 	behind := &httputil.ReverseProxy{FlushInterval: -1}
 	front := httptest.NewTLSServer(behind)
 	s.hub, s.ca = front.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
