@@ -24,6 +24,7 @@ func StartShifted(cmd *exec.Cmd, ahead time.Duration) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Ptrace = true
+	setDeathSignal(cmd.SysProcAttr, syscall.SIGKILL)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
