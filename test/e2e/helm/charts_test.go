@@ -1,0 +1,182 @@
+package helm
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"argosy.dev/argosy/test/stack"
+)
+
+func TestTheFleetRunsUnderExactlyWhatTheChartsMade(t *testing.T) {
+	w := open(t)
+	w.push()
+	p := plane{w, w.prepare()}
+	w.engines()
+	w.install(w.hub, "argosy", "argosy", hubSpace)
+	w.migrations()
+	hub := w.serve()
+	w.join(p)
+	eventually(t, "the config repo is read", p.sound)
+	eventually(t, "from the commit to Healthy, by the hub and through the agent", p.healthy(onEngine, onEdge))
+	w.doctor()
+
+	hub = w.away(p, hub)
+	w.stops(p)
+	must(w.config.Remove(t.Context(), "nothing is deployed any more", declared, credential))(t)
+	eventually(t, "nothing runs any more", w.left("Application", "Deployment"))
+	must(w.config.Remove(t.Context(), "the tenant leaves", prod, factory, tenant))(t)
+	eventually(t, "nothing is left", w.left("Application", "Deployment", "AppProject", "Secret"))
+	hub.Stop()
+	w.rights()
+}
+
+// engines installs both patterns: the complete one, and on the other cluster an application-controller that uses the first one's repo-server and Redis.
+func (w *world) engines() {
+	w.t.Helper()
+	w.install(w.hub, "eu-1", "argosy-engine", argoSpace)
+	redis := map[string]string{"127.0.0.1:6379": w.redis.address}
+	w.pod(w.hub, argoSpace, "app.kubernetes.io/name=argocd-redis", map[string]string{}).behind(w.redis).start()
+	w.pod(w.hub, argoSpace, "app.kubernetes.io/name=argocd-repo-server", with(redis, w.gitAddress(), w.gitAddress())).behind(w.repoServer).start()
+	w.pod(w.hub, argoSpace, "app.kubernetes.io/name=argocd-application-controller", with(redis, "127.0.0.1:8081", w.repoServer.address)).start()
+
+	password := must(w.hub.cluster.Client().CoreV1().Secrets(argoSpace).Get(w.t.Context(), "argocd-redis", metav1.GetOptions{}))(w.t)
+	w.secret(w.edge, edgeArgo, "argocd-redis", map[string]string{"auth": string(password.Data["auth"])})
+	w.install(w.edge, "edge", "argosy-engine", edgeArgo)
+	w.pod(w.edge, edgeArgo, "app.kubernetes.io/name=argocd-application-controller",
+		map[string]string{w.redis.address: w.redis.address, w.repoServer.address: w.repoServer.address}).start()
+}
+
+// with is a map with one more entry.
+func with(m map[string]string, key, value string) map[string]string {
+	more := maps.Clone(m)
+	more[key] = value
+	return more
+}
+
+// hubPod is one of the control plane's.
+func (w *world) hubPod(label string) *pod {
+	w.t.Helper()
+	return w.pod(w.hub, hubSpace, label, map[string]string{w.gitAddress(): w.gitAddress(), w.databaseAddress(): w.databaseAddress()})
+}
+
+const controlPlane = "app.kubernetes.io/component=control-plane"
+
+// migrations goes from `external` to `job` and back: a replica that is not to migrate says who has to, and the Job does.
+func (w *world) migrations() {
+	w.t.Helper()
+	if log, err := w.hubPod(controlPlane).run(); err == nil || !strings.Contains(log, "run `argosy migrate`") {
+		w.t.Fatalf("it starts without a schema: %v\n%s", err, log)
+	}
+	w.install(w.hub, "argosy", "argosy", hubSpace, "database.migrations=job")
+	w.hook(w.hub, "argosy", hubSpace, "argosy-migrate")
+	if log, err := w.hubPod("job-name=argosy-migrate").run(); err != nil || !strings.Contains(log, "the schema is at version") {
+		w.t.Fatalf("the Job: %v\n%s", err, log)
+	}
+	w.install(w.hub, "argosy", "argosy", hubSpace)
+}
+
+// serve runs the control plane until it is ready.
+func (w *world) serve() *stack.Process {
+	w.t.Helper()
+	return w.hubPod(controlPlane).behind(w.front).start()
+}
+
+// join installs the agent, with a token that somebody has made, and runs it.
+func (w *world) join(p plane) {
+	w.t.Helper()
+	w.install(w.edge, "argosy-agent", "argosy-agent", edgeSpace)
+	token := rand.Text() + rand.Text()
+	file := w.file("token", token)
+	eventually(w.t, "a token is made", func() string {
+		out, err := p.argosy("agent", "token", "create", "acme/factory", "--from-file", file) // until the config repo is read, nobody knows the environment
+		return map[bool]string{true: out}[err != nil]
+	})
+	w.secret(w.edge, edgeSpace, "argosy-agent", map[string]string{"registrationToken": token})
+	w.pod(w.edge, edgeSpace, "app.kubernetes.io/name=argosy-agent", map[string]string{w.front.address: w.front.address}).start()
+}
+
+// doctor runs what `helm test` runs.
+func (w *world) doctor() {
+	w.t.Helper()
+	w.hook(w.hub, "argosy", hubSpace, "argosy-doctor")
+	if log, err := w.hubPod("app.kubernetes.io/component=doctor").run(); err != nil || strings.Contains(log, "BAD") {
+		w.t.Errorf("the doctor: %v\n%s", err, log)
+	}
+}
+
+// away uninstalls the control plane and installs it again: nothing that it has made is touched, then or later.
+func (w *world) away(p plane, hub *stack.Process) *stack.Process {
+	w.t.Helper()
+	before := w.settled()
+	hub.Stop() // first, for its Pods and its rights go together
+	w.front.lead(nil)
+	w.helm(w.hub, "uninstall", "argosy", "--namespace", hubSpace, "--wait")
+	if _, err := w.hub.cluster.Client().CoreV1().ServiceAccounts(hubSpace).Get(w.t.Context(), "argosy", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		w.t.Errorf("after uninstalling its account is there: %v", err)
+	}
+	w.same("uninstalled", before, w.standing())
+	wrote := len(w.written())
+	w.install(w.hub, "argosy", "argosy", hubSpace, "database.migrations=startup")
+	hub = w.serve()
+	eventually(w.t, "installed again, it finds all", p.healthy(onEngine, onEdge))
+	eventually(w.t, "the agent is connected and up to date", p.followed)
+	if now := w.written(); len(now) != wrote {
+		w.t.Errorf("installed again, it writes: %v", now)
+	}
+	w.same("installed again", before, w.standing())
+	return hub
+}
+
+// written are the writes of both to what the Argo CDs act on.
+func (w *world) written() []string {
+	w.t.Helper()
+	return append(w.hub.writes(w.t, hubSpace+":", argoSpace), w.edge.writes(w.t, edgeSpace+":", edgeArgo)...)
+}
+
+// stops stops everything and goes on.
+func (w *world) stops(p plane) {
+	w.t.Helper()
+	p.must("stop", "--reason", "a test")
+	for _, at := range []struct {
+		place
+		namespace string
+	}{{w.hub, argoSpace}, {w.edge, edgeArgo}} {
+		eventually(w.t, "the stop is kept at the "+at.name, func() string {
+			m, err := at.cluster.Client().CoreV1().ConfigMaps(at.namespace).Get(w.t.Context(), "argosy-emergency-stop", metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			return map[bool]string{true: fmt.Sprint(m.Data)}[len(m.Data) == 0]
+		})
+	}
+	p.must("resume")
+}
+
+// rights holds the accounts of the charts against the audit logs.
+func (w *world) rights() {
+	w.t.Helper()
+	w.hub.nothingRefused(w.t, hubSpace)
+	w.hub.nothingRefused(w.t, argoSpace)
+	w.edge.nothingRefused(w.t, edgeSpace)
+	w.hub.noneIdle(w.t, hubSpace, "argosy", map[string]string{
+		"get secrets in argosy": kubeconfigs, "list secrets in argosy": kubeconfigs, "watch secrets in argosy": kubeconfigs,
+		"list deployments.apps in " + argoSpace: distributed,
+	})
+	w.edge.noneIdle(w.t, edgeSpace, "argosy-agent", map[string]string{
+		"list deployments.apps in " + edgeArgo:                                        distributed,
+		"get customresourcedefinitions.apiextensions.k8s.io/applications.argoproj.io": untagged,
+	})
+}
+
+// Why rights are granted that this test makes no use of.
+const (
+	kubeconfigs = "engines with a kubeconfigRef have theirs there, and the one of this test is in the hub's own cluster"
+	distributed = "Argo CD's version is read from the image of its application-controller, which is a Deployment with dynamic cluster distribution"
+	untagged    = "where the image has no tag, as one by digest alone, the definition tells the version"
+)
