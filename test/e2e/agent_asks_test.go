@@ -44,10 +44,13 @@ func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
 
 // rollsBack asks for an older commit by a SyncRun that holds, and goes on by another target.
 func (s *site) rollsBack(t *testing.T, old, newer string) {
-	run := "tenants/acme/syncs/yard-back.yaml"
-	commit(t, "the yard rolls back", map[string]string{run: "apiVersion: argosy.dev/v1alpha1\nkind: SyncRun\nmetadata: {name: yard-back}\n" +
-		"spec: {deployment: yard, environments: [yard], revision: " + old + ", hold: true}\n"})
-	eventually(t, "the SyncRun has succeeded", syncEnded(t, yardApp))
+	name := "yard-back-from-" + newer[:7] // a SyncRun is done once
+	run := "tenants/acme/syncs/" + name + ".yaml"
+	s.files[run] = "apiVersion: argosy.dev/v1alpha1\nkind: SyncRun\nmetadata: {name: " + name + "}\n" +
+		"spec: {deployment: yard, environments: [yard], revision: " + old + ", hold: true}\n"
+	succeeded := syncEnded(t, yardApp)
+	commit(t, "the yard rolls back", map[string]string{run: s.files[run]})
+	eventually(t, "the SyncRun has succeeded", succeeded)
 	if got := s.motd(t, "acme-yard"); got != "welcome" {
 		t.Errorf("rolled back, and the workload says %q", got)
 	}
@@ -67,14 +70,20 @@ func (s *site) rollsBack(t *testing.T, old, newer string) {
 		return ""
 	})
 	remove(t, "the SyncRun goes", run)
+	delete(s.files, run)
 }
 
-// syncEnded says how the sync of an Application stands, until it has succeeded.
+// syncEnded says how the sync of an Application stands, until it has succeeded: one that was not there yet when this was called.
 func syncEnded(t *testing.T, subject string) func() string {
+	t.Helper()
+	before := map[string]bool{}
+	for _, o := range list[fleet.Operation](t, "operations") {
+		before[o.ID] = true
+	}
 	return func() string {
 		t.Helper()
 		for _, o := range list[fleet.Operation](t, "operations") {
-			if o.Kind == fleet.OperationSync && strings.Contains(o.Subject, subject) {
+			if o.Kind == fleet.OperationSync && strings.Contains(o.Subject, subject) && !before[o.ID] {
 				if o.State == fleet.OperationSucceeded {
 					return ""
 				}
