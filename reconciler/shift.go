@@ -182,12 +182,16 @@ func (s *shift) look(ctx context.Context) error {
 // walk over everything that a worker makes.
 func (s *shift) verify(ctx context.Context) error {
 	started := time.Now()
-	rows, differ := 0, 0
+	rows, differ, secrets := 0, 0, 0
 	err := s.Rows.Rows(ctx, s.Engine, func(row fleet.Row) error {
 		rows++
 		s.cursor = max(s.cursor, row.Seq)
-		if !s.stands(row) {
+		switch {
+		case !s.stands(row):
 			differ++
+			s.queue.put(row)
+		case row.Credential != nil: // asked of the engine in full: only Apply knows the secret's fingerprint
+			secrets++
 			s.queue.put(row)
 		}
 		return nil
@@ -195,12 +199,11 @@ func (s *shift) verify(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("verify engine %s: %w", s.Engine, err)
 	}
-	s.Log.Info("engine verified", "engine", s.Engine, "rows", rows, "differ", differ, "took", time.Since(started).Round(time.Millisecond))
+	s.Log.Info("engine verified", "engine", s.Engine, "rows", rows, "differ", differ, "secrets", secrets, "took", time.Since(started).Round(time.Millisecond))
 	return nil
 }
 
-// stands reports whether the engine surely has the row already. A row with a credential is asked of the engine in full: only Apply knows
-// the secret's fingerprint.
+// stands reports whether the engine surely has the row already, but for the content of a secret.
 func (s *shift) stands(row fleet.Row) bool {
 	live, ok := s.target.Live(row.Key)
 	if row.Absent || !ok || !live.Ours || live.Drifted || live.Deleting || live.Hash != row.Manifest.Hash {
@@ -210,7 +213,7 @@ func (s *shift) stands(row fleet.Row) bool {
 	if row.Apply != fleet.ApplyApplied {
 		s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyApplied})
 	}
-	return row.Credential == nil
+	return true
 }
 
 // follow takes a turn whenever something says "look", and at least every Poll.
