@@ -197,7 +197,8 @@ func (s *show) lookAround() {
   export ARGOSY_SERVER=%s ARGOSY_TOKEN=%s
   bin/argosy get applications --engine eu-1
   bin/argosy describe application globex/billing@prod-us
-  bin/argosy get events --watch
+  bin/argosy describe agent acme/factory-berlin
+  bin/argosy get applications --watch
 
   the page         %s/    (sign in with the token)
   the config repo  git clone %s
