@@ -1,0 +1,120 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// quoted is a command in running text; typed is one on a line of its own, as a person would type it.
+var (
+	quoted = regexp.MustCompile("`(?:bin/)?argosy ([a-z][^`]*)`")
+	typed  = regexp.MustCompile(`(?m)^\s*(?:\S*\$ )?(?:bin/)?argosy ([a-z][^\n]*)$`)
+	fenced = regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
+	word   = regexp.MustCompile(`^[a-z][a-z-]*$`)
+)
+
+// TestWhatIsSaidToTypeIsThere holds every command line in the docs, the charts, the examples and the demo against the commands and flags
+// that there are.
+func TestWhatIsSaidToTypeIsThere(t *testing.T) {
+	root, n := (&app{}).root(), 0
+	root.InitDefaultHelpCmd()
+	for path, text := range readByPeople(t) {
+		for _, line := range commandLines(path, text) {
+			n++
+			if wrong := notThere(root, line); wrong != "" {
+				t.Errorf("%s: `argosy %s`: %s", path, line, wrong)
+			}
+		}
+	}
+	if n < 100 {
+		t.Errorf("%d command lines were found; there are more", n)
+	}
+}
+
+// readByPeople are the texts, by path.
+func readByPeople(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, from := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs", "charts", "examples", "test/demo", "cmd/argosy"} {
+		err := filepath.WalkDir(filepath.Join("../..", from), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			switch filepath.Ext(path) {
+			case ".md", ".txt", ".yaml", ".yml", ".go":
+				b, err := os.ReadFile(path)
+				texts[path] = string(b)
+				return err
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return texts
+}
+
+// commandLines are the command lines of a text, without the program's name and without what is piped, chained or said behind them.
+func commandLines(path, text string) (lines []string) {
+	var found [][]string
+	found = append(found, quoted.FindAllStringSubmatch(text, -1)...)
+	if filepath.Ext(path) == ".md" {
+		for _, block := range fenced.FindAllStringSubmatch(text, -1) {
+			found = append(found, typed.FindAllStringSubmatch(block[1], -1)...)
+		}
+	} else if !strings.HasPrefix(path, "../../charts/argosy-engine/files") {
+		found = append(found, typed.FindAllStringSubmatch(text, -1)...)
+	}
+	for _, m := range found {
+		line, _, _ := strings.Cut(m[1], " #")
+		line, _, _ = strings.Cut(line, "|")
+		line, _, _ = strings.Cut(line, ">")
+		line, _, _ = strings.Cut(line, "\\")
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return lines
+}
+
+// notThere says what of a command line does not exist. A command with commands under it takes no word that is none of them.
+func notThere(root *cobra.Command, line string) string {
+	var words, flags []string
+	for _, w := range strings.Fields(line) {
+		if strings.HasPrefix(w, "-") {
+			flags = append(flags, w)
+		} else if len(flags) == 0 {
+			words = append(words, w)
+		}
+	}
+	cmd, rest, err := root.Find(words)
+	if err != nil {
+		return err.Error()
+	}
+	if cmd.HasAvailableSubCommands() && len(rest) > 0 {
+		if word.MatchString(rest[0]) {
+			return cmd.CommandPath() + " has no " + rest[0]
+		}
+		return "" // of whichever is put there
+	}
+	for _, f := range flags {
+		name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "=")
+		name = strings.Trim(name, "[]`,.…")
+		if name == "" || name == "help" || name == "h" {
+			continue
+		}
+		known := cmd.Flags().Lookup(name) != nil || cmd.InheritedFlags().Lookup(name) != nil
+		if !strings.HasPrefix(f, "--") && len(name) == 1 {
+			known = known || cmd.Flags().ShorthandLookup(name) != nil
+		}
+		if !known {
+			return cmd.CommandPath() + " has no flag " + f
+		}
+	}
+	return ""
+}
