@@ -77,7 +77,7 @@ var kindCredential = describe(kind{
 
 var kindSyncRun = describe(kind{
 	name: fleet.KindSyncRun, place: "tenants/<tenant>/syncs/<name>.yaml",
-	doc: "One sync by hand at a revision. Immutable: the next one is a new file. Its result is in `argosy get operations`.",
+	doc: "One sync by hand at a revision. Immutable, and run once: the next one is a new file with a new name. Its result is in `argosy get operations`.",
 }, object(
 	field{name: "deployment", doc: "The deployment of this tenant that is synced.", example: "checkout", required: true, value: textOf(formatName)},
 	field{name: "environments", doc: "Some of its environments. Left out: all of them.", example: "[prod-eu]", value: listOf(textOf(formatName))},
