@@ -168,6 +168,16 @@ func TestImagesWithoutARegistryAreDockerHubs(t *testing.T) {
 	}
 }
 
+// By this label Argosy knows the version where the image has a digest alone.
+func TestTheControllerSaysItsVersion(t *testing.T) {
+	for _, version := range versions {
+		set := find(t, engine(t, "full", version), "StatefulSet", "argocd-application-controller")
+		if got := set.at("metadata", "labels", "app.kubernetes.io/version"); got != version {
+			t.Errorf("%s: it says %s", version, got)
+		}
+	}
+}
+
 func TestDefinitionsStayAsTheyArePublishedAndOutliveTheRelease(t *testing.T) {
 	for _, version := range versions {
 		all := engine(t, "min", version)

@@ -220,27 +220,39 @@ func (e *Engine) allowed(ctx context.Context, r right) (bool, error) {
 	return review.Status.Allowed, err
 }
 
-// version is Argo CD's, from the image of its controller; failing that, what the CRD's schema gives away; "" when neither may be read.
+// versionLabel is where charts say the version, which an image by digest alone does not.
+const versionLabel = "app.kubernetes.io/version"
+
+// controller is what is read of the workload that Argo CD's controller is.
+type controller struct {
+	Metadata struct{ Labels map[string]string }
+	Spec     struct {
+		Template struct {
+			Spec struct{ Containers []struct{ Image string } }
+		}
+	}
+}
+
+func (c controller) version() string {
+	for _, container := range c.Spec.Template.Spec.Containers {
+		if v := imageVersion(container.Image); v != "" {
+			return v
+		}
+	}
+	return tagVersion(c.Metadata.Labels[versionLabel])
+}
+
+// version is Argo CD's, from the image of its controller or its label; failing that, what the CRD's schema gives away; "" when none may be read.
 func (e *Engine) version(ctx context.Context) string {
 	for _, kind := range []string{"statefulsets", "deployments"} {
-		var list struct {
-			Items []struct {
-				Spec struct {
-					Template struct {
-						Spec struct{ Containers []struct{ Image string } }
-					}
-				}
-			}
-		}
+		var list struct{ Items []controller }
 		query := url.Values{"labelSelector": {"app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=application-controller"}}
 		if err := e.client.do(ctx, request{method: http.MethodGet, path: "/apis/apps/v1/namespaces/" + url.PathEscape(e.namespace) + "/" + kind, query: query}, &list); err != nil {
 			continue
 		}
 		for _, item := range list.Items {
-			for _, c := range item.Spec.Template.Spec.Containers {
-				if v := imageVersion(c.Image); v != "" {
-					return v
-				}
+			if v := item.version(); v != "" {
+				return v
 			}
 		}
 	}
@@ -250,15 +262,23 @@ func (e *Engine) version(ctx context.Context) string {
 // imageVersion is the tag of an image when it looks like a version: quay.io/argoproj/argocd:v3.2.11@sha256:… gives v3.2.11.
 func imageVersion(image string) string {
 	image, _, _ = strings.Cut(image, "@")
-	_, tag, ok := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
-	if v := strings.TrimPrefix(tag, "v"); !ok || len(v) < 3 || v[0] < '2' || v[0] > '9' || v[1] != '.' {
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	return tagVersion(tag)
+}
+
+func tagVersion(tag string) string {
+	if v := strings.TrimPrefix(tag, "v"); len(v) < 3 || v[0] < '2' || v[0] > '9' || v[1] != '.' {
 		return ""
 	}
 	return clip(tag, 64)
 }
 
-// schemaVersion tells 3.x from 2.x by a field that only the newer CRD has.
+// schemaVersion tells 3.x from 2.x by a field that only the newer CRD has. The control plane's Roles are of namespaces, and do not let it read
+// that: then it does not ask.
 func (e *Engine) schemaVersion(ctx context.Context) string {
+	if may, err := e.allowed(ctx, right{"apiextensions.k8s.io", "customresourcedefinitions", "applications.argoproj.io", "get"}); err != nil || !may {
+		return ""
+	}
 	var raw json.RawMessage
 	if err := e.get(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/applications.argoproj.io", &raw); err != nil {
 		return ""

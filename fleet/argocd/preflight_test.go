@@ -1,11 +1,15 @@
 package argocd
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -172,13 +176,44 @@ func TestPreflightReadsTheVersion(t *testing.T) {
 		t.Errorf("from the CRD alone: %q, %v", report.Version, err)
 	}
 	labels := map[string]string{"app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/component": "application-controller"}
-	if err := c.Apply(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "argocd-application-controller", Namespace: ns, Labels: labels}, Spec: appsv1.StatefulSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "quay.io/argoproj/argocd:v2.14.21"}}}}}}); err != nil {
-		t.Fatal(err)
+	for _, told := range []struct{ image, label, want string }{
+		{"quay.io/argoproj/argocd@sha256:abc", "", "3.x"},
+		{"quay.io/argoproj/argocd@sha256:abc", "later", "3.x"},
+		{"quay.io/argoproj/argocd@sha256:abc", "v3.2.11", "v3.2.11"},
+		{"quay.io/argoproj/argocd:v2.14.21", "v3.2.11", "v2.14.21"},
+	} {
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "argocd-application-controller", Namespace: ns, Labels: maps.Clone(labels)}, Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: told.image}}}}}}
+		if told.label != "" {
+			set.Labels[versionLabel] = told.label
+		}
+		if err := c.Apply(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+		if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil || report.Version != told.want {
+			t.Errorf("%+v gives %q, %v", told, report.Version, err)
+		}
 	}
-	if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil || report.Version != "v2.14.21" {
-		t.Errorf("from the controller's image: %q, %v", report.Version, err)
+}
+
+// The Roles that the charts give the control plane do not let it read definitions.
+func TestPreflightDoesNotAskForADefinitionThatItMayNotRead(t *testing.T) {
+	b := newFaultBench(t, Options{})
+	var asked atomic.Int32
+	b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/customresourcedefinitions/") {
+			asked.Add(1)
+		}
+		review := strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews")
+		if review {
+			body, err := io.ReadAll(r.Body)
+			fmt.Fprintf(w, `{"status": {"allowed": %t}}`, err == nil && !bytes.Contains(body, []byte("customresourcedefinitions")))
+		}
+		return review
+	})
+	if report, err := b.e.Preflight(t.Context()); err != nil || report.Version != "" || len(report.Findings) > 0 || asked.Load() > 0 {
+		t.Errorf("%+v, %v; asked %d times", report, err, asked.Load())
 	}
 }
 

@@ -1,5 +1,6 @@
 {{- define "argosy-engine.labels" -}}
 app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ include "argosy-engine.version" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.commonLabels }}

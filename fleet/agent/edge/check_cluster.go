@@ -67,7 +67,7 @@ func (c *ClusterCheck) checkArgoCD(ctx context.Context) Result {
 	return ok("in namespace %s, %s", ns, c.version(ctx))
 }
 
-// version is that of the image of Argo CD's controller.
+// version is that of the image of Argo CD's controller, or, where it has no tag, the one that the controller's label says.
 func (c *ClusterCheck) version(ctx context.Context) string {
 	selector := metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=application-controller"}
 	sets, err := c.Client.AppsV1().StatefulSets(c.Install.ArgoCDNamespace).List(ctx, selector)
@@ -78,6 +78,9 @@ func (c *ClusterCheck) version(ctx context.Context) string {
 				if _, tag, ok := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":"); ok {
 					return plain(tag)
 				}
+			}
+			if v := set.Labels["app.kubernetes.io/version"]; v != "" {
+				return plain(v)
 			}
 		}
 	}

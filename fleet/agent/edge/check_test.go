@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorization "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,6 +147,22 @@ func TestChecksOfTheCluster(t *testing.T) {
 	}
 	if r := run(cluster(false), install())["argocd"]; r.Level != LevelFail {
 		t.Errorf("without Argo CD: %+v", r)
+	}
+}
+
+func TestTheCheckNamesArgoCDsVersion(t *testing.T) {
+	labels := map[string]string{"app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/component": "application-controller", "app.kubernetes.io/version": "v3.2.11"}
+	for image, want := range map[string]string{"argoproj/argocd:v2.14.21": ", v2.14.21", "argoproj/argocd@sha256:abc": ", v3.2.11"} {
+		client := cluster(true)
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "argocd-application-controller", Namespace: "argocd", Labels: labels},
+			Spec: appsv1.StatefulSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}}}
+		if err := client.Tracker().Add(set); err != nil {
+			t.Fatal(err)
+		}
+		check := &ClusterCheck{Client: client, Install: install().withDefaults()}
+		if r := check.checkArgoCD(t.Context()); !strings.HasSuffix(r.Found, want) {
+			t.Errorf("%s: %+v", image, r)
+		}
 	}
 }
 
