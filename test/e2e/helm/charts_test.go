@@ -18,19 +18,23 @@ func TestTheFleetRunsUnderExactlyWhatTheChartsMade(t *testing.T) {
 	w.push()
 	p := plane{w, w.prepare()}
 	w.engines()
+	w.trial()
 	w.install(w.hub, "argosy", "argosy", hubSpace)
 	w.migrations()
 	hub := w.serve()
 	w.join(p)
 	eventually(t, "the config repo is read", p.sound)
 	eventually(t, "from the commit to Healthy, by the hub and through the agent", p.healthy(onEngine, onEdge))
+	w.register(p)
+	p.versions()
 	w.doctor()
 
+	hub = w.upgraded(p, hub)
 	hub = w.away(p, hub)
 	w.stops(p)
-	must(w.config.Remove(t.Context(), "nothing is deployed any more", declared, credential))(t)
+	must(w.config.Remove(t.Context(), "nothing is deployed any more", declared, pressed, credential))(t)
 	eventually(t, "nothing runs any more", w.left("Application", "Deployment"))
-	must(w.config.Remove(t.Context(), "the tenant leaves", prod, factory, tenant))(t)
+	must(w.config.Remove(t.Context(), "the tenant leaves", prod, factory, plant, tenant))(t)
 	eventually(t, "nothing is left", w.left("Application", "Deployment", "AppProject", "Secret"))
 	hub.Stop()
 	w.rights()
@@ -40,16 +44,22 @@ func TestTheFleetRunsUnderExactlyWhatTheChartsMade(t *testing.T) {
 func (w *world) engines() {
 	w.t.Helper()
 	w.install(w.hub, "eu-1", "argosy-engine", argoSpace)
-	redis := map[string]string{"127.0.0.1:6379": w.redis.address}
-	w.pod(w.hub, argoSpace, "app.kubernetes.io/name=argocd-redis", map[string]string{}).behind(w.redis).start()
-	w.pod(w.hub, argoSpace, "app.kubernetes.io/name=argocd-repo-server", with(redis, w.gitAddress(), w.gitAddress())).behind(w.repoServer).start()
-	w.pod(w.hub, argoSpace, "app.kubernetes.io/name=argocd-application-controller", with(redis, "127.0.0.1:8081", w.repoServer.address)).start()
+	w.complete(w.hub, argoSpace, w.repoServer, w.redis)
 
 	password := must(w.hub.cluster.Client().CoreV1().Secrets(argoSpace).Get(w.t.Context(), "argocd-redis", metav1.GetOptions{}))(w.t)
 	w.secret(w.edge, edgeArgo, "argocd-redis", map[string]string{"auth": string(password.Data["auth"])})
 	w.install(w.edge, "edge", "argosy-engine", edgeArgo)
 	w.pod(w.edge, edgeArgo, "app.kubernetes.io/name=argocd-application-controller",
 		map[string]string{w.redis.address: w.redis.address, w.repoServer.address: w.repoServer.address}).start()
+}
+
+// complete runs the Pods of a complete Argo CD, behind the doors.
+func (w *world) complete(at place, namespace string, repoServer, redis *door) {
+	w.t.Helper()
+	reach := map[string]string{"127.0.0.1:6379": redis.address}
+	w.pod(at, namespace, "app.kubernetes.io/name=argocd-redis", map[string]string{}).behind(redis).start()
+	w.pod(at, namespace, "app.kubernetes.io/name=argocd-repo-server", with(reach, w.gitAddress(), w.gitAddress())).behind(repoServer).start()
+	w.pod(at, namespace, "app.kubernetes.io/name=argocd-application-controller", with(reach, "127.0.0.1:8081", repoServer.address)).start()
 }
 
 // with is a map with one more entry.
@@ -66,6 +76,15 @@ func (w *world) hubPod(label string) *pod {
 }
 
 const controlPlane = "app.kubernetes.io/component=control-plane"
+
+// trial starts on an empty database with `startup`: a replica that makes the schema itself. It does not reach the config repo.
+func (w *world) trial() {
+	w.t.Helper()
+	w.secret(w.hub, hubSpace, "argosy-database", map[string]string{"url": w.fresh})
+	w.install(w.hub, "argosy", "argosy", hubSpace, "database.migrations=startup")
+	w.pod(w.hub, hubSpace, controlPlane, map[string]string{w.databaseAddress(): w.databaseAddress()}).start().Stop()
+	w.secret(w.hub, hubSpace, "argosy-database", map[string]string{"url": w.database})
+}
 
 // migrations goes from `external` to `job` and back: a replica that is not to migrate says who has to, and the Job does.
 func (w *world) migrations() {
@@ -124,8 +143,8 @@ func (w *world) away(p plane, hub *stack.Process) *stack.Process {
 	wrote := len(w.written())
 	w.install(w.hub, "argosy", "argosy", hubSpace, "database.migrations=startup")
 	hub = w.serve()
-	eventually(w.t, "installed again, it finds all", p.healthy(onEngine, onEdge))
-	eventually(w.t, "the agent is connected and up to date", p.followed)
+	eventually(w.t, "installed again, it finds all", p.healthy(onEngine, onEdge, onPlant))
+	eventually(w.t, "the agents are connected and up to date", p.followed)
 	if now := w.written(); len(now) != wrote {
 		w.t.Errorf("installed again, it writes: %v", now)
 	}
@@ -133,21 +152,21 @@ func (w *world) away(p plane, hub *stack.Process) *stack.Process {
 	return hub
 }
 
-// written are the writes of both to what the Argo CDs act on.
-func (w *world) written() []string {
+// written are the writes of the control plane and the agents to what the Argo CDs act on.
+func (w *world) written() (all []string) {
 	w.t.Helper()
-	return append(w.hub.writes(w.t, hubSpace+":", argoSpace), w.edge.writes(w.t, edgeSpace+":", edgeArgo)...)
+	for _, at := range w.instances() {
+		all = append(all, at.writes(w.t, at.writer+":", at.namespace)...)
+	}
+	return all
 }
 
 // stops stops everything and goes on.
 func (w *world) stops(p plane) {
 	w.t.Helper()
 	p.must("stop", "--reason", "a test")
-	for _, at := range []struct {
-		place
-		namespace string
-	}{{w.hub, argoSpace}, {w.edge, edgeArgo}} {
-		eventually(w.t, "the stop is kept at the "+at.name, func() string {
+	for _, at := range w.instances() {
+		eventually(w.t, "the stop is kept in "+at.namespace, func() string {
 			m, err := at.cluster.Client().CoreV1().ConfigMaps(at.namespace).Get(w.t.Context(), "argosy-emergency-stop", metav1.GetOptions{})
 			if err != nil {
 				return err.Error()
@@ -164,19 +183,23 @@ func (w *world) rights() {
 	w.hub.nothingRefused(w.t, hubSpace)
 	w.hub.nothingRefused(w.t, argoSpace)
 	w.edge.nothingRefused(w.t, edgeSpace)
+	w.edge.nothingRefused(w.t, plantArgo)
+	w.edge.nothingRefused(w.t, plantSpace)
 	w.hub.noneIdle(w.t, hubSpace, "argosy", map[string]string{
 		"get secrets in argosy": kubeconfigs, "list secrets in argosy": kubeconfigs, "watch secrets in argosy": kubeconfigs,
 		"list deployments.apps in " + argoSpace: distributed,
 	})
-	w.edge.noneIdle(w.t, edgeSpace, "argosy-agent", map[string]string{
-		"list deployments.apps in " + edgeArgo:                                        distributed,
-		"get customresourcedefinitions.apiextensions.k8s.io/applications.argoproj.io": untagged,
-	})
+	for _, at := range w.instances()[1:] {
+		at.noneIdle(w.t, at.writer, "argosy-agent", map[string]string{
+			"list deployments.apps in " + at.namespace:                                    distributed,
+			"get customresourcedefinitions.apiextensions.k8s.io/applications.argoproj.io": untagged,
+		})
+	}
 }
 
 // Why rights are granted that this test makes no use of.
 const (
 	kubeconfigs = "engines with a kubeconfigRef have theirs there, and the one of this test is in the hub's own cluster"
 	distributed = "Argo CD's version is read from the image of its application-controller, which is a Deployment with dynamic cluster distribution"
-	untagged    = "where the image has no tag, as one by digest alone, the definition tells the version"
+	untagged    = "where neither the image nor a label tells the version, the definition does"
 )

@@ -24,7 +24,7 @@ const (
 	gitPassword = "a password of the test"
 )
 
-// What is declared below: one deployment, on the engine and behind the agent.
+// What is declared below: one deployment, on the engine and behind the agent, and another on the engine that registers itself.
 const (
 	declared   = "tenants/acme/deployments/web.yaml"
 	credential = "tenants/acme/credentials/web.yaml"
@@ -33,6 +33,11 @@ const (
 	factory    = "tenants/acme/environments/factory.yaml"
 	onEngine   = "acme/web@prod"
 	onEdge     = "acme/web@factory"
+
+	plantEngine = "fleet/engines/plant.yaml"
+	plant       = "tenants/acme/environments/plant.yaml"
+	pressed     = "tenants/acme/deployments/press.yaml"
+	onPlant     = "acme/press@plant"
 )
 
 // push makes the repositories: a private one with the workload, and the config repo.
@@ -64,7 +69,7 @@ func (w *world) files() map[string]string {
 		"fleet/engines/eu-1.yaml": "kind: Engine\nmetadata: {name: eu-1}\nspec:\n  argocd: {namespace: " + argoSpace + ", installationID: eu-1}\n  connection: {inCluster: true}\n" +
 			"  region: eu\n  capacity: {applications: 100, environments: 10}\n",
 		tenant: fmt.Sprintf("kind: Tenant\nmetadata: {name: acme}\nspec:\n  owners: [\"github:acme/leads\"]\n  quota: {environments: 5, deployments: 10, applications: 20}\n"+
-			"  repositories: [%q]\n  placement: {regions: [eu]}\n", w.git.URL+"/acme/"),
+			"  repositories: [%q]\n  placement: {regions: [eu, plant]}\n", w.git.URL+"/acme/"),
 		"fleet/tenants/globex.yaml": "kind: Tenant\nmetadata: {name: globex}\nspec:\n  owners: [\"github:globex/leads\"]\n  quota: {environments: 5, deployments: 10, applications: 20}\n" +
 			"  repositories: [\"https://git.example.com/globex/\"]\n  placement: {regions: [eu]}\n",
 		// A repository without anything below tenants/ would be held.
@@ -155,15 +160,17 @@ func (p plane) healthy(want ...string) func() string {
 	}
 }
 
-// followed says what is missing until the agent is connected and has done all.
+// followed says what is missing until both agents are connected and have done all.
 func (p plane) followed() string {
 	out, err := p.argosy("get", "agents", "-o", "json")
 	var answer struct{ Items []fleet.AgentView }
-	if err != nil || json.Unmarshal([]byte(out), &answer) != nil || len(answer.Items) != 1 {
+	if err != nil || json.Unmarshal([]byte(out), &answer) != nil || len(answer.Items) != 2 {
 		return out
 	}
-	if a := answer.Items[0]; !a.Connected || a.Pending != 0 || a.Lag != 0 {
-		return fmt.Sprintf("%+v", a)
+	for _, a := range answer.Items {
+		if !a.Connected || a.Pending != 0 || a.Lag != 0 {
+			return fmt.Sprintf("%+v", a)
+		}
 	}
 	return ""
 }
@@ -178,22 +185,19 @@ var kinds = []schema.GroupVersionResource{
 func (w *world) standing() map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
-	for _, at := range []struct {
-		place
-		namespace string
-	}{{w.hub, argoSpace}, {w.edge, edgeArgo}} {
+	for _, at := range w.instances() {
 		note := func(o metav1.Object, kind string) {
-			all[at.name+": "+kind+" "+o.GetName()] = fmt.Sprintf("%s at %s, %v", o.GetUID(), o.GetResourceVersion(), o.GetDeletionTimestamp())
+			all[at.name+" "+at.namespace+": "+kind+" "+o.GetName()] = fmt.Sprintf("%s at %s, %v", o.GetUID(), o.GetResourceVersion(), o.GetDeletionTimestamp())
 		}
 		for _, kind := range kinds {
 			for _, o := range must(at.cluster.Dynamic().Resource(kind).Namespace(at.namespace).List(w.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=argosy"}))(w.t).Items {
 				note(&o, o.GetKind())
 			}
 		}
-		for _, o := range must(at.cluster.Client().AppsV1().Deployments(workSpace).List(w.t.Context(), metav1.ListOptions{}))(w.t).Items {
+		for _, o := range must(at.cluster.Client().AppsV1().Deployments(at.work).List(w.t.Context(), metav1.ListOptions{}))(w.t).Items {
 			note(&o, "Deployment")
 		}
-		for _, o := range must(at.cluster.Client().CoreV1().Pods(workSpace).List(w.t.Context(), metav1.ListOptions{}))(w.t).Items {
+		for _, o := range must(at.cluster.Client().CoreV1().Pods(at.work).List(w.t.Context(), metav1.ListOptions{}))(w.t).Items {
 			note(&o, "Pod")
 		}
 	}
@@ -212,7 +216,7 @@ func (w *world) settled() map[string]string {
 		last = now
 		return map[bool]string{true: "it still writes"}[unchanged < 15]
 	})
-	if len(last) < 10 { // on both: Application, AppProject, a Secret, the workload, its Pod
+	if len(last) < 15 { // of each: Application, AppProject, a Secret, the workload, its Pod
 		w.t.Errorf("only %v stands", last)
 	}
 	return last

@@ -18,6 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
+// digest is what the registry has as Argo CD v3.2.11.
+var digest = strings.Repeat("0123", 16)
+
 // values of the releases.
 func (w *world) values() map[string]string {
 	within := func(indent string) string {
@@ -41,6 +44,7 @@ database: {migrations: external}
 installationID: eu-1
 access: {serviceAccounts: [{name: argosy, namespace: ` + hubSpace + `}]}
 argocd:
+  digest: sha256:` + digest + `
   settings: {timeout.reconciliation: 3600s, timeout.reconciliation.jitter: 0s}
   tlsCerts:
     127.0.0.1: |
@@ -55,6 +59,23 @@ workloads: {namespaces: [{namespace: `+workSpace+`}]}
 argocd:
   settings: {timeout.reconciliation: 3600s, timeout.reconciliation.jitter: 0s}
 `, w.repoServer.address, w.redis.address),
+		// As in the README, and for the cluster's second Argo CD.
+		"plant": fmt.Sprintf(`
+installationID: plant
+crds: {install: false}
+registration: {enabled: true}
+agent:
+  namespaceOverride: `+plantSpace+`
+  hub:
+    url: %q
+    caBundle: |
+      %s
+argocd:
+  settings: {timeout.reconciliation: 3600s, timeout.reconciliation.jitter: 0s}
+  tlsCerts:
+    127.0.0.1: |
+      %s
+`, w.hubURL(), within("      "), within("      ")),
 		"argosy-agent": `
 hub:
   url: ` + w.hubURL() + `
@@ -135,7 +156,7 @@ func (w *world) prepare() string {
 	for _, n := range []string{hubSpace, argoSpace, acmeSpace, globexSpace} {
 		check(w.t, w.hub.cluster.CreateNamespace(w.t.Context(), n))
 	}
-	for _, n := range []string{edgeArgo, workSpace} {
+	for _, n := range []string{edgeArgo, plantArgo, workSpace} {
 		check(w.t, w.edge.cluster.CreateNamespace(w.t.Context(), n))
 	}
 	tenant := must(w.hub.cluster.TenantToken(w.t.Context(), "acme-prod", workSpace))(w.t)
@@ -146,6 +167,8 @@ func (w *world) prepare() string {
 	pair["ca.crt"] = string(w.ca)
 	w.secret(w.hub, argoSpace, "argocd-repo-server-tls", pair)
 	w.secret(w.edge, edgeArgo, "argocd-repo-server-tls", pair)
+	w.secret(w.edge, plantArgo, "argocd-repo-server-tls", pair)
+	w.secret(w.hub, acmeSpace, "plant", map[string]string{"token": must(w.edge.cluster.TenantToken(w.t.Context(), "acme-plant", plantWork))(w.t)})
 	w.secret(w.hub, globexSpace, "idle", map[string]string{"token": tenant})
 	w.secret(w.hub, acmeSpace, "prod", map[string]string{"token": tenant})
 	w.secret(w.hub, acmeSpace, "web-git", map[string]string{"username": gitUser, "password": gitPassword})

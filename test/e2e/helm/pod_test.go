@@ -29,8 +29,8 @@ type pod struct {
 	volumes map[string]string // folder by name
 }
 
-// pod takes the newest Pod that has a label. What it may reach are addresses by the address at which it asks for them.
-func (w *world) pod(at place, namespace, label string, reach map[string]string) *pod {
+// newest is the newest Pod that has a label, once there is one.
+func (w *world) newest(at place, namespace, label string) *corev1.Pod {
 	w.t.Helper()
 	var newest *corev1.Pod
 	eventually(w.t, "a Pod "+label, func() string {
@@ -41,6 +41,13 @@ func (w *world) pod(at place, namespace, label string, reach map[string]string) 
 		}
 		return map[bool]string{true: "there is none"}[newest == nil]
 	})
+	return newest
+}
+
+// pod takes the newest Pod that has a label. What it may reach are addresses by the address at which it asks for them.
+func (w *world) pod(at place, namespace, label string, reach map[string]string) *pod {
+	w.t.Helper()
+	newest := w.newest(at, namespace, label)
 	p := &pod{world: w, at: at, object: newest, dir: must(os.MkdirTemp(w.dir, newest.Name+"-"))(w.t), box: must(stack.NewSandbox())(w.t), volumes: map[string]string{}}
 	w.t.Cleanup(p.box.Close)
 	check(w.t, os.Chmod(p.dir, 0o755))
@@ -266,5 +273,10 @@ func (w *world) ended(p *stack.Process) (string, error) {
 		w.t.Fatal("it does not end")
 	}
 	err := p.Wait()
-	return strings.TrimSpace(string(must(os.ReadFile(p.LogFile()))(w.t))), err
+	return w.logOf(p), err
+}
+
+func (w *world) logOf(p *stack.Process) string {
+	w.t.Helper()
+	return strings.TrimSpace(string(must(os.ReadFile(p.LogFile()))(w.t)))
 }

@@ -128,15 +128,15 @@ func (p place) noneIdle(t *testing.T, namespace, account string, idle map[string
 	t.Helper()
 	requests, left := p.requests(t, namespace+":"+account), maps.Clone(idle)
 	granted := p.granted(t, namespace, account)
-	t.Logf("%s: %s has %d rights and has made %d requests", p.name, account, len(granted), len(requests))
+	t.Logf("%s: %s of %s has %d rights and has made %d requests", p.name, account, namespace, len(granted), len(requests))
 	for _, right := range granted {
 		_, listed := idle[right.String()]
 		delete(left, right.String())
 		switch used := slices.ContainsFunc(requests, right.covers); {
 		case used && listed:
-			t.Errorf("%s: %s may %s, which is listed as idle and is used", p.name, account, right)
+			t.Errorf("%s: %s of %s may %s, which is listed as idle and is used", p.name, account, namespace, right)
 		case !used && !listed:
-			t.Errorf("%s: %s may %s, and has made no use of it", p.name, account, right)
+			t.Errorf("%s: %s of %s may %s, and has made no use of it", p.name, account, namespace, right)
 		}
 	}
 	for _, right := range slices.Sorted(maps.Keys(left)) {

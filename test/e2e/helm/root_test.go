@@ -36,7 +36,10 @@ func (p *pod) imageOf(c corev1.Container) image {
 		}
 		return i
 	case "argocd":
-		_, version, _ := strings.Cut(filepath.Base(c.Image), ":v")
+		_, version, tagged := strings.Cut(filepath.Base(c.Image), ":v")
+		if !tagged && strings.HasSuffix(c.Image, "@sha256:"+digest) {
+			version = "3.2.11"
+		}
 		i := p.machine("argocd-"+version[:strings.LastIndex(version, ".")], "argocd", "argocd-repo-server", "argocd-application-controller")
 		i.env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/argocd", "USER=argocd", "ARGOCD_GPG_ENABLED=false"} // its gpg-agent would outlive it
 		i.user = 999

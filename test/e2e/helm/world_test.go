@@ -1,8 +1,8 @@
 // Package helm installs all three charts by `helm install` on real API servers and runs what they made: `argosy serve`, `argosy agent run` and the
-// engines' Argo CD, the complete one and the one that uses the hub's repo-server and Redis. They are processes, for the lab's nodes only pretend to run
-// Pods. Each has what its Pod of the API server has and nothing else: command, arguments, environment, a read-only root with the image's files and the
-// Pod's volumes, the image's user, a token of its ServiceAccount that is bound to the Pod, and a network of its own. The API servers' audit logs
-// tell which rights were missing, and which nobody used.
+// engines' Argo CD: a complete one, one that uses the hub's repo-server and Redis, and a complete one that registers itself. They are processes, for the
+// lab's nodes only pretend to run Pods. Each has what its Pod of the API server has and nothing else: command, arguments, environment, a read-only root
+// with the image's files and the Pod's volumes, the image's user, a token of its ServiceAccount that is bound to the Pod, and a network of its own. The
+// API servers' audit logs tell which rights were missing, and which nobody used.
 //
 // What is not as on a cluster: Redis is the lab's own, which takes a port instead of Redis' arguments; Services are addresses in /etc/hosts; of a Deployment's
 // replicas one runs; Argo CD verifies no signatures of commits; network policies are not enforced. It needs root, as a container's runtime does.
@@ -35,7 +35,10 @@ const (
 	edgeArgo    = "argocd" // the Argo CD beside the agent
 	acmeSpace   = "argosy-tenant-acme"
 	globexSpace = "argosy-tenant-globex"
-	workSpace   = "acme-web" // on both clusters
+	workSpace   = "acme-web"           // on both clusters
+	plantArgo   = "argocd-plant"       // the engine that registers itself, on the agent's cluster
+	plantSpace  = "argocd-plant-agent" // its agent
+	plantWork   = "acme-plant"
 )
 
 // world is two clusters, and what both reach.
@@ -48,6 +51,7 @@ type world struct {
 	config    *stack.Repo
 	app       *stack.Repo
 	database  string // URL
+	fresh     string // URL of another, which nobody uses
 	ca        []byte // vouches for the Git server, the control plane and the hub's repo-server
 	key, cert []byte // of the latter two
 
@@ -73,6 +77,7 @@ func open(t *testing.T) *world {
 	postgres := must(stack.StartPostgres(t.Context(), ""))(t)
 	closing(t, postgres.Stop)
 	w.database = must(postgres.NewDatabase(t.Context(), "argosy"))(t)
+	w.fresh = must(postgres.NewDatabase(t.Context(), "fresh"))(t)
 	w.front, w.repoServer, w.redis = newDoor(t, "127.0.0.1:8080"), newDoor(t, "127.0.0.1:8081"), newDoor(t, "127.0.0.1:6379")
 	return w
 }
@@ -82,6 +87,18 @@ func (w *world) place(name string) place {
 	p.cluster = must(stack.StartCluster(w.t.Context(), stack.ClusterOptions{Name: name, AuditLog: p.audit}))(w.t)
 	closing(w.t, p.cluster.Stop)
 	return p
+}
+
+// instance is an Argo CD.
+type instance struct {
+	place
+	namespace string
+	writer    string // namespace of who writes to it
+	work      string // namespace that it deploys to
+}
+
+func (w *world) instances() []instance {
+	return []instance{{w.hub, argoSpace, hubSpace, workSpace}, {w.edge, edgeArgo, edgeSpace, workSpace}, {w.edge, plantArgo, plantSpace, plantWork}}
 }
 
 func (p place) address() string { return strings.TrimPrefix(p.cluster.Server, "https://") }

@@ -1,0 +1,110 @@
+package helm
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/test/stack"
+)
+
+// register installs an Argo CD that registers itself, does what the release's notes say, and places an environment on it.
+func (w *world) register(p plane) {
+	w.t.Helper()
+	w.install(w.edge, "plant", "argosy-engine", plantArgo)
+	w.complete(w.edge, plantArgo, newDoor(w.t, "127.0.0.1:8081"), newDoor(w.t, "127.0.0.1:6379"))
+	agent := w.pod(w.edge, plantSpace, "app.kubernetes.io/name=argosy-agent", map[string]string{w.front.address: w.front.address}).start()
+
+	notes := w.helm(w.edge, "get", "notes", "plant", "--namespace", plantArgo)
+	file := w.noted(notes, `(?s)  # (\S+)\n(.*?)\n\n`)
+	if file[0] != plantEngine {
+		w.t.Errorf("the notes declare it in %s", file[0])
+	}
+	declaration := strings.ReplaceAll(strings.ReplaceAll(file[1], "\n  ", "\n"), "REGION", "plant")
+	must(w.config.Commit(w.t.Context(), "an engine that registers itself", map[string]string{plantEngine: strings.TrimPrefix(declaration, "  ")}))(w.t)
+
+	command := strings.Fields(w.noted(notes, `  argosy (agent token create .*) > token\n`)[0])
+	token := ""
+	eventually(w.t, "a token is made", func() string {
+		out, err := p.argosy(command...) // until the config repo is read, nobody knows the engine
+		token = out
+		return map[bool]string{true: out}[err != nil]
+	})
+	eventually(w.t, "the agent waits for its token", func() string {
+		log := w.logOf(agent)
+		return map[bool]string{true: log}[!strings.Contains(log, "the agent waits")]
+	})
+	secret := w.noted(notes, `  kubectl -n (\S+) create secret generic (\S+) --from-file=(\S+)=token\n`)
+	w.secret(w.edge, secret[0], secret[1], map[string]string{secret[2]: token})
+
+	must(w.config.Commit(w.t.Context(), "what is deployed there", w.plantFiles()))(w.t)
+	eventually(w.t, "the config repo is read", p.sound)
+	eventually(w.t, "from the commit to Healthy, by the engine that has registered itself", p.healthy(onEngine, onEdge, onPlant))
+	eventually(w.t, "both agents are connected and up to date", p.followed)
+}
+
+// noted are the parts of the notes that a pattern captures.
+func (w *world) noted(notes, pattern string) []string {
+	w.t.Helper()
+	found := regexp.MustCompile(pattern).FindStringSubmatch(notes)
+	if found == nil {
+		w.t.Fatalf("the notes do not say %s:\n%s", pattern, notes)
+	}
+	return found[1:]
+}
+
+// plantFiles declare what is on the engine: the cluster that it runs on, by an account that may do everything in one namespace.
+func (w *world) plantFiles() map[string]string {
+	return map[string]string{
+		plant: fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: plant}\nspec:\n  cluster: {server: %q, caData: %s, credentialsRef: {name: plant}}\n"+
+			"  namespaces: [%s]\n  region: plant\n", w.edge.cluster.Server, base64.StdEncoding.EncodeToString(w.edge.cluster.CA), plantWork),
+		pressed: fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: press}\nspec:\n  source: {repoURL: %q, path: deploy, targetRevision: main}\n"+
+			"  destination: {environments: [plant], namespace: %s}\n", w.app.URL, plantWork),
+	}
+}
+
+// versions holds what is known of the engines' Argo CD against the charts'.
+func (p plane) versions() {
+	p.t.Helper()
+	eventually(p.t, "the engines tell their version", func() string {
+		out, err := p.argosy("get", "engines", "-o", "json")
+		var answer struct{ Items []fleet.EngineView }
+		if err != nil || json.Unmarshal([]byte(out), &answer) != nil || len(answer.Items) != 2 {
+			return out
+		}
+		for _, e := range answer.Items {
+			if e.ArgoCD != "v3.2.11" || !e.Reachable || e.Message != "" {
+				return fmt.Sprintf("%+v", e)
+			}
+		}
+		return ""
+	})
+}
+
+// upgraded changes a setting of the control plane by `helm upgrade`: the Pod is replaced by one that has it, and nothing is written to any Argo CD.
+func (w *world) upgraded(p plane, hub *stack.Process) *stack.Process {
+	w.t.Helper()
+	before, wrote := w.settled(), len(w.written())
+	old := w.newest(w.hub, hubSpace, controlPlane)
+	w.install(w.hub, "argosy", "argosy", hubSpace, "config.log.format=json")
+	pod := w.hubPod(controlPlane)
+	if pod.object.Name == old.Name {
+		w.t.Fatal("no Pod is made for the changed setting")
+	}
+	next := pod.start()
+	pod.behind(w.front)
+	hub.Stop() // the old one goes when the new one is ready
+	eventually(w.t, "upgraded, it finds all", p.healthy(onEngine, onEdge, onPlant))
+	eventually(w.t, "upgraded, the agents are connected and up to date", p.followed)
+	if log := w.logOf(next); !strings.HasPrefix(log, "{") {
+		w.t.Errorf("the changed setting is not taken up; it logs\n%.500s", log)
+	}
+	if now := w.written(); len(now) != wrote {
+		w.t.Errorf("upgraded, it writes: %v", now[wrote:])
+	}
+	w.same("upgraded", before, w.standing())
+	return next
+}
