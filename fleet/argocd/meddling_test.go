@@ -12,23 +12,25 @@ func TestAnOperationOfAStrangerIsTakenOutBeforeItBegins(t *testing.T) {
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
-	left := map[string]string{
-		"Argo CD's own":      `{"operation":{"initiatedBy":{"automated":true},"sync":{"revision":"x"}}}`,
-		"one that runs":      `{"operation":{"initiatedBy":{"username":"mallory"},"sync":{"revision":"x"}},"status":{"operationState":{"phase":"Running","startedAt":"2026-01-01T00:00:00Z","operation":{}}}}`,
-		"one of Argosy's":    `{"operation":{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":"s"}],"sync":{"revision":"x"}}}`,
-		"one that has ended": `{"operation":null,"status":{"operationState":{"phase":"Failed","startedAt":"2026-01-01T00:00:00Z","operation":{"initiatedBy":{"username":"mallory"}}}}}`,
+	left := []struct{ name, patch string }{
+		{"Argo CD's own", `{"operation":{"initiatedBy":{"automated":true},"sync":{"revision":"x"}}}`},
+		{"one that runs", `{"operation":{"initiatedBy":{"username":"mallory"},"sync":{"revision":"x"}},"status":{"operationState":{"phase":"Running","startedAt":"2026-01-01T00:00:00Z","operation":{}}}}`},
+		{"one of Argosy's", `{"operation":{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":"s"}],"sync":{"revision":"x"}}}`},
+		{"one that has ended", `{"operation":null,"status":{"operationState":{"phase":"Failed","startedAt":"2026-01-01T00:00:00Z","operation":{"initiatedBy":{"username":"mallory"}}}}}`},
 	}
 	known := func() *entry { return b.e.cache.get(row.Key) }
-	for name, patch := range left {
-		b.out.Merge(row.Key, `{"operation":null,"status":{"operationState":null}}`)
-		b.out.Merge(row.Key, patch)
+	const none = `{"operation":null,"status":{"operationState":null}}`
+	for _, by := range left {
+		b.out.Merge(row.Key, none)
+		b.out.Merge(row.Key, by.patch)
 		version := b.out.Field(row.Key, "metadata.resourceVersion")
-		b.until("the watch has shown "+name, func() bool { return known().ResourceVersion == version })
+		b.until("the watch has shown "+by.name, func() bool { return known().ResourceVersion == version })
 		if out, err := b.apply(row); err != nil || out.Changed {
-			t.Errorf("%s: %+v, %v", name, out, err)
+			t.Errorf("%s: %+v, %v", by.name, out, err)
 		}
 	}
-	b.out.Merge(row.Key, `{"status":{"operationState":null},"operation":{"initiatedBy":{"username":"mallory"},"sync":{"revision":"evil","manifests":["{}"]}}}`)
+	b.out.Merge(row.Key, none) // a merge would leave what the last one had
+	b.out.Merge(row.Key, `{"operation":{"initiatedBy":{"username":"mallory"},"sync":{"revision":"evil","manifests":["{}"]}}}`)
 	b.until("it is noticed", func() bool { return known().Drifted })
 	b.applied(row)
 	if got := b.out.Field(row.Key, "operation"); got != "" {

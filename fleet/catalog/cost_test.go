@@ -60,7 +60,7 @@ func TestOneFileCostsTheSameInAFleetOfAnySize(t *testing.T) {
 	stage, commit := cost(grown(t, 100))
 	for _, size := range []int{1000, 100_000} {
 		c := grown(t, size)
-		if s, k := cost(c); s > stage+2 || k > commit+2 {
+		if s, k := cost(c); s > stage+20 || k > commit+20 { // as below
 			t.Errorf("%d declarations: %v allocations to stage, %v with commit; a fleet of 100 needs %v and %v", size, s, k, stage, commit)
 		}
 		if in, held := c.Count(); in < size || held != 1 {
@@ -79,7 +79,7 @@ func TestOneFileCostsTheSameInATenantOfAnySize(t *testing.T) {
 		n := 0
 		return testing.AllocsPerRun(50, func() { n++; c.Stage(one(n)) })
 	}
-	if small, large := cost(100), cost(20_000); large > small+2 { // the race detector allocates now and then
+	if small, large := cost(100), cost(20_000); large > small+20 { // a collection in between, or the race detector, costs a few; each deployment would cost one at least
 		t.Errorf("%v allocations in a tenant of 20,000, %v in one of 100", large, small)
 	}
 }
