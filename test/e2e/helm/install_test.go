@@ -167,7 +167,6 @@ func (w *world) prepare() string {
 	pair["ca.crt"] = string(w.ca)
 	w.secret(w.hub, argoSpace, "argocd-repo-server-tls", pair)
 	w.secret(w.edge, edgeArgo, "argocd-repo-server-tls", pair)
-	w.secret(w.edge, plantArgo, "argocd-repo-server-tls", pair)
 	w.secret(w.hub, acmeSpace, "plant", map[string]string{"token": must(w.edge.cluster.TenantToken(w.t.Context(), "acme-plant", plantWork))(w.t)})
 	w.secret(w.hub, globexSpace, "idle", map[string]string{"token": tenant})
 	w.secret(w.hub, acmeSpace, "prod", map[string]string{"token": tenant})
