@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,24 +133,48 @@ func (w *world) doctor() {
 // away uninstalls the control plane and installs it again: nothing that it has made is touched, then or later.
 func (w *world) away(p plane, hub *stack.Process) *stack.Process {
 	w.t.Helper()
-	before := w.settled()
+	was := w.state(p)
 	hub.Stop() // first, for its Pods and its rights go together
 	w.front.lead(nil)
 	w.helm(w.hub, "uninstall", "argosy", "--namespace", hubSpace, "--wait")
 	if _, err := w.hub.cluster.Client().CoreV1().ServiceAccounts(hubSpace).Get(w.t.Context(), "argosy", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		w.t.Errorf("after uninstalling its account is there: %v", err)
 	}
-	w.same("uninstalled", before, w.standing())
-	wrote := len(w.written())
+	w.same("uninstalled", was.standing, w.standing())
 	w.install(w.hub, "argosy", "argosy", hubSpace, "database.migrations=startup")
 	hub = w.serve()
-	eventually(w.t, "installed again, it finds all", p.healthy(onEngine, onEdge, onPlant))
-	eventually(w.t, "the agents are connected and up to date", p.followed)
-	if now := w.written(); len(now) != wrote {
-		w.t.Errorf("installed again, it writes: %v", now)
-	}
-	w.same("installed again", before, w.standing())
+	w.untouched("installed again", p, was)
 	return hub
+}
+
+// state is what stood, what had been written, and who wrote to the engine.
+type state struct {
+	standing map[string]string
+	wrote    int
+	holder   string
+	at       time.Time
+}
+
+func (w *world) state(p plane) state {
+	w.t.Helper()
+	standing := w.settled()
+	return state{standing, len(w.written()), p.holder(), time.Now()}
+}
+
+// untouched waits until another replica writes to the engine and both agents follow it, and then long enough for it to write: it has not, and all
+// stands as it stood.
+func (w *world) untouched(when string, p plane, was state) {
+	w.t.Helper()
+	eventually(w.t, when+", another replica has the engine", func() string {
+		now := p.holder()
+		return map[bool]string{true: "held by " + now}[now == "" || now == was.holder]
+	})
+	eventually(w.t, when+", the agents are connected and up to date", p.followed(was.at))
+	eventually(w.t, when+", it finds all", p.healthy(onEngine, onEdge, onPlant))
+	w.same(when, was.standing, w.settled())
+	if now := w.written(); len(now) != was.wrote {
+		w.t.Errorf("%s, it writes: %v", when, now[min(was.wrote, len(now)):])
+	}
 }
 
 // written are the writes of the control plane and the agents to what the Argo CDs act on.

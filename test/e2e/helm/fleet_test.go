@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -160,19 +161,21 @@ func (p plane) healthy(want ...string) func() string {
 	}
 }
 
-// followed says what is missing until both agents are connected and have done all.
-func (p plane) followed() string {
-	out, err := p.argosy("get", "agents", "-o", "json")
-	var answer struct{ Items []fleet.AgentView }
-	if err != nil || json.Unmarshal([]byte(out), &answer) != nil || len(answer.Items) != 2 {
-		return out
-	}
-	for _, a := range answer.Items {
-		if !a.Connected || a.Pending != 0 || a.Lag != 0 {
-			return fmt.Sprintf("%+v", a)
+// followed says what is missing until both agents are connected, were heard of since then and have done all.
+func (p plane) followed(since time.Time) func() string {
+	return func() string {
+		out, err := p.argosy("get", "agents", "-o", "json")
+		var answer struct{ Items []fleet.AgentView }
+		if err != nil || json.Unmarshal([]byte(out), &answer) != nil || len(answer.Items) != 2 {
+			return out
 		}
+		for _, a := range answer.Items {
+			if !a.Connected || a.Pending != 0 || a.Lag != 0 || a.SeenAt == nil || a.SeenAt.Before(since) {
+				return fmt.Sprintf("%+v", a)
+			}
+		}
+		return ""
 	}
-	return ""
 }
 
 var kinds = []schema.GroupVersionResource{
