@@ -149,7 +149,6 @@ func (l *Loop) hear(ctx context.Context, specs map[fleet.EngineName]fleet.Engine
 			left = append(left, name)
 		}
 	}
-	slices.Sort(left)
 	l.found.unheard, l.found.contested = left, nil
 	for id, names := range l.stands() {
 		if len(names) > 1 {
