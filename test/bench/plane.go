@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,11 +65,11 @@ func (p *plane) start(ctx context.Context) (err error) {
 	if p.url, err = p.ground.postgres.NewDatabase(ctx, p.database); err != nil {
 		return err
 	}
-	listen, err := freeAddress()
+	listen, err := stack.FreeAddress()
 	if err != nil {
 		return err
 	}
-	if p.ops, err = freeAddress(); err != nil {
+	if p.ops, err = stack.FreeAddress(); err != nil {
 		return err
 	}
 	p.listen = "http://" + listen
@@ -231,13 +230,4 @@ func (p *plane) diagnose() string {
 		return b.String() + "\n  its log is not saved: " + err.Error()
 	}
 	return b.String() + "\n  its log is " + file
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }

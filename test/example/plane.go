@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -50,11 +49,11 @@ func (f *Fleet) StartPlane(ctx context.Context, o PlaneOptions) (*Plane, error) 
 	if o.Source == "" {
 		o.Source = fmt.Sprintf("{url: %q, allowHTTP: true, poll: 1s}", f.Config.URL)
 	}
-	listen, err := freeAddress()
+	listen, err := stack.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
-	ops, err := freeAddress()
+	ops, err := stack.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -125,15 +124,6 @@ func ready(ctx context.Context, url string) error {
 		return fmt.Errorf("%s answers %s", url, resp.Status)
 	}
 	return nil
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // Command is argosy as a user at this terminal would run it.

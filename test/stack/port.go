@@ -28,3 +28,9 @@ func freePort() (int, error) {
 	}
 	return 0, errors.New("no free port between 20000 and 32000 on 127.0.0.1")
 }
+
+// FreeAddress is a loopback address, HOST:PORT, with a port as freePort gives it.
+func FreeAddress() (string, error) {
+	port, err := freePort()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
+}

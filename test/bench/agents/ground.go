@@ -90,7 +90,7 @@ type hubProcess struct {
 func (g *ground) startHub(ctx context.Context, c hubConfig) (_ *hubProcess, err error) {
 	for _, address := range []*string{&c.Address, &c.Control} {
 		if *address == "" {
-			if *address, err = freeAddress(); err != nil {
+			if *address, err = stack.FreeAddress(); err != nil {
 				return nil, err
 			}
 		}
@@ -134,15 +134,6 @@ func (h *hubProcess) answers(ctx context.Context) error {
 		return err
 	}
 	return conn.Close()
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 func (h *hubProcess) metrics(ctx context.Context) (map[string]float64, error) {
