@@ -1,11 +1,11 @@
 package stack
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"sync"
@@ -96,7 +96,7 @@ type Outlet struct {
 	blocked bool
 	frozen  chan struct{} // closed when nothing is held back; nil: never was
 	cut     int64         // bytes that still come in before connections end; <0: any number
-	tap     io.Writer     // nil: nobody reads along
+	tap     *bytes.Buffer // nil: nobody reads along
 }
 
 // Outlet opens a way out from address ("127.0.0.1:0" for any port) to the
@@ -159,7 +159,7 @@ func (o *Outlet) Cut(bytes int64) {
 // Tap copies all that comes through from now on, either way, as whoever ends TLS
 // here reads it; nil ends that. w is written to by one at a time, and not any
 // more once the next Tap has returned.
-func (o *Outlet) Tap(w io.Writer) {
+func (o *Outlet) Tap(w *bytes.Buffer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.tap = w
@@ -282,7 +282,7 @@ func (o *Outlet) copy(read []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.tap != nil {
-		_, _ = o.tap.Write(read)
+		o.tap.Write(read)
 	}
 }
 
