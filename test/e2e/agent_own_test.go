@@ -110,9 +110,9 @@ func (s *site) own(t *testing.T, state fleet.SyncState) func() string {
 func ownWrites(t *testing.T) int {
 	t.Helper()
 	n := 0
-	for d, codes := range agentDeeds(t) {
-		if d.resource == "applications" && d.name == "ranch-shop" && d.verb != "get" {
-			n += len(codes)
+	for _, e := range agentRequests(t) {
+		if e.ObjectRef.Resource == "applications" && e.ObjectRef.Name == "ranch-shop" && e.Verb != "get" {
+			n++
 		}
 	}
 	return n

@@ -12,6 +12,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/test/example"
+	"argosy.dev/argosy/test/stack"
 )
 
 // patience bounds how long anything may take on a busy machine; nothing is timed.
@@ -22,16 +23,8 @@ func eventually(t *testing.T, what string, missing func() string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for {
-		left := missing()
-		if left == "" {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %s", what, left)
-		case <-time.After(300 * time.Millisecond):
-		}
+	if left := stack.Until(ctx, missing); left != "" {
+		t.Fatalf("%s: %s", what, left)
 	}
 }
 

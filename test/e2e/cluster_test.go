@@ -1,9 +1,6 @@
 package e2e
 
 import (
-	"bufio"
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"argosy.dev/argosy/test/stack"
 )
 
 var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
@@ -53,30 +52,16 @@ func workload(t *testing.T, engine, namespace, name string) (uid string, ok bool
 // writes counts the requests that changed something in an engine's namespace and came from Argosy's account, so far.
 func writes(t *testing.T, engine string) int {
 	t.Helper()
-	f, err := os.Open(filepath.Join(world.Dir, engine+".audit"))
+	log, err := stack.ReadAudit(filepath.Join(world.Dir, engine+".audit"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	namespace, n := world.Place(engine).ArgoCD.Namespace, 0
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var e struct {
-			Stage, Verb string
-			User        struct{ Username string }
-			ObjectRef   struct{ Namespace, Resource string }
-		}
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Stage != "ResponseComplete" || e.ObjectRef.Namespace != namespace {
-			continue
-		}
-		changes := e.Verb == "create" || e.Verb == "patch" || e.Verb == "update" || e.Verb == "delete" || e.Verb == "deletecollection"
-		if changes && strings.Contains(e.User.Username, "argosy") && !strings.Contains(e.ObjectRef.Resource, "reviews") {
+	for _, e := range log {
+		if e.Stage == "ResponseComplete" && e.ObjectRef.Namespace == namespace && e.Writes() &&
+			strings.Contains(e.User.Username, "argosy") && !strings.Contains(e.ObjectRef.Resource, "reviews") {
 			n++
 		}
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return n
 }

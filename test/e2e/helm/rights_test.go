@@ -1,48 +1,23 @@
 package helm
 
 import (
-	"bytes"
-	"encoding/json"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"argosy.dev/argosy/test/stack"
 )
 
-// deed is a request, or a right to make it: a verb on one kind, in a namespace, by name where the right is for a name.
-type deed struct{ verb, group, resource, namespace, name string }
-
-func (d deed) String() string {
-	s := strings.TrimSuffix(d.verb+" "+d.resource+"."+d.group, ".")
-	if d.name != "" {
-		s += "/" + d.name
-	}
-	if d.namespace != "" {
-		s += " in " + d.namespace
-	}
-	return s
-}
-
-// entry is a line of an audit log.
-type entry struct {
-	Verb           string
-	User           struct{ Username string }
-	ObjectRef      struct{ APIGroup, Resource, Subresource, Namespace, Name string }
-	RequestURI     string
-	ResponseStatus struct{ Code int }
-}
-
 // requests are those to a cluster that were answered, by whom the accounts' prefix says.
-func (p place) requests(t *testing.T, account string) []entry {
+func (p place) requests(t *testing.T, account string) []stack.AuditEntry {
 	t.Helper()
-	var all []entry
-	for line := range bytes.Lines(must(os.ReadFile(p.audit))(t)) {
-		var e entry
-		if json.Unmarshal(line, &e) == nil && e.ResponseStatus.Code != 0 && strings.HasPrefix(e.User.Username, "system:serviceaccount:"+account) {
+	var all []stack.AuditEntry
+	for _, e := range must(stack.ReadAudit(p.audit))(t) {
+		if e.ResponseStatus.Code != 0 && strings.HasPrefix(e.User.Username, "system:serviceaccount:"+account) {
 			all = append(all, e)
 		}
 	}
@@ -53,7 +28,7 @@ func (p place) requests(t *testing.T, account string) []entry {
 func (p place) writes(t *testing.T, account, namespace string) (all []string) {
 	t.Helper()
 	for _, e := range p.requests(t, account) {
-		if e.ObjectRef.Namespace == namespace && slices.Contains([]string{"create", "patch", "update", "delete", "deletecollection"}, e.Verb) {
+		if e.ObjectRef.Namespace == namespace && e.Writes() {
 			all = append(all, e.Verb+" "+e.RequestURI)
 		}
 	}
@@ -65,7 +40,7 @@ func (p place) nothingRefused(t *testing.T, namespace string) {
 	t.Helper()
 	refused, requests := map[string]int{}, p.requests(t, namespace+":")
 	for _, e := range requests {
-		if e.ResponseStatus.Code == 401 || e.ResponseStatus.Code == 403 {
+		if e.Refused() {
 			refused[e.User.Username+": "+e.Verb+" "+e.RequestURI]++
 		}
 	}
@@ -78,45 +53,26 @@ func (p place) nothingRefused(t *testing.T, namespace string) {
 }
 
 // granted are the rights of an account, one by one.
-func (p place) granted(t *testing.T, namespace, account string) []deed {
+func (p place) granted(t *testing.T, namespace, account string) []stack.Right {
 	t.Helper()
 	rbac, ours := p.cluster.Client().RbacV1(), func(subjects []rbacv1.Subject) bool {
 		return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
 			return s.Kind == "ServiceAccount" && s.Name == account && s.Namespace == namespace
 		})
 	}
-	var all []deed
+	var all []stack.Right
 	for _, b := range must(rbac.RoleBindings("").List(t.Context(), metav1.ListOptions{}))(t).Items {
 		switch {
 		case !ours(b.Subjects):
 		case b.RoleRef.Kind == "Role":
-			all = append(all, spread(b.Namespace, must(rbac.Roles(b.Namespace).Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{}))(t).Rules)...)
+			all = append(all, stack.Rights(b.Namespace, must(rbac.Roles(b.Namespace).Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{}))(t).Rules)...)
 		default:
-			all = append(all, spread(b.Namespace, must(rbac.ClusterRoles().Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{}))(t).Rules)...)
+			all = append(all, stack.Rights(b.Namespace, must(rbac.ClusterRoles().Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{}))(t).Rules)...)
 		}
 	}
 	for _, b := range must(rbac.ClusterRoleBindings().List(t.Context(), metav1.ListOptions{}))(t).Items {
 		if ours(b.Subjects) {
-			all = append(all, spread("", must(rbac.ClusterRoles().Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{}))(t).Rules)...)
-		}
-	}
-	return all
-}
-
-func spread(namespace string, rules []rbacv1.PolicyRule) (all []deed) {
-	for _, rule := range rules {
-		names := rule.ResourceNames
-		if len(names) == 0 {
-			names = []string{""}
-		}
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					for _, name := range names {
-						all = append(all, deed{verb, group, resource, namespace, name})
-					}
-				}
-			}
+			all = append(all, stack.Rights("", must(rbac.ClusterRoles().Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{}))(t).Rules)...)
 		}
 	}
 	return all
@@ -132,7 +88,7 @@ func (p place) noneIdle(t *testing.T, namespace, account string, idle map[string
 	for _, right := range granted {
 		_, listed := idle[right.String()]
 		delete(left, right.String())
-		switch used := slices.ContainsFunc(requests, right.covers); {
+		switch used := slices.ContainsFunc(requests, right.UsedBy); {
 		case used && listed:
 			t.Errorf("%s: %s of %s may %s, which is listed as idle and is used", p.name, account, namespace, right)
 		case !used && !listed:
@@ -142,18 +98,4 @@ func (p place) noneIdle(t *testing.T, namespace, account string, idle map[string
 	for _, right := range slices.Sorted(maps.Keys(left)) {
 		t.Errorf("%s: the right to %s is listed as idle and is not granted", p.name, right)
 	}
-}
-
-// covers reports whether a request needed the right.
-func (d deed) covers(e entry) bool {
-	o := e.ObjectRef
-	if o.Subresource != "" || o.APIGroup != d.group || o.Resource != d.resource || e.ResponseStatus.Code == 403 {
-		return false
-	}
-	// The API server writes down a Namespace's own name as its namespace.
-	if d.namespace != "" && o.Namespace != d.namespace || d.name != "" && o.Name != d.name {
-		return false
-	}
-	// A server-side apply that makes an object needs the right to create it too.
-	return e.Verb == d.verb || d.verb == "create" && e.Verb == "patch" && e.ResponseStatus.Code == 201
 }

@@ -231,15 +231,7 @@ func eventually(t *testing.T, what string, missing func() string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for {
-		left := missing()
-		if left == "" {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %s", what, left)
-		case <-time.After(200 * time.Millisecond):
-		}
+	if left := stack.Until(ctx, missing); left != "" {
+		t.Fatalf("%s: %s", what, left)
 	}
 }
