@@ -91,6 +91,7 @@ type Outlet struct {
 	mu      sync.Mutex
 	targets []string
 	next    int
+	moves   int // how often it was switched
 	conns   map[net.Conn]bool
 	latency time.Duration // each way
 	blocked bool
@@ -121,6 +122,16 @@ func (o *Outlet) Add(target string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.targets = append(slices.Clone(o.targets), target)
+}
+
+// Switch carries new connections to these targets alone, and ends those that
+// stand, as an address does that moves to another server.
+func (o *Outlet) Switch(targets ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.targets, o.next = targets, 0
+	o.moves++
+	o.endAll()
 }
 
 // Close ends it and every connection through it.
@@ -210,12 +221,12 @@ func (o *Outlet) serve() {
 
 func (o *Outlet) carry(in net.Conn) {
 	defer in.Close()
-	out := o.dial()
+	out, move := o.dial()
 	if out == nil {
 		return
 	}
 	defer out.Close()
-	if !o.keep(in, out) {
+	if !o.keep(move, in, out) {
 		return
 	}
 	defer o.forget(in, out)
@@ -225,29 +236,33 @@ func (o *Outlet) carry(in net.Conn) {
 	both.Wait()
 }
 
-// dial connects to the first of the targets that answers; nil when none does.
-func (o *Outlet) dial() net.Conn {
+// dial connects to the first of the targets that answers, nil when none does,
+// and tells how often the outlet had been switched by then.
+func (o *Outlet) dial() (net.Conn, int) {
 	o.mu.Lock()
-	targets, first := o.targets, o.next
+	targets, first, move := o.targets, o.next, o.moves
 	o.next++
 	o.mu.Unlock()
 	for i := range targets {
 		if conn, err := net.DialTimeout("tcp", targets[(first+i)%len(targets)], 5*time.Second); err == nil {
-			return conn
+			return conn, move
 		}
 	}
-	return nil
+	return nil, move
 }
 
-func (o *Outlet) keep(conns ...net.Conn) bool {
+// keep is false when the connections must not stand: nothing may, or the outlet
+// was switched since they were made.
+func (o *Outlet) keep(move int, conns ...net.Conn) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, conn := range conns {
-		if !o.blocked {
-			o.conns[conn] = true
-		}
+	if o.blocked || o.moves != move {
+		return false
 	}
-	return !o.blocked
+	for _, conn := range conns {
+		o.conns[conn] = true
+	}
+	return true
 }
 
 func (o *Outlet) forget(conns ...net.Conn) {

@@ -23,6 +23,7 @@ type Postgres struct {
 	SocketURL string
 	*Process
 
+	options        PostgresOptions
 	folder, socket folder
 
 	mu        sync.Mutex
@@ -34,6 +35,8 @@ type PostgresOptions struct {
 	Dir     string   // of the cluster's files; a temporary folder when empty
 	Durable bool     // fsync, full_page_writes and synchronous_commit as shipped
 	Set     []string // further settings, as "shared_buffers=1GB"
+
+	Replicated bool // standbys can stream from it: see StartStandby
 }
 
 // StartPostgres makes or re-opens a database cluster in dir, a temporary folder
@@ -47,14 +50,19 @@ func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
 
 // StartPostgresWith is StartPostgres with options.
 func StartPostgresWith(ctx context.Context, o PostgresOptions) (*Postgres, error) {
-	p := &Postgres{templates: map[string]bool{}}
-	if err := p.start(ctx, o); err != nil {
+	p := &Postgres{options: o, templates: map[string]bool{}}
+	if err := p.start(ctx, initCluster); err != nil {
 		return nil, errors.Join(fmt.Errorf("postgres: %w", err), p.Stop())
 	}
 	return p, nil
 }
 
-func (p *Postgres) start(ctx context.Context, o PostgresOptions) error {
+// fill makes the files of a database cluster below home, unless they are there,
+// and returns the superuser's password.
+type fill func(ctx context.Context, bin, home string, cred *syscall.Credential) (string, error)
+
+func (p *Postgres) start(ctx context.Context, files fill) error {
+	o := p.options
 	bin, err := postgresBin()
 	if err != nil {
 		return err
@@ -83,7 +91,7 @@ func (p *Postgres) start(ctx context.Context, o PostgresOptions) error {
 	if err := passable(cred, home); err != nil {
 		return err
 	}
-	password, err := initCluster(ctx, bin, home, cred)
+	password, err := files(ctx, bin, home, cred)
 	if err != nil {
 		return err
 	}
@@ -117,7 +125,13 @@ func (o PostgresOptions) arguments(data, socket string, port int) []string {
 		"max_connections=200", "shared_buffers=128MB", "timezone=UTC", "logging_collector=off",
 	}
 	if !o.Durable {
-		set = append(set, "fsync=off", "full_page_writes=off", "synchronous_commit=off", "wal_level=minimal", "max_wal_senders=0")
+		set = append(set, "fsync=off", "full_page_writes=off", "synchronous_commit=off")
+	}
+	switch {
+	case o.Replicated:
+		set = append(set, "wal_level=replica", "max_wal_senders=8", "wal_keep_size=256MB", "wal_retrieve_retry_interval=100ms")
+	case !o.Durable:
+		set = append(set, "wal_level=minimal", "max_wal_senders=0")
 	}
 	args := []string{"-D", data}
 	for _, s := range append(set, o.Set...) {

@@ -2,6 +2,7 @@ package stack_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -127,5 +128,56 @@ func TestPostgresKeepsItsFiles(t *testing.T) {
 	defer pg.Stop()
 	if _, err := query[int](t, pg.DatabaseURL("kept"), "SELECT 1"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A standby that is paused and promoted lacks what was committed after the pause,
+// and an address in front of both moves to it.
+func TestAPromotedStandbyLostItsTail(t *testing.T) {
+	primary, err := stack.StartPostgresWith(t.Context(), stack.PostgresOptions{Replicated: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer primary.Stop()
+	if _, err := query[int](t, primary.URL, "CREATE TABLE t AS SELECT 1 AS n"); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		t.Fatal(err)
+	}
+	standby, err := primary.StartStandby(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer standby.Stop()
+	front, err := (*stack.Firewall)(nil).Outlet("127.0.0.1:0", nil, primary.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer front.Close()
+	count := func(want int) {
+		t.Helper()
+		if n, err := query[int](t, primary.Through(front, "postgres"), "SELECT count(*) FROM t"); err != nil || n != want {
+			t.Errorf("%d rows, %v; want %d", n, err, want)
+		}
+	}
+	insert := func() {
+		t.Helper()
+		if _, err := query[int](t, primary.URL, "INSERT INTO t VALUES (2) RETURNING n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert()
+	if err := standby.CaughtUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	standby.Pause()
+	insert()
+	count(3)
+	primary.Kill()
+	if err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	front.Switch(standby.Address())
+	count(2)
+	if _, err := query[int](t, standby.URL, "INSERT INTO t VALUES (3) RETURNING n"); err != nil {
+		t.Error("it takes no writes:", err)
 	}
 }
