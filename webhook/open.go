@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler/plan"
@@ -103,7 +104,7 @@ func (r *Reviewer) preview(ctx context.Context, f *review.Facts, ref string) (Pr
 	p, err := r.planned(ctx, f.Record, ref)
 	switch {
 	case errors.Is(err, ErrUnmergeable):
-		f.Unmergeable = err.Error()
+		f.Unmergeable = strings.TrimPrefix(err.Error(), ErrUnmergeable.Error()+": ")
 		return p, nil
 	case err != nil:
 		return p, fmt.Errorf("pull request %d: %w", f.Record.Number, err)

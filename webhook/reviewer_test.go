@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"argosy.dev/argosy/fleet"
@@ -114,14 +115,19 @@ func TestUnsettled(t *testing.T) {
 	}
 }
 
-func TestUnmergeable(t *testing.T) {
+func TestUnmergeableFailsEveryCheckWithTheReason(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.planner.err = fmt.Errorf("%w: no common history", webhook.ErrUnmergeable)
 	h.look()
-	if h.state(fleet.CheckPlan) != "failure" || h.record().Consented != "" {
-		t.Errorf("%q, consented %q", h.state(fleet.CheckPlan), h.record().Consented)
+	for _, check := range []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners} {
+		if h.state(check) != "failure" {
+			t.Errorf("%s: %q", check, h.state(check))
+		}
+	}
+	if h.record().Consented != "" || !strings.Contains(h.comment(), "No common history.") {
+		t.Errorf("consented %q\n%s", h.record().Consented, h.comment())
 	}
 }
 

@@ -20,6 +20,8 @@ var (
 	ErrMoved = errors.New("the ref has moved")
 	// ErrUnrelated: two histories have no commit in common.
 	ErrUnrelated = errors.New("unrelated histories")
+	// ErrManyBases: two histories parted at more than one commit, so no comparison with one of them shows what a merge changes.
+	ErrManyBases = errors.New("more than one merge base")
 	// ErrOverBudget: the source or the commit is larger than a budget; Error.Budget says which.
 	ErrOverBudget = errors.New("over budget")
 	// ErrMalformed: an object is complete and matches its id, but is not what Git allows.
@@ -43,7 +45,7 @@ type Error struct {
 	Kind    error  // one of the Err… values
 	Subject string // the source, commit, path or setting it is about
 	Detail  string // what happened and what to do
-	Budget  string // with ErrOverBudget: bytes, objects, object bytes, delta depth, memory, files, file bytes or commits
+	Budget  string // with ErrOverBudget: bytes, objects, object bytes, delta depth, memory, files, file bytes, commits or common ancestors
 	Limit   int64  // with ErrOverBudget: the limit that was reached
 }
 

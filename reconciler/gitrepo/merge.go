@@ -20,7 +20,7 @@ type Merged struct {
 // has just as well. Files are taken as a whole: no lines are merged, no renames are followed, and so a path that both sides changed is a
 // conflict, also where git could merge it. Only directories that both sides changed, or that head changed, are opened, so it costs what changed.
 //
-// Errors: those of MergeBase and Diff. ErrNotFound means that something of head is not here: fetch its ref again.
+// Errors: those of MergeBases and Diff, and ErrManyBases. ErrNotFound means that something of head is not here: fetch its ref again.
 func (m *Mirror) Merge(ctx context.Context, into, head Hash) (Merged, error) {
 	merged, err := m.merge(ctx, into, head)
 	if errors.Is(err, ErrNotFound) && m.pulls != nil {
@@ -30,7 +30,7 @@ func (m *Mirror) Merge(ctx context.Context, into, head Hash) (Merged, error) {
 }
 
 func (m *Mirror) merge(ctx context.Context, into, head Hash) (Merged, error) {
-	base, err := m.MergeBase(ctx, into, head)
+	base, err := m.onlyBase(ctx, into, head)
 	if err != nil {
 		return Merged{}, err
 	}

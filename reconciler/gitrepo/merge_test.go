@@ -7,6 +7,8 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,7 +93,7 @@ func TestAMergeOfUnrelatedHistoriesIsRefused(t *testing.T) {
 	if _, err := m.Merge(t.Context(), head, pull); !errors.Is(err, ErrUnrelated) || !strings.Contains(err.Error(), "no commit in common") {
 		t.Error(err)
 	}
-	if _, err := m.MergeBase(t.Context(), head, Hash(strings.Repeat("1", 40))); !errors.Is(err, ErrNotFound) {
+	if _, err := m.MergeBases(t.Context(), head, Hash(strings.Repeat("1", 40))); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -389,61 +391,172 @@ func TestMergeBaseWhereAClockRanBackwards(t *testing.T) {
 	m := open(t, t.TempDir(), newGitServer(t, o).url())
 	fetch(t, m)
 	for _, pair := range [][2]string{{a, b}, {b, a}} {
-		got, err := m.MergeBase(t.Context(), Hash(pair[0]), Hash(pair[1]))
-		if want := Hash(o.git("merge-base", "--all", a, b)); err != nil || got != want || want != Hash(parted) {
+		got, err := m.MergeBases(t.Context(), Hash(pair[0]), Hash(pair[1]))
+		if want := Hash(o.git("merge-base", "--all", a, b)); err != nil || !slices.Equal(got, []Hash{want}) || want != Hash(parted) {
 			t.Errorf("%s %v, want %s", got, err, want)
 		}
 	}
 }
 
-// TestMergeBaseAgainstGit holds for histories with merges, and clocks that run backwards.
-func TestMergeBaseAgainstGit(t *testing.T) {
+// Two pull requests with criss-crossed histories: the second one's tree equals that of its newest merge base, and its merge still writes what
+// the first one had withdrawn, into the folder of another.
+func TestMergeRefusesCrissCrossedHistories(t *testing.T) {
 	o := newOrigin(t)
-	o.set("fleet/fleet.yaml", "0")
-	for i := range 10 {
-		o.clock += []int{100, -5000, 1, 40000, -1}[i%5]
-		o.git("checkout", "-q", "-b", fmt.Sprintf("side%d", i), fmt.Sprintf("HEAD~%d", min(i, i%3)))
-		o.write(fmt.Sprintf("fleet/tenants/s%d.yaml", i), "x")
+	commit := func(granted, own string, parents ...Hash) Hash {
+		o.clock += 3600
+		o.write("fleet/tenants/evil.yaml", granted)
+		o.write("tenants/evil/x.yaml", own)
 		o.git("add", "-A")
-		o.git("commit", "-q", "-m", fmt.Sprint("side", i))
-		if i%4 == 3 { // and the other way around, so that some pairs have two bases
-			o.git("merge", "-q", "-s", "ours", "-m", "back", "main")
+		args := []string{"commit-tree", o.git("write-tree"), "-m", "c"}
+		for _, p := range parents {
+			args = append(args, "-p", string(p))
 		}
-		o.git("checkout", "-q", "main")
-		if i%2 == 0 {
-			o.git("merge", "-q", "--no-ff", "-m", "merge", fmt.Sprintf("side%d", i))
-		}
-		if i%4 == 3 {
-			o.git("merge", "-q", "-s", "ours", "-m", "cross", fmt.Sprintf("side%d~1", i))
-		}
-		o.set("fleet/fleet.yaml", fmt.Sprint(i))
+		return Hash(o.git(args...))
 	}
-	for i := range 10 {
-		o.git("merge", "-q", "-s", "ours", "-m", "all", fmt.Sprintf("side%d", i))
-	}
-	o.push()
+	start := commit("little", "e0")
+	grants := commit("EVERYTHING", "e0", start)
+	withdrawn := commit("little", "e0", grants)
+	newest := commit("EVERYTHING", "e1", grants)
+	first := commit("little", "e1", withdrawn, newest)
+	main := commit("little", "e1", start, first)
+	second := commit("EVERYTHING", "e1", newest, withdrawn)
+	o.git("push", "-q", "origin", string(main)+":refs/heads/main", string(second)+":refs/pull/8/head", string(first)+":refs/pull/7/head")
 	m := open(t, t.TempDir(), newGitServer(t, o).url())
 	fetch(t, m)
-	commits, several := strings.Fields(o.git("rev-list", "HEAD")), 0
-	for _, a := range commits {
-		for _, b := range commits {
-			got, err := m.MergeBase(t.Context(), Hash(a), Hash(b))
-			if err != nil {
-				t.Fatal(err)
-			}
-			bases := strings.Fields(o.git("merge-base", "--all", a, b))
-			if len(bases) > 1 {
-				several++
-			}
-			if !slices.Contains(bases, string(got)) {
-				t.Fatalf("%s and %s: %s, git has %v", a, b, got, bases)
-			}
-			if back, _ := m.MergeBase(t.Context(), Hash(b), Hash(a)); back != got {
-				t.Errorf("%s and %s: %s one way, %s the other", a, b, got, back)
+	fetchPull(t, m, 7, first)
+	fetchPull(t, m, 8, second)
+
+	if tree, conflicts := o.mergeTree(main, second); len(conflicts) > 0 || o.git("show", tree+":fleet/tenants/evil.yaml") != "EVERYTHING" {
+		t.Fatalf("git merges it otherwise: %s %v", tree, conflicts)
+	}
+	bases, err := m.MergeBases(t.Context(), main, second)
+	if want := o.bases(main, second); err != nil || len(want) != 2 || !slices.Equal(bases, want) {
+		t.Errorf("%v %v, want %v", bases, err, want)
+	}
+	merged, err := m.Merge(t.Context(), main, second)
+	if !errors.Is(err, ErrManyBases) || len(merged.Changes) > 0 {
+		t.Fatalf("it is compared with one of several bases: %+v %v", merged, err)
+	}
+	for _, say := range []string{"2 merge bases", bases[0].Short(), bases[1].Short(), "rebase onto main"} {
+		if !strings.Contains(err.Error(), say) {
+			t.Errorf("%q is missing in: %v", say, err)
+		}
+	}
+	if out := merge(t, m, start, first); len(out.Changes) != 1 || out.Changes[0].Path != "tenants/evil/x.yaml" {
+		t.Errorf("a head with one base is read as ever: %+v", out)
+	}
+}
+
+// bases is what git lists, sorted.
+func (o *origin) bases(a, b Hash) (out []Hash) {
+	o.t.Helper()
+	for _, id := range strings.Fields(o.in(o.dir, "-c", "alias.mb=!git merge-base --all "+string(a)+" "+string(b)+" || true", "mb")) {
+		out = append(out, Hash(id))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Random histories with merges of up to three parents, whose clocks run in any direction.
+func TestMergeBasesAgainstGit(t *testing.T) {
+	const histories, commits = 12, 16
+	o, random := newOrigin(t), rand.New(rand.NewPCG(5, 7))
+	var stream strings.Builder
+	parents := map[int][]int{} // by mark
+	for h := range histories {
+		for i := range commits {
+			mark := h*commits + i + 1
+			fmt.Fprintf(&stream, "commit refs/heads/h%d\nmark :%d\ncommitter A <a@x> %d +0000\ndata 4\n%04d\n", mark, mark,
+				1_700_000_000+random.IntN(40), mark)
+			for range 1 + random.IntN(3) {
+				at := mark - 1 - random.IntN(min(i, 5)+1)
+				if i == 0 || at < h*commits+1 || slices.Contains(parents[mark], at) {
+					continue
+				}
+				fmt.Fprintf(&stream, "%s :%d\n", map[bool]string{true: "from", false: "merge"}[len(parents[mark]) == 0], at)
+				parents[mark] = append(parents[mark], at)
 			}
 		}
 	}
-	if several == 0 {
-		t.Error("no pair has two bases")
+	fmt.Fprintf(&stream, "commit refs/heads/main\nmark :%d\ncommitter A <a@x> 1800000000 +0000\ndata 0\n", histories*commits+1)
+	for mark := range histories * commits {
+		fmt.Fprintf(&stream, "%s :%d\n", map[bool]string{true: "from", false: "merge"}[mark == 0], mark+1)
+	}
+	marks := filepath.Join(t.TempDir(), "marks")
+	o.feed(o.dir, stream.String(), "fast-import", "--quiet", "--export-marks="+marks)
+	ids := map[int]Hash{}
+	written, err := os.ReadFile(marks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(written)) {
+		mark, id, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, ":")), " ")
+		n, err := strconv.Atoi(mark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[n] = Hash(id)
+	}
+	ancestors := map[int]map[int]bool{} // of each, itself included
+	for mark := 1; mark <= histories*commits; mark++ {
+		ancestors[mark] = map[int]bool{mark: true}
+		for _, p := range parents[mark] {
+			maps.Copy(ancestors[mark], ancestors[p])
+		}
+	}
+	m := open(t, t.TempDir(), newGitServer(t, o).url())
+	fetch(t, m)
+	sizes := map[int]int{}
+	for h := range histories {
+		for range commits * commits {
+			a, b := h*commits+1+random.IntN(commits), h*commits+1+random.IntN(commits)
+			var want []Hash
+			for c := range ancestors[a] {
+				best := ancestors[b][c]
+				for other := range ancestors[a] {
+					best = best && !(other != c && ancestors[b][other] && ancestors[other][c])
+				}
+				if best {
+					want = append(want, ids[c])
+				}
+			}
+			slices.Sort(want)
+			got, err := m.MergeBases(t.Context(), ids[a], ids[b])
+			if len(want) == 0 != errors.Is(err, ErrUnrelated) || len(want) > 0 && err != nil || !slices.Equal(got, want) {
+				t.Fatalf("%s and %s: %v %v, want %v", ids[a], ids[b], got, err, want)
+			}
+			if sizes[len(want)]++; sizes[len(want)] <= 25 && !slices.Equal(o.bases(ids[a], ids[b]), want) {
+				t.Fatalf("%s and %s: git has %v, not %v", ids[a], ids[b], o.bases(ids[a], ids[b]), want)
+			}
+		}
+	}
+	if sizes[2] < 100 || sizes[3] == 0 {
+		t.Errorf("too few pairs have several bases: %v", sizes)
+	}
+}
+
+// A head that crosses many others is refused before all of them are compared.
+func TestMergeBasesAreBounded(t *testing.T) {
+	o := newOrigin(t)
+	tree := o.git("mktree")
+	commit := func(parents ...string) string {
+		o.clock++
+		args := []string{"commit-tree", tree, "-m", fmt.Sprint(o.clock)}
+		for _, p := range parents {
+			args = append(args, "-p", p)
+		}
+		return o.git(args...)
+	}
+	var many []string
+	for range maxCandidates + 1 {
+		many = append(many, commit())
+	}
+	a, b := commit(many...), commit(many...)
+	o.git("push", "-q", "origin", commit(a, b)+":refs/heads/main")
+	m := open(t, t.TempDir(), newGitServer(t, o).url())
+	fetch(t, m)
+	var over *Error
+	if _, err := m.MergeBases(t.Context(), Hash(a), Hash(b)); !errors.As(err, &over) || over.Kind != ErrOverBudget || over.Budget != "common ancestors" {
+		t.Error(err)
 	}
 }

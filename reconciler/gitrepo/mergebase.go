@@ -1,71 +1,126 @@
 package gitrepo
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// maxApart is how many commits MergeBase reads at most: far more than lie between a pull request and its branch, and few enough that two
-// histories that have nothing in common do not keep a processor busy.
-const maxApart = 100_000
+const (
+	// maxApart is how many commits one walk of MergeBases reads at most: far more than lie between a pull request and its branch, and few
+	// enough that two histories that have nothing in common do not keep a processor busy.
+	maxApart = 100_000
+	// maxCandidates is how many common ancestors MergeBases compares with each other at most. Ordinary histories have one.
+	maxCandidates = 16
+)
 
-// MergeBase finds the commit at which the histories of a and b parted: the newest of the commits that both have and that no other such commit
-// descends from. It reads as much history as lies between the two.
+// MergeBases finds the best common ancestors of a and b, those that `git merge-base --all` lists: commits that both histories have and that no
+// other such commit descends from. They are sorted by id, and there is at least one. It reads as much history as lies between a and b.
 //
-// Errors: ErrUnrelated, ErrNotFound, ErrMalformed, ErrOverBudget (commits), ErrCorrupt.
-func (m *Mirror) MergeBase(ctx context.Context, a, b Hash) (Hash, error) {
+// Errors: ErrUnrelated, ErrNotFound, ErrMalformed, ErrOverBudget (commits, common ancestors), ErrCorrupt.
+func (m *Mirror) MergeBases(ctx context.Context, a, b Hash) ([]Hash, error) {
 	from, err := parseHash(a)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	to, err := parseHash(b)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	w := &historyWalk{m: m, seen: map[plumbing.Hash]*visited{}, closed: fromHead | fromApplied | belowCommon}
-	if err := w.reach(to, fromHead); err != nil {
-		return "", err
+	subject := "commits " + a.Short() + " and " + b.Short()
+	w, err := m.walkTogether(ctx, subject, fromHead|fromApplied|belowCommon, []plumbing.Hash{from}, []plumbing.Hash{to})
+	if err != nil {
+		return nil, err
 	}
-	if err := w.reach(from, fromApplied); err != nil {
-		return "", err
+	// A candidate that a later step found below another one is no longer one.
+	candidates := slices.DeleteFunc(w.common, func(v *visited) bool { return v.sides&belowCommon != 0 })
+	switch {
+	case len(candidates) == 0:
+		return nil, &Error{Kind: ErrUnrelated, Subject: subject, Detail: "they have no commit in common; start the branch from the one that it is to be merged into"}
+	case len(candidates) > maxCandidates:
+		return nil, overBudget(subject, "common ancestors", maxCandidates, "rebase the newer one")
+	}
+	ids := make([]plumbing.Hash, len(candidates))
+	for i, v := range candidates {
+		ids[i] = plumbing.NewHash(string(v.commit.ID))
+	}
+	return m.best(ctx, subject, ids)
+}
+
+// best leaves out each candidate that another one descends from. The walk that found them goes by dates, and clocks run backwards.
+func (m *Mirror) best(ctx context.Context, subject string, candidates []plumbing.Hash) ([]Hash, error) {
+	var out []Hash
+	for i, id := range candidates {
+		others := slices.Delete(slices.Clone(candidates), i, i+1)
+		redundant := false
+		if len(others) > 0 {
+			w, err := m.walkTogether(ctx, subject, fromHead|fromApplied, []plumbing.Hash{id}, others)
+			if err != nil {
+				return nil, err
+			}
+			redundant = w.seen[id].sides == fromHead|fromApplied
+		}
+		if !redundant {
+			out = append(out, publicHash(id))
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// walkTogether walks the histories of both ends until every commit left is closed.
+func (m *Mirror) walkTogether(ctx context.Context, subject string, closed sides, applied, head []plumbing.Hash) (*historyWalk, error) {
+	w := &historyWalk{m: m, seen: map[plumbing.Hash]*visited{}, closed: closed}
+	for _, id := range head {
+		if err := w.reach(id, fromHead); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range applied {
+		if err := w.reach(id, fromApplied); err != nil {
+			return nil, err
+		}
 	}
 	for w.open > 0 {
 		if err := ctx.Err(); err != nil {
-			return "", err
+			return nil, err
 		}
 		if len(w.seen) > maxApart {
-			return "", overBudget("commits "+a.Short()+" and "+b.Short(), "commits", maxApart, "their histories are too far apart; rebase the newer one")
+			return nil, overBudget(subject, "commits", maxApart, "their histories are too far apart; rebase the newer one")
 		}
 		if err := w.step(); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
-	return m.best(ctx, a, b, w.common)
+	return w, nil
 }
 
-// best takes the newest of the common commits. Where clocks run backwards some were come to before others that descend from them.
-func (m *Mirror) best(ctx context.Context, a, b Hash, common []*visited) (Hash, error) {
-	slices.SortFunc(common, func(x, y *visited) int {
-		return cmp.Or(y.commit.Committer.When.Compare(x.commit.Committer.When), cmp.Compare(x.commit.ID, y.commit.ID))
-	})
-	for _, v := range common {
-		redundant := false
-		for _, other := range common {
-			if v == other || redundant {
-				continue
-			}
-			r, err := m.Relation(ctx, v.commit.ID, other.commit.ID)
-			if err != nil {
-				return "", err
-			}
-			redundant = r == Descendant
-		}
-		if !redundant {
-			return v.commit.ID, nil
-		}
+// onlyBase is the one best common ancestor of two commits. Several are refused: git merges such commits against a virtual base that nobody has
+// seen, so a comparison with any one of them misses changes that the merge makes.
+func (m *Mirror) onlyBase(ctx context.Context, into, head Hash) (Hash, error) {
+	bases, err := m.MergeBases(ctx, into, head)
+	if err != nil {
+		return "", err
 	}
-	return "", &Error{Kind: ErrUnrelated, Subject: "commits " + a.Short() + " and " + b.Short(), Detail: "they have no commit in common; start the branch from the one that it is to be merged into"}
+	if len(bases) == 1 {
+		return bases[0], nil
+	}
+	names := make([]string, len(bases))
+	for i, b := range bases {
+		names[i] = b.Short()
+	}
+	return "", &Error{Kind: ErrManyBases, Subject: "commit " + head.Short(), Detail: fmt.Sprintf(
+		"rebase onto %s and push again; this head and %s have %d merge bases (%s), so no comparison shows what the merge would change",
+		m.into(), m.into(), len(bases), strings.Join(names, ", "))}
+}
+
+// into is what people call the branch of the mirror.
+func (m *Mirror) into() string {
+	if m.branch == "" {
+		return "the branch"
+	}
+	return strings.TrimPrefix(m.branch, "refs/heads/")
 }

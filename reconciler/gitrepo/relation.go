@@ -65,7 +65,7 @@ type sides uint8
 const (
 	fromHead sides = 1 << iota
 	fromApplied
-	belowCommon // an ancestor of a commit that both ends reach; MergeBase's
+	belowCommon // an ancestor of a commit that both ends reach; MergeBases's
 )
 
 // visited is a commit that the walk has come to, and from which of the two ends.
@@ -76,7 +76,7 @@ type visited struct {
 }
 
 // historyWalk follows the parents of both ends at once, the newest commit first, until every commit left is closed or there is none: for
-// Relation one that was reached from both, for MergeBase one below those. Dates only make it short: a path between the ends consists of commits that one end alone reaches, and those are never left out.
+// Relation one that was reached from both, for MergeBases one below those. Dates only make it short: a path between the ends consists of commits that one end alone reaches, and those are never left out.
 type historyWalk struct {
 	m      *Mirror
 	seen   map[plumbing.Hash]*visited

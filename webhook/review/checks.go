@@ -109,10 +109,14 @@ func (f Facts) checks(v Verdict) []fleet.Check {
 	} {
 		check := fleet.Check{Name: c.name, State: worst(v.Obstacles, c.name), URL: f.link()}
 		check.Title = plain(title(v.Obstacles, c.name, check.State, c.title(v)), mostTitle)
-		if own, _ := f.problems(); c.name == fleet.CheckValidate && check.State == fleet.CheckFailure {
+		if own, _ := f.problems(); c.name == fleet.CheckValidate && errorsOf(own) > 0 && f.Unmergeable == "" {
 			check.Title = plain(firstError(own), mostTitle)
 		}
-		if f.ours() {
+		switch {
+		case f.Unmergeable != "":
+			check.Title = plain(upper(f.Unmergeable), mostTitle) // a commit status shows no more than the title
+			check.Summary = prose(reason(f.Unmergeable))
+		case f.ours():
 			check.Summary = c.summary(v)
 		}
 		out = append(out, check)
@@ -127,7 +131,7 @@ func title(obstacles []Obstacle, check string, state fleet.CheckState, good stri
 	if state == fleet.CheckSuccess {
 		return good
 	}
-	own := slices.DeleteFunc(slices.Clone(obstacles), func(o Obstacle) bool { return o.Check != check })
+	own := slices.DeleteFunc(slices.Clone(obstacles), func(o Obstacle) bool { return !o.of(check) })
 	o, n := first(own, state)
 	return upper(o.What) + more(n-1)
 }

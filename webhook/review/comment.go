@@ -120,7 +120,7 @@ func (c *comment) clearedBy() string {
 func (p *page) obstacles(obstacles []Obstacle, check string, d detail) {
 	var list []string
 	for _, o := range obstacles {
-		if check == "" || o.Check == check {
+		if o.of(check) {
 			list = append(list, "**"+prose(upper(o.What))+".** "+prose(o.Todo))
 		}
 	}

@@ -10,11 +10,14 @@ import (
 
 // Obstacle is one thing that stands between a pull request and its merge. Both texts are prose: one line, names in backticks.
 type Obstacle struct {
-	Check string           // the check that tells of it
+	Check string           // the check that reports it; empty: each of the three
 	State fleet.CheckState // of that check: failure, pending or neutral
 	What  string           // what is wrong
 	Todo  string           // what to do about it
 }
+
+// of says whether a check reports it; every obstacle is one of "".
+func (o Obstacle) of(check string) bool { return check == "" || o.Check == "" || o.Check == check }
 
 // Verdict is what the Facts come to.
 type Verdict struct {
@@ -37,7 +40,7 @@ func (v Verdict) Consented() bool {
 func Decide(f Facts) Verdict {
 	v := Verdict{Tenants: f.touched()}
 	v.Held, v.Cleared = f.deletions()
-	v.Obstacles = slices.Concat(f.invalid(), f.unplanned(), f.stopped(v.Held), f.beyondQuota())
+	v.Obstacles = slices.Concat(f.unmergeable(), f.invalid(), f.unplanned(), f.stopped(v.Held), f.beyondQuota())
 	if !f.queued() { // each was approved before it came into the queue
 		v.Ownership = f.ownership()
 		v.Obstacles = append(v.Obstacles, unowned(v.Ownership, f.Record.Head)...)
@@ -55,11 +58,19 @@ var gravity = []fleet.CheckState{fleet.CheckSuccess, fleet.CheckNeutral, fleet.C
 func worst(obstacles []Obstacle, check string) fleet.CheckState {
 	state := fleet.CheckSuccess
 	for _, o := range obstacles {
-		if (check == "" || o.Check == check) && slices.Index(gravity, o.State) > slices.Index(gravity, state) {
+		if o.of(check) && slices.Index(gravity, o.State) > slices.Index(gravity, state) {
 			state = o.State
 		}
 	}
 	return state
+}
+
+// unmergeable fails all three checks: which files a merge would change is unknown, so none of them can pass.
+func (f Facts) unmergeable() []Obstacle {
+	if f.Unmergeable == "" {
+		return nil
+	}
+	return []Obstacle{{"", fleet.CheckFailure, "cannot be merged as it is", reason(f.Unmergeable)}}
 }
 
 // invalid is the errors in the files that it changes. Warnings, and what it makes of other files, are told and stop nothing.
@@ -82,10 +93,8 @@ func (f Facts) unplanned() []Obstacle {
 		return []Obstacle{{fleet.CheckPlan, state, what, todo}}
 	}
 	switch {
-	case !f.ours():
+	case !f.ours(), f.Unmergeable != "":
 		return nil
-	case f.Unmergeable != "":
-		return at(fleet.CheckFailure, "cannot be merged as it is", reason(f.Unmergeable))
 	case len(f.Conflicts) > 0:
 		return at(fleet.CheckFailure, "conflicts with "+tick(f.branch()), "Both sides have changed "+series(each(f.Conflicts, tick), 5)+": bring "+tick(f.branch())+" into the pull request's branch.")
 	case f.untested():

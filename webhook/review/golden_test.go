@@ -103,6 +103,14 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		f.Conflicts, f.Plan = []string{"tenants/acme/deployments/checkout.yaml"}, nil
 		return f
 	},
+	"crossed": func(t *testing.T) Facts {
+		f, _ := bump(t)
+		f.Files, f.Problems, f.Plan, f.Base = nil, nil, nil, ""
+		f.Reviews = []fleet.Review{approval(bob, noon)}
+		f.Unmergeable = "more than one merge base: rebase onto main and push again; this head and main have 2 merge bases (111111111111, " +
+			"222222222222), so no comparison shows what the merge would change"
+		return f
+	},
 	"collision": func(t *testing.T) Facts {
 		f, p := bump(t)
 		f.Collisions = []fleet.Collision{{Number: 12, Touches: f.Files}, {Number: 9, Touches: f.Files}}

@@ -219,6 +219,10 @@ func preview(p reconciler.Preview) webhook.Preview {
 func told(err error) error {
 	for is, as := range map[error]error{reconciler.ErrNotLeading: webhook.ErrNotLeading, reconciler.ErrUnsettled: webhook.ErrUnsettled,
 		reconciler.ErrMoved: webhook.ErrMoved, reconciler.ErrUnmergeable: webhook.ErrUnmergeable} {
+		var why *gitrepo.Error
+		if errors.Is(err, is) && is == reconciler.ErrUnmergeable && errors.As(err, &why) {
+			return fmt.Errorf("%w: %w: %s", as, why.Kind, why.Detail) // the sentence for whoever wrote the pull request
+		}
 		if errors.Is(err, is) {
 			return fmt.Errorf("%w: %w", as, err)
 		}

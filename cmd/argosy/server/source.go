@@ -131,7 +131,7 @@ func (s source) Merge(ctx context.Context, ref string, base, head fleet.Revision
 	switch {
 	case errors.Is(err, gitrepo.ErrMoved):
 		return nil, fmt.Errorf("%w: %w", reconciler.ErrMoved, err)
-	case errors.Is(err, gitrepo.ErrUnrelated), errors.Is(err, gitrepo.ErrOverBudget), errors.Is(err, gitrepo.ErrMalformed), errors.Is(err, gitrepo.ErrRefused):
+	case errors.Is(err, gitrepo.ErrUnrelated), errors.Is(err, gitrepo.ErrManyBases), errors.Is(err, gitrepo.ErrOverBudget), errors.Is(err, gitrepo.ErrMalformed), errors.Is(err, gitrepo.ErrRefused):
 		return nil, fmt.Errorf("%w: %w", reconciler.ErrUnmergeable, err)
 	case err != nil:
 		return nil, err
