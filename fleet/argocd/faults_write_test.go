@@ -31,16 +31,16 @@ func blind(w http.ResponseWriter, r *http.Request) bool {
 
 func TestAWriteWithAnOldViewIsDecidedAnew(t *testing.T) {
 	b := newFaultBench(t, Options{})
-	b.f.order(blind)
+	b.f.Order(blind)
 	b.synced()
 	b.applied(b.app("v1"))
 	b.out.Merge(b.app("v1").Key, `{"status":{"health":{"status":"Healthy"},"sync":{"status":"Synced"}}}`)
-	gets, applies := b.f.count("GET", "applications/"), b.f.count("PATCH")
+	gets, applies := b.f.Count("GET", "applications/"), b.f.Count("PATCH")
 	b.applied(b.app("v2"))
-	if n := b.f.count("GET", "applications/") - gets; n != 1 {
+	if n := b.f.Count("GET", "applications/") - gets; n != 1 {
 		t.Errorf("%d reads", n)
 	}
-	if n := b.f.count("PATCH") - applies; n != 2 {
+	if n := b.f.Count("PATCH") - applies; n != 2 {
 		t.Errorf("%d applies, want the refused one and the next", n)
 	}
 	if got := b.out.Field(b.app("v1").Key, "spec.source.targetRevision"); got != "v2" {
@@ -50,7 +50,7 @@ func TestAWriteWithAnOldViewIsDecidedAnew(t *testing.T) {
 
 func TestACreationNeverOverwritesWhatItCannotSee(t *testing.T) {
 	b := newFaultBench(t, Options{})
-	b.f.order(blind)
+	b.f.Order(blind)
 	b.synced()
 	row := b.app("v1")
 	b.out.Strange(row.Key)
@@ -72,27 +72,27 @@ func TestACreationNeverOverwritesWhatItCannotSee(t *testing.T) {
 
 func TestAnUpdateNeverMakesAnewWhatVanished(t *testing.T) {
 	b := newFaultBench(t, Options{})
-	b.f.order(blind)
+	b.f.Order(blind)
 	b.synced()
 	b.applied(b.app("v1"))
 	b.out.Remove(b.app("v1").Key)
 	b.applied(b.app("v2")) // refused by UID, read, and created as new
-	if b.f.count("PATCH") != 3 || b.f.count("GET", "applications/") != 1 {
-		t.Errorf("requests: %q", b.f.log)
+	if b.f.Count("PATCH") != 3 || b.f.Count("GET", "applications/") != 1 {
+		t.Errorf("requests: %q", b.f.Requests())
 	}
 }
 
 func TestAnAnswerThatIsLostCostsNoSecondWrite(t *testing.T) {
 	b := newFaultBench(t, Options{})
-	b.f.order(blind)
+	b.f.Order(blind)
 	b.synced()
 	for _, revision := range []string{"v1", "v2"} { // a creation and an update
 		row := b.app(revision)
 		var lost atomic.Bool
-		b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+		b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 			if isApply(r) && lost.CompareAndSwap(false, true) {
-				b.f.real.ServeHTTP(httptest.NewRecorder(), r) // the write arrives ...
-				panic(http.ErrAbortHandler)                   // ... and its answer does not
+				b.f.Forward(httptest.NewRecorder(), r) // the write arrives ...
+				panic(http.ErrAbortHandler)            // ... and its answer does not
 			}
 			return blind(w, r)
 		})
@@ -112,7 +112,7 @@ func TestAnAnswerThatIsLostCostsNoSecondWrite(t *testing.T) {
 func TestConflictsWithoutEndAreGivenUp(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
-	b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if isApply(r) {
 			answer(w, 409, "Conflict", "the object has been modified")
 		}
@@ -121,7 +121,7 @@ func TestConflictsWithoutEndAreGivenUp(t *testing.T) {
 	if _, err := b.apply(b.app("v1")); err == nil || !strings.Contains(err.Error(), "changed by others") {
 		t.Errorf("error is %v", err)
 	}
-	if n := b.f.count("PATCH"); n != attempts {
+	if n := b.f.Count("PATCH"); n != attempts {
 		t.Errorf("%d applies, want %d", n, attempts)
 	}
 }
@@ -131,7 +131,7 @@ func TestThrottlingIsObeyedPerEngine(t *testing.T) {
 	slow.synced()
 	quick.synced()
 	var refusedAt, acceptedAt atomic.Int64
-	slow.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+	slow.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if !isApply(r) {
 			return false
 		}
@@ -162,7 +162,7 @@ func TestThrottlingIsObeyedPerEngine(t *testing.T) {
 func TestASlowEngineEndsInTime(t *testing.T) {
 	b := newFaultBench(t, Options{Timeout: 2 * time.Second})
 	b.synced()
-	b.f.order(func(_ http.ResponseWriter, r *http.Request) bool {
+	b.f.Order(func(_ http.ResponseWriter, r *http.Request) bool {
 		if !isApply(r) {
 			return false
 		}
@@ -196,7 +196,7 @@ func TestRefusalsSayWhatToDoAndShowNoSecret(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+			b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 				if isApply(r) {
 					answer(w, c.code, c.reason, "because of "+canary)
 				}
@@ -219,11 +219,11 @@ func TestTooLargeIsRefusedBeforeTheAPI(t *testing.T) {
 	b.synced()
 	row := b.app("v1")
 	row.Manifest.Body = []byte(`{"metadata":{"name":"x"},"spec":{"x":"` + strings.Repeat("y", maxObject) + `"}}`)
-	before := b.f.count("PATCH")
+	before := b.f.Count("PATCH")
 	if _, err := b.apply(row); !errors.Is(err, engine.ErrTooLarge) {
 		t.Errorf("error is %v", err)
 	}
-	if b.f.count("PATCH") != before {
+	if b.f.Count("PATCH") != before {
 		t.Error("it was sent")
 	}
 }
@@ -270,7 +270,7 @@ func TestDeleteTakesOnlyAProofForAbsence(t *testing.T) {
 	b.applied(row)
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+			b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 				is := r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/applications/")
 				if is {
 					fault(w)
@@ -294,7 +294,7 @@ func TestDeleteDemandsTheObjectThatWasRead(t *testing.T) {
 	b.applied(row)
 	uid := b.out.Field(row.Key, "metadata.uid")
 	var meddled atomic.Int64
-	b.f.order(func(_ http.ResponseWriter, r *http.Request) bool {
+	b.f.Order(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodDelete && meddled.Add(1) == 1 {
 			b.out.Remove(row.Key) // between our read and our deletion somebody makes it anew
 			b.out.Strange(row.Key)
@@ -314,7 +314,7 @@ func TestAnUnprovenListKeepsWhatMayBeInUse(t *testing.T) {
 	b.synced()
 	row := b.row(projectObject(acme))
 	b.applied(row)
-	b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if isList(r, "applications") {
 			answer(w, 403, "Forbidden", "no")
 			return true
@@ -336,17 +336,17 @@ func TestAStopIsAskedForImmediatelyBeforeEachWrite(t *testing.T) {
 	b.applied(row)
 	b.out.Merge(row.Key, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io"]}}`)
 	// The stop comes after the read that a deletion begins with.
-	b.f.order(func(_ http.ResponseWriter, r *http.Request) bool {
+	b.f.Order(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/applications/") {
 			b.stopped.Store(true)
 		}
 		return false
 	})
-	before := b.f.count("PATCH") + b.f.count("DELETE")
+	before := b.f.Count("PATCH") + b.f.Count("DELETE")
 	if done, err := b.e.Delete(t.Context(), row, b.lease); done || !errors.Is(err, engine.ErrStopped) {
 		t.Errorf("%v, %v", done, err)
 	}
-	if n := b.f.count("PATCH") + b.f.count("DELETE") - before; n != 0 {
+	if n := b.f.Count("PATCH") + b.f.Count("DELETE") - before; n != 0 {
 		t.Errorf("%d writes after the stop", n)
 	}
 }

@@ -131,7 +131,7 @@ func TestPreflightTellsWhatIsMissing(t *testing.T) {
 	})
 	t.Run("the kinds", func(t *testing.T) {
 		b := newFaultBench(t, Options{})
-		b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+		b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 			is := r.URL.Path == "/apis/argoproj.io/v1alpha1"
 			if is {
 				http.Error(w, "404 page not found", 404)
@@ -148,7 +148,7 @@ func TestPreflightTellsWhatIsMissing(t *testing.T) {
 func TestPreflightThatFailsLeavesTheVerdict(t *testing.T) {
 	b := newFaultBench(t, Options{Timeout: 5e9})
 	b.synced()
-	b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		is := strings.HasSuffix(r.URL.Path, "/argocd-cm")
 		if is {
 			http.Error(w, "bad gateway", 502)
@@ -201,7 +201,7 @@ func TestPreflightReadsTheVersion(t *testing.T) {
 func TestPreflightDoesNotAskForADefinitionThatItMayNotRead(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	var asked atomic.Int32
-	b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/customresourcedefinitions/") {
 			asked.Add(1)
 		}

@@ -1,15 +1,8 @@
 package argocd
 
 import (
-	"crypto/tls"
 	"encoding/json"
-	"encoding/pem"
-	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,75 +13,24 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/test/stack"
 )
 
 // faulty stands between an engine and the real API server and does to its requests what a test orders.
 type faulty struct {
+	*stack.Proxy
 	config *rest.Config // for the engine
-	drop   func()       // cuts every connection
-	real   http.Handler // the API server
-
-	mu    sync.Mutex
-	fault func(w http.ResponseWriter, r *http.Request) bool // true: it has answered
-	log   []string                                          // method and path of what came through
 }
 
 // between starts a proxy to the shared API server.
 func between(t testing.TB) *faulty {
 	t.Helper()
-	real := apiServer(t).REST()
-	transport, err := rest.TransportFor(real)
+	p, err := stack.StartProxy(apiServer(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, err := url.Parse(real.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &faulty{}
-	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
-	f.real = proxy
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.mu.Lock()
-		fault := f.fault
-		f.log = append(f.log, r.Method+" "+r.URL.Path+"?"+r.URL.RawQuery)
-		f.mu.Unlock()
-		if fault == nil || !fault(w, r) {
-			proxy.ServeHTTP(w, r)
-		}
-	}))
-	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	f.drop = server.CloseClientConnections
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	f.config = &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
-	return f
-}
-
-func (f *faulty) order(fault func(w http.ResponseWriter, r *http.Request) bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fault = fault
-}
-
-// count is how many requests so far contain all the words.
-func (f *faulty) count(words ...string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n := 0
-	for _, line := range f.log {
-		has := true
-		for _, w := range words {
-			has = has && strings.Contains(line, w)
-		}
-		if has {
-			n++
-		}
-	}
-	return n
+	t.Cleanup(p.Stop)
+	return &faulty{Proxy: p, config: p.REST()}
 }
 
 func answer(w http.ResponseWriter, code int, reason, message string) {
