@@ -123,4 +123,5 @@ type Row struct {
 	Revision    Revision          `json:"revision"`           // of the config repo: the commit that last changed this object
 	Seq         int64             `json:"seq"`                // commit-ordered; grows with every change of the row
 	Apply       ApplyState        `json:"apply,omitempty"`    // as it was last acknowledged; the store's
+	UID         string            `json:"uid,omitempty"`      // of a removed stray: no other object of that name is removed
 }

@@ -67,6 +67,7 @@ func (e *Engine) write(ctx context.Context, w *want, known *entry) (engine.Outco
 	if err != nil {
 		return engine.Outcome{}, err
 	}
+	defer e.cache.expect(w.row.Key, stamp{w.epoch, w.applied})()
 	var answer struct{ Metadata liveMetadata }
 	err = e.mutate(ctx, w.row.Tenant, request{
 		method: http.MethodPatch, path: w.r.object(e.namespace, w.row.Key.Name), contentType: applyPatch, accept: metadataOnly, body: body,

@@ -23,14 +23,24 @@ type cache struct {
 	objects map[*resource]map[string]*entry
 	wanted  []*resource        // that are followed
 	listed  map[*resource]bool // read completely, at least once
+	writing map[fleet.ObjectKey]stamp
 
 	observed map[fleet.ObjectKey]fleet.Observation // waiting for the sink; the last state of each
 	wakes    map[fleet.ObjectKey]struct{}
 	dirty    chan struct{} // holds one token while something waits
 }
 
+// stamp is what a write leaves on an object: whose write it is and of which content.
+type stamp struct {
+	epoch   int64
+	applied string
+}
+
+func (e *entry) stamp() stamp { return stamp{e.Epoch, e.applied} }
+
 func newCache(wanted []*resource) *cache {
 	c := &cache{wanted: wanted, objects: map[*resource]map[string]*entry{}, listed: map[*resource]bool{}, dirty: make(chan struct{}, 1),
+		writing:  map[fleet.ObjectKey]stamp{},
 		observed: map[fleet.ObjectKey]fleet.Observation{}, wakes: map[fleet.ObjectKey]struct{}{}}
 	for _, r := range resources {
 		c.objects[r] = map[string]*entry{}
@@ -66,8 +76,8 @@ func (c *cache) put(r *resource, e *entry) {
 
 func (c *cache) replace(r *resource, e *entry) {
 	before := c.objects[r][e.Key.Name]
-	if before != nil && before.UID == e.UID && newer(before.ResourceVersion, e.ResourceVersion) {
-		return
+	if before != nil && newer(before.ResourceVersion, e.ResourceVersion) {
+		return // of the object that had the name before, too
 	}
 	c.objects[r][e.Key.Name] = e
 	if !e.Ours {
@@ -82,8 +92,31 @@ func (c *cache) replace(r *resource, e *entry) {
 	} else if before != nil {
 		e.seen.ReconciledAt = before.seen.ReconciledAt // so that the step is counted from what was told
 	}
-	if e.Drifted || e.Deleting || before != nil && before.UID != e.UID {
+	if e.Drifted || e.Deleting || c.listed[r] && c.news(before, e) {
 		c.wake(e.Key)
+	}
+}
+
+// news reports whether an object shows a write that is not ours: a request that another lease
+// sent may arrive long after it was given up, and what it leaves is consistent in itself. The
+// first list of a resource is no news: every row is held against it.
+func (c *cache) news(before, e *entry) bool {
+	if before != nil && before.Ours && before.UID == e.UID && before.stamp() == e.stamp() {
+		return false
+	}
+	own, writing := c.writing[e.Key]
+	return !writing || own != e.stamp()
+}
+
+// expect makes the watch's event of a write of ours no news until the returned function is called.
+func (c *cache) expect(key fleet.ObjectKey, s stamp) (end func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writing[key] = s
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.writing, key)
 	}
 }
 

@@ -22,6 +22,7 @@ const cascadeFinalizer = "resources-finalizer.argocd.argoproj.io"
 // resourceVersion that this read gave. With DeletionDelete, Argo CD deletes the workload first; with DeletionOrphan nothing of the workload
 // is touched and no hook runs. A Cluster or AppProject stays, with ErrInUse, until no Application needs it: a cluster Secret that goes
 // first makes Argo CD strip the finalizers and orphan the workloads without a word (appcontroller.go, finalizeApplicationDeletion).
+// A row with a UID asks for that object alone: under another UID its object is gone.
 func (e *Engine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (done bool, err error) {
 	if err := errors.Join(e.ready(), e.public(row.Key)); err != nil {
 		return false, err
@@ -41,7 +42,7 @@ func (e *Engine) deleteStep(ctx context.Context, row fleet.Row, lease fleet.Leas
 		return false, err
 	}
 	r := resourceOf(row.Key.Kind)
-	if o == nil {
+	if o == nil || row.UID != "" && o.Metadata.UID != row.UID {
 		e.quarrels.forget(row.Key)
 		return true, nil
 	}

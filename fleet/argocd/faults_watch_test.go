@@ -46,7 +46,7 @@ func TestAFailedListIsNeverTakenForAbsence(t *testing.T) {
 			row := b.app("v1")
 			b.applied(row)
 			var failed atomic.Int64
-			b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+			b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 				if isList(r, "applications") {
 					failed.Add(1)
 					fault(w, r)
@@ -63,7 +63,7 @@ func TestAFailedListIsNeverTakenForAbsence(t *testing.T) {
 				t.Error("no longer known")
 			}
 			b.until("the fault is told", func() bool { return b.e.Health() != nil && strings.Contains(b.e.Health().Error(), "applications") })
-			b.f.order(nil)
+			b.f.Order(nil)
 			b.until("it heals without a restart", func() bool { return b.e.Health() == nil })
 			if b.goneTold() {
 				t.Error("told as gone once it healed")
@@ -75,7 +75,7 @@ func TestAFailedListIsNeverTakenForAbsence(t *testing.T) {
 // http2Drop cuts the engine's connections, so that its watches end now.
 func http2Drop(b *faultBench) {
 	b.e.client.http.CloseIdleConnections()
-	b.f.drop()
+	b.f.Cut()
 }
 
 func TestTheFirstReadIsCompleteOrNone(t *testing.T) {
@@ -96,7 +96,7 @@ func TestTheFirstReadIsCompleteOrNone(t *testing.T) {
 	}
 	b.e.cache = newCache(resources)
 	var expired, pages atomic.Int64
-	b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if !isList(r, "appprojects") {
 			return false
 		}
@@ -123,7 +123,7 @@ func TestNotReadIsNotSynced(t *testing.T) {
 	for _, plural := range []string{"applications", "appprojects", "secrets"} {
 		t.Run(plural, func(t *testing.T) {
 			b := newFaultBench(t, Options{})
-			b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+			b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 				if isList(r, plural) {
 					answer(w, 403, "Forbidden", "no")
 					return true
@@ -131,14 +131,14 @@ func TestNotReadIsNotSynced(t *testing.T) {
 				return false
 			})
 			b.watch()
-			b.until("the others are followed", func() bool { return b.f.count("watch=1") >= 2 && b.e.Health() != nil })
+			b.until("the others are followed", func() bool { return b.f.Count("watch=1") >= 2 && b.e.Health() != nil })
 			if b.e.Synced() {
 				t.Error("synced without having read everything")
 			}
 			if _, err := b.apply(b.app("v1")); err == nil {
 				t.Error("wrote without having read everything")
 			}
-			b.f.order(nil)
+			b.f.Order(nil)
 			b.until("read completely", b.e.Synced)
 		})
 	}
@@ -147,7 +147,7 @@ func TestNotReadIsNotSynced(t *testing.T) {
 func TestAWatchThatFallsSilentIsNotTrusted(t *testing.T) {
 	b := newFaultBench(t, Options{Silence: 300 * time.Millisecond})
 	row := b.app("v1")
-	b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if !isWatch(r) {
 			return false
 		}
@@ -173,7 +173,7 @@ func TestABrokenWatchGoesOnWhereItWas(t *testing.T) {
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
-	lists := b.f.count("limit=", "applications")
+	lists := b.f.Count("limit=", "applications")
 	for _, health := range []string{"Progressing", "Degraded", "Healthy"} {
 		http2Drop(b)
 		b.out.Merge(row.Key, `{"status":{"health":{"status":"`+health+`"},"sync":{"status":"Synced"}}}`)
@@ -183,7 +183,7 @@ func TestABrokenWatchGoesOnWhereItWas(t *testing.T) {
 			return len(b.seen) > 0 && b.seen[len(b.seen)-1].Health == fleet.HealthState(health)
 		})
 	}
-	if n := b.f.count("limit=", "applications") - lists; n != 0 {
+	if n := b.f.Count("limit=", "applications") - lists; n != 0 {
 		t.Errorf("%d lists for a connection that broke", n)
 	}
 }
@@ -191,7 +191,7 @@ func TestABrokenWatchGoesOnWhereItWas(t *testing.T) {
 func TestAThrottledReadWaitsAsAsked(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	var first, second atomic.Int64
-	b.f.order(func(w http.ResponseWriter, r *http.Request) bool {
+	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if !isList(r, "applications") {
 			return false
 		}
@@ -226,6 +226,25 @@ func TestCacheNeverGoesBack(t *testing.T) {
 	}
 	if out, err := b.apply(b.app("v2")); err != nil || out.Changed {
 		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+func TestALateEventOfAFormerObjectNeverReplacesItsSuccessor(t *testing.T) {
+	b := newFaultBench(t, Options{})
+	b.synced()
+	row := b.app("v1")
+	b.applied(row)
+	former := *b.e.cache.get(row.Key)
+	b.out.Remove(row.Key)
+	b.until("it is known as gone", func() bool { _, ok := b.e.Live(row.Key); return !ok })
+	b.applied(row)
+	b.e.cache.put(applications, &former)
+	if live, ok := b.e.Live(row.Key); !ok || live.UID == former.UID {
+		t.Errorf("the former object is shown: %+v, %t", live, ok)
+	}
+	b.e.cache.remove(applications, row.Key.Name, former.ResourceVersion)
+	if _, ok := b.e.Live(row.Key); !ok {
+		t.Error("the deletion of the former object took its successor")
 	}
 }
 

@@ -33,6 +33,9 @@ var cases = map[string]func(*testing.T, *Bench){
 	"remembers emergency stops":                                           remembersStops,
 	"refuses to write before everything is read":                          waitsForRead,
 	"writes an object again that was taken from under a pending decision": overtaken,
+	"wakes for an object that another control plane has written":          wakesForOthers,
+	"does not wake for what it has written itself":                        sleepsThroughOwn,
+	"deletes no other object than the one whose UID it is given":          deletesOneUID,
 }
 
 func appliesOnce(t *testing.T, b *Bench) {

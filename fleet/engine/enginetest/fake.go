@@ -64,6 +64,7 @@ type Fake struct {
 	broken   error
 	known    map[fleet.ObjectKey]engine.Live
 	told     map[fleet.ObjectKey]fleet.Observation
+	own      map[fleet.ObjectKey]engine.Live // as this connection last wrote them
 	quarrels map[fleet.ObjectKey]time.Time
 	changed  chan struct{}
 }
@@ -71,7 +72,7 @@ type Fake struct {
 // Connect is a new connection, as of a control plane that has just started.
 func (s *Server) Connect(name fleet.EngineName) *Fake {
 	f := &Fake{name: name, server: s, Pause: time.Minute, Stopped: func(fleet.TenantName) bool { return false },
-		known: map[fleet.ObjectKey]engine.Live{}, told: map[fleet.ObjectKey]fleet.Observation{}, quarrels: map[fleet.ObjectKey]time.Time{}, changed: make(chan struct{}, 1)}
+		known: map[fleet.ObjectKey]engine.Live{}, told: map[fleet.ObjectKey]fleet.Observation{}, own: map[fleet.ObjectKey]engine.Live{}, quarrels: map[fleet.ObjectKey]time.Time{}, changed: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fakes = append(s.fakes, f)
@@ -157,7 +158,9 @@ func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey) {
 		if !live.Ours {
 			continue
 		}
-		if before, ok := f.known[key]; (live.Drifted || live.Deleting) && (!ok || before.ResourceVersion != live.ResourceVersion) {
+		before, ok := f.known[key]
+		changed := !ok || before.ResourceVersion != live.ResourceVersion
+		if changed && (live.Drifted || live.Deleting) || f.synced && f.news(key, live) {
 			wakes = append(wakes, key)
 		}
 		if key.Kind == fleet.ObjectApplication {
@@ -177,6 +180,14 @@ func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey) {
 	}
 	f.known, f.synced = now, true
 	return seen, wakes
+}
+
+// news reports whether an object shows a write of another control plane.
+func (f *Fake) news(key fleet.ObjectKey, live engine.Live) bool {
+	same := func(l engine.Live) bool {
+		return l.Ours && l.UID == live.UID && l.Epoch == live.Epoch && l.Hash == live.Hash
+	}
+	return !same(f.known[key]) && !same(f.own[key])
 }
 
 // Synced reports whether the server has been looked at.

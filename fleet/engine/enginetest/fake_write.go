@@ -106,8 +106,16 @@ func (f *Fake) put(row fleet.Row, o *stored, fingerprint string, lease fleet.Lea
 	o.body, o.applied, o.secret = body, row.Manifest.Hash, fingerprint
 	o.content = o.contentNow()
 	f.server.objects[row.Key] = o
+	f.wrote(row.Key, o)
 	f.server.write(o)
 	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
+}
+
+// wrote remembers what this connection last put, so that the watch does not wake for it.
+func (f *Fake) wrote(key fleet.ObjectKey, o *stored) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.own[key] = o.live(key, f.name)
 }
 
 // Delete keeps the contract of engine.Engine. A cascade ends when somebody calls Server.Remove.
@@ -121,7 +129,7 @@ func (f *Fake) Delete(_ context.Context, row fleet.Row, lease fleet.Lease) (bool
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
 	o := f.server.objects[row.Key]
-	if o == nil {
+	if o == nil || row.UID != "" && o.uid != row.UID {
 		return true, nil
 	}
 	live := o.live(row.Key, f.name)
