@@ -264,6 +264,13 @@ func (s *faulty) Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool,
 	return s.Store.Row(ctx, key)
 }
 
+func (s *faulty) LeasedRow(ctx context.Context, l fleet.Lease, key fleet.ObjectKey) (fleet.Row, bool, error) {
+	if err := s.ask("leasedrow"); err != nil {
+		return fleet.Row{}, false, err
+	}
+	return s.Store.LeasedRow(ctx, l, key)
+}
+
 func (s *faulty) CredentialRows(ctx context.Context, name fleet.EngineName, t fleet.TenantName, secret string) ([]fleet.Row, error) {
 	if err := s.ask("credentialrows"); err != nil {
 		return nil, err

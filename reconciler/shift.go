@@ -362,6 +362,9 @@ func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
 		return pauseOf(t), nil
 	case ctx.Err() != nil:
 		return 0, nil // cut off with the work; the next shift looks again
+	case errors.Is(err, errRowUnread): // the store's fault, not the object's
+		t.attempts++
+		return backoff(t.attempts), nil
 	default:
 		t.attempts++
 		retry = backoff(t.attempts)
@@ -372,6 +375,9 @@ func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
 	}
 	return retry, nil
 }
+
+// errRowUnread says that a row could not be read right before its object was to be deleted.
+var errRowUnread = errors.New("the deletion waits until its row can be read")
 
 // forged reports whether an object bears an epoch that no lease has given.
 func (s *shift) forged(key fleet.ObjectKey) bool {
@@ -436,7 +442,19 @@ func (s *shift) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duratio
 	return fleet.Ack{Key: row.Key, Seq: row.Seq, State: out.State, Message: short(out.Message)}, out.RetryAfter, nil
 }
 
+// remove reads the row again first: the one that was queued may have waited out a stop or an outage,
+// and a deletion that was taken back meanwhile must not happen.
 func (s *shift) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duration, error) {
+	now, ok, err := s.Rows.LeasedRow(ctx, s.lease.lease(), row.Key)
+	switch {
+	case err != nil:
+		return fleet.Ack{}, 0, fmt.Errorf("%w: %w", errRowUnread, err)
+	case !ok:
+		return fleet.Ack{}, 0, nil
+	case now.Seq != row.Seq || !now.Absent:
+		s.queue.put(now)
+		return fleet.Ack{}, 0, nil
+	}
 	s.settle(row.Key, false)
 	done, err := s.target.Delete(ctx, row, s.lease.lease())
 	if err != nil {

@@ -20,6 +20,8 @@ type Rows interface {
 	Rows(ctx context.Context, name fleet.EngineName, visit func(fleet.Row) error) error
 	// Row is one row as it stands now; false when there is none.
 	Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error)
+	// LeasedRow is Row, provided that the lease is in force by the store's own clock; else fleet.ErrFenced.
+	LeasedRow(ctx context.Context, lease fleet.Lease, key fleet.ObjectKey) (fleet.Row, bool, error)
 	// CredentialRows are the engine's rows that need the secret of that tenant and name.
 	CredentialRows(ctx context.Context, name fleet.EngineName, tenant fleet.TenantName, secret string) ([]fleet.Row, error)
 	// Acknowledge records what was done with rows. An Ack for an older row than the one that stands changes nothing.

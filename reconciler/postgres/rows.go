@@ -82,6 +82,36 @@ func (s *Store) Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, 
 	return rows[0], true, nil
 }
 
+// LeasedRow is one row as it stands now, read by the holder of the engine's lease: what is destroyed
+// for it is fenced here, since an object bears no newer epoch until a newer lease has written it.
+// fleet.ErrFenced when the lease has run out or passed on.
+func (s *Store) LeasedRow(ctx context.Context, l fleet.Lease, key fleet.ObjectKey) (fleet.Row, bool, error) {
+	if _, err := leasedEngine(l, []fleet.ObjectKey{key}, func(k fleet.ObjectKey) fleet.ObjectKey { return k }); err != nil {
+		return fleet.Row{}, false, err
+	}
+	var row fleet.Row
+	var held, there bool
+	err := s.again(ctx, func() error {
+		b := &pgx.Batch{}
+		b.Queue(`SELECT EXISTS (SELECT FROM leases
+			WHERE name = $1 AND holder = $2 AND epoch = $3 AND expires_at > clock_timestamp())`,
+			l.Name, l.Holder, l.Epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&held) })
+		b.Queue(`SELECT `+rowColumns+fromRows+`WHERE d.engine = $1 AND d.kind = $2 AND d.name = $3`,
+			string(key.Engine), string(key.Kind), key.Name).Query(func(r pgx.Rows) error {
+			rows, err := pgx.CollectRows(r, scanRow)
+			if there = len(rows) > 0; there {
+				row = rows[0]
+			}
+			return err
+		})
+		return s.work.SendBatch(ctx, b).Close()
+	})
+	if err == nil && !held {
+		err = fleet.ErrFenced
+	}
+	return row, there, wrap(err, "row %s of engine %s", key.Name, key.Engine)
+}
+
 // CredentialRows are the engine's rows that need the secret of that tenant and name.
 func (s *Store) CredentialRows(ctx context.Context, engine fleet.EngineName, tenant fleet.TenantName, secret string) ([]fleet.Row, error) {
 	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+`

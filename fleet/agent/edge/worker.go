@@ -61,6 +61,14 @@ func (f *Follower) Row(_ context.Context, key fleet.ObjectKey) (row fleet.Row, o
 	return row, ok, err
 }
 
+// LeasedRow is Row for whoever holds the session's lease.
+func (f *Follower) LeasedRow(ctx context.Context, lease fleet.Lease, key fleet.ObjectKey) (row fleet.Row, ok bool, err error) {
+	if err := f.under(lease); err != nil {
+		return row, false, err
+	}
+	return f.Row(ctx, key)
+}
+
 // CredentialRows are the rows that need a secret.
 func (f *Follower) CredentialRows(_ context.Context, name fleet.EngineName, tenant fleet.TenantName, secret string) (rows []fleet.Row, err error) {
 	err = f.read(name, func(m *mirror) error {
