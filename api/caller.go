@@ -41,7 +41,7 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 		s.refuse(ctx, refusal)
 		return
 	}
-	next(huma.WithValue(ctx, callerKey{}, token))
+	s.share(ctx, token, next)
 }
 
 // verify is the token that the plaintext stands for, or why the request ends here.

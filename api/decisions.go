@@ -28,7 +28,7 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*
 	subject := subjectf("revision %s", in.Body.Revision)
 	var holds []fleet.Hold
 	for page := (fleet.Page{Limit: wire.MaxPage}); ; {
-		items, next, err := s.reader.Holds(ctx, caller.Scope(), fleet.Filter{Revision: in.Body.Revision}, page)
+		items, next, err := s.deciding.Holds(ctx, caller.Scope(), fleet.Filter{Revision: in.Body.Revision}, page)
 		if err != nil {
 			return nil, s.answer(ctx, subject, err)
 		}
@@ -75,7 +75,7 @@ func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*bo
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
-	stops, err := s.stops(ctx, caller.Scope())
+	stops, err := stopsOf(ctx, s.deciding, caller.Scope())
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
@@ -116,9 +116,9 @@ func (s *Server) covered(ctx context.Context, caller fleet.Token, scope fleet.St
 	}
 	switch scope {
 	case fleet.StopTenant:
-		_, err = single(ctx, s.reader.Tenants, caller.Scope(), fleet.Filter{Tenant: fleet.TenantName(name)})
+		_, err = single(ctx, s.deciding.Tenants, caller.Scope(), fleet.Filter{Tenant: fleet.TenantName(name)})
 	case fleet.StopEngine:
-		_, err = single(ctx, s.reader.Engines, caller.Scope(), fleet.Filter{Engine: fleet.EngineName(name)})
+		_, err = single(ctx, s.deciding.Engines, caller.Scope(), fleet.Filter{Engine: fleet.EngineName(name)})
 	}
 	return subject, err
 }

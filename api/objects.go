@@ -132,7 +132,7 @@ func (s *Server) registerState() {
 		})
 	huma.Register(s.api, operation(http.MethodGet, "/stops", "list-stops", "Stops in force", "state", nil),
 		func(ctx context.Context, _ *struct{}) (*body[wire.List[fleet.Stop]], error) {
-			stops, err := s.stops(ctx, callerOf(ctx).Scope())
+			stops, err := stopsOf(ctx, s.reader, callerOf(ctx).Scope())
 			if err != nil {
 				return nil, s.answer(ctx, "stops", err)
 			}
@@ -147,8 +147,8 @@ func (s *Server) registerState() {
 		})
 }
 
-func (s *Server) stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error) {
-	stops, err := s.reader.Stops(ctx, scope)
+func stopsOf(ctx context.Context, from Reader, scope fleet.Scope) ([]fleet.Stop, error) {
+	stops, err := from.Stops(ctx, scope)
 	if stops == nil {
 		stops = []fleet.Stop{}
 	}

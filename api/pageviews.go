@@ -109,8 +109,17 @@ func (s *Server) failing(g *gather, filter fleet.Filter) []fleet.ApplicationView
 }
 
 func (s *Server) overviewPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
-	g := &gather{ctx: r.Context(), scope: token.Scope()}
-	v := overview{frame: s.frame("Overview", token)}
+	v, err := s.overviews.get(r.Context(), token.Tenant, func(ctx context.Context) (overview, error) {
+		return s.readOverview(ctx, token.Scope())
+	})
+	v.frame = s.frame("Overview", token)
+	s.show(w, r, token, "overview", "overview", v, err)
+}
+
+// readOverview is what everybody of the scope sees.
+func (s *Server) readOverview(ctx context.Context, scope fleet.Scope) (overview, error) {
+	g := &gather{ctx: ctx, scope: scope}
+	var v overview
 	if v.Source, g.err = s.reader.Source(g.ctx); g.err == nil {
 		v.Stops, g.err = s.reader.Stops(g.ctx, g.scope)
 	}
@@ -119,7 +128,7 @@ func (s *Server) overviewPage(w http.ResponseWriter, r *http.Request, token flee
 	v.Tenants = many(g, s.reader.Tenants, fleet.Filter{}, manyItems)
 	v.Operations = many(g, s.reader.Operations, fleet.Filter{}, fewItems)
 	v.Failing = s.failing(g, fleet.Filter{})
-	if token.Tenant == "" {
+	if scope.Tenant == "" {
 		v.Engines = many(g, s.reader.Engines, fleet.Filter{}, manyItems)
 		v.Revisions = many(g, s.reader.Revisions, fleet.Filter{}, fewItems)
 	}
@@ -129,7 +138,7 @@ func (s *Server) overviewPage(w http.ResponseWriter, r *http.Request, token flee
 		v.Total.Healthy += t.Counts.Healthy
 		v.Total.Failed += t.Counts.Failed
 	}
-	s.show(w, r, token, "overview", "overview", v, g.err)
+	return v, g.err
 }
 
 func (s *Server) show(w http.ResponseWriter, r *http.Request, token fleet.Token, page, subject string, view any, err error) {

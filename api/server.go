@@ -22,36 +22,44 @@ const (
 
 // Config is what a Server is made of. Log, Version, Now and Agents may be left out.
 type Config struct {
-	Reader  Reader
-	Decider Decider
-	Tokens  Tokens
-	Agents  Agents // nil: agents are switched off, and so are their routes
-	Log     *slog.Logger
-	Version string           // of the control plane, as `whoami` tells it
-	Hub     string           // URL under which agents reach it; may be empty
-	Now     func() time.Time // nil: the system's clock
+	Reader   Reader
+	Deciding Reader // for what a decision looks up, so that it never waits for those who only read; nil: Reader
+	Decider  Decider
+	Tokens   Tokens
+	Agents   Agents // nil: agents are switched off, and so are their routes
+	Log      *slog.Logger
+	Version  string           // of the control plane, as `whoami` tells it
+	Hub      string           // URL under which agents reach it; may be empty
+	Now      func() time.Time // nil: the system's clock
 }
 
 // Server answers the API, the event stream and the page.
 type Server struct {
-	reader  Reader
-	decider Decider
-	tokens  Tokens
-	agents  Agents
-	log     *slog.Logger
-	version string
-	hub     string
-	now     func() time.Time
+	reader   Reader
+	deciding Reader
+	decider  Decider
+	tokens   Tokens
+	agents   Agents
+	log      *slog.Logger
+	version  string
+	hub      string
+	now      func() time.Time
 
-	mux     *http.ServeMux
-	api     huma.API
-	feed    *feed
-	handler http.Handler
+	mux    *http.ServeMux
+	api    huma.API
+	feed   *feed
+	shares shares
+	// overviews are shared by all who look at them.
+	overviews oneFetch[overview]
+	handler   http.Handler
 }
 
 // New makes a Server. It answers at once; Run must run beside it for the event stream to flow.
 func New(c Config) *Server {
 	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, agents: c.Agents, log: c.Log, version: c.Version, hub: c.Hub, now: c.Now, mux: http.NewServeMux()}
+	if s.deciding = c.Deciding; s.deciding == nil {
+		s.deciding = c.Reader
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

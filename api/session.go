@@ -73,6 +73,13 @@ func (s *Server) signedIn(next func(http.ResponseWriter, *http.Request, fleet.To
 			s.failPage(w, r, fleet.Token{}, "session", err)
 			return
 		}
+		leave, refusal := s.shared(r, token)
+		if refusal != nil {
+			w.Header().Set("Retry-After", "1")
+			s.failPage(w, r, token, "page", refusal)
+			return
+		}
+		defer leave()
 		next(w, r, token)
 	}
 }

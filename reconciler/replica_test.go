@@ -54,7 +54,7 @@ func (h *house) start(name string, o options) *replica {
 	if o.poll == 0 {
 		o.poll = 100 * time.Millisecond
 	}
-	store, err := postgres.Open(context.Background(), h.url, postgres.Options{MaxConns: 4, Application: name})
+	store, err := postgres.Open(context.Background(), h.url, postgres.Options{Connections: postgres.Connections{Workers: 4}, Application: name})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -29,8 +29,11 @@ func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet
 			done = append(done, a)
 		}
 	}
+	var touched []string
 	err = s.atomically(ctx, func(b *pgx.Batch) {
 		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		b.Queue(sqlOpenRevisions, objectColumns(column(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key }))...).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&touched) })
 		if len(done) > 0 {
 			b.Queue(sqlAcknowledge, append(ackColumns(done),
 				column(done, func(a fleet.Ack) string { return string(a.State) }),
@@ -39,8 +42,10 @@ func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet
 		if len(gone) > 0 {
 			b.Queue(sqlRemove, ackColumns(gone)...)
 		}
-		b.Queue(`SELECT settle_revisions()`)
 	})
+	if err == nil {
+		s.settle(ctx, touched)
+	}
 	return wrap(err, "acknowledge %d rows of engine %s", len(acks), engine)
 }
 

@@ -331,7 +331,7 @@ func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
 			var between *proxy
 			k := agentKitOn(t, newDatabase(t), func(url string) *postgres.Store {
 				between = newProxy(t, url)
-				return openWith(t, between.url, postgres.Options{MaxConns: 1})
+				return openWith(t, between.url, postgres.Options{Connections: postgres.Connections{Workers: 1}})
 			})
 			ctx := t.Context()
 			n := 0

@@ -16,7 +16,7 @@ import (
 // fleet.ErrNotFound when neither a live identity nor a token of the older route is the engine's, or others serve it by now.
 func (s *Store) forAgent(ctx context.Context, engine fleet.EngineName, f func(tx pgx.Tx, declared bool, seq int64) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, s.work, options, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, s.read, options, func(tx pgx.Tx) error {
 		var seq int64
 		word := ""
 		batch := &pgx.Batch{}
@@ -28,6 +28,7 @@ func (s *Store) forAgent(ctx context.Context, engine fleet.EngineName, f func(tx
 			QueryRow(func(row pgx.Row) error { return row.Scan(&seq, &word) })
 		batch.Queue(`SELECT set_config('argosy.engine', $1, true)`, text(string(engine)))
 		batch.Queue(`SET LOCAL ROLE argosy_agent`)
+		batch.Queue(`SET LOCAL statement_timeout = '` + statementTimeout + `'`)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return err
 		}
@@ -43,7 +44,7 @@ func (s *Store) forAgent(ctx context.Context, engine fleet.EngineName, f func(tx
 // only rows that ask for a removal are left. fleet.ErrNotFound when no agent serves the engine.
 func (s *Store) AgentRows(ctx context.Context, engine fleet.EngineName, visit func(fleet.Row) error) (int64, error) {
 	var cursor int64
-	err := s.forAgent(ctx, engine, func(tx pgx.Tx, declared bool, seq int64) error {
+	err := s.forAgent(patient(ctx, longPatience), engine, func(tx pgx.Tx, declared bool, seq int64) error {
 		cursor = seq
 		rows, err := tx.Query(ctx, `SELECT `+rowColumns+fromRows+sqlOfAgent+` ORDER BY d.seq`, string(engine), declared)
 		if err != nil {
@@ -116,7 +117,7 @@ func (s *Store) AgentNews(ctx context.Context, after int64, since time.Time) (fl
 	err := s.again(ctx, func() error {
 		var changed []string
 		var generations []int64
-		err := s.work.QueryRow(ctx, sqlAgentNews, after, moment(since)).Scan(&n.Seq, &n.Now, &n.Rows, &n.Syncs, &n.Ended, &changed, &generations)
+		err := s.read.QueryRow(ctx, sqlAgentNews, after, moment(since)).Scan(&n.Seq, &n.Now, &n.Rows, &n.Syncs, &n.Ended, &changed, &generations)
 		n.Changed = make([]fleet.AgentChange, len(changed))
 		for i, id := range changed {
 			n.Changed[i] = fleet.AgentChange{Agent: id, Generation: generations[i]}

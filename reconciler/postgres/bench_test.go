@@ -300,7 +300,7 @@ func BenchmarkRecordOne(b *testing.B) {
 // BenchmarkGrown changes everything in a mirror whose plans were made while it was small, as after a first start.
 func BenchmarkGrown(b *testing.B) {
 	const n = 10_000
-	s := openWith(b, newDatabase(b), postgres.Options{MaxConns: 1})
+	s := openWith(b, newDatabase(b), postgres.Options{Connections: postgres.Connections{Workers: 1}})
 	ctx := context.Background()
 	lease, worker := hold(b, s, "reconciler"), hold(b, s, "engine/eu-1")
 	revisions := 0
@@ -324,4 +324,9 @@ func BenchmarkGrown(b *testing.B) {
 	for b.Loop() {
 		round(n)
 	}
+}
+
+func percentile(all []time.Duration, share int) time.Duration {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[(len(sorted)-1)*share/100]
 }

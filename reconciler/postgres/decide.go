@@ -15,10 +15,10 @@ import (
 // database's, as that of holds is; At is not looked at, and is that time in what is returned. An approval counts for what was held before it:
 // who approves a revision again releases what has been held since then, and the audit log keeps both.
 func (s *Store) Approve(ctx context.Context, a fleet.Approval) (fleet.Approval, error) {
-	if err := s.again(ctx, func() error { return s.work.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&a.At) }); err != nil {
+	if err := s.again(ctx, func() error { return s.control.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&a.At) }); err != nil {
 		return fleet.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
 	}
-	err := s.transact(ctx, func(tx pgx.Tx) error {
+	err := s.decide(ctx, func(tx pgx.Tx) error {
 		// Sent a second time after a lost answer, it finds its own time there.
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO approvals AS a (revision, by, at, note) VALUES ($1, $2, $3, $4)
@@ -50,7 +50,7 @@ func (s *Store) SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fle
 		return fleet.Stop{}, fmt.Errorf("stop %s %q: a stop of the fleet has no name, and any other has one", stop.Scope, stop.Name)
 	}
 	var inForce fleet.Stop
-	err := s.transact(ctx, func(tx pgx.Tx) error {
+	err := s.decide(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO stops AS s (scope, name, by, reason, at) VALUES ($1, $2, $3, $4, coalesce($5, now()))
 			ON CONFLICT (scope, name) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at
@@ -81,7 +81,7 @@ func (s *Store) SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fle
 // ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and reports whether it ended one.
 func (s *Store) ClearStop(ctx context.Context, scope fleet.StopScope, name, setBy, by string) (bool, error) {
 	ended := false
-	err := s.transact(ctx, func(tx pgx.Tx) error {
+	err := s.decide(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `DELETE FROM stops WHERE scope = $1 AND name = $2 AND starts_with(by, $3)`, string(scope), name, setBy)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
@@ -98,7 +98,7 @@ func (s *Store) ClearStop(ctx context.Context, scope fleet.StopScope, name, setB
 // Stops are all in force, the fleet's first. With a tenant in scope: those of the fleet and of that tenant.
 func (s *Store) Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error) {
 	var stops []fleet.Stop
-	err := s.within(ctx, scope, func(tx pgx.Tx) (err error) {
+	err := s.withinOf(ctx, s.control, scope, func(tx pgx.Tx) (err error) {
 		stops, err = read(ctx, tx, scanStop, `
 			SELECT scope, name, by, reason, at FROM stops
 			WHERE $1 = '' OR scope = 'fleet' OR scope = 'tenant' AND name = $1 ORDER BY scope <> 'fleet', scope, name`, string(scope.Tenant))
@@ -131,6 +131,11 @@ func stopDeed(kind fleet.OperationKind, stop fleet.Stop, word string) deed {
 		d.engine = fleet.EngineName(stop.Name)
 	}
 	return d
+}
+
+// decide is transact with the connections of decisions.
+func (s *Store) decide(ctx context.Context, f func(pgx.Tx) error) error {
+	return s.again(ctx, func() error { return pgx.BeginFunc(ctx, s.control, f) })
 }
 
 // deed is what a person did, as it is kept: an operation, an entry of the audit log, an event.

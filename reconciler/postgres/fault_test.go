@@ -26,7 +26,7 @@ func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := newDatabase(t)
 			between := newProxy(t, url)
-			s := openWith(t, between.url, postgres.Options{MaxConns: 1})
+			s := openWith(t, between.url, postgres.Options{Connections: postgres.Connections{Workers: 1}})
 			ctx := t.Context()
 			lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
 			n := 0
@@ -362,7 +362,7 @@ func TestCase63LeasesAreRenewedWhileThePoolIsFull(t *testing.T) {
 	a := application("eu-1", "acme", "a", "prod", "v1")
 	url := newDatabase(t)
 	_, _, worker, rows := recorded(t, url, a)
-	s := openWith(t, url, postgres.Options{MaxConns: 2})
+	s := openWith(t, url, postgres.Options{Connections: postgres.Connections{Workers: 2}})
 	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
 	blocker := connect(t, url)
 	defer blocker.Close(t.Context())

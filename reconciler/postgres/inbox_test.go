@@ -365,7 +365,7 @@ func TestNewJobIsToldOf(t *testing.T) {
 func TestAcceptIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	var trips roundTrips
-	s := openWith(t, newDatabase(t), postgres.Options{MaxConns: 1, Tracer: &trips})
+	s := openWith(t, newDatabase(t), postgres.Options{Connections: postgres.Connections{Workers: 1}, Tracer: &trips})
 	accept := func(n int, looks ...fleet.Look) int64 {
 		before := trips.n.Load()
 		must(s.Accept(t.Context(), delivery(n), looks))(t)

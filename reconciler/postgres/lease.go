@@ -12,13 +12,16 @@ import (
 )
 
 // Acquire takes the lease of that name for ttl when it is free, has run out, or is the holder's already; false when another holds it.
-// The epoch grows by one unless the holder only prolongs what it has. Time is the database's. A write that is under way with the lease
-// that has run out is waited for.
+// The epoch grows by one unless the holder only prolongs what it has. Time is the database's. While a write is under way with the lease that has
+// run out, it is not free: the caller asks again later, rather than wait with a connection that renewals need.
 func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error) {
 	var l fleet.Lease
 	var ok bool
 	err := s.again(ctx, func() (err error) {
 		l, ok, err = s.acquire(ctx, name, holder, ttl)
+		if hasCode(err, codeLockTimeout) {
+			l, ok, err = fleet.Lease{}, false, nil
+		}
 		return err
 	})
 	if err != nil {
@@ -30,19 +33,19 @@ func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Durat
 func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error) {
 	var found fleet.Lease
 	var over bool
-	err := s.leases.QueryRow(ctx, `SELECT holder, epoch, expires_at <= clock_timestamp() FROM leases WHERE name = $1`, name).
+	err := s.control.QueryRow(ctx, `SELECT holder, epoch, expires_at <= clock_timestamp() FROM leases WHERE name = $1`, name).
 		Scan(&found.Holder, &found.Epoch, &over)
 	found.Name = name
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return lease(s.leases.QueryRow(ctx, `
+		return lease(s.control.QueryRow(ctx, `
 			INSERT INTO leases (name, holder, epoch, expires_at) VALUES ($1, $2, 1, clock_timestamp() + $3::interval)
 			ON CONFLICT (name) DO NOTHING RETURNING name, holder, epoch, expires_at`, name, holder, ttl))
 	case err != nil:
 		return fleet.Lease{}, false, err
 	case over:
 		// Whoever else saw it run out has changed the epoch.
-		return lease(s.leases.QueryRow(ctx, `
+		return lease(s.control.QueryRow(ctx, `
 			UPDATE leases SET holder = $2, epoch = epoch + 1, expires_at = clock_timestamp() + $3::interval
 			WHERE name = $1 AND epoch = $4 AND expires_at <= clock_timestamp()
 			RETURNING name, holder, epoch, expires_at`, name, holder, ttl, found.Epoch))
@@ -67,7 +70,7 @@ func (s *Store) Renew(ctx context.Context, l fleet.Lease, ttl time.Duration) (bo
 }
 
 func (s *Store) prolong(ctx context.Context, l fleet.Lease, ttl time.Duration) (fleet.Lease, bool, error) {
-	return lease(s.leases.QueryRow(ctx, `
+	return lease(s.control.QueryRow(ctx, `
 		UPDATE leases SET expires_at = clock_timestamp() + $4::interval WHERE name = $1 AND holder = $2 AND epoch = $3 AND holder <> ''
 		RETURNING name, holder, epoch, expires_at`, l.Name, l.Holder, l.Epoch, ttl))
 }
@@ -75,7 +78,7 @@ func (s *Store) prolong(ctx context.Context, l fleet.Lease, ttl time.Duration) (
 // Release gives a lease up, so that the next holder need not wait. One that has passed on is left alone.
 func (s *Store) Release(ctx context.Context, l fleet.Lease) error {
 	err := s.again(ctx, func() error {
-		_, err := s.leases.Exec(ctx, `
+		_, err := s.control.Exec(ctx, `
 			UPDATE leases SET holder = '', expires_at = '-infinity' WHERE name = $1 AND holder = $2 AND epoch = $3`, l.Name, l.Holder, l.Epoch)
 		return err
 	})
@@ -94,7 +97,7 @@ func (s *Store) RaiseEpoch(ctx context.Context, l fleet.Lease, floor int64) (fle
 	var raised fleet.Lease
 	var ok bool
 	err := s.again(ctx, func() (err error) {
-		raised, ok, err = lease(s.leases.QueryRow(ctx, `
+		raised, ok, err = lease(s.control.QueryRow(ctx, `
 			UPDATE leases SET epoch = $4 WHERE name = $1 AND holder = $2 AND epoch IN ($3, $4)
 			RETURNING name, holder, epoch, expires_at`, l.Name, l.Holder, l.Epoch, floor+1))
 		return err

@@ -12,7 +12,8 @@ import (
 const (
 	channel = "argosy"
 
-	listenBeat  = 30 * time.Second // between proofs that a silent connection is alive
+	listenBeat  = 10 * time.Second // between proofs that a silent connection is alive
+	listenProof = 5 * time.Second  // that such a proof may take
 	listenPause = 5 * time.Second  // at most, between attempts to connect
 )
 
@@ -21,7 +22,7 @@ const (
 // call it once.
 func (s *Store) Notify(ctx context.Context, by string) error {
 	err := s.again(ctx, func() error {
-		_, err := s.work.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, text(by))
+		_, err := s.control.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, text(by))
 		return err
 	})
 	return wrap(err, "notify")
@@ -55,12 +56,22 @@ func (s *Store) Listen(ctx context.Context, look func(by string)) {
 }
 
 func (s *Store) listen(ctx context.Context, look func(by string)) error {
-	conn, err := pgx.ConnectConfig(ctx, s.config.Copy())
+	conn, err := pgx.ConnectConfig(ctx, s.base.ConnConfig.Copy())
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenProof)
+		defer cancel()
+		_ = conn.Close(end) // it is dead, or about to be
+	}()
+	prove := func(sql string) error {
+		proof, cancel := context.WithTimeout(ctx, listenProof)
+		defer cancel()
+		_, err := conn.Exec(proof, sql)
+		return err
+	}
+	if err := prove(`LISTEN ` + channel); err != nil {
 		return err
 	}
 	look("")
@@ -72,7 +83,7 @@ func (s *Store) listen(ctx context.Context, look func(by string)) error {
 		case err == nil:
 			look(told.Payload)
 		case beat.Err() != nil && ctx.Err() == nil && !conn.IsClosed():
-			if err := conn.Ping(ctx); err != nil {
+			if err := prove(`SELECT`); err != nil {
 				return err
 			}
 		default:

@@ -16,6 +16,7 @@ import (
 // declarations.
 func (s *Store) Load(ctx context.Context) (fleet.Snapshot, error) {
 	var snap fleet.Snapshot
+	ctx = patient(ctx, longPatience)
 	err := s.again(ctx, func() error {
 		snap = fleet.Snapshot{}
 		return pgx.BeginTxFunc(ctx, s.work, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {

@@ -28,7 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
+	"maps"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -37,7 +37,7 @@ import (
 
 // Options of a Store. The zero value is for production.
 type Options struct {
-	MaxConns    int32           // of the pool that works; default 8. Two more are kept apart for leases
+	Connections Connections     // of each pool
 	Log         *slog.Logger    // default: discarded
 	Application string          // as pg_stat_activity shows it; default "argosy"
 	Tracer      pgx.QueryTracer // sees every statement; nil: none
@@ -45,43 +45,40 @@ type Options struct {
 
 // Store is the mirror. Its methods may be called at the same time, and by several replicas on one database.
 type Store struct {
-	work   *pgxpool.Pool
-	leases *pgxpool.Pool // so that a flood of status never keeps a lease from being renewed
-	config *pgx.ConnConfig
-	log    *slog.Logger
+	control *pgxpool.Pool // leases, emergency stops, approvals, readiness
+	work    *pgxpool.Pool
+	read    *pgxpool.Pool // what others ask for
+	base    *pgxpool.Config
+	tracer  pgx.QueryTracer
+	log     *slog.Logger
 }
 
 const (
-	schema     = "argosy"
-	leaseConns = 2
+	schema = "argosy"
 
 	// A transaction whose client has gone silent is ended by the server, and with it the locks that keep others waiting.
 	idleInTransaction = "10s"
 	lockTimeout       = "5s"
 	statementTimeout  = "60s" // a first revision of 100,000 objects takes a few seconds
-	leaseTimeout      = 5 * time.Second
 )
 
 // Open connects to the database that url names (postgres://…, several hosts allowed) and checks that its schema is one that this
 // version works with: at least as new as its own, for migrations only ever add. ErrSchema when `argosy migrate` has to run first.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
-	config, err := poolConfig(url, o)
+	config, connections, err := poolConfig(url, o)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{config: config.ConnConfig, log: o.Log}
+	s := &Store{base: config, tracer: o.Tracer, log: o.Log}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	if s.work, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		return nil, fmt.Errorf("database: %w", err)
-	}
-	leases := config.Copy()
-	leases.MaxConns = leaseConns
-	leases.ConnConfig.RuntimeParams["statement_timeout"] = leaseTimeout.String()
-	if s.leases, err = pgxpool.NewWithConfig(ctx, leases); err != nil {
-		s.work.Close()
-		return nil, fmt.Errorf("database: %w", err)
+	kinds := pools(connections)
+	for i, made := range []**pgxpool.Pool{&s.control, &s.work, &s.read} {
+		if *made, err = kinds[i].open(ctx, config, o.Tracer); err != nil {
+			s.Close()
+			return nil, err
+		}
 	}
 	if err := s.checkVersion(ctx); err != nil {
 		s.Close()
@@ -92,17 +89,29 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 
 // Close waits for what is under way and ends every connection.
 func (s *Store) Close() {
-	s.work.Close()
-	s.leases.Close()
+	for _, p := range []*pgxpool.Pool{s.control, s.work, s.read} {
+		if p != nil {
+			p.Close()
+		}
+	}
+}
+
+// Readers is the same store for those who ask on behalf of others: whatever is called on it takes connections of readers alone, whose statements
+// the server ends after five seconds. It is closed with the store that it is of.
+func (s *Store) Readers() *Store {
+	readers := *s
+	readers.control, readers.work = s.read, s.read
+	return &readers
 }
 
 // ErrReadOnly says that the database takes no writes: a standby, or a primary that was demoted.
 var ErrReadOnly = errors.New("the database is read-only; is it a standby, or was the primary demoted?")
 
-// Ping reports whether the database can be reached and written to. It is the readiness of the store.
+// Ping reports whether the database can be reached and written to, over the connections of leases and emergency stops. It is the readiness of
+// the store.
 func (s *Store) Ping(ctx context.Context) error {
 	var readOnly bool
-	err := s.work.QueryRow(ctx, `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean`).Scan(&readOnly)
+	err := s.control.QueryRow(ctx, `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean`).Scan(&readOnly)
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
@@ -115,23 +124,28 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // reset drops every connection, so that the next ones find the server that takes writes now.
 func (s *Store) reset() {
-	s.work.Reset()
-	s.leases.Reset()
+	for _, p := range []*pgxpool.Pool{s.control, s.work, s.read} {
+		p.Reset()
+	}
 }
 
-func poolConfig(url string, o Options) (*pgxpool.Config, error) {
+func poolConfig(url string, o Options) (*pgxpool.Config, Connections, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		// The parser's own words may repeat the URL, and with it the password.
-		return nil, errors.New("database: the URL cannot be read; write postgres://USER:PASSWORD@HOST:PORT/DATABASE")
+		return nil, Connections{}, errors.New("database: the URL cannot be read; write postgres://USER:PASSWORD@HOST:PORT/DATABASE")
 	}
-	config.MaxConns = o.MaxConns
-	if config.MaxConns == 0 {
-		config.MaxConns = 8
+	var poolMax int32
+	if asked, err := pgx.ParseConfig(url); err == nil && asked.RuntimeParams["pool_max_conns"] != "" {
+		poolMax = config.MaxConns
 	}
-	config.ConnConfig.Tracer = o.Tracer
+	connections, err := o.Connections.sized(poolMax)
+	if err != nil {
+		return nil, Connections{}, err
+	}
 	prepareConn(config.ConnConfig, o.Application)
-	return config, nil
+	config.AfterConnect = boundTransactions
+	return config, connections, nil
 }
 
 // prepareConn gives a connection our schema, our time limits, and the demand for a server that takes writes.
@@ -139,6 +153,7 @@ func prepareConn(c *pgx.ConnConfig, application string) {
 	if application == "" {
 		application = "argosy"
 	}
+	maps.Copy(c.RuntimeParams, serverKeepAlive())
 	for name, value := range map[string]string{
 		"application_name": application, "search_path": schema, "timezone": "UTC",
 		"idle_in_transaction_session_timeout": idleInTransaction, "lock_timeout": lockTimeout, "statement_timeout": statementTimeout,
@@ -151,7 +166,8 @@ func prepareConn(c *pgx.ConnConfig, application string) {
 	if c.ValidateConnect == nil {
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	if c.ConnectTimeout == 0 || c.ConnectTimeout > 10*time.Second {
-		c.ConnectTimeout = 10 * time.Second
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
+		c.ConnectTimeout = connectTimeout
 	}
+	c.DialFunc = dial(c.ConnectTimeout)
 }

@@ -170,7 +170,7 @@ func TestCollidingPulls(t *testing.T) {
 func TestPullStoreIsOneRoundTripEach(t *testing.T) {
 	t.Parallel()
 	var trips roundTrips
-	s := openWith(t, newDatabase(t), postgres.Options{MaxConns: 1, Tracer: &trips})
+	s := openWith(t, newDatabase(t), postgres.Options{Connections: postgres.Connections{Workers: 1}, Tracer: &trips})
 	ctx := t.Context()
 	many := make([]fleet.ObjectKey, 20_000)
 	for name, f := range map[string]func(){
@@ -198,7 +198,7 @@ func TestCase60ConnectionLostWhilePullsAreSavedHasOneEffect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := newDatabase(t)
 			between := newProxy(t, url)
-			s := openWith(t, between.url, postgres.Options{MaxConns: 1})
+			s := openWith(t, between.url, postgres.Options{Connections: postgres.Connections{Workers: 1}})
 			ctx := t.Context()
 			deliveries, saves := 0, 0
 			for what, f := range map[string]func(){

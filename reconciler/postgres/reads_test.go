@@ -72,7 +72,7 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
 	settle := func(when string, rows int) {
 		t.Helper()
-		if got := costOf(t, k.url, `SELECT settle_revisions()`); got.rows > rows || got.pages > 40+8*rows {
+		if got := costOf(t, k.url, `SELECT settle(NULL)`); got.rows > rows || got.pages > 40+8*rows {
 			t.Errorf("%s, revisions are settled with %+v, want %d rows", when, got, rows)
 		}
 	}
@@ -103,7 +103,7 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 		state("Applied", last-2, last-1)
 		settle(figures+", but one applied", 3)
 		state("Applied", last, last)
-		exec(t, k.url, `SELECT settle_revisions()`)
+		exec(t, k.url, `SELECT settle(NULL)`)
 		expect(t, k.url, `SELECT count(*) FROM revisions WHERE applied_at IS NULL`, 0)
 		news(figures+", nothing", last, 0)
 		news(figures+", the last four rows", last-4, 3, acmeEdge, "far-1")
@@ -117,7 +117,7 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 	news("three changed", last, 1, "far-1")
 	exec(t, k.url, `UPDATE status s SET seq = d.seq FROM desired d WHERE d.engine = s.engine AND d.kind = s.kind AND d.name = s.name`)
 	settle("three applied", 3)
-	exec(t, k.url, `SELECT settle_revisions()`)
+	exec(t, k.url, `SELECT settle(NULL)`)
 	settle("all applied", 0)
 }
 

@@ -17,12 +17,14 @@ import (
 //
 // fleet.ErrFenced when the lease has passed on, fleet.ErrStale when another revision is applied than the one that the record starts from.
 func (s *Store) Record(ctx context.Context, lease fleet.Lease, r fleet.Record) (int64, error) {
-	fill, err := recording(lease, &r)
+	var touched []string // revisions that this one may end: its own, and those whose rows it replaces
+	fill, err := recording(lease, &r, &touched)
 	if err != nil {
 		return 0, fmt.Errorf("record revision %s: %w", r.Revision.Short(), err)
 	}
 	var seq int64
-	err = s.atomically(ctx, func(b *pgx.Batch) {
+	err = s.atomically(patient(ctx, longPatience), func(b *pgx.Batch) {
+		touched = nil
 		fill(b)
 		b.Queue(`SELECT seq FROM mirror`).QueryRow(func(row pgx.Row) error { return row.Scan(&seq) })
 	})
@@ -32,17 +34,26 @@ func (s *Store) Record(ctx context.Context, lease fleet.Lease, r fleet.Record) (
 	if err != nil {
 		return 0, fmt.Errorf("record revision %s: %w", r.Revision.Short(), err)
 	}
+	if !r.Withheld && !r.Empty() {
+		s.settle(ctx, append(touched, string(r.Revision)))
+	}
 	return seq, nil
 }
 
-// recording prepares everything that can fail here, and returns what fills a batch; each time alike.
-func recording(lease fleet.Lease, r *fleet.Record) (func(*pgx.Batch), error) {
+// recording prepares everything that can fail here, and returns what fills a batch; each time alike. The batch adds the open revisions whose
+// rows it replaces to replaced.
+func recording(lease fleet.Lease, r *fleet.Record, replaced *[]string) (func(*pgx.Batch), error) {
 	if r.Revision == "" {
 		return nil, errors.New("a record names its revision")
 	}
 	var steps []step
 	begin := step{`SELECT move_mirror($1, $2, $3, $4, $5)`, []any{string(r.Base), string(r.Revision), r.PlanHash, len(r.Rows), r.Withheld}}
 	steps = append(steps, fence(lease), begin)
+	var keys [][]any
+	for part := range chunks(r.Rows) {
+		keys = append(keys, objectColumns(column(part, func(row fleet.Row) fleet.ObjectKey { return row.Key })))
+	}
+	first := len(steps)
 	if !r.Empty() {
 		parts := []func(*fleet.Record) ([]step, error){memorySteps, tenantSteps, declarationSteps, agentSteps, problemSteps, placementSteps, rowSteps, sealedSteps, syncSteps, holdSteps, historySteps}
 		if r.Withheld {
@@ -57,7 +68,17 @@ func recording(lease fleet.Lease, r *fleet.Record) (func(*pgx.Batch), error) {
 		}
 	}
 	return func(b *pgx.Batch) {
-		for _, s := range steps {
+		for i, s := range steps {
+			if i == first && !r.Withheld {
+				for _, part := range keys {
+					b.Queue(sqlOpenRevisions, part...).QueryRow(func(row pgx.Row) error {
+						var open []string
+						err := row.Scan(&open)
+						*replaced = append(*replaced, open...)
+						return err
+					})
+				}
+			}
 			b.Queue(s.sql, s.args...)
 		}
 	}, nil

@@ -78,7 +78,6 @@ func historySteps(r *fleet.Record) ([]step, error) {
 		{`INSERT INTO audit (actor, action, subject, tenant, revision, detail) VALUES ($1, 'record', $2, '', $3, $4)`,
 			[]any{requester(r), "revision " + r.Revision.Short(), string(r.Revision), counts}},
 		eventStep(recordEvents(r, counts)),
-		{sql: `SELECT settle_revisions()`},
 	}
 	if len(r.Deletions) > 0 {
 		steps = append(steps, step{`

@@ -18,6 +18,7 @@ import (
 // rows anew. What they said before is dropped, since an object that a row of the old mirror named was no stray: placements are made by what
 // they say of the new one.
 func (s *Store) Reset(ctx context.Context) error {
+	ctx = patient(ctx, longPatience)
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
 			UPDATE leases SET holder = '', epoch = epoch + 1, expires_at = '-infinity'

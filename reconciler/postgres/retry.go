@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	attempts   = 6
-	firstPause = 20 * time.Millisecond
-	lastPause  = time.Second
+	attempts       = 6
+	silentAttempts = 3 // of them, after statements that were not answered in time
+	firstPause     = 20 * time.Millisecond
+	lastPause      = time.Second
 )
 
 // atomically sends the statements of a batch as one transaction, and again when the database asks for that or the connection is lost.
@@ -44,7 +45,9 @@ func (s *Store) again(ctx context.Context, f func() error) error {
 		if errors.Is(plain(err), ErrReadOnly) {
 			s.reset()
 		}
-		if err == nil || n == attempts || !passing(err) {
+		// The statement ran out of its own time, not of the caller's: the connection may be dead, and the next one is another.
+		silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && n < silentAttempts
+		if err == nil || n == attempts || !silent && !passing(err) {
 			return plain(err)
 		}
 		pause := min(firstPause<<(n-1), lastPause)

@@ -52,6 +52,7 @@ func (s *Store) Changed(ctx context.Context, engine fleet.EngineName, after int6
 // Rows visits every row of the engine as it stood at one moment, in the order of their numbers, without holding them all in memory. An
 // error of visit ends it and is returned.
 func (s *Store) Rows(ctx context.Context, engine fleet.EngineName, visit func(fleet.Row) error) error {
+	ctx = patient(ctx, tourPatience)
 	rows, err := s.work.Query(ctx, `SELECT `+rowColumns+fromRows+`WHERE d.engine = $1 ORDER BY d.seq`, string(engine))
 	if err != nil {
 		return fmt.Errorf("rows of engine %s: %w", engine, plain(err))

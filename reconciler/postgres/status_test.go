@@ -224,7 +224,7 @@ func TestWorkGrowsNoFasterThanTheMirror(t *testing.T) {
 	t.Parallel()
 	const n = 3000
 	url := newDatabase(t)
-	s := openWith(t, url, postgres.Options{MaxConns: 1})
+	s := openWith(t, url, postgres.Options{Connections: postgres.Connections{Workers: 1}})
 	lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
 	revisions := 0
 	round := func(size int) {

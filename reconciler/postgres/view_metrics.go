@@ -66,7 +66,7 @@ func engineFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error)
 // asked for as one value, the planner would rather go along all rows by number as soon as a revision has many.
 const lastRow = `9223372036854775807`
 
-// sqlPendingRows goes from the first row of each revision that is known to be pending (settle_revisions keeps it) along that revision's own
+// sqlPendingRows goes from the first row of each revision that is known to be pending (settle keeps it) along that revision's own
 // rows. The status of each is looked up by its key: a join would have the planner read whole tables.
 const sqlPendingRows = `
 	SELECT w.engine, w.state, count(*), min(w.changed_at) FROM unnest($1::text[], $2::bigint[]) AS o (revision, witness) CROSS JOIN LATERAL (

@@ -115,7 +115,7 @@ func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 	})))(t)
 	exec(t, url, `INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, acked_at, observed_at)
 		SELECT engine, kind, name, tenant, seq, 'Applied', 'Synced', 'Healthy', now(), now() FROM desired`)
-	exec(t, url, `SELECT settle_revisions()`)
+	exec(t, url, `SELECT settle(NULL)`)
 	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
 		for i := range 3 {
 			r.Rows = append(r.Rows, application("eu-1", "acme", fmt.Sprint("d", i), "prod", "v2"))
@@ -159,7 +159,7 @@ func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
 	})))(t)
 	exec(t, url, `INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, acked_at, observed_at)
 		SELECT engine, kind, name, tenant, seq, 'Applied', 'Synced', CASE seq WHEN 7 THEN 'Degraded' ELSE 'Healthy' END, now(), now() FROM desired`)
-	exec(t, url, `SELECT settle_revisions()`)
+	exec(t, url, `SELECT settle(NULL)`)
 	ask := fleet.FiguresAsk{Holder: "replica-1"}
 	var now fleet.Travel
 	looks := 0

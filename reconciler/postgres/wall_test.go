@@ -266,7 +266,7 @@ func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 func TestScopesDoNotLeakBetweenConnections(t *testing.T) {
 	t.Parallel()
 	_, url := populated(t)
-	s := openWith(t, url, postgres.Options{MaxConns: 2})
+	s := openWith(t, url, postgres.Options{Connections: postgres.Connections{Workers: 2}})
 	var readers sync.WaitGroup
 	for i := range 8 {
 		tenant, want := []fleet.TenantName{"acme", "globex", ""}[i%3], []int{5, 5, 10}[i%3]

@@ -423,7 +423,7 @@ func TestWorkThatStops(t *testing.T) {
 func TestWorkTakesNoConnectionOfTheStore(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
-	s := openWith(t, url, postgres.Options{MaxConns: 1})
+	s := openWith(t, url, postgres.Options{Connections: postgres.Connections{Workers: 1}})
 	sessions := func() int {
 		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy'`)
 	}

@@ -18,14 +18,17 @@ import (
 
 // database is a URL, and the child that serves it when it is embedded.
 type database struct {
-	url     string
-	migrate bool
-	child   *embedded.Server
-	log     *slog.Logger
+	url         string
+	migrate     bool
+	connections postgres.Connections
+	child       *embedded.Server
+	log         *slog.Logger
 }
 
 func openDatabase(ctx context.Context, s settings.Database, log *slog.Logger) (*database, error) {
 	d := &database{url: s.URL, migrate: s.Migrate, log: log}
+	c := s.Connections
+	d.connections = postgres.Connections{Control: int32(c.Control), Workers: int32(c.Workers), Readers: int32(c.Readers)} //nolint:gosec // at most 1000
 	switch {
 	case s.URLFile != "":
 		b, err := os.ReadFile(s.URLFile)
@@ -51,7 +54,7 @@ func (d *database) open(ctx context.Context) (*postgres.Store, error) {
 			return nil, err
 		}
 	}
-	return postgres.Open(ctx, d.url, postgres.Options{Log: d.log})
+	return postgres.Open(ctx, d.url, postgres.Options{Log: d.log, Connections: d.connections})
 }
 
 func (d *database) close() {

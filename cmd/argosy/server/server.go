@@ -110,7 +110,7 @@ func (v *Server) assemble() error {
 			Metrics: metrics, Log: v.log, Poll: time.Duration(s.Engines.Poll), Flight: s.Engines.InFlight,
 		}
 	})
-	v.api = api.New(api.Config{Reader: v.store, Decider: v.store, Tokens: withBootstrap(v.store, s.Bootstrap), Agents: v.agents(), Log: v.log, Version: v.version, Hub: s.Listen.Public})
+	v.api = api.New(api.Config{Reader: v.store.Readers(), Deciding: v.store, Decider: v.store, Tokens: withBootstrap(v.store, s.Bootstrap), Agents: v.agents(), Log: v.log, Version: v.version, Hub: s.Listen.Public})
 	return v.assembleAgents()
 }
 
@@ -146,7 +146,7 @@ func (v *Server) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
-		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.wakes, v.prune, v.survey.Run,
+		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.wakes, v.prune, v.settle, v.survey.Run,
 		func(ctx context.Context) { v.stops.Run(ctx, v.store, v.log) },
 		func(ctx context.Context) { v.secrets.Watch(ctx, v.rotated) },
 	} {
@@ -195,6 +195,22 @@ func (v *Server) wakes(ctx context.Context) {
 			v.hub.Wake()
 		}
 	})
+}
+
+// settle ends the revisions that neither their last acknowledgement nor their record has ended, as when a connection was lost in between.
+func (v *Server) settle(ctx context.Context) {
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		if err := v.store.Settle(ctx); err != nil && ctx.Err() == nil {
+			v.log.Warn("failed to end applied revisions; trying again in ten seconds", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // prune lets go of what nobody looks back on any more, such as old events. Replicas may do it side by side.

@@ -51,6 +51,28 @@ type Database struct {
 	URLFile  string `yaml:"urlFile,omitempty" doc:"File with the PostgreSQL URL, such as a mounted Secret."`
 	Embedded string `yaml:"embedded,omitempty" doc:"Folder for a PostgreSQL that is found on this machine and run as a child. For a laptop or a trial."`
 	Migrate  bool   `yaml:"migrate,omitempty" doc:"Bring the schema up to date at the start. Off: the start only checks that it is new enough, and somebody else runs argosy migrate." default:"true"`
+
+	Connections Connections `yaml:"connections,omitempty" doc:"Connections that this replica opens at most, by what they are for. Beside them it opens one that listens, and four with a forge. A size that is left out takes its default, or its share of pool_max_conns when the URL has that."`
+}
+
+// Connections are the sizes of the pools.
+type Connections struct {
+	Control int `yaml:"control,omitempty" doc:"For leases, emergency stops, approvals and readiness, 2 to 100. Nothing else uses them." default:"4"`
+	Workers int `yaml:"workers,omitempty" doc:"For the loop, the engines' workers, what agents report, and webhook deliveries, 2 to 1000. Add one for about every five engines above twenty." default:"8"`
+	Readers int `yaml:"readers,omitempty" doc:"For the API, the page, event streams and what agents read, 2 to 1000." default:"8"`
+}
+
+func (c *Connections) check() error {
+	var errs []error
+	for _, s := range []struct {
+		name    string
+		n, most int
+	}{{"control", c.Control, 100}, {"workers", c.Workers, 1000}, {"readers", c.Readers, 1000}} {
+		if s.n != 0 && (s.n < 2 || s.n > s.most) {
+			errs = append(errs, fmt.Errorf("database.connections.%s is to be 2 to %d", s.name, s.most))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Secrets says where credentials are found, in this order: beside the declaration (*.sops.yaml), the directory, the Kubernetes Secrets.
@@ -191,7 +213,7 @@ func (d *Database) check() error {
 	if n != 1 {
 		return errors.New("database needs exactly one of url, urlFile and embedded")
 	}
-	return nil
+	return d.Connections.check()
 }
 
 func (s *Settings) checkRest() error {

@@ -31,7 +31,7 @@ func newMirror(ctx context.Context, p *stack.Postgres, name, namespace string, n
 	if _, err := postgres.Migrate(ctx, m.url); err != nil {
 		return nil, err
 	}
-	if m.store, err = postgres.Open(ctx, m.url, postgres.Options{MaxConns: 16, Application: "bench"}); err != nil {
+	if m.store, err = postgres.Open(ctx, m.url, postgres.Options{Connections: postgres.Connections{Workers: 16}, Application: "bench"}); err != nil {
 		return nil, err
 	}
 	var ok bool
