@@ -9,6 +9,7 @@ import (
 // Codes of the problems that this package finds. They are stable: people search for them and tools match them.
 const (
 	codeBlank           = "blank"
+	codeUnbound         = "encrypted-for-nobody"
 	codeDuplicateEntry  = "duplicate-entry"
 	codeDuplicateKey    = "duplicate-key"
 	codeEmptyFile       = "empty-file"
@@ -60,6 +61,7 @@ func AllCodes() map[string]string {
 func Codes() map[string]string {
 	return map[string]string{
 		codeBlank:           "A field is empty (\"\", null, [] or {}). A blank never means a default or a wildcard: leave the field out.",
+		codeUnbound:         "A *.sops.yaml file does not hold its own path as an encrypted value, so that a copy of it would open for any tenant.",
 		codeDuplicateEntry:  "A list names the same thing twice.",
 		codeDuplicateKey:    "A key stands twice in one map, or twice with different case.",
 		codeEmptyFile:       "The file holds no declaration.",

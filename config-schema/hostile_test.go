@@ -187,7 +187,7 @@ func TestWhatOnlyNamesASecretPasses(t *testing.T) {
 	}
 }
 
-// The file was written by sops 3.13.3 for an age key that nobody has.
+// The file was written by the library of sops 3.13.3 for an age key that nobody has.
 func TestAnEncryptedFilePasses(t *testing.T) {
 	text, err := os.ReadFile("testdata/sealed/git.sops.yaml")
 	if err != nil {

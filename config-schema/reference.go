@@ -24,7 +24,7 @@ Files are UTF-8 of at most 256 KiB. Anchors, aliases, merges, tags and several d
 	for _, k := range kindOrder {
 		fmt.Fprintf(&b, "| [%s](#%s) | `%s` |\n", k.name, strings.ToLower(string(k.name)), k.place)
 	}
-	b.WriteString("\nAn age-encrypted `<name>.sops.yaml` stands in `environments/` or `credentials/` beside the declaration whose `credentialsRef` names it.\n")
+	b.WriteString("\nAn age-encrypted `<name>.sops.yaml` stands in `environments/` or `credentials/` beside the declaration whose `credentialsRef` names it. `argosy encrypt` writes it: under the key `argosy.dev/for` it holds its own path, encrypted, and opens for that path alone.\n")
 	for _, k := range kindOrder {
 		fmt.Fprintf(&b, "\n## %s\n\n`%s`. %s\n\n```yaml\n%s```\n\n| field | | meaning |\n|---|---|---|\n", k.name, k.place, k.doc, New(k.name, "", exampleName(k.name)))
 		rows(&b, "", &k.document)

@@ -14,21 +14,46 @@ func (d *decoder) sealed(root node, into *fleet.Declaration) {
 	into.Sealed = &fleet.SealedSpec{Folder: folder}
 	meta := child(root, "sops")
 	if meta == nil || meta.Kind != yaml.MappingNode {
-		d.lineProblem(root.Line, root.Column, codePlaintextSecret, "the file is not encrypted: it has no sops metadata", "revoke what stands in it, then encrypt it: sops --encrypt --age <recipient> --in-place "+quoted(d.path))
+		d.lineProblem(root.Line, root.Column, codePlaintextSecret, "the file is not encrypted: it has no sops metadata", "revoke what stands in it, then "+d.encryptWith("--recipient <recipient> < values"))
 		return
 	}
 	if !d.uniqueKeys(root) || !d.uniqueKeys(meta) {
 		return
 	}
 	if len(root.Content) == 2 {
-		d.lineProblem(root.Line, root.Column, codeSealed, "the file holds no value", "write the values, then encrypt it")
+		d.lineProblem(root.Line, root.Column, codeSealed, "the file holds no value", d.encryptWith("--recipient <recipient> < values"))
+		d.ageOnly(meta)
+		return
 	}
+	d.bound(root)
 	for i := 0; i+1 < len(root.Content); i += 2 {
-		if key := root.Content[i]; key.Value != "sops" {
+		if key := root.Content[i]; key.Value != "sops" && key.Value != fleet.EncryptedForKey {
 			d.encrypted(root.Content[i+1])
 		}
 	}
 	d.ageOnly(meta)
+}
+
+// encryptWith is the command that writes the file.
+func (d *decoder) encryptWith(rest string) string {
+	return "run: argosy encrypt " + quoted(d.path) + " " + rest
+}
+
+// bound demands the key under which the file holds its own path, encrypted. Whether it is its own
+// shows after decryption only.
+func (d *decoder) bound(root node) {
+	fix := d.encryptWith("--recipient <recipient> < values, or, to encrypt the values that it has again, --identity <key file>")
+	value := child(root, fleet.EncryptedForKey)
+	switch {
+	case value == nil:
+		d.lineProblem(root.Line, root.Column, codeUnbound, "the file does not say which path it is for: it has no key "+fleet.EncryptedForKey, fix)
+	case !isCiphertext(value):
+		d.lineProblem(value.Line, value.Column, codeUnbound, "the value of "+fleet.EncryptedForKey+" is not encrypted, so that anyone could have written it", fix)
+	}
+}
+
+func isCiphertext(n node) bool {
+	return n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "ENC[AES256_GCM,data:") && strings.HasSuffix(n.Value, ",type:str]")
 }
 
 // encrypted demands that each leaf is ciphertext. sops leaves "" and null as they are: they tell nothing.
@@ -57,7 +82,7 @@ func (d *decoder) ageOnly(meta node) {
 	}
 	recipients := child(meta, "age")
 	if recipients == nil || recipients.Kind != yaml.SequenceNode || len(recipients.Content) == 0 {
-		d.lineProblem(meta.Line, meta.Column, codeSealed, "the file has no age recipient", "encrypt it with sops --encrypt --age <recipient>")
+		d.lineProblem(meta.Line, meta.Column, codeSealed, "the file has no age recipient", d.encryptWith("--recipient <recipient> < values"))
 		return
 	}
 	for _, r := range recipients.Content {

@@ -59,9 +59,27 @@ type Repository struct {
 // CredentialSource says where a secret's content is found when an object is applied. It never holds the content.
 type CredentialSource struct {
 	Tenant TenantName `json:"tenant"`
-	Name   string     `json:"name"`
-	Sealed string     `json:"sealed,omitempty"` // blob id of the *.sops.yaml beside the declaration; empty: the directory or the namespace
+	// Folder is the folder of the declaration that names the secret: "environments" or "credentials".
+	// It is empty for the platform's own secrets.
+	Folder string `json:"folder,omitempty"`
+	Name   string `json:"name"`
+	Sealed string `json:"sealed,omitempty"` // blob id of the *.sops.yaml beside the declaration; empty: the directory or the namespace
 }
+
+// EncryptedForKey is the key under which an encrypted file holds, as an encrypted value, the path
+// that the file is for. The control plane compares the value with EncryptedFor after decryption.
+const EncryptedForKey = "argosy.dev/for"
+
+const encryptedSuffix = ".sops.yaml"
+
+// EncryptedFor is the value that the encrypted file of this source must hold under EncryptedForKey:
+// its path without the suffix. A copy of the file under another path holds another value.
+func (s CredentialSource) EncryptedFor() string {
+	return "tenants/" + string(s.Tenant) + "/" + s.Folder + "/" + s.Name
+}
+
+// EncryptedPath is the path of the encrypted file of this source in the config repo.
+func (s CredentialSource) EncryptedPath() string { return s.EncryptedFor() + encryptedSuffix }
 
 // ObjectKind is the kind of an object that Argosy keeps on an engine.
 type ObjectKind string
@@ -74,6 +92,18 @@ const (
 	ObjectRepository  ObjectKind = "Repository"
 	ObjectApplication ObjectKind = "Application"
 )
+
+// CredentialFolder is the folder of the declarations that an object of this kind takes its credential
+// from; "" for the kinds that have none.
+func (k ObjectKind) CredentialFolder() string {
+	switch k {
+	case ObjectCluster:
+		return "environments"
+	case ObjectRepository:
+		return "credentials"
+	}
+	return ""
+}
 
 // Rank orders kinds for creation: lower first.
 func (k ObjectKind) Rank() int {

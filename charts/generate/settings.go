@@ -25,7 +25,7 @@ var filled = map[string]string{
 	"listen.ops":               "port 8081 of the Pod",
 	"listen.certFile":          "credentials.tls",
 	"listen.keyFile":           "credentials.tls",
-	"secrets":                  "secrets, credentials.ageIdentity and credentials.secretsKubeconfig",
+	"secrets":                  "secrets, credentials.ageIdentity, credentials.ageTenantIdentities and credentials.secretsKubeconfig",
 	"source.caFile":            "credentials.sourceCA",
 	"source.knownHostsFile":    "credentials.sourceKnownHosts",
 	"source.passwordFile":      "credentials.sourcePassword",

@@ -16,7 +16,7 @@ import (
 
 // writing are the commands that need no control plane.
 func (a *app) writing() []*cobra.Command {
-	return []*cobra.Command{a.validateCommand(), a.renderCommand(), a.planCommand(), a.newCommand(), a.fmtCommand(), a.schemaCommand()}
+	return []*cobra.Command{a.validateCommand(), a.renderCommand(), a.planCommand(), a.newCommand(), a.fmtCommand(), a.encryptCommand(), a.schemaCommand()}
 }
 
 func (a *app) validateCommand() *cobra.Command {

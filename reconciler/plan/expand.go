@@ -32,7 +32,7 @@ func cluster(view catalog.View, env *fleet.Declaration) *fleet.Cluster {
 		Server: fleet.ServerKey(c.Server, id), CAData: c.CAData,
 		Namespaces:       slices.Sorted(slices.Values(env.Environment.Namespaces)),
 		ClusterResources: env.Environment.ClusterResources,
-		Credential:       credentialSource(view, id.Tenant, "environments", c.CredentialsRef.Name),
+		Credential:       credentialSource(view, id.Tenant, fleet.ObjectCluster, c.CredentialsRef.Name),
 	}
 }
 
@@ -40,14 +40,14 @@ func repository(view catalog.View, cred *fleet.Declaration) *fleet.Repository {
 	id := fleet.CredentialID{Tenant: cred.Key.Tenant, Name: fleet.CredentialName(cred.Key.Name)}
 	return &fleet.Repository{
 		ID: id, Name: fleet.RepositoryName(id), Project: fleet.ProjectName(id.Tenant), URL: cred.Credential.RepoURL,
-		Credential: credentialSource(view, id.Tenant, "credentials", cred.Credential.CredentialsRef.Name),
+		Credential: credentialSource(view, id.Tenant, fleet.ObjectRepository, cred.Credential.CredentialsRef.Name),
 	}
 }
 
 // credentialSource prefers the encrypted file beside the declaration.
-func credentialSource(view catalog.View, t fleet.TenantName, folder, name string) fleet.CredentialSource {
-	s := fleet.CredentialSource{Tenant: t, Name: name}
-	if d := view.Sealed(t, folder, name); d != nil {
+func credentialSource(view catalog.View, t fleet.TenantName, kind fleet.ObjectKind, name string) fleet.CredentialSource {
+	s := fleet.CredentialSource{Tenant: t, Folder: kind.CredentialFolder(), Name: name}
+	if d := view.Sealed(t, s.Folder, name); d != nil {
 		s.Sealed = d.Blob
 	}
 	return s

@@ -87,7 +87,7 @@ func loadObjects(ctx context.Context, tx pgx.Tx) ([]fleet.Indexed, error) {
 			o.Environment = fleet.EnvironmentName(known.one(string(o.Environment)))
 			o.Deployment = fleet.DeploymentName(known.one(string(o.Deployment)))
 			o.Deletion = fleet.DeletionPolicy(known.one(string(o.Deletion)))
-			o.Credential = credentialOf(tenant, name, sealed)
+			o.Credential = credentialOf(o.Key.Kind, tenant, name, sealed)
 			all = append(all, o)
 			return nil
 		})

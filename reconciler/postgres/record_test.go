@@ -109,7 +109,7 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 	quarantine := fleet.Quarantine{Key: problem.Key, Path: problem.Path, Blob: "b1", Problems: []fleet.Problem{problem}, HasLastGood: true}
 	row := application("eu-1", "acme", "checkout", "prod", "v1")
 	cluster := fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectCluster, Name: "acme-prod"}, Tenant: "acme", Environment: "prod",
-		Credential: &fleet.CredentialSource{Tenant: "acme", Name: "prod", Sealed: "blob-1"}, Manifest: manifest(`{}`)}
+		Credential: &fleet.CredentialSource{Tenant: "acme", Folder: "environments", Name: "prod", Sealed: "blob-1"}, Manifest: manifest(`{}`)}
 	hold1 := fleet.Hold{Revision: revision(1), Reason: fleet.HoldDeletions, Tenant: "acme", Items: []fleet.ObjectKey{row.Key}, Message: "1 deletion waits"}
 	deletion := fleet.Deletion{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "gone"}, Tenant: "acme", Environment: "prod", Deployment: "gone", Revision: revision(1), Approved: true}
 	syncHold := fleet.SyncHold{SyncRun: "rollback", Application: fleet.ApplicationID{Tenant: "acme", Deployment: "checkout", Environment: "prod"}, TargetRevision: "v1"}

@@ -21,7 +21,7 @@ func scanRow(rows pgx.CollectableRow) (fleet.Row, error) {
 	var tenant, name, sealed *string
 	err := rows.Scan(&row.Key.Engine, &row.Key.Kind, &row.Key.Name, &row.Tenant, &row.Environment, &row.Deployment, &tenant, &name, &sealed,
 		&row.Manifest.Body, &row.Manifest.Hash, &row.Deletion, &row.Absent, &row.Revision, &row.Seq, &row.Apply)
-	row.Credential = credentialOf(tenant, name, sealed)
+	row.Credential = credentialOf(row.Key.Kind, tenant, name, sealed)
 	return row, err
 }
 
@@ -141,9 +141,10 @@ func wrap(err error, subject string, args ...any) error {
 }
 
 // credentialOf puts a credential's columns together; nil when the row needs none.
-func credentialOf(tenant, name, sealed *string) *fleet.CredentialSource {
+// The kind of the object says which folder the credential's declaration is in.
+func credentialOf(kind fleet.ObjectKind, tenant, name, sealed *string) *fleet.CredentialSource {
 	if tenant == nil || name == nil || sealed == nil {
 		return nil
 	}
-	return &fleet.CredentialSource{Tenant: fleet.TenantName(*tenant), Name: *name, Sealed: *sealed}
+	return &fleet.CredentialSource{Tenant: fleet.TenantName(*tenant), Folder: kind.CredentialFolder(), Name: *name, Sealed: *sealed}
 }

@@ -1,10 +1,13 @@
 package secrets
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"filippo.io/age"
@@ -19,61 +22,202 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-type ageIdentity = age.Identity
+// Age says which identities open encrypted files.
+type Age struct {
+	IdentityFile     string // opens the files of every tenant that has no identity of its own; "": none
+	TenantIdentities string // folder with one identity file a tenant, named as the tenant; "": none
+}
 
-// AddAge adds the identities of an age key file, as `age-keygen -o FILE` writes it, and where ciphertexts are read.
-func (r *Resolver) AddAge(identityFile string, from Ciphertexts) error {
-	f, err := os.Open(identityFile)
-	if err != nil {
-		return fmt.Errorf("age identities: %w", err)
+// Identities open encrypted files.
+type Identities []age.Identity
+
+// ageKeys are the identities of Age. Those of tenants are read at each use, so that a replaced file
+// is used without a restart.
+type ageKeys struct {
+	fleet   Identities
+	tenants string
+}
+
+// AddAge adds the identities, in files as `age-keygen -o FILE` writes them, and the reader of
+// ciphertexts.
+func (r *Resolver) AddAge(from Age, ciphertexts Ciphertexts) error {
+	keys := &ageKeys{tenants: from.TenantIdentities}
+	if from.IdentityFile != "" {
+		ids, err := ReadIdentities(from.IdentityFile)
+		if err != nil {
+			return err
+		}
+		keys.fleet = ids
 	}
-	defer f.Close()
-	ids, err := age.ParseIdentities(f)
-	if err != nil {
-		return fmt.Errorf("age identities of %s cannot be parsed; write the file with age-keygen", identityFile)
+	if keys.tenants != "" {
+		if info, err := os.Stat(keys.tenants); err != nil {
+			return fmt.Errorf("folder of tenants' age identities: %w", err)
+		} else if !info.IsDir() {
+			return fmt.Errorf("folder of tenants' age identities: %s is a file", keys.tenants)
+		}
 	}
-	r.identities = append(r.identities, ids...)
-	r.ciphertexts = from
+	r.age, r.ciphertexts = keys, ciphertexts
 	return nil
 }
 
+// ReadIdentities reads an age key file.
+func ReadIdentities(file string) (Identities, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("age identities: %w", err)
+	}
+	return parseIdentities(file, text)
+}
+
+// parseIdentities keeps the parser's error to itself: it repeats what stands in the file.
+func parseIdentities(file string, text []byte) (Identities, error) {
+	ids, err := age.ParseIdentities(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("age identities of %s cannot be parsed; write the file with age-keygen", file)
+	}
+	return ids, nil
+}
+
+// of returns the identities that open the tenant's files: its own alone, or those of the fleet if it
+// has none. A folder that cannot be read is an error: it is no proof that the tenant has none.
+func (k *ageKeys) of(tenant fleet.TenantName) (Identities, error) {
+	if k.tenants == "" {
+		return k.fleet, nil
+	}
+	root, err := os.OpenRoot(k.tenants)
+	if err != nil {
+		return nil, fmt.Errorf("folder of tenants' age identities: %w", err)
+	}
+	defer root.Close()
+	text, err := root.ReadFile(string(tenant))
+	switch {
+	case err == nil:
+		return parseIdentities(k.tenants+"/"+string(tenant), text)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("age identities of tenant %s: %w", tenant, err)
+	case len(k.fleet) == 0:
+		return nil, fmt.Errorf("tenant %s has no age identity: put it into %s/%s, or set secrets.age.identityFile in argosy.yaml", tenant, k.tenants, tenant)
+	}
+	return k.fleet, nil
+}
+
 func (r *Resolver) unseal(ctx context.Context, ref fleet.CredentialSource) (fleet.Secret, error) {
-	subject := fmt.Sprintf("sealed secret %s of %s", ref.Name, owner(ref.Tenant))
-	if len(r.identities) == 0 || r.ciphertexts == nil {
+	subject := fmt.Sprintf("encrypted secret %s of %s", ref.Name, owner(ref.Tenant))
+	if r.age == nil || r.ciphertexts == nil {
 		return fleet.Secret{}, fmt.Errorf("%s: no age identity is configured; set secrets.age.identityFile in argosy.yaml", subject)
+	}
+	if ref.Tenant == "" || ref.Folder == "" {
+		return fleet.Secret{}, fmt.Errorf("%s: the reference names no tenant or no folder", subject)
+	}
+	identities, err := r.age.of(ref.Tenant)
+	if err != nil {
+		return fleet.Secret{}, fmt.Errorf("%s: %w", subject, err)
 	}
 	sealed, err := r.ciphertexts(ctx, ref.Sealed)
 	if err != nil {
 		return fleet.Secret{}, fmt.Errorf("%s: read ciphertext: %w", subject, err)
 	}
-	values, err := decrypt(sealed, r.identities)
+	values, err := open(sealed, identities, ref)
 	if err != nil {
 		return fleet.Secret{}, fmt.Errorf("%s: %w", subject, err)
 	}
 	return fleet.NewSecret(values), nil
 }
 
-// decrypt opens a sops file by age alone and verifies its MAC: a value moved in from another file does not pass.
-func decrypt(sealed []byte, identities []age.Identity) (map[string][]byte, error) {
-	store := yaml.NewStore(&config.NewStoresConfig().YAML)
-	tree, err := store.LoadEncryptedFile(sealed)
+// open decrypts the file and returns its values only if it was encrypted for the reference's path.
+func open(sealed []byte, identities []age.Identity, ref fleet.CredentialSource) (map[string][]byte, error) {
+	o, err := decrypt(sealed, identities)
 	if err != nil {
-		return nil, errors.New("is no sops file")
+		return nil, err
 	}
-	key, err := tree.Metadata.GetDataKeyWithKeyServices([]keyservice.KeyServiceClient{ageOnly{identities}}, nil)
+	switch {
+	case o.boundTo == "":
+		return nil, fmt.Errorf("%s does not hold its own path, encrypted, under the key %s, so that a copy of it would open for any tenant; encrypt it again: %s",
+			ref.EncryptedPath(), fleet.EncryptedForKey, command(ref, "--identity KEYFILE"))
+	case o.boundTo != ref.EncryptedFor():
+		return nil, fmt.Errorf("%s was encrypted for another path, and a copied or renamed file opens nothing; encrypt its own values: %s",
+			ref.EncryptedPath(), command(ref, "--recipient RECIPIENT < VALUES"))
+	}
+	return o.values, nil
+}
+
+// command is what a person runs to encrypt the file for its path.
+func command(ref fleet.CredentialSource, rest string) string {
+	return "argosy encrypt " + ref.EncryptedPath() + " " + rest
+}
+
+// opened is a decrypted file.
+type opened struct {
+	key        []byte // the data key
+	recipients []string
+	boundTo    string // the path that it was encrypted for; "": it does not say
+	values     map[string][]byte
+}
+
+// decrypt opens a sops file by age alone and verifies its MAC: a value moved in from another file does not pass.
+func decrypt(sealed []byte, identities Identities) (opened, error) {
+	var o opened
+	tree, err := yaml.NewStore(&config.NewStoresConfig().YAML).LoadEncryptedFile(sealed)
 	if err != nil {
-		return nil, errors.New("none of the configured age identities opens it; encrypt it to the operator's recipient")
+		return o, errors.New("is no sops file")
+	}
+	o.recipients = recipients(tree.Metadata)
+	o.key, err = tree.Metadata.GetDataKeyWithKeyServices([]keyservice.KeyServiceClient{byAge{identities}}, nil)
+	if err != nil {
+		return o, errors.New("none of the age identities for it opens it; encrypt it to the recipient that the platform names")
 	}
 	cipher := aes.NewCipher()
-	mac, err := tree.Decrypt(key, cipher)
+	if o.boundTo, err = boundTo(tree.Branches, o.key, cipher); err != nil {
+		return o, err
+	}
+	mac, err := tree.Decrypt(o.key, cipher)
 	if err != nil {
-		return nil, errors.New("its values do not decrypt; it was changed after encryption")
+		return o, errors.New("its values do not decrypt; it was changed after encryption")
 	}
-	original, err := cipher.Decrypt(tree.Metadata.MessageAuthenticationCode, key, tree.Metadata.LastModified.Format(time.RFC3339))
+	original, err := cipher.Decrypt(tree.Metadata.MessageAuthenticationCode, o.key, tree.Metadata.LastModified.Format(time.RFC3339))
 	if err != nil || original != mac {
-		return nil, errors.New("its MAC does not match; it was changed after encryption")
+		return o, errors.New("its MAC does not match; it was changed after encryption")
 	}
-	return flat(tree.Branches)
+	o.values, err = flat(tree.Branches)
+	return o, err
+}
+
+// boundTo decrypts the path that the file was encrypted for, before anything else is: with the file's
+// own data key, whatever the file's metadata say of values in clear. Nobody can write that value
+// without the data key, and the metadata are under no MAC.
+func boundTo(branches sops.TreeBranches, key []byte, cipher sops.Cipher) (string, error) {
+	var found []any
+	for _, branch := range branches {
+		for _, item := range branch {
+			if item.Key == fleet.EncryptedForKey {
+				found = append(found, item.Value)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return "", nil
+	}
+	text, isText := found[0].(string)
+	if len(found) > 1 || !isText {
+		return "", fmt.Errorf("the key %s is to stand in it once, with a text", fleet.EncryptedForKey)
+	}
+	value, err := cipher.Decrypt(text, key, fleet.EncryptedForKey+":")
+	path, isText := value.(string)
+	if err != nil || !isText || path == "" {
+		return "", fmt.Errorf("the value of %s is not encrypted, or was encrypted in another file", fleet.EncryptedForKey)
+	}
+	return path, nil
+}
+
+func recipients(meta sops.Metadata) (to []string) {
+	for _, group := range meta.KeyGroups {
+		for _, k := range group {
+			if a, ok := k.(*sopsage.MasterKey); ok {
+				to = append(to, a.Recipient)
+			}
+		}
+	}
+	return to
 }
 
 // flat takes a map of text values; anything deeper has no meaning as a secret's keys.
@@ -83,7 +227,7 @@ func flat(branches sops.TreeBranches) (map[string][]byte, error) {
 	}
 	values := map[string][]byte{}
 	for _, item := range branches[0] {
-		if _, isComment := item.Key.(sops.Comment); isComment {
+		if _, isComment := item.Key.(sops.Comment); isComment || item.Key == fleet.EncryptedForKey {
 			continue
 		}
 		key, ok := item.Key.(string)
@@ -99,15 +243,26 @@ func flat(branches sops.TreeBranches) (map[string][]byte, error) {
 	return values, nil
 }
 
-// ageOnly opens data keys with the operator's age identities and refuses every other kind of key: no cloud, no environment variable and no
+// byAge wraps and opens data keys by age alone and refuses every other kind of key: no cloud, no environment variable and no
 // agent of this machine is ever asked on a tenant's behalf.
-type ageOnly struct{ identities []age.Identity }
+type byAge struct{ identities Identities }
 
-func (s ageOnly) Encrypt(context.Context, *keyservice.EncryptRequest, ...grpc.CallOption) (*keyservice.EncryptResponse, error) {
-	return nil, errors.New("only opens")
+func (s byAge) Encrypt(_ context.Context, in *keyservice.EncryptRequest, _ ...grpc.CallOption) (*keyservice.EncryptResponse, error) {
+	to := in.GetKey().GetAgeKey()
+	if to == nil {
+		return nil, errors.New("only age keys are encrypted to")
+	}
+	key, err := sopsage.MasterKeyFromRecipient(strings.TrimSpace(to.GetRecipient()))
+	if err != nil {
+		return nil, errors.New("no age recipient")
+	}
+	if err := key.Encrypt(in.GetPlaintext()); err != nil {
+		return nil, errors.New("the recipient cannot be encrypted to")
+	}
+	return &keyservice.EncryptResponse{Ciphertext: []byte(key.EncryptedKey)}, nil
 }
 
-func (s ageOnly) Decrypt(_ context.Context, in *keyservice.DecryptRequest, _ ...grpc.CallOption) (*keyservice.DecryptResponse, error) {
+func (s byAge) Decrypt(_ context.Context, in *keyservice.DecryptRequest, _ ...grpc.CallOption) (*keyservice.DecryptResponse, error) {
 	if in.GetKey().GetAgeKey() == nil {
 		return nil, errors.New("only age keys are opened")
 	}

@@ -2,7 +2,9 @@
 // start-up, or in a Secret of the tenant's own namespace. It is the only importer of sops.
 //
 // One rule holds for all three: a tenant's reference reaches that tenant's secrets and no others. The tenant comes from the
-// declaration's path; the name is a DNS-1123 label, so that neither can climb out of its folder or namespace.
+// declaration's path; the name is a DNS-1123 label, so that neither can climb out of its folder or namespace. An encrypted file holds its
+// own path among its encrypted values, and opens for that path alone: all files are encrypted to one recipient, so that a copy of another
+// tenant's file would open otherwise.
 //
 // Contents are read when an object is applied and are kept nowhere. No error of this package repeats one.
 package secrets
@@ -34,7 +36,7 @@ type Ciphertexts func(ctx context.Context, blob string) ([]byte, error)
 type Resolver struct {
 	places      []place
 	ciphertexts Ciphertexts
-	identities  []ageIdentity
+	age         *ageKeys
 }
 
 // Get reads the secret that ref names. An empty tenant means the platform's own secrets, such as an engine's kubeconfig.

@@ -10,11 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"filippo.io/age"
-	"github.com/getsops/sops/v3"
-
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/test/sealed"
 )
 
 func write(t *testing.T, root string, files map[string]string) {
@@ -120,98 +116,5 @@ func TestDirectoryRotationIsTold(t *testing.T) {
 			t.Fatal("the rotation was not told")
 		case <-time.After(directoryPoll):
 		}
-	}
-}
-
-func seal(t *testing.T, recipient string, values map[string]any) []byte {
-	t.Helper()
-	b, err := sealed.File(recipient, values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func sealedResolver(t *testing.T, files map[string][]byte, ids ...*age.X25519Identity) *Resolver {
-	t.Helper()
-	var text strings.Builder
-	for _, id := range ids {
-		text.WriteString(id.String() + "\n")
-	}
-	file := filepath.Join(t.TempDir(), "age.txt")
-	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := &Resolver{}
-	err := r.AddAge(file, func(_ context.Context, blob string) ([]byte, error) {
-		b, ok := files[blob]
-		if !ok {
-			return nil, errors.New("no such blob")
-		}
-		return b, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-func identity(t *testing.T) *age.X25519Identity {
-	t.Helper()
-	id, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
-func TestSealedSecretOpensWithTheOperatorsIdentity(t *testing.T) {
-	id := identity(t)
-	r := sealedResolver(t, map[string][]byte{"b1": seal(t, id.Recipient().String(), map[string]any{"username": "bot", "password": "s3cr3t"})}, id)
-	s, err := r.Get(t.Context(), fleet.CredentialSource{Tenant: "acme", Name: "git", Sealed: "b1"})
-	if err != nil || value(s, "username") != "bot" || value(s, "password") != "s3cr3t" {
-		t.Fatalf("got %v, %v", s.Keys(), err)
-	}
-}
-
-func TestSealedSecretThatDoesNotOpenSaysWhyAndNothingElse(t *testing.T) {
-	id, stranger := identity(t), identity(t)
-	good := seal(t, id.Recipient().String(), map[string]any{"password": "s3cr3t", "other": "0ther"})
-	var swapped []string
-	for _, line := range strings.Split(string(good), "\n") {
-		if strings.HasPrefix(line, "other:") {
-			continue // a value taken away
-		}
-		swapped = append(swapped, line)
-	}
-	for name, c := range map[string]struct {
-		ids  []*age.X25519Identity
-		file []byte
-		want string
-	}{
-		"a stranger's identity":    {[]*age.X25519Identity{stranger}, good, "none of the configured age identities"},
-		"a value that was removed": {[]*age.X25519Identity{id}, []byte(strings.Join(swapped, "\n")), "MAC"},
-		"no sops file":             {[]*age.X25519Identity{id}, []byte("password: s3cr3t\n"), "no sops file"},
-		"a nested value":           {[]*age.X25519Identity{id}, seal(t, id.Recipient().String(), map[string]any{"a": sops.TreeBranch{{Key: "b", Value: "s3cr3t"}}}), "flat map"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := sealedResolver(t, map[string][]byte{"b": c.file}, c.ids...)
-			_, err := r.Get(t.Context(), fleet.CredentialSource{Tenant: "acme", Name: "git", Sealed: "b"})
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Fatalf("got %v, want it to say %q", err, c.want)
-			}
-			if strings.Contains(err.Error(), "s3cr3t") || strings.Contains(err.Error(), "AGE-SECRET-KEY") {
-				t.Fatalf("the error tells the secret: %v", err)
-			}
-		})
-	}
-}
-
-func TestSealedSecretNeverAsksTheMachinesOwnKeys(t *testing.T) {
-	mine, theirs := identity(t), identity(t)
-	t.Setenv("SOPS_AGE_KEY", theirs.String())
-	r := sealedResolver(t, map[string][]byte{"b": seal(t, theirs.Recipient().String(), map[string]any{"password": "x"})}, mine)
-	if _, err := r.Get(t.Context(), fleet.CredentialSource{Tenant: "acme", Name: "git", Sealed: "b"}); err == nil {
-		t.Fatal("a key of the environment opened the file")
 	}
 }

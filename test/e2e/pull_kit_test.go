@@ -11,7 +11,6 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/test/example"
-	"argosy.dev/argosy/test/sealed"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -122,7 +121,7 @@ func (w *forged) files(t *testing.T) map[string]string {
 	for path, content := range files {
 		files[path] = w.Rewrite(looserGuards(path, content))
 	}
-	git, err := sealed.File(w.Recipient, map[string]any{"username": w.forge.Admin.Login, "password": w.forge.Admin.Token})
+	git, err := w.Encrypt("acme", "credentials", "checkout-git", map[string]string{"username": w.forge.Admin.Login, "password": w.forge.Admin.Token})
 	check(t, err)
 	files["tenants/acme/credentials/checkout-git.sops.yaml"] = string(git)
 	return files

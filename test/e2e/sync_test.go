@@ -10,7 +10,6 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/test/example"
-	"argosy.dev/argosy/test/sealed"
 )
 
 func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
@@ -95,7 +94,7 @@ func TestASealedSecretAndAKubernetesSecretAreRotatedWithoutARestart(t *testing.T
 	allHealthy(t)
 	const password = "another-password"
 	repo := world.Apps["acme/checkout"]
-	file, err := sealed.File(world.Recipient, map[string]any{"username": example.GitUser, "password": password})
+	file, err := world.Encrypt("acme", "credentials", "checkout-git", map[string]string{"username": example.GitUser, "password": password})
 	if err != nil {
 		t.Fatal(err)
 	}

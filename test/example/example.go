@@ -21,7 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"argosy.dev/argosy/test/sealed"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/secrets"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -197,6 +198,11 @@ func (f *Fleet) sealKey() error {
 	return os.WriteFile(f.AgeFile, []byte(id.String()+"\n"), 0o600)
 }
 
+// Encrypt writes values as `argosy encrypt` does, for one path of the config repo.
+func (f *Fleet) Encrypt(tenant fleet.TenantName, folder, name string, values map[string]string) ([]byte, error) {
+	return secrets.Encrypt(fleet.CredentialSource{Tenant: tenant, Folder: folder, Name: name}, []string{f.Recipient}, values)
+}
+
 // writeKubernetesSecret puts a token into the tenant's own namespace of the control plane's cluster, which is eu-1.
 func (f *Fleet) writeKubernetesSecret(ctx context.Context, tenant, name, token string) error {
 	namespace := "argosy-tenant-" + tenant
@@ -230,7 +236,7 @@ func (f *Fleet) pushConfig(ctx context.Context, o Options) error {
 		}
 		files[path] = f.Rewrite(content)
 	}
-	git, err := sealed.File(f.Recipient, map[string]any{"username": GitUser, "password": GitPassword})
+	git, err := f.Encrypt("acme", "credentials", "checkout-git", map[string]string{"username": GitUser, "password": GitPassword})
 	if err != nil {
 		return err
 	}

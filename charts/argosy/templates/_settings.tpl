@@ -74,7 +74,10 @@
 {{- $_ := set $secrets "kubernetes" $k -}}
 {{- end -}}
 {{- with .Values.secrets.directory -}}{{- $_ := set $secrets "directory" . -}}{{- end -}}
-{{- with get $files "age-identity" -}}{{- $_ := set $secrets "age" (dict "identityFile" .) -}}{{- end -}}
+{{- $age := dict -}}
+{{- with get $files "age-identity" -}}{{- $_ := set $age "identityFile" . -}}{{- end -}}
+{{- with get $files "age-tenant-identities" -}}{{- $_ := set $age "tenantIdentities" (trimSuffix "/" .) -}}{{- end -}}
+{{- if $age -}}{{- $_ := set $secrets "age" $age -}}{{- end -}}
 {{- if $secrets -}}{{- $_ := set $s "secrets" $secrets -}}{{- end -}}
 {{- with get $files "bootstrap-token" -}}{{- $_ := set $s "bootstrapTokenFile" . -}}{{- end -}}
 {{- toYaml $s -}}

@@ -74,7 +74,7 @@ func openSecrets(s settings.Secrets, sealed secrets.Ciphertexts) (*secrets.Resol
 		}
 	}
 	if s.Age != nil {
-		if err := r.AddAge(s.Age.IdentityFile, sealed); err != nil {
+		if err := r.AddAge(secrets.Age{IdentityFile: s.Age.IdentityFile, TenantIdentities: s.Age.TenantIdentities}, sealed); err != nil {
 			return nil, err
 		}
 	}

@@ -90,7 +90,8 @@ type Kubernetes struct {
 
 // Age holds the operator's identities.
 type Age struct {
-	IdentityFile string `yaml:"identityFile" doc:"File that age-keygen wrote."`
+	IdentityFile     string `yaml:"identityFile,omitempty" doc:"File that age-keygen wrote. It opens the files of every tenant that has no identity of its own."`
+	TenantIdentities string `yaml:"tenantIdentities,omitempty" doc:"Folder with one file of age-keygen a tenant, named as the tenant. It alone opens that tenant's files; it is read at each use."`
 }
 
 // Listen is the HTTP server.
@@ -235,8 +236,8 @@ func (s *Settings) checkRest() error {
 	if s.Secrets.Kubernetes != nil && s.Secrets.Kubernetes.Namespace == "" {
 		errs = append(errs, errors.New("secrets.kubernetes.namespace is required: where the platform's own Secrets are"))
 	}
-	if s.Secrets.Age != nil && s.Secrets.Age.IdentityFile == "" {
-		errs = append(errs, errors.New("secrets.age.identityFile is required"))
+	if s.Secrets.Age != nil && s.Secrets.Age.IdentityFile == "" && s.Secrets.Age.TenantIdentities == "" {
+		errs = append(errs, errors.New("secrets.age.identityFile or secrets.age.tenantIdentities is required"))
 	}
 	if s.Engines.InFlight < 1 || s.Engines.InFlight > 64 {
 		errs = append(errs, errors.New("engines.inFlight is to be 1 to 64"))
@@ -254,7 +255,7 @@ func (s *Settings) resolve(dir string) {
 		paths = append(paths, &s.Secrets.Kubernetes.Kubeconfig)
 	}
 	if s.Secrets.Age != nil {
-		paths = append(paths, &s.Secrets.Age.IdentityFile)
+		paths = append(paths, &s.Secrets.Age.IdentityFile, &s.Secrets.Age.TenantIdentities)
 	}
 	for _, p := range append(paths, s.Forge.paths()...) {
 		absolute(dir, p)

@@ -90,7 +90,7 @@ func (m *mirror) read(key fleet.ObjectKey, r *agent.Row) (fleet.Row, error) {
 		return row, fmt.Errorf("unknown deletion policy %q: upgrade the agent", plain(string(r.Deletion)))
 	}
 	if c := r.Credential; c != nil {
-		row.Credential = &fleet.CredentialSource{Tenant: c.Tenant, Name: c.Name, Sealed: locator(key)}
+		row.Credential = &fleet.CredentialSource{Tenant: c.Tenant, Folder: r.Kind.CredentialFolder(), Name: c.Name, Sealed: locator(key)}
 	}
 	return row, m.checkManifest(r)
 }
