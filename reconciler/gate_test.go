@@ -68,7 +68,7 @@ func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration)
 	once, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = target.Watch(once, engine.Sink{}) // one look
-	return &shift{Worker: w, lease: held, target: target, queue: newQueue(), settled: map[fleet.ObjectKey]bool{}}
+	return &shift{Worker: w, lease: held, target: target, queue: newQueue(4), settled: map[fleet.ObjectKey]bool{}}
 }
 
 // Case 79: a worker was paused past its lease, in the middle of its work. What it goes on with is not even sent.

@@ -13,6 +13,8 @@ import (
 // task is one row that a worker is to bring to its engine.
 type task struct {
 	row      fleet.Row
+	inHand   bool      // it is handed out and counts among the tasks that read a secret
+	check    bool      // the engine has the row's object; only the content of its credential is compared
 	attempts int       // failures in a row; 0 after a success
 	waits    int       // times in a row that it waited for another object
 	at       time.Time // not before; of a task that waits to be tried again
@@ -29,36 +31,65 @@ func phase(row fleet.Row) int {
 	return row.Key.Kind.Rank()
 }
 
+// checkPhase comes after every phase of a row: a takeover with thousands of credentials to compare
+// delays no change.
+const checkPhase = 100
+
+func (t *task) phase() int {
+	if t.check {
+		return checkPhase
+	}
+	return phase(t.row)
+}
+
+// readsSecret reports whether the task reads a credential's content, which may take long.
+func (t *task) readsSecret() bool { return t.row.Credential != nil && !t.row.Absent }
+
 // queue holds at most one task per object: a newer row replaces an older one that waits, and a row that comes while its object is in hand
 // is handed out when that is done. It is level-triggered: putting a row twice is the same as putting it once.
 type queue struct {
 	mu    sync.Mutex
 	tasks map[fleet.ObjectKey]*task
 	ready taskHeap                      // due, by phase
+	reads taskHeap                      // due, by phase, of tasks that read a secret
+	read  int                           // tasks in hand that read a secret
+	most  int                           // tasks that may read a secret at a time
 	later taskHeap                      // not due yet, by time
 	again map[fleet.ObjectKey]fleet.Row // came while in hand
 	wake  chan struct{}                 // closed and replaced when a task may be due earlier than thought
 }
 
-func newQueue() *queue {
+// newQueue makes a queue that hands out at most mostReads tasks at a time that read a secret: when
+// the place where secrets are kept does not answer, the other workers go on with other tasks.
+func newQueue(mostReads int) *queue {
 	return &queue{
+		most:  max(mostReads, 1),
 		tasks: map[fleet.ObjectKey]*task{},
 		again: map[fleet.ObjectKey]fleet.Row{},
 		ready: taskHeap{less: byPhase},
+		reads: taskHeap{less: byPhase},
 		later: taskHeap{less: byTime},
 		wake:  make(chan struct{}),
 	}
 }
 
 // put asks for row to be brought to the engine as soon as its phase allows. An older row than the one that waits is dropped.
-func (q *queue) put(row fleet.Row) {
+func (q *queue) put(row fleet.Row) { q.add(row, false) }
+
+// check asks for the row's credential to be compared with the engine's, after everything else. A
+// task that waits to bring the same row stays as it is.
+func (q *queue) check(row fleet.Row) { q.add(row, true) }
+
+func (q *queue) add(row fleet.Row, check bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t, ok := q.tasks[row.Key]
 	switch {
 	case !ok:
-		t = &task{row: row}
+		t = &task{row: row, check: check}
 		q.tasks[row.Key] = t
+	case check && row.Seq <= t.row.Seq:
+		return
 	case row.Seq < t.row.Seq:
 		return
 	case t.in == nil:
@@ -71,9 +102,18 @@ func (q *queue) put(row fleet.Row) {
 		if row.Seq > t.row.Seq {
 			t.attempts, t.waits = 0, 0
 		}
-		t.row = row
+		t.row, t.check = row, check
 	}
-	q.push(&q.ready, t)
+	q.due(t)
+}
+
+// due puts a task among those that may be handed out.
+func (q *queue) due(t *task) {
+	if t.readsSecret() {
+		q.push(&q.reads, t)
+	} else {
+		q.push(&q.ready, t)
+	}
 }
 
 // take waits for the next task that is due, lowest phase first; false when ctx ends.
@@ -102,10 +142,10 @@ func (q *queue) next() (*task, time.Duration, <-chan struct{}) {
 	defer q.mu.Unlock()
 	now := time.Now()
 	for q.later.Len() > 0 && !q.later.tasks[0].at.After(now) {
-		q.push(&q.ready, heap.Pop(&q.later).(*task))
+		q.due(heap.Pop(&q.later).(*task))
 	}
-	if q.ready.Len() > 0 {
-		return heap.Pop(&q.ready).(*task), 0, nil
+	if t := q.pop(); t != nil {
+		return t, 0, nil
 	}
 	if q.later.Len() > 0 {
 		return nil, q.later.tasks[0].at.Sub(now), q.wake
@@ -113,17 +153,39 @@ func (q *queue) next() (*task, time.Duration, <-chan struct{}) {
 	return nil, time.Hour, q.wake
 }
 
+// pop takes the task of the lowest phase that may be handed out; nil when there is none.
+func (q *queue) pop() *task {
+	from := &q.ready
+	if q.reads.Len() > 0 && q.read < q.most &&
+		(q.ready.Len() == 0 || byPhase(q.reads.tasks[0], q.ready.tasks[0])) {
+		from = &q.reads
+	}
+	if from.Len() == 0 {
+		return nil
+	}
+	t := heap.Pop(from).(*task)
+	if t.inHand = t.readsSecret(); t.inHand {
+		q.read++
+	}
+	return t
+}
+
 // done ends a task. retry says after what time it is to be tried again; 0 means that it is finished.
 func (q *queue) done(t *task, retry time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if t.inHand {
+		t.inHand = false
+		q.read--
+		q.signal()
+	}
 	if row, ok := q.again[t.row.Key]; ok {
 		delete(q.again, t.row.Key)
 		if row.Seq > t.row.Seq {
 			t.attempts, t.waits = 0, 0
 		}
-		t.row = row
-		q.push(&q.ready, t)
+		t.row, t.check = row, false
+		q.due(t)
 		return
 	}
 	if retry == 0 {
@@ -139,7 +201,7 @@ func (q *queue) hasten() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.later.Len() > 0 {
-		q.push(&q.ready, heap.Pop(&q.later).(*task))
+		q.due(heap.Pop(&q.later).(*task))
 	}
 }
 
@@ -152,6 +214,10 @@ func (q *queue) size() int {
 
 func (q *queue) push(h *taskHeap, t *task) {
 	heap.Push(h, t)
+	q.signal()
+}
+
+func (q *queue) signal() {
 	close(q.wake)
 	q.wake = make(chan struct{})
 }
@@ -171,7 +237,7 @@ func backoff(attempts int) time.Duration {
 }
 
 func byPhase(a, b *task) bool {
-	if x, y := phase(a.row), phase(b.row); x != y {
+	if x, y := a.phase(), b.phase(); x != y {
 		return x < y
 	}
 	return a.row.Seq < b.row.Seq

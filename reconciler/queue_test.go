@@ -15,7 +15,7 @@ func rowOf(kind fleet.ObjectKind, name string, seq int64, absent bool) fleet.Row
 }
 
 func TestQueueHandsOutWhatOthersNeedFirstAndRemovesItLast(t *testing.T) {
-	q := newQueue()
+	q := newQueue(4)
 	for i, r := range []fleet.Row{
 		rowOf(fleet.ObjectProject, "old", 1, true), rowOf(fleet.ObjectCluster, "old", 2, true), rowOf(fleet.ObjectApplication, "old", 3, true),
 		rowOf(fleet.ObjectApplication, "new", 4, false), rowOf(fleet.ObjectRepository, "new", 5, false), rowOf(fleet.ObjectProject, "new", 6, false),
@@ -33,7 +33,7 @@ func TestQueueHandsOutWhatOthersNeedFirstAndRemovesItLast(t *testing.T) {
 }
 
 func TestQueueKeepsTheNewestRowOfAnObject(t *testing.T) {
-	q := newQueue()
+	q := newQueue(4)
 	q.put(rowOf(fleet.ObjectApplication, "a", 2, false))
 	q.put(rowOf(fleet.ObjectApplication, "a", 1, false)) // older: dropped
 	task, _ := q.take(t.Context())
@@ -53,7 +53,7 @@ func TestQueueKeepsTheNewestRowOfAnObject(t *testing.T) {
 }
 
 func TestQueueLetsNoOlderRowReplaceOneThatCameWhileInHand(t *testing.T) {
-	q := newQueue()
+	q := newQueue(4)
 	q.put(rowOf(fleet.ObjectApplication, "a", 1, false))
 	task, _ := q.take(t.Context())
 	q.put(rowOf(fleet.ObjectApplication, "a", 3, false))
@@ -66,7 +66,7 @@ func TestQueueLetsNoOlderRowReplaceOneThatCameWhileInHand(t *testing.T) {
 
 func TestQueueTriesAgainAfterItsTimeAndNotBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue()
+		q := newQueue(4)
 		q.put(rowOf(fleet.ObjectApplication, "a", 1, false))
 		task, _ := q.take(t.Context())
 		q.done(task, 10*time.Second)
@@ -87,7 +87,7 @@ func TestQueueTakeEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, ok := newQueue().take(ctx); ok {
+		if _, ok := newQueue(4).take(ctx); ok {
 			t.Fatal("an empty queue handed out a task")
 		}
 	})
@@ -100,5 +100,53 @@ func TestBackoffGrowsAndIsBounded(t *testing.T) {
 		if d := backoff(attempts); d < bounds[0] || d > bounds[1] {
 			t.Errorf("attempt %d: %s is outside %v", attempts, d, bounds)
 		}
+	}
+}
+
+func credentialRow(name string, seq int64) fleet.Row {
+	row := rowOf(fleet.ObjectCluster, name, seq, false)
+	row.Credential = &fleet.CredentialSource{Tenant: "acme", Name: name}
+	return row
+}
+
+func TestQueueComparesCredentialsAfterEveryChange(t *testing.T) {
+	q := newQueue(4)
+	for i := range 2000 {
+		q.check(credentialRow(fmt.Sprintf("c%d", i), int64(i)))
+	}
+	q.put(rowOf(fleet.ObjectApplication, "web", 5000, false))
+	if task, _ := q.take(t.Context()); task.row.Key.Name != "web" {
+		t.Fatalf("the change waits behind the comparison of %s", task.row.Key.Name)
+	}
+	q.put(credentialRow("c1999", 1999)) // a rotation: no longer a mere comparison
+	q.check(credentialRow("c1999", 1999))
+	if task, _ := q.take(t.Context()); task.row.Key.Name != "c1999" {
+		t.Fatalf("the rotated credential waits behind the comparison of %s", task.row.Key.Name)
+	}
+}
+
+func TestQueueKeepsWorkersForRowsThatReadNoSecret(t *testing.T) {
+	q := newQueue(2)
+	for i := range 4 {
+		q.put(credentialRow(fmt.Sprintf("c%d", i), int64(i)))
+	}
+	q.put(rowOf(fleet.ObjectApplication, "web", 5, false))
+	var reading []*task
+	for range 2 {
+		task, _ := q.take(t.Context())
+		reading = append(reading, task)
+	}
+	task, _ := q.take(t.Context())
+	if task.row.Key.Name != "web" {
+		t.Fatalf("%s takes a third worker while two wait for their secrets", task.row.Key.Name)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if task, ok := q.take(ctx); ok {
+		t.Fatalf("%s is handed out while two wait for their secrets", task.row.Key.Name)
+	}
+	q.done(reading[0], time.Hour)
+	if task, _ := q.take(t.Context()); task.row.Key.Name != "c2" {
+		t.Fatalf("%s is handed out, want c2", task.row.Key.Name)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -21,7 +23,8 @@ type shift struct {
 	queue    *queue
 	acks     *batch[fleet.Ack]
 	seen     *batch[fleet.Observation]
-	proofs   *bell // rung when objects are proven gone
+	proofs   *bell         // rung when objects are proven gone
+	woken    chan struct{} // the intake passes on that something woke the worker
 	cursor   int64
 	unproven bool // a verifying pass is due
 	mirrored bool // the engine remembers the stops as they are
@@ -62,7 +65,9 @@ func (s *shift) run(ctx context.Context) error {
 	for range s.Flight {
 		begin(&working, ctx, s.work)
 	}
-	return s.follow(ctx)
+	begin(&working, ctx, s.syncs)
+	begin(&working, ctx, s.upkeep)
+	return s.intake(ctx)
 }
 
 // acknowledge records what was done. The loop hears of objects that are proven gone: it holds back what they needed until then.
@@ -88,8 +93,9 @@ func (s *shift) prepare(ctx context.Context) error {
 	}
 	s.takeRotated() // the verifying pass looks at every credential
 	for {
-		err := s.verify(ctx)
+		seq, err := s.verify(ctx)
 		if err == nil {
+			s.cursor = seq
 			return nil
 		}
 		if !s.bearable(ctx, err) {
@@ -179,28 +185,28 @@ func (s *shift) look(ctx context.Context) error {
 }
 
 // verify holds every row against what the engine shows, and puts those that differ. It is the cold start and the hourly pass: the one
-// walk over everything that a worker makes.
-func (s *shift) verify(ctx context.Context) error {
+// walk over everything that a worker makes. It returns the highest sequence number that it read.
+func (s *shift) verify(ctx context.Context) (seq int64, err error) {
 	started := time.Now()
 	rows, differ, secrets := 0, 0, 0
-	err := s.Rows.Rows(ctx, s.Engine, func(row fleet.Row) error {
+	err = s.Rows.Rows(ctx, s.Engine, func(row fleet.Row) error {
 		rows++
-		s.cursor = max(s.cursor, row.Seq)
+		seq = max(seq, row.Seq)
 		switch {
 		case !s.stands(row):
 			differ++
 			s.queue.put(row)
 		case row.Credential != nil: // asked of the engine in full: only Apply knows the secret's fingerprint
 			secrets++
-			s.queue.put(row)
+			s.queue.check(row)
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("verify engine %s: %w", s.Engine, err)
+		return 0, fmt.Errorf("verify engine %s: %w", s.Engine, err)
 	}
 	s.Log.Info("engine verified", "engine", s.Engine, "rows", rows, "differ", differ, "secrets", secrets, "took", time.Since(started).Round(time.Millisecond))
-	return nil
+	return seq, nil
 }
 
 // stands reports whether the engine surely has the row already, but for the content of a secret.
@@ -216,21 +222,57 @@ func (s *shift) stands(row fleet.Row) bool {
 	return true
 }
 
-// follow takes a turn whenever something says "look", and at least every Poll.
-func (s *shift) follow(ctx context.Context) error {
-	poll, verify, report := time.NewTicker(s.Poll), time.NewTicker(verifyEvery), time.NewTicker(reportEvery)
+// intake brings changed rows to the queue whenever something wakes the worker, and at least every
+// Poll. It makes no request to the engine: one that answers slowly does not delay it.
+func (s *shift) intake(ctx context.Context) error {
+	poll := time.NewTicker(s.Poll)
 	defer poll.Stop()
-	defer verify.Stop()
-	defer report.Stop()
-	stops := s.Stops.Changed()
 	for {
-		if err := s.turn(ctx); err != nil {
+		if err := s.steps(ctx, s.catchUp, s.look, s.reapply); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.wake:
+		case <-poll.C:
+		}
+		select {
+		case s.woken <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// syncs starts and follows the syncs that people asked for, beside the intake.
+func (s *shift) syncs(ctx context.Context) error {
+	for {
+		if err := s.steps(ctx, s.startSyncs); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.woken:
+		}
+	}
+}
+
+// upkeep examines the engine, mirrors the emergency stops to it and verifies it, beside the intake.
+func (s *shift) upkeep(ctx context.Context) error {
+	poll, report := time.NewTicker(s.Poll), time.NewTicker(reportEvery)
+	defer poll.Stop()
+	defer report.Stop()
+	verify := time.NewTimer(nextVerify())
+	defer verify.Stop()
+	stops := s.Stops.Changed()
+	for {
+		if err := s.steps(ctx, s.mirrorStops, s.prove); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		case <-poll.C:
 			if s.healthy != (s.target.Health() == nil) {
 				s.examine(ctx)
@@ -241,17 +283,24 @@ func (s *shift) follow(ctx context.Context) error {
 			s.queue.hasten()
 		case <-verify.C:
 			s.unproven = true
+			verify.Reset(nextVerify())
 		case <-report.C:
 			s.examine(ctx)
 		}
 	}
 }
 
-// turn does what is due. What fails stays due and does not end the shift: the engine is ours to watch as long as the lease is, and a new
-// shift would begin by reading everything.
-func (s *shift) turn(ctx context.Context) error {
-	for _, duty := range []func(context.Context) error{s.catchUp, s.look, s.reapply, s.mirrorStops, s.startSyncs, s.prove} {
-		if err := duty(ctx); err != nil && !s.bearable(ctx, err) {
+// nextVerify is verifyEvery, a quarter more or less: engines that began together, as after a
+// fail-over, do not all read their rows in the same second.
+func nextVerify() time.Duration {
+	return verifyEvery*3/4 + rand.N(verifyEvery/2)
+}
+
+// steps does what is due. A step that fails stays due and does not end the session: a new session
+// would begin by reading everything.
+func (s *shift) steps(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil && !s.bearable(ctx, err) {
 			return err
 		}
 	}
@@ -271,7 +320,7 @@ func (s *shift) prove(ctx context.Context) error {
 	if !s.unproven {
 		return nil
 	}
-	err := s.verify(ctx)
+	_, err := s.verify(ctx)
 	s.unproven = err != nil
 	return err
 }
@@ -329,12 +378,31 @@ func (s *shift) work(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		retry, err := s.handle(ctx, t)
+		retry, err := s.guarded(ctx, t)
 		s.queue.done(t, retry)
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// guarded is handle for a row that may make our own code panic: that object fails, the process and
+// every other object go on.
+func (s *shift) guarded(ctx context.Context, t *task) (retry time.Duration, err error) {
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		key := t.row.Key
+		s.Log.Error("handling an object panicked; report this as a bug", "engine", s.Engine,
+			"kind", key.Kind, "name", key.Name, "panic", r, "stack", string(debug.Stack()))
+		t.attempts++
+		s.acks.add(fleet.Ack{Key: key, Seq: t.row.Seq, State: fleet.ApplyFailed,
+			Message: "a fault of Argosy: its code panicked on this object; the log of the control plane has the trace"})
+		retry, err = backoff(t.attempts), nil
+	}()
+	return s.handle(ctx, t)
 }
 
 // handle brings one row to the engine and says after what time it is to be tried again; 0 for never. Only the loss of the right to

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
@@ -36,22 +37,31 @@ func (s *shift) observedSync(o fleet.Observation) {
 	}
 }
 
+// syncsAtATime bounds how many syncs are asked of one engine at a time.
+const syncsAtATime = 8
+
 // startSyncs asks the engine for the syncs that wait, and records those that have ended. One that fails keeps no other waiting.
 func (s *shift) startSyncs(ctx context.Context) error {
 	pending, err := s.Rows.PendingSyncs(ctx, s.Engine)
 	if err != nil {
 		return fmt.Errorf("read syncs of engine %s: %w", s.Engine, err)
 	}
+	var mu sync.Mutex
 	var failed []error
+	var all sync.WaitGroup
+	places := make(chan struct{}, syncsAtATime)
 	for _, request := range pending {
-		switch err := s.advance(ctx, request); {
-		case err == nil:
-		case lost(err) || errors.Is(err, engine.ErrFenced) || ctx.Err() != nil:
-			return err
-		default:
-			failed = append(failed, fmt.Errorf("sync %s: %w", request.ID, err))
-		}
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			if err := s.advance(ctx, request); err != nil {
+				mu.Lock()
+				failed = append(failed, fmt.Errorf("sync %s: %w", request.ID, err))
+				mu.Unlock()
+			}
+		})
 	}
+	all.Wait()
 	return errors.Join(failed...)
 }
 

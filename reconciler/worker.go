@@ -138,7 +138,7 @@ func (w *Worker) serve(ctx context.Context, held *heldLease) error {
 	if err != nil {
 		return err
 	}
-	now := &shift{Worker: w, lease: held, target: target, queue: newQueue(), healthy: true,
+	now := &shift{Worker: w, lease: held, target: target, queue: newQueue(w.Flight / 2), healthy: true, woken: make(chan struct{}, 1),
 		settled: map[fleet.ObjectKey]bool{}, looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
 	now.proofs = newBell(proofPause, func(ctx context.Context) error { return w.Rows.Notify(ctx, held.lease().Name) })
 	now.acks = newBatch(flushEvery, readBatch, func(a fleet.Ack) fleet.ObjectKey { return a.Key }, now.acknowledge)

@@ -3,13 +3,18 @@ package secrets
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"argosy.dev/argosy/fleet"
@@ -18,22 +23,60 @@ import (
 // namespacePrefix precedes the tenant's name in the namespace that holds the tenant's Secrets.
 const namespacePrefix = "argosy-tenant-"
 
-// namespaces reads Secrets of the control plane's cluster: those of a tenant from its own namespace, the platform's from the control
-// plane's. It watches a namespace from the first read on, so that a rotation is seen without a poll. Get, list and watch on Secrets are
-// needed, in those namespaces only: a watch begins with a list.
+const (
+	readTimeout = 10 * time.Second // of one Secret
+	mostReads   = 64               // Secrets that are read at a time
+	idleAfter   = 3 * time.Hour    // a namespace that nobody has read for so long is no longer watched
+	idleCheck   = 10 * time.Minute
+)
+
+// namespaces reads Secrets of the control plane's cluster: a tenant's from the tenant's namespace,
+// the platform's from the control plane's. The first read of a namespace starts a watch of its
+// Secrets' metadata, which reports rotations without a poll. The watch ends when no row has read
+// the namespace for idleAfter: engines compare every credential once an hour, so that only the
+// namespaces of removed tenants and of other replicas' engines are left. Get, list and watch on
+// Secrets are needed, in those namespaces only: a watch begins with a list.
 type namespaces struct {
 	client   kubernetes.Interface
+	metadata metadata.Interface
 	platform string
+	reads    chan struct{}
 
 	mu      sync.Mutex
 	ctx     context.Context
 	changed func(fleet.TenantName, string)
-	watched map[string]bool
+	watched map[fleet.TenantName]*watched
 }
 
-// AddKubernetes adds the Secrets of a cluster; platformNamespace is the control plane's own namespace.
-func (r *Resolver) AddKubernetes(client kubernetes.Interface, platformNamespace string) {
-	r.places = append(r.places, &namespaces{client: client, platform: platformNamespace, watched: map[string]bool{}})
+// watched is the watch of one tenant's namespace.
+type watched struct {
+	read time.Time          // when a Secret of the namespace was last asked for
+	stop context.CancelFunc // nil while the watch has not begun
+}
+
+// AddKubernetes adds the Secrets of a cluster; platformNamespace is the control plane's own
+// namespace. The requests are limited by mostReads and by what the API server admits (429), not by
+// client-go's 5 requests a second: after a takeover thousands of credentials are read.
+func (r *Resolver) AddKubernetes(config *rest.Config, platformNamespace string) error {
+	unlimited := rest.CopyConfig(config)
+	unlimited.QPS = -1
+	client, err := kubernetes.NewForConfig(unlimited)
+	if err != nil {
+		return err
+	}
+	meta, err := metadata.NewForConfig(unlimited)
+	if err != nil {
+		return err
+	}
+	r.places = append(r.places, newNamespaces(client, meta, platformNamespace))
+	return nil
+}
+
+func newNamespaces(client kubernetes.Interface, meta metadata.Interface, platform string) *namespaces {
+	return &namespaces{
+		client: client, metadata: meta, platform: platform,
+		reads: make(chan struct{}, mostReads), watched: map[fleet.TenantName]*watched{},
+	}
 }
 
 func (n *namespaces) namespace(tenant fleet.TenantName) string {
@@ -48,69 +91,117 @@ func (n *namespaces) describe(tenant fleet.TenantName, name string) string {
 }
 
 func (n *namespaces) get(ctx context.Context, tenant fleet.TenantName, name string) (fleet.Secret, error) {
-	s, err := n.client.CoreV1().Secrets(n.namespace(tenant)).Get(ctx, name, metav1.GetOptions{})
+	n.follow(tenant)
+	s, err := n.read(ctx, tenant, name)
 	if apierrors.IsNotFound(err) {
-		n.follow(tenant)
 		return fleet.Secret{}, ErrNotFound
 	}
 	if err != nil {
 		return fleet.Secret{}, fmt.Errorf("%s: %w", n.describe(tenant, name), err)
 	}
-	n.follow(tenant)
 	return fleet.NewSecret(s.Data), nil
 }
 
+// read ends after readTimeout: an API server that does not answer blocks no worker for longer.
+func (n *namespaces) read(ctx context.Context, tenant fleet.TenantName, name string) (*corev1.Secret, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout,
+		fmt.Errorf("the API server did not answer within %s", readTimeout))
+	defer cancel()
+	select {
+	case n.reads <- struct{}{}:
+		defer func() { <-n.reads }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	s, err := n.client.CoreV1().Secrets(n.namespace(tenant)).Get(ctx, name, metav1.GetOptions{})
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return s, err
+}
+
 func (n *namespaces) watch(ctx context.Context, changed func(fleet.TenantName, string)) {
-	n.mu.Lock()
-	n.ctx, n.changed = ctx, changed
-	already := n.watched
-	n.watched = map[string]bool{}
-	n.mu.Unlock()
-	for tenant := range already {
-		n.follow(fleet.TenantName(tenant))
+	n.begin(ctx, changed)
+	tick := time.NewTicker(idleCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			n.endIdle()
+		}
 	}
 }
 
-// follow starts the watch of the tenant's namespace, once. Before Watch was called it only remembers the tenant.
+// begin starts the watches of the namespaces that were read before.
+func (n *namespaces) begin(ctx context.Context, changed func(fleet.TenantName, string)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ctx, n.changed = ctx, changed
+	for tenant, w := range n.watched {
+		n.start(tenant, w)
+	}
+}
+
+// endIdle stops the watches of namespaces that no row reads any more.
+func (n *namespaces) endIdle() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, tenant := range slices.Collect(maps.Keys(n.watched)) {
+		if w := n.watched[tenant]; time.Since(w.read) > idleAfter {
+			if w.stop != nil {
+				w.stop()
+			}
+			delete(n.watched, tenant)
+		}
+	}
+}
+
+// follow starts the watch of the tenant's namespace, unless it runs. Before Watch was called it only
+// remembers the tenant.
 func (n *namespaces) follow(tenant fleet.TenantName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.watched[string(tenant)] {
-		return
+	w, ok := n.watched[tenant]
+	if !ok {
+		w = &watched{}
+		n.watched[tenant] = w
 	}
-	n.watched[string(tenant)] = true
-	if n.ctx == nil {
-		return
+	w.read = time.Now()
+	if n.ctx != nil && w.stop == nil {
+		n.start(tenant, w)
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(n.client, 0, informers.WithNamespace(n.namespace(tenant)), informers.WithTransform(withoutContent))
+}
+
+var secretsResource = corev1.SchemeGroupVersion.WithResource("secrets")
+
+// start begins a watch of metadata: contents neither travel nor stay in memory.
+func (n *namespaces) start(tenant fleet.TenantName, w *watched) {
+	var ctx context.Context
+	ctx, w.stop = context.WithCancel(n.ctx)
+	informer := metadatainformer.NewFilteredMetadataInformer(n.metadata, secretsResource,
+		n.namespace(tenant), 0, cache.Indexers{}, nil).Informer()
 	changed := n.changed
-	tell := func(obj any) {
-		if s, ok := obj.(*corev1.Secret); ok {
+	report := func(obj any) {
+		if s, ok := obj.(*metav1.PartialObjectMetadata); ok {
 			changed(tenant, s.Name)
 		}
 	}
 	// AddEventHandler fails only on an informer that was stopped, which this new one cannot be.
-	_, _ = factory.Core().V1().Secrets().Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, isInInitialList bool) {
 			if !isInInitialList {
-				tell(obj)
+				report(obj)
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			b, isB := before.(*corev1.Secret)
-			a, isA := after.(*corev1.Secret)
+			b, isB := before.(*metav1.PartialObjectMetadata)
+			a, isA := after.(*metav1.PartialObjectMetadata)
 			if isA && isB && b.ResourceVersion != a.ResourceVersion {
-				tell(a)
+				report(a)
 			}
 		},
 	})
-	factory.Start(n.ctx.Done())
-}
-
-// withoutContent keeps the watch cache free of contents: only that something changed matters.
-func withoutContent(obj any) (any, error) {
-	if s, ok := obj.(*corev1.Secret); ok {
-		s.Data, s.StringData, s.ManagedFields = nil, nil, nil
-	}
-	return obj, nil
+	go informer.Run(ctx.Done())
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -85,11 +84,9 @@ func openSecrets(s settings.Secrets, sealed secrets.Ciphertexts) (*secrets.Resol
 	if err != nil {
 		return nil, fmt.Errorf("secrets.kubernetes: %w", err)
 	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
+	if err := r.AddKubernetes(config, s.Kubernetes.Namespace); err != nil {
 		return nil, fmt.Errorf("secrets.kubernetes: %w", err)
 	}
-	r.AddKubernetes(client, s.Kubernetes.Namespace)
 	return r, nil
 }
 
