@@ -168,6 +168,7 @@ type vault struct {
 	mu      sync.Mutex
 	missing map[string]bool
 	token   string
+	panics  string // name of a secret whose reading panics
 }
 
 var errNoSecret = errors.New("there is no such secret")
@@ -176,6 +177,9 @@ var errNoSecret = errors.New("there is no such secret")
 func (v *vault) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Secret, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.panics == ref.Name {
+		panic("a fault of the reader")
+	}
 	if v.missing[ref.Name] {
 		return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: %w", ref.Name, ref.Tenant, errNoSecret)
 	}
@@ -186,6 +190,12 @@ func (v *vault) lose(name string, lost bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.missing[name] = lost
+}
+
+func (v *vault) panicOn(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.panics = name
 }
 
 func (v *vault) rotate(token string) {

@@ -214,3 +214,49 @@ func TestAnEngineThatIsAwayIsToldAndHealsAlone(t *testing.T) {
 	h.eventually("it heals", h.settled)
 	h.eventually("that is told", func() error { return reached("eu-1", true) })
 }
+
+func TestAnEngineThatHangsOnASyncDelaysNoRow(t *testing.T) {
+	h := newHouse(t, small())
+	hang, hung := make(chan struct{}), make(chan struct{}, 100)
+	h.start("a", options{engine: func(call string, _ fleet.ObjectKey) error {
+		if call == "sync" {
+			hung <- struct{}{}
+			<-hang
+		}
+		return nil
+	}})
+	t.Cleanup(func() { close(hang) }) // before the replica stops
+	h.eventually("the fleet stands", h.settled)
+	h.commit("a sync of every environment", syncRun("rollback", "v0", "prod, staging"))
+	for range 2 {
+		<-hung
+	}
+	h.commit("the neighbour's change", deployment("globex", "shop", "v2", "Orphan", "prod"))
+	h.commit("the tenant's own change", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+	h.eventually("the changes arrive while the engine hangs", h.settled)
+}
+
+func TestAPanicOnOneObjectFailsThatObjectAlone(t *testing.T) {
+	h := newHouse(t, small())
+	h.secrets.panicOn("staging")
+	r := h.start("a", options{})
+	h.eventually("the others arrive", func() error {
+		for _, id := range []string{"acme/web@prod", "globex/shop@prod"} {
+			if a := h.application(id); a.Apply != fleet.ApplyApplied {
+				return fmt.Errorf("%s is %s", id, a.Apply)
+			}
+		}
+		return nil
+	})
+	h.eventually("the object says so", func() error {
+		for key, row := range h.rows() {
+			if key.Kind == fleet.ObjectCluster && row.Environment == "staging" && row.Apply != fleet.ApplyFailed {
+				return fmt.Errorf("the cluster Secret is %s", row.Apply)
+			}
+		}
+		return nil
+	})
+	h.secrets.panicOn("")
+	r.manager.Rotated("acme", "staging")
+	h.eventually("it heals", h.settled)
+}
