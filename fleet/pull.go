@@ -183,22 +183,25 @@ type MissedDelivery struct {
 // PullRecord is what Argosy keeps of a pull request.
 type PullRecord struct {
 	Pull
-	Commented  int64        `json:"commented,omitempty"`  // id of the newest comment that was looked at for commands
-	Sticky     int64        `json:"sticky,omitempty"`     // id of our own comment
-	Said       string       `json:"said,omitempty"`       // hash of what it says
-	Marked     string       `json:"marked,omitempty"`     // hash of the checks as they were last reported, with their commit
-	Held       *Clearance   `json:"held,omitempty"`       // by /argosy hold
-	Tested     *Clearance   `json:"tested,omitempty"`     // by /argosy ok-to-test: this head of a fork may be planned
-	Cleared    *Clearance   `json:"cleared,omitempty"`    // by /argosy approve-deletions: beyond the guards
-	Consents   []Clearance  `json:"consents,omitempty"`   // by /argosy approve, of owners
-	Consented  Revision     `json:"consented,omitempty"`  // head that an owner of everything that it touches has approved
-	Replies    []string     `json:"replies,omitempty"`    // answers to the last commands, shown in the comment; at most 5
-	Verdict    string       `json:"verdict,omitempty"`    // one line
-	Tenants    []TenantName `json:"tenants,omitempty"`    // that its plan touches; "" is the platform
-	Behind     bool         `json:"behind,omitempty"`     // its last plan was made while the branch had commits that waited for an approval
-	Meets      []int        `json:"meets,omitempty"`      // other open pull requests that change the same files, as they were last told of it
-	FollowedAt *time.Time   `json:"followedAt,omitempty"` // since when its result is followed after the merge
-	Settled    bool         `json:"settled,omitempty"`    // nothing is left to be done for it
+	Commented int64       `json:"commented,omitempty"` // id of the newest comment that was looked at for commands
+	Sticky    int64       `json:"sticky,omitempty"`    // id of our own comment
+	Said      string      `json:"said,omitempty"`      // hash of what it says
+	Marked    string      `json:"marked,omitempty"`    // hash of the checks as they were last reported, with their commit
+	Held      *Clearance  `json:"held,omitempty"`      // by /argosy hold
+	Tested    *Clearance  `json:"tested,omitempty"`    // by /argosy ok-to-test: this head of a fork may be planned
+	Cleared   *Clearance  `json:"cleared,omitempty"`   // by /argosy approve-deletions: beyond the guards
+	Consents  []Clearance `json:"consents,omitempty"`  // by /argosy approve, of owners
+	Consented Revision    `json:"consented,omitempty"` // head that an owner of everything that it touches has approved
+	// Shown is the files below fleet/ and tenants/ that the Consented head has otherwise than the commit where it parted from the branch, also
+	// where the branch has the same by now: path to blob, "" if it removes the file. Nothing else that its merge writes was agreed to.
+	Shown      map[string]string `json:"shown,omitempty"`
+	Replies    []string          `json:"replies,omitempty"`    // answers to the last commands, shown in the comment; at most 5
+	Verdict    string            `json:"verdict,omitempty"`    // one line
+	Tenants    []TenantName      `json:"tenants,omitempty"`    // that its plan touches; "" is the platform
+	Behind     bool              `json:"behind,omitempty"`     // its last plan was made while the branch had commits that waited for an approval
+	Meets      []int             `json:"meets,omitempty"`      // other open pull requests that change the same files, as they were last told of it
+	FollowedAt *time.Time        `json:"followedAt,omitempty"` // since when its result is followed after the merge
+	Settled    bool              `json:"settled,omitempty"`    // nothing is left to be done for it
 }
 
 // Effect is what a reviewed plan does to one object.

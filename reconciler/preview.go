@@ -27,9 +27,15 @@ var (
 // Pulls is the pull requests and merge groups of the config repo.
 type Pulls interface {
 	// Merge brings the commit that ref stands at into the mirror, and calls visit for every file below fleet/ and tenants/ that merging it
-	// into base changes there. Conflicts are the paths that both have changed since they parted; they are not visited.
+	// into base changes there. Conflicts are not visited.
 	// Errors: ErrMoved when ref, a full name, does not stand at head; ErrUnmergeable.
-	Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(File) error) (conflicts []string, err error)
+	Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(File) error) (Merged, error)
+}
+
+// Merged is what a merge comes to beside the files that it changes.
+type Merged struct {
+	Shown     map[string]string // as Preview.Shown
+	Conflicts []string          // paths that both sides have changed since they parted
 }
 
 // PreviewRequest names what is to be looked at.
@@ -40,10 +46,13 @@ type PreviewRequest struct {
 
 // Preview is what a head would change if it were merged into what is applied.
 type Preview struct {
-	Base      fleet.Revision // applied
-	Head      fleet.Revision
-	Behind    bool            // the branch's own head waits for an approval, and Base is not it
-	Files     []string        // below fleet/ and tenants/ that the head changes, Conflicts included; sorted
+	Base   fleet.Revision // applied
+	Head   fleet.Revision
+	Behind bool     // the branch's own head waits for an approval, and Base is not it
+	Files  []string // below fleet/ and tenants/ that the head changes, Conflicts included; sorted
+	// Shown is every file below fleet/ and tenants/ that the head has otherwise than the commit where it parted from Base, also where Base has
+	// the same by now: path to blob, "" if the head removes it. A merge may write each of them once the branch goes on.
+	Shown     map[string]string
 	Conflicts []string        // that both sides have changed since they parted, also where git can merge the lines; sorted. They are not in Plan
 	Problems  []fleet.Problem // with their lines
 	Plan      *plan.Plan      // with Request.Explain; nil of a Parse
@@ -158,12 +167,12 @@ func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview
 		out.Files = append(out.Files, f.Path)
 		return gather.take(f)
 	}
-	var err error
-	out.Conflicts, err = l.Pulls.Merge(ctx, r.Ref, at.revision, r.Head, visit)
+	merged, err := l.Pulls.Merge(ctx, r.Ref, at.revision, r.Head, visit)
 	inputs := gather.wait()
 	if err != nil {
 		return Preview{}, nil, fmt.Errorf("read %s: %w", r.Ref, err)
 	}
+	out.Shown, out.Conflicts = merged.Shown, merged.Conflicts
 	out.Files = append(out.Files, out.Conflicts...)
 	slices.Sort(out.Files)
 	return out, inputs, nil

@@ -22,22 +22,26 @@ import (
 )
 
 // Merge is reconciler.Pulls, as cmd/argosy/server has it.
-func (m *mirror) Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(reconciler.File) error) ([]string, error) {
+func (m *mirror) Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(reconciler.File) error) (reconciler.Merged, error) {
 	_, err := m.FetchRef(ctx, ref, gitrepo.Hash(head))
 	if errors.Is(err, gitrepo.ErrMoved) {
-		return nil, fmt.Errorf("%w: %w", reconciler.ErrMoved, err)
+		return reconciler.Merged{}, fmt.Errorf("%w: %w", reconciler.ErrMoved, err)
 	}
 	if err != nil {
-		return nil, err
+		return reconciler.Merged{}, err
 	}
 	merged, err := m.Mirror.Merge(ctx, gitrepo.Hash(base), gitrepo.Hash(head))
 	if errors.Is(err, gitrepo.ErrUnrelated) {
-		return nil, fmt.Errorf("%w: %w", reconciler.ErrUnmergeable, err)
+		return reconciler.Merged{}, fmt.Errorf("%w: %w", reconciler.ErrUnmergeable, err)
 	}
 	if err != nil {
-		return nil, err
+		return reconciler.Merged{}, err
 	}
-	return merged.Conflicts, m.visit(ctx, merged.Changes, visit)
+	out := reconciler.Merged{Shown: map[string]string{}, Conflicts: merged.Conflicts}
+	for _, c := range merged.Shown {
+		out.Shown[c.Path] = string(c.New.Blob)
+	}
+	return out, m.visit(ctx, merged.Changes, visit)
 }
 
 func (h *house) git(args ...string) string {

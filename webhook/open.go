@@ -279,9 +279,9 @@ func (r *Reviewer) owned(ctx context.Context, tenants []fleet.TenantName) ([]rev
 
 // keep stores the plan that reviewers are about to see, and what is known of the pull request.
 func (r *Reviewer) keep(ctx context.Context, record *fleet.PullRecord, p Preview, v review.Verdict) error {
-	record.Verdict, record.Tenants, record.Consented = v.Line, v.Tenants, ""
+	record.Verdict, record.Tenants, record.Consented, record.Shown = v.Line, v.Tenants, "", nil
 	if p.Report != nil && v.Consented() {
-		record.Consented = record.Head
+		record.Consented, record.Shown = record.Head, p.Shown
 	}
 	if p.Report == nil {
 		return r.Records.SavePull(ctx, *record)
@@ -311,7 +311,7 @@ func (r *Reviewer) report(ctx context.Context, f review.Facts, v review.Verdict)
 			return err
 		}
 	}
-	if len(f.Files)+len(f.Conflicts)+len(record.Replies) == 0 && record.Sticky == 0 {
+	if !f.Ours() && len(record.Replies) == 0 && record.Sticky == 0 {
 		return nil // nothing of ours, and nobody has asked
 	}
 	return r.say(ctx, record, review.Comment(f, v, review.MostComment))

@@ -25,8 +25,11 @@ var (
 
 // Preview is what a head would change, held against the applied base.
 type Preview struct {
-	Base      fleet.Revision // applied
-	Files     []string       // below fleet/ and tenants/ that the head changes
+	Base  fleet.Revision // applied
+	Files []string       // below fleet/ and tenants/ that the merge changes
+	// Shown is the files that the head has otherwise than the commit where it parted from the branch, also where the branch has the same by
+	// now: path to blob, "" if the head removes it.
+	Shown     map[string]string
 	Problems  []fleet.Problem
 	Conflicts []string     // files that changed on both sides
 	Behind    bool         // the branch's head is not applied, and waits

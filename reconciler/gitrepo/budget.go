@@ -19,6 +19,7 @@ type Budget struct {
 	Idle        time.Duration // without a byte from the server; 1 minute
 	Files       int           // entries below fleet/ and tenants/ in one walk or diff; 250,000
 	FileBytes   int64         // of one blob that Blob returns; 1 MiB
+	PullFiles   int           // that one pull request may change below fleet/ and tenants/; 2,000
 	PullBytes   int64         // received in one FetchRef, and kept of refs before the oldest go; 64 MiB
 }
 
@@ -26,11 +27,11 @@ type Budget struct {
 const deltaMemory = 4
 
 func (b Budget) withDefaults() (Budget, error) {
-	if b.Bytes < 0 || b.Objects < 0 || b.ObjectBytes < 0 || b.Time < 0 || b.Idle < 0 || b.Files < 0 || b.FileBytes < 0 || b.PullBytes < 0 {
+	if b.Bytes < 0 || b.Objects < 0 || b.ObjectBytes < 0 || b.Time < 0 || b.Idle < 0 || b.Files < 0 || b.PullFiles < 0 || b.FileBytes < 0 || b.PullBytes < 0 {
 		return b, &Error{Kind: ErrRefused, Subject: "budget", Detail: "limits cannot be negative; use 0 for the default"}
 	}
 	d := Budget{Bytes: 512 << 20, Objects: 2_000_000, ObjectBytes: 64 << 20, Time: 5 * time.Minute, Idle: time.Minute,
-		Files: 250_000, FileBytes: 1 << 20, PullBytes: 64 << 20}
+		Files: 250_000, FileBytes: 1 << 20, PullFiles: 2000, PullBytes: 64 << 20}
 	setDefault(&b.Bytes, d.Bytes)
 	setDefault(&b.Objects, d.Objects)
 	setDefault(&b.ObjectBytes, d.ObjectBytes)
@@ -38,6 +39,7 @@ func (b Budget) withDefaults() (Budget, error) {
 	setDefault(&b.Idle, d.Idle)
 	setDefault(&b.Files, d.Files)
 	setDefault(&b.FileBytes, d.FileBytes)
+	setDefault(&b.PullFiles, d.PullFiles)
 	setDefault(&b.PullBytes, d.PullBytes)
 	b.Objects = min(b.Objects, math.MaxInt32) // positions in a pack are kept as int32
 	return b, nil

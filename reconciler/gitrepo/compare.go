@@ -31,6 +31,20 @@ func (w *walker) root(commit Hash) (plumbing.Hash, error) {
 	return parseHash(c.Tree)
 }
 
+// between compares two commits.
+func (w *walker) between(base, head Hash) error {
+	from, err := w.root(base)
+	if err != nil {
+		return err
+	}
+	w.commit = "commit " + string(head)
+	to, err := w.root(head)
+	if err != nil {
+		return err
+	}
+	return w.directories("", 0, from, to)
+}
+
 // directories compares the directory at path, which either side may lack (the zero hash).
 func (w *walker) directories(path string, depth int, base, head plumbing.Hash) error {
 	if base == head {

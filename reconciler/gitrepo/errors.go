@@ -45,7 +45,7 @@ type Error struct {
 	Kind    error  // one of the Err… values
 	Subject string // the source, commit, path or setting it is about
 	Detail  string // what happened and what to do
-	Budget  string // with ErrOverBudget: bytes, objects, object bytes, delta depth, memory, files, file bytes, commits or common ancestors
+	Budget  string // with ErrOverBudget: bytes, objects, object bytes, delta depth, memory, files, pull files, file bytes, commits or common ancestors
 	Limit   int64  // with ErrOverBudget: the limit that was reached
 }
 

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -12,15 +14,16 @@ import (
 // Merged is what the merge of one commit into another comes to, file by file.
 type Merged struct {
 	Base      Hash     // where the two parted
+	Shown     []Change // from Base to head, also where the commit has the same by now; in Git's order
 	Changes   []Change // from the commit that is merged into to the tree that the merge would have
 	Conflicts []string // paths that both sides changed since, each in its own way; sorted. They stay as they are and are not among Changes
 }
 
 // Merge says what merging head into a commit changes below fleet/ and tenants/: what head changed since the two parted, but for what the commit
-// has just as well. Files are taken as a whole: no lines are merged, no renames are followed, and so a path that both sides changed is a
+// has just as well; Merged.Shown leaves nothing out. Files are taken as a whole: no lines are merged, no renames are followed, and so a path that both sides changed is a
 // conflict, also where git could merge it. Only directories that both sides changed, or that head changed, are opened, so it costs what changed.
 //
-// Errors: those of MergeBases and Diff, and ErrManyBases. ErrNotFound means that something of head is not here: fetch its ref again.
+// Errors: those of MergeBases and Diff, ErrManyBases, and ErrOverBudget (pull files). ErrNotFound means that something of head is not here: fetch its ref again.
 func (m *Mirror) Merge(ctx context.Context, into, head Hash) (Merged, error) {
 	merged, err := m.merge(ctx, into, head)
 	if errors.Is(err, ErrNotFound) && m.pulls != nil {
@@ -34,7 +37,11 @@ func (m *Mirror) merge(ctx context.Context, into, head Hash) (Merged, error) {
 	if err != nil {
 		return Merged{}, err
 	}
-	g := &merger{out: Merged{Base: base}}
+	shown, err := m.shown(ctx, base, head)
+	if err != nil {
+		return Merged{}, err
+	}
+	g := &merger{out: Merged{Base: base, Shown: shown}}
 	g.walker = walker{ctx: ctx, m: m, objects: m.objects, since: unwatched, left: m.budget.Files, visit: g.change}
 	var roots [3]plumbing.Hash
 	for i, commit := range []Hash{base, into, head} {
@@ -48,6 +55,34 @@ func (m *Mirror) merge(ctx context.Context, into, head Hash) (Merged, error) {
 	}
 	slices.Sort(g.out.Conflicts)
 	return g.out, nil
+}
+
+// shown lists what a pull request changes. It counts everything, and keeps no more than one pull request may change.
+func (m *Mirror) shown(ctx context.Context, base, head Hash) ([]Change, error) {
+	var changes []Change
+	n, most := 0, m.budget.PullFiles
+	w := &walker{ctx: ctx, m: m, objects: m.objects, since: unwatched, left: m.budget.Files, visit: func(c Change) error {
+		if n++; n <= most {
+			changes = append(changes, c)
+		}
+		return nil
+	}}
+	err := w.between(base, head)
+	var over *Error
+	switch {
+	case errors.As(err, &over) && over.Budget == "files":
+		return nil, tooManyFiles(head, "more than "+strconv.Itoa(n), most)
+	case err != nil:
+		return nil, err
+	case n > most:
+		return nil, tooManyFiles(head, strconv.Itoa(n), most)
+	}
+	return changes, nil
+}
+
+func tooManyFiles(head Hash, n string, most int) *Error {
+	return &Error{Kind: ErrOverBudget, Subject: "commit " + head.Short(), Budget: "pull files", Limit: int64(most), Detail: fmt.Sprintf(
+		"it changes %s files below fleet/ and tenants/, and one pull request may change %d; split it into several", n, most)}
 }
 
 // merger compares three trees.

@@ -366,8 +366,9 @@ func TestMergeReadsWhatChanged(t *testing.T) {
 	if out := merge(t, m, head, pull); len(out.Changes) != 1 || len(out.Conflicts) != 0 {
 		t.Fatalf("%+v", out)
 	}
-	// 22 commits, once for the roots each of three, and the trees from the root to the two directories that differ.
-	if count.reads > 22+3+14 {
+	// 22 commits; the roots of base and head, and the trees that these have differently; the roots of each of three, and the trees from the root
+	// to the two directories that differ.
+	if count.reads > 22+2+8+3+14 {
 		t.Errorf("%d objects read", count.reads)
 	}
 }
@@ -455,6 +456,64 @@ func (o *origin) bases(a, b Hash) (out []Hash) {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// What the branch has taken over meanwhile is still a change of the head: once the branch takes it back, a merge brings it again.
+func TestMergeShowsWhatTheHeadChangesAlsoWhereTheBranchHasItToo(t *testing.T) {
+	o := newOrigin(t)
+	o.write("tenants/evil/a.yaml", "0")
+	o.write("tenants/victim/b.yaml", "0")
+	o.write("tenants/victim/gone.yaml", "0")
+	base := o.commit("base")
+	pull := o.propose(7, base, map[string]string{"tenants/evil/a.yaml": "1", "tenants/victim/b.yaml": "1", "tenants/victim/gone.yaml": "", "README.md": "1"})
+	o.git("rm", "-q", "tenants/victim/gone.yaml")
+	head := o.set("tenants/victim/b.yaml", "1")
+	m := open(t, t.TempDir(), newGitServer(t, o).url())
+	fetch(t, m)
+	fetchPull(t, m, 7, pull)
+	out := merge(t, m, head, pull)
+	if len(out.Changes) != 1 || out.Changes[0].Path != "tenants/evil/a.yaml" {
+		t.Errorf("changes: %+v", out.Changes)
+	}
+	want, err := m.Diff(t.Context(), base, pull)
+	if d := cmp.Diff(want, out.Shown); err != nil || d != "" || len(want) != 3 {
+		t.Errorf("%v %s", err, d)
+	}
+}
+
+// A pull request of too many files is refused with their count before any of them is read.
+func TestMergeRefusesMoreFilesThanOnePullRequestMayChange(t *testing.T) {
+	o := newOrigin(t)
+	base := o.set("fleet/fleet.yaml", "0")
+	for i := range 31 {
+		o.write(fmt.Sprintf("tenants/evil/deployments/d%d.yaml", i), "x")
+	}
+	o.clock++
+	o.git("add", "-A")
+	o.git("commit", "-q", "-m", "many")
+	pull := Hash(o.git("rev-parse", "HEAD"))
+	o.git("push", "-q", "origin", string(pull)+":refs/pull/7/head")
+	url := newGitServer(t, o).url()
+	for budget, say := range map[Budget]string{
+		{PullFiles: 30}:            "it changes 31 files below fleet/ and tenants/, and one pull request may change 30; split it",
+		{PullFiles: 10, Files: 20}: "it changes more than ",
+		{PullFiles: 31}:            "",
+	} {
+		m, err := Open(t.Context(), t.TempDir(), Source{URL: url}, AllowPlainHTTP(), WithBudget(budget))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fetch(t, m)
+		fetchPull(t, m, 7, pull)
+		out, err := m.Merge(t.Context(), base, pull)
+		switch {
+		case say == "" && (err != nil || len(out.Shown) != 31):
+			t.Errorf("%+v: %v", budget, err)
+		case say != "" && (!errors.Is(err, ErrOverBudget) || !strings.Contains(err.Error(), say)):
+			t.Errorf("%+v: %v", budget, err)
+		}
+		m.Close()
+	}
 }
 
 // Random histories with merges of up to three parents, whose clocks run in any direction.

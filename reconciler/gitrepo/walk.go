@@ -89,16 +89,7 @@ func (m *Mirror) compare(ctx context.Context, base, head Hash, visit func(Change
 // compareIn compares what some objects alone hold.
 func (m *Mirror) compareIn(ctx context.Context, in objects, base, head Hash, visit func(Change) error) error {
 	w := &walker{ctx: ctx, m: m, objects: in, since: m.resets(), left: m.budget.Files, visit: visit}
-	from, err := w.root(base)
-	if err != nil {
-		return err
-	}
-	w.commit = "commit " + string(head)
-	to, err := w.root(head)
-	if err != nil {
-		return err
-	}
-	return w.directories("", 0, from, to)
+	return w.between(base, head)
 }
 
 // Blob reads a file's bytes as they were committed. A blob larger than the file bytes budget gives ErrOverBudget before it is inflated.

@@ -51,9 +51,9 @@ const sqlSavePull = `
 	WHERE (p.tenant_uids, p.body) IS DISTINCT FROM (excluded.tenant_uids, excluded.body)`
 
 // UnsettledPulls are those for which something may be left to be done, in order: the open ones, and those merged or closed that are not
-// settled.
+// settled. PullRecord.Shown is left out: it may be long, and all of these are read whenever the branch goes on.
 func (s *Store) UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error) {
-	all, err := collect(ctx, s, pgx.RowTo[fleet.PullRecord], `SELECT body FROM pulls WHERE state = 'open' OR NOT settled ORDER BY number`)
+	all, err := collect(ctx, s, pgx.RowTo[fleet.PullRecord], `SELECT body - 'shown' FROM pulls WHERE state = 'open' OR NOT settled ORDER BY number`)
 	return all, wrap(err, "unsettled pull requests")
 }
 

@@ -26,7 +26,8 @@ func pull(number int, state fleet.PullState, tenants ...fleet.TenantName) fleet.
 			URL: fmt.Sprint("https://git.example.com/config/pulls/", number), UpdatedAt: at},
 		Commented: 11, Sticky: 12, Said: "said", Marked: "marked", Held: &fleet.Clearance{By: ann, Head: revision(number), At: at},
 		Cleared:  &fleet.Clearance{By: ann, Head: revision(number), At: at, Deletions: []fleet.ObjectKey{{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "a"}}},
-		Consents: []fleet.Clearance{{By: ann, Head: revision(number), At: at}}, Consented: revision(number), Replies: []string{"held"}, Verdict: "1 to add", Tenants: tenants,
+		Consents: []fleet.Clearance{{By: ann, Head: revision(number), At: at}}, Consented: revision(number),
+		Shown: map[string]string{"tenants/acme/a.yaml": "b1", "tenants/acme/gone.yaml": ""}, Replies: []string{"held"}, Verdict: "1 to add", Tenants: tenants,
 	}
 }
 
@@ -91,7 +92,9 @@ func TestUnsettledPulls(t *testing.T) {
 	}
 	var numbers []int
 	for _, r := range must(s.UnsettledPulls(t.Context()))(t) {
-		numbers = append(numbers, r.Number)
+		if numbers = append(numbers, r.Number); r.Shown != nil || r.Consented == "" {
+			t.Errorf("%d is read with its files, or without the rest: %+v", r.Number, r)
+		}
 	}
 	if !slices.Equal(numbers, []int{0, 1, 10, 20}) {
 		t.Errorf("unsettled: %v", numbers)

@@ -20,7 +20,7 @@ const (
 
 // headline is the verdict in one line of prose: the gravest obstacle, or what the merge changes.
 func (f Facts) headline(v Verdict) string {
-	if !f.ours() {
+	if !f.Ours() {
 		return "Nothing that Argosy manages changes"
 	}
 	// That a fork is not planned says more than that nobody has approved it.
@@ -116,7 +116,7 @@ func (f Facts) checks(v Verdict) []fleet.Check {
 		case f.Unmergeable != "":
 			check.Title = plain(upper(f.Unmergeable), mostTitle) // a commit status shows no more than the title
 			check.Summary = prose(reason(f.Unmergeable))
-		case f.ours():
+		case f.Ours():
 			check.Summary = c.summary(v)
 		}
 		out = append(out, check)
@@ -149,7 +149,7 @@ func firstError(own []fleet.Problem) string {
 func (f Facts) valid(Verdict) string {
 	own, _ := f.problems()
 	switch warnings := len(own); {
-	case !f.ours():
+	case !f.Ours():
 		return "Nothing that Argosy manages changes"
 	case warnings > 0:
 		return upper(count(len(f.Files), "file")) + " valid, with " + count(warnings, "warning")
@@ -158,7 +158,7 @@ func (f Facts) valid(Verdict) string {
 }
 
 func (f Facts) planned(v Verdict) string {
-	if !f.ours() {
+	if !f.Ours() {
 		return "Nothing that Argosy manages changes"
 	}
 	return upper(f.tally(v))
@@ -166,7 +166,7 @@ func (f Facts) planned(v Verdict) string {
 
 func (f Facts) approved(v Verdict) string {
 	switch {
-	case !f.ours():
+	case !f.Ours():
 		return "Nothing that Argosy manages changes"
 	case f.queued():
 		return "Each pull request was approved before it came into the queue"

@@ -60,7 +60,7 @@ func (c *comment) render(d detail) string {
 	case c.f.Record.State == fleet.PullClosed:
 		p.para("Closed without a merge: nothing of it takes effect.")
 		return p.String()
-	case !c.f.ours():
+	case !c.f.Ours():
 		p.para("Nothing that Argosy manages changes.")
 		p.answers(c.f.Record.Replies, d)
 		return p.String()

@@ -93,7 +93,7 @@ func (f Facts) unplanned() []Obstacle {
 		return []Obstacle{{fleet.CheckPlan, state, what, todo}}
 	}
 	switch {
-	case !f.ours(), f.Unmergeable != "":
+	case !f.Ours(), f.Unmergeable != "":
 		return nil
 	case len(f.Conflicts) > 0:
 		return at(fleet.CheckFailure, "conflicts with "+tick(f.branch()), "Both sides have changed "+series(each(f.Conflicts, tick), 5)+": bring "+tick(f.branch())+" into the pull request's branch.")

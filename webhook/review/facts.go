@@ -121,8 +121,8 @@ func (f Facts) untested() bool {
 
 func (f Facts) queued() bool { return len(f.Queue) > 0 }
 
-// ours reports whether anything of Argosy's changes.
-func (f Facts) ours() bool { return len(f.Files)+len(f.Conflicts) > 0 || f.Unmergeable != "" }
+// Ours reports whether it changes anything that Argosy manages, or whether that is unknown.
+func (f Facts) Ours() bool { return len(f.Files)+len(f.Conflicts) > 0 || f.Unmergeable != "" }
 
 // problems parts the problems of the files that it changes from those of others, errors first.
 func (f Facts) problems() (own, others []fleet.Problem) {

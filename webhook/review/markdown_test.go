@@ -398,7 +398,7 @@ func TestWhateverStrangersWriteStaysText(t *testing.T) {
 		for _, budget := range []int{leastBudget, 20_000, MostComment} {
 			text := Comment(f, v, budget)
 			fits(t, seed, f, text, budget)
-			if lines := strings.SplitN(text, "\n", 4); lines[0] != Marker || f.ours() && !strings.HasPrefix(lines[2], "### ") {
+			if lines := strings.SplitN(text, "\n", 4); lines[0] != Marker || f.Ours() && !strings.HasPrefix(lines[2], "### ") {
 				t.Fatalf("seed %d: it begins with %q", seed, lines)
 			}
 		}

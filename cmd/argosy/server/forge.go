@@ -212,7 +212,7 @@ func (p planner) Parse(ctx context.Context, ref string, head fleet.Revision) (we
 
 func preview(p reconciler.Preview) webhook.Preview {
 	files := slices.DeleteFunc(slices.Clone(p.Files), func(path string) bool { return slices.Contains(p.Conflicts, path) })
-	return webhook.Preview{Base: p.Base, Files: files, Problems: p.Problems, Conflicts: p.Conflicts, Behind: p.Behind}
+	return webhook.Preview{Base: p.Base, Files: files, Shown: p.Shown, Problems: p.Problems, Conflicts: p.Conflicts, Behind: p.Behind}
 }
 
 // told puts the loop's reasons for not planning now into the reviewer's words.

@@ -57,15 +57,19 @@ func TestAPullRequestIsMergedForTheLoop(t *testing.T) {
 	}
 
 	seen := map[string]string{}
-	conflicts, err := s.Merge(t.Context(), "refs/pull/7/head", head.Revision, pull, func(f reconciler.File) error {
+	merged, err := s.Merge(t.Context(), "refs/pull/7/head", head.Revision, pull, func(f reconciler.File) error {
 		seen[f.Path] = f.Irregular + string(f.Bytes)
 		if f.Removed {
 			seen[f.Path] = "removed"
 		}
 		return nil
 	})
-	if err != nil || len(conflicts) != 1 || conflicts[0] != "tenants/acme/deployments/web.yaml" {
-		t.Errorf("%v %v", conflicts, err)
+	if err != nil || len(merged.Conflicts) != 1 || merged.Conflicts[0] != "tenants/acme/deployments/web.yaml" {
+		t.Errorf("%v %v", merged.Conflicts, err)
+	}
+	if blob, removed := merged.Shown["fleet/fleet.yaml"]; len(merged.Shown) != 4 || blob != "" || !removed ||
+		merged.Shown["tenants/acme/deployments/web.yaml"] != string(git("rev-parse", string(pull)+":tenants/acme/deployments/web.yaml")) {
+		t.Errorf("shown: %v", merged.Shown)
 	}
 	if len(seen) != 3 || seen["fleet/fleet.yaml"] != "removed" || seen["tenants/acme/deployments/new.yaml"] != "kind: GitOpsDeployment\n" || !strings.Contains(seen["tenants/acme/deployments/large.yaml"], "over the size limit") {
 		t.Errorf("%.200v", seen)

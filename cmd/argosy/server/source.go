@@ -123,20 +123,24 @@ func (s source) Changed(ctx context.Context, base, head fleet.Revision, visit fu
 }
 
 // Merge visits what merging a pull request into base changes.
-func (s source) Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(reconciler.File) error) ([]string, error) {
+func (s source) Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(reconciler.File) error) (reconciler.Merged, error) {
 	merged, err := s.merge(ctx, ref, gitrepo.Hash(base), gitrepo.Hash(head))
 	if errors.Is(err, gitrepo.ErrNotFound) {
 		merged, err = s.merge(ctx, ref, gitrepo.Hash(base), gitrepo.Hash(head)) // others had pushed it out of the mirror
 	}
 	switch {
 	case errors.Is(err, gitrepo.ErrMoved):
-		return nil, fmt.Errorf("%w: %w", reconciler.ErrMoved, err)
+		return reconciler.Merged{}, fmt.Errorf("%w: %w", reconciler.ErrMoved, err)
 	case errors.Is(err, gitrepo.ErrUnrelated), errors.Is(err, gitrepo.ErrManyBases), errors.Is(err, gitrepo.ErrOverBudget), errors.Is(err, gitrepo.ErrMalformed), errors.Is(err, gitrepo.ErrRefused):
-		return nil, fmt.Errorf("%w: %w", reconciler.ErrUnmergeable, err)
+		return reconciler.Merged{}, fmt.Errorf("%w: %w", reconciler.ErrUnmergeable, err)
 	case err != nil:
-		return nil, err
+		return reconciler.Merged{}, err
 	}
-	return merged.Conflicts, s.visit(ctx, merged.Changes, visit)
+	out := reconciler.Merged{Shown: make(map[string]string, len(merged.Shown)), Conflicts: merged.Conflicts}
+	for _, c := range merged.Shown {
+		out.Shown[c.Path] = string(c.New.Blob)
+	}
+	return out, s.visit(ctx, merged.Changes, visit)
 }
 
 func (s source) merge(ctx context.Context, ref string, base, head gitrepo.Hash) (gitrepo.Merged, error) {
