@@ -68,6 +68,7 @@ var kindTenant = describe(kind{
 	field{name: "placement", doc: "Which engines may serve the tenant.", value: object(
 		field{name: "regions", doc: "Regions that its environments may be in. Left out: any.", example: "[eu]", value: listOf(textOf(formatLabelWord)).atMost(100)},
 		field{name: "dedicated", doc: "Only engines that name the tenant in `dedicatedTo`.", example: "false", fallback: "false", value: boolean()},
+		field{name: "alone", doc: "Only engines whose `dedicatedTo` names the tenant and no other: an application-controller and a repo-server of its own.", example: "false", fallback: "false", value: boolean()},
 		field{name: "engineSelector", doc: "Labels that an engine must carry.", value: selector("Label keys and exact values; all must match.", "{tier: shared}")},
 		field{name: "tolerations", doc: "Taints of engines that do not keep the tenant off.", example: "[{key: gpu}]", value: taints()},
 	)},

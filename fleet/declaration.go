@@ -123,6 +123,7 @@ type Quota struct {
 type TenantPlacement struct {
 	Regions        []string       `json:"regions,omitempty"`        // empty: any
 	Dedicated      bool           `json:"dedicated,omitempty"`      // only engines that name the tenant in dedicatedTo
+	Alone          bool           `json:"alone,omitempty"`          // only engines whose dedicatedTo names the tenant and no other
 	EngineSelector *LabelSelector `json:"engineSelector,omitempty"` // labels that the engine must carry
 	Tolerations    []Taint        `json:"tolerations,omitempty"`    // taints that do not keep the tenant off
 }

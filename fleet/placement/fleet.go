@@ -101,7 +101,7 @@ func (f *Fleet) classify(item *Item) *class {
 
 // alike compares every field; another order of a list's entries makes another class, and the same decisions.
 func alike(a, b *fleet.TenantPlacement) bool {
-	if a.Dedicated != b.Dedicated || (a.EngineSelector == nil) != (b.EngineSelector == nil) || !slices.Equal(a.Regions, b.Regions) || !slices.Equal(a.Tolerations, b.Tolerations) {
+	if a.Dedicated != b.Dedicated || a.Alone != b.Alone || (a.EngineSelector == nil) != (b.EngineSelector == nil) || !slices.Equal(a.Regions, b.Regions) || !slices.Equal(a.Tolerations, b.Tolerations) {
 		return false
 	}
 	return a.EngineSelector == b.EngineSelector || maps.Equal(a.EngineSelector.MatchLabels, b.EngineSelector.MatchLabels)

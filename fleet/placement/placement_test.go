@@ -43,10 +43,14 @@ func TestConstraintsKeepAnEnvironmentOffAnEngine(t *testing.T) {
 		why  string
 		kept bool // what is placed already is told of it too
 	}{
-		"another region":       {func(_ *Item, e *Engine) { e.Spec.Region = "us" }, "in region us, the environment in eu", true},
-		"a region not allowed": {func(i *Item, _ *Engine) { i.Constraints.Regions = []string{"us", "asia"} }, "only be served in us, asia", true},
-		"another's engine":     {func(_ *Item, e *Engine) { e.Spec.DedicatedTo = []fleet.TenantName{"globex"} }, "dedicated to other tenants", true},
-		"a shared engine":      {func(i *Item, _ *Engine) { i.Constraints.Dedicated = true }, "is shared", true},
+		"another region":         {func(_ *Item, e *Engine) { e.Spec.Region = "us" }, "in region us, the environment in eu", true},
+		"a region not allowed":   {func(i *Item, _ *Engine) { i.Constraints.Regions = []string{"us", "asia"} }, "only be served in us, asia", true},
+		"another's engine":       {func(_ *Item, e *Engine) { e.Spec.DedicatedTo = []fleet.TenantName{"globex"} }, "dedicated to other tenants", true},
+		"a shared engine, alone": {func(i *Item, _ *Engine) { i.Constraints.Alone = true }, "is shared", true},
+		"an engine for two, alone": {func(i *Item, e *Engine) {
+			i.Constraints.Alone, e.Spec.DedicatedTo = true, []fleet.TenantName{"acme", "globex"}
+		}, "dedicated to other tenants too", true},
+		"a shared engine": {func(i *Item, _ *Engine) { i.Constraints.Dedicated = true }, "is shared", true},
 		"other labels": {func(i *Item, e *Engine) {
 			e.Labels = map[string]string{"tier": "shared"}
 			i.Constraints.EngineSelector = &fleet.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
@@ -81,6 +85,9 @@ func TestWhatIsAllowedIsTaken(t *testing.T) {
 		"a region among those allowed": func(i *Item, _ *Engine) { i.Constraints.Regions = []string{"us", "eu"} },
 		"the tenant's own engine": func(i *Item, e *Engine) {
 			i.Constraints.Dedicated, e.Spec.DedicatedTo = true, []fleet.TenantName{"globex", "acme"}
+		},
+		"an engine that is the tenant's alone": func(i *Item, e *Engine) {
+			i.Constraints.Alone, e.Spec.DedicatedTo = true, []fleet.TenantName{"acme"}
 		},
 		"a taint that is tolerated": func(i *Item, e *Engine) {
 			e.Spec.Taints, i.Constraints.Tolerations = []fleet.Taint{{Key: "gpu"}}, []fleet.Taint{{Key: "gpu"}}

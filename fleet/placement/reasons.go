@@ -18,6 +18,7 @@ const (
 	regionRefused
 	othersEngine
 	notDedicated
+	notAlone
 	labels
 	tainted
 	cordoned
@@ -38,8 +39,10 @@ func constraint(item Item, e *Engine) bar {
 		return regionRefused
 	case len(s.DedicatedTo) > 0 && !slices.Contains(s.DedicatedTo, item.Environment.Tenant):
 		return othersEngine
-	case want.Dedicated && len(s.DedicatedTo) == 0:
+	case (want.Dedicated || want.Alone) && len(s.DedicatedTo) == 0:
 		return notDedicated
+	case want.Alone && len(s.DedicatedTo) > 1:
+		return notAlone
 	case want.EngineSelector != nil && !want.EngineSelector.Matches(e.Labels):
 		return labels
 	case untolerated(want.Tolerations, s.Taints) != nil:
@@ -86,6 +89,8 @@ func (b bar) text(item Item, e *Engine) string {
 		return "is dedicated to other tenants"
 	case notDedicated:
 		return "is shared; the tenant asks for a dedicated engine"
+	case notAlone:
+		return "is dedicated to other tenants too; the tenant asks for an engine of its own"
 	case labels:
 		return "lacks the labels that the tenant's engineSelector asks for: " + pairs(item.Constraints.EngineSelector.MatchLabels)
 	case tainted:

@@ -41,7 +41,7 @@ func TestHashesOfOneWeightAreOrderedAsTheirScoresAre(t *testing.T) {
 // TestClassesAreToldApartByEveryConstraint fails when a field is added that alike does not look at.
 func TestClassesAreToldApartByEveryConstraint(t *testing.T) {
 	whole := func() fleet.TenantPlacement {
-		return fleet.TenantPlacement{Regions: []string{"eu"}, Dedicated: true, EngineSelector: &fleet.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Tolerations: []fleet.Taint{{Key: "k"}}}
+		return fleet.TenantPlacement{Regions: []string{"eu"}, Dedicated: true, Alone: true, EngineSelector: &fleet.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Tolerations: []fleet.Taint{{Key: "k"}}}
 	}
 	a := whole()
 	if b := whole(); !alike(&a, &b) {
