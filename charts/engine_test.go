@@ -103,10 +103,10 @@ func TestThePatternSaysWhatRuns(t *testing.T) {
 	}
 }
 
-// Argo CD's containers run as they are published: only the image's address and resources are the chart's.
+// Argo CD's containers run as they are published: only the image's address and resources are the chart's, and the repo-server's Git settings.
 func TestNothingElseOfArgoCDIsChanged(t *testing.T) {
 	for _, version := range versions {
-		all := engine(t, "full", version)
+		all := engine(t, "full", version, "--set", "repoServer.gitSettings=false")
 		seen := 0
 		for _, want := range published(t, version, "namespace-install.yaml") {
 			if !slices.Contains(workloads(all), want.at("metadata", "name")) {

@@ -26,6 +26,7 @@ type Options struct {
 	Retry    time.Duration               // first pause after a failed read; doubles up to 30s; default 500ms
 	Stopped  func(fleet.TenantName) bool // asked immediately before each write; true refuses it; required
 	Public   bool                        // Secrets are neither read nor written, and no right on them is needed: a row that asks for one is engine.ErrRefused
+	Advise   bool                        // what lets tenants reach each other through the repo-server does not block: whoever connects is not told how many tenants use it
 	Now      func() time.Time            // default time.Now
 }
 
@@ -54,6 +55,7 @@ type Engine struct {
 	name         fleet.EngineName
 	namespace    string
 	installation string
+	tenants      int // how many the engine is dedicated to; 0: shared by all
 	options      Options
 	client       *client
 	cache        *cache
@@ -83,7 +85,7 @@ func Connect(_ context.Context, name fleet.EngineName, spec fleet.EngineSpec, co
 	if err != nil {
 		return nil, fmt.Errorf("engine %s: %w", name, err)
 	}
-	e := &Engine{name: name, namespace: spec.ArgoCD.Namespace, installation: spec.ArgoCD.InstallationID, options: options, cache: newCache(followed(options)),
+	e := &Engine{name: name, namespace: spec.ArgoCD.Namespace, installation: spec.ArgoCD.InstallationID, tenants: len(spec.DedicatedTo), options: options, cache: newCache(followed(options)),
 		health: health{broken: map[*resource]failure{}}, quarrels: quarrels{of: map[fleet.ObjectKey]quarrel{}}}
 	e.client = &client{
 		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},

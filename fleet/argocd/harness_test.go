@@ -68,7 +68,9 @@ func space(t testing.TB, c *stack.Cluster) string {
 	if err := c.CreateNamespace(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
-	settings(t, c, name, map[string]any{"application.resourceTrackingMethod": "annotation", "installationID": "eu-1"})
+	settings(t, c, name, map[string]any{"application.resourceTrackingMethod": "annotation", "installationID": "eu-1",
+		"jsonnet.enable": "false", "helm.valuesFileSchemes": ""})
+	params(t, c, name, map[string]any{"reposerver.enable.git.submodule": "false"})
 	err := c.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": argoAPI, "kind": "AppProject",
 		"metadata": map[string]any{"name": "default", "namespace": name}, "spec": map[string]any{"sourceRepos": []any{}, "destinations": []any{}}}})
 	if err != nil {
@@ -79,8 +81,18 @@ func space(t testing.TB, c *stack.Cluster) string {
 
 func settings(t testing.TB, c *stack.Cluster, namespace string, data map[string]any) {
 	t.Helper()
+	putConfigMap(t, c, namespace, "argocd-cm", data)
+}
+
+func params(t testing.TB, c *stack.Cluster, namespace string, data map[string]any) {
+	t.Helper()
+	putConfigMap(t, c, namespace, paramsName, data)
+}
+
+func putConfigMap(t testing.TB, c *stack.Cluster, namespace, name string, data map[string]any) {
+	t.Helper()
 	err := c.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": "argocd-cm", "namespace": namespace}, "data": data}})
+		"metadata": map[string]any{"name": name, "namespace": namespace}, "data": data}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // Preflight looks whether the instance is the declared one and fit to be written to: resource tracking by annotation, its installationID,
-// Argo CD's kinds, a `default` project that allows nothing, and our rights. What blocks makes every write fail with ErrUnfit until a later
+// Argo CD's kinds, what keeps tenants apart in a shared repo-server, a `default` project that allows nothing, and our rights. What blocks makes every write fail with ErrUnfit until a later
 // Preflight finds it mended; two instances with one installationID or label tracking would take each other's resources for their own
 // (argo-cd#11402, #13079). The Argo CD of an environment's own cluster belongs to that cluster's people and is the only one there: its tracking
 // and its installationID are theirs, and only what would make us do wrong blocks. An error means that it could not be looked at, and leaves the last verdict standing.
@@ -99,7 +99,8 @@ func (e *Engine) checkSettings(ctx context.Context, version string) ([]engine.Fi
 		found = append(found, engine.Finding{Code: "installation-id", Blocks: true, Message: fmt.Sprintf("Argo CD's installationID is %q, declared is %q", clip(id, 64), e.installation),
 			Fix: "set installationID in argocd-cm to the declared one, which is unique in the fleet, or connect to the right instance"})
 	}
-	return found, nil
+	isolation, err := e.checkIsolation(ctx, cm.Data)
+	return append(found, isolation...), err
 }
 
 // checkOwnCluster refuses an Argo CD that is kept from the cluster that it runs on: an Application whose destination it does not know loses
@@ -228,14 +229,14 @@ type controller struct {
 	Metadata struct{ Labels map[string]string }
 	Spec     struct {
 		Template struct {
-			Spec struct{ Containers []struct{ Image string } }
+			Spec struct{ Containers []container }
 		}
 	}
 }
 
 func (c controller) version() string {
-	for _, container := range c.Spec.Template.Spec.Containers {
-		if v := imageVersion(container.Image); v != "" {
+	for _, one := range c.Spec.Template.Spec.Containers {
+		if v := imageVersion(one.Image); v != "" {
 			return v
 		}
 	}

@@ -56,7 +56,7 @@ func TestPreflightJudgesTheSettings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := openBench(t)
 			namespace := b.Spec.ArgoCD.Namespace
-			settings(t, c, namespace, tc.data)
+			settings(t, c, namespace, apart(tc.data))
 			report, err := b.Engine.Preflight(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -68,7 +68,7 @@ func TestPreflightJudgesTheSettings(t *testing.T) {
 			if blocked := errors.Is(err, engine.ErrUnfit); blocked != (tc.want != nil) {
 				t.Errorf("a write gives %v", err)
 			}
-			settings(t, c, namespace, cases["as declared"].data)
+			settings(t, c, namespace, apart(cases["as declared"].data))
 			if report, err = b.Engine.Preflight(t.Context()); err != nil || len(report.Findings) > 0 {
 				t.Fatalf("mended: %v, %v", codes(report), err)
 			}
@@ -76,6 +76,89 @@ func TestPreflightJudgesTheSettings(t *testing.T) {
 				t.Errorf("mended, and a write gives %v", err)
 			}
 		})
+	}
+}
+
+// apart adds the settings that keep tenants apart in the repo-server.
+func apart(data map[string]any) map[string]any {
+	all := map[string]any{"jsonnet.enable": "false", "helm.valuesFileSchemes": ""}
+	maps.Copy(all, data)
+	return all
+}
+
+func TestPreflightRefusesARepoServerThatKeepsNobodyApart(t *testing.T) {
+	declared := map[string]any{"application.resourceTrackingMethod": "annotation", "installationID": "eu-1"}
+	with := func(more ...string) map[string]any {
+		all := apart(declared)
+		for i := 0; i < len(more); i += 2 {
+			all[more[i]] = more[i+1]
+		}
+		return all
+	}
+	off := map[string]any{submodulesKey: "false"}
+	cases := map[string]struct {
+		settings, params map[string]any
+		dedicated        []fleet.TenantName
+		advise           bool
+		want             []string
+	}{
+		"all set":                       {settings: with(), params: off},
+		"as Argo CD comes":              {settings: declared, params: map[string]any{}, want: []string{"jsonnet blocks", "values-schemes blocks", "submodules"}},
+		"as it comes, for one tenant":   {settings: declared, params: map[string]any{}, dedicated: []fleet.TenantName{"acme"}},
+		"as it comes, for two tenants":  {settings: declared, params: off, dedicated: []fleet.TenantName{"acme", "globex"}, want: []string{"jsonnet blocks", "values-schemes blocks"}},
+		"as it comes, seen by an agent": {settings: declared, params: off, advise: true, want: []string{"jsonnet", "values-schemes"}},
+		"jsonnet is switched on":        {settings: with("jsonnet.enable", "true"), params: off, want: []string{"jsonnet blocks"}},
+		"jsonnet's switch is empty":     {settings: with("jsonnet.enable", ""), params: off, want: []string{"jsonnet blocks"}},
+		"one scheme":                    {settings: with("helm.valuesFileSchemes", "https"), params: off, want: []string{"values-schemes blocks"}},
+		"commas alone":                  {settings: with("helm.valuesFileSchemes", " , "), params: off},
+		"submodules are switched on":    {settings: with(), params: map[string]any{submodulesKey: "true"}, want: []string{"submodules"}},
+		"kustomize runs helm":           {settings: with("kustomize.buildOptions", "--enable-helm"), params: off, want: []string{"kustomize-options blocks"}},
+		"one version reads everything":  {settings: with("kustomize.buildOptions.v5.4.3", "--load-restrictor LoadRestrictionsNone"), params: off, want: []string{"kustomize-options blocks"}},
+		"a harmless option":             {settings: with("kustomize.buildOptions", "--as-current-user"), params: off},
+	}
+	c := apiServer(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			spec := engineSpec()
+			spec.ArgoCD.Namespace, spec.DedicatedTo = space(t, c), tc.dedicated
+			settings(t, c, spec.ArgoCD.Namespace, tc.settings)
+			params(t, c, spec.ArgoCD.Namespace, tc.params)
+			e, err := Connect(t.Context(), testEngine, spec, c.REST(), Options{Advise: tc.advise, Stopped: func(fleet.TenantName) bool { return false }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := e.Preflight(t.Context())
+			if got := codes(report); err != nil || !slices.Equal(got, tc.want) {
+				t.Fatalf("findings are %v, %v; want %v", got, err, tc.want)
+			}
+			_, err = e.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{}, fleet.Lease{})
+			blocks := slices.ContainsFunc(tc.want, func(code string) bool { return strings.HasSuffix(code, "blocks") })
+			if errors.Is(err, engine.ErrUnfit) != blocks {
+				t.Errorf("a write gives %v", err)
+			}
+		})
+	}
+}
+
+func TestPreflightReadsTheRepoServersGitSettings(t *testing.T) {
+	c := apiServer(t)
+	ns := space(t, c)
+	labels := map[string]string{"app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/component": "repo-server"}
+	deployment := func(env ...corev1.EnvVar) *appsv1.Deployment {
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "argocd-repo-server", Namespace: ns, Labels: labels}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "argocd-repo-server", Image: "quay.io/argoproj/argocd:v3.2.11", Env: env}}}}}}
+	}
+	for _, tc := range []struct {
+		env  []corev1.EnvVar
+		want []string
+	}{{nil, []string{"git-config"}}, {[]corev1.EnvVar{{Name: "GIT_CONFIG_GLOBAL", Value: "/app/config/argosy-git/gitconfig"}}, nil}} {
+		if err := c.Apply(t.Context(), deployment(tc.env...)); err != nil {
+			t.Fatal(err)
+		}
+		if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil || !slices.Equal(codes(report), tc.want) {
+			t.Errorf("%v gives %v, %v", tc.env, codes(report), err)
+		}
 	}
 }
 

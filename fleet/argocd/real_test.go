@@ -13,7 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"argosy.dev/argosy/fleet"
@@ -42,6 +41,7 @@ type world struct {
 	e       *Engine
 	spec    fleet.EngineSpec
 	cluster *stack.Cluster
+	git     *stack.GitServer
 	repo    *stack.Repo
 	spaceA  string
 	spaceB  string
@@ -52,11 +52,17 @@ type world struct {
 
 func newWorld(t *testing.T, version string) *world {
 	t.Helper()
+	return newWorldWith(t, strings.ReplaceAll(version, ".", "-"), stack.ArgoOptions{Version: version})
+}
+
+// newWorldWith is a world whose namespaces end in suffix. An Argo CD that is open is dedicated to acme.
+func newWorldWith(t *testing.T, suffix string, o stack.ArgoOptions) *world {
+	t.Helper()
 	ctx := t.Context()
 	c := apiServer(t)
-	suffix := strings.ReplaceAll(version, ".", "-")
 	w := &world{T: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix, lease: fleet.Lease{Epoch: 3}, seen: map[fleet.ObjectKey][]fleet.Observation{}}
-	argo, err := stack.StartArgoCD(ctx, stack.ArgoOptions{Cluster: c, Version: version, Namespace: "argocd-" + suffix, InstallationID: "eu-1", Refresh: 3 * time.Second})
+	o.Cluster, o.Namespace, o.InstallationID, o.Refresh = c, "argocd-"+suffix, "eu-1", 3*time.Second
+	argo, err := stack.StartArgoCD(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +71,11 @@ func newWorld(t *testing.T, version string) *world {
 			t.Error(err)
 		}
 	})
-	git, err := stack.StartGit(ctx, t.TempDir())
-	if err != nil {
+	if w.git, err = stack.StartGit(ctx, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = git.Stop() })
-	if w.repo, err = git.CreateRepo(ctx, "acme/checkout"); err != nil {
+	t.Cleanup(func() { _ = w.git.Stop() })
+	if w.repo, err = w.git.CreateRepo(ctx, "acme/checkout"); err != nil {
 		t.Fatal(err)
 	}
 	kubeconfig, err := os.ReadFile(argo.Kubeconfig)
@@ -83,6 +88,9 @@ func newWorld(t *testing.T, version string) *world {
 	}
 	w.spec = engineSpec()
 	w.spec.ArgoCD.Namespace = argo.Namespace
+	if o.Open {
+		w.spec.DedicatedTo = []fleet.TenantName{acme}
+	}
 	w.e, err = Connect(ctx, testEngine, w.spec, config, Options{Window: 20 * time.Millisecond, Stopped: func(fleet.TenantName) bool { return false }})
 	if err != nil {
 		t.Fatal(err)
@@ -293,8 +301,7 @@ func (w *world) deploysAndSyncs(first string, foundation []fleet.Row, credential
 func (w *world) refresh(key fleet.ObjectKey) {
 	w.Helper()
 	patch := []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"hard"}}}`)
-	r := w.cluster.Dynamic().Resource(schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}).Namespace(w.spec.ArgoCD.Namespace)
-	if _, err := r.Patch(w.Context(), key.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "webhook"}); err != nil {
+	if _, err := w.applications().Patch(w.Context(), key.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "webhook"}); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -98,7 +98,8 @@ func (g *ground) arena(ctx context.Context) (*arena, error) {
 			return nil, err
 		}
 		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "argocd-cm", Namespace: engine.Namespace},
-			Data: map[string]string{"application.resourceTrackingMethod": "annotation", "installationID": engine.Name}}
+			Data: map[string]string{"application.resourceTrackingMethod": "annotation", "installationID": engine.Name,
+				"jsonnet.enable": "false", "helm.valuesFileSchemes": ""}}
 		locked := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
 			"metadata": map[string]any{"name": "default", "namespace": engine.Namespace}, "spec": map[string]any{"sourceRepos": []any{}, "destinations": []any{}}}}
 		if err := c.Apply(ctx, settings, locked); err != nil {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	argosyengine "argosy.dev/argosy/charts/argosy-engine"
 )
 
 // ArgoVersions are the Argo CD releases that scripts/parts.sh builds.
@@ -30,6 +32,9 @@ type ArgoOptions struct {
 	Refresh time.Duration
 	// Settings are further keys of the ConfigMap argocd-cm.
 	Settings map[string]string
+	// Open leaves out what charts/argosy-engine sets to keep tenants apart in the
+	// repo-server: it runs as Argo CD is published.
+	Open bool
 	// ClusterAdmin lets it deploy to its own cluster as
 	// https://kubernetes.default.svc, as Argo CD's cluster install may. Without
 	// it it has the rights of a namespace install.
@@ -61,6 +66,7 @@ type ArgoCD struct {
 	sockets  folder
 	binary   string
 	password string // of Redis
+	git      string // the repo-server's Git settings, "" for none
 	ports    struct{ redis, repo, repoMetrics, controllerMetrics int }
 }
 
@@ -112,6 +118,11 @@ func (a *ArgoCD) prepareFolders() (err error) {
 	}
 	for _, name := range []string{"bin", "home", "tmp", "tls", "ssh", "gpg/source", "gpg/keys"} {
 		if err := os.MkdirAll(filepath.Join(a.Dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	if !a.options.Open {
+		if a.git, err = argosyengine.WriteGit(filepath.Join(a.Dir, "git")); err != nil {
 			return err
 		}
 	}
@@ -192,7 +203,7 @@ func (a *ArgoCD) ensure(ctx context.Context, p **Process, name, path string, arg
 // environment is all that a component sees: nothing of the machine's own.
 func (a *ArgoCD) environment(component string) []string {
 	in := func(name string) string { return filepath.Join(a.Dir, name) }
-	return []string{
+	all := []string{
 		"PATH=" + in("bin") + ":" + os.Getenv("PATH"),
 		"HOME=" + in("home"), "TMPDIR=" + in("tmp"), "GIT_CONFIG_NOSYSTEM=1",
 		"REDIS_PASSWORD=" + a.password,
@@ -203,6 +214,11 @@ func (a *ArgoCD) environment(component string) []string {
 		"ARGOCD_PLUGINSOCKFILEPATH=" + a.sockets.path,
 		"ARGOCD_ASK_PASS_SOCK=" + filepath.Join(a.sockets.path, "ask"),
 	}
+	// Published manifests read these variables from argocd-cmd-params-cm.
+	if component == "repo-server" && !a.options.Open {
+		all = append(all, "ARGOCD_GIT_MODULES_ENABLED=false", "GIT_CONFIG_GLOBAL="+a.git)
+	}
+	return all
 }
 
 func (a *ArgoCD) controllerKubeconfig() string { return filepath.Join(a.Dir, "controller.kubeconfig") }

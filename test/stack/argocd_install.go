@@ -122,6 +122,11 @@ func (a *ArgoCD) configMaps() map[string]map[string]string {
 		"installationID":                     a.InstallationID,
 		"timeout.reconciliation":             a.options.Refresh.Truncate(time.Second).String(),
 	}
+	params := map[string]string{}
+	if !a.options.Open {
+		settings["jsonnet.enable"], settings["helm.valuesFileSchemes"] = "false", ""
+		params["reposerver.enable.git.submodule"] = "false"
+	}
 	maps.Copy(settings, a.options.Settings)
 	certificates := map[string]string{}
 	for host, ca := range a.options.TrustedCAs {
@@ -133,7 +138,7 @@ func (a *ArgoCD) configMaps() map[string]map[string]string {
 		"argocd-rbac-cm":            nil,
 		"argocd-ssh-known-hosts-cm": nil,
 		"argocd-gpg-keys-cm":        nil,
-		"argocd-cmd-params-cm":      nil,
+		"argocd-cmd-params-cm":      params,
 	}
 }
 

@@ -47,10 +47,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $cm "application.resourceTrackingMethod" "annotation" -}}
 {{- $_ := set $cm "installationID" (required "installationID is required: the engine's spec.argocd.installationID, unique in the fleet" .Values.installationID) -}}
 {{- $_ := set $cm "admin.enabled" "false" -}}
+{{- /* Tenants share the repo-server: docs/security.md. */ -}}
+{{- $cm = merge $cm (dict "jsonnet.enable" "false" "helm.valuesFileSchemes" "") -}}
 {{- if and .Values.workloads.namespaces (not .Values.workloads.clusterAdmin) (not (hasKey $cm "resource.respectRBAC")) -}}
 {{- $_ := set $cm "resource.respectRBAC" "normal" -}}
 {{- end -}}
-{{- $params := deepCopy .Values.argocd.params -}}
+{{- $params := merge (deepCopy .Values.argocd.params) (dict "reposerver.enable.git.submodule" "false") -}}
 {{- if eq .Values.pattern "controller" -}}
 {{- $_ := required "hub.repoServer.existingTLSSecret is required with pattern: controller: the Secret argocd-repo-server-tls, by whose ca.crt the hub's certificate is checked" .Values.hub.repoServer.existingTLSSecret -}}
 {{- $_ := required "hub.redis.existingSecret is required with pattern: controller: the Secret argocd-redis with the password under auth" .Values.hub.redis.existingSecret -}}
@@ -59,4 +61,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $params "controller.repo.server.strict.tls" "true" -}}
 {{- end -}}
 {{- toYaml (dict "argocd-cm" $cm "argocd-cmd-params-cm" $params "argocd-tls-certs-cm" .Values.argocd.tlsCerts "argocd-rbac-cm" dict "argocd-gpg-keys-cm" dict "argocd-ssh-known-hosts-cm" dict) -}}
+{{- end -}}
+
+{{/* Git's settings for the repo-server, by file. */}}
+{{- define "argosy-engine.git" -}}
+{{- range list "gitconfig" "clones.gitconfig" "post-checkout" }}
+{{ . }}: {{ $.Files.Get (printf "files/git/%s" .) | toJson }}
+{{- end }}
 {{- end -}}

@@ -227,7 +227,7 @@ func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) *reconciler
 
 // dial prepares the connection to the local Argo CD, behind the cluster's own limit on deletions.
 func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
-	inner, err := argocd.Connect(ctx, name, spec, a.c.Cluster, argocd.Options{Stopped: stopped, InFlight: 2 * a.c.InFlight, Public: a.c.NoSecrets})
+	inner, err := argocd.Connect(ctx, name, spec, a.c.Cluster, argocd.Options{Stopped: stopped, InFlight: 2 * a.c.InFlight, Public: a.c.NoSecrets, Advise: true})
 	if err != nil {
 		return nil, err
 	}

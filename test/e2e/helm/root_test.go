@@ -150,6 +150,11 @@ func (p *pod) volume(v corev1.Volume) string {
 		p.fill(dir, v.Name, p.secretOf(v.Secret.SecretName), v.Secret.Items, v.Secret.Optional)
 	case v.ConfigMap != nil:
 		p.fill(dir, v.Name, p.configMap(v.ConfigMap.Name), v.ConfigMap.Items, v.ConfigMap.Optional)
+		if mode := v.ConfigMap.DefaultMode; mode != nil && *mode&0o111 != 0 {
+			for _, entry := range must(os.ReadDir(dir))(p.t) {
+				check(p.t, os.Chmod(filepath.Join(dir, entry.Name()), os.FileMode(*mode)))
+			}
+		}
 	case v.Projected != nil:
 		for _, s := range v.Projected.Sources {
 			p.project(dir, v.Name, s)

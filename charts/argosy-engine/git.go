@@ -1,0 +1,43 @@
+// Package argosyengine gives tests the files that the chart mounts.
+package argosyengine
+
+import (
+	"embed"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+//go:embed files/git
+var files embed.FS
+
+// gitMount is where the chart mounts Git's settings in the repo-server.
+const gitMount = "/app/config/argosy-git"
+
+// WriteGit writes Git's settings for a repo-server that runs outside a container into dir,
+// and returns the value of its GIT_CONFIG_GLOBAL.
+func WriteGit(dir string) (string, error) {
+	all, err := fs.Sub(files, "files/git")
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	names, err := fs.Glob(all, "*")
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		content, err := fs.ReadFile(all, name)
+		if err != nil {
+			return "", err
+		}
+		text := strings.ReplaceAll(string(content), gitMount, dir)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(dir, "gitconfig"), nil
+}
