@@ -1,6 +1,7 @@
 package reconciler_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -37,6 +38,7 @@ type replica struct {
 type options struct {
 	flight int
 	poll   time.Duration                                // of the loop; 100 ms when zero
+	url    string                                       // of the database; the house's when empty
 	fail   func(call string) error                      // of the store
 	engine func(call string, key fleet.ObjectKey) error // of every engine
 
@@ -54,7 +56,7 @@ func (h *house) start(name string, o options) *replica {
 	if o.poll == 0 {
 		o.poll = 100 * time.Millisecond
 	}
-	store, err := postgres.Open(context.Background(), h.url, postgres.Options{Connections: postgres.Connections{Workers: 4}, Application: name})
+	store, err := postgres.Open(context.Background(), cmp.Or(o.url, h.url), postgres.Options{Connections: postgres.Connections{Workers: 4}, Application: name})
 	if err != nil {
 		h.t.Fatal(err)
 	}

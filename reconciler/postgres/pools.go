@@ -71,7 +71,7 @@ type pool struct {
 
 const (
 	controlPatience = 2 * time.Second
-	workPatience    = 15 * time.Second
+	workPatience    = 10 * time.Second
 	readPatience    = 6 * time.Second // the server ends a statement of a reader before
 	longPatience    = 70 * time.Second
 	tourPatience    = 5 * time.Minute // for all rows of an engine, which are visited one by one
@@ -100,7 +100,7 @@ func pools(o Connections) [3]pool {
 // open makes the pool. Its connections are opened when they are needed.
 func (p pool) open(ctx context.Context, base *pgxpool.Config, tracer pgx.QueryTracer) (*pgxpool.Pool, error) {
 	config := base.Copy()
-	config.MaxConns, config.PingTimeout = p.size, pingTimeout
+	config.MaxConns, config.PingTimeout, config.ShouldPing = p.size, pingTimeout, shouldPing
 	maps.Copy(config.ConnConfig.RuntimeParams, p.settings)
 	d := &deadlines{patience: p.patience, acquire: p.acquire}
 	config.ConnConfig.Tracer = d
@@ -113,6 +113,18 @@ func (p pool) open(ctx context.Context, base *pgxpool.Config, tracer pgx.QueryTr
 	}
 	d.pool = made
 	return made, nil
+}
+
+// shouldPing has a connection proven before use when it was idle for long enough to have been forgotten on the way, and whenever its answer
+// would be waited for longer than usual.
+func shouldPing(ctx context.Context, p pgxpool.ShouldPingParams) bool {
+	_, long := ctx.Value(patienceKey{}).(time.Duration)
+	return long || p.IdleDuration > time.Second
+}
+
+// PoolSizes are how many connections each pool opens at most: control, workers and readers.
+func (s *Store) PoolSizes() [3]int32 {
+	return [3]int32{s.control.Config().MaxConns, s.work.Config().MaxConns, s.read.Config().MaxConns}
 }
 
 // deadlines gives every statement and batch of a pool a deadline, so that a connection that has fallen silent is found out by whoever uses it:

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"bytes"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -15,7 +16,9 @@ type proxy struct {
 	url   string
 	cut   atomic.Int32 // cutNothing, cutRequest or cutAnswer; of the next request of any connection, once
 	skip  atomic.Int32 // requests that pass before that one
+	room  atomic.Int64 // bytes that a request may still have before its connection falls silent; 0: any number
 	Taken chan struct{}
+	ended chan struct{}
 }
 
 const (
@@ -36,7 +39,8 @@ func newProxy(t *testing.T, target string) *proxy {
 	check(t, err)
 	t.Cleanup(func() { listener.Close() })
 	u.RawQuery = url.Values{"host": {dir}}.Encode()
-	p := &proxy{url: u.String(), Taken: make(chan struct{}, 100)}
+	p := &proxy{url: u.String(), Taken: make(chan struct{}, 100), ended: make(chan struct{})}
+	t.Cleanup(func() { close(p.ended) })
 	go func() {
 		for {
 			client, err := listener.Accept()
@@ -62,7 +66,7 @@ func (p *proxy) carry(client, server net.Conn) {
 	hangUp := func() { client.Close(); server.Close() }
 	go func() {
 		defer hangUp()
-		buf := make([]byte, 1<<20)
+		buf, silent := make([]byte, 1<<20), false
 		for {
 			n, err := client.Read(buf)
 			if err != nil {
@@ -78,7 +82,20 @@ func (p *proxy) carry(client, server net.Conn) {
 				losing.Store(true)
 				p.Taken <- struct{}{}
 			}
+			if room := p.room.Load(); room > 0 && int64(n) >= room {
+				p.room.Store(0)
+				n = int(room)
+				silent = true
+			} else if room > 0 {
+				p.room.Add(-int64(n))
+			}
 			if _, err := server.Write(buf[:n]); err != nil {
+				return
+			}
+			if silent {
+				p.Taken <- struct{}{}
+				_, _ = io.Copy(io.Discard, client) // its end is not told either
+				<-p.ended
 				return
 			}
 		}

@@ -96,6 +96,8 @@ type Outlet struct {
 	latency time.Duration // each way
 	blocked bool
 	frozen  chan struct{} // closed when nothing is held back; nil: never was
+	lost    map[net.Conn]bool
+	closed  chan struct{}
 	cut     int64         // bytes that still come in before connections end; <0: any number
 	tap     *bytes.Buffer // nil: nobody reads along
 }
@@ -108,7 +110,8 @@ func (f *Firewall) Outlet(address string, config *tls.Config, targets ...string)
 	if err != nil {
 		return nil, fmt.Errorf("outlet %s: %w", address, err)
 	}
-	o := &Outlet{Address: l.Addr().String(), listener: l, targets: targets, conns: map[net.Conn]bool{}, cut: -1}
+	o := &Outlet{Address: l.Addr().String(), listener: l, targets: targets, conns: map[net.Conn]bool{}, cut: -1,
+		lost: map[net.Conn]bool{}, closed: make(chan struct{})}
 	if config != nil {
 		o.listener = tls.NewListener(l, config)
 	}
@@ -137,6 +140,7 @@ func (o *Outlet) Switch(targets ...string) {
 // Close ends it and every connection through it.
 func (o *Outlet) Close() {
 	_ = o.listener.Close()
+	close(o.closed)
 	o.Thaw()
 	o.Block(true)
 	o.open.Wait()
@@ -194,6 +198,23 @@ func (o *Outlet) Thaw() {
 		close(o.frozen)
 		o.frozen = nil
 	}
+}
+
+// Strand loses all that the connections that stand now would still carry, their
+// end included, as a network does that has forgotten them: neither side is told.
+// New connections work.
+func (o *Outlet) Strand() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for conn := range o.conns {
+		o.lost[conn] = true
+	}
+}
+
+func (o *Outlet) isLost(conn net.Conn) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lost[conn]
 }
 
 // Connections is how many stand now.
@@ -280,6 +301,13 @@ func (o *Outlet) pipe(to, from net.Conn, incoming bool) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
+		if o.isLost(from) {
+			if err != nil {
+				<-o.closed
+				return
+			}
+			continue
+		}
 		if n > 0 {
 			o.copy(buffer[:n])
 			allowed, last := o.pass(n, incoming)

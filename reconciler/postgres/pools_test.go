@@ -1,0 +1,134 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// While every connection of readers is taken and more readers wait, leases are renewed, a stop is set and read, workers read and acknowledge,
+// the loop records, and the replica is ready.
+func TestNobodyWaitsForReaders(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	_, reconciler, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
+	s := openWith(t, url, postgres.Options{Connections: postgres.Connections{Readers: 2}})
+	blocker := connect(t, url)
+	defer blocker.Close(context.Background())
+	tx := must(blocker.Begin(t.Context()))(t)
+	_, err := tx.Exec(t.Context(), `LOCK TABLE problems IN ACCESS EXCLUSIVE MODE`)
+	check(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	for range 16 {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				_, _, _ = s.Readers().Problems(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+			}
+		})
+	}
+	full := func() bool {
+		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) == 2
+	}
+	until(t, "the readers to take their connections", full)
+	for what, f := range map[string]func() error{
+		"renew a lease": func() error { _, err := s.Renew(t.Context(), worker, time.Hour); return err },
+		"set a stop": func() error {
+			_, err := s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet, By: "ann", Reason: "r"}, true)
+			return err
+		},
+		"read the stops":    func() error { _, err := s.Stops(t.Context(), fleet.Scope{}); return err },
+		"be ready":          func() error { return s.Ping(t.Context()) },
+		"read changed rows": func() error { _, err := s.Changed(t.Context(), "eu-1", 0, 10); return err },
+		"acknowledge":       func() error { return s.Acknowledge(t.Context(), worker, applied(rows)) },
+		"record": func() error {
+			_, err := s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{application("eu-1", "acme", "b", "prod", "v1")} }))
+			return err
+		},
+	} {
+		until(t, "the readers to have their connections", full)
+		if err := f(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	cancel()
+	readers.Wait()
+	check(t, tx.Rollback(t.Context()))
+}
+
+// A client dies while the rest of a large revision is on its way. What it has locked keeps nobody from renewing another lease, and who asks for
+// the reconciler's lease is told at once that it is not free.
+func TestHalfSentRevisionKeepsNoOtherLeaseFromBeingRenewed(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	between := newProxy(t, url)
+	dying, s := open(t, between.url), open(t, url)
+	lease, other := hold(t, dying, "reconciler"), hold(t, s, "engine/eu-1")
+	must(dying.Record(t.Context(), lease, fullRecord(0, 1, 10)))(t) // prepares its statements
+	between.room.Store(1 << 20)
+	ctx, cancel := context.WithCancel(t.Context())
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = dying.Record(ctx, lease, fullRecord(1, 2, 5000))
+	}()
+	<-between.Taken
+	until(t, "the server to wait for the rest of it", func() bool {
+		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_xid IS NOT NULL AND wait_event = 'ClientRead'`) == 1
+	})
+	cancel()
+	<-sent
+	exec(t, url, `UPDATE leases SET expires_at = now() - interval '1 s' WHERE name = 'reconciler'`)
+	for range 6 {
+		if _, ok, err := s.Acquire(t.Context(), "reconciler", "replica-2", time.Hour); ok || err != nil {
+			t.Errorf("a lease under which a write is under way: %v, %v", ok, err)
+		}
+		if ok, err := s.Renew(t.Context(), other, time.Hour); !ok || err != nil {
+			t.Errorf("renewing another lease: %v, %v", ok, err)
+		}
+	}
+}
+
+// What pool_max_conns of the URL gives is divided; a size that is set stays.
+func TestConnectionsAreDividedAsTheURLSays(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	most := func(s *postgres.Store) string {
+		t.Helper()
+		var sizes []string
+		for _, n := range s.PoolSizes() {
+			sizes = append(sizes, fmt.Sprint(n))
+		}
+		return strings.Join(sizes, " ")
+	}
+	for _, c := range []struct {
+		poolMax string
+		given   postgres.Connections
+		want    string // of control, workers, readers
+	}{
+		{"", postgres.Connections{}, "4 8 8"},
+		{"", postgres.Connections{Workers: 20}, "4 20 8"},
+		{"20", postgres.Connections{}, "4 8 8"},
+		{"10", postgres.Connections{}, "2 4 4"},
+		{"3", postgres.Connections{}, "1 1 1"},
+		{"30", postgres.Connections{Readers: 4}, "8 18 4"},
+	} {
+		at := url
+		if c.poolMax != "" {
+			at += "&pool_max_conns=" + c.poolMax
+		}
+		if got := most(openWith(t, at, postgres.Options{Connections: c.given})); got != c.want {
+			t.Errorf("%s of the URL and %+v: %s, want %s", c.poolMax, c.given, got, c.want)
+		}
+	}
+	_, err := postgres.Open(t.Context(), url+"&pool_max_conns=4", postgres.Options{Connections: postgres.Connections{Workers: 3}})
+	if err == nil || !strings.Contains(err.Error(), "raise it to 5 or more") {
+		t.Errorf("too few connections: %v", err)
+	}
+}
