@@ -77,6 +77,78 @@ func TestMergeQueue(t *testing.T) {
 	}
 }
 
+// A commit of the queue holds what the approved pull requests before it show, and not a byte more.
+func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
+	const file, other = "tenants/acme/deployments/checkout.yaml", "fleet/tenants/acme.yaml"
+	head := strings.Repeat("c", 40)
+	group := fleet.Look{Kind: fleet.LookGroup, Head: fleet.Revision(head), Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
+	for name, c := range map[string]struct {
+		shown  map[string]string
+		change func(h *harbor)
+		want   string
+	}{
+		"what was approved":           {map[string]string{file: "b1"}, nil, "success"},
+		"another file":                {map[string]string{file: "b1", other: "x"}, nil, "failure"},
+		"other content":               {map[string]string{file: "b2"}, nil, "failure"},
+		"a removal that none shows":   {map[string]string{file: ""}, nil, "failure"},
+		"nothing of it":               {map[string]string{}, nil, "success"},
+		"the branch is not applied":   {map[string]string{other: "x"}, func(h *harbor) { h.planner.answer.Behind = true }, "success"}, // the plan is pending
+		"another approved one has it": {map[string]string{file: "b1", other: "x"}, func(h *harbor) { h.also(2, fleet.PullOpen, other) }, "success"},
+		"one that is merged has it":   {map[string]string{file: "b1", other: "x"}, func(h *harbor) { h.also(2, fleet.PullMerged, other) }, "success"},
+		"one that was closed had it":  {map[string]string{file: "b1", other: "x"}, func(h *harbor) { h.also(2, fleet.PullClosed, other) }, "failure"},
+		"one with a newer head had it": {map[string]string{file: "b1", other: "x"}, func(h *harbor) {
+			h.also(2, fleet.PullOpen, other)
+			r := h.records.pulls[2]
+			r.Head = "new"
+			h.records.pulls[2] = r
+		}, "failure"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarbor(t)
+			h.open(h.bob, nil)
+			h.pullRequest.Review(h.alice, "APPROVED")
+			h.look()
+			if got := h.record(); got.Shown[file] != "b1" || len(got.Shown) != 1 {
+				t.Fatalf("shown: %v", got.Shown)
+			}
+			h.planner.answer.Shown = c.shown
+			if c.change != nil {
+				c.change(h)
+			}
+			if err := h.Look(t.Context(), group); err != nil {
+				t.Fatal(err)
+			}
+			if got := h.repo.Statuses(head)[fleet.CheckOwners]; got.State != c.want || c.want == "failure" && !strings.Contains(got.Description, "nobody approved") {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// also is another pull request with an approved head that shows the file.
+func (h *harbor) also(number int, state fleet.PullState, path string) {
+	h.records.pulls[number] = fleet.PullRecord{Pull: fleet.Pull{Number: number, State: state, Head: "h2"}, Consented: "h2", Shown: map[string]string{path: "x"}}
+}
+
+// The head has a file of globex as main has it by now. Once globex takes it back, a merge brings it again: so globex is asked, and waked.
+func TestContentThatTheBranchHasTooStaysBoundToItsTenant(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.planner.answer.Shown["tenants/globex/deployments/web.yaml"] = "v1"
+	h.look()
+	if got := h.record().Tenants; !slices.Equal(got, []fleet.TenantName{"acme", "globex"}) {
+		t.Fatalf("bound to %v", got)
+	}
+	if text := h.comment(); !strings.Contains(text, "for tenant `globex`") || !strings.Contains(text, "tenants/globex/deployments/web.yaml") || !strings.Contains(text, "rebase onto `main`") {
+		t.Error(text)
+	}
+	h.records.asked = nil
+	h.Recorded(t.Context(), []fleet.TenantName{"globex"}, nil)
+	if got := numbers(h.records.asked); !slices.Equal(got, []int{1}) {
+		t.Errorf("globex changes, and it asks for %v", got)
+	}
+}
+
 func TestMergedIsFollowedForADay(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)

@@ -3,7 +3,9 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"argosy.dev/argosy/fleet"
@@ -14,7 +16,7 @@ import (
 var queued = regexp.MustCompile(`/pr-([1-9][0-9]{0,8})-[0-9a-f]{7,40}$`)
 
 // group judges a commit of the merge queue: what the branch would be with everything that stands before it in the queue. Approvals were asked
-// for before its pull requests came into the queue; the plan is made anew, and what is then beyond the guards needs an approval of one of them.
+// for before its pull requests came into the queue, and each file has to be one that they show; the plan is made anew, and what is then beyond the guards needs an approval of one of them.
 func (r *Reviewer) group(ctx context.Context, l fleet.Look) error {
 	pulls, err := r.inQueue(ctx, l.Ref)
 	if err != nil {
@@ -38,6 +40,9 @@ func (r *Reviewer) group(ctx context.Context, l fleet.Look) error {
 	if err != nil {
 		return err
 	}
+	if f.Unapproved, err = r.unapproved(ctx, preview); err != nil {
+		return err
+	}
 	if err := r.surroundings(ctx, &f, preview); err != nil {
 		return err
 	}
@@ -49,6 +54,33 @@ func (r *Reviewer) group(ctx context.Context, l fleet.Look) error {
 		return ErrUnsettled
 	}
 	return nil
+}
+
+// unapproved lists the files of a commit of the merge queue that no approved pull request shows with the same content. Those that git itself
+// merged from two pull requests are among them: nobody has seen the outcome.
+func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) {
+	if len(p.Shown) == 0 || p.unsettled || p.Behind {
+		return nil, nil // what is not applied yet would be among them; the commit is judged again
+	}
+	records, err := r.Records.UnsettledPulls(ctx)
+	if err != nil {
+		return nil, err
+	}
+	left := maps.Clone(p.Shown)
+	for _, listed := range records {
+		if listed.Consented != listed.Head || listed.Held != nil || listed.State == fleet.PullClosed {
+			continue
+		}
+		record, known, err := r.Records.PullRecord(ctx, listed.Number)
+		if err != nil {
+			return nil, err
+		}
+		maps.DeleteFunc(left, func(path, blob string) bool {
+			shown, ok := record.Shown[path]
+			return known && record.Consented == listed.Head && ok && shown == blob
+		})
+	}
+	return slices.Sorted(maps.Keys(left)), nil
 }
 
 // inQueue is the pull request that the ref is named for, and those whose deletions somebody has approved: they may stand before it.

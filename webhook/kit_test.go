@@ -199,6 +199,7 @@ var checkout = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Na
 
 func newPlanner() *planner {
 	return &planner{answer: webhook.Preview{Base: fleet.Revision(strings.Repeat("b", 40)), Files: []string{"tenants/acme/deployments/checkout.yaml"},
+		Shown:  map[string]string{"tenants/acme/deployments/checkout.yaml": "b1"},
 		Report: &plan.Report{}, Hash: "h", Effects: []fleet.Effect{{Key: checkout, Tenant: "acme", Deletes: true}}}}
 }
 
@@ -220,7 +221,7 @@ func (p *planner) Parse(context.Context, string, fleet.Revision) (webhook.Previe
 		return webhook.Preview{}, p.parseErr
 	}
 	// As long as the branch's head is being applied it is not what is applied.
-	return webhook.Preview{Base: p.answer.Base, Files: p.answer.Files, Behind: p.err != nil}, nil
+	return webhook.Preview{Base: p.answer.Base, Files: p.answer.Files, Shown: p.answer.Shown, Behind: p.err != nil}, nil
 }
 
 func (p *planner) Platform() (fleet.FleetSpec, error) { return fleet.FleetSpec{}, nil }
@@ -248,6 +249,7 @@ type records struct {
 	asked          []fleet.Look
 	agents         []fleet.AgentView
 	saves, failing int
+	askFails       bool
 }
 
 func newRecords() *records {
@@ -262,6 +264,9 @@ func (r *records) save() error {
 }
 
 func (r *records) Ask(_ context.Context, looks []fleet.Look) error {
+	if r.askFails {
+		return errDown
+	}
 	r.asked = append(r.asked, looks...)
 	return nil
 }

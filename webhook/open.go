@@ -112,6 +112,12 @@ func (r *Reviewer) preview(ctx context.Context, f *review.Facts, ref string) (Pr
 		f.Unplanned = fmt.Sprintf("what `%s` has is applied", r.Branch)
 	}
 	f.Base, f.Files, f.Problems, f.Conflicts, f.Behind, f.Plan = p.Base, p.Files, p.Problems, p.Conflicts, p.Behind, p.Report
+	for path := range p.Shown {
+		if !slices.Contains(p.Files, path) && !slices.Contains(p.Conflicts, path) {
+			f.Kept = append(f.Kept, path)
+		}
+	}
+	slices.Sort(f.Kept)
 	if f.Record.Number > 0 {
 		f.Link = r.link(f.Record.Number)
 	}
@@ -157,7 +163,7 @@ func (r *Reviewer) link(number int) string {
 
 // surroundings is what the plan meets: owners and quotas of the base, how Applications and engines stand, stops.
 func (r *Reviewer) surroundings(ctx context.Context, f *review.Facts, p Preview) (err error) {
-	if f.Owned, err = r.owned(ctx, review.Touched(slices.Concat(f.Files, f.Conflicts))); err != nil {
+	if f.Owned, err = r.owned(ctx, review.Touched(slices.Concat(f.Files, f.Conflicts, f.Kept))); err != nil {
 		return err
 	}
 	if f.Stops, err = r.Records.Stops(ctx, fleet.Scope{}); err != nil {

@@ -108,7 +108,7 @@ func TestClosedWithoutAMerge(t *testing.T) {
 		t.Error("it is told of again")
 	}
 	h.open(h.bob, nil)
-	h.planner.answer.Files = nil
+	h.planner.answer.Files, h.planner.answer.Shown = nil, nil
 	h.look()
 	h.pullRequest.Close()
 	h.look()

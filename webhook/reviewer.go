@@ -95,6 +95,7 @@ type Reviewer struct {
 	mu        sync.Mutex
 	following map[int]time.Time    // merged pull requests whose result is followed: when they are looked at next
 	swept     time.Time            // deliveries before it were asked for again
+	missed    bool                 // revisions may have been recorded without a look at the pull requests that they concern
 	steps     []Step               // the latest
 	waiting   map[string]time.Time // looks that are put off, by key: since when
 	looking   map[int]bool         // pull requests that are being looked at
@@ -207,13 +208,21 @@ func (r *Reviewer) Recorded(ctx context.Context, tenants []fleet.TenantName, ste
 		r.remember(*step)
 	}
 	records, err := r.Records.UnsettledPulls(ctx)
+	if err == nil {
+		err = r.Records.Ask(ctx, touched(records, tenants))
+	}
 	if err != nil {
-		r.Log.Warn("open pull requests are planned anew at the next sweep", "error", err)
-		return
-	}
-	if err := r.Records.Ask(ctx, touched(records, tenants)); err != nil {
+		r.miss(true)
 		r.Log.Warn("open pull requests are planned anew at the next sweep", "error", err)
 	}
+}
+
+// miss sets whether the next sweep looks at every open pull request, and says whether it was to.
+func (r *Reviewer) miss(missed bool) (was bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was, r.missed = r.missed, missed
+	return was
 }
 
 // touched is the looks at the records that a change for these tenants may make others of.

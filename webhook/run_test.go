@@ -127,6 +127,34 @@ func TestRunOutlastsTheStore(t *testing.T) {
 	})
 }
 
+// What could not be asked for when a revision was recorded, or was not because a replica ended in between, the next sweep asks for.
+func TestSweepAsksForWhatARevisionCouldNot(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.look()
+	h.lookAll()
+	swept := func() []int {
+		t.Helper()
+		h.records.asked = nil
+		if err := h.Look(t.Context(), sweep); err != nil {
+			t.Fatal(err)
+		}
+		return numbers(h.records.asked)
+	}
+	if got := swept(); len(got) != 0 {
+		t.Fatalf("it asks for %v", got)
+	}
+	h.records.askFails = true
+	h.Recorded(t.Context(), []fleet.TenantName{"acme"}, nil)
+	h.records.askFails = false
+	if got := swept(); !slices.Equal(got, []int{1}) {
+		t.Errorf("after a failure it asks for %v", got)
+	}
+	if got := swept(); len(got) != 0 {
+		t.Errorf("and again for %v", got)
+	}
+}
+
 // shared is records that goroutines share, and that may be away.
 type shared struct {
 	*records

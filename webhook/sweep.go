@@ -12,6 +12,7 @@ import (
 // ends with ctx, and runs where Look does.
 func (r *Reviewer) Run(ctx context.Context) {
 	r.resume(ctx)
+	r.miss(true) // the replica that led before may have ended between a revision and the looks that it asks for
 	sweeps, steps := time.NewTicker(r.Sweep), time.NewTicker(followEvery)
 	defer sweeps.Stop()
 	defer steps.Stop()
@@ -52,11 +53,15 @@ func (r *Reviewer) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.Records.Ask(ctx, stale(open, records))
+	missed := r.miss(false)
+	if err = r.Records.Ask(ctx, stale(open, records, missed)); err != nil && missed {
+		r.miss(true)
+	}
+	return err
 }
 
-// stale is the looks at what the forge has changed since it was looked at.
-func stale(open []fleet.Pull, records []fleet.PullRecord) []fleet.Look {
+// stale is the looks at what the forge has changed since it was looked at; with missed, at everything that is open.
+func stale(open []fleet.Pull, records []fleet.PullRecord, missed bool) []fleet.Look {
 	known, listed := map[int]fleet.PullRecord{}, map[int]bool{}
 	for _, record := range records {
 		known[record.Number] = record
@@ -66,7 +71,7 @@ func stale(open []fleet.Pull, records []fleet.PullRecord) []fleet.Look {
 	for _, p := range open {
 		listed[p.Number] = true
 		is, ok := known[p.Number]
-		if !ok || is.Head != p.Head || is.State != p.State || is.Title != p.Title || p.UpdatedAt.After(is.UpdatedAt) || is.Marked == "" {
+		if missed || !ok || is.Head != p.Head || is.State != p.State || is.Title != p.Title || p.UpdatedAt.After(is.UpdatedAt) || is.Marked == "" {
 			look(p.Number)
 		}
 	}

@@ -43,7 +43,11 @@ func Decide(f Facts) Verdict {
 	v.Obstacles = slices.Concat(f.unmergeable(), f.invalid(), f.unplanned(), f.stopped(v.Held), f.beyondQuota())
 	if !f.queued() { // each was approved before it came into the queue
 		v.Ownership = f.ownership()
-		v.Obstacles = append(v.Obstacles, unowned(v.Ownership, f.Record.Head)...)
+		v.Obstacles = append(v.Obstacles, f.unowned(v.Ownership)...)
+	} else if n := len(f.Unapproved); n > 0 {
+		v.Obstacles = append(v.Obstacles, Obstacle{fleet.CheckOwners, fleet.CheckFailure, count(n, "file") + " that nobody approved",
+			"No approved pull request has " + series(each(f.Unapproved, tick), 5) + " as this commit of the merge queue does. Take the pull " +
+				"request out of the queue, bring " + tick(f.branch()) + " into its branch, and have it approved anew."})
 	}
 	v.State = worst(v.Obstacles, "")
 	v.Line = plain(f.headline(v), mostTitle)
@@ -190,19 +194,29 @@ func exceeded(u plan.QuotaUse, quota fleet.Quota) []string {
 }
 
 // unowned is the approvals that are missing. An owner's objection is a failure as long as no other owner approves.
-func unowned(ownership []Ownership, head fleet.Revision) []Obstacle {
+func (f Facts) unowned(ownership []Ownership) []Obstacle {
 	var out []Obstacle
+	changed := Touched(slices.Concat(f.Files, f.Conflicts))
 	for _, w := range ownership {
 		if w.Met() {
 			continue
 		}
-		o := Obstacle{Check: fleet.CheckOwners, State: fleet.CheckPending, What: "needs an approval for " + tenant(w.Tenant), Todo: missing(w, head)}
+		o := Obstacle{Check: fleet.CheckOwners, State: fleet.CheckPending, What: "needs an approval for " + tenant(w.Tenant), Todo: missing(w, f.Record.Head)}
+		if !slices.Contains(changed, w.Tenant) {
+			o.Todo += fmt.Sprintf(" The commits of this pull request change %s, which %s has in the same way by now: without them, after a rebase onto %s, "+
+				"no approval is needed.", series(each(of(f.Kept, w.Tenant), tick), 3), tick(f.branch()), tick(f.branch()))
+		}
 		if len(w.TookBack) > 0 {
 			o.State, o.What = fleet.CheckFailure, series(each(w.TookBack, login), 3)+" asked for changes for "+tenant(w.Tenant)
 		}
 		out = append(out, o)
 	}
 	return out
+}
+
+// of picks the paths of one tenant.
+func of(paths []string, t fleet.TenantName) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return Touched([]string{path})[0] != t })
 }
 
 // missing is how an approval is given, and by whom.

@@ -32,12 +32,15 @@ type Facts struct {
 	Queue   []fleet.PullRecord // of a commit of the merge queue: the pull requests in it. Record.Head is that commit, and nothing else of Record counts
 
 	Base      fleet.Revision  // applied revision that the pull request is held against
-	Files     []string        // paths below fleet/ and tenants/ that it changes
+	Files     []string        // paths below fleet/ and tenants/ that its merge changes
+	Kept      []string        // further paths that it changes and the base has in the same way by now; a merge brings them back once the base takes them back
 	Problems  []fleet.Problem // located: of these files, and of those that they make wrong
 	Conflicts []string        // paths that have changed in the branch too
 	Behind    bool            // the branch's head is not applied yet, so that the plan is not the last word
 	Plan      *plan.Report    // nil: there is none
 	Unplanned string          // what that waits for, as prose that goes on after "waits until"; empty: not known
+
+	Unapproved []string // of a commit of the merge queue: paths whose content no approved pull request shows
 
 	Unmergeable string // why the head can never be merged as it is, in one sentence; which files it changes is not known then
 
@@ -109,9 +112,9 @@ func Touched(files []string) []fleet.TenantName {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// touched is every file's owner, also of those whose conflicts leave them out of the plan.
+// touched is every file's owner, also of those that are in no plan: for their conflicts, or because the base has them already.
 func (f Facts) touched() []fleet.TenantName {
-	return Touched(slices.Concat(f.Files, f.Conflicts))
+	return Touched(slices.Concat(f.Files, f.Conflicts, f.Kept))
 }
 
 // untested reports whether it is a fork whose head nobody who may has let be planned.
@@ -122,7 +125,9 @@ func (f Facts) untested() bool {
 func (f Facts) queued() bool { return len(f.Queue) > 0 }
 
 // Ours reports whether it changes anything that Argosy manages, or whether that is unknown.
-func (f Facts) Ours() bool { return len(f.Files)+len(f.Conflicts) > 0 || f.Unmergeable != "" }
+func (f Facts) Ours() bool {
+	return len(f.Files)+len(f.Conflicts)+len(f.Kept) > 0 || f.Unmergeable != ""
+}
 
 // problems parts the problems of the files that it changes from those of others, errors first.
 func (f Facts) problems() (own, others []fleet.Problem) {

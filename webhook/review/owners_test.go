@@ -55,6 +55,24 @@ func TestWhoseApprovalCounts(t *testing.T) {
 	}
 }
 
+// The head has a file of globex otherwise than where it parted, and the base has it in the same way by now.
+func TestContentThatTheBaseHasTooNeedsItsOwner(t *testing.T) {
+	f, _ := bump(t)
+	f.Kept = []string{"tenants/globex/deployments/web.yaml"}
+	f.Reviews = []fleet.Review{review(bob, fleet.ReviewApproved, head, 1)}
+	v := Decide(f)
+	if got := find(t, v, fleet.CheckOwners); got.State != fleet.CheckPending || v.Consented() || !slices.Equal(v.Tenants, []fleet.TenantName{"acme", "globex"}) {
+		t.Errorf("%+v %v", got, v.Tenants)
+	}
+	if text := Comment(f, v, MostComment); !strings.Contains(text, "`tenants/globex/deployments/web.yaml`, which `main` has in the same way by now") {
+		t.Error(text)
+	}
+	f.Files, f.Plan.Tenants = nil, nil
+	if state := Decide(f).State; state == fleet.CheckSuccess {
+		t.Error("with nothing else it passes as none of Argosy's business")
+	}
+}
+
 func TestOwnersAreTheBases(t *testing.T) {
 	before := standingFleet()
 	after := before.edit("fleet/tenants/acme.yaml", "github:acme/leads", "github:mallet").edit("tenants/acme/deployments/cart.yaml", "v2.0.0", "v9")
