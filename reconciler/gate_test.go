@@ -42,12 +42,19 @@ func (e slowEngine) SetStop(ctx context.Context, stop fleet.Stop) error {
 	return e.Fake.SetStop(ctx, stop)
 }
 
-// reports takes the reports of an engine, and nothing else.
-type reports struct{ noRows }
+// reports takes the reports of an engine, and has the one row that is to be deleted.
+type reports struct {
+	noRows
+	absent fleet.Row
+}
 
 type noRows interface{ Rows }
 
 func (reports) ReportEngine(context.Context, fleet.Lease, fleet.EngineReport) error { return nil }
+
+func (r reports) LeasedRow(context.Context, fleet.Lease, fleet.ObjectKey) (fleet.Row, bool, error) {
+	return r.absent, true, nil
+}
 
 // workOn is a shift on a server, whose lease lasts for so long.
 func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration) *shift {
@@ -90,6 +97,7 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 			return err
 		},
 		"delete": func(ctx context.Context, s *shift) error {
+			s.Rows = reports{absent: gone}
 			_, _, err := s.act(ctx, gone)
 			return err
 		},

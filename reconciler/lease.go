@@ -12,13 +12,14 @@ import (
 
 // Leases hands out the right to act. Time is the store's: two replicas with different clocks agree.
 type Leases interface {
-	// Acquire takes the lease when it is free, expired or already the holder's; false when another holds it.
+	// Acquire takes the lease when it is free, expired or already the holder's; false when another
+	// holds it. Then the lease that it returns says until when, by our clock; zero: not known.
 	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error)
 	// Renew prolongs it; false when it was lost.
 	Renew(ctx context.Context, lease fleet.Lease, ttl time.Duration) (bool, error)
 	// RaiseEpoch moves a lease that is held above floor: after the database was lost epochs begin anew, and objects still bear those of before.
 	RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64) (fleet.Lease, error)
-	// Release gives it up, so that the next holder need not wait.
+	// Release gives it up and tells every replica, so that the next holder need not wait.
 	Release(ctx context.Context, lease fleet.Lease) error
 }
 
@@ -26,15 +27,19 @@ type Leases interface {
 var ErrLeaseLost = errors.New("lease lost to another replica")
 
 const (
-	leaseTTL    = 15 * time.Second
+	// leaseTTL is the longest time without an owner after a replica was killed. A shorter one would
+	// end sessions, each of which begins by listing its engine, for a short fault of the database.
+	leaseTTL    = 7 * time.Second
 	leaseMargin = time.Second     // before the lease's end, from which on it counts as lost: for what is on its way, and for clocks that drift
-	leasePoll   = 2 * time.Second // at most, between looks at a lease that another holds: it passes on soon after it is released
+	leasePoll   = 2 * time.Second // at most, between looks at a lease that another holds
+	leaseSlack  = 20 * time.Millisecond
 )
 
 // holdLease waits for the lease, runs act while it is held, and cancels act's context as soon as it is not. It returns when act does.
 // The deadline by our own clock is counted from before the renewal was sent, so that it is never later than the store's.
-func holdLease(ctx context.Context, leases Leases, name, holder string, poll time.Duration, act func(context.Context, *heldLease) error) error {
-	lease, begun, err := acquire(ctx, leases, name, holder, poll)
+// released says that the lease may be free; it may be nil.
+func holdLease(ctx context.Context, leases Leases, name, holder string, poll time.Duration, released <-chan struct{}, act func(context.Context, *heldLease) error) error {
+	lease, begun, err := acquire(ctx, leases, name, holder, poll, released)
 	if err != nil {
 		return err
 	}
@@ -53,14 +58,27 @@ func holdLease(ctx context.Context, leases Leases, name, holder string, poll tim
 	return err
 }
 
-func acquire(ctx context.Context, leases Leases, name, holder string, poll time.Duration) (fleet.Lease, time.Time, error) {
+// acquire asks again when the lease runs out by the store's clock, when released says so, and at
+// least every leasePoll.
+func acquire(ctx context.Context, leases Leases, name, holder string, poll time.Duration, released <-chan struct{}) (fleet.Lease, time.Time, error) {
 	for {
 		begun := time.Now()
 		lease, ok, err := leases.Acquire(ctx, name, holder, leaseTTL)
 		if err == nil && ok {
 			return lease, begun, nil
 		}
-		if !wait(ctx, min(poll, leasePoll)) {
+		pause := min(poll, leasePoll)
+		if left := time.Until(lease.Expires) + leaseSlack; left > 0 {
+			pause = min(pause, left)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-released:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
 			if err == nil {
 				err = ctx.Err()
 			}

@@ -37,7 +37,7 @@ func (l *ledger) Acquire(_ context.Context, name, holder string, ttl time.Durati
 		return fleet.Lease{}, false, errors.New("the database is away")
 	}
 	if ok && at.Holder != holder && time.Now().Before(at.Expires) {
-		return fleet.Lease{}, false, nil
+		return at, false, nil
 	}
 	next := fleet.Lease{Name: name, Holder: holder, Epoch: at.Epoch + 1, Expires: time.Now().Add(ttl)}
 	l.now[name] = next
@@ -99,7 +99,7 @@ func TestALeaseIsHeldByOneAtATimeAndPassesOnAtOnceWhenReleased(t *testing.T) {
 		var all sync.WaitGroup
 		for _, holder := range []string{"a", "b", "c"} {
 			all.Go(func() {
-				err := holdLease(t.Context(), l, "engine/eu-1", holder, time.Second, func(ctx context.Context, held *heldLease) error {
+				err := holdLease(t.Context(), l, "engine/eu-1", holder, time.Second, nil, func(ctx context.Context, held *heldLease) error {
 					mu.Lock()
 					inside++
 					most = max(most, inside)
@@ -133,7 +133,7 @@ func TestWorkEndsBeforeAnotherMayHoldTheLease(t *testing.T) {
 		l := newLedger()
 		start := time.Now()
 		time.AfterFunc(time.Second, func() { l.setDown(true) })
-		err := holdLease(t.Context(), l, "engine/eu-1", "a", time.Second, func(ctx context.Context, held *heldLease) error {
+		err := holdLease(t.Context(), l, "engine/eu-1", "a", time.Second, nil, func(ctx context.Context, held *heldLease) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
@@ -149,7 +149,7 @@ func TestWorkEndsBeforeAnotherMayHoldTheLease(t *testing.T) {
 func TestALeaseThatPassedOnEndsTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
-		err := holdLease(t.Context(), l, "engine/eu-1", "a", time.Second, func(ctx context.Context, _ *heldLease) error {
+		err := holdLease(t.Context(), l, "engine/eu-1", "a", time.Second, nil, func(ctx context.Context, _ *heldLease) error {
 			l.mu.Lock()
 			at := l.now["engine/eu-1"]
 			at.Holder, at.Epoch = "b", at.Epoch+1
@@ -197,7 +197,7 @@ func TestARaiseOfTheEpochBesideARenewalLosesNothing(t *testing.T) {
 					return ctx.Err()
 				}
 			}
-			err := holdLease(t.Context(), l, "engine/eu-1", "a", time.Second, func(ctx context.Context, held *heldLease) error {
+			err := holdLease(t.Context(), l, "engine/eu-1", "a", time.Second, nil, func(ctx context.Context, held *heldLease) error {
 				if first == "renew" {
 					wait(ctx, leaseTTL/3)
 					synctest.Wait() // the renewal is on its way
@@ -234,7 +234,7 @@ func TestARenewalThatHangsEndsTheWorkBeforeTheLease(t *testing.T) {
 			return ctx.Err()
 		}
 		start := time.Now()
-		err := holdLease(t.Context(), l, "engine/eu-1", "a", time.Second, func(ctx context.Context, _ *heldLease) error {
+		err := holdLease(t.Context(), l, "engine/eu-1", "a", time.Second, nil, func(ctx context.Context, _ *heldLease) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
@@ -264,6 +264,29 @@ func TestAStopOfTheWorkLetsAWriteEndAndTheLossOfTheLeaseDoesNot(t *testing.T) {
 				t.Errorf("%s: the write was cut off after %s, not %s", name, took, c.after)
 			}
 			end()
+		}
+	})
+}
+
+func TestALeaseIsAskedForWhenItRunsOutAndWhenItIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			give  func(*ledger, chan struct{}) // after a second
+			after time.Duration
+		}{
+			"killed":   {func(*ledger, chan struct{}) {}, leaseTTL + leaseSlack},
+			"released": {func(l *ledger, c chan struct{}) { _ = l.Release(t.Context(), l.now["reconciler"]); c <- struct{}{} }, time.Second},
+		} {
+			l, released := newLedger(), make(chan struct{}, 1)
+			if _, _, err := l.Acquire(t.Context(), "reconciler", "a", leaseTTL); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			time.AfterFunc(time.Second, func() { c.give(l, released) })
+			_, _, err := acquire(t.Context(), l, "reconciler", "b", time.Minute, released)
+			if took := time.Since(start); err != nil || took != c.after {
+				t.Errorf("%s: acquired after %s, want %s; %v", name, took, c.after, err)
+			}
 		}
 	})
 }

@@ -62,6 +62,7 @@ type Loop struct {
 	Recorded func(ctx context.Context, tenants []fleet.TenantName) // hears whose things a revision has changed ("": the platform's); it is quick
 
 	wake     chan struct{}
+	released chan struct{} // the lease may be free
 	previews *previews
 	world    *plan.World
 	told     standing                                                 // what was last recorded of the source
@@ -81,7 +82,7 @@ type Loop struct {
 
 // NewLoop makes a loop that can be woken before it runs.
 func NewLoop(l Loop) *Loop {
-	l.wake = make(chan struct{}, 1)
+	l.wake, l.released = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.previews = &previews{computing: make(chan struct{}, 1)}
 	return &l
 }
@@ -90,6 +91,20 @@ func NewLoop(l Loop) *Loop {
 func (l *Loop) Wake() {
 	select {
 	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// loopLease elects the replica that turns commits into rows.
+const loopLease = "reconciler"
+
+// Released says that a lease of that name was given up. It never blocks.
+func (l *Loop) Released(lease string) {
+	if lease != loopLease {
+		return
+	}
+	select {
+	case l.released <- struct{}{}:
 	default:
 	}
 }
@@ -106,7 +121,7 @@ func (l *Loop) Heard(by string) {
 func (l *Loop) Run(ctx context.Context) {
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
-		err := holdLease(ctx, l.Leases, "reconciler", l.Holder, l.Poll, func(ctx context.Context, held *heldLease) error {
+		err := holdLease(ctx, l.Leases, loopLease, l.Holder, l.Poll, l.released, func(ctx context.Context, held *heldLease) error {
 			began = time.Now()
 			l.world, l.found, l.told = nil, nil, standing{}
 			return l.passes(ctx, held)

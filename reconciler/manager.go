@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,7 +78,7 @@ func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup, specs map[fle
 		}
 		workCtx, cancel := context.WithCancel(ctx)
 		w := m.New(name, spec)
-		w.wake = make(chan struct{}, 1)
+		w.wake, w.released = make(chan struct{}, 1), make(chan struct{}, 1)
 		r, before := &run{w, cancel, make(chan struct{})}, m.ending[name]
 		m.running[name] = r
 		delete(m.ending, name)
@@ -110,6 +111,19 @@ func (m *Manager) Wake() {
 	}
 	for _, w := range m.workers() {
 		w.Wake()
+	}
+}
+
+// Released says that a lease of that name was given up; the engine's worker asks for it at once.
+func (m *Manager) Released(lease string) {
+	name, ok := strings.CutPrefix(lease, engineLease)
+	if !ok {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.running[fleet.EngineName(name)]; r != nil {
+		r.worker.Released()
 	}
 }
 

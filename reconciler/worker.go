@@ -61,7 +61,8 @@ type Worker struct {
 	Poll    time.Duration // of rows, when no notification comes
 	Flight  int           // objects in flight at a time
 
-	wake chan struct{}
+	wake     chan struct{}
+	released chan struct{} // the engine's lease may be free
 
 	mu      sync.Mutex
 	rotated map[credential]bool // secrets that changed and whose rows are to be looked at
@@ -71,6 +72,9 @@ type credential struct {
 	tenant fleet.TenantName
 	name   string
 }
+
+// engineLease precedes the engine's name in the name of its lease.
+const engineLease = "engine/"
 
 const (
 	readBatch    = 500
@@ -88,7 +92,7 @@ const (
 func (w *Worker) Run(ctx context.Context) {
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
-		err := holdLease(ctx, w.Leases, "engine/"+string(w.Engine), w.Holder, w.Poll, func(ctx context.Context, held *heldLease) error {
+		err := holdLease(ctx, w.Leases, engineLease+string(w.Engine), w.Holder, w.Poll, w.released, func(ctx context.Context, held *heldLease) error {
 			began = time.Now()
 			return w.serve(ctx, held)
 		})
@@ -107,6 +111,14 @@ func (w *Worker) Run(ctx context.Context) {
 func (w *Worker) Wake() {
 	select {
 	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Released says that the engine's lease was given up. It never blocks.
+func (w *Worker) Released() {
+	select {
+	case w.released <- struct{}{}:
 	default:
 	}
 }

@@ -32,10 +32,12 @@ func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Durat
 
 func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error) {
 	var found fleet.Lease
-	var over bool
-	err := s.control.QueryRow(ctx, `SELECT holder, epoch, expires_at <= clock_timestamp() FROM leases WHERE name = $1`, name).
-		Scan(&found.Holder, &found.Epoch, &over)
-	found.Name = name
+	var left float64 // seconds until it runs out
+	err := s.control.QueryRow(ctx, `
+		SELECT holder, epoch, CASE WHEN expires_at <= clock_timestamp() THEN 0
+		                      ELSE extract(epoch FROM expires_at - clock_timestamp())::float8 END
+		FROM leases WHERE name = $1`, name).Scan(&found.Holder, &found.Epoch, &left)
+	found.Name, found.Expires = name, time.Now().Add(time.Duration(left*float64(time.Second)))
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return lease(s.control.QueryRow(ctx, `
@@ -43,7 +45,7 @@ func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Durat
 			ON CONFLICT (name) DO NOTHING RETURNING name, holder, epoch, expires_at`, name, holder, ttl))
 	case err != nil:
 		return fleet.Lease{}, false, err
-	case over:
+	case left == 0:
 		// Whoever else saw it run out has changed the epoch.
 		return lease(s.control.QueryRow(ctx, `
 			UPDATE leases SET holder = $2, epoch = epoch + 1, expires_at = clock_timestamp() + $3::interval
@@ -52,7 +54,7 @@ func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Durat
 	case found.Holder == holder:
 		return s.prolong(ctx, found, ttl)
 	default:
-		return fleet.Lease{}, false, nil
+		return found, false, nil
 	}
 }
 
@@ -75,7 +77,11 @@ func (s *Store) prolong(ctx context.Context, l fleet.Lease, ttl time.Duration) (
 		RETURNING name, holder, epoch, expires_at`, l.Name, l.Holder, l.Epoch, ttl))
 }
 
-// Release gives a lease up, so that the next holder need not wait. One that has passed on is left alone.
+// Released is what Listen is told, before the lease's name, when a lease was given up.
+const Released = "released "
+
+// Release gives a lease up and tells every replica, so that the next holder need not wait. A lease
+// that has passed on is left alone.
 func (s *Store) Release(ctx context.Context, l fleet.Lease) error {
 	err := s.again(ctx, func() error {
 		_, err := s.control.Exec(ctx, `
@@ -84,6 +90,9 @@ func (s *Store) Release(ctx context.Context, l fleet.Lease) error {
 	})
 	if err != nil {
 		return fmt.Errorf("release lease %s: %w", l.Name, err)
+	}
+	if err := s.Notify(ctx, Released+l.Name); err != nil {
+		s.log.Debug("no notification; replicas that wait for the lease poll", "lease", l.Name, "error", err)
 	}
 	return nil
 }

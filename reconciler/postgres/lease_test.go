@@ -23,6 +23,8 @@ func TestLeaseIsHeldByOneAndItsEpochGrowsWithEachHolder(t *testing.T) {
 	}
 	if l, ok, err := s.Acquire(ctx, "engine/eu-1", "b", time.Hour); err != nil || ok {
 		t.Fatalf("two hold it: %+v, %v", l, err)
+	} else if left := time.Until(l.Expires); left < 59*time.Minute || left > time.Hour {
+		t.Errorf("the replica that waits reads %s left, want an hour", left)
 	}
 	if again, ok, err := s.Acquire(ctx, "engine/eu-1", "a", 2*time.Hour); err != nil || !ok || again.Epoch != 1 || !again.Expires.After(first.Expires) {
 		t.Fatalf("its holder asks again: %+v, %v, %v", again, ok, err)

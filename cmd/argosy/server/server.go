@@ -187,6 +187,11 @@ func (v *Server) serve(s *http.Server, l net.Listener) error {
 // wakes passes on what the store says: "look".
 func (v *Server) wakes(ctx context.Context) {
 	v.store.Listen(ctx, func(by string) {
+		if lease, ok := strings.CutPrefix(by, postgres.Released); ok {
+			v.loop.Released(lease)
+			v.manager.Released(lease)
+			return
+		}
 		v.stops.Wake()
 		v.loop.Heard(by)
 		v.manager.Wake()
