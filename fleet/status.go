@@ -140,7 +140,7 @@ const (
 	HoldEmpty     HoldReason = "empty"     // the revision holds no declaration at all
 	HoldOlder     HoldReason = "older"     // the branch went back to an older commit
 	HoldRewritten HoldReason = "rewritten" // the branch's history was rewritten
-	// HoldUnreviewed is of deletions that no reviewed pull request is known to have shown. It also ends when one turns out to have.
+	// HoldUnreviewed is of files and deletions that no reviewed pull request is known to have shown. It also ends when one turns out to have.
 	HoldUnreviewed HoldReason = "unreviewed"
 )
 
@@ -150,6 +150,7 @@ type Hold struct {
 	Reason   HoldReason  `json:"reason"`
 	Tenant   TenantName  `json:"tenant,omitempty"` // empty: fleet-wide
 	Items    []ObjectKey `json:"items,omitempty"`  // of HoldDeletions and HoldUnreviewed: the Applications, exactly
+	Paths    []string    `json:"paths,omitempty"`  // of HoldUnreviewed: the files, each as it was applied before
 	Message  string      `json:"message"`
 	Since    time.Time   `json:"since"`
 }

@@ -121,12 +121,12 @@ func (d *draft) placementsInto(p *Plan) {
 
 // holdsInto costs what is held, and only when that changes.
 func (d *draft) holdsInto(p *Plan) {
-	if len(d.held.changed) == 0 {
+	if len(d.held.changed) == 0 && !d.enforcement.changed {
 		return
 	}
 	now := map[fleet.ApplicationID]held{}
 	d.held.each(func(id fleet.ApplicationID, h held) { now[id] = h })
-	before, after := holds(d.w.held.base), holds(now)
+	before, after := holds(d.w.held.base, d.w.unreviewed), holds(now, d.enforcement.held)
 	for id, h := range after {
 		if was, ok := before[id]; !ok || !reflect.DeepEqual(was, h) {
 			p.Holds = append(p.Holds, h)

@@ -15,7 +15,8 @@ import (
 func (w *World) Compute(r Request, render Renderer) (*Plan, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	d, err := w.settle(r, render)
+	r, enforced := w.enforce(r)
+	d, err := w.settle(r, enforced, render)
 	if err != nil {
 		return nil, err
 	}
@@ -23,10 +24,11 @@ func (w *World) Compute(r Request, render Renderer) (*Plan, error) {
 }
 
 // settle drafts the plan, and again for as long as the draft takes away something that still stands: each time less of the head is let in.
-func (w *World) settle(r Request, render Renderer) (*draft, error) {
+func (w *World) settle(r Request, e enforcement, render Renderer) (*draft, error) {
 	withheld, again, refused := map[fleet.Key]deferred{}, map[fleet.Key]bool{}, map[fleet.Key]fleet.Problem{}
 	for {
 		d := w.draft(r, render, withheld, again, refused)
+		d.enforcement = e
 		if err := d.run(); err != nil {
 			return nil, err
 		}
@@ -76,12 +78,13 @@ type draft struct {
 	after   fleet.FleetSpec
 	state
 
-	deferred   map[fleet.Key]deferred       // after this plan
-	going      map[fleet.EnvironmentID]bool // environments whose removal is deferred: nothing is wanted in them
-	blocked    bool
-	started    bool // there was a revision before
-	filesNow   files
-	waitingNow *fleet.Hold
+	deferred    map[fleet.Key]deferred       // after this plan
+	going       map[fleet.EnvironmentID]bool // environments whose removal is deferred: nothing is wanted in them
+	blocked     bool
+	started     bool // there was a revision before
+	filesNow    files
+	enforcement enforcement
+	waitingNow  *fleet.Hold
 
 	touchedApps         map[fleet.ApplicationID]bool // wanted or not
 	touchedEnvironments map[fleet.EnvironmentID]bool

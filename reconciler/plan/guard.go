@@ -158,7 +158,11 @@ func (d *draft) holdOn(u unwanted, h held) error {
 
 // approvedSince reports whether the revision was approved after the hold had been listed: an approval releases what was listed, no more.
 func (d *draft) approvedSince(rev fleet.Revision, since time.Time) bool {
-	return slices.ContainsFunc(d.r.Approvals, func(a fleet.Approval) bool { return a.Revision == rev && !a.At.Before(since) })
+	return approvedSince(d.r.Approvals, rev, since)
+}
+
+func approvedSince(approvals []fleet.Approval, rev fleet.Revision, since time.Time) bool {
+	return slices.ContainsFunc(approvals, func(a fleet.Approval) bool { return a.Revision == rev && !a.At.Before(since) })
 }
 
 // release finds the held deletions that an approval lets through, and those that are known by now to have been reviewed.
@@ -191,7 +195,7 @@ func (d *draft) waived() map[fleet.ObjectKey]bool {
 }
 
 // holds groups what is held by revision and scope, as people approve it.
-func holds(items map[fleet.ApplicationID]held) map[fleet.HoldID]fleet.Hold {
+func holds(items map[fleet.ApplicationID]held, paths map[string]heldPath) map[fleet.HoldID]fleet.Hold {
 	out := map[fleet.HoldID]fleet.Hold{}
 	for _, id := range slices.SortedFunc(maps.Keys(items), compareApplications) {
 		h := items[id]
@@ -203,6 +207,18 @@ func holds(items map[fleet.ApplicationID]held) map[fleet.HoldID]fleet.Hold {
 			hold.Since, hold.Message = h.Since, h.Why
 		}
 		hold.Items = append(hold.Items, h.Key)
+		out[h.hold()] = hold
+	}
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		h := paths[path]
+		hold, ok := out[h.hold()]
+		if !ok {
+			hold = fleet.Hold{Revision: h.Revision, Reason: fleet.HoldUnreviewed, Tenant: h.hold().Tenant}
+		}
+		if !ok || h.Since.After(hold.Since) {
+			hold.Since, hold.Message = h.Since, h.Why
+		}
+		hold.Paths = append(hold.Paths, path)
 		out[h.hold()] = hold
 	}
 	return out

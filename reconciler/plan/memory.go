@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ type memory struct {
 	Deployments []*fleet.Declaration `json:"deployments,omitempty"` // of Held
 	Leaving     []leaving            `json:"leaving,omitempty"`
 	Deferred    []deferred           `json:"deferred,omitempty"`
+	Unreviewed  []heldPath           `json:"unreviewed,omitempty"`
 	Waiting     *fleet.Hold          `json:"waiting,omitempty"` // the whole of a head revision
 	Blocked     bool                 `json:"blocked,omitempty"` // the last plan placed nothing, since an engine was not read
 }
@@ -75,6 +77,10 @@ func (m memory) timeless() memory {
 	for i := range m.Held {
 		m.Held[i].Since = time.Time{}
 	}
+	m.Unreviewed = slices.Clone(m.Unreviewed)
+	for i := range m.Unreviewed {
+		m.Unreviewed[i].Since = time.Time{}
+	}
 	if m.Waiting != nil {
 		w := *m.Waiting
 		w.Since = time.Time{}
@@ -101,17 +107,20 @@ func readMemory(b []byte) (memory, error) {
 }
 
 func (m memory) empty() bool {
-	return len(m.Held)+len(m.Leaving)+len(m.Deferred) == 0 && m.Waiting == nil && !m.Blocked
+	return len(m.Held)+len(m.Leaving)+len(m.Deferred)+len(m.Unreviewed) == 0 && m.Waiting == nil && !m.Blocked
 }
 
-func (d *draft) remembered() memory { return d.state.remembered(d.deferred, d.blocked, d.waitingNow) }
+func (d *draft) remembered() memory {
+	return d.state.remembered(d.deferred, d.enforcement.held, d.blocked, d.waitingNow)
+}
 
-func (s *state) remembered(waits map[fleet.Key]deferred, blocked bool, waiting *fleet.Hold) memory {
+func (s *state) remembered(waits map[fleet.Key]deferred, unreviewed map[string]heldPath, blocked bool, waiting *fleet.Hold) memory {
 	m := memory{Waiting: waiting, Blocked: blocked}
 	s.held.each(func(_ fleet.ApplicationID, h held) { m.Held = append(m.Held, h) })
 	slices.SortFunc(m.Held, func(a, b held) int { return compareKeys(a.Key, b.Key) })
 	s.leaving.each(func(_ fleet.ObjectKey, l leaving) { m.Leaving = append(m.Leaving, l) })
 	slices.SortFunc(m.Leaving, func(a, b leaving) int { return compareKeys(a.Key, b.Key) })
+	m.Unreviewed = slices.SortedFunc(maps.Values(unreviewed), compareHeldPaths)
 	for _, x := range waits {
 		m.Deferred = append(m.Deferred, x)
 	}

@@ -35,6 +35,12 @@ type Request struct {
 	// Review is who saw the deletions; nil when nobody is asked, and then the guards alone judge them.
 	Review *Review
 
+	// Paths says which files somebody reviewed; nil when nobody is asked, and then every file counts.
+	Paths *Paths
+
+	// Rebuilt is why the first revision has to be approved, if it has: what was held before is not known.
+	Rebuilt string
+
 	// Gone names rows whose objects workers have proven gone since the last plan (acknowledged as Removed). Those that are wanted again
 	// are passed over.
 	Gone []fleet.ObjectKey

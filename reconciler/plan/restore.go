@@ -21,6 +21,10 @@ func RestoreWorld(s fleet.Snapshot) (*World, error) {
 	for _, x := range m.Deferred {
 		w.deferred[x.Input.Key] = x
 	}
+	w.unreviewed = map[string]heldPath{}
+	for _, h := range m.Unreviewed {
+		w.unreviewed[h.Input.Path] = h
+	}
 	w.catalog = catalog.Restore(s.Declarations, quarantines(s.Quarantines))
 	w.restorePlacements(s.Placements)
 	for _, h := range m.Held {
@@ -135,5 +139,5 @@ func (w *World) countFiles() {
 
 // remembered is the memory as it stands.
 func (w *World) remembered() memory {
-	return w.state.remembered(w.deferred, w.blocked, w.waiting)
+	return w.state.remembered(w.deferred, w.unreviewed, w.blocked, w.waiting)
 }

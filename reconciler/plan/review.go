@@ -24,7 +24,7 @@ type Review struct {
 // Span is a part of the branch's history: the commits that Head has and Base does not have.
 type Span struct{ Base, Head fleet.Revision }
 
-// AwaitsReview lists, sorted, the spans that asked for deletions that are held because nobody is known to have reviewed them. It costs what is
+// AwaitsReview lists, sorted, the spans that brought files or deletions that are held because nobody is known to have reviewed them. It costs what is
 // held.
 func (w *World) AwaitsReview() []Span {
 	w.mu.RLock()
@@ -33,6 +33,12 @@ func (w *World) AwaitsReview() []Span {
 	var out []Span
 	for _, h := range w.held.base {
 		if h.Reason == fleet.HoldUnreviewed && !seen[h.span()] {
+			seen[h.span()] = true
+			out = append(out, h.span())
+		}
+	}
+	for _, h := range w.unreviewed {
+		if !seen[h.span()] {
 			seen[h.span()] = true
 			out = append(out, h.span())
 		}
@@ -48,13 +54,19 @@ const whyUnreviewed = "nobody reviewed this: no merged pull request of the revis
 // reviewed says who saw the deletion, or why it is to be held since nobody did.
 func (d *draft) reviewed(u unwanted) (fleet.ReviewedDeletion, string) {
 	r := d.r.Review
+	rel, followsRelease := d.followsRelease(u.id)
 	switch {
+	case u.was == nil && followsRelease && rel.approved:
+		return fleet.ReviewedDeletion{}, "" // whoever approved the file has seen it; the guards judge
 	case r == nil:
 		return fleet.ReviewedDeletion{}, ""
 	case u.was != nil:
 		return r.Earlier[u.was.span()][u.key], ""
 	}
 	seen, ok := r.Deletions[u.key]
+	if !ok && followsRelease {
+		seen, ok = r.Earlier[rel.span][u.key]
+	}
 	switch {
 	case ok:
 		return seen, ""
@@ -63,6 +75,17 @@ func (d *draft) reviewed(u unwanted) (fleet.ReviewedDeletion, string) {
 	default:
 		return seen, whyUnreviewed
 	}
+}
+
+// followsRelease reports whether a file that is let in now is behind an Application's change.
+func (d *draft) followsRelease(id fleet.ApplicationID) (release, bool) {
+	dep := fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: id.Tenant, Name: string(id.Deployment)}
+	for _, k := range []fleet.Key{dep, environmentKey(id.In()), tenantKey(id.Tenant)} {
+		if rel, ok := d.enforcement.released[k]; ok {
+			return rel, true
+		}
+	}
+	return release{}, false
 }
 
 // nowReviewed reports whether a deletion that is held because nobody reviewed it turns out to have been.

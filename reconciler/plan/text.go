@@ -96,7 +96,22 @@ func holdLine(h fleet.Hold) string {
 	if h.Tenant == "" {
 		scope = "the fleet"
 	}
-	return fmt.Sprintf("deletions held for %s, asked for by %s: %s (%s)", scope, h.Revision.Short(), count(len(h.Items), "Application"), h.Message)
+	if len(h.Paths) == 0 {
+		return fmt.Sprintf("deletions held for %s, asked for by %s: %s (%s)", scope, h.Revision.Short(), count(len(h.Items), "Application"), h.Message)
+	}
+	what := count(len(h.Paths), "file") + " held for " + scope
+	if len(h.Items) > 0 {
+		what += ", and the deletion of " + count(len(h.Items), "Application")
+	}
+	return fmt.Sprintf("%s, as %s has them: %s (%s)", what, h.Revision.Short(), some(h.Paths, 5), h.Message)
+}
+
+// some lists names, not too many.
+func some(names []string, most int) string {
+	if more := len(names) - most; more > 0 {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // problemLines is a problem on one line, and its fix on another.

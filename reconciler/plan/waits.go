@@ -19,12 +19,15 @@ func (w *World) Blocked() bool {
 func (w *World) Awaits() bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return w.waiting != nil || len(w.held.base) > 0
+	return w.waiting != nil || len(w.held.base)+len(w.unreviewed) > 0
 }
 
 // waits says why the whole revision waits for an approval, or "".
 func (d *draft) waits() (fleet.HoldReason, string) {
-	if !d.started || d.r.Revision == d.w.revision {
+	switch {
+	case !d.started && d.r.Rebuilt != "":
+		return fleet.HoldUnreviewed, d.r.Rebuilt
+	case !d.started || d.r.Revision == d.w.revision:
 		return "", ""
 	}
 	switch d.r.Relation {

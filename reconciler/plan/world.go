@@ -16,11 +16,12 @@ type World struct {
 	revision fleet.Revision
 	catalog  *catalog.Catalog
 	state
-	deferred map[fleet.Key]deferred
-	files    files // at the applied revision
-	blocked  bool
-	waiting  *fleet.Hold
-	memory   []byte // as it was stored last
+	deferred   map[fleet.Key]deferred
+	unreviewed map[string]heldPath // by path
+	files      files               // at the applied revision
+	blocked    bool
+	waiting    *fleet.Hold
+	memory     []byte // as it was stored last
 }
 
 // share is one tenant on one engine.
@@ -232,4 +233,5 @@ func (w *World) Commit(p *Plan) {
 	d.stage.Commit()
 	d.state.fold()
 	w.deferred, w.blocked, w.files, w.revision = d.deferred, d.blocked, d.filesNow, p.Head
+	w.unreviewed = d.enforcement.held
 }

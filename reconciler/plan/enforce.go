@@ -1,0 +1,239 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+)
+
+// Paths says which content of which files people reviewed before it reached the branch. A file whose
+// content nobody is known to have reviewed is held (fleet.HoldUnreviewed): its declaration stays as it
+// was applied, and the rest of the commit proceeds.
+type Paths struct {
+	// Reviewed maps a path to the blob that it may have at Request.Revision, "" if it may be removed.
+	Reviewed map[string]string
+
+	// Unknown is why Reviewed is incomplete, if it is. It holds every path that is not in it.
+	Unknown error
+
+	// Earlier is Reviewed for spans that World.AwaitsReview names. Nothing is known of a span that is
+	// left out: its holds stay as they are.
+	Earlier map[Span]map[string]string
+}
+
+// shows reports whether somebody reviewed just this content.
+func shows(reviewed map[string]string, in catalog.Input) bool {
+	blob, ok := reviewed[in.Path]
+	return ok && (blob == "") == in.Removed && (in.Removed || blob == in.Blob)
+}
+
+// PathTenant is the tenant that a path of the config repo belongs to, "" for the platform.
+func PathTenant(path string) fleet.TenantName {
+	rest, below := strings.CutPrefix(path, "tenants/")
+	name, _, nested := strings.Cut(rest, "/")
+	if !below || !nested {
+		return ""
+	}
+	return fleet.TenantName(name)
+}
+
+// heldPath is a file whose content nobody is known to have reviewed.
+type heldPath struct {
+	Input    catalog.Input  `json:"input"`    // what the branch has
+	Revision fleet.Revision `json:"revision"` // that brought it
+	Base     fleet.Revision `json:"base"`     // that was applied before
+	Since    time.Time      `json:"since"`
+	Why      string         `json:"why"`
+}
+
+func (h heldPath) span() Span { return Span{h.Base, h.Revision} }
+
+func (h heldPath) hold() fleet.HoldID {
+	return fleet.HoldID{
+		Revision: h.Revision, Reason: fleet.HoldUnreviewed, Tenant: PathTenant(h.Input.Path),
+	}
+}
+
+// release is why a held file is let in. Deletions of Applications that follow from it are judged by that.
+type release struct {
+	span     Span
+	approved bool // by `argosy approve`; otherwise somebody turned out to have reviewed it
+}
+
+// enforcement is what a plan does about files that nobody reviewed.
+type enforcement struct {
+	held     map[string]heldPath // after the plan, by path
+	released map[fleet.Key]release
+	changed  bool // held differs from the World's
+}
+
+// enforce takes the files out of the request that nobody is known to have reviewed, and adds those held
+// earlier that an approval or a review lets in now. It costs the request's files and what is held.
+func (w *World) enforce(r Request) (Request, enforcement) {
+	e := enforcement{held: w.unreviewed}
+	if len(w.unreviewed) == 0 && (r.Paths == nil || len(r.Files) == 0) {
+		return r, e
+	}
+	e.held, e.released = maps.Clone(w.unreviewed), map[fleet.Key]release{}
+	if e.held == nil {
+		e.held = map[string]heldPath{}
+	}
+	judged := r.Paths != nil && w.revision != "" && continues(r.Relation)
+	var files []catalog.Input
+	present := map[fleet.Key]bool{} // declared by a file that is let in
+	for _, in := range r.Files {
+		was, before := e.held[in.Path]
+		delete(e.held, in.Path)
+		if before && w.asApplied(in) {
+			continue // restored: what is in force is what the branch has
+		}
+		if judged && !w.asApplied(in) && !shows(r.Paths.Reviewed, in) {
+			h := heldPath{Input: in, Revision: r.Revision, Base: w.revision, Since: r.Now, Why: r.Paths.why()}
+			if before && was.Input.Blob == in.Blob && was.Input.Removed == in.Removed {
+				h = was
+			}
+			e.held[in.Path] = h
+			continue
+		}
+		files = append(files, in)
+		present[in.Key] = present[in.Key] || !in.Removed
+	}
+	for _, path := range slices.Sorted(maps.Keys(e.held)) {
+		h := e.held[path]
+		rel, out := w.releases(r, h)
+		switch {
+		case h.Input.Removed && present[h.Input.Key]:
+			delete(e.held, path) // another file declares it now: there is nothing left to remove
+		case out:
+			delete(e.held, path)
+			files = append(files, h.Input)
+			e.released[h.Input.Key] = rel
+		case r.Paths != nil && h.Why != whyUnreviewed:
+			if _, answered := r.Paths.Earlier[h.span()]; answered {
+				h.Why = whyUnreviewed
+				e.held[path] = h
+			}
+		}
+	}
+	r.Files = files
+	e.changed = !sameHeld(w.unreviewed, e.held)
+	return r, e
+}
+
+// releases reports whether a held file is let in, and why.
+func (w *World) releases(r Request, h heldPath) (release, bool) {
+	rel := release{span: h.span()}
+	switch {
+	case approvedSince(r.Approvals, h.Revision, h.Since):
+		rel.approved = true
+		return rel, true
+	case r.Paths == nil:
+		return rel, false
+	}
+	return rel, shows(r.Paths.Reviewed, h.Input) || shows(r.Paths.Earlier[h.span()], h.Input)
+}
+
+func (p *Paths) why() string {
+	if p.Unknown != nil {
+		return "whether anybody reviewed this is not known: " + clipped(oneLine(p.Unknown.Error()))
+	}
+	return whyUnreviewed
+}
+
+// asApplied reports whether a file is again what was applied of it.
+func (w *World) asApplied(in catalog.Input) bool {
+	path, blob, there := w.accepted(in.Key)
+	if !there || path != in.Path {
+		return in.Removed
+	}
+	return !in.Removed && blob == in.Blob
+}
+
+// accepted is the file of a key that the World last let in, whether or not it is in effect.
+func (w *World) accepted(k fleet.Key) (path, blob string, there bool) {
+	if x, ok := w.deferred[k]; ok {
+		return x.Input.Path, x.Input.Blob, !x.Input.Removed
+	}
+	if q, ok := w.catalog.Quarantine(k); ok {
+		return q.Path, q.Blob, !q.Removed
+	}
+	if d := w.catalog.Declaration(k); d != nil {
+		return d.Path, d.Blob, true
+	}
+	return "", "", false
+}
+
+func sameHeld(a, b map[string]heldPath) bool {
+	return maps.EqualFunc(a, b, func(x, y heldPath) bool {
+		return x.Revision == y.Revision && x.Input.Blob == y.Input.Blob && x.Input.Removed == y.Input.Removed &&
+			x.Why == y.Why && x.Since.Equal(y.Since)
+	})
+}
+
+// continues reports whether a head follows from what is applied. Any other waits as a whole, and whoever
+// approves it has looked at all of it.
+func continues(relation string) bool {
+	return relation == "" || relation == RelationSame || relation == RelationDescendant
+}
+
+// Unreviewed lists the files that are held since nobody is known to have reviewed them, sorted by path.
+func (w *World) Unreviewed() []HeldFile {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	out := make([]HeldFile, 0, len(w.unreviewed))
+	for _, path := range slices.Sorted(maps.Keys(w.unreviewed)) {
+		h := w.unreviewed[path]
+		out = append(out, HeldFile{Key: h.Input.Key, Path: path, Blob: h.Input.Blob, Removed: h.Input.Removed, Revision: h.Revision})
+	}
+	return out
+}
+
+// HeldFile is a file whose content on the branch is held.
+type HeldFile struct {
+	Key      fleet.Key
+	Path     string
+	Blob     string
+	Removed  bool
+	Revision fleet.Revision // whose approval lets it in
+}
+
+// BranchCommit is one commit of the branch's own line, and what is known of how it got there.
+type BranchCommit struct {
+	ID      fleet.Revision
+	Changed map[string]string   // against its first parent: path to blob, "" if it is removed
+	Shown   []map[string]string // likewise, of each pull request merged as this commit whose owners consented
+	Trusted bool                // pushed by an account whose direct pushes count as reviewed
+}
+
+// ReviewedPaths gives, of a span of the branch (oldest commit first), the paths whose content at its end
+// somebody reviewed. A path counts by the last commit that changed it: when the account that pushed this
+// commit is trusted, or when a pull request merged then or later showed just this content. So the several
+// commits of a rebased pull request are judged by what it showed at its head, and content that slipped in
+// between stays unreviewed until a pull request shows it.
+func ReviewedPaths(commits []BranchCommit) map[string]string {
+	now, reviewed := map[string]string{}, map[string]string{}
+	for _, c := range commits {
+		for path, blob := range c.Changed {
+			now[path] = blob
+			delete(reviewed, path)
+			if c.Trusted {
+				reviewed[path] = blob
+			}
+		}
+		for _, shown := range c.Shown {
+			for path, blob := range shown {
+				if have, changed := now[path]; !changed || have == blob {
+					reviewed[path] = blob
+				}
+			}
+		}
+	}
+	return reviewed
+}
+
+func compareHeldPaths(a, b heldPath) int { return cmp.Compare(a.Input.Path, b.Input.Path) }
