@@ -164,6 +164,7 @@ func (l Look) Key() string {
 type Delivery struct {
 	ID    string
 	Event string
+	Push  *Push // that it tells of; nil: none
 }
 
 // Clearance is somebody's word about one head of a pull request, given by a command.

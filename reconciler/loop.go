@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -56,7 +57,7 @@ type Loop struct {
 
 	// Of pull requests; each may be nil.
 	Pulls    Pulls                                                 // what Preview and Parse read
-	Reviews  Reviews                                               // who saw deletions; nil: nobody is asked, and the guards alone judge them
+	Reviews  Reviews                                               // who saw what was merged; nil: nobody is asked, and whoever may push has reviewed it
 	Beside   func(ctx context.Context)                             // runs while this replica holds the lease and knows what is applied; it ends when ctx does
 	Stepped  func(ctx context.Context, p *plan.Plan)               // hears of each plan that took the branch on, when it is recorded; it is quick
 	Recorded func(ctx context.Context, tenants []fleet.TenantName) // hears whose things a revision has changed ("": the platform's); it is quick
@@ -65,25 +66,27 @@ type Loop struct {
 	released chan struct{} // the lease may be free
 	previews *previews
 	world    *plan.World
-	told     standing                                                 // what was last recorded of the source
-	found    *found                                                   // what the engines hold, after a start without a mirror
-	fresh    bool                                                     // the engines are to be read before anything new is placed
-	seen     fleet.Revision                                           // head of the branch when it was fetched last
-	judged   fleet.Revision                                           // head that the last plan was made from
-	approved approvals                                                // that it was made with
-	waiting  string                                                   // hash of the plan that waits as a whole, as it was recorded
-	awaits   bool                                                     // something waits for an approval
-	leaving  map[fleet.ObjectKey]bool                                 // absent rows whose objects are not proven gone
-	changed  []fleet.TenantName                                       // whose things were changed in this pass
-	spans    []plan.Span                                              // that asked for deletions which nobody is known to have reviewed
-	askedAt  time.Time                                                // when the reviews were asked last
-	answered map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion // what was last said of them
+	told     standing                 // what was last recorded of the source
+	found    *found                   // what the engines hold, after a start without a mirror
+	fresh    bool                     // the engines are to be read before anything new is placed
+	seen     fleet.Revision           // head of the branch when it was fetched last
+	judged   fleet.Revision           // head that the last plan was made from
+	approved approvals                // that it was made with
+	waiting  string                   // hash of the plan that waits as a whole, as it was recorded
+	awaits   bool                     // something waits for an approval
+	leaving  map[fleet.ObjectKey]bool // absent rows whose objects are not proven gone
+	changed  []fleet.TenantName       // whose things were changed in this pass
+	asker    *asker                   // of who reviewed what; nil: nobody is asked
+	between  approvals                // that the applied revision was planned with while Git was away
 }
 
 // NewLoop makes a loop that can be woken before it runs.
 func NewLoop(l Loop) *Loop {
 	l.wake, l.released = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.previews = &previews{computing: make(chan struct{}, 1)}
+	if l.Reviews != nil {
+		l.asker = newAsker(l.Reviews, l.Poll, l.Log, l.Wake)
+	}
 	return &l
 }
 
@@ -141,6 +144,13 @@ func (l *Loop) passes(ctx context.Context, held *heldLease) error {
 	side := &beside{run: l.Beside}
 	defer side.stop()
 	defer l.previews.at.Store(nil)
+	if l.asker != nil {
+		ctx, end := context.WithCancel(ctx)
+		var asking sync.WaitGroup
+		asking.Go(func() { l.asker.run(ctx) })
+		defer asking.Wait()
+		defer end()
+	}
 	for {
 		started := time.Now()
 		result, err := l.pass(ctx, held.lease())
@@ -180,9 +190,71 @@ func (l *Loop) tell(ctx context.Context) {
 func (l *Loop) pass(ctx context.Context, lease fleet.Lease) (string, error) {
 	result, err := l.look(ctx, lease)
 	if err == nil {
-		err = l.askAgain(ctx, lease)
+		err = l.takeReviews(ctx, lease)
 	}
 	return result, err
+}
+
+// fetchPatience is how long a fetch may take before other work goes on beside it.
+const fetchPatience = 2 * time.Second
+
+// fetch brings the branch's head in. While Git is slow or away, approvals, proofs of removal and reviews of
+// what is applied are still acted on.
+func (l *Loop) fetch(ctx context.Context, lease fleet.Lease) (Head, error) {
+	type fetched struct {
+		head Head
+		err  error
+	}
+	fetching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan fetched, 1)
+	go func() {
+		head, err := l.Source.Fetch(fetching)
+		done <- fetched{head, err}
+	}()
+	patience := time.NewTicker(fetchPatience)
+	defer patience.Stop()
+	for {
+		select {
+		case f := <-done:
+			if f.err != nil && ctx.Err() == nil {
+				l.source(ctx, fleet.SourceView{}, f.err)
+				f.err = errors.Join(f.err, l.meanwhile(ctx, lease))
+			}
+			return f.head, f.err
+		case <-patience.C:
+			err := l.meanwhile(ctx, lease)
+			if errors.Is(err, fleet.ErrFenced) || errors.Is(err, fleet.ErrStale) {
+				cancel()
+				<-done
+				return Head{}, err
+			}
+			if err != nil {
+				l.Log.Warn("failed to plan the applied revision while Git is away", "error", err)
+			}
+		}
+	}
+}
+
+// meanwhile plans the applied revision with what came without a commit.
+func (l *Loop) meanwhile(ctx context.Context, lease fleet.Lease) error {
+	if l.world.Revision() == "" || l.unread() {
+		return nil
+	}
+	r := &plan.Request{Revision: l.world.Revision(), Relation: plan.RelationSame, Unheard: l.unheard(), Stands: l.stands()}
+	if err := l.waits(ctx, r); err != nil {
+		return err
+	}
+	if now := approvalsOf(r); now != l.approved && now != l.between || len(r.Gone) > 0 {
+		if err := l.lately(ctx, r); err != nil {
+			return err
+		}
+		if _, err := l.step(ctx, lease, Head{Revision: r.Revision}, r); err != nil {
+			return err
+		}
+		l.between = now
+	}
+	return l.takeReviews(ctx, lease)
 }
 
 // look is one look at the branch: fetch, decode, plan, record. Whatever fails, nothing has changed. One that finds nothing new reads no more
@@ -191,9 +263,8 @@ func (l *Loop) look(ctx context.Context, lease fleet.Lease) (string, error) {
 	if err := l.load(ctx); err != nil {
 		return "failed", err
 	}
-	head, err := l.Source.Fetch(ctx)
+	head, err := l.fetch(ctx, lease)
 	if err != nil {
-		l.source(ctx, fleet.SourceView{}, err)
 		return "failed", err
 	}
 	if l.seen = head.Revision; l.seen != l.judged {
@@ -222,6 +293,7 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *
 	if err := l.find(ctx, request); err != nil {
 		return "failed", err
 	}
+	l.review(ctx, request)
 	p, err := l.step(ctx, lease, head, request)
 	var why error
 	if errors.Is(err, errUnplanned) {
@@ -232,6 +304,7 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *
 		// What was approved or proven gone before does not wait with the head.
 		standing := *request
 		standing.Revision, standing.Relation, standing.Files, standing.Created = l.world.Revision(), plan.RelationSame, nil, nil
+		standing.Review, standing.Paths = nil, nil
 		_, err = l.step(ctx, lease, Head{Revision: standing.Revision}, &standing)
 	}
 	if err == nil {
@@ -260,19 +333,16 @@ func (l *Loop) step(ctx context.Context, lease fleet.Lease, head Head, r *plan.R
 }
 
 func (l *Loop) compute(ctx context.Context, r *plan.Request) (*plan.Plan, error) {
-	return l.weigh(ctx, l.world, r, l.reviewed)
+	return l.weigh(ctx, l.world, r)
 }
 
 // weigh plans, and once more with what deletions are judged by when there are any: how many Applications were created lately, which costs as
-// much as they are, and who saw them go.
-func (l *Loop) weigh(ctx context.Context, w *plan.World, r *plan.Request, ask func(context.Context, *plan.Request, *plan.Plan)) (*plan.Plan, error) {
+// much as they are.
+func (l *Loop) weigh(ctx context.Context, w *plan.World, r *plan.Request) (*plan.Plan, error) {
 	p, err := w.Compute(*r, l.Renderer)
 	if err == nil && r.Created == nil && (p.Waiting != nil || p.Counts.Deleted+p.Counts.Held > 0) {
 		if r.Created, err = l.Store.CreatedLately(ctx, window(w)); err != nil {
 			return nil, err
-		}
-		if ask != nil {
-			ask(ctx, r, p)
 		}
 		p, err = w.Compute(*r, l.Renderer)
 	}
@@ -324,7 +394,7 @@ func outcome(p *plan.Plan, err error) string {
 	switch {
 	case err != nil:
 		return "failed"
-	case p.Waiting != nil || p.Counts.Held > 0:
+	case p.Waiting != nil || p.Counts.Held > 0 || len(p.Holds) > 0:
 		return "held"
 	case p.Empty():
 		return "unchanged"
@@ -428,7 +498,8 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 		l.waiting = ""
 	}
 	l.world.Commit(p)
-	l.awaits, l.spans = l.world.Awaits(), l.world.AwaitsReview()
+	l.awaits = l.world.Awaits()
+	l.followReviews()
 	if p.Waiting == nil {
 		l.changed = append(l.changed, p.Tenants()...)
 		if l.Stepped != nil && p.Head != p.Base {

@@ -135,7 +135,7 @@ func (l *Loop) planned(ctx context.Context, at *basis, r *plan.Request) (*plan.P
 		return nil, err
 	}
 	r.Now, r.Recent, r.Unheard, r.Stands = lately.Now, lately.Deleted, at.unheard, at.stands
-	p, err := l.weigh(ctx, at.world, r, nil)
+	p, err := l.weigh(ctx, at.world, r)
 	if err == nil && p.Base != at.revision {
 		return nil, ErrUnsettled // the loop was faster: the files were compared with another revision
 	}

@@ -64,7 +64,10 @@ func (l *Loop) load(ctx context.Context) error {
 	}
 	l.world.Judging(l.Judge)
 	l.fresh = snapshot.Applied == "" || l.world.Blocked()
-	l.spans, l.answered = l.world.AwaitsReview(), nil
+	if l.asker != nil {
+		l.asker.forget()
+	}
+	l.followReviews()
 	defer l.publish()
 	l.awaits, l.waiting, l.judged, l.leaving = l.world.Awaits(), "", "", map[fleet.ObjectKey]bool{}
 	for _, key := range l.world.Leaving() {

@@ -2,78 +2,99 @@ package reconciler
 
 import (
 	"context"
-	"reflect"
-	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler/plan"
 )
 
-// Reviews says which deletions people saw before they were merged.
+// Reviews says what people saw before it was merged.
 type Reviews interface {
-	// Reviewed are the deletions that the reviewed plans show of the pull requests that were merged between base and head. It is complete or an
-	// error.
-	Reviewed(ctx context.Context, base, head fleet.Revision) (map[fleet.ObjectKey]fleet.ReviewedDeletion, error)
+	// Reviewed is what the merged pull requests of the commits between base and head showed, and their
+	// owners consented to. With an error it is incomplete: what it lacks is not known.
+	Reviewed(ctx context.Context, base, head fleet.Revision) (plan.Seen, error)
 }
 
-const (
-	// reviewTimeout bounds how long a pass waits for the reviews. What they do not say in time is held, and asked for again.
-	reviewTimeout = 10 * time.Second
-	// reviewEvery is how often that is at most, however often the loop is woken: a forge counts requests.
-	reviewEvery = 15 * time.Second
-)
-
-// reviewed asks who saw the deletions of a plan. Without any, and without anybody to ask, it costs nothing.
-func (l *Loop) reviewed(ctx context.Context, r *plan.Request, p *plan.Plan) {
-	if l.Reviews == nil || r.Review != nil || p.Waiting != nil || p.Counts.Deleted+p.Counts.Held == len(p.Approved) {
+// review asks who saw what the head brings. Without a Git host to ask, whoever may push to the branch has
+// reviewed it.
+func (l *Loop) review(ctx context.Context, r *plan.Request) {
+	base := l.world.Revision()
+	if l.asker == nil {
 		return
 	}
-	asked, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	seen, err := l.Reviews.Reviewed(asked, p.Base, r.Revision)
-	l.askedAt = time.Now()
-	if err != nil && ctx.Err() == nil {
-		l.Log.Warn("whether the deletions were reviewed is not known; they are held until it is", "revision", r.Revision.Short(), "error", err)
+	if base == "" {
+		r.Rebuilt = l.rebuilt()
+		return
 	}
-	r.Review = &plan.Review{Deletions: seen, Unknown: err}
+	if base == r.Revision || len(r.Files) == 0 || r.Relation != plan.RelationDescendant {
+		return
+	}
+	seen, err := l.asker.ask(ctx, plan.Span{Base: base, Head: r.Revision})
+	if err != nil && ctx.Err() == nil {
+		l.Log.Warn("failed to ask who reviewed a revision; what nobody is known to have reviewed is held until it is known",
+			"revision", r.Revision.Short(), "error", err)
+	}
+	r.Review = &plan.Review{Deletions: seen.Deletions, Unknown: err}
+	r.Paths = &plan.Paths{Reviewed: seen.Paths, Unknown: err}
 }
 
-// askAgain asks once more about deletions that are held because nobody is known to have reviewed them, and plans anew when the answer is
-// another one. It comes after what a pass is for: commits do not wait for the reviewers of earlier ones.
-func (l *Loop) askAgain(ctx context.Context, lease fleet.Lease) error {
-	if l.Reviews == nil || len(l.spans) == 0 || l.unread() || time.Since(l.askedAt) < min(l.Poll, reviewEvery) {
+// rebuilt says why a start without a mirror waits for an approval, or "". Where nothing of this fleet
+// stands on any engine, nothing was ever applied, and so nothing was held.
+func (l *Loop) rebuilt() string {
+	const lost = "the mirror that knew which files were held is gone: "
+	switch f := l.found; {
+	case l.world.Rebuilt():
+		return lost + "it was dropped by argosy rebuild"
+	case f == nil:
+		return ""
+	case len(f.placements) > 0 || len(f.stands) > 0:
+		return lost + "engines hold objects of this fleet"
+	case len(f.unread) > 0:
+		return "engine " + string(f.unread[0]) + " is not read yet: it may hold objects of this fleet"
+	}
+	return ""
+}
+
+// takeReviews plans the applied revision again with what has become known of the reviews of held files and
+// deletions.
+func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
+	if l.asker == nil || l.world == nil || l.world.Revision() == "" || l.unread() {
 		return nil
 	}
-	earlier := l.earlier(ctx)
-	l.askedAt = time.Now()
-	if reflect.DeepEqual(earlier, l.answered) {
+	news := l.asker.news()
+	if len(news) == 0 {
 		return nil
 	}
-	r := &plan.Request{Revision: l.world.Revision(), Relation: plan.RelationSame, Review: &plan.Review{Earlier: earlier}, Unheard: l.unheard(), Stands: l.stands()}
+	review := &plan.Review{Earlier: map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{}}
+	paths := &plan.Paths{Earlier: map[plan.Span]map[string]string{}}
+	for span, seen := range news {
+		review.Earlier[span], paths.Earlier[span] = seen.Deletions, seen.Paths
+	}
+	r := &plan.Request{
+		Revision: l.world.Revision(), Relation: plan.RelationSame, Review: review, Paths: paths,
+		Unheard: l.unheard(), Stands: l.stands(),
+	}
 	if err := l.lately(ctx, r); err != nil {
 		return err
 	}
 	if _, err := l.step(ctx, lease, Head{Revision: r.Revision}, r); err != nil {
 		return err
 	}
-	l.answered = earlier
+	l.asker.taken(news)
 	return nil
 }
 
-// earlier is the answers that could be had.
-func (l *Loop) earlier(ctx context.Context) map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion {
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	out := map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{}
-	for _, s := range l.spans {
-		seen, err := l.Reviews.Reviewed(ctx, s.Base, s.Head)
-		if err != nil {
-			l.Log.Debug("whether deletions were reviewed is still not known", "revision", s.Head.Short(), "error", err)
-			continue
-		}
-		out[s] = seen
+// followReviews has what is held asked about until somebody turns out to have reviewed it.
+func (l *Loop) followReviews() {
+	if l.asker != nil {
+		l.asker.follow(l.world.AwaitsReview())
 	}
-	return out
+}
+
+// AskReviews says that a review, a merge or a push may have become known: what is held is asked about soon.
+func (l *Loop) AskReviews() {
+	if l.asker != nil {
+		l.asker.hasten()
+	}
 }
 
 // beside runs what is to run while this replica leads, from when it knows what is applied.

@@ -15,26 +15,79 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/test/stack"
 )
 
 // reviewers know what they were told, and can be away.
 type reviewers struct {
+	repo *stack.Repo // of which they have reviewed every file; nil: they have only reviewed what files says
+
 	mu    sync.Mutex
 	know  map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion
+	files map[plan.Span]map[string]string
 	away  error
 	asked []plan.Span
 }
 
 // Reviewed is reconciler.Reviews.
-func (r *reviewers) Reviewed(_ context.Context, base, head fleet.Revision) (map[fleet.ObjectKey]fleet.ReviewedDeletion, error) {
+func (r *reviewers) Reviewed(ctx context.Context, base, head fleet.Revision) (plan.Seen, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	span := plan.Span{Base: base, Head: head}
 	r.asked = append(r.asked, span)
 	if r.away != nil {
-		return nil, r.away
+		return plan.Seen{}, r.away
 	}
-	return maps.Clone(r.know[span]), nil
+	seen := plan.Seen{Deletions: maps.Clone(r.know[span]), Paths: maps.Clone(r.files[span])}
+	if r.repo != nil {
+		paths, err := changed(ctx, r.repo, base, head)
+		if err != nil {
+			return plan.Seen{}, err
+		}
+		seen.Paths = paths
+	}
+	return seen, nil
+}
+
+// changed is the files that differ between two commits: path to blob, "" if it is removed.
+func changed(ctx context.Context, repo *stack.Repo, base, head fleet.Revision) (map[string]string, error) {
+	out, err := repo.Git(ctx, "diff-tree", "-r", "--no-renames", "--no-abbrev", string(base), string(head))
+	if err != nil {
+		return nil, err
+	}
+	paths := map[string]string{}
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line) // :mode mode blob blob status path
+		if blob := fields[3]; strings.Trim(blob, "0") != "" {
+			paths[fields[5]] = blob
+		} else {
+			paths[fields[5]] = ""
+		}
+	}
+	return paths, nil
+}
+
+// sawFiles tells of these files of one span.
+func (r *reviewers) sawFiles(t testing.TB, h *house, base, head fleet.Revision, paths ...string) {
+	t.Helper()
+	all, err := changed(t.Context(), h.repo, base, head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.files == nil {
+		r.files = map[plan.Span]map[string]string{}
+	}
+	seen := map[string]string{}
+	for _, p := range paths {
+		blob, ok := all[p]
+		if !ok {
+			t.Fatalf("%s does not change: %v", p, all)
+		}
+		seen[p] = blob
+	}
+	r.files[plan.Span{Base: base, Head: head}] = seen
 }
 
 func (r *reviewers) lose(err error) {
@@ -98,8 +151,8 @@ func (h *house) heldFor(revision fleet.Revision, reason fleet.HoldReason, says s
 }
 
 func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
-	people := &reviewers{}
 	h := newHouse(t, small())
+	people := &reviewers{repo: h.repo}
 	r := h.start("a", options{reviews: people})
 	h.atRest(r)
 	if n := len(people.spans()); n != 0 {
@@ -125,12 +178,17 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 		t.Fatal("it is gone")
 	}
 	work := r.store.asked("record", "lately")
-	h.passes(r, 5)
+	h.eventually("they are asked again", func() error {
+		if n := len(people.spans()); n < 4 {
+			return fmt.Errorf("asked %d times", n)
+		}
+		return nil
+	})
 	if n := r.store.asked("record", "lately") - work; n != 0 {
 		t.Errorf("%d calls of the store while nothing new is known", n)
 	}
 	asked := people.spans()
-	if len(asked) < 5 || slices.ContainsFunc(asked, func(s plan.Span) bool { return s != plan.Span{Base: base, Head: head} }) {
+	if slices.ContainsFunc(asked, func(s plan.Span) bool { return s != plan.Span{Base: base, Head: head} }) {
 		t.Errorf("asked %v", asked)
 	}
 
@@ -147,13 +205,10 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 		h.commit("another", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
 		h.eventually("it is applied", h.settled)
 		h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
-		if asked := people.spans(); asked[len(asked)-1] != (plan.Span{Base: base, Head: head}) {
-			t.Errorf("asked %v", asked[len(asked)-1])
-		}
 	})
 	t.Run("until somebody turns out to have", func(t *testing.T) {
 		people.saw(base, head, false, shop...)
-		r.Wake()
+		r.AskReviews()
 		h.eventually("it goes", func() error {
 			if h.engines[shop[0].Engine].server.Exists(shop[0]) {
 				return errors.New("it is there")
@@ -171,36 +226,53 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 	})
 }
 
-func TestReviewersThatAreAwayHoldDeletionsAndNothingElse(t *testing.T) {
-	people := &reviewers{away: errors.New("the forge is away")}
+func TestReviewersThatAreAwayHoldWhatIsNotKnownAndNothingElse(t *testing.T) {
 	h := newHouse(t, small())
+	people := &reviewers{repo: h.repo, away: errors.New("the Git host is away")}
 	r := h.start("a", options{reviews: people})
 	h.atRest(r)
 	base, shop := h.head(), h.applications("globex", "shop")
-	head := h.commit("while they are away", together(gone(deployment("globex", "shop", "v1", "Orphan", "prod")), deployment("acme", "web", "v2", "Delete", "prod", "staging"), deployment("acme", "new", "v1", "Delete", "prod")))
-	h.heldFor(head, fleet.HoldUnreviewed, "the forge is away")
-	h.eventually("the rest is applied", h.settled)
-	second := h.commit("another, still away", deployment("acme", "new", "v2", "Delete", "prod"))
-	h.eventually("it is applied", h.settled)
-	if a := h.application("acme/new@prod"); a.TargetRevision != "v2" || h.head() != second {
-		t.Errorf("%+v", a)
+	head := h.commit("while they are away", together(gone(deployment("globex", "shop", "v1", "Orphan", "prod")), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
+	h.heldFor(head, fleet.HoldUnreviewed, "the Git host is away")
+	if hold := h.heldOf(head, "acme"); !slices.Equal(hold.Paths, []string{"tenants/acme/deployments/web.yaml"}) {
+		t.Errorf("%+v", hold)
 	}
+	h.commit("restored, still away", deployment("acme", "web", "v1", "Delete", "prod", "staging"))
+	h.eventually("it is held no longer", func() error {
+		if hold := h.heldOf(head, "acme"); hold.Paths != nil {
+			return fmt.Errorf("%+v", hold)
+		}
+		return h.settled()
+	})
+	if !h.engines[shop[0].Engine].server.Exists(shop[0]) {
+		t.Fatal("it is gone")
+	}
+	people.saw(base, head, false, shop...)
 	people.lose(nil)
-	h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
-	approve(t, h, head)
-	h.eventually("an approval lets it go", func() error {
+	h.eventually("what turns out to be reviewed goes", func() error {
 		if h.engines[shop[0].Engine].server.Exists(shop[0]) {
 			return errors.New("it is there")
 		}
 		return h.settled()
 	})
-	lately, err := h.store.Lately(t.Context(), time.Hour)
-	if err != nil || len(lately.Deleted) != 0 {
-		t.Errorf("it counts against the guards: %v %v", lately.Deleted, err)
-	}
 	if s := people.spans()[0]; s != (plan.Span{Base: base, Head: head}) {
 		t.Errorf("asked %v first", s)
 	}
+}
+
+// heldOf is the hold of one revision and tenant, as it is now.
+func (h *house) heldOf(revision fleet.Revision, tenant fleet.TenantName) fleet.Hold {
+	h.t.Helper()
+	holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, hold := range holds {
+		if hold.Revision == revision && hold.Tenant == tenant {
+			return hold
+		}
+	}
+	return fleet.Hold{}
 }
 
 func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
@@ -213,8 +285,8 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 	}
 	for name, approved := range map[string]bool{"approved": true, "only seen": false} {
 		t.Run(name, func(t *testing.T) {
-			people := &reviewers{}
 			h := newHouse(t, together(small(), five()))
+			people := &reviewers{repo: h.repo}
 			r := h.start("a", options{reviews: people})
 			h.atRest(r)
 			base := h.head()
@@ -226,7 +298,7 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 			request := h.propose(7, base, gone(five()))
 			p := h.preview(r, request)
 			shown := slices.DeleteFunc(p.Plan.Effects(), func(e fleet.Effect) bool { return !e.Deletes })
-			if len(shown) != 5 || p.Plan.Counts.Held != 5 || p.Plan.Holds[0].Reason != fleet.HoldDeletions || len(people.spans()) != 0 {
+			if len(shown) != 5 || p.Plan.Counts.Held != 5 || p.Plan.Holds[0].Reason != fleet.HoldDeletions || len(people.spans()) != 0 || len(p.Shown) != 5 {
 				t.Fatalf("%+v %+v %+v, asked %v", shown, p.Plan.Counts, p.Plan.Holds, people.spans())
 			}
 			merged := h.merge(request)
@@ -349,8 +421,8 @@ func TestTheLoopTellsWhoseThingsWereChanged(t *testing.T) {
 }
 
 func TestReviewersAreNotAskedAtEveryWake(t *testing.T) {
-	people := &reviewers{}
 	h := newHouse(t, small())
+	people := &reviewers{repo: h.repo}
 	r := h.start("a", options{reviews: people, poll: time.Hour})
 	h.eventually("the fleet stands", h.settled)
 	head := h.commit("pushed past everybody", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))

@@ -117,6 +117,7 @@ func (v *Receiver) receive(w http.ResponseWriter, r *http.Request) (string, erro
 	if len(looks) == 0 {
 		return "nothing to look at", nil
 	}
+	delivery.Push = PushOf(delivery.Event, body, v.branch, v.repository())
 	return v.accept(r.Context(), delivery, looks)
 }
 

@@ -55,7 +55,7 @@ func TestForgeThatRefusesSettlesNothing(t *testing.T) {
 	if got := h.record(); got.State != before.State || got.Settled {
 		t.Errorf("state %q, settled %t", got.State, got.Settled)
 	}
-	if _, err := h.Reviewed(t.Context(), []fleet.Revision{before.Head}); err == nil {
+	if _, err := h.deletions(before.Head); err == nil {
 		t.Error("what was reviewed is known without access")
 	}
 }
@@ -189,7 +189,7 @@ func TestClearedDeletionsAreThoseOfTheHead(t *testing.T) {
 	} {
 		r.Cleared = &fleet.Clearance{By: fleet.Person{ID: h.alice.ID, Login: "alice"}, Head: c.head, Deletions: c.keys}
 		h.records.pulls[r.Number] = r
-		got, err := h.Reviewed(t.Context(), []fleet.Revision{merge})
+		got, err := h.deletions(merge)
 		if d, ok := got[checkout]; err != nil || !ok || d.Approved != c.want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
@@ -253,14 +253,14 @@ func TestMergeOutsideTheSpan(t *testing.T) {
 	h.look()
 	merged := h.pullRequest.Merge(2)
 	first, last := fleet.Revision(merged[0]), fleet.Revision(merged[1])
-	if got, err := h.Reviewed(t.Context(), []fleet.Revision{first}); err != nil || len(got) != 0 {
+	if got, err := h.deletions(first); err != nil || len(got) != 0 {
 		t.Errorf("of the first alone: %v, %v", got, err)
 	}
-	if got, err := h.Reviewed(t.Context(), []fleet.Revision{last, first}); err != nil || len(got) != 1 {
+	if got, err := h.deletions(first, last); err != nil || len(got) != 1 {
 		t.Errorf("of both: %v, %v", got, err)
 	}
 	h.pullRequest.Base = "release"
-	if got, err := h.Reviewed(t.Context(), []fleet.Revision{last, first}); err != nil || len(got) != 0 {
+	if got, err := h.deletions(first, last); err != nil || len(got) != 0 {
 		t.Errorf("of one that was merged elsewhere: %v, %v", got, err)
 	}
 }

@@ -248,6 +248,7 @@ type records struct {
 	outcomes       map[fleet.ObjectKey]fleet.Outcome
 	asked          []fleet.Look
 	agents         []fleet.AgentView
+	pushes         []fleet.Push
 	saves, failing int
 	askFails       bool
 }
@@ -331,6 +332,27 @@ func (r *records) Outcomes(_ context.Context, keys []fleet.ObjectKey) ([]fleet.O
 	}
 	return out, nil
 }
+
+// Pushes are the stored pushes that end at one of the commits.
+func (r *records) Pushes(_ context.Context, ends []fleet.Revision) (out []fleet.Push, _ error) {
+	for _, p := range r.pushes {
+		if slices.Contains(ends, p.After) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// deletions asks who saw the deletions of these commits, the oldest first.
+func (h *harbor) deletions(commits ...fleet.Revision) (map[fleet.ObjectKey]fleet.ReviewedDeletion, error) {
+	var line []plan.BranchCommit
+	for _, c := range commits {
+		line = append(line, plan.BranchCommit{ID: c})
+	}
+	seen, err := h.Reviewed(h.Context(), "base", line)
+	return seen.Deletions, err
+}
+
 func (r *records) Stops(context.Context, fleet.Scope) ([]fleet.Stop, error) { return nil, nil }
 
 func (r *records) Holds(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]fleet.Hold, string, error) {

@@ -66,6 +66,8 @@ type Records interface {
 	UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error)
 	SaveReviewed(ctx context.Context, p fleet.ReviewedPlan) error
 	Reviewed(ctx context.Context, number int, head fleet.Revision) (fleet.ReviewedPlan, bool, error)
+	// Pushes are the pushes to the branch that ended at one of these commits, as signed deliveries told.
+	Pushes(ctx context.Context, ends []fleet.Revision) ([]fleet.Push, error)
 	Colliding(ctx context.Context, number int, touches []string) ([]fleet.Collision, error)
 	Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.Outcome, error)
 	Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error)
@@ -83,8 +85,11 @@ type Config struct {
 	Public  string        // URL of the page, without a slash at its end; empty: there is none to link to
 	Sweep   time.Duration // how often everything open is looked for
 	HookURL string        // where deliveries arrive, for asking for lost ones; empty: unknown
-	Log     *slog.Logger
-	Now     func() time.Time // nil: the system's clock
+	// DirectPush lists accounts and teams ("github:alice", "github:acme/platform") whose direct pushes to the
+	// branch count as reviewed by the platform.
+	DirectPush []string
+	Log        *slog.Logger
+	Now        func() time.Time // nil: the system's clock
 }
 
 // Reviewer looks at pull requests and reports what they come to. It works on the replica that applies the branch.

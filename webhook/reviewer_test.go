@@ -166,17 +166,17 @@ func TestReviewedDeletions(t *testing.T) {
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
-	got, err := h.Reviewed(t.Context(), []fleet.Revision{merge})
+	got, err := h.deletions(merge)
 	if d, ok := got[checkout]; err != nil || !ok || d.Approved || d.Pull != h.pullRequest.Number {
 		t.Fatalf("%v, %v", got, err)
 	}
 	r := h.record()
 	r.Consented = ""
 	h.records.pulls[r.Number] = r
-	if got, err := h.Reviewed(t.Context(), []fleet.Revision{merge}); err != nil || len(got) != 0 {
+	if got, err := h.deletions(merge); err != nil || len(got) != 0 {
 		t.Errorf("without consent: %v, %v", got, err)
 	}
-	if _, err := h.Reviewed(t.Context(), slices.Repeat([]fleet.Revision{merge}, 201)); err == nil {
+	if _, err := h.deletions(slices.Repeat([]fleet.Revision{merge}, 201)...); err == nil {
 		t.Error("more commits than are looked through are no error")
 	}
 }

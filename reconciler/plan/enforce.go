@@ -26,6 +26,12 @@ type Paths struct {
 	Earlier map[Span]map[string]string
 }
 
+// Seen is what the merged pull requests of a span showed, and their owners consented to.
+type Seen struct {
+	Deletions map[fleet.ObjectKey]fleet.ReviewedDeletion
+	Paths     map[string]string // as Paths.Reviewed
+}
+
 // shows reports whether somebody reviewed just this content.
 func shows(reviewed map[string]string, in catalog.Input) bool {
 	blob, ok := reviewed[in.Path]
@@ -237,3 +243,10 @@ func ReviewedPaths(commits []BranchCommit) map[string]string {
 }
 
 func compareHeldPaths(a, b heldPath) int { return cmp.Compare(a.Input.Path, b.Input.Path) }
+
+// Rebuilt reports whether the mirror was dropped by argosy rebuild and nothing was applied since.
+func (w *World) Rebuilt() bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.rebuilt && w.revision == ""
+}

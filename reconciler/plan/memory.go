@@ -21,6 +21,7 @@ type memory struct {
 	Deferred    []deferred           `json:"deferred,omitempty"`
 	Unreviewed  []heldPath           `json:"unreviewed,omitempty"`
 	Waiting     *fleet.Hold          `json:"waiting,omitempty"` // the whole of a head revision
+	Rebuilt     bool                 `json:"rebuilt,omitempty"` // argosy rebuild has dropped the mirror: see postgres.Reset
 	Blocked     bool                 `json:"blocked,omitempty"` // the last plan placed nothing, since an engine was not read
 }
 
@@ -107,7 +108,7 @@ func readMemory(b []byte) (memory, error) {
 }
 
 func (m memory) empty() bool {
-	return len(m.Held)+len(m.Leaving)+len(m.Deferred)+len(m.Unreviewed) == 0 && m.Waiting == nil && !m.Blocked
+	return len(m.Held)+len(m.Leaving)+len(m.Deferred)+len(m.Unreviewed) == 0 && m.Waiting == nil && !m.Blocked && !m.Rebuilt
 }
 
 func (d *draft) remembered() memory {

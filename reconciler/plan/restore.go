@@ -18,6 +18,7 @@ func RestoreWorld(s fleet.Snapshot) (*World, error) {
 	}
 	w := NewWorld()
 	w.revision, w.memory, w.blocked, w.waiting = s.Applied, s.Memory, m.Blocked, m.Waiting
+	w.rebuilt = m.Rebuilt
 	for _, x := range m.Deferred {
 		w.deferred[x.Input.Key] = x
 	}
@@ -139,5 +140,7 @@ func (w *World) countFiles() {
 
 // remembered is the memory as it stands.
 func (w *World) remembered() memory {
-	return w.state.remembered(w.deferred, w.unreviewed, w.blocked, w.waiting)
+	m := w.state.remembered(w.deferred, w.unreviewed, w.blocked, w.waiting)
+	m.Rebuilt = w.rebuilt
+	return m
 }

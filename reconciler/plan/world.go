@@ -20,6 +20,7 @@ type World struct {
 	unreviewed map[string]heldPath // by path
 	files      files               // at the applied revision
 	blocked    bool
+	rebuilt    bool // argosy rebuild dropped the mirror
 	waiting    *fleet.Hold
 	memory     []byte // as it was stored last
 }
@@ -233,5 +234,5 @@ func (w *World) Commit(p *Plan) {
 	d.stage.Commit()
 	d.state.fold()
 	w.deferred, w.blocked, w.files, w.revision = d.deferred, d.blocked, d.filesNow, p.Head
-	w.unreviewed = d.enforcement.held
+	w.unreviewed, w.rebuilt = d.enforcement.held, false
 }

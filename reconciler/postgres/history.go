@@ -152,7 +152,7 @@ func (s *Store) Holds(ctx context.Context, scope fleet.Scope, by fleet.Filter, p
 		name: "holds", keys: []string{"h.n"}, newest: true, sql: `SELECT h.n::text, ` + holdColumns + ` FROM holds h`,
 		scan: func(row pgx.CollectableRow) (numbered[fleet.Hold], error) {
 			var h numbered[fleet.Hold]
-			err := row.Scan(&h.n, &h.item.Revision, &h.item.Reason, &h.item.Tenant, &h.item.Items, &h.item.Message, &h.item.Since)
+			err := row.Scan(&h.n, &h.item.Revision, &h.item.Reason, &h.item.Tenant, &h.item.Items, &h.item.Paths, &h.item.Message, &h.item.Since)
 			return h, err
 		},
 		key: func(h numbered[fleet.Hold]) []string { return []string{h.n} },

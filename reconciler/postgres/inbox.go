@@ -53,7 +53,7 @@ func (s *Store) ask(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (
 	}
 	var jobs int
 	err = s.again(ctx, func() error {
-		return s.work.QueryRow(ctx, sqlAsk, append([]any{d.ID, d.Event}, args...)...).Scan(&fresh, &jobs)
+		return s.work.QueryRow(ctx, sqlAsk, slices.Concat([]any{d.ID, d.Event}, args, pushColumns(d.Push))...).Scan(&fresh, &jobs)
 	})
 	if err == nil && jobs > 0 {
 		s.wake(ctx)
@@ -71,6 +71,9 @@ func (s *Store) ask(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (
 const sqlAsk = `
 	WITH taken AS (
 		INSERT INTO deliveries (id, event) SELECT $1, $2 WHERE $1 <> '' ON CONFLICT (id) DO NOTHING RETURNING id),
+	pushed AS (
+		INSERT INTO pushes (after_commit, before_commit, account, login)
+		SELECT $6, $7, $8::bigint, $9 WHERE $6 <> '' AND EXISTS (SELECT FROM taken) ON CONFLICT DO NOTHING),
 	asked AS (
 		SELECT a.* FROM unnest($3::text[], $4::smallint[], $5::text[]) AS a (key, priority, body)
 		WHERE ($1 = '' OR EXISTS (SELECT FROM taken)) AND NOT coalesce((SELECT l.wanted FROM looks l WHERE l.key = a.key), false)),
@@ -80,6 +83,26 @@ const sqlAsk = `
 		RETURNING key, priority),
 	jobs AS (` + sqlInsertJobs + ` FROM turned RETURNING id)
 	SELECT EXISTS (SELECT FROM taken), (SELECT count(*) FROM jobs)`
+
+// pushColumns are the push that a delivery tells of, with an empty commit for none.
+func pushColumns(p *fleet.Push) []any {
+	if p == nil {
+		return []any{"", "", int64(0), ""}
+	}
+	return []any{string(p.After), string(p.Before), p.By.ID, text(p.By.Login)}
+}
+
+// Pushes are the pushes to the branch that ended at one of these commits, the oldest first.
+func (s *Store) Pushes(ctx context.Context, ends []fleet.Revision) ([]fleet.Push, error) {
+	scan := func(row pgx.CollectableRow) (p fleet.Push, err error) {
+		err = row.Scan(&p.Before, &p.After, &p.By.ID, &p.By.Login, &p.At)
+		return p, err
+	}
+	pushes, err := collect(ctx, s, scan, `
+		SELECT before_commit, after_commit, account, login, at FROM pushes WHERE after_commit = ANY ($1) ORDER BY at, after_commit`,
+		column(ends, func(r fleet.Revision) string { return string(r) }))
+	return pushes, wrap(err, "pushes")
+}
 
 // lookColumns are key, priority and body of each look, the last of each key.
 func lookColumns(looks []fleet.Look) ([]any, error) {
@@ -153,6 +176,8 @@ const sqlMend = `
 var sqlTidy = []string{
 	`DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE at < now() - interval '30 days' ORDER BY at LIMIT 10000)`,
 	`DELETE FROM looks WHERE NOT wanted AND key IN (SELECT key FROM looks WHERE NOT wanted AND at < now() - interval '30 days' LIMIT 10000)`,
+	`DELETE FROM pushes WHERE (after_commit, before_commit) IN (
+		SELECT after_commit, before_commit FROM pushes WHERE at < now() - interval '90 days' ORDER BY at LIMIT 10000)`,
 	// Of each pull request the newest plan stays.
 	`DELETE FROM reviewed_plans WHERE (number, head) IN (
 		SELECT r.number, r.head FROM reviewed_plans r WHERE r.saved_at < now() - interval '90 days' AND EXISTS (

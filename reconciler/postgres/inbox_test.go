@@ -419,3 +419,29 @@ func TestTidyDropsWhatIsOldAndNothingElse(t *testing.T) {
 		t.Errorf("%d rows are dropped once more", n)
 	}
 }
+
+func TestAPushIsKeptWithTheFirstDeliveryThatTellsOfIt(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	push := fleet.Push{Before: revision(1), After: revision(2), By: fleet.Person{ID: 7, Login: "alice"}}
+	for i, p := range []fleet.Push{push, {Before: revision(1), After: revision(2), By: fleet.Person{ID: 8, Login: "eve"}}, push} {
+		d := delivery(i/2 + 1)
+		d.Push = &p
+		if i == 2 {
+			d.ID = delivery(1).ID // taken before: nothing of it counts
+			d.Push = &fleet.Push{Before: revision(3), After: revision(4), By: p.By}
+		}
+		must(s.Accept(t.Context(), d, []fleet.Look{branch}))(t)
+	}
+	must(s.Accept(t.Context(), delivery(9), []fleet.Look{branch}))(t)
+	got := must(open(t, url).Pushes(t.Context(), []fleet.Revision{revision(2), revision(4), revision(9)}))(t)
+	if len(got) != 1 || got[0].At.IsZero() {
+		t.Fatalf("%+v", got)
+	}
+	if got[0].At = push.At; got[0] != push {
+		t.Errorf("%+v", got[0])
+	}
+	check(t, s.Reset(t.Context()))
+	expect(t, url, `SELECT count(*) FROM pushes`, 1)
+}

@@ -31,20 +31,26 @@ func holdSteps(r *fleet.Record) ([]step, error) {
 		if err != nil {
 			return nil, err
 		}
+		paths, err := encoded(column(r.Holds, func(h fleet.Hold) []string { return append([]string{}, h.Paths...) }))
+		if err != nil {
+			return nil, err
+		}
 		steps = append(steps, step{`
 			WITH held AS (
-				INSERT INTO holds AS h (revision, reason, tenant, items, message, since)
-				SELECT revision, reason, tenant, items::jsonb, message, coalesce(since, now())
-				FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[]) AS n (revision, reason, tenant, items, message, since)
-				ON CONFLICT (revision, reason, tenant) DO UPDATE SET items = excluded.items, message = excluded.message, since = excluded.since
-				WHERE (h.items, h.message) IS DISTINCT FROM (excluded.items, excluded.message)
+				INSERT INTO holds AS h (revision, reason, tenant, items, paths, message, since)
+				SELECT revision, reason, tenant, items::jsonb, paths::jsonb, message, coalesce(since, now())
+				FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[])
+					AS n (revision, reason, tenant, items, message, since, paths)
+				ON CONFLICT (revision, reason, tenant) DO UPDATE
+					SET items = excluded.items, paths = excluded.paths, message = excluded.message, since = excluded.since
+				WHERE (h.items, h.paths, h.message) IS DISTINCT FROM (excluded.items, excluded.paths, excluded.message)
 				RETURNING revision, tenant, message)
 			SELECT new_event('hold', tenant, revision, message) FROM held`, []any{
 			column(r.Holds, func(h fleet.Hold) string { return string(h.Revision) }),
 			column(r.Holds, func(h fleet.Hold) string { return string(h.Reason) }),
 			column(r.Holds, func(h fleet.Hold) string { return string(h.Tenant) }), items,
 			column(r.Holds, func(h fleet.Hold) string { return message(h.Message) }),
-			column(r.Holds, func(h fleet.Hold) *time.Time { return moment(h.Since) })}})
+			column(r.Holds, func(h fleet.Hold) *time.Time { return moment(h.Since) }), paths}})
 	}
 	return steps, nil
 }

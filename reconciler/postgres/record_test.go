@@ -111,6 +111,8 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 	cluster := fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectCluster, Name: "acme-prod"}, Tenant: "acme", Environment: "prod",
 		Credential: &fleet.CredentialSource{Tenant: "acme", Folder: "environments", Name: "prod", Sealed: "blob-1"}, Manifest: manifest(`{}`)}
 	hold1 := fleet.Hold{Revision: revision(1), Reason: fleet.HoldDeletions, Tenant: "acme", Items: []fleet.ObjectKey{row.Key}, Message: "1 deletion waits"}
+	hold2 := fleet.Hold{Revision: revision(1), Reason: fleet.HoldUnreviewed, Tenant: "acme", Items: []fleet.ObjectKey{row.Key},
+		Paths: []string{"tenants/acme/deployments/cart.yaml"}, Message: "nobody reviewed this"}
 	deletion := fleet.Deletion{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "gone"}, Tenant: "acme", Environment: "prod", Deployment: "gone", Revision: revision(1), Approved: true}
 	syncHold := fleet.SyncHold{SyncRun: "rollback", Application: fleet.ApplicationID{Tenant: "acme", Deployment: "checkout", Environment: "prod"}, TargetRevision: "v1"}
 	declarations := []fleet.Declaration{engineDeclaration("eu-1"), deploymentDeclaration("acme", "checkout", "prod"), environmentDeclaration("acme", "prod"), tenantDeclaration("acme")}
@@ -118,7 +120,7 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 	must(s.Record(t.Context(), lease, step(0, 1, func(r *fleet.Record) {
 		r.Declarations, r.Quarantined, r.Problems = declarations, []fleet.Quarantine{quarantine}, []fleet.Problem{problem}
 		r.Placements, r.Rows, r.Held = []fleet.Placement{placed}, []fleet.Row{row, cluster}, []fleet.ObjectKey{row.Key}
-		r.Holds, r.Deletions, r.SyncHolds = []fleet.Hold{hold1}, []fleet.Deletion{deletion}, []fleet.SyncHold{syncHold}
+		r.Holds, r.Deletions, r.SyncHolds = []fleet.Hold{hold1, hold2}, []fleet.Deletion{deletion}, []fleet.SyncHold{syncHold}
 		r.Memory = []byte(`{"leaving":[]}`)
 		r.Sealed = []fleet.SealedBlob{{Tenant: "acme", Blob: "blob-1", Bytes: []byte("ENC[...]")}}
 	})))(t)
@@ -130,9 +132,9 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 		Objects: []fleet.Indexed{
 			{Key: row.Key, Hash: row.Manifest.Hash, Tenant: "acme", Environment: "prod", Deployment: "checkout", Deletion: fleet.DeletionDelete, Held: true, Seq: 1},
 			{Key: cluster.Key, Hash: cluster.Manifest.Hash, Tenant: "acme", Environment: "prod", Credential: cluster.Credential, Seq: 2}},
-		Holds: []fleet.Hold{hold1}, Approvals: []fleet.Approval{{Revision: revision(1), By: "token:ops", Note: "fine"}},
+		Holds: []fleet.Hold{hold1, hold2}, Approvals: []fleet.Approval{{Revision: revision(1), By: "token:ops", Note: "fine"}},
 		SyncHolds: []fleet.SyncHold{syncHold}, Deletions: []fleet.Deletion{deletion}, Memory: []byte(`{"leaving":[]}`)}
-	for _, at := range []*fleet.Hold{&snap.Holds[0]} {
+	for _, at := range []*fleet.Hold{&snap.Holds[0], &snap.Holds[1]} {
 		if at.Since.IsZero() {
 			t.Error("the hold has no beginning")
 		}
@@ -151,7 +153,7 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 
 	must(s.Record(t.Context(), lease, step(1, 2, func(r *fleet.Record) {
 		r.Removed, r.Cleared = []fleet.Key{{Kind: fleet.KindGitOpsDeployment, Tenant: "acme", Name: "checkout"}, {Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "prod"}}, []fleet.Key{quarantine.Key}
-		r.Unplaced, r.EndedHold, r.EndedSyncHolds = []fleet.EnvironmentID{placed.Environment}, []fleet.HoldID{hold1.ID()}, []fleet.ApplicationID{syncHold.Application}
+		r.Unplaced, r.EndedHold, r.EndedSyncHolds = []fleet.EnvironmentID{placed.Environment}, []fleet.HoldID{hold1.ID(), hold2.ID()}, []fleet.ApplicationID{syncHold.Application}
 		r.Released = []fleet.ObjectKey{row.Key}
 	})))(t)
 	snap = must(s.Load(t.Context()))(t)

@@ -25,7 +25,7 @@ func (s *Store) Reset(ctx context.Context) error {
 				WHERE name = 'reconciler' OR starts_with(name, 'engine/') AND starts_with(holder, 'agent/');
 			TRUNCATE declarations, sealed, quarantines, problems, placements, desired, status, revisions, holds, sync_holds;
 			UPDATE mirror SET applied = '', plan = '';
-			UPDATE memory SET body = NULL;
+			UPDATE memory SET body = convert_to('{"rebuilt":true}', 'UTF8');
 			UPDATE engines SET cursor = 0;
 			UPDATE engines e SET reachable = false, message = 'the mirror is rebuilt', since = now()
 				FROM agents a WHERE a.engine = e.engine AND a.ended_at IS NULL;

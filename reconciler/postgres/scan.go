@@ -6,11 +6,11 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-const holdColumns = `revision, reason, tenant, items, message, since`
+const holdColumns = `revision, reason, tenant, items, nullif(paths, '[]'), message, since`
 
 func scanHold(row pgx.CollectableRow) (fleet.Hold, error) {
 	var h fleet.Hold
-	err := row.Scan(&h.Revision, &h.Reason, &h.Tenant, &h.Items, &h.Message, &h.Since)
+	err := row.Scan(&h.Revision, &h.Reason, &h.Tenant, &h.Items, &h.Paths, &h.Message, &h.Since)
 	return h, err
 }
 

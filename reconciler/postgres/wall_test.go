@@ -87,7 +87,7 @@ func TestCase65NothingIsReadableWithoutAWall(t *testing.T) {
 	if len(reachable) < 10 {
 		t.Errorf("the reader reaches %v", reachable)
 	}
-	for _, name := range []string{"river_job", "river_queue", "river_leader", "river_migration", "deliveries", "looks", "pull_touches"} {
+	for _, name := range []string{"river_job", "river_queue", "river_leader", "river_migration", "deliveries", "looks", "pull_touches", "pushes"} {
 		tx, err := conn.Begin(t.Context())
 		check(t, err)
 		_, err = tx.Exec(t.Context(), `SET LOCAL ROLE argosy_reader`)

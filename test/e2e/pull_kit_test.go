@@ -139,7 +139,7 @@ func (w *forged) startControlPlane(t *testing.T) {
 	p, err := w.StartPlane(ctx, example.PlaneOptions{
 		Binary: binary, Progress: t.Logf,
 		Source: fmt.Sprintf("{url: %q, allowHTTP: true, tokenFile: %q, poll: 1h}", w.config.URL, token),
-		More: fmt.Sprintf("forge: {api: %q, repository: %q, allowHTTP: true, tokenFile: %q, webhookSecretFiles: [%q], sweep: 1h}\n",
+		More: fmt.Sprintf("forge: {api: %q, repository: %q, allowHTTP: true, tokenFile: %q, webhookSecretFiles: [%q], sweep: 1h, directPush: [\"github:example/platform\"]}\n",
 			w.forge.API(), w.config.Name, token, secret),
 	})
 	check(t, err)

@@ -109,7 +109,7 @@ func (v *Server) assemblePulls(loop *reconciler.Loop) error {
 	v.pulls = &pulls{forge: forge}
 	v.pulls.reviewer = webhook.NewReviewer(webhook.Config{
 		Forge: forge, Planner: planner{loop: func() *reconciler.Loop { return v.loop }}, Records: v.store, Branch: v.settings.Source.Branch,
-		Public: strings.TrimSuffix(v.settings.Listen.Public, "/"), Sweep: time.Duration(f.Sweep), Log: v.log,
+		Public: strings.TrimSuffix(v.settings.Listen.Public, "/"), Sweep: time.Duration(f.Sweep), DirectPush: f.DirectPush, Log: v.log,
 	})
 	loop.Pulls = source{v.mirror, v.log}
 	loop.Reviews = reviews{mirror: v.mirror, reviewer: v.pulls.reviewer}
@@ -164,30 +164,57 @@ type reviews struct {
 	reviewer *webhook.Reviewer
 }
 
-// mostSteps bounds how far back the branch's own commits are looked through.
-const mostSteps = 1000
+// mostSteps bounds how many of the branch's own commits are looked for between two revisions.
+const mostSteps = 200
 
 // Reviewed is reconciler.Reviews.
-func (r reviews) Reviewed(ctx context.Context, base, head fleet.Revision) (map[fleet.ObjectKey]fleet.ReviewedDeletion, error) {
-	log, err := r.mirror.Log(ctx, gitrepo.Hash(head), mostSteps)
+func (r reviews) Reviewed(ctx context.Context, base, head fleet.Revision) (plan.Seen, error) {
+	commits, err := branchCommits(ctx, r.mirror, gitrepo.Hash(base), gitrepo.Hash(head))
 	if err != nil {
-		return nil, err
+		return plan.Seen{}, err
 	}
-	var commits []fleet.Revision
-	for _, c := range log {
-		if fleet.Revision(c.ID) == base {
-			return r.reviewer.Reviewed(ctx, commits)
+	return r.reviewer.Reviewed(ctx, base, commits)
+}
+
+// branchCommits are the branch's own commits from base to head, the oldest first, each with the files that it
+// changes against its first parent. Where the first parents do not lead to base, as after a fast-forward to a
+// branch that had merged this one, the head alone stands for all of them.
+func branchCommits(ctx context.Context, m *gitrepo.Mirror, base, head gitrepo.Hash) ([]plan.BranchCommit, error) {
+	var line []gitrepo.Commit
+	for at := head; at != base; {
+		c, err := m.Commit(ctx, at)
+		if err != nil {
+			return nil, err
 		}
-		commits = append(commits, fleet.Revision(c.ID))
+		if line = append(line, c); len(c.Parents) == 0 || len(line) > mostSteps {
+			line = []gitrepo.Commit{{ID: head, Parents: []gitrepo.Hash{base}}}
+			break
+		}
+		at = c.Parents[0]
 	}
-	return nil, fmt.Errorf("revision %s is not among the last %d commits of the branch", base.Short(), mostSteps)
+	out := make([]plan.BranchCommit, 0, len(line))
+	for _, c := range slices.Backward(line) {
+		changes, err := m.Diff(ctx, c.Parents[0], c.ID)
+		if err != nil {
+			return nil, err
+		}
+		commit := plan.BranchCommit{ID: fleet.Revision(c.ID), Changed: map[string]string{}}
+		for _, change := range changes {
+			commit.Changed[change.Path] = string(change.New.Blob)
+		}
+		out = append(out, commit)
+	}
+	return out, nil
 }
 
 // planner is the loop as the reviewer needs it.
 type planner struct{ loop func() *reconciler.Loop }
 
 // Wake has the loop look at the branch.
-func (p planner) Wake() { p.loop().Wake() }
+func (p planner) Wake() {
+	p.loop().AskReviews()
+	p.loop().Wake()
+}
 
 // Preview plans what a head would change.
 func (p planner) Preview(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview, error) {

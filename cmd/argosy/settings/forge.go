@@ -17,6 +17,7 @@ type Forge struct {
 	App            *App     `yaml:"app,omitempty" doc:"GitHub App that Argosy speaks as; argosy bootstrap github makes one. Exactly one of app and tokenFile."`
 	TokenFile      string   `yaml:"tokenFile,omitempty" doc:"File with a token, read anew at each use. With it checks are commit statuses."`
 	WebhookSecrets []string `yaml:"webhookSecretFiles,omitempty" doc:"Files with the secrets that deliveries to /webhook/github may be signed with, read anew at each delivery; two while one is rotated. Without any, nothing is delivered and the forge is asked at each sweep."`
+	DirectPush     []string `yaml:"directPush,omitempty" doc:"Accounts and teams whose pushes to the branch without a pull request count as reviewed by the platform: github:LOGIN, github:LOGIN#NUMBER (the account's number decides, whoever bears the login) or github:ORG/TEAM. Files that anybody else pushes are held until they are approved. Deliveries tell who pushed: it needs webhookSecretFiles."`
 	Sweep          Duration `yaml:"sweep,omitempty" doc:"How often open pull requests and lost deliveries are looked for, 10s to 1h." default:"5m"`
 	AllowHTTP      bool     `yaml:"allowHTTP,omitempty" doc:"Accept an http:// API. For a forge on this machine only: nothing is protected on the way."`
 	CAFile         string   `yaml:"caFile,omitempty" doc:"File with the certificates that sign the forge's, for a private CA."`
@@ -30,6 +31,8 @@ type App struct {
 }
 
 var repositoryName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}$`)
+
+var directPusher = regexp.MustCompile(`^github:[A-Za-z0-9_.-]{1,100}(#[1-9][0-9]{0,17}|/[A-Za-z0-9_.-]{1,100})?$`)
 
 func (f *Forge) check() error {
 	if f == nil {
@@ -53,6 +56,14 @@ func (f *Forge) check() error {
 	}
 	if f.App != nil && (f.App.ID <= 0 || f.App.KeyFile == "") {
 		errs = append(errs, errors.New("forge.app needs id and keyFile"))
+	}
+	for _, entry := range f.DirectPush {
+		if !directPusher.MatchString(entry) {
+			errs = append(errs, fmt.Errorf("forge.directPush: %q is to be github:LOGIN, github:LOGIN#NUMBER or github:ORG/TEAM", entry))
+		}
+	}
+	if len(f.DirectPush) > 0 && len(f.WebhookSecrets) == 0 {
+		errs = append(errs, errors.New("forge.directPush needs forge.webhookSecretFiles: signed deliveries alone tell who pushed"))
 	}
 	if d := time.Duration(f.Sweep); d < 10*time.Second || d > time.Hour {
 		errs = append(errs, errors.New("forge.sweep is to be 10s to 1h"))

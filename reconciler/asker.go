@@ -1,0 +1,215 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+const (
+	// reviewTimeout bounds one question to the reviewers. A file or deletion that they say nothing of in
+	// time is held, and they are asked again.
+	reviewTimeout = 10 * time.Second
+	// reviewFirst is the pause before a span is asked about again. It doubles up to reviewLast: a Git host
+	// counts requests.
+	reviewFirst = time.Second
+	reviewLast  = 10 * time.Minute
+	// reviewHasty is how often a span may be hastened: a delivery that was late counts at once, and what
+	// nobody reviewed for long is asked about in its own time.
+	reviewHasty = 8
+)
+
+// asker asks the reviewers about spans of the branch, each in its own rhythm, and never within the pass of
+// another commit.
+type asker struct {
+	reviews Reviews
+	first   time.Duration
+	log     *slog.Logger
+	wake    func() // when there is news
+
+	mu    sync.Mutex
+	spans map[plan.Span]*question
+	until time.Time // the reviewers did not answer, and are left alone until then
+	away  error
+	kick  chan struct{}
+}
+
+// question is one span that something is held of.
+type question struct {
+	tries  int
+	asked  time.Time
+	next   time.Time
+	answer *plan.Seen // the last complete one
+	news   bool       // that the loop has not taken
+}
+
+func newAsker(r Reviews, poll time.Duration, log *slog.Logger, wake func()) *asker {
+	return &asker{
+		reviews: r, first: min(poll, reviewFirst), log: log, wake: wake,
+		spans: map[plan.Span]*question{}, kick: make(chan struct{}, 1),
+	}
+}
+
+// ask is the question of a commit's own pass. While the reviewers are away it does not wait for them.
+func (a *asker) ask(ctx context.Context, span plan.Span) (plan.Seen, error) {
+	a.mu.Lock()
+	until, away := a.until, a.away
+	a.mu.Unlock()
+	if away != nil && time.Now().Before(until) {
+		return plan.Seen{}, away
+	}
+	seen, err := a.question(ctx, span)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q := &question{asked: time.Now(), next: time.Now().Add(a.first)}
+	if err == nil {
+		q.answer = &seen
+	}
+	a.spans[span] = q
+	return seen, err
+}
+
+func (a *asker) question(ctx context.Context, span plan.Span) (plan.Seen, error) {
+	asked, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	seen, err := a.reviews.Reviewed(asked, span.Base, span.Head)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return seen, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case err == nil:
+		a.away, a.until = nil, time.Time{}
+	case a.away == nil:
+		a.away, a.until = err, time.Now().Add(a.first)
+	default:
+		a.away = err
+	}
+	return seen, err
+}
+
+// follow says which spans something is held of. What is known of the others is forgotten.
+func (a *asker) follow(spans []plan.Span) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	held := map[plan.Span]*question{}
+	for _, s := range spans {
+		if held[s] = a.spans[s]; held[s] == nil {
+			held[s] = &question{next: time.Now()}
+		}
+	}
+	a.spans = held
+	a.poke()
+}
+
+// forget drops what is known: another replica may have led meanwhile.
+func (a *asker) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.spans, a.away, a.until = map[plan.Span]*question{}, nil, time.Time{}
+}
+
+// hasten has what is not held for long asked about now: something has come in that may tell.
+func (a *asker) hasten() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, q := range a.spans {
+		if soon := q.asked.Add(a.first); q.tries <= reviewHasty && soon.Before(q.next) {
+			q.next = soon
+		}
+	}
+	a.poke()
+}
+
+func (a *asker) poke() {
+	select {
+	case a.kick <- struct{}{}:
+	default:
+	}
+}
+
+// news is the answers that the loop has not taken.
+func (a *asker) news() map[plan.Span]plan.Seen {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[plan.Span]plan.Seen{}
+	for s, q := range a.spans {
+		if q.news {
+			out[s] = *q.answer
+		}
+	}
+	return out
+}
+
+// taken says that the loop has planned with these answers.
+func (a *asker) taken(answers map[plan.Span]plan.Seen) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for s, seen := range answers {
+		if q := a.spans[s]; q != nil && q.news && reflect.DeepEqual(*q.answer, seen) {
+			q.news = false
+		}
+	}
+}
+
+// run asks until ctx ends.
+func (a *asker) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		span, pause, due := a.due()
+		if !due {
+			timer := time.NewTimer(pause)
+			select {
+			case <-ctx.Done():
+			case <-a.kick:
+			case <-timer.C:
+			}
+			timer.Stop()
+			continue
+		}
+		seen, err := a.question(ctx, span)
+		if ctx.Err() == nil {
+			a.keep(span, seen, err)
+		}
+	}
+}
+
+// due is the span that it is time for, or how long that takes.
+func (a *asker) due() (span plan.Span, pause time.Duration, due bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	pause = reviewLast
+	for s, q := range a.spans {
+		if left := time.Until(q.next); left < pause {
+			span, pause = s, left
+		}
+	}
+	return span, pause, pause <= 0
+}
+
+func (a *asker) keep(span plan.Span, seen plan.Seen, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q := a.spans[span]
+	if q == nil {
+		return
+	}
+	q.tries++
+	pause := min(a.first<<min(q.tries, 30), reviewLast)
+	q.asked = time.Now()
+	q.next = q.asked.Add(pause)
+	if err != nil {
+		a.until = q.next
+		a.log.Debug("whether a revision was reviewed is still not known", "revision", span.Head.Short(), "error", err)
+		return
+	}
+	if q.answer == nil || !reflect.DeepEqual(*q.answer, seen) {
+		q.answer, q.news = &seen, true
+		a.wake()
+	}
+}

@@ -1,0 +1,175 @@
+package webhook_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/webhook"
+	"argosy.dev/argosy/webhook/github/githubtest"
+)
+
+type contents = map[string]string
+
+func commit(id fleet.Revision, changed contents) plan.BranchCommit {
+	return plan.BranchCommit{ID: id, Changed: changed}
+}
+
+func (h *harbor) paths(commits ...plan.BranchCommit) contents {
+	h.Helper()
+	seen, err := h.Reviewed(h.Context(), "base", commits)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return seen.Paths
+}
+
+const file, victim = "tenants/acme/deployments/checkout.yaml", "fleet/tenants/evil.yaml"
+
+func TestOnlyFilesThatTheMergedHeadShowedAreReviewed(t *testing.T) {
+	h := newHarbor(t)
+	h.planner.answer.Shown = contents{file: "2"}
+	h.open(h.bob, nil)
+	h.pullRequest.Review(h.alice, "APPROVED")
+	h.look()
+	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
+	brought := commit(merge, contents{file: "2", victim: "bad"})
+	if d := cmp.Diff(contents{file: "2"}, h.paths(brought)); d != "" {
+		t.Error(d)
+	}
+	if got := h.paths(commit(merge, contents{file: "3"})); len(got) != 0 {
+		t.Errorf("other content than the head showed: %v", got)
+	}
+	r := h.record()
+	r.Consented, r.Shown = fleet.Revision(fmt.Sprintf("%040x", 7)), contents{file: "2"}
+	h.records.pulls[r.Number] = r
+	if got := h.paths(brought); len(got) != 0 {
+		t.Errorf("consent at another head: %v", got)
+	}
+}
+
+func TestAMergeThatNobodyConsentedToShowsNothing(t *testing.T) {
+	h := newHarbor(t)
+	h.planner.answer.Shown = contents{file: "2"}
+	h.open(h.bob, nil)
+	h.look()
+	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
+	if got := h.paths(commit(merge, contents{file: "2"})); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestDirectPushesCountForListedAccountsOnly(t *testing.T) {
+	const base, first, second = fleet.Revision("base"), fleet.Revision("1111111111111111111111111111111111111111"), fleet.Revision("2222222222222222222222222222222222222222")
+	line := []plan.BranchCommit{commit(first, contents{file: "1"}), commit(second, contents{victim: "2"})}
+	for name, c := range map[string]struct {
+		push func(h *harbor) fleet.Push
+		want contents
+	}{
+		"a listed account": {func(h *harbor) fleet.Push { return fleet.Push{Before: base, After: second, By: h.person(h.alice)} }, contents{file: "1", victim: "2"}},
+		"a part of it":     {func(h *harbor) fleet.Push { return fleet.Push{Before: first, After: second, By: h.person(h.alice)} }, contents{victim: "2"}},
+		"a pinned account": {func(h *harbor) fleet.Push { return fleet.Push{Before: base, After: second, By: fleet.Person{ID: 4711}} }, contents{file: "1", victim: "2"}},
+		"another account":  {func(h *harbor) fleet.Push { return fleet.Push{Before: base, After: second, By: h.person(h.bob)} }, contents{}},
+		"another account that bears the login": {func(h *harbor) fleet.Push {
+			return fleet.Push{Before: base, After: second, By: fleet.Person{ID: h.alice.ID + 1000, Login: "alice"}}
+		}, contents{}},
+		"from elsewhere": {func(h *harbor) fleet.Push { return fleet.Push{Before: "else", After: second, By: h.person(h.alice)} }, contents{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarbor(t)
+			h.DirectPush = []string{"github:alice", "github:carol#4711"}
+			push := c.push(h)
+			push.At = h.now.Add(-time.Minute)
+			h.records.pushes = []fleet.Push{push}
+			if d := cmp.Diff(c.want, h.paths(line...)); d != "" {
+				t.Error(d)
+			}
+			h.DirectPush = nil
+			if got := h.paths(line...); len(got) != 0 {
+				t.Errorf("though nobody is listed: %v", got)
+			}
+		})
+	}
+}
+
+// Who clicks "merge" pushes the merge commit: that is no word about what is in it.
+func TestAMergeByAListedAccountIsNoDirectPush(t *testing.T) {
+	h := newHarbor(t)
+	h.DirectPush = []string{"github:alice"}
+	h.open(h.bob, nil)
+	h.look()
+	merged := h.pullRequest.Merge(2)
+	first, last := fleet.Revision(merged[0]), fleet.Revision(merged[1])
+	h.records.pushes = []fleet.Push{{Before: "base", After: last, By: h.person(h.alice), At: h.now.Add(-time.Minute)}}
+	if got := h.paths(commit(first, contents{victim: "bad"}), commit(last, contents{file: "2"})); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestAYoungPushIsNotKnownToBeADirectOne(t *testing.T) {
+	h := newHarbor(t)
+	h.DirectPush = []string{"github:alice"}
+	const pushed = fleet.Revision("1111111111111111111111111111111111111111")
+	h.records.pushes = []fleet.Push{{Before: "base", After: pushed, By: h.person(h.alice), At: h.now}}
+	seen, err := h.Reviewed(t.Context(), "base", []plan.BranchCommit{commit(pushed, contents{file: "1"})})
+	if err == nil || len(seen.Paths) != 0 {
+		t.Errorf("%v, %v", seen.Paths, err)
+	}
+}
+
+// What is known counts although the rest is not.
+func TestWhatIsKnownOfASpanCountsWhileTheRestIsNot(t *testing.T) {
+	h := newHarbor(t)
+	h.planner.answer.Shown = contents{file: "2"}
+	h.open(h.bob, nil)
+	h.pullRequest.Review(h.alice, "APPROVED")
+	h.look()
+	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
+	const other = fleet.Revision("1111111111111111111111111111111111111111")
+	h.server.Break("GET /repos/acme/fleet/commits/"+string(other)+"/pulls", githubtest.Say(http.StatusBadGateway, "away"))
+	seen, err := h.Reviewed(t.Context(), "base", []plan.BranchCommit{commit(other, contents{victim: "1"}), commit(merge, contents{file: "2"})})
+	if d := cmp.Diff(contents{file: "2"}, seen.Paths); d != "" || err == nil {
+		t.Errorf("%v %s", err, d)
+	}
+}
+
+func TestPushOf(t *testing.T) {
+	const a, b = "1111111111111111111111111111111111111111", "2222222222222222222222222222222222222222"
+	payload := func(ref, after string, repository int, sender, pusher string) []byte {
+		return fmt.Appendf(nil, `{"ref":%q,"before":%q,"after":%q,"repository":{"id":%d},"sender":%s,"pusher":%s}`, ref, a, after, repository, sender, pusher)
+	}
+	const alice = `{"id":7,"login":"alice"}`
+	want := &fleet.Push{Before: a, After: b, By: fleet.Person{ID: 7, Login: "alice"}}
+	for name, c := range map[string]struct {
+		event string
+		body  []byte
+		repo  int64
+		want  *fleet.Push
+	}{
+		"GitHub's":               {"push", payload("refs/heads/main", b, 5, alice, `{"name":"alice","email":"x"}`), 5, want},
+		"Gitea's":                {"push", payload("refs/heads/main", b, 5, alice, alice), 5, want},
+		"another branch":         {"push", payload("refs/heads/other", b, 5, alice, alice), 5, nil},
+		"another repository":     {"push", payload("refs/heads/main", b, 6, alice, alice), 5, nil},
+		"an unknown repository":  {"push", payload("refs/heads/main", b, 5, alice, alice), 0, nil},
+		"another event":          {"create", payload("refs/heads/main", b, 5, alice, alice), 5, nil},
+		"no commit":              {"push", payload("refs/heads/main", "2222", 5, alice, alice), 5, nil},
+		"a deploy key":           {"push", payload("refs/heads/main", b, 5, alice, `{"name":"acme"}`), 5, nil},
+		"no sender":              {"push", payload("refs/heads/main", b, 5, "null", alice), 5, nil},
+		"a sender without an id": {"push", payload("refs/heads/main", b, 5, `{"login":"alice"}`, alice), 5, nil},
+		"no pusher":              {"push", payload("refs/heads/main", b, 5, alice, "null"), 5, nil},
+		"other types":            {"push", []byte(`{"ref":7}`), 5, nil},
+	} {
+		if d := cmp.Diff(c.want, webhook.PushOf(c.event, c.body, "main", c.repo)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+func (h *harbor) person(a *githubtest.Account) fleet.Person {
+	return fleet.Person{ID: a.ID, Login: a.Login}
+}
