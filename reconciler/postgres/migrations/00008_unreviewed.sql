@@ -3,10 +3,10 @@
 
 -- +goose Up
 
-ALTER TABLE holds ADD COLUMN paths jsonb NOT NULL DEFAULT '[]';
+ALTER TABLE holds ADD COLUMN IF NOT EXISTS paths jsonb NOT NULL DEFAULT '[]';
 
 -- As signed deliveries of the Git host told. The first delivery of a push counts. No tenant reads it. Kept for 90 days.
-CREATE TABLE pushes (
+CREATE TABLE IF NOT EXISTS pushes (
     after_commit  text COLLATE "C" NOT NULL,
     before_commit text COLLATE "C" NOT NULL,
     account       bigint NOT NULL,
@@ -14,4 +14,4 @@ CREATE TABLE pushes (
     at            timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (after_commit, before_commit)
 );
-CREATE INDEX pushes_at ON pushes (at);
+CREATE INDEX IF NOT EXISTS pushes_at ON pushes (at);
