@@ -122,13 +122,31 @@ const (
 	StopEngine StopScope = "engine"
 )
 
-// Stop forbids every write to engines within its scope until it is resumed. It survives restarts.
+// Stop forbids every write to engines within its scope until it is resumed. It survives restarts, and a database that goes back in time: it
+// is over when there is a StopEnd of its place that is not before it, and never because it is missing.
 type Stop struct {
 	Scope  StopScope `json:"scope"`
 	Name   string    `json:"name,omitempty"` // tenant or engine; empty for the fleet
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at"`
+}
+
+// StopEnd is the latest end of the stops of a place.
+type StopEnd struct {
+	Scope StopScope `json:"scope"`
+	Name  string    `json:"name,omitempty"`
+	By    string    `json:"by,omitempty"`
+	At    time.Time `json:"at"`
+}
+
+// StopRecords are the emergency stops that are in force, and how those that are not have ended.
+type StopRecords struct {
+	Stops []Stop    // the fleet's first
+	Ends  []StopEnd // one for each place that ever was resumed
+
+	// Unended: they are of a hub that does not tell ends. A stop that it no longer lists has ended.
+	Unended bool
 }
 
 // HoldReason says why something waits for an approval.

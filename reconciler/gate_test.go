@@ -60,7 +60,7 @@ func (r reports) LeasedRow(context.Context, fleet.Lease, fleet.ObjectKey) (fleet
 func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration) *shift {
 	t.Helper()
 	board := NewStopBoard()
-	board.set(nil)
+	board.set(records(), time.Now().Add(time.Hour)) // which is as good as reading them every second
 	w := &Worker{Engine: "eu-1", Rows: reports{}, Stops: board, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 		Dial: func(_ context.Context, name fleet.EngineName, _ fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
 			f := server.Connect(name)

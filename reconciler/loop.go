@@ -31,8 +31,8 @@ type Store interface {
 	Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error)
 	// SetSource records how the config repo stands.
 	SetSource(ctx context.Context, source fleet.SourceView) error
-	// SetStop is for stops that a rebuild finds on the engines.
-	SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error)
+	// RestoreStop puts a stop back that an engine remembers, unless it has ended since.
+	RestoreStop(ctx context.Context, stop fleet.Stop) error
 	// Notify says "look" to all replicas: rows have changed. by is told with it: see Loop.Heard.
 	Notify(ctx context.Context, by string) error
 }

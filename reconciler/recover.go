@@ -242,8 +242,11 @@ func (l *Loop) read(ctx context.Context, specs map[fleet.EngineName]fleet.Engine
 
 func (l *Loop) restoreStops(ctx context.Context, stops []fleet.Stop) error {
 	for _, s := range stops {
-		if _, err := l.Store.SetStop(ctx, s, false); err != nil {
-			return fmt.Errorf("restore the stop of %s %s: %w", s.Scope, s.Name, err)
+		if s.At.IsZero() {
+			continue // a note that cannot be read: it stops its own engine
+		}
+		if err := l.Store.RestoreStop(ctx, s); err != nil {
+			return err
 		}
 	}
 	return nil

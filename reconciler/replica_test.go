@@ -301,11 +301,11 @@ func (s *faulty) PendingSyncs(ctx context.Context, name fleet.EngineName) ([]fle
 	return s.Store.PendingSyncs(ctx, name)
 }
 
-func (s *faulty) Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error) {
+func (s *faulty) StopRecords(ctx context.Context) (fleet.StopRecords, error) {
 	if err := s.ask("stops"); err != nil {
-		return nil, err
+		return fleet.StopRecords{}, err
 	}
-	return s.Store.Stops(ctx, scope)
+	return s.Store.StopRecords(ctx)
 }
 
 func (s *faulty) Notify(ctx context.Context, by string) error {

@@ -79,13 +79,16 @@ func (s *shift) acknowledge(ctx context.Context, acks []fleet.Ack) error {
 	return err
 }
 
-// prepare comes before the first write: the engine is read, our epoch is above all that it shows, the stops are those that are in force now,
-// and every row is held against it.
+// prepare comes before the first write: the engine is read, our epoch is above all that it shows, the stops are those that are in force now
+// or that the engine remembers, and every row is held against it.
 func (s *shift) prepare(ctx context.Context) error {
 	if err := s.awaitSynced(ctx); err != nil {
 		return err
 	}
 	if err := s.raiseEpoch(ctx); err != nil {
+		return err
+	}
+	if err := s.awaitMarkers(ctx); err != nil {
 		return err
 	}
 	if err := s.Stops.refreshed(ctx); err != nil {
@@ -327,6 +330,7 @@ func (s *shift) prove(ctx context.Context) error {
 
 // examine holds the connection against the engine again, so that a change of its settings or a loss of its watch shows.
 func (s *shift) examine(ctx context.Context) {
+	s.mirrored = false // a note on the engine may have been fixed
 	err := s.target.Health()
 	if err == nil {
 		err = s.preflight(ctx, s.lease, s.target)

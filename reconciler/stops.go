@@ -1,7 +1,9 @@
 package reconciler
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -10,24 +12,35 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// StopReader lists the emergency stops in force.
+// StopReader reads the emergency stops, and how those that are over have ended.
 type StopReader interface {
-	Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error)
+	StopRecords(ctx context.Context) (fleet.StopRecords, error)
+}
+
+// StopRestorer is a StopReader that takes stops back that it has lost.
+type StopRestorer interface {
+	RestoreStop(ctx context.Context, stop fleet.Stop) error
 }
 
 // StopBoard is this replica's view of the emergency stops. It is asked before each write and costs no query; it is refreshed every second
-// and when something says "look". While the store cannot be read the last view stands, and the leases, which need the store too, run out.
+// and when something says "look". A stop that was seen in force, in the store or on an engine, stays in force until the store has a record of
+// its end: a store that has gone back in time no longer knows it, and gets it back. While the store cannot be read for longer than
+// stopsUnknown, everything is stopped.
 type StopBoard struct {
 	wake chan struct{}
 
-	mu      sync.RWMutex
-	stops   []fleet.Stop
-	loaded  bool
-	ended   map[stopPlace]bool // were seen in force and then no longer
-	changed chan struct{}
-	begun   int // reads of the store
-	done    int // the latest of them that succeeded
-	read    chan struct{}
+	mu       sync.RWMutex
+	recorded []fleet.Stop                      // as the store has them
+	lost     map[stopPlace]fleet.Stop          // that the store has neither in force nor ended
+	noted    map[fleet.EngineName][]fleet.Stop // notes on engines that cannot be read
+	ends     map[stopPlace]fleet.StopEnd       // the latest of each place
+	stops    []fleet.Stop                      // in force: recorded and lost
+	loaded   bool
+	readAt   time.Time // when the last read that succeeded began
+	changed  chan struct{}
+	begun    int // reads of the store
+	done     int // the latest of them that succeeded
+	read     chan struct{}
 }
 
 // stopPlace is what a stop covers.
@@ -40,23 +53,37 @@ func placeOf(s fleet.Stop) stopPlace { return stopPlace{s.Scope, s.Name} }
 
 // NewStopBoard forbids everything until it was read once.
 func NewStopBoard() *StopBoard {
-	return &StopBoard{wake: make(chan struct{}, 1), ended: map[stopPlace]bool{}, changed: make(chan struct{}), read: make(chan struct{})}
+	return &StopBoard{wake: make(chan struct{}, 1), lost: map[stopPlace]fleet.Stop{}, noted: map[fleet.EngineName][]fleet.Stop{},
+		ends: map[stopPlace]fleet.StopEnd{}, changed: make(chan struct{}), read: make(chan struct{})}
 }
 
-const stopPoll = time.Second
+const (
+	stopPoll     = time.Second
+	stopTime     = 2 * time.Second // for one read of the store
+	stopsUnknown = 4 * time.Second // without a read, after which everything is stopped
+)
 
 // Run refreshes the board until ctx ends.
 func (b *StopBoard) Run(ctx context.Context, from StopReader, log *slog.Logger) {
 	tick := time.NewTicker(stopPoll)
 	defer tick.Stop()
+	failing, refused := false, false
 	for {
-		n := b.begin()
-		stops, err := from.Stops(ctx, fleet.Scope{})
-		if err == nil {
-			b.set(stops)
-			b.finish(n)
-		} else if ctx.Err() == nil {
-			log.Warn("emergency stops are not read; the last view stands", "error", err)
+		err := b.refresh(ctx, from)
+		switch {
+		case err == nil && failing:
+			log.Info("emergency stops are read again")
+			failing = false
+		case err != nil && ctx.Err() == nil && !failing:
+			log.Warn("failed to read the emergency stops; if that lasts, nothing is written until they are read", "after", stopsUnknown, "error", err)
+			failing = true
+		}
+		if restorer, ok := from.(StopRestorer); ok && err == nil {
+			err = b.restore(ctx, restorer, log)
+			if err != nil && !refused && ctx.Err() == nil {
+				log.Warn("failed to restore an emergency stop that the database has lost; it is in force here all the same", "error", err)
+			}
+			refused = err != nil
 		}
 		select {
 		case <-ctx.Done():
@@ -65,6 +92,44 @@ func (b *StopBoard) Run(ctx context.Context, from StopReader, log *slog.Logger) 
 		case <-tick.C:
 		}
 	}
+}
+
+func (b *StopBoard) refresh(ctx context.Context, from StopReader) error {
+	n, began := b.begin(), time.Now()
+	within, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	records, err := from.StopRecords(within)
+	if err == nil {
+		b.set(records, began)
+		b.finish(n)
+	}
+	return err
+}
+
+// restore gives the store the stops back that it has lost.
+func (b *StopBoard) restore(ctx context.Context, to StopRestorer, log *slog.Logger) error {
+	for _, stop := range b.missing() {
+		within, cancel := context.WithTimeout(ctx, stopTime)
+		err := to.RestoreStop(within, stop)
+		cancel()
+		if err != nil {
+			return err
+		}
+		log.Warn("the database had lost an emergency stop, which is restored; `argosy resume` ends it",
+			"scope", stop.Scope, "name", stop.Name, "by", stop.By, "at", stop.At)
+		b.Wake()
+	}
+	return nil
+}
+
+func (b *StopBoard) missing() []fleet.Stop {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	missing := make([]fleet.Stop, 0, len(b.lost))
+	for _, stop := range b.lost {
+		missing = append(missing, stop)
+	}
+	return missing
 }
 
 // Wake says that the stops may have changed.
@@ -112,22 +177,95 @@ func (b *StopBoard) refreshed(ctx context.Context) error {
 	}
 }
 
-func (b *StopBoard) set(stops []fleet.Stop) {
+// set takes what the store has, as it was read from that moment on.
+func (b *StopBoard) set(records fleet.StopRecords, began time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.loaded && slices.EqualFunc(stops, b.stops, sameStop) {
+	unknown := !b.knownLocked()
+	for _, end := range records.Ends {
+		b.endLocked(end)
+	}
+	known := map[stopPlace]bool{}
+	for _, stop := range records.Stops {
+		known[placeOf(stop)] = true
+		delete(b.lost, placeOf(stop))
+	}
+	for _, stop := range b.recorded {
+		switch {
+		case known[placeOf(stop)]:
+		case records.Unended:
+			b.endLocked(fleet.StopEnd{Scope: stop.Scope, Name: stop.Name, At: stop.At})
+		default:
+			b.lost[placeOf(stop)] = stop
+		}
+	}
+	b.recorded, b.readAt = records.Stops, began
+	b.settleLocked(!b.loaded || unknown)
+	b.loaded = true
+}
+
+func (b *StopBoard) endLocked(end fleet.StopEnd) {
+	at := stopPlace{end.Scope, end.Name}
+	if before, ok := b.ends[at]; !ok || end.At.After(before.At) {
+		b.ends[at] = end
+	}
+}
+
+// settleLocked makes stops of what is known, and tells if they have changed.
+func (b *StopBoard) settleLocked(changed bool) {
+	stops := slices.Clone(b.recorded)
+	for at, stop := range b.lost {
+		if b.overLocked(stop) {
+			delete(b.lost, at)
+			continue
+		}
+		stops = append(stops, stop)
+	}
+	slices.SortFunc(stops, func(a, c fleet.Stop) int { return cmp.Or(cmp.Compare(a.Scope, c.Scope), cmp.Compare(a.Name, c.Name)) })
+	if changed = changed || !slices.EqualFunc(stops, b.stops, sameStop); !changed {
 		return
 	}
-	for _, s := range b.stops {
-		b.ended[placeOf(s)] = true
-	}
-	for _, s := range stops {
-		delete(b.ended, placeOf(s))
-	}
-	b.stops, b.loaded = stops, true
+	b.stops = stops
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
+
+// overLocked reports whether a stop has ended. Of one without a time nobody knows.
+func (b *StopBoard) overLocked(stop fleet.Stop) bool {
+	end, ok := b.ends[placeOf(stop)]
+	return ok && !stop.At.IsZero() && !end.At.Before(stop.At)
+}
+
+func (b *StopBoard) over(stop fleet.Stop) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.overLocked(stop)
+}
+
+// remembered takes the stops that an engine remembers. One that the store does not know to have ended is in force, on this engine and, as soon
+// as the store has it back, wherever it covers.
+func (b *StopBoard) remembered(on fleet.EngineName, stops []fleet.Stop) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	noted := len(b.noted[on]) > 0
+	delete(b.noted, on)
+	for _, stop := range stops {
+		switch {
+		case stop.At.IsZero() || !slices.Contains(knownScopes, stop.Scope):
+			b.noted[on] = append(b.noted[on], stop)
+		case !concerns(stop, on) || b.overLocked(stop) || slices.ContainsFunc(b.stops, func(s fleet.Stop) bool { return placeOf(s) == placeOf(stop) }):
+		default:
+			b.lost[placeOf(stop)] = stop
+		}
+	}
+	b.settleLocked(noted != (len(b.noted[on]) > 0))
+	if len(b.lost) > 0 {
+		b.Wake()
+	}
+}
+
+// knownScopes are those that this version knows.
+var knownScopes = []fleet.StopScope{fleet.StopFleet, fleet.StopTenant, fleet.StopEngine}
 
 func sameStop(a, b fleet.Stop) bool {
 	return placeOf(a) == placeOf(b) && a.By == b.By && a.Reason == b.Reason && a.At.Equal(b.At)
@@ -145,8 +283,35 @@ func (b *StopBoard) Stopped(engine fleet.EngineName) func(fleet.TenantName) bool
 	return func(tenant fleet.TenantName) bool {
 		b.mu.RLock()
 		defer b.mu.RUnlock()
-		return !b.loaded || slices.ContainsFunc(b.stops, func(s fleet.Stop) bool { return covers(s, engine, tenant) })
+		return !b.knownLocked() || len(b.noted[engine]) > 0 ||
+			slices.ContainsFunc(b.stops, func(s fleet.Stop) bool { return covers(s, engine, tenant) })
 	}
+}
+
+// knownLocked reports whether the stops were read of late.
+func (b *StopBoard) knownLocked() bool { return b.loaded && time.Since(b.readAt) <= stopsUnknown }
+
+// Health is nil while the stops are known, else what follows from that they are not.
+func (b *StopBoard) Health() error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	switch {
+	case !b.loaded:
+		return fmt.Errorf("the emergency stops were not read yet: nothing is written until they are")
+	case !b.knownLocked():
+		return fmt.Errorf("the emergency stops were not read for %s: nothing is written until they are", time.Since(b.readAt).Round(time.Second))
+	}
+	return nil
+}
+
+// Age is how long ago the stops were read; 0 before they were.
+func (b *StopBoard) Age() time.Duration {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if !b.loaded {
+		return 0
+	}
+	return time.Since(b.readAt)
 }
 
 // On lists the stops that an engine is to remember.
@@ -155,19 +320,32 @@ func (b *StopBoard) On(engine fleet.EngineName) []fleet.Stop {
 	defer b.mu.RUnlock()
 	var on []fleet.Stop
 	for _, s := range b.stops {
-		if s.Scope != fleet.StopEngine || s.Name == string(engine) {
+		if concerns(s, engine) {
 			on = append(on, s)
 		}
 	}
 	return on
 }
 
-// over reports whether a stop surely has ended: it was seen in force and then no longer. That the store does not know it proves nothing,
-// for the store may be a new one, and what an engine remembers all that is left of the stop.
-func (b *StopBoard) over(at stopPlace) bool {
+// Ends are the latest ends of stops that an engine may remember, ordered.
+func (b *StopBoard) Ends(engine fleet.EngineName) []fleet.StopEnd {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.ended[at]
+	var ends []fleet.StopEnd
+	for _, end := range b.ends {
+		if concerns(fleet.Stop{Scope: end.Scope, Name: end.Name}, engine) {
+			ends = append(ends, end)
+		}
+	}
+	slices.SortFunc(ends, func(a, c fleet.StopEnd) int {
+		return cmp.Or(cmp.Compare(a.Scope, c.Scope), cmp.Compare(a.Name, c.Name))
+	})
+	return ends
+}
+
+// concerns reports whether a stop is one that an engine remembers.
+func concerns(s fleet.Stop, engine fleet.EngineName) bool {
+	return s.Scope != fleet.StopEngine || s.Name == string(engine)
 }
 
 func covers(s fleet.Stop, engine fleet.EngineName, tenant fleet.TenantName) bool {

@@ -13,15 +13,39 @@ import (
 )
 
 type stopList struct {
-	mu    sync.Mutex
-	stops []fleet.Stop
-	err   error
+	mu       sync.Mutex
+	stops    []fleet.Stop
+	ends     []fleet.StopEnd
+	err      error
+	hang     bool
+	restored []fleet.Stop
 }
 
-func (s *stopList) Stops(context.Context, fleet.Scope) ([]fleet.Stop, error) {
+func (s *stopList) StopRecords(ctx context.Context) (fleet.StopRecords, error) {
+	s.mu.Lock()
+	hang := s.hang
+	s.mu.Unlock()
+	if hang {
+		<-ctx.Done()
+		return fleet.StopRecords{}, ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stops, s.err
+	return fleet.StopRecords{Stops: s.stops, Ends: s.ends}, s.err
+}
+
+func (s *stopList) RestoreStop(_ context.Context, stop fleet.Stop) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restored = append(s.restored, stop)
+	s.stops = append(s.stops, stop)
+	return nil
+}
+
+func (s *stopList) hangs(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hang = on
 }
 
 func (s *stopList) say(err error, stops ...fleet.Stop) {
@@ -42,7 +66,7 @@ func TestStopsCoverWhatTheySay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewStopBoard()
-			b.set([]fleet.Stop{c.stop})
+			b.set(records(c.stop), time.Now())
 			for where, want := range c.want {
 				engine, tenant := fleet.EngineName(where[:4]), fleet.TenantName(where[5:])
 				if got := b.Stopped(engine)(tenant); got != want {
@@ -114,30 +138,134 @@ func TestABoardIsRefreshedFromAReadThatBeganAfterwards(t *testing.T) {
 	})
 }
 
-func TestOnlyAStopThatWasSeenInForceCanBeOver(t *testing.T) {
+func records(stops ...fleet.Stop) fleet.StopRecords { return fleet.StopRecords{Stops: stops} }
+
+func ended(stop fleet.Stop, at time.Time) fleet.StopEnd {
+	return fleet.StopEnd{Scope: stop.Scope, Name: stop.Name, At: at}
+}
+
+func TestAStopIsOverByTheRecordOfItsEndAlone(t *testing.T) {
+	at := time.Now()
+	everything, engine := fleet.Stop{Scope: fleet.StopFleet, At: at}, fleet.Stop{Scope: fleet.StopEngine, Name: "eu-1", At: at}
 	b := NewStopBoard()
-	engine, everything := fleet.Stop{Scope: fleet.StopEngine, Name: "eu-1"}, fleet.Stop{Scope: fleet.StopFleet}
-	b.set(nil)
-	if b.over(placeOf(engine)) {
-		t.Error("a stop that the store never knew is over: it may be from before the database was lost")
+	b.set(records(everything, engine), time.Now())
+	b.set(records(), time.Now())
+	if !b.Stopped("us-1")("acme") || b.over(everything) || len(b.On("eu-1")) != 2 {
+		t.Error("a store that no longer has the stop has ended it")
 	}
-	b.set([]fleet.Stop{engine, everything})
-	b.set([]fleet.Stop{everything})
-	if !b.over(placeOf(engine)) || b.over(placeOf(everything)) {
-		t.Error("the stop that was ended is not the one that is over")
+	b.set(fleet.StopRecords{Ends: []fleet.StopEnd{ended(everything, at.Add(-time.Hour))}}, time.Now())
+	if !b.Stopped("us-1")("acme") || b.over(everything) {
+		t.Error("the end of an earlier stop has ended it")
 	}
-	b.set([]fleet.Stop{engine})
-	if b.over(placeOf(engine)) {
-		t.Error("a stop that is in force again is over")
+	b.set(fleet.StopRecords{Ends: []fleet.StopEnd{ended(everything, at.Add(time.Second))}}, time.Now())
+	if b.Stopped("us-1")("acme") || !b.over(everything) {
+		t.Error("its end has not ended it")
 	}
+	if !b.Stopped("eu-1")("acme") || b.over(engine) {
+		t.Error("the end of another place's stop has ended it")
+	}
+	b.set(fleet.StopRecords{}, time.Now())
+	if b.Stopped("us-1")("acme") {
+		t.Error("a store that has lost the end too has brought the stop back")
+	}
+}
+
+func TestAHubThatTellsNoEndsEndsAStopByNotListingIt(t *testing.T) {
+	b := NewStopBoard()
+	stop := fleet.Stop{Scope: fleet.StopFleet, At: time.Now()}
+	b.set(fleet.StopRecords{Stops: []fleet.Stop{stop}, Unended: true}, time.Now())
+	b.set(fleet.StopRecords{Unended: true}, time.Now())
+	if b.Stopped("eu-1")("acme") || !b.over(stop) {
+		t.Error("the stop cannot be ended")
+	}
+}
+
+func TestAStopThatAnEngineRemembersIsInForceAndRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := &stopList{}
+		b := NewStopBoard()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); b.Run(ctx, from, slog.New(slog.DiscardHandler)) }()
+		synctest.Wait()
+		stop := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", At: time.Now()}
+		b.remembered("eu-1", []fleet.Stop{stop, {Scope: fleet.StopEngine, Name: "us-1", At: time.Now()}})
+		if !b.Stopped("eu-1")("acme") || b.Stopped("us-1")("globex") {
+			t.Error("what the engine remembers does not stop what it covers, or more than that")
+		}
+		synctest.Wait()
+		if len(from.restored) != 1 || !sameStop(from.restored[0], stop) {
+			t.Errorf("restored: %+v", from.restored)
+		}
+		from.mu.Lock()
+		from.stops, from.ends = nil, []fleet.StopEnd{ended(stop, stop.At.Add(1))}
+		from.mu.Unlock()
+		wait(t.Context(), 2*stopPoll)
+		b.remembered("eu-1", []fleet.Stop{stop}) // not cleared yet
+		if b.Stopped("eu-1")("acme") {
+			t.Error("a marker that outlived the end of its stop brings it back")
+		}
+		note := fleet.Stop{Scope: fleet.StopEngine, Name: "eu-1"}
+		b.remembered("eu-1", []fleet.Stop{note})
+		if !b.Stopped("eu-1")("acme") || b.Stopped("us-1")("acme") {
+			t.Error("a note that cannot be read stops its engine, and that alone")
+		}
+		b.remembered("eu-1", nil)
+		if b.Stopped("eu-1")("acme") {
+			t.Error("the note was removed")
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestStopsThatCannotBeReadForFourSecondsAreAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, fail := range map[string]func(*stopList, bool){
+			"the store fails": func(s *stopList, on bool) {
+				if on {
+					s.say(errors.New("the database is away"))
+				} else {
+					s.say(nil)
+				}
+			},
+			"the store hangs": (*stopList).hangs,
+		} {
+			from := &stopList{}
+			b := NewStopBoard()
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); b.Run(ctx, from, slog.New(slog.DiscardHandler)) }()
+			synctest.Wait()
+			stopped := b.Stopped("eu-1")
+			fail(from, true)
+			wait(t.Context(), 2*time.Second)
+			if stopped("acme") || b.Health() != nil {
+				t.Errorf("%s: stopped after two seconds", name)
+			}
+			wait(t.Context(), 3*time.Second)
+			if !stopped("acme") || b.Health() == nil {
+				t.Errorf("%s: not stopped after five seconds", name)
+			}
+			changed := b.Changed()
+			fail(from, false)
+			start := time.Now()
+			<-changed // those that wait for the stop's end are woken
+			if took := time.Since(start); stopped("acme") || b.Health() != nil || took > stopTime+stopPoll {
+				t.Errorf("%s: still stopped %s after it ended", name, took)
+			}
+			cancel()
+			<-done
+		}
+	})
 }
 
 func TestStopsThatStayWakeNobody(t *testing.T) {
 	b := NewStopBoard()
 	at := time.Now()
-	b.set([]fleet.Stop{{Scope: fleet.StopFleet, By: "a", At: at}})
+	b.set(records(fleet.Stop{Scope: fleet.StopFleet, By: "a", At: at}), at)
 	changed := b.Changed()
-	b.set([]fleet.Stop{{Scope: fleet.StopFleet, By: "a", At: at.In(time.FixedZone("elsewhere", 3600)).Round(0)}})
+	b.set(records(fleet.Stop{Scope: fleet.StopFleet, By: "a", At: at.In(time.FixedZone("elsewhere", 3600)).Round(0)}), at)
 	select {
 	case <-changed:
 		t.Error("the same stop, read again, counts as a change")

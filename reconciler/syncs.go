@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
@@ -114,12 +115,13 @@ func (s *shift) askSync(ctx context.Context, q fleet.SyncRequest) (engine.Outcom
 	return out, s.refusal(err)
 }
 
-// mirrorStops keeps the stops on the engine as well, so that they outlive the database. What it could not write is tried again.
+// mirrorStops keeps the stops on the engine as well, so that they outlive the database, and takes those that the engine remembers and the
+// database has lost. What it could not do is tried again.
 func (s *shift) mirrorStops(ctx context.Context) error {
 	if s.mirrored {
 		return nil
 	}
-	there, err := s.target.ReadStops(ctx)
+	there, err := s.remember(ctx)
 	if err == nil {
 		err = s.writeStops(ctx, s.Stops.On(s.Engine), there)
 	}
@@ -130,16 +132,45 @@ func (s *shift) mirrorStops(ctx context.Context) error {
 	return nil
 }
 
-// writeStops clears only what surely has ended: see StopBoard.over.
+// remember reads the stops that the engine remembers, and puts those on the board that are not known to have ended.
+func (s *shift) remember(ctx context.Context) ([]fleet.Stop, error) {
+	there, err := s.target.ReadStops(ctx)
+	if err == nil {
+		s.Stops.remembered(s.Engine, there)
+	}
+	return there, err
+}
+
+// awaitMarkers waits until the stops that the engine remembers were read: the database may be older than they are.
+func (s *shift) awaitMarkers(ctx context.Context) error {
+	for {
+		_, err := s.remember(ctx)
+		if err == nil {
+			return nil
+		}
+		if !s.bearable(ctx, err) {
+			return err
+		}
+		s.healthy = false
+		s.report(ctx, s.lease, fleet.EngineReport{Engine: s.Engine, Message: "nothing is written until the emergency stops that the engine remembers can be read: " + err.Error()})
+		if !wait(ctx, time.Second) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// writeStops writes the stops in force that the engine does not have, or only an older one of their place, and clears those that have ended.
 func (s *shift) writeStops(ctx context.Context, wanted, there []fleet.Stop) error {
 	ctx, end := s.lease.writing(ctx)
 	defer end()
-	known := map[stopPlace]bool{}
+	known := map[stopPlace]fleet.Stop{}
 	for _, stop := range there {
-		known[placeOf(stop)] = true
+		if !stop.At.IsZero() { // a note that cannot be read is a person's to remove
+			known[placeOf(stop)] = stop
+		}
 	}
 	for _, stop := range wanted {
-		if !known[placeOf(stop)] {
+		if marked, ok := known[placeOf(stop)]; !ok || marked.At.Before(stop.At) {
 			if !s.lease.Valid() {
 				return ErrLeaseLost
 			}
@@ -149,9 +180,8 @@ func (s *shift) writeStops(ctx context.Context, wanted, there []fleet.Stop) erro
 		}
 		delete(known, placeOf(stop))
 	}
-	for at := range known {
-		if !s.Stops.over(at) {
-			s.Log.Warn("the engine remembers an emergency stop that the database does not know; it is left there", "engine", s.Engine, "scope", at.scope, "name", at.name)
+	for at, stop := range known {
+		if !s.Stops.over(stop) {
 			continue
 		}
 		if !s.lease.Valid() {

@@ -119,6 +119,7 @@ const (
 	EventAgain = "again" // Rows whose credentials have changed; no cursor
 	EventSyncs = "syncs" // []Sync: all that are open, the list as a whole
 	EventStops = "stops" // []fleet.Stop: all that concern the engine, the list as a whole
+	EventEnds  = "ends"  // []fleet.StopEnd: how stops that concern the engine have ended, the list as a whole; before the first stops
 	EventBye   = "bye"   // Bye; the last
 )
 

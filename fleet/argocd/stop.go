@@ -71,7 +71,8 @@ func (e *Engine) writeStop(ctx context.Context, name string, value any) error {
 	return fmt.Errorf("stop %s: ConfigMap %s keeps coming and going", name, stopMarker)
 }
 
-// ReadStops lists the stops that the engine remembers, ordered. A note that cannot be read stops everything rather than nothing.
+// ReadStops lists the stops that the engine remembers, ordered. A note that cannot be read stops the engine: it has no time, so that nothing
+// but its removal ends it.
 func (e *Engine) ReadStops(ctx context.Context) ([]fleet.Stop, error) {
 	var marker struct {
 		Metadata struct{ UID string }
@@ -88,7 +89,8 @@ func (e *Engine) ReadStops(ctx context.Context) ([]fleet.Stop, error) {
 	for _, name := range slices.Sorted(maps.Keys(marker.Data)) {
 		var stop fleet.Stop
 		if err := json.Unmarshal([]byte(marker.Data[name]), &stop); err != nil || stopName(stop.Scope, stop.Name) != name {
-			stop = fleet.Stop{Scope: fleet.StopFleet, By: "argosy", Reason: fmt.Sprintf("entry %q of ConfigMap %s on engine %s cannot be read; mend or remove it", clip(name, 64), stopMarker, e.name)}
+			stop = fleet.Stop{Scope: fleet.StopEngine, Name: string(e.name), By: "argosy",
+				Reason: fmt.Sprintf("entry %q of ConfigMap %s on engine %s cannot be read; fix or remove it", clip(name, 64), stopMarker, e.name)}
 		}
 		stops = append(stops, stop)
 	}

@@ -78,21 +78,82 @@ func (s *Store) SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fle
 	return inForce, wrap(err, "stop %s", stopSubject(stop.Scope, stop.Name))
 }
 
-// ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and reports whether it ended one.
+// ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and reports whether it ended one. With setBy "" the
+// end is recorded even if the database knows of no stop there: an engine may remember one that the database has lost.
 func (s *Store) ClearStop(ctx context.Context, scope fleet.StopScope, name, setBy, by string) (bool, error) {
 	ended := false
 	err := s.decide(ctx, func(tx pgx.Tx) error {
+		// The end is recorded with the deletion of the row: see migrations/00009_time_back.sql.
+		if _, err := tx.Exec(ctx, `SELECT set_config('argosy.by', $1, true)`, text(by)); err != nil {
+			return err
+		}
 		tag, err := tx.Exec(ctx, `DELETE FROM stops WHERE scope = $1 AND name = $2 AND starts_with(by, $3)`, string(scope), name, setBy)
-		if err != nil || tag.RowsAffected() == 0 {
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			if setBy == "" {
+				_, err = tx.Exec(ctx, `SELECT end_stop($1, $2, '-infinity', $3)`, string(scope), name, text(by))
+			}
 			return err
 		}
 		ended = true
 		return tell(ctx, tx, stopDeed(fleet.OperationResume, fleet.Stop{Scope: scope, Name: name, By: by}, "resumed"))
 	})
-	if ended {
+	if err == nil {
 		s.decided(ctx)
 	}
 	return ended, wrap(err, "resume %s", stopSubject(scope, name))
+}
+
+// RestoreStop puts a stop back, as it was set, that an engine or a replica remembers and the database has lost. One that has ended since, or
+// whose place is stopped anyhow, stays as it is.
+func (s *Store) RestoreStop(ctx context.Context, stop fleet.Stop) error {
+	restored := false
+	err := s.decide(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			INSERT INTO stops (scope, name, by, reason, at)
+			SELECT $1::text, $2::text, $3::text, $4::text, $5::timestamptz
+			WHERE NOT EXISTS (SELECT FROM stop_ends e WHERE e.scope = $1 AND e.name = $2 AND e.at >= $5)
+			ON CONFLICT (scope, name) DO NOTHING`,
+			string(stop.Scope), stop.Name, text(stop.By), message(stop.Reason), stop.At)
+		if restored = err == nil && tag.RowsAffected() > 0; !restored {
+			return err
+		}
+		d := stopDeed(fleet.OperationStop, stop, "stopped")
+		d.action = "restore stop"
+		return tell(ctx, tx, d)
+	})
+	if restored {
+		s.decided(ctx)
+	}
+	return wrap(err, "restore the stop of %s", stopSubject(stop.Scope, stop.Name))
+}
+
+// StopRecords are the stops in force, the fleet's first, and the ends of others, as they stood at one moment.
+func (s *Store) StopRecords(ctx context.Context) (fleet.StopRecords, error) {
+	var records fleet.StopRecords
+	err := s.again(ctx, func() error {
+		rows, err := s.control.Query(ctx, `
+			SELECT scope, name, by, reason, at, false FROM stops
+			UNION ALL SELECT scope, name, by, '', at, true FROM stop_ends ORDER BY 1, 2`)
+		if err != nil {
+			return err
+		}
+		records = fleet.StopRecords{}
+		var stop fleet.Stop
+		var ended bool
+		_, err = pgx.ForEachRow(rows, []any{&stop.Scope, &stop.Name, &stop.By, &stop.Reason, &stop.At, &ended}, func() error {
+			if ended {
+				records.Ends = append(records.Ends, fleet.StopEnd{Scope: stop.Scope, Name: stop.Name, By: stop.By, At: stop.At})
+			} else {
+				records.Stops = append(records.Stops, stop)
+			}
+			return nil
+		})
+		return err
+	})
+	return records, wrap(err, "stops")
 }
 
 // Stops are all in force, the fleet's first. With a tenant in scope: those of the fleet and of that tenant.

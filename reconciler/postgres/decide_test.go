@@ -48,6 +48,56 @@ func TestStopStaysUntilItIsEnded(t *testing.T) {
 	}
 }
 
+// An end is a record, whatever deletes the row, and is after the stop that it ends and before the next, whatever the clocks say.
+func TestTheEndOfAStopIsARecord(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	future := time.Now().Add(time.Hour).Truncate(time.Microsecond) // of a replica whose clock is ahead
+	stop := must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopFleet, By: "token:ops", At: future}, true))(t)
+	must(s.ClearStop(ctx, fleet.StopFleet, "", "", "token:ops"))(t)
+	first := must(s.StopRecords(ctx))(t)
+	if len(first.Stops) != 0 || len(first.Ends) != 1 || !first.Ends[0].At.After(stop.At) || first.Ends[0].By != "token:ops" {
+		t.Fatalf("%+v", first)
+	}
+	check(t, s.RestoreStop(ctx, stop))
+	if got := must(s.StopRecords(ctx))(t); len(got.Stops) != 0 {
+		t.Errorf("a stop that has ended was restored: %+v", got)
+	}
+	again := must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopFleet, By: "token:ops", At: time.Now()}, true))(t)
+	if !again.At.After(first.Ends[0].At) {
+		t.Errorf("the second stop, of %s, is not after the end of the first, %s", again.At, first.Ends[0].At)
+	}
+	exec(t, url, `DELETE FROM stops WHERE scope = 'fleet' AND name = ''`) // as a binary of an earlier version resumes
+	if got := must(s.StopRecords(ctx))(t); len(got.Stops) != 0 || len(got.Ends) != 1 || !got.Ends[0].At.After(again.At) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What the database has lost comes back as it was, and a resume ends what only an engine remembers.
+func TestALostStopIsRestoredAndEndsByARecord(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	ctx := t.Context()
+	lost := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", Reason: "incident", At: time.Now().Add(-time.Minute).Truncate(time.Microsecond)}
+	check(t, s.RestoreStop(ctx, lost))
+	check(t, s.RestoreStop(ctx, lost))
+	if got := must(s.StopRecords(ctx))(t); len(got.Stops) != 1 || got.Stops[0].By != lost.By || !got.Stops[0].At.Equal(lost.At) {
+		t.Fatalf("%+v", got)
+	}
+	if must(s.ClearStop(ctx, fleet.StopEngine, "eu-1", "", "token:ops"))(t) {
+		t.Error("a stop was ended that there is not")
+	}
+	got := must(s.StopRecords(ctx))(t)
+	if len(got.Ends) != 1 || got.Ends[0].Name != "eu-1" || time.Since(got.Ends[0].At) > time.Minute {
+		t.Errorf("%+v", got)
+	}
+	if must(s.ClearStop(ctx, fleet.StopEngine, "eu-2", "token:acme/", "token:acme/ci"))(t) || len(must(s.StopRecords(ctx))(t).Ends) != 1 {
+		t.Error("a tenant recorded the end of a stop that is not its own")
+	}
+}
+
 func TestStopsOfATenantAreItsOwnAndTheFleets(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -97,9 +97,9 @@ func (o *own) follow(ctx context.Context) error {
 }
 
 // stopped reports whether an emergency stop is in force. The hub sends those that concern this cluster, which is one tenant's.
-func (o *own) stopped(fleet.TenantName) bool {
-	stops, err := o.a.follower.Stops(context.Background(), fleet.Scope{})
-	return err != nil || len(stops) > 0
+func (o *own) stopped(tenant fleet.TenantName) bool {
+	hello, _ := o.a.declared()
+	return o.a.stops.Stopped(hello.Engine)(tenant) || len(o.a.stops.On(hello.Engine)) > 0
 }
 
 // told takes what the cluster shows.

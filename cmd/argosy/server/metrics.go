@@ -20,3 +20,10 @@ func newMetrics(reg prometheus.Registerer, version string) *reconciler.Metrics {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
 	return reconciler.NewMetrics(reg)
 }
+
+// registerStops tells how old this replica's view of the emergency stops is.
+func registerStops(reg prometheus.Registerer, stops *reconciler.StopBoard) {
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "argosy_emergency_stops_age_seconds",
+		Help: "Time since this replica read the emergency stops; above 4 it writes nothing until it can read them."},
+		func() float64 { return stops.Age().Seconds() }))
+}

@@ -66,6 +66,7 @@ func reference(t *testing.T) string {
 	t.Helper()
 	reg := &registrations{Registry: prometheus.NewRegistry()}
 	newMetrics(reg, "v0")
+	registerStops(reg, reconciler.NewStopBoard())
 	reconciler.NewSurvey(reg, nil, "", nil)
 	if _, err := hub.New(hub.Config{Store: (*postgres.Store)(nil), Secrets: &secrets.Resolver{}, Stops: reconciler.NewStopBoard(), Replica: "one",
 		PublicURL: "https://argosy.example.com", Metrics: hub.NewMetrics(reg)}); err != nil {

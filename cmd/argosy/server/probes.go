@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// probes answers /healthz (the process works), /readyz (the database takes writes) and /metrics. No token is asked for; nothing here names
+// probes answers /healthz (the process works), /readyz (the database takes writes, and the emergency stops were read) and /metrics. No token is asked for; nothing here names
 // a tenant.
 func (v *Server) probes() http.Handler {
 	mux := http.NewServeMux()
@@ -17,7 +18,7 @@ func (v *Server) probes() http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 		defer cancel()
-		if err := v.store.Ping(ctx); err != nil {
+		if err := cmp.Or(v.store.Ping(ctx), v.stops.Health()); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}

@@ -64,6 +64,8 @@ type Follower struct {
 	syncsRead  bool
 	stops      []fleet.Stop
 	stopsRead  bool
+	ends       []fleet.StopEnd
+	endsRead   bool // a hub of an earlier version does not tell them
 	report     fleet.EngineReport
 	cut        context.CancelCauseFunc // of the session that stands
 	changed    chan struct{}
@@ -285,6 +287,14 @@ func (f *Follower) take(event Event) error {
 			return unreadable(event, err)
 		}
 		f.takeStops(stops)
+	case agent.EventEnds:
+		var ends []fleet.StopEnd
+		if err := json.Unmarshal(event.Data, &ends); err != nil {
+			return unreadable(event, err)
+		}
+		f.mu.Lock()
+		f.ends, f.endsRead = ends, true
+		f.mu.Unlock()
 	}
 	return nil
 }

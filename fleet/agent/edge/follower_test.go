@@ -350,7 +350,7 @@ func TestAByeIsNoEnd(t *testing.T) {
 
 func TestStopsAreUnknownUntilHeard(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
-		if _, err := s.f.Stops(t.Context(), fleet.Scope{}); !errors.Is(err, ErrNotRead) {
+		if _, err := s.f.StopRecords(t.Context()); !errors.Is(err, ErrNotRead) {
 			t.Fatalf("before: %v", err)
 		}
 		s.follow()
@@ -358,8 +358,26 @@ func TestStopsAreUnknownUntilHeard(t *testing.T) {
 		wait(0)
 		h.listener.cut(true)
 		wait(time.Hour)
-		if stops, err := s.f.Stops(t.Context(), fleet.Scope{}); err != nil || len(stops) != 1 {
+		if stops, err := s.f.StopRecords(t.Context()); err != nil || len(stops.Stops) != 1 {
 			t.Fatalf("in an outage: %v, %v", stops, err)
+		}
+	})
+}
+
+// A hub whose database has gone back in time lists a stop no longer; only one that never tells ends is taken at that word.
+func TestAHubThatTellsEndsIsNotTakenToEndAStopByNotListingIt(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		s.follow()
+		h.say(message(agent.EventStops, []fleet.Stop{}))
+		wait(0)
+		if got, err := s.f.StopRecords(t.Context()); err != nil || !got.Unended {
+			t.Fatalf("of a hub that tells no ends: %+v, %v", got, err)
+		}
+		end := fleet.StopEnd{Scope: fleet.StopFleet, At: time.Now()}
+		h.say(message(agent.EventEnds, []fleet.StopEnd{end}))
+		wait(0)
+		if got, err := s.f.StopRecords(t.Context()); err != nil || got.Unended || len(got.Ends) != 1 || !got.Ends[0].At.Equal(end.At) {
+			t.Fatalf("of a hub that tells ends: %+v, %v", got, err)
 		}
 	})
 }

@@ -113,14 +113,14 @@ func (f *Follower) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Sec
 	return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: %w", ref.Name, ref.Tenant, err)
 }
 
-// Stops lists the emergency stops that concern the engine, as last heard. Until they were heard it is an error, which forbids every write.
-func (f *Follower) Stops(context.Context, fleet.Scope) ([]fleet.Stop, error) {
+// StopRecords are the emergency stops that concern the engine, as last heard. Until they were heard it is an error, which forbids every write.
+func (f *Follower) StopRecords(context.Context) (fleet.StopRecords, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.stopsRead {
-		return nil, ErrNotRead
+		return fleet.StopRecords{}, ErrNotRead
 	}
-	return f.stops, nil
+	return fleet.StopRecords{Stops: f.stops, Ends: f.ends, Unended: !f.endsRead}, nil
 }
 
 // under refuses what was done under a lease that is not the session's.

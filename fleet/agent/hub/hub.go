@@ -23,6 +23,8 @@ type Stops interface {
 	Stopped(engine fleet.EngineName) func(fleet.TenantName) bool
 	// On lists the stops that concern an engine.
 	On(engine fleet.EngineName) []fleet.Stop
+	// Ends are the latest ends of stops that concern an engine.
+	Ends(engine fleet.EngineName) []fleet.StopEnd
 	// Changed is closed when the stops differ from now.
 	Changed() <-chan struct{}
 }

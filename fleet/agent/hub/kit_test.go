@@ -58,6 +58,7 @@ type fakeStops struct {
 	mu      sync.Mutex
 	loaded  bool
 	stops   []fleet.Stop
+	ends    []fleet.StopEnd
 	changed chan struct{}
 }
 
@@ -79,6 +80,12 @@ func (f *fakeStops) On(engine fleet.EngineName) []fleet.Stop {
 	return on
 }
 
+func (f *fakeStops) Ends(fleet.EngineName) []fleet.StopEnd {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ends
+}
+
 func (f *fakeStops) Stopped(engine fleet.EngineName) func(fleet.TenantName) bool {
 	return func(tenant fleet.TenantName) bool {
 		f.mu.Lock()
@@ -97,6 +104,14 @@ func (f *fakeStops) set(stops ...fleet.Stop) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stops, f.loaded = stops, true
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fakeStops) ended(ends ...fleet.StopEnd) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ends = ends
 	close(f.changed)
 	f.changed = make(chan struct{})
 }

@@ -38,10 +38,10 @@ type stream struct {
 	asked bool // syncs were sent that had not ended
 
 	// of its goroutine
-	cursor       int64
-	syncs, stops [sha256.Size]byte // as they were last sent
-	stopsSent    bool
-	missing      []secretName // that rows were sent without
+	cursor             int64
+	syncs, stops, ends [sha256.Size]byte // as they were last sent
+	stopsSent          bool
+	missing            []secretName // that rows were sent without
 }
 
 // goodbye is the cause of a stream's end that its agent is told.
@@ -396,11 +396,15 @@ func (s *stream) sendSyncs() error {
 	return s.sendList(agent.EventSyncs, all, &s.syncs)
 }
 
-// sendStops sends the stops that concern the engine, if they are known and others than were sent last.
+// sendStops sends the stops that concern the engine, if they are known and others than were sent last. Ends come first: an agent that hears
+// of them ends no stop that is merely missing.
 func (s *stream) sendStops() error {
 	stops, known := s.hub.stopsFor(s.opening.Agent)
 	if !known {
 		return nil
+	}
+	if err := s.sendList(agent.EventEnds, s.hub.endsFor(s.opening.Agent), &s.ends); err != nil {
+		return err
 	}
 	s.stopsSent = true
 	return s.sendList(agent.EventStops, stops, &s.stops)
@@ -414,11 +418,27 @@ func (h *Hub) stopsFor(to fleet.Agent) ([]fleet.Stop, bool) {
 	}
 	stops := make([]fleet.Stop, 0, len(on))
 	for _, s := range on {
-		if to.Tenant == "" || s.Scope != fleet.StopTenant || s.Name == string(to.Tenant) {
+		if tells(to, s.Scope, s.Name) {
 			stops = append(stops, s)
 		}
 	}
 	return stops, true
+}
+
+// endsFor lists the ends of stops that an agent is told of. Who ended them is not its tenant's to know.
+func (h *Hub) endsFor(to fleet.Agent) []fleet.StopEnd {
+	ends := []fleet.StopEnd{}
+	for _, e := range h.stops.Ends(to.Engine) {
+		if tells(to, e.Scope, e.Name) {
+			ends = append(ends, fleet.StopEnd{Scope: e.Scope, Name: e.Name, At: e.At})
+		}
+	}
+	return ends
+}
+
+// tells reports whether an agent hears of stops of that place.
+func tells(to fleet.Agent, scope fleet.StopScope, name string) bool {
+	return to.Tenant == "" || scope != fleet.StopTenant || name == string(to.Tenant)
 }
 
 // sendList sends a list as a whole when it differs from the last one.

@@ -33,7 +33,7 @@ func TestAStreamSendsWhatStandsAndThenWhatComes(t *testing.T) {
 		synctest.Wait()
 		var hello agent.Hello
 		events := w.events()
-		if !w.last(agent.EventHello, &hello) || events[0].name != agent.EventHello || events[1].name != agent.EventStops {
+		if !w.last(agent.EventHello, &hello) || events[0].name != agent.EventHello || events[1].name != agent.EventEnds || events[2].name != agent.EventStops {
 			t.Fatalf("events %v", events)
 		}
 		if hello.Engine != "acme.edge" || hello.Epoch != 1 || hello.Holder != "agent/"+d.id+"/"+d.instance || hello.Hub != "v1" || hello.Cursor != 0 {
@@ -306,6 +306,12 @@ func TestNothingComesBeforeTheStopsAreKnown(t *testing.T) {
 		synctest.Wait()
 		if !w.last(agent.EventStops, &stops) || len(stops) != 0 {
 			t.Errorf("after their end: %+v", stops)
+		}
+		o.stops.ended(fleet.StopEnd{Scope: fleet.StopTenant, Name: "acme", By: "token:ops"}, fleet.StopEnd{Scope: fleet.StopTenant, Name: "globex"}, fleet.StopEnd{Scope: fleet.StopFleet})
+		synctest.Wait()
+		var ends []fleet.StopEnd
+		if !w.last(agent.EventEnds, &ends) || len(ends) != 2 || ends[0].Name != "acme" || ends[0].By != "" || ends[1].Scope != fleet.StopFleet {
+			t.Errorf("ends %+v", ends)
 		}
 		w.cancel()
 		<-w.ended
