@@ -12,12 +12,17 @@ var kindFleet = describe(kind{
 	doc: "The guards and defaults of the whole fleet. There is exactly one, and it is the platform's.",
 }, object(
 	field{name: "owners", doc: "Who answers for `fleet/`, as `Tenant.owners`. Left out: whoever administers the config repo on its forge.", example: `["github:acme/platform"]`, value: owners()},
-	field{name: "guards", doc: "How many Applications may be deleted without an approval: per tenant and fleet-wide, summed over the window.", value: object(
+	field{name: "guards", doc: "How many Applications may be deleted without an approval: by one tenant, and by all together (`fleet`), summed over the window.", value: object(
 		field{name: "maxDeletes", doc: "Applications.", example: "20", fallback: "20", value: integer(1, 100000)},
 		field{name: "maxDeletePercent", doc: "Percent of the Applications that stood when the window began.", example: "20", fallback: "20", value: integer(1, 100)},
 		field{name: "alwaysAllowed", doc: "So many Applications may go whatever the percentage says.", example: "5", fallback: "5", value: integer(1, 100000)},
 		field{name: "window", doc: "How long deletions are summed: a duration from 1m to 168h.", example: "1h", fallback: "1h",
 			value: value{shape: shapeDuration, least: int64(time.Minute), most: int64(168 * time.Hour)}},
+		field{name: "fleet", doc: "What all tenants together may delete. Wider than what one may, so that no tenant uses it up alone.", value: object(
+			field{name: "maxDeletes", doc: "Applications. Left out: five times `guards.maxDeletes`.", example: "100", value: integer(1, 1000000)},
+			field{name: "maxDeletePercent", doc: "Percent of the fleet's Applications that stood when the window began. Left out: as `guards.maxDeletePercent`.", example: "20", value: integer(1, 100)},
+			field{name: "alwaysAllowed", doc: "So many Applications may go whatever the percentage says. Left out: as `guards.alwaysAllowed`.", example: "5", value: integer(1, 100000)},
+		)},
 	)},
 	field{name: "gitHosts", doc: "The hosts that a repoURL may name: exact, with `:port` when it is not the default. `http://host` allows that host without TLS.", example: "[git.example.com]", required: true,
 		value: listOf(textOf(formatGitHost))},

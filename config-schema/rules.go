@@ -113,7 +113,30 @@ func checkRevision(s string) error {
 	if strings.Contains(s, "..") || strings.Contains(s, "//") || strings.Contains(s, "/.") || strings.HasSuffix(s, ".lock") || strings.Contains(s, ".lock/") || strings.IndexByte("./", s[len(s)-1]) >= 0 {
 		return errors.New("the revision is no plain ref: no '..', '//', '/.', '.lock', and no '.' or '/' at the end")
 	}
+	if isRange(s) {
+		return errors.New("Argo CD reads the revision as a range of versions and takes the newest; write one exact version")
+	}
 	return nil
+}
+
+// isRange reports whether the library with which Argo CD reads versions takes the text for a range of
+// them: a version of which a part is x, and then whatever follows it. Every other form of a range
+// holds a character that no revision has.
+func isRange(s string) bool {
+	s, _, _ = strings.Cut(s, "+")
+	s, _, _ = strings.Cut(s, "-")
+	parts := strings.Split(strings.TrimPrefix(s, "v"), ".")
+	wild := false
+	for _, part := range parts {
+		switch {
+		case wild && only(part, digits+"xX"):
+		case part == "x" || part == "X":
+			wild = true
+		case !only(part, digits):
+			return false
+		}
+	}
+	return wild && len(parts) <= 3
 }
 
 func checkFixedRevision(s string) error {

@@ -45,17 +45,21 @@ type AgentConnection struct{}
 // InClusterServer is the API server as an Argo CD knows the cluster that it runs on.
 const InClusterServer = "https://kubernetes.default.svc"
 
-// AgentEngine is the engine of an environment that deploys to itself: "<tenant>.<environment>", with a hash for what does not fit into 63
-// characters. The dot keeps it apart from every declared engine, whose name is a DNS label.
+// AgentEngine is the engine of an environment that deploys to itself: "<tenant>.<environment>", or "<readable>.h.<hash>" for a name that
+// does not fit into 63 characters. The dots keep it apart from every declared engine, whose name is a DNS label, and the second dot keeps
+// the two forms apart: no tenant and environment can be named so that their engine is another's hash.
 func AgentEngine(id EnvironmentID) EngineName {
 	tenant, name := string(id.Tenant), string(id.Name)
 	if len(tenant)+1+len(name) <= maxName {
 		return EngineName(tenant + "." + name)
 	}
 	sum := identityHash("Agent", []string{tenant, name})
-	readable := strings.TrimRight((tenant + "-" + name)[:maxName-1-len(sum)], "-")
-	return EngineName(readable + "." + sum)
+	readable := strings.TrimRight((tenant + "-" + name)[:maxName-len(hashed)-len(sum)], "-")
+	return EngineName(readable + hashed + sum)
 }
+
+// hashed stands before the hash in the name of an engine, where two dots tell that it is one.
+const hashed = ".h."
 
 // OfEnvironment reports whether the engine is one environment's own cluster, served by an agent, rather than a declared Engine.
 func (n EngineName) OfEnvironment() bool { return strings.Contains(string(n), ".") }

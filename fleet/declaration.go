@@ -1,5 +1,7 @@
 package fleet
 
+import "cmp"
+
 // Key is the identity of a declaration: what the path says, and nothing else. Tenant is empty for the kinds under `fleet/`.
 type Key struct {
 	Kind   Kind       `json:"kind"`
@@ -43,13 +45,41 @@ type FleetSpec struct {
 	Defaults     Defaults `json:"defaults,omitempty"`
 }
 
-// Guards bound how many Applications may be deleted without an approval, per tenant and fleet-wide, summed over Window.
+// Guards bound how many Applications of one tenant may be deleted without an approval, summed over Window; Fleet bounds those of all
+// tenants together.
 type Guards struct {
 	MaxDeletes       int      `json:"maxDeletes,omitempty"`       // Applications; default 20
 	MaxDeletePercent int      `json:"maxDeletePercent,omitempty"` // of the Applications that stood at the start; 1..100; default 20
 	AlwaysAllowed    int      `json:"alwaysAllowed,omitempty"`    // so many deletions pass whatever the percentage says; default 5
 	Window           Duration `json:"window,omitempty"`           // default 1h; 1m..168h
+
+	Fleet *FleetGuards `json:"fleet,omitempty"`
 }
+
+// FleetGuards bound the deletions of all tenants together over Guards.Window. They are wider than what
+// one tenant may delete, so that no tenant can use them up alone.
+type FleetGuards struct {
+	MaxDeletes       int `json:"maxDeletes,omitempty"`       // Applications; default 5 times Guards.MaxDeletes
+	MaxDeletePercent int `json:"maxDeletePercent,omitempty"` // 1..100; default Guards.MaxDeletePercent
+	AlwaysAllowed    int `json:"alwaysAllowed,omitempty"`    // default Guards.AlwaysAllowed
+}
+
+// Whole is the guards for all tenants together, with their defaults.
+func (g Guards) Whole() Guards {
+	var own FleetGuards
+	if g.Fleet != nil {
+		own = *g.Fleet
+	}
+	return Guards{
+		MaxDeletes:       cmp.Or(own.MaxDeletes, fleetShare*g.MaxDeletes),
+		MaxDeletePercent: cmp.Or(own.MaxDeletePercent, g.MaxDeletePercent),
+		AlwaysAllowed:    cmp.Or(own.AlwaysAllowed, g.AlwaysAllowed),
+		Window:           g.Window,
+	}
+}
+
+// fleetShare is how many tenants may delete their whole number before the fleet's is used up.
+const fleetShare = 5
 
 // Defaults apply to every deployment that leaves the field out.
 type Defaults struct {

@@ -38,3 +38,25 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// The readable part and the hash of a long name are a tenant and an environment too: whoever computes
+// the hash could declare them.
+func TestNoEnvironmentIsNamedAsAnotherOnesHash(t *testing.T) {
+	long := EnvironmentID{Tenant: "acme", Name: EnvironmentName(strings.Repeat("e", 60))}
+	engine := string(AgentEngine(long))
+	if len(engine) > 63 || !EngineName(engine).OfEnvironment() {
+		t.Errorf("engine %q", engine)
+	}
+	for at := range engine {
+		tenant, name := engine[:at], engine[at+1:]
+		if engine[at] != '.' || ValidateName(tenant) != nil || ValidateName(name) != nil {
+			continue
+		}
+		if other := (EnvironmentID{Tenant: TenantName(tenant), Name: EnvironmentName(name)}); AgentEngine(other) == AgentEngine(long) {
+			t.Errorf("environments %s and %s have the engine %s", long, other, engine)
+		}
+	}
+	if got := AgentEngine(EnvironmentID{Tenant: "acme", Name: "vault"}); got != "acme.vault" {
+		t.Errorf("a name that fits became %q", got)
+	}
+}

@@ -15,8 +15,8 @@ const argoAPI = "argoproj.io/v1alpha1"
 // argoKinds are denied to every tenant: who may write an Application or an AppProject may do whatever Argo CD may.
 var argoKinds = []fleet.GroupKind{{Group: "argoproj.io", Kind: "AppProject"}, {Group: "argoproj.io", Kind: "Application"}, {Group: "argoproj.io", Kind: "ApplicationSet"}}
 
-// renderProject writes what a tenant may do: exactly the repositories, destinations and cluster-scoped kinds that it was granted. An
-// absent list means "none" for sources, destinations and cluster-scoped kinds.
+// renderProject writes what a tenant may do: exactly the repositories, destinations and cluster-scoped kinds that it was granted, on
+// clusters whose Secret is the project's own. An absent list means "none" for sources, destinations and cluster-scoped kinds.
 func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project) (object, error) {
 	id := identity{tenant: p.Tenant}
 	if err := id.check(key); err != nil {
@@ -25,7 +25,8 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 	if p.Name != key.Name {
 		return object{}, fmt.Errorf("project name %q is not the object's", p.Name)
 	}
-	var spec v1alpha1.AppProjectSpec
+	// Argo CD knows an environment's own cluster without a Secret, so that no Secret could admit it.
+	spec := v1alpha1.AppProjectSpec{PermitOnlyProjectScopedClusters: !key.Engine.OfEnvironment()}
 	for _, repo := range p.SourceRepos {
 		if err := exactRepo("sourceRepos", repo); err != nil {
 			return object{}, err

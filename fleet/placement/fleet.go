@@ -61,7 +61,7 @@ func (f *Fleet) Decide(item Item, conflicts func(fleet.EngineName) string) fleet
 		p.Reason = r.hopeless()
 		return p
 	}
-	p.Engine, p.Reason = f.engines[best].Name, f.reason(best, len(f.ranked), above)
+	p.Engine, p.Reason = f.engines[best].Name, reason(len(f.ranked), above)
 	return p
 }
 

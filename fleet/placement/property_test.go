@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +74,24 @@ var occurrences = []string{
 	"no engine is declared", "no engine may serve it", "other reasons", "the only engine", "the least loaded of", "above it)", "the best score of",
 	"is in region", "may only be served", "dedicated to other tenants", "is shared", "engineSelector", "the taint", "is cordoned", "is draining", "declares no capacity",
 	"has no room for another environment", "has no room for 60 applications", "a conflict", ", above 1.25 times the average", "a tie",
+}
+
+// A tenant reads the reason; the alternatives are the platform's.
+func TestReasonHoldsNoLoadAndNoOtherEngine(t *testing.T) {
+	load := regexp.MustCompile(`\d+ of \d+|e-\d+|average`)
+	for seed := range uint64(400) {
+		w := world{rand.New(rand.NewPCG(seed, 3))}
+		es := w.engines()
+		for i := range 5 {
+			p := Decide(w.item(i), es, nil)
+			if said := load.FindString(p.Reason); said != "" {
+				t.Fatalf("seed %d: the reason %q tells %q", seed, p.Reason, said)
+			}
+			if len(p.Alternatives) != len(es) {
+				t.Fatalf("seed %d: the platform is told of %d of %d engines", seed, len(p.Alternatives), len(es))
+			}
+		}
+	}
 }
 
 // tell counts what a placement says.

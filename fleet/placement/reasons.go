@@ -1,7 +1,9 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,49 +169,52 @@ func of(b []byte, n, all int) []byte {
 	return strconv.AppendInt(append(strconv.AppendInt(b, int64(n), 10), " of "...), int64(all), 10)
 }
 
-// reason is the one sentence on the choice among so many eligible engines, of which so many are at the bound or above it.
-func (f *Fleet) reason(chosen, eligible, above int) string {
-	with := "; " + f.loaded(chosen)
+// reason is the one sentence on the choice among so many eligible engines, of which so many are at the bound or above it. The tenant reads
+// it, so that it holds no engine's load and no other engine's name: those are in the alternatives, which the platform alone sees.
+func reason(eligible, above int) string {
 	switch {
 	case eligible == 1:
-		return "the only engine that may serve it" + with
+		return "the only engine that may serve it"
 	case above == eligible:
-		return "the least loaded of " + strconv.Itoa(eligible) + " engines that may serve it, all at 1.25 times the average or more with it" + with
+		return "the least loaded of " + strconv.Itoa(eligible) + " engines that may serve it"
 	case above > 0:
-		return "the best score of " + strconv.Itoa(eligible-above) + " engines that may serve it and are below 1.25 times the average load (" + strconv.Itoa(above) + " above it)" + with
+		return "the best score of " + strconv.Itoa(eligible-above) + " engines that may serve it and are below the bound (" + strconv.Itoa(above) + " above it)"
 	}
-	return "the best score of " + strconv.Itoa(eligible) + " engines that may serve it" + with
+	return "the best score of " + strconv.Itoa(eligible) + " engines that may serve it"
 }
 
-// hopeless says why no engine may serve the item, the reason that keeps most engines off first, and what to change.
+// unloaded is why an engine does not serve the item, without the engine's load.
+func (r *round) unloaded(i int) string {
+	switch b := r.bar(i); b {
+	case fullApplications:
+		return "has no room for " + count(r.item.Applications, "application")
+	case fullEnvironments:
+		return "has no room for another environment"
+	default:
+		return r.barred(i, b)
+	}
+}
+
+// hopeless says why no engine may serve the item, the reason that keeps most engines off first. As reason it names no engine and no load.
 func (r *round) hopeless() string {
 	if len(r.engines) == 0 {
 		return "no engine is declared; add one under fleet/engines/"
 	}
-	byReason := map[string][]string{}
+	byReason := map[string]int{}
 	for i := range r.engines {
-		s := r.barred(i, r.bar(i))
-		byReason[s] = append(byReason[s], string(r.engines[i].Name))
+		byReason[r.unloaded(i)]++
 	}
-	reasons := make([]string, 0, len(byReason))
-	for s := range byReason {
-		reasons = append(reasons, s)
-	}
-	slices.SortFunc(reasons, func(a, b string) int {
-		if d := len(byReason[b]) - len(byReason[a]); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
+	reasons := slices.SortedFunc(maps.Keys(byReason), func(a, b string) int {
+		return cmp.Or(byReason[b]-byReason[a], strings.Compare(a, b))
 	})
 	const most = 3
 	parts := []string{}
 	for _, s := range reasons[:min(most, len(reasons))] {
-		names := byReason[s]
-		slices.Sort(names)
-		if len(names) > most {
-			names = append(names[:most:most], fmt.Sprintf("%d more", len(names)-most))
+		each := "one "
+		if n := byReason[s]; n > 1 {
+			each = "each of " + strconv.Itoa(n) + " "
 		}
-		parts = append(parts, strings.Join(names, ", ")+" "+s)
+		parts = append(parts, each+s)
 	}
 	if len(reasons) > most {
 		parts = append(parts, fmt.Sprintf("and %d other reasons", len(reasons)-most))

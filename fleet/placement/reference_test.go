@@ -29,7 +29,7 @@ func plainDecide(item Item, engines []Engine, conflicts func(fleet.EngineName) s
 		p.Reason = r.hopeless()
 		return p
 	}
-	p.Engine, p.Reason = engines[best].Name, r.reason(best)
+	p.Engine, p.Reason = engines[best].Name, r.reason()
 	i := slices.IndexFunc(p.Alternatives, func(a fleet.Alternative) bool { return a.Engine == p.Engine })
 	chosen := p.Alternatives[i]
 	p.Alternatives = slices.Insert(slices.Delete(p.Alternatives, i, i+1), 0, chosen)
@@ -170,7 +170,7 @@ func plainLoaded(e *Engine) string {
 	return fmt.Sprintf("%d of %d applications, %d of %d environments", e.Load.Applications, e.Spec.Capacity.Applications, e.Load.Environments, e.Spec.Capacity.Environments)
 }
 
-func (r *plain) reason(chosen int) string {
+func (r *plain) reason() string {
 	eligible, above := 0, 0
 	for i, b := range r.bars {
 		if b != free {
@@ -181,43 +181,41 @@ func (r *plain) reason(chosen int) string {
 			above++
 		}
 	}
-	with := plainLoaded(&r.engines[chosen])
 	switch {
 	case eligible == 1:
-		return "the only engine that may serve it; " + with
+		return "the only engine that may serve it"
 	case above == eligible:
-		return fmt.Sprintf("the least loaded of %d engines that may serve it, all at 1.25 times the average or more with it; %s", eligible, with)
+		return fmt.Sprintf("the least loaded of %d engines that may serve it", eligible)
 	case above > 0:
-		return fmt.Sprintf("the best score of %d engines that may serve it and are below 1.25 times the average load (%d above it); %s", eligible-above, above, with)
+		return fmt.Sprintf("the best score of %d engines that may serve it and are below the bound (%d above it)", eligible-above, above)
 	}
-	return fmt.Sprintf("the best score of %d engines that may serve it; %s", eligible, with)
+	return fmt.Sprintf("the best score of %d engines that may serve it", eligible)
 }
 
 func (r *plain) hopeless() string {
 	if len(r.engines) == 0 {
 		return "no engine is declared; add one under fleet/engines/"
 	}
-	byReason := map[string][]string{}
-	for i := range r.engines {
-		byReason[r.standing(i)] = append(byReason[r.standing(i)], string(r.engines[i].Name))
-	}
+	number := map[string]int{}
 	var reasons []string
-	for s := range byReason {
-		reasons = append(reasons, s)
-	}
-	slices.SortFunc(reasons, func(a, b string) int {
-		if d := len(byReason[b]) - len(byReason[a]); d != 0 {
-			return d
+	for i := range r.engines {
+		why, _, _ := strings.Cut(r.standing(i), ": ")
+		if r.bars[i] == labels {
+			why = r.standing(i)
 		}
-		return strings.Compare(a, b)
-	})
+		if number[why]++; number[why] == 1 {
+			reasons = append(reasons, why)
+		}
+	}
+	slices.Sort(reasons)
+	slices.SortStableFunc(reasons, func(a, b string) int { return number[b] - number[a] })
 	var parts []string
 	for _, s := range reasons[:min(3, len(reasons))] {
-		names := slices.Sorted(slices.Values(byReason[s]))
-		if len(names) > 3 {
-			names = append(names[:3:3], fmt.Sprintf("%d more", len(names)-3))
+		if number[s] == 1 {
+			parts = append(parts, "one "+s)
+		} else {
+			parts = append(parts, fmt.Sprintf("each of %d %s", number[s], s))
 		}
-		parts = append(parts, strings.Join(names, ", ")+" "+s)
 	}
 	if len(reasons) > 3 {
 		parts = append(parts, fmt.Sprintf("and %d other reasons", len(reasons)-3))

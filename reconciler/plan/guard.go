@@ -14,6 +14,7 @@ type tally struct {
 	asked  int // by this plan
 	recent int // within the window, without those that a person approved
 	stood  int // Applications at the window's start
+	known  int // Applications now, and those that the window's deletions removed
 }
 
 // beyond says why the guards do not let the deletions through, or "". Up to AlwaysAllowed pass whatever the percentage says, so that a
@@ -25,10 +26,14 @@ func (t tally) beyond(g fleet.Guards) string {
 		return ""
 	case total > g.MaxDeletes:
 		return fmt.Sprintf("%s, more than maxDeletes: %d%s", count(total, "deletion"), g.MaxDeletes, t.within(g))
-	case total*100 > g.MaxDeletePercent*t.stood:
-		return fmt.Sprintf("%s of %s, more than maxDeletePercent: %d%s", count(total, "deletion"), count(t.stood, "Application"), g.MaxDeletePercent, t.within(g))
+	case total*100 <= g.MaxDeletePercent*t.stood:
+		return ""
+	case t.stood < t.known:
+		return fmt.Sprintf("%s, more than maxDeletePercent: %d%s; %d of the %s stood when the window began (%s ago), and %d %% of %d are %d",
+			count(total, "deletion"), g.MaxDeletePercent, t.within(g), t.stood, count(t.known, "Application"), shortDuration(time.Duration(g.Window)),
+			g.MaxDeletePercent, t.stood, g.MaxDeletePercent*t.stood/100)
 	}
-	return ""
+	return fmt.Sprintf("%s of %s, more than maxDeletePercent: %d%s", count(total, "deletion"), count(t.stood, "Application"), g.MaxDeletePercent, t.within(g))
 }
 
 func (t tally) within(g fleet.Guards) string {
@@ -44,14 +49,15 @@ type verdict struct {
 	fleet   string
 }
 
-// judge holds each tenant's deletions against the guards, and then those that passed against the guards for the fleet as a whole: what one
-// tenant may not delete does not use up what the others may.
+// judge holds each tenant's deletions against the guards, and then those that passed against the fleet's own numbers: deletions that a
+// tenant is not allowed do not use up those of the others, and neither does one tenant that keeps within its own.
 func judge(g fleet.Guards, tenants map[fleet.TenantName]tally) verdict {
 	v := verdict{tenants: map[fleet.TenantName]string{}}
 	var all tally
 	for name, t := range tenants {
 		all.recent += t.recent
 		all.stood += t.stood
+		all.known += t.known
 		if t.asked == 0 {
 			continue
 		}
@@ -62,7 +68,9 @@ func judge(g fleet.Guards, tenants map[fleet.TenantName]tally) verdict {
 		}
 	}
 	if all.asked > 0 {
-		v.fleet = all.beyond(g)
+		if why := all.beyond(g.Whole()); why != "" {
+			v.fleet = "of all tenants together (guards.fleet): " + why
+		}
 	}
 	return v
 }
@@ -121,11 +129,11 @@ func (d *draft) let(u unwanted) {
 func (d *draft) tallies(asked map[fleet.TenantName]int) map[fleet.TenantName]tally {
 	out := map[fleet.TenantName]tally{}
 	for t, n := range d.w.applicationsOf.base {
-		out[t] = tally{asked: asked[t], stood: n - d.r.Created[t]}
+		out[t] = tally{asked: asked[t], stood: max(0, n-d.r.Created[t]), known: n}
 	}
 	for _, l := range d.w.leaving.base {
 		t := out[l.Application.Tenant]
-		t.stood--
+		t.stood = max(0, t.stood-1)
 		out[l.Application.Tenant] = t
 	}
 	window := time.Duration(d.w.catalog.Fleet().Guards.Window)
@@ -134,6 +142,7 @@ func (d *draft) tallies(asked map[fleet.TenantName]int) map[fleet.TenantName]tal
 			t := out[r.Tenant]
 			t.recent++
 			t.stood++
+			t.known++
 			out[r.Tenant] = t
 		}
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -45,13 +46,64 @@ func TestGuards(t *testing.T) {
 	})
 	t.Run("what each tenant may do, all together may not", func(t *testing.T) {
 		all := map[fleet.TenantName]tally{}
-		for i := range 10 {
+		for i := range 21 {
 			all[fleet.TenantName(fmt.Sprintf("t%d", i))] = tally{asked: 5, stood: 100}
 		}
 		if v := judge(g, all); len(v.tenants) > 0 || v.fleet == "" {
 			t.Errorf("%+v", v)
 		}
 	})
+}
+
+func TestOneTenantDoesNotUseUpTheFleetsDeletions(t *testing.T) {
+	random := rand.New(rand.NewPCG(8, 1))
+	within := func(g fleet.Guards) tally {
+		stood := random.IntN(2000)
+		most := min(g.MaxDeletes, g.MaxDeletePercent*stood/100)
+		recent := random.IntN(most + 1)
+		return tally{asked: random.IntN(most - recent + 1), recent: recent, stood: stood}
+	}
+	for range 20_000 {
+		g := fleet.Guards{MaxDeletes: 1 + random.IntN(50), MaxDeletePercent: 1 + random.IntN(100), AlwaysAllowed: 1 + random.IntN(10)}
+		all := map[fleet.TenantName]tally{}
+		for i := range fleetShare {
+			all[fleet.TenantName(fmt.Sprintf("t%d", i))] = within(g)
+		}
+		if v := judge(g, all); len(v.tenants) > 0 || v.fleet != "" {
+			t.Fatalf("each of %+v is within %+v, and all are held: %+v", all, g, v)
+		}
+		alone := tally{asked: random.IntN(60), recent: random.IntN(60), stood: random.IntN(300)}
+		if v := judge(g, map[fleet.TenantName]tally{"acme": alone, "globex": {stood: 1000}}); v.fleet != "" {
+			t.Fatalf("%+v alone uses up the fleet's deletions by %+v: %+v", alone, g, v)
+		}
+	}
+}
+
+const fleetShare = 5 // tenants that may delete all that each may
+
+func TestTheFleetHasItsOwnNumbers(t *testing.T) {
+	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5, Fleet: &fleet.FleetGuards{MaxDeletes: 30, MaxDeletePercent: 3, AlwaysAllowed: 7}}
+	tallies := func(each int) map[fleet.TenantName]tally {
+		return map[fleet.TenantName]tally{"acme": {asked: each, stood: 200}, "globex": {asked: each, stood: 200}}
+	}
+	for each, want := range map[int]string{3: "", 6: "", 7: "maxDeletePercent: 3", 16: "maxDeletes: 30"} {
+		v := judge(g, tallies(each))
+		if len(v.tenants) > 0 || (v.fleet == "") != (want == "") || !strings.Contains(v.fleet, want) {
+			t.Errorf("%d of each: %+v, want %q", each, v, want)
+		}
+		if v.fleet != "" && !strings.Contains(v.fleet, "guards.fleet") {
+			t.Errorf("%q does not name the setting", v.fleet)
+		}
+	}
+}
+
+func TestAHoldSaysWhatThePercentageIsOf(t *testing.T) {
+	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5, Window: fleet.Duration(time.Hour)}
+	got := tally{asked: 10, stood: 0, known: 40}.beyond(g)
+	want := "10 deletions, more than maxDeletePercent: 20; 0 of the 40 Applications stood when the window began (1h ago), and 20 % of 0 are 0"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
 }
 
 // crowd is acme with n deployments in prod, beside globex with as many.
