@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -31,6 +30,7 @@ type shift struct {
 	healthy  bool // as it was last reported
 
 	mu      sync.Mutex
+	strays  map[fleet.ObjectKey]bool // as they are listed
 	settled map[fleet.ObjectKey]bool // objects that others wait for and that the engine surely has
 	looks   map[fleet.ObjectKey]bool // objects whose rows are to be looked at again
 	ended   map[string]syncEnd       // by request id: what the engine said of syncs
@@ -153,51 +153,24 @@ func (s *shift) sink() engine.Sink {
 				s.observedSync(o)
 			}
 		},
-		Wake: func(keys []fleet.ObjectKey) {
-			s.mu.Lock()
-			for _, key := range keys {
-				s.looks[key] = true
-			}
-			s.mu.Unlock()
-			s.Wake()
-		},
+		Wake: s.recheck,
 	}
 }
 
-// look puts the rows, as they stand now, of objects that need a look. What could not be read is looked at again.
-func (s *shift) look(ctx context.Context) error {
-	s.mu.Lock()
-	keys := slices.Collect(maps.Keys(s.looks))
-	clear(s.looks)
-	s.mu.Unlock()
-	for i, key := range keys {
-		row, ok, err := s.Rows.Row(ctx, key)
-		if err != nil {
-			s.mu.Lock()
-			for _, left := range keys[i:] {
-				s.looks[left] = true
-			}
-			s.mu.Unlock()
-			return err
-		}
-		if ok {
-			s.queue.put(row)
-		}
-	}
-	return nil
-}
-
-// verify holds every row against what the engine shows, and puts those that differ. It is the cold start and the hourly pass: the one
-// walk over everything that a worker makes. It returns the highest sequence number that it read.
+// verify holds every row against what the engine shows, and puts those that differ; and every object of ours against the rows. It is the
+// cold start and the hourly pass: the one walk over everything that a worker makes. It returns the highest sequence number that it read.
 func (s *shift) verify(ctx context.Context) (seq int64, err error) {
 	started := time.Now()
 	rows, differ, secrets := 0, 0, 0
+	rowless := s.inventory()
 	err = s.Rows.Rows(ctx, s.Engine, func(row fleet.Row) error {
 		rows++
+		delete(rowless, row.Key)
 		seq = max(seq, row.Seq)
 		switch {
 		case !s.stands(row):
 			differ++
+			s.withdraw(row)
 			s.queue.put(row)
 		case row.Credential != nil: // asked of the engine in full: only Apply knows the secret's fingerprint
 			secrets++
@@ -208,7 +181,11 @@ func (s *shift) verify(ctx context.Context) (seq int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("verify engine %s: %w", s.Engine, err)
 	}
-	s.Log.Info("engine verified", "engine", s.Engine, "rows", rows, "differ", differ, "secrets", secrets, "took", time.Since(started).Round(time.Millisecond))
+	if err := s.lookAgain(ctx, rowless); err != nil {
+		return 0, err
+	}
+	s.Log.Info("engine verified", "engine", s.Engine, "rows", rows, "differ", differ, "secrets", secrets,
+		"without row", len(rowless), "took", time.Since(started).Round(time.Millisecond))
 	return seq, nil
 }
 

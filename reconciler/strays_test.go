@@ -1,11 +1,15 @@
 package reconciler_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/test/stack"
 )
 
 // deletions are the objects whose deletion was ever begun on any engine.
@@ -67,4 +71,167 @@ func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
 	}
 	blind.Store(false)
 	h.eventually("the fleet stands again", h.settled)
+}
+
+// late is a write of a control plane that was given up: it arrives now, whatever was done since.
+func (h *house) late(row fleet.Row, epoch int64) {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	old := h.engines[row.Key.Engine].server.Connect(row.Key.Engine)
+	_, _ = old.Preflight(ctx)
+	_ = old.Watch(ctx, engine.Sink{}) // one look
+	if out, err := old.Apply(context.Background(), row, fleet.Secret{}, fleet.Lease{Epoch: epoch}); err != nil || !out.Changed {
+		h.t.Fatalf("the late write: %+v, %v", out, err)
+	}
+}
+
+// applied is the one row of a deployment's Application.
+func (h *house) applied(deployment string) fleet.Row {
+	h.t.Helper()
+	for _, row := range h.rows() {
+		if string(row.Deployment) == deployment && row.Key.Kind == fleet.ObjectApplication {
+			return row
+		}
+	}
+	h.t.Fatalf("no row of %s", deployment)
+	return fleet.Row{}
+}
+
+func (h *house) strays(want int) func() error {
+	return func() error {
+		all, _, err := h.store.Strays(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+		if err == nil && len(all) != want {
+			err = fmt.Errorf("%d strays are listed, not %d: %+v", len(all), want, all)
+		}
+		return err
+	}
+}
+
+func (h *house) stray() fleet.StrayView {
+	h.t.Helper()
+	h.eventually("one stray is listed", h.strays(1))
+	all, _, err := h.store.Strays(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return all[0]
+}
+
+func (h *house) absent(row fleet.Row) func() error {
+	return func() error {
+		if h.engines[row.Key.Engine].server.Exists(row.Key) {
+			return fmt.Errorf("%s is there", row.Key.Name)
+		}
+		if _, ok := h.rows()[row.Key]; ok {
+			return fmt.Errorf("%s has a row", row.Key.Name)
+		}
+		return nil
+	}
+}
+
+func (h *house) exec(sql string, args ...any) {
+	h.t.Helper()
+	if err := stack.ExecSQL(context.Background(), h.url, sql, args...); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func TestACreateThatArrivesAfterTheDeletionIsUndone(t *testing.T) {
+	h := newHouse(t, small())
+	h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	shop := h.applied("shop")
+	h.commit("shop leaves", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
+	h.eventually("shop has left", h.absent(shop))
+	h.late(shop, 1)
+	h.eventually("the late create is undone", h.absent(shop))
+	h.eventually("nothing is left of it", h.strays(0))
+	h.eventually("the fleet stands without it", h.settled)
+}
+
+func TestAStrayIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
+	h := newHouse(t, small())
+	h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	shop := h.applied("shop")
+	h.commit("shop leaves", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
+	h.eventually("shop has left", h.absent(shop))
+	h.exec(`DELETE FROM argosy.tombstones`) // it was long ago
+	before := len(h.deletions())
+	h.late(shop, 1)
+	s := h.stray()
+	if s.Engine != shop.Key.Engine || s.Name != shop.Key.Name || s.Tenant != "globex" || s.Deployment != "shop" || s.UID == "" {
+		t.Errorf("listed as %+v", s)
+	}
+	removal := fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another", Deletion: fleet.DeletionOrphan, By: "token:test"}
+	if _, err := h.store.RemoveStray(t.Context(), removal); !errors.Is(err, fleet.ErrNotFound) {
+		t.Errorf("a decision about another UID: %v", err)
+	}
+	if !h.engines[s.Engine].server.Exists(shop.Key) || len(h.deletions()) != before {
+		t.Fatal("a stray was removed without a decision")
+	}
+	removal.UID = s.UID
+	if _, err := h.store.RemoveStray(t.Context(), removal); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("it is removed", h.absent(shop))
+	h.eventually("and off the list", h.strays(0))
+}
+
+func TestALateUpdateOfARowThatWasRevertedIsUndone(t *testing.T) {
+	h := newHouse(t, small())
+	h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	h.commit("v2", deployment("globex", "shop", "v2", "Orphan", "prod"))
+	h.eventually("v2 stands", h.settled)
+	v2 := h.applied("shop")
+	h.commit("back to v1", deployment("globex", "shop", "v1", "Orphan", "prod"))
+	h.eventually("v1 stands", h.settled)
+	live, _ := h.engines[v2.Key.Engine].eyes.Live(v2.Key)
+	h.late(v2, live.Epoch)
+	h.eventually("v1 is put back", h.settled)
+}
+
+func TestRowsThatWereTakenOutByHandAreFoundByVerification(t *testing.T) {
+	h := newHouse(t, small())
+	a := h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	a.stop()
+	shop := h.applied("shop")
+	h.exec(`DELETE FROM argosy.desired WHERE name = $1`, shop.Key.Name)
+	h.start("b", options{}) // begins with a verifying pass
+	if s := h.stray(); s.Name != shop.Key.Name {
+		t.Errorf("listed as %+v", s)
+	}
+	if !h.engines[shop.Key.Engine].server.Exists(shop.Key) || len(h.deletions()) > 0 {
+		t.Error("verification has deleted something")
+	}
+	h.commit("declared again", deployment("globex", "shop", "v2", "Orphan", "prod"))
+	h.eventually("it is adopted", h.settled)
+	h.eventually("and off the list", h.strays(0))
+}
+
+// The deletion is held for an approval when the database is lost: Git has no word of the Application.
+func TestARebuildListsWhatWasHeldAsStraysAndDeletesNothing(t *testing.T) {
+	h := newHouse(t, small())
+	a := h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	head := h.commit("two at once", gone(deployment("acme", "web", "v1", "Delete", "prod", "staging")))
+	h.eventually("the deletion is held", func() error {
+		holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+		if err == nil && len(holds) == 0 {
+			err = errors.New("nothing is held")
+		}
+		return err
+	})
+	a.stop()
+	h.newDatabase()
+	b := h.start("b", options{})
+	h.eventually("the mirror is made anew", func() error { return h.recorded(head) })
+	h.eventually("both are listed", h.strays(2))
+	h.passes(b, 10)
+	if gone := h.deletions(); len(gone) > 0 {
+		t.Errorf("the rebuild deleted %v", gone)
+	}
 }

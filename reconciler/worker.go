@@ -22,6 +22,12 @@ type Rows interface {
 	Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error)
 	// LeasedRow is Row, provided that the lease is in force by the store's own clock; else fleet.ErrFenced.
 	LeasedRow(ctx context.Context, lease fleet.Lease, key fleet.ObjectKey) (fleet.Row, bool, error)
+	// Lookup is the rows of these objects of the engine, as they stand now; objects without one are left out.
+	Lookup(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]fleet.Row, error)
+	// StrayKeys are the listed strays of the engine.
+	StrayKeys(ctx context.Context, name fleet.EngineName) ([]fleet.ObjectKey, error)
+	// ReportStrays records objects without a row, and those of the list that are gone or have one.
+	ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray, gone []fleet.ObjectKey) error
 	// CredentialRows are the engine's rows that need the secret of that tenant and name.
 	CredentialRows(ctx context.Context, name fleet.EngineName, tenant fleet.TenantName, secret string) ([]fleet.Row, error)
 	// Acknowledge records what was done with rows. An Ack for an older row than the one that stands changes nothing.
@@ -151,7 +157,7 @@ func (w *Worker) serve(ctx context.Context, held *heldLease) error {
 		return err
 	}
 	now := &shift{Worker: w, lease: held, target: target, queue: newQueue(w.Flight / 2), healthy: true, woken: make(chan struct{}, 1),
-		settled: map[fleet.ObjectKey]bool{}, looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
+		settled: map[fleet.ObjectKey]bool{}, strays: map[fleet.ObjectKey]bool{}, looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
 	now.proofs = newBell(proofPause, func(ctx context.Context) error { return w.Rows.Notify(ctx, held.lease().Name) })
 	now.acks = newBatch(flushEvery, readBatch, func(a fleet.Ack) fleet.ObjectKey { return a.Key }, now.acknowledge)
 	now.seen = newBatch(flushEvery, readBatch, func(o fleet.Observation) fleet.ObjectKey { return o.Key },

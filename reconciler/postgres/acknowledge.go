@@ -40,7 +40,7 @@ func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet
 				column(done, func(a fleet.Ack) string { return message(a.Message) }))...)
 		}
 		if len(gone) > 0 {
-			b.Queue(sqlRemove, ackColumns(gone)...)
+			b.Queue(sqlRemove, append(ackColumns(gone), lease.Epoch)...)
 		}
 	})
 	if err == nil {
@@ -64,8 +64,18 @@ const sqlRemove = `
 	WITH changed AS (
 		DELETE FROM desired d USING unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS a (engine, kind, name, seq)
 		WHERE d.engine = a.engine AND d.kind = a.kind AND d.name = a.name AND d.absent AND d.seq <= a.seq
-		RETURNING d.engine, d.kind, d.name, d.tenant),
-	swept AS (DELETE FROM status s USING changed c WHERE s.engine = c.engine AND s.kind = c.kind AND s.name = c.name)` + sqlTellOf + `'removed'` + sqlTellEnd
+		RETURNING d.engine, d.kind, d.name, d.tenant, d.seq, d.deletion, d.uid),
+	swept AS (DELETE FROM status s USING changed c WHERE s.engine = c.engine AND s.kind = c.kind AND s.name = c.name
+		RETURNING s.engine, s.kind, s.name, s.uid),
+	unlisted AS (DELETE FROM strays s USING changed c
+		WHERE s.engine = c.engine AND s.kind = c.kind AND s.name = c.name AND s.uid = c.uid),
+	buried AS (
+		INSERT INTO tombstones (engine, kind, name, tenant, uid, epoch, seq, deletion, at)
+		SELECT c.engine, c.kind, c.name, c.tenant, coalesce(s.uid, ''), $5, c.seq, c.deletion, now()
+		FROM changed c LEFT JOIN swept s ON s.engine = c.engine AND s.kind = c.kind AND s.name = c.name
+		WHERE c.uid = ''
+		ON CONFLICT (engine, kind, name) DO UPDATE SET tenant = excluded.tenant, uid = excluded.uid,
+			epoch = excluded.epoch, seq = excluded.seq, deletion = excluded.deletion, at = excluded.at)` + sqlTellOf + `'removed'` + sqlTellEnd
 
 // One event for each tenant that has Applications among what changed: it names the Application if there is but one.
 const sqlTellOf = `

@@ -66,11 +66,11 @@ func read[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql stri
 	return pgx.CollectRows(rows, scan)
 }
 
-// loadObjects scans into one set of variables: a hundred thousand rows are common, and their names repeat.
+// loadObjects leaves out the rows of removed strays, which no declaration has made. It scans into one set of variables: a hundred thousand rows are common, and their names repeat.
 func loadObjects(ctx context.Context, tx pgx.Tx) ([]fleet.Indexed, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT engine, kind, name, hash, tenant, environment, deployment, deletion, absent, held, seq,
-			credential_tenant, credential_name, credential_sealed FROM desired ORDER BY engine, kind, name`)
+			credential_tenant, credential_name, credential_sealed FROM desired WHERE uid = '' ORDER BY engine, kind, name`)
 	if err != nil {
 		return nil, err
 	}

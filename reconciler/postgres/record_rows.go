@@ -26,7 +26,7 @@ func rowSteps(r *fleet.Record) ([]step, error) {
 	var steps []step
 	numbered, total := 0, len(r.Rows)
 	for part := range chunks(present) {
-		steps = append(steps, upsertRows(r, part, total-numbered))
+		steps = append(steps, upsertRows(r, part, total-numbered), adoptStrays(part))
 		numbered += len(part)
 	}
 	for part := range chunks(absent) {
@@ -82,9 +82,17 @@ func upsertRows(r *fleet.Record, rows []fleet.Row, back int) step {
 				(r.tenant, r.environment, r.deployment, r.deletion, r.credential_tenant, r.credential_name, r.credential_sealed)) THEN
 			UPDATE SET tenant = r.tenant, environment = r.environment, deployment = r.deployment, deletion = r.deletion,
 				credential_tenant = r.credential_tenant, credential_name = r.credential_name, credential_sealed = r.credential_sealed,
-				hash = r.hash, body = r.body, revision = $13, seq = r.seq, absent = false, changed_at = now(),
+				hash = r.hash, body = r.body, uid = '', revision = $13, seq = r.seq, absent = false, changed_at = now(),
 				created_at = CASE WHEN d.absent THEN now() ELSE d.created_at END`,
 		args}
+}
+
+// adoptStrays takes objects off the list that a declaration asks for again.
+func adoptStrays(rows []fleet.Row) step {
+	return step{`
+		DELETE FROM strays s USING unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
+		WHERE s.engine = k.engine AND s.kind = k.kind AND s.name = k.name`,
+		objectColumns(column(rows, func(row fleet.Row) fleet.ObjectKey { return row.Key }))}
 }
 
 // markAbsent asks for objects to be removed. The row keeps its manifest: whoever removes the object compares what it finds.

@@ -23,7 +23,7 @@ func (s *Store) Reset(ctx context.Context) error {
 		_, err := tx.Exec(ctx, `
 			UPDATE leases SET holder = '', epoch = epoch + 1, expires_at = '-infinity'
 				WHERE name = 'reconciler' OR starts_with(name, 'engine/') AND starts_with(holder, 'agent/');
-			TRUNCATE declarations, sealed, quarantines, problems, placements, desired, status, revisions, holds, sync_holds;
+			TRUNCATE declarations, sealed, quarantines, problems, placements, desired, status, revisions, holds, sync_holds, strays, tombstones;
 			UPDATE mirror SET applied = '', plan = '';
 			UPDATE memory SET body = convert_to('{"rebuilt":true}', 'UTF8');
 			UPDATE engines SET cursor = 0;
@@ -52,6 +52,8 @@ func (s *Store) Prune(ctx context.Context) (int64, error) {
 		`DELETE FROM agent_tokens WHERE id IN (
 			SELECT id FROM agent_tokens WHERE least(expires_at, CASE WHEN NOT legacy THEN used_at END, revoked_at) < now() - interval '30 days' LIMIT 10000)`,
 		`DELETE FROM agents WHERE id IN (SELECT id FROM agents WHERE ended_at < now() - interval '90 days' ORDER BY ended_at LIMIT 10000)`,
+		`DELETE FROM tombstones WHERE (engine, kind, name) IN (
+			SELECT engine, kind, name FROM tombstones WHERE at < now() - interval '1 hour' LIMIT 10000)`,
 		`DELETE FROM replicas WHERE replica IN (SELECT replica FROM replicas WHERE beat_at < now() - interval '1 day' LIMIT 10000)`,
 	} {
 		err := s.again(ctx, func() error {

@@ -197,12 +197,15 @@ func (p *Postgres) DatabaseURL(name string) string {
 	return u.String()
 }
 
-func (p *Postgres) exec(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, p.URL)
+func (p *Postgres) exec(ctx context.Context, sql string) error { return ExecSQL(ctx, p.URL, sql) }
+
+// ExecSQL runs one statement on a connection of its own, as a person with psql does.
+func ExecSQL(ctx context.Context, url, sql string, args ...any) error {
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, sql)
+	_, err = conn.Exec(ctx, sql, args...)
 	return err
 }

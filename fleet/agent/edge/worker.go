@@ -69,6 +69,33 @@ func (f *Follower) LeasedRow(ctx context.Context, lease fleet.Lease, key fleet.O
 	return f.Row(ctx, key)
 }
 
+// Lookup is the rows of these objects; objects without one are left out.
+func (f *Follower) Lookup(_ context.Context, name fleet.EngineName, keys []fleet.ObjectKey) (rows []fleet.Row, err error) {
+	err = f.read(name, func(m *mirror) error {
+		for _, key := range keys {
+			if have, ok := m.rows[key]; ok {
+				rows = append(rows, have.row)
+			}
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// StrayKeys are none: the hub keeps the list, from what the agent reports.
+func (f *Follower) StrayKeys(context.Context, fleet.EngineName) ([]fleet.ObjectKey, error) {
+	return nil, nil
+}
+
+// ReportStrays says that the strays have changed: how the agent stands has all of them.
+func (f *Follower) ReportStrays(_ context.Context, lease fleet.Lease, _ []fleet.Stray, _ []fleet.ObjectKey) error {
+	if err := f.under(lease); err != nil {
+		return err
+	}
+	f.stand()
+	return nil
+}
+
 // CredentialRows are the rows that need a secret.
 func (f *Follower) CredentialRows(_ context.Context, name fleet.EngineName, tenant fleet.TenantName, secret string) (rows []fleet.Row, err error) {
 	err = f.read(name, func(m *mirror) error {

@@ -1,0 +1,162 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Lookup is the rows of these objects, as they stand now, in one query. An object without a row is
+// left out.
+func (s *Store) Lookup(ctx context.Context, engine fleet.EngineName, keys []fleet.ObjectKey) ([]fleet.Row, error) {
+	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+`
+		FROM unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
+		JOIN desired d ON d.engine = k.engine AND d.kind = k.kind AND d.name = k.name
+		LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name`, objectColumns(keys)...)
+	return rows, wrap(err, "%d rows of engine %s", len(keys), engine)
+}
+
+// StrayKeys are the listed strays of an engine.
+func (s *Store) StrayKeys(ctx context.Context, engine fleet.EngineName) ([]fleet.ObjectKey, error) {
+	keys, err := collect(ctx, s, func(row pgx.CollectableRow) (fleet.ObjectKey, error) {
+		key := fleet.ObjectKey{Engine: engine}
+		err := row.Scan(&key.Kind, &key.Name)
+		return key, err
+	}, `SELECT kind, name FROM strays WHERE engine = $1`, string(engine))
+	return keys, wrap(err, "strays of engine %s", engine)
+}
+
+// ReportStrays takes objects that a worker found without a row, and those of the list that are gone
+// or have a row by now. One that was made by a request from before its own deletion is removed: the
+// deletion was decided, and this is its end. fleet.ErrFenced when the lease has passed on.
+func (s *Store) ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray, gone []fleet.ObjectKey) error {
+	engine, err := leasedEngine(lease, found, func(f fleet.Stray) fleet.ObjectKey { return f.Key })
+	if err != nil {
+		return err
+	}
+	err = s.atomically(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		if len(gone) > 0 {
+			b.Queue(`DELETE FROM strays s USING unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
+				WHERE s.engine = k.engine AND s.kind = k.kind AND s.name = k.name AND s.removed_at IS NULL`, objectColumns(gone)...)
+		}
+		if len(found) == 0 {
+			return
+		}
+		keys := objectColumns(column(found, func(f fleet.Stray) fleet.ObjectKey { return f.Key }))
+		b.Queue(sqlFindStrays, append(keys[:3:3],
+			column(found, func(f fleet.Stray) string { return text(string(f.Tenant)) }),
+			column(found, func(f fleet.Stray) string { return text(string(f.Environment)) }),
+			column(found, func(f fleet.Stray) string { return text(string(f.Deployment)) }),
+			column(found, func(f fleet.Stray) string { return text(f.UID) }),
+			column(found, func(f fleet.Stray) string { return text(string(f.Revision)) }),
+			column(found, func(f fleet.Stray) int64 { return f.Epoch }))...)
+		b.Queue(sqlRemoveLate, append(keys[:3:3],
+			column(found, func(f fleet.Stray) string { return text(f.UID) }),
+			column(found, func(f fleet.Stray) bool { return f.Pure }),
+			fleet.TombstoneTime)...)
+	})
+	return wrap(err, "strays of engine %s", engine)
+}
+
+const sqlFindStrays = `
+	WITH changed AS (
+		INSERT INTO strays AS s (engine, kind, name, tenant, environment, deployment, uid, revision, epoch, found_at)
+		SELECT f.*, now() FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[])
+			AS f (engine, kind, name, tenant, environment, deployment, uid, revision, epoch)
+		WHERE NOT EXISTS (SELECT FROM desired d WHERE d.engine = f.engine AND d.kind = f.kind AND d.name = f.name)
+		ON CONFLICT (engine, kind, name) DO UPDATE SET tenant = excluded.tenant, environment = excluded.environment, deployment = excluded.deployment,
+			uid = excluded.uid, revision = excluded.revision, epoch = excluded.epoch,
+			found_at = CASE WHEN s.uid = excluded.uid THEN s.found_at ELSE now() END,
+			deletion = '', removed_by = '', removed_at = NULL
+		WHERE (s.tenant, s.environment, s.deployment, s.uid, s.revision, s.epoch) <>
+			(excluded.tenant, excluded.environment, excluded.deployment, excluded.uid, excluded.revision, excluded.epoch) OR s.removed_at IS NOT NULL
+		RETURNING engine, kind, name)
+	SELECT new_event('engine', '', min(engine), CASE WHEN count(*) = 1 THEN 'stray ' || min(kind) || ' ' || min(name) ELSE count(*) || ' strays' END
+		|| ' found: no declaration asks for what runs there; see argosy get strays')
+	FROM changed HAVING count(*) > 0`
+
+// An object of a newer epoch was written on purpose, one with the UID of the object that is gone came
+// back with the engine's state, and one that others have written to is no longer the request's alone:
+// they are listed, and somebody decides.
+const sqlRemoveLate = `
+	WITH late AS MATERIALIZED (
+		SELECT s.engine, s.kind, s.name, s.uid, t.deletion
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[]) AS f (engine, kind, name, uid, pure)
+		JOIN strays s ON s.engine = f.engine AND s.kind = f.kind AND s.name = f.name AND s.uid = f.uid AND s.removed_at IS NULL
+		JOIN tombstones t ON t.engine = s.engine AND t.kind = s.kind AND t.name = s.name AND t.tenant = s.tenant
+		WHERE f.pure AND s.epoch BETWEEN 1 AND t.epoch AND t.uid <> s.uid AND t.at > now() - $6::interval),
+	removed AS MATERIALIZED (
+		SELECT l.*, remove_stray(l.engine, l.kind, l.name, l.uid, l.deletion, 'argosy') AS seq FROM late l)
+	SELECT new_event('engine', '', engine, kind || ' ' || name || ' is removed again: a request from before its deletion arrived late')
+	FROM removed WHERE seq > 0`
+
+// RemoveStray decides that one stray is removed, and returns it as it is listed then.
+// fleet.ErrNotFound when no stray of that UID is listed, or its removal is decided already.
+func (s *Store) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (fleet.StrayView, error) {
+	subject := fmt.Sprintf("stray %s %s on engine %s", r.Kind, r.Name, r.Engine)
+	if r.Deletion != fleet.DeletionDelete && r.Deletion != fleet.DeletionOrphan {
+		return fleet.StrayView{}, fmt.Errorf("%s: deletion is Delete or Orphan, not %q", subject, r.Deletion)
+	}
+	var view fleet.StrayView
+	err := s.transact(ctx, func(tx pgx.Tx) error {
+		var seq int64
+		if err := tx.QueryRow(ctx, `SELECT remove_stray($1, $2, $3, $4, $5, $6)`, text(string(r.Engine)), text(string(r.Kind)),
+			text(r.Name), text(r.UID), string(r.Deletion), text(r.By)).Scan(&seq); err != nil {
+			return err
+		}
+		if seq == 0 {
+			return fleet.ErrNotFound
+		}
+		all, err := read(ctx, tx, scanStray, sqlStrays+` WHERE engine = $1 AND kind = $2 AND name = $3`,
+			text(string(r.Engine)), text(string(r.Kind)), text(r.Name))
+		if err != nil {
+			return err
+		}
+		view = all[0]
+		if r.Kind == fleet.ObjectApplication { // the guards look back on it like on any other deletion
+			if _, err := tx.Exec(ctx, `INSERT INTO deletions (at, revision, engine, name, tenant, environment, deployment, approved)
+				VALUES (now(), '', $1, $2, $3, $4, $5, true)`, string(view.Engine), view.Name, string(view.Tenant),
+				string(view.Environment), string(view.Deployment)); err != nil {
+				return err
+			}
+		}
+		return tell(ctx, tx, deed{kind: fleet.OperationRemoveStray, action: "remove-stray", subject: subject + ", UID " + r.UID,
+			tenant: view.Tenant, engine: r.Engine, by: r.By, note: r.Note,
+			event: fleet.Event{Kind: "engine", Name: string(r.Engine), Text: subject + " is removed"}})
+	})
+	if err == nil {
+		s.decided(ctx)
+	}
+	return view, wrap(err, "remove %s", subject)
+}
+
+const sqlStrays = `SELECT engine, kind, name, tenant, environment, deployment, uid, revision, epoch, found_at, deletion, removed_by, removed_at FROM strays`
+
+func scanStray(row pgx.CollectableRow) (fleet.StrayView, error) {
+	var v fleet.StrayView
+	var removed *time.Time
+	err := row.Scan(&v.Engine, &v.Kind, &v.Name, &v.Tenant, &v.Environment, &v.Deployment, &v.UID, &v.Revision, &v.Epoch, &v.FoundAt,
+		&v.Deletion, &v.RemovedBy, &removed)
+	v.RemovedAt = removed
+	return v, err
+}
+
+// Strays match Filter.Engine and Filter.Tenant, by engine, kind and name. They are the platform's to
+// judge: with a tenant in scope there are none.
+func (s *Store) Strays(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.StrayView, string, error) {
+	if scope.Tenant != "" {
+		return nil, "", nil
+	}
+	f := filter{}
+	f.equal("engine", string(by.Engine))
+	f.equal("tenant", string(by.Tenant))
+	return list(ctx, s, scope, listing[fleet.StrayView]{
+		name: "strays", keys: []string{"engine", "kind", "name"}, scan: scanStray, sql: sqlStrays,
+		key: func(v fleet.StrayView) []string { return []string{string(v.Engine), string(v.Kind), v.Name} },
+	}, f, page, nil)
+}

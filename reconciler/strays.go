@@ -1,0 +1,132 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// recheck asks for the rows of these objects to be read at the next turn. It never waits.
+func (s *shift) recheck(keys []fleet.ObjectKey) {
+	s.mu.Lock()
+	for _, key := range keys {
+		s.looks[key] = true
+	}
+	s.mu.Unlock()
+	s.Wake()
+}
+
+// look reads the rows of the objects that a recheck was asked for. An object of ours without a row is
+// a stray. What could not be read is read at the next turn.
+func (s *shift) look(ctx context.Context) error {
+	s.mu.Lock()
+	keys := slices.Collect(maps.Keys(s.looks))
+	clear(s.looks)
+	s.mu.Unlock()
+	for len(keys) > 0 {
+		part := keys[:min(len(keys), readBatch)]
+		if err := s.check(ctx, part); err != nil {
+			s.recheck(keys)
+			return err
+		}
+		keys = keys[len(part):]
+	}
+	return nil
+}
+
+// check puts the rows of these objects, and reports those that have none.
+func (s *shift) check(ctx context.Context, keys []fleet.ObjectKey) error {
+	rows, err := s.Rows.Lookup(ctx, s.Engine, keys)
+	if err != nil {
+		return fmt.Errorf("read rows of engine %s: %w", s.Engine, err)
+	}
+	named := map[fleet.ObjectKey]bool{}
+	for _, row := range rows {
+		named[row.Key] = true
+		s.queue.put(row)
+	}
+	var found []fleet.Stray
+	var gone []fleet.ObjectKey
+	for _, key := range keys {
+		live, there := s.target.Live(key)
+		switch {
+		case !named[key] && there && live.Ours:
+			found = append(found, fleet.Stray{
+				Key: key, Tenant: live.Tenant, Environment: live.Environment, Deployment: live.Deployment,
+				UID: live.UID, Revision: live.Revision, Epoch: live.Epoch,
+				Pure: !live.Drifted && live.Manager == "",
+			})
+		case s.listed(key):
+			gone = append(gone, key)
+		}
+	}
+	if len(found)+len(gone) == 0 {
+		return nil
+	}
+	if err := s.Rows.ReportStrays(ctx, s.lease.lease(), found, gone); err != nil {
+		return fmt.Errorf("report strays of engine %s: %w", s.Engine, err)
+	}
+	for _, f := range found {
+		if !s.listed(f.Key) {
+			s.Log.Warn("an object of ours has no row", "engine", s.Engine, "kind", f.Key.Kind, "name", f.Key.Name, "uid", f.UID)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range found {
+		s.strays[f.Key] = true
+	}
+	for _, key := range gone {
+		delete(s.strays, key)
+	}
+	return nil
+}
+
+// listed reports whether an object is known as a stray.
+func (s *shift) listed(key fleet.ObjectKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.strays[key]
+}
+
+// inventory is every object of ours that the engine shows.
+func (s *shift) inventory() map[fleet.ObjectKey]bool {
+	all := map[fleet.ObjectKey]bool{}
+	for _, live := range s.target.Inventory() {
+		all[live.Key] = true
+	}
+	return all
+}
+
+// lookAgain rechecks the objects that a verifying pass has met no row of, and those that are listed
+// as strays: a row may have come, and an object gone, while nobody watched.
+func (s *shift) lookAgain(ctx context.Context, rowless map[fleet.ObjectKey]bool) error {
+	listed, err := s.Rows.StrayKeys(ctx, s.Engine)
+	if err != nil {
+		return fmt.Errorf("verify engine %s: %w", s.Engine, err)
+	}
+	s.mu.Lock()
+	s.strays = map[fleet.ObjectKey]bool{}
+	for _, key := range listed {
+		s.strays[key] = true
+	}
+	s.mu.Unlock()
+	s.recheck(append(listed, slices.Collect(maps.Keys(rowless))...))
+	return nil
+}
+
+// withdraw takes back that a row is applied when its object is not what the row wants: it says
+// nothing of an object that was deleted, changed, or lost with the engine's state.
+func (s *shift) withdraw(row fleet.Row) {
+	if row.Absent || row.Apply != fleet.ApplyApplied {
+		return
+	}
+	message := "the engine has another version of it; it is applied again"
+	if _, there := s.target.Live(row.Key); !there {
+		message = "the engine no longer has it; it is created again"
+	}
+	s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyPending, Message: message})
+}
