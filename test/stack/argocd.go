@@ -87,6 +87,24 @@ func StartArgoCD(ctx context.Context, o ArgoOptions) (*ArgoCD, error) {
 	return a, nil
 }
 
+// InstallArgoCD installs the CRDs, settings and accounts of an instance and runs no process: for
+// tests of what is written to it.
+func InstallArgoCD(ctx context.Context, o ArgoOptions) (*ArgoCD, error) {
+	if o.InstallationID == "" {
+		o.InstallationID = o.Namespace
+	}
+	a := &ArgoCD{Namespace: o.Namespace, InstallationID: o.InstallationID, options: o}
+	var err error
+	if a.folder, err = openFolder(o.Dir, "argocd"); err == nil {
+		a.Dir = a.folder.path
+		err = a.install(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("argocd %s in %s: %w", o.Version, o.Namespace, err), a.Stop())
+	}
+	return a, nil
+}
+
 func (a *ArgoCD) start(ctx context.Context) (err error) {
 	name := "argocd-" + a.options.Version
 	if a.binary, err = part(name, filepath.Join("bin", name)); err != nil {
