@@ -6,7 +6,7 @@ BIN := bin/argosy
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify image charts bench-core bench-placement bench-pulls bench-agents clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify image charts bench-core bench-placement bench-pulls bench-agents bench-takeover chaos clean
 
 help: ## what there is
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
@@ -32,6 +32,14 @@ test-e2e: ## the whole system on real parts
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@scripts/fuzz.sh
+
+chaos: ## histories of faults for MINUTES (default 30), from SEED on; a history that breaks a rule is made shorter and printed
+	@scripts/parts.sh git postgres lab argocd-3.2
+	$(GO) test ./test/chaos -v -timeout 0 -run AnyHistory -chaos.minutes=$(or $(MINUTES),30) -chaos.seed=$(or $(SEED),0)
+
+bench-takeover: ## how long the next change takes after a replica was killed or stopped
+	@scripts/parts.sh git postgres lab argocd-3.2
+	$(GO) test ./test/chaos -timeout 0 -run '^$$' -bench Takeover -benchtime 10x
 
 demo: ## the main job, live, on real parts (ONCE=1 ends by itself)
 	@scripts/demo.sh

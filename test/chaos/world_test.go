@@ -47,7 +47,7 @@ func canary(tenant string) string { return "canary-of-" + tenant }
 
 // world is everything that a history runs on. Only the API server is shared with other histories.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	ctx   context.Context
 	dir   string
 	model *model
@@ -89,8 +89,8 @@ type faults struct {
 	away   bool
 }
 
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "argosy-history-")
 	if err != nil {
@@ -250,7 +250,7 @@ bootstrapTokenFile: %q
 	return r
 }
 
-func writeSecret(t *testing.T, root, tenant, name, key string, value []byte) {
+func writeSecret(t testing.TB, root, tenant, name, key string, value []byte) {
 	t.Helper()
 	dir := filepath.Join(root, tenant, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -262,7 +262,7 @@ func writeSecret(t *testing.T, root, tenant, name, key string, value []byte) {
 }
 
 // throughProxy is the kubeconfig with the proxy in place of the API server.
-func throughProxy(t *testing.T, file string, p *stack.Proxy) []byte {
+func throughProxy(t testing.TB, file string, p *stack.Proxy) []byte {
 	t.Helper()
 	config := must(clientcmd.LoadFromFile(file))(t)
 	for _, c := range config.Clusters {
