@@ -119,13 +119,30 @@ func TestBadFilesAreToldWhatIsWrongAndWhatToWrite(t *testing.T) {
 		golden(t, name, a, got.Bytes(), want)
 	})
 	// These cannot be written as a file of testdata; tests of their own cover them.
-	for _, code := range []string{codeFileTooLarge, codeInternal, codePathTwin, codeTooManyProblems} {
+	for _, code := range []string{codeFileTooLarge, codeInternal, codePathTwin, codeTooManyProblems, codeUnreadable} {
 		seen[code] = true
 	}
 	for code := range Codes() {
 		if !seen[code] {
 			t.Errorf("code %s has no case", code)
 		}
+	}
+}
+
+func TestAFolderThatCannotBeReadIsItsTenants(t *testing.T) {
+	for path, tenant := range map[string]fleet.TenantName{"tenants/acme/": "acme", "fleet/": "", "tenants/": "", `tenants/".."/`: ""} {
+		doc := Decode(File{Path: path, Blob: "1234", Unreadable: "two entries have the same name"})
+		if doc.Declaration != nil || len(doc.Problems) != 1 || doc.Key != (fleet.Key{Kind: fleet.KindFile, Tenant: tenant, Name: path}) {
+			t.Fatal(doc)
+		}
+		checkProblem(t, doc.Problems[0])
+	}
+}
+
+func TestAFileThatIsTooLargeIsToldItsSize(t *testing.T) {
+	doc := Decode(File{Path: "tenants/acme/deployments/web.yaml", Size: 41943040})
+	if len(doc.Problems) != 1 || doc.Problems[0].Message != "the file has 41943040 bytes; at most 262144 are read" {
+		t.Fatal(doc.Problems)
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 	codeInvalidURL      = "invalid-url"
 	codeInvalidValue    = "invalid-value"
 	codeIrregular       = "irregular-entry"
+	codeUnreadable      = "unreadable-folder"
 	codeLFSPointer      = "lfs-pointer"
 	codeMisplaced       = "misplaced-file"
 	codeMissingField    = "missing-field"
@@ -92,6 +93,7 @@ func Codes() map[string]string {
 		codeUnknownField:    "There is no such field.",
 		codeUnknownKind:     "There is no such kind.",
 		codeUnknownValue:    "The value is none of those that the field knows.",
+		codeUnreadable:      "The folder holds what Git would not have written, or more than is read of one folder; what was applied of it stays.",
 		codeUnsupported:     "The kind or field belongs to a later version of Argosy and does nothing in this one.",
 		codeWrongExtension:  "Declarations end in .yaml.",
 		codeWrongKind:       "The kind is not the one that the folder holds.",

@@ -16,6 +16,10 @@ type File struct {
 	Blob      string // git blob id of Bytes
 	Bytes     []byte
 	Irregular string // "symlink", "submodule", "mode 0120000": why it cannot be read; empty for a regular file
+	Size      int64  // of a file that is too large to be read, without Bytes
+
+	// Unreadable is why nothing of a whole folder can be read; Path ends in a slash.
+	Unreadable string
 }
 
 // Document is what one file says: a declaration, or the problems that keep it from being one. Declaration is nil when a Problem is an error.
@@ -33,6 +37,12 @@ func Decode(f File) (doc Document) {
 	key, ours, problem := Classify(f.Path)
 	doc = Document{Key: key, Path: f.Path, Blob: f.Blob}
 	if !ours {
+		return doc
+	}
+	if f.Unreadable != "" {
+		doc.Problems = []fleet.Problem{{Key: doc.Key, Path: f.Path, Severity: fleet.SeverityError, Code: codeUnreadable,
+			Message: "the folder cannot be read, and what was applied of it stays: " + f.Unreadable,
+			Fix:     "revert that commit, or remove what is wrong in another one"}}
 		return doc
 	}
 	if problem != nil {

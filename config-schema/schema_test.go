@@ -96,7 +96,7 @@ func TestSchemasAcceptWhatTheDecoderAccepts(t *testing.T) {
 
 // beyondSchema are codes of rules that JSON Schema cannot say, or that are not about the document's structure.
 var beyondSchema = map[string]bool{
-	codeDuplicateEntry: true, codeDuplicateKey: true, codeEmptyFile: true, codeEncoding: true, codeHiddenCharacter: true, codeIrregular: true,
+	codeDuplicateEntry: true, codeDuplicateKey: true, codeEmptyFile: true, codeEncoding: true, codeHiddenCharacter: true, codeIrregular: true, codeUnreadable: true,
 	codeLFSPointer: true, codeMisplaced: true, codePlaintextSecret: true, codeSealed: true, codeSyntax: true, codeTooDeep: true, codeWrongExtension: true,
 	codeWrongKind: true, codeWrongName: true, codeYAMLFeature: true, codeUnsupported: true, codeExclusive: true, codeInvalidName: true, codeInvalidLabel: true,
 	codeInvalidPath: true, codeInvalidURL: true, codeInvalidValue: true, codeInvalidRevision: true, codeWrongType: true, codeExpression: true,

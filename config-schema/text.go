@@ -9,6 +9,8 @@ import (
 // readable checks what can be said of a file before it is parsed, and reports whether it may be.
 func (d *decoder) readable(f File) bool {
 	switch {
+	case f.Size > 0:
+		d.fileProblem(codeFileTooLarge, fmt.Sprintf("the file has %d bytes; at most %d are read", f.Size, maxFile), "keep large values in the application's repository")
 	case f.Irregular != "":
 		d.fileProblem(codeIrregular, "the entry is no regular file ("+quoted(f.Irregular)+"); it is never followed", "put the declaration itself here")
 	case len(f.Bytes) > maxFile:

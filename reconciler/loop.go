@@ -74,6 +74,7 @@ type Loop struct {
 	approved approvals                // that it was made with
 	waiting  string                   // hash of the plan that waits as a whole, as it was recorded
 	awaits   bool                     // something waits for an approval
+	folders  folders                  // of the config repo that cannot be read
 	leaving  map[fleet.ObjectKey]bool // absent rows whose objects are not proven gone
 	changed  []fleet.TenantName       // whose things were changed in this pass
 	asker    *asker                   // of who reviewed what; nil: nobody is asked
@@ -308,6 +309,9 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *
 		_, err = l.step(ctx, lease, Head{Revision: standing.Revision}, &standing)
 	}
 	if err == nil {
+		if p.Waiting == nil {
+			l.folders.learn(request.Files)
+		}
 		l.rest()
 		l.judged, l.approved = head.Revision, approvalsOf(request)
 	}
@@ -420,7 +424,12 @@ func (l *Loop) waits(ctx context.Context, r *plan.Request) (err error) {
 func (l *Loop) files(ctx context.Context, r *plan.Request) error {
 	base := l.world.Revision()
 	if base == r.Revision {
-		return nil
+		if !l.folders.recheck() {
+			return nil
+		}
+		var err error
+		r.Files, err = l.decode(ctx, base, r.Revision)
+		return err
 	}
 	relation, err := l.relation(ctx, base, r.Revision)
 	if err != nil {
@@ -446,32 +455,17 @@ func (l *Loop) diffBase(relation Relation, base fleet.Revision) fleet.Revision {
 	return base
 }
 
-// decode reads what differs between two commits. Without a base it reads everything, and what is in force but no longer there is removed.
+// decode reads what differs between two commits.
 func (l *Loop) decode(ctx context.Context, base, head fleet.Revision) ([]catalog.Input, error) {
-	gather := newGatherer(l.Decoder)
-	err := l.Source.Changed(ctx, base, head, gather.take)
-	inputs := gather.wait()
+	unreadable := l.folders
+	if base == "" {
+		unreadable = nil // everything is read
+	}
+	inputs, err := collect(l.Decoder, l.world.Catalog(), base == "", func(visit func(File) error) error {
+		return l.Source.Changed(ctx, base, head, unreadable, visit)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read revision %s: %w", head.Short(), err)
-	}
-	if base != "" {
-		return inputs, nil
-	}
-	there := map[fleet.Key]bool{}
-	for _, in := range inputs {
-		there[in.Key] = true
-	}
-	view := l.world.Catalog()
-	for _, d := range view.Effective() {
-		if !there[d.Key] {
-			there[d.Key] = true
-			inputs = append(inputs, catalog.Input{Key: d.Key, Path: d.Path, Removed: true})
-		}
-	}
-	for _, q := range view.Quarantines() {
-		if !there[q.Key] {
-			inputs = append(inputs, catalog.Input{Key: q.Key, Path: q.Path, Removed: true})
-		}
 	}
 	return inputs, nil
 }

@@ -340,7 +340,7 @@ func (m *model) checkFromNothing() {
 		m.t.Fatal(err)
 	}
 	var files []catalog.Input
-	err = source.Changed(ctx, "", head.Revision, func(f reconciler.File) error {
+	err = source.Changed(ctx, "", head.Revision, nil, func(f reconciler.File) error {
 		if in, ours := (decoder{}).Decode(f); ours {
 			files = append(files, in)
 		}

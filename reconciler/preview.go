@@ -162,13 +162,14 @@ func (l *Loop) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
 // merged fetches the head and decodes what it changes.
 func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview, []catalog.Input, error) {
 	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind, Catalog: at.world.Catalog()}
-	gather := newGatherer(l.Decoder)
-	visit := func(f File) error {
-		out.Files = append(out.Files, f.Path)
-		return gather.take(f)
-	}
-	merged, err := l.Pulls.Merge(ctx, r.Ref, at.revision, r.Head, visit)
-	inputs := gather.wait()
+	var merged Merged
+	inputs, err := collect(l.Decoder, out.Catalog, false, func(visit func(File) error) (err error) {
+		merged, err = l.Pulls.Merge(ctx, r.Ref, at.revision, r.Head, func(f File) error {
+			out.Files = append(out.Files, f.Path)
+			return visit(f)
+		})
+		return err
+	})
 	if err != nil {
 		return Preview{}, nil, fmt.Errorf("read %s: %w", r.Ref, err)
 	}

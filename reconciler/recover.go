@@ -70,6 +70,7 @@ func (l *Loop) load(ctx context.Context) error {
 	l.followReviews()
 	defer l.publish()
 	l.awaits, l.waiting, l.judged, l.leaving = l.world.Awaits(), "", "", map[fleet.ObjectKey]bool{}
+	l.folders = unreadable(l.world.Catalog())
 	for _, key := range l.world.Leaving() {
 		l.leaving[key] = true
 	}

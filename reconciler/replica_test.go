@@ -349,9 +349,13 @@ func (m *mirror) Relation(ctx context.Context, applied, head fleet.Revision) (re
 	return reconciler.Relation(r), err
 }
 
-func (m *mirror) Changed(ctx context.Context, base, head fleet.Revision, visit func(reconciler.File) error) error {
+func (m *mirror) Changed(ctx context.Context, base, head fleet.Revision, unreadable map[string]string, visit func(reconciler.File) error) error {
 	m.reads.Add(1)
-	changes, err := m.Diff(ctx, gitrepo.Hash(base), gitrepo.Hash(head))
+	folders := map[string]gitrepo.Hash{}
+	for path, id := range unreadable {
+		folders[path] = gitrepo.Hash(id)
+	}
+	changes, err := m.DiffWhole(ctx, gitrepo.Hash(base), gitrepo.Hash(head), folders)
 	if err != nil {
 		return err
 	}
@@ -361,8 +365,16 @@ func (m *mirror) Changed(ctx context.Context, base, head fleet.Revision, visit f
 func (m *mirror) visit(ctx context.Context, changes []gitrepo.Change, visit func(reconciler.File) error) (err error) {
 	for _, c := range changes {
 		f := reconciler.File{Path: c.Path, Blob: string(c.New.Blob), Removed: c.New.Kind == ""}
-		if !f.Removed {
-			if f.Bytes, err = m.Blob(ctx, c.New.Blob); err != nil {
+		switch {
+		case c.New.Kind == gitrepo.Unreadable:
+			f.Unreadable = c.New.Why
+		case c.Old.Kind == gitrepo.Unreadable:
+			f.Whole, f.Removed = true, false
+		case !f.Removed:
+			var over *gitrepo.Error
+			if f.Bytes, err = m.Blob(ctx, c.New.Blob); errors.As(err, &over) && errors.Is(err, gitrepo.ErrOverBudget) {
+				f.Size = max(over.Size, over.Limit+1)
+			} else if err != nil {
 				return err
 			}
 		}
@@ -384,7 +396,7 @@ func (decoder) Decode(f reconciler.File) (catalog.Input, bool) {
 	if !ours || f.Removed {
 		return catalog.Input{Key: key, Path: f.Path, Removed: true}, ours
 	}
-	d := configschema.Decode(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Bytes, Irregular: f.Irregular})
+	d := configschema.Decode(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Bytes, Irregular: f.Irregular, Size: f.Size, Unreadable: f.Unreadable})
 	return catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration, Problems: d.Problems}, true
 }
 

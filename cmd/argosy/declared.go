@@ -61,6 +61,9 @@ func (h history) changed(ctx context.Context, base, head fleet.Revision) ([]cata
 	var files []configschema.File
 	var removed []catalog.Input
 	for _, c := range changes {
+		if c.Old.Kind == gitrepo.Unreadable && c.New.Kind != gitrepo.Unreadable {
+			continue // the files of the head follow
+		}
 		if c.New.Kind == "" {
 			if key, ours, _ := configschema.Classify(c.Path); ours {
 				removed = append(removed, catalog.Input{Key: key, Path: c.Path, Removed: true})
@@ -78,14 +81,18 @@ func (h history) changed(ctx context.Context, base, head fleet.Revision) ([]cata
 
 func (h history) file(ctx context.Context, e gitrepo.Entry) (configschema.File, error) {
 	f := configschema.File{Path: e.Path, Blob: string(e.Blob)}
+	if f.Unreadable = e.Why; f.Unreadable != "" {
+		return f, nil
+	}
 	if e.Kind != gitrepo.File {
 		f.Irregular = string(e.Kind)
 		return f, nil
 	}
 	var err error
 	f.Bytes, err = h.mirror.Blob(ctx, e.Blob)
-	if errors.Is(err, gitrepo.ErrOverBudget) {
-		f.Irregular, err = "file over the size limit", nil // one file's fault: the others of the commit proceed
+	var over *gitrepo.Error
+	if errors.As(err, &over) && errors.Is(err, gitrepo.ErrOverBudget) {
+		f.Size, err = max(over.Size, over.Limit+1), nil // one file's fault: the others of the commit proceed
 	}
 	return f, err
 }

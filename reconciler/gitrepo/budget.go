@@ -14,10 +14,10 @@ import (
 type Budget struct {
 	Bytes       int64         // received from the server in one fetch, advertisement included; 512 MiB
 	Objects     int           // in one pack; 2,000,000. Each takes about 150 bytes of memory while the pack comes in
-	ObjectBytes int64         // of one object when inflated, of any kind, anywhere in the repository; 64 MiB
-	Time        time.Duration // wall clock of one fetch; 5 minutes
+	ObjectBytes int64         // of one object when inflated, held in memory; 64 MiB. Larger ones lie on disk while deltas of them are resolved
+	Time        time.Duration // wall clock of one fetch, beside one second for each 64 KiB received; 5 minutes
 	Idle        time.Duration // without a byte from the server; 1 minute
-	Files       int           // entries below fleet/ and tenants/ in one walk or diff; 250,000
+	Files       int           // entries of fleet/, and of each tenant's folder, in one walk or diff; 250,000
 	FileBytes   int64         // of one blob that Blob returns; 1 MiB
 	PullFiles   int           // that one pull request may change below fleet/ and tenants/; 2,000
 	PullBytes   int64         // received in one FetchRef, and kept of refs before the oldest go; 64 MiB
@@ -68,16 +68,34 @@ type meter struct {
 	timer *time.Timer
 }
 
-// start returns a context that ends at the wall deadline, or when nothing has been received for the idle time.
+// minRate is the bytes in a second that make a fetch go on beyond its time: what gets on is not cut off.
+const minRate = 64 << 10
+
+// start returns a context that ends when the time is over, or when nothing has been received for the idle time.
 func (b Budget) start(ctx context.Context) (context.Context, *meter, context.CancelFunc) {
-	ctx, stopWall := context.WithTimeoutCause(ctx, b.Time, errWall)
 	ctx, cancel := context.WithCancelCause(ctx)
 	m := &meter{limit: b.Bytes, idle: b.Idle}
 	m.timer = time.AfterFunc(b.Idle, func() { cancel(errSilent) })
+	began := time.Now()
+	var wall *time.Timer
+	m.mu.Lock()
+	wall = time.AfterFunc(b.Time, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		earned := time.Duration(m.spent / minRate * int64(time.Second))
+		if left := b.Time + earned - time.Since(began); left > 0 {
+			wall.Reset(left)
+			return
+		}
+		cancel(errWall)
+	})
+	m.mu.Unlock()
 	return ctx, m, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		m.timer.Stop()
+		wall.Stop()
 		cancel(context.Canceled)
-		stopWall()
 	}
 }
 
@@ -89,7 +107,7 @@ func (m *meter) add(n int) error {
 	defer m.mu.Unlock()
 	m.timer.Reset(m.idle)
 	if m.spent += int64(n); m.spent > m.limit {
-		return overBudget("", "bytes", m.limit, "the source sends more than one fetch may receive; raise the bytes budget if that is expected")
+		return overBudget("", "bytes", m.limit, "the source sends more than one fetch may receive; raise source.maxBytes if that is expected")
 	}
 	return nil
 }
@@ -125,7 +143,7 @@ func ended(ctx context.Context, b Budget) error {
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errWall):
-		return &Error{Kind: ErrTimedOut, Detail: fmt.Sprintf("the fetch took longer than %s; the server is slow or the time budget is too small", b.Time)}
+		return &Error{Kind: ErrTimedOut, Detail: fmt.Sprintf("the fetch took longer than %s and a second for each 64 KiB that arrived; the server is slow, or source.fetchTimeout too short", b.Time)}
 	case errors.Is(cause, errSilent):
 		return &Error{Kind: ErrTimedOut, Detail: fmt.Sprintf("nothing was received for %s; the connection was closed", b.Idle)}
 	default:

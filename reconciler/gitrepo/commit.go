@@ -2,6 +2,7 @@ package gitrepo
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -62,6 +63,9 @@ func (m *Mirror) Log(ctx context.Context, id Hash, limit int) ([]Commit, error) 
 func (m *Mirror) commitAt(id plumbing.Hash) (Commit, error) {
 	since := m.resets()
 	data, err := m.objects.read(id, plumbing.CommitObject, maxCommitBytes)
+	if large, ok := m.objects.(prefixes); ok && errors.Is(err, errTooLarge) {
+		data, err = large.prefix(id, plumbing.CommitObject, maxCommitBytes) // a long message: the header is all that is needed
+	}
 	if err != nil {
 		return Commit{}, m.readFailure(since, "commit "+id.String(), err)
 	}

@@ -3,7 +3,10 @@ package gitrepo
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -17,6 +20,8 @@ type walker struct {
 	commit  string // for errors
 	left    int    // of the files budget
 	visit   func(Change) error
+
+	distrusted map[string]Hash // see DiffWhole
 }
 
 // root gives the tree of a commit; the zero hash for none.
@@ -42,7 +47,242 @@ func (w *walker) between(base, head Hash) error {
 	if err != nil {
 		return err
 	}
-	return w.directories("", 0, from, to)
+	return w.folders(from, to)
+}
+
+// folders compares what Argosy reads of two commits: fleet/, and each tenant's folder. Each is judged alone. A folder that
+// cannot be read, because somebody pushed what Git would not have written or more than the budget, is one Change of kind
+// Unreadable, and everything else goes on.
+func (w *walker) folders(base, head plumbing.Hash) error {
+	if base == head && !w.recheck() {
+		return nil
+	}
+	old, err := w.list(w.commit, "", base)
+	if err != nil {
+		return err
+	}
+	new, err := w.list(w.commit, "", head)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"fleet", "tenants"} {
+		before, after := old.named(name), new.named(name)
+		if name == "tenants" && before.folderOrNone() && after.folderOrNone() && !w.isDistrusted("tenants/") {
+			done, err := w.tenants(before, after)
+			if err != nil {
+				return err
+			}
+			if done {
+				continue
+			}
+		}
+		if err := w.side(name, before, after); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tenants compares tenants/, folder by folder. It reports false when tenants/ itself cannot be read on one of the sides.
+func (w *walker) tenants(before, after *listed) (bool, error) {
+	if before.id == after.id && !w.recheck() {
+		return true, nil
+	}
+	old, oldErr := w.list(w.commit, "tenants", before.id)
+	new, newErr := w.list(w.commit, "tenants", after.id)
+	for _, err := range []error{oldErr, newErr} {
+		if _, bad := w.reason(err); err != nil && !bad {
+			return true, err
+		}
+	}
+	if oldErr != nil || newErr != nil {
+		return false, nil
+	}
+	seen := map[string]bool{}
+	var names []string
+	for _, l := range []*listing{old, new} {
+		for name := range l.entries {
+			if !seen[name] {
+				seen[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		path := "tenants/" + name
+		if checkName([]byte(name)) != nil {
+			path = "tenants/" + strconv.QuoteToASCII(name) // the name of no folder, and of nothing in another's
+		}
+		if err := w.side(path, old.named(name), new.named(name)); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// listed is what a name stands for in a listing; a zero id when it is not there.
+type listed struct {
+	entry *treeEntry // the first of that name
+	id    plumbing.Hash
+	why   error // the name cannot be read: it comes twice, or is none that Git allows
+}
+
+// folder reports whether the name is a directory's.
+func (l *listed) folder() bool       { return l.why != nil || l.entry != nil && l.entry.isDirectory() }
+func (l *listed) folderOrNone() bool { return l.entry == nil || l.why == nil && l.folder() }
+
+// listing is a directory whose entries are judged one by one: a name that Git does not allow, or the wrong order, hurts
+// no other entry.
+type listing struct{ entries map[string]*listed }
+
+func (l *listing) named(name string) *listed {
+	if e := l.entries[name]; e != nil {
+		return e
+	}
+	return &listed{}
+}
+
+// list reads the root (where only the two watched names count) or tenants/.
+func (w *walker) list(commit, path string, id plumbing.Hash) (*listing, error) {
+	l := &listing{entries: map[string]*listed{}}
+	if id.IsZero() {
+		return l, nil
+	}
+	data, err := w.tree(path, id)
+	if err != nil {
+		return nil, err
+	}
+	for len(data) > 0 {
+		e, rest, err := cutEntry(data)
+		if err != nil {
+			return nil, w.malformed(path, err)
+		}
+		data = rest
+		if path == "" && !watched(e.name) {
+			continue
+		}
+		if err := w.spend(); err != nil {
+			return nil, err
+		}
+		key := string(e.name)
+		at := l.entries[key]
+		if at == nil {
+			at = &listed{entry: &e, id: e.id}
+			l.entries[key] = at
+		} else {
+			at.id, at.why = id, errors.New("two entries have the same name") // the id changes with either entry
+		}
+		if err := checkName(e.name); err != nil {
+			at.why = err
+		}
+	}
+	return l, nil
+}
+
+// side compares one name of the root or of tenants/, whatever it is on either side.
+func (w *walker) side(path string, before, after *listed) error {
+	known, distrusted := w.distrusted[path+"/"]
+	if distrusted && after.folder() && known != "" && known == publicHash(after.id) {
+		return nil // as it was when it could not be read
+	}
+	if before.entry != nil && after.entry != nil && !distrusted && before.id == after.id && before.why == nil && after.why == nil &&
+		before.entry.mode == after.entry.mode {
+		return nil
+	}
+	for _, end := range []*listed{before, after} {
+		if end.entry == nil || end.folder() {
+			continue
+		}
+		old, new := end.entry, (*treeEntry)(nil)
+		if end == after {
+			old, new = nil, end.entry
+		}
+		if end == before && after.entry != nil && !after.folder() {
+			continue // one change for both, below
+		}
+		if end == after && before.entry != nil && !before.folder() {
+			old = before.entry
+		}
+		if err := w.visit(Change{Path: path, Old: entryAt(path, old), New: entryAt(path, new)}); err != nil {
+			return err
+		}
+	}
+	if !before.folder() && !after.folder() && !distrusted {
+		return nil
+	}
+	return w.folder(path, before, after, distrusted)
+}
+
+// folder compares one folder. Nothing of it is visited before all of it is read.
+func (w *walker) folder(path string, before, after *listed, distrusted bool) error {
+	var changes []Change
+	f := &walker{ctx: w.ctx, m: w.m, objects: w.objects, since: w.since, commit: w.commit, left: w.m.budget.Files,
+		visit: func(c Change) error { changes = append(changes, c); return nil }}
+	depth := 1 + strings.Count(path, "/")
+	old, new := plumbing.ZeroHash, plumbing.ZeroHash
+	if before.folder() {
+		old = before.id
+	}
+	if after.folder() {
+		new = after.id
+	}
+	whole := Change{Path: path + "/", Old: Entry{Path: path + "/", Kind: Unreadable}}
+	if !new.IsZero() {
+		whole.New = Entry{Path: path + "/", Blob: publicHash(new), Kind: Directory, Mode: modeDirectory}
+	}
+	err := before.why
+	if err == nil && after.why == nil && !distrusted {
+		err = f.directories(path, depth, old, new)
+	}
+	if err != nil || after.why != nil || distrusted {
+		// The head alone decides whether the folder can be read: what the base holds is no longer asked.
+		changes, f.left, err = []Change{whole}, w.m.budget.Files, after.why
+		if err == nil {
+			err = f.directories(path, depth, plumbing.ZeroHash, new)
+		}
+	}
+	if err != nil {
+		why, bad := w.reason(err)
+		if !bad && after.why == nil {
+			return err
+		}
+		if after.why != nil {
+			why = malformedReason(path, after.why)
+		}
+		whole.New.Kind, whole.New.Why = Unreadable, why
+		changes = []Change{whole}
+	}
+	for _, c := range changes {
+		if err := w.visit(c); err != nil {
+			return err
+		}
+	}
+	return w.ctx.Err()
+}
+
+// recheck reports whether a folder is to be read although no id has changed.
+func (w *walker) recheck() bool {
+	for _, known := range w.distrusted {
+		if known == "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *walker) isDistrusted(folder string) bool {
+	_, is := w.distrusted[folder]
+	return is
+}
+
+// reason tells what makes a folder unreadable; false for an error that says nothing about what was pushed.
+func (w *walker) reason(err error) (string, bool) {
+	var known *Error
+	if !errors.As(err, &known) || !errors.Is(err, ErrOverBudget) && !errors.Is(err, ErrMalformed) && !errors.Is(err, errGap) {
+		return "", false
+	}
+	return known.Detail, true
 }
 
 // directories compares the directory at path, which either side may lack (the zero hash).
@@ -162,7 +402,7 @@ func kindOf(mode uint32) Kind {
 // thousandfold ends like any other crowd.
 func (w *walker) spend() error {
 	if w.left--; w.left < 0 {
-		return overBudget(w.commit, "files", int64(w.m.budget.Files), "raise the files budget if fleet/ and tenants/ are that large")
+		return overBudget(w.commit, "files", int64(w.m.budget.Files), "remove what does not belong there, or raise source.maxFiles")
 	}
 	return w.ctx.Err()
 }
@@ -183,12 +423,9 @@ func (w *walker) open(path string, id plumbing.Hash) (*cursor, error) {
 	if id.IsZero() {
 		return &cursor{}, nil
 	}
-	data, err := w.objects.read(id, plumbing.TreeObject, w.m.budget.ObjectBytes)
-	if errors.Is(err, ErrNotFound) {
-		return nil, w.m.incompleteTree(w.since, w.commit, path, id)
-	}
+	data, err := w.tree(path, id)
 	if err != nil {
-		return nil, w.m.readFailure(w.since, w.commit+": directory "+strconv.Quote(path), err)
+		return nil, err
 	}
 	c := &cursor{tree: readTree(data)}
 	if err := c.advance(); err != nil {
@@ -197,6 +434,36 @@ func (w *walker) open(path string, id plumbing.Hash) (*cursor, error) {
 	return c, nil
 }
 
+// tree reads a directory.
+func (w *walker) tree(path string, id plumbing.Hash) ([]byte, error) {
+	data, err := w.objects.read(id, plumbing.TreeObject, w.m.budget.ObjectBytes)
+	var large tooLarge
+	switch {
+	case errors.Is(err, ErrNotFound) && w.gaps():
+		return nil, &Error{Kind: errGap, Subject: w.commit, Detail: fmt.Sprintf("directory %q is too large to be read; remove it", "/"+path)}
+	case errors.Is(err, ErrNotFound):
+		return nil, w.m.incompleteTree(w.since, w.commit, path, id)
+	case errors.As(err, &large):
+		return nil, overBudget(w.commit, "object bytes", w.m.budget.ObjectBytes,
+			fmt.Sprintf("directory %q is an object of %d bytes; remove it, or raise source.maxObjectBytes", "/"+path, large.size))
+	case err != nil:
+		return nil, w.m.readFailure(w.since, w.commit+": directory "+strconv.Quote(path), err)
+	}
+	return data, nil
+}
+
+func (w *walker) gaps() bool {
+	g, ok := w.objects.(interface{ hasGaps() bool })
+	return ok && g.hasGaps()
+}
+
+// errGap: an object is missing from a mirror that has gaps.
+var errGap = errors.New("object too large to be built")
+
+func malformedReason(path string, err error) string {
+	return fmt.Sprintf("directory %q: %v", "/"+path, err)
+}
+
 func (w *walker) malformed(path string, err error) error {
-	return malformed(w.commit, "directory %q: %v; repair it with git fsck where it was made", "/"+path, err)
+	return malformed(w.commit, "%s", malformedReason(path, err))
 }

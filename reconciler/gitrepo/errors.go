@@ -47,6 +47,7 @@ type Error struct {
 	Detail  string // what happened and what to do
 	Budget  string // with ErrOverBudget: bytes, objects, object bytes, delta depth, memory, files, pull files, file bytes, commits or common ancestors
 	Limit   int64  // with ErrOverBudget: the limit that was reached
+	Size    int64  // with ErrOverBudget of a blob: its bytes; 0 when that is not known
 }
 
 func (e *Error) Error() string {

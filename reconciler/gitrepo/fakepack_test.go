@@ -104,6 +104,12 @@ func (p *fakePack) commitOn(tree plumbing.Hash) plumbing.Hash {
 	return id
 }
 
+// withEmptyTree adds the empty tree.
+func withEmptyTree(p *fakePack) *fakePack {
+	p.object(plumbing.TreeObject, nil)
+	return p
+}
+
 // treeOf is a tree object of lines "mode name" with one id for all.
 func treeOf(id plumbing.Hash, lines ...string) []byte {
 	var b bytes.Buffer

@@ -152,8 +152,9 @@ func (m *Mirror) accept(ctx context.Context, last Head, tip plumbing.Hash) (Head
 		return Head{}, err
 	}
 	memo := &diffMemo{base: last.Commit, head: head.Commit}
-	err = m.compareIn(ctx, m.store, last.Commit, head.Commit, func(c Change) error {
-		if c.New.Kind == File && !m.store.contains(plumbing.NewHash(string(c.New.Blob))) {
+	gaps := m.store.hasGaps()
+	err = m.compareIn(ctx, m.store, last.Commit, head.Commit, nil, func(c Change) error {
+		if c.New.Kind == File && !gaps && !m.store.contains(plumbing.NewHash(string(c.New.Blob))) {
 			return m.incomplete("file " + c.Path + " of commit " + string(head.Commit))
 		}
 		memo.add(c)

@@ -107,6 +107,11 @@ type objects interface {
 	read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error)
 }
 
+// prefixes reads the beginning of an object that is too large for read.
+type prefixes interface {
+	prefix(id plumbing.Hash, want plumbing.ObjectType, n int64) ([]byte, error)
+}
+
 // Open prepares the mirror of source in dir, which is made if it is missing. It does not touch the network. A directory that holds
 // the mirror of another URL or identity, or a damaged one, is emptied; one that holds anything else is refused.
 // One process at a time may have a mirror open.

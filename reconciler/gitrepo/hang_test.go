@@ -5,14 +5,18 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
 )
 
 // tarpit answers each connection with one byte and then nothing, or with one byte a tick.
@@ -65,6 +69,31 @@ func (p *tarpit) serve(c net.Conn, greeting string, drip time.Duration) {
 				return
 			}
 		}
+	}
+}
+
+func TestAFetchThatGetsOnOutlastsItsTime(t *testing.T) {
+	s := newFakeServer(t, plumbing.ZeroHash, nil)
+	noise := make([]byte, 1<<20)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	var p fakePack
+	p.object(plumbing.BlobObject, noise)
+	_, root := p.object(plumbing.TreeObject, treeOf(plumbing.ComputeHash(plumbing.BlobObject, noise), "100644 video"))
+	s.tip = p.commitOn(root)
+	pack := packets(p.bytes())
+	s.pack = func(w io.Writer) {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for part := range slices.Chunk(pack, len(pack)/12) {
+			<-tick.C
+			w.Write(part)
+			w.(http.Flusher).Flush()
+		}
+	}
+	began := time.Now()
+	m := open(t, t.TempDir(), s.url(), WithBudget(Budget{Time: 300 * time.Millisecond}))
+	if h := fetch(t, m); h.Commit != publicHash(s.tip) || time.Since(began) < 500*time.Millisecond {
+		t.Fatal(h, time.Since(began))
 	}
 }
 

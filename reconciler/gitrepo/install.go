@@ -23,6 +23,13 @@ func (s *store) install(in *incoming) error {
 			return nil
 		}
 	}
+	if in.gaps {
+		if err := s.write(gapsFile, nil); err != nil {
+			s.mu.RUnlock()
+			in.discard()
+			return storageError(s.dir, err)
+		}
+	}
 	keep, total := len(s.packs), in.size
 	for keep > 0 && s.packs[keep-1].size < 2*total {
 		keep--
@@ -49,9 +56,11 @@ func (s *store) install(in *incoming) error {
 
 // entries lists the incoming objects as they will stand when the pack's body starts at offset body.
 func (in *incoming) entries(body int64) []indexed {
-	entries := make([]indexed, len(in.objects))
-	for i, o := range in.objects {
-		entries[i] = indexed{o.id, o.crc, o.offset + body - packHeader}
+	entries := make([]indexed, 0, len(in.objects))
+	for _, o := range in.objects {
+		if !o.id.IsZero() {
+			entries = append(entries, indexed{o.id, o.crc, o.offset + body - packHeader})
+		}
 	}
 	return entries
 }

@@ -151,7 +151,7 @@ func (l *localRepo) readAny(id plumbing.Hash, limit int64) (plumbing.ObjectType,
 		return 0, nil, corrupt("object "+id.String(), "%v; see git fsck", err)
 	}
 	if size > limit {
-		return 0, nil, errTooLarge
+		return 0, nil, tooLarge{size}
 	}
 	return l.decode(id)
 }
@@ -161,7 +161,7 @@ func (l *localRepo) readAny(id plumbing.Hash, limit int64) (plumbing.ObjectType,
 func (l *localRepo) readAlternate(id plumbing.Hash, limit int64) (plumbing.ObjectType, []byte, error) {
 	kind, data, err := l.decode(id)
 	if err == nil && int64(len(data)) > limit {
-		return 0, nil, errTooLarge
+		return 0, nil, tooLarge{int64(len(data))}
 	}
 	return kind, data, err
 }

@@ -53,6 +53,9 @@ func (m *Mirror) merge(ctx context.Context, into, head Hash) (Merged, error) {
 	if _, err := g.directories("", 0, roots); err != nil {
 		return Merged{}, err
 	}
+	for i := range g.out.Changes {
+		m.blame(ctx, head, &g.out.Changes[i].New)
+	}
 	slices.Sort(g.out.Conflicts)
 	return g.out, nil
 }
@@ -202,6 +205,10 @@ func (g *merger) entry(parent string, depth int, sides [3]*treeEntry) (bool, err
 		return true, nil
 	case alike(head, into), alike(head, base):
 		return into != nil, nil
+	case some.isDirectory() && folder(parent, depth, some):
+		return g.folder(parent, depth, sides)
+	case some.isDirectory() && depth == 0: // tenants/, whose folders are judged alone
+		return g.directories(pathOfEntry(parent, some), depth+1, [3]plumbing.Hash{idOf(base), idOf(into), idOf(head)})
 	case alike(into, base):
 		return head != nil, g.entries(parent, depth, into, head)
 	}
@@ -217,6 +224,38 @@ func (g *merger) entry(parent string, depth int, sides [3]*treeEntry) (bool, err
 	}
 	g.out.Conflicts = append(g.out.Conflicts, path)
 	return true, nil
+}
+
+// folder reports whether an entry is one that is judged alone: fleet/, or a tenant's.
+func folder(parent string, depth int, e *treeEntry) bool {
+	return depth == 0 && string(e.name) == "fleet" || depth == 1 && parent == "tenants"
+}
+
+// folder merges one folder. One that cannot be read is a single change of kind Unreadable.
+func (g *merger) folder(parent string, depth int, sides [3]*treeEntry) (bool, error) {
+	base, into, head := sides[sideBase], sides[sideInto], sides[sideHead]
+	path := pathOfEntry(parent, anyOf(sides))
+	if alike(into, base) {
+		return head != nil, g.walker.folder(path, listedAs(into), listedAs(head), false)
+	}
+	changes, conflicts, left := len(g.out.Changes), len(g.out.Conflicts), g.left
+	g.left = g.m.budget.Files
+	remains, err := g.directories(path, depth+1, [3]plumbing.Hash{idOf(base), idOf(into), idOf(head)})
+	g.left = left
+	why, bad := g.reason(err)
+	if err == nil || !bad {
+		return remains, err
+	}
+	g.out.Changes, g.out.Conflicts = g.out.Changes[:changes], g.out.Conflicts[:conflicts]
+	path += "/"
+	return true, g.change(Change{Path: path, New: Entry{Path: path, Blob: publicHash(idOf(head)), Kind: Unreadable, Why: why}})
+}
+
+func listedAs(e *treeEntry) *listed {
+	if e == nil {
+		return &listed{}
+	}
+	return &listed{entry: e, id: e.id}
 }
 
 func anyOf(sides [3]*treeEntry) *treeEntry {

@@ -18,7 +18,17 @@ const (
 	packTrailer = 20
 )
 
+// errTooLarge matches every tooLarge.
 var errTooLarge = errors.New("object larger than the limit")
+
+// tooLarge is an object that is not read because of its size; -1 when that is not known.
+type tooLarge struct{ size int64 }
+
+func (e tooLarge) Error() string        { return errTooLarge.Error() }
+func (e tooLarge) Is(target error) bool { return target == errTooLarge }
+
+// errLargeBase is an object that builds on one which is not read in memory; see large.go.
+var errLargeBase = errors.New("object builds on one larger than the limit")
 
 // pack is one pack of the mirror, open for reading by any number of goroutines.
 type pack struct {
@@ -98,8 +108,11 @@ func (p *pack) read(offset, limit, baseLimit int64, bases *baseCache) (plumbing.
 		if err != nil {
 			return 0, nil, err
 		}
-		if e.size > baseLimit || (len(chain) == 0 && !e.kind.IsDelta() && e.size > limit) {
-			return 0, nil, errTooLarge
+		switch {
+		case len(chain) == 0 && !e.kind.IsDelta() && e.size > limit:
+			return 0, nil, tooLarge{e.size}
+		case e.size > baseLimit:
+			return 0, nil, errLargeBase
 		}
 		content, err := e.inflate(e.size)
 		if err != nil {
@@ -111,8 +124,13 @@ func (p *pack) read(offset, limit, baseLimit int64, bases *baseCache) (plumbing.
 			}
 			return p.build(e.kind, content, chain, limit, bases)
 		}
-		if target := deltaTarget(content); target < 0 || target > baseLimit || (len(chain) == 0 && target > limit) {
-			return 0, nil, errTooLarge
+		switch target := deltaTarget(content); {
+		case target < 0:
+			return 0, nil, errEntry
+		case len(chain) == 0 && target > limit:
+			return 0, nil, tooLarge{target}
+		case target > baseLimit:
+			return 0, nil, errLargeBase
 		}
 		if chain = append(chain, link{offset, content}); len(chain) > maxDeltaDepth {
 			return 0, nil, errEntry
@@ -146,7 +164,7 @@ func (p *pack) build(kind plumbing.ObjectType, data []byte, chain []link, limit 
 		}
 	}
 	if int64(len(data)) > limit {
-		return 0, nil, errTooLarge
+		return 0, nil, tooLarge{int64(len(data))}
 	}
 	return kind, data, nil
 }

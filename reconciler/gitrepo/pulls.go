@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -85,6 +86,14 @@ func remove(s *store) {
 
 // read finds an object in either generation. Damage is no news to anybody: the object is missing, and with it everything goes.
 func (p *pulls) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error) {
+	return p.find(id, want, func(s *store) ([]byte, error) { return s.read(id, want, limit) })
+}
+
+func (p *pulls) prefix(id plumbing.Hash, want plumbing.ObjectType, n int64) ([]byte, error) {
+	return p.find(id, want, func(s *store) ([]byte, error) { return s.prefix(id, want, n) })
+}
+
+func (p *pulls) find(id plumbing.Hash, want plumbing.ObjectType, read func(*store) ([]byte, error)) ([]byte, error) {
 	p.mu.RLock()
 	stores := []*store{p.young, p.old}
 	p.mu.RUnlock()
@@ -92,7 +101,7 @@ func (p *pulls) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([
 		if s == nil {
 			continue
 		}
-		data, err := s.read(id, want, limit)
+		data, err := read(s)
 		switch {
 		case errors.Is(err, ErrCorrupt):
 			p.drop()
@@ -116,6 +125,21 @@ func (a all) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]by
 		return data, err
 	}
 	return a.pulls.read(id, want, limit)
+}
+
+func (a all) prefix(id plumbing.Hash, want plumbing.ObjectType, n int64) ([]byte, error) {
+	data, err := a.branch.prefix(id, want, n)
+	if !errors.Is(err, ErrNotFound) {
+		return data, err
+	}
+	return a.pulls.prefix(id, want, n)
+}
+
+// hasGaps reports whether either store was sent objects that could not be built.
+func (a all) hasGaps() bool {
+	a.pulls.mu.RLock()
+	defer a.pulls.mu.RUnlock()
+	return slices.ContainsFunc([]*store{a.branch, a.pulls.young, a.pulls.old}, func(s *store) bool { return s != nil && s.hasGaps() })
 }
 
 func (s *store) bytes() (n int64) {

@@ -36,6 +36,7 @@ type incoming struct {
 	sum     plumbing.Hash
 	objects []object
 	byRef   map[int32]plumbing.Hash // bases that are named by id, by position of the delta
+	gaps    bool                    // some objects are too large to be built, and have no id
 }
 
 // scratch is the file of an incoming pack. Tests put a full disk behind it.
@@ -52,7 +53,7 @@ func createScratch(dir string) (scratch, error) {
 }
 
 // receive reads a pack to its end and checks it against the budgets while it arrives. Deltas have no id yet: resolve gives them one.
-// An object that claims to inflate beyond the budget ends the fetch before it is inflated (CVE-2025-21614).
+// Objects are hashed as they pass, so that one which inflates to gigabytes (CVE-2025-21614) takes no memory; it is judged where it is read.
 func receive(ctx context.Context, r io.Reader, b Budget, create func() (scratch, error)) (*incoming, error) {
 	file, err := create()
 	if err != nil {
@@ -81,7 +82,7 @@ func (in *incoming) scan(r io.Reader) error {
 		return in.scanFailure(err)
 	}
 	if int64(count) > int64(in.budget.Objects) {
-		return overBudget("", "objects", int64(in.budget.Objects), "the pack announces more; raise the objects budget if the repository is that large")
+		return overBudget("", "objects", int64(in.budget.Objects), "the pack announces more; raise source.maxObjects if the repository is that large")
 	}
 	in.objects = make([]object, 0, min(count, 1<<16))
 	for range count {
@@ -119,8 +120,8 @@ func (in *incoming) scanObject(s *packfile.Scanner) error {
 	if err != nil {
 		return err
 	}
-	if err := in.fits(h.Length); err != nil {
-		return err
+	if h.Length < 0 {
+		return unavailable("the pack has an object of a size that no integer holds")
 	}
 	o := object{offset: h.Offset, size: h.Length, kind: h.Type, base: -1}
 	var sink io.Writer
@@ -154,8 +155,6 @@ func (in *incoming) scanObject(s *packfile.Scanner) error {
 	o.crc = crc
 	if hasher.Hash != nil {
 		o.id = hasher.Sum()
-	} else if err := in.fits(delta.target()); err != nil {
-		return err
 	}
 	in.objects = append(in.objects, o)
 	return nil
@@ -165,13 +164,6 @@ func (in *incoming) scanObject(s *packfile.Scanner) error {
 func (in *incoming) positionOf(offset int64) (int32, bool) {
 	i, ok := slices.BinarySearchFunc(in.objects, offset, func(o object, at int64) int { return cmp.Compare(o.offset, at) })
 	return int32(i), ok
-}
-
-func (in *incoming) fits(size int64) error {
-	if size < 0 || size > in.budget.ObjectBytes {
-		return overBudget("", "object bytes", in.budget.ObjectBytes, "one object inflates to more; remove it from the history, or raise the object bytes budget")
-	}
-	return nil
 }
 
 // scanFailure tells what the scanner ran into: the connection, the disk, a budget, or the pack itself.

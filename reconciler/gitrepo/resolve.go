@@ -2,9 +2,10 @@ package gitrepo
 
 import (
 	"errors"
+	"io"
+	"path/filepath"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 )
 
 // resolve gives every delta of the pack its id, by building the object it stands for. A base is held only while deltas on it remain; of
@@ -32,12 +33,14 @@ type family struct {
 	sibling []int32                   // next delta on the same base
 	weight  []int32                   // deltas below, itself included, as far as known
 	waiting map[plumbing.Hash][]int32 // deltas whose base is named by an id that is not known yet
-	held    int64                     // bytes of bases that wait for more deltas
+	held    int64                     // bytes in memory of bases that wait for more deltas
+	spool   spool                     // builds what is too large for memory
 }
 
 func (in *incoming) resolveFamilies() error {
 	n := len(in.objects)
 	f := &family{in: in, eldest: fill(n, -1), sibling: fill(n, -1), weight: fill(n, 0), waiting: map[plumbing.Hash][]int32{}}
+	f.spool = spool{ctx: in.ctx, dir: filepath.Dir(in.file.Name()), memory: in.budget.ObjectBytes, disk: spoolBytes}
 	var roots []int32
 	deltas := 0
 	for i := n - 1; i >= 0; i-- {
@@ -61,7 +64,7 @@ func (in *incoming) resolveFamilies() error {
 			return err
 		}
 	}
-	if len(f.waiting) > 0 {
+	if len(f.waiting) > 0 && !in.gaps {
 		return unavailable("the pack has a delta whose base it does not hold")
 	}
 	return nil
@@ -86,7 +89,11 @@ func (f *family) resolveBelow(root int32) error {
 	if err != nil {
 		return err
 	}
-	data, err := e.inflate(o.size)
+	data, err := f.spool.inflate(e)
+	if errors.Is(err, errTooLarge) {
+		f.in.gaps = true
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -113,8 +120,9 @@ func (f *family) weigh(i int32) int32 {
 	return f.weight[i]
 }
 
-// descend resolves all deltas below base, whose content is data.
-func (f *family) descend(base int32, kind plumbing.ObjectType, data []byte) error {
+// descend resolves all deltas below base, and releases data, which is the base's content.
+func (f *family) descend(base int32, kind plumbing.ObjectType, data *content) (err error) {
+	defer func() { data.release() }()
 	for f.eldest[base] >= 0 {
 		heaviest := f.eldest[base]
 		for d := heaviest; d >= 0; d = f.sibling[d] {
@@ -122,41 +130,73 @@ func (f *family) descend(base int32, kind plumbing.ObjectType, data []byte) erro
 				heaviest = d
 			}
 		}
-		if err := f.hold(int64(len(data))); err != nil {
-			return err
-		}
-		for d := f.eldest[base]; d >= 0; d = f.sibling[d] {
-			if d == heaviest {
-				continue
-			}
-			target, err := f.apply(base, d, kind, data)
-			if err != nil {
-				return err
-			}
-			if err := f.descend(d, kind, target); err != nil {
+		if f.sibling[f.eldest[base]] >= 0 {
+			if err := f.others(base, heaviest, kind, &data); err != nil {
 				return err
 			}
 		}
-		f.held -= int64(len(data))
 		target, err := f.apply(base, heaviest, kind, data)
-		if err != nil {
+		if err != nil || target == nil {
 			return err
 		}
+		data.release()
 		base, data = heaviest, target
 	}
 	return nil
 }
 
-func (f *family) hold(n int64) error {
-	limit := deltaMemory * f.in.budget.ObjectBytes
-	if f.held += n; f.held > limit {
-		return overBudget("", "memory", limit, "the pack's deltas take more to resolve; the source is broken or hostile")
+// others resolves all deltas on base but the heaviest, while the base is held.
+func (f *family) others(base, heaviest int32, kind plumbing.ObjectType, data **content) error {
+	if err := f.hold(data); err != nil {
+		return err
+	}
+	held := int64(len((*data).data))
+	f.held += held
+	defer func() { f.held -= held }()
+	for d := f.eldest[base]; d >= 0; d = f.sibling[d] {
+		if d == heaviest {
+			continue
+		}
+		target, err := f.apply(base, d, kind, *data)
+		if err != nil {
+			return err
+		}
+		if target == nil {
+			continue
+		}
+		if err := f.descend(d, kind, target); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// apply builds the object that delta d makes of its base, and notes its id, kind and depth.
-func (f *family) apply(base, d int32, kind plumbing.ObjectType, data []byte) ([]byte, error) {
+// hold moves a base out of memory when bases that wait hold too much of it.
+func (f *family) hold(data **content) error {
+	if f.held+int64(len((*data).data)) <= deltaMemory*f.in.budget.ObjectBytes {
+		return nil
+	}
+	onDisk := f.spool
+	onDisk.memory = -1
+	moved, err := onDisk.make((*data).size, func(w io.Writer) error {
+		_, err := io.Copy(w, (*data).reader())
+		return err
+	})
+	if errors.Is(err, errTooLarge) {
+		return overBudget("", "disk", spoolBytes, "the pack's deltas take more to resolve; the source is broken or hostile")
+	}
+	if err != nil {
+		return err
+	}
+	f.spool.held, moved.spool = onDisk.held, &f.spool
+	(*data).release()
+	*data = moved
+	return nil
+}
+
+// apply builds the object that delta d makes of its base, and notes its id, kind and depth. It gives nil for an object
+// that is too large to be built: the object and what builds on it have no id, and the pack has gaps.
+func (f *family) apply(base, d int32, kind plumbing.ObjectType, data *content) (*content, error) {
 	if err := f.in.ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -168,15 +208,27 @@ func (f *family) apply(base, d int32, kind plumbing.ObjectType, data []byte) ([]
 	if err != nil {
 		return nil, err
 	}
-	patch, err := e.inflate(o.size)
-	if err != nil {
+	target, err := f.spool.patch(data, e)
+	switch {
+	case errors.Is(err, errTooLarge):
+		f.in.gaps = true
+		return nil, nil
+	case errors.Is(err, errEntry):
+		return nil, unavailable("the pack has a delta that does not fit its base")
+	case err != nil:
 		return nil, err
 	}
-	target, err := packfile.PatchDelta(data, patch)
-	if err != nil {
-		return nil, unavailable("the pack has a delta that does not fit its base")
+	o.kind = kind
+	if target.file == nil {
+		o.id = plumbing.ComputeHash(kind, target.data)
+	} else {
+		hash := plumbing.NewHasher(kind, target.size)
+		if _, err := io.Copy(hash, contextReader{f.in.ctx, target.reader()}); err != nil {
+			target.release()
+			return nil, err
+		}
+		o.id = hash.Sum()
 	}
-	o.kind, o.id = kind, plumbing.ComputeHash(kind, target)
 	f.adopt(d)
 	return target, nil
 }

@@ -39,6 +39,7 @@ type record struct {
 
 const (
 	recordFile = "argosy-mirror.json"
+	gapsFile   = "argosy-mirror.gaps" // some objects that were sent could not be built: a missing one is no damage
 	lockFile   = "argosy-mirror.lock"
 )
 
@@ -93,7 +94,7 @@ func (s *store) reset(want record) error {
 	defer s.mu.Unlock()
 	s.resets.Add(1)
 	err := s.release()
-	for _, name := range []string{"refs", "objects", "incoming"} {
+	for _, name := range []string{"refs", "objects", "incoming", gapsFile} {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, name)))
 	}
 	if err == nil {
@@ -174,6 +175,12 @@ func (s *store) release() error {
 	return err
 }
 
+// hasGaps reports whether a pack came in with objects that could not be built.
+func (s *store) hasGaps() bool {
+	_, err := os.Stat(filepath.Join(s.dir, gapsFile))
+	return err == nil
+}
+
 func (s *store) contains(id plumbing.Hash) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -198,9 +205,12 @@ func (s *store) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([
 			continue
 		}
 		kind, data, err := p.read(offset, limit, s.baseLimit, &s.bases)
+		if errors.Is(err, errLargeBase) {
+			kind, data, err = p.readLarge(s.spool(), offset, limit)
+		}
 		switch {
 		case errors.Is(err, errTooLarge):
-			return nil, errTooLarge
+			return nil, err
 		case err != nil || !sameHash(id, kind, data):
 			return nil, corrupt(filepath.Base(p.path), "object %s cannot be read from the pack", id)
 		case kind != want:

@@ -44,6 +44,9 @@ func (t *treeReader) next() (treeEntry, bool, error) {
 		return treeEntry{}, false, nil
 	}
 	e, rest, err := cutEntry(t.rest)
+	if err == nil {
+		err = checkName(e.name)
+	}
 	if err != nil {
 		return treeEntry{}, false, err
 	}
@@ -73,7 +76,7 @@ func cutEntry(b []byte) (treeEntry, []byte, error) {
 	}
 	e.name = b[:end]
 	copy(e.id[:], b[end+1:])
-	return e, b[end+1+len(e.id):], checkName(e.name)
+	return e, b[end+1+len(e.id):], nil
 }
 
 func checkName(name []byte) error {

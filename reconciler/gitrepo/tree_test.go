@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestMalformedTreeRefusesTheCommit(t *testing.T) {
+func TestMalformedTreeHurtsItsFolderAlone(t *testing.T) {
 	file := func(names ...string) []byte {
 		var b []byte
 		for _, n := range names {
@@ -48,34 +48,47 @@ func TestMalformedTreeRefusesTheCommit(t *testing.T) {
 		"no end of the name":                []byte("100644 aaaa"),
 		"id cut off":                        []byte("100644 a\x00" + strings.Repeat("x", 19)),
 	}
+	torn := map[string]bool{"no mode": true, "mode that is no number": true, "mode too long": true, "no end of the name": true, "id cut off": true}
 	s := newFakeServer(t, plumbing.ZeroHash, nil)
 	m := open(t, t.TempDir(), s.url())
 	first := s.serve(file("fleet.yaml"), "fleet")
 	fetch(t, m)
 	for name, tree := range cases {
-		for where, under := range map[string]string{"in fleet": "fleet", "in the root": ""} {
-			t.Run(name+" "+where, func(t *testing.T) {
-				bad := s.serve(tree, under)
-				err := fails(t, m, ErrMalformed)
-				if !strings.Contains(err.Error(), string(bad)) {
-					t.Errorf("the error does not name the commit: %v", err)
-				}
-				fails(t, m, ErrMalformed) // and again, from what is here already
-				if got := files(t, m, first); !maps.Equal(got, map[string]string{"fleet/fleet.yaml": "x"}) {
-					t.Errorf("last good state: %v", got)
-				}
-				if _, err := m.Diff(t.Context(), first, bad); !errors.Is(err, ErrMalformed) {
-					t.Errorf("diff: %v", err)
-				}
-			})
-		}
+		t.Run(name+" in fleet", func(t *testing.T) {
+			bad := s.serve(tree, "fleet")
+			fetch(t, m)
+			changes, err := m.Diff(t.Context(), first, bad)
+			if err != nil || len(changes) != 1 || changes[0].Path != "fleet/" || changes[0].New.Kind != Unreadable || !strings.Contains(changes[0].New.Why, `"/fleet"`) {
+				t.Fatal(changes, err)
+			}
+			good := s.serve(file("another.yaml"), "fleet")
+			fetch(t, m)
+			changes, err = m.Diff(t.Context(), bad, good)
+			if err != nil || len(changes) != 2 || changes[0].Old.Kind != Unreadable || changes[0].New.Kind != Directory || changes[1].Path != "fleet/another.yaml" {
+				t.Fatal("healed:", changes, err)
+			}
+		})
+		t.Run(name+" in the root", func(t *testing.T) {
+			s.serve(file("fleet.yaml"), "fleet")
+			before := fetch(t, m).Commit
+			bad := s.serve(tree, "")
+			if !torn[name] { // a name in the root is nobody's business
+				fetch(t, m)
+				return
+			}
+			err := fails(t, m, ErrMalformed)
+			if !strings.Contains(err.Error(), string(bad)) {
+				t.Errorf("the error does not name the commit: %v", err)
+			}
+			fails(t, m, ErrMalformed) // and again, from what is here already
+			if got := files(t, m, before); !maps.Equal(got, map[string]string{"fleet/fleet.yaml": "x"}) {
+				t.Errorf("last good state: %v", got)
+			}
+			if _, err := m.Diff(t.Context(), before, bad); !errors.Is(err, ErrMalformed) {
+				t.Errorf("diff: %v", err)
+			}
+		})
 	}
-	t.Run("healed by the next commit", func(t *testing.T) {
-		good := s.serve(file("another.yaml"), "fleet")
-		if h := fetch(t, m); h.Commit != good {
-			t.Fatal(h)
-		}
-	})
 	t.Run("outside the two folders it is nobody's business", func(t *testing.T) {
 		planted := s.serve(file(".."), "docs")
 		if h := fetch(t, m); h.Commit != planted {
@@ -90,8 +103,12 @@ func TestEntryThatIsAnotherKindOfObject(t *testing.T) {
 	first := s.serve(treeOf(blobX, "100644 fleet.yaml"), "fleet")
 	fetch(t, m)
 	t.Run("a directory that is a file", func(t *testing.T) {
-		s.serve(treeOf(blobX, "40000 tenants"), "fleet")
-		fails(t, m, ErrMalformed)
+		bad := s.serve(treeOf(blobX, "40000 tenants"), "fleet")
+		fetch(t, m)
+		changes, err := m.Diff(t.Context(), first, bad)
+		if err != nil || len(changes) != 1 || changes[0].New.Kind != Unreadable {
+			t.Fatal(changes, err)
+		}
 	})
 	t.Run("a file that is a directory", func(t *testing.T) {
 		second := s.serve(treeOf(emptyTree, "100644 fleet.yaml"), "fleet")

@@ -3,7 +3,9 @@ package gitrepo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -22,6 +24,9 @@ const (
 	Submodule Kind = "submodule" // mode 160000; never fetched
 	Directory Kind = "directory" // deeper than 16 directories; never opened; its path ends in a slash
 	Other     Kind = "other"     // a mode that Git does not write today
+
+	// Unreadable is fleet/, tenants/ or a tenant's folder whose content is not to be had; its path ends in a slash.
+	Unreadable Kind = "unreadable"
 )
 
 // Entry is one path of a commit.
@@ -30,9 +35,14 @@ type Entry struct {
 	Blob Hash   // the object that the entry names: a blob, but for a submodule or directory
 	Kind Kind
 	Mode uint32 // as in the tree, such as 0o100644
+	Why  string // of an Unreadable folder: what is wrong with it and what to do
 }
 
 // Change is one path that two commits have differently; no path comes twice. A file that was moved is a removal and an addition.
+//
+// A folder that cannot be read at the head is one Change whose New is Unreadable; nothing of it is known. A folder that can be read, but
+// could not be at the base, is a Change whose Old is Unreadable and whose New is the directory or nothing, and then one for each file that
+// the head has there: what else was there before is gone.
 type Change struct {
 	Path string
 	Old  Entry // Kind is empty if the path is new
@@ -56,6 +66,21 @@ func (m *Mirror) Diff(ctx context.Context, base, head Hash) ([]Change, error) {
 		return slices.Clone(memo.changes), nil
 	}
 	return m.diff(ctx, base, head)
+}
+
+// DiffWhole is Diff for a caller who knows better than the base what is in effect of some folders ("fleet/", "tenants/acme/"): these are
+// compared with nothing, as one that could not be read at the base. The id is the folder's own when it was last found unreadable; while
+// the head has the same, nothing is said of the folder. An empty id matches none.
+func (m *Mirror) DiffWhole(ctx context.Context, base, head Hash, folders map[string]Hash) ([]Change, error) {
+	if len(folders) == 0 {
+		return m.Diff(ctx, base, head)
+	}
+	var changes []Change
+	err := m.compareIn(ctx, m.objects, base, head, folders, func(c Change) error {
+		changes = append(changes, c)
+		return nil
+	})
+	return changes, err
 }
 
 // diffMemo keeps what a fetch found when it proved the new head complete: the caller's next question is the same.
@@ -83,13 +108,58 @@ func (m *Mirror) diff(ctx context.Context, base, head Hash) ([]Change, error) {
 }
 
 func (m *Mirror) compare(ctx context.Context, base, head Hash, visit func(Change) error) error {
-	return m.compareIn(ctx, m.objects, base, head, visit)
+	return m.compareIn(ctx, m.objects, base, head, nil, visit)
 }
 
 // compareIn compares what some objects alone hold.
-func (m *Mirror) compareIn(ctx context.Context, in objects, base, head Hash, visit func(Change) error) error {
-	w := &walker{ctx: ctx, m: m, objects: in, since: m.resets(), left: m.budget.Files, visit: visit}
+func (m *Mirror) compareIn(ctx context.Context, in objects, base, head Hash, folders map[string]Hash, visit func(Change) error) error {
+	w := &walker{ctx: ctx, m: m, objects: in, since: m.resets(), left: m.budget.Files, visit: visit, distrusted: folders}
+	w.visit = func(c Change) error {
+		m.blame(ctx, head, &c.New)
+		return visit(c)
+	}
 	return w.between(base, head)
+}
+
+// blameDepth is how many commits back the one is looked for that made a folder unreadable.
+const blameDepth = 100
+
+// blame says of an unreadable folder since which commit it is as it is, and whose.
+func (m *Mirror) blame(ctx context.Context, head Hash, e *Entry) {
+	if e.Kind != Unreadable {
+		return
+	}
+	since, err := m.Commit(ctx, head)
+	for i := 0; err == nil && i < blameDepth && len(since.Parents) > 0; i++ {
+		parent, perr := m.Commit(ctx, since.Parents[0])
+		if perr != nil || m.folderID(parent.Tree, e.Path) != e.Blob {
+			break
+		}
+		since = parent
+	}
+	if err == nil {
+		e.Why += fmt.Sprintf(" (commit %s by %s <%s>)", since.ID.Short(), since.Author.Name, since.Author.Email)
+	}
+}
+
+// folderID is the tree that "fleet/" or "tenants/acme/" names below a root; empty when it is none.
+func (m *Mirror) folderID(root Hash, folder string) Hash {
+	id := plumbing.NewHash(string(root))
+	for name := range strings.SplitSeq(strings.TrimSuffix(folder, "/"), "/") {
+		data, err := m.objects.read(id, plumbing.TreeObject, m.budget.ObjectBytes)
+		found := false
+		for err == nil && !found && len(data) > 0 {
+			var e treeEntry
+			e, data, err = cutEntry(data)
+			if found = err == nil && string(e.name) == name && e.isDirectory(); found {
+				id = e.id
+			}
+		}
+		if !found {
+			return ""
+		}
+	}
+	return publicHash(id)
 }
 
 // Blob reads a file's bytes as they were committed. A blob larger than the file bytes budget gives ErrOverBudget before it is inflated.
@@ -104,7 +174,13 @@ func (m *Mirror) Blob(ctx context.Context, id Hash) ([]byte, error) {
 	}
 	since := m.resets()
 	data, err := m.objects.read(hash, plumbing.BlobObject, m.budget.FileBytes)
-	if errors.Is(err, errTooLarge) {
+	var large tooLarge
+	switch gaps, ok := m.objects.(interface{ hasGaps() bool }); {
+	case errors.As(err, &large):
+		over := overBudget("blob "+string(id), "file bytes", m.budget.FileBytes, "make the file smaller")
+		over.Size = large.size
+		return nil, over
+	case errors.Is(err, ErrNotFound) && ok && gaps.hasGaps():
 		return nil, overBudget("blob "+string(id), "file bytes", m.budget.FileBytes, "make the file smaller")
 	}
 	if err != nil {
@@ -129,7 +205,7 @@ func (m *Mirror) incompleteTree(since int64, commit, path string, id plumbing.Ha
 func (m *Mirror) readFailure(since int64, subject string, err error) error {
 	switch {
 	case errors.Is(err, errTooLarge):
-		return overBudget(subject, "object bytes", m.budget.ObjectBytes, "raise the object bytes budget")
+		return overBudget(subject, "object bytes", m.budget.ObjectBytes, "raise source.maxObjectBytes")
 	case errors.Is(err, ErrCorrupt):
 		if since == unwatched {
 			since = m.resets() // what is damaged is the branch's all the same

@@ -104,7 +104,7 @@ func readEngines(ctx context.Context, s settings.Settings) (map[fleet.EngineName
 		return nil, "", err
 	}
 	specs, bad := map[fleet.EngineName]fleet.EngineSpec{}, 0
-	err = source{mirror: mirror}.Changed(ctx, "", fleet.Revision(head.Commit), func(f reconciler.File) error {
+	err = source{mirror: mirror}.Changed(ctx, "", fleet.Revision(head.Commit), nil, func(f reconciler.File) error {
 		in, ours := decoder{}.Decode(f)
 		switch {
 		case ours && in.Declaration == nil:

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"argosy.dev/argosy/cmd/argosy/settings"
 	configschema "argosy.dev/argosy/config-schema"
@@ -27,9 +28,8 @@ func openSource(ctx context.Context, s settings.Settings) (*gitrepo.Mirror, erro
 	if filepath.IsAbs(s.Source.URL) {
 		options = append(options, gitrepo.AllowLocalPath())
 	}
-	if s.Source.MaxBytes > 0 {
-		options = append(options, gitrepo.WithBudget(gitrepo.Budget{Bytes: s.Source.MaxBytes}))
-	}
+	options = append(options, gitrepo.WithBudget(gitrepo.Budget{Bytes: s.Source.MaxBytes, Objects: s.Source.MaxObjects, ObjectBytes: s.Source.MaxObjectBytes,
+		Files: s.Source.MaxFiles, Time: time.Duration(s.Source.FetchTimeout)}))
 	if s.Source.CAFile != "" {
 		pem, err := os.ReadFile(s.Source.CAFile)
 		if err != nil {
@@ -114,8 +114,12 @@ func (s source) Relation(ctx context.Context, applied, head fleet.Revision) (rec
 }
 
 // Changed visits what differs.
-func (s source) Changed(ctx context.Context, base, head fleet.Revision, visit func(reconciler.File) error) error {
-	changes, err := s.mirror.Diff(ctx, gitrepo.Hash(base), gitrepo.Hash(head))
+func (s source) Changed(ctx context.Context, base, head fleet.Revision, unreadable map[string]string, visit func(reconciler.File) error) error {
+	folders := map[string]gitrepo.Hash{}
+	for path, id := range unreadable {
+		folders[path] = gitrepo.Hash(id)
+	}
+	changes, err := s.mirror.DiffWhole(ctx, gitrepo.Hash(base), gitrepo.Hash(head), folders)
 	if err != nil {
 		return err
 	}
@@ -154,15 +158,19 @@ func (s source) merge(ctx context.Context, ref string, base, head gitrepo.Hash) 
 func (s source) visit(ctx context.Context, changes []gitrepo.Change, visit func(reconciler.File) error) (err error) {
 	for _, c := range changes {
 		f := reconciler.File{Path: c.Path, Blob: string(c.New.Blob)}
-		switch c.New.Kind {
-		case "":
+		switch {
+		case c.New.Kind == gitrepo.Unreadable:
+			f.Unreadable = c.New.Why
+		case c.Old.Kind == gitrepo.Unreadable:
+			f.Whole = true
+		case c.New.Kind == "":
 			f.Removed = true
-		case gitrepo.File:
-			if f.Bytes, err = s.mirror.Blob(ctx, c.New.Blob); err != nil {
-				if !errors.Is(err, gitrepo.ErrOverBudget) {
-					return err
-				}
-				f.Irregular = "file over the size limit" // one file's fault: the others of the commit proceed
+		case c.New.Kind == gitrepo.File:
+			var over *gitrepo.Error
+			if f.Bytes, err = s.mirror.Blob(ctx, c.New.Blob); errors.As(err, &over) && errors.Is(err, gitrepo.ErrOverBudget) {
+				f.Size = max(over.Size, over.Limit+1) // one file's fault: the others of the commit proceed
+			} else if err != nil {
+				return err
 			}
 		default:
 			f.Irregular = string(c.New.Kind)
@@ -188,7 +196,7 @@ func (decoder) Decode(f reconciler.File) (catalog.Input, bool) {
 	if !ours || f.Removed {
 		return catalog.Input{Key: key, Path: f.Path, Removed: true}, ours
 	}
-	doc := configschema.Decode(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Bytes, Irregular: f.Irregular})
+	doc := configschema.Decode(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Bytes, Irregular: f.Irregular, Size: f.Size, Unreadable: f.Unreadable})
 	return catalog.Input{Key: doc.Key, Path: doc.Path, Blob: doc.Blob, Declaration: doc.Declaration, Problems: doc.Problems}, true
 }
 

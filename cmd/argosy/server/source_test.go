@@ -68,7 +68,7 @@ func TestAMirrorThatWasClonedAnewIsToldOnce(t *testing.T) {
 	head := fetch(m)
 	spoil(t, filepath.Join(s.DataDir, "config.git", "objects", "pack"))
 	read := func() error {
-		return source{mirror: m}.Changed(t.Context(), "", head, func(reconciler.File) error { return nil })
+		return source{mirror: m}.Changed(t.Context(), "", head, nil, func(reconciler.File) error { return nil })
 	}
 	if read() == nil {
 		t.Fatal("the damage does not show")

@@ -42,7 +42,11 @@ type Source struct {
 	SSHKeyFile     string   `yaml:"sshKeyFile,omitempty" doc:"File with a private key for ssh, read anew at each fetch."`
 	KnownHostsFile string   `yaml:"knownHostsFile,omitempty" doc:"File with the host keys that are accepted; required for ssh."`
 	CAFile         string   `yaml:"caFile,omitempty" doc:"File with the certificates that sign the server's, for https with a private CA."`
-	MaxBytes       int64    `yaml:"maxBytes,omitempty" doc:"Bytes that one fetch may bring; 0 takes the built-in bound."`
+	MaxBytes       int64    `yaml:"maxBytes,omitempty" doc:"Bytes that one fetch may bring, as they are sent; 0 is 512 MiB."`
+	MaxObjects     int      `yaml:"maxObjects,omitempty" doc:"Objects that one fetch may bring; 0 is 2,000,000. Each takes about 150 bytes of memory while the fetch runs."`
+	MaxObjectBytes int64    `yaml:"maxObjectBytes,omitempty" doc:"Bytes of one object of the config repo that is held in memory, such as a folder's list of entries; 0 is 64 MiB. A larger one holds back only the folder that it stands in."`
+	MaxFiles       int      `yaml:"maxFiles,omitempty" doc:"Files and folders in fleet/, and in each tenant's folder; 0 is 250,000. A folder with more is not read, and what was applied of it stays."`
+	FetchTimeout   Duration `yaml:"fetchTimeout,omitempty" doc:"How long a fetch may take, 10s to 24h, beside one second for every 64 KiB that arrive: a slow clone goes on for as long as it gets on." default:"5m"`
 }
 
 // Database says where the mirror is kept.
@@ -145,7 +149,7 @@ func Load(path string) (Settings, error) {
 
 func parse(r io.Reader) (Settings, error) {
 	s := Settings{
-		Source:   Source{Branch: "main", Poll: Duration(30 * time.Second)},
+		Source:   Source{Branch: "main", Poll: Duration(30 * time.Second), FetchTimeout: Duration(5 * time.Minute)},
 		Database: Database{Migrate: true},
 		Listen:   Listen{Address: "127.0.0.1:8080", Ops: "127.0.0.1:8081"},
 		Engines:  Engines{InFlight: 32, Poll: Duration(5 * time.Second)},
@@ -195,6 +199,12 @@ func (s *Source) check() error {
 	}
 	if d := time.Duration(s.Poll); d < time.Second || d > time.Hour {
 		errs = append(errs, errors.New("source.poll is to be 1s to 1h"))
+	}
+	if d := time.Duration(s.FetchTimeout); d < 10*time.Second || d > 24*time.Hour {
+		errs = append(errs, errors.New("source.fetchTimeout is to be 10s to 24h"))
+	}
+	if s.MaxBytes < 0 || s.MaxObjects < 0 || s.MaxObjectBytes < 0 || s.MaxFiles < 0 {
+		errs = append(errs, errors.New("source.maxBytes, maxObjects, maxObjectBytes and maxFiles cannot be negative; 0 takes the built-in bound"))
 	}
 	return errors.Join(errs...)
 }
