@@ -290,10 +290,12 @@ func TestAPullRequestIsToldOfItsFolder(t *testing.T) {
 		if name == "a file of 65 MiB" {
 			continue // more than a pull request may bring
 		}
+		r.source.away.Store(true) // the branch itself does not move
 		tree, says := make(p, "tenants/evil")
 		head := p.put("tenants/evil", "40000", tree, "a bomb")
 		h.git("update-ref", "refs/pull/7/head", string(head))
 		h.git("update-ref", "refs/heads/main", string(base))
+		r.source.away.Store(false)
 		out := h.preview(r, reconciler.PreviewRequest{Ref: "refs/pull/7/head", Head: head})
 		told := false
 		for _, pr := range out.Problems {

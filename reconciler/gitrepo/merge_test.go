@@ -496,7 +496,7 @@ func TestMergeRefusesMoreFilesThanOnePullRequestMayChange(t *testing.T) {
 	url := newGitServer(t, o).url()
 	for budget, say := range map[Budget]string{
 		{PullFiles: 30}:            "it changes 31 files below fleet/ and tenants/, and one pull request may change 30; split it",
-		{PullFiles: 10, Files: 20}: "it changes more than ",
+		{PullFiles: 10, Files: 20}: "unreadable", // the folder is one change
 		{PullFiles: 31}:            "",
 	} {
 		m, err := Open(t.Context(), t.TempDir(), Source{URL: url}, AllowPlainHTTP(), WithBudget(budget))
@@ -509,6 +509,10 @@ func TestMergeRefusesMoreFilesThanOnePullRequestMayChange(t *testing.T) {
 		switch {
 		case say == "" && (err != nil || len(out.Shown) != 31):
 			t.Errorf("%+v: %v", budget, err)
+		case say == "unreadable":
+			if err != nil || len(out.Shown) != 1 || len(out.Changes) != 1 || out.Changes[0].New.Kind != Unreadable {
+				t.Errorf("%+v: %v %v", budget, out, err)
+			}
 		case say != "" && (!errors.Is(err, ErrOverBudget) || !strings.Contains(err.Error(), say)):
 			t.Errorf("%+v: %v", budget, err)
 		}
