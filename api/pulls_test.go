@@ -63,7 +63,7 @@ func TestThePageOfAPullRequestSaysHowItsDeletionsAreLetGo(t *testing.T) {
 		head  fleet.Revision
 		says  string
 	}{
-		{fleet.PullOpen, rev1, "/argosy approve-deletions " + rev1.Short()},
+		{fleet.PullOpen, rev1, "/argosy approve-deletions " + string(rev1)},
 		{fleet.PullMerged, rev1, "argosy get holds"},
 		{fleet.PullOpen, "another", "argosy approve " + string(rev1)}, // held before, by what the branch has
 	} {

@@ -181,9 +181,23 @@ type MissedDelivery struct {
 	GUID string // Delivery.ID of all of its tries
 }
 
+// Sighting is the first look at a head: what had been said by then was said about another head, or about one that its writer had guessed.
+type Sighting struct {
+	Head    Revision  `json:"head"`
+	At      time.Time `json:"at"`
+	Comment int64     `json:"comment,omitempty"` // id of the newest comment by then
+	Review  time.Time `json:"review,omitzero"`   // when the newest review of it by then was given, by the forge's clock
+}
+
+// Before says whether a review of the head was there at its first sighting. Of heads that an earlier version saw first that is not known.
+func (s *Sighting) Before(r Review) bool {
+	return s != nil && s.Head == r.Head && !r.At.After(s.Review)
+}
+
 // PullRecord is what Argosy keeps of a pull request.
 type PullRecord struct {
 	Pull
+	Seen      *Sighting   `json:"seen,omitempty"`      // of Head
 	Commented int64       `json:"commented,omitempty"` // id of the newest comment that was looked at for commands
 	Sticky    int64       `json:"sticky,omitempty"`    // id of our own comment
 	Said      string      `json:"said,omitempty"`      // hash of what it says

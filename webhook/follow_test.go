@@ -106,6 +106,7 @@ func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarbor(t)
 			h.open(h.bob, nil)
+			h.look()
 			h.pullRequest.Review(h.alice, "APPROVED")
 			h.look()
 			if got := h.record(); got.Shown[file] != "b1" || len(got.Shown) != 1 {
@@ -173,6 +174,7 @@ func TestMergedIsFollowedForADay(t *testing.T) {
 func TestClearedDeletionsAreThoseOfTheHead(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
+	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
@@ -249,6 +251,7 @@ func TestSweepOfASuspendedApp(t *testing.T) {
 func TestMergeOutsideTheSpan(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
+	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	merged := h.pullRequest.Merge(2)

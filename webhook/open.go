@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler/plan"
@@ -25,6 +26,12 @@ func (r *Reviewer) open(ctx context.Context, record fleet.PullRecord) error {
 	comments, reviews, err := r.Forge.Conversation(ctx, record.Number)
 	if err != nil {
 		return err
+	}
+	if record.Seen != nil && record.Seen.At.IsZero() {
+		record.Seen = sighting(record.Head, r.Now(), comments, reviews)
+		if err := r.Records.SavePull(ctx, record); err != nil {
+			return err // whatever ends this look, the head was seen now
+		}
 	}
 	said, newest := review.Commands(comments, record)
 	facts, preview, err := r.facts(ctx, record, reviews, said)
@@ -56,6 +63,20 @@ func (r *Reviewer) open(ctx context.Context, record fleet.PullRecord) error {
 		return ErrUnsettled // it is planned as soon as that is possible
 	}
 	return nil
+}
+
+// sighting is the first look at a head, with what had been said by then.
+func sighting(head fleet.Revision, now time.Time, comments []fleet.Comment, reviews []fleet.Review) *fleet.Sighting {
+	s := &fleet.Sighting{Head: head, At: now}
+	for _, c := range comments {
+		s.Comment = max(s.Comment, c.ID)
+	}
+	for _, v := range reviews {
+		if v.Head == head && v.At.After(s.Review) {
+			s.Review = v.At
+		}
+	}
+	return s
 }
 
 // obey carries out commands, once: the record is stored before anything comes of them.

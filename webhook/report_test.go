@@ -120,6 +120,7 @@ func TestAppReportsTheLines(t *testing.T) {
 func TestCommentIsOfTheNewHead(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
+	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	first := h.pullRequest.Head
@@ -129,7 +130,7 @@ func TestCommentIsOfTheNewHead(t *testing.T) {
 	second := h.pullRequest.Push()
 	h.look()
 	text := h.comment()
-	for _, want := range []string{"head `" + second[:8] + "`", "`/argosy approve " + second[:8] + "`", "`alice` approved an earlier head", "Needs an approval for tenant `acme`"} {
+	for _, want := range []string{"head `" + second[:8] + "`", "`/argosy approve " + second + "`", "`alice` approved an earlier head", "Needs an approval for tenant `acme`"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in %s", want, text)
 		}

@@ -180,6 +180,9 @@ func (r *Reviewer) pull(ctx context.Context, number int, again bool) error {
 	if again || record.Head != pull.Head {
 		record.Marked = ""
 	}
+	if record.Head != pull.Head {
+		record.Seen = &fleet.Sighting{Head: pull.Head}
+	}
 	record.Pull = pull
 	switch {
 	case pull.State == fleet.PullMerged && ours:

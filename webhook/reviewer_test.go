@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/webhook"
@@ -30,6 +31,7 @@ func TestSecondLookWritesNothing(t *testing.T) {
 func TestApprovalIsOfThisHeadAndThisPerson(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
+	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	if got := h.record(); h.state(fleet.CheckOwners) != "success" || got.Consented != got.Head {
@@ -45,7 +47,9 @@ func TestApprovalIsOfThisHeadAndThisPerson(t *testing.T) {
 func TestApprovalOfAnotherWithTheOwnersLogin(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
+	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
+	h.now = h.now.Add(2 * time.Minute) // accounts are looked up again
 	h.server.Rename(h.alice, "alice-gone")
 	h.server.User("alice")
 	h.look()
@@ -58,8 +62,9 @@ func TestCommandSurvivesEachCut(t *testing.T) {
 	for cut := 1; cut <= 5; cut++ {
 		h := newHarbor(t)
 		h.open(h.alice, nil)
+		h.look()
 		h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
-		h.records.failing = cut
+		h.records.failing = h.records.saves + cut
 		if err := h.try(); !errors.Is(err, errDown) {
 			t.Fatalf("cut %d: %v", cut, err)
 		}
@@ -86,18 +91,58 @@ func TestForkIsReadOnlyUntilAllowed(t *testing.T) {
 	h := newHarbor(t)
 	mallory := h.server.User("mallory")
 	h.open(mallory, h.server.Repository(mallory, "fleet", true))
-	h.repo.Comment(h.pullRequest.Number, mallory, "/argosy ok-to-test")
+	h.repo.Comment(h.pullRequest.Number, mallory, "/argosy ok-to-test "+h.pullRequest.Head)
 	h.look()
 	if h.planner.previews != 0 || h.planner.parses == 0 {
 		t.Fatalf("a stranger's fork is planned %d times", h.planner.previews)
 	}
-	h.repo.Comment(h.pullRequest.Number, h.bob, "/argosy ok-to-test")
+	h.repo.Comment(h.pullRequest.Number, h.bob, "/argosy ok-to-test "+h.pullRequest.Head)
 	h.look()
 	planned := h.planner.previews
 	h.pullRequest.Push()
 	h.look()
 	if planned == 0 || h.planner.previews != planned {
 		t.Errorf("planned %d times when it was allowed, and %d with the next head", planned, h.planner.previews)
+	}
+}
+
+// What was there before a head was first looked at was said about another head, or of one that its writer guessed.
+func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.look()
+	h.pullRequest.Push()
+	h.pullRequest.Review(h.alice, "APPROVED")
+	h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
+	for range 2 {
+		h.look()
+		text := h.comment()
+		if h.state(fleet.CheckOwners) == "success" || h.record().Consented != "" || len(h.record().Consents) != 0 {
+			t.Fatalf("it counts: %+v", h.record())
+		}
+		if !strings.Contains(text, "came before this head was looked at") || !strings.Contains(text, "`alice` approved before this head was looked at") {
+			t.Error(text)
+		}
+	}
+	h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
+	h.look()
+	if h.state(fleet.CheckOwners) != "success" {
+		t.Errorf("said again it is %q", h.state(fleet.CheckOwners))
+	}
+}
+
+// Records of the version before do not say when their heads were first seen.
+func TestApprovalOfAHeadThatAnEarlierVersionSawStands(t *testing.T) {
+	h := newHarbor(t)
+	h.open(h.bob, nil)
+	h.look()
+	h.pullRequest.Review(h.alice, "APPROVED")
+	record := h.record()
+	record.Seen = nil
+	h.records.pulls[record.Number] = record
+	h.look()
+	if h.state(fleet.CheckOwners) != "success" || h.record().Consented == "" {
+		t.Errorf("%+v", h.record())
 	}
 }
 
@@ -118,6 +163,7 @@ func TestUnsettled(t *testing.T) {
 func TestUnmergeableFailsEveryCheckWithTheReason(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
+	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.planner.err = fmt.Errorf("%w: no common history", webhook.ErrUnmergeable)
 	h.look()
@@ -163,6 +209,7 @@ func TestRetargetedStaysClosed(t *testing.T) {
 func TestReviewedDeletions(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
+	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])

@@ -174,6 +174,7 @@ func TestNotNowIsNoFailure(t *testing.T) {
 func TestQueueLetsGoOfACommit(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
+	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	head := strings.Repeat("c", 40)

@@ -143,7 +143,7 @@ func guardedDeletions(t *testing.T, w *forged) {
 	eventually(t, "all of them on the engine", there(t, ids...))
 	number, head := w.propose(t, "alice", "clean-up", nil, paths...)
 	w.await(t, head, fleet.CheckPlan, "failure")
-	w.told(t, number, "`/argosy approve-deletions "+fleet.Revision(head).Short()+"`")
+	w.told(t, number, "`/argosy approve-deletions "+head+"`")
 
 	w.ask(t, "gus", number, "/argosy approve-deletions "+head)
 	w.told(t, number, "`gus` may not approve these deletions")

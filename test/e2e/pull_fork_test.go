@@ -45,7 +45,7 @@ func aFork(t *testing.T, w *forged) {
 	w.ask(t, "gus", number, "/argosy ok-to-test "+tested)
 	w.told(t, number, "is not the head, which is `"+fleet.Revision(head).Short()+"`")
 	w.unplanned(t, number, head)
-	w.ask(t, "petra", number, "/argosy ok-to-test")
+	w.ask(t, "petra", number, "/argosy ok-to-test "+head)
 	w.told(t, number, "`petra` lets `"+fleet.Revision(head).Short()+"` be planned", "1 Application added")
 	w.close(t, number)
 }
@@ -53,7 +53,7 @@ func aFork(t *testing.T, w *forged) {
 // unplanned waits until the head is told to be a fork's that nobody has looked at, and fails if anything of a plan is shown.
 func (w *forged) unplanned(t *testing.T, number int, head string) {
 	t.Helper()
-	w.told(t, number, "A fork: nothing is planned yet", "`/argosy ok-to-test "+fleet.Revision(head).Short()+"`")
+	w.told(t, number, "A fork: nothing is planned yet", "`/argosy ok-to-test "+head+"`")
 	if text := w.says(t, number); strings.Contains(text, "added") || strings.Contains(text, "Quota") {
 		t.Fatalf("a plan of the fork is shown:\n%s", text)
 	}

@@ -13,7 +13,7 @@ func commandsInComments(t *testing.T, w *forged) {
 	w.await(t, head, fleet.CheckPlan, "success")
 
 	w.ask(t, "eve", number, "/argosy help")
-	w.told(t, number, "`/argosy ok-to-test [sha]`", "`/argosy resume`: end a hold")
+	w.told(t, number, "`/argosy ok-to-test <sha>`", "`/argosy resume`: end a hold")
 	w.ask(t, "eve", number, "/argosy hold")
 	w.told(t, number, "`eve` may not hold this: that takes an owner of what it changes, or write permission.")
 	w.stands(t, head, fleet.CheckPlan, "success")
@@ -42,7 +42,10 @@ func commandsInComments(t *testing.T, w *forged) {
 	w.ask(t, "alice", number, "/argosy approve "+strings.Repeat("0", 12))
 	w.told(t, number, "is not the head, which is `"+fleet.Revision(head).Short()+"`")
 	w.stands(t, head, fleet.CheckOwners, "pending")
-	w.ask(t, "alice", number, "/argosy approve "+head[:7]) // the forge lets no author approve by a review
+	w.ask(t, "alice", number, "/argosy approve "+head[:12])
+	w.told(t, number, "is too short", "Write all 40: `/argosy approve "+head+"`")
+	w.stands(t, head, fleet.CheckOwners, "pending")
+	w.ask(t, "alice", number, "/argosy approve "+head) // the forge lets no author approve by a review
 	w.told(t, number, "`alice` approves `"+fleet.Revision(head).Short()+"` for tenant `acme`")
 	w.stands(t, head, fleet.CheckOwners, "success")
 	w.close(t, number)

@@ -3,6 +3,7 @@ package review
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,6 +15,9 @@ import (
 type Command struct {
 	Word string // lower case; empty: nothing but /argosy
 	Args []string
+
+	// Early says that the comment was there when Argosy first looked at the head. Whoever wrote it may have read another one.
+	Early bool
 }
 
 const (
@@ -70,6 +74,7 @@ func Commands(comments []fleet.Comment, record fleet.PullRecord) ([]Said, int64)
 		}
 		newest = c.ID
 		if command, ok := ParseCommand(c.Body); ok && !c.Own && !c.Edited {
+			command.Early = record.Seen != nil && c.ID <= record.Seen.Comment
 			out = append(out, Said{command, fleet.Clearance{By: c.Author, Head: record.Head, At: c.At}})
 		}
 	}
@@ -124,7 +129,7 @@ var orders = map[string]order{
 	"approve-deletions": {"approve-deletions <sha>", "let the deletions of this head pass that are beyond the guards", true, approveDeletions},
 	"hold":              {"hold", "keep " + fleet.CheckPlan + " from passing", false, hold},
 	"resume":            {"resume", "end a hold", false, resume},
-	"ok-to-test":        {"ok-to-test [sha]", "plan this head of a fork", false, okToTest},
+	"ok-to-test":        {"ok-to-test <sha>", "plan this head of a fork", true, okToTest},
 	"plan":              {"plan", "look again", false, look},
 }
 
@@ -153,12 +158,20 @@ func answer(c Command, by fleet.Clearance, may Rights, record *fleet.PullRecord)
 	if why := wrongHead(c, o, by.Head); why != "" {
 		return login(by.By) + ": " + why
 	}
+	if o.sha && c.Early {
+		return login(by.By) + ": that came before this head was looked at, and counts for nothing. Look at it, and then say " + orderFor(c, by.Head) + "."
+	}
 	return login(by.By) + " " + o.do(by, may, record)
+}
+
+// orderFor is a command about the head, to copy.
+func orderFor(c Command, head fleet.Revision) string {
+	return tick(strings.TrimSuffix(commandPrefix+" "+c.Word+" "+string(head), " "))
 }
 
 // wrongHead says why the arguments do not name the head, or "". One that may be left out is held against it too when it is there.
 func wrongHead(c Command, o order, head fleet.Revision) string {
-	again := tick(strings.TrimSuffix(commandPrefix+" "+c.Word+" "+head.Short(), " "))
+	again := orderFor(c, head)
 	switch {
 	case len(c.Args) == 0 && o.sha:
 		return tick(c.Word) + " needs the commit that it is about: " + again + "."
@@ -166,15 +179,13 @@ func wrongHead(c Command, o order, head fleet.Revision) string {
 		return ""
 	case !strings.Contains(o.usage, "sha") || len(c.Args) > 1:
 		return "it is written " + tick(commandPrefix+" "+o.usage) + "."
-	case !names(c.Args[0], head):
-		return tick(c.Args[0]) + " is not the head, which is " + tick(head.Short()) + ". Look at what has changed, and then say " + again + "."
+	case c.Args[0] == string(head):
+		return ""
+	case len(c.Args[0]) < len(head) && strings.HasPrefix(string(head), strings.ToLower(c.Args[0])):
+		return tick(c.Args[0]) + " is too short: another commit can be made to begin with the same digits. Write all " +
+			strconv.Itoa(len(head)) + ": " + again + "."
 	}
-	return ""
-}
-
-// names reports whether s is the commit, written with at least 7 digits.
-func names(s string, head fleet.Revision) bool {
-	return len(s) >= 7 && strings.HasPrefix(string(head), strings.ToLower(s))
+	return tick(c.Args[0]) + " is not the head, which is " + tick(head.Short()) + ". Look at what has changed, and then say " + again + "."
 }
 
 func approve(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {

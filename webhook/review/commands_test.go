@@ -50,7 +50,7 @@ func FuzzParseCommand(f *testing.F) {
 			return
 		}
 		if !strings.HasPrefix(body, "/argosy") || len(strings.Join(append(c.Args, c.Word), "")) > mostCommand {
-			t.Fatalf("%q gave %q", body, c)
+			t.Fatalf("%q gave %+v", body, c)
 		}
 		for _, w := range append(c.Args, c.Word) {
 			if strings.ContainsFunc(w, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }) {
@@ -110,7 +110,7 @@ func did(before, after fleet.PullRecord) string {
 func TestWhoMayDoWhat(t *testing.T) {
 	writer := fleet.Person{ID: 40, Login: "wendy"}
 	gina := fleet.Person{ID: 21, Login: "gina"}
-	commands := []string{"/argosy approve 1a2b3c4d", "/argosy hold", "/argosy approve-deletions 1a2b3c4d", "/argosy ok-to-test"}
+	commands := []string{"/argosy approve " + string(head), "/argosy hold", "/argosy approve-deletions " + string(head), "/argosy ok-to-test " + string(head)}
 	for _, c := range []struct {
 		who  fleet.Person
 		want []string
@@ -141,34 +141,41 @@ func TestWhoMayDoWhat(t *testing.T) {
 func TestAWordIsBoundToTheHead(t *testing.T) {
 	f, _ := bump(t)
 	for line, want := range map[string]string{
-		"/argosy approve 1a2b3c4":                    "approved",
-		"/argosy approve " + string(head):            "approved",
-		"/argosy approve 1A2B3C4D":                   "approved",
-		"/argosy approve 1a2b3c":                     "", // too short
-		"/argosy approve":                            "",
-		"/argosy approve 0de50de5":                   "",
-		"/argosy approve 1a2b3c4d now":               "",
-		"/argosy approve " + string(head) + "0":      "",
-		"/argosy approve 1a2b3c4d\n/argosy hold":     "approved",
-		"/argosy hold 1a2b3c4d":                      "",
-		"/argosy approve `1a2b3c4d`":                 "",
-		"/argosy approve-deletions 1a2b3c4d":         "", // there are none
-		"/argosy ok-to-test 1a2b3c4d":                "", // it is no fork
-		"/argosy resume":                             "",
-		"/argosy approve\u00a01a2b3c4d":              "",
-		"/argosy approve 1a2b3c4d5555555555555":      "",
-		"/argosy approve " + string(head[:39]) + "f": "",
+		"/argosy approve " + string(head):                         "approved",
+		"/argosy approve " + strings.ToUpper(string(head)):        "",
+		"/argosy approve " + string(head[:39]):                    "",
+		"/argosy approve 1a2b3c4":                                 "",
+		"/argosy approve 1a2b3c4d":                                "",
+		"/argosy approve":                                         "",
+		"/argosy approve 0de50de5":                                "",
+		"/argosy approve " + string(head) + " now":                "",
+		"/argosy approve " + string(head) + "0":                   "",
+		"/argosy approve " + string(head) + "\n/argosy hold":      "approved",
+		"/argosy hold " + string(head):                            "",
+		"/argosy approve `" + string(head) + "`":                  "",
+		"/argosy approve-deletions " + string(head):               "", // there are none
+		"/argosy ok-to-test " + string(head):                      "", // it is no fork
+		"/argosy resume":                                          "",
+		"/argosy approve\u00a0" + string(head):                    "",
+		"/argosy approve " + string(head[:8]) + string(older[8:]): "", // it begins alike
+		"/argosy approve " + string(head[:39]) + "f":              "",
 	} {
 		after, reply := judged(f, alice, line)
 		if got := did(f.Record, after); got != want {
 			t.Errorf("%q: %q, want %q (%s)", line, got, want, reply)
 		}
 	}
+	if _, reply := judged(f, alice, "/argosy approve 1a2b3c4d"); !strings.Contains(reply, "too short") || !strings.Contains(reply, "Write all 40: `/argosy approve "+string(head)+"`") {
+		t.Error(reply)
+	}
 	fork, _ := bump(t)
 	fork.Record.Fork = true
 	fork.Permissions = map[int64]fleet.Permission{mallet.ID: fleet.PermissionWrite}
-	if after, reply := judged(fork, mallet, "/argosy ok-to-test 0de50de5"); after.Tested != nil || !strings.Contains(reply, "is not the head") {
+	if after, reply := judged(fork, mallet, "/argosy ok-to-test "+string(older)); after.Tested != nil || !strings.Contains(reply, "is not the head") {
 		t.Errorf("another head was cleared: %s", reply)
+	}
+	if after, reply := judged(fork, mallet, "/argosy ok-to-test"); after.Tested != nil || !strings.Contains(reply, "needs the commit") {
+		t.Errorf("a head that nobody named was cleared: %s", reply)
 	}
 }
 
@@ -180,7 +187,7 @@ func TestACommandIsAnsweredInTheFieldsOwnWords(t *testing.T) {
 		"/argosy ok":              "`/argosy help` lists",
 		"/argosy HELP":            "`/argosy approve <sha>`: approve this head",
 		"/argosy":                 "`/argosy hold`: keep",
-		"/argosy approve":         "`/argosy approve 1a2b3c4d`",
+		"/argosy approve":         "`/argosy approve " + string(head) + "`",
 		"/argosy @everyone":       "there is no `/argosy @everyone`",
 		"/argosy plan":            "`alice` asked for a new look",
 	} {
@@ -217,7 +224,7 @@ func TestApprovingTwiceIsApprovingOnce(t *testing.T) {
 	f, _ := bump(t)
 	f.Record.Consents = []fleet.Clearance{{By: alice, Head: older, At: noon}, {By: bob, Head: head, At: noon}}
 	before := slices.Clone(f.Record.Consents)
-	after, _ := judged(f, alice, "/argosy approve 1a2b3c4d")
+	after, _ := judged(f, alice, "/argosy approve "+string(head))
 	if len(after.Consents) != 2 || !slices.Equal(ids(f.Record.Consents), ids(before)) {
 		t.Errorf("%+v", after.Consents)
 	}

@@ -102,7 +102,7 @@ func (f Facts) unplanned() []Obstacle {
 	case len(f.Conflicts) > 0:
 		return at(fleet.CheckFailure, "conflicts with "+tick(f.branch()), "Both sides have changed "+series(each(f.Conflicts, tick), 5)+": bring "+tick(f.branch())+" into the pull request's branch.")
 	case f.untested():
-		return at(fleet.CheckNeutral, "a fork: nothing is planned yet", "Its files were read and checked, no more. Somebody with write permission, or an owner of the platform, looks through them and comments "+tick("/argosy ok-to-test "+f.Record.Head.Short())+".")
+		return at(fleet.CheckNeutral, "a fork: nothing is planned yet", "Its files were read and checked, no more. Somebody with write permission, or an owner of the platform, looks through them and comments "+tick("/argosy ok-to-test "+string(f.Record.Head))+".")
 	case f.Plan == nil:
 		return at(fleet.CheckPending, f.wait(), "It is planned then, without anybody asking. "+tick("argosy get revisions")+" tells what is applied.")
 	case f.Plan.Waiting != nil:
@@ -146,7 +146,7 @@ func (f Facts) stopped(held []fleet.Hold) []Obstacle {
 	}
 	for _, h := range held {
 		n := len(h.Items)
-		todo := upper(h.Message) + ". " + clearers(h) + " may let them go: comment " + tick("/argosy approve-deletions "+f.Record.Head.Short()) + "."
+		todo := upper(h.Message) + ". " + clearers(h) + " may let them go: comment " + tick("/argosy approve-deletions "+string(f.Record.Head)) + "."
 		out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure, count(n, "deletion") + " beyond the guards of " + scope(h.Tenant), todo})
 	}
 	return out
@@ -221,7 +221,10 @@ func of(paths []string, t fleet.TenantName) []string {
 
 // missing is how an approval is given, and by whom.
 func missing(w Ownership, head fleet.Revision) string {
-	s := upper(w.who(5)) + " has to approve this head: by a review, or with the comment " + tick("/argosy approve "+head.Short()) + "."
+	s := upper(w.who(5)) + " has to approve this head: by a review, or with the comment " + tick("/argosy approve "+string(head)) + "."
+	if len(w.Early) > 0 {
+		s += " " + upper(series(each(w.Early, login), 3)) + " approved before this head was looked at, which counts for nothing."
+	}
 	if len(w.Earlier) > 0 {
 		s += " " + upper(series(each(w.Earlier, login), 3)) + " approved an earlier head."
 	}

@@ -73,7 +73,7 @@ func TestAnApprovalOfDeletionsReleasesWhatWasListed(t *testing.T) {
 	if v := Decide(f); len(v.Held) != 1 || len(v.Held[0].Items) != 12 || len(v.Cleared) != 0 || stateOf(t, f, fleet.CheckPlan) != fleet.CheckFailure {
 		t.Fatalf("%+v", v)
 	}
-	f.Record, _ = judged(f, bob, "/argosy approve-deletions 1a2b3c4d")
+	f.Record, _ = judged(f, bob, "/argosy approve-deletions "+string(head))
 	if v := Decide(f); len(v.Held) != 0 || len(v.Cleared) != 12 || stateOf(t, f, fleet.CheckPlan) != fleet.CheckSuccess {
 		t.Fatalf("%+v", v)
 	}
@@ -88,7 +88,7 @@ func TestAnApprovalOfDeletionsReleasesWhatWasListed(t *testing.T) {
 
 func TestWhoMayApproveDeletionsIsAskedEachTime(t *testing.T) {
 	f, _ := purge(t)
-	f.Record, _ = judged(f, bob, "/argosy approve-deletions 1a2b3c4d")
+	f.Record, _ = judged(f, bob, "/argosy approve-deletions "+string(head))
 	for name, change := range map[string]func(f *Facts){
 		"no longer an owner": func(f *Facts) { f.Owned[1].Owners = []Owner{{Name: "github:alice", People: []fleet.Person{alice}}} },
 		"held for the fleet instead": func(f *Facts) {
@@ -109,22 +109,22 @@ func TestWhoMayApproveDeletionsIsAskedEachTime(t *testing.T) {
 func TestATenantsOwnerDoesNotLetAnothersDeletionsGo(t *testing.T) {
 	f, _ := purge(t)
 	f.Plan.Holds = append(f.Plan.Holds, fleet.Hold{Revision: head, Reason: fleet.HoldDeletions, Tenant: "globex", Items: []fleet.ObjectKey{{Name: "theirs"}}})
-	after, reply := judged(f, bob, "/argosy approve-deletions 1a2b3c4d")
+	after, reply := judged(f, bob, "/argosy approve-deletions "+string(head))
 	if after.Cleared != nil || !strings.Contains(reply, "An owner of the platform or of tenant `globex` may.") {
 		t.Error(reply)
 	}
-	if after, reply := judged(f, carol, "/argosy approve-deletions 1a2b3c4d"); after.Cleared == nil || len(after.Cleared.Deletions) != 13 {
+	if after, reply := judged(f, carol, "/argosy approve-deletions "+string(head)); after.Cleared == nil || len(after.Cleared.Deletions) != 13 {
 		t.Error(reply)
 	}
 	f.Plan = nil
-	if after, reply := judged(f, carol, "/argosy approve-deletions 1a2b3c4d"); after.Cleared != nil || !strings.Contains(reply, "too early") {
+	if after, reply := judged(f, carol, "/argosy approve-deletions "+string(head)); after.Cleared != nil || !strings.Contains(reply, "too early") {
 		t.Error(reply)
 	}
 }
 
 func TestACommitOfTheQueueIsJudgedByItsPullRequests(t *testing.T) {
 	f, _ := purge(t)
-	cleared, _ := judged(f, bob, "/argosy approve-deletions 1a2b3c4d")
+	cleared, _ := judged(f, bob, "/argosy approve-deletions "+string(head))
 	f.Record = fleet.PullRecord{Pull: fleet.Pull{Base: "main", Head: merge}}
 	f.Plan.Head = merge
 	f.Plan.Holds[0].Revision = merge

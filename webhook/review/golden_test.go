@@ -89,7 +89,7 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	"deletions-approved": func(t *testing.T) Facts {
 		f, _ := purge(t)
 		f.Reviews = []fleet.Review{approval(alice, noon)}
-		f.Record, _ = Judge(Command{"approve-deletions", []string{string(head)}}, fleet.Clearance{By: bob, Head: head, At: noon}, RightsOf(bob, f), f.Record)
+		f.Record, _ = Judge(Command{Word: "approve-deletions", Args: []string{string(head)}}, fleet.Clearance{By: bob, Head: head, At: noon}, RightsOf(bob, f), f.Record)
 		return f
 	},
 	"fork": func(t *testing.T) Facts {

@@ -18,6 +18,7 @@ type Ownership struct {
 
 	Approved []fleet.Person // this head
 	Earlier  []fleet.Person // another head, and not this one
+	Early    []fleet.Person // this head, before Argosy had looked at it
 	TookBack []fleet.Person // asked for changes, or had their review dismissed, and did not approve this head since
 }
 
@@ -67,6 +68,7 @@ type word struct {
 	person          fleet.Person
 	approved        time.Time // this head
 	earlier, tookIt time.Time // approved another head; asked for changes or was dismissed
+	early           time.Time // approved this head before it was looked at
 }
 
 // heard is what people have said by reviews and commands, in the order of their ids.
@@ -81,6 +83,8 @@ func (f Facts) heard() []word {
 	for _, r := range f.Reviews {
 		w := of(r.Author)
 		switch {
+		case r.State == fleet.ReviewApproved && r.Head == f.Record.Head && f.Record.Seen.Before(r):
+			w.early = latest(w.early, r.At)
 		case r.State == fleet.ReviewApproved && r.Head == f.Record.Head:
 			w.approved = latest(w.approved, r.At)
 		case r.State == fleet.ReviewApproved:
@@ -144,6 +148,8 @@ func (o *Ownership) add(w word) {
 	switch {
 	case w.approved.After(w.tookIt):
 		o.Approved = append(o.Approved, w.person)
+	case w.early.After(w.tookIt):
+		o.Early = append(o.Early, w.person)
 	case w.earlier.After(w.tookIt):
 		o.Earlier = append(o.Earlier, w.person)
 	case !w.tookIt.IsZero():
