@@ -38,6 +38,7 @@ var (
 	environments = map[string][]string{"acme": {"prod", "staging"}, "globex": {"prod"}}
 	engineNames  = []string{"eu-1", "eu-2"}
 	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+	projects     = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "appprojects"}
 	worlds       atomic.Int64
 )
 
@@ -494,9 +495,64 @@ func (w *world) same() error {
 			}
 		}
 	}
+	known, err := w.known()
+	if err != nil {
+		return err
+	}
 	for _, a := range slices.SortedFunc(maps.Keys(live), func(a, b app) int { return strings.Compare(a.name, b.name) }) {
-		if _, ok := wanted[a]; !ok {
-			return fmt.Errorf("%s/%s@%s lives, and the config repo does not have it", a.tenant, a.name, a.environment)
+		_, ok := wanted[a]
+		for _, o := range live[a] {
+			if !ok && !known[o.GetName()].stray {
+				return fmt.Errorf("%s/%s@%s lives, and the config repo does not have it", a.tenant, a.name, a.environment)
+			}
+		}
+	}
+	return w.accounted(known)
+}
+
+// standing is what the store says of an object's name.
+type standing struct{ row, stray bool }
+
+// known are the names of all rows and listed strays.
+func (w *world) known() (map[string]standing, error) {
+	conn, err := pgx.Connect(w.ctx, *w.direct.Load())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(w.ctx))
+	rows, err := conn.Query(w.ctx, `SELECT name, false FROM desired UNION ALL SELECT name, true FROM strays`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[string]standing{}
+	for rows.Next() {
+		var name string
+		var stray bool
+		if err := rows.Scan(&name, &stray); err != nil {
+			return nil, err
+		}
+		s := out[name]
+		s.row, s.stray = s.row || !stray, s.stray || stray
+		out[name] = s
+	}
+	return out, rows.Err()
+}
+
+// accounted: every object of ours on an engine has a row or is a listed stray.
+func (w *world) accounted(known map[string]standing) error {
+	for _, e := range w.engines {
+		for _, r := range []schema.GroupVersionResource{applications, projects, {Version: "v1", Resource: "secrets"}} {
+			all, err := cluster.Dynamic().Resource(r).Namespace(e.Namespace).List(w.ctx,
+				metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=argosy"})
+			if err != nil {
+				return err
+			}
+			for _, o := range all.Items {
+				if s := known[o.GetName()]; !s.row && !s.stray {
+					return fmt.Errorf("%s %s in %s has no row and is no listed stray", r.Resource, o.GetName(), e.Namespace)
+				}
+			}
 		}
 	}
 	return nil
