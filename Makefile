@@ -6,7 +6,7 @@ BIN := bin/argosy
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify image charts bench-core bench-placement bench-pulls bench-agents bench-takeover chaos clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-placement bench-pulls bench-agents bench-takeover chaos clean
 
 help: ## what there is
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
@@ -47,8 +47,11 @@ demo: ## the main job, live, on real parts (ONCE=1 ends by itself)
 generate: ## schemas, config reference, OpenAPI document
 	$(GO) generate ./...
 
-verify: lint ## lint, and that nothing generated is stale
+verify: lint vuln ## lint, known vulnerabilities, and that nothing generated is stale
 	@scripts/verify.sh
+
+vuln: ## known vulnerabilities of what the binary links (GOVULNDB, REQUIRE_VULNDB=1)
+	@scripts/vuln.sh
 
 image: ## the image as an OCI layout, bin/image, without a container engine (PLATFORMS, VERSION)
 	@scripts/image.sh
