@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	argosyengine "argosy.dev/argosy/charts/argosy-engine"
 )
 
 func TestTheEngineKeepsTenantsApartInTheRepoServer(t *testing.T) {
@@ -109,6 +111,52 @@ func TestTheRepoServerDialsNoPrivateNetworkThatIsNotListed(t *testing.T) {
 			if strings.Contains(other, "repo-server") {
 				t.Errorf("%s %s: another policy opens the repo-server's ways out: %s", version, values, other)
 			}
+		}
+	}
+}
+
+// bounds are what keeps clusters that never answer from occupying the application-controller.
+var bounds = map[string]string{
+	"ARGOCD_K8S_TLS_HANDSHAKE_TIMEOUT": "5s", "ARGOCD_K8S_TCP_TIMEOUT": "30s", "ARGOCD_CLUSTER_SYNC_RETRY_TIMEOUT_DURATION": "3m",
+}
+
+// bounded takes the bounds out of the application-controller's environment, which is as published without them.
+func bounded(t *testing.T, version string, container object) {
+	t.Helper()
+	if container.at("name") != "argocd-application-controller" {
+		return
+	}
+	var rest []any
+	seen := 0
+	for _, e := range container.list("env") {
+		if want, is := bounds[e.at("name")]; is {
+			seen++
+			if e.at("value") != want {
+				t.Errorf("%s: %v, want %s", version, e, want)
+			}
+			continue
+		}
+		rest = append(rest, map[string]any(e))
+	}
+	if seen != len(bounds) {
+		t.Errorf("%s: %d of %d bounds are set", version, seen, len(bounds))
+	}
+	container["env"] = rest
+}
+
+func TestTestsRunTheControllerWithTheChartsBounds(t *testing.T) {
+	all := engine(t, "min", "v3.2.11")
+	env := map[string]string{}
+	for _, e := range find(t, all, "StatefulSet", "argocd-application-controller").pod().list("containers")[0].list("env") {
+		env[e.at("name")] = e.at("value")
+	}
+	params := object{"data": find(t, all, "ConfigMap", "argocd-cmd-params-cm").get("data")}
+	env["ARGOCD_APPLICATION_CONTROLLER_STATUS_PROCESSORS"] = params.at("data", "controller.status.processors")
+	env["ARGOCD_APPLICATION_CONTROLLER_OPERATION_PROCESSORS"] = params.at("data", "controller.operation.processors")
+	for _, set := range argosyengine.ControllerEnvironment {
+		name, value, _ := strings.Cut(set, "=")
+		if env[name] != value {
+			t.Errorf("tests set %s, the chart %q", set, env[name])
 		}
 	}
 }

@@ -143,6 +143,7 @@ func sameContainers(t *testing.T, version string, got, want []object) {
 		t.Fatalf("%s: %d containers for %d", version, len(got), len(want))
 	}
 	for i := range want {
+		bounded(t, version, got[i])
 		image := got[i].at("image")
 		for _, o := range []object{got[i], want[i]} {
 			delete(o, "image")

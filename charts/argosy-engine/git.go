@@ -41,3 +41,13 @@ func WriteGit(dir string) (string, error) {
 	}
 	return filepath.Join(dir, "gitconfig"), nil
 }
+
+// ControllerEnvironment bounds what clusters that never answer take from the
+// application-controller, as the chart does.
+var ControllerEnvironment = []string{
+	"ARGOCD_K8S_TLS_HANDSHAKE_TIMEOUT=5s",
+	"ARGOCD_K8S_TCP_TIMEOUT=30s",
+	"ARGOCD_CLUSTER_SYNC_RETRY_TIMEOUT_DURATION=3m",
+	"ARGOCD_APPLICATION_CONTROLLER_STATUS_PROCESSORS=100",
+	"ARGOCD_APPLICATION_CONTROLLER_OPERATION_PROCESSORS=50",
+}

@@ -37,7 +37,7 @@ spec:
 
 // world is one Argo CD of one version, a cluster that it deploys to, and a repository.
 type world struct {
-	*testing.T
+	testing.TB
 	e       *Engine
 	spec    fleet.EngineSpec
 	cluster *stack.Cluster
@@ -56,11 +56,11 @@ func newWorld(t *testing.T, version string) *world {
 }
 
 // newWorldWith is a world whose namespaces end in suffix. An Argo CD that is open is dedicated to acme.
-func newWorldWith(t *testing.T, suffix string, o stack.ArgoOptions) *world {
+func newWorldWith(t testing.TB, suffix string, o stack.ArgoOptions) *world {
 	t.Helper()
 	ctx := t.Context()
 	c := apiServer(t)
-	w := &world{T: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix, lease: fleet.Lease{Epoch: 3}, seen: map[fleet.ObjectKey][]fleet.Observation{}}
+	w := &world{TB: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix, lease: fleet.Lease{Epoch: 3}, seen: map[fleet.ObjectKey][]fleet.Observation{}}
 	o.Cluster, o.Namespace, o.InstallationID, o.Refresh = c, "argocd-"+suffix, "eu-1", 3*time.Second
 	argo, err := stack.StartArgoCD(ctx, o)
 	if err != nil {
@@ -188,7 +188,7 @@ func (w *world) row(o fleet.Object, policy fleet.DeletionPolicy) fleet.Row {
 	if err != nil {
 		w.Fatal(err)
 	}
-	r := rowOf(w.T, o, 1)
+	r := rowOf(w.TB, o, 1)
 	r.Manifest, r.Deletion = m, policy
 	return r
 }

@@ -232,9 +232,14 @@ func (a *ArgoCD) environment(component string) []string {
 		"ARGOCD_PLUGINSOCKFILEPATH=" + a.sockets.path,
 		"ARGOCD_ASK_PASS_SOCK=" + filepath.Join(a.sockets.path, "ask"),
 	}
-	// Published manifests read these variables from argocd-cmd-params-cm.
-	if component == "repo-server" && !a.options.Open {
-		all = append(all, "ARGOCD_GIT_MODULES_ENABLED=false", "GIT_CONFIG_GLOBAL="+a.git)
+	if a.options.Open {
+		return all
+	}
+	switch component {
+	case "repo-server":
+		all = append(all, "ARGOCD_GIT_MODULES_ENABLED=false", "GIT_CONFIG_GLOBAL="+a.git, "ARGOCD_REPO_SERVER_PARALLELISM_LIMIT=20")
+	case "application-controller":
+		all = append(all, argosyengine.ControllerEnvironment...)
 	}
 	return all
 }

@@ -53,6 +53,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $cm "resource.respectRBAC" "normal" -}}
 {{- end -}}
 {{- $params := merge (deepCopy .Values.argocd.params) (dict "reposerver.enable.git.submodule" "false") -}}
+{{- /* A cluster that never answers keeps one processor for each of its Applications busy: docs/adr/0021. */ -}}
+{{- $params = merge $params (dict "controller.status.processors" "100" "controller.operation.processors" "50" "reposerver.parallelism.limit" "20") -}}
 {{- if eq .Values.pattern "controller" -}}
 {{- $_ := required "hub.repoServer.existingTLSSecret is required with pattern: controller: the Secret argocd-repo-server-tls, by whose ca.crt the hub's certificate is checked" .Values.hub.repoServer.existingTLSSecret -}}
 {{- $_ := required "hub.redis.existingSecret is required with pattern: controller: the Secret argocd-redis with the password under auth" .Values.hub.redis.existingSecret -}}
