@@ -31,9 +31,13 @@ func (v *Server) assembleAgents() error {
 	if !s.Agents.Enabled || s.Listen.Public == "" {
 		return nil
 	}
+	proxies, err := s.Listen.Proxies()
+	if err != nil {
+		return err
+	}
 	made, err := hub.New(hub.Config{
 		Store: v.store, Secrets: v.secrets, Stops: v.stops, PublicURL: s.Listen.Public, Replica: v.holder, Version: v.version,
-		LegacyTokenPath: s.Agents.LegacyTokenPath, Limits: hub.Limits{OpenRate: s.Agents.ConnectRate}, Log: v.log, Metrics: hub.NewMetrics(v.registry),
+		LegacyTokenPath: s.Agents.LegacyTokenPath, Limits: hub.Limits{OpenRate: s.Agents.ConnectRate, Proxies: proxies}, Log: v.log, Metrics: hub.NewMetrics(v.registry),
 	})
 	if err != nil {
 		return fmt.Errorf("listen.publicURL: %w", err)

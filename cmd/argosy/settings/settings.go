@@ -100,11 +100,12 @@ type Age struct {
 
 // Listen is the HTTP server.
 type Listen struct {
-	Address  string `yaml:"address,omitempty" doc:"host:port of the API and the page." default:"127.0.0.1:8080"`
-	Ops      string `yaml:"ops,omitempty" doc:"host:port of /healthz, /readyz and /metrics, which ask for no token." default:"127.0.0.1:8081"`
-	CertFile string `yaml:"certFile,omitempty" doc:"Certificate; with keyFile the API is served by TLS. Both are read anew when they change."`
-	KeyFile  string `yaml:"keyFile,omitempty" doc:"Private key of certFile."`
-	Public   string `yaml:"publicURL,omitempty" doc:"URL by which people reach the page, and agents the API: for the links in pull requests, and the name that agents prove themselves to."`
+	Address        string   `yaml:"address,omitempty" doc:"host:port of the API and the page." default:"127.0.0.1:8080"`
+	Ops            string   `yaml:"ops,omitempty" doc:"host:port of /healthz, /readyz and /metrics, which ask for no token." default:"127.0.0.1:8081"`
+	CertFile       string   `yaml:"certFile,omitempty" doc:"Certificate; with keyFile the API is served by TLS. Both are read anew when they change."`
+	KeyFile        string   `yaml:"keyFile,omitempty" doc:"Private key of certFile."`
+	Public         string   `yaml:"publicURL,omitempty" doc:"URL by which people reach the page, and agents the API: for the links in pull requests, and the name that agents prove themselves to."`
+	TrustedProxies []string `yaml:"trustedProxies,omitempty" doc:"Networks, such as 10.0.0.0/8, of proxies whose X-Forwarded-For says which address asks. Limits by address go by the peer otherwise, so that all who come through an unlisted proxy share one."`
 }
 
 // Engines is how engines are written to.
@@ -239,6 +240,9 @@ func (s *Settings) checkRest() error {
 	}
 	if (s.Listen.CertFile == "") != (s.Listen.KeyFile == "") {
 		errs = append(errs, errors.New("listen.certFile and listen.keyFile go together"))
+	}
+	if _, err := s.Listen.Proxies(); err != nil {
+		errs = append(errs, err)
 	}
 	if u, err := url.Parse(s.Listen.Public); s.Listen.Public != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "") {
 		errs = append(errs, errors.New("listen.publicURL is to be a URL such as https://argosy.example.com, without a credential or query"))

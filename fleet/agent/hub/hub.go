@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -32,11 +33,13 @@ type Stops interface {
 // Limits bound what agents may cost one replica. What is 0 has the value given here.
 type Limits struct {
 	OpenRate  int           // sessions that are opened in a second; 100
-	TokenRate int           // access tokens that are given in a second; 200
+	TokenRate int           // access tokens that agents this replica does not know yet are given in a second; 200
 	JoinRate  int           // joins that are tried in a second, whoever tries; 20
 	Queue     time.Duration // that one may wait for its turn before it is sent away; 20s
 	Reads     int           // reads of the store for streams and snapshots at a time; 16
 	Snapshots int           // that are made at a time; 4
+
+	Proxies []netip.Prefix // whose X-Forwarded-For says who asks
 }
 
 // Config is what a Hub is made of. Log, Metrics, Version, Now and Limits may be left out.
@@ -72,7 +75,11 @@ type Hub struct {
 	openings  *admission
 	tokens    *admission
 	joins     *admission
-	asks      slots // reads for who is not known yet
+	limits    Limits
+	known     recent[known]
+	tokensOf  *recent[*admission] // by address
+	joinsOf   *recent[*admission] // likewise
+	asks      slots               // reads for who is not known yet
 	reads     slots
 	resolving slots
 	snapshots slots
@@ -100,6 +107,8 @@ func New(c Config) (*Hub, error) {
 	h.feed = newFeed(c.Store, h.log, l.OpenRate)
 	h.seen = newSeen(h.now)
 	h.openings, h.tokens, h.joins = newAdmission(l.OpenRate, l.Queue), newAdmission(l.TokenRate, l.Queue), newAdmission(l.JoinRate, l.Queue)
+	h.limits, h.known.size = l, maxKnown
+	h.tokensOf, h.joinsOf = &recent[*admission]{size: maxAddresses}, &recent[*admission]{size: maxAddresses}
 	h.reads, h.snapshots = make(slots, l.Reads), make(slots, l.Snapshots)
 	if h.metrics == nil {
 		h.metrics = NewMetrics(nil)

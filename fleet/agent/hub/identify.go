@@ -67,6 +67,7 @@ func (h *Hub) prove(a asker, method, path string, statement []byte) (id string, 
 	if err != nil {
 		return "", err
 	}
+	h.remember(a.agent)
 	return id, h.seen.first(a.agent.ID, id)
 }
 

@@ -20,8 +20,7 @@ const (
 	longestUID    = 64
 )
 
-// join swaps a one-time token for an identity. How many may be tried in a second does not depend on who tries: behind a proxy everybody
-// has one address.
+// join swaps a one-time token for an identity.
 func (h *Hub) join(w http.ResponseWriter, r *http.Request) error {
 	body, err := read(w, r, smallBody)
 	if err != nil {
@@ -41,7 +40,7 @@ func (h *Hub) join(w http.ResponseWriter, r *http.Request) error {
 	if _, err := agent.CheckProof(proof, asked.Keys, http.MethodPost, agent.PathJoin, "", body, h.now()); err != nil {
 		return err
 	}
-	if err := h.joins.wait(r.Context()); err != nil {
+	if err := h.stranger(r, h.joins, h.joinsOf, h.limits.JoinRate); err != nil {
 		return err
 	}
 	var joined fleet.Agent
@@ -95,7 +94,7 @@ func (h *Hub) token(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.tokens.wait(r.Context()); err != nil {
+	if err := h.admit(r, assertion, id); err != nil {
 		return err
 	}
 	var known fleet.Agent
@@ -117,6 +116,7 @@ func (h *Hub) token(w http.ResponseWriter, r *http.Request) error {
 	if over != nil {
 		return over
 	}
+	h.remember(known)
 	return h.grant(w, r, known, jti)
 }
 

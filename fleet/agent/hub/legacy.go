@@ -28,7 +28,7 @@ func (h *Hub) applications(w http.ResponseWriter, r *http.Request) {
 		h.notThere(w, r)
 		return
 	}
-	if err := h.joins.wait(r.Context()); err != nil {
+	if err := h.stranger(r, h.joins, h.joinsOf, h.limits.JoinRate); err != nil {
 		h.later(w, err)
 		return
 	}

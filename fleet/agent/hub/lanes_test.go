@@ -1,0 +1,111 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// flood sends forged assertions from an address until ctx ends.
+func (o *house) flood(ctx context.Context, id, address string) {
+	stranger := &device{o: o, keys: newKeys(o.t), id: id}
+	raw := stranger.assertion()
+	for ctx.Err() == nil {
+		r := tokenRequest(raw).WithContext(ctx)
+		r.RemoteAddr = address
+		o.serve(r)
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func TestAFloodOfForgedAssertionsDelaysNoKnownAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t, func(c *Config) { c.Limits = Limits{TokenRate: 5, Queue: 5 * time.Second} })
+		d := o.device("eu-1.edge", "acme")
+		other := o.device("eu-2.edge", "acme")
+		if w := o.serve(tokenRequest(d.assertion())); w.Code != http.StatusOK {
+			t.Fatal(w.Code, w.Body)
+		}
+		if w := o.serve(other.get("/api/v1/cluster/self/applications", 0)); w.Code != http.StatusOK { // known by its proof
+			t.Fatal(w.Code, w.Body)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		for i := range 60 { // in the name of the agent itself too
+			go o.flood(ctx, []string{d.id, "nobody"}[i%2], fmt.Sprintf("10.1.%d.1:1234", i))
+		}
+		time.Sleep(10 * time.Second)
+		for range 20 {
+			for _, who := range []*device{d, other} {
+				began := time.Now()
+				if w := o.serve(tokenRequest(who.assertion())); w.Code != http.StatusOK || time.Since(began) > 0 {
+					t.Fatalf("a known agent waits %s: %d %s", time.Since(began), w.Code, w.Body)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		stop()
+	})
+}
+
+func TestOneAddressLeavesStrangersTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t, func(c *Config) { c.Limits = Limits{TokenRate: 20, Queue: 5 * time.Second} })
+		ctx, stop := context.WithCancel(t.Context())
+		for i := range 200 {
+			go o.flood(ctx, "nobody", fmt.Sprintf("[2001:db8::%x]:1234", i)) // one network
+		}
+		time.Sleep(10 * time.Second)
+		d := o.device("eu-1.edge", "acme")
+		began := time.Now()
+		if w := o.serve(tokenRequest(d.assertion())); w.Code != http.StatusOK || time.Since(began) > time.Second {
+			t.Fatalf("a new agent waits %s: %d %s", time.Since(began), w.Code, w.Body)
+		}
+		stop()
+	})
+}
+
+func TestOneAgentIsGivenAFewTokensASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		d := o.device("eu-1.edge", "acme")
+		refused := 0
+		for range 50 {
+			if w := o.serve(tokenRequest(d.assertion())); w.Code != http.StatusOK {
+				refused++
+			}
+		}
+		if refused < 30 {
+			t.Errorf("only %d of 50 at once are sent away", refused)
+		}
+	})
+}
+
+func TestTheAddressBehindATrustedProxy(t *testing.T) {
+	o := newHouse(t, func(c *Config) { c.Limits.Proxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
+	for _, c := range []struct{ peer, forwarded, want string }{
+		{"192.0.2.1:1", "", "192.0.2.1"},
+		{"192.0.2.1:1", "198.51.100.7", "192.0.2.1"}, // not a proxy of ours
+		{"10.0.0.1:1", "198.51.100.7", "198.51.100.7"},
+		{"10.0.0.1:1", "203.0.113.9, 198.51.100.7, 10.0.0.2", "198.51.100.7"}, // what the client wrote itself does not count
+		{"10.0.0.1:1", "nonsense", "10.0.0.1"},
+		{"[::ffff:192.0.2.1]:1", "", "192.0.2.1"},
+		{"[2001:db8:1:2:3::4]:1", "", "2001:db8:1:2::/64"},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.RemoteAddr = c.peer
+		if c.forwarded != "" {
+			r.Header.Set("X-Forwarded-For", c.forwarded)
+		}
+		if got := o.hub.address(r); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
