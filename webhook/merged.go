@@ -98,8 +98,8 @@ func (r *Reviewer) outcome(ctx context.Context, f *review.Facts, over bool) ([]f
 	for _, e := range slices.Concat(merge.Effects, reviewed.Effects) {
 		keys[e.Key], engines[e.Key.Engine] = true, true
 	}
-	if len(keys) == 0 {
-		return nil, nil
+	if merge.Holds, err = r.holds(ctx, keys, changedBy(f.Record, reviewed)); err != nil || len(keys) == 0 {
+		return nil, err
 	}
 	if f.Engines, err = r.engines(ctx, engines); err != nil {
 		return nil, err
@@ -107,14 +107,23 @@ func (r *Reviewer) outcome(ctx context.Context, f *review.Facts, over bool) ([]f
 	if f.Stops, err = r.Records.Stops(ctx, fleet.Scope{}); err != nil {
 		return nil, err
 	}
-	if merge.Holds, err = r.holds(ctx, keys); err != nil {
-		return nil, err
-	}
 	return r.Records.Outcomes(ctx, slices.Collect(maps.Keys(keys)))
 }
 
-// holds is what holds back something of these objects, and only as far as it does.
-func (r *Reviewer) holds(ctx context.Context, keys map[fleet.ObjectKey]bool) ([]fleet.Hold, error) {
+// changedBy is the files that a pull request changes, as far as that is known.
+func changedBy(record fleet.PullRecord, p fleet.ReviewedPlan) map[string]bool {
+	files := map[string]bool{}
+	for path := range record.Shown {
+		files[path] = true
+	}
+	for _, path := range p.Touches {
+		files[path] = true
+	}
+	return files
+}
+
+// holds is what holds back something of these objects and files, and only as far as it does.
+func (r *Reviewer) holds(ctx context.Context, keys map[fleet.ObjectKey]bool, files map[string]bool) ([]fleet.Hold, error) {
 	all, _, err := r.Records.Holds(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 1000})
 	if err != nil {
 		return nil, err
@@ -122,7 +131,8 @@ func (r *Reviewer) holds(ctx context.Context, keys map[fleet.ObjectKey]bool) ([]
 	var out []fleet.Hold
 	for _, h := range all {
 		h.Items = slices.DeleteFunc(slices.Clone(h.Items), func(k fleet.ObjectKey) bool { return !keys[k] })
-		if len(h.Items) > 0 {
+		h.Paths = slices.DeleteFunc(slices.Clone(h.Paths), func(p string) bool { return !files[p] })
+		if len(h.Items)+len(h.Paths) > 0 {
 			out = append(out, h)
 		}
 	}

@@ -45,11 +45,18 @@ func (a *app) approveCommand() *cobra.Command {
 			return err
 		}
 		for _, h := range done.Holds {
-			if _, err := fmt.Fprintf(a.out, "approved %s: %s (%d objects)\n", h.Revision.Short(), h.Reason, len(h.Items)); err != nil {
+			what := fmt.Sprintf("%d objects", len(h.Items))
+			if n := len(h.Paths); n > 0 {
+				what = fmt.Sprintf("%d files, %s", n, what)
+			}
+			if _, err := fmt.Fprintf(a.out, "approved %s: %s (%s)\n", h.Revision.Short(), h.Reason, what); err != nil {
 				return err
 			}
 			for _, item := range h.Items {
 				a.hint("  %s %s on %s", item.Kind, item.Name, item.Engine)
+			}
+			for _, path := range h.Paths {
+				a.hint("  %s", path)
 			}
 		}
 		return nil

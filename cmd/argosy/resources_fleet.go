@@ -132,9 +132,23 @@ var holdColumns = []column[fleet.Hold]{
 	{head: "REVISION", of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Text(h.Revision.Short()) }},
 	{head: "TENANT", of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Text(h.Tenant) }},
 	{head: "REASON", of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Text(h.Reason) }},
-	{head: "ITEMS", of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Number(len(h.Items)) }},
+	{head: "ITEMS", of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Number(len(h.Items) + len(h.Paths)) }},
 	{head: "AGE", of: func(h fleet.Hold, now time.Time) table.Cell { return age(h.Since, now) }},
-	{head: "MESSAGE", of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Text(h.Message) }},
+	{head: "MESSAGE", of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Text(held(h)) }},
+	{head: "FILES", wide: true, of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Text(strings.Join(h.Paths, " ")) }},
+}
+
+// held is a hold's message with the first files that it holds.
+func held(h fleet.Hold) string {
+	const most = 3
+	switch n := len(h.Paths); {
+	case n == 0:
+		return h.Message
+	case n <= most:
+		return strings.Join(h.Paths, ", ") + ": " + h.Message
+	default:
+		return fmt.Sprintf("%s and %d more: %s", strings.Join(h.Paths[:most], ", "), n-most, h.Message)
+	}
 }
 
 // stops takes the filter and the limit of the other lists: there is at most one stop per tenant and engine, and none is left out.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +13,18 @@ import (
 // Compute says what r changes. The World stays as it is.
 //
 // An error means that nothing may be done. A declaration that no object can be rendered from is no error: it is quarantined alone.
+//
+// A panic on the way quarantines the files that it comes from, and is an error when it comes from none.
 func (w *World) Compute(r Request, render Renderer) (*Plan, error) {
+	p, err := w.guarded(r, render)
+	var failed *fault
+	if errors.As(err, &failed) {
+		return w.isolated(r, render, failed)
+	}
+	return p, err
+}
+
+func (w *World) compute(r Request, render Renderer) (*Plan, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	r, enforced := w.enforce(r)

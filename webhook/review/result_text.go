@@ -98,6 +98,10 @@ func (r result) holds(p *page, d detail) {
 	var list []string
 	for _, h := range r.m.Holds {
 		text := count(len(h.Items), "deletion") + ": " + words(h.Message) + ". To let " + plural(len(h.Items), "it", "them") + " go: " + code("argosy approve "+string(h.Revision)) + "."
+		if n := len(h.Paths); n > 0 {
+			text = series(each(h.Paths, tick), 5) + ": " + words(h.Message) + ". " + plural(n, "It stays", "They stay") +
+				" as applied before; to apply " + plural(n, "it", "them") + ": " + code("argosy approve "+string(h.Revision)) + "."
+		}
 		list = append(list, text)
 	}
 	if len(list) == 0 && r.counts()[waits] > 0 {
