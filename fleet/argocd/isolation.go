@@ -89,17 +89,12 @@ func (e *Engine) checkIsolation(ctx context.Context, data map[string]string) ([]
 		return nil, nil
 	}
 	found := isolationFindings(data)
-	var params struct{ Data map[string]string }
-	err := e.get(ctx, e.configMaps()+"/"+paramsName, &params)
-	switch {
-	case codeOf(err) == http.StatusForbidden:
-		found = append(found, engine.Finding{Code: "params",
-			Message: e.who() + " may not get ConfigMap " + paramsName + " in namespace " + e.namespace + ", so that it is unknown whether the repo-server fetches Git submodules",
-			Fix:     "grant get on it there"})
-	case err != nil && !isMissing(err):
-		return nil, err
-	default:
-		found = append(found, submoduleFindings(params.Data)...)
+	if !e.options.Advise { // an agent has no right to read it
+		submodules, err := e.checkSubmodules(ctx)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, submodules...)
 	}
 	for i := range found {
 		found[i].Blocks = found[i].Blocks && !e.options.Advise
@@ -108,6 +103,21 @@ func (e *Engine) checkIsolation(ctx context.Context, data map[string]string) ([]
 		found = append(found, gitConfigFindings(c)...)
 	}
 	return found, nil
+}
+
+// checkSubmodules reads argocd-cmd-params-cm, which need not be there.
+func (e *Engine) checkSubmodules(ctx context.Context) ([]engine.Finding, error) {
+	var params struct{ Data map[string]string }
+	err := e.get(ctx, e.configMaps()+"/"+paramsName, &params)
+	switch {
+	case codeOf(err) == http.StatusForbidden:
+		return []engine.Finding{{Code: "params",
+			Message: e.who() + " may not get ConfigMap " + paramsName + " in namespace " + e.namespace + ", so that it is unknown whether the repo-server fetches Git submodules",
+			Fix:     "grant get on it there"}}, nil
+	case err != nil && !isMissing(err):
+		return nil, err
+	}
+	return submoduleFindings(params.Data), nil
 }
 
 type envVar struct{ Name, Value string }
