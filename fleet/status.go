@@ -68,6 +68,7 @@ type Lease struct {
 	Holder  string
 	Epoch   int64
 	Expires time.Time
+	Report  int64 // of an agent, that a write under the lease is a part of; 0: of none
 }
 
 // OperationKind says what an Operation does.

@@ -31,7 +31,7 @@ func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet
 	}
 	var touched []string
 	err = s.atomically(ctx, func(b *pgx.Batch) {
-		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		fenceEngine(b, lease)
 		b.Queue(sqlOpenRevisions, objectColumns(column(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key }))...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&touched) })
 		if len(done) > 0 {

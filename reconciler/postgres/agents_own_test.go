@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
 )
 
 func (k *agentKit) own(scope fleet.Scope, by fleet.Filter) []fleet.OwnView {
@@ -427,7 +428,7 @@ func TestPruneDropsWhatAgentsNoLongerNeed(t *testing.T) {
 		INSERT INTO replicas VALUES ('old', now() - interval '25 hours'), ('new', now());
 		INSERT INTO agent_access VALUES ('a', 'old', sha256('1'), now() - interval '11 minutes'), ('a', 'remembered', sha256('2'), now() - interval '9 minutes'), ('a', 'live', sha256('3'), now() + interval '1 minute')`)
 	live := k.join("far-1", "f")
-	must(k.Prune(ctx))(t)
+	must(k.Prune(ctx, postgres.Retention{}))(t)
 	expect(t, k.url, `SELECT count(*) FROM agent_tokens`, 3)
 	expect(t, k.url, `SELECT count(*) FROM agents`, 3)
 	expect(t, k.url, `SELECT count(*) FROM agents WHERE id = '`+live.ID+`'`, 1)

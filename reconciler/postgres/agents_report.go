@@ -39,7 +39,7 @@ func (s *Store) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (l
 // lease has passed on.
 func (s *Store) ReportTaken(ctx context.Context, lease fleet.Lease, seq int64) error {
 	err := s.atomically(ctx, func(b *pgx.Batch) {
-		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		fenceEngine(b, lease)
 		b.Queue(`UPDATE agents SET report_seq = $2 WHERE id = $1 AND report_seq < $2`, text(holdingAgent(lease)), seq)
 	})
 	return wrap(err, "report %d under lease %s", seq, lease.Name)
@@ -52,7 +52,7 @@ func (s *Store) ReportAgent(ctx context.Context, lease fleet.Lease, report fleet
 		return err
 	}
 	err = s.atomically(ctx, func(b *pgx.Batch) {
-		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		fenceEngine(b, lease)
 		b.Queue(sqlReportAgent, text(holdingAgent(lease)), report.Reachable, message(report.Message), message(report.ArgoCD), message(report.Version),
 			count(report.PendingDeletions), count(report.HeldDeletions), count(report.Strays), count(report.Own), strayEnvironments(report.Environments))
 		b.Queue(sqlReportAgentEngine, string(engine), report.Reachable, message(report.Message), message(report.ArgoCD), text(holdingAgent(lease)))
@@ -132,7 +132,7 @@ func (s *Store) RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.Ow
 		}
 	}
 	err = s.atomically(ctx, func(b *pgx.Batch) {
-		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		fenceEngine(b, lease)
 		if len(gone) > 0 {
 			b.Queue(`DELETE FROM own_applications o USING unnest($2::text[], $3::text[]) AS g (namespace, name)
 				WHERE o.engine = $1 AND o.namespace = g.namespace AND o.name = g.name`, string(engine),

@@ -313,6 +313,34 @@ func TestCase41AProofOpensOneSession(t *testing.T) {
 
 func failed[T any](_ T, err error) bool { return err != nil }
 
+// A part of a report is refused once the report, or a later one, was taken: on whichever replica it was held up.
+func TestCase41LateDuplicateOfAReportOverwritesNothing(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	ctx := t.Context()
+	o := k.open(k.join(acmeEdge, "x"), "one")
+	row := must(k.AgentChanged(ctx, acmeEdge, 0, 10))(t)[0]
+	part := func(report int64, message string) error {
+		lease := o.Lease
+		lease.Report = report
+		return k.Acknowledge(ctx, lease, []fleet.Ack{{Key: row.Key, Seq: row.Seq, State: fleet.ApplyFailed, Message: message}})
+	}
+	must(k.TakeReport(ctx, o.Lease, 7))(t) // on the replica that is slow
+	check(t, part(7, "seventh"))
+	check(t, part(7, "seventh"))
+	check(t, k.ReportTaken(ctx, o.Lease, 7))
+	check(t, part(8, "eighth"))
+	check(t, k.ReportTaken(ctx, o.Lease, 8))
+	for _, late := range []int64{7, 8} {
+		if err := part(late, "late"); !errors.Is(err, fleet.ErrReplayed) {
+			t.Errorf("a late part of report %d: %v", late, err)
+		}
+	}
+	if got := one[string](t, k.url, `SELECT state_message FROM status WHERE name = $1`, row.Key.Name); got != "eighth" {
+		t.Errorf("the row says %s", got)
+	}
+}
+
 func TestCase41ReportsGoForward(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)

@@ -345,6 +345,6 @@ func TestAgentsNeedNoSuperuser(t *testing.T) {
 	}
 	k.join(acmeEdge, "z")
 	check(t, k.RevokeAgent(ctx, fleet.Scope{Tenant: "acme"}, acmeEdge, "ann"))
-	must(k.Prune(ctx))(t)
+	must(k.Prune(ctx, postgres.Retention{}))(t)
 	check(t, k.Reset(ctx))
 }

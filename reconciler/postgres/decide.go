@@ -37,9 +37,17 @@ func (s *Store) Approve(ctx context.Context, a fleet.Approval) (fleet.Approval, 
 	return a, nil
 }
 
-// Approvals are the latest of each revision, oldest first.
+// sqlApprovals reads those that can still release something: what waits for one is in holds, and those of the last week may meet a hold that
+// is about to be stored.
+const sqlApprovals = `
+	SELECT revision, by, at, note FROM approvals WHERE at > now() - interval '7 days'
+	UNION
+	SELECT a.revision, a.by, a.at, a.note FROM approvals a JOIN holds h ON h.revision = a.revision
+	ORDER BY at, revision`
+
+// Approvals are the latest of each revision that something waits for, oldest first.
 func (s *Store) Approvals(ctx context.Context) ([]fleet.Approval, error) {
-	all, err := collect(ctx, s, scanApproval, `SELECT revision, by, at, note FROM approvals ORDER BY at, revision`)
+	all, err := collect(ctx, s, scanApproval, sqlApprovals)
 	return all, wrap(err, "approvals")
 }
 

@@ -18,7 +18,7 @@ func (s *Store) ReportEngine(ctx context.Context, lease fleet.Lease, report flee
 		return err
 	}
 	err = s.atomically(ctx, func(b *pgx.Batch) {
-		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		fenceEngine(b, lease)
 		b.Queue(`
 			WITH changed AS (
 				INSERT INTO engines AS e (engine, reachable, message, argocd, since) VALUES ($1, $2, $3, $4, now())
@@ -40,7 +40,7 @@ func (s *Store) SetCursor(ctx context.Context, lease fleet.Lease, cursor int64) 
 		return err
 	}
 	err = s.atomically(ctx, func(b *pgx.Batch) {
-		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		fenceEngine(b, lease)
 		b.Queue(`
 			INSERT INTO engines AS e (engine, cursor) VALUES ($1, $2)
 			ON CONFLICT (engine) DO UPDATE SET cursor = excluded.cursor WHERE e.cursor < excluded.cursor`, string(engine), cursor)

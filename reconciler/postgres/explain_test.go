@@ -15,8 +15,9 @@ import (
 
 // asked remembers the statements that a store sends.
 type asked struct {
-	mu  sync.Mutex
-	all []pgx.TraceQueryStartData
+	mu      sync.Mutex
+	all     []pgx.TraceQueryStartData
+	inBatch []pgx.TraceQueryStartData
 }
 
 func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
@@ -99,6 +100,66 @@ func TestPullsOfATenantAreFoundWithoutReadingOthers(t *testing.T) {
 		if strings.Contains(how, "Seq Scan on pulls") || strings.Contains(how, "Seq Scan on pull_tenants") || strings.Contains(how, "Sort") || strings.Contains(how, "Rows Removed by") ||
 			!strings.Contains(how, "pull_tenants_") {
 			t.Errorf("%s:\n%s", name, how)
+		}
+	}
+}
+
+// TraceBatchStart and TraceBatchEnd are nothing: the statements of a batch are seen one by one.
+func (*asked) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+// TraceBatchQuery remembers a statement of a batch.
+func (a *asked) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.inBatch = append(a.inBatch, pgx.TraceQueryStartData{SQL: d.SQL, Args: d.Args})
+}
+
+func (*asked) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// batched is the last statement of a batch that has these words.
+func (a *asked) batched(t testing.TB, words string) pgx.TraceQueryStartData {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, d := range slices.Backward(a.inBatch) {
+		if strings.Contains(d.SQL, words) {
+			return d
+		}
+	}
+	t.Fatalf("no batch has %s", words)
+	return pgx.TraceQueryStartData{}
+}
+
+// Filters for the few that are unwell find them without reading the others.
+func TestUnwellApplicationsAreFoundWithoutReadingTheOthers(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	exec(t, url, `
+		INSERT INTO desired (engine, kind, name, tenant, environment, deployment, seq, created_at, changed_at, absent, deletion, revision, hash, body)
+		SELECT 'eu-1', 'Application', 'a' || i, 't' || i % 50, 'prod', 'd' || i, i, now(), now(), false, 'Delete', 'r', '', '{}' FROM generate_series(1, 20000) i;
+		INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, observed_at)
+		SELECT engine, kind, name, tenant, seq, CASE WHEN seq % 5000 = 1 THEN 'Failed' ELSE 'Applied' END, 'Synced',
+			CASE WHEN seq % 5000 = 0 THEN 'Degraded' ELSE 'Healthy' END, now() FROM desired;
+		ANALYZE`)
+	var seen asked
+	s := openWith(t, url, postgres.Options{Tracer: &seen})
+	for _, c := range []struct {
+		by   fleet.Filter
+		want int
+	}{
+		{fleet.Filter{Health: fleet.HealthDegraded}, 4}, {fleet.Filter{Health: fleet.HealthSuspended}, 0}, {fleet.Filter{Health: fleet.HealthMissing}, 0},
+		{fleet.Filter{Apply: fleet.ApplyFailed}, 4}, {fleet.Filter{Apply: fleet.ApplyConflict}, 0},
+	} {
+		got, _, err := s.Applications(t.Context(), fleet.Scope{}, c.by, fleet.Page{Limit: 100})
+		check(t, err)
+		if len(got) != c.want {
+			t.Errorf("%+v: %d, want %d", c.by, len(got), c.want)
+		}
+		asked := seen.of(t, "FROM desired d")
+		if cost := costOf(t, url, asked.SQL, asked.Args...); cost.rows > 2*c.want || cost.pages > 100 {
+			t.Errorf("%+v costs %+v\n%s", c.by, cost, explain(t, url, fleet.Scope{}, asked))
 		}
 	}
 }

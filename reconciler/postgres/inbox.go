@@ -174,35 +174,29 @@ const sqlMend = `
 
 // What is kept of the inbox and of pull requests, and for how long. Each statement deletes a bounded number of rows.
 var sqlTidy = []string{
-	`DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE at < now() - interval '30 days' ORDER BY at LIMIT 10000)`,
-	`DELETE FROM looks WHERE NOT wanted AND key IN (SELECT key FROM looks WHERE NOT wanted AND at < now() - interval '30 days' LIMIT 10000)`,
+	`DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE at < now() - interval '30 days' ORDER BY at LIMIT $1)`,
+	`DELETE FROM looks WHERE NOT wanted AND key IN (SELECT key FROM looks WHERE NOT wanted AND at < now() - interval '30 days' LIMIT $1)`,
 	`DELETE FROM pushes WHERE (after_commit, before_commit) IN (
-		SELECT after_commit, before_commit FROM pushes WHERE at < now() - interval '90 days' ORDER BY at LIMIT 10000)`,
+		SELECT after_commit, before_commit FROM pushes WHERE at < now() - interval '90 days' ORDER BY at LIMIT $1)`,
 	// Of each pull request the newest plan stays.
 	`DELETE FROM reviewed_plans WHERE (number, head) IN (
 		SELECT r.number, r.head FROM reviewed_plans r WHERE r.saved_at < now() - interval '90 days' AND EXISTS (
 			SELECT FROM reviewed_plans n WHERE n.number = r.number AND n.saved_at > r.saved_at)
-		ORDER BY r.saved_at LIMIT 1000)`,
+		ORDER BY r.saved_at LIMIT $1)`,
 	`DELETE FROM pull_touches WHERE number IN (
 		SELECT p.number FROM pulls p WHERE p.state <> 'open' AND p.changed_at < now() - interval '90 days'
-			AND EXISTS (SELECT FROM pull_touches t WHERE t.number = p.number) LIMIT 1000)`,
+			AND EXISTS (SELECT FROM pull_touches t WHERE t.number = p.number) LIMIT $1)`,
 }
 
 // Tidy drops what nobody asks for any more: deliveries and looks of more than 30 days ago, and plans of more than 90 days ago that were
-// followed by another of the same pull request. It deletes a bounded number of rows and reports how many.
+// followed by another of the same pull request. It goes on until nothing is left, and reports how many rows it has dropped.
 func (s *Store) Tidy(ctx context.Context) (int64, error) {
-	var n int64
+	var all int64
 	for _, sql := range sqlTidy {
-		err := s.again(ctx, func() error {
-			tag, err := s.work.Exec(ctx, sql)
-			if err == nil {
-				n += tag.RowsAffected()
-			}
-			return err
-		})
-		if err != nil {
-			return n, fmt.Errorf("tidy the inbox: %w", err)
+		n, err := s.prune(ctx, pruning{sql: sql})
+		if all += n; err != nil {
+			return all, fmt.Errorf("tidy the inbox: %w", err)
 		}
 	}
-	return n, nil
+	return all, nil
 }

@@ -36,7 +36,7 @@ func load(ctx context.Context, tx pgx.Tx, snap *fleet.Snapshot) (err error) {
 	if snap.Quarantines, err = loadJSON[fleet.Quarantine](ctx, tx, `SELECT body FROM quarantines ORDER BY kind, tenant, name`); err != nil {
 		return err
 	}
-	if snap.Placements, err = loadJSON[fleet.Placement](ctx, tx, `SELECT body FROM placements ORDER BY tenant, environment`); err != nil {
+	if snap.Placements, err = loadJSON[fleet.Placement](ctx, tx, `SELECT body - 'alternatives' FROM placements ORDER BY tenant, environment`); err != nil {
 		return err
 	}
 	if snap.Objects, err = loadObjects(ctx, tx); err != nil {
@@ -45,7 +45,7 @@ func load(ctx context.Context, tx pgx.Tx, snap *fleet.Snapshot) (err error) {
 	if snap.Holds, err = read(ctx, tx, scanHold, `SELECT `+holdColumns+` FROM holds ORDER BY n`); err != nil {
 		return err
 	}
-	if snap.Approvals, err = read(ctx, tx, scanApproval, `SELECT revision, by, at, note FROM approvals ORDER BY at, revision`); err != nil {
+	if snap.Approvals, err = read(ctx, tx, scanApproval, sqlApprovals); err != nil {
 		return err
 	}
 	if snap.SyncHolds, err = read(ctx, tx, scanSyncHold, `

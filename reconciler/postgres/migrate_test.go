@@ -250,10 +250,10 @@ func TestPruneDropsWhatIsOldAndNothingElse(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	exec(t, url, `INSERT INTO deletions (at, revision, tenant, environment, deployment, engine, name) SELECT now() - i * interval '1 day', 'r', 'acme', 'e', 'd', 'g', 'n' FROM generate_series(0, 9) i`)
-	exec(t, url, `INSERT INTO events (seq, at, kind, tenant, name, text) SELECT -i, now() - i * interval '1 hour', 'hold', '', '', '' FROM generate_series(1, 48) i`)
+	exec(t, url, `INSERT INTO events (seq, at, kind, tenant, name, text) SELECT -i, now() - i * interval '4 hours', 'hold', '', '', '' FROM generate_series(1, 48) i`)
 	before := one[int](t, url, `SELECT count(*) FROM events`)
-	n := must(s.Prune(t.Context()))(t)
-	if deletions := one[int](t, url, `SELECT count(*) FROM deletions`); n != 24+1+2 || deletions != 8 || one[int](t, url, `SELECT count(*) FROM events`) != before-25 {
+	n := must(s.Prune(t.Context(), postgres.Retention{}))(t)
+	if deletions := one[int](t, url, `SELECT count(*) FROM deletions`); n != 7+2 || deletions != 8 || one[int](t, url, `SELECT count(*) FROM events`) != before-7 {
 		t.Errorf("pruned %d, %d deletions are left", n, deletions)
 	}
 }

@@ -22,7 +22,7 @@ func (s *Store) Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Obs
 	}
 	args := observationColumns(newest(seen, func(o fleet.Observation) fleet.ObjectKey { return o.Key }))
 	err = s.atomically(ctx, func(b *pgx.Batch) {
-		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		fenceEngine(b, lease)
 		b.Queue(sqlBeginStatus, args[:3]...)
 		b.Queue(sqlObserve, args...)
 	})

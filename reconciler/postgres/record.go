@@ -103,6 +103,15 @@ func fence(l fleet.Lease) step {
 	return step{`SELECT fence($1, $2, $3)`, []any{l.Name, l.Holder, l.Epoch}}
 }
 
+// fenceEngine is fence for an engine's status, which is written by one transaction at a time. A part of an agent's report is refused as well when
+// the report, or a later one, was taken meanwhile: as fleet.ErrReplayed.
+func fenceEngine(b *pgx.Batch, l fleet.Lease) {
+	b.Queue(`SELECT fence_engine($1, $2, $3)`, l.Name, l.Holder, l.Epoch)
+	if l.Report > 0 {
+		b.Queue(`SELECT fence_report($1, $2)`, text(holdingAgent(l)), l.Report)
+	}
+}
+
 // column takes one value of each item, as unnest wants them.
 func column[T, V any](items []T, value func(T) V) []V {
 	values := make([]V, len(items))

@@ -88,15 +88,22 @@ func sealedSteps(r *fleet.Record) ([]step, error) {
 			column(r.Sealed, func(b fleet.SealedBlob) string { return string(b.Tenant) }),
 			column(r.Sealed, func(b fleet.SealedBlob) []byte { return b.Bytes })}})
 	}
-	touched := len(r.Sealed) > 0
-	for _, k := range r.Removed {
-		touched = touched || k.Kind == fleet.KindSealedSecret
+	touched := map[fleet.TenantName]bool{}
+	for i := range r.Sealed {
+		touched[r.Sealed[i].Tenant] = true
 	}
-	if touched {
-		steps = append(steps, step{sql: `
+	for _, k := range r.Removed {
+		if k.Kind == fleet.KindSealedSecret {
+			touched[k.Tenant] = true
+		}
+	}
+	if len(touched) > 0 {
+		steps = append(steps, step{`
 			DELETE FROM sealed s
-			WHERE NOT EXISTS (SELECT FROM declarations d WHERE d.kind = 'SealedSecret' AND d.tenant = s.tenant AND d.blob = s.blob)
-			  AND NOT EXISTS (SELECT FROM desired d WHERE d.credential_name IS NOT NULL AND d.credential_sealed = s.blob)`})
+			WHERE s.tenant = ANY($1::text[])
+			  AND NOT EXISTS (SELECT FROM declarations d WHERE d.kind = 'SealedSecret' AND d.tenant = s.tenant AND d.blob = s.blob)
+			  AND (SELECT d.seq FROM desired d WHERE d.credential_sealed = s.blob AND d.credential_sealed <> '' LIMIT 1) IS NULL`,
+			[]any{column(sortedKeys(touched), func(t fleet.TenantName) string { return string(t) })}})
 	}
 	return steps, nil
 }
@@ -168,6 +175,9 @@ func namedKeys(r *fleet.Record) []fleet.Key {
 	return keys
 }
 
+// keptAlternatives is how many of the engines that a placement did not choose are kept, the best first: for people, who ask why.
+const keptAlternatives = 5
+
 func placementSteps(r *fleet.Record) ([]step, error) {
 	var steps []step
 	if len(r.Unplaced) > 0 {
@@ -178,19 +188,29 @@ func placementSteps(r *fleet.Record) ([]step, error) {
 			column(r.Unplaced, func(e fleet.EnvironmentID) string { return string(e.Name) })}})
 	}
 	if len(r.Placements) > 0 {
-		bodies, err := encoded(r.Placements)
+		bodies, err := encoded(column(r.Placements, func(p fleet.Placement) fleet.Placement {
+			p.Alternatives = nil
+			return p
+		}))
+		if err != nil {
+			return nil, err
+		}
+		others, err := encoded(column(r.Placements, func(p fleet.Placement) []fleet.Alternative {
+			return append([]fleet.Alternative{}, p.Alternatives[:min(len(p.Alternatives), keptAlternatives)]...)
+		}))
 		if err != nil {
 			return nil, err
 		}
 		steps = append(steps, step{`
-			INSERT INTO placements (tenant, environment, engine, applications, body)
-			SELECT tenant, environment, engine, applications, body::jsonb
-			FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::text[]) AS p (tenant, environment, engine, applications, body)
-			ON CONFLICT (tenant, environment) DO UPDATE SET engine = excluded.engine, applications = excluded.applications, body = excluded.body`, []any{
+			INSERT INTO placements (tenant, environment, engine, applications, body, alternatives)
+			SELECT tenant, environment, engine, applications, body::jsonb, alternatives::jsonb
+			FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[]) AS p (tenant, environment, engine, applications, body, alternatives)
+			ON CONFLICT (tenant, environment) DO UPDATE SET
+				engine = excluded.engine, applications = excluded.applications, body = excluded.body, alternatives = excluded.alternatives`, []any{
 			column(r.Placements, func(p fleet.Placement) string { return string(p.Environment.Tenant) }),
 			column(r.Placements, func(p fleet.Placement) string { return string(p.Environment.Name) }),
 			column(r.Placements, func(p fleet.Placement) string { return string(p.Engine) }),
-			column(r.Placements, func(p fleet.Placement) int32 { return int32(p.Applications) }), bodies}})
+			column(r.Placements, func(p fleet.Placement) int32 { return int32(p.Applications) }), bodies, others}})
 	}
 	return steps, nil
 }

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -268,4 +269,70 @@ func fullRecord(base, head, n int) fleet.Record {
 		r.Placements = []fleet.Placement{placement("acme", "prod", "eu-1")}
 		r.Created = n
 	})
+}
+
+// Letting a sealed file go looks at that tenant's sealed files and at the objects that name them, whatever else there is.
+func TestSealedFilesAreLetGoWithoutReadingTheFleet(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	var seen asked
+	s := openWith(t, url, postgres.Options{Tracer: &seen})
+	lease := hold(t, s, "reconciler")
+	sealed := func(n int, blob string) {
+		must(s.Record(t.Context(), lease, step(n-1, n, func(r *fleet.Record) {
+			r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), {Key: fleet.Key{Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "git"}, Path: "p", Blob: blob}}
+			r.Sealed = []fleet.SealedBlob{{Blob: blob, Tenant: "acme", Bytes: []byte(blob)}}
+			if n == 1 {
+				row := application("eu-1", "acme", "a", "prod", "v1")
+				row.Credential = &fleet.CredentialSource{Tenant: "acme", Name: "git", Sealed: blob}
+				r.Rows = []fleet.Row{row}
+			}
+		})))(t)
+	}
+	sealed(1, "first")
+	exec(t, url, `
+		INSERT INTO desired (engine, kind, name, tenant, environment, deployment, seq, created_at, changed_at, absent, deletion, revision, hash, body,
+			credential_tenant, credential_name, credential_sealed)
+		SELECT 'us-1', 'Cluster', 'c' || i, 'globex', 'prod', '', 1000 + i, now(), now(), false, 'Delete', 'r', '', '', 'globex', 'c' || i, CASE WHEN i % 2 = 0 THEN '' ELSE 'other-' || i END
+		FROM generate_series(1, 5000) i;
+		ANALYZE`)
+	sealed(2, "second")
+	sealed(3, "third")
+	expect(t, url, `SELECT count(*) FROM sealed`, 2) // the first is named by an object, the third by its declaration
+	asked := seen.batched(t, "DELETE FROM sealed")
+	if got := costOf(t, url, asked.SQL, asked.Args...); got.rows > 10 {
+		t.Errorf("it costs %+v beside 5000 other credentials", got)
+	}
+}
+
+// Every start reads the placements and not the engines that were not chosen, of which the best five are kept for whoever asks why.
+func TestAlternativesOfPlacementsAreKeptApart(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	p := placement("acme", "prod", "eu-1")
+	p.Alternatives = nil
+	for i := range 100 {
+		p.Alternatives = append(p.Alternatives, fleet.Alternative{Engine: fleet.EngineName(fmt.Sprint("e", i)), Reason: strings.Repeat("full ", 20)})
+	}
+	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), environmentDeclaration("acme", "prod"), environmentDeclaration("acme", "old")}
+		r.Placements = []fleet.Placement{p, placement("acme", "old", "eu-1")}
+	})))(t)
+	// As the version before has written it.
+	exec(t, url, `UPDATE placements SET body = body || jsonb_build_object('alternatives', alternatives), alternatives = NULL WHERE environment = 'old'`)
+	for _, placed := range must(s.Load(t.Context()))(t).Placements {
+		if len(placed.Alternatives) != 0 {
+			t.Errorf("a start reads %d alternatives of %s", len(placed.Alternatives), placed.Environment)
+		}
+	}
+	for environment, want := range map[fleet.EnvironmentName][]fleet.Alternative{"prod": p.Alternatives[:5], "old": placement("acme", "old", "eu-1").Alternatives} {
+		got := must(s.Explain(t.Context(), fleet.Scope{}, fleet.EnvironmentID{Tenant: "acme", Name: environment}))(t)
+		if !cmp.Equal(got.Alternatives, want) {
+			t.Errorf("%s: %s", environment, cmp.Diff(want, got.Alternatives))
+		}
+	}
+	if n := one[int](t, url, `SELECT length(body::text) FROM placements WHERE environment = 'prod'`); n > 500 {
+		t.Errorf("what every start reads has %d bytes", n)
+	}
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -38,34 +37,4 @@ func (s *Store) Reset(ctx context.Context) error {
 			event: fleet.Event{Kind: "revision", Text: "the mirror is rebuilt"}})
 	})
 	return wrap(err, "reset the mirror")
-}
-
-// Prune drops what nobody asks for any more: events older than a day, deletions older than every window of guards, access tokens that are
-// no longer remembered, registration tokens that ended 30 days ago, agents that ended 90 days ago, replicas that were not seen for a day. It is
-// to be called now and then; it deletes a bounded number of rows and reports how many.
-func (s *Store) Prune(ctx context.Context) (int64, error) {
-	var n int64
-	for _, sql := range []string{
-		`DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE at < now() - interval '24 hours' ORDER BY at LIMIT 10000)`,
-		`DELETE FROM deletions WHERE n IN (SELECT n FROM deletions WHERE at < now() - interval '169 hours' ORDER BY at LIMIT 10000)`,
-		`DELETE FROM agent_access WHERE hash IN (SELECT hash FROM agent_access WHERE expires_at < now() - interval '10 minutes' ORDER BY expires_at LIMIT 10000)`,
-		`DELETE FROM agent_tokens WHERE id IN (
-			SELECT id FROM agent_tokens WHERE least(expires_at, CASE WHEN NOT legacy THEN used_at END, revoked_at) < now() - interval '30 days' LIMIT 10000)`,
-		`DELETE FROM agents WHERE id IN (SELECT id FROM agents WHERE ended_at < now() - interval '90 days' ORDER BY ended_at LIMIT 10000)`,
-		`DELETE FROM tombstones WHERE (engine, kind, name) IN (
-			SELECT engine, kind, name FROM tombstones WHERE at < now() - interval '1 hour' LIMIT 10000)`,
-		`DELETE FROM replicas WHERE replica IN (SELECT replica FROM replicas WHERE beat_at < now() - interval '1 day' LIMIT 10000)`,
-	} {
-		err := s.again(ctx, func() error {
-			tag, err := s.work.Exec(ctx, sql)
-			if err == nil {
-				n += tag.RowsAffected()
-			}
-			return err
-		})
-		if err != nil {
-			return n, fmt.Errorf("prune: %w", err)
-		}
-	}
-	return n, nil
 }

@@ -66,6 +66,7 @@ const (
 	codeFenced   = "AY001"
 	codeRecorded = "AY002"
 	codeStale    = "AY003"
+	codeReplayed = "AY004"
 
 	codeReadOnly      = "25006"
 	codeSerialization = "40001"
@@ -104,6 +105,8 @@ func plain(err error) error {
 		return &told{fleet.ErrFenced, e.Message}
 	case codeStale:
 		return &told{fleet.ErrStale, e.Message}
+	case codeReplayed:
+		return &told{fleet.ErrReplayed, e.Message}
 	case codeReadOnly:
 		return &told{ErrReadOnly, e.Message}
 	}

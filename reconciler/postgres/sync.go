@@ -38,7 +38,7 @@ func (s *Store) UpdateSync(ctx context.Context, lease fleet.Lease, id string, st
 		return fmt.Errorf("sync %s: %q is no state of a sync", id, state)
 	}
 	err = s.atomically(ctx, func(b *pgx.Batch) {
-		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		fenceEngine(b, lease)
 		b.Queue(`
 			WITH changed AS (
 				UPDATE syncs SET state = $3, message = $4

@@ -28,7 +28,15 @@ func (s *Store) Applications(ctx context.Context, scope fleet.Scope, by fleet.Fi
 	f.equal("d.revision", string(by.Revision))
 	f.equal("d.name", by.Name)
 	f.equal("coalesce(s.sync, 'Unknown')", string(by.Sync))
-	f.equal("coalesce(s.health, 'Unknown')", string(by.Health))
+	switch by.Health {
+	case fleet.HealthDegraded, fleet.HealthMissing, fleet.HealthSuspended:
+		f.and("s.health = '" + string(by.Health) + "'") // of these few there is an index
+	default:
+		f.equal("coalesce(s.health, 'Unknown')", string(by.Health))
+	}
+	if by.Apply == fleet.ApplyFailed || by.Apply == fleet.ApplyConflict {
+		f.and("s.state = '" + string(by.Apply) + "'")
+	}
 	f.equal(sqlApply, string(by.Apply))
 	return list(ctx, s, scope, listing[fleet.ApplicationView]{
 		name: "applications", keys: []string{"d.tenant", "d.deployment", "d.environment", "d.engine"}, scan: scanApplication,

@@ -9,6 +9,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
+// sqlPlacement is placements p as a whole. The version before kept the alternatives within the body.
+const sqlPlacement = `CASE WHEN p.alternatives IS NULL THEN p.body ELSE p.body || jsonb_build_object('alternatives', p.alternatives) END`
+
 // Environments match Filter.{Tenant, Environment, Engine}, by tenant and name.
 func (s *Store) Environments(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.EnvironmentView, string, error) {
 	f := filter{conditions: []string{"e.kind = 'ManagedEnvironment'"}}
@@ -17,7 +20,7 @@ func (s *Store) Environments(ctx context.Context, scope fleet.Scope, by fleet.Fi
 	f.equal("p.engine", string(by.Engine))
 	return list(ctx, s, scope, listing[fleet.EnvironmentView]{
 		name: "environments", keys: []string{"e.tenant", "e.name"}, scan: scanEnvironment,
-		sql: `SELECT e.body, p.body FROM declarations e LEFT JOIN placements p ON p.tenant = e.tenant AND p.environment = e.name`,
+		sql: `SELECT e.body, ` + sqlPlacement + ` FROM declarations e LEFT JOIN placements p ON p.tenant = e.tenant AND p.environment = e.name`,
 		key: func(e fleet.EnvironmentView) []string { return []string{string(e.Tenant), string(e.Name)} },
 	}, f, page, completeEnvironments)
 }
@@ -78,7 +81,7 @@ func (s *Store) Explain(ctx context.Context, scope fleet.Scope, environment flee
 	f.and("tenant = " + f.place(text(string(environment.Tenant))) + " AND environment = " + f.place(text(string(environment.Name))))
 	var p fleet.Placement
 	err := s.within(ctx, scope, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, `SELECT body FROM placements`+f.where(), f.args...).Scan(&p)
+		return tx.QueryRow(ctx, `SELECT `+sqlPlacement+` FROM placements p`+f.where(), f.args...).Scan(&p)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = fleet.ErrNotFound

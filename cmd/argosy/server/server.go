@@ -219,13 +219,16 @@ func (v *Server) settle(ctx context.Context) {
 	}
 }
 
-// prune lets go of what nobody looks back on any more, such as old events. Replicas may do it side by side.
+// prune drops history that is older than the settings say. Replicas may do it side by side.
 func (v *Server) prune(ctx context.Context) {
+	days := func(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
+	r := v.settings.Retention
+	keep := postgres.Retention{Events: days(r.Events), Operations: days(r.Operations), Revisions: days(r.Revisions), Pulls: days(r.Pulls), Audit: days(r.Audit)}
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
 	for {
-		if _, err := v.store.Prune(ctx); err != nil && ctx.Err() == nil {
-			v.log.Warn("old events are not removed; it is tried again in an hour", "error", err)
+		if _, err := v.store.Prune(ctx, keep); err != nil && ctx.Err() == nil {
+			v.log.Warn("failed to drop old history; trying again in an hour", "error", err)
 		}
 		select {
 		case <-ctx.Done():

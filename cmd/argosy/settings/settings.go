@@ -18,16 +18,17 @@ import (
 
 // Settings is the whole file.
 type Settings struct {
-	Source    Source   `yaml:"source" doc:"The config repo."`
-	Database  Database `yaml:"database" doc:"Where the mirror is kept. Exactly one of url, urlFile and embedded."`
-	DataDir   string   `yaml:"dataDir" doc:"A folder of this replica's own for the bare mirror of the config repo. Losing it costs one clone."`
-	Secrets   Secrets  `yaml:"secrets,omitempty" doc:"Where the content of a credentialsRef is found."`
-	Listen    Listen   `yaml:"listen,omitempty" doc:"Where the API, the page and the probes answer."`
-	Forge     *Forge   `yaml:"forge,omitempty" doc:"Where pull requests against the config repo are opened. Left out: none are looked at."`
-	Engines   Engines  `yaml:"engines,omitempty" doc:"How engines are written to."`
-	Agents    Agents   `yaml:"agents,omitempty" doc:"Clusters that dial out (pull mode)."`
-	Log       Log      `yaml:"log,omitempty" doc:"What is logged, to standard error."`
-	Bootstrap string   `yaml:"bootstrapTokenFile,omitempty" doc:"A file with a platform token that is valid while it stands there (at least 32 characters); with it the first other tokens are made."`
+	Source    Source    `yaml:"source" doc:"The config repo."`
+	Database  Database  `yaml:"database" doc:"Where the mirror is kept. Exactly one of url, urlFile and embedded."`
+	DataDir   string    `yaml:"dataDir" doc:"A folder of this replica's own for the bare mirror of the config repo. Losing it costs one clone."`
+	Secrets   Secrets   `yaml:"secrets,omitempty" doc:"Where the content of a credentialsRef is found."`
+	Listen    Listen    `yaml:"listen,omitempty" doc:"Where the API, the page and the probes answer."`
+	Forge     *Forge    `yaml:"forge,omitempty" doc:"Where pull requests against the config repo are opened. Left out: none are looked at."`
+	Engines   Engines   `yaml:"engines,omitempty" doc:"How engines are written to."`
+	Agents    Agents    `yaml:"agents,omitempty" doc:"Clusters that dial out (pull mode)."`
+	Retention Retention `yaml:"retention,omitempty" doc:"How many days history is kept in the database."`
+	Log       Log       `yaml:"log,omitempty" doc:"What is logged, to standard error."`
+	Bootstrap string    `yaml:"bootstrapTokenFile,omitempty" doc:"A file with a platform token that is valid while it stands there (at least 32 characters); with it the first other tokens are made."`
 }
 
 // Source is the config repo.
@@ -114,6 +115,31 @@ type Engines struct {
 	Poll     Duration `yaml:"poll,omitempty" doc:"How often rows are looked at when no notification comes, 1s to 10m." default:"5s"`
 }
 
+// Retention is how many days history is kept.
+type Retention struct {
+	Events     int `yaml:"events,omitempty" doc:"Days for events, which streams and the page tell of, 1 to 365." default:"7"`
+	Operations int `yaml:"operations,omitempty" doc:"Days for operations that have ended, approvals that nothing waits for and tokens that are no longer valid, 7 to 3650." default:"90"`
+	Revisions  int `yaml:"revisions,omitempty" doc:"Days for revisions of which no object is left, and for the results of syncs whose SyncRun is gone, 30 to 3650. A SyncRun of the same name runs again after that." default:"365"`
+	Pulls      int `yaml:"pulls,omitempty" doc:"Days for closed pull requests and their plans, 30 to 3650." default:"365"`
+	Audit      int `yaml:"audit,omitempty" doc:"Days for the audit log, 90 to 36500. Export it before, if it has to be kept for longer." default:"730"`
+}
+
+func (r *Retention) check() error {
+	var errs []error
+	for _, s := range []struct {
+		name           string
+		n, least, most int
+	}{
+		{"events", r.Events, 1, 365}, {"operations", r.Operations, 7, 3650}, {"revisions", r.Revisions, 30, 3650}, {"pulls", r.Pulls, 30, 3650},
+		{"audit", r.Audit, 90, 36500},
+	} {
+		if s.n != 0 && (s.n < s.least || s.n > s.most) {
+			errs = append(errs, fmt.Errorf("retention.%s is to be %d to %d days", s.name, s.least, s.most))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Log is what is logged.
 type Log struct {
 	Level  string `yaml:"level,omitempty" doc:"debug, info, warn or error." default:"info"`
@@ -170,7 +196,7 @@ func parse(r io.Reader) (Settings, error) {
 
 func (s *Settings) check() error {
 	s.Forge.withDefaults()
-	return errors.Join(s.Source.check(), s.Database.check(), s.Forge.check(), s.Agents.check(), s.checkRest())
+	return errors.Join(s.Source.check(), s.Database.check(), s.Forge.check(), s.Agents.check(), s.Retention.check(), s.checkRest())
 }
 
 func (s *Source) check() error {

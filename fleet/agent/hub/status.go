@@ -83,9 +83,7 @@ func readReport(body []byte) (*agent.Report, error) {
 func (h *Hub) take(ctx context.Context, lease fleet.Lease, engine fleet.EngineName, report *agent.Report) error {
 	last, err := h.store.TakeReport(ctx, lease, report.Seq)
 	if errors.Is(err, fleet.ErrReplayed) {
-		r := refused(http.StatusConflict, agent.CodeReplay, fmt.Sprintf("report %d was taken already, or a later one was", report.Seq), "number the next one above the last that was taken")
-		r.ReportSeq = last
-		return r
+		return replayed(report.Seq, last)
 	}
 	if errors.Is(err, fleet.ErrNotFound) {
 		return undeclared(5*time.Second + rand.N(5*time.Second))
@@ -93,10 +91,22 @@ func (h *Hub) take(ctx context.Context, lease fleet.Lease, engine fleet.EngineNa
 	if err != nil {
 		return err
 	}
-	if err := h.apply(ctx, lease, engine, report); err != nil {
+	part := lease
+	part.Report = report.Seq
+	err = h.apply(ctx, part, engine, report)
+	if errors.Is(err, fleet.ErrReplayed) { // another replica has taken it, or a later one, since
+		return replayed(report.Seq, max(last, report.Seq))
+	}
+	if err != nil {
 		return err
 	}
 	return h.store.ReportTaken(ctx, lease, report.Seq)
+}
+
+func replayed(seq, last int64) error {
+	r := refused(http.StatusConflict, agent.CodeReplay, fmt.Sprintf("report %d was taken already, or a later one was", seq), "number the next one above the last that was taken")
+	r.ReportSeq = last
+	return r
 }
 
 // apply takes each part of a report. Items that make no sense are passed over: the rest counts.

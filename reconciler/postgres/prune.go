@@ -1,0 +1,145 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Retention is how long history is kept. A zero takes its default.
+type Retention struct {
+	Events     time.Duration // what streams and the page tell of; default 7 days
+	Operations time.Duration // that have ended, and approvals that nothing waits for; default 90 days
+	Revisions  time.Duration // that no object is of any more, and ended syncs whose SyncRun is gone; default 365 days
+	Pulls      time.Duration // that are closed, with their plans; default 365 days
+	Audit      time.Duration // default two years, and never less than 90 days
+}
+
+const day = 24 * time.Hour
+
+func (r Retention) orDefaults() Retention {
+	for of, d := range map[*time.Duration]time.Duration{
+		&r.Events: 7 * day, &r.Operations: 90 * day, &r.Revisions: 365 * day, &r.Pulls: 365 * day, &r.Audit: 730 * day,
+	} {
+		if *of == 0 {
+			*of = d
+		}
+	}
+	r.Audit = max(r.Audit, 90*day)
+	return r
+}
+
+const pruneBatch = 5000
+
+// pruning is one kind of row that is dropped when it is old. Its statement takes the age, unless it names one, and the size of a batch.
+type pruning struct {
+	what string
+	age  time.Duration
+	sql  string
+}
+
+func (p pruning) args() []any {
+	if p.age == 0 { // the statement names it
+		return []any{pruneBatch}
+	}
+	return []any{p.age, pruneBatch}
+}
+
+// prunings are all that shrinks by age. Tables that are not named here hold what the config repo declares, what engines report of that, or one
+// row for each of something that stays: an epoch of a lease may never go back, so leases stay.
+func prunings(r Retention) []pruning {
+	return []pruning{
+		{"events", r.Events, `DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE at < now() - $1::interval ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"deletions", 169 * time.Hour, `DELETE FROM deletions WHERE n IN (SELECT n FROM deletions WHERE at < now() - $1::interval ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"operations", r.Operations, `DELETE FROM operations WHERE id IN (
+			SELECT id FROM operations WHERE started_at < now() - $1::interval AND ended_at < now() - $1::interval ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"approvals", r.Operations, `DELETE FROM approvals WHERE revision IN (
+			SELECT revision FROM approvals a WHERE at < now() - $1::interval AND NOT EXISTS (SELECT FROM holds h WHERE h.revision = a.revision)
+			ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"syncs", r.Revisions, `DELETE FROM syncs WHERE id IN (
+			SELECT s.id FROM syncs s WHERE s.state IN ('Succeeded', 'Failed')
+				AND NOT EXISTS (SELECT FROM operations o WHERE o.id = s.operation AND o.started_at > now() - $1::interval)
+				AND NOT EXISTS (SELECT FROM declarations d WHERE d.kind = 'SyncRun' AND d.tenant = s.tenant AND d.name = s.sync_run)
+			LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"revisions", r.Revisions, `DELETE FROM revisions WHERE n IN (
+			SELECT n FROM revisions r WHERE recorded_at < now() - $1::interval AND applied_at IS NOT NULL
+				AND revision <> (SELECT applied FROM mirror) AND NOT EXISTS (SELECT FROM desired d WHERE d.revision = r.revision)
+				AND NOT EXISTS (SELECT FROM holds h WHERE h.revision = r.revision)
+			ORDER BY n LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"pull requests", r.Pulls, `
+			WITH old AS (
+				SELECT number FROM pulls WHERE state <> 'open' AND settled AND changed_at < now() - $1::interval ORDER BY number LIMIT $2 FOR UPDATE SKIP LOCKED),
+			plans AS (DELETE FROM reviewed_plans r USING old WHERE r.number = old.number),
+			touches AS (DELETE FROM pull_touches t USING old WHERE t.number = old.number),
+			tenants AS (DELETE FROM pull_tenants t USING old WHERE t.number = old.number)
+			DELETE FROM pulls p USING old WHERE p.number = old.number`},
+		{"audit log", r.Audit, `SELECT FROM generate_series(1, prune_audit($1::interval, $2))`}, // a row for each that was dropped
+		{"tokens", r.Operations, `DELETE FROM tokens WHERE id IN (
+			SELECT id FROM tokens WHERE least(revoked_at, expires_at) < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"tenants", r.Audit, `DELETE FROM tenants WHERE uid IN (
+			SELECT uid FROM tenants WHERE removed_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"engines", 30 * day, `DELETE FROM engines WHERE engine IN (
+			SELECT e.engine FROM engines e WHERE e.since < now() - $1::interval
+				AND NOT EXISTS (SELECT FROM declarations d WHERE d.kind = 'Engine' AND d.tenant = '' AND d.name = e.engine)
+				AND NOT EXISTS (SELECT FROM placements p WHERE p.engine = e.engine) AND NOT EXISTS (SELECT FROM desired d WHERE d.engine = e.engine)
+				AND NOT EXISTS (SELECT FROM agents a WHERE a.engine = e.engine AND a.ended_at IS NULL)
+			LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"access tokens", 10 * time.Minute, `DELETE FROM agent_access WHERE hash IN (
+			SELECT hash FROM agent_access WHERE expires_at < now() - $1::interval ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"registration tokens", 30 * day, `DELETE FROM agent_tokens WHERE id IN (
+			SELECT id FROM agent_tokens WHERE least(expires_at, CASE WHEN NOT legacy THEN used_at END, revoked_at) < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"agents", 90 * day, `DELETE FROM agents WHERE id IN (
+			SELECT id FROM agents WHERE ended_at < now() - $1::interval ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"tombstones", time.Hour, `DELETE FROM tombstones WHERE (engine, kind, name) IN (
+			SELECT engine, kind, name FROM tombstones WHERE at < now() - $1::interval ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"replicas", day, `DELETE FROM replicas WHERE replica IN (
+			SELECT replica FROM replicas WHERE beat_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+	}
+}
+
+// Prune drops what is older than the retention says, of each kind until nothing is left, in small batches with pauses as long as the batches
+// take. It is to be called now and then, by any number of replicas at a time, and reports how many rows it has dropped.
+func (s *Store) Prune(ctx context.Context, r Retention) (int64, error) {
+	var all int64
+	for _, p := range prunings(r.orDefaults()) {
+		dropped, err := s.prune(ctx, p)
+		if all += dropped; err != nil {
+			return all, fmt.Errorf("prune %s: %w", p.what, err)
+		}
+		if p.what != "audit log" || dropped == 0 {
+			continue
+		}
+		d := deed{action: "prune audit log", subject: fmt.Sprintf("%d entries", dropped), by: "argosy",
+			note: "older than " + fleet.Age(p.age)}
+		if err := s.transact(ctx, func(tx pgx.Tx) error { return tell(ctx, tx, d) }); err != nil {
+			return all, fmt.Errorf("prune %s: %w", p.what, err)
+		}
+	}
+	return all, nil
+}
+
+func (s *Store) prune(ctx context.Context, p pruning) (dropped int64, err error) {
+	for {
+		began := time.Now()
+		var n int64
+		err := s.again(ctx, func() error {
+			tag, err := s.work.Exec(ctx, p.sql, p.args()...)
+			n = tag.RowsAffected()
+			return err
+		})
+		if dropped += n; err != nil || n < pruneBatch {
+			return dropped, err
+		}
+		pause := time.NewTimer(time.Since(began))
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return dropped, ctx.Err()
+		case <-pause.C:
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// history makes n rows of history of that age, none of which anything still needs. $1 is the number, $2 the age.
+var history = map[string]string{
+	"events":     `INSERT INTO events (seq, at, kind, tenant, name, text) SELECT -i, now() - $2::text::interval, 'hold', '', '', '' FROM generate_series(1, $1::int) i`,
+	"deletions":  `INSERT INTO deletions (at, revision, tenant, environment, deployment, engine, name) SELECT now() - $2::text::interval, 'r', 'acme', 'e', 'd', 'g', 'n' FROM generate_series(1, $1::int) i`,
+	"operations": `INSERT INTO operations SELECT 'old-' || i, 'Sync', 'Succeeded', '', NULL, '', '', '', '', '', 1, 1, now() - $2::text::interval, now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"approvals":  `INSERT INTO approvals SELECT 'old-' || i, 'ann', now() - $2::text::interval, '' FROM generate_series(1, $1::int) i`,
+	"syncs": `INSERT INTO syncs (id, operation, engine, name, tenant, environment, deployment, sync_run, revision, prune, state)
+		SELECT 'old-' || i, 'gone', 'g', 'n', 'acme', 'e', 'd', 'gone', 'v1', false, 'Succeeded' FROM generate_series(1, $1::int) i WHERE $2::text <> ''`,
+	"revisions": `INSERT INTO revisions (revision, author, subject, committed_at, recorded_at, created, changed, deleted, held, problems, applied_at)
+		SELECT 'old-' || i, '', '', now(), now() - $2::text::interval, 0, 0, 0, 0, 0, now() FROM generate_series(1, $1::int) i`,
+	"pulls": `INSERT INTO pulls (number, state, head, settled, tenants, tenant_uids, body, changed_at)
+		SELECT i, 'merged', 'h', true, '{acme}', '{}', '{}', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"audit":        `INSERT INTO audit (at, actor, action, subject, tenant) SELECT now() - $2::text::interval, 'ann', 'old', '', '' FROM generate_series(1, $1::int) i`,
+	"tokens":       `INSERT INTO tokens SELECT 'old-' || i, '', 'n', '', NULL, 'read', '', now(), NULL, now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"tenants":      `INSERT INTO tenants (tenant, removed_at) SELECT 'gone', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"engines":      `INSERT INTO engines (engine, since) SELECT 'gone-' || i, now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"agent_access": `INSERT INTO agent_access SELECT 'a', 'old-' || i, sha256(i::text::bytea), now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"replicas":     `INSERT INTO replicas SELECT 'gone-' || i, now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"agents": `INSERT INTO agents (id, engine, tenant, name, sign, seal, thumb, cluster_uid, joined_at, expires_at, ended_at, ended, changed_at)
+		SELECT 'old-' || i, 'e', '', 'e', sha256('1'), sha256('2'), '', '', now(), now(), now() - $2::text::interval, 'revoked', now() FROM generate_series(1, $1::int) i`,
+	"agent_tokens": `INSERT INTO agent_tokens (id, hash, given, engine, tenant, name, legacy, created_by, created_at, expires_at)
+		SELECT 'old-' || i, sha256(i::text::bytea), false, 'e', '', 'e', false, '', now(), now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"deliveries": `INSERT INTO deliveries (id, event, at) SELECT 'old-' || i, 'push', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"looks":      `INSERT INTO looks (key, priority, wanted, at, body) SELECT 'old-' || i, 1, false, now() - $2::text::interval, '{}' FROM generate_series(1, $1::int) i`,
+}
+
+// bounded are the tables that do not grow with time, each with what bounds it.
+var bounded = map[string]string{
+	"mirror": "one row", "memory": "one row", "source": "one row", "goose_db_version": "migrations",
+	"declarations": "the config repo", "sealed": "the config repo", "quarantines": "the config repo", "problems": "the config repo", "placements": "the config repo",
+	"desired": "the config repo", "status": "desired", "holds": "what waits for an approval", "sync_holds": "the config repo", "stops": "what people have stopped",
+	"leases":           "engines that there ever were: an epoch never goes back",
+	"own_applications": "a maximum for each environment",
+	"reviewed_plans":   "pulls", "pull_tenants": "pulls", "pull_touches": "pulls",
+}
+
+// Whatever the rate at which history is made, one pruning leaves nothing that is too old, and everything else.
+func TestPruneDropsAllThatIsTooOldAtAnyRate(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	const many = 12_000 // more than two batches
+	tables := map[string]int{}
+	for table, insert := range history {
+		n := 10
+		if table == "events" || table == "operations" || table == "audit" {
+			n = many
+		}
+		tables[table] = one[int](t, url, `SELECT count(*) FROM `+table)
+		exec(t, url, insert, n, "3 years")
+	}
+	must(s.Prune(t.Context(), postgres.Retention{}))(t)
+	must(s.Tidy(t.Context()))(t)
+	tables["audit"]++ // of the pruning itself
+	for table, want := range tables {
+		if got := one[int](t, url, `SELECT count(*) FROM `+table); got != want {
+			t.Errorf("%d rows of %s are left, want %d", got, table, want)
+		}
+	}
+	expect(t, url, `SELECT count(*) FROM pull_tenants`, 0)
+	if got := one[string](t, url, `SELECT subject || ' ' || actor FROM audit WHERE action = 'prune audit log'`); got != "12000 entries argosy" {
+		t.Errorf("the audit log tells of its pruning: %s", got)
+	}
+}
+
+// A table that nobody prunes does not grow with time.
+func TestEveryTableIsPrunedOrBounded(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	all := one[string](t, url, `SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class
+		WHERE relnamespace = 'argosy'::regnamespace AND relkind IN ('r', 'p') AND NOT starts_with(relname, 'river_')`)
+	for table := range strings.FieldsSeq(all) {
+		if _, ok := history[table]; !ok && bounded[table] == "" {
+			t.Errorf("nothing bounds table %s: add it to prunings, or to bounded with what bounds it", table)
+		}
+	}
+}
+
+// The audit log keeps at least 90 days, whatever is asked for, and only pruning drops from it.
+func TestAuditLogKeepsWhatIsYoung(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	exec(t, url, history["audit"], 3, "89 days")
+	exec(t, url, history["audit"], 2, "91 days")
+	must(s.Prune(t.Context(), postgres.Retention{Audit: time.Hour}))(t)
+	expect(t, url, `SELECT count(*) FROM audit WHERE action = 'old'`, 3)
+	exec(t, url, history["audit"], 2, "91 days")
+	conn := connect(t, url)
+	defer conn.Close(t.Context())
+	for _, sql := range []string{`DELETE FROM audit WHERE at < now() - interval '90 days'`, `SET argosy.prune_audit = 'on'; DELETE FROM audit WHERE at > now() - interval '90 days'`} {
+		if _, err := conn.Exec(t.Context(), sql); err == nil {
+			t.Errorf("%s: it may", sql)
+		}
+	}
+	expect(t, url, `SELECT count(*) FROM audit WHERE action = 'old'`, 5)
+}
+
+// What is old and still needed stays: an approval of what waits, a revision of which objects are, the sync of a SyncRun that is declared, an
+// operation that goes on.
+func TestPruneKeepsWhatIsOldAndNeeded(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	exec(t, url, `
+		INSERT INTO approvals VALUES ('`+string(revision(1))+`', 'ann', now() - interval '3 years', '');
+		UPDATE revisions SET recorded_at = now() - interval '3 years', applied_at = now() - interval '3 years';
+		UPDATE operations SET started_at = now() - interval '3 years', ended_at = NULL;
+		UPDATE syncs SET state = 'Succeeded', operation = 'gone';
+		INSERT INTO declarations (kind, tenant, name, path, blob, body) SELECT 'SyncRun', tenant, sync_run, '', '', '{}' FROM syncs;
+		UPDATE engines SET since = now() - interval '3 years'`)
+	counts := `SELECT concat_ws(' ', (SELECT count(*) FROM approvals), (SELECT count(*) FROM revisions), (SELECT count(*) FROM operations),
+		(SELECT count(*) FROM syncs), (SELECT count(*) FROM engines))`
+	before := one[string](t, url, counts)
+	must(s.Prune(t.Context(), postgres.Retention{}))(t)
+	if got := one[string](t, url, counts); got != before {
+		t.Errorf("left %s, before %s", got, before)
+	}
+	if all := must(s.Approvals(t.Context()))(t); len(all) != 1 {
+		t.Errorf("approvals of what waits: %+v", all)
+	}
+}
+
+// Approvals that nothing waits for any more are not read.
+func TestApprovalsAreReadForWhatWaits(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	exec(t, url, history["approvals"], 500, "60 days")
+	must(s.Approve(t.Context(), fleet.Approval{Revision: revision(1), By: "ann"}))(t)
+	if all := must(s.Approvals(t.Context()))(t); len(all) != 1 || all[0].Revision != revision(1) {
+		t.Errorf("%d approvals are read", len(all))
+	}
+}
