@@ -72,7 +72,7 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
 	settle := func(when string, rows int) {
 		t.Helper()
-		if got := costOf(t, k.url, `SELECT settle(NULL)`); got.rows > rows || got.pages > 40+8*rows {
+		if got := costOf(t, k.url, `SELECT settle(NULL)`); got.rows > rows || got.pages > 80+8*rows {
 			t.Errorf("%s, revisions are settled with %+v, want %d rows", when, got, rows)
 		}
 	}

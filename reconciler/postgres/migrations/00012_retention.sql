@@ -25,11 +25,15 @@ CREATE TRIGGER audit_keeps_news BEFORE DELETE ON audit FOR EACH ROW EXECUTE FUNC
 
 -- Drops the oldest entries that are older than that, at most so many, and returns how many.
 -- +goose StatementBegin
-CREATE OR REPLACE FUNCTION prune_audit(age interval, most bigint) RETURNS bigint LANGUAGE sql SET argosy.prune_audit = 'on' AS $$
-    WITH dropped AS (
-        DELETE FROM audit WHERE n IN (SELECT n FROM audit WHERE at < now() - age ORDER BY at LIMIT most FOR UPDATE SKIP LOCKED) RETURNING n)
-    SELECT count(*) FROM dropped
-$$;
+CREATE OR REPLACE FUNCTION prune_audit(age interval, most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE dropped bigint;
+BEGIN
+    PERFORM set_config('argosy.prune_audit', 'on', true);
+    DELETE FROM audit WHERE n IN (SELECT n FROM audit WHERE at < now() - age ORDER BY at LIMIT most FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS dropped = ROW_COUNT;
+    PERFORM set_config('argosy.prune_audit', '', true);
+    RETURN dropped;
+END $$;
 -- +goose StatementEnd
 
 CREATE INDEX IF NOT EXISTS audit_at ON audit (at);
