@@ -43,7 +43,8 @@ const dropStrays = `DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; A
 // dropAgents takes back the migration of agents, its policies with it, and those after it.
 const dropAgents = dropStrays + `DROP TABLE agents, agent_tokens, agent_access, replicas, own_applications; ALTER TABLE syncs DROP COLUMN namespace;
 	DROP INDEX desired_news, declarations_agent_environments, declarations_agent_engines;
-	DROP FUNCTION agent_stand, still_of; DROP FUNCTION agent_scope CASCADE; DROP FUNCTION agent_bound CASCADE; `
+	DROP FUNCTION agent_stand, still_of; DROP FUNCTION agent_scope CASCADE; DROP FUNCTION agent_bound CASCADE;
+	DROP FUNCTION begin_stop CASCADE; DROP FUNCTION keep_stop_end CASCADE; DROP FUNCTION end_stop; DROP TABLE stop_ends; `
 
 // The version before this one made the schema, and runs while this one migrates.
 func TestCase64PullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {

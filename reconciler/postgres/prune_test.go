@@ -32,6 +32,8 @@ var history = map[string]string{
 	"agent_tokens": `INSERT INTO agent_tokens (id, hash, given, engine, tenant, name, legacy, created_by, created_at, expires_at)
 		SELECT 'old-' || i, sha256(i::text::bytea), false, 'e', '', 'e', false, '', now(), now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"deliveries": `INSERT INTO deliveries (id, event, at) SELECT 'old-' || i, 'push', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"tombstones": `INSERT INTO tombstones SELECT 'e', 'Application', 'old-' || i, '', '', 1, 1, 'Delete', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"pushes":     `INSERT INTO pushes SELECT 'a' || i, 'b', 1, 'ann', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"looks":      `INSERT INTO looks (key, priority, wanted, at, body) SELECT 'old-' || i, 1, false, now() - $2::text::interval, '{}' FROM generate_series(1, $1::int) i`,
 }
 
@@ -40,6 +42,8 @@ var bounded = map[string]string{
 	"mirror": "one row", "memory": "one row", "source": "one row", "goose_db_version": "migrations",
 	"declarations": "the config repo", "sealed": "the config repo", "quarantines": "the config repo", "problems": "the config repo", "placements": "the config repo",
 	"desired": "the config repo", "status": "desired", "holds": "what waits for an approval", "sync_holds": "the config repo", "stops": "what people have stopped",
+	"strays":           "objects of ours on engines",
+	"stop_ends":        "places that were ever stopped",
 	"leases":           "engines that there ever were: an epoch never goes back",
 	"own_applications": "a maximum for each environment",
 	"reviewed_plans":   "pulls", "pull_tenants": "pulls", "pull_touches": "pulls",

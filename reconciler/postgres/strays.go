@@ -39,7 +39,7 @@ func (s *Store) ReportStrays(ctx context.Context, lease fleet.Lease, found []fle
 		return err
 	}
 	err = s.atomically(ctx, func(b *pgx.Batch) {
-		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		fenceEngine(b, lease)
 		if len(gone) > 0 {
 			b.Queue(`DELETE FROM strays s USING unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
 				WHERE s.engine = k.engine AND s.kind = k.kind AND s.name = k.name AND s.removed_at IS NULL`, objectColumns(gone)...)
