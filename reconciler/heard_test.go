@@ -1,9 +1,11 @@
 package reconciler_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,6 +48,59 @@ func TestACommitIsFetchedOnce(t *testing.T) {
 	}
 	if n := h.still(r) - before; n != commits {
 		t.Errorf("%d fetches for %d commits", n, commits)
+	}
+}
+
+// An emergency stop, and a sync that a tenant asks of its own cluster, are no reason to fetch the config repo: tenants would drive fetches.
+func TestStopsAndSyncsOfTenantsCostNoFetch(t *testing.T) {
+	h := newHouse(t, small())
+	r := h.start("a", options{poll: time.Hour})
+	h.eventually("the fleet stands", h.settled)
+	before, heard := h.still(r), r.heard.Load()
+	h.setStop(fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci"})
+	if _, err := h.store.ClearStop(t.Context(), fleet.StopTenant, "acme", "", "token:acme/ci"); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if err := h.store.Notify(t.Context(), fleet.NoticeAgents); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.eventually("all of it is heard", func() error {
+		if n := r.heard.Load() - heard; n < 22 {
+			return fmt.Errorf("%d notices", n)
+		}
+		return nil
+	})
+	if n := h.still(r) - before; n != 0 {
+		t.Errorf("%d fetches", n)
+	}
+}
+
+// A revision wakes the workers that have something to do, and none else: the manager and its workers are told by name.
+func TestARecordNamesTheEnginesThatItConcerns(t *testing.T) {
+	h := newHouse(t, small())
+	r := h.start("a", options{poll: time.Hour})
+	h.eventually("the fleet stands", h.settled)
+	h.still(r)
+	said := make(chan string, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	var listening sync.WaitGroup
+	listening.Go(func() { h.store.Listen(ctx, func(notice string) { said <- notice }) })
+	defer listening.Wait()
+	defer cancel()
+	<-said // it is connected
+	h.commit("globex alone", deployment("globex", "shop", "v2", "Orphan", "prod"))
+	r.Wake()
+	by, engines, ok := fleet.Recorded(<-said)
+	of := map[fleet.EngineName]bool{}
+	for key, row := range h.rows() {
+		if row.Tenant == "globex" && key.Kind == fleet.ObjectApplication {
+			of[key.Engine] = true
+		}
+	}
+	if !ok || by != "a" || len(engines) != 1 || !of[engines[0]] {
+		t.Errorf("%s tells of %v, want one of %v", by, engines, of)
 	}
 }
 

@@ -114,9 +114,12 @@ func (l *Loop) Released(lease string) {
 }
 
 // Heard says that somebody has told of a change in the store: another replica's loop, a worker that has proven objects gone, a person's
-// decision. What the loop has told itself is no news to it: a pass that begins for nothing costs a fetch.
-func (l *Loop) Heard(by string) {
-	if by != l.Holder {
+// approval. Its own notices are ignored, and so are those of emergency stops and of what waits for an agent, which any tenant can cause: a needless
+// pass costs a fetch.
+func (l *Loop) Heard(notice string) {
+	switch by, _, ok := fleet.Recorded(notice); {
+	case ok && by == l.Holder, notice == l.Holder, notice == fleet.NoticeStops, notice == fleet.NoticeAgents:
+	default:
 		l.Wake()
 	}
 }
@@ -505,10 +508,32 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 	}
 	l.Log.Info("revision recorded", "revision", p.Head.Short(), "created", p.Counts.Created, "changed", p.Counts.Changed, "deleted", p.Counts.Deleted,
 		"held", p.Counts.Held, "rows", p.Counts.Rows, "problems", len(p.Problems))
-	if err := l.Store.Notify(ctx, l.Holder); err != nil {
+	if err := l.Store.Notify(ctx, fleet.NoticeRecorded(l.Holder, concerned(&record))); err != nil {
 		l.Log.Debug("no notification; workers poll", "error", err)
 	}
 	return nil
+}
+
+// concerned lists the engines that a record has something for; nil when engines themselves have changed.
+func concerned(r *fleet.Record) []fleet.EngineName {
+	for i := range r.Declarations {
+		if r.Declarations[i].Key.Kind == fleet.KindEngine {
+			return nil
+		}
+	}
+	for _, k := range r.Removed {
+		if k.Kind == fleet.KindEngine {
+			return nil
+		}
+	}
+	found := map[fleet.EngineName]bool{}
+	for i := range r.Rows {
+		found[r.Rows[i].Key.Engine] = true
+	}
+	for i := range r.Syncs {
+		found[r.Syncs[i].Key.Engine] = true
+	}
+	return slices.Sorted(maps.Keys(found))
 }
 
 // follow keeps the list of what is to be proven gone.

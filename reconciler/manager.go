@@ -114,6 +114,22 @@ func (m *Manager) Wake() {
 	}
 }
 
+// WakeEngines says that there are rows for these engines; for none when there are none. An engine that does not run here yet may have to.
+func (m *Manager) WakeEngines(names []fleet.EngineName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range names {
+		if r := m.running[name]; r != nil {
+			r.worker.Wake()
+			continue
+		}
+		select {
+		case m.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // Released says that a lease of that name was given up; the engine's worker asks for it at once.
 func (m *Manager) Released(lease string) {
 	name, ok := strings.CutPrefix(lease, engineLease)

@@ -184,7 +184,7 @@ func (s *Store) RevokeAgent(ctx context.Context, scope fleet.Scope, engine fleet
 		return tell(ctx, tx, agentDeed("revoke agent", a.Tenant, a.Engine, by, a.ID, "revoked"))
 	})
 	if err == nil {
-		s.decided(ctx)
+		s.decided(ctx, "")
 	}
 	return wrap(err, "agent of engine %s", engine)
 }

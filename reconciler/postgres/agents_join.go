@@ -34,7 +34,7 @@ func (s *Store) JoinAgent(ctx context.Context, token string, join fleet.AgentJoi
 		return fleet.Agent{}, fmt.Errorf("join: %w", err)
 	}
 	if joined.ID == id {
-		s.decided(ctx)
+		s.decided(ctx, "")
 	}
 	return joined, nil
 }

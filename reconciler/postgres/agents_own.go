@@ -56,7 +56,7 @@ func (s *Store) AskSync(ctx context.Context, scope fleet.Scope, ask fleet.SyncRe
 	if err != nil {
 		return fleet.SyncRequest{}, fmt.Errorf("sync of %s/%s: %s/%s: %w", ask.Tenant, ask.Environment, ask.Namespace, ask.Key.Name, err)
 	}
-	s.decided(ctx)
+	s.decided(ctx, fleet.NoticeAgents)
 	return got, nil
 }
 

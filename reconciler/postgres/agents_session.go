@@ -49,7 +49,7 @@ func (s *Store) OpenAgent(ctx context.Context, session fleet.AgentSession) (flee
 		return err
 	})
 	if err == nil && cloned {
-		s.decided(ctx)
+		s.decided(ctx, "")
 		err = fleet.ErrCloned
 	}
 	if err != nil {

@@ -33,7 +33,7 @@ func (s *Store) Approve(ctx context.Context, a fleet.Approval) (fleet.Approval, 
 	if err != nil {
 		return fleet.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
 	}
-	s.decided(ctx)
+	s.decided(ctx, "")
 	return a, nil
 }
 
@@ -81,7 +81,7 @@ func (s *Store) SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fle
 		return tell(ctx, tx, stopDeed(fleet.OperationStop, stop, "stopped"))
 	})
 	if err == nil {
-		s.decided(ctx)
+		s.decided(ctx, fleet.NoticeStops)
 	}
 	return inForce, wrap(err, "stop %s", stopSubject(stop.Scope, stop.Name))
 }
@@ -109,7 +109,7 @@ func (s *Store) ClearStop(ctx context.Context, scope fleet.StopScope, name, setB
 		return tell(ctx, tx, stopDeed(fleet.OperationResume, fleet.Stop{Scope: scope, Name: name, By: by}, "resumed"))
 	})
 	if err == nil {
-		s.decided(ctx)
+		s.decided(ctx, fleet.NoticeStops)
 	}
 	return ended, wrap(err, "resume %s", stopSubject(scope, name))
 }
@@ -133,7 +133,7 @@ func (s *Store) RestoreStop(ctx context.Context, stop fleet.Stop) error {
 		return tell(ctx, tx, d)
 	})
 	if restored {
-		s.decided(ctx)
+		s.decided(ctx, fleet.NoticeStops)
 	}
 	return wrap(err, "restore the stop of %s", stopSubject(stop.Scope, stop.Name))
 }

@@ -410,8 +410,8 @@ func TestANotificationSaysWhoseItIsAndADecisionNotifies(t *testing.T) {
 			_, err := s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:ops"})
 			return err
 		}, ""},
-		{func() error { _, err := s.SetStop(ctx, stop, true); return err }, ""},
-		{func() error { _, err := s.ClearStop(ctx, stop.Scope, stop.Name, "", "token:ops"); return err }, ""},
+		{func() error { _, err := s.SetStop(ctx, stop, true); return err }, fleet.NoticeStops},
+		{func() error { _, err := s.ClearStop(ctx, stop.Scope, stop.Name, "", "token:ops"); return err }, fleet.NoticeStops},
 	} {
 		check(t, c.say())
 		if got := <-said; got != c.want {

@@ -29,8 +29,8 @@ func (s *Store) Notify(ctx context.Context, by string) error {
 }
 
 // decided says "look" after a person has decided something. The decision stands whether anybody hears of it or not.
-func (s *Store) decided(ctx context.Context) {
-	if err := s.Notify(ctx, ""); err != nil {
+func (s *Store) decided(ctx context.Context, notice string) {
+	if err := s.Notify(ctx, notice); err != nil {
 		s.log.Debug("no notification; replicas poll", "error", err)
 	}
 }

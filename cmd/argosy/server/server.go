@@ -193,9 +193,14 @@ func (v *Server) wakes(ctx context.Context) {
 			v.manager.Released(lease)
 			return
 		}
-		v.stops.Wake()
 		v.loop.Heard(by)
-		v.manager.Wake()
+		switch _, engines, recorded := fleet.Recorded(by); {
+		case recorded && engines != nil:
+			v.manager.WakeEngines(engines)
+		case by != fleet.NoticeAgents:
+			v.stops.Wake()
+			v.manager.Wake()
+		}
 		v.api.Wake()
 		if v.hub != nil {
 			v.hub.Wake()

@@ -1,0 +1,32 @@
+package fleet_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+)
+
+func TestNoticeOfARecordNamesItsEngines(t *testing.T) {
+	t.Parallel()
+	var many []fleet.EngineName
+	for i := range 1000 {
+		many = append(many, fleet.EngineName(fmt.Sprintf("engine-%04d", i)))
+	}
+	for _, c := range []struct{ given, want []fleet.EngineName }{
+		{nil, nil}, {[]fleet.EngineName{"eu-1"}, []fleet.EngineName{"eu-1"}}, {many[:100], many[:100]},
+		{many, nil}, // more than the store takes: any may be concerned
+	} {
+		notice := fleet.NoticeRecorded("host/1/x", c.given)
+		by, engines, ok := fleet.Recorded(notice)
+		if !ok || by != "host/1/x" || !slices.Equal(engines, c.want) || len(notice) > 8000 {
+			t.Errorf("%d engines: %q %d %v", len(c.given), by, len(engines), ok)
+		}
+	}
+	for _, other := range []string{"", fleet.NoticeStops, fleet.NoticeAgents, "engine/eu-1", "host/1/x", "recorded"} {
+		if _, _, ok := fleet.Recorded(other); ok {
+			t.Errorf("%q is no record", other)
+		}
+	}
+}
