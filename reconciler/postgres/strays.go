@@ -130,7 +130,7 @@ func (s *Store) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (fleet.St
 			event: fleet.Event{Kind: "engine", Name: string(r.Engine), Text: subject + " is removed"}})
 	})
 	if err == nil {
-		s.decided(ctx)
+		s.decided(ctx, "")
 	}
 	return view, wrap(err, "remove %s", subject)
 }
