@@ -86,8 +86,8 @@ func (h *house) late(row fleet.Row, epoch int64) {
 	}
 }
 
-// applied is the one row of a deployment's Application.
-func (h *house) applied(deployment string) fleet.Row {
+// appliedRow is the one row of a deployment's Application.
+func (h *house) appliedRow(deployment string) fleet.Row {
 	h.t.Helper()
 	for _, row := range h.rows() {
 		if string(row.Deployment) == deployment && row.Key.Kind == fleet.ObjectApplication {
@@ -141,7 +141,7 @@ func TestACreateThatArrivesAfterTheDeletionIsUndone(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
-	shop := h.applied("shop")
+	shop := h.appliedRow("shop")
 	h.commit("shop leaves", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
 	h.eventually("shop has left", h.absent(shop))
 	h.late(shop, 1)
@@ -154,7 +154,7 @@ func TestAStrayIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
-	shop := h.applied("shop")
+	shop := h.appliedRow("shop")
 	h.commit("shop leaves", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
 	h.eventually("shop has left", h.absent(shop))
 	h.exec(`DELETE FROM argosy.tombstones`) // it was long ago
@@ -185,7 +185,7 @@ func TestALateUpdateOfARowThatWasRevertedIsUndone(t *testing.T) {
 	h.eventually("the fleet stands", h.settled)
 	h.commit("v2", deployment("globex", "shop", "v2", "Orphan", "prod"))
 	h.eventually("v2 stands", h.settled)
-	v2 := h.applied("shop")
+	v2 := h.appliedRow("shop")
 	h.commit("back to v1", deployment("globex", "shop", "v1", "Orphan", "prod"))
 	h.eventually("v1 stands", h.settled)
 	live, _ := h.engines[v2.Key.Engine].eyes.Live(v2.Key)
@@ -198,7 +198,7 @@ func TestRowsThatWereTakenOutByHandAreFoundByVerification(t *testing.T) {
 	a := h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
 	a.stop()
-	shop := h.applied("shop")
+	shop := h.appliedRow("shop")
 	h.exec(`DELETE FROM argosy.desired WHERE name = $1`, shop.Key.Name)
 	h.start("b", options{}) // begins with a verifying pass
 	if s := h.stray(); s.Name != shop.Key.Name {
