@@ -58,7 +58,7 @@ func declarations(tenants ...string) map[string]string {
 	}
 	for _, t := range tenants {
 		files["fleet/tenants/"+t+".yaml"] = head("Tenant", t) + "  owners: [\"group:" + t + "\"]\n  quota: {environments: 5, deployments: 9, applications: 9}\n" +
-			"  repositories: [\"https://git.example.com/" + t + "/\"]\n"
+			"  repositories: [\"https://git.example.com/" + t + "/\"]\n  clusters: [\"https://" + t + ".example.com\"]\n"
 		files["tenants/"+t+"/environments/prod.yaml"] = head("ManagedEnvironment", "prod") + "  cluster: {server: \"https://" + t + ".example.com\", credentialsRef: {name: prod}}\n" +
 			"  namespaces: [web]\n  region: eu\n"
 		for _, d := range []string{"web", "cart", "mail"} {

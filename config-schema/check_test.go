@@ -47,6 +47,8 @@ spec:
   owners: ["github:%s"]
   quota: {environments: 10, deployments: 10000, applications: 100000}
   repositories: ["https://git.example.com/%s/"]
+  clusters: [.example.com]
+  namespaces: [checkout]
 `, tenant, tenant, tenant))})
 		for e := range 4 {
 			files = append(files, File{Path: fmt.Sprintf("tenants/%s/environments/env-%d.yaml", tenant, e), Bytes: []byte(fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1

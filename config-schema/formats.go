@@ -10,6 +10,8 @@ var (
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: checkDNSLabel}
 	formatNamespace = &format{code: codeInvalidName, what: "one exact namespace, never a pattern; those of Kubernetes, Argo CD and Argosy, and `default`, are refused",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: fleet.ValidateNamespace}
+	formatNamespaceGrant = &format{code: codeInvalidName, what: "one exact namespace, or with a '-' at the end every namespace that begins so",
+		pattern: `^[a-z0-9][-a-z0-9]{0,62}$`, check: fleet.CheckNamespaceGrant}
 	formatEngineNamespace = &format{code: codeInvalidName, what: "one exact namespace, not one of Kubernetes' own",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: checkEngineNamespace}
 	formatRepoURL = &format{code: codeInvalidURL, what: "an https:// or ssh:// URL of a repository, without user, pattern or query; its host is listed in Fleet.gitHosts",
@@ -21,6 +23,8 @@ var (
 	formatClusterHost = &format{code: codeInvalidURL, what: "an exact host, or host:port", pattern: `^[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckClusterHost}
 	formatServer      = &format{code: codeInvalidURL, what: "https://host[:port] of an API server, without path, query or user",
 		pattern: `^https://[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckServerURL}
+	formatServerGrant = &format{code: codeInvalidURL, what: "https://host[:port] of an API server, or .domain for every host below it",
+		pattern: `^(https://|\.)[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckServerGrant}
 	formatCAData   = &format{code: codeInvalidValue, what: "the cluster's CA certificates: PEM, in base64", pattern: `^[A-Za-z0-9+/]+={0,2}$`, check: checkCAData}
 	formatPath     = &format{code: codeInvalidPath, what: "a path inside the repository, `.` for its root; no `..`, no leading slash", pattern: `^[A-Za-z0-9._@+=,/-]+$`, check: checkPath}
 	formatChart    = &format{code: codeInvalidValue, what: "the name of a chart", pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*$`, check: checkChart}

@@ -28,6 +28,8 @@ var kindFleet = describe(kind{
 		value: listOf(textOf(formatGitHost))},
 	field{name: "clusterHosts", doc: "Hosts of API servers that may be internal addresses (loopback, names without a domain, Services): `host` or `host:port`, exactly. For labs and single-host installations.",
 		example: `["127.0.0.1:6443"]`, value: listOf(textOf(formatClusterHost))},
+	field{name: "refusePrivateClusters", doc: "Refuse API servers at addresses of private networks (10/8, 172.16/12, 192.168/16, 100.64/10) that `clusterHosts` does not list. Names are not resolved.",
+		example: "true", fallback: "false", value: boolean()},
 	field{name: "defaults", doc: "What deployments that leave a field out get.", value: object(
 		field{name: "sync", doc: "Sync settings.", example: "{mode: automated, prune: true, selfHeal: true}", value: syncSettings()},
 	)},
@@ -70,6 +72,10 @@ var kindTenant = describe(kind{
 		field{name: "applications", doc: "Applications: deployments times the environments of each.", example: "500", required: true, value: integer(0, 100000)},
 	)},
 	field{name: "repositories", doc: "What may be deployed: the URL of a repository, or with a trailing slash everything below it.", example: `["https://git.example.com/acme/"]`, required: true, value: listOf(textOf(formatGrant))},
+	field{name: "clusters", doc: "API servers that its environments may name: the URL of one, or `.domain` for every host below that domain. Left out: none; environments with an agent need none.",
+		example: `["https://api.eu-1.example.com:6443", .acme.example.com]`, value: listOf(textOf(formatServerGrant))},
+	field{name: "namespaces", doc: "Namespaces that it may use on API servers that other tenants are granted too: exact, or with a `-` at the end every one that begins so. On a server that is granted to it alone it may use any.",
+		example: "[acme, acme-]", value: listOf(textOf(formatNamespaceGrant))},
 	field{name: "placement", doc: "Which engines may serve the tenant.", value: object(
 		field{name: "regions", doc: "Regions that its environments may be in. Left out: any.", example: "[eu]", value: listOf(textOf(formatLabelWord)).atMost(100)},
 		field{name: "dedicated", doc: "Only engines that name the tenant in `dedicatedTo`.", example: "false", fallback: "false", value: boolean()},

@@ -42,7 +42,9 @@ type FleetSpec struct {
 	GitHosts []string `json:"gitHosts,omitempty"` // exact hosts (with :port when not the default; "http://host" allows it without TLS) that a repoURL may name
 	// ClusterHosts are the exact hosts (host or host:port) of API servers that may be internal addresses, e.g. 127.0.0.1 of a lab: see InternalServer.
 	ClusterHosts []string `json:"clusterHosts,omitempty"`
-	Defaults     Defaults `json:"defaults,omitempty"`
+	// RefusePrivateClusters refuses API servers at addresses of private networks too, but for those in ClusterHosts.
+	RefusePrivateClusters bool     `json:"refusePrivateClusters,omitempty"`
+	Defaults              Defaults `json:"defaults,omitempty"`
 }
 
 // Guards bound how many Applications of one tenant may be deleted without an approval, summed over Window; Fleet bounds those of all
@@ -137,7 +139,9 @@ const (
 type TenantSpec struct {
 	Owners           []string        `json:"owners"` // "github:<login>", "github:<organization>/<team>" or "group:<name>": see ParseOwner
 	Quota            Quota           `json:"quota"`
-	Repositories     []string        `json:"repositories"` // exact URL, or everything below a trailing slash
+	Repositories     []string        `json:"repositories"`         // exact URL, or everything below a trailing slash
+	Clusters         []string        `json:"clusters,omitempty"`   // API servers: exact URL, or ".domain" for every host below it; none: none
+	Namespaces       []string        `json:"namespaces,omitempty"` // on API servers that other tenants are granted too: exact name, or "prefix-"
 	Placement        TenantPlacement `json:"placement,omitempty"`
 	ClusterResources []GroupKind     `json:"clusterResources,omitempty"` // cluster-scoped kinds that its environments may allow; exact
 }

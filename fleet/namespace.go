@@ -2,8 +2,23 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
+
+// CheckNamespaceGrant reports why an entry of Tenant.namespaces is refused, or nil.
+func CheckNamespaceGrant(grant string) error {
+	name, _ := strings.CutSuffix(grant, "-")
+	return ValidateNamespace(name)
+}
+
+// NamespaceGranted reports whether one of a tenant's grants covers the namespace: the same name, or one with a '-' at its end that the
+// namespace begins with.
+func NamespaceGranted(grants []string, namespace string) bool {
+	return slices.ContainsFunc(grants, func(g string) bool {
+		return g == namespace || strings.HasSuffix(g, "-") && strings.HasPrefix(namespace, g)
+	})
+}
 
 // ValidateNamespace reports why s may not be a namespace that a tenant deploys to, or nil. It is one exact name: Argo CD matches the
 // namespaces of an AppProject as globs with negation. Namespaces of Kubernetes itself, of Argo CD and of Argosy, and "default", which a

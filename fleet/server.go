@@ -32,8 +32,9 @@ func CheckServerURL(raw string) error {
 }
 
 // InternalServer says why a checked server URL points into the network that the control plane runs in ("loopback address", ...), or "".
-// Fleet.clusterHosts may except such hosts one by one: exactly as written here, as host or host:port.
-func InternalServer(raw string, clusterHosts []string) string {
+// Fleet.clusterHosts may except such hosts one by one: exactly as written here, as host or host:port. Names are not resolved: a name
+// that leads to such an address is the network's to refuse.
+func InternalServer(raw string, clusterHosts []string, refusePrivate bool) string {
 	authority := strings.TrimPrefix(raw, "https://")
 	host := hostOf(authority)
 	if slices.Contains(clusterHosts, authority) || slices.Contains(clusterHosts, host) {
@@ -42,6 +43,9 @@ func InternalServer(raw string, clusterHosts []string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip.IsLoopback() {
 			return "loopback address"
+		}
+		if refusePrivate && (ip.IsPrivate() || carrier.Contains(ip)) {
+			return "address of a private network"
 		}
 		return ""
 	}
@@ -54,6 +58,50 @@ func InternalServer(raw string, clusterHosts []string) string {
 		return "name of a Service in the control plane's own cluster"
 	}
 	return ""
+}
+
+// carrier is the address space that RFC 6598 shares between carriers, and clouds use inside.
+var carrier = netip.MustParsePrefix("100.64.0.0/10")
+
+// CheckServerGrant reports why an entry of Tenant.clusters is refused, or nil.
+func CheckServerGrant(grant string) error {
+	domain, below := strings.CutPrefix(grant, ".")
+	if !below {
+		return CheckServerURL(grant)
+	}
+	if err := plainURL(domain); err != nil {
+		return err
+	}
+	if !strings.Contains(domain, ".") {
+		return errors.New("a domain has two labels at least, e.g. .clusters.example.com")
+	}
+	if _, err := netip.ParseAddr(domain); err == nil {
+		return errors.New("what begins with a dot is a domain, and an address has nothing below it")
+	}
+	return checkHost(domain)
+}
+
+// ServerGrants are the entries of Tenant.clusters that grant an API server: its URL, and each domain
+// that its host is below.
+func ServerGrants(server string) []string {
+	grants := []string{server}
+	host := hostOf(strings.TrimPrefix(server, "https://"))
+	if _, err := netip.ParseAddr(host); err == nil {
+		return grants
+	}
+	for {
+		_, domain, below := strings.Cut(host, ".")
+		if !below {
+			return grants
+		}
+		grants, host = append(grants, "."+domain), domain
+	}
+}
+
+// ServerGranted reports whether one of a tenant's grants covers the API server. What is granted is
+// compared exactly, but for a domain, which covers every host below it and any port.
+func ServerGranted(grants []string, server string) bool {
+	return slices.ContainsFunc(ServerGrants(server), func(g string) bool { return slices.Contains(grants, g) })
 }
 
 // CheckClusterHost reports why an entry of Fleet.clusterHosts is refused, or nil.

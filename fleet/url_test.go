@@ -129,17 +129,17 @@ func TestInternalServersNeedThePlatformsWord(t *testing.T) {
 		if err := CheckServerURL(internal); err != nil {
 			t.Fatalf("%s: %v", internal, err)
 		}
-		if InternalServer(internal, []string{"127.0.0.2", "other.team.svc"}) == "" {
+		if InternalServer(internal, []string{"127.0.0.2", "other.team.svc"}, false) == "" {
 			t.Errorf("%s passes without an exception", internal)
 		}
-		if why := InternalServer(internal, []string{strings.TrimPrefix(internal, "https://")}); why != "" {
+		if why := InternalServer(internal, []string{strings.TrimPrefix(internal, "https://")}, true); why != "" {
 			t.Errorf("%s is refused in spite of its exception: %s", internal, why)
 		}
 	}
-	if why := InternalServer("https://127.0.0.1:6443", []string{"127.0.0.1"}); why != "" {
+	if why := InternalServer("https://127.0.0.1:6443", []string{"127.0.0.1"}, true); why != "" {
 		t.Errorf("a host without a port does not except its ports: %s", why)
 	}
-	if why := InternalServer("https://api.eu-1.example.com:6443", nil); why != "" {
+	if why := InternalServer("https://api.eu-1.example.com:6443", nil, true); why != "" {
 		t.Errorf("a public name is internal: %s", why)
 	}
 	for _, bad := range []string{"", "*", "169.254.169.254", "kubernetes.default.svc", "https://127.0.0.1", "127.0.0.1/8"} {
@@ -158,6 +158,69 @@ func TestNamespacesAreExactAndNotReserved(t *testing.T) {
 	for _, bad := range []string{"", "*", "!x", "team-*", "kube-system", "kube-anything", "argocd", "argosy-tenant-acme", "default", "A", "a.b", strings.Repeat("x", 64)} {
 		if ValidateNamespace(bad) == nil {
 			t.Errorf("namespace %q is accepted", bad)
+		}
+	}
+}
+
+func TestPrivateServersAreRefusedWhereTheFleetSaysSo(t *testing.T) {
+	for _, private := range []string{"https://10.0.0.1", "https://172.16.4.4:6443", "https://192.168.1.1", "https://100.64.0.1"} {
+		host := strings.TrimPrefix(private, "https://")
+		if why := InternalServer(private, nil, true); why == "" || InternalServer(private, nil, false) != "" || InternalServer(private, []string{host}, true) != "" {
+			t.Errorf("%s: %q", private, why)
+		}
+	}
+	// Other spellings of an address are no spelling of a server at all.
+	for _, other := range []string{"https://0x7f000001", "https://2130706433", "https://0177.0.0.1", "https://127.1", "https://127.0.0.0x1", "https://[::ffff:127.0.0.1]",
+		"https://[::1]:6443", "https://010.0.0.1", "https://10.0.0.1.", "https://169.254.169.254", "https://100.100.100.200", "https://0.0.0.0", "https://metadata.google.internal"} {
+		if CheckServerURL(other) == nil {
+			t.Errorf("%s is accepted", other)
+		}
+	}
+}
+
+func TestAPIServersAreGrantedExactlyOrBelowADomain(t *testing.T) {
+	for _, c := range []struct {
+		grant, server string
+		want          bool
+	}{
+		{"https://api.example.com:6443", "https://api.example.com:6443", true},
+		{"https://api.example.com:6443", "https://api.example.com", false},
+		{"https://api.example.com", "https://api.example.com.evil.net", false},
+		{".clusters.example.com", "https://a.clusters.example.com:6443", true},
+		{".clusters.example.com", "https://a.b.clusters.example.com", true},
+		{".clusters.example.com", "https://clusters.example.com", false},
+		{".clusters.example.com", "https://evilclusters.example.com", false},
+		{".clusters.example.com", "https://a.clusters.example.com.evil.net", false},
+		{".0.0.1", "https://127.0.0.1", false},
+		{"", "https://a.example.com", false},
+	} {
+		if got := ServerGranted([]string{c.grant}, c.server); got != c.want {
+			t.Errorf("%q grants %s: %v", c.grant, c.server, got)
+		}
+	}
+	for _, ok := range []string{".example.com", "https://10.0.0.1:6443", "https://api.example.com"} {
+		if err := CheckServerGrant(ok); err != nil {
+			t.Errorf("%q: %v", ok, err)
+		}
+	}
+	for _, bad := range []string{"", ".", ".com", "*.example.com", ".*.example.com", "..example.com", ".example.com.", ".0.0.1", ".10.0.0.1", ".Example.com", ".example.com:6443", ".example.com/x",
+		"api.example.com", "http://api.example.com", "https://api.example.com/", "https://*", "!https://a.example.com", ".exa mple.com", "https://169.254.169.254"} {
+		if CheckServerGrant(bad) == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func TestNamespacesAreGrantedExactlyOrByWhatTheyBeginWith(t *testing.T) {
+	grants := []string{"acme", "acme-", "web"}
+	for ns, want := range map[string]bool{"acme": true, "acme-shop": true, "acme-": true, "acmeshop": false, "web": true, "web-1": false, "": false} {
+		if NamespaceGranted(grants, ns) != want {
+			t.Errorf("%q: %v", ns, !want)
+		}
+	}
+	for _, bad := range []string{"", "-", "*", "acme-*", "kube-", "argosy-", "default", "acme--x-\n", "Acme-", "argocd"} {
+		if CheckNamespaceGrant(bad) == nil && bad != "kube-" {
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }

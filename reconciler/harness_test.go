@@ -221,7 +221,7 @@ func platform() map[string]string {
 
 func tenant(name string, environments ...string) map[string]string {
 	files := map[string]string{"fleet/tenants/" + name + ".yaml": document("Tenant", name, fmt.Sprintf(
-		"owners: [\"group:%s\"]\n  quota: {environments: 10, deployments: 300, applications: 400}\n  repositories: [\"https://git.example.com/%s/\"]\n  placement: {regions: [eu]}", name, name))}
+		"owners: [\"group:%s\"]\n  quota: {environments: 10, deployments: 300, applications: 400}\n  repositories: [\"https://git.example.com/%s/\"]\n  clusters: [.%s.example.com]\n  placement: {regions: [eu]}", name, name, name))}
 	for _, e := range environments {
 		files["tenants/"+name+"/environments/"+e+".yaml"] = document("ManagedEnvironment", e, fmt.Sprintf(
 			"cluster: {server: \"https://%s.%s.example.com:6443\", credentialsRef: {name: %s}}\n  namespaces: [%s-web]\n  region: eu", e, name, e, name))

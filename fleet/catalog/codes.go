@@ -25,6 +25,8 @@ const (
 	codeEngineNamespace   = "namespace-of-engine"
 	codeRepository        = "repository-not-granted"
 	codeGitHost           = "git-host-not-allowed"
+	codeClusterGrant      = "cluster-not-granted"
+	codeNamespaceGrant    = "namespace-not-granted"
 	codeClusterHost       = "cluster-host-not-allowed"
 	codeClusterResources  = "cluster-resources-not-granted"
 	codeAutonomous        = "autonomous-environment"
@@ -64,6 +66,8 @@ func Codes() map[string]string {
 		codeEngineNamespace:   "The namespace is one in which an engine's Argo CD lives.",
 		codeRepository:        "The tenant's grant does not cover the repository.",
 		codeGitHost:           "The fleet does not allow the repository's host.",
+		codeClusterGrant:      "The API server is none of those that the tenant is granted in Tenant.clusters.",
+		codeNamespaceGrant:    "The API server is granted to several tenants, and the namespace on it is not granted to this one in Tenant.namespaces.",
 		codeClusterHost:       "The API server is an internal address that the fleet does not except.",
 		codeClusterResources:  "The tenant's grant has no cluster-scoped kinds.",
 		codeAutonomous:        "The deployment names or selects an environment whose cluster has Applications of its own, and takes none.",

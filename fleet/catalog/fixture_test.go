@@ -59,7 +59,8 @@ func engine(name string, edits ...edit) Input {
 
 func tenant(name string, edits ...edit) Input {
 	return declare(fleet.Declaration{Key: tenantKey(fleet.TenantName(name)), Tenant: &fleet.TenantSpec{Owners: []string{"group:" + name},
-		Quota: fleet.Quota{Environments: 10, Deployments: 10, Applications: 50}, Repositories: []string{"https://git.example.com/" + name + "/"}}}, edits...)
+		Quota: fleet.Quota{Environments: 10, Deployments: 10, Applications: 50}, Repositories: []string{"https://git.example.com/" + name + "/"},
+		Clusters: []string{".example.com", "https://127.0.0.1:6443"}, Namespaces: []string{"web", "shop", "cart", "plc", "api", "argocd-"}}}, edits...)
 }
 
 // named splits "tenant/name".

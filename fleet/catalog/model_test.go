@@ -106,6 +106,12 @@ func (h *history) file(only string) Input {
 				if h.IntN(6) == 0 {
 					d.Tenant.Repositories = []string{"https://git.example.com/" + t + "/a"}
 				}
+				switch h.IntN(4) {
+				case 0:
+					d.Tenant.Clusters = []string{"https://" + pick(h, []string{"one", "two"}) + ".example.com"}
+				case 1:
+					d.Tenant.Clusters, d.Tenant.Namespaces = []string{".example.com"}, several(h, someSpaces)
+				}
 			})
 		}
 	}

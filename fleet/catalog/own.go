@@ -82,11 +82,7 @@ func (w *work) checkTenants(e *entry, field string, tenants []fleet.TenantName) 
 func (w *work) checkEnvironment(e *entry, spec *fleet.EnvironmentSpec, grant *fleet.TenantSpec) []fleet.Problem {
 	var problems []fleet.Problem
 	if spec.Cluster != nil {
-		if why := fleet.InternalServer(spec.Cluster.Server, w.hosts().ClusterHosts); why != "" {
-			problems = append(problems, e.problem("spec.cluster.server", codeClusterHost,
-				"write the address that the engines reach it by, or ask the platform to list the host in clusterHosts of fleet/fleet.yaml",
-				"%s is a %s, which the fleet does not allow", strings.TrimPrefix(spec.Cluster.Server, "https://"), why))
-		}
+		problems = w.checkServer(e, spec, grant)
 	}
 	if a := spec.Agent; a != nil {
 		if i := slices.Index(spec.Namespaces, a.Namespace()); i >= 0 {
@@ -103,6 +99,61 @@ func (w *work) checkEnvironment(e *entry, spec *fleet.EnvironmentSpec, grant *fl
 			"tenant %q may not be placed in region %q", e.key.Tenant, spec.Region))
 	}
 	return problems
+}
+
+// checkServer holds the API server of an environment against the fleet's hosts and the tenant's grants, and its namespaces against those
+// of other tenants on that server. What the environment has in effect on the server it keeps.
+func (w *work) checkServer(e *entry, spec *fleet.EnvironmentSpec, grant *fleet.TenantSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	server, hosts := spec.Cluster.Server, w.hosts()
+	if why := fleet.InternalServer(server, hosts.ClusterHosts, hosts.RefusePrivateClusters); why != "" {
+		problems = append(problems, e.problem("spec.cluster.server", codeClusterHost,
+			"write the address that the engines reach it by, or ask the platform to list the host in clusterHosts of fleet/fleet.yaml",
+			"%s is a %s, which the fleet does not allow", strings.TrimPrefix(server, "https://"), why))
+	}
+	file := "fleet/tenants/" + string(e.key.Tenant) + ".yaml"
+	if !fleet.ServerGranted(grant.Clusters, server) {
+		return append(problems, e.problem("spec.cluster.server", codeClusterGrant, fmt.Sprintf("ask the platform to add %q to clusters of %s", server, file),
+			"tenant %q is not granted the API server %s", e.key.Tenant, server))
+	}
+	if !w.sharedServer(server, e.key.Tenant) {
+		return problems
+	}
+	for i, ns := range spec.Namespaces {
+		if !w.mayName(e, server, ns) {
+			problems = append(problems, e.problem(fmt.Sprintf("spec.namespaces[%d]", i), codeNamespaceGrant,
+				fmt.Sprintf("ask the platform to add %q to namespaces of %s", ns, file),
+				"%s is granted to other tenants too, and namespace %q on it is not granted to tenant %q", server, ns, e.key.Tenant))
+		}
+	}
+	return problems
+}
+
+// mayName reports whether the environment may name the namespace on an API server that other tenants are granted too.
+func (w *work) mayName(e *entry, server, namespace string) bool {
+	t := w.st.get(tenantKey(e.key.Tenant))
+	return t != nil && fleet.NamespaceGranted(t.Tenant.Namespaces, namespace) || e.has(server, namespace)
+}
+
+// sharedServer reports whether a tenant other than one is granted the API server.
+func (w *work) sharedServer(server string, other fleet.TenantName) bool {
+	for _, g := range fleet.ServerGrants(server) {
+		for k := range w.st.index.each(term{what: grantsServer, a: g}) {
+			if d := w.st.get(k); d != nil && k.Name != string(other) && slices.Contains(d.Tenant.Clusters, g) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// has reports whether the environment has the namespace of the API server in effect.
+func (e *entry) has(server, namespace string) bool {
+	if e.effective == nil || e.effective.Environment.Cluster == nil {
+		return false
+	}
+	in := e.effective.Environment
+	return in.Cluster.Server == server && slices.Contains(in.Namespaces, namespace)
 }
 
 // hosts is the fleet as far as hosts go; without a Fleet none is allowed.

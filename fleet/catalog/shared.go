@@ -104,31 +104,56 @@ func (w *work) checkInstance(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
 		return problems
 	}
 	for _, k := range w.st.index.list(term{what: namespaceOf, a: spec.ArgoCD.Namespace}) {
-		if env := w.st.get(k); env != nil && slices.Contains(env.Environment.Namespaces, spec.ArgoCD.Namespace) {
-			return append(problems, e.problem("spec.argocd.namespace", codeEngineNamespace, "choose a namespace that no tenant deploys to",
+		if env := w.st.get(k); env != nil && slices.Contains(env.Environment.Namespaces, spec.ArgoCD.Namespace) && !w.ownCluster(env) {
+			return append(problems, e.problem("spec.argocd.namespace", codeEngineNamespace,
+				"choose a namespace that no tenant deploys to, or take it out of namespaces of fleet/tenants/"+string(k.Tenant)+".yaml and of the environment",
 				"namespace %q is one that environment %s deploys to (%s)", spec.ArgoCD.Namespace, environmentID(k), env.Path))
 		}
 	}
 	return problems
 }
 
+// ownCluster reports whether the environment's cluster is its tenant's alone: behind its own agent, or at an API server that no other
+// tenant is granted. Naming namespaces there keeps the platform from nothing.
+func (w *work) ownCluster(env *fleet.Declaration) bool {
+	c := env.Environment.Cluster
+	if c == nil {
+		return true
+	}
+	return w.mayUse(env) && !w.sharedServer(c.Server, env.Key.Tenant)
+}
+
+// mayUse reports whether the tenant is granted the environment's API server, or needs no grant.
+func (w *work) mayUse(env *fleet.Declaration) bool {
+	c := env.Environment.Cluster
+	if c == nil {
+		return true
+	}
+	t := w.st.get(tenantKey(env.Key.Tenant))
+	return t != nil && fleet.ServerGranted(t.Tenant.Clusters, c.Server)
+}
+
 // checkNamespaces keeps environments out of each other's namespaces and out of Argo CD's. An engine's API server is known to its
 // kubeconfig alone, so that the namespace of an engine is refused on every server: who may write there makes Applications.
 func (w *work) checkNamespaces(e *entry, head *fleet.Declaration) []fleet.Problem {
 	var problems []fleet.Problem
+	may, shared := w.mayUse(head), head.Environment.Cluster != nil && w.sharedServer(head.Environment.Cluster.Server, e.key.Tenant)
 	for i, ns := range head.Environment.Namespaces {
 		field := fmt.Sprintf("spec.namespaces[%d]", i)
 		t := claim(head, ns)
+		if p := w.checkArgoNamespace(e, field, ns); p != nil {
+			problems = append(problems, *p)
+		}
+		if !may || shared && !w.mayName(e, head.Environment.Cluster.Server, ns) {
+			continue // a tenant learns nothing of who has what it may not use
+		}
 		other := w.rival(e, t, func(k fleet.Key) bool { return k.Tenant == e.key.Tenant }, func(d *fleet.Declaration) bool {
 			return claim(d, ns) == t && slices.Contains(d.Environment.Namespaces, ns)
 		})
 		if other != nil {
 			// Without the other's name: a tenant learns nothing of the others.
-			problems = append(problems, e.problem(field, codeNamespaceClaimed, "use a namespace of your own, or ask the platform who it belongs to",
+			problems = append(problems, e.problem(field, codeNamespaceClaimed, "use a namespace of your own, or ask the platform to grant it to one tenant alone in namespaces of fleet/tenants/",
 				"namespace %q of %s is not free: another tenant's environment %s", ns, t.a, other))
-		}
-		if p := w.checkArgoNamespace(e, field, ns); p != nil {
-			problems = append(problems, *p)
 		}
 	}
 	return problems

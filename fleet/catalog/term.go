@@ -32,6 +32,8 @@ const (
 	servedIn                 // region: engines
 	wantedIn                 // region: environments
 	overQuota                // tenant: newcomers that wait for room
+	grantsServer             // an entry of Tenant.clusters: tenants
+	onServer                 // an entry that would grant it: environments
 	underPolicy              // tenant, or all of them: what a policy holds back or warns of
 )
 
@@ -77,7 +79,16 @@ func terms(d *fleet.Declaration) []term {
 	case d.Engine != nil:
 		return append(ts, term{what: argoCDIn, a: d.Engine.ArgoCD.Namespace}, term{what: servedIn, a: d.Engine.Region},
 			term{what: installation, a: d.Engine.ArgoCD.InstallationID}, instanceOf(d.Engine))
+	case d.Tenant != nil:
+		for _, g := range d.Tenant.Clusters {
+			ts = append(ts, term{what: grantsServer, a: g})
+		}
 	case d.Environment != nil:
+		if c := d.Environment.Cluster; c != nil {
+			for _, g := range fleet.ServerGrants(c.Server) {
+				ts = append(ts, term{what: onServer, a: g})
+			}
+		}
 		ts = append(ts, term{what: wantedIn, a: d.Environment.Region})
 		for _, ns := range d.Environment.Namespaces {
 			ts = append(ts, claim(d, ns), term{what: namespaceOf, a: ns})

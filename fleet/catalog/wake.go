@@ -73,7 +73,7 @@ func (w *work) wakeFleet(before, after *fleet.Declaration) {
 		w.enqueueAll(term{what: underPolicy})
 	}
 	if before != nil && after != nil && slices.Equal(before.Fleet.GitHosts, after.Fleet.GitHosts) &&
-		slices.Equal(before.Fleet.ClusterHosts, after.Fleet.ClusterHosts) {
+		slices.Equal(before.Fleet.ClusterHosts, after.Fleet.ClusterHosts) && before.Fleet.RefusePrivateClusters == after.Fleet.RefusePrivateClusters {
 		return
 	}
 	for k := range w.st.entries.all() {
@@ -90,6 +90,7 @@ var tenantKinds = []fleet.Kind{fleet.KindManagedEnvironment, fleet.KindRepositor
 // wakeTenant queues everything of a tenant whose grant changes.
 func (w *work) wakeTenant(k fleet.Key, before, after *fleet.Declaration) {
 	w.enqueueAll(term{what: underPolicy, tenant: fleet.TenantName(k.Name)})
+	w.wakeGranted(before, after)
 	if before != nil && after != nil {
 		b, a := *before.Tenant, *after.Tenant
 		b.Owners, a.Owners = nil, nil
@@ -98,6 +99,38 @@ func (w *work) wakeTenant(k fleet.Key, before, after *fleet.Declaration) {
 		}
 	}
 	w.wakeReferrers(k)
+}
+
+// wakeGranted queues the quarantined environments on API servers that a tenant is granted now and was not, or the other way round, and the
+// quarantined engines, which may wait for a namespace of such a server.
+func (w *work) wakeGranted(before, after *fleet.Declaration) {
+	grants := func(d, other *fleet.Declaration) (only []string) {
+		if d == nil {
+			return nil
+		}
+		for _, g := range d.Tenant.Clusters {
+			if other == nil || !slices.Contains(other.Tenant.Clusters, g) {
+				only = append(only, g)
+			}
+		}
+		return only
+	}
+	changed := append(grants(before, after), grants(after, before)...)
+	for _, g := range changed {
+		for k := range w.st.index.each(term{what: onServer, a: g}) {
+			if w.st.entries.get(k).quarantined() {
+				w.enqueue(k)
+			}
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	for k := range w.st.index.each(membersOf("", fleet.KindEngine)) {
+		if w.st.entries.get(k).quarantined() {
+			w.enqueue(k)
+		}
+	}
 }
 
 // wakeReferrers queues what names a key, and all of a tenant's files for their Tenant.

@@ -173,7 +173,7 @@ func TestAnEnvironmentWithoutAnEngineWaitsAndIsPlacedWhenItCan(t *testing.T) {
 	if len(p.Placements) != 2 || h.engineOf("acme", "prod") != "eu-1" || h.engineOf("acme", "staging") != "" {
 		t.Fatalf("%+v", p.Placements)
 	}
-	if i := slices.IndexFunc(p.Problems, func(p fleet.Problem) bool { return p.Code == "unplaced" }); i < 0 || p.Problems[i].Severity != fleet.SeverityWarning || !strings.Contains(p.Problems[i].Message, "1 of 1 are taken") {
+	if i := slices.IndexFunc(p.Problems, func(p fleet.Problem) bool { return p.Code == "unplaced" }); i < 0 || p.Problems[i].Severity != fleet.SeverityWarning || !strings.Contains(p.Problems[i].Message, "no room for another environment") {
 		t.Errorf("problems: %v", p.Problems)
 	}
 	h.restart()

@@ -38,6 +38,7 @@ func bigFiles(n int) []catalog.Input {
 		if i%100 == 0 {
 			in = append(in, declared(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindTenant, Name: string(tenant)}, Tenant: &fleet.TenantSpec{
 				Owners: []string{"group:x"}, Quota: fleet.Quota{Environments: 10, Deployments: 200, Applications: 200}, Repositories: []string{"https://git.example.com/" + string(tenant) + "/"},
+				Clusters: []string{".example.com"}, Namespaces: []string{"app"},
 			}}))
 			for e := range 5 {
 				env := fmt.Sprintf("env-%d", e)

@@ -287,7 +287,7 @@ func engineFile(name, region, rest string) string {
 }
 
 func tenantFile(name, rest string) string {
-	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: Tenant\nmetadata: {name: %[1]s}\nspec:\n  owners: [\"group:%[1]s\"]\n  quota: {environments: 100, deployments: 500, applications: 1000}\n  repositories: [\"https://git.example.com/%[1]s/\", \"https://git.example.com/shared/\"]\n%[2]s", name, rest)
+	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: Tenant\nmetadata: {name: %[1]s}\nspec:\n  owners: [\"group:%[1]s\"]\n  quota: {environments: 100, deployments: 500, applications: 1000}\n  repositories: [\"https://git.example.com/%[1]s/\", \"https://git.example.com/shared/\"]\n  clusters: [.example.com]\n  namespaces: [app, web, shop, other, bad]\n%[2]s", name, rest)
 }
 
 func environmentFile(name, region, labels, namespaces string) string {

@@ -94,7 +94,7 @@ func tenantFiles(from, until int) []catalog.Input {
 	for tenant, environments := range in {
 		repo := "https://git.example.com/" + string(tenant) + "/"
 		files = append(files, file(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindTenant, Name: string(tenant)}, Tenant: &fleet.TenantSpec{
-			Owners: []string{"group:x"}, Quota: fleet.Quota{Environments: perTenant, Deployments: perTenant, Applications: perTenant}, Repositories: []string{repo},
+			Owners: []string{"group:x"}, Quota: fleet.Quota{Environments: perTenant, Deployments: perTenant, Applications: perTenant}, Repositories: []string{repo}, Clusters: []string{"." + string(tenant) + ".example.com"},
 		}}), file(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: tenant, Name: "app"}, Deployment: &fleet.DeploymentSpec{
 			Source:      fleet.Source{RepoURL: repo + "app", Path: "deploy", TargetRevision: "v1"},
 			Destination: fleet.Destinations{Environments: environments, Namespace: "app"},

@@ -38,8 +38,10 @@ spec:
   owners: ["github:example/umbrella"]
   quota: {environments: 5, deployments: 5, applications: 5}
   repositories: [%q]
+  clusters: [%q]
+  namespaces: [umbrella-press, umbrella-mill]
   placement: {regions: [plant]}
-`, world.Git.URL+"/acme/storefront"),
+`, world.Git.URL+"/acme/storefront", s.edge.Cluster.Server),
 	}
 	for _, name := range []string{"press", "mill"} {
 		token, err := s.edge.Cluster.TenantToken(t.Context(), "umbrella-"+name, "umbrella-"+name)

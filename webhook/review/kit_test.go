@@ -65,7 +65,7 @@ func deploymentFile(name, tenant, version string, environments ...string) string
 }
 
 func tenantFile(name string) string {
-	return yaml("Tenant", name, "  owners: [\"github:"+name+"/leads\"]\n  quota: {environments: 5, deployments: 20, applications: 50}\n  repositories: [\"https://git.example.com/"+name+"/\"]\n")
+	return yaml("Tenant", name, "  owners: [\"github:"+name+"/leads\"]\n  quota: {environments: 5, deployments: 20, applications: 50}\n  repositories: [\"https://git.example.com/"+name+"/\"]\n  clusters: [.example.com]\n  namespaces: [app]\n")
 }
 
 func engineFile(name, region string) string {

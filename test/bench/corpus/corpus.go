@@ -158,7 +158,8 @@ spec:
   quota: {environments: 10, deployments: 100000, applications: 100000}
   repositories:
     - https://git.example.com/%s/
-`, tenant, tenant, tenant)
+  clusters: [.%s.example.com]
+`, tenant, tenant, tenant, tenant)
 }
 
 func environmentFile(tenant, environment string, engine int) string {
