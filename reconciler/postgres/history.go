@@ -126,7 +126,7 @@ func (s *Store) Problems(ctx context.Context, scope fleet.Scope, by fleet.Filter
 	f.equal("p.name", by.Name)
 	found, next, err := list(ctx, s, scope, listing[foundProblem]{
 		name: "problems", keys: []string{"p.path", "p.kind", "p.tenant", "p.name", "p.n"},
-		sql: `SELECT ARRAY[p.path, p.kind, p.tenant, p.name, p.n::text], p.body FROM problems p`,
+		sql: `SELECT ARRAY[p.path, p.kind, p.tenant, p.name, p.n::text], p.body FROM ` + sqlProblems + ` p`,
 		scan: func(row pgx.CollectableRow) (foundProblem, error) {
 			var p foundProblem
 			err := row.Scan(&p.key, &p.item)

@@ -41,7 +41,7 @@ func (s *Store) Applications(ctx context.Context, scope fleet.Scope, by fleet.Fi
 	return list(ctx, s, scope, listing[fleet.ApplicationView]{
 		name: "applications", keys: []string{"d.tenant", "d.deployment", "d.environment", "d.engine"}, scan: scanApplication,
 		sql: `SELECT d.tenant, d.environment, d.deployment, d.name, d.engine, d.revision, d.body, d.created_at, d.changed_at, ` + sqlApply + `,
-			CASE WHEN s.seq = d.seq THEN s.state_message ELSE '' END, coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
+			CASE WHEN s.seq = d.seq THEN s.state_message || ` + sqlWaited + ` ELSE '' END, coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
 			coalesce(s.synced_revision, ''), coalesce(s.operation_phase, ''),
 			CASE WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END, coalesce(s.resources, 0), s.observed_at` + fromRows,
 		key: func(a fleet.ApplicationView) []string {

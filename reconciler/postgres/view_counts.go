@@ -57,7 +57,7 @@ func tally(ctx context.Context, tx pgx.Tx, pairs []pair, sql string) (map[pair]i
 // problemsOf counts the problems of declarations of one kind, by tenant and name.
 func problemsOf(ctx context.Context, tx pgx.Tx, kind fleet.Kind, pairs []pair) (map[pair]int, error) {
 	return tally(ctx, tx, pairs, `
-		SELECT tenant, name, count(*) FROM problems
+		SELECT tenant, name, count(*) FROM `+sqlProblems+` p
 		WHERE kind = '`+string(kind)+`' AND (tenant, name) IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY 1, 2`)
 }
 

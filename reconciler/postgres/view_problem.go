@@ -1,0 +1,34 @@
+package postgres
+
+// sqlProblems is what is wrong: the problems of the config repo, and those that workers ran into when they wanted a
+// credential that cannot be used. Failures are few, and are found by the rows that have a credential (desired_credential).
+const sqlProblems = `(
+	SELECT path, kind, tenant, name, n, body FROM problems
+	UNION ALL
+	SELECT c.path, c.kind, c.tenant, c.name, 1000, ` + sqlUnusable + `
+	FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name AND s.seq = d.seq AND s.state = 'Failed'
+	JOIN declarations c ON c.kind = 'ManagedEnvironment' AND c.tenant = d.tenant AND c.name = d.environment
+	WHERE d.credential_name IS NOT NULL AND d.kind = 'Cluster' AND NOT d.absent
+	GROUP BY c.path, c.kind, c.tenant, c.name
+	UNION ALL
+	SELECT c.path, c.kind, c.tenant, c.name, 1000, ` + sqlUnusable + `
+	FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name AND s.seq = d.seq AND s.state = 'Failed'
+	JOIN declarations c ON c.kind = 'RepositoryCredential' AND c.tenant = d.tenant
+		AND c.body->'credential'->'credentialsRef'->>'name' = d.credential_name
+	WHERE d.credential_name IS NOT NULL AND d.kind = 'Repository' AND NOT d.absent
+	GROUP BY c.path, c.kind, c.tenant, c.name
+)`
+
+// sqlUnusable is a fleet.Problem of declaration c, whose object's worker failed.
+const sqlUnusable = `jsonb_build_object(
+		'key', jsonb_build_object('kind', c.kind, 'tenant', c.tenant, 'name', c.name), 'path', c.path, 'severity', 'error', 'code', 'unusable-credential',
+		'field', CASE c.kind WHEN 'ManagedEnvironment' THEN 'spec.cluster.credentialsRef.name' ELSE 'spec.credentialsRef.name' END,
+		'message', 'the engine has not got the secret ' || max(d.credential_name) || ': ' || max(s.state_message),
+		'fix', 'correct the secret; it is read again by itself')`
+
+// sqlWaited goes on after "waits for Cluster x on engine y" with the reason why that Cluster is not written.
+const sqlWaited = `coalesce((
+		SELECT ', whose secret ' || coalesce(c.credential_name, '') || ' cannot be used: ' || w.state_message
+		FROM desired c JOIN status w ON w.engine = c.engine AND w.kind = c.kind AND w.name = c.name AND w.seq = c.seq AND w.state = 'Failed'
+		WHERE c.engine = d.engine AND c.kind = 'Cluster' AND c.tenant = d.tenant
+			AND c.name = substring(s.state_message FROM '^waits for Cluster ([^ ]+) on engine')), '')`
