@@ -93,6 +93,9 @@ type EngineView struct {
 	ArgoCD     string      `json:"argocd,omitempty"`  // version, when known
 	Stopped    bool        `json:"stopped"`
 	InstanceID string      `json:"installationID"`
+	Strays     int         `json:"strays"`               // objects of ours that no row names
+	WentBackAt *time.Time  `json:"wentBackAt,omitempty"` // when its state was last seen to go back in time, as after a restore from a backup
+	WentBack   string      `json:"wentBack,omitempty"`   // how that showed
 }
 
 // RevisionView is one recorded commit of the config repo.

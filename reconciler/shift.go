@@ -23,6 +23,7 @@ type shift struct {
 	acks     *batch[fleet.Ack]
 	seen     *batch[fleet.Observation]
 	proofs   *bell         // rung when objects are proven gone
+	back     chan string   // how the engine was seen to go back in time
 	woken    chan struct{} // the intake passes on that something woke the worker
 	cursor   int64
 	unproven bool // a verifying pass is due
@@ -154,6 +155,12 @@ func (s *shift) sink() engine.Sink {
 			}
 		},
 		Wake: s.recheck,
+		WentBack: func(how string) {
+			select {
+			case s.back <- how:
+			default: // one that waits to be told verifies for both
+			}
+		},
 	}
 }
 
@@ -261,6 +268,9 @@ func (s *shift) upkeep(ctx context.Context) error {
 			stops = s.Stops.Changed()
 			s.mirrored = false
 			s.queue.hasten()
+		case how := <-s.back:
+			s.unproven = true
+			s.reportBack(ctx, how)
 		case <-verify.C:
 			s.unproven = true
 			verify.Reset(nextVerify())

@@ -130,3 +130,13 @@ func (s *shift) withdraw(row fleet.Row) {
 	}
 	s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyPending, Message: message})
 }
+
+// reportBack says that the engine's whole state is from before what it has shown: rows are held
+// against it anew.
+func (s *shift) reportBack(ctx context.Context, how string) {
+	s.Log.Warn("the engine went back in time, as after a restore from a backup; it is verified",
+		"engine", s.Engine, "how", how)
+	if err := s.Rows.ReportWentBack(ctx, s.lease.lease(), short(how)); err != nil {
+		s.Log.Warn("failed to record that the engine went back in time", "engine", s.Engine, "error", err)
+	}
+}

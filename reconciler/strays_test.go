@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
@@ -233,5 +234,35 @@ func TestARebuildListsWhatWasHeldAsStraysAndDeletesNothing(t *testing.T) {
 	h.passes(b, 10)
 	if gone := h.deletions(); len(gone) > 0 {
 		t.Errorf("the rebuild deleted %v", gone)
+	}
+}
+
+// An engine's etcd is restored from before some commits. Nothing of it changed for the rows, and the
+// objects are consistent in themselves.
+func TestAnEngineThatWentBackIsBroughtToItsRowsAgain(t *testing.T) {
+	h := newHouse(t, together(small(), deployment("globex", "old", "v1", "Orphan", "prod")))
+	h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	shop, old := h.applied("shop"), h.applied("old")
+	restore := h.engines[shop.Key.Engine].server.Backup()
+	h.commit("one changed, one new", together(deployment("globex", "shop", "v2", "Orphan", "prod"), deployment("globex", "new", "v1", "Orphan", "prod")))
+	h.eventually("both stand", h.settled)
+	h.commit("one gone", gone(deployment("globex", "old", "v1", "Orphan", "prod")))
+	h.eventually("it has gone", h.absent(old))
+	begun := time.Now()
+	restore()
+	s := h.stray()
+	if s.Name != old.Key.Name {
+		t.Errorf("listed as %+v, not what was deleted", s)
+	}
+	if _, err := h.store.RemoveStray(t.Context(), fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: s.UID,
+		Deletion: fleet.DeletionOrphan, By: "token:test"}); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("the engine holds what its rows want", h.settled)
+	t.Logf("after %s", time.Since(begun).Round(time.Millisecond))
+	engines, _, err := h.store.Engines(t.Context(), fleet.Scope{}, fleet.Filter{Engine: shop.Key.Engine}, fleet.Page{Limit: 1})
+	if err != nil || engines[0].WentBackAt == nil || engines[0].WentBack == "" {
+		t.Errorf("the engine is shown as %+v, %v", engines, err)
 	}
 }

@@ -36,6 +36,8 @@ type Rows interface {
 	Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Observation) error
 	// ReportEngine records whether the engine is reached, and what is wrong with it.
 	ReportEngine(ctx context.Context, lease fleet.Lease, report fleet.EngineReport) error
+	// ReportWentBack records that the engine's state went back in time, and how that showed.
+	ReportWentBack(ctx context.Context, lease fleet.Lease, how string) error
 	// PendingSyncs are the syncs that were asked for on the engine and have not ended.
 	PendingSyncs(ctx context.Context, name fleet.EngineName) ([]fleet.SyncRequest, error)
 	// UpdateSync records how a sync stands.
@@ -156,7 +158,7 @@ func (w *Worker) serve(ctx context.Context, held *heldLease) error {
 	if err != nil {
 		return err
 	}
-	now := &shift{Worker: w, lease: held, target: target, queue: newQueue(w.Flight / 2), healthy: true, woken: make(chan struct{}, 1),
+	now := &shift{Worker: w, lease: held, target: target, queue: newQueue(w.Flight / 2), healthy: true, woken: make(chan struct{}, 1), back: make(chan string, 1),
 		settled: map[fleet.ObjectKey]bool{}, strays: map[fleet.ObjectKey]bool{}, looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
 	now.proofs = newBell(proofPause, func(ctx context.Context) error { return w.Rows.Notify(ctx, held.lease().Name) })
 	now.acks = newBatch(flushEvery, readBatch, func(a fleet.Ack) fleet.ObjectKey { return a.Key }, now.acknowledge)

@@ -3,6 +3,8 @@ package argocd
 import (
 	"cmp"
 	"encoding/hex"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,10 +26,18 @@ type cache struct {
 	wanted  []*resource        // that are followed
 	listed  map[*resource]bool // read completely, at least once
 	writing map[fleet.ObjectKey]stamp
+	before  map[*resource]listed // what was known when a list began
+	back    string               // how the server's state was seen to go back; until the sink has heard
 
 	observed map[fleet.ObjectKey]fleet.Observation // waiting for the sink; the last state of each
 	wakes    map[fleet.ObjectKey]struct{}
 	dirty    chan struct{} // holds one token while something waits
+}
+
+// listed is what was known of a resource at one moment.
+type listed struct {
+	version string
+	objects map[string]*entry
 }
 
 // stamp is what a write leaves on an object: whose write it is and of which content.
@@ -41,6 +51,7 @@ func (e *entry) stamp() stamp { return stamp{e.Epoch, e.applied} }
 func newCache(wanted []*resource) *cache {
 	c := &cache{wanted: wanted, objects: map[*resource]map[string]*entry{}, listed: map[*resource]bool{}, dirty: make(chan struct{}, 1),
 		writing:  map[fleet.ObjectKey]stamp{},
+		before:   map[*resource]listed{},
 		observed: map[fleet.ObjectKey]fleet.Observation{}, wakes: map[fleet.ObjectKey]struct{}{}}
 	for _, r := range resources {
 		c.objects[r] = map[string]*entry{}
@@ -142,10 +153,18 @@ func (c *cache) drop(r *resource, name, rv string) {
 	c.wake(before.Key)
 }
 
+// listing begins a list. version is the newest that the server has told of before.
+func (c *cache) listing(r *resource, version string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.before[r] = listed{version, maps.Clone(c.objects[r])}
+}
+
 // relisted takes a complete list: what is not in it is gone, unless it was written after the list was read.
 func (c *cache) relisted(r *resource, all map[string]*entry, rv string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.rewind(r, all, rv)
 	for name := range c.objects[r] {
 		if all[name] == nil {
 			c.drop(r, name, rv)
@@ -155,6 +174,32 @@ func (c *cache) relisted(r *resource, all map[string]*entry, rv string) {
 		c.replace(r, e)
 	}
 	c.listed[r] = true
+}
+
+// rewind forgets what a complete list contradicts that began after it was known. The newest state of
+// an object is never older than one that the server has shown before, unless the server's whole state
+// is: then versions of before and after do not compare.
+func (c *cache) rewind(r *resource, all map[string]*entry, rv string) {
+	before := c.before[r]
+	delete(c.before, r)
+	older := 0
+	for name, e := range all {
+		b := before.objects[name]
+		if b != nil && b.UID == e.UID && newer(b.ResourceVersion, e.ResourceVersion) {
+			older++
+		}
+	}
+	if older == 0 && !newer(before.version, rv) {
+		return
+	}
+	c.back = fmt.Sprintf("%s: %d of %d objects are older than before, and version %s follows %s",
+		r.plural, older, len(all), rv, cmp.Or(before.version, "an unknown one"))
+	c.signal()
+	for name, b := range before.objects {
+		if e := all[name]; c.objects[r][name] == b && (e == nil || newer(b.ResourceVersion, e.ResourceVersion)) {
+			c.drop(r, name, b.ResourceVersion)
+		}
+	}
 }
 
 func (c *cache) wake(key fleet.ObjectKey) {
@@ -170,9 +215,11 @@ func (c *cache) signal() {
 }
 
 // take hands over what waits for the sink.
-func (c *cache) take() ([]fleet.Observation, []fleet.ObjectKey) {
+func (c *cache) take() ([]fleet.Observation, []fleet.ObjectKey, string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	back := c.back
+	c.back = ""
 	seen := make([]fleet.Observation, 0, len(c.observed))
 	for _, o := range c.observed {
 		seen = append(seen, o)
@@ -183,7 +230,7 @@ func (c *cache) take() ([]fleet.Observation, []fleet.ObjectKey) {
 	}
 	clear(c.observed)
 	clear(c.wakes)
-	return seen, keys
+	return seen, keys, back
 }
 
 // inventory is everything that is ours.

@@ -18,12 +18,13 @@ import (
 
 // Content types and answers that we ask for. Of a write only the metadata comes back: an Application's status can be megabytes.
 const (
-	applyPatch   = "application/apply-patch+yaml" // JSON is YAML
-	mergePatch   = "application/merge-patch+json"
-	plainJSON    = "application/json"
-	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-	maxAnswer    = 256 << 20
-	throttleWait = time.Second // when the server does not say how long
+	applyPatch       = "application/apply-patch+yaml" // JSON is YAML
+	mergePatch       = "application/merge-patch+json"
+	plainJSON        = "application/json"
+	metadataListOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	metadataOnly     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+	maxAnswer        = 256 << 20
+	throttleWait     = time.Second // when the server does not say how long
 )
 
 // client speaks to one API server over a transport of its own, without client-go's rate limit.

@@ -194,7 +194,7 @@ func (e *Engine) provenUnused(ctx context.Context, labels []string, deletingOnly
 			Items    []struct{ Metadata liveMetadata }
 		}
 		err := e.client.do(ctx, request{method: http.MethodGet, path: applications.collection(e.namespace), query: query,
-			accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"}, &page)
+			accept: metadataListOnly}, &page)
 		if err != nil {
 			return err
 		}

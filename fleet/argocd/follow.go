@@ -23,10 +23,15 @@ type follower[T any] struct {
 	r    *resource
 	read func(*liveObject) T // what is kept of an object
 	into keeper[T]
+	last mark // the newest change that was seen
 }
+
+// mark is one change of one object. As long as the server has it, its state is not from before it.
+type mark struct{ name, uid, version string }
 
 // keeper takes what a follower sees. Names are those of objects; version is the API server's.
 type keeper[T any] interface {
+	listing(r *resource, version string) // begins a list; version is the newest that was seen before
 	relisted(r *resource, all map[string]T, version string)
 	put(r *resource, item T)
 	remove(r *resource, name, version string)
@@ -42,24 +47,37 @@ const (
 	watchSeconds  = 300 // the server ends a watch after that, and up to as much again; a new one goes on from there
 	slowestRetry  = 30 * time.Second
 	bookmarkEvent = "BOOKMARK"
+	replayTime    = 5 * time.Second // within which the server repeats a change that it is asked for
 )
 
 // errStale says that a watch cannot go on from where it was.
 var errStale = errors.New("the API server no longer has that version")
 
-// run follows until ctx ends. A watch that breaks goes on from where it was; only when the server no longer has that, or nothing has been
-// heard for too long, is everything read anew.
+// run follows until ctx ends. A watch that breaks goes on from where it was, once the server has shown that it still has what was seen
+// last; when it does not, or nothing has been heard for too long, everything is read anew.
 func (f *follower[T]) run(ctx context.Context) {
-	version, failures := "", 0
+	version, newest, failures := "", "", 0
 	for ctx.Err() == nil {
 		var err error
+		from, replay := version, false
 		if version == "" {
+			f.into.listing(f.r, newest)
 			version, err = f.list(ctx)
+			from = version
+		} else {
+			from, replay, err = f.resume(ctx, version)
 		}
 		for err == nil {
 			failures = 0
 			f.e.healthy(f.r)
-			version, err = f.watch(ctx, version)
+			var reached string
+			reached, err = f.watch(ctx, from, replay)
+			if newer(reached, version) {
+				version = reached
+			}
+			if newest = version; err == nil {
+				from, replay, err = f.resume(ctx, version)
+			}
 		}
 		if ctx.Err() != nil {
 			return
@@ -73,6 +91,50 @@ func (f *follower[T]) run(ctx context.Context) {
 		failures++
 		pauseFor(ctx, f.e.retryPause(failures, err))
 	}
+}
+
+// resume proves that the server's state is not from before version, and returns where to go on. A
+// server that was restored from a backup accepts a watch from a version that it has yet to reach, and
+// is silent until then. replay: the first event has to be the last change that was seen. errStale
+// when nothing proves it.
+func (f *follower[T]) resume(ctx context.Context, version string) (from string, replay bool, err error) {
+	var page struct {
+		Metadata struct{ ResourceVersion string }
+		Items    []struct{ Metadata liveMetadata }
+	}
+	query := url.Values{"limit": {"1"}}
+	if f.last.name != "" {
+		query = url.Values{"fieldSelector": {"metadata.name=" + f.last.name}}
+	}
+	if f.r.selector != "" {
+		query.Set("labelSelector", f.r.selector)
+	}
+	err = f.e.client.do(ctx, request{
+		method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query, accept: metadataListOnly,
+	}, &page)
+	if err != nil {
+		return version, false, err
+	}
+	if page.Metadata.ResourceVersion == "" {
+		return version, false, fmt.Errorf("%w: the answer is no list of %s", engine.ErrUnreachable, f.r.plural)
+	}
+	if newer(version, page.Metadata.ResourceVersion) {
+		return version, false, errStale
+	}
+	if f.last.name == "" {
+		return version, false, nil
+	}
+	for _, item := range page.Items {
+		m := item.Metadata
+		if m.Name == f.last.name && m.UID == f.last.uid && m.ResourceVersion == f.last.version {
+			return version, false, nil
+		}
+	}
+	n, numeric := strconv.ParseUint(f.last.version, 10, 64)
+	if f.last.version != version || numeric != nil || n < 2 {
+		return version, false, errStale // it has changed since: whether after what was seen, nothing shows
+	}
+	return strconv.FormatUint(n-1, 10), true, nil
 }
 
 // retryPause doubles with each failure, is jittered, and is at least what the server asked for.
@@ -100,6 +162,7 @@ func pauseFor(ctx context.Context, d time.Duration) {
 // makes the whole list void.
 func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 	all := map[string]T{}
+	var last mark
 	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	if f.r.selector != "" {
 		query.Set("labelSelector", f.r.selector)
@@ -123,8 +186,12 @@ func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 				return "", err
 			}
 			all[o.Metadata.Name] = f.read(o)
+			if last.name == "" || newer(o.Metadata.ResourceVersion, last.version) {
+				last = markOf(o)
+			}
 		}
 		if page.Metadata.Continue == "" {
+			f.last = last
 			f.into.relisted(f.r, all, page.Metadata.ResourceVersion)
 			return page.Metadata.ResourceVersion, nil
 		}
@@ -133,8 +200,8 @@ func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 }
 
 // watch follows from version until the server ends it, and returns where to go on. A watch without a word, bookmarks included, for the
-// engine's Silence is not trusted any more: errStale.
-func (f *follower[T]) watch(ctx context.Context, version string) (string, error) {
+// engine's Silence is not trusted any more: errStale. With replay the first event has to repeat the last change.
+func (f *follower[T]) watch(ctx context.Context, version string, replay bool) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	query := url.Values{"watch": {"1"}, "resourceVersion": {version}, "allowWatchBookmarks": {"true"},
@@ -145,6 +212,11 @@ func (f *follower[T]) watch(ctx context.Context, version string) (string, error)
 	var hushed atomic.Bool
 	silent := time.AfterFunc(f.e.options.Silence, func() { hushed.Store(true); cancel() })
 	defer silent.Stop()
+	var expect *mark
+	if replay {
+		expect = &f.last
+		silent.Reset(min(replayTime, f.e.options.Silence))
+	}
 	opened := time.Now()
 	resp, err := f.e.client.send(ctx, request{method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query})
 	if hushed.Load() {
@@ -160,7 +232,7 @@ func (f *follower[T]) watch(ctx context.Context, version string) (string, error)
 		}
 		return version, refusal(resp)
 	}
-	version, err = f.events(resp.Body, version, func() { silent.Reset(f.e.options.Silence) })
+	version, err = f.events(resp.Body, version, expect, func() { silent.Reset(f.e.options.Silence) })
 	if hushed.Load() {
 		return version, errStale
 	}
@@ -175,8 +247,8 @@ type watchEvent struct {
 	Object json.RawMessage
 }
 
-// events reads until the stream ends. heard is called for every event.
-func (f *follower[T]) events(stream io.Reader, version string, heard func()) (string, error) {
+// events reads until the stream ends. heard is called for every event. expect is what the first one has to be, if anything.
+func (f *follower[T]) events(stream io.Reader, version string, expect *mark, heard func()) (string, error) {
 	dec := json.NewDecoder(stream)
 	for {
 		var ev watchEvent
@@ -194,7 +266,14 @@ func (f *follower[T]) events(stream io.Reader, version string, heard func()) (st
 		if err != nil {
 			return version, fmt.Errorf("watch: %w", err)
 		}
-		version = o.Metadata.ResourceVersion
+		seen := markOf(o)
+		if newer(version, seen.version) || expect != nil && seen != *expect {
+			return version, errStale // the server has gone back
+		}
+		expect, version = nil, seen.version
+		if ev.Type != bookmarkEvent {
+			f.last = seen
+		}
 		switch ev.Type {
 		case "ADDED", "MODIFIED":
 			f.into.put(f.r, f.read(o))
@@ -203,6 +282,10 @@ func (f *follower[T]) events(stream io.Reader, version string, heard func()) (st
 		case bookmarkEvent:
 		}
 	}
+}
+
+func markOf(o *liveObject) mark {
+	return mark{o.Metadata.Name, o.Metadata.UID, o.Metadata.ResourceVersion}
 }
 
 func watchError(raw []byte) error {

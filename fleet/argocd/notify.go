@@ -31,7 +31,10 @@ func (e *Engine) tell(ctx context.Context, sink engine.Sink) {
 			return
 		case <-e.cache.dirty:
 		}
-		seen, wakes := e.cache.take()
+		seen, wakes, back := e.cache.take()
+		if back != "" && sink.WentBack != nil {
+			sink.WentBack(back)
+		}
 		if len(seen) > 0 && sink.Observe != nil {
 			sink.Observe(seen)
 		}

@@ -100,6 +100,8 @@ type ownCache struct {
 	dirty   chan struct{}
 }
 
+func (c *ownCache) listing(*resource, string) {}
+
 func (c *ownCache) relisted(_ *resource, all map[string]ownEntry, _ string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

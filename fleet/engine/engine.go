@@ -63,6 +63,9 @@ type Sink struct {
 	Observe func([]fleet.Observation)
 	// Wake names objects that need a look: they vanished, they differ from what was last applied, or a deletion went on.
 	Wake func([]fleet.ObjectKey)
+	// WentBack says that the engine's whole state is from before what it had shown, as after a restore from a backup, and how that showed.
+	// What Live and Inventory say is that older state already.
+	WentBack func(how string)
 }
 
 // Live is what an engine last said of one object.

@@ -160,3 +160,22 @@ func (s *Store) Strays(ctx context.Context, scope fleet.Scope, by fleet.Filter, 
 		key: func(v fleet.StrayView) []string { return []string{string(v.Engine), string(v.Kind), v.Name} },
 	}, f, page, nil)
 }
+
+// ReportWentBack takes that the engine's state was seen to go back in time. What several resources
+// show within a minute is told once. fleet.ErrFenced when the lease has passed on.
+func (s *Store) ReportWentBack(ctx context.Context, lease fleet.Lease, how string) error {
+	engine, err := leasedEngine[struct{}](lease, nil, nil)
+	if err != nil {
+		return err
+	}
+	err = s.atomically(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT fence_engine($1, $2, $3)`, lease.Name, lease.Holder, lease.Epoch)
+		b.Queue(`
+			WITH changed AS (
+				UPDATE engines SET went_back_at = now(), went_back = $2
+				WHERE engine = $1 AND coalesce(went_back_at < now() - interval '1 minute', true) RETURNING engine)
+			SELECT new_event('engine', '', engine, 'went back in time, as after a restore from a backup; it is verified against the rows')
+			FROM changed`, string(engine), message(how))
+	})
+	return wrap(err, "engine %s went back in time", engine)
+}

@@ -21,7 +21,8 @@ func (s *Store) Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter,
 		name: "engines", keys: []string{"e.name"}, scan: scanEngine,
 		sql: `SELECT e.name, e.body, coalesce(g.reachable, false), coalesce(g.message, ''), g.since, coalesce(g.argocd, ''),
 				coalesce(CASE WHEN l.expires_at > now() THEN l.holder END, ''), coalesce(l.epoch, 0),
-				` + engineAway + `, a.id IS NOT NULL, greatest(r.beat_at, a.seen_at)` + fromEngines,
+				` + engineAway + `, a.id IS NOT NULL, greatest(r.beat_at, a.seen_at), g.went_back_at, coalesce(g.went_back, ''),
+				(SELECT count(*) FROM strays t WHERE t.engine = e.name)` + fromEngines,
 		key: func(e fleet.EngineView) []string { return []string{string(e.Name)} },
 	}, f, page, completeEngines)
 }
@@ -41,7 +42,7 @@ func scanEngine(row pgx.CollectableRow) (fleet.EngineView, error) {
 	var d fleet.Declaration
 	var away, joined bool
 	var seen *time.Time
-	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch, &away, &joined, &seen)
+	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch, &away, &joined, &seen, &e.WentBackAt, &e.WentBack, &e.Strays)
 	if away {
 		withoutAgent(&e, joined, seen)
 	}

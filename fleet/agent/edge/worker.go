@@ -337,6 +337,15 @@ func (f *Follower) stand() {
 	f.Outbox.Stand(s)
 }
 
+// ReportWentBack says how the agent stands: what the cluster lost shows in it.
+func (f *Follower) ReportWentBack(_ context.Context, lease fleet.Lease, _ string) error {
+	if err := f.under(lease); err != nil {
+		return err
+	}
+	f.stand()
+	return nil
+}
+
 // PendingSyncs are the open syncs of Applications that the config repo owns.
 func (f *Follower) PendingSyncs(_ context.Context, name fleet.EngineName) (pending []fleet.SyncRequest, err error) {
 	err = f.read(name, func(m *mirror) error {

@@ -23,7 +23,9 @@ type Server struct {
 	stops   map[string]fleet.Stop
 	version int64
 	writes  int
-	fakes   []*Fake
+
+	restores int
+	fakes    []*Fake
 }
 
 // stored is one object. Body is the manifest as it stands, with whatever others have made of it.
@@ -61,6 +63,7 @@ type Fake struct {
 	mu       sync.Mutex
 	fit      bool
 	synced   bool
+	restores int
 	broken   error
 	known    map[fleet.ObjectKey]engine.Live
 	told     map[fleet.ObjectKey]fleet.Observation
@@ -128,7 +131,10 @@ func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
 		f.broken = err
 		f.mu.Unlock()
 		if err == nil {
-			seen, wakes := f.look()
+			seen, wakes, back := f.look()
+			if back && sink.WentBack != nil {
+				sink.WentBack("the server's version is lower than before")
+			}
 			if len(seen) > 0 && sink.Observe != nil {
 				sink.Observe(seen)
 			}
@@ -145,13 +151,15 @@ func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
 	}
 }
 
-// look compares what is known with what stands.
-func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey) {
+// look compares what is known with what stands. back: the server was restored to what it was before.
+func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, back bool) {
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := map[fleet.ObjectKey]engine.Live{}
+	back = f.server.restores > f.restores
+	f.restores = f.server.restores
 	for key, o := range f.server.objects {
 		live := o.live(key, f.name)
 		now[key] = live
@@ -179,7 +187,7 @@ func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey) {
 		}
 	}
 	f.known, f.synced = now, true
-	return seen, wakes
+	return seen, wakes, back
 }
 
 // news reports whether an object shows a write of another control plane.

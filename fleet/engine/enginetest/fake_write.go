@@ -294,6 +294,31 @@ func (s *Server) Strange(key fleet.ObjectKey) {
 	s.touch(o)
 }
 
+// Backup returns a function that brings the server back to what it is now.
+func (s *Server) Backup() (restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	version, kept := s.version, copied(s.objects)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.version, s.objects = version, copied(kept)
+		s.restores++
+		s.changedLocked()
+	}
+}
+
+func copied(objects map[fleet.ObjectKey]*stored) map[fleet.ObjectKey]*stored {
+	out := map[fleet.ObjectKey]*stored{}
+	for key, o := range objects {
+		twin := *o
+		twin.body = map[string]any{}
+		merge(twin.body, o.body)
+		out[key] = &twin
+	}
+	return out
+}
+
 // Writes counts the control planes' writes.
 func (s *Server) Writes() int {
 	s.mu.Lock()
