@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,6 +18,8 @@ func (s *Server) registerDecisions() {
 	platform := []func(huma.Context, func(huma.Context)){s.platformOnly, s.writersOnly}
 	huma.Register(s.api, operation(http.MethodPost, "/approve", "approve",
 		"Release what one revision holds, exactly as it is listed (platform)", "decisions", platform), s.approve)
+	huma.Register(s.api, operation(http.MethodPost, "/strays/remove", "removeStray",
+		"Remove one stray, exactly the object of that UID (platform)", "decisions", platform), s.removeStray)
 	huma.Register(s.api, operation(http.MethodPost, "/stop", "stop",
 		"Forbid every write to engines; a tenant may stop itself", "decisions", writers), s.stop)
 	huma.Register(s.api, operation(http.MethodPost, "/resume", "resume",
@@ -45,6 +48,20 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*
 		return nil, s.answer(ctx, subject, err)
 	}
 	return &body[wire.Approved]{wire.Approved{Approval: approval, Holds: holds}}, nil
+}
+
+func (s *Server) removeStray(ctx context.Context, in *asked[fleet.StrayRemoval]) (*body[fleet.StrayView], error) {
+	removal := in.Body
+	removal.By = callerOf(ctx).Subject()
+	subject := subjectf("stray %s %s on engine %s", removal.Kind, removal.Name, removal.Engine)
+	view, err := s.decider.RemoveStray(ctx, removal)
+	if errors.Is(err, fleet.ErrNotFound) {
+		return nil, problem(http.StatusNotFound, subject, "no stray of this UID is listed, or its removal is decided already", "see `argosy get strays`")
+	}
+	if err != nil {
+		return nil, s.answer(ctx, subject, err)
+	}
+	return &body[fleet.StrayView]{view}, nil
 }
 
 func (s *Server) stop(ctx context.Context, in *asked[wire.StopRequest]) (*body[fleet.Stop], error) {

@@ -70,7 +70,12 @@ type (
 		Health fleet.HealthState `query:"health" enum:"Healthy,Progressing,Degraded,Suspended,Missing,Unknown"`
 		Apply  fleet.ApplyState  `query:"apply" enum:"Pending,Applied,Failed,Conflict,Deleting,Held"`
 	}
-	enginesIn    struct{ Paging }
+	enginesIn struct{ Paging }
+	straysIn  struct {
+		Paging
+		ByTenant
+		ByEngine
+	}
 	operationsIn struct {
 		Paging
 		ByTenant
@@ -100,6 +105,9 @@ type listed interface {
 func (in *tenantsIn) query() (fleet.Filter, fleet.Page)   { return fleet.Filter{}, in.page() }
 func (in *enginesIn) query() (fleet.Filter, fleet.Page)   { return fleet.Filter{}, in.page() }
 func (in *revisionsIn) query() (fleet.Filter, fleet.Page) { return fleet.Filter{}, in.page() }
+func (in *straysIn) query() (fleet.Filter, fleet.Page) {
+	return fleet.Filter{Tenant: in.Tenant, Engine: in.Engine}, in.page()
+}
 func (in *environmentsIn) query() (fleet.Filter, fleet.Page) {
 	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine}, in.page()
 }
@@ -150,6 +158,7 @@ func (s *Server) registerLists() {
 	list[deploymentsIn](s, "deployments", "Deployments with where they go", s.reader.Deployments)
 	list[applicationsIn](s, "applications", "Applications with what is wanted and how they stand on their engine", s.reader.Applications)
 	list[enginesIn](s, "engines", "Engines with load, lag and reach (platform)", s.reader.Engines, s.platformOnly)
+	list[straysIn](s, "strays", "Live objects of ours that no declaration asks for (platform)", s.reader.Strays, s.platformOnly)
 	list[operationsIn](s, "operations", "What was done, by whom and how it ended; the newest first", s.reader.Operations)
 	list[revisionsIn](s, "revisions", "Recorded commits of the config repo, the newest first (platform)", s.reader.Revisions, s.platformOnly)
 	list[problemsIn](s, "problems", "What is wrong in the config repo, by file", s.reader.Problems)

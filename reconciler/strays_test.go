@@ -243,7 +243,7 @@ func TestAnEngineThatWentBackIsBroughtToItsRowsAgain(t *testing.T) {
 	h := newHouse(t, together(small(), deployment("globex", "old", "v1", "Orphan", "prod")))
 	h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
-	shop, old := h.applied("shop"), h.applied("old")
+	shop, old := h.appliedRow("shop"), h.appliedRow("old")
 	restore := h.engines[shop.Key.Engine].server.Backup()
 	h.commit("one changed, one new", together(deployment("globex", "shop", "v2", "Orphan", "prod"), deployment("globex", "new", "v1", "Orphan", "prod")))
 	h.eventually("both stand", h.settled)

@@ -13,7 +13,22 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Approve implements api.Decider.
+// RemoveStray decides that a stray is removed.
+func (s *Store) RemoveStray(_ context.Context, r fleet.StrayRemoval) (fleet.StrayView, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.m.Strays {
+		v := &s.m.Strays[i]
+		if v.Engine == r.Engine && v.Kind == r.Kind && v.Name == r.Name && v.UID == r.UID && v.RemovedAt == nil {
+			at := time.Now().UTC()
+			v.Deletion, v.RemovedBy, v.RemovedAt = r.Deletion, r.By, &at
+			return *v, nil
+		}
+	}
+	return fleet.StrayView{}, fleet.ErrNotFound
+}
+
+// Approve releases holds.
 func (s *Store) Approve(_ context.Context, a fleet.Approval) (fleet.Approval, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

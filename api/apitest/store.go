@@ -24,6 +24,7 @@ type Mirror struct {
 	Deployments  []fleet.DeploymentView
 	Applications []fleet.ApplicationView
 	Engines      []fleet.EngineView
+	Strays       []fleet.StrayView
 	Operations   []fleet.Operation
 	Revisions    []fleet.RevisionView
 	Problems     []fleet.Problem
@@ -181,6 +182,13 @@ func (s *Store) Applications(_ context.Context, sc fleet.Scope, f fleet.Filter, 
 func (s *Store) Engines(_ context.Context, _ fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.EngineView, string, error) {
 	return listing(s, func(m *Mirror) []fleet.EngineView { return m.Engines }, func(e fleet.EngineView) string { return string(e.Name) },
 		func(e fleet.EngineView) bool { return is(f.Engine, e.Name) }, p)
+}
+
+// Strays lists strays.
+func (s *Store) Strays(_ context.Context, _ fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.StrayView, string, error) {
+	return listing(s, func(m *Mirror) []fleet.StrayView { return m.Strays },
+		func(v fleet.StrayView) string { return string(v.Engine) + "/" + string(v.Kind) + "/" + v.Name },
+		func(v fleet.StrayView) bool { return is(f.Engine, v.Engine) && is(f.Tenant, v.Tenant) }, p)
 }
 
 // Operations lists operations.

@@ -86,6 +86,17 @@ func (c *Client) Engines(ctx context.Context, f fleet.Filter, limit int) ([]flee
 	return all[fleet.EngineView](ctx, c, "engines", f, limit)
 }
 
+// Strays lists live objects that no declaration asks for.
+func (c *Client) Strays(ctx context.Context, f fleet.Filter, limit int) ([]fleet.StrayView, error) {
+	return all[fleet.StrayView](ctx, c, "strays", f, limit)
+}
+
+// RemoveStray decides that exactly one stray is removed.
+func (c *Client) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (out fleet.StrayView, err error) {
+	err = c.do(ctx, http.MethodPost, path("strays", "remove"), nil, r, &out)
+	return out, err
+}
+
 // Operations lists operations, the newest first.
 func (c *Client) Operations(ctx context.Context, f fleet.Filter, limit int) ([]fleet.Operation, error) {
 	return all[fleet.Operation](ctx, c, "operations", f, limit)

@@ -91,6 +91,9 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 			{Name: "Healthy", Value: healthOf(v.Counts)},
 			{Name: "Behind", Value: table.Number(v.Pending)},
 			{Name: "Held by", Value: table.Text(holder)},
+			{Name: "Strays", Value: waits(v.Strays)},
+			{Name: "Went back", Value: agePtr(v.WentBackAt, now)},
+			{Name: "Went back by", Value: table.Text(v.WentBack)},
 		}},
 		{title: "Environments", table: tabulate(environments, environmentColumns, false, now)},
 	}}, nil

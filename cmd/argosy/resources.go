@@ -32,6 +32,8 @@ var resources = []resource{
 	{plural: "agents", aliases: []string{"agent"}, filters: []string{"tenant", "environment", "engine"},
 		about: "no environment has spec.agent and no engine connection.agent",
 		list:  lister((*client.Client).Agents, agentName, agentColumns)},
+	{plural: "strays", aliases: []string{"stray"}, filters: []string{"tenant", "engine"}, about: "every live object is declared",
+		list: lister((*client.Client).Strays, strayName, strayColumns)},
 	{plural: "operations", aliases: []string{"operation", "ops", "op"}, filters: []string{"tenant", "engine", "revision"},
 		list: lister((*client.Client).Operations, func(o fleet.Operation) string { return o.ID }, operationColumns)},
 	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},
