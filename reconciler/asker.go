@@ -15,6 +15,8 @@ const (
 	// reviewTimeout bounds one question to the reviewers. A file or deletion that they say nothing of in
 	// time is held, and they are asked again.
 	reviewTimeout = 10 * time.Second
+	// reviewPatience bounds one that no pass waits for: a span of many commits takes many requests.
+	reviewPatience = 2 * time.Minute
 	// reviewFirst is the pause before a span is asked about again. It doubles up to reviewLast: a Git host
 	// counts requests.
 	reviewFirst = time.Second
@@ -63,7 +65,7 @@ func (a *asker) ask(ctx context.Context, span plan.Span) (plan.Seen, error) {
 	if away != nil && time.Now().Before(until) {
 		return plan.Seen{}, away
 	}
-	seen, err := a.question(ctx, span)
+	seen, err := a.question(ctx, span, reviewTimeout)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q := &question{asked: time.Now(), next: time.Now().Add(a.first)}
@@ -74,8 +76,8 @@ func (a *asker) ask(ctx context.Context, span plan.Span) (plan.Seen, error) {
 	return seen, err
 }
 
-func (a *asker) question(ctx context.Context, span plan.Span) (plan.Seen, error) {
-	asked, cancel := context.WithTimeout(ctx, reviewTimeout)
+func (a *asker) question(ctx context.Context, span plan.Span, most time.Duration) (plan.Seen, error) {
+	asked, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	seen, err := a.reviews.Reviewed(asked, span.Base, span.Head)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
@@ -172,7 +174,7 @@ func (a *asker) run(ctx context.Context) {
 			timer.Stop()
 			continue
 		}
-		seen, err := a.question(ctx, span)
+		seen, err := a.question(ctx, span, reviewPatience)
 		if ctx.Err() == nil {
 			a.keep(span, seen, err)
 		}
