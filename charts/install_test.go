@@ -80,10 +80,11 @@ func (l lab) as(namespace, account string) *rest.Config {
 }
 
 // fit lets the control plane's own preflight judge the instance by the rights of an account.
-func (l lab) fit(what string, config *rest.Config) {
+func (l lab) fit(what string, config *rest.Config, o argocd.Options) {
 	l.t.Helper()
+	o.Stopped = func(fleet.TenantName) bool { return true }
 	spec := fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd-eu-1", InstallationID: "eu-1"}}
-	engine, err := argocd.Connect(l.t.Context(), "eu-1", spec, config, argocd.Options{Stopped: func(fleet.TenantName) bool { return true }})
+	engine, err := argocd.Connect(l.t.Context(), "eu-1", spec, config, o)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -162,9 +163,9 @@ agent: {namespaceOverride: argocd-eu-1-agent, hub: {url: "https://argosy.example
 	}
 	installEngine()
 	installHub()
-	l.fit("the account that is carried elsewhere", l.as("argocd-eu-1", "argosy"))
-	l.fit("the control plane's own account", l.as("hub", "argosy"))
-	l.fit("the agent", l.as("argocd-eu-1-agent", "argosy-agent"))
+	l.fit("the account that is carried elsewhere", l.as("argocd-eu-1", "argosy"), argocd.Options{})
+	l.fit("the control plane's own account", l.as("hub", "argosy"), argocd.Options{})
+	l.fit("the agent", l.as("argocd-eu-1-agent", "argosy-agent"), argocd.Options{Advise: true})
 	hub := l.as("hub", "argosy")
 	for namespace, want := range map[string]bool{"hub": true, "argosy-tenant-acme": true, "kube-system": false, "argocd-eu-1-agent": false} {
 		if may(t, hub, "watch", namespace) != want {
@@ -191,5 +192,5 @@ agent: {namespaceOverride: argocd-eu-1-agent, hub: {url: "https://argosy.example
 	installEngine()
 	installHub()
 	l.untouched("installed again", uid)
-	l.fit("installed again", l.as("hub", "argosy"))
+	l.fit("installed again", l.as("hub", "argosy"), argocd.Options{})
 }
