@@ -163,13 +163,20 @@ func (l *Loop) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
 func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview, []catalog.Input, error) {
 	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind, Catalog: at.world.Catalog()}
 	var merged Merged
-	inputs, err := collect(l.Decoder, out.Catalog, false, func(visit func(File) error) (err error) {
+	counted := &counting{Decoder: l.Decoder}
+	inputs, err := collect(counted, out.Catalog, false, func(visit func(File) error) (err error) {
 		merged, err = l.Pulls.Merge(ctx, r.Ref, at.revision, r.Head, func(f File) error {
+			if err := counted.tooMany(); err != nil {
+				return err
+			}
 			out.Files = append(out.Files, f.Path)
 			return visit(f)
 		})
 		return err
 	})
+	if err == nil {
+		err = counted.tooMany()
+	}
 	if err != nil {
 		return Preview{}, nil, fmt.Errorf("read %s: %w", r.Ref, err)
 	}
@@ -177,6 +184,31 @@ func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview
 	out.Files = append(out.Files, out.Conflicts...)
 	slices.Sort(out.Files)
 	return out, inputs, nil
+}
+
+// mostProblems is how many problems one pull request may have. People read some tens of them, and each takes memory.
+const mostProblems = 1000
+
+// counting is a Decoder that counts the files it decoded and their problems.
+type counting struct {
+	Decoder
+	files, problems atomic.Int64
+}
+
+// Decode decodes and counts.
+func (c *counting) Decode(f File) (catalog.Input, bool) {
+	in, ours := c.Decoder.Decode(f)
+	c.files.Add(1)
+	c.problems.Add(int64(len(in.Problems)))
+	return in, ours
+}
+
+func (c *counting) tooMany() error {
+	if c.problems.Load() <= mostProblems {
+		return nil
+	}
+	return fmt.Errorf("%w: %d problems in the first %d files, and one pull request may have %d; fix them with argosy validate, or split it",
+		ErrUnmergeable, c.problems.Load(), c.files.Load(), mostProblems)
 }
 
 // Base is the revision that is applied and what is in effect; ErrNotLeading when this replica does not know. The view goes on with the branch.

@@ -360,6 +360,22 @@ func TestAPreviewIsRefusedWhileItWouldBeWrong(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("when it has more problems than anybody reads", func(t *testing.T) {
+		files := map[string]string{}
+		for i := range 60 {
+			text := "apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: x}\nspec:\n"
+			for f := range 51 {
+				text += fmt.Sprintf("  unknown%d: 1\n", f)
+			}
+			files[fmt.Sprintf("tenants/acme/deployments/x%d.yaml", i)] = text
+		}
+		for name, read := range map[string]func(context.Context, reconciler.PreviewRequest) (reconciler.Preview, error){"planned": r.Preview, "parsed": r.Parse} {
+			_, err := read(t.Context(), h.propose(10, first, files))
+			if !errors.Is(err, reconciler.ErrUnmergeable) || !strings.Contains(err.Error(), "one pull request may have 1000; fix them with argosy validate") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 	t.Run("while the branch's head is not recorded", func(t *testing.T) {
 		failing.Store(true)
 		second := h.commit("not recorded", deployment("acme", "web", "v2", "Delete", "prod", "staging"))

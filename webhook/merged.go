@@ -11,10 +11,9 @@ import (
 )
 
 const (
-	followEvery = 2 * time.Second
-	// A result that does not stand after a while is looked at less often, and no longer once nobody waits for it any more.
+	// A result is looked for in the store after a quarter of its age, within these bounds, and no longer once nobody waits for it any more.
+	followEvery  = 2 * time.Second
 	followSlowly = time.Minute
-	followShort  = 10 * time.Minute
 	followLong   = 24 * time.Hour
 
 	mostSteps = 64 // of the branch that are remembered
@@ -143,14 +142,11 @@ func (r *Reviewer) holds(ctx context.Context, keys map[fleet.ObjectKey]bool, fil
 func (r *Reviewer) follow(record fleet.PullRecord, now time.Time, age time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case record.Settled:
+	if record.Settled {
 		delete(r.following, record.Number)
-	case age < followShort:
-		r.following[record.Number] = now.Add(followEvery)
-	default:
-		r.following[record.Number] = now.Add(followSlowly)
+		return
 	}
+	r.following[record.Number] = now.Add(min(max(age/4, followEvery), followSlowly))
 }
 
 // resume goes on following what another replica followed.

@@ -35,6 +35,7 @@ func TestOnlyFilesThatTheMergedHeadShowedAreReviewed(t *testing.T) {
 	h := newHarbor(t)
 	h.planner.answer.Shown = contents{file: "2"}
 	h.open(h.bob, nil)
+	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
@@ -127,6 +128,7 @@ func TestWhatIsKnownOfASpanCountsWhileTheRestIsNot(t *testing.T) {
 	h := newHarbor(t)
 	h.planner.answer.Shown = contents{file: "2"}
 	h.open(h.bob, nil)
+	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])

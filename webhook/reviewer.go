@@ -163,6 +163,9 @@ func (r *Reviewer) pull(ctx context.Context, number int, again bool) error {
 	if err != nil {
 		return err
 	}
+	if known && record.State == fleet.PullMerged && record.MergeCommit != "" && record.Base == r.Branch {
+		return r.merged(ctx, record) // for good: what is left to tell stands in the store, and the forge is asked to write alone
+	}
 	pull, err := r.Forge.Pull(ctx, number)
 	switch {
 	case errors.Is(err, fleet.ErrNoSuchPull) && known:

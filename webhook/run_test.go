@@ -83,13 +83,17 @@ func TestRun(t *testing.T) {
 // began is when a bubble's clock begins.
 var began = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A result is looked at every two seconds for ten minutes, and every minute from then on.
+// A result is looked at after a quarter of its age, after two seconds at least and a minute at most, and the forge is not asked for it.
 func TestResultIsFollowedMoreSlowly(t *testing.T) {
 	h := applied(t)
 	h.look()
-	for _, c := range []struct{ age, pause time.Duration }{{time.Minute, 2 * time.Second}, {10*time.Minute - time.Second, 2 * time.Second}, {10 * time.Minute, time.Minute}, {5 * time.Hour, time.Minute}} {
+	for _, c := range []struct{ age, pause time.Duration }{{0, 2 * time.Second}, {8 * time.Second, 2 * time.Second}, {20 * time.Second, 5 * time.Second}, {time.Minute, 15 * time.Second}, {4 * time.Minute, time.Minute}, {5 * time.Hour, time.Minute}} {
 		h.now = h.record().FollowedAt.Add(c.age)
+		before := h.server.Count("GET ")
 		h.look()
+		if asked := h.server.Count("GET ") - before; asked != 0 {
+			t.Errorf("%s after the merge a look asks the forge %d times", c.age, asked)
+		}
 		h.now = h.now.Add(c.pause - time.Millisecond)
 		if due := h.Due(); len(due) != 0 {
 			t.Errorf("%s after the merge it is looked at again before %s: %v", c.age, c.pause, due)

@@ -250,6 +250,10 @@ func told(err error) error {
 		if errors.Is(err, is) && is == reconciler.ErrUnmergeable && errors.As(err, &why) {
 			return fmt.Errorf("%w: %w: %s", as, why.Kind, why.Detail) // the sentence for whoever wrote the pull request
 		}
+		if is == reconciler.ErrUnmergeable && errors.Is(err, is) {
+			text := err.Error()
+			return fmt.Errorf("%w: %s", as, text[strings.LastIndex(text, is.Error())+len(is.Error()+": "):])
+		}
 		if errors.Is(err, is) {
 			return fmt.Errorf("%w: %w", as, err)
 		}
