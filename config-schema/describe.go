@@ -43,6 +43,7 @@ type field struct {
 	example  string // as one writes it in YAML
 	fallback string // what holds when it is left out, for people
 	required bool
+	first    bool // not required, and still written by New: most first files need it
 	value
 	index int // of the struct's field, set by bind
 }

@@ -72,7 +72,7 @@ var kindTenant = describe(kind{
 		field{name: "applications", doc: "Applications: deployments times the environments of each.", example: "500", required: true, value: integer(0, 100000)},
 	)},
 	field{name: "repositories", doc: "What may be deployed: the URL of a repository, or with a trailing slash everything below it.", example: `["https://git.example.com/acme/"]`, required: true, value: listOf(textOf(formatGrant))},
-	field{name: "clusters", doc: "API servers that its environments may name: the URL of one, or `.domain` for every host below that domain. Left out: none; environments with an agent need none.",
+	field{name: "clusters", first: true, doc: "API servers that its environments may name: the URL of one, or `.domain` for every host below that domain. Left out: none; environments with an agent need none.",
 		example: `["https://api.eu-1.example.com:6443", .acme.example.com]`, value: listOf(textOf(formatServerGrant))},
 	field{name: "namespaces", doc: "Namespaces that it may use on API servers that other tenants are granted too: exact, or with a `-` at the end every one that begins so. On a server that is granted to it alone it may use any.",
 		example: "[acme, acme-]", value: listOf(textOf(formatNamespaceGrant))},

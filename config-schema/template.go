@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// New is a first file of a kind, for `argosy new`: what is required with example values, everything else commented out with its meaning.
+// New is a first file of a kind, for `argosy new`: what is required, or needed by nearly everyone, with example values, everything else commented out with its meaning.
 // It decodes as it is. tenant may be empty where the kind has none or the caller does not care.
 func New(k fleet.Kind, tenant fleet.TenantName, name string) []byte {
 	d, ok := kinds[k]
@@ -38,7 +38,7 @@ func (t template) object(v *value, indent string, off bool) {
 	chosen := chosenOf(v)
 	for i := range v.fields {
 		f := &v.fields[i]
-		t.field(f, indent, off || !f.required && !chosen[f.name])
+		t.field(f, indent, off || !f.required && !f.first && !chosen[f.name])
 	}
 }
 

@@ -195,7 +195,8 @@ func (w *world) platform() map[string]string {
 	}
 	for _, tenant := range tenants {
 		files["fleet/tenants/"+tenant+".yaml"] = document("Tenant", tenant, fmt.Sprintf(
-			"owners: [\"group:%s\"]\n  quota: {environments: 10, deployments: 300, applications: 400}\n  repositories: [\"https://git.example.com/%s/\"]\n  placement: {regions: [eu]}", tenant, tenant))
+			"owners: [\"group:%s\"]\n  quota: {environments: 10, deployments: 300, applications: 400}\n  repositories: [\"https://git.example.com/%s/\"]\n  clusters: [.%s.example.com]\n  placement: {regions: [eu]}",
+			tenant, tenant, tenant))
 		for _, environment := range environments[tenant] {
 			files["tenants/"+tenant+"/environments/"+environment+".yaml"] = document("ManagedEnvironment", environment, fmt.Sprintf(
 				"cluster: {server: \"https://%s.%s.example.com:6443\", credentialsRef: {name: cluster}}\n  namespaces: [%s-web]\n  region: eu", environment, tenant, tenant))
