@@ -154,4 +154,5 @@ type Row struct {
 	Seq         int64             `json:"seq"`                // commit-ordered; grows with every change of the row
 	Apply       ApplyState        `json:"apply,omitempty"`    // as it was last acknowledged; the store's
 	UID         string            `json:"uid,omitempty"`      // of a removed stray: no other object of that name is removed
+	Life        string            `json:"-"`                  // incarnation of the store that it was read from: see Lease
 }

@@ -68,7 +68,18 @@ type Lease struct {
 	Holder  string
 	Epoch   int64
 	Expires time.Time
-	Report  int64 // of an agent, that a write under the lease is a part of; 0: of none
+	Report  int64  // of an agent, that a write under the lease is a part of; 0: of none
+	Life    string // incarnation of the database that gave it, which may be restored or fail over; empty: not known
+}
+
+// MirrorState is where the mirror stands.
+type MirrorState struct {
+	Life      string // see Lease
+	Applied   Revision
+	Plan      string // hash of the plan that was recorded last
+	Seq       int64  // the newest row's number
+	Wanted    int64  // the latest confirmation that a worker asked for
+	Confirmed int64  // the latest that the loop gave
 }
 
 // OperationKind says what an Operation does.

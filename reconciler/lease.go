@@ -117,10 +117,11 @@ func (h *heldLease) lease() fleet.Lease {
 	return h.current
 }
 
-// raise moves the lease's epoch above the highest that its engine shows, unless it is that one already.
-func (h *heldLease) raise(ctx context.Context, leases Leases, highest int64) error {
+// raise moves the lease's epoch above the highest that its engine shows. An equal one counts as our own only if mine says so: a database
+// that has lost exactly one change of hands gives the same epoch twice.
+func (h *heldLease) raise(ctx context.Context, leases Leases, highest int64, mine func(fleet.Lease) bool) error {
 	return h.change(ctx, func() error {
-		if h.lease().Epoch >= highest {
+		if now := h.lease(); now.Epoch > highest || now.Epoch == highest && mine(now) {
 			return nil
 		}
 		raised, err := leases.RaiseEpoch(ctx, h.lease(), highest)

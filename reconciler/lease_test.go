@@ -167,14 +167,20 @@ func TestALeaseThatPassedOnEndsTheWork(t *testing.T) {
 	})
 }
 
+// ours says whether an epoch that the engine shows was given to this process.
+func ours(is bool) func(fleet.Lease) bool { return func(fleet.Lease) bool { return is } }
+
 func TestAnEpochIsRaisedAboveWhatTheEngineShows(t *testing.T) {
 	l := newLedger()
 	lease, _, _ := l.Acquire(t.Context(), "engine/eu-1", "a", leaseTTL)
 	held := newHeldLease(lease, time.Now().Add(leaseTTL))
-	if err := held.raise(t.Context(), l, 1); err != nil || held.lease().Epoch != 1 {
+	if err := held.raise(t.Context(), l, 1, ours(true)); err != nil || held.lease().Epoch != 1 {
 		t.Fatalf("its own epoch made it rise: %d, %v", held.lease().Epoch, err)
 	}
-	if err := held.raise(t.Context(), l, 7); err != nil || held.lease().Epoch != 8 {
+	if err := held.raise(t.Context(), l, 1, ours(false)); err != nil || held.lease().Epoch != 2 {
+		t.Fatalf("epoch %d, %v; want 2: the objects bear the same one of another lease", held.lease().Epoch, err)
+	}
+	if err := held.raise(t.Context(), l, 7, ours(true)); err != nil || held.lease().Epoch != 8 {
 		t.Fatalf("epoch %d, %v; want 8", held.lease().Epoch, err)
 	}
 }
@@ -203,7 +209,7 @@ func TestARaiseOfTheEpochBesideARenewalLosesNothing(t *testing.T) {
 					synctest.Wait() // the renewal is on its way
 				}
 				raised := make(chan error, 1)
-				go func() { raised <- held.raise(ctx, l, 7) }()
+				go func() { raised <- held.raise(ctx, l, 7, ours(true)) }()
 				synctest.Wait()
 				if len(arrived) == 0 {
 					return errors.New("neither is under way")

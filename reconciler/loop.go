@@ -31,6 +31,10 @@ type Store interface {
 	Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error)
 	// SetSource records how the config repo stands.
 	SetSource(ctx context.Context, source fleet.SourceView) error
+	// Mirror is where the mirror stands.
+	Mirror(ctx context.Context) (fleet.MirrorState, error)
+	// Confirm records that what the mirror holds, as at says, follows from the head of the config repo; false when it stands elsewhere.
+	Confirm(ctx context.Context, lease fleet.Lease, at fleet.MirrorState) (bool, error)
 	// RestoreStop puts a stop back that an engine remembers, unless it has ended since.
 	RestoreStop(ctx context.Context, stop fleet.Stop) error
 	// Notify says "look" to all replicas: rows have changed. by is told with it: see Loop.Heard.
@@ -66,6 +70,8 @@ type Loop struct {
 	released chan struct{} // the lease may be free
 	previews *previews
 	world    *plan.World
+	base     fleet.MirrorState        // that the world is of
+	proven   bool                     // the last plan's head follows what is applied, or is it
 	told     standing                 // what was last recorded of the source
 	found    *found                   // what the engines hold, after a start without a mirror
 	fresh    bool                     // the engines are to be read before anything new is placed
@@ -194,6 +200,9 @@ func (l *Loop) tell(ctx context.Context) {
 func (l *Loop) pass(ctx context.Context, lease fleet.Lease) (string, error) {
 	result, err := l.look(ctx, lease)
 	if err == nil {
+		err = l.confirm(ctx, lease)
+	}
+	if err == nil {
 		err = l.takeReviews(ctx, lease)
 	}
 	return result, err
@@ -264,7 +273,7 @@ func (l *Loop) meanwhile(ctx context.Context, lease fleet.Lease) error {
 // look is one look at the branch: fetch, decode, plan, record. Whatever fails, nothing has changed. One that finds nothing new reads no more
 // than the head and what waits, and writes nothing.
 func (l *Loop) look(ctx context.Context, lease fleet.Lease) (string, error) {
-	if err := l.load(ctx); err != nil {
+	if err := l.current(ctx); err != nil {
 		return "failed", err
 	}
 	head, err := l.fetch(ctx, lease)
@@ -287,6 +296,46 @@ func (l *Loop) look(ctx context.Context, lease fleet.Lease) (string, error) {
 		return "failed", err
 	}
 	return l.plan(ctx, lease, head, request)
+}
+
+// current loads the mirror, and loads it anew when it is not what the loop knows: it was restored, has failed over or was rebuilt.
+func (l *Loop) current(ctx context.Context) error {
+	if err := l.load(ctx); err != nil {
+		return err
+	}
+	now, err := l.Store.Mirror(ctx)
+	if err != nil {
+		return err
+	}
+	if now.Life != l.base.Life || now.Applied != l.base.Applied || now.Plan != l.base.Plan {
+		l.Log.Warn("the mirror is not what was recorded last; it is loaded anew", "applied", now.Applied.Short(), "expected", l.base.Applied.Short())
+		l.world, l.found, l.told = nil, nil, standing{}
+		if err := l.load(ctx); err != nil {
+			return err
+		}
+	}
+	l.base.Wanted, l.base.Confirmed = now.Wanted, now.Confirmed
+	return nil
+}
+
+// confirm tells the workers that wait for it that what is recorded follows from the head that was just fetched.
+func (l *Loop) confirm(ctx context.Context, lease fleet.Lease) error {
+	if !l.proven || l.base.Wanted <= l.base.Confirmed {
+		return nil
+	}
+	confirmed, err := l.Store.Confirm(ctx, lease, l.base)
+	if err != nil {
+		return err
+	}
+	if !confirmed {
+		l.world = nil
+		return nil
+	}
+	l.base.Confirmed = l.base.Wanted
+	if err := l.Store.Notify(ctx, l.Holder); err != nil {
+		l.Log.Debug("no notification; workers poll", "error", err)
+	}
+	return nil
 }
 
 // plan is what a pass does when there is something new.
@@ -315,6 +364,7 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *
 		if p.Waiting == nil {
 			l.folders.learn(request.Files)
 		}
+		l.proven = p.Waiting == nil || request.Relation == string(RelationOlder)
 		l.rest()
 		l.judged, l.approved = head.Revision, approvalsOf(request)
 	}
@@ -495,6 +545,9 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 		l.waiting = ""
 	}
 	l.world.Commit(p)
+	if p.Waiting == nil {
+		l.base.Applied, l.base.Plan = p.Head, record.PlanHash
+	}
 	l.awaits = l.world.Awaits()
 	l.followReviews()
 	if p.Waiting == nil {

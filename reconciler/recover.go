@@ -52,10 +52,15 @@ func (l *Loop) load(ctx context.Context) error {
 	if l.world != nil {
 		return nil
 	}
+	at, err := l.Store.Mirror(ctx)
+	if err != nil {
+		return err
+	}
 	snapshot, err := l.Store.Load(ctx)
 	if err != nil {
 		return fmt.Errorf("load the mirror: %w", err)
 	}
+	l.base, l.proven = at, false // what was recorded in between shows in the next pass
 	if l.found != nil {
 		l.found.fill(&snapshot)
 	}

@@ -42,6 +42,8 @@ type options struct {
 	fail   func(call string) error                      // of the store
 	engine func(call string, key fleet.ObjectKey) error // of every engine
 
+	gitAway bool // until source.away says otherwise
+
 	reviews  reconciler.Reviews
 	agents   reconciler.AgentFinder
 	beside   func(context.Context)
@@ -65,6 +67,7 @@ func (h *house) start(name string, o options) *replica {
 		h.t.Fatal(err)
 	}
 	r := &replica{source: &mirror{Mirror: m}, dead: &atomic.Bool{}}
+	r.source.away.Store(o.gitAway)
 	r.store = &faulty{Store: store, dead: r.dead, fail: o.fail, calls: map[string]int{}}
 	metrics, board := reconciler.NewMetrics(prometheus.NewRegistry()), reconciler.NewStopBoard()
 	dial := func(_ context.Context, e fleet.EngineName, _ fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -29,6 +30,9 @@ type shift struct {
 	unproven bool // a verifying pass is due
 	mirrored bool // the engine remembers the stops as they are
 	healthy  bool // as it was last reported
+
+	need      int64       // the confirmation that the session waits for
+	confirmed atomic.Bool // the rows follow from the config repo: see Confirmer
 
 	mu      sync.Mutex
 	strays  map[fleet.ObjectKey]bool // as they are listed
@@ -92,6 +96,9 @@ func (s *shift) prepare(ctx context.Context) error {
 	if err := s.awaitMarkers(ctx); err != nil {
 		return err
 	}
+	if err := s.want(ctx); err != nil {
+		return err
+	}
 	if err := s.Stops.refreshed(ctx); err != nil {
 		return err
 	}
@@ -139,10 +146,58 @@ func (s *shift) raiseEpoch(ctx context.Context) error {
 			highest = max(highest, live.Epoch)
 		}
 	}
-	if err := s.lease.raise(ctx, s.Leases, highest); err != nil {
+	mine := func(l fleet.Lease) bool { return l.Epoch == s.raised.Epoch && l.Life == s.raised.Life }
+	if err := s.lease.raise(ctx, s.Leases, highest, mine); err != nil {
 		return fmt.Errorf("raise the epoch of engine %s: %w", s.Engine, err)
 	}
+	s.raised = s.lease.lease()
 	return nil
+}
+
+// want asks the loop to confirm that the rows follow from the config repo: the database may have gone back in time before this session.
+func (s *shift) want(ctx context.Context) error {
+	rows, ok := s.Rows.(Confirmer)
+	if !ok {
+		s.confirmed.Store(true)
+		return nil
+	}
+	var err error
+	if s.need, err = rows.WantConfirmed(ctx); err != nil {
+		return err
+	}
+	if err := s.Rows.Notify(ctx, "confirm "+s.lease.lease().Name); err != nil {
+		s.Log.Debug("no notification; the loop polls", "error", err)
+	}
+	return nil
+}
+
+// errAnother says that the rows are of another database than the session began with.
+var errAnother = fmt.Errorf("the database went back in time, or is another one: %w", ErrLeaseLost)
+
+// take queues a row, provided that it is of the incarnation that the session began with.
+func (s *shift) take(row fleet.Row) error {
+	if err := s.same(row.Life); err != nil {
+		return err
+	}
+	s.queue.put(row)
+	return nil
+}
+
+func (s *shift) same(life string) error {
+	if begun := s.lease.lease().Life; life != begun && life != "" && begun != "" {
+		return errAnother
+	}
+	return nil
+}
+
+// may reports whether a row may be acted on already. Before the rows are confirmed nothing is written but what brings an object back to the
+// very row that it bears.
+func (s *shift) may(row fleet.Row) bool {
+	if s.confirmed.Load() {
+		return true
+	}
+	live, ok := s.target.Live(row.Key)
+	return ok && !row.Absent && live.Ours && live.Hash == row.Manifest.Hash
 }
 
 // sink takes what the engine shows: observations to the store, objects that need a look to the next turn. It never waits.
@@ -171,6 +226,9 @@ func (s *shift) verify(ctx context.Context) (seq int64, err error) {
 	rows, differ, secrets := 0, 0, 0
 	rowless := s.inventory()
 	err = s.Rows.Rows(ctx, s.Engine, func(row fleet.Row) error {
+		if err := s.same(row.Life); err != nil {
+			return err
+		}
 		rows++
 		delete(rowless, row.Key)
 		seq = max(seq, row.Seq)
@@ -328,20 +386,48 @@ func (s *shift) examine(ctx context.Context) {
 }
 
 func (s *shift) catchUp(ctx context.Context) error {
+	confirmed, err := s.standing(ctx)
+	if err != nil {
+		return err
+	}
 	for {
 		rows, err := s.Rows.Changed(ctx, s.Engine, s.cursor, readBatch)
 		if err != nil {
 			return fmt.Errorf("read rows of engine %s: %w", s.Engine, err)
 		}
 		for _, row := range rows {
+			if err := s.take(row); err != nil {
+				return err
+			}
 			s.cursor = row.Seq
-			s.queue.put(row)
 		}
 		s.Metrics.queued(s.Engine, s.queue.size())
 		if len(rows) < readBatch {
-			return nil
+			break
 		}
 	}
+	// What was confirmed is what the rows are by now: only these may replace what stands.
+	if confirmed && s.confirmed.CompareAndSwap(false, true) {
+		s.Log.Info("rows are confirmed by the config repo", "engine", s.Engine)
+		s.queue.hasten()
+	}
+	return nil
+}
+
+// standing reports whether the rows were confirmed since the session began. It ends the session when the database has gone back.
+func (s *shift) standing(ctx context.Context) (confirmed bool, err error) {
+	rows, ok := s.Rows.(Confirmer)
+	if !ok {
+		return true, nil
+	}
+	now, err := rows.Mirror(ctx)
+	if err != nil {
+		return false, err
+	}
+	if err := s.same(now.Life); err != nil || now.Seq < s.cursor {
+		return false, errAnother
+	}
+	return now.Confirmed >= s.need, nil
 }
 
 // reapply puts the rows that need a secret that has changed.
@@ -356,7 +442,9 @@ func (s *shift) reapply(ctx context.Context) error {
 			return err
 		}
 		for _, row := range rows {
-			s.queue.put(row)
+			if err := s.take(row); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -402,6 +490,9 @@ func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
 	row := t.row
 	if s.Stops.Stopped(s.Engine)(row.Tenant) {
 		return lastRetry, nil // hastened when stops change
+	}
+	if !s.may(row) {
+		return lastRetry, nil // hastened when the rows are confirmed
 	}
 	if need, ok := s.missing(row); !ok {
 		return s.waitFor(t, need), nil
@@ -510,6 +601,8 @@ func (s *shift) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Dura
 		return fleet.Ack{}, 0, fmt.Errorf("%w: %w", errRowUnread, err)
 	case !ok:
 		return fleet.Ack{}, 0, nil
+	case s.same(now.Life) != nil:
+		return fleet.Ack{}, 0, errAnother
 	case now.Seq != row.Seq || !now.Absent:
 		s.queue.put(now)
 		return fleet.Ack{}, 0, nil

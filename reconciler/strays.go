@@ -46,7 +46,9 @@ func (s *shift) check(ctx context.Context, keys []fleet.ObjectKey) error {
 	named := map[fleet.ObjectKey]bool{}
 	for _, row := range rows {
 		named[row.Key] = true
-		s.queue.put(row)
+		if err := s.take(row); err != nil {
+			return err
+		}
 	}
 	var found []fleet.Stray
 	var gone []fleet.ObjectKey

@@ -43,6 +43,9 @@ const syncsAtATime = 8
 
 // startSyncs asks the engine for the syncs that wait, and records those that have ended. One that fails keeps no other waiting.
 func (s *shift) startSyncs(ctx context.Context) error {
+	if !s.confirmed.Load() {
+		return nil // they may have been asked for, and done, before
+	}
 	pending, err := s.Rows.PendingSyncs(ctx, s.Engine)
 	if err != nil {
 		return fmt.Errorf("read syncs of engine %s: %w", s.Engine, err)

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/postgres"
+	"argosy.dev/argosy/test/stack"
 )
 
 // forget runs statements in the mirror as if it had been restored from before they took effect: triggers record nothing.
@@ -86,4 +89,197 @@ func TestAStopThatTheDatabaseLosesStaysInForceAndComesBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// failover is a house whose database has a standby, behind one address.
+type failover struct {
+	*house
+	primary *stack.Postgres
+	standby *stack.Standby
+	front   *stack.Outlet
+}
+
+func newFailover(t *testing.T, files map[string]string) *failover {
+	t.Helper()
+	f := &failover{}
+	var err error
+	if f.primary, err = stack.StartPostgresWith(t.Context(), stack.PostgresOptions{Replicated: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.primary.Stop() })
+	url, err := f.primary.NewDatabase(t.Context(), "argosy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := postgres.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	if f.standby, err = f.primary.StartStandby(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.standby.Stop() })
+	if f.front, err = (*stack.Firewall)(nil).Outlet("127.0.0.1:0", nil, f.primary.Address()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.front.Close)
+	f.house = newHouse(t, files)
+	f.url = f.primary.Through(f.front, "argosy")
+	if f.store, err = postgres.Open(context.Background(), f.url, postgres.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.store.Close)
+	return f
+}
+
+// promote fails over to the standby. slowly: every lease has run out by then.
+func (f *failover) promote(slowly bool) {
+	f.t.Helper()
+	f.front.Block(true)
+	f.primary.Kill()
+	if err := f.standby.Promote(context.Background()); err != nil {
+		f.t.Fatal(err)
+	}
+	if slowly {
+		conn, err := pgx.Connect(context.Background(), f.standby.DatabaseURL("argosy"))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.Exec(context.Background(), "UPDATE argosy.leases SET expires_at = '-infinity'"); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	f.front.Switch(f.standby.Address())
+	f.front.Block(false)
+}
+
+// ledger is what engines were asked to do.
+type ledger struct {
+	mu      sync.Mutex
+	deletes []fleet.ObjectKey
+}
+
+func (l *ledger) hear(call string, key fleet.ObjectKey) error {
+	if call == "delete" {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.deletes = append(l.deletes, key)
+	}
+	return nil
+}
+
+func (l *ledger) deleted() []fleet.ObjectKey {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deletes
+}
+
+// bears says whether every Application of a deployment bears the revision.
+func (h *house) bears(deployment fleet.DeploymentName, revision string) error {
+	n := 0
+	for _, e := range h.engines {
+		for _, live := range e.inventory() {
+			if live.Key.Kind != fleet.ObjectApplication || live.Deployment != deployment {
+				continue
+			}
+			n++
+			if at := e.server.Field(live.Key, "spec.source.targetRevision"); at != revision {
+				return fmt.Errorf("%s is at %s, not %s", live.Key.Name, at, revision)
+			}
+		}
+	}
+	if n == 0 {
+		return fmt.Errorf("deployment %s is on no engine", deployment)
+	}
+	return nil
+}
+
+// A standby that lacks the last commits is promoted. What they made stays as it is: none of it is put back to an earlier revision, nothing is
+// deleted, the stop that was lost holds; and the mirror catches up by itself, without a restart and without another commit.
+func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
+	for name, slowly := range map[string]bool{"fast, with its leases": false, "slow, without": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFailover(t, small())
+			heard := &ledger{}
+			a := f.start("a", options{engine: heard.hear})
+			f.eventually("the fleet stands", f.settled)
+			f.commit("an Application goes", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
+			f.eventually("it is gone", f.settled)
+			if err := f.standby.CaughtUp(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			f.standby.Pause()
+			f.commit("it is back, and another is newer", together(deployment("globex", "shop", "v2", "Delete", "prod"), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
+			f.eventually("the tail is applied", f.settled)
+			f.setStop(fleet.Stop{Scope: fleet.StopTenant, Name: "globex"})
+			for name := range f.engines {
+				f.eventually("the engine remembers the stop", func() error { return f.marked(name, 1) })
+			}
+			deletes, written := len(heard.deleted()), f.writes()
+			a.source.away.Store(true)
+			f.promote(slowly)
+			f.eventually("the replica reads the new primary", func() error { return f.stopped(1) })
+			from := a.store.asked("changed")
+			f.eventually("its workers have turned", func() error {
+				if n := a.store.asked("changed") - from; n < 20 {
+					return fmt.Errorf("%d reads", n)
+				}
+				return nil
+			})
+			if err := errors.Join(f.bears("web", "v2"), f.bears("shop", "v2")); err != nil {
+				t.Error("while Git is away:", err)
+			}
+			a.source.away.Store(false)
+			if _, err := f.store.ClearStop(t.Context(), fleet.StopTenant, "globex", "", "token:test"); err != nil {
+				t.Fatal(err)
+			}
+			f.eventually("the mirror has caught up", f.settled)
+			if err := errors.Join(f.bears("web", "v2"), f.bears("shop", "v2")); err != nil {
+				t.Error(err)
+			}
+			if n := len(heard.deleted()) - deletes; n != 0 {
+				t.Errorf("%d deletions", n)
+			}
+			if n := f.writes() - written; n != 0 {
+				t.Errorf("%d writes to engines that had everything", n)
+			}
+			f.commit("the next one", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
+			f.eventually("it is applied", f.settled)
+		})
+	}
+}
+
+// A backup of yesterday, restored while Git cannot be reached, changes nothing on any engine; and once Git answers, all is as it was.
+func TestARestoredBackupUndoesNothingWhileGitIsAway(t *testing.T) {
+	f := newFailover(t, small()) // the standby is the backup: all that was committed until it was paused
+	a := f.start("a", options{})
+	f.eventually("the fleet stands", f.settled)
+	f.commit("an Application goes", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
+	f.eventually("it is gone", f.settled)
+	if err := f.standby.CaughtUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.standby.Pause()
+	f.commit("a day's work", together(deployment("globex", "shop", "v2", "Delete", "prod"), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
+	f.eventually("it is applied", f.settled)
+	a.stop()
+	f.promote(true)
+	heard, written := &ledger{}, f.writes()
+	b := f.start("b", options{engine: heard.hear, gitAway: true})
+	f.eventually("the engines are verified", func() error {
+		if n := b.store.asked("changed"); n < 20 {
+			return fmt.Errorf("%d reads", n)
+		}
+		return nil
+	})
+	if n := f.writes() - written; n != 0 || len(heard.deleted()) != 0 {
+		t.Errorf("%d writes and %d deletions while Git is away", n, len(heard.deleted()))
+	}
+	b.source.away.Store(false)
+	f.eventually("the mirror has caught up", f.settled)
+	if n := f.writes() - written; n != 0 || len(heard.deleted()) != 0 {
+		t.Errorf("%d writes and %d deletions on engines that had everything", n, len(heard.deleted()))
+	}
+	f.commit("the next one", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
+	f.eventually("it is applied", f.settled)
 }

@@ -46,6 +46,15 @@ type Rows interface {
 	Notify(ctx context.Context, by string) error
 }
 
+// Confirmer is a store of rows that may go back in time. A worker that reads from it writes nothing that differs from what stands before the
+// loop has confirmed, after the worker began, that the rows follow from the config repo.
+type Confirmer interface {
+	// WantConfirmed asks for a confirmation, and returns the number that MirrorState.Confirmed reaches with it.
+	WantConfirmed(ctx context.Context) (int64, error)
+	// Mirror is where the rows stand.
+	Mirror(ctx context.Context) (fleet.MirrorState, error)
+}
+
 // Secrets finds the content of a credential.
 type Secrets interface {
 	Get(ctx context.Context, ref fleet.CredentialSource) (fleet.Secret, error)
@@ -73,6 +82,7 @@ type Worker struct {
 	released chan struct{} // the engine's lease may be free
 
 	mu      sync.Mutex
+	raised  fleet.Lease         // whose epoch this process has put above all that the engine showed
 	rotated map[credential]bool // secrets that changed and whose rows are to be looked at
 }
 

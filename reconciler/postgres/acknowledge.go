@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Acknowledge takes what the worker of an engine did with its rows, in one round trip. An Ack for an older row than the one that stands
+// Acknowledge takes what the worker of an engine did with its rows, in one round trip. An Ack for another row than the one that stands
 // changes nothing; one that proves the object gone takes the row with it, if the row asked for that; one that says what is known already
 // writes nothing. fleet.ErrFenced when the lease has passed on.
 func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet.Ack) error {
@@ -32,6 +32,9 @@ func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet
 	var touched []string
 	err = s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
+		if lease.Life != "" {
+			b.Queue(`SELECT fence_life($1)`, lease.Life)
+		}
 		b.Queue(sqlOpenRevisions, objectColumns(column(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key }))...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&touched) })
 		if len(done) > 0 {
@@ -54,7 +57,7 @@ const sqlAcknowledge = `
 		INSERT INTO status AS s (engine, kind, name, tenant, seq, state, state_message, acked_at)
 		SELECT d.engine, d.kind, d.name, d.tenant, d.seq, a.state, a.message, now()
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[]) AS a (engine, kind, name, seq, state, message)
-		JOIN desired d ON d.engine = a.engine AND d.kind = a.kind AND d.name = a.name AND d.seq <= a.seq
+		JOIN desired d ON d.engine = a.engine AND d.kind = a.kind AND d.name = a.name AND d.seq = a.seq
 		ON CONFLICT (engine, kind, name) DO UPDATE SET
 			tenant = excluded.tenant, seq = excluded.seq, state = excluded.state, state_message = excluded.state_message, acked_at = excluded.acked_at
 		WHERE (s.seq, s.state, s.state_message) IS DISTINCT FROM (excluded.seq, excluded.state, excluded.state_message)
@@ -63,7 +66,7 @@ const sqlAcknowledge = `
 const sqlRemove = `
 	WITH changed AS (
 		DELETE FROM desired d USING unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS a (engine, kind, name, seq)
-		WHERE d.engine = a.engine AND d.kind = a.kind AND d.name = a.name AND d.absent AND d.seq <= a.seq
+		WHERE d.engine = a.engine AND d.kind = a.kind AND d.name = a.name AND d.absent AND d.seq = a.seq
 		RETURNING d.engine, d.kind, d.name, d.tenant, d.seq, d.deletion, d.uid),
 	swept AS (DELETE FROM status s USING changed c WHERE s.engine = c.engine AND s.kind = c.kind AND s.name = c.name
 		RETURNING s.engine, s.kind, s.name, s.uid),

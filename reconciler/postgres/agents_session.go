@@ -171,7 +171,7 @@ func takeLease(ctx context.Context, tx pgx.Tx, l fleet.Lease, holder string, flo
 	}
 	taken, _, err := lease(tx.QueryRow(ctx, `
 		UPDATE leases SET holder = $2, epoch = $3, expires_at = clock_timestamp() + `+leaseYears+` WHERE name = $1
-		RETURNING name, holder, epoch, expires_at`, l.Name, holder, max(epoch, floor+1)))
+		RETURNING name, holder, epoch, expires_at, incarnation()`, l.Name, holder, max(epoch, floor+1)))
 	return taken, err
 }
 

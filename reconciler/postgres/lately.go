@@ -45,10 +45,12 @@ func (s *Store) CreatedLately(ctx context.Context, window time.Duration) (map[fl
 	return created, wrap(err, "what was lately created")
 }
 
-// Vanished are those of the keys that have no row any more: their objects were proven gone.
+// Vanished are those of the keys whose rows were deleted because their objects were proven gone. The lack of a row alone proves nothing: the
+// database may have lost it.
 func (s *Store) Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error) {
 	gone, err := collect(ctx, s, pgx.RowToStructByPos[fleet.ObjectKey], `
 		SELECT k.engine, k.kind, k.name FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (engine, kind, name, n)
+		JOIN removals r ON r.engine = k.engine AND r.kind = k.kind AND r.name = k.name AND r.life = (SELECT incarnation())
 		WHERE NOT EXISTS (SELECT FROM desired d WHERE d.engine = k.engine AND d.kind = k.kind AND d.name = k.name) ORDER BY k.n`, objectColumns(keys)...)
 	return gone, wrap(err, "rows that have gone")
 }

@@ -42,7 +42,7 @@ func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Durat
 	case errors.Is(err, pgx.ErrNoRows):
 		return lease(s.control.QueryRow(ctx, `
 			INSERT INTO leases (name, holder, epoch, expires_at) VALUES ($1, $2, 1, clock_timestamp() + $3::interval)
-			ON CONFLICT (name) DO NOTHING RETURNING name, holder, epoch, expires_at`, name, holder, ttl))
+			ON CONFLICT (name) DO NOTHING RETURNING name, holder, epoch, expires_at, incarnation()`, name, holder, ttl))
 	case err != nil:
 		return fleet.Lease{}, false, err
 	case left == 0:
@@ -50,7 +50,7 @@ func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Durat
 		return lease(s.control.QueryRow(ctx, `
 			UPDATE leases SET holder = $2, epoch = epoch + 1, expires_at = clock_timestamp() + $3::interval
 			WHERE name = $1 AND epoch = $4 AND expires_at <= clock_timestamp()
-			RETURNING name, holder, epoch, expires_at`, name, holder, ttl, found.Epoch))
+			RETURNING name, holder, epoch, expires_at, incarnation()`, name, holder, ttl, found.Epoch))
 	case found.Holder == holder:
 		return s.prolong(ctx, found, ttl)
 	default:
@@ -58,7 +58,7 @@ func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Durat
 	}
 }
 
-// Renew prolongs a lease; false when it has passed on. One that ran out and that nobody took is prolonged.
+// Renew prolongs a lease; false when it has passed on, or the database is another incarnation than the one that gave it. One that ran out and that nobody took is prolonged.
 func (s *Store) Renew(ctx context.Context, l fleet.Lease, ttl time.Duration) (bool, error) {
 	var ok bool
 	err := s.again(ctx, func() (err error) {
@@ -74,7 +74,8 @@ func (s *Store) Renew(ctx context.Context, l fleet.Lease, ttl time.Duration) (bo
 func (s *Store) prolong(ctx context.Context, l fleet.Lease, ttl time.Duration) (fleet.Lease, bool, error) {
 	return lease(s.control.QueryRow(ctx, `
 		UPDATE leases SET expires_at = clock_timestamp() + $4::interval WHERE name = $1 AND holder = $2 AND epoch = $3 AND holder <> ''
-		RETURNING name, holder, epoch, expires_at`, l.Name, l.Holder, l.Epoch, ttl))
+			AND ($5::text = '' OR $5 = incarnation())
+		RETURNING name, holder, epoch, expires_at, incarnation()`, l.Name, l.Holder, l.Epoch, ttl, l.Life))
 }
 
 // Released is what Listen is told, before the lease's name, when a lease was given up.
@@ -108,7 +109,7 @@ func (s *Store) RaiseEpoch(ctx context.Context, l fleet.Lease, floor int64) (fle
 	err := s.again(ctx, func() (err error) {
 		raised, ok, err = lease(s.control.QueryRow(ctx, `
 			UPDATE leases SET epoch = $4 WHERE name = $1 AND holder = $2 AND epoch IN ($3, $4)
-			RETURNING name, holder, epoch, expires_at`, l.Name, l.Holder, l.Epoch, floor+1))
+			RETURNING name, holder, epoch, expires_at, incarnation()`, l.Name, l.Holder, l.Epoch, floor+1))
 		return err
 	})
 	switch {
@@ -123,7 +124,7 @@ func (s *Store) RaiseEpoch(ctx context.Context, l fleet.Lease, floor int64) (fle
 // lease reads what a statement returned of a lease; false when it changed none.
 func lease(row pgx.Row) (fleet.Lease, bool, error) {
 	var l fleet.Lease
-	err := row.Scan(&l.Name, &l.Holder, &l.Epoch, &l.Expires)
+	err := row.Scan(&l.Name, &l.Holder, &l.Epoch, &l.Expires, &l.Life)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fleet.Lease{}, false, nil
 	}

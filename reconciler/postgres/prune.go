@@ -96,6 +96,8 @@ func prunings(r Retention) []pruning {
 			SELECT id FROM agents WHERE ended_at < now() - $1::interval ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"tombstones", time.Hour, `DELETE FROM tombstones WHERE (engine, kind, name) IN (
 			SELECT engine, kind, name FROM tombstones WHERE at < now() - $1::interval ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"removals", 30 * day, `DELETE FROM removals WHERE (engine, kind, name) IN (
+			SELECT engine, kind, name FROM removals WHERE at < now() - $1::interval ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"replicas", day, `DELETE FROM replicas WHERE replica IN (
 			SELECT replica FROM replicas WHERE beat_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 	}

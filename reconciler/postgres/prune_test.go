@@ -32,6 +32,7 @@ var history = map[string]string{
 	"agent_tokens": `INSERT INTO agent_tokens (id, hash, given, engine, tenant, name, legacy, created_by, created_at, expires_at)
 		SELECT 'old-' || i, sha256(i::text::bytea), false, 'e', '', 'e', false, '', now(), now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"deliveries": `INSERT INTO deliveries (id, event, at) SELECT 'old-' || i, 'push', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"removals":   `INSERT INTO removals (engine, kind, name, life, at) SELECT 'e', 'Application', n::text, 'l', now() - $2::interval FROM generate_series(1, $1) n`,
 	"tombstones": `INSERT INTO tombstones SELECT 'e', 'Application', 'old-' || i, '', '', 1, 1, 'Delete', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"pushes":     `INSERT INTO pushes SELECT 'a' || i, 'b', 1, 'ann', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"looks":      `INSERT INTO looks (key, priority, wanted, at, body) SELECT 'old-' || i, 1, false, now() - $2::text::interval, '{}' FROM generate_series(1, $1::int) i`,

@@ -48,7 +48,11 @@ func recording(lease fleet.Lease, r *fleet.Record, replaced *[]string) (func(*pg
 	}
 	var steps []step
 	begin := step{`SELECT move_mirror($1, $2, $3, $4, $5)`, []any{string(r.Base), string(r.Revision), r.PlanHash, len(r.Rows), r.Withheld}}
-	steps = append(steps, fence(lease), begin)
+	steps = append(steps, fence(lease))
+	if lease.Life != "" {
+		steps = append(steps, step{`SELECT fence_life($1)`, []any{lease.Life}})
+	}
+	steps = append(steps, begin)
 	var keys [][]any
 	for part := range chunks(r.Rows) {
 		keys = append(keys, objectColumns(column(part, func(row fleet.Row) fleet.ObjectKey { return row.Key })))

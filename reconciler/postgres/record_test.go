@@ -25,7 +25,7 @@ func TestRecordNumbersRowsAndTheyAreReadInThatOrder(t *testing.T) {
 	if len(rows) != 2 || rows[0].Key != b.Key || rows[0].Seq != 1 || rows[1].Key != a.Key || rows[1].Seq != 2 {
 		t.Fatalf("got %+v", rows)
 	}
-	b.Seq, b.Revision, b.Apply = 1, revision(1), fleet.ApplyPending
+	b.Seq, b.Revision, b.Apply, b.Life = 1, revision(1), fleet.ApplyPending, lease.Life
 	if d := cmp.Diff(b, rows[0]); d != "" {
 		t.Errorf("the row came back different:\n%s", d)
 	}

@@ -12,7 +12,8 @@ import (
 
 // rowColumns are the columns that scanRow reads, of desired d and status s.
 const rowColumns = `d.engine, d.kind, d.name, d.tenant, d.environment, d.deployment, d.credential_tenant, d.credential_name, d.credential_sealed,
-	d.body, d.hash, d.deletion, d.absent, d.revision, d.seq, CASE WHEN s.seq = d.seq THEN s.state ELSE 'Pending' END, d.uid`
+	d.body, d.hash, d.deletion, d.absent, d.revision, d.seq, CASE WHEN s.seq = d.seq THEN s.state ELSE 'Pending' END, d.uid,
+	(SELECT incarnation())`
 
 const fromRows = ` FROM desired d LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name `
 
@@ -20,7 +21,7 @@ func scanRow(rows pgx.CollectableRow) (fleet.Row, error) {
 	var row fleet.Row
 	var tenant, name, sealed *string
 	err := rows.Scan(&row.Key.Engine, &row.Key.Kind, &row.Key.Name, &row.Tenant, &row.Environment, &row.Deployment, &tenant, &name, &sealed,
-		&row.Manifest.Body, &row.Manifest.Hash, &row.Deletion, &row.Absent, &row.Revision, &row.Seq, &row.Apply, &row.UID)
+		&row.Manifest.Body, &row.Manifest.Hash, &row.Deletion, &row.Absent, &row.Revision, &row.Seq, &row.Apply, &row.UID, &row.Life)
 	row.Credential = credentialOf(row.Key.Kind, tenant, name, sealed)
 	return row, err
 }

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -251,5 +252,44 @@ func TestWorkGrowsNoFasterThanTheMirror(t *testing.T) {
 	})
 	if read := one[int](t, url, `SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_user_tables WHERE relname IN ('desired', 'status')`); read > 100*2*n {
 		t.Errorf("%d rows were read to write %d twice", read, n)
+	}
+}
+
+// A row that is missing proves nothing: only one that was deleted because its object was proven gone does, in this incarnation of the database.
+func TestARowThatWasLostHasNotVanished(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	recorder, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
+	lost, gone := application("eu-1", "acme", "lost", "prod", "v1"), application("eu-1", "acme", "gone", "prod", "v1")
+	must(s.Record(t.Context(), recorder, step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{lost, gone} })))(t)
+	lost.Absent, gone.Absent = true, true
+	must(s.Record(t.Context(), recorder, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{lost, gone} })))(t)
+	exec(t, url, `ALTER TABLE desired DISABLE TRIGGER removals`)
+	exec(t, url, `DELETE FROM desired WHERE name = $1`, lost.Key.Name)
+	exec(t, url, `ALTER TABLE desired ENABLE TRIGGER removals`)
+	rows := must(s.Changed(t.Context(), "eu-1", 0, 10))(t)
+	if len(rows) != 1 {
+		t.Fatalf("rows %+v", rows)
+	}
+	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{{Key: gone.Key, Seq: rows[0].Seq + 5, State: fleet.ApplyDeleting, Removed: true}}))
+	keys := []fleet.ObjectKey{lost.Key, gone.Key}
+	if got := must(s.Vanished(t.Context(), keys))(t); len(got) != 0 {
+		t.Errorf("vanished: %v; an acknowledgement of another row counted", got)
+	}
+	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{{Key: gone.Key, Seq: rows[0].Seq, State: fleet.ApplyDeleting, Removed: true}}))
+	if got := must(s.Vanished(t.Context(), keys))(t); !cmp.Equal(got, []fleet.ObjectKey{gone.Key}) {
+		t.Errorf("vanished: %v", got)
+	}
+	exec(t, url, `UPDATE mirror SET life = gen_random_uuid()`)
+	if got := must(s.Vanished(t.Context(), keys))(t); len(got) != 0 {
+		t.Errorf("vanished: %v; the record is of another incarnation", got)
+	}
+	if ok, err := s.Renew(t.Context(), worker, time.Hour); ok || err != nil {
+		t.Errorf("a lease of another incarnation is renewed: %v, %v", ok, err)
+	}
+	err := s.Acknowledge(t.Context(), worker, []fleet.Ack{{Key: gone.Key, Seq: 1, State: fleet.ApplyApplied}})
+	if !errors.Is(err, fleet.ErrFenced) {
+		t.Errorf("an acknowledgement under a lease of another incarnation: %v", err)
 	}
 }

@@ -1,0 +1,49 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Mirror is where the mirror stands now.
+func (s *Store) Mirror(ctx context.Context) (fleet.MirrorState, error) {
+	var m fleet.MirrorState
+	err := s.again(ctx, func() error {
+		return s.work.QueryRow(ctx, `SELECT incarnation(), applied, plan, seq, wanted, confirmed FROM mirror`).
+			Scan(&m.Life, &m.Applied, &m.Plan, &m.Seq, &m.Wanted, &m.Confirmed)
+	})
+	return m, wrap(err, "state of the mirror")
+}
+
+// WantConfirmed asks that the mirror be confirmed, and returns the number that MirrorState.Confirmed reaches when it is.
+func (s *Store) WantConfirmed(ctx context.Context) (int64, error) {
+	m, err := s.Mirror(ctx)
+	if err != nil || m.Wanted > m.Confirmed {
+		return m.Wanted, err
+	}
+	var wanted int64
+	err = s.again(ctx, func() error {
+		return s.work.QueryRow(ctx, `UPDATE mirror SET wanted = greatest(wanted, confirmed + 1) RETURNING wanted`).Scan(&wanted)
+	})
+	return wanted, wrap(err, "ask for a confirmation of the mirror")
+}
+
+// Confirm records that what the mirror holds, as at says, follows from the head of the config repo. It is false when the mirror stands
+// elsewhere by now. fleet.ErrFenced when the lease has passed on.
+func (s *Store) Confirm(ctx context.Context, lease fleet.Lease, at fleet.MirrorState) (bool, error) {
+	confirmed := false
+	err := s.atomically(ctx, func(b *pgx.Batch) {
+		f := fence(lease)
+		b.Queue(f.sql, f.args...)
+		b.Queue(`
+			WITH moved AS (
+				UPDATE mirror SET confirmed = greatest(confirmed, $4)
+				WHERE applied = $1 AND plan = $2 AND incarnation() = $3 RETURNING 1)
+			SELECT EXISTS (SELECT FROM moved)`, string(at.Applied), at.Plan, at.Life, at.Wanted).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&confirmed) })
+	})
+	return confirmed, wrap(err, "confirm the mirror")
+}
