@@ -43,6 +43,7 @@
 {{- $url := required "credentials.database.existingSecret is required: a Secret with PostgreSQL's URL (for a trial: postgresql.trial.enabled)" (get $files "database") -}}
 {{- $_ := set $s "database" (dict "urlFile" $url) -}}
 {{- if eq .Values.database.migrations "external" -}}{{- $_ := set $s.database "migrate" false -}}{{- end -}}
+{{- $_ := set $s.database "connections" .Values.database.connections -}}
 {{- $_ := set $s "dataDir" "/var/lib/argosy" -}}
 {{- $listen := merge (dict "address" ":8080" "ops" ":8081") (default dict $s.listen) -}}
 {{- if .Values.credentials.tls.existingSecret -}}

@@ -89,7 +89,7 @@ func declared(argocd, mode string) map[string]string {
 	return map[string]string{
 		"fleet/fleet.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: Fleet\nmetadata: {name: fleet}\nspec:\n  owners: [\"github:example/platform\"]\n  gitHosts: [git.example.com]\n",
 		"fleet/tenants/acme.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: Tenant\nmetadata: {name: acme}\nspec:\n  owners: [\"github:example/acme\"]\n" +
-			"  quota: {environments: 5, deployments: 5, applications: 5}\n  repositories: [\"https://git.example.com/acme/\"]\n",
+			"  quota: {environments: 5, deployments: 5, applications: 5}\n  repositories: [\"https://git.example.com/acme/\"]\n  clusters: [.example.com]\n",
 		"tenants/acme/environments/edge.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: edge}\nspec:\n" +
 			"  agent: {argocdNamespace: " + argocd + ", mode: " + mode + "}\n  namespaces: [web]\n  region: eu\n",
 	}
