@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan"
 )
 
 // Merge is what is known of a pull request after its merge, beside the outcomes.
@@ -82,6 +83,9 @@ func stand(m *Merge, outcomes []fleet.Outcome) []standing {
 	for _, e := range m.expected() {
 		s := standing{Effect: e}
 		s.phase, s.text = progress(m, e, by[e.Key])
+		if late := s.phase == superseded || s.phase == progressing && !by[e.Key].Present; late && m.holdsFileOf(e.Tenant) {
+			s.phase, s.text = waits, "**held**: nobody reviewed its file"
+		}
 		if e.Key.Kind == fleet.ObjectApplication || s.phase == failed {
 			out = append(out, s)
 		}
@@ -90,6 +94,16 @@ func stand(m *Merge, outcomes []fleet.Outcome) []standing {
 		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Environment, b.Environment))
 	})
 	return out
+}
+
+// holdsFileOf reports whether a file of the tenant or the platform that the pull request changes is held.
+func (m *Merge) holdsFileOf(tenant fleet.TenantName) bool {
+	return m.Applied != "" && slices.ContainsFunc(m.Holds, func(h fleet.Hold) bool {
+		return slices.ContainsFunc(h.Paths, func(path string) bool {
+			of := plan.PathTenant(path)
+			return of == tenant || of == ""
+		})
+	})
 }
 
 // progress is how far one object has come.

@@ -96,6 +96,24 @@ var results = map[string]func(t *testing.T) (Facts, []fleet.Outcome){
 	},
 }
 
+func TestAResultIsNotSettledWhileAFileOfItIsHeld(t *testing.T) {
+	for name, of := range map[string]string{"the tenant's": "tenants/acme/deployments/checkout.yaml", "the platform's": "fleet/fleet.yaml", "none": ""} {
+		f, outcomes := mergedOf(t, bumped)
+		for i := range outcomes {
+			outcomes[i].Hash = "as it was applied before"
+		}
+		if of != "" {
+			f.Merge.Holds = []fleet.Hold{{Revision: merge, Reason: fleet.HoldUnreviewed, Tenant: "acme", Message: "nobody reviewed this", Paths: []string{of}}}
+		}
+		r := Result(f, outcomes, MostComment)
+		inspect(t, f.Link, r.Text)
+		told := strings.Contains(r.Text, "nobody reviewed its file") && strings.Contains(r.Text, of) && strings.Contains(r.Text, "argosy approve "+string(merge))
+		if r.Settled == (of != "") || told != (of != "") {
+			t.Errorf("%s: settled %v\n%s", name, r.Settled, r.Text)
+		}
+	}
+}
+
 func TestResults(t *testing.T) {
 	for name, facts := range results {
 		t.Run(name, func(t *testing.T) {

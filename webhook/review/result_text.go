@@ -19,7 +19,12 @@ func (r result) counts() map[phase]int {
 // settled reports whether nothing is left to come. What fails is tried again, and what is held may be let go.
 func (r result) settled() bool {
 	n := r.counts()
-	return r.m.Applied != "" && n[failed]+n[waits]+n[progressing] == 0
+	return r.m.Applied != "" && n[failed]+n[waits]+n[progressing] == 0 && !r.m.holdsFiles()
+}
+
+// holdsFiles reports whether a file that the pull request changes is held.
+func (m *Merge) holdsFiles() bool {
+	return slices.ContainsFunc(m.Holds, func(h fleet.Hold) bool { return len(h.Paths) > 0 })
 }
 
 func (r result) headline() string {
@@ -29,6 +34,8 @@ func (r result) headline() string {
 		return "Merged, not applied yet"
 	case n[failed] > 0:
 		return fmt.Sprintf("Merged: %s", failing(n[failed], len(r.rows)))
+	case r.m.holdsFiles():
+		return "Merged, and held: nobody reviewed a file of it"
 	case n[waits] > 0:
 		return "Merged: " + count(n[waits], "deletion") + " held"
 	case n[progressing] > 0:
