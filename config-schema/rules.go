@@ -114,7 +114,7 @@ func checkRevision(s string) error {
 		return errors.New("the revision is no plain ref: no '..', '//', '/.', '.lock', and no '.' or '/' at the end")
 	}
 	if isRange(s) {
-		return errors.New("Argo CD reads the revision as a range of versions and takes the newest; write one exact version")
+		return errors.New("the revision is a range of versions, of which Argo CD takes the newest; write one exact version")
 	}
 	return nil
 }

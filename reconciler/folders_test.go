@@ -57,6 +57,14 @@ func (p planter) tree(entries ...string) string {
 // put makes a commit in which path is another tree or file.
 func (p planter) put(path, mode, id, message string) fleet.Revision {
 	p.t.Helper()
+	commit := p.commit(path, mode, id, message)
+	p.git(nil, "update-ref", "refs/heads/main", string(commit))
+	return commit
+}
+
+// commit is put without moving the branch.
+func (p planter) commit(path, mode, id, message string) fleet.Revision {
+	p.t.Helper()
 	parent, name, nested := strings.Cut(path, "/")
 	at := "main"
 	if nested {
@@ -75,11 +83,9 @@ func (p planter) put(path, mode, id, message string) fleet.Revision {
 	kept = append(kept, fmt.Sprintf("%06s %s %s\t%s", mode, kind, id, name))
 	tree := p.git(strings.NewReader(strings.Join(kept, "\n")+"\n"), "mktree", "--missing")
 	if parent != "" {
-		return p.put(parent, "40000", tree, message)
+		return p.commit(parent, "40000", tree, message)
 	}
-	commit := p.git(strings.NewReader(message), "commit-tree", tree, "-p", "main")
-	p.git(nil, "update-ref", "refs/heads/main", commit)
-	return fleet.Revision(commit)
+	return fleet.Revision(p.git(strings.NewReader(message), "commit-tree", tree, "-p", "main"))
 }
 
 // with is the tree of evil's folder and one entry more.
@@ -285,17 +291,13 @@ func TestAPullRequestIsToldOfItsFolder(t *testing.T) {
 	p := planter{h}
 	r := h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
-	base := h.head()
 	for name, make := range hostile {
 		if name == "a file of 65 MiB" {
 			continue // more than a pull request may bring
 		}
-		r.source.away.Store(true) // the branch itself does not move
 		tree, says := make(p, "tenants/evil")
-		head := p.put("tenants/evil", "40000", tree, "a bomb")
+		head := p.commit("tenants/evil", "40000", tree, "a bomb")
 		h.git("update-ref", "refs/pull/7/head", string(head))
-		h.git("update-ref", "refs/heads/main", string(base))
-		r.source.away.Store(false)
 		out := h.preview(r, reconciler.PreviewRequest{Ref: "refs/pull/7/head", Head: head})
 		told := false
 		for _, pr := range out.Problems {

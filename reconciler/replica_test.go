@@ -262,6 +262,13 @@ func (s *faulty) Rows(ctx context.Context, name fleet.EngineName, visit func(fle
 	return s.Store.Rows(ctx, name, visit)
 }
 
+func (s *faulty) Lookup(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]fleet.Row, error) {
+	if err := s.ask("lookup"); err != nil {
+		return nil, err
+	}
+	return s.Store.Lookup(ctx, name, keys)
+}
+
 func (s *faulty) Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error) {
 	if err := s.ask("row"); err != nil {
 		return fleet.Row{}, false, err

@@ -537,6 +537,9 @@ func (s *shift) forged(key fleet.ObjectKey) bool {
 
 // missing names the object of the same engine that the row needs first, and reports whether it has it.
 func (s *shift) missing(row fleet.Row) (fleet.ObjectKey, bool) {
+	if row.Absent && row.Key.Kind == fleet.ObjectProject {
+		return s.inProject(row.Tenant)
+	}
 	if row.Absent || row.Key.Kind != fleet.ObjectApplication {
 		return fleet.ObjectKey{}, true
 	}
@@ -555,12 +558,28 @@ func (s *shift) missing(row fleet.Row) (fleet.ObjectKey, bool) {
 	return fleet.ObjectKey{}, true
 }
 
+// inProject names an object of the tenant that the engine still has: its AppProject goes last. It
+// walks the engine's objects, once in a while, when a tenant leaves the engine.
+func (s *shift) inProject(tenant fleet.TenantName) (fleet.ObjectKey, bool) {
+	for _, live := range s.target.Inventory() {
+		if live.Tenant == tenant && live.Key.Kind != fleet.ObjectProject {
+			return live.Key, false
+		}
+	}
+	return fleet.ObjectKey{}, true
+}
+
 // waitFor says so in the row's state after a while, and looks again soon.
 func (s *shift) waitFor(t *task, need fleet.ObjectKey) time.Duration {
 	t.waits++
 	if t.waits == 16 {
-		s.acks.add(fleet.Ack{Key: t.row.Key, Seq: t.row.Seq, State: fleet.ApplyPending,
-			Message: fmt.Sprintf("waits for %s %s on engine %s", need.Kind, need.Name, s.Engine)})
+		ack := fleet.Ack{Key: t.row.Key, Seq: t.row.Seq, State: fleet.ApplyPending,
+			Message: fmt.Sprintf("waits for %s %s on engine %s", need.Kind, need.Name, s.Engine)}
+		if t.row.Absent {
+			ack.State = fleet.ApplyDeleting
+			ack.Message = fmt.Sprintf("waits until %s %s is gone from engine %s", need.Kind, need.Name, s.Engine)
+		}
+		s.acks.add(ack)
 	}
 	return pauseOf(t)
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler/postgres"
@@ -17,15 +16,9 @@ import (
 // forget runs statements in the mirror as if it had been restored from before they took effect: triggers record nothing.
 func (h *house) forget(statements ...string) {
 	h.t.Helper()
-	conn, err := pgx.Connect(context.Background(), h.url)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	for _, sql := range append([]string{"SET search_path = argosy", "SET session_replication_role = replica"}, statements...) {
-		if _, err := conn.Exec(context.Background(), sql); err != nil {
-			h.t.Fatalf("%s: %v", sql, err)
-		}
+	all := append([]string{"SET search_path = argosy", "SET session_replication_role = replica"}, statements...)
+	if err := stack.ExecSQL(context.Background(), h.url, strings.Join(all, ";\n")); err != nil {
+		h.t.Fatalf("%s: %v", all, err)
 	}
 }
 
@@ -140,12 +133,8 @@ func (f *failover) promote(slowly bool) {
 		f.t.Fatal(err)
 	}
 	if slowly {
-		conn, err := pgx.Connect(context.Background(), f.standby.DatabaseURL("argosy"))
+		err := stack.ExecSQL(context.Background(), f.standby.DatabaseURL("argosy"), "UPDATE argosy.leases SET expires_at = '-infinity'")
 		if err != nil {
-			f.t.Fatal(err)
-		}
-		defer conn.Close(context.Background())
-		if _, err := conn.Exec(context.Background(), "UPDATE argosy.leases SET expires_at = '-infinity'"); err != nil {
 			f.t.Fatal(err)
 		}
 	}

@@ -33,20 +33,20 @@ func (h *house) dials() int64 { return h.engines["eu-1"].dials.Load() + h.engine
 func TestAQueryThatFailsEndsNoShiftAndForgetsNothing(t *testing.T) {
 	var failing atomic.Bool
 	h := newHouse(t, small())
-	r := h.start("a", options{fail: failFor(&failing, "changed", "row", "credentialrows", "acknowledge", "observe")})
+	r := h.start("a", options{fail: failFor(&failing, "changed", "lookup", "credentialrows", "acknowledge", "observe")})
 	h.eventually("the fleet stands", h.settled)
 	dials := h.dials()
 
 	at := h.engineOf("acme", "prod")
 	key := keyOf(at, "acme", "web", "prod")
 	failing.Store(true)
-	rows := r.store.asked("row")
+	rows := r.store.asked("lookup")
 	at.server.Merge(key, `{"spec":{"source":{"targetRevision":"meddled"}}}`) // a wake whose row cannot be read
 	h.secrets.rotate("2")
 	r.manager.Rotated("acme", "prod") // a rotation whose rows cannot be read
 	h.commit("while the database is away", deployment("globex", "shop", "v2", "Orphan", "prod"))
 	h.eventually("the worker has tried", func() error {
-		if r.store.asked("row") < rows+3 {
+		if r.store.asked("lookup") < rows+3 {
 			return errors.New("not yet")
 		}
 		return nil

@@ -59,7 +59,8 @@ func (f *follower[T]) run(ctx context.Context) {
 	version, newest, failures := "", "", 0
 	for ctx.Err() == nil {
 		var err error
-		from, replay := version, false
+		var from string
+		var replay bool
 		if version == "" {
 			f.into.listing(f.r, newest)
 			version, err = f.list(ctx)

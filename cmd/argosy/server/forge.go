@@ -247,10 +247,10 @@ func told(err error) error {
 	for is, as := range map[error]error{reconciler.ErrNotLeading: webhook.ErrNotLeading, reconciler.ErrUnsettled: webhook.ErrUnsettled,
 		reconciler.ErrMoved: webhook.ErrMoved, reconciler.ErrUnmergeable: webhook.ErrUnmergeable} {
 		var why *gitrepo.Error
-		if errors.Is(err, is) && is == reconciler.ErrUnmergeable && errors.As(err, &why) {
+		if errors.Is(err, is) && errors.Is(is, reconciler.ErrUnmergeable) && errors.As(err, &why) {
 			return fmt.Errorf("%w: %w: %s", as, why.Kind, why.Detail) // the sentence for whoever wrote the pull request
 		}
-		if is == reconciler.ErrUnmergeable && errors.Is(err, is) {
+		if errors.Is(is, reconciler.ErrUnmergeable) && errors.Is(err, is) {
 			text := err.Error()
 			return fmt.Errorf("%w: %s", as, text[strings.LastIndex(text, is.Error())+len(is.Error()+": "):])
 		}
