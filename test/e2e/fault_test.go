@@ -136,6 +136,14 @@ func TestTwoReplicasShareTheWorkAndOneTakesOver(t *testing.T) {
 
 func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 	allHealthy(t)
+	eventually(t, "the environments that earlier tests removed are gone", func() string {
+		for _, e := range list[fleet.EnvironmentView](t, "environments") {
+			if e.Name == "workshop" {
+				return "acme/workshop is still listed"
+			}
+		}
+		return ""
+	})
 	placed := must(t, "get", "environments", "-o", "json")
 	stopPlane(t)
 	before := writes(t, "eu-1") + writes(t, "us-1")
