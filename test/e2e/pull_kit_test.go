@@ -178,6 +178,24 @@ func (w *forged) revise(t *testing.T, login, branch string, files map[string]str
 	return head
 }
 
+// commit makes a commit with the files of another one and with these parents. It is on no branch yet.
+func (w *forged) commit(t *testing.T, login, files string, parents ...string) (head string) {
+	t.Helper()
+	args := []string{"-c", "user.name=" + login, "-c", "user.email=" + login + "@example.com", "commit-tree", files + "^{tree}", "-m", "crafted"}
+	for _, p := range parents {
+		args = append(args, "-p", p)
+	}
+	head, err := w.config.Git(t.Context(), w.person[login], args...)
+	check(t, err)
+	return head
+}
+
+// point makes a branch point to a commit, as a person.
+func (w *forged) point(t *testing.T, login, branch, commit string) {
+	t.Helper()
+	check(t, w.config.SetBranch(t.Context(), w.person[login], branch, commit))
+}
+
 // says is what Argosy's comment on the pull request says now: empty when there is none, and a failure when there are two.
 func (w *forged) says(t *testing.T, number int) (text string) {
 	t.Helper()

@@ -25,6 +25,7 @@ func TestPullRequests(t *testing.T) {
 		{"a fork is planned head by head, when a member says so", aFork},
 		{"two that change the same are told of each other", twoThatCollide},
 		{"a status that a stranger sets is set right", aForgedStatus},
+		{"criss-crossed histories are not merged", crissCross},
 		{"a deletion that nobody reviewed waits, a reviewed one does not", deletions},
 		{"what is merged beside the reviewed change waits", anotherTreeThanReviewed},
 		{"deletions beyond the guards are let go in the pull request", guardedDeletions},
