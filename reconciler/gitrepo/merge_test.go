@@ -619,7 +619,7 @@ func TestMergeBasesAreBounded(t *testing.T) {
 	m := open(t, t.TempDir(), newGitServer(t, o).url())
 	fetch(t, m)
 	var over *Error
-	if _, err := m.MergeBases(t.Context(), Hash(a), Hash(b)); !errors.As(err, &over) || !errors.Is(over.Kind, ErrOverBudget) || over.Budget != "common ancestors" {
+	if _, err := m.MergeBases(t.Context(), Hash(a), Hash(b)); !errors.As(err, &over) || !errors.Is(err, ErrOverBudget) || over.Budget != "common ancestors" {
 		t.Error(err)
 	}
 }

@@ -125,7 +125,7 @@ func (v *Server) assemblePulls(loop *reconciler.Loop) error {
 func (v *Server) hear(loop *reconciler.Loop) {
 	var step *webhook.Step
 	loop.Stepped = func(ctx context.Context, p *plan.Plan) {
-		if v.single(ctx, p.Base, p.Head) {
+		if v.single(ctx, p.Base, p.Head) && !holdsFiles(p) { // held files come later: the outcome is held against what was reviewed
 			step = &webhook.Step{Head: p.Head, Effects: p.Effects()}
 		}
 	}
@@ -133,6 +133,11 @@ func (v *Server) hear(loop *reconciler.Loop) {
 		v.pulls.reviewer.Recorded(ctx, tenants, step)
 		step = nil
 	}
+}
+
+// holdsFiles reports whether files of the head itself wait until somebody lets them in.
+func holdsFiles(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Holds, func(h fleet.Hold) bool { return h.Revision == p.Head && len(h.Paths) > 0 })
 }
 
 // single reports whether the branch went on from base to head by one commit of its own. A first revision is no step.
