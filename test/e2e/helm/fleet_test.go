@@ -70,7 +70,8 @@ func (w *world) files() map[string]string {
 		"fleet/engines/eu-1.yaml": "kind: Engine\nmetadata: {name: eu-1}\nspec:\n  argocd: {namespace: " + argoSpace + ", installationID: eu-1}\n  connection: {inCluster: true}\n" +
 			"  region: eu\n  capacity: {applications: 100, environments: 10}\n",
 		tenant: fmt.Sprintf("kind: Tenant\nmetadata: {name: acme}\nspec:\n  owners: [\"github:acme/leads\"]\n  quota: {environments: 5, deployments: 10, applications: 20}\n"+
-			"  repositories: [%q]\n  clusters: [%q]\n  namespaces: [%s]\n  placement: {regions: [eu, plant]}\n", w.git.URL+"/acme/", w.hub.cluster.Server, workSpace),
+			"  repositories: [%q]\n  clusters: [%q, %q]\n  namespaces: [%s]\n  placement: {regions: [eu, plant]}\n",
+			w.git.URL+"/acme/", w.hub.cluster.Server, w.edge.cluster.Server, workSpace),
 		"fleet/tenants/globex.yaml": fmt.Sprintf("kind: Tenant\nmetadata: {name: globex}\nspec:\n  owners: [\"github:globex/leads\"]\n  quota: {environments: 5, deployments: 10, applications: 20}\n"+
 			"  repositories: [\"https://git.example.com/globex/\"]\n  clusters: [%q]\n  namespaces: [globex]\n  placement: {regions: [eu]}\n", w.hub.cluster.Server),
 		// A repository without anything below tenants/ would be held.
