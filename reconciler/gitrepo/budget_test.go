@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -112,33 +111,6 @@ func unreadable(t *testing.T, m *Mirror, commit Hash, want string) {
 	if err != nil || strings.Join(got, " ") != want {
 		t.Fatal(got, err)
 	}
-}
-
-// peak is the most memory in use at once while f runs, beyond what was before.
-func peak(f func()) int64 {
-	runtime.GC()
-	var now runtime.MemStats
-	runtime.ReadMemStats(&now)
-	before, most := int64(now.HeapAlloc), int64(0)
-	defer debug.SetGCPercent(debug.SetGCPercent(5))
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				runtime.ReadMemStats(&now)
-				most = max(most, int64(now.HeapAlloc)-before)
-				runtime.Gosched()
-			}
-		}
-	}()
-	f()
-	close(stop)
-	<-stopped
-	return most
 }
 
 func TestHundredThousandRefs(t *testing.T) {
