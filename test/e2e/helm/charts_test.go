@@ -212,19 +212,19 @@ func (w *world) rights() {
 	w.edge.nothingRefused(w.t, plantSpace)
 	w.hub.noneIdle(w.t, hubSpace, "argosy", map[string]string{
 		"get secrets in argosy": kubeconfigs, "list secrets in argosy": kubeconfigs, "watch secrets in argosy": kubeconfigs,
-		"list deployments.apps in " + argoSpace: distributed,
 	})
 	for _, at := range w.instances()[1:] {
-		at.noneIdle(w.t, at.writer, "argosy-agent", map[string]string{
-			"list deployments.apps in " + at.namespace:                                    distributed,
-			"get customresourcedefinitions.apiextensions.k8s.io/applications.argoproj.io": untagged,
-		})
+		idle := map[string]string{"get customresourcedefinitions.apiextensions.k8s.io/applications.argoproj.io": untagged}
+		if at.namespace == edgeArgo {
+			idle["list deployments.apps in "+edgeArgo] = distributed
+		}
+		at.noneIdle(w.t, at.writer, "argosy-agent", idle)
 	}
 }
 
 // Why rights are granted that this test makes no use of.
 const (
 	kubeconfigs = "engines with a kubeconfigRef have theirs there, and the one of this test is in the hub's own cluster"
-	distributed = "Argo CD's version is read from the image of its application-controller, which is a Deployment with dynamic cluster distribution"
+	distributed = "Argo CD's version is read from the image of its application-controller, which is a Deployment with dynamic cluster distribution; its repo-server, which is one too, is looked at only where tenants share it"
 	untagged    = "where neither the image nor a label tells the version, the definition does"
 )
