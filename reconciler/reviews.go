@@ -34,7 +34,7 @@ func (l *Loop) review(ctx context.Context, r *plan.Request) {
 			"revision", r.Revision.Short(), "error", err)
 	}
 	r.Review = &plan.Review{Deletions: seen.Deletions, Unknown: err}
-	r.Paths = &plan.Paths{Reviewed: seen.Paths, Unknown: err}
+	r.Paths = &plan.Paths{Reviewed: seen.Paths, Trusted: seen.Trusted, Unknown: err}
 }
 
 // rebuilt says why a start without a mirror waits for an approval, or "". Where nothing of this fleet
@@ -65,9 +65,9 @@ func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
 		return nil
 	}
 	review := &plan.Review{Earlier: map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{}}
-	paths := &plan.Paths{Earlier: map[plan.Span]map[string]string{}}
+	paths := &plan.Paths{Earlier: map[plan.Span]map[string]string{}, EarlierTrusted: map[plan.Span]map[string]bool{}}
 	for span, seen := range news {
-		review.Earlier[span], paths.Earlier[span] = seen.Deletions, seen.Paths
+		review.Earlier[span], paths.Earlier[span], paths.EarlierTrusted[span] = seen.Deletions, seen.Paths, seen.Trusted
 	}
 	r := &plan.Request{
 		Revision: l.world.Revision(), Relation: plan.RelationSame, Review: review, Paths: paths,

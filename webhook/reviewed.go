@@ -42,7 +42,7 @@ func (r *Reviewer) Reviewed(ctx context.Context, base fleet.Revision, commits []
 	if err == nil {
 		err = r.pushesIn(ctx, s)
 	}
-	out.Paths = plan.ReviewedPaths(s.commits)
+	out.Paths, out.Trusted = plan.ReviewedPaths(s.commits)
 	return out, err
 }
 

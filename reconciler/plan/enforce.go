@@ -18,18 +18,24 @@ type Paths struct {
 	// Reviewed maps a path to the blob that it may have at Request.Revision, "" if it may be removed.
 	Reviewed map[string]string
 
+	// Trusted is those of Reviewed that an account whose direct pushes count has pushed. The deletions that
+	// follow from them count as reviewed too: no pull request could have shown them.
+	Trusted map[string]bool
+
 	// Unknown is why Reviewed is incomplete, if it is. It holds every path that is not in it.
 	Unknown error
 
-	// Earlier is Reviewed for spans that World.AwaitsReview names. Nothing is known of a span that is
-	// left out: its holds stay as they are.
-	Earlier map[Span]map[string]string
+	// Earlier is Reviewed for spans that World.AwaitsReview names, and EarlierTrusted is Trusted of it.
+	// Nothing is known of a span that is left out: its holds stay as they are.
+	Earlier        map[Span]map[string]string
+	EarlierTrusted map[Span]map[string]bool
 }
 
 // Seen is what the merged pull requests of a span showed, and their owners consented to.
 type Seen struct {
 	Deletions map[fleet.ObjectKey]fleet.ReviewedDeletion
 	Paths     map[string]string // as Paths.Reviewed
+	Trusted   map[string]bool   // as Paths.Trusted
 }
 
 // shows reports whether somebody reviewed just this content.
@@ -68,7 +74,7 @@ func (h heldPath) hold() fleet.HoldID {
 // release is why a held file is let in. Deletions of Applications that follow from it are judged by that.
 type release struct {
 	span     Span
-	approved bool // by `argosy approve`; otherwise somebody turned out to have reviewed it
+	approved bool // by `argosy approve` or a trusted push; otherwise a pull request showed it
 }
 
 // enforcement is what a plan does about files that nobody reviewed.
@@ -106,6 +112,9 @@ func (w *World) enforce(r Request) (Request, enforcement) {
 			e.held[in.Path] = h
 			continue
 		}
+		if judged && r.Paths.Trusted[in.Path] && shows(r.Paths.Reviewed, in) {
+			e.released[in.Key] = release{approved: true}
+		}
 		files = append(files, in)
 		present[in.Key] = present[in.Key] || !in.Removed
 	}
@@ -141,7 +150,10 @@ func (w *World) releases(r Request, h heldPath) (release, bool) {
 	case r.Paths == nil:
 		return rel, false
 	}
-	return rel, shows(r.Paths.Reviewed, h.Input) || shows(r.Paths.Earlier[h.span()], h.Input)
+	path, span := h.Input.Path, h.span()
+	now, earlier := shows(r.Paths.Reviewed, h.Input), shows(r.Paths.Earlier[span], h.Input)
+	rel.approved = now && r.Paths.Trusted[path] || earlier && r.Paths.EarlierTrusted[span][path]
+	return rel, now || earlier
 }
 
 func (p *Paths) why() string {
@@ -220,15 +232,17 @@ type BranchCommit struct {
 // somebody reviewed. A path counts by the last commit that changed it: when the account that pushed this
 // commit is trusted, or when a pull request merged then or later showed just this content. So the several
 // commits of a rebased pull request are judged by what it showed at its head, and content that slipped in
-// between stays unreviewed until a pull request shows it.
-func ReviewedPaths(commits []BranchCommit) map[string]string {
-	now, reviewed := map[string]string{}, map[string]string{}
+// between stays unreviewed until a pull request shows it. trusted is those of reviewed that count by their push.
+func ReviewedPaths(commits []BranchCommit) (reviewed map[string]string, trusted map[string]bool) {
+	now := map[string]string{}
+	reviewed, trusted = map[string]string{}, map[string]bool{}
 	for _, c := range commits {
 		for path, blob := range c.Changed {
 			now[path] = blob
 			delete(reviewed, path)
+			delete(trusted, path)
 			if c.Trusted {
-				reviewed[path] = blob
+				reviewed[path], trusted[path] = blob, true
 			}
 		}
 		for _, shown := range c.Shown {
@@ -239,7 +253,7 @@ func ReviewedPaths(commits []BranchCommit) map[string]string {
 			}
 		}
 	}
-	return reviewed
+	return reviewed, trusted
 }
 
 func compareHeldPaths(a, b heldPath) int { return cmp.Compare(a.Input.Path, b.Input.Path) }

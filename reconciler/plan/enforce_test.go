@@ -74,8 +74,12 @@ func TestReviewedPaths(t *testing.T) {
 		},
 		"nothing": {nil, files{}},
 	} {
-		if d := cmp.Diff(c.want, ReviewedPaths(c.commits)); d != "" {
+		got, trusted := ReviewedPaths(c.commits)
+		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s: %s", name, d)
+		}
+		if want := strings.HasPrefix(name, "pushed by a trusted"); want != trusted[own] || want != (len(trusted) == 1) {
+			t.Errorf("%s: trusted %v", name, trusted)
 		}
 	}
 }
@@ -383,5 +387,29 @@ func mutated(rnd *rand.Rand, files tree) tree {
 	default:
 		to := []string{"prod", "staging", "e-0", "e-1"}[rnd.IntN(4)]
 		return files.with(path, strings.Replace(deploymentFile(name, "acme/"+name, "environments: ["+to+"]", ""), "targetRevision: v1", fmt.Sprintf("targetRevision: v%d", rnd.IntN(3)), 1))
+	}
+}
+
+func TestDeletionsThatFollowFromATrustedPushMeetTheGuardsAlone(t *testing.T) {
+	trusted := map[string]bool{checkout: true}
+	for _, late := range []bool{false, true} {
+		h := newHouse(t)
+		h.apply(small())
+		base, after := h.w.Revision(), small().without(checkout)
+		seen := blobs(after, checkout)
+		var p *Plan
+		if late {
+			h.apply(after, paths(nil))
+			span := Span{base, h.w.Revision()}
+			p = h.again(func(r *Request) {
+				r.Review = &Review{Earlier: map[Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{span: {}}}
+				r.Paths = &Paths{Earlier: map[Span]map[string]string{span: seen}, EarlierTrusted: map[Span]map[string]bool{span: trusted}}
+			})
+		} else {
+			p = h.apply(after, paths(seen), func(r *Request) { r.Paths.Trusted = trusted })
+		}
+		if p.Counts.Deleted != 2 || p.Counts.Held != 0 || len(p.Record().Deletions) != 2 || len(heldPaths(h)) != 0 {
+			t.Errorf("late %v: %+v, holds %+v", late, p.Counts, p.Holds)
+		}
 	}
 }

@@ -29,6 +29,9 @@ func TestPullRequests(t *testing.T) {
 		{"a deletion that nobody reviewed waits, a reviewed one does not", deletions},
 		{"what is merged beside the reviewed change waits", anotherTreeThanReviewed},
 		{"deletions beyond the guards are let go in the pull request", guardedDeletions},
+		{"crossed merge bases bring nothing into force", crossedMergeBases},
+		{"forged statuses and a merge bring nothing into force", forgedStatusesAndAMerge},
+		{"a rebase that replays what was undone brings nothing into force", aRebaseThatReplaysWhatWasUndone},
 	} {
 		t.Run(journey.name, func(t *testing.T) { journey.take(t, w) })
 	}

@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/test/stack"
+)
+
+const (
+	grantOfAcme  = "fleet/tenants/acme.yaml"
+	webOfGlobex  = "tenants/globex/deployments/web.yaml"
+	fileOfAcme   = "tenants/acme/deployments/beside.yaml"
+	besideStands = "acme/beside@staging"
+)
+
+// commitTree makes a commit of a tree-ish with these parents, which no branch has.
+func (w *forged) commitTree(t *testing.T, tree string, parents ...string) string {
+	t.Helper()
+	args := []string{"-c", "user.name=alice", "-c", "user.email=alice@example.com", "commit-tree", "-m", "crossed"}
+	for _, p := range parents {
+		args = append(args, "-p", p)
+	}
+	out, err := w.config.Git(t.Context(), w.person["alice"], append(args, tree+"^{tree}")...)
+	check(t, err)
+	return strings.TrimSpace(out)
+}
+
+// branch points a branch at a commit and asks to merge it into main.
+func (w *forged) branch(t *testing.T, name, commit string) (number int) {
+	t.Helper()
+	check(t, w.config.SetBranch(t.Context(), w.person["alice"], name, commit))
+	number, err := w.config.OpenPull(t.Context(), w.person["alice"], name, name, "main")
+	check(t, err)
+	return number
+}
+
+// mergeAs merges in a style, whatever the checks say, and waits until it is recorded.
+func (w *forged) mergeAs(t *testing.T, number int, style string) fleet.Revision {
+	t.Helper()
+	commit, err := w.config.Merge(t.Context(), w.person["petra"], number, style)
+	check(t, err)
+	seen(t, commit)
+	return fleet.Revision(commit)
+}
+
+// restored pushes the first content of these files and removes the others, after which nothing is held.
+func (w *forged) restored(t *testing.T, paths ...string) {
+	t.Helper()
+	all, files := w.files(t), map[string]string{}
+	var remove []string
+	for _, path := range paths {
+		if content, ok := all[path]; ok {
+			files[path] = content
+		} else {
+			remove = append(remove, path)
+		}
+	}
+	w.bring(t, "restored", files, remove...)
+	nothingHeld(t)
+	allHealthy(t)
+}
+
+func beside() map[string]string {
+	return map[string]string{fileOfAcme: deployment("beside", "staging", "acme-staging", "  sync: {mode: manual}\n")}
+}
+
+// grown is the file with a change that only an owner of it may make.
+func (w *forged) grown(t *testing.T, path, old, with string) map[string]string {
+	t.Helper()
+	content := w.files(t)[path]
+	if !strings.Contains(content, old) {
+		t.Fatalf("%s has no %q:\n%s", path, old, content)
+	}
+	return map[string]string{path: strings.Replace(content, old, with, 1)}
+}
+
+// Two pull requests with crossed merge bases: the second brings a grant that no comparison with main shows.
+func crossedMergeBases(t *testing.T, w *forged) {
+	before := w.files(t)[grantOfAcme]
+	grant := w.grown(t, grantOfAcme, "applications: ", "applications: 9")
+	evil := w.revise(t, "alice", "crossed-evil", grant)
+	check(t, w.config.SetBranch(t.Context(), w.person["alice"], "crossed-own", evil))
+	own := w.revise(t, "alice", "crossed-own", beside())
+	check(t, w.config.SetBranch(t.Context(), w.person["alice"], "crossed-back", evil))
+	back := w.revise(t, "alice", "crossed-back", map[string]string{grantOfAcme: before})
+	clean := w.revise(t, "alice", "crossed-clean", beside())
+
+	first := w.commitTree(t, clean, own, back)
+	number := w.branch(t, "crossed-1", first)
+	w.await(t, first, fleet.CheckPlan, "success")
+	w.review(t, "amir", number, stack.Approve, first)
+	w.await(t, first, fleet.CheckOwners, "success")
+	w.mergeAs(t, number, "merge")
+	allHealthyButManual(t, besideStands)
+	nothingHeld(t)
+
+	second := w.commitTree(t, own, own, back)
+	number = w.branch(t, "crossed-2", second)
+	w.await(t, second, fleet.CheckOwners, "failure")
+	merged := w.mergeAs(t, number, "merge")
+	unreviewed(t, merged, grantOfAcme)
+	w.restored(t, grantOfAcme, fileOfAcme)
+}
+
+// Statuses that their author may set are no review, however fast the merge.
+func forgedStatusesAndAMerge(t *testing.T, w *forged) {
+	number, head := w.propose(t, "alice", "forged-all", w.grown(t, webOfGlobex, "targetRevision: ", "targetRevision: feature-"))
+	for _, name := range []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners} {
+		check(t, w.config.SetStatus(t.Context(), w.person["alice"], head, stack.ForgeStatus{Context: name, State: "success", Description: "fine"}))
+	}
+	merged := w.mergeAs(t, number, "squash")
+	unreviewed(t, merged, webOfGlobex)
+	allHealthy(t)
+	w.restored(t, webOfGlobex)
+}
+
+// A rebase drops the merge by which the head undid another tenant's change, and replays that change.
+func aRebaseThatReplaysWhatWasUndone(t *testing.T, w *forged) {
+	bad := w.revise(t, "alice", "replay-bad", w.grown(t, webOfGlobex, "targetRevision: ", "targetRevision: feature-"))
+	own := w.revise(t, "alice", "replay-own", beside())
+	head := w.commitTree(t, own, own, bad)
+	number := w.branch(t, "replay", head)
+	w.await(t, head, fleet.CheckPlan, "success")
+	w.review(t, "amir", number, stack.Approve, head)
+	w.await(t, head, fleet.CheckOwners, "success")
+	merged := w.mergeAs(t, number, "rebase")
+	changed, err := w.config.Git(t.Context(), w.person["petra"], "diff", "--name-only", "main~2", "main")
+	check(t, err)
+	if !slices.Contains(strings.Fields(changed), webOfGlobex) {
+		t.Fatalf("the forge's rebase replays nothing: %s", changed)
+	}
+	unreviewed(t, merged, webOfGlobex)
+	allHealthyButManual(t, besideStands)
+	w.restored(t, webOfGlobex, fileOfAcme)
+}
