@@ -1,10 +1,8 @@
 package configschema
 
 import (
-	"cmp"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 
 	"argosy.dev/argosy/fleet"
@@ -82,8 +80,5 @@ func Place(problems []fleet.Problem, text func(path string) []byte) {
 
 // sortProblems puts problems into the order in which people read them: by path, then by place.
 func sortProblems(problems []fleet.Problem) {
-	slices.SortStableFunc(problems, func(a, b fleet.Problem) int {
-		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
-			strings.Compare(a.Field, b.Field), strings.Compare(a.Code, b.Code), strings.Compare(a.Message, b.Message))
-	})
+	slices.SortStableFunc(problems, fleet.CompareProblems)
 }

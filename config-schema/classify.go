@@ -107,6 +107,32 @@ func classifySealed(path, tenant, folder, name string) (fleet.Key, bool, *fleet.
 	return fleet.Key{Kind: fleet.KindSealedSecret, Tenant: fleet.TenantName(tenant), Name: folder + "/" + name}, true, nil
 }
 
+// atFolder is the problem of a file that is no declaration: where the repository's layout has a folder,
+// it says what stands there instead.
+func atFolder(f File, p fleet.Problem) fleet.Problem {
+	var at bool
+	switch parts := strings.Split(f.Path, "/"); {
+	case len(parts) == 1:
+		at = true // fleet, tenants
+	case parts[0] == "fleet":
+		at = len(parts) == 2 && placeOf(parts[1], platformPlaces) != nil
+	case len(parts) == 2:
+		at = f.Irregular != "" && fleet.ValidateName(parts[1]) == nil
+	default:
+		at = len(parts) == 3 && placeOf(parts[2], tenantPlaces) != nil
+	}
+	if !at || p.Code == codeInvalidName {
+		return p
+	}
+	stands := "file"
+	if p.Code = codeMisplaced; f.Irregular != "" {
+		p.Code, stands = codeIrregular, irregular(f)
+	}
+	p.Message = "a " + stands + " stands where the folder " + f.Path + "/ belongs"
+	p.Fix = "remove the " + stands + ", and write the files themselves into the folder"
+	return p
+}
+
 func placeOf(folder string, places []place) *place {
 	for i := range places {
 		if places[i].folder == folder {

@@ -37,7 +37,7 @@ const (
 	codeSealed          = "invalid-sealed-file"
 	codeSyntax          = "syntax"
 	codeTooDeep         = "too-deep"
-	codeTooManyProblems = "too-many-problems"
+	codeTooManyProblems = "too-many-problems" // fleet.CodeMoreProblems
 	codeUnknownField    = "unknown-field"
 	codeUnknownKind     = "unknown-kind"
 	codeUnknownValue    = "unknown-value"

@@ -16,7 +16,7 @@ type File struct {
 	Blob      string // git blob id of Bytes
 	Bytes     []byte
 	Irregular string // "symlink", "submodule", "mode 0120000": why it cannot be read; empty for a regular file
-	Size      int64  // of a file that is too large to be read, without Bytes
+	Size      int64  // of a file that is too large to be read, without Bytes; -1: it is not known
 
 	// Unreadable is why nothing of a whole folder can be read; Path ends in a slash.
 	Unreadable string
@@ -46,7 +46,7 @@ func Decode(f File) (doc Document) {
 		return doc
 	}
 	if problem != nil {
-		doc.Problems = []fleet.Problem{*problem}
+		doc.Problems = []fleet.Problem{atFolder(f, *problem)}
 		return doc
 	}
 	d := decoder{key: key, path: f.Path, bytes: f.Bytes}
@@ -75,6 +75,7 @@ type decoder struct {
 	bangs    map[position]bool
 	steps    []step
 	optional bool // whether the field that is decoded may be left out
+	inValues bool // the bytes are the text of a chart's values
 	problems []fleet.Problem
 	untold   int
 }
@@ -203,14 +204,14 @@ func (d *decoder) field() string {
 
 // sorted is the problems in the order of the file.
 func (d *decoder) sorted() []fleet.Problem {
-	if d.untold > 0 {
-		d.problems = append(d.problems, fleet.Problem{Key: d.key, Path: d.path, Severity: fleet.SeverityError, Code: codeTooManyProblems,
-			Message: fmt.Sprintf("%d more problems are not told", d.untold), Fix: "mend those above first"})
-	}
 	slices.SortStableFunc(d.problems, func(a, b fleet.Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code))
 	})
 	d.problems = slices.Compact(d.problems)
+	if d.untold > 0 {
+		d.problems = append(d.problems, fleet.Problem{Key: d.key, Path: d.path, Severity: fleet.SeverityError, Code: codeTooManyProblems,
+			Message: fmt.Sprintf("%d more problems of this file are not shown", d.untold), Fix: "fix the problems above first"})
+	}
 	return d.problems
 }
 

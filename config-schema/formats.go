@@ -14,7 +14,7 @@ var (
 		pattern: `^[a-z0-9][-a-z0-9]{0,62}$`, check: fleet.CheckNamespaceGrant}
 	formatEngineNamespace = &format{code: codeInvalidName, what: "one exact namespace, not one of Kubernetes' own",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: checkEngineNamespace}
-	formatRepoURL = &format{code: codeInvalidURL, what: "an https:// or ssh:// URL of a repository, without user, pattern or query; its host is listed in Fleet.gitHosts",
+	formatRepoURL = &format{code: codeInvalidURL, what: "an https:// or ssh:// URL of a repository, or http:// for a host that is listed with it, without user, pattern or query; its host is listed in Fleet.gitHosts",
 		pattern: `^(https?|ssh)://[^\s*?\[\]{}!\\%#]+$`, check: func(s string) error { _, err := fleet.ParseRepoURL(s); return err }}
 	formatGrant = &format{code: codeInvalidURL, what: "the URL of a repository, or with a trailing slash everything below it",
 		pattern: `^(https?|ssh)://[^\s*?\[\]{}!\\%#]+$`, check: fleet.CheckGrant}

@@ -25,13 +25,21 @@ func (d *decoder) parse(b []byte) node {
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	err := dec.Decode(&doc)
 	if errors.Is(err, io.EOF) || err == nil && emptyDocument(&doc) {
-		d.fileProblem(codeEmptyFile, "the file holds no declaration", "write the declaration, or remove the file")
+		if d.inValues {
+			d.fileProblem(codeEmptyFile, "the text holds no value", "write key: value, or remove the field")
+		} else {
+			d.fileProblem(codeEmptyFile, "the file holds no declaration", "write the declaration, or remove the file")
+		}
 		return nil
 	}
 	if err == nil {
 		err = dec.Decode(&second)
 		if err == nil {
-			d.lineProblem(max(second.Line, 1), 1, codeYAMLFeature, "the file holds several documents", "put each declaration into its own file")
+			message, fix := "the file holds several documents", "put each declaration into its own file"
+			if d.inValues {
+				message, fix = "the text holds several documents", "remove the line --- and write all values as one map"
+			}
+			d.lineProblem(max(second.Line, 1), 1, codeYAMLFeature, message, fix)
 			return nil
 		}
 	}
@@ -66,7 +74,7 @@ func directive(b []byte) int {
 // tree, where an alias is one node whatever it would expand to.
 func (d *decoder) plainYAML(n node, depth int) bool {
 	if depth > maxDepth {
-		d.lineProblem(n.Line, n.Column, codeTooDeep, "maps and lists are nested deeper than "+strconv.Itoa(maxDepth), "flatten the file; a declaration needs 8 levels")
+		d.lineProblem(n.Line, n.Column, codeTooDeep, "maps and lists are nested deeper than "+strconv.Itoa(maxDepth), d.flatten())
 		return false
 	}
 	if feature := d.featureOf(n); feature != "" {
@@ -157,6 +165,9 @@ func (d *decoder) syntax(b []byte, err error) {
 	}
 	line = min(max(line, 1), bytes.Count(b, []byte("\n"))+1)
 	code, message, fix := codeSyntax, "the file is not valid YAML", "look at this line and the one before it"
+	if d.inValues {
+		message = "the text is not valid YAML"
+	}
 	for _, h := range syntaxHelp {
 		if strings.Contains(text, h.words) {
 			message, fix = h.message, h.fix
@@ -167,9 +178,16 @@ func (d *decoder) syntax(b []byte, err error) {
 	case strings.Contains(text, "unknown anchor"):
 		code = codeYAMLFeature
 	case strings.Contains(text, "exceeded max depth"):
-		code = codeTooDeep
+		code, fix = codeTooDeep, d.flatten()
 	}
 	d.lineProblem(line, 1, code, message, fix)
+}
+
+func (d *decoder) flatten() string {
+	if d.inValues {
+		return "flatten the values; they may have " + strconv.Itoa(maxDepth) + " levels"
+	}
+	return "flatten the file; a declaration needs 8 levels"
 }
 
 // child is the value of a key, or nil.

@@ -9,10 +9,12 @@ import (
 // readable checks what can be said of a file before it is parsed, and reports whether it may be.
 func (d *decoder) readable(f File) bool {
 	switch {
+	case f.Size < 0:
+		d.fileProblem(codeFileTooLarge, fmt.Sprintf("the file is too large to be read; at most %d bytes are", maxFile), "keep large values in the application's repository")
 	case f.Size > 0:
 		d.fileProblem(codeFileTooLarge, fmt.Sprintf("the file has %d bytes; at most %d are read", f.Size, maxFile), "keep large values in the application's repository")
 	case f.Irregular != "":
-		d.fileProblem(codeIrregular, "the entry is no regular file ("+quoted(f.Irregular)+"); it is never followed", "put the declaration itself here")
+		d.fileProblem(codeIrregular, "the entry is no regular file but a "+irregular(f)+"; it is never followed", "put the declaration itself here")
 	case len(f.Bytes) > maxFile:
 		d.fileProblem(codeFileTooLarge, fmt.Sprintf("the file has %d bytes; at most %d are read", len(f.Bytes), maxFile), "keep large values in the application's repository")
 	case bytes.HasPrefix(f.Bytes, []byte("version https://git-lfs.github.com/spec/")):
@@ -25,6 +27,14 @@ func (d *decoder) readable(f File) bool {
 		return d.plainText(f.Bytes)
 	}
 	return false
+}
+
+// irregular is what an entry is that is no regular file.
+func irregular(f File) string {
+	if f.Irregular == "symlink" || f.Irregular == "submodule" {
+		return f.Irregular
+	}
+	return "special file (" + quoted(f.Irregular) + ")"
 }
 
 // plainText checks every character of the text: what is not seen, or makes the text look like another one (CVE-2021-42574), has no place

@@ -126,7 +126,11 @@ func (d *decoder) unknown(v *value, key node) (meant int) {
 		w, ok = neverAnywhere[key.Value]
 	}
 	if ok {
-		d.problem(key, w.code, w.message, w.fix)
+		message := w.message
+		if !strings.Contains(message, key.Value) {
+			message = d.field() + ": " + message
+		}
+		d.problem(key, w.code, message, w.fix)
 		return -1
 	}
 	fix, near := "fields here: "+strings.Join(v.names(), ", "), fleet.Closest(key.Value, v.names())

@@ -16,7 +16,7 @@ func valuesArePlainYAML(d *decoder, into reflect.Value, at node) {
 		return
 	}
 	n := child(at, "values")
-	inner := decoder{key: d.key, path: d.path}
+	inner := decoder{key: d.key, path: d.path, inValues: true}
 	root := inner.parse([]byte(values))
 	if root != nil && root.Kind != yaml.MappingNode {
 		inner.lineProblem(1, 1, codeWrongType, "values are a map", "write key: value")

@@ -1,6 +1,13 @@
 package fleet
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// CodeMoreProblems is the code of a problem that counts the problems of a file which are not shown.
+const CodeMoreProblems = "too-many-problems"
 
 // Severity of a Problem.
 type Severity string
@@ -37,4 +44,18 @@ func (p Problem) String() string {
 		s += "\n    fix: " + p.Fix
 	}
 	return s
+}
+
+// CompareProblems orders problems as people read them: by path, then by place. The count of those that are not
+// shown comes last.
+func CompareProblems(a, b Problem) int {
+	return cmp.Or(strings.Compare(a.Path, b.Path), counts(a)-counts(b), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
+		strings.Compare(a.Field, b.Field), strings.Compare(a.Code, b.Code), strings.Compare(a.Message, b.Message))
+}
+
+func counts(p Problem) int {
+	if p.Code == CodeMoreProblems {
+		return 1
+	}
+	return 0
 }

@@ -27,7 +27,7 @@ func ParseRepoURL(raw string) (RepoURL, error) {
 		return RepoURL{}, withoutScheme(raw)
 	}
 	if scheme != "https" && scheme != "http" && scheme != "ssh" {
-		return RepoURL{}, errors.New("only https:// and ssh:// repositories are read")
+		return RepoURL{}, wrongScheme(scheme)
 	}
 	authority, path, _ := strings.Cut(rest, "/")
 	u := RepoURL{Scheme: scheme, Path: "/" + path}
@@ -47,6 +47,13 @@ func ParseRepoURL(raw string) (RepoURL, error) {
 	}
 	u.Host = host
 	return u, checkURLPath(u.Path)
+}
+
+func wrongScheme(scheme string) error {
+	if lower := strings.ToLower(scheme); lower == "https" || lower == "http" || lower == "ssh" {
+		return fmt.Errorf("write %s:// in lower case", lower)
+	}
+	return errors.New("a repository URL begins with https://, ssh://, or http:// where gitHosts of fleet/fleet.yaml lists http:// and the host")
 }
 
 func withoutScheme(raw string) error {

@@ -24,7 +24,7 @@ type Leases interface {
 }
 
 // ErrLeaseLost says that another replica may act now; the work is dropped, not retried.
-var ErrLeaseLost = errors.New("lease lost to another replica")
+var ErrLeaseLost = errors.New("the lease is lost")
 
 const (
 	// leaseTTL is the longest time without an owner after a replica was killed. A shorter one would
@@ -152,8 +152,11 @@ func (h *heldLease) keep(ctx context.Context, leases Leases, lose context.Cancel
 		ok, err := h.renew(ctx, leases)
 		switch {
 		case err == nil && ok:
-		case err == nil || !h.Valid():
-			lose(ErrLeaseLost)
+		case err == nil:
+			lose(fmt.Errorf("%w: another replica holds it now, or the database went back in time", ErrLeaseLost))
+			return
+		case !h.Valid():
+			lose(fmt.Errorf("%w: it could not be renewed before it ran out: %w", ErrLeaseLost, err))
 			return
 		}
 	}

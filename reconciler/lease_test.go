@@ -3,6 +3,7 @@ package reconciler
 import (
 	"context"
 	"errors"
+	"strings"
 	"fmt"
 	"sync"
 	"testing"
@@ -143,6 +144,9 @@ func TestWorkEndsBeforeAnotherMayHoldTheLease(t *testing.T) {
 		if lasted := time.Since(start); lasted >= leaseTTL {
 			t.Fatalf("work went on for %s without the store", lasted)
 		}
+		if text := err.Error(); strings.Contains(text, "replica") || !strings.Contains(text, "not be renewed before it ran out: ") {
+			t.Errorf("without another replica it says %q", text)
+		}
 	})
 }
 
@@ -160,6 +164,9 @@ func TestALeaseThatPassedOnEndsTheWork(t *testing.T) {
 		})
 		if !errors.Is(err, ErrLeaseLost) {
 			t.Fatalf("got %v", err)
+		}
+		if !strings.Contains(err.Error(), "another replica holds it now") {
+			t.Errorf("it says %q", err)
 		}
 		if l.now["engine/eu-1"].Holder != "b" || l.now["engine/eu-1"].Expires.IsZero() {
 			t.Fatal("the old holder released the new holder's lease")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -92,7 +93,7 @@ func (h history) file(ctx context.Context, e gitrepo.Entry) (configschema.File, 
 	f.Bytes, err = h.mirror.Blob(ctx, e.Blob)
 	var over *gitrepo.Error
 	if errors.As(err, &over) && errors.Is(err, gitrepo.ErrOverBudget) {
-		f.Size, err = max(over.Size, over.Limit+1), nil // one file's fault: the others of the commit proceed
+		f.Size, err = cmp.Or(over.Size, -1), nil // one file's fault: the others of the commit proceed
 	}
 	return f, err
 }

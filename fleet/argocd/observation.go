@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -23,7 +24,7 @@ func observationOf(key fleet.ObjectKey, o *liveObject) fleet.Observation {
 		out.OperationPhase = unique.Make(clip(state.Phase, 32)).Value()
 		out.OperationID = clip(state.Operation.request(), 253)
 		if state.Phase == "Failed" || state.Phase == "Error" {
-			out.OperationError = clip(state.Message, maxText)
+			out.OperationError = operationMessage(s)
 		}
 	}
 	return out
@@ -49,10 +50,25 @@ func messageOf(s *liveStatus) string {
 	if len(said) == 0 {
 		said = append(said, s.Health.Message)
 		if state := s.OperationState; state != nil && s.Health.Message == "" && state.Phase != "Succeeded" {
-			said[0] = state.Message // e.g. why an operation that goes on is tried again
+			said[0] = operationMessage(s) // e.g. why an operation that goes on is tried again
 		}
 	}
 	return clip(strings.Join(said, "; "), maxText)
+}
+
+// operationMessage is what Argo CD says of the operation, after the first resource that it could not sync: its own
+// words for that are "one or more synchronization tasks are not valid".
+func operationMessage(s *liveStatus) string {
+	failed, message := s.OperationState.SyncResult.Resources, s.OperationState.Message
+	if failed.first == "" {
+		return clip(message, maxText)
+	}
+	if more := failed.count - 1; more == 1 {
+		message = "1 other resource failed; " + message
+	} else if more > 1 {
+		message = fmt.Sprintf("%d other resources failed; %s", more, message)
+	}
+	return clip(strings.TrimSuffix(failed.first+"; "+message, "; "), maxText)
 }
 
 // syncState and healthState keep to the words we know: a word of a newer Argo CD is "Unknown", never a lie.

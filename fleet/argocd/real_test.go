@@ -388,7 +388,7 @@ func (w *world) createsNamespaces() {
 	w.apply(app, fleet.Secret{})
 	w.sync(app, "refused", "main", "Failed")
 	w.saw("told why", app.Key, func(o fleet.Observation) bool {
-		return o.OperationID == "refused" && strings.Contains(o.OperationError, "not valid")
+		return o.OperationID == "refused" && strings.Contains(o.OperationError, ":Namespace is not permitted in project ") && strings.Contains(o.OperationError, "not valid")
 	})
 
 	o := projectObject(env.Tenant)

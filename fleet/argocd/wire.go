@@ -81,7 +81,38 @@ type liveStatus struct {
 	OperationState *struct {
 		Phase, Message string
 		Operation      liveOperation
+		SyncResult     struct{ Resources failedResources }
 	}
+}
+
+// failedResources is what a sync could not do: the first resource, and how many failed.
+type failedResources struct {
+	first string // "Kind namespace/name: message"
+	count int
+}
+
+// UnmarshalJSON decodes the list only if something in it may have failed: it has an entry for each resource.
+func (f *failedResources) UnmarshalJSON(b []byte) error {
+	if !bytes.Contains(b, []byte("Failed")) && !bytes.Contains(b, []byte("Error")) {
+		return nil
+	}
+	var all []struct{ Kind, Namespace, Name, Status, HookPhase, Message string }
+	if err := json.Unmarshal(b, &all); err != nil {
+		return nil //nolint:nilerr // a status that is no list names no resource
+	}
+	for _, r := range all {
+		if r.Status != "SyncFailed" && r.HookPhase != "Failed" && r.HookPhase != "Error" {
+			continue
+		}
+		if f.count++; f.count == 1 && r.Message != "" {
+			name := r.Name
+			if r.Namespace != "" {
+				name = r.Namespace + "/" + name
+			}
+			f.first = clip(r.Kind+" "+name+": "+r.Message, maxText)
+		}
+	}
+	return nil
 }
 
 // entry is what the cache keeps of one object: no content, no secret, only what decisions need.

@@ -84,11 +84,6 @@ func compareKeys(a, b fleet.Key) int {
 		strings.Compare(string(a.Tenant), string(b.Tenant)), strings.Compare(a.Name, b.Name))
 }
 
-func compareProblems(a, b fleet.Problem) int {
-	return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
-		strings.Compare(a.Field, b.Field), strings.Compare(a.Code, b.Code), strings.Compare(a.Message, b.Message))
-}
-
 func onlyErrors(problems []fleet.Problem) []fleet.Problem {
 	var errs []fleet.Problem
 	for _, p := range problems {
@@ -100,7 +95,7 @@ func onlyErrors(problems []fleet.Problem) []fleet.Problem {
 }
 
 func sortProblems(problems []fleet.Problem) []fleet.Problem {
-	slices.SortStableFunc(problems, compareProblems)
+	slices.SortStableFunc(problems, fleet.CompareProblems)
 	return problems
 }
 

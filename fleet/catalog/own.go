@@ -179,6 +179,30 @@ func (w *work) checkRepository(e *entry, field, raw string, grant *fleet.TenantS
 	return problems
 }
 
+// codeURL is config-schema's for a URL that cannot be one.
+const codeURL = "invalid-url"
+
+// withHosts adds the hosts that the fleet allows to the problems of a repository URL that did not decode:
+// whoever reads a file alone does not know them.
+func (w *work) withHosts(problems []fleet.Problem) []fleet.Problem {
+	var out []fleet.Problem
+	for i, p := range problems {
+		if p.Code != codeURL || !strings.HasSuffix(p.Field, "repoURL") {
+			continue
+		}
+		if out == nil {
+			out = slices.Clone(problems)
+		}
+		if hosts := sorted(w.hosts().GitHosts); len(hosts) > 0 {
+			out[i].Fix += ": " + some(hosts)
+		}
+	}
+	if out == nil {
+		return problems
+	}
+	return out
+}
+
 func (w *work) allowedHosts() string {
 	if w.st.get(fleetKey()) == nil {
 		return "the platform declares fleet/fleet.yaml with gitHosts; there is none in effect"

@@ -242,7 +242,7 @@ func (w *work) judge(e *entry) []fleet.Problem {
 	case e.removed:
 		return w.checkRemoval(e)
 	case e.head == nil:
-		return onlyErrors(e.notes)
+		return w.withHosts(onlyErrors(e.notes))
 	}
 	problems := append(w.checkOwn(e, e.head), w.checkShared(e)...)
 	if e.key.Tenant != "" {
@@ -256,7 +256,14 @@ func (w *work) judge(e *entry) []fleet.Problem {
 
 // limited keeps a file that is wrong a thousand times from filling the mirror.
 func limited(problems []fleet.Problem) []fleet.Problem {
-	return problems[:min(len(problems), 50)]
+	const most = 50
+	if len(problems) <= most {
+		return problems
+	}
+	if last := problems[len(problems)-1]; last.Code == fleet.CodeMoreProblems {
+		return append(slices.Clone(problems[:most]), last)
+	}
+	return problems[:most]
 }
 
 func sameQuarantine(e, old *entry) bool {

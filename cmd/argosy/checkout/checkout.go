@@ -80,8 +80,16 @@ func read(root *os.Root, name string, entry fs.DirEntry) (configschema.File, err
 		return f, err
 	}
 	defer file.Close()
-	if f.Bytes, err = io.ReadAll(io.LimitReader(file, enough)); err != nil {
+	if f.Bytes, err = io.ReadAll(io.LimitReader(file, enough+1)); err != nil {
 		return f, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(f.Bytes) > enough {
+		info, err := file.Stat()
+		if err != nil {
+			return f, fmt.Errorf("%s: %w", name, err)
+		}
+		f.Bytes, f.Size = nil, max(info.Size(), enough+1)
+		return f, nil
 	}
 	f.Blob = BlobID(f.Bytes)
 	return f, nil

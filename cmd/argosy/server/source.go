@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -168,7 +169,7 @@ func (s source) visit(ctx context.Context, changes []gitrepo.Change, visit func(
 		case c.New.Kind == gitrepo.File:
 			var over *gitrepo.Error
 			if f.Bytes, err = s.mirror.Blob(ctx, c.New.Blob); errors.As(err, &over) && errors.Is(err, gitrepo.ErrOverBudget) {
-				f.Size = max(over.Size, over.Limit+1) // one file's fault: the others of the commit proceed
+				f.Size = cmp.Or(over.Size, -1) // one file's fault: the others of the commit proceed
 			} else if err != nil {
 				return err
 			}
