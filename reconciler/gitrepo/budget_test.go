@@ -103,7 +103,7 @@ func unreadable(t *testing.T, m *Mirror, commit Hash, want string) {
 	var got []string
 	err := m.Walk(t.Context(), commit, func(e Entry) error {
 		got = append(got, e.Path)
-		if e.Kind != Unreadable || !strings.Contains(e.Why, "raise source.maxFiles") {
+		if e.Kind != Unreadable || !strings.Contains(e.Why, "raise source.maxFiles") || !strings.Contains(e.Why, "(commit "+commit.Short()+" by ") {
 			t.Error(e)
 		}
 		return nil
