@@ -30,6 +30,7 @@ type cache struct {
 	back    string               // how the server's state was seen to go back; until the sink has heard
 
 	observed map[fleet.ObjectKey]fleet.Observation // waiting for the sink; the last state of each
+	contacts map[fleet.ObjectKey]engine.Contact    // likewise
 	wakes    map[fleet.ObjectKey]struct{}
 	dirty    chan struct{} // holds one token while something waits
 }
@@ -52,7 +53,8 @@ func newCache(wanted []*resource) *cache {
 	c := &cache{wanted: wanted, objects: map[*resource]map[string]*entry{}, listed: map[*resource]bool{}, dirty: make(chan struct{}, 1),
 		writing:  map[fleet.ObjectKey]stamp{},
 		before:   map[*resource]listed{},
-		observed: map[fleet.ObjectKey]fleet.Observation{}, wakes: map[fleet.ObjectKey]struct{}{}}
+		observed: map[fleet.ObjectKey]fleet.Observation{}, contacts: map[fleet.ObjectKey]engine.Contact{},
+		wakes: map[fleet.ObjectKey]struct{}{}}
 	for _, r := range resources {
 		c.objects[r] = map[string]*entry{}
 	}
@@ -96,6 +98,10 @@ func (c *cache) replace(r *resource, e *entry) {
 			c.wake(before.Key) // somebody has taken our labels off
 		}
 		return
+	}
+	if r == applications && (before == nil || !before.Ours || before.contact != e.contact) {
+		c.contacts[e.Key] = e.contact
+		c.signal()
 	}
 	if r == applications && (before == nil || before.UID != e.UID || differs(before.seen, e.seen)) {
 		c.observed[e.Key] = e.seen
@@ -149,6 +155,9 @@ func (c *cache) drop(r *resource, name, rv string) {
 	}
 	if r == applications {
 		c.observed[before.Key] = fleet.Observation{Key: before.Key, UID: before.UID, ResourceVersion: rv, Gone: true, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown}
+		c.contacts[before.Key] = engine.Contact{
+			Key: before.Key, Tenant: before.Tenant, Environment: before.Environment, Gone: true,
+		}
 	}
 	c.wake(before.Key)
 }
@@ -214,23 +223,27 @@ func (c *cache) signal() {
 	}
 }
 
+// pending is what waits for the sink.
+type pending struct {
+	seen     []fleet.Observation
+	contacts []engine.Contact
+	wakes    []fleet.ObjectKey
+	back     string
+}
+
 // take hands over what waits for the sink.
-func (c *cache) take() ([]fleet.Observation, []fleet.ObjectKey, string) {
+func (c *cache) take() pending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	back := c.back
+	p := pending{
+		seen: slices.Collect(maps.Values(c.observed)), contacts: slices.Collect(maps.Values(c.contacts)),
+		wakes: slices.Collect(maps.Keys(c.wakes)), back: c.back,
+	}
 	c.back = ""
-	seen := make([]fleet.Observation, 0, len(c.observed))
-	for _, o := range c.observed {
-		seen = append(seen, o)
-	}
-	keys := make([]fleet.ObjectKey, 0, len(c.wakes))
-	for k := range c.wakes {
-		keys = append(keys, k)
-	}
 	clear(c.observed)
+	clear(c.contacts)
 	clear(c.wakes)
-	return seen, keys, back
+	return p
 }
 
 // inventory is everything that is ours.

@@ -105,7 +105,7 @@ func cascading(live *entry) map[string]any {
 	if !live.cascades() && !live.Deleting {
 		patch["metadata"] = map[string]any{"finalizers": append(append([]string{}, live.finalizers...), cascadeFinalizer)}
 	}
-	if live.stalled {
+	if live.stalled && !live.Parked {
 		setAnnotation(patch, annotationSkipReconcile, nil) // with it, the deletion would wait for ever
 	}
 	return patch

@@ -22,6 +22,10 @@ const (
 	annotationHash     = "argosy.dev/hash"
 	annotationSync     = "argosy.dev/sync" // the last SyncRun that was asked for here
 
+	// annotationParked is since when the cluster of a parked Application is unreachable. Without it,
+	// skip-reconcile is not ours.
+	annotationParked = "argosy.dev/parked"
+
 	annotationSkipReconcile = "argocd.argoproj.io/skip-reconcile"
 
 	managedBy    = "argosy"

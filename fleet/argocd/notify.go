@@ -31,15 +31,18 @@ func (e *Engine) tell(ctx context.Context, sink engine.Sink) {
 			return
 		case <-e.cache.dirty:
 		}
-		seen, wakes, back := e.cache.take()
-		if back != "" && sink.WentBack != nil {
-			sink.WentBack(back)
+		p := e.cache.take()
+		if p.back != "" && sink.WentBack != nil {
+			sink.WentBack(p.back)
 		}
-		if len(seen) > 0 && sink.Observe != nil {
-			sink.Observe(seen)
+		if len(p.seen) > 0 && sink.Observe != nil {
+			sink.Observe(p.seen)
 		}
-		if len(wakes) > 0 && sink.Wake != nil {
-			sink.Wake(wakes)
+		if len(p.contacts) > 0 && sink.Contact != nil {
+			sink.Contact(p.contacts)
+		}
+		if len(p.wakes) > 0 && sink.Wake != nil {
+			sink.Wake(p.wakes)
 		}
 		pauseFor(ctx, e.options.Window)
 	}

@@ -15,6 +15,8 @@ const (
 	operationUser = "argosy"          // initiatedBy.username of our operations
 	operationInfo = "argosy.dev/sync" // names the request among an operation's info
 	busyWait      = 2 * time.Second
+	parkedWait    = 30 * time.Second
+	parkedText    = "the environment's cluster does not answer; the sync begins when it does"
 )
 
 // Sync asks Argo CD for one sync at a revision, automated Application or not. The outcome is ApplyApplied once it is asked for, and stays so
@@ -54,6 +56,8 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet
 		return engine.Outcome{State: fleet.ApplyApplied}, nil
 	case known.Deleting:
 		return engine.Outcome{}, fmt.Errorf("%w: it is being deleted", engine.ErrRefused)
+	case known.Parked:
+		return engine.Outcome{State: fleet.ApplyPending, Message: parkedText, RetryAfter: parkedWait}, nil
 	case known.Operating:
 		return engine.Outcome{State: fleet.ApplyPending, Message: "another operation runs on the Application; it is asked for when that has ended", RetryAfter: busyWait}, nil
 	}

@@ -97,7 +97,7 @@ func (w *want) written(known *entry, m *liveMetadata, name fleet.EngineName) *en
 		Key: w.row.Key, UID: m.UID, ResourceVersion: m.ResourceVersion, Ours: true,
 		Tenant: e.id.tenant, Environment: e.id.environment, Deployment: e.id.deployment, Engine: name,
 		Revision: w.row.Revision, Epoch: w.epoch, Hash: w.row.Manifest.Hash, Hold: fleet.SyncRunName(m.Annotations[annotationHold]),
-		Manager: e.Manager, Deleting: m.DeletionTimestamp != nil, Operating: e.Operating,
+		Manager: e.Manager, Deleting: m.DeletionTimestamp != nil, Operating: e.Operating, Parked: e.Parked,
 	}
 	e.content, e.applied, e.finalizers = w.content, w.applied, intern(m.Finalizers)
 	if w.r == applications {
@@ -112,6 +112,9 @@ func (w *want) written(known *entry, m *liveMetadata, name fleet.EngineName) *en
 			e.syncOptions = append(e.syncOptions, text)
 		}
 		if known == nil {
+			e.contact = engine.Contact{
+				Key: w.row.Key, UID: m.UID, Tenant: e.Tenant, Environment: e.Environment,
+			}
 			e.seen = fleet.Observation{Key: w.row.Key, UID: m.UID, ResourceVersion: m.ResourceVersion, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown}
 		}
 	}

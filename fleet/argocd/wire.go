@@ -130,6 +130,7 @@ type entry struct {
 	asked       string   // the SyncRun that was last asked for
 	intruder    string   // who asked for an operation that has not begun and is neither ours nor Argo CD's own
 	stalled     bool     // Argo CD is told to leave it alone
+	contact     engine.Contact
 	seen        fleet.Observation
 }
 
@@ -179,6 +180,8 @@ func (e *Engine) readApplication(out *entry, o *liveObject) {
 	out.syncOptions = intern(spec.SyncPolicy.SyncOptions)
 	out.asked = o.Metadata.Annotations[annotationSync]
 	out.seen = observationOf(out.Key, o)
+	out.contact = contactOf(&out.Live, out.stalled, o)
+	out.Parked = !out.contact.Parked.IsZero()
 	state := o.Status.OperationState
 	out.running = state != nil && (state.Phase == "Running" || state.Phase == "Terminating")
 	out.request = out.seen.OperationID

@@ -48,6 +48,10 @@ type Engine interface {
 	// Delete goes one step towards the object's absence and reports whether that is reached and proven. Call it again until it is.
 	Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (done bool, err error)
 
+	// Park has the engine leave one Application alone, neither comparing, syncing nor deleting it, until
+	// it is unparked. A parked Application is no drift, and what is applied to it later is kept.
+	Park(ctx context.Context, request ParkRequest, lease fleet.Lease) error
+
 	// Sync asks for one sync of one Application; asking again for the same request changes nothing.
 	Sync(ctx context.Context, request SyncRequest, lease fleet.Lease) (Outcome, error)
 
@@ -63,6 +67,8 @@ type Sink struct {
 	Observe func([]fleet.Observation)
 	// Wake names objects that need a look: they vanished, they differ from what was last applied, or a deletion went on.
 	Wake func([]fleet.ObjectKey)
+	// Contact takes how the engine reached the cluster of each Application of ours that it has compared.
+	Contact func([]Contact)
 	// WentBack says that the engine's whole state is from before what it had shown, as after a restore from a backup, and how that showed.
 	// What Live and Inventory say is that older state already.
 	WentBack func(how string)
@@ -86,6 +92,34 @@ type Live struct {
 	Manager         string // who else last wrote to it, when known
 	Deleting        bool
 	Operating       bool // an operation is asked for or runs
+	Parked          bool // see Engine.Park
+}
+
+// Contact is how an engine reached the cluster of an Application when it last compared the two.
+type Contact struct {
+	Key         fleet.ObjectKey
+	UID         string
+	Tenant      fleet.TenantName
+	Environment fleet.EnvironmentName
+	Compared    time.Time               // by the engine's clock; zero: never
+	Reason      fleet.UnreachableReason // why the cluster could not be read; empty: it was
+	Message     string                  // the engine's own
+	Parked      time.Time               // since when its cluster is unreachable; zero: it is not parked
+	Deleting    bool
+	Gone        bool
+}
+
+// In is the environment of the Application.
+func (c Contact) In() fleet.EnvironmentID {
+	return fleet.EnvironmentID{Tenant: c.Tenant, Name: c.Environment}
+}
+
+// ParkRequest asks for one Application to be parked, or with a zero Since to be unparked.
+type ParkRequest struct {
+	Key    fleet.ObjectKey
+	UID    string
+	Tenant fleet.TenantName
+	Since  time.Time // when its cluster became unreachable
 }
 
 // Outcome is what Apply or Sync came to.

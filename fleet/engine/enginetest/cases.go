@@ -35,6 +35,7 @@ var cases = map[string]func(*testing.T, *Bench){
 	"writes an object again that was taken from under a pending decision": overtaken,
 	"wakes for an object that another control plane has written":          wakesForOthers,
 	"does not wake for what it has written itself":                        sleepsThroughOwn,
+	"parks an Application, and lets it go on and be deleted":              parks,
 	"deletes no other object than the one whose UID it is given":          deletesOneUID,
 }
 

@@ -1,9 +1,12 @@
 package enginetest
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
 )
 
 // A write that another lease has sent may land long after it was given up. Nothing of the object is
@@ -63,4 +66,84 @@ func (r *rig) deleted(row fleet.Row) {
 	if done, err := r.Engine.Delete(r.ctx, row, r.lease); err != nil || !done {
 		r.Errorf("%s: done %t, %v", row.Key.Name, done, err)
 	}
+}
+
+// What is parked is ours all the same: it is no drift, keeps what is applied, and goes when it has to.
+func parks(t *testing.T, b *Bench) {
+	r := start(t, b)
+	v1, v2 := application(t, b, at("v1")), application(t, b, at("v2"))
+	for _, row := range everything(t, b) {
+		if row.Key.Kind != fleet.ObjectApplication {
+			r.applied(row)
+		}
+	}
+	r.applied(v1)
+	r.settled(v1)
+	since := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
+	q := engine.ParkRequest{Key: v1.Key, UID: r.Outside.Field(v1.Key, "metadata.uid"), Tenant: v1.Tenant, Since: since}
+	park := func(q engine.ParkRequest, lease fleet.Lease) error { return r.Engine.Park(r.ctx, q, lease) }
+	other := q
+	other.UID = "that-of-another-object"
+	if n := r.writes(func() {
+		if err := park(other, r.lease); err != nil {
+			t.Errorf("another UID: %v", err)
+		}
+	}); n != 0 {
+		t.Errorf("%d writes for an object that is gone", n)
+	}
+	older := r.lease
+	older.Epoch--
+	if err := park(q, older); !errors.Is(err, engine.ErrFenced) {
+		t.Errorf("under an earlier lease: %v", err)
+	}
+	b.Stop(true)
+	if err := park(q, r.lease); !errors.Is(err, engine.ErrStopped) {
+		t.Errorf("during a stop: %v", err)
+	}
+	b.Stop(false)
+	for range 2 {
+		if err := park(q, r.lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parked := func(want bool) {
+		t.Helper()
+		r.until("parked as it is to be", func() bool {
+			c, ok := r.contact(v1.Key)
+			return ok && c.Parked.Equal(since) == want && c.Parked.IsZero() != want
+		})
+		if live, ok := r.Engine.Live(v1.Key); !ok || live.Parked != want || live.Drifted {
+			t.Errorf("known as %+v", live)
+		}
+	}
+	parked(true)
+	r.applied(v2)
+	parked(true)
+	if got := r.Outside.Field(v1.Key, "spec.source.targetRevision"); got != "v2" {
+		t.Errorf("applied while parked: %s", got)
+	}
+	ask := engine.SyncRequest{Key: v1.Key, Tenant: v1.Tenant, ID: "sync-1", Revision: "v2"}
+	if out, err := r.Engine.Sync(r.ctx, ask, r.lease); err != nil || out.State != fleet.ApplyPending {
+		t.Errorf("a sync while parked: %+v, %v", out, err)
+	}
+	q.Since = time.Time{}
+	if err := park(q, r.lease); err != nil {
+		t.Fatal(err)
+	}
+	parked(false)
+	q.Since = since
+	if err := park(q, r.lease); err != nil {
+		t.Fatal(err)
+	}
+	v2.Absent, v2.Deletion = true, fleet.DeletionDelete
+	if done, err := r.Engine.Delete(r.ctx, v2, r.lease); done || err != nil {
+		t.Fatalf("done %t, %v", done, err)
+	}
+	r.until("it is being deleted, and parked", func() bool {
+		live, ok := r.Engine.Live(v1.Key)
+		return ok && live.Deleting && live.Parked
+	})
+	v2.Deletion = fleet.DeletionOrphan // as somebody decides who waits no longer
+	r.gone(v2)
+	r.until("nothing is left to be parked", func() bool { c, ok := r.contact(v1.Key); return ok && c.Gone })
 }

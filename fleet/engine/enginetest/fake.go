@@ -67,6 +67,7 @@ type Fake struct {
 	broken   error
 	known    map[fleet.ObjectKey]engine.Live
 	told     map[fleet.ObjectKey]fleet.Observation
+	touched  map[fleet.ObjectKey]engine.Contact
 	own      map[fleet.ObjectKey]engine.Live // as this connection last wrote them
 	quarrels map[fleet.ObjectKey]time.Time
 	changed  chan struct{}
@@ -75,7 +76,8 @@ type Fake struct {
 // Connect is a new connection, as of a control plane that has just started.
 func (s *Server) Connect(name fleet.EngineName) *Fake {
 	f := &Fake{name: name, server: s, Pause: time.Minute, Stopped: func(fleet.TenantName) bool { return false },
-		known: map[fleet.ObjectKey]engine.Live{}, told: map[fleet.ObjectKey]fleet.Observation{}, own: map[fleet.ObjectKey]engine.Live{}, quarrels: map[fleet.ObjectKey]time.Time{}, changed: make(chan struct{}, 1)}
+		known: map[fleet.ObjectKey]engine.Live{}, told: map[fleet.ObjectKey]fleet.Observation{}, touched: map[fleet.ObjectKey]engine.Contact{},
+		own: map[fleet.ObjectKey]engine.Live{}, quarrels: map[fleet.ObjectKey]time.Time{}, changed: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fakes = append(s.fakes, f)
@@ -131,12 +133,15 @@ func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
 		f.broken = err
 		f.mu.Unlock()
 		if err == nil {
-			seen, wakes, back := f.look()
+			seen, wakes, contacts, back := f.look()
 			if back && sink.WentBack != nil {
 				sink.WentBack("the server's version is lower than before")
 			}
 			if len(seen) > 0 && sink.Observe != nil {
 				sink.Observe(seen)
+			}
+			if len(contacts) > 0 && sink.Contact != nil {
+				sink.Contact(contacts)
 			}
 			if len(wakes) > 0 && sink.Wake != nil {
 				sink.Wake(wakes)
@@ -152,7 +157,7 @@ func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
 }
 
 // look compares what is known with what stands. back: the server was restored to what it was before.
-func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, back bool) {
+func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, contacts []engine.Contact, back bool) {
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
 	f.mu.Lock()
@@ -175,6 +180,9 @@ func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, back b
 			if o := o.observation(key); f.told[key] != o {
 				seen, f.told[key] = append(seen, o), o
 			}
+			if c := o.contact(live); f.touched[key] != c {
+				contacts, f.touched[key] = append(contacts, c), c
+			}
 		}
 	}
 	for key, before := range f.known {
@@ -182,12 +190,14 @@ func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, back b
 			wakes = append(wakes, key)
 			if key.Kind == fleet.ObjectApplication {
 				seen = append(seen, fleet.Observation{Key: key, UID: before.UID, Gone: true, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown})
+				contacts = append(contacts, engine.Contact{Key: key, Tenant: before.Tenant, Environment: before.Environment, Gone: true})
 				delete(f.told, key)
+				delete(f.touched, key)
 			}
 		}
 	}
 	f.known, f.synced = now, true
-	return seen, wakes, back
+	return seen, wakes, contacts, back
 }
 
 // news reports whether an object shows a write of another control plane.
@@ -307,6 +317,7 @@ func (o *stored) live(key fleet.ObjectKey, name fleet.EngineName) engine.Live {
 		Revision: fleet.Revision(o.annotation("argosy.dev/revision")), Epoch: epoch, Hash: o.applied,
 		Hold: fleet.SyncRunName(o.annotation("argosy.dev/hold")), Manager: o.meddler, Deleting: o.deleting,
 	}
+	l.Parked = o.annotation("argosy.dev/parked") != ""
 	l.Operating = o.body["operation"] != nil || o.text("status", "operationState", "phase") == "Running"
 	l.Drifted = l.Ours && !l.Deleting && (o.contentNow() != o.content || strings.Contains(o.json("metadata", "finalizers"), "resources-finalizer"))
 	return l
@@ -346,6 +357,15 @@ func (o *stored) observation(key fleet.ObjectKey) fleet.Observation {
 	}
 	out.OperationID = o.request("status", "operationState", "operation")
 	return out
+}
+
+// contact reads what Server.Compare has left.
+func (o *stored) contact(live engine.Live) engine.Contact {
+	c := engine.Contact{Key: live.Key, UID: o.uid, Tenant: live.Tenant, Environment: live.Environment,
+		Reason: fleet.UnreachableReason(o.text("status", "reason")), Message: o.text("status", "reason"), Deleting: o.deleting}
+	c.Compared, _ = time.Parse(time.RFC3339Nano, o.text("status", "reconciledAt"))
+	c.Parked, _ = time.Parse(time.RFC3339, o.annotation("argosy.dev/parked"))
+	return c
 }
 
 // request is the SyncRun that an operation belongs to.

@@ -100,8 +100,10 @@ func (f *Fake) put(row fleet.Row, o *stored, fingerprint string, lease fleet.Lea
 	annotations, _ := meta["annotations"].(map[string]any)
 	annotations["argosy.dev/epoch"] = strconv.FormatInt(lease.Epoch, 10)
 	annotations["argosy.dev/revision"] = string(row.Revision)
-	if asked := o.annotation("argosy.dev/sync"); asked != "" {
-		annotations["argosy.dev/sync"] = asked
+	for _, kept := range []string{"argosy.dev/sync", "argosy.dev/parked"} {
+		if value := o.annotation(kept); value != "" {
+			annotations[kept] = value
+		}
 	}
 	o.body, o.applied, o.secret = body, row.Manifest.Hash, fingerprint
 	o.content = o.contentNow()
@@ -198,7 +200,7 @@ func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease fleet.Lease) 
 		return engine.Outcome{}, engine.ErrFenced
 	case o.annotation("argosy.dev/sync") == q.ID || o.request("status", "operationState", "operation") == q.ID:
 		return engine.Outcome{State: fleet.ApplyApplied}, nil
-	case live.Operating || live.Deleting:
+	case live.Operating || live.Deleting || live.Parked:
 		return wait, nil
 	case f.Stopped(q.Tenant):
 		return engine.Outcome{}, engine.ErrStopped
@@ -210,6 +212,58 @@ func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease fleet.Lease) 
 	o.body["metadata"].(map[string]any)["annotations"].(map[string]any)["argosy.dev/sync"] = q.ID
 	f.server.write(o)
 	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
+}
+
+// Park keeps the contract of engine.Engine. Server.Compare passes over what is parked.
+func (f *Fake) Park(_ context.Context, q engine.ParkRequest, lease fleet.Lease) error {
+	if err := f.fail("park", q.Key); err != nil {
+		return err
+	}
+	if err := f.ready(); err != nil {
+		return err
+	}
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
+	o := f.server.objects[q.Key]
+	if o == nil || o.uid != q.UID {
+		return nil
+	}
+	live := o.live(q.Key, f.name)
+	switch {
+	case !live.Ours || live.Tenant != q.Tenant:
+		return engine.ErrForeign
+	case live.Epoch > lease.Epoch:
+		return engine.ErrFenced
+	case live.Parked == !q.Since.IsZero():
+		return nil
+	case f.Stopped(q.Tenant):
+		return engine.ErrStopped
+	}
+	annotations := o.body["metadata"].(map[string]any)["annotations"].(map[string]any)
+	annotations["argosy.dev/epoch"] = strconv.FormatInt(lease.Epoch, 10)
+	if delete(annotations, "argosy.dev/parked"); !q.Since.IsZero() {
+		annotations["argosy.dev/parked"] = q.Since.UTC().Format(time.RFC3339)
+	}
+	f.wrote(q.Key, o)
+	f.server.write(o)
+	return nil
+}
+
+// Compare has the engine compare every Application with its cluster, but those that are parked. reason
+// tells why a cluster could not be read.
+func (s *Server) Compare(at time.Time, reason func(fleet.EnvironmentID) fleet.UnreachableReason) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, o := range s.objects {
+		live := o.live(key, key.Engine)
+		if key.Kind != fleet.ObjectApplication || live.Parked {
+			continue
+		}
+		status := o.body["status"].(map[string]any)
+		status["reconciledAt"] = at.UTC().Format(time.RFC3339Nano)
+		status["reason"] = string(reason(fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment}))
+		s.touch(o)
+	}
 }
 
 // The rest is Outside: the server as other writers use it.

@@ -55,6 +55,7 @@ type rig struct {
 	mu    sync.Mutex
 	seen  map[fleet.ObjectKey][]fleet.Observation
 	wakes map[fleet.ObjectKey]int
+	met   map[fleet.ObjectKey]engine.Contact
 }
 
 // start preflights, watches, and waits until everything is read.
@@ -70,7 +71,7 @@ func watching(t *testing.T, b *Bench) *rig {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &rig{T: t, Bench: b, ctx: ctx, lease: fleet.Lease{Name: "engine/" + string(b.Name), Holder: "test", Epoch: 7, Expires: time.Now().Add(time.Hour)},
-		seen: map[fleet.ObjectKey][]fleet.Observation{}, wakes: map[fleet.ObjectKey]int{}}
+		seen: map[fleet.ObjectKey][]fleet.Observation{}, wakes: map[fleet.ObjectKey]int{}, met: map[fleet.ObjectKey]engine.Contact{}}
 	report, err := b.Engine.Preflight(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +82,7 @@ func watching(t *testing.T, b *Bench) *rig {
 		}
 	}
 	done := make(chan error, 1)
-	go func() { done <- b.Engine.Watch(ctx, engine.Sink{Observe: r.observe, Wake: r.wake}) }()
+	go func() { done <- b.Engine.Watch(ctx, engine.Sink{Observe: r.observe, Wake: r.wake, Contact: r.meet}) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -110,6 +111,21 @@ func (r *rig) wake(keys []fleet.ObjectKey) {
 	for _, k := range keys {
 		r.wakes[k]++
 	}
+}
+
+func (r *rig) meet(contacts []engine.Contact) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range contacts {
+		r.met[c.Key] = c
+	}
+}
+
+func (r *rig) contact(key fleet.ObjectKey) (engine.Contact, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, ok := r.met[key]
+	return c, ok
 }
 
 func (r *rig) woken(key fleet.ObjectKey) int {
