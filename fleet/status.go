@@ -72,6 +72,19 @@ type Lease struct {
 	Life    string // incarnation of the database that gave it, which may be restored or fail over; empty: not known
 }
 
+// ReplicaBeat is what a replica says of its workers.
+type ReplicaBeat struct {
+	Replica   string   // as Lease.Holder
+	Preparing int      // its sessions that have begun and do not write yet
+	Leases    []string // whose holders it asks for
+}
+
+// ReplicaView is which replicas work, and who holds what.
+type ReplicaView struct {
+	Preparing map[string]int    // by replica whose workers run
+	Holders   map[string]string // by lease; without those that nobody holds
+}
+
 // MirrorState is where the mirror stands.
 type MirrorState struct {
 	Life      string // see Lease

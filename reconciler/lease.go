@@ -19,8 +19,9 @@ type Leases interface {
 	Renew(ctx context.Context, lease fleet.Lease, ttl time.Duration) (bool, error)
 	// RaiseEpoch moves a lease that is held above floor: after the database was lost epochs begin anew, and objects still bear those of before.
 	RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64) (fleet.Lease, error)
-	// Release gives it up and tells every replica, so that the next holder need not wait.
-	Release(ctx context.Context, lease fleet.Lease) error
+	// Release gives it up and tells every replica, so that the next holder need not wait. With to, it
+	// is kept for that replica for a moment.
+	Release(ctx context.Context, lease fleet.Lease, to string) error
 }
 
 // ErrLeaseLost says that another replica may act now; the work is dropped, not retried.
@@ -35,46 +36,67 @@ const (
 	leaseSlack  = 20 * time.Millisecond
 )
 
-// holdLease waits for the lease, runs act while it is held, and cancels act's context as soon as it is not. It returns when act does.
-// The deadline by our own clock is counted from before the renewal was sent, so that it is never later than the store's.
-// released says that the lease may be free; it may be nil.
-func holdLease(ctx context.Context, leases Leases, name, holder string, poll time.Duration, released <-chan struct{}, act func(context.Context, *heldLease) error) error {
-	lease, begun, err := acquire(ctx, leases, name, holder, poll, released)
+// candidate asks for a lease.
+type candidate struct {
+	leases       Leases
+	name, holder string
+	poll         time.Duration
+	released     <-chan struct{}                                 // the lease may be free; may be nil
+	enter        func(context.Context) (leave func(), err error) // before it is asked for; may be nil
+}
+
+// hold waits for the lease, runs act while it is held, and cancels act's context as soon as it is not.
+// It returns when act does. The deadline by our own clock is counted from before the renewal was sent,
+// so that it is never later than the store's. When act ends with handedOver, the lease is kept for
+// that replica.
+func (c candidate) hold(ctx context.Context, act func(context.Context, *heldLease) error) error {
+	lease, begun, leave, err := c.acquire(ctx)
 	if err != nil {
 		return err
 	}
+	defer leave()
 	held := newHeldLease(lease, begun.Add(leaseTTL-leaseMargin))
+	held.leave = leave
 	actCtx, lose := context.WithCancelCause(ctx)
 	var keeping sync.WaitGroup
-	keeping.Go(func() { held.keep(actCtx, leases, lose) })
+	keeping.Go(func() { held.keep(actCtx, c.leases, lose) })
 	err = act(actCtx, held)
 	lose(context.Canceled)
 	keeping.Wait()
 	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if rerr := leases.Release(release, held.lease()); rerr != nil && err == nil {
-		err = fmt.Errorf("release lease %s: %w", name, rerr)
+	var over handedOver
+	errors.As(err, &over)
+	if rerr := c.leases.Release(release, held.lease(), over.to); rerr != nil && err == nil {
+		err = fmt.Errorf("release lease %s: %w", c.name, rerr)
 	}
 	return err
 }
 
 // acquire asks again when the lease runs out by the store's clock, when released says so, and at
-// least every leasePoll.
-func acquire(ctx context.Context, leases Leases, name, holder string, poll time.Duration, released <-chan struct{}) (fleet.Lease, time.Time, error) {
+// least every leasePoll. leave ends the turn that enter gave.
+func (c candidate) acquire(ctx context.Context) (l fleet.Lease, begun time.Time, leave func(), err error) {
 	for {
-		begun := time.Now()
-		lease, ok, err := leases.Acquire(ctx, name, holder, leaseTTL)
-		if err == nil && ok {
-			return lease, begun, nil
+		leave = func() {}
+		if c.enter != nil {
+			if leave, err = c.enter(ctx); err != nil {
+				return fleet.Lease{}, begun, nil, fmt.Errorf("acquire lease %s: %w", c.name, err)
+			}
 		}
-		pause := min(poll, leasePoll)
+		begun = time.Now()
+		lease, ok, err := c.leases.Acquire(ctx, c.name, c.holder, leaseTTL)
+		if err == nil && ok {
+			return lease, begun, leave, nil
+		}
+		leave()
+		pause := min(c.poll, leasePoll)
 		if left := time.Until(lease.Expires) + leaseSlack; left > 0 {
 			pause = min(pause, left)
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-		case <-released:
+		case <-c.released:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -82,7 +104,7 @@ func acquire(ctx context.Context, leases Leases, name, holder string, poll time.
 			if err == nil {
 				err = ctx.Err()
 			}
-			return fleet.Lease{}, begun, fmt.Errorf("acquire lease %s: %w", name, err)
+			return fleet.Lease{}, begun, nil, fmt.Errorf("acquire lease %s: %w", c.name, err)
 		}
 	}
 }
@@ -90,6 +112,7 @@ func acquire(ctx context.Context, leases Leases, name, holder string, poll time.
 // heldLease is a lease in our hands. Valid is asked immediately before each write.
 type heldLease struct {
 	changing chan struct{} // held by one renewal or raise at a time: a renewal of the epoch that is being raised would look like a loss
+	leave    func()        // ends the turn to prepare
 
 	mu      sync.Mutex
 	current fleet.Lease
@@ -97,7 +120,7 @@ type heldLease struct {
 }
 
 func newHeldLease(lease fleet.Lease, until time.Time) *heldLease {
-	return &heldLease{changing: make(chan struct{}, 1), current: lease, until: until}
+	return &heldLease{changing: make(chan struct{}, 1), leave: func() {}, current: lease, until: until}
 }
 
 // change runs f alone among those that change the lease.

@@ -76,7 +76,7 @@ func (l *ledger) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64)
 	return at, l.linger(ctx, "raise")
 }
 
-func (l *ledger) Release(_ context.Context, lease fleet.Lease) error {
+func (l *ledger) Release(_ context.Context, lease fleet.Lease, _ string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if at := l.now[lease.Name]; at.Epoch == lease.Epoch {
@@ -92,6 +92,10 @@ func (l *ledger) setDown(down bool) {
 	l.down = down
 }
 
+func asks(l Leases, holder string) candidate {
+	return candidate{leases: l, name: "engine/eu-1", holder: holder, poll: time.Second}
+}
+
 func TestALeaseIsHeldByOneAtATimeAndPassesOnAtOnceWhenReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
@@ -100,7 +104,7 @@ func TestALeaseIsHeldByOneAtATimeAndPassesOnAtOnceWhenReleased(t *testing.T) {
 		var all sync.WaitGroup
 		for _, holder := range []string{"a", "b", "c"} {
 			all.Go(func() {
-				err := holdLease(t.Context(), l, "engine/eu-1", holder, time.Second, nil, func(ctx context.Context, held *heldLease) error {
+				err := asks(l, holder).hold(t.Context(), func(ctx context.Context, held *heldLease) error {
 					mu.Lock()
 					inside++
 					most = max(most, inside)
@@ -134,7 +138,7 @@ func TestWorkEndsBeforeAnotherMayHoldTheLease(t *testing.T) {
 		l := newLedger()
 		start := time.Now()
 		time.AfterFunc(time.Second, func() { l.setDown(true) })
-		err := holdLease(t.Context(), l, "engine/eu-1", "a", time.Second, nil, func(ctx context.Context, held *heldLease) error {
+		err := asks(l, "a").hold(t.Context(), func(ctx context.Context, held *heldLease) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
@@ -153,7 +157,7 @@ func TestWorkEndsBeforeAnotherMayHoldTheLease(t *testing.T) {
 func TestALeaseThatPassedOnEndsTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
-		err := holdLease(t.Context(), l, "engine/eu-1", "a", time.Second, nil, func(ctx context.Context, _ *heldLease) error {
+		err := asks(l, "a").hold(t.Context(), func(ctx context.Context, _ *heldLease) error {
 			l.mu.Lock()
 			at := l.now["engine/eu-1"]
 			at.Holder, at.Epoch = "b", at.Epoch+1
@@ -210,7 +214,7 @@ func TestARaiseOfTheEpochBesideARenewalLosesNothing(t *testing.T) {
 					return ctx.Err()
 				}
 			}
-			err := holdLease(t.Context(), l, "engine/eu-1", "a", time.Second, nil, func(ctx context.Context, held *heldLease) error {
+			err := asks(l, "a").hold(t.Context(), func(ctx context.Context, held *heldLease) error {
 				if first == "renew" {
 					wait(ctx, leaseTTL/3)
 					synctest.Wait() // the renewal is on its way
@@ -247,7 +251,7 @@ func TestARenewalThatHangsEndsTheWorkBeforeTheLease(t *testing.T) {
 			return ctx.Err()
 		}
 		start := time.Now()
-		err := holdLease(t.Context(), l, "engine/eu-1", "a", time.Second, nil, func(ctx context.Context, _ *heldLease) error {
+		err := asks(l, "a").hold(t.Context(), func(ctx context.Context, _ *heldLease) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
@@ -288,7 +292,7 @@ func TestALeaseIsAskedForWhenItRunsOutAndWhenItIsReleased(t *testing.T) {
 			after time.Duration
 		}{
 			"killed":   {func(*ledger, chan struct{}) {}, leaseTTL + leaseSlack},
-			"released": {func(l *ledger, c chan struct{}) { _ = l.Release(t.Context(), l.now["reconciler"]); c <- struct{}{} }, time.Second},
+			"released": {func(l *ledger, c chan struct{}) { _ = l.Release(t.Context(), l.now["reconciler"], ""); c <- struct{}{} }, time.Second},
 		} {
 			l, released := newLedger(), make(chan struct{}, 1)
 			if _, _, err := l.Acquire(t.Context(), "reconciler", "a", leaseTTL); err != nil {
@@ -296,7 +300,8 @@ func TestALeaseIsAskedForWhenItRunsOutAndWhenItIsReleased(t *testing.T) {
 			}
 			start := time.Now()
 			time.AfterFunc(time.Second, func() { c.give(l, released) })
-			_, _, err := acquire(t.Context(), l, "reconciler", "b", time.Minute, released)
+			b := candidate{leases: l, name: "reconciler", holder: "b", poll: time.Minute, released: released}
+			_, _, _, err := b.acquire(t.Context())
 			if took := time.Since(start); err != nil || took != c.after {
 				t.Errorf("%s: acquired after %s, want %s; %v", name, took, c.after, err)
 			}

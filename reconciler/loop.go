@@ -1,13 +1,16 @@
 package reconciler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -54,6 +57,7 @@ type Loop struct {
 	URL      string // of the config repo, without credentials; for people
 	Branch   string
 	Poll     time.Duration
+	Standby  time.Duration // between fetches while another replica leads; default 5 min
 	Metrics  *Metrics
 	Log      *slog.Logger
 
@@ -132,10 +136,17 @@ func (l *Loop) Heard(notice string) {
 
 // Run works until ctx ends. It starts from what is stored whenever it gets the lease, so that what another replica did counts.
 func (l *Loop) Run(ctx context.Context) {
+	var leading atomic.Bool
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { l.standBy(ctx, &leading) })
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
-		err := holdLease(ctx, l.Leases, loopLease, l.Holder, l.Poll, l.released, func(ctx context.Context, held *heldLease) error {
+		asks := candidate{leases: l.Leases, name: loopLease, holder: l.Holder, poll: l.Poll, released: l.released}
+		err := asks.hold(ctx, func(ctx context.Context, held *heldLease) error {
 			began = time.Now()
+			leading.Store(true)
+			defer leading.Store(false)
 			l.world, l.found, l.told = nil, nil, standing{}
 			return l.passes(ctx, held)
 		})
@@ -147,6 +158,24 @@ func (l *Loop) Run(ctx context.Context) {
 		}
 		l.Log.Warn("the loop starts anew", "error", err)
 		wait(ctx, backoff(min(attempts, 5)))
+	}
+}
+
+// standbyEvery is between fetches of a replica that does not lead, a quarter more or less. The first
+// is within a tenth of it.
+const standbyEvery = 5 * time.Minute
+
+// standBy keeps this replica's copy of the config repo near the branch's head while another replica
+// leads, so that taking over does not begin with a clone.
+func (l *Loop) standBy(ctx context.Context, leading *atomic.Bool) {
+	every := cmp.Or(l.Standby, standbyEvery)
+	for pause := rand.N(every / 10); wait(ctx, pause); pause = every*3/4 + rand.N(every/2) {
+		if leading.Load() {
+			continue
+		}
+		if _, err := l.Source.Fetch(ctx); err != nil && ctx.Err() == nil {
+			l.Log.Info("failed to fetch the config repo while another replica leads; trying again", "error", err)
+		}
 	}
 }
 

@@ -26,6 +26,12 @@ type Manager struct {
 	Log     *slog.Logger
 	Poll    time.Duration
 
+	Replicas Replicas      // with which the leases are shared; nil: they are not
+	Holder   string        // as the workers'
+	Beat     time.Duration // between its words to other replicas; default 2 s
+
+	turns *turns
+
 	mu      sync.Mutex
 	running map[fleet.EngineName]*run
 	ending  map[fleet.EngineName]<-chan struct{} // closed when the worker before has ended
@@ -40,13 +46,16 @@ type run struct {
 
 // NewManager makes a manager that is not running yet.
 func NewManager(engines EngineLister, poll time.Duration, log *slog.Logger, newWorker func(fleet.EngineName, fleet.EngineSpec) *Worker) *Manager {
-	return &Manager{Engines: engines, New: newWorker, Log: log, Poll: poll, running: map[fleet.EngineName]*run{}, ending: map[fleet.EngineName]<-chan struct{}{}, wake: make(chan struct{}, 1)}
+	return &Manager{Engines: engines, New: newWorker, Log: log, Poll: poll, turns: newTurns(), running: map[fleet.EngineName]*run{}, ending: map[fleet.EngineName]<-chan struct{}{}, wake: make(chan struct{}, 1)}
 }
 
 // Run starts and ends workers as engines come and go, until ctx ends and all workers have.
 func (m *Manager) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
+	if m.Replicas != nil {
+		all.Go(func() { m.balance(ctx) })
+	}
 	for ctx.Err() == nil {
 		specs, err := m.Engines.EngineSpecs(ctx)
 		if err == nil {
@@ -78,6 +87,7 @@ func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup, specs map[fle
 		}
 		workCtx, cancel := context.WithCancel(ctx)
 		w := m.New(name, spec)
+		w.turns = m.turns
 		w.wake, w.released = make(chan struct{}, 1), make(chan struct{}, 1)
 		r, before := &run{w, cancel, make(chan struct{})}, m.ending[name]
 		m.running[name] = r

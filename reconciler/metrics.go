@@ -16,6 +16,7 @@ type Metrics struct {
 	took      *prometheus.HistogramVec
 	waiting   *prometheus.GaugeVec
 	connected *prometheus.GaugeVec
+	handovers *prometheus.CounterVec
 	passes    *prometheus.CounterVec
 	passTook  prometheus.Histogram
 	recorded  prometheus.Gauge
@@ -36,12 +37,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.002, 2, 14)}, []string{"engine"}),
 		waiting:   gauge("argosy_engine_waiting", "Objects that this replica is to handle, those that are tried again among them; absent while it does not write to the engine.", "engine"),
 		connected: gauge("argosy_engine_connected", "1 while this replica reaches the engine, 0 while it tries to; absent while the engine is another replica's.", "engine"),
+		handovers: counter("argosy_engine_handovers_total", "Times that this replica handed the engine over to one that had fewer.", "engine"),
 		passes:    counter("argosy_reconcile_total", "Passes of the loop, by how they ended: recorded, unchanged, held, failed.", "result"),
 		passTook: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "argosy_reconcile_seconds", Help: "Time of a pass that recorded a revision, from fetch to commit.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
 		recorded: prometheus.NewGauge(prometheus.GaugeOpts{Name: "argosy_source_recorded_timestamp_seconds", Help: "When this replica last found that nothing is left to record; 0 when it never led."}),
 	}
-	reg.MustRegister(m.writes, m.failures, m.took, m.waiting, m.connected, m.passes, m.passTook, m.recorded)
+	reg.MustRegister(m.writes, m.failures, m.took, m.waiting, m.connected, m.handovers, m.passes, m.passTook, m.recorded)
 	for _, result := range []string{"recorded", "unchanged", "held", "failed"} {
 		m.passes.WithLabelValues(result)
 	}
@@ -67,6 +69,10 @@ func (m *Metrics) engine(name fleet.EngineName, reachable bool) {
 		v = 1
 	}
 	m.connected.WithLabelValues(string(name)).Set(v)
+}
+
+func (m *Metrics) handedOver(name fleet.EngineName) {
+	m.handovers.WithLabelValues(string(name)).Inc()
 }
 
 func (m *Metrics) queued(name fleet.EngineName, n int) {

@@ -42,6 +42,9 @@ type options struct {
 	fail   func(call string) error                      // of the store
 	engine func(call string, key fleet.ObjectKey) error // of every engine
 
+	beat    time.Duration // of the manager
+	standby time.Duration // of the loop
+
 	gitAway bool // until source.away says otherwise
 
 	reviews  reconciler.Reviews
@@ -75,19 +78,30 @@ func (h *house) start(name string, o options) *replica {
 		return h.engines[e].dial(r.dead, stopped, o.engine)
 	}
 	r.Loop = reconciler.NewLoop(reconciler.Loop{Source: r.source, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store,
-		Finder: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL, Branch: "main", Poll: o.poll, Metrics: metrics, Log: quiet(),
+		Finder: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL, Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: metrics, Log: quiet(),
 		Pulls: r.source, AgentFinder: o.agents, Reviews: o.reviews, Beside: o.beside, Recorded: o.recorded})
 	r.manager = reconciler.NewManager(r.store, 50*time.Millisecond, quiet(), func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
 		return &reconciler.Worker{Engine: e, Spec: spec, Holder: name, Rows: r.store, Leases: r.store, Secrets: h.secrets, Stops: board, Dial: dial,
 			Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight}
 	})
+	r.manager.Replicas, r.manager.Holder, r.manager.Beat = r.store, name, o.beat
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { r.Run(ctx) })
 	all.Go(func() { r.manager.Run(ctx) })
 	all.Go(func() { board.Run(ctx, r.store, quiet()) })
 	all.Go(func() {
-		store.Listen(ctx, func(by string) { board.Wake(); r.Heard(by); r.manager.Wake(); r.heard.Add(1) })
+		store.Listen(ctx, func(by string) {
+			if lease, ok := strings.CutPrefix(by, postgres.Released); ok {
+				r.Released(lease)
+				r.manager.Released(lease)
+				return
+			}
+			board.Wake()
+			r.Heard(by)
+			r.manager.Wake()
+			r.heard.Add(1)
+		})
 	})
 	r.stop = sync.OnceFunc(func() {
 		cancel()
@@ -106,7 +120,7 @@ func (h *house) kill(r *replica) {
 	r.dead.Store(true)
 	r.stop()
 	for _, lease := range r.store.held() {
-		if err := h.store.Release(context.Background(), lease); err != nil {
+		if err := h.store.Release(context.Background(), lease, ""); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -205,11 +219,25 @@ func (s *faulty) RaiseEpoch(ctx context.Context, l fleet.Lease, floor int64) (fl
 	return l, err
 }
 
-func (s *faulty) Release(ctx context.Context, l fleet.Lease) error {
+func (s *faulty) Release(ctx context.Context, l fleet.Lease, to string) error {
 	if err := s.ask("release"); err != nil {
 		return err
 	}
-	return s.Store.Release(ctx, l)
+	return s.Store.Release(ctx, l, to)
+}
+
+func (s *faulty) BeatWorkers(ctx context.Context, beat fleet.ReplicaBeat) (fleet.ReplicaView, error) {
+	if err := s.ask("beat"); err != nil {
+		return fleet.ReplicaView{}, err
+	}
+	return s.Store.BeatWorkers(ctx, beat)
+}
+
+func (s *faulty) LeaveWorkers(ctx context.Context, replica string) error {
+	if err := s.ask("leave"); err != nil {
+		return err
+	}
+	return s.Store.LeaveWorkers(ctx, replica)
 }
 
 // Record fails before or after the commit: "record" and "recorded" are asked for.

@@ -67,6 +67,7 @@ func (s *shift) run(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
+	s.ready(s.lease)
 	for range s.Flight {
 		begin(&working, ctx, s.work)
 	}

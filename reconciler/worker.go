@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -81,7 +82,10 @@ type Worker struct {
 	wake     chan struct{}
 	released chan struct{} // the engine's lease may be free
 
+	turns *turns
+
 	mu      sync.Mutex
+	stage   stage
 	raised  fleet.Lease         // whose epoch this process has put above all that the engine showed
 	rotated map[credential]bool // secrets that changed and whose rows are to be looked at
 }
@@ -110,12 +114,18 @@ const (
 func (w *Worker) Run(ctx context.Context) {
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
-		err := holdLease(ctx, w.Leases, engineLease+string(w.Engine), w.Holder, w.Poll, w.released, func(ctx context.Context, held *heldLease) error {
+		asks := candidate{leases: w.Leases, name: engineLease + string(w.Engine), holder: w.Holder, poll: w.Poll, released: w.released,
+			enter: func(ctx context.Context) (func(), error) { return w.turns.enter(ctx, attempts > 1) }}
+		err := asks.hold(ctx, func(ctx context.Context, held *heldLease) error {
 			began = time.Now()
-			return w.serve(ctx, held)
+			return w.session(ctx, held)
 		})
 		if ctx.Err() != nil {
 			return
+		}
+		if errors.As(err, &handedOver{}) {
+			attempts = 0
+			continue
 		}
 		if time.Since(began) > steady {
 			attempts = 1
@@ -161,7 +171,30 @@ func (w *Worker) takeRotated() []credential {
 	return all
 }
 
-// serve is the work under one lease.
+// session is the work under one lease, which handOver may end.
+func (w *Worker) session(ctx context.Context, held *heldLease) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	turn := time.AfterFunc(turnTime, held.leave)
+	defer turn.Stop()
+	w.setStage(stage{end: end, begun: time.Now()})
+	defer w.setStage(stage{})
+	err := w.serve(ctx, held)
+	if over := (handedOver{}); errors.As(context.Cause(ctx), &over) {
+		return over
+	}
+	return err
+}
+
+// ready says that the session has begun to write.
+func (w *Worker) ready(held *heldLease) {
+	held.leave()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stage.ready = true
+}
+
+// serve is that work.
 func (w *Worker) serve(ctx context.Context, held *heldLease) error {
 	defer w.Metrics.left(w.Engine)
 	target, err := w.connect(ctx, held)

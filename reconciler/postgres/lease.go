@@ -34,9 +34,10 @@ func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Durat
 	var found fleet.Lease
 	var left float64 // seconds until it runs out
 	err := s.control.QueryRow(ctx, `
-		SELECT holder, epoch, CASE WHEN expires_at <= clock_timestamp() THEN 0
-		                      ELSE extract(epoch FROM expires_at - clock_timestamp())::float8 END
-		FROM leases WHERE name = $1`, name).Scan(&found.Holder, &found.Epoch, &left)
+		SELECT holder, epoch, greatest(0, extract(epoch FROM greatest(
+			CASE WHEN isfinite(expires_at) THEN expires_at END,
+			CASE WHEN offered_to <> $2 THEN offered_until END) - clock_timestamp()))::float8
+		FROM leases WHERE name = $1`, name, holder).Scan(&found.Holder, &found.Epoch, &left)
 	found.Name, found.Expires = name, time.Now().Add(time.Duration(left*float64(time.Second)))
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -50,6 +51,7 @@ func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Durat
 		return lease(s.control.QueryRow(ctx, `
 			UPDATE leases SET holder = $2, epoch = epoch + 1, expires_at = clock_timestamp() + $3::interval
 			WHERE name = $1 AND epoch = $4 AND expires_at <= clock_timestamp()
+				AND ((offered_to = $2) IS NOT FALSE OR offered_until <= clock_timestamp())
 			RETURNING name, holder, epoch, expires_at, incarnation()`, name, holder, ttl, found.Epoch))
 	case found.Holder == holder:
 		return s.prolong(ctx, found, ttl)
@@ -81,12 +83,17 @@ func (s *Store) prolong(ctx context.Context, l fleet.Lease, ttl time.Duration) (
 // Released is what Listen is told, before the lease's name, when a lease was given up.
 const Released = "released "
 
-// Release gives a lease up and tells every replica, so that the next holder need not wait. A lease
-// that has passed on is left alone.
-func (s *Store) Release(ctx context.Context, l fleet.Lease) error {
+// offerTime is how long a lease that was released for one replica is kept for it.
+const offerTime = 3 * time.Second
+
+// Release gives a lease up and tells every replica, so that the next holder need not wait. With to,
+// only that replica can take it for the next three seconds. A lease that has passed on is left alone.
+func (s *Store) Release(ctx context.Context, l fleet.Lease, to string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.control.Exec(ctx, `
-			UPDATE leases SET holder = '', expires_at = '-infinity' WHERE name = $1 AND holder = $2 AND epoch = $3`, l.Name, l.Holder, l.Epoch)
+			UPDATE leases SET holder = '', expires_at = '-infinity',
+				offered_to = nullif($4, ''), offered_until = clock_timestamp() + $5::interval
+			WHERE name = $1 AND holder = $2 AND epoch = $3`, l.Name, l.Holder, l.Epoch, text(to), offerTime)
 		return err
 	})
 	if err != nil {

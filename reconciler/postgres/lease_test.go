@@ -37,17 +37,79 @@ func TestLeaseIsHeldByOneAndItsEpochGrowsWithEachHolder(t *testing.T) {
 	if ok, err := s.Renew(ctx, first, time.Hour); err != nil || ok {
 		t.Errorf("the former holder renews: %v, %v", ok, err)
 	}
-	check(t, s.Release(ctx, first))
+	check(t, s.Release(ctx, first, ""))
 	if ok, err := s.Renew(ctx, second, time.Hour); err != nil || !ok {
 		t.Errorf("the former holder's release ended the lease: %v, %v", ok, err)
 	}
-	check(t, s.Release(ctx, second))
+	check(t, s.Release(ctx, second, ""))
 	third, ok, err := s.Acquire(ctx, "engine/eu-1", "a", time.Hour)
 	if err != nil || !ok || third.Epoch != 3 {
 		t.Errorf("after a release: %+v, %v, %v", third, ok, err)
 	}
 	if ok, err := s.Renew(ctx, second, time.Hour); err != nil || ok {
 		t.Errorf("who released it renews: %v, %v", ok, err)
+	}
+}
+
+func TestLeaseThatIsReleasedForOneReplicaIsKeptForIt(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	taken := func(by string) bool {
+		t.Helper()
+		l, ok, err := s.Acquire(ctx, "engine/eu-1", by, time.Hour)
+		check(t, err)
+		if left := time.Until(l.Expires); !ok && (left <= 0 || left > 3*time.Second) {
+			t.Errorf("replica %s is to wait %s for a lease that is kept for 3 s", by, left)
+		}
+		return ok
+	}
+	first := hold(t, s, "engine/eu-1")
+	check(t, s.Release(ctx, first, "b"))
+	if taken("c") || taken(first.Holder) {
+		t.Error("another replica takes what is kept for b")
+	}
+	if !taken("b") {
+		t.Error("b does not get what is kept for it")
+	}
+	second, _, err := s.Acquire(ctx, "engine/eu-1", "b", time.Hour)
+	check(t, err)
+	check(t, s.Release(ctx, second, "gone"))
+	exec(t, url, `UPDATE leases SET offered_until = now() - interval '1 ms'`)
+	third, ok, err := s.Acquire(ctx, "engine/eu-1", "c", time.Hour)
+	if check(t, err); !ok {
+		t.Fatal("a lease that its replica does not take stays free")
+	}
+	check(t, s.Release(ctx, third, ""))
+	if !taken("d") {
+		t.Error("a lease that is released for nobody is kept")
+	}
+}
+
+func TestReplicasSeeWhoWorksAndWhoHoldsWhat(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	ctx := t.Context()
+	hold(t, s, "engine/eu-1")
+	hold(t, s, "engine/acme/prod")
+	expire(t, url, "engine/acme/prod")
+	names := []string{"engine/acme/prod", "engine/eu-1", "engine/eu-2"}
+	view := must(s.BeatWorkers(ctx, fleet.ReplicaBeat{Replica: "a", Preparing: 2, Leases: names}))(t)
+	if fmt.Sprint(view) != "{map[a:2] map[engine/eu-1:replica-1]}" {
+		t.Errorf("one replica: %v", view)
+	}
+	check(t, s.BeatReplica(ctx, "an agents' hub without workers"))
+	view = must(s.BeatWorkers(ctx, fleet.ReplicaBeat{Replica: "b", Leases: names[2:]}))(t)
+	if fmt.Sprint(view) != "{map[a:2 b:0] map[]}" {
+		t.Errorf("two replicas: %v", view)
+	}
+	check(t, s.LeaveWorkers(ctx, "a"))
+	exec(t, url, `UPDATE replicas SET worked_at = worked_at - interval '6 s' WHERE replica = 'b'`)
+	view = must(s.BeatWorkers(ctx, fleet.ReplicaBeat{Replica: "c", Leases: names[:0]}))(t)
+	if fmt.Sprint(view) != "{map[c:0] map[]}" {
+		t.Errorf("after one has left and one was killed: %v", view)
 	}
 }
 

@@ -99,7 +99,7 @@ func prunings(r Retention) []pruning {
 		{"removals", 30 * day, `DELETE FROM removals WHERE (engine, kind, name) IN (
 			SELECT engine, kind, name FROM removals WHERE at < now() - $1::interval ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"replicas", day, `DELETE FROM replicas WHERE replica IN (
-			SELECT replica FROM replicas WHERE beat_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+			SELECT replica FROM replicas WHERE greatest(beat_at, worked_at) < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 	}
 }
 

@@ -111,6 +111,7 @@ func (v *Server) assemble() error {
 			Metrics: metrics, Log: v.log, Poll: time.Duration(s.Engines.Poll), Flight: s.Engines.InFlight,
 		}
 	})
+	v.manager.Replicas, v.manager.Holder = v.store, v.holder
 	v.api = api.New(api.Config{Reader: v.store.Readers(), Deciding: v.store, Decider: v.store, Tokens: withBootstrap(v.store, s.Bootstrap), Agents: v.agents(), Log: v.log, Version: v.version, Hub: s.Listen.Public})
 	return v.assembleAgents()
 }

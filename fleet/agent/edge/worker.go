@@ -223,7 +223,7 @@ func (f *Follower) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int6
 }
 
 // Release gives nothing up: the lease is the process's, and passes on when another one opens a session.
-func (f *Follower) Release(context.Context, fleet.Lease) error { return nil }
+func (f *Follower) Release(context.Context, fleet.Lease, string) error { return nil }
 
 // Acknowledge takes what was done with rows, to be reported.
 func (f *Follower) Acknowledge(_ context.Context, lease fleet.Lease, acks []fleet.Ack) error {
