@@ -15,6 +15,7 @@ type Forge interface {
 	People
 	Writer
 	Deliveries
+	Guard
 }
 
 // Reader reads the repository and its pull requests.
@@ -56,4 +57,11 @@ type Deliveries interface {
 	Missed(ctx context.Context, since time.Time) ([]fleet.MissedDelivery, error)
 	// Redeliver asks the forge to deliver once more. Its GUID stays the same.
 	Redeliver(ctx context.Context, id int64) error
+}
+
+// Guard tells what the forge itself enforces.
+type Guard interface {
+	// Protection reads the rules of the branch and the repository's settings for merges. What our account may not read is told in Unread,
+	// never as a rule that is absent.
+	Protection(ctx context.Context, branch string) (fleet.Protection, error)
 }

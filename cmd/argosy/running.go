@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -75,37 +74,61 @@ func (a *app) migrateCommand() *cobra.Command {
 func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at everything the control plane needs, and say what to mend",
-		Long: "Reads the settings, the database, the config repo, the secrets and every engine that the config repo declares, and writes to none of them.\n" +
-			"Exit code 1 when something is to be mended.",
-		Example: "  argosy doctor -f argosy.yaml",
+		Short: "Check everything the control plane needs and report what to fix",
+		Long: "Reads the settings, the database, the config repo, the rules that the Git host enforces on its branch, the secrets and every engine that\n" +
+			"the config repo declares, and writes to none of them. Exit code 1 when something is to be fixed. What Argosy's account may not read is\n" +
+			"reported as not checked, with the permission that is missing, and does not change the exit code.",
+		Example: "  argosy doctor -f argosy.yaml\n  argosy doctor -f argosy.yaml -o json",
 		Args:    exactly(),
 	}
 	load := settingsFlag(cmd)
+	out := addFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, err := load()
 		if err != nil {
 			return err
 		}
-		return a.examine(cmd.Context(), s)
+		return a.examine(server.Doctor(cmd.Context(), s), out.value)
 	}
 	return cmd
 }
 
-func (a *app) examine(ctx context.Context, s settings.Settings) error {
-	bad := 0
-	for _, c := range server.Doctor(ctx, s) {
-		mark := "ok  "
-		if c.Err != nil {
-			bad++
-			mark = "BAD "
+// checked is one check of the doctor's in -o json.
+type checked struct {
+	Subject string `json:"subject"`
+	State   string `json:"state"` // ok, fix, not checked
+	Text    string `json:"text"`
+}
+
+// examine writes what the doctor found.
+func (a *app) examine(checks []server.Check, format string) error {
+	marks := map[string]string{"ok": "ok  ", "fix": "BAD ", "not checked": "?   "}
+	count, all := map[string]int{}, []checked{}
+	for _, c := range checks {
+		one := checked{Subject: c.Subject, State: c.State(), Text: c.Text()}
+		count[one.State]++
+		all = append(all, one)
+		if format == "json" {
+			continue
 		}
-		if _, err := fmt.Fprintf(a.out, "%s %-28s %s\n", mark, table.Harmless(c.Subject), table.Harmless(c.Text())); err != nil {
+		if _, err := fmt.Fprintf(a.out, "%s %-28s %s\n", marks[one.State], table.Harmless(one.Subject), table.Harmless(one.Text)); err != nil {
 			return err
 		}
 	}
-	if bad > 0 {
-		return findings{fmt.Sprintf("%d to mend", bad)}
+	if format == "json" {
+		if err := writeJSON(a.out, all); err != nil {
+			return err
+		}
+	}
+	text := fmt.Sprintf("%d to fix", count["fix"])
+	if n := count["not checked"]; n > 0 {
+		text += fmt.Sprintf(", %d not checked", n)
+	}
+	switch {
+	case count["fix"] > 0:
+		return findings{text}
+	case count["not checked"] > 0:
+		a.hint("%s", text)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package stack_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,6 +25,21 @@ func TestArgosySpeaksToTheForge(t *testing.T) {
 		people[login] = must(forge.CreateUser(t.Context(), login))(t)
 	}
 	forgetest.Run(t, func(t *testing.T) forgetest.Stage { return newStage(t, forge, people) })
+	t.Run("a pattern requires one check, not every one", func(t *testing.T) { onePatternOneCheck(newStage(t, forge, people)) })
+}
+
+// onePatternOneCheck shows why a pattern such as argosy/* counts as none of the required checks: the forge merges
+// as soon as one status that fits is a success.
+func onePatternOneCheck(s *stage) {
+	ctx := s.t.Context()
+	ok(s.t, s.repo.Protect(ctx, s.cast.Base, stack.BranchRule{Contexts: []string{"argosy/*"}, BindAdmins: true, NoPush: true}))
+	p := must(s.Forge().Protection(ctx, s.cast.Base))(s.t)
+	if len(p.Checks) > 0 || len(p.Overriders) > 0 || p.Unread.Rules != "" {
+		s.t.Errorf("the pattern is told as %+v", p)
+	}
+	number, head := s.Open(s.cast.Writer, "One of three")
+	ok(s.t, s.repo.SetStatus(ctx, s.people[s.cast.Self.ID], string(head), stack.ForgeStatus{Context: fleet.CheckValidate, State: "success"}))
+	s.Merge(number)
 }
 
 // stage is a repository of an organization of its own, with the people that all stages share.
@@ -77,6 +93,11 @@ func (s *stage) create(org, name string) *stack.ForgeRepo {
 	ok(s.t, r.Allow(s.t.Context(), s.people[s.cast.Admin.ID], "admin"))
 	ok(s.t, r.Allow(s.t.Context(), s.people[s.cast.Writer.ID], "write"))
 	must(r.Push(s.t.Context(), s.forge.Admin, stack.Change{Message: "first", Write: map[string]string{"README.md": "hello\n"}}))(s.t)
+	eventually(s.t, "the forge has seen the first push", func() bool { // its API fails for branches until then
+		var told struct{ Empty bool }
+		ok(s.t, s.forge.Call(s.t.Context(), s.forge.Admin, http.MethodGet, "repos/"+r.Name, nil, &told))
+		return !told.Empty
+	})
 	return r
 }
 
@@ -189,6 +210,21 @@ func (s *stage) Shown(head fleet.Revision) map[string]forgetest.Shown {
 		}
 	}
 	return shown
+}
+
+func (s *stage) Protect(r forgetest.Rules) {
+	s.t.Helper()
+	rule := stack.BranchRule{
+		Contexts: r.Checks, NoPush: r.PullRequests && r.Pusher.ID == 0 && r.PushingTeam == "", DismissStale: r.Stale, BindAdmins: r.Everybody,
+	}
+	if r.Pusher.ID != 0 {
+		rule.PushUsers = []string{r.Pusher.Login}
+	}
+	if _, team, ok := strings.Cut(r.PushingTeam, "/"); ok {
+		rule.PushTeams = []string{team}
+	}
+	ok(s.t, s.repo.Protect(s.t.Context(), s.cast.Base, rule))
+	ok(s.t, s.repo.AllowRebase(s.t.Context(), !r.NoRebase))
 }
 
 func (s *stage) Replace() {

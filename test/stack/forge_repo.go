@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -71,6 +72,41 @@ func (r *ForgeRepo) Allow(ctx context.Context, a Account, permission string) err
 		return r.forge.Call(ctx, r.forge.Admin, http.MethodDelete, path, nil, nil)
 	}
 	return r.forge.Call(ctx, r.forge.Admin, http.MethodPut, path, map[string]any{"permission": permission}, nil)
+}
+
+// BranchRule is a branch protection.
+type BranchRule struct {
+	Contexts     []string // patterns of the statuses that are required
+	NoPush       bool     // nobody pushes
+	PushUsers    []string // these alone push, with PushTeams; nobody in either: whoever may write
+	PushTeams    []string
+	ForcePush    bool
+	DismissStale bool
+	BindAdmins   bool   // administrators merge nothing past a required status
+	Unprotected  string // patterns of files that whoever may write pushes
+}
+
+// Protect makes or replaces the branch's protection.
+func (r *ForgeRepo) Protect(ctx context.Context, branch string, b BranchRule) error {
+	err := r.forge.Call(ctx, r.forge.Admin, http.MethodDelete, r.path("branch_protections/%s", url.PathEscape(branch)), nil, nil)
+	var no *ForgeError
+	if err != nil && (!errors.As(err, &no) || no.Status != http.StatusNotFound) {
+		return err
+	}
+	return r.forge.Call(ctx, r.forge.Admin, http.MethodPost, r.path("branch_protections"), map[string]any{
+		"rule_name": branch, "enable_push": !b.NoPush, "enable_push_whitelist": len(b.PushUsers)+len(b.PushTeams) > 0,
+		"push_whitelist_usernames": b.PushUsers, "push_whitelist_teams": b.PushTeams, "enable_force_push": b.ForcePush,
+		"enable_status_check": len(b.Contexts) > 0, "status_check_contexts": b.Contexts, "dismiss_stale_approvals": b.DismissStale,
+		"block_admin_merge_override": b.BindAdmins, "unprotected_file_patterns": b.Unprotected,
+	}, nil)
+}
+
+// AllowRebase sets whether pull requests may be merged by a style that rebases, or by hand.
+func (r *ForgeRepo) AllowRebase(ctx context.Context, on bool) error {
+	return r.forge.Call(ctx, r.forge.Admin, http.MethodPatch, "repos/"+r.Name, map[string]any{
+		"has_pull_requests": true, "allow_merge_commits": true, "allow_squash_merge": true, "allow_rebase": on, "allow_rebase_explicit": on,
+		"allow_manual_merge": on, "autodetect_manual_merge": on,
+	}, nil)
 }
 
 // CreateHook has events delivered to a URL on loopback, signed with the secret.

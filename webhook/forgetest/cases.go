@@ -28,6 +28,9 @@ var cases = map[string]func(*scene){
 	"marks every state":                                    markedAll,
 	"believes nothing of a repository that took the name":  replaced,
 	"finds what was not delivered, or says that it cannot": delivered,
+	"tells a branch without protection from one unread":    unprotected,
+	"tells what the protection of the branch enforces":     protected,
+	"tells who is exempt from the protection":              exempted,
 }
 
 func opened(s *scene) {
@@ -187,6 +190,7 @@ func replaced(s *scene) {
 		"Permission":   func() error { _, err := s.forge.Permission(s.ctx, s.Stranger); return err },
 		"Say":          func() error { _, err := s.forge.Say(s.ctx, number, 0, marker, "hello"); return err },
 		"Mark":         func() error { return s.forge.Mark(s.ctx, head, nil) },
+		"Protection":   func() error { _, err := s.forge.Protection(s.ctx, s.Base); return err },
 	} {
 		err := call()
 		if err == nil || !strings.Contains(err.Error(), "is now another one") {

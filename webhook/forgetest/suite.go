@@ -54,6 +54,9 @@ type Stage interface {
 	// Shown are the checks of a commit by name as everybody sees them.
 	Shown(head fleet.Revision) map[string]Shown
 
+	// Protect sets the rules of Cast.Base and the settings for merges into it.
+	Protect(r Rules)
+
 	// Replace renames the repository, and lets Stranger make one of the name that it had, with a pull request number 1.
 	Replace()
 }

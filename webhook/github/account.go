@@ -25,6 +25,9 @@ var needed = map[string]string{
 	"checks": "write", "contents": "read", "issues": "write", "members": "read", "metadata": "read", "pull_requests": "write", "statuses": "write",
 }
 
+// useful is asked for only where the App was granted it: it shows the doctor a branch's protection.
+var useful = map[string]string{"administration": "read"}
+
 type installed struct {
 	ID          int64             `json:"id"`
 	AppID       int64             `json:"app_id"`
@@ -133,13 +136,15 @@ func (i *installation) scope(in installed) any {
 		body["repositories"] = []string{name}
 	}
 	permissions := map[string]string{}
-	for name, level := range needed {
-		switch has := in.Permissions[name]; {
-		case has == "":
-		case has == "read":
-			permissions[name] = has
-		default:
-			permissions[name] = level
+	for _, wanted := range []map[string]string{needed, useful} {
+		for name, level := range wanted {
+			switch has := in.Permissions[name]; {
+			case has == "":
+			case has == "read":
+				permissions[name] = has
+			default:
+				permissions[name] = level
+			}
 		}
 	}
 	if len(permissions) > 0 {

@@ -143,6 +143,42 @@ func (s *stage) Shown(head fleet.Revision) map[string]forgetest.Shown {
 	return shown
 }
 
+// Protect makes a ruleset, as GitHub proposes it: the older branch protection has tests of its own.
+func (s *stage) Protect(r forgetest.Rules) {
+	var rules, exempt []map[string]any
+	if len(r.Checks) > 0 {
+		var checks []any
+		for _, name := range r.Checks {
+			checks = append(checks, map[string]any{"context": name})
+		}
+		rules = append(rules, map[string]any{"type": "required_status_checks", "parameters": map[string]any{
+			"required_status_checks": checks, "strict_required_status_checks_policy": false,
+		}})
+	}
+	if r.PullRequests {
+		methods := []any{"merge", "squash", "rebase"}
+		if r.NoRebase {
+			methods = methods[:2]
+		}
+		rules = append(rules, map[string]any{"type": "pull_request", "parameters": map[string]any{
+			"allowed_merge_methods": methods, "dismiss_stale_reviews_on_push": r.Stale, "require_code_owner_review": false,
+			"require_last_push_approval": false, "required_approving_review_count": 0, "required_review_thread_resolution": false,
+		}})
+	}
+	rules = append(rules, map[string]any{"type": "non_fast_forward"}, map[string]any{"type": "deletion"})
+	if r.Pusher.ID != 0 {
+		exempt = append(exempt, map[string]any{"actor_id": r.Pusher.ID, "actor_type": "User", "bypass_mode": "always"})
+	}
+	if _, slug, ok := strings.Cut(r.PushingTeam, "/"); ok {
+		exempt = append(exempt, map[string]any{"actor_id": s.server.TeamID("acme", slug), "actor_type": "Team", "bypass_mode": "always"})
+	}
+	if !r.Everybody {
+		exempt = append(exempt, map[string]any{"actor_id": 5, "actor_type": "RepositoryRole", "bypass_mode": "pull_request"})
+	}
+	s.repo.Ruleset(exempt, rules...)
+	s.repo.Merges("allow_rebase_merge", !r.NoRebase)
+}
+
 func (s *stage) Replace() {
 	name := s.repo.Name
 	s.repo.Rename("acme/moved")

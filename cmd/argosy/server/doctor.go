@@ -13,13 +13,26 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/postgres"
+	"argosy.dev/argosy/webhook/review"
 )
 
 // Check is one thing that the doctor looked at.
 type Check struct {
 	Subject string
-	Detail  string // when it is well
-	Err     error  // what is to be mended
+	Detail  string // when it is well, or why it was not checked
+	Err     error  // what is to be fixed
+	Unknown bool   // it was not checked: what Argosy's account may not read is never taken for well
+}
+
+// State is "ok", "fix" or "not checked".
+func (c Check) State() string {
+	switch {
+	case c.Err != nil:
+		return string(review.RuleBroken)
+	case c.Unknown:
+		return string(review.RuleUnknown)
+	}
+	return string(review.RuleKept)
 }
 
 // Text is what a person reads.
@@ -41,7 +54,7 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 		defer cancel()
 		detail, err := look(ctx)
-		checks = append(checks, Check{subject, detail, err})
+		checks = append(checks, Check{Subject: subject, Detail: detail, Err: err})
 	}
 	var sealed func(context.Context, string) ([]byte, error)
 	joined := Check{Subject: "agents"}
@@ -66,8 +79,13 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		checks = append(checks, joined)
 	}
 	secrets, err := openSecrets(s.Secrets, sealed)
-	checks = append(checks, Check{"secrets", "every configured place is there", err})
+	checks = append(checks, Check{Subject: "secrets", Detail: "every configured place is there", Err: err})
 
+	if s.Forge != nil {
+		branch, cancel := context.WithTimeout(ctx, checkTimeout)
+		checks = append(checks, examineBranch(branch, s)...)
+		cancel()
+	}
 	var specs map[fleet.EngineName]fleet.EngineSpec
 	check("config repo", func(ctx context.Context) (text string, err error) {
 		specs, text, err = readEngines(ctx, s)
@@ -84,6 +102,31 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		check("engine "+string(name), func(ctx context.Context) (string, error) { return connect.examine(ctx, name, specs[name]) })
 	}
 	return checks
+}
+
+// examineBranch asks the Git host what it enforces on the branch, and compares that with what Argosy relies on.
+func examineBranch(ctx context.Context, s settings.Settings) []Check {
+	subject := "branch " + s.Source.Branch
+	forge, err := openForge(s, "doctor")
+	if err != nil {
+		return []Check{{Subject: subject, Err: fmt.Errorf("forge: %w", err)}}
+	}
+	p, err := forge.Protection(ctx, s.Source.Branch)
+	if err != nil {
+		return []Check{{Subject: subject, Err: err}}
+	}
+	var out []Check
+	for _, r := range review.BranchRules(p, s.Forge.DirectPush) {
+		c := Check{Subject: subject + ": " + r.Name, Detail: r.Text}
+		switch r.State {
+		case review.RuleBroken:
+			c.Err = fmt.Errorf("%s; %s: %s", r.Text, p.Host, r.Fix)
+		case review.RuleUnknown:
+			c.Unknown, c.Detail = true, "not checked: "+r.Text+"; "+r.Fix
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // readEngines fetches the branch into a mirror of the doctor's own and reads which engines it declares.

@@ -21,6 +21,10 @@ var handlers = map[string]handler{
 	"GET /repos/{owner}/{repo}/collaborators/{username}/permission": getPermission,
 
 	"GET /repos/{owner}/{repo}":                                 getRepository,
+	"GET /repos/{owner}/{repo}/branches/{branch}":               getBranch,
+	"GET /repos/{owner}/{repo}/branches/{branch}/protection":    getProtection,
+	"GET /repos/{owner}/{repo}/rules/branches/{branch}":         listRules,
+	"GET /repos/{owner}/{repo}/rulesets/{ruleset_id}":           getRuleset,
 	"GET /repos/{owner}/{repo}/pulls":                           listPulls,
 	"GET /repos/{owner}/{repo}/pulls/{pull_number}":             getPull,
 	"GET /repos/{owner}/{repo}/pulls/{pull_number}/reviews":     listReviews,

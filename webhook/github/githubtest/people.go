@@ -69,6 +69,13 @@ func (s *Server) Team(org, slug, parent string, members ...*Account) {
 	}
 }
 
+// TeamID is the number of a team.
+func (s *Server) TeamID(org, slug string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.teams[org+"/"+slug].id
+}
+
 // Hide makes a team one that callers are not told of.
 func (s *Server) Hide(org, slug string) {
 	s.mu.Lock()

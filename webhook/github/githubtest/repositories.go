@@ -20,13 +20,18 @@ type Repository struct {
 	runs     []*Run
 	hooks    []*Hook
 	number   int
+
+	merges   map[string]bool // the settings for merges
+	rulesets []*Ruleset      // of the branch main
+	classic  map[string]any  // its branch protection; nil for none
 }
 
 // Repository makes a repository of the owner's, who may do everything in it.
 func (s *Server) Repository(owner *Account, name string, public bool) *Repository {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := &Repository{ID: s.id(), Name: owner.Login + "/" + name, Public: public, s: s, owner: owner, grants: map[int64]string{owner.ID: "admin"}}
+	r := &Repository{ID: s.id(), Name: owner.Login + "/" + name, Public: public, s: s, owner: owner, grants: map[int64]string{owner.ID: "admin"},
+		merges: map[string]bool{"allow_merge_commit": true, "allow_squash_merge": true, "allow_rebase_merge": true, "allow_auto_merge": false}}
 	s.repos[r.ID] = r
 	s.names[strings.ToLower(r.Name)] = r.ID
 	return r
@@ -74,5 +79,11 @@ func (s *Server) tellRepository(r *Repository) any {
 }
 
 func getRepository(s *Server, r *request) answer {
-	return answer{status: http.StatusOK, body: s.tellRepository(r.repo)}
+	told := s.tellRepository(r.repo).(object)
+	if _, ok := r.may("contents", "write", "write"); ok {
+		for name, on := range r.repo.merges {
+			told[name] = on
+		}
+	}
+	return answer{status: http.StatusOK, body: told}
 }

@@ -1,0 +1,45 @@
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/cmd/argosy/settings"
+	"argosy.dev/argosy/webhook/github/githubtest"
+)
+
+// The doctor names the setting of each rule that the branch lacks, and what its account may not read is not fine.
+func TestDoctorComparesTheProtectionOfTheBranch(t *testing.T) {
+	host := githubtest.Start(t)
+	acme, bot := host.Organization("acme"), host.User("argosy")
+	repo := host.Repository(acme, "fleet", true)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(host.Token(bot, "ghp_0123456789abcdef")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := settings.Settings{Source: settings.Source{Branch: "main"}, Forge: &settings.Forge{
+		API: host.URL, Repository: repo.Name, RepositoryID: repo.ID, TokenFile: token, AllowHTTP: true,
+	}}
+	states := map[string]string{}
+	for _, c := range examineBranch(t.Context(), s) {
+		states[strings.TrimPrefix(c.Subject, "branch main: ")] = c.State() + ": " + c.Text()
+	}
+	for rule, want := range map[string]string{
+		"required checks": "fix: argosy/validate, argosy/plan, argosy/owners not required",
+		"direct pushes":   `GitHub: ruleset "Require a pull request before merging": on`,
+		"deletion":        `"Restrict deletions": on`,
+		"force pushes":    `"Block force pushes": on`,
+		"merge styles":    `not checked: not checked: Argosy's account may not read it; reading it takes the repository permission "Contents: write"`,
+	} {
+		if !strings.Contains(states[rule], want) {
+			t.Errorf("%s is told as %q, without %q", rule, states[rule], want)
+		}
+	}
+
+	host.Break("GET /repos/acme/fleet/rules/*", githubtest.HTML(502))
+	if got := examineBranch(t.Context(), s); len(got) != 1 || got[0].Err == nil {
+		t.Errorf("rules that cannot be read are told as %+v", got)
+	}
+}

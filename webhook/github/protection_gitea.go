@@ -1,0 +1,131 @@
+package github
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// giteaRule is a branch protection of Gitea.
+type giteaRule struct {
+	Name       string   `json:"rule_name"`
+	Push       bool     `json:"enable_push"`
+	PushSome   bool     `json:"enable_push_whitelist"`
+	PushUsers  []string `json:"push_whitelist_usernames"`
+	PushTeams  []string `json:"push_whitelist_teams"`
+	PushKeys   bool     `json:"push_whitelist_deploy_keys"`
+	ForcePush  bool     `json:"enable_force_push"`
+	Checked    bool     `json:"enable_status_check"`
+	Contexts   []string `json:"status_check_contexts"`
+	Stale      bool     `json:"dismiss_stale_approvals"`
+	Unguarded  string   `json:"unprotected_file_patterns"`
+	AdminsKept *bool    `json:"block_admin_merge_override"`
+}
+
+func (g giteaRule) check() error {
+	if g.Name == "" {
+		return errors.New("a branch protection has no name")
+	}
+	return nil
+}
+
+// giteaProtection is Gitea's: one rule applies to a branch, and the branch names it.
+func (f *Forge) giteaProtection(ctx context.Context, r repository, branch string, p *fleet.Protection) error {
+	m, err := f.merging(ctx, r)
+	if err != nil {
+		return err
+	}
+	p.Styles = map[fleet.MergeStyle]bool{}
+	for style, allowed := range map[fleet.MergeStyle]*bool{
+		fleet.MergeCommit: m.GiteaMerge, fleet.MergeSquash: m.Squash, fleet.MergeRebase: m.GiteaRebase,
+		fleet.MergeRebaseMerge: m.GiteaRebaseMerge, fleet.MergeFastForward: m.GiteaFastForward, fleet.MergeManual: m.GiteaManual,
+	} {
+		if allowed != nil {
+			p.Styles[style] = *allowed
+		}
+	}
+	if m.GiteaDetected != nil && *m.GiteaDetected {
+		p.Styles[fleet.MergeManual] = true
+	}
+	if len(p.Styles) < 6 {
+		p.Unread.Settings = "a newer Gitea, which shows each of them"
+	}
+	always := true // "merge when checks succeed" cannot be switched off
+	p.AutoMerge = &always
+	p.RefusesDeletion = branch == m.DefaultBranch
+	g, err := f.guarded(ctx, r, branch)
+	if err != nil || !g.Protected {
+		return err
+	}
+	p.RefusesDeletion = true
+	rule, err := f.giteaRule(ctx, r, g.Rule)
+	if err != nil {
+		return err
+	}
+	if rule == nil {
+		requireExactly(p, g.Checked, g.Contexts)
+		p.Unread.Rules, p.Unread.Exempt = mayReadGitea, mayReadGitea
+		return nil
+	}
+	rule.apply(r, p)
+	return nil
+}
+
+// giteaRule reads the rule of that name; nil for what our account may not read.
+func (f *Forge) giteaRule(ctx context.Context, r repository, name string) (*giteaRule, error) {
+	if name == "" {
+		return nil, nil
+	}
+	a, err := f.get(ctx, in(r.FullName, "branch_protections"), nil)
+	if isGone(err) || hasStatus(err, http.StatusForbidden) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	rules, err := readList[giteaRule](a)
+	if err != nil {
+		return nil, err
+	}
+	for i := range rules {
+		if rules[i].Name == name {
+			return &rules[i], nil
+		}
+	}
+	return nil, fmt.Errorf("%s: the rule %q of the branch is not listed", a.what, plain(name))
+}
+
+func (g giteaRule) apply(r repository, p *fleet.Protection) {
+	org, _, _ := cutName(r.FullName)
+	p.PullRequests = !g.Push || g.PushSome
+	p.DismissesStale, p.RefusesForce, p.Unguarded = g.Stale, !g.ForcePush, strings.TrimSpace(g.Unguarded)
+	requireExactly(p, g.Checked, g.Contexts)
+	if g.Push && g.PushSome {
+		for _, login := range g.PushUsers {
+			p.Pushers = append(p.Pushers, fleet.Exempt{Name: login, User: fleet.Person{Login: login}})
+		}
+		for _, name := range g.PushTeams {
+			p.Pushers = append(p.Pushers, exemptTeam(org, name))
+		}
+		if g.PushKeys {
+			p.Pushers = append(p.Pushers, fleet.Exempt{Name: "deploy keys"})
+		}
+	}
+	if g.AdminsKept == nil || !*g.AdminsKept {
+		p.Overriders = append(p.Overriders, fleet.Exempt{Name: "administrators of the repository"})
+	}
+}
+
+// requireExactly adds the checks that are required by their very names: Gitea takes each entry as a pattern,
+// which one status that fits satisfies, and without entries any status at all is enough.
+func requireExactly(p *fleet.Protection, on bool, contexts []string) {
+	for _, name := range contexts {
+		if on && !strings.ContainsAny(name, `*?[]{}\`) {
+			p.Checks = append(p.Checks, fleet.RequiredCheck{Name: name})
+		}
+	}
+}
