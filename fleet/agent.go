@@ -121,6 +121,10 @@ type AgentSession struct {
 	Version  string
 	Opening  int64 // of AgentOpening, to close what was opened and nothing newer; not looked at when it is opened
 
+	// Confirmed is the incarnation of the database whose rows are known to follow from the config repo, "" for none: in it, an epoch of another
+	// incarnation is replaced by a higher one.
+	Confirmed string
+
 	// Proof is the ID of the proof with which the session is opened, 1 to 64 bytes: it opens one, on whichever replica. Not looked at when it is
 	// closed.
 	Proof string
@@ -135,6 +139,7 @@ type AgentOpening struct {
 	Mode       AgentMode      // of an Engine always AgentManaged
 	Opening    int64          // grows with each session that is opened for the identity
 	Generation int64          // of the declaration: see AgentChange
+	Stale      bool           // the epoch is of another incarnation of the database: what the process knows of rows, too
 }
 
 // AgentNews is what is new for agents since a number and a moment. It says where to look, never what is there.
@@ -145,6 +150,9 @@ type AgentNews struct {
 	Syncs   []EngineName  // engines of agents with syncs that have not ended, every time
 	Ended   []string      // IDs of agents whose identity has ended since, and of some that ended up to two minutes before: they may be told twice
 	Changed []AgentChange // agents whose declaration has changed since, or up to two minutes before
+
+	Life      string // incarnation of the database: see Lease
+	Confirmed int64  // see MirrorState
 }
 
 // AgentChange says that the declaration behind an agent has changed: a session that was opened with a lower Generation has to begin anew.

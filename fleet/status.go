@@ -59,6 +59,7 @@ type Ack struct {
 	State   ApplyState
 	Message string // of a failure; capped at 1 KiB, never with a secret
 	Removed bool   // the object is proven gone: the row goes too
+	Hash    string // of the row as it was handled; "": of an agent of an earlier version, whose numbers alone count
 }
 
 // Lease is the right to act on one engine (or to record revisions), for a while. Every write carries its Epoch; the database refuses a

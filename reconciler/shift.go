@@ -263,7 +263,7 @@ func (s *shift) stands(row fleet.Row) bool {
 	}
 	s.settle(row.Key, true)
 	if row.Apply != fleet.ApplyApplied {
-		s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyApplied})
+		s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyApplied})
 	}
 	return true
 }
@@ -478,7 +478,7 @@ func (s *shift) guarded(ctx context.Context, t *task) (retry time.Duration, err 
 		s.Log.Error("handling an object panicked; report this as a bug", "engine", s.Engine,
 			"kind", key.Kind, "name", key.Name, "panic", r, "stack", string(debug.Stack()))
 		t.attempts++
-		s.acks.add(fleet.Ack{Key: key, Seq: t.row.Seq, State: fleet.ApplyFailed,
+		s.acks.add(fleet.Ack{Key: key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash, State: fleet.ApplyFailed,
 			Message: "a fault of Argosy: its code panicked on this object; the log of the control plane has the trace"})
 		retry, err = backoff(t.attempts), nil
 	}()
@@ -519,7 +519,7 @@ func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
 	default:
 		t.attempts++
 		retry = backoff(t.attempts)
-		ack = fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyFailed, Message: short(err.Error())}
+		ack = fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyFailed, Message: short(err.Error())}
 	}
 	if ack.State != "" {
 		s.acks.add(ack)
@@ -574,7 +574,7 @@ func (s *shift) inProject(tenant fleet.TenantName) (fleet.ObjectKey, bool) {
 func (s *shift) waitFor(t *task, need fleet.ObjectKey) time.Duration {
 	t.waits++
 	if t.waits == 16 {
-		ack := fleet.Ack{Key: t.row.Key, Seq: t.row.Seq, State: fleet.ApplyPending,
+		ack := fleet.Ack{Key: t.row.Key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash, State: fleet.ApplyPending,
 			Message: fmt.Sprintf("waits for %s %s on engine %s", need.Kind, need.Name, s.Engine)}
 		if t.row.Absent {
 			ack.State = fleet.ApplyDeleting
@@ -609,7 +609,7 @@ func (s *shift) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duratio
 		return fleet.Ack{}, 0, s.refusal(err)
 	}
 	s.settle(row.Key, out.State != fleet.ApplyPending) // one that is on its way out is nothing to lean on
-	return fleet.Ack{Key: row.Key, Seq: row.Seq, State: out.State, Message: short(out.Message)}, out.RetryAfter, nil
+	return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: out.State, Message: short(out.Message)}, out.RetryAfter, nil
 }
 
 // remove reads the row again first: the one that was queued may have waited out a stop or an outage,
@@ -633,10 +633,10 @@ func (s *shift) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Dura
 		return fleet.Ack{}, 0, s.refusal(err)
 	}
 	if done {
-		return fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyDeleting, Removed: true}, 0, nil
+		return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyDeleting, Removed: true}, 0, nil
 	}
 	// The watch tells when the object has gone; this is for the case that it does not.
-	return fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyDeleting}, removeWait, nil
+	return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyDeleting}, removeWait, nil
 }
 
 // refusal tells which of the two the gate has refused a write for: a stop, or the end of the lease.

@@ -130,7 +130,7 @@ func (s *shift) withdraw(row fleet.Row) {
 	if _, there := s.target.Live(row.Key); !there {
 		message = "the engine no longer has it; it is created again"
 	}
-	s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyPending, Message: message})
+	s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyPending, Message: message})
 }
 
 // reportBack says that the engine's whole state is from before what it has shown: rows are held

@@ -133,7 +133,8 @@ func (f *failover) promote(slowly bool) {
 		f.t.Fatal(err)
 	}
 	if slowly {
-		err := stack.ExecSQL(context.Background(), f.standby.DatabaseURL("argosy"), "UPDATE argosy.leases SET expires_at = '-infinity'")
+		err := stack.ExecSQL(context.Background(), f.standby.DatabaseURL("argosy"),
+			"UPDATE argosy.leases SET expires_at = '-infinity' WHERE NOT starts_with(holder, 'agent/')") // an agent's is for good
 		if err != nil {
 			f.t.Fatal(err)
 		}

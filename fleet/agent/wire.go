@@ -165,20 +165,21 @@ type Bye struct {
 
 // Codes of Bye and of refusals (the `code` of the problem document).
 const (
-	CodeRevoked    = "revoked"    // the identity is no more: join again
-	CodeExpired    = "expired"    // likewise: its keys were not rotated in time
-	CodeCloned     = "cloned"     // two processes use it in turn: join again, once
-	CodeSuperseded = "superseded" // another process of the agent has taken over: end
-	CodeShutdown   = "shutdown"   // the replica ends: connect again
-	CodeRenew      = "renew"      // the stream has stood long enough: connect again
-	CodeProof      = "proof"      // the proof does not hold; Date tells the hub's time
-	CodeReplay     = "replay"     // it was seen before
-	CodeBusy       = "busy"       // too many agents connect at once: see Retry-After
-	CodeProtocol   = "protocol"   // one side is too old
-	CodeToken      = "token"      // of a join: the one-time token is unknown, over, or of something that is gone
-	CodeUsed       = "used"       // of a join: the one-time token was used before, by other keys
-	CodeUndeclared = "undeclared" // nothing is declared for the agent at present, as during a rebuild: see Retry-After
-	CodeInvalid    = "invalid"    // the request makes no sense
+	CodeRevoked     = "revoked"     // the identity is no more: join again
+	CodeExpired     = "expired"     // likewise: its keys were not rotated in time
+	CodeCloned      = "cloned"      // two processes use it in turn: join again, once
+	CodeSuperseded  = "superseded"  // another process of the agent has taken over: end
+	CodeShutdown    = "shutdown"    // the replica ends: connect again
+	CodeRenew       = "renew"       // the stream has stood long enough: connect again
+	CodeProof       = "proof"       // the proof does not hold; Date tells the hub's time
+	CodeReplay      = "replay"      // it was seen before
+	CodeBusy        = "busy"        // too many agents connect at once: see Retry-After
+	CodeProtocol    = "protocol"    // one side is too old
+	CodeToken       = "token"       // of a join: the one-time token is unknown, over, or of something that is gone
+	CodeUsed        = "used"        // of a join: the one-time token was used before, by other keys
+	CodeUnconfirmed = "unconfirmed" // of a snapshot: the config repo has not confirmed the rows yet; see Retry-After
+	CodeUndeclared  = "undeclared"  // nothing is declared for the agent at present, as during a rebuild: see Retry-After
+	CodeInvalid     = "invalid"     // the request makes no sense
 )
 
 // Problem is how a request is refused (RFC 9457, application/problem+json). An answer of PathToken holds Error and Description too (RFC 6749).
@@ -215,6 +216,7 @@ type Ack struct {
 	State   fleet.ApplyState `json:"state"`
 	Message string           `json:"message,omitempty"`
 	Removed bool             `json:"removed,omitempty"`
+	Hash    string           `json:"hash,omitempty"` // of the row as it was handled; an agent of an earlier version sends none
 }
 
 // Observed is fleet.Observation without the engine.

@@ -38,12 +38,12 @@ func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet
 		b.Queue(sqlOpenRevisions, objectColumns(column(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key }))...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&touched) })
 		if len(done) > 0 {
-			b.Queue(sqlAcknowledge, append(ackColumns(done),
+			b.Queue(sqlAcknowledge, append(ackColumns(done, lease),
 				column(done, func(a fleet.Ack) string { return string(a.State) }),
 				column(done, func(a fleet.Ack) string { return message(a.Message) }))...)
 		}
 		if len(gone) > 0 {
-			b.Queue(sqlRemove, append(ackColumns(gone), lease.Epoch)...)
+			b.Queue(sqlRemove, append(ackColumns(gone, lease), lease.Epoch)...)
 		}
 	})
 	if err == nil {
@@ -56,8 +56,10 @@ const sqlAcknowledge = `
 	WITH changed AS (
 		INSERT INTO status AS s (engine, kind, name, tenant, seq, state, state_message, acked_at)
 		SELECT d.engine, d.kind, d.name, d.tenant, d.seq, a.state, a.message, now()
-		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[]) AS a (engine, kind, name, seq, state, message)
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $7::text[], $8::text[])
+			AS a (engine, kind, name, seq, hash, state, message)
 		JOIN desired d ON d.engine = a.engine AND d.kind = a.kind AND d.name = a.name AND d.seq = a.seq
+		WHERE ` + sqlSameContent + `
 		ON CONFLICT (engine, kind, name) DO UPDATE SET
 			tenant = excluded.tenant, seq = excluded.seq, state = excluded.state, state_message = excluded.state_message, acked_at = excluded.acked_at
 		WHERE (s.seq, s.state, s.state_message) IS DISTINCT FROM (excluded.seq, excluded.state, excluded.state_message)
@@ -65,8 +67,8 @@ const sqlAcknowledge = `
 
 const sqlRemove = `
 	WITH changed AS (
-		DELETE FROM desired d USING unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS a (engine, kind, name, seq)
-		WHERE d.engine = a.engine AND d.kind = a.kind AND d.name = a.name AND d.absent AND d.seq = a.seq
+		DELETE FROM desired d USING unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[]) AS a (engine, kind, name, seq, hash)
+		WHERE d.engine = a.engine AND d.kind = a.kind AND d.name = a.name AND d.absent AND d.seq = a.seq AND ` + sqlSameContent + `
 		RETURNING d.engine, d.kind, d.name, d.tenant, d.seq, d.deletion, d.uid),
 	swept AS (DELETE FROM status s USING changed c WHERE s.engine = c.engine AND s.kind = c.kind AND s.name = c.name
 		RETURNING s.engine, s.kind, s.name, s.uid),
@@ -74,7 +76,7 @@ const sqlRemove = `
 		WHERE s.engine = c.engine AND s.kind = c.kind AND s.name = c.name AND s.uid = c.uid),
 	buried AS (
 		INSERT INTO tombstones (engine, kind, name, tenant, uid, epoch, seq, deletion, at)
-		SELECT c.engine, c.kind, c.name, c.tenant, coalesce(s.uid, ''), $5, c.seq, c.deletion, now()
+		SELECT c.engine, c.kind, c.name, c.tenant, coalesce(s.uid, ''), $7, c.seq, c.deletion, now()
 		FROM changed c LEFT JOIN swept s ON s.engine = c.engine AND s.kind = c.kind AND s.name = c.name
 		WHERE c.uid = ''
 		ON CONFLICT (engine, kind, name) DO UPDATE SET tenant = excluded.tenant, uid = excluded.uid,
@@ -89,10 +91,14 @@ const sqlTellOf = `
 const sqlTellEnd = ` ELSE count(*) || ' applications of engine ' || min(c.engine) END)
 	FROM changed c WHERE c.kind = 'Application' GROUP BY c.tenant`
 
-func ackColumns(acks []fleet.Ack) []any {
+func ackColumns(acks []fleet.Ack, lease fleet.Lease) []any {
 	return append(objectColumns(column(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key })),
-		column(acks, func(a fleet.Ack) int64 { return a.Seq }))
+		column(acks, func(a fleet.Ack) int64 { return a.Seq }), column(acks, func(a fleet.Ack) string { return a.Hash }), lease.Name)
 }
+
+// A number is given twice when the database went back in time: an Ack is of the row whose content it
+// names. One that names none is of a row that its agent was given in this incarnation.
+const sqlSameContent = `(a.hash = d.hash OR a.hash = '' AND (SELECT same_life($6)))`
 
 // leasedEngine is the engine that the lease gives the right to, provided that it is the engine of every item.
 func leasedEngine[T any](lease fleet.Lease, items []T, key func(T) fleet.ObjectKey) (fleet.EngineName, error) {

@@ -13,15 +13,15 @@ import (
 
 // TakeReport checks, before a report is applied, that the lease holds and that the report is newer than the last one that was taken:
 // fleet.ErrFenced, fleet.ErrReplayed when it is not, and fleet.ErrNotFound when the lease was taken away and nobody has it, as when the mirror is
-// rebuilt or the declaration has changed: the same process may have it again. last is the number of that one, also with fleet.ErrReplayed. It
+// rebuilt or the declaration has changed, or the database went back to before it was given: the same process may have it again. last is the number of that one, also with fleet.ErrReplayed. It
 // writes nothing: a report is counted by ReportTaken, after all of its parts were applied. One whose replica died in between is sent
 // again and applied again, and each part has one effect however often it comes, while one that was counted before it was applied would be lost.
 func (s *Store) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (last int64, err error) {
 	free := false
 	err = s.again(ctx, func() error {
 		return s.work.QueryRow(ctx, `
-			SELECT a.report_seq, l.holder = '' FROM leases l JOIN agents a ON a.id = $4 AND a.ended_at IS NULL AND 'engine/' || a.engine = l.name
-			WHERE l.name = $1 AND (l.holder = '' OR l.holder = $2 AND l.epoch = $3 AND l.expires_at > clock_timestamp())`,
+			SELECT a.report_seq, l.holder = '' OR l.epoch < $3 FROM leases l JOIN agents a ON a.id = $4 AND a.ended_at IS NULL AND 'engine/' || a.engine = l.name
+			WHERE l.name = $1 AND (l.holder = '' OR l.epoch < $3 OR l.holder = $2 AND l.epoch = $3 AND l.expires_at > clock_timestamp())`,
 			lease.Name, text(lease.Holder), lease.Epoch, text(holdingAgent(lease))).Scan(&last, &free)
 	})
 	switch {

@@ -117,7 +117,8 @@ func (s *Store) AgentNews(ctx context.Context, after int64, since time.Time) (fl
 	err := s.again(ctx, func() error {
 		var changed []string
 		var generations []int64
-		err := s.read.QueryRow(ctx, sqlAgentNews, after, moment(since)).Scan(&n.Seq, &n.Now, &n.Rows, &n.Syncs, &n.Ended, &changed, &generations)
+		err := s.read.QueryRow(ctx, sqlAgentNews, after, moment(since)).Scan(&n.Seq, &n.Now, &n.Rows, &n.Syncs, &n.Ended, &changed, &generations,
+			&n.Life, &n.Confirmed)
 		n.Changed = make([]fleet.AgentChange, len(changed))
 		for i, id := range changed {
 			n.Changed[i] = fleet.AgentChange{Agent: id, Generation: generations[i]}
@@ -139,7 +140,7 @@ const (
 				SELECT true FROM desired d WHERE $1::bigint >= 0 AND d.engine = a.engine AND d.seq > $1 AND d.seq <= m.seq ORDER BY d.seq LIMIT 1)),
 		ARRAY(SELECT c.engine FROM (SELECT DISTINCT q.engine FROM syncs q WHERE q.state IN ('Pending', 'Running')) c WHERE ` + sqlServed + `),
 		ARRAY(SELECT a.id FROM agents a WHERE a.ended_at IS NOT NULL AND a.ended_at > coalesce($2::timestamptz, now()) - interval '2 minutes'),
-		coalesce(g.ids, '{}'), coalesce(g.generations, '{}')
+		coalesce(g.ids, '{}'), coalesce(g.generations, '{}'), incarnation(), m.confirmed
 	FROM mirror m, (
 		SELECT array_agg(a.id ORDER BY a.id) AS ids, array_agg(a.generation ORDER BY a.id) AS generations FROM agents a
 		WHERE a.ended_at IS NULL AND a.generation > 0 AND a.changed_at > coalesce($2::timestamptz, now()) - interval '2 minutes') g`

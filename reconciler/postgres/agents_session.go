@@ -18,6 +18,7 @@ import (
 const (
 	maxFloor    = 1 << 53 // an epoch above it has not come about by counting
 	maxInstance = 128     // bytes
+	lifeLost    = "lost"  // in place of an incarnation that is not known
 	leaseYears  = `interval '100 years'`
 
 	turnWindow = 10 * time.Minute
@@ -33,7 +34,8 @@ const (
 )
 
 // OpenAgent begins a session: it takes the engine's lease for the process (with a higher epoch if another had it or the floor demands it; who
-// comes back keeps what it had), and keeps that the agent is connected to the replica. fleet.ErrCloned: processes have come back in turn,
+// comes back keeps what it had, unless that was given in another incarnation of the database and the rows are confirmed by now), and
+// keeps that the agent is connected to the replica. fleet.ErrCloned: processes have come back in turn,
 // and the identity is refused from now on. fleet.ErrNotFound: nothing is declared for the agent and nothing is left to remove, or the mirror
 // is being rebuilt; it is to try again later. fleet.ErrReplayed: a session was opened with its Proof before. fleet.ErrAgentBusy: the agent has
 // opened 200 in three minutes. Otherwise as Agent. It waits for writes that are under way with the lease.
@@ -76,7 +78,7 @@ func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession, call 
 	if o.Agent, err = agentNamed(ctx, tx, session.Agent, ""); err != nil {
 		return o, false, err
 	}
-	held, err := lockLease(ctx, tx, "engine/"+string(o.Agent.Engine))
+	held, life, err := lockLease(ctx, tx, "engine/"+string(o.Agent.Engine))
 	if err != nil {
 		return o, false, err
 	}
@@ -102,7 +104,18 @@ func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession, call 
 		return o, true, tell(ctx, tx, agentDeed("refuse agent", o.Agent.Tenant, o.Agent.Engine, "argosy", o.Agent.ID+" is used by two processes in turn",
 			"its identity is used by two processes in turn; it has to join again"))
 	}
-	if o.Lease, err = takeLease(ctx, tx, held, agentHolder(o.Agent.ID, session.Instance), session.Floor); err != nil {
+	if life == "" && session.Floor > 0 && held.Epoch <= session.Floor {
+		life = lifeLost // the database that gave the epoch which the cluster shows was another
+	}
+	o.Stale = life != "" && life != held.Life
+	floor := session.Floor
+	if o.Stale && session.Confirmed == held.Life {
+		floor, o.Stale = max(floor, held.Epoch)+1, false // above the epoch that the process has
+	}
+	if !o.Stale {
+		life = held.Life
+	}
+	if o.Lease, err = takeLease(ctx, tx, held, agentHolder(o.Agent.ID, session.Instance), floor, life); err != nil {
 		return o, false, err
 	}
 	o.ArgoCD, o.Mode = stand.argocd, stand.mode
@@ -152,26 +165,29 @@ func holdingAgent(l fleet.Lease) string {
 	return id
 }
 
-// lockLease locks the lease of that name, made if there is none.
-func lockLease(ctx context.Context, tx pgx.Tx, name string) (fleet.Lease, error) {
+// lockLease locks the lease of that name, made if there is none. Its Life is the database's
+// incarnation; life is the one in which its epoch was given, "" where that is not known.
+func lockLease(ctx context.Context, tx pgx.Tx, name string) (l fleet.Lease, life string, err error) {
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO leases (name, holder, epoch, expires_at) VALUES ($1, '', 0, '-infinity') ON CONFLICT (name) DO NOTHING`, name); err != nil {
-		return fleet.Lease{}, err
+		return l, "", err
 	}
-	l := fleet.Lease{Name: name}
-	err := tx.QueryRow(ctx, `SELECT holder, epoch FROM leases WHERE name = $1 FOR UPDATE`, name).Scan(&l.Holder, &l.Epoch)
-	return l, err
+	l.Name = name
+	err = tx.QueryRow(ctx, `SELECT holder, epoch, incarnation(), life FROM leases WHERE name = $1 FOR UPDATE`, name).
+		Scan(&l.Holder, &l.Epoch, &l.Life, &life)
+	return l, life, err
 }
 
 // takeLease gives a locked lease to the holder, for good: it passes on when another process opens a session, and costs no renewal.
-func takeLease(ctx context.Context, tx pgx.Tx, l fleet.Lease, holder string, floor int64) (fleet.Lease, error) {
+// life is the incarnation that what the holder knows of rows is of.
+func takeLease(ctx context.Context, tx pgx.Tx, l fleet.Lease, holder string, floor int64, life string) (fleet.Lease, error) {
 	epoch := l.Epoch
 	if l.Holder != holder {
 		epoch++
 	}
 	taken, _, err := lease(tx.QueryRow(ctx, `
-		UPDATE leases SET holder = $2, epoch = $3, expires_at = clock_timestamp() + `+leaseYears+` WHERE name = $1
-		RETURNING name, holder, epoch, expires_at, incarnation()`, l.Name, holder, max(epoch, floor+1)))
+		UPDATE leases SET holder = $2, epoch = $3, life = $4, expires_at = clock_timestamp() + `+leaseYears+` WHERE name = $1
+		RETURNING name, holder, epoch, expires_at, incarnation()`, l.Name, holder, max(epoch, floor+1), life))
 	return taken, err
 }
 

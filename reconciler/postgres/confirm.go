@@ -31,6 +31,16 @@ func (s *Store) WantConfirmed(ctx context.Context) (int64, error) {
 	return wanted, wrap(err, "ask for a confirmation of the mirror")
 }
 
+// BeginLife makes the database another incarnation, if it still is the one of that name: it was seen
+// to go back in time by the numbers of its rows alone, as after its disk was put back.
+func (s *Store) BeginLife(ctx context.Context, was string) error {
+	err := s.again(ctx, func() error {
+		_, err := s.work.Exec(ctx, `UPDATE mirror SET life = gen_random_uuid() WHERE incarnation() = $1`, was)
+		return err
+	})
+	return wrap(err, "begin another incarnation of the mirror")
+}
+
 // Confirm records that what the mirror holds, as at says, follows from the head of the config repo. It is false when the mirror stands
 // elsewhere by now. fleet.ErrFenced when the lease has passed on.
 func (s *Store) Confirm(ctx context.Context, lease fleet.Lease, at fleet.MirrorState) (bool, error) {

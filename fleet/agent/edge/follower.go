@@ -253,15 +253,15 @@ func (f *Follower) engineLocked() fleet.EngineName {
 
 // replaceLocked puts a complete snapshot in the place of what was known. What it leaves out is no longer a row, and stays on the cluster.
 func (f *Follower) replaceLocked(engine fleet.EngineName, s *agent.Snapshot) {
+	if f.mirror != nil {
+		f.generation++
+		f.Outbox.anew()
+	}
 	m := newMirror(engine, f.Namespace)
 	for i := range s.Rows {
 		if ack, aside := m.put(&s.Rows[i]); aside {
 			f.Outbox.Acknowledge(ack)
 		}
-	}
-	if f.mirror != nil {
-		f.generation++
-		f.Outbox.anew()
 	}
 	f.mirror, f.cursor, f.stale = m, s.Cursor, false
 }

@@ -51,7 +51,7 @@ func (m *mirror) put(r *agent.Row) (agent.Ack, bool) {
 	if err != nil {
 		delete(m.rows, key)
 		m.aside[key] = err.Error()
-		return agent.Ack{Kind: r.Kind, Name: r.Name, Seq: r.Seq, State: fleet.ApplyFailed, Message: err.Error()}, true
+		return agent.Ack{Kind: r.Kind, Name: r.Name, Seq: r.Seq, State: fleet.ApplyFailed, Message: err.Error(), Hash: r.Hash}, true
 	}
 	delete(m.aside, key)
 	m.rows[key] = held{row, r.Credential}

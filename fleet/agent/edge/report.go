@@ -41,12 +41,18 @@ func (o *Outbox) pauseSession() {
 	o.open = false
 }
 
-// anew forgets what the hub was told: it is another one, or has lost its memory.
+// anew forgets what the hub was told: it is another one, or has lost its memory. Acknowledgements that
+// wait are of rows of another mirror.
 func (o *Outbox) anew() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := range o.lists {
 		clear(o.lists[i].told)
+	}
+	clear(o.lists[listAcks].waiting)
+	o.lists[listAcks].order = nil
+	if o.flying != nil {
+		o.flying.items[listAcks] = nil
 	}
 	if o.standing.raw == nil && o.standing.told != "" {
 		o.standing.raw = json.RawMessage(o.standing.told)

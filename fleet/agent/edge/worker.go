@@ -243,7 +243,8 @@ func (f *Follower) Acknowledge(_ context.Context, lease fleet.Lease, acks []flee
 			continue
 		}
 		others = others || (was == fleet.ApplyHeld) != (a.State == fleet.ApplyHeld)
-		said = append(said, agent.Ack{Kind: a.Key.Kind, Name: a.Key.Name, Seq: a.Seq, State: a.State, Message: a.Message, Removed: a.Removed})
+		said = append(said, agent.Ack{Kind: a.Key.Kind, Name: a.Key.Name, Seq: a.Seq, State: a.State, Message: a.Message,
+			Removed: a.Removed, Hash: a.Hash})
 	}
 	f.Outbox.Acknowledge(said...)
 	if others {
@@ -257,7 +258,7 @@ func (f *Follower) keep(a fleet.Ack) (was fleet.ApplyState, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	have, ok := f.mirror.rows[a.Key]
-	if !ok || have.row.Seq != a.Seq {
+	if !ok || have.row.Seq != a.Seq || a.Hash != "" && a.Hash != have.row.Manifest.Hash {
 		return "", false
 	}
 	was, have.row.Apply = have.row.Apply, a.State

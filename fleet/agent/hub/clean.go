@@ -50,7 +50,8 @@ func ackOf(engine fleet.EngineName, a agent.Ack) (fleet.Ack, bool) {
 	if !soundName(a.Name) || a.Seq < 0 || !knownKind(a.Kind) {
 		return fleet.Ack{}, false
 	}
-	ack := fleet.Ack{Key: fleet.ObjectKey{Engine: engine, Kind: a.Kind, Name: a.Name}, Seq: a.Seq, State: a.State, Message: message(a.Message), Removed: a.Removed}
+	ack := fleet.Ack{Key: fleet.ObjectKey{Engine: engine, Kind: a.Kind, Name: a.Name}, Seq: a.Seq, State: a.State,
+		Message: message(a.Message), Removed: a.Removed, Hash: word(a.Hash)}
 	switch a.State {
 	case fleet.ApplyPending, fleet.ApplyApplied, fleet.ApplyFailed, fleet.ApplyConflict, fleet.ApplyDeleting, fleet.ApplyHeld:
 	case "":

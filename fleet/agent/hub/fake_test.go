@@ -38,13 +38,19 @@ type fakeStore struct {
 	stood   []fleet.AgentReport
 	own     []fleet.OwnApplication
 	whole   bool
+
+	life      string // incarnation of the database
+	gitAway   bool   // nothing is confirmed
+	wanted    int64
+	confirmed int64
+	lives     map[fleet.EngineName]string // in which the epochs of leases were given
 }
 
 func newFakeStore() *fakeStore {
 	return &fakeStore{calls: map[string]int{}, agents: map[string]fleet.Agent{}, over: map[string]error{}, tokens: map[string]fleet.AgentToken{},
 		usedBy: map[string]string{}, access: map[[32]byte]string{}, given: map[string]bool{}, rows: map[fleet.EngineName][]fleet.Row{},
 		syncs: map[fleet.EngineName][]fleet.SyncRequest{}, leases: map[string]fleet.Lease{}, open: map[string]int64{}, proofs: map[string]bool{}, reports: map[string]int64{},
-		ends: map[string]fleet.OperationState{}}
+		ends: map[string]fleet.OperationState{}, life: "first", lives: map[fleet.EngineName]string{}}
 }
 
 // called counts a call and fails it if told to.
@@ -188,14 +194,23 @@ func (f *fakeStore) OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.
 		return fleet.AgentOpening{}, fleet.ErrReplayed
 	}
 	f.proofs[s.Proof] = true
-	lease := f.leases[string(a.Engine)]
+	lease, before := f.leases[string(a.Engine)], f.lives[a.Engine]
+	stale := before != "" && before != f.life
+	if stale && s.Confirmed == f.life {
+		lease.Holder, stale = "", false
+	}
 	if lease.Holder != holder || lease.Epoch <= s.Floor {
 		lease = fleet.Lease{Name: "engine/" + string(a.Engine), Holder: holder, Epoch: max(lease.Epoch, s.Floor) + 1}
-		f.leases[string(a.Engine)] = lease
+	}
+	lease.Life = f.life
+	f.leases[string(a.Engine)] = lease
+	if !stale {
+		f.lives[a.Engine] = f.life
 	}
 	f.opening++
 	f.open[s.Agent] = f.opening
-	return fleet.AgentOpening{Agent: a, Lease: lease, ReportSeq: f.reports[lease.Name], Mode: fleet.AgentManaged, Opening: f.opening, Generation: 1}, nil
+	return fleet.AgentOpening{Agent: a, Lease: lease, ReportSeq: f.reports[lease.Name], Mode: fleet.AgentManaged, Opening: f.opening, Generation: 1,
+		Stale: stale}, nil
 }
 
 func (f *fakeStore) CloseAgent(ctx context.Context, s fleet.AgentSession) error {
@@ -219,9 +234,10 @@ func (f *fakeStore) AgentRows(ctx context.Context, engine fleet.EngineName, visi
 		return 0, err
 	}
 	f.mu.Lock()
-	rows, seq := slices.Clone(f.rows[engine]), f.seq
+	rows, seq, life := slices.Clone(f.rows[engine]), f.seq, f.life
 	f.mu.Unlock()
 	for _, r := range rows {
+		r.Life = life
 		if err := visit(r); err != nil {
 			return 0, err
 		}
@@ -238,6 +254,7 @@ func (f *fakeStore) AgentChanged(ctx context.Context, engine fleet.EngineName, a
 	var out []fleet.Row
 	for _, r := range slices.SortedFunc(slices.Values(f.rows[engine]), func(a, b fleet.Row) int { return cmp.Compare(a.Seq, b.Seq) }) {
 		if r.Seq > after && len(out) < limit {
+			r.Life = f.life
 			out = append(out, r)
 		}
 	}
@@ -250,9 +267,14 @@ func (f *fakeStore) AgentCredentialRows(ctx context.Context, engine fleet.Engine
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(f.rows[engine]), func(r fleet.Row) bool {
-		return r.Credential == nil || r.Credential.Tenant != tenant || r.Credential.Name != secret
-	}), nil
+	var out []fleet.Row
+	for _, r := range f.rows[engine] {
+		if r.Credential != nil && r.Credential.Tenant == tenant && r.Credential.Name == secret {
+			r.Life = f.life
+			out = append(out, r)
+		}
+	}
+	return out, nil
 }
 
 func (f *fakeStore) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest, error) {
@@ -270,7 +292,10 @@ func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (fl
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	news := fleet.AgentNews{Seq: f.seq, Now: time.Now(), Ended: slices.Clone(f.ended), Changed: slices.Clone(f.changed)}
+	if !f.gitAway {
+		f.confirmed = f.wanted
+	}
+	news := fleet.AgentNews{Seq: f.seq, Now: time.Now(), Ended: slices.Clone(f.ended), Changed: slices.Clone(f.changed), Life: f.life, Confirmed: f.confirmed}
 	for engine, rows := range f.rows {
 		if slices.ContainsFunc(rows, func(r fleet.Row) bool { return r.Seq > after }) {
 			news.Rows = append(news.Rows, engine)
@@ -282,6 +307,30 @@ func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (fl
 		}
 	}
 	return news, nil
+}
+
+func (f *fakeStore) WantConfirmed(ctx context.Context) (int64, error) {
+	if err := f.called(ctx, "WantConfirmed"); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wanted = max(f.wanted, f.confirmed+1)
+	return f.wanted, nil
+}
+
+func (f *fakeStore) Notify(ctx context.Context, _ string) error { return f.called(ctx, "Notify") }
+
+func (f *fakeStore) BeginLife(ctx context.Context, was string) error {
+	if err := f.called(ctx, "BeginLife"); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.life == was {
+		f.life += "+"
+	}
+	return nil
 }
 
 func (f *fakeStore) CredentialEngines(ctx context.Context, tenant fleet.TenantName, secret string) ([]fleet.EngineName, error) {

@@ -2,8 +2,10 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +20,8 @@ const (
 	lookTime  = 5 * time.Second
 	whyTime   = time.Second // to ask why an identity has ended; its stream is cut in any case
 	leaveTime = 5 * time.Second
+
+	confirmTime = 5 * time.Second // that one who asks for rows waits for them to be confirmed
 )
 
 // feed looks for news once for all open streams of a replica and wakes those that they concern. It passes on no row itself: each stream
@@ -37,6 +41,11 @@ type feed struct {
 	seq     int64
 	since   time.Time
 
+	life      string        // incarnation of the database at the last look; "" before the first
+	need      int64         // the confirmation that was asked for since; 0 before that
+	confirmed bool          // the rows of this incarnation follow from the config repo
+	settled   chan struct{} // closed when they do; another one when they do no more
+
 	failing bool // of the goroutine that looks: the last look failed
 }
 
@@ -52,7 +61,8 @@ type due struct {
 }
 
 func newFeed(store Store, log *slog.Logger, rate int) *feed {
-	return &feed{store: store, log: log, rate: rate, wake: make(chan struct{}, 1), streams: map[fleet.EngineName]map[*stream]struct{}{}, empty: make(chan struct{})}
+	return &feed{store: store, log: log, rate: rate, wake: make(chan struct{}, 1), streams: map[fleet.EngineName]map[*stream]struct{}{}, empty: make(chan struct{}),
+		settled: make(chan struct{})}
 }
 
 func (f *feed) connected() int {
@@ -75,6 +85,9 @@ func (f *feed) join(s *stream) bool {
 		} else {
 			other.leave(superseded(other, s))
 		}
+	}
+	if f.confirmed && s.stale(f.life) { // it opened before that was known
+		s.leave(another)
 	}
 	if f.streams[s.engine()] == nil {
 		f.streams[s.engine()] = map[*stream]struct{}{}
@@ -239,22 +252,140 @@ func (f *feed) look(ctx context.Context) {
 		return
 	}
 	f.failing = false
+	if !f.follow(within, news) {
+		return
+	}
 	f.spread(news)
 	f.dismiss(ctx, news.Ended)
+}
+
+// follow notices that the database is another incarnation than at the last look, or has gone back in
+// time. Its rows may be older than what agents have: none is sent before the config repo has confirmed
+// them, and the agents keep what they have. Stops are sent all the same. It is false when the news
+// count for nothing.
+func (f *feed) follow(ctx context.Context, news fleet.AgentNews) bool {
+	f.mu.Lock()
+	back := f.life == news.Life && news.Seq < f.seq
+	if back || f.life != news.Life {
+		if f.confirmed {
+			f.log.Warn("the database went back in time, or is another one: agents are sent no rows until the config repo has confirmed them")
+		}
+		f.unsettle(news.Life)
+	}
+	ask := !f.confirmed && f.need == 0
+	f.mu.Unlock()
+	if back { // every replica, and every session of an agent, has to know
+		if err := f.store.BeginLife(ctx, news.Life); err != nil {
+			f.log.WarnContext(ctx, "failed to record that the database went back in time; it is tried again", "error", err)
+		}
+		signal(f.wake)
+		return false // the next look finds another incarnation
+	}
+	if ask {
+		f.ask(ctx)
+		return true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.confirmed && news.Confirmed >= f.need {
+		f.confirmed = true
+		close(f.settled)
+		f.settle()
+	}
+	return true
+}
+
+// unsettle begins another incarnation. f.mu is held.
+func (f *feed) unsettle(life string) {
+	if f.confirmed {
+		f.settled = make(chan struct{})
+	}
+	f.life, f.need, f.confirmed = life, 0, false
+}
+
+// ask asks for a confirmation of the rows.
+func (f *feed) ask(ctx context.Context) {
+	need, err := f.store.WantConfirmed(ctx)
+	if err != nil {
+		f.log.WarnContext(ctx, "failed to ask for a confirmation of the rows; agents are sent none yet", "error", err)
+		return
+	}
+	f.mu.Lock()
+	f.need = need
+	f.mu.Unlock()
+	signal(f.wake)
+	if err := f.store.Notify(ctx, "confirm agents"); err != nil {
+		f.log.DebugContext(ctx, "no notification; the loop polls", "error", err)
+	}
+}
+
+// another is told to agents that have to read their rows anew.
+var another = agent.Bye{Code: agent.CodeRenew, Message: "the mirror is another than before"}
+
+// stale reports whether what the stream's agent knows of rows is of another incarnation than that.
+func (s *stream) stale(life string) bool { return s.opening.Stale || s.opening.Lease.Life != life }
+
+// settle lets the streams go on: those whose agents know rows of another incarnation begin anew, and
+// the others are sent what waited. f.mu is held.
+func (f *feed) settle() {
+	for _, of := range f.streams {
+		for s := range of {
+			if s.stale(f.life) {
+				s.leave(another)
+				continue
+			}
+			s.mark(func(d *due) { d.rows = true })
+		}
+	}
+}
+
+// standing reports whether rows of that incarnation are confirmed.
+func (f *feed) standing(life string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.confirmed && f.life == life
+}
+
+// confirmedLife is the incarnation whose rows are confirmed; "" while none is known to be.
+func (f *feed) confirmedLife() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.confirmed {
+		return ""
+	}
+	return f.life
+}
+
+// awaitConfirmed waits a while until the rows are confirmed.
+func (f *feed) awaitConfirmed(ctx context.Context) {
+	f.mu.Lock()
+	settled := f.settled
+	f.mu.Unlock()
+	timer := time.NewTimer(confirmTime)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-settled:
+	}
+}
+
+// errUnconfirmed says that rows may be older than what runs on clusters.
+var errUnconfirmed = errors.New("the config repo has not confirmed the rows yet")
+
+// unconfirmed sends an agent away that asks for rows too early.
+func unconfirmed() *refusal {
+	r := refused(http.StatusServiceUnavailable, agent.CodeUnconfirmed, errUnconfirmed.Error()+
+		": the control plane has just started, or its database went back in time; what runs on the cluster stays as it is",
+		"if that lasts, look whether the control plane reaches its config repo: `argosy status` there")
+	r.after = confirmTime + rand.N(2*confirmTime)
+	return r
 }
 
 // spread wakes the streams that the news concern.
 func (f *feed) spread(news fleet.AgentNews) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if news.Seq < f.seq { // another mirror in the old one's place: whoever goes on after a number of the old one misses rows
-		f.log.Warn("the mirror's numbers have begun anew, and so do the agents' streams")
-		for _, of := range f.streams {
-			for s := range of {
-				s.leave(agent.Bye{Code: agent.CodeRenew, Message: "the mirror was rebuilt"})
-			}
-		}
-	}
 	f.seq, f.since = news.Seq, news.Now
 	for _, engine := range news.Rows {
 		for s := range f.streams[engine] {

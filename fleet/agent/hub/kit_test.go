@@ -149,6 +149,14 @@ func (o *house) replica(change ...func(*Config)) *house {
 		o.t.Fatal(err)
 	}
 	r.hub.Register(r.mux)
+	for range 2 { // the rows are confirmed
+		r.hub.feed.look(o.t.Context())
+	}
+	r.store.do(func() {
+		for _, call := range []string{"AgentNews", "WantConfirmed", "Notify"} {
+			delete(r.store.calls, call)
+		}
+	})
 	return &r
 }
 

@@ -73,6 +73,11 @@ func (h *Hub) listFor(w http.ResponseWriter, r *http.Request, given fleet.AgentT
 		h.later(w, errors.New("writes are stopped"))
 		return
 	}
+	life := h.feed.confirmedLife()
+	if life == "" {
+		h.later(w, errUnconfirmed)
+		return
+	}
 	w.Header().Set("Deprecation", "@"+strconv.Itoa(legacySince))
 	list := struct {
 		APIVersion string            `json:"apiVersion"`
@@ -86,6 +91,9 @@ func (h *Hub) listFor(w http.ResponseWriter, r *http.Request, given fleet.AgentT
 			_, err := h.store.AgentRows(ctx, given.Engine, func(row fleet.Row) error {
 				if err := checkRow(fleet.Agent{ID: "of an older route", Engine: given.Engine, Tenant: given.Tenant}, row); err != nil {
 					return err
+				}
+				if row.Life != life {
+					return errUnconfirmed
 				}
 				if !row.Absent && row.Credential == nil {
 					list.Items = append(list.Items, row.Manifest.Body)

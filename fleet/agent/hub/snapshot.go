@@ -37,13 +37,20 @@ func (h *Hub) snapshot(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	h.feed.awaitConfirmed(r.Context())
+	if h.feed.confirmedLife() == "" {
+		return unconfirmed()
+	}
 	opening, err := h.open(r.Context(), who, session)
 	if err != nil {
 		return err
 	}
 	defer h.close(r.Context(), opening, session)
+	if opening.Stale || !h.feed.standing(opening.Lease.Life) {
+		return unconfirmed()
+	}
 	return h.snapshots.within(r.Context(), func() error {
-		all, err := h.gather(r.Context(), opening.Agent)
+		all, err := h.gather(r.Context(), opening)
 		if err != nil {
 			return err
 		}
@@ -57,12 +64,18 @@ func (h *Hub) snapshot(w http.ResponseWriter, r *http.Request) error {
 }
 
 // gather reads the rows and lets go of the store.
-func (h *Hub) gather(ctx context.Context, to fleet.Agent) (*gathered, error) {
+func (h *Hub) gather(ctx context.Context, opening fleet.AgentOpening) (*gathered, error) {
+	to := opening.Agent
 	ctx, cancel := context.WithTimeout(ctx, gatherTime)
 	defer cancel()
 	all := &gathered{rows: newSpool(agent.MaxSnapshot - 1<<20), secret: map[int]fleet.Row{}, digest: agent.NewDigester()}
 	err := h.reads.within(ctx, func() (err error) {
-		all.cursor, err = h.store.AgentRows(ctx, to.Engine, func(r fleet.Row) error { return all.add(to, r) })
+		all.cursor, err = h.store.AgentRows(ctx, to.Engine, func(r fleet.Row) error {
+			if r.Life != opening.Lease.Life {
+				return unconfirmed()
+			}
+			return all.add(to, r)
+		})
 		return err
 	})
 	if err != nil {

@@ -34,7 +34,8 @@ type Store interface {
 	RotateAgent(ctx context.Context, id, oldThumb string, keys fleet.AgentKeys) (fleet.Agent, error)
 
 	// OpenAgent begins a session: it takes the engine's lease for the process, and with a higher epoch if another had it or the floor demands
-	// it, and keeps that the agent is connected to the replica. fleet.ErrCloned: processes have come back in turn, and the identity is refused
+	// it, and keeps that the agent is connected to the replica. An epoch that was given in another incarnation of the database is replaced
+	// by a higher one if the session is Confirmed, so that the process reads its rows anew; else it stays, and the opening is Stale. fleet.ErrCloned: processes have come back in turn, and the identity is refused
 	// from now on. fleet.ErrNotFound: nothing is declared for the agent at present, as during a rebuild; it is to try again later.
 	// fleet.ErrReplayed: a session was opened with that Proof before, on whichever replica. fleet.ErrAgentBusy: the agent has opened too many of
 	// late. Otherwise as Agent.
@@ -64,6 +65,15 @@ type Store interface {
 	// AgentNews is one statement, whatever the number of agents. after is the Seq, and since the Now, of the last one. A negative
 	// after begins with now, and the zero time two minutes ago.
 	AgentNews(ctx context.Context, after int64, since time.Time) (fleet.AgentNews, error)
+
+	// WantConfirmed asks that the rows be confirmed by the config repo, and returns the number that AgentNews.Confirmed reaches then. Notify
+	// tells the loop, wherever it runs, that somebody asks.
+	WantConfirmed(ctx context.Context) (int64, error)
+	Notify(ctx context.Context, by string) error
+
+	// BeginLife makes the database another incarnation, if it still is the one of that name: it was seen to go back in time by the numbers
+	// of its rows alone.
+	BeginLife(ctx context.Context, was string) error
 
 	// CredentialEngines are the agents' engines that have rows which need the tenant's secret.
 	CredentialEngines(ctx context.Context, tenant fleet.TenantName, secret string) ([]fleet.EngineName, error)

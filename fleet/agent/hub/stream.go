@@ -70,7 +70,9 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request) error {
 		out: &writer{w: w, control: control}}
 	s.ctx, s.cancel = context.WithCancelCause(r.Context())
 	defer s.cancel(nil)
-	if newest, err := h.newest(s.ctx, s.cursor); err != nil {
+	if !h.feed.standing(opening.Lease.Life) {
+		h.log.DebugContext(r.Context(), "a stream begins before the rows are confirmed", "engine", s.engine())
+	} else if newest, err := h.newest(s.ctx, s.cursor); err != nil {
 		return err
 	} else if s.cursor > newest {
 		s.cursor = 0 // a number from another life of the mirror
@@ -113,8 +115,9 @@ func (h *Hub) open(ctx context.Context, who prover, s agent.Session) (fleet.Agen
 		return fleet.AgentOpening{}, err
 	}
 	var opening fleet.AgentOpening
+	confirmed := h.feed.confirmedLife()
 	err := h.briefly(ctx, h.reads, func(ctx context.Context) (err error) {
-		opening, err = h.store.OpenAgent(ctx, fleet.AgentSession{Agent: who.ID, Instance: s.Instance, Replica: h.replica, Floor: s.Epoch, Version: s.Version, Proof: who.proof})
+		opening, err = h.store.OpenAgent(ctx, fleet.AgentSession{Agent: who.ID, Instance: s.Instance, Replica: h.replica, Floor: s.Epoch, Version: s.Version, Proof: who.proof, Confirmed: confirmed})
 		return err
 	})
 	switch {
@@ -273,9 +276,16 @@ func (s *stream) read(f func(context.Context) error) error {
 	return nil
 }
 
+// same reports whether rows may be sent: they are of the incarnation of the database that the stream
+// began in, which the config repo has confirmed.
+func (s *stream) same(rows []fleet.Row) bool {
+	life := s.opening.Lease.Life
+	return s.hub.feed.standing(life) && !slices.ContainsFunc(rows, func(r fleet.Row) bool { return r.Life != life })
+}
+
 // sendRows sends what stands above the cursor, and moves it.
 func (s *stream) sendRows(first *bool) error {
-	for {
+	for s.same(nil) {
 		var batch []fleet.Row
 		err := s.read(func(ctx context.Context) (err error) {
 			batch, err = s.hub.store.AgentChanged(ctx, s.engine(), s.cursor, batchRows)
@@ -283,6 +293,9 @@ func (s *stream) sendRows(first *bool) error {
 		})
 		if err != nil {
 			return err
+		}
+		if !s.same(batch) {
+			return nil // the feed ends the stream, or goes on with it, when the rows are confirmed
 		}
 		whole := len(batch) < batchRows
 		if len(batch) > 0 || *first {
@@ -295,6 +308,7 @@ func (s *stream) sendRows(first *bool) error {
 			return nil
 		}
 	}
+	return nil
 }
 
 // sendBatch sends rows in messages of a bounded size. Each moves the cursor, so that a stream that is cut goes on behind the last one.
@@ -347,6 +361,9 @@ func (s *stream) findMissing() {
 // sendAgain sends the rows that need a secret once more. Those whose secret is not to be had are sent, with the reason, only if it was
 // there before.
 func (s *stream) sendAgain(name secretName, withProblems bool) error {
+	if !s.same(nil) {
+		return errRead{errUnconfirmed}
+	}
 	var batch []fleet.Row
 	err := s.read(func(ctx context.Context) (err error) {
 		batch, err = s.hub.store.AgentCredentialRows(ctx, s.engine(), name.tenant, name.name)
@@ -354,6 +371,9 @@ func (s *stream) sendAgain(name secretName, withProblems bool) error {
 	})
 	if err != nil {
 		return err
+	}
+	if !s.same(batch) {
+		return errRead{errUnconfirmed}
 	}
 	rows, missing, err := s.hub.rows(s.ctx, s.opening.Agent, batch)
 	if err != nil {

@@ -1,0 +1,202 @@
+package reconciler_test
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/edge"
+	"argosy.dev/argosy/fleet/agent/edge/edgetest"
+	"argosy.dev/argosy/fleet/agent/hub"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/postgres"
+)
+
+// hubStore counts how often the hub has asked what is new.
+type hubStore struct {
+	*postgres.Store
+	looks atomic.Int64
+}
+
+func (s *hubStore) AgentNews(ctx context.Context, after int64, since time.Time) (fleet.AgentNews, error) {
+	news, err := s.Store.AgentNews(ctx, after, since)
+	if err == nil {
+		s.looks.Add(1)
+	}
+	return news, err
+}
+
+// remote is an agent that follows a real hub over TLS, with a cluster of its own.
+type remote struct {
+	*site
+	house    *house
+	hub      *hub.Hub
+	store    *hubStore
+	board    *reconciler.StopBoard
+	follower *edge.Follower
+}
+
+// agent joins an agent for an environment of acme and runs it until the test ends.
+func (h *house) agent(environment fleet.EnvironmentName) *remote {
+	h.t.Helper()
+	name := fleet.AgentEngine(fleet.EnvironmentID{Tenant: "acme", Name: environment})
+	r := &remote{site: newSite(name), house: h, store: &hubStore{Store: h.store}, board: reconciler.NewStopBoard()}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	mux := http.NewServeMux()
+	front := httptest.NewTLSServer(mux)
+	h.t.Cleanup(func() { cancel(); all.Wait(); front.Close() }) // streams end with the hub
+	of := reconciler.NewStopBoard()
+	var err error
+	if r.hub, err = hub.New(hub.Config{Store: r.store, Secrets: h.secrets, Stops: of, PublicURL: front.URL, Replica: "hub", Log: quiet()}); err != nil {
+		h.t.Fatal(err)
+	}
+	r.hub.Register(mux)
+	all.Go(func() { of.Run(ctx, h.store, quiet()) })
+	all.Go(func() { r.hub.Run(ctx) })
+	all.Go(func() { h.store.Listen(ctx, func(string) { r.hub.Wake(); of.Wake() }) })
+
+	_, token, err := h.store.CreateAgentToken(h.t.Context(), fleet.AgentToken{Tenant: "acme", Environment: environment,
+		CreatedBy: "token:test", ExpiresAt: time.Now().Add(time.Hour)}, "")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	keeper := edge.NewKeeper(&edgetest.Cell{})
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
+	client, err := edge.NewClient(edge.Settings{Hub: front.URL, CA: ca, Version: "v1", Log: quiet()}, keeper)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := keeper.Join(h.t.Context(), front.URL, client, token, "cluster", "v1"); err != nil {
+		h.t.Fatal(err)
+	}
+	metrics := reconciler.NewMetrics(prometheus.NewRegistry())
+	spec := fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"}, Connection: fleet.Connection{InCluster: true}}
+	manager := reconciler.NewManager(beside{name: spec}, 50*time.Millisecond, quiet(), func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
+		return &reconciler.Worker{Engine: e, Spec: spec, Holder: "agent", Rows: r.follower, Leases: r.follower, Secrets: r.follower, Stops: r.board,
+			Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: 4,
+			Dial: func(_ context.Context, _ fleet.EngineName, _ fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
+				return r.dial(new(atomic.Bool), stopped, nil)
+			}}
+	})
+	r.follower = edge.NewFollower(edge.FollowerConfig{Client: client, Namespace: "argocd", Version: "v1", Log: quiet(), Wake: manager.Wake,
+		Rotated: manager.Rotated, Stopped: r.board.Wake})
+	all.Go(func() { manager.Run(ctx) })
+	all.Go(func() { r.board.Run(ctx, r.follower, quiet()) })
+	all.Go(func() { _ = r.follower.Run(ctx) })
+	return r
+}
+
+// stands says why the cluster does not yet hold what the rows of its engine want, each of them acknowledged.
+func (r *remote) stands() error {
+	head := r.house.head()
+	if source, err := r.house.store.Source(context.Background()); err != nil || source.Applied != head {
+		return fmt.Errorf("revision %s is applied, not %s: %w", source.Applied.Short(), head.Short(), err)
+	}
+	wanted := r.house.rowsOn(r.name)
+	for key, row := range wanted {
+		if row.Absent || row.Apply != fleet.ApplyApplied || !r.server.Exists(key) {
+			return fmt.Errorf("%s %s is %s (absent: %v)", key.Kind, key.Name, row.Apply, row.Absent)
+		}
+	}
+	for _, live := range r.inventory() {
+		if row, ok := wanted[live.Key]; !ok || live.Hash != row.Manifest.Hash {
+			return fmt.Errorf("%s %s is not what a row wants (wanted: %v)", live.Key.Kind, live.Key.Name, ok)
+		}
+	}
+	return nil
+}
+
+// bears says whether the Application of a deployment bears the revision.
+func (r *remote) bears(deployment fleet.DeploymentName, revision string) error {
+	for _, live := range r.inventory() {
+		if live.Key.Kind == fleet.ObjectApplication && live.Deployment == deployment {
+			if at := r.server.Field(live.Key, "spec.source.targetRevision"); at != revision {
+				return fmt.Errorf("%s is at %s, not %s", live.Key.Name, at, revision)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("deployment %s is not there", deployment)
+}
+
+// looks waits until the hub has looked for news that often.
+func (r *remote) looks(n int64) {
+	r.house.t.Helper()
+	from := r.store.looks.Load()
+	r.house.eventually("the hub looks", func() error {
+		r.hub.Wake()
+		if got := r.store.looks.Load() - from; got < n {
+			return fmt.Errorf("%d looks", got)
+		}
+		return nil
+	})
+}
+
+func (r *remote) stopped(want bool) func() error {
+	return func() error {
+		if got := r.board.Stopped(r.name)("acme"); got != want {
+			return fmt.Errorf("stopped: %v", got)
+		}
+		return nil
+	}
+}
+
+// A standby that lacks the last commits is promoted while an agent is connected. What its cluster has stays, nothing of it is put back to an
+// earlier revision or deleted; stops reach it all the while; and it catches up once the config repo has confirmed the rows.
+func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
+	for name, slowly := range map[string]bool{"fast, with its leases": false, "slow, without": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFailover(t, together(small(), plant(), deployment("acme", "scada", "v1", "Delete", "edge")))
+			a := f.start("a", options{})
+			f.eventually("the fleet stands", f.settled)
+			r := f.agent("edge")
+			f.eventually("the agent's cluster stands", r.stands)
+			f.commit("an Application goes", gone(deployment("acme", "scada", "v1", "Delete", "edge")))
+			f.eventually("it is gone", r.stands)
+			if err := f.standby.CaughtUp(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			f.standby.Pause()
+			f.commit("it is back, and another is newer", together(deployment("acme", "scada", "v2", "Delete", "edge"), deployment("acme", "plc", "v2", "Delete", "edge")))
+			f.eventually("the tail is applied", r.stands)
+			deleted, written := len(r.deleted), r.writes()
+			a.source.away.Store(true)
+			f.promote(slowly)
+			f.eventually("the hub reads the new primary", func() error { _, err := f.store.Mirror(t.Context()); return err })
+			r.looks(40)
+			if err := errors.Join(r.bears("plc", "v2"), r.bears("scada", "v2")); err != nil {
+				t.Error("while Git is away:", err)
+			}
+			f.setStop(fleet.Stop{Scope: fleet.StopTenant, Name: "acme"})
+			f.eventually("a stop reaches the agent while Git is away", r.stopped(true))
+			if _, err := f.store.ClearStop(t.Context(), fleet.StopTenant, "acme", "", "token:test"); err != nil {
+				t.Fatal(err)
+			}
+			f.eventually("and so does its end", r.stopped(false))
+			if n := r.writes() - written; n != 0 || len(r.deleted) != deleted {
+				t.Errorf("%d writes, %v deleted while Git is away", n, r.deleted[deleted:])
+			}
+			f.commit("another change, which takes a number that was given before", deployment("acme", "plc", "v3", "Delete", "edge"))
+			a.source.away.Store(false)
+			f.eventually("the agent has caught up", r.stands)
+			if err := errors.Join(r.bears("plc", "v3"), r.bears("scada", "v2")); err != nil {
+				t.Error(err)
+			}
+			if n := r.writes() - written; n != 1 || len(r.deleted) != deleted {
+				t.Errorf("%d writes, %v deleted for one change", n, r.deleted[deleted:])
+			}
+		})
+	}
+}
