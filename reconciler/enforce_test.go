@@ -152,6 +152,9 @@ func TestARebuildWaitsForAnApprovalWhereEnginesHoldObjects(t *testing.T) {
 			if n := h.engines["eu-1"].writes() + h.engines["eu-2"].writes() - written; n != 0 {
 				t.Errorf("%d writes", n)
 			}
+			// The head moves while it waits, and the approval that counts is the new head's.
+			held = h.commit("nor this", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+			h.heldFor(held, fleet.HoldUnreviewed, "the mirror that knew which files were held is gone")
 			r.stop()
 			h.start("c", options{reviews: people})
 			approve(t, h, held)

@@ -82,7 +82,7 @@ type Loop struct {
 	seen     fleet.Revision           // head of the branch when it was fetched last
 	judged   fleet.Revision           // head that the last plan was made from
 	approved approvals                // that it was made with
-	waiting  string                   // hash of the plan that waits as a whole, as it was recorded
+	waiting  string                   // head and hash of the plan that waits as a whole, as it was recorded
 	awaits   bool                     // something waits for an approval
 	folders  folders                  // of the config repo that cannot be read
 	leaving  map[fleet.ObjectKey]bool // absent rows whose objects are not proven gone
@@ -554,7 +554,9 @@ func (l *Loop) decode(ctx context.Context, base, head fleet.Revision) ([]catalog
 
 // record stores the plan, makes it the World, and says "look".
 func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan.Request, p *plan.Plan) error {
-	if p.Waiting != nil && l.waiting == p.Hash {
+	// Plans of two heads that wait as a whole do the same, namely nothing; people approve one of them.
+	waits := string(p.Head) + " " + p.Hash
+	if p.Waiting != nil && l.waiting == waits {
 		return nil // recorded before; only an approval or another commit changes it
 	}
 	sealed, err := l.sealed(ctx, p)
@@ -569,7 +571,7 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 	}
 	switch {
 	case p.Waiting != nil:
-		l.waiting = p.Hash
+		l.waiting = waits
 	case p.Head != p.Base: // planning the applied revision anew does not end what another head waits for
 		l.waiting = ""
 	}
