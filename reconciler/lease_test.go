@@ -3,8 +3,8 @@ package reconciler
 import (
 	"context"
 	"errors"
-	"strings"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"

@@ -147,7 +147,7 @@ func (l *Loop) Run(ctx context.Context) {
 			began = time.Now()
 			leading.Store(true)
 			defer leading.Store(false)
-			l.world, l.found, l.told = nil, nil, standing{}
+			l.world, l.told = nil, standing{}
 			return l.passes(ctx, held)
 		})
 		if ctx.Err() != nil {
@@ -183,6 +183,7 @@ func (l *Loop) passes(ctx context.Context, held *heldLease) error {
 	side := &beside{run: l.Beside}
 	defer side.stop()
 	defer l.previews.at.Store(nil)
+	defer l.forget()
 	if l.asker != nil {
 		ctx, end := context.WithCancel(ctx)
 		var asking sync.WaitGroup
@@ -280,10 +281,10 @@ func (l *Loop) fetch(ctx context.Context, lease fleet.Lease) (Head, error) {
 
 // meanwhile plans the applied revision with what came without a commit.
 func (l *Loop) meanwhile(ctx context.Context, lease fleet.Lease) error {
-	if l.world.Revision() == "" || l.unread() {
+	if l.world.Revision() == "" || l.unfound() {
 		return nil
 	}
-	r := &plan.Request{Revision: l.world.Revision(), Relation: plan.RelationSame, Unheard: l.unheard(), Stands: l.stands()}
+	r := &plan.Request{Revision: l.world.Revision(), Relation: plan.RelationSame, Unread: l.unread(), Unheard: l.unheard(), Stands: l.stands()}
 	if err := l.waits(ctx, r); err != nil {
 		return err
 	}
@@ -338,7 +339,8 @@ func (l *Loop) current(ctx context.Context) error {
 	}
 	if now.Life != l.base.Life || now.Applied != l.base.Applied || now.Plan != l.base.Plan {
 		l.Log.Warn("the mirror is not what was recorded last; it is loaded anew", "applied", now.Applied.Short(), "expected", l.base.Applied.Short())
-		l.world, l.found, l.told = nil, nil, standing{}
+		l.world, l.told = nil, standing{}
+		l.forget()
 		if err := l.load(ctx); err != nil {
 			return err
 		}

@@ -65,6 +65,7 @@ type basis struct {
 	revision fleet.Revision // applied
 	settled  bool           // nothing of the branch is to be applied but what waits for an approval
 	behind   bool
+	unread   []fleet.EngineName                         // as plan.Request.Unread
 	unheard  []fleet.EngineName                         // as plan.Request.Unheard
 	stands   map[fleet.EnvironmentID][]fleet.EngineName // as plan.Request.Stands
 }
@@ -82,12 +83,20 @@ func (l *Loop) publish() {
 		return
 	}
 	revision := l.world.Revision()
-	l.previews.at.Store(&basis{world: l.world, revision: revision, behind: l.seen != revision, unheard: l.unheard(), stands: l.stands(),
-		settled: !l.unread() && revision != "" && l.judged != "" && l.judged == l.seen})
+	l.previews.at.Store(&basis{world: l.world, revision: revision, behind: l.seen != revision, unread: l.unread(), unheard: l.unheard(), stands: l.stands(),
+		settled: !l.unfound() && revision != "" && l.judged != "" && l.judged == l.seen})
 }
 
-// unread reports whether engines are still to be read after a start without a mirror: nothing is placed until they are.
-func (l *Loop) unread() bool { return l.fresh && (l.found == nil || len(l.found.unread) > 0) }
+// unfound reports whether the engines are to be read and that has not begun.
+func (l *Loop) unfound() bool { return l.fresh && l.found == nil }
+
+// unread is the engines that are still to be read after a start without a mirror.
+func (l *Loop) unread() []fleet.EngineName {
+	if !l.fresh || l.found == nil {
+		return nil
+	}
+	return slices.Clone(l.found.unread)
+}
 
 // unheard is the engines whose agents have not told what stands there, as long as anything waits for that.
 func (l *Loop) unheard() []fleet.EngineName {
@@ -134,10 +143,11 @@ func (l *Loop) planned(ctx context.Context, at *basis, r *plan.Request) (*plan.P
 	if err != nil {
 		return nil, err
 	}
-	r.Now, r.Recent, r.Unheard, r.Stands = lately.Now, lately.Deleted, at.unheard, at.stands
+	r.Now, r.Recent, r.Unread, r.Unheard, r.Stands = lately.Now, lately.Deleted, at.unread, at.unheard, at.stands
 	p, err := l.weigh(ctx, at.world, r)
-	if err == nil && p.Base != at.revision {
-		return nil, ErrUnsettled // the loop was faster: the files were compared with another revision
+	if err == nil && (p.Base != at.revision || p.NeedsEngines) {
+		// The loop was faster, so that the files were compared with another revision; or where it would place something is not known yet.
+		return nil, ErrUnsettled
 	}
 	return p, err
 }

@@ -480,3 +480,64 @@ func TestAPreviewWaitsForEnginesThatWereNotReadYet(t *testing.T) {
 		t.Errorf("%+v", p.Plan.Counts)
 	}
 }
+
+// After a rebuild one engine takes long to read. What stands on the others is found there, commits that
+// concern it are applied and pull requests about it are planned; the slow one is read once, to its end.
+func TestSlowEngineKeepsNobodyElseFromTheirPlaceAfterARebuild(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	h := newHouse(t, small())
+	r := h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	r.stop()
+	placed := h.placements()
+	slow := h.engines["eu-1"]
+	if h.engineOf("acme", "prod") == slow {
+		slow = h.engines["eu-2"]
+	}
+	h.newDatabase()
+	read := make(chan struct{})
+	slow.slow.Store(&read)
+	b := h.start("b", options{})
+	h.eventually("what is found is where it was", func() error {
+		if got := h.placements()["acme/prod"]; got != placed["acme/prod"] {
+			return fmt.Errorf("acme/prod is on %q, want %s", got, placed["acme/prod"])
+		}
+		return nil
+	})
+	web := fleet.ObjectKey{Engine: placed["acme/prod"], Kind: fleet.ObjectApplication,
+		Name: fleet.ApplicationName(fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "prod"})}
+	for n := 2; n < 6; n++ {
+		version := fmt.Sprintf("v%d", n)
+		head := h.commit("change", deployment("acme", "web", version, "Delete", "prod", "staging"))
+		began := time.Now()
+		h.eventually("a commit is applied meanwhile", func() error {
+			row, _, err := h.store.Row(ctx, web)
+			if err != nil || row.Revision != head || row.Apply != fleet.ApplyApplied {
+				return fmt.Errorf("at %s: %s, %w", row.Revision.Short(), row.Apply, err)
+			}
+			return nil
+		})
+		if took := time.Since(began); n > 2 && took > 15*time.Second {
+			t.Errorf("a commit waits %s for the slow engine", took)
+		}
+	}
+	known := h.propose(7, h.head(), deployment("acme", "api", "v1", "Delete", "prod"))
+	if p := h.preview(b, known); p.Plan.Counts.Created != 1 {
+		t.Errorf("a pull request about what is found: %+v", p.Plan.Counts)
+	}
+	unknown := h.propose(8, h.head(), tenant("initech", "prod"))
+	if _, err := b.Preview(ctx, unknown); !errors.Is(err, reconciler.ErrUnsettled) {
+		t.Errorf("a pull request that is to be placed, maybe where it stands already: %v", err)
+	}
+	close(read)
+	h.eventually("everything is where it was", func() error {
+		if got := h.placements(); !maps.Equal(got, placed) {
+			return fmt.Errorf("%v, want %v", got, placed)
+		}
+		return h.settled()
+	})
+	if p := h.preview(b, unknown); len(p.Plan.Placements) != 1 {
+		t.Errorf("%+v", p.Plan.Placements)
+	}
+}

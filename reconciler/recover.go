@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -32,8 +33,9 @@ type AgentFinder interface {
 // the first ones come before it has read them all.
 const hearFor = 4 * reportEvery
 
-// findTimeout bounds how long a start waits for one engine; the others are read at the same time.
-const findTimeout = 20 * time.Second
+// findPatience is how long a pass waits for engines that it begins to read. Those that take longer are
+// read beside the loop.
+const findPatience = 3 * time.Second
 
 // found is what the engines hold, after a start without a mirror: where environments are placed, which holds are in force, what is stopped.
 // Git does not know these, and the mirror is a cache: they come back from the live objects, or nothing new is placed.
@@ -44,7 +46,7 @@ type found struct {
 	unheard    []fleet.EngineName                         // behind agents
 	stands     map[fleet.EngineName][]fleet.EnvironmentID // there, as their agents say, without a row
 	contested  []fleet.EngineName                         // of stands: they and another say the same; they are asked again
-	again      time.Time                                  // not before: an engine that does not answer must not slow every pass
+	search     search
 }
 
 // load restores the World from the store, once.
@@ -82,6 +84,14 @@ func (l *Loop) load(ctx context.Context) error {
 	return nil
 }
 
+// forget drops what the engines hold, after it has ended reading them.
+func (l *Loop) forget() {
+	if l.found != nil {
+		l.found.search.stop()
+		l.found = nil
+	}
+}
+
 // find reads the engines when the mirror cannot know what they hold. It costs nothing otherwise.
 func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 	if !l.fresh {
@@ -104,10 +114,7 @@ func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 	}
 	r.Unheard, r.Stands = l.found.unheard, l.stands()
 	before := len(l.found.unread)
-	if started := time.Now(); !started.Before(l.found.again) {
-		l.read(ctx, specs)
-		l.found.again = time.Now().Add(3 * time.Since(started))
-	}
+	l.read(ctx, specs)
 	r.Unread = l.found.unread
 	for _, name := range r.Unread {
 		l.Log.Warn("engine is not read yet; nothing new is placed until it is, for it may stand there already", "engine", name)
@@ -214,36 +221,107 @@ func (l *Loop) declared(files []catalog.Input) map[fleet.EngineName]fleet.Engine
 	return specs
 }
 
-// read asks every unread engine at the same time. An engine that is no longer declared is not waited for.
+// search reads engines beside the loop, each for itself and for as long as it takes.
+type search struct {
+	ends map[fleet.EngineName]*searched
+	all  sync.WaitGroup
+}
+
+// searched is the search of one engine.
+type searched struct {
+	spec   fleet.EngineSpec
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the engine was read, or when the search was cancelled
+	read   bool          // valid once done is closed
+	holds  []engine.Live // what it holds
+}
+
+// stop ends what is under way.
+func (s *search) stop() {
+	for _, e := range s.ends {
+		e.cancel()
+	}
+	s.all.Wait()
+}
+
+// read has every unread engine read, and takes what was read by now. It waits findPatience for those
+// that it begins with. An engine that is no longer declared is not waited for.
 func (l *Loop) read(ctx context.Context, specs map[fleet.EngineName]fleet.EngineSpec) {
-	ctx, cancel := context.WithTimeout(ctx, findTimeout)
-	defer cancel()
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	var unread []fleet.EngineName
+	s := &l.found.search
+	if s.ends == nil {
+		s.ends = map[fleet.EngineName]*searched{}
+	}
+	patience := time.NewTimer(0)
+	defer patience.Stop()
 	for _, name := range l.found.unread {
 		spec, ok := specs[name]
-		if !ok {
+		e := s.ends[name]
+		if e != nil && (!ok || !reflect.DeepEqual(e.spec, spec)) {
+			e.cancel()
+			e = nil
+		}
+		if e == nil && ok {
+			s.ends[name] = l.search(ctx, name, spec)
+			patience.Reset(findPatience)
+		}
+	}
+	var unread []fleet.EngineName
+	for _, name := range l.found.unread {
+		e := s.ends[name]
+		if _, ok := specs[name]; !ok {
 			continue
 		}
-		all.Go(func() {
+		select {
+		case <-e.done:
+		default:
+			select {
+			case <-e.done:
+			case <-patience.C:
+				patience.Reset(0)
+			}
+		}
+		if !e.finished() {
+			unread = append(unread, name)
+			continue
+		}
+		l.found.take(name, e.holds)
+		e.holds = nil
+	}
+	l.found.unread = unread
+}
+
+// finished reports whether the engine was read.
+func (e *searched) finished() bool {
+	select {
+	case <-e.done:
+		return e.read
+	default:
+		return false
+	}
+}
+
+// search reads one engine until it was read completely, and wakes the loop then.
+func (l *Loop) search(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) *searched {
+	e := &searched{spec: spec, done: make(chan struct{})}
+	ctx, e.cancel = context.WithCancel(ctx)
+	l.found.search.all.Go(func() {
+		defer func() { close(e.done); l.Wake() }()
+		for attempts := 1; ctx.Err() == nil; attempts++ {
 			objects, stops, err := l.Finder.Find(ctx, name, spec)
 			if err == nil {
 				err = l.restoreStops(ctx, stops)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				l.Log.Warn("engine is not read", "engine", name, "error", err)
-				unread = append(unread, name)
+			if err == nil {
+				e.read, e.holds = true, objects
 				return
 			}
-			l.found.take(name, objects)
-		})
-	}
-	all.Wait()
-	slices.Sort(unread)
-	l.found.unread = unread
+			if ctx.Err() == nil {
+				l.Log.Warn("failed to read an engine; trying again", "engine", name, "error", err)
+			}
+			wait(ctx, backoff(min(attempts, 5)))
+		}
+	})
+	return e
 }
 
 func (l *Loop) restoreStops(ctx context.Context, stops []fleet.Stop) error {

@@ -452,6 +452,13 @@ func (f finder) Find(ctx context.Context, name fleet.EngineName, _ fleet.EngineS
 	if f.h.engines[name].hidden.Load() {
 		return nil, nil, errAway
 	}
+	if slow := f.h.engines[name].slow.Load(); slow != nil {
+		select {
+		case <-*slow:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
 	target, err := f.h.engines[name].dial(f.dead, func(fleet.TenantName) bool { return true }, nil)
 	if err != nil {
 		return nil, nil, err

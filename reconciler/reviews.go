@@ -57,7 +57,7 @@ func (l *Loop) rebuilt() string {
 // takeReviews plans the applied revision again with what has become known of the reviews of held files and
 // deletions.
 func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
-	if l.asker == nil || l.world == nil || l.world.Revision() == "" || l.unread() {
+	if l.asker == nil || l.world == nil || l.world.Revision() == "" || l.unfound() {
 		return nil
 	}
 	news := l.asker.news()
@@ -71,7 +71,7 @@ func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
 	}
 	r := &plan.Request{
 		Revision: l.world.Revision(), Relation: plan.RelationSame, Review: review, Paths: paths,
-		Unheard: l.unheard(), Stands: l.stands(),
+		Unread: l.unread(), Unheard: l.unheard(), Stands: l.stands(),
 	}
 	if err := l.lately(ctx, r); err != nil {
 		return err

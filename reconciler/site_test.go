@@ -18,8 +18,9 @@ type site struct {
 	server *enginetest.Server
 	eyes   *enginetest.Fake // of the test
 	away   atomic.Bool
-	hidden atomic.Bool  // from who reads it for a rebuild
-	dials  atomic.Int64 // by workers
+	hidden atomic.Bool                   // from who reads it for a rebuild
+	slow   atomic.Pointer[chan struct{}] // until it is closed, whoever reads it for a rebuild waits
+	dials  atomic.Int64                  // by workers
 
 	mu      sync.Mutex
 	writing sync.Mutex        // writes are done one at a time, so that their order is known

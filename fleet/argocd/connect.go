@@ -60,6 +60,7 @@ type Engine struct {
 	client       *client
 	cache        *cache
 	health       health
+	pages        atomic.Int64 // of lists that were read
 	quarrels     quarrels
 	unfit        atomic.Pointer[error] // why nothing may be written; nil until a Preflight found it fit
 	fit          atomic.Bool
@@ -117,6 +118,9 @@ func newTransport(config *rest.Config, o Options) (http.RoundTripper, error) {
 
 // Synced reports whether every resource has been read completely.
 func (e *Engine) Synced() bool { return e.cache.synced() }
+
+// Pages is how many pages of lists were read so far: while it grows, a read gets on.
+func (e *Engine) Pages() int64 { return e.pages.Load() }
 
 // quarrels remembers where other managers change our fields.
 type quarrels struct {

@@ -119,6 +119,44 @@ func TestTheFirstReadIsCompleteOrNone(t *testing.T) {
 	}
 }
 
+// What was read of a long list is not read again because one page failed.
+func TestPageThatCannotBeHadDoesNotBeginTheReadAnew(t *testing.T) {
+	b := newFaultBench(t, Options{})
+	for _, tenant := range []fleet.TenantName{"acme", "globex", "initech"} {
+		r := b.row(projectObject(tenant))
+		r.Tenant = tenant
+		w, err := prepare(r, fleet.Secret{}, b.lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.e.write(t.Context(), w, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.e.cache = newCache(resources)
+	var begun, failed atomic.Int64
+	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
+		q := r.URL.Query()
+		switch {
+		case !isList(r, "appprojects"):
+			return false
+		case q.Get("continue") == "":
+			begun.Add(1)
+		case failed.Add(1)%3 != 0: // each further page comes the third time
+			http.Error(w, "bad gateway", http.StatusBadGateway)
+			return true
+		}
+		q.Set("limit", "1") // real pages with real tokens, of one object each
+		r.URL.RawQuery = q.Encode()
+		return false
+	})
+	b.watch()
+	b.until("read completely", b.e.Synced)
+	if begun.Load() != 1 || failed.Load() < 6 || failed.Load()%3 != 0 {
+		t.Errorf("%d lists were begun, further pages were asked for %d times", begun.Load(), failed.Load())
+	}
+}
+
 func TestNotReadIsNotSynced(t *testing.T) {
 	for _, plural := range []string{"applications", "appprojects", "secrets"} {
 		t.Run(plural, func(t *testing.T) {

@@ -43,6 +43,7 @@ func (e *Engine) follow(r *resource) *follower[*entry] {
 }
 
 const (
+	pageRetries   = 4
 	pageSize      = 150 // objects; at etcd's 1.5 MiB each they stay below maxAnswer
 	watchSeconds  = 300 // the server ends a watch after that, and up to as much again; a new one goes on from there
 	slowestRetry  = 30 * time.Second
@@ -159,8 +160,24 @@ func pauseFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// list reads every page, asks for the newest state and not for a cache's, and only then tells the cache. A page that expires or fails
-// makes the whole list void.
+// page asks for the next page of a list. One that cannot be had is asked for again a few times, for the
+// server goes on from the page before for some minutes; what it refuses is not.
+func (f *follower[T]) page(ctx context.Context, query url.Values, out any) error {
+	for failures := 1; ; failures++ {
+		err := f.e.client.do(ctx, request{method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query}, out)
+		if err == nil {
+			f.e.pages.Add(1)
+			return nil
+		}
+		if code := codeOf(err); ctx.Err() != nil || failures == pageRetries || query.Get("continue") == "" || code >= 400 && code < 500 {
+			return err
+		}
+		pauseFor(ctx, f.e.retryPause(failures, err))
+	}
+}
+
+// list reads every page, asks for the newest state and not for a cache's, and only then tells the cache. A page that expires or cannot
+// be had makes the whole list void.
 func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 	all := map[string]T{}
 	var last mark
@@ -174,8 +191,7 @@ func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 			Metadata struct{ ResourceVersion, Continue string }
 			Items    []json.RawMessage
 		}
-		err := f.e.client.do(ctx, request{method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query}, &page)
-		if err != nil {
+		if err := f.page(ctx, query, &page); err != nil {
 			return "", err
 		}
 		if page.Kind != f.r.kind+"List" || page.Metadata.ResourceVersion == "" {

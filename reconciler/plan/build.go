@@ -13,7 +13,7 @@ import (
 
 // plan reads the finished draft off. With a hold of the whole revision, that is all there is to do.
 func (d *draft) plan(waiting *fleet.Hold) (*Plan, error) {
-	p := &Plan{Base: d.w.revision, Head: d.r.Revision, Waiting: waiting, draft: d}
+	p := &Plan{Base: d.w.revision, Head: d.r.Revision, Waiting: waiting, NeedsEngines: d.needsEngines, draft: d}
 	d.waitingNow = waiting
 	if d.r.Revision == d.w.revision {
 		d.waitingNow = d.w.waiting // planning the applied revision anew does not end what another head waits for

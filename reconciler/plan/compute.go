@@ -103,6 +103,7 @@ type draft struct {
 	touchedShares       map[share]bool
 	touchedReaders      map[reader]bool
 	retry               bool // environments without an engine may find one now
+	needsEngines        bool // see Plan.NeedsEngines
 
 	unwanted   []unwanted
 	released   map[fleet.ApplicationID]bool

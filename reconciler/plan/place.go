@@ -24,6 +24,7 @@ func (d *draft) placeWaiting() error {
 			pending[id] = true
 		}
 	}
+	d.needsEngines = len(d.r.Unread) > 0 && d.anyToChoose(pending)
 	if d.retry || d.w.blocked && len(d.r.Unread) == 0 {
 		d.unserved.each(func(id fleet.EnvironmentID, _ struct{}) { pending[id] = d.stage.Environment(id) != nil })
 		maps.DeleteFunc(pending, func(_ fleet.EnvironmentID, inEffect bool) bool { return !inEffect })

@@ -77,6 +77,9 @@ type Plan struct {
 	Placements []fleet.Placement     // new or changed; Engine "" while there is none, and Reason why
 	Unplaced   []fleet.EnvironmentID // whose environment is gone
 
+	// NeedsEngines reports whether an environment that the change concerns is not placed before the engines of Request.Unread are read.
+	NeedsEngines bool
+
 	Rows     []RowChange
 	Freed    []fleet.ObjectKey // rows that were held and no longer are
 	Approved []fleet.ObjectKey // those of Rows' deletions that an approval let through: they do not count against the guards

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,19 +19,28 @@ import (
 type engines struct {
 	secrets  reconciler.Secrets
 	inFlight int
+	silence  time.Duration // of an engine that is read for a rebuild; default findSilence
 }
+
+// findSilence is how long an engine may go without a further page before reading it begins anew. It is
+// longer than one request may take.
+const findSilence = time.Minute
 
 // dial prepares one engine's connection with the credential as it is now.
 func (e engines) dial(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
-	config, err := e.config(ctx, name, spec)
-	if err != nil {
-		return nil, err
-	}
-	target, err := argocd.Connect(ctx, name, spec, config, argocd.Options{Stopped: stopped, InFlight: 2 * e.inFlight})
+	target, err := e.connect(ctx, name, spec, stopped)
 	if err != nil {
 		return nil, err
 	}
 	return target, nil
+}
+
+func (e engines) connect(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) (*argocd.Engine, error) {
+	config, err := e.config(ctx, name, spec)
+	if err != nil {
+		return nil, err
+	}
+	return argocd.Connect(ctx, name, spec, config, argocd.Options{Stopped: stopped, InFlight: 2 * e.inFlight})
 }
 
 func (e engines) config(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (*rest.Config, error) {
@@ -57,9 +68,9 @@ func (e engines) config(ctx context.Context, name fleet.EngineName, spec fleet.E
 	return config, nil
 }
 
-// Find reads what an engine holds, completely, and writes nothing: everything counts as stopped.
+// Find reads what an engine holds, completely, and writes nothing: everything counts as stopped. It takes as long as pages arrive.
 func (e engines) Find(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) ([]engine.Live, []fleet.Stop, error) {
-	target, err := e.dial(ctx, name, spec, func(fleet.TenantName) bool { return true })
+	target, err := e.connect(ctx, name, spec, func(fleet.TenantName) bool { return true })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,15 +88,22 @@ func (e engines) Find(ctx context.Context, name fleet.EngineName, spec fleet.Eng
 	defer func() { cancel(); <-ended }()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	silence := cmp.Or(e.silence, findSilence)
+	pages, since := target.Pages(), time.Now()
 	for !target.Synced() {
 		select {
 		case <-ctx.Done():
-			if err := target.Health(); err != nil {
-				return nil, nil, err
-			}
-			return nil, nil, fmt.Errorf("engine %s: not read in time: %w", name, ctx.Err())
+			return nil, nil, fmt.Errorf("engine %s: not read: %w", name, ctx.Err())
 		case <-tick.C:
+		}
+		if now := target.Pages(); now != pages {
+			pages, since = now, time.Now()
+		}
+		if time.Since(since) > silence {
+			return nil, nil, fmt.Errorf("engine %s: nothing of it was read for %s: %w", name, silence, cmp.Or(target.Health(), errSlow))
 		}
 	}
 	return target.Inventory(), stops, nil
 }
+
+var errSlow = errors.New("its API server does not answer in time")
