@@ -165,7 +165,7 @@ agent: {namespaceOverride: argocd-eu-1-agent, hub: {url: "https://argosy.example
 	installHub()
 	l.fit("the account that is carried elsewhere", l.as("argocd-eu-1", "argosy"), argocd.Options{})
 	l.fit("the control plane's own account", l.as("hub", "argosy"), argocd.Options{})
-	l.fit("the agent", l.as("argocd-eu-1-agent", "argosy-agent"), argocd.Options{Advise: true})
+	l.fit("the agent", l.as("argocd-eu-1-agent", "argosy-agent"), argocd.Options{NoParams: true})
 	hub := l.as("hub", "argosy")
 	for namespace, want := range map[string]bool{"hub": true, "argosy-tenant-acme": true, "kube-system": false, "argocd-eu-1-agent": false} {
 		if may(t, hub, "watch", namespace) != want {

@@ -140,6 +140,8 @@ type AgentOpening struct {
 	Opening    int64          // grows with each session that is opened for the identity
 	Generation int64          // of the declaration: see AgentChange
 	Stale      bool           // the epoch is of another incarnation of the database: what the process knows of rows, too
+
+	DedicatedTo []TenantName // the tenants that alone use the engine; empty: shared
 }
 
 // AgentNews is what is new for agents since a number and a moment. It says where to look, never what is there.
@@ -175,6 +177,10 @@ type AgentReport struct {
 	// Environments that the strays are of, by the strays' own labels, in their order and at most MaxStrayEnvironments; nil: an agent that is too
 	// old to tell. What they are good for is to be placed where they stand, after a rebuild.
 	Environments []EnvironmentID
+
+	// Reach are the environments whose clusters the agent's engine cannot read, all of them; nil: an
+	// agent that is too old to tell.
+	Reach []Reach
 }
 
 // MaxStrayEnvironments is how many an agent tells of. Once these are placed their objects are no strays any more, and others are told.

@@ -44,6 +44,9 @@ type EngineFigures struct {
 	Attended  bool               // somebody holds the engine's lease: a replica's worker, or its agent
 	Rows      map[ApplyState]int // that are not as they are wanted, of revisions that are not applied
 	Waiting   Backlog            // those of state Pending
+
+	Unreachable map[UnreachableReason]int // environments whose clusters it cannot read
+	Parked      int                       // Applications that it leaves alone until they answer
 }
 
 // AgentFigures are how agents stand, all together: there may be ten thousand.

@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // UnreachableReason says why an engine cannot read an environment's cluster.
 type UnreachableReason string
@@ -35,3 +38,15 @@ const DeletionBlockedAfter = time.Hour
 
 // MaxReach is how many unreachable environments an agent tells of.
 const MaxReach = 1000
+
+// Orphaning decides that an Application whose deletion is blocked is removed without its cluster. UID is
+// that of the Application that was looked at: another one of its name stays.
+type Orphaning struct {
+	Application ApplicationID
+	UID         string
+	By          string
+	Note        string
+}
+
+// ErrNotBlocked says that the deletion of an Application is not blocked.
+var ErrNotBlocked = errors.New("its deletion is not blocked")

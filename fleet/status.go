@@ -106,6 +106,7 @@ const (
 	OperationApprove     OperationKind = "Approve"
 	OperationStop        OperationKind = "Stop"
 	OperationRemoveStray OperationKind = "RemoveStray"
+	OperationOrphan      OperationKind = "Orphan"
 	OperationResume      OperationKind = "Resume"
 	OperationRebuild     OperationKind = "Rebuild"
 )

@@ -37,7 +37,9 @@ type EnvironmentView struct {
 	Placement  Placement         `json:"placement"`
 	Counts     Counts            `json:"counts"`
 	Own        int               `json:"own,omitempty"` // Applications of an autonomous cluster's own people that are shown; Counts has none of them
-	Problems   int               `json:"problems"`
+	// Unreachable is that the engine cannot read the environment's cluster.
+	Unreachable *Unreachable `json:"unreachable,omitempty"`
+	Problems    int          `json:"problems"`
 }
 
 // DeploymentView is one deployment with how its Applications stand.
@@ -73,6 +75,12 @@ type ApplicationView struct {
 	CreatedAt      time.Time       `json:"createdAt"`
 	ChangedAt      time.Time       `json:"changedAt"`            // the desired state
 	ObservedAt     *time.Time      `json:"observedAt,omitempty"` // the last report of the engine
+	UID            string          `json:"uid,omitempty"`        // on its engine
+	// Unreachable is that the engine cannot read the environment's cluster.
+	Unreachable *Unreachable `json:"unreachable,omitempty"`
+	// DeletionBlocked is that its deletion waits for a cluster that has been unreachable for
+	// DeletionBlockedAfter: see argosy orphan.
+	DeletionBlocked bool `json:"deletionBlocked,omitempty"`
 }
 
 // EngineView is one engine with what it carries and how far it is behind.
@@ -96,6 +104,10 @@ type EngineView struct {
 	Strays     int         `json:"strays"`               // objects of ours that no row names
 	WentBackAt *time.Time  `json:"wentBackAt,omitempty"` // when its state was last seen to go back in time, as after a restore from a backup
 	WentBack   string      `json:"wentBack,omitempty"`   // how that showed
+	// Unreachable is how many environments' clusters it cannot read, Parked how many Applications it
+	// leaves alone until they answer.
+	Unreachable int `json:"unreachable"`
+	Parked      int `json:"parked"`
 }
 
 // RevisionView is one recorded commit of the config repo.

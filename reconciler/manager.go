@@ -110,7 +110,8 @@ func (m *Manager) end(name fleet.EngineName, r *run) {
 }
 
 func sameInstance(a, b fleet.EngineSpec) bool {
-	return a.ArgoCD == b.ArgoCD && reflect.DeepEqual(a.Connection, b.Connection)
+	return a.ArgoCD == b.ArgoCD && reflect.DeepEqual(a.Connection, b.Connection) &&
+		reflect.DeepEqual(a.DedicatedTo, b.DedicatedTo) // what the preflight judges by
 }
 
 // Wake says that rows or engines may have changed.

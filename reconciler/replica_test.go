@@ -22,6 +22,7 @@ import (
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/reconciler/postgres"
+	"argosy.dev/argosy/reconciler/reach"
 )
 
 // replica is one control plane, wired as cmd/argosy/server wires it.
@@ -44,6 +45,7 @@ type options struct {
 
 	beat    time.Duration // of the manager
 	standby time.Duration // of the loop
+	reach   reach.Limits  // of every worker
 
 	gitAway bool // until source.away says otherwise
 
@@ -82,7 +84,7 @@ func (h *house) start(name string, o options) *replica {
 		Pulls: r.source, AgentFinder: o.agents, Reviews: o.reviews, Beside: o.beside, Recorded: o.recorded})
 	r.manager = reconciler.NewManager(r.store, 50*time.Millisecond, quiet(), func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
 		return &reconciler.Worker{Engine: e, Spec: spec, Holder: name, Rows: r.store, Leases: r.store, Secrets: h.secrets, Stops: board, Dial: dial,
-			Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight}
+			Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight, Reach: o.reach}
 	})
 	r.manager.Replicas, r.manager.Holder, r.manager.Beat = r.store, name, o.beat
 	ctx, cancel := context.WithCancel(context.Background())

@@ -23,6 +23,7 @@ type shift struct {
 	queue    *queue
 	acks     *batch[fleet.Ack]
 	seen     *batch[fleet.Observation]
+	parked   *parking
 	proofs   *bell         // rung when objects are proven gone
 	back     chan string   // how the engine was seen to go back in time
 	woken    chan struct{} // the intake passes on that something woke the worker
@@ -73,6 +74,7 @@ func (s *shift) run(ctx context.Context) error {
 	}
 	begin(&working, ctx, s.syncs)
 	begin(&working, ctx, s.upkeep)
+	begin(&working, ctx, s.park)
 	return s.intake(ctx)
 }
 
@@ -210,7 +212,8 @@ func (s *shift) sink() engine.Sink {
 				s.observedSync(o)
 			}
 		},
-		Wake: s.recheck,
+		Wake:    s.recheck,
+		Contact: s.parked.contacts,
 		WentBack: func(how string) {
 			select {
 			case s.back <- how:
@@ -608,6 +611,9 @@ func (s *shift) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duratio
 	if err != nil {
 		return fleet.Ack{}, 0, s.refusal(err)
 	}
+	if out.Changed {
+		s.parked.changed(row)
+	}
 	s.settle(row.Key, out.State != fleet.ApplyPending) // one that is on its way out is nothing to lean on
 	return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: out.State, Message: short(out.Message)}, out.RetryAfter, nil
 }
@@ -636,7 +642,11 @@ func (s *shift) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Dura
 		return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyDeleting, Removed: true}, 0, nil
 	}
 	// The watch tells when the object has gone; this is for the case that it does not.
-	return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyDeleting}, removeWait, nil
+	again := removeWait
+	if live, ok := s.target.Live(row.Key); ok && live.Parked {
+		again = parkedWait
+	}
+	return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyDeleting}, again, nil
 }
 
 // refusal tells which of the two the gate has refused a write for: a stop, or the end of the lease.

@@ -119,7 +119,7 @@ func (r *recorded) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease)
 	r.site.mu.Lock()
 	r.site.deleted = append(r.site.deleted, row.Key)
 	r.site.mu.Unlock()
-	if !done {
+	if !done && r.site.server.Field(row.Key, parkedMark) == "" {
 		r.site.server.Remove(row.Key)
 	}
 	return done, nil

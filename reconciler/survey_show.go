@@ -25,6 +25,8 @@ var (
 	descReachable = desc("argosy_engine_reachable", "1 while the engine is reached, else 0. Engines of the platform only.", "engine")
 	descAttended  = desc("argosy_engine_attended", "1 while a replica, or the engine's agent, holds the lease that gives the right to write to it, else 0.", "engine")
 	descRows      = desc("argosy_engine_rows", "Objects of an engine that are not as they are wanted, by how far they have come. Some 20,000 are looked at in all.", "engine", "state")
+	descUnread    = desc("argosy_engine_unreachable_environments", "Environments whose clusters the engine cannot read, by reason.", "engine", "reason")
+	descParked    = desc("argosy_engine_parked_applications", "Applications that the engine leaves alone until their cluster answers.", "engine")
 	descOldest    = desc("argosy_engine_oldest_waiting_timestamp_seconds", "Since when the object waits that has waited longest to be handled; absent when none does.", "engine")
 
 	descAgents     = desc("argosy_agents", "Agents: connected, stale (joined, and not connected now), never (declared, and nobody has joined).", "state")
@@ -43,7 +45,7 @@ var (
 )
 
 var surveyDescs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descApplied, descFailing, descBehind, descOpen, descOpenAge, descUnderWay,
-	descReachable, descAttended, descRows, descOldest, descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
+	descReachable, descAttended, descRows, descUnread, descParked, descOldest, descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
 	descLooks, descLookAge, descJobs, descStops, descStopAge}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -56,8 +58,11 @@ var (
 	severities  = []fleet.Severity{fleet.SeverityError, fleet.SeverityWarning, fleet.SeverityNote}
 	stopScopes  = []fleet.StopScope{fleet.StopFleet, fleet.StopTenant, fleet.StopEngine}
 	rowStates   = []fleet.ApplyState{fleet.ApplyPending, fleet.ApplyFailed, fleet.ApplyConflict, fleet.ApplyDeleting, fleet.ApplyHeld}
-	jobStates   = []string{"available", "running", "retryable", "scheduled", "discarded"}
-	ages        = []string{"1m", "10m", "1h", "longer"}
+	// of clusters that cannot be read
+	unreadReasons = []fleet.UnreachableReason{fleet.UnreachableTimeout, fleet.UnreachableRefused, fleet.UnreachableDenied, fleet.UnreachableError}
+
+	jobStates = []string{"available", "running", "retryable", "scheduled", "discarded"}
+	ages      = []string{"1m", "10m", "1h", "longer"}
 )
 
 // Describe is prometheus.Collector's.
@@ -142,6 +147,10 @@ func (s shower) engines(f fleet.Figures) {
 		for _, state := range rowStates {
 			s.count(descRows, e.Rows[state], name, string(state))
 		}
+		for _, reason := range unreadReasons {
+			s.count(descUnread, e.Unreachable[reason], name, string(reason))
+		}
+		s.count(descParked, e.Parked, name)
 	}
 }
 

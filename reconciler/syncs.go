@@ -101,6 +101,9 @@ func (s *shift) startSync(ctx context.Context, request fleet.SyncRequest) error 
 		return err
 	case err != nil:
 		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationPending, short(err.Error()))
+	case live.Parked:
+		s.parked.ask(fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment})
+		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationPending, short(out.Message))
 	case out.State == fleet.ApplyApplied:
 		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationRunning, "")
 	default:

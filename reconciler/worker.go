@@ -11,6 +11,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/reconciler/reach"
 )
 
 // Rows is the store as one engine's worker sees it. Every write carries the lease; the store refuses one whose epoch is not the newest.
@@ -37,6 +38,9 @@ type Rows interface {
 	Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Observation) error
 	// ReportEngine records whether the engine is reached, and what is wrong with it.
 	ReportEngine(ctx context.Context, lease fleet.Lease, report fleet.EngineReport) error
+	// ReportReach records environments whose clusters the engine cannot read, and those that it can read
+	// again. whole: there are no others.
+	ReportReach(ctx context.Context, lease fleet.Lease, reports []fleet.Reach, whole bool) error
 	// ReportWentBack records that the engine's state went back in time, and how that showed.
 	ReportWentBack(ctx context.Context, lease fleet.Lease, how string) error
 	// PendingSyncs are the syncs that were asked for on the engine and have not ended.
@@ -78,6 +82,7 @@ type Worker struct {
 	Log     *slog.Logger
 	Poll    time.Duration // of rows, when no notification comes
 	Flight  int           // objects in flight at a time
+	Reach   reach.Limits  // zero: reach.Defaults
 
 	wake     chan struct{}
 	released chan struct{} // the engine's lease may be free
@@ -106,6 +111,7 @@ const (
 	proofPause   = 500 * time.Millisecond // before it is said that objects are proven gone: seldom goes one alone, and a look costs a fetch
 	settleWait   = 50 * time.Millisecond  // for an object that waits for another of the same engine
 	removeWait   = 5 * time.Second        // for a deletion that the engine works on
+	parkedWait   = 5 * time.Minute        // for a deletion that waits until a cluster answers
 	steady       = time.Minute            // work that lasted so long was no failed attempt
 	messageBytes = 1024
 )
@@ -201,7 +207,7 @@ func (w *Worker) serve(ctx context.Context, held *heldLease) error {
 	if err != nil {
 		return err
 	}
-	now := &shift{Worker: w, lease: held, target: target, queue: newQueue(w.Flight / 2), healthy: true, woken: make(chan struct{}, 1), back: make(chan string, 1),
+	now := &shift{Worker: w, lease: held, target: target, parked: newParking(w.Reach), queue: newQueue(w.Flight / 2), healthy: true, woken: make(chan struct{}, 1), back: make(chan string, 1),
 		settled: map[fleet.ObjectKey]bool{}, strays: map[fleet.ObjectKey]bool{}, looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
 	now.proofs = newBell(proofPause, func(ctx context.Context) error { return w.Rows.Notify(ctx, held.lease().Name) })
 	now.acks = newBatch(flushEvery, readBatch, func(a fleet.Ack) fleet.ObjectKey { return a.Key }, now.acknowledge)

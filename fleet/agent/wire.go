@@ -138,6 +138,9 @@ type Hello struct {
 	// Cursor is where the stream begins. One that is lower than was asked for tells that the mirror is another than the one that the agent
 	// knows, as after it was rebuilt: every row comes, and numbers that the agent holds count for nothing.
 	Cursor int64 `json:"cursor"`
+	// DedicatedTo are the tenants that alone use the engine; empty: all share it. A hub of an earlier
+	// version does not tell (nil).
+	DedicatedTo []fleet.TenantName `json:"dedicatedTo,omitzero"`
 }
 
 // Rows are changes in their order.
@@ -255,4 +258,13 @@ type Standing struct {
 	Own              int    `json:"own,omitempty"` // the cluster's own Applications, all of them
 	// Environments that the strays are of, as fleet.AgentReport. It is there when it is empty too: an agent of an earlier version has none.
 	Environments []fleet.EnvironmentID `json:"environments,omitzero"`
+	// Unreachable are the environments whose clusters the engine cannot read, all of them up to
+	// fleet.MaxReach. It is there when it is empty too, as Environments is.
+	Unreachable []Unreachable `json:"unreachable,omitzero"`
+}
+
+// Unreachable is one environment whose cluster the engine cannot read.
+type Unreachable struct {
+	Environment fleet.EnvironmentID `json:"environment"`
+	fleet.Unreachable
 }

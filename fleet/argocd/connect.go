@@ -27,6 +27,7 @@ type Options struct {
 	Stopped  func(fleet.TenantName) bool // asked immediately before each write; true refuses it; required
 	Public   bool                        // Secrets are neither read nor written, and no right on them is needed: a row that asks for one is engine.ErrRefused
 	Advise   bool                        // what lets tenants reach each other through the repo-server does not block: whoever connects is not told how many tenants use it
+	NoParams bool                        // argocd-cmd-params-cm may not be read: nothing is said of what it holds
 	Now      func() time.Time            // default time.Now
 }
 

@@ -89,7 +89,7 @@ func (e *Engine) checkIsolation(ctx context.Context, data map[string]string) ([]
 		return nil, nil
 	}
 	found := isolationFindings(data)
-	if !e.options.Advise { // an agent has no right to read it
+	if !e.options.NoParams {
 		submodules, err := e.checkSubmodules(ctx)
 		if err != nil {
 			return nil, err

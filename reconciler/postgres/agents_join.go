@@ -143,6 +143,8 @@ type agentStand struct {
 	word   string
 	argocd fleet.ArgoCDInstance
 	mode   fleet.AgentMode
+
+	dedicatedTo []fleet.TenantName
 }
 
 // Words of agent_stand in migrations/00005_agents.sql.
@@ -167,7 +169,7 @@ func readStand(ctx context.Context, tx pgx.Tx, tenant fleet.TenantName, name str
 	case err != nil:
 		return stand, err
 	case d.Engine != nil:
-		stand.argocd = d.Engine.ArgoCD
+		stand.argocd, stand.dedicatedTo = d.Engine.ArgoCD, d.Engine.DedicatedTo
 	case d.Environment != nil && d.Environment.Agent != nil:
 		stand.argocd = d.Environment.Agent.Engine(d.Environment.Region).ArgoCD
 		if d.Environment.Agent.Autonomous() {

@@ -55,6 +55,9 @@ func (s *Store) ReportAgent(ctx context.Context, lease fleet.Lease, report fleet
 		fenceEngine(b, lease)
 		b.Queue(sqlReportAgent, text(holdingAgent(lease)), report.Reachable, message(report.Message), message(report.ArgoCD), message(report.Version),
 			count(report.PendingDeletions), count(report.HeldDeletions), count(report.Strays), count(report.Own), strayEnvironments(report.Environments))
+		if report.Reach != nil && !engine.OfEnvironment() {
+			queueReach(b, engine, report.Reach, true)
+		}
 		b.Queue(sqlReportAgentEngine, string(engine), report.Reachable, message(report.Message), message(report.ArgoCD), text(holdingAgent(lease)))
 	})
 	return wrap(err, "report of the agent of engine %s", engine)

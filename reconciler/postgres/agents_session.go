@@ -118,7 +118,7 @@ func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession, call 
 	if o.Lease, err = takeLease(ctx, tx, held, agentHolder(o.Agent.ID, session.Instance), floor, life); err != nil {
 		return o, false, err
 	}
-	o.ArgoCD, o.Mode = stand.argocd, stand.mode
+	o.ArgoCD, o.Mode, o.DedicatedTo = stand.argocd, stand.mode, stand.dedicatedTo
 	err = tx.QueryRow(ctx, `
 		UPDATE agents SET opening = opening + 1, instance = $2, turns = $3, connected_to = $4, seen_at = clock_timestamp(), version = $5,
 			argocd_namespace = $6, installation_id = $7, mode = $8, proofs = $9

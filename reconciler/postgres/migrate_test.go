@@ -36,8 +36,8 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 	expect(t, url, `SELECT count(*) - count(DISTINCT version) FROM river_migration`, 0)
 }
 
-// dropStrays takes back the migration of strays.
-const dropStrays = `DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
+// dropStrays takes back the migration of strays, and those after it.
+const dropStrays = `DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
 	ALTER TABLE engines DROP COLUMN went_back_at, DROP COLUMN went_back; `
 
 // dropAgents takes back the migration of agents, its policies with it, and those after it.

@@ -44,6 +44,7 @@ var bounded = map[string]string{
 	"declarations": "the config repo", "sealed": "the config repo", "quarantines": "the config repo", "problems": "the config repo", "placements": "the config repo",
 	"desired": "the config repo", "status": "desired", "holds": "what waits for an approval", "sync_holds": "the config repo", "stops": "what people have stopped",
 	"strays":           "objects of ours on engines",
+	"reach":            "environments",
 	"stop_ends":        "places that were ever stopped",
 	"leases":           "engines that there ever were: an epoch never goes back",
 	"own_applications": "a maximum for each environment",

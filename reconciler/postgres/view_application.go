@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -16,6 +18,9 @@ const sqlApply = `CASE
 	WHEN d.held THEN 'Held'
 	WHEN s.seq = d.seq THEN s.state
 	ELSE 'Pending' END`
+
+// sqlBlockedAfter is fleet.DeletionBlockedAfter.
+var sqlBlockedAfter = fmt.Sprintf("interval '%d seconds'", fleet.DeletionBlockedAfter/time.Second)
 
 // Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health, Apply, Name}, in the order of tenant,
 // deployment, environment. One that is being removed is among them until its engine has proven it gone.
@@ -43,7 +48,9 @@ func (s *Store) Applications(ctx context.Context, scope fleet.Scope, by fleet.Fi
 		sql: `SELECT d.tenant, d.environment, d.deployment, d.name, d.engine, d.revision, d.body, d.created_at, d.changed_at, ` + sqlApply + `,
 			CASE WHEN s.seq = d.seq THEN s.state_message || ` + sqlWaited + ` ELSE '' END, coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
 			coalesce(s.synced_revision, ''), coalesce(s.operation_phase, ''),
-			CASE WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END, coalesce(s.resources, 0), s.observed_at` + fromRows,
+			CASE WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END, coalesce(s.resources, 0), s.observed_at,
+			coalesce(s.uid, ''), r.reason, r.message, r.since, r.parked, coalesce(d.absent AND d.deletion <> 'Orphan' AND r.since < now() - ` + sqlBlockedAfter + `, false)` +
+			fromRows + `LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment`,
 		key: func(a fleet.ApplicationView) []string {
 			return []string{string(a.Tenant), string(a.Deployment), string(a.Environment), string(a.Engine)}
 		},
@@ -52,9 +59,12 @@ func (s *Store) Applications(ctx context.Context, scope fleet.Scope, by fleet.Fi
 
 func scanApplication(row pgx.CollectableRow) (fleet.ApplicationView, error) {
 	var a fleet.ApplicationView
+	var u unreachable
 	var body pgtype.DriverBytes // not copied: it is read before the next row
 	err := row.Scan(&a.Tenant, &a.Environment, &a.Deployment, &a.Name, &a.Engine, &a.Revision, &body, &a.CreatedAt, &a.ChangedAt, &a.Apply,
-		&a.ApplyMessage, &a.Sync, &a.Health, &a.SyncedRevision, &a.OperationPhase, &a.Message, &a.Resources, &a.ObservedAt)
+		&a.ApplyMessage, &a.Sync, &a.Health, &a.SyncedRevision, &a.OperationPhase, &a.Message, &a.Resources, &a.ObservedAt,
+		&a.UID, &u.reason, &u.message, &u.since, &u.parked, &a.DeletionBlocked)
+	a.Unreachable = u.view()
 	if err != nil {
 		return a, err
 	}

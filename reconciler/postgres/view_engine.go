@@ -22,7 +22,8 @@ func (s *Store) Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter,
 		sql: `SELECT e.name, e.body, coalesce(g.reachable, false), coalesce(g.message, ''), g.since, coalesce(g.argocd, ''),
 				coalesce(CASE WHEN l.expires_at > now() THEN l.holder END, ''), coalesce(l.epoch, 0),
 				` + engineAway + `, a.id IS NOT NULL, greatest(r.beat_at, a.seen_at), g.went_back_at, coalesce(g.went_back, ''),
-				(SELECT count(*) FROM strays t WHERE t.engine = e.name)` + fromEngines,
+				(SELECT count(*) FROM strays t WHERE t.engine = e.name),
+				(SELECT count(*) FROM reach t WHERE t.engine = e.name), (SELECT coalesce(sum(t.parked), 0) FROM reach t WHERE t.engine = e.name)` + fromEngines,
 		key: func(e fleet.EngineView) []string { return []string{string(e.Name)} },
 	}, f, page, completeEngines)
 }
@@ -42,7 +43,8 @@ func scanEngine(row pgx.CollectableRow) (fleet.EngineView, error) {
 	var d fleet.Declaration
 	var away, joined bool
 	var seen *time.Time
-	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch, &away, &joined, &seen, &e.WentBackAt, &e.WentBack, &e.Strays)
+	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch, &away, &joined, &seen, &e.WentBackAt, &e.WentBack, &e.Strays,
+		&e.Unreachable, &e.Parked)
 	if away {
 		withoutAgent(&e, joined, seen)
 	}

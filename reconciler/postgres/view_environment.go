@@ -61,6 +61,10 @@ func completeEnvironments(ctx context.Context, tx pgx.Tx, environments []fleet.E
 	if err != nil {
 		return err
 	}
+	unreachable, err := unreachables(ctx, tx, names)
+	if err != nil {
+		return err
+	}
 	own, err := tally(ctx, tx, names, `
 		SELECT tenant, environment, count(*) FROM own_applications
 		WHERE (tenant, environment) IN (SELECT * FROM unnest($1::text[], $2::text[])) AND tenant_uid = live_tenant(tenant) GROUP BY 1, 2`)
@@ -70,6 +74,7 @@ func completeEnvironments(ctx context.Context, tx pgx.Tx, environments []fleet.E
 	for i := range environments {
 		e := &environments[i]
 		e.Counts, e.Own, e.Problems = counts[names[i]].Counts, own[names[i]], problems[names[i]]
+		e.Unreachable = unreachable[names[i]]
 	}
 	return nil
 }

@@ -59,6 +59,33 @@ func engineFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error)
 	}, `
 		SELECT e.name, coalesce(g.reachable, false) AND NOT `+engineAway+`, coalesce(l.expires_at > clock_timestamp(), false)`+fromEngines+`
 		WHERE e.kind = 'Engine' AND e.tenant = '' ORDER BY e.name LIMIT 1000`)
+	if err != nil {
+		return err
+	}
+	return reachFigures(ctx, tx, f)
+}
+
+// reachFigures counts what the engines cannot read: at most a row for each environment.
+func reachFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+	byName := map[fleet.EngineName]*fleet.EngineFigures{}
+	for i := range f.Engines {
+		f.Engines[i].Unreachable = map[fleet.UnreachableReason]int{}
+		byName[f.Engines[i].Engine] = &f.Engines[i]
+	}
+	rows, err := tx.Query(ctx, `SELECT engine, reason, count(*), sum(parked) FROM reach GROUP BY 1, 2`)
+	if err != nil {
+		return err
+	}
+	var name fleet.EngineName
+	var reason fleet.UnreachableReason
+	var n, parked int
+	_, err = pgx.ForEachRow(rows, []any{&name, &reason, &n, &parked}, func() error {
+		if e := byName[name]; e != nil {
+			e.Unreachable[reason] = n
+			e.Parked += parked
+		}
+		return nil
+	})
 	return err
 }
 

@@ -116,6 +116,7 @@ func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
 		must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopTenant, Name: tenant}, true))(t)
 	}
 	exec(t, url, ownOfEveryTenant)
+	exec(t, url, `INSERT INTO reach SELECT 'eu-1', t.tenant, 'prod', t.uid, 'Timeout', '', now(), 1 FROM tenants t`)
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
 	readable := []string{"reviewed_plans"}

@@ -215,7 +215,8 @@ func (a *Agent) EngineSpecs(context.Context) (map[fleet.EngineName]fleet.EngineS
 
 // spec is the local Argo CD: in the namespace that the agent was installed for, whatever the hub says.
 func (a *Agent) spec(hello agent.Hello) fleet.EngineSpec {
-	return fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: a.c.ArgoCDNamespace, InstallationID: hello.ArgoCD.InstallationID}, Connection: fleet.Connection{InCluster: true}}
+	return fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: a.c.ArgoCDNamespace, InstallationID: hello.ArgoCD.InstallationID}, Connection: fleet.Connection{InCluster: true},
+		DedicatedTo: hello.DedicatedTo}
 }
 
 func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
@@ -227,7 +228,8 @@ func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) *reconciler
 
 // dial prepares the connection to the local Argo CD, behind the cluster's own limit on deletions.
 func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
-	inner, err := argocd.Connect(ctx, name, spec, a.c.Cluster, argocd.Options{Stopped: stopped, InFlight: 2 * a.c.InFlight, Public: a.c.NoSecrets, Advise: true})
+	inner, err := argocd.Connect(ctx, name, spec, a.c.Cluster, argocd.Options{Stopped: stopped, InFlight: 2 * a.c.InFlight, Public: a.c.NoSecrets,
+		Advise: spec.DedicatedTo == nil, NoParams: true})
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,10 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -334,8 +336,51 @@ func (f *Follower) stand() {
 		s.PendingDeletions = len(f.mirror.deletions())
 		s.Strays, s.Environments = f.mirror.strays(local.Inventory)
 	}
+	s.Unreachable = f.unreachableLocked()
 	f.mu.Unlock()
 	f.Outbox.Stand(s)
+}
+
+// reachMessage is how many bytes of each error are told: a report holds a thousand of them.
+const reachMessage = 256
+
+// unreachableLocked lists the environments whose clusters cannot be read, by name; nil while that is
+// not known.
+func (f *Follower) unreachableLocked() []agent.Unreachable {
+	if f.reach == nil {
+		return nil
+	}
+	all := make([]agent.Unreachable, 0, len(f.reach))
+	for id, u := range f.reach {
+		if len(u.Message) > reachMessage {
+			u.Message = strings.ToValidUTF8(u.Message[:reachMessage], "")
+		}
+		all = append(all, agent.Unreachable{Environment: id, Unreachable: u})
+	}
+	slices.SortFunc(all, func(a, b agent.Unreachable) int {
+		x, y := a.Environment, b.Environment
+		return cmp.Or(strings.Compare(string(x.Tenant), string(y.Tenant)), strings.Compare(string(x.Name), string(y.Name)))
+	})
+	return all[:min(len(all), fleet.MaxReach)]
+}
+
+// ReportReach says how the agent stands: the environments whose clusters cannot be read are a part of it.
+func (f *Follower) ReportReach(_ context.Context, lease fleet.Lease, reports []fleet.Reach, whole bool) error {
+	if err := f.under(lease); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	if whole || f.reach == nil {
+		f.reach = map[fleet.EnvironmentID]fleet.Unreachable{}
+	}
+	for _, r := range reports {
+		if delete(f.reach, r.Environment); r.Unreachable != nil {
+			f.reach[r.Environment] = *r.Unreachable
+		}
+	}
+	f.mu.Unlock()
+	f.stand()
+	return nil
 }
 
 // ReportWentBack says how the agent stands: what the cluster lost shows in it.

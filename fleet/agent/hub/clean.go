@@ -149,7 +149,32 @@ func reportOf(s *agent.Standing) fleet.AgentReport {
 		Reachable: s.Reachable, Message: message(s.Message), ArgoCD: plain(s.ArgoCD, 64), Version: plain(s.Version, 64),
 		PendingDeletions: count(s.PendingDeletions, mostObjects), HeldDeletions: count(s.HeldDeletions, mostObjects), Strays: count(s.Strays, mostObjects),
 		Own: count(s.Own, mostObjects), Environments: environmentsOf(s.Environments),
+		Reach: reachOf(s.Unreachable),
 	}
+}
+
+// reachOf keeps what can be an unreachable environment; nil when the agent does not tell.
+func reachOf(told []agent.Unreachable) []fleet.Reach {
+	if told == nil {
+		return nil
+	}
+	all := []fleet.Reach{}
+	for _, u := range told[:min(len(told), fleet.MaxReach)] {
+		since := moment(u.Since)
+		if !soundName(string(u.Environment.Tenant)) || !soundName(string(u.Environment.Name)) || since.IsZero() {
+			continue
+		}
+		reason := u.Reason
+		switch reason {
+		case fleet.UnreachableTimeout, fleet.UnreachableRefused, fleet.UnreachableDenied:
+		default:
+			reason = fleet.UnreachableError
+		}
+		all = append(all, fleet.Reach{Environment: u.Environment, Unreachable: &fleet.Unreachable{
+			Reason: reason, Message: message(u.Message), Since: since, Parked: count(u.Parked, mostObjects),
+		}})
+	}
+	return all
 }
 
 // environmentsOf keeps what can be an environment; nil when the agent does not tell.

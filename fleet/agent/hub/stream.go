@@ -175,7 +175,8 @@ func (s *stream) serve() {
 func (s *stream) greet() error {
 	o := s.opening
 	hello := agent.Hello{Protocol: agent.Protocol, Hub: s.hub.version, Time: s.hub.now().UTC(), Engine: s.engine(), ArgoCD: o.ArgoCD, Mode: o.Mode,
-		Epoch: o.Lease.Epoch, Holder: o.Lease.Holder, ReportSeq: o.ReportSeq, ExpiresAt: o.Agent.ExpiresAt.UTC(), Cursor: s.cursor}
+		Epoch: o.Lease.Epoch, Holder: o.Lease.Holder, ReportSeq: o.ReportSeq, ExpiresAt: o.Agent.ExpiresAt.UTC(), Cursor: s.cursor,
+		DedicatedTo: append([]fleet.TenantName{}, o.DedicatedTo...)}
 	if err := s.out.message(agent.EventHello, -1, hello); err != nil {
 		return err
 	}

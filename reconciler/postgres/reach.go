@@ -1,0 +1,178 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// ReportReach takes environments whose clusters the engine cannot read, and those that it can read
+// again; whole: there are no others. What is known already writes nothing, and an environment that
+// stays unreachable keeps its earliest time. fleet.ErrFenced when the lease has passed on.
+func (s *Store) ReportReach(ctx context.Context, lease fleet.Lease, reports []fleet.Reach, whole bool) error {
+	engine, err := leasedEngine[struct{}](lease, nil, nil)
+	if err != nil {
+		return err
+	}
+	err = s.atomically(ctx, func(b *pgx.Batch) {
+		fenceEngine(b, lease)
+		queueReach(b, engine, reports, whole)
+	})
+	return wrap(err, "reach of %d environments of engine %s", len(reports), engine)
+}
+
+func queueReach(b *pgx.Batch, engine fleet.EngineName, reports []fleet.Reach, whole bool) {
+	var lost, back []fleet.Reach
+	for _, r := range reports {
+		if r.Unreachable != nil {
+			lost = append(lost, r)
+		} else {
+			back = append(back, r)
+		}
+	}
+	of := func(all []fleet.Reach, value func(fleet.Reach) string) []string {
+		return column(all, func(r fleet.Reach) string { return message(value(r)) })
+	}
+	tenant := func(r fleet.Reach) string { return string(r.Environment.Tenant) }
+	name := func(r fleet.Reach) string { return string(r.Environment.Name) }
+	if whole || len(back) > 0 {
+		kept := back
+		if whole {
+			kept = lost
+		}
+		b.Queue(sqlReachable, string(engine), of(kept, tenant), of(kept, name), whole)
+	}
+	if len(lost) > 0 {
+		b.Queue(sqlUnreachable, string(engine), of(lost, tenant), of(lost, name),
+			of(lost, func(r fleet.Reach) string { return string(r.Unreachable.Reason) }),
+			of(lost, func(r fleet.Reach) string { return r.Unreachable.Message }),
+			column(lost, func(r fleet.Reach) time.Time { return r.Unreachable.Since }),
+			column(lost, func(r fleet.Reach) int32 { return count(r.Unreachable.Parked) }))
+	}
+}
+
+// sqlReachable takes environments off: those that are named, or with $4 those that are not.
+const sqlReachable = `
+	WITH gone AS (
+		DELETE FROM reach r WHERE r.engine = $1
+			AND ((r.tenant, r.environment) IN (SELECT * FROM unnest($2::text[], $3::text[]))) <> $4
+		RETURNING r.tenant, r.environment, r.engine)
+	SELECT new_event('environment', tenant, tenant || '/' || environment, 'engine ' || engine || ' reads its cluster again') FROM gone`
+
+// Only an environment with a declaration or rows of that tenant is taken: an agent may name others.
+const sqlUnreachable = `
+	WITH before AS MATERIALIZED (
+		SELECT r.tenant, r.environment, r.reason FROM reach r WHERE r.engine = $1),
+	changed AS (
+		INSERT INTO reach AS r (engine, tenant, environment, tenant_uid, reason, message, since, parked)
+		SELECT $1, n.tenant, n.environment, live_tenant(n.tenant), n.reason, n.message, n.since, n.parked
+		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::int[])
+			AS n (tenant, environment, reason, message, since, parked)
+		WHERE EXISTS (SELECT FROM desired d WHERE d.engine = $1 AND d.kind = 'Cluster'
+			AND d.tenant = n.tenant AND d.environment = n.environment)
+		ON CONFLICT (engine, tenant, environment) DO UPDATE SET tenant_uid = excluded.tenant_uid, reason = excluded.reason,
+			message = excluded.message, since = least(r.since, excluded.since), parked = excluded.parked
+		WHERE (r.reason, r.parked) <> (excluded.reason, excluded.parked) OR r.since > excluded.since
+			OR r.tenant_uid IS DISTINCT FROM excluded.tenant_uid
+		RETURNING r.tenant, r.environment, r.reason)
+	SELECT new_event('environment', c.tenant, c.tenant || '/' || c.environment, 'unreachable: ' || c.reason || ': engine ' || $1 || ' cannot read its cluster')
+	FROM changed c WHERE NOT EXISTS (
+		SELECT FROM before b WHERE b.tenant = c.tenant AND b.environment = c.environment AND b.reason = c.reason)`
+
+// unreachable reads the columns of reach; nil when there is no row.
+type unreachable struct {
+	reason, message *string
+	since           *time.Time
+	parked          *int
+}
+
+func (u unreachable) view() *fleet.Unreachable {
+	if u.reason == nil {
+		return nil
+	}
+	return &fleet.Unreachable{
+		Reason: fleet.UnreachableReason(*u.reason), Message: *u.message, Since: *u.since, Parked: *u.parked,
+	}
+}
+
+// unreachables are the environments of these whose clusters cannot be read. One that moves between
+// engines is shown as its new engine has it, if at all.
+func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*fleet.Unreachable, error) {
+	tenants, environments := make([]string, len(names)), make([]string, len(names))
+	for i, n := range names {
+		tenants[i], environments[i] = n[0], n[1]
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT r.tenant, r.environment, r.reason, r.message, r.since, r.parked
+		FROM unnest($1::text[], $2::text[]) AS n (tenant, environment)
+		JOIN reach r ON r.tenant = n.tenant AND r.environment = n.environment
+		JOIN placements p ON p.tenant = r.tenant AND p.environment = r.environment AND p.engine = r.engine`, tenants, environments)
+	if err != nil {
+		return nil, err
+	}
+	all := map[pair]*fleet.Unreachable{}
+	var of pair
+	var u unreachable
+	_, err = pgx.ForEachRow(rows, []any{&of[0], &of[1], &u.reason, &u.message, &u.since, &u.parked}, func() error {
+		all[of] = u.view()
+		return nil
+	})
+	return all, err
+}
+
+// Orphan decides that an Application whose deletion waits for a cluster that cannot be read is removed
+// without it: its workload is left as it is. fleet.ErrNotFound when the UID is not that of an
+// Application that is being deleted, fleet.ErrNotBlocked while its cluster has not been unreachable
+// for fleet.DeletionBlockedAfter. Deciding it again changes nothing.
+func (s *Store) Orphan(ctx context.Context, o fleet.Orphaning) error {
+	subject := "Application " + o.Application.String()
+	err := s.transact(ctx, func(tx pgx.Tx) error {
+		// The mirror's lock comes first, as in Record: a declaration that wants it back comes before or after.
+		if _, err := tx.Exec(ctx, `SELECT FROM mirror FOR UPDATE`); err != nil {
+			return err
+		}
+		var engine, name, deletion string
+		var since *time.Time
+		var now time.Time
+		err := tx.QueryRow(ctx, `
+			SELECT d.engine, d.name, d.deletion, r.since, now()
+			FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name AND s.uid = $4
+			LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
+			WHERE d.kind = 'Application' AND d.tenant = $1 AND d.deployment = $2 AND d.environment = $3 AND d.absent AND d.uid = ''`,
+			text(string(o.Application.Tenant)), text(string(o.Application.Deployment)), text(string(o.Application.Environment)), text(o.UID)).
+			Scan(&engine, &name, &deletion, &since, &now)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return fleet.ErrNotFound
+		case err != nil:
+			return err
+		case deletion == string(fleet.DeletionOrphan):
+			return nil
+		case since == nil:
+			return fmt.Errorf("%w: engine %s reads its cluster", fleet.ErrNotBlocked, engine)
+		case now.Sub(*since) < fleet.DeletionBlockedAfter:
+			return fmt.Errorf("%w before its cluster has been unreachable for %s, at %s", fleet.ErrNotBlocked,
+				fleet.DeletionBlockedAfter, since.Add(fleet.DeletionBlockedAfter).UTC().Format(time.RFC3339))
+		}
+		if _, err := tx.Exec(ctx, `
+			WITH next AS (UPDATE mirror SET seq = seq + 1 RETURNING seq)
+			UPDATE desired d SET deletion = 'Orphan', seq = next.seq, changed_at = now() FROM next
+			WHERE d.engine = $1 AND d.kind = 'Application' AND d.name = $2`, engine, name); err != nil {
+			return err
+		}
+		return tell(ctx, tx, deed{
+			kind: fleet.OperationOrphan, subject: subject + ", UID " + o.UID, tenant: o.Application.Tenant, engine: fleet.EngineName(engine),
+			by: o.By, note: o.Note, event: fleet.Event{Kind: "application", Tenant: o.Application.Tenant, Name: name,
+				Text: "is removed without its cluster; its workload is left as it is"},
+		})
+	})
+	if err == nil {
+		s.decided(ctx, "")
+	}
+	return wrap(err, "orphan %s", subject)
+}

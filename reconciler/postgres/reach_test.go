@@ -1,0 +1,80 @@
+package postgres_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+func unreachable(tenant fleet.TenantName, name fleet.EnvironmentName, since time.Time, parked int) fleet.Reach {
+	return fleet.Reach{Environment: fleet.EnvironmentID{Tenant: tenant, Name: name}, Unreachable: &fleet.Unreachable{
+		Reason: fleet.UnreachableTimeout, Message: "i/o timeout", Since: since, Parked: parked,
+	}}
+}
+
+func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
+	t.Parallel()
+	s, url := populated(t)
+	exec(t, url, `INSERT INTO desired (engine, kind, name, tenant, environment, deployment, seq, created_at, changed_at, absent, deletion, revision, hash, body)
+		SELECT 'eu-1', 'Cluster', 'c-' || t.tenant, t.tenant, 'prod', '', 1000, now(), now(), false, 'Delete', '', '', '{}' FROM tenants t`)
+	worker := hold(t, s, "engine/eu-1")
+	began := time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Microsecond)
+	shown := func(scope fleet.Scope) map[string]*fleet.Unreachable {
+		t.Helper()
+		all, _, err := s.Environments(t.Context(), scope, fleet.Filter{}, fleet.Page{Limit: 100})
+		check(t, err)
+		apps, _, err := s.Applications(t.Context(), scope, fleet.Filter{}, fleet.Page{Limit: 100})
+		check(t, err)
+		found := map[string]*fleet.Unreachable{}
+		for _, e := range all {
+			if e.Unreachable != nil {
+				found[string(e.Tenant)+"/"+string(e.Name)] = e.Unreachable
+			}
+		}
+		for _, a := range apps {
+			if (a.Unreachable != nil) != (found[string(a.Tenant)+"/"+string(a.Environment)] != nil) {
+				t.Errorf("Application %s@%s: %+v", a.Deployment, a.Environment, a.Unreachable)
+			}
+		}
+		return found
+	}
+	check(t, s.ReportReach(t.Context(), worker, []fleet.Reach{
+		unreachable("acme", "prod", began, 3), unreachable("globex", "prod", began, 2), unreachable("acme", "none", began, 1),
+	}, true))
+	if got := shown(fleet.Scope{}); len(got) != 2 || got["acme/prod"].Parked != 3 || !got["acme/prod"].Since.Equal(began) {
+		t.Errorf("to the platform: %+v", got)
+	}
+	if got := shown(fleet.Scope{Tenant: "acme"}); len(got) != 1 || got["acme/prod"] == nil {
+		t.Errorf("to acme: %+v", got)
+	}
+	engines, _, err := s.Engines(t.Context(), fleet.Scope{}, fleet.Filter{Engine: "eu-1"}, fleet.Page{Limit: 10})
+	if check(t, err); engines[0].Unreachable != 2 || engines[0].Parked != 5 {
+		t.Errorf("the engine: %+v", engines[0])
+	}
+	events := one[int](t, url, `SELECT count(*) FROM events WHERE kind = 'environment'`)
+	check(t, s.ReportReach(t.Context(), worker, []fleet.Reach{unreachable("acme", "prod", time.Now(), 4)}, false)) // a new session of the worker
+	if got := shown(fleet.Scope{}); got["acme/prod"].Parked != 4 || !got["acme/prod"].Since.Equal(began) || got["globex/prod"] == nil {
+		t.Errorf("a later report: %+v", got["acme/prod"])
+	}
+	if n := one[int](t, url, `SELECT count(*) FROM events WHERE kind = 'environment'`); n != events || n != 2 {
+		t.Errorf("%d events, then %d", events, n)
+	}
+	check(t, s.ReportReach(t.Context(), worker, []fleet.Reach{{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}}}, false))
+	if got := shown(fleet.Scope{}); len(got) != 1 || got["globex/prod"] == nil {
+		t.Errorf("after acme's answers: %+v", got)
+	}
+	check(t, s.ReportReach(t.Context(), worker, nil, true))
+	if got := shown(fleet.Scope{}); len(got) != 0 {
+		t.Errorf("after a new session found none: %+v", got)
+	}
+	if n := one[int](t, url, `SELECT count(*) FROM events WHERE kind = 'environment'`); n != 4 {
+		t.Errorf("%d events", n)
+	}
+	old := worker
+	old.Epoch--
+	if err := s.ReportReach(t.Context(), old, nil, true); !errors.Is(err, fleet.ErrFenced) {
+		t.Errorf("under an earlier lease: %v", err)
+	}
+}
