@@ -24,6 +24,7 @@ type Postgres struct {
 	*Process
 
 	options        PostgresOptions
+	command        Command
 	folder, socket folder
 
 	mu        sync.Mutex
@@ -99,14 +100,14 @@ func (p *Postgres) start(ctx context.Context, files fill) error {
 	if err != nil {
 		return err
 	}
-	p.Process, err = StartProcess(Command{
+	p.command = Command{
 		Name: "postgres", Path: filepath.Join(bin, "postgres"), User: cred,
 		Args: o.arguments(filepath.Join(home, "data"), p.socket.path, port),
 		Dir:  home, Log: filepath.Join(p.folder.path, "postgres.log"), Env: postgresEnv(),
 		// A fast shutdown; SIGTERM would wait for every client to leave.
 		StopSignal: syscall.SIGINT, DeathSignal: syscall.SIGINT,
-	})
-	if err != nil {
+	}
+	if p.Process, err = StartProcess(p.command); err != nil {
 		return err
 	}
 	p.URL = (&url.URL{
@@ -138,6 +139,13 @@ func (o PostgresOptions) arguments(data, socket string, port int) []string {
 		args = append(args, "-c", s)
 	}
 	return args
+}
+
+// Again starts the server again after its process was stopped, over the same files and at the same
+// address. It does not wait until the server answers.
+func (p *Postgres) Again() (err error) {
+	p.Process, err = StartProcess(p.command)
+	return err
 }
 
 // Stop ends the server and removes the folders that StartPostgres made.

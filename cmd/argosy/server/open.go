@@ -56,6 +56,15 @@ func (d *database) open(ctx context.Context) (*postgres.Store, error) {
 	return postgres.Open(ctx, d.url, postgres.Options{Log: d.log, Connections: d.connections})
 }
 
+// await is open once the database is there. One that is embedded is our own: it is there, or there is
+// something wrong with it.
+func (d *database) await(ctx context.Context, waiting func(why string)) (*postgres.Store, error) {
+	if d.child != nil {
+		return d.open(ctx)
+	}
+	return await(ctx, postgres.Host(d.url), d.log, waiting, func() (*postgres.Store, error) { return d.open(ctx) })
+}
+
 func (d *database) close() {
 	if d.child == nil {
 		return

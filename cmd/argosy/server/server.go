@@ -50,11 +50,15 @@ type Server struct {
 	hub     *hub.Hub // nil when agents are switched off, or without a public URL
 
 	listener, ops net.Listener
+	probing       *probing
+	back          *http.Server // answers the probes
+	backEnded     chan error
 }
 
-// New opens everything and starts nothing. Close releases what Run has not.
+// New opens everything and starts nothing but the answers to probes: a database that is not there yet
+// is waited for. Close releases what Run has not.
 func New(ctx context.Context, s settings.Settings, log *slog.Logger, version string) (_ *Server, err error) {
-	v := &Server{settings: s, log: log, version: version, holder: holder(), registry: prometheus.NewRegistry()}
+	v := &Server{settings: s, log: log, version: version, holder: holder(), registry: prometheus.NewRegistry(), probing: &probing{}}
 	defer func() {
 		if err != nil {
 			v.Close()
@@ -66,7 +70,10 @@ func New(ctx context.Context, s settings.Settings, log *slog.Logger, version str
 	if v.database, err = openDatabase(ctx, s.Database, log); err != nil {
 		return nil, err
 	}
-	if v.store, err = v.database.open(ctx); err != nil {
+	if err := v.listenOps(ctx); err != nil {
+		return nil, err
+	}
+	if v.store, err = v.database.await(ctx, v.probing.waiting); err != nil {
 		return nil, err
 	}
 	if v.mirror, err = openSource(ctx, s); err != nil {
@@ -78,6 +85,8 @@ func New(ctx context.Context, s settings.Settings, log *slog.Logger, version str
 	if err := v.assemble(); err != nil {
 		return nil, err
 	}
+	full := v.probes()
+	v.probing.full.Store(&full)
 	return v, v.listen(ctx)
 }
 
@@ -132,9 +141,17 @@ func (v *Server) listen(ctx context.Context) (err error) {
 	if v.listener, err = l.Listen(ctx, "tcp", v.settings.Listen.Address); err != nil {
 		return fmt.Errorf("listen.address: %w", err)
 	}
+	return nil
+}
+
+// listenOps answers the probes from now on.
+func (v *Server) listenOps(ctx context.Context) (err error) {
+	var l net.ListenConfig
 	if v.ops, err = l.Listen(ctx, "tcp", v.settings.Listen.Ops); err != nil {
 		return fmt.Errorf("listen.ops: %w", err)
 	}
+	v.back, v.backEnded = api.HTTP(v.probing, v.log), make(chan error, 1)
+	go func(s *http.Server, l net.Listener, ended chan<- error) { ended <- s.Serve(l) }(v.back, v.ops, v.backEnded)
 	return nil
 }
 
@@ -154,17 +171,15 @@ func (v *Server) Run(ctx context.Context) error {
 	} {
 		all.Go(func() { part(ctx) })
 	}
-	front, back := api.HTTP(v.front(), v.log), api.HTTP(v.probes(), v.log)
+	front, back := api.HTTP(v.front(), v.log), v.back
 	front.ConnContext = hub.ConnContext
-	serve := func(s *http.Server, l net.Listener) {
-		all.Go(func() {
-			if err := v.serve(s, l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-				cancel(err)
-			}
-		})
+	ends := func(err error) {
+		if err != nil && !errors.Is(err, http.ErrServerClosed) {
+			cancel(err)
+		}
 	}
-	serve(front, v.listener)
-	serve(back, v.ops)
+	all.Go(func() { ends(v.serve(front, v.listener)) })
+	all.Go(func() { ends(<-v.backEnded) })
 	v.log.Info("argosy serves", "api", v.Address(), "ops", v.ops.Addr().String(), "source", v.mirror.Source(), "version", v.version)
 	<-ctx.Done()
 	v.log.Info("argosy stops")
@@ -246,6 +261,9 @@ func (v *Server) prune(ctx context.Context) {
 
 // Close releases everything. It may be called more than once.
 func (v *Server) Close() {
+	if v.back != nil {
+		_ = v.back.Close() // shut down before, or about to end with the process
+	}
 	for _, l := range []net.Listener{v.listener, v.ops} {
 		if l != nil {
 			_ = l.Close() // closed before, or about to end with the process
