@@ -156,3 +156,22 @@ type Row struct {
 	UID         string            `json:"uid,omitempty"`      // of a removed stray: no other object of that name is removed
 	Life        string            `json:"-"`                  // incarnation of the store that it was read from: see Lease
 }
+
+// Head is what tells whether an object is as its Row wants it.
+func (r Row) Head() RowHead {
+	return RowHead{
+		Key: r.Key, Hash: r.Manifest.Hash, Absent: r.Absent, Credential: r.Credential != nil,
+		Seq: r.Seq, Apply: r.Apply, Life: r.Life,
+	}
+}
+
+// RowHead is a Row without what is written for it. Its fields are the Row's.
+type RowHead struct {
+	Key        ObjectKey
+	Hash       string // Manifest.Hash
+	Absent     bool
+	Credential bool // whether it has one
+	Seq        int64
+	Apply      ApplyState
+	Life       string
+}

@@ -32,8 +32,12 @@ func farEngine() map[string]string {
 func (h *house) rowsOn(name fleet.EngineName) map[fleet.ObjectKey]fleet.Row {
 	h.t.Helper()
 	rows := map[fleet.ObjectKey]fleet.Row{}
-	if err := h.store.Rows(context.Background(), name, func(r fleet.Row) error { rows[r.Key] = r; return nil }); err != nil {
+	all, err := h.store.Changed(context.Background(), name, 0, 10_000)
+	if err != nil {
 		h.t.Fatal(err)
+	}
+	for _, r := range all {
+		rows[r.Key] = r
 	}
 	return rows
 }

@@ -110,9 +110,12 @@ func (h *house) rows() map[fleet.ObjectKey]fleet.Row {
 	h.t.Helper()
 	all := map[fleet.ObjectKey]fleet.Row{}
 	for name := range h.engines {
-		err := h.store.Rows(context.Background(), name, func(r fleet.Row) error { all[r.Key] = r; return nil })
+		rows, err := h.store.Changed(context.Background(), name, 0, 10_000)
 		if err != nil {
 			h.t.Fatal(err)
+		}
+		for _, r := range rows {
+			all[r.Key] = r
 		}
 	}
 	return all

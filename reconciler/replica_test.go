@@ -136,6 +136,8 @@ type faulty struct {
 	dead *atomic.Bool
 	fail func(call string) error
 
+	looked, changed atomic.Int64
+
 	mu     sync.Mutex
 	calls  map[string]int
 	leases map[string]fleet.Lease
@@ -282,22 +284,28 @@ func (s *faulty) Changed(ctx context.Context, name fleet.EngineName, after int64
 	if err := s.ask("changed"); err != nil {
 		return nil, err
 	}
-	return s.Store.Changed(ctx, name, after, most)
+	rows, err := s.Store.Changed(ctx, name, after, most)
+	s.changed.Add(int64(len(rows)))
+	return rows, err
 }
 
-func (s *faulty) Rows(ctx context.Context, name fleet.EngineName, visit func(fleet.Row) error) error {
+func (s *faulty) RowHeads(ctx context.Context, name fleet.EngineName, visit func(fleet.RowHead) error) error {
 	if err := s.ask("rows"); err != nil {
 		return err
 	}
-	return s.Store.Rows(ctx, name, visit)
+	return s.Store.RowHeads(ctx, name, visit)
 }
 
 func (s *faulty) Lookup(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]fleet.Row, error) {
 	if err := s.ask("lookup"); err != nil {
 		return nil, err
 	}
+	s.looked.Add(int64(len(keys)))
 	return s.Store.Lookup(ctx, name, keys)
 }
+
+// bodies counts the rows that were read with their bodies.
+func (s *faulty) bodies() int { return int(s.looked.Load() + s.changed.Load()) }
 
 func (s *faulty) Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error) {
 	if err := s.ask("row"); err != nil {

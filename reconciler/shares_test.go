@@ -2,6 +2,7 @@ package reconciler_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -117,5 +118,35 @@ func TestReplicaThatStandsByKeepsItsCopyOfTheConfigRepoWarm(t *testing.T) {
 	}
 	if _, leads := other.store.lease("reconciler"); leads {
 		t.Error("the other replica has led meanwhile")
+	}
+}
+
+// A verifying pass compares hashes. It reads the bodies of rows that differ, and of those whose secrets
+// only the engine can compare.
+func TestVerificationReadsNoBodyOfRowsThatStand(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, small())
+	r := h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	r.stop()
+	rows, secrets := h.rows(), 0
+	for _, row := range rows {
+		if row.Credential != nil {
+			secrets++
+		}
+	}
+	at := h.engineOf("acme", "prod")
+	web := fleet.ObjectKey{Engine: at.name, Kind: fleet.ObjectApplication,
+		Name: fleet.ApplicationName(fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "prod"})}
+	at.server.Remove(web)
+	b := h.start("b", options{})
+	h.eventually("what differs is applied again", func() error {
+		if !at.server.Exists(web) || b.store.bodies() < secrets+1 {
+			return errors.New("not yet")
+		}
+		return h.settled()
+	})
+	if got := b.store.bodies(); got >= len(rows) {
+		t.Errorf("the bodies of %d rows were read, of %d; %d have a secret and one differs", got, len(rows), secrets)
 	}
 }

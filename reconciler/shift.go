@@ -223,13 +223,15 @@ func (s *shift) sink() engine.Sink {
 	}
 }
 
-// verify holds every row against what the engine shows, and puts those that differ; and every object of ours against the rows. It is the
-// cold start and the hourly pass: the one walk over everything that a worker makes. It returns the highest sequence number that it read.
+// verify holds the head of every row against what the engine shows, and puts the rows that differ; and every object of ours against the
+// rows. It is the cold start and the hourly pass: the one walk over everything that a worker makes. It returns the highest sequence number
+// that it read.
 func (s *shift) verify(ctx context.Context) (seq int64, err error) {
 	started := time.Now()
-	rows, differ, secrets := 0, 0, 0
+	rows := 0
+	var differ, secrets []fleet.ObjectKey
 	rowless := s.inventory()
-	err = s.Rows.Rows(ctx, s.Engine, func(row fleet.Row) error {
+	err = s.Rows.RowHeads(ctx, s.Engine, func(row fleet.RowHead) error {
 		if err := s.same(row.Life); err != nil {
 			return err
 		}
@@ -238,35 +240,56 @@ func (s *shift) verify(ctx context.Context) (seq int64, err error) {
 		seq = max(seq, row.Seq)
 		switch {
 		case !s.stands(row):
-			differ++
+			differ = append(differ, row.Key)
 			s.withdraw(row)
-			s.queue.put(row)
-		case row.Credential != nil: // asked of the engine in full: only Apply knows the secret's fingerprint
-			secrets++
-			s.queue.check(row)
+		case row.Credential: // asked of the engine in full: only Apply knows the secret's fingerprint
+			secrets = append(secrets, row.Key)
 		}
 		return nil
 	})
+	if err == nil {
+		err = s.lookup(ctx, differ, s.queue.put)
+	}
+	if err == nil {
+		err = s.lookup(ctx, secrets, s.queue.check)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("verify engine %s: %w", s.Engine, err)
 	}
 	if err := s.lookAgain(ctx, rowless); err != nil {
 		return 0, err
 	}
-	s.Log.Info("engine verified", "engine", s.Engine, "rows", rows, "differ", differ, "secrets", secrets,
+	s.Log.Info("engine verified", "engine", s.Engine, "rows", rows, "differ", len(differ), "secrets", len(secrets),
 		"without row", len(rowless), "took", time.Since(started).Round(time.Millisecond))
 	return seq, nil
 }
 
+// lookup reads the rows of these objects, those that are still there.
+func (s *shift) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(fleet.Row)) error {
+	for part := range slices.Chunk(keys, readBatch) {
+		rows, err := s.Rows.Lookup(ctx, s.Engine, part)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := s.same(row.Life); err != nil {
+				return err
+			}
+			take(row)
+		}
+	}
+	return nil
+}
+
 // stands reports whether the engine surely has the row already, but for the content of a secret.
-func (s *shift) stands(row fleet.Row) bool {
+func (s *shift) stands(row fleet.RowHead) bool {
 	live, ok := s.target.Live(row.Key)
-	if row.Absent || !ok || !live.Ours || live.Drifted || live.Deleting || live.Hash != row.Manifest.Hash {
+	if row.Absent || !ok || !live.Ours || live.Drifted || live.Deleting || live.Hash != row.Hash {
 		return false
 	}
 	s.settle(row.Key, true)
 	if row.Apply != fleet.ApplyApplied {
-		s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyApplied})
+		s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: fleet.ApplyApplied})
 	}
 	return true
 }

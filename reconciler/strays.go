@@ -122,7 +122,7 @@ func (s *shift) lookAgain(ctx context.Context, rowless map[fleet.ObjectKey]bool)
 
 // withdraw takes back that a row is applied when its object is not what the row wants: it says
 // nothing of an object that was deleted, changed, or lost with the engine's state.
-func (s *shift) withdraw(row fleet.Row) {
+func (s *shift) withdraw(row fleet.RowHead) {
 	if row.Absent || row.Apply != fleet.ApplyApplied {
 		return
 	}
@@ -130,7 +130,7 @@ func (s *shift) withdraw(row fleet.Row) {
 	if _, there := s.target.Live(row.Key); !there {
 		message = "the engine no longer has it; it is created again"
 	}
-	s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyPending, Message: message})
+	s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: fleet.ApplyPending, Message: message})
 }
 
 // reportBack says that the engine's whole state is from before what it has shown: rows are held

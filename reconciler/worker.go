@@ -18,8 +18,8 @@ import (
 type Rows interface {
 	// Changed are the engine's rows with a sequence number above after, in that order, at most limit.
 	Changed(ctx context.Context, name fleet.EngineName, after int64, limit int) ([]fleet.Row, error)
-	// Rows visits every row of the engine: the verifying pass.
-	Rows(ctx context.Context, name fleet.EngineName, visit func(fleet.Row) error) error
+	// RowHeads visits the head of every row of the engine: the verifying pass.
+	RowHeads(ctx context.Context, name fleet.EngineName, visit func(fleet.RowHead) error) error
 	// Row is one row as it stands now; false when there is none.
 	Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error)
 	// LeasedRow is Row, provided that the lease is in force by the store's own clock; else fleet.ErrFenced.

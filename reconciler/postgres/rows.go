@@ -50,28 +50,25 @@ func (s *Store) Changed(ctx context.Context, engine fleet.EngineName, after int6
 	return rows, nil
 }
 
-// Rows visits every row of the engine as it stood at one moment, in the order of their numbers, without holding them all in memory. An
-// error of visit ends it and is returned.
-func (s *Store) Rows(ctx context.Context, engine fleet.EngineName, visit func(fleet.Row) error) error {
+// RowHeads visits every row of the engine as it stood at one moment, in the order of their numbers and
+// without its body, and does not hold them all in memory. An error of visit ends it and is returned.
+func (s *Store) RowHeads(ctx context.Context, engine fleet.EngineName, visit func(fleet.RowHead) error) error {
 	ctx = patient(ctx, tourPatience)
-	rows, err := s.work.Query(ctx, `SELECT `+rowColumns+fromRows+`WHERE d.engine = $1 ORDER BY d.seq`, string(engine))
+	rows, err := s.work.Query(ctx, `
+		SELECT d.kind, d.name, d.hash, d.absent, d.credential_name IS NOT NULL, d.seq,
+			CASE WHEN s.seq = d.seq THEN s.state ELSE 'Pending' END, (SELECT incarnation())`+fromRows+`
+		WHERE d.engine = $1 ORDER BY d.seq`, string(engine))
 	if err != nil {
 		return fmt.Errorf("rows of engine %s: %w", engine, plain(err))
 	}
-	defer rows.Close()
-	for rows.Next() {
-		row, err := scanRow(rows)
-		if err == nil {
-			err = visit(row)
-		}
-		if err != nil {
-			return err
-		}
+	h := fleet.RowHead{Key: fleet.ObjectKey{Engine: engine}}
+	into := []any{&h.Key.Kind, &h.Key.Name, &h.Hash, &h.Absent, &h.Credential, &h.Seq, &h.Apply, &h.Life}
+	var refused error
+	_, err = pgx.ForEachRow(rows, into, func() error { refused = visit(h); return refused })
+	if refused != nil || err == nil {
+		return refused
 	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("rows of engine %s: %w", engine, plain(err))
-	}
-	return nil
+	return fmt.Errorf("rows of engine %s: %w", engine, plain(err))
 }
 
 // Row is one row as it stands now; false when there is none.

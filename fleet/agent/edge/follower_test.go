@@ -15,7 +15,7 @@ import (
 func TestAnAgentReadsASnapshotAndThenWhatChanges(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.put(object("one"))
-		if err := s.f.Rows(t.Context(), testEngine, func(fleet.Row) error { return nil }); !errors.Is(err, ErrNotRead) {
+		if err := s.f.RowHeads(t.Context(), testEngine, func(fleet.RowHead) error { return nil }); !errors.Is(err, ErrNotRead) {
 			t.Fatalf("before the snapshot: %v", err)
 		}
 		if _, held, _ := s.f.Acquire(t.Context(), "l", "h", time.Minute); held {
@@ -124,7 +124,7 @@ func TestASnapshotThatIsNotWholeChangesNothing(t *testing.T) {
 				})
 				s.run()
 				wait(10 * time.Minute)
-				if err := s.f.Rows(t.Context(), testEngine, func(fleet.Row) error { return nil }); !errors.Is(err, ErrNotRead) {
+				if err := s.f.RowHeads(t.Context(), testEngine, func(fleet.RowHead) error { return nil }); !errors.Is(err, ErrNotRead) {
 					t.Fatalf("something of it was read: %v", err)
 				}
 				h.set(func() { h.fault = nil })

@@ -596,9 +596,18 @@ func (s *site) acquire() {
 
 func (s *site) rows() map[string]fleet.Row {
 	s.Helper()
-	rows := map[string]fleet.Row{}
-	if err := s.f.Rows(s.Context(), testEngine, func(row fleet.Row) error { rows[row.Key.Name] = row; return nil }); err != nil {
+	var keys []fleet.ObjectKey
+	err := s.f.RowHeads(s.Context(), testEngine, func(h fleet.RowHead) error { keys = append(keys, h.Key); return nil })
+	if err != nil {
 		s.Fatal(err)
+	}
+	all, err := s.f.Lookup(s.Context(), testEngine, keys)
+	if err != nil {
+		s.Fatal(err)
+	}
+	rows := map[string]fleet.Row{}
+	for _, row := range all {
+		rows[row.Key.Name] = row
 	}
 	return rows
 }

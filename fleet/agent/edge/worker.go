@@ -39,14 +39,14 @@ func (f *Follower) Changed(_ context.Context, name fleet.EngineName, after int64
 	return rows, err
 }
 
-// Rows visits every row as it stood at one moment.
-func (f *Follower) Rows(_ context.Context, name fleet.EngineName, visit func(fleet.Row) error) error {
+// RowHeads visits the head of every row as it stood at one moment.
+func (f *Follower) RowHeads(_ context.Context, name fleet.EngineName, visit func(fleet.RowHead) error) error {
 	var rows []fleet.Row
 	if err := f.read(name, func(m *mirror) error { rows = m.all(); return nil }); err != nil {
 		return err
 	}
 	for _, row := range rows {
-		if err := visit(row); err != nil {
+		if err := visit(row.Head()); err != nil {
 			return err
 		}
 	}
