@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -59,7 +60,7 @@ func (lookArgs) Kind() string { return lookKind }
 // When ctx ends, looks are given ten seconds to end, then their context is cancelled, and they are done again by whoever works next. A look
 // whose replica died is done again after three minutes. Work returns an error only when it cannot work at all.
 func (s *Store) Work(ctx context.Context, do func(context.Context, fleet.Look) error) error {
-	pool, err := (pool{size: riverConns, patience: workPatience, acquire: 2 * workPatience}).open(context.WithoutCancel(ctx), s.base, s.tracer)
+	pool, err := (pool{size: riverConns, patience: workPatience, acquire: 2 * workPatience}).open(context.WithoutCancel(ctx), s.base, s.tracer, &atomic.Int64{})
 	if err != nil {
 		return fmt.Errorf("work: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -61,6 +62,32 @@ func (c Connections) sized(poolMax int32) (Connections, error) {
 	return c, nil
 }
 
+// PoolFigures are how one pool stands.
+type PoolFigures struct {
+	Name    string // control, workers or readers
+	Size    int    // connections that it opens at most
+	InUse   int
+	Waiting int           // callers that wait for a connection
+	Waited  time.Duration // for a connection, all callers so far together
+	GaveUp  int64         // callers that have waited too long so far
+}
+
+// Pools are how the pools stand.
+func (s *Store) Pools() []PoolFigures {
+	figures := make([]PoolFigures, 0, len(PoolNames))
+	for i, p := range []*pgxpool.Pool{s.control, s.work, s.read} {
+		now := p.Stat()
+		figures = append(figures, PoolFigures{
+			Name: PoolNames[i], Size: int(now.MaxConns()), InUse: int(now.AcquiredConns()), Waiting: int(s.waiting[i].Load()),
+			Waited: now.EmptyAcquireWaitTime(), GaveUp: now.CanceledAcquireCount(),
+		})
+	}
+	return figures
+}
+
+// PoolNames are the pools' in settings and metrics.
+var PoolNames = [3]string{"control", "workers", "readers"}
+
 // pool is what one pool's connections are opened with.
 type pool struct {
 	size     int32
@@ -98,11 +125,11 @@ func pools(o Connections) [3]pool {
 }
 
 // open makes the pool. Its connections are opened when they are needed.
-func (p pool) open(ctx context.Context, base *pgxpool.Config, tracer pgx.QueryTracer) (*pgxpool.Pool, error) {
+func (p pool) open(ctx context.Context, base *pgxpool.Config, tracer pgx.QueryTracer, waiting *atomic.Int64) (*pgxpool.Pool, error) {
 	config := base.Copy()
 	config.MaxConns, config.PingTimeout, config.ShouldPing = p.size, pingTimeout, shouldPing
 	maps.Copy(config.ConnConfig.RuntimeParams, p.settings)
-	d := &deadlines{patience: p.patience, acquire: p.acquire}
+	d := &deadlines{patience: p.patience, acquire: p.acquire, waiting: waiting}
 	config.ConnConfig.Tracer = d
 	if tracer != nil {
 		config.ConnConfig.Tracer = multitracer.New(d, tracer)
@@ -133,6 +160,7 @@ func (s *Store) PoolSizes() [3]int32 {
 type deadlines struct {
 	patience, acquire time.Duration
 	pool              *pgxpool.Pool
+	waiting           *atomic.Int64 // for a connection
 }
 
 type (
@@ -193,11 +221,13 @@ func (d *deadlines) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.Tra
 
 // TraceAcquireStart begins the wait for a free connection.
 func (d *deadlines) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
+	d.waiting.Add(1)
 	return within(ctx, d.acquire)
 }
 
 // TraceAcquireEnd ends it. That no connection was free says nothing of those that there are.
-func (*deadlines) TraceAcquireEnd(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireEndData) {
+func (d *deadlines) TraceAcquireEnd(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireEndData) {
+	d.waiting.Add(-1)
 	if cancel, ok := ctx.Value(endKey{}).(context.CancelFunc); ok {
 		cancel()
 	}

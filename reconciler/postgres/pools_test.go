@@ -37,6 +37,10 @@ func TestNobodyWaitsForReaders(t *testing.T) {
 		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) == 2
 	}
 	until(t, "the readers to take their connections", full)
+	until(t, "the pools to tell who waits", func() bool {
+		p := s.Pools()
+		return p[2].InUse == 2 && p[2].Size == 2 && p[2].Waiting >= 14 && p[0].Waiting+p[1].Waiting == 0
+	})
 	for what, f := range map[string]func() error{
 		"renew a lease": func() error { _, err := s.Renew(t.Context(), worker, time.Hour); return err },
 		"set a stop": func() error {

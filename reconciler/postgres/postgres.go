@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -47,7 +48,8 @@ type Options struct {
 type Store struct {
 	control *pgxpool.Pool // leases, emergency stops, approvals, readiness
 	work    *pgxpool.Pool
-	read    *pgxpool.Pool // what others ask for
+	read    *pgxpool.Pool    // what others ask for
+	waiting *[3]atomic.Int64 // for a connection of each
 	base    *pgxpool.Config
 	tracer  pgx.QueryTracer
 	log     *slog.Logger
@@ -69,13 +71,13 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{base: config, tracer: o.Tracer, log: o.Log}
+	s := &Store{base: config, tracer: o.Tracer, log: o.Log, waiting: &[3]atomic.Int64{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	kinds := pools(connections)
 	for i, made := range []**pgxpool.Pool{&s.control, &s.work, &s.read} {
-		if *made, err = kinds[i].open(ctx, config, o.Tracer); err != nil {
+		if *made, err = kinds[i].open(ctx, config, o.Tracer, &s.waiting[i]); err != nil {
 			s.Close()
 			return nil, err
 		}

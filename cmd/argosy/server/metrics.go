@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/postgres"
 )
 
 //go:generate go test -run TestMetricsReference -update .
@@ -26,4 +27,46 @@ func registerStops(reg prometheus.Registerer, stops *reconciler.StopBoard) {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "argosy_emergency_stops_age_seconds",
 		Help: "Time since this replica read the emergency stops; above 4 it writes nothing until it can read them."},
 		func() float64 { return stops.Age().Seconds() }))
+}
+
+// poolMetrics show how the pools of connections stand when they are read.
+type poolMetrics struct {
+	read                               func() []postgres.PoolFigures
+	size, inUse, waiting, wait, gaveUp *prometheus.Desc
+}
+
+// registerPools shows how the store's pools of connections stand.
+func registerPools(reg prometheus.Registerer, read func() []postgres.PoolFigures) {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("argosy_database_"+name, help, []string{"pool"}, nil)
+	}
+	reg.MustRegister(&poolMetrics{
+		read:    read,
+		size:    desc("connections_max", "Connections to the database that this replica opens at most, by pool: control, workers, readers."),
+		inUse:   desc("connections_in_use", "Connections to the database that this replica uses now, by pool."),
+		waiting: desc("connections_waiting", "Callers that wait for a connection of the pool now."),
+		wait:    desc("connection_wait_seconds_total", "Time that callers have waited for a connection while all of the pool were in use."),
+		gaveUp:  desc("connection_given_up_total", "Callers that have waited too long for a connection of the pool, and failed."),
+	})
+}
+
+// Describe is prometheus.Collector's.
+func (m *poolMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.size, m.inUse, m.waiting, m.wait, m.gaveUp} {
+		to <- d
+	}
+}
+
+// Collect is prometheus.Collector's.
+func (m *poolMetrics) Collect(to chan<- prometheus.Metric) {
+	for _, p := range m.read() {
+		show := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
+			to <- prometheus.MustNewConstMetric(d, kind, v, p.Name)
+		}
+		show(m.size, prometheus.GaugeValue, float64(p.Size))
+		show(m.inUse, prometheus.GaugeValue, float64(p.InUse))
+		show(m.waiting, prometheus.GaugeValue, float64(p.Waiting))
+		show(m.wait, prometheus.CounterValue, p.Waited.Seconds())
+		show(m.gaveUp, prometheus.CounterValue, float64(p.GaveUp))
+	}
 }

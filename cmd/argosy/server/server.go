@@ -106,6 +106,7 @@ func (v *Server) assemble() error {
 	connect := engines{secrets: v.secrets, inFlight: s.Engines.InFlight}
 	v.stops = reconciler.NewStopBoard()
 	registerStops(v.registry, v.stops)
+	registerPools(v.registry, v.store.Pools)
 	loop := reconciler.Loop{
 		Source: source{v.mirror, v.log}, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: v.store, Leases: v.store, Finder: connect, AgentFinder: v.store, Judge: policy.New().Judge,
 		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch, Poll: time.Duration(s.Source.Poll), Metrics: metrics, Log: v.log,
