@@ -13,6 +13,7 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 const (
@@ -140,7 +141,7 @@ func (o *eventWriter) event(e fleet.Event) error {
 	if err != nil {
 		return err
 	}
-	return o.write("id: " + strconv.FormatInt(e.Seq, 10) + "\nevent: " + kindWord(e.Kind) + "\ndata: " + string(data) + "\n\n")
+	return o.write("id: " + strconv.FormatInt(e.Seq, 10) + "\nevent: " + kindWord(e.Kind) + "\ndata: " + string(printable.JSON(data)) + "\n\n")
 }
 
 func (o *eventWriter) comment(text string) error { return o.write(": " + text + "\n\n") }

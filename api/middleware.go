@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/api/wire"
+
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // recorder remembers how a request was answered, for the log.
@@ -109,7 +111,7 @@ func isStream(r *http.Request) bool {
 func writeProblem(w http.ResponseWriter, p *wire.Refusal) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(printable.JSONWriter(w))
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(p) // the connection is gone: there is nobody to tell
 }

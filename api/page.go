@@ -12,6 +12,7 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 const pageEvents = "/events" // the event stream for the page's script, by the page's cookie
@@ -105,7 +106,7 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, data any
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = out.WriteTo(w) // the connection is gone: there is nobody to tell
+	_, _ = w.Write(printable.Lines(out.Bytes())) // the connection is gone: there is nobody to tell
 }
 
 var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment", "application", "agents", "pulls", "pull", "failure")

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -13,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 const (
@@ -135,10 +137,21 @@ func document() huma.Config {
 			},
 		},
 		OpenAPIPath:                  "/openapi",
-		Formats:                      huma.DefaultFormats,
+		Formats:                      formats(),
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 	}
+}
+
+// formats is JSON in which no character stands raw that a terminal obeys or does not show.
+func formats() map[string]huma.Format {
+	all := map[string]huma.Format{}
+	for name, f := range huma.DefaultFormats {
+		marshal := f.Marshal
+		f.Marshal = func(w io.Writer, v any) error { return marshal(printable.JSONWriter(w), v) }
+		all[name] = f
+	}
+	return all
 }
 
 // schemaName tells a plan's types, and those of the agents' protocol, from the domain's of the same name.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 type (
@@ -75,7 +76,7 @@ func WriteSARIF(w io.Writer, problems []fleet.Problem, version string) error {
 			ColumnKind: "unicodeCodePoints", Results: results,
 		}},
 	}
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(printable.JSONWriter(w))
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(log)

@@ -6,9 +6,9 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // The writers print problems in the order in which they are given. Everything in them is printed on its own line and without control
@@ -27,13 +27,13 @@ func WriteText(w io.Writer, problems []fleet.Problem, colour bool) error {
 		if p.Severity == fleet.SeverityWarning {
 			hue = "33"
 		}
-		place := printable(p.Path)
+		place := printable.Name(p.Path)
 		if p.Line > 0 {
 			place += fmt.Sprintf(":%d:%d", p.Line, max(p.Column, 1))
 		}
-		s := fmt.Sprintf("%s: %s: %s\n", paint("1", place), paint(hue, fmt.Sprintf("%s[%s]", p.Severity, printable(p.Code))), printable(p.Message))
+		s := fmt.Sprintf("%s: %s: %s\n", paint("1", place), paint(hue, fmt.Sprintf("%s[%s]", p.Severity, printable.Name(p.Code))), printable.Name(p.Message))
 		if p.Fix != "" {
-			s += "    " + paint("36", "fix:") + " " + printable(p.Fix) + "\n"
+			s += "    " + paint("36", "fix:") + " " + printable.Name(p.Fix) + "\n"
 		}
 		if _, err := io.WriteString(w, s); err != nil {
 			return err
@@ -59,7 +59,7 @@ func WriteJSON(w io.Writer, problems []fleet.Problem) error {
 			report.Errors++
 		}
 	}
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(printable.JSONWriter(w))
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(report)
@@ -68,32 +68,23 @@ func WriteJSON(w io.Writer, problems []fleet.Problem) error {
 // WriteGitHub writes workflow commands, which GitHub shows as annotations of the changed lines.
 func WriteGitHub(w io.Writer, problems []fleet.Problem) error {
 	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C", "\t", `\t`)
 	for _, p := range problems {
 		command := "error"
 		if p.Severity == fleet.SeverityWarning {
 			command = "warning"
 		}
-		place := "file=" + property.Replace(p.Path)
+		place := "file=" + property.Replace(printable.Text(p.Path))
 		if p.Line > 0 {
 			place += ",line=" + strconv.Itoa(p.Line) + ",col=" + strconv.Itoa(max(p.Column, 1))
 		}
-		text := printable(p.Message)
+		text := printable.Name(p.Message)
 		if p.Fix != "" {
-			text += "\nfix: " + printable(p.Fix)
+			text += "\nfix: " + printable.Name(p.Fix)
 		}
-		if _, err := fmt.Fprintf(w, "::%s %s,title=%s::%s\n", command, place, property.Replace(printable(p.Code)), data.Replace(text)); err != nil {
+		if _, err := fmt.Fprintf(w, "::%s %s,title=%s::%s\n", command, place, property.Replace(printable.Name(p.Code)), data.Replace(text)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// printable is s on one line: what would move a cursor, end a line or not be seen is written as an escape.
-func printable(s string) string {
-	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
-		return s
-	}
-	q := strconv.QuoteToGraphic(s)
-	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
 }

@@ -46,7 +46,7 @@ func TestGitHubAnnotationsAreEscaped(t *testing.T) {
 	}
 	want := `::error file=fleet/x,title=misplaced-file::no declaration belongs here%0Afix: move it
 ::warning file=fleet/tenants/acme.yaml,line=3,col=7,title=quota-lowered::20%25 are over: 5, 6
-::error file=tenants/a%0Ab/` + "\x1b" + `[31m%2C%3A%25.yaml,line=1,col=2,title=syntax::one\ntwo \u202e "q"%0Afix: a\r\n::error::x
+::error file=tenants/a%0Ab/\x1b[31m%2C%3A%25.yaml,line=1,col=2,title=syntax::one\ntwo \u202e "q"%0Afix: a\r\n::error::x
 `
 	if b.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)

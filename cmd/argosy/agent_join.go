@@ -17,8 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
-	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet/agent/edge"
+
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // joining is what the flags of `agent join` say.
@@ -81,9 +82,9 @@ func (a *app) checkSite(ctx context.Context, j joining, s edge.Settings, config 
 // sayResult prints one result as `argosy doctor` does, and below it who has to do what.
 func (a *app) sayResult(r edge.Result) {
 	mark := map[edge.Level]string{edge.LevelOK: "ok  ", edge.LevelWarn: "warn", edge.LevelFail: "BAD "}[r.Level]
-	fmt.Fprintf(a.out, "%s %-16s %s\n", mark, table.Harmless(r.Check), table.Harmless(r.Found))
+	fmt.Fprintf(a.out, "%s %-16s %s\n", mark, printable.Line(r.Check), printable.Line(r.Found))
 	if r.Next != "" {
-		fmt.Fprintf(a.out, "     %-16s -> %s\n", "", table.Harmless(r.Next))
+		fmt.Fprintf(a.out, "     %-16s -> %s\n", "", printable.Line(r.Next))
 	}
 }
 
@@ -112,7 +113,7 @@ func (a *app) join(ctx context.Context, j joining, s edge.Settings, config *rest
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(a.out, "joined: this cluster serves engine %s as agent %s\n", table.Harmless(string(id.Engine)), id.Agent); err != nil {
+	if err := a.say("joined: this cluster serves engine %s as agent %s", id.Engine, id.Agent); err != nil {
 		return err
 	}
 	if last == nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 
-	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent/edge"
 )
@@ -87,7 +86,7 @@ func (a *app) agentApprove() *cobra.Command {
 		if err := edge.ApproveHeld(cmd.Context(), cell, held.Digest, first(a.getenv("USER"), a.getenv("LOGNAME"), "unknown")); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(a.out, "approved %s\n", plural(len(held.Names), "deletion"))
+		err = a.say("approved %s", plural(len(held.Names), "deletion"))
 		a.hint("the agent begins within seconds; what it deletes takes its workload along where the declaration says so")
 		return err
 	}
@@ -97,7 +96,7 @@ func (a *app) agentApprove() *cobra.Command {
 // showHeld shows what waits, and asks on a terminal whether it is all to go. Elsewhere that is a finding.
 func (a *app) showHeld(held edge.HeldDeletions) error {
 	for _, name := range held.Names {
-		if _, err := fmt.Fprintln(a.out, table.Harmless(name)); err != nil {
+		if err := a.say("%s", name); err != nil {
 			return err
 		}
 	}

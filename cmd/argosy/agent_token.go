@@ -164,8 +164,7 @@ func (a *app) agentTokenRevoke() *cobra.Command {
 			if err := c.RevokeAgentToken(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(a.out, "revoked %s\n", args[0])
-			return err
+			return a.say("revoked %s", args[0])
 		},
 	}
 }
@@ -188,8 +187,7 @@ func (a *app) agentRevoke() *cobra.Command {
 			if err := c.RevokeAgent(cmd.Context(), engine); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(a.out, "revoked the agent of %s\n", args[0])
-			return err
+			return a.say("revoked the agent of %s", args[0])
 		},
 	}
 }

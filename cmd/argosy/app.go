@@ -12,7 +12,8 @@ import (
 	"golang.org/x/term"
 
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/cmd/argosy/table"
+
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // app is what every command works with.
@@ -80,8 +81,14 @@ func (a *app) exit(err error) int {
 // hint tells a person something that is no data.
 func (a *app) hint(format string, args ...any) {
 	for _, line := range strings.Split(fmt.Sprintf(format, args...), "\n") {
-		fmt.Fprintln(a.err, table.Harmless(line))
+		fmt.Fprintln(a.err, printable.Line(line))
 	}
+}
+
+// say writes a line of data, with names in it that others have made.
+func (a *app) say(format string, args ...any) error {
+	_, err := fmt.Fprintln(a.out, printable.Name(fmt.Sprintf(format, args...)))
+	return err
 }
 
 // colour reports whether data may be coloured: on a terminal, unless the person asked for none (https://no-color.org).

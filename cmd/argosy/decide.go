@@ -49,7 +49,7 @@ func (a *app) approveCommand() *cobra.Command {
 			if n := len(h.Paths); n > 0 {
 				what = fmt.Sprintf("%d files, %s", n, what)
 			}
-			if _, err := fmt.Fprintf(a.out, "approved %s: %s (%s)\n", h.Revision.Short(), h.Reason, what); err != nil {
+			if err := a.say("approved %s: %s (%s)", h.Revision.Short(), h.Reason, what); err != nil {
 				return err
 			}
 			for _, item := range h.Items {
@@ -113,7 +113,7 @@ func (a *app) stopCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(a.out, "stopped %s\n", covers(scope, name))
+		err = a.say("stopped %s", covers(scope, name))
 		a.hint("by %s; end it with `%s`", inForce.By, resumeLine(scope, name))
 		return err
 	}
@@ -150,7 +150,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		if !done.Ended {
 			text = "was not stopped:"
 		}
-		if _, err := fmt.Fprintf(a.out, "%s %s\n", text, covers(scope, name)); err != nil {
+		if err := a.say("%s %s", text, covers(scope, name)); err != nil {
 			return err
 		}
 		for _, s := range done.Stops {

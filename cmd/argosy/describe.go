@@ -13,6 +13,7 @@ import (
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // section is one part of a description: facts, a table, or both.
@@ -82,7 +83,7 @@ func (a *app) writeDescription(d description) error {
 			continue
 		}
 		if i > 0 {
-			if _, err := fmt.Fprintf(a.out, "\n%s\n", s.title); err != nil {
+			if _, err := fmt.Fprintf(a.out, "\n%s\n", printable.Name(s.title)); err != nil {
 				return err
 			}
 		}

@@ -58,8 +58,7 @@ func (a *app) encryptCommand() *cobra.Command {
 		if err := write(args[0], after); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(a.out, args[0])
-		return err
+		return a.say("%s", args[0])
 	}
 	return cmd
 }

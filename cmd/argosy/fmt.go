@@ -52,7 +52,7 @@ func (a *app) format(files []string, check bool) error {
 		}
 		if done {
 			changed++
-			if _, err := fmt.Fprintln(a.out, name); err != nil {
+			if err := a.say("%s", name); err != nil {
 				return err
 			}
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -124,7 +123,7 @@ func (l lookout) print(found listing) error {
 		return writeYAML(l.app.out, found.items)
 	case "name":
 		for _, name := range found.names {
-			if _, err := fmt.Fprintln(l.app.out, name); err != nil {
+			if err := l.app.say("%s", name); err != nil {
 				return err
 			}
 		}

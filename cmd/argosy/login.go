@@ -121,6 +121,6 @@ func (a *app) sayWho(ctx context.Context, c *client.Client) (wire.Identity, erro
 	if who.Tenant != "" {
 		sees = "tenant " + string(who.Tenant)
 	}
-	_, err = fmt.Fprintf(a.out, "%s on %s: may %s %s\n", who.Subject, c.Server(), who.Role, sees)
+	err = a.say("%s on %s: may %s %s", who.Subject, c.Server(), who.Role, sees)
 	return who, err
 }

@@ -63,8 +63,7 @@ func (a *app) create(file string, content []byte) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.out, file)
-	return err
+	return a.say("%s", file)
 }
 
 // pathOf is where the declaration belongs: of all places in a config repo the one that gives it this identity.

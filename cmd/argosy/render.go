@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"argosy.dev/argosy/cmd/argosy/checkout"
 	configschema "argosy.dev/argosy/config-schema"
@@ -101,7 +100,7 @@ func (a *app) writeObjects(rows []plan.RowChange, namespace map[fleet.EngineName
 	}
 	var out bytes.Buffer
 	for _, r := range rows {
-		text, err := yaml.JSONToYAML(r.Row.Manifest.Body)
+		text, err := toYAML(json.RawMessage(r.Row.Manifest.Body))
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", r.Row.Key.Kind, r.Row.Key.Name, err)
 		}

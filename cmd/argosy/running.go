@@ -8,7 +8,8 @@ import (
 
 	"argosy.dev/argosy/cmd/argosy/server"
 	"argosy.dev/argosy/cmd/argosy/settings"
-	"argosy.dev/argosy/cmd/argosy/table"
+
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // running are the commands that run the control plane.
@@ -111,7 +112,7 @@ func (a *app) examine(checks []server.Check, format string) error {
 		if format == "json" {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.out, "%s %-28s %s\n", marks[one.State], table.Harmless(one.Subject), table.Harmless(one.Text)); err != nil {
+		if _, err := fmt.Fprintf(a.out, "%s %-28s %s\n", marks[one.State], printable.Line(one.Subject), printable.Line(one.Text)); err != nil {
 			return err
 		}
 	}

@@ -64,8 +64,7 @@ func (a *app) removeStrayCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(a.out, "stray %s is being removed\n", strayName(done))
-		return err
+		return a.say("stray %s is being removed", strayName(done))
 	}
 	return cmd
 }

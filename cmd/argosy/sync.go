@@ -44,7 +44,7 @@ func (a *app) syncCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(a.out, "asked for a sync of %s/%s on %s: %s\n", target.Namespace, target.Name, id, asked.State)
+		err = a.say("asked for a sync of %s/%s on %s: %s", target.Namespace, target.Name, id, asked.State)
 		a.hint("see how it ends with `argosy get operations --tenant %s`", id.Tenant)
 		return err
 	}

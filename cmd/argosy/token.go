@@ -113,8 +113,7 @@ func (a *app) tokenRevoke() *cobra.Command {
 			if err := c.RevokeToken(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(a.out, "revoked %s\n", args[0])
-			return err
+			return a.say("revoked %s", args[0])
 		},
 	}
 }

@@ -90,7 +90,7 @@ func (l lookout) update(found listing, shown map[string]string) error {
 	}
 	if l.format == "name" {
 		for _, i := range changed {
-			if _, err := fmt.Fprintln(l.app.out, found.names[i]); err != nil {
+			if err := l.app.say("%s", found.names[i]); err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 	"unique"
 
@@ -91,7 +92,7 @@ func healthState(s string) fleet.HealthState {
 // clip makes text of a tenant's workload fit to be stored and shown: valid UTF-8, no control characters, at most that many bytes.
 func clip(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == utf8.RuneError {
+		if unicode.IsControl(r) || r == utf8.RuneError {
 			return ' '
 		}
 		return r

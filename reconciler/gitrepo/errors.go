@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+
+	shown "argosy.dev/argosy/fleet/printable"
 )
 
 // The kinds of failure that a caller treats differently; test with errors.Is. After any of them the last head stands and nothing may be
@@ -91,7 +93,7 @@ func printable(s string) string {
 		switch {
 		case r == '\n' || r == '\r' || r == '\t':
 			return ' '
-		case r == unicode.ReplacementChar || !unicode.IsPrint(r):
+		case r == unicode.ReplacementChar || !shown.Is(r):
 			return -1
 		}
 		return r

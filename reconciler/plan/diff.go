@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // Field is one field of a manifest that differs. Before or After is missing when the field comes or goes. Values are JSON; of long or
@@ -156,15 +158,9 @@ func printed(v any) string {
 func shown(v any) string {
 	s, text := v.(string)
 	if !text {
-		return clipped(escaped(printed(v)))
+		return clipped(printable.Name(printed(v)))
 	}
 	return clipped(strconv.Quote(s))
-}
-
-func escaped(s string) string {
-	q := strconv.Quote(s)
-	q = q[1 : len(q)-1]
-	return string(bytes.ReplaceAll(bytes.ReplaceAll([]byte(q), []byte(`\"`), []byte(`"`)), []byte(`\\`), []byte(`\`)))
 }
 
 func clipped(s string) string {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // mostMarkdown keeps a plan below what GitHub takes as one comment (65,536 characters), with room for what stands around it.
@@ -143,6 +145,7 @@ func (m *markdown) block(language string, lines []string) {
 	fence, kept := "```", []string{}
 	room := mostMarkdown - m.b.Len() - len(language) - 20
 	for i, l := range lines {
+		l = printable.Name(l)
 		if room -= len(l) + 1; room < 0 {
 			m.left += len(lines) - i
 			break

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // Report is a plan as people and programs read it. Text, Markdown, JSON and the comment of a pull request are forms of it. It is the same
@@ -225,7 +226,7 @@ func (p *Plan) WriteJSON(w io.Writer) error {
 
 // WriteJSON writes the report as one JSON document.
 func (r Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(printable.JSONWriter(w))
 	e.SetIndent("", "  ")
 	return e.Encode(r)
 }

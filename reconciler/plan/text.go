@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 const columns = 80
@@ -214,7 +215,7 @@ func (t *textWriter) blank() { _, _ = t.w.WriteString("\n") }
 // line writes words at an indentation, and goes on further in when they do not fit. A word that is wider than the line is not broken.
 func (t *textWriter) line(indent int, s string) {
 	at := 0
-	for i, word := range strings.Split(s, " ") {
+	for i, word := range strings.Split(printable.Name(s), " ") {
 		n := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
@@ -236,5 +237,5 @@ func (t *textWriter) line(indent int, s string) {
 // oneLine keeps text that may come from a repository from ending its line or writing elsewhere on the terminal. Newlines that Problem
 // makes itself become spaces.
 func oneLine(s string) string {
-	return escaped(strings.Join(strings.Fields(strings.ReplaceAll(s, "\n", " ")), " "))
+	return printable.Name(strings.Join(strings.Fields(strings.ReplaceAll(s, "\n", " ")), " "))
 }

@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	api "github.com/google/go-github/v60/github"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 const (
@@ -179,7 +179,7 @@ func plain(text string) string {
 		if n++; n > mostWords {
 			return -1
 		}
-		if unicode.IsControl(c) || !unicode.IsPrint(c) {
+		if !printable.Is(c) {
 			return ' '
 		}
 		return c

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 const (
@@ -42,12 +43,10 @@ func printed(r rune, rest string) string {
 	switch {
 	case r == utf8.RuneError && !strings.HasPrefix(rest, string(utf8.RuneError)):
 		return fmt.Sprintf(`\x%02x`, rest[0])
-	case unicode.IsPrint(r):
+	case printable.Is(r):
 		return string(r)
-	case r > 0xffff:
-		return fmt.Sprintf(`\U%08x`, r)
 	}
-	return fmt.Sprintf(`\u%04x`, r)
+	return printable.Escape(r)
 }
 
 // clip cuts text to most bytes, between two characters.

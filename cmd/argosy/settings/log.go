@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+
+	"argosy.dev/argosy/fleet/printable"
 )
 
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
@@ -13,9 +15,9 @@ var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelI
 func (l Log) Logger(to io.Writer) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: levels[l.Level]}
 	if l.Format == "json" {
-		return slog.New(slog.NewJSONHandler(to, opts))
+		return slog.New(slog.NewJSONHandler(printable.JSONWriter(to), opts))
 	}
-	return slog.New(slog.NewTextHandler(to, opts))
+	return slog.New(slog.NewTextHandler(printable.LinesWriter(to), opts))
 }
 
 // Check says what is wrong with it.

@@ -1,7 +1,7 @@
 // Package table writes what people read in a terminal: tables and facts.
 //
 // Rules of this package:
-//   - whatever comes from outside is made harmless first: no control character, no bidirectional override reaches the terminal;
+//   - the text of a cell is escaped first (package printable);
 //   - colour says nothing that the word beside it does not say;
 //   - columns are as wide as their widest cell; the last one is never padded.
 package table
@@ -10,8 +10,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // Tone is the colour of a cell.
@@ -72,7 +73,7 @@ func (t Table) Write(w io.Writer, colour bool) error {
 	for r, row := range t.Rows {
 		rows[r] = make([]Cell, len(row))
 		for i, c := range row {
-			c.Text = Harmless(c.Text)
+			c.Text = printable.Line(c.Text)
 			if c.Text == "" {
 				c = Cell{Text: "-", Tone: Faint}
 			}
@@ -137,34 +138,10 @@ func Facts(w io.Writer, colour bool, facts []Fact) error {
 				name = f.Name + ":"
 			}
 			fmt.Fprintf(&out, "%-*s  ", width+1, name)
-			paint(&out, Cell{Harmless(text), f.Value.Tone}, colour)
+			paint(&out, Cell{printable.Line(text), f.Value.Tone}, colour)
 			out.WriteByte('\n')
 		}
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
-}
-
-// Harmless is s without anything that a terminal obeys or that makes a line read otherwise than it is: control characters, invalid
-// bytes, bidirectional overrides and invisible characters become visible marks; line breaks become spaces.
-func Harmless(s string) string {
-	if !strings.ContainsFunc(s, harmful) && utf8.ValidString(s) {
-		return s
-	}
-	var out strings.Builder
-	for _, r := range s {
-		switch {
-		case r == '\n' || r == '\r' || r == '\t':
-			out.WriteByte(' ')
-		case harmful(r):
-			fmt.Fprintf(&out, "<U+%04X>", r)
-		default:
-			out.WriteRune(r)
-		}
-	}
-	return out.String()
-}
-
-func harmful(r rune) bool {
-	return r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
 }

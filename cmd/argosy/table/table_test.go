@@ -65,19 +65,3 @@ func TestNothingReachesTheTerminalThatItObeys(t *testing.T) {
 		})
 	}
 }
-
-func FuzzHarmless(f *testing.F) {
-	f.Add("plain")
-	f.Add("\x1b[31m\u202e\n\x00")
-	f.Fuzz(func(t *testing.T, s string) {
-		got := table.Harmless(s)
-		for _, r := range got {
-			if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r >= 0x202a && r <= 0x202e {
-				t.Fatalf("%q lets %U through", s, r)
-			}
-		}
-		if table.Harmless(got) != got {
-			t.Fatalf("%q is not settled", got)
-		}
-	})
-}

@@ -9,6 +9,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // plain makes a stranger's text one line of printable characters of at most that many bytes. It is escaped where it is shown.
@@ -18,10 +19,10 @@ func plain(text string, most int) string {
 	}
 	return strings.Map(func(r rune) rune {
 		switch {
-		case r == utf8.RuneError, unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs): // marks that turn or hide text, and what has no glyph
-			return -1
-		case unicode.IsSpace(r), !unicode.IsPrint(r):
+		case unicode.IsSpace(r), unicode.IsControl(r):
 			return ' '
+		case r == utf8.RuneError, !printable.Is(r):
+			return -1
 		}
 		return r
 	}, text)

@@ -1,0 +1,138 @@
+// Package printable decides which characters of a stranger's text are shown as they are.
+//
+// Names, paths and messages come from repositories, clusters and people. A terminal obeys control
+// characters, bidirectional controls make a line read otherwise than it is, and characters without a
+// glyph hide. None of them is written raw, in any format:
+//   - text for people has an escape in place of the character: Line, Name, Text;
+//   - JSON has the same value with the character as \u, so that programs read what was written: JSON;
+//   - the lines of a program keep their line breaks: Lines.
+package printable
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Is reports whether a character is shown as it is. U+FFFD is: it stands for what was no character.
+func Is(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r >= ' ' && r != 0x7f
+	}
+	return unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// Escape is the character as a string literal of Go has it: \n, \x1b, \u202e, \U000e0001.
+func Escape(r rune) string {
+	switch {
+	case r == '\n':
+		return `\n`
+	case r == '\r':
+		return `\r`
+	case r == '\t':
+		return `\t`
+	case r < utf8.RuneSelf:
+		return fmt.Sprintf(`\x%02x`, r)
+	case r > 0xffff:
+		return fmt.Sprintf(`\U%08x`, r)
+	}
+	return fmt.Sprintf(`\u%04x`, r)
+}
+
+// Name is text on one line in which every character is seen: line breaks and tabs are escapes too.
+func Name(s string) string { return escaped(s, "") }
+
+// Line is text on one line: line breaks and tabs become blanks, as in a sentence.
+func Line(s string) string {
+	if strings.ContainsAny(s, "\n\r\t") {
+		s = blanks.Replace(s)
+	}
+	return Name(s)
+}
+
+var blanks = strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ", "\t", " ")
+
+// Text is text of several lines: line breaks and tabs stay.
+func Text(s string) string { return escaped(s, "\n\t") }
+
+func escaped(s, kept string) string {
+	is := func(r rune) bool { return Is(r) || strings.ContainsRune(kept, r) }
+	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !is(r) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case is(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(Escape(r))
+		}
+	}
+	return b.String()
+}
+
+// JSON is the same JSON with every character that is not shown as \u. It is for the output of
+// encoding/json, which escapes control characters below U+0020 itself.
+func JSON(b []byte) []byte {
+	return rewritten(b, func(out *strings.Builder, r rune) {
+		if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
+			fmt.Fprintf(out, `\u%04x\u%04x`, high, low)
+			return
+		}
+		fmt.Fprintf(out, `\u%04x`, r)
+	})
+}
+
+// Lines are the lines of a program, such as those of its log: their line breaks and tabs stay.
+func Lines(b []byte) []byte {
+	return rewritten(b, func(out *strings.Builder, r rune) { out.WriteString(Escape(r)) })
+}
+
+func rewritten(b []byte, escape func(*strings.Builder, rune)) []byte {
+	shown := func(r rune) bool { return Is(r) || r == '\n' || r == '\t' }
+	first := 0
+	for first < len(b) {
+		r, size := utf8.DecodeRune(b[first:])
+		if !shown(r) || r == utf8.RuneError && size == 1 {
+			break
+		}
+		first += size
+	}
+	if first == len(b) {
+		return b
+	}
+	var out strings.Builder
+	out.Write(b[:first])
+	for _, r := range string(b[first:]) {
+		if shown(r) {
+			out.WriteRune(r)
+		} else {
+			escape(&out, r)
+		}
+	}
+	return []byte(out.String())
+}
+
+// JSONWriter writes what it is given as JSON does. Each Write is whole characters, as those of json.Encoder are.
+func JSONWriter(w io.Writer) io.Writer { return writer{w, JSON} }
+
+// LinesWriter writes what it is given as Lines does. Each Write is whole characters, as those of a log's handler are.
+func LinesWriter(w io.Writer) io.Writer { return writer{w, Lines} }
+
+type writer struct {
+	to io.Writer
+	as func([]byte) []byte
+}
+
+func (w writer) Write(b []byte) (int, error) {
+	if _, err := w.to.Write(w.as(b)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
