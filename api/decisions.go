@@ -20,6 +20,8 @@ func (s *Server) registerDecisions() {
 		"Release what one revision holds, exactly as it is listed (platform)", "decisions", platform), s.approve)
 	huma.Register(s.api, operation(http.MethodPost, "/strays/remove", "removeStray",
 		"Remove one stray, exactly the object of that UID (platform)", "decisions", platform), s.removeStray)
+	huma.Register(s.api, operation(http.MethodPost, "/owners/release", "releaseOwner",
+		"Let exactly the account or team of that number count as the owner (platform)", "decisions", platform), s.releaseOwner)
 	huma.Register(s.api, operation(http.MethodPost, "/stop", "stop",
 		"Forbid every write to engines; a tenant may stop itself", "decisions", writers), s.stop)
 	huma.Register(s.api, operation(http.MethodPost, "/resume", "resume",
@@ -62,6 +64,20 @@ func (s *Server) removeStray(ctx context.Context, in *asked[fleet.StrayRemoval])
 		return nil, s.answer(ctx, subject, err)
 	}
 	return &body[fleet.StrayView]{view}, nil
+}
+
+func (s *Server) releaseOwner(ctx context.Context, in *asked[fleet.OwnerRelease]) (*body[fleet.OwnerView], error) {
+	release := in.Body
+	release.By = callerOf(ctx).Subject()
+	subject := subjectf("owner %s", release.Name)
+	view, err := s.decider.ReleaseOwner(ctx, release)
+	if errors.Is(err, fleet.ErrNotFound) {
+		return nil, problem(http.StatusNotFound, subject, "the account or team of this number does not have the name, or counts already", "see `argosy get owners`")
+	}
+	if err != nil {
+		return nil, s.answer(ctx, subject, err)
+	}
+	return &body[fleet.OwnerView]{view}, nil
 }
 
 func (s *Server) stop(ctx context.Context, in *asked[wire.StopRequest]) (*body[fleet.Stop], error) {

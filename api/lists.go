@@ -71,6 +71,7 @@ type (
 		Apply  fleet.ApplyState  `query:"apply" enum:"Pending,Applied,Failed,Conflict,Deleting,Held"`
 	}
 	enginesIn struct{ Paging }
+	ownersIn  struct{ Paging }
 	straysIn  struct {
 		Paging
 		ByTenant
@@ -104,6 +105,7 @@ type listed interface {
 
 func (in *tenantsIn) query() (fleet.Filter, fleet.Page)   { return fleet.Filter{}, in.page() }
 func (in *enginesIn) query() (fleet.Filter, fleet.Page)   { return fleet.Filter{}, in.page() }
+func (in *ownersIn) query() (fleet.Filter, fleet.Page)    { return fleet.Filter{}, in.page() }
 func (in *revisionsIn) query() (fleet.Filter, fleet.Page) { return fleet.Filter{}, in.page() }
 func (in *straysIn) query() (fleet.Filter, fleet.Page) {
 	return fleet.Filter{Tenant: in.Tenant, Engine: in.Engine}, in.page()
@@ -158,6 +160,7 @@ func (s *Server) registerLists() {
 	list[deploymentsIn](s, "deployments", "Deployments with where they go", s.reader.Deployments)
 	list[applicationsIn](s, "applications", "Applications with what is wanted and how they stand on their engine", s.reader.Applications)
 	list[enginesIn](s, "engines", "Engines with load, lag and reach (platform)", s.reader.Engines, s.platformOnly)
+	list[ownersIn](s, "owners", "Names of owners on the Git host, and the accounts and teams that they are pinned to (platform)", s.reader.Owners, s.platformOnly)
 	list[straysIn](s, "strays", "Live objects of ours that no declaration asks for (platform)", s.reader.Strays, s.platformOnly)
 	list[operationsIn](s, "operations", "What was done, by whom and how it ended; the newest first", s.reader.Operations)
 	list[revisionsIn](s, "revisions", "Recorded commits of the config repo, the newest first (platform)", s.reader.Revisions, s.platformOnly)

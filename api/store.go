@@ -31,6 +31,8 @@ type Inventory interface {
 	Applications(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.ApplicationView, string, error)
 	// Engines match Filter.Engine. The API asks for them with the platform in scope only.
 	Engines(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.EngineView, string, error)
+	// Owners are the names of owners and whom they are pinned to. The API asks for them with the platform in scope only.
+	Owners(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.OwnerView, string, error)
 	// Strays match Filter.{Engine, Tenant}. The API asks for them with the platform in scope only.
 	Strays(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.StrayView, string, error)
 }
@@ -69,6 +71,8 @@ type Decider interface {
 	SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error)
 	// ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and reports whether it ended one.
 	ClearStop(ctx context.Context, scope fleet.StopScope, name, setBy, by string) (bool, error)
+	// ReleaseOwner lets whoever has the name of an owner now count; fleet.ErrNotFound when the account or team of that number does not have it.
+	ReleaseOwner(ctx context.Context, release fleet.OwnerRelease) (fleet.OwnerView, error)
 	// RemoveStray decides that exactly one stray is removed; fleet.ErrNotFound when none of that UID is listed, or it is decided already.
 	RemoveStray(ctx context.Context, removal fleet.StrayRemoval) (fleet.StrayView, error)
 }

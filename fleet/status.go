@@ -101,14 +101,15 @@ type OperationKind string
 
 // Kinds of operations.
 const (
-	OperationReconcile   OperationKind = "Reconcile" // a revision of the config repo was recorded
-	OperationSync        OperationKind = "Sync"      // a SyncRun on one Application
-	OperationApprove     OperationKind = "Approve"
-	OperationStop        OperationKind = "Stop"
-	OperationRemoveStray OperationKind = "RemoveStray"
-	OperationOrphan      OperationKind = "Orphan"
-	OperationResume      OperationKind = "Resume"
-	OperationRebuild     OperationKind = "Rebuild"
+	OperationReconcile    OperationKind = "Reconcile" // a revision of the config repo was recorded
+	OperationSync         OperationKind = "Sync"      // a SyncRun on one Application
+	OperationApprove      OperationKind = "Approve"
+	OperationStop         OperationKind = "Stop"
+	OperationRemoveStray  OperationKind = "RemoveStray"
+	OperationOrphan       OperationKind = "Orphan"
+	OperationReleaseOwner OperationKind = "ReleaseOwner"
+	OperationResume       OperationKind = "Resume"
+	OperationRebuild      OperationKind = "Rebuild"
 )
 
 // OperationState is how an Operation stands.

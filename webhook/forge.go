@@ -34,9 +34,9 @@ type Reader interface {
 
 // People resolves accounts and teams.
 type People interface {
-	// Owner lists who "alice" (a user) or "acme/leads" (a team, those of its child teams included) is; fleet.ErrNoSuchOwner when there is
-	// surely no such account or team.
-	Owner(ctx context.Context, name string) ([]fleet.Person, error)
+	// Owner tells who "alice" (a user) or "acme/leads" (a team, the members of its child teams included) is, with the number that stays when
+	// the name goes to somebody else; fleet.ErrNoSuchOwner when there is surely no such account or team.
+	Owner(ctx context.Context, name string) (fleet.ForgeOwner, error)
 	// Permission is what the person may do in the repository. The id decides: whoever has taken the person's login has no part in it.
 	Permission(ctx context.Context, p fleet.Person) (fleet.Permission, error)
 }

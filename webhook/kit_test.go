@@ -251,6 +251,8 @@ type records struct {
 	pushes         []fleet.Push
 	saves, failing int
 	askFails       bool
+	pinFails       bool
+	pins           map[string]int64
 }
 
 func newRecords() *records {
@@ -331,6 +333,24 @@ func (r *records) Outcomes(_ context.Context, keys []fleet.ObjectKey) ([]fleet.O
 		out[i].Key = k
 	}
 	return out, nil
+}
+
+// PinOwner keeps the first number of a name.
+func (r *records) PinOwner(_ context.Context, _, name string, id int64) (fleet.OwnerView, error) {
+	if r.pinFails {
+		return fleet.OwnerView{}, errDown
+	}
+	if r.pins == nil {
+		r.pins = map[string]int64{}
+	}
+	if r.pins[name] == 0 {
+		r.pins[name] = id
+	}
+	v := fleet.OwnerView{Name: name, ID: r.pins[name]}
+	if v.ID != id {
+		v.NowID = id
+	}
+	return v, nil
 }
 
 // Pushes are the stored pushes that end at one of the commits.

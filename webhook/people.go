@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -14,10 +15,16 @@ import (
 // remembered is how long an account or team is taken to be what it was.
 const remembered = time.Minute
 
-// people looks owners up on the forge, and remembers them for a short while: hundreds of pull requests ask for the same few.
+// people looks owners up on the forge, and remembers them for a short while: hundreds of pull requests ask for the same few. A name counts for
+// the account or team that it is pinned to, and for nobody who has taken it since.
 type people struct {
 	forge People
-	now   func() time.Time
+	host  string
+	pins  interface {
+		PinOwner(ctx context.Context, host, name string, id int64) (fleet.OwnerView, error)
+	}
+	log *slog.Logger
+	now func() time.Time
 
 	mu    sync.Mutex
 	known map[string]lookedUp
@@ -26,6 +33,7 @@ type people struct {
 type lookedUp struct {
 	people  []fleet.Person
 	unknown bool
+	changed *review.Changed
 	until   time.Time
 }
 
@@ -39,7 +47,7 @@ func (p *people) owners(ctx context.Context, declared []string) ([]review.Owner,
 			if err != nil {
 				return nil, err
 			}
-			owner.People, owner.Unknown = a.people, a.unknown
+			owner.People, owner.Unknown, owner.Changed = a.people, a.unknown, a.changed
 		}
 		out = append(out, owner)
 	}
@@ -53,9 +61,8 @@ func (p *people) ask(ctx context.Context, account string) (lookedUp, error) {
 	if ok && p.now().Before(a.until) {
 		return a, nil
 	}
-	found, err := p.forge.Owner(ctx, account)
-	a = lookedUp{people: found, unknown: errors.Is(err, fleet.ErrNoSuchOwner), until: p.now().Add(remembered)}
-	if err != nil && !a.unknown {
+	a, err := p.lookUp(ctx, account)
+	if err != nil {
 		return lookedUp{}, err
 	}
 	p.mu.Lock()
@@ -64,5 +71,31 @@ func (p *people) ask(ctx context.Context, account string) (lookedUp, error) {
 		clear(p.known)
 	}
 	p.known[account] = a
+	return a, nil
+}
+
+// lookUp asks the forge. By a name that another account or team has now nobody counts, neither those who had it nor those who have it, until it
+// is released. A name that nobody has keeps its pin.
+func (p *people) lookUp(ctx context.Context, account string) (lookedUp, error) {
+	a := lookedUp{until: p.now().Add(remembered)}
+	found, err := p.forge.Owner(ctx, account)
+	if errors.Is(err, fleet.ErrNoSuchOwner) {
+		a.unknown = true
+		return a, nil
+	}
+	if err != nil {
+		return lookedUp{}, err
+	}
+	pin, err := p.pins.PinOwner(ctx, p.host, account, found.ID)
+	if err != nil {
+		return lookedUp{}, err
+	}
+	if pin.ID == found.ID {
+		a.people = found.People
+		return a, nil
+	}
+	p.log.Warn("the name of an owner is another account's or team's now, which does not count until it is released",
+		"owner", account, "pinned", pin.ID, "now", found.ID)
+	a.changed = &review.Changed{Was: pin.ID, Is: found.ID}
 	return a, nil
 }

@@ -66,6 +66,8 @@ type Records interface {
 	UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error)
 	SaveReviewed(ctx context.Context, p fleet.ReviewedPlan) error
 	Reviewed(ctx context.Context, number int, head fleet.Revision) (fleet.ReviewedPlan, bool, error)
+	// PinOwner takes that the Git host has the account or team id under the name now, and returns whom the name is pinned to.
+	PinOwner(ctx context.Context, host, name string, id int64) (fleet.OwnerView, error)
 	// Pushes are the pushes to the branch that ended at one of these commits, as signed deliveries told.
 	Pushes(ctx context.Context, ends []fleet.Revision) ([]fleet.Push, error)
 	Colliding(ctx context.Context, number int, touches []string) ([]fleet.Collision, error)
@@ -79,6 +81,7 @@ type Records interface {
 // Config is what a Reviewer is made of.
 type Config struct {
 	Forge   Forge
+	Host    string // whose names owners are: the URL of the forge's API
 	Planner Planner
 	Records Records
 	Branch  string        // that pull requests are to be merged into
@@ -111,7 +114,7 @@ func NewReviewer(c Config) *Reviewer {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Reviewer{Config: c, people: people{forge: c.Forge, now: c.Now, known: map[string]lookedUp{}},
+	return &Reviewer{Config: c, people: people{forge: c.Forge, host: c.Host, pins: c.Records, log: c.Log, now: c.Now, known: map[string]lookedUp{}},
 		following: map[int]time.Time{}, waiting: map[string]time.Time{}, looking: map[int]bool{}}
 }
 

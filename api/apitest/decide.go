@@ -28,6 +28,20 @@ func (s *Store) RemoveStray(_ context.Context, r fleet.StrayRemoval) (fleet.Stra
 	return fleet.StrayView{}, fleet.ErrNotFound
 }
 
+// ReleaseOwner lets whoever has a name count.
+func (s *Store) ReleaseOwner(_ context.Context, r fleet.OwnerRelease) (fleet.OwnerView, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.m.Owners {
+		v := &s.m.Owners[i]
+		if strings.EqualFold(v.Name, r.Name) && v.NowID == r.ID {
+			v.ID, v.NowID, v.ChangedAt, v.PinnedAt = r.ID, 0, nil, time.Now().UTC()
+			return *v, nil
+		}
+	}
+	return fleet.OwnerView{}, fleet.ErrNotFound
+}
+
 // Approve releases holds.
 func (s *Store) Approve(_ context.Context, a fleet.Approval) (fleet.Approval, error) {
 	s.mu.Lock()

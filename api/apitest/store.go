@@ -25,6 +25,7 @@ type Mirror struct {
 	Applications []fleet.ApplicationView
 	Engines      []fleet.EngineView
 	Strays       []fleet.StrayView
+	Owners       []fleet.OwnerView
 	Operations   []fleet.Operation
 	Revisions    []fleet.RevisionView
 	Problems     []fleet.Problem
@@ -182,6 +183,12 @@ func (s *Store) Applications(_ context.Context, sc fleet.Scope, f fleet.Filter, 
 func (s *Store) Engines(_ context.Context, _ fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.EngineView, string, error) {
 	return listing(s, func(m *Mirror) []fleet.EngineView { return m.Engines }, func(e fleet.EngineView) string { return string(e.Name) },
 		func(e fleet.EngineView) bool { return is(f.Engine, e.Name) }, p)
+}
+
+// Owners lists names of owners.
+func (s *Store) Owners(_ context.Context, _ fleet.Scope, _ fleet.Filter, p fleet.Page) ([]fleet.OwnerView, string, error) {
+	return listing(s, func(m *Mirror) []fleet.OwnerView { return m.Owners },
+		func(v fleet.OwnerView) string { return v.Host + " " + v.Name }, func(fleet.OwnerView) bool { return true }, p)
 }
 
 // Strays lists strays.

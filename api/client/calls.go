@@ -91,6 +91,17 @@ func (c *Client) Strays(ctx context.Context, f fleet.Filter, limit int) ([]fleet
 	return all[fleet.StrayView](ctx, c, "strays", f, limit)
 }
 
+// Owners lists the names of owners and whom they are pinned to.
+func (c *Client) Owners(ctx context.Context, f fleet.Filter, limit int) ([]fleet.OwnerView, error) {
+	return all[fleet.OwnerView](ctx, c, "owners", f, limit)
+}
+
+// ReleaseOwner lets whoever has the name of an owner now count.
+func (c *Client) ReleaseOwner(ctx context.Context, r fleet.OwnerRelease) (out fleet.OwnerView, err error) {
+	err = c.do(ctx, http.MethodPost, path("owners", "release"), nil, r, &out)
+	return out, err
+}
+
 // RemoveStray decides that exactly one stray is removed.
 func (c *Client) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (out fleet.StrayView, err error) {
 	err = c.do(ctx, http.MethodPost, path("strays", "remove"), nil, r, &out)

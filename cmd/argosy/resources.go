@@ -34,6 +34,8 @@ var resources = []resource{
 		list:  lister((*client.Client).Agents, agentName, agentColumns)},
 	{plural: "strays", aliases: []string{"stray"}, filters: []string{"tenant", "engine"}, about: "every live object is declared",
 		list: lister((*client.Client).Strays, strayName, strayColumns)},
+	{plural: "owners", aliases: []string{"owner"}, about: "no owner was looked up on the Git host yet",
+		list: lister((*client.Client).Owners, func(v fleet.OwnerView) string { return v.Name }, ownerColumns)},
 	{plural: "operations", aliases: []string{"operation", "ops", "op"}, filters: []string{"tenant", "engine", "revision"},
 		list: lister((*client.Client).Operations, func(o fleet.Operation) string { return o.ID }, operationColumns)},
 	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},

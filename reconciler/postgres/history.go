@@ -124,9 +124,13 @@ func (s *Store) Problems(ctx context.Context, scope fleet.Scope, by fleet.Filter
 	f := filter{}
 	f.tenants("p.tenant", scope, by.Tenant)
 	f.equal("p.name", by.Name)
+	from := sqlProblems
+	if scope.Tenant == "" {
+		from = `(SELECT * FROM ` + sqlProblems + ` AS found UNION ALL SELECT * FROM ` + sqlChangedOwners + ` AS changed)`
+	}
 	found, next, err := list(ctx, s, scope, listing[foundProblem]{
 		name: "problems", keys: []string{"p.path", "p.kind", "p.tenant", "p.name", "p.n"},
-		sql: `SELECT ARRAY[p.path, p.kind, p.tenant, p.name, p.n::text], p.body FROM ` + sqlProblems + ` p`,
+		sql: `SELECT ARRAY[p.path, p.kind, p.tenant, p.name, p.n::text], p.body FROM ` + from + ` p`,
 		scan: func(row pgx.CollectableRow) (foundProblem, error) {
 			var p foundProblem
 			err := row.Scan(&p.key, &p.item)

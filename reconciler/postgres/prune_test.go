@@ -45,6 +45,7 @@ var bounded = map[string]string{
 	"desired": "the config repo", "status": "desired", "holds": "what waits for an approval", "sync_holds": "the config repo", "stops": "what people have stopped",
 	"strays":           "objects of ours on engines",
 	"reach":            "environments",
+	"owners":           "names that the platform has ever declared as owners",
 	"stop_ends":        "places that were ever stopped",
 	"leases":           "engines that there ever were: an epoch never goes back",
 	"own_applications": "a maximum for each environment",

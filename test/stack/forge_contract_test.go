@@ -78,7 +78,7 @@ func newStage(t *testing.T, forge *stack.Forge, people map[string]stack.Account)
 		Team: org + "/leads", TeamAs: strings.ToUpper(org) + "/Leads",
 	}
 	ok(t, forge.CreateOrg(t.Context(), org))
-	must(forge.CreateTeam(t.Context(), org, "leads", "read", people["alice"], people["bob"]))(t)
+	s.cast.TeamID = must(forge.CreateTeam(t.Context(), org, "leads", "read", people["alice"], people["bob"]))(t)
 	ok(t, forge.JoinOwners(t.Context(), org, people["argosy"]))
 	s.name = org + "/fleet-of-" + org
 	_, name, _ := strings.Cut(s.name, "/")

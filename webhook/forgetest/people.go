@@ -11,9 +11,9 @@ import (
 func owned(s *scene) {
 	for _, p := range []fleet.Person{s.Admin, s.Stranger} {
 		for _, name := range []string{p.Login, strings.ToUpper(p.Login)} {
-			people, err := s.forge.Owner(s.ctx, name)
-			if err != nil || !slices.Equal(people, []fleet.Person{p}) {
-				s.Errorf("%s is %+v (%v)", name, people, err)
+			owner, err := s.forge.Owner(s.ctx, name)
+			if err != nil || owner.ID != p.ID || !slices.Equal(owner.People, []fleet.Person{p}) {
+				s.Errorf("%s is %+v (%v)", name, owner, err)
 			}
 		}
 	}
@@ -21,9 +21,9 @@ func owned(s *scene) {
 		if name == "" {
 			continue
 		}
-		people, err := s.forge.Owner(s.ctx, name)
-		if err != nil || len(people) != 2 || !slices.Contains(people, s.Admin) || !slices.Contains(people, s.Writer) {
-			s.Errorf("%s is %+v (%v)", name, people, err)
+		owner, err := s.forge.Owner(s.ctx, name)
+		if err != nil || owner.ID != s.TeamID || len(owner.People) != 2 || !slices.Contains(owner.People, s.Admin) || !slices.Contains(owner.People, s.Writer) {
+			s.Errorf("%s is %+v (%v), not number %d", name, owner, err, s.TeamID)
 		}
 	}
 }

@@ -67,6 +67,7 @@ type Cast struct {
 	Self                            fleet.Person
 	Admin, Writer, Reader, Stranger fleet.Person
 	Team                            string // "org/team", of Admin and Writer
+	TeamID                          int64
 	TeamAs                          string // another way to write Team that means the same, such as in other case; "" if there is none
 }
 

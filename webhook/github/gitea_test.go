@@ -150,9 +150,9 @@ func TestGiteaTeams(t *testing.T) {
 		g.lists["/orgs/acme/teams"] = append(g.lists["/orgs/acme/teams"], map[string]any{"id": i + 1, "name": name})
 	}
 	g.lists["/teams/4/members"] = []map[string]any{user(1, "alice"), user(2, "bob"), user(3, "carol"), user(4, "dave")}
-	people, err := f.Owner(t.Context(), "acme/leads")
-	if len(people) != 4 || err != nil {
-		t.Errorf("the team is %+v (%v)", people, err)
+	owner, err := f.Owner(t.Context(), "acme/leads")
+	if owner.ID != 4 || len(owner.People) != 4 || err != nil {
+		t.Errorf("the team is %+v (%v)", owner, err)
 	}
 	if _, err := f.Owner(t.Context(), "acme/lea"); !errors.Is(err, fleet.ErrNoSuchOwner) {
 		t.Errorf("a team that is none gives %v", err)

@@ -50,8 +50,8 @@ func TestListsAreReadToTheirEnd(t *testing.T) {
 			}
 		}
 		members, err := f.Owner(t.Context(), "acme/large")
-		if len(members) != 2*many || err != nil {
-			t.Errorf("%d of %d members are listed (%v)", len(members), 2*many, err)
+		if len(members.People) != 2*many || err != nil {
+			t.Errorf("%d of %d members are listed (%v)", len(members.People), 2*many, err)
 		}
 		if _, err := f.Owner(t.Context(), "acme/none"); !errors.Is(err, fleet.ErrNoSuchOwner) {
 			t.Errorf("a team that is on none of three pages gives %v", err)

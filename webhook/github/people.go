@@ -13,60 +13,71 @@ import (
 )
 
 // Owner implements webhook.People. Gitea's teams are named by their names, which know no upper and lower case.
-func (f *Forge) Owner(ctx context.Context, name string) ([]fleet.Person, error) {
+func (f *Forge) Owner(ctx context.Context, name string) (fleet.ForgeOwner, error) {
 	org, group, isTeam := strings.Cut(name, "/")
 	if !segment.MatchString(org) || isTeam && !segment.MatchString(group) {
-		return nil, fmt.Errorf("owner %q: it is neither user nor organization/team: %w", name, fleet.ErrNoSuchOwner)
+		return fleet.ForgeOwner{}, fmt.Errorf("owner %q: it is neither user nor organization/team: %w", name, fleet.ErrNoSuchOwner)
 	}
 	if _, err := f.here(ctx); err != nil { // what does not know the repository proves nothing by not knowing an owner
-		return nil, fmt.Errorf("owner %s: %w", name, err)
+		return fleet.ForgeOwner{}, fmt.Errorf("owner %s: %w", name, err)
 	}
-	var people []fleet.Person
+	var owner fleet.ForgeOwner
 	var err error
 	switch {
 	case !isTeam:
-		people, err = f.user(ctx, org)
+		owner, err = f.user(ctx, org)
 	case f.gitea:
-		people, err = f.giteaTeam(ctx, org, group)
+		owner, err = f.giteaTeam(ctx, org, group)
 	default:
-		people, err = f.team(ctx, org, group)
+		owner, err = f.team(ctx, org, group)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("owner %s: %w", name, err)
+		return fleet.ForgeOwner{}, fmt.Errorf("owner %s: %w", name, err)
 	}
-	return people, nil
+	return owner, nil
 }
 
-func (f *Forge) user(ctx context.Context, login string) ([]fleet.Person, error) {
+func (f *Forge) user(ctx context.Context, login string) (fleet.ForgeOwner, error) {
 	a, err := f.get(ctx, path("users", login), nil)
 	if isGone(err) {
-		return nil, fleet.ErrNoSuchOwner
+		return fleet.ForgeOwner{}, fleet.ErrNoSuchOwner
 	}
 	if err != nil {
-		return nil, err
+		return fleet.ForgeOwner{}, err
 	}
 	u, err := read[account](a)
 	switch {
 	case err != nil:
-		return nil, err
+		return fleet.ForgeOwner{}, err
 	case !strings.EqualFold(u.Login, login):
-		return nil, errors.New("the forge answers with another account")
+		return fleet.ForgeOwner{}, errors.New("the forge answers with another account")
 	case u.Type == "Organization":
-		return nil, fmt.Errorf("it is an organization, name one of its teams: %w", fleet.ErrNoSuchOwner)
+		return fleet.ForgeOwner{}, fmt.Errorf("it is an organization, name one of its teams: %w", fleet.ErrNoSuchOwner)
 	}
-	return []fleet.Person{u.person()}, nil
+	return fleet.ForgeOwner{ID: u.ID, People: []fleet.Person{u.person()}}, nil
 }
 
-// team lists the members of GitHub's team with the slug, those of its child teams included.
-func (f *Forge) team(ctx context.Context, org, slug string) ([]fleet.Person, error) {
-	members, err := f.accounts(ctx, path("orgs", org, "teams", slug, "members"))
+// team is GitHub's team with the slug, the members of its child teams included.
+func (f *Forge) team(ctx context.Context, org, slug string) (fleet.ForgeOwner, error) {
+	a, err := f.get(ctx, path("orgs", org, "teams", slug), nil)
+	var is team
+	if err == nil {
+		is, err = read[team](a)
+	}
+	if err == nil && !strings.EqualFold(is.Slug, slug) {
+		err = errors.New("the forge answers with another team")
+	}
+	var members []fleet.Person
+	if err == nil {
+		members, err = f.accounts(ctx, path("orgs", org, "teams", slug, "members"))
+	}
 	if isGone(err) {
-		return nil, f.noTeam(ctx, org, slug, err)
+		return fleet.ForgeOwner{}, f.noTeam(ctx, org, slug, err)
 	}
 	if err != nil {
-		return nil, mayNotRead(org, err)
+		return fleet.ForgeOwner{}, mayNotRead(org, err)
 	}
-	return members, nil
+	return fleet.ForgeOwner{ID: is.ID, People: members}, nil
 }
 
 // noTeam proves that there is no such team: GitHub says "not found" of teams that we may not see, too.
@@ -89,18 +100,18 @@ func (f *Forge) noTeam(ctx context.Context, org, slug string, gone error) error 
 	return fleet.ErrNoSuchOwner
 }
 
-func (f *Forge) giteaTeam(ctx context.Context, org, name string) ([]fleet.Person, error) {
+func (f *Forge) giteaTeam(ctx context.Context, org, name string) (fleet.ForgeOwner, error) {
 	teams, err := f.teams(ctx, org)
 	if err != nil {
-		return nil, mayNotRead(org, err)
+		return fleet.ForgeOwner{}, mayNotRead(org, err)
 	}
 	for _, t := range teams {
 		if strings.EqualFold(t.Name, name) {
 			members, err := f.accounts(ctx, path("teams", number(t.ID), "members"))
-			return members, mayNotRead(org, err)
+			return fleet.ForgeOwner{ID: t.ID, People: members}, mayNotRead(org, err)
 		}
 	}
-	return nil, fleet.ErrNoSuchOwner
+	return fleet.ForgeOwner{}, fleet.ErrNoSuchOwner
 }
 
 func (f *Forge) teams(ctx context.Context, org string) ([]team, error) {

@@ -56,6 +56,7 @@ func newStage(t testing.TB, asApp bool) *stage {
 	}
 	s.cast = forgetest.Cast{
 		Base: "main", Self: fleet.Person{ID: s.self.ID, Login: s.self.Login}, Admin: admin, Writer: writer, Reader: reader, Stranger: stranger, Team: "acme/leads",
+		TeamID: s.server.TeamID("acme", "leads"),
 	}
 	return s
 }

@@ -228,6 +228,9 @@ func missing(w Ownership, head fleet.Revision) string {
 	if len(w.Earlier) > 0 {
 		s += " " + upper(series(each(w.Earlier, login), 3)) + " approved an earlier head."
 	}
+	if changed := w.changed(3); changed != "" {
+		s += " " + upper(changed) + "."
+	}
 	if silent := w.silent(5); silent != "" && (w.Platform || w.Admins) {
 		s += " Not counted: " + silent + "."
 	}

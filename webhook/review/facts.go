@@ -68,7 +68,11 @@ type Owner struct {
 	Name    string         // as it is declared: "github:alice", "github:acme/leads", "group:acme"
 	People  []fleet.Person // the user, or the team's members
 	Unknown bool           // the forge surely has no such account or team
+	Changed *Changed       // another account or team has the name than the one that counts
 }
+
+// Changed is the numbers of an account or team that has lost its name, and of the one that has it now.
+type Changed struct{ Was, Is int64 }
 
 // Engine is how an engine stands that the plan changes something on.
 type Engine struct {

@@ -2,6 +2,7 @@ package review
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -28,8 +29,10 @@ func (o Ownership) Met() bool { return len(o.Approved) > 0 }
 // group marks an owner that is a group of the sign-in: the forge does not know who is in it.
 const group = "group:"
 
+// known reports whether somebody counts by what is declared. One who has lost the name keeps the ownership from passing on: nobody else is to
+// gain by taking it.
 func (o Owned) known() bool {
-	return slices.ContainsFunc(o.Owners, func(w Owner) bool { return len(w.People) > 0 })
+	return slices.ContainsFunc(o.Owners, func(w Owner) bool { return len(w.People) > 0 || w.Changed != nil })
 }
 
 func (o Owned) has(p fleet.Person) bool {
@@ -119,7 +122,7 @@ func latest(a, b time.Time) time.Time {
 func Voices(reviews []fleet.Review, record fleet.PullRecord) []fleet.Person {
 	var out []fleet.Person
 	for _, w := range (Facts{Reviews: reviews, Record: record}).heard() {
-		if !w.approved.IsZero() {
+		if !w.approved.IsZero() && w.person.ID > 0 { // of an account that is gone nobody can ask
 			out = append(out, w.person)
 		}
 	}
@@ -169,6 +172,8 @@ func (o Ownership) who(most int) string {
 	for _, w := range o.Owners {
 		name := strings.TrimPrefix(w.Name, "github:")
 		switch {
+		case w.Changed != nil:
+			names = append(names, tick(name)+", once it is released,")
 		case len(w.People) == 0:
 		case strings.Contains(name, "/"):
 			names = append(names, "somebody of "+tick(name))
@@ -186,10 +191,27 @@ func (o Ownership) silent(most int) string {
 		switch {
 		case strings.HasPrefix(w.Name, group):
 			names = append(names, tick(w.Name)+" (a group of the sign-in, unknown to the forge)")
+		case w.Changed != nil: // see changed
 		case w.Unknown:
 			names = append(names, tick(w.Name)+" (unknown to the forge)")
 		case len(w.People) == 0:
 			names = append(names, tick(w.Name)+" (nobody is in it)")
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return series(names, most)
+}
+
+// changed names the declared owners whose name another account or team has now, and what lets it count, as prose.
+func (o Ownership) changed(most int) string {
+	var names []string
+	for _, w := range o.Owners {
+		if w.Changed != nil {
+			name := strings.TrimPrefix(w.Name, "github:")
+			names = append(names, fmt.Sprintf("%s is another one than before (number %d, it was %d), and does not count until the platform has run %s",
+				tick(name), w.Changed.Is, w.Changed.Was, tick(fmt.Sprintf("argosy release-owner %s --id %d", name, w.Changed.Is))))
 		}
 	}
 	if len(names) == 0 {

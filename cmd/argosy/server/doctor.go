@@ -57,7 +57,7 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		checks = append(checks, Check{Subject: subject, Detail: detail, Err: err})
 	}
 	var sealed func(context.Context, string) ([]byte, error)
-	joined := Check{Subject: "agents"}
+	joined, owners := Check{Subject: "agents"}, Check{Subject: "owners"}
 	check("database", func(ctx context.Context) (string, error) {
 		d, err := openDatabase(ctx, s.Database, log)
 		if err != nil {
@@ -69,14 +69,19 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 			return "", err
 		}
 		defer store.Close()
+		if s.Forge != nil {
+			owners.Detail, owners.Err = examineOwners(ctx, store)
+		}
 		if err := store.Ping(ctx); err != nil || !s.Agents.Enabled {
 			return "reached, takes writes, schema is current", err
 		}
 		joined.Detail, joined.Err = examineAgents(ctx, store, s.Listen.Public, time.Now())
 		return "reached, takes writes, schema is current", nil
 	})
-	if joined.Detail != "" || joined.Err != nil {
-		checks = append(checks, joined)
+	for _, c := range []Check{joined, owners} {
+		if c.Detail != "" || c.Err != nil {
+			checks = append(checks, c)
+		}
 	}
 	secrets, err := openSecrets(s.Secrets, sealed)
 	checks = append(checks, Check{Subject: "secrets", Detail: "every configured place is there", Err: err})
@@ -102,6 +107,25 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		check("engine "+string(name), func(ctx context.Context) (string, error) { return connect.examine(ctx, name, specs[name]) })
 	}
 	return checks
+}
+
+// changedOwners is the part of the store that examineOwners needs.
+type changedOwners interface {
+	ChangedOwners(ctx context.Context) ([]fleet.OwnerView, error)
+}
+
+// examineOwners tells which names of owners other accounts or teams have taken.
+func examineOwners(ctx context.Context, store changedOwners) (string, error) {
+	changed, err := store.ChangedOwners(ctx)
+	if err != nil {
+		return "", err
+	}
+	var errs []error
+	for _, o := range changed {
+		errs = append(errs, fmt.Errorf("%s is now the account or team %d, which does not count; it was %d: if it is the same owner, `argosy release-owner %s --id %d`, "+
+			"else declare another owner", o.Name, o.NowID, o.ID, o.Name, o.NowID))
+	}
+	return "each name is the account or team that it was pinned to", errors.Join(errs...)
 }
 
 // examineBranch asks the Git host what it enforces on the branch, and compares that with what Argosy relies on.

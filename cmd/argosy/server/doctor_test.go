@@ -1,12 +1,14 @@
 package server
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"argosy.dev/argosy/cmd/argosy/settings"
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
@@ -41,5 +43,19 @@ func TestDoctorComparesTheProtectionOfTheBranch(t *testing.T) {
 	host.Break("GET /repos/acme/fleet/rules/*", githubtest.HTML(502))
 	if got := examineBranch(t.Context(), s); len(got) != 1 || got[0].Err == nil {
 		t.Errorf("rules that cannot be read are told as %+v", got)
+	}
+}
+
+type owners []fleet.OwnerView
+
+func (o owners) ChangedOwners(context.Context) ([]fleet.OwnerView, error) { return o, nil }
+
+func TestDoctorNamesOwnersWhoseLoginWasTaken(t *testing.T) {
+	if text, err := examineOwners(t.Context(), owners(nil)); err != nil || text == "" {
+		t.Errorf("%q %v", text, err)
+	}
+	_, err := examineOwners(t.Context(), owners{{Name: "alice", ID: 7, NowID: 12}})
+	if err == nil || !strings.Contains(err.Error(), "argosy release-owner alice --id 12") {
+		t.Errorf("a login that was taken is told as %v", err)
 	}
 }

@@ -108,7 +108,7 @@ func (v *Server) assemblePulls(loop *reconciler.Loop) error {
 	}
 	v.pulls = &pulls{forge: forge}
 	v.pulls.reviewer = webhook.NewReviewer(webhook.Config{
-		Forge: forge, Planner: planner{loop: func() *reconciler.Loop { return v.loop }}, Records: v.store, Branch: v.settings.Source.Branch,
+		Forge: forge, Host: f.API, Planner: planner{loop: func() *reconciler.Loop { return v.loop }}, Records: v.store, Branch: v.settings.Source.Branch,
 		Public: strings.TrimSuffix(v.settings.Listen.Public, "/"), Sweep: time.Duration(f.Sweep), DirectPush: f.DirectPush, Log: v.log,
 	})
 	loop.Pulls = source{v.mirror, v.log}

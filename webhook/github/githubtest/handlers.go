@@ -17,6 +17,7 @@ var handlers = map[string]handler{
 	"GET /user/{account_id}":                    getAccount,
 	"GET /users/{username}":                     getUser,
 	"GET /orgs/{org}/teams":                     listTeams,
+	"GET /orgs/{org}/teams/{team_slug}":         getTeam,
 	"GET /orgs/{org}/teams/{team_slug}/members": listMembers,
 	"GET /repos/{owner}/{repo}/collaborators/{username}/permission": getPermission,
 

@@ -9,6 +9,7 @@ var Paths = []string{
 	"/app/installations/{installation_id}",
 	"/app/installations/{installation_id}/access_tokens",
 	"/orgs/{org}/teams",
+	"/orgs/{org}/teams/{team_slug}",
 	"/orgs/{org}/teams/{team_slug}/members",
 	"/repos/{owner}/{repo}",
 	"/repos/{owner}/{repo}/branches/{branch}",

@@ -177,6 +177,17 @@ func listTeams(s *Server, r *request) answer {
 	return answer{status: http.StatusOK, list: list}
 }
 
+func getTeam(s *Server, r *request) answer {
+	if a, ok := s.mayReadTeams(r); !ok {
+		return a
+	}
+	t := s.teams[r.inPath["org"]+"/"+r.inPath["team_slug"]]
+	if t == nil || t.secret {
+		return notFound
+	}
+	return answer{status: http.StatusOK, body: object{"id": t.id, "name": strings.ToUpper(t.slug[:1]) + t.slug[1:], "slug": t.slug}}
+}
+
 func listMembers(s *Server, r *request) answer {
 	if a, ok := s.mayReadTeams(r); !ok {
 		return a
