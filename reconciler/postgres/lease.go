@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,16 +48,59 @@ func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Durat
 	case err != nil:
 		return fleet.Lease{}, false, err
 	case left == 0:
-		// Whoever else saw it run out has changed the epoch.
-		return lease(s.control.QueryRow(ctx, `
-			UPDATE leases SET holder = $2, epoch = epoch + 1, expires_at = clock_timestamp() + $3::interval
-			WHERE name = $1 AND epoch = $4 AND expires_at <= clock_timestamp()
-				AND ((offered_to = $2) IS NOT FALSE OR offered_until <= clock_timestamp())
-			RETURNING name, holder, epoch, expires_at, incarnation()`, name, holder, ttl, found.Epoch))
+		return s.takeOver(ctx, found, holder, ttl)
 	case found.Holder == holder:
 		return s.prolong(ctx, found, ttl)
 	default:
 		return found, false, nil
+	}
+}
+
+// takeOver takes a lease that has run out, unless somebody else did: then its epoch is another one. A
+// write that is under way with it is waited for, but not one whose client has fallen silent.
+func (s *Store) takeOver(ctx context.Context, l fleet.Lease, holder string, ttl time.Duration) (fleet.Lease, bool, error) {
+	conn, err := s.control.Acquire(ctx)
+	if err != nil {
+		return fleet.Lease{}, false, err
+	}
+	defer conn.Release()
+	pid, ctx := conn.Conn().PgConn().PID(), context.WithoutCancel(ctx) // the statement has a deadline of its own
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	answered := make(chan struct{})
+	defer close(answered)
+	ending.Go(func() {
+		select {
+		case <-answered:
+		case <-time.After(lockPatience / 2):
+			s.endSilent(ctx, l.Name, pid)
+		}
+	})
+	return lease(conn.QueryRow(ctx, `
+		UPDATE leases SET holder = $2, epoch = epoch + 1, expires_at = clock_timestamp() + $3::interval
+		WHERE name = $1 AND epoch = $4 AND expires_at <= clock_timestamp()
+			AND ((offered_to = $2) IS NOT FALSE OR offered_until <= clock_timestamp())
+		RETURNING name, holder, epoch, expires_at, incarnation()`, l.Name, holder, ttl, l.Epoch))
+}
+
+// silentFor is how long a write may wait for the rest of itself once its lease has run out. None of
+// the server's own times ends it: its statement is over, and its connection is alive where a proxy or
+// a NAT keeps it for a client that is dead.
+const silentFor = `interval '2 s'`
+
+// endSilent ends the sessions that keep one of ours waiting for the lease while they wait for their
+// clients. Their transactions are undone.
+func (s *Store) endSilent(ctx context.Context, name string, waiting uint32) {
+	var ended int
+	err := s.work.QueryRow(ctx, `
+		SELECT count(pg_terminate_backend(a.pid)) FROM unnest(pg_blocking_pids($1)) AS b (pid) JOIN pg_stat_activity a USING (pid)
+		WHERE a.wait_event = 'ClientRead' AND a.state_change < clock_timestamp() - `+silentFor+` AND a.usename = current_user`,
+		waiting).Scan(&ended)
+	switch {
+	case err != nil:
+		s.log.Warn("failed to end a silent write that keeps a lease from being taken over", "lease", name, "error", err)
+	case ended > 0:
+		s.log.Warn("a write under a lease that has run out was waiting for its client and is ended", "lease", name, "sessions", ended)
 	}
 }
 

@@ -104,7 +104,7 @@ const (
 	tourPatience    = 5 * time.Minute // for all rows of an engine, which are visited one by one
 
 	readTimeout      = "5s"
-	controlLock      = "500ms" // whoever waits longer for a lease's lock asks again later, rather than occupy a connection
+	lockPatience     = 500 * time.Millisecond // whoever waits longer for a lease's lock asks again later, rather than occupy a connection
 	pingTimeout      = 2 * time.Second
 	connectTimeout   = 5 * time.Second
 	lostPeer         = 20 * time.Second // after which data that nobody confirmed ends a connection
@@ -118,7 +118,7 @@ const (
 func pools(o Connections) [3]pool {
 	return [3]pool{
 		{size: o.Control, patience: controlPatience, acquire: 2 * controlPatience,
-			settings: map[string]string{"statement_timeout": controlPatience.String(), "lock_timeout": controlLock}},
+			settings: map[string]string{"statement_timeout": controlPatience.String(), "lock_timeout": lockPatience.String()}},
 		{size: o.Workers, patience: workPatience, acquire: 2 * workPatience},
 		{size: o.Readers, patience: readPatience, acquire: readPatience, settings: map[string]string{"statement_timeout": readTimeout}},
 	}

@@ -66,36 +66,95 @@ func TestNobodyWaitsForReaders(t *testing.T) {
 	check(t, tx.Rollback(t.Context()))
 }
 
-// A client dies while the rest of a large revision is on its way. What it has locked keeps nobody from renewing another lease, and who asks for
-// the reconciler's lease is told at once that it is not free.
-func TestHalfSentRevisionKeepsNoOtherLeaseFromBeingRenewed(t *testing.T) {
+// A client dies while the rest of a large write is on its way, and a proxy keeps its connection. What it has locked keeps nobody from renewing
+// another lease, and its own lease passes on within seconds of its end; nothing of what it had sent remains.
+func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"reconciler", "engine/eu-1"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := newDatabase(t)
+			between := newProxy(t, url)
+			dying, s := open(t, between.url), open(t, url)
+			leader, worker, other := hold(t, dying, "reconciler"), hold(t, dying, "engine/eu-1"), hold(t, s, "engine/other")
+			must(dying.Record(t.Context(), leader, fullRecord(0, 1, 10)))(t) // prepares its statements
+			rows := must(dying.Changed(t.Context(), "eu-1", 0, 1000))(t)
+			check(t, dying.Acknowledge(t.Context(), worker, applied(rows)))
+			write := func(ctx context.Context) { _, _ = dying.Record(ctx, leader, fullRecord(1, 2, 5000)) }
+			if name != "reconciler" {
+				acks := make([]fleet.Ack, 10_000)
+				for i := range acks {
+					acks[i] = fleet.Ack{Key: rows[0].Key, Seq: rows[0].Seq, State: fleet.ApplyFailed, Message: strings.Repeat("m", 500)}
+					acks[i].Key.Name = fmt.Sprint(i)
+				}
+				write = func(ctx context.Context) { _ = dying.Acknowledge(ctx, worker, acks) }
+			}
+			between.room.Store(1 << 20)
+			ctx, cancel := context.WithCancel(t.Context())
+			sent := make(chan struct{})
+			go func() {
+				defer close(sent)
+				write(ctx)
+			}()
+			<-between.Taken
+			until(t, "the server to wait for the rest of it", func() bool {
+				return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'ClientRead'
+					AND state = 'active' AND xact_start IS NOT NULL`) == 1
+			})
+			cancel()
+			<-sent
+			exec(t, url, `UPDATE leases SET expires_at = now() - interval '1 s' WHERE name = $1`, name)
+			ended := time.Now()
+			var next fleet.Lease
+			until(t, "the lease to pass on", func() bool {
+				l, ok, err := s.Acquire(t.Context(), name, "replica-2", time.Hour)
+				check(t, err)
+				if ok, err := s.Renew(t.Context(), other, time.Hour); !ok || err != nil {
+					t.Errorf("renewing another lease: %v, %v", ok, err)
+				}
+				next = l
+				return ok
+			})
+			if took := time.Since(ended); took > 15*time.Second {
+				t.Errorf("the lease passed on after %s", took)
+			}
+			expect(t, url, `SELECT count(*) FROM revisions`, 1)
+			expect(t, url, `SELECT count(*) FROM status WHERE state = 'Failed'`, 0)
+			if name == "reconciler" {
+				must(s.Record(t.Context(), next, fullRecord(1, 2, 10)))(t)
+			} else {
+				check(t, s.Acknowledge(t.Context(), next, applied(rows)))
+			}
+		})
+	}
+}
+
+// A write that is only slow, and whose client is there, is waited for.
+func TestTakeoverWaitsForAWriteThatTheServerWorksOn(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
-	between := newProxy(t, url)
-	dying, s := open(t, between.url), open(t, url)
-	lease, other := hold(t, dying, "reconciler"), hold(t, s, "engine/eu-1")
-	must(dying.Record(t.Context(), lease, fullRecord(0, 1, 10)))(t) // prepares its statements
-	between.room.Store(1 << 20)
-	ctx, cancel := context.WithCancel(t.Context())
-	sent := make(chan struct{})
+	s := open(t, url)
+	hold(t, s, "engine/eu-1")
+	writer := connect(t, url)
+	defer writer.Close(context.Background())
+	tx := must(writer.Begin(t.Context()))(t)
+	_, err := tx.Exec(t.Context(), `SELECT fence('engine/eu-1', 'replica-1', 1)`)
+	check(t, err)
+	busy := make(chan error, 1)
 	go func() {
-		defer close(sent)
-		_, _ = dying.Record(ctx, lease, fullRecord(1, 2, 5000))
+		_, err := tx.Exec(context.Background(), `SELECT pg_sleep(4)`)
+		busy <- err
 	}()
-	<-between.Taken
-	until(t, "the server to wait for the rest of it", func() bool {
-		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_xid IS NOT NULL AND wait_event = 'ClientRead'`) == 1
-	})
-	cancel()
-	<-sent
-	exec(t, url, `UPDATE leases SET expires_at = now() - interval '1 s' WHERE name = 'reconciler'`)
-	for range 6 {
-		if _, ok, err := s.Acquire(t.Context(), "reconciler", "replica-2", time.Hour); ok || err != nil {
-			t.Errorf("a lease under which a write is under way: %v, %v", ok, err)
+	expire(t, url, "engine/eu-1")
+	for len(busy) == 0 {
+		if l, ok, err := s.Acquire(t.Context(), "engine/eu-1", "replica-2", time.Hour); ok || err != nil {
+			t.Fatalf("taken over from a write under way: %+v, %v", l, err)
 		}
-		if ok, err := s.Renew(t.Context(), other, time.Hour); !ok || err != nil {
-			t.Errorf("renewing another lease: %v, %v", ok, err)
-		}
+	}
+	check(t, <-busy)
+	check(t, tx.Commit(t.Context()))
+	if _, ok, err := s.Acquire(t.Context(), "engine/eu-1", "replica-2", time.Hour); !ok || err != nil {
+		t.Errorf("after the write: %v, %v", ok, err)
 	}
 }
 
