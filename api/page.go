@@ -47,6 +47,7 @@ func (s *Server) registerPage() {
 	s.mux.HandleFunc("GET /applications", s.signedIn(s.applicationsPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}", s.signedIn(s.tenantPage))
 	s.mux.HandleFunc("GET /engines/{engine}", s.signedIn(s.enginePage))
+	s.mux.HandleFunc("GET /strays", s.signedIn(s.straysPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/environments/{environment}", s.signedIn(s.environmentPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/applications/{deployment}/{environment}", s.signedIn(s.applicationPage))
 	s.mux.HandleFunc("GET /agents", s.signedIn(s.agentsPage))
@@ -109,7 +110,7 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, data any
 	_, _ = w.Write(printable.Lines(out.Bytes())) // the connection is gone: there is nobody to tell
 }
 
-var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment", "application", "agents", "pulls", "pull", "failure")
+var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment", "application", "agents", "strays", "pulls", "pull", "failure")
 
 func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}

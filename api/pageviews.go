@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -26,6 +27,7 @@ type (
 		Revisions  []fleet.RevisionView
 		Operations []fleet.Operation
 		Total      fleet.Counts
+		Strays     []fleet.StrayView
 	}
 	applicationsView struct {
 		frame
@@ -48,6 +50,12 @@ type (
 		Environments []fleet.EnvironmentView
 		Failing      []fleet.ApplicationView
 		Operations   []fleet.Operation
+		Strays       []fleet.StrayView
+	}
+	straysView struct {
+		frame
+		Strays []fleet.StrayView
+		Next   string
 	}
 	environmentView struct {
 		frame
@@ -131,6 +139,7 @@ func (s *Server) readOverview(ctx context.Context, scope fleet.Scope) (overview,
 	if scope.Tenant == "" {
 		v.Engines = many(g, s.reader.Engines, fleet.Filter{}, manyItems)
 		v.Revisions = many(g, s.reader.Revisions, fleet.Filter{}, fewItems)
+		v.Strays = many(g, s.reader.Strays, fleet.Filter{}, fewItems)
 	}
 	for _, t := range v.Tenants {
 		v.Total.Applications += t.Counts.Applications
@@ -225,7 +234,38 @@ func (s *Server) enginePage(w http.ResponseWriter, r *http.Request, token fleet.
 	v.Environments = many(g, s.reader.Environments, of, manyItems)
 	v.Operations = many(g, s.reader.Operations, of, fewItems)
 	v.Failing = s.failing(g, of)
+	v.Strays = many(g, s.reader.Strays, of, manyItems)
 	s.show(w, r, token, "engine", "engine "+string(name), v, g.err)
+}
+
+// straysPage lists what runs without a declaration. It is the platform's to judge.
+func (s *Server) straysPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+	q := r.URL.Query()
+	v := straysView{frame: s.frame("Strays", token)}
+	err := fleet.ErrNotFound
+	if token.Tenant == "" {
+		v.Strays, v.Next, err = s.reader.Strays(r.Context(), token.Scope(), fleet.Filter{Engine: engineNamed(q)},
+			fleet.Page{Limit: manyItems, After: cursor(q.Get("after"))})
+	}
+	if v.Next != "" {
+		more := url.Values{"after": {v.Next}}
+		if engine := q.Get("engine"); engine != "" {
+			more.Set("engine", engine)
+		}
+		v.Next = "?" + more.Encode()
+	}
+	s.show(w, r, token, "strays", "strays", v, err)
+}
+
+// engineNamed is an engine from the address line: one of the platform, or an environment's own cluster.
+func engineNamed(q url.Values) fleet.EngineName {
+	value := q.Get("engine")
+	for part := range strings.SplitSeq(value, ".") {
+		if value != "" && fleet.ValidateName(part) != nil {
+			return "-"
+		}
+	}
+	return fleet.EngineName(value)
 }
 
 func (s *Server) environmentPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {

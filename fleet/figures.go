@@ -14,6 +14,7 @@ type Figures struct {
 	Unapplied   Backlog // revisions of which some object is not as its row wants it
 	Engines     []EngineFigures
 	Agents      AgentFigures
+	Strays      map[EngineName]int // live objects without a row; of agents' engines as they last said
 	Holds       map[HoldReason]Backlog
 	Problems    map[Severity]int
 	Quarantines int

@@ -27,6 +27,7 @@ var (
 	descRows      = desc("argosy_engine_rows", "Objects of an engine that are not as they are wanted, by how far they have come. Some 20,000 are looked at in all.", "engine", "state")
 	descUnread    = desc("argosy_engine_unreachable_environments", "Environments whose clusters the engine cannot read, by reason.", "engine", "reason")
 	descParked    = desc("argosy_engine_parked_applications", "Applications that the engine leaves alone until their cluster answers.", "engine")
+	descStrays    = desc("argosy_strays", "Live objects of an engine that bear our labels and that no declaration asks for. Of clusters behind agents, those that have any.", "engine")
 	descOldest    = desc("argosy_engine_oldest_waiting_timestamp_seconds", "Since when the object waits that has waited longest to be handled; absent when none does.", "engine")
 
 	descAgents     = desc("argosy_agents", "Agents: connected, stale (joined, and not connected now), never (declared, and nobody has joined).", "state")
@@ -45,7 +46,7 @@ var (
 )
 
 var surveyDescs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descApplied, descFailing, descBehind, descOpen, descOpenAge, descUnderWay,
-	descReachable, descAttended, descRows, descUnread, descParked, descOldest, descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
+	descReachable, descAttended, descRows, descUnread, descParked, descStrays, descOldest, descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
 	descLooks, descLookAge, descJobs, descStops, descStopAge}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -151,6 +152,9 @@ func (s shower) engines(f fleet.Figures) {
 			s.count(descUnread, e.Unreachable[reason], name, string(reason))
 		}
 		s.count(descParked, e.Parked, name)
+	}
+	for name, n := range f.Strays {
+		s.count(descStrays, n, string(name))
 	}
 }
 

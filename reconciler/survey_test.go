@@ -65,6 +65,7 @@ func TestSurveyShowsTheFleetWhereItLeads(t *testing.T) {
 			Source: fleet.SourceFigures{FetchedAt: time.Now(), Behind: true},
 			Engines: []fleet.EngineFigures{{Engine: "eu-1", Reachable: true, Rows: map[fleet.ApplyState]int{fleet.ApplyFailed: 2},
 				Unreachable: map[fleet.UnreachableReason]int{fleet.UnreachableTimeout: 2}, Parked: 16}},
+			Strays: map[fleet.EngineName]int{"eu-1": 3, "acme.edge": 1},
 			Agents: fleet.AgentFigures{Connected: 9, Never: 1, Waiting: []fleet.Backlog{{Count: 1, Oldest: time.Now()},
 				{Count: 1, Oldest: time.Now().Add(-30 * time.Minute)}, {Count: 1, Oldest: time.Now().Add(-48 * time.Hour)}}},
 			Holds: map[fleet.HoldReason]fleet.Backlog{fleet.HoldDeletions: {Count: 4, Oldest: time.Unix(1000, 0)}}}
@@ -74,7 +75,7 @@ func TestSurveyShowsTheFleetWhereItLeads(t *testing.T) {
 			`argosy_agents{state="connected"} 9`, `argosy_agents{state="never"} 1`, `argosy_agents_waiting{oldest="1m"} 1`, `argosy_agents_waiting{oldest="1h"} 1`,
 			`argosy_agents_waiting{oldest="longer"} 1`, `argosy_holds{reason="deletions"} 4`, `argosy_holds{reason="empty"} 0`,
 			`argosy_engine_unreachable_environments{engine="eu-1",reason="Timeout"} 2`, `argosy_engine_unreachable_environments{engine="eu-1",reason="Error"} 0`,
-			`argosy_engine_parked_applications{engine="eu-1"} 16`,
+			`argosy_engine_parked_applications{engine="eu-1"} 16`, `argosy_strays{engine="eu-1"} 3`, `argosy_strays{engine="acme.edge"} 1`,
 			`argosy_holds_oldest_timestamp_seconds{reason="deletions"} 1000`)
 		if strings.Contains(scrape(), `argosy_engine_oldest_waiting_timestamp_seconds{`) {
 			t.Error("nothing waits, and has a time")

@@ -29,7 +29,7 @@ func (s *Store) Figures(ctx context.Context, ask fleet.FiguresAsk) (fleet.Figure
 			return err
 		}
 		for _, part := range []func(context.Context, pgx.Tx, *fleet.Figures) error{
-			sourceFigures, engineFigures, agentFigures, pendingFigures, countFigures, queueFigures,
+			sourceFigures, engineFigures, agentFigures, strayFigures, pendingFigures, countFigures, queueFigures,
 			func(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error { return travelFigures(ctx, tx, ask, f) },
 		} {
 			if err := part(ctx, tx, &f); err != nil {
@@ -175,6 +175,30 @@ func agentFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 			SELECT i.tenant, i.name, true AS live, coalesce(r.beat_at > clock_timestamp() - `+agentSeen+`, false) AS fresh
 			FROM agents i LEFT JOIN replicas r ON r.replica = i.connected_to WHERE i.ended_at IS NULL) a ON a.tenant = e.tenant AND a.name = e.name`).
 		Scan(&f.Agents.Connected, &f.Agents.Stale, &f.Agents.Never)
+}
+
+// strayFigures counts strays by engine: of the platform's engines, and of the clusters behind agents that
+// have any.
+func strayFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+	f.Strays = map[fleet.EngineName]int{}
+	for _, e := range f.Engines {
+		f.Strays[e.Engine] = 0
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT w.engine, max(w.n) FROM (
+			SELECT engine, count(*) AS n FROM (SELECT engine FROM strays LIMIT $1) s GROUP BY engine
+			UNION ALL SELECT engine, strays FROM agents WHERE ended_at IS NULL AND strays > 0) w
+		GROUP BY w.engine ORDER BY 2 DESC, 1 LIMIT 1000`, fleet.MaxFigure)
+	if err != nil {
+		return err
+	}
+	var name fleet.EngineName
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&name, &n}, func() error {
+		f.Strays[name] = n
+		return nil
+	})
+	return err
 }
 
 func orZero(t *time.Time) time.Time {
