@@ -134,7 +134,7 @@ func TestAPreviewIsWhatIsRecordedAfterTheMerge(t *testing.T) {
 	for _, seed := range []uint64{1, 2, uint64(time.Now().UnixNano())} {
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
 			t.Parallel()
-			m := &model{random: rand.New(rand.NewPCG(seed, 5)), tree: small()}
+			m := &author{random: rand.New(rand.NewPCG(seed, 5)), tree: small()}
 			m.house = newHouse(t, m.tree)
 			m.replica = m.start("a", options{poll: 30 * time.Millisecond})
 			m.atRest(m.replica)
@@ -149,8 +149,99 @@ func TestAPreviewIsWhatIsRecordedAfterTheMerge(t *testing.T) {
 	}
 }
 
+// author commits and proposes what people do, at random.
+type author struct {
+	*house
+	random  *rand.Rand
+	tree    map[string]string // at the head
+	replica *replica
+}
+
+// change commits files and keeps the tree.
+func (m *author) change(what string, files map[string]string) {
+	for path, text := range files {
+		if text == "" {
+			delete(m.tree, path)
+		} else {
+			m.tree[path] = text
+		}
+	}
+	m.commit(what, files)
+	m.replica.Wake()
+}
+
+func (m *author) deployments() []string {
+	var paths []string
+	for _, path := range slices.Sorted(maps.Keys(m.tree)) {
+		if tenantOf, name := split(path); tenantOf != "" && name != "" {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// split is the tenant and name of a deployment's path.
+func split(path string) (tenant, name string) {
+	for _, t := range []string{"acme", "globex"} {
+		prefix := "tenants/" + t + "/deployments/"
+		if len(path) > len(prefix) && path[:len(prefix)] == prefix {
+			return t, path[len(prefix) : len(path)-len(".yaml")]
+		}
+	}
+	return "", ""
+}
+
+func (m *author) somewhere(tenant string) []string {
+	if tenant == "globex" {
+		return []string{"prod"}
+	}
+	return [][]string{{"prod"}, {"staging"}, {"prod", "staging"}}[m.random.IntN(3)]
+}
+
+func (m *author) some(tenant, name string) map[string]string {
+	policy := []string{"Delete", "Orphan"}[m.random.IntN(2)]
+	return deployment(tenant, name, fmt.Sprintf("v%d", m.random.IntN(1000)), policy, m.somewhere(tenant)...)
+}
+
+func (m *author) any() (path, tenant, name string, ok bool) {
+	all := m.deployments()
+	if len(all) == 0 {
+		return "", "", "", false
+	}
+	path = all[m.random.IntN(len(all))]
+	tenant, name = split(path)
+	return path, tenant, name, true
+}
+
+func (m *author) approveAll() {
+	holds, _, err := m.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, hold := range holds {
+		if _, err := m.store.Approve(context.Background(), fleet.Approval{Revision: hold.Revision, By: "token:test"}); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	if len(holds) > 0 {
+		m.replica.Wake()
+	}
+}
+
+// mend replaces what does not decode.
+func (m *author) mend() {
+	files := map[string]string{}
+	for _, path := range m.deployments() {
+		if tenant, name := split(path); m.tree[path][:5] == "kind:" {
+			maps.Copy(files, m.some(tenant, name))
+		}
+	}
+	maps.Copy(files, m.some("acme", "last"))
+	m.change("mend", files)
+}
+
 // reviewOne proposes, lets the branch move on now and then, looks, merges and compares.
-func (m *model) reviewOne(n int) (conflicts int) {
+func (m *author) reviewOne(n int) (conflicts int) {
 	m.t.Helper()
 	from := m.head()
 	files := m.edits()
@@ -195,7 +286,7 @@ func (m *model) reviewOne(n int) (conflicts int) {
 }
 
 // edits are a few changes that people make, a mistake now and then.
-func (m *model) edits() map[string]string {
+func (m *author) edits() map[string]string {
 	files := map[string]string{}
 	for range 1 + m.random.IntN(3) {
 		tenant := []string{"acme", "globex"}[m.random.IntN(2)]
@@ -226,7 +317,7 @@ func (m *model) edits() map[string]string {
 }
 
 // mendQuietly makes the branch good again if it is not.
-func (m *model) mendQuietly() {
+func (m *author) mendQuietly() {
 	for _, path := range m.deployments() {
 		if m.tree[path][:5] == "kind:" {
 			m.mend()

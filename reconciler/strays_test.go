@@ -13,6 +13,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
+var errOrdered = errors.New("a fault to order")
+
 // deletions are the objects whose deletion was ever begun on any engine.
 func (h *house) deletions() (all []fleet.ObjectKey) {
 	for _, e := range h.engines {
@@ -37,7 +39,7 @@ func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
 	var blind atomic.Bool
 	a := h.start("a", options{fail: func(call string) error {
 		if blind.Load() && call == "changed" {
-			return errChaos
+			return errOrdered
 		}
 		return nil
 	}})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,16 +25,23 @@ import (
 // history is the list of steps that a seed gives. A step depends on its own number and on the seed,
 // not on the steps before it, so that any of them can be left out.
 type history struct {
-	seed uint64
-	keep []int // nil: all
+	seed  uint64
+	keep  []int          // nil: all
+	kinds map[int]string // in place of what the seed gives: the kind of each step, by its number
 }
+
+// hosted reports whether the config repo is on a Git host, where not everybody's commits count.
+func (h history) hosted() bool { return h.seed%2 == 0 }
 
 // convergeWithin is how long the fleet may take after the last fault to hold what the head asks for.
 const convergeWithin = 3 * time.Minute
 
 func (h history) indices() []int {
-	if h.keep != nil {
+	switch {
+	case h.keep != nil:
 		return h.keep
+	case h.kinds != nil:
+		return slices.Sorted(maps.Keys(h.kinds))
 	}
 	all := make([]int, *steps)
 	for i := range all {
@@ -45,12 +54,14 @@ func (h history) numbers() string {
 	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(h.indices())), ","), "[]")
 }
 
+// String is the history as a case of TestHistoriesThatOnceFailed has it.
 func (h history) String() string {
 	var out strings.Builder
+	fmt.Fprintf(&out, "history{seed: %d, kinds: map[int]string{\n", h.seed)
 	for _, i := range h.indices() {
-		fmt.Fprintf(&out, "  %2d %s\n", i, h.step(i).kind)
+		fmt.Fprintf(&out, "\t%d: %q,\n", i, h.step(i).kind)
 	}
-	return out.String()
+	return out.String() + "}}"
 }
 
 // step is one thing that happens. do gets a random source of its own.
@@ -66,6 +77,7 @@ var kinds = []step{
 	{"commit: edit", 8, false, (*world).edit},
 	{"commit: drop", 5, false, (*world).drop},
 	{"commit: a file that does not parse", 1, false, (*world).spoil},
+	{"commit: by somebody whom nobody reviewed", 3, true, (*world).intrude},
 	{"approve what is held", 2, false, func(w *world, _ int, _ *rand.Rand) { w.approve() }},
 	{"emergency stop", 1, false, (*world).stopAndResume},
 	{"kill -9 of a replica", 2, true, (*world).killReplica},
@@ -82,12 +94,16 @@ var kinds = []step{
 	{"watches are cut", 1, true, (*world).cutWatches},
 	{"fail-over to a standby that lags behind", 1, true, (*world).failOver},
 	{"Git lies", 2, true, (*world).lieAboutGit},
+	{"deliveries of the Git host are lost", 2, true, (*world).loseDeliveries},
 	{"a hand edit", 1, true, (*world).meddle},
 }
 
 func (h history) random(i int) *rand.Rand { return rand.New(rand.NewPCG(h.seed, uint64(i))) }
 
 func (h history) step(i int) step {
+	if kind, ok := h.kinds[i]; ok {
+		return kinds[slices.IndexFunc(kinds, func(k step) bool { return k.kind == kind })]
+	}
 	total := 0
 	for _, k := range kinds {
 		total += k.weight
@@ -104,7 +120,7 @@ func (h history) step(i int) step {
 // run does the steps, lifts every fault, and waits until the fleet holds what the head asks for.
 func (h history) run(t *testing.T) report {
 	t.Helper()
-	w := newWorld(t)
+	w := newWorld(t, h.hosted())
 	defer w.close()
 	r := report{faults: map[string]int{}}
 	w.waitFor("the fleet begins", convergeWithin, func() error {
@@ -149,17 +165,23 @@ func (w *world) converge() time.Duration {
 		r.thaw()
 		w.start(r)
 	}
+	w.expel()
 	started := time.Now()
 	if err := w.until(convergeWithin, func() error {
 		w.approve()
 		return w.settled()
 	}); err != nil {
 		w.model.violated("the fleet does not converge: %v", err)
+		w.keepStore()
 		return time.Since(started)
 	}
 	took := time.Since(started)
 	if err := w.until(time.Second, func() error { return w.settled() }); err != nil {
 		w.model.violated("the fleet converged and left that state again: %v", err)
+	}
+	// What an Application needed goes a pass after it.
+	if err := w.until(30*time.Second, w.judge); err != nil {
+		w.model.violated("%v", err)
 	}
 	return took
 }
@@ -192,6 +214,21 @@ func (w *world) keepLogs() {
 	}
 }
 
+// keepStore shows who leads and what the store says is applied and held.
+func (w *world) keepStore() {
+	conn, err := pgx.Connect(w.ctx, *w.direct.Load())
+	if err != nil {
+		w.t.Log(err)
+		return
+	}
+	defer conn.Close(context.WithoutCancel(w.ctx))
+	for _, table := range []string{"mirror", "leases", "holds", "revisions"} {
+		var text string
+		err := conn.QueryRow(w.ctx, `SELECT coalesce(json_agg(t)::text, '') FROM `+table+` t`).Scan(&text)
+		w.t.Logf("%s: %.2000s %v", table, text, err)
+	}
+}
+
 // tail is the end of a file.
 func tail(file string, most int64) string {
 	b, err := os.ReadFile(file)
@@ -218,7 +255,7 @@ func (w *world) pause(random *rand.Rand, most time.Duration) {
 
 func (w *world) commit(what string, change stack.Change) {
 	change.Message = what
-	must(w.repo.Apply(w.ctx, change))(w.t)
+	w.push(change)
 }
 
 func (w *world) put(tenant, name string, version int, random *rand.Rand) (path, text string) {
@@ -284,7 +321,9 @@ func (w *world) approve() {
 			continue // the other replica may answer
 		}
 		for _, h := range holds {
-			_, _ = r.client.Approve(ctx, wire.ApproveRequest{Revision: h.Revision, Note: "chaos"})
+			if !slices.ContainsFunc(holds, func(o fleet.Hold) bool { return o.Revision == h.Revision && w.strangeHold(o) }) {
+				_, _ = r.client.Approve(ctx, wire.ApproveRequest{Revision: h.Revision, Note: "chaos"})
+			}
 		}
 		return
 	}

@@ -17,6 +17,8 @@ type model struct {
 	mu         sync.Mutex
 	apps       map[app]int    // in the config repo now: the version
 	applied    map[string]int // by Application: the highest version that was written
+	names      map[string]app // by Application
+	intrusions map[app]int    // deployments that a stranger changed on the branch: the version before
 	stopped    time.Time      // when the emergency stop was in force for sure; zero: it is not
 	writes     int
 	violations []string
@@ -28,7 +30,9 @@ type app struct{ tenant, name, environment string }
 // stopReach is how long after a stop was confirmed a write may still arrive.
 const stopReach = 5 * time.Second
 
-func newModel() *model { return &model{apps: map[app]int{}, applied: map[string]int{}} }
+func newModel() *model {
+	return &model{apps: map[app]int{}, applied: map[string]int{}, names: map[string]app{}, intrusions: map[app]int{}}
+}
 
 func (m *model) violated(format string, args ...any) {
 	m.mu.Lock()
@@ -62,7 +66,13 @@ func (m *model) wrote(method, path string, content []byte, late bool) {
 	if !m.stopped.IsZero() && time.Since(m.stopped) > stopReach && !late {
 		m.broken("%s %s %s after the stop was in force for %s", method, kind, name, time.Since(m.stopped).Round(time.Millisecond))
 	}
+	if strings.Contains(string(content), unreviewed) {
+		m.broken("%s %s %s has content that nobody reviewed", method, kind, name)
+	}
 	if method == "DELETE" {
+		if v, ok := m.intrusions[m.names[name]]; ok && v == m.applied[name] && kind == "applications" {
+			m.broken("DELETE of Application %s, whose removal nobody reviewed", name)
+		}
 		return
 	}
 	var b body
@@ -70,6 +80,10 @@ func (m *model) wrote(method, path string, content []byte, late bool) {
 		return
 	}
 	m.ownBytes(kind, name, b, content)
+	labels := b.Metadata.Labels
+	if kind == "applications" && labels["argosy.dev/deployment"] != "" {
+		m.names[name] = app{labels["argosy.dev/tenant"], labels["argosy.dev/deployment"], labels["argosy.dev/environment"]}
+	}
 	version, ok := versionOf(b.Spec.Source.TargetRevision)
 	if kind != "applications" || !ok {
 		return
@@ -108,9 +122,22 @@ func (m *model) stop(at time.Time) {
 func (m *model) set(tenant, name string, version int, environments ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.apps, func(a app, _ int) bool { return a.tenant == tenant && a.name == name })
+	own := func(a app, _ int) bool { return a.tenant == tenant && a.name == name }
+	maps.DeleteFunc(m.apps, own)
+	maps.DeleteFunc(m.intrusions, own)
 	for _, e := range environments {
 		m.apps[app{tenant, name, e}] = version
+	}
+}
+
+// intruded is told of a stranger's change of a deployment that the config repo goes on to have.
+func (m *model) intruded(tenant, name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for a, version := range m.apps {
+		if a.tenant == tenant && a.name == name {
+			m.intrusions[a] = version
+		}
 	}
 }
 

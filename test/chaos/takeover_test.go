@@ -27,7 +27,7 @@ func BenchmarkTakeover(b *testing.B) {
 		{"killed", func(r *replica) { r.process.Kill() }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			w := newWorld(b)
+			w := newWorld(b, false)
 			defer w.close()
 			w.waitFor("the fleet begins", convergeWithin, func() error {
 				_, err := w.replicas[0].client.Source(w.ctx)

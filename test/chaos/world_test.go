@@ -61,7 +61,10 @@ type world struct {
 	direct   atomic.Pointer[string]
 	git      *stack.GitServer
 	repo     *stack.Repo
-	front    *httptest.Server // before the Git server
+	host     *host             // in place of git and repo, in histories that have a Git host
+	head     string            // of the config repo's branch
+	content  map[string]string // by path: what the platform last wrote
+	front    *httptest.Server  // before the Git server or the Git host
 	lie      atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 	replicas []*replica
 
@@ -73,6 +76,7 @@ type world struct {
 type replica struct {
 	name     string
 	config   string
+	address  string
 	ops      string
 	client   *client.Client
 	process  *stack.Process
@@ -100,7 +104,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-func newWorld(t testing.TB) *world {
+func newWorld(t testing.TB, hosted bool) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "argosy-history-")
 	if err != nil {
@@ -109,11 +113,11 @@ func newWorld(t testing.TB) *world {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, dir: dir, model: newModel(), engines: map[string]*stack.ArgoCD{}}
+	w := &world{t: t, dir: dir, model: newModel(), engines: map[string]*stack.ArgoCD{}, content: map[string]string{}}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	w.startEngines()
 	w.startDatabase()
-	w.startGit()
+	w.startGit(hosted)
 	for _, name := range []string{"a", "b"} {
 		w.replicas = append(w.replicas, w.newReplica(name))
 	}
@@ -145,7 +149,13 @@ func (w *world) close() {
 		}
 	}
 	w.database.Close()
-	errs = append(errs, w.primary.Stop(), w.git.Stop(), os.RemoveAll(w.dir))
+	if w.host != nil {
+		w.host.hooks.Close()
+		errs = append(errs, w.host.repo.Delete(context.Background()))
+	} else {
+		errs = append(errs, w.git.Stop())
+	}
+	errs = append(errs, w.primary.Stop(), os.RemoveAll(w.dir))
 	if err := errors.Join(errs...); err != nil {
 		w.t.Log(err)
 	}
@@ -170,12 +180,19 @@ func (w *world) startDatabase() {
 // directly is the URL by which the rules read the store themselves.
 func (w *world) directly(url string) { w.direct.Store(&url) }
 
-func (w *world) startGit() {
-	w.git = must(stack.StartGit(w.ctx, ""))(w.t)
-	w.repo = must(w.git.CreateRepo(w.ctx, "config"))(w.t)
-	must(w.repo.Apply(w.ctx, stack.Change{Message: "begin", Write: w.platform()}))(w.t)
-	target := must(url.Parse(w.git.URL))(w.t)
-	forward := httputil.NewSingleHostReverseProxy(target)
+// startGit starts the Git server, or makes a repository on the Git host, and the front that lies.
+func (w *world) startGit(hosted bool) {
+	address := ""
+	if hosted {
+		w.startHost()
+		address = w.host.URL
+	} else {
+		w.git = must(stack.StartGit(w.ctx, ""))(w.t)
+		w.repo = must(w.git.CreateRepo(w.ctx, "config"))(w.t)
+		w.push(stack.Change{Message: "begin", Write: w.platform()})
+		address = w.git.URL
+	}
+	forward := httputil.NewSingleHostReverseProxy(must(url.Parse(address))(w.t))
 	w.front = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if lie := w.lie.Load(); lie != nil && (*lie)(rw, r) {
 			return
@@ -186,8 +203,8 @@ func (w *world) startGit() {
 
 // platform is what the config repo begins with.
 func (w *world) platform() map[string]string {
-	files := map[string]string{"fleet/fleet.yaml": document("Fleet", "fleet",
-		"guards: {maxDeletes: 3, maxDeletePercent: 100, alwaysAllowed: 1, window: 1m}\n  gitHosts: [git.example.com]")}
+	files := map[string]string{"fleet/fleet.yaml": document("Fleet", "fleet", fmt.Sprintf(
+		"guards: {maxDeletes: %d, maxDeletePercent: 100, alwaysAllowed: 1, window: %s}\n  gitHosts: [git.example.com]", maxDeletes, guardWindow))}
 	for name, e := range w.engines {
 		files["fleet/engines/"+name+".yaml"] = document("Engine", name, fmt.Sprintf(
 			"argocd: {namespace: %s, installationID: %s}\n  connection: {kubeconfigRef: {name: engine-%s}}\n  region: eu\n  capacity: {applications: 500, environments: 50}",
@@ -242,12 +259,12 @@ secrets: {directory: %q}
 listen: {address: %q, ops: %q}
 engines: {poll: 1s}
 bootstrapTokenFile: %q
-`, w.front.URL+"/config", w.primary.Through(r.database, databaseName), filepath.Join(w.dir, name+"-data"), secrets, listen, ops, token)
+%s`, w.front.URL+w.source(), w.primary.Through(r.database, databaseName), filepath.Join(w.dir, name+"-data"), secrets, listen, ops, token, w.forgeSettings())
 	if err := os.WriteFile(r.config, []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	r.ops = "http://" + ops
-	r.client = must(client.New("http://"+listen, bootstrap, "chaos"))(w.t)
+	r.address, r.ops = "http://"+listen, "http://"+ops
+	r.client = must(client.New(r.address, bootstrap, "chaos"))(w.t)
 	w.start(r)
 	return r
 }
@@ -381,8 +398,14 @@ func (s *statusWriter) Write(b []byte) (int, error) {
 
 func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
+// inFlight is how long ago a row may have come back while a deletion that was right when it was sent
+// is still on its way. The object's resourceVersion and the finalizer that such a deletion has set
+// beforehand keep it from doing harm: the row's next write takes both away.
+const inFlight = 2 * time.Second
+
 // mayDelete holds a deletion of an Application against the store at this instant: the row must be
-// absent, or the config repo must not have it and nothing but a tombstone be left.
+// absent, or have been until just now, or the config repo must not have it and nothing but a
+// tombstone be left.
 func (w *world) mayDelete(engine, path string) {
 	kind, name := kindOf(path)
 	if kind != "applications" {
@@ -396,7 +419,8 @@ func (w *world) mayDelete(engine, path string) {
 	}
 	defer conn.Close(ctx)
 	var absent bool
-	err = conn.QueryRow(ctx, `SELECT absent FROM desired WHERE engine = $1 AND kind = 'Application' AND name = $2`, engine, name).Scan(&absent)
+	err = conn.QueryRow(ctx, `SELECT absent OR changed_at > now() - $3::interval FROM desired
+		WHERE engine = $1 AND kind = 'Application' AND name = $2`, engine, name, inFlight).Scan(&absent)
 	if err == nil && !absent {
 		w.model.violated("DELETE of Application %s on %s while its row is wanted", name, engine)
 	}
@@ -459,12 +483,8 @@ func (w *world) settled() error {
 	if err != nil {
 		return err
 	}
-	head, err := w.repo.Head(ctx, "main")
-	if err != nil {
-		return err
-	}
-	if string(source.Applied) != head {
-		return fmt.Errorf("revision %s is applied, not the head %s; the source says %q", source.Applied.Short(), head[:8], source.Error)
+	if string(source.Applied) != w.head {
+		return fmt.Errorf("revision %s is applied, not the head %s; the source says %q", source.Applied.Short(), w.head[:8], source.Error)
 	}
 	views, err := r.client.Applications(ctx, fleet.Filter{}, 1000)
 	if err != nil {
