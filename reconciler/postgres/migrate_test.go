@@ -37,7 +37,7 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 }
 
 // dropStrays takes back the migration of strays, and those after it.
-const dropStrays = `DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
+const dropStrays = `DROP TABLE owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
 	ALTER TABLE engines DROP COLUMN went_back_at, DROP COLUMN went_back; `
 
 // dropAgents takes back the migration of agents, its policies with it, and those after it.
