@@ -175,9 +175,13 @@ func (s *Server) OpenAPI() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
+// webhooks is where Git hosts deliver; each host has one path below it.
+const webhooks = "/webhook"
+
 // isAPI tells a program's request, whose errors are problems, from a person's, whose errors are pages.
 func isAPI(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/openapi")
+	return strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/openapi") ||
+		r.URL.Path == webhooks || strings.HasPrefix(r.URL.Path, webhooks+"/")
 }
 
 func unwrap(ctx huma.Context) (*http.Request, http.ResponseWriter) { return humago.Unwrap(ctx) }

@@ -10,18 +10,22 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"strings"
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/peer"
 )
 
 const (
-	maxDelivery = 25 << 20 // bytes of a body; GitHub sends no larger one
-	usualSize   = 1 << 20  // bytes up to which bodies are read side by side
-	bodyTime    = 20 * time.Second
-	acceptTime  = 8 * time.Second // GitHub gives up on an answer after 10 s
+	maxDelivery = 25 << 20         // bytes of a body; GitHub sends no larger one
+	usualSize   = 1 << 20          // bytes up to which bodies are read side by side
+	bodyTime    = 20 * time.Second // for the largest body
+	firstTime   = 3 * time.Second  // for a body of no size; larger ones have longer
+	bodyRate    = 1 << 20          // bytes a second that a sender reaches at least
+	acceptTime  = 8 * time.Second  // GitHub gives up on an answer after 10 s
 	sideBySide  = 64
 	large       = 2
 )
@@ -48,20 +52,26 @@ type Receiver struct {
 	repository func() int64
 	log        *slog.Logger
 
-	usual, large chan struct{} // rooms for bodies: what strangers send never takes more memory than these
+	proxies []netip.Prefix // whose X-Forwarded-For says who asks
+
+	usual, large rooms // for bodies: what strangers send never takes more memory than these
 }
 
 // NewReceiver makes the Receiver of one repository. Deliveries of other repositories are answered and let go; repository gives 0 as long as
-// the repository's id is not known, and then every repository's count: they ask for no more than a look.
-func NewReceiver(inbox Inbox, secrets Secrets, branch string, repository func() int64, log *slog.Logger) *Receiver {
-	return &Receiver{inbox: inbox, secrets: secrets, branch: branch, repository: repository, log: log,
-		usual: make(chan struct{}, sideBySide), large: make(chan struct{}, large)}
+// the repository's id is not known, and then every repository's count: they ask for no more than a look. proxies are
+// those whose X-Forwarded-For says which address asks.
+func NewReceiver(inbox Inbox, secrets Secrets, branch string, repository func() int64, proxies []netip.Prefix, log *slog.Logger) *Receiver {
+	return &Receiver{inbox: inbox, secrets: secrets, branch: branch, repository: repository, proxies: proxies, log: log,
+		usual: rooms{size: sideBySide}, large: rooms{size: large}}
 }
 
 var (
 	deliveryID = regexp.MustCompile(`^[A-Za-z0-9-]{1,128}$`)
-	eventName  = regexp.MustCompile(`^[a-z_]{1,64}$`)
+	eventName  = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
 )
+
+// nothing is told of a signed delivery that asks for nothing: a host sends events that this version does not know.
+const nothing = "nothing to review"
 
 // refusal is an answer that is not 2xx.
 type refusal struct {
@@ -96,16 +106,20 @@ func (v *Receiver) receive(w http.ResponseWriter, r *http.Request) (string, erro
 		return "", err
 	}
 	delivery := fleet.Delivery{ID: r.Header.Get("X-GitHub-Delivery"), Event: r.Header.Get("X-GitHub-Event")}
-	if !deliveryID.MatchString(delivery.ID) || !eventName.MatchString(delivery.Event) {
-		return "", refuse(http.StatusBadRequest, "X-GitHub-Delivery and X-GitHub-Event are required")
+	signature, err := signatureIn(r.Header.Values("X-Hub-Signature-256"))
+	if err != nil {
+		return "", err // it takes no room
 	}
 	body, leave, err := v.read(w, r)
 	if err != nil {
 		return "", err
 	}
 	defer leave()
-	if err := v.verify(r.Header.Values("X-Hub-Signature-256"), body); err != nil {
+	if err := v.verify(signature, body); err != nil {
 		return "", err
+	}
+	if !deliveryID.MatchString(delivery.ID) || !eventName.MatchString(delivery.Event) {
+		return nothing, nil
 	}
 	if delivery.Event == "ping" {
 		return "pong", nil
@@ -115,7 +129,7 @@ func (v *Receiver) receive(w http.ResponseWriter, r *http.Request) (string, erro
 		return "", refuse(http.StatusBadRequest, err.Error())
 	}
 	if len(looks) == 0 {
-		return "nothing to look at", nil
+		return nothing, nil
 	}
 	delivery.Push = PushOf(delivery.Event, body, v.branch, v.repository())
 	return v.accept(r.Context(), delivery, looks)
@@ -136,26 +150,35 @@ func acceptable(r *http.Request) error {
 	return nil
 }
 
-// read takes the body into memory. Small ones are read side by side, of large ones a few: others are asked to come again.
-func (v *Receiver) read(w http.ResponseWriter, r *http.Request) ([]byte, func(), error) {
-	leave, ok := enter(v.usual)
+// read takes the body into memory. Small ones are read side by side, of large ones a few. leave gives their rooms up.
+func (v *Receiver) read(w http.ResponseWriter, r *http.Request) (body []byte, leave func(), err error) {
+	control := http.NewResponseController(w)
+	// The server's own deadline covers the connection; this one ends a body that trickles in. Not every
+	// ResponseWriter has one: the server's stands then.
+	_ = control.SetReadDeadline(time.Now().Add(timeFor(r.ContentLength)))
+	cut := func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }
+	address, full := peer.Address(r, v.proxies), refuse(http.StatusServiceUnavailable, "too many deliveries at once")
+	usual, ok := v.usual.enter(address, time.Now(), cut)
 	if !ok {
-		return nil, nil, refuse(http.StatusServiceUnavailable, "too many deliveries at once")
+		return nil, nil, full
 	}
-	// The server's own deadline covers the connection; this one ends a body that trickles in.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // not every ResponseWriter has one: the server's stands then
-	body, err := io.ReadAll(io.LimitReader(r.Body, usualSize+1))
+	leave, kept := usual.leave, usual.arrived
+	body, err = io.ReadAll(io.LimitReader(r.Body, usualSize+1))
 	if err == nil && len(body) > usualSize {
-		more, ok := enter(v.large)
+		more, ok := v.large.enter(address, time.Now(), cut)
 		if !ok {
-			leave()
-			return nil, nil, refuse(http.StatusServiceUnavailable, "too many large deliveries at once")
+			usual.leave()
+			return nil, nil, full
 		}
-		usual := leave
-		leave = func() { more(); usual() }
+		leave = func() { more.leave(); usual.leave() }
+		kept = func() bool { return more.arrived() && usual.arrived() }
 		var rest []byte
 		rest, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxDelivery-int64(len(body))))
 		body = append(body, rest...)
+	}
+	if !kept() {
+		leave()
+		return nil, nil, full // it was cut for another one
 	}
 	if err == nil {
 		return body, leave, nil
@@ -168,26 +191,30 @@ func (v *Receiver) read(w http.ResponseWriter, r *http.Request) ([]byte, func(),
 	return nil, nil, refuse(http.StatusRequestTimeout, "the body did not arrive")
 }
 
-func enter(room chan struct{}) (func(), bool) {
-	select {
-	case room <- struct{}{}:
-		return func() { <-room }, true
-	default:
-		return nil, false
+// timeFor is how long a body of that many bytes may take; a negative size is not known.
+func timeFor(size int64) time.Duration {
+	if size < 0 {
+		return bodyTime
 	}
+	return min(firstTime+time.Duration(size)*time.Second/bodyRate, bodyTime)
+}
+
+// signatureIn is the signature that a delivery names.
+func signatureIn(header []string) ([]byte, error) {
+	given, ok := strings.CutPrefix(strings.Join(header, ","), "sha256=")
+	signature, err := hex.DecodeString(given)
+	if !ok || err != nil || len(signature) != sha256.Size {
+		return nil, refuse(http.StatusUnauthorized, "X-Hub-Signature-256 is required: give the webhook a secret")
+	}
+	return signature, nil
 }
 
 // verify compares the signature with what each secret gives, over the bytes as they came. See GitHub's "Validating webhook deliveries".
-func (v *Receiver) verify(header []string, body []byte) error {
+func (v *Receiver) verify(signature, body []byte) error {
 	secrets, err := v.secrets()
 	if err != nil || len(secrets) == 0 {
 		v.log.Error("webhook deliveries are refused: there is no secret to check them with", "error", err)
 		return refuse(http.StatusServiceUnavailable, "the webhook's secret is not to be had")
-	}
-	given, ok := strings.CutPrefix(strings.Join(header, ","), "sha256=")
-	signature, err := hex.DecodeString(given)
-	if !ok || err != nil || len(signature) != sha256.Size {
-		return refuse(http.StatusUnauthorized, "X-Hub-Signature-256 is required: give the webhook a secret")
 	}
 	good := false
 	for _, s := range secrets {

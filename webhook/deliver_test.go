@@ -66,7 +66,7 @@ func sign(secret string, body []byte) string {
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func receiver(inbox Inbox, secrets Secrets) *Receiver {
-	return NewReceiver(inbox, secrets, "main", func() int64 { return 42 }, quiet())
+	return NewReceiver(inbox, secrets, "main", func() int64 { return 42 }, nil, quiet())
 }
 
 func delivery(event, secret, body string) *http.Request {
@@ -104,8 +104,11 @@ func TestASignedDeliveryIsTakenOnce(t *testing.T) {
 // GitHub's own example, in "Validating webhook deliveries".
 func TestTheVectorThatGitHubPublishesIsGood(t *testing.T) {
 	v := receiver(&memory{}, secretsOf("It's a Secret to Everybody"))
-	err := v.verify([]string{"sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"}, []byte("Hello, World!"))
+	signature, err := signatureIn([]string{"sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.verify(signature, []byte("Hello, World!")); err != nil {
 		t.Error(err)
 	}
 }
@@ -145,7 +148,7 @@ func TestSecretsRotate(t *testing.T) {
 		t.Errorf("the old secret is good after it was let go: %d", w.Code)
 	}
 	current = nil
-	if w := answer(v, delivery("push", "", push)); w.Code != http.StatusServiceUnavailable {
+	if w := answer(v, delivery("push", "new", push)); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("without any secret: %d", w.Code)
 	}
 }
@@ -171,12 +174,18 @@ func TestRequestsThatAreNoDeliveries(t *testing.T) {
 		change func(*http.Request)
 		status int
 	}{
-		"by GET":                  {func(r *http.Request) { r.Method = http.MethodGet }, http.StatusMethodNotAllowed},
-		"a form":                  {func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, http.StatusUnsupportedMediaType},
-		"compressed":              {func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip"); r.Body = io.NopCloser(&zipped) }, http.StatusUnsupportedMediaType},
-		"without an id":           {func(r *http.Request) { r.Header.Del("X-GitHub-Delivery") }, http.StatusBadRequest},
-		"with a strange id":       {func(r *http.Request) { r.Header.Set("X-GitHub-Delivery", "a b\x00") }, http.StatusBadRequest},
-		"without an event":        {func(r *http.Request) { r.Header.Del("X-GitHub-Event") }, http.StatusBadRequest},
+		"by GET":               {func(r *http.Request) { r.Method = http.MethodGet }, http.StatusMethodNotAllowed},
+		"a form":               {func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, http.StatusUnsupportedMediaType},
+		"compressed":           {func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip"); r.Body = io.NopCloser(&zipped) }, http.StatusUnsupportedMediaType},
+		"without an id":        {func(r *http.Request) { r.Header.Del("X-GitHub-Delivery") }, http.StatusAccepted},
+		"with a strange id":    {func(r *http.Request) { r.Header.Set("X-GitHub-Delivery", "a b\x00") }, http.StatusAccepted},
+		"without an event":     {func(r *http.Request) { r.Header.Del("X-GitHub-Event") }, http.StatusAccepted},
+		"with a strange event": {func(r *http.Request) { r.Header.Set("X-GitHub-Event", "A b") }, http.StatusAccepted},
+		"with another event":   {func(r *http.Request) { r.Header.Set("X-GitHub-Event", "projects_v2_item") }, http.StatusAccepted},
+		"strange and not signed": {func(r *http.Request) {
+			r.Header.Set("X-GitHub-Event", "projects_v2_item")
+			r.Header.Del("X-Hub-Signature-256")
+		}, http.StatusUnauthorized},
 		"said to be 26 MiB":       {func(r *http.Request) { r.ContentLength = 26 << 20 }, http.StatusRequestEntityTooLarge},
 		"of 26 MiB without a say": {func(r *http.Request) { r.ContentLength, r.Body = -1, io.NopCloser(io.LimitReader(zeros{}, 26<<20)) }, http.StatusRequestEntityTooLarge},
 	} {
@@ -184,7 +193,8 @@ func TestRequestsThatAreNoDeliveries(t *testing.T) {
 			inbox := &memory{}
 			r := delivery("push", "s3cret", push)
 			c.change(r)
-			if w := answer(receiver(inbox, secretsOf("s3cret")), r); w.Code != c.status || len(inbox.looks) > 0 {
+			w := answer(receiver(inbox, secretsOf("s3cret")), r)
+			if w.Code != c.status || len(inbox.looks) > 0 || c.status == http.StatusAccepted && w.Body.String() != "nothing to review\n" {
 				t.Errorf("%d %s, looks %v", w.Code, w.Body, inbox.looks)
 			}
 		})
@@ -206,7 +216,7 @@ func TestAFloodOfBodiesThatNeverEndHoldsNothingBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-GitHub-Event: push\r\nX-GitHub-Delivery: a\r\nContent-Length: %d\r\n\r\n", 20<<20)
+		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-GitHub-Event: push\r\nX-GitHub-Delivery: a\r\nX-Hub-Signature-256: %s\r\nContent-Length: %d\r\n\r\n", sign("", nil), 20<<20)
 		_, _ = conn.Write(make([]byte, usualSize+2))
 		slow = append(slow, conn)
 	}

@@ -116,7 +116,11 @@ func (v *Server) assemblePulls(loop *reconciler.Loop) error {
 	v.hear(loop)
 	loop.Beside = v.lead
 	if len(f.WebhookSecrets) > 0 {
-		v.pulls.receiver = webhook.NewReceiver(v.store, secrets, v.settings.Source.Branch, forge.KnownID, v.log)
+		proxies, err := v.settings.Listen.Proxies()
+		if err != nil {
+			return err
+		}
+		v.pulls.receiver = webhook.NewReceiver(v.store, secrets, v.settings.Source.Branch, forge.KnownID, proxies, v.log)
 	}
 	return nil
 }

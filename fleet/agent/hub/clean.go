@@ -2,6 +2,7 @@ package hub
 
 import (
 	"errors"
+	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -200,25 +201,22 @@ func ownOf(o fleet.OwnApplication) (fleet.OwnApplication, bool) {
 	o.Message = notKnown(o.Message, string(o.Sync), string(sync), string(o.Health), string(health), o.OperationPhase, phase(o.OperationPhase))
 	o.Sync, o.Health, o.OperationPhase = sync, health, phase(o.OperationPhase)
 	o.UID, o.Project, o.SyncedRevision, o.OperationID, o.TargetRevision = word(o.UID), word(o.Project), word(o.SyncedRevision), word(o.OperationID), word(o.TargetRevision)
-	o.RepoURL, o.Path = withoutUserinfo(plain(o.RepoURL, longestURL)), plain(o.Path, longestURL)
+	o.RepoURL, o.Path = withoutCredential(plain(o.RepoURL, longestURL)), plain(o.Path, longestURL)
 	o.Resources = count(o.Resources, mostObjects)
 	return o, true
 }
 
-// withoutUserinfo keeps a password that stands in a URL out of the mirror.
-func withoutUserinfo(raw string) string {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok {
-		return raw
+// withoutCredential keeps what may be a password out of the mirror: the user, the query and the fragment of a URL. An
+// agent removes them itself; one that lies does not. Of what is no URL (git@host:path) nothing before an "@" stays.
+func withoutCredential(raw string) string {
+	if u, err := url.Parse(raw); err == nil && u.Host != "" {
+		u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
+		return plain(u.String(), longestURL)
 	}
-	host, path, below := strings.Cut(rest, "/")
-	if at := strings.LastIndexByte(host, '@'); at >= 0 {
-		raw = scheme + "://" + host[at+1:]
-		if below {
-			raw += "/" + path
-		}
+	if i := strings.IndexAny(raw, "?#"); i >= 0 {
+		raw = raw[:i]
 	}
-	return raw
+	return raw[strings.LastIndexByte(raw, '@')+1:]
 }
 
 // withoutToken keeps a token out of what is logged, whatever the error says.

@@ -79,7 +79,11 @@ type Hub struct {
 	known     recent[known]
 	tokensOf  *recent[*admission] // by address
 	joinsOf   *recent[*admission] // likewise
+	lookups   *admission
+	lookupsOf *recent[*admission] // likewise
+	accesses  recent[struct{}]    // access tokens of agents, as their sums
 	asks      slots               // reads for who is not known yet
+	knownAsks slots               // reads for agents that are
 	reads     slots
 	resolving slots
 	snapshots slots
@@ -96,7 +100,7 @@ func New(c Config) (*Hub, error) {
 		return nil, errors.New("the hub needs a store, secrets, stops and the replica's name")
 	}
 	h := &Hub{store: c.Store, secrets: c.Secrets, stops: c.Stops, audience: audience, replica: c.Replica, version: c.Version, legacy: c.LegacyTokenPath,
-		log: c.Log, metrics: c.Metrics, now: c.Now, resolving: make(slots, 8), asks: make(slots, 32)}
+		log: c.Log, metrics: c.Metrics, now: c.Now, resolving: make(slots, 8), asks: make(slots, 32), knownAsks: make(slots, 32)}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -107,7 +111,8 @@ func New(c Config) (*Hub, error) {
 	h.feed = newFeed(c.Store, h.log, l.OpenRate)
 	h.seen = newSeen(h.now)
 	h.openings, h.tokens, h.joins = newAdmission(l.OpenRate, l.Queue), newAdmission(l.TokenRate, l.Queue), newAdmission(l.JoinRate, l.Queue)
-	h.limits, h.known.size = l, maxKnown
+	h.limits, h.known.size, h.accesses.size = l, maxKnown, maxKnown
+	h.lookups, h.lookupsOf = newAdmission(askFactor*l.TokenRate, l.Queue), &recent[*admission]{size: maxAddresses}
 	h.tokensOf, h.joinsOf = &recent[*admission]{size: maxAddresses}, &recent[*admission]{size: maxAddresses}
 	h.reads, h.snapshots = make(slots, l.Reads), make(slots, l.Snapshots)
 	if h.metrics == nil {

@@ -48,8 +48,13 @@ func (h *Hub) ask(r *http.Request) (asker, error) {
 		return asker{}, agent.ErrProof
 	}
 	a := asker{token: token, proof: proof}
-	err := h.briefly(r.Context(), h.asks, func(ctx context.Context) (err error) {
-		a.agent, err = h.store.AccessAgent(ctx, sha256.Sum256([]byte(token)))
+	sum := sha256.Sum256([]byte(token))
+	by, err := h.admitAccess(r, sum)
+	if err != nil {
+		return asker{}, err
+	}
+	err = h.briefly(r.Context(), by, func(ctx context.Context) (err error) {
+		a.agent, err = h.store.AccessAgent(ctx, sum)
 		return err
 	})
 	if errors.Is(err, fleet.ErrNotFound) {
@@ -68,6 +73,7 @@ func (h *Hub) prove(a asker, method, path string, statement []byte) (id string, 
 		return "", err
 	}
 	h.remember(a.agent)
+	h.accepted(a.token)
 	return id, h.seen.first(a.agent.ID, id)
 }
 

@@ -94,11 +94,12 @@ func (h *Hub) token(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.admit(r, assertion, id); err != nil {
+	by, err := h.admit(r, assertion, id)
+	if err != nil {
 		return err
 	}
 	var known fleet.Agent
-	err = h.briefly(r.Context(), h.asks, func(ctx context.Context) (err error) {
+	err = h.briefly(r.Context(), by, func(ctx context.Context) (err error) {
 		known, err = h.store.Agent(ctx, id)
 		return err
 	})
@@ -126,7 +127,7 @@ func (h *Hub) grant(w http.ResponseWriter, r *http.Request, to fleet.Agent, jti 
 		return err
 	}
 	token := base64.RawURLEncoding.EncodeToString(secret[:])
-	err := h.briefly(r.Context(), h.asks, func(ctx context.Context) error {
+	err := h.briefly(r.Context(), h.knownAsks, func(ctx context.Context) error {
 		return h.store.SaveAccess(ctx, to.ID, jti, sha256.Sum256([]byte(token)), tokenLife)
 	})
 	if errors.Is(err, fleet.ErrReplayed) {
@@ -135,6 +136,7 @@ func (h *Hub) grant(w http.ResponseWriter, r *http.Request, to fleet.Agent, jti 
 	if err != nil {
 		return err
 	}
+	h.accepted(token)
 	return writeJSON(w, agent.Access{AccessToken: token, TokenType: "DPoP", ExpiresIn: int(tokenLife.Seconds())})
 }
 

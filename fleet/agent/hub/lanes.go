@@ -1,16 +1,14 @@
 package hub
 
 import (
-	"net"
+	"crypto/sha256"
 	"net/http"
-	"net/netip"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/peer"
 )
 
 // Known agents have a lane of their own: an assertion that a key proves which this replica has seen
@@ -73,19 +71,39 @@ func (h *Hub) remember(a fleet.Agent) {
 	h.known.put(a.ID, k)
 }
 
-// admit waits for the turn of whoever shows an assertion.
-func (h *Hub) admit(r *http.Request, assertion, id string) error {
+// admit waits for the turn of whoever shows an assertion, and says by which slots it asks the store.
+func (h *Hub) admit(r *http.Request, assertion, id string) (slots, error) {
 	if k, ok := h.known.get(id); ok {
 		if _, err := agent.CheckAssertion(assertion, k.keys, id, h.audience, h.now()); err == nil {
-			return k.lane.wait(r.Context())
+			return h.knownAsks, k.lane.wait(r.Context())
 		}
 	}
-	return h.stranger(r, h.tokens, h.tokensOf, h.limits.TokenRate)
+	return h.asks, h.stranger(r, h.tokens, h.tokensOf, h.limits.TokenRate)
+}
+
+// askFactor is how many access tokens that this replica has not seen are looked up for each one that it gives out.
+const askFactor = 4
+
+// admitAccess is the same for whoever shows an access token: one that this replica gave out, or that came with a
+// proof before, is an agent's. A stranger makes up as many as it likes.
+func (h *Hub) admitAccess(r *http.Request, token [sha256.Size]byte) (slots, error) {
+	if _, ok := h.accesses.get(string(token[:])); ok {
+		return h.knownAsks, nil
+	}
+	return h.asks, h.stranger(r, h.lookups, h.lookupsOf, askFactor*h.limits.TokenRate)
+}
+
+// accepted remembers an access token that is an agent's.
+func (h *Hub) accepted(token string) {
+	sum := sha256.Sum256([]byte(token))
+	h.accesses.mu.Lock()
+	defer h.accesses.mu.Unlock()
+	h.accesses.put(string(sum[:]), struct{}{})
 }
 
 // stranger waits for the turn of an address, and then for one in the lane of all.
 func (h *Hub) stranger(r *http.Request, all *admission, by *recent[*admission], rate int) error {
-	address := h.address(r)
+	address := peer.Address(r, h.limits.Proxies)
 	by.mu.Lock()
 	lane, ok := by.find(address)
 	if !ok {
@@ -97,39 +115,4 @@ func (h *Hub) stranger(r *http.Request, all *admission, by *recent[*admission], 
 		return err
 	}
 	return all.wait(r.Context())
-}
-
-// address is who asks: the peer, or, when that is a proxy which the operator trusts, the last address in
-// X-Forwarded-For that is none. An IPv6 client has its network of 64 bits.
-func (h *Hub) address(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
-	}
-	at, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for _, hop := range slices.Backward(hops) {
-		if !h.trusted(at) {
-			break
-		}
-		next, err := netip.ParseAddr(strings.TrimSpace(hop))
-		if err != nil {
-			break
-		}
-		at = next
-	}
-	at = at.Unmap().WithZone("")
-	if at.Is6() {
-		if network, err := at.Prefix(64); err == nil {
-			return network.String()
-		}
-	}
-	return at.String()
-}
-
-func (h *Hub) trusted(at netip.Addr) bool {
-	return slices.ContainsFunc(h.limits.Proxies, func(p netip.Prefix) bool { return p.Contains(at.Unmap()) })
 }

@@ -6,9 +6,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/peer"
 )
 
 // flood sends forged assertions from an address until ctx ends.
@@ -88,6 +92,58 @@ func TestOneAgentIsGivenAFewTokensASecond(t *testing.T) {
 	})
 }
 
+// Made-up access tokens are looked up beside those of agents, not before them.
+func TestAFloodOfAccessTokensDelaysNoKnownAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newHouse(t)
+		d := o.device("eu-1.edge", "acme")
+		if w := o.serve(d.get(agent.PathSnapshot, 0)); w.Code != http.StatusOK { // known by its proof
+			t.Fatal(w.Code, w.Body)
+		}
+		const lookup = 200 * time.Millisecond
+		o.store.failWith(func(call string) error {
+			if call == "AccessAgent" {
+				time.Sleep(lookup)
+			}
+			return nil
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer stop()
+		for i := range 400 {
+			stranger := &device{o: o, keys: newKeys(t), id: "nobody", instance: d.instance}
+			all.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					stranger.token = fmt.Sprintf("%0*d", tokenLength, i*1_000_000+n)
+					r := stranger.get(agent.PathSnapshot, 0).WithContext(ctx)
+					r.RemoteAddr = fmt.Sprintf("10.%d.%d.1:1234", i/200, i%200)
+					if w := o.serve(r); w.Code == http.StatusOK {
+						t.Error("a made-up access token is good")
+					}
+					select {
+					case <-ctx.Done():
+					case <-time.After(50 * time.Millisecond):
+					}
+				}
+			})
+		}
+		time.Sleep(10 * time.Second)
+		for range 5 {
+			began := time.Now()
+			if w := o.serve(d.get(agent.PathSnapshot, 0)); w.Code != http.StatusOK || time.Since(began) > lookup {
+				t.Errorf("a known agent waits %s: %d %s", time.Since(began), w.Code, w.Body)
+			}
+			time.Sleep(time.Second)
+		}
+		fresh := o.device("eu-2.edge", "acme") // not known to this replica: it waits among strangers, and is served
+		began := time.Now()
+		if w := o.serve(fresh.get(agent.PathSnapshot, 0)); w.Code != http.StatusOK || time.Since(began) > askTime {
+			t.Errorf("a new agent waits %s: %d %s", time.Since(began), w.Code, w.Body)
+		}
+	})
+}
+
 func TestTheAddressBehindATrustedProxy(t *testing.T) {
 	o := newHouse(t, func(c *Config) { c.Limits.Proxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
 	for _, c := range []struct{ peer, forwarded, want string }{
@@ -104,7 +160,7 @@ func TestTheAddressBehindATrustedProxy(t *testing.T) {
 		if c.forwarded != "" {
 			r.Header.Set("X-Forwarded-For", c.forwarded)
 		}
-		if got := o.hub.address(r); got != c.want {
+		if got := peer.Address(r, o.hub.limits.Proxies); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}

@@ -19,6 +19,34 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
+// An agent removes credentials from URLs; one that lies does not.
+func TestAURLOfAnOwnApplicationKeepsNoCredential(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"https://git.example/r":                              "https://git.example/r",
+		"https://user:canary@git.example/r":                  "https://git.example/r",
+		"https://git.example/r?token=canary":                 "https://git.example/r",
+		"https://git.example/r?#canary":                      "https://git.example/r",
+		"https://user@git.example:8443/r?a=canary#canary":    "https://git.example:8443/r",
+		"https://user:can/ary@git.example/r":                 "https://git.example/r",
+		"https://user:canary@git.example":                    "https://git.example",
+		"ssh://git:canary@git.example/r":                     "ssh://git.example/r",
+		"git@git.example:acme/r?token=canary":                "git.example:acme/r",
+		"oci://user:canary@registry.example/charts?t=canary": "oci://registry.example/charts",
+		"https://user:%zzcanary@git.example/r?token=canary":  "git.example/r",
+		"//user:canary@git.example/r":                        "//git.example/r",
+		"git.example/acme/r#canary":                          "git.example/acme/r",
+	} {
+		if got := withoutCredential(raw); got != want && (strings.Contains(got, "can") || !strings.HasSuffix(want, got)) {
+			t.Errorf("%s: %q, want %q", raw, got, want)
+		}
+		o, ok := ownOf(fleet.OwnApplication{Namespace: "argocd", Name: "own", RepoURL: raw})
+		if !ok || strings.Contains(o.RepoURL, "canary") || strings.Contains(o.RepoURL, "ary@") {
+			t.Errorf("%s is kept as %q", raw, o.RepoURL)
+		}
+	}
+}
+
 func TestAReportIsTakenPartByPart(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
