@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"time"
@@ -207,9 +208,11 @@ type PullRecord struct {
 	Cleared   *Clearance  `json:"cleared,omitempty"`   // by /argosy approve-deletions: beyond the guards
 	Consents  []Clearance `json:"consents,omitempty"`  // by /argosy approve, of owners
 	Consented Revision    `json:"consented,omitempty"` // head that an owner of everything that it touches has approved
-	// Shown is the files below fleet/ and tenants/ that the Consented head has otherwise than the commit where it parted from the branch, also
-	// where the branch has the same by now: path to blob, "" if it removes the file. Nothing else that its merge writes was agreed to.
+	// Shown is the files below fleet/ and tenants/ that the head ShownAt has otherwise than the commit where it parted from the branch, also
+	// where the branch has the same by now: path to blob, "" if it removes the file. Of those only the files whose own owners have approved that
+	// head. Nothing else that its merge writes was agreed to.
 	Shown      map[string]string `json:"shown,omitempty"`
+	ShownAt    Revision          `json:"shownAt,omitempty"`
 	Replies    []string          `json:"replies,omitempty"`    // answers to the last commands, shown in the comment; at most 5
 	Verdict    string            `json:"verdict,omitempty"`    // one line
 	Tenants    []TenantName      `json:"tenants,omitempty"`    // that its plan touches; "" is the platform
@@ -247,4 +250,12 @@ type ReviewedDeletion struct {
 	Approved bool   // somebody who may has approved it beyond the guards
 	By       string // who
 	Pull     int
+}
+
+// Agreed is the files of the head that their owners have agreed to, as Shown; nil when none was.
+func (r PullRecord) Agreed(head Revision) map[string]string {
+	if at := cmp.Or(r.ShownAt, r.Consented); at == "" || at != head { // the version before this one knew of Consented alone
+		return nil
+	}
+	return r.Shown
 }

@@ -68,7 +68,7 @@ func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) 
 	}
 	left := maps.Clone(p.Shown)
 	for _, listed := range records {
-		if listed.Consented != listed.Head || listed.Held != nil || listed.State == fleet.PullClosed {
+		if listed.Consented == "" && listed.ShownAt == "" || listed.Held != nil || listed.State == fleet.PullClosed {
 			continue
 		}
 		record, known, err := r.Records.PullRecord(ctx, listed.Number)
@@ -76,8 +76,8 @@ func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) 
 			return nil, err
 		}
 		maps.DeleteFunc(left, func(path, blob string) bool {
-			shown, ok := record.Shown[path]
-			return known && record.Consented == listed.Head && ok && shown == blob
+			shown, ok := record.Agreed(listed.Head)[path]
+			return known && ok && shown == blob
 		})
 	}
 	return slices.Sorted(maps.Keys(left)), nil

@@ -226,8 +226,12 @@ func (p *planner) Parse(context.Context, string, fleet.Revision) (webhook.Previe
 
 func (p *planner) Platform() (fleet.FleetSpec, error) { return fleet.FleetSpec{}, nil }
 
-func (p *planner) Tenant(fleet.TenantName) (fleet.TenantSpec, bool, error) {
-	return fleet.TenantSpec{Owners: []string{"github:alice"}, Quota: fleet.Quota{Environments: 9, Deployments: 9, Applications: 9}}, true, nil
+func (p *planner) Tenant(name fleet.TenantName) (fleet.TenantSpec, bool, error) {
+	owner := "github:alice"
+	if name == "globex" {
+		owner = "github:gus"
+	}
+	return fleet.TenantSpec{Owners: []string{owner}, Quota: fleet.Quota{Environments: 9, Deployments: 9, Applications: 9}}, true, nil
 }
 
 func (p *planner) Engine(name fleet.EngineName) (fleet.EngineSpec, bool, error) {

@@ -306,9 +306,14 @@ func (r *Reviewer) owned(ctx context.Context, tenants []fleet.TenantName) ([]rev
 
 // keep stores the plan that reviewers are about to see, and what is known of the pull request.
 func (r *Reviewer) keep(ctx context.Context, record *fleet.PullRecord, p Preview, v review.Verdict) error {
-	record.Verdict, record.Tenants, record.Consented, record.Shown = v.Line, v.Tenants, "", nil
+	record.Verdict, record.Tenants, record.Consented, record.Shown, record.ShownAt = v.Line, v.Tenants, "", nil, ""
 	if p.Report != nil && v.Consented() {
-		record.Consented, record.Shown = record.Head, p.Shown
+		record.Consented = record.Head
+	}
+	if p.Report != nil {
+		if record.Shown = v.Agreed(p.Shown); len(record.Shown) > 0 {
+			record.ShownAt = record.Head
+		}
 	}
 	if p.Report == nil {
 		return r.Records.SavePull(ctx, *record)

@@ -25,8 +25,8 @@ const (
 // Reviewed is what people saw of the commits, and agreed to, before these reached the branch: commits lists
 // the branch's own of one span, the oldest first, after the commit base.
 //
-// A merged pull request counts with the plan and the files of the very head that was merged, if an owner of
-// everything that it touches had approved that head. A push that is no merge counts as reviewed by the
+// A merged pull request counts with those files of the very head that was merged whose owners had approved
+// that head, and with its plan if an owner of everything that it touches had. A push that is no merge counts as reviewed by the
 // platform if an account of Config.DirectPush pushed it. An error says that not everything is known; what is
 // returned with it holds all the same.
 func (r *Reviewer) Reviewed(ctx context.Context, base fleet.Revision, commits []plan.BranchCommit) (plan.Seen, error) {
@@ -88,10 +88,15 @@ func (r *Reviewer) pullIn(ctx context.Context, s *span, number int) error {
 	}
 	s.merges[i] = true
 	record, known, err := r.Records.PullRecord(ctx, number)
-	if err != nil || !known || record.Consented != pull.Head {
+	if err != nil || !known {
 		return err
 	}
-	s.commits[i].Shown = append(s.commits[i].Shown, record.Shown)
+	if agreed := record.Agreed(pull.Head); agreed != nil {
+		s.commits[i].Shown = append(s.commits[i].Shown, agreed)
+	}
+	if record.Consented != pull.Head { // a deletion was seen by an owner of everything that the pull request touches, or by nobody
+		return nil
+	}
 	p, known, err := r.Records.Reviewed(ctx, number, pull.Head)
 	if err != nil || !known {
 		return err

@@ -48,6 +48,7 @@ func TestOnlyFilesThatTheMergedHeadShowedAreReviewed(t *testing.T) {
 	}
 	r := h.record()
 	r.Consented, r.Shown = fleet.Revision(fmt.Sprintf("%040x", 7)), contents{file: "2"}
+	r.ShownAt = r.Consented
 	h.records.pulls[r.Number] = r
 	if got := h.paths(brought); len(got) != 0 {
 		t.Errorf("consent at another head: %v", got)
@@ -174,4 +175,63 @@ func TestPushOf(t *testing.T) {
 
 func (h *harbor) person(a *githubtest.Account) fleet.Person {
 	return fleet.Person{ID: a.ID, Login: a.Login}
+}
+
+// A pull request of two tenants that is merged with the approval of one: the files of that one were agreed to, and no others.
+func TestAnApprovalOfOneTenantIsForItsFilesAlone(t *testing.T) {
+	const theirs = "tenants/globex/deployments/web.yaml"
+	h := newHarbor(t)
+	h.server.User("gus")
+	h.planner.answer.Files = []string{victim, file, theirs}
+	h.planner.answer.Shown = contents{file: "2", theirs: "2", victim: "2"}
+	h.open(h.bob, nil)
+	h.look()
+	h.pullRequest.Review(h.alice, "APPROVED")
+	h.look()
+	if got := h.record(); got.Consented != "" || h.state(fleet.CheckOwners) == "success" {
+		t.Errorf("one of three owners is enough: %+v", got)
+	}
+	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
+	brought := commit(merge, contents{file: "2", theirs: "2", victim: "2"})
+	if d := cmp.Diff(contents{file: "2"}, h.paths(brought)); d != "" {
+		t.Error(d)
+	}
+	if seen, err := h.deletions(merge); err != nil || len(seen) > 0 {
+		t.Errorf("deletions count as reviewed: %v (%v)", seen, err)
+	}
+}
+
+// The version before kept what was agreed to without naming the head.
+func TestFilesThatTheVersionBeforeKeptCountAtTheConsentedHead(t *testing.T) {
+	r := fleet.PullRecord{Pull: fleet.Pull{Head: "h2"}, Consented: "h1", Shown: contents{file: "2"}}
+	if r.Agreed("h1")[file] != "2" || r.Agreed("h2") != nil || (fleet.PullRecord{Shown: r.Shown}).Agreed("") != nil {
+		t.Errorf("agreed to are %v and %v", r.Agreed("h1"), r.Agreed("h2"))
+	}
+}
+
+// A merge queue makes the commits of a group itself, each the merge of one pull request on those before it. Each is held against what its own
+// pull request showed: what the queue, or whoever pushed beside it, added to one of them is nobody's.
+func TestCommitsOfAMergeQueueAreHeldAgainstTheirPullRequests(t *testing.T) {
+	h := newHarbor(t)
+	second := "tenants/acme/deployments/cart.yaml"
+	merge := func(shown contents, approve bool) fleet.Revision {
+		h.planner.answer.Shown = shown
+		h.open(h.bob, nil)
+		h.look()
+		if approve {
+			h.pullRequest.Review(h.alice, "APPROVED")
+			h.look()
+		}
+		return fleet.Revision(h.pullRequest.Merge(1)[0]) // as the queue merges: the pull request names the commit of its group
+	}
+	first := merge(contents{file: "2"}, true)
+	next := merge(contents{second: "2"}, true)
+	last := merge(contents{second: "3"}, false) // "head only" lets it through among others
+	if d := cmp.Diff(contents{file: "2", second: "2"}, h.paths(commit(first, contents{file: "2"}), commit(next, contents{second: "2"}))); d != "" {
+		t.Errorf("two of one group: %s", d)
+	}
+	got := h.paths(commit(first, contents{file: "2"}), commit(next, contents{second: "2", victim: "bad"}), commit(last, contents{second: "3"}))
+	if d := cmp.Diff(contents{file: "2"}, got); d != "" {
+		t.Errorf("what nobody approved is let in: %s", d)
+	}
 }

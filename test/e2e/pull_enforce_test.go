@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -135,4 +136,73 @@ func aRebaseThatReplaysWhatWasUndone(t *testing.T, w *forged) {
 	unreviewed(t, merged, webOfGlobex)
 	allHealthyButManual(t, besideStands)
 	w.restored(t, webOfGlobex, fileOfAcme)
+}
+
+// A pull request of two tenants and two commits, squashed by force with the approval of one owner: the files of that tenant are applied.
+func consentOfOneOfTwoTenants(t *testing.T, w *forged) {
+	number, _ := w.propose(t, "alice", "two-tenants", beside())
+	head := w.revise(t, "alice", "two-tenants", w.grown(t, webOfGlobex, "targetRevision: ", "targetRevision: feature-"))
+	w.await(t, head, fleet.CheckPlan, "success")
+	w.review(t, "amir", number, stack.Approve, head)
+	w.told(t, number, "Approved for tenant `acme` by `amir`", "Needs an approval for tenant `globex`")
+	w.stands(t, head, fleet.CheckOwners, "pending")
+	merged := w.mergeAs(t, number, "squash")
+	unreviewed(t, merged, webOfGlobex)
+	allHealthyButManual(t, besideStands)
+	w.restored(t, webOfGlobex, fileOfAcme)
+}
+
+// The commits of a rebase are judged by what the pull request showed at its head, whatever the first of them brought.
+func aRebaseOfTwoReviewedCommits(t *testing.T, w *forged) {
+	first := beside()
+	first[fileOfAcme] += "# not yet\n"
+	number, _ := w.propose(t, "alice", "two-commits", first)
+	head := w.revise(t, "alice", "two-commits", beside())
+	w.await(t, head, fleet.CheckPlan, "success")
+	w.review(t, "amir", number, stack.Approve, head)
+	w.await(t, head, fleet.CheckOwners, "success")
+	w.mergeAs(t, number, "rebase")
+	nothingHeld(t)
+	allHealthyButManual(t, besideStands)
+	w.restored(t, fileOfAcme)
+}
+
+// The doctor names what the forge does not enforce on the branch, and finds nothing once it is set.
+func theDoctorOnTheBranch(t *testing.T, w *forged) {
+	rules := func() map[string]string {
+		out, errs, _ := argosy(t, "doctor", "-f", plane.Config, "-o", "json")
+		var checks []struct{ Subject, State, Text string }
+		if err := json.Unmarshal([]byte(out), &checks); err != nil {
+			t.Fatalf("%v\n%s%s", err, out, errs)
+		}
+		states := map[string]string{}
+		for _, c := range checks {
+			if rule, ok := strings.CutPrefix(c.Subject, "branch main: "); ok {
+				states[rule] = c.State + ": " + c.Text
+			}
+		}
+		return states
+	}
+	before := rules()
+	for rule, want := range map[string]string{
+		"required checks": `fix: argosy/validate, argosy/plan, argosy/owners not required`, "direct pushes": "fix: whoever may write may push",
+		"merge styles": `"Rebase then create merge commit"`, "force pushes": `"Disable Force Push"`, "deletion": "ok",
+	} {
+		if !strings.Contains(before[rule], want) {
+			t.Errorf("%s is told as %q, without %q", rule, before[rule], want)
+		}
+	}
+	check(t, w.config.Protect(t.Context(), "main", stack.BranchRule{
+		Contexts: []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners}, PushTeams: []string{"platform"}, DismissStale: true, BindAdmins: true,
+	}))
+	check(t, w.config.AllowRebase(t.Context(), false))
+	after := rules()
+	for rule, state := range after {
+		if !strings.HasPrefix(state, "ok: ") {
+			t.Errorf("%s is told as %q", rule, state)
+		}
+	}
+	if len(after) < 9 || !strings.Contains(after["direct pushes"], "the team example/platform") {
+		t.Errorf("the rules are %v", after)
+	}
 }

@@ -32,6 +32,9 @@ func TestPullRequests(t *testing.T) {
 		{"crossed merge bases bring nothing into force", crossedMergeBases},
 		{"forged statuses and a merge bring nothing into force", forgedStatusesAndAMerge},
 		{"a rebase that replays what was undone brings nothing into force", aRebaseThatReplaysWhatWasUndone},
+		{"an approval of one of two tenants is for its files alone", consentOfOneOfTwoTenants},
+		{"a rebase of two reviewed commits is applied", aRebaseOfTwoReviewedCommits},
+		{"the doctor compares the rules of the branch", theDoctorOnTheBranch},
 	} {
 		t.Run(journey.name, func(t *testing.T) { journey.take(t, w) })
 	}

@@ -36,6 +36,18 @@ func (v Verdict) Consented() bool {
 	return len(v.Ownership) == len(v.Tenants) && !slices.ContainsFunc(v.Ownership, func(o Ownership) bool { return !o.Met() })
 }
 
+// Agreed is those of the files whose own owners have approved this head.
+func (v Verdict) Agreed(files map[string]string) map[string]string {
+	out := map[string]string{}
+	for path, blob := range files {
+		owner := Touched([]string{path})[0]
+		if slices.ContainsFunc(v.Ownership, func(o Ownership) bool { return o.Tenant == owner && o.Met() }) {
+			out[path] = blob
+		}
+	}
+	return out
+}
+
 // Decide judges a pull request, or a commit of the merge queue.
 func Decide(f Facts) Verdict {
 	v := Verdict{Tenants: f.touched()}
