@@ -22,6 +22,8 @@ func (s *Server) registerDecisions() {
 		"Remove one stray, exactly the object of that UID (platform)", "decisions", platform), s.removeStray)
 	huma.Register(s.api, operation(http.MethodPost, "/owners/release", "releaseOwner",
 		"Let exactly the account or team of that number count as the owner (platform)", "decisions", platform), s.releaseOwner)
+	huma.Register(s.api, operation(http.MethodPost, "/applications/orphan", "orphan",
+		"Remove an Application whose deletion is blocked, without its cluster; a tenant may its own", "decisions", writers), s.orphan)
 	huma.Register(s.api, operation(http.MethodPost, "/stop", "stop",
 		"Forbid every write to engines; a tenant may stop itself", "decisions", writers), s.stop)
 	huma.Register(s.api, operation(http.MethodPost, "/resume", "resume",
@@ -78,6 +80,29 @@ func (s *Server) releaseOwner(ctx context.Context, in *asked[fleet.OwnerRelease]
 		return nil, s.answer(ctx, subject, err)
 	}
 	return &body[fleet.OwnerView]{view}, nil
+}
+
+// orphan is shown the Application first: what is not in the caller's scope is not found.
+func (s *Server) orphan(ctx context.Context, in *asked[wire.OrphanRequest]) (*body[fleet.ApplicationView], error) {
+	caller, b := callerOf(ctx), in.Body
+	id := fleet.ApplicationID{Tenant: b.Tenant, Deployment: b.Deployment, Environment: b.Environment}
+	subject := subjectf("application %s", id)
+	view, err := single(ctx, s.deciding.Applications, caller.Scope(),
+		fleet.Filter{Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment})
+	if err != nil {
+		return nil, s.answer(ctx, subject, err)
+	}
+	err = s.decider.Orphan(ctx, fleet.Orphaning{Application: id, UID: b.UID, By: caller.Subject(), Note: b.Note})
+	switch {
+	case errors.Is(err, fleet.ErrNotFound):
+		return nil, problem(http.StatusNotFound, subject, "no Application of this UID is being deleted", "see `argosy describe application "+id.String()+"`")
+	case errors.Is(err, fleet.ErrNotBlocked):
+		return nil, problem(http.StatusConflict, subject, "its deletion is not blocked: the cluster has to be unreachable for an hour",
+			"wait, or bring the cluster back; `argosy describe application "+id.String()+"` says since when")
+	case err != nil:
+		return nil, s.answer(ctx, subject, err)
+	}
+	return &body[fleet.ApplicationView]{view}, nil
 }
 
 func (s *Server) stop(ctx context.Context, in *asked[wire.StopRequest]) (*body[fleet.Stop], error) {

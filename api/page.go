@@ -146,7 +146,7 @@ func tone(state any) string {
 		return "good"
 	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining", "Suspended", "Terminating":
 		return "busy"
-	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "false":
+	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "false", "Unreachable", "DeletionBlocked":
 		return "bad"
 	}
 	return "none"

@@ -42,6 +42,25 @@ func (s *Store) ReleaseOwner(_ context.Context, r fleet.OwnerRelease) (fleet.Own
 	return fleet.OwnerView{}, fleet.ErrNotFound
 }
 
+// Orphan decides about a deletion that is blocked.
+func (s *Store) Orphan(_ context.Context, o fleet.Orphaning) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.m.Applications {
+		a := &s.m.Applications[i]
+		if (fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}) != o.Application || a.UID != o.UID {
+			continue
+		}
+		if !a.DeletionBlocked {
+			return fleet.ErrNotBlocked
+		}
+		a.DeletionBlocked = false
+		s.record(fleet.Event{Kind: "application", Tenant: a.Tenant, Name: a.Name, Text: "orphaned by " + o.By})
+		return nil
+	}
+	return fleet.ErrNotFound
+}
+
 // Approve releases holds.
 func (s *Store) Approve(_ context.Context, a fleet.Approval) (fleet.Approval, error) {
 	s.mu.Lock()

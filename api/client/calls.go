@@ -108,6 +108,12 @@ func (c *Client) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (out fle
 	return out, err
 }
 
+// Orphan decides that an Application whose deletion is blocked is removed without its cluster.
+func (c *Client) Orphan(ctx context.Context, r wire.OrphanRequest) (out fleet.ApplicationView, err error) {
+	err = c.do(ctx, http.MethodPost, path("applications", "orphan"), nil, r, &out)
+	return out, err
+}
+
 // Operations lists operations, the newest first.
 func (c *Client) Operations(ctx context.Context, f fleet.Filter, limit int) ([]fleet.Operation, error) {
 	return all[fleet.Operation](ctx, c, "operations", f, limit)

@@ -75,6 +75,15 @@ type ApproveRequest struct {
 	Note     string         `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
 }
 
+// OrphanRequest asks that an Application whose deletion is blocked be removed without its cluster.
+type OrphanRequest struct {
+	Tenant      fleet.TenantName      `json:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	Deployment  fleet.DeploymentName  `json:"deployment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	Environment fleet.EnvironmentName `json:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	UID         string                `json:"uid" minLength:"1" maxLength:"64" doc:"of exactly the Application that was looked at; another one of that name stays"`
+	Note        string                `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
+}
+
 // Approved is what an approval released.
 type Approved struct {
 	Approval fleet.Approval `json:"approval"`

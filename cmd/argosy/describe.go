@@ -135,9 +135,12 @@ func describeApplication(ctx context.Context, c *client.Client, name string) (de
 	return description{item: v, sections: []section{{facts: []table.Fact{
 		{Name: "Application", Value: table.Text(id.String())},
 		{Name: "Object", Value: table.Text(v.Name)},
+		{Name: "UID", Value: table.Text(v.UID)},
 		{Name: "Engine", Value: table.Text(v.Engine)},
-		{Name: "Apply", Value: table.State(v.Apply)},
+		{Name: "Apply", Value: applyOf(v)},
 		{Name: "", Value: table.Text(v.ApplyMessage)},
+		{Name: "Deletion blocked", Value: blocked(v)},
+		{Name: "Unreachable", Value: unreachable(v.Unreachable, now)},
 		{Name: "Sync", Value: table.State(v.Sync)},
 		{Name: "Health", Value: table.State(v.Health)},
 		{Name: "Message", Value: table.Text(v.Message)},
@@ -176,6 +179,8 @@ func describeEnvironment(ctx context.Context, c *client.Client, name string) (de
 	facts := []table.Fact{
 		{Name: "Environment", Value: table.Text(name)},
 		{Name: "Server", Value: servedBy(v)},
+		{Name: "Unreachable", Value: unreachable(v.Unreachable, time.Now())},
+		{Name: "Message", Value: unreachableMessage(v.Unreachable)},
 		{Name: "Namespaces", Value: table.Text(strings.Join(v.Namespaces, ", "))},
 		{Name: "Region", Value: table.Text(v.Region)},
 		{Name: "Labels", Value: table.Text(labels(v.Labels))},

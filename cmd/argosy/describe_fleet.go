@@ -92,11 +92,20 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 			{Name: "Behind", Value: table.Number(v.Pending)},
 			{Name: "Held by", Value: table.Text(holder)},
 			{Name: "Strays", Value: waits(v.Strays)},
+			{Name: "Unreachable", Value: unreadOf(v)},
 			{Name: "Went back", Value: agePtr(v.WentBackAt, now)},
 			{Name: "Went back by", Value: table.Text(v.WentBack)},
 		}},
 		{title: "Environments", table: tabulate(environments, environmentColumns, false, now)},
 	}}, nil
+}
+
+// unreadOf counts the environments whose clusters an engine cannot read.
+func unreadOf(v fleet.EngineView) table.Cell {
+	if v.Unreachable == 0 {
+		return table.Cell{}
+	}
+	return table.Cell{Text: fmt.Sprintf("%d environments; %d Applications are parked", v.Unreachable, v.Parked), Tone: table.Bad}
 }
 
 func describeOperation(ctx context.Context, c *client.Client, id string) (description, error) {

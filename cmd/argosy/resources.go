@@ -68,9 +68,9 @@ var applicationColumns = []column[fleet.ApplicationView]{
 	{head: "ENVIRONMENT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Environment) }},
 	{head: "ENGINE", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Engine) }},
 	{head: "REVISION", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Revision.Short()) }},
-	{head: "APPLY", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.State(a.Apply) }},
+	{head: "APPLY", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return applyOf(a) }},
 	{head: "SYNC", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.State(a.Sync) }},
-	{head: "HEALTH", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.State(a.Health) }},
+	{head: "HEALTH", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return healthOfOne(a) }},
 	{head: "AGE", of: func(a fleet.ApplicationView, now time.Time) table.Cell { return age(a.CreatedAt, now) }},
 	{head: "TARGET", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.TargetRevision) }},
 	{head: "SYNCED", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
@@ -80,6 +80,22 @@ var applicationColumns = []column[fleet.ApplicationView]{
 	{head: "MESSAGE", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
 		return table.Text(first(a.ApplyMessage, a.Message))
 	}},
+}
+
+// applyOf is how far an Application has come on its engine.
+func applyOf(a fleet.ApplicationView) table.Cell {
+	if a.DeletionBlocked {
+		return table.State("DeletionBlocked")
+	}
+	return table.State(a.Apply)
+}
+
+// healthOfOne is what the engine says of an Application, unless it cannot know.
+func healthOfOne(a fleet.ApplicationView) table.Cell {
+	if a.Unreachable != nil {
+		return table.State("Unreachable")
+	}
+	return table.State(a.Health)
 }
 
 func healthOf(c fleet.Counts) table.Cell {
@@ -106,7 +122,7 @@ var environmentColumns = []column[fleet.EnvironmentView]{
 	{head: "ENVIRONMENT", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return table.Text(e.Name) }},
 	{head: "ENGINE", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return placedOn(e.Engine) }},
 	{head: "REGION", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return table.Text(e.Region) }},
-	{head: "HEALTHY", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return environmentHealth(e) }},
+	{head: "HEALTHY", of: func(e fleet.EnvironmentView, now time.Time) table.Cell { return environmentHealth(e, now) }},
 	{head: "PROBLEMS", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return count(e.Problems) }},
 	{head: "SERVER", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return servedBy(e) }},
 	{head: "NAMESPACES", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
@@ -118,7 +134,10 @@ var environmentColumns = []column[fleet.EnvironmentView]{
 }
 
 // environmentHealth counts what the config repo declares; of an autonomous cluster, whose own people do, it says how many those have.
-func environmentHealth(e fleet.EnvironmentView) table.Cell {
+func environmentHealth(e fleet.EnvironmentView, now time.Time) table.Cell {
+	if u := e.Unreachable; u != nil {
+		return table.Cell{Text: fmt.Sprintf("Unreachable (%s, %s)", u.Reason, fleet.Age(now.Sub(u.Since))), Tone: table.Bad}
+	}
 	if e.Agent == fleet.AgentAutonomous && e.Counts.Applications == 0 {
 		return table.Cell{Text: fmt.Sprintf("%d own", e.Own)}
 	}

@@ -62,7 +62,7 @@ func (a *app) root() *cobra.Command {
 	for group, commands := range map[string][]*cobra.Command{
 		groupWrite:  a.writing(),
 		groupAsk:    {a.getCommand(), a.describeCommand(), a.explainCommand(), a.loginCommand(), a.tokenCommand(), a.agentCommand()},
-		groupDecide: {a.approveCommand(), a.releaseOwnerCommand(), a.removeStrayCommand(), a.stopCommand(), a.resumeCommand(), a.syncCommand()},
+		groupDecide: {a.approveCommand(), a.releaseOwnerCommand(), a.removeStrayCommand(), a.orphanCommand(), a.stopCommand(), a.resumeCommand(), a.syncCommand()},
 		groupRun:    a.running(),
 	} {
 		for _, c := range commands {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/reach"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -86,7 +87,8 @@ func (w *world) gaps(keys []fleet.ObjectKey, window time.Duration) []time.Durati
 }
 
 // BenchmarkNeighboursOfClustersThatNeverAnswer measures the gaps between reconciliations of one tenant's Applications, at a refresh of 3 s,
-// alone and beside another tenant's 48 Applications on 6 clusters that accept connections and never answer. One round is enough:
+// alone, beside another tenant's 48 Applications on 6 clusters that accept connections and never answer, and once these are parked. One round
+// is enough:
 //
 //	go test ./fleet/argocd -run '^$' -bench NeverAnswer -benchtime 1x -timeout 30m
 func BenchmarkNeighboursOfClustersThatNeverAnswer(b *testing.B) {
@@ -97,14 +99,14 @@ func BenchmarkNeighboursOfClustersThatNeverAnswer(b *testing.B) {
 				for range b.N {
 					suffix := fmt.Sprintf("hang-%t-%t", open, handshake)
 					w := newWorldWith(b, suffix, stack.ArgoOptions{Version: "3.2", Open: open})
-					w.neighboursOf(b, handshake)
+					w.neighboursOf(b, handshake, !open)
 				}
 			})
 		}
 	}
 }
 
-func (w *world) neighboursOf(b *testing.B, handshake bool) {
+func (w *world) neighboursOf(b *testing.B, handshake, park bool) {
 	files := map[string]string{}
 	for i := range neighbours {
 		files[fmt.Sprintf("n%d/cm.yaml", i)] = configMap(fmt.Sprintf("n%d", i), "v")
@@ -130,18 +132,38 @@ func (w *world) neighboursOf(b *testing.B, handshake bool) {
 	report(b, "alone", w.gaps(keys, hangingWindow/3))
 	w.hang(handshake)
 	report(b, "beside", w.gaps(keys, hangingWindow))
+	if !park {
+		return // as published, Argo CD reports nothing of what it waits for without end
+	}
+	limits := reach.Defaults
+	limits.Patience, limits.Share = 5*time.Second, 1
+	w.watchReach(limits)
+	w.until("all are parked", func() bool {
+		n := 0
+		for i := range hangingClusters {
+			n += w.parked(silentEnvironment(i))
+		}
+		return n == hangingClusters*hangingPerServer
+	})
+	report(b, "parked", w.gaps(keys, hangingWindow))
+}
+
+const hangingTenant fleet.TenantName = "globex"
+
+func silentEnvironment(i int) fleet.EnvironmentID {
+	return fleet.EnvironmentID{Tenant: hangingTenant, Name: fleet.EnvironmentName(fmt.Sprintf("silent-%d", i))}
 }
 
 // hang declares the clusters that never answer, and Applications on them.
 func (w *world) hang(handshake bool) {
-	const evil fleet.TenantName = "globex"
+	const evil = hangingTenant
 	project := projectObject(evil)
 	project.Project.SourceRepos, project.Project.ClusterResources, project.Project.Destinations = []string{w.repo.URL}, nil, nil
 	var environments []fleet.EnvironmentID
 	var servers []string
 	var clusters []fleet.Row
 	for i := range hangingClusters {
-		env := fleet.EnvironmentID{Tenant: evil, Name: fleet.EnvironmentName(fmt.Sprintf("silent-%d", i))}
+		env := silentEnvironment(i)
 		server, ca := silentServer(w.TB, handshake)
 		cluster := clusterObject(env, server)
 		cluster.Cluster.Namespaces, cluster.Cluster.CAData = []string{"shop"}, base64.StdEncoding.EncodeToString(ca)

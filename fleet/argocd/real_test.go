@@ -17,6 +17,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/reconciler/reach"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -48,6 +49,7 @@ type world struct {
 	lease   fleet.Lease
 	mu      sync.Mutex
 	seen    map[fleet.ObjectKey][]fleet.Observation
+	board   *reach.Board
 }
 
 func newWorld(t *testing.T, version string) *world {
@@ -117,6 +119,14 @@ func (w *world) begin() {
 			defer w.mu.Unlock()
 			for _, o := range all {
 				w.seen[o.Key] = append(w.seen[o.Key], o)
+			}
+		}, Contact: func(all []engine.Contact) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, c := range all {
+				if w.board != nil {
+					w.board.Saw(time.Now(), c)
+				}
 			}
 		}})
 	}()

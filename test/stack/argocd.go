@@ -42,6 +42,8 @@ type ArgoOptions struct {
 	// ApplicationSets installs their CRD too, three times as large as the others
 	// together: 4 s and 200 MB of the API server's.
 	ApplicationSets bool
+	// ControllerEnv are further variables of the application-controller, as NAME=value.
+	ControllerEnv []string
 	// TrustedCAs are PEM certificates to trust, by host name without the port.
 	TrustedCAs map[string][]byte
 }
@@ -219,9 +221,9 @@ func (a *ArgoCD) ensure(ctx context.Context, p **Process, name, path string, arg
 }
 
 // environment is all that a component sees: nothing of the machine's own.
-func (a *ArgoCD) environment(component string) []string {
+func (a *ArgoCD) environment(component string) (all []string) {
 	in := func(name string) string { return filepath.Join(a.Dir, name) }
-	all := []string{
+	all = []string{
 		"PATH=" + in("bin") + ":" + os.Getenv("PATH"),
 		"HOME=" + in("home"), "TMPDIR=" + in("tmp"), "GIT_CONFIG_NOSYSTEM=1",
 		"REDIS_PASSWORD=" + a.password,
@@ -231,6 +233,9 @@ func (a *ArgoCD) environment(component string) []string {
 		"ARGOCD_TLS_DATA_PATH=" + in("tls"), "ARGOCD_SSH_DATA_PATH=" + in("ssh"),
 		"ARGOCD_PLUGINSOCKFILEPATH=" + a.sockets.path,
 		"ARGOCD_ASK_PASS_SOCK=" + filepath.Join(a.sockets.path, "ask"),
+	}
+	if component == "application-controller" {
+		defer func() { all = append(all, a.options.ControllerEnv...) }()
 	}
 	if a.options.Open {
 		return all

@@ -51,7 +51,7 @@ func ToneOf(state string) Tone {
 		return Good
 	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining", "Suspended", "Terminating", "warning":
 		return Busy
-	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "error", "no", "stopped", "unplaced":
+	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "error", "no", "stopped", "unplaced", "Unreachable", "DeletionBlocked":
 		return Bad
 	}
 	return Plain

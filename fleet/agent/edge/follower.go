@@ -68,7 +68,7 @@ type Follower struct {
 	endsRead   bool // a hub of an earlier version does not tell them
 	report     fleet.EngineReport
 	reach      map[fleet.EnvironmentID]fleet.Unreachable // nil until the worker has told
-	cut        context.CancelCauseFunc // of the session that stands
+	cut        context.CancelCauseFunc                   // of the session that stands
 	changed    chan struct{}
 }
 
