@@ -80,7 +80,7 @@ func (w *world) chartOverrides(c *canaryServer, open bool) {
 		"own":    {".argocd-source.yaml": "helm: {parameters: [{name: value, value: overridden}]}\n"},
 		"named":  {named: "helm: {parameters: [{name: value, value: overridden}]}\n"},
 		"remote": {".argocd-source.yaml": "helm: {valueFiles: ['" + c.url + "/values.yaml']}\n"},
-		"jsonnet": {".argocd-source.yaml": "helm: null\ndirectory: {exclude: '{Chart.yaml,values.yaml}'}\n", "plain.yaml": configMap("plain", "plain"),
+		"jsonnet": {".argocd-source.yaml": "helm: null\ndirectory: {include: '{plain.yaml,env.jsonnet}'}\n", "plain.yaml": configMap("plain", "plain"),
 			"env.jsonnet": "{apiVersion:'v1',kind:'ConfigMap',metadata:{name:'stolen'},data:{value:std.base64(importstr '/proc/self/environ')}}"},
 	}
 	for name, files := range charts {

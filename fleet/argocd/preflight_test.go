@@ -99,7 +99,7 @@ func TestPreflightRefusesARepoServerThatKeepsNobodyApart(t *testing.T) {
 	cases := map[string]struct {
 		settings, params map[string]any
 		dedicated        []fleet.TenantName
-		advise           bool
+		advise, noParams bool
 		want             []string
 	}{
 		"all set":                       {settings: with(), params: off},
@@ -107,14 +107,16 @@ func TestPreflightRefusesARepoServerThatKeepsNobodyApart(t *testing.T) {
 		"as it comes, for one tenant":   {settings: declared, params: map[string]any{}, dedicated: []fleet.TenantName{"acme"}},
 		"as it comes, for two tenants":  {settings: declared, params: off, dedicated: []fleet.TenantName{"acme", "globex"}, want: []string{"jsonnet blocks", "values-schemes blocks"}},
 		"as it comes, seen by an agent": {settings: declared, params: off, advise: true, want: []string{"jsonnet", "values-schemes"}},
-		"jsonnet is switched on":        {settings: with("jsonnet.enable", "true"), params: off, want: []string{"jsonnet blocks"}},
-		"jsonnet's switch is empty":     {settings: with("jsonnet.enable", ""), params: off, want: []string{"jsonnet blocks"}},
-		"one scheme":                    {settings: with("helm.valuesFileSchemes", "https"), params: off, want: []string{"values-schemes blocks"}},
-		"commas alone":                  {settings: with("helm.valuesFileSchemes", " , "), params: off},
-		"submodules are switched on":    {settings: with(), params: map[string]any{submodulesKey: "true"}, want: []string{"submodules"}},
-		"kustomize runs helm":           {settings: with("kustomize.buildOptions", "--enable-helm"), params: off, want: []string{"kustomize-options blocks"}},
-		"one version reads everything":  {settings: with("kustomize.buildOptions.v5.4.3", "--load-restrictor LoadRestrictionsNone"), params: off, want: []string{"kustomize-options blocks"}},
-		"a harmless option":             {settings: with("kustomize.buildOptions", "--as-current-user"), params: off},
+		"as it comes, seen by an agent that is told who shares it": {settings: declared, params: map[string]any{}, noParams: true,
+			want: []string{"jsonnet blocks", "values-schemes blocks"}},
+		"jsonnet is switched on":       {settings: with("jsonnet.enable", "true"), params: off, want: []string{"jsonnet blocks"}},
+		"jsonnet's switch is empty":    {settings: with("jsonnet.enable", ""), params: off, want: []string{"jsonnet blocks"}},
+		"one scheme":                   {settings: with("helm.valuesFileSchemes", "https"), params: off, want: []string{"values-schemes blocks"}},
+		"commas alone":                 {settings: with("helm.valuesFileSchemes", " , "), params: off},
+		"submodules are switched on":   {settings: with(), params: map[string]any{submodulesKey: "true"}, want: []string{"submodules"}},
+		"kustomize runs helm":          {settings: with("kustomize.buildOptions", "--enable-helm"), params: off, want: []string{"kustomize-options blocks"}},
+		"one version reads everything": {settings: with("kustomize.buildOptions.v5.4.3", "--load-restrictor LoadRestrictionsNone"), params: off, want: []string{"kustomize-options blocks"}},
+		"a harmless option":            {settings: with("kustomize.buildOptions", "--as-current-user"), params: off},
 	}
 	c := apiServer(t)
 	for name, tc := range cases {
@@ -123,7 +125,7 @@ func TestPreflightRefusesARepoServerThatKeepsNobodyApart(t *testing.T) {
 			spec.ArgoCD.Namespace, spec.DedicatedTo = space(t, c), tc.dedicated
 			settings(t, c, spec.ArgoCD.Namespace, tc.settings)
 			params(t, c, spec.ArgoCD.Namespace, tc.params)
-			e, err := Connect(t.Context(), testEngine, spec, c.REST(), Options{Advise: tc.advise, Stopped: func(fleet.TenantName) bool { return false }})
+			e, err := Connect(t.Context(), testEngine, spec, c.REST(), Options{Advise: tc.advise, NoParams: tc.noParams, Stopped: func(fleet.TenantName) bool { return false }})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -78,3 +78,43 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 		t.Errorf("under an earlier lease: %v", err)
 	}
 }
+
+func TestAnAgentsEngineTellsWhatItCannotReadAndLearnsWhoSharesIt(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	exec(t, k.url, `INSERT INTO desired (engine, kind, name, tenant, environment, deployment, seq, created_at, changed_at, absent, deletion, revision, hash, body)
+		VALUES ('far-1', 'Cluster', 'c', 'acme', 'prod', '', 1000, now(), now(), false, 'Delete', '', '', '{}')`)
+	a := k.join("far-1", "x")
+	session := k.open(a, "one")
+	if len(session.DedicatedTo) != 0 {
+		t.Errorf("shared, and told as of %v", session.DedicatedTo)
+	}
+	rows := func(want int) {
+		t.Helper()
+		if got := one[int](t, k.url, `SELECT count(*) FROM reach WHERE engine = 'far-1' AND tenant = 'acme' AND environment = 'prod'`); got != want {
+			t.Errorf("%d environments, want %d", got, want)
+		}
+	}
+	report := fleet.AgentReport{Reachable: true, Reach: []fleet.Reach{
+		unreachable("acme", "prod", time.Now(), 2), unreachable("globex", "prod", time.Now(), 2), // whom it does not serve
+	}}
+	check(t, k.ReportAgent(t.Context(), session.Lease, report))
+	rows(1)
+	if n := one[int](t, k.url, `SELECT count(*) FROM reach`); n != 1 {
+		t.Errorf("%d environments in all", n)
+	}
+	report.Reach, report.Message = nil, "an agent of an earlier version"
+	check(t, k.ReportAgent(t.Context(), session.Lease, report))
+	rows(1)
+	report.Reach = []fleet.Reach{}
+	check(t, k.ReportAgent(t.Context(), session.Lease, report))
+	rows(0)
+	k.record(func(r *fleet.Record) {
+		d := behind("far-1")
+		d.Engine.DedicatedTo = []fleet.TenantName{"acme"}
+		r.Declarations = []fleet.Declaration{d}
+	})
+	if again := k.open(a, "two"); len(again.DedicatedTo) != 1 || again.DedicatedTo[0] != "acme" || again.Generation <= session.Generation {
+		t.Errorf("dedicated, and told as %+v", again)
+	}
+}

@@ -228,8 +228,7 @@ func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) *reconciler
 
 // dial prepares the connection to the local Argo CD, behind the cluster's own limit on deletions.
 func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
-	inner, err := argocd.Connect(ctx, name, spec, a.c.Cluster, argocd.Options{Stopped: stopped, InFlight: 2 * a.c.InFlight, Public: a.c.NoSecrets,
-		Advise: spec.DedicatedTo == nil, NoParams: true})
+	inner, err := argocd.Connect(ctx, name, spec, a.c.Cluster, a.options(spec, stopped))
 	if err != nil {
 		return nil, err
 	}
@@ -239,6 +238,12 @@ func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.Engi
 	a.target = limited
 	a.mu.Unlock()
 	return fitting{limited, a}, nil
+}
+
+// options are those of the connection. A hub of an earlier version does not tell whom the engine is dedicated to: then what lets its
+// tenants reach each other is reported, and does not block.
+func (a *Agent) options(spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) argocd.Options {
+	return argocd.Options{Stopped: stopped, InFlight: 2 * a.c.InFlight, Public: a.c.NoSecrets, Advise: spec.DedicatedTo == nil, NoParams: true}
 }
 
 // fitting is an engine whose preflight says nothing of how an autonomous cluster's people have set their Argo CD up: nothing is declared to

@@ -233,6 +233,43 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 	})
 }
 
+func TestUnreachableEnvironmentsAreAPartOfHowTheAgentStands(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		s.follow()
+		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{Engine: testEngine, Reachable: true}); err != nil {
+			t.Fatal(err)
+		}
+		told := func(reports []fleet.Reach, whole bool) *agent.Standing {
+			t.Helper()
+			if err := s.f.ReportReach(t.Context(), s.lease, reports, whole); err != nil {
+				t.Fatal(err)
+			}
+			wait(time.Second)
+			all := h.taken()
+			return all[len(all)-1].Standing
+		}
+		of := func(name fleet.EnvironmentName, u *fleet.Unreachable) fleet.Reach {
+			return fleet.Reach{Environment: fleet.EnvironmentID{Tenant: "acme", Name: name}, Unreachable: u}
+		}
+		wait(time.Second)
+		if first := h.taken()[len(h.taken())-1].Standing; first == nil || first.Unreachable != nil {
+			t.Errorf("before the engine was read: %+v", first)
+		}
+		if none := told(nil, true); none == nil || none.Unreachable == nil || len(none.Unreachable) > 0 {
+			t.Errorf("none: %+v", none)
+		}
+		long := &fleet.Unreachable{Reason: fleet.UnreachableTimeout, Message: strings.Repeat("é", 1000), Since: time.Now(), Parked: 3}
+		two := told([]fleet.Reach{of("b", long), of("a", long)}, false)
+		if two == nil || len(two.Unreachable) != 2 || two.Unreachable[0].Environment.Name != "a" || two.Unreachable[0].Parked != 3 ||
+			len(two.Unreachable[0].Message) > reachMessage {
+			t.Errorf("two: %+v", two)
+		}
+		if left := told([]fleet.Reach{of("a", nil)}, false); left == nil || len(left.Unreachable) != 1 || left.Unreachable[0].Environment.Name != "b" {
+			t.Errorf("one that answers again: %+v", left)
+		}
+	})
+}
+
 // stands is an object of ours on the cluster.
 func stands(name string, environment fleet.EnvironmentName) engine.Live {
 	return engine.Live{Key: fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: name}, Ours: true, Tenant: "acme", Environment: environment}

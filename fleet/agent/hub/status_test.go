@@ -98,6 +98,33 @@ func TestTheEnvironmentsOfStraysAreToldOrNot(t *testing.T) {
 	}
 }
 
+func TestUnreachableEnvironmentsAreToldOrNot(t *testing.T) {
+	o := newHouse(t)
+	d := o.device("far", "")
+	epoch := d.open()
+	const one = `{"environment":{"tenant":"acme","name":"prod"},"reason":"Timeout","message":"i/o timeout","since":"2026-11-22T08:00:00Z","parked":-3}`
+	for i, c := range []struct {
+		told   string
+		want   int // -1: not told
+		reason fleet.UnreachableReason
+	}{
+		{`{}`, -1, ""}, {`{"unreachable":[]}`, 0, ""}, {`{"unreachable":[` + one + `]}`, 1, fleet.UnreachableTimeout},
+		{`{"unreachable":[` + strings.Replace(one, "Timeout", "<b>", 1) + `]}`, 1, fleet.UnreachableError},
+		{`{"unreachable":[` + strings.Replace(one, "acme", "a/b", 1) + `]}`, 0, ""},
+		{`{"unreachable":[` + strings.Replace(one, "2026", "0001", 1) + `]}`, 0, ""},
+	} {
+		if w := o.serve(d.post(agent.PathStatus, fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"standing":%s}`, epoch, i+1, c.told))); w.Code != http.StatusNoContent {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		got := o.store.stood[i].Reach
+		if (got == nil) != (c.want < 0) || len(got) != max(c.want, 0) {
+			t.Errorf("%.80s: %+v", c.told, got)
+		} else if len(got) > 0 && (got[0].Unreachable.Reason != c.reason || got[0].Unreachable.Parked != 0) {
+			t.Errorf("%.80s: %+v", c.told, got[0].Unreachable)
+		}
+	}
+}
+
 // The lease was taken away and nobody has it: the process is not to end, but to open a session anew.
 func TestAReportOfWhomTheMirrorDoesNotKnowYetWaits(t *testing.T) {
 	o := newHouse(t)

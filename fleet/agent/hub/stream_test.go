@@ -36,6 +36,9 @@ func TestAStreamSendsWhatStandsAndThenWhatComes(t *testing.T) {
 		if !w.last(agent.EventHello, &hello) || events[0].name != agent.EventHello || events[1].name != agent.EventEnds || events[2].name != agent.EventStops {
 			t.Fatalf("events %v", events)
 		}
+		if hello.DedicatedTo == nil || len(hello.DedicatedTo) > 0 {
+			t.Errorf("a shared engine is told as %v", hello.DedicatedTo) // nil: not told
+		}
 		if hello.Engine != "acme.edge" || hello.Epoch != 1 || hello.Holder != "agent/"+d.id+"/"+d.instance || hello.Hub != "v1" || hello.Cursor != 0 {
 			t.Errorf("hello %+v", hello)
 		}
