@@ -313,7 +313,7 @@ func (l *Loop) look(ctx context.Context, lease fleet.Lease) (string, error) {
 	if l.seen = head.Revision; l.seen != l.judged {
 		l.publish()
 	}
-	request := &plan.Request{Revision: head.Revision, Relation: plan.RelationSame}
+	request := &plan.Request{Revision: head.Revision, Relation: plan.RelationSame, AtHead: true}
 	if err := l.waits(ctx, request); err != nil {
 		return "failed", err
 	}
@@ -387,7 +387,7 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *
 	if err == nil && p.Waiting != nil && l.world.Revision() != "" {
 		// What was approved or proven gone before does not wait with the head.
 		standing := *request
-		standing.Revision, standing.Relation, standing.Files, standing.Created = l.world.Revision(), plan.RelationSame, nil, nil
+		standing.Revision, standing.Relation, standing.AtHead, standing.Files, standing.Created = l.world.Revision(), plan.RelationSame, false, nil, nil
 		standing.Review, standing.Paths = nil, nil
 		_, err = l.step(ctx, lease, Head{Revision: standing.Revision}, &standing)
 	}
@@ -574,7 +574,7 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 	switch {
 	case p.Waiting != nil:
 		l.waiting = waits
-	case p.Head != p.Base: // planning the applied revision anew does not end what another head waits for
+	case p.Head != p.Base || r.AtHead: // planning the applied revision anew does not end what another head waits for
 		l.waiting = ""
 	}
 	l.world.Commit(p)

@@ -87,6 +87,23 @@ func TestARevisionThatWaitsASecondTimeIsApprovedASecondTime(t *testing.T) {
 	}
 }
 
+func TestAHoldEndsWhenTheBranchIsBackAtWhatIsApplied(t *testing.T) {
+	h := newHouse(t, small())
+	r := h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	first := h.head()
+	second := h.commit("forward", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+	h.eventually("it is applied", h.settled)
+	h.point(first)
+	h.eventually("the older revision waits", func() error { return h.held(first, fleet.HoldOlder) })
+	h.point(second)
+	h.passes(r, 3)
+	holds, _, err := h.store.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+	if err != nil || len(holds) > 0 {
+		t.Errorf("%v, %+v", err, holds)
+	}
+}
+
 // point sets the branch to a commit of before.
 func (h *house) point(at fleet.Revision) {
 	h.t.Helper()

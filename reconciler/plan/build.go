@@ -15,7 +15,7 @@ import (
 func (d *draft) plan(waiting *fleet.Hold) (*Plan, error) {
 	p := &Plan{Base: d.w.revision, Head: d.r.Revision, Waiting: waiting, NeedsEngines: d.needsEngines, draft: d}
 	d.waitingNow = waiting
-	if d.r.Revision == d.w.revision {
+	if d.r.Revision == d.w.revision && !d.r.AtHead {
 		d.waitingNow = d.w.waiting // planning the applied revision anew does not end what another head waits for
 	}
 	d.endedWait(p)

@@ -27,6 +27,7 @@ type Request struct {
 	Revision fleet.Revision
 	Files    []catalog.Input // that differ from the World's revision
 	Relation string          // of Revision to the World's revision; "" means RelationDescendant
+	AtHead   bool            // Revision is the branch's head: no other one waits
 
 	Recent    []fleet.Deletion         // the store's log of deletions that the guards let through; older ones than Guards.Window are left out here
 	Created   map[fleet.TenantName]int // Applications created within the window: they did not stand at its start

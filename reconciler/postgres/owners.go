@@ -104,7 +104,7 @@ const sqlChangedOwners = `(
 	SELECT c.path, c.kind, c.tenant, c.name, 2000, jsonb_build_object(
 		'key', jsonb_build_object('kind', c.kind, 'tenant', c.tenant, 'name', c.name), 'path', c.path, 'severity', 'error', 'code', 'owner-changed',
 		'field', 'spec.owners', 'message', string_agg(o.name || ' is now the account or team ' || o.now_id || ', which does not count; it was ' || o.id, '; ' ORDER BY o.name),
-		'fix', 'if it is the same owner, argosy release-owner NAME --id NUMBER; else name another owner')
+		'fix', 'if it is the same owner, argosy release-owner NAME --id NUMBER; else name another owner'), 'error'
 	FROM owners o JOIN declarations c ON c.kind IN ('Tenant', 'Fleet')
 		AND EXISTS (SELECT FROM jsonb_array_elements_text(coalesce(c.body->'tenant'->'owners', c.body->'fleet'->'owners', '[]')) AS e (entry)
 			WHERE lower(e.entry) = 'github:' || o.name)

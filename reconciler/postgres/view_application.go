@@ -46,11 +46,12 @@ func (s *Store) Applications(ctx context.Context, scope fleet.Scope, by fleet.Fi
 	return list(ctx, s, scope, listing[fleet.ApplicationView]{
 		name: "applications", keys: []string{"d.tenant", "d.deployment", "d.environment", "d.engine"}, scan: scanApplication,
 		sql: `SELECT d.tenant, d.environment, d.deployment, d.name, d.engine, d.revision, d.body, d.created_at, d.changed_at, ` + sqlApply + `,
-			CASE WHEN s.seq = d.seq THEN s.state_message || ` + sqlWaited + ` ELSE '' END, coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
+			concat_ws('; ', CASE WHEN s.seq = d.seq THEN nullif(s.state_message || ` + sqlWaited + `, '') END, unread.why), coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
 			coalesce(s.synced_revision, ''), coalesce(s.operation_phase, ''),
 			CASE WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END, coalesce(s.resources, 0), s.observed_at,
 			coalesce(s.uid, ''), r.reason, r.message, r.since, r.parked, coalesce(d.absent AND d.deletion <> 'Orphan' AND r.since < now() - ` + sqlBlockedAfter + `, false)` +
-			fromRows + `LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment`,
+			fromRows + `LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
+			LEFT JOIN ` + sqlUnread + ` unread ON unread.engine = d.engine AND unread.tenant = d.tenant AND unread.deployment = d.deployment`,
 		key: func(a fleet.ApplicationView) []string {
 			return []string{string(a.Tenant), string(a.Deployment), string(a.Environment), string(a.Engine)}
 		},

@@ -248,7 +248,7 @@ func countFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error) 
 	if f.Stops, err = backlogs[fleet.StopScope](ctx, tx, few("scope", "at", "stops")); err != nil {
 		return err
 	}
-	problems, err := backlogs[fleet.Severity](ctx, tx, few("severity", noTime, "problems"))
+	problems, err := backlogs[fleet.Severity](ctx, tx, few("severity", noTime, sqlProblems+" p"))
 	if err != nil {
 		return err
 	}

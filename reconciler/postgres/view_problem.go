@@ -1,17 +1,22 @@
 package postgres
 
 // sqlProblems is what is wrong: the problems of the config repo, and those that workers ran into when they wanted a
-// credential that cannot be used. Failures are few, and are found by the rows that have a credential (desired_credential).
+// credential that cannot be used.
 const sqlProblems = `(
-	SELECT path, kind, tenant, name, n, body FROM problems
-	UNION ALL
-	SELECT c.path, c.kind, c.tenant, c.name, 1000, ` + sqlUnusable + `
+	SELECT path, kind, tenant, name, n, body, severity FROM problems
+	UNION ALL SELECT * FROM ` + sqlUnusables + ` AS unusable
+)`
+
+// sqlUnusables are the credentials that cannot be used, by the declaration that names them. Failures are few, and are found
+// by the rows that have a credential (desired_credential).
+const sqlUnusables = `(
+	SELECT c.path, c.kind, c.tenant, c.name, 1000 AS n, ` + sqlUnusable + ` AS body, 'error' AS severity
 	FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name AND s.seq = d.seq AND s.state = 'Failed'
 	JOIN declarations c ON c.kind = 'ManagedEnvironment' AND c.tenant = d.tenant AND c.name = d.environment
 	WHERE d.credential_name IS NOT NULL AND d.kind = 'Cluster' AND NOT d.absent
 	GROUP BY c.path, c.kind, c.tenant, c.name
 	UNION ALL
-	SELECT c.path, c.kind, c.tenant, c.name, 1000, ` + sqlUnusable + `
+	SELECT c.path, c.kind, c.tenant, c.name, 1000, ` + sqlUnusable + `, 'error'
 	FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name AND s.seq = d.seq AND s.state = 'Failed'
 	JOIN declarations c ON c.kind = 'RepositoryCredential' AND c.tenant = d.tenant
 		AND c.body->'credential'->'credentialsRef'->>'name' = d.credential_name
@@ -32,3 +37,17 @@ const sqlWaited = `coalesce((
 		FROM desired c JOIN status w ON w.engine = c.engine AND w.kind = c.kind AND w.name = c.name AND w.seq = c.seq AND w.state = 'Failed'
 		WHERE c.engine = d.engine AND c.kind = 'Cluster' AND c.tenant = d.tenant
 			AND c.name = substring(s.state_message FROM '^waits for Cluster ([^ ]+) on engine')), '')`
+
+// sqlUnread is, by engine, tenant and deployment, why the credential of the deployment's repository cannot be used. It is
+// computed once for a list: failures are few.
+const sqlUnread = `(
+	SELECT d.engine, d.tenant, g.name AS deployment,
+		'the secret ' || max(d.credential_name) || ' of its repository cannot be used: ' || max(s.state_message) AS why
+	FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name AND s.seq = d.seq AND s.state = 'Failed'
+	JOIN declarations c ON c.kind = 'RepositoryCredential' AND c.tenant = d.tenant
+		AND c.body->'credential'->'credentialsRef'->>'name' = d.credential_name
+	JOIN declarations g ON g.kind = 'GitOpsDeployment' AND g.tenant = d.tenant
+		AND g.body->'deployment'->'source'->>'repoURL' = c.body->'credential'->>'repoURL'
+	WHERE d.credential_name IS NOT NULL AND d.kind = 'Repository' AND NOT d.absent
+	GROUP BY 1, 2, 3
+)`

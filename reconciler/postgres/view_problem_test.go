@@ -17,7 +17,8 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 			Environment: "prod", Manifest: manifest(`{"kind":"Secret"}`), Credential: &fleet.CredentialSource{Tenant: fleet.TenantName(tenant), Name: name}}
 	}
 	var rows []fleet.Row
-	must(s.Record(ctx, hold(t, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
+	leader := hold(t, s, "reconciler")
+	must(s.Record(ctx, leader, step(0, 1, func(r *fleet.Record) {
 		r.Declarations = []fleet.Declaration{engineDeclaration("eu-1")}
 		for _, tenant := range []string{"acme", "globex"} {
 			r.Declarations = append(r.Declarations, tenantDeclaration(tenant), environmentDeclaration(tenant, "prod"), deploymentDeclaration(tenant, "web", "prod"),
@@ -72,7 +73,8 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 	}
 	apps, _, err := s.Applications(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10})
 	check(t, err)
-	if len(apps) != 1 || apps[0].ApplyMessage != "waits for Cluster cluster-acme on engine eu-1, whose secret t-exec cannot be used: kubeconfig: exec is refused" {
+	if len(apps) != 1 || apps[0].ApplyMessage != "waits for Cluster cluster-acme on engine eu-1, whose secret t-exec cannot be used: kubeconfig: exec is refused; "+
+		"the secret t-git of its repository cannot be used: kubeconfig: exec is refused" {
 		t.Error(apps)
 	}
 	environments, _, err := s.Environments(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10})
@@ -80,7 +82,20 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 	if len(environments) != 1 || environments[0].Problems != 1 {
 		t.Error(environments)
 	}
+	tenants, _, err := s.Tenants(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10})
+	check(t, err)
+	if len(tenants) != 1 || tenants[0].Problems != 2 {
+		t.Errorf("the tenant's problems are not counted: %+v", tenants)
+	}
+	if f, err := s.Figures(ctx, fleet.FiguresAsk{Holder: leader.Holder}); err != nil || f.Problems[fleet.SeverityError] != 2 {
+		t.Errorf("the metric counts %v, %v", f.Problems, err)
+	}
 	ack(fleet.ApplyApplied)
+	apps, _, err = s.Applications(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10})
+	check(t, err)
+	if len(apps) != 1 || strings.Contains(apps[0].ApplyMessage, "of its repository") {
+		t.Error(apps)
+	}
 	if left, _, err := s.Problems(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(left) != 0 {
 		t.Error(left, err)
 	}

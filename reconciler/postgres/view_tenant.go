@@ -47,7 +47,7 @@ func completeTenants(ctx context.Context, tx pgx.Tx, tenants []fleet.TenantView)
 		return err
 	}
 	problems, err := tally(ctx, tx, names, `
-		SELECT tenant, '', count(*) FROM problems WHERE (tenant, '') IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY 1`)
+		SELECT tenant, '', count(*) FROM `+sqlProblems+` p WHERE (tenant, '') IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY 1`)
 	if err != nil {
 		return err
 	}
