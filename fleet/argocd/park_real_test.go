@@ -61,7 +61,7 @@ func (g *gate) pass(conn net.Conn) {
 	case <-g.open:
 	}
 	var dialer net.Dialer
-	behind, err := dialer.Dial("tcp", g.server) //nolint:noctx // it ends with the gate
+	behind, err := dialer.Dial("tcp", g.server)
 	if err != nil {
 		return
 	}
