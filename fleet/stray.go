@@ -15,6 +15,9 @@ type Stray struct {
 	Pure        bool     // nobody else has written to it
 }
 
+// MaxListedStrays is how many strays an agent lists. Those that are left are listed once some are gone.
+const MaxListedStrays = 200
+
 // StrayView is a listed stray. It is removed only when somebody has decided so of exactly this UID;
 // declaring it again adopts it.
 type StrayView struct {

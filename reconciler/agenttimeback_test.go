@@ -91,7 +91,7 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 			}}
 	})
 	r.follower = edge.NewFollower(edge.FollowerConfig{Client: client, Namespace: "argocd", Version: "v1", Log: quiet(), Wake: manager.Wake,
-		Rotated: manager.Rotated, Stopped: r.board.Wake})
+		Rotated: manager.Rotated, Stopped: r.board.Wake, Local: func() edge.Local { return edge.Local{Inventory: r.inventory()} }})
 	all.Go(func() { manager.Run(ctx) })
 	all.Go(func() { r.board.Run(ctx, r.follower, quiet()) })
 	all.Go(func() { _ = r.follower.Run(ctx) })
@@ -199,4 +199,45 @@ func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A stray on a cluster behind an agent is listed with those of engines, and removed by the same decision about its UID.
+func TestAnAgentsStrayIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
+	h := newHouse(t, together(small(), plant(), deployment("acme", "scada", "v1", "Delete", "edge")))
+	h.start("a", options{})
+	h.eventually("the fleet stands", h.settled)
+	r := h.agent("edge")
+	h.eventually("the agent's cluster stands", r.stands)
+	var scada fleet.Row
+	for _, row := range h.rowsOn(r.name) {
+		if row.Deployment == "scada" {
+			scada = row
+		}
+	}
+	h.commit("scada goes", gone(deployment("acme", "scada", "v1", "Delete", "edge")))
+	h.eventually("it is gone", r.stands)
+	h.exec(`DELETE FROM argosy.tombstones`) // it was long ago
+	h.engines[r.name] = r.site
+	h.late(scada, 1)
+	delete(h.engines, r.name)
+	s := h.stray()
+	if s.Engine != r.name || s.Name != scada.Key.Name || s.Tenant != "acme" || s.Deployment != "scada" || s.UID == "" {
+		t.Errorf("listed as %+v", s)
+	}
+	removal := fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another", Deletion: fleet.DeletionOrphan, By: "token:test"}
+	if _, err := h.store.RemoveStray(t.Context(), removal); !errors.Is(err, fleet.ErrNotFound) || !r.server.Exists(scada.Key) {
+		t.Errorf("a decision about another UID: %v", err)
+	}
+	removal.UID = s.UID
+	if _, err := h.store.RemoveStray(t.Context(), removal); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("the agent removes it", func() error {
+		if r.server.Exists(scada.Key) {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+	h.eventually("it is listed no more", h.strays(0))
+	h.eventually("the agent's cluster stands without it", r.stands)
 }

@@ -76,6 +76,9 @@ type Operation string
 const (
 	OperationApply  Operation = "apply"
 	OperationRemove Operation = "remove"
+	// OperationRemoveUID removes the object of the row's UID alone, whatever has its name by then. An agent
+	// of an earlier version does not know it and leaves the object alone.
+	OperationRemoveUID Operation = "removeUID"
 )
 
 // Row is one desired object.
@@ -93,6 +96,7 @@ type Row struct {
 	Hash        string                `json:"hash"`            // SHA-256 of Manifest's bytes, hexadecimal
 	Manifest    json.RawMessage       `json:"manifest"`
 	Credential  *Credential           `json:"credential,omitempty"`
+	UID         string                `json:"uid,omitempty"` // of OperationRemoveUID
 }
 
 // Credential is a secret that the row needs: sealed to the agent's key, or why it could not be had.
@@ -261,6 +265,21 @@ type Standing struct {
 	// Unreachable are the environments whose clusters the engine cannot read, all of them up to
 	// fleet.MaxReach. It is there when it is empty too, as Environments is.
 	Unreachable []Unreachable `json:"unreachable,omitzero"`
+	// Listed are the strays, all of them up to fleet.MaxListedStrays. It is there when it is empty too.
+	Listed []Stray `json:"listed,omitzero"`
+}
+
+// Stray is fleet.Stray without the engine, which the credential tells.
+type Stray struct {
+	Kind        fleet.ObjectKind      `json:"kind"`
+	Name        string                `json:"name"`
+	Tenant      fleet.TenantName      `json:"tenant,omitempty"`
+	Environment fleet.EnvironmentName `json:"environment,omitempty"`
+	Deployment  fleet.DeploymentName  `json:"deployment,omitempty"`
+	UID         string                `json:"uid"`
+	Revision    fleet.Revision        `json:"revision,omitempty"`
+	Epoch       int64                 `json:"epoch,omitempty"`
+	Pure        bool                  `json:"pure,omitempty"`
 }
 
 // Unreachable is one environment whose cluster the engine cannot read.

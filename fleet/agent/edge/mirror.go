@@ -81,6 +81,10 @@ func (m *mirror) read(key fleet.ObjectKey, r *agent.Row) (fleet.Row, error) {
 	case agent.OperationApply:
 	case agent.OperationRemove:
 		row.Absent = true
+	case agent.OperationRemoveUID:
+		if row.Absent, row.UID = true, r.UID; r.UID == "" {
+			return row, errors.New("the removal of one object names no UID; nothing is removed")
+		}
 	default:
 		return row, fmt.Errorf("unknown operation %q: upgrade the agent", plain(string(r.Operation)))
 	}
@@ -143,9 +147,10 @@ func (m *mirror) changed(after int64, limit int) []fleet.Row {
 // all is every row, by seq.
 func (m *mirror) all() []fleet.Row { return m.changed(-1, len(m.rows)) }
 
-// strays counts the objects that no row names, and tells which environments they are of: a list, be it empty.
-func (m *mirror) strays(inventory []engine.Live) (int, []fleet.EnvironmentID) {
-	n, of := 0, map[fleet.EnvironmentID]bool{}
+// strays counts the objects that no row names, and tells which environments they are of and what they
+// are: lists, be they empty.
+func (m *mirror) strays(inventory []engine.Live) (int, []fleet.EnvironmentID, []agent.Stray) {
+	n, of, listed := 0, map[fleet.EnvironmentID]bool{}, []agent.Stray{}
 	for _, live := range inventory {
 		_, wanted := m.rows[live.Key]
 		_, aside := m.aside[live.Key]
@@ -153,6 +158,8 @@ func (m *mirror) strays(inventory []engine.Live) (int, []fleet.EnvironmentID) {
 			continue
 		}
 		n++
+		listed = append(listed, agent.Stray{Kind: live.Key.Kind, Name: live.Key.Name, Tenant: live.Tenant, Environment: live.Environment,
+			Deployment: live.Deployment, UID: live.UID, Revision: live.Revision, Epoch: live.Epoch, Pure: !live.Drifted && live.Manager == ""})
 		if live.Tenant != "" && live.Environment != "" {
 			of[fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment}] = true
 		}
@@ -160,7 +167,8 @@ func (m *mirror) strays(inventory []engine.Live) (int, []fleet.EnvironmentID) {
 	all := slices.SortedFunc(maps.Keys(of), func(a, b fleet.EnvironmentID) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 	})
-	return n, append([]fleet.EnvironmentID{}, all[:min(len(all), fleet.MaxStrayEnvironments)]...)
+	slices.SortFunc(listed, func(a, b agent.Stray) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	return n, append([]fleet.EnvironmentID{}, all[:min(len(all), fleet.MaxStrayEnvironments)]...), listed[:min(len(listed), fleet.MaxListedStrays)]
 }
 
 // deletions are the Applications that are to go.

@@ -277,7 +277,7 @@ func stands(name string, environment fleet.EnvironmentName) engine.Live {
 
 func TestStraysAreToldWithTheirEnvironmentsUpToAThousand(t *testing.T) {
 	m := newMirror(testEngine, "argocd")
-	n, of := m.strays(nil)
+	n, of, _ := m.strays(nil)
 	if said, err := json.Marshal(agent.Standing{Strays: n, Environments: of}); n != 0 || err != nil || !strings.Contains(string(said), `"environments":[]`) {
 		t.Errorf("of nothing: %d, %s, %v; an agent that tells has a list", n, said, err)
 	}
@@ -287,7 +287,7 @@ func TestStraysAreToldWithTheirEnvironmentsUpToAThousand(t *testing.T) {
 		all = append(all, stands(name, fleet.EnvironmentName(name)), stands(name+"-b", fleet.EnvironmentName(name)))
 	}
 	slices.Reverse(all)
-	n, of = m.strays(all)
+	n, of, _ = m.strays(all)
 	if n != 2*(fleet.MaxStrayEnvironments+7) || len(of) != fleet.MaxStrayEnvironments || of[0].Name != "e0000" || of[999].Name != "e0999" {
 		t.Errorf("%d strays of %d environments", n, len(of))
 	}

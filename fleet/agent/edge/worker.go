@@ -334,7 +334,10 @@ func (f *Follower) stand() {
 	}
 	if f.mirror != nil {
 		s.PendingDeletions = len(f.mirror.deletions())
-		s.Strays, s.Environments = f.mirror.strays(local.Inventory)
+		var listed []agent.Stray
+		if s.Strays, s.Environments, listed = f.mirror.strays(local.Inventory); local.Inventory != nil {
+			s.Listed = listed
+		}
 	}
 	s.Unreachable = f.unreachableLocked()
 	f.mu.Unlock()

@@ -193,6 +193,24 @@ func environmentsOf(told []fleet.EnvironmentID) []fleet.EnvironmentID {
 	return all
 }
 
+// straysOf keeps what can be a stray of the agent's engine. A tenant's own agent has the tenant's alone.
+func straysOf(who fleet.Agent, told []agent.Stray) []fleet.Stray {
+	var all []fleet.Stray
+	for _, s := range told[:min(len(told), fleet.MaxListedStrays)] {
+		if !soundName(s.Name) || !knownKind(s.Kind) || s.UID == "" || s.Epoch < 0 || s.Epoch > agent.MaxEpoch {
+			continue
+		}
+		stray := fleet.Stray{Key: fleet.ObjectKey{Engine: who.Engine, Kind: s.Kind, Name: s.Name}, Tenant: fleet.TenantName(word(string(s.Tenant))),
+			Environment: fleet.EnvironmentName(word(string(s.Environment))), Deployment: fleet.DeploymentName(word(string(s.Deployment))),
+			UID: word(s.UID), Revision: fleet.Revision(word(string(s.Revision))), Epoch: s.Epoch, Pure: s.Pure}
+		if who.Tenant != "" {
+			stray.Tenant = who.Tenant
+		}
+		all = append(all, stray)
+	}
+	return all
+}
+
 func ownOf(o fleet.OwnApplication) (fleet.OwnApplication, bool) {
 	if !soundName(o.Name) || !soundName(o.Namespace) {
 		return o, false

@@ -36,6 +36,7 @@ type fakeStore struct {
 	seen    []fleet.Observation
 	ends    map[string]fleet.OperationState
 	stood   []fleet.AgentReport
+	strays  map[fleet.ObjectKey]fleet.Stray
 	own     []fleet.OwnApplication
 	whole   bool
 
@@ -400,6 +401,30 @@ func (f *fakeStore) UpdateSync(ctx context.Context, lease fleet.Lease, id string
 
 func (f *fakeStore) ReportAgent(ctx context.Context, lease fleet.Lease, report fleet.AgentReport) error {
 	return f.written(ctx, "ReportAgent", lease, func() error { f.stood = append(f.stood, report); return nil })
+}
+
+func (f *fakeStore) StrayKeys(ctx context.Context, _ fleet.EngineName) ([]fleet.ObjectKey, error) {
+	if err := f.called(ctx, "StrayKeys"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Keys(f.strays)), nil
+}
+
+func (f *fakeStore) ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray, gone []fleet.ObjectKey) error {
+	return f.written(ctx, "ReportStrays", lease, func() error {
+		if f.strays == nil {
+			f.strays = map[fleet.ObjectKey]fleet.Stray{}
+		}
+		for _, s := range found {
+			f.strays[s.Key] = s
+		}
+		for _, key := range gone {
+			delete(f.strays, key)
+		}
+		return nil
+	})
 }
 
 func (f *fakeStore) RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.OwnApplication, whole bool) error {

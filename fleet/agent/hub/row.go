@@ -18,9 +18,13 @@ func rowOf(r fleet.Row) agent.Row {
 	if r.Absent {
 		operation = agent.OperationRemove
 	}
+	if r.UID != "" {
+		operation = agent.OperationRemoveUID
+	}
 	return agent.Row{
 		Kind: r.Key.Kind, Name: r.Key.Name, Tenant: r.Tenant, Environment: r.Environment, Deployment: r.Deployment, Operation: operation,
 		Deletion: r.Deletion, Revision: r.Revision, Seq: r.Seq, Apply: r.Apply, Hash: r.Manifest.Hash, Manifest: r.Manifest.Body,
+		UID: r.UID,
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -39,7 +41,7 @@ func (h *Hub) status(w http.ResponseWriter, r *http.Request) error {
 	lease := fleet.Lease{Name: "engine/" + string(who.Engine), Holder: "agent/" + who.ID + "/" + session.Instance, Epoch: report.Epoch}
 	ctx, cancel := context.WithTimeout(r.Context(), reportTime)
 	defer cancel()
-	err = h.take(ctx, lease, who.Engine, report)
+	err = h.take(ctx, lease, who, report)
 	h.metrics.reports.WithLabelValues(resultOf(err)).Inc()
 	if err != nil {
 		return err
@@ -80,7 +82,7 @@ func readReport(body []byte) (*agent.Report, error) {
 }
 
 // take applies a report: its order is checked first and kept last (see Store.TakeReport).
-func (h *Hub) take(ctx context.Context, lease fleet.Lease, engine fleet.EngineName, report *agent.Report) error {
+func (h *Hub) take(ctx context.Context, lease fleet.Lease, who fleet.Agent, report *agent.Report) error {
 	last, err := h.store.TakeReport(ctx, lease, report.Seq)
 	if errors.Is(err, fleet.ErrReplayed) {
 		return replayed(report.Seq, last)
@@ -93,7 +95,7 @@ func (h *Hub) take(ctx context.Context, lease fleet.Lease, engine fleet.EngineNa
 	}
 	part := lease
 	part.Report = report.Seq
-	err = h.apply(ctx, part, engine, report)
+	err = h.apply(ctx, part, who, report)
 	if errors.Is(err, fleet.ErrReplayed) { // another replica has taken it, or a later one, since
 		return replayed(report.Seq, max(last, report.Seq))
 	}
@@ -110,7 +112,8 @@ func replayed(seq, last int64) error {
 }
 
 // apply takes each part of a report. Items that make no sense are passed over: the rest counts.
-func (h *Hub) apply(ctx context.Context, lease fleet.Lease, engine fleet.EngineName, report *agent.Report) error {
+func (h *Hub) apply(ctx context.Context, lease fleet.Lease, who fleet.Agent, report *agent.Report) error {
+	engine := who.Engine
 	acks := sound(report.Acks, func(a agent.Ack) (fleet.Ack, bool) { return ackOf(engine, a) })
 	if len(acks) > 0 {
 		if err := h.store.Acknowledge(ctx, lease, acks); err != nil {
@@ -132,11 +135,34 @@ func (h *Hub) apply(ctx context.Context, lease fleet.Lease, engine fleet.EngineN
 		if err := h.store.ReportAgent(ctx, lease, reportOf(report.Standing)); err != nil {
 			return err
 		}
+		if report.Standing.Listed != nil {
+			if err := h.takeStrays(ctx, lease, straysOf(who, report.Standing.Listed)); err != nil {
+				return err
+			}
+		}
 	}
 	if own := sound(report.Own, ownOf); len(own) > 0 || report.OwnWhole {
 		return h.store.RecordOwn(ctx, lease, own, report.OwnWhole)
 	}
 	return nil
+}
+
+// takeStrays takes the whole list of an agent's strays: what is not on it any more is gone.
+func (h *Hub) takeStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray) error {
+	name := fleet.EngineName(strings.TrimPrefix(lease.Name, "engine/"))
+	gone, err := h.store.StrayKeys(ctx, name)
+	if err != nil {
+		return err
+	}
+	still := map[fleet.ObjectKey]bool{}
+	for _, f := range found {
+		still[f.Key] = true
+	}
+	gone = slices.DeleteFunc(gone, func(key fleet.ObjectKey) bool { return still[key] })
+	if len(found)+len(gone) == 0 {
+		return nil
+	}
+	return h.store.ReportStrays(ctx, lease, found, gone)
 }
 
 func sound[In, Out any](in []In, clean func(In) (Out, bool)) []Out {

@@ -93,6 +93,9 @@ type Store interface {
 	Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Observation) error
 	// UpdateSync takes how a sync of the lease's engine stands; one that has ended, or is not the engine's, stays as it is.
 	UpdateSync(ctx context.Context, lease fleet.Lease, id string, state fleet.OperationState, text string) error
+	// StrayKeys are the listed strays of an engine. ReportStrays takes those that its agent found, and those of the list that are gone.
+	StrayKeys(ctx context.Context, engine fleet.EngineName) ([]fleet.ObjectKey, error)
+	ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray, gone []fleet.ObjectKey) error
 	// ReportAgent takes how the agent and its Argo CD stand. Nothing new writes nothing.
 	ReportAgent(ctx context.Context, lease fleet.Lease, report fleet.AgentReport) error
 	// RecordOwn takes the cluster's own Applications that are new, changed or Gone, at most fleet.MaxOwn of an environment: the others are
