@@ -211,6 +211,22 @@ func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 	}
 }
 
+// While the tombstone of the deletion stands, what such a request creates is removed by itself.
+func TestACreateThatArrivesSoonAfterItsDeletionIsUndone(t *testing.T) {
+	w := newDuel(t)
+	file, text := deployment("globex", "cart", 1, "Delete", []string{"prod"})
+	held, left, _ := w.holdAndKill("cart is created", stack.Change{Write: map[string]string{file: text}}, stack.Change{Remove: []string{file}})
+	if err := w.at("cart", "")(); err != nil {
+		t.Fatal(err)
+	}
+	w.release(held)
+	w.waitFor("it is removed again", time.Minute, w.at("cart", ""))
+	w.waitFor("and no stray", time.Minute, w.strays(left, 0))
+	if err := w.at("shop", "v1")(); err != nil {
+		t.Error("another Application:", err)
+	}
+}
+
 // The pass that verifies every object comes once in an hour: this is noticed by the watch.
 func TestAnUpdateThatArrivesAfterItsRevertIsRevertedAgain(t *testing.T) {
 	w := newDuel(t)
