@@ -44,6 +44,8 @@ type ArgoOptions struct {
 	ApplicationSets bool
 	// ControllerEnv are further variables of the application-controller, as NAME=value.
 	ControllerEnv []string
+	// Via is between its processes and the API server; nil: nothing is.
+	Via *Proxy
 	// TrustedCAs are PEM certificates to trust, by host name without the port.
 	TrustedCAs map[string][]byte
 }

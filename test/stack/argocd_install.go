@@ -54,11 +54,15 @@ func (a *ArgoCD) install(ctx context.Context) (err error) {
 	if err := c.installArgoCRDs(ctx, a.options.Version, kinds...); err != nil {
 		return err
 	}
-	if err := a.access(ctx, controllerAccount, a.controllerKubeconfig(), controllerRules); err != nil {
+	kubeconfig := c.KubeconfigFor
+	if a.options.Via != nil {
+		kubeconfig = a.options.Via.KubeconfigFor
+	}
+	if err := a.access(ctx, controllerAccount, a.controllerKubeconfig(), controllerRules, kubeconfig); err != nil {
 		return err
 	}
 	a.Kubeconfig = filepath.Join(a.Dir, "argosy.kubeconfig")
-	if err := a.access(ctx, driverAccount, a.Kubeconfig, driverRules); err != nil {
+	if err := a.access(ctx, driverAccount, a.Kubeconfig, driverRules, c.KubeconfigFor); err != nil {
 		return err
 	}
 	if a.options.ClusterAdmin {
@@ -79,7 +83,9 @@ func (a *ArgoCD) install(ctx context.Context) (err error) {
 
 // access makes an account with rights in the instance's namespace only, and a
 // kubeconfig file for it.
-func (a *ArgoCD) access(ctx context.Context, account, file string, rules []rbacv1.PolicyRule) error {
+func (a *ArgoCD) access(ctx context.Context, account, file string, rules []rbacv1.PolicyRule,
+	kubeconfig func(token, namespace string) ([]byte, error),
+) error {
 	c := a.options.Cluster
 	token, err := c.account(ctx, a.Namespace, account)
 	if err != nil {
@@ -88,7 +94,7 @@ func (a *ArgoCD) access(ctx context.Context, account, file string, rules []rbacv
 	if err := c.allow(ctx, a.Namespace, a.Namespace, account, rules); err != nil {
 		return err
 	}
-	text, err := c.KubeconfigFor(token, a.Namespace)
+	text, err := kubeconfig(token, a.Namespace)
 	if err != nil {
 		return err
 	}

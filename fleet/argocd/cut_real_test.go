@@ -1,0 +1,78 @@
+package argocd
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/test/stack"
+)
+
+// What is written while the watches of Argo CD's own controller are cut reaches the cluster all the
+// same: it resumes them, and lists again where it has to.
+func TestArgoCDMissesNothingWhileItsWatchesAreCut(t *testing.T) {
+	const apps = 24
+	proxy, err := stack.StartProxy(apiServer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Stop)
+	w := newWorldWith(t, "cut", stack.ArgoOptions{Version: "3.2", Via: proxy})
+	token, err := w.cluster.TenantToken(t.Context(), "acme-"+w.spaceA, w.spaceA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := fleet.EnvironmentID{Tenant: acme, Name: "prod-eu"}
+	for _, row := range w.foundation(env, w.spaceA) {
+		w.apply(row, fleet.NewSecret(map[string][]byte{"token": []byte(token)}))
+	}
+	files := map[string]string{}
+	for i := range apps {
+		for _, v := range []string{"one", "two"} {
+			files[fmt.Sprintf("%s-%d/cm.yaml", v, i)] = configMap(fmt.Sprintf("cm-%d", i), v)
+		}
+	}
+	w.commit(files)
+	write := func(v string) {
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() { // cuts while it is written, and a little longer
+			defer close(stopped)
+			for {
+				proxy.Cut()
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+			}
+		}()
+		var all sync.WaitGroup
+		for i := range apps {
+			id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(fmt.Sprintf("d-%d", i)), Environment: env.Name}
+			row := w.app(id, fmt.Sprintf("%s-%d", v, i), w.spaceA, fleet.DeletionDelete, nil)
+			all.Go(func() {
+				if _, err := w.e.Apply(t.Context(), row, fleet.Secret{}, w.lease); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		close(stop)
+		<-stopped
+	}
+	watches := proxy.Count("GET", "applications", "watch=true")
+	for _, v := range []string{"one", "two"} {
+		write(v)
+		for i := range apps {
+			w.until(fmt.Sprintf("ConfigMap %d says %s", i, v), func() bool {
+				got, _ := w.value(w.spaceA, fmt.Sprintf("cm-%d", i))
+				return got == v
+			})
+		}
+	}
+	if n := proxy.Count("GET", "applications", "watch=true") - watches; n < 2 {
+		t.Errorf("%d watches were opened anew: nothing was cut", n)
+	}
+}
