@@ -13,6 +13,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/gitrepo"
 )
 
 // planter makes commits that git itself would not, in the bare repository.
@@ -98,6 +99,9 @@ func (p planter) with(folder, mode, name, id string) string {
 	return p.tree(append(entries, mode+" "+name, id)...)
 }
 
+// narrow is the budget of those who are to find a folder too large.
+var narrow = gitrepo.Budget{Files: 10_000}
+
 // hostile are folders that cannot be read, or hold what cannot be.
 var hostile = map[string]func(p planter, folder string) (tree, says string){
 	"a file of 65 MiB": func(p planter, folder string) (string, string) {
@@ -105,7 +109,7 @@ var hostile = map[string]func(p planter, folder string) (tree, says string){
 	},
 	"a tree bomb": func(p planter, folder string) (string, string) {
 		mode, id := "100644", p.blob(strings.NewReader("x"))
-		for range 10 {
+		for range 6 {
 			var entries []string
 			for i := range 10 {
 				entries = append(entries, fmt.Sprintf("%s n%d", mode, i), id)
@@ -114,10 +118,10 @@ var hostile = map[string]func(p planter, folder string) (tree, says string){
 		}
 		return p.with(folder, "40000", "zz", id), "source.maxFiles"
 	},
-	"260,000 entries": func(p planter, folder string) (string, string) {
+	"12,000 entries": func(p planter, folder string) (string, string) {
 		blob := p.blob(strings.NewReader("x"))
 		var entries []string
-		for i := range 260_000 {
+		for i := range 12_000 {
 			entries = append(entries, fmt.Sprintf("100644 n%06d", i), blob)
 		}
 		return p.with(folder, "40000", "zz", p.tree(entries...)), "source.maxFiles"
@@ -189,7 +193,7 @@ func TestOneTenantsFolderStopsNoOther(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t, together(small(), evil("v1")))
 			p := planter{h}
-			h.start("a", options{})
+			h.start("a", options{budget: narrow})
 			h.eventually("the fleet stands", h.settled)
 			tree, says := make(p, "tenants/evil")
 			h.applied(p.put("tenants/evil", "40000", tree, "a bomb"))
@@ -201,7 +205,7 @@ func TestOneTenantsFolderStopsNoOther(t *testing.T) {
 			h.says("evil", "tenants/evil/", says)
 
 			// A new replica without a mirror reads the same.
-			r := h.start("b", options{})
+			r := h.start("b", options{budget: narrow})
 			head, err := r.source.Fetch(t.Context())
 			if err != nil || head.Revision != h.head() {
 				t.Fatal(head, err)
@@ -289,7 +293,7 @@ func (letters) Read(b []byte) (int, error) {
 func TestAPullRequestIsToldOfItsFolder(t *testing.T) {
 	h := newHouse(t, together(small(), evil("v1")))
 	p := planter{h}
-	r := h.start("a", options{})
+	r := h.start("a", options{budget: narrow})
 	h.eventually("the fleet stands", h.settled)
 	for name, make := range hostile {
 		if name == "a file of 65 MiB" {

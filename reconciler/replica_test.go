@@ -47,7 +47,8 @@ type options struct {
 	standby time.Duration // of the loop
 	reach   reach.Limits  // of every worker
 
-	gitAway bool // until source.away says otherwise
+	gitAway bool           // until source.away says otherwise
+	budget  gitrepo.Budget // of the copy of the config repo
 
 	reviews  reconciler.Reviews
 	agents   reconciler.AgentFinder
@@ -67,7 +68,8 @@ func (h *house) start(name string, o options) *replica {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	m, err := gitrepo.Open(context.Background(), filepath.Join(h.t.TempDir(), "config.git"), gitrepo.Source{URL: h.repo.URL, Branch: "refs/heads/main"}, gitrepo.AllowPlainHTTP())
+	m, err := gitrepo.Open(context.Background(), filepath.Join(h.t.TempDir(), "config.git"), gitrepo.Source{URL: h.repo.URL, Branch: "refs/heads/main"},
+		gitrepo.AllowPlainHTTP(), gitrepo.WithBudget(o.budget))
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -327,8 +327,8 @@ func TestARestartWithMuchToDoHasNoMoreInFlightThanAllowed(t *testing.T) {
 	var mu sync.Mutex
 	now, most := map[fleet.EngineName]int{}, 0
 	crowded := make(chan struct{}) // never closed if the limit holds
-	rest, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	rested := make(chan struct{})  // closed some time after so many as are allowed have come
+	var full sync.Once
 	count := func(e fleet.EngineName, n int) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -336,14 +336,18 @@ func TestARestartWithMuchToDoHasNoMoreInFlightThanAllowed(t *testing.T) {
 		if most = max(most, now[e]); now[e] == 4 {
 			close(crowded)
 		}
+		if now[e] == 3 {
+			full.Do(func() { time.AfterFunc(500*time.Millisecond, func() { close(rested) }) })
+		}
 	}
 	h.start("b", options{flight: 3, engine: func(call string, key fleet.ObjectKey) error {
 		if call == "apply" && key.Kind == fleet.ObjectApplication {
 			count(key.Engine, 1)
 			defer count(key.Engine, -1)
-			select { // a slow engine, for a second
+			select { // a slow engine, until more could have come
 			case <-crowded:
-			case <-rest.Done():
+			case <-rested:
+			case <-t.Context().Done():
 			}
 		}
 		return nil
