@@ -104,6 +104,7 @@ const (
 	tourPatience    = 5 * time.Minute // for all rows of an engine, which are visited one by one
 
 	readTimeout      = "5s"
+	silence          = time.Second            // without an answer to a statement, from which on its connection counts as silent
 	lockPatience     = 500 * time.Millisecond // whoever waits longer for a lease's lock asks again later, rather than occupy a connection
 	pingTimeout      = 2 * time.Second
 	connectTimeout   = 5 * time.Second
@@ -155,8 +156,9 @@ func (s *Store) PoolSizes() [3]int32 {
 }
 
 // deadlines gives every statement and batch of a pool a deadline, so that a connection that has fallen silent is found out by whoever uses it:
-// the server at its other end may be gone without a word. One that was found out drops all idle connections of its pool, for they are likely
-// as dead.
+// the server at its other end may be gone without a word. One that was found out drops all connections of its pool, for they are likely as
+// dead. A statement that a caller gave less than silence proves nothing: callers whose time runs out while many of them wait must
+// not take the connections of the others, which would wait the longer for new ones.
 type deadlines struct {
 	patience, acquire time.Duration
 	pool              *pgxpool.Pool
@@ -181,17 +183,29 @@ func (d *deadlines) begin(ctx context.Context) context.Context {
 	return within(ctx, limit)
 }
 
+// bounded is what ends the time of a statement, a batch or an acquisition.
+type bounded struct {
+	cancel context.CancelFunc
+	given  time.Duration // what it had, by its limit and its caller's deadline
+}
+
 // within is the context with at most that much time; ended releases it.
 func within(ctx context.Context, limit time.Duration) context.Context {
+	given := limit
+	if deadline, ok := ctx.Deadline(); ok {
+		given = min(limit, time.Until(deadline))
+	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
-	return context.WithValue(ctx, endKey{}, cancel)
+	return context.WithValue(ctx, endKey{}, bounded{cancel, given})
 }
 
 func (d *deadlines) ended(ctx context.Context, err error) {
-	if cancel, ok := ctx.Value(endKey{}).(context.CancelFunc); ok {
-		cancel()
+	b, ok := ctx.Value(endKey{}).(bounded)
+	if !ok {
+		return
 	}
-	if errors.Is(err, context.DeadlineExceeded) && d.pool != nil {
+	b.cancel()
+	if errors.Is(err, context.DeadlineExceeded) && b.given >= silence && d.pool != nil {
 		d.pool.Reset()
 	}
 }
@@ -228,8 +242,8 @@ func (d *deadlines) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pg
 // TraceAcquireEnd ends it. That no connection was free says nothing of those that there are.
 func (d *deadlines) TraceAcquireEnd(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireEndData) {
 	d.waiting.Add(-1)
-	if cancel, ok := ctx.Value(endKey{}).(context.CancelFunc); ok {
-		cancel()
+	if b, ok := ctx.Value(endKey{}).(bounded); ok {
+		b.cancel()
 	}
 }
 

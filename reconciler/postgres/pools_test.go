@@ -195,3 +195,53 @@ func TestConnectionsAreDividedAsTheURLSays(t *testing.T) {
 		t.Errorf("too few connections: %v", err)
 	}
 }
+
+// A statement whose caller has no time left takes none of its pool's other connections: callers that wait together would otherwise keep each
+// other from ever being served. One that was given a second and got no answer takes them all, for they are likely as dead.
+func TestAStatementWithoutTimeKeepsThePoolsConnections(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		given time.Duration
+		kept  bool
+	}{"given no time": {100 * time.Millisecond, true}, "given time": {1200 * time.Millisecond, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := newDatabase(t)
+			s := openWith(t, url, postgres.Options{Connections: postgres.Connections{Readers: 2}})
+			blocker := connect(t, url)
+			defer blocker.Close(context.Background())
+			waiting := func() []int32 {
+				return one[[]int32](t, url, `SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity
+					WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`)
+			}
+			read := func(ctx context.Context) error {
+				_, _, err := s.Readers().Problems(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+				return err
+			}
+			// behind reads while the table is locked, and returns the process of the server that does it.
+			behind := func(meanwhile func()) int32 {
+				tx := must(blocker.Begin(t.Context()))(t)
+				_, err := tx.Exec(t.Context(), `LOCK TABLE problems IN ACCESS EXCLUSIVE MODE`)
+				check(t, err)
+				done := make(chan error, 1)
+				go func() { done <- read(t.Context()) }()
+				until(t, "a read to wait", func() bool { return len(waiting()) == 1 })
+				pid := waiting()[0]
+				meanwhile()
+				check(t, tx.Rollback(t.Context()))
+				check(t, <-done)
+				return pid
+			}
+			first := behind(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), c.given)
+				defer cancel()
+				if read(ctx) == nil {
+					t.Error("a locked table was read")
+				}
+			})
+			if second := behind(func() {}); (second == first) != c.kept {
+				t.Errorf("read by process %d and then by %d; want the same: %v", first, second, c.kept)
+			}
+		})
+	}
+}
