@@ -6,7 +6,7 @@ BIN := bin/argosy
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-placement bench-pulls bench-agents bench-takeover chaos clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-placement bench-pulls bench-agents bench-takeover bench-stop chaos clean
 
 help: ## what there is
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
@@ -40,6 +40,10 @@ chaos: ## histories of faults for MINUTES (default 30), from SEED on; a history 
 bench-takeover: ## how long the next change takes after a replica was killed or stopped
 	@scripts/parts.sh git postgres lab argocd-3.2
 	$(GO) test ./test/chaos -timeout 0 -run '^$$' -bench Takeover -benchtime 10x
+
+bench-stop: ## an emergency stop while readers and reconnecting agents load the replica: its answer, and the last write
+	@scripts/parts.sh git postgres lab argocd-3.2
+	$(GO) test ./test/chaos -timeout 0 -run '^$$' -bench Stop -benchtime 5x
 
 demo: ## the main job, live, on real parts (ONCE=1 ends by itself)
 	@scripts/demo.sh

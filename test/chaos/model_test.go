@@ -21,6 +21,7 @@ type model struct {
 	intrusions map[app]int    // deployments that a stranger changed on the branch: the version before
 	stopped    time.Time      // when the emergency stop was in force for sure; zero: it is not
 	writes     int
+	last       time.Time // when the latest write was carried out
 	violations []string
 }
 
@@ -63,6 +64,7 @@ func (m *model) wrote(method, path string, content []byte, late bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.writes++
+	m.last = time.Now()
 	if !m.stopped.IsZero() && time.Since(m.stopped) > stopReach && !late {
 		m.broken("%s %s %s after the stop was in force for %s", method, kind, name, time.Since(m.stopped).Round(time.Millisecond))
 	}

@@ -42,7 +42,10 @@ var (
 	worlds       atomic.Int64
 )
 
-const databaseName = "argosy"
+const (
+	databaseName = "argosy"
+	bootstrap    = "argosy-chaos-token-that-is-long-enough"
+)
 
 func canary(tenant string) string { return "canary-of-" + tenant }
 
@@ -248,7 +251,6 @@ func (w *world) newReplica(name string) *replica {
 	}
 	listen, ops := must(stack.FreeAddress())(w.t), must(stack.FreeAddress())(w.t)
 	token := filepath.Join(w.dir, "token")
-	const bootstrap = "argosy-chaos-token-that-is-long-enough"
 	if err := os.WriteFile(token, []byte(bootstrap), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
