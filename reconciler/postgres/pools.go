@@ -17,6 +17,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// Workers is how many connections the workers' pool opens at most. Agents are served by it too.
+func (s *Store) Workers() int { return int(s.work.Config().MaxConns) }
+
 // Connections is how many connections each pool of a Store opens at most. A size that is zero takes its default, or its share of
 // pool_max_conns when the URL has that.
 //

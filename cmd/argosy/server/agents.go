@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -37,13 +38,22 @@ func (v *Server) assembleAgents() error {
 	}
 	made, err := hub.New(hub.Config{
 		Store: v.store, Secrets: v.secrets, Stops: v.stops, PublicURL: s.Listen.Public, Replica: v.holder, Version: v.version,
-		LegacyTokenPath: s.Agents.LegacyTokenPath, Limits: hub.Limits{OpenRate: s.Agents.ConnectRate, Proxies: proxies}, Log: v.log, Metrics: hub.NewMetrics(v.registry),
+		LegacyTokenPath: s.Agents.LegacyTokenPath, Limits: agentLimits(v.store.Workers(), s.Agents.ConnectRate, proxies), Log: v.log, Metrics: hub.NewMetrics(v.registry),
 	})
 	if err != nil {
 		return fmt.Errorf("listen.publicURL: %w", err)
 	}
 	v.hub = made
 	return nil
+}
+
+// agentLimits lets agents have no more of the store at a time than the workers' pool has connections:
+// whoever else waits for one, a worker or the loop, waits for one turn and not behind a herd.
+func agentLimits(connections, openRate int, proxies []netip.Prefix) hub.Limits {
+	return hub.Limits{
+		OpenRate: openRate, Proxies: proxies,
+		Reads: max(1, connections/2), Asks: max(1, connections/4),
+	}
 }
 
 // agents is what people ask of them; nil when they are switched off.

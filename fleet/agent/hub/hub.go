@@ -37,6 +37,7 @@ type Limits struct {
 	JoinRate  int           // joins that are tried in a second, whoever tries; 20
 	Queue     time.Duration // that one may wait for its turn before it is sent away; 20s
 	Reads     int           // reads of the store for streams and snapshots at a time; 16
+	Asks      int           // other reads at a time for agents that are known, and as many for others; 32
 	Snapshots int           // that are made at a time; 4
 
 	Proxies []netip.Prefix // whose X-Forwarded-For says who asks
@@ -100,7 +101,7 @@ func New(c Config) (*Hub, error) {
 		return nil, errors.New("the hub needs a store, secrets, stops and the replica's name")
 	}
 	h := &Hub{store: c.Store, secrets: c.Secrets, stops: c.Stops, audience: audience, replica: c.Replica, version: c.Version, legacy: c.LegacyTokenPath,
-		log: c.Log, metrics: c.Metrics, now: c.Now, resolving: make(slots, 8), asks: make(slots, 32), knownAsks: make(slots, 32)}
+		log: c.Log, metrics: c.Metrics, now: c.Now, resolving: make(slots, 8)}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -115,6 +116,7 @@ func New(c Config) (*Hub, error) {
 	h.lookups, h.lookupsOf = newAdmission(askFactor*l.TokenRate, l.Queue), &recent[*admission]{size: maxAddresses}
 	h.tokensOf, h.joinsOf = &recent[*admission]{size: maxAddresses}, &recent[*admission]{size: maxAddresses}
 	h.reads, h.snapshots = make(slots, l.Reads), make(slots, l.Snapshots)
+	h.asks, h.knownAsks = make(slots, l.Asks), make(slots, l.Asks)
 	if h.metrics == nil {
 		h.metrics = NewMetrics(nil)
 	}
@@ -132,6 +134,7 @@ func (l Limits) filled() Limits {
 	fill(&l.TokenRate, 200)
 	fill(&l.JoinRate, 20)
 	fill(&l.Reads, 16)
+	fill(&l.Asks, 32)
 	fill(&l.Snapshots, 4)
 	if l.Queue <= 0 {
 		l.Queue = 20 * time.Second
