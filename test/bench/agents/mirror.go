@@ -38,7 +38,29 @@ func newMirror(ctx context.Context, p *stack.Postgres, name, namespace string, n
 	if m.lease, ok, err = m.store.Acquire(ctx, "reconciler", "bench", time.Hour); err != nil || !ok {
 		return nil, fmt.Errorf("lease: %v, %w", ok, err)
 	}
+	go m.confirm(ctx)
 	return m, m.declare(ctx, n)
+}
+
+// confirm plays the loop's part for who waits until the rows are confirmed by the config repo.
+func (m *mirror) confirm(ctx context.Context) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		at, err := m.store.Mirror(ctx)
+		if err != nil || at.Wanted <= at.Confirmed {
+			continue
+		}
+		if ok, err := m.store.Confirm(ctx, m.lease, at); err != nil || !ok {
+			continue // the mirror has moved on; the next tick looks again
+		}
+		_ = m.store.Notify(ctx, "") // who waits looks by itself, too
+	}
 }
 
 func (m *mirror) declare(ctx context.Context, n int) error {
