@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"argosy.dev/argosy/api/wire"
-
 	"argosy.dev/argosy/fleet/printable"
 )
 

@@ -184,6 +184,20 @@ func (h *house) bears(deployment fleet.DeploymentName, revision string) error {
 	return nil
 }
 
+// leaveBehind applies what the standby does not hear of: an Application that it knows as gone is back,
+// and another one is newer.
+func (f *failover) leaveBehind() {
+	f.t.Helper()
+	f.commit("an Application goes", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
+	f.eventually("it is gone", f.settled)
+	if err := f.standby.CaughtUp(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+	f.standby.Pause()
+	f.commit("it is back, and another is newer", together(deployment("globex", "shop", "v2", "Delete", "prod"), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
+	f.eventually("the tail is applied", f.settled)
+}
+
 // A standby that lacks the last commits is promoted. What they made stays as it is: none of it is put back to an earlier revision, nothing is
 // deleted, the stop that was lost holds; and the mirror catches up by itself, without a restart and without another commit.
 func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
@@ -193,14 +207,7 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 			heard := &ledger{}
 			a := f.start("a", options{engine: heard.hear})
 			f.eventually("the fleet stands", f.settled)
-			f.commit("an Application goes", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
-			f.eventually("it is gone", f.settled)
-			if err := f.standby.CaughtUp(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			f.standby.Pause()
-			f.commit("it is back, and another is newer", together(deployment("globex", "shop", "v2", "Delete", "prod"), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
-			f.eventually("the tail is applied", f.settled)
+			f.leaveBehind()
 			f.setStop(fleet.Stop{Scope: fleet.StopTenant, Name: "globex"})
 			for name := range f.engines {
 				f.eventually("the engine remembers the stop", func() error { return f.marked(name, 1) })
@@ -244,14 +251,7 @@ func TestARestoredBackupUndoesNothingWhileGitIsAway(t *testing.T) {
 	f := newFailover(t, small()) // the standby is the backup: all that was committed until it was paused
 	a := f.start("a", options{})
 	f.eventually("the fleet stands", f.settled)
-	f.commit("an Application goes", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
-	f.eventually("it is gone", f.settled)
-	if err := f.standby.CaughtUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	f.standby.Pause()
-	f.commit("a day's work", together(deployment("globex", "shop", "v2", "Delete", "prod"), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
-	f.eventually("it is applied", f.settled)
+	f.leaveBehind()
 	a.stop()
 	f.promote(true)
 	heard, written := &ledger{}, f.writes()

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"argosy.dev/argosy/fleet/agent/edge"
-
 	"argosy.dev/argosy/fleet/printable"
 )
 

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/term"
 
 	"argosy.dev/argosy/api/wire"
-
 	"argosy.dev/argosy/fleet/printable"
 )
 

@@ -47,8 +47,7 @@ func (a *app) releaseOwnerCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(a.out, "owner %s counts as number %d from now on\n", done.Name, done.ID)
-		return err
+		return a.say("owner %s counts as number %d from now on", done.Name, done.ID)
 	}
 	return cmd
 }

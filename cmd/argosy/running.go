@@ -8,7 +8,6 @@ import (
 
 	"argosy.dev/argosy/cmd/argosy/server"
 	"argosy.dev/argosy/cmd/argosy/settings"
-
 	"argosy.dev/argosy/fleet/printable"
 )
 

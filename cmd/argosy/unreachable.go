@@ -66,8 +66,7 @@ func (a *app) orphanCommand() *cobra.Command {
 		}); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(a.out, "application %s is being removed; its workload is left running\n", id)
-		return err
+		return a.say("application %s is being removed; its workload is left running", id)
 	}
 	return cmd
 }

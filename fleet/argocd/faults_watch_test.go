@@ -78,9 +78,9 @@ func http2Drop(b *faultBench) {
 	b.f.Cut()
 }
 
-func TestTheFirstReadIsCompleteOrNone(t *testing.T) {
-	b := newFaultBench(t, Options{})
-	var keys []fleet.ObjectKey
+// unreadProjects puts the AppProjects of three tenants onto the server, of which the engine knows nothing.
+func (b *faultBench) unreadProjects() (keys []fleet.ObjectKey) {
+	b.Helper()
 	for _, tenant := range []fleet.TenantName{"acme", "globex", "initech"} {
 		p := projectObject(tenant)
 		keys = append(keys, p.Key)
@@ -88,13 +88,19 @@ func TestTheFirstReadIsCompleteOrNone(t *testing.T) {
 		r.Tenant = tenant
 		w, err := prepare(r, fleet.Secret{}, b.lease)
 		if err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
-		if _, err := b.e.write(t.Context(), w, nil); err != nil {
-			t.Fatal(err)
+		if _, err := b.e.write(b.Context(), w, nil); err != nil {
+			b.Fatal(err)
 		}
 	}
 	b.e.cache = newCache(resources)
+	return keys
+}
+
+func TestTheFirstReadIsCompleteOrNone(t *testing.T) {
+	b := newFaultBench(t, Options{})
+	keys := b.unreadProjects()
 	var expired, pages atomic.Int64
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if !isList(r, "appprojects") {
@@ -122,18 +128,7 @@ func TestTheFirstReadIsCompleteOrNone(t *testing.T) {
 // What was read of a long list is not read again because one page failed.
 func TestPageThatCannotBeHadDoesNotBeginTheReadAnew(t *testing.T) {
 	b := newFaultBench(t, Options{})
-	for _, tenant := range []fleet.TenantName{"acme", "globex", "initech"} {
-		r := b.row(projectObject(tenant))
-		r.Tenant = tenant
-		w, err := prepare(r, fleet.Secret{}, b.lease)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.e.write(t.Context(), w, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.e.cache = newCache(resources)
+	b.unreadProjects()
 	var begun, failed atomic.Int64
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		q := r.URL.Query()

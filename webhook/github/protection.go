@@ -42,30 +42,40 @@ func (f *Forge) protection(ctx context.Context, r repository, branch string, p *
 	if err != nil {
 		return err
 	}
-	p.Styles, p.AutoMerge = map[fleet.MergeStyle]bool{}, settings.AutoMerge
-	for style, allowed := range map[fleet.MergeStyle]*bool{
+	p.AutoMerge = settings.AutoMerge
+	p.Styles = shown(map[fleet.MergeStyle]*bool{
 		fleet.MergeCommit: settings.Merge, fleet.MergeSquash: settings.Squash, fleet.MergeRebase: settings.Rebase,
-	} {
-		if allowed != nil {
-			p.Styles[style] = *allowed
-		}
-	}
+	})
 	if len(p.Styles) < 3 || p.AutoMerge == nil {
 		p.Unread.Settings = mayReadSettings
 	}
-	var sources []source
-	if err := f.rulesets(ctx, r, branch, p, &sources); err != nil {
+	sources, err := f.rulesets(ctx, r, branch, p)
+	if err != nil {
 		return err
 	}
-	if err := f.classic(ctx, r, branch, p, &sources); err != nil {
+	classic, err := f.classic(ctx, r, branch, p)
+	if err != nil {
 		return err
 	}
+	sources = append(sources, classic)
 	p.Pushers = exemptFrom(sources, func(s source) (bool, []fleet.Exempt) { return s.pulls, s.push })
 	p.Overriders = exemptFrom(sources, func(s source) (bool, []fleet.Exempt) { return s.checks, s.merge })
 	return nil
 }
 
-// source is one ruleset, or the branch protection: what it demands, and who is exempt.
+// shown are the merge styles of which the host says whether they are allowed.
+func shown(styles map[fleet.MergeStyle]*bool) map[fleet.MergeStyle]bool {
+	all := map[fleet.MergeStyle]bool{}
+	for style, allowed := range styles {
+		if allowed != nil {
+			all[style] = *allowed
+		}
+	}
+	return all
+}
+
+// source is one ruleset, or the branch protection: what it demands, and who is exempt. The zero source
+// demands nothing.
 type source struct {
 	pulls, checks bool
 	push, merge   []fleet.Exempt
@@ -142,11 +152,12 @@ func (r rule) check() error {
 	return nil
 }
 
-func (f *Forge) rulesets(ctx context.Context, r repository, branch string, p *fleet.Protection, sources *[]source) error {
+// rulesets adds what the rulesets enforce, and returns those that demand something.
+func (f *Forge) rulesets(ctx context.Context, r repository, branch string, p *fleet.Protection) (sources []source, err error) {
 	at := in(r.FullName, "rules", "branches", branch)
 	rules, err := every(ctx, func(r rule) int64 { return r.Ruleset }, pagesOf[rule](f, at, nil, names))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	by, order := map[int64]*source{}, []int64(nil)
 	for _, one := range rules {
@@ -162,11 +173,11 @@ func (f *Forge) rulesets(ctx context.Context, r repository, branch string, p *fl
 			continue
 		}
 		if err := f.exemptions(ctx, r, id, p, s); err != nil {
-			return err
+			return nil, err
 		}
-		*sources = append(*sources, *s)
+		sources = append(sources, *s)
 	}
-	return nil
+	return sources, nil
 }
 
 // apply adds what the rule enforces.
@@ -281,12 +292,18 @@ func (f *Forge) exempt(ctx context.Context, r repository, a actor) (fleet.Exempt
 	case "OrganizationAdmin":
 		return fleet.Exempt{Name: "the owners of the organization"}, nil
 	case "DeployKey":
-		return fleet.Exempt{Name: "deploy keys"}, nil
+		return deployKeys, nil
 	case "Integration":
 		return fleet.Exempt{Name: "the App " + id}, nil
 	}
 	return fleet.Exempt{Name: plain(a.Type) + " " + id}, nil
 }
+
+// Groups that both hosts have, and name by no number.
+var (
+	administrators = fleet.Exempt{Name: "administrators of the repository"}
+	deployKeys     = fleet.Exempt{Name: "deploy keys"}
+)
 
 func exemptTeam(org, name string) fleet.Exempt {
 	return fleet.Exempt{Name: "the team " + org + "/" + name, Team: org + "/" + name}
@@ -376,31 +393,31 @@ type classic struct {
 
 func (classic) check() error { return nil }
 
-// classic adds what the branch protection enforces. The branch tells everybody which checks it requires.
-func (f *Forge) classic(ctx context.Context, r repository, branch string, p *fleet.Protection, sources *[]source) error {
+// classic adds what the branch protection enforces, and returns what it demands. The branch tells
+// everybody which checks it requires.
+func (f *Forge) classic(ctx context.Context, r repository, branch string, p *fleet.Protection) (s source, err error) {
 	g, err := f.guarded(ctx, r, branch)
 	if err != nil || !g.Protected {
-		return err
+		return s, err
 	}
 	require(p, g.Protection.Checks)
 	a, err := f.get(ctx, in(r.FullName, "branches", branch, "protection"), nil)
 	switch {
 	case hasStatus(err, http.StatusNotFound) && strings.Contains(err.Error(), "Branch not protected"):
-		return nil // rulesets alone protect it
+		return s, nil // rulesets alone protect it
 	case isGone(err) || hasStatus(err, http.StatusForbidden):
 		p.Unread.Rules = mayReadRules
 		if p.Unread.Exempt == "" {
 			p.Unread.Exempt = mayReadRules
 		}
-		return nil
+		return s, nil
 	case err != nil:
-		return err
+		return s, err
 	}
 	c, err := read[classic](a)
 	if err != nil {
-		return err
+		return s, err
 	}
-	s := source{}
 	if c.Checks != nil {
 		s.checks = true
 		require(p, *c.Checks)
@@ -412,13 +429,11 @@ func (f *Forge) classic(ctx context.Context, r repository, branch string, p *fle
 		s.push = c.Pulls.Exempt.exempt(org)
 	}
 	if !c.Admins.On {
-		admins := fleet.Exempt{Name: "administrators of the repository"}
-		s.push, s.merge = append(s.push, admins), append(s.merge, admins)
+		s.push, s.merge = append(s.push, administrators), append(s.merge, administrators)
 	}
 	p.RefusesForce = p.RefusesForce || !c.Force.On
 	p.RefusesDeletion = p.RefusesDeletion || !c.Deletion.On
-	*sources = append(*sources, s)
-	return nil
+	return s, nil
 }
 
 func require(p *fleet.Protection, r required) {

@@ -39,15 +39,10 @@ func (f *Forge) giteaProtection(ctx context.Context, r repository, branch string
 	if err != nil {
 		return err
 	}
-	p.Styles = map[fleet.MergeStyle]bool{}
-	for style, allowed := range map[fleet.MergeStyle]*bool{
+	p.Styles = shown(map[fleet.MergeStyle]*bool{
 		fleet.MergeCommit: m.GiteaMerge, fleet.MergeSquash: m.Squash, fleet.MergeRebase: m.GiteaRebase,
 		fleet.MergeRebaseMerge: m.GiteaRebaseMerge, fleet.MergeFastForward: m.GiteaFastForward, fleet.MergeManual: m.GiteaManual,
-	} {
-		if allowed != nil {
-			p.Styles[style] = *allowed
-		}
-	}
+	})
 	if m.GiteaDetected != nil && *m.GiteaDetected {
 		p.Styles[fleet.MergeManual] = true
 	}
@@ -112,11 +107,11 @@ func (g giteaRule) apply(r repository, p *fleet.Protection) {
 			p.Pushers = append(p.Pushers, exemptTeam(org, name))
 		}
 		if g.PushKeys {
-			p.Pushers = append(p.Pushers, fleet.Exempt{Name: "deploy keys"})
+			p.Pushers = append(p.Pushers, deployKeys)
 		}
 	}
 	if g.AdminsKept == nil || !*g.AdminsKept {
-		p.Overriders = append(p.Overriders, fleet.Exempt{Name: "administrators of the repository"})
+		p.Overriders = append(p.Overriders, administrators)
 	}
 }
 

@@ -40,7 +40,7 @@ func (v Verdict) Consented() bool {
 func (v Verdict) Agreed(files map[string]string) map[string]string {
 	out := map[string]string{}
 	for path, blob := range files {
-		owner := Touched([]string{path})[0]
+		owner := plan.PathTenant(path)
 		if slices.ContainsFunc(v.Ownership, func(o Ownership) bool { return o.Tenant == owner && o.Met() }) {
 			out[path] = blob
 		}

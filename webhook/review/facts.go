@@ -16,7 +16,6 @@ package review
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -106,12 +105,7 @@ func (a *Agent) away(now time.Time) bool {
 func Touched(files []string) []fleet.TenantName {
 	seen := map[fleet.TenantName]bool{}
 	for _, path := range files {
-		rest, below := strings.CutPrefix(path, "tenants/")
-		name, _, nested := strings.Cut(rest, "/")
-		if !below || !nested {
-			name = ""
-		}
-		seen[fleet.TenantName(name)] = true
+		seen[plan.PathTenant(path)] = true
 	}
 	return slices.Sorted(maps.Keys(seen))
 }

@@ -68,16 +68,22 @@ func over(t *testing.T, database string) (s settings.Settings, ops string) {
 	return s, ops
 }
 
-func TestAStartWaitsForTheDatabase(t *testing.T) {
+// newDatabase is an empty database of a PostgreSQL of the test's own, and its URL.
+func newDatabase(t *testing.T) (p *stack.Postgres, address string) {
+	t.Helper()
 	p, err := stack.StartPostgres(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Stop() })
-	address, err := p.NewDatabase(t.Context(), "argosy")
-	if err != nil {
+	if address, err = p.NewDatabase(t.Context(), "argosy"); err != nil {
 		t.Fatal(err)
 	}
+	return p, address
+}
+
+func TestAStartWaitsForTheDatabase(t *testing.T) {
+	p, address := newDatabase(t)
 	p.Process.Stop()
 	s, ops := over(t, address)
 	log := &said{}
@@ -158,15 +164,7 @@ func mustParse(t *testing.T, text string) *url.URL {
 }
 
 func TestAStartEndsForWhatNoWaitingHelps(t *testing.T) {
-	p, err := stack.StartPostgres(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Stop() })
-	address, err := p.NewDatabase(t.Context(), "argosy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, address := newDatabase(t)
 	wrong := func(change func(*url.URL)) string {
 		u := mustParse(t, address)
 		change(u)
