@@ -18,8 +18,10 @@ var errSecretCause = errors.New("dial postgres://argosy:hunter2@db: refused")
 func TestATokenIsRequiredEverywhere(t *testing.T) {
 	s := newSite(t, content())
 	for _, path := range []string{"/tenants", "/tenants/acme", "/events", "/whoami", "/tokens"} {
-		for name, token := range map[string]string{"none": "", "a wrong one": "argosy_nobody_00", "one of another scheme": "\x00"} {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+wire.Base+path, nil)
+		for name, token := range map[string]string{"none": "", "a wrong one": "argosy_nobody_00",
+			"one of another scheme": "\x00"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+				s.url+wire.Base+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -31,7 +33,8 @@ func TestATokenIsRequiredEverywhere(t *testing.T) {
 				req.Header.Set("Authorization", "Bearer "+token)
 			}
 			a := s.send(req)
-			if a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") == "" || a.header.Get("Content-Type") != "application/problem+json" {
+			if a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") == "" ||
+				a.header.Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%s with %s: %s", path, name, a.whole())
 			}
 		}
@@ -50,14 +53,19 @@ func TestATokenInAURLIsRefusedAndNotEchoed(t *testing.T) {
 	}
 }
 
-// Case 89: whatever goes wrong, no token and no cause reaches a log line or an answer that it must not reach.
+// Case 89: whatever goes wrong, no token and no cause reaches a log line or an answer that it must
+// not reach.
 func TestNoTokenAndNoCauseIsTold(t *testing.T) {
 	s := newSite(t, content())
 	requests := func() []answer {
 		return []answer{
-			s.get("/tenants", platformToken), s.get("/tenants/"+platformToken, platformToken), s.get("/tenants?tenant="+platformToken, platformToken),
-			s.get("/tenants?"+platformToken+"=1", acmeToken), s.do(http.MethodPost, wire.Base+"/stop", platformToken, `{"scope":"`+platformToken+`"}`),
-			s.do(http.MethodPost, wire.Base+"/approve", platformToken, platformToken), s.get("/nothing/"+platformToken, platformToken),
+			s.get("/tenants", platformToken), s.get("/tenants/"+platformToken, platformToken),
+			s.get("/tenants?tenant="+platformToken, platformToken),
+			s.get("/tenants?"+platformToken+"=1", acmeToken),
+			s.do(http.MethodPost, wire.Base+"/stop", platformToken, `{"scope":"`+platformToken+
+				`"}`),
+			s.do(http.MethodPost, wire.Base+"/approve", platformToken, platformToken),
+			s.get("/nothing/"+platformToken, platformToken),
 			s.page("/tenants/acme", platformToken), s.page("/nothing", platformToken),
 		}
 	}
@@ -69,11 +77,13 @@ func TestNoTokenAndNoCauseIsTold(t *testing.T) {
 			t.Errorf("the cause is told: %s", a.body)
 		}
 	}
-	if !strings.Contains(failed[0].body, `"next"`) || failed[0].status != http.StatusServiceUnavailable {
+	if !strings.Contains(failed[0].body, `"next"`) ||
+		failed[0].status != http.StatusServiceUnavailable {
 		t.Errorf("%d %s", failed[0].status, failed[0].body)
 	}
 	for i, a := range append(all, failed...) {
-		if i%9 != 3 && strings.Contains(a.body, platformToken) { // 3 is answered to another caller: checked below
+		// 3 is answered to another caller: checked below
+		if i%9 != 3 && strings.Contains(a.body, platformToken) {
 			t.Errorf("answer %d echoes the token: %s", i, a.body)
 		}
 	}
@@ -91,9 +101,11 @@ func TestNoTokenAndNoCauseIsTold(t *testing.T) {
 func TestReadersDecideNothing(t *testing.T) {
 	s := newSite(t, content())
 	for path, body := range map[string]string{
-		"/approve": `{"revision":"` + string(rev1) + `"}`, "/stop": `{"scope":"fleet"}`, "/resume": `{"scope":"fleet"}`, "/tokens": `{"name":"x","role":"read"}`,
+		"/approve": `{"revision":"` + string(rev1) + `"}`, "/stop": `{"scope":"fleet"}`,
+		"/resume": `{"scope":"fleet"}`, "/tokens": `{"name":"x","role":"read"}`,
 	} {
-		s.want(s.do(http.MethodPost, wire.Base+path, readerToken, body), http.StatusForbidden, "may only read")
+		s.want(s.do(http.MethodPost, wire.Base+path, readerToken, body), http.StatusForbidden,
+			"may only read")
 	}
 	if stops, err := s.store.Stops(t.Context(), fleet.Scope{}); err != nil || len(stops) != 0 {
 		t.Errorf("%v %v", stops, err)
@@ -103,14 +115,18 @@ func TestReadersDecideNothing(t *testing.T) {
 
 func TestAnApprovalReleasesAllHoldsOfItsRevision(t *testing.T) {
 	s := newSite(t, content())
-	a := s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"`+string(rev1)+`","note":"planned"}`)
+	a := s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"`+string(rev1)+
+		`","note":"planned"}`)
 	s.want(a, http.StatusOK)
 	done := decode[wire.Approved](t, a)
-	if len(done.Holds) != 2 || done.Approval.By != "token:ops" || done.Approval.Note != "planned" || done.Approval.At.IsZero() {
+	if len(done.Holds) != 2 || done.Approval.By != "token:ops" || done.Approval.Note != "planned" ||
+		done.Approval.At.IsZero() {
 		t.Errorf("%+v", done)
 	}
-	s.want(s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"`+string(rev1)+`"}`), http.StatusNotFound, "waits for an approval")
-	s.want(s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"4f1c9e2a"}`), http.StatusUnprocessableEntity)
+	s.want(s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"`+string(rev1)+
+		`"}`), http.StatusNotFound, "waits for an approval")
+	s.want(s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"4f1c9e2a"}`),
+		http.StatusUnprocessableEntity)
 }
 
 // dated is a store whose clock is not this machine's.
@@ -127,7 +143,8 @@ func (d dated) Approve(ctx context.Context, a fleet.Approval) (fleet.Approval, e
 // The time of an approval is the store's: what is held is compared with that one.
 func TestAnApprovalIsDatedByTheStore(t *testing.T) {
 	s := newSiteOver(t, dated{apitest.New(content())})
-	a := s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"`+string(rev1)+`"}`)
+	a := s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"`+string(rev1)+
+		`"}`)
 	s.want(a, http.StatusOK)
 	if done := decode[wire.Approved](t, a); !done.Approval.At.Equal(decidedAt) {
 		t.Errorf("dated %v", done.Approval.At)
@@ -137,21 +154,29 @@ func TestAnApprovalIsDatedByTheStore(t *testing.T) {
 func TestATenantCannotEndThePlatformsStop(t *testing.T) {
 	s := newSite(t, content())
 	tenant := `{"scope":"tenant","name":"acme","reason":"mine"}`
-	s.want(s.do(http.MethodPost, wire.Base+"/stop", acmeToken, tenant), http.StatusOK, "token:acme/ci")
-	s.want(s.do(http.MethodPost, wire.Base+"/stop", platformToken, `{"scope":"tenant","name":"acme","reason":"audit"}`), http.StatusOK, "token:ops")
+	s.want(s.do(http.MethodPost, wire.Base+"/stop", acmeToken, tenant), http.StatusOK,
+		"token:acme/ci")
+	s.want(s.do(http.MethodPost, wire.Base+"/stop", platformToken,
+		`{"scope":"tenant","name":"acme","reason":"audit"}`), http.StatusOK, "token:ops")
 	s.want(s.do(http.MethodPost, wire.Base+"/stop", acmeToken, tenant), http.StatusOK, "token:ops")
-	s.want(s.do(http.MethodPost, wire.Base+"/resume", acmeToken, `{"scope":"tenant","name":"acme"}`), http.StatusForbidden, "was set by token:ops")
-	s.want(s.do(http.MethodPost, wire.Base+"/resume", platformToken, `{"scope":"tenant","name":"acme"}`), http.StatusOK, `"ended":true`)
-	s.want(s.do(http.MethodPost, wire.Base+"/resume", acmeToken, `{"scope":"tenant","name":"acme"}`), http.StatusOK, `"ended":false`)
+	s.want(s.do(http.MethodPost, wire.Base+"/resume", acmeToken,
+		`{"scope":"tenant","name":"acme"}`), http.StatusForbidden, "was set by token:ops")
+	s.want(s.do(http.MethodPost, wire.Base+"/resume", platformToken,
+		`{"scope":"tenant","name":"acme"}`), http.StatusOK, `"ended":true`)
+	s.want(s.do(http.MethodPost, wire.Base+"/resume", acmeToken,
+		`{"scope":"tenant","name":"acme"}`), http.StatusOK, `"ended":false`)
 }
 
 func TestAStopWithASlipOfThePenIsRefused(t *testing.T) {
 	s := newSite(t, content())
-	for _, body := range []string{`{"scope":"tenant","name":"acem"}`, `{"scope":"engine","name":"eu-7"}`} {
+	for _, body := range []string{`{"scope":"tenant","name":"acem"}`,
+		`{"scope":"engine","name":"eu-7"}`} {
 		s.want(s.do(http.MethodPost, wire.Base+"/stop", platformToken, body), http.StatusNotFound)
 	}
-	for _, body := range []string{`{"scope":"tenant"}`, `{"scope":"fleet","name":"acme"}`, `{"scope":"world"}`, `{"scope":"fleet","dryRun":true}`, `{`} {
-		if a := s.do(http.MethodPost, wire.Base+"/stop", platformToken, body); a.status != http.StatusUnprocessableEntity && a.status != http.StatusBadRequest {
+	for _, body := range []string{`{"scope":"tenant"}`, `{"scope":"fleet","name":"acme"}`,
+		`{"scope":"world"}`, `{"scope":"fleet","dryRun":true}`, `{`} {
+		if a := s.do(http.MethodPost, wire.Base+"/stop", platformToken,
+			body); a.status != http.StatusUnprocessableEntity && a.status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", body, a.status, a.body)
 		}
 	}

@@ -18,7 +18,8 @@ type agentsView struct {
 func (s *Server) agentsPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
 	v := agentsView{frame: s.frame("Agents", token)}
 	var err error
-	v.Agents, v.Next, err = s.agents.Agents(r.Context(), token.Scope(), fleet.Filter{}, fleet.Page{Limit: manyItems, After: cursor(r.URL.Query().Get("after"))})
+	v.Agents, v.Next, err = s.agents.Agents(r.Context(), token.Scope(), fleet.Filter{}, fleet.Page{
+		Limit: manyItems, After: cursor(r.URL.Query().Get("after"))})
 	if v.Next != "" {
 		v.Next = "?" + url.Values{"after": {v.Next}}.Encode()
 	}
@@ -37,7 +38,8 @@ func agentState(now time.Time, a fleet.AgentView) agentStanding {
 	case a.ID == "":
 		s.Word, s.Tone, s.Detail = "not joined", "none", ""
 	case a.Cloned:
-		s.Word, s.Detail = "cloned", "two processes use one identity, and both are refused; join again on the one that stays"
+		s.Word, s.Detail = "cloned",
+			"two processes use one identity, and both are refused; join again on the one that stays"
 	case a.RevokedAt != nil:
 		s.Word = "revoked"
 	case a.ExpiresAt != nil && a.ExpiresAt.Before(now):
@@ -46,7 +48,9 @@ func agentState(now time.Time, a fleet.AgentView) agentStanding {
 		s.Word, s.Tone, s.Detail = "connected", "good", ""
 	}
 	if a.Strays > 0 && a.ID != "" {
-		s.Message = fmt.Sprintf("%s %d objects on the cluster that no row names; they are left alone", s.Message, a.Strays)
+		s.Message = fmt.Sprintf(
+			"%s %d objects on the cluster that no row names; they are left alone", s.Message,
+			a.Strays)
 	}
 	return s
 }

@@ -16,9 +16,11 @@ import (
 const (
 	defaultAgentTTL = time.Hour
 	maxAgentTTL     = 30 * 24 * time.Hour
-	maxLegacyTTL    = 366 * 24 * time.Hour // of a token that the older route of applications is read with
+	// of a token that the older route of applications is read with
+	maxLegacyTTL = 366 * 24 * time.Hour
 
-	// Of a token that a person brings: 128 bits when each character carries four, and no text that repeats itself.
+	// Of a token that a person brings: 128 bits when each character carries four, and no text that
+	// repeats itself.
 	leastBrought, mostBrought, leastDifferent = 32, 128, 10
 )
 
@@ -51,7 +53,8 @@ type (
 )
 
 func (in *agentsIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine}, in.page()
+	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine},
+		in.page()
 }
 func (in *agentTokensIn) query() (fleet.Filter, fleet.Page) {
 	return fleet.Filter{Tenant: in.Tenant, Engine: in.Engine}, in.page()
@@ -61,33 +64,47 @@ func (in *ownIn) query() (fleet.Filter, fleet.Page) {
 }
 
 func (s *Server) registerAgents() {
-	list[agentsIn](s, "agents", "Agents of clusters that dial out, joined or only declared", s.agents.Agents)
-	list[ownIn](s, "own-applications", "Applications that the people of autonomous clusters made; the mirror shows them and writes nothing", s.agents.OwnApplications)
-	one[engineIn](s, "agent", "/agents/{engine}", "One agent, by the engine that it serves", s.agents.Agents)
+	list[agentsIn](s, "agents", "Agents of clusters that dial out, joined or only declared",
+		s.agents.Agents)
+	list[ownIn](s, "own-applications",
+		"Applications that the people of autonomous clusters made; the mirror shows them and "+
+			"writes nothing", s.agents.OwnApplications)
+	one[engineIn](s, "agent", "/agents/{engine}", "One agent, by the engine that it serves",
+		s.agents.Agents)
 	writers := []func(huma.Context, func(huma.Context)){s.writersOnly}
 	huma.Register(s.api, operation(http.MethodDelete, "/agents/{engine}", "revoke-agent",
-		"End an agent's identity and its streams; its cluster keeps what it has", "agents", writers), s.revokeAgent)
-	sync := operation(http.MethodPost, "/tenants/{tenant}/environments/{environment}/own-applications/{namespace}/{name}/sync", "sync-own-application",
-		"Ask an autonomous cluster to sync one of its own Applications", "own-applications", writers)
+		"End an agent's identity and its streams; its cluster keeps what it has", "agents",
+		writers), s.revokeAgent)
+	sync := operation(http.MethodPost,
+		"/tenants/{tenant}/environments/{environment}/own-applications/{namespace}/{name}/sync",
+		"sync-own-application",
+		"Ask an autonomous cluster to sync one of its own Applications", "own-applications",
+		writers)
 	sync.DefaultStatus = http.StatusAccepted
 	huma.Register(s.api, sync, s.syncOwn)
 	s.registerAgentTokens(writers)
 }
 
 func (s *Server) registerAgentTokens(writers []func(huma.Context, func(huma.Context))) {
-	list[agentTokensIn](s, "agent-tokens", "One-time registration tokens without their plaintext, the newest first", s.agents.ListAgentTokens)
+	list[agentTokensIn](s, "agent-tokens",
+		"One-time registration tokens without their plaintext, the newest first",
+		s.agents.ListAgentTokens)
 	create := operation(http.MethodPost, "/agent-tokens", "create-agent-token",
-		"Make a one-time token that one cluster joins with; its plaintext is in the answer and nowhere else", "agents", writers)
+		"Make a one-time token that one cluster joins with; its plaintext is in the answer and "+
+			"nowhere else", "agents", writers)
 	create.DefaultStatus = http.StatusCreated
 	huma.Register(s.api, create, s.createAgentToken)
-	huma.Register(s.api, operation(http.MethodDelete, "/agent-tokens/{id}", "revoke-agent-token", "End a registration token that nobody has used", "agents", writers),
+	huma.Register(s.api, operation(http.MethodDelete, "/agent-tokens/{id}", "revoke-agent-token",
+		"End a registration token that nobody has used", "agents", writers),
 		func(ctx context.Context, in *tokenIn) (*struct{}, error) {
 			caller := callerOf(ctx)
-			return nil, s.answer(ctx, "agent token "+in.ID, s.agents.RevokeAgentToken(ctx, caller.Scope(), in.ID, caller.Subject()))
+			return nil, s.answer(ctx, "agent token "+in.ID,
+				s.agents.RevokeAgentToken(ctx, caller.Scope(), in.ID, caller.Subject()))
 		})
 }
 
-func (s *Server) createAgentToken(ctx context.Context, in *asked[wire.AgentTokenRequest]) (*body[wire.CreatedAgentToken], error) {
+func (s *Server) createAgentToken(ctx context.Context,
+	in *asked[wire.AgentTokenRequest]) (*body[wire.CreatedAgentToken], error) {
 	caller, ask := callerOf(ctx), in.Body
 	subject, refusal := mayJoin(caller, ask)
 	if refusal != nil {
@@ -98,34 +115,45 @@ func (s *Server) createAgentToken(ctx context.Context, in *asked[wire.AgentToken
 		return nil, refusal
 	}
 	if !randomText(ask.Token) {
-		return nil, problem(http.StatusUnprocessableEntity, "token", "a token that you bring is random text of 32 to 128 characters, and does not begin with argosy_",
+		return nil, problem(http.StatusUnprocessableEntity, "token",
+			"a token that you bring is random text of 32 to 128 characters, and does not begin "+
+				"with argosy_",
 			"make one with `openssl rand -hex 32`, or leave it out and one is made for you")
 	}
-	token := fleet.AgentToken{Engine: ask.Engine, Tenant: ask.Tenant, Environment: ask.Environment, CreatedBy: caller.Subject(),
+	token := fleet.AgentToken{Engine: ask.Engine, Tenant: ask.Tenant, Environment: ask.Environment,
+		CreatedBy: caller.Subject(),
 		ExpiresAt: s.now().UTC().Add(ttl), Legacy: ask.Legacy}
 	if ask.Engine == "" {
-		token.Engine = fleet.AgentEngine(fleet.EnvironmentID{Tenant: ask.Tenant, Name: ask.Environment})
+		token.Engine = fleet.AgentEngine(fleet.EnvironmentID{
+			Tenant: ask.Tenant, Name: ask.Environment})
 	}
 	made, plaintext, err := s.agents.CreateAgentToken(ctx, token, ask.Token)
 	switch {
 	case errors.Is(err, fleet.ErrUsed):
-		return nil, problem(http.StatusConflict, subject, "the token that you bring was brought before", "make another one with `openssl rand -hex 32`")
+		return nil, problem(http.StatusConflict, subject,
+			"the token that you bring was brought before",
+			"make another one with `openssl rand -hex 32`")
 	case err != nil:
 		return nil, s.answer(ctx, subject, err)
 	}
-	return &body[wire.CreatedAgentToken]{wire.CreatedAgentToken{Token: made, Plaintext: plaintext, Hub: s.hub}}, nil
+	return &body[wire.CreatedAgentToken]{wire.CreatedAgentToken{Token: made, Plaintext: plaintext,
+		Hub: s.hub}}, nil
 }
 
-// mayJoin says for what the token is, and whether the caller may let a cluster join there: a tenant into its own environments, the platform
-// anywhere.
+// mayJoin says for what the token is, and whether the caller may let a cluster join there: a tenant
+// into its own environments, the platform anywhere.
 func mayJoin(caller fleet.Token, ask wire.AgentTokenRequest) (string, *wire.Refusal) {
-	if (ask.Engine != "") == (ask.Tenant != "" || ask.Environment != "") || (ask.Tenant == "") != (ask.Environment == "") {
-		return "", problem(http.StatusUnprocessableEntity, "", "a token is for one environment (tenant and environment) or for one engine", "name the one or the other")
+	if (ask.Engine != "") == (ask.Tenant != "" || ask.Environment != "") ||
+		(ask.Tenant == "") != (ask.Environment == "") {
+		return "", problem(http.StatusUnprocessableEntity, "",
+			"a token is for one environment (tenant and environment) or for one engine",
+			"name the one or the other")
 	}
 	if ask.Engine != "" {
 		subject := subjectf("engine %s", ask.Engine)
 		if caller.Tenant != "" {
-			return subject, problem(http.StatusForbidden, subject, "engines belong to the platform", "ask with a token of the platform")
+			return subject, problem(http.StatusForbidden, subject, "engines belong to the platform",
+				"ask with a token of the platform")
 		}
 		return subject, nil
 	}
@@ -145,7 +173,8 @@ func randomText(token string) bool {
 	for _, r := range token {
 		different[r] = true
 	}
-	return len(token) >= leastBrought && len(token) <= mostBrought && len(different) >= leastDifferent && !strings.HasPrefix(token, "argosy_")
+	return len(token) >= leastBrought && len(token) <= mostBrought &&
+		len(different) >= leastDifferent && !strings.HasPrefix(token, "argosy_")
 }
 
 func agentTTL(text string, legacy bool) (time.Duration, *wire.Refusal) {
@@ -158,14 +187,17 @@ func agentTTL(text string, legacy bool) (time.Duration, *wire.Refusal) {
 	}
 	ttl, err := time.ParseDuration(text)
 	if err != nil || ttl < minTTL || ttl > most {
-		return 0, problem(http.StatusUnprocessableEntity, "ttl", subjectf("this token is valid for 1m to %dh", int(most.Hours())), "leave ttl out for one hour")
+		return 0, problem(http.StatusUnprocessableEntity, "ttl",
+			subjectf("this token is valid for 1m to %dh", int(most.Hours())),
+			"leave ttl out for one hour")
 	}
 	return ttl, nil
 }
 
 func (s *Server) revokeAgent(ctx context.Context, in *engineIn) (*struct{}, error) {
 	caller := callerOf(ctx)
-	return nil, s.answer(ctx, subjectf("agent %s", in.Engine), s.agents.RevokeAgent(ctx, caller.Scope(), in.Engine, caller.Subject()))
+	return nil, s.answer(ctx, subjectf("agent %s", in.Engine),
+		s.agents.RevokeAgent(ctx, caller.Scope(), in.Engine, caller.Subject()))
 }
 
 // syncOwn records the wish; the agent carries it out and reports how it ends.
@@ -173,11 +205,14 @@ func (s *Server) syncOwn(ctx context.Context, in *ownOneIn) (*body[wire.Asked], 
 	caller := callerOf(ctx)
 	id := fleet.EnvironmentID{Tenant: in.Tenant, Name: in.Environment}
 	asked, err := s.agents.AskSync(ctx, caller.Scope(), fleet.SyncRequest{
-		Key:    fleet.ObjectKey{Engine: fleet.AgentEngine(id), Kind: fleet.ObjectApplication, Name: in.Name},
-		Tenant: in.Tenant, Environment: in.Environment, Namespace: in.Namespace, Revision: in.Body.Revision, Prune: in.Body.Prune,
+		Key: fleet.ObjectKey{Engine: fleet.AgentEngine(id), Kind: fleet.ObjectApplication,
+			Name: in.Name},
+		Tenant: in.Tenant, Environment: in.Environment, Namespace: in.Namespace,
+		Revision: in.Body.Revision, Prune: in.Body.Prune,
 	}, caller.Subject())
 	if err != nil {
-		return nil, s.answer(ctx, subjectf("application %s/%s of environment %s", in.Namespace, in.Name, id), err)
+		return nil, s.answer(ctx, subjectf("application %s/%s of environment %s", in.Namespace,
+			in.Name, id), err)
 	}
 	return &body[wire.Asked]{wire.Asked{ID: asked.ID, State: asked.State}}, nil
 }

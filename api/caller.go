@@ -12,7 +12,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// callerKey carries the verified token of a request from the middleware to the handler, and nothing else travels that way.
+// callerKey carries the verified token of a request from the middleware to the handler, and nothing
+// else travels that way.
 type callerKey struct{}
 
 func callerOf(ctx context.Context) fleet.Token {
@@ -28,7 +29,8 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	url := ctx.URL()
 	for name := range url.Query() {
 		if looksLikeToken(name) {
-			s.refuse(ctx, problem(http.StatusBadRequest, "query", "a token must not travel in a URL: URLs end up in logs",
+			s.refuse(ctx, problem(http.StatusBadRequest, "query",
+				"a token must not travel in a URL: URLs end up in logs",
 				"send it as 'Authorization: Bearer …', and revoke the one that was sent"))
 			return
 		}
@@ -47,11 +49,13 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 // verify is the token that the plaintext stands for, or why the request ends here.
 func (s *Server) verify(ctx context.Context, plaintext string) (fleet.Token, *wire.Refusal) {
 	if plaintext == "" {
-		return fleet.Token{}, problem(http.StatusUnauthorized, "", "a token is required", "run `argosy login URL --token-stdin`, or set ARGOSY_TOKEN")
+		return fleet.Token{}, problem(http.StatusUnauthorized, "", "a token is required",
+			"run `argosy login URL --token-stdin`, or set ARGOSY_TOKEN")
 	}
 	token, err := s.tokens.VerifyToken(ctx, plaintext)
 	if errors.Is(err, fleet.ErrNotFound) {
-		return fleet.Token{}, problem(http.StatusUnauthorized, "", "this token is not valid, or no longer", "ask the platform for another one")
+		return fleet.Token{}, problem(http.StatusUnauthorized, "",
+			"this token is not valid, or no longer", "ask the platform for another one")
 	}
 	if err != nil {
 		var p *wire.Refusal
@@ -77,10 +81,12 @@ func looksLikeToken(parameter string) bool {
 	return false
 }
 
-// platformOnly lets tokens of the platform pass. A tenant learns that the list exists, which the documentation says anyway.
+// platformOnly lets tokens of the platform pass. A tenant learns that the list exists, which the
+// documentation says anyway.
 func (s *Server) platformOnly(ctx huma.Context, next func(huma.Context)) {
 	if callerOf(ctx.Context()).Tenant != "" {
-		s.refuse(ctx, problem(http.StatusForbidden, ctx.Operation().OperationID, "this belongs to the platform", "ask with a token of the platform"))
+		s.refuse(ctx, problem(http.StatusForbidden, ctx.Operation().OperationID,
+			"this belongs to the platform", "ask with a token of the platform"))
 		return
 	}
 	next(ctx)
@@ -89,7 +95,8 @@ func (s *Server) platformOnly(ctx huma.Context, next func(huma.Context)) {
 // writersOnly lets tokens pass that may change something.
 func (s *Server) writersOnly(ctx huma.Context, next func(huma.Context)) {
 	if callerOf(ctx.Context()).Role != fleet.RoleWrite {
-		s.refuse(ctx, problem(http.StatusForbidden, ctx.Operation().OperationID, "this token may only read", "ask with a token of the role write"))
+		s.refuse(ctx, problem(http.StatusForbidden, ctx.Operation().OperationID,
+			"this token may only read", "ask with a token of the role write"))
 		return
 	}
 	next(ctx)

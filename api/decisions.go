@@ -17,25 +17,31 @@ func (s *Server) registerDecisions() {
 	writers := []func(huma.Context, func(huma.Context)){s.writersOnly}
 	platform := []func(huma.Context, func(huma.Context)){s.platformOnly, s.writersOnly}
 	huma.Register(s.api, operation(http.MethodPost, "/approve", "approve",
-		"Release what one revision holds, exactly as it is listed (platform)", "decisions", platform), s.approve)
+		"Release what one revision holds, exactly as it is listed (platform)", "decisions",
+		platform), s.approve)
 	huma.Register(s.api, operation(http.MethodPost, "/strays/remove", "removeStray",
-		"Remove one stray, exactly the object of that UID (platform)", "decisions", platform), s.removeStray)
+		"Remove one stray, exactly the object of that UID (platform)", "decisions", platform),
+		s.removeStray)
 	huma.Register(s.api, operation(http.MethodPost, "/owners/release", "releaseOwner",
-		"Let exactly the account or team of that number count as the owner (platform)", "decisions", platform), s.releaseOwner)
+		"Let exactly the account or team of that number count as the owner (platform)", "decisions",
+		platform), s.releaseOwner)
 	huma.Register(s.api, operation(http.MethodPost, "/applications/orphan", "orphan",
 		"Remove an Application whose deletion is blocked, without its cluster; a tenant may its own", "decisions", writers), s.orphan)
 	huma.Register(s.api, operation(http.MethodPost, "/stop", "stop",
 		"Forbid every write to engines; a tenant may stop itself", "decisions", writers), s.stop)
 	huma.Register(s.api, operation(http.MethodPost, "/resume", "resume",
-		"End a stop; a tenant may end its own, not one that the platform set", "decisions", writers), s.resume)
+		"End a stop; a tenant may end its own, not one that the platform set", "decisions",
+		writers), s.resume)
 }
 
-func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*body[wire.Approved], error) {
+func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*body[wire.Approved],
+	error) {
 	caller := callerOf(ctx)
 	subject := subjectf("revision %s", in.Body.Revision)
 	var holds []fleet.Hold
 	for page := (fleet.Page{Limit: wire.MaxPage}); ; {
-		items, next, err := s.deciding.Holds(ctx, caller.Scope(), fleet.Filter{Revision: in.Body.Revision}, page)
+		items, next, err := s.deciding.Holds(ctx, caller.Scope(), fleet.Filter{
+			Revision: in.Body.Revision}, page)
 		if err != nil {
 			return nil, s.answer(ctx, subject, err)
 		}
@@ -45,22 +51,27 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*
 		}
 	}
 	if len(holds) == 0 {
-		return nil, problem(http.StatusNotFound, subject, "nothing of this revision waits for an approval", "see `argosy get holds`")
+		return nil, problem(http.StatusNotFound, subject,
+			"nothing of this revision waits for an approval", "see `argosy get holds`")
 	}
-	approval, err := s.decider.Approve(ctx, fleet.Approval{Revision: in.Body.Revision, By: caller.Subject(), Note: in.Body.Note})
+	approval, err := s.decider.Approve(ctx, fleet.Approval{Revision: in.Body.Revision,
+		By: caller.Subject(), Note: in.Body.Note})
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
 	return &body[wire.Approved]{wire.Approved{Approval: approval, Holds: holds}}, nil
 }
 
-func (s *Server) removeStray(ctx context.Context, in *asked[fleet.StrayRemoval]) (*body[fleet.StrayView], error) {
+func (s *Server) removeStray(ctx context.Context,
+	in *asked[fleet.StrayRemoval]) (*body[fleet.StrayView], error) {
 	removal := in.Body
 	removal.By = callerOf(ctx).Subject()
 	subject := subjectf("stray %s %s on engine %s", removal.Kind, removal.Name, removal.Engine)
 	view, err := s.decider.RemoveStray(ctx, removal)
 	if errors.Is(err, fleet.ErrNotFound) {
-		return nil, problem(http.StatusNotFound, subject, "no stray of this UID is listed, or its removal is decided already", "see `argosy get strays`")
+		return nil, problem(http.StatusNotFound, subject,
+			"no stray of this UID is listed, or its removal is decided already",
+			"see `argosy get strays`")
 	}
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
@@ -68,13 +79,16 @@ func (s *Server) removeStray(ctx context.Context, in *asked[fleet.StrayRemoval])
 	return &body[fleet.StrayView]{view}, nil
 }
 
-func (s *Server) releaseOwner(ctx context.Context, in *asked[fleet.OwnerRelease]) (*body[fleet.OwnerView], error) {
+func (s *Server) releaseOwner(ctx context.Context,
+	in *asked[fleet.OwnerRelease]) (*body[fleet.OwnerView], error) {
 	release := in.Body
 	release.By = callerOf(ctx).Subject()
 	subject := subjectf("owner %s", release.Name)
 	view, err := s.decider.ReleaseOwner(ctx, release)
 	if errors.Is(err, fleet.ErrNotFound) {
-		return nil, problem(http.StatusNotFound, subject, "the account or team of this number does not have the name, or counts already", "see `argosy get owners`")
+		return nil, problem(http.StatusNotFound, subject,
+			"the account or team of this number does not have the name, or counts already",
+			"see `argosy get owners`")
 	}
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
@@ -83,22 +97,29 @@ func (s *Server) releaseOwner(ctx context.Context, in *asked[fleet.OwnerRelease]
 }
 
 // orphan is shown the Application first: what is not in the caller's scope is not found.
-func (s *Server) orphan(ctx context.Context, in *asked[wire.OrphanRequest]) (*body[fleet.ApplicationView], error) {
+func (s *Server) orphan(ctx context.Context,
+	in *asked[wire.OrphanRequest]) (*body[fleet.ApplicationView], error) {
 	caller, b := callerOf(ctx), in.Body
-	id := fleet.ApplicationID{Tenant: b.Tenant, Deployment: b.Deployment, Environment: b.Environment}
+	id := fleet.ApplicationID{Tenant: b.Tenant, Deployment: b.Deployment,
+		Environment: b.Environment}
 	subject := subjectf("application %s", id)
 	view, err := single(ctx, s.deciding.Applications, caller.Scope(),
 		fleet.Filter{Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment})
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
-	err = s.decider.Orphan(ctx, fleet.Orphaning{Application: id, UID: b.UID, By: caller.Subject(), Note: b.Note})
+	err = s.decider.Orphan(ctx, fleet.Orphaning{Application: id, UID: b.UID, By: caller.Subject(),
+		Note: b.Note})
 	switch {
 	case errors.Is(err, fleet.ErrNotFound):
-		return nil, problem(http.StatusNotFound, subject, "no Application of this UID is being deleted", "see `argosy describe application "+id.String()+"`")
+		return nil, problem(http.StatusNotFound, subject,
+			"no Application of this UID is being deleted", "see `argosy describe application "+
+				id.String()+"`")
 	case errors.Is(err, fleet.ErrNotBlocked):
-		return nil, problem(http.StatusConflict, subject, "its deletion is not blocked: the cluster has to be unreachable for an hour",
-			"wait, or bring the cluster back; `argosy describe application "+id.String()+"` says since when")
+		return nil, problem(http.StatusConflict, subject,
+			"its deletion is not blocked: the cluster has to be unreachable for an hour",
+			"wait, or bring the cluster back; `argosy describe application "+id.String()+
+				"` says since when")
 	case err != nil:
 		return nil, s.answer(ctx, subject, err)
 	}
@@ -111,7 +132,8 @@ func (s *Server) stop(ctx context.Context, in *asked[wire.StopRequest]) (*body[f
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
-	stop := fleet.Stop{Scope: in.Body.Scope, Name: in.Body.Name, By: caller.Subject(), Reason: in.Body.Reason, At: s.now().UTC()}
+	stop := fleet.Stop{Scope: in.Body.Scope, Name: in.Body.Name, By: caller.Subject(),
+		Reason: in.Body.Reason, At: s.now().UTC()}
 	inForce, err := s.decider.SetStop(ctx, stop, caller.Tenant == "")
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
@@ -119,7 +141,8 @@ func (s *Server) stop(ctx context.Context, in *asked[wire.StopRequest]) (*body[f
 	return &body[fleet.Stop]{inForce}, nil
 }
 
-func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*body[wire.Resumed], error) {
+func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*body[wire.Resumed],
+	error) {
 	caller := callerOf(ctx)
 	subject, refusal := may(caller, in.Body.Scope, in.Body.Name)
 	if refusal != nil {
@@ -140,15 +163,16 @@ func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*bo
 	if !ended && caller.Tenant != "" {
 		for _, stop := range stops {
 			if stop.Scope == in.Body.Scope && stop.Name == in.Body.Name {
-				return nil, problem(http.StatusForbidden, subject, "this stop was set by "+stop.By, "ask the platform to end it")
+				return nil, problem(http.StatusForbidden, subject, "this stop was set by "+stop.By,
+					"ask the platform to end it")
 			}
 		}
 	}
 	return &body[wire.Resumed]{wire.Resumed{Ended: ended, Stops: stops}}, nil
 }
 
-// may says whether the caller may decide about that scope at all. A tenant's refusal for another tenant is the answer for one that does
-// not exist.
+// may says whether the caller may decide about that scope at all. A tenant's refusal for another
+// tenant is the answer for one that does not exist.
 func may(caller fleet.Token, scope fleet.StopScope, name string) (subject string, refusal error) {
 	subject = string(scope)
 	if name != "" {
@@ -156,27 +180,32 @@ func may(caller fleet.Token, scope fleet.StopScope, name string) (subject string
 	}
 	switch {
 	case (scope == fleet.StopFleet) != (name == ""):
-		return subject, problem(http.StatusUnprocessableEntity, subject, "the scope fleet has no name, and the others need one", "")
+		return subject, problem(http.StatusUnprocessableEntity, subject,
+			"the scope fleet has no name, and the others need one", "")
 	case caller.Tenant == "" || scope == fleet.StopTenant && name == string(caller.Tenant):
 		return subject, nil
 	case scope == fleet.StopTenant:
 		return subject, notFound(subject)
 	}
-	return subject, problem(http.StatusForbidden, subject, "a tenant may stop and resume itself only", "ask with a token of the platform")
+	return subject, problem(http.StatusForbidden, subject,
+		"a tenant may stop and resume itself only", "ask with a token of the platform")
 }
 
-// covered says whether the caller may decide about that scope, and whether there is such a tenant or engine: a stop with a slip of the
-// pen in it would stop nothing and look as if it did.
-func (s *Server) covered(ctx context.Context, caller fleet.Token, scope fleet.StopScope, name string) (string, error) {
+// covered says whether the caller may decide about that scope, and whether there is such a tenant
+// or engine: a stop with a slip of the pen in it would stop nothing and look as if it did.
+func (s *Server) covered(ctx context.Context, caller fleet.Token, scope fleet.StopScope,
+	name string) (string, error) {
 	subject, err := may(caller, scope, name)
 	if err != nil {
 		return subject, err
 	}
 	switch scope {
 	case fleet.StopTenant:
-		_, err = single(ctx, s.deciding.Tenants, caller.Scope(), fleet.Filter{Tenant: fleet.TenantName(name)})
+		_, err = single(ctx, s.deciding.Tenants, caller.Scope(), fleet.Filter{
+			Tenant: fleet.TenantName(name)})
 	case fleet.StopEngine:
-		_, err = single(ctx, s.deciding.Engines, caller.Scope(), fleet.Filter{Engine: fleet.EngineName(name)})
+		_, err = single(ctx, s.deciding.Engines, caller.Scope(), fleet.Filter{
+			Engine: fleet.EngineName(name)})
 	}
 	return subject, err
 }

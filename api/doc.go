@@ -1,5 +1,5 @@
-// Package api is the control plane as people and programs see it: a JSON API over the mirror with its OpenAPI document, an event stream,
-// and a page.
+// Package api is the control plane as people and programs see it: a JSON API over the mirror with
+// its OpenAPI document, an event stream, and a page.
 //
 // Rules of this package:
 //   - a caller's scope comes from its token and from nowhere else; another tenant's object is answered exactly like one that does not

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	streamBeat  = 5 * time.Second // between proofs that a stream is alive, and between looks whether its token still is
+	// between proofs that a stream is alive, and between looks whether its token still is
+	streamBeat  = 5 * time.Second
 	streamWrite = 5 * time.Second // a client that takes longer for one write is cut off
 	streamBatch = 500
 )
@@ -28,17 +29,21 @@ type eventsIn struct {
 
 func (s *Server) registerEvents() {
 	op := operation(http.MethodGet, "/events", "events",
-		"What changes, as it happens (text/event-stream). Each event says where to look; it is never the truth itself", "events", nil)
+		"What changes, as it happens (text/event-stream). Each event says where to look; it is "+
+			"never the truth itself", "events", nil)
 	op.Responses = map[string]*huma.Response{"200": {
-		Description: "One message for each event: its id, its kind as the event's name, and the event as data. The first one, named open, " +
+		Description: "One message for each event: its id, its kind as the event's name, and the " +
+			"event as data. The first one, named open, " +
 			"says from which id on. Give the last id as Last-Event-ID to go on from there.",
-		Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
+		Content: map[string]*huma.MediaType{
+			"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
 	huma.Register(s.api, op, func(ctx context.Context, in *eventsIn) (*huma.StreamResponse, error) {
 		token := callerOf(ctx)
 		return &huma.StreamResponse{Body: func(hc huma.Context) {
 			r, w := unwrap(hc)
-			s.stream(w, r, token, bearer(r.Header.Get("Authorization")), lastEvent(r, in.LastEventID))
+			s.stream(w, r, token, bearer(r.Header.Get("Authorization")),
+				lastEvent(r, in.LastEventID))
 		}}, nil
 	})
 }
@@ -52,17 +57,20 @@ func lastEvent(r *http.Request, id int64) int64 {
 }
 
 // stream sends events until the client goes, its token ends, or the server does.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, token fleet.Token, plaintext string, after int64) {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, token fleet.Token, plaintext string,
+	after int64) {
 	ctx := r.Context()
 	l, ok := s.feed.join(token.Tenant, token.ID)
 	if !ok {
 		w.Header().Set("Retry-After", "10")
-		writeProblem(w, problem(http.StatusTooManyRequests, "events", "too many event streams are open", "close one, or poll the lists instead"))
+		writeProblem(w, problem(http.StatusTooManyRequests, "events",
+			"too many event streams are open", "close one, or poll the lists instead"))
 		return
 	}
 	defer s.feed.leave(l)
 	out := &eventWriter{w: w, control: http.NewResponseController(w)}
-	if err := out.control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := out.control.SetReadDeadline(time.Time{}); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return // the connection is gone
 	}
 	last, err := s.openStream(ctx, out, token.Scope(), after)
@@ -98,12 +106,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, token fleet.Toke
 }
 
 // openStream says where the stream begins and sends what was missed.
-func (s *Server) openStream(ctx context.Context, out *eventWriter, scope fleet.Scope, after int64) (int64, error) {
+func (s *Server) openStream(ctx context.Context, out *eventWriter, scope fleet.Scope,
+	after int64) (int64, error) {
 	_, newest, err := s.reader.Events(ctx, scope, -1, 0)
 	if err != nil {
 		return 0, err
 	}
-	if after < 0 || after > newest { // a number from another life of the mirror: everything may have changed
+	// a number from another life of the mirror: everything may have changed
+	if after < 0 || after > newest {
 		after = newest
 	}
 	if err := out.event(fleet.Event{Seq: after, At: s.now().UTC(), Kind: "open"}); err != nil {
@@ -112,7 +122,8 @@ func (s *Server) openStream(ctx context.Context, out *eventWriter, scope fleet.S
 	return s.send(ctx, out, scope, after)
 }
 
-func (s *Server) send(ctx context.Context, out *eventWriter, scope fleet.Scope, last int64) (int64, error) {
+func (s *Server) send(ctx context.Context, out *eventWriter, scope fleet.Scope, last int64) (int64,
+	error) {
 	for {
 		events, newest, err := s.reader.Events(ctx, scope, last, streamBatch)
 		if err != nil {
@@ -141,19 +152,22 @@ func (o *eventWriter) event(e fleet.Event) error {
 	if err != nil {
 		return err
 	}
-	return o.write("id: " + strconv.FormatInt(e.Seq, 10) + "\nevent: " + kindWord(e.Kind) + "\ndata: " + string(printable.JSON(data)) + "\n\n")
+	return o.write("id: " + strconv.FormatInt(e.Seq, 10) + "\nevent: " + kindWord(e.Kind) +
+		"\ndata: " + string(printable.JSON(data)) + "\n\n")
 }
 
 func (o *eventWriter) comment(text string) error { return o.write(": " + text + "\n\n") }
 
 func (o *eventWriter) write(text string) error {
-	if err := o.control.SetWriteDeadline(time.Now().Add(streamWrite)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := o.control.SetWriteDeadline(time.Now().Add(streamWrite)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	if !o.begun {
 		o.begun = true
 		o.w.Header().Set("Content-Type", "text/event-stream")
-		o.w.Header().Set("X-Accel-Buffering", "no") // proxies that hold an answer back would hold back every event
+		// proxies that hold an answer back would hold back every event
+		o.w.Header().Set("X-Accel-Buffering", "no")
 		o.w.WriteHeader(http.StatusOK)
 	}
 	if _, err := fmt.Fprint(o.w, text); err != nil {

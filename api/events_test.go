@@ -83,18 +83,21 @@ func TestEventsReachTheirTenantAndThePlatformOnly(t *testing.T) {
 	until(t, all, "event: open")
 	s.store.Change(nothing, happened("globex", "theirs"), happened("acme", "first"))
 	until(t, all, "theirs")
-	if seen := until(t, ours, "first"); strings.Contains(seen, "theirs") || !strings.Contains(seen, "event: application") || !strings.Contains(seen, "id: 2") {
+	if seen := until(t, ours, "first"); strings.Contains(seen, "theirs") ||
+		!strings.Contains(seen, "event: application") || !strings.Contains(seen, "id: 2") {
 		t.Errorf("%s", seen)
 	}
 }
 
 func TestAStreamGoesOnWhereItBroke(t *testing.T) {
 	s := newSite(t, content())
-	s.store.Change(nothing, happened("acme", "one"), happened("acme", "two"), happened("globex", "theirs"), happened("acme", "three"))
+	s.store.Change(nothing, happened("acme", "one"), happened("acme", "two"),
+		happened("globex", "theirs"), happened("acme", "three"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	lines, _ := s.follow(ctx, acmeToken, "1")
-	if seen := until(t, lines, "three"); strings.Contains(seen, `"one"`) || !strings.Contains(seen, `"two"`) || strings.Contains(seen, "theirs") {
+	if seen := until(t, lines, "three"); strings.Contains(seen, `"one"`) ||
+		!strings.Contains(seen, `"two"`) || strings.Contains(seen, "theirs") {
 		t.Errorf("%s", seen)
 	}
 	fresh, _ := s.follow(ctx, acmeToken, "")
@@ -176,7 +179,8 @@ func TestARevokedTokenEndsItsStreams(t *testing.T) {
 	})
 }
 
-// A wake may be lost: the feed looks every 2 s all the same. With no stream open it asks the store for nothing.
+// A wake may be lost: the feed looks every 2 s all the same. With no stream open it asks the store
+// for nothing.
 func TestEventsArriveWithoutAWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &counting{Store: apitest.New(content())}
@@ -210,7 +214,8 @@ type counting struct {
 	n  int
 }
 
-func (c *counting) Events(ctx context.Context, scope fleet.Scope, after int64, limit int) ([]fleet.Event, int64, error) {
+func (c *counting) Events(ctx context.Context, scope fleet.Scope, after int64,
+	limit int) ([]fleet.Event, int64, error) {
 	c.mu.Lock()
 	c.n++
 	c.mu.Unlock()

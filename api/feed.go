@@ -10,13 +10,15 @@ import (
 )
 
 const (
-	feedInterval = 2 * time.Second        // between looks when nothing woke the feed: a wake may be lost, a look may not
+	// between looks when nothing woke the feed: a wake may be lost, a look may not
+	feedInterval = 2 * time.Second
 	feedSettle   = 100 * time.Millisecond // wakes within it count once
 	feedBatch    = 1000
 )
 
-// feed looks for new events once for all open streams and wakes those that they concern. With no stream open it asks for nothing. It
-// passes on no event itself: each stream reads its own within its own scope.
+// feed looks for new events once for all open streams and wakes those that they concern. With no
+// stream open it asks for nothing. It passes on no event itself: each stream reads its own within
+// its own scope.
 type feed struct {
 	reader History
 	log    *slog.Logger
@@ -117,13 +119,14 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// look reads what is new since last, wakes the streams that it concerns and returns the new last. The first look has nothing to compare
-// with and wakes everyone.
+// look reads what is new since last, wakes the streams that it concerns and returns the new last.
+// The first look has nothing to compare with and wakes everyone.
 func (f *feed) look(ctx context.Context, last int64) int64 {
 	if last < 0 {
 		_, newest, err := f.reader.Events(ctx, fleet.Scope{}, -1, 0)
 		if err != nil {
-			f.log.WarnContext(ctx, "event streams stand still: the mirror cannot be read", "error", err)
+			f.log.WarnContext(ctx, "event streams stand still: the mirror cannot be read", "error",
+				err)
 			return last
 		}
 		f.announce(nil)
@@ -132,7 +135,8 @@ func (f *feed) look(ctx context.Context, last int64) int64 {
 	for {
 		events, newest, err := f.reader.Events(ctx, fleet.Scope{}, last, feedBatch)
 		if err != nil {
-			f.log.WarnContext(ctx, "event streams stand still: the mirror cannot be read", "error", err)
+			f.log.WarnContext(ctx, "event streams stand still: the mirror cannot be read", "error",
+				err)
 			return last
 		}
 		if len(events) > 0 {

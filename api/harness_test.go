@@ -30,14 +30,20 @@ const (
 // content is a fleet of two tenants, alike but for their names.
 func content() apitest.Mirror {
 	m := apitest.Mirror{
-		Source: fleet.SourceView{URL: "https://git.example.com/config", Branch: "main", Head: rev1, Applied: rev1},
-		Engines: []fleet.EngineView{{Name: "eu-1", Region: "eu", State: fleet.EngineActive, Reachable: true,
-			Capacity: fleet.Capacity{Applications: 10, Environments: 5}}},
-		Revisions: []fleet.RevisionView{{Revision: rev1, Author: "Ana", Subject: "globex: a secret plan"}},
+		Source: fleet.SourceView{URL: "https://git.example.com/config", Branch: "main", Head: rev1,
+			Applied: rev1},
+		Engines: []fleet.EngineView{{Name: "eu-1", Region: "eu", State: fleet.EngineActive,
+			Reachable: true,
+			Capacity:  fleet.Capacity{Applications: 10, Environments: 5}}},
+		Revisions: []fleet.RevisionView{
+			{Revision: rev1, Author: "Ana", Subject: "globex: a secret plan"}},
 		Tokens: []apitest.Token{
-			{Token: fleet.Token{ID: "ops", Name: "ops", Role: fleet.RoleWrite}, Plaintext: platformToken},
-			{Token: fleet.Token{ID: "look", Name: "look", Role: fleet.RoleRead}, Plaintext: readerToken},
-			{Token: fleet.Token{ID: "acme", Name: "ci", Tenant: "acme", Role: fleet.RoleWrite}, Plaintext: acmeToken},
+			{Token: fleet.Token{ID: "ops", Name: "ops", Role: fleet.RoleWrite},
+				Plaintext: platformToken},
+			{Token: fleet.Token{ID: "look", Name: "look", Role: fleet.RoleRead},
+				Plaintext: readerToken},
+			{Token: fleet.Token{ID: "acme", Name: "ci", Tenant: "acme", Role: fleet.RoleWrite},
+				Plaintext: acmeToken},
 		},
 	}
 	for _, t := range []fleet.TenantName{"acme", "globex"} {
@@ -45,38 +51,58 @@ func content() apitest.Mirror {
 	}
 	m.Pulls = []apitest.Pull{
 		pull(7, `{"tenants":[{"name":"acme"}]}`, "acme"),
-		pull(8, `{"hash":"c0ffee","summary":"1 to create for globex","platform":["new Tenant globex"],"tenants":[{"name":"acme","engines":[{"name":"eu-1",`+
-			`"changes":[{"action":"update","kind":"Application","subject":"web@prod","fields":[{"path":"spec.source.path","before":"old","after":"<b>new"}]}]}]},{"name":"globex"}]}`, "acme", "globex", ""),
+		pull(8,
+			`{"hash":"c0ffee","summary":"1 to create for globex","platform":["new Tenant globex"],"tenants":[{"name":"acme","engines":[{"name":"eu-1",`+
+				`"changes":[{"action":"update","kind":"Application","subject":"web@prod","fields":[{"path":"spec.source.path","before":"old","after":"<b>new"}]}]}]},{"name":"globex"}]}`, "acme", "globex", ""),
 		pull(9, "", "globex"),
 	}
 	return m
 }
 
 func pull(number int, plan string, tenants ...fleet.TenantName) apitest.Pull {
-	return apitest.Pull{Plan: json.RawMessage(plan), PullView: fleet.PullView{Number: number, Title: "change <things>", Author: "ana", State: fleet.PullOpen, Head: rev1,
-		Verdict: fmt.Sprint("needs an approval for ", tenants), Tenants: tenants, URL: "https://git.example.com/platform/config/pulls/1"}}
+	return apitest.Pull{Plan: json.RawMessage(plan), PullView: fleet.PullView{
+		Number: number, Title: "change <things>", Author: "ana", State: fleet.PullOpen, Head: rev1,
+		Verdict: fmt.Sprint("needs an approval for ", tenants), Tenants: tenants,
+		URL: "https://git.example.com/platform/config/pulls/1"}}
 }
 
 func addTenant(m *apitest.Mirror, t fleet.TenantName) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	m.Tenants = append(m.Tenants, fleet.TenantView{Name: t, Owners: []string{"group:" + string(t)}, Counts: fleet.Counts{Applications: 1}})
-	m.Environments = append(m.Environments, fleet.EnvironmentView{Tenant: t, Name: "prod", Server: "https://" + string(t) + ".example.com", Engine: "eu-1",
-		Placement: fleet.Placement{Engine: "eu-1", Reason: "least loaded", Alternatives: []fleet.Alternative{{Engine: "eu-9", Reason: "is dedicated to globex"}}}})
-	m.Deployments = append(m.Deployments, fleet.DeploymentView{Tenant: t, Name: "web", Environments: []fleet.EnvironmentName{"prod"},
-		Source: fleet.Source{RepoURL: "https://git.example.com/" + string(t) + "/web", TargetRevision: "main"}})
-	m.Applications = append(m.Applications, fleet.ApplicationView{Tenant: t, Environment: "prod", Deployment: "web", Name: string(t) + "-web-prod",
-		Engine: "eu-1", Revision: rev1, Apply: fleet.ApplyApplied, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, CreatedAt: at, ChangedAt: at})
-	m.Operations = append(m.Operations, fleet.Operation{ID: "op-" + string(t), Kind: fleet.OperationSync, State: fleet.OperationRunning, Tenant: t,
+	m.Tenants = append(m.Tenants, fleet.TenantView{Name: t, Owners: []string{"group:" + string(t)},
+		Counts: fleet.Counts{Applications: 1}})
+	m.Environments = append(m.Environments, fleet.EnvironmentView{Tenant: t, Name: "prod",
+		Server: "https://" + string(t) + ".example.com", Engine: "eu-1",
+		Placement: fleet.Placement{Engine: "eu-1", Reason: "least loaded",
+			Alternatives: []fleet.Alternative{{Engine: "eu-9", Reason: "is dedicated to globex"}}}})
+	m.Deployments = append(m.Deployments, fleet.DeploymentView{Tenant: t, Name: "web",
+		Environments: []fleet.EnvironmentName{"prod"},
+		Source: fleet.Source{RepoURL: "https://git.example.com/" + string(t) + "/web",
+			TargetRevision: "main"}})
+	m.Applications = append(m.Applications, fleet.ApplicationView{Tenant: t, Environment: "prod",
+		Deployment: "web", Name: string(t) + "-web-prod",
+		Engine: "eu-1", Revision: rev1, Apply: fleet.ApplyApplied, Sync: fleet.SyncSynced,
+		Health: fleet.HealthHealthy, CreatedAt: at, ChangedAt: at})
+	m.Operations = append(m.Operations, fleet.Operation{ID: "op-" + string(t),
+		Kind: fleet.OperationSync, State: fleet.OperationRunning, Tenant: t,
 		Subject: string(t) + "/web@prod", StartedAt: at})
 	engine := fleet.AgentEngine(fleet.EnvironmentID{Tenant: t, Name: "edge"})
-	m.Agents = append(m.Agents, fleet.AgentView{Engine: engine, Tenant: t, Environment: "edge", ID: "agent-" + string(t), Mode: fleet.AgentAutonomous, Version: "v1"})
-	m.AgentTokens = append(m.AgentTokens, fleet.AgentToken{ID: "join-" + string(t), Engine: engine, Tenant: t, Environment: "edge", CreatedAt: at, ExpiresAt: at})
-	m.Own = append(m.Own, fleet.OwnView{Tenant: t, Environment: "edge", Engine: engine, OwnApplication: fleet.OwnApplication{
-		Namespace: "argocd", Name: "shop", Project: "default", RepoURL: "https://git.example.com/" + string(t), Sync: fleet.SyncSynced, Health: fleet.HealthHealthy}, ObservedAt: at})
-	m.Problems = append(m.Problems, fleet.Problem{Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: t, Name: "bad"},
-		Path: "tenants/" + string(t) + "/deployments/bad.yaml", Line: 3, Column: 1, Severity: fleet.SeverityError, Code: "x", Message: "wrong"})
-	m.Holds = append(m.Holds, fleet.Hold{Revision: rev1, Reason: fleet.HoldDeletions, Tenant: t, Message: "too many of " + string(t), Since: at,
-		Items: []fleet.ObjectKey{{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: string(t) + "-web-prod"}}})
+	m.Agents = append(m.Agents, fleet.AgentView{Engine: engine, Tenant: t, Environment: "edge",
+		ID: "agent-" + string(t), Mode: fleet.AgentAutonomous, Version: "v1"})
+	m.AgentTokens = append(m.AgentTokens, fleet.AgentToken{ID: "join-" + string(t), Engine: engine,
+		Tenant: t, Environment: "edge", CreatedAt: at, ExpiresAt: at})
+	m.Own = append(m.Own, fleet.OwnView{Tenant: t, Environment: "edge", Engine: engine,
+		OwnApplication: fleet.OwnApplication{
+			Namespace: "argocd", Name: "shop", Project: "default",
+			RepoURL: "https://git.example.com/" +
+				string(t), Sync: fleet.SyncSynced, Health: fleet.HealthHealthy}, ObservedAt: at})
+	m.Problems = append(m.Problems, fleet.Problem{
+		Key:  fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: t, Name: "bad"},
+		Path: "tenants/" + string(t) + "/deployments/bad.yaml", Line: 3, Column: 1,
+		Severity: fleet.SeverityError, Code: "x", Message: "wrong"})
+	m.Holds = append(m.Holds, fleet.Hold{Revision: rev1, Reason: fleet.HoldDeletions, Tenant: t,
+		Message: "too many of " + string(t), Since: at,
+		Items: []fleet.ObjectKey{
+			{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: string(t) + "-web-prod"}}})
 }
 
 // site is a served API with its store and everything that it logged.
@@ -126,7 +152,8 @@ func newSiteOver(t *testing.T, store anyStore) *site {
 	t.Helper()
 	s := &site{t: t, tokens: store, log: &safeBuffer{}}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	config := api.Config{Reader: store, Decider: store, Tokens: store, Log: log, Version: "test", Hub: "https://argosy.example.com"}
+	config := api.Config{Reader: store, Decider: store, Tokens: store, Log: log, Version: "test",
+		Hub: "https://argosy.example.com"}
 	if agents, ok := store.(api.Agents); ok {
 		config.Agents = agents
 	}
@@ -171,7 +198,8 @@ func (a answer) whole() string {
 
 func (s *site) do(method, path, token, body string) answer {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path,
+		strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -186,7 +214,9 @@ func (s *site) do(method, path, token, body string) answer {
 
 func (s *site) send(req *http.Request) answer {
 	s.t.Helper()
-	resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
+	resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}).Do(req)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -13,8 +13,10 @@ import (
 
 // everything of globex that has a path of its own.
 var globexPaths = []string{
-	"/tenants/globex", "/tenants/globex/environments/prod", "/tenants/globex/environments/prod/placement",
-	"/tenants/globex/deployments/web", "/tenants/globex/applications/web/prod", "/operations/op-globex", "/pulls/9", "/agents/globex.edge",
+	"/tenants/globex", "/tenants/globex/environments/prod",
+	"/tenants/globex/environments/prod/placement",
+	"/tenants/globex/deployments/web", "/tenants/globex/applications/web/prod",
+	"/operations/op-globex", "/pulls/9", "/agents/globex.edge",
 }
 
 // Case 38: another tenant's object is answered byte for byte like one that does not exist.
@@ -35,7 +37,8 @@ func TestAnotherTenantsObjectIsAnsweredLikeNone(t *testing.T) {
 		})
 	}
 	for _, decision := range []struct{ path, body string }{
-		{"/stop", `{"scope":"tenant","name":"globex"}`}, {"/resume", `{"scope":"tenant","name":"globex"}`},
+		{"/stop", `{"scope":"tenant","name":"globex"}`},
+		{"/resume", `{"scope":"tenant","name":"globex"}`},
 		{"/agent-tokens", `{"tenant":"globex","environment":"edge"}`},
 		{"/tenants/globex/environments/edge/own-applications/argocd/shop/sync", `{}`},
 	} {
@@ -50,26 +53,45 @@ func TestAnotherTenantsObjectIsAnsweredLikeNone(t *testing.T) {
 // A tenant's writer ends what is its own, and nothing else.
 func TestAnotherTenantsAgentIsEndedByNobodyElse(t *testing.T) {
 	s := newSite(t, content())
-	for path, status := range map[string]int{"/agents/globex.edge": http.StatusNotFound, "/agent-tokens/join-globex": http.StatusNotFound,
-		"/agents/acme.edge": http.StatusNoContent, "/agent-tokens/join-acme": http.StatusNoContent} {
+	for path, status := range map[string]int{"/agents/globex.edge": http.StatusNotFound,
+		"/agent-tokens/join-globex": http.StatusNotFound,
+		"/agents/acme.edge":         http.StatusNoContent,
+		"/agent-tokens/join-acme":   http.StatusNoContent} {
 		s.want(s.do(http.MethodDelete, wire.Base+path, readerToken, ""), http.StatusForbidden)
 		s.want(s.do(http.MethodDelete, wire.Base+path, acmeToken, ""), status)
 	}
-	if left := s.get("/agents/globex.edge", platformToken); strings.Contains(left.body, "revokedAt") {
+	if left := s.get("/agents/globex.edge", platformToken); strings.Contains(left.body,
+		"revokedAt") {
 		t.Errorf("it is revoked: %s", left.body)
 	}
 }
 
 func removeGlobex(m *apitest.Mirror) {
-	m.Tenants = slices.DeleteFunc(m.Tenants, func(v fleet.TenantView) bool { return v.Name == "globex" })
-	m.Environments = slices.DeleteFunc(m.Environments, func(v fleet.EnvironmentView) bool { return v.Tenant == "globex" })
-	m.Deployments = slices.DeleteFunc(m.Deployments, func(v fleet.DeploymentView) bool { return v.Tenant == "globex" })
-	m.Applications = slices.DeleteFunc(m.Applications, func(v fleet.ApplicationView) bool { return v.Tenant == "globex" })
-	m.Operations = slices.DeleteFunc(m.Operations, func(v fleet.Operation) bool { return v.Tenant == "globex" })
-	m.Problems = slices.DeleteFunc(m.Problems, func(v fleet.Problem) bool { return v.Key.Tenant == "globex" })
+	m.Tenants = slices.DeleteFunc(m.Tenants, func(v fleet.TenantView) bool {
+		return v.Name == "globex"
+	})
+	m.Environments = slices.DeleteFunc(m.Environments, func(v fleet.EnvironmentView) bool {
+		return v.Tenant == "globex"
+	})
+	m.Deployments = slices.DeleteFunc(m.Deployments, func(v fleet.DeploymentView) bool {
+		return v.Tenant == "globex"
+	})
+	m.Applications = slices.DeleteFunc(m.Applications, func(v fleet.ApplicationView) bool {
+		return v.Tenant == "globex"
+	})
+	m.Operations = slices.DeleteFunc(m.Operations, func(v fleet.Operation) bool {
+		return v.Tenant == "globex"
+	})
+	m.Problems = slices.DeleteFunc(m.Problems, func(v fleet.Problem) bool {
+		return v.Key.Tenant == "globex"
+	})
 	m.Holds = slices.DeleteFunc(m.Holds, func(v fleet.Hold) bool { return v.Tenant == "globex" })
-	m.Agents = slices.DeleteFunc(m.Agents, func(v fleet.AgentView) bool { return v.Tenant == "globex" })
-	m.AgentTokens = slices.DeleteFunc(m.AgentTokens, func(v fleet.AgentToken) bool { return v.Tenant == "globex" })
+	m.Agents = slices.DeleteFunc(m.Agents, func(v fleet.AgentView) bool {
+		return v.Tenant == "globex"
+	})
+	m.AgentTokens = slices.DeleteFunc(m.AgentTokens, func(v fleet.AgentToken) bool {
+		return v.Tenant == "globex"
+	})
 	m.Own = slices.DeleteFunc(m.Own, func(v fleet.OwnView) bool { return v.Tenant == "globex" })
 	m.Pulls = slices.DeleteFunc(m.Pulls, func(v apitest.Pull) bool { return v.Number == 9 })
 }
@@ -77,7 +99,9 @@ func removeGlobex(m *apitest.Mirror) {
 // A tenant's token sees no byte that another tenant chose, in any list, whatever the filter.
 func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 	s := newSite(t, content())
-	for _, list := range []string{"tenants", "environments", "deployments", "applications", "operations", "problems", "holds", "pulls", "pulls/8", "pulls/8/plan", "agents", "agent-tokens", "own-applications", "stops", "source", "whoami"} {
+	for _, list := range []string{"tenants", "environments", "deployments", "applications",
+		"operations", "problems", "holds", "pulls", "pulls/8", "pulls/8/plan", "agents",
+		"agent-tokens", "own-applications", "stops", "source", "whoami"} {
 		t.Run(list, func(t *testing.T) {
 			s := s.in(t)
 			a := s.get("/"+list, acmeToken)
@@ -90,7 +114,8 @@ func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 			}
 		})
 	}
-	for _, list := range []string{"environments", "deployments", "applications", "operations", "problems", "holds", "agents", "agent-tokens", "own-applications"} {
+	for _, list := range []string{"environments", "deployments", "applications", "operations",
+		"problems", "holds", "agents", "agent-tokens", "own-applications"} {
 		a := s.get("/"+list+"?tenant=globex", acmeToken)
 		s.want(a, http.StatusOK)
 		if got := decode[wire.List[any]](t, a); len(got.Items) != 0 || got.Next != "" {
@@ -101,7 +126,8 @@ func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 
 func TestWhatBelongsToThePlatformIsRefusedToTenants(t *testing.T) {
 	s := newSite(t, content())
-	for _, path := range []string{"/engines", "/engines/eu-1", "/revisions", "/revisions/" + string(rev1), "/tokens"} {
+	for _, path := range []string{"/engines", "/engines/eu-1", "/revisions",
+		"/revisions/" + string(rev1), "/tokens"} {
 		s.want(s.get(path, platformToken), http.StatusOK)
 		a := s.get(path, acmeToken)
 		s.want(a, http.StatusForbidden, `"next"`)
@@ -117,7 +143,8 @@ func TestWhatBelongsToThePlatformIsRefusedToTenants(t *testing.T) {
 func TestAPlacementTellsATenantNothingOfOtherEngines(t *testing.T) {
 	s := newSite(t, content())
 	s.want(s.get("/tenants/acme/environments/prod/placement", platformToken), http.StatusOK, "eu-9")
-	for _, path := range []string{"/tenants/acme/environments/prod/placement", "/tenants/acme/environments/prod", "/environments"} {
+	for _, path := range []string{"/tenants/acme/environments/prod/placement",
+		"/tenants/acme/environments/prod", "/environments"} {
 		a := s.get(path, acmeToken)
 		s.want(a, http.StatusOK, "least loaded")
 		if strings.Contains(a.body, "eu-9") {
@@ -137,7 +164,8 @@ func TestThePageOfAnotherTenantIsLikeNone(t *testing.T) {
 	m := content()
 	removeGlobex(&m)
 	gone := newSite(t, m)
-	for _, path := range []string{"/tenants/globex", "/tenants/globex/environments/prod", "/tenants/globex/applications/web/prod", "/engines/eu-1", "/pulls/9"} {
+	for _, path := range []string{"/tenants/globex", "/tenants/globex/environments/prod",
+		"/tenants/globex/applications/web/prod", "/engines/eu-1", "/pulls/9"} {
 		there.want(there.page(path, platformToken), http.StatusOK)
 		with, without := there.page(path, acmeToken), gone.page(path, acmeToken)
 		there.want(with, http.StatusNotFound)
@@ -145,7 +173,8 @@ func TestThePageOfAnotherTenantIsLikeNone(t *testing.T) {
 			t.Errorf("%s can be told apart:\n%s\n---\n%s", path, with.whole(), without.whole())
 		}
 	}
-	for _, path := range []string{"/", "/applications", "/applications?tenant=globex", "/agents", "/pulls", "/pulls/8"} {
+	for _, path := range []string{"/", "/applications", "/applications?tenant=globex", "/agents",
+		"/pulls", "/pulls/8"} {
 		a := there.page(path, acmeToken)
 		there.want(a, http.StatusOK)
 		if strings.Contains(strings.ReplaceAll(a.body, `value="globex"`, ""), "globex") {

@@ -11,8 +11,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// The parameters of lists. Each is checked against its pattern before the store sees it; an unknown one is refused, never ignored. They
-// are exported because the API's framework finds them by reflection, not for others to use.
+// The parameters of lists. Each is checked against its pattern before the store sees it; an unknown
+// one is refused, never ignored. They are exported because the API's framework finds them by
+// reflection, not for others to use.
 
 type (
 	// Paging says which page.
@@ -111,14 +112,19 @@ func (in *straysIn) query() (fleet.Filter, fleet.Page) {
 	return fleet.Filter{Tenant: in.Tenant, Engine: in.Engine}, in.page()
 }
 func (in *environmentsIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine}, in.page()
+	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine},
+		in.page()
 }
 func (in *deploymentsIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment}, in.page()
+	return fleet.Filter{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment},
+		in.page()
 }
 func (in *applicationsIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Deployment: in.Deployment, Engine: in.Engine,
-		Revision: in.Revision, Sync: in.Sync, Health: in.Health, Apply: in.Apply, Name: in.Name}, in.page()
+	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Deployment: in.Deployment,
+			Engine:   in.Engine,
+			Revision: in.Revision, Sync: in.Sync, Health: in.Health, Apply: in.Apply,
+			Name: in.Name},
+		in.page()
 }
 func (in *operationsIn) query() (fleet.Filter, fleet.Page) {
 	return fleet.Filter{Tenant: in.Tenant, Engine: in.Engine, Revision: in.Revision}, in.page()
@@ -133,13 +139,15 @@ func (in *holdsIn) query() (fleet.Filter, fleet.Page) {
 type body[T any] struct{ Body T }
 
 // storeList is how the store gives a list.
-type storeList[T any] func(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]T, string, error)
+type storeList[T any] func(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]T, string,
+	error)
 
 // list registers GET /<what>.
 func list[I any, P interface {
 	*I
 	listed
-}, T any](s *Server, what, summary string, read storeList[T], guards ...func(huma.Context, func(huma.Context))) {
+}, T any](s *Server, what, summary string, read storeList[T],
+	guards ...func(huma.Context, func(huma.Context))) {
 	op := operation(http.MethodGet, "/"+what, "list-"+what, summary, what, guards)
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*body[wire.List[T]], error) {
 		filter, page := P(in).query()
@@ -156,20 +164,32 @@ func list[I any, P interface {
 
 func (s *Server) registerLists() {
 	list[tenantsIn](s, "tenants", "Tenants with quota, use and how they stand", s.reader.Tenants)
-	list[environmentsIn](s, "environments", "Environments with their engine and why it is that one", s.environments)
+	list[environmentsIn](s, "environments", "Environments with their engine and why it is that one",
+		s.environments)
 	list[deploymentsIn](s, "deployments", "Deployments with where they go", s.reader.Deployments)
-	list[applicationsIn](s, "applications", "Applications with what is wanted and how they stand on their engine", s.reader.Applications)
-	list[enginesIn](s, "engines", "Engines with load, lag and reach (platform)", s.reader.Engines, s.platformOnly)
-	list[ownersIn](s, "owners", "Names of owners on the Git host, and the accounts and teams that they are pinned to (platform)", s.reader.Owners, s.platformOnly)
-	list[straysIn](s, "strays", "Live objects of ours that no declaration asks for (platform)", s.reader.Strays, s.platformOnly)
-	list[operationsIn](s, "operations", "What was done, by whom and how it ended; the newest first", s.reader.Operations)
-	list[revisionsIn](s, "revisions", "Recorded commits of the config repo, the newest first (platform)", s.reader.Revisions, s.platformOnly)
+	list[applicationsIn](s, "applications",
+		"Applications with what is wanted and how they stand on their engine",
+		s.reader.Applications)
+	list[enginesIn](s, "engines", "Engines with load, lag and reach (platform)", s.reader.Engines,
+		s.platformOnly)
+	list[ownersIn](s, "owners",
+		"Names of owners on the Git host, and the accounts and teams that they are pinned to "+
+			"(platform)", s.reader.Owners, s.platformOnly)
+	list[straysIn](s, "strays", "Live objects of ours that no declaration asks for (platform)",
+		s.reader.Strays, s.platformOnly)
+	list[operationsIn](s, "operations", "What was done, by whom and how it ended; the newest first",
+		s.reader.Operations)
+	list[revisionsIn](s, "revisions",
+		"Recorded commits of the config repo, the newest first (platform)", s.reader.Revisions,
+		s.platformOnly)
 	list[problemsIn](s, "problems", "What is wrong in the config repo, by file", s.reader.Problems)
 	list[holdsIn](s, "holds", "Changes that wait for an approval", s.reader.Holds)
 }
 
-// environments keeps from a tenant what a placement tells of the others: the engines that did not get it, with their load and owners.
-func (s *Server) environments(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.EnvironmentView, string, error) {
+// environments keeps from a tenant what a placement tells of the others: the engines that did not
+// get it, with their load and owners.
+func (s *Server) environments(ctx context.Context, scope fleet.Scope, filter fleet.Filter,
+	page fleet.Page) ([]fleet.EnvironmentView, string, error) {
 	items, next, err := s.reader.Environments(ctx, scope, filter, page)
 	items = slices.Clone(items)
 	for i := range items {

@@ -19,14 +19,17 @@ func TestAListIsReadPageByPageWholeAndInOrder(t *testing.T) {
 	m := content()
 	m.Applications = nil
 	for i := range 25 {
-		m.Applications = append(m.Applications, fleet.ApplicationView{Tenant: "acme", Environment: "prod",
-			Deployment: fleet.DeploymentName(fmt.Sprintf("web-%02d", i)), Health: fleet.HealthHealthy, Sync: fleet.SyncSynced})
+		m.Applications = append(m.Applications, fleet.ApplicationView{
+			Tenant: "acme", Environment: "prod",
+			Deployment: fleet.DeploymentName(fmt.Sprintf("web-%02d", i)),
+			Health:     fleet.HealthHealthy, Sync: fleet.SyncSynced})
 	}
 	s := newSite(t, m)
 	var names []string
 	pages := 0
 	for next := ""; ; pages++ {
-		a := s.get("/applications?limit=7&health=Healthy&after="+url.QueryEscape(next), platformToken)
+		a := s.get("/applications?limit=7&health=Healthy&after="+url.QueryEscape(next),
+			platformToken)
 		s.want(a, http.StatusOK)
 		page := decode[wire.List[fleet.ApplicationView]](t, a)
 		for _, item := range page.Items {
@@ -44,21 +47,27 @@ func TestAListIsReadPageByPageWholeAndInOrder(t *testing.T) {
 func TestWhatAListDoesNotTakeIsRefused(t *testing.T) {
 	s := newSite(t, content())
 	for query, says := range map[string]string{
-		"limit=0": "query.limit", "limit=1001": "query.limit", "limit=many": "query.limit", "sync=synced": "query.sync", "tenant=A'--": "query.tenant",
-		"tenant=%00": "query.tenant", "colour=red": "query.colour", "revision=HEAD": "query.revision", "after=%0a": "query.after",
+		"limit=0": "query.limit", "limit=1001": "query.limit", "limit=many": "query.limit",
+		"sync=synced": "query.sync", "tenant=A'--": "query.tenant",
+		"tenant=%00": "query.tenant", "colour=red": "query.colour",
+		"revision=HEAD": "query.revision", "after=%0a": "query.after",
 		"after=" + strings.Repeat("x", 9000): "query.after",
 	} {
-		s.want(s.get("/applications?"+query, platformToken), http.StatusUnprocessableEntity, says, "/openapi.json")
+		s.want(s.get("/applications?"+query, platformToken), http.StatusUnprocessableEntity, says,
+			"/openapi.json")
 	}
 	s.want(s.get("/applications?after=bm9uc2Vuc2U", platformToken), http.StatusBadRequest, "cursor")
-	s.want(s.get("/tenants?engine=eu-1", platformToken), http.StatusUnprocessableEntity, "query.engine")
+	s.want(s.get("/tenants?engine=eu-1", platformToken), http.StatusUnprocessableEntity,
+		"query.engine")
 	s.want(s.get("/nothing", platformToken), http.StatusNotFound, "no such route")
-	s.want(s.do(http.MethodPut, wire.Base+"/tenants", platformToken, "{}"), http.StatusNotFound, "no such route")
+	s.want(s.do(http.MethodPut, wire.Base+"/tenants", platformToken, "{}"), http.StatusNotFound,
+		"no such route")
 }
 
 func TestAnEmptyListIsAListAndNotNull(t *testing.T) {
 	s := newSite(t, apitest.Mirror{Tokens: content().Tokens})
-	for _, list := range []string{"tenants", "environments", "deployments", "applications", "engines", "operations", "revisions", "problems", "holds", "stops"} {
+	for _, list := range []string{"tenants", "environments", "deployments", "applications",
+		"engines", "operations", "revisions", "problems", "holds", "stops"} {
 		s.want(s.get("/"+list, platformToken), http.StatusOK, `"items":[]`)
 	}
 }
@@ -66,8 +75,10 @@ func TestAnEmptyListIsAListAndNotNull(t *testing.T) {
 func TestAnAnswerIsSafeInABrowser(t *testing.T) {
 	s := newSite(t, content())
 	a := s.get("/tenants", platformToken)
-	for header, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "X-Frame-Options": "DENY",
-		"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "Referrer-Policy": "no-referrer"} {
+	for header, want := range map[string]string{"X-Content-Type-Options": "nosniff",
+		"Cache-Control": "no-store", "X-Frame-Options": "DENY",
+		"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+		"Referrer-Policy":         "no-referrer"} {
 		if got := a.header.Get(header); got != want {
 			t.Errorf("%s: %q", header, got)
 		}
@@ -76,7 +87,8 @@ func TestAnAnswerIsSafeInABrowser(t *testing.T) {
 
 func TestABodyIsCapped(t *testing.T) {
 	s := newSite(t, content())
-	a := s.do(http.MethodPost, wire.Base+"/stop", platformToken, `{"scope":"fleet","reason":"`+strings.Repeat("x", 70<<10)+`"}`)
+	a := s.do(http.MethodPost, wire.Base+"/stop", platformToken, `{"scope":"fleet","reason":"`+
+		strings.Repeat("x", 70<<10)+`"}`)
 	s.want(a, http.StatusRequestEntityTooLarge)
 	a = s.post("/signin", url.Values{"token": {strings.Repeat("x", 70<<10)}}, nil)
 	if a.status < 400 || a.header.Get("Set-Cookie") != "" {
@@ -97,7 +109,8 @@ func TestAPanicEndsOneRequestAndTellsNothing(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, wire.Base+"/source", nil)
 		r.Header.Set("Authorization", "Bearer "+platformToken)
 		s.ServeHTTP(w, r)
-		if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "hunter2") || !strings.Contains(w.Body.String(), "urn:argosy:internal") {
+		if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(),
+			"hunter2") || !strings.Contains(w.Body.String(), "urn:argosy:internal") {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	}
@@ -105,7 +118,9 @@ func TestAPanicEndsOneRequestAndTellsNothing(t *testing.T) {
 
 // FuzzQuery: no query makes a list fail inside, and none is answered with another tenant's item.
 func FuzzQuery(f *testing.F) {
-	for _, seed := range []string{"", "limit=1", "after=YzE", "tenant=globex", "tenant=acme&tenant=globex", "after=%ff%fe", "sync=%00", "limit=1e3", "a[b]=c", "%zz", "engine=eu-1;tenant=globex"} {
+	for _, seed := range []string{"", "limit=1", "after=YzE", "tenant=globex",
+		"tenant=acme&tenant=globex", "after=%ff%fe", "sync=%00", "limit=1e3", "a[b]=c", "%zz",
+		"engine=eu-1;tenant=globex"} {
 		f.Add("applications", seed)
 		f.Add("environments", seed)
 		f.Add("operations", seed)

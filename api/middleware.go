@@ -34,15 +34,16 @@ func (r *recorder) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// observed logs each request: the pattern that it matched, never its query and no header, for a token may be in the wrong place; nor the
-// path as it was sent, for it may hold one as well.
+// observed logs each request: the pattern that it matched, never its query and no header, for a
+// token may be in the wrong place; nor the path as it was sent, for it may hold one as well.
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		rec := &recorder{ResponseWriter: w}
 		_, pattern := s.mux.Handler(r)
 		defer func() {
-			s.log.DebugContext(r.Context(), "request", "method", r.Method, "route", pattern, "status", rec.status, "took", time.Since(begun))
+			s.log.DebugContext(r.Context(), "request", "method", r.Method, "route", pattern,
+				"status", rec.status, "took", time.Since(begun))
 		}()
 		next.ServeHTTP(rec, r)
 	})
@@ -56,14 +57,17 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 			if cause == nil {
 				return
 			}
-			if cause == http.ErrAbortHandler { //nolint:errorlint // a sentinel that net/http asks to be panicked with as it is
+			if cause == http.ErrAbortHandler {
+				//nolint:errorlint // a sentinel that net/http asks to be panicked with as it is
 				panic(cause)
 			}
-			s.log.ErrorContext(r.Context(), "a request failed inside", "method", r.Method, "cause", cause, "stack", string(debug.Stack()))
+			s.log.ErrorContext(r.Context(), "a request failed inside", "method", r.Method, "cause",
+				cause, "stack", string(debug.Stack()))
 			if rec, ok := w.(*recorder); ok && rec.status != 0 {
 				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
 			}
-			writeProblem(w, problem(http.StatusInternalServerError, "", "this is a fault of the control plane", "see the log of `argosy serve`"))
+			writeProblem(w, problem(http.StatusInternalServerError, "",
+				"this is a fault of the control plane", "see the log of `argosy serve`"))
 		}()
 		next.ServeHTTP(w, r)
 	})
@@ -81,15 +85,18 @@ func secured(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		policy := "default-src 'none'; frame-ancestors 'none'"
 		if !isAPI(r) {
-			policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
-				"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+			policy =
+				"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; " +
+					"connect-src 'self'; " +
+					"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 		}
 		h.Set("Content-Security-Policy", policy)
 		next.ServeHTTP(w, r)
 	})
 }
 
-// bounded caps what a request may send and how long its answer may take. Streams lift the time for themselves.
+// bounded caps what a request may send and how long its answer may take. Streams lift the time for
+// themselves.
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)

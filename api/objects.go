@@ -54,14 +54,18 @@ func (in *TenantIn) identity() (fleet.Filter, string) {
 	return fleet.Filter{Tenant: in.Tenant}, subjectf("tenant %s", in.Tenant)
 }
 func (in *environmentIn) identity() (fleet.Filter, string) {
-	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment}, subjectf("environment %s", in.id())
+	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment},
+		subjectf("environment %s", in.id())
 }
 func (in *DeploymentIn) identity() (fleet.Filter, string) {
-	return fleet.Filter{Tenant: in.Tenant, Deployment: in.Deployment}, subjectf("deployment %s/%s", in.Tenant, in.Deployment)
+	return fleet.Filter{Tenant: in.Tenant, Deployment: in.Deployment},
+		subjectf("deployment %s/%s", in.Tenant, in.Deployment)
 }
 func (in *applicationIn) identity() (fleet.Filter, string) {
-	id := fleet.ApplicationID{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment}
-	return fleet.Filter{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment}, subjectf("application %s", id)
+	id := fleet.ApplicationID{Tenant: in.Tenant, Deployment: in.Deployment,
+		Environment: in.Environment}
+	return fleet.Filter{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment},
+		subjectf("application %s", id)
 }
 func (in *engineIn) identity() (fleet.Filter, string) {
 	return fleet.Filter{Engine: in.Engine}, subjectf("engine %s", in.Engine)
@@ -73,11 +77,13 @@ func (in *revisionIn) identity() (fleet.Filter, string) {
 	return fleet.Filter{Revision: in.Revision}, subjectf("revision %s", in.Revision)
 }
 
-// one registers GET /<path>: the list of everything with that identity, which holds one item or none.
+// one registers GET /<path>: the list of everything with that identity, which holds one item or
+// none.
 func one[I any, P interface {
 	*I
 	identified
-}, T any](s *Server, kind, path, summary string, read storeList[T], guards ...func(huma.Context, func(huma.Context))) {
+}, T any](s *Server, kind, path, summary string, read storeList[T],
+	guards ...func(huma.Context, func(huma.Context))) {
 	op := operation(http.MethodGet, path, "get-"+kind, summary, kind+"s", guards)
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*body[T], error) {
 		filter, subject := P(in).identity()
@@ -89,7 +95,8 @@ func one[I any, P interface {
 	})
 }
 
-func single[T any](ctx context.Context, read storeList[T], scope fleet.Scope, filter fleet.Filter) (item T, err error) {
+func single[T any](ctx context.Context, read storeList[T], scope fleet.Scope,
+	filter fleet.Filter) (item T, err error) {
 	items, _, err := read(ctx, scope, filter, fleet.Page{Limit: 1})
 	if err != nil {
 		return item, err
@@ -102,18 +109,27 @@ func single[T any](ctx context.Context, read storeList[T], scope fleet.Scope, fi
 
 func (s *Server) registerObjects() {
 	one[TenantIn](s, "tenant", "/tenants/{tenant}", "One tenant", s.reader.Tenants)
-	one[environmentIn](s, "environment", "/tenants/{tenant}/environments/{environment}", "One environment", s.environments)
-	one[DeploymentIn](s, "deployment", "/tenants/{tenant}/deployments/{deployment}", "One deployment", s.reader.Deployments)
-	one[applicationIn](s, "application", "/tenants/{tenant}/applications/{deployment}/{environment}", "One Application", s.reader.Applications)
-	one[engineIn](s, "engine", "/engines/{engine}", "One engine (platform)", s.reader.Engines, s.platformOnly)
+	one[environmentIn](s, "environment", "/tenants/{tenant}/environments/{environment}",
+		"One environment", s.environments)
+	one[DeploymentIn](s, "deployment", "/tenants/{tenant}/deployments/{deployment}",
+		"One deployment", s.reader.Deployments)
+	one[applicationIn](s, "application",
+		"/tenants/{tenant}/applications/{deployment}/{environment}", "One Application",
+		s.reader.Applications)
+	one[engineIn](s, "engine", "/engines/{engine}", "One engine (platform)", s.reader.Engines,
+		s.platformOnly)
 	one[operationIn](s, "operation", "/operations/{id}", "One operation", s.reader.Operations)
-	one[revisionIn](s, "revision", "/revisions/{revision}", "One recorded commit (platform)", s.reader.Revisions, s.platformOnly)
+	one[revisionIn](s, "revision", "/revisions/{revision}", "One recorded commit (platform)",
+		s.reader.Revisions, s.platformOnly)
 	s.registerState()
 }
 
 func (s *Server) registerState() {
-	huma.Register(s.api, operation(http.MethodGet, "/tenants/{tenant}/environments/{environment}/placement", "explain-environment",
-		"Which engine serves the environment, why, and what the alternatives were (the last for the platform only)", "environments", nil),
+	huma.Register(s.api,
+		operation(http.MethodGet, "/tenants/{tenant}/environments/{environment}/placement",
+			"explain-environment",
+			"Which engine serves the environment, why, and what the alternatives were (the last for "+
+				"the platform only)", "environments", nil),
 		func(ctx context.Context, in *environmentIn) (*body[fleet.Placement], error) {
 			scope := callerOf(ctx).Scope()
 			placement, err := s.reader.Explain(ctx, scope, in.id())
@@ -122,7 +138,8 @@ func (s *Server) registerState() {
 			}
 			return &body[fleet.Placement]{placementFor(scope, placement)}, nil
 		})
-	huma.Register(s.api, operation(http.MethodGet, "/source", "get-source", "How the config repo stands", "state", nil),
+	huma.Register(s.api, operation(http.MethodGet, "/source", "get-source",
+		"How the config repo stands", "state", nil),
 		func(ctx context.Context, _ *struct{}) (*body[fleet.SourceView], error) {
 			source, err := s.reader.Source(ctx)
 			if err != nil {
@@ -130,7 +147,8 @@ func (s *Server) registerState() {
 			}
 			return &body[fleet.SourceView]{source}, nil
 		})
-	huma.Register(s.api, operation(http.MethodGet, "/stops", "list-stops", "Stops in force", "state", nil),
+	huma.Register(s.api, operation(http.MethodGet, "/stops", "list-stops", "Stops in force",
+		"state", nil),
 		func(ctx context.Context, _ *struct{}) (*body[wire.List[fleet.Stop]], error) {
 			stops, err := stopsOf(ctx, s.reader, callerOf(ctx).Scope())
 			if err != nil {
@@ -138,11 +156,13 @@ func (s *Server) registerState() {
 			}
 			return &body[wire.List[fleet.Stop]]{wire.List[fleet.Stop]{Items: stops}}, nil
 		})
-	huma.Register(s.api, operation(http.MethodGet, "/whoami", "whoami", "Who the token speaks for", "state", nil),
+	huma.Register(s.api, operation(http.MethodGet, "/whoami", "whoami", "Who the token speaks for",
+		"state", nil),
 		func(ctx context.Context, _ *struct{}) (*body[wire.Identity], error) {
 			t := callerOf(ctx)
 			return &body[wire.Identity]{wire.Identity{
-				Subject: t.Subject(), Tenant: t.Tenant, Role: t.Role, ExpiresAt: t.ExpiresAt, Version: s.version,
+				Subject: t.Subject(), Tenant: t.Tenant, Role: t.Role, ExpiresAt: t.ExpiresAt,
+				Version: s.version,
 			}}, nil
 		})
 }

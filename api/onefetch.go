@@ -11,13 +11,15 @@ import (
 )
 
 const (
-	sharedAge  = time.Second      // of what is shown again; a page asks a second and a half after the event that it was told of
+	// of what is shown again; a page asks a second and a half after the event that it was told of
+	sharedAge  = time.Second
 	forgetting = 10 * time.Minute // after which what nobody asks for is dropped
 )
 
-// oneFetch reads what many look at once for all of them: one reading at a time for each tenant (the platform is ""), whoever asks. Each
-// sees the mirror as it was at most sharedAge before it asked, or a quarter of the time that a reading takes later: readings cost the
-// database the same, however many pages are open.
+// oneFetch reads what many look at once for all of them: one reading at a time for each tenant (the
+// platform is ""), whoever asks. Each sees the mirror as it was at most sharedAge before it asked,
+// or a quarter of the time that a reading takes later: readings cost the database the same, however
+// many pages are open.
 type oneFetch[T any] struct {
 	mu sync.Mutex
 	of map[fleet.TenantName]*reading[T]
@@ -31,7 +33,8 @@ type reading[T any] struct {
 	err   error
 }
 
-func (o *oneFetch[T]) get(ctx context.Context, of fleet.TenantName, read func(context.Context) (T, error)) (T, error) {
+func (o *oneFetch[T]) get(ctx context.Context, of fleet.TenantName,
+	read func(context.Context) (T, error)) (T, error) {
 	asked := time.Now()
 	for {
 		r := o.join(ctx, of, asked, read)
@@ -53,7 +56,8 @@ func (r *reading[T]) fresh(asked time.Time) bool {
 }
 
 // join is the reading that is under way, or the last one when it is fresh enough, or a new one.
-func (o *oneFetch[T]) join(ctx context.Context, of fleet.TenantName, asked time.Time, read func(context.Context) (T, error)) *reading[T] {
+func (o *oneFetch[T]) join(ctx context.Context, of fleet.TenantName, asked time.Time,
+	read func(context.Context) (T, error)) *reading[T] {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if r := o.of[of]; r != nil {

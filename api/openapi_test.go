@@ -39,7 +39,8 @@ func TestOpenAPIDocumentInTheDocsIsTheOneThatIsServed(t *testing.T) {
 	}
 	s := newSite(t, content())
 	var served, fromDocs any
-	if err := json.Unmarshal([]byte(s.do(http.MethodGet, "/openapi.json", "", "").body), &served); err != nil {
+	if err := json.Unmarshal([]byte(s.do(http.MethodGet, "/openapi.json", "", "").body),
+		&served); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(kept, &fromDocs); err != nil {
@@ -69,15 +70,19 @@ func TestNoSchemaHasAFieldForASecret(t *testing.T) {
 	if len(document.Components.Schemas) < 20 {
 		t.Fatalf("only %d schemas", len(document.Components.Schemas))
 	}
-	// Hashes name a plan or the content of a manifest; a credential of the protocol is sealed to the agent that it is for.
-	sound := []string{"PullView.hash", "PlanReport.hash", "ProtocolRow.hash", "ProtocolRow.credential", "ProtocolAck.hash"}
+	// Hashes name a plan or the content of a manifest; a credential of the protocol is sealed to
+	// the agent that it is for.
+	sound := []string{"PullView.hash", "PlanReport.hash", "ProtocolRow.hash",
+		"ProtocolRow.credential", "ProtocolAck.hash"}
 	for name, schema := range document.Components.Schemas {
 		for property := range schema.Properties {
 			if slices.Contains(sound, name+"."+property) {
 				continue
 			}
-			for _, word := range []string{"password", "secret", "plaintext", "cadata", "credential", "hash", "kubeconfig"} {
-				if strings.Contains(strings.ToLower(property), word) && name != "CreatedToken" && name != "CreatedAgentToken" {
+			for _, word := range []string{"password", "secret", "plaintext", "cadata", "credential",
+				"hash", "kubeconfig"} {
+				if strings.Contains(strings.ToLower(property), word) && name != "CreatedToken" &&
+					name != "CreatedAgentToken" {
 					t.Errorf("%s.%s", name, property)
 				}
 			}

@@ -48,8 +48,10 @@ func (s *Server) registerPage() {
 	s.mux.HandleFunc("GET /tenants/{tenant}", s.signedIn(s.tenantPage))
 	s.mux.HandleFunc("GET /engines/{engine}", s.signedIn(s.enginePage))
 	s.mux.HandleFunc("GET /strays", s.signedIn(s.straysPage))
-	s.mux.HandleFunc("GET /tenants/{tenant}/environments/{environment}", s.signedIn(s.environmentPage))
-	s.mux.HandleFunc("GET /tenants/{tenant}/applications/{deployment}/{environment}", s.signedIn(s.applicationPage))
+	s.mux.HandleFunc("GET /tenants/{tenant}/environments/{environment}",
+		s.signedIn(s.environmentPage))
+	s.mux.HandleFunc("GET /tenants/{tenant}/applications/{deployment}/{environment}",
+		s.signedIn(s.applicationPage))
 	s.mux.HandleFunc("GET /agents", s.signedIn(s.agentsPage))
 	s.mux.HandleFunc("GET /pulls", s.signedIn(s.pullsPage))
 	s.mux.HandleFunc("GET /pulls/{number}", s.signedIn(s.pullPage))
@@ -76,7 +78,8 @@ func (s *Server) pageStream(w http.ResponseWriter, r *http.Request) {
 // nowhere answers what no route matches, to programs and to people.
 func (s *Server) nowhere(w http.ResponseWriter, r *http.Request) {
 	if isAPI(r) {
-		writeProblem(w, problem(http.StatusNotFound, "", "no such route, or not with this method", "see /openapi.json for what there is"))
+		writeProblem(w, problem(http.StatusNotFound, "", "no such route, or not with this method",
+			"see /openapi.json for what there is"))
 		return
 	}
 	s.signedIn(func(w http.ResponseWriter, r *http.Request, token fleet.Token) {
@@ -89,7 +92,8 @@ type failure struct {
 	Problem *wire.Refusal
 }
 
-func (s *Server) failPage(w http.ResponseWriter, r *http.Request, token fleet.Token, subject string, err error) {
+func (s *Server) failPage(w http.ResponseWriter, r *http.Request, token fleet.Token, subject string,
+	err error) {
 	var p *wire.Refusal
 	errors.As(s.answer(r.Context(), subject, err), &p)
 	if p.Status == http.StatusNotFound {
@@ -102,7 +106,8 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, data any
 	var out bytes.Buffer // so that a template that fails half-way sends nothing of it
 	if err := pages[name].ExecuteTemplate(&out, "frame", data); err != nil {
 		s.log.Error("a page cannot be rendered", "page", name, "error", err)
-		http.Error(w, "this page cannot be shown: see the log of argosy serve", http.StatusInternalServerError)
+		http.Error(w, "this page cannot be shown: see the log of argosy serve",
+			http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -110,13 +115,16 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, data any
 	_, _ = w.Write(printable.Lines(out.Bytes())) // the connection is gone: there is nobody to tell
 }
 
-var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment", "application", "agents", "strays", "pulls", "pull", "failure")
+var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment",
+	"application", "agents", "strays", "pulls", "pull", "failure")
 
 func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}
 	for _, name := range names {
-		t := template.New(name).Funcs(template.FuncMap{"ago": ago, "tone": tone, "percent": percent, "short": fleet.Revision.Short, "deed": deed, "agentstate": agentState, "web": web})
-		parsed[name] = template.Must(t.ParseFS(pageFiles, "page/frame.html", "page/parts.html", "page/"+name+".html"))
+		t := template.New(name).Funcs(template.FuncMap{"ago": ago, "tone": tone, "percent": percent,
+			"short": fleet.Revision.Short, "deed": deed, "agentstate": agentState, "web": web})
+		parsed[name] = template.Must(t.ParseFS(pageFiles, "page/frame.html", "page/parts.html",
+			"page/"+name+".html"))
 	}
 	return parsed
 }
@@ -144,9 +152,11 @@ func tone(state any) string {
 	switch fmt.Sprint(state) {
 	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "true":
 		return "good"
-	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining", "Suspended", "Terminating":
+	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining",
+		"Suspended", "Terminating":
 		return "busy"
-	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "false", "Unreachable", "DeletionBlocked":
+	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "false", "Unreachable",
+		"DeletionBlocked":
 		return "bad"
 	}
 	return "none"

@@ -30,7 +30,8 @@ func timeless(page string) string {
 
 func (s *site) post(path string, form url.Values, header http.Header) answer {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+path, strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+path,
+		strings.NewReader(form.Encode()))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -51,28 +52,32 @@ func TestSigningIn(t *testing.T) {
 		s := s.in(t)
 		for _, path := range []string{"/", "/tenants/acme", "/engines/eu-1", "/nothing/here"} {
 			a := s.page(path, "")
-			if a.status != http.StatusSeeOther || !strings.HasPrefix(a.header.Get("Location"), "/signin?to=") {
+			if a.status != http.StatusSeeOther || !strings.HasPrefix(a.header.Get("Location"),
+				"/signin?to=") {
 				t.Errorf("%s: %d to %s", path, a.status, a.header.Get("Location"))
 			}
 		}
 		s.want(s.page("/signin", ""), http.StatusOK, `name="token"`)
 	})
-	t.Run("a valid token becomes a cookie that scripts and other sites cannot use", func(t *testing.T) {
-		s := s.in(t)
-		a := s.post("/signin", url.Values{"token": {platformToken}, "to": {"/tenants/acme"}}, nil)
-		if a.status != http.StatusSeeOther || a.header.Get("Location") != "/tenants/acme" {
-			t.Fatalf("%d to %q", a.status, a.header.Get("Location"))
-		}
-		cookie := a.header.Get("Set-Cookie")
-		for _, part := range []string{"HttpOnly", "SameSite=Strict", "Path=/"} {
-			if !strings.Contains(cookie, part) {
-				t.Errorf("no %s in %s", part, strings.ReplaceAll(cookie, platformToken, "…"))
+	t.Run("a valid token becomes a cookie that scripts and other sites cannot use",
+		func(t *testing.T) {
+			s := s.in(t)
+			a := s.post("/signin", url.Values{"token": {platformToken}, "to": {"/tenants/acme"}},
+				nil)
+			if a.status != http.StatusSeeOther || a.header.Get("Location") != "/tenants/acme" {
+				t.Fatalf("%d to %q", a.status, a.header.Get("Location"))
 			}
-		}
-	})
+			cookie := a.header.Get("Set-Cookie")
+			for _, part := range []string{"HttpOnly", "SameSite=Strict", "Path=/"} {
+				if !strings.Contains(cookie, part) {
+					t.Errorf("no %s in %s", part, strings.ReplaceAll(cookie, platformToken, "…"))
+				}
+			}
+		})
 	t.Run("behind TLS the cookie is for this host over https only", func(t *testing.T) {
 		s := s.in(t)
-		a := s.post("/signin", url.Values{"token": {platformToken}}, http.Header{"X-Forwarded-Proto": {"https"}, "Host": {"argosy.example.com"}})
+		a := s.post("/signin", url.Values{"token": {platformToken}}, http.Header{
+			"X-Forwarded-Proto": {"https"}, "Host": {"argosy.example.com"}})
 		cookie := a.header.Get("Set-Cookie")
 		if !strings.HasPrefix(cookie, "__Host-argosy=") || !strings.Contains(cookie, "Secure") {
 			t.Errorf("%d %s", a.status, strings.ReplaceAll(cookie, platformToken, "…"))
@@ -80,7 +85,8 @@ func TestSigningIn(t *testing.T) {
 	})
 	t.Run("over plain http from elsewhere it is refused", func(t *testing.T) {
 		s := s.in(t)
-		a := s.post("/signin", url.Values{"token": {platformToken}}, http.Header{"Host": {"argosy.example.com"}})
+		a := s.post("/signin", url.Values{"token": {platformToken}}, http.Header{
+			"Host": {"argosy.example.com"}})
 		s.want(a, http.StatusForbidden, "needs https")
 		if a.header.Get("Set-Cookie") != "" {
 			t.Error("a cookie was set")
@@ -88,12 +94,14 @@ func TestSigningIn(t *testing.T) {
 	})
 	t.Run("a wrong token is refused", func(t *testing.T) {
 		s := s.in(t)
-		s.want(s.post("/signin", url.Values{"token": {"argosy_wrong"}}, nil), http.StatusUnauthorized, "not valid")
+		s.want(s.post("/signin", url.Values{"token": {"argosy_wrong"}}, nil),
+			http.StatusUnauthorized, "not valid")
 	})
 	t.Run("another site cannot sign anyone in or out", func(t *testing.T) {
 		s := s.in(t)
 		for _, path := range []string{"/signin", "/signout"} {
-			a := s.post(path, url.Values{"token": {platformToken}}, http.Header{"Sec-Fetch-Site": {"cross-site"}})
+			a := s.post(path, url.Values{"token": {platformToken}}, http.Header{
+				"Sec-Fetch-Site": {"cross-site"}})
 			if a.status != http.StatusForbidden || a.header.Get("Set-Cookie") != "" {
 				t.Errorf("%s: %d", path, a.status)
 			}
@@ -101,7 +109,8 @@ func TestSigningIn(t *testing.T) {
 	})
 	t.Run("it leads to no other site", func(t *testing.T) {
 		s := s.in(t)
-		for _, to := range []string{"https://evil.example", "//evil.example", `/\evil.example`, "/%5cevil\n", "javascript:alert(1)"} {
+		for _, to := range []string{"https://evil.example", "//evil.example", `/\evil.example`,
+			"/%5cevil\n", "javascript:alert(1)"} {
 			a := s.post("/signin", url.Values{"token": {platformToken}, "to": {to}}, nil)
 			if got := a.header.Get("Location"); got != "/" {
 				t.Errorf("%q leads to %q", to, got)
@@ -125,15 +134,21 @@ func TestSigningIn(t *testing.T) {
 
 func TestPagesShowHowItStands(t *testing.T) {
 	m := content()
-	m.Stops = []fleet.Stop{{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", Reason: "audit"}}
+	m.Stops = []fleet.Stop{{Scope: fleet.StopTenant, Name: "acme", By: "token:ops",
+		Reason: "audit"}}
 	s := newSite(t, m)
-	s.want(s.page("/", platformToken), http.StatusOK, "argosy approve "+string(rev1), "argosy resume --tenant acme",
+	s.want(s.page("/", platformToken), http.StatusOK, "argosy approve "+string(rev1),
+		"argosy resume --tenant acme",
 		"tenants/acme/deployments/bad.yaml:3:1", "a secret plan", `href="/engines/eu-1"`)
-	s.want(s.page("/tenants/acme", platformToken), http.StatusOK, "group:acme", "https://git.example.com/acme/web")
+	s.want(s.page("/tenants/acme", platformToken), http.StatusOK, "group:acme",
+		"https://git.example.com/acme/web")
 	s.want(s.page("/engines/eu-1", platformToken), http.StatusOK, "acme/prod", "globex/prod")
-	s.want(s.page("/tenants/acme/environments/prod", platformToken), http.StatusOK, "least loaded", "is dedicated to globex")
-	s.want(s.page("/tenants/acme/applications/web/prod", platformToken), http.StatusOK, "acme-web-prod", "Healthy")
-	s.want(s.page("/applications?health=Healthy&tenant=acme", platformToken), http.StatusOK, "acme/web")
+	s.want(s.page("/tenants/acme/environments/prod", platformToken), http.StatusOK, "least loaded",
+		"is dedicated to globex")
+	s.want(s.page("/tenants/acme/applications/web/prod", platformToken), http.StatusOK,
+		"acme-web-prod", "Healthy")
+	s.want(s.page("/applications?health=Healthy&tenant=acme", platformToken), http.StatusOK,
+		"acme/web")
 	s.want(s.page("/applications?after=nonsense", platformToken), http.StatusBadRequest)
 	for _, file := range []string{"style.css", "live.js", "icon.svg"} {
 		s.want(s.page("/static/"+file, ""), http.StatusOK)
@@ -158,14 +173,17 @@ func TestNothingThatATenantWroteBecomesMarkup(t *testing.T) {
 	m.Engines[0].Message, m.Engines[0].Reachable, m.Source.Error = bomb, false, bomb
 	m.Stops = []fleet.Stop{{Scope: fleet.StopFleet, Reason: bomb, By: bomb}}
 	s := newSite(t, m)
-	for _, path := range []string{"/", "/tenants/acme", "/engines/eu-1", "/tenants/acme/environments/prod", "/tenants/acme/applications/web/prod",
+	for _, path := range []string{"/", "/tenants/acme", "/engines/eu-1",
+		"/tenants/acme/environments/prod", "/tenants/acme/applications/web/prod",
 		"/applications", "/applications?tenant=" + url.QueryEscape(bomb)} {
 		a := s.page(path, platformToken)
 		s.want(a, http.StatusOK)
-		if strings.Contains(a.body, "<script>") || strings.Contains(a.body, "<img src=x") || strings.Contains(a.body, `href="javascript`) {
+		if strings.Contains(a.body, "<script>") || strings.Contains(a.body, "<img src=x") ||
+			strings.Contains(a.body, `href="javascript`) {
 			t.Errorf("%s lets it through: %s", path, a.body)
 		}
-		if csp := a.header.Get("Content-Security-Policy"); !strings.Contains(csp, "script-src 'self'") || strings.Contains(csp, "unsafe") {
+		if csp := a.header.Get("Content-Security-Policy"); !strings.Contains(csp,
+			"script-src 'self'") || strings.Contains(csp, "unsafe") {
 			t.Errorf("%s: policy %q", path, csp)
 		}
 	}

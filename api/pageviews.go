@@ -117,7 +117,8 @@ func (s *Server) failing(g *gather, filter fleet.Filter) []fleet.ApplicationView
 }
 
 func (s *Server) overviewPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
-	v, err := s.overviews.get(r.Context(), token.Tenant, func(ctx context.Context) (overview, error) {
+	v, err := s.overviews.get(r.Context(), token.Tenant, func(ctx context.Context) (overview,
+		error) {
 		return s.readOverview(ctx, token.Scope())
 	})
 	v.frame = s.frame("Overview", token)
@@ -150,7 +151,8 @@ func (s *Server) readOverview(ctx context.Context, scope fleet.Scope) (overview,
 	return v, g.err
 }
 
-func (s *Server) show(w http.ResponseWriter, r *http.Request, token fleet.Token, page, subject string, view any, err error) {
+func (s *Server) show(w http.ResponseWriter, r *http.Request, token fleet.Token, page,
+	subject string, view any, err error) {
 	if err != nil {
 		s.failPage(w, r, token, subject, err)
 		return
@@ -161,16 +163,21 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, token fleet.Token,
 func (s *Server) applicationsPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
 	q := r.URL.Query()
 	filter := fleet.Filter{
-		Tenant: named[fleet.TenantName](q, "tenant"), Environment: named[fleet.EnvironmentName](q, "environment"),
-		Deployment: named[fleet.DeploymentName](q, "deployment"), Engine: named[fleet.EngineName](q, "engine"),
-		Sync: worded[fleet.SyncState](q, "sync"), Health: worded[fleet.HealthState](q, "health"), Apply: worded[fleet.ApplyState](q, "apply"),
+		Tenant: named[fleet.TenantName](q, "tenant"), Environment: named[fleet.EnvironmentName](q,
+			"environment"),
+		Deployment: named[fleet.DeploymentName](q, "deployment"), Engine: named[fleet.EngineName](q,
+			"engine"),
+		Sync: worded[fleet.SyncState](q, "sync"), Health: worded[fleet.HealthState](q, "health"),
+		Apply: worded[fleet.ApplyState](q, "apply"),
 	}
 	v := applicationsView{frame: s.frame("Applications", token), Filter: q}
 	var err error
-	v.Applications, v.Next, err = s.reader.Applications(r.Context(), token.Scope(), filter, fleet.Page{Limit: manyItems, After: cursor(q.Get("after"))})
+	v.Applications, v.Next, err = s.reader.Applications(r.Context(), token.Scope(), filter,
+		fleet.Page{Limit: manyItems, After: cursor(q.Get("after"))})
 	if v.Next != "" {
 		more := url.Values{}
-		for _, name := range []string{"tenant", "environment", "deployment", "engine", "sync", "health", "apply"} {
+		for _, name := range []string{"tenant", "environment", "deployment", "engine", "sync",
+			"health", "apply"} {
 			if value := q.Get(name); value != "" {
 				more.Set(name, value)
 			}
@@ -181,7 +188,8 @@ func (s *Server) applicationsPage(w http.ResponseWriter, r *http.Request, token 
 	s.show(w, r, token, "applications", "applications", v, err)
 }
 
-// named is a name from the address line. What cannot be one is replaced by a name that nothing has, so that it matches nothing.
+// named is a name from the address line. What cannot be one is replaced by a name that nothing has,
+// so that it matches nothing.
 func named[T ~string](q url.Values, field string) T {
 	value := q.Get(field)
 	if value != "" && fleet.ValidateName(value) != nil {
@@ -214,7 +222,8 @@ func (s *Server) tenantPage(w http.ResponseWriter, r *http.Request, token fleet.
 	name := pathName[fleet.TenantName](r, "tenant")
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
 	of := fleet.Filter{Tenant: name}
-	v := tenantView{frame: s.frame("Tenant "+string(name), token), View: the(g, s.reader.Tenants, of)}
+	v := tenantView{frame: s.frame("Tenant "+string(name), token),
+		View: the(g, s.reader.Tenants, of)}
 	v.Environments = many(g, s.reader.Environments, of, manyItems)
 	v.Deployments = many(g, s.reader.Deployments, of, manyItems)
 	v.Problems = many(g, s.reader.Problems, of, manyItems)
@@ -230,7 +239,8 @@ func (s *Server) enginePage(w http.ResponseWriter, r *http.Request, token fleet.
 		g.err = fleet.ErrNotFound // engines belong to the platform
 	}
 	of := fleet.Filter{Engine: name}
-	v := engineView{frame: s.frame("Engine "+string(name), token), View: the(g, s.reader.Engines, of)}
+	v := engineView{frame: s.frame("Engine "+string(name), token),
+		View: the(g, s.reader.Engines, of)}
 	v.Environments = many(g, s.reader.Environments, of, manyItems)
 	v.Operations = many(g, s.reader.Operations, of, fewItems)
 	v.Failing = s.failing(g, of)
@@ -244,7 +254,8 @@ func (s *Server) straysPage(w http.ResponseWriter, r *http.Request, token fleet.
 	v := straysView{frame: s.frame("Strays", token)}
 	err := fleet.ErrNotFound
 	if token.Tenant == "" {
-		v.Strays, v.Next, err = s.reader.Strays(r.Context(), token.Scope(), fleet.Filter{Engine: engineNamed(q)},
+		v.Strays, v.Next, err = s.reader.Strays(r.Context(), token.Scope(), fleet.Filter{
+			Engine: engineNamed(q)},
 			fleet.Page{Limit: manyItems, After: cursor(q.Get("after"))})
 	}
 	if v.Next != "" {
@@ -257,7 +268,8 @@ func (s *Server) straysPage(w http.ResponseWriter, r *http.Request, token fleet.
 	s.show(w, r, token, "strays", "strays", v, err)
 }
 
-// engineNamed is an engine from the address line: one of the platform, or an environment's own cluster.
+// engineNamed is an engine from the address line: one of the platform, or an environment's own
+// cluster.
 func engineNamed(q url.Values) fleet.EngineName {
 	value := q.Get("engine")
 	for part := range strings.SplitSeq(value, ".") {
@@ -269,27 +281,32 @@ func engineNamed(q url.Values) fleet.EngineName {
 }
 
 func (s *Server) environmentPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
-	id := fleet.EnvironmentID{Tenant: pathName[fleet.TenantName](r, "tenant"), Name: pathName[fleet.EnvironmentName](r, "environment")}
+	id := fleet.EnvironmentID{Tenant: pathName[fleet.TenantName](r, "tenant"),
+		Name: pathName[fleet.EnvironmentName](r, "environment")}
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
 	of := fleet.Filter{Tenant: id.Tenant, Environment: id.Name}
-	v := environmentView{frame: s.frame("Environment "+id.String(), token), View: the(g, s.reader.Environments, of)}
+	v := environmentView{frame: s.frame("Environment "+id.String(), token),
+		View: the(g, s.reader.Environments, of)}
 	if g.err == nil {
 		v.Placement, g.err = s.reader.Explain(g.ctx, g.scope, id)
 		v.Placement = placementFor(g.scope, v.Placement)
 	}
 	v.Applications = many(g, s.reader.Applications, of, manyItems)
 	if v.View.Agent != "" {
-		v.Agents, v.Own = many(g, s.agents.Agents, of, 1), many(g, s.agents.OwnApplications, of, manyItems)
+		v.Agents, v.Own = many(g, s.agents.Agents, of, 1), many(g, s.agents.OwnApplications, of,
+			manyItems)
 	}
 	s.show(w, r, token, "environment", "environment "+id.String(), v, g.err)
 }
 
 func (s *Server) applicationPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
 	id := fleet.ApplicationID{Tenant: pathName[fleet.TenantName](r, "tenant"),
-		Deployment: pathName[fleet.DeploymentName](r, "deployment"), Environment: pathName[fleet.EnvironmentName](r, "environment")}
+		Deployment:  pathName[fleet.DeploymentName](r, "deployment"),
+		Environment: pathName[fleet.EnvironmentName](r, "environment")}
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
 	v := applicationView{frame: s.frame("Application "+id.String(), token)}
-	v.View = the(g, s.reader.Applications, fleet.Filter{Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment})
+	v.View = the(g, s.reader.Applications, fleet.Filter{
+		Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment})
 	s.show(w, r, token, "application", "application "+id.String(), v, g.err)
 }
 

@@ -13,7 +13,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// init makes every error that huma itself finds one of ours. What the caller sent is never echoed: it may be a token in the wrong place.
+// init makes every error that huma itself finds one of ours. What the caller sent is never echoed:
+// it may be a token in the wrong place.
 func init() {
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		p := problem(status, "", message, "")
@@ -50,17 +51,21 @@ func problem(status int, subject, detail, next string) *wire.Refusal {
 		kind = "internal"
 	}
 	return &wire.Refusal{
-		Type: "urn:argosy:" + kind, Title: http.StatusText(status), Status: status, Detail: detail, Subject: subject, Next: next,
+		Type: "urn:argosy:" + kind, Title: http.StatusText(status), Status: status, Detail: detail,
+		Subject: subject, Next: next,
 	}
 }
 
-// notFound is the one answer for what does not exist and for what belongs to someone else. Its subject comes from the request alone.
+// notFound is the one answer for what does not exist and for what belongs to someone else. Its
+// subject comes from the request alone.
 func notFound(subject string) *wire.Refusal {
-	return problem(http.StatusNotFound, subject, "no such object, or not one that this token may see",
+	return problem(http.StatusNotFound, subject,
+		"no such object, or not one that this token may see",
 		"list what there is with `argosy get`, and check who you are with `argosy login --check`")
 }
 
-// answer turns a store's error into what a caller may know of it. The cause itself is logged, not told.
+// answer turns a store's error into what a caller may know of it. The cause itself is logged, not
+// told.
 func (s *Server) answer(ctx context.Context, subject string, err error) error {
 	var known *wire.Refusal
 	switch {
@@ -71,11 +76,14 @@ func (s *Server) answer(ctx context.Context, subject string, err error) error {
 	case errors.Is(err, fleet.ErrNotFound):
 		return notFound(subject)
 	case errors.Is(err, fleet.ErrCursor):
-		return problem(http.StatusBadRequest, "after", "this cursor is not one of this list", "read the list again from its beginning")
+		return problem(http.StatusBadRequest, "after", "this cursor is not one of this list",
+			"read the list again from its beginning")
 	case errors.Is(err, fleet.ErrTooManySyncs):
-		return problem(http.StatusTooManyRequests, subject, fleet.ErrTooManySyncs.Error(), "ask again when some have ended: list them with `argosy get operations`")
+		return problem(http.StatusTooManyRequests, subject, fleet.ErrTooManySyncs.Error(),
+			"ask again when some have ended: list them with `argosy get operations`")
 	case errors.Is(err, context.DeadlineExceeded):
-		return problem(http.StatusGatewayTimeout, subject, "the mirror did not answer in time", "try again, or ask for less with a filter")
+		return problem(http.StatusGatewayTimeout, subject, "the mirror did not answer in time",
+			"try again, or ask for less with a filter")
 	case ctx.Err() != nil:
 		return problem(http.StatusServiceUnavailable, subject, "the request was given up", "")
 	}

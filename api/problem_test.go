@@ -15,15 +15,19 @@ import (
 // asked is a store whose clusters have been asked for as many syncs as may wait.
 type asked struct{ *apitest.Store }
 
-func (asked) AskSync(context.Context, fleet.Scope, fleet.SyncRequest, string) (fleet.SyncRequest, error) {
+func (asked) AskSync(context.Context, fleet.Scope, fleet.SyncRequest, string) (fleet.SyncRequest,
+	error) {
 	return fleet.SyncRequest{}, fmt.Errorf("sync of hunter2: %w", fleet.ErrTooManySyncs)
 }
 
 // A cluster that has been asked for enough is no fault of the mirror: the caller is told to wait.
 func TestASyncTooManyIsTheCallersToAskAgain(t *testing.T) {
 	s := newSiteOver(t, asked{apitest.New(content())})
-	a := s.do(http.MethodPost, wire.Base+"/tenants/acme/environments/edge/own-applications/argocd/shop/sync", acmeToken, `{}`)
-	s.want(a, http.StatusTooManyRequests, "urn:argosy:too-many", "application argocd/shop of environment acme/edge", "are waiting", "argosy get operations")
+	a := s.do(http.MethodPost,
+		wire.Base+"/tenants/acme/environments/edge/own-applications/argocd/shop/sync", acmeToken,
+		`{}`)
+	s.want(a, http.StatusTooManyRequests, "urn:argosy:too-many",
+		"application argocd/shop of environment acme/edge", "are waiting", "argosy get operations")
 	if strings.Contains(a.body, "hunter2") || strings.Contains(s.log.String(), "mirror") {
 		t.Errorf("answered %s, logged %s", a.body, s.log.String())
 	}

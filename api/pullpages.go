@@ -27,7 +27,8 @@ type (
 func (s *Server) pullsPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
 	v := pullsView{frame: s.frame("Pull requests", token)}
 	var err error
-	v.Pulls, v.Next, err = s.pulls(r.Context(), token.Scope(), fleet.Filter{}, fleet.Page{Limit: manyItems, After: cursor(r.URL.Query().Get("after"))})
+	v.Pulls, v.Next, err = s.pulls(r.Context(), token.Scope(), fleet.Filter{}, fleet.Page{
+		Limit: manyItems, After: cursor(r.URL.Query().Get("after"))})
 	if v.Next != "" {
 		v.Next = "?" + url.Values{"after": {v.Next}}.Encode()
 	}
@@ -42,7 +43,8 @@ func (s *Server) pullPage(w http.ResponseWriter, r *http.Request, token fleet.To
 		return
 	}
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
-	v := pullView{frame: s.frame("Pull request "+strconv.Itoa(number), token), View: the(g, s.pulls, fleet.Filter{Pull: number})}
+	v := pullView{frame: s.frame("Pull request "+strconv.Itoa(number), token),
+		View: the(g, s.pulls, fleet.Filter{Pull: number})}
 	if g.err == nil {
 		report, err := s.pullPlan(g.ctx, g.scope, number)
 		switch {
@@ -57,7 +59,8 @@ func (s *Server) pullPage(w http.ResponseWriter, r *http.Request, token fleet.To
 
 // deed is the colour of what a plan does.
 func deed(action plan.Action) string {
-	return map[plan.Action]string{plan.Create: "good", plan.Update: "busy", plan.Delete: "bad", plan.Hold: "bad"}[action]
+	return map[plan.Action]string{plan.Create: "good", plan.Update: "busy", plan.Delete: "bad",
+		plan.Hold: "bad"}[action]
 }
 
 // web reports whether a link that the forge gave leads to a page, and nowhere else.

@@ -16,10 +16,13 @@ import (
 
 // Pulls is what is kept of pull requests.
 type Pulls interface {
-	// Pulls match Filter.{Tenant, Pull, State}, the newest first. With a tenant in scope: those that change files of that tenant.
-	Pulls(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.PullView, string, error)
-	// PullPlan is the plan of the pull request's head, a plan.Report as JSON, whole: who may see what of it is the API's to decide.
-	// fleet.ErrNotFound when there is no such pull request in scope, or no plan of its head.
+	// Pulls match Filter.{Tenant, Pull, State}, the newest first. With a tenant in scope: those
+	// that change files of that tenant.
+	Pulls(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.PullView, string, error)
+	// PullPlan is the plan of the pull request's head, a plan.Report as JSON, whole: who may see
+	// what of it is the API's to decide. fleet.ErrNotFound when there is no such pull request in
+	// scope, or no plan of its head.
 	PullPlan(ctx context.Context, scope fleet.Scope, number int) ([]byte, error)
 }
 
@@ -45,7 +48,8 @@ func (in *pullIn) identity() (fleet.Filter, string) {
 func (s *Server) registerPulls() {
 	list[pullsIn](s, "pulls", "Pull requests as they were last judged, the newest first", s.pulls)
 	one[pullIn](s, "pull", "/pulls/{number}", "One pull request", s.pulls)
-	huma.Register(s.api, operation(http.MethodGet, "/pulls/{number}/plan", "get-pull-plan", "The plan that its reviewers see; for a tenant: that tenant's part", "pulls", nil),
+	huma.Register(s.api, operation(http.MethodGet, "/pulls/{number}/plan", "get-pull-plan",
+		"The plan that its reviewers see; for a tenant: that tenant's part", "pulls", nil),
 		func(ctx context.Context, in *pullIn) (*body[plan.Report], error) {
 			report, err := s.pullPlan(ctx, callerOf(ctx).Scope(), in.Number)
 			if err != nil {
@@ -56,7 +60,8 @@ func (s *Server) registerPulls() {
 }
 
 // pulls keeps from a tenant for whom else a pull request changes something.
-func (s *Server) pulls(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.PullView, string, error) {
+func (s *Server) pulls(ctx context.Context, scope fleet.Scope, filter fleet.Filter,
+	page fleet.Page) ([]fleet.PullView, string, error) {
 	items, next, err := s.reader.Pulls(ctx, scope, filter, page)
 	items = slices.Clone(items)
 	for i := range items {

@@ -15,14 +15,17 @@ func TestPullRequestsAreListedTheNewestFirst(t *testing.T) {
 	a := s.get("/pulls?limit=2", platformToken)
 	s.want(a, http.StatusOK)
 	first := decode[wire.List[fleet.PullView]](t, a)
-	if len(first.Items) != 2 || first.Items[0].Number != 9 || first.Items[1].Number != 8 || first.Next == "" {
+	if len(first.Items) != 2 || first.Items[0].Number != 9 || first.Items[1].Number != 8 ||
+		first.Next == "" {
 		t.Fatalf("%s", a.body)
 	}
-	second := decode[wire.List[fleet.PullView]](t, s.get("/pulls?limit=2&after="+first.Next, platformToken))
+	second := decode[wire.List[fleet.PullView]](t, s.get("/pulls?limit=2&after="+first.Next,
+		platformToken))
 	if len(second.Items) != 1 || second.Items[0].Number != 7 || second.Next != "" {
 		t.Errorf("%+v", second)
 	}
-	if open := decode[wire.List[fleet.PullView]](t, s.get("/pulls?state=merged", platformToken)); len(open.Items) != 0 {
+	if open := decode[wire.List[fleet.PullView]](t,
+		s.get("/pulls?state=merged", platformToken)); len(open.Items) != 0 {
 		t.Errorf("%+v", open)
 	}
 	s.want(s.get("/pulls?state=strange", platformToken), http.StatusUnprocessableEntity)
@@ -35,14 +38,17 @@ func TestThePlanOfAPullRequest(t *testing.T) {
 	s.want(s.get("/pulls/9", platformToken), http.StatusOK, "needs an approval")
 	s.want(s.get("/pulls/9/plan", platformToken), http.StatusNotFound, "plan of pull request 9")
 	s.want(s.get("/pulls/9/plan", acmeToken), http.StatusNotFound)
-	s.want(s.get("/pulls/8/plan", acmeToken), http.StatusOK, "spec.source.path") // and nothing of globex: see TestNoListHoldsAnotherTenantsItems
+	// and nothing of globex: see TestNoListHoldsAnotherTenantsItems
+	s.want(s.get("/pulls/8/plan", acmeToken), http.StatusOK, "spec.source.path")
 }
 
 func TestThePageOfAPullRequest(t *testing.T) {
 	s := newSite(t, content())
-	s.want(s.page("/pulls", platformToken), http.StatusOK, "change &lt;things&gt;", `href="/pulls/9"`)
+	s.want(s.page("/pulls", platformToken), http.StatusOK, "change &lt;things&gt;",
+		`href="/pulls/9"`)
 	a := s.page("/pulls/8", platformToken)
-	s.want(a, http.StatusOK, "web@prod", "spec.source.path", "&lt;b&gt;new", "new Tenant globex", `href="https://git.example.com/platform/config/pulls/1"`)
+	s.want(a, http.StatusOK, "web@prod", "spec.source.path", "&lt;b&gt;new", "new Tenant globex",
+		`href="https://git.example.com/platform/config/pulls/1"`)
 	if strings.Contains(a.body, "<b>new") {
 		t.Error("what a stranger wrote acts on the page")
 	}
@@ -56,7 +62,8 @@ func TestThePageOfAPullRequest(t *testing.T) {
 
 func TestThePageOfAPullRequestSaysHowItsDeletionsAreLetGo(t *testing.T) {
 	s := newSite(t, content())
-	plan := `{"summary":"1 held","holds":[{"revision":"` + string(rev1) + `","reason":"deletions","tenant":"acme","message":"too many","items":[{"engine":"eu-1","kind":"Application","name":"acme-web-prod"}]}],` +
+	plan := `{"summary":"1 held","holds":[{"revision":"` + string(rev1) +
+		`","reason":"deletions","tenant":"acme","message":"too many","items":[{"engine":"eu-1","kind":"Application","name":"acme-web-prod"}]}],` +
 		`"tenants":[{"name":"acme","engines":[{"name":"eu-1","changes":[{"action":"hold","kind":"Application","subject":"web@prod","note":"its deletion waits for argosy approve ` + rev1.Short() + `"}]}]}]}`
 	for _, c := range []struct {
 		state fleet.PullState
@@ -65,7 +72,8 @@ func TestThePageOfAPullRequestSaysHowItsDeletionsAreLetGo(t *testing.T) {
 	}{
 		{fleet.PullOpen, rev1, "/argosy approve-deletions " + string(rev1)},
 		{fleet.PullMerged, rev1, "argosy get holds"},
-		{fleet.PullOpen, "another", "argosy approve " + string(rev1)}, // held before, by what the branch has
+		// held before, by what the branch has
+		{fleet.PullOpen, "another", "argosy approve " + string(rev1)},
 	} {
 		s.store.Change(func(m *apitest.Mirror) {
 			m.Pulls[1].State, m.Pulls[1].Head, m.Pulls[1].Plan = c.state, c.head, []byte(plan)
@@ -73,7 +81,9 @@ func TestThePageOfAPullRequestSaysHowItsDeletionsAreLetGo(t *testing.T) {
 		a := s.page("/pulls/8", platformToken)
 		s.want(a, http.StatusOK, c.says, "its deletion is held")
 		if c.head == rev1 && strings.Contains(a.body, "argosy approve "+rev1.Short()) {
-			t.Errorf("the head of a pull request holds nothing, and is to be approved on the page:\n%s", a.body)
+			t.Errorf(
+				"the head of a pull request holds nothing, and is to be approved on the page:\n%s",
+				a.body)
 		}
 	}
 }

@@ -11,17 +11,19 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Texts of tenants and clusters reach the page and the API's answers without a character that a terminal obeys or
-// that a reader does not see; a program reads the text as it was.
+// Texts of tenants and clusters reach the page and the API's answers without a character that a
+// terminal obeys or that a reader does not see; a program reads the text as it was.
 func TestAnswersHoldNoCharacterThatIsNotSeen(t *testing.T) {
 	t.Parallel()
 	const hostile = "a\x1b[2J\u009b2J\x7f\u202eb\u2066\u200b\u2028\u0085\u3164\U000e0041\nz"
 	m := content()
 	for i := range m.Problems {
-		m.Problems[i].Message, m.Problems[i].Path, m.Problems[i].Fix = hostile, "tenants/"+hostile, hostile
+		m.Problems[i].Message, m.Problems[i].Path, m.Problems[i].Fix = hostile, "tenants/"+hostile,
+			hostile
 	}
 	for i := range m.Applications {
-		m.Applications[i].Message, m.Applications[i].ApplyMessage, m.Applications[i].Apply = hostile, hostile, fleet.ApplyFailed
+		m.Applications[i].Message, m.Applications[i].ApplyMessage, m.Applications[i].Apply =
+			hostile, hostile, fleet.ApplyFailed
 	}
 	for i := range m.Holds {
 		m.Holds[i].Message = hostile
@@ -36,27 +38,32 @@ func TestAnswersHoldNoCharacterThatIsNotSeen(t *testing.T) {
 	check := func(path, body string) {
 		t.Helper()
 		for _, r := range body {
-			if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == 0x3164) {
+			if r != '\n' && r != '\t' &&
+				(unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) ||
+					r == 0x3164) {
 				t.Errorf("%s has %U raw", path, r)
 				return
 			}
 		}
 	}
-	for _, path := range []string{"/", "/applications", "/tenants/acme", "/engines/eu-1", "/tenants/acme/environments/prod", "/pulls", "/agents", "/nowhere"} {
+	for _, path := range []string{"/", "/applications", "/tenants/acme", "/engines/eu-1",
+		"/tenants/acme/environments/prod", "/pulls", "/agents", "/nowhere"} {
 		page := s.page(path, platformToken)
 		check(path, page.body)
 		if path == "/tenants/acme" && !strings.Contains(page.body, `\u202eb\u2066\u200b`) {
 			t.Errorf("the text is not there: %s", page.body)
 		}
 	}
-	for _, path := range []string{"/problems", "/applications", "/holds", "/engines", "/revisions"} {
+	for _, path := range []string{"/problems", "/applications", "/holds", "/engines",
+		"/revisions"} {
 		answer := s.do(http.MethodGet, wire.Base+path, platformToken, "")
 		check(path, answer.body)
 		if path != "/problems" {
 			continue
 		}
 		var got struct{ Items []fleet.Problem }
-		if err := json.Unmarshal([]byte(answer.body), &got); err != nil || len(got.Items) == 0 || got.Items[0].Message != hostile {
+		if err := json.Unmarshal([]byte(answer.body), &got); err != nil || len(got.Items) == 0 ||
+			got.Items[0].Message != hostile {
 			t.Errorf("%v: %s", err, answer.body)
 		}
 	}

@@ -24,8 +24,9 @@ const (
 
 // Config is what a Server is made of. Log, Version, Now and Agents may be left out.
 type Config struct {
-	Reader   Reader
-	Deciding Reader // for what a decision looks up, so that it never waits for those who only read; nil: Reader
+	Reader Reader
+	// for what a decision looks up, so that it never waits for those who only read; nil: Reader
+	Deciding Reader
 	Decider  Decider
 	Tokens   Tokens
 	Agents   Agents // nil: agents are switched off, and so are their routes
@@ -58,7 +59,8 @@ type Server struct {
 
 // New makes a Server. It answers at once; Run must run beside it for the event stream to flow.
 func New(c Config) *Server {
-	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, agents: c.Agents, log: c.Log, version: c.Version, hub: c.Hub, now: c.Now, mux: http.NewServeMux()}
+	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, agents: c.Agents,
+		log: c.Log, version: c.Version, hub: c.Hub, now: c.Now, mux: http.NewServeMux()}
 	if s.deciding = c.Deciding; s.deciding == nil {
 		s.deciding = c.Reader
 	}
@@ -93,25 +95,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // Run feeds the event streams until ctx ends; open streams end with it.
 func (s *Server) Run(ctx context.Context) { s.feed.run(ctx) }
 
-// Wake says that the mirror has changed: "look". It never blocks, and calls that come close together count once.
+// Wake says that the mirror has changed: "look". It never blocks, and calls that come close
+// together count once.
 func (s *Server) Wake() { s.feed.poke() }
 
-// HTTP is a net/http server for the handler with deadlines and caps that an unfriendly client cannot stretch.
+// HTTP is a net/http server for the handler with deadlines and caps that an unfriendly client
+// cannot stretch.
 func HTTP(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       requestTime, // it also ends a handler that still runs, so it is no shorter than an answer may take,
-		WriteTimeout:      requestTime + 5*time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		// it also ends a handler that still runs, so it is no shorter than an answer may take,
+		ReadTimeout:    requestTime,
+		WriteTimeout:   requestTime + 5*time.Second,
+		IdleTimeout:    2 * time.Minute,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }
 
-func operation(method, path, id, summary, tag string, guards []func(huma.Context, func(huma.Context))) huma.Operation {
+func operation(method, path, id, summary, tag string,
+	guards []func(huma.Context, func(huma.Context))) huma.Operation {
 	return huma.Operation{
-		Method: method, Path: wire.Base + path, OperationID: id, Summary: summary, Tags: []string{tag},
+		Method: method, Path: wire.Base + path, OperationID: id, Summary: summary, Tags: []string{
+			tag},
 		MaxBodyBytes: maxBody, BodyReadTimeout: requestTime,
 		Middlewares: guards,
 		Security:    []map[string][]string{{"token": {}}},
@@ -125,14 +132,18 @@ func document() huma.Config {
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
 				Title: "Argosy", Version: "v1",
-				Description: "The fleet as the mirror knows it. Every request carries a bearer token; a tenant's token sees that tenant only, " +
+				Description: "The fleet as the mirror knows it. Every request carries a bearer " +
+					"token; a tenant's token sees that tenant only, " +
 					"and what belongs to another is answered like what does not exist.",
 			},
 			Components: &huma.Components{
 				Schemas: registry,
 				SecuritySchemes: map[string]*huma.SecurityScheme{
-					"token": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer argosy_…"},
-					"agent": {Type: "http", Scheme: "DPoP", Description: "Authorization: DPoP <access token>, with a proof by the agent's key over method, path, token and body in the header DPoP"},
+					"token": {Type: "http", Scheme: "bearer",
+						Description: "Authorization: Bearer argosy_…"},
+					"agent": {Type: "http", Scheme: "DPoP",
+						Description: "Authorization: DPoP <access token>, with a proof by the " +
+							"agent's key over method, path, token and body in the header DPoP"},
 				},
 			},
 		},
@@ -154,7 +165,8 @@ func formats() map[string]huma.Format {
 	return all
 }
 
-// schemaName tells a plan's types, and those of the agents' protocol, from the domain's of the same name.
+// schemaName tells a plan's types, and those of the agents' protocol, from the domain's of the same
+// name.
 func schemaName(t reflect.Type, hint string) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -178,7 +190,8 @@ func (s *Server) OpenAPI() ([]byte, error) {
 // webhooks is where Git hosts deliver; each host has one path below it.
 const webhooks = "/webhook"
 
-// isAPI tells a program's request, whose errors are problems, from a person's, whose errors are pages.
+// isAPI tells a program's request, whose errors are problems, from a person's, whose errors are
+// pages.
 func isAPI(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/openapi") ||
 		r.URL.Path == webhooks || strings.HasPrefix(r.URL.Path, webhooks+"/")

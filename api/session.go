@@ -11,15 +11,17 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// The page's cookie holds the token itself, so that a revoked token ends a session at once. Scripts cannot read it, other sites cannot
-// send it, and the API does not look at it: nothing can be changed with it.
+// The page's cookie holds the token itself, so that a revoked token ends a session at once. Scripts
+// cannot read it, other sites cannot send it, and the API does not look at it: nothing can be
+// changed with it.
 const (
-	secureCookie   = "__Host-argosy"  // over https
-	loopbackCookie = "argosy-session" // over plain http, where a browser keeps no __Host- cookie; loopback only
+	secureCookie = "__Host-argosy" // over https
+	// over plain http, where a browser keeps no __Host- cookie; loopback only
+	loopbackCookie = "argosy-session"
 )
 
-// overTLS reports whether the browser speaks https to us, or to a proxy in front of us that says so. A false claim only withholds the
-// cookie from the claimant.
+// overTLS reports whether the browser speaks https to us, or to a proxy in front of us that says
+// so. A false claim only withholds the cookie from the claimant.
 func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
@@ -55,8 +57,10 @@ func sessionToken(r *http.Request) string {
 	return cookie.Value
 }
 
-// signedIn lets a page be seen by who holds a valid token, and shows the sign-in form to everyone else.
-func (s *Server) signedIn(next func(http.ResponseWriter, *http.Request, fleet.Token)) http.HandlerFunc {
+// signedIn lets a page be seen by who holds a valid token, and shows the sign-in form to everyone
+// else.
+func (s *Server) signedIn(next func(http.ResponseWriter, *http.Request,
+	fleet.Token)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		plaintext := sessionToken(r)
 		if plaintext == "" {
@@ -91,13 +95,16 @@ type signinPage struct {
 }
 
 func (s *Server) signinForm(w http.ResponseWriter, r *http.Request) {
-	s.render(w, http.StatusOK, "signin", signinPage{frame: s.frame("Sign in", fleet.Token{}), To: localPath(r.URL.Query().Get("to"))})
+	s.render(w, http.StatusOK, "signin", signinPage{frame: s.frame("Sign in", fleet.Token{}),
+		To: localPath(r.URL.Query().Get("to"))})
 }
 
 func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
-	page := signinPage{frame: s.frame("Sign in", fleet.Token{}), To: localPath(r.PostFormValue("to"))}
+	page := signinPage{frame: s.frame("Sign in", fleet.Token{}),
+		To: localPath(r.PostFormValue("to"))}
 	if !overTLS(r) && !onLoopback(r) {
-		page.Message = "Signing in needs https: over plain http everyone on the way could read the token."
+		page.Message =
+			"Signing in needs https: over plain http everyone on the way could read the token."
 		s.render(w, http.StatusForbidden, "signin", page)
 		return
 	}
@@ -124,7 +131,8 @@ func (s *Server) signout(w http.ResponseWriter, r *http.Request) {
 // localPath is a path of this site and nothing that a browser reads as another one.
 func localPath(to string) string {
 	u, err := url.Parse(to)
-	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(to, "/") ||
+		strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
 		return "/"
 	}
 	return u.EscapedPath()

@@ -12,14 +12,16 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Limits of one token at one replica. Decisions, such as a stop, are never counted, nor kept waiting by those who read with the same token.
+// Limits of one token at one replica. Decisions, such as a stop, are never counted, nor kept
+// waiting by those who read with the same token.
 const (
 	readsAtOnce  = 4
 	readsWaiting = 32
 	readsWait    = 10 * time.Second
 )
 
-// shares bounds the reads that one token has under way, so that whoever asks much at a time waits for itself rather than keeps others waiting.
+// shares bounds the reads that one token has under way, so that whoever asks much at a time waits
+// for itself rather than keeps others waiting.
 type shares struct {
 	mu sync.Mutex
 	of map[string]*share
@@ -30,8 +32,8 @@ type share struct {
 	users int // under way or waiting
 }
 
-// enter waits for the token's turn to read; leave ends the read. It reports false when too many wait already, or when the turn does not come
-// in time.
+// enter waits for the token's turn to read; leave ends the read. It reports false when too many
+// wait already, or when the turn does not come in time.
 func (s *shares) enter(ctx context.Context, token string) (leave func(), ok bool) {
 	s.mu.Lock()
 	if s.of == nil {
@@ -67,15 +69,19 @@ func (s *shares) enter(ctx context.Context, token string) (leave func(), ok bool
 	return nil, false
 }
 
-// shared lets the token's read in, or says why not. What is no read, and streams, which mostly wait, pass.
+// shared lets the token's read in, or says why not. What is no read, and streams, which mostly
+// wait, pass.
 func (s *Server) shared(r *http.Request, token fleet.Token) (leave func(), refusal *wire.Refusal) {
 	if r.Method != http.MethodGet || isStream(r) {
 		return func() {}, nil
 	}
 	leave, ok := s.shares.enter(r.Context(), token.ID)
 	if !ok {
-		return nil, problem(http.StatusTooManyRequests, "", "this token has 4 reads under way at this replica, and the others have waited too long or are too many",
-			"ask again after Retry-After seconds, fewer at a time, or give each program a token of its own")
+		return nil, problem(http.StatusTooManyRequests, "",
+			"this token has 4 reads under way at this replica, and the others have waited too "+
+				"long or are too many",
+			"ask again after Retry-After seconds, fewer at a time, or give each program a token "+
+				"of its own")
 	}
 	return leave, nil
 }

@@ -33,14 +33,16 @@ func (g *gated) wait(ctx context.Context) error {
 	}
 }
 
-func (g *gated) Applications(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.ApplicationView, string, error) {
+func (g *gated) Applications(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.ApplicationView, string, error) {
 	if err := g.wait(ctx); err != nil {
 		return nil, "", err
 	}
 	return g.Store.Applications(ctx, scope, by, page)
 }
 
-func (g *gated) Tenants(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.TenantView, string, error) {
+func (g *gated) Tenants(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.TenantView, string, error) {
 	if err := g.wait(ctx); err != nil {
 		return nil, "", err
 	}
@@ -58,8 +60,8 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// A token that reads much at a time has four reads under way and the next ones wait; those beyond are refused. Other tokens read, and its own
-// decisions go through.
+// A token that reads much at a time has four reads under way and the next ones wait; those beyond
+// are refused. Other tokens read, and its own decisions go through.
 func TestOneTokenReadsFourAtATime(t *testing.T) {
 	t.Parallel()
 	g := newGated()
@@ -69,7 +71,8 @@ func TestOneTokenReadsFourAtATime(t *testing.T) {
 	var retry sync.Map
 	for range 64 {
 		all.Go(func() {
-			if a := s.get("/applications?health=Suspended", platformToken); a.status == http.StatusTooManyRequests {
+			if a := s.get("/applications?health=Suspended",
+				platformToken); a.status == http.StatusTooManyRequests {
 				retry.Store(a.header.Get("Retry-After")+" "+a.body, true)
 				refused.Add(1)
 			}
@@ -80,12 +83,14 @@ func TestOneTokenReadsFourAtATime(t *testing.T) {
 		t.Errorf("%d reads of one token are under way", n)
 	}
 	retry.Range(func(text, _ any) bool {
-		if !strings.HasPrefix(text.(string), "1 {") || !strings.Contains(text.(string), "4 reads under way") {
+		if !strings.HasPrefix(text.(string), "1 {") || !strings.Contains(text.(string),
+			"4 reads under way") {
 			t.Errorf("refused with %s", text)
 		}
 		return true
 	})
-	s.want(s.do(http.MethodPost, wire.Base+"/stop", platformToken, `{"scope":"fleet","reason":"all of it"}`), http.StatusOK)
+	s.want(s.do(http.MethodPost, wire.Base+"/stop", platformToken,
+		`{"scope":"fleet","reason":"all of it"}`), http.StatusOK)
 	s.want(s.get("/stops", readerToken), http.StatusOK, "all of it")
 	all.Go(func() { s.get("/applications", acmeToken) })
 	eventually(t, "another token's read", func() bool { return g.began.Load() == 5 })
@@ -96,7 +101,8 @@ func TestOneTokenReadsFourAtATime(t *testing.T) {
 	}
 }
 
-// However many pages are open, the fleet is read once for all of them at a time; a tenant's page is read for that tenant.
+// However many pages are open, the fleet is read once for all of them at a time; a tenant's page is
+// read for that tenant.
 func TestOverviewIsReadOnceForAllWhoLook(t *testing.T) {
 	t.Parallel()
 	g := newGated()
@@ -111,13 +117,16 @@ func TestOverviewIsReadOnceForAllWhoLook(t *testing.T) {
 	eventually(t, "the readings", func() bool { return g.began.Load() == 2 })
 	close(g.gate)
 	all.Wait()
-	// The list of tenants, and four of Applications that fail, each once for the platform and once for acme.
+	// The list of tenants, and four of Applications that fail, each once for the platform and once
+	// for acme.
 	if n := g.began.Load(); n != 10 {
 		t.Errorf("%d lists were read", n)
 	}
-	for token, globex := range map[string]bool{platformToken: true, readerToken: true, acmeToken: false} {
+	for token, globex := range map[string]bool{platformToken: true, readerToken: true,
+		acmeToken: false} {
 		page, _ := pages.Load(token)
-		if body := page.(string); !strings.Contains(body, "acme") || strings.Contains(body, "globex") != globex {
+		if body := page.(string); !strings.Contains(body, "acme") ||
+			strings.Contains(body, "globex") != globex {
 			t.Errorf("the page of %s: %s", token, body)
 		}
 	}

@@ -8,11 +8,13 @@ import (
 
 // Reader is the mirror as the API reads it.
 //
-// Every list is bounded by its scope first: with a tenant in scope it holds that tenant's items only, whatever the filter asks for, and
-// a filter that names another tenant gives an empty list. Filter fields that a kind does not have are ignored by the store; the API
-// refuses them before. page.Limit is 1..1000; page.After is "" or a `next` of the same list, else the error wraps fleet.ErrCursor. The
-// returned string is the cursor of the following page, "" after the last. Lists have a stable order by name, or the newest first for
-// operations, revisions and holds. One item is read as a list with its whole identity in the filter; an empty list is "not found".
+// Every list is bounded by its scope first: with a tenant in scope it holds that tenant's items
+// only, whatever the filter asks for, and a filter that names another tenant gives an empty list.
+// Filter fields that a kind does not have are ignored by the store; the API refuses them before.
+// page.Limit is 1..1000; page.After is "" or a `next` of the same list, else the error wraps
+// fleet.ErrCursor. The returned string is the cursor of the following page, "" after the last.
+// Lists have a stable order by name, or the newest first for operations, revisions and holds. One
+// item is read as a list with its whole identity in the filter; an empty list is "not found".
 type Reader interface {
 	Inventory
 	History
@@ -22,97 +24,131 @@ type Reader interface {
 
 // Inventory is what the fleet consists of.
 type Inventory interface {
-	Tenants(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.TenantView, string, error)
+	Tenants(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.TenantView, string, error)
 	// Environments match Filter.{Tenant, Environment, Engine}.
-	Environments(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.EnvironmentView, string, error)
-	// Deployments match Filter.{Tenant, Deployment, Environment}: of Environment, those that it is one of.
-	Deployments(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.DeploymentView, string, error)
-	// Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health, Apply, Name (of the object)}.
-	Applications(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.ApplicationView, string, error)
+	Environments(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.EnvironmentView, string, error)
+	// Deployments match Filter.{Tenant, Deployment, Environment}: of Environment, those that it is
+	// one of.
+	Deployments(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.DeploymentView, string, error)
+	// Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health,
+	// Apply, Name (of the object)}.
+	Applications(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.ApplicationView, string, error)
 	// Engines match Filter.Engine. The API asks for them with the platform in scope only.
-	Engines(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.EngineView, string, error)
-	// Owners are the names of owners and whom they are pinned to. The API asks for them with the platform in scope only.
-	Owners(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.OwnerView, string, error)
+	Engines(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.EngineView, string, error)
+	// Owners are the names of owners and whom they are pinned to. The API asks for them with the
+	// platform in scope only.
+	Owners(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.OwnerView, string, error)
 	// Strays match Filter.{Engine, Tenant}. The API asks for them with the platform in scope only.
-	Strays(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.StrayView, string, error)
+	Strays(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.StrayView, string, error)
 }
 
 // History is what happened, and what waits for a person.
 type History interface {
 	// Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}.
-	Operations(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.Operation, string, error)
+	Operations(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.Operation, string, error)
 	// Revisions match Filter.Revision. The API asks for them with the platform in scope only.
-	Revisions(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.RevisionView, string, error)
-	// Problems match Filter.{Tenant, Name (of the declaration)}, by path. With a tenant in scope: Key.Tenant is that tenant.
-	Problems(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.Problem, string, error)
-	// Holds match Filter.{Tenant, Revision}: what is not yet released. With a tenant in scope: Hold.Tenant is that tenant.
-	Holds(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.Hold, string, error)
-	// Events are those after the sequence number, oldest first, at most limit. last is the newest number that was looked at, in scope or
-	// not: the next call goes on from there. A negative after reads no event and returns the newest number there is.
-	Events(ctx context.Context, scope fleet.Scope, after int64, limit int) (events []fleet.Event, last int64, err error)
+	Revisions(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.RevisionView, string, error)
+	// Problems match Filter.{Tenant, Name (of the declaration)}, by path. With a tenant in scope:
+	// Key.Tenant is that tenant.
+	Problems(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.Problem, string, error)
+	// Holds match Filter.{Tenant, Revision}: what is not yet released. With a tenant in scope:
+	// Hold.Tenant is that tenant.
+	Holds(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.Hold, string, error)
+	// Events are those after the sequence number, oldest first, at most limit. last is the newest
+	// number that was looked at, in scope or not: the next call goes on from there. A negative
+	// after reads no event and returns the newest number there is.
+	Events(ctx context.Context, scope fleet.Scope, after int64, limit int) (events []fleet.Event,
+		last int64, err error)
 }
 
 // State is how the whole stands now.
 type State interface {
 	Source(ctx context.Context) (fleet.SourceView, error)
-	// Explain is the stored placement; fleet.ErrNotFound when there is no such environment in scope.
-	Explain(ctx context.Context, scope fleet.Scope, environment fleet.EnvironmentID) (fleet.Placement, error)
+	// Explain is the stored placement; fleet.ErrNotFound when there is no such environment in
+	// scope.
+	Explain(ctx context.Context, scope fleet.Scope, environment fleet.EnvironmentID) (
+		fleet.Placement, error)
 	// Stops are all in force. With a tenant in scope: those of the fleet and of that tenant.
 	Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error)
 }
 
-// Decider records what a person decides. Each call is one transaction that also writes an Operation (and its event) and an audit entry;
-// each may be repeated with one effect.
+// Decider records what a person decides. Each call is one transaction that also writes an Operation
+// (and its event) and an audit entry; each may be repeated with one effect.
 type Decider interface {
-	// Approve releases the holds of the approval's revision that stand at the store's present time, and returns it with that time.
+	// Approve releases the holds of the approval's revision that stand at the store's present time,
+	// and returns it with that time.
 	Approve(ctx context.Context, approval fleet.Approval) (fleet.Approval, error)
-	// SetStop forbids writes within the stop's scope. One that is in force there already is replaced if replace is set and stays as it
-	// is otherwise. It returns the stop in force.
+	// SetStop forbids writes within the stop's scope. One that is in force there already is
+	// replaced if replace is set and stays as it is otherwise. It returns the stop in force.
 	SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error)
-	// ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and reports whether it ended one.
+	// ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and
+	// reports whether it ended one.
 	ClearStop(ctx context.Context, scope fleet.StopScope, name, setBy, by string) (bool, error)
-	// ReleaseOwner lets whoever has the name of an owner now count; fleet.ErrNotFound when the account or team of that number does not have it.
+	// ReleaseOwner lets whoever has the name of an owner now count; fleet.ErrNotFound when the
+	// account or team of that number does not have it.
 	ReleaseOwner(ctx context.Context, release fleet.OwnerRelease) (fleet.OwnerView, error)
-	// Orphan decides that an Application whose deletion is blocked is removed without its cluster. fleet.ErrNotFound when none of that
-	// UID is being deleted, fleet.ErrNotBlocked before fleet.DeletionBlockedAfter.
+	// Orphan decides that an Application whose deletion is blocked is removed without its cluster.
+	// fleet.ErrNotFound when none of that UID is being deleted, fleet.ErrNotBlocked before
+	// fleet.DeletionBlockedAfter.
 	Orphan(ctx context.Context, decision fleet.Orphaning) error
-	// RemoveStray decides that exactly one stray is removed; fleet.ErrNotFound when none of that UID is listed, or it is decided already.
+	// RemoveStray decides that exactly one stray is removed; fleet.ErrNotFound when none of that
+	// UID is listed, or it is decided already.
 	RemoveStray(ctx context.Context, removal fleet.StrayRemoval) (fleet.StrayView, error)
 }
 
 // Tokens are the bearer tokens of the API.
 type Tokens interface {
-	// VerifyToken tells whose token it is, in constant time. Unknown, expired, revoked, malformed, or of a tenant that was removed since:
-	// fleet.ErrNotFound, and nothing tells these apart.
+	// VerifyToken tells whose token it is, in constant time. Unknown, expired, revoked, malformed,
+	// or of a tenant that was removed since: fleet.ErrNotFound, and nothing tells these apart.
 	VerifyToken(ctx context.Context, plaintext string) (fleet.Token, error)
-	// CreateToken makes a token from Name, Tenant, Role, CreatedBy and ExpiresAt, and returns it with its plaintext, which is kept
-	// nowhere. fleet.ErrNotFound when there is no such tenant.
-	CreateToken(ctx context.Context, token fleet.Token) (made fleet.Token, plaintext string, err error)
+	// CreateToken makes a token from Name, Tenant, Role, CreatedBy and ExpiresAt, and returns it
+	// with its plaintext, which is kept nowhere. fleet.ErrNotFound when there is no such tenant.
+	CreateToken(ctx context.Context, token fleet.Token) (made fleet.Token, plaintext string,
+		err error)
 	// RevokeToken ends a token at once; fleet.ErrNotFound when there is none of that ID.
 	RevokeToken(ctx context.Context, id, by string) error
 	// ListTokens are all, newest first.
 	ListTokens(ctx context.Context, page fleet.Page) ([]fleet.Token, string, error)
 }
 
-// Agents are the agents of clusters that dial out, and the one-time tokens that they join with. What a tenant's scope does not hold is
-// fleet.ErrNotFound.
+// Agents are the agents of clusters that dial out, and the one-time tokens that they join with.
+// What a tenant's scope does not hold is fleet.ErrNotFound.
 type Agents interface {
-	// Agents match Filter.{Tenant, Environment, Engine}: one for each environment and engine that declares an agent, joined or not.
-	Agents(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.AgentView, string, error)
+	// Agents match Filter.{Tenant, Environment, Engine}: one for each environment and engine that
+	// declares an agent, joined or not.
+	Agents(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.AgentView, string, error)
 	// OwnApplications match Filter.{Tenant, Environment, Name}.
-	OwnApplications(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.OwnView, string, error)
+	OwnApplications(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.OwnView, string, error)
 	// ListAgentTokens match Filter.{Tenant, Engine}, the newest first.
-	ListAgentTokens(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) ([]fleet.AgentToken, string, error)
-	// CreateAgentToken makes a token for Engine, or for Tenant and Environment, that is valid until ExpiresAt. plaintext is one that a
-	// person brings; "" makes one. It is returned and kept nowhere. fleet.ErrNotFound: no agent is declared there;
-	// fleet.ErrUsed: it was brought before.
-	CreateAgentToken(ctx context.Context, token fleet.AgentToken, plaintext string) (fleet.AgentToken, string, error)
+	ListAgentTokens(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.AgentToken, string, error)
+	// CreateAgentToken makes a token for Engine, or for Tenant and Environment, that is valid until
+	// ExpiresAt. plaintext is one that a person brings; "" makes one. It is returned and kept
+	// nowhere. fleet.ErrNotFound: no agent is declared there; fleet.ErrUsed: it was brought before.
+	CreateAgentToken(ctx context.Context, token fleet.AgentToken, plaintext string) (
+		fleet.AgentToken, string, error)
 	// RevokeAgentToken ends a token at once.
 	RevokeAgentToken(ctx context.Context, scope fleet.Scope, id, by string) error
-	// RevokeAgent ends the identity that serves the engine; fleet.ErrNotFound when there is none in scope.
+	// RevokeAgent ends the identity that serves the engine; fleet.ErrNotFound when there is none in
+	// scope.
 	RevokeAgent(ctx context.Context, scope fleet.Scope, engine fleet.EngineName, by string) error
-	// AskSync records that an own Application is to be synced, by Tenant, Environment, Namespace and Key.Name, at Revision and with Prune. One
-	// that is asked for already and has not ended is returned as it is. fleet.ErrNotFound: there is no such one in scope;
-	// fleet.ErrTooManySyncs: a hundred of its cluster wait already.
-	AskSync(ctx context.Context, scope fleet.Scope, ask fleet.SyncRequest, by string) (fleet.SyncRequest, error)
+	// AskSync records that an own Application is to be synced, by Tenant, Environment, Namespace
+	// and Key.Name, at Revision and with Prune. One that is asked for already and has not ended is
+	// returned as it is. fleet.ErrNotFound: there is no such one in scope; fleet.ErrTooManySyncs: a
+	// hundred of its cluster wait already.
+	AskSync(ctx context.Context, scope fleet.Scope, ask fleet.SyncRequest, by string) (
+		fleet.SyncRequest, error)
 }

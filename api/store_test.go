@@ -47,19 +47,25 @@ spec:
   capacity: {applications: 100, environments: 10}
 `
 
-// declarations are the files of a fleet of these tenants, each with one environment, three deployments and one bad file.
+// declarations are the files of a fleet of these tenants, each with one environment, three
+// deployments and one bad file.
 func declarations(tenants ...string) map[string]string {
 	head := func(kind, name string) string {
-		return "apiVersion: argosy.dev/v1alpha1\nkind: " + kind + "\nmetadata: {name: " + name + "}\nspec:\n"
+		return "apiVersion: argosy.dev/v1alpha1\nkind: " + kind + "\nmetadata: {name: " + name +
+			"}\nspec:\n"
 	}
 	files := map[string]string{
 		"fleet/fleet.yaml":        head("Fleet", "fleet") + "  gitHosts: [git.example.com]\n",
 		"fleet/engines/eu-1.yaml": engineText,
 	}
 	for _, t := range tenants {
-		files["fleet/tenants/"+t+".yaml"] = head("Tenant", t) + "  owners: [\"group:" + t + "\"]\n  quota: {environments: 5, deployments: 9, applications: 9}\n" +
-			"  repositories: [\"https://git.example.com/" + t + "/\"]\n  clusters: [\"https://" + t + ".example.com\"]\n"
-		files["tenants/"+t+"/environments/prod.yaml"] = head("ManagedEnvironment", "prod") + "  cluster: {server: \"https://" + t + ".example.com\", credentialsRef: {name: prod}}\n" +
+		files["fleet/tenants/"+t+".yaml"] = head("Tenant", t) + "  owners: [\"group:" + t +
+			"\"]\n  quota: {environments: 5, deployments: 9, applications: 9}\n" +
+			"  repositories: [\"https://git.example.com/" + t + "/\"]\n  clusters: [\"https://" +
+			t + ".example.com\"]\n"
+		files["tenants/"+t+"/environments/prod.yaml"] = head("ManagedEnvironment", "prod") +
+			"  cluster: {server: \"https://" + t +
+			".example.com\", credentialsRef: {name: prod}}\n" +
 			"  namespaces: [web]\n  region: eu\n"
 		for _, d := range []string{"web", "cart", "mail"} {
 			files["tenants/"+t+"/deployments/"+d+".yaml"] = deployment(t, d, "prod")
@@ -70,8 +76,11 @@ func declarations(tenants ...string) map[string]string {
 }
 
 func deployment(tenant, name, environment string) string {
-	return "apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: " + name + "}\nspec:\n  source: {repoURL: \"https://git.example.com/" +
-		tenant + "/" + name + "\", path: deploy, targetRevision: main}\n  destination: {environments: [" + environment + "], namespace: web}\n"
+	return "apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: " + name +
+		"}\nspec:\n  source: {repoURL: \"https://git.example.com/" +
+		tenant + "/" + name +
+		"\", path: deploy, targetRevision: main}\n  destination: {environments: [" + environment +
+		"], namespace: web}\n"
 }
 
 // recorded is an API over a real store in which a fleet of these tenants is recorded.
@@ -88,10 +97,13 @@ func recorded(t *testing.T, database string, tenants ...string) *site {
 	var inputs []catalog.Input
 	for path, text := range declarations(tenants...) {
 		sum := sha256.Sum256([]byte(text))
-		d := configschema.Decode(configschema.File{Path: path, Bytes: []byte(text), Blob: hex.EncodeToString(sum[:20])})
-		inputs = append(inputs, catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration, Problems: d.Problems})
+		d := configschema.Decode(configschema.File{Path: path, Bytes: []byte(text),
+			Blob: hex.EncodeToString(sum[:20])})
+		inputs = append(inputs, catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob,
+			Declaration: d.Declaration, Problems: d.Problems})
 	}
-	p, err := plan.NewWorld().Compute(plan.Request{Revision: rev1, Files: inputs, Now: time.Now()}, asJSON{})
+	p, err := plan.NewWorld().Compute(plan.Request{Revision: rev1, Files: inputs, Now: time.Now()},
+		asJSON{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +122,8 @@ func recorded(t *testing.T, database string, tenants ...string) *site {
 // token makes a token in the real store.
 func (s *site) token(tenant fleet.TenantName) string {
 	s.t.Helper()
-	_, plaintext, err := s.tokens.CreateToken(s.t.Context(), fleet.Token{Name: "ci", Tenant: tenant, Role: fleet.RoleWrite, CreatedBy: "test"})
+	_, plaintext, err := s.tokens.CreateToken(s.t.Context(), fleet.Token{Name: "ci", Tenant: tenant,
+		Role: fleet.RoleWrite, CreatedBy: "test"})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -127,7 +140,8 @@ func TestTheAPIOverTheRealStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func(name string) string {
-		server, err := embedded.StartWith(context.Background(), dir+"/"+name, embedded.Options{Set: []string{"fsync=off", "synchronous_commit=off", "full_page_writes=off"}})
+		server, err := embedded.StartWith(context.Background(), dir+"/"+name, embedded.Options{
+			Set: []string{"fsync=off", "synchronous_commit=off", "full_page_writes=off"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +153,8 @@ func TestTheAPIOverTheRealStore(t *testing.T) {
 
 	t.Run("every list is whole when read one by one", func(t *testing.T) {
 		both := both.in(t)
-		for list, want := range map[string]int{"tenants": 2, "environments": 2, "deployments": 6, "applications": 6, "engines": 1, "revisions": 1, "problems": 2, "operations": 1} {
+		for list, want := range map[string]int{"tenants": 2, "environments": 2, "deployments": 6,
+			"applications": 6, "engines": 1, "revisions": 1, "problems": 2, "operations": 1} {
 			seen := map[string]bool{}
 			for next := ""; ; {
 				a := both.get("/"+list+"?limit=1&after="+next, platform)
@@ -164,17 +179,20 @@ func TestTheAPIOverTheRealStore(t *testing.T) {
 			with, without := both.get(path, acme), alone.get(path, lonely)
 			both.want(with, http.StatusNotFound)
 			if with.whole() != without.whole() {
-				t.Errorf("%s: they can be told apart:\n%s\n---\n%s", path, with.whole(), without.whole())
+				t.Errorf("%s: they can be told apart:\n%s\n---\n%s", path, with.whole(),
+					without.whole())
 			}
 		}
-		for _, list := range []string{"tenants", "environments", "deployments", "applications", "operations", "problems", "holds", "stops"} {
+		for _, list := range []string{"tenants", "environments", "deployments", "applications",
+			"operations", "problems", "holds", "stops"} {
 			a := both.get("/"+list, acme)
 			both.want(a, http.StatusOK)
 			if strings.Contains(a.body, "globex") {
 				t.Errorf("%s: %s", list, a.body)
 			}
 		}
-		both.want(both.get("/applications?environment=prod&sync=Unknown&deployment=web", acme), http.StatusOK, `"tenant":"acme"`)
+		both.want(both.get("/applications?environment=prod&sync=Unknown&deployment=web", acme),
+			http.StatusOK, `"tenant":"acme"`)
 	})
 	t.Run("a cursor of another list is refused", func(t *testing.T) {
 		both := both.in(t)
@@ -187,17 +205,21 @@ func TestTheAPIOverTheRealStore(t *testing.T) {
 		defer cancel()
 		lines, _ := both.follow(ctx, platform, "")
 		until(t, lines, "event: open")
-		both.want(both.do(http.MethodPost, wire.Base+"/stop", acme, `{"scope":"tenant","name":"acme"}`), http.StatusOK, "token:acme/ci")
+		both.want(both.do(http.MethodPost, wire.Base+"/stop", acme,
+			`{"scope":"tenant","name":"acme"}`), http.StatusOK, "token:acme/ci")
 		both.server.Wake()
 		until(t, lines, "event: stop")
 		both.want(both.get("/tenants/acme", acme), http.StatusOK, `"stopped":true`)
-		both.want(both.do(http.MethodPost, wire.Base+"/resume", acme, `{"scope":"tenant","name":"acme"}`), http.StatusOK, `"ended":true`)
+		both.want(both.do(http.MethodPost, wire.Base+"/resume", acme,
+			`{"scope":"tenant","name":"acme"}`), http.StatusOK, `"ended":true`)
 		both.want(both.get("/operations", acme), http.StatusOK, `"kind":"Stop"`, `"kind":"Resume"`)
 		both.want(both.get("/holds", platform), http.StatusOK, `"items":[]`)
 	})
 	t.Run("pages are shown from it", func(t *testing.T) {
 		both := both.in(t)
-		for _, path := range []string{"/", "/tenants/acme", "/engines/eu-1", "/tenants/acme/environments/prod", "/tenants/acme/applications/web/prod", "/applications"} {
+		for _, path := range []string{"/", "/tenants/acme", "/engines/eu-1",
+			"/tenants/acme/environments/prod", "/tenants/acme/applications/web/prod",
+			"/applications"} {
 			both.want(both.page(path, platform), http.StatusOK, "acme")
 		}
 	})
@@ -206,7 +228,8 @@ func TestTheAPIOverTheRealStore(t *testing.T) {
 		id := decode[wire.List[fleet.Token]](t, both.get("/tokens", platform)).Items
 		for _, token := range id {
 			if token.Tenant == "acme" {
-				both.want(both.do(http.MethodDelete, wire.Base+"/tokens/"+token.ID, platform, ""), http.StatusNoContent)
+				both.want(both.do(http.MethodDelete, wire.Base+"/tokens/"+token.ID, platform, ""),
+					http.StatusNoContent)
 			}
 		}
 		both.want(both.get("/tenants", acme), http.StatusUnauthorized)

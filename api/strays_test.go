@@ -16,20 +16,27 @@ func TestThePageShowsStraysToThePlatformAlone(t *testing.T) {
 		t.Error("a fleet without strays is told of some")
 	}
 	with.Strays = []fleet.StrayView{
-		{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "acme-old-prod", Tenant: "acme", UID: "uid-one", FoundAt: time.Now()},
-		{Engine: "acme.edge", Kind: fleet.ObjectProject, Name: "acme", Tenant: "acme", UID: "uid-two", FoundAt: time.Now()},
+		{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "acme-old-prod", Tenant: "acme",
+			UID: "uid-one", FoundAt: time.Now()},
+		{Engine: "acme.edge", Kind: fleet.ObjectProject, Name: "acme", Tenant: "acme",
+			UID: "uid-two", FoundAt: time.Now()},
 	}
 	with.Engines[0].Strays = 1
 	s := newSite(t, with)
 	s.want(s.page("/", platformToken), http.StatusOK, `href="/strays"`)
-	s.want(s.page("/strays", platformToken), http.StatusOK, "eu-1/Application/acme-old-prod", "acme.edge/AppProject/acme", "uid-one", "argosy remove-stray")
-	s.want(s.page("/engines/eu-1", platformToken), http.StatusOK, "eu-1/Application/acme-old-prod", `href="/strays?engine=eu-1"`, "uid-one")
-	for path, hidden := range map[string]string{"/strays?engine=eu-1": "uid-two", "/strays?engine=acme.edge": "uid-one", "/engines/eu-1": "uid-two"} {
-		if a := s.page(path, platformToken); a.status != http.StatusOK || strings.Contains(a.body, hidden) {
+	s.want(s.page("/strays", platformToken), http.StatusOK, "eu-1/Application/acme-old-prod",
+		"acme.edge/AppProject/acme", "uid-one", "argosy remove-stray")
+	s.want(s.page("/engines/eu-1", platformToken), http.StatusOK, "eu-1/Application/acme-old-prod",
+		`href="/strays?engine=eu-1"`, "uid-one")
+	for path, hidden := range map[string]string{"/strays?engine=eu-1": "uid-two",
+		"/strays?engine=acme.edge": "uid-one", "/engines/eu-1": "uid-two"} {
+		if a := s.page(path, platformToken); a.status != http.StatusOK || strings.Contains(a.body,
+			hidden) {
 			t.Errorf("%s: %d, with another engine's stray", path, a.status)
 		}
 	}
-	if a := s.page("/strays", acmeToken); a.status != http.StatusNotFound || strings.Contains(a.body, "uid-") {
+	if a := s.page("/strays", acmeToken); a.status != http.StatusNotFound ||
+		strings.Contains(a.body, "uid-") {
 		t.Errorf("a tenant is shown strays: %d", a.status)
 	}
 	if a := s.page("/", acmeToken); strings.Contains(a.body, "/strays") {

@@ -23,7 +23,8 @@ type tokenIn struct {
 func (s *Server) registerTokens() {
 	readers := []func(huma.Context, func(huma.Context)){s.platformOnly}
 	writers := []func(huma.Context, func(huma.Context)){s.platformOnly, s.writersOnly}
-	huma.Register(s.api, operation(http.MethodGet, "/tokens", "list-tokens", "Tokens without their plaintext (platform)", "tokens", readers),
+	huma.Register(s.api, operation(http.MethodGet, "/tokens", "list-tokens",
+		"Tokens without their plaintext (platform)", "tokens", readers),
 		func(ctx context.Context, in *struct{ Paging }) (*body[wire.List[fleet.Token]], error) {
 			tokens, next, err := s.tokens.ListTokens(ctx, in.page())
 			if err != nil {
@@ -32,27 +33,36 @@ func (s *Server) registerTokens() {
 			if tokens == nil {
 				tokens = []fleet.Token{}
 			}
-			return &body[wire.List[fleet.Token]]{wire.List[fleet.Token]{Items: tokens, Next: next}}, nil
+			return &body[wire.List[fleet.Token]]{wire.List[fleet.Token]{Items: tokens, Next: next}},
+				nil
 		})
-	create := operation(http.MethodPost, "/tokens", "create-token", "Make a token; its plaintext is in the answer and nowhere else (platform)", "tokens", writers)
+	create := operation(http.MethodPost, "/tokens", "create-token",
+		"Make a token; its plaintext is in the answer and nowhere else (platform)", "tokens",
+		writers)
 	create.DefaultStatus = http.StatusCreated
 	huma.Register(s.api, create, s.createToken)
-	huma.Register(s.api, operation(http.MethodDelete, "/tokens/{id}", "revoke-token", "End a token at once (platform)", "tokens", writers),
+	huma.Register(s.api, operation(http.MethodDelete, "/tokens/{id}", "revoke-token",
+		"End a token at once (platform)", "tokens", writers),
 		func(ctx context.Context, in *tokenIn) (*struct{}, error) {
 			err := s.tokens.RevokeToken(ctx, in.ID, callerOf(ctx).Subject())
 			return nil, s.answer(ctx, "token "+in.ID, err)
 		})
 }
 
-func (s *Server) createToken(ctx context.Context, in *asked[wire.TokenRequest]) (*body[wire.CreatedToken], error) {
-	token := fleet.Token{Name: in.Body.Name, Tenant: in.Body.Tenant, Role: in.Body.Role, CreatedBy: callerOf(ctx).Subject()}
+func (s *Server) createToken(ctx context.Context,
+	in *asked[wire.TokenRequest]) (*body[wire.CreatedToken], error) {
+	token := fleet.Token{Name: in.Body.Name, Tenant: in.Body.Tenant, Role: in.Body.Role,
+		CreatedBy: callerOf(ctx).Subject()}
 	if err := fleet.ValidateName(in.Body.Name); err != nil {
-		return nil, problem(http.StatusUnprocessableEntity, "name", err.Error(), "give the token a name such as ci")
+		return nil, problem(http.StatusUnprocessableEntity, "name", err.Error(),
+			"give the token a name such as ci")
 	}
 	if in.Body.TTL != "" {
 		ttl, err := time.ParseDuration(in.Body.TTL)
 		if err != nil || ttl < minTTL || ttl > maxTTL {
-			return nil, problem(http.StatusUnprocessableEntity, "ttl", "a token is valid for 1m to 87600h", "leave ttl out for one that is valid until it is revoked")
+			return nil, problem(http.StatusUnprocessableEntity, "ttl",
+				"a token is valid for 1m to 87600h",
+				"leave ttl out for one that is valid until it is revoked")
 		}
 		expires := s.now().UTC().Add(ttl)
 		token.ExpiresAt = &expires

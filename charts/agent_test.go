@@ -38,8 +38,8 @@ func manifest(t *testing.T, in edge.Install) []object {
 	return all
 }
 
-// essence is what an object does: its rights, whom it binds, whom it lets through, how its process runs. Labels and the user's number, which the
-// image has, are left out.
+// essence is what an object does: its rights, whom it binds, whom it lets through, how its process
+// runs. Labels and the user's number, which the image has, are left out.
 func essence(t *testing.T, o object) string {
 	t.Helper()
 	var parts []any
@@ -56,9 +56,13 @@ func essence(t *testing.T, o object) string {
 	case "Deployment":
 		pod := o.pod()
 		c := pod.list("containers")[0]
-		parts = append(parts, o.get("spec", "replicas"), o.get("spec", "strategy"), o.get("spec", "selector"), pod.get("serviceAccountName"), pod.get("enableServiceLinks"), pod.get("volumes"),
-			pod.get("securityContext", "runAsNonRoot"), pod.get("securityContext", "seccompProfile"), len(pod.list("containers")))
-		for _, field := range []string{"args", "env", "volumeMounts", "securityContext", "resources", "terminationMessagePolicy"} {
+		parts = append(parts, o.get("spec", "replicas"), o.get("spec", "strategy"),
+			o.get("spec", "selector"), pod.get("serviceAccountName"), pod.get("enableServiceLinks"),
+			pod.get("volumes"),
+			pod.get("securityContext", "runAsNonRoot"),
+			pod.get("securityContext", "seccompProfile"), len(pod.list("containers")))
+		for _, field := range []string{"args", "env", "volumeMounts", "securityContext",
+			"resources", "terminationMessagePolicy"} {
 			parts = append(parts, c.get(field))
 		}
 	case "ConfigMap":
@@ -76,10 +80,15 @@ func TestTheAgentIsThatOfItsManifest(t *testing.T) {
 		args []string
 	}{
 		"plain": {edge.Install{Hub: "https://argosy.example.com"}, nil},
-		"elsewhere": {edge.Install{Hub: "https://argosy.example.com:8443", Namespace: "edge", ArgoCDNamespace: "gitops", Proxy: "http://proxy.example.com:3128", NoProxy: "10.0.0.0/8", MaxDeletions: 5, CA: ca, PublicOnly: true},
-			[]string{"--set", "hub.url=https://argosy.example.com:8443,argocd.namespace=gitops,proxy.url=http://proxy.example.com:3128,proxy.noProxy=10.0.0.0/8,maxDeletions=5,repositories.private=false",
+		"elsewhere": {edge.Install{Hub: "https://argosy.example.com:8443", Namespace: "edge",
+			ArgoCDNamespace: "gitops", Proxy: "http://proxy.example.com:3128",
+			NoProxy: "10.0.0.0/8", MaxDeletions: 5, CA: ca, PublicOnly: true},
+			[]string{
+				"--set",
+				"hub.url=https://argosy.example.com:8443,argocd.namespace=gitops,proxy.url=http://proxy.example.com:3128,proxy.noProxy=10.0.0.0/8,maxDeletions=5,repositories.private=false",
 				"--set-string", "hub.caBundle=" + string(ca)}},
-		"another port": {edge.Install{Hub: "https://argosy.example.com:8443"}, []string{"--set", "hub.url=https://argosy.example.com:8443"}},
+		"another port": {edge.Install{Hub: "https://argosy.example.com:8443"},
+			[]string{"--set", "hub.url=https://argosy.example.com:8443"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.in.Image, c.in.EgressOnly = "argosy.dev/argosy:0.1.0", true
@@ -88,7 +97,8 @@ func TestTheAgentIsThatOfItsManifest(t *testing.T) {
 				namespace = "argosy-agent"
 			}
 			got, want := map[string]string{}, map[string]string{}
-			for _, o := range objects(t, "argosy-agent", namespace, append(ci("argosy-agent", "min"), c.args...)...) {
+			for _, o := range objects(t, "argosy-agent", namespace,
+				append(ci("argosy-agent", "min"), c.args...)...) {
 				got[o.String()+" in "+o.at("metadata", "namespace")] = essence(t, o)
 			}
 			for _, o := range manifest(t, c.in) {
@@ -116,7 +126,8 @@ func testCA(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, about, about, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)

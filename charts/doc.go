@@ -1,5 +1,6 @@
-// Package charts holds the Helm charts by which Argosy is installed: argosy, the control plane; argosy-agent, the pull-mode agent beside an
-// Argo CD; argosy-engine, an Argo CD instance for the fleet. Here are the tests that hold them to the product; test/charts has the tools.
+// Package charts holds the Helm charts by which Argosy is installed: argosy, the control plane;
+// argosy-agent, the pull-mode agent beside an Argo CD; argosy-engine, an Argo CD instance for the
+// fleet. Here are the tests that hold them to the product; test/charts has the tools.
 //
 // Rules of the charts:
 //   - values.schema.json and README.md are made from the comments of values.yaml (charts/generate). A key that is not described is refused;

@@ -15,7 +15,8 @@ func TestTheEngineKeepsTenantsApartInTheRepoServer(t *testing.T) {
 		for _, values := range []string{"min", "full", "controller"} {
 			all := engine(t, values, version)
 			cm := object{"data": find(t, all, "ConfigMap", "argocd-cm").get("data")}
-			if schemes, set := cm.get("data", "helm.valuesFileSchemes").(string); cm.at("data", "jsonnet.enable") != "false" || !set || schemes != "" {
+			if schemes, set := cm.get("data", "helm.valuesFileSchemes").(string); cm.at("data",
+				"jsonnet.enable") != "false" || !set || schemes != "" {
 				t.Errorf("%s %s: argocd-cm is %v", version, values, cm)
 			}
 			params := object{"data": find(t, all, "ConfigMap", "argocd-cmd-params-cm").get("data")}
@@ -29,27 +30,35 @@ func TestTheEngineKeepsTenantsApartInTheRepoServer(t *testing.T) {
 // The switches are read by the containers as published.
 func TestTheRepoServerReadsTheSubmoduleSwitch(t *testing.T) {
 	for _, version := range versions {
-		container := find(t, engine(t, "min", version), "Deployment", "argocd-repo-server").pod().list("containers")[0]
-		i := slices.IndexFunc(container.list("env"), func(e object) bool { return e.at("name") == "ARGOCD_GIT_MODULES_ENABLED" })
+		container := find(t, engine(t, "min", version), "Deployment",
+			"argocd-repo-server").pod().list("containers")[0]
+		i := slices.IndexFunc(container.list("env"), func(e object) bool {
+			return e.at("name") == "ARGOCD_GIT_MODULES_ENABLED"
+		})
 		if i < 0 {
 			t.Fatalf("%s: the repo-server does not know ARGOCD_GIT_MODULES_ENABLED", version)
 		}
 		from := container.list("env")[i]
-		if from.at("valueFrom", "configMapKeyRef", "name") != "argocd-cmd-params-cm" || from.at("valueFrom", "configMapKeyRef", "key") != "reposerver.enable.git.submodule" {
+		if from.at("valueFrom", "configMapKeyRef", "name") != "argocd-cmd-params-cm" ||
+			from.at("valueFrom", "configMapKeyRef", "key") != "reposerver.enable.git.submodule" {
 			t.Errorf("%s: it reads %v", version, from)
 		}
 	}
 }
 
 func TestThePlatformMayOpenAnEngineOfOneTenant(t *testing.T) {
-	all := engine(t, "min", "v3.2.11", "--set-string", `argocd.settings.jsonnet\.enable=true,argocd.settings.helm\.valuesFileSchemes=https,argocd.params.reposerver\.enable\.git\.submodule=true`,
+	all := engine(t, "min", "v3.2.11", "--set-string",
+		`argocd.settings.jsonnet\.enable=true,argocd.settings.helm\.valuesFileSchemes=https,argocd.params.reposerver\.enable\.git\.submodule=true`,
 		"--set", "repoServer.gitSettings=false")
 	cm := object{"data": find(t, all, "ConfigMap", "argocd-cm").get("data")}
 	params := object{"data": find(t, all, "ConfigMap", "argocd-cmd-params-cm").get("data")}
-	if cm.at("data", "jsonnet.enable") != "true" || cm.at("data", "helm.valuesFileSchemes") != "https" || params.at("data", "reposerver.enable.git.submodule") != "true" {
+	if cm.at("data", "jsonnet.enable") != "true" ||
+		cm.at("data", "helm.valuesFileSchemes") != "https" ||
+		params.at("data", "reposerver.enable.git.submodule") != "true" {
 		t.Errorf("%v, %v", cm, params)
 	}
-	if strings.Contains(text(t, find(t, all, "Deployment", "argocd-repo-server")), "GIT_CONFIG_GLOBAL") {
+	if strings.Contains(text(t, find(t, all, "Deployment", "argocd-repo-server")),
+		"GIT_CONFIG_GLOBAL") {
 		t.Error("Git's settings are mounted all the same")
 	}
 }
@@ -68,8 +77,12 @@ func TestTheRepoServerRunsGitWithItsSettings(t *testing.T) {
 			}
 		}
 		pod := find(t, all, "Deployment", "argocd-repo-server").pod()
-		volume := slices.IndexFunc(pod.list("volumes"), func(v object) bool { return v.at("configMap", "name") == "argosy-git" })
-		if volume < 0 || text(t, pod.list("volumes")[volume].get("configMap", "defaultMode")) != "365" { // 0555: Git runs executable hooks alone
+		volume := slices.IndexFunc(pod.list("volumes"), func(v object) bool {
+			return v.at("configMap", "name") == "argosy-git"
+		})
+		// 0555: Git runs executable hooks alone
+		if volume < 0 ||
+			text(t, pod.list("volumes")[volume].get("configMap", "defaultMode")) != "365" {
 			t.Fatalf("%s: the volumes are %v", version, pod.list("volumes"))
 		}
 		container := pod.list("containers")[0]
@@ -77,9 +90,11 @@ func TestTheRepoServerRunsGitWithItsSettings(t *testing.T) {
 			return m.at("name") == "argosy-git" && m.at("mountPath") == "/app/config/argosy-git"
 		})
 		named := slices.ContainsFunc(container.list("env"), func(e object) bool {
-			return e.at("name") == "GIT_CONFIG_GLOBAL" && e.at("value") == "/app/config/argosy-git/gitconfig"
+			return e.at("name") == "GIT_CONFIG_GLOBAL" &&
+				e.at("value") == "/app/config/argosy-git/gitconfig"
 		})
-		if !mounted || !named || !strings.Contains(settings.at("data", "gitconfig"), "hooksPath = /app/config/argosy-git\n") {
+		if !mounted || !named || !strings.Contains(settings.at("data", "gitconfig"),
+			"hooksPath = /app/config/argosy-git\n") {
 			t.Errorf("%s: mounted %t, named %t", version, mounted, named)
 		}
 	}
@@ -93,9 +108,11 @@ func TestTheRepoServerDialsNoPrivateNetworkThatIsNotListed(t *testing.T) {
 			var private []string
 			for _, to := range policy.list("spec", "egress")[0].list("to") {
 				switch cidr := to.at("ipBlock", "cidr"); cidr {
-				case "2000::/3": // what is routed publicly; private and link-local networks are outside of it
+				// what is routed publicly; private and link-local networks are outside of it
+				case "2000::/3":
 				case "0.0.0.0/0":
-					for _, closed := range []string{"10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"} {
+					for _, closed := range []string{"10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16",
+						"172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"} {
 						if !strings.Contains(text(t, to.get("ipBlock", "except")), `"`+closed+`"`) {
 							t.Errorf("%s %s: %s is open", version, values, closed)
 						}
@@ -107,9 +124,11 @@ func TestTheRepoServerDialsNoPrivateNetworkThatIsNotListed(t *testing.T) {
 			if !slices.Equal(private, listed) {
 				t.Errorf("%s %s: it may dial %v", version, values, private)
 			}
-			other := text(t, find(t, all, "NetworkPolicy", "argosy-engine-egress").get("spec", "podSelector"))
+			other := text(t, find(t, all, "NetworkPolicy", "argosy-engine-egress").get("spec",
+				"podSelector"))
 			if strings.Contains(other, "repo-server") {
-				t.Errorf("%s %s: another policy opens the repo-server's ways out: %s", version, values, other)
+				t.Errorf("%s %s: another policy opens the repo-server's ways out: %s", version,
+					values, other)
 			}
 		}
 	}
@@ -117,10 +136,12 @@ func TestTheRepoServerDialsNoPrivateNetworkThatIsNotListed(t *testing.T) {
 
 // bounds are what keeps clusters that never answer from occupying the application-controller.
 var bounds = map[string]string{
-	"ARGOCD_K8S_TLS_HANDSHAKE_TIMEOUT": "5s", "ARGOCD_K8S_TCP_TIMEOUT": "30s", "ARGOCD_CLUSTER_SYNC_RETRY_TIMEOUT_DURATION": "3m",
+	"ARGOCD_K8S_TLS_HANDSHAKE_TIMEOUT": "5s", "ARGOCD_K8S_TCP_TIMEOUT": "30s",
+	"ARGOCD_CLUSTER_SYNC_RETRY_TIMEOUT_DURATION": "3m",
 }
 
-// bounded takes the bounds out of the application-controller's environment, which is as published without them.
+// bounded takes the bounds out of the application-controller's environment, which is as published
+// without them.
 func bounded(t *testing.T, version string, container object) {
 	t.Helper()
 	if container.at("name") != "argocd-application-controller" {
@@ -147,12 +168,15 @@ func bounded(t *testing.T, version string, container object) {
 func TestTestsRunTheControllerWithTheChartsBounds(t *testing.T) {
 	all := engine(t, "min", "v3.2.11")
 	env := map[string]string{}
-	for _, e := range find(t, all, "StatefulSet", "argocd-application-controller").pod().list("containers")[0].list("env") {
+	for _, e := range find(t, all, "StatefulSet", "argocd-application-controller").pod().list(
+		"containers")[0].list("env") {
 		env[e.at("name")] = e.at("value")
 	}
 	params := object{"data": find(t, all, "ConfigMap", "argocd-cmd-params-cm").get("data")}
-	env["ARGOCD_APPLICATION_CONTROLLER_STATUS_PROCESSORS"] = params.at("data", "controller.status.processors")
-	env["ARGOCD_APPLICATION_CONTROLLER_OPERATION_PROCESSORS"] = params.at("data", "controller.operation.processors")
+	env["ARGOCD_APPLICATION_CONTROLLER_STATUS_PROCESSORS"] = params.at("data",
+		"controller.status.processors")
+	env["ARGOCD_APPLICATION_CONTROLLER_OPERATION_PROCESSORS"] = params.at("data",
+		"controller.operation.processors")
 	for _, set := range argosyengine.ControllerEnvironment {
 		name, value, _ := strings.Cut(set, "=")
 		if env[name] != value {

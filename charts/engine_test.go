@@ -42,12 +42,15 @@ func published(t *testing.T, version, file string) []object {
 
 func engine(t *testing.T, values, version string, args ...string) []object {
 	t.Helper()
-	return objects(t, "argosy-engine", "argocd-eu-1", append(append(ci("argosy-engine", values), "--set", "argocd.version="+version), args...)...)
+	return objects(t, "argosy-engine", "argocd-eu-1",
+		append(append(ci("argosy-engine", values), "--set", "argocd.version="+version), args...)...)
 }
 
-// argoCDs reports whether an object is of Argo CD's own manifests, by its name; the others are named for the instance's namespace.
+// argoCDs reports whether an object is of Argo CD's own manifests, by its name; the others are
+// named for the instance's namespace.
 func argoCDs(name string) bool {
-	return strings.HasPrefix(name, "argocd-") && !strings.HasPrefix(name, "argocd-eu-1") && !strings.HasPrefix(name, "argocd-edge-1")
+	return strings.HasPrefix(name, "argocd-") && !strings.HasPrefix(name, "argocd-eu-1") &&
+		!strings.HasPrefix(name, "argocd-edge-1")
 }
 
 func TestTheEngineIsFitForArgosy(t *testing.T) {
@@ -55,15 +58,19 @@ func TestTheEngineIsFitForArgosy(t *testing.T) {
 		for _, values := range []string{"min", "full", "controller"} {
 			all := engine(t, values, version)
 			cm := object{"data": find(t, all, "ConfigMap", "argocd-cm").get("data")}
-			if cm.at("data", "application.resourceTrackingMethod") != "annotation" || cm.at("data", "installationID") == "" || cm.at("data", "admin.enabled") != "false" {
+			if cm.at("data", "application.resourceTrackingMethod") != "annotation" ||
+				cm.at("data", "installationID") == "" || cm.at("data", "admin.enabled") != "false" {
 				t.Errorf("%s %s: argocd-cm is %v", version, values, cm)
 			}
-			if got := text(t, find(t, all, "AppProject", "default").get("spec")); got != `{"destinations":[],"sourceRepos":[]}` {
+			if got := text(t, find(t, all, "AppProject", "default").get(
+				"spec")); got != `{"destinations":[],"sourceRepos":[]}` {
 				t.Errorf("%s %s: the project default is %s", version, values, got)
 			}
 			for _, o := range all {
-				if argoCDs(o.at("metadata", "name")) && o.at("metadata", "namespace") != "argocd-eu-1" {
-					t.Errorf("%s %s: %s is in namespace %q", version, values, o, o.at("metadata", "namespace"))
+				if argoCDs(o.at("metadata", "name")) &&
+					o.at("metadata", "namespace") != "argocd-eu-1" {
+					t.Errorf("%s %s: %s is in namespace %q", version, values, o,
+						o.at("metadata", "namespace"))
 				}
 				for _, s := range o.list("subjects") {
 					if argoCDs(s.at("name")) && s.at("namespace") != "argocd-eu-1" {
@@ -89,7 +96,8 @@ func workloads(all []object) []string {
 
 func TestThePatternSaysWhatRuns(t *testing.T) {
 	for _, version := range versions {
-		if got := workloads(engine(t, "min", version)); !slices.Equal(got, []string{"argocd-application-controller", "argocd-redis", "argocd-repo-server"}) {
+		if got := workloads(engine(t, "min", version)); !slices.Equal(got,
+			[]string{"argocd-application-controller", "argocd-redis", "argocd-repo-server"}) {
 			t.Errorf("%s, full: %v", version, got)
 		}
 		all := engine(t, "controller", version)
@@ -97,13 +105,16 @@ func TestThePatternSaysWhatRuns(t *testing.T) {
 			t.Errorf("%s, controller: %v", version, got)
 		}
 		params := object{"data": find(t, all, "ConfigMap", "argocd-cmd-params-cm").get("data")}
-		if params.at("data", "repo.server") != "repo.hub.example.com:8081" || params.at("data", "redis.server") != "redis.hub.example.com:6379" || params.at("data", "controller.repo.server.strict.tls") != "true" {
+		if params.at("data", "repo.server") != "repo.hub.example.com:8081" ||
+			params.at("data", "redis.server") != "redis.hub.example.com:6379" ||
+			params.at("data", "controller.repo.server.strict.tls") != "true" {
 			t.Errorf("%s, controller: %v", version, params)
 		}
 	}
 }
 
-// Argo CD's containers run as they are published: only the image's address and resources are the chart's, and the repo-server's Git settings.
+// Argo CD's containers run as they are published: only the image's address and resources are the
+// chart's, and the repo-server's Git settings.
 func TestNothingElseOfArgoCDIsChanged(t *testing.T) {
 	for _, version := range versions {
 		all := engine(t, "full", version, "--set", "repoServer.gitSettings=false")
@@ -123,7 +134,8 @@ func TestNothingElseOfArgoCDIsChanged(t *testing.T) {
 			case "Deployment", "StatefulSet":
 				seen++
 				got := find(t, all, kind, want.at("metadata", "name"))
-				if text(t, got.pod().get("volumes")) != text(t, want.pod().get("volumes")) || text(t, got.get("spec", "selector")) != text(t, want.get("spec", "selector")) {
+				if text(t, got.pod().get("volumes")) != text(t, want.pod().get("volumes")) ||
+					text(t, got.get("spec", "selector")) != text(t, want.get("spec", "selector")) {
 					t.Errorf("%s: %s has other volumes or another selector", version, got)
 				}
 				for _, list := range []string{"initContainers", "containers"} {
@@ -163,7 +175,8 @@ func sameContainers(t *testing.T, version string, got, want []object) {
 }
 
 func TestImagesWithoutARegistryAreDockerHubs(t *testing.T) {
-	redis := find(t, engine(t, "min", "v2.14.21"), "Deployment", "argocd-redis").pod().list("containers")[0].at("image")
+	redis := find(t, engine(t, "min", "v2.14.21"), "Deployment", "argocd-redis").pod().list(
+		"containers")[0].at("image")
 	if !strings.HasPrefix(redis, "docker.io/library/redis:7") {
 		t.Errorf("Redis is %s", redis)
 	}
@@ -189,7 +202,8 @@ func TestDefinitionsStayAsTheyArePublishedAndOutliveTheRelease(t *testing.T) {
 				t.Errorf("%s: %s is another", version, got)
 			}
 			if got.at("metadata", "annotations", "helm.sh/resource-policy") != "keep" {
-				t.Errorf("%s: %s goes with the release, and every Application with it", version, got)
+				t.Errorf("%s: %s goes with the release, and every Application with it", version,
+					got)
 			}
 		}
 		for _, o := range engine(t, "full", version) {
@@ -202,7 +216,8 @@ func TestDefinitionsStayAsTheyArePublishedAndOutliveTheRelease(t *testing.T) {
 
 func TestBothChartsGiveTheControlPlaneTheSameRights(t *testing.T) {
 	here := find(t, engine(t, "full", "v3.2.11"), "Role", "argosy")
-	there := find(t, objects(t, "argosy", "hub", append(ci("argosy", "min"), "--set", "rbac.engineNamespaces={argocd}")...), "Role", "release-argosy-engine")
+	there := find(t, objects(t, "argosy", "hub", append(ci("argosy", "min"), "--set",
+		"rbac.engineNamespaces={argocd}")...), "Role", "release-argosy-engine")
 	if essence(t, here) != essence(t, there) {
 		t.Errorf("%s\n%s", essence(t, here), essence(t, there))
 	}
@@ -212,7 +227,9 @@ func TestTheEnginesAgentIsBesideIt(t *testing.T) {
 	all := engine(t, "controller", "v3.2.11")
 	agent := find(t, all, "Deployment", "argosy-agent")
 	args := text(t, agent.pod().list("containers")[0].get("args"))
-	if agent.at("metadata", "namespace") != "argocd-edge-1-agent" || !strings.Contains(args, `"--namespace","argocd-edge-1-agent","--argocd-namespace","argocd-eu-1"`) {
+	if agent.at("metadata", "namespace") != "argocd-edge-1-agent" ||
+		!strings.Contains(args,
+			`"--namespace","argocd-edge-1-agent","--argocd-namespace","argocd-eu-1"`) {
 		t.Errorf("it is in %s and runs %s", agent.at("metadata", "namespace"), args)
 	}
 	find(t, all, "Namespace", "argocd-edge-1-agent")
@@ -230,17 +247,20 @@ func TestManifestsThatAreNotWhatTheLockSaysAreRefused(t *testing.T) {
 		}
 	}
 	mirror := filepath.Join(dir, "mirror")
-	if err := os.CopyFS(mirror, os.DirFS(filepath.Join("argosy-engine", "files", "argocd", "v3.2.11"))); err != nil {
+	if err := os.CopyFS(mirror,
+		os.DirFS(filepath.Join("argosy-engine", "files", "argocd", "v3.2.11"))); err != nil {
 		t.Fatal(err)
 	}
 	bring := func() (string, error) {
-		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "argocd.sh"), "v3.2.11", mirror).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "argocd.sh"), "v3.2.11",
+			mirror).CombinedOutput()
 		return string(out), err
 	}
 	if out, err := bring(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	f, err := os.OpenFile(filepath.Join(mirror, "crds", "appproject-crd.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+	f, err := os.OpenFile(filepath.Join(mirror, "crds", "appproject-crd.yaml"),
+		os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +273,8 @@ func TestManifestsThatAreNotWhatTheLockSaysAreRefused(t *testing.T) {
 	if out, err := bring(); err == nil || !strings.Contains(out, "crds/appproject-crd.yaml") {
 		t.Errorf("got %v: %s", err, out)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "files", "argocd", "v3.2.11", "namespace-install.yaml")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, "files", "argocd", "v3.2.11",
+		"namespace-install.yaml")); err != nil {
 		t.Errorf("what was there is gone: %v", err)
 	}
 }

@@ -43,12 +43,14 @@ func openLab(t *testing.T) lab {
 
 func (l lab) helm(args ...string) {
 	l.t.Helper()
-	if out, errs, err := run(l.t, nil, "helm", append(args, "--kubeconfig", l.Kubeconfig)...); err != nil {
+	if out, errs, err := run(l.t, nil, "helm",
+		append(args, "--kubeconfig", l.Kubeconfig)...); err != nil {
 		l.t.Fatalf("helm %s: %v\n%s%s", strings.Join(args, " "), err, out, errs)
 	}
 }
 
-// unbound are copies of the charts without the bound on the version of Kubernetes: the lab's API server is built without the flags that tell it.
+// unbound are copies of the charts without the bound on the version of Kubernetes: the lab's API
+// server is built without the flags that tell it.
 func unbound(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,7 +63,9 @@ func unbound(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines := slices.DeleteFunc(strings.Split(string(content), "\n"), func(line string) bool { return strings.HasPrefix(line, "kubeVersion:") })
+		lines := slices.DeleteFunc(strings.Split(string(content), "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "kubeVersion:")
+		})
 		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -72,18 +76,21 @@ func unbound(t *testing.T) string {
 // as is a connection with the token of a ServiceAccount, as a Pod of the chart has it.
 func (l lab) as(namespace, account string) *rest.Config {
 	l.t.Helper()
-	token, err := l.Client().CoreV1().ServiceAccounts(namespace).CreateToken(l.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := l.Client().CoreV1().ServiceAccounts(namespace).CreateToken(l.t.Context(), account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return &rest.Config{Host: l.Server, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAData: l.CA}}
+	return &rest.Config{Host: l.Server, BearerToken: token.Status.Token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: l.CA}}
 }
 
 // fit lets the control plane's own preflight judge the instance by the rights of an account.
 func (l lab) fit(what string, config *rest.Config, o argocd.Options) {
 	l.t.Helper()
 	o.Stopped = func(fleet.TenantName) bool { return true }
-	spec := fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd-eu-1", InstallationID: "eu-1"}}
+	spec := fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd-eu-1",
+		InstallationID: "eu-1"}}
 	engine, err := argocd.Connect(l.t.Context(), "eu-1", spec, config, o)
 	if err != nil {
 		l.t.Fatal(err)
@@ -97,25 +104,34 @@ func (l lab) fit(what string, config *rest.Config, o argocd.Options) {
 // may reports whether an account may do something with Secrets of a namespace.
 func may(t *testing.T, config *rest.Config, verb, namespace string) bool {
 	t.Helper()
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: "secrets", Namespace: namespace}}}
-	answer, err := kubernetes.NewForConfigOrDie(config).AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	review := &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: "secrets",
+				Namespace: namespace}}}
+	answer, err := kubernetes.NewForConfigOrDie(
+		config).AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review,
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return answer.Status.Allowed
 }
 
-var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
+	Resource: "applications"}
 
 // application makes an Application, as the fleet's are there, and returns its UID.
 func (l lab) application() string {
 	l.t.Helper()
-	made, err := l.Dynamic().Resource(applications).Namespace("argocd-eu-1").Create(l.t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": map[string]any{"name": "checkout"},
-		"spec": map[string]any{"project": "acme", "source": map[string]any{"repoURL": "https://git.example.com/x", "path": "."},
-			"destination": map[string]any{"server": "https://kubernetes.default.svc", "namespace": "x"}},
-	}}, metav1.CreateOptions{})
+	made, err := l.Dynamic().Resource(applications).Namespace("argocd-eu-1").Create(l.t.Context(),
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": map[string]any{
+				"name": "checkout"},
+			"spec": map[string]any{"project": "acme", "source": map[string]any{
+				"repoURL": "https://git.example.com/x", "path": "."},
+				"destination": map[string]any{"server": "https://kubernetes.default.svc",
+					"namespace": "x"}},
+		}}, metav1.CreateOptions{})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -124,15 +140,18 @@ func (l lab) application() string {
 
 func (l lab) untouched(what, uid string) {
 	l.t.Helper()
-	have, err := l.Dynamic().Resource(applications).Namespace("argocd-eu-1").Get(l.t.Context(), "checkout", metav1.GetOptions{})
-	if err != nil || string(have.GetUID()) != uid || have.GetDeletionTimestamp() != nil || have.GetGeneration() != 1 {
+	have, err := l.Dynamic().Resource(applications).Namespace("argocd-eu-1").Get(l.t.Context(),
+		"checkout", metav1.GetOptions{})
+	if err != nil || string(have.GetUID()) != uid || have.GetDeletionTimestamp() != nil ||
+		have.GetGeneration() != 1 {
 		l.t.Errorf("%s: the Application is %v, %v", what, have, err)
 	}
 }
 
 func (l lab) secretKey(ctx context.Context) string {
 	l.t.Helper()
-	s, err := l.Client().CoreV1().Secrets("argocd-eu-1").Get(ctx, "argocd-secret", metav1.GetOptions{})
+	s, err := l.Client().CoreV1().Secrets("argocd-eu-1").Get(ctx, "argocd-secret",
+		metav1.GetOptions{})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -155,11 +174,14 @@ agent: {namespaceOverride: argocd-eu-1-agent, hub: {url: "https://argosy.example
 	}
 	installEngine := func() {
 		t.Helper()
-		l.helm("install", "eu-1", filepath.Join(charts, "argosy-engine"), "--namespace", "argocd-eu-1", "--create-namespace", "--values", values)
+		l.helm("install", "eu-1", filepath.Join(charts, "argosy-engine"), "--namespace",
+			"argocd-eu-1", "--create-namespace", "--values", values)
 	}
 	installHub := func() {
 		t.Helper()
-		l.helm(append([]string{"install", "argosy", filepath.Join(charts, "argosy"), "--namespace", "hub", "--create-namespace", "--set", "secrets.kubernetes.tenants={acme}"}, ci("argosy", "min")...)...)
+		l.helm(append([]string{"install", "argosy", filepath.Join(charts, "argosy"), "--namespace",
+			"hub", "--create-namespace", "--set", "secrets.kubernetes.tenants={acme}"},
+			ci("argosy", "min")...)...)
 	}
 	installEngine()
 	installHub()
@@ -167,7 +189,8 @@ agent: {namespaceOverride: argocd-eu-1-agent, hub: {url: "https://argosy.example
 	l.fit("the control plane's own account", l.as("hub", "argosy"), argocd.Options{})
 	l.fit("the agent", l.as("argocd-eu-1-agent", "argosy-agent"), argocd.Options{NoParams: true})
 	hub := l.as("hub", "argosy")
-	for namespace, want := range map[string]bool{"hub": true, "argosy-tenant-acme": true, "kube-system": false, "argocd-eu-1-agent": false} {
+	for namespace, want := range map[string]bool{"hub": true, "argosy-tenant-acme": true,
+		"kube-system": false, "argocd-eu-1-agent": false} {
 		if may(t, hub, "watch", namespace) != want {
 			t.Errorf("the control plane may watch Secrets in %s: %v", namespace, !want)
 		}
@@ -177,7 +200,8 @@ agent: {namespaceOverride: argocd-eu-1-agent, hub: {url: "https://argosy.example
 	}
 
 	uid, key := l.application(), l.secretKey(t.Context())
-	l.helm("upgrade", "eu-1", filepath.Join(charts, "argosy-engine"), "--namespace", "argocd-eu-1", "--values", values, "--set", "repoServer.replicas=2")
+	l.helm("upgrade", "eu-1", filepath.Join(charts, "argosy-engine"), "--namespace", "argocd-eu-1",
+		"--values", values, "--set", "repoServer.replicas=2")
 	if key == "" || l.secretKey(t.Context()) != key {
 		t.Error("an upgrade changes the instance's key")
 	}
@@ -186,7 +210,8 @@ agent: {namespaceOverride: argocd-eu-1-agent, hub: {url: "https://argosy.example
 	l.helm("uninstall", "argosy", "--namespace", "hub")
 	l.helm("uninstall", "eu-1", "--namespace", "argocd-eu-1")
 	l.untouched("after the charts are gone", uid)
-	if _, err := l.Client().CoreV1().Namespaces().Get(t.Context(), "argocd-eu-1-agent", metav1.GetOptions{}); err != nil {
+	if _, err := l.Client().CoreV1().Namespaces().Get(t.Context(), "argocd-eu-1-agent",
+		metav1.GetOptions{}); err != nil {
 		t.Errorf("the agent's namespace, with its keys: %v", err)
 	}
 	installEngine()

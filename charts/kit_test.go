@@ -51,7 +51,9 @@ func render(t *testing.T, chart, namespace string, args ...string) (string, erro
 	if text, ok := rendered.Load(key); ok {
 		return text.(string), nil
 	}
-	out, errs, err := run(t, nil, "helm", append([]string{"template", "release", chart, "--namespace", namespace, "--kube-version", kubeVersion}, args...)...)
+	out, errs, err := run(t, nil, "helm",
+		append([]string{"template", "release", chart, "--namespace", namespace, "--kube-version",
+			kubeVersion}, args...)...)
 	if err != nil {
 		return "", errors.New(errs)
 	}

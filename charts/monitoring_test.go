@@ -21,11 +21,13 @@ func TestAlertsAndDashboardArriveAsTheyAreWritten(t *testing.T) {
 		}
 		return v
 	}
-	if got, want := text(t, find(t, all, "PrometheusRule", "release-argosy").get("spec")), text(t, read("alerts.yaml", yaml.Unmarshal)); got != want {
+	if got, want := text(t, find(t, all, "PrometheusRule", "release-argosy").get("spec")), text(t,
+		read("alerts.yaml", yaml.Unmarshal)); got != want {
 		t.Errorf("the alerts are\n%s\nwant\n%s", got, want)
 	}
 	var shown any
-	if err := json.Unmarshal([]byte(find(t, all, "ConfigMap", "release-argosy-dashboard").at("data", "argosy.json")), &shown); err != nil {
+	if err := json.Unmarshal([]byte(find(t, all, "ConfigMap", "release-argosy-dashboard").at("data",
+		"argosy.json")), &shown); err != nil {
 		t.Fatal(err)
 	}
 	if text(t, shown) != text(t, read("dashboard.json", json.Unmarshal)) {

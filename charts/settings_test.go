@@ -14,7 +14,8 @@ import (
 func loaded(t *testing.T, all []object, name string) settings.Settings {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "argosy.yaml")
-	if err := os.WriteFile(file, []byte(find(t, all, "ConfigMap", name).at("data", "argosy.yaml")), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(find(t, all, "ConfigMap", name).at("data", "argosy.yaml")),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err := settings.Load(file)
@@ -74,7 +75,8 @@ func mounted(t *testing.T, name string, all []object, s settings.Settings) {
 			if v.at("name") != m.at("name") {
 				continue
 			}
-			keys := append(object{"v": v.get("secret")}.list("v", "items"), object{"v": v.get("configMap")}.list("v", "items")...)
+			keys := append(object{"v": v.get("secret")}.list("v", "items"),
+				object{"v": v.get("configMap")}.list("v", "items")...)
 			for _, k := range keys {
 				files[m.at("mountPath")+"/"+k.at("path")] = true
 			}
@@ -82,7 +84,8 @@ func mounted(t *testing.T, name string, all []object, s settings.Settings) {
 				files[m.at("mountPath")] = true // a folder, with one file a tenant
 			}
 			if v.at("secret", "secretName") == "argosy-tls" {
-				files[m.at("mountPath")+"/tls.crt"], files[m.at("mountPath")+"/tls.key"] = true, true
+				files[m.at("mountPath")+"/tls.crt"], files[m.at("mountPath")+"/tls.key"] = true,
+					true
 			}
 		}
 	}
@@ -119,12 +122,15 @@ func mounted(t *testing.T, name string, all []object, s settings.Settings) {
 
 func TestTheJobMigratesWithTheSameSettings(t *testing.T) {
 	all := objects(t, "argosy", "hub", ci("argosy", "full")...)
-	one, two := find(t, all, "ConfigMap", "release-argosy"), find(t, all, "ConfigMap", "release-argosy-migrate")
+	one, two := find(t, all, "ConfigMap", "release-argosy"),
+		find(t, all, "ConfigMap", "release-argosy-migrate")
 	if text(t, one.get("data")) != text(t, two.get("data")) {
 		t.Error("the Job has other settings")
 	}
 	job := find(t, all, "Job", "release-argosy-migrate")
-	if got := text(t, job.pod().list("containers")[0].get("args")); got != `["migrate","-f","/etc/argosy/argosy.yaml"]` {
+	if got := text(t,
+		job.pod().list("containers")[0].get(
+			"args")); got != `["migrate","-f","/etc/argosy/argosy.yaml"]` {
 		t.Errorf("it runs %s", got)
 	}
 	if job.pod().get("automountServiceAccountToken") != false {
@@ -134,7 +140,8 @@ func TestTheJobMigratesWithTheSameSettings(t *testing.T) {
 
 func TestWhoMigratesIsWhomTheValueSays(t *testing.T) {
 	for value, starts := range map[string]bool{"startup": true, "job": true, "external": false} {
-		all := objects(t, "argosy", "hub", append(ci("argosy", "min"), "--set", "database.migrations="+value)...)
+		all := objects(t, "argosy", "hub", append(ci("argosy", "min"), "--set",
+			"database.migrations="+value)...)
 		if got := loaded(t, all, "release-argosy").Database.Migrate; got != starts {
 			t.Errorf("%s: a start migrates: %v", value, got)
 		}
@@ -152,15 +159,18 @@ func TestWhoMigratesIsWhomTheValueSays(t *testing.T) {
 
 func TestHelmTestRunsTheDoctorAsThePodsOfTheControlPlaneRun(t *testing.T) {
 	all := objects(t, "argosy", "hub", ci("argosy", "full")...)
-	doctor, serves := find(t, all, "Pod", "release-argosy-doctor"), find(t, all, "Deployment", "release-argosy").pod()
+	doctor, serves := find(t, all, "Pod", "release-argosy-doctor"),
+		find(t, all, "Deployment", "release-argosy").pod()
 	if doctor.at("metadata", "annotations", "helm.sh/hook") != "test" {
 		t.Error("helm test does not run it")
 	}
 	pod := doctor.pod()
-	if got := text(t, pod.list("containers")[0].get("args")); got != `["doctor","-f","/etc/argosy/argosy.yaml"]` {
+	if got := text(t,
+		pod.list("containers")[0].get("args")); got != `["doctor","-f","/etc/argosy/argosy.yaml"]` {
 		t.Errorf("it runs %s", got)
 	}
-	for _, field := range []string{"serviceAccountName", "automountServiceAccountToken", "securityContext", "volumes"} {
+	for _, field := range []string{"serviceAccountName", "automountServiceAccountToken",
+		"securityContext", "volumes"} {
 		if text(t, pod.get(field)) != text(t, serves.get(field)) {
 			t.Errorf("its %s are %s", field, text(t, pod.get(field)))
 		}

@@ -11,13 +11,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// keep is what a release does: the values of folder ci are kept as those of the charts' version, and stay as they are from then on.
-var keep = flag.Bool("keep", false, "keep the values of ci, and what they lead to, in testdata/<version>")
+// keep is what a release does: the values of folder ci are kept as those of the charts' version,
+// and stay as they are from then on.
+var keep = flag.Bool("keep", false,
+	"keep the values of ci, and what they lead to, in testdata/<version>")
 
 // settled are fields that an API server lets nobody change: an upgrade that does fails half way.
 var settled = map[string][]string{
-	"Deployment": {"spec", "selector"}, "StatefulSet": {"spec", "selector"}, "Job": {"spec", "completionMode"},
-	"RoleBinding": {"roleRef"}, "ClusterRoleBinding": {"roleRef"}, "PersistentVolumeClaim": {"spec", "storageClassName"},
+	"Deployment": {"spec", "selector"}, "StatefulSet": {"spec", "selector"},
+	"Job":         {"spec", "completionMode"},
+	"RoleBinding": {"roleRef"}, "ClusterRoleBinding": {"roleRef"}, "PersistentVolumeClaim": {
+		"spec", "storageClassName"},
 }
 
 // settledIn are those fields, by object.
@@ -65,7 +69,8 @@ func keepValues(t *testing.T, chart string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, content := range map[string][]byte{filepath.Base(file): values, strings.Replace(filepath.Base(file), "-values.", "-settled.", 1): fields} {
+		for name, content := range map[string][]byte{filepath.Base(file): values,
+			strings.Replace(filepath.Base(file), "-values.", "-settled.", 1): fields} {
 			if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +103,8 @@ func stillWork(t *testing.T, chart, file string) {
 		t.Fatal(err)
 	}
 	now := settledIn(t, objects(t, chart, "ns", "--values", file))
-	maps.DeleteFunc(was, func(object, _ string) bool { _, there := now[object]; return !there }) // what is gone may be made anew under another name
+	// what is gone may be made anew under another name
+	maps.DeleteFunc(was, func(object, _ string) bool { _, there := now[object]; return !there })
 	if len(was) == 0 {
 		t.Error("nothing that an upgrade meets is there any more")
 	}

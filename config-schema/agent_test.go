@@ -9,7 +9,8 @@ import (
 
 func agentEnvironment(t *testing.T, agent string) *fleet.EnvironmentSpec {
 	t.Helper()
-	doc := Decode(File{Path: "tenants/acme/environments/berlin.yaml", Bytes: []byte(`apiVersion: argosy.dev/v1alpha1
+	doc := Decode(File{Path: "tenants/acme/environments/berlin.yaml",
+		Bytes: []byte(`apiVersion: argosy.dev/v1alpha1
 kind: ManagedEnvironment
 metadata: {name: berlin}
 spec:
@@ -34,20 +35,25 @@ func TestAnEnvironmentWithAnAgentNeedsNoServerAndNoCredential(t *testing.T) {
 		"{argocdNamespace: a, mode: autonomous}": {"a", true},
 	} {
 		spec := agentEnvironment(t, agent)
-		if spec.Cluster != nil || spec.Agent == nil || spec.Agent.Namespace() != want.namespace || spec.Agent.Autonomous() != want.autonomous {
+		if spec.Cluster != nil || spec.Agent == nil || spec.Agent.Namespace() != want.namespace ||
+			spec.Agent.Autonomous() != want.autonomous {
 			t.Errorf("%s: %+v", agent, spec)
 		}
 		e := spec.Agent.Engine(spec.Region)
-		if e.ArgoCD != (fleet.ArgoCDInstance{Namespace: want.namespace}) || e.Connection.Agent == nil || e.Region != "eu" {
+		if e.ArgoCD != (fleet.ArgoCDInstance{Namespace: want.namespace}) ||
+			e.Connection.Agent == nil || e.Region != "eu" {
 			t.Errorf("%s as an engine: %+v", agent, e)
 		}
 	}
 }
 
 func TestAnEngineIsReachedByItsAgent(t *testing.T) {
-	text := strings.Replace(string(New(fleet.KindEngine, "", "eu-1")), "inCluster: true", "agent: {}", 1)
+	text := strings.Replace(string(New(fleet.KindEngine, "", "eu-1")), "inCluster: true",
+		"agent: {}", 1)
 	doc := Decode(File{Path: "fleet/engines/eu-1.yaml", Bytes: []byte(text)})
-	if len(doc.Problems) > 0 || doc.Declaration.Engine.Connection != (fleet.Connection{Agent: doc.Declaration.Engine.Connection.Agent}) || doc.Declaration.Engine.Connection.Agent == nil {
+	if len(doc.Problems) > 0 || doc.Declaration.Engine.Connection != (fleet.Connection{
+		Agent: doc.Declaration.Engine.Connection.Agent}) ||
+		doc.Declaration.Engine.Connection.Agent == nil {
 		t.Errorf("%v\n%s", doc.Problems, text)
 	}
 }

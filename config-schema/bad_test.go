@@ -19,8 +19,9 @@ var update = flag.Bool("update", false, "write what is said now as what is wante
 // wanted is the name of the golden part of a case.
 const wanted = "problems"
 
-// caseFiles reads the files of a case. A name may carry what it is: "path (symlink)", "path (submodule)", "path (quoted)" for content
-// written as a Go string, "path (path quoted)" for a path that is.
+// caseFiles reads the files of a case. A name may carry what it is: "path (symlink)", "path
+// (submodule)", "path (quoted)" for content written as a Go string, "path (path quoted)" for a path
+// that is.
 func caseFiles(t *testing.T, a *txtar.Archive) (files []File, want []byte) {
 	t.Helper()
 	for _, part := range a.Files {
@@ -108,7 +109,9 @@ func TestBadFilesAreToldWhatIsWrongAndWhatToWrite(t *testing.T) {
 		for _, p := range doc.Problems {
 			seen[p.Code] = true
 			checkProblem(t, p)
-			if strings.Contains(p.Message+p.Fix+p.Field, "hunter22") || strings.Contains(p.Message+p.Fix, "s3cr3tvalue") || strings.Contains(p.Message+p.Fix, "ghp_") {
+			if strings.Contains(p.Message+p.Fix+p.Field, "hunter22") ||
+				strings.Contains(p.Message+p.Fix, "s3cr3tvalue") ||
+				strings.Contains(p.Message+p.Fix, "ghp_") {
 				t.Errorf("a secret is repeated: %s", p)
 			}
 		}
@@ -119,7 +122,8 @@ func TestBadFilesAreToldWhatIsWrongAndWhatToWrite(t *testing.T) {
 		golden(t, name, a, got.Bytes(), want)
 	})
 	// These cannot be written as a file of testdata; tests of their own cover them.
-	for _, code := range []string{codeFileTooLarge, codeInternal, codePathTwin, codeTooManyProblems, codeUnreadable} {
+	for _, code := range []string{codeFileTooLarge, codeInternal, codePathTwin, codeTooManyProblems,
+		codeUnreadable} {
 		seen[code] = true
 	}
 	for code := range Codes() {
@@ -130,9 +134,11 @@ func TestBadFilesAreToldWhatIsWrongAndWhatToWrite(t *testing.T) {
 }
 
 func TestAFolderThatCannotBeReadIsItsTenants(t *testing.T) {
-	for path, tenant := range map[string]fleet.TenantName{"tenants/acme/": "acme", "fleet/": "", "tenants/": "", `tenants/".."/`: ""} {
+	for path, tenant := range map[string]fleet.TenantName{"tenants/acme/": "acme", "fleet/": "",
+		"tenants/": "", `tenants/".."/`: ""} {
 		doc := Decode(File{Path: path, Blob: "1234", Unreadable: "two entries have the same name"})
-		if doc.Declaration != nil || len(doc.Problems) != 1 || doc.Key != (fleet.Key{Kind: fleet.KindFile, Tenant: tenant, Name: path}) {
+		if doc.Declaration != nil || len(doc.Problems) != 1 ||
+			doc.Key != (fleet.Key{Kind: fleet.KindFile, Tenant: tenant, Name: path}) {
 			t.Fatal(doc)
 		}
 		checkProblem(t, doc.Problems[0])
@@ -141,7 +147,8 @@ func TestAFolderThatCannotBeReadIsItsTenants(t *testing.T) {
 
 func TestAFileThatIsTooLargeIsToldItsSize(t *testing.T) {
 	doc := Decode(File{Path: "tenants/acme/deployments/web.yaml", Size: 41943040})
-	if len(doc.Problems) != 1 || doc.Problems[0].Message != "the file has 41943040 bytes; at most 262144 are read" {
+	if len(doc.Problems) != 1 ||
+		doc.Problems[0].Message != "the file has 41943040 bytes; at most 262144 are read" {
 		t.Fatal(doc.Problems)
 	}
 }

@@ -23,8 +23,9 @@ func processor(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkDecodeAgainstABareUnmarshal holds the decoder to performance.md: at most 1.3 times the CPU of sigs.k8s.io/yaml, which neither
-// checks nor places anything, on the same bytes. Blocks take turns (A B B A) in one run; the figure is the median of their ratios.
+// BenchmarkDecodeAgainstABareUnmarshal holds the decoder to performance.md: at most 1.3 times the
+// CPU of sigs.k8s.io/yaml, which neither checks nor places anything, on the same bytes. Blocks take
+// turns (A B B A) in one run; the figure is the median of their ratios.
 func BenchmarkDecodeAgainstABareUnmarshal(b *testing.B) {
 	files := manyFiles(1500)[1000:]
 	decode := func() {

@@ -9,8 +9,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// bind ties a description to the type that it decodes into, field by field. A description that does not fit its type is a mistake in this
-// package that no input can cause, and panics when the program starts.
+// bind ties a description to the type that it decodes into, field by field. A description that does
+// not fit its type is a mistake in this package that no input can cause, and panics when the
+// program starts.
 func bind(v *value, t reflect.Type, at string) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -24,7 +25,8 @@ func bind(v *value, t reflect.Type, at string) {
 	case shapeObject:
 		v.bound = t
 		if t.NumField() != len(v.fields) {
-			panic(fmt.Sprintf("configschema: %s: %d fields are described, %s has %d", at, len(v.fields), t, t.NumField()))
+			panic(fmt.Sprintf("configschema: %s: %d fields are described, %s has %d", at,
+				len(v.fields), t, t.NumField()))
 		}
 		for i := range v.fields {
 			f := &v.fields[i]
@@ -44,7 +46,8 @@ func (v *value) fits(t reflect.Type) error {
 	case shapeBoolean:
 		fits = t.Kind() == reflect.Bool
 	case shapeDuration:
-		fits = t == reflect.TypeFor[fleet.Duration]() && t.ConvertibleTo(reflect.TypeFor[time.Duration]())
+		fits = t == reflect.TypeFor[fleet.Duration]() &&
+			t.ConvertibleTo(reflect.TypeFor[time.Duration]())
 	case shapeObject:
 		fits = t.Kind() == reflect.Struct
 	case shapeList:

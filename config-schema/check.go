@@ -10,7 +10,8 @@ import (
 	"argosy.dev/argosy/fleet/policy"
 )
 
-// DecodeAll decodes files side by side on every core. The documents stand in the order of the files.
+// DecodeAll decodes files side by side on every core. The documents stand in the order of the
+// files.
 func DecodeAll(files []File) []Document {
 	docs := make([]Document, len(files))
 	const batch = 64 // files a worker takes at a time
@@ -33,8 +34,9 @@ func DecodeAll(files []File) []Document {
 	return docs
 }
 
-// Check reads a whole config repo offline, as a first commit of it would be read, and returns every problem in the order of paths and
-// lines: of each file, of paths that are twins, and of what the files say of one another. Files outside `fleet/` and `tenants/` are ignored.
+// Check reads a whole config repo offline, as a first commit of it would be read, and returns every
+// problem in the order of paths and lines: of each file, of paths that are twins, and of what the
+// files say of one another. Files outside `fleet/` and `tenants/` are ignored.
 func Check(files []File) (problems []fleet.Problem) {
 	docs := DecodeAll(files)
 	paths := make([]string, len(files))
@@ -50,7 +52,8 @@ func Check(files []File) (problems []fleet.Problem) {
 		if d.Key.Kind == "" {
 			continue
 		}
-		in := catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration, Problems: append(d.Problems, twins[d.Path]...)}
+		in := catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration,
+			Problems: append(d.Problems, twins[d.Path]...)}
 		inputs, texts[d.Path] = append(inputs, in), files[i].Bytes
 	}
 	problems = catalog.New().Judging(policy.New().Judge).Stage(inputs).Problems()
@@ -59,7 +62,8 @@ func Check(files []File) (problems []fleet.Problem) {
 	return problems
 }
 
-// Place fills in the line and column of problems that name a field only. text returns the file at a path, or nil when it is not known.
+// Place fills in the line and column of problems that name a field only. text returns the file at a
+// path, or nil when it is not known.
 func Place(problems []fleet.Problem, text func(path string) []byte) {
 	parsed := map[string]node{}
 	for i := range problems {

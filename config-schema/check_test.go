@@ -32,7 +32,8 @@ func TestAWholeRepoIsCheckedOffline(t *testing.T) {
 	})
 }
 
-// manyFiles is a config repo of about n files: 100 tenants with 4 environments each, and deployments.
+// manyFiles is a config repo of about n files: 100 tenants with 4 environments each, and
+// deployments.
 func manyFiles(n int) []File {
 	files := []File{
 		{Path: "fleet/fleet.yaml", Bytes: New(fleet.KindFleet, "", "fleet")},
@@ -40,7 +41,8 @@ func manyFiles(n int) []File {
 	}
 	for t := range 100 {
 		tenant := fmt.Sprintf("tenant-%d", t)
-		files = append(files, File{Path: "fleet/tenants/" + tenant + ".yaml", Bytes: []byte(fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1
+		files = append(files, File{Path: "fleet/tenants/" + tenant + ".yaml",
+			Bytes: []byte(fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1
 kind: Tenant
 metadata: {name: %s}
 spec:
@@ -51,7 +53,9 @@ spec:
   namespaces: [checkout]
 `, tenant, tenant, tenant))})
 		for e := range 4 {
-			files = append(files, File{Path: fmt.Sprintf("tenants/%s/environments/env-%d.yaml", tenant, e), Bytes: []byte(fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1
+			files = append(files,
+				File{Path: fmt.Sprintf("tenants/%s/environments/env-%d.yaml", tenant, e),
+					Bytes: []byte(fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1
 kind: ManagedEnvironment
 metadata: {name: env-%d, labels: {tier: prod}}
 spec:
@@ -65,7 +69,8 @@ spec:
 	}
 	for i := 0; len(files) < n; i++ {
 		tenant := fmt.Sprintf("tenant-%d", i%100)
-		files = append(files, File{Path: fmt.Sprintf("tenants/%s/deployments/app-%d.yaml", tenant, i), Bytes: []byte(fmt.Sprintf(`# Application %d of %s, as a team would write it.
+		files = append(files, File{Path: fmt.Sprintf("tenants/%s/deployments/app-%d.yaml", tenant,
+			i), Bytes: []byte(fmt.Sprintf(`# Application %d of %s, as a team would write it.
 apiVersion: argosy.dev/v1alpha1
 kind: GitOpsDeployment
 metadata:

@@ -34,19 +34,23 @@ var tenantPlaces = []place{
 // sealedSuffix ends the name of an age-encrypted file.
 const sealedSuffix = ".sops.yaml"
 
-// Classify says what a path of the config repo declares. ours is false for everything outside `fleet/` and `tenants/`, which is ignored.
-// A file below them that is no declaration comes with a Problem, and with a Key of KindFile named for its path (fileName), so that it never
-// stands for the declaration it resembles. A `*.sops.yaml` gives Kind SealedSecret named "<folder>/<name>".
+// Classify says what a path of the config repo declares. ours is false for everything outside
+// `fleet/` and `tenants/`, which is ignored. A file below them that is no declaration comes with a
+// Problem, and with a Key of KindFile named for its path (fileName), so that it never stands for
+// the declaration it resembles. A `*.sops.yaml` gives Kind SealedSecret named "<folder>/<name>".
 func Classify(path string) (key fleet.Key, ours bool, problem *fleet.Problem) {
 	root, rest, inside := strings.Cut(path, "/")
 	if root != "fleet" && root != "tenants" {
 		if inside && (strings.EqualFold(root, "fleet") || strings.EqualFold(root, "tenants")) {
-			return misplaced(path, codeMisplaced, fmt.Sprintf("the folder is named %s/ in lower case", strings.ToLower(root)), "rename the folder")
+			return misplaced(path, codeMisplaced,
+				fmt.Sprintf("the folder is named %s/ in lower case", strings.ToLower(root)),
+				"rename the folder")
 		}
 		return fleet.Key{}, false, nil
 	}
 	if !inside {
-		return misplaced(path, codeMisplaced, path+" is a folder of the config repo and cannot be a file", "remove the file")
+		return misplaced(path, codeMisplaced,
+			path+" is a folder of the config repo and cannot be a file", "remove the file")
 	}
 	if root == "fleet" {
 		return classifyPlatform(path, rest)
@@ -66,23 +70,30 @@ func classifyTenant(path, rest string) (fleet.Key, bool, *fleet.Problem) {
 	tenant, rest, inside := strings.Cut(rest, "/")
 	folder, file, _ := strings.Cut(rest, "/")
 	if !inside {
-		return misplaced(path, codeMisplaced, "no declaration belongs directly into tenants/", "move it to tenants/<tenant>/deployments/ or remove it")
+		return misplaced(path, codeMisplaced, "no declaration belongs directly into tenants/",
+			"move it to tenants/<tenant>/deployments/ or remove it")
 	}
 	if err := fleet.ValidateName(tenant); err != nil {
-		return misplaced(path, codeInvalidName, "the tenant's folder: "+err.Error(), "rename the folder as its tenant is named in fleet/tenants/")
+		return misplaced(path, codeInvalidName, "the tenant's folder: "+err.Error(),
+			"rename the folder as its tenant is named in fleet/tenants/")
 	}
 	return classifyFile(path, tenant, folder, file, tenantPlaces)
 }
 
-func classifyFile(path, tenant, folder, file string, places []place) (fleet.Key, bool, *fleet.Problem) {
+func classifyFile(path, tenant, folder, file string, places []place) (fleet.Key, bool,
+	*fleet.Problem) {
 	at := placeOf(folder, places)
 	switch {
 	case at == nil || file == "":
-		return misplaced(path, codeMisplaced, "no declaration belongs here", whereTo(folder, tenant, places))
+		return misplaced(path, codeMisplaced, "no declaration belongs here",
+			whereTo(folder, tenant, places))
 	case at.later != "":
-		return misplaced(path, codeUnsupported, at.later+" is not supported by this version of Argosy", "remove the file until the version that supports it")
+		return misplaced(path, codeUnsupported,
+			at.later+" is not supported by this version of Argosy",
+			"remove the file until the version that supports it")
 	case strings.Contains(file, "/"):
-		return misplaced(path, codeMisplaced, "declarations do not stand in folders below "+folder+"/", "move the file up")
+		return misplaced(path, codeMisplaced, "declarations do not stand in folders below "+folder+
+			"/", "move the file up")
 	}
 	if sealed, ok := strings.CutSuffix(file, sealedSuffix); ok {
 		return classifySealed(path, tenant, folder, sealed)
@@ -92,23 +103,28 @@ func classifyFile(path, tenant, folder, file string, places []place) (fleet.Key,
 		return misplaced(path, codeWrongExtension, "declarations end in .yaml", renameTo(file))
 	}
 	if err := fleet.ValidateName(name); err != nil {
-		return misplaced(path, codeInvalidName, err.Error(), "rename the file and its metadata.name")
+		return misplaced(path, codeInvalidName, err.Error(),
+			"rename the file and its metadata.name")
 	}
 	return fleet.Key{Kind: at.kind, Tenant: fleet.TenantName(tenant), Name: name}, true, nil
 }
 
 func classifySealed(path, tenant, folder, name string) (fleet.Key, bool, *fleet.Problem) {
 	if tenant == "" || folder != "environments" && folder != "credentials" {
-		return misplaced(path, codeMisplaced, "an encrypted file belongs beside the environment or credential that it serves", "move it to tenants/<tenant>/environments/ or tenants/<tenant>/credentials/")
+		return misplaced(path, codeMisplaced,
+			"an encrypted file belongs beside the environment or credential that it serves",
+			"move it to tenants/<tenant>/environments/ or tenants/<tenant>/credentials/")
 	}
 	if err := fleet.ValidateName(name); err != nil {
-		return misplaced(path, codeInvalidName, err.Error(), "rename the file as credentialsRef.name names it")
+		return misplaced(path, codeInvalidName, err.Error(),
+			"rename the file as credentialsRef.name names it")
 	}
-	return fleet.Key{Kind: fleet.KindSealedSecret, Tenant: fleet.TenantName(tenant), Name: folder + "/" + name}, true, nil
+	return fleet.Key{Kind: fleet.KindSealedSecret, Tenant: fleet.TenantName(tenant),
+		Name: folder + "/" + name}, true, nil
 }
 
-// atFolder is the problem of a file that is no declaration: where the repository's layout has a folder,
-// it says what stands there instead.
+// atFolder is the problem of a file that is no declaration: where the repository's layout has a
+// folder, it says what stands there instead.
 func atFolder(f File, p fleet.Problem) fleet.Problem {
 	var at bool
 	switch parts := strings.Split(f.Path, "/"); {
@@ -156,7 +172,8 @@ func whereTo(folder, tenant string, places []place) string {
 	if meant := fleet.Closest(folder, known); meant != "" {
 		return "did you mean " + root + meant + "/?"
 	}
-	return "declarations stand in " + root + "{" + strings.Join(known, ",") + "}/<name>.yaml; keep other files outside fleet/ and tenants/"
+	return "declarations stand in " + root + "{" + strings.Join(known, ",") +
+		"}/<name>.yaml; keep other files outside fleet/ and tenants/"
 }
 
 func renameTo(file string) string {
@@ -166,7 +183,8 @@ func renameTo(file string) string {
 	return "remove the file, or keep it outside fleet/ and tenants/"
 }
 
-// misplaced is the answer for a file that is no declaration. The tenant is told where the path names a valid one, so that it sees the problem.
+// misplaced is the answer for a file that is no declaration. The tenant is told where the path
+// names a valid one, so that it sees the problem.
 func misplaced(path, code, message, fix string) (fleet.Key, bool, *fleet.Problem) {
 	key := fleet.Key{Kind: fleet.KindFile, Name: fileName(path)}
 	if rest, ok := strings.CutPrefix(path, "tenants/"); ok {
@@ -174,13 +192,16 @@ func misplaced(path, code, message, fix string) (fleet.Key, bool, *fleet.Problem
 			key.Tenant = fleet.TenantName(tenant)
 		}
 	}
-	return key, true, &fleet.Problem{Key: key, Path: path, Severity: fleet.SeverityError, Code: code, Message: message, Fix: fix}
+	return key, true, &fleet.Problem{Key: key, Path: path, Severity: fleet.SeverityError,
+		Code: code, Message: message, Fix: fix}
 }
 
-// maxFileName is the most bytes of a path that names a file which is no declaration. Git knows no limit; what keeps names does.
+// maxFileName is the most bytes of a path that names a file which is no declaration. Git knows no
+// limit; what keeps names does.
 const maxFileName = 512
 
-// fileName is the path, or for one that is too long or not valid text its beginning and a hash, between them what no path has.
+// fileName is the path, or for one that is too long or not valid text its beginning and a hash,
+// between them what no path has.
 func fileName(path string) string {
 	if len(path) <= maxFileName && utf8.ValidString(path) && strings.IndexByte(path, 0) < 0 {
 		return path

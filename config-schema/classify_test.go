@@ -13,17 +13,25 @@ import (
 
 func TestThePathIsTheIdentity(t *testing.T) {
 	for path, want := range map[string]fleet.Key{
-		"fleet/fleet.yaml":                               {Kind: fleet.KindFleet, Name: "fleet"},
-		"fleet/engines/eu-1.yaml":                        {Kind: fleet.KindEngine, Name: "eu-1"},
-		"fleet/tenants/acme.yaml":                        {Kind: fleet.KindTenant, Name: "acme"},
-		"tenants/acme/environments/prod-eu.yaml":         {Kind: fleet.KindManagedEnvironment, Tenant: "acme", Name: "prod-eu"},
-		"tenants/acme/deployments/checkout.yaml":         {Kind: fleet.KindGitOpsDeployment, Tenant: "acme", Name: "checkout"},
-		"tenants/acme/credentials/git.yaml":              {Kind: fleet.KindRepositoryCredential, Tenant: "acme", Name: "git"},
-		"tenants/acme/syncs/rollback.yaml":               {Kind: fleet.KindSyncRun, Tenant: "acme", Name: "rollback"},
-		"tenants/acme/environments/prod-eu.sops.yaml":    {Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "environments/prod-eu"},
-		"tenants/acme/credentials/prod-eu.sops.yaml":     {Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "credentials/prod-eu"},
-		"tenants/acme/deployments/fleet.yaml":            {Kind: fleet.KindGitOpsDeployment, Tenant: "acme", Name: "fleet"},
-		"tenants/tenants/environments/environments.yaml": {Kind: fleet.KindManagedEnvironment, Tenant: "tenants", Name: "environments"},
+		"fleet/fleet.yaml":        {Kind: fleet.KindFleet, Name: "fleet"},
+		"fleet/engines/eu-1.yaml": {Kind: fleet.KindEngine, Name: "eu-1"},
+		"fleet/tenants/acme.yaml": {Kind: fleet.KindTenant, Name: "acme"},
+		"tenants/acme/environments/prod-eu.yaml": {Kind: fleet.KindManagedEnvironment,
+			Tenant: "acme", Name: "prod-eu"},
+		"tenants/acme/deployments/checkout.yaml": {Kind: fleet.KindGitOpsDeployment,
+			Tenant: "acme", Name: "checkout"},
+		"tenants/acme/credentials/git.yaml": {Kind: fleet.KindRepositoryCredential,
+			Tenant: "acme", Name: "git"},
+		"tenants/acme/syncs/rollback.yaml": {Kind: fleet.KindSyncRun, Tenant: "acme",
+			Name: "rollback"},
+		"tenants/acme/environments/prod-eu.sops.yaml": {Kind: fleet.KindSealedSecret,
+			Tenant: "acme", Name: "environments/prod-eu"},
+		"tenants/acme/credentials/prod-eu.sops.yaml": {Kind: fleet.KindSealedSecret,
+			Tenant: "acme", Name: "credentials/prod-eu"},
+		"tenants/acme/deployments/fleet.yaml": {Kind: fleet.KindGitOpsDeployment,
+			Tenant: "acme", Name: "fleet"},
+		"tenants/tenants/environments/environments.yaml": {Kind: fleet.KindManagedEnvironment,
+			Tenant: "tenants", Name: "environments"},
 	} {
 		key, ours, problem := Classify(path)
 		if key != want || !ours || problem != nil {
@@ -33,22 +41,31 @@ func TestThePathIsTheIdentity(t *testing.T) {
 }
 
 func TestWhatIsOutsideIsIgnored(t *testing.T) {
-	for _, path := range []string{"", "README.md", "CODEOWNERS", ".github/CODEOWNERS", ".sops.yaml", "docs/fleet/fleet.yaml", "tenant/acme/deployments/a.yaml", "fleets/x.yaml", "/fleet/fleet.yaml", "./fleet/fleet.yaml"} {
+	for _, path := range []string{"", "README.md", "CODEOWNERS", ".github/CODEOWNERS", ".sops.yaml",
+		"docs/fleet/fleet.yaml", "tenant/acme/deployments/a.yaml", "fleets/x.yaml",
+		"/fleet/fleet.yaml", "./fleet/fleet.yaml"} {
 		if key, ours, problem := Classify(path); ours || problem != nil || key != (fleet.Key{}) {
 			t.Errorf("%s: %v, %v, %v", path, key, ours, problem)
 		}
-		if doc := Decode(File{Path: path, Bytes: []byte("[")}); doc.Declaration != nil || len(doc.Problems) > 0 {
+		if doc := Decode(File{Path: path, Bytes: []byte("[")}); doc.Declaration != nil ||
+			len(doc.Problems) > 0 {
 			t.Errorf("%s: %+v", path, doc)
 		}
 	}
 }
 
 func TestAMisplacedFileNeverStandsForTheDeclarationItResembles(t *testing.T) {
-	for _, path := range []string{"tenants/acme/deployments/checkout.yml", "tenants/acme/deployments/Checkout.yaml", "tenants/acme/deployments/checkout.yaml/x", "tenants/acme/deployments/checkout.json",
-		"tenants/acme/deployments/checkout.sops.yaml", "fleet/fleet.yml", "fleet/sub/fleet.yaml", "fleet/engines/a.sops.yaml", "tenants/acme/environments/.sops.yaml", "tenants/acme/environments/a.sops.yml",
-		"tenants//deployments/a.yaml", "tenants/acme//a.yaml", "tenants/acme/deployments/a.yaml ", "tenants/acme/deployments/a.yaml\n", "FLEET/fleet.yaml"} {
+	for _, path := range []string{"tenants/acme/deployments/checkout.yml",
+		"tenants/acme/deployments/Checkout.yaml", "tenants/acme/deployments/checkout.yaml/x",
+		"tenants/acme/deployments/checkout.json",
+		"tenants/acme/deployments/checkout.sops.yaml", "fleet/fleet.yml", "fleet/sub/fleet.yaml",
+		"fleet/engines/a.sops.yaml", "tenants/acme/environments/.sops.yaml",
+		"tenants/acme/environments/a.sops.yml",
+		"tenants//deployments/a.yaml", "tenants/acme//a.yaml", "tenants/acme/deployments/a.yaml ",
+		"tenants/acme/deployments/a.yaml\n", "FLEET/fleet.yaml"} {
 		key, ours, problem := Classify(path)
-		if !ours || problem == nil || key.Kind != fleet.KindFile || key.Name != path || problem.Key != key || problem.Fix == "" {
+		if !ours || problem == nil || key.Kind != fleet.KindFile || key.Name != path ||
+			problem.Key != key || problem.Fix == "" {
 			t.Errorf("%q: %v, %v, %+v", path, key, ours, problem)
 		}
 		if wantTenant := strings.HasPrefix(path, "tenants/acme/"); wantTenant != (key.Tenant == "acme") {
@@ -57,7 +74,8 @@ func TestAMisplacedFileNeverStandsForTheDeclarationItResembles(t *testing.T) {
 	}
 }
 
-// Of the paths that some filesystem takes for one, at most one is a declaration's: what reads Git's objects need not look for twins.
+// Of the paths that some filesystem takes for one, at most one is a declaration's: what reads Git's
+// objects need not look for twins.
 func TestOfTwinsAtMostOneIsADeclaration(t *testing.T) {
 	var paths []string
 	for _, f := range exampleFiles(t) {
@@ -86,18 +104,21 @@ func TestOfTwinsAtMostOneIsADeclaration(t *testing.T) {
 	}
 }
 
-// twinsOf writes each letter of a path as a filesystem that ignores case, Unicode forms or what cannot be seen would not tell from it.
+// twinsOf writes each letter of a path as a filesystem that ignores case, Unicode forms or what
+// cannot be seen would not tell from it.
 func twinsOf(path string) []string {
 	twins := []string{strings.ToUpper(path), path + " ", path + "."}
 	for i, r := range path {
 		before, after := path[:i], path[i+1:]
-		for _, like := range []rune{unicode.ToUpper(r), unicode.ToTitle(r), unicode.SimpleFold(r), unicode.SimpleFold(unicode.SimpleFold(r))} {
+		for _, like := range []rune{unicode.ToUpper(r), unicode.ToTitle(r), unicode.SimpleFold(r),
+			unicode.SimpleFold(unicode.SimpleFold(r))} {
 			if like != r {
 				twins = append(twins, before+string(like)+after)
 			}
 		}
 		if unicode.IsLetter(r) {
-			for _, like := range []string{"e\u0301", "\u00e9", string(r) + "\u200c", string(r - 'a' + '\uff41')} {
+			for _, like := range []string{"e\u0301", "\u00e9", string(r) + "\u200c",
+				string(r - 'a' + '\uff41')} {
 				twins = append(twins, before+like+after)
 			}
 		}
@@ -105,18 +126,22 @@ func twinsOf(path string) []string {
 	return twins
 }
 
-// What keeps names has limits that Git has not, and JSON has no invalid text: neither may make two files one, or one file two.
+// What keeps names has limits that Git has not, and JSON has no invalid text: neither may make two
+// files one, or one file two.
 func TestAFilesNameIsBoundedTextAndItsOwn(t *testing.T) {
 	long := "tenants/acme/deployments/" + strings.Repeat("x", 5000)
 	names := map[string]string{}
-	for _, path := range []string{long, long + "y", long + "/a.yaml", "tenants/acme/\xff", "tenants/acme/\xfe", "tenants/acme/\xff\x00", "tenants/acme/\ufffd",
-		"tenants/acme/" + strings.Repeat("\u00e9", 300), "tenants/acme/" + strings.Repeat("x", maxFileName-len("tenants/acme/"))} {
+	for _, path := range []string{long, long + "y", long + "/a.yaml", "tenants/acme/\xff",
+		"tenants/acme/\xfe", "tenants/acme/\xff\x00", "tenants/acme/\ufffd",
+		"tenants/acme/" + strings.Repeat("\u00e9", 300), "tenants/acme/" + strings.Repeat("x",
+			maxFileName-len("tenants/acme/"))} {
 		key, _, problem := Classify(path)
 		if twin, taken := names[key.Name]; taken {
 			t.Errorf("%.40q and %.40q are both called %q", path, twin, key.Name)
 		}
 		names[key.Name] = path
-		if len(key.Name) > maxFileName || !utf8.ValidString(key.Name) || strings.Contains(key.Name, "\x00") || key.Tenant != "acme" || problem == nil || problem.Path != path {
+		if len(key.Name) > maxFileName || !utf8.ValidString(key.Name) || strings.Contains(key.Name,
+			"\x00") || key.Tenant != "acme" || problem == nil || problem.Path != path {
 			t.Errorf("%.40q is called %q", path, key.Name)
 		}
 		if back := PathOf(key); back != "" && back != path {
@@ -126,8 +151,11 @@ func TestAFilesNameIsBoundedTextAndItsOwn(t *testing.T) {
 }
 
 func TestPathsThatOneFilesystemMixesUpAreRefusedOnEvery(t *testing.T) {
-	paths := []string{"tenants/acme/deployments/a.yaml", "tenants/Acme/deployments/b.yaml", "tenants/globex/deployments/x.yaml", "tenants/globex/deployments/X.yaml", "tenants/globex/deployments/y.yaml",
-		"README.md", "readme.md", "tenants/initech/deployments/\u212aa.yaml", "tenants/initech/deployments/ka.yaml"}
+	paths := []string{"tenants/acme/deployments/a.yaml", "tenants/Acme/deployments/b.yaml",
+		"tenants/globex/deployments/x.yaml", "tenants/globex/deployments/X.yaml",
+		"tenants/globex/deployments/y.yaml",
+		"README.md", "readme.md", "tenants/initech/deployments/\u212aa.yaml",
+		"tenants/initech/deployments/ka.yaml"}
 	got := map[string]bool{}
 	for _, p := range Twins(paths) {
 		got[p.Path] = true
@@ -144,7 +172,8 @@ func TestPathsThatOneFilesystemMixesUpAreRefusedOnEvery(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("refused: %v", got)
 	}
-	for _, nfc := range []string{"tenants/acme/deployments/caf\u00e9.yaml", "tenants/acme/deployments/cafe\u0301.yaml"} {
+	for _, nfc := range []string{"tenants/acme/deployments/caf\u00e9.yaml",
+		"tenants/acme/deployments/cafe\u0301.yaml"} {
 		if _, ours, problem := Classify(nfc); !ours || problem == nil {
 			t.Errorf("%+q is accepted", nfc)
 		}

@@ -18,7 +18,9 @@ import (
 func TestEveryCodeIsDocumented(t *testing.T) {
 	told, known := toldCodes(t, ".."), AllCodes()
 	for code, where := range told {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(known)), func(k string) bool { return k == code || strings.HasSuffix(code, "-") && strings.HasPrefix(k, code) }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(known)), func(k string) bool {
+			return k == code || strings.HasSuffix(code, "-") && strings.HasPrefix(k, code)
+		}) {
 			t.Errorf("%s: code %q stands in no list of codes", where, code)
 		}
 	}
@@ -31,7 +33,8 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 			t.Errorf("code %q: %q", code, known[code])
 		}
 	}
-	for _, code := range []string{"path-twin", "unknown-tenant", "cannot-render", "engine-in-use", "environment-in-use", "sync-not-run", "plan-"} {
+	for _, code := range []string{"path-twin", "unknown-tenant", "cannot-render", "engine-in-use",
+		"environment-in-use", "sync-not-run", "plan-"} {
 		if told[code] == "" {
 			t.Errorf("this test does not see %q in the program", code)
 		}
@@ -40,8 +43,9 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 
 var isCode = regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
 
-// toldCodes finds, in the program's text below root, every code that a problem is given: a constant called code…, the Code of a
-// fleet.Problem, a text that is passed for a parameter called code. One that is put together is told as far as its last dash.
+// toldCodes finds, in the program's text below root, every code that a problem is given: a constant
+// called code…, the Code of a fleet.Problem, a text that is passed for a parameter called code. One
+// that is put together is told as far as its last dash.
 func toldCodes(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files, passed := programFiles(t, root), map[string]int{}
@@ -59,7 +63,8 @@ func toldCodes(t *testing.T, root string) map[string]string {
 				e = b.X
 			}
 			if l, ok := e.(*ast.BasicLit); ok && l.Kind == token.STRING {
-				if code, err := strconv.Unquote(l.Value); err == nil && isCode.MatchString(strings.TrimSuffix(code, "-")) {
+				if code, err := strconv.Unquote(l.Value); err == nil &&
+					isCode.MatchString(strings.TrimSuffix(code, "-")) {
 					told[code] = path
 				}
 			}
@@ -149,7 +154,8 @@ func programFiles(t *testing.T, root string) map[string]*ast.File {
 		switch {
 		case err != nil:
 			return err
-		case e.IsDir() && path != root && (strings.HasPrefix(e.Name(), ".") || e.Name() == "test" || e.Name() == "testdata"):
+		case e.IsDir() && path != root && (strings.HasPrefix(e.Name(), ".") || e.Name() == "test" ||
+			e.Name() == "testdata"):
 			return filepath.SkipDir
 		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil

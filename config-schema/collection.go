@@ -18,7 +18,8 @@ func (d *decoder) list(v *value, n node, into reflect.Value) bool {
 		most = maxItems
 	}
 	if len(n.Content) > most {
-		d.problem(n, codeOutOfRange, fmt.Sprintf("%s has %d entries; at most %d are allowed", d.subject(), len(n.Content), most), "name fewer")
+		d.problem(n, codeOutOfRange, fmt.Sprintf("%s has %d entries; at most %d are allowed",
+			d.subject(), len(n.Content), most), "name fewer")
 		return false
 	}
 	if len(n.Content) == 0 {
@@ -34,7 +35,8 @@ func (d *decoder) list(v *value, n node, into reflect.Value) bool {
 	return d.uniqueEntries(v, n) && ok
 }
 
-// uniqueEntries refuses a list that names a thing twice: a text, or an object by the field that tells it apart.
+// uniqueEntries refuses a list that names a thing twice: a text, or an object by the field that
+// tells it apart.
 func (d *decoder) uniqueEntries(v *value, n node) bool {
 	if len(n.Content) < 2 {
 		return true
@@ -50,7 +52,8 @@ func (d *decoder) uniqueEntries(v *value, n node) bool {
 		}
 		if before, twice := first[id.Value]; twice {
 			d.steps = append(d.steps, step{"", i})
-			d.problem(id, codeDuplicateEntry, fmt.Sprintf("%s is named twice; first on line %d", quoted(id.Value), before), "remove one of them")
+			d.problem(id, codeDuplicateEntry, fmt.Sprintf("%s is named twice; first on line %d",
+				quoted(id.Value), before), "remove one of them")
 			d.steps = d.steps[:len(d.steps)-1]
 			ok = false
 			continue
@@ -66,14 +69,16 @@ func (d *decoder) labels(n node, into reflect.Value) bool {
 		return false
 	}
 	if len(n.Content)/2 > maxLabels {
-		d.problem(n, codeOutOfRange, fmt.Sprintf("%s has %d labels; at most %d are allowed", d.subject(), len(n.Content)/2, maxLabels), "keep fewer")
+		d.problem(n, codeOutOfRange, fmt.Sprintf("%s has %d labels; at most %d are allowed",
+			d.subject(), len(n.Content)/2, maxLabels), "keep fewer")
 		return false
 	}
 	labels, ok := make(map[string]string, len(n.Content)/2), d.uniqueKeys(n)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, val := n.Content[i], n.Content[i+1]
 		d.steps, d.optional = append(d.steps, step{key.Value, -1}), false
-		if d.plainString(key, "the key of a label") && d.label(formatLabelKey, key) && !d.blank(&labelValue, val) {
+		if d.plainString(key, "the key of a label") && d.label(formatLabelKey, key) &&
+			!d.blank(&labelValue, val) {
 			if val.Kind != yaml.ScalarNode {
 				d.wrongType(&labelValue, val)
 				ok = false
@@ -101,7 +106,8 @@ func (d *decoder) label(f *format, n node) bool {
 	return true
 }
 
-// uniqueKeys refuses a key that stands twice, or twice but for its case: parsers differ on which one counts (kubernetes-sigs/yaml#15).
+// uniqueKeys refuses a key that stands twice, or twice but for its case: parsers differ on which
+// one counts (kubernetes-sigs/yaml#15).
 func (d *decoder) uniqueKeys(n node) bool {
 	if len(n.Content) > 64 {
 		return d.uniqueKeysOfMany(n)
@@ -109,7 +115,8 @@ func (d *decoder) uniqueKeys(n node) bool {
 	ok := true
 	for i := 2; i+1 < len(n.Content); i += 2 {
 		for j := 0; j < i; j += 2 {
-			if a, b := n.Content[j], n.Content[i]; len(a.Value) == len(b.Value) && strings.EqualFold(a.Value, b.Value) {
+			if a, b := n.Content[j], n.Content[i]; len(a.Value) == len(b.Value) &&
+				strings.EqualFold(a.Value, b.Value) {
 				d.duplicateKey(a, b)
 				ok = false
 				break
@@ -140,6 +147,7 @@ func (d *decoder) duplicateKey(first, second node) {
 		if first.Value != second.Value {
 			how = "stands twice with different case"
 		}
-		d.problem(second, codeDuplicateKey, fmt.Sprintf("key %s %s; first on line %d", quoted(second.Value), how, first.Line), "keep one of them")
+		d.problem(second, codeDuplicateKey, fmt.Sprintf("key %s %s; first on line %d",
+			quoted(second.Value), how, first.Line), "keep one of them")
 	})
 }

@@ -12,17 +12,19 @@ import (
 
 // File is one entry of the config repo's tree, as the object database has it.
 type File struct {
-	Path      string // slashes, relative to the repository's root
-	Blob      string // git blob id of Bytes
-	Bytes     []byte
-	Irregular string // "symlink", "submodule", "mode 0120000": why it cannot be read; empty for a regular file
-	Size      int64  // of a file that is too large to be read, without Bytes; -1: it is not known
+	Path  string // slashes, relative to the repository's root
+	Blob  string // git blob id of Bytes
+	Bytes []byte
+	// "symlink", "submodule", "mode 0120000": why it cannot be read; empty for a regular file
+	Irregular string
+	Size      int64 // of a file that is too large to be read, without Bytes; -1: it is not known
 
 	// Unreadable is why nothing of a whole folder can be read; Path ends in a slash.
 	Unreadable string
 }
 
-// Document is what one file says: a declaration, or the problems that keep it from being one. Declaration is nil when a Problem is an error.
+// Document is what one file says: a declaration, or the problems that keep it from being one.
+// Declaration is nil when a Problem is an error.
 type Document struct {
 	Key         fleet.Key
 	Path        string
@@ -31,8 +33,9 @@ type Document struct {
 	Problems    []fleet.Problem
 }
 
-// Decode reads one file below `fleet/` or `tenants/`. It is pure and never panics: should the code fail, the file alone gets a Problem with
-// code "internal". For a path that is not ours it returns a Document without a declaration and without problems.
+// Decode reads one file below `fleet/` or `tenants/`. It is pure and never panics: should the code
+// fail, the file alone gets a Problem with code "internal". For a path that is not ours it returns
+// a Document without a declaration and without problems.
 func Decode(f File) (doc Document) {
 	key, ours, problem := Classify(f.Path)
 	doc = Document{Key: key, Path: f.Path, Blob: f.Blob}
@@ -40,7 +43,8 @@ func Decode(f File) (doc Document) {
 		return doc
 	}
 	if f.Unreadable != "" {
-		doc.Problems = []fleet.Problem{{Key: doc.Key, Path: f.Path, Severity: fleet.SeverityError, Code: codeUnreadable,
+		doc.Problems = []fleet.Problem{{Key: doc.Key, Path: f.Path, Severity: fleet.SeverityError,
+			Code:    codeUnreadable,
 			Message: "the folder cannot be read, and what was applied of it stays: " + f.Unreadable,
 			Fix:     "revert that commit, or remove what is wrong in another one"}}
 		return doc
@@ -54,14 +58,17 @@ func Decode(f File) (doc Document) {
 		if failure := recover(); failure != nil {
 			// What failed may hold a part of the file, which may be a secret: it is not repeated.
 			d.problems = nil
-			d.fileProblem(codeInternal, "argosy could not read this file", "please report it, with the file if it holds nothing confidential")
+			d.fileProblem(codeInternal, "argosy could not read this file",
+				"please report it, with the file if it holds nothing confidential")
 			doc.Declaration, doc.Problems = nil, d.problems
 		}
 	}()
 	declaration := &fleet.Declaration{Key: key, Path: f.Path, Blob: f.Blob}
 	d.file(f, declaration)
 	doc.Problems = d.sorted()
-	if !slices.ContainsFunc(doc.Problems, func(p fleet.Problem) bool { return p.Severity == fleet.SeverityError }) {
+	if !slices.ContainsFunc(doc.Problems, func(p fleet.Problem) bool {
+		return p.Severity == fleet.SeverityError
+	}) {
 		doc.Declaration = declaration
 	}
 	return doc
@@ -90,7 +97,8 @@ func (d *decoder) file(f File, into *fleet.Declaration) {
 	if !d.readable(f) {
 		return
 	}
-	// What is found here may stand in any other message too: then nothing else is said of the file until it is mended.
+	// What is found here may stand in any other message too: then nothing else is said of the file
+	// until it is mended.
 	if d.secrets(f.Bytes); len(d.problems) > 0 {
 		return
 	}
@@ -105,7 +113,8 @@ func (d *decoder) file(f File, into *fleet.Declaration) {
 	d.declaration(root, into)
 }
 
-// declaration decodes the document of a kind. A file of another kind is told so and no more: its spec would only raise noise.
+// declaration decodes the document of a kind. A file of another kind is told so and no more: its
+// spec would only raise noise.
 func (d *decoder) declaration(root node, into *fleet.Declaration) {
 	k := kinds[d.key.Kind]
 	if !d.expectedKind(root) {
@@ -114,10 +123,13 @@ func (d *decoder) declaration(root node, into *fleet.Declaration) {
 	target := k.begin(into)
 	d.value(&k.document, root, target)
 	into.Labels = k.labels(target)
-	if name := child(child(root, "metadata"), "name"); name != nil && name.Value != d.key.Name && len(d.problems) == 0 {
+	if name := child(child(root, "metadata"), "name"); name != nil && name.Value != d.key.Name &&
+		len(d.problems) == 0 {
 		d.at("metadata", func() {
 			d.at("name", func() {
-				d.problem(name, codeWrongName, fmt.Sprintf("the name is %s, the file is named for %q", quoted(name.Value), d.key.Name), "write name: "+asText(d.key.Name)+", or rename the file")
+				d.problem(name, codeWrongName,
+					fmt.Sprintf("the name is %s, the file is named for %q", quoted(name.Value),
+						d.key.Name), "write name: "+asText(d.key.Name)+", or rename the file")
 			})
 		})
 	}
@@ -126,7 +138,8 @@ func (d *decoder) declaration(root node, into *fleet.Declaration) {
 // expectedKind checks `kind:` against the folder before anything else.
 func (d *decoder) expectedKind(root node) bool {
 	n := child(root, "kind")
-	if n == nil || n.Kind != scalarNode || n.Value == string(d.key.Kind) || strings.TrimSpace(n.Value) == "" {
+	if n == nil || n.Kind != scalarNode || n.Value == string(d.key.Kind) ||
+		strings.TrimSpace(n.Value) == "" {
 		return true
 	}
 	d.steps = append(d.steps[:0], step{"kind", -1})
@@ -134,9 +147,11 @@ func (d *decoder) expectedKind(root node) bool {
 	fix := "write kind: " + string(d.key.Kind) + ", or move the file"
 	switch k, known := kinds[fleet.Kind(n.Value)]; {
 	case known:
-		d.problem(n, codeWrongKind, fmt.Sprintf("this folder holds declarations of kind %s, not %s", d.key.Kind, k.name), fix)
+		d.problem(n, codeWrongKind, fmt.Sprintf("this folder holds declarations of kind %s, not %s",
+			d.key.Kind, k.name), fix)
 	case laterKinds[n.Value]:
-		d.problem(n, codeUnsupported, n.Value+" is not supported by this version of Argosy", "remove the file until the version that supports it")
+		d.problem(n, codeUnsupported, n.Value+" is not supported by this version of Argosy",
+			"remove the file until the version that supports it")
 	default:
 		if meant := fleet.Closest(n.Value, kindNames); meant != "" {
 			fix = "did you mean " + meant + "?"
@@ -159,7 +174,8 @@ func (d *decoder) problem(n node, code, message, fix string) {
 		d.untold++
 		return
 	}
-	p := fleet.Problem{Key: d.key, Path: d.path, Field: d.field(), Severity: fleet.SeverityError, Code: code, Message: message, Fix: fix}
+	p := fleet.Problem{Key: d.key, Path: d.path, Field: d.field(), Severity: fleet.SeverityError,
+		Code: code, Message: message, Fix: fix}
 	if n != nil {
 		p.Line, p.Column = n.Line, n.Column
 	}
@@ -180,7 +196,8 @@ func (d *decoder) lineProblem(line, column int, code, message, fix string) {
 	}
 }
 
-// field writes the current path as people write it: spec.destination.environments[1], metadata.labels["example.com/team"].
+// field writes the current path as people write it: spec.destination.environments[1],
+// metadata.labels["example.com/team"].
 func (d *decoder) field() string {
 	if len(d.steps) == 0 {
 		return ""
@@ -205,12 +222,15 @@ func (d *decoder) field() string {
 // sorted is the problems in the order of the file.
 func (d *decoder) sorted() []fleet.Problem {
 	slices.SortStableFunc(d.problems, func(a, b fleet.Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code))
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code))
 	})
 	d.problems = slices.Compact(d.problems)
 	if d.untold > 0 {
-		d.problems = append(d.problems, fleet.Problem{Key: d.key, Path: d.path, Severity: fleet.SeverityError, Code: codeTooManyProblems,
-			Message: fmt.Sprintf("%d more problems of this file are not shown", d.untold), Fix: "fix the problems above first"})
+		d.problems = append(d.problems, fleet.Problem{Key: d.key, Path: d.path,
+			Severity: fleet.SeverityError, Code: codeTooManyProblems,
+			Message: fmt.Sprintf("%d more problems of this file are not shown", d.untold),
+			Fix:     "fix the problems above first"})
 	}
 	return d.problems
 }

@@ -22,18 +22,20 @@ const (
 // value describes what may stand somewhere in a declaration.
 type value struct {
 	shape  shape
-	format *format         // of a text
-	words  []string        // of a text: the only values
-	least  int64           // least integer, or number of entries
-	most   int64           // greatest integer, number of entries, or bytes of a text; 0: the cap of limits.go
-	empty  bool            // "" or [] has a meaning of its own here and is no mistake
-	item   *value          // of a list
-	unique string          // of a list of objects: the field that tells entries apart
-	fields []field         // of an object
-	groups []group         // of an object
-	checks []check         // of an object: rules over several fields
-	never  map[string]word // of an object: fields that people know from elsewhere, and why they are not here
-	bound  reflect.Type    // of an object: the struct it decodes into, set by bind
+	format *format  // of a text
+	words  []string // of a text: the only values
+	least  int64    // least integer, or number of entries
+	// greatest integer, number of entries, or bytes of a text; 0: the cap of limits.go
+	most   int64
+	empty  bool    // "" or [] has a meaning of its own here and is no mistake
+	item   *value  // of a list
+	unique string  // of a list of objects: the field that tells entries apart
+	fields []field // of an object
+	groups []group // of an object
+	checks []check // of an object: rules over several fields
+	// of an object: fields that people know from elsewhere, and why they are not here
+	never map[string]word
+	bound reflect.Type // of an object: the struct it decodes into, set by bind
 }
 
 // field is one field of an object.
@@ -55,7 +57,8 @@ type group struct {
 	when    string // which of them to write when, for people
 }
 
-// check is a rule over several fields. It is told the decoded struct and the node, and reports what is wrong.
+// check is a rule over several fields. It is told the decoded struct and the node, and reports what
+// is wrong.
 type check func(d *decoder, into reflect.Value, at node)
 
 // word is the answer to a field that does not exist here.
@@ -63,7 +66,8 @@ type word struct {
 	code, message, fix string
 }
 
-// format is the form of a text. Check decides; Pattern is its nearest expression in JSON Schema and accepts at least what Check accepts.
+// format is the form of a text. Check decides; Pattern is its nearest expression in JSON Schema and
+// accepts at least what Check accepts.
 type format struct {
 	code    string
 	what    string // "a DNS-1123 label: ...", for people
@@ -76,9 +80,10 @@ type kind struct {
 	name     fleet.Kind
 	place    string // e.g. tenants/<tenant>/environments/<name>.yaml
 	doc      string
-	document value                                  // apiVersion, kind, metadata and spec
-	begin    func(*fleet.Declaration) reflect.Value // allocates a document[S], hangs its spec into the declaration
-	labels   func(reflect.Value) map[string]string
+	document value // apiVersion, kind, metadata and spec
+	// allocates a document[S], hangs its spec into the declaration
+	begin  func(*fleet.Declaration) reflect.Value
+	labels func(reflect.Value) map[string]string
 }
 
 // document is a file as it is decoded.
@@ -94,18 +99,26 @@ type metadata struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// describe makes a kind's description whole: the envelope that all share around the spec, bound to the types of the domain.
+// describe makes a kind's description whole: the envelope that all share around the spec, bound to
+// the types of the domain.
 func describe[S any](k kind, spec value, hang func(*fleet.Declaration, *S)) *kind {
 	k.document = value{shape: shapeObject, never: neverTop, fields: []field{
-		{name: "apiVersion", doc: "Always `" + fleet.APIVersion + "`.", required: true, example: fleet.APIVersion,
-			value: value{words: []string{fleet.APIVersion}}},
-		{name: "kind", doc: "Always `" + string(k.name) + "` in this folder.", required: true, example: string(k.name),
-			value: value{words: []string{string(k.name)}}},
-		{name: "metadata", doc: "Who the declaration is.", required: true, value: value{shape: shapeObject, never: neverMetadata, fields: []field{
-			{name: "name", doc: "The file's name without `.yaml`.", required: true, example: exampleName(k.name), value: textOf(formatName)},
-			{name: "labels", doc: "Labels to select by. At most 32; keys and values as Kubernetes has them, none of them blank.", example: "{team: payments}",
-				value: value{shape: shapeLabels, most: maxLabels}},
-		}}},
+		{name: "apiVersion", doc: "Always `" + fleet.APIVersion + "`.", required: true,
+			example: fleet.APIVersion,
+			value:   value{words: []string{fleet.APIVersion}}},
+		{name: "kind", doc: "Always `" + string(k.name) + "` in this folder.", required: true,
+			example: string(k.name),
+			value:   value{words: []string{string(k.name)}}},
+		{name: "metadata", doc: "Who the declaration is.", required: true, value: value{
+			shape: shapeObject, never: neverMetadata, fields: []field{
+				{name: "name", doc: "The file's name without `.yaml`.", required: true,
+					example: exampleName(k.name), value: textOf(formatName)},
+				{
+					name: "labels",
+					doc: "Labels to select by. At most 32; keys and values as Kubernetes has " +
+						"them, none of them blank.", example: "{team: payments}",
+					value: value{shape: shapeLabels, most: maxLabels}},
+			}}},
 		{name: "spec", doc: "What is wanted.", required: true, value: spec},
 	}}
 	k.begin = func(d *fleet.Declaration) reflect.Value {
@@ -113,7 +126,9 @@ func describe[S any](k kind, spec value, hang func(*fleet.Declaration, *S)) *kin
 		hang(d, &doc.Spec)
 		return reflect.ValueOf(doc).Elem()
 	}
-	k.labels = func(v reflect.Value) map[string]string { return v.Addr().Interface().(*document[S]).Metadata.Labels }
+	k.labels = func(v reflect.Value) map[string]string {
+		return v.Addr().Interface().(*document[S]).Metadata.Labels
+	}
 	bind(&k.document, reflect.TypeFor[document[S]](), string(k.name))
 	return &k
 }
@@ -137,9 +152,11 @@ func exampleName(k fleet.Kind) string {
 	return "checkout"
 }
 
-func textOf(f *format) value                { return value{format: f} }
-func wordOf(words ...string) value          { return value{words: words} }
-func integer(least, most int64) value       { return value{shape: shapeInteger, least: least, most: most} }
+func textOf(f *format) value       { return value{format: f} }
+func wordOf(words ...string) value { return value{words: words} }
+func integer(least, most int64) value {
+	return value{shape: shapeInteger, least: least, most: most}
+}
 func boolean() value                        { return value{shape: shapeBoolean} }
 func object(fields ...field) value          { return value{shape: shapeObject, fields: fields} }
 func listOf(item value) value               { return value{shape: shapeList, item: &item} }

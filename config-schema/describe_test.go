@@ -24,7 +24,8 @@ func specOf(d *fleet.Declaration) any {
 	return nil
 }
 
-// variants are files of a kind that together write every field once: each takes another field of a group.
+// variants are files of a kind that together write every field once: each takes another field of a
+// group.
 func variants(k *kind) []string {
 	var out []string
 	for take := range 6 {
@@ -41,7 +42,8 @@ func writeAll(b *strings.Builder, v *value, indent string, take int) {
 	for i := range v.fields {
 		f := &v.fields[i]
 		switch {
-		case left(v, f.name, take) || f.name == "overrides" && take >= 3: // a chart has no path to override
+		// a chart has no path to override
+		case left(v, f.name, take) || f.name == "overrides" && take >= 3:
 		case f.shape == shapeObject && len(f.fields) == 0:
 			fmt.Fprintf(b, "%s%s: %s\n", indent, f.name, f.example)
 		case f.shape == shapeObject:
@@ -104,7 +106,8 @@ func TestEveryDescribedFieldArrivesInItsStructField(t *testing.T) {
 				t.Fatalf("%s: %v", k.name, err)
 			}
 			if !reflect.DeepEqual(spec, other.Interface()) {
-				t.Errorf("%s, variant %d: Decode gives\n%+v\nand encoding/json\n%+v", k.name, i, spec, other.Interface())
+				t.Errorf("%s, variant %d: Decode gives\n%+v\nand encoding/json\n%+v", k.name, i,
+					spec, other.Interface())
 			}
 			mark(arrived, reflect.ValueOf(spec).Elem(), k.name)
 		}
@@ -160,10 +163,14 @@ func TestADescriptionThatDoesNotFitItsTypeStopsTheProgram(t *testing.T) {
 		Count int    `json:"count"`
 	}
 	for name, v := range map[string]value{
-		"a field is not described":       object(field{name: "name", value: textOf(formatName)}),
-		"a described field is not there": object(field{name: "name", value: textOf(formatName)}, field{name: "number", value: integer(0, 1)}),
-		"a type differs":                 object(field{name: "name", value: textOf(formatName)}, field{name: "count", value: boolean()}),
-		"a list is no list":              object(field{name: "name", value: listOf(textOf(formatName))}, field{name: "count", value: integer(0, 1)}),
+		"a field is not described": object(field{name: "name", value: textOf(formatName)}),
+		"a described field is not there": object(field{name: "name", value: textOf(formatName)},
+			field{name: "number", value: integer(0, 1)}),
+		"a type differs": object(field{name: "name", value: textOf(formatName)},
+			field{name: "count", value: boolean()}),
+		"a list is no list": object(field{
+			name: "name", value: listOf(textOf(formatName))},
+			field{name: "count", value: integer(0, 1)}),
 	} {
 		func() {
 			defer func() {
@@ -190,7 +197,8 @@ func TestEveryFieldSaysWhatItMeansAndShowsHowItIsWritten(t *testing.T) {
 			if f.doc == "" {
 				t.Errorf("%s.%s says nothing", at, f.name)
 			}
-			if f.example == "" && f.shape != shapeObject && (f.shape != shapeList || f.item.shape != shapeObject) {
+			if f.example == "" && f.shape != shapeObject &&
+				(f.shape != shapeList || f.item.shape != shapeObject) {
 				t.Errorf("%s.%s has no example", at, f.name)
 			}
 			look(&f.value, at+"."+f.name)
@@ -228,7 +236,8 @@ func TestATemplatesCommentsCanBeTakenAwayLineByLine(t *testing.T) {
 			}
 			text := strings.Join(uncommented(lines, i), "\n")
 			for _, p := range Decode(File{Path: pathOf(k), Bytes: []byte(text)}).Problems {
-				// The map above a single field may want its other fields, or have a field that excludes this one.
+				// The map above a single field may want its other fields, or have a field that
+				// excludes this one.
 				if p.Code != codeExclusive && p.Code != codeMissingField && p.Code != codeBlank {
 					t.Errorf("%s without the comment of %q: %s", k.name, l, p)
 				}
@@ -244,7 +253,8 @@ func uncommented(lines []string, at int) []string {
 	need := 100
 	for i := at; i >= 0 && strings.HasPrefix(lines[i], "# "); i-- {
 		bare := lines[i][2:]
-		if d := depth(bare); i == at || d < need && !strings.HasPrefix(strings.TrimLeft(bare, " "), "#") {
+		if d := depth(bare); i == at || d < need && !strings.HasPrefix(strings.TrimLeft(bare, " "),
+			"#") {
 			out[i], need = bare, d
 		}
 	}

@@ -1,7 +1,9 @@
-// Package configschema turns the files of a config repo into declarations, and into problems that a person can mend.
+// Package configschema turns the files of a config repo into declarations, and into problems that a
+// person can mend.
 //
-// It holds the kinds' descriptions: one declarative description per kind (kind_*.go) says for each field its meaning, type, bounds and
-// rule. The strict decoder, the JSON Schemas, the reference page and the templates are all made from it, so that they cannot disagree.
+// It holds the kinds' descriptions: one declarative description per kind (kind_*.go) says for each
+// field its meaning, type, bounds and rule. The strict decoder, the JSON Schemas, the reference
+// page and the templates are all made from it, so that they cannot disagree.
 //
 // Rules of this package:
 //   - bytes in, values out: no I/O, and no answer depends on anything but the arguments;

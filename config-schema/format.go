@@ -11,10 +11,11 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Format writes a declaration in its canonical form, for `argosy fmt`: fields in the order of the reference, two blanks of indentation, LF.
-// Comments, single blank lines, quotes and the choice of block or flow are kept; a comment goes where the field below it goes. What does
-// not parse is refused, and so is a file that cannot be written anew without changing its meaning. Formatting twice gives what
-// formatting once does. An encrypted file is returned as it is.
+// Format writes a declaration in its canonical form, for `argosy fmt`: fields in the order of the
+// reference, two blanks of indentation, LF. Comments, single blank lines, quotes and the choice of
+// block or flow are kept; a comment goes where the field below it goes. What does not parse is
+// refused, and so is a file that cannot be written anew without changing its meaning. Formatting
+// twice gives what formatting once does. An encrypted file is returned as it is.
 func Format(text []byte) (formatted []byte, err error) {
 	defer func() {
 		if recover() != nil { // of the parser, which is not ours; the file stays as it is
@@ -55,7 +56,8 @@ func firstProblem(d decoder) error {
 
 // sameContent compares two trees; the order of a map's keys has no meaning.
 func sameContent(a, b node) bool {
-	if a.Kind != b.Kind || a.Tag != b.Tag || a.Value != b.Value || len(a.Content) != len(b.Content) {
+	if a.Kind != b.Kind || a.Tag != b.Tag || a.Value != b.Value ||
+		len(a.Content) != len(b.Content) {
 		return false
 	}
 	if a.Kind != yaml.MappingNode {

@@ -153,7 +153,8 @@ spec:
 func TestFormattingChangesNoMeaningAndIsDoneOnce(t *testing.T) {
 	files := exampleFiles(t)
 	for _, k := range kindOrder {
-		files = append(files, File{Path: pathOf(k), Bytes: New(k.name, "acme", exampleName(k.name))})
+		files = append(files,
+			File{Path: pathOf(k), Bytes: New(k.name, "acme", exampleName(k.name))})
 		for _, v := range variants(k) {
 			files = append(files, File{Path: pathOf(k), Bytes: []byte(v)})
 		}
@@ -183,7 +184,8 @@ func TestFormattingChangesNoMeaningAndIsDoneOnce(t *testing.T) {
 
 func TestFormatRefusesWhatItCannotKeep(t *testing.T) {
 	for name, text := range map[string]string{
-		"no YAML": "a: [", "empty": "", "anchor": "a: &x 1\n", "two documents": "a: 1\n---\nb: 2\n", "binary": "\x00", "too large": strings.Repeat("a", maxFile+1),
+		"no YAML": "a: [", "empty": "", "anchor": "a: &x 1\n", "two documents": "a: 1\n---\nb: 2\n",
+		"binary": "\x00", "too large": strings.Repeat("a", maxFile+1),
 		"blank lines that a text keeps": "kind: |+\n  a\n\n\nspec: b\n",
 	} {
 		if got, err := Format([]byte(text)); err == nil {
@@ -197,12 +199,14 @@ func TestFormatRefusesWhatItCannotKeep(t *testing.T) {
 	if _, err := Format([]byte("kind: Policy\nspec: 1\n")); err != nil {
 		t.Errorf("a file of an unknown kind is not formatted: %v", err)
 	}
-	if got, err := Format(New(fleet.KindSyncRun, "acme", "x")); err != nil || !bytes.Contains(got, []byte("#   # Keeps automated sync off")) {
+	if got, err := Format(New(fleet.KindSyncRun, "acme", "x")); err != nil ||
+		!bytes.Contains(got, []byte("#   # Keeps automated sync off")) {
 		t.Errorf("comments of a template are lost: %v\n%s", err, got)
 	}
 }
 
-// comments counts what stands behind a '#' on any line. A '#' within a text counts too: it is there before and after.
+// comments counts what stands behind a '#' on any line. A '#' within a text counts too: it is there
+// before and after.
 func comments(text []byte) map[string]int {
 	count := map[string]int{}
 	for line := range strings.Lines(string(text)) {

@@ -61,7 +61,8 @@ func FuzzDecode(f *testing.F) {
 			if p.Code == codeInternal {
 				t.Fatal("the decoder panicked")
 			}
-			if Codes()[p.Code] == "" || p.Message == "" || p.Fix == "" || p.Path != path || p.Key != doc.Key || p.Line > lines || p.Line < 0 || p.Line > 0 && p.Column < 1 {
+			if Codes()[p.Code] == "" || p.Message == "" || p.Fix == "" || p.Path != path ||
+				p.Key != doc.Key || p.Line > lines || p.Line < 0 || p.Line > 0 && p.Column < 1 {
 				t.Errorf("problem is not whole: %+v", p)
 			}
 		}
@@ -86,7 +87,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// noPattern looks for characters that Argo CD would read as a pattern in any text that reaches it as an identity.
+// noPattern looks for characters that Argo CD would read as a pattern in any text that reaches it
+// as an identity.
 func noPattern(t *testing.T, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -99,7 +101,8 @@ func noPattern(t *testing.T, v reflect.Value) {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if name := v.Type().Field(i).Name; v.Type() != reflect.TypeFor[fleet.HelmParameter]() && name != "Values" {
+			if name := v.Type().Field(i).Name; v.Type() != reflect.TypeFor[fleet.HelmParameter]() &&
+				name != "Values" {
 				noPattern(t, v.Field(i))
 			}
 		}
@@ -115,7 +118,8 @@ func FuzzLocate(f *testing.F) {
 	f.Add([]byte("a: {b: [c]}"), `metadata.labels["a\"b"][9999999999999999999]`)
 	f.Fuzz(func(t *testing.T, text []byte, field string) {
 		line, column := Locate(text, field)
-		if line < 1 || column < 1 || line > bytes.Count(text, []byte("\n"))+bytes.Count(text, []byte("\r"))+1 && isASCII(text) {
+		if line < 1 || column < 1 || line > bytes.Count(text, []byte("\n"))+bytes.Count(text,
+			[]byte("\r"))+1 && isASCII(text) {
 			t.Errorf("%q is at %d:%d", field, line, column)
 		}
 	})
@@ -140,7 +144,8 @@ func FuzzFormat(f *testing.F) {
 		if err != nil || !bytes.Equal(once, twice) {
 			t.Errorf("%q is formatted as %q and then as %q (%v)", text, once, twice, err)
 		}
-		before, after := Decode(File{Path: deploymentPath, Bytes: text}).Declaration, Decode(File{Path: deploymentPath, Bytes: once}).Declaration
+		before, after := Decode(File{Path: deploymentPath, Bytes: text}).Declaration,
+			Decode(File{Path: deploymentPath, Bytes: once}).Declaration
 		if !reflect.DeepEqual(before, after) {
 			t.Errorf("%q means something else as %q", text, once)
 		}
@@ -148,24 +153,30 @@ func FuzzFormat(f *testing.F) {
 }
 
 func FuzzClassify(f *testing.F) {
-	for _, p := range []string{"fleet/fleet.yaml", "tenants/acme/deployments/a.yaml", "tenants/acme/credentials/a.sops.yaml", "fleet/pools/x.yaml", "Tenants/x", "tenants//x/.yaml", "fleet/../x", "README.md"} {
+	for _, p := range []string{"fleet/fleet.yaml", "tenants/acme/deployments/a.yaml",
+		"tenants/acme/credentials/a.sops.yaml", "fleet/pools/x.yaml", "Tenants/x",
+		"tenants//x/.yaml", "fleet/../x", "README.md"} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		key, ours, problem := Classify(path)
 		if !ours {
-			if problem != nil || key != (fleet.Key{}) || strings.HasPrefix(path, "fleet/") || strings.HasPrefix(path, "tenants/") {
+			if problem != nil || key != (fleet.Key{}) || strings.HasPrefix(path, "fleet/") ||
+				strings.HasPrefix(path, "tenants/") {
 				t.Errorf("%q is ignored: %v %v", path, key, problem)
 			}
 			return
 		}
 		if problem != nil {
-			if key.Kind != fleet.KindFile || key.Name != fileName(path) || len(key.Name) > maxFileName || problem.Fix == "" {
+			if key.Kind != fleet.KindFile || key.Name != fileName(path) ||
+				len(key.Name) > maxFileName || problem.Fix == "" {
 				t.Errorf("%q: %v %+v", path, key, problem)
 			}
 			return
 		}
-		if path != strings.ToLower(path) || strings.ContainsFunc(path, func(r rune) bool { return r >= 0x80 }) {
+		if path != strings.ToLower(path) || strings.ContainsFunc(path, func(r rune) bool {
+			return r >= 0x80
+		}) {
 			t.Errorf("%+q is accepted: a twin of it might be too", path)
 		}
 		if back := pathOfKey(key); back != path {
@@ -179,5 +190,6 @@ func pathOfKey(k fleet.Key) string {
 	if k.Kind == fleet.KindSealedSecret {
 		return "tenants/" + string(k.Tenant) + "/" + k.Name + sealedSuffix
 	}
-	return strings.NewReplacer("<tenant>", string(k.Tenant), "<name>", k.Name).Replace(kinds[k.Kind].place)
+	return strings.NewReplacer("<tenant>", string(k.Tenant), "<name>", k.Name).Replace(
+		kinds[k.Kind].place)
 }

@@ -35,36 +35,51 @@ func deepMap(n int) string {
 func TestHostileFilesCostLittleAndAreRefused(t *testing.T) {
 	valid := string(New(fleet.KindGitOpsDeployment, "acme", "checkout"))
 	for name, c := range map[string]struct{ code, text string }{
-		"billion laughs":              {codeYAMLFeature, laughs()},
-		"10 001 maps in flow style":   {codeTooDeep, strings.Repeat("{a: ", 10001) + strings.Repeat("}", 10001)},
-		"700 maps in block style":     {codeTooDeep, deepMap(10001)},
-		"open brackets to the cap":    {codeTooDeep, strings.Repeat("[", maxFile)},
-		"1 MiB of open brackets":      {codeFileTooLarge, strings.Repeat("[", 1<<20)},
-		"dashes to the cap":           {codeTooDeep, strings.Repeat("- ", maxFile/2)},
-		"1 MiB of dashes":             {codeFileTooLarge, strings.Repeat("- ", 1<<19)},
-		"questions to the cap":        {codeTooDeep, strings.Repeat("? ", maxFile/2)},
-		"5 MiB scalar":                {codeFileTooLarge, valid + "# " + strings.Repeat("x", 5<<20)},
-		"a scalar to the cap":         {codeOutOfRange, strings.Replace(valid, "path: deploy", "path: "+strings.Repeat("x", maxFile-2*len(valid)), 1)},
-		"a list to the cap":           {codeOutOfRange, strings.Replace(valid, "[staging, prod-eu]", "["+strings.Repeat("a,", 100_000)+"a]", 1)},
-		"10 000 unknown keys":         {codeTooManyProblems, valid + manyKeys(10_000)},
-		"10 000 equal keys":           {codeTooManyProblems, valid + strings.Repeat("k: 1\n", 10_000)},
-		"10 000 lines of a comment":   {"", valid + strings.Repeat("# c\n", 10_000)},
-		"100 000 lone tags":           {codeTooManyProblems, strings.Repeat("- ! a\n", 40_000)},
-		"100 000 quotes":              {codeWrongType, "[" + strings.Repeat("\"\",", 80_000) + "]"},
-		"10 000 secrets":              {codeTooManyProblems, strings.Repeat("password: hunter22\n", 10_000)},
-		"10 000 keys in base64":       {codeTooManyProblems, strings.Repeat("LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVktLS0tLQo= \n", 4_000)},
-		"one endless run of base64":   {codePlaintextSecret, "# password: hunter22\n# " + strings.Repeat("LS0tLS1CRUdJTi", 18_000)},
-		"secrets of one endless line": {codeTooManyProblems, strings.Repeat("password=hunter22,", 14_000)},
-		"tabs":                        {codeSyntax, strings.Repeat("\t", maxFile)},
-		"escapes":                     {codeWrongType, `"` + strings.Repeat(`\u0061`, 40_000) + `"`},
-		"anchors":                     {codeYAMLFeature, strings.Repeat("- &a b\n", 30_000)},
-		"equal anchors and aliases":   {codeYAMLFeature, strings.Repeat("- &a b\n- *a\n", 20_000)},
-		"label of 200 KiB":            {codeSyntax, strings.Replace(valid, "#   labels: {team: payments}", "  labels: {"+strings.Repeat("x", 200_000)+": a}", 1)},
-		"a number of 200 000 digits":  {codeOutOfRange, strings.Replace(valid, "path: deploy", "path: "+strings.Repeat("9", 200_000), 1)},
+		"billion laughs": {codeYAMLFeature, laughs()},
+		"10 001 maps in flow style": {codeTooDeep, strings.Repeat("{a: ", 10001) +
+			strings.Repeat("}", 10001)},
+		"700 maps in block style":  {codeTooDeep, deepMap(10001)},
+		"open brackets to the cap": {codeTooDeep, strings.Repeat("[", maxFile)},
+		"1 MiB of open brackets":   {codeFileTooLarge, strings.Repeat("[", 1<<20)},
+		"dashes to the cap":        {codeTooDeep, strings.Repeat("- ", maxFile/2)},
+		"1 MiB of dashes":          {codeFileTooLarge, strings.Repeat("- ", 1<<19)},
+		"questions to the cap":     {codeTooDeep, strings.Repeat("? ", maxFile/2)},
+		"5 MiB scalar": {codeFileTooLarge, valid + "# " + strings.Repeat("x",
+			5<<20)},
+		"a scalar to the cap": {codeOutOfRange, strings.Replace(valid, "path: deploy",
+			"path: "+strings.Repeat("x", maxFile-2*len(valid)), 1)},
+		"a list to the cap": {codeOutOfRange, strings.Replace(valid, "[staging, prod-eu]",
+			"["+strings.Repeat("a,", 100_000)+"a]", 1)},
+		"10 000 unknown keys": {codeTooManyProblems, valid + manyKeys(10_000)},
+		"10 000 equal keys": {codeTooManyProblems, valid + strings.Repeat("k: 1\n",
+			10_000)},
+		"10 000 lines of a comment": {"", valid + strings.Repeat("# c\n", 10_000)},
+		"100 000 lone tags":         {codeTooManyProblems, strings.Repeat("- ! a\n", 40_000)},
+		"100 000 quotes":            {codeWrongType, "[" + strings.Repeat("\"\",", 80_000) + "]"},
+		"10 000 secrets": {codeTooManyProblems, strings.Repeat("password: hunter22\n",
+			10_000)},
+		"10 000 keys in base64": {codeTooManyProblems,
+			strings.Repeat("LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVktLS0tLQo= \n", 4_000)},
+		"one endless run of base64": {codePlaintextSecret, "# password: hunter22\n# " +
+			strings.Repeat("LS0tLS1CRUdJTi", 18_000)},
+		"secrets of one endless line": {codeTooManyProblems, strings.Repeat("password=hunter22,",
+			14_000)},
+		"tabs": {codeSyntax, strings.Repeat("\t", maxFile)},
+		"escapes": {codeWrongType, `"` + strings.Repeat(`\u0061`, 40_000) +
+			`"`},
+		"anchors":                   {codeYAMLFeature, strings.Repeat("- &a b\n", 30_000)},
+		"equal anchors and aliases": {codeYAMLFeature, strings.Repeat("- &a b\n- *a\n", 20_000)},
+		"label of 200 KiB": {
+			codeSyntax, strings.Replace(valid, "#   labels: {team: payments}",
+				"  labels: {"+strings.Repeat("x", 200_000)+": a}", 1)},
+		"a number of 200 000 digits": {codeOutOfRange, strings.Replace(valid, "path: deploy",
+			"path: "+strings.Repeat("9", 200_000), 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var doc Document
-			spent := allocated(func() { doc = Decode(File{Path: deploymentPath, Bytes: []byte(c.text)}) })
+			spent := allocated(func() {
+				doc = Decode(File{Path: deploymentPath, Bytes: []byte(c.text)})
+			})
 			if spent > 32<<20 {
 				t.Errorf("%d KiB were allocated", spent>>10)
 			}
@@ -94,7 +109,8 @@ func manyKeys(n int) string {
 	return b.String()
 }
 
-// allocated is how many bytes f allocates. Other goroutines allocate too: what is too much is measured again.
+// allocated is how many bytes f allocates. Other goroutines allocate too: what is too much is
+// measured again.
 func allocated(f func()) uint64 {
 	least := uint64(math.MaxUint64)
 	for range 3 {
@@ -115,7 +131,8 @@ func TestAFileThatBreaksTheDecoderIsToldAndHurtsNoOther(t *testing.T) {
 	kindSyncRun.document.checks = []check{func(d *decoder, _ reflect.Value, _ node) {
 		panic("a fault with hunter22 in it")
 	}}
-	sync := File{Path: "tenants/acme/syncs/rollback.yaml", Bytes: New(fleet.KindSyncRun, "acme", "rollback")}
+	sync := File{Path: "tenants/acme/syncs/rollback.yaml", Bytes: New(fleet.KindSyncRun, "acme",
+		"rollback")}
 	other := File{Path: deploymentPath, Bytes: New(fleet.KindGitOpsDeployment, "acme", "checkout")}
 	docs := DecodeAll([]File{sync, other, sync, other})
 	for i, doc := range docs {
@@ -123,14 +140,18 @@ func TestAFileThatBreaksTheDecoderIsToldAndHurtsNoOther(t *testing.T) {
 		if broken != (doc.Declaration == nil) {
 			t.Errorf("document %d: declaration %v", i, doc.Declaration)
 		}
-		if broken && (len(doc.Problems) != 1 || doc.Problems[0].Code != codeInternal || strings.Contains(doc.Problems[0].String(), "hunter22")) {
+		if broken && (len(doc.Problems) != 1 || doc.Problems[0].Code != codeInternal ||
+			strings.Contains(doc.Problems[0].String(), "hunter22")) {
 			t.Errorf("document %d: %v", i, doc.Problems)
 		}
 	}
 }
 
 func TestAllProblemsOfAFileAreToldInItsOrder(t *testing.T) {
-	doc := Decode(File{Path: deploymentPath, Bytes: []byte("kind: GitOpsDeployment\nmetadata: {name: A}\nspec:\n  destination: {namespace: '*'}\n  source: {path: ../x}\n")})
+	doc := Decode(File{Path: deploymentPath,
+		Bytes: []byte(
+			"kind: GitOpsDeployment\nmetadata: {name: A}\nspec:\n  destination: {namespace: " +
+				"'*'}\n  source: {path: ../x}\n")})
 	last := 0
 	for _, p := range doc.Problems {
 		if p.Line < last {
@@ -146,23 +167,34 @@ func TestAllProblemsOfAFileAreToldInItsOrder(t *testing.T) {
 func TestSecretsAreNotRepeatedWhereverTheyStand(t *testing.T) {
 	valid := string(New(fleet.KindGitOpsDeployment, "acme", "checkout"))
 	for name, canary := range map[string]string{
-		"github": "ghp_Canary6789012345678901234567890123456", "gitlab": "glpat-Canary7890123456789", "aws": "AKIACANARY0123456789",
-		"jwt": "eyJhbGciOiJIUzI1NiJ9.eyJjYW5hcnkiOiJjYW5hcnkifQ.Y2FuYXJ5", "url": "https://canary:Canary12345@git.example.com/x",
-		"slack": "xoxb-Canary-0123456789", "google": "AIzaCanary6789012345678901234567890123", "stripe": "sk_live_Canary0123456789",
-		"pem": "-----BEGIN EC PRIVATE KEY----- Canary", "age": "AGE-SECRET-KEY-1CANARYCANARYCANARYCANARYCANARY",
+		"github": "ghp_Canary6789012345678901234567890123456",
+		"gitlab": "glpat-Canary7890123456789", "aws": "AKIACANARY0123456789",
+		"jwt":   "eyJhbGciOiJIUzI1NiJ9.eyJjYW5hcnkiOiJjYW5hcnkifQ.Y2FuYXJ5",
+		"url":   "https://canary:Canary12345@git.example.com/x",
+		"slack": "xoxb-Canary-0123456789", "google": "AIzaCanary6789012345678901234567890123",
+		"stripe": "sk_live_Canary0123456789",
+		"pem":    "-----BEGIN EC PRIVATE KEY----- Canary",
+		"age":    "AGE-SECRET-KEY-1CANARYCANARYCANARYCANARYCANARY",
 	} {
 		for place, text := range map[string]string{
-			"value": strings.Replace(valid, "path: deploy", "path: '"+canary+"'", 1), "key": strings.Replace(valid, "path: deploy", "'"+canary+"': x", 1),
-			"comment": valid + "# " + canary + "\n", "kind": strings.Replace(valid, "kind: GitOpsDeployment", "kind: '"+canary+"'", 1),
-			"broken file": "a: [" + canary, "only text": canary, "name": strings.Replace(valid, "name: checkout", "name: '"+canary+"'", 1),
-			"anchor": "a: &" + canary + " b", "label": strings.Replace(valid, "#   labels: {team: payments}", "  labels: {'"+canary+"': a}", 1),
-			"values": strings.Replace(valid, "path: deploy", "path: deploy\n    helm:\n      values: |\n        x: '"+canary+"'", 1),
+			"value":   strings.Replace(valid, "path: deploy", "path: '"+canary+"'", 1),
+			"key":     strings.Replace(valid, "path: deploy", "'"+canary+"': x", 1),
+			"comment": valid + "# " + canary + "\n",
+			"kind": strings.Replace(valid, "kind: GitOpsDeployment", "kind: '"+canary+"'",
+				1),
+			"broken file": "a: [" + canary, "only text": canary,
+			"name":   strings.Replace(valid, "name: checkout", "name: '"+canary+"'", 1),
+			"anchor": "a: &" + canary + " b", "label": strings.Replace(valid,
+				"#   labels: {team: payments}", "  labels: {'"+canary+"': a}", 1),
+			"values": strings.Replace(valid, "path: deploy",
+				"path: deploy\n    helm:\n      values: |\n        x: '"+canary+"'", 1),
 		} {
 			doc := Decode(File{Path: deploymentPath, Bytes: []byte(text)})
 			told := false
 			for _, p := range doc.Problems {
 				told = told || p.Code == codePlaintextSecret
-				if said := fmt.Sprintf("%+v", p); strings.Contains(strings.ToLower(said), "canary") {
+				if said := fmt.Sprintf("%+v", p); strings.Contains(strings.ToLower(said),
+					"canary") {
 					t.Errorf("%s as %s is repeated: %s", name, place, said)
 				}
 			}
@@ -176,11 +208,16 @@ func TestSecretsAreNotRepeatedWhereverTheyStand(t *testing.T) {
 func TestWhatOnlyNamesASecretPasses(t *testing.T) {
 	valid := string(New(fleet.KindGitOpsDeployment, "acme", "checkout"))
 	for _, line := range []string{
-		"existingSecret: db-credentials", "secretName: tls", "automountServiceAccountToken: true", "password: \"\"", "password: null", "adminPassword: ${DB_PASSWORD}",
-		"token: {{ .token }}", "passwordSecretRef: {name: db}", "tokenEndpoint: https://idp.example.com/token", "apiKey: vault:secret/data/app#key", "# password: ask the platform team",
-		"keyboard: querty", "passwordFile: /run/secrets/db", "monkey: banana", "token: ENC[AES256_GCM,data:x]",
+		"existingSecret: db-credentials", "secretName: tls", "automountServiceAccountToken: true",
+		"password: \"\"", "password: null", "adminPassword: ${DB_PASSWORD}",
+		"token: {{ .token }}", "passwordSecretRef: {name: db}",
+		"tokenEndpoint: https://idp.example.com/token", "apiKey: vault:secret/data/app#key",
+		"# password: ask the platform team",
+		"keyboard: querty", "passwordFile: /run/secrets/db", "monkey: banana",
+		"token: ENC[AES256_GCM,data:x]",
 	} {
-		text := strings.Replace(valid, "path: deploy", "path: deploy\n    helm:\n      values: |\n        a: 1\n        # "+line, 1)
+		text := strings.Replace(valid, "path: deploy",
+			"path: deploy\n    helm:\n      values: |\n        a: 1\n        # "+line, 1)
 		for _, p := range Decode(File{Path: deploymentPath, Bytes: []byte(text)}).Problems {
 			t.Errorf("%s: %s", line, p)
 		}
@@ -198,7 +235,8 @@ func TestAnEncryptedFilePasses(t *testing.T) {
 		t.Error(p)
 	}
 	want := fleet.Key{Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "credentials/git"}
-	if doc.Declaration == nil || doc.Key != want || doc.Declaration.Sealed.Folder != "credentials" || doc.Declaration.Blob != "b1" {
+	if doc.Declaration == nil || doc.Key != want ||
+		doc.Declaration.Sealed.Folder != "credentials" || doc.Declaration.Blob != "b1" {
 		t.Errorf("got %+v with key %v", doc.Declaration, doc.Key)
 	}
 }
@@ -208,8 +246,11 @@ func TestAnEncryptedFileIsNoDeclaration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"tenants/acme/credentials/git.yaml", "fleet/engines/git.sops.yaml", "tenants/acme/deployments/git.sops.yaml", "tenants/acme/credentials/git.sops.yml"} {
-		if doc := Decode(File{Path: path, Bytes: text}); doc.Declaration != nil || len(doc.Problems) == 0 {
+	for _, path := range []string{"tenants/acme/credentials/git.yaml",
+		"fleet/engines/git.sops.yaml", "tenants/acme/deployments/git.sops.yaml",
+		"tenants/acme/credentials/git.sops.yml"} {
+		if doc := Decode(File{Path: path, Bytes: text}); doc.Declaration != nil ||
+			len(doc.Problems) == 0 {
 			t.Errorf("%s: %+v", path, doc)
 		}
 	}

@@ -1,7 +1,7 @@
 package configschema
 
-// Caps of one file. They bound what a hostile file can cost: the parser never sees more than maxFile bytes, no alias is ever expanded, and
-// no walk goes deeper than maxDepth.
+// Caps of one file. They bound what a hostile file can cost: the parser never sees more than
+// maxFile bytes, no alias is ever expanded, and no walk goes deeper than maxDepth.
 const (
 	maxFile     = 256 << 10 // bytes
 	maxDepth    = 32        // nested maps and lists; the deepest declaration needs 8

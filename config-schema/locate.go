@@ -8,9 +8,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Locate is where a field of a declaration stands in its file, both counting from 1: the value of a scalar, the first line of a map or
-// list. For a field that is not there it is the nearest that is above it; 1, 1 for a file that does not parse. Field is written as
-// Problem.Field is: spec.destination.environments[1], metadata.labels["example.com/team"].
+// Locate is where a field of a declaration stands in its file, both counting from 1: the value of a
+// scalar, the first line of a map or list. For a field that is not there it is the nearest that is
+// above it; 1, 1 for a file that does not parse. Field is written as Problem.Field is:
+// spec.destination.environments[1], metadata.labels["example.com/team"].
 func Locate(text []byte, field string) (line, column int) {
 	root := tree(text)
 	if root == nil {
@@ -46,7 +47,8 @@ func tree(text []byte) (root node) {
 		}
 	}()
 	var doc yaml.Node
-	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&doc); err != nil || len(doc.Content) == 0 {
+	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&doc); err != nil ||
+		len(doc.Content) == 0 {
 		return nil
 	}
 	return doc.Content[0]

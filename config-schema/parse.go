@@ -15,10 +15,12 @@ type node = *yaml.Node
 
 const scalarNode = yaml.ScalarNode
 
-// parse reads the one document of a file and refuses what makes YAML mean more than it shows. nil: nothing can be decoded; it was told why.
+// parse reads the one document of a file and refuses what makes YAML mean more than it shows. nil:
+// nothing can be decoded; it was told why.
 func (d *decoder) parse(b []byte) node {
 	if line := directive(b); line > 0 {
-		d.lineProblem(line, 1, codeYAMLFeature, "directives (%YAML, %TAG) are not read", "remove the line")
+		d.lineProblem(line, 1, codeYAMLFeature, "directives (%YAML, %TAG) are not read",
+			"remove the line")
 		return nil
 	}
 	var doc, second yaml.Node
@@ -26,18 +28,22 @@ func (d *decoder) parse(b []byte) node {
 	err := dec.Decode(&doc)
 	if errors.Is(err, io.EOF) || err == nil && emptyDocument(&doc) {
 		if d.inValues {
-			d.fileProblem(codeEmptyFile, "the text holds no value", "write key: value, or remove the field")
+			d.fileProblem(codeEmptyFile, "the text holds no value",
+				"write key: value, or remove the field")
 		} else {
-			d.fileProblem(codeEmptyFile, "the file holds no declaration", "write the declaration, or remove the file")
+			d.fileProblem(codeEmptyFile, "the file holds no declaration",
+				"write the declaration, or remove the file")
 		}
 		return nil
 	}
 	if err == nil {
 		err = dec.Decode(&second)
 		if err == nil {
-			message, fix := "the file holds several documents", "put each declaration into its own file"
+			message, fix := "the file holds several documents",
+				"put each declaration into its own file"
 			if d.inValues {
-				message, fix = "the text holds several documents", "remove the line --- and write all values as one map"
+				message, fix = "the text holds several documents",
+					"remove the line --- and write all values as one map"
 			}
 			d.lineProblem(max(second.Line, 1), 1, codeYAMLFeature, message, fix)
 			return nil
@@ -56,10 +62,12 @@ func (d *decoder) parse(b []byte) node {
 }
 
 func emptyDocument(doc node) bool {
-	return len(doc.Content) == 0 || doc.Content[0].Kind == yaml.ScalarNode && doc.Content[0].Tag == "!!null" && doc.Content[0].Value == ""
+	return len(doc.Content) == 0 || doc.Content[0].Kind == yaml.ScalarNode &&
+		doc.Content[0].Tag == "!!null" && doc.Content[0].Value == ""
 }
 
-// directive is the line of a %directive, or 0. A '%' can begin no line of a block's content, which is indented.
+// directive is the line of a %directive, or 0. A '%' can begin no line of a block's content, which
+// is indented.
 func directive(b []byte) int {
 	if bytes.HasPrefix(b, []byte("%")) {
 		return 1
@@ -70,27 +78,32 @@ func directive(b []byte) int {
 	return 0
 }
 
-// plainYAML reports whether the tree holds only maps with text keys, lists and untagged scalars, and is not too deep. It is checked on the
-// tree, where an alias is one node whatever it would expand to.
+// plainYAML reports whether the tree holds only maps with text keys, lists and untagged scalars,
+// and is not too deep. It is checked on the tree, where an alias is one node whatever it would
+// expand to.
 func (d *decoder) plainYAML(n node, depth int) bool {
 	if depth > maxDepth {
-		d.lineProblem(n.Line, n.Column, codeTooDeep, "maps and lists are nested deeper than "+strconv.Itoa(maxDepth), d.flatten())
+		d.lineProblem(n.Line, n.Column, codeTooDeep, "maps and lists are nested deeper than "+
+			strconv.Itoa(maxDepth), d.flatten())
 		return false
 	}
 	if feature := d.featureOf(n); feature != "" {
-		d.lineProblem(n.Line, n.Column, codeYAMLFeature, feature+" are not read", "write the value itself")
+		d.lineProblem(n.Line, n.Column, codeYAMLFeature, feature+" are not read",
+			"write the value itself")
 		return false
 	}
 	ok := true
 	for i, c := range n.Content {
 		if n.Kind == yaml.MappingNode && i%2 == 0 {
 			if c.Kind != yaml.ScalarNode {
-				d.lineProblem(c.Line, c.Column, codeYAMLFeature, "maps and lists as keys are not read", "write a plain word as the key")
+				d.lineProblem(c.Line, c.Column, codeYAMLFeature,
+					"maps and lists as keys are not read", "write a plain word as the key")
 				ok = false
 				continue
 			}
 			if c.Tag == "!!merge" {
-				d.lineProblem(c.Line, c.Column, codeYAMLFeature, "merge keys are not read", "write the fields themselves")
+				d.lineProblem(c.Line, c.Column, codeYAMLFeature, "merge keys are not read",
+					"write the fields themselves")
 				ok = false
 				continue
 			}
@@ -100,8 +113,9 @@ func (d *decoder) plainYAML(n node, depth int) bool {
 	return ok
 }
 
-// featureOf names the feature of YAML that a node uses and declarations do not have, or "". A lone "!" is a tag that the tree does not show:
-// it is found by where the node begins, for no untagged value begins with it.
+// featureOf names the feature of YAML that a node uses and declarations do not have, or "". A lone
+// "!" is a tag that the tree does not show: it is found by where the node begins, for no untagged
+// value begins with it.
 func (d *decoder) featureOf(n node) string {
 	switch {
 	case n.Kind == yaml.AliasNode:
@@ -125,7 +139,8 @@ func loneBangs(text []byte) map[position]bool {
 	for l := range bytes.Lines(text) {
 		column, before := 1, ' '
 		for i, r := range string(l) {
-			if r == '!' && strings.ContainsRune(" \t[{,", before) && (i+1 == len(l) || strings.IndexByte(" \t\r\n[]{},", l[i+1]) >= 0) {
+			if r == '!' && strings.ContainsRune(" \t[{,", before) &&
+				(i+1 == len(l) || strings.IndexByte(" \t\r\n[]{},", l[i+1]) >= 0) {
 				places[position{line, column}] = true
 			}
 			before = r
@@ -138,17 +153,26 @@ func loneBangs(text []byte) map[position]bool {
 
 // syntaxHelp turns the parser's words into what to do.
 var syntaxHelp = []struct{ words, message, fix string }{
-	{"mapping values are not allowed", "a ':' stands where none may", "put the value in quotes, or mend the indentation"},
-	{"cannot start any token", "a value begins with a tab or with a character that YAML reserves", "indent with blanks; put a value that begins with @, `, % or | in quotes"},
+	{"mapping values are not allowed", "a ':' stands where none may",
+		"put the value in quotes, or mend the indentation"},
+	{"cannot start any token", "a value begins with a tab or with a character that YAML reserves",
+		"indent with blanks; put a value that begins with @, `, % or | in quotes"},
 	{"tab character", "a tab is used for indentation", "indent with blanks"},
 	{"could not find expected ':'", "a key has no ':'", "write key: value"},
-	{"did not find expected key", "the indentation is wrong, or a quote or bracket is not closed", "indent the fields of one map alike; the mistake is in the block that begins here"},
-	{"did not find expected '-' indicator", "the entries of a list are not indented alike", "put each '-' into the same column"},
-	{"did not find expected ',' or", "a '[' or '{' is not closed, or a ',' is missing", "close it, or write the list over several lines"},
+	{"did not find expected key", "the indentation is wrong, or a quote or bracket is not closed",
+		"indent the fields of one map alike; the mistake is in the block that begins here"},
+	{"did not find expected '-' indicator", "the entries of a list are not indented alike",
+		"put each '-' into the same column"},
+	{"did not find expected ',' or", "a '[' or '{' is not closed, or a ',' is missing",
+		"close it, or write the list over several lines"},
 	{"unexpected end of stream", "a quote is not closed", "close it"},
-	{"unknown anchor", "aliases (*name) are not read", "write the value itself; put a text that begins with '*' in quotes"},
-	{"exceeded max depth", "maps and lists are nested too deep", "flatten the file; a declaration needs 8 levels"},
-	{"unknown escape character", "a backslash in double quotes begins an escape that YAML does not know", "use single quotes"},
+	{"unknown anchor", "aliases (*name) are not read",
+		"write the value itself; put a text that begins with '*' in quotes"},
+	{"exceeded max depth", "maps and lists are nested too deep",
+		"flatten the file; a declaration needs 8 levels"},
+	{"unknown escape character",
+		"a backslash in double quotes begins an escape that YAML does not know",
+		"use single quotes"},
 }
 
 func (d *decoder) syntax(b []byte, err error) {
@@ -164,7 +188,8 @@ func (d *decoder) syntax(b []byte, err error) {
 		line = bytes.Count(b[:max(bytes.Index(b, []byte("*"+name)), 0)], []byte("\n")) + 1
 	}
 	line = min(max(line, 1), bytes.Count(b, []byte("\n"))+1)
-	code, message, fix := codeSyntax, "the file is not valid YAML", "look at this line and the one before it"
+	code, message, fix := codeSyntax, "the file is not valid YAML",
+		"look at this line and the one before it"
 	if d.inValues {
 		message = "the text is not valid YAML"
 	}

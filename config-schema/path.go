@@ -6,7 +6,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// PathOf is where a declaration stands in the config repo: what Classify would read the key from. It is empty for a key that does not tell.
+// PathOf is where a declaration stands in the config repo: what Classify would read the key from.
+// It is empty for a key that does not tell.
 func PathOf(k fleet.Key) string {
 	switch k.Kind {
 	case fleet.KindFleet:
@@ -26,7 +27,8 @@ func PathOf(k fleet.Key) string {
 	}
 	for _, at := range tenantPlaces {
 		if at.kind == k.Kind && k.Kind != "" {
-			return strings.Join([]string{"tenants", string(k.Tenant), at.folder, k.Name + ".yaml"}, "/")
+			return strings.Join([]string{"tenants", string(k.Tenant), at.folder, k.Name + ".yaml"},
+				"/")
 		}
 	}
 	return ""

@@ -8,8 +8,10 @@ import (
 
 func TestAPathIsReadFromItsKeyAndTheKeyFromIt(t *testing.T) {
 	for _, path := range []string{
-		"fleet/fleet.yaml", "fleet/engines/eu-1.yaml", "fleet/tenants/acme.yaml", "tenants/acme/environments/prod.yaml",
-		"tenants/acme/deployments/web.yaml", "tenants/acme/credentials/git.yaml", "tenants/acme/syncs/now.yaml",
+		"fleet/fleet.yaml", "fleet/engines/eu-1.yaml", "fleet/tenants/acme.yaml",
+		"tenants/acme/environments/prod.yaml",
+		"tenants/acme/deployments/web.yaml", "tenants/acme/credentials/git.yaml",
+		"tenants/acme/syncs/now.yaml",
 		"tenants/acme/credentials/git.sops.yaml", "tenants/acme/README",
 	} {
 		key, ours, _ := Classify(path)

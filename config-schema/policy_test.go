@@ -31,7 +31,8 @@ func over(t *testing.T, files []txtar.File, folder string) []File {
 	return repo
 }
 
-// Each policy of the example repo lets the good files through and tells of the bad ones, at their lines.
+// Each policy of the example repo lets the good files through and tells of the bad ones, at their
+// lines.
 func TestEachPolicyOfTheExampleHasAGoodAndABadCase(t *testing.T) {
 	for _, f := range exampleFiles(t) {
 		name, ok := strings.CutPrefix(f.Path, "fleet/policies/")
@@ -82,39 +83,50 @@ func section(a *txtar.Archive, name string) string {
 }
 
 func policyFile(rule string) File {
-	return File{Path: "fleet/policies/p.yaml", Bytes: []byte("apiVersion: argosy.dev/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec:\n  kinds: [GitOpsDeployment]\n  message: m\n" + rule)}
+	return File{Path: "fleet/policies/p.yaml",
+		Bytes: []byte(
+			"apiVersion: argosy.dev/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec:\n  " +
+				"kinds: [GitOpsDeployment]\n  message: m\n" + rule)}
 }
 
 // The place of a mistake in a rule is its place in the file, however the rule is written.
 func TestAMistakeInARuleIsFoundInItsFile(t *testing.T) {
 	for name, text := range map[string]string{
-		"plain":                  "  rule: declaration.spec.sorce.path != \"\"\n",
-		"plain over lines":       "  rule: path != \"\" &&\n    declaration.spec.sorce.path != \"\"\n",
-		"single quotes":          "  rule: 'path != \"it''s\" && declaration.spec.sorce.path != \"\"'\n",
-		"quotes over lines":      "  rule: 'true &&\n\n    declaration.spec.sorce.path != \"\"'\n",
-		"double quotes":          "  rule: \"path != \\\"\\\\\\\\\\\" && declaration.spec.sorce.path != ''\"\n",
-		"double quotes, a tab":   "  rule: \"path != '' &&\\tdeclaration.spec.sorce.path != ''\"\n",
-		"double quotes, a break": "  rule: \"path != '' && \\\n    declaration.spec.sorce.path != ''\"\n",
-		"literal":                "  rule: |\n    path != '' &&\n      declaration.spec.sorce.path != ''\n",
+		"plain":             "  rule: declaration.spec.sorce.path != \"\"\n",
+		"plain over lines":  "  rule: path != \"\" &&\n    declaration.spec.sorce.path != \"\"\n",
+		"single quotes":     "  rule: 'path != \"it''s\" && declaration.spec.sorce.path != \"\"'\n",
+		"quotes over lines": "  rule: 'true &&\n\n    declaration.spec.sorce.path != \"\"'\n",
+		"double quotes": "  rule: \"path != \\\"\\\\\\\\\\\" && " +
+			"declaration.spec.sorce.path != ''\"\n",
+		"double quotes, a tab": "  rule: \"path != '' &&\\tdeclaration.spec.sorce.path != ''\"\n",
+		"double quotes, a break": "  rule: \"path != '' && \\\n    declaration.spec.sorce.path " +
+			"!= ''\"\n",
+		"literal": "  rule: |\n    path != '' &&\n      " +
+			"declaration.spec.sorce.path != ''\n",
 		"literal, indented more": "  rule: |-2\n\n      declaration.spec.sorce.path != ''\n",
-		"folded":                 "  rule: >-  # why\n    path != '' &&\n\n    declaration.spec.sorce.path != ''\n",
-		"accents before it":      "  rule: 'path != \"éé\" && declaration.spec.sorce.path != \"\"'\n",
-		"with CRLF":              "  rule: |\r\n    path != '' &&\r\n    declaration.spec.sorce.path != ''\r\n",
+		"folded": "  rule: >-  # why\n    path != '' &&\n\n    " +
+			"declaration.spec.sorce.path != ''\n",
+		"accents before it": "  rule: 'path != \"éé\" && declaration.spec.sorce.path != \"\"'\n",
+		"with CRLF": "  rule: |\r\n    path != '' &&\r\n    " +
+			"declaration.spec.sorce.path != ''\r\n",
 	} {
 		file := policyFile(text)
 		before, _, _ := strings.Cut(string(file.Bytes), "sorce")
-		line, column := strings.Count(before, "\n")+1, utf8.RuneCountInString(before[strings.LastIndex(before, "\n")+1:])+1
+		line, column := strings.Count(before, "\n")+1,
+			utf8.RuneCountInString(before[strings.LastIndex(before, "\n")+1:])+1
 		toldAt(t, name, file, line, column)
 	}
 	toldAt(t, "at the end", policyFile("  rule: path != \"\" &&\n"), 7, 22)
-	toldAt(t, "behind an escape that is not followed", policyFile("  rule: \"path != '\\u00e9' && declaration.spec.sorce.path != ''\"\n"), 7, 9)
+	toldAt(t, "behind an escape that is not followed",
+		policyFile("  rule: \"path != '\\u00e9' && declaration.spec.sorce.path != ''\"\n"), 7, 9)
 	toldAt(t, "of the whole", policyFile("  rule: path\n"), 7, 9)
 }
 
 func toldAt(t *testing.T, name string, f File, line, column int) {
 	t.Helper()
 	doc := Decode(f)
-	if len(doc.Problems) != 1 || doc.Problems[0].Code != codeExpression || doc.Problems[0].Field != "spec.rule" {
+	if len(doc.Problems) != 1 || doc.Problems[0].Code != codeExpression ||
+		doc.Problems[0].Field != "spec.rule" {
 		t.Errorf("%s: %v", name, doc.Problems)
 		return
 	}
@@ -135,7 +147,8 @@ func TestTheBoundsOfPoliciesAreThoseOfTheFields(t *testing.T) {
 			}
 		case shapeList:
 			if most := orDefault(v.most, maxItems); uint64(most) > entries {
-				t.Errorf("a list %s has up to %d entries; policies count with %d", name, most, entries)
+				t.Errorf("a list %s has up to %d entries; policies count with %d", name, most,
+					entries)
 			}
 			look(v.item, name)
 		}

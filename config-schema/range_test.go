@@ -17,7 +17,8 @@ func floats(s string) bool {
 }
 
 func TestEveryRangeThatArgoCDReadsIsRefused(t *testing.T) {
-	for _, s := range []string{"x", "X", "1.x", "v1.x", "1.X.x", "v1.2.x", "1.2.X", "1.x-beta", "x-feature", "1.x+meta", "x.1x", "1.x.12x", "*", "1.*", "^1", "~1.2",
+	for _, s := range []string{"x", "X", "1.x", "v1.x", "1.X.x", "v1.2.x", "1.2.X", "1.x-beta",
+		"x-feature", "1.x+meta", "x.1x", "1.x.12x", "*", "1.*", "^1", "~1.2",
 		">1.0.0", ">=1", "<2", "=1.2", "!=1", "1 - 2", "1||2", "1,2", "1.0 || 2.x"} {
 		if !floats(s) {
 			t.Errorf("%q is no range to Argo CD: the test is wrong", s)
@@ -26,7 +27,8 @@ func TestEveryRangeThatArgoCDReadsIsRefused(t *testing.T) {
 			t.Errorf("%q is accepted", s)
 		}
 	}
-	for _, s := range []string{"main", "1", "v1", "1.2", "v1.2.3", "1.2.3-rc.1", "1.2.3+build", "release-1.x", "release/1.x", "xmas", "x1", "fix", "v1.x.y", "max", "1.2.3.x",
+	for _, s := range []string{"main", "1", "v1", "1.2", "v1.2.3", "1.2.3-rc.1", "1.2.3+build",
+		"release-1.x", "release/1.x", "xmas", "x1", "fix", "v1.x.y", "max", "1.2.3.x",
 		"0123456789abcdef0123456789abcdef01234567", "feature/x", "1x", "linux"} {
 		if floats(s) {
 			t.Errorf("%q is a range to Argo CD: the test is wrong", s)

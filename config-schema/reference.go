@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Reference is docs/config-reference.md: every kind and field, made from the descriptions that the decoder follows.
+// Reference is docs/config-reference.md: every kind and field, made from the descriptions that the
+// decoder follows.
 func Reference() []byte {
 	var b strings.Builder
 	b.WriteString(`# The config repo: every kind and field
@@ -24,9 +25,15 @@ Files are UTF-8 of at most 256 KiB. Anchors, aliases, merges, tags and several d
 	for _, k := range kindOrder {
 		fmt.Fprintf(&b, "| [%s](#%s) | `%s` |\n", k.name, strings.ToLower(string(k.name)), k.place)
 	}
-	b.WriteString("\nAn age-encrypted `<name>.sops.yaml` stands in `environments/` or `credentials/` beside the declaration whose `credentialsRef` names it. `argosy encrypt` writes it: under the key `argosy.dev/for` it holds its own path, encrypted, and opens for that path alone.\n")
+	b.WriteString(
+		"\nAn age-encrypted `<name>.sops.yaml` stands in `environments/` or `credentials/` " +
+			"beside the declaration whose `credentialsRef` names it. `argosy encrypt` writes " +
+			"it: under the key `argosy.dev/for` it holds its own path, encrypted, and opens for " +
+			"that path alone.\n")
 	for _, k := range kindOrder {
-		fmt.Fprintf(&b, "\n## %s\n\n`%s`. %s\n\n```yaml\n%s```\n\n| field | | meaning |\n|---|---|---|\n", k.name, k.place, k.doc, New(k.name, "", exampleName(k.name)))
+		fmt.Fprintf(&b,
+			"\n## %s\n\n`%s`. %s\n\n```yaml\n%s```\n\n| field | | meaning |\n|---|---|---|\n",
+			k.name, k.place, k.doc, New(k.name, "", exampleName(k.name)))
 		rows(&b, "", &k.document)
 	}
 	b.WriteString("\n## Problems and their codes\n\n| code | meaning |\n|---|---|\n")
@@ -44,7 +51,8 @@ func rows(b *strings.Builder, above string, v *value) {
 		if f.required {
 			must = "required"
 		}
-		fmt.Fprintf(b, "| `%s` | %s, %s | %s |\n", above+f.name, typeName(&f.value), must, cell(meaning(f)))
+		fmt.Fprintf(b, "| `%s` | %s, %s | %s |\n", above+f.name, typeName(&f.value), must,
+			cell(meaning(f)))
 		item, at := &f.value, above+f.name
 		if item.shape == shapeList {
 			item, at = item.item, at+"[]"
@@ -58,7 +66,8 @@ func rows(b *strings.Builder, above string, v *value) {
 		if g.exactly {
 			how = "exactly one of"
 		}
-		fmt.Fprintf(b, "| | | %s: %s `%s` |\n", strings.TrimSuffix(above, "."), how, strings.Join(g.names, "`, `"))
+		fmt.Fprintf(b, "| | | %s: %s `%s` |\n", strings.TrimSuffix(above, "."), how,
+			strings.Join(g.names, "`, `"))
 	}
 }
 
@@ -95,7 +104,8 @@ func typeName(v *value) string {
 	case shapeLabels:
 		return "map of text"
 	case shapeList:
-		return "list of " + map[bool]string{true: "maps", false: "texts"}[v.item.shape == shapeObject]
+		return "list of " + map[bool]string{
+			true: "maps", false: "texts"}[v.item.shape == shapeObject]
 	}
 	if len(v.words) > 0 {
 		return "`" + strings.Join(v.words, "` or `") + "`"

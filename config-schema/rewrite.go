@@ -7,8 +7,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// source is a text as its lines, which are moved and indented anew but otherwise kept: an emitter of YAML would lose blank lines and
-// misplace comments. Lines and columns count from 0 here.
+// source is a text as its lines, which are moved and indented anew but otherwise kept: an emitter
+// of YAML would lose blank lines and misplace comments. Lines and columns count from 0 here.
 type source struct {
 	lines []string
 }
@@ -28,7 +28,8 @@ func rewrite(text string, root node, v *value) string {
 		return strings.TrimRight(text, " \n") + "\n"
 	}
 	parts, trail := s.parts(root, 0, len(s.lines))
-	out := tidy(without(parts[0].lead, "---"), 0) // the comments at the top are the file's, whatever field stands first
+	// the comments at the top are the file's, whatever field stands first
+	out := tidy(without(parts[0].lead, "---"), 0)
 	parts[0].lead = nil
 	out = append(out, s.mapping(parts, v, 0)...)
 	out = append(out, tidy(without(trail, "..."), 0)...)
@@ -37,11 +38,14 @@ func rewrite(text string, root node, v *value) string {
 
 // without drops the marks of a document's begin and end.
 func without(lines []string, mark string) []string {
-	return slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return strings.TrimRight(l, " \t") == mark })
+	return slices.DeleteFunc(slices.Clone(lines), func(l string) bool {
+		return strings.TrimRight(l, " \t") == mark
+	})
 }
 
-// parts cuts the lines from..end of a block collection into its entries. What stands above an entry, and is not indented deeper than it,
-// speaks of it; what stands below the last one is returned.
+// parts cuts the lines from..end of a block collection into its entries. What stands above an
+// entry, and is not indented deeper than it, speaks of it; what stands below the last one is
+// returned.
 func (s source) parts(n node, from, end int) (parts []part, trail []string) {
 	every, column := 1, n.Column-1
 	if n.Kind == yaml.MappingNode {
@@ -81,23 +85,28 @@ func (s source) parts(n node, from, end int) (parts []part, trail []string) {
 // dash is the line of the '-' whose entry begins at a line or, with comments between, below it.
 func (s source) dash(line, column, from int) int {
 	for at := line; at >= from; at-- {
-		if l := s.lines[at]; len(l) > column && l[column] == '-' && strings.TrimSpace(l[:column]) == "" {
+		if l := s.lines[at]; len(l) > column && l[column] == '-' &&
+			strings.TrimSpace(l[:column]) == "" {
 			return at
 		}
 	}
 	return line
 }
 
-// remark reports whether a line is blank, a mark of the document's end, or a comment that is not indented deeper than column.
+// remark reports whether a line is blank, a mark of the document's end, or a comment that is not
+// indented deeper than column.
 func (s source) remark(line, column int) bool {
 	l := strings.TrimLeft(s.lines[line], " \t")
-	return l == "" || column == 0 && strings.TrimRight(s.lines[line], " ") == "..." || l[0] == '#' && len(s.lines[line])-len(l) <= column
+	return l == "" || column == 0 && strings.TrimRight(s.lines[line], " ") == "..." ||
+		l[0] == '#' && len(s.lines[line])-len(l) <= column
 }
 
 func (s source) mapping(parts []part, v *value, indent int) (out []string) {
 	for i := range parts {
 		parts[i].rank = len(v.fields)
-		if at := slices.IndexFunc(v.fields, func(f field) bool { return f.name == parts[i].key.Value }); at >= 0 {
+		if at := slices.IndexFunc(v.fields, func(f field) bool {
+			return f.name == parts[i].key.Value
+		}); at >= 0 {
 			parts[i].rank = at
 		}
 	}
@@ -118,7 +127,9 @@ func (s source) entry(p part, v *value, indent int) []string {
 	at := p.key.Column - 1
 	head := s.from(p.first, at)
 	if !block(p.value) || p.value.Line-1 == p.first {
-		if written := p.value.Value != "" || p.value.Style != 0 || p.value.Kind != yaml.ScalarNode; written && p.value.Line-1 == p.first && p.value.Column > p.key.Column {
+		if written := p.value.Value != "" || p.value.Style != 0 ||
+			p.value.Kind != yaml.ScalarNode; written && p.value.Line-1 == p.first &&
+			p.value.Column > p.key.Column {
 			name := strings.TrimRight(s.between(p.first, at, p.value.Column-1), " \t")
 			if strings.HasSuffix(name, ":") {
 				head = name + " " + s.from(p.first, p.value.Column-1)

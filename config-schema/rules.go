@@ -40,7 +40,9 @@ func charset(what, set string) func(string) error {
 
 func checkDNSLabel(s string) error {
 	if s == "" || len(s) > 63 || !only(s, lower+digits+"-") || s[0] == '-' || s[len(s)-1] == '-' {
-		return errors.New("only 1 to 63 of a-z, 0-9 and '-' are allowed, beginning and ending with a letter or digit")
+		return errors.New(
+			"only 1 to 63 of a-z, 0-9 and '-' are allowed, beginning and ending with a letter " +
+				"or digit")
 	}
 	return nil
 }
@@ -57,7 +59,8 @@ func checkEngineNamespace(s string) error {
 
 func checkRelease(s string) error {
 	if len(s) > maxRelease {
-		return fmt.Errorf("a release's name is %d characters long; Helm allows %d", len(s), maxRelease)
+		return fmt.Errorf("a release's name is %d characters long; Helm allows %d", len(s),
+			maxRelease)
 	}
 	return checkDNSLabel(s)
 }
@@ -73,8 +76,8 @@ func checkCAData(s string) error {
 	return nil
 }
 
-// checkPath holds paths inside their repository: before and after they are cleaned (CVE-2022-24731, CVE-2022-24877), and however a later
-// reader would decode them.
+// checkPath holds paths inside their repository: before and after they are cleaned (CVE-2022-24731,
+// CVE-2022-24877), and however a later reader would decode them.
 func checkPath(s string) error {
 	if err := charset("letters, digits, and . _ @ + = , / -", pathSet)(s); err != nil {
 		return err
@@ -83,9 +86,11 @@ func checkPath(s string) error {
 	case s == ".":
 		return nil
 	case strings.IndexByte(alnum+"._", s[0]) < 0:
-		return errors.New("a path is relative to the repository's root and begins with a letter, digit, '.' or '_'")
+		return errors.New(
+			"a path is relative to the repository's root and begins with a letter, digit, '.' or '_'")
 	case path.Clean(s) != s:
-		return errors.New("a path is written in its plain form: no '..', no './', no '//', no slash at the end")
+		return errors.New(
+			"a path is written in its plain form: no '..', no './', no '//', no slash at the end")
 	}
 	for part := range strings.SplitSeq(s, "/") {
 		if part == ".." || strings.EqualFold(part, ".git") {
@@ -102,7 +107,8 @@ func checkChart(s string) error {
 	return charset("letters, digits, '.', '_' and '-'", alnum+"._-")(s)
 }
 
-// checkRevision allows the plain names of refs (git-check-ref-format(1), narrowed) and exact chart versions.
+// checkRevision allows the plain names of refs (git-check-ref-format(1), narrowed) and exact chart
+// versions.
 func checkRevision(s string) error {
 	if strings.IndexByte(alnum+"_", s[0]) < 0 {
 		return errors.New("a revision begins with a letter, digit or '_'")
@@ -110,18 +116,23 @@ func checkRevision(s string) error {
 	if err := charset("letters, digits, and . _ / + -", alnum+"._/+-")(s); err != nil {
 		return err
 	}
-	if strings.Contains(s, "..") || strings.Contains(s, "//") || strings.Contains(s, "/.") || strings.HasSuffix(s, ".lock") || strings.Contains(s, ".lock/") || strings.IndexByte("./", s[len(s)-1]) >= 0 {
-		return errors.New("the revision is no plain ref: no '..', '//', '/.', '.lock', and no '.' or '/' at the end")
+	if strings.Contains(s, "..") || strings.Contains(s, "//") || strings.Contains(s, "/.") ||
+		strings.HasSuffix(s, ".lock") || strings.Contains(s, ".lock/") ||
+		strings.IndexByte("./", s[len(s)-1]) >= 0 {
+		return errors.New(
+			"the revision is no plain ref: no '..', '//', '/.', '.lock', and no '.' or '/' at the end")
 	}
 	if isRange(s) {
-		return errors.New("the revision is a range of versions, of which Argo CD takes the newest; write one exact version")
+		return errors.New(
+			"the revision is a range of versions, of which Argo CD takes the newest; write one " +
+				"exact version")
 	}
 	return nil
 }
 
-// isRange reports whether the library with which Argo CD reads versions takes the text for a range of
-// them: a version of which a part is x, and then whatever follows it. Every other form of a range
-// holds a character that no revision has.
+// isRange reports whether the library with which Argo CD reads versions takes the text for a range
+// of them: a version of which a part is x, and then whatever follows it. Every other form of a
+// range holds a character that no revision has.
 func isRange(s string) bool {
 	s, _, _ = strings.Cut(s, "+")
 	s, _, _ = strings.Cut(s, "-")
@@ -150,7 +161,9 @@ func checkImage(s string) error {
 	if err := charset("letters, digits, and . _ / : @ = + -", alnum+"._/:@=+-")(s); err != nil {
 		return err
 	}
-	if strings.IndexByte(alnum, s[0]) < 0 || strings.Count(s, "=") > 1 || strings.HasSuffix(s, "=") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, "@") || strings.Contains(s, "//") {
+	if strings.IndexByte(alnum, s[0]) < 0 || strings.Count(s, "=") > 1 ||
+		strings.HasSuffix(s, "=") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, "@") ||
+		strings.Contains(s, "//") {
 		return errors.New("an image override is [name=]image[:tag][@digest]")
 	}
 	return nil
@@ -158,7 +171,8 @@ func checkImage(s string) error {
 
 func checkParameterName(s string) error {
 	if strings.ContainsAny(s, ",={} \t\r\n") || s[0] == '-' {
-		return errors.New("a parameter's name holds no blank, ',', '=', '{' or '}', which would set other values")
+		return errors.New(
+			"a parameter's name holds no blank, ',', '=', '{' or '}', which would set other values")
 	}
 	return nil
 }
@@ -179,20 +193,27 @@ func checkLabelKey(s string) error {
 	if err := checkLabelValue(name); err != nil {
 		return err
 	}
-	if found && (prefix == "" || len(prefix) > 253 || !only(prefix, lower+digits+".-") || strings.IndexByte(".-", prefix[0]) >= 0 || strings.IndexByte(".-", prefix[len(prefix)-1]) >= 0) {
+	if found && (prefix == "" || len(prefix) > 253 || !only(prefix, lower+digits+".-") ||
+		strings.IndexByte(".-", prefix[0]) >= 0 ||
+		strings.IndexByte(".-", prefix[len(prefix)-1]) >= 0) {
 		return errors.New("the part before the slash is no DNS name")
 	}
 	for _, d := range reservedDomains {
 		if prefix == d || strings.HasSuffix(prefix, "."+d) {
-			return fmt.Errorf("labels of %s mean something to Kubernetes, Argo CD or Argosy and are not a declaration's to set", d)
+			return fmt.Errorf(
+				"labels of %s mean something to Kubernetes, Argo CD or Argosy and are not a "+
+					"declaration's to set", d)
 		}
 	}
 	return nil
 }
 
 func checkLabelValue(s string) error {
-	if s == "" || len(s) > 63 || strings.IndexByte(alnum, s[0]) < 0 || strings.IndexByte(alnum, s[len(s)-1]) < 0 || !only(s, alnum+"-_.") {
-		return errors.New("only 1 to 63 of a-z, A-Z, 0-9, '-', '_' and '.' are allowed, beginning and ending with a letter or digit")
+	if s == "" || len(s) > 63 || strings.IndexByte(alnum, s[0]) < 0 || strings.IndexByte(alnum,
+		s[len(s)-1]) < 0 || !only(s, alnum+"-_.") {
+		return errors.New(
+			"only 1 to 63 of a-z, A-Z, 0-9, '-', '_' and '.' are allowed, beginning and ending " +
+				"with a letter or digit")
 	}
 	return nil
 }
@@ -201,7 +222,8 @@ func checkGroup(s string) error {
 	if s == "argoproj.io" || strings.HasSuffix(s, ".argoproj.io") {
 		return errors.New("kinds of Argo CD itself are never a tenant's")
 	}
-	if s != "" && (!only(s, lower+digits+".-") || strings.IndexByte(".-", s[0]) >= 0 || strings.IndexByte(".-", s[len(s)-1]) >= 0) {
+	if s != "" && (!only(s, lower+digits+".-") || strings.IndexByte(".-", s[0]) >= 0 ||
+		strings.IndexByte(".-", s[len(s)-1]) >= 0) {
 		return errors.New("the group is no DNS name")
 	}
 	return nil

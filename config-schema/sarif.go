@@ -72,7 +72,9 @@ func WriteSARIF(w io.Writer, problems []fleet.Problem, version string) error {
 	log := sarifLog{
 		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
 		Runs: []sarifRun{{
-			Tool:       sarifTool{sarifDriver{Name: "argosy", Version: version, InformationURI: "https://argosy.dev", Rules: rules}},
+			Tool: sarifTool{
+				sarifDriver{Name: "argosy", Version: version, InformationURI: "https://argosy.dev",
+					Rules: rules}},
 			ColumnKind: "unicodeCodePoints", Results: results,
 		}},
 	}
@@ -90,7 +92,8 @@ func sarifRules(problems []fleet.Problem) ([]sarifRule, map[string]int) {
 	}
 	slices.Sort(codes)
 	codes = slices.Compact(codes)
-	known, rules, index := AllCodes(), make([]sarifRule, 0, len(codes)), make(map[string]int, len(codes))
+	known, rules, index := AllCodes(), make([]sarifRule, 0, len(codes)),
+		make(map[string]int, len(codes))
 	for i, c := range codes {
 		text := known[c]
 		if text == "" {

@@ -16,14 +16,16 @@ func (d *decoder) integer(v *value, n node, into reflect.Value) bool {
 	i, err := strconv.ParseInt(n.Value, 10, 64)
 	if n.Style != 0 || err != nil || strconv.FormatInt(i, 10) != n.Value {
 		if n.Style == 0 && only(n.Value, digits) && n.Value[0] != '0' {
-			d.problem(n, codeOutOfRange, d.subject()+" is too large", fmt.Sprintf("write a number from %d to %d", v.least, v.most))
+			d.problem(n, codeOutOfRange, d.subject()+" is too large",
+				fmt.Sprintf("write a number from %d to %d", v.least, v.most))
 			return false
 		}
 		d.wrongType(v, n)
 		return false
 	}
 	if i < v.least || i > v.most {
-		d.problem(n, codeOutOfRange, fmt.Sprintf("%s is %d; %d to %d are allowed", d.subject(), i, v.least, v.most), fmt.Sprintf("write a number from %d to %d", v.least, v.most))
+		d.problem(n, codeOutOfRange, fmt.Sprintf("%s is %d; %d to %d are allowed", d.subject(), i,
+			v.least, v.most), fmt.Sprintf("write a number from %d to %d", v.least, v.most))
 		return false
 	}
 	into.SetInt(i)
@@ -53,7 +55,8 @@ func (d *decoder) duration(v *value, n node, into reflect.Value) bool {
 		return false
 	}
 	if least, most := time.Duration(v.least), time.Duration(v.most); t < least || t > most {
-		d.problem(n, codeOutOfRange, fmt.Sprintf("%s is %s; %s to %s are allowed", d.subject(), t, least, most), "write a duration from "+least.String()+" to "+most.String())
+		d.problem(n, codeOutOfRange, fmt.Sprintf("%s is %s; %s to %s are allowed", d.subject(), t,
+			least, most), "write a duration from "+least.String()+" to "+most.String())
 		return false
 	}
 	into.SetInt(int64(t))
@@ -70,11 +73,13 @@ func (d *decoder) text(v *value, n node, into reflect.Value) bool {
 		most = maxText
 	}
 	if len(s) > most {
-		d.problem(n, codeOutOfRange, fmt.Sprintf("%s is %d bytes long; at most %d are allowed", d.subject(), len(s), most), "shorten it")
+		d.problem(n, codeOutOfRange, fmt.Sprintf("%s is %d bytes long; at most %d are allowed",
+			d.subject(), len(s), most), "shorten it")
 		return false
 	}
 	if i := strings.IndexFunc(s, unseen); n.Style&yaml.DoubleQuotedStyle != 0 && i >= 0 {
-		d.problem(n, codeHiddenCharacter, d.subject()+" holds an escaped character that is not seen", "remove it")
+		d.problem(n, codeHiddenCharacter,
+			d.subject()+" holds an escaped character that is not seen", "remove it")
 		return false
 	}
 	switch {
@@ -108,16 +113,19 @@ func (d *decoder) word(v *value, n node, into reflect.Value) bool {
 	return false
 }
 
-// plainString refuses a text that some parser of YAML reads as another type: it is written in quotes.
+// plainString refuses a text that some parser of YAML reads as another type: it is written in
+// quotes.
 func (d *decoder) plainString(n node, subject string) bool {
 	if n.Style != 0 || n.Tag == "!!str" && !ambiguous(n.Value) {
 		return true
 	}
-	what := map[string]string{"!!int": "a number", "!!float": "a number", "!!bool": "a boolean", "!!timestamp": "a date"}[n.Tag]
+	what := map[string]string{"!!int": "a number", "!!float": "a number", "!!bool": "a boolean",
+		"!!timestamp": "a date"}[n.Tag]
 	if what == "" {
 		what = "a boolean to some parsers"
 	}
-	d.problem(n, codeWrongType, fmt.Sprintf("%s is text, and %s without quotes is %s", subject, quoted(n.Value), what), "put it in quotes: "+quoted(n.Value))
+	d.problem(n, codeWrongType, fmt.Sprintf("%s is text, and %s without quotes is %s", subject,
+		quoted(n.Value), what), "put it in quotes: "+quoted(n.Value))
 	return false
 }
 

@@ -16,20 +16,23 @@ import (
 // SchemaBase is where the schemas are published; the file of a kind is named for it in lower case.
 const SchemaBase = "https://argosy.dev/schema/v1alpha1/"
 
-// Schemas are the JSON Schemas (draft-07) of the kinds, made from the descriptions that the decoder follows. A schema accepts everything that
-// the decoder accepts; rules that JSON Schema cannot say stand in the descriptions of the fields.
+// Schemas are the JSON Schemas (draft-07) of the kinds, made from the descriptions that the decoder
+// follows. A schema accepts everything that the decoder accepts; rules that JSON Schema cannot say
+// stand in the descriptions of the fields.
 func Schemas() map[fleet.Kind][]byte {
 	out := make(map[fleet.Kind][]byte, len(kindOrder))
 	for _, k := range kindOrder {
 		s := k.document.schema()
-		s["$schema"], s["$id"] = "http://json-schema.org/draft-07/schema#", SchemaBase+schemaFile(k.name)
+		s["$schema"], s["$id"] = "http://json-schema.org/draft-07/schema#",
+			SchemaBase+schemaFile(k.name)
 		s["title"], s["description"] = string(k.name), k.doc
 		out[k.name] = indented(s)
 	}
 	return out
 }
 
-// CombinedSchema is the schema of any declaration: it chooses by `kind`, so that an editor needs one schema for all files.
+// CombinedSchema is the schema of any declaration: it chooses by `kind`, so that an editor needs
+// one schema for all files.
 func CombinedSchema() []byte {
 	names, choices, definitions := []any{}, []any{}, map[string]any{}
 	for _, k := range kindOrder {
@@ -38,7 +41,8 @@ func CombinedSchema() []byte {
 		names = append(names, string(k.name))
 		definitions[string(k.name)] = s
 		choices = append(choices, map[string]any{
-			"if":   map[string]any{"required": []any{"kind"}, "properties": map[string]any{"kind": map[string]any{"const": string(k.name)}}},
+			"if": map[string]any{"required": []any{"kind"}, "properties": map[string]any{
+				"kind": map[string]any{"const": string(k.name)}}},
 			"then": map[string]any{"$ref": "#/definitions/" + string(k.name)},
 		})
 	}
@@ -72,13 +76,16 @@ func (v *value) schema() map[string]any {
 	case shapeBoolean:
 		return map[string]any{"type": "boolean"}
 	case shapeDuration:
-		return map[string]any{"type": "string", "pattern": `^[+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)`}
+		return map[string]any{
+			"type": "string", "pattern": `^[+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)`}
 	case shapeLabels:
 		return map[string]any{"type": "object", "minProperties": 1, "maxProperties": maxLabels,
-			"propertyNames":        map[string]any{"pattern": formatLabelKey.pattern},
-			"additionalProperties": map[string]any{"type": "string", "pattern": formatLabel.pattern}}
+			"propertyNames": map[string]any{"pattern": formatLabelKey.pattern},
+			"additionalProperties": map[string]any{
+				"type": "string", "pattern": formatLabel.pattern}}
 	case shapeList:
-		s := map[string]any{"type": "array", "items": v.item.schema(), "maxItems": orDefault(v.most, maxItems)}
+		s := map[string]any{"type": "array", "items": v.item.schema(),
+			"maxItems": orDefault(v.most, maxItems)}
 		if v.item.shape != shapeObject {
 			s["uniqueItems"] = true
 		}
@@ -136,7 +143,8 @@ func (v *value) objectSchema() map[string]any {
 	return s
 }
 
-// groupSchemas say "exactly one of" and "at most one of" in a way that an editor explains: by the pairs that exclude one another.
+// groupSchemas say "exactly one of" and "at most one of" in a way that an editor explains: by the
+// pairs that exclude one another.
 func (v *value) groupSchemas() []any {
 	var all []any
 	for _, g := range v.groups {

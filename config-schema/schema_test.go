@@ -94,12 +94,17 @@ func TestSchemasAcceptWhatTheDecoderAccepts(t *testing.T) {
 	}
 }
 
-// beyondSchema are codes of rules that JSON Schema cannot say, or that are not about the document's structure.
+// beyondSchema are codes of rules that JSON Schema cannot say, or that are not about the document's
+// structure.
 var beyondSchema = map[string]bool{
-	codeDuplicateEntry: true, codeDuplicateKey: true, codeEmptyFile: true, codeEncoding: true, codeHiddenCharacter: true, codeIrregular: true, codeUnreadable: true,
-	codeLFSPointer: true, codeMisplaced: true, codePlaintextSecret: true, codeSealed: true, codeSyntax: true, codeTooDeep: true, codeWrongExtension: true,
-	codeWrongKind: true, codeWrongName: true, codeYAMLFeature: true, codeUnsupported: true, codeExclusive: true, codeInvalidName: true, codeInvalidLabel: true,
-	codeInvalidPath: true, codeInvalidURL: true, codeInvalidValue: true, codeInvalidRevision: true, codeWrongType: true, codeExpression: true,
+	codeDuplicateEntry: true, codeDuplicateKey: true, codeEmptyFile: true, codeEncoding: true,
+	codeHiddenCharacter: true, codeIrregular: true, codeUnreadable: true,
+	codeLFSPointer: true, codeMisplaced: true, codePlaintextSecret: true, codeSealed: true,
+	codeSyntax: true, codeTooDeep: true, codeWrongExtension: true,
+	codeWrongKind: true, codeWrongName: true, codeYAMLFeature: true, codeUnsupported: true,
+	codeExclusive: true, codeInvalidName: true, codeInvalidLabel: true,
+	codeInvalidPath: true, codeInvalidURL: true, codeInvalidValue: true, codeInvalidRevision: true,
+	codeWrongType: true, codeExpression: true,
 }
 
 func TestEditorsSeeWhatASchemaCanSay(t *testing.T) {
@@ -109,7 +114,8 @@ func TestEditorsSeeWhatASchemaCanSay(t *testing.T) {
 		files, _ := caseFiles(t, a)
 		told := false
 		for _, p := range Decode(files[0]).Problems {
-			told = told || !beyondSchema[p.Code] && p.Field != "spec.guards.window" // a schema cannot bound a duration
+			// a schema cannot bound a duration
+			told = told || !beyondSchema[p.Code] && p.Field != "spec.guards.window"
 		}
 		if files[0].Irregular != "" || len(Decode(files[0]).Problems) == 0 {
 			return

@@ -14,32 +14,40 @@ import (
 
 const secretFix = "revoke it, for Git keeps it; put the new one into a Secret and name that in credentialsRef"
 
-// tokens are the forms of well-known secrets. The fixed text is looked for first, since it is hardly ever there.
+// tokens are the forms of well-known secrets. The fixed text is looked for first, since it is
+// hardly ever there.
 var tokens = []struct {
 	what  string
 	fixed []string // one of them is in each
 	form  *regexp.Regexp
 }{
 	{"a private key", []string{"PRIVATE KEY"}, regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY`)},
-	{"an age identity", []string{"AGE-SECRET-KEY-"}, regexp.MustCompile(`AGE-SECRET-KEY-(PQ-)?1[0-9A-Z]{20,}`)},
-	{"a GitHub token", []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"}, regexp.MustCompile(`\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})`)},
+	{"an age identity", []string{"AGE-SECRET-KEY-"},
+		regexp.MustCompile(`AGE-SECRET-KEY-(PQ-)?1[0-9A-Z]{20,}`)},
+	{"a GitHub token", []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"},
+		regexp.MustCompile(`\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})`)},
 	{"a GitLab token", []string{"glpat-"}, regexp.MustCompile(`\bglpat-[A-Za-z0-9_-]{16,}`)},
 	{"a Slack token", []string{"xox"}, regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{10,}`)},
-	{"an AWS access key", []string{"AKIA", "ASIA"}, regexp.MustCompile(`\b(AKIA|ASIA)[0-9A-Z]{16}\b`)},
+	{"an AWS access key", []string{"AKIA", "ASIA"},
+		regexp.MustCompile(`\b(AKIA|ASIA)[0-9A-Z]{16}\b`)},
 	{"a Google API key", []string{"AIza"}, regexp.MustCompile(`\bAIza[0-9A-Za-z_-]{30,}`)},
 	{"a Stripe key", []string{"k_live_"}, regexp.MustCompile(`\b[rs]k_live_[0-9A-Za-z]{16,}`)},
-	{"a JSON web token", []string{"eyJ"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.`)},
-	{"a URL with a password", []string{"@"}, regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/@:"'<>{}]*:[^\s/@"'<>{}]+@`)},
+	{"a JSON web token", []string{"eyJ"},
+		regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.`)},
+	{"a URL with a password", []string{"@"},
+		regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/@:"'<>{}]*:[^\s/@"'<>{}]+@`)},
 }
 
 // pemInBase64 is how "-----BEGIN" begins in base64.
 var pemInBase64 = []byte("LS0tLS1CRUdJTi")
 
-// secrets looks through the whole text, comments included, for what should have been encrypted (adversarial case 90: a committed token is
-// told without being repeated).
+// secrets looks through the whole text, comments included, for what should have been encrypted
+// (adversarial case 90: a committed token is told without being repeated).
 func (d *decoder) secrets(text []byte) {
 	for _, t := range tokens {
-		if !slices.ContainsFunc(t.fixed, func(f string) bool { return bytes.Contains(text, []byte(f)) }) {
+		if !slices.ContainsFunc(t.fixed, func(f string) bool {
+			return bytes.Contains(text, []byte(f))
+		}) {
 			continue
 		}
 		for _, at := range t.form.FindAllIndex(text, maxProblems) {
@@ -85,13 +93,15 @@ func keyInBase64(b []byte) bool {
 	return bytes.Contains(decoded[:n], []byte("PRIVATE KEY"))
 }
 
-// passwords finds "password: value" and its relatives, whatever text they stand in: a comment, a chart's values, an unknown field.
+// passwords finds "password: value" and its relatives, whatever text they stand in: a comment, a
+// chart's values, an unknown field.
 func (d *decoder) passwords(text []byte) {
 	for i, c := range text {
 		if c != ':' && c != '=' || i == 0 {
 			continue
 		}
-		switch text[i-1] | 0x20 { // the last letter of a secret's name, in lower case; quotes may follow it
+		// the last letter of a secret's name, in lower case; quotes may follow it
+		switch text[i-1] | 0x20 {
 		case 'd', 'n', 't', 'y', 's', '"' | 0x20, '\'' | 0x20:
 			if name := nameBefore(text, i); secretName(string(name)) && secretValue(text[i+1:]) {
 				d.secretAt(text, i-len(name), "the value of "+plainName(string(name)))
@@ -113,8 +123,10 @@ func nameBefore(text []byte, i int) []byte {
 	return text[start:end]
 }
 
-// secretNames end the names of values that are secrets. "secret" alone is not among them: secretName, existingSecret name one.
-var secretNames = []string{"password", "passwd", "passphrase", "pwd", "apikey", "secretkey", "privatekey", "clientsecret", "authtoken", "accesstoken",
+// secretNames end the names of values that are secrets. "secret" alone is not among them:
+// secretName, existingSecret name one.
+var secretNames = []string{"password", "passwd", "passphrase", "pwd", "apikey", "secretkey",
+	"privatekey", "clientsecret", "authtoken", "accesstoken",
 	"bearertoken", "secrettoken", "apitoken", "refreshtoken", "secretaccesskey", "connectionstring"}
 
 func secretName(name string) bool {
@@ -128,7 +140,8 @@ func secretName(name string) bool {
 			plain = append(plain, c|0x20)
 		}
 	}
-	if string(plain) == "token" || len(name) > 6 && strings.EqualFold(name[len(name)-6:], ".token") {
+	if string(plain) == "token" || len(name) > 6 && strings.EqualFold(name[len(name)-6:],
+		".token") {
 		return true
 	}
 	for _, s := range secretNames {
@@ -139,9 +152,11 @@ func secretName(name string) bool {
 	return false
 }
 
-// secretValue reports whether what follows "name:" is a value in clear: not a blank, a number of no length, a boolean, a reference or prose.
+// secretValue reports whether what follows "name:" is a value in clear: not a blank, a number of no
+// length, a boolean, a reference or prose.
 func secretValue(after []byte) bool {
-	after = after[:min(len(after), maxText)] // enough to judge by, and the cost of a line that never ends
+	// enough to judge by, and the cost of a line that never ends
+	after = after[:min(len(after), maxText)]
 	line, _, _ := bytes.Cut(after, []byte("\n"))
 	v := strings.TrimLeft(string(line), " \t")
 	if quote := v; quote != "" && (quote[0] == '"' || quote[0] == '\'') {
@@ -159,22 +174,29 @@ func reference(v string) bool {
 	case "true", "false", "null", "~", "|", ">", "|-", ">-", "changeme", "redacted", "todo":
 		return true
 	}
-	return len(v) < 3 || strings.ContainsAny(v[:1], "$<{[*%&!#") || strings.HasPrefix(v, "ENC[") || strings.HasPrefix(v, "vault:") || strings.HasPrefix(v, "ref+") || strings.Trim(v, "*x.") == ""
+	return len(v) < 3 || strings.ContainsAny(v[:1], "$<{[*%&!#") || strings.HasPrefix(v, "ENC[") ||
+		strings.HasPrefix(v, "vault:") || strings.HasPrefix(v, "ref+") ||
+		strings.Trim(v, "*x.") == ""
 }
 
 // noKeyInCAData finds a key behind the certificates, where no fixed text shows it.
 func noKeyInCAData(d *decoder, into reflect.Value, at node) {
-	if c := into.Addr().Interface().(*fleet.ClusterSpec); keyInBase64([]byte(strings.TrimRight(c.CAData, "="))) {
+	if c := into.Addr().Interface().(*fleet.ClusterSpec); keyInBase64(
+		[]byte(strings.TrimRight(c.CAData, "="))) {
 		d.at("caData", func() {
-			d.problem(child(at, "caData"), codePlaintextSecret, "caData holds a private key in clear", secretFix)
+			d.problem(child(at, "caData"), codePlaintextSecret,
+				"caData holds a private key in clear", secretFix)
 		})
 	}
 }
 
 func parameterIsNoSecret(d *decoder, into reflect.Value, at node) {
-	if p := into.Addr().Interface().(*fleet.HelmParameter); secretName(p.Name) && p.Value != "" && !reference(p.Value) {
+	if p := into.Addr().Interface().(*fleet.HelmParameter); secretName(p.Name) && p.Value != "" &&
+		!reference(p.Value) {
 		d.at("value", func() {
-			d.problem(child(at, "value"), codePlaintextSecret, "the value of "+plainName(p.Name)+" stands here in clear", "name a Secret of the cluster in the chart's values instead, and revoke this one")
+			d.problem(child(at, "value"), codePlaintextSecret, "the value of "+plainName(p.Name)+
+				" stands here in clear",
+				"name a Secret of the cluster in the chart's values instead, and revoke this one")
 		})
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// New is a first file of a kind, for `argosy new`: what is required, or needed by nearly everyone, with example values, everything else commented out with its meaning.
-// It decodes as it is. tenant may be empty where the kind has none or the caller does not care.
+// New is a first file of a kind, for `argosy new`: what is required, or needed by nearly everyone,
+// with example values, everything else commented out with its meaning. It decodes as it is. tenant
+// may be empty where the kind has none or the caller does not care.
 func New(k fleet.Kind, tenant fleet.TenantName, name string) []byte {
 	d, ok := kinds[k]
 	if !ok {
@@ -22,7 +23,8 @@ func New(k fleet.Kind, tenant fleet.TenantName, name string) []byte {
 	if tenant != "" || !strings.Contains(d.place, "<tenant>") {
 		fmt.Fprintf(&b, "# %s\n", path)
 	}
-	fmt.Fprintf(&b, "# %s\n# yaml-language-server: $schema=%s%s\n", d.doc, SchemaBase, schemaFile(k))
+	fmt.Fprintf(&b, "# %s\n# yaml-language-server: $schema=%s%s\n", d.doc, SchemaBase,
+		schemaFile(k))
 	w := template{b: &b, name: name}
 	w.object(&d.document, "", false)
 	return []byte(b.String())
@@ -111,10 +113,12 @@ func firstSentence(s string) string {
 	return strings.TrimSuffix(s, ".")
 }
 
-// asText writes a text so that every parser of YAML reads a text: in quotes where it could be a number, a boolean or a date.
+// asText writes a text so that every parser of YAML reads a text: in quotes where it could be a
+// number, a boolean or a date.
 func asText(s string) string {
 	var n yaml.Node
-	if !only(s, alnum+"-_./") || yaml.Unmarshal([]byte(s), &n) != nil || len(n.Content) != 1 || n.Content[0].Tag != "!!str" || ambiguous(s) {
+	if !only(s, alnum+"-_./") || yaml.Unmarshal([]byte(s), &n) != nil || len(n.Content) != 1 ||
+		n.Content[0].Tag != "!!str" || ambiguous(s) {
 		return strconv.Quote(s)
 	}
 	return s

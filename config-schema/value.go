@@ -10,7 +10,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// value decodes a node as described into a value of the domain, and reports whether it is whole. Every mistake below it is reported.
+// value decodes a node as described into a value of the domain, and reports whether it is whole.
+// Every mistake below it is reported.
 func (d *decoder) value(v *value, n node, into reflect.Value) bool {
 	if d.blank(v, n) || !d.shaped(v, n, into) {
 		return false
@@ -49,7 +50,8 @@ func (d *decoder) shaped(v *value, n node, into reflect.Value) bool {
 // blank refuses null, "" and empty collections, except where an empty one has a meaning.
 func (d *decoder) blank(v *value, n node) bool {
 	null := n.Tag == "!!null"
-	if !null && (n.Kind == yaml.ScalarNode && strings.TrimSpace(n.Value) != "" || n.Kind != yaml.ScalarNode && len(n.Content) > 0) {
+	if !null && (n.Kind == yaml.ScalarNode && strings.TrimSpace(n.Value) != "" ||
+		n.Kind != yaml.ScalarNode && len(n.Content) > 0) {
 		return false
 	}
 	if v.empty && !null && (n.Kind == yaml.ScalarNode) == (v.shape == shapeText) {
@@ -79,8 +81,8 @@ func (d *decoder) object(v *value, n node, into reflect.Value) bool {
 		into.Set(reflect.New(v.bound))
 		into = into.Elem()
 	}
-	// seen is the line of each field, or of what was probably meant to be it. What is missing is not told of an object with a field that
-	// belongs elsewhere: its author meant another thing.
+	// seen is the line of each field, or of what was probably meant to be it. What is missing is
+	// not told of an object with a field that belongs elsewhere: its author meant another thing.
 	var seen [32]int32
 	ok, excused := d.uniqueKeys(n), false
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -118,8 +120,8 @@ func (d *decoder) object(v *value, n node, into reflect.Value) bool {
 	return ok
 }
 
-// unknown tells of a field that does not exist here, and returns the place of the one that was probably meant; -1 when it belongs elsewhere,
-// or none is near.
+// unknown tells of a field that does not exist here, and returns the place of the one that was
+// probably meant; -1 when it belongs elsewhere, or none is near.
 func (d *decoder) unknown(v *value, key node) (meant int) {
 	w, ok := v.never[key.Value]
 	if !ok {
@@ -155,7 +157,8 @@ func (d *decoder) group(v *value, g group, n node, excused bool) bool {
 	var set []string
 	var second node
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if name := n.Content[i].Value; slices.Contains(g.names, name) && !slices.Contains(set, name) {
+		if name := n.Content[i].Value; slices.Contains(g.names, name) &&
+			!slices.Contains(set, name) {
 			if set = append(set, name); len(set) == 2 {
 				second = n.Content[i]
 			}
@@ -163,14 +166,16 @@ func (d *decoder) group(v *value, g group, n node, excused bool) bool {
 	}
 	switch {
 	case len(set) > 1:
-		d.problem(second, codeExclusive, strings.Join(set, " and ")+" exclude one another", "keep one of them"+g.when)
+		d.problem(second, codeExclusive, strings.Join(set, " and ")+" exclude one another",
+			"keep one of them"+g.when)
 		return false
 	case len(set) == 0 && g.exactly && !excused:
 		example := ""
 		if f := v.fieldNamed(g.names[0]); f.example != "" {
 			example = ", e.g. " + f.name + ": " + f.example
 		}
-		d.problem(n, codeExclusive, "one of "+strings.Join(g.names, ", ")+" is required", "set exactly one"+example+g.when)
+		d.problem(n, codeExclusive, "one of "+strings.Join(g.names, ", ")+" is required",
+			"set exactly one"+example+g.when)
 		return false
 	}
 	return true

@@ -8,8 +8,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// valuesArePlainYAML holds a chart's values to the same rules as the file: a map, no anchors, no tags, not too deep, no key twice. They
-// are parsed again by Argo CD and by Helm, and must not be a bomb there nor mean different things to the two.
+// valuesArePlainYAML holds a chart's values to the same rules as the file: a map, no anchors, no
+// tags, not too deep, no key twice. They are parsed again by Argo CD and by Helm, and must not be a
+// bomb there nor mean different things to the two.
 func valuesArePlainYAML(d *decoder, into reflect.Value, at node) {
 	values := into.Addr().Interface().(*fleet.HelmSource).Values
 	if values == "" {

@@ -7,15 +7,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// within is where a place of a text stands in the file that the text was read from: line and column of the text and of the file, all from 1.
-// The text and the file have the same characters in the same order but for blanks, line ends and escapes, whatever the style of the
-// scalar; so the place is found by counting those that are seen. Where that fails it is the scalar's own place.
+// within is where a place of a text stands in the file that the text was read from: line and column
+// of the text and of the file, all from 1. The text and the file have the same characters in the
+// same order but for blanks, line ends and escapes, whatever the style of the scalar; so the place
+// is found by counting those that are seen. Where that fails it is the scalar's own place.
 func within(file []byte, n node, line, column int) (int, int) {
 	before, more, found := seenBefore(n.Value, line, column)
 	if line < 1 || column < 1 || !found {
 		return n.Line, n.Column
 	}
-	w := walk{lines: bytes.Split(file, []byte("\n")), at: position{n.Line, n.Column}, style: n.Style}
+	w := walk{lines: bytes.Split(file, []byte("\n")), at: position{n.Line, n.Column},
+		style: n.Style}
 	if !w.begin() {
 		return n.Line, n.Column
 	}
@@ -30,7 +32,8 @@ func within(file []byte, n node, line, column int) (int, int) {
 	return w.at.line, w.at.column
 }
 
-// seenBefore are the characters of a text that are seen and stand before a place of it; more tells that others follow.
+// seenBefore are the characters of a text that are seen and stand before a place of it; more tells
+// that others follow.
 func seenBefore(text string, line, column int) (seen []rune, more, found bool) {
 	l, c := 1, 1
 	for i, r := range text {
@@ -90,7 +93,8 @@ func (w *walk) skip() {
 			w.read()
 		case strings.ContainsRune(blanks, w.runes[i]):
 			w.at.column++
-		case w.style&yaml.DoubleQuotedStyle != 0 && w.runes[i] == '\\' && (i+1 == len(w.runes) || strings.ContainsRune("ntr \t\r", w.runes[i+1])):
+		case w.style&yaml.DoubleQuotedStyle != 0 && w.runes[i] == '\\' &&
+			(i+1 == len(w.runes) || strings.ContainsRune("ntr \t\r", w.runes[i+1])):
 			w.at.column += 2
 		default:
 			return
@@ -98,7 +102,8 @@ func (w *walk) skip() {
 	}
 }
 
-// next is the next character that is seen. An escape that stands for a character of its own counts as that one; others end the walk.
+// next is the next character that is seen. An escape that stands for a character of its own counts
+// as that one; others end the walk.
 func (w *walk) next() (rune, bool) {
 	w.skip()
 	i := w.at.column - 1
@@ -111,7 +116,8 @@ func (w *walk) next() (rune, bool) {
 		switch follows := w.runes[i+1]; {
 		case w.style&yaml.SingleQuotedStyle != 0 && r == '\'' && follows == '\'':
 			w.at.column++
-		case w.style&yaml.DoubleQuotedStyle != 0 && r == '\\' && strings.ContainsRune(`"\/`, follows):
+		case w.style&yaml.DoubleQuotedStyle != 0 && r == '\\' && strings.ContainsRune(`"\/`,
+			follows):
 			w.at.column++
 			return follows, true
 		}

@@ -40,7 +40,9 @@ func (v *value) kindOfValue() string {
 func (v *value) howToWrite() string {
 	switch v.shape {
 	case shapeInteger:
-		return fmt.Sprintf("write a number from %d to %d in decimal, without quotes, leading zeros or exponent", v.least, v.most)
+		return fmt.Sprintf(
+			"write a number from %d to %d in decimal, without quotes, leading zeros or exponent",
+			v.least, v.most)
 	case shapeBoolean:
 		return "write true or false, without quotes"
 	case shapeDuration:
@@ -58,7 +60,8 @@ func (v *value) howToWrite() string {
 	return "write one value"
 }
 
-// subject names what the decoder is at, for a message: the last field of the path, with its place in a list.
+// subject names what the decoder is at, for a message: the last field of the path, with its place
+// in a list.
 func (d *decoder) subject() string {
 	if len(d.steps) == 0 {
 		return "the file"

@@ -11,10 +11,11 @@ import (
 	"argosy.dev/argosy/fleet/printable"
 )
 
-// The writers print problems in the order in which they are given. Everything in them is printed on its own line and without control
-// characters: paths and messages may carry what a tenant wrote.
+// The writers print problems in the order in which they are given. Everything in them is printed on
+// its own line and without control characters: paths and messages may carry what a tenant wrote.
 
-// WriteText writes `file:line:col: severity[code]: message`, with the fix on a line below. colour adds ANSI colours.
+// WriteText writes `file:line:col: severity[code]: message`, with the fix on a line below. colour
+// adds ANSI colours.
 func WriteText(w io.Writer, problems []fleet.Problem, colour bool) error {
 	paint := func(code, s string) string {
 		if !colour {
@@ -31,7 +32,9 @@ func WriteText(w io.Writer, problems []fleet.Problem, colour bool) error {
 		if p.Line > 0 {
 			place += fmt.Sprintf(":%d:%d", p.Line, max(p.Column, 1))
 		}
-		s := fmt.Sprintf("%s: %s: %s\n", paint("1", place), paint(hue, fmt.Sprintf("%s[%s]", p.Severity, printable.Name(p.Code))), printable.Name(p.Message))
+		s := fmt.Sprintf("%s: %s: %s\n", paint("1", place),
+			paint(hue, fmt.Sprintf("%s[%s]", p.Severity, printable.Name(p.Code))),
+			printable.Name(p.Message))
 		if p.Fix != "" {
 			s += "    " + paint("36", "fix:") + " " + printable.Name(p.Fix) + "\n"
 		}
@@ -68,7 +71,8 @@ func WriteJSON(w io.Writer, problems []fleet.Problem) error {
 // WriteGitHub writes workflow commands, which GitHub shows as annotations of the changed lines.
 func WriteGitHub(w io.Writer, problems []fleet.Problem) error {
 	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C", "\t", `\t`)
+	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C",
+		"\t", `\t`)
 	for _, p := range problems {
 		command := "error"
 		if p.Severity == fleet.SeverityWarning {
@@ -82,7 +86,8 @@ func WriteGitHub(w io.Writer, problems []fleet.Problem) error {
 		if p.Fix != "" {
 			text += "\nfix: " + printable.Name(p.Fix)
 		}
-		if _, err := fmt.Fprintf(w, "::%s %s,title=%s::%s\n", command, place, property.Replace(printable.Name(p.Code)), data.Replace(text)); err != nil {
+		if _, err := fmt.Fprintf(w, "::%s %s,title=%s::%s\n", command, place,
+			property.Replace(printable.Name(p.Code)), data.Replace(text)); err != nil {
 			return err
 		}
 	}

@@ -11,9 +11,14 @@ import (
 )
 
 var written = []fleet.Problem{
-	{Key: fleet.Key{Kind: fleet.KindFile, Name: "fleet/x"}, Path: "fleet/x", Severity: fleet.SeverityError, Code: codeMisplaced, Message: "no declaration belongs here", Fix: "move it"},
-	{Key: fleet.Key{Kind: fleet.KindTenant, Name: "acme"}, Path: "fleet/tenants/acme.yaml", Line: 3, Column: 7, Field: "spec.quota", Severity: fleet.SeverityWarning, Code: "quota-lowered", Message: "20% are over: 5, 6"},
-	{Path: "tenants/a\nb/\x1b[31m,:%.yaml", Line: 1, Column: 2, Severity: fleet.SeverityError, Code: codeSyntax, Message: "one\ntwo \u202e \"q\"", Fix: "a\r\n::error::x"},
+	{Key: fleet.Key{Kind: fleet.KindFile, Name: "fleet/x"}, Path: "fleet/x",
+		Severity: fleet.SeverityError, Code: codeMisplaced, Message: "no declaration belongs here",
+		Fix: "move it"},
+	{Key: fleet.Key{Kind: fleet.KindTenant, Name: "acme"}, Path: "fleet/tenants/acme.yaml", Line: 3,
+		Column: 7, Field: "spec.quota", Severity: fleet.SeverityWarning, Code: "quota-lowered",
+		Message: "20% are over: 5, 6"},
+	{Path: "tenants/a\nb/\x1b[31m,:%.yaml", Line: 1, Column: 2, Severity: fleet.SeverityError,
+		Code: codeSyntax, Message: "one\ntwo \u202e \"q\"", Fix: "a\r\n::error::x"},
 }
 
 func TestTextIsOneLinePerProblemAndOnePerFix(t *testing.T) {
@@ -34,7 +39,9 @@ tenants/a\nb/\x1b[31m,:%.yaml:1:2: error[syntax]: one\ntwo \u202e "q"
 	if err := WriteText(&b, written[:1], true); err != nil {
 		t.Fatal(err)
 	}
-	if want := "\x1b[1mfleet/x\x1b[0m: \x1b[31merror[misplaced-file]\x1b[0m: no declaration belongs here\n    \x1b[36mfix:\x1b[0m move it\n"; b.String() != want {
+	if want :=
+		"\x1b[1mfleet/x\x1b[0m: \x1b[31merror[misplaced-file]\x1b[0m: no declaration belongs " +
+			"here\n    \x1b[36mfix:\x1b[0m move it\n"; b.String() != want {
 		t.Errorf("in colour: %q", b.String())
 	}
 }
@@ -62,7 +69,8 @@ func TestJSONSaysHowMany(t *testing.T) {
 		Problems         []fleet.Problem
 		Errors, Warnings int
 	}
-	if err := json.Unmarshal(b.Bytes(), &got); err != nil || got.Errors != 2 || got.Warnings != 1 || len(got.Problems) != 3 || got.Problems[2] != written[2] {
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil || got.Errors != 2 || got.Warnings != 1 ||
+		len(got.Problems) != 3 || got.Problems[2] != written[2] {
 		t.Errorf("%v: %s", err, b.String())
 	}
 	b.Reset()
@@ -71,7 +79,8 @@ func TestJSONSaysHowMany(t *testing.T) {
 	}
 }
 
-// sarifShape is what SARIF 2.1.0 demands of the properties that are written here (OASIS sarif-schema-2.1.0).
+// sarifShape is what SARIF 2.1.0 demands of the properties that are written here (OASIS
+// sarif-schema-2.1.0).
 const sarifShape = `{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "required": ["version", "runs"], "additionalProperties": false, "properties": {
  "$schema": {"type": "string", "format": "uri"}, "version": {"enum": ["2.1.0"]},
  "runs": {"type": "array", "minItems": 0, "items": {"type": "object", "required": ["tool"], "additionalProperties": false, "properties": {
@@ -106,11 +115,13 @@ func TestSARIFHasTheShapeOfItsStandard(t *testing.T) {
 	}
 	run := log.Runs[0]
 	for i, r := range run.Results {
-		if rule := run.Tool.Driver.Rules[r.RuleIndex]; rule.ID != r.RuleID || r.RuleID != written[i].Code || rule.ShortDescription.Text == "" {
+		if rule := run.Tool.Driver.Rules[r.RuleIndex]; rule.ID != r.RuleID ||
+			r.RuleID != written[i].Code || rule.ShortDescription.Text == "" {
 			t.Errorf("result %d has rule %+v", i, rule)
 		}
 	}
-	if uri := run.Results[2].Locations[0].PhysicalLocation.ArtifactLocation.URI; uri != "tenants/a%0Ab/%1B%5B31m%2C:%25.yaml" {
+	if uri :=
+		run.Results[2].Locations[0].PhysicalLocation.ArtifactLocation.URI; uri != "tenants/a%0Ab/%1B%5B31m%2C:%25.yaml" {
 		t.Errorf("the path is written %q", uri)
 	}
 	if run.Results[0].Locations[0].PhysicalLocation.Region != nil {
@@ -124,7 +135,9 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe
 
 func TestWritersTellThatTheyCouldNotWrite(t *testing.T) {
 	for name, err := range map[string]error{
-		"text": WriteText(brokenPipe{}, written, false), "json": WriteJSON(brokenPipe{}, written), "sarif": WriteSARIF(brokenPipe{}, written, ""), "github": WriteGitHub(brokenPipe{}, written),
+		"text": WriteText(brokenPipe{}, written, false), "json": WriteJSON(brokenPipe{}, written),
+		"sarif": WriteSARIF(brokenPipe{}, written, ""), "github": WriteGitHub(brokenPipe{},
+			written),
 	} {
 		if err == nil {
 			t.Errorf("%s: the error is lost", name)

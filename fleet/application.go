@@ -1,6 +1,7 @@
 package fleet
 
-// Destination is an exact (server, namespace) pair of an AppProject or an Application. Server is the environment's server key.
+// Destination is an exact (server, namespace) pair of an AppProject or an Application. Server is
+// the environment's server key.
 type Destination struct {
 	Server    string `json:"server"`
 	Namespace string `json:"namespace"`
@@ -26,7 +27,8 @@ type Application struct {
 	DeletionPolicy DeletionPolicy
 }
 
-// Project is what a tenant may do on one engine. Every list is exact: no pattern character reaches Argo CD.
+// Project is what a tenant may do on one engine. Every list is exact: no pattern character reaches
+// Argo CD.
 type Project struct {
 	Tenant           TenantName
 	Name             string
@@ -37,10 +39,11 @@ type Project struct {
 
 // Cluster is an environment's API server as one engine knows it.
 type Cluster struct {
-	ID               EnvironmentID
-	Name             string
-	Project          string
-	Server           string // server key: the URL with a query that makes it unique per environment (ServerKey)
+	ID      EnvironmentID
+	Name    string
+	Project string
+	// server key: the URL with a query that makes it unique per environment (ServerKey)
+	Server           string
 	CAData           string
 	Namespaces       []string
 	ClusterResources bool
@@ -56,14 +59,16 @@ type Repository struct {
 	Credential CredentialSource
 }
 
-// CredentialSource says where a secret's content is found when an object is applied. It never holds the content.
+// CredentialSource says where a secret's content is found when an object is applied. It never holds
+// the content.
 type CredentialSource struct {
 	Tenant TenantName `json:"tenant"`
-	// Folder is the folder of the declaration that names the secret: "environments" or "credentials".
-	// It is empty for the platform's own secrets.
+	// Folder is the folder of the declaration that names the secret: "environments" or
+	// "credentials". It is empty for the platform's own secrets.
 	Folder string `json:"folder,omitempty"`
 	Name   string `json:"name"`
-	Sealed string `json:"sealed,omitempty"` // blob id of the *.sops.yaml beside the declaration; empty: the directory or the namespace
+	// blob id of the *.sops.yaml beside the declaration; empty: the directory or the namespace
+	Sealed string `json:"sealed,omitempty"`
 }
 
 // EncryptedForKey is the key under which an encrypted file holds, as an encrypted value, the path
@@ -84,8 +89,9 @@ func (s CredentialSource) EncryptedPath() string { return s.EncryptedFor() + enc
 // ObjectKind is the kind of an object that Argosy keeps on an engine.
 type ObjectKind string
 
-// Object kinds, in the order in which they are created. They are removed in the opposite order: a cluster Secret that goes before its
-// Applications makes Argo CD strip their finalizers and orphan the workloads without a word.
+// Object kinds, in the order in which they are created. They are removed in the opposite order: a
+// cluster Secret that goes before its Applications makes Argo CD strip their finalizers and orphan
+// the workloads without a word.
 const (
 	ObjectProject     ObjectKind = "AppProject"
 	ObjectCluster     ObjectKind = "Cluster"
@@ -93,8 +99,8 @@ const (
 	ObjectApplication ObjectKind = "Application"
 )
 
-// CredentialFolder is the folder of the declarations that an object of this kind takes its credential
-// from; "" for the kinds that have none.
+// CredentialFolder is the folder of the declarations that an object of this kind takes its
+// credential from; "" for the kinds that have none.
 func (k ObjectKind) CredentialFolder() string {
 	switch k {
 	case ObjectCluster:
@@ -133,8 +139,9 @@ type Object struct {
 	Application *Application
 }
 
-// Manifest is an object as it will be applied: canonical JSON without any secret content, and the SHA-256 of those bytes in hexadecimal.
-// Revision, epoch and hash annotations are added when it is applied and are no part of the bytes.
+// Manifest is an object as it will be applied: canonical JSON without any secret content, and the
+// SHA-256 of those bytes in hexadecimal. Revision, epoch and hash annotations are added when it is
+// applied and are no part of the bytes.
 type Manifest struct {
 	Body []byte
 	Hash string
@@ -148,13 +155,20 @@ type Row struct {
 	Deployment  DeploymentName    `json:"deployment,omitempty"`
 	Credential  *CredentialSource `json:"credential,omitempty"` // of Cluster and Repository rows
 	Manifest    Manifest          `json:"-"`
-	Deletion    DeletionPolicy    `json:"deletion,omitempty"` // of Applications: what removing the row does
-	Absent      bool              `json:"absent,omitempty"`   // the object is to be removed; the row goes when that is acknowledged
-	Revision    Revision          `json:"revision"`           // of the config repo: the commit that last changed this object
-	Seq         int64             `json:"seq"`                // commit-ordered; grows with every change of the row
-	Apply       ApplyState        `json:"apply,omitempty"`    // as it was last acknowledged; the store's
-	UID         string            `json:"uid,omitempty"`      // of a removed stray: no other object of that name is removed
-	Life        string            `json:"-"`                  // incarnation of the store that it was read from: see Lease
+	// of Applications: what removing the row does
+	Deletion DeletionPolicy `json:"deletion,omitempty"`
+	// the object is to be removed; the row goes when that is acknowledged
+	Absent bool `json:"absent,omitempty"`
+	// of the config repo: the commit that last changed this object
+	Revision Revision `json:"revision"`
+	// commit-ordered; grows with every change of the row
+	Seq int64 `json:"seq"`
+	// as it was last acknowledged; the store's
+	Apply ApplyState `json:"apply,omitempty"`
+	// of a removed stray: no other object of that name is removed
+	UID string `json:"uid,omitempty"`
+	// incarnation of the store that it was read from: see Lease
+	Life string `json:"-"`
 }
 
 // Head is what tells whether an object is as its Row wants it.

@@ -5,8 +5,9 @@ import "strings"
 // maxMeant is the most bytes of a word for which another is looked for.
 const maxMeant = 64
 
-// Closest is the candidate that was probably meant by what was written: equal but for case, or no more edits away than a third of its
-// length, and one at least. Empty: none is near. Ties go to the first.
+// Closest is the candidate that was probably meant by what was written: equal but for case, or no
+// more edits away than a third of its length, and one at least. Empty: none is near. Ties go to the
+// first.
 func Closest[T ~string](written string, candidates []T) T {
 	lower := strings.ToLower(written)
 	if max(len(written), len(lower)) > maxMeant {
@@ -25,8 +26,9 @@ func Closest[T ~string](written string, candidates []T) T {
 	return best
 }
 
-// edits is the optimal string alignment distance of a and b (insert, delete, replace, swap neighbours), or limit when it is not less. a has
-// at most maxMeant bytes, limit is at most a third more than that. It allocates nothing: the candidates may be thousands.
+// edits is the optimal string alignment distance of a and b (insert, delete, replace, swap
+// neighbours), or limit when it is not less. a has at most maxMeant bytes, limit is at most a third
+// more than that. It allocates nothing: the candidates may be thousands.
 func edits(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

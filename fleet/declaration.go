@@ -2,7 +2,8 @@ package fleet
 
 import "cmp"
 
-// Key is the identity of a declaration: what the path says, and nothing else. Tenant is empty for the kinds under `fleet/`.
+// Key is the identity of a declaration: what the path says, and nothing else. Tenant is empty for
+// the kinds under `fleet/`.
 type Key struct {
 	Kind   Kind       `json:"kind"`
 	Tenant TenantName `json:"tenant,omitempty"`
@@ -17,7 +18,8 @@ func (k Key) String() string {
 	return string(k.Kind) + " " + string(k.Tenant) + "/" + k.Name
 }
 
-// Declaration is one file of the config repo, decoded. Exactly one of the pointers is set, the one that Key.Kind names.
+// Declaration is one file of the config repo, decoded. Exactly one of the pointers is set, the one
+// that Key.Kind names.
 type Declaration struct {
 	Key    Key               `json:"key"`
 	Path   string            `json:"path"`
@@ -37,33 +39,43 @@ type Declaration struct {
 
 // FleetSpec holds the guards and defaults of the whole fleet (fleet/fleet.yaml, exactly one).
 type FleetSpec struct {
-	Owners   []string `json:"owners,omitempty"` // who answers for fleet/, as Tenant.owners; empty: whoever administers the config repo on its forge
-	Guards   Guards   `json:"guards,omitempty"`
-	GitHosts []string `json:"gitHosts,omitempty"` // exact hosts (with :port when not the default; "http://host" allows it without TLS) that a repoURL may name
-	// ClusterHosts are the exact hosts (host or host:port) of API servers that may be internal addresses, e.g. 127.0.0.1 of a lab: see InternalServer.
+	// who answers for fleet/, as Tenant.owners; empty: whoever administers the config repo on its
+	// forge
+	Owners []string `json:"owners,omitempty"`
+	Guards Guards   `json:"guards,omitempty"`
+	// exact hosts (with :port when not the default; "http://host" allows it without TLS) that a
+	// repoURL may name
+	GitHosts []string `json:"gitHosts,omitempty"`
+	// ClusterHosts are the exact hosts (host or host:port) of API servers that may be internal
+	// addresses, e.g. 127.0.0.1 of a lab: see InternalServer.
 	ClusterHosts []string `json:"clusterHosts,omitempty"`
-	// RefusePrivateClusters refuses API servers at addresses of private networks too, but for those in ClusterHosts.
+	// RefusePrivateClusters refuses API servers at addresses of private networks too, but for those
+	// in ClusterHosts.
 	RefusePrivateClusters bool     `json:"refusePrivateClusters,omitempty"`
 	Defaults              Defaults `json:"defaults,omitempty"`
 }
 
-// Guards bound how many Applications of one tenant may be deleted without an approval, summed over Window; Fleet bounds those of all
-// tenants together.
+// Guards bound how many Applications of one tenant may be deleted without an approval, summed over
+// Window; Fleet bounds those of all tenants together.
 type Guards struct {
-	MaxDeletes       int      `json:"maxDeletes,omitempty"`       // Applications; default 20
-	MaxDeletePercent int      `json:"maxDeletePercent,omitempty"` // of the Applications that stood at the start; 1..100; default 20
-	AlwaysAllowed    int      `json:"alwaysAllowed,omitempty"`    // so many deletions pass whatever the percentage says; default 5
-	Window           Duration `json:"window,omitempty"`           // default 1h; 1m..168h
+	MaxDeletes int `json:"maxDeletes,omitempty"` // Applications; default 20
+	// of the Applications that stood at the start; 1..100; default 20
+	MaxDeletePercent int `json:"maxDeletePercent,omitempty"`
+	// so many deletions pass whatever the percentage says; default 5
+	AlwaysAllowed int      `json:"alwaysAllowed,omitempty"`
+	Window        Duration `json:"window,omitempty"` // default 1h; 1m..168h
 
 	Fleet *FleetGuards `json:"fleet,omitempty"`
 }
 
-// FleetGuards bound the deletions of all tenants together over Guards.Window. They are wider than what
-// one tenant may delete, so that no tenant can use them up alone.
+// FleetGuards bound the deletions of all tenants together over Guards.Window. They are wider than
+// what one tenant may delete, so that no tenant can use them up alone.
 type FleetGuards struct {
-	MaxDeletes       int `json:"maxDeletes,omitempty"`       // Applications; default 5 times Guards.MaxDeletes
-	MaxDeletePercent int `json:"maxDeletePercent,omitempty"` // 1..100; default Guards.MaxDeletePercent
-	AlwaysAllowed    int `json:"alwaysAllowed,omitempty"`    // default Guards.AlwaysAllowed
+	// Applications; default 5 times Guards.MaxDeletes
+	MaxDeletes int `json:"maxDeletes,omitempty"`
+	// 1..100; default Guards.MaxDeletePercent
+	MaxDeletePercent int `json:"maxDeletePercent,omitempty"`
+	AlwaysAllowed    int `json:"alwaysAllowed,omitempty"` // default Guards.AlwaysAllowed
 }
 
 // Whole is the guards for all tenants together, with their defaults.
@@ -95,15 +107,18 @@ type EngineSpec struct {
 	Region      string         `json:"region"`
 	Capacity    Capacity       `json:"capacity"`
 	DedicatedTo []TenantName   `json:"dedicatedTo,omitempty"` // empty: shared
-	Taints      []Taint        `json:"taints,omitempty"`      // an environment is placed here only if its tenant tolerates each
-	State       EngineState    `json:"state,omitempty"`       // default Active
-	Ring        string         `json:"ring,omitempty"`        // release ring of its Argo CD version; default "stable"
+	// an environment is placed here only if its tenant tolerates each
+	Taints []Taint     `json:"taints,omitempty"`
+	State  EngineState `json:"state,omitempty"` // default Active
+	// release ring of its Argo CD version; default "stable"
+	Ring string `json:"ring,omitempty"`
 }
 
 // ArgoCDInstance says where the instance's Applications live and what it marks its resources with.
 type ArgoCDInstance struct {
-	Namespace      string `json:"namespace"`
-	InstallationID string `json:"installationID"` // unique in the fleet, never empty (argo-cd#11402, #13079)
+	Namespace string `json:"namespace"`
+	// unique in the fleet, never empty (argo-cd#11402, #13079)
+	InstallationID string `json:"installationID"`
 }
 
 // Connection says how the control plane reaches the instance. Exactly one is set.
@@ -128,7 +143,8 @@ type Taint struct {
 // EngineState is what placement may do with an engine.
 type EngineState string
 
-// Engine states. Cordoned takes nothing new; Draining takes nothing new and is to be emptied by moves.
+// Engine states. Cordoned takes nothing new; Draining takes nothing new and is to be emptied by
+// moves.
 const (
 	EngineActive   EngineState = "Active"
 	EngineCordoned EngineState = "Cordoned"
@@ -137,13 +153,18 @@ const (
 
 // TenantSpec is the platform's grant to one tenant (fleet/tenants/<name>.yaml).
 type TenantSpec struct {
-	Owners           []string        `json:"owners"` // "github:<login>", "github:<organization>/<team>" or "group:<name>": see ParseOwner
-	Quota            Quota           `json:"quota"`
-	Repositories     []string        `json:"repositories"`         // exact URL, or everything below a trailing slash
-	Clusters         []string        `json:"clusters,omitempty"`   // API servers: exact URL, or ".domain" for every host below it; none: none
-	Namespaces       []string        `json:"namespaces,omitempty"` // on API servers that other tenants are granted too: exact name, or "prefix-"
-	Placement        TenantPlacement `json:"placement,omitempty"`
-	ClusterResources []GroupKind     `json:"clusterResources,omitempty"` // cluster-scoped kinds that its environments may allow; exact
+	// "github:<login>", "github:<organization>/<team>" or "group:<name>": see ParseOwner
+	Owners []string `json:"owners"`
+	Quota  Quota    `json:"quota"`
+	// exact URL, or everything below a trailing slash
+	Repositories []string `json:"repositories"`
+	// API servers: exact URL, or ".domain" for every host below it; none: none
+	Clusters []string `json:"clusters,omitempty"`
+	// on API servers that other tenants are granted too: exact name, or "prefix-"
+	Namespaces []string        `json:"namespaces,omitempty"`
+	Placement  TenantPlacement `json:"placement,omitempty"`
+	// cluster-scoped kinds that its environments may allow; exact
+	ClusterResources []GroupKind `json:"clusterResources,omitempty"`
 }
 
 // Quota bounds what a tenant may declare. 0 means none.
@@ -155,11 +176,15 @@ type Quota struct {
 
 // TenantPlacement constrains which engines may serve the tenant.
 type TenantPlacement struct {
-	Regions        []string       `json:"regions,omitempty"`        // empty: any
-	Dedicated      bool           `json:"dedicated,omitempty"`      // only engines that name the tenant in dedicatedTo
-	Alone          bool           `json:"alone,omitempty"`          // only engines whose dedicatedTo names the tenant and no other
-	EngineSelector *LabelSelector `json:"engineSelector,omitempty"` // labels that the engine must carry
-	Tolerations    []Taint        `json:"tolerations,omitempty"`    // taints that do not keep the tenant off
+	Regions []string `json:"regions,omitempty"` // empty: any
+	// only engines that name the tenant in dedicatedTo
+	Dedicated bool `json:"dedicated,omitempty"`
+	// only engines whose dedicatedTo names the tenant and no other
+	Alone bool `json:"alone,omitempty"`
+	// labels that the engine must carry
+	EngineSelector *LabelSelector `json:"engineSelector,omitempty"`
+	// taints that do not keep the tenant off
+	Tolerations []Taint `json:"tolerations,omitempty"`
 }
 
 // GroupKind names a Kubernetes kind exactly; group "" is the core group.
@@ -173,7 +198,8 @@ type LabelSelector struct {
 	MatchLabels map[string]string `json:"matchLabels"`
 }
 
-// Matches reports whether every label of the selector stands in labels with the same value. An empty selector matches nothing.
+// Matches reports whether every label of the selector stands in labels with the same value. An
+// empty selector matches nothing.
 func (s *LabelSelector) Matches(labels map[string]string) bool {
 	if s == nil || len(s.MatchLabels) == 0 {
 		return false
@@ -186,7 +212,8 @@ func (s *LabelSelector) Matches(labels map[string]string) bool {
 	return true
 }
 
-// EnvironmentSpec is a cluster to deploy to (tenants/<tenant>/environments/<name>.yaml). Exactly one of Cluster and Agent is set.
+// EnvironmentSpec is a cluster to deploy to (tenants/<tenant>/environments/<name>.yaml). Exactly
+// one of Cluster and Agent is set.
 type EnvironmentSpec struct {
 	Cluster          *ClusterSpec `json:"cluster,omitempty"`
 	Agent            *AgentSpec   `json:"agent,omitempty"`
@@ -213,7 +240,8 @@ type CredentialSpec struct {
 	CredentialsRef SecretRef `json:"credentialsRef"`
 }
 
-// DeploymentSpec is one source in one or many environments (tenants/<tenant>/deployments/<name>.yaml).
+// DeploymentSpec is one source in one or many environments
+// (tenants/<tenant>/deployments/<name>.yaml).
 type DeploymentSpec struct {
 	Source         Source         `json:"source"`
 	Destination    Destinations   `json:"destination"`
@@ -231,9 +259,10 @@ type Destinations struct {
 
 // Source is what is deployed. At most one of Kustomize, Helm, Directory is set.
 type Source struct {
-	RepoURL        string           `json:"repoURL"`
-	Path           string           `json:"path,omitempty"`
-	Chart          string           `json:"chart,omitempty"` // a chart of a Helm repository, instead of path
+	RepoURL string `json:"repoURL"`
+	Path    string `json:"path,omitempty"`
+	// a chart of a Helm repository, instead of path
+	Chart          string           `json:"chart,omitempty"`
 	TargetRevision string           `json:"targetRevision"`
 	Kustomize      *KustomizeSource `json:"kustomize,omitempty"`
 	Helm           *HelmSource      `json:"helm,omitempty"`
@@ -273,7 +302,8 @@ type Override struct {
 	Source      SourceOverride  `json:"source"`
 }
 
-// SourceOverride holds the source fields that may differ per environment; the repository and chart may not.
+// SourceOverride holds the source fields that may differ per environment; the repository and chart
+// may not.
 type SourceOverride struct {
 	Path           string           `json:"path,omitempty"`
 	TargetRevision string           `json:"targetRevision,omitempty"`
@@ -291,8 +321,8 @@ const (
 	SyncManual    SyncMode = "manual"
 )
 
-// SyncSettings are the sync options that may be set. A field that is left out is inherited from Fleet.defaults, and there means automated,
-// prune, selfHeal, and no createNamespace.
+// SyncSettings are the sync options that may be set. A field that is left out is inherited from
+// Fleet.defaults, and there means automated, prune, selfHeal, and no createNamespace.
 type SyncSettings struct {
 	Mode            SyncMode `json:"mode,omitempty"`
 	Prune           *bool    `json:"prune,omitempty"`
@@ -309,15 +339,21 @@ const (
 	DeletionOrphan DeletionPolicy = "Orphan"
 )
 
-// SyncRunSpec is one manual sync at a revision (tenants/<tenant>/syncs/<name>.yaml). Immutable once accepted.
+// SyncRunSpec is one manual sync at a revision (tenants/<tenant>/syncs/<name>.yaml). Immutable once
+// accepted.
 type SyncRunSpec struct {
-	Deployment   DeploymentName    `json:"deployment"`
-	Environments []EnvironmentName `json:"environments,omitempty"` // empty list is refused; left out: every environment of the deployment
-	Revision     string            `json:"revision"`               // of the deployment's source repository: full commit id or tag
-	Hold         bool              `json:"hold,omitempty"`         // auto-sync stays off until targetRevision changes in Git
+	Deployment DeploymentName `json:"deployment"`
+	// empty list is refused; left out: every environment of the deployment
+	Environments []EnvironmentName `json:"environments,omitempty"`
+	// of the deployment's source repository: full commit id or tag
+	Revision string `json:"revision"`
+	// auto-sync stays off until targetRevision changes in Git
+	Hold bool `json:"hold,omitempty"`
 }
 
-// SealedSpec is an age-encrypted file. Only its place and its ciphertext's blob are known to the declarations.
+// SealedSpec is an age-encrypted file. Only its place and its ciphertext's blob are known to the
+// declarations.
 type SealedSpec struct {
-	Folder string `json:"folder"` // "environments" or "credentials": secrets serve the declarations beside them only
+	// "environments" or "credentials": secrets serve the declarations beside them only
+	Folder string `json:"folder"`
 }

@@ -2,19 +2,23 @@ package fleet
 
 import "time"
 
-// MaxFigure is how far Figures count: 10,000 stands for "as many or more", so that no figure costs as much as there is.
+// MaxFigure is how far Figures count: 10,000 stands for "as many or more", so that no figure costs
+// as much as there is.
 const MaxFigure = 10_000
 
-// Figures are how the fleet stands at one moment, for those who operate it. They name engines of the platform, and nothing of a tenant.
+// Figures are how the fleet stands at one moment, for those who operate it. They name engines of
+// the platform, and nothing of a tenant.
 type Figures struct {
-	At    time.Time // by the store's clock
-	Leads bool      // the asker holds the lease "reconciler"; while it does not, nothing below is filled
+	At time.Time // by the store's clock
+	// the asker holds the lease "reconciler"; while it does not, nothing below is filled
+	Leads bool
 
-	Source      SourceFigures
-	Unapplied   Backlog // revisions of which some object is not as its row wants it
-	Engines     []EngineFigures
-	Agents      AgentFigures
-	Strays      map[EngineName]int // live objects without a row; of agents' engines as they last said
+	Source    SourceFigures
+	Unapplied Backlog // revisions of which some object is not as its row wants it
+	Engines   []EngineFigures
+	Agents    AgentFigures
+	// live objects without a row; of agents' engines as they last said
+	Strays      map[EngineName]int
 	Holds       map[HoldReason]Backlog
 	Problems    map[Severity]int
 	Quarantines int
@@ -42,9 +46,11 @@ type SourceFigures struct {
 type EngineFigures struct {
 	Engine    EngineName
 	Reachable bool
-	Attended  bool               // somebody holds the engine's lease: a replica's worker, or its agent
-	Rows      map[ApplyState]int // that are not as they are wanted, of revisions that are not applied
-	Waiting   Backlog            // those of state Pending
+	// somebody holds the engine's lease: a replica's worker, or its agent
+	Attended bool
+	// that are not as they are wanted, of revisions that are not applied
+	Rows    map[ApplyState]int
+	Waiting Backlog // those of state Pending
 
 	Unreachable map[UnreachableReason]int // environments whose clusters it cannot read
 	Parked      int                       // Applications that it leaves alone until they answer
@@ -71,7 +77,8 @@ type Travel struct {
 	Healthy     Stretch
 }
 
-// Stretch is how far the Applications of a revision have come towards one state. Each counts once it was seen there, whatever becomes of it.
+// Stretch is how far the Applications of a revision have come towards one state. Each counts once
+// it was seen there, whatever becomes of it.
 type Stretch struct {
 	Next int64     // of rows: those with a lower number have been there
 	Any  bool      // there is an Application among the rows that were looked at

@@ -1,5 +1,5 @@
-// Package fleet is the domain of Argosy: what a tenant, an environment, a deployment, an engine and an Application are, what they
-// mean and what they may be.
+// Package fleet is the domain of Argosy: what a tenant, an environment, a deployment, an engine and
+// an Application are, what they mean and what they may be.
 //
 // Rules of this package:
 //   - standard library only, and no I/O: values in, values out;
@@ -7,8 +7,9 @@
 //   - identity is exact: two identities are equal or they are strangers, never "alike";
 //   - nothing here has a field for a plaintext secret.
 //
-// The kinds are the contract of the config repo (apiVersion argosy.dev/v1alpha1). Everything that Argo CD reads is made from these
-// typed values and never from a string that a tenant wrote unchecked.
+// The kinds are the contract of the config repo (apiVersion argosy.dev/v1alpha1). Everything that
+// Argo CD reads is made from these typed values and never from a string that a tenant wrote
+// unchecked.
 package fleet
 
 // APIVersion is the only apiVersion that a declaration may carry.
@@ -17,7 +18,8 @@ const APIVersion = "argosy.dev/v1alpha1"
 // Kind names a kind of declaration, exactly as it is written in `kind:`.
 type Kind string
 
-// The kinds that act. EnginePool and others of the contract are added with the feature that makes them work.
+// The kinds that act. EnginePool and others of the contract are added with the feature that makes
+// them work.
 const (
 	KindFleet                Kind = "Fleet"
 	KindEngine               Kind = "Engine"
@@ -27,10 +29,12 @@ const (
 	KindGitOpsDeployment     Kind = "GitOpsDeployment"
 	KindRepositoryCredential Kind = "RepositoryCredential"
 	KindSyncRun              Kind = "SyncRun"
-	// KindSealedSecret is no kind that a person writes: it stands for an age-encrypted `*.sops.yaml` beside a declaration.
+	// KindSealedSecret is no kind that a person writes: it stands for an age-encrypted
+	// `*.sops.yaml` beside a declaration.
 	KindSealedSecret Kind = "SealedSecret"
-	// KindFile stands for a file in the declarations' folders that is none (wrong place, wrong extension, symlink). Its Name is its path,
-	// so that its problem never meets the declaration that it resembles.
+	// KindFile stands for a file in the declarations' folders that is none (wrong place, wrong
+	// extension, symlink). Its Name is its path, so that its problem never meets the declaration
+	// that it resembles.
 	KindFile Kind = "File"
 )
 
@@ -85,7 +89,8 @@ type SyncRunID struct {
 	Name   SyncRunName `json:"name"`
 }
 
-// ApplicationID is the identity of an Application: a deployment in one environment of the same tenant.
+// ApplicationID is the identity of an Application: a deployment in one environment of the same
+// tenant.
 type ApplicationID struct {
 	Tenant      TenantName      `json:"tenant"`
 	Deployment  DeploymentName  `json:"deployment"`

@@ -9,7 +9,8 @@ import (
 
 const maxURL = 1024 // bytes of a URL in a declaration
 
-// plainURL refuses what no URL of a declaration holds, among it every character that Argo CD reads as a pattern.
+// plainURL refuses what no URL of a declaration holds, among it every character that Argo CD reads
+// as a pattern.
 func plainURL(raw string) error {
 	switch {
 	case raw == "":
@@ -34,10 +35,14 @@ func plainURL(raw string) error {
 	return nil
 }
 
-// checkHostPort demands the one spelling of a host: canonical IPv4 address or lower-case DNS name, and no port that goes without saying.
+// checkHostPort demands the one spelling of a host: canonical IPv4 address or lower-case DNS name,
+// and no port that goes without saying.
 func checkHostPort(s, defaultPort string) error {
-	if _, err := netip.ParseAddr(s); strings.ContainsAny(s, "[]") || err == nil && strings.Contains(s, ":") {
-		return errors.New("the host is an IPv6 address, which Argo CD would read as a pattern; write a DNS name that leads to it")
+	if _, err := netip.ParseAddr(s); strings.ContainsAny(s, "[]") || err == nil &&
+		strings.Contains(s, ":") {
+		return errors.New(
+			"the host is an IPv6 address, which Argo CD would read as a pattern; write a DNS " +
+				"name that leads to it")
 	}
 	host, port, found := strings.Cut(s, ":")
 	if found {
@@ -49,7 +54,8 @@ func checkHostPort(s, defaultPort string) error {
 }
 
 func checkPort(port, defaultPort string) error {
-	if port == "" || len(port) > 5 || port[0] == '0' || strings.Trim(port, "0123456789") != "" || len(port) == 5 && port > "65535" {
+	if port == "" || len(port) > 5 || port[0] == '0' || strings.Trim(port, "0123456789") != "" ||
+		len(port) == 5 && port > "65535" {
 		return errors.New("the port is no number from 1 to 65535")
 	}
 	if port == defaultPort {
@@ -68,12 +74,15 @@ func checkHost(host string) error {
 	last := ""
 	for label := range strings.SplitSeq(host, ".") {
 		if len(label) > maxName || !isLabel(label) {
-			return errors.New("the host is no DNS name: labels of a-z, 0-9 and '-', no dot at the end")
+			return errors.New(
+				"the host is no DNS name: labels of a-z, 0-9 and '-', no dot at the end")
 		}
 		last = label
 	}
-	// Resolvers read 127.1, 2130706433 and 0x7f.1 as addresses: what ends in a number is an address, and has one spelling.
-	if c := last[0]; c >= '0' && c <= '9' && (strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x")) {
+	// Resolvers read 127.1, 2130706433 and 0x7f.1 as addresses: what ends in a number is an
+	// address, and has one spelling.
+	if c := last[0]; c >= '0' && c <= '9' && (strings.Trim(last, "0123456789") == "" ||
+		strings.HasPrefix(last, "0x")) {
 		if ip, err := netip.ParseAddr(host); err != nil || !ip.Is4() {
 			return errors.New("the host is no IPv4 address of four decimal numbers")
 		}

@@ -10,8 +10,9 @@ import (
 
 const maxName = 63 // of a DNS-1123 label, and of a label's value
 
-// ValidateName reports why s may not name a declaration, or nil. Names are DNS-1123 labels: they become parts of object names, label
-// values and namespaces and are never shortened. Names that Kubernetes or Argo CD give a meaning of their own are refused.
+// ValidateName reports why s may not name a declaration, or nil. Names are DNS-1123 labels: they
+// become parts of object names, label values and namespaces and are never shortened. Names that
+// Kubernetes or Argo CD give a meaning of their own are refused.
 func ValidateName(s string) error {
 	switch {
 	case s == "":
@@ -19,7 +20,9 @@ func ValidateName(s string) error {
 	case len(s) > maxName:
 		return fmt.Errorf("name is %d characters long; at most %d are allowed", len(s), maxName)
 	case !isLabel(s):
-		return fmt.Errorf("name %+q may only hold a-z, 0-9 and '-', and begins and ends with a letter or digit", s)
+		return fmt.Errorf(
+			"name %+q may only hold a-z, 0-9 and '-', and begins and ends with a letter or digit",
+			s)
 	case reservedNames[s]:
 		return fmt.Errorf("name %q is reserved by Kubernetes or Argo CD", s)
 	}
@@ -42,8 +45,9 @@ func isLabel(s string) bool {
 	return s != ""
 }
 
-// ObjectName is a readable prefix and a hash of the length-prefixed identity, at most 63 characters: the same identity gives the same
-// name on every engine, and no choice of parts makes two identities meet.
+// ObjectName is a readable prefix and a hash of the length-prefixed identity, at most 63
+// characters: the same identity gives the same name on every engine, and no choice of parts makes
+// two identities meet.
 func ObjectName(kind ObjectKind, parts ...string) string {
 	sum := identityHash(string(kind), parts)
 	readable := strings.Join(parts, "-")
@@ -53,7 +57,8 @@ func ObjectName(kind ObjectKind, parts ...string) string {
 	return readable + "-" + sum
 }
 
-// identityHash is 80 bits in lower-case base32. Each part is preceded by its length, so that ("a-b","c") and ("a","b-c") differ.
+// identityHash is 80 bits in lower-case base32. Each part is preceded by its length, so that
+// ("a-b","c") and ("a","b-c") differ.
 func identityHash(kind string, parts []string) string {
 	h := sha256.New()
 	write := func(s string) {
@@ -66,18 +71,22 @@ func identityHash(kind string, parts []string) string {
 	for _, p := range parts {
 		write(p)
 	}
-	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(h.Sum(nil)[:10]))
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(
+		h.Sum(nil)[:10]))
 }
 
 // ApplicationName is the object name of an Application.
 func ApplicationName(id ApplicationID) string {
-	return ObjectName(ObjectApplication, string(id.Tenant), string(id.Deployment), string(id.Environment))
+	return ObjectName(ObjectApplication, string(id.Tenant), string(id.Deployment),
+		string(id.Environment))
 }
 
-// ProjectName is the object name of a tenant's AppProject. It is a function of the tenant alone: no field steers it.
+// ProjectName is the object name of a tenant's AppProject. It is a function of the tenant alone: no
+// field steers it.
 func ProjectName(t TenantName) string { return ObjectName(ObjectProject, string(t)) }
 
-// ClusterName is the object name of an environment's cluster Secret, and the cluster's name within Argo CD.
+// ClusterName is the object name of an environment's cluster Secret, and the cluster's name within
+// Argo CD.
 func ClusterName(id EnvironmentID) string {
 	return ObjectName(ObjectCluster, string(id.Tenant), string(id.Name))
 }
@@ -87,8 +96,9 @@ func RepositoryName(id CredentialID) string {
 	return ObjectName(ObjectRepository, string(id.Tenant), string(id.Name))
 }
 
-// ServerKey makes an API server's URL unique per environment: Argo CD indexes clusters by URL and takes the first match, so two tenants
-// with one API server would otherwise share a credential (argo-cd#4928, #9606). The query never reaches the API server.
+// ServerKey makes an API server's URL unique per environment: Argo CD indexes clusters by URL and
+// takes the first match, so two tenants with one API server would otherwise share a credential
+// (argo-cd#4928, #9606). The query never reaches the API server.
 func ServerKey(server string, id EnvironmentID) string {
 	return server + "?managedEnvironment=" + ClusterName(id)
 }

@@ -18,7 +18,8 @@ func TestObjectNamesNeverMeet(t *testing.T) {
 
 func TestObjectNamesAreLabelsWhateverTheLength(t *testing.T) {
 	long := strings.Repeat("x", 63)
-	for _, parts := range [][]string{{"a"}, {long}, {long, long, long}, {"a", strings.Repeat("b", 43) + "-c"}, {strings.Repeat("ab-", 20) + "a", "b"}} {
+	for _, parts := range [][]string{{"a"}, {long}, {long, long, long},
+		{"a", strings.Repeat("b", 43) + "-c"}, {strings.Repeat("ab-", 20) + "a", "b"}} {
 		n := ObjectName(ObjectApplication, parts...)
 		if len(n) > 63 || !isLabel(n) {
 			t.Errorf("ObjectName(%q) = %q (%d characters) is no DNS-1123 label", parts, n, len(n))
@@ -32,15 +33,16 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q is refused: %v", ok, err)
 		}
 	}
-	for _, bad := range []string{"", "A", "a-", "-a", "a.b", "a_b", "ä", "a b", "default", "in-cluster", "argocd", "kube-system", strings.Repeat("x", 64), "a\x00"} {
+	for _, bad := range []string{"", "A", "a-", "-a", "a.b", "a_b", "ä", "a b", "default",
+		"in-cluster", "argocd", "kube-system", strings.Repeat("x", 64), "a\x00"} {
 		if ValidateName(bad) == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
 }
 
-// The readable part and the hash of a long name are a tenant and an environment too: whoever computes
-// the hash could declare them.
+// The readable part and the hash of a long name are a tenant and an environment too: whoever
+// computes the hash could declare them.
 func TestNoEnvironmentIsNamedAsAnotherOnesHash(t *testing.T) {
 	long := EnvironmentID{Tenant: "acme", Name: EnvironmentName(strings.Repeat("e", 60))}
 	engine := string(AgentEngine(long))
@@ -52,7 +54,8 @@ func TestNoEnvironmentIsNamedAsAnotherOnesHash(t *testing.T) {
 		if engine[at] != '.' || ValidateName(tenant) != nil || ValidateName(name) != nil {
 			continue
 		}
-		if other := (EnvironmentID{Tenant: TenantName(tenant), Name: EnvironmentName(name)}); AgentEngine(other) == AgentEngine(long) {
+		if other := (EnvironmentID{Tenant: TenantName(tenant),
+			Name: EnvironmentName(name)}); AgentEngine(other) == AgentEngine(long) {
 			t.Errorf("environments %s and %s have the engine %s", long, other, engine)
 		}
 	}

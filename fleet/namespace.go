@@ -12,25 +12,28 @@ func CheckNamespaceGrant(grant string) error {
 	return ValidateNamespace(name)
 }
 
-// NamespaceGranted reports whether one of a tenant's grants covers the namespace: the same name, or one with a '-' at its end that the
-// namespace begins with.
+// NamespaceGranted reports whether one of a tenant's grants covers the namespace: the same name, or
+// one with a '-' at its end that the namespace begins with.
 func NamespaceGranted(grants []string, namespace string) bool {
 	return slices.ContainsFunc(grants, func(g string) bool {
 		return g == namespace || strings.HasSuffix(g, "-") && strings.HasPrefix(namespace, g)
 	})
 }
 
-// ValidateNamespace reports why s may not be a namespace that a tenant deploys to, or nil. It is one exact name: Argo CD matches the
-// namespaces of an AppProject as globs with negation. Namespaces of Kubernetes itself, of Argo CD and of Argosy, and "default", which a
-// blank would also mean, are refused.
+// ValidateNamespace reports why s may not be a namespace that a tenant deploys to, or nil. It is
+// one exact name: Argo CD matches the namespaces of an AppProject as globs with negation.
+// Namespaces of Kubernetes itself, of Argo CD and of Argosy, and "default", which a blank would
+// also mean, are refused.
 func ValidateNamespace(s string) error {
 	switch {
 	case s == "":
 		return fmt.Errorf("a namespace is required")
 	case len(s) > maxName:
-		return fmt.Errorf("the namespace is %d characters long; at most %d are allowed", len(s), maxName)
+		return fmt.Errorf("the namespace is %d characters long; at most %d are allowed", len(s),
+			maxName)
 	case !isLabel(s):
-		return fmt.Errorf("namespace %+q may only hold a-z, 0-9 and '-', and begins and ends with a letter or digit", s)
+		return fmt.Errorf(
+			"namespace %+q may only hold a-z, 0-9 and '-', and begins and ends with a letter or digit", s)
 	case reservedNames[s] || strings.HasPrefix(s, "kube-") || strings.HasPrefix(s, "argosy-"):
 		return fmt.Errorf("namespace %q is reserved by Kubernetes, Argo CD or Argosy", s)
 	}

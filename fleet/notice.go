@@ -2,17 +2,20 @@ package fleet
 
 import "strings"
 
-// What replicas tell each other through the store. A notice only says "look"; one that is lost is made up for by polling. The empty notice, and
-// every one that is not known, says that anything may have changed.
+// What replicas tell each other through the store. A notice only says "look"; one that is lost is
+// made up for by polling. The empty notice, and every one that is not known, says that anything may
+// have changed.
 const (
-	NoticeStops  = "stops"  // an emergency stop was set or ended
-	NoticeAgents = "agents" // something waits for an agent, such as a sync that a tenant has asked for
+	NoticeStops = "stops" // an emergency stop was set or ended
+	// something waits for an agent, such as a sync that a tenant has asked for
+	NoticeAgents = "agents"
 
 	noticeRecorded = "recorded"
 	maxNotice      = 7000 // bytes; the store takes 8000
 )
 
-// NoticeRecorded says who has recorded a revision, and for which engines there is something; nil engines: for any.
+// NoticeRecorded says who has recorded a revision, and for which engines there is something; nil
+// engines: for any.
 func NoticeRecorded(by string, engines []EngineName) string {
 	words := []string{noticeRecorded, by}
 	length := len(noticeRecorded) + len(by) + 1

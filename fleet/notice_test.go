@@ -15,7 +15,8 @@ func TestNoticeOfARecordNamesItsEngines(t *testing.T) {
 		many = append(many, fleet.EngineName(fmt.Sprintf("engine-%04d", i)))
 	}
 	for _, c := range []struct{ given, want []fleet.EngineName }{
-		{nil, nil}, {[]fleet.EngineName{"eu-1"}, []fleet.EngineName{"eu-1"}}, {many[:100], many[:100]},
+		{nil, nil}, {[]fleet.EngineName{"eu-1"}, []fleet.EngineName{"eu-1"}},
+		{many[:100], many[:100]},
 		{many, nil}, // more than the store takes: any may be concerned
 	} {
 		notice := fleet.NoticeRecorded("host/1/x", c.given)
@@ -24,7 +25,8 @@ func TestNoticeOfARecordNamesItsEngines(t *testing.T) {
 			t.Errorf("%d engines: %q %d %v", len(c.given), by, len(engines), ok)
 		}
 	}
-	for _, other := range []string{"", fleet.NoticeStops, fleet.NoticeAgents, "engine/eu-1", "host/1/x", "recorded"} {
+	for _, other := range []string{"", fleet.NoticeStops, fleet.NoticeAgents, "engine/eu-1",
+		"host/1/x", "recorded"} {
 		if _, _, ok := fleet.Recorded(other); ok {
 			t.Errorf("%q is no record", other)
 		}

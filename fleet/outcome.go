@@ -1,14 +1,18 @@
 package fleet
 
-// Outcome is how one object stands that a pull request was to change: its row in the mirror, and what its engine last said of it.
+// Outcome is how one object stands that a pull request was to change: its row in the mirror, and
+// what its engine last said of it.
 type Outcome struct {
-	Key     ObjectKey `json:"key"`
-	Present bool      `json:"present"`          // the row is there; false: the object is proven gone, or never came
-	Absent  bool      `json:"absent,omitempty"` // the row is marked for removal, and its object is not proven gone yet
-	Held    bool      `json:"held,omitempty"`   // its removal waits for an approval
+	Key ObjectKey `json:"key"`
+	// the row is there; false: the object is proven gone, or never came
+	Present bool `json:"present"`
+	// the row is marked for removal, and its object is not proven gone yet
+	Absent bool `json:"absent,omitempty"`
+	Held   bool `json:"held,omitempty"` // its removal waits for an approval
 
-	Revision Revision `json:"revision,omitempty"` // of the config repo: the commit that last changed the row
-	Hash     string   `json:"hash,omitempty"`     // of the manifest that it is to have
+	// of the config repo: the commit that last changed the row
+	Revision Revision `json:"revision,omitempty"`
+	Hash     string   `json:"hash,omitempty"` // of the manifest that it is to have
 
 	Apply        ApplyState `json:"apply,omitempty"`
 	ApplyMessage string     `json:"applyMessage,omitempty"` // of a failure
@@ -17,7 +21,8 @@ type Outcome struct {
 	Health         HealthState `json:"health,omitempty"`
 	Message        string      `json:"message,omitempty"`        // of conditions or health
 	SyncedRevision string      `json:"syncedRevision,omitempty"` // of the application's repository
-	Stale          bool        `json:"stale,omitempty"`          // Sync and Health were said before the engine took the object as it is now
+	// Sync and Health were said before the engine took the object as it is now
+	Stale bool `json:"stale,omitempty"`
 }
 
 // Collision is another open pull request that changes files which this one changes too.

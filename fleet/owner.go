@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Owner answers for a tenant or for the platform: a person or a team of the forge that the config repo lives on, or a group that people
-// sign in with. Exactly one of the two is set.
+// Owner answers for a tenant or for the platform: a person or a team of the forge that the config
+// repo lives on, or a group that people sign in with. Exactly one of the two is set.
 type Owner struct {
 	Forge string // a login, "alice", or a team, "acme/leads"
 	Group string
@@ -21,7 +21,8 @@ func (o Owner) String() string {
 	return "github:" + o.Forge
 }
 
-// Team is the organization and the team that the owner is; ok is false for a person and for a group.
+// Team is the organization and the team that the owner is; ok is false for a person and for a
+// group.
 func (o Owner) Team() (organization, team string, ok bool) { return strings.Cut(o.Forge, "/") }
 
 const (
@@ -29,7 +30,8 @@ const (
 	mostGroup = 200
 )
 
-// ParseOwner reads an owner: `github:<login>`, `github:<organization>/<team>` or `group:<name>`, exactly. The error says what to write.
+// ParseOwner reads an owner: `github:<login>`, `github:<organization>/<team>` or `group:<name>`,
+// exactly. The error says what to write.
 func ParseOwner(s string) (Owner, error) {
 	kind, name, found := strings.Cut(s, ":")
 	switch {
@@ -38,16 +40,24 @@ func ParseOwner(s string) (Owner, error) {
 	case kind == "group":
 		return groupOwner(name)
 	case strings.HasPrefix(name, "@"):
-		return Owner{}, fmt.Errorf("an owner is written without '@': github:%s", strings.TrimPrefix(name, "@"))
+		return Owner{}, fmt.Errorf("an owner is written without '@': github:%s",
+			strings.TrimPrefix(name, "@"))
 	}
 	organization, team, isTeam := strings.Cut(name, "/")
 	switch {
 	case strings.Contains(team, "/"):
-		return Owner{}, fmt.Errorf("a team is github:<organization>/<team>; %q has more parts", name)
+		return Owner{}, fmt.Errorf("a team is github:<organization>/<team>; %q has more parts",
+			name)
 	case !accountName(organization):
-		return Owner{}, fmt.Errorf("%q is no account of a forge: 1 to %d letters, digits, '-', '_' and '.', beginning with a letter or digit", organization, mostLogin)
+		return Owner{},
+			fmt.Errorf(
+				"%q is no account of a forge: 1 to %d letters, digits, '-', '_' and '.', "+
+					"beginning with a letter or digit", organization, mostLogin)
 	case isTeam && !accountName(team):
-		return Owner{}, fmt.Errorf("%q is no team of a forge: 1 to %d letters, digits, '-', '_' and '.', as its page's address names it", team, mostLogin)
+		return Owner{},
+			fmt.Errorf(
+				"%q is no team of a forge: 1 to %d letters, digits, '-', '_' and '.', as its "+
+					"page's address names it", team, mostLogin)
 	}
 	return Owner{Forge: name}, nil
 }
@@ -56,22 +66,30 @@ func ownerWithoutKind(s, kind string, found bool) error {
 	bare := strings.TrimPrefix(s, "@")
 	switch {
 	case !found && accountName(strings.Replace(bare, "/", "", 1)):
-		return fmt.Errorf("an owner says what it is: github:%s, or group:%s for a group that people sign in with", bare, bare)
+		return fmt.Errorf(
+			"an owner says what it is: github:%s, or group:%s for a group that people sign in with",
+			bare, bare)
 	case found && (kind == "user" || kind == "team" || kind == "org" || kind == "gitea"):
-		return fmt.Errorf("people and teams of the forge are written github:<login> and github:<organization>/<team>, not %q", kind)
+		return fmt.Errorf(
+			"people and teams of the forge are written github:<login> and "+
+				"github:<organization>/<team>, not %q", kind)
 	}
 	return errors.New("an owner is github:<login>, github:<organization>/<team> or group:<name>")
 }
 
 func groupOwner(name string) (Owner, error) {
 	if name == "" || len(name) > mostGroup || !alphanumeric(name[0]) || !onlyOf(name, "-_./") {
-		return Owner{}, fmt.Errorf("a group is 1 to %d letters, digits, '-', '_', '.' and '/', beginning with a letter or digit", mostGroup)
+		return Owner{},
+			fmt.Errorf(
+				"a group is 1 to %d letters, digits, '-', '_', '.' and '/', beginning with a "+
+					"letter or digit", mostGroup)
 	}
 	return Owner{Group: name}, nil
 }
 
 func accountName(s string) bool {
-	return s != "" && len(s) <= mostLogin && alphanumeric(s[0]) && alphanumeric(s[len(s)-1]) && onlyOf(s, "-_.")
+	return s != "" && len(s) <= mostLogin && alphanumeric(s[0]) && alphanumeric(s[len(s)-1]) &&
+		onlyOf(s, "-_.")
 }
 
 // onlyOf reports whether s holds letters, digits and the given bytes alone.

@@ -19,7 +19,8 @@ func TestAnOwnerIsReadExactly(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
-	if org, team, ok := (Owner{Forge: "acme/leads"}).Team(); org != "acme" || team != "leads" || !ok {
+	if org, team, ok := (Owner{Forge: "acme/leads"}).Team(); org != "acme" || team != "leads" ||
+		!ok {
 		t.Errorf("the team is %q of %q, %v", team, org, ok)
 	}
 	if _, _, ok := (Owner{Forge: "alice"}).Team(); ok {

@@ -8,14 +8,16 @@ type ForgeOwner struct {
 	People []Person // the account itself, or the team's members
 }
 
-// OwnerView is a name that declarations or the settings give to owners, and the account or team that it is
-// pinned to: the one that had the name when it was first looked up. Nobody else counts by the name.
+// OwnerView is a name that declarations or the settings give to owners, and the account or team
+// that it is pinned to: the one that had the name when it was first looked up. Nobody else counts
+// by the name.
 type OwnerView struct {
-	Host      string     `json:"host"` // whose name it is: the URL of the Git host's API
-	Name      string     `json:"name"` // "alice", "acme/leads", in lower case
-	ID        int64      `json:"id"`   // that counts
-	PinnedAt  time.Time  `json:"pinnedAt"`
-	NowID     int64      `json:"nowID,omitempty"`     // another account or team that has the name now, and does not count
+	Host     string    `json:"host"` // whose name it is: the URL of the Git host's API
+	Name     string    `json:"name"` // "alice", "acme/leads", in lower case
+	ID       int64     `json:"id"`   // that counts
+	PinnedAt time.Time `json:"pinnedAt"`
+	// another account or team that has the name now, and does not count
+	NowID     int64      `json:"nowID,omitempty"`
 	ChangedAt *time.Time `json:"changedAt,omitempty"` // when that was first seen
 }
 

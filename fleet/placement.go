@@ -1,15 +1,21 @@
 package fleet
 
-// Placement is the decision which engine serves an environment. It is sticky: what is placed stays until the move procedure moves it.
+// Placement is the decision which engine serves an environment. It is sticky: what is placed stays
+// until the move procedure moves it.
 type Placement struct {
-	Environment  EnvironmentID `json:"environment"`
-	Engine       EngineName    `json:"engine"`              // empty: not placed; Reason says why
-	Reason       string        `json:"reason"`              // one sentence for people
-	Misplaced    string        `json:"misplaced,omitempty"` // why a constraint no longer holds; it stays, and waits for a move
-	Alternatives []Alternative `json:"alternatives"`        // every engine that was looked at, best first
-	Revision     Revision      `json:"revision,omitempty"`  // of the config repo, when it was decided
-	Applications int           `json:"applications"`        // Applications that it brings to the engine
-	Forced       bool          `json:"forced,omitempty"`    // decided by a person (argosy move) rather than by the rules
+	Environment EnvironmentID `json:"environment"`
+	Engine      EngineName    `json:"engine"` // empty: not placed; Reason says why
+	Reason      string        `json:"reason"` // one sentence for people
+	// why a constraint no longer holds; it stays, and waits for a move
+	Misplaced string `json:"misplaced,omitempty"`
+	// every engine that was looked at, best first
+	Alternatives []Alternative `json:"alternatives"`
+	// of the config repo, when it was decided
+	Revision Revision `json:"revision,omitempty"`
+	// Applications that it brings to the engine
+	Applications int `json:"applications"`
+	// decided by a person (argosy move) rather than by the rules
+	Forced bool `json:"forced,omitempty"`
 }
 
 // Alternative is one engine in the light of a placement.

@@ -19,8 +19,9 @@ const (
 	SeverityNote    Severity = "note" // nothing is wrong: it tells of a change
 )
 
-// Problem is one thing that is wrong in the config repo, told to the person who can mend it. Line and Column count from 1; 0 means the
-// file as a whole. Message never repeats the value of a secret.
+// Problem is one thing that is wrong in the config repo, told to the person who can mend it. Line
+// and Column count from 1; 0 means the file as a whole. Message never repeats the value of a
+// secret.
 type Problem struct {
 	Key      Key      `json:"key"`
 	Path     string   `json:"path"`
@@ -46,11 +47,13 @@ func (p Problem) String() string {
 	return s
 }
 
-// CompareProblems orders problems as people read them: by path, then by place. The count of those that are not
-// shown comes last.
+// CompareProblems orders problems as people read them: by path, then by place. The count of those
+// that are not shown comes last.
 func CompareProblems(a, b Problem) int {
-	return cmp.Or(strings.Compare(a.Path, b.Path), counts(a)-counts(b), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
-		strings.Compare(a.Field, b.Field), strings.Compare(a.Code, b.Code), strings.Compare(a.Message, b.Message))
+	return cmp.Or(strings.Compare(a.Path, b.Path), counts(a)-counts(b), cmp.Compare(a.Line, b.Line),
+		cmp.Compare(a.Column, b.Column),
+		strings.Compare(a.Field, b.Field), strings.Compare(a.Code, b.Code),
+		strings.Compare(a.Message, b.Message))
 }
 
 func counts(p Problem) int {

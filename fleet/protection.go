@@ -1,8 +1,8 @@
 package fleet
 
-// Protection is what the Git host itself enforces on the branch and on merges into it, as far as Argosy's
-// account may read that. A rule that it states is in force. A rule that it does not state is absent only if
-// Unread names no missing permission for it.
+// Protection is what the Git host itself enforces on the branch and on merges into it, as far as
+// Argosy's account may read that. A rule that it states is in force. A rule that it does not state
+// is absent only if Unread names no missing permission for it.
 type Protection struct {
 	Host string // "GitHub", "Gitea"
 	App  int64  // App that Argosy reports its checks as; 0 with a token
@@ -15,11 +15,13 @@ type Protection struct {
 
 	Pushers    []Exempt // may push without a pull request
 	Overriders []Exempt // may merge although a required check fails
-	Unguarded  string   // patterns of files that anybody who may write may push without a pull request
+	// patterns of files that anybody who may write may push without a pull request
+	Unguarded string
 
-	Styles    map[MergeStyle]bool // whether each style that the host has is allowed; a style that is missing is not known
-	AutoMerge *bool               // nil: not known
-	Queue     *MergeQueue         // nil: no merge queue is required
+	// whether each style that the host has is allowed; a style that is missing is not known
+	Styles    map[MergeStyle]bool
+	AutoMerge *bool       // nil: not known
+	Queue     *MergeQueue // nil: no merge queue is required
 
 	Unread Unread
 }
@@ -33,7 +35,8 @@ type RequiredCheck struct {
 // Exempt is an account or a group of accounts that a rule of the branch does not bind.
 type Exempt struct {
 	Name string // for people: "alice", "the team acme/leads", "administrators of the repository"
-	User Person // an account; zero for others, and ID 0 where the host names accounts by login alone
+	// an account; zero for others, and ID 0 where the host names accounts by login alone
+	User Person
 	Team string // "org/team"; empty for others
 }
 
@@ -53,11 +56,12 @@ const (
 	MergeRebase      MergeStyle = "rebase"
 	MergeRebaseMerge MergeStyle = "rebase-merge"      // rebase, then a merge commit
 	MergeFastForward MergeStyle = "fast-forward-only" // the branch moves to the head
-	MergeManual      MergeStyle = "manually-merged"   // whoever may write names a commit as the merge
+	// whoever may write names a commit as the merge
+	MergeManual MergeStyle = "manually-merged"
 )
 
-// Unread names, for each part of a Protection, the permission that reading it whole would take; empty where
-// it was read whole.
+// Unread names, for each part of a Protection, the permission that reading it whole would take;
+// empty where it was read whole.
 type Unread struct {
 	Rules    string // Checks, PullRequests, DismissesStale, RefusesForce, RefusesDeletion, Queue
 	Exempt   string // Pushers, Overriders

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Person is an account of the forge. Only the ID decides: a login may be given up and taken by a stranger.
+// Person is an account of the forge. Only the ID decides: a login may be given up and taken by a
+// stranger.
 type Person struct {
 	ID    int64  `json:"id"`
 	Login string `json:"login"` // as it is shown
@@ -36,16 +37,19 @@ const (
 
 // Pull is one pull request as the forge tells of it. Title and logins are a stranger's words.
 type Pull struct {
-	Number      int       `json:"number"`
-	Title       string    `json:"title"`
-	Author      Person    `json:"author"`
-	State       PullState `json:"state"`
-	Draft       bool      `json:"draft,omitempty"`
-	Fork        bool      `json:"fork,omitempty"` // its head lives in another repository, or that repository is gone
-	Base        string    `json:"base"`           // branch that it is to be merged into, without refs/heads/
-	Head        Revision  `json:"head"`
-	MergeCommit Revision  `json:"mergeCommit,omitempty"` // of a merged one: the commit that the branch has for it
-	URL         string    `json:"url"`                   // for people
+	Number int       `json:"number"`
+	Title  string    `json:"title"`
+	Author Person    `json:"author"`
+	State  PullState `json:"state"`
+	Draft  bool      `json:"draft,omitempty"`
+	// its head lives in another repository, or that repository is gone
+	Fork bool `json:"fork,omitempty"`
+	// branch that it is to be merged into, without refs/heads/
+	Base string   `json:"base"`
+	Head Revision `json:"head"`
+	// of a merged one: the commit that the branch has for it
+	MergeCommit Revision  `json:"mergeCommit,omitempty"`
+	URL         string    `json:"url"` // for people
 	UpdatedAt   time.Time `json:"updatedAt"`
 }
 
@@ -96,7 +100,8 @@ const (
 	CheckOwners   = "argosy/owners"
 )
 
-// Check is one check of one commit: a check run where the forge has them, a commit status elsewhere.
+// Check is one check of one commit: a check run where the forge has them, a commit status
+// elsewhere.
 type Check struct {
 	Name        string     `json:"name"`
 	State       CheckState `json:"state"`
@@ -106,7 +111,8 @@ type Check struct {
 	Annotations []Problem  `json:"annotations,omitempty"`
 }
 
-// Errors of a forge that a caller tells apart with errors.Is. Any other error means that nothing is known.
+// Errors of a forge that a caller tells apart with errors.Is. Any other error means that nothing is
+// known.
 var (
 	// ErrNoSuchPull says that the forge surely has no such pull request.
 	ErrNoSuchPull = errors.New("the forge has no such pull request")
@@ -116,7 +122,8 @@ var (
 	ErrNoSuchComment = errors.New("the comment is gone")
 )
 
-// ForgeBusy is an error that says when the forge may be asked again: a rate limit, a secondary limit, an outage that names its end.
+// ForgeBusy is an error that says when the forge may be asked again: a rate limit, a secondary
+// limit, an outage that names its end.
 type ForgeBusy struct {
 	Until time.Time
 	Err   error
@@ -136,9 +143,12 @@ type LookKind string
 const (
 	LookBranch LookKind = "branch" // of the config repo, whose head is applied
 	LookPull   LookKind = "pull"
-	LookHead   LookKind = "head"  // the pull requests with this head: report their checks again if they do not stand as they were reported
-	LookGroup  LookKind = "group" // a commit of the merge queue
-	LookSweep  LookKind = "sweep" // every open pull request; after an installation has changed, and now and then
+	// the pull requests with this head: report their checks again if they do not stand as they were
+	// reported
+	LookHead  LookKind = "head"
+	LookGroup LookKind = "group" // a commit of the merge queue
+	// every open pull request; after an installation has changed, and now and then
+	LookSweep LookKind = "sweep"
 )
 
 // Look says "look at this", and nothing of what there is to see.
@@ -170,10 +180,11 @@ type Delivery struct {
 
 // Clearance is somebody's word about one head of a pull request, given by a command.
 type Clearance struct {
-	By        Person      `json:"by"`
-	Head      Revision    `json:"head"`
-	At        time.Time   `json:"at"`
-	Deletions []ObjectKey `json:"deletions,omitempty"` // of approve-deletions: the Applications that were listed then; it lets no other go
+	By   Person    `json:"by"`
+	Head Revision  `json:"head"`
+	At   time.Time `json:"at"`
+	// of approve-deletions: the Applications that were listed then; it lets no other go
+	Deletions []ObjectKey `json:"deletions,omitempty"`
 }
 
 // MissedDelivery is a delivery that the forge has tried and that never arrived.
@@ -182,15 +193,18 @@ type MissedDelivery struct {
 	GUID string // Delivery.ID of all of its tries
 }
 
-// Sighting is the first look at a head: what had been said by then was said about another head, or about one that its writer had guessed.
+// Sighting is the first look at a head: what had been said by then was said about another head, or
+// about one that its writer had guessed.
 type Sighting struct {
 	Head    Revision  `json:"head"`
 	At      time.Time `json:"at"`
 	Comment int64     `json:"comment,omitempty"` // id of the newest comment by then
-	Review  time.Time `json:"review,omitzero"`   // when the newest review of it by then was given, by the forge's clock
+	// when the newest review of it by then was given, by the forge's clock
+	Review time.Time `json:"review,omitzero"`
 }
 
-// Before says whether a review of the head was there at its first sighting. Of heads that an earlier version saw first that is not known.
+// Before says whether a review of the head was there at its first sighting. Of heads that an
+// earlier version saw first that is not known.
 func (s *Sighting) Before(r Review) bool {
 	return s != nil && s.Head == r.Head && !r.At.After(s.Review)
 }
@@ -198,28 +212,39 @@ func (s *Sighting) Before(r Review) bool {
 // PullRecord is what Argosy keeps of a pull request.
 type PullRecord struct {
 	Pull
-	Seen      *Sighting   `json:"seen,omitempty"`      // of Head
-	Commented int64       `json:"commented,omitempty"` // id of the newest comment that was looked at for commands
-	Sticky    int64       `json:"sticky,omitempty"`    // id of our own comment
-	Said      string      `json:"said,omitempty"`      // hash of what it says
-	Marked    string      `json:"marked,omitempty"`    // hash of the checks as they were last reported, with their commit
-	Held      *Clearance  `json:"held,omitempty"`      // by /argosy hold
-	Tested    *Clearance  `json:"tested,omitempty"`    // by /argosy ok-to-test: this head of a fork may be planned
-	Cleared   *Clearance  `json:"cleared,omitempty"`   // by /argosy approve-deletions: beyond the guards
-	Consents  []Clearance `json:"consents,omitempty"`  // by /argosy approve, of owners
-	Consented Revision    `json:"consented,omitempty"` // head that an owner of everything that it touches has approved
-	// Shown is the files below fleet/ and tenants/ that the head ShownAt has otherwise than the commit where it parted from the branch, also
-	// where the branch has the same by now: path to blob, "" if it removes the file. Of those only the files whose own owners have approved that
+	Seen *Sighting `json:"seen,omitempty"` // of Head
+	// id of the newest comment that was looked at for commands
+	Commented int64  `json:"commented,omitempty"`
+	Sticky    int64  `json:"sticky,omitempty"` // id of our own comment
+	Said      string `json:"said,omitempty"`   // hash of what it says
+	// hash of the checks as they were last reported, with their commit
+	Marked string     `json:"marked,omitempty"`
+	Held   *Clearance `json:"held,omitempty"` // by /argosy hold
+	// by /argosy ok-to-test: this head of a fork may be planned
+	Tested *Clearance `json:"tested,omitempty"`
+	// by /argosy approve-deletions: beyond the guards
+	Cleared  *Clearance  `json:"cleared,omitempty"`
+	Consents []Clearance `json:"consents,omitempty"` // by /argosy approve, of owners
+	// head that an owner of everything that it touches has approved
+	Consented Revision `json:"consented,omitempty"`
+	// Shown is the files below fleet/ and tenants/ that the head ShownAt has otherwise than the
+	// commit where it parted from the branch, also where the branch has the same by now: path to
+	// blob, "" if it removes the file. Of those only the files whose own owners have approved that
 	// head. Nothing else that its merge writes was agreed to.
-	Shown      map[string]string `json:"shown,omitempty"`
-	ShownAt    Revision          `json:"shownAt,omitempty"`
-	Replies    []string          `json:"replies,omitempty"`    // answers to the last commands, shown in the comment; at most 5
-	Verdict    string            `json:"verdict,omitempty"`    // one line
-	Tenants    []TenantName      `json:"tenants,omitempty"`    // that its plan touches; "" is the platform
-	Behind     bool              `json:"behind,omitempty"`     // its last plan was made while the branch had commits that waited for an approval
-	Meets      []int             `json:"meets,omitempty"`      // other open pull requests that change the same files, as they were last told of it
-	FollowedAt *time.Time        `json:"followedAt,omitempty"` // since when its result is followed after the merge
-	Settled    bool              `json:"settled,omitempty"`    // nothing is left to be done for it
+	Shown   map[string]string `json:"shown,omitempty"`
+	ShownAt Revision          `json:"shownAt,omitempty"`
+	// answers to the last commands, shown in the comment; at most 5
+	Replies []string `json:"replies,omitempty"`
+	Verdict string   `json:"verdict,omitempty"` // one line
+	// that its plan touches; "" is the platform
+	Tenants []TenantName `json:"tenants,omitempty"`
+	// its last plan was made while the branch had commits that waited for an approval
+	Behind bool `json:"behind,omitempty"`
+	// other open pull requests that change the same files, as they were last told of it
+	Meets []int `json:"meets,omitempty"`
+	// since when its result is followed after the merge
+	FollowedAt *time.Time `json:"followedAt,omitempty"`
+	Settled    bool       `json:"settled,omitempty"` // nothing is left to be done for it
 }
 
 // Effect is what a reviewed plan does to one object.
@@ -234,13 +259,14 @@ type Effect struct {
 
 // ReviewedPlan is the plan that the reviewers of a pull request saw.
 type ReviewedPlan struct {
-	Number  int       `json:"number"`
-	Base    Revision  `json:"base"` // applied revision that it was computed from
-	Head    Revision  `json:"head"`
-	Hash    string    `json:"hash"`
-	Report  []byte    `json:"-"` // the plan as JSON
-	Effects []Effect  `json:"effects"`
-	Touches []string  `json:"touches"` // paths of declarations that it changes; two open pull requests with one in common collide
+	Number  int      `json:"number"`
+	Base    Revision `json:"base"` // applied revision that it was computed from
+	Head    Revision `json:"head"`
+	Hash    string   `json:"hash"`
+	Report  []byte   `json:"-"` // the plan as JSON
+	Effects []Effect `json:"effects"`
+	// paths of declarations that it changes; two open pull requests with one in common collide
+	Touches []string  `json:"touches"`
 	At      time.Time `json:"at"`
 }
 
@@ -254,7 +280,8 @@ type ReviewedDeletion struct {
 
 // Agreed is the files of the head that their owners have agreed to, as Shown; nil when none was.
 func (r PullRecord) Agreed(head Revision) map[string]string {
-	if at := cmp.Or(r.ShownAt, r.Consented); at == "" || at != head { // the version before this one knew of Consented alone
+	// the version before this one knew of Consented alone
+	if at := cmp.Or(r.ShownAt, r.Consented); at == "" || at != head {
 		return nil
 	}
 	return r.Shown

@@ -10,13 +10,17 @@ type UnreachableReason string
 
 // Reasons. Only a cluster of UnreachableTimeout costs the engine more than an error.
 const (
-	UnreachableTimeout UnreachableReason = "Timeout"      // it accepts connections, or nothing, and does not answer
-	UnreachableRefused UnreachableReason = "Refused"      // no connection: nobody listens, or the name resolves to nothing
-	UnreachableDenied  UnreachableReason = "Unauthorized" // it answers, and does not accept the credential
-	UnreachableError   UnreachableReason = "Error"        // it answers with another error
+	// it accepts connections, or nothing, and does not answer
+	UnreachableTimeout UnreachableReason = "Timeout"
+	// no connection: nobody listens, or the name resolves to nothing
+	UnreachableRefused UnreachableReason = "Refused"
+	// it answers, and does not accept the credential
+	UnreachableDenied UnreachableReason = "Unauthorized"
+	UnreachableError  UnreachableReason = "Error" // it answers with another error
 )
 
-// Unreachable is that an engine cannot read the cluster of an environment. Message is the engine's own.
+// Unreachable is that an engine cannot read the cluster of an environment. Message is the engine's
+// own.
 type Unreachable struct {
 	Reason  UnreachableReason `json:"reason" enum:"Timeout,Refused,Unauthorized,Error"`
 	Message string            `json:"message"`
@@ -31,16 +35,16 @@ type Reach struct {
 	Unreachable *Unreachable
 }
 
-// DeletionBlockedAfter is how long a cluster has been unreachable when the deletion of an Application
-// there counts as blocked. From then on the platform or the tenant may orphan it: the Application is
-// removed and its workload is left running.
+// DeletionBlockedAfter is how long a cluster has been unreachable when the deletion of an
+// Application there counts as blocked. From then on the platform or the tenant may orphan it: the
+// Application is removed and its workload is left running.
 const DeletionBlockedAfter = time.Hour
 
 // MaxReach is how many unreachable environments an agent tells of.
 const MaxReach = 1000
 
-// Orphaning decides that an Application whose deletion is blocked is removed without its cluster. UID is
-// that of the Application that was looked at: another one of its name stays.
+// Orphaning decides that an Application whose deletion is blocked is removed without its cluster.
+// UID is that of the Application that was looked at: another one of its name stays.
 type Orphaning struct {
 	Application ApplicationID
 	UID         string

@@ -7,23 +7,29 @@ import (
 
 // Errors of the store that a caller tells apart with errors.Is.
 var (
-	// ErrFenced says that the lease under which something was to be written has run out or passed on. The work is dropped.
+	// ErrFenced says that the lease under which something was to be written has run out or passed
+	// on. The work is dropped.
 	ErrFenced = errors.New("the lease has run out or passed to another holder")
-	// ErrStale says that the state that a Record was computed from is no longer the one that stands. Load anew and plan again.
+	// ErrStale says that the state that a Record was computed from is no longer the one that
+	// stands. Load anew and plan again.
 	ErrStale = errors.New("the mirror has moved on since it was read")
 	// ErrTooManySyncs says that as many syncs of one cluster's own Applications wait as may.
 	ErrTooManySyncs = errors.New("too many syncs of this cluster's own applications are waiting")
 )
 
-// Quarantine is a file at the head that may not act: its declaration is held at its last good state, if it has one.
+// Quarantine is a file at the head that may not act: its declaration is held at its last good
+// state, if it has one.
 type Quarantine struct {
-	Key         Key          `json:"key"`
-	Path        string       `json:"path"`
-	Blob        string       `json:"blob"`
-	Declaration *Declaration `json:"declaration,omitempty"` // what the file says, to be judged again when what it needs comes; nil when it did not decode or was removed
+	Key  Key    `json:"key"`
+	Path string `json:"path"`
+	Blob string `json:"blob"`
+	// what the file says, to be judged again when what it needs comes; nil when it did not decode
+	// or was removed
+	Declaration *Declaration `json:"declaration,omitempty"`
 	Problems    []Problem    `json:"problems"`
 	HasLastGood bool         `json:"hasLastGood"`
-	Removed     bool         `json:"removed,omitempty"` // the file is gone, but what it declared may not go yet
+	// the file is gone, but what it declared may not go yet
+	Removed bool `json:"removed,omitempty"`
 }
 
 // Deletion is one Application that was allowed to go, for the guards' window.
@@ -33,27 +39,32 @@ type Deletion struct {
 	Environment EnvironmentName `json:"environment"`
 	Deployment  DeploymentName  `json:"deployment"`
 	Revision    Revision        `json:"revision"`
-	Approved    bool            `json:"approved,omitempty"` // by a person: it does not count against the guards
-	At          time.Time       `json:"at"`                 // by the store's clock; given back by Load, not read by Record
+	// by a person: it does not count against the guards
+	Approved bool `json:"approved,omitempty"`
+	// by the store's clock; given back by Load, not read by Record
+	At time.Time `json:"at"`
 }
 
 // SyncRequest asks for one Application to be synced at a revision of its source.
 type SyncRequest struct {
-	ID          string          `json:"id"` // the same for the same SyncRun and Application: recording it twice is recording it once
+	// the same for the same SyncRun and Application: recording it twice is recording it once
+	ID          string          `json:"id"`
 	Key         ObjectKey       `json:"key"`
 	Tenant      TenantName      `json:"tenant"`
 	Environment EnvironmentName `json:"environment"`
 	Deployment  DeploymentName  `json:"deployment"`
 	SyncRun     SyncRunName     `json:"syncRun"`
-	Namespace   string          `json:"namespace,omitempty"` // of an autonomous cluster's own Application (OwnApplication), which has no Deployment and no SyncRun
-	Revision    string          `json:"revision"`            // of the application's repository
-	Prune       bool            `json:"prune,omitempty"`
-	State       OperationState  `json:"state"` // Pending when it is new
-	Message     string          `json:"message,omitempty"`
+	// of an autonomous cluster's own Application (OwnApplication), which has no Deployment and no
+	// SyncRun
+	Namespace string         `json:"namespace,omitempty"`
+	Revision  string         `json:"revision"` // of the application's repository
+	Prune     bool           `json:"prune,omitempty"`
+	State     OperationState `json:"state"` // Pending when it is new
+	Message   string         `json:"message,omitempty"`
 }
 
-// SyncHold keeps the automation of one Application off. It ends when the effective targetRevision is no longer the one that it was
-// accepted with. At most one stands per Application.
+// SyncHold keeps the automation of one Application off. It ends when the effective targetRevision
+// is no longer the one that it was accepted with. At most one stands per Application.
 type SyncHold struct {
 	SyncRun        SyncRunName   `json:"syncRun"`
 	Application    ApplicationID `json:"application"`
@@ -77,13 +88,17 @@ type HoldID struct {
 // ID is the hold's identity.
 func (h Hold) ID() HoldID { return HoldID{h.Revision, h.Reason, h.Tenant} }
 
-// Record is one revision of the config repo as the store is to take it: the difference between what stands (Base) and what is to stand.
-// It has one effect however often it is recorded.
+// Record is one revision of the config repo as the store is to take it: the difference between what
+// stands (Base) and what is to stand. It has one effect however often it is recorded.
 type Record struct {
-	Base     Revision // applied when the plan was computed; empty: nothing was. Another one in the store is ErrStale
-	Revision Revision // the same as Base when a standing revision is planned anew, e.g. after an approval
-	PlanHash string   // of the plan; (Revision, PlanHash) is the key under which a repeated Record is recognised
-	Withheld bool     // the revision as a whole waits: only Holds are recorded, and Base stays applied
+	// applied when the plan was computed; empty: nothing was. Another one in the store is ErrStale
+	Base Revision
+	// the same as Base when a standing revision is planned anew, e.g. after an approval
+	Revision Revision
+	// of the plan; (Revision, PlanHash) is the key under which a repeated Record is recognised
+	PlanHash string
+	// the revision as a whole waits: only Holds are recorded, and Base stays applied
+	Withheld bool
 
 	Author      string // as the commit says; shown, never used to decide
 	Subject     string
@@ -97,8 +112,8 @@ type Record struct {
 	Removed      []Key         // that are no longer in effect
 	Sealed       []SealedBlob
 
-	// The problems of every declaration that the record names (Declarations, Removed, Quarantined, Cleared, Checked) are replaced by those
-	// in Problems, which hold those of Quarantined too.
+	// The problems of every declaration that the record names (Declarations, Removed, Quarantined,
+	// Cleared, Checked) are replaced by those in Problems, which hold those of Quarantined too.
 	Quarantined []Quarantine // new or changed
 	Cleared     []Key        // no longer quarantined
 	Checked     []Key        // judged again without another change
@@ -107,7 +122,9 @@ type Record struct {
 	Placements []Placement // new or changed
 	Unplaced   []EnvironmentID
 
-	Rows     []Row       // changed; with Absent set, the row is marked for removal and keeps its manifest. Seq and Revision are the store's
+	// changed; with Absent set, the row is marked for removal and keeps its manifest. Seq and
+	// Revision are the store's
+	Rows     []Row
 	Held     []ObjectKey // rows that stay because their removal waits for an approval
 	Released []ObjectKey // rows that no longer do
 
@@ -119,13 +136,17 @@ type Record struct {
 	SyncHolds      []SyncHold // replaces the one of the same Application
 	EndedSyncHolds []ApplicationID
 
-	Memory []byte // what the planner has to remember beside all this, one JSON document, replaced as a whole; nil: as it was
+	// what the planner has to remember beside all this, one JSON document, replaced as a whole;
+	// nil: as it was
+	Memory []byte
 }
 
 // Empty reports whether nothing changes but the applied revision.
 func (r *Record) Empty() bool {
-	return len(r.Declarations)+len(r.Removed)+len(r.Sealed)+len(r.Quarantined)+len(r.Cleared)+len(r.Checked)+len(r.Problems)+
-		len(r.Placements)+len(r.Unplaced)+len(r.Rows)+len(r.Held)+len(r.Released)+len(r.Holds)+len(r.EndedHold)+len(r.Deletions)+
+	return len(r.Declarations)+len(r.Removed)+len(r.Sealed)+len(r.Quarantined)+len(r.Cleared)+
+		len(r.Checked)+len(r.Problems)+
+		len(r.Placements)+len(r.Unplaced)+len(r.Rows)+len(r.Held)+len(r.Released)+len(r.Holds)+
+		len(r.EndedHold)+len(r.Deletions)+
 		len(r.Syncs)+len(r.SyncHolds)+len(r.EndedSyncHolds)+len(r.Memory) == 0
 }
 
@@ -143,7 +164,8 @@ type Indexed struct {
 	Seq         int64
 }
 
-// Snapshot is the mirror at one moment, all that a start needs to go on from where the last one ended.
+// Snapshot is the mirror at one moment, all that a start needs to go on from where the last one
+// ended.
 type Snapshot struct {
 	Applied      Revision // empty: nothing was recorded yet
 	Seq          int64

@@ -10,8 +10,9 @@ import (
 	"slices"
 )
 
-// Secret is the content of a credential: named values. It has no printable form: fmt, encoding/json and log/slog all see the word
-// "redacted", and the values leave it through Value alone. The zero Secret holds nothing.
+// Secret is the content of a credential: named values. It has no printable form: fmt, encoding/json
+// and log/slog all see the word "redacted", and the values leave it through Value alone. The zero
+// Secret holds nothing.
 type Secret struct {
 	values map[string][]byte
 }
@@ -44,8 +45,9 @@ func (s Secret) Keys() []string {
 	return keys
 }
 
-// Fingerprint tells whether two contents of one identity are equal without telling them: the first 128 bits of SHA-256 over the identity
-// and the length-prefixed content. With the identity in it, equal contents of two tenants have different fingerprints.
+// Fingerprint tells whether two contents of one identity are equal without telling them: the first
+// 128 bits of SHA-256 over the identity and the length-prefixed content. With the identity in it,
+// equal contents of two tenants have different fingerprints.
 func (s Secret) Fingerprint(identity string) string {
 	h := sha256.New()
 	write := func(b []byte) {

@@ -47,7 +47,8 @@ func TestSecretShowsNothing(t *testing.T) {
 	if err := gob.NewEncoder(&out).Encode(s); err == nil {
 		t.Error("gob encoded a secret")
 	}
-	for _, form := range []string{canary, fmt.Sprintf("%x", canary), fmt.Sprint([]byte(canary)), "Y2FuYXJ5"} {
+	for _, form := range []string{canary, fmt.Sprintf("%x", canary), fmt.Sprint([]byte(canary)),
+		"Y2FuYXJ5"} {
 		if strings.Contains(out.String(), form) {
 			t.Errorf("the secret shows as %q in %s", form, out.String())
 		}
@@ -81,7 +82,8 @@ func TestSecretFingerprint(t *testing.T) {
 		t.Error("equal secrets of two tenants have one fingerprint")
 	}
 	seen := map[string]bool{}
-	for _, f := range []string{of(), of("a", ""), of("a", "1"), of("a", "1b"), of("a1", "b"), of("a", "1", "b", ""), of("a", "2")} {
+	for _, f := range []string{of(), of("a", ""), of("a", "1"), of("a", "1b"), of("a1", "b"),
+		of("a", "1", "b", ""), of("a", "2")} {
 		if seen[f] {
 			t.Error("two secrets have one fingerprint")
 		}

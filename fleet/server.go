@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// CheckServerURL reports why an API server's URL is refused, or nil. There is one spelling of each: https://host[:port], lower case, no
-// default port, no path, query or user. Addresses that no cluster can have for a tenant (metadata services, link-local,
-// kubernetes.default.svc) are refused here and cannot be excepted. Those that need the platform's word are told by InternalServer.
+// CheckServerURL reports why an API server's URL is refused, or nil. There is one spelling of each:
+// https://host[:port], lower case, no default port, no path, query or user. Addresses that no
+// cluster can have for a tenant (metadata services, link-local, kubernetes.default.svc) are refused
+// here and cannot be excepted. Those that need the platform's word are told by InternalServer.
 func CheckServerURL(raw string) error {
 	if err := plainURL(raw); err != nil {
 		return err
@@ -19,7 +20,8 @@ func CheckServerURL(raw string) error {
 	case !ok:
 		return errors.New("a cluster's server begins with https://")
 	case strings.Contains(host, "@"):
-		return errors.New("a server URL must not carry a user or password; name a secret in credentialsRef")
+		return errors.New(
+			"a server URL must not carry a user or password; name a secret in credentialsRef")
 	case strings.HasSuffix(host, "/") && strings.Count(host, "/") == 1:
 		return errors.New("leave out the trailing slash")
 	case strings.ContainsAny(host, "/?#"):
@@ -31,9 +33,10 @@ func CheckServerURL(raw string) error {
 	return neverACluster(hostOf(host))
 }
 
-// InternalServer says why a checked server URL points into the network that the control plane runs in ("loopback address", ...), or "".
-// Fleet.clusterHosts may except such hosts one by one: exactly as written here, as host or host:port. Names are not resolved: a name
-// that leads to such an address is the network's to refuse.
+// InternalServer says why a checked server URL points into the network that the control plane runs
+// in ("loopback address", ...), or "". Fleet.clusterHosts may except such hosts one by one: exactly
+// as written here, as host or host:port. Names are not resolved: a name that leads to such an
+// address is the network's to refuse.
 func InternalServer(raw string, clusterHosts []string, refusePrivate bool) string {
 	authority := strings.TrimPrefix(raw, "https://")
 	host := hostOf(authority)
@@ -81,8 +84,8 @@ func CheckServerGrant(grant string) error {
 	return checkHost(domain)
 }
 
-// ServerGrants are the entries of Tenant.clusters that grant an API server: its URL, and each domain
-// that its host is below.
+// ServerGrants are the entries of Tenant.clusters that grant an API server: its URL, and each
+// domain that its host is below.
 func ServerGrants(server string) []string {
 	grants := []string{server}
 	host := hostOf(strings.TrimPrefix(server, "https://"))
@@ -101,7 +104,9 @@ func ServerGrants(server string) []string {
 // ServerGranted reports whether one of a tenant's grants covers the API server. What is granted is
 // compared exactly, but for a domain, which covers every host below it and any port.
 func ServerGranted(grants []string, server string) bool {
-	return slices.ContainsFunc(ServerGrants(server), func(g string) bool { return slices.Contains(grants, g) })
+	return slices.ContainsFunc(ServerGrants(server), func(g string) bool {
+		return slices.Contains(grants, g)
+	})
 }
 
 // CheckClusterHost reports why an entry of Fleet.clusterHosts is refused, or nil.
@@ -118,20 +123,26 @@ func CheckClusterHost(entry string) error {
 	return neverACluster(hostOf(entry))
 }
 
-var metadata = []netip.Addr{netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16")}
+var metadata = []netip.Addr{netip.MustParseAddr("100.100.100.200"),
+	netip.MustParseAddr("168.63.129.16")}
 
 func neverACluster(host string) error {
 	if ip, err := netip.ParseAddr(host); err == nil {
-		if ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() || slices.Contains(metadata, ip) || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		if ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() ||
+			slices.Contains(metadata, ip) || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 			return errors.New("the address is a metadata service's or no host's")
 		}
 		return nil
 	}
-	if host == "kubernetes" || host == "kubernetes.default" || strings.HasPrefix(host, "kubernetes.default.") {
-		return errors.New("kubernetes.default.svc is the engine's own cluster; write the API server's address as the engine reaches it")
+	if host == "kubernetes" || host == "kubernetes.default" ||
+		strings.HasPrefix(host, "kubernetes.default.") {
+		return errors.New(
+			"kubernetes.default.svc is the engine's own cluster; write the API server's address " +
+				"as the engine reaches it")
 	}
 	switch host {
-	case "metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal":
+	case "metadata", "metadata.google.internal", "metadata.goog", "instance-data",
+		"instance-data.ec2.internal":
 		return errors.New("the host is a metadata service")
 	}
 	return nil

@@ -27,15 +27,17 @@ type ApplyState string
 
 // Apply states.
 const (
-	ApplyPending  ApplyState = "Pending"  // recorded, not yet on the engine
-	ApplyApplied  ApplyState = "Applied"  // the engine has what the mirror wants
-	ApplyFailed   ApplyState = "Failed"   // refused or unreachable; Message says why; it is tried again
+	ApplyPending ApplyState = "Pending" // recorded, not yet on the engine
+	ApplyApplied ApplyState = "Applied" // the engine has what the mirror wants
+	// refused or unreachable; Message says why; it is tried again
+	ApplyFailed   ApplyState = "Failed"
 	ApplyConflict ApplyState = "Conflict" // another manager keeps changing a field of ours
 	ApplyDeleting ApplyState = "Deleting" // deletion asked for, the engine is at it
 	ApplyHeld     ApplyState = "Held"     // a deletion waits for an approval
 )
 
-// Observation is what an engine last said of one Application. It is a fact about a moment, never a wish.
+// Observation is what an engine last said of one Application. It is a fact about a moment, never a
+// wish.
 type Observation struct {
 	Key             ObjectKey
 	UID             string
@@ -59,18 +61,22 @@ type Ack struct {
 	State   ApplyState
 	Message string // of a failure; capped at 1 KiB, never with a secret
 	Removed bool   // the object is proven gone: the row goes too
-	Hash    string // of the row as it was handled; "": of an agent of an earlier version, whose numbers alone count
+	// of the row as it was handled; "": of an agent of an earlier version, whose numbers alone
+	// count
+	Hash string
 }
 
-// Lease is the right to act on one engine (or to record revisions), for a while. Every write carries its Epoch; the database refuses a
-// lower one and the object shows it.
+// Lease is the right to act on one engine (or to record revisions), for a while. Every write
+// carries its Epoch; the database refuses a lower one and the object shows it.
 type Lease struct {
 	Name    string // "engine/<name>" or "reconciler"
 	Holder  string
 	Epoch   int64
 	Expires time.Time
-	Report  int64  // of an agent, that a write under the lease is a part of; 0: of none
-	Life    string // incarnation of the database that gave it, which may be restored or fail over; empty: not known
+	Report  int64 // of an agent, that a write under the lease is a part of; 0: of none
+	// incarnation of the database that gave it, which may be restored or fail over; empty: not
+	// known
+	Life string
 }
 
 // ReplicaBeat is what a replica says of its workers.
@@ -124,7 +130,8 @@ const (
 	OperationHeld      OperationState = "Held"
 )
 
-// Operation is the record that people read: who asked, which revision, which engine, how far, how it ended. It is kept, never the truth.
+// Operation is the record that people read: who asked, which revision, which engine, how far, how
+// it ended. It is kept, never the truth.
 type Operation struct {
 	ID          string         `json:"id"` // sortable by time
 	Kind        OperationKind  `json:"kind"`
@@ -151,8 +158,9 @@ const (
 	StopEngine StopScope = "engine"
 )
 
-// Stop forbids every write to engines within its scope until it is resumed. It survives restarts, and a database that goes back in time: it
-// is over when there is a StopEnd of its place that is not before it, and never because it is missing.
+// Stop forbids every write to engines within its scope until it is resumed. It survives restarts,
+// and a database that goes back in time: it is over when there is a StopEnd of its place that is
+// not before it, and never because it is missing.
 type Stop struct {
 	Scope  StopScope `json:"scope"`
 	Name   string    `json:"name,omitempty"` // tenant or engine; empty for the fleet
@@ -187,19 +195,23 @@ const (
 	HoldEmpty     HoldReason = "empty"     // the revision holds no declaration at all
 	HoldOlder     HoldReason = "older"     // the branch went back to an older commit
 	HoldRewritten HoldReason = "rewritten" // the branch's history was rewritten
-	// HoldUnreviewed is of files and deletions that no reviewed pull request is known to have shown. It also ends when one turns out to have.
+	// HoldUnreviewed is of files and deletions that no reviewed pull request is known to have
+	// shown. It also ends when one turns out to have.
 	HoldUnreviewed HoldReason = "unreviewed"
 )
 
-// Hold is a change that waits for `argosy approve REV`. An approval is bound to the revision and releases what is listed, no more.
+// Hold is a change that waits for `argosy approve REV`. An approval is bound to the revision and
+// releases what is listed, no more.
 type Hold struct {
-	Revision Revision    `json:"revision"`
-	Reason   HoldReason  `json:"reason"`
-	Tenant   TenantName  `json:"tenant,omitempty"` // empty: fleet-wide
-	Items    []ObjectKey `json:"items,omitempty"`  // of HoldDeletions and HoldUnreviewed: the Applications, exactly
-	Paths    []string    `json:"paths,omitempty"`  // of HoldUnreviewed: the files, each as it was applied before
-	Message  string      `json:"message"`
-	Since    time.Time   `json:"since"`
+	Revision Revision   `json:"revision"`
+	Reason   HoldReason `json:"reason"`
+	Tenant   TenantName `json:"tenant,omitempty"` // empty: fleet-wide
+	// of HoldDeletions and HoldUnreviewed: the Applications, exactly
+	Items []ObjectKey `json:"items,omitempty"`
+	// of HoldUnreviewed: the files, each as it was applied before
+	Paths   []string  `json:"paths,omitempty"`
+	Message string    `json:"message"`
+	Since   time.Time `json:"since"`
 }
 
 // Approval releases the holds of one revision.

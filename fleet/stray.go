@@ -15,7 +15,8 @@ type Stray struct {
 	Pure        bool     // nobody else has written to it
 }
 
-// MaxListedStrays is how many strays an agent lists. Those that are left are listed once some are gone.
+// MaxListedStrays is how many strays an agent lists. Those that are left are listed once some are
+// gone.
 const MaxListedStrays = 200
 
 // StrayView is a listed stray. It is removed only when somebody has decided so of exactly this UID;
@@ -47,7 +48,7 @@ type StrayRemoval struct {
 	Note     string         `json:"note,omitempty" maxLength:"1024"`
 }
 
-// TombstoneTime is how long it is remembered that an object was proven gone. A request that was sent
-// before can arrive as long as TCP retries it, about a quarter of an hour, and an API server holds it
-// for a minute more; twice the lease and the timeout of a request is far below that.
+// TombstoneTime is how long it is remembered that an object was proven gone. A request that was
+// sent before can arrive as long as TCP retries it, about a quarter of an hour, and an API server
+// holds it for a minute more; twice the lease and the timeout of a request is far below that.
 const TombstoneTime = time.Hour

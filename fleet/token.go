@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ErrNotFound says that what was asked for does not exist for the one who asks: not there, or not in its scope. The two are never told
-// apart.
+// ErrNotFound says that what was asked for does not exist for the one who asks: not there, or not
+// in its scope. The two are never told apart.
 var ErrNotFound = errors.New("not found")
 
 // ErrCursor says that a Page.After was not made by the list that it is given to.
@@ -22,7 +22,8 @@ const (
 	RoleWrite Role = "write"
 )
 
-// Token is a bearer token as people may see it. Its plaintext is shown once, when it is made, and kept nowhere: the store holds a hash.
+// Token is a bearer token as people may see it. Its plaintext is shown once, when it is made, and
+// kept nowhere: the store holds a hash.
 type Token struct {
 	ID        string     `json:"id"`               // key id, the public part of the plaintext
 	Name      string     `json:"name"`             // a name that people recognise, e.g. ci
@@ -37,8 +38,8 @@ type Token struct {
 // Scope is what the token's holder may see.
 func (t Token) Scope() Scope { return Scope{Tenant: t.Tenant} }
 
-// Subject names the token in records: "token:<name>" of the platform, "token:<tenant>/<name>" of a tenant. Names hold no slash, so that
-// no tenant's token passes for one of the platform.
+// Subject names the token in records: "token:<name>" of the platform, "token:<tenant>/<name>" of a
+// tenant. Names hold no slash, so that no tenant's token passes for one of the platform.
 func (t Token) Subject() string {
 	if t.Tenant == "" {
 		return "token:" + t.Name

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// RepoURL is a checked repository URL. There is one spelling of each repository: host in lower case, no default port, no trailing slash.
+// RepoURL is a checked repository URL. There is one spelling of each repository: host in lower
+// case, no default port, no trailing slash.
 type RepoURL struct {
 	Scheme string // https, ssh, or http (of hosts that Fleet.gitHosts lists with that scheme)
 	User   string // of ssh, e.g. git; never with a password
@@ -15,9 +16,11 @@ type RepoURL struct {
 	Path   string // begins with a slash; case is kept
 }
 
-// ParseRepoURL reads a source's or credential's repoURL. Only https, http and ssh are transports (CVE-2025-21613, CVE-2026-44936: ext::,
-// file:// and options passed as hosts); nothing that Argo CD would read as a pattern gets through (it matches sourceRepos and the URLs of
-// scoped Secrets as globs). Whether the host is allowed is the fleet's decision: see GitHostAllowed. Errors never repeat the URL.
+// ParseRepoURL reads a source's or credential's repoURL. Only https, http and ssh are transports
+// (CVE-2025-21613, CVE-2026-44936: ext::, file:// and options passed as hosts); nothing that Argo
+// CD would read as a pattern gets through (it matches sourceRepos and the URLs of scoped Secrets as
+// globs). Whether the host is allowed is the fleet's decision: see GitHostAllowed. Errors never
+// repeat the URL.
 func ParseRepoURL(raw string) (RepoURL, error) {
 	if err := plainURL(raw); err != nil {
 		return RepoURL{}, err
@@ -37,9 +40,14 @@ func ParseRepoURL(raw string) (RepoURL, error) {
 	}
 	switch {
 	case hasUser && (scheme != "ssh" || strings.Contains(user, ":")):
-		return RepoURL{}, errors.New("a URL must not carry a user or password; declare a RepositoryCredential for it")
+		return RepoURL{},
+			errors.New(
+				"a URL must not carry a user or password; declare a RepositoryCredential for it")
 	case hasUser && !isUser(user):
-		return RepoURL{}, errors.New("the user of an ssh URL may only hold a-z, A-Z, 0-9, '-' and '_', and begins with a letter or digit")
+		return RepoURL{},
+			errors.New(
+				"the user of an ssh URL may only hold a-z, A-Z, 0-9, '-' and '_', and begins " +
+					"with a letter or digit")
 	}
 	u.User = user
 	if err := checkHostPort(host, defaultPort(scheme)); err != nil {
@@ -53,13 +61,17 @@ func wrongScheme(scheme string) error {
 	if lower := strings.ToLower(scheme); lower == "https" || lower == "http" || lower == "ssh" {
 		return fmt.Errorf("write %s:// in lower case", lower)
 	}
-	return errors.New("a repository URL begins with https://, ssh://, or http:// where gitHosts of fleet/fleet.yaml lists http:// and the host")
+	return errors.New(
+		"a repository URL begins with https://, ssh://, or http:// where gitHosts of " +
+			"fleet/fleet.yaml lists http:// and the host")
 }
 
 func withoutScheme(raw string) error {
 	userHost, path, scp := strings.Cut(raw, ":")
-	if user, host, at := strings.Cut(userHost, "@"); scp && at && isUser(user) && checkHostPort(host, "") == nil && checkURLPath("/"+path) == nil {
-		return fmt.Errorf("write ssh://%s@%s/%s: the short form of git is not read", user, host, path)
+	if user, host, at := strings.Cut(userHost, "@"); scp && at && isUser(user) &&
+		checkHostPort(host, "") == nil && checkURLPath("/"+path) == nil {
+		return fmt.Errorf("write ssh://%s@%s/%s: the short form of git is not read", user, host,
+			path)
 	}
 	return errors.New("a repository URL begins with https:// or ssh://")
 }
@@ -72,13 +84,15 @@ func (u RepoURL) String() string {
 	return u.Scheme + "://" + u.Host + u.Path
 }
 
-// Key is what two spellings of one repository share: Argo CD's own NormalizeGitURL lowers the case and drops one ".git".
+// Key is what two spellings of one repository share: Argo CD's own NormalizeGitURL lowers the case
+// and drops one ".git".
 func (u RepoURL) Key() string {
 	u.Path = strings.TrimSuffix(strings.ToLower(u.Path), ".git")
 	return strings.ToLower(u.String())
 }
 
-// NormalizeRepoURL is the key under which a repository is compared (RepoURL.Key), or why the URL is refused.
+// NormalizeRepoURL is the key under which a repository is compared (RepoURL.Key), or why the URL is
+// refused.
 func NormalizeRepoURL(raw string) (key string, err error) {
 	u, err := ParseRepoURL(raw)
 	if err != nil {
@@ -87,18 +101,22 @@ func NormalizeRepoURL(raw string) (key string, err error) {
 	return u.Key(), nil
 }
 
-// CheckGrant reports why an entry of Tenant.repositories is refused, or nil: a repository URL, or with a trailing slash everything below it.
+// CheckGrant reports why an entry of Tenant.repositories is refused, or nil: a repository URL, or
+// with a trailing slash everything below it.
 func CheckGrant(grant string) error {
 	rest, prefix := strings.CutSuffix(grant, "/")
-	if prefix && !strings.Contains(strings.TrimPrefix(strings.TrimPrefix(rest, "https://"), "ssh://"), "/") {
-		return errors.New("a grant names at least one folder of the host, e.g. https://git.example.com/acme/")
+	if prefix && !strings.Contains(strings.TrimPrefix(strings.TrimPrefix(rest, "https://"),
+		"ssh://"), "/") {
+		return errors.New(
+			"a grant names at least one folder of the host, e.g. https://git.example.com/acme/")
 	}
 	_, err := ParseRepoURL(rest)
 	return err
 }
 
-// RepositoryGranted reports whether one of a tenant's grants covers the repository: the same URL, or a grant with a trailing slash above it.
-// Spellings that Argo CD takes for one repository are one here. What does not parse is not granted.
+// RepositoryGranted reports whether one of a tenant's grants covers the repository: the same URL,
+// or a grant with a trailing slash above it. Spellings that Argo CD takes for one repository are
+// one here. What does not parse is not granted.
 func RepositoryGranted(grants []string, raw string) bool {
 	key, err := NormalizeRepoURL(raw)
 	if err != nil {
@@ -121,8 +139,8 @@ func RepositoryGranted(grants []string, raw string) bool {
 	return false
 }
 
-// CheckGitHost reports why an entry of Fleet.gitHosts is refused, or nil. It is an exact host, with :port when that is not the default, or
-// "http://host[:port]" to allow that host without TLS.
+// CheckGitHost reports why an entry of Fleet.gitHosts is refused, or nil. It is an exact host, with
+// :port when that is not the default, or "http://host[:port]" to allow that host without TLS.
 func CheckGitHost(entry string) error {
 	if err := plainURL(entry); err != nil {
 		return err
@@ -137,7 +155,8 @@ func CheckGitHost(entry string) error {
 	return checkHostPort(host, "")
 }
 
-// GitHostAllowed reports whether Fleet.gitHosts lists the repository's host: exactly, port included. http:// needs an entry with that scheme.
+// GitHostAllowed reports whether Fleet.gitHosts lists the repository's host: exactly, port
+// included. http:// needs an entry with that scheme.
 func GitHostAllowed(hosts []string, u RepoURL) bool {
 	want := u.Host
 	if u.Scheme == "http" {
@@ -160,7 +179,8 @@ func checkURLPath(path string) error {
 		case s == "" || s == "." || s == "..":
 			return errors.New("the path of a repository URL has no empty, '.' or '..' part")
 		case strings.EqualFold(s, ".git") || s[0] == '-':
-			return errors.New("a part of a repository URL's path is not '.git' and does not begin with '-'")
+			return errors.New(
+				"a part of a repository URL's path is not '.git' and does not begin with '-'")
 		}
 	}
 	return nil

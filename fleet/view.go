@@ -2,7 +2,8 @@ package fleet
 
 import "time"
 
-// The views are what people and programs read of the mirror. None of them has a field that could hold a secret.
+// The views are what people and programs read of the mirror. None of them has a field that could
+// hold a secret.
 
 // Counts is how many Applications stand how.
 type Counts struct {
@@ -26,17 +27,19 @@ type TenantView struct {
 
 // EnvironmentView is one environment with where it is placed and why.
 type EnvironmentView struct {
-	Tenant     TenantName        `json:"tenant"`
-	Name       EnvironmentName   `json:"name"`
-	Server     string            `json:"server"`          // empty when an agent serves it
-	Agent      AgentMode         `json:"agent,omitempty"` // of the agent that serves it; empty: none does
+	Tenant TenantName      `json:"tenant"`
+	Name   EnvironmentName `json:"name"`
+	Server string          `json:"server"` // empty when an agent serves it
+	// of the agent that serves it; empty: none does
+	Agent      AgentMode         `json:"agent,omitempty"`
 	Namespaces []string          `json:"namespaces"`
 	Region     string            `json:"region"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Engine     EngineName        `json:"engine,omitempty"`
 	Placement  Placement         `json:"placement"`
 	Counts     Counts            `json:"counts"`
-	Own        int               `json:"own,omitempty"` // Applications of an autonomous cluster's own people that are shown; Counts has none of them
+	// Applications of an autonomous cluster's own people that are shown; Counts has none of them
+	Own int `json:"own,omitempty"`
 	// Unreachable is that the engine cannot read the environment's cluster.
 	Unreachable *Unreachable `json:"unreachable,omitempty"`
 	Problems    int          `json:"problems"`
@@ -85,55 +88,59 @@ type ApplicationView struct {
 
 // EngineView is one engine with what it carries and how far it is behind.
 type EngineView struct {
-	Name       EngineName  `json:"name"`
-	Region     string      `json:"region"`
-	State      EngineState `json:"state"`
-	Ring       string      `json:"ring"`
-	Capacity   Capacity    `json:"capacity"`
-	Load       EngineLoad  `json:"load"`
-	Counts     Counts      `json:"counts"`
-	Pending    int         `json:"pending"` // rows not yet acknowledged
-	Holder     string      `json:"holder,omitempty"`
-	Epoch      int64       `json:"epoch"`
-	Reachable  bool        `json:"reachable"`
-	Message    string      `json:"message,omitempty"` // why it is not reachable, or what is wrong with it
-	Since      *time.Time  `json:"since,omitempty"`   // of Reachable
-	ArgoCD     string      `json:"argocd,omitempty"`  // version, when known
-	Stopped    bool        `json:"stopped"`
-	InstanceID string      `json:"installationID"`
-	Strays     int         `json:"strays"`               // objects of ours that no row names
-	WentBackAt *time.Time  `json:"wentBackAt,omitempty"` // when its state was last seen to go back in time, as after a restore from a backup
-	WentBack   string      `json:"wentBack,omitempty"`   // how that showed
-	// Unreachable is how many environments' clusters it cannot read, Parked how many Applications it
-	// leaves alone until they answer.
+	Name      EngineName  `json:"name"`
+	Region    string      `json:"region"`
+	State     EngineState `json:"state"`
+	Ring      string      `json:"ring"`
+	Capacity  Capacity    `json:"capacity"`
+	Load      EngineLoad  `json:"load"`
+	Counts    Counts      `json:"counts"`
+	Pending   int         `json:"pending"` // rows not yet acknowledged
+	Holder    string      `json:"holder,omitempty"`
+	Epoch     int64       `json:"epoch"`
+	Reachable bool        `json:"reachable"`
+	// why it is not reachable, or what is wrong with it
+	Message    string     `json:"message,omitempty"`
+	Since      *time.Time `json:"since,omitempty"`  // of Reachable
+	ArgoCD     string     `json:"argocd,omitempty"` // version, when known
+	Stopped    bool       `json:"stopped"`
+	InstanceID string     `json:"installationID"`
+	Strays     int        `json:"strays"` // objects of ours that no row names
+	// when its state was last seen to go back in time, as after a restore from a backup
+	WentBackAt *time.Time `json:"wentBackAt,omitempty"`
+	WentBack   string     `json:"wentBack,omitempty"` // how that showed
+	// Unreachable is how many environments' clusters it cannot read, Parked how many Applications
+	// it leaves alone until they answer.
 	Unreachable int `json:"unreachable"`
 	Parked      int `json:"parked"`
 }
 
 // RevisionView is one recorded commit of the config repo.
 type RevisionView struct {
-	Revision    Revision   `json:"revision"`
-	Author      string     `json:"author"`
-	Subject     string     `json:"subject"`
-	CommittedAt time.Time  `json:"committedAt"`
-	RecordedAt  time.Time  `json:"recordedAt"`
-	Created     int        `json:"created"`
-	Changed     int        `json:"changed"`
-	Deleted     int        `json:"deleted"`
-	Held        int        `json:"held"`
-	Problems    int        `json:"problems"`
-	Pending     int        `json:"pending"`             // objects of this revision not yet acknowledged
-	AppliedAt   *time.Time `json:"appliedAt,omitempty"` // when the last of them was
+	Revision    Revision  `json:"revision"`
+	Author      string    `json:"author"`
+	Subject     string    `json:"subject"`
+	CommittedAt time.Time `json:"committedAt"`
+	RecordedAt  time.Time `json:"recordedAt"`
+	Created     int       `json:"created"`
+	Changed     int       `json:"changed"`
+	Deleted     int       `json:"deleted"`
+	Held        int       `json:"held"`
+	Problems    int       `json:"problems"`
+	// objects of this revision not yet acknowledged
+	Pending   int        `json:"pending"`
+	AppliedAt *time.Time `json:"appliedAt,omitempty"` // when the last of them was
 }
 
 // PullView is one pull request as it was last judged.
 type PullView struct {
-	Number    int          `json:"number"`
-	Title     string       `json:"title"`
-	Author    string       `json:"author"` // login, as it is shown
-	State     PullState    `json:"state"`
-	Head      Revision     `json:"head"`
-	Base      Revision     `json:"base,omitempty"` // applied revision that its plan was computed from; empty: there is no plan of this head
+	Number int       `json:"number"`
+	Title  string    `json:"title"`
+	Author string    `json:"author"` // login, as it is shown
+	State  PullState `json:"state"`
+	Head   Revision  `json:"head"`
+	// applied revision that its plan was computed from; empty: there is no plan of this head
+	Base      Revision     `json:"base,omitempty"`
 	Hash      string       `json:"hash,omitempty"` // of that plan
 	Verdict   string       `json:"verdict,omitempty"`
 	Tenants   []TenantName `json:"tenants"`        // whose files it changes; "" is the platform
@@ -157,9 +164,10 @@ type SourceView struct {
 
 // Event is one change that the event stream tells of: "look", never the truth.
 type Event struct {
-	Seq    int64      `json:"seq"`
-	At     time.Time  `json:"at"`
-	Kind   string     `json:"kind"` // agent, application, engine, revision, problem, hold, stop, operation
+	Seq int64     `json:"seq"`
+	At  time.Time `json:"at"`
+	// agent, application, engine, revision, problem, hold, stop, operation
+	Kind   string     `json:"kind"`
 	Tenant TenantName `json:"tenant,omitempty"`
 	Name   string     `json:"name"`
 	Text   string     `json:"text"`

@@ -20,13 +20,16 @@ import (
 
 // plant is an environment with an agent, and a deployment there.
 func plant() map[string]string {
-	return together(map[string]string{"tenants/acme/environments/edge.yaml": document("ManagedEnvironment", "edge", "agent: {}\n  namespaces: [acme-web]\n  region: eu")},
+	return together(map[string]string{
+		"tenants/acme/environments/edge.yaml": document("ManagedEnvironment", "edge",
+			"agent: {}\n  namespaces: [acme-web]\n  region: eu")},
 		deployment("acme", "plc", "v1", "Delete", "edge"))
 }
 
 func farEngine() map[string]string {
 	return map[string]string{"fleet/engines/far.yaml": document("Engine", "far",
-		"argocd: {namespace: argocd-far, installationID: far}\n  connection: {agent: {}}\n  region: eu\n  capacity: {applications: 500, environments: 50}\n  dedicatedTo: [acme]")}
+		"argocd: {namespace: argocd-far, installationID: far}\n  connection: {agent: {}}\n  "+
+			"region: eu\n  capacity: {applications: 500, environments: 50}\n  dedicatedTo: [acme]")}
 }
 
 func (h *house) rowsOn(name fleet.EngineName) map[fleet.ObjectKey]fleet.Row {
@@ -54,10 +57,14 @@ func (h *house) join(name fleet.EngineName) *site {
 	h.t.Helper()
 	s, board := newSite(name), reconciler.NewStopBoard()
 	metrics := reconciler.NewMetrics(prometheus.NewRegistry())
-	m := reconciler.NewManager(beside{name: {ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"}, Connection: fleet.Connection{InCluster: true}}}, 50*time.Millisecond, quiet(),
+	m := reconciler.NewManager(beside{name: {ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"},
+		Connection: fleet.Connection{InCluster: true}}}, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
-			return &reconciler.Worker{Engine: e, Spec: spec, Holder: "agent", Rows: h.store, Leases: h.store, Secrets: h.secrets, Stops: board, Metrics: metrics, Log: quiet(),
-				Poll: 50 * time.Millisecond, Flight: 4, Dial: func(_ context.Context, _ fleet.EngineName, _ fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
+			return &reconciler.Worker{Engine: e, Spec: spec, Holder: "agent", Rows: h.store,
+				Leases: h.store, Secrets: h.secrets, Stops: board, Metrics: metrics, Log: quiet(),
+				Poll: 50 * time.Millisecond, Flight: 4,
+				Dial: func(_ context.Context, _ fleet.EngineName, _ fleet.EngineSpec,
+					stopped func(fleet.TenantName) bool) (engine.Engine, error) {
 					return s.dial(new(atomic.Bool), stopped, nil)
 				}}
 		})
@@ -94,7 +101,8 @@ func TestAnAgentsOwnClusterIsBroughtToItsRowsByItsWorker(t *testing.T) {
 	h.eventually("the agent applies them, without a cluster Secret", applied)
 	h.commit("the next version", deployment("acme", "plc", "v2", "Delete", "edge"))
 	h.eventually("the mirror shows it", func() error {
-		if a := h.application("acme/plc@edge"); a.TargetRevision != "v2" || a.Apply != fleet.ApplyApplied {
+		if a := h.application("acme/plc@edge"); a.TargetRevision != "v2" ||
+			a.Apply != fleet.ApplyApplied {
 			return fmt.Errorf("%+v", a)
 		}
 		return nil
@@ -116,13 +124,15 @@ type heardOf struct {
 	strays  []fleet.EnvironmentID // nil: it is not told
 }
 
-func (f *heardOf) StrayEnvironments(_ context.Context, _ fleet.EngineName) ([]fleet.EnvironmentID, bool, error) {
+func (f *heardOf) StrayEnvironments(_ context.Context, _ fleet.EngineName) ([]fleet.EnvironmentID,
+	bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.strays, f.strays != nil, nil
 }
 
-func (f *heardOf) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter, _ fleet.Page) ([]fleet.AgentView, string, error) {
+func (f *heardOf) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter,
+	_ fleet.Page) ([]fleet.AgentView, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if a, ok := f.agents[by.Engine]; ok {
@@ -131,7 +141,8 @@ func (f *heardOf) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter, _ fl
 	return nil, "", nil
 }
 
-func (f *heardOf) Engines(_ context.Context, _ fleet.Scope, by fleet.Filter, _ fleet.Page) ([]fleet.EngineView, string, error) {
+func (f *heardOf) Engines(_ context.Context, _ fleet.Scope, by fleet.Filter,
+	_ fleet.Page) ([]fleet.EngineView, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e, ok := f.engines[by.Engine]; ok {
@@ -144,12 +155,15 @@ func (f *heardOf) tell(strays int, since time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := time.Now().Add(-since)
-	f.agents = map[fleet.EngineName]fleet.AgentView{"far": {Engine: "far", ID: "a", Connected: true, Strays: strays}}
-	f.engines = map[fleet.EngineName]fleet.EngineView{"far": {Name: "far", Reachable: true, Since: &at}}
+	f.agents = map[fleet.EngineName]fleet.AgentView{
+		"far": {Engine: "far", ID: "a", Connected: true, Strays: strays}}
+	f.engines = map[fleet.EngineName]fleet.EngineView{
+		"far": {Name: "far", Reachable: true, Since: &at}}
 }
 
-// Neither a worker nor a rebuild dials an engine behind an agent: one that the house has no site for would end the test. After a start without
-// a mirror, what may stand there waits until its agent has said for a while that nothing does.
+// Neither a worker nor a rebuild dials an engine behind an agent: one that the house has no site
+// for would end the test. After a start without a mirror, what may stand there waits until its
+// agent has said for a while that nothing does.
 func TestWhatMayStandBehindAnAgentWaitsForIt(t *testing.T) {
 	h := newHouse(t, together(small(), plant(), farEngine()))
 	told := &heardOf{}
@@ -166,9 +180,11 @@ func TestWhatMayStandBehindAnAgentWaitsForIt(t *testing.T) {
 			return nil
 		}
 	}
-	waiting := map[string]bool{"acme/prod": false, "acme/staging": false, "acme/edge": true, "globex/prod": true}
+	waiting := map[string]bool{"acme/prod": false, "acme/staging": false, "acme/edge": true,
+		"globex/prod": true}
 	h.eventually("what cannot stand there is placed", is(waiting))
-	for _, say := range []func(){func() { told.tell(2, time.Hour) }, func() { told.tell(0, time.Second) }} {
+	for _, say := range []func(){func() { told.tell(2, time.Hour) },
+		func() { told.tell(0, time.Second) }} {
 		say()
 		head := h.commit("another commit", map[string]string{"README.md": fmt.Sprint(time.Now())})
 		h.eventually("it is looked at", func() error {
@@ -182,11 +198,13 @@ func TestWhatMayStandBehindAnAgentWaitsForIt(t *testing.T) {
 		}
 	}
 	told.tell(0, time.Hour)
-	h.eventually("it is placed when nothing stands there", is(map[string]bool{"acme/prod": true, "acme/staging": true, "acme/edge": true, "globex/prod": true}))
+	h.eventually("it is placed when nothing stands there",
+		is(map[string]bool{"acme/prod": true, "acme/staging": true, "acme/edge": true,
+			"globex/prod": true}))
 }
 
-// What the agent says of strays' environments decides where these go: they stand there already, and no other Argo CD must have them. Those that
-// it does not name are free to be placed.
+// What the agent says of strays' environments decides where these go: they stand there already, and
+// no other Argo CD must have them. Those that it does not name are free to be placed.
 func TestWhatStandsBehindAnAgentIsPlacedThere(t *testing.T) {
 	cordoned := farEngine() // it takes nothing but what stands there
 	for path, text := range cordoned {

@@ -29,7 +29,8 @@ type hubStore struct {
 	looks atomic.Int64
 }
 
-func (s *hubStore) AgentNews(ctx context.Context, after int64, since time.Time) (fleet.AgentNews, error) {
+func (s *hubStore) AgentNews(ctx context.Context, after int64, since time.Time) (fleet.AgentNews,
+	error) {
 	news, err := s.Store.AgentNews(ctx, after, since)
 	if err == nil {
 		s.looks.Add(1)
@@ -51,7 +52,8 @@ type remote struct {
 func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	h.t.Helper()
 	name := fleet.AgentEngine(fleet.EnvironmentID{Tenant: "acme", Name: environment})
-	r := &remote{site: newSite(name), house: h, store: &hubStore{Store: h.store}, board: reconciler.NewStopBoard()}
+	r := &remote{site: newSite(name), house: h, store: &hubStore{Store: h.store},
+		board: reconciler.NewStopBoard()}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	mux := http.NewServeMux()
@@ -59,7 +61,8 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	h.t.Cleanup(func() { cancel(); all.Wait(); front.Close() }) // streams end with the hub
 	of := reconciler.NewStopBoard()
 	var err error
-	if r.hub, err = hub.New(hub.Config{Store: r.store, Secrets: h.secrets, Stops: of, PublicURL: front.URL, Replica: "hub", Log: quiet()}); err != nil {
+	if r.hub, err = hub.New(hub.Config{Store: r.store, Secrets: h.secrets, Stops: of,
+		PublicURL: front.URL, Replica: "hub", Log: quiet()}); err != nil {
 		h.t.Fatal(err)
 	}
 	r.hub.Register(mux)
@@ -67,14 +70,16 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	all.Go(func() { r.hub.Run(ctx) })
 	all.Go(func() { h.store.Listen(ctx, func(string) { r.hub.Wake(); of.Wake() }) })
 
-	_, token, err := h.store.CreateAgentToken(h.t.Context(), fleet.AgentToken{Tenant: "acme", Environment: environment,
+	_, token, err := h.store.CreateAgentToken(h.t.Context(), fleet.AgentToken{
+		Tenant: "acme", Environment: environment,
 		CreatedBy: "token:test", ExpiresAt: time.Now().Add(time.Hour)}, "")
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	keeper := edge.NewKeeper(&edgetest.Cell{})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
-	client, err := edge.NewClient(edge.Settings{Hub: front.URL, CA: ca, Version: "v1", Log: quiet()}, keeper)
+	client, err := edge.NewClient(edge.Settings{Hub: front.URL, CA: ca, Version: "v1",
+		Log: quiet()}, keeper)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -82,27 +87,37 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 		h.t.Fatal(err)
 	}
 	metrics := reconciler.NewMetrics(prometheus.NewRegistry())
-	spec := fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"}, Connection: fleet.Connection{InCluster: true}}
-	manager := reconciler.NewManager(beside{name: spec}, 50*time.Millisecond, quiet(), func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
-		return &reconciler.Worker{Engine: e, Spec: spec, Holder: "agent", Rows: r.follower, Leases: r.follower, Secrets: r.follower, Stops: r.board,
-			Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: 4,
-			Dial: func(_ context.Context, _ fleet.EngineName, _ fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
-				return r.dial(new(atomic.Bool), stopped, nil)
-			}}
-	})
-	r.follower = edge.NewFollower(edge.FollowerConfig{Client: client, Namespace: "argocd", Version: "v1", Log: quiet(), Wake: manager.Wake,
-		Rotated: manager.Rotated, Stopped: r.board.Wake, Local: func() edge.Local { return edge.Local{Inventory: r.inventory()} }})
+	spec := fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"},
+		Connection: fleet.Connection{InCluster: true}}
+	manager := reconciler.NewManager(beside{name: spec}, 50*time.Millisecond, quiet(),
+		func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
+			return &reconciler.Worker{Engine: e, Spec: spec, Holder: "agent", Rows: r.follower,
+				Leases: r.follower, Secrets: r.follower, Stops: r.board,
+				Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: 4,
+				Dial: func(_ context.Context, _ fleet.EngineName, _ fleet.EngineSpec,
+					stopped func(fleet.TenantName) bool) (engine.Engine, error) {
+					return r.dial(new(atomic.Bool), stopped, nil)
+				}}
+		})
+	r.follower = edge.NewFollower(edge.FollowerConfig{Client: client, Namespace: "argocd",
+		Version: "v1", Log: quiet(), Wake: manager.Wake,
+		Rotated: manager.Rotated, Stopped: r.board.Wake, Local: func() edge.Local {
+			return edge.Local{Inventory: r.inventory()}
+		}})
 	all.Go(func() { manager.Run(ctx) })
 	all.Go(func() { r.board.Run(ctx, r.follower, quiet()) })
 	all.Go(func() { _ = r.follower.Run(ctx) })
 	return r
 }
 
-// stands says why the cluster does not yet hold what the rows of its engine want, each of them acknowledged.
+// stands says why the cluster does not yet hold what the rows of its engine want, each of them
+// acknowledged.
 func (r *remote) stands() error {
 	head := r.house.head()
-	if source, err := r.house.store.Source(context.Background()); err != nil || source.Applied != head {
-		return fmt.Errorf("revision %s is applied, not %s: %w", source.Applied.Short(), head.Short(), err)
+	if source, err := r.house.store.Source(context.Background()); err != nil ||
+		source.Applied != head {
+		return fmt.Errorf("revision %s is applied, not %s: %w", source.Applied.Short(),
+			head.Short(), err)
 	}
 	wanted := r.house.rowsOn(r.name)
 	for key, row := range wanted {
@@ -112,7 +127,8 @@ func (r *remote) stands() error {
 	}
 	for _, live := range r.inventory() {
 		if row, ok := wanted[live.Key]; !ok || live.Hash != row.Manifest.Hash {
-			return fmt.Errorf("%s %s is not what a row wants (wanted: %v)", live.Key.Kind, live.Key.Name, ok)
+			return fmt.Errorf("%s %s is not what a row wants (wanted: %v)", live.Key.Kind,
+				live.Key.Name, ok)
 		}
 	}
 	return nil
@@ -153,42 +169,53 @@ func (r *remote) stopped(want bool) func() error {
 	}
 }
 
-// A standby that lacks the last commits is promoted while an agent is connected. What its cluster has stays, nothing of it is put back to an
-// earlier revision or deleted; stops reach it all the while; and it catches up once the config repo has confirmed the rows.
+// A standby that lacks the last commits is promoted while an agent is connected. What its cluster
+// has stays, nothing of it is put back to an earlier revision or deleted; stops reach it all the
+// while; and it catches up once the config repo has confirmed the rows.
 func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
-	for name, slowly := range map[string]bool{"fast, with its leases": false, "slow, without": true} {
+	for name, slowly := range map[string]bool{"fast, with its leases": false,
+		"slow, without": true} {
 		t.Run(name, func(t *testing.T) {
-			f := newFailover(t, together(small(), plant(), deployment("acme", "scada", "v1", "Delete", "edge")))
+			f := newFailover(t,
+				together(small(), plant(), deployment("acme", "scada", "v1", "Delete", "edge")))
 			a := f.start("a", options{})
 			f.eventually("the fleet stands", f.settled)
 			r := f.agent("edge")
 			f.eventually("the agent's cluster stands", r.stands)
-			f.commit("an Application goes", gone(deployment("acme", "scada", "v1", "Delete", "edge")))
+			f.commit("an Application goes",
+				gone(deployment("acme", "scada", "v1", "Delete", "edge")))
 			f.eventually("it is gone", r.stands)
 			if err := f.standby.CaughtUp(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			f.standby.Pause()
-			f.commit("it is back, and another is newer", together(deployment("acme", "scada", "v2", "Delete", "edge"), deployment("acme", "plc", "v2", "Delete", "edge")))
+			f.commit("it is back, and another is newer",
+				together(deployment("acme", "scada", "v2", "Delete", "edge"),
+					deployment("acme", "plc", "v2", "Delete", "edge")))
 			f.eventually("the tail is applied", r.stands)
 			deleted, written := len(r.deleted), r.writes()
 			a.source.away.Store(true)
 			f.promote(slowly)
-			f.eventually("the hub reads the new primary", func() error { _, err := f.store.Mirror(t.Context()); return err })
+			f.eventually("the hub reads the new primary", func() error {
+				_, err := f.store.Mirror(t.Context())
+				return err
+			})
 			r.looks(40)
 			if err := errors.Join(r.bears("plc", "v2"), r.bears("scada", "v2")); err != nil {
 				t.Error("while Git is away:", err)
 			}
 			f.setStop(fleet.Stop{Scope: fleet.StopTenant, Name: "acme"})
 			f.eventually("a stop reaches the agent while Git is away", r.stopped(true))
-			if _, err := f.store.ClearStop(t.Context(), fleet.StopTenant, "acme", "", "token:test"); err != nil {
+			if _, err := f.store.ClearStop(t.Context(), fleet.StopTenant, "acme", "",
+				"token:test"); err != nil {
 				t.Fatal(err)
 			}
 			f.eventually("and so does its end", r.stopped(false))
 			if n := r.writes() - written; n != 0 || len(r.deleted) != deleted {
 				t.Errorf("%d writes, %v deleted while Git is away", n, r.deleted[deleted:])
 			}
-			f.commit("another change, which takes a number that was given before", deployment("acme", "plc", "v3", "Delete", "edge"))
+			f.commit("another change, which takes a number that was given before",
+				deployment("acme", "plc", "v3", "Delete", "edge"))
 			a.source.away.Store(false)
 			f.eventually("the agent has caught up", r.stands)
 			if err := errors.Join(r.bears("plc", "v3"), r.bears("scada", "v2")); err != nil {
@@ -201,9 +228,11 @@ func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 	}
 }
 
-// A stray on a cluster behind an agent is listed with those of engines, and removed by the same decision about its UID.
+// A stray on a cluster behind an agent is listed with those of engines, and removed by the same
+// decision about its UID.
 func TestAnAgentsStrayIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
-	h := newHouse(t, together(small(), plant(), deployment("acme", "scada", "v1", "Delete", "edge")))
+	h := newHouse(t, together(small(), plant(), deployment("acme", "scada", "v1", "Delete",
+		"edge")))
 	h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
 	r := h.agent("edge")
@@ -221,11 +250,14 @@ func TestAnAgentsStrayIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
 	h.late(scada, 1)
 	delete(h.engines, r.name)
 	s := h.stray()
-	if s.Engine != r.name || s.Name != scada.Key.Name || s.Tenant != "acme" || s.Deployment != "scada" || s.UID == "" {
+	if s.Engine != r.name || s.Name != scada.Key.Name || s.Tenant != "acme" ||
+		s.Deployment != "scada" || s.UID == "" {
 		t.Errorf("listed as %+v", s)
 	}
-	removal := fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another", Deletion: fleet.DeletionOrphan, By: "token:test"}
-	if _, err := h.store.RemoveStray(t.Context(), removal); !errors.Is(err, fleet.ErrNotFound) || !r.server.Exists(scada.Key) {
+	removal := fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
+		Deletion: fleet.DeletionOrphan, By: "token:test"}
+	if _, err := h.store.RemoveStray(t.Context(), removal); !errors.Is(err, fleet.ErrNotFound) ||
+		!r.server.Exists(scada.Key) {
 		t.Errorf("a decision about another UID: %v", err)
 	}
 	removal.UID = s.UID

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// reviewTimeout bounds one question to the reviewers. A file or deletion that they say nothing of in
-	// time is held, and they are asked again.
+	// reviewTimeout bounds one question to the reviewers. A file or deletion that they say nothing
+	// of in time is held, and they are asked again.
 	reviewTimeout = 10 * time.Second
 	// reviewPatience bounds one that no pass waits for: a span of many commits takes many requests.
 	reviewPatience = 2 * time.Minute
-	// reviewFirst is the pause before a span is asked about again. It doubles up to reviewLast: a Git host
-	// counts requests.
+	// reviewFirst is the pause before a span is asked about again. It doubles up to reviewLast: a
+	// Git host counts requests.
 	reviewFirst = time.Second
 	reviewLast  = 10 * time.Minute
-	// reviewHasty is how often a span may be hastened: a delivery that was late counts at once, and what
-	// nobody reviewed for long is asked about in its own time.
+	// reviewHasty is how often a span may be hastened: a delivery that was late counts at once, and
+	// what nobody reviewed for long is asked about in its own time.
 	reviewHasty = 8
 )
 
-// asker asks the reviewers about spans of the branch, each in its own rhythm, and never within the pass of
-// another commit.
+// asker asks the reviewers about spans of the branch, each in its own rhythm, and never within the
+// pass of another commit.
 type asker struct {
 	reviews Reviews
 	first   time.Duration
@@ -57,7 +57,8 @@ func newAsker(r Reviews, poll time.Duration, log *slog.Logger, wake func()) *ask
 	}
 }
 
-// ask is the question of a commit's own pass. While the reviewers are away it does not wait for them.
+// ask is the question of a commit's own pass. While the reviewers are away it does not wait for
+// them.
 func (a *asker) ask(ctx context.Context, span plan.Span) (plan.Seen, error) {
 	a.mu.Lock()
 	until, away := a.until, a.away
@@ -76,7 +77,8 @@ func (a *asker) ask(ctx context.Context, span plan.Span) (plan.Seen, error) {
 	return seen, err
 }
 
-func (a *asker) question(ctx context.Context, span plan.Span, most time.Duration) (plan.Seen, error) {
+func (a *asker) question(ctx context.Context, span plan.Span, most time.Duration) (plan.Seen,
+	error) {
 	asked, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	seen, err := a.reviews.Reviewed(asked, span.Base, span.Head)
@@ -207,7 +209,8 @@ func (a *asker) keep(span plan.Span, seen plan.Seen, err error) {
 	q.next = q.asked.Add(pause)
 	if err != nil {
 		a.until = q.next
-		a.log.Debug("whether a revision was reviewed is still not known", "revision", span.Head.Short(), "error", err)
+		a.log.Debug("whether a revision was reviewed is still not known", "revision",
+			span.Head.Short(), "error", err)
 		return
 	}
 	if q.answer == nil || !reflect.DeepEqual(*q.answer, seen) {

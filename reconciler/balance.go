@@ -23,15 +23,15 @@ type Replicas interface {
 
 const (
 	beatEvery = 2 * time.Second
-	// calmBeats is for how many beats the same replicas have to be there before leases are handed over:
-	// one that restarts, or starts beside others, moves nothing twice.
+	// calmBeats is for how many beats the same replicas have to be there before leases are handed
+	// over: one that restarts, or starts beside others, moves nothing twice.
 	calmBeats = 5
 	// handoverBeats is between handovers: what was handed over is seen to be prepared by then.
 	handoverBeats = 2
 	// mostCalm bounds how many times calmBeats are between handovers that come to nothing.
 	mostCalm = 64
-	// handoversMost is how many leases pass at a time, in the whole fleet; the next ones pass when these
-	// engines are written to again.
+	// handoversMost is how many leases pass at a time, in the whole fleet; the next ones pass when
+	// these engines are written to again.
 	handoversMost = 4
 )
 
@@ -39,7 +39,8 @@ const (
 type handover struct{ lease, from, to string }
 
 // handovers plans which leases pass, until no replica holds two more than another. All that see the
-// same plan the same. There are none while a lease is free or a session prepares: that is a takeover.
+// same plan the same. There are none while a lease is free or a session prepares: that is a
+// takeover.
 func handovers(view fleet.ReplicaView, leases int, most int) []handover {
 	if len(view.Holders) < leases {
 		return nil
@@ -61,7 +62,8 @@ func handovers(view fleet.ReplicaView, leases int, most int) []handover {
 			if from == "" || len(held[replica]) > len(held[from]) {
 				from = replica
 			}
-			if _, works := view.Preparing[replica]; works && (to == "" || len(held[replica]) < len(held[to])) {
+			if _, works := view.Preparing[replica]; works &&
+				(to == "" || len(held[replica]) < len(held[to])) {
 				to = replica
 			}
 		}
@@ -94,12 +96,17 @@ func (b *balance) decide(view fleet.ReplicaView, leases int, now time.Time) []ha
 	if now.Before(b.calm) {
 		return nil
 	}
-	if slices.ContainsFunc(b.given, func(lease string) bool { return view.Holders[lease] == b.me }) {
+	if slices.ContainsFunc(b.given, func(lease string) bool {
+		return view.Holders[lease] == b.me
+	}) {
 		b.failed++
-		b.given, b.calm = nil, now.Add(calmBeats*b.beat*time.Duration(min(1<<min(b.failed, 10), mostCalm)))
+		b.given, b.calm = nil,
+			now.Add(calmBeats*b.beat*time.Duration(min(1<<min(b.failed, 10), mostCalm)))
 		return nil
 	}
-	plan := slices.DeleteFunc(handovers(view, leases, handoversMost), func(h handover) bool { return h.from != b.me })
+	plan := slices.DeleteFunc(handovers(view, leases, handoversMost), func(h handover) bool {
+		return h.from != b.me
+	})
 	if len(plan) == 0 {
 		return nil
 	}
@@ -155,8 +162,8 @@ type stage struct {
 	ready bool // it writes
 }
 
-// preparingMost is how long a session counts as one that prepares. An engine that is down would keep
-// every other from being handed over.
+// preparingMost is how long a session counts as one that prepares. An engine that is down would
+// keep every other from being handed over.
 const preparingMost = 30 * time.Second
 
 func (w *Worker) preparing() bool {
@@ -165,8 +172,8 @@ func (w *Worker) preparing() bool {
 	return w.stage.end != nil && !w.stage.ready && time.Since(w.stage.begun) < preparingMost
 }
 
-// handOver ends the session, if there is one, as a stop of the process would, and leaves the lease to
-// that replica.
+// handOver ends the session, if there is one, as a stop of the process would, and leaves the lease
+// to that replica.
 func (w *Worker) handOver(to string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,9 +190,9 @@ func (w *Worker) setStage(s stage) {
 	w.stage = s
 }
 
-// turns bounds how many sessions prepare at a time, each of which lists its engine and reads its rows:
-// of those that take an engine over, and of those that begin again after a failure, so that engines
-// that are down delay no takeover. A nil one bounds nothing.
+// turns bounds how many sessions prepare at a time, each of which lists its engine and reads its
+// rows: of those that take an engine over, and of those that begin again after a failure, so that
+// engines that are down delay no takeover. A nil one bounds nothing.
 type turns struct{ first, again chan struct{} }
 
 const (

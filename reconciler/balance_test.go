@@ -34,11 +34,13 @@ func counts(v fleet.ReplicaView) (least, most int) {
 	for _, replica := range v.Holders {
 		held[replica]++
 	}
-	return slices.Min(slices.Collect(maps.Values(held))), slices.Max(slices.Collect(maps.Values(held)))
+	return slices.Min(slices.Collect(maps.Values(held))),
+		slices.Max(slices.Collect(maps.Values(held)))
 }
 
 func TestHandoversEndWithEqualSharesAndMoveNoMoreThanThat(t *testing.T) {
-	for _, held := range [][]int{{7, 0}, {6, 0, 0}, {4, 4, 0}, {2, 2, 0}, {9, 1, 1}, {1, 0}, {3, 2}, {2, 1, 1}, {50, 0}, {13, 13, 13, 0}} {
+	for _, held := range [][]int{{7, 0}, {6, 0, 0}, {4, 4, 0}, {2, 2, 0}, {9, 1, 1}, {1, 0}, {3, 2},
+		{2, 1, 1}, {50, 0}, {13, 13, 13, 0}} {
 		v, leases := view(held...)
 		need := 0
 		for _, n := range held {
@@ -77,7 +79,8 @@ func TestNothingIsHandedOverDuringATakeover(t *testing.T) {
 	prepares.Preparing["replica-1"] = 1
 	alone, _ := view(6)
 	alone.Holders["engine/e-00"] = "a replica of the version before, which does not beat"
-	for what, v := range map[string]fleet.ReplicaView{"a lease is free": free, "a session prepares": prepares, "nobody else works": alone} {
+	for what, v := range map[string]fleet.ReplicaView{"a lease is free": free,
+		"a session prepares": prepares, "nobody else works": alone} {
 		if plan := handovers(v, leases, handoversMost); plan != nil {
 			t.Errorf("%s: %v", what, plan)
 		}

@@ -11,8 +11,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// batch gathers what is to be written and writes it together: the latest value of each object, never an older one. What could not be
-// written is kept and written with the next; it is bounded by the number of objects.
+// batch gathers what is to be written and writes it together: the latest value of each object,
+// never an older one. What could not be written is kept and written with the next; it is bounded by
+// the number of objects.
 type batch[T any] struct {
 	every time.Duration
 	most  int
@@ -24,8 +25,10 @@ type batch[T any] struct {
 	full    chan struct{}
 }
 
-func newBatch[T any](every time.Duration, most int, key func(T) fleet.ObjectKey, write func(context.Context, []T) error) *batch[T] {
-	return &batch[T]{every: every, most: most, key: key, write: write, waiting: map[fleet.ObjectKey]T{}, full: make(chan struct{}, 1)}
+func newBatch[T any](every time.Duration, most int, key func(T) fleet.ObjectKey,
+	write func(context.Context, []T) error) *batch[T] {
+	return &batch[T]{every: every, most: most, key: key, write: write,
+		waiting: map[fleet.ObjectKey]T{}, full: make(chan struct{}, 1)}
 }
 
 func (b *batch[T]) add(v T) {
@@ -41,7 +44,8 @@ func (b *batch[T]) add(v T) {
 	}
 }
 
-// run writes until ctx ends, and once more then. It returns early only when the right to write is lost.
+// run writes until ctx ends, and once more then. It returns early only when the right to write is
+// lost.
 func (b *batch[T]) run(ctx context.Context) error {
 	tick := time.NewTicker(b.every)
 	defer tick.Stop()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// bell says "look" once, a while after it was rung first, however often it is rung meanwhile. It is a hint: what it does not say is found by
-// the next poll.
+// bell says "look" once, a while after it was rung first, however often it is rung meanwhile. It is
+// a hint: what it does not say is found by the next poll.
 type bell struct {
 	pause time.Duration
 	rung  chan struct{}

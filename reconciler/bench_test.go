@@ -22,8 +22,8 @@ import (
 	"argosy.dev/argosy/reconciler/gitrepo"
 )
 
-// BenchmarkPreview is the plan of a pull request that changes one file, beside what git takes to fetch, compare and read it and the decoder to
-// compile that one file: A B B A.
+// BenchmarkPreview is the plan of a pull request that changes one file, beside what git takes to
+// fetch, compare and read it and the decoder to compile that one file: A B B A.
 func BenchmarkPreview(b *testing.B) {
 	for _, tenants := range []int{4, 100} {
 		b.Run(fmt.Sprint(250*tenants), func(b *testing.B) { benchmarkPreview(b, tenants) })
@@ -67,7 +67,8 @@ func benchmarkPreview(b *testing.B, tenants int) {
 // crowd is tenants with 250 deployments each.
 func crowd(tenants int) map[string]string {
 	files := platform()
-	files["fleet/engines/eu-1.yaml"] = strings.Replace(files["fleet/engines/eu-1.yaml"], "applications: 500, environments: 50", "applications: 100000, environments: 1000", 1)
+	files["fleet/engines/eu-1.yaml"] = strings.Replace(files["fleet/engines/eu-1.yaml"],
+		"applications: 500, environments: 50", "applications: 100000, environments: 1000", 1)
 	for n := range tenants {
 		maps.Copy(files, tenant(fmt.Sprintf("t%03d", n), "prod"))
 	}
@@ -78,20 +79,24 @@ func crowd(tenants int) map[string]string {
 }
 
 func oneOf(n int, revision string) map[string]string {
-	return deployment(fmt.Sprintf("t%03d", n/250), fmt.Sprintf("d%d", n), revision, "Delete", "prod")
+	return deployment(fmt.Sprintf("t%03d", n/250), fmt.Sprintf("d%d", n), revision, "Delete",
+		"prod")
 }
 
 // alone runs a loop without workers until the head is applied.
 func (h *house) alone() *reconciler.Loop {
 	h.t.Helper()
-	m, err := gitrepo.Open(context.Background(), filepath.Join(h.t.TempDir(), "config.git"), gitrepo.Source{URL: h.repo.URL, Branch: "refs/heads/main"}, gitrepo.AllowPlainHTTP())
+	m, err := gitrepo.Open(context.Background(), filepath.Join(h.t.TempDir(), "config.git"),
+		gitrepo.Source{URL: h.repo.URL, Branch: "refs/heads/main"}, gitrepo.AllowPlainHTTP())
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	source := &mirror{Mirror: m}
 	applied := make(chan struct{}, 1)
-	loop := reconciler.NewLoop(reconciler.Loop{Source: source, Pulls: source, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: h.store, Leases: h.store,
-		Finder: nowhere{}, Holder: "bench", Branch: "main", Poll: time.Hour, Metrics: reconciler.NewMetrics(prometheus.NewRegistry()), Log: quiet(),
+	loop := reconciler.NewLoop(reconciler.Loop{Source: source, Pulls: source, Decoder: decoder{},
+		Renderer: argocd.Renderer{}, Store: h.store, Leases: h.store,
+		Finder: nowhere{}, Holder: "bench", Branch: "main", Poll: time.Hour,
+		Metrics: reconciler.NewMetrics(prometheus.NewRegistry()), Log: quiet(),
 		Recorded: func(context.Context, []fleet.TenantName) { applied <- struct{}{} }})
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -108,7 +113,8 @@ func (h *house) alone() *reconciler.Loop {
 // nowhere finds engines that hold nothing.
 type nowhere struct{}
 
-func (nowhere) Find(context.Context, fleet.EngineName, fleet.EngineSpec) ([]engine.Live, []fleet.Stop, error) {
+func (nowhere) Find(context.Context, fleet.EngineName, fleet.EngineSpec) ([]engine.Live,
+	[]fleet.Stop, error) {
 	return nil, nil, nil
 }
 
@@ -120,7 +126,8 @@ type floor struct {
 
 func newFloor(b *testing.B, url string) *floor {
 	f := &floor{b: b, dir: filepath.Join(b.TempDir(), "floor.git")}
-	if out, err := exec.Command("git", "clone", "-q", "--bare", "--single-branch", "-b", "main", url, f.dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("git", "clone", "-q", "--bare", "--single-branch", "-b", "main",
+		url, f.dir).CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	return f
@@ -140,11 +147,13 @@ func (f *floor) git(stdin string, args ...string) []byte {
 func (f *floor) compile(r reconciler.PreviewRequest) {
 	f.git("", "fetch", "-q", "origin", "+"+r.Ref+":"+r.Ref)
 	base := strings.TrimSpace(string(f.git("", "merge-base", "main", r.Ref)))
-	fields := strings.Split(string(f.git("", "diff-tree", "-r", "--raw", "-z", base, r.Ref)), "\x00")
+	fields := strings.Split(string(f.git("", "diff-tree", "-r", "--raw", "-z", base, r.Ref)),
+		"\x00")
 	for i := 0; i+1 < len(fields); i += 2 {
 		blob := strings.Fields(fields[i])[3]
 		_, text, _ := bytes.Cut(f.git(blob+"\n", "cat-file", "--batch"), []byte("\n"))
-		if in, ours := (decoder{}).Decode(reconciler.File{Path: fields[i+1], Blob: blob, Bytes: bytes.TrimSuffix(text, []byte("\n"))}); !ours || in.Declaration == nil {
+		if in, ours := (decoder{}).Decode(reconciler.File{Path: fields[i+1], Blob: blob,
+			Bytes: bytes.TrimSuffix(text, []byte("\n"))}); !ours || in.Declaration == nil {
 			f.b.Fatalf("%+v", in)
 		}
 	}

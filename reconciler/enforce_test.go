@@ -14,7 +14,8 @@ import (
 	"argosy.dev/argosy/reconciler/plan"
 )
 
-const webFile, shopFile = "tenants/acme/deployments/web.yaml", "tenants/globex/deployments/shop.yaml"
+const webFile, shopFile = "tenants/acme/deployments/web.yaml",
+	"tenants/globex/deployments/shop.yaml"
 
 // wants waits until the Application is wanted at the revision and applied.
 func (h *house) wants(id, revision string) {
@@ -33,11 +34,14 @@ func TestOnlyReviewedFilesAreAppliedOverRestartsAndLeaders(t *testing.T) {
 	r := h.start("a", options{reviews: people})
 	h.atRest(r)
 	base := h.head()
-	head := h.commit("one reviewed, one not", together(deployment("acme", "web", "evil", "Delete", "prod", "staging"), deployment("globex", "shop", "v2", "Orphan", "prod")))
+	head := h.commit("one reviewed, one not",
+		together(deployment("acme", "web", "evil", "Delete", "prod", "staging"),
+			deployment("globex", "shop", "v2", "Orphan", "prod")))
 	people.sawFiles(t, h, base, head, shopFile)
 	h.wants("globex/shop@prod", "v2")
 	hold := h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
-	if hold.Tenant != "acme" || !slices.Equal(hold.Paths, []string{webFile}) || len(hold.Items) != 0 {
+	if hold.Tenant != "acme" || !slices.Equal(hold.Paths, []string{webFile}) ||
+		len(hold.Items) != 0 {
 		t.Fatalf("%+v", hold)
 	}
 
@@ -50,7 +54,8 @@ func TestOnlyReviewedFilesAreAppliedOverRestartsAndLeaders(t *testing.T) {
 	c := h.start("c", options{reviews: people})
 	h.passes(c, 3)
 	h.wants("acme/web@prod", "v1")
-	if held := h.heldOf(head, "acme"); !slices.Equal(held.Paths, []string{webFile}) || !held.Since.Equal(hold.Since) {
+	if held := h.heldOf(head, "acme"); !slices.Equal(held.Paths, []string{webFile}) ||
+		!held.Since.Equal(hold.Since) {
 		t.Errorf("%+v, and before %+v", held, hold)
 	}
 
@@ -68,7 +73,8 @@ func TestALaterReviewedCommitTakesThePlaceOfAHeldOne(t *testing.T) {
 	h := newHouse(t, small())
 	people := &reviewers{}
 	h.atRest(h.start("a", options{reviews: people}))
-	head := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod", "staging"))
+	head := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod",
+		"staging"))
 	h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
 	next := h.commit("reviewed", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	people.sawFiles(t, h, head, next, webFile)
@@ -103,7 +109,8 @@ func TestAskingAboutAHeldCommitDelaysNoOther(t *testing.T) {
 	people := &slowly{reviewers: &reviewers{}}
 	h.atRest(h.start("a", options{reviews: people}))
 	base := h.head()
-	head := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod", "staging"))
+	head := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod",
+		"staging"))
 	h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
 	people.slow.Store(&plan.Span{Base: base, Head: head})
 	for i := range 3 {
@@ -114,7 +121,8 @@ func TestAskingAboutAHeldCommitDelaysNoOther(t *testing.T) {
 			return nil
 		})
 		begun, before := time.Now(), h.head()
-		next := h.commit("another tenant's", deployment("globex", "shop", fmt.Sprintf("w%d", i), "Orphan", "prod"))
+		next := h.commit("another tenant's", deployment("globex", "shop", fmt.Sprintf("w%d", i),
+			"Orphan", "prod"))
 		people.sawFiles(t, h, before, next, shopFile)
 		h.wants("globex/shop@prod", fmt.Sprintf("w%d", i))
 		if took := time.Since(begun); took > 8*time.Second {
@@ -138,13 +146,15 @@ func TestARebuildWaitsForAnApprovalWhereEnginesHoldObjects(t *testing.T) {
 			people := &reviewers{}
 			r := h.start("a", options{reviews: people})
 			h.atRest(r)
-			held := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod", "staging"))
+			held := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod",
+				"staging"))
 			h.heldFor(held, fleet.HoldUnreviewed, "nobody reviewed")
 			r.stop()
 			written := h.engines["eu-1"].writes() + h.engines["eu-2"].writes()
 			lose(h)
 			r = h.start("b", options{reviews: people})
-			hold := h.heldFor(held, fleet.HoldUnreviewed, "the mirror that knew which files were held is gone")
+			hold := h.heldFor(held, fleet.HoldUnreviewed,
+				"the mirror that knew which files were held is gone")
 			h.passes(r, 5)
 			if s, _ := h.store.Source(t.Context()); s.Applied != "" || hold.Tenant != "" {
 				t.Errorf("%s is applied, held %+v", s.Applied.Short(), hold)
@@ -153,8 +163,10 @@ func TestARebuildWaitsForAnApprovalWhereEnginesHoldObjects(t *testing.T) {
 				t.Errorf("%d writes", n)
 			}
 			// The head moves while it waits, and the approval that counts is the new head's.
-			held = h.commit("nor this", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
-			h.heldFor(held, fleet.HoldUnreviewed, "the mirror that knew which files were held is gone")
+			held = h.commit("nor this", deployment("acme", "web", "v2", "Delete", "prod",
+				"staging"))
+			h.heldFor(held, fleet.HoldUnreviewed,
+				"the mirror that knew which files were held is gone")
 			r.stop()
 			h.start("c", options{reviews: people})
 			approve(t, h, held)
@@ -195,7 +207,8 @@ func TestApprovalsReviewsAndProofsCountWhileGitIsAway(t *testing.T) {
 	people.sawFiles(t, h, first, second, shopFile)
 	r.AskReviews()
 	h.wants("globex/shop@prod", "v2")
-	if s, _ := h.store.Source(t.Context()); !strings.Contains(s.Error, "away") || base == s.Applied {
+	if s, _ := h.store.Source(t.Context()); !strings.Contains(s.Error, "away") ||
+		base == s.Applied {
 		t.Errorf("%+v", s)
 	}
 	r.source.away.Store(false)

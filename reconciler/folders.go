@@ -8,9 +8,9 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// folders are those of the config repo that cannot be read, by path ("tenants/acme/"), and the id that
-// each had when the catalog's quarantine was made. An empty id makes the next pass read the folder
-// again, as after a start: the settings may allow more now.
+// folders are those of the config repo that cannot be read, by path ("tenants/acme/"), and the id
+// that each had when the catalog's quarantine was made. An empty id makes the next pass read the
+// folder again, as after a start: the settings may allow more now.
 type folders map[string]string
 
 // unreadable reads the folders from what is quarantined.
@@ -24,10 +24,11 @@ func unreadable(view catalog.View) folders {
 	return all
 }
 
-// isFolder reports whether a key stands for a folder as a whole. No file's path ends in a slash but that
-// of a directory which lies too deep, and those have a kind's folder in between.
+// isFolder reports whether a key stands for a folder as a whole. No file's path ends in a slash but
+// that of a directory which lies too deep, and those have a kind's folder in between.
 func isFolder(key fleet.Key) bool {
-	return key.Kind == fleet.KindFile && strings.HasSuffix(key.Name, "/") && strings.Count(key.Name, "/") <= 2
+	return key.Kind == fleet.KindFile && strings.HasSuffix(key.Name, "/") &&
+		strings.Count(key.Name, "/") <= 2
 }
 
 func (f folders) recheck() bool {
@@ -52,9 +53,11 @@ func (f folders) learn(inputs []catalog.Input) {
 	}
 }
 
-// collect decodes the files that read visits. What is in force and was not visited is removed: of a folder that
-// is visited as a whole, and of all when everything is. Nothing is concluded of a folder that cannot be read.
-func collect(d Decoder, view catalog.View, everything bool, read func(visit func(File) error) error) ([]catalog.Input, error) {
+// collect decodes the files that read visits. What is in force and was not visited is removed: of a
+// folder that is visited as a whole, and of all when everything is. Nothing is concluded of a
+// folder that cannot be read.
+func collect(d Decoder, view catalog.View, everything bool,
+	read func(visit func(File) error) error) ([]catalog.Input, error) {
 	gather := newGatherer(d)
 	var whole, kept []string
 	err := read(func(f File) error {
@@ -79,7 +82,8 @@ func collect(d Decoder, view catalog.View, everything bool, read func(visit func
 		return func(folder string) bool { return strings.HasPrefix(path, folder) }
 	}
 	remove := func(key fleet.Key, path string) {
-		if !there[key] && !slices.ContainsFunc(kept, within(path)) && (everything || slices.ContainsFunc(whole, within(path))) {
+		if !there[key] && !slices.ContainsFunc(kept, within(path)) &&
+			(everything || slices.ContainsFunc(whole, within(path))) {
 			there[key] = true
 			inputs = append(inputs, catalog.Input{Key: key, Path: path, Removed: true})
 		}

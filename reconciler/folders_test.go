@@ -24,7 +24,8 @@ func (p planter) git(in io.Reader, args ...string) string {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), "git", args...)
 	cmd.Dir, cmd.Stdin = p.repo.Dir, in
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_AUTHOR_NAME=Mallory", "GIT_AUTHOR_EMAIL=mallory@evil.example",
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
+		"GIT_AUTHOR_NAME=Mallory", "GIT_AUTHOR_EMAIL=mallory@evil.example",
 		"GIT_COMMITTER_NAME=Mallory", "GIT_COMMITTER_EMAIL=mallory@evil.example")
 	var problem bytes.Buffer
 	cmd.Stderr = &problem
@@ -105,7 +106,8 @@ var narrow = gitrepo.Budget{Files: 10_000}
 // hostile are folders that cannot be read, or hold what cannot be.
 var hostile = map[string]func(p planter, folder string) (tree, says string){
 	"a file of 65 MiB": func(p planter, folder string) (string, string) {
-		return p.with(folder, "40000", "syncs", p.tree("100644 zz.yaml", p.blob(io.LimitReader(zeros{}, 65<<20)))), "68157440 bytes"
+		return p.with(folder, "40000", "syncs",
+			p.tree("100644 zz.yaml", p.blob(io.LimitReader(zeros{}, 65<<20)))), "68157440 bytes"
 	},
 	"a tree bomb": func(p planter, folder string) (string, string) {
 		mode, id := "100644", p.blob(strings.NewReader("x"))
@@ -133,7 +135,8 @@ var hostile = map[string]func(p planter, folder string) (tree, says string){
 		return p.with(folder, "100644", ".git", p.blob(strings.NewReader("x"))), "means .git"
 	},
 	"a name with a slash": func(p planter, folder string) (string, string) {
-		return p.with(folder, "100644", "../acme/deployments/x.yaml", p.blob(strings.NewReader("x"))), "contains a slash"
+		return p.with(folder, "100644", "../acme/deployments/x.yaml",
+			p.blob(strings.NewReader("x"))), "contains a slash"
 	},
 	"an entry twice": func(p planter, folder string) (string, string) {
 		id := p.blob(strings.NewReader("x"))
@@ -152,7 +155,8 @@ func evil(revision string) map[string]string {
 func (h *house) says(tenant fleet.TenantName, path, what string) {
 	h.t.Helper()
 	h.eventually("the tenant is told", func() error {
-		problems, _, err := h.store.Problems(context.Background(), fleet.Scope{Tenant: tenant}, fleet.Filter{}, fleet.Page{Limit: 100})
+		problems, _, err := h.store.Problems(context.Background(), fleet.Scope{Tenant: tenant},
+			fleet.Filter{}, fleet.Page{Limit: 100})
 		if err != nil {
 			return err
 		}
@@ -170,7 +174,8 @@ func (h *house) applied(revision fleet.Revision) {
 	h.eventually("the revision is applied", func() error {
 		source, err := h.store.Source(context.Background())
 		if err == nil && source.Applied != revision {
-			err = fmt.Errorf("%s is applied, not %s: %s", source.Applied.Short(), revision.Short(), source.Error)
+			err = fmt.Errorf("%s is applied, not %s: %s", source.Applied.Short(), revision.Short(),
+				source.Error)
 		}
 		return err
 	})
@@ -199,7 +204,8 @@ func TestOneTenantsFolderStopsNoOther(t *testing.T) {
 			h.applied(p.put("tenants/evil", "40000", tree, "a bomb"))
 			h.says("evil", "tenants/evil/", says)
 
-			h.applied(h.commit("good", deployment("acme", "web", "v2", "Delete", "prod", "staging")))
+			h.applied(h.commit("good", deployment("acme", "web", "v2", "Delete", "prod",
+				"staging")))
 			h.revisionOf("acme/web@prod", "v2")
 			h.revisionOf("evil/job@prod", "v1")
 			h.says("evil", "tenants/evil/", says)
@@ -216,7 +222,8 @@ func TestOneTenantsFolderStopsNoOther(t *testing.T) {
 			h.applied(h.commit("and on", evil("v2")))
 			h.revisionOf("evil/job@prod", "v2")
 			h.eventually("the fleet stands again", h.settled)
-			if problems, _, err := h.store.Problems(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(problems) != 0 {
+			if problems, _, err := h.store.Problems(t.Context(), fleet.Scope{}, fleet.Filter{},
+				fleet.Page{Limit: 10}); err != nil || len(problems) != 0 {
 				t.Error(problems, err)
 			}
 		})
@@ -224,11 +231,13 @@ func TestOneTenantsFolderStopsNoOther(t *testing.T) {
 }
 
 func TestAHealedFolderLosesWhatWasRemovedMeanwhile(t *testing.T) {
-	h := newHouse(t, together(small(), evil("v1"), deployment("evil", "old", "v1", "Delete", "prod")))
+	h := newHouse(t, together(small(), evil("v1"), deployment("evil", "old", "v1", "Delete",
+		"prod")))
 	p := planter{h}
 	h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
-	h.applied(p.put("tenants/evil", "40000", p.with("tenants/evil", "40000", "..", p.tree()), "a bomb"))
+	h.applied(p.put("tenants/evil", "40000", p.with("tenants/evil", "40000", "..", p.tree()),
+		"a bomb"))
 	h.git("update-ref", "refs/heads/good", "main~1")
 	tree := h.git("rev-parse", "good:tenants/evil")
 	p.put("tenants/evil", "40000", tree, "healed")
@@ -252,14 +261,20 @@ func TestThePlatformsFolderStopsNoTenant(t *testing.T) {
 
 func TestWhatLiesOutsideTheFoldersStopsNobody(t *testing.T) {
 	for name, make := range map[string]func(p planter){
-		"a file of 65 MiB": func(p planter) { p.put("video", "100644", p.blob(io.LimitReader(zeros{}, 65<<20)), "m") },
+		"a file of 65 MiB": func(p planter) {
+			p.put("video", "100644", p.blob(io.LimitReader(zeros{}, 65<<20)), "m")
+		},
 		"two versions of a large file": func(p planter) {
 			p.put("video", "100644", p.blob(io.LimitReader(zeros{}, 65<<20)), "m")
-			p.put("video", "100644", p.blob(io.MultiReader(io.LimitReader(zeros{}, 65<<20), strings.NewReader("more"))), "m")
+			p.put("video", "100644",
+				p.blob(io.MultiReader(io.LimitReader(zeros{}, 65<<20), strings.NewReader("more"))),
+				"m")
 		},
 		"a message of 65 MiB": func(p planter) {
-			for _, end := range []string{"one", "two"} { // git stores the second as a delta of the first
-				message, err := io.ReadAll(io.MultiReader(io.LimitReader(letters{}, 65<<20), strings.NewReader(end)))
+			// git stores the second as a delta of the first
+			for _, end := range []string{"one", "two"} {
+				message, err := io.ReadAll(io.MultiReader(io.LimitReader(letters{}, 65<<20),
+					strings.NewReader(end)))
 				if err != nil {
 					p.t.Fatal(err)
 				}
@@ -267,7 +282,9 @@ func TestWhatLiesOutsideTheFoldersStopsNobody(t *testing.T) {
 			}
 			p.git(nil, "repack", "-adfq")
 		},
-		"an entry .. in the root": func(p planter) { p.put("docs", "40000", p.tree("40000 ..", p.tree()), "m") },
+		"an entry .. in the root": func(p planter) {
+			p.put("docs", "40000", p.tree("40000 ..", p.tree()), "m")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -305,7 +322,8 @@ func TestAPullRequestIsToldOfItsFolder(t *testing.T) {
 		out := h.preview(r, reconciler.PreviewRequest{Ref: "refs/pull/7/head", Head: head})
 		told := false
 		for _, pr := range out.Problems {
-			told = told || strings.HasPrefix(pr.Path, "tenants/evil/") && strings.Contains(pr.Message, says)
+			told = told || strings.HasPrefix(pr.Path, "tenants/evil/") &&
+				strings.Contains(pr.Message, says)
 		}
 		if !told || len(out.Files) == 0 || !strings.HasPrefix(out.Files[0], "tenants/evil/") {
 			t.Errorf("%s: %v %v", name, out.Files, out.Problems)

@@ -22,7 +22,8 @@ type slowEngine struct {
 	takes time.Duration
 }
 
-func (e slowEngine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret, lease fleet.Lease) (engine.Outcome, error) {
+func (e slowEngine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
+	lease fleet.Lease) (engine.Outcome, error) {
 	wait(context.WithoutCancel(ctx), e.takes)
 	return e.Fake.Apply(ctx, row, secret, lease)
 }
@@ -32,7 +33,8 @@ func (e slowEngine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease
 	return e.Fake.Delete(ctx, row, lease)
 }
 
-func (e slowEngine) Sync(ctx context.Context, q engine.SyncRequest, lease fleet.Lease) (engine.Outcome, error) {
+func (e slowEngine) Sync(ctx context.Context, q engine.SyncRequest,
+	lease fleet.Lease) (engine.Outcome, error) {
 	wait(context.WithoutCancel(ctx), e.takes)
 	return e.Fake.Sync(ctx, q, lease)
 }
@@ -61,13 +63,16 @@ func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration)
 	t.Helper()
 	board := NewStopBoard()
 	board.set(records(), time.Now().Add(time.Hour)) // which is as good as reading them every second
-	w := &Worker{Engine: "eu-1", Rows: reports{}, Stops: board, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
-		Dial: func(_ context.Context, name fleet.EngineName, _ fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
+	w := &Worker{Engine: "eu-1", Rows: reports{}, Stops: board,
+		Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+		Dial: func(_ context.Context, name fleet.EngineName, _ fleet.EngineSpec,
+			stopped func(fleet.TenantName) bool) (engine.Engine, error) {
 			f := server.Connect(name)
 			f.Stopped = stopped
 			return slowEngine{f, takes}, nil
 		}}
-	held := newHeldLease(fleet.Lease{Name: "engine/eu-1", Holder: "a", Epoch: 1}, time.Now().Add(lasts))
+	held := newHeldLease(fleet.Lease{Name: "engine/eu-1", Holder: "a", Epoch: 1},
+		time.Now().Add(lasts))
 	target, err := w.connect(t.Context(), held)
 	if err != nil {
 		t.Fatal(err)
@@ -75,20 +80,29 @@ func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration)
 	once, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = target.Watch(once, engine.Sink{}) // one look
-	return &shift{Worker: w, lease: held, target: target, queue: newQueue(4), settled: map[fleet.ObjectKey]bool{}}
+	return &shift{Worker: w, lease: held, target: target, queue: newQueue(4),
+		settled: map[fleet.ObjectKey]bool{}}
 }
 
-// Case 79: a worker was paused past its lease, in the middle of its work. What it goes on with is not even sent.
+// Case 79: a worker was paused past its lease, in the middle of its work. What it goes on with is
+// not even sent.
 func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 	id := fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "prod"}
-	key := fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: fleet.ApplicationName(id)}
-	manifest, err := argocd.Renderer{}.Render(fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd", InstallationID: "eu-1"}}, fleet.Object{Key: key, Application: &fleet.Application{
-		ID: id, Name: key.Name, Project: fleet.ProjectName("acme"), Source: fleet.Source{RepoURL: "https://git.example.com/acme/web", Path: "deploy", TargetRevision: "v1"},
-		Destination: fleet.Destination{Server: fleet.ServerKey("https://api.example.com", id.In()), Namespace: "web"}}})
+	key := fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
+		Name: fleet.ApplicationName(id)}
+	manifest, err := argocd.Renderer{}.Render(fleet.EngineSpec{
+		ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd", InstallationID: "eu-1"}}, fleet.Object{
+		Key: key, Application: &fleet.Application{
+			ID: id, Name: key.Name, Project: fleet.ProjectName("acme"), Source: fleet.Source{
+				RepoURL: "https://git.example.com/acme/web", Path: "deploy", TargetRevision: "v1"},
+			Destination: fleet.Destination{
+				Server:    fleet.ServerKey("https://api.example.com", id.In()),
+				Namespace: "web"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := fleet.Row{Key: key, Tenant: "acme", Environment: "prod", Deployment: "web", Deletion: fleet.DeletionOrphan, Manifest: manifest, Revision: "4f1c9e2a"}
+	row := fleet.Row{Key: key, Tenant: "acme", Environment: "prod", Deployment: "web",
+		Deletion: fleet.DeletionOrphan, Manifest: manifest, Revision: "4f1c9e2a"}
 	gone, stop := row, fleet.Stop{Scope: fleet.StopFleet}
 	gone.Absent = true
 	for name, write := range map[string]func(context.Context, *shift) error{
@@ -102,23 +116,27 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 			return err
 		},
 		"sync": func(ctx context.Context, s *shift) error {
-			_, err := s.askSync(ctx, fleet.SyncRequest{ID: "acme/run", Key: key, Tenant: "acme", Revision: "v2"})
+			_, err := s.askSync(ctx, fleet.SyncRequest{ID: "acme/run", Key: key, Tenant: "acme",
+				Revision: "v2"})
 			return err
 		},
 		"two stops": func(ctx context.Context, s *shift) error {
-			return s.writeStops(ctx, []fleet.Stop{stop, {Scope: fleet.StopTenant, Name: "acme"}}, nil)
+			return s.writeStops(ctx, []fleet.Stop{stop, {Scope: fleet.StopTenant, Name: "acme"}},
+				nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := enginetest.NewServer()
 				if name != "apply" {
-					if _, _, err := workOn(t, server, 0, time.Minute).act(t.Context(), row); err != nil {
+					if _, _, err := workOn(t, server, 0, time.Minute).act(t.Context(),
+						row); err != nil {
 						t.Fatal(err)
 					}
 				}
 				before := server.Writes()
-				if err := write(t.Context(), workOn(t, server, time.Minute, time.Hour)); err != nil {
+				if err := write(t.Context(),
+					workOn(t, server, time.Minute, time.Hour)); err != nil {
 					t.Fatalf("slow, within the lease: %v", err)
 				}
 				if server.Writes() == before && name != "two stops" {
@@ -127,7 +145,8 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 
 				server = enginetest.NewServer()
 				if name != "apply" {
-					if _, _, err := workOn(t, server, 0, time.Minute).act(t.Context(), row); err != nil {
+					if _, _, err := workOn(t, server, 0, time.Minute).act(t.Context(),
+						row); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -17,7 +17,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// house is a fleet in miniature: a real config repo behind a real Git server, a real database, engines in memory. Replicas come and go.
+// house is a fleet in miniature: a real config repo behind a real Git server, a real database,
+// engines in memory. Replicas come and go.
 type house struct {
 	t       testing.TB
 	repo    *stack.Repo
@@ -34,7 +35,8 @@ func newHouse(t testing.TB, files map[string]string) *house {
 	h := &house{t: t, secrets: &vault{missing: map[string]bool{}},
 		engines: map[fleet.EngineName]*site{"eu-1": newSite("eu-1"), "eu-2": newSite("eu-2")}}
 	var err error
-	if h.repo, err = gitHost.CreateRepo(t.Context(), fmt.Sprintf("config-%d", houses.Add(1))); err != nil {
+	if h.repo, err = gitHost.CreateRepo(t.Context(),
+		fmt.Sprintf("config-%d", houses.Add(1))); err != nil {
 		t.Fatal(err)
 	}
 	h.newDatabase()
@@ -121,14 +123,16 @@ func (h *house) rows() map[fleet.ObjectKey]fleet.Row {
 	return all
 }
 
-// settled says why the engines do not yet hold exactly what the head's rows want, each of them acknowledged.
+// settled says why the engines do not yet hold exactly what the head's rows want, each of them
+// acknowledged.
 func (h *house) settled() error {
 	source, err := h.store.Source(context.Background())
 	if err != nil {
 		return err
 	}
 	if head := h.head(); source.Applied != head {
-		return fmt.Errorf("revision %s is applied, not the head %s; source says %q", source.Applied.Short(), head.Short(), source.Error)
+		return fmt.Errorf("revision %s is applied, not the head %s; source says %q",
+			source.Applied.Short(), head.Short(), source.Error)
 	}
 	wanted := h.rows()
 	for key, row := range wanted {
@@ -144,7 +148,8 @@ func (h *house) settled() error {
 	for name, e := range h.engines {
 		for _, live := range e.inventory() {
 			if row, ok := wanted[live.Key]; !ok || live.Hash != row.Manifest.Hash {
-				return fmt.Errorf("%s %s on %s is not what a row wants (wanted: %v)", live.Key.Kind, live.Key.Name, name, ok)
+				return fmt.Errorf("%s %s on %s is not what a row wants (wanted: %v)", live.Key.Kind,
+					live.Key.Name, name, ok)
 			}
 		}
 	}
@@ -154,7 +159,8 @@ func (h *house) settled() error {
 // application says what the mirror shows of one Application.
 func (h *house) application(id string) fleet.ApplicationView {
 	h.t.Helper()
-	all, _, err := h.store.Applications(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 1000})
+	all, _, err := h.store.Applications(context.Background(), fleet.Scope{}, fleet.Filter{},
+		fleet.Page{Limit: 1000})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -184,9 +190,11 @@ func (v *vault) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Secret
 		panic("a fault of the reader")
 	}
 	if v.missing[ref.Name] {
-		return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: %w", ref.Name, ref.Tenant, errNoSecret)
+		return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: %w", ref.Name, ref.Tenant,
+			errNoSecret)
 	}
-	return fleet.NewSecret(map[string][]byte{"token": []byte("canary-" + v.token), "username": []byte("git"), "password": []byte("canary-" + v.token)}), nil
+	return fleet.NewSecret(map[string][]byte{"token": []byte("canary-" + v.token),
+		"username": []byte("git"), "password": []byte("canary-" + v.token)}), nil
 }
 
 func (v *vault) lose(name string, lost bool) {
@@ -213,33 +221,45 @@ const guards = `{maxDeletes: 3, maxDeletePercent: 100, alwaysAllowed: 1, window:
 
 func platform() map[string]string {
 	files := map[string]string{
-		"fleet/fleet.yaml": document("Fleet", "fleet", "guards: "+guards+"\n  gitHosts: [git.example.com]"),
+		"fleet/fleet.yaml": document("Fleet", "fleet",
+			"guards: "+guards+"\n  gitHosts: [git.example.com]"),
 	}
 	for _, e := range []string{"eu-1", "eu-2"} {
 		files["fleet/engines/"+e+".yaml"] = document("Engine", e, fmt.Sprintf(
-			"argocd: {namespace: argocd-%s, installationID: %s}\n  connection: {kubeconfigRef: {name: engine-%s}}\n  region: eu\n  capacity: {applications: 500, environments: 50}", e, e, e))
+			"argocd: {namespace: argocd-%s, installationID: %s}\n  connection: {kubeconfigRef: "+
+				"{name: engine-%s}}\n  region: eu\n  capacity: {applications: 500, "+
+				"environments: 50}", e, e, e))
 	}
 	return files
 }
 
 func tenant(name string, environments ...string) map[string]string {
-	files := map[string]string{"fleet/tenants/" + name + ".yaml": document("Tenant", name, fmt.Sprintf(
-		"owners: [\"group:%s\"]\n  quota: {environments: 10, deployments: 300, applications: 400}\n  repositories: [\"https://git.example.com/%s/\"]\n  clusters: [.%s.example.com]\n  placement: {regions: [eu]}", name, name, name))}
+	files := map[string]string{"fleet/tenants/" + name + ".yaml": document("Tenant", name,
+		fmt.Sprintf(
+			"owners: [\"group:%s\"]\n  quota: {environments: 10, deployments: 300, applications: "+
+				"400}\n  repositories: [\"https://git.example.com/%s/\"]\n  clusters: "+
+				"[.%s.example.com]\n  placement: {regions: [eu]}", name, name, name))}
 	for _, e := range environments {
-		files["tenants/"+name+"/environments/"+e+".yaml"] = document("ManagedEnvironment", e, fmt.Sprintf(
-			"cluster: {server: \"https://%s.%s.example.com:6443\", credentialsRef: {name: %s}}\n  namespaces: [%s-web]\n  region: eu", e, name, e, name))
+		files["tenants/"+name+"/environments/"+e+".yaml"] = document("ManagedEnvironment", e,
+			fmt.Sprintf(
+				"cluster: {server: \"https://%s.%s.example.com:6443\", credentialsRef: {name: "+
+					"%s}}\n  namespaces: [%s-web]\n  region: eu", e, name, e, name))
 	}
 	return files
 }
 
 func deployment(tenant, name, revision, policy string, environments ...string) map[string]string {
-	return map[string]string{"tenants/" + tenant + "/deployments/" + name + ".yaml": document("GitOpsDeployment", name, fmt.Sprintf(
-		"source: {repoURL: \"https://git.example.com/%s/%s\", path: deploy, targetRevision: %s}\n  destination: {environments: [%s], namespace: %s-web}\n  deletionPolicy: %s",
-		tenant, name, revision, strings.Join(environments, ", "), tenant, policy))}
+	return map[string]string{"tenants/" + tenant + "/deployments/" + name + ".yaml": document(
+		"GitOpsDeployment", name, fmt.Sprintf(
+			"source: {repoURL: \"https://git.example.com/%s/%s\", path: deploy, targetRevision: "+
+				"%s}\n  destination: {environments: [%s], namespace: %s-web}\n  deletionPolicy: %s",
+			tenant, name, revision, strings.Join(environments, ", "), tenant, policy))}
 }
 
 func document(kind, name, spec string) string {
-	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec:\n  %s\n", kind, name, spec)
+	return fmt.Sprintf(
+		"apiVersion: argosy.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec:\n  %s\n", kind,
+		name, spec)
 }
 
 func together(parts ...map[string]string) map[string]string {
@@ -262,7 +282,8 @@ func gone(files map[string]string) map[string]string {
 // small is the fleet that most tests begin with.
 func small() map[string]string {
 	return together(platform(), tenant("acme", "prod", "staging"), tenant("globex", "prod"),
-		deployment("acme", "web", "v1", "Delete", "prod", "staging"), deployment("globex", "shop", "v1", "Orphan", "prod"))
+		deployment("acme", "web", "v1", "Delete", "prod", "staging"),
+		deployment("globex", "shop", "v1", "Orphan", "prod"))
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

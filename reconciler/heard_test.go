@@ -12,7 +12,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// still waits until nothing has been fetched for a while, and says how often it was fetched until then.
+// still waits until nothing has been fetched for a while, and says how often it was fetched until
+// then.
 func (h *house) still(r *replica) int64 {
 	h.t.Helper()
 	last, looks := r.source.fetches.Load(), 0
@@ -28,7 +29,8 @@ func (h *house) still(r *replica) int64 {
 	return last
 }
 
-// A commit is one fetch: that it was recorded, which the loop tells all replicas, is no news to the loop itself.
+// A commit is one fetch: that it was recorded, which the loop tells all replicas, is no news to the
+// loop itself.
 func TestACommitIsFetchedOnce(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
@@ -37,7 +39,8 @@ func TestACommitIsFetchedOnce(t *testing.T) {
 	const commits = 5
 	for i := range commits {
 		heard := r.heard.Load()
-		h.commit("another one", deployment("acme", "web", fmt.Sprint("v", i+2), "Delete", "prod", "staging"))
+		h.commit("another one", deployment("acme", "web", fmt.Sprint("v", i+2), "Delete", "prod",
+			"staging"))
 		r.Wake() // as a webhook does
 		h.eventually("it is told to all replicas, and arrives", func() error {
 			if r.heard.Load() == heard {
@@ -51,14 +54,16 @@ func TestACommitIsFetchedOnce(t *testing.T) {
 	}
 }
 
-// An emergency stop, and a sync that a tenant asks of its own cluster, are no reason to fetch the config repo: tenants would drive fetches.
+// An emergency stop, and a sync that a tenant asks of its own cluster, are no reason to fetch the
+// config repo: tenants would drive fetches.
 func TestStopsAndSyncsOfTenantsCostNoFetch(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
 	h.eventually("the fleet stands", h.settled)
 	before, heard := h.still(r), r.heard.Load()
 	h.setStop(fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci"})
-	if _, err := h.store.ClearStop(t.Context(), fleet.StopTenant, "acme", "", "token:acme/ci"); err != nil {
+	if _, err := h.store.ClearStop(t.Context(), fleet.StopTenant, "acme", "",
+		"token:acme/ci"); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
@@ -77,7 +82,8 @@ func TestStopsAndSyncsOfTenantsCostNoFetch(t *testing.T) {
 	}
 }
 
-// A revision wakes the workers that have something to do, and none else: the manager and its workers are told by name.
+// A revision wakes the workers that have something to do, and none else: the manager and its
+// workers are told by name.
 func TestARecordNamesTheEnginesThatItConcerns(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
@@ -110,13 +116,16 @@ func TestWhatOthersTellWakesTheLoop(t *testing.T) {
 	r := h.start("a", options{poll: time.Hour})
 	h.eventually("the fleet stands", h.settled)
 	h.still(r)
-	h.commit("by another replica's webhook", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+	h.commit("by another replica's webhook", deployment("acme", "web", "v2", "Delete", "prod",
+		"staging"))
 	if err := h.store.Notify(t.Context(), "another replica"); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("it arrives", h.settled)
 	h.still(r)
-	files := gone(together(tenant("acme", "prod", "staging"), tenant("globex", "prod"), deployment("acme", "web", "v1", "Delete", "prod"), deployment("globex", "shop", "v1", "Orphan", "prod")))
+	files := gone(together(tenant("acme", "prod", "staging"), tenant("globex", "prod"),
+		deployment("acme", "web", "v1", "Delete", "prod"), deployment("globex", "shop", "v1",
+			"Orphan", "prod")))
 	empty := h.commit("everything gone", files)
 	r.Wake()
 	h.eventually("it waits", func() error { return h.held(empty, fleet.HoldEmpty) })
@@ -130,10 +139,12 @@ func TestWhatOthersTellWakesTheLoop(t *testing.T) {
 	})
 }
 
-// What an Application needed goes when it is proven gone, long before the next poll, and everything that goes together is told of together.
+// What an Application needed goes when it is proven gone, long before the next poll, and everything
+// that goes together is told of together.
 func TestWhatIsProvenGoneWakesTheLoop(t *testing.T) {
 	files := together(small(), map[string]string{"fleet/fleet.yaml": document("Fleet", "fleet",
-		"guards: {maxDeletes: 100, maxDeletePercent: 100, alwaysAllowed: 100, window: 1h}\n  gitHosts: [git.example.com]")})
+		"guards: {maxDeletes: 100, maxDeletePercent: 100, alwaysAllowed: 100, window: 1h}\n  "+
+			"gitHosts: [git.example.com]")})
 	leaving := tenant("globex", "prod")
 	for i := range 20 {
 		maps.Copy(leaving, deployment("globex", fmt.Sprint("shop-", i), "v1", "Orphan", "prod"))
@@ -145,7 +156,8 @@ func TestWhatIsProvenGoneWakesTheLoop(t *testing.T) {
 	if told != 0 {
 		t.Fatalf("%d times told of objects proven gone while none has left", told)
 	}
-	h.commit("globex leaves", together(gone(leaving), gone(deployment("globex", "shop", "v1", "Orphan", "prod"))))
+	h.commit("globex leaves",
+		together(gone(leaving), gone(deployment("globex", "shop", "v1", "Orphan", "prod"))))
 	r.Wake()
 	h.eventually("all of it is gone", func() error {
 		for _, row := range h.rows() {
@@ -161,7 +173,8 @@ func TestWhatIsProvenGoneWakesTheLoop(t *testing.T) {
 		}
 		return nil
 	})
-	if fetches := h.still(r) - before; told > 6 || fetches > int64(r.store.asked("notify engine"))+1 {
+	if fetches := h.still(r) - before; told > 6 || fetches > int64(r.store.asked("notify engine"))+
+		1 {
 		t.Errorf("21 Applications and what they needed: told %d times, %d fetches", told, fetches)
 	}
 	recorded := r.store.asked("record")
@@ -174,7 +187,8 @@ func TestWhatIsProvenGoneWakesTheLoop(t *testing.T) {
 		}
 		return nil
 	})
-	if again := r.store.asked("record"); again != recorded || recorded > 4 { // the begin, the commit, what the Applications needed, and once more if they were slow to go
+	// the begin, the commit, what the Applications needed, and once more if they were slow to go
+	if again := r.store.asked("record"); again != recorded || recorded > 4 {
 		t.Errorf("%d records, then %d after a telling of nothing", recorded, again)
 	}
 }

@@ -6,9 +6,12 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// The preflight judges by whom the engine is dedicated to: what one tenant may have, several may not share.
+// The preflight judges by whom the engine is dedicated to: what one tenant may have, several may
+// not share.
 func TestAWorkerBeginsAnewWhenItsEngineIsSharedOrDedicated(t *testing.T) {
-	one := fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd", InstallationID: "eu-1"}, DedicatedTo: []fleet.TenantName{"acme"}}
+	one := fleet.EngineSpec{
+		ArgoCD:      fleet.ArgoCDInstance{Namespace: "argocd", InstallationID: "eu-1"},
+		DedicatedTo: []fleet.TenantName{"acme"}}
 	shared, moved := one, one
 	shared.DedicatedTo, moved.Region = nil, "us"
 	if sameInstance(one, shared) {

@@ -17,10 +17,11 @@ type Leases interface {
 	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error)
 	// Renew prolongs it; false when it was lost.
 	Renew(ctx context.Context, lease fleet.Lease, ttl time.Duration) (bool, error)
-	// RaiseEpoch moves a lease that is held above floor: after the database was lost epochs begin anew, and objects still bear those of before.
+	// RaiseEpoch moves a lease that is held above floor: after the database was lost epochs begin
+	// anew, and objects still bear those of before.
 	RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64) (fleet.Lease, error)
-	// Release gives it up and tells every replica, so that the next holder need not wait. With to, it
-	// is kept for that replica for a moment.
+	// Release gives it up and tells every replica, so that the next holder need not wait. With to,
+	// it is kept for that replica for a moment.
 	Release(ctx context.Context, lease fleet.Lease, to string) error
 }
 
@@ -30,8 +31,10 @@ var ErrLeaseLost = errors.New("the lease is lost")
 const (
 	// leaseTTL is the longest time without an owner after a replica was killed. A shorter one would
 	// end sessions, each of which begins by listing its engine, for a short fault of the database.
-	leaseTTL    = 7 * time.Second
-	leaseMargin = time.Second     // before the lease's end, from which on it counts as lost: for what is on its way, and for clocks that drift
+	leaseTTL = 7 * time.Second
+	// before the lease's end, from which on it counts as lost: for what is on its way, and for
+	// clocks that drift
+	leaseMargin = time.Second
 	leasePoll   = 2 * time.Second // at most, between looks at a lease that another holds
 	leaseSlack  = 20 * time.Millisecond
 )
@@ -41,14 +44,16 @@ type candidate struct {
 	leases       Leases
 	name, holder string
 	poll         time.Duration
-	released     <-chan struct{}                                 // the lease may be free; may be nil
-	enter        func(context.Context) (leave func(), err error) // before it is asked for; may be nil
+	// the lease may be free; may be nil
+	released <-chan struct{}
+	// before it is asked for; may be nil
+	enter func(context.Context) (leave func(), err error)
 }
 
-// hold waits for the lease, runs act while it is held, and cancels act's context as soon as it is not.
-// It returns when act does. The deadline by our own clock is counted from before the renewal was sent,
-// so that it is never later than the store's. When act ends with handedOver, the lease is kept for
-// that replica.
+// hold waits for the lease, runs act while it is held, and cancels act's context as soon as it is
+// not. It returns when act does. The deadline by our own clock is counted from before the renewal
+// was sent, so that it is never later than the store's. When act ends with handedOver, the lease is
+// kept for that replica.
 func (c candidate) hold(ctx context.Context, act func(context.Context, *heldLease) error) error {
 	lease, begun, leave, err := c.acquire(ctx)
 	if err != nil {
@@ -75,7 +80,8 @@ func (c candidate) hold(ctx context.Context, act func(context.Context, *heldLeas
 
 // acquire asks again when the lease runs out by the store's clock, when released says so, and at
 // least every leasePoll. leave ends the turn that enter gave.
-func (c candidate) acquire(ctx context.Context) (l fleet.Lease, begun time.Time, leave func(), err error) {
+func (c candidate) acquire(ctx context.Context) (l fleet.Lease, begun time.Time, leave func(),
+	err error) {
 	for {
 		leave = func() {}
 		if c.enter != nil {
@@ -111,8 +117,10 @@ func (c candidate) acquire(ctx context.Context) (l fleet.Lease, begun time.Time,
 
 // heldLease is a lease in our hands. Valid is asked immediately before each write.
 type heldLease struct {
-	changing chan struct{} // held by one renewal or raise at a time: a renewal of the epoch that is being raised would look like a loss
-	leave    func()        // ends the turn to prepare
+	// held by one renewal or raise at a time: a renewal of the epoch that is being raised would
+	// look like a loss
+	changing chan struct{}
+	leave    func() // ends the turn to prepare
 
 	mu      sync.Mutex
 	current fleet.Lease
@@ -120,7 +128,8 @@ type heldLease struct {
 }
 
 func newHeldLease(lease fleet.Lease, until time.Time) *heldLease {
-	return &heldLease{changing: make(chan struct{}, 1), leave: func() {}, current: lease, until: until}
+	return &heldLease{changing: make(chan struct{}, 1), leave: func() {}, current: lease,
+		until: until}
 }
 
 // change runs f alone among those that change the lease.
@@ -140,9 +149,11 @@ func (h *heldLease) lease() fleet.Lease {
 	return h.current
 }
 
-// raise moves the lease's epoch above the highest that its engine shows. An equal one counts as our own only if mine says so: a database
-// that has lost exactly one change of hands gives the same epoch twice.
-func (h *heldLease) raise(ctx context.Context, leases Leases, highest int64, mine func(fleet.Lease) bool) error {
+// raise moves the lease's epoch above the highest that its engine shows. An equal one counts as our
+// own only if mine says so: a database that has lost exactly one change of hands gives the same
+// epoch twice.
+func (h *heldLease) raise(ctx context.Context, leases Leases, highest int64,
+	mine func(fleet.Lease) bool) error {
 	return h.change(ctx, func() error {
 		if now := h.lease(); now.Epoch > highest || now.Epoch == highest && mine(now) {
 			return nil
@@ -161,7 +172,8 @@ func (h *heldLease) raise(ctx context.Context, leases Leases, highest int64, min
 // Valid reports whether the lease surely still holds by our own clock.
 func (h *heldLease) Valid() bool { return h.left() > 0 }
 
-// left is how long it still holds. A machine that was suspended may know of that by its wall clock alone.
+// left is how long it still holds. A machine that was suspended may know of that by its wall clock
+// alone.
 func (h *heldLease) left() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -169,14 +181,16 @@ func (h *heldLease) left() time.Duration {
 	return min(h.until.Sub(now), h.until.Round(0).Sub(now.Round(0)))
 }
 
-// keep renews the lease until ctx ends, and says at its end at the latest that it is lost, whether the store answers or not.
+// keep renews the lease until ctx ends, and says at its end at the latest that it is lost, whether
+// the store answers or not.
 func (h *heldLease) keep(ctx context.Context, leases Leases, lose context.CancelCauseFunc) {
 	for wait(ctx, min(leaseTTL/3, h.left())) {
 		ok, err := h.renew(ctx, leases)
 		switch {
 		case err == nil && ok:
 		case err == nil:
-			lose(fmt.Errorf("%w: another replica holds it now, or the database went back in time", ErrLeaseLost))
+			lose(fmt.Errorf("%w: another replica holds it now, or the database went back in time",
+				ErrLeaseLost))
 			return
 		case !h.Valid():
 			lose(fmt.Errorf("%w: it could not be renewed before it ran out: %w", ErrLeaseLost, err))
@@ -200,8 +214,9 @@ func (h *heldLease) renew(ctx context.Context, leases Leases) (ok bool, err erro
 	return ok, err
 }
 
-// writing is the context of one write to an engine. A stop of the work does not cut it off: the engine would carry out a request that it
-// has received, and by then the lease might be another's. It ends with the write, at the latest with the lease.
+// writing is the context of one write to an engine. A stop of the work does not cut it off: the
+// engine would carry out a request that it has received, and by then the lease might be another's.
+// It ends with the write, at the latest with the lease.
 func (h *heldLease) writing(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -18,7 +18,8 @@ type ledger struct {
 	mu   sync.Mutex
 	now  map[string]fleet.Lease
 	down bool
-	slow func(ctx context.Context, call string) error // of Renew, before it looks, and of RaiseEpoch, after it has changed
+	// of Renew, before it looks, and of RaiseEpoch, after it has changed
+	slow func(ctx context.Context, call string) error
 }
 
 func (l *ledger) linger(ctx context.Context, call string) error {
@@ -30,7 +31,8 @@ func (l *ledger) linger(ctx context.Context, call string) error {
 
 func newLedger() *ledger { return &ledger{now: map[string]fleet.Lease{}} }
 
-func (l *ledger) Acquire(_ context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error) {
+func (l *ledger) Acquire(_ context.Context, name, holder string, ttl time.Duration) (fleet.Lease,
+	bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at, ok := l.now[name]
@@ -40,7 +42,8 @@ func (l *ledger) Acquire(_ context.Context, name, holder string, ttl time.Durati
 	if ok && at.Holder != holder && time.Now().Before(at.Expires) {
 		return at, false, nil
 	}
-	next := fleet.Lease{Name: name, Holder: holder, Epoch: at.Epoch + 1, Expires: time.Now().Add(ttl)}
+	next := fleet.Lease{Name: name, Holder: holder, Epoch: at.Epoch + 1,
+		Expires: time.Now().Add(ttl)}
 	l.now[name] = next
 	return next, true, nil
 }
@@ -63,7 +66,8 @@ func (l *ledger) Renew(ctx context.Context, lease fleet.Lease, ttl time.Duration
 	return true, nil
 }
 
-func (l *ledger) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64) (fleet.Lease, error) {
+func (l *ledger) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64) (fleet.Lease,
+	error) {
 	l.mu.Lock()
 	at := l.now[lease.Name]
 	if at.Epoch != lease.Epoch {
@@ -104,20 +108,21 @@ func TestALeaseIsHeldByOneAtATimeAndPassesOnAtOnceWhenReleased(t *testing.T) {
 		var all sync.WaitGroup
 		for _, holder := range []string{"a", "b", "c"} {
 			all.Go(func() {
-				err := asks(l, holder).hold(t.Context(), func(ctx context.Context, held *heldLease) error {
-					mu.Lock()
-					inside++
-					most = max(most, inside)
-					mu.Unlock()
-					wait(ctx, time.Minute) // far longer than the lease: it is renewed
-					mu.Lock()
-					inside--
-					mu.Unlock()
-					if !held.Valid() {
-						return errors.New("not valid while held")
-					}
-					return nil
-				})
+				err := asks(l, holder).hold(t.Context(),
+					func(ctx context.Context, held *heldLease) error {
+						mu.Lock()
+						inside++
+						most = max(most, inside)
+						mu.Unlock()
+						wait(ctx, time.Minute) // far longer than the lease: it is renewed
+						mu.Lock()
+						inside--
+						mu.Unlock()
+						if !held.Valid() {
+							return errors.New("not valid while held")
+						}
+						return nil
+					})
 				if err != nil {
 					t.Errorf("%s: %v", holder, err)
 				}
@@ -148,7 +153,8 @@ func TestWorkEndsBeforeAnotherMayHoldTheLease(t *testing.T) {
 		if lasted := time.Since(start); lasted >= leaseTTL {
 			t.Fatalf("work went on for %s without the store", lasted)
 		}
-		if text := err.Error(); strings.Contains(text, "replica") || !strings.Contains(text, "not be renewed before it ran out: ") {
+		if text := err.Error(); strings.Contains(text, "replica") ||
+			!strings.Contains(text, "not be renewed before it ran out: ") {
 			t.Errorf("without another replica it says %q", text)
 		}
 	})
@@ -189,14 +195,16 @@ func TestAnEpochIsRaisedAboveWhatTheEngineShows(t *testing.T) {
 		t.Fatalf("its own epoch made it rise: %d, %v", held.lease().Epoch, err)
 	}
 	if err := held.raise(t.Context(), l, 1, ours(false)); err != nil || held.lease().Epoch != 2 {
-		t.Fatalf("epoch %d, %v; want 2: the objects bear the same one of another lease", held.lease().Epoch, err)
+		t.Fatalf("epoch %d, %v; want 2: the objects bear the same one of another lease",
+			held.lease().Epoch, err)
 	}
 	if err := held.raise(t.Context(), l, 7, ours(true)); err != nil || held.lease().Epoch != 8 {
 		t.Fatalf("epoch %d, %v; want 8", held.lease().Epoch, err)
 	}
 }
 
-// A renewal of an epoch that is no longer the newest looks like a loss: a raise and a renewal never overlap, whichever comes first.
+// A renewal of an epoch that is no longer the newest looks like a loss: a raise and a renewal never
+// overlap, whichever comes first.
 func TestARaiseOfTheEpochBesideARenewalLosesNothing(t *testing.T) {
 	for _, first := range []string{"renew", "raise"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -291,8 +299,11 @@ func TestALeaseIsAskedForWhenItRunsOutAndWhenItIsReleased(t *testing.T) {
 			give  func(*ledger, chan struct{}) // after a second
 			after time.Duration
 		}{
-			"killed":   {func(*ledger, chan struct{}) {}, leaseTTL + leaseSlack},
-			"released": {func(l *ledger, c chan struct{}) { _ = l.Release(t.Context(), l.now["reconciler"], ""); c <- struct{}{} }, time.Second},
+			"killed": {func(*ledger, chan struct{}) {}, leaseTTL + leaseSlack},
+			"released": {func(l *ledger, c chan struct{}) {
+				_ = l.Release(t.Context(), l.now["reconciler"], "")
+				c <- struct{}{}
+			}, time.Second},
 		} {
 			l, released := newLedger(), make(chan struct{}, 1)
 			if _, _, err := l.Acquire(t.Context(), "reconciler", "a", leaseTTL); err != nil {
@@ -300,7 +311,8 @@ func TestALeaseIsAskedForWhenItRunsOutAndWhenItIsReleased(t *testing.T) {
 			}
 			start := time.Now()
 			time.AfterFunc(time.Second, func() { c.give(l, released) })
-			b := candidate{leases: l, name: "reconciler", holder: "b", poll: time.Minute, released: released}
+			b := candidate{leases: l, name: "reconciler", holder: "b", poll: time.Minute,
+				released: released}
 			_, _, _, err := b.acquire(t.Context())
 			if took := time.Since(start); err != nil || took != c.after {
 				t.Errorf("%s: acquired after %s, want %s; %v", name, took, c.after, err)

@@ -24,19 +24,22 @@ type Store interface {
 	Load(ctx context.Context) (fleet.Snapshot, error)
 	// Record takes one revision in one transaction, once.
 	Record(ctx context.Context, lease fleet.Lease, record fleet.Record) (seq int64, err error)
-	// Lately are the Applications that were deleted within the window, and the store's present time.
+	// Lately are the Applications that were deleted within the window, and the store's present
+	// time.
 	Lately(ctx context.Context, window time.Duration) (fleet.Lately, error)
 	// CreatedLately counts, by tenant, the Applications that were created within it.
 	CreatedLately(ctx context.Context, window time.Duration) (map[fleet.TenantName]int, error)
 	// Approvals are the latest of each revision.
 	Approvals(ctx context.Context) ([]fleet.Approval, error)
-	// Vanished are those of the given rows that the store no longer has: their objects are proven gone.
+	// Vanished are those of the given rows that the store no longer has: their objects are proven
+	// gone.
 	Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error)
 	// SetSource records how the config repo stands.
 	SetSource(ctx context.Context, source fleet.SourceView) error
 	// Mirror is where the mirror stands.
 	Mirror(ctx context.Context) (fleet.MirrorState, error)
-	// Confirm records that what the mirror holds, as at says, follows from the head of the config repo; false when it stands elsewhere.
+	// Confirm records that what the mirror holds, as at says, follows from the head of the config
+	// repo; false when it stands elsewhere.
 	Confirm(ctx context.Context, lease fleet.Lease, at fleet.MirrorState) (bool, error)
 	// RestoreStop puts a stop back that an engine remembers, unless it has ended since.
 	RestoreStop(ctx context.Context, stop fleet.Stop) error
@@ -61,34 +64,41 @@ type Loop struct {
 	Metrics  *Metrics
 	Log      *slog.Logger
 
-	AgentFinder AgentFinder // of what stands behind agents, for a start without a mirror; nil: nobody tells
+	// of what stands behind agents, for a start without a mirror; nil: nobody tells
+	AgentFinder AgentFinder
 
 	// Of pull requests; each may be nil.
-	Pulls    Pulls                                                 // what Preview and Parse read
-	Reviews  Reviews                                               // who saw what was merged; nil: nobody is asked, and whoever may push has reviewed it
-	Beside   func(ctx context.Context)                             // runs while this replica holds the lease and knows what is applied; it ends when ctx does
-	Stepped  func(ctx context.Context, p *plan.Plan)               // hears of each plan that took the branch on, when it is recorded; it is quick
-	Recorded func(ctx context.Context, tenants []fleet.TenantName) // hears whose things a revision has changed ("": the platform's); it is quick
+	Pulls Pulls // what Preview and Parse read
+	// who saw what was merged; nil: nobody is asked, and whoever may push has reviewed it
+	Reviews Reviews
+	// runs while this replica holds the lease and knows what is applied; it ends when ctx does
+	Beside func(ctx context.Context)
+	// hears of each plan that took the branch on, when it is recorded; it is quick
+	Stepped func(ctx context.Context, p *plan.Plan)
+	// hears whose things a revision has changed ("": the platform's); it is quick
+	Recorded func(ctx context.Context, tenants []fleet.TenantName)
 
 	wake     chan struct{}
 	released chan struct{} // the lease may be free
 	previews *previews
 	world    *plan.World
-	base     fleet.MirrorState        // that the world is of
-	proven   bool                     // the last plan's head follows what is applied, or is it
-	told     standing                 // what was last recorded of the source
-	found    *found                   // what the engines hold, after a start without a mirror
-	fresh    bool                     // the engines are to be read before anything new is placed
-	seen     fleet.Revision           // head of the branch when it was fetched last
-	judged   fleet.Revision           // head that the last plan was made from
-	approved approvals                // that it was made with
-	waiting  string                   // head and hash of the plan that waits as a whole, as it was recorded
-	awaits   bool                     // something waits for an approval
-	folders  folders                  // of the config repo that cannot be read
-	leaving  map[fleet.ObjectKey]bool // absent rows whose objects are not proven gone
-	changed  []fleet.TenantName       // whose things were changed in this pass
-	asker    *asker                   // of who reviewed what; nil: nobody is asked
-	between  approvals                // that the applied revision was planned with while Git was away
+	base     fleet.MirrorState // that the world is of
+	proven   bool              // the last plan's head follows what is applied, or is it
+	told     standing          // what was last recorded of the source
+	found    *found            // what the engines hold, after a start without a mirror
+	fresh    bool              // the engines are to be read before anything new is placed
+	seen     fleet.Revision    // head of the branch when it was fetched last
+	judged   fleet.Revision    // head that the last plan was made from
+	approved approvals         // that it was made with
+	// head and hash of the plan that waits as a whole, as it was recorded
+	waiting string
+	awaits  bool                     // something waits for an approval
+	folders folders                  // of the config repo that cannot be read
+	leaving map[fleet.ObjectKey]bool // absent rows whose objects are not proven gone
+	changed []fleet.TenantName       // whose things were changed in this pass
+	asker   *asker                   // of who reviewed what; nil: nobody is asked
+	// that the applied revision was planned with while Git was away
+	between approvals
 }
 
 // NewLoop makes a loop that can be woken before it runs.
@@ -123,18 +133,21 @@ func (l *Loop) Released(lease string) {
 	}
 }
 
-// Heard says that somebody has told of a change in the store: another replica's loop, a worker that has proven objects gone, a person's
-// approval. Its own notices are ignored, and so are those of emergency stops and of what waits for an agent, which any tenant can cause: a needless
-// pass costs a fetch.
+// Heard says that somebody has told of a change in the store: another replica's loop, a worker that
+// has proven objects gone, a person's approval. Its own notices are ignored, and so are those of
+// emergency stops and of what waits for an agent, which any tenant can cause: a needless pass costs
+// a fetch.
 func (l *Loop) Heard(notice string) {
 	switch by, _, ok := fleet.Recorded(notice); {
-	case ok && by == l.Holder, notice == l.Holder, notice == fleet.NoticeStops, notice == fleet.NoticeAgents:
+	case ok && by == l.Holder, notice == l.Holder, notice == fleet.NoticeStops,
+		notice == fleet.NoticeAgents:
 	default:
 		l.Wake()
 	}
 }
 
-// Run works until ctx ends. It starts from what is stored whenever it gets the lease, so that what another replica did counts.
+// Run works until ctx ends. It starts from what is stored whenever it gets the lease, so that what
+// another replica did counts.
 func (l *Loop) Run(ctx context.Context) {
 	var leading atomic.Bool
 	var beside sync.WaitGroup
@@ -142,7 +155,8 @@ func (l *Loop) Run(ctx context.Context) {
 	beside.Go(func() { l.standBy(ctx, &leading) })
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
-		asks := candidate{leases: l.Leases, name: loopLease, holder: l.Holder, poll: l.Poll, released: l.released}
+		asks := candidate{leases: l.Leases, name: loopLease, holder: l.Holder, poll: l.Poll,
+			released: l.released}
 		err := asks.hold(ctx, func(ctx context.Context, held *heldLease) error {
 			began = time.Now()
 			leading.Store(true)
@@ -161,8 +175,8 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// standbyEvery is between fetches of a replica that does not lead, a quarter more or less. The first
-// is within a tenth of it.
+// standbyEvery is between fetches of a replica that does not lead, a quarter more or less. The
+// first is within a tenth of it.
 const standbyEvery = 5 * time.Minute
 
 // standBy keeps this replica's copy of the config repo near the branch's head while another replica
@@ -174,7 +188,8 @@ func (l *Loop) standBy(ctx context.Context, leading *atomic.Bool) {
 			continue
 		}
 		if _, err := l.Source.Fetch(ctx); err != nil && ctx.Err() == nil {
-			l.Log.Info("failed to fetch the config repo while another replica leads; trying again", "error", err)
+			l.Log.Info("failed to fetch the config repo while another replica leads; trying again",
+				"error", err)
 		}
 	}
 }
@@ -241,8 +256,8 @@ func (l *Loop) pass(ctx context.Context, lease fleet.Lease) (string, error) {
 // fetchPatience is how long a fetch may take before other work goes on beside it.
 const fetchPatience = 2 * time.Second
 
-// fetch brings the branch's head in. While Git is slow or away, approvals, proofs of removal and reviews of
-// what is applied are still acted on.
+// fetch brings the branch's head in. While Git is slow or away, approvals, proofs of removal and
+// reviews of what is applied are still acted on.
 func (l *Loop) fetch(ctx context.Context, lease fleet.Lease) (Head, error) {
 	type fetched struct {
 		head Head
@@ -284,7 +299,8 @@ func (l *Loop) meanwhile(ctx context.Context, lease fleet.Lease) error {
 	if l.world.Revision() == "" || l.unfound() {
 		return nil
 	}
-	r := &plan.Request{Revision: l.world.Revision(), Relation: plan.RelationSame, Unread: l.unread(), Unheard: l.unheard(), Stands: l.stands()}
+	r := &plan.Request{Revision: l.world.Revision(), Relation: plan.RelationSame,
+		Unread: l.unread(), Unheard: l.unheard(), Stands: l.stands()}
 	if err := l.waits(ctx, r); err != nil {
 		return err
 	}
@@ -300,8 +316,8 @@ func (l *Loop) meanwhile(ctx context.Context, lease fleet.Lease) error {
 	return l.takeReviews(ctx, lease)
 }
 
-// look is one look at the branch: fetch, decode, plan, record. Whatever fails, nothing has changed. One that finds nothing new reads no more
-// than the head and what waits, and writes nothing.
+// look is one look at the branch: fetch, decode, plan, record. Whatever fails, nothing has changed.
+// One that finds nothing new reads no more than the head and what waits, and writes nothing.
 func (l *Loop) look(ctx context.Context, lease fleet.Lease) (string, error) {
 	if err := l.current(ctx); err != nil {
 		return "failed", err
@@ -328,7 +344,8 @@ func (l *Loop) look(ctx context.Context, lease fleet.Lease) (string, error) {
 	return l.plan(ctx, lease, head, request)
 }
 
-// current loads the mirror, and loads it anew when it is not what the loop knows: it was restored, has failed over or was rebuilt.
+// current loads the mirror, and loads it anew when it is not what the loop knows: it was restored,
+// has failed over or was rebuilt.
 func (l *Loop) current(ctx context.Context) error {
 	if err := l.load(ctx); err != nil {
 		return err
@@ -338,7 +355,8 @@ func (l *Loop) current(ctx context.Context) error {
 		return err
 	}
 	if now.Life != l.base.Life || now.Applied != l.base.Applied || now.Plan != l.base.Plan {
-		l.Log.Warn("the mirror is not what was recorded last; it is loaded anew", "applied", now.Applied.Short(), "expected", l.base.Applied.Short())
+		l.Log.Warn("the mirror is not what was recorded last; it is loaded anew", "applied",
+			now.Applied.Short(), "expected", l.base.Applied.Short())
 		l.world, l.told = nil, standing{}
 		l.forget()
 		if err := l.load(ctx); err != nil {
@@ -349,7 +367,8 @@ func (l *Loop) current(ctx context.Context) error {
 	return nil
 }
 
-// confirm tells the workers that wait for it that what is recorded follows from the head that was just fetched.
+// confirm tells the workers that wait for it that what is recorded follows from the head that was
+// just fetched.
 func (l *Loop) confirm(ctx context.Context, lease fleet.Lease) error {
 	if !l.proven || l.base.Wanted <= l.base.Confirmed {
 		return nil
@@ -370,7 +389,8 @@ func (l *Loop) confirm(ctx context.Context, lease fleet.Lease) error {
 }
 
 // plan is what a pass does when there is something new.
-func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *plan.Request) (string, error) {
+func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head,
+	request *plan.Request) (string, error) {
 	if err := l.lately(ctx, request); err != nil {
 		return "failed", err
 	}
@@ -387,7 +407,8 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *
 	if err == nil && p.Waiting != nil && l.world.Revision() != "" {
 		// What was approved or proven gone before does not wait with the head.
 		standing := *request
-		standing.Revision, standing.Relation, standing.AtHead, standing.Files, standing.Created = l.world.Revision(), plan.RelationSame, false, nil, nil
+		standing.Revision, standing.Relation, standing.AtHead, standing.Files, standing.Created =
+			l.world.Revision(), plan.RelationSame, false, nil, nil
 		standing.Review, standing.Paths = nil, nil
 		_, err = l.step(ctx, lease, Head{Revision: standing.Revision}, &standing)
 	}
@@ -405,7 +426,8 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head, request *
 var errUnplanned = errors.New("cannot be planned")
 
 // step plans one request and records what comes of it.
-func (l *Loop) step(ctx context.Context, lease fleet.Lease, head Head, r *plan.Request) (*plan.Plan, error) {
+func (l *Loop) step(ctx context.Context, lease fleet.Lease, head Head, r *plan.Request) (*plan.Plan,
+	error) {
 	p, err := l.compute(ctx, r)
 	if err != nil {
 		return nil, err
@@ -424,8 +446,8 @@ func (l *Loop) compute(ctx context.Context, r *plan.Request) (*plan.Plan, error)
 	return l.weigh(ctx, l.world, r)
 }
 
-// weigh plans, and once more with what deletions are judged by when there are any: how many Applications were created lately, which costs as
-// much as they are.
+// weigh plans, and once more with what deletions are judged by when there are any: how many
+// Applications were created lately, which costs as much as they are.
 func (l *Loop) weigh(ctx context.Context, w *plan.World, r *plan.Request) (*plan.Plan, error) {
 	p, err := w.Compute(*r, l.Renderer)
 	if err == nil && r.Created == nil && (p.Waiting != nil || p.Counts.Deleted+p.Counts.Held > 0) {
@@ -449,7 +471,8 @@ func (l *Loop) lately(ctx context.Context, r *plan.Request) error {
 
 func window(w *plan.World) time.Duration { return time.Duration(w.Catalog().Fleet().Guards.Window) }
 
-// quiet reports whether the last plan was made from just this: the same head, no approval and no proof of removal since.
+// quiet reports whether the last plan was made from just this: the same head, no approval and no
+// proof of removal since.
 func (l *Loop) quiet(r *plan.Request) bool {
 	return !l.fresh && r.Revision == l.judged && approvalsOf(r) == l.approved && len(r.Gone) == 0
 }
@@ -491,7 +514,8 @@ func outcome(p *plan.Plan, err error) string {
 	}
 }
 
-// waits reads what comes without a commit, if anything waits for it: approvals and proofs of removal.
+// waits reads what comes without a commit, if anything waits for it: approvals and proofs of
+// removal.
 func (l *Loop) waits(ctx context.Context, r *plan.Request) (err error) {
 	if l.awaits {
 		if r.Approvals, err = l.Store.Approvals(ctx); err != nil {
@@ -504,7 +528,8 @@ func (l *Loop) waits(ctx context.Context, r *plan.Request) (err error) {
 	return err
 }
 
-// files reads what differs from the applied revision. Without a difference a plan is still made, and costs next to nothing.
+// files reads what differs from the applied revision. Without a difference a plan is still made,
+// and costs next to nothing.
 func (l *Loop) files(ctx context.Context, r *plan.Request) error {
 	base := l.world.Revision()
 	if base == r.Revision {
@@ -531,7 +556,8 @@ func (l *Loop) relation(ctx context.Context, base, head fleet.Revision) (Relatio
 	return l.Source.Relation(ctx, base, head)
 }
 
-// diffBase is the commit whose tree the head is compared with; "" when that is not to be had, and everything is read.
+// diffBase is the commit whose tree the head is compared with; "" when that is not to be had, and
+// everything is read.
 func (l *Loop) diffBase(relation Relation, base fleet.Revision) fleet.Revision {
 	if relation == RelationUnknown {
 		return ""
@@ -545,9 +571,10 @@ func (l *Loop) decode(ctx context.Context, base, head fleet.Revision) ([]catalog
 	if base == "" {
 		unreadable = nil // everything is read
 	}
-	inputs, err := collect(l.Decoder, l.world.Catalog(), base == "", func(visit func(File) error) error {
-		return l.Source.Changed(ctx, base, head, unreadable, visit)
-	})
+	inputs, err := collect(l.Decoder, l.world.Catalog(), base == "",
+		func(visit func(File) error) error {
+			return l.Source.Changed(ctx, base, head, unreadable, visit)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read revision %s: %w", head.Short(), err)
 	}
@@ -555,8 +582,10 @@ func (l *Loop) decode(ctx context.Context, base, head fleet.Revision) ([]catalog
 }
 
 // record stores the plan, makes it the World, and says "look".
-func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan.Request, p *plan.Plan) error {
-	// Plans of two heads that wait as a whole do the same, namely nothing; people approve one of them.
+func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan.Request,
+	p *plan.Plan) error {
+	// Plans of two heads that wait as a whole do the same, namely nothing; people approve one of
+	// them.
 	waits := string(p.Head) + " " + p.Hash
 	if p.Waiting != nil && l.waiting == waits {
 		return nil // recorded before; only an approval or another commit changes it
@@ -567,14 +596,16 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 	}
 	l.locate(ctx, p)
 	record := p.Record()
-	record.Author, record.Subject, record.CommittedAt, record.Sealed = head.Author, head.Subject, head.At, sealed
+	record.Author, record.Subject, record.CommittedAt, record.Sealed = head.Author, head.Subject,
+		head.At, sealed
 	if _, err := l.Store.Record(ctx, lease, record); err != nil {
 		return err
 	}
 	switch {
 	case p.Waiting != nil:
 		l.waiting = waits
-	case p.Head != p.Base || r.AtHead: // planning the applied revision anew does not end what another head waits for
+	// planning the applied revision anew does not end what another head waits for
+	case p.Head != p.Base || r.AtHead:
 		l.waiting = ""
 	}
 	l.world.Commit(p)
@@ -592,7 +623,8 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 	if p.Waiting == nil {
 		l.follow(p, r.Gone)
 	}
-	l.Log.Info("revision recorded", "revision", p.Head.Short(), "created", p.Counts.Created, "changed", p.Counts.Changed, "deleted", p.Counts.Deleted,
+	l.Log.Info("revision recorded", "revision", p.Head.Short(), "created", p.Counts.Created,
+		"changed", p.Counts.Changed, "deleted", p.Counts.Deleted,
 		"held", p.Counts.Held, "rows", p.Counts.Rows, "problems", len(p.Problems))
 	if err := l.Store.Notify(ctx, fleet.NoticeRecorded(l.Holder, concerned(&record))); err != nil {
 		l.Log.Debug("no notification; workers poll", "error", err)
@@ -600,7 +632,8 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 	return nil
 }
 
-// concerned lists the engines that a record has something for; nil when engines themselves have changed.
+// concerned lists the engines that a record has something for; nil when engines themselves have
+// changed.
 func concerned(r *fleet.Record) []fleet.EngineName {
 	for i := range r.Declarations {
 		if r.Declarations[i].Key.Kind == fleet.KindEngine {
@@ -636,7 +669,8 @@ func (l *Loop) follow(p *plan.Plan, gone []fleet.ObjectKey) {
 	}
 }
 
-// sealed reads the ciphertexts of the *.sops.yaml files that the plan brings into force: workers find them in the store.
+// sealed reads the ciphertexts of the *.sops.yaml files that the plan brings into force: workers
+// find them in the store.
 func (l *Loop) sealed(ctx context.Context, p *plan.Plan) ([]fleet.SealedBlob, error) {
 	var blobs []fleet.SealedBlob
 	for _, c := range p.Declarations {
@@ -652,7 +686,8 @@ func (l *Loop) sealed(ctx context.Context, p *plan.Plan) ([]fleet.SealedBlob, er
 	return blobs, nil
 }
 
-// locate finds the lines of problems that cross-references gave: the bytes are read again, for these files only.
+// locate finds the lines of problems that cross-references gave: the bytes are read again, for
+// these files only.
 func (l *Loop) locate(ctx context.Context, p *plan.Plan) {
 	blobs := map[fleet.Key]string{}
 	for _, q := range p.Quarantined {
@@ -690,7 +725,8 @@ type standing struct {
 // sourceEvery is how often it is recorded that the source is as it was.
 const sourceEvery = 10 * time.Second
 
-// source records how the config repo stands. Since when it is not reached is the store's to know: it outlives this replica.
+// source records how the config repo stands. Since when it is not reached is the store's to know:
+// it outlives this replica.
 func (l *Loop) source(ctx context.Context, s fleet.SourceView, err error) {
 	now := standing{head: s.Head, at: time.Now()}
 	if err != nil {

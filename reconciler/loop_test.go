@@ -29,7 +29,8 @@ func TestAPassWithoutNewsPlansNothingAndWritesNothing(t *testing.T) {
 	h.eventually("the fleet stands", h.settled)
 	h.passes(r, 3)
 	calls := []string{"record", "lately", "acknowledge", "observe", "updatesync", "rows", "load"}
-	before, written := r.store.asked(calls...), h.engines["eu-1"].server.Writes()+h.engines["eu-2"].server.Writes()
+	before, written := r.store.asked(calls...), h.engines["eu-1"].server.Writes()+
+		h.engines["eu-2"].server.Writes()
 	told := r.store.asked("source")
 	h.passes(r, 20)
 	if n := r.store.asked(calls...) - before; n != 0 {
@@ -38,7 +39,8 @@ func TestAPassWithoutNewsPlansNothingAndWritesNothing(t *testing.T) {
 	if n := r.store.asked("source") - told; n > 1 {
 		t.Errorf("the state of the source was recorded %d times in 20 passes", n)
 	}
-	if n := h.engines["eu-1"].server.Writes() + h.engines["eu-2"].server.Writes() - written; n != 0 {
+	if n := h.engines["eu-1"].server.Writes() +
+		h.engines["eu-2"].server.Writes() - written; n != 0 {
 		t.Errorf("%d writes to engines", n)
 	}
 }
@@ -51,8 +53,11 @@ func TestARevisionThatWaitsIsReadAndRecordedOnce(t *testing.T) {
 	if _, err := h.repo.Git(t.Context(), "update-ref", "-d", "refs/heads/main"); err != nil {
 		t.Fatal(err)
 	}
-	rewritten := h.commit("another history", together(small(), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
-	h.eventually("the rewritten history waits", func() error { return h.held(rewritten, fleet.HoldRewritten) })
+	rewritten := h.commit("another history",
+		together(small(), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
+	h.eventually("the rewritten history waits", func() error {
+		return h.held(rewritten, fleet.HoldRewritten)
+	})
 	h.passes(r, 3)
 	records, reads := r.store.asked("record"), r.source.reads.Load()
 	h.passes(r, 10)
@@ -78,7 +83,9 @@ func TestARevisionThatWaitsASecondTimeIsApprovedASecondTime(t *testing.T) {
 	h.eventually("it is applied", h.settled)
 	for range 2 {
 		h.point(first)
-		h.eventually("the older revision waits", func() error { return h.held(first, fleet.HoldOlder) })
+		h.eventually("the older revision waits", func() error {
+			return h.held(first, fleet.HoldOlder)
+		})
 		h.passes(r, 3) // the first approval is known, and is not enough
 		approve(t, h, first)
 		h.eventually("it is applied once approved", h.settled)
@@ -98,7 +105,8 @@ func TestAHoldEndsWhenTheBranchIsBackAtWhatIsApplied(t *testing.T) {
 	h.eventually("the older revision waits", func() error { return h.held(first, fleet.HoldOlder) })
 	h.point(second)
 	h.passes(r, 3)
-	holds, _, err := h.store.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+	holds, _, err := h.store.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+		Limit: 10})
 	if err != nil || len(holds) > 0 {
 		t.Errorf("%v, %+v", err, holds)
 	}
@@ -107,7 +115,8 @@ func TestAHoldEndsWhenTheBranchIsBackAtWhatIsApplied(t *testing.T) {
 // point sets the branch to a commit of before.
 func (h *house) point(at fleet.Revision) {
 	h.t.Helper()
-	if _, err := h.repo.Git(context.Background(), "update-ref", "refs/heads/main", string(at)); err != nil {
+	if _, err := h.repo.Git(context.Background(), "update-ref", "refs/heads/main",
+		string(at)); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -116,8 +125,10 @@ func TestARestartWhileARevisionWaitsTellsOfItNoSecondTime(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
-	empty := h.commit("everything gone", gone(together(tenant("acme", "prod", "staging"), tenant("globex", "prod"),
-		deployment("acme", "web", "v1", "Delete", "prod"), deployment("globex", "shop", "v1", "Orphan", "prod"))))
+	empty := h.commit("everything gone",
+		gone(together(tenant("acme", "prod", "staging"), tenant("globex", "prod"),
+			deployment("acme", "web", "v1", "Delete", "prod"), deployment("globex", "shop", "v1",
+				"Orphan", "prod"))))
 	h.eventually("the empty revision waits", func() error { return h.held(empty, fleet.HoldEmpty) })
 	r.stop()
 	r = h.start("b", options{})
@@ -125,14 +136,16 @@ func TestARestartWhileARevisionWaitsTellsOfItNoSecondTime(t *testing.T) {
 	if err := h.held(empty, fleet.HoldEmpty); err != nil {
 		t.Error(err)
 	}
-	all, _, err := h.store.Operations(t.Context(), fleet.Scope{}, fleet.Filter{Revision: empty}, fleet.Page{Limit: 100})
+	all, _, err := h.store.Operations(t.Context(), fleet.Scope{}, fleet.Filter{Revision: empty},
+		fleet.Page{Limit: 100})
 	if err != nil || len(all) != 1 {
 		t.Errorf("%d operations tell of the revision that waits: %v", len(all), err)
 	}
 }
 
 func (h *house) held(revision fleet.Revision, reason fleet.HoldReason) error {
-	holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+	holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+		Limit: 100})
 	if err != nil {
 		return err
 	}
@@ -144,7 +157,8 @@ func (h *house) held(revision fleet.Revision, reason fleet.HoldReason) error {
 
 func approve(t *testing.T, h *house, revision fleet.Revision) {
 	t.Helper()
-	if _, err := h.store.Approve(t.Context(), fleet.Approval{Revision: revision, By: "token:test"}); err != nil {
+	if _, err := h.store.Approve(t.Context(), fleet.Approval{
+		Revision: revision, By: "token:test"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -156,7 +170,8 @@ func TestAnOutageOfTheSourceIsToldWithItsBeginAndHeals(t *testing.T) {
 	r.source.away.Store(true)
 	var begin fleet.SourceView
 	h.eventually("the outage is told", func() (err error) {
-		if begin, err = h.store.Source(t.Context()); err == nil && (begin.Since == nil || !strings.Contains(begin.Error, "away")) {
+		if begin, err = h.store.Source(t.Context()); err == nil &&
+			(begin.Since == nil || !strings.Contains(begin.Error, "away")) {
 			err = fmt.Errorf("source: %+v", begin)
 		}
 		return err
@@ -182,7 +197,8 @@ func TestAFaultOfTheDatabaseIsNotTheSources(t *testing.T) {
 	r := h.start("a", options{fail: failFor(&failing, "lately", "record")})
 	h.eventually("the fleet stands", h.settled)
 	failing.Store(true)
-	h.commit("while the database is away", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+	h.commit("while the database is away", deployment("acme", "web", "v2", "Delete", "prod",
+		"staging"))
 	h.passes(r, 4)
 	if s, err := h.store.Source(t.Context()); err != nil || s.Error != "" {
 		t.Errorf("the source is blamed: %+v, %v", s, err)
@@ -204,7 +220,8 @@ func TestARecordWhoseAnswerIsLostHasOneEffect(t *testing.T) {
 	})
 	failing.Store(false)
 	h.eventually("the fleet stands", h.settled)
-	revisions, _, err := h.store.Revisions(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+	revisions, _, err := h.store.Revisions(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+		Limit: 10})
 	if err != nil || len(revisions) != 1 || revisions[0].Created != 3 {
 		t.Errorf("%d revisions: %+v, %v", len(revisions), revisions, err)
 	}

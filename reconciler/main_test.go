@@ -10,7 +10,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// The parts that all tests of the loop share: one PostgreSQL server with a migrated template, one Git server.
+// The parts that all tests of the loop share: one PostgreSQL server with a migrated template, one
+// Git server.
 var (
 	database *stack.Postgres
 	gitHost  *stack.GitServer

@@ -18,8 +18,9 @@ type EngineLister interface {
 	EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.EngineSpec, error)
 }
 
-// Manager keeps a worker running for each engine. Every replica runs one; the leases decide whose worker acts. What is behind an agent has its
-// worker there: the agent runs a Manager of its own, for the one engine that is beside it.
+// Manager keeps a worker running for each engine. Every replica runs one; the leases decide whose
+// worker acts. What is behind an agent has its worker there: the agent runs a Manager of its own,
+// for the one engine that is beside it.
 type Manager struct {
 	Engines EngineLister
 	New     func(fleet.EngineName, fleet.EngineSpec) *Worker
@@ -45,8 +46,11 @@ type run struct {
 }
 
 // NewManager makes a manager that is not running yet.
-func NewManager(engines EngineLister, poll time.Duration, log *slog.Logger, newWorker func(fleet.EngineName, fleet.EngineSpec) *Worker) *Manager {
-	return &Manager{Engines: engines, New: newWorker, Log: log, Poll: poll, turns: newTurns(), running: map[fleet.EngineName]*run{}, ending: map[fleet.EngineName]<-chan struct{}{}, wake: make(chan struct{}, 1)}
+func NewManager(engines EngineLister, poll time.Duration, log *slog.Logger,
+	newWorker func(fleet.EngineName, fleet.EngineSpec) *Worker) *Manager {
+	return &Manager{Engines: engines, New: newWorker, Log: log, Poll: poll, turns: newTurns(),
+		running: map[fleet.EngineName]*run{}, ending: map[fleet.EngineName]<-chan struct {
+		}{}, wake: make(chan struct{}, 1)}
 }
 
 // Run starts and ends workers as engines come and go, until ctx ends and all workers have.
@@ -72,11 +76,13 @@ func (m *Manager) Run(ctx context.Context) {
 }
 
 // adjust makes the running workers those of specs. A worker whose connection changed starts anew.
-func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup, specs map[fleet.EngineName]fleet.EngineSpec) {
+func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup,
+	specs map[fleet.EngineName]fleet.EngineSpec) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, r := range m.running {
-		if spec, ok := specs[name]; !ok || spec.Connection.Agent != nil || !sameInstance(spec, r.worker.Spec) {
+		if spec, ok := specs[name]; !ok || spec.Connection.Agent != nil ||
+			!sameInstance(spec, r.worker.Spec) {
 			m.Log.Info("engine worker ends", "engine", name)
 			m.end(name, r)
 		}
@@ -102,7 +108,8 @@ func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup, specs map[fle
 	}
 }
 
-// end lets a worker finish. The next one of its engine waits for that: both are the same holder of the engine's lease.
+// end lets a worker finish. The next one of its engine waits for that: both are the same holder of
+// the engine's lease.
 func (m *Manager) end(name fleet.EngineName, r *run) {
 	r.cancel()
 	m.ending[name] = r.ended
@@ -125,7 +132,8 @@ func (m *Manager) Wake() {
 	}
 }
 
-// WakeEngines says that there are rows for these engines; for none when there are none. An engine that does not run here yet may have to.
+// WakeEngines says that there are rows for these engines; for none when there are none. An engine
+// that does not run here yet may have to.
 func (m *Manager) WakeEngines(names []fleet.EngineName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,7 +162,8 @@ func (m *Manager) Released(lease string) {
 	}
 }
 
-// Rotated tells every worker that a secret has changed. The platform's own secrets are engines' kubeconfigs: their workers reconnect.
+// Rotated tells every worker that a secret has changed. The platform's own secrets are engines'
+// kubeconfigs: their workers reconnect.
 func (m *Manager) Rotated(tenant fleet.TenantName, name string) {
 	for _, w := range m.workers() {
 		w.Rotated(tenant, name)

@@ -13,7 +13,8 @@ import (
 	"argosy.dev/argosy/reconciler/reach"
 )
 
-// parking follows which clusters the engine reaches, and has it leave those alone that do not answer.
+// parking follows which clusters the engine reaches, and has it leave those alone that do not
+// answer.
 type parking struct {
 	mu    sync.Mutex
 	board *reach.Board
@@ -96,8 +97,8 @@ func (p *parking) reported(news []fleet.Reach, whole bool, err error) {
 	}
 }
 
-// park does what is decided about clusters that do not answer, beside everything else. An environment's
-// own cluster has no neighbours that it could keep waiting.
+// park does what is decided about clusters that do not answer, beside everything else. An
+// environment's own cluster has no neighbours that it could keep waiting.
 func (s *shift) park(ctx context.Context) error {
 	if s.Engine.OfEnvironment() {
 		return nil
@@ -172,10 +173,12 @@ func (s *shift) reportReach(ctx context.Context) error {
 	}
 	for _, r := range news {
 		if u := r.Unreachable; u != nil {
-			s.Log.Warn("the cluster of an environment cannot be read", "engine", s.Engine, "environment", r.Environment,
+			s.Log.Warn("the cluster of an environment cannot be read", "engine", s.Engine,
+				"environment", r.Environment,
 				"reason", u.Reason, "since", u.Since, "parked", u.Parked)
 		} else {
-			s.Log.Info("the cluster of an environment answers again", "engine", s.Engine, "environment", r.Environment)
+			s.Log.Info("the cluster of an environment answers again", "engine", s.Engine,
+				"environment", r.Environment)
 		}
 	}
 	return nil

@@ -16,16 +16,18 @@ const parkedMark = "metadata.annotations|argosy.dev/parked"
 
 // soon is reach.Defaults for tests.
 var soon = reach.Limits{
-	Patience: 300 * time.Millisecond, Relapse: time.Hour, ProbeFirst: time.Second, ProbeMost: time.Second, ProbeTime: 30 * time.Second,
+	Patience: 300 * time.Millisecond, Relapse: time.Hour, ProbeFirst: time.Second,
+	ProbeMost: time.Second, ProbeTime: 30 * time.Second,
 	ProbeSoon: time.Millisecond, OfTenant: 2, OfEngine: 8, Grace: 2, Share: 1, Least: 20,
 }
 
-// quietCluster has the engines compare their Applications, and the cluster of one of acme's environments,
-// which shares its engine with another environment, answer or not.
+// quietCluster has the engines compare their Applications, and the cluster of one of acme's
+// environments, which shares its engine with another environment, answer or not.
 func (h *house) quietCluster() (env fleet.EnvironmentID, at *site, silent *atomic.Bool) {
 	h.t.Helper()
 	on := map[*site]int{}
-	all := []fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}, {Tenant: "acme", Name: "staging"}, {Tenant: "globex", Name: "prod"}}
+	all := []fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}, {Tenant: "acme", Name: "staging"},
+		{Tenant: "globex", Name: "prod"}}
 	for _, id := range all {
 		on[h.engineOf(id.Tenant, id.Name)]++
 	}
@@ -64,13 +66,15 @@ func (h *house) quietCluster() (env fleet.EnvironmentID, at *site, silent *atomi
 // shownAs says whether people are shown that an environment is unreachable, with so many parked.
 func (h *house) shownAs(env fleet.EnvironmentID, unreachable bool, parked int) func() error {
 	return func() error {
-		all, _, err := h.store.Environments(context.Background(), fleet.Scope{Tenant: env.Tenant}, fleet.Filter{}, fleet.Page{Limit: 10})
+		all, _, err := h.store.Environments(context.Background(), fleet.Scope{Tenant: env.Tenant},
+			fleet.Filter{}, fleet.Page{Limit: 10})
 		if err != nil {
 			return err
 		}
 		for _, e := range all {
 			u, want := e.Unreachable, unreachable && e.Name == env.Name
-			if (u != nil) != want || want && (u.Reason != fleet.UnreachableTimeout || u.Parked != parked || time.Since(u.Since) > limit) {
+			if (u != nil) != want || want && (u.Reason != fleet.UnreachableTimeout ||
+				u.Parked != parked || time.Since(u.Since) > limit) {
 				return fmt.Errorf("%s is shown as %+v", e.Name, u)
 			}
 			a := h.application("acme/web@" + string(e.Name))
@@ -148,7 +152,8 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 	}
 	h.commit("it goes", deployment("acme", "web", "v1", "Delete", left))
 	h.eventually("its deletion waits", func() error {
-		if a := h.application(id.String()); a.Apply != fleet.ApplyDeleting || a.UID == "" || a.DeletionBlocked {
+		if a := h.application(id.String()); a.Apply != fleet.ApplyDeleting || a.UID == "" ||
+			a.DeletionBlocked {
 			return fmt.Errorf("shown as %+v", a)
 		}
 		if at.server.Field(key, "metadata.deletionTimestamp") == "" {
@@ -156,7 +161,8 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 		}
 		return nil
 	})
-	o := fleet.Orphaning{Application: id, UID: h.application(id.String()).UID, By: "token:test", Note: "the cluster is scrapped"}
+	o := fleet.Orphaning{Application: id, UID: h.application(id.String()).UID, By: "token:test",
+		Note: "the cluster is scrapped"}
 	if err := h.store.Orphan(t.Context(), o); !errors.Is(err, fleet.ErrNotBlocked) {
 		t.Errorf("before the time is over: %v", err)
 	}

@@ -8,21 +8,27 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// A policy that stands keeps what breaks it from the engines, also for the replica that comes after, until it is removed.
+// A policy that stands keeps what breaks it from the engines, also for the replica that comes
+// after, until it is removed.
 func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
 	noHead := map[string]string{"fleet/policies/no-head.yaml": document("Policy", "no-head",
-		"kinds: [GitOpsDeployment]\n  rule: '!applications.exists(a, a.source.targetRevision == \"HEAD\")'\n  message: name a revision\n  field: spec.source.targetRevision")}
+		"kinds: [GitOpsDeployment]\n  rule: '!applications.exists(a, a.source.targetRevision == "+
+			"\"HEAD\")'\n  message: name a revision\n  field: spec.source.targetRevision")}
 	h := newHouse(t, together(small(), noHead))
 	first := h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
-	head := h.commit("HEAD, and another file", together(deployment("acme", "web", "HEAD", "Delete", "prod", "staging"), deployment("globex", "shop", "v2", "Orphan", "prod")))
+	head := h.commit("HEAD, and another file",
+		together(deployment("acme", "web", "HEAD", "Delete", "prod", "staging"),
+			deployment("globex", "shop", "v2", "Orphan", "prod")))
 	applied := func(web, shop string) func() error {
 		return func() error {
 			if s, err := h.store.Source(t.Context()); err != nil || s.Applied != h.head() {
 				return errors.Join(fmt.Errorf("revision %s is applied", s.Applied.Short()), err)
 			}
-			for id, want := range map[string]string{"acme/web@prod": web, "globex/shop@prod": shop} {
-				if a := h.application(id); a.TargetRevision != want || a.Apply != fleet.ApplyApplied {
+			for id, want := range map[string]string{"acme/web@prod": web,
+				"globex/shop@prod": shop} {
+				if a := h.application(id); a.TargetRevision != want ||
+					a.Apply != fleet.ApplyApplied {
 					return fmt.Errorf("%s is at %s, %s", id, a.TargetRevision, a.Apply)
 				}
 			}
@@ -30,13 +36,16 @@ func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
 		}
 	}
 	h.eventually("the other file of the commit is applied", applied("v1", "v2"))
-	problems, _, err := h.store.Problems(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10})
-	if err != nil || len(problems) != 1 || problems[0].Code != "policy" || problems[0].Message != "no-head: name a revision" || problems[0].Line == 0 {
+	problems, _, err := h.store.Problems(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{},
+		fleet.Page{Limit: 10})
+	if err != nil || len(problems) != 1 || problems[0].Code != "policy" ||
+		problems[0].Message != "no-head: name a revision" || problems[0].Line == 0 {
 		t.Fatalf("at %s, acme is told %v (%v)", head.Short(), problems, err)
 	}
 	first.stop()
 	h.start("b", options{})
-	h.commit("the same again, by another replica", deployment("globex", "shop", "v3", "Orphan", "prod"))
+	h.commit("the same again, by another replica", deployment("globex", "shop", "v3", "Orphan",
+		"prod"))
 	h.eventually("it goes on", applied("v1", "v3"))
 	h.commit("the policy goes", gone(noHead))
 	h.eventually("what it held back is applied", applied("HEAD", "v3"))

@@ -12,9 +12,11 @@ import (
 	"argosy.dev/argosy/reconciler/plan"
 )
 
-// Errors of a Preview or Parse that a caller tells apart with errors.Is. After the first three nothing is known yet: ask again.
+// Errors of a Preview or Parse that a caller tells apart with errors.Is. After the first three
+// nothing is known yet: ask again.
 var (
-	// ErrNotLeading says that another replica applies the branch, or that this one has not loaded what is applied.
+	// ErrNotLeading says that another replica applies the branch, or that this one has not loaded
+	// what is applied.
 	ErrNotLeading = errors.New("this replica does not apply the branch now")
 	// ErrUnsettled says that the branch's head is being applied, or cannot be.
 	ErrUnsettled = errors.New("the branch's head is not applied yet")
@@ -26,10 +28,11 @@ var (
 
 // Pulls is the pull requests and merge groups of the config repo.
 type Pulls interface {
-	// Merge brings the commit that ref stands at into the mirror, and calls visit for every file below fleet/ and tenants/ that merging it
-	// into base changes there. Conflicts are not visited.
+	// Merge brings the commit that ref stands at into the mirror, and calls visit for every file
+	// below fleet/ and tenants/ that merging it into base changes there. Conflicts are not visited.
 	// Errors: ErrMoved when ref, a full name, does not stand at head; ErrUnmergeable.
-	Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(File) error) (Merged, error)
+	Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(File) error) (
+		Merged, error)
 }
 
 // Merged is what a merge comes to beside the files that it changes.
@@ -50,13 +53,17 @@ type Preview struct {
 	Head   fleet.Revision
 	Behind bool     // the branch's own head waits for an approval, and Base is not it
 	Files  []string // below fleet/ and tenants/ that the head changes, Conflicts included; sorted
-	// Shown is every file below fleet/ and tenants/ that the head has otherwise than the commit where it parted from Base, also where Base has
-	// the same by now: path to blob, "" if the head removes it. A merge may write each of them once the branch goes on.
-	Shown     map[string]string
-	Conflicts []string        // that both sides have changed since they parted, also where git can merge the lines; sorted. They are not in Plan
+	// Shown is every file below fleet/ and tenants/ that the head has otherwise than the commit
+	// where it parted from Base, also where Base has the same by now: path to blob, "" if the head
+	// removes it. A merge may write each of them once the branch goes on.
+	Shown map[string]string
+	// that both sides have changed since they parted, also where git can merge the lines; sorted.
+	// They are not in Plan
+	Conflicts []string
 	Problems  []fleet.Problem // with their lines
 	Plan      *plan.Plan      // with Request.Explain; nil of a Parse
-	Catalog   catalog.View    // what is in effect: owners, grants and guards come from there. It goes on with the branch
+	// what is in effect: owners, grants and guards come from there. It goes on with the branch
+	Catalog catalog.View
 }
 
 // basis is what previews are made from, as the loop publishes it.
@@ -72,8 +79,9 @@ type basis struct {
 
 // previews is what the loop and those who preview share.
 type previews struct {
-	at        atomic.Pointer[basis]
-	computing chan struct{} // full while a plan is made: a commit waits for those that read the World, so at most for one
+	at atomic.Pointer[basis]
+	// full while a plan is made: a commit waits for those that read the World, so at most for one
+	computing chan struct{}
 }
 
 // publish says what stands now. The loop's own fields are not read by others.
@@ -83,7 +91,8 @@ func (l *Loop) publish() {
 		return
 	}
 	revision := l.world.Revision()
-	l.previews.at.Store(&basis{world: l.world, revision: revision, behind: l.seen != revision, unread: l.unread(), unheard: l.unheard(), stands: l.stands(),
+	l.previews.at.Store(&basis{world: l.world, revision: revision, behind: l.seen != revision,
+		unread: l.unread(), unheard: l.unheard(), stands: l.stands(),
 		settled: !l.unfound() && revision != "" && l.judged != "" && l.judged == l.seen})
 }
 
@@ -98,7 +107,8 @@ func (l *Loop) unread() []fleet.EngineName {
 	return slices.Clone(l.found.unread)
 }
 
-// unheard is the engines whose agents have not told what stands there, as long as anything waits for that.
+// unheard is the engines whose agents have not told what stands there, as long as anything waits
+// for that.
 func (l *Loop) unheard() []fleet.EngineName {
 	if !l.fresh || l.found == nil {
 		return nil
@@ -106,10 +116,12 @@ func (l *Loop) unheard() []fleet.EngineName {
 	return slices.Clone(l.found.unheard)
 }
 
-// Preview plans what the head would change if it were merged into what is applied: file by file, with the guards, placements and defaults that
-// are in effect. It changes nothing, and may be called by several goroutines while the loop works.
+// Preview plans what the head would change if it were merged into what is applied: file by file,
+// with the guards, placements and defaults that are in effect. It changes nothing, and may be
+// called by several goroutines while the loop works.
 //
-// Errors: ErrNotLeading, ErrUnsettled, ErrMoved, ErrUnmergeable; those of the mirror and of the store.
+// Errors: ErrNotLeading, ErrUnsettled, ErrMoved, ErrUnmergeable; those of the mirror and of the
+// store.
 func (l *Loop) Preview(ctx context.Context, r PreviewRequest) (Preview, error) {
 	at := l.previews.at.Load()
 	switch {
@@ -122,7 +134,8 @@ func (l *Loop) Preview(ctx context.Context, r PreviewRequest) (Preview, error) {
 	if err != nil {
 		return Preview{}, err
 	}
-	request := &plan.Request{Revision: r.Head, Relation: plan.RelationDescendant, Files: inputs, Explain: true}
+	request := &plan.Request{Revision: r.Head, Relation: plan.RelationDescendant, Files: inputs,
+		Explain: true}
 	if out.Plan, err = l.planned(ctx, at, request); err != nil {
 		return Preview{}, fmt.Errorf("plan %s: %w", r.Ref, err)
 	}
@@ -143,17 +156,20 @@ func (l *Loop) planned(ctx context.Context, at *basis, r *plan.Request) (*plan.P
 	if err != nil {
 		return nil, err
 	}
-	r.Now, r.Recent, r.Unread, r.Unheard, r.Stands = lately.Now, lately.Deleted, at.unread, at.unheard, at.stands
+	r.Now, r.Recent, r.Unread, r.Unheard, r.Stands = lately.Now, lately.Deleted, at.unread,
+		at.unheard, at.stands
 	p, err := l.weigh(ctx, at.world, r)
 	if err == nil && (p.Base != at.revision || p.NeedsEngines) {
-		// The loop was faster, so that the files were compared with another revision; or where it would place something is not known yet.
+		// The loop was faster, so that the files were compared with another revision; or where it
+		// would place something is not known yet.
 		return nil, ErrUnsettled
 	}
 	return p, err
 }
 
-// Parse decodes the files that the head changes, each for itself: nothing is planned, and no other declaration is looked at. It is for what
-// strangers propose. Problems are those of these files alone. Errors are those of Preview, but for ErrUnsettled.
+// Parse decodes the files that the head changes, each for itself: nothing is planned, and no other
+// declaration is looked at. It is for what strangers propose. Problems are those of these files
+// alone. Errors are those of Preview, but for ErrUnsettled.
 func (l *Loop) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
 	at := l.previews.at.Load()
 	if at == nil || at.revision == "" {
@@ -170,7 +186,8 @@ func (l *Loop) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
 }
 
 // merged fetches the head and decodes what it changes.
-func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview, []catalog.Input, error) {
+func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview, []catalog.Input,
+	error) {
 	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind, Catalog: at.world.Catalog()}
 	var merged Merged
 	counted := &counting{Decoder: l.Decoder}
@@ -196,7 +213,8 @@ func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview
 	return out, inputs, nil
 }
 
-// mostProblems is how many problems one pull request may have. People read some tens of them, and each takes memory.
+// mostProblems is how many problems one pull request may have. People read some tens of them, and
+// each takes memory.
 const mostProblems = 1000
 
 // counting is a Decoder that counts the files it decoded and their problems.
@@ -217,11 +235,14 @@ func (c *counting) tooMany() error {
 	if c.problems.Load() <= mostProblems {
 		return nil
 	}
-	return fmt.Errorf("%w: %d problems in the first %d files, and one pull request may have %d; fix them with argosy validate, or split it",
+	return fmt.Errorf(
+		"%w: %d problems in the first %d files, and one pull request may have %d; fix them with "+
+			"argosy validate, or split it",
 		ErrUnmergeable, c.problems.Load(), c.files.Load(), mostProblems)
 }
 
-// Base is the revision that is applied and what is in effect; ErrNotLeading when this replica does not know. The view goes on with the branch.
+// Base is the revision that is applied and what is in effect; ErrNotLeading when this replica does
+// not know. The view goes on with the branch.
 func (l *Loop) Base() (fleet.Revision, catalog.View, error) {
 	at := l.previews.at.Load()
 	if at == nil {
@@ -230,8 +251,10 @@ func (l *Loop) Base() (fleet.Revision, catalog.View, error) {
 	return at.world.Revision(), at.world.Catalog(), nil
 }
 
-// Includes reports whether the applied revision has the commit in its history, and which one that is.
-func (l *Loop) Includes(ctx context.Context, commit fleet.Revision) (applied fleet.Revision, includes bool, err error) {
+// Includes reports whether the applied revision has the commit in its history, and which one that
+// is.
+func (l *Loop) Includes(ctx context.Context, commit fleet.Revision) (applied fleet.Revision,
+	includes bool, err error) {
 	applied, _, err = l.Base()
 	if err != nil || applied == "" {
 		return applied, false, err

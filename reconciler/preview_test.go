@@ -22,7 +22,8 @@ import (
 )
 
 // Merge is reconciler.Pulls, as cmd/argosy/server has it.
-func (m *mirror) Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(reconciler.File) error) (reconciler.Merged, error) {
+func (m *mirror) Merge(ctx context.Context, ref string, base, head fleet.Revision,
+	visit func(reconciler.File) error) (reconciler.Merged, error) {
 	_, err := m.FetchRef(ctx, ref, gitrepo.Hash(head))
 	if errors.Is(err, gitrepo.ErrMoved) {
 		return reconciler.Merged{}, fmt.Errorf("%w: %w", reconciler.ErrMoved, err)
@@ -54,7 +55,8 @@ func (h *house) git(args ...string) string {
 }
 
 // propose makes a pull request from a commit: files with an empty text are removed.
-func (h *house) propose(number int, from fleet.Revision, files map[string]string) reconciler.PreviewRequest {
+func (h *house) propose(number int, from fleet.Revision,
+	files map[string]string) reconciler.PreviewRequest {
 	h.t.Helper()
 	branch := fmt.Sprintf("proposal-%d", number)
 	h.git("update-ref", "refs/heads/"+branch, string(from))
@@ -80,7 +82,8 @@ func (h *house) merge(r reconciler.PreviewRequest) fleet.Revision {
 	h.t.Helper()
 	main := h.git("rev-parse", "refs/heads/main")
 	tree := h.git("-c", "merge.renames=false", "merge-tree", "--write-tree", main, string(r.Head))
-	head := h.git("-c", "user.name=Forge", "-c", "user.email=forge@example.com", "commit-tree", tree, "-p", main, "-p", string(r.Head), "-m", "merge "+r.Ref)
+	head := h.git("-c", "user.name=Forge", "-c", "user.email=forge@example.com", "commit-tree",
+		tree, "-p", main, "-p", string(r.Head), "-m", "merge "+r.Ref)
 	h.git("update-ref", "refs/heads/main", head, main)
 	return fleet.Revision(head)
 }
@@ -90,7 +93,8 @@ func (h *house) preview(r *replica, request reconciler.PreviewRequest) reconcile
 	h.t.Helper()
 	var out reconciler.Preview
 	h.eventually("a preview is made", func() (err error) {
-		if out, err = r.Preview(context.Background(), request); err != nil && !errors.Is(err, reconciler.ErrUnsettled) && !errors.Is(err, reconciler.ErrNotLeading) {
+		if out, err = r.Preview(context.Background(), request); err != nil &&
+			!errors.Is(err, reconciler.ErrUnsettled) && !errors.Is(err, reconciler.ErrNotLeading) {
 			h.t.Fatal(err)
 		}
 		return err
@@ -98,7 +102,8 @@ func (h *house) preview(r *replica, request reconciler.PreviewRequest) reconcile
 	return out
 }
 
-// atRest waits until the engines hold what the head asks for, and the loop knows of everything that is gone.
+// atRest waits until the engines hold what the head asks for, and the loop knows of everything that
+// is gone.
 func (h *house) atRest(r *replica) {
 	h.t.Helper()
 	h.eventually("it settles", h.settled)
@@ -200,7 +205,8 @@ func (m *author) somewhere(tenant string) []string {
 
 func (m *author) some(tenant, name string) map[string]string {
 	policy := []string{"Delete", "Orphan"}[m.random.IntN(2)]
-	return deployment(tenant, name, fmt.Sprintf("v%d", m.random.IntN(1000)), policy, m.somewhere(tenant)...)
+	return deployment(tenant, name, fmt.Sprintf("v%d", m.random.IntN(1000)), policy,
+		m.somewhere(tenant)...)
 }
 
 func (m *author) any() (path, tenant, name string, ok bool) {
@@ -214,12 +220,14 @@ func (m *author) any() (path, tenant, name string, ok bool) {
 }
 
 func (m *author) approveAll() {
-	holds, _, err := m.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+	holds, _, err := m.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+		Limit: 100})
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	for _, hold := range holds {
-		if _, err := m.store.Approve(context.Background(), fleet.Approval{Revision: hold.Revision, By: "token:test"}); err != nil {
+		if _, err := m.store.Approve(context.Background(), fleet.Approval{Revision: hold.Revision,
+			By: "token:test"}); err != nil {
 			m.t.Fatal(err)
 		}
 	}
@@ -252,7 +260,8 @@ func (m *author) reviewOne(n int) (conflicts int) {
 	request := m.propose(n, from, files)
 	preview := m.preview(m.replica, request)
 	if preview.Base != m.head() || preview.Behind {
-		m.t.Fatalf("previewed on %s, behind %v; the head is %s", preview.Base, preview.Behind, m.head())
+		m.t.Fatalf("previewed on %s, behind %v; the head is %s", preview.Base, preview.Behind,
+			m.head())
 	}
 	if len(preview.Conflicts) > 0 {
 		return 1
@@ -274,7 +283,8 @@ func (m *author) reviewOne(n int) (conflicts int) {
 		return nil
 	})
 	if d := cmp.Diff(planned(preview), effects(got)); d != "" {
-		m.t.Fatalf("pull request %d: the reviewed effects are not those that were recorded:\n%s", n, d)
+		m.t.Fatalf("pull request %d: the reviewed effects are not those that were recorded:\n%s", n,
+			d)
 	}
 	if len(got.Held) == 0 && got.PlanHash != preview.Plan.Record().PlanHash {
 		m.t.Fatalf("pull request %d: another hash", n)
@@ -306,7 +316,9 @@ func (m *author) edits() map[string]string {
 				files[path] = fmt.Sprintf("kind: [%d", m.random.IntN(1000))
 			}
 		case 5:
-			files["fleet/tenants/"+tenant+".yaml"] = strings.Replace(small()["fleet/tenants/"+tenant+".yaml"], "deployments: 300", fmt.Sprintf("deployments: %d", 300+m.random.IntN(9)), 1)
+			files["fleet/tenants/"+tenant+".yaml"] = strings.Replace(
+				small()["fleet/tenants/"+tenant+".yaml"], "deployments: 300",
+				fmt.Sprintf("deployments: %d", 300+m.random.IntN(9)), 1)
 		}
 	}
 	maps.DeleteFunc(files, func(path, text string) bool { return m.tree[path] == text })
@@ -332,9 +344,13 @@ func TestAPreviewChangesNothing(t *testing.T) {
 	h.atRest(r)
 	before, at := h.rows(), h.head()
 	records := r.store.asked("record")
-	request := h.propose(7, at, together(deployment("acme", "new", "v1", "Delete", "prod"), deployment("acme", "web", "v2", "Delete", "prod"), gone(deployment("globex", "shop", "v1", "Orphan", "prod"))))
+	request := h.propose(7, at, together(deployment("acme", "new", "v1", "Delete", "prod"),
+		deployment("acme", "web", "v2", "Delete", "prod"),
+		gone(deployment("globex", "shop", "v1", "Orphan", "prod"))))
 	p := h.preview(r, request)
-	if c := p.Plan.Counts; c.Created != 1 || c.Changed != 1 || c.Deleted+c.Held != 2 || p.Base != at || p.Head != request.Head || p.Behind || len(p.Conflicts) != 0 || len(p.Files) != 3 {
+	if c := p.Plan.Counts; c.Created != 1 || c.Changed != 1 || c.Deleted+c.Held != 2 ||
+		p.Base != at || p.Head != request.Head || p.Behind || len(p.Conflicts) != 0 ||
+		len(p.Files) != 3 {
 		t.Errorf("%+v", p)
 	}
 	report, err := p.Plan.Report()
@@ -357,25 +373,35 @@ func TestAFileThatBothSidesChangedIsAConflict(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.atRest(r)
-	request := h.propose(7, h.head(), together(deployment("acme", "web", "v2", "Delete", "prod"), deployment("acme", "new", "v1", "Delete", "prod")))
+	request := h.propose(7, h.head(), together(deployment("acme", "web", "v2", "Delete", "prod"),
+		deployment("acme", "new", "v1", "Delete", "prod")))
 	h.commit("meanwhile", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
 	h.atRest(r)
 	p := h.preview(r, request)
-	if fmt.Sprint(p.Conflicts) != "[tenants/acme/deployments/web.yaml]" || len(p.Files) != 2 || p.Plan.Counts.Created != 1 || p.Plan.Counts.Changed != 0 {
+	if fmt.Sprint(p.Conflicts) != "[tenants/acme/deployments/web.yaml]" || len(p.Files) != 2 ||
+		p.Plan.Counts.Created != 1 || p.Plan.Counts.Changed != 0 {
 		t.Errorf("%v of %v, %+v", p.Conflicts, p.Files, p.Plan.Counts)
 	}
 }
 
 func TestAPreviewIsHeldAgainstTheGuardsOfWhatIsApplied(t *testing.T) {
-	h := newHouse(t, together(small(), deployment("acme", "a", "v1", "Delete", "prod"), deployment("acme", "b", "v1", "Delete", "prod"), deployment("acme", "c", "v1", "Delete", "prod"), deployment("acme", "d", "v1", "Delete", "prod"), deployment("acme", "e", "v1", "Delete", "prod")))
+	h := newHouse(t, together(small(), deployment("acme", "a", "v1", "Delete", "prod"),
+		deployment("acme", "b", "v1", "Delete", "prod"), deployment("acme", "c", "v1", "Delete",
+			"prod"), deployment("acme", "d", "v1", "Delete", "prod"),
+		deployment("acme", "e", "v1", "Delete", "prod")))
 	r := h.start("a", options{})
 	h.atRest(r)
-	loose := map[string]string{"fleet/fleet.yaml": strings.Replace(small()["fleet/fleet.yaml"], guards, "{maxDeletes: 1000, maxDeletePercent: 100, alwaysAllowed: 1000, window: 1h}", 1)}
-	four := gone(together(deployment("acme", "a", "v1", "Delete", "prod"), deployment("acme", "b", "v1", "Delete", "prod"), deployment("acme", "c", "v1", "Delete", "prod"), deployment("acme", "d", "v1", "Delete", "prod")))
+	loose := map[string]string{"fleet/fleet.yaml": strings.Replace(small()["fleet/fleet.yaml"],
+		guards, "{maxDeletes: 1000, maxDeletePercent: 100, alwaysAllowed: 1000, window: 1h}", 1)}
+	four := gone(together(deployment("acme", "a", "v1", "Delete", "prod"),
+		deployment("acme", "b", "v1", "Delete", "prod"), deployment("acme", "c", "v1", "Delete",
+			"prod"), deployment("acme", "d", "v1", "Delete", "prod")))
 	if p := h.preview(r, h.propose(7, h.head(), together(loose, four))); p.Plan.Counts.Held != 4 {
 		t.Errorf("%+v", p.Plan.Counts)
 	}
-	one := func(name string) map[string]string { return gone(deployment("acme", name, "v1", "Delete", "prod")) }
+	one := func(name string) map[string]string {
+		return gone(deployment("acme", name, "v1", "Delete", "prod"))
+	}
 	if p := h.preview(r, h.propose(8, h.head(), one("c"))); p.Plan.Counts.Deleted != 1 {
 		t.Errorf("one is always allowed: %+v %v", p.Plan.Counts, p.Plan.Holds)
 	}
@@ -392,12 +418,17 @@ func TestAPreviewTellsWhereAProblemStands(t *testing.T) {
 	r := h.start("a", options{})
 	h.atRest(r)
 	path := "tenants/acme/deployments/web.yaml"
-	p := h.preview(r, h.propose(7, h.head(), deployment("acme", "web", "v2", "Delete", "prod", "nowhere")))
-	if len(p.Problems) != 1 || p.Problems[0].Path != path || p.Problems[0].Line == 0 || p.Problems[0].Severity != fleet.SeverityError {
+	p := h.preview(r, h.propose(7, h.head(), deployment("acme", "web", "v2", "Delete", "prod",
+		"nowhere")))
+	if len(p.Problems) != 1 || p.Problems[0].Path != path || p.Problems[0].Line == 0 ||
+		p.Problems[0].Severity != fleet.SeverityError {
 		t.Errorf("%+v", p.Problems)
 	}
 	t.Run("parsed alone, only what one file says of itself is told", func(t *testing.T) {
-		out, err := r.Parse(t.Context(), h.propose(8, h.head(), together(deployment("acme", "web", "v2", "Delete", "nowhere"), map[string]string{"tenants/acme/deployments/bad.yaml": "kind: [", "tenants/acme/notes.txt": "x"})))
+		out, err := r.Parse(t.Context(),
+			h.propose(8, h.head(), together(deployment("acme", "web", "v2", "Delete", "nowhere"),
+				map[string]string{"tenants/acme/deployments/bad.yaml": "kind: [",
+					"tenants/acme/notes.txt": "x"})))
 		if err != nil || out.Plan != nil || len(out.Files) != 3 {
 			t.Fatalf("%+v %v", out, err)
 		}
@@ -406,7 +437,8 @@ func TestAPreviewTellsWhereAProblemStands(t *testing.T) {
 			paths = append(paths, problem.Path)
 		}
 		slices.Sort(paths)
-		if got := strings.Join(slices.Compact(paths), " "); got != "tenants/acme/deployments/bad.yaml tenants/acme/notes.txt" {
+		if got := strings.Join(slices.Compact(paths),
+			" "); got != "tenants/acme/deployments/bad.yaml tenants/acme/notes.txt" {
 			t.Errorf("%s", got)
 		}
 	})
@@ -444,38 +476,47 @@ func TestAPreviewIsRefusedWhileItWouldBeWrong(t *testing.T) {
 		is(r, reconciler.PreviewRequest{Ref: request.Ref, Head: first}, reconciler.ErrMoved)
 	})
 	t.Run("when it has nothing in common with the branch", func(t *testing.T) {
-		orphan := h.git("-c", "user.name=x", "-c", "user.email=x@example.com", "commit-tree", string(first)+"^{tree}", "-m", "another root")
+		orphan := h.git("-c", "user.name=x", "-c", "user.email=x@example.com", "commit-tree",
+			string(first)+"^{tree}", "-m", "another root")
 		h.git("update-ref", "refs/pull/9/head", orphan)
-		_, err := r.Preview(t.Context(), reconciler.PreviewRequest{Ref: "refs/pull/9/head", Head: fleet.Revision(orphan)})
-		if !errors.Is(err, reconciler.ErrUnmergeable) || !strings.Contains(err.Error(), "no commit in common") {
+		_, err := r.Preview(t.Context(), reconciler.PreviewRequest{Ref: "refs/pull/9/head",
+			Head: fleet.Revision(orphan)})
+		if !errors.Is(err, reconciler.ErrUnmergeable) || !strings.Contains(err.Error(),
+			"no commit in common") {
 			t.Error(err)
 		}
 	})
 	t.Run("when it has more problems than anybody reads", func(t *testing.T) {
 		files := map[string]string{}
 		for i := range 60 {
-			text := "apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: x}\nspec:\n"
+			text :=
+				"apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: " +
+					"x}\nspec:\n"
 			for f := range 51 {
 				text += fmt.Sprintf("  unknown%d: 1\n", f)
 			}
 			files[fmt.Sprintf("tenants/acme/deployments/x%d.yaml", i)] = text
 		}
-		for name, read := range map[string]func(context.Context, reconciler.PreviewRequest) (reconciler.Preview, error){"planned": r.Preview, "parsed": r.Parse} {
+		for name, read := range map[string]func(context.Context, reconciler.PreviewRequest) (
+			reconciler.Preview, error){"planned": r.Preview, "parsed": r.Parse} {
 			_, err := read(t.Context(), h.propose(10, first, files))
-			if !errors.Is(err, reconciler.ErrUnmergeable) || !strings.Contains(err.Error(), "one pull request may have 1000; fix them with argosy validate") {
+			if !errors.Is(err, reconciler.ErrUnmergeable) || !strings.Contains(err.Error(),
+				"one pull request may have 1000; fix them with argosy validate") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 	})
 	t.Run("while the branch's head is not recorded", func(t *testing.T) {
 		failing.Store(true)
-		second := h.commit("not recorded", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+		second := h.commit("not recorded", deployment("acme", "web", "v2", "Delete", "prod",
+			"staging"))
 		is(r, request, reconciler.ErrUnsettled)
 		failing.Store(false)
 		if p := h.preview(r, request); p.Base != second {
 			t.Errorf("previewed on %s", p.Base)
 		}
-		if applied, includes, err := r.Includes(t.Context(), first); err != nil || !includes || applied != second {
+		if applied, includes, err := r.Includes(t.Context(), first); err != nil || !includes ||
+			applied != second {
 			t.Errorf("%s %v %v", applied, includes, err)
 		}
 		if _, includes, err := r.Includes(t.Context(), request.Head); err != nil || includes {
@@ -499,12 +540,14 @@ func TestAPreviewIsRefusedWhileItWouldBeWrong(t *testing.T) {
 	})
 }
 
-// Previews are made by many at once while the branch moves; each is of one revision that was applied, and nobody waits for the other for good.
+// Previews are made by many at once while the branch moves; each is of one revision that was
+// applied, and nobody waits for the other for good.
 func TestPreviewsBesideABusyLoop(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: 10 * time.Millisecond})
 	h.atRest(r)
-	request := h.propose(7, h.head(), together(deployment("acme", "new", "v1", "Delete", "prod"), gone(deployment("globex", "shop", "v1", "Orphan", "prod"))))
+	request := h.propose(7, h.head(), together(deployment("acme", "new", "v1", "Delete", "prod"),
+		gone(deployment("globex", "shop", "v1", "Orphan", "prod"))))
 	applied := sync.Map{}
 	applied.Store(h.head(), true)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -522,7 +565,8 @@ func TestPreviewsBesideABusyLoop(t *testing.T) {
 					continue
 				}
 				report, err := p.Plan.Report()
-				if _, ok := applied.Load(p.Base); err != nil || !ok || report.Base != p.Base || p.Plan.Counts.Created != 1 || len(p.Plan.Effects()) < 2 {
+				if _, ok := applied.Load(p.Base); err != nil || !ok || report.Base != p.Base ||
+					p.Plan.Counts.Created != 1 || len(p.Plan.Effects()) < 2 {
 					t.Errorf("%s of %s: %+v %v", p.Head, p.Base, p.Plan.Counts, err)
 				}
 				made.Add(1)
@@ -531,10 +575,12 @@ func TestPreviewsBesideABusyLoop(t *testing.T) {
 	}
 	for n := range 15 {
 		from := made.Load()
-		head := h.commit("busy", deployment("acme", "web", fmt.Sprintf("v%d", n), "Delete", "prod", "staging"))
+		head := h.commit("busy", deployment("acme", "web", fmt.Sprintf("v%d", n), "Delete", "prod",
+			"staging"))
 		applied.Store(head, true)
 		h.eventually("it is applied, and previews go on", func() error {
-			if s, err := h.store.Source(ctx); err != nil || s.Applied != head || made.Load() == from {
+			if s, err := h.store.Source(ctx); err != nil || s.Applied != head ||
+				made.Load() == from {
 				return fmt.Errorf("%+v %w", s, err)
 			}
 			return nil
@@ -546,7 +592,8 @@ func TestPreviewsBesideABusyLoop(t *testing.T) {
 
 func TestAPreviewIsMadeFromTheFirstRevisionOn(t *testing.T) {
 	h := newHouse(t, small())
-	if _, err := h.alone().Preview(t.Context(), h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete", "prod"))); err != nil {
+	if _, err := h.alone().Preview(t.Context(),
+		h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete", "prod"))); err != nil {
 		t.Error(err)
 	}
 }
@@ -572,8 +619,9 @@ func TestAPreviewWaitsForEnginesThatWereNotReadYet(t *testing.T) {
 	}
 }
 
-// After a rebuild one engine takes long to read. What stands on the others is found there, commits that
-// concern it are applied and pull requests about it are planned; the slow one is read once, to its end.
+// After a rebuild one engine takes long to read. What stands on the others is found there, commits
+// that concern it are applied and pull requests about it are planned; the slow one is read once, to
+// its end.
 func TestSlowEngineKeepsNobodyElseFromTheirPlaceAfterARebuild(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -597,7 +645,8 @@ func TestSlowEngineKeepsNobodyElseFromTheirPlaceAfterARebuild(t *testing.T) {
 		return nil
 	})
 	web := fleet.ObjectKey{Engine: placed["acme/prod"], Kind: fleet.ObjectApplication,
-		Name: fleet.ApplicationName(fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "prod"})}
+		Name: fleet.ApplicationName(fleet.ApplicationID{Tenant: "acme", Deployment: "web",
+			Environment: "prod"})}
 	for n := 2; n < 6; n++ {
 		version := fmt.Sprintf("v%d", n)
 		head := h.commit("change", deployment("acme", "web", version, "Delete", "prod", "staging"))

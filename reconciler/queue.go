@@ -12,9 +12,10 @@ import (
 
 // task is one row that a worker is to bring to its engine.
 type task struct {
-	row      fleet.Row
-	inHand   bool      // it is handed out and counts among the tasks that read a secret
-	check    bool      // the engine has the row's object; only the content of its credential is compared
+	row    fleet.Row
+	inHand bool // it is handed out and counts among the tasks that read a secret
+	// the engine has the row's object; only the content of its credential is compared
+	check    bool
 	attempts int       // failures in a row; 0 after a success
 	waits    int       // times in a row that it waited for another object
 	at       time.Time // not before; of a task that waits to be tried again
@@ -22,8 +23,9 @@ type task struct {
 	index    int       // in that heap
 }
 
-// phase orders work on one engine: what others need comes first and goes last. A cluster Secret removed before its Applications makes
-// Argo CD strip their finalizers and orphan the workloads without a word.
+// phase orders work on one engine: what others need comes first and goes last. A cluster Secret
+// removed before its Applications makes Argo CD strip their finalizers and orphan the workloads
+// without a word.
 func phase(row fleet.Row) int {
 	if row.Absent {
 		return 5 - row.Key.Kind.Rank()
@@ -45,8 +47,9 @@ func (t *task) phase() int {
 // readsSecret reports whether the task reads a credential's content, which may take long.
 func (t *task) readsSecret() bool { return t.row.Credential != nil && !t.row.Absent }
 
-// queue holds at most one task per object: a newer row replaces an older one that waits, and a row that comes while its object is in hand
-// is handed out when that is done. It is level-triggered: putting a row twice is the same as putting it once.
+// queue holds at most one task per object: a newer row replaces an older one that waits, and a row
+// that comes while its object is in hand is handed out when that is done. It is level-triggered:
+// putting a row twice is the same as putting it once.
 type queue struct {
 	mu    sync.Mutex
 	tasks map[fleet.ObjectKey]*task
@@ -56,7 +59,8 @@ type queue struct {
 	most  int                           // tasks that may read a secret at a time
 	later taskHeap                      // not due yet, by time
 	again map[fleet.ObjectKey]fleet.Row // came while in hand
-	wake  chan struct{}                 // closed and replaced when a task may be due earlier than thought
+	// closed and replaced when a task may be due earlier than thought
+	wake chan struct{}
 }
 
 // newQueue makes a queue that hands out at most mostReads tasks at a time that read a secret: when
@@ -73,7 +77,8 @@ func newQueue(mostReads int) *queue {
 	}
 }
 
-// put asks for row to be brought to the engine as soon as its phase allows. An older row than the one that waits is dropped.
+// put asks for row to be brought to the engine as soon as its phase allows. An older row than the
+// one that waits is dropped.
 func (q *queue) put(row fleet.Row) { q.add(row, false) }
 
 // check asks for the row's credential to be compared with the engine's, after everything else. A
@@ -170,7 +175,8 @@ func (q *queue) pop() *task {
 	return t
 }
 
-// done ends a task. retry says after what time it is to be tried again; 0 means that it is finished.
+// done ends a task. retry says after what time it is to be tried again; 0 means that it is
+// finished.
 func (q *queue) done(t *task, retry time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -196,7 +202,8 @@ func (q *queue) done(t *task, retry time.Duration) {
 	q.push(&q.later, t)
 }
 
-// hasten makes every waiting task due, after something changed that many of them may have waited for.
+// hasten makes every waiting task due, after something changed that many of them may have waited
+// for.
 func (q *queue) hasten() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -227,7 +234,8 @@ const (
 	lastRetry  = 2 * time.Minute
 )
 
-// backoff doubles from half a second to two minutes, with jitter of a quarter so that objects that failed together do not return together.
+// backoff doubles from half a second to two minutes, with jitter of a quarter so that objects that
+// failed together do not return together.
 func backoff(attempts int) time.Duration {
 	d := lastRetry
 	if attempts < 9 {

@@ -11,19 +11,23 @@ import (
 )
 
 func rowOf(kind fleet.ObjectKind, name string, seq int64, absent bool) fleet.Row {
-	return fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: kind, Name: name}, Seq: seq, Absent: absent}
+	return fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: kind, Name: name}, Seq: seq,
+		Absent: absent}
 }
 
 func TestQueueHandsOutWhatOthersNeedFirstAndRemovesItLast(t *testing.T) {
 	q := newQueue(4)
 	for i, r := range []fleet.Row{
-		rowOf(fleet.ObjectProject, "old", 1, true), rowOf(fleet.ObjectCluster, "old", 2, true), rowOf(fleet.ObjectApplication, "old", 3, true),
-		rowOf(fleet.ObjectApplication, "new", 4, false), rowOf(fleet.ObjectRepository, "new", 5, false), rowOf(fleet.ObjectProject, "new", 6, false),
+		rowOf(fleet.ObjectProject, "old", 1, true), rowOf(fleet.ObjectCluster, "old", 2, true),
+		rowOf(fleet.ObjectApplication, "old", 3, true),
+		rowOf(fleet.ObjectApplication, "new", 4, false), rowOf(fleet.ObjectRepository, "new", 5,
+			false), rowOf(fleet.ObjectProject, "new", 6, false),
 	} {
 		r.Seq = int64(i)
 		q.put(r)
 	}
-	want := []string{"AppProject new", "Repository new", "Application new", "Application old", "Cluster old", "AppProject old"}
+	want := []string{"AppProject new", "Repository new", "Application new", "Application old",
+		"Cluster old", "AppProject old"}
 	for _, w := range want {
 		task, _ := q.take(t.Context())
 		if got := fmt.Sprintf("%s %s", task.row.Key.Kind, task.row.Key.Name); got != w {
@@ -95,7 +99,8 @@ func TestQueueTakeEndsWithItsContext(t *testing.T) {
 
 func TestBackoffGrowsAndIsBounded(t *testing.T) {
 	for attempts, bounds := range map[int][2]time.Duration{
-		1: {375 * time.Millisecond, 500 * time.Millisecond}, 2: {750 * time.Millisecond, time.Second}, 50: {90 * time.Second, 2 * time.Minute},
+		1: {375 * time.Millisecond, 500 * time.Millisecond},
+		2: {750 * time.Millisecond, time.Second}, 50: {90 * time.Second, 2 * time.Minute},
 	} {
 		if d := backoff(attempts); d < bounds[0] || d > bounds[1] {
 			t.Errorf("attempt %d: %s is outside %v", attempts, d, bounds)

@@ -1,4 +1,5 @@
-// Package reconciler is the loop that turns commits into rows, and the workers that turn rows into objects on engines.
+// Package reconciler is the loop that turns commits into rows, and the workers that turn rows into
+// objects on engines.
 //
 //	Loop     one per fleet (a lease elects it): fetch, decode, plan, record
 //	Worker   one per engine (a lease each): rows after the cursor -> engine; what the engine shows -> store
@@ -48,9 +49,11 @@ type File struct {
 	Size      int64  // of a file that is too large to be read; Bytes is empty then
 	Removed   bool
 
-	// Of fleet/, tenants/ or a tenant's folder, with a slash at the end of Path; Blob is the folder's own id.
+	// Of fleet/, tenants/ or a tenant's folder, with a slash at the end of Path; Blob is the
+	// folder's own id.
 	Unreadable string // why nothing of it can be read: what was applied of it stays
-	Whole      bool   // it is readable again, and every file that it has is visited, so what is not visited is gone
+	// it is readable again, and every file that it has is visited, so what is not visited is gone
+	Whole bool
 }
 
 // Source is the config repo.
@@ -59,10 +62,12 @@ type Source interface {
 	Fetch(ctx context.Context) (Head, error)
 	// Relation says how head stands to applied.
 	Relation(ctx context.Context, applied, head fleet.Revision) (Relation, error)
-	// Changed calls visit for every file below fleet/ and tenants/ that differs; an empty base means all of them (the cold start).
-	// unreadable are folders that could not be read so far, with the id that each had then: they are read as a whole once they
-	// have another one. An empty id is none.
-	Changed(ctx context.Context, base, head fleet.Revision, unreadable map[string]string, visit func(File) error) error
+	// Changed calls visit for every file below fleet/ and tenants/ that differs; an empty base
+	// means all of them (the cold start). unreadable are folders that could not be read so far,
+	// with the id that each had then: they are read as a whole once they have another one. An empty
+	// id is none.
+	Changed(ctx context.Context, base, head fleet.Revision, unreadable map[string]string,
+		visit func(File) error) error
 	// Bytes reads one blob again, to find the line of a problem.
 	Bytes(ctx context.Context, blob string) ([]byte, error)
 }

@@ -18,35 +18,43 @@ import (
 // Finder reads what an engine already holds. It writes nothing.
 type Finder interface {
 	// Find is complete or an error: never a part.
-	Find(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (objects []engine.Live, stops []fleet.Stop, err error)
+	Find(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (objects []engine.Live,
+		stops []fleet.Stop, err error)
 }
 
 // AgentFinder tells of engines behind agents, which nobody here can read.
 type AgentFinder interface {
-	Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.AgentView, string, error)
-	Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.EngineView, string, error)
-	// StrayEnvironments are those that the strays on an engine are of; told is false when its agent does not tell.
-	StrayEnvironments(ctx context.Context, engine fleet.EngineName) (of []fleet.EnvironmentID, told bool, err error)
+	Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) (
+		[]fleet.AgentView, string, error)
+	Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) (
+		[]fleet.EngineView, string, error)
+	// StrayEnvironments are those that the strays on an engine are of; told is false when its agent
+	// does not tell.
+	StrayEnvironments(ctx context.Context, engine fleet.EngineName) (of []fleet.EnvironmentID,
+		told bool, err error)
 }
 
-// hearFor is how long an agent's engine has to be reached before what the agent says of it counts: it counts its objects with each report, and
-// the first ones come before it has read them all.
+// hearFor is how long an agent's engine has to be reached before what the agent says of it counts:
+// it counts its objects with each report, and the first ones come before it has read them all.
 const hearFor = 4 * reportEvery
 
-// findPatience is how long a pass waits for engines that it begins to read. Those that take longer are
-// read beside the loop.
+// findPatience is how long a pass waits for engines that it begins to read. Those that take longer
+// are read beside the loop.
 const findPatience = 3 * time.Second
 
-// found is what the engines hold, after a start without a mirror: where environments are placed, which holds are in force, what is stopped.
-// Git does not know these, and the mirror is a cache: they come back from the live objects, or nothing new is placed.
+// found is what the engines hold, after a start without a mirror: where environments are placed,
+// which holds are in force, what is stopped. Git does not know these, and the mirror is a cache:
+// they come back from the live objects, or nothing new is placed.
 type found struct {
 	placements map[fleet.EnvironmentID]fleet.EngineName
 	holds      []fleet.SyncHold
 	unread     []fleet.EngineName
-	unheard    []fleet.EngineName                         // behind agents
-	stands     map[fleet.EngineName][]fleet.EnvironmentID // there, as their agents say, without a row
-	contested  []fleet.EngineName                         // of stands: they and another say the same; they are asked again
-	search     search
+	unheard    []fleet.EngineName // behind agents
+	// there, as their agents say, without a row
+	stands map[fleet.EngineName][]fleet.EnvironmentID
+	// of stands: they and another say the same; they are asked again
+	contested []fleet.EngineName
+	search    search
 }
 
 // load restores the World from the store, once.
@@ -100,7 +108,8 @@ func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 	}
 	specs := l.declared(r.Files)
 	if l.found == nil {
-		l.found = &found{placements: map[fleet.EnvironmentID]fleet.EngineName{}, stands: map[fleet.EngineName][]fleet.EnvironmentID{}}
+		l.found = &found{placements: map[fleet.EnvironmentID]fleet.EngineName{},
+			stands: map[fleet.EngineName][]fleet.EnvironmentID{}}
 		for name, spec := range specs {
 			if spec.Connection.Agent != nil {
 				l.found.unheard = append(l.found.unheard, name)
@@ -117,7 +126,8 @@ func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 	l.read(ctx, specs)
 	r.Unread = l.found.unread
 	for _, name := range r.Unread {
-		l.Log.Warn("engine is not read yet; nothing new is placed until it is, for it may stand there already", "engine", name)
+		l.Log.Warn(
+			"engine is not read yet; nothing new is placed until it is, for it may stand there already", "engine", name)
 	}
 	l.fresh = len(r.Unread)+len(r.Unheard)+len(l.found.contested) > 0
 	if len(r.Unread) == before {
@@ -127,7 +137,8 @@ func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 	return l.load(ctx)
 }
 
-// rest ends the asking once every engine is read and no environment waits for an agent: what is declared later stood nowhere before.
+// rest ends the asking once every engine is read and no environment waits for an agent: what is
+// declared later stood nowhere before.
 func (l *Loop) rest() {
 	if l.found != nil && len(l.found.unread) == 0 && !l.world.Blocked() {
 		l.fresh, l.found.unheard, l.found.contested = false, nil, nil
@@ -149,11 +160,14 @@ func (l *Loop) stands() map[fleet.EnvironmentID][]fleet.EngineName {
 	return out
 }
 
-// hear takes the engines off the list whose agents say what of ours stands there that no row names. An agent is never dialed, and the
-// environments that are its engine's by their own declaration need no word of it.
-func (l *Loop) hear(ctx context.Context, specs map[fleet.EngineName]fleet.EngineSpec, now time.Time) error {
+// hear takes the engines off the list whose agents say what of ours stands there that no row names.
+// An agent is never dialed, and the environments that are its engine's by their own declaration
+// need no word of it.
+func (l *Loop) hear(ctx context.Context, specs map[fleet.EngineName]fleet.EngineSpec,
+	now time.Time) error {
 	var left []fleet.EngineName
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(l.found.unheard, l.found.contested)))) {
+	for _, name := range slices.Compact(
+		slices.Sorted(slices.Values(slices.Concat(l.found.unheard, l.found.contested)))) {
 		if spec, declared := specs[name]; !declared || spec.Connection.Agent == nil {
 			continue
 		}
@@ -168,7 +182,9 @@ func (l *Loop) hear(ctx context.Context, specs map[fleet.EngineName]fleet.Engine
 	l.found.unheard, l.found.contested = left, nil
 	for id, names := range l.stands() {
 		if len(names) > 1 {
-			l.Log.Warn("an environment stands on several engines, as their agents say; its objects are to be removed from all but one",
+			l.Log.Warn(
+				"an environment stands on several engines, as their agents say; its objects are "+
+					"to be removed from all but one",
 				"tenant", id.Tenant, "environment", id.Name, "engines", names)
 			l.found.contested = append(l.found.contested, names...)
 		}
@@ -176,8 +192,9 @@ func (l *Loop) hear(ctx context.Context, specs map[fleet.EngineName]fleet.Engine
 	return nil
 }
 
-// heard reports whether the agent of an engine has told all that stands there, and keeps it. One that tells of no environments is taken at its
-// word only when there is no stray at all; of one that tells of as many as it may, others may be left.
+// heard reports whether the agent of an engine has told all that stands there, and keeps it. One
+// that tells of no environments is taken at its word only when there is no stray at all; of one
+// that tells of as many as it may, others may be left.
 func (l *Loop) heard(ctx context.Context, name fleet.EngineName, now time.Time) (bool, error) {
 	delete(l.found.stands, name)
 	if l.AgentFinder == nil {
@@ -185,7 +202,10 @@ func (l *Loop) heard(ctx context.Context, name fleet.EngineName, now time.Time) 
 	}
 	by := fleet.Filter{Engine: name}
 	agents, _, err := l.AgentFinder.Agents(ctx, fleet.Scope{}, by, fleet.Page{Limit: 2})
-	i := slices.IndexFunc(agents, func(a fleet.AgentView) bool { return a.Engine == name && a.Connected })
+	i := slices.IndexFunc(agents, func(a fleet.AgentView) bool {
+		return a.Engine == name &&
+			a.Connected
+	})
 	if err != nil || i < 0 {
 		return false, err
 	}
@@ -244,8 +264,8 @@ func (s *search) stop() {
 	s.all.Wait()
 }
 
-// read has every unread engine read, and takes what was read by now. It waits findPatience for those
-// that it begins with. An engine that is no longer declared is not waited for.
+// read has every unread engine read, and takes what was read by now. It waits findPatience for
+// those that it begins with. An engine that is no longer declared is not waited for.
 func (l *Loop) read(ctx context.Context, specs map[fleet.EngineName]fleet.EngineSpec) {
 	s := &l.found.search
 	if s.ends == nil {
@@ -345,8 +365,9 @@ func (f *found) take(name fleet.EngineName, objects []engine.Live) {
 		f.placements[environment] = name
 		if o.Hold != "" {
 			f.holds = append(f.holds, fleet.SyncHold{
-				SyncRun:     o.Hold,
-				Application: fleet.ApplicationID{Tenant: o.Tenant, Deployment: o.Deployment, Environment: o.Environment},
+				SyncRun: o.Hold,
+				Application: fleet.ApplicationID{Tenant: o.Tenant, Deployment: o.Deployment,
+					Environment: o.Environment},
 			})
 		}
 	}
@@ -372,5 +393,6 @@ func (f *found) fill(s *fleet.Snapshot) {
 }
 
 func recovered(environment fleet.EnvironmentID, at fleet.EngineName) fleet.Placement {
-	return fleet.Placement{Environment: environment, Engine: at, Reason: "its objects stand on " + string(at) + "; found there when the mirror was rebuilt"}
+	return fleet.Placement{Environment: environment, Engine: at, Reason: "its objects stand on " +
+		string(at) + "; found there when the mirror was rebuilt"}
 }

@@ -64,11 +64,13 @@ func (h *house) start(name string, o options) *replica {
 	if o.poll == 0 {
 		o.poll = 100 * time.Millisecond
 	}
-	store, err := postgres.Open(context.Background(), cmp.Or(o.url, h.url), postgres.Options{Connections: postgres.Connections{Workers: 4}, Application: name})
+	store, err := postgres.Open(context.Background(), cmp.Or(o.url, h.url), postgres.Options{
+		Connections: postgres.Connections{Workers: 4}, Application: name})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	m, err := gitrepo.Open(context.Background(), filepath.Join(h.t.TempDir(), "config.git"), gitrepo.Source{URL: h.repo.URL, Branch: "refs/heads/main"},
+	m, err := gitrepo.Open(context.Background(), filepath.Join(h.t.TempDir(), "config.git"),
+		gitrepo.Source{URL: h.repo.URL, Branch: "refs/heads/main"},
 		gitrepo.AllowPlainHTTP(), gitrepo.WithBudget(o.budget))
 	if err != nil {
 		h.t.Fatal(err)
@@ -77,17 +79,24 @@ func (h *house) start(name string, o options) *replica {
 	r.source.away.Store(o.gitAway)
 	r.store = &faulty{Store: store, dead: r.dead, fail: o.fail, calls: map[string]int{}}
 	metrics, board := reconciler.NewMetrics(prometheus.NewRegistry()), reconciler.NewStopBoard()
-	dial := func(_ context.Context, e fleet.EngineName, _ fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
+	dial := func(_ context.Context, e fleet.EngineName, _ fleet.EngineSpec,
+		stopped func(fleet.TenantName) bool) (engine.Engine, error) {
 		h.engines[e].dials.Add(1)
 		return h.engines[e].dial(r.dead, stopped, o.engine)
 	}
-	r.Loop = reconciler.NewLoop(reconciler.Loop{Source: r.source, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store,
-		Finder: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL, Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: metrics, Log: quiet(),
-		Pulls: r.source, AgentFinder: o.agents, Reviews: o.reviews, Beside: o.beside, Recorded: o.recorded})
-	r.manager = reconciler.NewManager(r.store, 50*time.Millisecond, quiet(), func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
-		return &reconciler.Worker{Engine: e, Spec: spec, Holder: name, Rows: r.store, Leases: r.store, Secrets: h.secrets, Stops: board, Dial: dial,
-			Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight, Reach: o.reach}
-	})
+	r.Loop = reconciler.NewLoop(reconciler.Loop{Source: r.source, Decoder: decoder{},
+		Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store,
+		Finder: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL,
+		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: metrics, Log: quiet(),
+		Pulls: r.source, AgentFinder: o.agents, Reviews: o.reviews, Beside: o.beside,
+		Recorded: o.recorded})
+	r.manager = reconciler.NewManager(r.store, 50*time.Millisecond, quiet(),
+		func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
+			return &reconciler.Worker{Engine: e, Spec: spec, Holder: name, Rows: r.store,
+				Leases: r.store, Secrets: h.secrets, Stops: board, Dial: dial,
+				Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight,
+				Reach: o.reach}
+		})
 	r.manager.Replicas, r.manager.Holder, r.manager.Beat = r.store, name, o.beat
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -117,8 +126,8 @@ func (h *house) start(name string, o options) *replica {
 	return r
 }
 
-// kill ends a replica at once: nothing that it still does reaches the store or an engine, its leases are not released. They run out, which
-// the test brings forward.
+// kill ends a replica at once: nothing that it still does reaches the store or an engine, its
+// leases are not released. They run out, which the test brings forward.
 func (h *house) kill(r *replica) {
 	h.t.Helper()
 	r.dead.Store(true)
@@ -196,7 +205,8 @@ func (s *faulty) remember(l fleet.Lease) {
 	s.leases[l.Name] = l
 }
 
-func (s *faulty) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error) {
+func (s *faulty) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease,
+	bool, error) {
 	if err := s.ask("acquire"); err != nil {
 		return fleet.Lease{}, false, err
 	}
@@ -232,7 +242,8 @@ func (s *faulty) Release(ctx context.Context, l fleet.Lease, to string) error {
 	return s.Store.Release(ctx, l, to)
 }
 
-func (s *faulty) BeatWorkers(ctx context.Context, beat fleet.ReplicaBeat) (fleet.ReplicaView, error) {
+func (s *faulty) BeatWorkers(ctx context.Context, beat fleet.ReplicaBeat) (fleet.ReplicaView,
+	error) {
 	if err := s.ask("beat"); err != nil {
 		return fleet.ReplicaView{}, err
 	}
@@ -282,7 +293,8 @@ func (s *faulty) Load(ctx context.Context) (fleet.Snapshot, error) {
 	return s.Store.Load(ctx)
 }
 
-func (s *faulty) Changed(ctx context.Context, name fleet.EngineName, after int64, most int) ([]fleet.Row, error) {
+func (s *faulty) Changed(ctx context.Context, name fleet.EngineName, after int64,
+	most int) ([]fleet.Row, error) {
 	if err := s.ask("changed"); err != nil {
 		return nil, err
 	}
@@ -291,14 +303,16 @@ func (s *faulty) Changed(ctx context.Context, name fleet.EngineName, after int64
 	return rows, err
 }
 
-func (s *faulty) RowHeads(ctx context.Context, name fleet.EngineName, visit func(fleet.RowHead) error) error {
+func (s *faulty) RowHeads(ctx context.Context, name fleet.EngineName,
+	visit func(fleet.RowHead) error) error {
 	if err := s.ask("rows"); err != nil {
 		return err
 	}
 	return s.Store.RowHeads(ctx, name, visit)
 }
 
-func (s *faulty) Lookup(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]fleet.Row, error) {
+func (s *faulty) Lookup(ctx context.Context, name fleet.EngineName,
+	keys []fleet.ObjectKey) ([]fleet.Row, error) {
 	if err := s.ask("lookup"); err != nil {
 		return nil, err
 	}
@@ -316,14 +330,16 @@ func (s *faulty) Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool,
 	return s.Store.Row(ctx, key)
 }
 
-func (s *faulty) LeasedRow(ctx context.Context, l fleet.Lease, key fleet.ObjectKey) (fleet.Row, bool, error) {
+func (s *faulty) LeasedRow(ctx context.Context, l fleet.Lease, key fleet.ObjectKey) (fleet.Row,
+	bool, error) {
 	if err := s.ask("leasedrow"); err != nil {
 		return fleet.Row{}, false, err
 	}
 	return s.Store.LeasedRow(ctx, l, key)
 }
 
-func (s *faulty) CredentialRows(ctx context.Context, name fleet.EngineName, t fleet.TenantName, secret string) ([]fleet.Row, error) {
+func (s *faulty) CredentialRows(ctx context.Context, name fleet.EngineName, t fleet.TenantName,
+	secret string) ([]fleet.Row, error) {
 	if err := s.ask("credentialrows"); err != nil {
 		return nil, err
 	}
@@ -344,7 +360,8 @@ func (s *faulty) Observe(ctx context.Context, l fleet.Lease, seen []fleet.Observ
 	return s.Store.Observe(ctx, l, seen)
 }
 
-func (s *faulty) PendingSyncs(ctx context.Context, name fleet.EngineName) ([]fleet.SyncRequest, error) {
+func (s *faulty) PendingSyncs(ctx context.Context, name fleet.EngineName) ([]fleet.SyncRequest,
+	error) {
 	if err := s.ask("syncs " + string(name)); err != nil {
 		return nil, err
 	}
@@ -366,7 +383,8 @@ func (s *faulty) Notify(ctx context.Context, by string) error {
 	return s.Store.Notify(ctx, by)
 }
 
-func (s *faulty) UpdateSync(ctx context.Context, l fleet.Lease, id string, state fleet.OperationState, message string) error {
+func (s *faulty) UpdateSync(ctx context.Context, l fleet.Lease, id string,
+	state fleet.OperationState, message string) error {
 	if err := s.ask("updatesync"); err != nil {
 		return err
 	}
@@ -391,15 +409,18 @@ func (m *mirror) Fetch(ctx context.Context) (reconciler.Head, error) {
 		return reconciler.Head{}, err
 	}
 	c, err := m.Commit(ctx, head.Commit)
-	return reconciler.Head{Revision: fleet.Revision(head.Commit), Author: c.Author.Name, Subject: c.Subject, At: head.Time}, err
+	return reconciler.Head{Revision: fleet.Revision(head.Commit), Author: c.Author.Name,
+		Subject: c.Subject, At: head.Time}, err
 }
 
-func (m *mirror) Relation(ctx context.Context, applied, head fleet.Revision) (reconciler.Relation, error) {
+func (m *mirror) Relation(ctx context.Context, applied, head fleet.Revision) (reconciler.Relation,
+	error) {
 	r, err := m.Mirror.Relation(ctx, gitrepo.Hash(applied), gitrepo.Hash(head))
 	return reconciler.Relation(r), err
 }
 
-func (m *mirror) Changed(ctx context.Context, base, head fleet.Revision, unreadable map[string]string, visit func(reconciler.File) error) error {
+func (m *mirror) Changed(ctx context.Context, base, head fleet.Revision,
+	unreadable map[string]string, visit func(reconciler.File) error) error {
 	m.reads.Add(1)
 	folders := map[string]gitrepo.Hash{}
 	for path, id := range unreadable {
@@ -412,7 +433,8 @@ func (m *mirror) Changed(ctx context.Context, base, head fleet.Revision, unreada
 	return m.visit(ctx, changes, visit)
 }
 
-func (m *mirror) visit(ctx context.Context, changes []gitrepo.Change, visit func(reconciler.File) error) (err error) {
+func (m *mirror) visit(ctx context.Context, changes []gitrepo.Change,
+	visit func(reconciler.File) error) (err error) {
 	for _, c := range changes {
 		f := reconciler.File{Path: c.Path, Blob: string(c.New.Blob), Removed: c.New.Kind == ""}
 		switch {
@@ -422,7 +444,8 @@ func (m *mirror) visit(ctx context.Context, changes []gitrepo.Change, visit func
 			f.Whole, f.Removed = true, false
 		case !f.Removed:
 			var over *gitrepo.Error
-			if f.Bytes, err = m.Blob(ctx, c.New.Blob); errors.As(err, &over) && errors.Is(err, gitrepo.ErrOverBudget) {
+			if f.Bytes, err = m.Blob(ctx, c.New.Blob); errors.As(err, &over) &&
+				errors.Is(err, gitrepo.ErrOverBudget) {
 				f.Size = max(over.Size, over.Limit+1)
 			} else if err != nil {
 				return err
@@ -446,8 +469,10 @@ func (decoder) Decode(f reconciler.File) (catalog.Input, bool) {
 	if !ours || f.Removed {
 		return catalog.Input{Key: key, Path: f.Path, Removed: true}, ours
 	}
-	d := configschema.Decode(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Bytes, Irregular: f.Irregular, Size: f.Size, Unreadable: f.Unreadable})
-	return catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration, Problems: d.Problems}, true
+	d := configschema.Decode(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Bytes,
+		Irregular: f.Irregular, Size: f.Size, Unreadable: f.Unreadable})
+	return catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration,
+		Problems: d.Problems}, true
 }
 
 func (decoder) Locate(b []byte, field string) (line, column int) {
@@ -460,7 +485,8 @@ type finder struct {
 	dead *atomic.Bool
 }
 
-func (f finder) Find(ctx context.Context, name fleet.EngineName, _ fleet.EngineSpec) ([]engine.Live, []fleet.Stop, error) {
+func (f finder) Find(ctx context.Context, name fleet.EngineName, _ fleet.EngineSpec) ([]engine.Live,
+	[]fleet.Stop, error) {
 	if f.h.engines[name].hidden.Load() {
 		return nil, nil, errAway
 	}
@@ -486,7 +512,8 @@ func TestReplicasAreWiredLikeTheServer(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
 	h.eventually("a commit reaches the engines", h.settled)
-	if a := h.application("acme/web@prod"); a.TargetRevision != "v1" || a.Apply != fleet.ApplyApplied {
+	if a := h.application("acme/web@prod"); a.TargetRevision != "v1" ||
+		a.Apply != fleet.ApplyApplied {
 		t.Fatalf("the mirror shows %+v", a)
 	}
 }

@@ -22,7 +22,8 @@ type day struct {
 	deleted int
 }
 
-// yesterday dumps the mirror with pg_dump after an Application has gone; then a day's work brings it back, newer.
+// yesterday dumps the mirror with pg_dump after an Application has gone; then a day's work brings
+// it back, newer.
 func yesterday(t *testing.T) *day {
 	t.Helper()
 	d := &day{heard: &ledger{}, dump: filepath.Join(t.TempDir(), "yesterday.dump")}
@@ -47,8 +48,9 @@ func yesterday(t *testing.T) *day {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		d.commit("a day's work", together(deployment("globex", "shop", fmt.Sprint("v", i+2), "Delete", "prod"),
-			deployment("acme", "web", fmt.Sprint("v", i+2), "Delete", "prod", "staging")))
+		d.commit("a day's work",
+			together(deployment("globex", "shop", fmt.Sprint("v", i+2), "Delete", "prod"),
+				deployment("acme", "web", fmt.Sprint("v", i+2), "Delete", "prod", "staging")))
 		d.eventually("it is applied", d.settled)
 	}
 	d.written, d.deleted = d.writes(), len(d.heard.deleted())
@@ -119,7 +121,8 @@ func TestYesterdaysDumpUndoesNothingWhileGitIsAway(t *testing.T) {
 	d.goesOn(b)
 }
 
-// The dump is restored into the database that replicas work on: it has the same name, and every value of yesterday.
+// The dump is restored into the database that replicas work on: it has the same name, and every
+// value of yesterday.
 func TestADumpThatIsRestoredInPlaceUnderRunningReplicasUndoesNothing(t *testing.T) {
 	d := yesterday(t)
 	before, err := d.store.Mirror(t.Context())

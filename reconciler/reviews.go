@@ -9,13 +9,13 @@ import (
 
 // Reviews says what people saw before it was merged.
 type Reviews interface {
-	// Reviewed is what the merged pull requests of the commits between base and head showed, and their
-	// owners consented to. With an error it is incomplete: what it lacks is not known.
+	// Reviewed is what the merged pull requests of the commits between base and head showed, and
+	// their owners consented to. With an error it is incomplete: what it lacks is not known.
 	Reviewed(ctx context.Context, base, head fleet.Revision) (plan.Seen, error)
 }
 
-// review asks who saw what the head brings. Without a Git host to ask, whoever may push to the branch has
-// reviewed it.
+// review asks who saw what the head brings. Without a Git host to ask, whoever may push to the
+// branch has reviewed it.
 func (l *Loop) review(ctx context.Context, r *plan.Request) {
 	base := l.world.Revision()
 	if l.asker == nil {
@@ -30,15 +30,17 @@ func (l *Loop) review(ctx context.Context, r *plan.Request) {
 	}
 	seen, err := l.asker.ask(ctx, plan.Span{Base: base, Head: r.Revision})
 	if err != nil && ctx.Err() == nil {
-		l.Log.Warn("failed to ask who reviewed a revision; what nobody is known to have reviewed is held until it is known",
+		l.Log.Warn(
+			"failed to ask who reviewed a revision; what nobody is known to have reviewed is "+
+				"held until it is known",
 			"revision", r.Revision.Short(), "error", err)
 	}
 	r.Review = &plan.Review{Deletions: seen.Deletions, Unknown: err}
 	r.Paths = &plan.Paths{Reviewed: seen.Paths, Trusted: seen.Trusted, Unknown: err}
 }
 
-// rebuilt says why a start without a mirror waits for an approval, or "". Where nothing of this fleet
-// stands on any engine, nothing was ever applied, and so nothing was held.
+// rebuilt says why a start without a mirror waits for an approval, or "". Where nothing of this
+// fleet stands on any engine, nothing was ever applied, and so nothing was held.
 func (l *Loop) rebuilt() string {
 	const lost = "the mirror that knew which files were held is gone: "
 	switch f := l.found; {
@@ -49,13 +51,14 @@ func (l *Loop) rebuilt() string {
 	case len(f.placements) > 0 || len(f.stands) > 0:
 		return lost + "engines hold objects of this fleet"
 	case len(f.unread) > 0:
-		return "engine " + string(f.unread[0]) + " is not read yet: it may hold objects of this fleet"
+		return "engine " + string(f.unread[0]) +
+			" is not read yet: it may hold objects of this fleet"
 	}
 	return ""
 }
 
-// takeReviews plans the applied revision again with what has become known of the reviews of held files and
-// deletions.
+// takeReviews plans the applied revision again with what has become known of the reviews of held
+// files and deletions.
 func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
 	if l.asker == nil || l.world == nil || l.world.Revision() == "" || l.unfound() {
 		return nil
@@ -65,9 +68,11 @@ func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
 		return nil
 	}
 	review := &plan.Review{Earlier: map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{}}
-	paths := &plan.Paths{Earlier: map[plan.Span]map[string]string{}, EarlierTrusted: map[plan.Span]map[string]bool{}}
+	paths := &plan.Paths{Earlier: map[plan.Span]map[string]string{},
+		EarlierTrusted: map[plan.Span]map[string]bool{}}
 	for span, seen := range news {
-		review.Earlier[span], paths.Earlier[span], paths.EarlierTrusted[span] = seen.Deletions, seen.Paths, seen.Trusted
+		review.Earlier[span], paths.Earlier[span], paths.EarlierTrusted[span] = seen.Deletions,
+			seen.Paths, seen.Trusted
 	}
 	r := &plan.Request{
 		Revision: l.world.Revision(), Relation: plan.RelationSame, Review: review, Paths: paths,
@@ -90,7 +95,8 @@ func (l *Loop) followReviews() {
 	}
 }
 
-// AskReviews says that a review, a merge or a push may have become known: what is held is asked about soon.
+// AskReviews says that a review, a merge or a push may have become known: what is held is asked
+// about soon.
 func (l *Loop) AskReviews() {
 	if l.asker != nil {
 		l.asker.hasten()

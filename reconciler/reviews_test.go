@@ -20,7 +20,8 @@ import (
 
 // reviewers know what they were told, and can be away.
 type reviewers struct {
-	repo *stack.Repo // of which they have reviewed every file; nil: they have only reviewed what files says
+	// of which they have reviewed every file; nil: they have only reviewed what files says
+	repo *stack.Repo
 
 	mu    sync.Mutex
 	know  map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion
@@ -50,8 +51,10 @@ func (r *reviewers) Reviewed(ctx context.Context, base, head fleet.Revision) (pl
 }
 
 // changed is the files that differ between two commits: path to blob, "" if it is removed.
-func changed(ctx context.Context, repo *stack.Repo, base, head fleet.Revision) (map[string]string, error) {
-	out, err := repo.Git(ctx, "diff-tree", "-r", "--no-renames", "--no-abbrev", string(base), string(head))
+func changed(ctx context.Context, repo *stack.Repo, base, head fleet.Revision) (map[string]string,
+	error) {
+	out, err := repo.Git(ctx, "diff-tree", "-r", "--no-renames", "--no-abbrev", string(base),
+		string(head))
 	if err != nil {
 		return nil, err
 	}
@@ -136,12 +139,14 @@ func (h *house) heldFor(revision fleet.Revision, reason fleet.HoldReason, says s
 	h.t.Helper()
 	var out fleet.Hold
 	h.eventually("it is held as "+string(reason), func() error {
-		holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+		holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{},
+			fleet.Page{Limit: 100})
 		if err != nil {
 			return err
 		}
 		for _, hold := range holds {
-			if out = hold; hold.Revision == revision && hold.Reason == reason && strings.Contains(hold.Message, says) {
+			if out = hold; hold.Revision == revision && hold.Reason == reason &&
+				strings.Contains(hold.Message, says) {
 				return nil
 			}
 		}
@@ -159,7 +164,9 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 		t.Errorf("asked %d times, and nothing was deleted", n)
 	}
 	base, shop := h.head(), h.applications("globex", "shop")
-	head := h.commit("pushed past everybody", together(gone(deployment("globex", "shop", "v1", "Orphan", "prod")), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
+	head := h.commit("pushed past everybody",
+		together(gone(deployment("globex", "shop", "v1", "Orphan", "prod")),
+			deployment("acme", "web", "v2", "Delete", "prod", "staging")))
 	hold := h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
 	if hold.Tenant != "globex" || !slices.Equal(hold.Items, shop) {
 		t.Errorf("%+v", hold)
@@ -188,7 +195,9 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 		t.Errorf("%d calls of the store while nothing new is known", n)
 	}
 	asked := people.spans()
-	if slices.ContainsFunc(asked, func(s plan.Span) bool { return s != plan.Span{Base: base, Head: head} }) {
+	if slices.ContainsFunc(asked, func(s plan.Span) bool {
+		return s != plan.Span{Base: base, Head: head}
+	}) {
 		t.Errorf("asked %v", asked)
 	}
 
@@ -215,7 +224,8 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 			}
 			return h.settled()
 		})
-		if holds, _, err := h.store.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(holds) != 0 {
+		if holds, _, err := h.store.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+			Limit: 10}); err != nil || len(holds) != 0 {
 			t.Errorf("%+v %v", holds, err)
 		}
 		n := len(people.spans())
@@ -232,9 +242,12 @@ func TestReviewersThatAreAwayHoldWhatIsNotKnownAndNothingElse(t *testing.T) {
 	r := h.start("a", options{reviews: people})
 	h.atRest(r)
 	base, shop := h.head(), h.applications("globex", "shop")
-	head := h.commit("while they are away", together(gone(deployment("globex", "shop", "v1", "Orphan", "prod")), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
+	head := h.commit("while they are away",
+		together(gone(deployment("globex", "shop", "v1", "Orphan", "prod")),
+			deployment("acme", "web", "v2", "Delete", "prod", "staging")))
 	h.heldFor(head, fleet.HoldUnreviewed, "the Git host is away")
-	if hold := h.heldOf(head, "acme"); !slices.Equal(hold.Paths, []string{"tenants/acme/deployments/web.yaml"}) {
+	if hold := h.heldOf(head, "acme"); !slices.Equal(hold.Paths,
+		[]string{"tenants/acme/deployments/web.yaml"}) {
 		t.Errorf("%+v", hold)
 	}
 	h.commit("restored, still away", deployment("acme", "web", "v1", "Delete", "prod", "staging"))
@@ -263,7 +276,8 @@ func TestReviewersThatAreAwayHoldWhatIsNotKnownAndNothingElse(t *testing.T) {
 // heldOf is the hold of one revision and tenant, as it is now.
 func (h *house) heldOf(revision fleet.Revision, tenant fleet.TenantName) fleet.Hold {
 	h.t.Helper()
-	holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+	holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+		Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -297,9 +311,14 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 			// Reviewed and merged: the reviewers know of it before the branch moves.
 			request := h.propose(7, base, gone(five()))
 			p := h.preview(r, request)
-			shown := slices.DeleteFunc(p.Plan.Effects(), func(e fleet.Effect) bool { return !e.Deletes })
-			if len(shown) != 5 || p.Plan.Counts.Held != 5 || p.Plan.Holds[0].Reason != fleet.HoldDeletions || len(people.spans()) != 0 || len(p.Shown) != 5 {
-				t.Fatalf("%+v %+v %+v, asked %v", shown, p.Plan.Counts, p.Plan.Holds, people.spans())
+			shown := slices.DeleteFunc(p.Plan.Effects(), func(e fleet.Effect) bool {
+				return !e.Deletes
+			})
+			if len(shown) != 5 || p.Plan.Counts.Held != 5 ||
+				p.Plan.Holds[0].Reason != fleet.HoldDeletions || len(people.spans()) != 0 ||
+				len(p.Shown) != 5 {
+				t.Fatalf("%+v %+v %+v, asked %v", shown, p.Plan.Counts, p.Plan.Holds,
+					people.spans())
 			}
 			merged := h.merge(request)
 			people.saw(base, merged, approved, keys...)
@@ -316,7 +335,8 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 				}
 				return h.settled()
 			})
-			if lately, err := h.store.Lately(t.Context(), time.Hour); err != nil || len(lately.Deleted) != 0 {
+			if lately, err := h.store.Lately(t.Context(), time.Hour); err != nil ||
+				len(lately.Deleted) != 0 {
 				t.Errorf("they count against the guards: %v %v", lately.Deleted, err)
 			}
 		})
@@ -380,7 +400,8 @@ func TestBesideRunsWhereTheLeaseIs(t *testing.T) {
 		}
 		return nil
 	})
-	if p := h.preview(b, h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete", "prod"))); p.Plan.Counts.Created != 1 {
+	if p := h.preview(b, h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete",
+		"prod"))); p.Plan.Counts.Created != 1 {
 		t.Errorf("%+v", p.Plan.Counts)
 	}
 	b.stop()
@@ -392,7 +413,9 @@ func TestBesideRunsWhereTheLeaseIs(t *testing.T) {
 func TestTheLoopTellsWhoseThingsWereChanged(t *testing.T) {
 	heard := make(chan []fleet.TenantName, 100)
 	h := newHouse(t, small())
-	r := h.start("a", options{recorded: func(_ context.Context, tenants []fleet.TenantName) { heard <- tenants }})
+	r := h.start("a", options{recorded: func(_ context.Context, tenants []fleet.TenantName) {
+		heard <- tenants
+	}})
 	h.atRest(r)
 	for len(heard) > 0 {
 		<-heard
@@ -402,8 +425,12 @@ func TestTheLoopTellsWhoseThingsWereChanged(t *testing.T) {
 		want  []fleet.TenantName
 	}{
 		{deployment("acme", "web", "v2", "Delete", "prod", "staging"), []fleet.TenantName{"acme"}},
-		{map[string]string{"fleet/tenants/globex.yaml": strings.Replace(small()["fleet/tenants/globex.yaml"], "deployments: 300", "deployments: 301", 1)}, []fleet.TenantName{"", "globex"}},
-		{map[string]string{"tenants/globex/deployments/bad.yaml": "kind: ["}, []fleet.TenantName{"globex"}},
+		{
+			map[string]string{
+				"fleet/tenants/globex.yaml": strings.Replace(small()["fleet/tenants/globex.yaml"],
+					"deployments: 300", "deployments: 301", 1)}, []fleet.TenantName{"", "globex"}},
+		{map[string]string{"tenants/globex/deployments/bad.yaml": "kind: ["}, []fleet.TenantName{
+			"globex"}},
 	} {
 		h.commit("tell", c.files)
 		select {
@@ -411,7 +438,9 @@ func TestTheLoopTellsWhoseThingsWereChanged(t *testing.T) {
 			if d := cmp.Diff(c.want, got); d != "" {
 				t.Error(d)
 			}
-			if p, err := r.Preview(t.Context(), h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete", "prod"))); err != nil || p.Base != h.head() {
+			if p, err := r.Preview(t.Context(),
+				h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete",
+					"prod"))); err != nil || p.Base != h.head() {
 				t.Errorf("told before previews are made from it: %v", err)
 			}
 		case <-time.After(limit):
@@ -425,7 +454,8 @@ func TestReviewersAreNotAskedAtEveryWake(t *testing.T) {
 	people := &reviewers{repo: h.repo}
 	r := h.start("a", options{reviews: people, poll: time.Hour})
 	h.eventually("the fleet stands", h.settled)
-	head := h.commit("pushed past everybody", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
+	head := h.commit("pushed past everybody",
+		gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
 	r.Wake()
 	h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
 	for range 10 {

@@ -37,7 +37,9 @@ func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 		h.eventually("the engine remembers the stop", func() error { return h.marked(name, 1) })
 	}
 	written := h.engines["eu-1"].writes() + h.engines["eu-2"].writes()
-	head := h.commit("during the stop", together(deployment("acme", "web", "v2", "Delete", "prod", "staging"), deployment("globex", "shop", "v2", "Orphan", "prod")))
+	head := h.commit("during the stop",
+		together(deployment("acme", "web", "v2", "Delete", "prod", "staging"),
+			deployment("globex", "shop", "v2", "Orphan", "prod")))
 	h.eventually("it is recorded", func() error {
 		if s, _ := h.store.Source(t.Context()); s.Applied != head {
 			return errors.New("not recorded")
@@ -45,7 +47,8 @@ func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 		return nil
 	})
 	at := h.engineOf("acme", "prod")
-	at.server.Merge(keyOf(at, "acme", "web", "prod"), `{"spec":{"source":{"targetRevision":"meddled"}}}`)
+	at.server.Merge(keyOf(at, "acme", "web", "prod"),
+		`{"spec":{"source":{"targetRevision":"meddled"}}}`)
 	h.passes(a, 10)
 	a.stop() // a stop survives a restart
 	h.passes(h.start("b", options{}), 10)
@@ -91,7 +94,8 @@ func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 
 func (h *house) placements() map[string]fleet.EngineName {
 	h.t.Helper()
-	all, _, err := h.store.Environments(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+	all, _, err := h.store.Environments(context.Background(), fleet.Scope{}, fleet.Filter{},
+		fleet.Page{Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -102,8 +106,8 @@ func (h *house) placements() map[string]fleet.EngineName {
 	return out
 }
 
-// The database is lost while a stop of one engine is in force, and its worker comes there before the engine was read: what the engine
-// remembers is all that is left of the stop.
+// The database is lost while a stop of one engine is in force, and its worker comes there before
+// the engine was read: what the engine remembers is all that is left of the stop.
 func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
@@ -117,14 +121,16 @@ func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 	h.newDatabase()
 	at.hidden.Store(true)
 	dials := at.dials.Load()
-	h.commit("meanwhile", together(deployment("acme", "web", "v2", "Delete", "prod", "staging"), deployment("globex", "shop", "v2", "Orphan", "prod")))
+	h.commit("meanwhile", together(deployment("acme", "web", "v2", "Delete", "prod", "staging"),
+		deployment("globex", "shop", "v2", "Orphan", "prod")))
 	b := h.start("b", options{})
 	h.eventually("what can be read is recorded, and nothing is placed anew", func() error {
 		if s, _ := h.store.Source(t.Context()); s.Applied != h.head() {
 			return errors.New("not recorded")
 		}
 		for id, engine := range h.placements() {
-			if want := placed[id]; want == at.name && engine != "" || want != at.name && engine != want {
+			if want := placed[id]; want == at.name && engine != "" || want != at.name &&
+				engine != want {
 				t.Fatalf("%s is on %q, and was on %s", id, engine, want)
 			}
 		}
@@ -153,7 +159,8 @@ func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 	if n := at.writes() - written; n != 0 {
 		t.Errorf("%d writes in spite of the stop", n)
 	}
-	if _, err := h.store.ClearStop(t.Context(), fleet.StopEngine, string(at.name), "", "token:test"); err != nil {
+	if _, err := h.store.ClearStop(t.Context(), fleet.StopEngine, string(at.name), "",
+		"token:test"); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("it goes on when resumed", h.settled)
@@ -260,7 +267,8 @@ func TestAWriteUnderWayEndsBeforeItsLeasePassesOn(t *testing.T) {
 	h.eventually("the write counts", h.settled)
 }
 
-// A secret of an engine's own connection changes: its worker begins anew, and both are the same holder of the engine's lease.
+// A secret of an engine's own connection changes: its worker begins anew, and both are the same
+// holder of the engine's lease.
 func TestTwoWorkersOfOneReplicaNeverServeAnEngineTogether(t *testing.T) {
 	var blocked, entered atomic.Bool
 	release := make(chan struct{})
@@ -307,7 +315,8 @@ func TestTwoWorkersOfOneReplicaNeverServeAnEngineTogether(t *testing.T) {
 func TestARestartWithMuchToDoHasNoMoreInFlightThanAllowed(t *testing.T) {
 	files := small()
 	for i := range 40 {
-		for path, text := range deployment("acme", fmt.Sprintf("app-%03d", i), "v1", "Delete", "prod", "staging") {
+		for path, text := range deployment("acme", fmt.Sprintf("app-%03d", i), "v1", "Delete",
+			"prod", "staging") {
 			files[path] = text
 		}
 	}

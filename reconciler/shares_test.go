@@ -20,9 +20,11 @@ func manyEngines(t *testing.T, engines int) *house {
 		name := fmt.Sprintf("eu-%d", i+1)
 		h.engines[fleet.EngineName(name)] = newSite(fleet.EngineName(name))
 		files["fleet/engines/"+name+".yaml"] = document("Engine", name, fmt.Sprintf(
-			"argocd: {namespace: argocd-%s, installationID: %s}\n  connection: {kubeconfigRef: {name: engine-%s}}\n  region: eu\n  capacity: {applications: 500, environments: 1}", name, name, name))
+			"argocd: {namespace: argocd-%s, installationID: %s}\n  connection: {kubeconfigRef: "+
+				"{name: engine-%s}}\n  region: eu\n  capacity: {applications: 500, environments: 1}", name, name, name))
 		tenantName := fmt.Sprintf("t-%d", i+1)
-		files = together(files, tenant(tenantName, "prod"), deployment(tenantName, "web", "v1", "Delete", "prod"))
+		files = together(files, tenant(tenantName, "prod"), deployment(tenantName, "web", "v1",
+			"Delete", "prod"))
 	}
 	h.commit("begin", files)
 	return h
@@ -31,7 +33,8 @@ func manyEngines(t *testing.T, engines int) *house {
 // shares says why not each of these replicas, and nobody else, serves so many engines.
 func (h *house) shares(want map[string]int) error {
 	h.t.Helper()
-	engines, _, err := h.store.Engines(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+	engines, _, err := h.store.Engines(context.Background(), fleet.Scope{}, fleet.Filter{},
+		fleet.Page{Limit: 100})
 	if err != nil {
 		return err
 	}
@@ -55,7 +58,8 @@ func TestReplicasShareTheEngines(t *testing.T) {
 		version++
 		files := map[string]string{}
 		for i := range len(h.engines) {
-			maps.Copy(files, deployment(fmt.Sprintf("t-%d", i+1), "web", fmt.Sprintf("v%d", version), "Delete", "prod"))
+			maps.Copy(files, deployment(fmt.Sprintf("t-%d", i+1), "web",
+				fmt.Sprintf("v%d", version), "Delete", "prod"))
 		}
 		h.commit(when, files)
 		h.eventually("a change arrives: "+when, h.settled)
@@ -86,7 +90,8 @@ func TestReplicasShareTheEngines(t *testing.T) {
 
 func (h *house) epochs() []int64 {
 	h.t.Helper()
-	engines, _, err := h.store.Engines(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+	engines, _, err := h.store.Engines(context.Background(), fleet.Scope{}, fleet.Filter{},
+		fleet.Page{Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -121,8 +126,8 @@ func TestReplicaThatStandsByKeepsItsCopyOfTheConfigRepoWarm(t *testing.T) {
 	}
 }
 
-// A verifying pass compares hashes. It reads the bodies of rows that differ, and of those whose secrets
-// only the engine can compare.
+// A verifying pass compares hashes. It reads the bodies of rows that differ, and of those whose
+// secrets only the engine can compare.
 func TestVerificationReadsNoBodyOfRowsThatStand(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, small())
@@ -137,7 +142,8 @@ func TestVerificationReadsNoBodyOfRowsThatStand(t *testing.T) {
 	}
 	at := h.engineOf("acme", "prod")
 	web := fleet.ObjectKey{Engine: at.name, Kind: fleet.ObjectApplication,
-		Name: fleet.ApplicationName(fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "prod"})}
+		Name: fleet.ApplicationName(fleet.ApplicationID{Tenant: "acme", Deployment: "web",
+			Environment: "prod"})}
 	at.server.Remove(web)
 	b := h.start("b", options{})
 	h.eventually("what differs is applied again", func() error {
@@ -147,6 +153,7 @@ func TestVerificationReadsNoBodyOfRowsThatStand(t *testing.T) {
 		return h.settled()
 	})
 	if got := b.store.bodies(); got >= len(rows) {
-		t.Errorf("the bodies of %d rows were read, of %d; %d have a secret and one differs", got, len(rows), secrets)
+		t.Errorf("the bodies of %d rows were read, of %d; %d have a secret and one differs", got,
+			len(rows), secrets)
 	}
 }

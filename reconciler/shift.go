@@ -42,8 +42,9 @@ type shift struct {
 	ended   map[string]syncEnd       // by request id: what the engine said of syncs
 }
 
-// run follows the engine, verifies it once, and then does what changed until the lease or the engine is lost. Writes under way are finished
-// and recorded before it returns: then the lease passes on.
+// run follows the engine, verifies it once, and then does what changed until the lease or the
+// engine is lost. Writes under way are finished and recorded before it returns: then the lease
+// passes on.
 func (s *shift) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	recording, stopRecording := context.WithCancel(context.WithoutCancel(ctx))
@@ -78,7 +79,8 @@ func (s *shift) run(ctx context.Context) error {
 	return s.intake(ctx)
 }
 
-// acknowledge records what was done. The loop hears of objects that are proven gone: it holds back what they needed until then.
+// acknowledge records what was done. The loop hears of objects that are proven gone: it holds back
+// what they needed until then.
 func (s *shift) acknowledge(ctx context.Context, acks []fleet.Ack) error {
 	err := s.Rows.Acknowledge(ctx, s.lease.lease(), acks)
 	if err == nil && slices.ContainsFunc(acks, func(a fleet.Ack) bool { return a.Removed }) {
@@ -87,8 +89,9 @@ func (s *shift) acknowledge(ctx context.Context, acks []fleet.Ack) error {
 	return err
 }
 
-// prepare comes before the first write: the engine is read, our epoch is above all that it shows, the stops are those that are in force now
-// or that the engine remembers, and every row is held against it.
+// prepare comes before the first write: the engine is read, our epoch is above all that it shows,
+// the stops are those that are in force now or that the engine remembers, and every row is held
+// against it.
 func (s *shift) prepare(ctx context.Context) error {
 	if err := s.awaitSynced(ctx); err != nil {
 		return err
@@ -138,7 +141,8 @@ func (s *shift) awaitSynced(ctx context.Context) error {
 	return nil
 }
 
-// lastEpoch is more than any lease comes to. An annotation that says more was not written by us, and costs its own object only.
+// lastEpoch is more than any lease comes to. An annotation that says more was not written by us,
+// and costs its own object only.
 const lastEpoch = 1 << 40
 
 // raiseEpoch puts our epoch above every one that the engine shows.
@@ -157,7 +161,8 @@ func (s *shift) raiseEpoch(ctx context.Context) error {
 	return nil
 }
 
-// want asks the loop to confirm that the rows follow from the config repo: the database may have gone back in time before this session.
+// want asks the loop to confirm that the rows follow from the config repo: the database may have
+// gone back in time before this session.
 func (s *shift) want(ctx context.Context) error {
 	rows, ok := s.Rows.(Confirmer)
 	if !ok {
@@ -193,8 +198,8 @@ func (s *shift) same(life string) error {
 	return nil
 }
 
-// may reports whether a row may be acted on already. Before the rows are confirmed nothing is written but what brings an object back to the
-// very row that it bears.
+// may reports whether a row may be acted on already. Before the rows are confirmed nothing is
+// written but what brings an object back to the very row that it bears.
 func (s *shift) may(row fleet.Row) bool {
 	if s.confirmed.Load() {
 		return true
@@ -203,7 +208,8 @@ func (s *shift) may(row fleet.Row) bool {
 	return ok && !row.Absent && live.Ours && live.Hash == row.Manifest.Hash
 }
 
-// sink takes what the engine shows: observations to the store, objects that need a look to the next turn. It never waits.
+// sink takes what the engine shows: observations to the store, objects that need a look to the next
+// turn. It never waits.
 func (s *shift) sink() engine.Sink {
 	return engine.Sink{
 		Observe: func(seen []fleet.Observation) {
@@ -223,9 +229,9 @@ func (s *shift) sink() engine.Sink {
 	}
 }
 
-// verify holds the head of every row against what the engine shows, and puts the rows that differ; and every object of ours against the
-// rows. It is the cold start and the hourly pass: the one walk over everything that a worker makes. It returns the highest sequence number
-// that it read.
+// verify holds the head of every row against what the engine shows, and puts the rows that differ;
+// and every object of ours against the rows. It is the cold start and the hourly pass: the one walk
+// over everything that a worker makes. It returns the highest sequence number that it read.
 func (s *shift) verify(ctx context.Context) (seq int64, err error) {
 	started := time.Now()
 	rows := 0
@@ -242,7 +248,8 @@ func (s *shift) verify(ctx context.Context) (seq int64, err error) {
 		case !s.stands(row):
 			differ = append(differ, row.Key)
 			s.withdraw(row)
-		case row.Credential: // asked of the engine in full: only Apply knows the secret's fingerprint
+		// asked of the engine in full: only Apply knows the secret's fingerprint
+		case row.Credential:
 			secrets = append(secrets, row.Key)
 		}
 		return nil
@@ -259,7 +266,8 @@ func (s *shift) verify(ctx context.Context) (seq int64, err error) {
 	if err := s.lookAgain(ctx, rowless); err != nil {
 		return 0, err
 	}
-	s.Log.Info("engine verified", "engine", s.Engine, "rows", rows, "differ", len(differ), "secrets", len(secrets),
+	s.Log.Info("engine verified", "engine", s.Engine, "rows", rows, "differ", len(differ),
+		"secrets", len(secrets),
 		"without row", len(rowless), "took", time.Since(started).Round(time.Millisecond))
 	return seq, nil
 }
@@ -400,7 +408,8 @@ func (s *shift) prove(ctx context.Context) error {
 	return err
 }
 
-// examine holds the connection against the engine again, so that a change of its settings or a loss of its watch shows.
+// examine holds the connection against the engine again, so that a change of its settings or a loss
+// of its watch shows.
 func (s *shift) examine(ctx context.Context) {
 	s.mirrored = false // a note on the engine may have been fixed
 	err := s.target.Health()
@@ -441,7 +450,8 @@ func (s *shift) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// standing reports whether the rows were confirmed since the session began. It ends the session when the database has gone back.
+// standing reports whether the rows were confirmed since the session began. It ends the session
+// when the database has gone back.
 func (s *shift) standing(ctx context.Context) (confirmed bool, err error) {
 	rows, ok := s.Rows.(Confirmer)
 	if !ok {
@@ -504,15 +514,18 @@ func (s *shift) guarded(ctx context.Context, t *task) (retry time.Duration, err 
 		s.Log.Error("handling an object panicked; report this as a bug", "engine", s.Engine,
 			"kind", key.Kind, "name", key.Name, "panic", r, "stack", string(debug.Stack()))
 		t.attempts++
-		s.acks.add(fleet.Ack{Key: key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash, State: fleet.ApplyFailed,
-			Message: "a fault of Argosy: its code panicked on this object; the log of the control plane has the trace"})
+		s.acks.add(fleet.Ack{Key: key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
+			State: fleet.ApplyFailed,
+			Message: "a fault of Argosy: its code panicked on this object; the log of the " +
+				"control plane has the trace"})
 		retry, err = backoff(t.attempts), nil
 	}()
 	return s.handle(ctx, t)
 }
 
-// handle brings one row to the engine and says after what time it is to be tried again; 0 for never. Only the loss of the right to
-// act is returned: everything else is that object's own affair.
+// handle brings one row to the engine and says after what time it is to be tried again; 0 for
+// never. Only the loss of the right to act is returned: everything else is that object's own
+// affair.
 func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
 	row := t.row
 	if s.Stops.Stopped(s.Engine)(row.Tenant) {
@@ -545,7 +558,8 @@ func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
 	default:
 		t.attempts++
 		retry = backoff(t.attempts)
-		ack = fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyFailed, Message: short(err.Error())}
+		ack = fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
+			State: fleet.ApplyFailed, Message: short(err.Error())}
 	}
 	if ack.State != "" {
 		s.acks.add(ack)
@@ -562,7 +576,8 @@ func (s *shift) forged(key fleet.ObjectKey) bool {
 	return ok && live.Epoch > lastEpoch
 }
 
-// missing names the object of the same engine that the row needs first, and reports whether it has it.
+// missing names the object of the same engine that the row needs first, and reports whether it has
+// it.
 func (s *shift) missing(row fleet.Row) (fleet.ObjectKey, bool) {
 	if row.Absent && row.Key.Kind == fleet.ObjectProject {
 		return s.inProject(row.Tenant)
@@ -570,10 +585,12 @@ func (s *shift) missing(row fleet.Row) (fleet.ObjectKey, bool) {
 	if row.Absent || row.Key.Kind != fleet.ObjectApplication {
 		return fleet.ObjectKey{}, true
 	}
-	needs := []fleet.ObjectKey{{Engine: s.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(row.Tenant)}}
+	needs := []fleet.ObjectKey{
+		{Engine: s.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(row.Tenant)}}
 	if !s.Engine.OfEnvironment() { // an own cluster is known to its Argo CD without a Secret
 		id := fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment}
-		needs = append(needs, fleet.ObjectKey{Engine: s.Engine, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(id)})
+		needs = append(needs, fleet.ObjectKey{Engine: s.Engine, Kind: fleet.ObjectCluster,
+			Name: fleet.ClusterName(id)})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -600,19 +617,24 @@ func (s *shift) inProject(tenant fleet.TenantName) (fleet.ObjectKey, bool) {
 func (s *shift) waitFor(t *task, need fleet.ObjectKey) time.Duration {
 	t.waits++
 	if t.waits == 16 {
-		ack := fleet.Ack{Key: t.row.Key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash, State: fleet.ApplyPending,
+		ack := fleet.Ack{Key: t.row.Key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
+			State:   fleet.ApplyPending,
 			Message: fmt.Sprintf("waits for %s %s on engine %s", need.Kind, need.Name, s.Engine)}
 		if t.row.Absent {
 			ack.State = fleet.ApplyDeleting
-			ack.Message = fmt.Sprintf("waits until %s %s is gone from engine %s", need.Kind, need.Name, s.Engine)
+			ack.Message = fmt.Sprintf("waits until %s %s is gone from engine %s", need.Kind,
+				need.Name, s.Engine)
 		}
 		s.acks.add(ack)
 	}
 	return pauseOf(t)
 }
 
-// pauseOf is how long a task that waits for another object rests: longer each time, for the other one may take an hour to go.
-func pauseOf(t *task) time.Duration { return min(settleWait*time.Duration(t.waits), 10*time.Second) }
+// pauseOf is how long a task that waits for another object rests: longer each time, for the other
+// one may take an hour to go.
+func pauseOf(t *task) time.Duration {
+	return min(settleWait*time.Duration(t.waits), 10*time.Second)
+}
 
 func (s *shift) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duration, error) {
 	var secret fleet.Secret
@@ -637,12 +659,14 @@ func (s *shift) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duratio
 	if out.Changed {
 		s.parked.changed(row)
 	}
-	s.settle(row.Key, out.State != fleet.ApplyPending) // one that is on its way out is nothing to lean on
-	return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: out.State, Message: short(out.Message)}, out.RetryAfter, nil
+	// one that is on its way out is nothing to lean on
+	s.settle(row.Key, out.State != fleet.ApplyPending)
+	return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: out.State,
+		Message: short(out.Message)}, out.RetryAfter, nil
 }
 
-// remove reads the row again first: the one that was queued may have waited out a stop or an outage,
-// and a deletion that was taken back meanwhile must not happen.
+// remove reads the row again first: the one that was queued may have waited out a stop or an
+// outage, and a deletion that was taken back meanwhile must not happen.
 func (s *shift) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duration, error) {
 	now, ok, err := s.Rows.LeasedRow(ctx, s.lease.lease(), row.Key)
 	switch {
@@ -662,14 +686,16 @@ func (s *shift) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Dura
 		return fleet.Ack{}, 0, s.refusal(err)
 	}
 	if done {
-		return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyDeleting, Removed: true}, 0, nil
+		return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
+			State: fleet.ApplyDeleting, Removed: true}, 0, nil
 	}
 	// The watch tells when the object has gone; this is for the case that it does not.
 	again := removeWait
 	if live, ok := s.target.Live(row.Key); ok && live.Parked {
 		again = parkedWait
 	}
-	return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: fleet.ApplyDeleting}, again, nil
+	return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
+		State: fleet.ApplyDeleting}, again, nil
 }
 
 // refusal tells which of the two the gate has refused a write for: a stop, or the end of the lease.

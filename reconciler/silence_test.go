@@ -8,8 +8,9 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// Every established connection to the database falls silent, as after a fail-over behind an address or in a network that has forgotten them:
-// no side is told, and new connections work. The loop, the workers and the stop board go on by themselves.
+// Every established connection to the database falls silent, as after a fail-over behind an address
+// or in a network that has forgotten them: no side is told, and new connections work. The loop, the
+// workers and the stop board go on by themselves.
 func TestReplicaGoesOnWhenItsDatabaseConnectionsFallSilent(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, small())
@@ -27,7 +28,8 @@ func TestReplicaGoesOnWhenItsDatabaseConnectionsFallSilent(t *testing.T) {
 	r := h.start("a", options{url: through.String()})
 	h.eventually("the fleet stands", h.settled)
 
-	if _, err := h.store.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopEngine, Name: "eu-1", By: "test", Reason: "test"}, true); err != nil {
+	if _, err := h.store.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopEngine, Name: "eu-1",
+		By: "test", Reason: "test"}, true); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("the stop is read", func() error { return h.marked("eu-1", 1) })

@@ -44,7 +44,8 @@ func (s *site) inventory() []engine.Live {
 }
 
 // dial connects a replica. A killed replica's calls reach nothing.
-func (s *site) dial(dead *atomic.Bool, stopped func(fleet.TenantName) bool, fail func(string, fleet.ObjectKey) error) (engine.Engine, error) {
+func (s *site) dial(dead *atomic.Bool, stopped func(fleet.TenantName) bool,
+	fail func(string, fleet.ObjectKey) error) (engine.Engine, error) {
 	if s.away.Load() {
 		return nil, errAway
 	}
@@ -68,11 +69,14 @@ func (s *site) dial(dead *atomic.Bool, stopped func(fleet.TenantName) bool, fail
 type recorded struct {
 	*enginetest.Fake
 	site *site
-	fail func(string, fleet.ObjectKey) error // of writes: before one is let in, since only one is at a time
+	// of writes: before one is let in, since only one is at a time
+	fail func(string, fleet.ObjectKey) error
 }
 
-// Apply is engine.Engine's. Like a request over a network it can be given up, and is carried out all the same.
-func (r *recorded) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret, lease fleet.Lease) (engine.Outcome, error) {
+// Apply is engine.Engine's. Like a request over a network it can be given up, and is carried out
+// all the same.
+func (r *recorded) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
+	lease fleet.Lease) (engine.Outcome, error) {
 	type answer struct {
 		out engine.Outcome
 		err error
@@ -90,7 +94,8 @@ func (r *recorded) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret
 	}
 }
 
-func (r *recorded) apply(ctx context.Context, row fleet.Row, secret fleet.Secret, lease fleet.Lease) (engine.Outcome, error) {
+func (r *recorded) apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
+	lease fleet.Lease) (engine.Outcome, error) {
 	if err := r.ask("apply", row.Key); err != nil {
 		return engine.Outcome{}, err
 	}
@@ -144,7 +149,8 @@ func (s *site) backwards() error {
 	defer s.mu.Unlock()
 	for i := 1; i < len(s.written); i++ {
 		if s.written[i] < s.written[i-1] {
-			return fmt.Errorf("engine %s: epoch %d wrote after %d", s.name, s.written[i], s.written[i-1])
+			return fmt.Errorf("engine %s: epoch %d wrote after %d", s.name, s.written[i],
+				s.written[i-1])
 		}
 	}
 	return nil

@@ -22,10 +22,11 @@ type StopRestorer interface {
 	RestoreStop(ctx context.Context, stop fleet.Stop) error
 }
 
-// StopBoard is this replica's view of the emergency stops. It is asked before each write and costs no query; it is refreshed every second
-// and when something says "look". A stop that was seen in force, in the store or on an engine, stays in force until the store has a record of
-// its end: a store that has gone back in time no longer knows it, and gets it back. While the store cannot be read for longer than
-// stopsUnknown, everything is stopped.
+// StopBoard is this replica's view of the emergency stops. It is asked before each write and costs
+// no query; it is refreshed every second and when something says "look". A stop that was seen in
+// force, in the store or on an engine, stays in force until the store has a record of its end: a
+// store that has gone back in time no longer knows it, and gets it back. While the store cannot be
+// read for longer than stopsUnknown, everything is stopped.
 type StopBoard struct {
 	wake chan struct{}
 
@@ -53,8 +54,10 @@ func placeOf(s fleet.Stop) stopPlace { return stopPlace{s.Scope, s.Name} }
 
 // NewStopBoard forbids everything until it was read once.
 func NewStopBoard() *StopBoard {
-	return &StopBoard{wake: make(chan struct{}, 1), lost: map[stopPlace]fleet.Stop{}, noted: map[fleet.EngineName][]fleet.Stop{},
-		ends: map[stopPlace]fleet.StopEnd{}, changed: make(chan struct{}), read: make(chan struct{})}
+	return &StopBoard{wake: make(chan struct{}, 1), lost: map[stopPlace]fleet.Stop{},
+		noted: map[fleet.EngineName][]fleet.Stop{},
+		ends:  map[stopPlace]fleet.StopEnd{}, changed: make(chan struct{}), read: make(chan struct {
+		})}
 }
 
 const (
@@ -75,13 +78,17 @@ func (b *StopBoard) Run(ctx context.Context, from StopReader, log *slog.Logger) 
 			log.Info("emergency stops are read again")
 			failing = false
 		case err != nil && ctx.Err() == nil && !failing:
-			log.Warn("failed to read the emergency stops; if that lasts, nothing is written until they are read", "after", stopsUnknown, "error", err)
+			log.Warn(
+				"failed to read the emergency stops; if that lasts, nothing is written until "+
+					"they are read", "after", stopsUnknown, "error", err)
 			failing = true
 		}
 		if restorer, ok := from.(StopRestorer); ok && err == nil {
 			err = b.restore(ctx, restorer, log)
 			if err != nil && !refused && ctx.Err() == nil {
-				log.Warn("failed to restore an emergency stop that the database has lost; it is in force here all the same", "error", err)
+				log.Warn(
+					"failed to restore an emergency stop that the database has lost; it is in "+
+						"force here all the same", "error", err)
 			}
 			refused = err != nil
 		}
@@ -115,7 +122,8 @@ func (b *StopBoard) restore(ctx context.Context, to StopRestorer, log *slog.Logg
 		if err != nil {
 			return err
 		}
-		log.Warn("the database had lost an emergency stop, which is restored; `argosy resume` ends it",
+		log.Warn(
+			"the database had lost an emergency stop, which is restored; `argosy resume` ends it",
 			"scope", stop.Scope, "name", stop.Name, "by", stop.By, "at", stop.At)
 		b.Wake()
 	}
@@ -155,8 +163,8 @@ func (b *StopBoard) finish(n int) {
 	b.read = make(chan struct{})
 }
 
-// refreshed waits until the store was read after now: a worker that begins knows every stop that was in force when it began, those that a
-// rebuild has just found on an engine too.
+// refreshed waits until the store was read after now: a worker that begins knows every stop that
+// was in force when it began, those that a rebuild has just found on an engine too.
 func (b *StopBoard) refreshed(ctx context.Context) error {
 	b.mu.RLock()
 	want := b.begun + 1
@@ -221,7 +229,9 @@ func (b *StopBoard) settleLocked(changed bool) {
 		}
 		stops = append(stops, stop)
 	}
-	slices.SortFunc(stops, func(a, c fleet.Stop) int { return cmp.Or(cmp.Compare(a.Scope, c.Scope), cmp.Compare(a.Name, c.Name)) })
+	slices.SortFunc(stops, func(a, c fleet.Stop) int {
+		return cmp.Or(cmp.Compare(a.Scope, c.Scope), cmp.Compare(a.Name, c.Name))
+	})
 	if changed = changed || !slices.EqualFunc(stops, b.stops, sameStop); !changed {
 		return
 	}
@@ -242,8 +252,8 @@ func (b *StopBoard) over(stop fleet.Stop) bool {
 	return b.overLocked(stop)
 }
 
-// remembered takes the stops that an engine remembers. One that the store does not know to have ended is in force, on this engine and, as soon
-// as the store has it back, wherever it covers.
+// remembered takes the stops that an engine remembers. One that the store does not know to have
+// ended is in force, on this engine and, as soon as the store has it back, wherever it covers.
 func (b *StopBoard) remembered(on fleet.EngineName, stops []fleet.Stop) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -253,7 +263,8 @@ func (b *StopBoard) remembered(on fleet.EngineName, stops []fleet.Stop) {
 		switch {
 		case stop.At.IsZero() || !slices.Contains(knownScopes, stop.Scope):
 			b.noted[on] = append(b.noted[on], stop)
-		case !concerns(stop, on) || b.overLocked(stop) || slices.ContainsFunc(b.stops, func(s fleet.Stop) bool { return placeOf(s) == placeOf(stop) }):
+		case !concerns(stop, on) || b.overLocked(stop) || slices.ContainsFunc(b.stops,
+			func(s fleet.Stop) bool { return placeOf(s) == placeOf(stop) }):
 		default:
 			b.lost[placeOf(stop)] = stop
 		}
@@ -284,7 +295,9 @@ func (b *StopBoard) Stopped(engine fleet.EngineName) func(fleet.TenantName) bool
 		b.mu.RLock()
 		defer b.mu.RUnlock()
 		return !b.knownLocked() || len(b.noted[engine]) > 0 ||
-			slices.ContainsFunc(b.stops, func(s fleet.Stop) bool { return covers(s, engine, tenant) })
+			slices.ContainsFunc(b.stops, func(s fleet.Stop) bool {
+				return covers(s, engine, tenant)
+			})
 	}
 }
 
@@ -297,9 +310,12 @@ func (b *StopBoard) Health() error {
 	defer b.mu.RUnlock()
 	switch {
 	case !b.loaded:
-		return fmt.Errorf("the emergency stops were not read yet: nothing is written until they are")
+		return fmt.Errorf(
+			"the emergency stops were not read yet: nothing is written until they are")
 	case !b.knownLocked():
-		return fmt.Errorf("the emergency stops were not read for %s: nothing is written until they are", time.Since(b.readAt).Round(time.Second))
+		return fmt.Errorf(
+			"the emergency stops were not read for %s: nothing is written until they are",
+			time.Since(b.readAt).Round(time.Second))
 	}
 	return nil
 }

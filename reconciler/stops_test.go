@@ -59,9 +59,12 @@ func TestStopsCoverWhatTheySay(t *testing.T) {
 		stop fleet.Stop
 		want map[string]bool // engine/tenant
 	}{
-		"fleet":   {fleet.Stop{Scope: fleet.StopFleet}, map[string]bool{"eu-1/acme": true, "us-1/globex": true}},
-		"tenant":  {fleet.Stop{Scope: fleet.StopTenant, Name: "acme"}, map[string]bool{"eu-1/acme": true, "us-1/acme": true, "eu-1/globex": false}},
-		"engine":  {fleet.Stop{Scope: fleet.StopEngine, Name: "eu-1"}, map[string]bool{"eu-1/acme": true, "us-1/acme": false}},
+		"fleet": {fleet.Stop{Scope: fleet.StopFleet}, map[string]bool{
+			"eu-1/acme": true, "us-1/globex": true}},
+		"tenant": {fleet.Stop{Scope: fleet.StopTenant, Name: "acme"}, map[string]bool{
+			"eu-1/acme": true, "us-1/acme": true, "eu-1/globex": false}},
+		"engine": {fleet.Stop{Scope: fleet.StopEngine, Name: "eu-1"}, map[string]bool{
+			"eu-1/acme": true, "us-1/acme": false}},
 		"unknown": {fleet.Stop{Scope: "galaxy"}, map[string]bool{"eu-1/acme": true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,18 +149,21 @@ func ended(stop fleet.Stop, at time.Time) fleet.StopEnd {
 
 func TestAStopIsOverByTheRecordOfItsEndAlone(t *testing.T) {
 	at := time.Now()
-	everything, engine := fleet.Stop{Scope: fleet.StopFleet, At: at}, fleet.Stop{Scope: fleet.StopEngine, Name: "eu-1", At: at}
+	everything, engine := fleet.Stop{Scope: fleet.StopFleet, At: at}, fleet.Stop{
+		Scope: fleet.StopEngine, Name: "eu-1", At: at}
 	b := NewStopBoard()
 	b.set(records(everything, engine), time.Now())
 	b.set(records(), time.Now())
 	if !b.Stopped("us-1")("acme") || b.over(everything) || len(b.On("eu-1")) != 2 {
 		t.Error("a store that no longer has the stop has ended it")
 	}
-	b.set(fleet.StopRecords{Ends: []fleet.StopEnd{ended(everything, at.Add(-time.Hour))}}, time.Now())
+	b.set(fleet.StopRecords{Ends: []fleet.StopEnd{ended(everything, at.Add(-time.Hour))}},
+		time.Now())
 	if !b.Stopped("us-1")("acme") || b.over(everything) {
 		t.Error("the end of an earlier stop has ended it")
 	}
-	b.set(fleet.StopRecords{Ends: []fleet.StopEnd{ended(everything, at.Add(time.Second))}}, time.Now())
+	b.set(fleet.StopRecords{Ends: []fleet.StopEnd{ended(everything, at.Add(time.Second))}},
+		time.Now())
 	if b.Stopped("us-1")("acme") || !b.over(everything) {
 		t.Error("its end has not ended it")
 	}
@@ -189,7 +195,8 @@ func TestAStopThatAnEngineRemembersIsInForceAndRestored(t *testing.T) {
 		go func() { defer close(done); b.Run(ctx, from, slog.New(slog.DiscardHandler)) }()
 		synctest.Wait()
 		stop := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", At: time.Now()}
-		b.remembered("eu-1", []fleet.Stop{stop, {Scope: fleet.StopEngine, Name: "us-1", At: time.Now()}})
+		b.remembered("eu-1", []fleet.Stop{
+			stop, {Scope: fleet.StopEngine, Name: "us-1", At: time.Now()}})
 		if !b.Stopped("eu-1")("acme") || b.Stopped("us-1")("globex") {
 			t.Error("what the engine remembers does not stop what it covers, or more than that")
 		}
@@ -251,7 +258,8 @@ func TestStopsThatCannotBeReadForFourSecondsAreAStop(t *testing.T) {
 			fail(from, false)
 			start := time.Now()
 			<-changed // those that wait for the stop's end are woken
-			if took := time.Since(start); stopped("acme") || b.Health() != nil || took > stopTime+stopPoll {
+			if took := time.Since(start); stopped("acme") || b.Health() != nil || took > stopTime+
+				stopPoll {
 				t.Errorf("%s: still stopped %s after it ended", name, took)
 			}
 			cancel()
@@ -265,7 +273,9 @@ func TestStopsThatStayWakeNobody(t *testing.T) {
 	at := time.Now()
 	b.set(records(fleet.Stop{Scope: fleet.StopFleet, By: "a", At: at}), at)
 	changed := b.Changed()
-	b.set(records(fleet.Stop{Scope: fleet.StopFleet, By: "a", At: at.In(time.FixedZone("elsewhere", 3600)).Round(0)}), at)
+	b.set(
+		records(fleet.Stop{Scope: fleet.StopFleet, By: "a",
+			At: at.In(time.FixedZone("elsewhere", 3600)).Round(0)}), at)
 	select {
 	case <-changed:
 		t.Error("the same stop, read again, counts as a change")

@@ -19,8 +19,8 @@ func (s *shift) recheck(keys []fleet.ObjectKey) {
 	s.Wake()
 }
 
-// look reads the rows of the objects that a recheck was asked for. An object of ours without a row is
-// a stray. What could not be read is read at the next turn.
+// look reads the rows of the objects that a recheck was asked for. An object of ours without a row
+// is a stray. What could not be read is read at the next turn.
 func (s *shift) look(ctx context.Context) error {
 	s.mu.Lock()
 	keys := slices.Collect(maps.Keys(s.looks))
@@ -57,8 +57,9 @@ func (s *shift) check(ctx context.Context, keys []fleet.ObjectKey) error {
 		switch {
 		case !named[key] && there && live.Ours:
 			found = append(found, fleet.Stray{
-				Key: key, Tenant: live.Tenant, Environment: live.Environment, Deployment: live.Deployment,
-				UID: live.UID, Revision: live.Revision, Epoch: live.Epoch,
+				Key: key, Tenant: live.Tenant, Environment: live.Environment,
+				Deployment: live.Deployment,
+				UID:        live.UID, Revision: live.Revision, Epoch: live.Epoch,
 				Pure: !live.Drifted && live.Manager == "",
 			})
 		case s.listed(key):
@@ -73,7 +74,8 @@ func (s *shift) check(ctx context.Context, keys []fleet.ObjectKey) error {
 	}
 	for _, f := range found {
 		if !s.listed(f.Key) {
-			s.Log.Warn("an object of ours has no row", "engine", s.Engine, "kind", f.Key.Kind, "name", f.Key.Name, "uid", f.UID)
+			s.Log.Warn("an object of ours has no row", "engine", s.Engine, "kind", f.Key.Kind,
+				"name", f.Key.Name, "uid", f.UID)
 		}
 	}
 	s.mu.Lock()
@@ -130,7 +132,8 @@ func (s *shift) withdraw(row fleet.RowHead) {
 	if _, there := s.target.Live(row.Key); !there {
 		message = "the engine no longer has it; it is created again"
 	}
-	s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: fleet.ApplyPending, Message: message})
+	s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: fleet.ApplyPending,
+		Message: message})
 }
 
 // reportBack says that the engine's whole state is from before what it has shown: rows are held
@@ -139,6 +142,7 @@ func (s *shift) reportBack(ctx context.Context, how string) {
 	s.Log.Warn("the engine went back in time, as after a restore from a backup; it is verified",
 		"engine", s.Engine, "how", how)
 	if err := s.Rows.ReportWentBack(ctx, s.lease.lease(), short(how)); err != nil {
-		s.Log.Warn("failed to record that the engine went back in time", "engine", s.Engine, "error", err)
+		s.Log.Warn("failed to record that the engine went back in time", "engine", s.Engine,
+			"error", err)
 	}
 }

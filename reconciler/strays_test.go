@@ -84,7 +84,8 @@ func (h *house) late(row fleet.Row, epoch int64) {
 	old := h.engines[row.Key.Engine].server.Connect(row.Key.Engine)
 	_, _ = old.Preflight(ctx)
 	_ = old.Watch(ctx, engine.Sink{}) // one look
-	if out, err := old.Apply(context.Background(), row, fleet.Secret{}, fleet.Lease{Epoch: epoch}); err != nil || !out.Changed {
+	if out, err := old.Apply(context.Background(), row, fleet.Secret{}, fleet.Lease{
+		Epoch: epoch}); err != nil || !out.Changed {
 		h.t.Fatalf("the late write: %+v, %v", out, err)
 	}
 }
@@ -103,7 +104,8 @@ func (h *house) appliedRow(deployment string) fleet.Row {
 
 func (h *house) strays(want int) func() error {
 	return func() error {
-		all, _, err := h.store.Strays(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+		all, _, err := h.store.Strays(context.Background(), fleet.Scope{}, fleet.Filter{},
+			fleet.Page{Limit: 100})
 		if err == nil && len(all) != want {
 			err = fmt.Errorf("%d strays are listed, not %d: %+v", len(all), want, all)
 		}
@@ -114,7 +116,8 @@ func (h *house) strays(want int) func() error {
 func (h *house) stray() fleet.StrayView {
 	h.t.Helper()
 	h.eventually("one stray is listed", h.strays(1))
-	all, _, err := h.store.Strays(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+	all, _, err := h.store.Strays(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+		Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -164,10 +167,12 @@ func TestAStrayIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 	before := len(h.deletions())
 	h.late(shop, 1)
 	s := h.stray()
-	if s.Engine != shop.Key.Engine || s.Name != shop.Key.Name || s.Tenant != "globex" || s.Deployment != "shop" || s.UID == "" {
+	if s.Engine != shop.Key.Engine || s.Name != shop.Key.Name || s.Tenant != "globex" ||
+		s.Deployment != "shop" || s.UID == "" {
 		t.Errorf("listed as %+v", s)
 	}
-	removal := fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another", Deletion: fleet.DeletionOrphan, By: "token:test"}
+	removal := fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
+		Deletion: fleet.DeletionOrphan, By: "token:test"}
 	if _, err := h.store.RemoveStray(t.Context(), removal); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("a decision about another UID: %v", err)
 	}
@@ -215,14 +220,17 @@ func TestRowsThatWereTakenOutByHandAreFoundByVerification(t *testing.T) {
 	h.eventually("and off the list", h.strays(0))
 }
 
-// The deletion is held for an approval when the database is lost: Git has no word of the Application.
+// The deletion is held for an approval when the database is lost: Git has no word of the
+// Application.
 func TestARebuildListsWhatWasHeldAsStraysAndDeletesNothing(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
-	head := h.commit("two at once", gone(deployment("acme", "web", "v1", "Delete", "prod", "staging")))
+	head := h.commit("two at once",
+		gone(deployment("acme", "web", "v1", "Delete", "prod", "staging")))
 	h.eventually("the deletion is held", func() error {
-		holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+		holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{},
+			fleet.Page{Limit: 10})
 		if err == nil && len(holds) == 0 {
 			err = errors.New("nothing is held")
 		}
@@ -239,15 +247,16 @@ func TestARebuildListsWhatWasHeldAsStraysAndDeletesNothing(t *testing.T) {
 	}
 }
 
-// An engine's etcd is restored from before some commits. Nothing of it changed for the rows, and the
-// objects are consistent in themselves.
+// An engine's etcd is restored from before some commits. Nothing of it changed for the rows, and
+// the objects are consistent in themselves.
 func TestAnEngineThatWentBackIsBroughtToItsRowsAgain(t *testing.T) {
 	h := newHouse(t, together(small(), deployment("globex", "old", "v1", "Orphan", "prod")))
 	h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
 	shop, old := h.appliedRow("shop"), h.appliedRow("old")
 	restore := h.engines[shop.Key.Engine].server.Backup()
-	h.commit("one changed, one new", together(deployment("globex", "shop", "v2", "Orphan", "prod"), deployment("globex", "new", "v1", "Orphan", "prod")))
+	h.commit("one changed, one new", together(deployment("globex", "shop", "v2", "Orphan", "prod"),
+		deployment("globex", "new", "v1", "Orphan", "prod")))
 	h.eventually("both stand", h.settled)
 	h.commit("one gone", gone(deployment("globex", "old", "v1", "Orphan", "prod")))
 	h.eventually("it has gone", h.absent(old))
@@ -257,13 +266,15 @@ func TestAnEngineThatWentBackIsBroughtToItsRowsAgain(t *testing.T) {
 	if s.Name != old.Key.Name {
 		t.Errorf("listed as %+v, not what was deleted", s)
 	}
-	if _, err := h.store.RemoveStray(t.Context(), fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: s.UID,
+	if _, err := h.store.RemoveStray(t.Context(), fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind,
+		Name: s.Name, UID: s.UID,
 		Deletion: fleet.DeletionOrphan, By: "token:test"}); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("the engine holds what its rows want", h.settled)
 	t.Logf("after %s", time.Since(begun).Round(time.Millisecond))
-	engines, _, err := h.store.Engines(t.Context(), fleet.Scope{}, fleet.Filter{Engine: shop.Key.Engine}, fleet.Page{Limit: 1})
+	engines, _, err := h.store.Engines(t.Context(), fleet.Scope{}, fleet.Filter{
+		Engine: shop.Key.Engine}, fleet.Page{Limit: 1})
 	if err != nil || engines[0].WentBackAt == nil || engines[0].WentBack == "" {
 		t.Errorf("the engine is shown as %+v, %v", engines, err)
 	}

@@ -13,22 +13,27 @@ import (
 
 // Figures is the store as a Survey sees it.
 type Figures interface {
-	// Figures are how the fleet stands. Who does not hold the lease "reconciler" is told that alone.
+	// Figures are how the fleet stands. Who does not hold the lease "reconciler" is told that
+	// alone.
 	Figures(ctx context.Context, ask fleet.FiguresAsk) (fleet.Figures, error)
 }
 
 const (
 	surveyEvery = 15 * time.Second
 	surveyTime  = 5 * time.Second // that one look may take
-	surveyKeeps = 8 * surveyEvery // what was seen is shown so long when the store cannot be read; then it is nothing
-	travelTime  = 6 * time.Hour   // after which it is not waited any more for a revision to come further
-	travelsMost = 100             // under way at a time; of more, the oldest are not waited for
-	oldCommit   = 24 * time.Hour  // when it was recorded: how long ago it was made says nothing of how quick anything is
+	// what was seen is shown so long when the store cannot be read; then it is nothing
+	surveyKeeps = 8 * surveyEvery
+	// after which it is not waited any more for a revision to come further
+	travelTime  = 6 * time.Hour
+	travelsMost = 100 // under way at a time; of more, the oldest are not waited for
+	// when it was recorded: how long ago it was made says nothing of how quick anything is
+	oldCommit = 24 * time.Hour
 )
 
-// Survey shows, as metrics, how the whole fleet stands. It looks at the store every 15 seconds, whoever scrapes how often, and the replica that
-// holds the lease "reconciler" shows what there is: a sum or a maximum over replicas is right. Labels are engines that the platform has
-// declared and words of ours. No tenant is a label, nor an agent, of which there may be ten thousand.
+// Survey shows, as metrics, how the whole fleet stands. It looks at the store every 15 seconds,
+// whoever scrapes how often, and the replica that holds the lease "reconciler" shows what there is:
+// a sum or a maximum over replicas is right. Labels are engines that the platform has declared and
+// words of ours. No tenant is a label, nor an agent, of which there may be ten thousand.
 type Survey struct {
 	store   Figures
 	holder  string
@@ -48,7 +53,8 @@ type Survey struct {
 
 // NewSurvey registers the fleet's metrics. holder is this replica's name in leases.
 func NewSurvey(reg prometheus.Registerer, store Figures, holder string, log *slog.Logger) *Survey {
-	s := &Survey{store: store, holder: holder, log: log, metrics: newSurveyMetrics(), since: time.Now()}
+	s := &Survey{store: store, holder: holder, log: log, metrics: newSurveyMetrics(),
+		since: time.Now()}
 	s.metrics.register(reg)
 	reg.MustRegister(s)
 	return s
@@ -72,7 +78,8 @@ func (s *Survey) look(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, surveyTime)
 	defer cancel()
 	began := time.Now()
-	f, err := s.store.Figures(limited, fleet.FiguresAsk{Holder: s.holder, After: s.after, Since: s.since, Open: !s.led, Travels: s.travels})
+	f, err := s.store.Figures(limited, fleet.FiguresAsk{Holder: s.holder, After: s.after,
+		Since: s.since, Open: !s.led, Travels: s.travels})
 	s.metrics.took.Observe(time.Since(began).Seconds())
 	if err == nil {
 		s.follow(f)
@@ -86,8 +93,9 @@ func (s *Survey) look(ctx context.Context) {
 	}
 }
 
-// follow counts how far revisions have come. Who takes the lead goes on with those that are not applied, and with those that were recorded
-// since it last looked without leading: what came further before is the former leader's to have counted.
+// follow counts how far revisions have come. Who takes the lead goes on with those that are not
+// applied, and with those that were recorded since it last looked without leading: what came
+// further before is the former leader's to have counted.
 func (s *Survey) follow(f fleet.Figures) {
 	if !f.Leads {
 		s.led, s.since, s.travels = false, f.At, nil

@@ -8,59 +8,104 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// What a Survey shows of what it saw last. Times are Unix seconds, so that they age while nothing is seen.
+// What a Survey shows of what it saw last. Times are Unix seconds, so that they age while nothing
+// is seen.
 var (
-	descUp     = desc("argosy_database_up", "1 while this replica's last look at the database succeeded, else 0.")
-	descLeader = desc("argosy_leader", "1 on the replica that holds the lease by which it plans and shows the fleet's metrics, else 0.")
-	descSeen   = desc("argosy_survey_timestamp_seconds", "When the leader last saw what the fleet's metrics show.")
+	descUp = desc("argosy_database_up",
+		"1 while this replica's last look at the database succeeded, else 0.")
+	descLeader = desc("argosy_leader",
+		"1 on the replica that holds the lease by which it plans and shows the fleet's metrics, else 0.")
+	descSeen = desc("argosy_survey_timestamp_seconds",
+		"When the leader last saw what the fleet's metrics show.")
 
-	descFetched  = desc("argosy_source_fetched_timestamp_seconds", "When the branch of the config repo was last fetched. Written at most every ten seconds.")
-	descApplied  = desc("argosy_source_revision_timestamp_seconds", "When the revision that is applied was recorded.")
-	descFailing  = desc("argosy_source_failing", "1 while the config repo cannot be read or its head cannot be planned, else 0.")
-	descBehind   = desc("argosy_source_behind", "1 while the head of the branch is not the revision that is applied, else 0.")
-	descOpen     = desc("argosy_revisions_unapplied", "Revisions of which some object is not on its engine as it is wanted; at most 100 are counted.")
-	descOpenAge  = desc("argosy_revisions_unapplied_oldest_timestamp_seconds", "When the oldest revision was recorded of which some object is not as it is wanted; absent when there is none.")
-	descUnderWay = desc("argosy_revisions_under_way", "Revisions of the last six hours that have not come to the stage, by stage.", "stage")
+	descFetched = desc("argosy_source_fetched_timestamp_seconds",
+		"When the branch of the config repo was last fetched. Written at most every ten seconds.")
+	descApplied = desc("argosy_source_revision_timestamp_seconds",
+		"When the revision that is applied was recorded.")
+	descFailing = desc("argosy_source_failing",
+		"1 while the config repo cannot be read or its head cannot be planned, else 0.")
+	descBehind = desc("argosy_source_behind",
+		"1 while the head of the branch is not the revision that is applied, else 0.")
+	descOpen = desc("argosy_revisions_unapplied",
+		"Revisions of which some object is not on its engine as it is wanted; at most 100 are "+
+			"counted.")
+	descOpenAge = desc("argosy_revisions_unapplied_oldest_timestamp_seconds",
+		"When the oldest revision was recorded of which some object is not as it is wanted; "+
+			"absent when there is none.")
+	descUnderWay = desc("argosy_revisions_under_way",
+		"Revisions of the last six hours that have not come to the stage, by stage.", "stage")
 
-	descReachable = desc("argosy_engine_reachable", "1 while the engine is reached, else 0. Engines of the platform only.", "engine")
-	descAttended  = desc("argosy_engine_attended", "1 while a replica, or the engine's agent, holds the lease that gives the right to write to it, else 0.", "engine")
-	descRows      = desc("argosy_engine_rows", "Objects of an engine that are not as they are wanted, by how far they have come. Some 20,000 are looked at in all.", "engine", "state")
-	descUnread    = desc("argosy_engine_unreachable_environments", "Environments whose clusters the engine cannot read, by reason.", "engine", "reason")
-	descParked    = desc("argosy_engine_parked_applications", "Applications that the engine leaves alone until their cluster answers.", "engine")
-	descStrays    = desc("argosy_strays", "Live objects of an engine that bear our labels and that no declaration asks for. Of clusters behind agents, those that have any.", "engine")
-	descOldest    = desc("argosy_engine_oldest_waiting_timestamp_seconds", "Since when the object waits that has waited longest to be handled; absent when none does.", "engine")
+	descReachable = desc("argosy_engine_reachable",
+		"1 while the engine is reached, else 0. Engines of the platform only.", "engine")
+	descAttended = desc("argosy_engine_attended",
+		"1 while a replica, or the engine's agent, holds the lease that gives the right to "+
+			"write to it, else 0.", "engine")
+	descRows = desc("argosy_engine_rows",
+		"Objects of an engine that are not as they are wanted, by how far they have come. Some "+
+			"20,000 are looked at in all.", "engine", "state")
+	descUnread = desc("argosy_engine_unreachable_environments",
+		"Environments whose clusters the engine cannot read, by reason.", "engine", "reason")
+	descParked = desc("argosy_engine_parked_applications",
+		"Applications that the engine leaves alone until their cluster answers.", "engine")
+	descStrays = desc("argosy_strays",
+		"Live objects of an engine that bear our labels and that no declaration asks for. Of "+
+			"clusters behind agents, those that have any.", "engine")
+	descOldest = desc("argosy_engine_oldest_waiting_timestamp_seconds",
+		"Since when the object waits that has waited longest to be handled; absent when none does.",
+		"engine")
 
-	descAgents     = desc("argosy_agents", "Agents: connected, stale (joined, and not connected now), never (declared, and nobody has joined).", "state")
-	descAgentRows  = desc("argosy_agents_rows", "Objects of environments' own clusters that are not as they are wanted, by how far they have come, of all agents.", "state")
-	descAgentsWait = desc("argosy_agents_waiting", "Environments' own clusters with objects that wait to be handled, by how long the oldest has: under a minute, 10 minutes, an hour, or longer.", "oldest")
+	descAgents = desc("argosy_agents",
+		"Agents: connected, stale (joined, and not connected now), never (declared, and nobody "+
+			"has joined).", "state")
+	descAgentRows = desc("argosy_agents_rows",
+		"Objects of environments' own clusters that are not as they are wanted, by how far they "+
+			"have come, of all agents.", "state")
+	descAgentsWait = desc("argosy_agents_waiting",
+		"Environments' own clusters with objects that wait to be handled, by how long the "+
+			"oldest has: under a minute, 10 minutes, an hour, or longer.", "oldest")
 
-	descHolds     = desc("argosy_holds", "What waits for an approval, by reason.", "reason")
-	descHoldAge   = desc("argosy_holds_oldest_timestamp_seconds", "Since when that waits which has waited longest for an approval, by reason; absent when nothing does.", "reason")
+	descHolds   = desc("argosy_holds", "What waits for an approval, by reason.", "reason")
+	descHoldAge = desc("argosy_holds_oldest_timestamp_seconds",
+		"Since when that waits which has waited longest for an approval, by reason; absent when "+
+			"nothing does.", "reason")
 	descProblems  = desc("argosy_problems", "Problems of declarations, by severity.", "severity")
-	descQuarantin = desc("argosy_quarantines", "Declarations in quarantine: their last good version stays.")
-	descLooks     = desc("argosy_looks_waiting", "Looks at pull requests and the branch that wait to begin.")
-	descLookAge   = desc("argosy_looks_oldest_waiting_timestamp_seconds", "Since when the look waits that has waited longest; absent when none does.")
-	descJobs      = desc("argosy_jobs", "Jobs of looks, by state. Retryable: it failed and is tried again; discarded: it failed for good.", "state")
-	descStops     = desc("argosy_stops", "Emergency stops in force, by scope.", "scope")
-	descStopAge   = desc("argosy_stops_oldest_timestamp_seconds", "Since when the oldest emergency stop is in force, by scope; absent when there is none.", "scope")
+	descQuarantin = desc("argosy_quarantines",
+		"Declarations in quarantine: their last good version stays.")
+	descLooks = desc("argosy_looks_waiting",
+		"Looks at pull requests and the branch that wait to begin.")
+	descLookAge = desc("argosy_looks_oldest_waiting_timestamp_seconds",
+		"Since when the look waits that has waited longest; absent when none does.")
+	descJobs = desc("argosy_jobs",
+		"Jobs of looks, by state. Retryable: it failed and is tried again; discarded: it failed "+
+			"for good.", "state")
+	descStops   = desc("argosy_stops", "Emergency stops in force, by scope.", "scope")
+	descStopAge = desc("argosy_stops_oldest_timestamp_seconds",
+		"Since when the oldest emergency stop is in force, by scope; absent when there is none.",
+		"scope")
 )
 
-var surveyDescs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descApplied, descFailing, descBehind, descOpen, descOpenAge, descUnderWay,
-	descReachable, descAttended, descRows, descUnread, descParked, descStrays, descOldest, descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
+var surveyDescs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descApplied,
+	descFailing, descBehind, descOpen, descOpenAge, descUnderWay,
+	descReachable, descAttended, descRows, descUnread, descParked, descStrays, descOldest,
+	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
 	descLooks, descLookAge, descJobs, descStops, descStopAge}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// Words that labels take, so that a series is there before the first of its kind: an alert compares with what was.
+// Words that labels take, so that a series is there before the first of its kind: an alert compares
+// with what was.
 var (
-	holdReasons = []fleet.HoldReason{fleet.HoldDeletions, fleet.HoldEmpty, fleet.HoldOlder, fleet.HoldRewritten, fleet.HoldUnreviewed}
-	severities  = []fleet.Severity{fleet.SeverityError, fleet.SeverityWarning, fleet.SeverityNote}
-	stopScopes  = []fleet.StopScope{fleet.StopFleet, fleet.StopTenant, fleet.StopEngine}
-	rowStates   = []fleet.ApplyState{fleet.ApplyPending, fleet.ApplyFailed, fleet.ApplyConflict, fleet.ApplyDeleting, fleet.ApplyHeld}
+	holdReasons = []fleet.HoldReason{fleet.HoldDeletions, fleet.HoldEmpty, fleet.HoldOlder,
+		fleet.HoldRewritten, fleet.HoldUnreviewed}
+	severities = []fleet.Severity{fleet.SeverityError, fleet.SeverityWarning, fleet.SeverityNote}
+	stopScopes = []fleet.StopScope{fleet.StopFleet, fleet.StopTenant, fleet.StopEngine}
+	rowStates  = []fleet.ApplyState{fleet.ApplyPending, fleet.ApplyFailed, fleet.ApplyConflict,
+		fleet.ApplyDeleting, fleet.ApplyHeld}
 	// of clusters that cannot be read
-	unreadReasons = []fleet.UnreachableReason{fleet.UnreachableTimeout, fleet.UnreachableRefused, fleet.UnreachableDenied, fleet.UnreachableError}
+	unreadReasons = []fleet.UnreachableReason{fleet.UnreachableTimeout, fleet.UnreachableRefused,
+		fleet.UnreachableDenied, fleet.UnreachableError}
 
 	jobStates = []string{"available", "running", "retryable", "scheduled", "discarded"}
 	ages      = []string{"1m", "10m", "1h", "longer"}
@@ -99,7 +144,9 @@ func (s shower) value(d *prometheus.Desc, v float64, labels ...string) {
 	s.to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
-func (s shower) count(d *prometheus.Desc, n int, labels ...string) { s.value(d, float64(n), labels...) }
+func (s shower) count(d *prometheus.Desc, n int, labels ...string) {
+	s.value(d, float64(n), labels...)
+}
 
 func (s shower) flag(d *prometheus.Desc, on bool, labels ...string) {
 	v := 0.0
@@ -128,7 +175,8 @@ func (s shower) source(f fleet.Figures) {
 		if f.At.Sub(t.RecordedAt) > travelTime {
 			continue
 		}
-		for stage, there := range map[string]bool{"applied": !t.AppliedAt.IsZero(), "synced": t.Synced.Done, "healthy": t.Healthy.Done} {
+		for stage, there := range map[string]bool{"applied": !t.AppliedAt.IsZero(),
+			"synced": t.Synced.Done, "healthy": t.Healthy.Done} {
 			if !there {
 				way[stage]++
 			}

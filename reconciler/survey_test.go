@@ -36,7 +36,8 @@ func surveyed(store *told) (*Survey, func() string) {
 	reg := prometheus.NewRegistry()
 	return NewSurvey(reg, store, "me", slog.New(slog.DiscardHandler)), func() string {
 		w := httptest.NewRecorder()
-		promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w,
+			httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		return w.Body.String()
 	}
 }
@@ -63,19 +64,32 @@ func TestSurveyShowsTheFleetWhereItLeads(t *testing.T) {
 		shows(t, scrape(), "argosy_database_up 1", "argosy_leader 0")
 		store.figures = fleet.Figures{Leads: true, Quarantines: 3,
 			Source: fleet.SourceFigures{FetchedAt: time.Now(), Behind: true},
-			Engines: []fleet.EngineFigures{{Engine: "eu-1", Reachable: true, Rows: map[fleet.ApplyState]int{fleet.ApplyFailed: 2},
-				Unreachable: map[fleet.UnreachableReason]int{fleet.UnreachableTimeout: 2}, Parked: 16}},
+			Engines: []fleet.EngineFigures{
+				{Engine: "eu-1", Reachable: true, Rows: map[fleet.ApplyState]int{
+					fleet.ApplyFailed: 2},
+					Unreachable: map[fleet.UnreachableReason]int{fleet.UnreachableTimeout: 2},
+					Parked:      16}},
 			Strays: map[fleet.EngineName]int{"eu-1": 3, "acme.edge": 1},
-			Agents: fleet.AgentFigures{Connected: 9, Never: 1, Waiting: []fleet.Backlog{{Count: 1, Oldest: time.Now()},
-				{Count: 1, Oldest: time.Now().Add(-30 * time.Minute)}, {Count: 1, Oldest: time.Now().Add(-48 * time.Hour)}}},
-			Holds: map[fleet.HoldReason]fleet.Backlog{fleet.HoldDeletions: {Count: 4, Oldest: time.Unix(1000, 0)}}}
+			Agents: fleet.AgentFigures{Connected: 9, Never: 1, Waiting: []fleet.Backlog{
+				{Count: 1, Oldest: time.Now()},
+				{Count: 1, Oldest: time.Now().Add(-30 * time.Minute)},
+				{Count: 1, Oldest: time.Now().Add(-48 * time.Hour)}}},
+			Holds: map[fleet.HoldReason]fleet.Backlog{
+				fleet.HoldDeletions: {Count: 4, Oldest: time.Unix(1000, 0)}}}
 		s.look(t.Context())
-		shows(t, scrape(), "argosy_leader 1", "argosy_quarantines 3", "argosy_source_behind 1", `argosy_engine_reachable{engine="eu-1"} 1`,
-			`argosy_engine_attended{engine="eu-1"} 0`, `argosy_engine_rows{engine="eu-1",state="Failed"} 2`, `argosy_engine_rows{engine="eu-1",state="Pending"} 0`,
-			`argosy_agents{state="connected"} 9`, `argosy_agents{state="never"} 1`, `argosy_agents_waiting{oldest="1m"} 1`, `argosy_agents_waiting{oldest="1h"} 1`,
-			`argosy_agents_waiting{oldest="longer"} 1`, `argosy_holds{reason="deletions"} 4`, `argosy_holds{reason="empty"} 0`,
-			`argosy_engine_unreachable_environments{engine="eu-1",reason="Timeout"} 2`, `argosy_engine_unreachable_environments{engine="eu-1",reason="Error"} 0`,
-			`argosy_engine_parked_applications{engine="eu-1"} 16`, `argosy_strays{engine="eu-1"} 3`, `argosy_strays{engine="acme.edge"} 1`,
+		shows(t, scrape(), "argosy_leader 1", "argosy_quarantines 3", "argosy_source_behind 1",
+			`argosy_engine_reachable{engine="eu-1"} 1`,
+			`argosy_engine_attended{engine="eu-1"} 0`,
+			`argosy_engine_rows{engine="eu-1",state="Failed"} 2`,
+			`argosy_engine_rows{engine="eu-1",state="Pending"} 0`,
+			`argosy_agents{state="connected"} 9`, `argosy_agents{state="never"} 1`,
+			`argosy_agents_waiting{oldest="1m"} 1`, `argosy_agents_waiting{oldest="1h"} 1`,
+			`argosy_agents_waiting{oldest="longer"} 1`, `argosy_holds{reason="deletions"} 4`,
+			`argosy_holds{reason="empty"} 0`,
+			`argosy_engine_unreachable_environments{engine="eu-1",reason="Timeout"} 2`,
+			`argosy_engine_unreachable_environments{engine="eu-1",reason="Error"} 0`,
+			`argosy_engine_parked_applications{engine="eu-1"} 16`, `argosy_strays{engine="eu-1"} 3`,
+			`argosy_strays{engine="acme.edge"} 1`,
 			`argosy_holds_oldest_timestamp_seconds{reason="deletions"} 1000`)
 		if strings.Contains(scrape(), `argosy_engine_oldest_waiting_timestamp_seconds{`) {
 			t.Error("nothing waits, and has a time")
@@ -106,45 +120,61 @@ func TestSurveyCountsEachStageOfARevisionOnce(t *testing.T) {
 		s, scrape := surveyed(store)
 		s.look(t.Context())
 		time.Sleep(surveyEvery)
-		at := func(seconds int) time.Time { return time.Now().Add(time.Duration(seconds) * time.Second) }
+		at := func(seconds int) time.Time {
+			return time.Now().Add(time.Duration(seconds) * time.Second)
+		}
 		way := fleet.Travel{Number: 7, Changes: 2, CommittedAt: at(-12), RecordedAt: at(-10)}
-		long := fleet.Travel{Number: 5, Changes: 2, CommittedAt: at(-100), RecordedAt: at(-90)} // recorded by the leader before us
+		// recorded by the leader before us
+		long := fleet.Travel{Number: 5, Changes: 2, CommittedAt: at(-100), RecordedAt: at(-90)}
 		store.figures = fleet.Figures{Leads: true, Travels: []fleet.Travel{long, way}}
 		s.look(t.Context())
-		shows(t, scrape(), `argosy_commit_seconds_count{stage="recorded"} 1`, `argosy_commit_seconds_sum{stage="recorded"} 2`,
-			`argosy_revision_seconds_count{stage="applied"} 0`, `argosy_revisions_under_way{stage="applied"} 2`)
+		shows(t, scrape(), `argosy_commit_seconds_count{stage="recorded"} 1`,
+			`argosy_commit_seconds_sum{stage="recorded"} 2`,
+			`argosy_revision_seconds_count{stage="applied"} 0`,
+			`argosy_revisions_under_way{stage="applied"} 2`)
 		way.AppliedAt, way.Synced = at(-9), fleet.Stretch{Any: true, Done: true, At: at(-5)}
-		long.AppliedAt, long.Synced, long.Healthy = at(-10), fleet.Stretch{Done: true}, fleet.Stretch{Done: true} // of no Application
+		// of no Application
+		long.AppliedAt, long.Synced, long.Healthy = at(-10), fleet.Stretch{Done: true},
+			fleet.Stretch{Done: true}
 		store.figures.Travels = []fleet.Travel{long, way}
 		for range 3 {
 			s.look(t.Context())
 			store.figures.Travels = []fleet.Travel{way} // the other is not asked about any more
 			time.Sleep(surveyEvery)
 		}
-		if last := store.asks[len(store.asks)-1]; last.After != 7 || last.Open || len(last.Travels) != 1 {
+		if last := store.asks[len(store.asks)-1]; last.After != 7 || last.Open ||
+			len(last.Travels) != 1 {
 			t.Errorf("asked: %+v", last)
 		}
-		shows(t, scrape(), `argosy_revision_seconds_count{stage="applied"} 2`, `argosy_revision_seconds_sum{stage="synced"} 5`,
-			`argosy_commit_seconds_sum{stage="synced"} 7`, `argosy_revision_seconds_count{stage="synced"} 1`, `argosy_revision_seconds_count{stage="healthy"} 0`)
+		shows(t, scrape(), `argosy_revision_seconds_count{stage="applied"} 2`,
+			`argosy_revision_seconds_sum{stage="synced"} 5`,
+			`argosy_commit_seconds_sum{stage="synced"} 7`,
+			`argosy_revision_seconds_count{stage="synced"} 1`,
+			`argosy_revision_seconds_count{stage="healthy"} 0`)
 		time.Sleep(travelTime)
 		s.look(t.Context())
 		if len(s.travels) != 0 {
 			t.Errorf("still waited for: %+v", s.travels)
 		}
-		shows(t, scrape(), `argosy_revision_overdue_total{stage="healthy"} 1`, `argosy_revision_overdue_total{stage="synced"} 0`)
+		shows(t, scrape(), `argosy_revision_overdue_total{stage="healthy"} 1`,
+			`argosy_revision_overdue_total{stage="synced"} 0`)
 	})
 }
 
-// What is old when it is recorded, as in a fleet's first start, tells nothing of how quick anything is.
+// What is old when it is recorded, as in a fleet's first start, tells nothing of how quick anything
+// is.
 func TestSurveyDoesNotCountFromOldCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &told{figures: fleet.Figures{Leads: true}}
 		s, scrape := surveyed(store)
 		s.look(t.Context())
-		store.figures.Travels = []fleet.Travel{{Number: 1, Changes: 1, CommittedAt: time.Now().Add(-72 * time.Hour), RecordedAt: time.Now(), AppliedAt: time.Now(),
-			Synced: fleet.Stretch{Done: true}, Healthy: fleet.Stretch{Done: true}}}
+		store.figures.Travels = []fleet.Travel{
+			{Number: 1, Changes: 1, CommittedAt: time.Now().Add(-72 * time.Hour),
+				RecordedAt: time.Now(), AppliedAt: time.Now(),
+				Synced: fleet.Stretch{Done: true}, Healthy: fleet.Stretch{Done: true}}}
 		s.look(t.Context())
-		shows(t, scrape(), `argosy_commit_seconds_count{stage="recorded"} 0`, `argosy_commit_seconds_count{stage="applied"} 0`,
+		shows(t, scrape(), `argosy_commit_seconds_count{stage="recorded"} 0`,
+			`argosy_commit_seconds_count{stage="applied"} 0`,
 			`argosy_revision_seconds_count{stage="applied"} 1`)
 	})
 }
@@ -154,7 +184,8 @@ func TestSurveyWaitsForSoManyRevisionsOnly(t *testing.T) {
 		store := &told{figures: fleet.Figures{Leads: true}}
 		s, scrape := surveyed(store)
 		for n := range travelsMost + 5 {
-			store.figures.Travels = append(s.travels, fleet.Travel{Number: int64(n + 1), Changes: 1, CommittedAt: time.Now(), RecordedAt: time.Now()})
+			store.figures.Travels = append(s.travels, fleet.Travel{Number: int64(n + 1), Changes: 1,
+				CommittedAt: time.Now(), RecordedAt: time.Now()})
 			s.look(t.Context())
 		}
 		if len(s.travels) != travelsMost || s.travels[0].Number != 6 {

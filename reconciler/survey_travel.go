@@ -17,24 +17,35 @@ type surveyMetrics struct {
 }
 
 // travelBuckets are seconds, from one to travelTime.
-var travelBuckets = []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, travelTime.Seconds()}
+var travelBuckets = []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200,
+	travelTime.Seconds()}
 
 // stages of a revision, in their order.
 var stages = []string{"recorded", "applied", "synced", "healthy"}
 
 func newSurveyMetrics() surveyMetrics {
 	histogram := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: travelBuckets}, []string{"stage"})
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help,
+			Buckets: travelBuckets}, []string{"stage"})
 	}
 	m := surveyMetrics{
-		commit: histogram("argosy_commit_seconds", "From the time that a commit bears until its revision was recorded, until every object of it was applied, "+
-			"and until every Application of it had been Synced, and Healthy, by stage. Commits that were over a day old when they were recorded do not count."),
-		revision: histogram("argosy_revision_seconds", "From when a revision was recorded until every object of it was applied, and until every Application "+
-			"of it had been Synced, and Healthy, by stage. What a later revision has changed again counts there."),
-		overdue: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "argosy_revision_overdue_total",
-			Help: "Revisions that had not come to a stage six hours after they were recorded, and are not waited for any more, by stage."}, []string{"stage"}),
+		commit: histogram("argosy_commit_seconds",
+			"From the time that a commit bears until its revision was recorded, until every "+
+				"object of it was applied, "+
+				"and until every Application of it had been Synced, and Healthy, by stage. Commits "+
+				"that were over a day old when they were recorded do not count."),
+		revision: histogram("argosy_revision_seconds",
+			"From when a revision was recorded until every object of it was applied, and until "+
+				"every Application "+
+				"of it had been Synced, and Healthy, by stage. What a later revision has changed "+
+				"again counts there."),
+		overdue: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "argosy_revision_overdue_total",
+			Help: "Revisions that had not come to a stage six hours after they were recorded, " +
+				"and are not waited for any more, by stage."}, []string{"stage"}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "argosy_survey_seconds",
-			Help: "Time to read from the database what these metrics show, every 15 seconds.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 13)}),
+			Help:    "Time to read from the database what these metrics show, every 15 seconds.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 13)}),
 	}
 	for _, stage := range stages {
 		m.commit.WithLabelValues(stage)
@@ -53,14 +64,16 @@ func (m surveyMetrics) register(reg prometheus.Registerer) {
 // reached counts that a revision came to a stage at that time.
 func (m surveyMetrics) reached(stage string, t fleet.Travel, at time.Time) {
 	if t.RecordedAt.Sub(t.CommittedAt) < oldCommit {
-		m.commit.WithLabelValues(stage).Observe(max(0, at.Sub(t.CommittedAt).Seconds())) // the clock of who committed may be ahead
+		// the clock of who committed may be ahead
+		m.commit.WithLabelValues(stage).Observe(max(0, at.Sub(t.CommittedAt).Seconds()))
 	}
 	if stage != "recorded" {
 		m.revision.WithLabelValues(stage).Observe(max(0, at.Sub(t.RecordedAt).Seconds()))
 	}
 }
 
-// progress counts what a revision has come to since it was looked at. One that changes nothing on any engine comes nowhere.
+// progress counts what a revision has come to since it was looked at. One that changes nothing on
+// any engine comes nowhere.
 func (m surveyMetrics) progress(before, now fleet.Travel) {
 	if before.AppliedAt.IsZero() && !now.AppliedAt.IsZero() && now.Changes > 0 {
 		m.reached("applied", now, now.AppliedAt)
@@ -75,7 +88,8 @@ func (m surveyMetrics) progress(before, now fleet.Travel) {
 
 // givenUp counts the stages that a revision has not come to.
 func (m surveyMetrics) givenUp(t fleet.Travel) {
-	for stage, missed := range map[string]bool{"applied": t.AppliedAt.IsZero(), "synced": !t.Synced.Done, "healthy": !t.Healthy.Done} {
+	for stage, missed := range map[string]bool{"applied": t.AppliedAt.IsZero(),
+		"synced": !t.Synced.Done, "healthy": !t.Healthy.Done} {
 		if missed {
 			m.overdue.WithLabelValues(stage).Inc()
 		}

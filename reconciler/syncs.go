@@ -41,7 +41,8 @@ func (s *shift) observedSync(o fleet.Observation) {
 // syncsAtATime bounds how many syncs are asked of one engine at a time.
 const syncsAtATime = 8
 
-// startSyncs asks the engine for the syncs that wait, and records those that have ended. One that fails keeps no other waiting.
+// startSyncs asks the engine for the syncs that wait, and records those that have ended. One that
+// fails keeps no other waiting.
 func (s *shift) startSyncs(ctx context.Context) error {
 	if !s.confirmed.Load() {
 		return nil // they may have been asked for, and done, before
@@ -82,14 +83,16 @@ func (s *shift) advance(ctx context.Context, request fleet.SyncRequest) error {
 	return nil
 }
 
-// startSync waits, by coming again, until the Application stands on the engine as the mirror wants it: its hold must be in force first.
+// startSync waits, by coming again, until the Application stands on the engine as the mirror wants
+// it: its hold must be in force first.
 func (s *shift) startSync(ctx context.Context, request fleet.SyncRequest) error {
 	row, ok, err := s.Rows.Row(ctx, request.Key)
 	if err != nil {
 		return err
 	}
 	if !ok || row.Absent {
-		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationFailed, "the Application was removed before the sync began")
+		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationFailed,
+			"the Application was removed before the sync began")
 	}
 	live, ok := s.target.Live(request.Key)
 	if !ok || live.Hash != row.Manifest.Hash || live.Operating {
@@ -100,10 +103,12 @@ func (s *shift) startSync(ctx context.Context, request fleet.SyncRequest) error 
 	case lost(err) || errors.Is(err, engine.ErrFenced):
 		return err
 	case err != nil:
-		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationPending, short(err.Error()))
+		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationPending,
+			short(err.Error()))
 	case live.Parked:
 		s.parked.ask(fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment})
-		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationPending, short(out.Message))
+		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationPending,
+			short(out.Message))
 	case out.State == fleet.ApplyApplied:
 		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationRunning, "")
 	default:
@@ -117,12 +122,13 @@ func (s *shift) askSync(ctx context.Context, q fleet.SyncRequest) (engine.Outcom
 	}
 	ctx, end := s.lease.writing(ctx)
 	defer end()
-	out, err := s.target.Sync(ctx, engine.SyncRequest{Key: q.Key, Tenant: q.Tenant, ID: q.ID, Revision: q.Revision, Prune: q.Prune}, s.lease.lease())
+	out, err := s.target.Sync(ctx, engine.SyncRequest{Key: q.Key, Tenant: q.Tenant, ID: q.ID,
+		Revision: q.Revision, Prune: q.Prune}, s.lease.lease())
 	return out, s.refusal(err)
 }
 
-// mirrorStops keeps the stops on the engine as well, so that they outlive the database, and takes those that the engine remembers and the
-// database has lost. What it could not do is tried again.
+// mirrorStops keeps the stops on the engine as well, so that they outlive the database, and takes
+// those that the engine remembers and the database has lost. What it could not do is tried again.
 func (s *shift) mirrorStops(ctx context.Context) error {
 	if s.mirrored {
 		return nil
@@ -132,13 +138,16 @@ func (s *shift) mirrorStops(ctx context.Context) error {
 		err = s.writeStops(ctx, s.Stops.On(s.Engine), there)
 	}
 	if err != nil {
-		return fmt.Errorf("mirror the emergency stops to engine %s; until then they hold by the database alone: %w", s.Engine, err)
+		return fmt.Errorf(
+			"mirror the emergency stops to engine %s; until then they hold by the database "+
+				"alone: %w", s.Engine, err)
 	}
 	s.mirrored = true
 	return nil
 }
 
-// remember reads the stops that the engine remembers, and puts those on the board that are not known to have ended.
+// remember reads the stops that the engine remembers, and puts those on the board that are not
+// known to have ended.
 func (s *shift) remember(ctx context.Context) ([]fleet.Stop, error) {
 	there, err := s.target.ReadStops(ctx)
 	if err == nil {
@@ -147,7 +156,8 @@ func (s *shift) remember(ctx context.Context) ([]fleet.Stop, error) {
 	return there, err
 }
 
-// awaitMarkers waits until the stops that the engine remembers were read: the database may be older than they are.
+// awaitMarkers waits until the stops that the engine remembers were read: the database may be older
+// than they are.
 func (s *shift) awaitMarkers(ctx context.Context) error {
 	for {
 		_, err := s.remember(ctx)
@@ -158,14 +168,18 @@ func (s *shift) awaitMarkers(ctx context.Context) error {
 			return err
 		}
 		s.healthy = false
-		s.report(ctx, s.lease, fleet.EngineReport{Engine: s.Engine, Message: "nothing is written until the emergency stops that the engine remembers can be read: " + err.Error()})
+		s.report(ctx, s.lease, fleet.EngineReport{
+			Engine: s.Engine,
+			Message: "nothing is written until the emergency stops that the engine remembers " +
+				"can be read: " + err.Error()})
 		if !wait(ctx, time.Second) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// writeStops writes the stops in force that the engine does not have, or only an older one of their place, and clears those that have ended.
+// writeStops writes the stops in force that the engine does not have, or only an older one of their
+// place, and clears those that have ended.
 func (s *shift) writeStops(ctx context.Context, wanted, there []fleet.Stop) error {
 	ctx, end := s.lease.writing(ctx)
 	defer end()

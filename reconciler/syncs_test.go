@@ -34,13 +34,17 @@ func (a *asking) times(key fleet.ObjectKey) int {
 }
 
 func syncRun(name, revision string, environments string) map[string]string {
-	return map[string]string{"tenants/acme/syncs/" + name + ".yaml": document("SyncRun", name, "deployment: web\n  environments: ["+environments+"]\n  revision: "+revision+"\n  hold: true")}
+	return map[string]string{"tenants/acme/syncs/" + name + ".yaml": document("SyncRun", name,
+		"deployment: web\n  environments: ["+environments+"]\n  revision: "+revision+
+			"\n  hold: true")}
 }
 
-// A database that is lost forgets which SyncRuns were done, and their files are new to the one after it. What an engine holds has had its
-// syncs: none is asked for again, whether the engine is read at once or later, and what holds an Application stays.
+// A database that is lost forgets which SyncRuns were done, and their files are new to the one
+// after it. What an engine holds has had its syncs: none is asked for again, whether the engine is
+// read at once or later, and what holds an Application stays.
 func TestASyncIsNotDoneAgainAfterTheDatabaseIsLost(t *testing.T) {
-	for name, hidden := range map[string]bool{"the engines are read": false, "an engine is read later": true} {
+	for name, hidden := range map[string]bool{"the engines are read": false,
+		"an engine is read later": true} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, small())
 			before := &asking{}
@@ -49,12 +53,14 @@ func TestASyncIsNotDoneAgainAfterTheDatabaseIsLost(t *testing.T) {
 			h.commit("roll back", syncRun("rollback", "v0", "prod, staging"))
 			var keys []fleet.ObjectKey
 			for _, environment := range []string{"prod", "staging"} {
-				keys = append(keys, keyOf(h.engineOf("acme", fleet.EnvironmentName(environment)), "acme", "web", environment))
+				keys = append(keys, keyOf(h.engineOf("acme", fleet.EnvironmentName(environment)),
+					"acme", "web", environment))
 			}
 			h.eventually("both are asked for", func() error { return asked(before, keys, 1) })
 			h.eventually("and held", h.settled)
 			for _, key := range keys {
-				h.engines[key.Engine].server.Merge(key, `{"operation":null,"status":{"operationState":{"phase":"Succeeded"}}}`)
+				h.engines[key.Engine].server.Merge(key,
+					`{"operation":null,"status":{"operationState":{"phase":"Succeeded"}}}`)
 			}
 			a.stop()
 
@@ -71,7 +77,8 @@ func TestASyncIsNotDoneAgainAfterTheDatabaseIsLost(t *testing.T) {
 				t.Error(err)
 			}
 			for _, key := range keys {
-				if got := h.engines[key.Engine].server.Field(key, "spec.syncPolicy.automated"); got != "" {
+				if got := h.engines[key.Engine].server.Field(key,
+					"spec.syncPolicy.automated"); got != "" {
 					t.Errorf("%s is automated: %s", key.Name, got)
 				}
 			}

@@ -13,10 +13,12 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// forget runs statements in the mirror as if it had been restored from before they took effect: triggers record nothing.
+// forget runs statements in the mirror as if it had been restored from before they took effect:
+// triggers record nothing.
 func (h *house) forget(statements ...string) {
 	h.t.Helper()
-	all := append([]string{"SET search_path = argosy", "SET session_replication_role = replica"}, statements...)
+	all := append([]string{"SET search_path = argosy", "SET session_replication_role = replica"},
+		statements...)
 	if err := stack.ExecSQL(context.Background(), h.url, strings.Join(all, ";\n")); err != nil {
 		h.t.Fatalf("%s: %v", all, err)
 	}
@@ -39,16 +41,20 @@ func (h *house) stopped(want int) error {
 }
 
 func TestAStopThatTheDatabaseLosesStaysInForceAndComesBack(t *testing.T) {
-	for name, restarted := range map[string]bool{"while a replica runs": false, "before a new process starts": true} {
+	for name, restarted := range map[string]bool{"while a replica runs": false,
+		"before a new process starts": true} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, small())
 			a := h.start("a", options{})
 			h.eventually("the fleet stands", h.settled)
 			h.setStop(fleet.Stop{Scope: fleet.StopFleet})
 			for name := range h.engines {
-				h.eventually("the engine remembers the stop", func() error { return h.marked(name, 1) })
+				h.eventually("the engine remembers the stop", func() error {
+					return h.marked(name, 1)
+				})
 			}
-			head := h.commit("during the stop", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+			head := h.commit("during the stop", deployment("acme", "web", "v2", "Delete", "prod",
+				"staging"))
 			h.eventually("it is recorded", func() error {
 				if s, _ := h.store.Source(t.Context()); s.Applied != head {
 					return errors.New("not recorded")
@@ -73,12 +79,15 @@ func TestAStopThatTheDatabaseLosesStaysInForceAndComesBack(t *testing.T) {
 			if n := h.writes() - written; n != 0 {
 				t.Errorf("%d writes in spite of the stop", n)
 			}
-			if _, err := h.store.ClearStop(t.Context(), fleet.StopFleet, "", "", "token:test"); err != nil {
+			if _, err := h.store.ClearStop(t.Context(), fleet.StopFleet, "", "",
+				"token:test"); err != nil {
 				t.Fatal(err)
 			}
 			h.eventually("it goes on when resumed", h.settled)
 			for name := range h.engines {
-				h.eventually("the engine forgets the stop", func() error { return h.marked(name, 0) })
+				h.eventually("the engine forgets the stop", func() error {
+					return h.marked(name, 0)
+				})
 			}
 		})
 	}
@@ -96,7 +105,8 @@ func newFailover(t *testing.T, files map[string]string) *failover {
 	t.Helper()
 	f := &failover{}
 	var err error
-	if f.primary, err = stack.StartPostgresWith(t.Context(), stack.PostgresOptions{Replicated: true}); err != nil {
+	if f.primary, err = stack.StartPostgresWith(t.Context(), stack.PostgresOptions{
+		Replicated: true}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.primary.Stop() })
@@ -111,7 +121,8 @@ func newFailover(t *testing.T, files map[string]string) *failover {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.standby.Stop() })
-	if f.front, err = (*stack.Firewall)(nil).Outlet("127.0.0.1:0", nil, f.primary.Address()); err != nil {
+	if f.front, err = (*stack.Firewall)(nil).Outlet("127.0.0.1:0", nil,
+		f.primary.Address()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.front.Close)
@@ -134,7 +145,9 @@ func (f *failover) promote(slowly bool) {
 	}
 	if slowly {
 		err := stack.ExecSQL(context.Background(), f.standby.DatabaseURL("argosy"),
-			"UPDATE argosy.leases SET expires_at = '-infinity' WHERE NOT starts_with(holder, 'agent/')") // an agent's is for good
+			// an agent's is for good
+			"UPDATE argosy.leases SET expires_at = '-infinity' WHERE NOT starts_with(holder, "+
+				"'agent/')")
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -184,8 +197,8 @@ func (h *house) bears(deployment fleet.DeploymentName, revision string) error {
 	return nil
 }
 
-// leaveBehind applies what the standby does not hear of: an Application that it knows as gone is back,
-// and another one is newer.
+// leaveBehind applies what the standby does not hear of: an Application that it knows as gone is
+// back, and another one is newer.
 func (f *failover) leaveBehind() {
 	f.t.Helper()
 	f.commit("an Application goes", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
@@ -194,14 +207,18 @@ func (f *failover) leaveBehind() {
 		f.t.Fatal(err)
 	}
 	f.standby.Pause()
-	f.commit("it is back, and another is newer", together(deployment("globex", "shop", "v2", "Delete", "prod"), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
+	f.commit("it is back, and another is newer",
+		together(deployment("globex", "shop", "v2", "Delete", "prod"),
+			deployment("acme", "web", "v2", "Delete", "prod", "staging")))
 	f.eventually("the tail is applied", f.settled)
 }
 
-// A standby that lacks the last commits is promoted. What they made stays as it is: none of it is put back to an earlier revision, nothing is
-// deleted, the stop that was lost holds; and the mirror catches up by itself, without a restart and without another commit.
+// A standby that lacks the last commits is promoted. What they made stays as it is: none of it is
+// put back to an earlier revision, nothing is deleted, the stop that was lost holds; and the mirror
+// catches up by itself, without a restart and without another commit.
 func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
-	for name, slowly := range map[string]bool{"fast, with its leases": false, "slow, without": true} {
+	for name, slowly := range map[string]bool{"fast, with its leases": false,
+		"slow, without": true} {
 		t.Run(name, func(t *testing.T) {
 			f := newFailover(t, small())
 			heard := &ledger{}
@@ -210,7 +227,9 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 			f.leaveBehind()
 			f.setStop(fleet.Stop{Scope: fleet.StopTenant, Name: "globex"})
 			for name := range f.engines {
-				f.eventually("the engine remembers the stop", func() error { return f.marked(name, 1) })
+				f.eventually("the engine remembers the stop", func() error {
+					return f.marked(name, 1)
+				})
 			}
 			deletes, written := len(heard.deleted()), f.writes()
 			a.source.away.Store(true)
@@ -227,7 +246,8 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 				t.Error("while Git is away:", err)
 			}
 			a.source.away.Store(false)
-			if _, err := f.store.ClearStop(t.Context(), fleet.StopTenant, "globex", "", "token:test"); err != nil {
+			if _, err := f.store.ClearStop(t.Context(), fleet.StopTenant, "globex", "",
+				"token:test"); err != nil {
 				t.Fatal(err)
 			}
 			f.eventually("the mirror has caught up", f.settled)
@@ -246,9 +266,11 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 	}
 }
 
-// A backup of yesterday, restored while Git cannot be reached, changes nothing on any engine; and once Git answers, all is as it was.
+// A backup of yesterday, restored while Git cannot be reached, changes nothing on any engine; and
+// once Git answers, all is as it was.
 func TestARestoredBackupUndoesNothingWhileGitIsAway(t *testing.T) {
-	f := newFailover(t, small()) // the standby is the backup: all that was committed until it was paused
+	// the standby is the backup: all that was committed until it was paused
+	f := newFailover(t, small())
 	a := f.start("a", options{})
 	f.eventually("the fleet stands", f.settled)
 	f.leaveBehind()
@@ -268,7 +290,8 @@ func TestARestoredBackupUndoesNothingWhileGitIsAway(t *testing.T) {
 	b.source.away.Store(false)
 	f.eventually("the mirror has caught up", f.settled)
 	if n := f.writes() - written; n != 0 || len(heard.deleted()) != 0 {
-		t.Errorf("%d writes and %d deletions on engines that had everything", n, len(heard.deleted()))
+		t.Errorf("%d writes and %d deletions on engines that had everything", n,
+			len(heard.deleted()))
 	}
 	f.commit("the next one", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
 	f.eventually("it is applied", f.settled)

@@ -7,18 +7,22 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Case 8: paths that some filesystem takes for one. The control plane reads Git's objects, where they are two: one is a declaration's, the
-// other is refused, and neither its coming nor its going touches the declaration. Were both refused, a twin in a folder that has no owner
-// would hold back a tenant's.
+// Case 8: paths that some filesystem takes for one. The control plane reads Git's objects, where
+// they are two: one is a declaration's, the other is refused, and neither its coming nor its going
+// touches the declaration. Were both refused, a twin in a folder that has no owner would hold back
+// a tenant's.
 func TestATwinOfAPathTakesNothingFromTheDeclarationItResembles(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
 	web := "tenants/acme/deployments/web.yaml"
 	text := deployment("acme", "web", "evil", "Delete", "prod", "staging")[web]
-	twins := []string{"tenants/acme/deployments/Web.yaml", "tenants/Acme/deployments/web.yaml", "tenants/acme/Deployments/web.yaml",
-		"tenants/acme/deployments/w\u00e9b.yaml", "tenants/acme/deployments/we\u0301b.yaml", "tenants/acme/deployments/web.YAML"}
-	files := map[string]string{"TENANTS/acme/deployments/web.yaml": text} // no folder of ours: not read at all
+	twins := []string{"tenants/acme/deployments/Web.yaml", "tenants/Acme/deployments/web.yaml",
+		"tenants/acme/Deployments/web.yaml",
+		"tenants/acme/deployments/w\u00e9b.yaml", "tenants/acme/deployments/we\u0301b.yaml",
+		"tenants/acme/deployments/web.YAML"}
+	// no folder of ours: not read at all
+	files := map[string]string{"TENANTS/acme/deployments/web.yaml": text}
 	for _, twin := range twins {
 		files[twin] = text
 	}
@@ -32,7 +36,8 @@ func TestATwinOfAPathTakesNothingFromTheDeclarationItResembles(t *testing.T) {
 					return fmt.Errorf("%s is at %s", id, a.TargetRevision)
 				}
 			}
-			problems, _, err := h.store.Problems(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 100})
+			problems, _, err := h.store.Problems(t.Context(), fleet.Scope{}, fleet.Filter{},
+				fleet.Page{Limit: 100})
 			if len(problems) != refused {
 				err = fmt.Errorf("%d problems: %+v", len(problems), problems)
 			}
@@ -41,7 +46,8 @@ func TestATwinOfAPathTakesNothingFromTheDeclarationItResembles(t *testing.T) {
 	}
 	h.commit("twins come", files)
 	h.eventually("the twins are refused, each by itself", is("v1", len(twins)))
-	h.commit("the declaration goes on beside them", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+	h.commit("the declaration goes on beside them", deployment("acme", "web", "v2", "Delete",
+		"prod", "staging"))
 	h.eventually("it is not held back", is("v2", len(twins)))
 	r.stop()
 	h.newDatabase()

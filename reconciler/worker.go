@@ -14,47 +14,58 @@ import (
 	"argosy.dev/argosy/reconciler/reach"
 )
 
-// Rows is the store as one engine's worker sees it. Every write carries the lease; the store refuses one whose epoch is not the newest.
+// Rows is the store as one engine's worker sees it. Every write carries the lease; the store
+// refuses one whose epoch is not the newest.
 type Rows interface {
-	// Changed are the engine's rows with a sequence number above after, in that order, at most limit.
+	// Changed are the engine's rows with a sequence number above after, in that order, at most
+	// limit.
 	Changed(ctx context.Context, name fleet.EngineName, after int64, limit int) ([]fleet.Row, error)
 	// RowHeads visits the head of every row of the engine: the verifying pass.
 	RowHeads(ctx context.Context, name fleet.EngineName, visit func(fleet.RowHead) error) error
 	// Row is one row as it stands now; false when there is none.
 	Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error)
-	// LeasedRow is Row, provided that the lease is in force by the store's own clock; else fleet.ErrFenced.
+	// LeasedRow is Row, provided that the lease is in force by the store's own clock; else
+	// fleet.ErrFenced.
 	LeasedRow(ctx context.Context, lease fleet.Lease, key fleet.ObjectKey) (fleet.Row, bool, error)
-	// Lookup is the rows of these objects of the engine, as they stand now; objects without one are left out.
+	// Lookup is the rows of these objects of the engine, as they stand now; objects without one are
+	// left out.
 	Lookup(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]fleet.Row, error)
 	// StrayKeys are the listed strays of the engine.
 	StrayKeys(ctx context.Context, name fleet.EngineName) ([]fleet.ObjectKey, error)
 	// ReportStrays records objects without a row, and those of the list that are gone or have one.
-	ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray, gone []fleet.ObjectKey) error
+	ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray,
+		gone []fleet.ObjectKey) error
 	// CredentialRows are the engine's rows that need the secret of that tenant and name.
-	CredentialRows(ctx context.Context, name fleet.EngineName, tenant fleet.TenantName, secret string) ([]fleet.Row, error)
-	// Acknowledge records what was done with rows. An Ack for an older row than the one that stands changes nothing.
+	CredentialRows(ctx context.Context, name fleet.EngineName, tenant fleet.TenantName,
+		secret string) ([]fleet.Row, error)
+	// Acknowledge records what was done with rows. An Ack for an older row than the one that stands
+	// changes nothing.
 	Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet.Ack) error
 	// Observe records what the engine shows of its Applications.
 	Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Observation) error
 	// ReportEngine records whether the engine is reached, and what is wrong with it.
 	ReportEngine(ctx context.Context, lease fleet.Lease, report fleet.EngineReport) error
-	// ReportReach records environments whose clusters the engine cannot read, and those that it can read
-	// again. whole: there are no others.
+	// ReportReach records environments whose clusters the engine cannot read, and those that it can
+	// read again. whole: there are no others.
 	ReportReach(ctx context.Context, lease fleet.Lease, reports []fleet.Reach, whole bool) error
 	// ReportWentBack records that the engine's state went back in time, and how that showed.
 	ReportWentBack(ctx context.Context, lease fleet.Lease, how string) error
 	// PendingSyncs are the syncs that were asked for on the engine and have not ended.
 	PendingSyncs(ctx context.Context, name fleet.EngineName) ([]fleet.SyncRequest, error)
 	// UpdateSync records how a sync stands.
-	UpdateSync(ctx context.Context, lease fleet.Lease, id string, state fleet.OperationState, message string) error
-	// Notify says "look" to all replicas: objects are proven gone, and the loop may let go of what they needed. by is told with it.
+	UpdateSync(ctx context.Context, lease fleet.Lease, id string, state fleet.OperationState,
+		message string) error
+	// Notify says "look" to all replicas: objects are proven gone, and the loop may let go of what
+	// they needed. by is told with it.
 	Notify(ctx context.Context, by string) error
 }
 
-// Confirmer is a store of rows that may go back in time. A worker that reads from it writes nothing that differs from what stands before the
-// loop has confirmed, after the worker began, that the rows follow from the config repo.
+// Confirmer is a store of rows that may go back in time. A worker that reads from it writes nothing
+// that differs from what stands before the loop has confirmed, after the worker began, that the
+// rows follow from the config repo.
 type Confirmer interface {
-	// WantConfirmed asks for a confirmation, and returns the number that MirrorState.Confirmed reaches with it.
+	// WantConfirmed asks for a confirmation, and returns the number that MirrorState.Confirmed
+	// reaches with it.
 	WantConfirmed(ctx context.Context) (int64, error)
 	// Mirror is where the rows stand.
 	Mirror(ctx context.Context) (fleet.MirrorState, error)
@@ -65,10 +76,13 @@ type Secrets interface {
 	Get(ctx context.Context, ref fleet.CredentialSource) (fleet.Secret, error)
 }
 
-// Dialer connects to an engine. stopped is asked by the engine immediately before each write, which it refuses with engine.ErrStopped.
-type Dialer func(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error)
+// Dialer connects to an engine. stopped is asked by the engine immediately before each write, which
+// it refuses with engine.ErrStopped.
+type Dialer func(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec,
+	stopped func(fleet.TenantName) bool) (engine.Engine, error)
 
-// Worker brings one engine to its rows and its status to the store, while it holds the engine's lease.
+// Worker brings one engine to its rows and its status to the store, while it holds the engine's
+// lease.
 type Worker struct {
 	Engine  fleet.EngineName
 	Spec    fleet.EngineSpec
@@ -104,24 +118,30 @@ type credential struct {
 const engineLease = "engine/"
 
 const (
-	readBatch    = 500
-	flushEvery   = 200 * time.Millisecond
-	verifyEvery  = time.Hour
-	reportEvery  = 30 * time.Second
-	proofPause   = 500 * time.Millisecond // before it is said that objects are proven gone: seldom goes one alone, and a look costs a fetch
-	settleWait   = 50 * time.Millisecond  // for an object that waits for another of the same engine
-	removeWait   = 5 * time.Second        // for a deletion that the engine works on
-	parkedWait   = 5 * time.Minute        // for a deletion that waits until a cluster answers
-	steady       = time.Minute            // work that lasted so long was no failed attempt
+	readBatch   = 500
+	flushEvery  = 200 * time.Millisecond
+	verifyEvery = time.Hour
+	reportEvery = 30 * time.Second
+	// before it is said that objects are proven gone: seldom goes one alone, and a look costs a
+	// fetch
+	proofPause   = 500 * time.Millisecond
+	settleWait   = 50 * time.Millisecond // for an object that waits for another of the same engine
+	removeWait   = 5 * time.Second       // for a deletion that the engine works on
+	parkedWait   = 5 * time.Minute       // for a deletion that waits until a cluster answers
+	steady       = time.Minute           // work that lasted so long was no failed attempt
 	messageBytes = 1024
 )
 
-// Run works until ctx ends. Whatever goes wrong with the engine or the store is reported, waited out and tried again.
+// Run works until ctx ends. Whatever goes wrong with the engine or the store is reported, waited
+// out and tried again.
 func (w *Worker) Run(ctx context.Context) {
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
-		asks := candidate{leases: w.Leases, name: engineLease + string(w.Engine), holder: w.Holder, poll: w.Poll, released: w.released,
-			enter: func(ctx context.Context) (func(), error) { return w.turns.enter(ctx, attempts > 1) }}
+		asks := candidate{leases: w.Leases, name: engineLease + string(w.Engine), holder: w.Holder,
+			poll: w.Poll, released: w.released,
+			enter: func(ctx context.Context) (func(), error) {
+				return w.turns.enter(ctx, attempts > 1)
+			}}
 		err := asks.hold(ctx, func(ctx context.Context, held *heldLease) error {
 			began = time.Now()
 			return w.session(ctx, held)
@@ -207,11 +227,19 @@ func (w *Worker) serve(ctx context.Context, held *heldLease) error {
 	if err != nil {
 		return err
 	}
-	now := &shift{Worker: w, lease: held, target: target, parked: newParking(w.Reach), queue: newQueue(w.Flight / 2), healthy: true, woken: make(chan struct{}, 1), back: make(chan string, 1),
-		settled: map[fleet.ObjectKey]bool{}, strays: map[fleet.ObjectKey]bool{}, looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
-	now.proofs = newBell(proofPause, func(ctx context.Context) error { return w.Rows.Notify(ctx, held.lease().Name) })
-	now.acks = newBatch(flushEvery, readBatch, func(a fleet.Ack) fleet.ObjectKey { return a.Key }, now.acknowledge)
-	now.seen = newBatch(flushEvery, readBatch, func(o fleet.Observation) fleet.ObjectKey { return o.Key },
+	now := &shift{Worker: w, lease: held, target: target, parked: newParking(w.Reach),
+		queue: newQueue(w.Flight / 2), healthy: true, woken: make(chan struct{}, 1),
+		back:    make(chan string, 1),
+		settled: map[fleet.ObjectKey]bool{}, strays: map[fleet.ObjectKey]bool{},
+		looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
+	now.proofs = newBell(proofPause, func(ctx context.Context) error {
+		return w.Rows.Notify(ctx, held.lease().Name)
+	})
+	now.acks = newBatch(flushEvery, readBatch, func(a fleet.Ack) fleet.ObjectKey { return a.Key },
+		now.acknowledge)
+	now.seen = newBatch(flushEvery, readBatch, func(o fleet.Observation) fleet.ObjectKey {
+		return o.Key
+	},
 		func(ctx context.Context, seen []fleet.Observation) error {
 			return w.Rows.Observe(ctx, held.lease(), seen)
 		})
@@ -231,14 +259,15 @@ func (w *Worker) connect(ctx context.Context, held *heldLease) (engine.Engine, e
 	return target, nil
 }
 
-// gate is what each write passes at the last moment: no emergency stop is in force, and the lease still holds by our own clock.
+// gate is what each write passes at the last moment: no emergency stop is in force, and the lease
+// still holds by our own clock.
 func (w *Worker) gate(held *heldLease) func(fleet.TenantName) bool {
 	stopped := w.Stops.Stopped(w.Engine)
 	return func(tenant fleet.TenantName) bool { return !held.Valid() || stopped(tenant) }
 }
 
-// preflight looks whether the engine is fit and reports it. A finding that blocks is no error: the engine refuses writes itself, and its
-// status is still worth following.
+// preflight looks whether the engine is fit and reports it. A finding that blocks is no error: the
+// engine refuses writes itself, and its status is still worth following.
 func (w *Worker) preflight(ctx context.Context, held *heldLease, target engine.Engine) error {
 	found, err := target.Preflight(ctx)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 func (h *house) engineOf(tenant fleet.TenantName, environment fleet.EnvironmentName) *site {
 	h.t.Helper()
 	for key, row := range h.rows() {
-		if key.Kind == fleet.ObjectCluster && row.Tenant == tenant && row.Environment == environment {
+		if key.Kind == fleet.ObjectCluster && row.Tenant == tenant &&
+			row.Environment == environment {
 			return h.engines[key.Engine]
 		}
 	}
@@ -24,16 +25,21 @@ func (h *house) engineOf(tenant fleet.TenantName, environment fleet.EnvironmentN
 }
 
 func keyOf(s *site, tenant, name, environment string) fleet.ObjectKey {
-	id := fleet.ApplicationID{Tenant: fleet.TenantName(tenant), Deployment: fleet.DeploymentName(name), Environment: fleet.EnvironmentName(environment)}
-	return fleet.ObjectKey{Engine: s.name, Kind: fleet.ObjectApplication, Name: fleet.ApplicationName(id)}
+	id := fleet.ApplicationID{Tenant: fleet.TenantName(tenant),
+		Deployment: fleet.DeploymentName(name), Environment: fleet.EnvironmentName(environment)}
+	return fleet.ObjectKey{Engine: s.name, Kind: fleet.ObjectApplication,
+		Name: fleet.ApplicationName(id)}
 }
 
-func (h *house) dials() int64 { return h.engines["eu-1"].dials.Load() + h.engines["eu-2"].dials.Load() }
+func (h *house) dials() int64 {
+	return h.engines["eu-1"].dials.Load() + h.engines["eu-2"].dials.Load()
+}
 
 func TestAQueryThatFailsEndsNoShiftAndForgetsNothing(t *testing.T) {
 	var failing atomic.Bool
 	h := newHouse(t, small())
-	r := h.start("a", options{fail: failFor(&failing, "changed", "lookup", "credentialrows", "acknowledge", "observe")})
+	r := h.start("a", options{fail: failFor(&failing, "changed", "lookup", "credentialrows",
+		"acknowledge", "observe")})
 	h.eventually("the fleet stands", h.settled)
 	dials := h.dials()
 
@@ -41,7 +47,8 @@ func TestAQueryThatFailsEndsNoShiftAndForgetsNothing(t *testing.T) {
 	key := keyOf(at, "acme", "web", "prod")
 	failing.Store(true)
 	rows := r.store.asked("lookup")
-	at.server.Merge(key, `{"spec":{"source":{"targetRevision":"meddled"}}}`) // a wake whose row cannot be read
+	// a wake whose row cannot be read
+	at.server.Merge(key, `{"spec":{"source":{"targetRevision":"meddled"}}}`)
 	h.secrets.rotate("2")
 	r.manager.Rotated("acme", "prod") // a rotation whose rows cannot be read
 	h.commit("while the database is away", deployment("globex", "shop", "v2", "Orphan", "prod"))
@@ -85,10 +92,13 @@ func TestAMissingCredentialIsToldAndHeals(t *testing.T) {
 	})
 	at := h.engineOf("acme", "staging")
 	if at.server.Exists(keyOf(at, "acme", "web", "staging")) {
-		t.Error("an Application was written whose cluster is not there: Argo CD would strip its finalizers")
+		t.Error(
+			"an Application was written whose cluster is not there: Argo CD would strip its " +
+				"finalizers")
 	}
 	h.eventually("what it waits for is told", func() error {
-		if m := h.application("acme/web@staging").ApplyMessage; !strings.Contains(m, "waits for Cluster") {
+		if m := h.application("acme/web@staging").ApplyMessage; !strings.Contains(m,
+			"waits for Cluster") {
 			return fmt.Errorf("message %q", m)
 		}
 		return nil
@@ -110,7 +120,9 @@ func TestAPoisonedObjectKeepsNoOtherWaiting(t *testing.T) {
 	h.eventually("the fleet stands", h.settled)
 	key := keyOf(h.engineOf("acme", "prod"), "acme", "web", "prod")
 	poisoned.Store(&key)
-	h.commit("one of them fails", together(deployment("acme", "web", "v2", "Delete", "prod", "staging"), deployment("globex", "shop", "v2", "Orphan", "prod")))
+	h.commit("one of them fails",
+		together(deployment("acme", "web", "v2", "Delete", "prod", "staging"),
+			deployment("globex", "shop", "v2", "Orphan", "prod")))
 	h.eventually("the others arrive, and it says why it does not", func() error {
 		bad := h.application("acme/web@prod")
 		for _, id := range []string{"acme/web@staging", "globex/shop@prod"} {
@@ -136,7 +148,8 @@ func TestAnEpochThatNoLeaseGaveCostsItsOwnObjectOnly(t *testing.T) {
 	at.server.Merge(key, `{"metadata":{"annotations":{"argosy.dev/epoch":"9223372036854775807"}}}`)
 	r.stop()
 	h.start("b", options{})
-	h.commit("all change", together(deployment("acme", "web", "v2", "Delete", "prod", "staging"), deployment("globex", "shop", "v2", "Orphan", "prod")))
+	h.commit("all change", together(deployment("acme", "web", "v2", "Delete", "prod", "staging"),
+		deployment("globex", "shop", "v2", "Orphan", "prod")))
 	h.eventually("the others arrive", func() error {
 		for _, id := range []string{"acme/web@staging", "globex/shop@prod"} {
 			if a := h.application(id); a.Apply != fleet.ApplyApplied || a.TargetRevision != "v2" {
@@ -157,7 +170,9 @@ func TestApplicationsGoBeforeTheirClusterAndTheirProject(t *testing.T) {
 	h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
 	at := h.engineOf("globex", "prod")
-	h.commit("globex leaves", gone(together(tenant("globex", "prod"), deployment("globex", "shop", "v1", "Orphan", "prod"))))
+	h.commit("globex leaves",
+		gone(together(tenant("globex", "prod"), deployment("globex", "shop", "v1", "Orphan",
+			"prod"))))
 	h.eventually("all of it is gone", func() error {
 		for _, row := range h.rows() {
 			if row.Tenant == "globex" {
@@ -172,7 +187,8 @@ func TestApplicationsGoBeforeTheirClusterAndTheirProject(t *testing.T) {
 	for _, key := range at.deleted {
 		kinds = append(kinds, key.Kind)
 	}
-	if !slices.Equal(kinds, []fleet.ObjectKind{fleet.ObjectApplication, fleet.ObjectCluster, fleet.ObjectProject}) {
+	if !slices.Equal(kinds, []fleet.ObjectKind{fleet.ObjectApplication, fleet.ObjectCluster,
+		fleet.ObjectProject}) {
 		t.Errorf("deleted in the order %v", kinds)
 	}
 }
@@ -183,12 +199,14 @@ func TestAnEngineThatIsAwayIsToldAndHealsAlone(t *testing.T) {
 	h.eventually("the fleet stands", h.settled)
 	h.engines["eu-1"].away.Store(true)
 	reached := func(name fleet.EngineName, want bool) error {
-		all, _, err := h.store.Engines(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+		all, _, err := h.store.Engines(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+			Limit: 10})
 		if err != nil {
 			return err
 		}
 		for _, e := range all {
-			if e.Name == name && (e.Reachable != want || !want && !strings.Contains(e.Message, "away")) {
+			if e.Name == name && (e.Reachable != want || !want && !strings.Contains(e.Message,
+				"away")) {
 				return fmt.Errorf("%+v", e)
 			}
 		}
@@ -198,7 +216,8 @@ func TestAnEngineThatIsAwayIsToldAndHealsAlone(t *testing.T) {
 	if err := reached("eu-2", true); err != nil {
 		t.Error(err)
 	}
-	h.commit("meanwhile", together(deployment("acme", "web", "v2", "Delete", "prod", "staging"), deployment("globex", "shop", "v2", "Orphan", "prod")))
+	h.commit("meanwhile", together(deployment("acme", "web", "v2", "Delete", "prod", "staging"),
+		deployment("globex", "shop", "v2", "Orphan", "prod")))
 	h.eventually("the other engine goes on", func() error {
 		for key, row := range h.rows() {
 			if key.Engine == "eu-2" && row.Apply != fleet.ApplyApplied {
@@ -232,7 +251,8 @@ func TestAnEngineThatHangsOnASyncDelaysNoRow(t *testing.T) {
 		<-hung
 	}
 	h.commit("the neighbour's change", deployment("globex", "shop", "v2", "Orphan", "prod"))
-	h.commit("the tenant's own change", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+	h.commit("the tenant's own change", deployment("acme", "web", "v2", "Delete", "prod",
+		"staging"))
 	h.eventually("the changes arrive while the engine hangs", h.settled)
 }
 
@@ -250,7 +270,8 @@ func TestAPanicOnOneObjectFailsThatObjectAlone(t *testing.T) {
 	})
 	h.eventually("the object says so", func() error {
 		for key, row := range h.rows() {
-			if key.Kind == fleet.ObjectCluster && row.Environment == "staging" && row.Apply != fleet.ApplyFailed {
+			if key.Kind == fleet.ObjectCluster && row.Environment == "staging" &&
+				row.Apply != fleet.ApplyFailed {
 				return fmt.Errorf("the cluster Secret is %s", row.Apply)
 			}
 		}

@@ -12,9 +12,13 @@ import (
 // behind has the pull request add one Application on an engine.
 func (h *harbor) behind(engine fleet.EngineName) {
 	key := fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication, Name: "app"}
-	h.planner.answer.Effects = []fleet.Effect{{Key: key, Tenant: "acme", Environment: "edge", Deployment: "shop", Hash: "m"}}
-	h.planner.answer.Report = &plan.Report{Tenants: []plan.TenantReport{{Name: "acme", Engines: []plan.EngineReport{{Name: engine, Changes: []plan.ChangeReport{
-		{Action: plan.Create, Kind: fleet.ObjectApplication, Subject: "shop@edge", Object: "app"}}}}}}}
+	h.planner.answer.Effects = []fleet.Effect{
+		{Key: key, Tenant: "acme", Environment: "edge", Deployment: "shop", Hash: "m"}}
+	h.planner.answer.Report = &plan.Report{
+		Tenants: []plan.TenantReport{
+			{Name: "acme", Engines: []plan.EngineReport{{Name: engine, Changes: []plan.ChangeReport{
+				{Action: plan.Create, Kind: fleet.ObjectApplication, Subject: "shop@edge",
+					Object: "app"}}}}}}}
 }
 
 func TestAPlanSaysWhenTheAgentItWaitsForIsNotThere(t *testing.T) {
@@ -27,21 +31,36 @@ func TestAPlanSaysWhenTheAgentItWaitsForIsNotThere(t *testing.T) {
 		says   string
 		at     bool // it is there at once
 	}{
-		"nobody has joined":           {"acme.edge", fleet.AgentView{}, "Own cluster `acme.edge`: no agent has joined yet", false},
-		"away, of an Engine":          {"far", fleet.AgentView{ID: "a", SeenAt: &seen, Reachable: true}, "Engine `far`: its agent was last seen 2026-11-20 09:00 UTC", false},
-		"away, of an own cluster":     {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &seen, Reachable: true}, "Own cluster `acme.edge`: its agent was last seen 2026-11-20 09:00 UTC", false},
-		"never there":                 {"acme.edge", fleet.AgentView{ID: "a"}, "has joined and never connected", false},
-		"revoked":                     {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &seen, RevokedAt: &over, Connected: true}, "no longer let in", false},
-		"expired":                     {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &seen, ExpiresAt: &over}, "no longer let in", false},
-		"cloned":                      {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &seen, Cloned: true}, "no longer let in", false},
-		"there, its Argo CD is not":   {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &lately, Connected: true, Message: "no answer"}, "Own cluster `acme.edge` is not reachable", false},
-		"connected":                   {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &lately, Connected: true, Reachable: true}, "`acme.edge` has it within seconds", true},
-		"away for a moment":           {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &lately, Reachable: true}, "`acme.edge` has it within seconds", true},
-		"another engine's is no word": {"acme.edge", fleet.AgentView{Engine: "acme.other", ID: "a", Connected: true}, "no agent has joined yet", false},
+		"nobody has joined": {"acme.edge", fleet.AgentView{},
+			"Own cluster `acme.edge`: no agent has joined yet", false},
+		"away, of an Engine": {
+			"far", fleet.AgentView{ID: "a", SeenAt: &seen, Reachable: true},
+			"Engine `far`: its agent was last seen 2026-11-20 09:00 UTC", false},
+		"away, of an own cluster": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &seen,
+			Reachable: true},
+			"Own cluster `acme.edge`: its agent was last seen 2026-11-20 09:00 UTC", false},
+		"never there": {"acme.edge", fleet.AgentView{ID: "a"},
+			"has joined and never connected", false},
+		"revoked": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &seen,
+			RevokedAt: &over, Connected: true}, "no longer let in", false},
+		"expired": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &seen,
+			ExpiresAt: &over}, "no longer let in", false},
+		"cloned": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &seen,
+			Cloned: true}, "no longer let in", false},
+		"there, its Argo CD is not": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &lately,
+			Connected: true, Message: "no answer"}, "Own cluster `acme.edge` is not reachable",
+			false},
+		"connected": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &lately,
+			Connected: true, Reachable: true}, "`acme.edge` has it within seconds", true},
+		"away for a moment": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &lately,
+			Reachable: true}, "`acme.edge` has it within seconds", true},
+		"another engine's is no word": {"acme.edge", fleet.AgentView{Engine: "acme.other", ID: "a",
+			Connected: true}, "no agent has joined yet", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarbor(t)
-			h.planner.engines = map[fleet.EngineName]fleet.EngineSpec{"far": {Connection: fleet.Connection{Agent: &fleet.AgentConnection{}}}}
+			h.planner.engines = map[fleet.EngineName]fleet.EngineSpec{
+				"far": {Connection: fleet.Connection{Agent: &fleet.AgentConnection{}}}}
 			if c.agent.Engine == "" {
 				c.agent.Engine = c.engine
 			}

@@ -13,10 +13,12 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-// A forge that answers each kind of request with the credential that it was sent gets it into no comment, check, log, error or record.
+// A forge that answers each kind of request with the credential that it was sent gets it into no
+// comment, check, log, error or record.
 func TestCredentialsShowNowhere(t *testing.T) {
 	for _, asApp := range []bool{false, true} {
-		for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusInternalServerError} {
+		for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden,
+			http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusInternalServerError} {
 			t.Run(fmt.Sprintf("%d, as an App %t", status, asApp), func(t *testing.T) {
 				h := harborOf(t, asApp)
 				h.now = h.server.Clock()
@@ -30,7 +32,8 @@ func TestCredentialsShowNowhere(t *testing.T) {
 						fmt.Fprintln(&said, err)
 					}
 				}
-				for _, requests := range []string{"GET /*", "POST /*", "PATCH /*", "GET /repos/acme/fleet/pulls/1/reviews", "GET /users/*", "GET /app/*"} {
+				for _, requests := range []string{"GET /*", "POST /*", "PATCH /*",
+					"GET /repos/acme/fleet/pulls/1/reviews", "GET /users/*", "GET /app/*"} {
 					mend := h.server.Break(requests, githubtest.Echo(status))
 					h.pullRequest.Push()
 					everything()
@@ -63,11 +66,13 @@ func (h *harbor) everywhere(said *strings.Builder) {
 
 func (h *harbor) secretFree(text string) {
 	h.Helper()
-	if !strings.Contains(text, fleet.CheckPlan) || h.log.Len() == 0 || len(h.gate.credentials) == 0 {
+	if !strings.Contains(text, fleet.CheckPlan) || h.log.Len() == 0 ||
+		len(h.gate.credentials) == 0 {
 		h.Fatalf("nothing was said, or nothing asked: %s", text)
 	}
 	for c := range h.gate.credentials {
-		for _, form := range []string{c, base64.StdEncoding.EncodeToString([]byte(c)), url.QueryEscape(c)} {
+		for _, form := range []string{c, base64.StdEncoding.EncodeToString([]byte(c)),
+			url.QueryEscape(c)} {
 			if len(c) > 0 && strings.Contains(text, form) {
 				h.Errorf("%.12s… is to be read in %s", c, around(text, form))
 			}

@@ -8,9 +8,11 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// collisions is the other open pull requests that change the same files. Those that it is new to, and those that it no longer meets, are looked
-// at too: each is to tell of the other. The plan is stored before, so that of two that are looked at at once one finds the other.
-func (r *Reviewer) collisions(ctx context.Context, record *fleet.PullRecord, files []string) ([]fleet.Collision, error) {
+// collisions is the other open pull requests that change the same files. Those that it is new to,
+// and those that it no longer meets, are looked at too: each is to tell of the other. The plan is
+// stored before, so that of two that are looked at at once one finds the other.
+func (r *Reviewer) collisions(ctx context.Context, record *fleet.PullRecord,
+	files []string) ([]fleet.Collision, error) {
 	found, err := r.Records.Colliding(ctx, record.Number, files)
 	if err != nil {
 		return nil, err
@@ -22,7 +24,8 @@ func (r *Reviewer) collisions(ctx context.Context, record *fleet.PullRecord, fil
 	return found, r.meet(ctx, record, meets)
 }
 
-// meet remembers which others it meets from now on, once a look at all that this is news to has been asked for.
+// meet remembers which others it meets from now on, once a look at all that this is news to has
+// been asked for.
 func (r *Reviewer) meet(ctx context.Context, record *fleet.PullRecord, meets []int) error {
 	var looks []fleet.Look
 	for _, n := range slices.Concat(meets, record.Meets) {
@@ -40,7 +43,8 @@ func (r *Reviewer) meet(ctx context.Context, record *fleet.PullRecord, meets []i
 	return r.Records.SavePull(ctx, *record)
 }
 
-// part ends that, for a pull request that is no longer open: its record has to say so before others are looked at.
+// part ends that, for a pull request that is no longer open: its record has to say so before others
+// are looked at.
 func (r *Reviewer) part(ctx context.Context, record *fleet.PullRecord) error {
 	if len(record.Meets) == 0 {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-// lookAll looks at what was asked for until nothing more is: a pull request that asks for another each time would never end.
+// lookAll looks at what was asked for until nothing more is: a pull request that asks for another
+// each time would never end.
 func (h *harbor) lookAll() {
 	h.Helper()
 	for range 20 {
@@ -42,7 +43,8 @@ type filed struct {
 	files map[string][]string // by ref; others change what the planner's answer does
 }
 
-func (p filed) Preview(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview, error) {
+func (p filed) Preview(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview,
+	error) {
 	out, err := p.planner.Preview(ctx, ref, head)
 	if files, ok := p.files[ref]; ok {
 		out.Files = files
@@ -54,7 +56,9 @@ func TestBothThatCollideAreTold(t *testing.T) {
 	for name, end := range map[string]func(h *harbor, second *githubtest.Pull){
 		"until one changes something else": func(h *harbor, second *githubtest.Pull) {
 			second.Push()
-			h.Planner = filed{h.planner, map[string][]string{fmt.Sprintf("refs/pull/%d/head", second.Number): {"tenants/acme/deployments/another.yaml"}}}
+			h.Planner = filed{
+				h.planner, map[string][]string{fmt.Sprintf("refs/pull/%d/head", second.Number): {
+					"tenants/acme/deployments/another.yaml"}}}
 		},
 		"until one is closed": func(_ *harbor, second *githubtest.Pull) { second.Close() },
 		"until one is merged": func(_ *harbor, second *githubtest.Pull) { second.Merge(1) },
@@ -72,13 +76,15 @@ func TestBothThatCollideAreTold(t *testing.T) {
 				return strings.Contains(h.said(of.Number), fmt.Sprintf("#%d changes", other.Number))
 			}
 			if !tells(first, second) || !tells(second, first) {
-				t.Fatalf("one is not told of the other:\n%s\n%s", h.said(first.Number), h.said(second.Number))
+				t.Fatalf("one is not told of the other:\n%s\n%s", h.said(first.Number),
+					h.said(second.Number))
 			}
 			end(h, second)
 			h.look()
 			h.lookAll()
 			if tells(first, second) || tells(second, first) {
-				t.Errorf("what has ended is still told of:\n%s\n%s", h.said(first.Number), h.said(second.Number))
+				t.Errorf("what has ended is still told of:\n%s\n%s", h.said(first.Number),
+					h.said(second.Number))
 			}
 			if r := h.records.pulls[first.Number]; len(r.Meets) != 0 || r.State != fleet.PullOpen {
 				t.Errorf("the record of the other is %+v", r)

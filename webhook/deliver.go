@@ -32,19 +32,22 @@ const (
 
 // Inbox keeps deliveries, and what they ask to look at, in one transaction.
 type Inbox interface {
-	// Accept takes a delivery once: fresh is false for an ID that was taken before, and nothing is done then.
+	// Accept takes a delivery once: fresh is false for an ID that was taken before, and nothing is
+	// done then.
 	Accept(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (fresh bool, err error)
 }
 
-// Secrets are those that a delivery may be signed with; more than one while they are being rotated. They are asked for at each delivery.
+// Secrets are those that a delivery may be signed with; more than one while they are being rotated.
+// They are asked for at each delivery.
 type Secrets func() ([]fleet.Secret, error)
 
 // SecretKey is where a Secret of Secrets holds its value.
 const SecretKey = "secret"
 
-// Receiver answers POST /webhook/github. A delivery that is not signed by one of the secrets is refused before anything of it is parsed; of
-// one that is, only what it asks to look at is kept. It is answered once that is stored: a delivery that cannot be stored is refused with
-// 503, so that the forge shows it as failed and it can be delivered again.
+// Receiver answers POST /webhook/github. A delivery that is not signed by one of the secrets is
+// refused before anything of it is parsed; of one that is, only what it asks to look at is kept. It
+// is answered once that is stored: a delivery that cannot be stored is refused with 503, so that
+// the forge shows it as failed and it can be delivered again.
 type Receiver struct {
 	inbox      Inbox
 	secrets    Secrets
@@ -57,11 +60,14 @@ type Receiver struct {
 	usual, large rooms // for bodies: what strangers send never takes more memory than these
 }
 
-// NewReceiver makes the Receiver of one repository. Deliveries of other repositories are answered and let go; repository gives 0 as long as
-// the repository's id is not known, and then every repository's count: they ask for no more than a look. proxies are
-// those whose X-Forwarded-For says which address asks.
-func NewReceiver(inbox Inbox, secrets Secrets, branch string, repository func() int64, proxies []netip.Prefix, log *slog.Logger) *Receiver {
-	return &Receiver{inbox: inbox, secrets: secrets, branch: branch, repository: repository, proxies: proxies, log: log,
+// NewReceiver makes the Receiver of one repository. Deliveries of other repositories are answered
+// and let go; repository gives 0 as long as the repository's id is not known, and then every
+// repository's count: they ask for no more than a look. proxies are those whose X-Forwarded-For
+// says which address asks.
+func NewReceiver(inbox Inbox, secrets Secrets, branch string, repository func() int64,
+	proxies []netip.Prefix, log *slog.Logger) *Receiver {
+	return &Receiver{inbox: inbox, secrets: secrets, branch: branch, repository: repository,
+		proxies: proxies, log: log,
 		usual: rooms{size: sideBySide}, large: rooms{size: large}}
 }
 
@@ -70,7 +76,8 @@ var (
 	eventName  = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
 )
 
-// nothing is told of a signed delivery that asks for nothing: a host sends events that this version does not know.
+// nothing is told of a signed delivery that asks for nothing: a host sends events that this version
+// does not know.
 const nothing = "nothing to review"
 
 // refusal is an answer that is not 2xx.
@@ -98,14 +105,16 @@ func (v *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close") // what is left of the body is not read
 		w.WriteHeader(no.status)
 	}
-	_, _ = io.WriteString(w, text+"\n") // the forge shows it beside the delivery; if it has gone, nobody reads it
+	// the forge shows it beside the delivery; if it has gone, nobody reads it
+	_, _ = io.WriteString(w, text+"\n")
 }
 
 func (v *Receiver) receive(w http.ResponseWriter, r *http.Request) (string, error) {
 	if err := acceptable(r); err != nil {
 		return "", err
 	}
-	delivery := fleet.Delivery{ID: r.Header.Get("X-GitHub-Delivery"), Event: r.Header.Get("X-GitHub-Event")}
+	delivery := fleet.Delivery{ID: r.Header.Get("X-GitHub-Delivery"),
+		Event: r.Header.Get("X-GitHub-Event")}
 	signature, err := signatureIn(r.Header.Values("X-Hub-Signature-256"))
 	if err != nil {
 		return "", err // it takes no room
@@ -141,7 +150,8 @@ func acceptable(r *http.Request) error {
 	case r.Method != http.MethodPost:
 		return refuse(http.StatusMethodNotAllowed, "deliveries are sent by POST")
 	case err != nil || media != "application/json":
-		return refuse(http.StatusUnsupportedMediaType, "set the webhook's content type to application/json")
+		return refuse(http.StatusUnsupportedMediaType,
+			"set the webhook's content type to application/json")
 	case r.Header.Get("Content-Encoding") != "":
 		return refuse(http.StatusUnsupportedMediaType, "a delivery is not compressed")
 	case r.ContentLength > maxDelivery:
@@ -150,14 +160,17 @@ func acceptable(r *http.Request) error {
 	return nil
 }
 
-// read takes the body into memory. Small ones are read side by side, of large ones a few. leave gives their rooms up.
-func (v *Receiver) read(w http.ResponseWriter, r *http.Request) (body []byte, leave func(), err error) {
+// read takes the body into memory. Small ones are read side by side, of large ones a few. leave
+// gives their rooms up.
+func (v *Receiver) read(w http.ResponseWriter, r *http.Request) (body []byte, leave func(),
+	err error) {
 	control := http.NewResponseController(w)
-	// The server's own deadline covers the connection; this one ends a body that trickles in. Not every
-	// ResponseWriter has one: the server's stands then.
+	// The server's own deadline covers the connection; this one ends a body that trickles in. Not
+	// every ResponseWriter has one: the server's stands then.
 	_ = control.SetReadDeadline(time.Now().Add(timeFor(r.ContentLength)))
 	cut := func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }
-	address, full := peer.Address(r, v.proxies), refuse(http.StatusServiceUnavailable, "too many deliveries at once")
+	address, full := peer.Address(r, v.proxies), refuse(http.StatusServiceUnavailable,
+		"too many deliveries at once")
 	usual, ok := v.usual.enter(address, time.Now(), cut)
 	if !ok {
 		return nil, nil, full
@@ -204,16 +217,19 @@ func signatureIn(header []string) ([]byte, error) {
 	given, ok := strings.CutPrefix(strings.Join(header, ","), "sha256=")
 	signature, err := hex.DecodeString(given)
 	if !ok || err != nil || len(signature) != sha256.Size {
-		return nil, refuse(http.StatusUnauthorized, "X-Hub-Signature-256 is required: give the webhook a secret")
+		return nil, refuse(http.StatusUnauthorized,
+			"X-Hub-Signature-256 is required: give the webhook a secret")
 	}
 	return signature, nil
 }
 
-// verify compares the signature with what each secret gives, over the bytes as they came. See GitHub's "Validating webhook deliveries".
+// verify compares the signature with what each secret gives, over the bytes as they came. See
+// GitHub's "Validating webhook deliveries".
 func (v *Receiver) verify(signature, body []byte) error {
 	secrets, err := v.secrets()
 	if err != nil || len(secrets) == 0 {
-		v.log.Error("webhook deliveries are refused: there is no secret to check them with", "error", err)
+		v.log.Error("webhook deliveries are refused: there is no secret to check them with",
+			"error", err)
 		return refuse(http.StatusServiceUnavailable, "the webhook's secret is not to be had")
 	}
 	good := false
@@ -232,13 +248,15 @@ func (v *Receiver) verify(signature, body []byte) error {
 	return nil
 }
 
-func (v *Receiver) accept(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (string, error) {
+func (v *Receiver) accept(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (string,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, acceptTime)
 	defer cancel()
 	fresh, err := v.inbox.Accept(ctx, d, looks)
 	switch {
 	case err != nil:
-		v.log.Warn("a webhook delivery is not stored; the forge is asked to deliver it again", "delivery", d.ID, "event", d.Event, "error", err)
+		v.log.Warn("a webhook delivery is not stored; the forge is asked to deliver it again",
+			"delivery", d.ID, "event", d.Event, "error", err)
 		return "", refuse(http.StatusServiceUnavailable, "not stored; deliver it again")
 	case !fresh:
 		return "taken before", nil

@@ -104,7 +104,8 @@ func TestASignedDeliveryIsTakenOnce(t *testing.T) {
 // GitHub's own example, in "Validating webhook deliveries".
 func TestTheVectorThatGitHubPublishesIsGood(t *testing.T) {
 	v := receiver(&memory{}, secretsOf("It's a Secret to Everybody"))
-	signature, err := signatureIn([]string{"sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"})
+	signature, err := signatureIn([]string{
+		"sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +117,11 @@ func TestTheVectorThatGitHubPublishesIsGood(t *testing.T) {
 func TestWhatIsNotSignedByASecretIsRefusedBeforeItIsParsed(t *testing.T) {
 	good := sign("s3cret", []byte(push))
 	for name, header := range map[string]string{
-		"missing": "", "of sha1": "sha1=" + strings.Repeat("0", 40), "short": good[:60], "with another secret": sign("other", []byte(push)),
-		"with an empty secret": sign("", []byte(push)), "without its prefix": good[7:], "twice": good + "," + good, "in upper case of another": strings.ToUpper(sign("x", []byte(push))),
+		"missing": "", "of sha1": "sha1=" + strings.Repeat("0", 40), "short": good[:60],
+		"with another secret":  sign("other", []byte(push)),
+		"with an empty secret": sign("", []byte(push)), "without its prefix": good[7:],
+		"twice": good + "," + good, "in upper case of another": strings.ToUpper(
+			sign("x", []byte(push))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inbox := &memory{}
@@ -125,7 +129,8 @@ func TestWhatIsNotSignedByASecretIsRefusedBeforeItIsParsed(t *testing.T) {
 			if header != "" {
 				r.Header.Set("X-Hub-Signature-256", header)
 			}
-			if w := answer(receiver(inbox, secretsOf("s3cret", "")), r); w.Code != http.StatusUnauthorized {
+			if w := answer(receiver(inbox, secretsOf("s3cret", "")),
+				r); w.Code != http.StatusUnauthorized {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
 			if len(inbox.looks) > 0 {
@@ -160,7 +165,8 @@ func TestWhatCannotBeStoredIsToBeDeliveredAgain(t *testing.T) {
 		t.Fatalf("%d", w.Code)
 	}
 	inbox.fail = nil
-	if w := answer(v, delivery("push", "s3cret", push)); w.Code != http.StatusAccepted || len(inbox.looks) != 1 {
+	if w := answer(v, delivery("push", "s3cret", push)); w.Code != http.StatusAccepted ||
+		len(inbox.looks) != 1 {
 		t.Errorf("%d, looks %v", w.Code, inbox.looks)
 	}
 }
@@ -174,27 +180,48 @@ func TestRequestsThatAreNoDeliveries(t *testing.T) {
 		change func(*http.Request)
 		status int
 	}{
-		"by GET":               {func(r *http.Request) { r.Method = http.MethodGet }, http.StatusMethodNotAllowed},
-		"a form":               {func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, http.StatusUnsupportedMediaType},
-		"compressed":           {func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip"); r.Body = io.NopCloser(&zipped) }, http.StatusUnsupportedMediaType},
-		"without an id":        {func(r *http.Request) { r.Header.Del("X-GitHub-Delivery") }, http.StatusAccepted},
-		"with a strange id":    {func(r *http.Request) { r.Header.Set("X-GitHub-Delivery", "a b\x00") }, http.StatusAccepted},
-		"without an event":     {func(r *http.Request) { r.Header.Del("X-GitHub-Event") }, http.StatusAccepted},
-		"with a strange event": {func(r *http.Request) { r.Header.Set("X-GitHub-Event", "A b") }, http.StatusAccepted},
-		"with another event":   {func(r *http.Request) { r.Header.Set("X-GitHub-Event", "projects_v2_item") }, http.StatusAccepted},
+		"by GET": {func(r *http.Request) { r.Method = http.MethodGet },
+			http.StatusMethodNotAllowed},
+		"a form": {
+			func(r *http.Request) {
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			}, http.StatusUnsupportedMediaType},
+		"compressed": {func(r *http.Request) {
+			r.Header.Set("Content-Encoding", "gzip")
+			r.Body = io.NopCloser(&zipped)
+		}, http.StatusUnsupportedMediaType},
+		"without an id": {func(r *http.Request) { r.Header.Del("X-GitHub-Delivery") },
+			http.StatusAccepted},
+		"with a strange id": {
+			func(r *http.Request) {
+				r.Header.Set("X-GitHub-Delivery", "a b\x00")
+			}, http.StatusAccepted},
+		"without an event": {func(r *http.Request) { r.Header.Del("X-GitHub-Event") },
+			http.StatusAccepted},
+		"with a strange event": {func(r *http.Request) { r.Header.Set("X-GitHub-Event", "A b") },
+			http.StatusAccepted},
+		"with another event": {
+			func(r *http.Request) {
+				r.Header.Set("X-GitHub-Event", "projects_v2_item")
+			}, http.StatusAccepted},
 		"strange and not signed": {func(r *http.Request) {
 			r.Header.Set("X-GitHub-Event", "projects_v2_item")
 			r.Header.Del("X-Hub-Signature-256")
 		}, http.StatusUnauthorized},
-		"said to be 26 MiB":       {func(r *http.Request) { r.ContentLength = 26 << 20 }, http.StatusRequestEntityTooLarge},
-		"of 26 MiB without a say": {func(r *http.Request) { r.ContentLength, r.Body = -1, io.NopCloser(io.LimitReader(zeros{}, 26<<20)) }, http.StatusRequestEntityTooLarge},
+		"said to be 26 MiB": {func(r *http.Request) { r.ContentLength = 26 << 20 },
+			http.StatusRequestEntityTooLarge},
+		"of 26 MiB without a say": {func(r *http.Request) {
+			r.ContentLength, r.Body = -1,
+				io.NopCloser(io.LimitReader(zeros{}, 26<<20))
+		}, http.StatusRequestEntityTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inbox := &memory{}
 			r := delivery("push", "s3cret", push)
 			c.change(r)
 			w := answer(receiver(inbox, secretsOf("s3cret")), r)
-			if w.Code != c.status || len(inbox.looks) > 0 || c.status == http.StatusAccepted && w.Body.String() != "nothing to review\n" {
+			if w.Code != c.status || len(inbox.looks) > 0 || c.status == http.StatusAccepted &&
+				w.Body.String() != "nothing to review\n" {
 				t.Errorf("%d %s, looks %v", w.Code, w.Body, inbox.looks)
 			}
 		})
@@ -205,7 +232,8 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// Rooms for bodies are few, and given back: after a flood of large ones that never end, small ones are taken.
+// Rooms for bodies are few, and given back: after a flood of large ones that never end, small ones
+// are taken.
 func TestAFloodOfBodiesThatNeverEndHoldsNothingBack(t *testing.T) {
 	inbox := &memory{}
 	server := httptest.NewServer(receiver(inbox, secretsOf("s3cret")))
@@ -216,11 +244,15 @@ func TestAFloodOfBodiesThatNeverEndHoldsNothingBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-GitHub-Event: push\r\nX-GitHub-Delivery: a\r\nX-Hub-Signature-256: %s\r\nContent-Length: %d\r\n\r\n", sign("", nil), 20<<20)
+		fmt.Fprintf(conn,
+			"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-GitHub-Event: "+
+				"push\r\nX-GitHub-Delivery: a\r\nX-Hub-Signature-256: %s\r\nContent-Length: "+
+				"%d\r\n\r\n", sign("", nil), 20<<20)
 		_, _ = conn.Write(make([]byte, usualSize+2))
 		slow = append(slow, conn)
 	}
-	// One of them finds no room and is told so at once: the answer proves that the others stand in theirs.
+	// One of them finds no room and is told so at once: the answer proves that the others stand in
+	// theirs.
 	answered := make(chan string, len(slow))
 	for _, conn := range slow {
 		go func() {

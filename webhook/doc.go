@@ -1,4 +1,5 @@
-// Package webhook is where the forge and the control plane meet: deliveries come in, checks and comments go out.
+// Package webhook is where the forge and the control plane meet: deliveries come in, checks and
+// comments go out.
 //
 //	Receiver   a signed delivery -> what it asks to look at, stored once
 //	Reviewer   looks at one pull request, reads the truth of it, and reports what it comes to

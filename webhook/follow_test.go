@@ -34,7 +34,8 @@ func TestSweepAsksForWhatChanged(t *testing.T) {
 		got = append(got, l.Number)
 	}
 	slices.Sort(got)
-	if want := []int{pulls[1].Number, pulls[2].Number, h.pullRequest.Number}; !slices.Equal(got, want) {
+	if want := []int{pulls[1].Number, pulls[2].Number, h.pullRequest.Number}; !slices.Equal(got,
+		want) {
 		t.Errorf("it asks for %v, not %v", got, want)
 	}
 }
@@ -65,9 +66,11 @@ func TestMergeQueue(t *testing.T) {
 	h.open(h.bob, nil)
 	h.look()
 	head := strings.Repeat("c", 40)
-	group := fleet.Look{Kind: fleet.LookGroup, Head: fleet.Revision(head), Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
+	group := fleet.Look{Kind: fleet.LookGroup, Head: fleet.Revision(head),
+		Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
 	planned := h.planner.previews
-	if err := h.Look(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 0 || h.planner.previews != planned {
+	if err := h.Look(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 0 ||
+		h.planner.previews != planned {
 		t.Fatalf("nobody has agreed: %v, %v", err, h.repo.Statuses(head))
 	}
 	h.pullRequest.Review(h.alice, "APPROVED")
@@ -81,27 +84,38 @@ func TestMergeQueue(t *testing.T) {
 func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
 	const file, other = "tenants/acme/deployments/checkout.yaml", "fleet/tenants/acme.yaml"
 	head := strings.Repeat("c", 40)
-	group := fleet.Look{Kind: fleet.LookGroup, Head: fleet.Revision(head), Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
+	group := fleet.Look{Kind: fleet.LookGroup, Head: fleet.Revision(head),
+		Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
 	for name, c := range map[string]struct {
 		shown  map[string]string
 		change func(h *harbor)
 		want   string
 	}{
-		"what was approved":           {map[string]string{file: "b1"}, nil, "success"},
-		"another file":                {map[string]string{file: "b1", other: "x"}, nil, "failure"},
-		"other content":               {map[string]string{file: "b2"}, nil, "failure"},
-		"a removal that none shows":   {map[string]string{file: ""}, nil, "failure"},
-		"nothing of it":               {map[string]string{}, nil, "success"},
-		"the branch is not applied":   {map[string]string{other: "x"}, func(h *harbor) { h.planner.answer.Behind = true }, "success"}, // the plan is pending
-		"another approved one has it": {map[string]string{file: "b1", other: "x"}, func(h *harbor) { h.also(2, fleet.PullOpen, other) }, "success"},
-		"one that is merged has it":   {map[string]string{file: "b1", other: "x"}, func(h *harbor) { h.also(2, fleet.PullMerged, other) }, "success"},
-		"one that was closed had it":  {map[string]string{file: "b1", other: "x"}, func(h *harbor) { h.also(2, fleet.PullClosed, other) }, "failure"},
-		"one with a newer head had it": {map[string]string{file: "b1", other: "x"}, func(h *harbor) {
+		"what was approved":         {map[string]string{file: "b1"}, nil, "success"},
+		"another file":              {map[string]string{file: "b1", other: "x"}, nil, "failure"},
+		"other content":             {map[string]string{file: "b2"}, nil, "failure"},
+		"a removal that none shows": {map[string]string{file: ""}, nil, "failure"},
+		"nothing of it":             {map[string]string{}, nil, "success"},
+		// the plan is pending
+		"the branch is not applied": {map[string]string{other: "x"}, func(h *harbor) {
+			h.planner.answer.Behind = true
+		}, "success"},
+		"another approved one has it": {map[string]string{file: "b1", other: "x"}, func(h *harbor) {
 			h.also(2, fleet.PullOpen, other)
-			r := h.records.pulls[2]
-			r.Head = "new"
-			h.records.pulls[2] = r
+		}, "success"},
+		"one that is merged has it": {map[string]string{file: "b1", other: "x"}, func(h *harbor) {
+			h.also(2, fleet.PullMerged, other)
+		}, "success"},
+		"one that was closed had it": {map[string]string{file: "b1", other: "x"}, func(h *harbor) {
+			h.also(2, fleet.PullClosed, other)
 		}, "failure"},
+		"one with a newer head had it": {map[string]string{file: "b1", other: "x"},
+			func(h *harbor) {
+				h.also(2, fleet.PullOpen, other)
+				r := h.records.pulls[2]
+				r.Head = "new"
+				h.records.pulls[2] = r
+			}, "failure"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarbor(t)
@@ -119,7 +133,8 @@ func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
 			if err := h.Look(t.Context(), group); err != nil {
 				t.Fatal(err)
 			}
-			if got := h.repo.Statuses(head)[fleet.CheckOwners]; got.State != c.want || c.want == "failure" && !strings.Contains(got.Description, "nobody approved") {
+			if got := h.repo.Statuses(head)[fleet.CheckOwners]; got.State != c.want ||
+				c.want == "failure" && !strings.Contains(got.Description, "nobody approved") {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -128,10 +143,13 @@ func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
 
 // also is another pull request with an approved head that shows the file.
 func (h *harbor) also(number int, state fleet.PullState, path string) {
-	h.records.pulls[number] = fleet.PullRecord{Pull: fleet.Pull{Number: number, State: state, Head: "h2"}, Consented: "h2", Shown: map[string]string{path: "x"}}
+	h.records.pulls[number] = fleet.PullRecord{
+		Pull: fleet.Pull{Number: number, State: state, Head: "h2"}, Consented: "h2",
+		Shown: map[string]string{path: "x"}}
 }
 
-// The head has a file of globex as main has it by now. Once globex takes it back, a merge brings it again: so globex is asked, and waked.
+// The head has a file of globex as main has it by now. Once globex takes it back, a merge brings it
+// again: so globex is asked, and waked.
 func TestContentThatTheBranchHasTooStaysBoundToItsTenant(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
@@ -140,7 +158,9 @@ func TestContentThatTheBranchHasTooStaysBoundToItsTenant(t *testing.T) {
 	if got := h.record().Tenants; !slices.Equal(got, []fleet.TenantName{"acme", "globex"}) {
 		t.Fatalf("bound to %v", got)
 	}
-	if text := h.comment(); !strings.Contains(text, "for tenant `globex`") || !strings.Contains(text, "tenants/globex/deployments/web.yaml") || !strings.Contains(text, "rebase onto `main`") {
+	if text := h.comment(); !strings.Contains(text, "for tenant `globex`") ||
+		!strings.Contains(text, "tenants/globex/deployments/web.yaml") ||
+		!strings.Contains(text, "rebase onto `main`") {
 		t.Error(text)
 	}
 	h.records.asked = nil
@@ -184,12 +204,15 @@ func TestClearedDeletionsAreThoseOfTheHead(t *testing.T) {
 		keys []fleet.ObjectKey
 		want bool
 	}{
-		"at the head":        {r.Head, []fleet.ObjectKey{checkout}, true},
-		"at another head":    {merge, []fleet.ObjectKey{checkout}, false},
-		"of something else":  {r.Head, []fleet.ObjectKey{{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "other"}}, false},
+		"at the head":     {r.Head, []fleet.ObjectKey{checkout}, true},
+		"at another head": {merge, []fleet.ObjectKey{checkout}, false},
+		"of something else": {
+			r.Head, []fleet.ObjectKey{
+				{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "other"}}, false},
 		"of nothing by name": {r.Head, nil, false},
 	} {
-		r.Cleared = &fleet.Clearance{By: fleet.Person{ID: h.alice.ID, Login: "alice"}, Head: c.head, Deletions: c.keys}
+		r.Cleared = &fleet.Clearance{By: fleet.Person{ID: h.alice.ID, Login: "alice"}, Head: c.head,
+			Deletions: c.keys}
 		h.records.pulls[r.Number] = r
 		got, err := h.deletions(merge)
 		if d, ok := got[checkout]; err != nil || !ok || d.Approved != c.want {
@@ -225,7 +248,8 @@ func TestSweepAsksForLostDeliveries(t *testing.T) {
 func TestSweepWithoutAListOfDeliveries(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.server.Break("GET /repos/acme/fleet/hooks", githubtest.Say(http.StatusForbidden, "Resource not accessible"))
+	h.server.Break("GET /repos/acme/fleet/hooks", githubtest.Say(http.StatusForbidden,
+		"Resource not accessible"))
 	if err := h.Look(t.Context(), sweep); err != nil || len(h.records.asked) != 1 {
 		t.Errorf("%v; it asks for %v", err, h.records.asked)
 	}
@@ -237,17 +261,20 @@ func TestSweepOfASuspendedApp(t *testing.T) {
 	h.look()
 	before := h.record()
 	h.app.Suspend()
-	for what, err := range map[string]error{"a sweep": h.Look(t.Context(), sweep), "a look": h.try(), "a re-run": h.again()} {
+	for what, err := range map[string]error{"a sweep": h.Look(t.Context(), sweep),
+		"a look": h.try(), "a re-run": h.again()} {
 		if err == nil || !strings.Contains(err.Error(), "suspended") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if got := h.record(); len(h.records.asked) != 0 || got.Settled || got.State != fleet.PullOpen || got.Marked != before.Marked {
+	if got := h.record(); len(h.records.asked) != 0 || got.Settled || got.State != fleet.PullOpen ||
+		got.Marked != before.Marked {
 		t.Errorf("it asks for %v, and keeps %+v", h.records.asked, got)
 	}
 }
 
-// A commit of a pull request that was merged as several says nothing as long as the last of them is not among those that came.
+// A commit of a pull request that was merged as several says nothing as long as the last of them is
+// not among those that came.
 func TestMergeOutsideTheSpan(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)

@@ -12,22 +12,28 @@ import (
 	"argosy.dev/argosy/webhook/review"
 )
 
-// queued reads the number from the name that GitHub gives the ref of a commit in its merge queue: gh-readonly-queue/<branch>/pr-<n>-<sha>.
+// queued reads the number from the name that GitHub gives the ref of a commit in its merge queue:
+// gh-readonly-queue/<branch>/pr-<n>-<sha>.
 var queued = regexp.MustCompile(`/pr-([1-9][0-9]{0,8})-[0-9a-f]{7,40}$`)
 
-// group judges a commit of the merge queue: what the branch would be with everything that stands before it in the queue. Approvals were asked
-// for before its pull requests came into the queue, and each file has to be one that they show; the plan is made anew, and what is then beyond the guards needs an approval of one of them.
+// group judges a commit of the merge queue: what the branch would be with everything that stands
+// before it in the queue. Approvals were asked for before its pull requests came into the queue,
+// and each file has to be one that they show; the plan is made anew, and what is then beyond the
+// guards needs an approval of one of them.
 func (r *Reviewer) group(ctx context.Context, l fleet.Look) error {
 	pulls, err := r.inQueue(ctx, l.Ref)
 	if err != nil {
 		return err
 	}
 	if len(pulls) == 0 {
-		r.Log.Warn("a commit of the merge queue belongs to no pull request that is known; it is not judged", "ref", l.Ref, "head", l.Head)
+		r.Log.Warn(
+			"a commit of the merge queue belongs to no pull request that is known; it is not judged", "ref", l.Ref, "head", l.Head)
 		return nil
 	}
-	record := fleet.PullRecord{Pull: fleet.Pull{Base: r.Branch, Head: l.Head, State: fleet.PullOpen}}
-	f := review.Facts{Now: r.Now(), Record: record, Queue: pulls, Permissions: map[int64]fleet.Permission{}}
+	record := fleet.PullRecord{
+		Pull: fleet.Pull{Base: r.Branch, Head: l.Head, State: fleet.PullOpen}}
+	f := review.Facts{Now: r.Now(), Record: record, Queue: pulls,
+		Permissions: map[int64]fleet.Permission{}}
 	for _, p := range pulls {
 		if p.Cleared == nil {
 			continue
@@ -56,8 +62,9 @@ func (r *Reviewer) group(ctx context.Context, l fleet.Look) error {
 	return nil
 }
 
-// unapproved lists the files of a commit of the merge queue that no approved pull request shows with the same content. Those that git itself
-// merged from two pull requests are among them: nobody has seen the outcome.
+// unapproved lists the files of a commit of the merge queue that no approved pull request shows
+// with the same content. Those that git itself merged from two pull requests are among them: nobody
+// has seen the outcome.
 func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) {
 	if len(p.Shown) == 0 || p.unsettled || p.Behind {
 		return nil, nil // what is not applied yet would be among them; the commit is judged again
@@ -68,7 +75,8 @@ func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) 
 	}
 	left := maps.Clone(p.Shown)
 	for _, listed := range records {
-		if listed.Consented == "" && listed.ShownAt == "" || listed.Held != nil || listed.State == fleet.PullClosed {
+		if listed.Consented == "" && listed.ShownAt == "" || listed.Held != nil ||
+			listed.State == fleet.PullClosed {
 			continue
 		}
 		record, known, err := r.Records.PullRecord(ctx, listed.Number)
@@ -83,7 +91,8 @@ func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) 
 	return slices.Sorted(maps.Keys(left)), nil
 }
 
-// inQueue is the pull request that the ref is named for, and those whose deletions somebody has approved: they may stand before it.
+// inQueue is the pull request that the ref is named for, and those whose deletions somebody has
+// approved: they may stand before it.
 func (r *Reviewer) inQueue(ctx context.Context, ref string) ([]fleet.PullRecord, error) {
 	m := queued.FindStringSubmatch(ref)
 	if m == nil {
@@ -103,7 +112,8 @@ func (r *Reviewer) inQueue(ctx context.Context, ref string) ([]fleet.PullRecord,
 	}
 	pulls := []fleet.PullRecord{first}
 	for _, p := range all {
-		if p.Number != number && p.State == fleet.PullOpen && p.Cleared != nil && p.Cleared.Head == p.Head && p.Held == nil {
+		if p.Number != number && p.State == fleet.PullOpen && p.Cleared != nil &&
+			p.Cleared.Head == p.Head && p.Held == nil {
 			pulls = append(pulls, p)
 		}
 	}

@@ -23,7 +23,8 @@ import (
 
 const secret = "ghp_canary0123456789"
 
-// harbor is a Reviewer with a small GitHub as its forge, a store in memory, and a planner that answers what the test sets.
+// harbor is a Reviewer with a small GitHub as its forge, a store in memory, and a planner that
+// answers what the test sets.
 type harbor struct {
 	*testing.T
 	*webhook.Reviewer
@@ -44,7 +45,8 @@ type harbor struct {
 func newHarbor(t *testing.T) *harbor { return harborOf(t, false) }
 
 func harborOf(t *testing.T, asApp bool) *harbor {
-	h := &harbor{T: t, server: githubtest.New(t), log: &bytes.Buffer{}, records: newRecords(), planner: newPlanner(), now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+	h := &harbor{T: t, server: githubtest.New(t), log: &bytes.Buffer{}, records: newRecords(),
+		planner: newPlanner(), now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
 	h.gate = &gate{next: h.server}
 	front := httptest.NewServer(h.gate)
 	t.Cleanup(front.Close)
@@ -57,15 +59,18 @@ func harborOf(t *testing.T, asApp bool) *harbor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Reviewer = webhook.NewReviewer(webhook.Config{Forge: forge, Planner: h.planner, Records: h.records, Branch: "main", Sweep: time.Minute,
-		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Now: func() time.Time { return h.now }})
+	h.Reviewer = webhook.NewReviewer(webhook.Config{Forge: forge, Planner: h.planner,
+		Records: h.records, Branch: "main", Sweep: time.Minute,
+		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Now: func() time.Time { return h.now }})
 	return h
 }
 
 // config is that of a forge which speaks as an App, or with a token.
 func (h *harbor) config(asApp bool) github.Config {
 	const at = "https://argosy.example/webhook/github"
-	c := github.Config{BaseURL: h.server.URL, Repository: h.repo.Name, RepositoryID: h.repo.ID, AllowHTTP: true, HookURL: at}
+	c := github.Config{BaseURL: h.server.URL, Repository: h.repo.Name, RepositoryID: h.repo.ID,
+		AllowHTTP: true, HookURL: at}
 	if !asApp {
 		token := h.server.Token(h.self, secret)
 		h.hook = h.repo.Hook(at)
@@ -75,11 +80,14 @@ func (h *harbor) config(asApp bool) github.Config {
 	h.app = h.server.App("argosy")
 	h.app.Install(githubtest.Everything(), h.repo)
 	h.hook = h.app.Hook()
-	c.Auth.App = &github.App{ID: h.app.ID, Key: func(context.Context) ([]byte, error) { return h.app.Key, nil }}
+	c.Auth.App = &github.App{ID: h.app.ID, Key: func(context.Context) ([]byte, error) {
+		return h.app.Key, nil
+	}}
 	return c
 }
 
-// gate stands before the small GitHub. The write with the number cut is lost: on its way there, or with done its answer.
+// gate stands before the small GitHub. The write with the number cut is lost: on its way there, or
+// with done its answer.
 type gate struct {
 	next        http.Handler
 	mu          sync.Mutex
@@ -158,7 +166,8 @@ func (h *harbor) state(check string) string {
 
 // again is what a re-run, or a status under our name that another has set, asks for.
 func (h *harbor) again() error {
-	return h.Look(h.Context(), fleet.Look{Kind: fleet.LookHead, Head: fleet.Revision(h.pullRequest.Head)})
+	return h.Look(h.Context(), fleet.Look{Kind: fleet.LookHead,
+		Head: fleet.Revision(h.pullRequest.Head)})
 }
 
 // comment is our one comment.
@@ -195,12 +204,15 @@ type planner struct {
 	engines          map[fleet.EngineName]fleet.EngineSpec
 }
 
-var checkout = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "acme-checkout-prod"}
+var checkout = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
+	Name: "acme-checkout-prod"}
 
 func newPlanner() *planner {
-	return &planner{answer: webhook.Preview{Base: fleet.Revision(strings.Repeat("b", 40)), Files: []string{"tenants/acme/deployments/checkout.yaml"},
+	return &planner{answer: webhook.Preview{Base: fleet.Revision(strings.Repeat("b", 40)),
+		Files:  []string{"tenants/acme/deployments/checkout.yaml"},
 		Shown:  map[string]string{"tenants/acme/deployments/checkout.yaml": "b1"},
-		Report: &plan.Report{}, Hash: "h", Effects: []fleet.Effect{{Key: checkout, Tenant: "acme", Deletes: true}}}}
+		Report: &plan.Report{}, Hash: "h", Effects: []fleet.Effect{
+			{Key: checkout, Tenant: "acme", Deletes: true}}}}
 }
 
 func (p *planner) Wake() {}
@@ -221,7 +233,8 @@ func (p *planner) Parse(context.Context, string, fleet.Revision) (webhook.Previe
 		return webhook.Preview{}, p.parseErr
 	}
 	// As long as the branch's head is being applied it is not what is applied.
-	return webhook.Preview{Base: p.answer.Base, Files: p.answer.Files, Shown: p.answer.Shown, Behind: p.err != nil}, nil
+	return webhook.Preview{Base: p.answer.Base, Files: p.answer.Files, Shown: p.answer.Shown,
+		Behind: p.err != nil}, nil
 }
 
 func (p *planner) Platform() (fleet.FleetSpec, error) { return fleet.FleetSpec{}, nil }
@@ -231,7 +244,8 @@ func (p *planner) Tenant(name fleet.TenantName) (fleet.TenantSpec, bool, error) 
 	if name == "globex" {
 		owner = "github:gus"
 	}
-	return fleet.TenantSpec{Owners: []string{owner}, Quota: fleet.Quota{Environments: 9, Deployments: 9, Applications: 9}}, true, nil
+	return fleet.TenantSpec{Owners: []string{owner}, Quota: fleet.Quota{
+		Environments: 9, Deployments: 9, Applications: 9}}, true, nil
 }
 
 func (p *planner) Engine(name fleet.EngineName) (fleet.EngineSpec, bool, error) {
@@ -260,7 +274,8 @@ type records struct {
 }
 
 func newRecords() *records {
-	return &records{pulls: map[int]fleet.PullRecord{}, reviewed: map[fleet.Revision]fleet.ReviewedPlan{}}
+	return &records{pulls: map[int]fleet.PullRecord{},
+		reviewed: map[fleet.Revision]fleet.ReviewedPlan{}}
 }
 
 func (r *records) save() error {
@@ -309,12 +324,14 @@ func (r *records) SaveReviewed(_ context.Context, p fleet.ReviewedPlan) error {
 	return nil
 }
 
-func (r *records) Reviewed(_ context.Context, number int, head fleet.Revision) (fleet.ReviewedPlan, bool, error) {
+func (r *records) Reviewed(_ context.Context, number int, head fleet.Revision) (fleet.ReviewedPlan,
+	bool, error) {
 	p, ok := r.reviewed[head]
 	return p, ok && p.Number == number, nil
 }
 
-func (r *records) Colliding(_ context.Context, number int, touches []string) (out []fleet.Collision, _ error) {
+func (r *records) Colliding(_ context.Context, number int, touches []string) (out []fleet.Collision,
+	_ error) {
 	for _, p := range r.pulls {
 		other := fleet.Collision{Number: p.Number}
 		for _, path := range r.reviewed[p.Head].Touches {
@@ -368,7 +385,8 @@ func (r *records) Pushes(_ context.Context, ends []fleet.Revision) (out []fleet.
 }
 
 // deletions asks who saw the deletions of these commits, the oldest first.
-func (h *harbor) deletions(commits ...fleet.Revision) (map[fleet.ObjectKey]fleet.ReviewedDeletion, error) {
+func (h *harbor) deletions(commits ...fleet.Revision) (map[fleet.ObjectKey]fleet.ReviewedDeletion,
+	error) {
 	var line []plan.BranchCommit
 	for _, c := range commits {
 		line = append(line, plan.BranchCommit{ID: c})
@@ -379,11 +397,13 @@ func (h *harbor) deletions(commits ...fleet.Revision) (map[fleet.ObjectKey]fleet
 
 func (r *records) Stops(context.Context, fleet.Scope) ([]fleet.Stop, error) { return nil, nil }
 
-func (r *records) Holds(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]fleet.Hold, string, error) {
+func (r *records) Holds(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]fleet.Hold,
+	string, error) {
 	return nil, "", nil
 }
 
-func (r *records) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter, _ fleet.Page) (out []fleet.AgentView, _ string, _ error) {
+func (r *records) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter,
+	_ fleet.Page) (out []fleet.AgentView, _ string, _ error) {
 	for _, a := range r.agents {
 		if a.Engine == by.Engine {
 			out = append(out, a)
@@ -392,6 +412,7 @@ func (r *records) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter, _ fl
 	return out, "", nil
 }
 
-func (r *records) Engines(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]fleet.EngineView, string, error) {
+func (r *records) Engines(context.Context, fleet.Scope, fleet.Filter,
+	fleet.Page) ([]fleet.EngineView, string, error) {
 	return nil, "", nil
 }

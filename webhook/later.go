@@ -8,21 +8,24 @@ import (
 )
 
 const (
-	// A look that is put off comes back after a quarter of the time that it has waited, within these bounds: the branch is mostly applied in
-	// a second, and each look asks the forge.
+	// A look that is put off comes back after a quarter of the time that it has waited, within
+	// these bounds: the branch is mostly applied in a second, and each look asks the forge.
 	soonest = time.Second
 	latest  = 30 * time.Second
 
-	// abandoned is how long a commit of the merge queue is waited for whose ref stands elsewhere: the queue may have dropped it.
+	// abandoned is how long a commit of the merge queue is waited for whose ref stands elsewhere:
+	// the queue may have dropped it.
 	abandoned = 10 * time.Minute
 
 	mostWaiting = 10_000 // looks of which it is known since when they wait
 )
 
-// errTwice says that a pull request is being looked at for another reason: two looks at once would each say what there is to say.
+// errTwice says that a pull request is being looked at for another reason: two looks at once would
+// each say what there is to say.
 var errTwice = errors.New("the pull request is being looked at already")
 
-// later makes an error that says "not now" one that says when. Nothing of it has failed, however long it takes.
+// later makes an error that says "not now" one that says when. Nothing of it has failed, however
+// long it takes.
 func (r *Reviewer) later(l fleet.Look, err error) error {
 	now, key := r.Now(), l.Key()
 	r.mu.Lock()
@@ -40,7 +43,8 @@ func (r *Reviewer) later(l fleet.Look, err error) error {
 	}
 	if l.Kind == fleet.LookGroup && errors.Is(err, ErrMoved) && now.Sub(since) > abandoned {
 		delete(r.waiting, key)
-		r.Log.Info("a commit of the merge queue is not judged: the queue has let go of it", "ref", l.Ref, "head", l.Head)
+		r.Log.Info("a commit of the merge queue is not judged: the queue has let go of it", "ref",
+			l.Ref, "head", l.Head)
 		return nil
 	}
 	return &fleet.ForgeBusy{Until: now.Add(min(max(now.Sub(since)/4, soonest), latest)), Err: err}

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// A result is looked for in the store after a quarter of its age, within these bounds, and no longer once nobody waits for it any more.
+	// A result is looked for in the store after a quarter of its age, within these bounds, and no
+	// longer once nobody waits for it any more.
 	followEvery  = 2 * time.Second
 	followSlowly = time.Minute
 	followLong   = 24 * time.Hour
@@ -25,8 +26,8 @@ type Step struct {
 	Effects []fleet.Effect
 }
 
-// remember keeps what a step did, to hold it against what was reviewed. What was forgotten since, as after a restart, is told from how objects
-// stand.
+// remember keeps what a step did, to hold it against what was reviewed. What was forgotten since,
+// as after a restart, is told from how objects stand.
 func (r *Reviewer) remember(s Step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +76,8 @@ func (r *Reviewer) merged(ctx context.Context, record fleet.PullRecord) error {
 }
 
 // outcome gathers what became of what was reviewed.
-func (r *Reviewer) outcome(ctx context.Context, f *review.Facts, over bool) ([]fleet.Outcome, error) {
+func (r *Reviewer) outcome(ctx context.Context, f *review.Facts, over bool) ([]fleet.Outcome,
+	error) {
 	applied, includes, err := r.Planner.Applied(ctx, f.Record.MergeCommit)
 	if err != nil {
 		return nil, err
@@ -97,7 +99,8 @@ func (r *Reviewer) outcome(ctx context.Context, f *review.Facts, over bool) ([]f
 	for _, e := range slices.Concat(merge.Effects, reviewed.Effects) {
 		keys[e.Key], engines[e.Key.Engine] = true, true
 	}
-	if merge.Holds, err = r.holds(ctx, keys, changedBy(f.Record, reviewed)); err != nil || len(keys) == 0 {
+	if merge.Holds, err = r.holds(ctx, keys, changedBy(f.Record, reviewed)); err != nil ||
+		len(keys) == 0 {
 		return nil, err
 	}
 	if f.Engines, err = r.engines(ctx, engines); err != nil {
@@ -122,14 +125,17 @@ func changedBy(record fleet.PullRecord, p fleet.ReviewedPlan) map[string]bool {
 }
 
 // holds is what holds back something of these objects and files, and only as far as it does.
-func (r *Reviewer) holds(ctx context.Context, keys map[fleet.ObjectKey]bool, files map[string]bool) ([]fleet.Hold, error) {
+func (r *Reviewer) holds(ctx context.Context, keys map[fleet.ObjectKey]bool,
+	files map[string]bool) ([]fleet.Hold, error) {
 	all, _, err := r.Records.Holds(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 1000})
 	if err != nil {
 		return nil, err
 	}
 	var out []fleet.Hold
 	for _, h := range all {
-		h.Items = slices.DeleteFunc(slices.Clone(h.Items), func(k fleet.ObjectKey) bool { return !keys[k] })
+		h.Items = slices.DeleteFunc(slices.Clone(h.Items), func(k fleet.ObjectKey) bool {
+			return !keys[k]
+		})
 		h.Paths = slices.DeleteFunc(slices.Clone(h.Paths), func(p string) bool { return !files[p] })
 		if len(h.Items)+len(h.Paths) > 0 {
 			out = append(out, h)
@@ -153,7 +159,8 @@ func (r *Reviewer) follow(record fleet.PullRecord, now time.Time, age time.Durat
 func (r *Reviewer) resume(ctx context.Context) {
 	records, err := r.Records.UnsettledPulls(ctx)
 	if err != nil {
-		r.Log.Warn("results of merged pull requests are followed from the next sweep on", "error", err)
+		r.Log.Warn("results of merged pull requests are followed from the next sweep on", "error",
+			err)
 		return
 	}
 	for _, record := range records {
@@ -178,7 +185,8 @@ func (r *Reviewer) due() []fleet.Look {
 	return looks
 }
 
-// closed ends the work on a pull request that was closed without a merge, or that is to be merged elsewhere now.
+// closed ends the work on a pull request that was closed without a merge, or that is to be merged
+// elsewhere now.
 func (r *Reviewer) closed(ctx context.Context, record fleet.PullRecord) error {
 	if record.State == fleet.PullOpen {
 		record.State = fleet.PullClosed // of no concern to the branch that is applied

@@ -17,11 +17,13 @@ import (
 	"argosy.dev/argosy/webhook/review"
 )
 
-// refOf is where a forge keeps the head of a pull request, also of one from a fork, within the config repo itself.
+// refOf is where a forge keeps the head of a pull request, also of one from a fork, within the
+// config repo itself.
 func refOf(number int) string { return fmt.Sprintf("refs/pull/%d/head", number) }
 
-// open judges an open pull request and reports what it comes to. What is said is kept before it is said, and that it was said after: whatever
-// is cut off in between is done again, and has the same outcome.
+// open judges an open pull request and reports what it comes to. What is said is kept before it is
+// said, and that it was said after: whatever is cut off in between is done again, and has the same
+// outcome.
 func (r *Reviewer) open(ctx context.Context, record fleet.PullRecord) error {
 	comments, reviews, err := r.Forge.Conversation(ctx, record.Number)
 	if err != nil {
@@ -66,7 +68,8 @@ func (r *Reviewer) open(ctx context.Context, record fleet.PullRecord) error {
 }
 
 // sighting is the first look at a head, with what had been said by then.
-func sighting(head fleet.Revision, now time.Time, comments []fleet.Comment, reviews []fleet.Review) *fleet.Sighting {
+func sighting(head fleet.Revision, now time.Time, comments []fleet.Comment,
+	reviews []fleet.Review) *fleet.Sighting {
 	s := &fleet.Sighting{Head: head, At: now}
 	for _, c := range comments {
 		s.Comment = max(s.Comment, c.ID)
@@ -80,7 +83,8 @@ func sighting(head fleet.Revision, now time.Time, comments []fleet.Comment, revi
 }
 
 // obey carries out commands, once: the record is stored before anything comes of them.
-func (r *Reviewer) obey(ctx context.Context, facts review.Facts, preview Preview, said []review.Said, newest int64) (review.Facts, Preview, error) {
+func (r *Reviewer) obey(ctx context.Context, facts review.Facts, preview Preview,
+	said []review.Said, newest int64) (review.Facts, Preview, error) {
 	if facts.Plan == nil && facts.Unplanned != "" {
 		return facts, preview, ErrUnsettled // whether somebody may depends on what the plan touches
 	}
@@ -89,7 +93,8 @@ func (r *Reviewer) obey(ctx context.Context, facts review.Facts, preview Preview
 		facts.Record = record
 		var reply string
 		record, reply = review.Judge(s.Command, s.By, review.RightsOf(s.By.By, facts), record)
-		r.Log.Info("a command was given", "pull", record.Number, "command", s.Word, "by", s.By.By.Login, "id", s.By.By.ID, "answer", reply)
+		r.Log.Info("a command was given", "pull", record.Number, "command", s.Word, "by",
+			s.By.By.Login, "id", s.By.By.ID, "answer", reply)
 	}
 	record.Commented = newest
 	if err := r.Records.SavePull(ctx, record); err != nil {
@@ -99,8 +104,10 @@ func (r *Reviewer) obey(ctx context.Context, facts review.Facts, preview Preview
 }
 
 // facts gathers what is known of an open pull request.
-func (r *Reviewer) facts(ctx context.Context, record fleet.PullRecord, reviews []fleet.Review, said []review.Said) (review.Facts, Preview, error) {
-	f := review.Facts{Now: r.Now(), Record: record, Reviews: reviews, Permissions: map[int64]fleet.Permission{}}
+func (r *Reviewer) facts(ctx context.Context, record fleet.PullRecord, reviews []fleet.Review,
+	said []review.Said) (review.Facts, Preview, error) {
+	f := review.Facts{Now: r.Now(), Record: record, Reviews: reviews,
+		Permissions: map[int64]fleet.Permission{}}
 	preview, err := r.preview(ctx, &f, refOf(record.Number))
 	if err != nil {
 		return f, preview, err
@@ -132,7 +139,8 @@ func (r *Reviewer) preview(ctx context.Context, f *review.Facts, ref string) (Pr
 	case p.unsettled && p.Report == nil:
 		f.Unplanned = fmt.Sprintf("what `%s` has is applied", r.Branch)
 	}
-	f.Base, f.Files, f.Problems, f.Conflicts, f.Behind, f.Plan = p.Base, p.Files, p.Problems, p.Conflicts, p.Behind, p.Report
+	f.Base, f.Files, f.Problems, f.Conflicts, f.Behind, f.Plan = p.Base, p.Files, p.Problems,
+		p.Conflicts, p.Behind, p.Report
 	for path := range p.Shown {
 		if !slices.Contains(p.Files, path) && !slices.Contains(p.Conflicts, path) {
 			f.Kept = append(f.Kept, path)
@@ -145,9 +153,11 @@ func (r *Reviewer) preview(ctx context.Context, f *review.Facts, ref string) (Pr
 	return p, nil
 }
 
-// planned plans the head, or reads it only, if it is a fork's that nobody has looked at. While the branch's head is being applied the plan that
-// was made of the same head and the same base stands: nothing else would come of it.
-func (r *Reviewer) planned(ctx context.Context, record fleet.PullRecord, ref string) (Preview, error) {
+// planned plans the head, or reads it only, if it is a fork's that nobody has looked at. While the
+// branch's head is being applied the plan that was made of the same head and the same base stands:
+// nothing else would come of it.
+func (r *Reviewer) planned(ctx context.Context, record fleet.PullRecord, ref string) (Preview,
+	error) {
 	if record.Fork && (record.Tested == nil || record.Tested.Head != record.Head) {
 		return r.Planner.Parse(ctx, ref, record.Head)
 	}
@@ -171,7 +181,8 @@ func (r *Reviewer) planned(ctx context.Context, record fleet.PullRecord, ref str
 	if err := json.Unmarshal(was.Report, &report); err != nil {
 		return p, fmt.Errorf("the plan that was made of it: %w", err)
 	}
-	p.Report, p.Hash, p.Effects, p.Problems, p.Behind = &report, was.Hash, was.Effects, report.Problems, record.Behind
+	p.Report, p.Hash, p.Effects, p.Problems, p.Behind = &report, was.Hash, was.Effects,
+		report.Problems, record.Behind
 	return p, nil
 }
 
@@ -182,9 +193,11 @@ func (r *Reviewer) link(number int) string {
 	return fmt.Sprintf("%s/pulls/%d", r.Public, number)
 }
 
-// surroundings is what the plan meets: owners and quotas of the base, how Applications and engines stand, stops.
+// surroundings is what the plan meets: owners and quotas of the base, how Applications and engines
+// stand, stops.
 func (r *Reviewer) surroundings(ctx context.Context, f *review.Facts, p Preview) (err error) {
-	if f.Owned, err = r.owned(ctx, review.Touched(slices.Concat(f.Files, f.Conflicts, f.Kept))); err != nil {
+	if f.Owned, err = r.owned(ctx,
+		review.Touched(slices.Concat(f.Files, f.Conflicts, f.Kept))); err != nil {
 		return err
 	}
 	if f.Stops, err = r.Records.Stops(ctx, fleet.Scope{}); err != nil {
@@ -207,7 +220,8 @@ func (r *Reviewer) surroundings(ctx context.Context, f *review.Facts, p Preview)
 	return err
 }
 
-func (r *Reviewer) standing(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]fleet.Outcome, error) {
+func (r *Reviewer) standing(ctx context.Context,
+	keys []fleet.ObjectKey) (map[fleet.ObjectKey]fleet.Outcome, error) {
 	out := map[fleet.ObjectKey]fleet.Outcome{}
 	if len(keys) == 0 {
 		return out, nil
@@ -219,7 +233,8 @@ func (r *Reviewer) standing(ctx context.Context, keys []fleet.ObjectKey) (map[fl
 	return out, err
 }
 
-func (r *Reviewer) engines(ctx context.Context, names map[fleet.EngineName]bool) (map[fleet.EngineName]review.Engine, error) {
+func (r *Reviewer) engines(ctx context.Context,
+	names map[fleet.EngineName]bool) (map[fleet.EngineName]review.Engine, error) {
 	out := map[fleet.EngineName]review.Engine{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		e, err := r.engine(ctx, name)
@@ -231,7 +246,8 @@ func (r *Reviewer) engines(ctx context.Context, names map[fleet.EngineName]bool)
 	return out, nil
 }
 
-// engine is how one engine stands. What is new, and has not been tried, counts as reachable; nobody has joined for what is new behind an agent.
+// engine is how one engine stands. What is new, and has not been tried, counts as reachable; nobody
+// has joined for what is new behind an agent.
 func (r *Reviewer) engine(ctx context.Context, name fleet.EngineName) (review.Engine, error) {
 	e := review.Engine{Reachable: true}
 	if name.OfEnvironment() {
@@ -242,7 +258,8 @@ func (r *Reviewer) engine(ctx context.Context, name fleet.EngineName) (review.En
 		return e, err
 	}
 	e.State = spec.State
-	views, _, err := r.Records.Engines(ctx, fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{Limit: 1})
+	views, _, err := r.Records.Engines(ctx, fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{
+		Limit: 1})
 	if err != nil {
 		return e, err
 	}
@@ -255,10 +272,13 @@ func (r *Reviewer) engine(ctx context.Context, name fleet.EngineName) (review.En
 	return e, nil
 }
 
-// behindAgent adds how the agent stands that an engine is reached by. What an agent that has never reported says of its Argo CD is nothing.
-func (r *Reviewer) behindAgent(ctx context.Context, name fleet.EngineName, e review.Engine) (review.Engine, error) {
+// behindAgent adds how the agent stands that an engine is reached by. What an agent that has never
+// reported says of its Argo CD is nothing.
+func (r *Reviewer) behindAgent(ctx context.Context, name fleet.EngineName,
+	e review.Engine) (review.Engine, error) {
 	e.Agent = &review.Agent{}
-	views, _, err := r.Records.Agents(ctx, fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{Limit: 2})
+	views, _, err := r.Records.Agents(ctx, fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{
+		Limit: 2})
 	if err != nil {
 		return e, err
 	}
@@ -267,13 +287,15 @@ func (r *Reviewer) behindAgent(ctx context.Context, name fleet.EngineName, e rev
 			continue
 		}
 		e.Agent = &review.Agent{Joined: true, Connected: a.Connected, LastSeen: a.SeenAt,
-			Over: a.RevokedAt != nil || a.Cloned || a.ExpiresAt != nil && a.ExpiresAt.Before(r.Now())}
+			Over: a.RevokedAt != nil || a.Cloned || a.ExpiresAt != nil &&
+				a.ExpiresAt.Before(r.Now())}
 		e.Reachable = a.Reachable || a.ArgoCD == "" && a.Message == ""
 	}
 	return e, nil
 }
 
-// owned looks up whose word counts for what is touched, by the applied base; always for the platform too.
+// owned looks up whose word counts for what is touched, by the applied base; always for the
+// platform too.
 func (r *Reviewer) owned(ctx context.Context, tenants []fleet.TenantName) ([]review.Owned, error) {
 	platform, err := r.Planner.Platform()
 	if err != nil {
@@ -305,8 +327,10 @@ func (r *Reviewer) owned(ctx context.Context, tenants []fleet.TenantName) ([]rev
 }
 
 // keep stores the plan that reviewers are about to see, and what is known of the pull request.
-func (r *Reviewer) keep(ctx context.Context, record *fleet.PullRecord, p Preview, v review.Verdict) error {
-	record.Verdict, record.Tenants, record.Consented, record.Shown, record.ShownAt = v.Line, v.Tenants, "", nil, ""
+func (r *Reviewer) keep(ctx context.Context, record *fleet.PullRecord, p Preview,
+	v review.Verdict) error {
+	record.Verdict, record.Tenants, record.Consented, record.Shown, record.ShownAt = v.Line,
+		v.Tenants, "", nil, ""
 	if p.Report != nil && v.Consented() {
 		record.Consented = record.Head
 	}
@@ -327,7 +351,8 @@ func (r *Reviewer) keep(ctx context.Context, record *fleet.PullRecord, p Preview
 		return fmt.Errorf("pull request %d: its plan: %w", record.Number, err)
 	}
 	return r.Records.SaveReviewed(ctx, fleet.ReviewedPlan{
-		Number: record.Number, Base: p.Base, Head: record.Head, Hash: p.Hash, Report: report, Effects: p.Effects, Touches: p.Files, At: r.Now(),
+		Number: record.Number, Base: p.Base, Head: record.Head, Hash: p.Hash, Report: report,
+		Effects: p.Effects, Touches: p.Files, At: r.Now(),
 	})
 }
 

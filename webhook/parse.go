@@ -10,7 +10,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// payload is what deliveries say of what there is to look at. Whatever else they say is not believed: it is read from the forge.
+// payload is what deliveries say of what there is to look at. Whatever else they say is not
+// believed: it is read from the forge.
 type payload struct {
 	Action     string `json:"action"`
 	Ref        string `json:"ref"`
@@ -45,8 +46,9 @@ type checked struct {
 
 const mostPulls = 20 // that one delivery names; more are found by a sweep
 
-// Parse says what a signed delivery asks to look at: nothing for events and repositories that are not ours (repository 0: any). An error says
-// that the body is no JSON object; one whose fields are not what they should be asks for a look at everything.
+// Parse says what a signed delivery asks to look at: nothing for events and repositories that are
+// not ours (repository 0: any). An error says that the body is no JSON object; one whose fields are
+// not what they should be asks for a look at everything.
 func Parse(event string, body []byte, branch string, repository int64) ([]fleet.Look, error) {
 	see, ours := events[event]
 	if !ours {
@@ -85,7 +87,8 @@ var events = map[string]func(p payload, branch string) []fleet.Look{
 	"pull_request_rejected": reviewed,
 	"pull_request_comment":  reviewed,
 	"issue_comment": func(p payload, _ string) []fleet.Look {
-		if p.Action != "created" || p.Issue == nil || p.Issue.PullRequest == nil { // what is edited is ignored, and issues are not ours
+		// what is edited is ignored, and issues are not ours
+		if p.Action != "created" || p.Issue == nil || p.Issue.PullRequest == nil {
 			return nil
 		}
 		return pulls(p.Issue.Number)
@@ -125,7 +128,8 @@ func pulls(numbers ...int) []fleet.Look {
 	return looks
 }
 
-// rerun answers "Re-run" on the forge's page: what was reported is reported again. The forge names no pull request of a fork.
+// rerun answers "Re-run" on the forge's page: what was reported is reported again. The forge names
+// no pull request of a fork.
 func rerun(action string, c *checked) []fleet.Look {
 	if action != "rerequested" || c == nil {
 		return nil
@@ -137,11 +141,14 @@ func rerun(action string, c *checked) []fleet.Look {
 }
 
 func group(p payload, branch string) []fleet.Look {
-	if p.Action != "checks_requested" || p.MergeGroup == nil || p.MergeGroup.BaseRef != "refs/heads/"+branch {
+	if p.Action != "checks_requested" || p.MergeGroup == nil ||
+		p.MergeGroup.BaseRef != "refs/heads/"+branch {
 		return nil
 	}
-	if !commitID.MatchString(p.MergeGroup.HeadSHA) || !strings.HasPrefix(p.MergeGroup.HeadRef, "refs/heads/") {
+	if !commitID.MatchString(p.MergeGroup.HeadSHA) || !strings.HasPrefix(p.MergeGroup.HeadRef,
+		"refs/heads/") {
 		return sweep()
 	}
-	return []fleet.Look{{Kind: fleet.LookGroup, Head: fleet.Revision(p.MergeGroup.HeadSHA), Ref: p.MergeGroup.HeadRef}}
+	return []fleet.Look{{Kind: fleet.LookGroup, Head: fleet.Revision(p.MergeGroup.HeadSHA),
+		Ref: p.MergeGroup.HeadRef}}
 }

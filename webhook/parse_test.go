@@ -16,30 +16,55 @@ func TestWhatEachEventAsksToLookAt(t *testing.T) {
 		event, body string
 		want        []fleet.Look
 	}{
-		"a push to the branch":            {"push", `{"ref":"refs/heads/main"}`, []fleet.Look{{Kind: fleet.LookBranch}}},
-		"a push to another branch":        {"push", `{"ref":"refs/heads/feature"}`, nil},
-		"a tag of the branch's name":      {"push", `{"ref":"refs/tags/main"}`, nil},
-		"the branch's end":                {"push", `{"ref":"refs/heads/main","deleted":true}`, []fleet.Look{{Kind: fleet.LookBranch}}},
-		"a pull request":                  {"pull_request", `{"action":"synchronize","number":7,"pull_request":{"number":7}}`, []fleet.Look{{Kind: fleet.LookPull, Number: 7}}},
+		"a push to the branch": {"push", `{"ref":"refs/heads/main"}`, []fleet.Look{
+			{Kind: fleet.LookBranch}}},
+		"a push to another branch":   {"push", `{"ref":"refs/heads/feature"}`, nil},
+		"a tag of the branch's name": {"push", `{"ref":"refs/tags/main"}`, nil},
+		"the branch's end": {"push", `{"ref":"refs/heads/main","deleted":true}`,
+			[]fleet.Look{{Kind: fleet.LookBranch}}},
+		"a pull request": {
+			"pull_request", `{"action":"synchronize","number":7,"pull_request":{"number":7}}`,
+			[]fleet.Look{{Kind: fleet.LookPull, Number: 7}}},
 		"a pull request without a number": {"pull_request", `{"action":"synchronize"}`, sweep()},
-		"a review":                        {"pull_request_review", `{"pull_request":{"number":7}}`, []fleet.Look{{Kind: fleet.LookPull, Number: 7}}},
-		"a review on Gitea":               {"pull_request_approved", `{"action":"reviewed","pull_request":{"number":7}}`, []fleet.Look{{Kind: fleet.LookPull, Number: 7}}},
-		"a comment":                       {"issue_comment", `{"action":"created","issue":{"number":7,"pull_request":{"url":"x"}}}`, []fleet.Look{{Kind: fleet.LookPull, Number: 7}}},
-		"a comment on an issue":           {"issue_comment", `{"action":"created","issue":{"number":7}}`, nil},
-		"a comment on an issue, null":     {"issue_comment", `{"action":"created","issue":{"number":7,"pull_request":null}}`, nil},
-		"an edited comment":               {"issue_comment", `{"action":"edited","issue":{"number":7,"pull_request":{}}}`, nil},
-		"a re-run":                        {"check_run", `{"action":"rerequested","check_run":{"head_sha":"` + sha + `"}}`, []fleet.Look{{Kind: fleet.LookHead, Head: fleet.Revision(sha)}}},
-		"a re-run of the suite":           {"check_suite", `{"action":"rerequested","check_suite":{"head_sha":"` + sha + `"}}`, []fleet.Look{{Kind: fleet.LookHead, Head: fleet.Revision(sha)}}},
-		"a check that ended":              {"check_run", `{"action":"completed","check_run":{"head_sha":"` + sha + `"}}`, nil},
-		"a merge group":                   {"merge_group", `{"action":"checks_requested","merge_group":{"head_sha":"` + sha + `","head_ref":"refs/heads/gh-readonly-queue/main/pr-7-x","base_ref":"refs/heads/main"}}`, []fleet.Look{{Kind: fleet.LookGroup, Head: fleet.Revision(sha), Ref: "refs/heads/gh-readonly-queue/main/pr-7-x"}}},
-		"a merge group of another branch": {"merge_group", `{"action":"checks_requested","merge_group":{"head_sha":"` + sha + `","head_ref":"refs/heads/x","base_ref":"refs/heads/dev"}}`, nil},
-		"a status under our name":         {"status", `{"context":"argosy/plan","sha":"` + sha + `"}`, []fleet.Look{{Kind: fleet.LookHead, Head: fleet.Revision(sha)}}},
-		"a status of others":              {"status", `{"context":"ci","sha":"` + sha + `"}`, nil},
-		"an installation":                 {"installation", `{"action":"suspend"}`, sweep()},
-		"another repository's":            {"push", `{"ref":"refs/heads/main","repository":{"id":43}}`, nil},
-		"an event that is not ours":       {"star", `{}`, nil},
-		"a number of the wrong type":      {"pull_request", `{"pull_request":{"number":"7"}}`, sweep()},
-		"a negative number":               {"pull_request", `{"pull_request":{"number":-7}}`, sweep()},
+		"a review": {"pull_request_review", `{"pull_request":{"number":7}}`,
+			[]fleet.Look{{Kind: fleet.LookPull, Number: 7}}},
+		"a review on Gitea": {"pull_request_approved",
+			`{"action":"reviewed","pull_request":{"number":7}}`, []fleet.Look{
+				{Kind: fleet.LookPull, Number: 7}}},
+		"a comment": {
+			"issue_comment", `{"action":"created","issue":{"number":7,"pull_request":{"url":"x"}}}`,
+			[]fleet.Look{{Kind: fleet.LookPull, Number: 7}}},
+		"a comment on an issue": {
+			"issue_comment", `{"action":"created","issue":{"number":7}}`, nil},
+		"a comment on an issue, null": {
+			"issue_comment", `{"action":"created","issue":{"number":7,"pull_request":null}}`, nil},
+		"an edited comment": {
+			"issue_comment", `{"action":"edited","issue":{"number":7,"pull_request":{}}}`, nil},
+		"a re-run": {
+			"check_run", `{"action":"rerequested","check_run":{"head_sha":"` + sha + `"}}`,
+			[]fleet.Look{{Kind: fleet.LookHead, Head: fleet.Revision(sha)}}},
+		"a re-run of the suite": {
+			"check_suite", `{"action":"rerequested","check_suite":{"head_sha":"` + sha + `"}}`,
+			[]fleet.Look{{Kind: fleet.LookHead, Head: fleet.Revision(sha)}}},
+		"a check that ended": {
+			"check_run", `{"action":"completed","check_run":{"head_sha":"` + sha + `"}}`, nil},
+		"a merge group": {
+			"merge_group", `{"action":"checks_requested","merge_group":{"head_sha":"` + sha +
+				`","head_ref":"refs/heads/gh-readonly-queue/main/pr-7-x","base_ref":"refs/heads/main"}}`, []fleet.Look{{Kind: fleet.LookGroup, Head: fleet.Revision(sha), Ref: "refs/heads/gh-readonly-queue/main/pr-7-x"}}},
+		"a merge group of another branch": {
+			"merge_group", `{"action":"checks_requested","merge_group":{"head_sha":"` + sha +
+				`","head_ref":"refs/heads/x","base_ref":"refs/heads/dev"}}`, nil},
+		"a status under our name": {"status", `{"context":"argosy/plan","sha":"` + sha +
+			`"}`, []fleet.Look{{Kind: fleet.LookHead, Head: fleet.Revision(sha)}}},
+		"a status of others": {"status", `{"context":"ci","sha":"` + sha + `"}`, nil},
+		"an installation":    {"installation", `{"action":"suspend"}`, sweep()},
+		"another repository's": {
+			"push", `{"ref":"refs/heads/main","repository":{"id":43}}`, nil},
+		"an event that is not ours": {"star", `{}`, nil},
+		"a number of the wrong type": {"pull_request", `{"pull_request":{"number":"7"}}`,
+			sweep()},
+		"a negative number": {"pull_request", `{"pull_request":{"number":-7}}`,
+			sweep()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Parse(c.event, []byte(c.body), "main", 42)
@@ -56,10 +81,15 @@ func TestWhatEachEventAsksToLookAt(t *testing.T) {
 	}
 }
 
-// Every field of a payload null, absent or of another type: never a panic, and no look that names nothing.
+// Every field of a payload null, absent or of another type: never a panic, and no look that names
+// nothing.
 func FuzzParse(f *testing.F) {
-	full := `{"action":"created","ref":"refs/heads/main","number":7,"context":"argosy/plan","sha":"` + sha + `","repository":{"id":42},"pull_request":{"number":7},` +
-		`"issue":{"number":7,"pull_request":{}},"check_run":{"head_sha":"` + sha + `"},"check_suite":{"head_sha":"` + sha + `"},"merge_group":{"head_sha":"` + sha + `","head_ref":"refs/heads/q","base_ref":"refs/heads/main"}}`
+	full :=
+		`{"action":"created","ref":"refs/heads/main","number":7,"context":"argosy/plan","sha":"` +
+			sha + `","repository":{"id":42},"pull_request":{"number":7},` +
+			`"issue":{"number":7,"pull_request":{}},"check_run":{"head_sha":"` + sha +
+			`"},"check_suite":{"head_sha":"` + sha + `"},"merge_group":{"head_sha":"` + sha +
+			`","head_ref":"refs/heads/q","base_ref":"refs/heads/main"}}`
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(full), &fields); err != nil {
 		f.Fatal(err)

@@ -15,8 +15,9 @@ import (
 // remembered is how long an account or team is taken to be what it was.
 const remembered = time.Minute
 
-// people looks owners up on the forge, and remembers them for a short while: hundreds of pull requests ask for the same few. A name counts for
-// the account or team that it is pinned to, and for nobody who has taken it since.
+// people looks owners up on the forge, and remembers them for a short while: hundreds of pull
+// requests ask for the same few. A name counts for the account or team that it is pinned to, and
+// for nobody who has taken it since.
 type people struct {
 	forge People
 	host  string
@@ -37,7 +38,8 @@ type lookedUp struct {
 	until   time.Time
 }
 
-// owners looks up each entry of spec.owners. Who is in a group of the sign-in is not the forge's to know.
+// owners looks up each entry of spec.owners. Who is in a group of the sign-in is not the forge's to
+// know.
 func (p *people) owners(ctx context.Context, declared []string) ([]review.Owner, error) {
 	var out []review.Owner
 	for _, name := range declared {
@@ -74,8 +76,9 @@ func (p *people) ask(ctx context.Context, account string) (lookedUp, error) {
 	return a, nil
 }
 
-// lookUp asks the forge. By a name that another account or team has now nobody counts, neither those who had it nor those who have it, until it
-// is released. A name that nobody has keeps its pin.
+// lookUp asks the forge. By a name that another account or team has now nobody counts, neither
+// those who had it nor those who have it, until it is released. A name that nobody has keeps its
+// pin.
 func (p *people) lookUp(ctx context.Context, account string) (lookedUp, error) {
 	a := lookedUp{until: p.now().Add(remembered)}
 	found, err := p.forge.Owner(ctx, account)
@@ -94,7 +97,9 @@ func (p *people) lookUp(ctx context.Context, account string) (lookedUp, error) {
 		a.people = found.People
 		return a, nil
 	}
-	p.log.Warn("the name of an owner is another account's or team's now, which does not count until it is released",
+	p.log.Warn(
+		"the name of an owner is another account's or team's now, which does not count until it "+
+			"is released",
 		"owner", account, "pinned", pin.ID, "now", found.ID)
 	a.changed = &review.Changed{Was: pin.ID, Is: found.ID}
 	return a, nil

@@ -20,7 +20,8 @@ func (h *harbor) consents() bool {
 	return h.state(fleet.CheckOwners) == "success" && h.record().Consented != ""
 }
 
-// Whoever takes the login of an owner does not count, and the pull request says why and what to do, until the platform releases that account.
+// Whoever takes the login of an owner does not count, and the pull request says why and what to do,
+// until the platform releases that account.
 func TestALoginThatAnotherAccountTookDoesNotCountUntilItIsReleased(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
@@ -33,7 +34,8 @@ func TestALoginThatAnotherAccountTookDoesNotCountUntilItIsReleased(t *testing.T)
 		t.Fatal("whoever took the owner's login counts as the owner")
 	}
 	said := strings.Join(h.ours(), "\n")
-	for _, want := range []string{"`alice` is another one than before", "argosy release-owner alice --id " + number(thief.ID), "it was " + number(h.alice.ID)} {
+	for _, want := range []string{"`alice` is another one than before",
+		"argosy release-owner alice --id " + number(thief.ID), "it was " + number(h.alice.ID)} {
 		if !strings.Contains(strings.ToLower(said), strings.ToLower(want)) {
 			t.Errorf("%q is not said:\n%s", want, said)
 		}
@@ -45,7 +47,8 @@ func TestALoginThatAnotherAccountTookDoesNotCountUntilItIsReleased(t *testing.T)
 	}
 }
 
-// Nobody gains by a login that was taken: not the platform's owners, who stand in for a tenant without an owner.
+// Nobody gains by a login that was taken: not the platform's owners, who stand in for a tenant
+// without an owner.
 func TestATakenLoginDoesNotPassTheOwnershipOn(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
@@ -77,7 +80,8 @@ func TestAHostThatIsAwayKeepsThePin(t *testing.T) {
 	h.pullRequest.Review(thief, "APPROVED")
 	h.later()
 	if h.consents() || h.records.pins["alice"] != h.alice.ID {
-		t.Errorf("after a while without an account alice is pinned to %d, not %d", h.records.pins["alice"], h.alice.ID)
+		t.Errorf("after a while without an account alice is pinned to %d, not %d",
+			h.records.pins["alice"], h.alice.ID)
 	}
 	h.server.Leave(thief)
 	h.server.Rename(h.alice, "alice")
@@ -99,7 +103,8 @@ func TestNobodyCountsWithoutTheStore(t *testing.T) {
 	}
 }
 
-// The direct pushes of whoever took a listed login are held, as the members of a team that took a listed team's name are.
+// The direct pushes of whoever took a listed login are held, as the members of a team that took a
+// listed team's name are.
 func TestDirectPushesOfATakenNameDoNotCount(t *testing.T) {
 	h := newHarbor(t)
 	h.server.Team("acme", "platform", "", h.bob, h.self)
@@ -108,7 +113,9 @@ func TestDirectPushesOfATakenNameDoNotCount(t *testing.T) {
 	brought := commit(after, contents{file: "2"})
 	pushedBy := func(a *githubtest.Account) bool {
 		h.later()
-		h.records.pushes = []fleet.Push{{Before: "base", After: after, By: fleet.Person{ID: a.ID, Login: a.Login}, At: h.now.Add(-time.Minute)}}
+		h.records.pushes = []fleet.Push{
+			{Before: "base", After: after, By: fleet.Person{ID: a.ID, Login: a.Login},
+				At: h.now.Add(-time.Minute)}}
 		return len(h.paths(brought)) > 0
 	}
 	if !pushedBy(h.alice) || !pushedBy(h.bob) {

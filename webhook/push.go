@@ -6,8 +6,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// pushPayload is what a push delivery says of who pushed. The sender is an account of the Git host, which
-// signed the delivery; a commit's author is whatever its writer typed.
+// pushPayload is what a push delivery says of who pushed. The sender is an account of the Git host,
+// which signed the delivery; a commit's author is whatever its writer typed.
 type pushPayload struct {
 	Ref        string `json:"ref"`
 	Before     string `json:"before"`
@@ -26,19 +26,22 @@ type pushPayload struct {
 	} `json:"pusher"`
 }
 
-// PushOf is the push to the branch that a signed delivery tells of, nil when it tells of none. Only this very
-// repository is believed. On a push with a deploy key the sender and the pusher differ: it is nobody's.
+// PushOf is the push to the branch that a signed delivery tells of, nil when it tells of none. Only
+// this very repository is believed. On a push with a deploy key the sender and the pusher differ:
+// it is nobody's.
 func PushOf(event string, body []byte, branch string, repository int64) *fleet.Push {
 	var p pushPayload
 	if event != "push" || json.Unmarshal(body, &p) != nil {
 		return nil
 	}
 	switch {
-	case p.Ref != "refs/heads/"+branch, p.Forced, !commitID.MatchString(p.Before), !commitID.MatchString(p.After):
+	case p.Ref != "refs/heads/"+branch, p.Forced, !commitID.MatchString(p.Before),
+		!commitID.MatchString(p.After):
 		return nil
 	case repository == 0, p.Repository == nil, p.Repository.ID != repository:
 		return nil
-	case p.Sender == nil, p.Sender.ID <= 0, p.Pusher == nil, p.Pusher.Name != p.Sender.Login && p.Pusher.Login != p.Sender.Login:
+	case p.Sender == nil, p.Sender.ID <= 0, p.Pusher == nil, p.Pusher.Name != p.Sender.Login &&
+		p.Pusher.Login != p.Sender.Login:
 		return nil
 	}
 	return &fleet.Push{

@@ -11,7 +11,9 @@ import (
 // located are problems in the file that the pull request changes, line by line.
 func located(n int) (out []fleet.Problem) {
 	for i := range n {
-		out = append(out, fleet.Problem{Path: "tenants/acme/deployments/checkout.yaml", Line: i + 1, Column: 3, Code: "unknown-field", Message: fmt.Sprintf("field no. %d is not known", i), Fix: "leave it out", Severity: fleet.SeverityError})
+		out = append(out, fleet.Problem{Path: "tenants/acme/deployments/checkout.yaml", Line: i + 1,
+			Column: 3, Code: "unknown-field", Message: fmt.Sprintf("field no. %d is not known", i),
+			Fix: "leave it out", Severity: fleet.SeverityError})
 	}
 	return out
 }
@@ -34,7 +36,8 @@ func (h *harbor) shown() string {
 	return b.String()
 }
 
-// Whichever request of a look is lost, on its way or its answer: the next look ends where one that nothing happened to does.
+// Whichever request of a look is lost, on its way or its answer: the next look ends where one that
+// nothing happened to does.
 func TestLookSurvivesEachLostRequest(t *testing.T) {
 	for name, prepare := range map[string]func(h *harbor){
 		"of a new pull request": func(h *harbor) {
@@ -77,13 +80,16 @@ func TestLookSurvivesEachLostRequest(t *testing.T) {
 							t.Fatalf("write %d: %v", cut+1, err)
 						}
 						h.look()
-						if got, want := h.shown(), whole.shown(); got != want || len(h.ours()) != 1 {
-							t.Errorf("write %d (done %t) leads to\n%s\nnot\n%s", cut+1, done, got, want)
+						if got, want := h.shown(), whole.shown(); got != want ||
+							len(h.ours()) != 1 {
+							t.Errorf("write %d (done %t) leads to\n%s\nnot\n%s", cut+1, done, got,
+								want)
 						}
 						settled := h.writes()
 						h.look()
 						if h.writes() != settled {
-							t.Errorf("write %d (done %t): the look after wrote %d times", cut+1, done, h.writes()-settled)
+							t.Errorf("write %d (done %t): the look after wrote %d times", cut+1,
+								done, h.writes()-settled)
 						}
 					}
 				}
@@ -98,11 +104,15 @@ func TestAppReportsTheLines(t *testing.T) {
 	h.planner.answer.Problems = located(120)
 	h.look()
 	run := h.repo.Runs(h.app, h.pullRequest.Head)[fleet.CheckValidate]
-	if run.Conclusion != "failure" || len(run.Annotations) != 120 || len(h.repo.Statuses(h.pullRequest.Head)) != 0 {
-		t.Fatalf("%s with %d annotations and statuses %v", run.Conclusion, len(run.Annotations), h.repo.Statuses(h.pullRequest.Head))
+	if run.Conclusion != "failure" || len(run.Annotations) != 120 ||
+		len(h.repo.Statuses(h.pullRequest.Head)) != 0 {
+		t.Fatalf("%s with %d annotations and statuses %v", run.Conclusion, len(run.Annotations),
+			h.repo.Statuses(h.pullRequest.Head))
 	}
 	last := run.Annotations[119]
-	if last.Path != "tenants/acme/deployments/checkout.yaml" || last.Line != 120 || last.Level != "failure" || !strings.Contains(last.Message, "no. 119 is not known\nfix: leave it out") {
+	if last.Path != "tenants/acme/deployments/checkout.yaml" || last.Line != 120 ||
+		last.Level != "failure" || !strings.Contains(last.Message,
+		"no. 119 is not known\nfix: leave it out") {
 		t.Errorf("%+v", last)
 	}
 	if got := h.state(fleet.CheckOwners); got != "in_progress" {
@@ -112,7 +122,8 @@ func TestAppReportsTheLines(t *testing.T) {
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	run = h.repo.Runs(h.app, h.pullRequest.Head)[fleet.CheckValidate]
-	if h.states() != "argosy/validate=success argosy/plan=success argosy/owners=success " || len(run.Annotations) != 0 || len(h.ours()) != 1 {
+	if h.states() != "argosy/validate=success argosy/plan=success argosy/owners=success " ||
+		len(run.Annotations) != 0 || len(h.ours()) != 1 {
 		t.Errorf("%s, still with %d annotations", h.states(), len(run.Annotations))
 	}
 }
@@ -124,13 +135,15 @@ func TestCommentIsOfTheNewHead(t *testing.T) {
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	first := h.pullRequest.Head
-	if text := h.comment(); !strings.Contains(text, "head `"+first[:8]+"`") || !strings.Contains(text, "Approved for tenant `acme` by `alice`") {
+	if text := h.comment(); !strings.Contains(text, "head `"+first[:8]+"`") ||
+		!strings.Contains(text, "Approved for tenant `acme` by `alice`") {
 		t.Fatal(text)
 	}
 	second := h.pullRequest.Push()
 	h.look()
 	text := h.comment()
-	for _, want := range []string{"head `" + second[:8] + "`", "`/argosy approve " + second + "`", "`alice` approved an earlier head", "Needs an approval for tenant `acme`"} {
+	for _, want := range []string{"head `" + second[:8] + "`", "`/argosy approve " + second + "`",
+		"`alice` approved an earlier head", "Needs an approval for tenant `acme`"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in %s", want, text)
 		}
@@ -146,13 +159,16 @@ func TestNewHeadTakesProblemsBack(t *testing.T) {
 	h.open(h.bob, nil)
 	h.planner.answer.Problems = located(1)
 	h.look()
-	if text := h.comment(); h.state(fleet.CheckValidate) != "failure" || !strings.Contains(text, "checkout.yaml:1:3") || !strings.Contains(text, "field no. 0 is not known") {
+	if text := h.comment(); h.state(fleet.CheckValidate) != "failure" ||
+		!strings.Contains(text, "checkout.yaml:1:3") ||
+		!strings.Contains(text, "field no. 0 is not known") {
 		t.Fatal(text)
 	}
 	h.planner.answer.Problems = nil
 	h.pullRequest.Push()
 	h.look()
-	if text := h.comment(); h.state(fleet.CheckValidate) != "success" || strings.Contains(text, "not known") {
+	if text := h.comment(); h.state(fleet.CheckValidate) != "success" ||
+		strings.Contains(text, "not known") {
 		t.Error(text)
 	}
 }

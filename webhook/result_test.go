@@ -27,7 +27,8 @@ func applied(t *testing.T) *harbor {
 }
 
 func (h *harbor) comes(k fleet.ObjectKey, hash string, health fleet.HealthState, message string) {
-	h.records.outcomes[k] = fleet.Outcome{Present: true, Hash: hash, Apply: fleet.ApplyApplied, Sync: fleet.SyncSynced, Health: health, Message: message}
+	h.records.outcomes[k] = fleet.Outcome{Present: true, Hash: hash, Apply: fleet.ApplyApplied,
+		Sync: fleet.SyncSynced, Health: health, Message: message}
 }
 
 func (h *harbor) says(words ...string) {
@@ -46,7 +47,8 @@ func TestResultSettlesOnceAllIsWell(t *testing.T) {
 	h.comes(checkout, "m1", fleet.HealthHealthy, "")
 	h.comes(cart, "m2", fleet.HealthDegraded, "the pod crashes: @all <b>")
 	h.look()
-	h.says("❌ Merged: 1 of 2 Applications is not well", "Synced, Degraded: `the pod crashes: @all <b>`", "Synced, Healthy")
+	h.says("❌ Merged: 1 of 2 Applications is not well",
+		"Synced, Degraded: `the pod crashes: @all <b>`", "Synced, Healthy")
 	if h.record().Settled {
 		t.Fatal("what is degraded is settled")
 	}
@@ -83,10 +85,12 @@ func TestResultOfWhatIsNeverSeen(t *testing.T) {
 func TestResultHoldsTheStepAgainstTheReview(t *testing.T) {
 	h := applied(t)
 	merge := fleet.Revision(h.pullRequest.Merged)
-	h.Recorded(t.Context(), []fleet.TenantName{"acme"}, &webhook.Step{Head: merge, Effects: []fleet.Effect{
-		{Key: checkout, Tenant: "acme", Environment: "prod", Deployment: "checkout", Hash: "m1"},
-		{Key: cart, Tenant: "acme", Environment: "prod", Deployment: "cart", Deletes: true},
-	}})
+	h.Recorded(t.Context(), []fleet.TenantName{"acme"}, &webhook.Step{
+		Head: merge, Effects: []fleet.Effect{
+			{Key: checkout, Tenant: "acme", Environment: "prod", Deployment: "checkout",
+				Hash: "m1"},
+			{Key: cart, Tenant: "acme", Environment: "prod", Deployment: "cart", Deletes: true},
+		}})
 	h.comes(checkout, "m1", fleet.HealthHealthy, "")
 	h.look()
 	h.says("What came is not what was reviewed", "it is to be deleted")
@@ -99,7 +103,8 @@ func TestClosedWithoutAMerge(t *testing.T) {
 	h.pullRequest.Close()
 	h.look()
 	h.says("Closed without a merge: nothing of it takes effect.")
-	if got := h.record(); got.State != fleet.PullClosed || !got.Settled || strings.Contains(h.comment(), "approve") {
+	if got := h.record(); got.State != fleet.PullClosed || !got.Settled ||
+		strings.Contains(h.comment(), "approve") {
 		t.Errorf("%+v, %s", got, h.comment())
 	}
 	before := h.writes()

@@ -14,27 +14,32 @@ import (
 )
 
 const (
-	// mostCommits is how many commits of one step of the branch are asked for. A longer one was not merged
-	// pull request by pull request.
+	// mostCommits is how many commits of one step of the branch are asked for. A longer one was not
+	// merged pull request by pull request.
 	mostCommits = 200
-	// pushSettles is how old a push has to be before it counts as a direct one: by then the Git host says
-	// of a merge that it is a merge.
+	// pushSettles is how old a push has to be before it counts as a direct one: by then the Git
+	// host says of a merge that it is a merge.
 	pushSettles = 3 * time.Second
 )
 
-// Reviewed is what people saw of the commits, and agreed to, before these reached the branch: commits lists
-// the branch's own of one span, the oldest first, after the commit base.
+// Reviewed is what people saw of the commits, and agreed to, before these reached the branch:
+// commits lists the branch's own of one span, the oldest first, after the commit base.
 //
-// A merged pull request counts with those files of the very head that was merged whose owners had approved
-// that head, and with its plan if an owner of everything that it touches had. A push that is no merge counts as reviewed by the
-// platform if an account of Config.DirectPush pushed it. An error says that not everything is known; what is
-// returned with it holds all the same.
-func (r *Reviewer) Reviewed(ctx context.Context, base fleet.Revision, commits []plan.BranchCommit) (plan.Seen, error) {
+// A merged pull request counts with those files of the very head that was merged whose owners had
+// approved that head, and with its plan if an owner of everything that it touches had. A push that
+// is no merge counts as reviewed by the platform if an account of Config.DirectPush pushed it. An
+// error says that not everything is known; what is returned with it holds all the same.
+func (r *Reviewer) Reviewed(ctx context.Context, base fleet.Revision,
+	commits []plan.BranchCommit) (plan.Seen, error) {
 	out := plan.Seen{Deletions: map[fleet.ObjectKey]fleet.ReviewedDeletion{}}
 	if len(commits) > mostCommits {
-		return out, fmt.Errorf("%d commits came at once, more than the %d that are looked through for reviews", len(commits), mostCommits)
+		return out,
+			fmt.Errorf(
+				"%d commits came at once, more than the %d that are looked through for reviews",
+				len(commits), mostCommits)
 	}
-	s := &span{base: base, commits: slices.Clone(commits), at: map[fleet.Revision]int{}, merges: map[int]bool{}, seen: out.Deletions}
+	s := &span{base: base, commits: slices.Clone(commits), at: map[fleet.Revision]int{},
+		merges: map[int]bool{}, seen: out.Deletions}
 	for i, c := range s.commits {
 		s.at[c.ID] = i
 	}
@@ -94,7 +99,8 @@ func (r *Reviewer) pullIn(ctx context.Context, s *span, number int) error {
 	if agreed := record.Agreed(pull.Head); agreed != nil {
 		s.commits[i].Shown = append(s.commits[i].Shown, agreed)
 	}
-	if record.Consented != pull.Head { // a deletion was seen by an owner of everything that the pull request touches, or by nobody
+	// a deletion was seen by an owner of everything that the pull request touches, or by nobody
+	if record.Consented != pull.Head {
 		return nil
 	}
 	p, known, err := r.Records.Reviewed(ctx, number, pull.Head)
@@ -106,7 +112,8 @@ func (r *Reviewer) pullIn(ctx context.Context, s *span, number int) error {
 			continue
 		}
 		d := fleet.ReviewedDeletion{Key: e.Key, Pull: number}
-		if c := record.Cleared; c != nil && c.Head == pull.Head && slices.Contains(c.Deletions, e.Key) {
+		if c := record.Cleared; c != nil && c.Head == pull.Head && slices.Contains(c.Deletions,
+			e.Key) {
 			d.Approved, d.By = true, "github:"+c.By.Login+" ("+strconv.FormatInt(c.By.ID, 10)+")"
 		}
 		s.seen[e.Key] = d
@@ -114,8 +121,9 @@ func (r *Reviewer) pullIn(ctx context.Context, s *span, number int) error {
 	return nil
 }
 
-// pushesIn marks the commits that accounts of DirectPush have pushed. Who clicks "merge" pushes too, and has
-// reviewed nothing by that: a push with the merge commit of a pull request in it is no direct one.
+// pushesIn marks the commits that accounts of DirectPush have pushed. Who clicks "merge" pushes
+// too, and has reviewed nothing by that: a push with the merge commit of a pull request in it is no
+// direct one.
 func (r *Reviewer) pushesIn(ctx context.Context, s *span) error {
 	if len(r.DirectPush) == 0 || len(s.commits) == 0 {
 		return nil
@@ -134,7 +142,8 @@ func (r *Reviewer) pushesIn(ctx context.Context, s *span) error {
 			continue
 		}
 		if age := r.Now().Sub(p.At); age < pushSettles {
-			return fmt.Errorf("the push of %s is too young to tell it from a merge", p.After.Short())
+			return fmt.Errorf("the push of %s is too young to tell it from a merge",
+				p.After.Short())
 		}
 		for i := first; i <= last; i++ {
 			s.commits[i].Trusted = true
@@ -143,8 +152,8 @@ func (r *Reviewer) pushesIn(ctx context.Context, s *span) error {
 	return nil
 }
 
-// pushed is the commits that a push has brought, as indexes; false when they are not all of the span, or one
-// of them is a merge.
+// pushed is the commits that a push has brought, as indexes; false when they are not all of the
+// span, or one of them is a merge.
 func (s *span) pushed(p fleet.Push) (first, last int, ok bool) {
 	last, ok = s.at[p.After]
 	if !ok {

@@ -67,20 +67,39 @@ func TestAMergeThatNobodyConsentedToShowsNothing(t *testing.T) {
 }
 
 func TestDirectPushesCountForListedAccountsOnly(t *testing.T) {
-	const base, first, second = fleet.Revision("base"), fleet.Revision("1111111111111111111111111111111111111111"), fleet.Revision("2222222222222222222222222222222222222222")
-	line := []plan.BranchCommit{commit(first, contents{file: "1"}), commit(second, contents{victim: "2"})}
+	const base, first, second = fleet.Revision("base"),
+		fleet.Revision("1111111111111111111111111111111111111111"),
+		fleet.Revision("2222222222222222222222222222222222222222")
+	line := []plan.BranchCommit{commit(first, contents{file: "1"}),
+		commit(second, contents{victim: "2"})}
 	for name, c := range map[string]struct {
 		push func(h *harbor) fleet.Push
 		want contents
 	}{
-		"a listed account": {func(h *harbor) fleet.Push { return fleet.Push{Before: base, After: second, By: h.person(h.alice)} }, contents{file: "1", victim: "2"}},
-		"a part of it":     {func(h *harbor) fleet.Push { return fleet.Push{Before: first, After: second, By: h.person(h.alice)} }, contents{victim: "2"}},
-		"a pinned account": {func(h *harbor) fleet.Push { return fleet.Push{Before: base, After: second, By: fleet.Person{ID: 4711}} }, contents{file: "1", victim: "2"}},
-		"another account":  {func(h *harbor) fleet.Push { return fleet.Push{Before: base, After: second, By: h.person(h.bob)} }, contents{}},
+		"a listed account": {
+			func(h *harbor) fleet.Push {
+				return fleet.Push{Before: base, After: second, By: h.person(h.alice)}
+			}, contents{file: "1", victim: "2"}},
+		"a part of it": {
+			func(h *harbor) fleet.Push {
+				return fleet.Push{Before: first, After: second, By: h.person(h.alice)}
+			}, contents{victim: "2"}},
+		"a pinned account": {
+			func(h *harbor) fleet.Push {
+				return fleet.Push{Before: base, After: second, By: fleet.Person{ID: 4711}}
+			}, contents{file: "1", victim: "2"}},
+		"another account": {
+			func(h *harbor) fleet.Push {
+				return fleet.Push{Before: base, After: second, By: h.person(h.bob)}
+			}, contents{}},
 		"another account that bears the login": {func(h *harbor) fleet.Push {
-			return fleet.Push{Before: base, After: second, By: fleet.Person{ID: h.alice.ID + 1000, Login: "alice"}}
+			return fleet.Push{Before: base, After: second, By: fleet.Person{ID: h.alice.ID + 1000,
+				Login: "alice"}}
 		}, contents{}},
-		"from elsewhere": {func(h *harbor) fleet.Push { return fleet.Push{Before: "else", After: second, By: h.person(h.alice)} }, contents{}},
+		"from elsewhere": {
+			func(h *harbor) fleet.Push {
+				return fleet.Push{Before: "else", After: second, By: h.person(h.alice)}
+			}, contents{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarbor(t)
@@ -107,8 +126,10 @@ func TestAMergeByAListedAccountIsNoDirectPush(t *testing.T) {
 	h.look()
 	merged := h.pullRequest.Merge(2)
 	first, last := fleet.Revision(merged[0]), fleet.Revision(merged[1])
-	h.records.pushes = []fleet.Push{{Before: "base", After: last, By: h.person(h.alice), At: h.now.Add(-time.Minute)}}
-	if got := h.paths(commit(first, contents{victim: "bad"}), commit(last, contents{file: "2"})); len(got) != 0 {
+	h.records.pushes = []fleet.Push{{Before: "base", After: last, By: h.person(h.alice),
+		At: h.now.Add(-time.Minute)}}
+	if got := h.paths(commit(first, contents{victim: "bad"}),
+		commit(last, contents{file: "2"})); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }
@@ -117,8 +138,10 @@ func TestAYoungPushIsNotKnownToBeADirectOne(t *testing.T) {
 	h := newHarbor(t)
 	h.DirectPush = []string{"github:alice"}
 	const pushed = fleet.Revision("1111111111111111111111111111111111111111")
-	h.records.pushes = []fleet.Push{{Before: "base", After: pushed, By: h.person(h.alice), At: h.now}}
-	seen, err := h.Reviewed(t.Context(), "base", []plan.BranchCommit{commit(pushed, contents{file: "1"})})
+	h.records.pushes = []fleet.Push{{Before: "base", After: pushed, By: h.person(h.alice),
+		At: h.now}}
+	seen, err := h.Reviewed(t.Context(), "base", []plan.BranchCommit{
+		commit(pushed, contents{file: "1"})})
 	if err == nil || len(seen.Paths) != 0 {
 		t.Errorf("%v, %v", seen.Paths, err)
 	}
@@ -134,17 +157,22 @@ func TestWhatIsKnownOfASpanCountsWhileTheRestIsNot(t *testing.T) {
 	h.look()
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
 	const other = fleet.Revision("1111111111111111111111111111111111111111")
-	h.server.Break("GET /repos/acme/fleet/commits/"+string(other)+"/pulls", githubtest.Say(http.StatusBadGateway, "away"))
-	seen, err := h.Reviewed(t.Context(), "base", []plan.BranchCommit{commit(other, contents{victim: "1"}), commit(merge, contents{file: "2"})})
+	h.server.Break("GET /repos/acme/fleet/commits/"+string(other)+"/pulls",
+		githubtest.Say(http.StatusBadGateway, "away"))
+	seen, err := h.Reviewed(t.Context(), "base", []plan.BranchCommit{
+		commit(other, contents{victim: "1"}), commit(merge, contents{file: "2"})})
 	if d := cmp.Diff(contents{file: "2"}, seen.Paths); d != "" || err == nil {
 		t.Errorf("%v %s", err, d)
 	}
 }
 
 func TestPushOf(t *testing.T) {
-	const a, b = "1111111111111111111111111111111111111111", "2222222222222222222222222222222222222222"
+	const a, b = "1111111111111111111111111111111111111111",
+		"2222222222222222222222222222222222222222"
 	payload := func(ref, after string, repository int, sender, pusher string) []byte {
-		return fmt.Appendf(nil, `{"ref":%q,"before":%q,"after":%q,"repository":{"id":%d},"sender":%s,"pusher":%s}`, ref, a, after, repository, sender, pusher)
+		return fmt.Appendf(nil,
+			`{"ref":%q,"before":%q,"after":%q,"repository":{"id":%d},"sender":%s,"pusher":%s}`, ref,
+			a, after, repository, sender, pusher)
 	}
 	const alice = `{"id":7,"login":"alice"}`
 	want := &fleet.Push{Before: a, After: b, By: fleet.Person{ID: 7, Login: "alice"}}
@@ -154,18 +182,24 @@ func TestPushOf(t *testing.T) {
 		repo  int64
 		want  *fleet.Push
 	}{
-		"GitHub's":               {"push", payload("refs/heads/main", b, 5, alice, `{"name":"alice","email":"x"}`), 5, want},
-		"Gitea's":                {"push", payload("refs/heads/main", b, 5, alice, alice), 5, want},
-		"another branch":         {"push", payload("refs/heads/other", b, 5, alice, alice), 5, nil},
-		"another repository":     {"push", payload("refs/heads/main", b, 6, alice, alice), 5, nil},
-		"an unknown repository":  {"push", payload("refs/heads/main", b, 5, alice, alice), 0, nil},
-		"another event":          {"create", payload("refs/heads/main", b, 5, alice, alice), 5, nil},
-		"no commit":              {"push", payload("refs/heads/main", "2222", 5, alice, alice), 5, nil},
-		"a deploy key":           {"push", payload("refs/heads/main", b, 5, alice, `{"name":"acme"}`), 5, nil},
-		"no sender":              {"push", payload("refs/heads/main", b, 5, "null", alice), 5, nil},
-		"a sender without an id": {"push", payload("refs/heads/main", b, 5, `{"login":"alice"}`, alice), 5, nil},
-		"no pusher":              {"push", payload("refs/heads/main", b, 5, alice, "null"), 5, nil},
-		"other types":            {"push", []byte(`{"ref":7}`), 5, nil},
+		"GitHub's": {
+			"push", payload("refs/heads/main", b, 5, alice, `{"name":"alice","email":"x"}`), 5,
+			want},
+		"Gitea's":               {"push", payload("refs/heads/main", b, 5, alice, alice), 5, want},
+		"another branch":        {"push", payload("refs/heads/other", b, 5, alice, alice), 5, nil},
+		"another repository":    {"push", payload("refs/heads/main", b, 6, alice, alice), 5, nil},
+		"an unknown repository": {"push", payload("refs/heads/main", b, 5, alice, alice), 0, nil},
+		"another event": {"create", payload("refs/heads/main", b, 5, alice, alice), 5,
+			nil},
+		"no commit": {"push", payload("refs/heads/main", "2222", 5, alice, alice), 5,
+			nil},
+		"a deploy key": {
+			"push", payload("refs/heads/main", b, 5, alice, `{"name":"acme"}`), 5, nil},
+		"no sender": {"push", payload("refs/heads/main", b, 5, "null", alice), 5, nil},
+		"a sender without an id": {"push", payload("refs/heads/main", b, 5, `{"login":"alice"}`,
+			alice), 5, nil},
+		"no pusher":   {"push", payload("refs/heads/main", b, 5, alice, "null"), 5, nil},
+		"other types": {"push", []byte(`{"ref":7}`), 5, nil},
 	} {
 		if d := cmp.Diff(c.want, webhook.PushOf(c.event, c.body, "main", c.repo)); d != "" {
 			t.Errorf("%s: %s", name, d)
@@ -177,7 +211,8 @@ func (h *harbor) person(a *githubtest.Account) fleet.Person {
 	return fleet.Person{ID: a.ID, Login: a.Login}
 }
 
-// A pull request of two tenants that is merged with the approval of one: the files of that one were agreed to, and no others.
+// A pull request of two tenants that is merged with the approval of one: the files of that one were
+// agreed to, and no others.
 func TestAnApprovalOfOneTenantIsForItsFilesAlone(t *testing.T) {
 	const theirs = "tenants/globex/deployments/web.yaml"
 	h := newHarbor(t)
@@ -204,13 +239,15 @@ func TestAnApprovalOfOneTenantIsForItsFilesAlone(t *testing.T) {
 // The version before kept what was agreed to without naming the head.
 func TestFilesThatTheVersionBeforeKeptCountAtTheConsentedHead(t *testing.T) {
 	r := fleet.PullRecord{Pull: fleet.Pull{Head: "h2"}, Consented: "h1", Shown: contents{file: "2"}}
-	if r.Agreed("h1")[file] != "2" || r.Agreed("h2") != nil || (fleet.PullRecord{Shown: r.Shown}).Agreed("") != nil {
+	if r.Agreed("h1")[file] != "2" || r.Agreed("h2") != nil ||
+		(fleet.PullRecord{Shown: r.Shown}).Agreed("") != nil {
 		t.Errorf("agreed to are %v and %v", r.Agreed("h1"), r.Agreed("h2"))
 	}
 }
 
-// A merge queue makes the commits of a group itself, each the merge of one pull request on those before it. Each is held against what its own
-// pull request showed: what the queue, or whoever pushed beside it, added to one of them is nobody's.
+// A merge queue makes the commits of a group itself, each the merge of one pull request on those
+// before it. Each is held against what its own pull request showed: what the queue, or whoever
+// pushed beside it, added to one of them is nobody's.
 func TestCommitsOfAMergeQueueAreHeldAgainstTheirPullRequests(t *testing.T) {
 	h := newHarbor(t)
 	second := "tenants/acme/deployments/cart.yaml"
@@ -222,15 +259,18 @@ func TestCommitsOfAMergeQueueAreHeldAgainstTheirPullRequests(t *testing.T) {
 			h.pullRequest.Review(h.alice, "APPROVED")
 			h.look()
 		}
-		return fleet.Revision(h.pullRequest.Merge(1)[0]) // as the queue merges: the pull request names the commit of its group
+		// as the queue merges: the pull request names the commit of its group
+		return fleet.Revision(h.pullRequest.Merge(1)[0])
 	}
 	first := merge(contents{file: "2"}, true)
 	next := merge(contents{second: "2"}, true)
 	last := merge(contents{second: "3"}, false) // "head only" lets it through among others
-	if d := cmp.Diff(contents{file: "2", second: "2"}, h.paths(commit(first, contents{file: "2"}), commit(next, contents{second: "2"}))); d != "" {
+	if d := cmp.Diff(contents{file: "2", second: "2"}, h.paths(commit(first, contents{file: "2"}),
+		commit(next, contents{second: "2"}))); d != "" {
 		t.Errorf("two of one group: %s", d)
 	}
-	got := h.paths(commit(first, contents{file: "2"}), commit(next, contents{second: "2", victim: "bad"}), commit(last, contents{second: "3"}))
+	got := h.paths(commit(first, contents{file: "2"}),
+		commit(next, contents{second: "2", victim: "bad"}), commit(last, contents{second: "3"}))
 	if d := cmp.Diff(contents{file: "2"}, got); d != "" {
 		t.Errorf("what nobody approved is let in: %s", d)
 	}

@@ -17,7 +17,8 @@ var (
 	ErrNotLeading = errors.New("this replica does not apply the branch now")
 	// ErrUnsettled says that the branch's head is being applied.
 	ErrUnsettled = errors.New("the branch's head is being applied")
-	// ErrMoved says that the ref is not at the commit that was asked for: Git and the API of a forge may differ for a moment.
+	// ErrMoved says that the ref is not at the commit that was asked for: Git and the API of a
+	// forge may differ for a moment.
 	ErrMoved = errors.New("the head has moved on")
 	// ErrUnmergeable says that the head can never be merged as it is; the error tells why.
 	ErrUnmergeable = errors.New("it cannot be merged")
@@ -27,8 +28,8 @@ var (
 type Preview struct {
 	Base  fleet.Revision // applied
 	Files []string       // below fleet/ and tenants/ that the merge changes
-	// Shown is the files that the head has otherwise than the commit where it parted from the branch, also where the branch has the same by
-	// now: path to blob, "" if the head removes it.
+	// Shown is the files that the head has otherwise than the commit where it parted from the
+	// branch, also where the branch has the same by now: path to blob, "" if the head removes it.
 	Shown     map[string]string
 	Problems  []fleet.Problem
 	Conflicts []string     // files that changed on both sides
@@ -45,9 +46,11 @@ type Preview struct {
 type Planner interface {
 	// Wake says that the branch may have moved.
 	Wake()
-	// Preview plans what the head at ref changes. ErrNotLeading, ErrUnsettled and ErrMoved say "not now".
+	// Preview plans what the head at ref changes. ErrNotLeading, ErrUnsettled and ErrMoved say "not
+	// now".
 	Preview(ctx context.Context, ref string, head fleet.Revision) (Preview, error)
-	// Parse reads and checks the files that the head changes, each on its own: for forks that nobody has looked at.
+	// Parse reads and checks the files that the head changes, each on its own: for forks that
+	// nobody has looked at.
 	Parse(ctx context.Context, ref string, head fleet.Revision) (Preview, error)
 	// Platform is Fleet.spec of the applied base, and Tenant one tenant's grant.
 	Platform() (fleet.FleetSpec, error)
@@ -55,7 +58,8 @@ type Planner interface {
 	// Engine is an engine's spec in the applied base.
 	Engine(name fleet.EngineName) (spec fleet.EngineSpec, declared bool, err error)
 	// Applied is the revision that is applied, and includes whether it has the commit.
-	Applied(ctx context.Context, commit fleet.Revision) (applied fleet.Revision, includes bool, err error)
+	Applied(ctx context.Context, commit fleet.Revision) (applied fleet.Revision, includes bool,
+		err error)
 }
 
 // Records is what the store keeps of pull requests, and what it knows of what they touch.
@@ -66,16 +70,21 @@ type Records interface {
 	UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error)
 	SaveReviewed(ctx context.Context, p fleet.ReviewedPlan) error
 	Reviewed(ctx context.Context, number int, head fleet.Revision) (fleet.ReviewedPlan, bool, error)
-	// PinOwner takes that the Git host has the account or team id under the name now, and returns whom the name is pinned to.
+	// PinOwner takes that the Git host has the account or team id under the name now, and returns
+	// whom the name is pinned to.
 	PinOwner(ctx context.Context, host, name string, id int64) (fleet.OwnerView, error)
-	// Pushes are the pushes to the branch that ended at one of these commits, as signed deliveries told.
+	// Pushes are the pushes to the branch that ended at one of these commits, as signed deliveries
+	// told.
 	Pushes(ctx context.Context, ends []fleet.Revision) ([]fleet.Push, error)
 	Colliding(ctx context.Context, number int, touches []string) ([]fleet.Collision, error)
 	Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.Outcome, error)
 	Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error)
-	Holds(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.Hold, string, error)
-	Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.EngineView, string, error)
-	Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.AgentView, string, error)
+	Holds(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.Hold,
+		string, error)
+	Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) (
+		[]fleet.EngineView, string, error)
+	Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) (
+		[]fleet.AgentView, string, error)
 }
 
 // Config is what a Reviewer is made of.
@@ -84,29 +93,33 @@ type Config struct {
 	Host    string // whose names owners are: the URL of the forge's API
 	Planner Planner
 	Records Records
-	Branch  string        // that pull requests are to be merged into
-	Public  string        // URL of the page, without a slash at its end; empty: there is none to link to
+	Branch  string // that pull requests are to be merged into
+	// URL of the page, without a slash at its end; empty: there is none to link to
+	Public  string
 	Sweep   time.Duration // how often everything open is looked for
 	HookURL string        // where deliveries arrive, for asking for lost ones; empty: unknown
-	// DirectPush lists accounts and teams ("github:alice", "github:acme/platform") whose direct pushes to the
-	// branch count as reviewed by the platform.
+	// DirectPush lists accounts and teams ("github:alice", "github:acme/platform") whose direct
+	// pushes to the branch count as reviewed by the platform.
 	DirectPush []string
 	Log        *slog.Logger
 	Now        func() time.Time // nil: the system's clock
 }
 
-// Reviewer looks at pull requests and reports what they come to. It works on the replica that applies the branch.
+// Reviewer looks at pull requests and reports what they come to. It works on the replica that
+// applies the branch.
 type Reviewer struct {
 	Config
 	people people
 
-	mu        sync.Mutex
-	following map[int]time.Time    // merged pull requests whose result is followed: when they are looked at next
-	swept     time.Time            // deliveries before it were asked for again
-	missed    bool                 // revisions may have been recorded without a look at the pull requests that they concern
-	steps     []Step               // the latest
-	waiting   map[string]time.Time // looks that are put off, by key: since when
-	looking   map[int]bool         // pull requests that are being looked at
+	mu sync.Mutex
+	// merged pull requests whose result is followed: when they are looked at next
+	following map[int]time.Time
+	swept     time.Time // deliveries before it were asked for again
+	// revisions may have been recorded without a look at the pull requests that they concern
+	missed  bool
+	steps   []Step               // the latest
+	waiting map[string]time.Time // looks that are put off, by key: since when
+	looking map[int]bool         // pull requests that are being looked at
 }
 
 // NewReviewer makes a Reviewer that has looked at nothing.
@@ -114,17 +127,19 @@ func NewReviewer(c Config) *Reviewer {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Reviewer{Config: c, people: people{forge: c.Forge, host: c.Host, pins: c.Records, log: c.Log, now: c.Now, known: map[string]lookedUp{}},
+	return &Reviewer{Config: c, people: people{forge: c.Forge, host: c.Host, pins: c.Records,
+		log: c.Log, now: c.Now, known: map[string]lookedUp{}},
 		following: map[int]time.Time{}, waiting: map[string]time.Time{}, looking: map[int]bool{}}
 }
 
-// Look does what was asked for. An error is tried again; a *fleet.ForgeBusy says when, and is no failure: it may come as often as it takes.
+// Look does what was asked for. An error is tried again; a *fleet.ForgeBusy says when, and is no
+// failure: it may come as often as it takes.
 func (r *Reviewer) Look(ctx context.Context, l fleet.Look) error {
 	return r.later(l, r.look(ctx, l))
 }
 
-// pushesApart is how long one look at the branch keeps the next one waiting, so that a burst of pushes is a few looks, the last of them after
-// the last push.
+// pushesApart is how long one look at the branch keeps the next one waiting, so that a burst of
+// pushes is a few looks, the last of them after the last push.
 const pushesApart = 600 * time.Millisecond
 
 // wait is for that long, or until ctx ends.
@@ -152,7 +167,8 @@ func (r *Reviewer) look(ctx context.Context, l fleet.Look) error {
 	case fleet.LookSweep:
 		return r.sweep(ctx)
 	}
-	r.Log.Warn("something unknown was to be looked at; a newer version asked for it", "look", l.Key())
+	r.Log.Warn("something unknown was to be looked at; a newer version asked for it", "look",
+		l.Key())
 	return nil
 }
 
@@ -166,8 +182,10 @@ func (r *Reviewer) pull(ctx context.Context, number int, again bool) error {
 	if err != nil {
 		return err
 	}
-	if known && record.State == fleet.PullMerged && record.MergeCommit != "" && record.Base == r.Branch {
-		return r.merged(ctx, record) // for good: what is left to tell stands in the store, and the forge is asked to write alone
+	if known && record.State == fleet.PullMerged && record.MergeCommit != "" &&
+		record.Base == r.Branch {
+		// for good: what is left to tell stands in the store, and the forge is asked to write alone
+		return r.merged(ctx, record)
 	}
 	pull, err := r.Forge.Pull(ctx, number)
 	switch {
@@ -201,7 +219,8 @@ func (r *Reviewer) pull(ctx context.Context, number int, again bool) error {
 	}
 }
 
-// head reports the checks of the pull requests at this head again: somebody asked for it, or a status under our name was set by another.
+// head reports the checks of the pull requests at this head again: somebody asked for it, or a
+// status under our name was set by another.
 func (r *Reviewer) head(ctx context.Context, head fleet.Revision) error {
 	records, err := r.Records.UnsettledPulls(ctx)
 	if err != nil {
@@ -215,8 +234,9 @@ func (r *Reviewer) head(ctx context.Context, head fleet.Revision) error {
 	return err
 }
 
-// Recorded says that a revision was applied which changes what these tenants have ("" is the platform): their open pull requests are planned
-// anew, and results are followed. step is nil when the branch went on by more than one commit.
+// Recorded says that a revision was applied which changes what these tenants have ("" is the
+// platform): their open pull requests are planned anew, and results are followed. step is nil when
+// the branch went on by more than one commit.
 func (r *Reviewer) Recorded(ctx context.Context, tenants []fleet.TenantName, step *Step) {
 	if step != nil {
 		r.remember(*step)

@@ -70,7 +70,8 @@ func TestCommandSurvivesEachCut(t *testing.T) {
 		}
 		h.look()
 		got := h.record()
-		if len(got.Consents) != 1 || len(got.Replies) != 1 || len(h.ours()) != 1 || got.Consented != got.Head || h.state(fleet.CheckOwners) != "success" {
+		if len(got.Consents) != 1 || len(got.Replies) != 1 || len(h.ours()) != 1 ||
+			got.Consented != got.Head || h.state(fleet.CheckOwners) != "success" {
 			t.Errorf("cut %d: %+v, %q", cut, got, h.ours())
 		}
 	}
@@ -102,11 +103,13 @@ func TestForkIsReadOnlyUntilAllowed(t *testing.T) {
 	h.pullRequest.Push()
 	h.look()
 	if planned == 0 || h.planner.previews != planned {
-		t.Errorf("planned %d times when it was allowed, and %d with the next head", planned, h.planner.previews)
+		t.Errorf("planned %d times when it was allowed, and %d with the next head", planned,
+			h.planner.previews)
 	}
 }
 
-// What was there before a head was first looked at was said about another head, or of one that its writer guessed.
+// What was there before a head was first looked at was said about another head, or of one that its
+// writer guessed.
 func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
@@ -117,10 +120,12 @@ func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
 	for range 2 {
 		h.look()
 		text := h.comment()
-		if h.state(fleet.CheckOwners) == "success" || h.record().Consented != "" || len(h.record().Consents) != 0 {
+		if h.state(fleet.CheckOwners) == "success" || h.record().Consented != "" ||
+			len(h.record().Consents) != 0 {
 			t.Fatalf("it counts: %+v", h.record())
 		}
-		if !strings.Contains(text, "came before this head was looked at") || !strings.Contains(text, "`alice` approved before this head was looked at") {
+		if !strings.Contains(text, "came before this head was looked at") ||
+			!strings.Contains(text, "`alice` approved before this head was looked at") {
 			t.Error(text)
 		}
 	}
@@ -184,12 +189,14 @@ func TestForgedStatusIsSetRightOnce(t *testing.T) {
 	want := h.state(fleet.CheckOwners)
 	h.repo.SetStatus(h.bob, h.pullRequest.Head, fleet.CheckOwners, "success")
 	again := fleet.Look{Kind: fleet.LookHead, Head: fleet.Revision(h.pullRequest.Head)}
-	if err := h.Look(t.Context(), again); err != nil || want == "success" || h.state(fleet.CheckOwners) != want {
+	if err := h.Look(t.Context(), again); err != nil || want == "success" ||
+		h.state(fleet.CheckOwners) != want {
 		t.Fatalf("%v; it stands at %q, not %q", err, h.state(fleet.CheckOwners), want)
 	}
 	before := h.writes()
 	if err := h.Look(t.Context(), again); err != nil || h.writes() != before {
-		t.Errorf("%v; the delivery of our own status made us write %d times", err, h.writes()-before)
+		t.Errorf("%v; the delivery of our own status made us write %d times", err,
+			h.writes()-before)
 	}
 }
 

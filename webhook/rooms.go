@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// rooms bound how many bodies are in memory at once. Whoever sends a body holds a room, also before anything proves who
-// that is. So a full house makes room: of the addresses with the most rooms the oldest body that still comes in is cut.
-// A body of an honest sender comes in within milliseconds, so that strangers who send slowly are the ones who go.
+// rooms bound how many bodies are in memory at once. Whoever sends a body holds a room, also before
+// anything proves who that is. So a full house makes room: of the addresses with the most rooms the
+// oldest body that still comes in is cut. A body of an honest sender comes in within milliseconds,
+// so that strangers who send slowly are the ones who go.
 type rooms struct {
 	size int
 
@@ -27,8 +28,8 @@ type room struct {
 // patience is how long a body comes in before another one of the same address may take its room.
 const patience = time.Second
 
-// enter takes a room for an address, or reports that none can be had. cut ends the reading of its body: it is called at
-// most once, and not after arrived or leave.
+// enter takes a room for an address, or reports that none can be had. cut ends the reading of its
+// body: it is called at most once, and not after arrived or leave.
 func (s *rooms) enter(address string, now time.Time, cut func()) (*room, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,8 +41,8 @@ func (s *rooms) enter(address string, now time.Time, cut func()) (*room, bool) {
 	return r, true
 }
 
-// makeRoom cuts one body that comes in. An address that has more rooms than the newcomer's gives one up at once; among
-// those that have as many, as behind one proxy, a body has patience's time.
+// makeRoom cuts one body that comes in. An address that has more rooms than the newcomer's gives
+// one up at once; among those that have as many, as behind one proxy, a body has patience's time.
 func (s *rooms) makeRoom(address string, now time.Time) bool {
 	of := map[string]int{}
 	for _, r := range s.taken {
@@ -49,7 +50,8 @@ func (s *rooms) makeRoom(address string, now time.Time) bool {
 	}
 	var victim *room
 	for _, r := range s.taken {
-		if r.cut != nil && (of[r.address] > of[address] || now.Sub(r.since) >= patience) && (victim == nil || of[r.address] > of[victim.address]) {
+		if r.cut != nil && (of[r.address] > of[address] || now.Sub(r.since) >= patience) &&
+			(victim == nil || of[r.address] > of[victim.address]) {
 			victim = r
 		}
 	}
@@ -62,7 +64,8 @@ func (s *rooms) makeRoom(address string, now time.Time) bool {
 	return true
 }
 
-// arrived says that the body is there, or comes no more: it is not cut from now on. It reports whether it kept its room.
+// arrived says that the body is there, or comes no more: it is not cut from now on. It reports
+// whether it kept its room.
 func (r *room) arrived() bool {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()

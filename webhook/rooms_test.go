@@ -15,7 +15,8 @@ func TestAFullHouseMakesRoom(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	for name, c := range map[string]struct {
-		taken   []string      // addresses whose bodies come in, the oldest first; "=" after one: its body is there
+		// addresses whose bodies come in, the oldest first; "=" after one: its body is there
+		taken   []string
 		after   time.Duration // since they came
 		newest  string
 		evicted int // place of the one that is cut; -1: the newest is refused
@@ -46,7 +47,8 @@ func TestAFullHouseMakesRoom(t *testing.T) {
 				}
 			}
 			r, ok := s.enter(c.newest, now.Add(c.after), func() {})
-			if ok != (c.evicted != -1) || c.evicted >= 0 && !slices.Equal(cut, []int{c.evicted}) || c.evicted < 0 && len(cut) > 0 {
+			if ok != (c.evicted != -1) || c.evicted >= 0 && !slices.Equal(cut, []int{c.evicted}) ||
+				c.evicted < 0 && len(cut) > 0 {
 				t.Errorf("let in: %t, cut %v", ok, cut)
 			}
 			if ok {
@@ -68,7 +70,10 @@ func TestSilentConnectionsKeepNoDeliveryOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-GitHub-Event: push\r\nX-GitHub-Delivery: a\r\nX-Hub-Signature-256: %s\r\nContent-Length: 100\r\n\r\n{", sign("", nil))
+		fmt.Fprintf(conn,
+			"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-GitHub-Event: "+
+				"push\r\nX-GitHub-Delivery: a\r\nX-Hub-Signature-256: %s\r\nContent-Length: "+
+				"100\r\n\r\n{", sign("", nil))
 	}
 	held := func() int {
 		v.usual.mu.Lock()
@@ -82,7 +87,8 @@ func TestSilentConnectionsKeepNoDeliveryOut(t *testing.T) {
 	}
 	deliver := func(from string) int {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-		client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+		client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext,
+			DisableKeepAlives: true}}
 		r := delivery("push", "s3cret", push)
 		again, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, r.Body)
 		if err != nil {

@@ -18,11 +18,13 @@ func kept(records *shared, pulls ...fleet.PullRecord) *webhook.Reviewer {
 	for _, p := range pulls {
 		records.pulls[p.Number] = p
 	}
-	return webhook.NewReviewer(webhook.Config{Records: records, Planner: newPlanner(), Branch: "main", Sweep: time.Minute, Log: slog.New(slog.DiscardHandler)})
+	return webhook.NewReviewer(webhook.Config{Records: records, Planner: newPlanner(),
+		Branch: "main", Sweep: time.Minute, Log: slog.New(slog.DiscardHandler)})
 }
 
 func known(number int, state fleet.PullState, tenants ...fleet.TenantName) fleet.PullRecord {
-	return fleet.PullRecord{Pull: fleet.Pull{Number: number, State: state}, Tenants: tenants, Settled: state == fleet.PullClosed}
+	return fleet.PullRecord{Pull: fleet.Pull{Number: number, State: state}, Tenants: tenants,
+		Settled: state == fleet.PullClosed}
 }
 
 func numbers(looks []fleet.Look) (out []int) {
@@ -45,8 +47,10 @@ func TestRecordedAsksForWhomItMeets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &shared{records: newRecords()}
-			kept(r, known(1, fleet.PullOpen, "acme"), known(2, fleet.PullOpen, "globex"), known(3, fleet.PullOpen, ""), known(4, fleet.PullMerged, "globex"),
-				known(5, fleet.PullClosed, "acme"), known(6, fleet.PullOpen, "acme", "globex"), known(7, fleet.PullOpen)).Recorded(t.Context(), c.tenants, nil)
+			kept(r, known(1, fleet.PullOpen, "acme"), known(2, fleet.PullOpen, "globex"),
+				known(3, fleet.PullOpen, ""), known(4, fleet.PullMerged, "globex"),
+				known(5, fleet.PullClosed, "acme"), known(6, fleet.PullOpen, "acme", "globex"),
+				known(7, fleet.PullOpen)).Recorded(t.Context(), c.tenants, nil)
 			if got := r.numbers(); !slices.Equal(got, c.want) {
 				t.Errorf("it asks for %v, not %v", got, c.want)
 			}
@@ -54,11 +58,13 @@ func TestRecordedAsksForWhomItMeets(t *testing.T) {
 	}
 }
 
-// A replica that begins sweeps at once and at each interval, and goes on following what another followed.
+// A replica that begins sweeps at once and at each interval, and goes on following what another
+// followed.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &shared{records: newRecords()}
-		reviewer := kept(r, known(1, fleet.PullOpen, "acme"), known(4, fleet.PullMerged, "acme"), known(5, fleet.PullClosed, "acme"))
+		reviewer := kept(r, known(1, fleet.PullOpen, "acme"), known(4, fleet.PullMerged, "acme"),
+			known(5, fleet.PullClosed, "acme"))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { reviewer.Run(ctx); close(ended) }()
@@ -66,8 +72,10 @@ func TestRun(t *testing.T) {
 			until time.Duration
 			want  []int // of pull requests; 0 is a sweep
 		}{
-			{0, []int{0}}, {time.Second, []int{0}}, {2 * time.Second, []int{0, 4}}, {59 * time.Second, []int{0, 4}},
-			{60 * time.Second, []int{0, 4, 0}}, {62 * time.Second, []int{0, 4, 0, 4}}, {119 * time.Second, []int{0, 4, 0, 4}},
+			{0, []int{0}}, {time.Second, []int{0}}, {2 * time.Second, []int{0, 4}},
+			{59 * time.Second, []int{0, 4}},
+			{60 * time.Second, []int{0, 4, 0}}, {62 * time.Second, []int{0, 4, 0, 4}},
+			{119 * time.Second, []int{0, 4, 0, 4}},
 		} {
 			time.Sleep(time.Until(began.Add(c.until)))
 			synctest.Wait()
@@ -83,11 +91,16 @@ func TestRun(t *testing.T) {
 // began is when a bubble's clock begins.
 var began = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A result is looked at after a quarter of its age, after two seconds at least and a minute at most, and the forge is not asked for it.
+// A result is looked at after a quarter of its age, after two seconds at least and a minute at
+// most, and the forge is not asked for it.
 func TestResultIsFollowedMoreSlowly(t *testing.T) {
 	h := applied(t)
 	h.look()
-	for _, c := range []struct{ age, pause time.Duration }{{0, 2 * time.Second}, {8 * time.Second, 2 * time.Second}, {20 * time.Second, 5 * time.Second}, {time.Minute, 15 * time.Second}, {4 * time.Minute, time.Minute}, {5 * time.Hour, time.Minute}} {
+	for _, c := range []struct {
+		age, pause time.Duration
+	}{{0, 2 * time.Second}, {8 * time.Second, 2 * time.Second}, {20 * time.Second, 5 * time.Second},
+		{time.Minute, 15 * time.Second}, {4 * time.Minute, time.Minute},
+		{5 * time.Hour, time.Minute}} {
 		h.now = h.record().FollowedAt.Add(c.age)
 		before := h.server.Count("GET ")
 		h.look()
@@ -131,7 +144,8 @@ func TestRunOutlastsTheStore(t *testing.T) {
 	})
 }
 
-// What could not be asked for when a revision was recorded, or was not because a replica ended in between, the next sweep asks for.
+// What could not be asked for when a revision was recorded, or was not because a replica ended in
+// between, the next sweep asks for.
 func TestSweepAsksForWhatARevisionCouldNot(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)

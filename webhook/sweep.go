@@ -8,11 +8,12 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Run looks for what no delivery told of: it sweeps when it starts and at each interval, and follows what was merged until its result stands. It
-// ends with ctx, and runs where Look does.
+// Run looks for what no delivery told of: it sweeps when it starts and at each interval, and
+// follows what was merged until its result stands. It ends with ctx, and runs where Look does.
 func (r *Reviewer) Run(ctx context.Context) {
 	r.resume(ctx)
-	r.miss(true) // the replica that led before may have ended between a revision and the looks that it asks for
+	// the replica that led before may have ended between a revision and the looks that it asks for
+	r.miss(true)
 	sweeps, steps := time.NewTicker(r.Sweep), time.NewTicker(followEvery)
 	defer sweeps.Stop()
 	defer steps.Stop()
@@ -38,12 +39,14 @@ func (r *Reviewer) ask(ctx context.Context, looks []fleet.Look) {
 	}
 }
 
-// sweep asks for a look at each open pull request that the forge has changed since, at each that is no longer open, and at what is applied; and
-// has lost deliveries delivered again.
+// sweep asks for a look at each open pull request that the forge has changed since, at each that is
+// no longer open, and at what is applied; and has lost deliveries delivered again.
 func (r *Reviewer) sweep(ctx context.Context) error {
 	r.Planner.Wake()
 	if err := r.redeliver(ctx); err != nil {
-		r.Log.Warn("lost deliveries are not asked for; what they told of is looked for all the same", "error", err)
+		r.Log.Warn(
+			"lost deliveries are not asked for; what they told of is looked for all the same",
+			"error", err)
 	}
 	open, err := r.Forge.OpenPulls(ctx, r.Branch)
 	if err != nil {
@@ -60,18 +63,22 @@ func (r *Reviewer) sweep(ctx context.Context) error {
 	return err
 }
 
-// stale is the looks at what the forge has changed since it was looked at; with missed, at everything that is open.
+// stale is the looks at what the forge has changed since it was looked at; with missed, at
+// everything that is open.
 func stale(open []fleet.Pull, records []fleet.PullRecord, missed bool) []fleet.Look {
 	known, listed := map[int]fleet.PullRecord{}, map[int]bool{}
 	for _, record := range records {
 		known[record.Number] = record
 	}
 	var looks []fleet.Look
-	look := func(number int) { looks = append(looks, fleet.Look{Kind: fleet.LookPull, Number: number}) }
+	look := func(number int) {
+		looks = append(looks, fleet.Look{Kind: fleet.LookPull, Number: number})
+	}
 	for _, p := range open {
 		listed[p.Number] = true
 		is, ok := known[p.Number]
-		if missed || !ok || is.Head != p.Head || is.State != p.State || is.Title != p.Title || p.UpdatedAt.After(is.UpdatedAt) || is.Marked == "" {
+		if missed || !ok || is.Head != p.Head || is.State != p.State || is.Title != p.Title ||
+			p.UpdatedAt.After(is.UpdatedAt) || is.Marked == "" {
 			look(p.Number)
 		}
 	}
@@ -83,7 +90,8 @@ func stale(open []fleet.Pull, records []fleet.PullRecord, missed bool) []fleet.L
 	return looks
 }
 
-// redeliver has the forge deliver again what it could not. Each is asked for once per sweep as long as no try has succeeded.
+// redeliver has the forge deliver again what it could not. Each is asked for once per sweep as long
+// as no try has succeeded.
 func (r *Reviewer) redeliver(ctx context.Context) error {
 	now := r.Now()
 	r.mu.Lock()
@@ -111,6 +119,6 @@ func (r *Reviewer) redeliver(ctx context.Context) error {
 	return nil
 }
 
-// farBack is how far a replica that begins looks back for lost deliveries: GitHub keeps them for three days, and what is older than the longest
-// outage of a night shows in the sweep anyway.
+// farBack is how far a replica that begins looks back for lost deliveries: GitHub keeps them for
+// three days, and what is older than the longest outage of a night shows in the sweep anyway.
 const farBack = 12 * time.Hour

@@ -45,7 +45,8 @@ func TestWhatWasJudgedStandsWhileTheBranchIsApplied(t *testing.T) {
 				h.repo.SetStatus(h.bob, h.pullRequest.Head, fleet.CheckValidate, "success")
 			}
 			h.putOff(h.again())
-			if got := h.states(); got != want || strings.Contains(want, "argosy/plan=pending") || h.comment() != text {
+			if got := h.states(); got != want || strings.Contains(want, "argosy/plan=pending") ||
+				h.comment() != text {
 				t.Fatalf("%s, not %s\n%s", got, want, h.comment())
 			}
 			before := h.writes()
@@ -82,7 +83,8 @@ func TestPlanOfAnotherBaseIsNotRepeated(t *testing.T) {
 	h.open(h.bob, nil)
 	h.look()
 	want := h.states()
-	h.planner.answer.Base, h.planner.err = fleet.Revision(strings.Repeat("d", 40)), webhook.ErrUnsettled
+	h.planner.answer.Base, h.planner.err = fleet.Revision(strings.Repeat("d", 40)),
+		webhook.ErrUnsettled
 	before := h.writes()
 	h.putOff(h.try())
 	if h.writes() != before || h.states() != want {
@@ -104,10 +106,12 @@ func TestCommentSaysWhatItWaitsFor(t *testing.T) {
 	h.open(h.bob, nil)
 	h.planner.err = webhook.ErrUnsettled
 	h.putOff(h.try())
-	if text := h.comment(); !strings.Contains(text, "Waits until what `main` has is applied") || strings.Contains(text, "soon") {
+	if text := h.comment(); !strings.Contains(text, "Waits until what `main` has is applied") ||
+		strings.Contains(text, "soon") {
 		t.Error(text)
 	}
-	if got := h.repo.Statuses(h.pullRequest.Head)[fleet.CheckPlan].Description; got != "Waits until what main has is applied" {
+	if got := h.repo.Statuses(
+		h.pullRequest.Head)[fleet.CheckPlan].Description; got != "Waits until what main has is applied" {
 		t.Errorf("the status says %q", got)
 	}
 	h.planner.err = nil
@@ -135,7 +139,8 @@ func TestUnplannedIsSaidAfterACut(t *testing.T) {
 func TestHeadThatCannotBeMergedIsSaidSoMeanwhile(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.planner.err, h.planner.parseErr = webhook.ErrUnsettled, fmt.Errorf("%w: no common history", webhook.ErrUnmergeable)
+	h.planner.err, h.planner.parseErr = webhook.ErrUnsettled, fmt.Errorf("%w: no common history",
+		webhook.ErrUnmergeable)
 	h.look()
 	if h.state(fleet.CheckPlan) != "failure" {
 		t.Error(h.states())
@@ -144,7 +149,8 @@ func TestHeadThatCannotBeMergedIsSaidSoMeanwhile(t *testing.T) {
 
 // However long it takes, it is no failure, and asked for less and less often.
 func TestNotNowIsNoFailure(t *testing.T) {
-	for name, reason := range map[string]error{"being applied": webhook.ErrUnsettled, "moved": webhook.ErrMoved, "not leading": webhook.ErrNotLeading} {
+	for name, reason := range map[string]error{"being applied": webhook.ErrUnsettled,
+		"moved": webhook.ErrMoved, "not leading": webhook.ErrNotLeading} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarbor(t)
 			h.open(h.bob, nil)
@@ -152,7 +158,8 @@ func TestNotNowIsNoFailure(t *testing.T) {
 			began, tries := h.now, 0
 			for h.now.Sub(began) < time.Hour {
 				pause := h.putOff(h.try())
-				if tries++; pause < time.Second || pause > 30*time.Second || tries == 1 && pause != time.Second {
+				if tries++; pause < time.Second || pause > 30*time.Second || tries == 1 &&
+					pause != time.Second {
 					t.Fatalf("try %d is put off for %s", tries, pause)
 				}
 				h.now = h.now.Add(pause)
@@ -178,7 +185,8 @@ func TestQueueLetsGoOfACommit(t *testing.T) {
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	head := strings.Repeat("c", 40)
-	group := fleet.Look{Kind: fleet.LookGroup, Head: fleet.Revision(head), Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
+	group := fleet.Look{Kind: fleet.LookGroup, Head: fleet.Revision(head),
+		Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
 	h.planner.err = webhook.ErrMoved
 	h.putOff(h.Look(t.Context(), group))
 	h.now = h.now.Add(9 * time.Minute)
@@ -208,7 +216,8 @@ func TestTwoLooksAtOneAreOneAfterTheOther(t *testing.T) {
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	h.putOff(beside)
-	if err := h.again(); err != nil || h.state(fleet.CheckOwners) != "success" || len(h.ours()) != 1 {
+	if err := h.again(); err != nil || h.state(fleet.CheckOwners) != "success" ||
+		len(h.ours()) != 1 {
 		t.Errorf("%v, %s", err, h.states())
 	}
 }

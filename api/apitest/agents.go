@@ -11,37 +11,48 @@ import (
 )
 
 // Agents implements api.Agents, as do the following.
-func (s *Store) Agents(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.AgentView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.AgentView { return m.Agents }, func(a fleet.AgentView) string { return string(a.Engine) },
+func (s *Store) Agents(_ context.Context, sc fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.AgentView, string, error) {
+	return listing(s, func(m *Mirror) []fleet.AgentView { return m.Agents },
+		func(a fleet.AgentView) string { return string(a.Engine) },
 		func(a fleet.AgentView) bool {
-			return is(sc.Tenant, a.Tenant) && is(f.Tenant, a.Tenant) && is(f.Environment, a.Environment) && is(f.Engine, a.Engine)
+			return is(sc.Tenant, a.Tenant) && is(f.Tenant, a.Tenant) &&
+				is(f.Environment, a.Environment) && is(f.Engine, a.Engine)
 		}, p)
 }
 
 // OwnApplications lists the Applications of clusters' own people.
-func (s *Store) OwnApplications(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.OwnView, string, error) {
+func (s *Store) OwnApplications(_ context.Context, sc fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.OwnView, string, error) {
 	return listing(s, func(m *Mirror) []fleet.OwnView { return m.Own },
 		func(o fleet.OwnView) string {
 			return string(o.Tenant) + "/" + string(o.Environment) + "/" + o.Namespace + "/" + o.Name
 		},
 		func(o fleet.OwnView) bool {
-			return is(sc.Tenant, o.Tenant) && is(f.Tenant, o.Tenant) && is(f.Environment, o.Environment) && is(f.Name, o.Name)
+			return is(sc.Tenant, o.Tenant) && is(f.Tenant, o.Tenant) &&
+				is(f.Environment, o.Environment) && is(f.Name, o.Name)
 		}, p)
 }
 
 // ListAgentTokens lists registration tokens.
-func (s *Store) ListAgentTokens(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.AgentToken, string, error) {
+func (s *Store) ListAgentTokens(_ context.Context, sc fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.AgentToken, string, error) {
 	return listing(s, func(m *Mirror) []fleet.AgentToken { return m.AgentTokens },
-		func(t fleet.AgentToken) string { return newest(t.CreatedAt) + t.ID }, func(t fleet.AgentToken) bool {
+		func(t fleet.AgentToken) string {
+			return newest(t.CreatedAt) + t.ID
+		}, func(t fleet.AgentToken) bool {
 			return is(sc.Tenant, t.Tenant) && is(f.Tenant, t.Tenant) && is(f.Engine, t.Engine)
 		}, p)
 }
 
 // CreateAgentToken makes one for an engine that an agent serves.
-func (s *Store) CreateAgentToken(_ context.Context, t fleet.AgentToken, plaintext string) (fleet.AgentToken, string, error) {
+func (s *Store) CreateAgentToken(_ context.Context, t fleet.AgentToken,
+	plaintext string) (fleet.AgentToken, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := slices.ContainsFunc(s.m.Agents, func(a fleet.AgentView) bool { return a.Engine == t.Engine && a.Tenant == t.Tenant })
+	known := slices.ContainsFunc(s.m.Agents, func(a fleet.AgentView) bool {
+		return a.Engine == t.Engine && a.Tenant == t.Tenant
+	})
 	if s.fail != nil || !known {
 		return fleet.AgentToken{}, "", cmp.Or(s.fail, fleet.ErrNotFound)
 	}
@@ -65,7 +76,8 @@ func (s *Store) RevokeAgentToken(_ context.Context, sc fleet.Scope, id, _ string
 }
 
 // RevokeAgent ends an identity.
-func (s *Store) RevokeAgent(_ context.Context, sc fleet.Scope, engine fleet.EngineName, _ string) error {
+func (s *Store) RevokeAgent(_ context.Context, sc fleet.Scope, engine fleet.EngineName,
+	_ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.m.Agents {
@@ -79,17 +91,21 @@ func (s *Store) RevokeAgent(_ context.Context, sc fleet.Scope, engine fleet.Engi
 }
 
 // AskSync records an operation.
-func (s *Store) AskSync(_ context.Context, sc fleet.Scope, q fleet.SyncRequest, by string) (fleet.SyncRequest, error) {
+func (s *Store) AskSync(_ context.Context, sc fleet.Scope, q fleet.SyncRequest,
+	by string) (fleet.SyncRequest, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := slices.ContainsFunc(s.m.Own, func(o fleet.OwnView) bool {
-		return is(sc.Tenant, o.Tenant) && o.Engine == q.Key.Engine && o.Namespace == q.Namespace && o.Name == q.Key.Name
+		return is(sc.Tenant, o.Tenant) && o.Engine == q.Key.Engine && o.Namespace == q.Namespace &&
+			o.Name == q.Key.Name
 	})
 	if s.fail != nil || !known {
 		return q, cmp.Or(s.fail, fleet.ErrNotFound)
 	}
 	q.ID, q.State = fmt.Sprintf("01J%023d", len(s.m.Operations)+1), fleet.OperationPending
-	s.m.Operations = append(s.m.Operations, fleet.Operation{ID: q.ID, Kind: fleet.OperationSync, State: q.State, Tenant: q.Tenant, Engine: q.Key.Engine,
-		Subject: fmt.Sprintf("%s/%s@%s", q.Namespace, q.Key.Name, q.Environment), RequestedBy: by, Total: 1, StartedAt: time.Now().UTC()})
+	s.m.Operations = append(s.m.Operations, fleet.Operation{ID: q.ID, Kind: fleet.OperationSync,
+		State: q.State, Tenant: q.Tenant, Engine: q.Key.Engine,
+		Subject: fmt.Sprintf("%s/%s@%s", q.Namespace, q.Key.Name, q.Environment), RequestedBy: by,
+		Total: 1, StartedAt: time.Now().UTC()})
 	return q, nil
 }

@@ -19,7 +19,8 @@ func (s *Store) RemoveStray(_ context.Context, r fleet.StrayRemoval) (fleet.Stra
 	defer s.mu.Unlock()
 	for i := range s.m.Strays {
 		v := &s.m.Strays[i]
-		if v.Engine == r.Engine && v.Kind == r.Kind && v.Name == r.Name && v.UID == r.UID && v.RemovedAt == nil {
+		if v.Engine == r.Engine && v.Kind == r.Kind && v.Name == r.Name && v.UID == r.UID &&
+			v.RemovedAt == nil {
 			at := time.Now().UTC()
 			v.Deletion, v.RemovedBy, v.RemovedAt = r.Deletion, r.By, &at
 			return *v, nil
@@ -48,14 +49,16 @@ func (s *Store) Orphan(_ context.Context, o fleet.Orphaning) error {
 	defer s.mu.Unlock()
 	for i := range s.m.Applications {
 		a := &s.m.Applications[i]
-		if (fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}) != o.Application || a.UID != o.UID {
+		if (fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
+			Environment: a.Environment}) != o.Application || a.UID != o.UID {
 			continue
 		}
 		if !a.DeletionBlocked {
 			return fleet.ErrNotBlocked
 		}
 		a.DeletionBlocked = false
-		s.record(fleet.Event{Kind: "application", Tenant: a.Tenant, Name: a.Name, Text: "orphaned by " + o.By})
+		s.record(fleet.Event{Kind: "application", Tenant: a.Tenant, Name: a.Name,
+			Text: "orphaned by " + o.By})
 		return nil
 	}
 	return fleet.ErrNotFound
@@ -69,8 +72,11 @@ func (s *Store) Approve(_ context.Context, a fleet.Approval) (fleet.Approval, er
 		return fleet.Approval{}, s.fail
 	}
 	a.At = time.Now().UTC()
-	s.m.Holds = slices.DeleteFunc(s.m.Holds, func(h fleet.Hold) bool { return h.Revision == a.Revision })
-	s.record(fleet.Event{Kind: "hold", Name: string(a.Revision), At: a.At, Text: "approved by " + a.By})
+	s.m.Holds = slices.DeleteFunc(s.m.Holds, func(h fleet.Hold) bool {
+		return h.Revision == a.Revision
+	})
+	s.record(fleet.Event{Kind: "hold", Name: string(a.Revision), At: a.At, Text: "approved by " +
+		a.By})
 	return a, nil
 }
 
@@ -95,7 +101,8 @@ func (s *Store) SetStop(_ context.Context, stop fleet.Stop, replace bool) (fleet
 }
 
 // ClearStop implements api.Decider.
-func (s *Store) ClearStop(_ context.Context, scope fleet.StopScope, name, setBy, _ string) (bool, error) {
+func (s *Store) ClearStop(_ context.Context, scope fleet.StopScope, name, setBy, _ string) (bool,
+	error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := len(s.m.Stops)
@@ -117,7 +124,8 @@ func (s *Store) VerifyToken(_ context.Context, plaintext string) (fleet.Token, e
 	given := sha256.Sum256([]byte(plaintext))
 	for _, t := range s.m.Tokens {
 		kept := sha256.Sum256([]byte(t.Plaintext))
-		if subtle.ConstantTimeCompare(given[:], kept[:]) == 1 && t.RevokedAt == nil && (t.ExpiresAt == nil || t.ExpiresAt.After(time.Now())) {
+		if subtle.ConstantTimeCompare(given[:], kept[:]) == 1 && t.RevokedAt == nil &&
+			(t.ExpiresAt == nil || t.ExpiresAt.After(time.Now())) {
 			return t.Token, nil
 		}
 	}
@@ -128,7 +136,9 @@ func (s *Store) VerifyToken(_ context.Context, plaintext string) (fleet.Token, e
 func (s *Store) CreateToken(_ context.Context, t fleet.Token) (fleet.Token, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := t.Tenant == "" || slices.ContainsFunc(s.m.Tenants, func(v fleet.TenantView) bool { return v.Name == t.Tenant })
+	known := t.Tenant == "" || slices.ContainsFunc(s.m.Tenants, func(v fleet.TenantView) bool {
+		return v.Name == t.Tenant
+	})
 	if s.fail != nil || !known {
 		return fleet.Token{}, "", cmp.Or(s.fail, fleet.ErrNotFound)
 	}
@@ -158,7 +168,9 @@ func (s *Store) RevokeToken(_ context.Context, id, _ string) error {
 // ListTokens implements api.Tokens.
 func (s *Store) ListTokens(_ context.Context, p fleet.Page) ([]fleet.Token, string, error) {
 	found, next, err := listing(s, func(m *Mirror) []Token { return m.Tokens },
-		func(t Token) string { return newest(t.CreatedAt) + t.ID }, func(Token) bool { return true }, p)
+		func(t Token) string { return newest(t.CreatedAt) + t.ID }, func(Token) bool {
+			return true
+		}, p)
 	tokens := make([]fleet.Token, len(found))
 	for i, t := range found {
 		tokens[i] = t.Token

@@ -1,7 +1,8 @@
-// Package apitest holds a mirror in memory for tests of what stands in front of the store: the API, its client and the command line.
+// Package apitest holds a mirror in memory for tests of what stands in front of the store: the API,
+// its client and the command line.
 //
-// It implements api.Reader, api.Decider, api.Tokens and api.Agents with the semantics that they document, so that a test of the API against it and
-// one against the real store expect the same.
+// It implements api.Reader, api.Decider, api.Tokens and api.Agents with the semantics that they
+// document, so that a test of the API against it and one against the real store expect the same.
 package apitest
 
 import (
@@ -96,8 +97,10 @@ func (s *Store) record(events ...fleet.Event) {
 	}
 }
 
-// listing reads one list: what matches, in order, from the cursor on. key must be unique and sort as the list does.
-func listing[T any](s *Store, items func(*Mirror) []T, key func(T) string, match func(T) bool, p fleet.Page) ([]T, string, error) {
+// listing reads one list: what matches, in order, from the cursor on. key must be unique and sort
+// as the list does.
+func listing[T any](s *Store, items func(*Mirror) []T, key func(T) string, match func(T) bool,
+	p fleet.Page) ([]T, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fail != nil {
@@ -122,7 +125,9 @@ func listing[T any](s *Store, items func(*Mirror) []T, key func(T) string, match
 	return page, "", nil
 }
 
-func encodeCursor(key string) string { return base64.RawURLEncoding.EncodeToString([]byte("c" + key)) }
+func encodeCursor(key string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte("c" + key))
+}
 
 func decodeCursor(cursor string) (string, error) {
 	if cursor == "" {
@@ -142,22 +147,27 @@ func is[T ~string](wish, have T) bool { return wish == "" || wish == have }
 func newest(t time.Time) string { return fmt.Sprintf("%020d", 1<<62-t.UnixNano()) }
 
 // Tenants implements api.Inventory, as do the following.
-func (s *Store) Tenants(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.TenantView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.TenantView { return m.Tenants }, func(t fleet.TenantView) string { return string(t.Name) },
+func (s *Store) Tenants(_ context.Context, sc fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.TenantView, string, error) {
+	return listing(s, func(m *Mirror) []fleet.TenantView { return m.Tenants },
+		func(t fleet.TenantView) string { return string(t.Name) },
 		func(t fleet.TenantView) bool { return is(sc.Tenant, t.Name) && is(f.Tenant, t.Name) }, p)
 }
 
 // Environments lists environments.
-func (s *Store) Environments(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.EnvironmentView, string, error) {
+func (s *Store) Environments(_ context.Context, sc fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.EnvironmentView, string, error) {
 	return listing(s, func(m *Mirror) []fleet.EnvironmentView { return m.Environments },
 		func(e fleet.EnvironmentView) string { return string(e.Tenant) + "/" + string(e.Name) },
 		func(e fleet.EnvironmentView) bool {
-			return is(sc.Tenant, e.Tenant) && is(f.Tenant, e.Tenant) && is(f.Environment, e.Name) && is(f.Engine, e.Engine)
+			return is(sc.Tenant, e.Tenant) && is(f.Tenant, e.Tenant) && is(f.Environment, e.Name) &&
+				is(f.Engine, e.Engine)
 		}, p)
 }
 
 // Deployments lists deployments.
-func (s *Store) Deployments(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.DeploymentView, string, error) {
+func (s *Store) Deployments(_ context.Context, sc fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.DeploymentView, string, error) {
 	return listing(s, func(m *Mirror) []fleet.DeploymentView { return m.Deployments },
 		func(d fleet.DeploymentView) string { return string(d.Tenant) + "/" + string(d.Name) },
 		func(d fleet.DeploymentView) bool {
@@ -167,66 +177,83 @@ func (s *Store) Deployments(_ context.Context, sc fleet.Scope, f fleet.Filter, p
 }
 
 // Applications lists Applications.
-func (s *Store) Applications(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.ApplicationView, string, error) {
+func (s *Store) Applications(_ context.Context, sc fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.ApplicationView, string, error) {
 	return listing(s, func(m *Mirror) []fleet.ApplicationView { return m.Applications },
 		func(a fleet.ApplicationView) string {
 			return string(a.Tenant) + "/" + string(a.Deployment) + "@" + string(a.Environment)
 		},
 		func(a fleet.ApplicationView) bool {
-			return is(sc.Tenant, a.Tenant) && is(f.Tenant, a.Tenant) && is(f.Environment, a.Environment) && is(f.Deployment, a.Deployment) &&
-				is(f.Engine, a.Engine) && is(f.Revision, a.Revision) && is(f.Sync, a.Sync) && is(f.Health, a.Health) &&
+			return is(sc.Tenant, a.Tenant) && is(f.Tenant, a.Tenant) &&
+				is(f.Environment, a.Environment) && is(f.Deployment, a.Deployment) &&
+				is(f.Engine, a.Engine) && is(f.Revision, a.Revision) && is(f.Sync, a.Sync) &&
+				is(f.Health, a.Health) &&
 				is(f.Apply, a.Apply) && is(f.Name, a.Name)
 		}, p)
 }
 
 // Engines lists engines.
-func (s *Store) Engines(_ context.Context, _ fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.EngineView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.EngineView { return m.Engines }, func(e fleet.EngineView) string { return string(e.Name) },
+func (s *Store) Engines(_ context.Context, _ fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.EngineView, string, error) {
+	return listing(s, func(m *Mirror) []fleet.EngineView { return m.Engines },
+		func(e fleet.EngineView) string { return string(e.Name) },
 		func(e fleet.EngineView) bool { return is(f.Engine, e.Name) }, p)
 }
 
 // Owners lists names of owners.
-func (s *Store) Owners(_ context.Context, _ fleet.Scope, _ fleet.Filter, p fleet.Page) ([]fleet.OwnerView, string, error) {
+func (s *Store) Owners(_ context.Context, _ fleet.Scope, _ fleet.Filter,
+	p fleet.Page) ([]fleet.OwnerView, string, error) {
 	return listing(s, func(m *Mirror) []fleet.OwnerView { return m.Owners },
-		func(v fleet.OwnerView) string { return v.Host + " " + v.Name }, func(fleet.OwnerView) bool { return true }, p)
+		func(v fleet.OwnerView) string {
+			return v.Host + " " + v.Name
+		}, func(fleet.OwnerView) bool { return true }, p)
 }
 
 // Strays lists strays.
-func (s *Store) Strays(_ context.Context, _ fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.StrayView, string, error) {
+func (s *Store) Strays(_ context.Context, _ fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.StrayView, string, error) {
 	return listing(s, func(m *Mirror) []fleet.StrayView { return m.Strays },
-		func(v fleet.StrayView) string { return string(v.Engine) + "/" + string(v.Kind) + "/" + v.Name },
+		func(v fleet.StrayView) string {
+			return string(v.Engine) + "/" + string(v.Kind) + "/" + v.Name
+		},
 		func(v fleet.StrayView) bool { return is(f.Engine, v.Engine) && is(f.Tenant, v.Tenant) }, p)
 }
 
 // Operations lists operations.
-func (s *Store) Operations(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.Operation, string, error) {
+func (s *Store) Operations(_ context.Context, sc fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.Operation, string, error) {
 	return listing(s, func(m *Mirror) []fleet.Operation { return m.Operations },
 		func(o fleet.Operation) string { return newest(o.StartedAt) + o.ID },
 		func(o fleet.Operation) bool {
-			return is(sc.Tenant, o.Tenant) && is(f.Tenant, o.Tenant) && is(f.Engine, o.Engine) && is(f.Revision, o.Revision) && is(f.Name, o.ID)
+			return is(sc.Tenant, o.Tenant) && is(f.Tenant, o.Tenant) && is(f.Engine, o.Engine) &&
+				is(f.Revision, o.Revision) && is(f.Name, o.ID)
 		}, p)
 }
 
 // Revisions lists recorded commits.
-func (s *Store) Revisions(_ context.Context, _ fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.RevisionView, string, error) {
+func (s *Store) Revisions(_ context.Context, _ fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.RevisionView, string, error) {
 	return listing(s, func(m *Mirror) []fleet.RevisionView { return m.Revisions },
 		func(r fleet.RevisionView) string { return newest(r.RecordedAt) + string(r.Revision) },
 		func(r fleet.RevisionView) bool { return is(f.Revision, r.Revision) }, p)
 }
 
 // Problems lists what is wrong in the config repo.
-func (s *Store) Problems(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.Problem, string, error) {
+func (s *Store) Problems(_ context.Context, sc fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.Problem, string, error) {
 	return listing(s, func(m *Mirror) []fleet.Problem { return m.Problems },
 		func(p fleet.Problem) string {
 			return fmt.Sprintf("%s\x00%06d\x00%06d\x00%s", p.Path, p.Line, p.Column, p.Code)
 		},
 		func(p fleet.Problem) bool {
-			return is(sc.Tenant, p.Key.Tenant) && is(f.Tenant, p.Key.Tenant) && is(f.Name, p.Key.Name)
+			return is(sc.Tenant, p.Key.Tenant) && is(f.Tenant, p.Key.Tenant) &&
+				is(f.Name, p.Key.Name)
 		}, p)
 }
 
 // Holds lists what waits for an approval.
-func (s *Store) Holds(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.Hold, string, error) {
+func (s *Store) Holds(_ context.Context, sc fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.Hold, string, error) {
 	return listing(s, func(m *Mirror) []fleet.Hold { return m.Holds },
 		func(h fleet.Hold) string {
 			return newest(h.Since) + string(h.Revision) + string(h.Tenant) + string(h.Reason)
@@ -237,7 +264,8 @@ func (s *Store) Holds(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet
 }
 
 // Pulls implements api.Pulls.
-func (s *Store) Pulls(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet.Page) ([]fleet.PullView, string, error) {
+func (s *Store) Pulls(_ context.Context, sc fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.PullView, string, error) {
 	return listing(s, func(m *Mirror) []fleet.PullView {
 		var views []fleet.PullView
 		for _, pull := range m.Pulls {
@@ -246,7 +274,8 @@ func (s *Store) Pulls(_ context.Context, sc fleet.Scope, f fleet.Filter, p fleet
 		return views
 	}, func(v fleet.PullView) string { return fmt.Sprintf("%010d", 1<<32-v.Number) },
 		func(v fleet.PullView) bool {
-			return (sc.Tenant == "" || slices.Contains(v.Tenants, sc.Tenant)) && (f.Tenant == "" || slices.Contains(v.Tenants, f.Tenant)) &&
+			return (sc.Tenant == "" || slices.Contains(v.Tenants, sc.Tenant)) &&
+				(f.Tenant == "" || slices.Contains(v.Tenants, f.Tenant)) &&
 				(f.Pull == 0 || f.Pull == v.Number) && is(f.State, v.State)
 		}, p)
 }
@@ -268,7 +297,8 @@ func (s *Store) PullPlan(ctx context.Context, sc fleet.Scope, number int) ([]byt
 }
 
 // Events implements api.History.
-func (s *Store) Events(_ context.Context, sc fleet.Scope, after int64, limit int) ([]fleet.Event, int64, error) {
+func (s *Store) Events(_ context.Context, sc fleet.Scope, after int64, limit int) ([]fleet.Event,
+	int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := int64(len(s.events))
@@ -296,8 +326,10 @@ func (s *Store) Source(context.Context) (fleet.SourceView, error) {
 }
 
 // Explain implements api.State.
-func (s *Store) Explain(ctx context.Context, sc fleet.Scope, id fleet.EnvironmentID) (fleet.Placement, error) {
-	found, _, err := s.Environments(ctx, sc, fleet.Filter{Tenant: id.Tenant, Environment: id.Name}, fleet.Page{Limit: 1})
+func (s *Store) Explain(ctx context.Context, sc fleet.Scope,
+	id fleet.EnvironmentID) (fleet.Placement, error) {
+	found, _, err := s.Environments(ctx, sc, fleet.Filter{Tenant: id.Tenant, Environment: id.Name},
+		fleet.Page{Limit: 1})
 	if err == nil && len(found) == 0 {
 		err = fleet.ErrNotFound
 	}
@@ -313,7 +345,8 @@ func (s *Store) Stops(_ context.Context, sc fleet.Scope) ([]fleet.Stop, error) {
 	defer s.mu.Unlock()
 	var found []fleet.Stop
 	for _, stop := range s.m.Stops {
-		if sc.Tenant == "" || stop.Scope == fleet.StopFleet || stop.Scope == fleet.StopTenant && stop.Name == string(sc.Tenant) {
+		if sc.Tenant == "" || stop.Scope == fleet.StopFleet || stop.Scope == fleet.StopTenant &&
+			stop.Name == string(sc.Tenant) {
 			found = append(found, stop)
 		}
 	}

@@ -23,8 +23,10 @@ func path(parts ...string) string {
 func values(f fleet.Filter) url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{
-		"tenant": string(f.Tenant), "environment": string(f.Environment), "deployment": string(f.Deployment), "engine": string(f.Engine),
-		"revision": string(f.Revision), "sync": string(f.Sync), "health": string(f.Health), "apply": string(f.Apply), "name": f.Name,
+		"tenant": string(f.Tenant), "environment": string(f.Environment),
+		"deployment": string(f.Deployment), "engine": string(f.Engine),
+		"revision": string(f.Revision), "sync": string(f.Sync), "health": string(f.Health),
+		"apply": string(f.Apply), "name": f.Name,
 		"state": string(f.State),
 	} {
 		if value != "" {
@@ -35,7 +37,8 @@ func values(f fleet.Filter) url.Values {
 }
 
 // all reads a list to its end, or its first limit items when limit is above 0.
-func all[T any](ctx context.Context, c *Client, what string, filter fleet.Filter, limit int) ([]T, error) {
+func all[T any](ctx context.Context, c *Client, what string, filter fleet.Filter, limit int) ([]T,
+	error) {
 	items := []T{}
 	q := values(filter)
 	for {
@@ -62,27 +65,32 @@ func one[T any](ctx context.Context, c *Client, parts ...string) (item T, err er
 }
 
 // Tenants lists tenants; limit 0 means all, here and below.
-func (c *Client) Tenants(ctx context.Context, f fleet.Filter, limit int) ([]fleet.TenantView, error) {
+func (c *Client) Tenants(ctx context.Context, f fleet.Filter, limit int) ([]fleet.TenantView,
+	error) {
 	return all[fleet.TenantView](ctx, c, "tenants", f, limit)
 }
 
 // Environments lists environments.
-func (c *Client) Environments(ctx context.Context, f fleet.Filter, limit int) ([]fleet.EnvironmentView, error) {
+func (c *Client) Environments(ctx context.Context, f fleet.Filter,
+	limit int) ([]fleet.EnvironmentView, error) {
 	return all[fleet.EnvironmentView](ctx, c, "environments", f, limit)
 }
 
 // Deployments lists deployments.
-func (c *Client) Deployments(ctx context.Context, f fleet.Filter, limit int) ([]fleet.DeploymentView, error) {
+func (c *Client) Deployments(ctx context.Context, f fleet.Filter,
+	limit int) ([]fleet.DeploymentView, error) {
 	return all[fleet.DeploymentView](ctx, c, "deployments", f, limit)
 }
 
 // Applications lists Applications.
-func (c *Client) Applications(ctx context.Context, f fleet.Filter, limit int) ([]fleet.ApplicationView, error) {
+func (c *Client) Applications(ctx context.Context, f fleet.Filter,
+	limit int) ([]fleet.ApplicationView, error) {
 	return all[fleet.ApplicationView](ctx, c, "applications", f, limit)
 }
 
 // Engines lists engines.
-func (c *Client) Engines(ctx context.Context, f fleet.Filter, limit int) ([]fleet.EngineView, error) {
+func (c *Client) Engines(ctx context.Context, f fleet.Filter, limit int) ([]fleet.EngineView,
+	error) {
 	return all[fleet.EngineView](ctx, c, "engines", f, limit)
 }
 
@@ -97,30 +105,35 @@ func (c *Client) Owners(ctx context.Context, f fleet.Filter, limit int) ([]fleet
 }
 
 // ReleaseOwner lets whoever has the name of an owner now count.
-func (c *Client) ReleaseOwner(ctx context.Context, r fleet.OwnerRelease) (out fleet.OwnerView, err error) {
+func (c *Client) ReleaseOwner(ctx context.Context, r fleet.OwnerRelease) (out fleet.OwnerView,
+	err error) {
 	err = c.do(ctx, http.MethodPost, path("owners", "release"), nil, r, &out)
 	return out, err
 }
 
 // RemoveStray decides that exactly one stray is removed.
-func (c *Client) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (out fleet.StrayView, err error) {
+func (c *Client) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (out fleet.StrayView,
+	err error) {
 	err = c.do(ctx, http.MethodPost, path("strays", "remove"), nil, r, &out)
 	return out, err
 }
 
 // Orphan decides that an Application whose deletion is blocked is removed without its cluster.
-func (c *Client) Orphan(ctx context.Context, r wire.OrphanRequest) (out fleet.ApplicationView, err error) {
+func (c *Client) Orphan(ctx context.Context, r wire.OrphanRequest) (out fleet.ApplicationView,
+	err error) {
 	err = c.do(ctx, http.MethodPost, path("applications", "orphan"), nil, r, &out)
 	return out, err
 }
 
 // Operations lists operations, the newest first.
-func (c *Client) Operations(ctx context.Context, f fleet.Filter, limit int) ([]fleet.Operation, error) {
+func (c *Client) Operations(ctx context.Context, f fleet.Filter, limit int) ([]fleet.Operation,
+	error) {
 	return all[fleet.Operation](ctx, c, "operations", f, limit)
 }
 
 // Revisions lists recorded commits, the newest first.
-func (c *Client) Revisions(ctx context.Context, f fleet.Filter, limit int) ([]fleet.RevisionView, error) {
+func (c *Client) Revisions(ctx context.Context, f fleet.Filter, limit int) ([]fleet.RevisionView,
+	error) {
 	return all[fleet.RevisionView](ctx, c, "revisions", f, limit)
 }
 
@@ -166,18 +179,24 @@ func (c *Client) Tenant(ctx context.Context, name fleet.TenantName) (fleet.Tenan
 }
 
 // Environment is one environment.
-func (c *Client) Environment(ctx context.Context, id fleet.EnvironmentID) (fleet.EnvironmentView, error) {
-	return one[fleet.EnvironmentView](ctx, c, "tenants", string(id.Tenant), "environments", string(id.Name))
+func (c *Client) Environment(ctx context.Context, id fleet.EnvironmentID) (fleet.EnvironmentView,
+	error) {
+	return one[fleet.EnvironmentView](ctx, c, "tenants", string(id.Tenant), "environments",
+		string(id.Name))
 }
 
 // Deployment is one deployment.
-func (c *Client) Deployment(ctx context.Context, id fleet.DeploymentID) (fleet.DeploymentView, error) {
-	return one[fleet.DeploymentView](ctx, c, "tenants", string(id.Tenant), "deployments", string(id.Name))
+func (c *Client) Deployment(ctx context.Context, id fleet.DeploymentID) (fleet.DeploymentView,
+	error) {
+	return one[fleet.DeploymentView](ctx, c, "tenants", string(id.Tenant), "deployments",
+		string(id.Name))
 }
 
 // Application is one Application.
-func (c *Client) Application(ctx context.Context, id fleet.ApplicationID) (fleet.ApplicationView, error) {
-	return one[fleet.ApplicationView](ctx, c, "tenants", string(id.Tenant), "applications", string(id.Deployment), string(id.Environment))
+func (c *Client) Application(ctx context.Context, id fleet.ApplicationID) (fleet.ApplicationView,
+	error) {
+	return one[fleet.ApplicationView](ctx, c, "tenants", string(id.Tenant), "applications",
+		string(id.Deployment), string(id.Environment))
 }
 
 // Engine is one engine.
@@ -191,13 +210,15 @@ func (c *Client) Operation(ctx context.Context, id string) (fleet.Operation, err
 }
 
 // Revision is one recorded commit.
-func (c *Client) Revision(ctx context.Context, revision fleet.Revision) (fleet.RevisionView, error) {
+func (c *Client) Revision(ctx context.Context, revision fleet.Revision) (fleet.RevisionView,
+	error) {
 	return one[fleet.RevisionView](ctx, c, "revisions", string(revision))
 }
 
 // Explain is the placement of one environment.
 func (c *Client) Explain(ctx context.Context, id fleet.EnvironmentID) (fleet.Placement, error) {
-	return one[fleet.Placement](ctx, c, "tenants", string(id.Tenant), "environments", string(id.Name), "placement")
+	return one[fleet.Placement](ctx, c, "tenants", string(id.Tenant), "environments",
+		string(id.Name), "placement")
 }
 
 // Source is how the config repo stands.
@@ -211,7 +232,8 @@ func (c *Client) WhoAmI(ctx context.Context) (wire.Identity, error) {
 }
 
 // Approve releases what a revision holds.
-func (c *Client) Approve(ctx context.Context, a wire.ApproveRequest) (out wire.Approved, err error) {
+func (c *Client) Approve(ctx context.Context, a wire.ApproveRequest) (out wire.Approved,
+	err error) {
 	err = c.do(ctx, http.MethodPost, path("approve"), nil, a, &out)
 	return out, err
 }
@@ -229,7 +251,8 @@ func (c *Client) Resume(ctx context.Context, r wire.ResumeRequest) (out wire.Res
 }
 
 // CreateToken makes a token; the answer is the only place that ever shows its plaintext.
-func (c *Client) CreateToken(ctx context.Context, t wire.TokenRequest) (out wire.CreatedToken, err error) {
+func (c *Client) CreateToken(ctx context.Context, t wire.TokenRequest) (out wire.CreatedToken,
+	err error) {
 	err = c.do(ctx, http.MethodPost, path("tokens"), nil, t, &out)
 	return out, err
 }
@@ -255,12 +278,15 @@ func (c *Client) RevokeAgent(ctx context.Context, engine fleet.EngineName) error
 }
 
 // AgentTokens lists registration tokens without their plaintext, the newest first.
-func (c *Client) AgentTokens(ctx context.Context, f fleet.Filter, limit int) ([]fleet.AgentToken, error) {
+func (c *Client) AgentTokens(ctx context.Context, f fleet.Filter, limit int) ([]fleet.AgentToken,
+	error) {
 	return all[fleet.AgentToken](ctx, c, "agent-tokens", f, limit)
 }
 
-// CreateAgentToken makes a registration token; the answer is the only place that ever shows its plaintext.
-func (c *Client) CreateAgentToken(ctx context.Context, t wire.AgentTokenRequest) (out wire.CreatedAgentToken, err error) {
+// CreateAgentToken makes a registration token; the answer is the only place that ever shows its
+// plaintext.
+func (c *Client) CreateAgentToken(ctx context.Context,
+	t wire.AgentTokenRequest) (out wire.CreatedAgentToken, err error) {
 	err = c.do(ctx, http.MethodPost, path("agent-tokens"), nil, t, &out)
 	return out, err
 }
@@ -271,12 +297,15 @@ func (c *Client) RevokeAgentToken(ctx context.Context, id string) error {
 }
 
 // OwnApplications lists the Applications that the people of autonomous clusters made.
-func (c *Client) OwnApplications(ctx context.Context, f fleet.Filter, limit int) ([]fleet.OwnView, error) {
+func (c *Client) OwnApplications(ctx context.Context, f fleet.Filter, limit int) ([]fleet.OwnView,
+	error) {
 	return all[fleet.OwnView](ctx, c, "own-applications", f, limit)
 }
 
 // SyncOwn asks an autonomous cluster to sync one of its own Applications.
-func (c *Client) SyncOwn(ctx context.Context, environment fleet.EnvironmentID, namespace, name string, ask wire.OwnSyncRequest) (out wire.Asked, err error) {
-	err = c.do(ctx, http.MethodPost, path("tenants", string(environment.Tenant), "environments", string(environment.Name), "own-applications", namespace, name, "sync"), nil, ask, &out)
+func (c *Client) SyncOwn(ctx context.Context, environment fleet.EnvironmentID, namespace,
+	name string, ask wire.OwnSyncRequest) (out wire.Asked, err error) {
+	err = c.do(ctx, http.MethodPost, path("tenants", string(environment.Tenant), "environments",
+		string(environment.Name), "own-applications", namespace, name, "sync"), nil, ask, &out)
 	return out, err
 }

@@ -1,4 +1,5 @@
-// Package client asks the control plane over its JSON API. The command line asks it through this package and through nothing else.
+// Package client asks the control plane over its JSON API. The command line asks it through this
+// package and through nothing else.
 //
 // Rules of this package:
 //   - the token goes into the Authorization header of requests to the configured server, and nowhere else: redirects are not followed;
@@ -36,7 +37,8 @@ type Client struct {
 	http   *http.Client
 }
 
-// New is a client for the server, such as https://argosy.example.com. agent names the program, e.g. argosy/v1.
+// New is a client for the server, such as https://argosy.example.com. agent names the program, e.g.
+// argosy/v1.
 func New(server, token, agent string) (*Client, error) {
 	u, err := CheckServer(server)
 	if err != nil {
@@ -50,22 +52,29 @@ func New(server, token, agent string) (*Client, error) {
 	return &Client{server: u, token: token, agent: agent, http: &http.Client{
 		Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // an API redirects nobody: whoever does is not the API, and must not see the token
+			// an API redirects nobody: whoever does is not the API, and must not see the token
+			return http.ErrUseLastResponse
 		},
 	}}, nil
 }
 
-// CheckServer is the server's URL if a token may be sent there: https, or http on loopback, and nothing but scheme, host and path.
+// CheckServer is the server's URL if a token may be sent there: https, or http on loopback, and
+// nothing but scheme, host and path.
 func CheckServer(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
 		return nil, errors.New("the server is not a URL such as https://argosy.example.com")
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("server %s: it has a scheme, a host and perhaps a path, and nothing else", u.Host)
+		return nil,
+			fmt.Errorf("server %s: it has a scheme, a host and perhaps a path, and nothing else",
+				u.Host)
 	}
 	if u.Scheme == "http" && !loopback(u.Hostname()) {
-		return nil, fmt.Errorf("server %s: http would send the token in the clear; use https (http is for loopback only)", u.Host)
+		return nil,
+			fmt.Errorf(
+				"server %s: http would send the token in the clear; use https (http is for "+
+					"loopback only)", u.Host)
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	return u, nil
@@ -79,7 +88,8 @@ func loopback(host string) bool {
 // Server is the control plane's URL.
 func (c *Client) Server() string { return c.server.String() }
 
-func (c *Client) request(ctx context.Context, method, path string, query url.Values, body any) (*http.Request, error) {
+func (c *Client) request(ctx context.Context, method, path string, query url.Values,
+	body any) (*http.Request, error) {
 	u := c.server.JoinPath(wire.Base, path)
 	u.RawQuery = query.Encode()
 	var content io.Reader
@@ -106,7 +116,8 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 }
 
 // do asks and reads the answer into out (nil: there is none).
-func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, out any) error {
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, body,
+	out any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := c.request(ctx, method, path, query, body)
@@ -134,12 +145,14 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 func (c *Client) refused(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
 	var p wire.Refusal
-	if strings.HasPrefix(answer.Header.Get("Content-Type"), "application/problem+json") && json.Unmarshal(text, &p) == nil && p.Detail != "" {
+	if strings.HasPrefix(answer.Header.Get("Content-Type"), "application/problem+json") &&
+		json.Unmarshal(text, &p) == nil && p.Detail != "" {
 		p.Status = answer.StatusCode
 		return &p
 	}
 	return &wire.Refusal{Status: answer.StatusCode, Subject: c.server.String(),
-		Detail: "answered " + answer.Status + " without saying why", Next: "is this the URL of an Argosy control plane?"}
+		Detail: "answered " + answer.Status + " without saying why",
+		Next:   "is this the URL of an Argosy control plane?"}
 }
 
 // unreachable says which server cannot be reached and why, without the noise of each layer.
@@ -170,7 +183,9 @@ type Unreachable struct {
 }
 
 func (e *Unreachable) Error() string {
-	return fmt.Sprintf("cannot reach %s: %s; is `argosy serve` running? set --server or run `argosy login`", e.Server, e.Reason)
+	return fmt.Sprintf(
+		"cannot reach %s: %s; is `argosy serve` running? set --server or run `argosy login`",
+		e.Server, e.Reason)
 }
 
 // Unwrap is what the network said.

@@ -30,9 +30,11 @@ func connect(t *testing.T, url string) *client.Client {
 }
 
 // serve serves a mirror by the real API; wrap may stand in front of it.
-func serve(t *testing.T, m apitest.Mirror, wrap func(http.Handler) http.Handler) (*apitest.Store, *client.Client) {
+func serve(t *testing.T, m apitest.Mirror, wrap func(http.Handler) http.Handler) (*apitest.Store,
+	*client.Client) {
 	t.Helper()
-	m.Tokens = []apitest.Token{{Token: fleet.Token{ID: "ops", Name: "ops", Role: fleet.RoleWrite}, Plaintext: token}}
+	m.Tokens = []apitest.Token{{Token: fleet.Token{ID: "ops", Name: "ops", Role: fleet.RoleWrite},
+		Plaintext: token}}
 	store := apitest.New(m)
 	server := api.New(api.Config{Reader: store, Decider: store, Tokens: store})
 	store.OnChange(server.Wake)
@@ -54,7 +56,9 @@ func serve(t *testing.T, m apitest.Mirror, wrap func(http.Handler) http.Handler)
 func TestAListIsReadToItsEnd(t *testing.T) {
 	var m apitest.Mirror
 	for i := range 2345 {
-		m.Applications = append(m.Applications, fleet.ApplicationView{Tenant: "acme", Environment: "prod", Deployment: fleet.DeploymentName(fmt.Sprintf("web-%04d", i))})
+		m.Applications = append(m.Applications, fleet.ApplicationView{
+			Tenant: "acme", Environment: "prod",
+			Deployment: fleet.DeploymentName(fmt.Sprintf("web-%04d", i))})
 	}
 	requests := atomic.Int64{}
 	_, c := serve(t, m, func(next http.Handler) http.Handler {
@@ -64,7 +68,8 @@ func TestAListIsReadToItsEnd(t *testing.T) {
 		})
 	})
 	all, err := c.Applications(t.Context(), fleet.Filter{Tenant: "acme"}, 0)
-	if err != nil || len(all) != 2345 || all[2344].Deployment != "web-2344" || requests.Load() != 3 {
+	if err != nil || len(all) != 2345 || all[2344].Deployment != "web-2344" ||
+		requests.Load() != 3 {
 		t.Errorf("%d items in %d requests, %v", len(all), requests.Load(), err)
 	}
 	some, err := c.Applications(t.Context(), fleet.Filter{}, 1500)
@@ -77,7 +82,8 @@ func TestARefusalIsTold(t *testing.T) {
 	_, c := serve(t, apitest.Mirror{}, nil)
 	_, err := c.Tenant(t.Context(), "nobody")
 	var refused *wire.Refusal
-	if !errors.As(err, &refused) || refused.Status != http.StatusNotFound || refused.Subject != "tenant nobody" || refused.NotAllowed() {
+	if !errors.As(err, &refused) || refused.Status != http.StatusNotFound ||
+		refused.Subject != "tenant nobody" || refused.NotAllowed() {
 		t.Errorf("%v", err)
 	}
 	_, err = c.Tenant(t.Context(), "../engines")
@@ -89,7 +95,9 @@ func TestARefusalIsTold(t *testing.T) {
 // Case 19: a redirect is not followed, and no token reaches where it leads.
 func TestARedirectGetsNoToken(t *testing.T) {
 	var seen atomic.Value
-	thief := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.Store(r.Header.Get("Authorization")) }))
+	thief := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		seen.Store(r.Header.Get("Authorization"))
+	}))
 	defer thief.Close()
 	web := httptest.NewServer(http.RedirectHandler(thief.URL, http.StatusTemporaryRedirect))
 	defer web.Close()
@@ -104,27 +112,35 @@ func TestARedirectGetsNoToken(t *testing.T) {
 
 func TestWhereATokenMayBeSent(t *testing.T) {
 	for url, ok := range map[string]bool{
-		"https://argosy.example.com": true, "https://example.com/argosy/": true, "http://localhost:8080": true, "http://127.0.0.1:1": true, "http://[::1]:1": true,
-		"http://argosy.example.com": false, "http://localhost.example.com": false, "http://10.0.0.1": false, "argosy.example.com": false, "ftp://x": false,
-		"https://user@x": false, "https://x?a=b": false, "https://": false, "": false, "file:///etc": false,
+		"https://argosy.example.com": true, "https://example.com/argosy/": true,
+		"http://localhost:8080": true, "http://127.0.0.1:1": true, "http://[::1]:1": true,
+		"http://argosy.example.com": false, "http://localhost.example.com": false,
+		"http://10.0.0.1": false, "argosy.example.com": false, "ftp://x": false,
+		"https://user@x": false, "https://x?a=b": false, "https://": false, "": false,
+		"file:///etc": false,
 	} {
 		if _, err := client.CheckServer(url); (err == nil) != ok {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
-	if _, err := client.New("https://x", "a\r\nHost: y", "test"); err == nil || strings.Contains(err.Error(), "Host") {
+	if _, err := client.New("https://x", "a\r\nHost: y", "test"); err == nil ||
+		strings.Contains(err.Error(), "Host") {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestAnAnswerOfAnotherProgramIsSaidToBeThat(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
-		"a login page": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>sign in</html>") },
+		"a login page": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "<html>sign in</html>")
+		},
 		"half an answer": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			fmt.Fprint(w, `{"items":[`)
 		},
-		"a proxy's error": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", http.StatusBadGateway) },
+		"a proxy's error": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "bad gateway", http.StatusBadGateway)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			web := httptest.NewServer(handler)
@@ -193,7 +209,8 @@ func TestAnEventStreamThatIsRefusedEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	var refused *wire.Refusal
-	if err := c.Events(ctx, func(fleet.Event) error { return nil }, nil); !errors.As(err, &refused) || !refused.NotAllowed() {
+	if err := c.Events(ctx, func(fleet.Event) error { return nil }, nil); !errors.As(err,
+		&refused) || !refused.NotAllowed() {
 		t.Errorf("%v", err)
 	}
 }

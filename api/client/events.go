@@ -15,15 +15,18 @@ import (
 )
 
 const (
-	silence  = 20 * time.Second // the server says something every 5 s: a stream that is silent for longer is dead
+	// the server says something every 5 s: a stream that is silent for longer is dead
+	silence  = 20 * time.Second
 	maxLine  = 256 << 10
 	firstTry = 500 * time.Millisecond
 	lastTry  = 15 * time.Second
 )
 
-// Events calls handle for every event from now on, in order, until ctx ends or handle fails. A broken stream is taken up again where it
-// broke; down, when set, is told why it broke. A refusal (the token, the URL) ends it.
-func (c *Client) Events(ctx context.Context, handle func(fleet.Event) error, down func(error)) error {
+// Events calls handle for every event from now on, in order, until ctx ends or handle fails. A
+// broken stream is taken up again where it broke; down, when set, is told why it broke. A refusal
+// (the token, the URL) ends it.
+func (c *Client) Events(ctx context.Context, handle func(fleet.Event) error,
+	down func(error)) error {
 	last := int64(-1)
 	wait := firstTry
 	for {
@@ -37,7 +40,8 @@ func (c *Client) Events(ctx context.Context, handle func(fleet.Event) error, dow
 		switch {
 		case errors.As(err, &failed):
 			return failed.err
-		case errors.As(err, &refusal) && refusal.Status < 500 && refusal.Status != http.StatusTooManyRequests:
+		case errors.As(err, &refusal) && refusal.Status < 500 &&
+			refusal.Status != http.StatusTooManyRequests:
 			return refusal
 		}
 		if down != nil {

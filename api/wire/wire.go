@@ -1,7 +1,9 @@
-// Package wire is what goes over the wire between the API and its clients, where the domain itself has no word for it.
+// Package wire is what goes over the wire between the API and its clients, where the domain itself
+// has no word for it.
 //
-// Rules of this package: plain values, no behaviour beyond their text; nothing here could hold a secret but CreatedToken and
-// CreatedAgentToken, which are written once, and AgentTokenRequest, in which a person may bring one.
+// Rules of this package: plain values, no behaviour beyond their text; nothing here could hold a
+// secret but CreatedToken and CreatedAgentToken, which are written once, and AgentTokenRequest, in
+// which a person may bring one.
 package wire
 
 import (
@@ -55,7 +57,8 @@ func (r *Refusal) GetStatus() int { return r.Status }
 // ContentType is that of RFC 9457.
 func (r *Refusal) ContentType(string) string { return "application/problem+json" }
 
-// NotAllowed reports whether the caller is not who may do this, rather than the request being wrong.
+// NotAllowed reports whether the caller is not who may do this, rather than the request being
+// wrong.
 func (r *Refusal) NotAllowed() bool {
 	return r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden
 }
@@ -123,7 +126,8 @@ type CreatedToken struct {
 	Plaintext string      `json:"plaintext"`
 }
 
-// AgentTokenRequest asks for a one-time token that a cluster joins with: of one environment, or of one engine.
+// AgentTokenRequest asks for a one-time token that a cluster joins with: of one environment, or of
+// one engine.
 type AgentTokenRequest struct {
 	Tenant      fleet.TenantName      `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	Environment fleet.EnvironmentName `json:"environment,omitempty" maxLength:"63" pattern:"^[a-z0-9-]+$"`

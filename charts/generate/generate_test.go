@@ -32,29 +32,33 @@ section:
 	if err := json.Unmarshal(made, &got); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"$schema":"http://json-schema.org/draft-07/schema#","additionalProperties":false,"properties":{` +
-		`"count":{"description":"How many there are.","minimum":1,"type":"integer"},` +
-		`"section":{"additionalProperties":false,"properties":{"name":{"description":"A name.","type":"string"},` +
-		`"names":{"description":"Names.","items":{"pattern":"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$","type":"string"},"type":"array"},` +
-		`"pairs":{"additionalProperties":{"type":"string"},"description":"Pairs | of text.","type":"object"}},"type":"object"}},"title":"values.yaml","type":"object"}`
+	want :=
+		`{"$schema":"http://json-schema.org/draft-07/schema#","additionalProperties":false,"properties":{` +
+			`"count":{"description":"How many there are.","minimum":1,"type":"integer"},` +
+			`"section":{"additionalProperties":false,"properties":{"name":{"description":"A name.","type":"string"},` +
+			`"names":{"description":"Names.","items":{"pattern":"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$","type":"string"},"type":"array"},` +
+			`"pairs":{"additionalProperties":{"type":"string"},"description":"Pairs | of text.","type":"object"}},"type":"object"}},"title":"values.yaml","type":"object"}`
 	if text, _ := json.Marshal(got); string(text) != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
 	text, err := page([]byte("name: x\ndescription: An x.\n"), []byte("Intro.\n"), rows)
-	if err != nil || !strings.Contains(string(text), "| `count` | `2` | How many there are. |\n") || !strings.Contains(string(text), "Pairs \\| of text.") {
+	if err != nil || !strings.Contains(string(text), "| `count` | `2` | How many there are. |\n") ||
+		!strings.Contains(string(text), "Pairs \\| of text.") {
 		t.Errorf("the page is %s, %v", text, err)
 	}
 }
 
 func TestWhatWouldAcceptAnythingIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ values, want string }{
-		"no description":         {"key: 1\n", "line 1: key: has no description"},
-		"an open object":         {"# -- Text.\nkey: {}\n", "anything may stand here"},
-		"an open list":           {"# -- Text.\nkey: []\n", "anything may stand here"},
-		"a default of no type":   {"# -- Text.\nkey: null\n", "says nothing"},
-		"a word that is unknown": {"# -- Text.\n# @schema opne\nkey: {}\n", "none of the known words"},
+		"no description":       {"key: 1\n", "line 1: key: has no description"},
+		"an open object":       {"# -- Text.\nkey: {}\n", "anything may stand here"},
+		"an open list":         {"# -- Text.\nkey: []\n", "anything may stand here"},
+		"a default of no type": {"# -- Text.\nkey: null\n", "says nothing"},
+		"a word that is unknown": {"# -- Text.\n# @schema opne\nkey: {}\n",
+			"none of the known words"},
 	} {
-		if _, _, err := describe([]byte(c.values)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := describe([]byte(c.values)); err == nil || !strings.Contains(err.Error(),
+			c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -62,7 +66,8 @@ func TestWhatWouldAcceptAnythingIsRefused(t *testing.T) {
 
 func TestASettingThatIsGoneIsNoticed(t *testing.T) {
 	s := schema{"properties": schema{"listen": schema{"properties": schema{"ops": schema{}}}}}
-	for path, gone := range map[string]bool{"listen.ops": false, "listen.opps": true, "lisen.ops": true} {
+	for path, gone := range map[string]bool{"listen.ops": false, "listen.opps": true,
+		"lisen.ops": true} {
 		if err := remove(s, strings.Split(path, ".")); (err != nil) != gone {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -1,13 +1,15 @@
-// Command generate makes values.schema.json and README.md of each chart from the comments of its values.yaml.
+// Command generate makes values.schema.json and README.md of each chart from the comments of its
+// values.yaml.
 //
 //	# -- What the value is, in Markdown; goes on over the following lines.
 //	# @schema WORDS
 //	key: default
 //
-// The type is that of the default. @schema adds what the default does not show: a JSON object is merged into the key's schema; `open` is any
-// object, `strings` an object of text, `list open`, `list strings` and `list names` are lists of objects, text and DNS labels; `settings`
-// is argosy.yaml without what the chart fills in. An empty object or list without @schema, and a key without a description, are errors:
-// the schema would accept anything, and the page say nothing.
+// The type is that of the default. @schema adds what the default does not show: a JSON object is
+// merged into the key's schema; `open` is any object, `strings` an object of text, `list open`,
+// `list strings` and `list names` are lists of objects, text and DNS labels; `settings` is
+// argosy.yaml without what the chart fills in. An empty object or list without @schema, and a key
+// without a description, are errors: the schema would accept anything, and the page say nothing.
 package main
 
 import (
@@ -101,10 +103,14 @@ func page(about, intro []byte, rows []row) ([]byte, error) {
 		return nil, fmt.Errorf("in Chart.yaml: %w", err)
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# %s\n\n%s\n\n%s\n\n## Values\n\n", c.Name, c.Description, strings.TrimSpace(string(intro)))
-	fmt.Fprint(&out, "A key that is not listed here is refused. Made from values.yaml by `make generate`.\n\n| value | default | |\n|---|---|---|\n")
+	fmt.Fprintf(&out, "# %s\n\n%s\n\n%s\n\n## Values\n\n", c.Name, c.Description,
+		strings.TrimSpace(string(intro)))
+	fmt.Fprint(&out,
+		"A key that is not listed here is refused. Made from values.yaml by `make "+
+			"generate`.\n\n| value | default | |\n|---|---|---|\n")
 	for _, r := range rows {
-		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", r.path, cell(r.fallback), strings.ReplaceAll(r.text, "|", "\\|"))
+		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", r.path, cell(r.fallback),
+			strings.ReplaceAll(r.text, "|", "\\|"))
 	}
 	return out.Bytes(), nil
 }

@@ -12,7 +12,8 @@ import (
 
 type schema = map[string]any
 
-// object is the schema of a mapping whose keys are described one by one; nothing else may stand in it.
+// object is the schema of a mapping whose keys are described one by one; nothing else may stand in
+// it.
 func object(path string, n *yaml.Node) (schema, []row, error) {
 	properties := schema{}
 	var rows []row
@@ -26,13 +27,15 @@ func object(path string, n *yaml.Node) (schema, []row, error) {
 		properties[key.Value] = p
 		rows = append(rows, more...)
 	}
-	return schema{"type": "object", "additionalProperties": false, "properties": properties}, rows, nil
+	return schema{"type": "object", "additionalProperties": false, "properties": properties}, rows,
+		nil
 }
 
 // said is what a key's comment says.
 type said struct{ text, schema string }
 
-// comment reads the last paragraph of the comment above a key: what stands higher up is about the section.
+// comment reads the last paragraph of the comment above a key: what stands higher up is about the
+// section.
 func comment(head string) said {
 	var s said
 	inText := false
@@ -78,7 +81,8 @@ var words = map[string]schema{
 	"strings":      {"type": "object", "additionalProperties": schema{"type": "string"}},
 	"list open":    {"type": "array", "items": schema{"type": "object"}},
 	"list strings": {"type": "array", "items": schema{"type": "string", "minLength": 1}},
-	"list names":   {"type": "array", "items": schema{"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}},
+	"list names": {"type": "array", "items": schema{
+		"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}},
 }
 
 // inferred is the schema of a value by its default, and what the comment adds.
@@ -99,16 +103,19 @@ func inferred(value *yaml.Node, added string) (schema, error) {
 	case value.Tag == "!!str":
 		p["type"] = "string"
 	default:
-		return nil, fmt.Errorf("a default of the type %s says nothing of what may stand here", value.Tag)
+		return nil, fmt.Errorf("a default of the type %s says nothing of what may stand here",
+			value.Tag)
 	}
 	if added != "" {
 		more := schema{}
 		if err := json.Unmarshal([]byte(added), &more); err != nil {
-			return nil, fmt.Errorf("@schema %q is none of the known words and no JSON: %w", added, err)
+			return nil, fmt.Errorf("@schema %q is none of the known words and no JSON: %w", added,
+				err)
 		}
 		maps.Copy(p, more)
 	}
-	if value.Kind != yaml.ScalarNode && p["items"] == nil && p["properties"] == nil && p["additionalProperties"] == nil {
+	if value.Kind != yaml.ScalarNode && p["items"] == nil && p["properties"] == nil &&
+		p["additionalProperties"] == nil {
 		return nil, errors.New("anything may stand here: say what by @schema, if only `open`")
 	}
 	return p, nil

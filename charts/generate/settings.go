@@ -11,8 +11,8 @@ import (
 	"argosy.dev/argosy/cmd/argosy/settings"
 )
 
-// filled says of each setting that is not in `config` where it comes from: a value of the chart, or the chart itself. Every other setting is
-// in `config` as soon as the binary has it.
+// filled says of each setting that is not in `config` where it comes from: a value of the chart, or
+// the chart itself. Every other setting is in `config` as soon as the binary has it.
 var filled = map[string]string{
 	"bootstrapTokenFile":       "credentials.bootstrapToken",
 	"dataDir":                  "an emptyDir",
@@ -25,12 +25,13 @@ var filled = map[string]string{
 	"listen.ops":               "port 8081 of the Pod",
 	"listen.certFile":          "credentials.tls",
 	"listen.keyFile":           "credentials.tls",
-	"secrets":                  "secrets, credentials.ageIdentity, credentials.ageTenantIdentities and credentials.secretsKubeconfig",
-	"source.caFile":            "credentials.sourceCA",
-	"source.knownHostsFile":    "credentials.sourceKnownHosts",
-	"source.passwordFile":      "credentials.sourcePassword",
-	"source.sshKeyFile":        "credentials.sourceSSHKey",
-	"source.tokenFile":         "credentials.sourceToken",
+	"secrets": "secrets, credentials.ageIdentity, " +
+		"credentials.ageTenantIdentities and credentials.secretsKubeconfig",
+	"source.caFile":         "credentials.sourceCA",
+	"source.knownHostsFile": "credentials.sourceKnownHosts",
+	"source.passwordFile":   "credentials.sourcePassword",
+	"source.sshKeyFile":     "credentials.sourceSSHKey",
+	"source.tokenFile":      "credentials.sourceToken",
 }
 
 // settingsSchema is the schema of `config`, and its rows.
@@ -64,7 +65,8 @@ func remove(s schema, path []string) error {
 	return nil
 }
 
-// relax drops what must be there: the templates say that, in words, once they have filled in their part.
+// relax drops what must be there: the templates say that, in words, once they have filled in their
+// part.
 func relax(s schema) {
 	delete(s, "required")
 	properties, _ := s["properties"].(schema)

@@ -19,18 +19,25 @@ func (a *app) agentManifest() *cobra.Command {
 	var hub string
 	cmd := &cobra.Command{
 		Use: "manifest", Short: "What to apply on a cluster so that an agent runs there",
-		Long: "For clusters that are set up by hand or by other tools. The agent joins by itself when it finds a token: make a Secret argosy-agent in its namespace with\n" +
-			"the key registrationToken, and give the same token here with `argosy agent token create TENANT/ENV --from-file FILE`.",
-		Example: "  argosy agent manifest --hub https://argosy.example.com --image registry.example.com/argosy:v0.4.0 | kubectl apply --server-side -f -\n" +
-			"  argosy agent manifest --hub https://argosy.example.com --image registry.example.com/argosy:v0.4.0 --egress-only --no-secrets",
+		Long: "For clusters that are set up by hand or by other tools. The agent joins by " +
+			"itself when it finds a token: make a Secret argosy-agent in its namespace with\n" +
+			"the key registrationToken, and give the same token here with `argosy agent token " +
+			"create TENANT/ENV --from-file FILE`.",
+		Example: "  argosy agent manifest --hub https://argosy.example.com --image " +
+			"registry.example.com/argosy:v0.4.0 | kubectl apply --server-side -f -\n" +
+			"  argosy agent manifest --hub https://argosy.example.com --image " +
+			"registry.example.com/argosy:v0.4.0 --egress-only --no-secrets",
 		Args: exactly(),
 	}
-	cmd.Flags().StringVar(&hub, "hub", "", "URL of the control plane, as the cluster reaches it (required)")
+	cmd.Flags().StringVar(&hub, "hub", "",
+		"URL of the control plane, as the cluster reaches it (required)")
 	p.namespaceFlag(cmd)
 	p.installFlags(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if hub == "" {
-			return errors.New("--hub is required: the URL of the control plane, such as https://argosy.example.com")
+			return errors.New(
+				"--hub is required: the URL of the control plane, such as " +
+					"https://argosy.example.com")
 		}
 		if _, err := p.settings(hub); err != nil {
 			return err
@@ -52,10 +59,15 @@ func (a *app) agentApprove() *cobra.Command {
 	var p place
 	var digest string
 	cmd := &cobra.Command{
-		Use: "approve-deletions", Short: "Deletions that wait for the cluster's own admin: show them, approve them", Args: exactly(),
-		Long: "An agent deletes no more than --max-deletions Applications within an hour, whatever the control plane asks for. Beyond that all wait for somebody with the\n" +
-			"cluster's kubeconfig. It shows what waits and asks; without a terminal, --digest says that exactly what was shown is approved.",
-		Example: "  argosy agent approve-deletions --kubeconfig edge.kubeconfig\n  argosy agent approve-deletions --digest 9f2c51d04a7b",
+		Use:   "approve-deletions",
+		Short: "Deletions that wait for the cluster's own admin: show them, approve them",
+		Args:  exactly(),
+		Long: "An agent deletes no more than --max-deletions Applications within an hour, " +
+			"whatever the control plane asks for. Beyond that all wait for somebody with the\n" +
+			"cluster's kubeconfig. It shows what waits and asks; without a terminal, --digest " +
+			"says that exactly what was shown is approved.",
+		Example: "  argosy agent approve-deletions --kubeconfig edge.kubeconfig\n  argosy agent " +
+			"approve-deletions --digest 9f2c51d04a7b",
 	}
 	p.kubeFlags(cmd)
 	cmd.Flags().StringVar(&digest, "digest", "", "of what was shown")
@@ -83,17 +95,21 @@ func (a *app) agentApprove() *cobra.Command {
 		case len(digest) < shortestDigest || !strings.HasPrefix(held.Digest, digest):
 			return edge.ErrOthersWait
 		}
-		if err := edge.ApproveHeld(cmd.Context(), cell, held.Digest, first(a.getenv("USER"), a.getenv("LOGNAME"), "unknown")); err != nil {
+		if err := edge.ApproveHeld(cmd.Context(), cell, held.Digest,
+			first(a.getenv("USER"), a.getenv("LOGNAME"), "unknown")); err != nil {
 			return err
 		}
 		err = a.say("approved %s", plural(len(held.Names), "deletion"))
-		a.hint("the agent begins within seconds; what it deletes takes its workload along where the declaration says so")
+		a.hint(
+			"the agent begins within seconds; what it deletes takes its workload along where " +
+				"the declaration says so")
 		return err
 	}
 	return cmd
 }
 
-// showHeld shows what waits, and asks on a terminal whether it is all to go. Elsewhere that is a finding.
+// showHeld shows what waits, and asks on a terminal whether it is all to go. Elsewhere that is a
+// finding.
 func (a *app) showHeld(held edge.HeldDeletions) error {
 	for _, name := range held.Names {
 		if err := a.say("%s", name); err != nil {
@@ -102,7 +118,9 @@ func (a *app) showHeld(held edge.HeldDeletions) error {
 	}
 	sum := fmt.Sprintf("%s for %s", waiting(len(held.Names)), fleet.Age(time.Since(held.Since)))
 	if !isTerminal(a.in) {
-		return findings{fmt.Sprintf("%s. If they are all to go: argosy agent approve-deletions --digest %.12s", sum, held.Digest)}
+		return findings{
+			fmt.Sprintf("%s. If they are all to go: argosy agent approve-deletions --digest %.12s",
+				sum, held.Digest)}
 	}
 	a.hint("%s. Are they all to go? Write yes:", sum)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')

@@ -18,9 +18,10 @@ import (
 func (a *app) agentTokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "token", Short: "One-time tokens that clusters join with",
-		Example: "  argosy agent token create acme/edge --ttl 1h\n  argosy agent token list\n  argosy agent token revoke 01J8Z",
-		Args:    exactly(),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  argosy agent token create acme/edge --ttl 1h\n  argosy agent token list\n  " +
+			"argosy agent token revoke 01J8Z",
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.agentTokenCreate(), a.agentTokenList(), a.agentTokenRevoke())
 	return cmd
@@ -36,17 +37,24 @@ type tokenWish struct {
 func (a *app) agentTokenCreate() *cobra.Command {
 	var w tokenWish
 	cmd := &cobra.Command{
-		Use: "create [TENANT/ENV]", Short: "Make a one-time token; stdout is the only place that ever shows it",
-		Long: "The token is for one environment with spec.agent, or with --engine for an engine with connection.agent (platform). Exactly one cluster joins with\n" +
-			"it. With --from-file the token is one that you have put on the cluster yourself, and nothing is printed.",
-		Example: "  argosy agent token create acme/edge\n  argosy agent token create acme/edge --ttl 15m > token\n" +
-			"  argosy agent token create --engine eu-edge\n  openssl rand -hex 32 > token && argosy agent token create acme/edge --from-file token",
+		Use:   "create [TENANT/ENV]",
+		Short: "Make a one-time token; stdout is the only place that ever shows it",
+		Long: "The token is for one environment with spec.agent, or with --engine for an engine " +
+			"with connection.agent (platform). Exactly one cluster joins with\n" +
+			"it. With --from-file the token is one that you have put on the cluster yourself, " +
+			"and nothing is printed.",
+		Example: "  argosy agent token create acme/edge\n  argosy agent token create acme/edge " +
+			"--ttl 15m > token\n" +
+			"  argosy agent token create --engine eu-edge\n  openssl rand -hex 32 > token && " +
+			"argosy agent token create acme/edge --from-file token",
 		Args: atMost("TENANT/ENV"),
 	}
 	cmd.Flags().StringVar(&w.engine, "engine", "", "for this engine, instead of an environment")
 	cmd.Flags().DurationVar(&w.ttl, "ttl", time.Hour, "how long it is valid, 1m to 720h")
-	cmd.Flags().StringVar(&w.file, "from-file", "", "a token that you bring, for a cluster that is set up by hand (- for stdin)")
-	cmd.Flags().BoolVar(&w.legacy, "legacy", false, "it may also read the older route of applications, where that is switched on")
+	cmd.Flags().StringVar(&w.file, "from-file", "",
+		"a token that you bring, for a cluster that is set up by hand (- for stdin)")
+	cmd.Flags().BoolVar(&w.legacy, "legacy", false,
+		"it may also read the older route of applications, where that is switched on")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ask, err := a.tokenRequest(w, args)
 		if err != nil {
@@ -66,7 +74,8 @@ func (a *app) agentTokenCreate() *cobra.Command {
 }
 
 func (a *app) tokenRequest(w tokenWish, args []string) (wire.AgentTokenRequest, error) {
-	ask := wire.AgentTokenRequest{Engine: fleet.EngineName(w.engine), TTL: w.ttl.String(), Legacy: w.legacy}
+	ask := wire.AgentTokenRequest{Engine: fleet.EngineName(w.engine), TTL: w.ttl.String(),
+		Legacy: w.legacy}
 	switch {
 	case (w.engine == "") == (len(args) == 0):
 		return ask, fmt.Errorf("say for what the token is: TENANT/ENV, or --engine NAME")
@@ -112,20 +121,27 @@ func (a *app) readToken(file string) (string, error) {
 // sayToken prints the token alone on stdout, and on stderr what to do with it.
 func (a *app) sayToken(c *client.Client, w tokenWish, made wire.CreatedAgentToken) error {
 	t := made.Token
-	name := agentName(fleet.AgentView{Engine: t.Engine, Tenant: t.Tenant, Environment: t.Environment})
-	a.hint("token %s for %s, valid for %s", t.ID, name, fleet.Age(time.Until(t.ExpiresAt).Round(time.Second)))
+	name := agentName(fleet.AgentView{Engine: t.Engine, Tenant: t.Tenant,
+		Environment: t.Environment})
+	a.hint("token %s for %s, valid for %s", t.ID, name,
+		fleet.Age(time.Until(t.ExpiresAt).Round(time.Second)))
 	if w.file != "" {
-		a.hint("the cluster joins with it when it is there as registrationToken in the Secret argosy-agent: see `argosy agent manifest --help`")
+		a.hint(
+			"the cluster joins with it when it is there as registrationToken in the Secret " +
+				"argosy-agent: see `argosy agent manifest --help`")
 		return nil
 	}
-	a.hint("it is shown this once. On the cluster, with its kubeconfig:\n\n  argosy agent join %s --token-file FILE\n", cmp.Or(made.Hub, c.Server()))
+	a.hint(
+		"it is shown this once. On the cluster, with its kubeconfig:\n\n  argosy agent join %s "+
+			"--token-file FILE\n", cmp.Or(made.Hub, c.Server()))
 	_, err := fmt.Fprintln(a.out, made.Plaintext)
 	return err
 }
 
 func (a *app) agentTokenList() *cobra.Command {
 	var q query
-	cmd := &cobra.Command{Use: "list", Short: "Tokens without their plaintext, the newest first", Args: exactly(),
+	cmd := &cobra.Command{Use: "list", Short: "Tokens without their plaintext, the newest first",
+		Args:    exactly(),
 		Example: "  argosy agent token list\n  argosy agent token list --tenant acme -o json"}
 	out := addFormat(cmd, "table", "json", "yaml")
 	cmd.Flags().StringVar(&q.tenant, "tenant", "", filterHelp["tenant"])
@@ -155,7 +171,8 @@ func (a *app) agentTokenList() *cobra.Command {
 
 func (a *app) agentTokenRevoke() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke ID", Short: "End a token; what has joined with it stays", Example: "  argosy agent token revoke 01J8Z", Args: exactly("ID"),
+		Use: "revoke ID", Short: "End a token; what has joined with it stays",
+		Example: "  argosy agent token revoke 01J8Z", Args: exactly("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -171,10 +188,14 @@ func (a *app) agentTokenRevoke() *cobra.Command {
 
 func (a *app) agentRevoke() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke TENANT/ENV|ENGINE", Short: "End an agent's identity: it is cut off within seconds, and its cluster keeps what it has",
-		Long: "The agent can do nothing any more, and its streams are cut on every replica. Workloads on its cluster go on as they are. To have the cluster back,\n" +
+		Use: "revoke TENANT/ENV|ENGINE",
+		Short: "End an agent's identity: it is cut off within seconds, and its cluster keeps " +
+			"what it has",
+		Long: "The agent can do nothing any more, and its streams are cut on every replica. " +
+			"Workloads on its cluster go on as they are. To have the cluster back,\n" +
 			"make a new token and join again.",
-		Example: "  argosy agent revoke acme/edge\n  argosy agent revoke eu-edge", Args: exactly("TENANT/ENV|ENGINE"),
+		Example: "  argosy agent revoke acme/edge\n  argosy agent revoke eu-edge",
+		Args:    exactly("TENANT/ENV|ENGINE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			engine, err := servedEngine(args[0])
 			if err != nil {

@@ -90,7 +90,8 @@ func (a *app) say(format string, args ...any) error {
 	return err
 }
 
-// colour reports whether data may be coloured: on a terminal, unless the person asked for none (https://no-color.org).
+// colour reports whether data may be coloured: on a terminal, unless the person asked for none
+// (https://no-color.org).
 func (a *app) colour() bool {
 	return a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb" && isTerminal(a.out)
 }
@@ -110,6 +111,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 		if want == "" {
 			want = "no argument"
 		}
-		return fmt.Errorf("%s takes %s, and %d were given; see `%s --help`", cmd.CommandPath(), want, len(args), cmd.CommandPath())
+		return fmt.Errorf("%s takes %s, and %d were given; see `%s --help`", cmd.CommandPath(),
+			want, len(args), cmd.CommandPath())
 	}
 }

@@ -27,9 +27,12 @@ const registrationTime = time.Hour
 func (a *app) bootstrapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bootstrap FORGE", Short: "Register Argosy with a forge", Args: cobra.ArbitraryArgs,
-		Example: "  argosy bootstrap github --org acme --url https://argosy.example.com --out /etc/argosy",
+		Example: "  argosy bootstrap github --org acme --url https://argosy.example.com --out " +
+			"/etc/argosy",
 		RunE: func(*cobra.Command, []string) error {
-			return errors.New("say which forge: github. For Gitea make an account and a token, and name the token's file in forge.tokenFile")
+			return errors.New(
+				"say which forge: github. For Gitea make an account and a token, and name the " +
+					"token's file in forge.tokenFile")
 		},
 	}
 	cmd.AddCommand(a.bootstrapGitHub())
@@ -45,19 +48,28 @@ func (r registration) onThisMachine() bool { return strings.HasPrefix(r.api, "ht
 func (a *app) bootstrapGitHub() *cobra.Command {
 	var r registration
 	cmd := &cobra.Command{
-		Use: "github", Short: "Register a GitHub App by its manifest, and keep its key and secret", Args: exactly(),
-		Long: "Opens a page on this machine that sends you to GitHub with the App's manifest: permissions, events, where deliveries go. GitHub sends\n" +
-			"you back with a code, and the App's private key and webhook secret are written to files that only you may read. Nothing that is there\n" +
+		Use: "github", Short: "Register a GitHub App by its manifest, and keep its key and secret",
+		Args: exactly(),
+		Long: "Opens a page on this machine that sends you to GitHub with the App's manifest: " +
+			"permissions, events, where deliveries go. GitHub sends\n" +
+			"you back with a code, and the App's private key and webhook secret are written to " +
+			"files that only you may read. Nothing that is there\n" +
 			"already is overwritten.",
-		Example: "  argosy bootstrap github --org acme --url https://argosy.example.com --out /etc/argosy\n" +
-			"  argosy bootstrap github --url https://argosy.example.com --api https://github.example.com/api/v3/",
+		Example: "  argosy bootstrap github --org acme --url https://argosy.example.com --out " +
+			"/etc/argosy\n" +
+			"  argosy bootstrap github --url https://argosy.example.com --api " +
+			"https://github.example.com/api/v3/",
 	}
-	cmd.Flags().StringVar(&r.url, "url", "", "URL by which GitHub reaches the control plane (required)")
-	cmd.Flags().StringVar(&r.org, "org", "", "organization that is to own the App (default: yourself)")
+	cmd.Flags().StringVar(&r.url, "url", "",
+		"URL by which GitHub reaches the control plane (required)")
+	cmd.Flags().StringVar(&r.org, "org", "",
+		"organization that is to own the App (default: yourself)")
 	cmd.Flags().StringVar(&r.name, "name", "Argosy", "name of the App; nobody else's on GitHub")
-	cmd.Flags().StringVar(&r.api, "api", "https://api.github.com/", "URL of the API; GitHub Enterprise: https://HOST/api/v3/")
+	cmd.Flags().StringVar(&r.api, "api", "https://api.github.com/",
+		"URL of the API; GitHub Enterprise: https://HOST/api/v3/")
 	cmd.Flags().StringVar(&r.out, "out", ".", "folder for the key and the secret")
-	cmd.Flags().StringVar(&r.listen, "listen", "127.0.0.1:0", "where the page on this machine answers")
+	cmd.Flags().StringVar(&r.listen, "listen", "127.0.0.1:0",
+		"where the page on this machine answers")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), registrationTime)
 		defer cancel()
@@ -75,11 +87,15 @@ const (
 func (a *app) register(ctx context.Context, r registration) error {
 	public, err := url.Parse(r.url)
 	if err != nil || public.Host == "" || public.Scheme != "https" && public.Scheme != "http" {
-		return errors.New("--url is required: where GitHub reaches the control plane, such as https://argosy.example.com")
+		return errors.New(
+			"--url is required: where GitHub reaches the control plane, such as " +
+				"https://argosy.example.com")
 	}
 	for _, name := range []string{keyFile, secretFile} {
 		if _, err := os.Lstat(filepath.Join(r.out, name)); err == nil {
-			return fmt.Errorf("%s is there already: an App was registered before; move it away, or choose another --out", filepath.Join(r.out, name))
+			return fmt.Errorf(
+				"%s is there already: an App was registered before; move it away, or choose "+
+					"another --out", filepath.Join(r.out, name))
 		}
 	}
 	made, err := a.converse(ctx, r)
@@ -89,9 +105,12 @@ func (a *app) register(ctx context.Context, r registration) error {
 	if err := keep(r.out, made); err != nil {
 		return err
 	}
-	a.hint("The App %s is registered. Install it on the config repo: %s/installations/new", made.Slug, made.HTMLURL)
+	a.hint("The App %s is registered. Install it on the config repo: %s/installations/new",
+		made.Slug, made.HTMLURL)
 	a.hint("Then put this into argosy.yaml:")
-	_, err = fmt.Fprintf(a.out, "forge:\n%s  repository: OWNER/NAME\n  app: {id: %d, keyFile: %q}\n  webhookSecretFiles: [%q]\nlisten:\n  publicURL: %s\n",
+	_, err = fmt.Fprintf(a.out,
+		"forge:\n%s  repository: OWNER/NAME\n  app: {id: %d, keyFile: %q}\n  "+
+			"webhookSecretFiles: [%q]\nlisten:\n  publicURL: %s\n",
 		apiLine(r.api), made.ID, keyFile, secretFile, strings.TrimSuffix(r.url, "/"))
 	return err
 }
@@ -103,7 +122,8 @@ func apiLine(api string) string {
 	return fmt.Sprintf("  api: %s\n", api)
 }
 
-// converse serves the page that begins the registration, and waits for the browser to come back with a code.
+// converse serves the page that begins the registration, and waits for the browser to come back
+// with a code.
 func (a *app) converse(ctx context.Context, r registration) (github.Registration, error) {
 	var l net.ListenConfig
 	listener, err := l.Listen(ctx, "tcp", r.listen)
@@ -112,14 +132,18 @@ func (a *app) converse(ctx context.Context, r registration) (github.Registration
 	}
 	state := rand.Text()
 	here := "http://" + listener.Addr().String()
-	form, manifest, err := github.Manifest(github.Proposal{BaseURL: r.api, AllowHTTP: r.onThisMachine(), Name: r.name, URL: r.url, Org: r.org, State: state,
-		HookURL: strings.TrimSuffix(r.url, "/") + "/webhook/github", RedirectURL: here + "/registered"})
+	form, manifest, err := github.Manifest(github.Proposal{
+		BaseURL: r.api, AllowHTTP: r.onThisMachine(), Name: r.name, URL: r.url, Org: r.org,
+		State:       state,
+		HookURL:     strings.TrimSuffix(r.url, "/") + "/webhook/github",
+		RedirectURL: here + "/registered"})
 	if err != nil {
 		_ = listener.Close() // nothing was served
 		return github.Registration{}, err
 	}
 	codes := make(chan string, 1)
-	server := &http.Server{Handler: registrar(form, string(manifest), state, codes), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: registrar(form, string(manifest), state, codes),
+		ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = server.Serve(listener) }() // ends with Close
 	defer func() { _ = server.Close() }()
 	a.hint("Open this page in a browser on this machine: %s/", here)
@@ -127,11 +151,14 @@ func (a *app) converse(ctx context.Context, r registration) (github.Registration
 	case <-ctx.Done():
 		return github.Registration{}, fmt.Errorf("nobody came back from GitHub: %w", ctx.Err())
 	case code := <-codes:
-		return github.Convert(ctx, github.Config{BaseURL: r.api, AllowHTTP: r.onThisMachine()}, code)
+		return github.Convert(ctx, github.Config{BaseURL: r.api, AllowHTTP: r.onThisMachine()},
+			code)
 	}
 }
 
-var begin = template.Must(template.New("begin").Parse(`<!doctype html><html lang="en"><meta charset="utf-8"><title>Register Argosy</title>
+var begin = template.Must(
+	template.New("begin").Parse(
+		`<!doctype html><html lang="en"><meta charset="utf-8"><title>Register Argosy</title>
 <h1>Register Argosy</h1><p>GitHub shows what the App may do before anything is made.</p>
 <form method="post" action="{{.Form}}"><input type="hidden" name="manifest" value="{{.Manifest}}"><button>Go to GitHub</button></form></html>`))
 
@@ -140,28 +167,36 @@ func registrar(form, manifest, state string, codes chan<- string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_ = begin.Execute(w, map[string]string{"Form": form, "Manifest": manifest}) // the browser is gone: it asks again
+		// the browser is gone: it asks again
+		_ = begin.Execute(w, map[string]string{"Form": form, "Manifest": manifest})
 	})
 	mux.HandleFunc("GET /registered", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) != 1 || q.Get("code") == "" {
-			http.Error(w, "this does not come from the page that began the registration: begin anew", http.StatusBadRequest)
+		if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) != 1 ||
+			q.Get("code") == "" {
+			http.Error(w,
+				"this does not come from the page that began the registration: begin anew",
+				http.StatusBadRequest)
 			return
 		}
 		select {
 		case codes <- q.Get("code"):
 		default: // it came before
 		}
-		_, _ = fmt.Fprintln(w, "Registered. Go back to the terminal.") // the browser is gone: the terminal says it too
+		// the browser is gone: the terminal says it too
+		_, _ = fmt.Fprintln(w, "Registered. Go back to the terminal.")
 	})
 	return mux
 }
 
-// keep writes the key and the secret, each to a file that was not there and that only its owner may read.
+// keep writes the key and the secret, each to a file that was not there and that only its owner may
+// read.
 func keep(dir string, made github.Registration) error {
-	for name, key := range map[string]string{keyFile: github.PrivateKey, secretFile: github.WebhookSecret} {
+	for name, key := range map[string]string{keyFile: github.PrivateKey,
+		secretFile: github.WebhookSecret} {
 		if err := keepOne(filepath.Join(dir, name), made.Secret, key); err != nil {
-			return fmt.Errorf("%w; the App is registered: make a new key or secret on its page", err)
+			return fmt.Errorf("%w; the App is registered: make a new key or secret on its page",
+				err)
 		}
 	}
 	return nil

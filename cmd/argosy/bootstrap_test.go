@@ -59,10 +59,13 @@ func TestRegisteringAGitHubApp(t *testing.T) {
 	dir := t.TempDir()
 	screen, out := &terminal{said: make(chan string, 1)}, &bytes.Buffer{}
 	command := func() int {
-		a := &app{in: strings.NewReader(""), out: out, err: screen, getenv: func(string) string { return "" }}
+		a := &app{in: strings.NewReader(""), out: out, err: screen, getenv: func(string) string {
+			return ""
+		}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		return a.run(ctx, []string{"bootstrap", "github", "--url", "https://argosy.example.com/", "--org", "acme", "--api", forge.URL, "--out", dir})
+		return a.run(ctx, []string{"bootstrap", "github", "--url", "https://argosy.example.com/",
+			"--org", "acme", "--api", forge.URL, "--out", dir})
 	}
 	ended := make(chan int, 1)
 	go func() { ended <- command() }()
@@ -75,7 +78,9 @@ func TestRegisteringAGitHubApp(t *testing.T) {
 
 	_, page := browse(t, here+"/")
 	page = html.UnescapeString(page)
-	for _, part := range []string{`"checks":"write"`, `"contents":"read"`, `https://argosy.example.com/webhook/github`, "/organizations/acme/settings/apps/new", here + "/registered"} {
+	for _, part := range []string{`"checks":"write"`, `"contents":"read"`,
+		`https://argosy.example.com/webhook/github`, "/organizations/acme/settings/apps/new",
+		here + "/registered"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("the page lacks %s:\n%s", part, page)
 		}
@@ -85,10 +90,12 @@ func TestRegisteringAGitHubApp(t *testing.T) {
 		t.Fatalf("no state in %s", page)
 	}
 	code := forge.Propose("argosy-of-acme")
-	if status, _ := browse(t, here+"/registered?"+url.Values{"state": {"a stranger's"}, "code": {code}}.Encode()); status != http.StatusBadRequest {
+	if status, _ := browse(t, here+"/registered?"+url.Values{"state": {"a stranger's"},
+		"code": {code}}.Encode()); status != http.StatusBadRequest {
 		t.Errorf("a code without our state is answered %d", status)
 	}
-	if status, text := browse(t, here+"/registered?"+url.Values{"state": {state[1]}, "code": {code}}.Encode()); status != http.StatusOK {
+	if status, text := browse(t, here+"/registered?"+url.Values{"state": {state[1]},
+		"code": {code}}.Encode()); status != http.StatusOK {
 		t.Fatalf("%d %s", status, text)
 	}
 	if exit := <-ended; exit != exitFine {
@@ -100,19 +107,23 @@ func TestRegisteringAGitHubApp(t *testing.T) {
 			t.Fatal(err)
 		}
 		content, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil || info.Mode().Perm() != 0o600 || len(content) < leastOfASecret || !strings.HasPrefix(string(content), begins) {
+		if err != nil || info.Mode().Perm() != 0o600 || len(content) < leastOfASecret ||
+			!strings.HasPrefix(string(content), begins) {
 			t.Errorf("%s: %v, %d bytes, %v", name, info.Mode(), len(content), err)
 		}
 		if strings.Contains(out.String()+screen.b.String(), string(content)) {
 			t.Errorf("%s is told", name)
 		}
 	}
-	for _, line := range []string{"forge:", "  repository: OWNER/NAME", "  webhookSecretFiles: [\"github-webhook-secret\"]", "  publicURL: https://argosy.example.com\n"} {
+	for _, line := range []string{"forge:", "  repository: OWNER/NAME",
+		"  webhookSecretFiles: [\"github-webhook-secret\"]",
+		"  publicURL: https://argosy.example.com\n"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("the settings lack %q:\n%s", line, out)
 		}
 	}
-	if exit := command(); exit != exitError || !strings.Contains(screen.b.String(), "is there already") {
+	if exit := command(); exit != exitError || !strings.Contains(screen.b.String(),
+		"is there already") {
 		t.Errorf("a second registration: exit %d: %s", exit, &screen.b)
 	}
 }

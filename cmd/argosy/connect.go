@@ -8,8 +8,8 @@ import (
 	"argosy.dev/argosy/cmd/argosy/contexts"
 )
 
-// connect is a client for the control plane that the flags, the environment or the context name, in this order. A context's token goes
-// to that context's server only.
+// connect is a client for the control plane that the flags, the environment or the context name, in
+// this order. A context's token goes to that context's server only.
 func (a *app) connect() (*client.Client, error) {
 	target, err := a.target()
 	if err != nil {
@@ -19,7 +19,8 @@ func (a *app) connect() (*client.Client, error) {
 }
 
 func (a *app) target() (contexts.Context, error) {
-	given := contexts.Context{Server: first(a.server, a.getenv("ARGOSY_SERVER")), Token: first(a.token, a.getenv("ARGOSY_TOKEN"))}
+	given := contexts.Context{Server: first(a.server, a.getenv("ARGOSY_SERVER")),
+		Token: first(a.token, a.getenv("ARGOSY_TOKEN"))}
 	if given.Server != "" && given.Token != "" && a.context == "" {
 		return given, nil
 	}
@@ -35,9 +36,14 @@ func (a *app) target() (contexts.Context, error) {
 	}
 	switch {
 	case given.Server == "":
-		return given, errors.New("no control plane is known; run `argosy login URL`, or set --server or ARGOSY_SERVER")
+		return given,
+			errors.New(
+				"no control plane is known; run `argosy login URL`, or set --server or " +
+					"ARGOSY_SERVER")
 	case given.Token == "":
-		return given, notAllowed{fmt.Errorf("there is no token for %s; run `argosy login %s`, or set ARGOSY_TOKEN", given.Server, given.Server)}
+		return given, notAllowed{
+			fmt.Errorf("there is no token for %s; run `argosy login %s`, or set ARGOSY_TOKEN",
+				given.Server, given.Server)}
 	}
 	return given, nil
 }
@@ -57,7 +63,9 @@ func (a *app) saved() (contexts.Context, error) {
 	}
 	found, ok := file.Find(a.context)
 	if !ok && a.context != "" {
-		return found, fmt.Errorf("context %q is not saved in %s; run `argosy login URL --context %s`", a.context, path, a.context)
+		return found,
+			fmt.Errorf("context %q is not saved in %s; run `argosy login URL --context %s`",
+				a.context, path, a.context)
 	}
 	return found, nil
 }

@@ -15,8 +15,10 @@ func (a *app) approveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approve REVISION",
 		Short: "Release what a revision holds, exactly as `get holds` lists it",
-		Long: "A hold is a change that the guards keep back: too many deletions, an empty source, a history that was rewritten. The approval is bound to\n" +
-			"the revision and is recorded with your token's name. REVISION is a commit id of the config repo, in full or at least 7 digits of it.",
+		Long: "A hold is a change that the guards keep back: too many deletions, an empty " +
+			"source, a history that was rewritten. The approval is bound to\n" +
+			"the revision and is recorded with your token's name. REVISION is a commit id of " +
+			"the config repo, in full or at least 7 digits of it.",
 		Example: "  argosy get holds\n  argosy approve 4f1c9e2a --note 'planned: team x has left'",
 		Args:    exactly("REVISION"),
 	}
@@ -32,9 +34,13 @@ func (a *app) approveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			revision, err = pick(args[0], holds, func(h fleet.Hold) fleet.Revision { return h.Revision })
+			revision, err = pick(args[0], holds, func(h fleet.Hold) fleet.Revision {
+				return h.Revision
+			})
 			if errors.Is(err, errNoRevision) {
-				return fmt.Errorf("revision %s: nothing of it waits for an approval; see `argosy get holds`", args[0])
+				return fmt.Errorf(
+					"revision %s: nothing of it waits for an approval; see `argosy get holds`",
+					args[0])
 			}
 			if err != nil {
 				return err
@@ -49,7 +55,8 @@ func (a *app) approveCommand() *cobra.Command {
 			if n := len(h.Paths); n > 0 {
 				what = fmt.Sprintf("%d files, %s", n, what)
 			}
-			if err := a.say("approved %s: %s (%s)", h.Revision.Short(), h.Reason, what); err != nil {
+			if err := a.say("approved %s: %s (%s)", h.Revision.Short(), h.Reason,
+				what); err != nil {
 				return err
 			}
 			for _, item := range h.Items {
@@ -96,10 +103,12 @@ func (a *app) stopCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop",
 		Short: "Forbid every write to engines, at once: the emergency stop",
-		Long: "Without --tenant or --engine the whole fleet is stopped. What runs goes on running; nothing is created, changed or deleted any more until\n" +
+		Long: "Without --tenant or --engine the whole fleet is stopped. What runs goes on " +
+			"running; nothing is created, changed or deleted any more until\n" +
 			"`argosy resume`. A stop survives restarts.",
-		Example: "  argosy stop --reason 'incident 42'\n  argosy stop --tenant acme --reason 'bad rollout'\n  argosy stop --engine eu-1",
-		Args:    exactly(),
+		Example: "  argosy stop --reason 'incident 42'\n  argosy stop --tenant acme --reason " +
+			"'bad rollout'\n  argosy stop --engine eu-1",
+		Args: exactly(),
 	}
 	over.flags(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who find it stopped")
@@ -109,7 +118,8 @@ func (a *app) stopCommand() *cobra.Command {
 			return err
 		}
 		scope, name := over.scope()
-		inForce, err := c.Stop(cmd.Context(), wire.StopRequest{Scope: scope, Name: name, Reason: reason})
+		inForce, err := c.Stop(cmd.Context(), wire.StopRequest{Scope: scope, Name: name,
+			Reason: reason})
 		if err != nil {
 			return err
 		}
@@ -154,7 +164,8 @@ func (a *app) resumeCommand() *cobra.Command {
 			return err
 		}
 		for _, s := range done.Stops {
-			a.hint("still stopped: %s (by %s); end it with `%s`", covers(s.Scope, s.Name), s.By, resumeLine(s.Scope, s.Name))
+			a.hint("still stopped: %s (by %s); end it with `%s`", covers(s.Scope, s.Name), s.By,
+				resumeLine(s.Scope, s.Name))
 		}
 		return nil
 	}

@@ -12,7 +12,8 @@ import (
 	"argosy.dev/argosy/reconciler/gitrepo"
 )
 
-// declared decodes files as a commit of them would be read. Paths that are twins on some file systems are refused together.
+// declared decodes files as a commit of them would be read. Paths that are twins on some file
+// systems are refused together.
 func declared(files []configschema.File) []catalog.Input {
 	paths := make([]string, len(files))
 	for i, f := range files {
@@ -27,7 +28,8 @@ func declared(files []configschema.File) []catalog.Input {
 		if d.Key.Kind == "" {
 			continue // outside fleet/ and tenants/
 		}
-		in := catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration, Problems: append(d.Problems, twins[d.Path]...)}
+		in := catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration,
+			Problems: append(d.Problems, twins[d.Path]...)}
 		if len(twins[d.Path]) > 0 {
 			in.Declaration = nil
 		}
@@ -93,7 +95,8 @@ func (h history) file(ctx context.Context, e gitrepo.Entry) (configschema.File, 
 	f.Bytes, err = h.mirror.Blob(ctx, e.Blob)
 	var over *gitrepo.Error
 	if errors.As(err, &over) && errors.Is(err, gitrepo.ErrOverBudget) {
-		f.Size, err = cmp.Or(over.Size, -1), nil // one file's fault: the others of the commit proceed
+		// one file's fault: the others of the commit proceed
+		f.Size, err = cmp.Or(over.Size, -1), nil
 	}
 	return f, err
 }

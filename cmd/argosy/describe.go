@@ -34,8 +34,10 @@ type describer func(context.Context, *client.Client, string) (description, error
 
 func describers() map[string]describer {
 	return map[string]describer{
-		"applications": describeApplication, "environments": describeEnvironment, "deployments": describeDeployment, "tenants": describeTenant,
-		"engines": describeEngine, "operations": describeOperation, "revisions": describeRevision, "pulls": describePull, "agents": describeAgent,
+		"applications": describeApplication, "environments": describeEnvironment,
+		"deployments": describeDeployment, "tenants": describeTenant,
+		"engines": describeEngine, "operations": describeOperation, "revisions": describeRevision,
+		"pulls": describePull, "agents": describeAgent,
 	}
 }
 
@@ -43,10 +45,13 @@ func (a *app) describeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe KIND NAME",
 		Short: "Everything the mirror knows of one thing",
-		Long: "NAME is a tenant's or engine's name, tenant/name for environments and deployments, tenant/deployment@environment for applications,\n" +
-			"an ID for operations, a full or shortened commit id for revisions, a number for pulls, and tenant/name or an engine's name for agents.",
-		Example: "  argosy describe application acme/checkout@prod-eu\n  argosy describe environment acme/prod-eu\n  argosy describe engine eu-1 -o yaml",
-		Args:    exactly("KIND", "NAME"),
+		Long: "NAME is a tenant's or engine's name, tenant/name for environments and " +
+			"deployments, tenant/deployment@environment for applications,\n" +
+			"an ID for operations, a full or shortened commit id for revisions, a number for " +
+			"pulls, and tenant/name or an engine's name for agents.",
+		Example: "  argosy describe application acme/checkout@prod-eu\n  argosy describe " +
+			"environment acme/prod-eu\n  argosy describe engine eu-1 -o yaml",
+		Args: exactly("KIND", "NAME"),
 	}
 	out := addFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -56,7 +61,8 @@ func (a *app) describeCommand() *cobra.Command {
 		}
 		describe := describers()[kind.plural]
 		if describe == nil {
-			return fmt.Errorf("%s are listed, not described: run `argosy get %s -o wide`", kind.plural, kind.plural)
+			return fmt.Errorf("%s are listed, not described: run `argosy get %s -o wide`",
+				kind.plural, kind.plural)
 		}
 		c, err := a.connect()
 		if err != nil {
@@ -108,7 +114,9 @@ func (a *app) writeDescription(d description) error {
 func twoParts(kind, name string) (fleet.TenantName, string, error) {
 	tenant, rest, ok := strings.Cut(name, "/")
 	if !ok || tenant == "" || rest == "" || strings.ContainsAny(rest, "/@") {
-		return "", "", fmt.Errorf("%s %q: write it as tenant/name, such as acme/%s", kind, name, first(map[string]string{"environment": "prod-eu", "deployment": "checkout"}[kind], "name"))
+		return "", "", fmt.Errorf("%s %q: write it as tenant/name, such as acme/%s", kind, name,
+			first(map[string]string{"environment": "prod-eu", "deployment": "checkout"}[kind],
+				"name"))
 	}
 	return fleet.TenantName(tenant), rest, nil
 }
@@ -116,10 +124,16 @@ func twoParts(kind, name string) (fleet.TenantName, string, error) {
 func applicationID(name string) (fleet.ApplicationID, error) {
 	tenant, rest, ok := strings.Cut(name, "/")
 	deployment, environment, ok2 := strings.Cut(rest, "@")
-	if !ok || !ok2 || tenant == "" || deployment == "" || environment == "" || strings.ContainsAny(rest, "/") {
-		return fleet.ApplicationID{}, fmt.Errorf("application %q: write it as tenant/deployment@environment, such as acme/checkout@prod-eu", name)
+	if !ok || !ok2 || tenant == "" || deployment == "" || environment == "" ||
+		strings.ContainsAny(rest, "/") {
+		return fleet.ApplicationID{},
+			fmt.Errorf(
+				"application %q: write it as tenant/deployment@environment, such as "+
+					"acme/checkout@prod-eu", name)
 	}
-	return fleet.ApplicationID{Tenant: fleet.TenantName(tenant), Deployment: fleet.DeploymentName(deployment), Environment: fleet.EnvironmentName(environment)}, nil
+	return fleet.ApplicationID{Tenant: fleet.TenantName(tenant),
+		Deployment:  fleet.DeploymentName(deployment),
+		Environment: fleet.EnvironmentName(environment)}, nil
 }
 
 func describeApplication(ctx context.Context, c *client.Client, name string) (description, error) {
@@ -168,7 +182,8 @@ func describeEnvironment(ctx context.Context, c *client.Client, name string) (de
 	if err != nil {
 		return description{}, err
 	}
-	v, err := c.Environment(ctx, fleet.EnvironmentID{Tenant: tenant, Name: fleet.EnvironmentName(short)})
+	v, err := c.Environment(ctx, fleet.EnvironmentID{
+		Tenant: tenant, Name: fleet.EnvironmentName(short)})
 	if err != nil {
 		return description{}, err
 	}
@@ -215,7 +230,8 @@ func describeDeployment(ctx context.Context, c *client.Client, name string) (des
 	if err != nil {
 		return description{}, err
 	}
-	v, err := c.Deployment(ctx, fleet.DeploymentID{Tenant: tenant, Name: fleet.DeploymentName(short)})
+	v, err := c.Deployment(ctx, fleet.DeploymentID{
+		Tenant: tenant, Name: fleet.DeploymentName(short)})
 	if err != nil {
 		return description{}, err
 	}
@@ -241,9 +257,11 @@ func describeDeployment(ctx context.Context, c *client.Client, name string) (des
 const shortest = 7
 
 // pick is the one revision that begins with the digits.
-func pick[T any](digits string, items []T, revision func(T) fleet.Revision) (fleet.Revision, error) {
+func pick[T any](digits string, items []T, revision func(T) fleet.Revision) (fleet.Revision,
+	error) {
 	if len(digits) < shortest || strings.Trim(digits, "0123456789abcdef") != "" {
-		return "", fmt.Errorf("revision %q: give at least %d hexadecimal digits of it", digits, shortest)
+		return "", fmt.Errorf("revision %q: give at least %d hexadecimal digits of it", digits,
+			shortest)
 	}
 	var found fleet.Revision
 	for _, item := range items {
@@ -252,7 +270,8 @@ func pick[T any](digits string, items []T, revision func(T) fleet.Revision) (fle
 			continue
 		}
 		if found != "" {
-			return "", fmt.Errorf("revision %s could be %s or %s: give more digits", digits, found, r)
+			return "", fmt.Errorf("revision %s could be %s or %s: give more digits", digits, found,
+				r)
 		}
 		found = r
 	}

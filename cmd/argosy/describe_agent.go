@@ -11,13 +11,15 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// servedEngine is the engine that a person names: TENANT/ENV of an environment that deploys to itself, or an engine's own name.
+// servedEngine is the engine that a person names: TENANT/ENV of an environment that deploys to
+// itself, or an engine's own name.
 func servedEngine(name string) (fleet.EngineName, error) {
 	if !strings.Contains(name, "/") {
 		return fleet.EngineName(name), nil
 	}
 	tenant, environment, err := twoParts("environment", name)
-	return fleet.AgentEngine(fleet.EnvironmentID{Tenant: tenant, Name: fleet.EnvironmentName(environment)}), err
+	return fleet.AgentEngine(fleet.EnvironmentID{
+		Tenant: tenant, Name: fleet.EnvironmentName(environment)}), err
 }
 
 func describeAgent(ctx context.Context, c *client.Client, name string) (description, error) {
@@ -35,7 +37,8 @@ func describeAgent(ctx context.Context, c *client.Client, name string) (descript
 	}
 	var own []fleet.OwnView
 	if v.Environment != "" { // an engine's agent has none
-		if own, err = c.OwnApplications(ctx, fleet.Filter{Tenant: v.Tenant, Environment: v.Environment}, 0); err != nil {
+		if own, err = c.OwnApplications(ctx, fleet.Filter{
+			Tenant: v.Tenant, Environment: v.Environment}, 0); err != nil {
 			return description{}, err
 		}
 	}
@@ -57,7 +60,8 @@ func agentFacts(v fleet.AgentView, now time.Time) []table.Fact {
 		{Name: "Connected", Value: agentState(v, now)},
 	}
 	if v.ID == "" {
-		return append(facts, table.Fact{Name: "To join", Value: table.Cell{Text: "argosy agent token create " + agentName(v)}})
+		return append(facts, table.Fact{Name: "To join", Value: table.Cell{
+			Text: "argosy agent token create " + agentName(v)}})
 	}
 	return append(facts,
 		table.Fact{Name: "Last seen", Value: ago(v.SeenAt, now)},
@@ -90,10 +94,20 @@ func agoIf(t *time.Time, now time.Time) table.Cell {
 }
 
 var ownColumns = []column[fleet.OwnView]{
-	{head: "NAMESPACE", of: func(o fleet.OwnView, _ time.Time) table.Cell { return table.Text(o.Namespace) }},
+	{head: "NAMESPACE", of: func(o fleet.OwnView, _ time.Time) table.Cell {
+		return table.Text(o.Namespace)
+	}},
 	{head: "NAME", of: func(o fleet.OwnView, _ time.Time) table.Cell { return table.Text(o.Name) }},
-	{head: "PROJECT", of: func(o fleet.OwnView, _ time.Time) table.Cell { return table.Text(o.Project) }},
-	{head: "TARGET", of: func(o fleet.OwnView, _ time.Time) table.Cell { return table.Text(o.TargetRevision) }},
-	{head: "SYNC", of: func(o fleet.OwnView, _ time.Time) table.Cell { return table.State(o.Sync) }},
-	{head: "HEALTH", of: func(o fleet.OwnView, _ time.Time) table.Cell { return table.State(o.Health) }},
+	{head: "PROJECT", of: func(o fleet.OwnView, _ time.Time) table.Cell {
+		return table.Text(o.Project)
+	}},
+	{head: "TARGET", of: func(o fleet.OwnView, _ time.Time) table.Cell {
+		return table.Text(o.TargetRevision)
+	}},
+	{head: "SYNC", of: func(o fleet.OwnView, _ time.Time) table.Cell {
+		return table.State(o.Sync)
+	}},
+	{head: "HEALTH", of: func(o fleet.OwnView, _ time.Time) table.Cell {
+		return table.State(o.Health)
+	}},
 }

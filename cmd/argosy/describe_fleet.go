@@ -105,7 +105,8 @@ func unreadOf(v fleet.EngineView) table.Cell {
 	if v.Unreachable == 0 {
 		return table.Cell{}
 	}
-	return table.Cell{Text: fmt.Sprintf("%d environments; %d Applications are parked", v.Unreachable, v.Parked), Tone: table.Bad}
+	return table.Cell{Text: fmt.Sprintf("%d environments; %d Applications are parked",
+		v.Unreachable, v.Parked), Tone: table.Bad}
 }
 
 func describeOperation(ctx context.Context, c *client.Client, id string) (description, error) {
@@ -144,8 +145,11 @@ func describeRevision(ctx context.Context, c *client.Client, digits string) (des
 		if err != nil {
 			return description{}, err
 		}
-		if revision, err = pick(digits, all, func(r fleet.RevisionView) fleet.Revision { return r.Revision }); err != nil {
-			return description{}, fmt.Errorf("revision %s: %w; see `argosy get revisions`", digits, err)
+		if revision, err = pick(digits, all, func(r fleet.RevisionView) fleet.Revision {
+			return r.Revision
+		}); err != nil {
+			return description{}, fmt.Errorf("revision %s: %w; see `argosy get revisions`", digits,
+				err)
 		}
 	}
 	v, err := c.Revision(ctx, revision)

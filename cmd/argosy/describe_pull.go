@@ -16,14 +16,30 @@ import (
 )
 
 var pullColumns = []column[fleet.PullView]{
-	{head: "PULL", of: func(p fleet.PullView, _ time.Time) table.Cell { return table.Text("#" + strconv.Itoa(p.Number)) }},
-	{head: "STATE", of: func(p fleet.PullView, _ time.Time) table.Cell { return table.Text(p.State) }},
-	{head: "AUTHOR", of: func(p fleet.PullView, _ time.Time) table.Cell { return table.Text(p.Author) }},
-	{head: "HEAD", of: func(p fleet.PullView, _ time.Time) table.Cell { return table.Text(p.Head.Short()) }},
-	{head: "VERDICT", of: func(p fleet.PullView, _ time.Time) table.Cell { return table.Text(p.Verdict) }},
-	{head: "TENANTS", wide: true, of: func(p fleet.PullView, _ time.Time) table.Cell { return table.Text(whose(p.Tenants)) }},
-	{head: "UPDATED", wide: true, of: func(p fleet.PullView, now time.Time) table.Cell { return age(p.UpdatedAt, now) }},
-	{head: "TITLE", wide: true, of: func(p fleet.PullView, _ time.Time) table.Cell { return table.Text(p.Title) }},
+	{head: "PULL", of: func(p fleet.PullView, _ time.Time) table.Cell {
+		return table.Text("#" + strconv.Itoa(p.Number))
+	}},
+	{head: "STATE", of: func(p fleet.PullView, _ time.Time) table.Cell {
+		return table.Text(p.State)
+	}},
+	{head: "AUTHOR", of: func(p fleet.PullView, _ time.Time) table.Cell {
+		return table.Text(p.Author)
+	}},
+	{head: "HEAD", of: func(p fleet.PullView, _ time.Time) table.Cell {
+		return table.Text(p.Head.Short())
+	}},
+	{head: "VERDICT", of: func(p fleet.PullView, _ time.Time) table.Cell {
+		return table.Text(p.Verdict)
+	}},
+	{head: "TENANTS", wide: true, of: func(p fleet.PullView, _ time.Time) table.Cell {
+		return table.Text(whose(p.Tenants))
+	}},
+	{head: "UPDATED", wide: true, of: func(p fleet.PullView, now time.Time) table.Cell {
+		return age(p.UpdatedAt, now)
+	}},
+	{head: "TITLE", wide: true, of: func(p fleet.PullView, _ time.Time) table.Cell {
+		return table.Text(p.Title)
+	}},
 }
 
 // whose names tenants, and the platform.
@@ -67,7 +83,8 @@ func describePull(ctx context.Context, c *client.Client, name string) (descripti
 	}}}
 	if planned {
 		item.Plan = &report
-		sections = append(sections, section{title: "What its reviewers see", text: report.WriteText})
+		sections = append(sections, section{title: "What its reviewers see",
+			text: report.WriteText})
 	}
 	return description{item: item, sections: sections}, nil
 }

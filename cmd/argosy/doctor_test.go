@@ -12,13 +12,15 @@ import (
 
 // What was not checked changes no exit code, and nobody can take it for fine.
 func TestDoctorTellsWhatItDidNotCheck(t *testing.T) {
-	checks := []server.Check{{Subject: "settings", Detail: "well formed"}, {Subject: "branch main: merge styles", Detail: "not checked: no permission", Unknown: true}}
+	checks := []server.Check{{Subject: "settings", Detail: "well formed"},
+		{Subject: "branch main: merge styles", Detail: "not checked: no permission", Unknown: true}}
 	var out, hints bytes.Buffer
 	a := &app{out: &out, err: &hints}
 	if err := a.examine(checks, "text"); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(out.String(), "?    branch main: merge styles") || !strings.Contains(hints.String(), "0 to fix, 1 not checked") {
+	if !strings.Contains(out.String(), "?    branch main: merge styles") ||
+		!strings.Contains(hints.String(), "0 to fix, 1 not checked") {
 		t.Errorf("it writes\n%s%s", out.String(), hints.String())
 	}
 	out.Reset()

@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// quoted is a command in running text; typed is one on a line of its own, as a person would type it.
+// quoted is a command in running text; typed is one on a line of its own, as a person would type
+// it.
 var (
 	quoted = regexp.MustCompile("`(?:bin/)?argosy ([a-z][^`]*)`")
 	typed  = regexp.MustCompile(`(?m)^\s*(?:\S*\$ )?(?:bin/)?argosy ([a-z][^\n]*)$`)
@@ -19,8 +20,8 @@ var (
 	word   = regexp.MustCompile(`^[a-z][a-z-]*$`)
 )
 
-// TestWhatIsSaidToTypeIsThere holds every command line in the docs, the charts, the examples and the demo against the commands and flags
-// that there are.
+// TestWhatIsSaidToTypeIsThere holds every command line in the docs, the charts, the examples and
+// the demo against the commands and flags that there are.
 func TestWhatIsSaidToTypeIsThere(t *testing.T) {
 	root, n := (&app{}).root(), 0
 	root.InitDefaultHelpCmd()
@@ -41,8 +42,10 @@ func TestWhatIsSaidToTypeIsThere(t *testing.T) {
 func readByPeople(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
-	for _, from := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs", "charts", "examples", "test/demo", "cmd/argosy"} {
-		err := filepath.WalkDir(filepath.Join("../..", from), func(path string, d fs.DirEntry, err error) error {
+	for _, from := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md",
+		"docs", "charts", "examples", "test/demo", "cmd/argosy"} {
+		err := filepath.WalkDir(filepath.Join("../..", from), func(path string, d fs.DirEntry,
+			err error) error {
 			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
@@ -61,7 +64,8 @@ func readByPeople(t *testing.T) map[string]string {
 	return texts
 }
 
-// commandLines are the command lines of a text, without the program's name and without what is piped, chained or said behind them.
+// commandLines are the command lines of a text, without the program's name and without what is
+// piped, chained or said behind them.
 func commandLines(path, text string) (lines []string) {
 	var found [][]string
 	found = append(found, quoted.FindAllStringSubmatch(text, -1)...)
@@ -82,7 +86,8 @@ func commandLines(path, text string) (lines []string) {
 	return lines
 }
 
-// notThere says what of a command line does not exist. A command with commands under it takes no word that is none of them.
+// notThere says what of a command line does not exist. A command with commands under it takes no
+// word that is none of them.
 func notThere(root *cobra.Command, line string) string {
 	var words, flags []string
 	for _, w := range strings.Fields(line) {

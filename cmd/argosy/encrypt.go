@@ -25,18 +25,25 @@ func (a *app) encryptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "encrypt FILE",
 		Short: "Write a *.sops.yaml that opens for its own path alone",
-		Long: "Reads a flat YAML map of values from stdin and writes FILE, tenants/TENANT/environments/NAME.sops.yaml or\n" +
-			"tenants/TENANT/credentials/NAME.sops.yaml in a checkout of the config repo: encrypted to the age recipients, and holding its\n" +
-			"own path among the encrypted values. The control plane opens the file for that path and no other. Recipients that are left\n" +
+		Long: "Reads a flat YAML map of values from stdin and writes FILE, " +
+			"tenants/TENANT/environments/NAME.sops.yaml or\n" +
+			"tenants/TENANT/credentials/NAME.sops.yaml in a checkout of the config repo: " +
+			"encrypted to the age recipients, and holding its\n" +
+			"own path among the encrypted values. The control plane opens the file for that " +
+			"path and no other. Recipients that are left\n" +
 			"out are those of the file that is there.\n\n" +
-			"With --identity the values come from FILE itself, for who can open it: so files are encrypted again that do not hold their\n" +
+			"With --identity the values come from FILE itself, for who can open it: so files " +
+			"are encrypted again that do not hold their\n" +
 			"path yet, or whose recipients change. No value is ever printed.",
-		Example: "  argosy encrypt tenants/acme/credentials/git.sops.yaml --recipient age1... < values.yaml\n" +
+		Example: "  argosy encrypt tenants/acme/credentials/git.sops.yaml --recipient age1... < " +
+			"values.yaml\n" +
 			"  argosy encrypt tenants/acme/credentials/git.sops.yaml --identity age.txt",
 		Args: exactly("FILE"),
 	}
-	cmd.Flags().StringArrayVar(&recipients, "recipient", nil, "age recipient that can open the file; may be repeated")
-	cmd.Flags().StringVar(&identity, "identity", "", "age key file that opens FILE, to encrypt its own values again")
+	cmd.Flags().StringArrayVar(&recipients, "recipient", nil,
+		"age recipient that can open the file; may be repeated")
+	cmd.Flags().StringVar(&identity, "identity", "",
+		"age key file that opens FILE, to encrypt its own values again")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		source, root, err := encryptedSource(args[0])
 		if err != nil {
@@ -73,15 +80,20 @@ func encryptedSource(file string) (fleet.CredentialSource, string, error) {
 	if len(parts) > 4 {
 		at := len(parts) - 4
 		key, ours, problem := configschema.Classify(strings.Join(parts[at:], "/"))
-		if folder, name, ok := strings.Cut(key.Name, "/"); ours && problem == nil && ok && key.Kind == fleet.KindSealedSecret {
+		if folder, name, ok := strings.Cut(key.Name, "/"); ours && problem == nil && ok &&
+			key.Kind == fleet.KindSealedSecret {
 			root := filepath.FromSlash(strings.Join(parts[:at], "/") + "/")
 			return fleet.CredentialSource{Tenant: key.Tenant, Folder: folder, Name: name}, root, nil
 		}
 	}
-	return fleet.CredentialSource{}, "", fmt.Errorf("%s: an encrypted file is tenants/TENANT/environments/NAME.sops.yaml or tenants/TENANT/credentials/NAME.sops.yaml; its path says who may open it", file)
+	return fleet.CredentialSource{}, "",
+		fmt.Errorf(
+			"%s: an encrypted file is tenants/TENANT/environments/NAME.sops.yaml or "+
+				"tenants/TENANT/credentials/NAME.sops.yaml; its path says who may open it", file)
 }
 
-func (a *app) encryptValues(source fleet.CredentialSource, before []byte, recipients []string) ([]byte, error) {
+func (a *app) encryptValues(source fleet.CredentialSource, before []byte,
+	recipients []string) ([]byte, error) {
 	if len(recipients) == 0 {
 		recipients = secrets.Recipients(before)
 	}
@@ -102,9 +114,10 @@ func (a *app) encryptValues(source fleet.CredentialSource, before []byte, recipi
 	return secrets.Encrypt(source, recipients, values)
 }
 
-// encryptAgain refuses a file that was made from another tenant's: binding such a copy to its new path
-// would open the other tenant's secret.
-func encryptAgain(source fleet.CredentialSource, root string, before []byte, identity string, recipients []string) ([]byte, error) {
+// encryptAgain refuses a file that was made from another tenant's: binding such a copy to its new
+// path would open the other tenant's secret.
+func encryptAgain(source fleet.CredentialSource, root string, before []byte, identity string,
+	recipients []string) ([]byte, error) {
 	if before == nil {
 		return nil, fs.ErrNotExist
 	}
@@ -119,7 +132,8 @@ func encryptAgain(source fleet.CredentialSource, root string, before []byte, ide
 	return after, checkOriginal(source, root, before, ids)
 }
 
-func checkOriginal(source fleet.CredentialSource, root string, before []byte, ids secrets.Identities) error {
+func checkOriginal(source fleet.CredentialSource, root string, before []byte,
+	ids secrets.Identities) error {
 	files, err := checkout.Read(root)
 	if err != nil {
 		return err
@@ -130,7 +144,9 @@ func checkOriginal(source fleet.CredentialSource, root string, before []byte, id
 			continue
 		}
 		if secrets.SameDataKey(before, f.Bytes, ids) {
-			return fmt.Errorf("it has the data key of %s, another tenant's: one is a copy of the other; encrypt its own values with --recipient", f.Path)
+			return fmt.Errorf(
+				"it has the data key of %s, another tenant's: one is a copy of the other; "+
+					"encrypt its own values with --recipient", f.Path)
 		}
 	}
 	return nil

@@ -19,9 +19,12 @@ func (a *app) fmtCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fmt [FILE|DIR]...",
 		Short: "Write declarations in their canonical form",
-		Long: "Orders fields as the reference does and indents alike; comments stay. Of a DIR (here, if nothing is named) everything under fleet/\n" +
-			"and tenants/ is written anew. With --check nothing is written: exit code 1 and the names of the files that would change.",
-		Example: "  argosy fmt\n  argosy fmt tenants/acme/deployments/checkout.yaml\n  argosy fmt --check",
+		Long: "Orders fields as the reference does and indents alike; comments stay. Of a DIR " +
+			"(here, if nothing is named) everything under fleet/\n" +
+			"and tenants/ is written anew. With --check nothing is written: exit code 1 and the " +
+			"names of the files that would change.",
+		Example: "  argosy fmt\n  argosy fmt tenants/acme/deployments/checkout.yaml\n  argosy " +
+			"fmt --check",
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "write nothing, and name what would change")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -59,7 +62,9 @@ func (a *app) format(files []string, check bool) error {
 	}
 	switch {
 	case failed > 0:
-		return fmt.Errorf("%s could not be formatted and stay as they are; `argosy validate` says more", plural(failed, "file"))
+		return fmt.Errorf(
+			"%s could not be formatted and stay as they are; `argosy validate` says more",
+			plural(failed, "file"))
 	case check && changed > 0:
 		return findings{fmt.Sprintf("%s would change: run `argosy fmt`", plural(changed, "file"))}
 	}
@@ -110,7 +115,8 @@ func replace(name string, content []byte) error {
 	return os.Rename(temp.Name(), name)
 }
 
-// declarationsIn is the file itself, or every declaration of the config repo in the folder. Links are left alone: they are no declarations.
+// declarationsIn is the file itself, or every declaration of the config repo in the folder. Links
+// are left alone: they are no declarations.
 func declarationsIn(arg string) ([]string, error) {
 	info, err := os.Stat(arg)
 	if err != nil {
@@ -125,7 +131,8 @@ func declarationsIn(arg string) ([]string, error) {
 	}
 	var names []string
 	for _, f := range files {
-		if _, ours, problem := configschema.Classify(f.Path); ours && problem == nil && f.Irregular == "" {
+		if _, ours, problem := configschema.Classify(f.Path); ours && problem == nil &&
+			f.Irregular == "" {
 			names = append(names, filepath.Join(arg, filepath.FromSlash(f.Path)))
 		}
 	}

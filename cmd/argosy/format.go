@@ -25,7 +25,9 @@ type format struct {
 func addFormat(cmd *cobra.Command, formats ...string) *format {
 	f := &format{value: formats[0], may: formats}
 	cmd.Flags().VarP(f, "output", "o", "one of "+strings.Join(formats, "|"))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // fails on a flag that is not there
+	// fails on a flag that is not there
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats,
+		cobra.ShellCompDirectiveNoFileComp))
 	return f
 }
 
@@ -59,8 +61,8 @@ func writeYAML(w io.Writer, v any) error {
 	return err
 }
 
-// toYAML is the value as its JSON says. A text with a character that is not shown stands in double quotes, with
-// the character escaped: no other form of YAML has escapes.
+// toYAML is the value as its JSON says. A text with a character that is not shown stands in double
+// quotes, with the character escaped: no other form of YAML has escapes.
 func toYAML(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -86,8 +88,8 @@ func toYAML(v any) ([]byte, error) {
 	return q.show(b), nil
 }
 
-// quoter keeps texts from the YAML encoder, which writes characters raw that are not shown: a word that is nowhere else
-// stands for each.
+// quoter keeps texts from the YAML encoder, which writes characters raw that are not shown: a word
+// that is nowhere else stands for each.
 type quoter struct {
 	mark  string
 	texts []string

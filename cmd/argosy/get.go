@@ -20,23 +20,30 @@ type query struct {
 }
 
 func (q *query) flag(name string) *string {
-	return map[string]*string{"tenant": &q.tenant, "environment": &q.environment, "deployment": &q.deployment, "engine": &q.engine,
-		"revision": &q.revision, "sync": &q.sync, "health": &q.health, "apply": &q.apply, "state": &q.state}[name]
+	return map[string]*string{"tenant": &q.tenant, "environment": &q.environment,
+		"deployment": &q.deployment, "engine": &q.engine,
+		"revision": &q.revision, "sync": &q.sync, "health": &q.health, "apply": &q.apply,
+		"state": &q.state}[name]
 }
 
 func (q *query) filter() fleet.Filter {
-	return fleet.Filter{Tenant: fleet.TenantName(q.tenant), Environment: fleet.EnvironmentName(q.environment),
-		Deployment: fleet.DeploymentName(q.deployment), Engine: fleet.EngineName(q.engine), Revision: fleet.Revision(q.revision),
-		Sync: fleet.SyncState(q.sync), Health: fleet.HealthState(q.health), Apply: fleet.ApplyState(q.apply), State: fleet.PullState(q.state)}
+	return fleet.Filter{Tenant: fleet.TenantName(q.tenant),
+		Environment: fleet.EnvironmentName(q.environment),
+		Deployment:  fleet.DeploymentName(q.deployment), Engine: fleet.EngineName(q.engine),
+		Revision: fleet.Revision(q.revision),
+		Sync:     fleet.SyncState(q.sync), Health: fleet.HealthState(q.health),
+		Apply: fleet.ApplyState(q.apply), State: fleet.PullState(q.state)}
 }
 
-// getCommand is `get KIND`, with a subcommand for each kind, so that each shows and accepts its own filters only.
+// getCommand is `get KIND`, with a subcommand for each kind, so that each shows and accepts its own
+// filters only.
 func (a *app) getCommand() *cobra.Command {
 	get := &cobra.Command{
-		Use:     "get KIND",
-		Short:   "List what the mirror knows",
-		Example: "  argosy get applications --tenant acme --health Degraded\n  argosy get engines -o wide\n  argosy get problems\n  argosy get applications --watch",
-		Args:    cobra.ArbitraryArgs,
+		Use:   "get KIND",
+		Short: "List what the mirror knows",
+		Example: "  argosy get applications --tenant acme --health Degraded\n  argosy get " +
+			"engines -o wide\n  argosy get problems\n  argosy get applications --watch",
+		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("say what to get: " + plurals())
@@ -60,11 +67,13 @@ func plurals() string {
 }
 
 var filterHelp = map[string]string{
-	"tenant": "only this tenant's", "environment": "only of this environment", "deployment": "only of this deployment", "engine": "only on this engine",
-	"revision": "only of this revision of the config repo (in full)", "sync": "only with this sync state: Synced|OutOfSync|Unknown",
-	"health": "only with this health: Healthy|Progressing|Degraded|Suspended|Missing|Unknown",
-	"apply":  "only in this apply state: Pending|Applied|Failed|Conflict|Deleting|Held",
-	"state":  "only in this state: open|merged|closed",
+	"tenant": "only this tenant's", "environment": "only of this environment",
+	"deployment": "only of this deployment", "engine": "only on this engine",
+	"revision": "only of this revision of the config repo (in full)",
+	"sync":     "only with this sync state: Synced|OutOfSync|Unknown",
+	"health":   "only with this health: Healthy|Progressing|Degraded|Suspended|Missing|Unknown",
+	"apply":    "only in this apply state: Pending|Applied|Failed|Conflict|Deleting|Held",
+	"state":    "only in this state: open|merged|closed",
 }
 
 func (a *app) getOne(r resource) *cobra.Command {
@@ -74,7 +83,8 @@ func (a *app) getOne(r resource) *cobra.Command {
 	if slices.Contains(r.filters, "tenant") {
 		example += "\n  argosy get " + r.plural + " --tenant acme -o json"
 	}
-	cmd := &cobra.Command{Use: r.plural, Aliases: r.aliases, Short: "List " + r.plural, Example: example, Args: exactly()}
+	cmd := &cobra.Command{Use: r.plural, Aliases: r.aliases, Short: "List " + r.plural,
+		Example: example, Args: exactly()}
 	out := addFormat(cmd, "table", "wide", "json", "yaml", "name")
 	for _, name := range r.filters {
 		cmd.Flags().StringVar(q.flag(name), name, "", filterHelp[name])

@@ -24,9 +24,12 @@ func (a *app) loginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login URL",
 		Short: "Save a control plane and a token as a context",
-		Long: "The token is asked for on the terminal, or read from stdin with --token-stdin; it is checked before it is saved in\n" +
-			"$XDG_CONFIG_HOME/argosy/config.yaml, which only you may read. With --check nothing is saved: it says who you are now.",
-		Example: "  argosy login https://argosy.example.com\n  argosy login https://argosy.example.com --token-stdin --context prod < token\n  argosy login --check",
+		Long: "The token is asked for on the terminal, or read from stdin with --token-stdin; " +
+			"it is checked before it is saved in\n" +
+			"$XDG_CONFIG_HOME/argosy/config.yaml, which only you may read. With --check nothing " +
+			"is saved: it says who you are now.",
+		Example: "  argosy login https://argosy.example.com\n  argosy login " +
+			"https://argosy.example.com --token-stdin --context prod < token\n  argosy login --check",
 	}
 	cmd.Flags().BoolVar(&fromStdin, "token-stdin", false, "read the token from stdin")
 	cmd.Flags().BoolVar(&check, "check", false, "say who you are signed in as")

@@ -1,7 +1,8 @@
 // Command argosy turns a Git repository into a fleet of Argo CD instances. See `argosy help`.
 //
-// Only wiring stands here: flags to values, values to components, components to an answer. Data goes to stdout, hints and errors to
-// stderr; the exit code is 0 for fine, 1 for findings or changes, 2 for an error and 4 for what the caller may not do.
+// Only wiring stands here: flags to values, values to components, components to an answer. Data
+// goes to stdout, hints and errors to stderr; the exit code is 0 for fine, 1 for findings or
+// changes, 2 for an error and 4 for what the caller may not do.
 package main
 
 import (

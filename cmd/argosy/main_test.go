@@ -19,7 +19,8 @@ import (
 	"argosy.dev/argosy/api/apitest"
 )
 
-// binary is the folder of the argosy that the scripts run: the real one, built as `make build` builds it.
+// binary is the folder of the argosy that the scripts run: the real one, built as `make build`
+// builds it.
 var binary string
 
 func TestMain(m *testing.M) { os.Exit(withBinary(m)) }
@@ -31,14 +32,16 @@ func withBinary(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(binary)
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(binary, "argosy"), ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o",
+		filepath.Join(binary, "argosy"), ".").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
 	}
 	return m.Run()
 }
 
-// TestScripts runs testdata/script/*.txtar: what a person types, what they see, and how it exits. Beyond testscript's own commands:
+// TestScripts runs testdata/script/*.txtar: what a person types, what they see, and how it exits.
+// Beyond testscript's own commands:
 //
 //	mirror FILE          serve the mirror in FILE by the real API at $ARGOSY_SERVER, with the platform's token in $ARGOSY_TOKEN
 //	exits N COMMAND...   the command exits with exactly N
@@ -58,7 +61,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PATH", binary+string(os.PathListSeparator)+env.Getenv("PATH"))
 			return nil
 		},
-		Cmds:               map[string]func(*testscript.TestScript, bool, []string){"mirror": mirror, "exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"mirror": mirror, "exits": exits},
 		RequireUniqueNames: true,
 		UpdateScripts:      os.Getenv("UPDATE_SCRIPTS") != "",
 	})
@@ -66,7 +70,8 @@ func TestScripts(t *testing.T) {
 
 // serve serves the mirror by the real API until the test ends.
 func serve(store *apitest.Store, onEnd func(func())) (url string) {
-	server := api.New(api.Config{Reader: store, Decider: store, Tokens: store, Agents: store, Version: "test"})
+	server := api.New(api.Config{Reader: store, Decider: store, Tokens: store, Agents: store,
+		Version: "test"})
 	store.OnChange(server.Wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan struct{})

@@ -17,13 +17,16 @@ func (a *app) newCommand() *cobra.Command {
 	var tenant, dir string
 	var write bool
 	cmd := &cobra.Command{
-		Use:     "new KIND NAME",
-		Short:   "A first file of a kind, with every field explained",
-		Long:    "Prints the file. With --write it is put where it belongs in the config repo; a file that is there already is never touched.",
-		Example: "  argosy new GitOpsDeployment checkout --tenant acme\n  argosy new Engine eu-2 --write --dir path/to/config-repo",
-		Args:    exactly("KIND", "NAME"),
+		Use:   "new KIND NAME",
+		Short: "A first file of a kind, with every field explained",
+		Long: "Prints the file. With --write it is put where it belongs in the config repo; " +
+			"a file that is there already is never touched.",
+		Example: "  argosy new GitOpsDeployment checkout --tenant acme\n  argosy new Engine " +
+			"eu-2 --write --dir path/to/config-repo",
+		Args: exactly("KIND", "NAME"),
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "whose it is, for the kinds that belong to a tenant")
+	cmd.Flags().StringVar(&tenant, "tenant", "",
+		"whose it is, for the kinds that belong to a tenant")
 	cmd.Flags().BoolVar(&write, "write", false, "write the file where it belongs")
 	cmd.Flags().StringVar(&dir, "dir", ".", "folder of the config repo, for --write")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -66,7 +69,8 @@ func (a *app) create(file string, content []byte) error {
 	return a.say("%s", file)
 }
 
-// pathOf is where the declaration belongs: of all places in a config repo the one that gives it this identity.
+// pathOf is where the declaration belongs: of all places in a config repo the one that gives it
+// this identity.
 func pathOf(kind fleet.Kind, tenant fleet.TenantName, name string) (string, error) {
 	if err := fleet.ValidateName(name); err != nil {
 		return "", fmt.Errorf("%s %q: %w", kind, name, err)

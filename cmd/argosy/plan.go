@@ -19,10 +19,13 @@ func (a *app) planCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "What one revision changes against another: created, changed, deleted, where and why",
-		Long: "Reads both revisions from Git's object database; what is not committed does not count. Environments are placed as if BASE were the first\n" +
-			"revision ever, so a running control plane may have them on other engines. Exit code 1: there are changes.",
-		Example: "  argosy plan --base origin/main --head HEAD\n  argosy plan --repo path/to/config-repo --base v1 --head v2 -o markdown",
-		Args:    exactly(),
+		Long: "Reads both revisions from Git's object database; what is not committed does not " +
+			"count. Environments are placed as if BASE were the first\n" +
+			"revision ever, so a running control plane may have them on other engines. Exit " +
+			"code 1: there are changes.",
+		Example: "  argosy plan --base origin/main --head HEAD\n  argosy plan --repo " +
+			"path/to/config-repo --base v1 --head v2 -o markdown",
+		Args: exactly(),
 	}
 	cmd.Flags().StringVar(&repo, "repo", ".", "folder of the config repo")
 	cmd.Flags().StringVar(&base, "base", "HEAD~1", "revision to compare with")
@@ -63,12 +66,14 @@ func compare(ctx context.Context, h history, base, head string) (*plan.Plan, err
 		if err != nil {
 			return nil, fmt.Errorf("revision %s: %w", rev, err)
 		}
-		if p, err = world.Compute(plan.Request{Revision: revision, Files: files, Now: time.Now(), Explain: previous != ""}, argocd.Renderer{}); err != nil {
+		if p, err = world.Compute(plan.Request{Revision: revision, Files: files, Now: time.Now(),
+			Explain: previous != ""}, argocd.Renderer{}); err != nil {
 			return nil, fmt.Errorf("revision %s: %w", rev, err)
 		}
 		if previous == "" {
 			world.Commit(p)
-			world.Judging(policy.New().Judge) // head is judged by the policies of base, which is taken as it stands
+			// head is judged by the policies of base, which is taken as it stands
+			world.Judging(policy.New().Judge)
 		}
 		previous = revision
 	}
@@ -89,13 +94,16 @@ func (a *app) writePlan(p *plan.Plan, format string) error {
 
 // notes tells of each changed object at the declaration that it comes from.
 func notes(p *plan.Plan) []fleet.Problem {
-	words := map[plan.Action]string{plan.Create: "is created", plan.Update: "is changed", plan.Delete: "is deleted", plan.Hold: "would be deleted, and waits for an approval"}
+	words := map[plan.Action]string{plan.Create: "is created", plan.Update: "is changed",
+		plan.Delete: "is deleted", plan.Hold: "would be deleted, and waits for an approval"}
 	all := make([]fleet.Problem, 0, len(p.Rows))
 	for _, c := range p.Rows {
 		k := declaredBy(c.Row)
 		all = append(all, fleet.Problem{
-			Key: k, Path: configschema.PathOf(k), Severity: fleet.SeverityNote, Code: "plan-" + string(c.Action),
-			Message: fmt.Sprintf("%s %s %s on engine %s", c.Row.Key.Kind, c.Subject, words[c.Action], c.Row.Key.Engine),
+			Key: k, Path: configschema.PathOf(k), Severity: fleet.SeverityNote,
+			Code: "plan-" + string(c.Action),
+			Message: fmt.Sprintf("%s %s %s on engine %s", c.Row.Key.Kind, c.Subject,
+				words[c.Action], c.Row.Key.Engine),
 		})
 	}
 	return all
@@ -105,9 +113,11 @@ func notes(p *plan.Plan) []fleet.Problem {
 func declaredBy(r fleet.Row) fleet.Key {
 	switch {
 	case r.Deployment != "":
-		return fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: r.Tenant, Name: string(r.Deployment)}
+		return fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: r.Tenant,
+			Name: string(r.Deployment)}
 	case r.Environment != "":
-		return fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: r.Tenant, Name: string(r.Environment)}
+		return fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: r.Tenant,
+			Name: string(r.Environment)}
 	default:
 		return fleet.Key{Kind: fleet.KindTenant, Name: string(r.Tenant)}
 	}

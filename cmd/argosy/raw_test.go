@@ -24,17 +24,18 @@ import (
 	"argosy.dev/argosy/reconciler/plan"
 )
 
-// hostile is what a tenant may put into a name, a path or a message: ESC, a title, C1, delete, bidirectional
-// controls, characters without a width, line breaks of every kind.
+// hostile is what a tenant may put into a name, a path or a message: ESC, a title, C1, delete,
+// bidirectional controls, characters without a width, line breaks of every kind.
 const hostile = "a\x1b[2J\x1b]0;t\x07\u009b2J\x7f\u202eb\u2066\u2069\u200b\u2028\u2029\u0085\u3164\ufe0f\U000e0041\r\n::error::x\tz"
 
-// raw finds a character that must not be printed as it is. Nothing here asks the package that decides: it must not
-// agree with itself.
+// raw finds a character that must not be printed as it is. Nothing here asks the package that
+// decides: it must not agree with itself.
 func raw(s string) error {
 	for i, r := range s {
 		switch {
 		case r == '\n':
-		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Zl, r), unicode.Is(unicode.Zp, r), r == 0x3164, r == 0xfe0f,
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Zl, r),
+			unicode.Is(unicode.Zp, r), r == 0x3164, r == 0xfe0f,
 			r == utf8.RuneError && !strings.HasPrefix(s[i:], "\ufffd"):
 			return fmt.Errorf("%U is printed raw in %q", r, s)
 		}
@@ -54,11 +55,14 @@ func poison(v reflect.Value, text string) {
 			poison(v.Index(i), text)
 		}
 	case reflect.Map:
-		if v.Type().Key().Kind() == reflect.String && v.Type().Elem().Kind() == reflect.String && v.Len() > 0 {
-			v.SetMapIndex(reflect.ValueOf("k"+text).Convert(v.Type().Key()), reflect.ValueOf("v"+text).Convert(v.Type().Elem()))
+		if v.Type().Key().Kind() == reflect.String && v.Type().Elem().Kind() == reflect.String &&
+			v.Len() > 0 {
+			v.SetMapIndex(reflect.ValueOf("k"+text).Convert(v.Type().Key()),
+				reflect.ValueOf("v"+text).Convert(v.Type().Elem()))
 		}
 	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[apitest.Token]() || v.Type() == reflect.TypeFor[time.Time]() {
+		if v.Type() == reflect.TypeFor[apitest.Token]() ||
+			v.Type() == reflect.TypeFor[time.Time]() {
 			return
 		}
 		for i := range v.NumField() {
@@ -86,13 +90,15 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	m.Stops = append(m.Stops, fleet.Stop{Scope: "fleet", Reason: "x", By: "y"})
 	m.Strays = append(m.Strays, fleet.StrayView{})
 	m.Agents = append(m.Agents, fleet.AgentView{})
-	m.Pulls = append(m.Pulls, apitest.Pull{PullView: fleet.PullView{Number: 7, State: fleet.PullOpen}})
+	m.Pulls = append(m.Pulls, apitest.Pull{
+		PullView: fleet.PullView{Number: 7, State: fleet.PullOpen}})
 	operations := m.Operations
 	m.Operations = nil // their IDs are what describe asks for
 	poison(reflect.ValueOf(&m), text)
 	m.Operations = operations
 	for i := range m.Operations {
-		m.Operations[i].Message, m.Operations[i].Subject, m.Operations[i].RequestedBy = text, text, text
+		m.Operations[i].Message, m.Operations[i].Subject, m.Operations[i].RequestedBy = text, text,
+			text
 	}
 	return m
 }
@@ -104,7 +110,8 @@ func TestNoCommandPrintsACharacterRawThatATerminalObeys(t *testing.T) {
 	env := map[string]string{"ARGOSY_SERVER": url, "ARGOSY_TOKEN": "argosy_ops_secret"}
 	run := func(args ...string) (string, string, int) {
 		var out, hints bytes.Buffer
-		a := &app{in: strings.NewReader(""), out: &out, err: &hints, getenv: func(name string) string { return env[name] }}
+		a := &app{in: strings.NewReader(""), out: &out, err: &hints,
+			getenv: func(name string) string { return env[name] }}
 		code := a.run(t.Context(), args)
 		return out.String(), hints.String(), code
 	}
@@ -135,18 +142,22 @@ func TestNoCommandPrintsACharacterRawThatATerminalObeys(t *testing.T) {
 		if !reflect.DeepEqual(fromJSON, fromYAML) {
 			t.Errorf("%v: JSON and YAML differ:\n%s\n%s", args, outputs["json"], outputs["yaml"])
 		}
-		if args[0] == "get" && strings.Contains(outputs["json"], "202e") && !holds(fromJSON, hostile) {
+		if args[0] == "get" && strings.Contains(outputs["json"], "202e") &&
+			!holds(fromJSON, hostile) {
 			t.Errorf("%v: the value does not come back: %s", args, outputs["json"])
 		}
 	}
 	for _, r := range resources {
 		shown("get", r.plural)
 	}
-	for kind, name := range map[string]string{"application": "acme/cart@prod-eu", "environment": "acme/prod-eu", "deployment": "acme/cart", "tenant": "acme",
-		"engine": "us-1", "operation": "01J0000000000000000000002", "revision": "1a2b3c4d00000000000000000000000000000000"} {
+	for kind, name := range map[string]string{"application": "acme/cart@prod-eu",
+		"environment": "acme/prod-eu", "deployment": "acme/cart", "tenant": "acme",
+		"engine": "us-1", "operation": "01J0000000000000000000002",
+		"revision": "1a2b3c4d00000000000000000000000000000000"} {
 		shown("describe", kind, name)
 	}
-	for _, command := range [][]string{{"nothing" + hostile}, {"get", "problems", "--" + hostile}, {"describe", "tenant", "x" + hostile}, {"explain", hostile}, {"schema", hostile}} {
+	for _, command := range [][]string{{"nothing" + hostile}, {"get", "problems", "--" + hostile},
+		{"describe", "tenant", "x" + hostile}, {"explain", hostile}, {"schema", hostile}} {
 		out, hints, code := run(command...)
 		if err := raw(out + hints); err != nil || code == exitFine {
 			t.Errorf("%q ends with %d: %v", command, code, err)
@@ -181,7 +192,8 @@ func TestNoOfflineCommandPrintsACharacterRaw(t *testing.T) {
 	dir := t.TempDir()
 	name := strings.NewReplacer("/", "", "\x00", "").Replace(hostile)
 	for path, text := range map[string]string{
-		"fleet/fleet.yaml":                       "apiVersion: argosy.dev/v1alpha1\nkind: Fleet\nmetadata: {name: fleet}\nspec: {gitHosts: [git.example.com]}\n",
+		"fleet/fleet.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: " +
+			"Fleet\nmetadata: {name: fleet}\nspec: {gitHosts: [git.example.com]}\n",
 		"tenants/acme/deployments/" + name:       "x",
 		"tenants/acme/deployments/a.yaml":        "kind: \"GitOps\\e[2J\\u202e\"\n",
 		"tenants/acme/syncs/b" + name + ".yaml":  "x",
@@ -198,10 +210,14 @@ func TestNoOfflineCommandPrintsACharacterRaw(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, args := range [][]string{{"validate", dir, "-o", "text"}, {"validate", dir, "-o", "json"}, {"validate", dir, "-o", "sarif"}, {"validate", dir, "-o", "github"},
+	for _, args := range [][]string{{"validate", dir, "-o", "text"},
+		{"validate", dir, "-o", "json"}, {"validate", dir, "-o", "sarif"},
+		{"validate", dir, "-o", "github"},
 		{"render", dir, "-o", "yaml"}, {"render", dir, "-o", "json"}, {"fmt", dir}} {
 		var out, hints bytes.Buffer
-		a := &app{in: strings.NewReader(""), out: &out, err: &hints, getenv: func(string) string { return "" }}
+		a := &app{in: strings.NewReader(""), out: &out, err: &hints, getenv: func(string) string {
+			return ""
+		}}
 		a.run(t.Context(), args)
 		if err := raw(out.String() + hints.String()); err != nil {
 			t.Errorf("%v: %v", args, err)
@@ -217,17 +233,27 @@ func TestNoOfflineCommandPrintsACharacterRaw(t *testing.T) {
 	}
 }
 
-// No text, whatever it is, is printed raw by a writer of this project, and formats for programs give back what it was.
+// No text, whatever it is, is printed raw by a writer of this project, and formats for programs
+// give back what it was.
 func FuzzNoFormatPrintsRaw(f *testing.F) {
-	for _, s := range []string{"plain", hostile, "\xff\xfe", "|\n  - x: 1", "quoted1x", "`\n```\n", "%0A,:", "\"\\'", "yes", "- a", "\u0085", "#"} {
+	for _, s := range []string{"plain", hostile, "\xff\xfe", "|\n  - x: 1", "quoted1x", "`\n```\n",
+		"%0A,:", "\"\\'", "yes", "- a", "\u0085", "#"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		problem := fleet.Problem{Key: fleet.Key{Kind: fleet.KindFile, Name: s}, Path: s, Field: s, Line: 3, Severity: fleet.SeverityError, Code: s, Message: s, Fix: s}
-		report := plan.Report{Head: "1a2b3c4d", Summary: s, Problems: []fleet.Problem{problem}, Platform: []string{s},
-			Holds: []fleet.Hold{{Message: s, Paths: []string{s}, Items: []fleet.ObjectKey{{Name: s}}}},
-			Tenants: []plan.TenantReport{{Name: "acme", Unplaced: []string{s}, Syncs: []plan.SyncReport{{Revision: s}}, Placements: []fleet.Placement{{Reason: s}},
-				Engines: []plan.EngineReport{{Name: "eu", Changes: []plan.ChangeReport{{Subject: s, Note: s, Fields: []plan.Field{{Path: s, Before: s, After: s}}}}}}}}}
+		problem := fleet.Problem{Key: fleet.Key{Kind: fleet.KindFile, Name: s}, Path: s, Field: s,
+			Line: 3, Severity: fleet.SeverityError, Code: s, Message: s, Fix: s}
+		report := plan.Report{Head: "1a2b3c4d", Summary: s, Problems: []fleet.Problem{problem},
+			Platform: []string{s},
+			Holds: []fleet.Hold{
+				{Message: s, Paths: []string{s}, Items: []fleet.ObjectKey{{Name: s}}}},
+			Tenants: []plan.TenantReport{
+				{Name: "acme", Unplaced: []string{s}, Syncs: []plan.SyncReport{{Revision: s}},
+					Placements: []fleet.Placement{{Reason: s}},
+					Engines: []plan.EngineReport{
+						{Name: "eu", Changes: []plan.ChangeReport{
+							{Subject: s, Note: s, Fields: []plan.Field{
+								{Path: s, Before: s, After: s}}}}}}}}}
 		var out bytes.Buffer
 		written := func(form string, err error) string {
 			t.Helper()
@@ -247,26 +273,34 @@ func FuzzNoFormatPrintsRaw(f *testing.F) {
 			if err := read(text, &got); err != nil {
 				t.Fatalf("%s: %q: %v", form, text, err)
 			}
-			if want := strings.ToValidUTF8(s, "\ufffd"); utf8.ValidString(s) && got["k"+want] != want {
+			if want := strings.ToValidUTF8(s, "\ufffd"); utf8.ValidString(s) &&
+				got["k"+want] != want {
 				t.Errorf("%s: %q came back as %q", form, s, got)
 			}
 		}
 		problems := []fleet.Problem{problem}
-		same("yaml", written("yaml", writeYAML(&out, map[string]string{"k" + s: s})), func(s string, v any) error { return yaml.Unmarshal([]byte(s), v) })
-		same("json", written("json", writeJSON(&out, map[string]string{"k" + s: s})), func(s string, v any) error { return json.Unmarshal([]byte(s), v) })
+		same("yaml", written("yaml", writeYAML(&out, map[string]string{"k" + s: s})),
+			func(s string, v any) error { return yaml.Unmarshal([]byte(s), v) })
+		same("json", written("json", writeJSON(&out, map[string]string{"k" + s: s})),
+			func(s string, v any) error { return json.Unmarshal([]byte(s), v) })
 		written("text", configschema.WriteText(&out, problems, false))
-		if n := strings.Count(written("github", configschema.WriteGitHub(&out, problems)), "\n"); n != 1 {
+		if n := strings.Count(written("github", configschema.WriteGitHub(&out, problems)),
+			"\n"); n != 1 {
 			t.Errorf("github: %d lines", n)
 		}
-		for form, write := range map[string]func() error{"problems": func() error { return configschema.WriteJSON(&out, problems) },
-			"sarif": func() error { return configschema.WriteSARIF(&out, problems, "v1") }, "plan": func() error { return report.WriteJSON(&out) }} {
+		for form, write := range map[string]func() error{
+			"problems": func() error { return configschema.WriteJSON(&out, problems) },
+			"sarif":    func() error { return configschema.WriteSARIF(&out, problems, "v1") },
+			"plan":     func() error { return report.WriteJSON(&out) }} {
 			if text := written(form, write()); !json.Valid([]byte(text)) {
 				t.Errorf("%s: %q is no JSON", form, text)
 			}
 		}
 		written("plan as text", report.WriteText(&out))
 		written("plan as Markdown", report.WriteMarkdown(&out))
-		if n := strings.Count(written("table", table.Table{Heads: []string{"A"}, Rows: [][]table.Cell{{table.Text(s)}}}.Write(&out, false)), "\n"); n != 2 {
+		if n := strings.Count(
+			written("table", table.Table{Heads: []string{"A"}, Rows: [][]table.Cell{
+				{table.Text(s)}}}.Write(&out, false)), "\n"); n != 2 {
 			t.Errorf("table: %d lines", n)
 		}
 		written("facts", table.Facts(&out, false, []table.Fact{{Name: "A", Value: table.Text(s)}}))
@@ -277,7 +311,8 @@ func FuzzNoFormatPrintsRaw(f *testing.F) {
 		a.hint("error: %s", s)
 		written("hint", nil)
 		for _, format := range []string{"text", "json"} {
-			settings.Log{Level: "info", Format: format}.Logger(&out).Warn(s, slog.Any("path", s), slog.Any("error", fmt.Errorf("%s", s)))
+			settings.Log{Level: "info", Format: format}.Logger(&out).Warn(s, slog.Any("path", s),
+				slog.Any("error", fmt.Errorf("%s", s)))
 			if n := strings.Count(written("log as "+format, nil), "\n"); n != 1 {
 				t.Errorf("log: %d lines", n)
 			}

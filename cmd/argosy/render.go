@@ -21,12 +21,15 @@ func (a *app) renderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "render [DIR]",
 		Short: "The exact objects that each engine would get, from the declarations alone",
-		Long: "Reads fleet/ and tenants/ below DIR (here, if it is left out). Environments are placed as if nothing had been placed before, so a running\n" +
-			"control plane may have them on other engines. Declarations with problems are left out, and make the exit code 1.",
+		Long: "Reads fleet/ and tenants/ below DIR (here, if it is left out). Environments are " +
+			"placed as if nothing had been placed before, so a running\n" +
+			"control plane may have them on other engines. Declarations with problems are left " +
+			"out, and make the exit code 1.",
 		Example: "  argosy render\n  argosy render path/to/config-repo --engine eu-1 -o json",
 		Args:    atMost("DIR"),
 	}
-	cmd.Flags().StringVar(&engine, "engine", "", "only what this engine gets; TENANT.ENVIRONMENT is an environment's own cluster with an agent")
+	cmd.Flags().StringVar(&engine, "engine", "",
+		"only what this engine gets; TENANT.ENVIRONMENT is an environment's own cluster with an agent")
 	out := addFormat(cmd, "yaml", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		files, err := checkout.Read(dirOf(args))
@@ -34,7 +37,8 @@ func (a *app) renderCommand() *cobra.Command {
 			return err
 		}
 		inputs := declared(files)
-		p, err := plan.Offline(inputs, fleet.EngineName(engine), policy.New().Judge, argocd.Renderer{})
+		p, err := plan.Offline(inputs, fleet.EngineName(engine), policy.New().Judge,
+			argocd.Renderer{})
 		if err != nil {
 			return err
 		}
@@ -62,7 +66,8 @@ func (a *app) leftOut(p *plan.Plan) error {
 		}
 	}
 	if len(p.Quarantined) > 0 {
-		return findings{fmt.Sprintf("%s with errors left out", plural(len(p.Quarantined), "declaration"))}
+		return findings{
+			fmt.Sprintf("%s with errors left out", plural(len(p.Quarantined), "declaration"))}
 	}
 	return nil
 }
@@ -84,17 +89,20 @@ func namespaces(inputs []catalog.Input) map[fleet.EngineName]string {
 		case d.Engine != nil:
 			of[fleet.EngineName(in.Key.Name)] = d.Engine.ArgoCD.Namespace
 		case d.Environment != nil && d.Environment.Agent != nil:
-			of[fleet.AgentEngine(fleet.EnvironmentID{Tenant: in.Key.Tenant, Name: fleet.EnvironmentName(in.Key.Name)})] = d.Environment.Agent.Namespace()
+			of[fleet.AgentEngine(fleet.EnvironmentID{Tenant: in.Key.Tenant,
+				Name: fleet.EnvironmentName(in.Key.Name)})] = d.Environment.Agent.Namespace()
 		}
 	}
 	return of
 }
 
-func (a *app) writeObjects(rows []plan.RowChange, namespace map[fleet.EngineName]string, format string) error {
+func (a *app) writeObjects(rows []plan.RowChange, namespace map[fleet.EngineName]string,
+	format string) error {
 	if format == "json" {
 		objects := make([]object, len(rows))
 		for i, r := range rows {
-			objects[i] = object{r.Row.Key.Engine, namespace[r.Row.Key.Engine], r.Row.Manifest.Hash, r.Row.Manifest.Body}
+			objects[i] = object{r.Row.Key.Engine, namespace[r.Row.Key.Engine], r.Row.Manifest.Hash,
+				r.Row.Manifest.Body}
 		}
 		return writeJSON(a.out, map[string]any{"items": objects})
 	}
@@ -104,7 +112,8 @@ func (a *app) writeObjects(rows []plan.RowChange, namespace map[fleet.EngineName
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", r.Row.Key.Kind, r.Row.Key.Name, err)
 		}
-		fmt.Fprintf(&out, "---\n# engine %s, namespace %s\n%s", r.Row.Key.Engine, namespace[r.Row.Key.Engine], text)
+		fmt.Fprintf(&out, "---\n# engine %s, namespace %s\n%s", r.Row.Key.Engine,
+			namespace[r.Row.Key.Engine], text)
 	}
 	_, err := out.WriteTo(a.out)
 	return err

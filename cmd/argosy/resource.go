@@ -33,7 +33,8 @@ type column[T any] struct {
 }
 
 // lister makes the list function of a resource from how its items are asked for, named and shown.
-func lister[T any](ask func(*client.Client, context.Context, fleet.Filter, int) ([]T, error), name func(T) string, columns []column[T],
+func lister[T any](ask func(*client.Client, context.Context, fleet.Filter, int) ([]T, error),
+	name func(T) string, columns []column[T],
 ) func(context.Context, *client.Client, fleet.Filter, int) (listing, error) {
 	return func(ctx context.Context, c *client.Client, f fleet.Filter, limit int) (listing, error) {
 		items, err := ask(c, ctx, f, limit)
@@ -44,9 +45,10 @@ func lister[T any](ask func(*client.Client, context.Context, fleet.Filter, int) 
 		for i, item := range items {
 			names[i] = name(item)
 		}
-		return listing{items: map[string]any{"items": items}, names: names, table: func(wide bool, now time.Time) table.Table {
-			return tabulate(items, columns, wide, now)
-		}}, nil
+		return listing{items: map[string]any{"items": items}, names: names,
+			table: func(wide bool, now time.Time) table.Table {
+				return tabulate(items, columns, wide, now)
+			}}, nil
 	}
 }
 

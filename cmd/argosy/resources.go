@@ -15,39 +15,62 @@ import (
 // resources are what `get` lists.
 var resources = []resource{
 	{plural: "applications", aliases: []string{"application", "apps", "app"},
-		filters: []string{"tenant", "environment", "deployment", "engine", "revision", "sync", "health", "apply"},
-		list:    lister(shownApplications, shownApplication.name, shownColumns())},
-	{plural: "environments", aliases: []string{"environment", "envs", "env"}, filters: []string{"tenant", "environment", "engine"},
+		filters: []string{"tenant", "environment", "deployment", "engine", "revision", "sync",
+			"health", "apply"},
+		list: lister(shownApplications, shownApplication.name, shownColumns())},
+	{plural: "environments", aliases: []string{"environment", "envs", "env"}, filters: []string{
+		"tenant", "environment", "engine"},
 		list: lister((*client.Client).Environments, func(e fleet.EnvironmentView) string {
 			return string(e.Tenant) + "/" + string(e.Name)
 		}, environmentColumns)},
-	{plural: "deployments", aliases: []string{"deployment"}, filters: []string{"tenant", "environment", "deployment"},
+	{plural: "deployments", aliases: []string{"deployment"}, filters: []string{
+		"tenant", "environment", "deployment"},
 		list: lister((*client.Client).Deployments, func(d fleet.DeploymentView) string {
 			return string(d.Tenant) + "/" + string(d.Name)
 		}, deploymentColumns)},
 	{plural: "tenants", aliases: []string{"tenant"},
-		list: lister((*client.Client).Tenants, func(t fleet.TenantView) string { return string(t.Name) }, tenantColumns)},
+		list: lister((*client.Client).Tenants, func(t fleet.TenantView) string {
+			return string(t.Name)
+		}, tenantColumns)},
 	{plural: "engines", aliases: []string{"engine"},
-		list: lister((*client.Client).Engines, func(e fleet.EngineView) string { return string(e.Name) }, engineColumns)},
-	{plural: "agents", aliases: []string{"agent"}, filters: []string{"tenant", "environment", "engine"},
+		list: lister((*client.Client).Engines, func(e fleet.EngineView) string {
+			return string(e.Name)
+		}, engineColumns)},
+	{plural: "agents", aliases: []string{"agent"}, filters: []string{"tenant", "environment",
+		"engine"},
 		about: "no environment has spec.agent and no engine connection.agent",
 		list:  lister((*client.Client).Agents, agentName, agentColumns)},
-	{plural: "strays", aliases: []string{"stray"}, filters: []string{"tenant", "engine"}, about: "every live object is declared",
-		list: lister((*client.Client).Strays, strayName, strayColumns)},
-	{plural: "owners", aliases: []string{"owner"}, about: "no owner was looked up on the Git host yet",
-		list: lister((*client.Client).Owners, func(v fleet.OwnerView) string { return v.Name }, ownerColumns)},
-	{plural: "operations", aliases: []string{"operation", "ops", "op"}, filters: []string{"tenant", "engine", "revision"},
-		list: lister((*client.Client).Operations, func(o fleet.Operation) string { return o.ID }, operationColumns)},
+	{plural: "strays", aliases: []string{"stray"}, filters: []string{"tenant", "engine"},
+		about: "every live object is declared",
+		list:  lister((*client.Client).Strays, strayName, strayColumns)},
+	{plural: "owners", aliases: []string{"owner"},
+		about: "no owner was looked up on the Git host yet",
+		list: lister((*client.Client).Owners, func(v fleet.OwnerView) string { return v.Name },
+			ownerColumns)},
+	{plural: "operations", aliases: []string{"operation", "ops", "op"}, filters: []string{
+		"tenant", "engine", "revision"},
+		list: lister((*client.Client).Operations, func(o fleet.Operation) string { return o.ID },
+			operationColumns)},
 	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},
-		list: lister((*client.Client).Revisions, func(r fleet.RevisionView) string { return string(r.Revision) }, revisionColumns)},
+		list: lister((*client.Client).Revisions, func(r fleet.RevisionView) string {
+			return string(r.Revision)
+		}, revisionColumns)},
 	{plural: "pulls", aliases: []string{"pull", "prs", "pr"}, filters: []string{"tenant", "state"},
-		list: lister((*client.Client).Pulls, func(p fleet.PullView) string { return strconv.Itoa(p.Number) }, pullColumns)},
-	{plural: "problems", aliases: []string{"problem"}, filters: []string{"tenant"}, about: "every declaration is fine",
-		list: lister((*client.Client).Problems, where, problemColumns)},
-	{plural: "holds", aliases: []string{"hold"}, filters: []string{"tenant", "revision"}, about: "nothing waits for an approval",
-		list: lister((*client.Client).Holds, func(h fleet.Hold) string { return string(h.Revision) }, holdColumns)},
+		list: lister((*client.Client).Pulls, func(p fleet.PullView) string {
+			return strconv.Itoa(p.Number)
+		}, pullColumns)},
+	{plural: "problems", aliases: []string{"problem"}, filters: []string{"tenant"},
+		about: "every declaration is fine",
+		list:  lister((*client.Client).Problems, where, problemColumns)},
+	{plural: "holds", aliases: []string{"hold"}, filters: []string{"tenant", "revision"},
+		about: "nothing waits for an approval",
+		list: lister((*client.Client).Holds, func(h fleet.Hold) string {
+			return string(h.Revision)
+		}, holdColumns)},
 	{plural: "stops", aliases: []string{"stop"}, about: "nothing is stopped",
-		list: lister(stops, func(s fleet.Stop) string { return strings.TrimSuffix(string(s.Scope)+"/"+s.Name, "/") }, stopColumns)},
+		list: lister(stops, func(s fleet.Stop) string {
+			return strings.TrimSuffix(string(s.Scope)+"/"+s.Name, "/")
+		}, stopColumns)},
 }
 
 // findResource is the resource that a person means by the word.
@@ -59,24 +82,47 @@ func findResource(word string) (resource, error) {
 		}
 		plurals = append(plurals, r.plural)
 	}
-	return resource{}, fmt.Errorf("there is no kind %q; there are %s", word, strings.Join(plurals, ", "))
+	return resource{}, fmt.Errorf("there is no kind %q; there are %s", word,
+		strings.Join(plurals, ", "))
 }
 
 var applicationColumns = []column[fleet.ApplicationView]{
-	{head: "TENANT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Tenant) }},
-	{head: "DEPLOYMENT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Deployment) }},
-	{head: "ENVIRONMENT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Environment) }},
-	{head: "ENGINE", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Engine) }},
-	{head: "REVISION", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.Revision.Short()) }},
-	{head: "APPLY", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return applyOf(a) }},
-	{head: "SYNC", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.State(a.Sync) }},
-	{head: "HEALTH", of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return healthOfOne(a) }},
-	{head: "AGE", of: func(a fleet.ApplicationView, now time.Time) table.Cell { return age(a.CreatedAt, now) }},
-	{head: "TARGET", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell { return table.Text(a.TargetRevision) }},
+	{head: "TENANT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+		return table.Text(a.Tenant)
+	}},
+	{head: "DEPLOYMENT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+		return table.Text(a.Deployment)
+	}},
+	{head: "ENVIRONMENT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+		return table.Text(a.Environment)
+	}},
+	{head: "ENGINE", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+		return table.Text(a.Engine)
+	}},
+	{head: "REVISION", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+		return table.Text(a.Revision.Short())
+	}},
+	{head: "APPLY", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+		return applyOf(a)
+	}},
+	{head: "SYNC", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+		return table.State(a.Sync)
+	}},
+	{head: "HEALTH", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+		return healthOfOne(a)
+	}},
+	{head: "AGE", of: func(a fleet.ApplicationView, now time.Time) table.Cell {
+		return age(a.CreatedAt, now)
+	}},
+	{head: "TARGET", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+		return table.Text(a.TargetRevision)
+	}},
 	{head: "SYNCED", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
 		return table.Text(fleet.Revision(a.SyncedRevision).Short())
 	}},
-	{head: "REPORT", wide: true, of: func(a fleet.ApplicationView, now time.Time) table.Cell { return agePtr(a.ObservedAt, now) }},
+	{head: "REPORT", wide: true, of: func(a fleet.ApplicationView, now time.Time) table.Cell {
+		return agePtr(a.ObservedAt, now)
+	}},
 	{head: "MESSAGE", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
 		return table.Text(first(a.ApplyMessage, a.Message))
 	}},
@@ -118,13 +164,27 @@ func count(n int) table.Cell {
 }
 
 var environmentColumns = []column[fleet.EnvironmentView]{
-	{head: "TENANT", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return table.Text(e.Tenant) }},
-	{head: "ENVIRONMENT", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return table.Text(e.Name) }},
-	{head: "ENGINE", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return placedOn(e.Engine) }},
-	{head: "REGION", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return table.Text(e.Region) }},
-	{head: "HEALTHY", of: func(e fleet.EnvironmentView, now time.Time) table.Cell { return environmentHealth(e, now) }},
-	{head: "PROBLEMS", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return count(e.Problems) }},
-	{head: "SERVER", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell { return servedBy(e) }},
+	{head: "TENANT", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+		return table.Text(e.Tenant)
+	}},
+	{head: "ENVIRONMENT", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+		return table.Text(e.Name)
+	}},
+	{head: "ENGINE", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+		return placedOn(e.Engine)
+	}},
+	{head: "REGION", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+		return table.Text(e.Region)
+	}},
+	{head: "HEALTHY", of: func(e fleet.EnvironmentView, now time.Time) table.Cell {
+		return environmentHealth(e, now)
+	}},
+	{head: "PROBLEMS", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+		return count(e.Problems)
+	}},
+	{head: "SERVER", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+		return servedBy(e)
+	}},
 	{head: "NAMESPACES", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
 		return table.Text(strings.Join(e.Namespaces, ","))
 	}},
@@ -133,10 +193,13 @@ var environmentColumns = []column[fleet.EnvironmentView]{
 	}},
 }
 
-// environmentHealth counts what the config repo declares; of an autonomous cluster, whose own people do, it says how many those have.
+// environmentHealth counts what the config repo declares; of an autonomous cluster, whose own
+// people do, it says how many those have.
 func environmentHealth(e fleet.EnvironmentView, now time.Time) table.Cell {
 	if u := e.Unreachable; u != nil {
-		return table.Cell{Text: fmt.Sprintf("Unreachable (%s, %s)", u.Reason, fleet.Age(now.Sub(u.Since))), Tone: table.Bad}
+		return table.Cell{
+			Text: fmt.Sprintf("Unreachable (%s, %s)", u.Reason, fleet.Age(now.Sub(u.Since))),
+			Tone: table.Bad}
 	}
 	if e.Agent == fleet.AgentAutonomous && e.Counts.Applications == 0 {
 		return table.Cell{Text: fmt.Sprintf("%d own", e.Own)}
@@ -152,17 +215,33 @@ func placedOn(engine fleet.EngineName) table.Cell {
 }
 
 var deploymentColumns = []column[fleet.DeploymentView]{
-	{head: "TENANT", of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return table.Text(d.Tenant) }},
-	{head: "DEPLOYMENT", of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return table.Text(d.Name) }},
-	{head: "TARGET", of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return table.Text(d.Source.TargetRevision) }},
-	{head: "HEALTHY", of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return healthOf(d.Counts) }},
-	{head: "PROBLEMS", of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return count(d.Problems) }},
-	{head: "REPOSITORY", wide: true, of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return table.Text(d.Source.RepoURL) }},
+	{head: "TENANT", of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+		return table.Text(d.Tenant)
+	}},
+	{head: "DEPLOYMENT", of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+		return table.Text(d.Name)
+	}},
+	{head: "TARGET", of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+		return table.Text(d.Source.TargetRevision)
+	}},
+	{head: "HEALTHY", of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+		return healthOf(d.Counts)
+	}},
+	{head: "PROBLEMS", of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+		return count(d.Problems)
+	}},
+	{head: "REPOSITORY", wide: true, of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+		return table.Text(d.Source.RepoURL)
+	}},
 	{head: "PATH", wide: true, of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
 		return table.Text(first(d.Source.Path, d.Source.Chart))
 	}},
-	{head: "NAMESPACE", wide: true, of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return table.Text(d.Namespace) }},
-	{head: "ENVIRONMENTS", of: func(d fleet.DeploymentView, _ time.Time) table.Cell { return table.Text(commas(d.Environments)) }},
+	{head: "NAMESPACE", wide: true, of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+		return table.Text(d.Namespace)
+	}},
+	{head: "ENVIRONMENTS", of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+		return table.Text(commas(d.Environments))
+	}},
 }
 
 func commas[T ~string](names []T) string {

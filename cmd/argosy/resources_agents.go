@@ -22,22 +22,52 @@ func agentName(a fleet.AgentView) string {
 }
 
 var agentColumns = []column[fleet.AgentView]{
-	{head: "AGENT", of: func(a fleet.AgentView, _ time.Time) table.Cell { return table.Cell{Text: agentName(a)} }},
-	{head: "CONNECTED", of: func(a fleet.AgentView, now time.Time) table.Cell { return agentState(a, now) }},
-	{head: "SEEN", of: func(a fleet.AgentView, now time.Time) table.Cell { return agePtr(a.SeenAt, now) }},
+	{head: "AGENT", of: func(a fleet.AgentView, _ time.Time) table.Cell {
+		return table.Cell{Text: agentName(a)}
+	}},
+	{head: "CONNECTED", of: func(a fleet.AgentView, now time.Time) table.Cell {
+		return agentState(a, now)
+	}},
+	{head: "SEEN", of: func(a fleet.AgentView, now time.Time) table.Cell {
+		return agePtr(a.SeenAt, now)
+	}},
 	{head: "LAG", of: func(a fleet.AgentView, _ time.Time) table.Cell { return waits(a.Lag) }},
-	{head: "PENDING", of: func(a fleet.AgentView, _ time.Time) table.Cell { return waits(a.Pending) }},
-	{head: "DELETIONS", of: func(a fleet.AgentView, _ time.Time) table.Cell { return agentDeletions(a) }},
-	{head: "VERSION", of: func(a fleet.AgentView, _ time.Time) table.Cell { return table.Text(a.Version) }},
-	{head: "ARGOCD", of: func(a fleet.AgentView, _ time.Time) table.Cell { return table.Text(a.ArgoCD) }},
-	{head: "MODE", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell { return table.Text(a.Mode) }},
-	{head: "ENGINE", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell { return table.Text(a.Engine) }},
-	{head: "ID", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell { return table.Text(a.ID) }},
-	{head: "JOINED", wide: true, of: func(a fleet.AgentView, now time.Time) table.Cell { return agePtr(a.JoinedAt, now) }},
-	{head: "EXPIRES", wide: true, of: func(a fleet.AgentView, now time.Time) table.Cell { return expires(a.ExpiresAt, now) }},
-	{head: "STRAYS", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell { return waits(a.Strays) }},
-	{head: "OWN", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell { return table.Number(a.Own) }},
-	{head: "MESSAGE", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell { return table.Text(a.Message) }},
+	{head: "PENDING", of: func(a fleet.AgentView, _ time.Time) table.Cell {
+		return waits(a.Pending)
+	}},
+	{head: "DELETIONS", of: func(a fleet.AgentView, _ time.Time) table.Cell {
+		return agentDeletions(a)
+	}},
+	{head: "VERSION", of: func(a fleet.AgentView, _ time.Time) table.Cell {
+		return table.Text(a.Version)
+	}},
+	{head: "ARGOCD", of: func(a fleet.AgentView, _ time.Time) table.Cell {
+		return table.Text(a.ArgoCD)
+	}},
+	{head: "MODE", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
+		return table.Text(a.Mode)
+	}},
+	{head: "ENGINE", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
+		return table.Text(a.Engine)
+	}},
+	{head: "ID", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
+		return table.Text(a.ID)
+	}},
+	{head: "JOINED", wide: true, of: func(a fleet.AgentView, now time.Time) table.Cell {
+		return agePtr(a.JoinedAt, now)
+	}},
+	{head: "EXPIRES", wide: true, of: func(a fleet.AgentView, now time.Time) table.Cell {
+		return expires(a.ExpiresAt, now)
+	}},
+	{head: "STRAYS", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
+		return waits(a.Strays)
+	}},
+	{head: "OWN", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
+		return table.Number(a.Own)
+	}},
+	{head: "MESSAGE", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
+		return table.Text(a.Message)
+	}},
 }
 
 // agentState is whether an agent is there, and if not, why.
@@ -67,7 +97,8 @@ func waits(n int) table.Cell {
 
 func agentDeletions(a fleet.AgentView) table.Cell {
 	if a.HeldDeletions > 0 {
-		return table.Cell{Text: fmt.Sprintf("%d (%d held)", a.PendingDeletions, a.HeldDeletions), Tone: table.Bad}
+		return table.Cell{Text: fmt.Sprintf("%d (%d held)", a.PendingDeletions, a.HeldDeletions),
+			Tone: table.Bad}
 	}
 	return waits(a.PendingDeletions)
 }
@@ -85,11 +116,19 @@ func expires(at *time.Time, now time.Time) table.Cell {
 var agentTokenColumns = []column[fleet.AgentToken]{
 	{head: "ID", of: func(t fleet.AgentToken, _ time.Time) table.Cell { return table.Text(t.ID) }},
 	{head: "FOR", of: func(t fleet.AgentToken, _ time.Time) table.Cell {
-		return table.Cell{Text: agentName(fleet.AgentView{Engine: t.Engine, Tenant: t.Tenant, Environment: t.Environment})}
+		return table.Cell{
+			Text: agentName(fleet.AgentView{Engine: t.Engine, Tenant: t.Tenant,
+				Environment: t.Environment})}
 	}},
-	{head: "AGE", of: func(t fleet.AgentToken, now time.Time) table.Cell { return age(t.CreatedAt, now) }},
-	{head: "STATE", of: func(t fleet.AgentToken, now time.Time) table.Cell { return agentTokenState(t, now) }},
-	{head: "BY", of: func(t fleet.AgentToken, _ time.Time) table.Cell { return table.Text(t.CreatedBy) }},
+	{head: "AGE", of: func(t fleet.AgentToken, now time.Time) table.Cell {
+		return age(t.CreatedAt, now)
+	}},
+	{head: "STATE", of: func(t fleet.AgentToken, now time.Time) table.Cell {
+		return agentTokenState(t, now)
+	}},
+	{head: "BY", of: func(t fleet.AgentToken, _ time.Time) table.Cell {
+		return table.Text(t.CreatedBy)
+	}},
 }
 
 func agentTokenState(t fleet.AgentToken, now time.Time) table.Cell {
@@ -100,30 +139,35 @@ func agentTokenState(t fleet.AgentToken, now time.Time) table.Cell {
 	case t.ExpiresAt.Before(now):
 		return table.Cell{Text: "expired", Tone: table.Faint}
 	case t.UsedAt != nil && t.Legacy:
-		return table.Cell{Text: "used, reads for " + fleet.Age(t.ExpiresAt.Sub(now)), Tone: table.Good}
+		return table.Cell{Text: "used, reads for " + fleet.Age(t.ExpiresAt.Sub(now)),
+			Tone: table.Good}
 	case t.UsedAt != nil:
 		return table.Cell{Text: "used", Tone: table.Faint}
 	}
 	return valid
 }
 
-// shownApplication is an Application of the config repo, or one of an autonomous cluster's own people.
+// shownApplication is an Application of the config repo, or one of an autonomous cluster's own
+// people.
 type shownApplication struct {
 	fleet.ApplicationView
 	Namespace string `json:"namespace,omitempty"` // on the cluster, of an own one
-	Own       bool   `json:"own,omitempty"`       // its cluster's own people made it: the mirror shows it and writes nothing
+	// its cluster's own people made it: the mirror shows it and writes nothing
+	Own bool `json:"own,omitempty"`
 }
 
 func (a shownApplication) name() string {
 	if a.Own {
 		return string(a.Tenant) + "/" + string(a.Environment) + ":" + a.Namespace + "/" + a.Name
 	}
-	return fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}.String()
+	return fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
+		Environment: a.Environment}.String()
 }
 
-// shownApplications are those of the config repo, and behind them the own ones of autonomous clusters, which have no deployment, no revision
-// of the config repo and no apply state.
-func shownApplications(c *client.Client, ctx context.Context, f fleet.Filter, limit int) ([]shownApplication, error) { //nolint:revive // the shape of a method expression
+// shownApplications are those of the config repo, and behind them the own ones of autonomous
+// clusters, which have no deployment, no revision of the config repo and no apply state.
+func shownApplications(c *client.Client, ctx context.Context, f fleet.Filter,
+	limit int) ([]shownApplication, error) { //nolint:revive // the shape of a method expression
 	declared, err := c.Applications(ctx, f, limit)
 	if err != nil {
 		return nil, err
@@ -135,7 +179,8 @@ func shownApplications(c *client.Client, ctx context.Context, f fleet.Filter, li
 	if f.Deployment != "" || f.Revision != "" || f.Apply != "" || limit > 0 && len(shown) == limit {
 		return shown, nil
 	}
-	own, err := c.OwnApplications(ctx, fleet.Filter{Tenant: f.Tenant, Environment: f.Environment}, 0)
+	own, err := c.OwnApplications(ctx, fleet.Filter{Tenant: f.Tenant, Environment: f.Environment},
+		0)
 	var refused *wire.Refusal
 	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
 		return shown, nil // a control plane that does not know of them yet
@@ -150,30 +195,36 @@ func shownApplications(c *client.Client, ctx context.Context, f fleet.Filter, li
 
 // wanted holds an own Application against the filters that its list does not have.
 func wanted(f fleet.Filter, o fleet.OwnView) bool {
-	return (f.Engine == "" || f.Engine == o.Engine) && (f.Sync == "" || f.Sync == o.Sync) && (f.Health == "" || f.Health == o.Health)
+	return (f.Engine == "" || f.Engine == o.Engine) && (f.Sync == "" || f.Sync == o.Sync) &&
+		(f.Health == "" || f.Health == o.Health)
 }
 
 func ownShown(o fleet.OwnView) shownApplication {
 	seen := o.ObservedAt
-	return shownApplication{Own: true, Namespace: o.Namespace, ApplicationView: fleet.ApplicationView{
-		Tenant: o.Tenant, Environment: o.Environment, Name: o.Name, Engine: o.Engine, RepoURL: o.RepoURL, TargetRevision: o.TargetRevision, Sync: o.Sync,
-		Health: o.Health, SyncedRevision: o.SyncedRevision, OperationPhase: o.OperationPhase, Message: o.Message, Resources: o.Resources, ObservedAt: &seen,
-	}}
+	return shownApplication{Own: true, Namespace: o.Namespace,
+		ApplicationView: fleet.ApplicationView{
+			Tenant: o.Tenant, Environment: o.Environment, Name: o.Name, Engine: o.Engine,
+			RepoURL: o.RepoURL, TargetRevision: o.TargetRevision, Sync: o.Sync,
+			Health: o.Health, SyncedRevision: o.SyncedRevision, OperationPhase: o.OperationPhase,
+			Message: o.Message, Resources: o.Resources, ObservedAt: &seen,
+		}}
 }
 
-// shownColumns are those of Applications; of an own one its name stands where others have their deployment, and "own" for the revision.
+// shownColumns are those of Applications; of an own one its name stands where others have their
+// deployment, and "own" for the revision.
 func shownColumns() []column[shownApplication] {
 	columns := make([]column[shownApplication], len(applicationColumns))
 	for i, c := range applicationColumns {
-		columns[i] = column[shownApplication]{head: c.head, wide: c.wide, of: func(a shownApplication, now time.Time) table.Cell {
-			switch {
-			case a.Own && c.head == "DEPLOYMENT":
-				return table.Cell{Text: a.Name}
-			case a.Own && c.head == "REVISION":
-				return table.Cell{Text: "own", Tone: table.Faint}
-			}
-			return c.of(a.ApplicationView, now)
-		}}
+		columns[i] = column[shownApplication]{head: c.head, wide: c.wide,
+			of: func(a shownApplication, now time.Time) table.Cell {
+				switch {
+				case a.Own && c.head == "DEPLOYMENT":
+					return table.Cell{Text: a.Name}
+				case a.Own && c.head == "REVISION":
+					return table.Cell{Text: "own", Tone: table.Faint}
+				}
+				return c.of(a.ApplicationView, now)
+			}}
 	}
 	return columns
 }

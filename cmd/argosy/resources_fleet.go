@@ -12,19 +12,31 @@ import (
 )
 
 var tenantColumns = []column[fleet.TenantView]{
-	{head: "TENANT", of: func(t fleet.TenantView, _ time.Time) table.Cell { return table.Text(t.Name) }},
+	{head: "TENANT", of: func(t fleet.TenantView, _ time.Time) table.Cell {
+		return table.Text(t.Name)
+	}},
 	{head: "ENVIRONMENTS", of: func(t fleet.TenantView, _ time.Time) table.Cell {
 		return used(t.Used.Environments, t.Quota.Environments)
 	}},
-	{head: "DEPLOYMENTS", of: func(t fleet.TenantView, _ time.Time) table.Cell { return used(t.Used.Deployments, t.Quota.Deployments) }},
+	{head: "DEPLOYMENTS", of: func(t fleet.TenantView, _ time.Time) table.Cell {
+		return used(t.Used.Deployments, t.Quota.Deployments)
+	}},
 	{head: "APPLICATIONS", of: func(t fleet.TenantView, _ time.Time) table.Cell {
 		return used(t.Used.Applications, t.Quota.Applications)
 	}},
-	{head: "HEALTHY", of: func(t fleet.TenantView, _ time.Time) table.Cell { return healthOf(t.Counts) }},
-	{head: "PROBLEMS", of: func(t fleet.TenantView, _ time.Time) table.Cell { return count(t.Problems) }},
+	{head: "HEALTHY", of: func(t fleet.TenantView, _ time.Time) table.Cell {
+		return healthOf(t.Counts)
+	}},
+	{head: "PROBLEMS", of: func(t fleet.TenantView, _ time.Time) table.Cell {
+		return count(t.Problems)
+	}},
 	{head: "HELD", of: func(t fleet.TenantView, _ time.Time) table.Cell { return count(t.Held) }},
-	{head: "STOPPED", wide: true, of: func(t fleet.TenantView, _ time.Time) table.Cell { return stopped(t.Stopped) }},
-	{head: "OWNERS", wide: true, of: func(t fleet.TenantView, _ time.Time) table.Cell { return table.Text(strings.Join(t.Owners, ",")) }},
+	{head: "STOPPED", wide: true, of: func(t fleet.TenantView, _ time.Time) table.Cell {
+		return stopped(t.Stopped)
+	}},
+	{head: "OWNERS", wide: true, of: func(t fleet.TenantView, _ time.Time) table.Cell {
+		return table.Text(strings.Join(t.Owners, ","))
+	}},
 }
 
 // used is what is used of a quota; what is full is marked.
@@ -44,28 +56,48 @@ func stopped(is bool) table.Cell {
 }
 
 var engineColumns = []column[fleet.EngineView]{
-	{head: "ENGINE", of: func(e fleet.EngineView, _ time.Time) table.Cell { return table.Text(e.Name) }},
-	{head: "REGION", of: func(e fleet.EngineView, _ time.Time) table.Cell { return table.Text(e.Region) }},
+	{head: "ENGINE", of: func(e fleet.EngineView, _ time.Time) table.Cell {
+		return table.Text(e.Name)
+	}},
+	{head: "REGION", of: func(e fleet.EngineView, _ time.Time) table.Cell {
+		return table.Text(e.Region)
+	}},
 	{head: "STATE", of: func(e fleet.EngineView, _ time.Time) table.Cell {
 		if e.Stopped {
 			return table.State("stopped")
 		}
 		return table.State(e.State)
 	}},
-	{head: "REACHABLE", of: func(e fleet.EngineView, now time.Time) table.Cell { return reach(e, now) }},
+	{head: "REACHABLE", of: func(e fleet.EngineView, now time.Time) table.Cell {
+		return reach(e, now)
+	}},
 	{head: "LOAD", of: func(e fleet.EngineView, _ time.Time) table.Cell {
 		return used(e.Load.Applications, e.Capacity.Applications)
 	}},
-	{head: "HEALTHY", of: func(e fleet.EngineView, _ time.Time) table.Cell { return healthOf(e.Counts) }},
-	{head: "BEHIND", of: func(e fleet.EngineView, _ time.Time) table.Cell { return table.Number(e.Pending) }},
+	{head: "HEALTHY", of: func(e fleet.EngineView, _ time.Time) table.Cell {
+		return healthOf(e.Counts)
+	}},
+	{head: "BEHIND", of: func(e fleet.EngineView, _ time.Time) table.Cell {
+		return table.Number(e.Pending)
+	}},
 	{head: "ENVIRONMENTS", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell {
 		return used(e.Load.Environments, e.Capacity.Environments)
 	}},
-	{head: "ARGOCD", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell { return table.Text(e.ArgoCD) }},
-	{head: "RING", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell { return table.Text(e.Ring) }},
-	{head: "HOLDER", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell { return table.Text(e.Holder) }},
-	{head: "EPOCH", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell { return table.Number(int(e.Epoch)) }},
-	{head: "MESSAGE", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell { return table.Text(e.Message) }},
+	{head: "ARGOCD", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell {
+		return table.Text(e.ArgoCD)
+	}},
+	{head: "RING", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell {
+		return table.Text(e.Ring)
+	}},
+	{head: "HOLDER", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell {
+		return table.Text(e.Holder)
+	}},
+	{head: "EPOCH", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell {
+		return table.Number(int(e.Epoch))
+	}},
+	{head: "MESSAGE", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell {
+		return table.Text(e.Message)
+	}},
 }
 
 func reach(e fleet.EngineView, now time.Time) table.Cell {
@@ -79,16 +111,34 @@ func reach(e fleet.EngineView, now time.Time) table.Cell {
 }
 
 var operationColumns = []column[fleet.Operation]{
-	{head: "ID", wide: true, of: func(o fleet.Operation, _ time.Time) table.Cell { return table.Text(o.ID) }},
-	{head: "KIND", of: func(o fleet.Operation, _ time.Time) table.Cell { return table.Text(o.Kind) }},
-	{head: "SUBJECT", of: func(o fleet.Operation, _ time.Time) table.Cell { return table.Text(o.Subject) }},
-	{head: "STATE", of: func(o fleet.Operation, _ time.Time) table.Cell { return table.State(o.State) }},
+	{head: "ID", wide: true, of: func(o fleet.Operation, _ time.Time) table.Cell {
+		return table.Text(o.ID)
+	}},
+	{head: "KIND", of: func(o fleet.Operation, _ time.Time) table.Cell {
+		return table.Text(o.Kind)
+	}},
+	{head: "SUBJECT", of: func(o fleet.Operation, _ time.Time) table.Cell {
+		return table.Text(o.Subject)
+	}},
+	{head: "STATE", of: func(o fleet.Operation, _ time.Time) table.Cell {
+		return table.State(o.State)
+	}},
 	{head: "DONE", of: func(o fleet.Operation, _ time.Time) table.Cell { return done(o) }},
-	{head: "AGE", of: func(o fleet.Operation, now time.Time) table.Cell { return age(o.StartedAt, now) }},
-	{head: "ENGINE", wide: true, of: func(o fleet.Operation, _ time.Time) table.Cell { return table.Text(o.Engine) }},
-	{head: "REVISION", wide: true, of: func(o fleet.Operation, _ time.Time) table.Cell { return table.Text(o.Revision.Short()) }},
-	{head: "BY", of: func(o fleet.Operation, _ time.Time) table.Cell { return table.Text(o.RequestedBy) }},
-	{head: "MESSAGE", wide: true, of: func(o fleet.Operation, _ time.Time) table.Cell { return table.Text(o.Message) }},
+	{head: "AGE", of: func(o fleet.Operation, now time.Time) table.Cell {
+		return age(o.StartedAt, now)
+	}},
+	{head: "ENGINE", wide: true, of: func(o fleet.Operation, _ time.Time) table.Cell {
+		return table.Text(o.Engine)
+	}},
+	{head: "REVISION", wide: true, of: func(o fleet.Operation, _ time.Time) table.Cell {
+		return table.Text(o.Revision.Short())
+	}},
+	{head: "BY", of: func(o fleet.Operation, _ time.Time) table.Cell {
+		return table.Text(o.RequestedBy)
+	}},
+	{head: "MESSAGE", wide: true, of: func(o fleet.Operation, _ time.Time) table.Cell {
+		return table.Text(o.Message)
+	}},
 }
 
 func done(o fleet.Operation) table.Cell {
@@ -99,26 +149,58 @@ func done(o fleet.Operation) table.Cell {
 }
 
 var revisionColumns = []column[fleet.RevisionView]{
-	{head: "REVISION", of: func(r fleet.RevisionView, _ time.Time) table.Cell { return table.Text(r.Revision.Short()) }},
-	{head: "CREATED", of: func(r fleet.RevisionView, _ time.Time) table.Cell { return table.Number(r.Created) }},
-	{head: "CHANGED", of: func(r fleet.RevisionView, _ time.Time) table.Cell { return table.Number(r.Changed) }},
-	{head: "DELETED", of: func(r fleet.RevisionView, _ time.Time) table.Cell { return table.Number(r.Deleted) }},
+	{head: "REVISION", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+		return table.Text(r.Revision.Short())
+	}},
+	{head: "CREATED", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+		return table.Number(r.Created)
+	}},
+	{head: "CHANGED", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+		return table.Number(r.Changed)
+	}},
+	{head: "DELETED", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+		return table.Number(r.Deleted)
+	}},
 	{head: "HELD", of: func(r fleet.RevisionView, _ time.Time) table.Cell { return count(r.Held) }},
-	{head: "PROBLEMS", of: func(r fleet.RevisionView, _ time.Time) table.Cell { return count(r.Problems) }},
-	{head: "PENDING", of: func(r fleet.RevisionView, _ time.Time) table.Cell { return table.Number(r.Pending) }},
-	{head: "AGE", of: func(r fleet.RevisionView, now time.Time) table.Cell { return age(r.RecordedAt, now) }},
-	{head: "AUTHOR", wide: true, of: func(r fleet.RevisionView, _ time.Time) table.Cell { return table.Text(r.Author) }},
-	{head: "APPLIED", wide: true, of: func(r fleet.RevisionView, now time.Time) table.Cell { return agePtr(r.AppliedAt, now) }},
-	{head: "SUBJECT", of: func(r fleet.RevisionView, _ time.Time) table.Cell { return table.Text(r.Subject) }},
+	{head: "PROBLEMS", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+		return count(r.Problems)
+	}},
+	{head: "PENDING", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+		return table.Number(r.Pending)
+	}},
+	{head: "AGE", of: func(r fleet.RevisionView, now time.Time) table.Cell {
+		return age(r.RecordedAt, now)
+	}},
+	{head: "AUTHOR", wide: true, of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+		return table.Text(r.Author)
+	}},
+	{head: "APPLIED", wide: true, of: func(r fleet.RevisionView, now time.Time) table.Cell {
+		return agePtr(r.AppliedAt, now)
+	}},
+	{head: "SUBJECT", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+		return table.Text(r.Subject)
+	}},
 }
 
 var problemColumns = []column[fleet.Problem]{
-	{head: "WHERE", of: func(p fleet.Problem, _ time.Time) table.Cell { return table.Text(where(p)) }},
-	{head: "SEVERITY", of: func(p fleet.Problem, _ time.Time) table.Cell { return table.State(p.Severity) }},
-	{head: "CODE", wide: true, of: func(p fleet.Problem, _ time.Time) table.Cell { return table.Text(p.Code) }},
-	{head: "FIELD", wide: true, of: func(p fleet.Problem, _ time.Time) table.Cell { return table.Text(p.Field) }},
-	{head: "MESSAGE", of: func(p fleet.Problem, _ time.Time) table.Cell { return table.Text(p.Message) }},
-	{head: "FIX", wide: true, of: func(p fleet.Problem, _ time.Time) table.Cell { return table.Text(p.Fix) }},
+	{head: "WHERE", of: func(p fleet.Problem, _ time.Time) table.Cell {
+		return table.Text(where(p))
+	}},
+	{head: "SEVERITY", of: func(p fleet.Problem, _ time.Time) table.Cell {
+		return table.State(p.Severity)
+	}},
+	{head: "CODE", wide: true, of: func(p fleet.Problem, _ time.Time) table.Cell {
+		return table.Text(p.Code)
+	}},
+	{head: "FIELD", wide: true, of: func(p fleet.Problem, _ time.Time) table.Cell {
+		return table.Text(p.Field)
+	}},
+	{head: "MESSAGE", of: func(p fleet.Problem, _ time.Time) table.Cell {
+		return table.Text(p.Message)
+	}},
+	{head: "FIX", wide: true, of: func(p fleet.Problem, _ time.Time) table.Cell {
+		return table.Text(p.Fix)
+	}},
 }
 
 func where(p fleet.Problem) string {
@@ -129,13 +211,25 @@ func where(p fleet.Problem) string {
 }
 
 var holdColumns = []column[fleet.Hold]{
-	{head: "REVISION", of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Text(h.Revision.Short()) }},
-	{head: "TENANT", of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Text(h.Tenant) }},
-	{head: "REASON", of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Text(h.Reason) }},
-	{head: "ITEMS", of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Number(len(h.Items) + len(h.Paths)) }},
+	{head: "REVISION", of: func(h fleet.Hold, _ time.Time) table.Cell {
+		return table.Text(h.Revision.Short())
+	}},
+	{head: "TENANT", of: func(h fleet.Hold, _ time.Time) table.Cell {
+		return table.Text(h.Tenant)
+	}},
+	{head: "REASON", of: func(h fleet.Hold, _ time.Time) table.Cell {
+		return table.Text(h.Reason)
+	}},
+	{head: "ITEMS", of: func(h fleet.Hold, _ time.Time) table.Cell {
+		return table.Number(len(h.Items) + len(h.Paths))
+	}},
 	{head: "AGE", of: func(h fleet.Hold, now time.Time) table.Cell { return age(h.Since, now) }},
-	{head: "MESSAGE", of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Text(held(h)) }},
-	{head: "FILES", wide: true, of: func(h fleet.Hold, _ time.Time) table.Cell { return table.Text(strings.Join(h.Paths, " ")) }},
+	{head: "MESSAGE", of: func(h fleet.Hold, _ time.Time) table.Cell {
+		return table.Text(held(h))
+	}},
+	{head: "FILES", wide: true, of: func(h fleet.Hold, _ time.Time) table.Cell {
+		return table.Text(strings.Join(h.Paths, " "))
+	}},
 }
 
 // held is a hold's message with the first files that it holds.
@@ -147,12 +241,15 @@ func held(h fleet.Hold) string {
 	case n <= most:
 		return strings.Join(h.Paths, ", ") + ": " + h.Message
 	default:
-		return fmt.Sprintf("%s and %d more: %s", strings.Join(h.Paths[:most], ", "), n-most, h.Message)
+		return fmt.Sprintf("%s and %d more: %s", strings.Join(h.Paths[:most], ", "), n-most,
+			h.Message)
 	}
 }
 
-// stops takes the filter and the limit of the other lists: there is at most one stop per tenant and engine, and none is left out.
-func stops(c *client.Client, ctx context.Context, _ fleet.Filter, limit int) ([]fleet.Stop, error) { //nolint:revive // the shape of a method expression
+// stops takes the filter and the limit of the other lists: there is at most one stop per tenant and
+// engine, and none is left out.
+func stops(c *client.Client, ctx context.Context, _ fleet.Filter, limit int) ([]fleet.Stop, error) {
+	//nolint:revive // the shape of a method expression
 	all, err := c.Stops(ctx)
 	if limit > 0 && len(all) > limit {
 		all = all[:limit]
@@ -165,5 +262,7 @@ var stopColumns = []column[fleet.Stop]{
 	{head: "NAME", of: func(s fleet.Stop, _ time.Time) table.Cell { return table.Text(s.Name) }},
 	{head: "BY", of: func(s fleet.Stop, _ time.Time) table.Cell { return table.Text(s.By) }},
 	{head: "AGE", of: func(s fleet.Stop, now time.Time) table.Cell { return age(s.At, now) }},
-	{head: "REASON", of: func(s fleet.Stop, _ time.Time) table.Cell { return table.Text(s.Reason) }},
+	{head: "REASON", of: func(s fleet.Stop, _ time.Time) table.Cell {
+		return table.Text(s.Reason)
+	}},
 }

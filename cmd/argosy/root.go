@@ -38,9 +38,11 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "argosy",
 		Short: "One Git repository, a fleet of Argo CD instances",
-		Long: "Argosy turns one Git repository into a fleet of Argo CD instances that serve many tenants.\n\n" +
+		Long: "Argosy turns one Git repository into a fleet of Argo CD instances that serve " +
+			"many tenants.\n\n" +
 			"Exit codes: 0 fine, 1 findings or changes, 2 error, 4 not allowed.",
-		Example:       "  argosy validate\n  argosy login https://argosy.example.com\n  argosy get applications --tenant acme --health Degraded",
+		Example: "  argosy validate\n  argosy login https://argosy.example.com\n  argosy " +
+			"get applications --tenant acme --health Degraded",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -53,17 +55,22 @@ func (a *app) root() *cobra.Command {
 		&cobra.Group{ID: groupRun, Title: "Run the control plane:"},
 	)
 	root.SetCompletionCommandGroupID(groupWrite)
-	root.PersistentFlags().StringVar(&a.server, "server", "", "URL of the control plane (or ARGOSY_SERVER, or the context)")
-	root.PersistentFlags().StringVar(&a.token, "token", "", "bearer token (better: ARGOSY_TOKEN, or the context)")
-	root.PersistentFlags().StringVar(&a.context, "context", "", "saved context to use instead of the current one")
+	root.PersistentFlags().StringVar(&a.server, "server", "",
+		"URL of the control plane (or ARGOSY_SERVER, or the context)")
+	root.PersistentFlags().StringVar(&a.token, "token", "",
+		"bearer token (better: ARGOSY_TOKEN, or the context)")
+	root.PersistentFlags().StringVar(&a.context, "context", "",
+		"saved context to use instead of the current one")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())
 	})
 	for group, commands := range map[string][]*cobra.Command{
-		groupWrite:  a.writing(),
-		groupAsk:    {a.getCommand(), a.describeCommand(), a.explainCommand(), a.loginCommand(), a.tokenCommand(), a.agentCommand()},
-		groupDecide: {a.approveCommand(), a.releaseOwnerCommand(), a.removeStrayCommand(), a.orphanCommand(), a.stopCommand(), a.resumeCommand(), a.syncCommand()},
-		groupRun:    a.running(),
+		groupWrite: a.writing(),
+		groupAsk: {a.getCommand(), a.describeCommand(), a.explainCommand(), a.loginCommand(),
+			a.tokenCommand(), a.agentCommand()},
+		groupDecide: {a.approveCommand(), a.releaseOwnerCommand(), a.removeStrayCommand(),
+			a.orphanCommand(), a.stopCommand(), a.resumeCommand(), a.syncCommand()},
+		groupRun: a.running(),
 	} {
 		for _, c := range commands {
 			c.GroupID = group
@@ -78,7 +85,8 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "What this binary is", Example: "  argosy version", Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.out, "argosy %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(a.out, "argosy %s %s %s/%s\n", versionText(), runtime.Version(),
+				runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

@@ -13,7 +13,8 @@ import (
 
 // running are the commands that run the control plane.
 func (a *app) running() []*cobra.Command {
-	return []*cobra.Command{a.serveCommand(), a.migrateCommand(), a.doctorCommand(), a.rebuildCommand(), a.bootstrapCommand()}
+	return []*cobra.Command{a.serveCommand(), a.migrateCommand(), a.doctorCommand(),
+		a.rebuildCommand(), a.bootstrapCommand()}
 }
 
 // settingsFlag adds -f and reads what it names.
@@ -26,8 +27,10 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run one replica of the control plane",
-		Long: "Reads the config repo, writes to the engines, and answers the API and the page, until it is told to stop (SIGTERM, Ctrl-C). Any number of\n" +
-			"replicas may run on one database: leases divide the work. `argosy schema settings` prints what may stand in argosy.yaml.",
+		Long: "Reads the config repo, writes to the engines, and answers the API and the page, " +
+			"until it is told to stop (SIGTERM, Ctrl-C). Any number of\n" +
+			"replicas may run on one database: leases divide the work. `argosy schema settings` " +
+			"prints what may stand in argosy.yaml.",
 		Example: "  argosy serve -f argosy.yaml",
 		Args:    exactly(),
 	}
@@ -50,8 +53,10 @@ func (a *app) migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the database's schema up to this version",
-		Long: "Migrations only add, so the previous version goes on working beside this one and after a rollback. `argosy serve` does the same when it\n" +
-			"starts, unless database.migrate is off: then run this, before it, with the same settings.",
+		Long: "Migrations only add, so the previous version goes on working beside this one and " +
+			"after a rollback. `argosy serve` does the same when it\n" +
+			"starts, unless database.migrate is off: then run this, before it, with the same " +
+			"settings.",
 		Example: "  argosy migrate -f argosy.yaml",
 		Args:    exactly(),
 	}
@@ -75,9 +80,12 @@ func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check everything the control plane needs and report what to fix",
-		Long: "Reads the settings, the database, the config repo, the rules that the Git host enforces on its branch, the secrets and every engine that\n" +
-			"the config repo declares, and writes to none of them. Exit code 1 when something is to be fixed. What Argosy's account may not read is\n" +
-			"reported as not checked, with the permission that is missing, and does not change the exit code.",
+		Long: "Reads the settings, the database, the config repo, the rules that the Git host " +
+			"enforces on its branch, the secrets and every engine that\n" +
+			"the config repo declares, and writes to none of them. Exit code 1 when something " +
+			"is to be fixed. What Argosy's account may not read is\n" +
+			"reported as not checked, with the permission that is missing, and does not change " +
+			"the exit code.",
 		Example: "  argosy doctor -f argosy.yaml\n  argosy doctor -f argosy.yaml -o json",
 		Args:    exactly(),
 	}
@@ -111,7 +119,8 @@ func (a *app) examine(checks []server.Check, format string) error {
 		if format == "json" {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.out, "%s %-28s %s\n", marks[one.State], printable.Line(one.Subject), printable.Line(one.Text)); err != nil {
+		if _, err := fmt.Fprintf(a.out, "%s %-28s %s\n", marks[one.State],
+			printable.Line(one.Subject), printable.Line(one.Text)); err != nil {
 			return err
 		}
 	}
@@ -138,8 +147,10 @@ func (a *app) rebuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rebuild",
 		Short: "Drop the mirror; the next start makes it anew from Git and the engines",
-		Long: "The mirror is a cache: declarations come back from Git, placements, holds and stops from the objects on the engines, and nothing is written\n" +
-			"to any engine while it does. The list of revisions begins anew. What people decided and did stays: approvals, stops, tokens, operations, the\n" +
+		Long: "The mirror is a cache: declarations come back from Git, placements, holds and " +
+			"stops from the objects on the engines, and nothing is written\n" +
+			"to any engine while it does. The list of revisions begins anew. What people " +
+			"decided and did stays: approvals, stops, tokens, operations, the\n" +
 			"audit log, pull requests. Stop every replica first.",
 		Example: "  argosy rebuild -f argosy.yaml --yes",
 		Args:    exactly(),
@@ -152,7 +163,8 @@ func (a *app) rebuildCommand() *cobra.Command {
 			return err
 		}
 		if !yes {
-			return errors.New("rebuild drops the mirror and the list of revisions; say --yes to go on")
+			return errors.New(
+				"rebuild drops the mirror and the list of revisions; say --yes to go on")
 		}
 		if err := server.Reset(cmd.Context(), s.Database, s.Log.Logger(a.err)); err != nil {
 			return err

@@ -17,20 +17,34 @@ func strayName(v fleet.StrayView) string {
 }
 
 var strayColumns = []column[fleet.StrayView]{
-	{head: "STRAY", of: func(v fleet.StrayView, _ time.Time) table.Cell { return table.Text(strayName(v)) }},
-	{head: "TENANT", of: func(v fleet.StrayView, _ time.Time) table.Cell { return table.Text(v.Tenant) }},
+	{head: "STRAY", of: func(v fleet.StrayView, _ time.Time) table.Cell {
+		return table.Text(strayName(v))
+	}},
+	{head: "TENANT", of: func(v fleet.StrayView, _ time.Time) table.Cell {
+		return table.Text(v.Tenant)
+	}},
 	{head: "UID", of: func(v fleet.StrayView, _ time.Time) table.Cell { return table.Text(v.UID) }},
-	{head: "FOUND", of: func(v fleet.StrayView, now time.Time) table.Cell { return age(v.FoundAt, now) }},
+	{head: "FOUND", of: func(v fleet.StrayView, now time.Time) table.Cell {
+		return age(v.FoundAt, now)
+	}},
 	{head: "REMOVAL", of: func(v fleet.StrayView, _ time.Time) table.Cell {
 		if v.RemovedAt == nil {
 			return table.Cell{}
 		}
 		return table.Text(string(v.Deletion) + " by " + v.RemovedBy)
 	}},
-	{head: "ENVIRONMENT", wide: true, of: func(v fleet.StrayView, _ time.Time) table.Cell { return table.Text(v.Environment) }},
-	{head: "DEPLOYMENT", wide: true, of: func(v fleet.StrayView, _ time.Time) table.Cell { return table.Text(v.Deployment) }},
-	{head: "REVISION", wide: true, of: func(v fleet.StrayView, _ time.Time) table.Cell { return table.Text(v.Revision.Short()) }},
-	{head: "EPOCH", wide: true, of: func(v fleet.StrayView, _ time.Time) table.Cell { return table.Text(fmt.Sprint(v.Epoch)) }},
+	{head: "ENVIRONMENT", wide: true, of: func(v fleet.StrayView, _ time.Time) table.Cell {
+		return table.Text(v.Environment)
+	}},
+	{head: "DEPLOYMENT", wide: true, of: func(v fleet.StrayView, _ time.Time) table.Cell {
+		return table.Text(v.Deployment)
+	}},
+	{head: "REVISION", wide: true, of: func(v fleet.StrayView, _ time.Time) table.Cell {
+		return table.Text(v.Revision.Short())
+	}},
+	{head: "EPOCH", wide: true, of: func(v fleet.StrayView, _ time.Time) table.Cell {
+		return table.Text(fmt.Sprint(v.Epoch))
+	}},
 }
 
 func (a *app) removeStrayCommand() *cobra.Command {
@@ -38,13 +52,17 @@ func (a *app) removeStrayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove-stray ENGINE/KIND/NAME",
 		Short: "Remove one live object that no declaration asks for, as `get strays` lists it",
-		Long: "A stray runs on without a declaration. To keep it, declare it again. This removes exactly the object of the UID: one that has taken\n" +
-			"its name since stays. The removal is recorded with your token's name and counts for the deletion guards.",
-		Example: "  argosy get strays\n  argosy remove-stray eu-1/Application/acme-web-prod-qi3qymh336happcb --uid 0b5f… --deletion Orphan",
-		Args:    exactly("ENGINE/KIND/NAME"),
+		Long: "A stray runs on without a declaration. To keep it, declare it again. This " +
+			"removes exactly the object of the UID: one that has taken\n" +
+			"its name since stays. The removal is recorded with your token's name and counts " +
+			"for the deletion guards.",
+		Example: "  argosy get strays\n  argosy remove-stray " +
+			"eu-1/Application/acme-web-prod-qi3qymh336happcb --uid 0b5f… --deletion Orphan",
+		Args: exactly("ENGINE/KIND/NAME"),
 	}
 	cmd.Flags().StringVar(&uid, "uid", "", "of the object that was looked at (required)")
-	cmd.Flags().StringVar(&deletion, "deletion", "", "Delete takes the workload along, Orphan leaves it running (required)")
+	cmd.Flags().StringVar(&deletion, "deletion", "",
+		"Delete takes the workload along, Orphan leaves it running (required)")
 	cmd.Flags().StringVar(&note, "note", "", "why, for those who read it later")
 	_ = cmd.MarkFlagRequired("uid")
 	_ = cmd.MarkFlagRequired("deletion")

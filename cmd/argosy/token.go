@@ -15,9 +15,10 @@ import (
 func (a *app) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "token", Short: "Give bearer tokens out and take them back (platform)",
-		Example: "  argosy token create ci --tenant acme\n  argosy token list\n  argosy token revoke k7f3",
-		Args:    exactly(),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  argosy token create ci --tenant acme\n  argosy token list\n  argosy token " +
+			"revoke k7f3",
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.tokenCreate(), a.tokenList(), a.tokenRevoke())
 	return cmd
@@ -29,9 +30,11 @@ func (a *app) tokenCreate() *cobra.Command {
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make a token; stdout is the only place that ever shows it",
-		Example: "  argosy token create ci --tenant acme --ttl 720h > token\n  argosy token create ops --write", Args: exactly("NAME"),
+		Example: "  argosy token create ci --tenant acme --ttl 720h > token\n  argosy token " +
+			"create ops --write", Args: exactly("NAME"),
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "it sees this tenant only (none: the whole platform)")
+	cmd.Flags().StringVar(&tenant, "tenant", "",
+		"it sees this tenant only (none: the whole platform)")
 	cmd.Flags().BoolVar(&write, "write", false, "it may decide, too: approve, stop, resume")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is valid (0: until it is revoked)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -39,7 +42,8 @@ func (a *app) tokenCreate() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ask := wire.TokenRequest{Name: args[0], Tenant: fleet.TenantName(tenant), Role: fleet.RoleRead}
+		ask := wire.TokenRequest{Name: args[0], Tenant: fleet.TenantName(tenant),
+			Role: fleet.RoleRead}
 		if ttl != 0 {
 			ask.TTL = ttl.String()
 		}
@@ -60,11 +64,19 @@ func (a *app) tokenCreate() *cobra.Command {
 var tokenColumns = []column[fleet.Token]{
 	{head: "ID", of: func(t fleet.Token, _ time.Time) table.Cell { return table.Text(t.ID) }},
 	{head: "NAME", of: func(t fleet.Token, _ time.Time) table.Cell { return table.Text(t.Name) }},
-	{head: "TENANT", of: func(t fleet.Token, _ time.Time) table.Cell { return table.Text(t.Tenant) }},
+	{head: "TENANT", of: func(t fleet.Token, _ time.Time) table.Cell {
+		return table.Text(t.Tenant)
+	}},
 	{head: "ROLE", of: func(t fleet.Token, _ time.Time) table.Cell { return table.Text(t.Role) }},
-	{head: "AGE", of: func(t fleet.Token, now time.Time) table.Cell { return age(t.CreatedAt, now) }},
-	{head: "STATE", of: func(t fleet.Token, now time.Time) table.Cell { return tokenState(t, now) }},
-	{head: "BY", of: func(t fleet.Token, _ time.Time) table.Cell { return table.Text(t.CreatedBy) }},
+	{head: "AGE", of: func(t fleet.Token, now time.Time) table.Cell {
+		return age(t.CreatedAt, now)
+	}},
+	{head: "STATE", of: func(t fleet.Token, now time.Time) table.Cell {
+		return tokenState(t, now)
+	}},
+	{head: "BY", of: func(t fleet.Token, _ time.Time) table.Cell {
+		return table.Text(t.CreatedBy)
+	}},
 }
 
 func tokenState(t fleet.Token, now time.Time) table.Cell {
@@ -80,7 +92,8 @@ func tokenState(t fleet.Token, now time.Time) table.Cell {
 }
 
 func (a *app) tokenList() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "Tokens without their plaintext", Example: "  argosy token list", Args: exactly()}
+	cmd := &cobra.Command{Use: "list", Short: "Tokens without their plaintext",
+		Example: "  argosy token list", Args: exactly()}
 	out := addFormat(cmd, "table", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := a.connect()
@@ -104,7 +117,8 @@ func (a *app) tokenList() *cobra.Command {
 
 func (a *app) tokenRevoke() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke ID", Short: "End a token at once", Example: "  argosy token revoke k7f3", Args: exactly("ID"),
+		Use: "revoke ID", Short: "End a token at once", Example: "  argosy token revoke k7f3",
+		Args: exactly("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {

@@ -35,8 +35,12 @@ func blocked(v fleet.ApplicationView) table.Cell {
 	if !v.DeletionBlocked {
 		return table.Cell{}
 	}
-	return table.Cell{Tone: table.Bad, Text: fmt.Sprintf("the cluster is unreachable; bring it back, or tenant %s or the platform runs: argosy orphan %s/%s@%s --uid %s",
-		v.Tenant, v.Tenant, v.Deployment, v.Environment, v.UID)}
+	return table.Cell{
+		Tone: table.Bad,
+		Text: fmt.Sprintf(
+			"the cluster is unreachable; bring it back, or tenant %s or the platform runs: "+
+				"argosy orphan %s/%s@%s --uid %s",
+			v.Tenant, v.Tenant, v.Deployment, v.Environment, v.UID)}
 }
 
 func (a *app) orphanCommand() *cobra.Command {
@@ -44,12 +48,16 @@ func (a *app) orphanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "orphan TENANT/DEPLOYMENT@ENVIRONMENT",
 		Short: "Remove an Application whose deletion is blocked, and leave its workload running",
-		Long: "A deletion is blocked when the environment's cluster has been unreachable for an hour. This removes the Application from its engine\n" +
-			"without the cluster: whatever runs there goes on, and nobody manages it any more. It is recorded with your token's name.",
-		Example: "  argosy describe application acme/checkout@prod-eu\n  argosy orphan acme/checkout@prod-eu --uid 0b5f… --note 'the cluster is scrapped'",
-		Args:    exactly("TENANT/DEPLOYMENT@ENVIRONMENT"),
+		Long: "A deletion is blocked when the environment's cluster has been unreachable for an " +
+			"hour. This removes the Application from its engine\n" +
+			"without the cluster: whatever runs there goes on, and nobody manages it any more. " +
+			"It is recorded with your token's name.",
+		Example: "  argosy describe application acme/checkout@prod-eu\n  argosy orphan " +
+			"acme/checkout@prod-eu --uid 0b5f… --note 'the cluster is scrapped'",
+		Args: exactly("TENANT/DEPLOYMENT@ENVIRONMENT"),
 	}
-	cmd.Flags().StringVar(&uid, "uid", "", "of the Application that was looked at, as `describe` shows it (required)")
+	cmd.Flags().StringVar(&uid, "uid", "",
+		"of the Application that was looked at, as `describe` shows it (required)")
 	cmd.Flags().StringVar(&note, "note", "", "why, for those who read it later")
 	_ = cmd.MarkFlagRequired("uid")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -62,7 +70,8 @@ func (a *app) orphanCommand() *cobra.Command {
 			return err
 		}
 		if _, err := c.Orphan(cmd.Context(), wire.OrphanRequest{
-			Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment, UID: uid, Note: note,
+			Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment, UID: uid,
+			Note: note,
 		}); err != nil {
 			return err
 		}

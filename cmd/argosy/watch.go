@@ -14,8 +14,8 @@ const (
 	clear  = "\x1b[H\x1b[2J\x1b[3J"
 )
 
-// watch shows the list whenever it changes: anew on a terminal, the changed rows only otherwise. Events only say "look"; what is shown
-// is always read anew.
+// watch shows the list whenever it changes: anew on a terminal, the changed rows only otherwise.
+// Events only say "look"; what is shown is always read anew.
 func (l lookout) watch(ctx context.Context) error {
 	if l.format == "json" || l.format == "yaml" {
 		return errors.New("--watch shows tables: use -o table, wide or name with it")

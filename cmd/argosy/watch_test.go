@@ -26,7 +26,8 @@ func watching(t *testing.T, url string, args ...string) (<-chan string, func() i
 	}()
 	env := map[string]string{"ARGOSY_SERVER": url, "ARGOSY_TOKEN": "argosy_ops_secret"}
 	ctx, cancel := context.WithCancel(t.Context())
-	a := &app{in: strings.NewReader(""), out: writer, err: writer, getenv: func(name string) string { return env[name] }}
+	a := &app{in: strings.NewReader(""), out: writer, err: writer,
+		getenv: func(name string) string { return env[name] }}
 	code := make(chan int, 1)
 	go func() {
 		code <- a.run(ctx, args)
@@ -93,7 +94,8 @@ func TestWatchShowsWhatChangesAndNothingElse(t *testing.T) {
 	if name := <-names; name != "acme/cart@prod-eu" {
 		t.Errorf("%q", name)
 	}
-	store.Change(func(m *apitest.Mirror) { m.Applications = m.Applications[:1] }, fleet.Event{Kind: "application", Name: "many"})
+	store.Change(func(m *apitest.Mirror) { m.Applications = m.Applications[:1] }, fleet.Event{
+		Kind: "application", Name: "many"})
 	expect(t, table, "is gone")
 	if code := endTable(); code != exitFine {
 		t.Errorf("Ctrl-C exits with %d", code)

@@ -16,17 +16,20 @@ import (
 
 // writing are the commands that need no control plane.
 func (a *app) writing() []*cobra.Command {
-	return []*cobra.Command{a.validateCommand(), a.renderCommand(), a.planCommand(), a.newCommand(), a.fmtCommand(), a.encryptCommand(), a.schemaCommand()}
+	return []*cobra.Command{a.validateCommand(), a.renderCommand(), a.planCommand(), a.newCommand(),
+		a.fmtCommand(), a.encryptCommand(), a.schemaCommand()}
 }
 
 func (a *app) validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [DIR]",
 		Short: "Every problem in a config repo, as file:line:col",
-		Long: "Reads fleet/ and tenants/ below DIR (here, if it is left out) and says every problem with its fix. Nothing is asked of the network.\n" +
+		Long: "Reads fleet/ and tenants/ below DIR (here, if it is left out) and says every " +
+			"problem with its fix. Nothing is asked of the network.\n" +
 			"Exit code 1: there are errors. Warnings alone are fine.",
-		Example: "  argosy validate\n  argosy validate path/to/config-repo -o github\n  argosy validate -o sarif > argosy.sarif",
-		Args:    atMost("DIR"),
+		Example: "  argosy validate\n  argosy validate path/to/config-repo -o github\n  argosy " +
+			"validate -o sarif > argosy.sarif",
+		Args: atMost("DIR"),
 	}
 	out := addFormat(cmd, "text", "json", "sarif", "github")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -56,7 +59,8 @@ func atMost(name string) cobra.PositionalArgs {
 		if len(args) <= 1 {
 			return nil
 		}
-		return fmt.Errorf("%s takes one %s, and %d were given; see `%s --help`", cmd.CommandPath(), name, len(args), cmd.CommandPath())
+		return fmt.Errorf("%s takes one %s, and %d were given; see `%s --help`", cmd.CommandPath(),
+			name, len(args), cmd.CommandPath())
 	}
 }
 
@@ -80,7 +84,8 @@ func (a *app) verdict(problems []fleet.Problem, files int) error {
 			errs++
 		}
 	}
-	sum := fmt.Sprintf("%s: %s, %s", plural(files, "file"), plural(errs, "error"), plural(len(problems)-errs, "warning"))
+	sum := fmt.Sprintf("%s: %s, %s", plural(files, "file"), plural(errs, "error"),
+		plural(len(problems)-errs, "warning"))
 	if errs > 0 {
 		return findings{sum}
 	}
@@ -98,9 +103,10 @@ func plural(n int, noun string) string {
 func (a *app) schemaCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use:     "schema [KIND|settings]",
-		Short:   "The JSON Schema (draft-07) of a kind, of all kinds, or of argosy.yaml",
-		Long:    "For editors: yaml-language-server reads these. With --dir every schema is written into a folder, one file for each kind.",
+		Use:   "schema [KIND|settings]",
+		Short: "The JSON Schema (draft-07) of a kind, of all kinds, or of argosy.yaml",
+		Long: "For editors: yaml-language-server reads these. With --dir every schema is " +
+			"written into a folder, one file for each kind.",
 		Example: "  argosy schema GitOpsDeployment\n  argosy schema --dir .vscode/schema",
 		Args:    atMost("KIND"),
 	}

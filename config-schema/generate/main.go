@@ -1,5 +1,5 @@
-// Command generate writes what is made from the kinds' descriptions: schema/*.json and docs/config-reference.md. It is run by go generate
-// in config-schema/.
+// Command generate writes what is made from the kinds' descriptions: schema/*.json and
+// docs/config-reference.md. It is run by go generate in config-schema/.
 package main
 
 import (
@@ -26,5 +26,6 @@ func write() error {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join("..", "docs", "config-reference.md"), configschema.Reference(), 0o644)
+	return os.WriteFile(filepath.Join("..", "docs", "config-reference.md"),
+		configschema.Reference(), 0o644)
 }

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// What each request costs beside the request itself: the agent proves it, the hub checks the proof. A credential is sealed for each row that
-// has one, whenever the row is sent.
+// What each request costs beside the request itself: the agent proves it, the hub checks the proof.
+// A credential is sealed for each row that has one, whenever the row is sent.
 
 func BenchmarkProve(b *testing.B) {
 	for name, body := range bodies {
 		b.Run(name, func(b *testing.B) {
 			keys := newKeys(b)
 			for b.Loop() {
-				if _, err := Prove(keys, http.MethodPost, PathStatus, accessToken, body, noon); err != nil {
+				if _, err := Prove(keys, http.MethodPost, PathStatus, accessToken, body,
+					noon); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -34,7 +35,8 @@ func BenchmarkCheckProof(b *testing.B) {
 			}
 			public := keys.Public()
 			for b.Loop() {
-				if _, err := CheckProof(proof, public, http.MethodPost, PathStatus, accessToken, body, noon.Add(time.Second)); err != nil {
+				if _, err := CheckProof(proof, public, http.MethodPost, PathStatus, accessToken,
+					body, noon.Add(time.Second)); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -66,8 +68,9 @@ func BenchmarkOpen(b *testing.B) {
 
 // bodies are a GET's, which is its session, and a full report's.
 var bodies = map[string][]byte{
-	"session": Session{Protocol: Protocol, Instance: strings.Repeat("i", 32), Epoch: 7, Version: "v1.0.0", Cursor: 4711}.Bytes(),
-	"report":  bytes.Repeat([]byte("x"), MaxReport),
+	"session": Session{Protocol: Protocol, Instance: strings.Repeat("i", 32), Epoch: 7,
+		Version: "v1.0.0", Cursor: 4711}.Bytes(),
+	"report": bytes.Repeat([]byte("x"), MaxReport),
 }
 
 var accessToken = strings.Repeat("t", 43)

@@ -7,8 +7,8 @@ import (
 	"hash"
 )
 
-// Digester sums up a snapshot row by row, so that neither side has to hold it twice. What it covers is fixed: a field that a later
-// protocol adds is no part of it, so that versions agree.
+// Digester sums up a snapshot row by row, so that neither side has to hold it twice. What it covers
+// is fixed: a field that a later protocol adds is no part of it, so that versions agree.
 type Digester struct {
 	h    hash.Hash
 	rows int64
@@ -20,9 +20,11 @@ func NewDigester() *Digester {
 	return &Digester{h: sha256.New(), part: []byte("argosy snapshot 1\n")}
 }
 
-// Add takes the next row: what and whose it is, what is to become of it, and the hash of its manifest.
+// Add takes the next row: what and whose it is, what is to become of it, and the hash of its
+// manifest.
 func (d *Digester) Add(r *Row) {
-	for _, s := range []string{string(r.Kind), r.Name, string(r.Tenant), string(r.Environment), string(r.Deployment),
+	for _, s := range []string{string(r.Kind), r.Name, string(r.Tenant), string(r.Environment),
+		string(r.Deployment),
 		string(r.Operation), string(r.Deletion), string(r.Revision), r.Hash} {
 		d.part = appendPart(d.part, s)
 	}
@@ -32,7 +34,8 @@ func (d *Digester) Add(r *Row) {
 	d.rows++
 }
 
-// Sum is the digest of the snapshot with that epoch and cursor: SHA-256, hexadecimal. It ends the Digester.
+// Sum is the digest of the snapshot with that epoch and cursor: SHA-256, hexadecimal. It ends the
+// Digester.
 func (d *Digester) Sum(epoch, cursor int64) string {
 	for _, n := range []int64{d.rows, epoch, cursor} {
 		d.part = binary.BigEndian.AppendUint64(d.part, uint64(n))
@@ -50,7 +53,8 @@ func Digest(s *Snapshot) string {
 	return d.Sum(s.Epoch, s.Cursor)
 }
 
-// appendPart adds a text with its length before it, so that no two lists of texts have the same bytes.
+// appendPart adds a text with its length before it, so that no two lists of texts have the same
+// bytes.
 func appendPart(b []byte, part string) []byte {
 	return append(binary.BigEndian.AppendUint64(b, uint64(len(part))), part...)
 }

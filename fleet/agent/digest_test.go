@@ -9,9 +9,11 @@ import (
 
 func snapshot() *Snapshot {
 	return &Snapshot{Epoch: 3, Cursor: 42, Rows: []Row{
-		{Kind: "AppProject", Name: "p", Tenant: "acme", Operation: OperationApply, Revision: "r1", Seq: 40, Hash: "h1"},
-		{Kind: "Application", Name: "a", Tenant: "acme", Environment: "edge", Deployment: "d", Operation: OperationRemove,
-			Deletion: "Orphan", Revision: "r2", Seq: 42, Hash: "h2"},
+		{Kind: "AppProject", Name: "p", Tenant: "acme", Operation: OperationApply, Revision: "r1",
+			Seq: 40, Hash: "h1"},
+		{Kind: "Application", Name: "a", Tenant: "acme", Environment: "edge", Deployment: "d",
+			Operation: OperationRemove,
+			Deletion:  "Orphan", Revision: "r2", Seq: 42, Hash: "h2"},
 	}}
 }
 
@@ -21,22 +23,25 @@ func TestADigestChangesWithEachThingThatItCovers(t *testing.T) {
 		t.Fatalf("digest %q is not the same twice", whole)
 	}
 	for name, change := range map[string]func(*Snapshot){
-		"epoch":          func(s *Snapshot) { s.Epoch++ },
-		"cursor":         func(s *Snapshot) { s.Cursor++ },
-		"row lost":       func(s *Snapshot) { s.Rows = s.Rows[:1] },
-		"no rows":        func(s *Snapshot) { s.Rows = nil },
-		"order":          func(s *Snapshot) { s.Rows[0], s.Rows[1] = s.Rows[1], s.Rows[0] },
-		"kind":           func(s *Snapshot) { s.Rows[0].Kind = "Repository" },
-		"name":           func(s *Snapshot) { s.Rows[0].Name = "q" },
-		"tenant":         func(s *Snapshot) { s.Rows[0].Tenant = "globex" },
-		"environment":    func(s *Snapshot) { s.Rows[1].Environment = "x" },
-		"deployment":     func(s *Snapshot) { s.Rows[1].Deployment = "x" },
-		"operation":      func(s *Snapshot) { s.Rows[1].Operation = OperationApply },
-		"deletion":       func(s *Snapshot) { s.Rows[1].Deletion = "Delete" },
-		"revision":       func(s *Snapshot) { s.Rows[1].Revision = "r3" },
-		"seq":            func(s *Snapshot) { s.Rows[1].Seq++ },
-		"hash":           func(s *Snapshot) { s.Rows[1].Hash = "h3" },
-		"shifted":        func(s *Snapshot) { s.Rows[1].Environment, s.Rows[1].Deployment = "edged", "" },
+		"epoch":       func(s *Snapshot) { s.Epoch++ },
+		"cursor":      func(s *Snapshot) { s.Cursor++ },
+		"row lost":    func(s *Snapshot) { s.Rows = s.Rows[:1] },
+		"no rows":     func(s *Snapshot) { s.Rows = nil },
+		"order":       func(s *Snapshot) { s.Rows[0], s.Rows[1] = s.Rows[1], s.Rows[0] },
+		"kind":        func(s *Snapshot) { s.Rows[0].Kind = "Repository" },
+		"name":        func(s *Snapshot) { s.Rows[0].Name = "q" },
+		"tenant":      func(s *Snapshot) { s.Rows[0].Tenant = "globex" },
+		"environment": func(s *Snapshot) { s.Rows[1].Environment = "x" },
+		"deployment":  func(s *Snapshot) { s.Rows[1].Deployment = "x" },
+		"operation":   func(s *Snapshot) { s.Rows[1].Operation = OperationApply },
+		"deletion":    func(s *Snapshot) { s.Rows[1].Deletion = "Delete" },
+		"revision":    func(s *Snapshot) { s.Rows[1].Revision = "r3" },
+		"seq":         func(s *Snapshot) { s.Rows[1].Seq++ },
+		"hash":        func(s *Snapshot) { s.Rows[1].Hash = "h3" },
+		"shifted": func(s *Snapshot) {
+			s.Rows[1].Environment, s.Rows[1].Deployment = "edged",
+				""
+		},
 		"row once again": func(s *Snapshot) { s.Rows = append(s.Rows, s.Rows[1]) },
 	} {
 		s := snapshot()
@@ -49,7 +54,9 @@ func TestADigestChangesWithEachThingThatItCovers(t *testing.T) {
 
 func TestADigestIsTheSameForWhatALaterVersionAdds(t *testing.T) {
 	var row Row
-	if err := json.Unmarshal([]byte(`{"kind":"AppProject","name":"p","tenant":"acme","operation":"apply","revision":"r1","seq":40,"hash":"h1",
+	if err := json.Unmarshal(
+		[]byte(
+			`{"kind":"AppProject","name":"p","tenant":"acme","operation":"apply","revision":"r1","seq":40,"hash":"h1",
 		"manifest":{"a":1},"apply":"Applied","later":{"x":[1]}}`), &row); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +68,8 @@ func TestADigestIsTheSameForWhatALaterVersionAdds(t *testing.T) {
 }
 
 func session() Session {
-	return Session{Protocol: 1, Instance: strings.Repeat("i", 22), Epoch: 7, Version: "v1.2.3", Cursor: 99}
+	return Session{Protocol: 1, Instance: strings.Repeat("i", 22), Epoch: 7, Version: "v1.2.3",
+		Cursor: 99}
 }
 
 func TestASessionComesThroughItsHeaders(t *testing.T) {
@@ -103,7 +111,9 @@ func TestASessionThatMakesNoSenseIsRefused(t *testing.T) {
 
 func TestWhatIsProvenOfASessionDiffersWithEachField(t *testing.T) {
 	seen := map[string]bool{string(session().Bytes()): true}
-	for _, change := range []func(*Session){func(s *Session) { s.Protocol++ }, func(s *Session) { s.Instance += "x" }, func(s *Session) { s.Epoch++ },
+	for _, change := range []func(*Session){func(s *Session) { s.Protocol++ }, func(s *Session) {
+		s.Instance += "x"
+	}, func(s *Session) { s.Epoch++ },
 		func(s *Session) { s.Version = "" }, func(s *Session) { s.Cursor++ }} {
 		s := session()
 		change(&s)

@@ -1,5 +1,6 @@
-// Package agent is pull mode's wire protocol: what an agent and the hub say to each other, how each request is proven, and how a
-// credential travels sealed. The hub's side of it is in hub, the agent's own in edge.
+// Package agent is pull mode's wire protocol: what an agent and the hub say to each other, how each
+// request is proven, and how a credential travels sealed. The hub's side of it is in hub, the
+// agent's own in edge.
 //
 //	POST /api/v1/agents/join                       one-time token and public keys -> an identity bound to the keys
 //	POST /api/v1/agents/token                      client assertion (RFC 7523) -> access token bound to the keys (RFC 9449)

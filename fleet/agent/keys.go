@@ -11,10 +11,12 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// PrivateKeys are what an agent is known by: whoever holds them is the agent. They are made on its cluster and never leave it. Like
-// fleet.Secret they have no printable form.
+// PrivateKeys are what an agent is known by: whoever holds them is the agent. They are made on its
+// cluster and never leave it. Like fleet.Secret they have no printable form.
 type PrivateKeys struct {
-	sign *ed25519.PrivateKey // behind pointers, fmt shows neither even where it cannot call Format: in a field that is not exported
+	// behind pointers, fmt shows neither even where it cannot call Format: in a field that is not
+	// exported
+	sign *ed25519.PrivateKey
 	seal *ecdh.PrivateKey
 }
 
@@ -42,7 +44,8 @@ func (k PrivateKeys) IsZero() bool { return k.sign == nil }
 
 // Public are the keys that the hub knows the agent by. There must be keys.
 func (k PrivateKeys) Public() fleet.AgentKeys {
-	return fleet.AgentKeys{Sign: k.sign.Public().(ed25519.PublicKey), Seal: k.seal.PublicKey().Bytes()}
+	return fleet.AgentKeys{Sign: k.sign.Public().(ed25519.PublicKey),
+		Seal: k.seal.PublicKey().Bytes()}
 }
 
 // Marshal is what the agent keeps in the Secret on its own cluster.
@@ -54,18 +57,23 @@ func (k PrivateKeys) Marshal() fleet.Secret {
 func ParseKeys(from fleet.Secret) (PrivateKeys, error) {
 	seed := from.Value(secretSign)
 	if len(seed) != ed25519.SeedSize {
-		return PrivateKeys{}, fmt.Errorf("%s of the agent's Secret is no Ed25519 seed of %d bytes; join again", secretSign, ed25519.SeedSize)
+		return PrivateKeys{},
+			fmt.Errorf("%s of the agent's Secret is no Ed25519 seed of %d bytes; join again",
+				secretSign, ed25519.SeedSize)
 	}
 	seal, err := ecdh.X25519().NewPrivateKey(from.Value(secretSeal))
 	if err != nil {
-		return PrivateKeys{}, fmt.Errorf("%s of the agent's Secret is no X25519 key; join again", secretSeal) // the cause could hold the key
+		// the cause could hold the key
+		return PrivateKeys{}, fmt.Errorf("%s of the agent's Secret is no X25519 key; join again",
+			secretSeal)
 	}
 	sign := ed25519.NewKeyFromSeed(seed)
 	return PrivateKeys{sign: &sign, seal: seal}, nil
 }
 
-// CheckKeys says whether public keys that somebody sent are keys at all. One that leads to no shared secret with anybody (a point of low
-// order, RFC 7748 section 6.1) is refused here rather than when the first credential is sealed to it.
+// CheckKeys says whether public keys that somebody sent are keys at all. One that leads to no
+// shared secret with anybody (a point of low order, RFC 7748 section 6.1) is refused here rather
+// than when the first credential is sealed to it.
 func CheckKeys(k fleet.AgentKeys) error {
 	if len(k.Sign) != ed25519.PublicKeySize {
 		return fmt.Errorf("the signing key is no Ed25519 key of %d bytes", ed25519.PublicKeySize)

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// PathProbe is a stream for whoever asks: two comments, ProbeGap apart, and its end. Something on the way that gathers answers before it passes
-// them on shows by when they come, before an agent has joined.
+// PathProbe is a stream for whoever asks: two comments, ProbeGap apart, and its end. Something on
+// the way that gathers answers before it passes them on shows by when they come, before an agent
+// has joined.
 const (
 	PathProbe = "/api/v1/cluster/probe"
 	ProbeGap  = time.Second
@@ -15,7 +16,8 @@ const (
 	probesAtOnce = 16
 )
 
-// Probe answers PathProbe. It reads nothing, and serves few at a time, since nobody has to say who they are.
+// Probe answers PathProbe. It reads nothing, and serves few at a time, since nobody has to say who
+// they are.
 func Probe() http.Handler {
 	slots := make(chan struct{}, probesAtOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -37,7 +37,8 @@ func TestAnAssertionHoldsForItsAgentAudienceAndTimeOnly(t *testing.T) {
 	if id, err := AssertedAgent(raw); err != nil || id != "agent-1" {
 		t.Fatalf("AssertedAgent = %q, %v", id, err)
 	}
-	if id, err := CheckAssertion(raw, keys.Public(), "agent-1", "https://hub.example", noon); err != nil || len(id) != 22 {
+	if id, err := CheckAssertion(raw, keys.Public(), "agent-1", "https://hub.example",
+		noon); err != nil || len(id) != 22 {
 		t.Fatalf("CheckAssertion = %q, %v", id, err)
 	}
 	for name, c := range map[string]struct {
@@ -46,17 +47,23 @@ func TestAnAssertionHoldsForItsAgentAudienceAndTimeOnly(t *testing.T) {
 		at              time.Time
 		want            error
 	}{
-		"another key":         {other, "agent-1", "https://hub.example", noon, ErrProof},
-		"another agent":       {keys, "agent-2", "https://hub.example", noon, ErrProof},
-		"another hub":         {keys, "agent-1", "https://hub2.example", noon, ErrProof},
-		"too old":             {keys, "agent-1", "https://hub.example", noon.Add(Window + time.Second), ErrClock},
-		"of the future":       {keys, "agent-1", "https://hub.example", noon.Add(-Window - time.Second), ErrClock},
-		"two hours off":       {keys, "agent-1", "https://hub.example", noon.Add(2 * time.Hour), ErrClock},
-		"other key, too old":  {other, "agent-1", "https://hub.example", noon.Add(2 * time.Hour), ErrProof},
-		"other hub, too old":  {keys, "agent-1", "https://hub2.example", noon.Add(2 * time.Hour), ErrProof},
+		"another key":   {other, "agent-1", "https://hub.example", noon, ErrProof},
+		"another agent": {keys, "agent-2", "https://hub.example", noon, ErrProof},
+		"another hub":   {keys, "agent-1", "https://hub2.example", noon, ErrProof},
+		"too old": {keys, "agent-1", "https://hub.example",
+			noon.Add(Window + time.Second), ErrClock},
+		"of the future": {keys, "agent-1", "https://hub.example",
+			noon.Add(-Window - time.Second), ErrClock},
+		"two hours off": {keys, "agent-1", "https://hub.example", noon.Add(2 * time.Hour),
+			ErrClock},
+		"other key, too old": {other, "agent-1", "https://hub.example", noon.Add(2 * time.Hour),
+			ErrProof},
+		"other hub, too old": {keys, "agent-1", "https://hub2.example", noon.Add(2 * time.Hour),
+			ErrProof},
 		"at the window's end": {keys, "agent-1", "https://hub.example", noon.Add(Window), nil},
 	} {
-		if _, err := CheckAssertion(raw, c.keys.Public(), c.agent, c.audience, c.at); !errors.Is(err, c.want) {
+		if _, err := CheckAssertion(raw, c.keys.Public(), c.agent, c.audience, c.at); !errors.Is(
+			err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
@@ -64,13 +71,16 @@ func TestAnAssertionHoldsForItsAgentAudienceAndTimeOnly(t *testing.T) {
 
 func TestAnAssertionMayNotLastLongerThanTheWindow(t *testing.T) {
 	keys := newKeys(t)
-	for ends, want := range map[time.Duration]error{Window: nil, Window + time.Second: ErrProof, 0: ErrProof, -time.Second: ErrProof} {
-		s := statement{Issuer: "a", Subject: "a", Audience: "https://hub", Ends: noon.Add(ends).Unix()}
+	for ends, want := range map[time.Duration]error{Window: nil, Window + time.Second: ErrProof,
+		0: ErrProof, -time.Second: ErrProof} {
+		s := statement{Issuer: "a", Subject: "a", Audience: "https://hub",
+			Ends: noon.Add(ends).Unix()}
 		raw, err := s.sign(keys, typAssertion, noon)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := CheckAssertion(raw, keys.Public(), "a", "https://hub", noon); !errors.Is(err, want) {
+		if _, err := CheckAssertion(raw, keys.Public(), "a", "https://hub", noon); !errors.Is(err,
+			want) {
 			t.Errorf("exp %v after iat: %v, want %v", ends, err, want)
 		}
 	}
@@ -100,7 +110,8 @@ func TestAProofHoldsForOneRequestOnly(t *testing.T) {
 			t.Errorf("another %s: %v, want ErrProof", name, err)
 		}
 	}
-	if _, err := CheckProof(raw, newKeys(t).Public(), http.MethodPost, PathStatus, "token", body, noon); !errors.Is(err, ErrProof) {
+	if _, err := CheckProof(raw, newKeys(t).Public(), http.MethodPost, PathStatus, "token", body,
+		noon); !errors.Is(err, ErrProof) {
 		t.Errorf("another key: %v", err)
 	}
 }
@@ -128,7 +139,8 @@ func TestNoKindOfProofPassesForAnother(t *testing.T) {
 		}
 	}
 	for name, raw := range map[string]string{"assertion": assertion, "rotation": rotation} {
-		if _, err := CheckProof(raw, keys.Public(), "", "", "", nil, noon); !errors.Is(err, ErrProof) {
+		if _, err := CheckProof(raw, keys.Public(), "", "", "", nil, noon); !errors.Is(err,
+			ErrProof) {
 			t.Errorf("an %s passes for a proof: %v", name, err)
 		}
 	}
@@ -158,13 +170,15 @@ func TestARotationIsProvenByTheNewKeysOverTheOld(t *testing.T) {
 			t.Errorf("%s: %v, want ErrProof", name, err)
 		}
 	}
-	if err := CheckRotation(raw, fresh.Public(), old.Public().Thumb(), noon.Add(2*time.Hour)); !errors.Is(err, ErrClock) {
+	if err := CheckRotation(raw, fresh.Public(), old.Public().Thumb(),
+		noon.Add(2*time.Hour)); !errors.Is(err, ErrClock) {
 		t.Errorf("two hours later: %v, want ErrClock", err)
 	}
 }
 
 // forge signs what it is given, or leaves the signature out, whatever sense it makes.
-func forge(t *testing.T, keys PrivateKeys, method jwt.SigningMethod, key any, header map[string]any, claims statement) string {
+func forge(t *testing.T, keys PrivateKeys, method jwt.SigningMethod, key any, header map[string]any,
+	claims statement) string {
 	t.Helper()
 	token := jwt.NewWithClaims(method, &claims)
 	token.Header["typ"] = typProof
@@ -183,7 +197,8 @@ func forge(t *testing.T, keys PrivateKeys, method jwt.SigningMethod, key any, he
 
 func TestForgedProofsAreRefused(t *testing.T) {
 	keys := newKeys(t)
-	sound := statement{ID: strings.Repeat("x", 22), Made: noon.Unix(), Method: "GET", Path: PathStream, Token: digest64([]byte("t")), Body: digest64(nil)}
+	sound := statement{ID: strings.Repeat("x", 22), Made: noon.Unix(), Method: "GET",
+		Path: PathStream, Token: digest64([]byte("t")), Body: digest64(nil)}
 	with := func(change func(*statement)) statement { s := sound; change(&s); return s }
 	public := keys.Public().Sign
 	check := func(raw string) error {
@@ -194,19 +209,29 @@ func TestForgedProofsAreRefused(t *testing.T) {
 		t.Fatalf("the sound one: %v", err)
 	}
 	for name, raw := range map[string]string{
-		"alg none":            forge(t, keys, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil, sound),
-		"public key as HMAC":  forge(t, keys, jwt.SigningMethodHS256, public, nil, sound),
-		"alg renamed":         forge(t, keys, jwt.SigningMethodEdDSA, nil, map[string]any{"alg": "HS256"}, sound),
-		"typ JWT":             forge(t, keys, jwt.SigningMethodEdDSA, nil, map[string]any{"typ": "JWT"}, sound),
-		"typ no text":         forge(t, keys, jwt.SigningMethodEdDSA, nil, map[string]any{"typ": []string{typProof}}, sound),
-		"critical extensions": forge(t, keys, jwt.SigningMethodEdDSA, nil, map[string]any{"crit": []string{"b64"}}, sound),
-		"no id":               forge(t, keys, jwt.SigningMethodEdDSA, nil, nil, with(func(s *statement) { s.ID = "" })),
-		"short id":            forge(t, keys, jwt.SigningMethodEdDSA, nil, nil, with(func(s *statement) { s.ID = "1" })),
-		"long id":             forge(t, keys, jwt.SigningMethodEdDSA, nil, nil, with(func(s *statement) { s.ID = strings.Repeat("x", 65) })),
-		"id with a newline":   forge(t, keys, jwt.SigningMethodEdDSA, nil, nil, with(func(s *statement) { s.ID = strings.Repeat("x", 20) + "\n" })),
-		"too large":           forge(t, keys, jwt.SigningMethodEdDSA, nil, nil, with(func(s *statement) { s.Audience = strings.Repeat("x", maxProof) })),
-		"cut":                 forge(t, keys, jwt.SigningMethodEdDSA, nil, nil, sound)[:100],
-		"empty":               "",
+		"alg none": forge(t, keys, jwt.SigningMethodNone,
+			jwt.UnsafeAllowNoneSignatureType, nil, sound),
+		"public key as HMAC": forge(t, keys, jwt.SigningMethodHS256, public, nil, sound),
+		"alg renamed": forge(t, keys, jwt.SigningMethodEdDSA, nil, map[string]any{
+			"alg": "HS256"}, sound),
+		"typ JWT": forge(t, keys, jwt.SigningMethodEdDSA, nil, map[string]any{
+			"typ": "JWT"}, sound),
+		"typ no text": forge(t, keys, jwt.SigningMethodEdDSA, nil, map[string]any{
+			"typ": []string{typProof}}, sound),
+		"critical extensions": forge(t, keys, jwt.SigningMethodEdDSA, nil, map[string]any{
+			"crit": []string{"b64"}}, sound),
+		"no id": forge(t, keys, jwt.SigningMethodEdDSA, nil, nil,
+			with(func(s *statement) { s.ID = "" })),
+		"short id": forge(t, keys, jwt.SigningMethodEdDSA, nil, nil,
+			with(func(s *statement) { s.ID = "1" })),
+		"long id": forge(t, keys, jwt.SigningMethodEdDSA, nil, nil,
+			with(func(s *statement) { s.ID = strings.Repeat("x", 65) })),
+		"id with a newline": forge(t, keys, jwt.SigningMethodEdDSA, nil, nil,
+			with(func(s *statement) { s.ID = strings.Repeat("x", 20) + "\n" })),
+		"too large": forge(t, keys, jwt.SigningMethodEdDSA, nil, nil,
+			with(func(s *statement) { s.Audience = strings.Repeat("x", maxProof) })),
+		"cut":   forge(t, keys, jwt.SigningMethodEdDSA, nil, nil, sound)[:100],
+		"empty": "",
 	} {
 		if err := check(raw); !errors.Is(err, ErrProof) {
 			t.Errorf("%s: %v, want ErrProof", name, err)
@@ -217,8 +242,10 @@ func TestForgedProofsAreRefused(t *testing.T) {
 func TestKeysThatAreNoneProveNothing(t *testing.T) {
 	keys := newKeys(t)
 	raw, _ := Prove(keys, "GET", PathStream, "t", nil, noon)
-	for _, k := range []fleet.AgentKeys{{}, {Sign: make([]byte, 31)}, {Sign: make([]byte, ed25519.PublicKeySize)}} {
-		if _, err := CheckProof(raw, k, "GET", PathStream, "t", nil, noon); !errors.Is(err, ErrProof) {
+	for _, k := range []fleet.AgentKeys{{}, {Sign: make([]byte, 31)},
+		{Sign: make([]byte, ed25519.PublicKeySize)}} {
+		if _, err := CheckProof(raw, k, "GET", PathStream, "t", nil, noon); !errors.Is(err,
+			ErrProof) {
 			t.Errorf("keys %x: %v", k.Sign, err)
 		}
 	}
@@ -250,15 +277,19 @@ func TestPrivateKeysHaveNoPrintableForm(t *testing.T) {
 	keys := newKeys(t)
 	seed := keys.sign.Seed()
 	var log strings.Builder
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "keys", keys, "in", struct{ K PrivateKeys }{keys})
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "keys", keys, "in", struct {
+		K PrivateKeys
+	}{keys})
 	_, jsonErr := json.Marshal(keys)
 	_, inside := json.Marshal(map[string]any{"k": keys})
 	if jsonErr == nil || inside == nil {
 		t.Error("private keys were written as JSON")
 	}
-	for _, text := range []string{fmt.Sprint(keys), fmt.Sprintf("%+v", keys), fmt.Sprintf("%#v", keys), fmt.Sprintf("%x", keys),
+	for _, text := range []string{fmt.Sprint(keys), fmt.Sprintf("%+v", keys),
+		fmt.Sprintf("%#v", keys), fmt.Sprintf("%x", keys),
 		fmt.Sprintf("%v", struct{ K PrivateKeys }{keys}), log.String()} {
-		for _, form := range []string{string(seed), fmt.Sprint(seed), fmt.Sprintf("%x", seed), base64.StdEncoding.EncodeToString(seed)} {
+		for _, form := range []string{string(seed), fmt.Sprint(seed), fmt.Sprintf("%x", seed),
+			base64.StdEncoding.EncodeToString(seed)} {
 			if strings.Contains(text, form) {
 				t.Errorf("the key stands in %q", text)
 			}
@@ -267,7 +298,9 @@ func TestPrivateKeysHaveNoPrintableForm(t *testing.T) {
 			t.Errorf("not redacted: %q", text)
 		}
 	}
-	if text := fmt.Sprintf("%v %+v", struct{ k PrivateKeys }{keys}, &struct{ k PrivateKeys }{keys}); strings.Contains(text, fmt.Sprint(seed[0])+" "+fmt.Sprint(seed[1])) {
+	if text := fmt.Sprintf("%v %+v", struct{ k PrivateKeys }{keys}, &struct {
+		k PrivateKeys
+	}{keys}); strings.Contains(text, fmt.Sprint(seed[0])+" "+fmt.Sprint(seed[1])) {
 		t.Errorf("the key stands in %q", text)
 	}
 }
@@ -286,7 +319,8 @@ func TestKeysComeBackFromTheSecret(t *testing.T) {
 		t.Error(err)
 	}
 	for name, values := range map[string]map[string][]byte{
-		"nothing": nil, "one only": {secretSign: keys.sign.Seed()}, "short": {secretSign: {1}, secretSeal: keys.seal.Bytes()},
+		"nothing": nil, "one only": {secretSign: keys.sign.Seed()},
+		"short": {secretSign: {1}, secretSeal: keys.seal.Bytes()},
 	} {
 		if got, err := ParseKeys(fleet.NewSecret(values)); err == nil || !got.IsZero() {
 			t.Errorf("%s gave keys", name)
@@ -306,7 +340,8 @@ func TestAnAudienceHasOneForm(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"", "hub.example", "ftp://hub", "https://", "https://u:p@hub", "https://hub\n"} {
+	for _, in := range []string{"", "hub.example", "ftp://hub", "https://", "https://u:p@hub",
+		"https://hub\n"} {
 		if got, err := Audience(in); err == nil {
 			t.Errorf("%q passes as %q", in, got)
 		}
@@ -327,7 +362,8 @@ func FuzzCheckProof(f *testing.F) {
 		if err == nil && (!soundID(id) || !strings.HasPrefix(raw, head)) {
 			t.Errorf("%q holds with id %q", raw, id)
 		}
-		if err == nil && raw[:len(raw)-2] != sound[:len(sound)-2] { // the last character of a signature has bits to spare
+		// the last character of a signature has bits to spare
+		if err == nil && raw[:len(raw)-2] != sound[:len(sound)-2] {
 			t.Errorf("%q holds and was never made", raw)
 		}
 		if agent, err := AssertedAgent(raw); err == nil && !soundID(agent) {

@@ -8,7 +8,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-var canary = fleet.NewSecret(map[string][]byte{"username": []byte("u"), "password": []byte("canary-5f1d"), "empty": {}})
+var canary = fleet.NewSecret(map[string][]byte{"username": []byte("u"),
+	"password": []byte("canary-5f1d"), "empty": {}})
 
 func row(name string) fleet.ObjectKey {
 	return fleet.ObjectKey{Engine: "acme.edge", Kind: fleet.ObjectRepository, Name: name}

@@ -10,8 +10,8 @@ import (
 // HeaderCursor names the cursor after which a stream is to go on (that of text/event-stream).
 const HeaderCursor = "Last-Event-ID"
 
-// Session is what an agent says of itself when it opens a stream or asks for a snapshot: the headers of the request. They are proven
-// together, in place of a body (see Prove).
+// Session is what an agent says of itself when it opens a stream or asks for a snapshot: the
+// headers of the request. They are proven together, in place of a body (see Prove).
 type Session struct {
 	Protocol int
 	Instance string // the process: random, made at its start
@@ -20,7 +20,8 @@ type Session struct {
 	Cursor   int64  // of a stream: what follows it is sent; 0 with a snapshot
 }
 
-// Limits of what a session may say. An epoch above MaxEpoch cannot have come about by counting: it would leave no number above it.
+// Limits of what a session may say. An epoch above MaxEpoch cannot have come about by counting: it
+// would leave no number above it.
 const (
 	MaxEpoch   = 1 << 53
 	maxVersion = 64
@@ -37,13 +38,16 @@ func (s Session) Set(h http.Header) {
 
 // Bytes are what is proven of it.
 func (s Session) Bytes() []byte {
-	return fmt.Appendf(nil, "argosy session\n%d\n%s\n%d\n%s\n%d\n", s.Protocol, s.Instance, s.Epoch, s.Version, s.Cursor)
+	return fmt.Appendf(nil, "argosy session\n%d\n%s\n%d\n%s\n%d\n", s.Protocol, s.Instance, s.Epoch,
+		s.Version, s.Cursor)
 }
 
-// ReadSession reads the headers of a request. A header that stands twice is refused, whoever added it.
+// ReadSession reads the headers of a request. A header that stands twice is refused, whoever added
+// it.
 func ReadSession(h http.Header) (Session, error) {
 	s := Session{Instance: h.Get(HeaderInstance), Version: h.Get(HeaderVersion)}
-	for _, name := range []string{HeaderProtocol, HeaderInstance, HeaderEpoch, HeaderVersion, HeaderCursor} {
+	for _, name := range []string{HeaderProtocol, HeaderInstance, HeaderEpoch, HeaderVersion,
+		HeaderCursor} {
 		if len(h.Values(name)) > 1 {
 			return Session{}, fmt.Errorf("header %s stands twice", name)
 		}
@@ -60,7 +64,8 @@ func ReadSession(h http.Header) (Session, error) {
 		return Session{}, err
 	}
 	if !soundID(s.Instance) || len(s.Instance) < 16 {
-		return Session{}, fmt.Errorf("header %s is no random name of 16 to %d characters", HeaderInstance, maxID)
+		return Session{}, fmt.Errorf("header %s is no random name of 16 to %d characters",
+			HeaderInstance, maxID)
 	}
 	if !SoundVersion(s.Version) {
 		return Session{}, fmt.Errorf("header %s is no version", HeaderVersion)
@@ -81,7 +86,8 @@ func number(h http.Header, name string, highest int64) (int64, error) {
 	return n, nil
 }
 
-// SoundVersion reports whether a version is at most 64 printable ASCII characters without a space. It may be empty.
+// SoundVersion reports whether a version is at most 64 printable ASCII characters without a space.
+// It may be empty.
 func SoundVersion(v string) bool {
 	if len(v) > maxVersion {
 		return false

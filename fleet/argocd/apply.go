@@ -19,10 +19,13 @@ const (
 	deletingWait = 5 * time.Second
 )
 
-// Apply brings one object to its row: one server-side apply when it differs or is not there, no request when the engine already has it.
-// The secret is the credential of a Cluster or Repository row. Outcome.State is ApplyApplied; ApplyConflict when another manager keeps
-// changing it; ApplyPending while an older object of that name is still being deleted. Errors are those of package engine.
-func (e *Engine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret, lease fleet.Lease) (engine.Outcome, error) {
+// Apply brings one object to its row: one server-side apply when it differs or is not there, no
+// request when the engine already has it. The secret is the credential of a Cluster or Repository
+// row. Outcome.State is ApplyApplied; ApplyConflict when another manager keeps changing it;
+// ApplyPending while an older object of that name is still being deleted. Errors are those of
+// package engine.
+func (e *Engine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
+	lease fleet.Lease) (engine.Outcome, error) {
 	if err := errors.Join(e.ready(), e.public(row.Key)); err != nil {
 		return engine.Outcome{}, err
 	}
@@ -41,7 +44,10 @@ func (e *Engine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret, 
 			return engine.Outcome{}, e.explain(row.Key, err)
 		}
 	}
-	return engine.Outcome{}, fmt.Errorf("%s %s: changed by others %d times in a row while it was written; it is tried again", row.Key.Kind, row.Key.Name, attempts)
+	return engine.Outcome{},
+		fmt.Errorf(
+			"%s %s: changed by others %d times in a row while it was written; it is tried again",
+			row.Key.Kind, row.Key.Name, attempts)
 }
 
 // step does what the verdict says, once.
@@ -54,11 +60,17 @@ func (e *Engine) step(ctx context.Context, w *want, known *entry) (engine.Outcom
 	case doRestore:
 		return e.restore(ctx, w, known)
 	case isForeign:
-		return engine.Outcome{}, fmt.Errorf("%w: it lacks our labels or carries another tenant's; delete or rename it on the engine", engine.ErrForeign)
+		return engine.Outcome{},
+			fmt.Errorf(
+				"%w: it lacks our labels or carries another tenant's; delete or rename it on "+
+					"the engine", engine.ErrForeign)
 	case isFenced:
-		return engine.Outcome{}, fmt.Errorf("%w: its epoch is %d, this lease's is %d", engine.ErrFenced, known.Epoch, w.epoch)
+		return engine.Outcome{}, fmt.Errorf("%w: its epoch is %d, this lease's is %d",
+			engine.ErrFenced, known.Epoch, w.epoch)
 	default:
-		return engine.Outcome{State: fleet.ApplyPending, RetryAfter: deletingWait, Message: "an older object of this name is being deleted; it is made anew when that has ended"}, nil
+		return engine.Outcome{State: fleet.ApplyPending, RetryAfter: deletingWait,
+			Message: "an older object of this name is being deleted; it is made anew when that " +
+				"has ended"}, nil
 	}
 }
 
@@ -70,8 +82,11 @@ func (e *Engine) write(ctx context.Context, w *want, known *entry) (engine.Outco
 	defer e.cache.expect(w.row.Key, stamp{w.epoch, w.applied})()
 	var answer struct{ Metadata liveMetadata }
 	err = e.mutate(ctx, w.row.Tenant, request{
-		method: http.MethodPatch, path: w.r.object(e.namespace, w.row.Key.Name), contentType: applyPatch, accept: metadataOnly, body: body,
-		query: url.Values{"fieldManager": {fieldManager}, "force": {"true"}, "fieldValidation": {"Ignore"}}, // an apply is strict by itself
+		method: http.MethodPatch, path: w.r.object(e.namespace, w.row.Key.Name),
+		contentType: applyPatch, accept: metadataOnly, body: body,
+		// an apply is strict by itself
+		query: url.Values{"fieldManager": {fieldManager}, "force": {"true"}, "fieldValidation": {
+			"Ignore"}},
 	}, &answer)
 	if err != nil {
 		return engine.Outcome{}, err
@@ -95,7 +110,8 @@ func (e *Engine) mutate(ctx context.Context, tenant fleet.TenantName, r request,
 func (e *Engine) read(ctx context.Context, key fleet.ObjectKey) (*liveObject, error) {
 	r := resourceOf(key.Kind)
 	var raw json.RawMessage
-	err := e.client.do(ctx, request{method: http.MethodGet, path: r.object(e.namespace, key.Name)}, &raw)
+	err := e.client.do(ctx, request{method: http.MethodGet, path: r.object(e.namespace, key.Name)},
+		&raw)
 	if e.absent(err, r) {
 		return nil, nil
 	}
@@ -109,11 +125,12 @@ func (e *Engine) read(ctx context.Context, key fleet.ObjectKey) (*liveObject, er
 	return o, err
 }
 
-// absent reports whether a read proves that the object is not there. A 404 of a server that does not know the kind at all, or of a proxy,
-// is no proof.
+// absent reports whether a read proves that the object is not there. A 404 of a server that does
+// not know the kind at all, or of a proxy, is no proof.
 func (e *Engine) absent(err error, r *resource) bool {
 	var s *statusError
-	return errors.As(err, &s) && s.Code == http.StatusNotFound && s.Reason == "NotFound" && s.named == r.plural
+	return errors.As(err, &s) && s.Code == http.StatusNotFound && s.Reason == "NotFound" &&
+		s.named == r.plural
 }
 
 // fetch refreshes the cache's view of one object by an uncached read, nil when there is none.
@@ -149,12 +166,15 @@ func (e *Engine) ready() error {
 // public refuses what is kept in a Secret where Secrets are left alone.
 func (e *Engine) public(key fleet.ObjectKey) error {
 	if e.options.Public && resourceOf(key.Kind) == secrets {
-		return fmt.Errorf("%s %s: %w: Secrets are left alone here; install the agent without --no-secrets, or declare no credential", key.Kind, key.Name, engine.ErrRefused)
+		return fmt.Errorf(
+			"%s %s: %w: Secrets are left alone here; install the agent without --no-secrets, or "+
+				"declare no credential", key.Kind, key.Name, engine.ErrRefused)
 	}
 	return nil
 }
 
-// explain puts an API server's refusal in the words of package engine. What the server says of a Secret is not repeated: it quotes values.
+// explain puts an API server's refusal in the words of package engine. What the server says of a
+// Secret is not repeated: it quotes values.
 func (e *Engine) explain(key fleet.ObjectKey, err error) error {
 	if err == nil {
 		return nil
@@ -170,12 +190,15 @@ func (e *Engine) explain(key fleet.ObjectKey, err error) error {
 	}
 	sentinel, next := engine.ErrRefused, ""
 	switch {
-	case s.Code == http.StatusTooManyRequests || s.Code >= 500 && s.Code != http.StatusInternalServerError:
+	case s.Code == http.StatusTooManyRequests || s.Code >= 500 &&
+		s.Code != http.StatusInternalServerError:
 		sentinel, next = engine.ErrUnreachable, "it is tried again"
 	case s.Code == http.StatusRequestEntityTooLarge:
 		sentinel = engine.ErrTooLarge
 	case slices.Contains(s.Causes, "NamespaceTerminating"):
-		next = fmt.Sprintf("namespace %s is being deleted; decide whether its Argo CD is to come back before anything else is written", e.namespace)
+		next = fmt.Sprintf(
+			"namespace %s is being deleted; decide whether its Argo CD is to come back before "+
+				"anything else is written", e.namespace)
 	case s.Code == http.StatusForbidden:
 		next = fmt.Sprintf("grant it to the control plane in namespace %s", e.namespace)
 	case s.Code == http.StatusNotFound:
@@ -184,5 +207,6 @@ func (e *Engine) explain(key fleet.ObjectKey, err error) error {
 	if next != "" {
 		next = "; " + next
 	}
-	return fmt.Errorf("%s: %w: %d %s: %s%s", subject, sentinel, s.Code, s.Reason, clip(said, maxText/2), next)
+	return fmt.Errorf("%s: %w: %d %s: %s%s", subject, sentinel, s.Code, s.Reason,
+		clip(said, maxText/2), next)
 }

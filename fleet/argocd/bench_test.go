@@ -19,14 +19,16 @@ import (
 
 const fanOut = 2000
 
-// BenchmarkFanOut applies 2,000 Applications through an Engine and through a bare client-go loop with the same bytes, in blocks A B B A, each
-// into a namespace of its own, and reports the ratio of the medians: creations, then changes. Then what 2,000 unchanged rows cost.
+// BenchmarkFanOut applies 2,000 Applications through an Engine and through a bare client-go loop
+// with the same bytes, in blocks A B B A, each into a namespace of its own, and reports the ratio
+// of the medians: creations, then changes. Then what 2,000 unchanged rows cost.
 //
 //	go test -run '^$' -bench FanOut -benchtime 1x -timeout 30m ./fleet/argocd
 func BenchmarkFanOut(b *testing.B) {
 	for b.Loop() {
 		times := map[string][]float64{}
-		for _, arm := range []string{"engine", "bare", "bare", "engine", "engine", "bare", "bare", "engine"} {
+		for _, arm := range []string{"engine", "bare", "bare", "engine", "engine", "bare", "bare",
+			"engine"} {
 			run := benchArm(b, arm)
 			for _, revision := range []string{"v1", "v2", "v2"} {
 				begun := time.Now()
@@ -41,7 +43,8 @@ func BenchmarkFanOut(b *testing.B) {
 				times[name] = append(times[name], time.Since(begun).Seconds())
 			}
 		}
-		for what, revision := range map[string]string{"create": "v1", "change": "v2", "same": "same"} {
+		for what, revision := range map[string]string{"create": "v1", "change": "v2",
+			"same": "same"} {
 			ours, bare := median(times["engine "+revision]), median(times["bare "+revision])
 			b.ReportMetric(ours/bare, what+"-ratio")
 			b.ReportMetric(fanOut/bare, what+"-bare/s")
@@ -55,7 +58,8 @@ func median(v []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// benchArm prepares one arm in a namespace of its own. The function it returns applies all rows and tells how many writes that took.
+// benchArm prepares one arm in a namespace of its own. The function it returns applies all rows and
+// tells how many writes that took.
 func benchArm(b *testing.B, arm string) func(revision string) int {
 	b.Helper()
 	namespace := space(b, apiServer(b))
@@ -63,7 +67,9 @@ func benchArm(b *testing.B, arm string) func(revision string) int {
 	rows := map[string][]fleet.Row{}
 	for _, revision := range []string{"v1", "v2"} {
 		for i := range fanOut {
-			o := applicationObject(fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(fmt.Sprintf("app-%d", i)), Environment: "prod-eu"}, exampleServer)
+			o := applicationObject(fleet.ApplicationID{
+				Tenant: acme, Deployment: fleet.DeploymentName(fmt.Sprintf("app-%d", i)),
+				Environment: "prod-eu"}, exampleServer)
 			o.Application.Source.TargetRevision = revision
 			rows[revision] = append(rows[revision], rowOf(b, o, 1))
 		}
@@ -90,7 +96,8 @@ func benchArm(b *testing.B, arm string) func(revision string) int {
 	}
 }
 
-// bareLoop is the floor: the same bodies by client-go's own transport without limits, answers thrown away.
+// bareLoop is the floor: the same bodies by client-go's own transport without limits, answers
+// thrown away.
 func bareLoop(b *testing.B, namespace string, rows map[string][]fleet.Row) func(string) int {
 	client, err := rest.HTTPClientFor(apiServer(b).REST())
 	if err != nil {
@@ -107,13 +114,16 @@ func bareLoop(b *testing.B, namespace string, rows map[string][]fleet.Row) func(
 			if err != nil {
 				b.Fatal(err)
 			}
-			bodies[revision+row.Key.Name] = bytes.Replace(body, []byte(`"resourceVersion":"1"`), []byte(`"namespace":"`+namespace+`"`), 1)
+			bodies[revision+row.Key.Name] = bytes.Replace(body, []byte(`"resourceVersion":"1"`),
+				[]byte(`"namespace":"`+namespace+`"`), 1)
 		}
 	}
 	return func(revision string) int {
 		each(b, rows[revision], func(row fleet.Row) error {
-			url := apiServer(b).Server + applications.object(namespace, row.Key.Name) + "?fieldManager=bare&force=true"
-			req, err := http.NewRequestWithContext(b.Context(), http.MethodPatch, url, bytes.NewReader(bodies[revision+row.Key.Name]))
+			url := apiServer(b).Server + applications.object(namespace, row.Key.Name) +
+				"?fieldManager=bare&force=true"
+			req, err := http.NewRequestWithContext(b.Context(), http.MethodPatch, url,
+				bytes.NewReader(bodies[revision+row.Key.Name]))
 			if err != nil {
 				return err
 			}

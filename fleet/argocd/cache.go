@@ -15,11 +15,13 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// reconciledStep is how often an Application's time of reconciliation alone is worth an observation.
+// reconciledStep is how often an Application's time of reconciliation alone is worth an
+// observation.
 const reconciledStep = 10 * time.Minute
 
-// cache is what the watches have shown, kept by resource and name, and what of it the sink has not heard yet. Our own writes are put in as
-// they are answered, so that the next decision does not wait for the watch; an older event never overwrites a newer state.
+// cache is what the watches have shown, kept by resource and name, and what of it the sink has not
+// heard yet. Our own writes are put in as they are answered, so that the next decision does not
+// wait for the watch; an older event never overwrites a newer state.
 type cache struct {
 	mu      sync.RWMutex
 	objects map[*resource]map[string]*entry
@@ -27,7 +29,8 @@ type cache struct {
 	listed  map[*resource]bool // read completely, at least once
 	writing map[fleet.ObjectKey]stamp
 	before  map[*resource]listed // what was known when a list began
-	back    string               // how the server's state was seen to go back; until the sink has heard
+	// how the server's state was seen to go back; until the sink has heard
+	back string
 
 	observed map[fleet.ObjectKey]fleet.Observation // waiting for the sink; the last state of each
 	contacts map[fleet.ObjectKey]engine.Contact    // likewise
@@ -50,11 +53,13 @@ type stamp struct {
 func (e *entry) stamp() stamp { return stamp{e.Epoch, e.applied} }
 
 func newCache(wanted []*resource) *cache {
-	c := &cache{wanted: wanted, objects: map[*resource]map[string]*entry{}, listed: map[*resource]bool{}, dirty: make(chan struct{}, 1),
+	c := &cache{wanted: wanted, objects: map[*resource]map[string]*entry{},
+		listed: map[*resource]bool{}, dirty: make(chan struct{}, 1),
 		writing:  map[fleet.ObjectKey]stamp{},
 		before:   map[*resource]listed{},
-		observed: map[fleet.ObjectKey]fleet.Observation{}, contacts: map[fleet.ObjectKey]engine.Contact{},
-		wakes: map[fleet.ObjectKey]struct{}{}}
+		observed: map[fleet.ObjectKey]fleet.Observation{},
+		contacts: map[fleet.ObjectKey]engine.Contact{},
+		wakes:    map[fleet.ObjectKey]struct{}{}}
 	for _, r := range resources {
 		c.objects[r] = map[string]*entry{}
 	}
@@ -107,7 +112,8 @@ func (c *cache) replace(r *resource, e *entry) {
 		c.observed[e.Key] = e.seen
 		c.signal()
 	} else if before != nil {
-		e.seen.ReconciledAt = before.seen.ReconciledAt // so that the step is counted from what was told
+		// so that the step is counted from what was told
+		e.seen.ReconciledAt = before.seen.ReconciledAt
 	}
 	if e.Drifted || e.Deleting || c.listed[r] && c.news(before, e) {
 		c.wake(e.Key)
@@ -137,7 +143,8 @@ func (c *cache) expect(key fleet.ObjectKey, s stamp) (end func()) {
 	}
 }
 
-// remove takes an object out that a watch or a complete list has shown to be gone. rv is when it was.
+// remove takes an object out that a watch or a complete list has shown to be gone. rv is when it
+// was.
 func (c *cache) remove(r *resource, name, rv string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,7 +161,8 @@ func (c *cache) drop(r *resource, name, rv string) {
 		return
 	}
 	if r == applications {
-		c.observed[before.Key] = fleet.Observation{Key: before.Key, UID: before.UID, ResourceVersion: rv, Gone: true, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown}
+		c.observed[before.Key] = fleet.Observation{Key: before.Key, UID: before.UID,
+			ResourceVersion: rv, Gone: true, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown}
 		c.contacts[before.Key] = engine.Contact{
 			Key: before.Key, Tenant: before.Tenant, Environment: before.Environment, Gone: true,
 		}
@@ -169,7 +177,8 @@ func (c *cache) listing(r *resource, version string) {
 	c.before[r] = listed{version, maps.Clone(c.objects[r])}
 }
 
-// relisted takes a complete list: what is not in it is gone, unless it was written after the list was read.
+// relisted takes a complete list: what is not in it is gone, unless it was written after the list
+// was read.
 func (c *cache) relisted(r *resource, all map[string]*entry, rv string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,9 +194,9 @@ func (c *cache) relisted(r *resource, all map[string]*entry, rv string) {
 	c.listed[r] = true
 }
 
-// rewind forgets what a complete list contradicts that began after it was known. The newest state of
-// an object is never older than one that the server has shown before, unless the server's whole state
-// is: then versions of before and after do not compare.
+// rewind forgets what a complete list contradicts that began after it was known. The newest state
+// of an object is never older than one that the server has shown before, unless the server's whole
+// state is: then versions of before and after do not compare.
 func (c *cache) rewind(r *resource, all map[string]*entry, rv string) {
 	before := c.before[r]
 	delete(c.before, r)
@@ -205,7 +214,8 @@ func (c *cache) rewind(r *resource, all map[string]*entry, rv string) {
 		r.plural, older, len(all), rv, cmp.Or(before.version, "an unknown one"))
 	c.signal()
 	for name, b := range before.objects {
-		if e := all[name]; c.objects[r][name] == b && (e == nil || newer(b.ResourceVersion, e.ResourceVersion)) {
+		if e := all[name]; c.objects[r][name] == b &&
+			(e == nil || newer(b.ResourceVersion, e.ResourceVersion)) {
 			c.drop(r, name, b.ResourceVersion)
 		}
 	}
@@ -236,8 +246,9 @@ func (c *cache) take() pending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := pending{
-		seen: slices.Collect(maps.Values(c.observed)), contacts: slices.Collect(maps.Values(c.contacts)),
-		wakes: slices.Collect(maps.Keys(c.wakes)), back: c.back,
+		seen:     slices.Collect(maps.Values(c.observed)),
+		contacts: slices.Collect(maps.Values(c.contacts)),
+		wakes:    slices.Collect(maps.Keys(c.wakes)), back: c.back,
 	}
 	c.back = ""
 	clear(c.observed)
@@ -259,7 +270,8 @@ func (c *cache) inventory() []engine.Live {
 		}
 	}
 	slices.SortFunc(all, func(a, b engine.Live) int {
-		return cmp.Or(cmp.Compare(a.Key.Kind.Rank(), b.Key.Kind.Rank()), cmp.Compare(a.Key.Kind, b.Key.Kind), cmp.Compare(a.Key.Name, b.Key.Name))
+		return cmp.Or(cmp.Compare(a.Key.Kind.Rank(), b.Key.Kind.Rank()),
+			cmp.Compare(a.Key.Kind, b.Key.Kind), cmp.Compare(a.Key.Name, b.Key.Name))
 	})
 	return all
 }
@@ -277,15 +289,16 @@ func (c *cache) users(uses func(*entry) bool) (n int, one string) {
 	return n, one
 }
 
-// newer compares resourceVersions as the numbers that they are on every API server there is; what is no number is never newer.
+// newer compares resourceVersions as the numbers that they are on every API server there is; what
+// is no number is never newer.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)
 	return errX == nil && errY == nil && x > y
 }
 
-// appliedHash is the hash annotation of an object with that content: the row's hash, and for a Secret, whose row has no secret content,
-// the beginning of the content's hash too.
+// appliedHash is the hash annotation of an object with that content: the row's hash, and for a
+// Secret, whose row has no secret content, the beginning of the content's hash too.
 func appliedHash(r *resource, row string, content [32]byte) string {
 	sum := hex.EncodeToString(content[:])
 	if r == secrets {

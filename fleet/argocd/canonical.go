@@ -8,8 +8,9 @@ import (
 	"fmt"
 )
 
-// canonical writes a JSON value in the one form that is hashed: sorted keys, no white space, and no null or empty list, which an apply
-// would take for a change each time. An empty object stays: `automated: {}` turns automation on. So does empty text: the core API group.
+// canonical writes a JSON value in the one form that is hashed: sorted keys, no white space, and no
+// null or empty list, which an apply would take for a change each time. An empty object stays:
+// `automated: {}` turns automation on. So does empty text: the core API group.
 func canonical(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

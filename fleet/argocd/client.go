@@ -16,7 +16,8 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// Content types and answers that we ask for. Of a write only the metadata comes back: an Application's status can be megabytes.
+// Content types and answers that we ask for. Of a write only the metadata comes back: an
+// Application's status can be megabytes.
 const (
 	applyPatch       = "application/apply-patch+yaml" // JSON is YAML
 	mergePatch       = "application/merge-patch+json"
@@ -106,7 +107,8 @@ func (c *client) once(ctx context.Context, r request, out any) error {
 		return unreachable(err)
 	}
 	if err := json.NewDecoder(body).Decode(out); err != nil {
-		return fmt.Errorf("%w: its answer ended early or is not JSON: %w", engine.ErrUnreachable, err)
+		return fmt.Errorf("%w: its answer ended early or is not JSON: %w", engine.ErrUnreachable,
+			err)
 	}
 	return nil
 }
@@ -151,7 +153,8 @@ func refusal(resp *http.Response) *statusError {
 			Causes            []struct{ Reason, Message string }
 		}
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&status); err == nil && status.Kind == "Status" {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&status); err == nil &&
+		status.Kind == "Status" {
 		e.Message = status.Message
 		if status.Details.Name != "" {
 			e.named = status.Details.Kind
@@ -172,7 +175,8 @@ func refusal(resp *http.Response) *statusError {
 	return e
 }
 
-// retryAfter is how long to leave the server alone, with a jitter so that we do not all come back at once; at most a minute.
+// retryAfter is how long to leave the server alone, with a jitter so that we do not all come back
+// at once; at most a minute.
 func retryAfter(header string, seconds int) time.Duration {
 	wait := throttleWait
 	if n, err := strconv.Atoi(header); err == nil && n > 0 {

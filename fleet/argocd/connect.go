@@ -18,17 +18,28 @@ import (
 
 // Options tune one connection. Zero values take the defaults that stand with each field.
 type Options struct {
-	Window   time.Duration               // between two reports to the sink; default 150ms
-	Silence  time.Duration               // after which a watch without a word is not trusted; default 10m
-	Timeout  time.Duration               // of one request; default 30s
-	InFlight int                         // requests at a time, at most; default 16. It begins with 8, and halves when the API server throttles
-	Conflict time.Duration               // within which a second drift of one object is a conflict, and its first pause; default 1m
-	Retry    time.Duration               // first pause after a failed read; doubles up to 30s; default 500ms
-	Stopped  func(fleet.TenantName) bool // asked immediately before each write; true refuses it; required
-	Public   bool                        // Secrets are neither read nor written, and no right on them is needed: a row that asks for one is engine.ErrRefused
-	Advise   bool                        // what lets tenants reach each other through the repo-server does not block: whoever connects is not told how many tenants use it
-	NoParams bool                        // argocd-cmd-params-cm may not be read: nothing is said of what it holds
-	Now      func() time.Time            // default time.Now
+	Window time.Duration // between two reports to the sink; default 150ms
+	// after which a watch without a word is not trusted; default 10m
+	Silence time.Duration
+	Timeout time.Duration // of one request; default 30s
+	// requests at a time, at most; default 16. It begins with 8, and halves when the API server
+	// throttles
+	InFlight int
+	// within which a second drift of one object is a conflict, and its first pause; default 1m
+	Conflict time.Duration
+	// first pause after a failed read; doubles up to 30s; default 500ms
+	Retry time.Duration
+	// asked immediately before each write; true refuses it; required
+	Stopped func(fleet.TenantName) bool
+	// Secrets are neither read nor written, and no right on them is needed: a row that asks for one
+	// is engine.ErrRefused
+	Public bool
+	// what lets tenants reach each other through the repo-server does not block: whoever connects
+	// is not told how many tenants use it
+	Advise bool
+	// argocd-cmd-params-cm may not be read: nothing is said of what it holds
+	NoParams bool
+	Now      func() time.Time // default time.Now
 }
 
 func (o Options) withDefaults() Options {
@@ -51,7 +62,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Engine is one Argo CD instance. Its methods may be called at the same time; it implements engine.Engine.
+// Engine is one Argo CD instance. Its methods may be called at the same time; it implements
+// engine.Engine.
 type Engine struct {
 	name         fleet.EngineName
 	namespace    string
@@ -63,20 +75,24 @@ type Engine struct {
 	health       health
 	pages        atomic.Int64 // of lists that were read
 	quarrels     quarrels
-	unfit        atomic.Pointer[error] // why nothing may be written; nil until a Preflight found it fit
-	fit          atomic.Bool
-	rightsSeen   atomic.Int64 // when all rights were found, in Unix seconds; 0: not yet
+	// why nothing may be written; nil until a Preflight found it fit
+	unfit      atomic.Pointer[error]
+	fit        atomic.Bool
+	rightsSeen atomic.Int64 // when all rights were found, in Unix seconds; 0: not yet
 }
 
-// Connect prepares to reach the Argo CD instance of an engine through a Kubernetes client configuration (Kubeconfig or InCluster). No
-// request is sent: a wrong address shows in Preflight and Health. Each Engine has connections of its own. An environment's own cluster needs
-// no installationID: its Argo CD belongs to its own people, and no other one of ours is there.
-func Connect(_ context.Context, name fleet.EngineName, spec fleet.EngineSpec, config *rest.Config, options Options) (*Engine, error) {
+// Connect prepares to reach the Argo CD instance of an engine through a Kubernetes client
+// configuration (Kubeconfig or InCluster). No request is sent: a wrong address shows in Preflight
+// and Health. Each Engine has connections of its own. An environment's own cluster needs no
+// installationID: its Argo CD belongs to its own people, and no other one of ours is there.
+func Connect(_ context.Context, name fleet.EngineName, spec fleet.EngineSpec, config *rest.Config,
+	options Options) (*Engine, error) {
 	if options.Stopped == nil {
 		return nil, fmt.Errorf("engine %s: no way to ask for emergency stops", name)
 	}
 	if spec.ArgoCD.Namespace == "" || spec.ArgoCD.InstallationID == "" && !name.OfEnvironment() {
-		return nil, fmt.Errorf("engine %s: namespace and installationID of its Argo CD are required", name)
+		return nil,
+			fmt.Errorf("engine %s: namespace and installationID of its Argo CD are required", name)
 	}
 	options = options.withDefaults()
 	base, err := url.Parse(config.Host)
@@ -87,16 +103,23 @@ func Connect(_ context.Context, name fleet.EngineName, spec fleet.EngineSpec, co
 	if err != nil {
 		return nil, fmt.Errorf("engine %s: %w", name, err)
 	}
-	e := &Engine{name: name, namespace: spec.ArgoCD.Namespace, installation: spec.ArgoCD.InstallationID, tenants: len(spec.DedicatedTo), options: options, cache: newCache(followed(options)),
-		health: health{broken: map[*resource]failure{}}, quarrels: quarrels{of: map[fleet.ObjectKey]quarrel{}}}
+	e := &Engine{name: name, namespace: spec.ArgoCD.Namespace,
+		installation: spec.ArgoCD.InstallationID, tenants: len(spec.DedicatedTo), options: options,
+		cache:  newCache(followed(options)),
+		health: health{broken: map[*resource]failure{}}, quarrels: quarrels{
+			of: map[fleet.ObjectKey]quarrel{}}}
 	e.client = &client{
-		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return http.ErrUseLastResponse
+		}},
 		base: base, flow: newFlow(8, options.InFlight), timeout: options.Timeout, retries: 4,
 	}
 	return e, nil
 }
 
-// newTransport has its own connections, so that a slow engine slows nobody else, and notices a dead one by HTTP/2 pings.
+// newTransport has its own connections, so that a slow engine slows nobody else, and notices a dead
+// one by HTTP/2 pings.
 func newTransport(config *rest.Config, o Options) (http.RoundTripper, error) {
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
@@ -107,10 +130,13 @@ func newTransport(config *rest.Config, o Options) (http.RoundTripper, error) {
 	}
 	base := &http.Transport{
 		TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConnsPerHost: o.InFlight, MaxIdleConns: 2 * o.InFlight, IdleConnTimeout: 90 * time.Second,
+		MaxIdleConnsPerHost: o.InFlight, MaxIdleConns: 2 * o.InFlight,
+		IdleConnTimeout:       90 * time.Second,
 		ResponseHeaderTimeout: 0, // a watch may take its time; other requests have a deadline
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		DialContext: (&net.Dialer{Timeout: 10 * time.Second,
+			KeepAlive: 30 * time.Second}).DialContext,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second,
+			PingTimeout: 15 * time.Second},
 	}
 	wrapped := rest.CopyConfig(config)
 	wrapped.UserAgent = "argosy"

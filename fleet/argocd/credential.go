@@ -34,7 +34,8 @@ func unusable(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", engine.ErrCredential, fmt.Sprintf(format, args...))
 }
 
-// fill puts the credential into the data of a Secret's manifest. The data is that of a fresh tree and is changed in place.
+// fill puts the credential into the data of a Secret's manifest. The data is that of a fresh tree
+// and is changed in place.
 func fill(kind fleet.ObjectKind, data map[string]any, secret fleet.Secret) error {
 	if secret.IsZero() {
 		return unusable("it is empty")
@@ -45,7 +46,8 @@ func fill(kind fleet.ObjectKind, data map[string]any, secret fleet.Secret) error
 	return fillRepository(data, secret)
 }
 
-// fillCluster adds the token or client certificate to the cluster's config, and nothing else: no exec, no awsAuth, no proxy, no insecure.
+// fillCluster adds the token or client certificate to the cluster's config, and nothing else: no
+// exec, no awsAuth, no proxy, no insecure.
 func fillCluster(data map[string]any, secret fleet.Secret) error {
 	var config v1alpha1.ClusterConfig
 	raw, err := dataValue(data, "config")
@@ -77,7 +79,8 @@ func dataValue(data map[string]any, name string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(text)
 }
 
-// clusterCredential is the one credential in the secret: a token, a certificate with its key, or a kubeconfig for the declared server.
+// clusterCredential is the one credential in the secret: a token, a certificate with its key, or a
+// kubeconfig for the declared server.
 func clusterCredential(secret fleet.Secret, serverKey string) (kubeconfig, error) {
 	var k kubeconfig
 	switch {
@@ -91,10 +94,12 @@ func clusterCredential(secret fleet.Secret, serverKey string) (kubeconfig, error
 		}
 		declared, _, _ := strings.Cut(serverKey, "?")
 		if strings.TrimSuffix(k.server, "/") != declared {
-			return kubeconfig{}, unusable("the kubeconfig is for another server than the declared %s", declared)
+			return kubeconfig{},
+				unusable("the kubeconfig is for another server than the declared %s", declared)
 		}
 	default:
-		k.token, k.cert, k.key = strings.TrimSpace(string(secret.Value(keyToken))), secret.Value(keyCert), secret.Value(keyKey)
+		k.token, k.cert, k.key = strings.TrimSpace(string(secret.Value(keyToken))),
+			secret.Value(keyCert), secret.Value(keyKey)
 	}
 	return k, checkClusterCredential(k)
 }
@@ -105,7 +110,8 @@ func checkClusterCredential(k kubeconfig) error {
 	case k.token != "" && hasPair:
 		return unusable("it holds a token and a certificate; leave one")
 	case k.token == "" && !hasPair:
-		return unusable("it holds none of %s, %s with %s, %s", keyToken, keyCert, keyKey, keyKubeconfig)
+		return unusable("it holds none of %s, %s with %s, %s", keyToken, keyCert, keyKey,
+			keyKubeconfig)
 	case k.token != "":
 		return checkText(keyToken, k.token, 16<<10)
 	}
@@ -143,13 +149,16 @@ func fillRepository(data map[string]any, secret fleet.Secret) error {
 		}
 	}
 	if ways != 1 {
-		return unusable("it must hold exactly one of %s (with %s), %s, %s, or a GitHub App's %s, %s and %s", keyPassword, keyUsername, keyToken, keySSH, keyAppID, keyInstallation, keyAppKey)
+		return unusable(
+			"it must hold exactly one of %s (with %s), %s, %s, or a GitHub App's %s, %s and %s",
+			keyPassword, keyUsername, keyToken, keySSH, keyAppID, keyInstallation, keyAppKey)
 	}
 	switch {
 	case app:
 		return fillApp(set, secret)
 	case secret.Has(keySSH):
-		if block, _ := pem.Decode(secret.Value(keySSH)); block == nil || !strings.HasSuffix(block.Type, "PRIVATE KEY") {
+		if block, _ := pem.Decode(secret.Value(keySSH)); block == nil ||
+			!strings.HasSuffix(block.Type, "PRIVATE KEY") {
 			return unusable("%s is not a PEM private key", keySSH)
 		}
 		set(keySSH, secret.Value(keySSH))
@@ -160,7 +169,8 @@ func fillRepository(data map[string]any, secret fleet.Secret) error {
 	}
 	user := bytes.TrimRight(secret.Value(keyUsername), "\r\n")
 	if len(user) == 0 {
-		user = []byte("argosy") // forges take any name with a token, but an empty one is no basic authentication
+		// forges take any name with a token, but an empty one is no basic authentication
+		user = []byte("argosy")
 	}
 	if bytes.ContainsAny(user, "\x00\r\n:") || len(user) > 256 {
 		return unusable("%s has several lines, a colon or more than 256 bytes", keyUsername)
@@ -178,7 +188,8 @@ func fillApp(set func(string, []byte), secret fleet.Secret) error {
 		}
 		set(name, []byte(number))
 	}
-	if block, _ := pem.Decode(secret.Value(keyAppKey)); block == nil || !strings.HasSuffix(block.Type, "PRIVATE KEY") {
+	if block, _ := pem.Decode(secret.Value(keyAppKey)); block == nil ||
+		!strings.HasSuffix(block.Type, "PRIVATE KEY") {
 		return unusable("%s is not a PEM private key", keyAppKey)
 	}
 	set(keyAppKey, secret.Value(keyAppKey))

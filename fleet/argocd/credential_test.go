@@ -27,7 +27,10 @@ func values(kv ...string) fleet.Secret {
 
 // kubeconfigWith is a kubeconfig whose cluster and user have those fields, in YAML flow style.
 func kubeconfigWith(cluster, user string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\nclusters: [{name: k, cluster: {%s}}]\nusers: [{name: u, user: {%s}}]\n", cluster, user)
+	return fmt.Sprintf(
+		"apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: "+
+			"{cluster: k, user: u}}]\nclusters: [{name: k, cluster: {%s}}]\nusers: [{name: u, "+
+			"user: {%s}}]\n", cluster, user)
 }
 
 const goodServer = "server: 'https://api.eu-1.example.com:6443'"
@@ -58,11 +61,17 @@ func TestClusterCredentialIsCopiedAndNothingElse(t *testing.T) {
 		secret fleet.Secret
 		want   v1alpha1.ClusterConfig
 	}{
-		"a token":       {values("token", canary+"\n"), v1alpha1.ClusterConfig{BearerToken: canary}},
-		"a certificate": {values("cert", string(cert), "key", string(key)), v1alpha1.ClusterConfig{TLSClientConfig: v1alpha1.TLSClientConfig{CertData: cert, KeyData: key}}},
-		"a kubeconfig":  {values("kubeconfig", kubeconfigWith(goodServer, "token: "+canary)), v1alpha1.ClusterConfig{BearerToken: canary}},
-		"a kubeconfig's CA": {values("kubeconfig", kubeconfigWith(goodServer+", certificate-authority-data: "+b64(cert), "client-certificate-data: "+b64(cert)+", client-key-data: "+b64(key))),
-			v1alpha1.ClusterConfig{TLSClientConfig: v1alpha1.TLSClientConfig{CAData: cert, CertData: cert, KeyData: key}}},
+		"a token": {values("token", canary+"\n"), v1alpha1.ClusterConfig{
+			BearerToken: canary}},
+		"a certificate": {values("cert", string(cert), "key", string(key)), v1alpha1.ClusterConfig{
+			TLSClientConfig: v1alpha1.TLSClientConfig{CertData: cert, KeyData: key}}},
+		"a kubeconfig": {values("kubeconfig", kubeconfigWith(goodServer, "token: "+canary)),
+			v1alpha1.ClusterConfig{BearerToken: canary}},
+		"a kubeconfig's CA": {
+			values("kubeconfig", kubeconfigWith(goodServer+", certificate-authority-data: "+
+				b64(cert), "client-certificate-data: "+b64(cert)+", client-key-data: "+b64(key))),
+			v1alpha1.ClusterConfig{TLSClientConfig: v1alpha1.TLSClientConfig{
+				CAData: cert, CertData: cert, KeyData: key}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +93,8 @@ func TestClusterCredentialKeepsTheDeclaredCA(t *testing.T) {
 	other, _ := certificate(t)
 	o := clusterObject(prodEU, exampleServer)
 	o.Cluster.CAData = base64.StdEncoding.EncodeToString(declared)
-	secret := values("kubeconfig", kubeconfigWith(goodServer+", certificate-authority-data: "+base64.StdEncoding.EncodeToString(other), "token: x"))
+	secret := values("kubeconfig", kubeconfigWith(goodServer+", certificate-authority-data: "+
+		base64.StdEncoding.EncodeToString(other), "token: x"))
 	w, err := prepare(rowOf(t, o, 1), secret, fleet.Lease{})
 	if err != nil {
 		t.Fatal(err)
@@ -103,34 +113,51 @@ func TestClusterCredentialRefuses(t *testing.T) {
 	cert, key := certificate(t)
 	_, otherKey := certificate(t)
 	b64 := base64.StdEncoding.EncodeToString
-	k := func(cluster, user string) fleet.Secret { return values("kubeconfig", kubeconfigWith(cluster, user)) }
+	k := func(cluster, user string) fleet.Secret {
+		return values("kubeconfig", kubeconfigWith(cluster, user))
+	}
 	cases := map[string]fleet.Secret{
-		"nothing":                         {},
-		"a name that is not known":        values("password", canary),
-		"an empty token":                  values("token", ""),
-		"a blank token":                   values("token", " \n"),
-		"a token with a line break":       values("token", canary+"\nx"),
-		"a token and a certificate":       values("token", canary, "cert", string(cert), "key", string(key)),
-		"a certificate without its key":   values("cert", string(cert)),
-		"a certificate and another key":   values("cert", string(cert), "key", string(otherKey)),
-		"a kubeconfig and a token":        values("token", canary, "kubeconfig", kubeconfigWith(goodServer, "token: x")),
-		"a kubeconfig that is no YAML":    values("kubeconfig", "token: ["+canary),
-		"a kubeconfig without a context":  values("kubeconfig", "apiVersion: v1\nkind: Config\nusers: [{name: u, user: {token: "+canary+"}}]\n"),
-		"exec":                            k(goodServer, "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: ["+canary+"], interactiveMode: Never}"),
-		"auth-provider":                   k(goodServer, "auth-provider: {name: oidc, config: {id-token: "+canary+"}}"),
-		"a token file":                    k(goodServer, "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"),
-		"a certificate file":              k(goodServer, "client-certificate: /etc/x, client-key-data: "+b64(key)),
-		"a key file":                      k(goodServer, "client-certificate-data: "+b64(cert)+", client-key: /etc/x"),
-		"a CA file":                       k(goodServer+", certificate-authority: /etc/passwd", "token: "+canary),
-		"a CA that is a key":              k(goodServer+", certificate-authority-data: "+b64(key), "token: "+canary),
-		"a proxy":                         k(goodServer+", proxy-url: 'http://evil'", "token: "+canary),
-		"no TLS verification":             k(goodServer+", insecure-skip-tls-verify: true", "token: "+canary),
-		"another TLS name":                k(goodServer+", tls-server-name: x", "token: "+canary),
-		"user name and password":          k(goodServer, "username: a, password: "+canary),
-		"impersonation":                   k(goodServer, "token: "+canary+", as: system:admin"),
-		"another server":                  k("server: 'https://kubernetes.default.svc'", "token: "+canary),
-		"a server that only begins alike": k("server: 'https://api.eu-1.example.com:6443.evil.example.com'", "token: "+canary),
-		"no user at all":                  k(goodServer, ""),
+		"nothing":                   {},
+		"a name that is not known":  values("password", canary),
+		"an empty token":            values("token", ""),
+		"a blank token":             values("token", " \n"),
+		"a token with a line break": values("token", canary+"\nx"),
+		"a token and a certificate": values("token", canary, "cert", string(cert), "key",
+			string(key)),
+		"a certificate without its key": values("cert", string(cert)),
+		"a certificate and another key": values("cert", string(cert), "key", string(otherKey)),
+		"a kubeconfig and a token": values("token", canary, "kubeconfig",
+			kubeconfigWith(goodServer, "token: x")),
+		"a kubeconfig that is no YAML": values("kubeconfig", "token: ["+canary),
+		"a kubeconfig without a context": values("kubeconfig",
+			"apiVersion: v1\nkind: Config\nusers: [{name: u, user: {token: "+canary+"}}]\n"),
+		"exec": k(goodServer,
+			"exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: ["+canary+
+				"], interactiveMode: Never}"),
+		"auth-provider": k(goodServer,
+			"auth-provider: {name: oidc, config: {id-token: "+canary+"}}"),
+		"a token file": k(goodServer,
+			"tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"),
+		"a certificate file": k(goodServer,
+			"client-certificate: /etc/x, client-key-data: "+b64(key)),
+		"a key file": k(goodServer, "client-certificate-data: "+b64(cert)+
+			", client-key: /etc/x"),
+		"a CA file": k(goodServer+", certificate-authority: /etc/passwd",
+			"token: "+canary),
+		"a CA that is a key": k(goodServer+", certificate-authority-data: "+b64(key),
+			"token: "+canary),
+		"a proxy": k(goodServer+", proxy-url: 'http://evil'",
+			"token: "+canary),
+		"no TLS verification": k(goodServer+", insecure-skip-tls-verify: true",
+			"token: "+canary),
+		"another TLS name":       k(goodServer+", tls-server-name: x", "token: "+canary),
+		"user name and password": k(goodServer, "username: a, password: "+canary),
+		"impersonation":          k(goodServer, "token: "+canary+", as: system:admin"),
+		"another server": k("server: 'https://kubernetes.default.svc'",
+			"token: "+canary),
+		"a server that only begins alike": k(
+			"server: 'https://api.eu-1.example.com:6443.evil.example.com'", "token: "+canary),
+		"no user at all": k(goodServer, ""),
 	}
 	for name, s := range cases {
 		t.Run(name, func(t *testing.T) { refused(t, clusterObject(prodEU, exampleServer), s) })
@@ -143,12 +170,20 @@ func TestRepositoryCredential(t *testing.T) {
 		secret fleet.Secret
 		want   map[string]string
 	}{
-		"user name and password":  {values("username", "git\n", "password", canary+"\n"), map[string]string{"username": "git", "password": canary}},
-		"a token alone":           {values("token", canary), map[string]string{"username": "argosy", "password": canary}},
-		"a token with a user":     {values("username", "oauth2", "token", canary), map[string]string{"username": "oauth2", "password": canary}},
-		"an ssh key":              {values("sshPrivateKey", string(key)), map[string]string{"sshPrivateKey": string(key)}},
-		"a GitHub App":            {values("githubAppID", "12\n", "githubAppInstallationID", "34", "githubAppPrivateKey", string(key)), map[string]string{"githubAppID": "12", "githubAppInstallationID": "34", "githubAppPrivateKey": string(key)}},
-		"names that are not read": {values("token", canary, "proxy", "http://evil", "insecure", "true", "project", ""), map[string]string{"username": "argosy", "password": canary}},
+		"user name and password": {values("username", "git\n", "password", canary+"\n"),
+			map[string]string{"username": "git", "password": canary}},
+		"a token alone": {values("token", canary), map[string]string{"username": "argosy",
+			"password": canary}},
+		"a token with a user": {values("username", "oauth2", "token", canary),
+			map[string]string{"username": "oauth2", "password": canary}},
+		"an ssh key": {values("sshPrivateKey", string(key)), map[string]string{
+			"sshPrivateKey": string(key)}},
+		"a GitHub App": {values("githubAppID", "12\n", "githubAppInstallationID", "34",
+			"githubAppPrivateKey", string(key)), map[string]string{
+			"githubAppID": "12", "githubAppInstallationID": "34",
+			"githubAppPrivateKey": string(key)}},
+		"names that are not read": {values("token", canary, "proxy", "http://evil", "insecure",
+			"true", "project", ""), map[string]string{"username": "argosy", "password": canary}},
 	}
 	for name, c := range ok {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +192,8 @@ func TestRepositoryCredential(t *testing.T) {
 				t.Fatal(err)
 			}
 			data := child(w.tree, "data")
-			want := map[string]string{"type": "git", "url": "https://git.example.com/acme/checkout", "project": fleet.ProjectName(acme)}
+			want := map[string]string{"type": "git", "url": "https://git.example.com/acme/checkout",
+				"project": fleet.ProjectName(acme)}
 			for k, v := range c.want {
 				want[k] = v
 			}
@@ -172,16 +208,18 @@ func TestRepositoryCredential(t *testing.T) {
 		})
 	}
 	bad := map[string]fleet.Secret{
-		"nothing":                      {},
-		"a user name alone":            values("username", "git"),
-		"an empty password":            values("username", "git", "password", "\n"),
-		"a password of two lines":      values("username", "git", "password", canary+"\nx: y"),
-		"a user name with a colon":     values("username", "a:b", "password", canary),
-		"an ssh key that is none":      values("sshPrivateKey", canary),
-		"a password and an ssh key":    values("password", canary, "sshPrivateKey", string(key)),
-		"a GitHub App without its key": values("githubAppID", "12", "githubAppInstallationID", "34"),
-		"a GitHub App that is a path":  values("githubAppID", "../"+canary, "githubAppInstallationID", "34", "githubAppPrivateKey", string(key)),
-		"a kubeconfig":                 values("kubeconfig", canary),
+		"nothing":                   {},
+		"a user name alone":         values("username", "git"),
+		"an empty password":         values("username", "git", "password", "\n"),
+		"a password of two lines":   values("username", "git", "password", canary+"\nx: y"),
+		"a user name with a colon":  values("username", "a:b", "password", canary),
+		"an ssh key that is none":   values("sshPrivateKey", canary),
+		"a password and an ssh key": values("password", canary, "sshPrivateKey", string(key)),
+		"a GitHub App without its key": values("githubAppID", "12", "githubAppInstallationID",
+			"34"),
+		"a GitHub App that is a path": values("githubAppID", "../"+canary,
+			"githubAppInstallationID", "34", "githubAppPrivateKey", string(key)),
+		"a kubeconfig": values("kubeconfig", canary),
 	}
 	for name, s := range bad {
 		t.Run("refuses "+name, func(t *testing.T) { refused(t, repositoryObject(acme), s) })
@@ -197,7 +235,8 @@ func refused(t *testing.T, o fleet.Object, s fleet.Secret) {
 	if strings.Contains(err.Error(), canary) || strings.Contains(err.Error(), "PRIVATE") {
 		t.Errorf("the error shows the secret: %v", err)
 	}
-	if !strings.Contains(err.Error(), o.Key.Name) || !strings.Contains(err.Error(), rowOf(t, o, 1).Credential.Name) {
+	if !strings.Contains(err.Error(), o.Key.Name) || !strings.Contains(err.Error(),
+		rowOf(t, o, 1).Credential.Name) {
 		t.Errorf("the error names neither the object nor the secret: %v", err)
 	}
 }
@@ -207,8 +246,10 @@ func TestEngineKubeconfig(t *testing.T) {
 	if err != nil || config.Host != exampleServer || config.BearerToken != canary {
 		t.Fatalf("%v, %v", config, err)
 	}
-	for _, bad := range []string{kubeconfigWith(goodServer, "exec: {command: x}"), kubeconfigWith(goodServer+", insecure-skip-tls-verify: true", "token: "+canary), canary} {
-		if _, err := Kubeconfig([]byte(bad)); !errors.Is(err, engine.ErrCredential) || strings.Contains(err.Error(), canary) {
+	for _, bad := range []string{kubeconfigWith(goodServer, "exec: {command: x}"),
+		kubeconfigWith(goodServer+", insecure-skip-tls-verify: true", "token: "+canary), canary} {
+		if _, err := Kubeconfig([]byte(bad)); !errors.Is(err, engine.ErrCredential) ||
+			strings.Contains(err.Error(), canary) {
 			t.Errorf("error is %v", err)
 		}
 	}
@@ -222,7 +263,9 @@ func FuzzKubeconfig(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if config.ExecProvider != nil || config.AuthProvider != nil || config.Insecure || config.BearerTokenFile != "" || config.CAFile != "" || config.CertFile != "" || config.KeyFile != "" || config.Proxy != nil {
+		if config.ExecProvider != nil || config.AuthProvider != nil || config.Insecure ||
+			config.BearerTokenFile != "" || config.CAFile != "" || config.CertFile != "" ||
+			config.KeyFile != "" || config.Proxy != nil {
 			t.Errorf("something else was taken over: %v", config)
 		}
 	})

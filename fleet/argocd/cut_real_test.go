@@ -50,7 +50,9 @@ func TestArgoCDMissesNothingWhileItsWatchesAreCut(t *testing.T) {
 		}()
 		var all sync.WaitGroup
 		for i := range apps {
-			id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(fmt.Sprintf("d-%d", i)), Environment: env.Name}
+			id := fleet.ApplicationID{
+				Tenant: acme, Deployment: fleet.DeploymentName(fmt.Sprintf("d-%d", i)),
+				Environment: env.Name}
 			row := w.app(id, fmt.Sprintf("%s-%d", v, i), w.spaceA, fleet.DeletionDelete, nil)
 			all.Go(func() {
 				if _, err := w.e.Apply(t.Context(), row, fleet.Secret{}, w.lease); err != nil {

@@ -23,8 +23,8 @@ const (
 	manyIn = 1000
 )
 
-// slowly is an answer that its client reads slowly: so much of a watch at a time that the API server,
-// which keeps little for each watch, ends it when writes come faster.
+// slowly is an answer that its client reads slowly: so much of a watch at a time that the API
+// server, which keeps little for each watch, ends it when writes come faster.
 type slowly struct {
 	http.ResponseWriter
 	ctx   context.Context
@@ -96,13 +96,14 @@ func (b *faultBench) listed() map[fleet.ObjectKey]fleet.Observation {
 	all, ended := map[fleet.ObjectKey]fleet.Observation{}, make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = e.Watch(ctx, engine.Sink{Wake: func([]fleet.ObjectKey) {}, Observe: func(seen []fleet.Observation) {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, o := range seen {
-				all[o.Key] = o
-			}
-		}})
+		_ = e.Watch(ctx, engine.Sink{Wake: func([]fleet.ObjectKey) {},
+			Observe: func(seen []fleet.Observation) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, o := range seen {
+					all[o.Key] = o
+				}
+			}})
 	}()
 	defer func() { cancel(); <-ended }()
 	b.until("a fresh list is told", func() bool {
@@ -115,7 +116,8 @@ func (b *faultBench) listed() map[fleet.ObjectKey]fleet.Observation {
 	return maps.Clone(all)
 }
 
-// agree waits until what was told is what a fresh list tells, and nothing of ours is known otherwise.
+// agree waits until what was told is what a fresh list tells, and nothing of ours is known
+// otherwise.
 func (b *faultBench) agree(when string) {
 	b.Helper()
 	fresh := b.listed()
@@ -129,7 +131,8 @@ func (b *faultBench) agree(when string) {
 		for key, want := range fresh {
 			got, ok := last[key]
 			live, there := b.e.Live(key)
-			if !ok || differs(got, want) || differs(want, got) || !there || live.ResourceVersion != want.ResourceVersion {
+			if !ok || differs(got, want) || differs(want, got) || !there ||
+				live.ResourceVersion != want.ResourceVersion {
 				why = fmt.Sprintf("%s: told %+v, listed %+v", key.Name, got, want)
 				return false
 			}
@@ -141,9 +144,9 @@ func (b *faultBench) agree(when string) {
 	}
 }
 
-// A thousand Applications are written 32 at a time and change while the watch is read slowly, and then
-// while every connection is cut again and again. The watch goes on each time; in the end what was told
-// of each Application is what a fresh list tells.
+// A thousand Applications are written 32 at a time and change while the watch is read slowly, and
+// then while every connection is cut again and again. The watch goes on each time; in the end what
+// was told of each Application is what a fresh list tells.
 func TestNothingIsLostWhileWatchesAreCutUnderParallelWrites(t *testing.T) {
 	b := newFaultBench(t, Options{InFlight: atOnce})
 	b.synced()
@@ -152,7 +155,8 @@ func TestNothingIsLostWhileWatchesAreCutUnderParallelWrites(t *testing.T) {
 		id := checkoutID
 		id.Deployment = fleet.DeploymentName(fmt.Sprintf("d-%04d", i))
 		rows[i] = b.row(applicationObject(id, exampleServer))
-		rows[i].Tenant, rows[i].Environment, rows[i].Deployment = id.Tenant, id.Environment, id.Deployment
+		rows[i].Tenant, rows[i].Environment, rows[i].Deployment = id.Tenant, id.Environment,
+			id.Deployment
 	}
 	var slow atomic.Bool
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
@@ -170,9 +174,11 @@ func TestNothingIsLostWhileWatchesAreCutUnderParallelWrites(t *testing.T) {
 	status := func(n int) func(i int) error {
 		padding := strings.Repeat("x", 8<<10)
 		return func(i int) error {
-			patch := fmt.Sprintf(`{"metadata":{"annotations":{"padding":%q}},"status":{"health":{"status":%q},"sync":{"status":"Synced","revision":"%040d"}}}`,
+			patch := fmt.Sprintf(
+				`{"metadata":{"annotations":{"padding":%q}},"status":{"health":{"status":%q},"sync":{"status":"Synced","revision":"%040d"}}}`,
 				padding, []string{"Progressing", "Degraded", "Healthy"}[(n+i)%3], n*manyIn+i)
-			_, err := b.out.of(rows[i].Key).Patch(b.Context(), rows[i].Key.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "argocd"})
+			_, err := b.out.of(rows[i].Key).Patch(b.Context(), rows[i].Key.Name,
+				types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "argocd"})
 			return err
 		}
 	}
@@ -181,7 +187,9 @@ func TestNothingIsLostWhileWatchesAreCutUnderParallelWrites(t *testing.T) {
 		opened, lists := watches(), b.f.Count("limit=150", "/applications")
 		began := time.Now()
 		f()
-		t.Logf("%s: %s, %d watches opened, %d pages listed", what, time.Since(began).Round(time.Millisecond), watches()-opened, b.f.Count("limit=150", "/applications")-lists)
+		t.Logf("%s: %s, %d watches opened, %d pages listed", what,
+			time.Since(began).Round(time.Millisecond), watches()-opened,
+			b.f.Count("limit=150", "/applications")-lists)
 	}
 
 	slow.Store(true)
@@ -197,7 +205,8 @@ func TestNothingIsLostWhileWatchesAreCutUnderParallelWrites(t *testing.T) {
 	var cutter sync.WaitGroup
 	cutter.Go(func() {
 		for opened := watches(); cutting.Err() == nil; pauseFor(cutting, 50*time.Millisecond) {
-			if now := watches(); now > opened || cuts.Load() == 0 { // it follows again, in the midst of writes
+			// it follows again, in the midst of writes
+			if now := watches(); now > opened || cuts.Load() == 0 {
 				opened = now
 				b.f.Cut()
 				cuts.Add(1)

@@ -14,16 +14,20 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// cascadeFinalizer makes Argo CD delete an Application's workload, in the foreground, before the Application goes
-// (application_defaults.go). With "/background" or "/foreground" behind it, it does the same.
+// cascadeFinalizer makes Argo CD delete an Application's workload, in the foreground, before the
+// Application goes (application_defaults.go). With "/background" or "/foreground" behind it, it
+// does the same.
 const cascadeFinalizer = "resources-finalizer.argocd.argoproj.io"
 
-// Delete goes one step towards the object's absence and reports whether an uncached read has proven it. Every write demands the UID and
-// resourceVersion that this read gave. With DeletionDelete, Argo CD deletes the workload first; with DeletionOrphan nothing of the workload
-// is touched and no hook runs. A Cluster or AppProject stays, with ErrInUse, until no Application needs it: a cluster Secret that goes
-// first makes Argo CD strip the finalizers and orphan the workloads without a word (appcontroller.go, finalizeApplicationDeletion).
-// A row with a UID asks for that object alone: under another UID its object is gone.
-func (e *Engine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (done bool, err error) {
+// Delete goes one step towards the object's absence and reports whether an uncached read has proven
+// it. Every write demands the UID and resourceVersion that this read gave. With DeletionDelete,
+// Argo CD deletes the workload first; with DeletionOrphan nothing of the workload is touched and no
+// hook runs. A Cluster or AppProject stays, with ErrInUse, until no Application needs it: a cluster
+// Secret that goes first makes Argo CD strip the finalizers and orphan the workloads without a word
+// (appcontroller.go, finalizeApplicationDeletion). A row with a UID asks for that object alone:
+// under another UID its object is gone.
+func (e *Engine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (done bool,
+	err error) {
 	if err := errors.Join(e.ready(), e.public(row.Key)); err != nil {
 		return false, err
 	}
@@ -50,12 +54,18 @@ func (e *Engine) deleteStep(ctx context.Context, row fleet.Row, lease fleet.Leas
 	known := e.cache.get(row.Key)
 	switch {
 	case !live.Ours || live.Key.Kind != row.Key.Kind || live.Tenant != row.Tenant:
-		return false, fmt.Errorf("%w: it lacks our labels or carries another tenant's, and is left alone", engine.ErrForeign)
+		return false,
+			fmt.Errorf("%w: it lacks our labels or carries another tenant's, and is left alone",
+				engine.ErrForeign)
 	case live.Epoch > lease.Epoch:
-		return false, fmt.Errorf("%w: its epoch is %d, this lease's is %d", engine.ErrFenced, live.Epoch, lease.Epoch)
+		return false, fmt.Errorf("%w: its epoch is %d, this lease's is %d", engine.ErrFenced,
+			live.Epoch, lease.Epoch)
 	case known != nil && known.UID != live.UID:
 		e.cache.put(r, live)
-		return false, fmt.Errorf("%w: another object of this name has taken the place of the one that was to be deleted; it is looked at anew", engine.ErrForeign)
+		return false,
+			fmt.Errorf(
+				"%w: another object of this name has taken the place of the one that was to be "+
+					"deleted; it is looked at anew", engine.ErrForeign)
 	}
 	e.cache.put(r, live)
 	if r == applications {
@@ -70,14 +80,20 @@ func (e *Engine) deleteStep(ctx context.Context, row fleet.Row, lease fleet.Leas
 	return false, e.remove(ctx, row, live)
 }
 
-func (e *Engine) deleteApplication(ctx context.Context, row fleet.Row, lease fleet.Lease, live *entry) error {
+func (e *Engine) deleteApplication(ctx context.Context, row fleet.Row, lease fleet.Lease,
+	live *entry) error {
 	var patch map[string]any
 	if row.Deletion == fleet.DeletionOrphan {
 		patch = orphaning(live)
 	} else { // Argo CD knows its own cluster without a Secret: see checkOwnCluster
-		cluster := fleet.ObjectKey{Engine: e.name, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment})}
-		if c := e.cache.get(cluster); !e.name.OfEnvironment() && !live.Deleting && (c == nil || !c.Ours || c.Deleting) {
-			return fmt.Errorf("%w: cluster Secret %s is missing, and without it Argo CD would leave the workload behind without a word; restore it, or set deletionPolicy: Orphan", engine.ErrDestination, cluster.Name)
+		cluster := fleet.ObjectKey{Engine: e.name, Kind: fleet.ObjectCluster,
+			Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment})}
+		if c := e.cache.get(cluster); !e.name.OfEnvironment() && !live.Deleting &&
+			(c == nil || !c.Ours || c.Deleting) {
+			return fmt.Errorf(
+				"%w: cluster Secret %s is missing, and without it Argo CD would leave the "+
+					"workload behind without a word; restore it, or set deletionPolicy: Orphan",
+				engine.ErrDestination, cluster.Name)
 		}
 		patch = cascading(live)
 	}
@@ -99,20 +115,23 @@ func (e *Engine) deleteApplication(ctx context.Context, row fleet.Row, lease fle
 	return e.remove(ctx, row, live)
 }
 
-// cascading is what makes the coming deletion take the workload along. A finalizer cannot be added once the deletion has begun.
+// cascading is what makes the coming deletion take the workload along. A finalizer cannot be added
+// once the deletion has begun.
 func cascading(live *entry) map[string]any {
 	patch := map[string]any{}
 	if !live.cascades() && !live.Deleting {
-		patch["metadata"] = map[string]any{"finalizers": append(append([]string{}, live.finalizers...), cascadeFinalizer)}
+		patch["metadata"] = map[string]any{
+			"finalizers": append(append([]string{}, live.finalizers...), cascadeFinalizer)}
 	}
 	if live.stalled && !live.Parked {
-		setAnnotation(patch, annotationSkipReconcile, nil) // with it, the deletion would wait for ever
+		// with it, the deletion would wait for ever
+		setAnnotation(patch, annotationSkipReconcile, nil)
 	}
 	return patch
 }
 
-// orphaning takes every finalizer of Argo CD off, those of pre- and post-delete hooks too, and tells Argo CD to let go, so that it does not
-// put one back before the deletion.
+// orphaning takes every finalizer of Argo CD off, those of pre- and post-delete hooks too, and
+// tells Argo CD to let go, so that it does not put one back before the deletion.
 func orphaning(live *entry) map[string]any {
 	patch := map[string]any{}
 	kept := []string{}
@@ -155,16 +174,19 @@ func (e *Engine) remove(ctx context.Context, row fleet.Row, live *entry) error {
 		return fmt.Errorf("delete options: %w", err)
 	}
 	r := resourceOf(row.Key.Kind)
-	err = e.mutate(ctx, row.Tenant, request{method: http.MethodDelete, path: r.object(e.namespace, row.Key.Name), contentType: plainJSON, accept: metadataOnly, body: body}, nil)
+	err = e.mutate(ctx, row.Tenant, request{method: http.MethodDelete,
+		path: r.object(e.namespace, row.Key.Name), contentType: plainJSON, accept: metadataOnly,
+		body: body}, nil)
 	if e.absent(err, r) {
 		return nil
 	}
 	return err
 }
 
-// unused proves that no Application needs a Cluster, Repository or AppProject any more: by the cache, which knows strangers' Applications
-// too, and by an uncached list of ours. Access to a repository may be withdrawn while Applications use it, since revoking must take effect;
-// only Applications that are being deleted keep it, because their delete hooks are read from it.
+// unused proves that no Application needs a Cluster, Repository or AppProject any more: by the
+// cache, which knows strangers' Applications too, and by an uncached list of ours. Access to a
+// repository may be withdrawn while Applications use it, since revoking must take effect; only
+// Applications that are being deleted keep it, because their delete hooks are read from it.
 func (e *Engine) unused(ctx context.Context, row fleet.Row, o *liveObject) error {
 	var uses func(*entry) bool
 	labels := []string{labelManagedBy + "=" + managedBy, labelTenant + "=" + string(row.Tenant)}
@@ -174,7 +196,8 @@ func (e *Engine) unused(ctx context.Context, row fleet.Row, o *liveObject) error
 	case fleet.ObjectCluster:
 		server, _ := dataValue(o.Data, "server")
 		uses = func(a *entry) bool {
-			return len(server) > 0 && a.server == string(server) || a.Tenant == row.Tenant && a.Environment == row.Environment
+			return len(server) > 0 && a.server == string(server) || a.Tenant == row.Tenant &&
+				a.Environment == row.Environment
 		}
 		labels = append(labels, labelEnvironment+"="+string(row.Environment))
 	default:
@@ -187,13 +210,15 @@ func (e *Engine) unused(ctx context.Context, row fleet.Row, o *liveObject) error
 }
 
 func (e *Engine) provenUnused(ctx context.Context, labels []string, deletingOnly bool) error {
-	query := url.Values{"labelSelector": {strings.Join(labels, ",")}, "limit": {strconv.Itoa(pageSize)}}
+	query := url.Values{"labelSelector": {strings.Join(labels, ",")},
+		"limit": {strconv.Itoa(pageSize)}}
 	for {
 		var page struct {
 			Metadata struct{ ResourceVersion, Continue string }
 			Items    []struct{ Metadata liveMetadata }
 		}
-		err := e.client.do(ctx, request{method: http.MethodGet, path: applications.collection(e.namespace), query: query,
+		err := e.client.do(ctx, request{method: http.MethodGet,
+			path: applications.collection(e.namespace), query: query,
 			accept: metadataListOnly}, &page)
 		if err != nil {
 			return err
@@ -203,7 +228,8 @@ func (e *Engine) provenUnused(ctx context.Context, labels []string, deletingOnly
 		}
 		for _, item := range page.Items {
 			if !deletingOnly || item.Metadata.DeletionTimestamp != nil {
-				return fmt.Errorf("%w: Application %s needs it", engine.ErrInUse, item.Metadata.Name)
+				return fmt.Errorf("%w: Application %s needs it", engine.ErrInUse,
+					item.Metadata.Name)
 			}
 		}
 		if page.Metadata.Continue == "" {

@@ -1,5 +1,6 @@
-// Package argocd is one Argo CD instance as an engine, reached by push: it renders desired objects, applies them, removes them, asks for
-// syncs and observes what Argo CD makes of them. It is the only package that knows Argo CD's types.
+// Package argocd is one Argo CD instance as an engine, reached by push: it renders desired objects,
+// applies them, removes them, asks for syncs and observes what Argo CD makes of them. It is the
+// only package that knows Argo CD's types.
 //
 // Rules of this package:
 //   - Constructive: every field that Argo CD reads is written here from a typed value. Nothing that a tenant wrote arrives as a map, an
@@ -12,5 +13,6 @@
 //   - No empty field is ever rendered: an empty list in an apply makes every identical apply a write.
 //   - Credentials pass through to the one request that needs them and are kept nowhere: not in the cache, an error or a log.
 //
-// Supported are Argo CD 2.14 and 3.x with resource tracking by annotation and an installationID of its own per instance.
+// Supported are Argo CD 2.14 and 3.x with resource tracking by annotation and an installationID of
+// its own per instance.
 package argocd

@@ -12,32 +12,46 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// endWatches makes every watch that is opened end at once with "410 Gone", so that everything is listed anew.
+// endWatches makes every watch that is opened end at once with "410 Gone", so that everything is
+// listed anew.
 func endWatches(w http.ResponseWriter, r *http.Request) bool {
 	if !isWatch(r) {
 		return false
 	}
-	_, _ = io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version"}}`)
+	_, _ = io.WriteString(w,
+		`{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version"}}`)
 	return true
 }
 
 func TestAFailedListIsNeverTakenForAbsence(t *testing.T) {
 	faults := map[string]func(http.ResponseWriter, *http.Request){
-		"forbidden":        func(w http.ResponseWriter, _ *http.Request) { answer(w, 403, "Forbidden", "no") },
-		"CRD missing":      func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "404 page not found", 404) },
-		"continue expired": func(w http.ResponseWriter, _ *http.Request) { answer(w, 410, "Expired", "too old") },
-		"an empty body":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) },
+		"forbidden": func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, 403, "Forbidden", "no")
+		},
+		"CRD missing": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "404 page not found", 404)
+		},
+		"continue expired": func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, 410, "Expired", "too old")
+		},
+		"an empty body": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) },
 		"a page cut short": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, `{"kind":"ApplicationList","metadata":{"resourceVersion":"9"},"items":[`)
+			_, _ = io.WriteString(w,
+				`{"kind":"ApplicationList","metadata":{"resourceVersion":"9"},"items":[`)
 		},
 		"no resource version": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"kind":"ApplicationList","items":[]}`)
 		},
-		"a proxy's page": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `<html>200 OK</html>`) },
-		"another kind's list": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, `{"kind":"SecretList","metadata":{"resourceVersion":"9"},"items":[]}`)
+		"a proxy's page": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `<html>200 OK</html>`)
 		},
-		"bad gateway": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", 502) },
+		"another kind's list": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w,
+				`{"kind":"SecretList","metadata":{"resourceVersion":"9"},"items":[]}`)
+		},
+		"bad gateway": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "bad gateway", 502)
+		},
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +76,10 @@ func TestAFailedListIsNeverTakenForAbsence(t *testing.T) {
 			if live, ok := b.e.Live(row.Key); !ok || !live.Ours {
 				t.Error("no longer known")
 			}
-			b.until("the fault is told", func() bool { return b.e.Health() != nil && strings.Contains(b.e.Health().Error(), "applications") })
+			b.until("the fault is told", func() bool {
+				return b.e.Health() != nil &&
+					strings.Contains(b.e.Health().Error(), "applications")
+			})
 			b.f.Order(nil)
 			b.until("it heals without a restart", func() bool { return b.e.Health() == nil })
 			if b.goneTold() {
@@ -78,7 +95,8 @@ func http2Drop(b *faultBench) {
 	b.f.Cut()
 }
 
-// unreadProjects puts the AppProjects of three tenants onto the server, of which the engine knows nothing.
+// unreadProjects puts the AppProjects of three tenants onto the server, of which the engine knows
+// nothing.
 func (b *faultBench) unreadProjects() (keys []fleet.ObjectKey) {
 	b.Helper()
 	for _, tenant := range []fleet.TenantName{"acme", "globex", "initech"} {
@@ -148,7 +166,8 @@ func TestPageThatCannotBeHadDoesNotBeginTheReadAnew(t *testing.T) {
 	b.watch()
 	b.until("read completely", b.e.Synced)
 	if begun.Load() != 1 || failed.Load() < 6 || failed.Load()%3 != 0 {
-		t.Errorf("%d lists were begun, further pages were asked for %d times", begun.Load(), failed.Load())
+		t.Errorf("%d lists were begun, further pages were asked for %d times", begun.Load(),
+			failed.Load())
 	}
 }
 
@@ -164,7 +183,10 @@ func TestNotReadIsNotSynced(t *testing.T) {
 				return false
 			})
 			b.watch()
-			b.until("the others are followed", func() bool { return b.f.Count("watch=1") >= 2 && b.e.Health() != nil })
+			b.until("the others are followed", func() bool {
+				return b.f.Count("watch=1") >= 2 &&
+					b.e.Health() != nil
+			})
 			if b.e.Synced() {
 				t.Error("synced without having read everything")
 			}
@@ -193,9 +215,15 @@ func TestAWatchThatFallsSilentIsNotTrusted(t *testing.T) {
 	b.out.t = t
 	b.applied(row)
 	b.out.Merge(row.Key, `{"spec":{"source":{"targetRevision":"drift"}}}`)
-	b.until("the drift is found by reading anew", func() bool { live, _ := b.e.Live(row.Key); return live.Drifted })
+	b.until("the drift is found by reading anew", func() bool {
+		live, _ := b.e.Live(row.Key)
+		return live.Drifted
+	})
 	b.out.Remove(row.Key)
-	b.until("the loss is found by reading anew", func() bool { _, ok := b.e.Live(row.Key); return !ok })
+	b.until("the loss is found by reading anew", func() bool {
+		_, ok := b.e.Live(row.Key)
+		return !ok
+	})
 	if err := b.e.Health(); err != nil {
 		t.Errorf("health is %v", err)
 	}
@@ -209,7 +237,8 @@ func TestABrokenWatchGoesOnWhereItWas(t *testing.T) {
 	lists := b.f.Count("limit=", "applications")
 	for _, health := range []string{"Progressing", "Degraded", "Healthy"} {
 		http2Drop(b)
-		b.out.Merge(row.Key, `{"status":{"health":{"status":"`+health+`"},"sync":{"status":"Synced"}}}`)
+		b.out.Merge(row.Key, `{"status":{"health":{"status":"`+health+
+			`"},"sync":{"status":"Synced"}}}`)
 		b.until("told of "+health, func() bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -249,9 +278,12 @@ func TestCacheNeverGoesBack(t *testing.T) {
 	b.applied(row)
 	old := *b.e.cache.get(row.Key)
 	b.applied(b.app("v2"))
-	b.e.cache.put(applications, &old)                                          // an event that comes late
-	b.e.cache.remove(applications, row.Key.Name, old.ResourceVersion)          // a deletion of long ago
-	b.e.cache.relisted(applications, map[string]*entry{}, old.ResourceVersion) // a list of a server that is behind
+	// an event that comes late
+	b.e.cache.put(applications, &old)
+	// a deletion of long ago
+	b.e.cache.remove(applications, row.Key.Name, old.ResourceVersion)
+	// a list of a server that is behind
+	b.e.cache.relisted(applications, map[string]*entry{}, old.ResourceVersion)
 	b.e.cache.relisted(applications, map[string]*entry{row.Key.Name: &old}, old.ResourceVersion)
 	live, ok := b.e.Live(row.Key)
 	if !ok || live.Hash != b.app("v2").Manifest.Hash {
@@ -286,12 +318,14 @@ func TestStatusTextIsMadeFit(t *testing.T) {
 	for in, check := range map[string]func(string) bool{
 		"a\nb\x00c\x1b[31m": func(s string) bool { return s == "a b c [31m" },
 		long: func(s string) bool {
-			return len(s) <= maxText && strings.HasSuffix(s, "...") && !strings.Contains(s, "\ufffd")
+			return len(s) <= maxText && strings.HasSuffix(s, "...") &&
+				!strings.Contains(s, "\ufffd")
 		},
 		"\xff\xfe": func(s string) bool { return s == "  " },
 		"":         func(s string) bool { return s == "" },
 	} {
-		if got := clip(in, maxText); !check(got) || !bytes.Equal([]byte(got), bytes.ToValidUTF8([]byte(got), nil)) {
+		if got := clip(in, maxText); !check(got) || !bytes.Equal([]byte(got),
+			bytes.ToValidUTF8([]byte(got), nil)) {
 			t.Errorf("%.20q became %.40q of %d bytes", in, got, len(got))
 		}
 	}

@@ -34,7 +34,8 @@ func TestAWriteWithAnOldViewIsDecidedAnew(t *testing.T) {
 	b.f.Order(blind)
 	b.synced()
 	b.applied(b.app("v1"))
-	b.out.Merge(b.app("v1").Key, `{"status":{"health":{"status":"Healthy"},"sync":{"status":"Synced"}}}`)
+	b.out.Merge(b.app("v1").Key,
+		`{"status":{"health":{"status":"Healthy"},"sync":{"status":"Synced"}}}`)
 	gets, applies := b.f.Count("GET", "applications/"), b.f.Count("PATCH")
 	b.applied(b.app("v2"))
 	if n := b.f.Count("GET", "applications/") - gets; n != 1 {
@@ -62,7 +63,8 @@ func TestACreationNeverOverwritesWhatItCannotSee(t *testing.T) {
 	}
 	secret := b.row(clusterObject(prodEU, exampleServer))
 	b.out.Strange(secret.Key)
-	if _, err := b.e.Apply(t.Context(), secret, values("token", canary), b.lease); !errors.Is(err, engine.ErrForeign) {
+	if _, err := b.e.Apply(t.Context(), secret, values("token", canary), b.lease); !errors.Is(err,
+		engine.ErrForeign) {
 		t.Errorf("a stranger's Secret: %v", err)
 	}
 	if got := b.out.Field(secret.Key, "data"); got != "" {
@@ -103,7 +105,8 @@ func TestAnAnswerThatIsLostCostsNoSecondWrite(t *testing.T) {
 		if out, err := b.apply(row); err != nil || out.Changed || out.State != fleet.ApplyApplied {
 			t.Fatalf("%s again: %+v, %v", revision, out, err)
 		}
-		if got := b.out.Field(row.Key, "metadata.resourceVersion"); got != version || b.out.Field(row.Key, "spec.source.targetRevision") != revision {
+		if got := b.out.Field(row.Key, "metadata.resourceVersion"); got != version ||
+			b.out.Field(row.Key, "spec.source.targetRevision") != revision {
 			t.Errorf("%s was written twice, or never", revision)
 		}
 	}
@@ -118,7 +121,8 @@ func TestConflictsWithoutEndAreGivenUp(t *testing.T) {
 		}
 		return isApply(r)
 	})
-	if _, err := b.apply(b.app("v1")); err == nil || !strings.Contains(err.Error(), "changed by others") {
+	if _, err := b.apply(b.app("v1")); err == nil || !strings.Contains(err.Error(),
+		"changed by others") {
 		t.Errorf("error is %v", err)
 	}
 	if n := b.f.Count("PATCH"); n != attempts {
@@ -203,10 +207,13 @@ func TestRefusalsSayWhatToDoAndShowNoSecret(t *testing.T) {
 				return isApply(r)
 			})
 			_, err := b.apply(b.app("v1"))
-			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(), b.app("v1").Key.Name) {
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) ||
+				!strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(),
+				b.app("v1").Key.Name) {
 				t.Errorf("an Application's: %v", err)
 			}
-			_, err = b.e.Apply(t.Context(), b.row(clusterObject(prodEU, exampleServer)), values("token", canary), b.lease)
+			_, err = b.e.Apply(t.Context(), b.row(clusterObject(prodEU, exampleServer)),
+				values("token", canary), b.lease)
 			if !errors.Is(err, c.want) || strings.Contains(err.Error(), canary) {
 				t.Errorf("a Secret's: %v", err)
 			}
@@ -218,7 +225,8 @@ func TestTooLargeIsRefusedBeforeTheAPI(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	row := b.app("v1")
-	row.Manifest.Body = []byte(`{"metadata":{"name":"x"},"spec":{"x":"` + strings.Repeat("y", maxObject) + `"}}`)
+	row.Manifest.Body = []byte(`{"metadata":{"name":"x"},"spec":{"x":"` + strings.Repeat("y",
+		maxObject) + `"}}`)
 	before := b.f.Count("PATCH")
 	if _, err := b.apply(row); !errors.Is(err, engine.ErrTooLarge) {
 		t.Errorf("error is %v", err)
@@ -244,10 +252,15 @@ func TestANamespaceThatIsBeingDeletedIsTold(t *testing.T) {
 	})
 	b.until("told", func() bool {
 		_, err := b.apply(b.row(projectObject(acme)))
-		return errors.Is(err, engine.ErrRefused) && strings.Contains(err.Error(), "is being deleted; decide")
+		return errors.Is(err, engine.ErrRefused) && strings.Contains(err.Error(),
+			"is being deleted; decide")
 	})
-	b.until("the Application is being deleted", func() bool { live, _ := b.e.Live(row.Key); return live.Deleting })
-	if out, err := b.apply(b.app("v2")); err != nil || out.State != fleet.ApplyPending || out.Changed {
+	b.until("the Application is being deleted", func() bool {
+		live, _ := b.e.Live(row.Key)
+		return live.Deleting
+	})
+	if out, err := b.apply(b.app("v2")); err != nil || out.State != fleet.ApplyPending ||
+		out.Changed {
 		t.Errorf("apply of an Application that is being deleted: %+v, %v", out, err)
 	}
 	b.out.Merge(row.Key, `{"metadata":{"finalizers":null}}`)
@@ -259,10 +272,14 @@ func TestDeleteTakesOnlyAProofForAbsence(t *testing.T) {
 		"the kind is not served": func(w http.ResponseWriter) {
 			answer(w, 404, "NotFound", "the server could not find the requested resource")
 		},
-		"gone for good":           func(w http.ResponseWriter) { answer(w, 410, "Gone", "gone") },
-		"an empty answer":         func(w http.ResponseWriter) { w.WriteHeader(200) },
-		"an object without a UID": func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"kind":"Application","metadata":{}}`)) },
-		"forbidden":               func(w http.ResponseWriter) { answer(w, 403, "Forbidden", "no") },
+		"gone for good":   func(w http.ResponseWriter) { answer(w, 410, "Gone", "gone") },
+		"an empty answer": func(w http.ResponseWriter) { w.WriteHeader(200) },
+		"an object without a UID": func(w http.ResponseWriter) {
+			_, _ = w.Write([]byte(`{"kind":"Application","metadata":{}}`))
+		},
+		"forbidden": func(w http.ResponseWriter) {
+			answer(w, 403, "Forbidden", "no")
+		},
 	}
 	b := newFaultBench(t, Options{})
 	b.synced()
@@ -301,7 +318,8 @@ func TestDeleteDemandsTheObjectThatWasRead(t *testing.T) {
 		}
 		return false
 	})
-	if done, err := b.e.Delete(t.Context(), row, b.lease); done || !errors.Is(err, engine.ErrForeign) {
+	if done, err := b.e.Delete(t.Context(), row, b.lease); done ||
+		!errors.Is(err, engine.ErrForeign) {
 		t.Errorf("%v, %v", done, err)
 	}
 	if got := b.out.Field(row.Key, "metadata.uid"); got == "" || got == uid {
@@ -343,7 +361,8 @@ func TestAStopIsAskedForImmediatelyBeforeEachWrite(t *testing.T) {
 		return false
 	})
 	before := b.f.Count("PATCH") + b.f.Count("DELETE")
-	if done, err := b.e.Delete(t.Context(), row, b.lease); done || !errors.Is(err, engine.ErrStopped) {
+	if done, err := b.e.Delete(t.Context(), row, b.lease); done ||
+		!errors.Is(err, engine.ErrStopped) {
 		t.Errorf("%v, %v", done, err)
 	}
 	if n := b.f.Count("PATCH") + b.f.Count("DELETE") - before; n != 0 {

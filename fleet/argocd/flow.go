@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// flow bounds how many requests are in flight to one engine and obeys its "not now". It grows by one for each window of successes and
-// halves when the engine throttles, which also pauses everybody for as long as the engine asks. Engines do not share one.
+// flow bounds how many requests are in flight to one engine and obeys its "not now". It grows by
+// one for each window of successes and halves when the engine throttles, which also pauses
+// everybody for as long as the engine asks. Engines do not share one.
 type flow struct {
 	mu      sync.Mutex
 	limit   int // in flight now allowed
@@ -59,7 +60,8 @@ func waitFor(ctx context.Context, changed <-chan struct{}, pause time.Duration) 
 	return nil
 }
 
-// release gives the place back. throttled is how long the engine wants to be left alone; 0 when it did not say so.
+// release gives the place back. throttled is how long the engine wants to be left alone; 0 when it
+// did not say so.
 func (f *flow) release(throttled time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

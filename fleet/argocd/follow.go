@@ -16,8 +16,9 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// follower keeps what is known of one resource equal to the API server: a complete list, then a watch from where the list ended. Whatever
-// goes wrong means that it no longer knows, never that something is gone.
+// follower keeps what is known of one resource equal to the API server: a complete list, then a
+// watch from where the list ended. Whatever goes wrong means that it no longer knows, never that
+// something is gone.
 type follower[T any] struct {
 	e    *Engine
 	r    *resource
@@ -31,7 +32,8 @@ type mark struct{ name, uid, version string }
 
 // keeper takes what a follower sees. Names are those of objects; version is the API server's.
 type keeper[T any] interface {
-	listing(r *resource, version string) // begins a list; version is the newest that was seen before
+	// begins a list; version is the newest that was seen before
+	listing(r *resource, version string)
 	relisted(r *resource, all map[string]T, version string)
 	put(r *resource, item T)
 	remove(r *resource, name, version string)
@@ -39,13 +41,16 @@ type keeper[T any] interface {
 
 // follow follows one resource of the engine's objects.
 func (e *Engine) follow(r *resource) *follower[*entry] {
-	return &follower[*entry]{e: e, r: r, read: func(o *liveObject) *entry { return e.entryOf(r, o) }, into: e.cache}
+	return &follower[*entry]{e: e, r: r, read: func(o *liveObject) *entry {
+		return e.entryOf(r, o)
+	}, into: e.cache}
 }
 
 const (
-	pageRetries   = 4
-	pageSize      = 150 // objects; at etcd's 1.5 MiB each they stay below maxAnswer
-	watchSeconds  = 300 // the server ends a watch after that, and up to as much again; a new one goes on from there
+	pageRetries = 4
+	pageSize    = 150 // objects; at etcd's 1.5 MiB each they stay below maxAnswer
+	// the server ends a watch after that, and up to as much again; a new one goes on from there
+	watchSeconds  = 300
 	slowestRetry  = 30 * time.Second
 	bookmarkEvent = "BOOKMARK"
 	replayTime    = 5 * time.Second // within which the server repeats a change that it is asked for
@@ -54,8 +59,9 @@ const (
 // errStale says that a watch cannot go on from where it was.
 var errStale = errors.New("the API server no longer has that version")
 
-// run follows until ctx ends. A watch that breaks goes on from where it was, once the server has shown that it still has what was seen
-// last; when it does not, or nothing has been heard for too long, everything is read anew.
+// run follows until ctx ends. A watch that breaks goes on from where it was, once the server has
+// shown that it still has what was seen last; when it does not, or nothing has been heard for too
+// long, everything is read anew.
 func (f *follower[T]) run(ctx context.Context) {
 	version, newest, failures := "", "", 0
 	for ctx.Err() == nil {
@@ -89,17 +95,19 @@ func (f *follower[T]) run(ctx context.Context) {
 			pauseFor(ctx, rand.N(f.e.options.Retry))
 			continue
 		}
-		f.e.unhealthy(f.r, fmt.Errorf("follow %s in namespace %s: %w", f.r.plural, f.e.namespace, err))
+		f.e.unhealthy(f.r, fmt.Errorf("follow %s in namespace %s: %w", f.r.plural, f.e.namespace,
+			err))
 		failures++
 		pauseFor(ctx, f.e.retryPause(failures, err))
 	}
 }
 
 // resume proves that the server's state is not from before version, and returns where to go on. A
-// server that was restored from a backup accepts a watch from a version that it has yet to reach, and
-// is silent until then. replay: the first event has to be the last change that was seen. errStale
-// when nothing proves it.
-func (f *follower[T]) resume(ctx context.Context, version string) (from string, replay bool, err error) {
+// server that was restored from a backup accepts a watch from a version that it has yet to reach,
+// and is silent until then. replay: the first event has to be the last change that was seen.
+// errStale when nothing proves it.
+func (f *follower[T]) resume(ctx context.Context, version string) (from string, replay bool,
+	err error) {
 	var page struct {
 		Metadata struct{ ResourceVersion string }
 		Items    []struct{ Metadata liveMetadata }
@@ -112,13 +120,15 @@ func (f *follower[T]) resume(ctx context.Context, version string) (from string, 
 		query.Set("labelSelector", f.r.selector)
 	}
 	err = f.e.client.do(ctx, request{
-		method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query, accept: metadataListOnly,
+		method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query,
+		accept: metadataListOnly,
 	}, &page)
 	if err != nil {
 		return version, false, err
 	}
 	if page.Metadata.ResourceVersion == "" {
-		return version, false, fmt.Errorf("%w: the answer is no list of %s", engine.ErrUnreachable, f.r.plural)
+		return version, false, fmt.Errorf("%w: the answer is no list of %s", engine.ErrUnreachable,
+			f.r.plural)
 	}
 	if newer(version, page.Metadata.ResourceVersion) {
 		return version, false, errStale
@@ -134,7 +144,8 @@ func (f *follower[T]) resume(ctx context.Context, version string) (from string, 
 	}
 	n, numeric := strconv.ParseUint(f.last.version, 10, 64)
 	if f.last.version != version || numeric != nil || n < 2 {
-		return version, false, errStale // it has changed since: whether after what was seen, nothing shows
+		// it has changed since: whether after what was seen, nothing shows
+		return version, false, errStale
 	}
 	return strconv.FormatUint(n-1, 10), true, nil
 }
@@ -160,24 +171,26 @@ func pauseFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// page asks for the next page of a list. One that cannot be had is asked for again a few times, for the
-// server goes on from the page before for some minutes; what it refuses is not.
+// page asks for the next page of a list. One that cannot be had is asked for again a few times, for
+// the server goes on from the page before for some minutes; what it refuses is not.
 func (f *follower[T]) page(ctx context.Context, query url.Values, out any) error {
 	for failures := 1; ; failures++ {
-		err := f.e.client.do(ctx, request{method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query}, out)
+		err := f.e.client.do(ctx, request{method: http.MethodGet,
+			path: f.r.collection(f.e.namespace), query: query}, out)
 		if err == nil {
 			f.e.pages.Add(1)
 			return nil
 		}
-		if code := codeOf(err); ctx.Err() != nil || failures == pageRetries || query.Get("continue") == "" || code >= 400 && code < 500 {
+		if code := codeOf(err); ctx.Err() != nil || failures == pageRetries ||
+			query.Get("continue") == "" || code >= 400 && code < 500 {
 			return err
 		}
 		pauseFor(ctx, f.e.retryPause(failures, err))
 	}
 }
 
-// list reads every page, asks for the newest state and not for a cache's, and only then tells the cache. A page that expires or cannot
-// be had makes the whole list void.
+// list reads every page, asks for the newest state and not for a cache's, and only then tells the
+// cache. A page that expires or cannot be had makes the whole list void.
 func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 	all := map[string]T{}
 	var last mark
@@ -195,7 +208,8 @@ func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 			return "", err
 		}
 		if page.Kind != f.r.kind+"List" || page.Metadata.ResourceVersion == "" {
-			return "", fmt.Errorf("%w: the answer is no list of %s", engine.ErrUnreachable, f.r.plural)
+			return "", fmt.Errorf("%w: the answer is no list of %s", engine.ErrUnreachable,
+				f.r.plural)
 		}
 		for _, item := range page.Items {
 			o, err := decodeLive(item)
@@ -216,12 +230,14 @@ func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 	}
 }
 
-// watch follows from version until the server ends it, and returns where to go on. A watch without a word, bookmarks included, for the
-// engine's Silence is not trusted any more: errStale. With replay the first event has to repeat the last change.
+// watch follows from version until the server ends it, and returns where to go on. A watch without
+// a word, bookmarks included, for the engine's Silence is not trusted any more: errStale. With
+// replay the first event has to repeat the last change.
 func (f *follower[T]) watch(ctx context.Context, version string, replay bool) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	query := url.Values{"watch": {"1"}, "resourceVersion": {version}, "allowWatchBookmarks": {"true"},
+	query := url.Values{"watch": {"1"}, "resourceVersion": {version}, "allowWatchBookmarks": {
+		"true"},
 		"timeoutSeconds": {strconv.Itoa(watchSeconds + rand.N(watchSeconds))}}
 	if f.r.selector != "" {
 		query.Set("labelSelector", f.r.selector)
@@ -235,7 +251,8 @@ func (f *follower[T]) watch(ctx context.Context, version string, replay bool) (s
 		silent.Reset(min(replayTime, f.e.options.Silence))
 	}
 	opened := time.Now()
-	resp, err := f.e.client.send(ctx, request{method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query})
+	resp, err := f.e.client.send(ctx, request{method: http.MethodGet,
+		path: f.r.collection(f.e.namespace), query: query})
 	if hushed.Load() {
 		return version, errStale
 	}
@@ -249,7 +266,8 @@ func (f *follower[T]) watch(ctx context.Context, version string, replay bool) (s
 		}
 		return version, refusal(resp)
 	}
-	version, err = f.events(resp.Body, version, expect, func() { silent.Reset(f.e.options.Silence) })
+	version, err = f.events(resp.Body, version, expect,
+		func() { silent.Reset(f.e.options.Silence) })
 	if hushed.Load() {
 		return version, errStale
 	}
@@ -264,8 +282,10 @@ type watchEvent struct {
 	Object json.RawMessage
 }
 
-// events reads until the stream ends. heard is called for every event. expect is what the first one has to be, if anything.
-func (f *follower[T]) events(stream io.Reader, version string, expect *mark, heard func()) (string, error) {
+// events reads until the stream ends. heard is called for every event. expect is what the first one
+// has to be, if anything.
+func (f *follower[T]) events(stream io.Reader, version string, expect *mark, heard func()) (string,
+	error) {
 	dec := json.NewDecoder(stream)
 	for {
 		var ev watchEvent

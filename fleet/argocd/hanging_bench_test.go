@@ -26,11 +26,14 @@ const (
 	hangingWindow    = 60 * time.Second
 )
 
-// silentServer accepts connections and never answers: not even the TLS handshake, or no request after it.
+// silentServer accepts connections and never answers: not even the TLS handshake, or no request
+// after it.
 func silentServer(b testing.TB, handshake bool) (server string, ca []byte) {
 	b.Helper()
 	over := make(chan struct{})
-	answering := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
+	answering := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		<-over
+	}))
 	b.Cleanup(func() { close(over); answering.CloseClientConnections(); answering.Close() })
 	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: answering.Certificate().Raw})
 	if handshake {
@@ -53,7 +56,8 @@ func silentServer(b testing.TB, handshake bool) (server string, ca []byte) {
 	return "https://" + listener.Addr().String(), ca
 }
 
-// gaps returns the gaps between two reconciliations of the Applications, as their status shows them for a while.
+// gaps returns the gaps between two reconciliations of the Applications, as their status shows them
+// for a while.
 func (w *world) gaps(keys []fleet.ObjectKey, window time.Duration) []time.Duration {
 	w.Helper()
 	start := time.Now()
@@ -80,15 +84,17 @@ func (w *world) gaps(keys []fleet.ObjectKey, window time.Duration) []time.Durati
 		}
 	}
 	for _, at := range last {
-		all = append(all, time.Since(at)) // the gap under way counts, or a complete stall would look like nothing
+		// the gap under way counts, or a complete stall would look like nothing
+		all = append(all, time.Since(at))
 	}
 	slices.Sort(all)
 	return all
 }
 
-// BenchmarkNeighboursOfClustersThatNeverAnswer measures the gaps between reconciliations of one tenant's Applications, at a refresh of 3 s,
-// alone, beside another tenant's 48 Applications on 6 clusters that accept connections and never answer, and once these are parked. One round
-// is enough:
+// BenchmarkNeighboursOfClustersThatNeverAnswer measures the gaps between reconciliations of one
+// tenant's Applications, at a refresh of 3 s, alone, beside another tenant's 48 Applications on 6
+// clusters that accept connections and never answer, and once these are parked. One round is
+// enough:
 //
 //	go test ./fleet/argocd -run '^$' -bench NeverAnswer -benchtime 1x -timeout 30m
 func BenchmarkNeighboursOfClustersThatNeverAnswer(b *testing.B) {
@@ -121,7 +127,9 @@ func (w *world) neighboursOf(b *testing.B, handshake, park bool) {
 	}
 	var keys []fleet.ObjectKey
 	for i := range neighbours {
-		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(fmt.Sprintf("n%d", i)), Environment: prodEU.Name}
+		id := fleet.ApplicationID{
+			Tenant: acme, Deployment: fleet.DeploymentName(fmt.Sprintf("n%d", i)),
+			Environment: prodEU.Name}
 		app := w.app(id, fmt.Sprintf("n%d", i), w.spaceA, fleet.DeletionOrphan, nil)
 		w.apply(app, fleet.Secret{})
 		keys = append(keys, app.Key)
@@ -151,14 +159,16 @@ func (w *world) neighboursOf(b *testing.B, handshake, park bool) {
 const hangingTenant fleet.TenantName = "globex"
 
 func silentEnvironment(i int) fleet.EnvironmentID {
-	return fleet.EnvironmentID{Tenant: hangingTenant, Name: fleet.EnvironmentName(fmt.Sprintf("silent-%d", i))}
+	return fleet.EnvironmentID{Tenant: hangingTenant,
+		Name: fleet.EnvironmentName(fmt.Sprintf("silent-%d", i))}
 }
 
 // hang declares the clusters that never answer, and Applications on them.
 func (w *world) hang(handshake bool) {
 	const evil = hangingTenant
 	project := projectObject(evil)
-	project.Project.SourceRepos, project.Project.ClusterResources, project.Project.Destinations = []string{w.repo.URL}, nil, nil
+	project.Project.SourceRepos, project.Project.ClusterResources, project.Project.Destinations =
+		[]string{w.repo.URL}, nil, nil
 	var environments []fleet.EnvironmentID
 	var servers []string
 	var clusters []fleet.Row
@@ -166,9 +176,11 @@ func (w *world) hang(handshake bool) {
 		env := silentEnvironment(i)
 		server, ca := silentServer(w.TB, handshake)
 		cluster := clusterObject(env, server)
-		cluster.Cluster.Namespaces, cluster.Cluster.CAData = []string{"shop"}, base64.StdEncoding.EncodeToString(ca)
+		cluster.Cluster.Namespaces, cluster.Cluster.CAData = []string{"shop"},
+			base64.StdEncoding.EncodeToString(ca)
 		clusters = append(clusters, w.row(cluster, ""))
-		project.Project.Destinations = append(project.Project.Destinations, fleet.Destination{Server: fleet.ServerKey(server, env), Namespace: "shop"})
+		project.Project.Destinations = append(project.Project.Destinations, fleet.Destination{
+			Server: fleet.ServerKey(server, env), Namespace: "shop"})
 		environments, servers = append(environments, env), append(servers, server)
 	}
 	w.apply(w.row(project, ""), fleet.Secret{})
@@ -177,7 +189,9 @@ func (w *world) hang(handshake bool) {
 	}
 	for i, env := range environments {
 		for j := range hangingPerServer {
-			id := fleet.ApplicationID{Tenant: evil, Deployment: fleet.DeploymentName(fmt.Sprintf("d%d", j)), Environment: env.Name}
+			id := fleet.ApplicationID{
+				Tenant: evil, Deployment: fleet.DeploymentName(fmt.Sprintf("d%d", j)),
+				Environment: env.Name}
 			w.apply(w.app(id, "n0", "shop", fleet.DeletionOrphan, func(a *fleet.Application) {
 				a.Destination.Server = fleet.ServerKey(servers[i], env)
 			}), fleet.Secret{})

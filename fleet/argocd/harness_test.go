@@ -49,7 +49,8 @@ func apiServer(t testing.TB) *stack.Cluster {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster == nil {
-		c, err := stack.StartCluster(context.Background(), stack.ClusterOptions{Name: "argocd-unit"})
+		c, err := stack.StartCluster(context.Background(), stack.ClusterOptions{
+			Name: "argocd-unit"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,11 +69,15 @@ func space(t testing.TB, c *stack.Cluster) string {
 	if err := c.CreateNamespace(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
-	settings(t, c, name, map[string]any{"application.resourceTrackingMethod": "annotation", "installationID": "eu-1",
+	settings(t, c, name, map[string]any{"application.resourceTrackingMethod": "annotation",
+		"installationID": "eu-1",
 		"jsonnet.enable": "false", "helm.valuesFileSchemes": ""})
 	params(t, c, name, map[string]any{"reposerver.enable.git.submodule": "false"})
-	err := c.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": argoAPI, "kind": "AppProject",
-		"metadata": map[string]any{"name": "default", "namespace": name}, "spec": map[string]any{"sourceRepos": []any{}, "destinations": []any{}}}})
+	err := c.Apply(t.Context(), &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": argoAPI, "kind": "AppProject",
+			"metadata": map[string]any{"name": "default", "namespace": name},
+			"spec": map[string]any{
+				"sourceRepos": []any{}, "destinations": []any{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +96,9 @@ func params(t testing.TB, c *stack.Cluster, namespace string, data map[string]an
 
 func putConfigMap(t testing.TB, c *stack.Cluster, namespace, name string, data map[string]any) {
 	t.Helper()
-	err := c.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": name, "namespace": namespace}, "data": data}})
+	err := c.Apply(t.Context(), &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": map[string]any{"name": name, "namespace": namespace}, "data": data}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +182,8 @@ func (o *outside) Field(key fleet.ObjectKey, path string) string {
 
 func (o *outside) Merge(key fleet.ObjectKey, patch string) {
 	o.t.Helper()
-	_, err := o.of(key).Patch(context.Background(), key.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "meddler"})
+	_, err := o.of(key).Patch(context.Background(), key.Name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{FieldManager: "meddler"})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -185,7 +192,8 @@ func (o *outside) Merge(key fleet.ObjectKey, patch string) {
 func (o *outside) Remove(key fleet.ObjectKey) {
 	o.t.Helper()
 	o.Merge(key, `{"metadata":{"finalizers":null}}`)
-	if err := o.of(key).Delete(context.Background(), key.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := o.of(key).Delete(context.Background(), key.Name,
+		metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		o.t.Fatal(err)
 	}
 }
@@ -193,14 +201,18 @@ func (o *outside) Remove(key fleet.ObjectKey) {
 func (o *outside) Strange(key fleet.ObjectKey) {
 	o.t.Helper()
 	r := resourceOf(key.Kind)
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": r.apiVersion, "kind": r.kind, "metadata": map[string]any{"name": key.Name}}}
+	u := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": r.apiVersion, "kind": r.kind,
+			"metadata": map[string]any{"name": key.Name}}}
 	switch r {
 	case applications:
-		u.Object["spec"] = map[string]any{"project": "default", "destination": map[string]any{}, "source": map[string]any{"repoURL": "https://x.example.com/y"}}
+		u.Object["spec"] = map[string]any{"project": "default", "destination": map[string]any{},
+			"source": map[string]any{"repoURL": "https://x.example.com/y"}}
 	case projects:
 		u.Object["spec"] = map[string]any{}
 	}
-	if _, err := o.of(key).Create(context.Background(), u, metav1.CreateOptions{FieldManager: "meddler"}); err != nil {
+	if _, err := o.of(key).Create(context.Background(), u, metav1.CreateOptions{
+		FieldManager: "meddler"}); err != nil {
 		o.t.Fatal(err)
 	}
 }
@@ -218,19 +230,24 @@ func benchOn(t testing.TB, config *rest.Config, namespace string) *enginetest.Be
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = namespace
 	quiet := rest.CopyConfig(config)
-	quiet.WarningHandler = rest.NoWarnings{} // Argo CD's finalizers are not to the API server's taste
+	// Argo CD's finalizers are not to the API server's taste
+	quiet.WarningHandler = rest.NoWarnings{}
 	out := &outside{t: t, namespace: namespace, client: dynamic.NewForConfigOrDie(quiet)}
 	var stopped atomic.Bool
 	counted := rest.CopyConfig(config)
-	counted.Wrap(func(next http.RoundTripper) http.RoundTripper { return requests{next, &out.writes, &out.reads} })
+	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return requests{next, &out.writes, &out.reads}
+	})
 	e, err := Connect(t.Context(), testEngine, spec, counted, Options{
-		Window: 20 * time.Millisecond, Conflict: 500 * time.Millisecond, Retry: 20 * time.Millisecond,
+		Window: 20 * time.Millisecond, Conflict: 500 * time.Millisecond,
+		Retry:   20 * time.Millisecond,
 		Stopped: func(fleet.TenantName) bool { return stopped.Load() },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &enginetest.Bench{Name: testEngine, Spec: spec, Engine: e, Render: Renderer{}, Outside: out, Stop: stopped.Store,
+	return &enginetest.Bench{Name: testEngine, Spec: spec, Engine: e, Render: Renderer{},
+		Outside: out, Stop: stopped.Store,
 		Reopen: func(t *testing.T) *enginetest.Bench { return benchOn(t, config, namespace) }}
 }
 

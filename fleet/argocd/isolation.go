@@ -11,7 +11,8 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// Keys of argocd-cm and argocd-cmd-params-cm by which tenants who share a repo-server are kept apart.
+// Keys of argocd-cm and argocd-cmd-params-cm by which tenants who share a repo-server are kept
+// apart.
 const (
 	paramsName     = "argocd-cmd-params-cm"
 	jsonnetKey     = "jsonnet.enable"
@@ -20,17 +21,21 @@ const (
 	submodulesKey  = "reposerver.enable.git.submodule"
 )
 
-// openOptions are options of kustomize that run programs, fetch charts or read outside of the repository.
-var openOptions = []string{"--enable-helm", "--enable-exec", "--enable-alpha-plugins", "--load-restrictor", "--network"}
+// openOptions are options of kustomize that run programs, fetch charts or read outside of the
+// repository.
+var openOptions = []string{"--enable-helm", "--enable-exec", "--enable-alpha-plugins",
+	"--load-restrictor", "--network"}
 
-// isolationFindings returns what lets a tenant reach past its own repositories through a repo-server that
-// other tenants use too. It blocks where another tenant's or the engine's secrets can be read.
+// isolationFindings returns what lets a tenant reach past its own repositories through a
+// repo-server that other tenants use too. It blocks where another tenant's or the engine's secrets
+// can be read.
 func isolationFindings(settings map[string]string) []engine.Finding {
 	var found []engine.Finding
 	if v := settings[jsonnetKey]; v == "" || v == "true" {
 		found = append(found, engine.Finding{Code: "jsonnet", Blocks: true,
-			Message: "Argo CD evaluates *.jsonnet of repositories, which reads every file of the repo-server that its tenants share",
-			Fix:     `set jsonnet.enable: "false" in argocd-cm, or dedicate the engine to one tenant (spec.dedicatedTo)`})
+			Message: "Argo CD evaluates *.jsonnet of repositories, which reads every file of " +
+				"the repo-server that its tenants share",
+			Fix: `set jsonnet.enable: "false" in argocd-cm, or dedicate the engine to one tenant (spec.dedicatedTo)`})
 	}
 	schemes, set := settings[schemesKey]
 	if !set {
@@ -38,8 +43,10 @@ func isolationFindings(settings map[string]string) []engine.Finding {
 	}
 	if strings.Trim(schemes, ", \t\n") != "" {
 		found = append(found, engine.Finding{Code: "values-schemes", Blocks: true,
-			Message: "Argo CD fetches Helm value files by " + clip(schemes, 64) + " for any repository with .argocd-source.yaml, from whatever address the repo-server reaches",
-			Fix:     `set helm.valuesFileSchemes: "" in argocd-cm, or dedicate the engine to one tenant (spec.dedicatedTo)`})
+			Message: "Argo CD fetches Helm value files by " + clip(schemes, 64) +
+				" for any repository with .argocd-source.yaml, from whatever address the " +
+				"repo-server reaches",
+			Fix: `set helm.valuesFileSchemes: "" in argocd-cm, or dedicate the engine to one tenant (spec.dedicatedTo)`})
 	}
 	var open []string
 	for key, options := range settings {
@@ -54,8 +61,11 @@ func isolationFindings(settings map[string]string) []engine.Finding {
 	}
 	if slices.Sort(open); len(open) > 0 {
 		found = append(found, engine.Finding{Code: "kustomize-options", Blocks: true,
-			Message: "Argo CD runs kustomize with " + strings.Join(open, ", ") + ": repositories may run programs, fetch charts or read files of the repo-server that its tenants share",
-			Fix:     "remove the options from argocd-cm, or dedicate the engine to one tenant (spec.dedicatedTo)"})
+			Message: "Argo CD runs kustomize with " + strings.Join(open, ", ") +
+				": repositories may run programs, fetch charts or read files of the repo-server " +
+				"that its tenants share",
+			Fix: "remove the options from argocd-cm, or dedicate the engine to one tenant " +
+				"(spec.dedicatedTo)"})
 	}
 	return found
 }
@@ -72,19 +82,26 @@ func submoduleFindings(params map[string]string) []engine.Finding {
 
 // gitConfigFindings judges the repo-server's container.
 func gitConfigFindings(c container) []engine.Finding {
-	if slices.ContainsFunc(c.Env, func(e envVar) bool { return e.Name == "GIT_CONFIG_GLOBAL" && e.Value != "" }) {
+	if slices.ContainsFunc(c.Env, func(e envVar) bool {
+		return e.Name == "GIT_CONFIG_GLOBAL" &&
+			e.Value != ""
+	}) {
 		return nil
 	}
 	return []engine.Finding{{Code: "git-config",
-		Message: "the repo-server merges .argocd-source.yaml of repositories over what is declared, and kustomize fetches remote bases",
-		Fix:     "mount the Git settings that charts/argosy-engine brings (docs/security.md, Engines), or dedicate the engine to one tenant (spec.dedicatedTo)"}}
+		Message: "the repo-server merges .argocd-source.yaml of repositories over what is " +
+			"declared, and kustomize fetches remote bases",
+		Fix: "mount the Git settings that charts/argosy-engine brings (docs/security.md, " +
+			"Engines), or dedicate the engine to one tenant (spec.dedicatedTo)"}}
 }
 
 // shared reports whether several tenants use the engine's repo-server.
 func (e *Engine) shared() bool { return !e.name.OfEnvironment() && e.tenants != 1 }
 
-// checkIsolation judges how the engine keeps apart the tenants that share it; data is that of argocd-cm.
-func (e *Engine) checkIsolation(ctx context.Context, data map[string]string) ([]engine.Finding, error) {
+// checkIsolation judges how the engine keeps apart the tenants that share it; data is that of
+// argocd-cm.
+func (e *Engine) checkIsolation(ctx context.Context, data map[string]string) ([]engine.Finding,
+	error) {
 	if !e.shared() {
 		return nil, nil
 	}
@@ -112,8 +129,10 @@ func (e *Engine) checkSubmodules(ctx context.Context) ([]engine.Finding, error) 
 	switch {
 	case codeOf(err) == http.StatusForbidden:
 		return []engine.Finding{{Code: "params",
-			Message: e.who() + " may not get ConfigMap " + paramsName + " in namespace " + e.namespace + ", so that it is unknown whether the repo-server fetches Git submodules",
-			Fix:     "grant get on it there"}}, nil
+			Message: e.who() + " may not get ConfigMap " + paramsName + " in namespace " +
+				e.namespace +
+				", so that it is unknown whether the repo-server fetches Git submodules",
+			Fix: "grant get on it there"}}, nil
 	case err != nil && !isMissing(err):
 		return nil, err
 	}
@@ -131,9 +150,12 @@ type container struct {
 // repoServer returns the repo-server's container; none when Deployments may not be listed.
 func (e *Engine) repoServer(ctx context.Context) []container {
 	var list struct{ Items []controller }
-	query := url.Values{"labelSelector": {"app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=repo-server"}}
+	query := url.Values{
+		"labelSelector": {
+			"app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=repo-server"}}
 	path := "/apis/apps/v1/namespaces/" + url.PathEscape(e.namespace) + "/deployments"
-	if err := e.client.do(ctx, request{method: http.MethodGet, path: path, query: query}, &list); err != nil {
+	if err := e.client.do(ctx, request{method: http.MethodGet, path: path, query: query},
+		&list); err != nil {
 		return nil
 	}
 	for _, item := range list.Items {

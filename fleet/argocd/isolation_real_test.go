@@ -65,23 +65,31 @@ type hostile struct {
 }
 
 func hostileRepos(c *canaryServer, sourceFile string) []hostile {
-	chart := map[string]string{"app/Chart.yaml": chartOfOne, "app/values.yaml": "value: declared\n", "app/templates/cm.yaml": helmConfigMap}
-	overridden := map[string]string{"app/.argocd-source.yaml": "helm: {valueFiles: ['" + c.url + "/values.yaml']}\n"}
-	named := map[string]string{"app/" + sourceFile: "helm: {parameters: [{name: value, value: overridden}]}\n"}
+	chart := map[string]string{"app/Chart.yaml": chartOfOne, "app/values.yaml": "value: declared\n",
+		"app/templates/cm.yaml": helmConfigMap}
+	overridden := map[string]string{"app/.argocd-source.yaml": "helm: {valueFiles: ['" + c.url +
+		"/values.yaml']}\n"}
+	named := map[string]string{
+		"app/" + sourceFile: "helm: {parameters: [{name: value, value: overridden}]}\n"}
 	for path, content := range chart {
-		overridden[path], named[path] = content, strings.ReplaceAll(content, "{name: helm}", "{name: named}")
+		overridden[path], named[path] = content, strings.ReplaceAll(content, "{name: helm}",
+			"{name: named}")
 	}
 	return []hostile{
 		{"jsonnet", map[string]string{"app/cm.yaml": configMap("plain", "plain"),
 			"app/env.jsonnet": "{apiVersion:'v1',kind:'ConfigMap',metadata:{name:'stolen'},data:{value:std.base64(importstr '/proc/self/environ')}}"}},
 		{"override", overridden},
 		{"named", named},
-		{"remote-values", map[string]string{"app/Chart.yaml": chartOfOne, "app/values.yaml": "value: declared\n",
-			"app/templates/cm.yaml": strings.ReplaceAll(helmConfigMap, "{name: helm}", "{name: values}")}},
+		{"remote-values", map[string]string{"app/Chart.yaml": chartOfOne,
+			"app/values.yaml": "value: declared\n",
+			"app/templates/cm.yaml": strings.ReplaceAll(helmConfigMap, "{name: helm}",
+				"{name: values}")}},
 		{"submodule", map[string]string{"app/cm.yaml": configMap("module", "own"),
 			".gitmodules": "[submodule \"sub\"]\n\tpath = sub\n\turl = " + c.url + "/submodule\n"}},
-		{"base", map[string]string{"app/kustomization.yaml": "resources: ['git::" + c.url + "/base.git?ref=main']\n"}},
-		{"resource", map[string]string{"app/kustomization.yaml": "resources: ['" + c.url + "/resource.yaml']\n"}},
+		{"base", map[string]string{"app/kustomization.yaml": "resources: ['git::" + c.url +
+			"/base.git?ref=main']\n"}},
+		{"resource", map[string]string{"app/kustomization.yaml": "resources: ['" + c.url +
+			"/resource.yaml']\n"}},
 	}
 }
 
@@ -96,8 +104,9 @@ func (w *world) condition(key fleet.ObjectKey) string {
 	return fmt.Sprint(conditions)
 }
 
-// A repository reaches nothing but itself through the repo-server. The same repositories reach everything in an Argo CD as it is
-// published: what an engine's chart and the settings that preflight asks for are worth.
+// A repository reaches nothing but itself through the repo-server. The same repositories reach
+// everything in an Argo CD as it is published: what an engine's chart and the settings that
+// preflight asks for are worth.
 func TestRepositoriesReachNothingThroughTheSharedRepoServer(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		for _, open := range []bool{false, true} {
@@ -116,7 +125,8 @@ func (w *world) repositoriesReach(c *canaryServer, open bool) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	named := fleet.ApplicationName(fleet.ApplicationID{Tenant: acme, Deployment: "named", Environment: prodEU.Name})
+	named := fleet.ApplicationName(fleet.ApplicationID{Tenant: acme, Deployment: "named",
+		Environment: prodEU.Name})
 	hostiles := hostileRepos(c, ".argocd-source-"+named+".yaml")
 	repos := map[string]*stack.Repo{}
 	project := projectObject(acme)
@@ -134,41 +144,58 @@ func (w *world) repositoriesReach(c *canaryServer, open bool) {
 	}
 	w.gitlink(repos["submodule"])
 	foundation := w.foundation(prodEU, w.spaceA)
-	project.Project.Destinations = []fleet.Destination{{Server: fleet.ServerKey(w.cluster.Server, prodEU), Namespace: w.spaceA}}
+	project.Project.Destinations = []fleet.Destination{
+		{Server: fleet.ServerKey(w.cluster.Server, prodEU), Namespace: w.spaceA}}
 	w.apply(w.row(project, ""), fleet.Secret{})
 	w.apply(foundation[1], fleet.NewSecret(map[string][]byte{"token": []byte(token)}))
 	keys := map[string]fleet.ObjectKey{}
 	for _, h := range hostiles {
-		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(h.name), Environment: prodEU.Name}
-		app := w.app(id, "app", w.spaceA, fleet.DeletionOrphan, func(a *fleet.Application) { a.Source.RepoURL = repos[h.name].URL })
+		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(h.name),
+			Environment: prodEU.Name}
+		app := w.app(id, "app", w.spaceA, fleet.DeletionOrphan, func(a *fleet.Application) {
+			a.Source.RepoURL = repos[h.name].URL
+		})
 		w.apply(app, fleet.Secret{})
 		keys[h.name] = app.Key
 	}
 	// What no declaration can say: value files by URL.
 	patch := []byte(`{"spec":{"source":{"helm":{"valueFiles":["` + c.url + `/values.yaml"]}}}}`)
-	if _, err := w.applications().Patch(w.Context(), keys["remote-values"].Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "meddler"}); err != nil {
+	if _, err := w.applications().Patch(w.Context(), keys["remote-values"].Name,
+		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "meddler"}); err != nil {
 		w.Fatal(err)
 	}
 
 	value := func(name string) string { got, _ := w.value(w.spaceA, name); return got }
-	w.until("the plain manifests are there", func() bool { return value("plain") != "" && (open || value("module") == "own") })
-	w.until("only the network closes a remote resource", func() bool { return c.dialled("resource.yaml") && value("remote") == "from the canary" })
+	w.until("the plain manifests are there", func() bool {
+		return value("plain") != "" &&
+			(open || value("module") == "own")
+	})
+	w.until("only the network closes a remote resource", func() bool {
+		return c.dialled("resource.yaml") && value("remote") == "from the canary"
+	})
 	if open {
 		w.until("jsonnet has read the environment", func() bool {
 			environment, err := base64.StdEncoding.DecodeString(value("stolen"))
 			return err == nil && strings.Contains(string(environment), "REDIS_PASSWORD=")
 		})
-		w.until("the source files count", func() bool { return value("helm") == "from the canary" && value("named") == "overridden" })
+		w.until("the source files count", func() bool {
+			return value("helm") == "from the canary" &&
+				value("named") == "overridden"
+		})
 		w.until("all are dialled", func() bool {
-			return c.dialled("submodule") && c.dialled("base.git") && value("values") == "from the canary"
+			return c.dialled("submodule") && c.dialled("base.git") &&
+				value("values") == "from the canary"
 		})
 		return
 	}
 	for name, text := range map[string]string{
-		"override": "Argosy refuses a revision with app/.argocd-source.yaml", "named": "Argosy refuses a revision with app/.argocd-source-" + named + ".yaml",
+		"override":      "Argosy refuses a revision with app/.argocd-source.yaml",
+		"named":         "Argosy refuses a revision with app/.argocd-source-" + named + ".yaml",
 		"remote-values": "not allowed", "base": "transport 'http' not allowed",
 	} {
-		w.until(name+" is refused and the reason is shown", func() bool { return strings.Contains(w.condition(keys[name]), text) })
+		w.until(name+" is refused and the reason is shown", func() bool {
+			return strings.Contains(w.condition(keys[name]), text)
+		})
 	}
 	for _, name := range []string{"stolen", "helm", "named"} {
 		if got := value(name); got != "" {
@@ -199,10 +226,12 @@ func (w *world) gitlink(repo *stack.Repo) {
 	git("read-tree", "main")
 	git("update-index", "--add", "--cacheinfo", "160000,"+head+",sub")
 	identity := []string{"-c", "user.name=Evil", "-c", "user.email=evil@example.com"}
-	git("update-ref", "refs/heads/main", git(append(identity, "commit-tree", git("write-tree"), "-p", head, "-m", "submodule")...))
+	git("update-ref", "refs/heads/main",
+		git(append(identity, "commit-tree", git("write-tree"), "-p", head, "-m", "submodule")...))
 }
 
 func (w *world) applications() dynamic.ResourceInterface {
-	kind := schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+	kind := schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
+		Resource: "applications"}
 	return w.cluster.Dynamic().Resource(kind).Namespace(w.spec.ArgoCD.Namespace)
 }

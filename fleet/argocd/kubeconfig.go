@@ -17,19 +17,24 @@ import (
 func InCluster() (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, fmt.Errorf("connection inCluster: %w; name a kubeconfigRef if the control plane does not run in the engine's cluster", err)
+		return nil,
+			fmt.Errorf(
+				"connection inCluster: %w; name a kubeconfigRef if the control plane does not "+
+					"run in the engine's cluster", err)
 	}
 	return config, nil
 }
 
-// Kubeconfig reads an engine's kubeconfig. As for a tenant's, only the server, its CA and a token or client certificate are taken from it;
-// plug-ins, files, proxies and switched-off TLS are refused.
+// Kubeconfig reads an engine's kubeconfig. As for a tenant's, only the server, its CA and a token
+// or client certificate are taken from it; plug-ins, files, proxies and switched-off TLS are
+// refused.
 func Kubeconfig(content []byte) (*rest.Config, error) {
 	k, err := readKubeconfig(content)
 	if err != nil {
 		return nil, err
 	}
-	return &rest.Config{Host: k.server, BearerToken: k.token, TLSClientConfig: rest.TLSClientConfig{CAData: k.ca, CertData: k.cert, KeyData: k.key}}, nil
+	return &rest.Config{Host: k.server, BearerToken: k.token, TLSClientConfig: rest.TLSClientConfig{
+		CAData: k.ca, CertData: k.cert, KeyData: k.key}}, nil
 }
 
 // kubeconfig is all that is ever taken from a kubeconfig.
@@ -38,7 +43,8 @@ type kubeconfig struct {
 	ca, cert, key []byte
 }
 
-// readKubeconfig takes the current context apart. Its errors never repeat the content: parsers quote what they do not understand.
+// readKubeconfig takes the current context apart. Its errors never repeat the content: parsers
+// quote what they do not understand.
 func readKubeconfig(content []byte) (kubeconfig, error) {
 	bad := func(text string) (kubeconfig, error) {
 		return kubeconfig{}, fmt.Errorf("%w: kubeconfig: %s", engine.ErrCredential, text)
@@ -59,19 +65,24 @@ func readKubeconfig(content []byte) (kubeconfig, error) {
 		text, _, _ := strings.Cut(err.Error(), "\n")
 		return bad(text)
 	}
-	return kubeconfig{server: cluster.Server, token: user.Token, ca: cluster.CertificateAuthorityData, cert: user.ClientCertificateData, key: user.ClientKeyData}, nil
+	return kubeconfig{server: cluster.Server, token: user.Token,
+		ca: cluster.CertificateAuthorityData, cert: user.ClientCertificateData,
+		key: user.ClientKeyData}, nil
 }
 
 func checkCluster(c *api.Cluster) error {
 	switch {
 	case c.InsecureSkipTLSVerify:
-		return errors.New("insecure-skip-tls-verify is refused: put the CA into certificate-authority-data")
+		return errors.New(
+			"insecure-skip-tls-verify is refused: put the CA into certificate-authority-data")
 	case c.CertificateAuthority != "":
-		return errors.New("certificate-authority names a file: put its content into certificate-authority-data")
+		return errors.New(
+			"certificate-authority names a file: put its content into certificate-authority-data")
 	case c.ProxyURL != "":
 		return errors.New("proxy-url is refused")
 	case c.TLSServerName != "":
-		return errors.New("tls-server-name is refused: the server's certificate must name the host of its URL")
+		return errors.New(
+			"tls-server-name is refused: the server's certificate must name the host of its URL")
 	case len(c.CertificateAuthorityData) > 0:
 		if err := fleet.CheckCA(c.CertificateAuthorityData); err != nil {
 			return fmt.Errorf("certificate-authority-data %w", err)
@@ -87,10 +98,13 @@ func checkUser(u *api.AuthInfo) error {
 	case u.AuthProvider != nil:
 		return errors.New("auth-provider is refused; use a service account's token")
 	case u.TokenFile != "" || u.ClientCertificate != "" || u.ClientKey != "":
-		return errors.New("a file is named: put its content into token, client-certificate-data and client-key-data")
+		return errors.New(
+			"a file is named: put its content into token, client-certificate-data and " +
+				"client-key-data")
 	case u.Username != "" || u.Password != "":
 		return errors.New("user name and password are refused; use a service account's token")
-	case u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups) > 0 || len(u.ImpersonateUserExtra) > 0:
+	case u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups) > 0 ||
+		len(u.ImpersonateUserExtra) > 0:
 		return errors.New("impersonation is refused")
 	}
 	return nil

@@ -13,10 +13,17 @@ func TestAnOperationOfAStrangerIsTakenOutBeforeItBegins(t *testing.T) {
 	row := b.app("v1")
 	b.applied(row)
 	left := []struct{ name, patch string }{
-		{"Argo CD's own", `{"operation":{"initiatedBy":{"automated":true},"sync":{"revision":"x"}}}`},
-		{"one that runs", `{"operation":{"initiatedBy":{"username":"mallory"},"sync":{"revision":"x"}},"status":{"operationState":{"phase":"Running","startedAt":"2026-01-01T00:00:00Z","operation":{}}}}`},
-		{"one of Argosy's", `{"operation":{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":"s"}],"sync":{"revision":"x"}}}`},
-		{"one that has ended", `{"operation":null,"status":{"operationState":{"phase":"Failed","startedAt":"2026-01-01T00:00:00Z","operation":{"initiatedBy":{"username":"mallory"}}}}}`},
+		{
+			"Argo CD's own",
+			`{"operation":{"initiatedBy":{"automated":true},"sync":{"revision":"x"}}}`},
+		{
+			"one that runs",
+			`{"operation":{"initiatedBy":{"username":"mallory"},"sync":{"revision":"x"}},"status":{"operationState":{"phase":"Running","startedAt":"2026-01-01T00:00:00Z","operation":{}}}}`},
+		{
+			"one of Argosy's",
+			`{"operation":{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":"s"}],"sync":{"revision":"x"}}}`},
+		{"one that has ended",
+			`{"operation":null,"status":{"operationState":{"phase":"Failed","startedAt":"2026-01-01T00:00:00Z","operation":{"initiatedBy":{"username":"mallory"}}}}}`},
 	}
 	known := func() *entry { return b.e.cache.get(row.Key) }
 	const none = `{"operation":null,"status":{"operationState":null}}`
@@ -24,13 +31,16 @@ func TestAnOperationOfAStrangerIsTakenOutBeforeItBegins(t *testing.T) {
 		b.out.Merge(row.Key, none)
 		b.out.Merge(row.Key, by.patch)
 		version := b.out.Field(row.Key, "metadata.resourceVersion")
-		b.until("the watch has shown "+by.name, func() bool { return known().ResourceVersion == version })
+		b.until("the watch has shown "+by.name, func() bool {
+			return known().ResourceVersion == version
+		})
 		if out, err := b.apply(row); err != nil || out.Changed {
 			t.Errorf("%s: %+v, %v", by.name, out, err)
 		}
 	}
 	b.out.Merge(row.Key, none) // a merge would leave what the last one had
-	b.out.Merge(row.Key, `{"operation":{"initiatedBy":{"username":"mallory"},"sync":{"revision":"evil","manifests":["{}"]}}}`)
+	b.out.Merge(row.Key,
+		`{"operation":{"initiatedBy":{"username":"mallory"},"sync":{"revision":"evil","manifests":["{}"]}}}`)
 	b.until("it is noticed", func() bool { return known().Drifted })
 	b.applied(row)
 	if got := b.out.Field(row.Key, "operation"); got != "" {
@@ -44,20 +54,24 @@ func TestADeletionIsNotKeptWaitingBySkipReconcile(t *testing.T) {
 	o := applicationObject(checkoutID, exampleServer)
 	row := b.row(o)
 	b.applied(row)
-	if _, err := b.e.Apply(t.Context(), b.row(clusterObject(prodEU, exampleServer)), values("token", "x"), b.lease); err != nil {
+	if _, err := b.e.Apply(t.Context(), b.row(clusterObject(prodEU, exampleServer)),
+		values("token", "x"), b.lease); err != nil {
 		t.Fatal(err)
 	}
-	b.out.Merge(row.Key, `{"metadata":{"annotations":{"argocd.argoproj.io/skip-reconcile":"true"},"finalizers":["post-delete-finalizer.argocd.argoproj.io"]}}`)
+	b.out.Merge(row.Key,
+		`{"metadata":{"annotations":{"argocd.argoproj.io/skip-reconcile":"true"},"finalizers":["post-delete-finalizer.argocd.argoproj.io"]}}`)
 	if done, err := b.e.Delete(t.Context(), row, b.lease); done || err != nil {
 		t.Fatalf("%v, %v", done, err)
 	}
-	if got := b.out.Field(row.Key, "metadata.finalizers"); !strings.Contains(got, "post-delete") || !strings.Contains(got, cascadeFinalizer) {
+	if got := b.out.Field(row.Key, "metadata.finalizers"); !strings.Contains(got, "post-delete") ||
+		!strings.Contains(got, cascadeFinalizer) {
 		t.Errorf("finalizers are %s", got)
 	}
 	if got := b.out.Field(row.Key, "metadata.annotations|"+annotationSkipReconcile); got != "" {
 		t.Error("Argo CD is still told to leave it alone")
 	}
-	b.out.Merge(row.Key, `{"metadata":{"annotations":{"argocd.argoproj.io/skip-reconcile":"true"}}}`)
+	b.out.Merge(row.Key,
+		`{"metadata":{"annotations":{"argocd.argoproj.io/skip-reconcile":"true"}}}`)
 	if done, err := b.e.Delete(t.Context(), row, b.lease); done || err != nil {
 		t.Fatalf("while it is being deleted: %v, %v", done, err)
 	}
@@ -73,19 +87,25 @@ func TestADeletionThatIsNotSeenYetIsNotUndone(t *testing.T) {
 	row := b.app("v1")
 	b.applied(row)
 	b.out.Merge(row.Key, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io"]}}`)
-	b.until("the finalizer is seen", func() bool { live, _ := b.e.Live(row.Key); return live.Drifted })
+	b.until("the finalizer is seen", func() bool {
+		live, _ := b.e.Live(row.Key)
+		return live.Drifted
+	})
 	stale := *b.e.cache.get(row.Key)
-	if err := b.e.remove(t.Context(), row, b.e.entryOf(applications, mustRead(b, row.Key))); err != nil {
+	if err := b.e.remove(t.Context(), row,
+		b.e.entryOf(applications, mustRead(b, row.Key))); err != nil {
 		t.Fatal(err)
 	}
 	w, err := prepare(row, fleet.Secret{}, b.lease)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := b.e.step(t.Context(), w, &stale); err != nil || out.State != fleet.ApplyPending || out.Changed {
+	if out, err := b.e.step(t.Context(), w, &stale); err != nil ||
+		out.State != fleet.ApplyPending || out.Changed {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if got := b.out.Field(row.Key, "metadata.finalizers"); !strings.Contains(got, cascadeFinalizer) {
+	if got := b.out.Field(row.Key, "metadata.finalizers"); !strings.Contains(got,
+		cascadeFinalizer) {
 		t.Errorf("the workload was orphaned: finalizers %q", got)
 	}
 	b.out.Remove(row.Key)
@@ -96,8 +116,10 @@ func TestADeletionThatSomebodyElseBeganIsOrphanedToo(t *testing.T) {
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
-	b.out.Merge(row.Key, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io","example.com/other"]}}`)
-	if err := b.e.remove(t.Context(), row, b.e.entryOf(applications, mustRead(b, row.Key))); err != nil {
+	b.out.Merge(row.Key,
+		`{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io","example.com/other"]}}`)
+	if err := b.e.remove(t.Context(), row,
+		b.e.entryOf(applications, mustRead(b, row.Key))); err != nil {
 		t.Fatal(err)
 	}
 	if done, err := b.e.Delete(t.Context(), row, b.lease); done || err != nil {
@@ -118,7 +140,9 @@ func mustRead(b *faultBench, key fleet.ObjectKey) *liveObject {
 }
 
 func TestAnObjectThatCannotBeReadDoesNotHideTheOthers(t *testing.T) {
-	o, err := decodeLive([]byte(`{"metadata":{"name":"x","resourceVersion":"5","labels":{"app.kubernetes.io/managed-by":"argosy"}},"status":{"sync":"not an object"},"operation":[]}`))
+	o, err := decodeLive(
+		[]byte(
+			`{"metadata":{"name":"x","resourceVersion":"5","labels":{"app.kubernetes.io/managed-by":"argosy"}},"status":{"sync":"not an object"},"operation":[]}`))
 	if err != nil || o.Metadata.Name != "x" {
 		t.Errorf("%v, %v", o, err)
 	}
@@ -130,8 +154,12 @@ func TestAnObjectThatCannotBeReadDoesNotHideTheOthers(t *testing.T) {
 }
 
 func FuzzLiveObject(f *testing.F) {
-	f.Add([]byte(`{"metadata":{"name":"x","resourceVersion":"5"},"spec":{"syncPolicy":{"syncOptions":["a"]}},"status":{"resources":[{}],"operationState":{"phase":"Running"}}}`))
-	f.Add([]byte(`{"metadata":{"name":"x","resourceVersion":"5","finalizers":[""]},"spec":null,"data":{"a":1}}`))
+	f.Add(
+		[]byte(
+			`{"metadata":{"name":"x","resourceVersion":"5"},"spec":{"syncPolicy":{"syncOptions":["a"]}},"status":{"resources":[{}],"operationState":{"phase":"Running"}}}`))
+	f.Add(
+		[]byte(
+			`{"metadata":{"name":"x","resourceVersion":"5","finalizers":[""]},"spec":null,"data":{"a":1}}`))
 	f.Fuzz(func(_ *testing.T, raw []byte) {
 		o, err := decodeLive(raw)
 		if err != nil {

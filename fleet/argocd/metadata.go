@@ -22,8 +22,8 @@ const (
 	annotationHash     = "argosy.dev/hash"
 	annotationSync     = "argosy.dev/sync" // the last SyncRun that was asked for here
 
-	// annotationParked is since when the cluster of a parked Application is unreachable. Without it,
-	// skip-reconcile is not ours.
+	// annotationParked is since when the cluster of a parked Application is unreachable. Without
+	// it, skip-reconcile is not ours.
 	annotationParked = "argosy.dev/parked"
 
 	annotationSkipReconcile = "argocd.argoproj.io/skip-reconcile"
@@ -32,9 +32,11 @@ const (
 	fieldManager = "argosy"
 )
 
-// ownLabels and stableAnnotations are those that a manifest holds. Other annotations of ours are added when it is applied.
+// ownLabels and stableAnnotations are those that a manifest holds. Other annotations of ours are
+// added when it is applied.
 var (
-	ownLabels         = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment, labelCredential, labelSecretType}
+	ownLabels = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment,
+		labelCredential, labelSecretType}
 	stableAnnotations = []string{annotationEngine, annotationHold}
 )
 
@@ -65,7 +67,8 @@ type identity struct {
 
 func (id identity) labels() map[string]string {
 	m := map[string]string{labelManagedBy: managedBy, labelTenant: string(id.tenant)}
-	for k, v := range map[string]string{labelEnvironment: string(id.environment), labelDeployment: string(id.deployment), labelCredential: string(id.credential)} {
+	for k, v := range map[string]string{labelEnvironment: string(id.environment),
+		labelDeployment: string(id.deployment), labelCredential: string(id.credential)} {
 		if v != "" {
 			m[k] = v
 		}
@@ -83,7 +86,8 @@ func identityOf(labels map[string]string) identity {
 	}
 }
 
-// name is the one name that an object of that identity may have. An object whose labels give another name is a stranger in our clothes.
+// name is the one name that an object of that identity may have. An object whose labels give
+// another name is a stranger in our clothes.
 func (id identity) name(kind fleet.ObjectKind) string {
 	switch kind {
 	case fleet.ObjectProject:
@@ -93,7 +97,8 @@ func (id identity) name(kind fleet.ObjectKind) string {
 	case fleet.ObjectRepository:
 		return fleet.RepositoryName(fleet.CredentialID{Tenant: id.tenant, Name: id.credential})
 	case fleet.ObjectApplication:
-		return fleet.ApplicationName(fleet.ApplicationID{Tenant: id.tenant, Deployment: id.deployment, Environment: id.environment})
+		return fleet.ApplicationName(fleet.ApplicationID{
+			Tenant: id.tenant, Deployment: id.deployment, Environment: id.environment})
 	}
 	return ""
 }

@@ -11,8 +11,9 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// Watch follows the engine's Applications, AppProjects and our Secrets until ctx ends and tells the sink: each Application's latest state
-// at most once per window, and objects that need a look. It heals by itself; the error is ctx's.
+// Watch follows the engine's Applications, AppProjects and our Secrets until ctx ends and tells the
+// sink: each Application's latest state at most once per window, and objects that need a look. It
+// heals by itself; the error is ctx's.
 func (e *Engine) Watch(ctx context.Context, sink engine.Sink) error {
 	var all sync.WaitGroup
 	for _, r := range e.cache.wanted {
@@ -23,7 +24,8 @@ func (e *Engine) Watch(ctx context.Context, sink engine.Sink) error {
 	return context.Cause(ctx)
 }
 
-// tell hands over what waits, once per window. What came in while the sink was busy is handed over next; of each Application only the last.
+// tell hands over what waits, once per window. What came in while the sink was busy is handed over
+// next; of each Application only the last.
 func (e *Engine) tell(ctx context.Context, sink engine.Sink) {
 	for {
 		select {
@@ -82,7 +84,9 @@ func (e *Engine) Health() error {
 	if len(e.health.broken) == 0 {
 		return nil
 	}
-	first := slices.MinFunc(slices.Collect(maps.Keys(e.health.broken)), func(a, b *resource) int { return strings.Compare(a.plural, b.plural) })
+	first := slices.MinFunc(slices.Collect(maps.Keys(e.health.broken)), func(a, b *resource) int {
+		return strings.Compare(a.plural, b.plural)
+	})
 	f := e.health.broken[first]
 	return &brokenError{f}
 }

@@ -18,8 +18,10 @@ func observationOf(key fleet.ObjectKey, o *liveObject) fleet.Observation {
 	s := &o.Status
 	out := fleet.Observation{
 		Key: key, UID: o.Metadata.UID, ResourceVersion: o.Metadata.ResourceVersion,
-		Sync: syncState(s.Sync.Status), Health: healthState(s.Health.Status), SyncedRevision: clip(s.Sync.Revision, 256),
-		Resources: len(s.Resources), ReconciledAt: reconciledAt(s.ReconciledAt), Message: messageOf(s),
+		Sync: syncState(s.Sync.Status), Health: healthState(s.Health.Status),
+		SyncedRevision: clip(s.Sync.Revision, 256),
+		Resources:      len(s.Resources), ReconciledAt: reconciledAt(s.ReconciledAt),
+		Message: messageOf(s),
 	}
 	if state := s.OperationState; state != nil {
 		out.OperationPhase = unique.Make(clip(state.Phase, 32)).Value()
@@ -50,15 +52,16 @@ func messageOf(s *liveStatus) string {
 	}
 	if len(said) == 0 {
 		said = append(said, s.Health.Message)
-		if state := s.OperationState; state != nil && s.Health.Message == "" && state.Phase != "Succeeded" {
+		if state := s.OperationState; state != nil && s.Health.Message == "" &&
+			state.Phase != "Succeeded" {
 			said[0] = operationMessage(s) // e.g. why an operation that goes on is tried again
 		}
 	}
 	return clip(strings.Join(said, "; "), maxText)
 }
 
-// operationMessage is what Argo CD says of the operation, after the first resource that it could not sync: its own
-// words for that are "one or more synchronization tasks are not valid".
+// operationMessage is what Argo CD says of the operation, after the first resource that it could
+// not sync: its own words for that are "one or more synchronization tasks are not valid".
 func operationMessage(s *liveStatus) string {
 	failed, message := s.OperationState.SyncResult.Resources, s.OperationState.Message
 	if failed.first == "" {
@@ -72,7 +75,8 @@ func operationMessage(s *liveStatus) string {
 	return clip(strings.TrimSuffix(failed.first+"; "+message, "; "), maxText)
 }
 
-// syncState and healthState keep to the words we know: a word of a newer Argo CD is "Unknown", never a lie.
+// syncState and healthState keep to the words we know: a word of a newer Argo CD is "Unknown",
+// never a lie.
 func syncState(s string) fleet.SyncState {
 	switch v := fleet.SyncState(s); v {
 	case fleet.SyncSynced, fleet.SyncOutOfSync:
@@ -83,13 +87,15 @@ func syncState(s string) fleet.SyncState {
 
 func healthState(s string) fleet.HealthState {
 	switch v := fleet.HealthState(s); v {
-	case fleet.HealthHealthy, fleet.HealthProgressing, fleet.HealthDegraded, fleet.HealthSuspended, fleet.HealthMissing:
+	case fleet.HealthHealthy, fleet.HealthProgressing, fleet.HealthDegraded, fleet.HealthSuspended,
+		fleet.HealthMissing:
 		return v
 	}
 	return fleet.HealthUnknown
 }
 
-// clip makes text of a tenant's workload fit to be stored and shown: valid UTF-8, no control characters, at most that many bytes.
+// clip makes text of a tenant's workload fit to be stored and shown: valid UTF-8, no control
+// characters, at most that many bytes.
 func clip(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == utf8.RuneError {
@@ -107,8 +113,8 @@ func clip(s string, most int) string {
 	return s[:cut] + "..."
 }
 
-// differs reports whether b says something new to a reader of the mirror. Argo CD looks at every Application every few minutes and writes
-// down when; that alone is worth a row only now and then.
+// differs reports whether b says something new to a reader of the mirror. Argo CD looks at every
+// Application every few minutes and writes down when; that alone is worth a row only now and then.
 func differs(a, b fleet.Observation) bool {
 	if b.ReconciledAt.Sub(a.ReconciledAt) >= reconciledStep {
 		return true

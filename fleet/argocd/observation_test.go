@@ -8,7 +8,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Argo CD's words for an operation do not say which resource failed: the result of that resource does.
+// Argo CD's words for an operation do not say which resource failed: the result of that resource
+// does.
 func TestAFailedOperationNamesTheResourceThatFailed(t *testing.T) {
 	t.Parallel()
 	const (
@@ -22,13 +23,22 @@ func TestAFailedOperationNamesTheResourceThatFailed(t *testing.T) {
 		namedWith = "Application evil-a/x: resource argoproj.io:Application is not permitted in project evil; "
 	)
 	for name, c := range map[string]struct{ phase, message, resources, want string }{
-		"that Argo CD tries again": {"Running", invalid + " due to application controller sync timeout. Retrying attempt #3 at 10:00AM.", refused,
-			namedWith + invalid + " due to application controller sync timeout. Retrying attempt #3 at 10:00AM."},
-		"that failed":            {"Failed", invalid, synced + "," + refused, namedWith + invalid},
-		"of several resources":   {"Failed", invalid, refused + "," + hook + "," + nameless, namedWith + "2 other resources failed; " + invalid},
-		"of two resources":       {"Error", invalid, refused + "," + wordless, namedWith + "1 other resource failed; " + invalid},
-		"with a hook":            {"Failed", invalid, hook, "Job evil-a/migrate: Job has reached the specified backoff limit; " + invalid},
-		"without a namespace":    {"Failed", invalid, nameless, "Namespace new: resource :Namespace is not permitted in project evil; " + invalid},
+		"that Argo CD tries again": {
+			"Running",
+			invalid +
+				" due to application controller sync timeout. Retrying attempt #3 at 10:00AM.",
+			refused,
+			namedWith + invalid +
+				" due to application controller sync timeout. Retrying attempt #3 at 10:00AM."},
+		"that failed": {"Failed", invalid, synced + "," + refused, namedWith + invalid},
+		"of several resources": {"Failed", invalid, refused + "," + hook + "," + nameless,
+			namedWith + "2 other resources failed; " + invalid},
+		"of two resources": {"Error", invalid, refused + "," + wordless,
+			namedWith + "1 other resource failed; " + invalid},
+		"with a hook": {"Failed", invalid, hook,
+			"Job evil-a/migrate: Job has reached the specified backoff limit; " + invalid},
+		"without a namespace": {"Failed", invalid, nameless,
+			"Namespace new: resource :Namespace is not permitted in project evil; " + invalid},
 		"without a message":      {"Failed", "", refused, strings.TrimSuffix(namedWith, "; ")},
 		"of no resource":         {"Failed", "ComparisonError", synced, "ComparisonError"},
 		"of no resource's words": {"Failed", invalid, wordless, invalid},
@@ -37,7 +47,8 @@ func TestAFailedOperationNamesTheResourceThatFailed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var o liveObject
-			text := `{"status":{"operationState":{"phase":"` + c.phase + `","message":"` + c.message + `","syncResult":{"resources":[` + c.resources + `]}}}}`
+			text := `{"status":{"operationState":{"phase":"` + c.phase + `","message":"` +
+				c.message + `","syncResult":{"resources":[` + c.resources + `]}}}}`
 			if err := json.Unmarshal([]byte(text), &o); err != nil {
 				t.Fatal(err)
 			}

@@ -15,17 +15,22 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// A cluster's own Applications are those that its own people made. They are read as they are, and the one thing that is ever written to
-// them is an operation that somebody asked for.
+// A cluster's own Applications are those that its own people made. They are read as they are, and
+// the one thing that is ever written to them is an operation that somebody asked for.
 
 // ownApplications is followed apart from ours: what is kept of them is what people read.
-var ownApplications = &resource{kinds: applications.kinds, apiVersion: applications.apiVersion, kind: applications.kind, prefix: applications.prefix, plural: applications.plural}
+var ownApplications = &resource{kinds: applications.kinds, apiVersion: applications.apiVersion,
+	kind: applications.kind, prefix: applications.prefix, plural: applications.plural}
 
-// WatchOwn follows the Applications of the engine's namespace that are not ours until ctx ends. told hears of all of them, with whole set,
-// once they are read completely and whenever they are read anew; between that of what changed, each at most once per window, and those
-// that have gone with Gone set. It is called from one goroutine, and the watch waits for it. It heals by itself; the error is ctx's.
-func (e *Engine) WatchOwn(ctx context.Context, told func(own []fleet.OwnApplication, whole bool)) error {
-	kept := &ownCache{known: map[string]ownEntry{}, changed: map[string]fleet.OwnApplication{}, dirty: make(chan struct{}, 1)}
+// WatchOwn follows the Applications of the engine's namespace that are not ours until ctx ends.
+// told hears of all of them, with whole set, once they are read completely and whenever they are
+// read anew; between that of what changed, each at most once per window, and those that have gone
+// with Gone set. It is called from one goroutine, and the watch waits for it. It heals by itself;
+// the error is ctx's.
+func (e *Engine) WatchOwn(ctx context.Context, told func(own []fleet.OwnApplication,
+	whole bool)) error {
+	kept := &ownCache{known: map[string]ownEntry{}, changed: map[string]fleet.OwnApplication{},
+		dirty: make(chan struct{}, 1)}
 	var all sync.WaitGroup
 	all.Go(func() {
 		(&follower[ownEntry]{e: e, r: ownApplications, read: e.ownEntryOf, into: kept}).run(ctx)
@@ -54,10 +59,14 @@ func (e *Engine) ownEntryOf(o *liveObject) ownEntry {
 	_ = json.Unmarshal(o.Spec, &spec) // a malformed one is shown by its name and status alone
 	source := spec.first()
 	return ownEntry{ours: live.Ours, OwnApplication: fleet.OwnApplication{
-		Namespace: e.namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, Project: clip(spec.Project, 253),
-		RepoURL: withoutCredential(source.RepoURL), Path: clip(firstOf(source.Path, source.Chart), maxText), TargetRevision: clip(source.TargetRevision, 256),
-		Sync: live.seen.Sync, Health: live.seen.Health, SyncedRevision: live.seen.SyncedRevision, OperationPhase: live.seen.OperationPhase,
-		OperationID: live.seen.OperationID, Message: firstOf(live.seen.OperationError, live.seen.Message), Resources: live.seen.Resources,
+		Namespace: e.namespace, Name: o.Metadata.Name, UID: o.Metadata.UID,
+		Project: clip(spec.Project, 253),
+		RepoURL: withoutCredential(source.RepoURL), Path: clip(firstOf(source.Path, source.Chart),
+			maxText), TargetRevision: clip(source.TargetRevision, 256),
+		Sync: live.seen.Sync, Health: live.seen.Health, SyncedRevision: live.seen.SyncedRevision,
+		OperationPhase: live.seen.OperationPhase,
+		OperationID:    live.seen.OperationID, Message: firstOf(live.seen.OperationError,
+			live.seen.Message), Resources: live.seen.Resources,
 	}}
 }
 
@@ -78,8 +87,8 @@ func (s ownSpec) first() ownSource {
 	return s.Source
 }
 
-// withoutCredential is a repository's URL as it may be shown: without user, password and query. Of what is no URL
-// (git@host:path) only what stands behind the first "@" is shown.
+// withoutCredential is a repository's URL as it may be shown: without user, password and query. Of
+// what is no URL (git@host:path) only what stands behind the first "@" is shown.
 func withoutCredential(repo string) string {
 	if u, err := url.Parse(repo); err == nil && u.Scheme != "" {
 		u.User, u.RawQuery, u.Fragment = nil, "", ""
@@ -161,17 +170,21 @@ func (c *ownCache) take() ([]fleet.OwnApplication, bool) {
 			c.changed[name] = e.OwnApplication
 		}
 	}
-	all := slices.SortedFunc(maps.Values(c.changed), func(a, b fleet.OwnApplication) int { return strings.Compare(a.Name, b.Name) })
+	all := slices.SortedFunc(maps.Values(c.changed), func(a, b fleet.OwnApplication) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	clear(c.changed)
 	c.whole = false
 	return all, whole
 }
 
-// SyncOwn asks Argo CD for one sync of an own Application, as it stands: whoever has changed it since it was read is asked again. The outcome
-// is as Sync's. No label, annotation or field of its spec is touched, and one that is ours is refused: it is synced by Sync.
+// SyncOwn asks Argo CD for one sync of an own Application, as it stands: whoever has changed it
+// since it was read is asked again. The outcome is as Sync's. No label, annotation or field of its
+// spec is touched, and one that is ours is refused: it is synced by Sync.
 func (e *Engine) SyncOwn(ctx context.Context, q engine.SyncRequest) (engine.Outcome, error) {
 	if q.ID == "" || q.Key.Kind != fleet.ObjectApplication {
-		return engine.Outcome{}, fmt.Errorf("sync of %s: it needs an Application and an id", q.Key.Name)
+		return engine.Outcome{}, fmt.Errorf("sync of %s: it needs an Application and an id",
+			q.Key.Name)
 	}
 	if q.Revision != "" {
 		if err := exact("revision", q.Revision, 256); err != nil {
@@ -184,7 +197,9 @@ func (e *Engine) SyncOwn(ctx context.Context, q engine.SyncRequest) (engine.Outc
 			return out, e.explain(q.Key, err)
 		}
 	}
-	return engine.Outcome{State: fleet.ApplyPending, Message: "the Application is changing too quickly; it is tried again", RetryAfter: busyWait}, nil
+	return engine.Outcome{State: fleet.ApplyPending,
+		Message:    "the Application is changing too quickly; it is tried again",
+		RetryAfter: busyWait}, nil
 }
 
 func (e *Engine) syncOwnStep(ctx context.Context, q engine.SyncRequest) (engine.Outcome, error) {
@@ -198,13 +213,15 @@ func (e *Engine) syncOwnStep(ctx context.Context, q engine.SyncRequest) (engine.
 	live := e.entryOf(applications, o)
 	switch {
 	case live.Ours:
-		return engine.Outcome{}, fmt.Errorf("%w: it is declared in the config repo", engine.ErrForeign)
+		return engine.Outcome{}, fmt.Errorf("%w: it is declared in the config repo",
+			engine.ErrForeign)
 	case live.request == q.ID:
 		return engine.Outcome{State: fleet.ApplyApplied}, nil
 	case live.Deleting:
 		return engine.Outcome{}, fmt.Errorf("%w: it is being deleted", engine.ErrRefused)
 	case live.Operating:
-		return engine.Outcome{State: fleet.ApplyPending, Message: "another operation runs on the Application; it is asked for when that has ended", RetryAfter: busyWait}, nil
+		return engine.Outcome{State: fleet.ApplyPending,
+			Message: "another operation runs on the Application; it is asked for when that has ended", RetryAfter: busyWait}, nil
 	}
 	sync := map[string]any{"prune": q.Prune}
 	if q.Revision != "" {
@@ -213,7 +230,9 @@ func (e *Engine) syncOwnStep(ctx context.Context, q engine.SyncRequest) (engine.
 	if len(live.syncOptions) > 0 {
 		sync["syncOptions"] = live.syncOptions // an operation does not inherit them from the policy
 	}
-	_, err = e.merge(ctx, fleet.Row{Key: q.Key, Tenant: q.Tenant}, map[string]any{"operation": operationOf(q.ID, sync), "status": map[string]any{"operationState": nil}}, live)
+	_, err = e.merge(ctx, fleet.Row{Key: q.Key, Tenant: q.Tenant}, map[string]any{
+		"operation": operationOf(q.ID, sync), "status": map[string]any{"operationState": nil}},
+		live)
 	if err != nil {
 		return engine.Outcome{}, err
 	}

@@ -11,13 +11,15 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// ownCluster is an environment's own cluster, as its agent is connected to it: without an installationID.
+// ownCluster is an environment's own cluster, as its agent is connected to it: without an
+// installationID.
 func ownCluster(t *testing.T, data map[string]any) *Engine {
 	t.Helper()
 	c := apiServer(t)
 	namespace := space(t, c)
 	settings(t, c, namespace, data)
-	e, err := Connect(t.Context(), ownEngine, fleet.AgentSpec{ArgoCDNamespace: namespace}.Engine("eu"), c.REST(), Options{Stopped: func(fleet.TenantName) bool { return false }})
+	e, err := Connect(t.Context(), ownEngine, fleet.AgentSpec{ArgoCDNamespace: namespace}.Engine(
+		"eu"), c.REST(), Options{Stopped: func(fleet.TenantName) bool { return false }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,12 +31,18 @@ func TestTheArgoCDOfAnOwnClusterIsItsPeoples(t *testing.T) {
 		data map[string]any
 		want []string
 	}{
-		"as installed":                       {map[string]any{}, nil},
-		"an installationID of its own":       {map[string]any{"installationID": "plant-7"}, nil},
-		"tracking by label":                  {map[string]any{"application.resourceTrackingMethod": "label"}, []string{"tracking"}},
-		"its own cluster is allowed":         {map[string]any{"cluster.inClusterEnabled": "true"}, nil},
-		"it is kept from its own cluster":    {map[string]any{"cluster.inClusterEnabled": "false"}, []string{"in-cluster blocks"}},
-		"and by label, so that both is told": {map[string]any{"cluster.inClusterEnabled": "false", "application.resourceTrackingMethod": "label"}, []string{"tracking", "in-cluster blocks"}},
+		"as installed":                 {map[string]any{}, nil},
+		"an installationID of its own": {map[string]any{"installationID": "plant-7"}, nil},
+		"tracking by label": {
+			map[string]any{"application.resourceTrackingMethod": "label"}, []string{"tracking"}},
+		"its own cluster is allowed": {map[string]any{"cluster.inClusterEnabled": "true"},
+			nil},
+		"it is kept from its own cluster": {map[string]any{"cluster.inClusterEnabled": "false"},
+			[]string{"in-cluster blocks"}},
+		"and by label, so that both is told": {
+			map[string]any{"cluster.inClusterEnabled": "false",
+				"application.resourceTrackingMethod": "label"},
+			[]string{"tracking", "in-cluster blocks"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := ownCluster(t, tc.data)
@@ -42,8 +50,11 @@ func TestTheArgoCDOfAnOwnClusterIsItsPeoples(t *testing.T) {
 			if err != nil || !slices.Equal(codes(report), tc.want) {
 				t.Fatalf("findings are %v, %v, want %v", codes(report), err, tc.want)
 			}
-			blocks := slices.ContainsFunc(report.Findings, func(f engine.Finding) bool { return f.Blocks })
-			_, err = e.Apply(t.Context(), rowOf(t, ownProject(), 1), fleet.Secret{}, fleet.Lease{Epoch: 1})
+			blocks := slices.ContainsFunc(report.Findings, func(f engine.Finding) bool {
+				return f.Blocks
+			})
+			_, err = e.Apply(t.Context(), rowOf(t, ownProject(), 1), fleet.Secret{}, fleet.Lease{
+				Epoch: 1})
 			if errors.Is(err, engine.ErrUnfit) != blocks {
 				t.Errorf("a write gives %v", err)
 			}
@@ -60,13 +71,16 @@ func TestAnApplicationOfAnOwnClusterIsDeletedWithItsWorkload(t *testing.T) {
 	ctx, ended := t.Context(), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = e.Watch(ctx, engine.Sink{Observe: func([]fleet.Observation) {}, Wake: func([]fleet.ObjectKey) {}})
+		_ = e.Watch(ctx, engine.Sink{Observe: func([]fleet.Observation) {},
+			Wake: func([]fleet.ObjectKey) {}})
 	}()
 	t.Cleanup(func() { <-ended })
 	waitUntil(t, e.Synced)
-	project, app, lease := rowOf(t, ownProject(), 1), rowOf(t, ownApplication(), 2), fleet.Lease{Epoch: 1}
+	project, app, lease := rowOf(t, ownProject(), 1), rowOf(t, ownApplication(), 2), fleet.Lease{
+		Epoch: 1}
 	for _, row := range []fleet.Row{project, app} {
-		if out, err := e.Apply(t.Context(), row, fleet.Secret{}, lease); err != nil || out.State != fleet.ApplyApplied {
+		if out, err := e.Apply(t.Context(), row, fleet.Secret{}, lease); err != nil ||
+			out.State != fleet.ApplyApplied {
 			t.Fatalf("%s: %+v, %v", row.Key.Kind, out, err)
 		}
 	}
@@ -74,10 +88,12 @@ func TestAnApplicationOfAnOwnClusterIsDeletedWithItsWorkload(t *testing.T) {
 		t.Fatalf("it is done %v, %v", done, err)
 	}
 	o, err := e.read(t.Context(), app.Key)
-	if err != nil || o == nil || o.Metadata.DeletionTimestamp == nil || !slices.Contains(o.Metadata.Finalizers, cascadeFinalizer) {
+	if err != nil || o == nil || o.Metadata.DeletionTimestamp == nil ||
+		!slices.Contains(o.Metadata.Finalizers, cascadeFinalizer) {
 		t.Fatalf("it goes without its workload: %+v, %v", o, err)
 	}
-	if _, err := e.Delete(t.Context(), project, lease); !errors.Is(err, engine.ErrInUse) || !strings.Contains(err.Error(), app.Key.Name) {
+	if _, err := e.Delete(t.Context(), project, lease); !errors.Is(err, engine.ErrInUse) ||
+		!strings.Contains(err.Error(), app.Key.Name) {
 		t.Errorf("its project goes before it: %v", err)
 	}
 }

@@ -71,15 +71,20 @@ func ownKey(name string) fleet.ObjectKey {
 
 func (o *outside) makeOwn(name string, spec map[string]any) {
 	o.t.Helper()
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": argoAPI, "kind": "Application", "metadata": map[string]any{"name": name}, "spec": spec}}
-	if _, err := o.of(ownKey(name)).Create(context.Background(), u, metav1.CreateOptions{}); err != nil {
+	u := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": argoAPI, "kind": "Application",
+			"metadata": map[string]any{"name": name}, "spec": spec}}
+	if _, err := o.of(ownKey(name)).Create(context.Background(), u,
+		metav1.CreateOptions{}); err != nil {
 		o.t.Fatal(err)
 	}
 }
 
 func ownSpecOf(repo string) map[string]any {
-	return map[string]any{"project": "default", "destination": map[string]any{"server": fleet.InClusterServer, "namespace": "shop"},
-		"source": map[string]any{"repoURL": repo, "path": "deploy", "targetRevision": "main"}, "syncPolicy": map[string]any{"syncOptions": []any{"ServerSideApply=true"}}}
+	return map[string]any{"project": "default", "destination": map[string]any{
+		"server": fleet.InClusterServer, "namespace": "shop"},
+		"source":     map[string]any{"repoURL": repo, "path": "deploy", "targetRevision": "main"},
+		"syncPolicy": map[string]any{"syncOptions": []any{"ServerSideApply=true"}}}
 }
 
 func TestOwnApplicationsAreToldAsTheyAreAndOursAreNot(t *testing.T) {
@@ -91,23 +96,31 @@ func TestOwnApplicationsAreToldAsTheyAreAndOursAreNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := out.of(ours.Key).Create(t.Context(), &unstructured.Unstructured{Object: body}, metav1.CreateOptions{}); err != nil {
+	if _, err := out.of(ours.Key).Create(t.Context(), &unstructured.Unstructured{Object: body},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	o := watchOwn(t, e)
-	o.until("the own one is known, ours is not", func(known map[string]fleet.OwnApplication) bool { return len(known) == 1 })
+	o.until("the own one is known, ours is not", func(known map[string]fleet.OwnApplication) bool {
+		return len(known) == 1
+	})
 	got := o.known["shop"]
-	if got.RepoURL != "https://git.example.com/shop" || got.Path != "deploy" || got.TargetRevision != "main" || got.Namespace != out.namespace || got.UID == "" {
+	if got.RepoURL != "https://git.example.com/shop" || got.Path != "deploy" ||
+		got.TargetRevision != "main" || got.Namespace != out.namespace || got.UID == "" {
 		t.Errorf("it is told as %+v", got)
 	}
 	out.makeOwn("cart", ownSpecOf("git@git.example.com:cart"))
-	out.Merge(ownKey("shop"), `{"status":{"sync":{"status":"Synced","revision":"9b2d77c1"},"health":{"status":"Degraded","message":"no pods"},"resources":[{"kind":"Service"}]}}`)
+	out.Merge(ownKey("shop"),
+		`{"status":{"sync":{"status":"Synced","revision":"9b2d77c1"},"health":{"status":"Degraded","message":"no pods"},"resources":[{"kind":"Service"}]}}`)
 	o.until("both are known with their status", func(known map[string]fleet.OwnApplication) bool {
-		return len(known) == 2 && known["shop"].Health == fleet.HealthDegraded && known["shop"].Sync == fleet.SyncSynced && known["shop"].Resources == 1 &&
+		return len(known) == 2 && known["shop"].Health == fleet.HealthDegraded &&
+			known["shop"].Sync == fleet.SyncSynced && known["shop"].Resources == 1 &&
 			known["shop"].Message == "no pods" && known["cart"].RepoURL == "git.example.com:cart"
 	})
 	out.Remove(ownKey("shop"))
-	o.until("the one is gone", func(known map[string]fleet.OwnApplication) bool { return len(known) == 1 })
+	o.until("the one is gone", func(known map[string]fleet.OwnApplication) bool {
+		return len(known) == 1
+	})
 	if writes := out.Writes(); writes != 0 {
 		t.Errorf("watching wrote %d times", writes)
 	}
@@ -117,27 +130,33 @@ func TestSyncOfAnOwnApplicationWritesAnOperationAndNothingElse(t *testing.T) {
 	b := openBench(t)
 	e, out := b.Engine.(*Engine), b.Outside.(*outside)
 	out.makeOwn("shop", ownSpecOf("https://git.example.com/shop"))
-	q := engine.SyncRequest{Key: ownKey("shop"), Tenant: acme, ID: "01J1", Revision: "v2", Prune: true}
+	q := engine.SyncRequest{Key: ownKey("shop"), Tenant: acme, ID: "01J1", Revision: "v2",
+		Prune: true}
 	before := out.get(q.Key)
 	got, err := e.SyncOwn(t.Context(), q)
 	if err != nil || got.State != fleet.ApplyApplied || !got.Changed {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	after := out.get(q.Key)
-	for _, field := range []string{"operation.sync.revision", "operation.sync.prune", "operation.sync.syncOptions", "operation.initiatedBy.username"} {
+	for _, field := range []string{"operation.sync.revision", "operation.sync.prune",
+		"operation.sync.syncOptions", "operation.initiatedBy.username"} {
 		if out.Field(q.Key, field) == "" {
 			t.Errorf("the operation has no %s", field)
 		}
 	}
-	if a, b := before.GetLabels(), after.GetLabels(); len(a) != len(b) || len(after.GetAnnotations()) != len(before.GetAnnotations()) || after.GetGeneration() > before.GetGeneration()+1 {
+	if a, b := before.GetLabels(), after.GetLabels(); len(a) != len(b) ||
+		len(after.GetAnnotations()) != len(before.GetAnnotations()) ||
+		after.GetGeneration() > before.GetGeneration()+1 {
 		t.Errorf("more than the operation was written: %v %v", b, after.GetAnnotations())
 	}
 	writes := out.Writes()
-	if got, err = e.SyncOwn(t.Context(), q); err != nil || got.Changed || got.State != fleet.ApplyApplied || out.Writes() != writes {
+	if got, err = e.SyncOwn(t.Context(), q); err != nil || got.Changed ||
+		got.State != fleet.ApplyApplied || out.Writes() != writes {
 		t.Errorf("asked again: %+v, %v, %d writes", got, err, out.Writes()-writes)
 	}
 	q.ID = "01J2"
-	if got, err = e.SyncOwn(t.Context(), q); err != nil || got.State != fleet.ApplyPending || out.Writes() != writes {
+	if got, err = e.SyncOwn(t.Context(), q); err != nil || got.State != fleet.ApplyPending ||
+		out.Writes() != writes {
 		t.Errorf("while another runs: %+v, %v", got, err)
 	}
 }
@@ -151,25 +170,33 @@ func TestSyncOfAnOwnApplicationIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := out.of(ours.Key).Create(t.Context(), &unstructured.Unstructured{Object: body}, metav1.CreateOptions{}); err != nil {
+	if _, err := out.of(ours.Key).Create(t.Context(), &unstructured.Unstructured{Object: body},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
 		q    engine.SyncRequest
 		want error
 	}{
-		"when it is ours":         {engine.SyncRequest{Key: ours.Key, Tenant: acme, ID: "1"}, engine.ErrForeign},
-		"when there is none":      {engine.SyncRequest{Key: ownKey("nothing"), Tenant: acme, ID: "1"}, engine.ErrRefused},
-		"at a pattern":            {engine.SyncRequest{Key: ownKey("shop"), Tenant: acme, ID: "1", Revision: "v*"}, nil},
-		"by a request unnamed":    {engine.SyncRequest{Key: ownKey("shop"), Tenant: acme}, nil},
-		"of what is no such kind": {engine.SyncRequest{Key: fleet.ObjectKey{Kind: fleet.ObjectProject, Name: "default"}, ID: "1"}, nil},
+		"when it is ours": {engine.SyncRequest{Key: ours.Key, Tenant: acme, ID: "1"},
+			engine.ErrForeign},
+		"when there is none": {engine.SyncRequest{Key: ownKey("nothing"), Tenant: acme,
+			ID: "1"}, engine.ErrRefused},
+		"at a pattern": {engine.SyncRequest{Key: ownKey("shop"), Tenant: acme, ID: "1",
+			Revision: "v*"}, nil},
+		"by a request unnamed": {engine.SyncRequest{Key: ownKey("shop"), Tenant: acme}, nil},
+		"of what is no such kind": {
+			engine.SyncRequest{Key: fleet.ObjectKey{Kind: fleet.ObjectProject, Name: "default"},
+				ID: "1"}, nil},
 	} {
-		if _, err := e.SyncOwn(t.Context(), c.q); err == nil || c.want != nil && !errors.Is(err, c.want) {
+		if _, err := e.SyncOwn(t.Context(), c.q); err == nil || c.want != nil &&
+			!errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	b.Stop(true)
-	if _, err := e.SyncOwn(t.Context(), engine.SyncRequest{Key: ownKey("shop"), Tenant: acme, ID: "1"}); !errors.Is(err, engine.ErrStopped) {
+	if _, err := e.SyncOwn(t.Context(), engine.SyncRequest{Key: ownKey("shop"), Tenant: acme,
+		ID: "1"}); !errors.Is(err, engine.ErrStopped) {
 		t.Errorf("while stopped: %v", err)
 	}
 	if n := out.Writes(); n != 0 {

@@ -13,8 +13,9 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// unreadCluster is how Argo CD says, in 2.14 and in 3.2, that it could not read an Application's cluster
-// before it compared or deleted the Application (controller/state.go, controller/cache/cache.go).
+// unreadCluster is how Argo CD says, in 2.14 and in 3.2, that it could not read an Application's
+// cluster before it compared or deleted the Application (controller/state.go,
+// controller/cache/cache.go).
 var unreadCluster = []struct {
 	words  string
 	server bool // the server comes next, and a colon
@@ -31,7 +32,8 @@ func contactOf(live *engine.Live, stalled bool, o *liveObject) engine.Contact {
 		Key: live.Key, UID: live.UID, Tenant: live.Tenant, Environment: live.Environment,
 		Compared: reconciledAt(o.Status.ReconciledAt), Deleting: live.Deleting,
 	}
-	if since, err := time.Parse(time.RFC3339, o.Metadata.Annotations[annotationParked]); err == nil && stalled {
+	if since, err := time.Parse(time.RFC3339,
+		o.Metadata.Annotations[annotationParked]); err == nil && stalled {
 		c.Parked = since.UTC()
 	}
 	for _, condition := range o.Status.Conditions {
@@ -46,8 +48,9 @@ func contactOf(live *engine.Live, stalled bool, o *liveObject) engine.Contact {
 	return c
 }
 
-// clusterError returns the part of a condition's message that tells why the cluster could not be read.
-// Argo CD's own words lead the message: what a repository's tools print comes later, if at all.
+// clusterError returns the part of a condition's message that tells why the cluster could not be
+// read. Argo CD's own words lead the message: what a repository's tools print comes later, if at
+// all.
 func clusterError(message string) (string, bool) {
 	rest := message
 	for _, lead := range []string{"Failed to load target state: ", "Failed to load live state: "} {
@@ -81,19 +84,24 @@ func unreachableReason(text string) fleet.UnreachableReason {
 		return false
 	}
 	switch {
-	case has("TLS handshake timeout", "i/o timeout", "Client.Timeout", "context deadline exceeded", "timeout awaiting response headers",
-		"unable to return a response in the time allotted", "request canceled while waiting", "http2: client connection lost"):
+	case has("TLS handshake timeout", "i/o timeout", "Client.Timeout", "context deadline exceeded",
+		"timeout awaiting response headers",
+		"unable to return a response in the time allotted", "request canceled while waiting",
+		"http2: client connection lost"):
 		return fleet.UnreachableTimeout
-	case has("connection refused", "no such host", "no route to host", "network is unreachable", "connection reset", ": EOF"):
+	case has("connection refused", "no such host", "no route to host", "network is unreachable",
+		"connection reset", ": EOF"):
 		return fleet.UnreachableRefused
-	case has("provide credentials", "Unauthorized", "certificate signed by unknown authority", "x509:"):
+	case has("provide credentials", "Unauthorized", "certificate signed by unknown authority",
+		"x509:"):
 		return fleet.UnreachableDenied
 	}
 	return fleet.UnreachableError
 }
 
-// Park tells Argo CD to leave one Application alone, or no longer to. Argo CD takes up no event of an
-// Application with skip-reconcile: "true": it neither compares nor syncs it, and a deletion waits.
+// Park tells Argo CD to leave one Application alone, or no longer to. Argo CD takes up no event of
+// an Application with skip-reconcile: "true": it neither compares nor syncs it, and a deletion
+// waits.
 func (e *Engine) Park(ctx context.Context, q engine.ParkRequest, lease fleet.Lease) error {
 	if err := e.ready(); err != nil {
 		return err
@@ -111,7 +119,8 @@ func (e *Engine) Park(ctx context.Context, q engine.ParkRequest, lease fleet.Lea
 	return errors.New("the Application is changing too quickly; it is tried again")
 }
 
-func (e *Engine) parkStep(ctx context.Context, q engine.ParkRequest, lease fleet.Lease, known *entry) error {
+func (e *Engine) parkStep(ctx context.Context, q engine.ParkRequest, lease fleet.Lease,
+	known *entry) error {
 	since := ""
 	if !q.Since.IsZero() {
 		since = q.Since.UTC().Format(time.RFC3339)
@@ -122,7 +131,8 @@ func (e *Engine) parkStep(ctx context.Context, q engine.ParkRequest, lease fleet
 	case !known.Ours || known.Tenant != q.Tenant:
 		return fmt.Errorf("%w: it is not parked", engine.ErrForeign)
 	case known.Epoch > lease.Epoch:
-		return fmt.Errorf("%w: its epoch is %d, this lease's is %d", engine.ErrFenced, known.Epoch, lease.Epoch)
+		return fmt.Errorf("%w: its epoch is %d, this lease's is %d", engine.ErrFenced, known.Epoch,
+			lease.Epoch)
 	case since == "" && !known.Parked, since != "" && known.stalled:
 		return nil // so it is; and what somebody else has told Argo CD stays
 	}

@@ -18,7 +18,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// gate is an address that accepts connections and says nothing until it is opened: then it is the API server.
+// gate is an address that accepts connections and says nothing until it is opened: then it is the
+// API server.
 type gate struct {
 	listener net.Listener
 	server   string // behind it
@@ -36,7 +37,8 @@ func startGate(t testing.TB, server string) *gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{listener: listener, server: behind.Host, open: make(chan struct{}), ended: make(chan struct{})}
+	g := &gate{listener: listener, server: behind.Host, open: make(chan struct{}),
+		ended: make(chan struct{})}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -138,13 +140,14 @@ func (w *world) comparedAt(key fleet.ObjectKey) string {
 	return at
 }
 
-// A cluster accepts connections and never answers; later it does. Argo CD reports it in words that are
-// understood, leaves its Applications alone meanwhile, and goes on with them, deletions too.
+// A cluster accepts connections and never answers; later it does. Argo CD reports it in words that
+// are understood, leaves its Applications alone meanwhile, and goes on with them, deletions too.
 func TestAClusterThatDoesNotAnswerIsParkedAndComesBack(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
 			w := newWorldWith(t, "quiet-"+strings.ReplaceAll(version, ".", "-"), stack.ArgoOptions{
-				Version: version, ControllerEnv: []string{"ARGOCD_CLUSTER_SYNC_RETRY_TIMEOUT_DURATION=2s"},
+				Version: version, ControllerEnv: []string{
+					"ARGOCD_CLUSTER_SYNC_RETRY_TIMEOUT_DURATION=2s"},
 			})
 			w.comesBack()
 		})
@@ -152,7 +155,8 @@ func TestAClusterThatDoesNotAnswerIsParkedAndComesBack(t *testing.T) {
 }
 
 func (w *world) comesBack() {
-	w.commit(map[string]string{"n0/cm.yaml": configMap("n0", "v"), "q0/cm.yaml": configMap("q0", "v"), "q1/cm.yaml": configMap("q1", "v")})
+	w.commit(map[string]string{"n0/cm.yaml": configMap("n0", "v"),
+		"q0/cm.yaml": configMap("q0", "v"), "q1/cm.yaml": configMap("q1", "v")})
 	token, err := w.cluster.TenantToken(w.Context(), "acme-"+w.spaceA, w.spaceA, w.spaceB)
 	if err != nil {
 		w.Fatal(err)
@@ -161,7 +165,8 @@ func (w *world) comesBack() {
 	for _, row := range w.foundation(prodEU, w.spaceA) {
 		w.apply(row, secret)
 	}
-	neighbour := w.app(fleet.ApplicationID{Tenant: acme, Deployment: "n0", Environment: prodEU.Name}, "n0", w.spaceA, fleet.DeletionOrphan, nil)
+	neighbour := w.app(fleet.ApplicationID{Tenant: acme, Deployment: "n0",
+		Environment: prodEU.Name}, "n0", w.spaceA, fleet.DeletionOrphan, nil)
 	w.apply(neighbour, fleet.Secret{})
 	w.saw("the neighbour is synced", neighbour.Key, synced)
 
@@ -171,18 +176,22 @@ func (w *world) comesBack() {
 	server := fleet.ServerKey(g.url(), env)
 	project.Project.SourceRepos, project.Project.ClusterResources = []string{w.repo.URL}, nil
 	project.Project.Destinations = []fleet.Destination{{Server: server, Namespace: w.spaceB}}
-	cluster.Cluster.Namespaces, cluster.Cluster.CAData = []string{w.spaceB}, base64.StdEncoding.EncodeToString(w.cluster.CA)
+	cluster.Cluster.Namespaces, cluster.Cluster.CAData = []string{w.spaceB},
+		base64.StdEncoding.EncodeToString(w.cluster.CA)
 	w.apply(w.row(project, ""), fleet.Secret{})
 	w.apply(w.row(cluster, ""), secret)
 	quiet := func(name, revision string, policy fleet.DeletionPolicy) fleet.Row {
-		id := fleet.ApplicationID{Tenant: other, Deployment: fleet.DeploymentName(name), Environment: env.Name}
+		id := fleet.ApplicationID{Tenant: other, Deployment: fleet.DeploymentName(name),
+			Environment: env.Name}
 		return w.app(id, name, w.spaceB, policy, func(a *fleet.Application) {
 			a.Destination.Server, a.Source.TargetRevision = server, revision
 		})
 	}
-	stays, goes := quiet("q0", "main", fleet.DeletionOrphan), quiet("q1", "main", fleet.DeletionDelete)
+	stays, goes := quiet("q0", "main", fleet.DeletionOrphan),
+		quiet("q1", "main", fleet.DeletionDelete)
 	w.watchReach(reach.Limits{
-		Patience: 3 * time.Second, Relapse: time.Hour, ProbeFirst: 5 * time.Second, ProbeMost: 5 * time.Second, ProbeTime: 30 * time.Second,
+		Patience: 3 * time.Second, Relapse: time.Hour, ProbeFirst: 5 * time.Second,
+		ProbeMost: 5 * time.Second, ProbeTime: 30 * time.Second,
 		ProbeSoon: time.Second, OfTenant: 1, OfEngine: 1, Grace: 2, Share: 1, Least: 20,
 	})
 	w.apply(stays, fleet.Secret{})

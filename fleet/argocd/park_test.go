@@ -7,28 +7,37 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// The messages are those of Argo CD 2.14 and 3.2 beside real servers; TestAParkedClusterCostsItsNeighboursNothing
-// meets them again.
+// The messages are those of Argo CD 2.14 and 3.2 beside real servers;
+// TestAParkedClusterCostsItsNeighboursNothing meets them again.
 func TestAClusterThatCannotBeReadIsToldByArgoCDsOwnWordsAlone(t *testing.T) {
 	const get = `failed to get server version: Get "https://c.example.com/version?timeout=30s": `
 	const lead = `Failed to load target state: failed to get cluster version for cluster "https://c.example.com?argosy=x": ` +
 		`failed to get cluster info for "https://c.example.com?argosy=x": error synchronizing cache state : `
 	for message, want := range map[string]fleet.UnreachableReason{
-		lead + get + `net/http: TLS handshake timeout`:                                                                                              fleet.UnreachableTimeout,
-		lead + get + `dial tcp 192.0.2.1:443: i/o timeout`:                                                                                          fleet.UnreachableTimeout,
-		lead + get + `context deadline exceeded (Client.Timeout exceeded while awaiting headers)`:                                                   fleet.UnreachableTimeout,
-		lead + get + `dial tcp 127.0.0.1:1: connect: connection refused`:                                                                            fleet.UnreachableRefused,
-		lead + get + `dial tcp: lookup c.example.com: no such host`:                                                                                 fleet.UnreachableRefused,
-		lead + `failed to get server version: the server has asked for the client to provide credentials`:                                           fleet.UnreachableDenied,
-		lead + get + `tls: failed to verify certificate: x509: certificate signed by unknown authority`:                                             fleet.UnreachableDenied,
-		lead + `failed to sync cluster https://c.example.com: failed to load initial state of resource Shop.example.com: conversion webhook failed`: fleet.UnreachableError,
+		lead + get +
+			`net/http: TLS handshake timeout`: fleet.UnreachableTimeout,
+		lead + get +
+			`dial tcp 192.0.2.1:443: i/o timeout`: fleet.UnreachableTimeout,
+		lead + get +
+			`context deadline exceeded (Client.Timeout exceeded while awaiting headers)`: fleet.UnreachableTimeout,
+		lead + get +
+			`dial tcp 127.0.0.1:1: connect: connection refused`: fleet.UnreachableRefused,
+		lead + get +
+			`dial tcp: lookup c.example.com: no such host`: fleet.UnreachableRefused,
+		lead +
+			`failed to get server version: the server has asked for the client to provide credentials`: fleet.UnreachableDenied,
+		lead + get +
+			`tls: failed to verify certificate: x509: certificate signed by unknown authority`: fleet.UnreachableDenied,
+		lead +
+			`failed to sync cluster https://c.example.com: failed to load initial state of resource Shop.example.com: conversion webhook failed`: fleet.UnreachableError,
 		// What a repository's tools or a workload print is no word of Argo CD's.
 		`Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: error synchronizing cache state : i/o timeout`: "",
 		`Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: context deadline exceeded`:                     "",
 		`error synchronizing cache`: "",
 	} {
 		o := &liveObject{}
-		o.Status.Conditions = []struct{ Type, Message string }{{"SyncError", lead + "i/o timeout"}, {"ComparisonError", message}}
+		o.Status.Conditions = []struct{ Type, Message string }{{"SyncError", lead + "i/o timeout"},
+			{"ComparisonError", message}}
 		if got := contactOf(&engine.Live{}, false, o); got.Reason != want {
 			t.Errorf("%s\nis %q, not %q (%s)", message, got.Reason, want, got.Message)
 		}

@@ -15,11 +15,15 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// Preflight looks whether the instance is the declared one and fit to be written to: resource tracking by annotation, its installationID,
-// Argo CD's kinds, what keeps tenants apart in a shared repo-server, a `default` project that allows nothing, and our rights. What blocks makes every write fail with ErrUnfit until a later
-// Preflight finds it mended; two instances with one installationID or label tracking would take each other's resources for their own
-// (argo-cd#11402, #13079). The Argo CD of an environment's own cluster belongs to that cluster's people and is the only one there: its tracking
-// and its installationID are theirs, and only what would make us do wrong blocks. An error means that it could not be looked at, and leaves the last verdict standing.
+// Preflight looks whether the instance is the declared one and fit to be written to: resource
+// tracking by annotation, its installationID, Argo CD's kinds, what keeps tenants apart in a shared
+// repo-server, a `default` project that allows nothing, and our rights. What blocks makes every
+// write fail with ErrUnfit until a later Preflight finds it mended; two instances with one
+// installationID or label tracking would take each other's resources for their own (argo-cd#11402,
+// #13079). The Argo CD of an environment's own cluster belongs to that cluster's people and is the
+// only one there: its tracking and its installationID are theirs, and only what would make us do
+// wrong blocks. An error means that it could not be looked at, and leaves the last verdict
+// standing.
 func (e *Engine) Preflight(ctx context.Context) (engine.Report, error) {
 	var report engine.Report
 	kinds, err := e.checkKinds(ctx)
@@ -28,7 +32,8 @@ func (e *Engine) Preflight(ctx context.Context) (engine.Report, error) {
 	}
 	report.Findings = append(report.Findings, kinds...)
 	report.Version = e.version(ctx)
-	for _, check := range []func(context.Context, string) ([]engine.Finding, error){e.checkSettings, e.checkDefaultProject, e.checkRights} {
+	for _, check := range []func(context.Context, string) ([]engine.Finding, error){
+		e.checkSettings, e.checkDefaultProject, e.checkRights} {
 		if len(kinds) > 0 {
 			break // without Argo CD's kinds the rest would only repeat it
 		}
@@ -65,22 +70,34 @@ func (e *Engine) checkKinds(ctx context.Context) ([]engine.Finding, error) {
 		return nil, err
 	}
 	for _, r := range []*resource{applications, projects} {
-		if !slices.ContainsFunc(list.Resources, func(have struct{ Name string }) bool { return have.Name == r.plural }) {
-			return []engine.Finding{{Code: "kinds", Blocks: true, Message: "the cluster does not know Argo CD's kind " + r.kind, Fix: "install Argo CD's CustomResourceDefinitions, version 2.14 or 3.x"}}, nil
+		if !slices.ContainsFunc(list.Resources, func(have struct{ Name string }) bool {
+			return have.Name == r.plural
+		}) {
+			return []engine.Finding{
+				{Code: "kinds", Blocks: true, Message: "the cluster does not know Argo CD's kind " +
+					r.kind,
+					Fix: "install Argo CD's CustomResourceDefinitions, version 2.14 or 3.x"}}, nil
 		}
 	}
 	return nil, nil
 }
 
-// checkSettings reads argocd-cm. Argo CD 3 tracks by annotation unless told otherwise, 2.14 by label.
+// checkSettings reads argocd-cm. Argo CD 3 tracks by annotation unless told otherwise, 2.14 by
+// label.
 func (e *Engine) checkSettings(ctx context.Context, version string) ([]engine.Finding, error) {
 	var cm struct{ Data map[string]string }
 	err := e.get(ctx, e.configMaps()+"/argocd-cm", &cm)
 	switch {
 	case isMissing(err):
-		return []engine.Finding{{Code: "settings", Blocks: true, Message: "there is no ConfigMap argocd-cm in namespace " + e.namespace, Fix: "declare the namespace that Argo CD runs in, or install it there"}}, nil
+		return []engine.Finding{
+			{Code: "settings", Blocks: true,
+				Message: "there is no ConfigMap argocd-cm in namespace " + e.namespace,
+				Fix:     "declare the namespace that Argo CD runs in, or install it there"}}, nil
 	case codeOf(err) == http.StatusForbidden:
-		return []engine.Finding{{Code: "settings", Blocks: true, Message: "ConfigMap argocd-cm in namespace " + e.namespace + " may not be read", Fix: "grant get on configmaps there to " + e.who()}}, nil
+		return []engine.Finding{
+			{Code: "settings", Blocks: true, Message: "ConfigMap argocd-cm in namespace " +
+				e.namespace + " may not be read", Fix: "grant get on configmaps there to " +
+				e.who()}}, nil
 	case err != nil:
 		return nil, err
 	}
@@ -90,27 +107,37 @@ func (e *Engine) checkSettings(ctx context.Context, version string) ([]engine.Fi
 		tracking = "label, which an unset value may mean"
 	}
 	if tracking != "annotation" && tracking != "" {
-		found = append(found, engine.Finding{Code: "tracking", Blocks: !e.name.OfEnvironment(), Message: "Argo CD tracks resources by " + clip(tracking, 64), Fix: "set application.resourceTrackingMethod: annotation in argocd-cm"})
+		found = append(found, engine.Finding{Code: "tracking", Blocks: !e.name.OfEnvironment(),
+			Message: "Argo CD tracks resources by " + clip(tracking, 64),
+			Fix:     "set application.resourceTrackingMethod: annotation in argocd-cm"})
 	}
 	if e.name.OfEnvironment() {
 		return append(found, e.checkOwnCluster(cm.Data)...), nil
 	}
 	if id := cm.Data["installationID"]; id != e.installation {
-		found = append(found, engine.Finding{Code: "installation-id", Blocks: true, Message: fmt.Sprintf("Argo CD's installationID is %q, declared is %q", clip(id, 64), e.installation),
-			Fix: "set installationID in argocd-cm to the declared one, which is unique in the fleet, or connect to the right instance"})
+		found = append(found, engine.Finding{Code: "installation-id", Blocks: true,
+			Message: fmt.Sprintf("Argo CD's installationID is %q, declared is %q", clip(id, 64),
+				e.installation),
+			Fix: "set installationID in argocd-cm to the declared one, which is unique in the " +
+				"fleet, or connect to the right instance"})
 	}
 	isolation, err := e.checkIsolation(ctx, cm.Data)
 	return append(found, isolation...), err
 }
 
-// checkOwnCluster refuses an Argo CD that is kept from the cluster that it runs on: an Application whose destination it does not know loses
-// its finalizers when it is deleted, and leaves its workload behind without a word (appcontroller.go, finalizeApplicationDeletion).
+// checkOwnCluster refuses an Argo CD that is kept from the cluster that it runs on: an Application
+// whose destination it does not know loses its finalizers when it is deleted, and leaves its
+// workload behind without a word (appcontroller.go, finalizeApplicationDeletion).
 func (e *Engine) checkOwnCluster(data map[string]string) []engine.Finding {
 	if data["cluster.inClusterEnabled"] != "false" {
 		return nil
 	}
-	return []engine.Finding{{Code: "in-cluster", Blocks: true, Message: "Argo CD may not deploy to the cluster that it runs on (cluster.inClusterEnabled: \"false\" in argocd-cm)",
-		Fix: "remove the setting, or declare the environment with cluster and let an engine reach it"}}
+	return []engine.Finding{
+		{Code: "in-cluster", Blocks: true,
+			Message: "Argo CD may not deploy to the cluster that it runs on " +
+				"(cluster.inClusterEnabled: \"false\" in argocd-cm)",
+			Fix: "remove the setting, or declare the environment with cluster and let an engine " +
+				"reach it"}}
 }
 
 // who is the one that writes to the engine, for people.
@@ -131,13 +158,18 @@ func (e *Engine) checkDefaultProject(ctx context.Context, _ string) ([]engine.Fi
 	err := e.get(ctx, projects.object(e.namespace, "default"), &project)
 	switch {
 	case e.absent(err, projects):
-		return []engine.Finding{{Code: "default-project", Message: "there is no AppProject default, and Argo CD makes one that allows everything", Fix: "create it with an empty spec"}}, nil
+		return []engine.Finding{
+			{Code: "default-project",
+				Message: "there is no AppProject default, and Argo CD makes one that allows " +
+					"everything", Fix: "create it with an empty spec"}}, nil
 	case codeOf(err) == http.StatusForbidden:
 		return nil, nil // checkRights says so
 	case err != nil:
 		return nil, err
 	case len(project.Spec.SourceRepos) > 0 && len(project.Spec.Destinations) > 0:
-		return []engine.Finding{{Code: "default-project", Message: "AppProject default allows deployments", Fix: "empty its sourceRepos and destinations: no tenant uses it"}}, nil
+		return []engine.Finding{
+			{Code: "default-project", Message: "AppProject default allows deployments",
+				Fix: "empty its sourceRepos and destinations: no tenant uses it"}}, nil
 	}
 	return nil, nil
 }
@@ -148,7 +180,8 @@ type right struct{ group, resource, name, verb string }
 func neededRights(o Options) []right {
 	var all []right
 	for _, verb := range []string{"get", "list", "watch", "create", "patch", "delete"} {
-		all = append(all, right{"argoproj.io", "applications", "", verb}, right{"argoproj.io", "appprojects", "", verb})
+		all = append(all, right{"argoproj.io", "applications", "", verb},
+			right{"argoproj.io", "appprojects", "", verb})
 		if !o.Public {
 			all = append(all, right{"", "secrets", "", verb})
 		}
@@ -156,16 +189,20 @@ func neededRights(o Options) []right {
 	return all
 }
 
-// stopRights are those that the stop marker needs; without them the database alone remembers emergency stops.
+// stopRights are those that the stop marker needs; without them the database alone remembers
+// emergency stops.
 func stopRights() []right {
-	return []right{{"", "configmaps", "", "create"}, {"", "configmaps", stopMarker, "get"}, {"", "configmaps", stopMarker, "patch"}}
+	return []right{{"", "configmaps", "", "create"}, {"", "configmaps", stopMarker, "get"},
+		{"", "configmaps", stopMarker, "patch"}}
 }
 
-// rightsStand is for how long complete rights are taken for granted: a write that is forbidden says so itself.
+// rightsStand is for how long complete rights are taken for granted: a write that is forbidden says
+// so itself.
 const rightsStand = 10 * time.Minute
 
 func (e *Engine) checkRights(ctx context.Context, _ string) ([]engine.Finding, error) {
-	if seen := e.rightsSeen.Load(); seen != 0 && e.options.Now().Sub(time.Unix(seen, 0)) < rightsStand {
+	if seen := e.rightsSeen.Load(); seen != 0 &&
+		e.options.Now().Sub(time.Unix(seen, 0)) < rightsStand {
 		return nil, nil
 	}
 	var found []engine.Finding
@@ -174,14 +211,18 @@ func (e *Engine) checkRights(ctx context.Context, _ string) ([]engine.Finding, e
 		return nil, err
 	}
 	if len(missing) > 0 {
-		found = append(found, engine.Finding{Code: "rights", Blocks: true, Message: e.who() + " may not " + strings.Join(missing, ", ") + " in namespace " + e.namespace,
+		found = append(found, engine.Finding{Code: "rights", Blocks: true,
+			Message: e.who() + " may not " + strings.Join(missing, ", ") + " in namespace " +
+				e.namespace,
 			Fix: "bind it to a Role there that grants them"})
 	}
 	if missing, err = e.missing(ctx, stopRights()); err != nil {
 		return nil, err
 	}
 	if len(missing) > 0 {
-		found = append(found, engine.Finding{Code: "stop-marker", Message: e.who() + " may not " + strings.Join(missing, ", ") + " in namespace " + e.namespace + ", so that the database alone remembers emergency stops",
+		found = append(found, engine.Finding{Code: "stop-marker", Message: e.who() + " may not " +
+			strings.Join(missing, ", ") + " in namespace " + e.namespace +
+			", so that the database alone remembers emergency stops",
 			Fix: "grant create on configmaps, and get and patch on " + stopMarker + ", there"})
 	}
 	if len(found) == 0 {
@@ -211,13 +252,17 @@ func (e *Engine) missing(ctx context.Context, rights []right) ([]string, error) 
 }
 
 func (e *Engine) allowed(ctx context.Context, r right) (bool, error) {
-	body, err := json.Marshal(map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": map[string]any{
-		"resourceAttributes": map[string]any{"namespace": e.namespace, "group": r.group, "resource": r.resource, "name": r.name, "verb": r.verb}}})
+	body, err := json.Marshal(map[string]any{"apiVersion": "authorization.k8s.io/v1",
+		"kind": "SelfSubjectAccessReview", "spec": map[string]any{
+			"resourceAttributes": map[string]any{"namespace": e.namespace, "group": r.group,
+				"resource": r.resource, "name": r.name, "verb": r.verb}}})
 	if err != nil {
 		return false, fmt.Errorf("access review: %w", err)
 	}
 	var review struct{ Status struct{ Allowed bool } }
-	err = e.client.do(ctx, request{method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", contentType: plainJSON, body: body}, &review)
+	err = e.client.do(ctx, request{method: http.MethodPost,
+		path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", contentType: plainJSON,
+		body: body}, &review)
 	return review.Status.Allowed, err
 }
 
@@ -243,12 +288,17 @@ func (c controller) version() string {
 	return tagVersion(c.Metadata.Labels[versionLabel])
 }
 
-// version is Argo CD's, from the image of its controller or its label; failing that, what the CRD's schema gives away; "" when none may be read.
+// version is Argo CD's, from the image of its controller or its label; failing that, what the CRD's
+// schema gives away; "" when none may be read.
 func (e *Engine) version(ctx context.Context) string {
 	for _, kind := range []string{"statefulsets", "deployments"} {
 		var list struct{ Items []controller }
-		query := url.Values{"labelSelector": {"app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=application-controller"}}
-		if err := e.client.do(ctx, request{method: http.MethodGet, path: "/apis/apps/v1/namespaces/" + url.PathEscape(e.namespace) + "/" + kind, query: query}, &list); err != nil {
+		query := url.Values{
+			"labelSelector": {
+				"app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=application-controller"}}
+		if err := e.client.do(ctx, request{method: http.MethodGet,
+			path:  "/apis/apps/v1/namespaces/" + url.PathEscape(e.namespace) + "/" + kind,
+			query: query}, &list); err != nil {
 			continue
 		}
 		for _, item := range list.Items {
@@ -260,7 +310,8 @@ func (e *Engine) version(ctx context.Context) string {
 	return e.schemaVersion(ctx)
 }
 
-// imageVersion is the tag of an image when it looks like a version: quay.io/argoproj/argocd:v3.2.11@sha256:… gives v3.2.11.
+// imageVersion is the tag of an image when it looks like a version:
+// quay.io/argoproj/argocd:v3.2.11@sha256:… gives v3.2.11.
 func imageVersion(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
@@ -274,14 +325,17 @@ func tagVersion(tag string) string {
 	return clip(tag, 64)
 }
 
-// schemaVersion tells 3.x from 2.x by a field that only the newer CRD has. The control plane's Roles are of namespaces, and do not let it read
-// that: then it does not ask.
+// schemaVersion tells 3.x from 2.x by a field that only the newer CRD has. The control plane's
+// Roles are of namespaces, and do not let it read that: then it does not ask.
 func (e *Engine) schemaVersion(ctx context.Context) string {
-	if may, err := e.allowed(ctx, right{"apiextensions.k8s.io", "customresourcedefinitions", "applications.argoproj.io", "get"}); err != nil || !may {
+	if may, err := e.allowed(ctx, right{"apiextensions.k8s.io", "customresourcedefinitions",
+		"applications.argoproj.io", "get"}); err != nil || !may {
 		return ""
 	}
 	var raw json.RawMessage
-	if err := e.get(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/applications.argoproj.io", &raw); err != nil {
+	if err := e.get(ctx,
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/applications.argoproj.io",
+		&raw); err != nil {
 		return ""
 	}
 	if strings.Contains(string(raw), `"ignoreMissingComponents"`) {

@@ -43,13 +43,25 @@ func TestPreflightJudgesTheSettings(t *testing.T) {
 		data map[string]any
 		want []string
 	}{
-		"as declared":                       {map[string]any{"application.resourceTrackingMethod": "annotation", "installationID": "eu-1"}, nil},
-		"tracking by label":                 {map[string]any{"application.resourceTrackingMethod": "label", "installationID": "eu-1"}, []string{"tracking blocks"}},
-		"tracking by annotation and label":  {map[string]any{"application.resourceTrackingMethod": "annotation+label", "installationID": "eu-1"}, []string{"tracking blocks"}},
-		"the installationID of another":     {map[string]any{"application.resourceTrackingMethod": "annotation", "installationID": "us-1"}, []string{"installation-id blocks"}},
-		"no installationID":                 {map[string]any{"application.resourceTrackingMethod": "annotation"}, []string{"installation-id blocks"}},
-		"nothing set, on 3.x: only the id":  {map[string]any{}, []string{"installation-id blocks"}},
-		"an installationID that ends alike": {map[string]any{"application.resourceTrackingMethod": "annotation", "installationID": "eu-1 "}, []string{"installation-id blocks"}},
+		"as declared": {
+			map[string]any{"application.resourceTrackingMethod": "annotation",
+				"installationID": "eu-1"}, nil},
+		"tracking by label": {
+			map[string]any{"application.resourceTrackingMethod": "label", "installationID": "eu-1"},
+			[]string{"tracking blocks"}},
+		"tracking by annotation and label": {
+			map[string]any{"application.resourceTrackingMethod": "annotation+label",
+				"installationID": "eu-1"}, []string{"tracking blocks"}},
+		"the installationID of another": {
+			map[string]any{"application.resourceTrackingMethod": "annotation",
+				"installationID": "us-1"}, []string{"installation-id blocks"}},
+		"no installationID": {
+			map[string]any{"application.resourceTrackingMethod": "annotation"},
+			[]string{"installation-id blocks"}},
+		"nothing set, on 3.x: only the id": {map[string]any{}, []string{"installation-id blocks"}},
+		"an installationID that ends alike": {
+			map[string]any{"application.resourceTrackingMethod": "annotation",
+				"installationID": "eu-1 "}, []string{"installation-id blocks"}},
 	}
 	c := apiServer(t)
 	for name, tc := range cases {
@@ -64,15 +76,18 @@ func TestPreflightJudgesTheSettings(t *testing.T) {
 			if got := codes(report); !slices.Equal(got, tc.want) {
 				t.Fatalf("findings are %v, want %v", got, tc.want)
 			}
-			_, err = b.Engine.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{}, fleet.Lease{})
+			_, err = b.Engine.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{},
+				fleet.Lease{})
 			if blocked := errors.Is(err, engine.ErrUnfit); blocked != (tc.want != nil) {
 				t.Errorf("a write gives %v", err)
 			}
 			settings(t, c, namespace, apart(cases["as declared"].data))
-			if report, err = b.Engine.Preflight(t.Context()); err != nil || len(report.Findings) > 0 {
+			if report, err = b.Engine.Preflight(t.Context()); err != nil ||
+				len(report.Findings) > 0 {
 				t.Fatalf("mended: %v, %v", codes(report), err)
 			}
-			if _, err := b.Engine.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{}, fleet.Lease{}); errors.Is(err, engine.ErrUnfit) {
+			if _, err := b.Engine.Apply(t.Context(), rowOf(t, projectObject(acme), 1),
+				fleet.Secret{}, fleet.Lease{}); errors.Is(err, engine.ErrUnfit) {
 				t.Errorf("mended, and a write gives %v", err)
 			}
 		})
@@ -87,7 +102,8 @@ func apart(data map[string]any) map[string]any {
 }
 
 func TestPreflightRefusesARepoServerThatKeepsNobodyApart(t *testing.T) {
-	declared := map[string]any{"application.resourceTrackingMethod": "annotation", "installationID": "eu-1"}
+	declared := map[string]any{"application.resourceTrackingMethod": "annotation",
+		"installationID": "eu-1"}
 	with := func(more ...string) map[string]any {
 		all := apart(declared)
 		for i := 0; i < len(more); i += 2 {
@@ -102,21 +118,37 @@ func TestPreflightRefusesARepoServerThatKeepsNobodyApart(t *testing.T) {
 		advise, noParams bool
 		want             []string
 	}{
-		"all set":                       {settings: with(), params: off},
-		"as Argo CD comes":              {settings: declared, params: map[string]any{}, want: []string{"jsonnet blocks", "values-schemes blocks", "submodules"}},
-		"as it comes, for one tenant":   {settings: declared, params: map[string]any{}, dedicated: []fleet.TenantName{"acme"}},
-		"as it comes, for two tenants":  {settings: declared, params: off, dedicated: []fleet.TenantName{"acme", "globex"}, want: []string{"jsonnet blocks", "values-schemes blocks"}},
-		"as it comes, seen by an agent": {settings: declared, params: off, advise: true, want: []string{"jsonnet", "values-schemes"}},
-		"as it comes, seen by an agent that is told who shares it": {settings: declared, params: map[string]any{}, noParams: true,
+		"all set": {settings: with(), params: off},
+		"as Argo CD comes": {settings: declared, params: map[string]any{},
+			want: []string{"jsonnet blocks", "values-schemes blocks", "submodules"}},
+		"as it comes, for one tenant": {settings: declared, params: map[string]any{},
+			dedicated: []fleet.TenantName{"acme"}},
+		"as it comes, for two tenants": {settings: declared, params: off,
+			dedicated: []fleet.TenantName{"acme", "globex"}, want: []string{
+				"jsonnet blocks", "values-schemes blocks"}},
+		"as it comes, seen by an agent": {settings: declared, params: off, advise: true,
+			want: []string{"jsonnet", "values-schemes"}},
+		"as it comes, seen by an agent that is told who shares it": {
+			settings: declared, params: map[string]any{}, noParams: true,
 			want: []string{"jsonnet blocks", "values-schemes blocks"}},
-		"jsonnet is switched on":       {settings: with("jsonnet.enable", "true"), params: off, want: []string{"jsonnet blocks"}},
-		"jsonnet's switch is empty":    {settings: with("jsonnet.enable", ""), params: off, want: []string{"jsonnet blocks"}},
-		"one scheme":                   {settings: with("helm.valuesFileSchemes", "https"), params: off, want: []string{"values-schemes blocks"}},
-		"commas alone":                 {settings: with("helm.valuesFileSchemes", " , "), params: off},
-		"submodules are switched on":   {settings: with(), params: map[string]any{submodulesKey: "true"}, want: []string{"submodules"}},
-		"kustomize runs helm":          {settings: with("kustomize.buildOptions", "--enable-helm"), params: off, want: []string{"kustomize-options blocks"}},
-		"one version reads everything": {settings: with("kustomize.buildOptions.v5.4.3", "--load-restrictor LoadRestrictionsNone"), params: off, want: []string{"kustomize-options blocks"}},
-		"a harmless option":            {settings: with("kustomize.buildOptions", "--as-current-user"), params: off},
+		"jsonnet is switched on": {settings: with("jsonnet.enable", "true"), params: off,
+			want: []string{"jsonnet blocks"}},
+		"jsonnet's switch is empty": {settings: with("jsonnet.enable", ""), params: off,
+			want: []string{"jsonnet blocks"}},
+		"one scheme": {settings: with("helm.valuesFileSchemes", "https"),
+			params: off, want: []string{"values-schemes blocks"}},
+		"commas alone": {settings: with("helm.valuesFileSchemes", " , "),
+			params: off},
+		"submodules are switched on": {settings: with(), params: map[string]any{
+			submodulesKey: "true"}, want: []string{"submodules"}},
+		"kustomize runs helm": {settings: with("kustomize.buildOptions", "--enable-helm"),
+			params: off, want: []string{"kustomize-options blocks"}},
+		"one version reads everything": {
+			settings: with("kustomize.buildOptions.v5.4.3",
+				"--load-restrictor LoadRestrictionsNone"), params: off, want: []string{
+				"kustomize-options blocks"}},
+		"a harmless option": {
+			settings: with("kustomize.buildOptions", "--as-current-user"), params: off},
 	}
 	c := apiServer(t)
 	for name, tc := range cases {
@@ -125,7 +157,9 @@ func TestPreflightRefusesARepoServerThatKeepsNobodyApart(t *testing.T) {
 			spec.ArgoCD.Namespace, spec.DedicatedTo = space(t, c), tc.dedicated
 			settings(t, c, spec.ArgoCD.Namespace, tc.settings)
 			params(t, c, spec.ArgoCD.Namespace, tc.params)
-			e, err := Connect(t.Context(), testEngine, spec, c.REST(), Options{Advise: tc.advise, NoParams: tc.noParams, Stopped: func(fleet.TenantName) bool { return false }})
+			e, err := Connect(t.Context(), testEngine, spec, c.REST(),
+				Options{Advise: tc.advise, NoParams: tc.noParams,
+					Stopped: func(fleet.TenantName) bool { return false }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,8 +167,11 @@ func TestPreflightRefusesARepoServerThatKeepsNobodyApart(t *testing.T) {
 			if got := codes(report); err != nil || !slices.Equal(got, tc.want) {
 				t.Fatalf("findings are %v, %v; want %v", got, err, tc.want)
 			}
-			_, err = e.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{}, fleet.Lease{})
-			blocks := slices.ContainsFunc(tc.want, func(code string) bool { return strings.HasSuffix(code, "blocks") })
+			_, err = e.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{},
+				fleet.Lease{})
+			blocks := slices.ContainsFunc(tc.want, func(code string) bool {
+				return strings.HasSuffix(code, "blocks")
+			})
 			if errors.Is(err, engine.ErrUnfit) != blocks {
 				t.Errorf("a write gives %v", err)
 			}
@@ -145,20 +182,29 @@ func TestPreflightRefusesARepoServerThatKeepsNobodyApart(t *testing.T) {
 func TestPreflightReadsTheRepoServersGitSettings(t *testing.T) {
 	c := apiServer(t)
 	ns := space(t, c)
-	labels := map[string]string{"app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/component": "repo-server"}
+	labels := map[string]string{"app.kubernetes.io/part-of": "argocd",
+		"app.kubernetes.io/component": "repo-server"}
 	deployment := func(env ...corev1.EnvVar) *appsv1.Deployment {
-		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "argocd-repo-server", Namespace: ns, Labels: labels}, Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "argocd-repo-server", Image: "quay.io/argoproj/argocd:v3.2.11", Env: env}}}}}}
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "argocd-repo-server",
+			Namespace: ns, Labels: labels}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					Containers: []corev1.Container{
+						{Name: "argocd-repo-server", Image: "quay.io/argoproj/argocd:v3.2.11",
+							Env: env}}}}}}
 	}
 	for _, tc := range []struct {
 		env  []corev1.EnvVar
 		want []string
-	}{{nil, []string{"git-config"}}, {[]corev1.EnvVar{{Name: "GIT_CONFIG_GLOBAL", Value: "/app/config/argosy-git/gitconfig"}}, nil}} {
+	}{{nil, []string{"git-config"}},
+		{[]corev1.EnvVar{{Name: "GIT_CONFIG_GLOBAL", Value: "/app/config/argosy-git/gitconfig"}},
+			nil}} {
 		if err := c.Apply(t.Context(), deployment(tc.env...)); err != nil {
 			t.Fatal(err)
 		}
-		if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil || !slices.Equal(codes(report), tc.want) {
+		if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil ||
+			!slices.Equal(codes(report), tc.want) {
 			t.Errorf("%v gives %v, %v", tc.env, codes(report), err)
 		}
 	}
@@ -175,14 +221,18 @@ func TestPreflightTellsWhatIsMissing(t *testing.T) {
 		return report
 	}
 	t.Run("a namespace without Argo CD", func(t *testing.T) {
-		if got := codes(look(t, "kube-public", c.REST())); !slices.Contains(got, "settings blocks") {
+		if got := codes(look(t, "kube-public", c.REST())); !slices.Contains(got,
+			"settings blocks") {
 			t.Errorf("findings are %v", got)
 		}
 	})
 	t.Run("a default project that allows everything", func(t *testing.T) {
 		ns := space(t, c)
-		err := c.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": argoAPI, "kind": "AppProject", "metadata": map[string]any{"name": "default", "namespace": ns},
-			"spec": map[string]any{"sourceRepos": []any{"*"}, "destinations": []any{map[string]any{"server": "*", "namespace": "*"}}}}})
+		err := c.Apply(t.Context(), &unstructured.Unstructured{
+			Object: map[string]any{"apiVersion": argoAPI, "kind": "AppProject",
+				"metadata": map[string]any{"name": "default", "namespace": ns},
+				"spec": map[string]any{"sourceRepos": []any{"*"}, "destinations": []any{
+					map[string]any{"server": "*", "namespace": "*"}}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,21 +246,30 @@ func TestPreflightTellsWhatIsMissing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = c.Apply(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "some", Namespace: ns}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"}, Verbs: []string{"get", "list", "watch", "create", "delete"}},
-			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}},
-			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}}},
-			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "some", Namespace: ns}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "some"},
-				Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "stack-tenants", Name: "reader-" + ns}}})
+		err = c.Apply(t.Context(), &rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Name: "some", Namespace: ns}, Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{"argoproj.io"}, Resources: []string{
+					"applications", "appprojects"},
+					Verbs: []string{"get", "list", "watch", "create", "delete"}},
+				{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}},
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{
+					"get"}}}},
+			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "some", Namespace: ns},
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "some"},
+				Subjects: []rbacv1.Subject{
+					{Kind: rbacv1.ServiceAccountKind, Namespace: "stack-tenants",
+						Name: "reader-" + ns}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		config := &rest.Config{Host: c.Server, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: c.CA}}
+		config := &rest.Config{Host: c.Server, BearerToken: token,
+			TLSClientConfig: rest.TLSClientConfig{CAData: c.CA}}
 		report := look(t, ns, config)
 		if got := codes(report); !slices.Equal(got, []string{"rights blocks", "stop-marker"}) {
 			t.Fatalf("findings are %v", report.Findings)
 		}
-		if text := report.Findings[0].Message; !strings.Contains(text, "patch applications") || !strings.Contains(text, "patch appprojects") || strings.Contains(text, "secrets") {
+		if text := report.Findings[0].Message; !strings.Contains(text, "patch applications") ||
+			!strings.Contains(text, "patch appprojects") || strings.Contains(text, "secrets") {
 			t.Errorf("it says %q", text)
 		}
 	})
@@ -248,7 +307,8 @@ func TestPreflightThatFailsLeavesTheVerdict(t *testing.T) {
 
 func TestPreflightReadsTheVersion(t *testing.T) {
 	for image, want := range map[string]string{
-		"quay.io/argoproj/argocd:v3.2.11": "v3.2.11", "registry:5000/argocd:v2.14.21@sha256:abc": "v2.14.21", "argocd:2.14.1": "2.14.1",
+		"quay.io/argoproj/argocd:v3.2.11":          "v3.2.11",
+		"registry:5000/argocd:v2.14.21@sha256:abc": "v2.14.21", "argocd:2.14.1": "2.14.1",
 		"argocd": "", "argocd:latest": "", "registry:5000/argocd": "", "argocd:v": "", "": "",
 	} {
 		if got := imageVersion(image); got != want {
@@ -257,26 +317,34 @@ func TestPreflightReadsTheVersion(t *testing.T) {
 	}
 	c := apiServer(t)
 	ns := space(t, c)
-	if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil || report.Version != "3.x" {
+	if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil ||
+		report.Version != "3.x" {
 		t.Errorf("from the CRD alone: %q, %v", report.Version, err)
 	}
-	labels := map[string]string{"app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/component": "application-controller"}
+	labels := map[string]string{"app.kubernetes.io/part-of": "argocd",
+		"app.kubernetes.io/component": "application-controller"}
 	for _, told := range []struct{ image, label, want string }{
 		{"quay.io/argoproj/argocd@sha256:abc", "", "3.x"},
 		{"quay.io/argoproj/argocd@sha256:abc", "later", "3.x"},
 		{"quay.io/argoproj/argocd@sha256:abc", "v3.2.11", "v3.2.11"},
 		{"quay.io/argoproj/argocd:v2.14.21", "v3.2.11", "v2.14.21"},
 	} {
-		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "argocd-application-controller", Namespace: ns, Labels: maps.Clone(labels)}, Spec: appsv1.StatefulSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: told.image}}}}}}
+		set := &appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "argocd-application-controller", Namespace: ns,
+				Labels: maps.Clone(labels)}, Spec: appsv1.StatefulSetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec: corev1.PodSpec{
+						Containers: []corev1.Container{{Name: "c", Image: told.image}}}}}}
 		if told.label != "" {
 			set.Labels[versionLabel] = told.label
 		}
 		if err := c.Apply(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}
-		if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil || report.Version != told.want {
+		if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil ||
+			report.Version != told.want {
 			t.Errorf("%+v gives %q, %v", told, report.Version, err)
 		}
 	}
@@ -293,11 +361,13 @@ func TestPreflightDoesNotAskForADefinitionThatItMayNotRead(t *testing.T) {
 		review := strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews")
 		if review {
 			body, err := io.ReadAll(r.Body)
-			fmt.Fprintf(w, `{"status": {"allowed": %t}}`, err == nil && !bytes.Contains(body, []byte("customresourcedefinitions")))
+			fmt.Fprintf(w, `{"status": {"allowed": %t}}`, err == nil &&
+				!bytes.Contains(body, []byte("customresourcedefinitions")))
 		}
 		return review
 	})
-	if report, err := b.e.Preflight(t.Context()); err != nil || report.Version != "" || len(report.Findings) > 0 || asked.Load() > 0 {
+	if report, err := b.e.Preflight(t.Context()); err != nil || report.Version != "" ||
+		len(report.Findings) > 0 || asked.Load() > 0 {
 		t.Errorf("%+v, %v; asked %d times", report, err, asked.Load())
 	}
 }
@@ -307,12 +377,17 @@ func TestConnectRefuses(t *testing.T) {
 	free := Options{Stopped: func(fleet.TenantName) bool { return false }}
 	cases := map[string]func() error{
 		"plain http": func() error {
-			_, err := Connect(t.Context(), "e", engineSpec(), &rest.Config{Host: "http://127.0.0.1:1"}, free)
+			_, err := Connect(t.Context(), "e", engineSpec(), &rest.Config{
+				Host: "http://127.0.0.1:1"}, free)
 			return err
 		},
-		"no way to ask for a stop": func() error { _, err := Connect(t.Context(), "e", engineSpec(), good, Options{}); return err },
+		"no way to ask for a stop": func() error {
+			_, err := Connect(t.Context(), "e", engineSpec(), good, Options{})
+			return err
+		},
 		"an instance without its id": func() error {
-			_, err := Connect(t.Context(), "e", fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "x"}}, good, free)
+			_, err := Connect(t.Context(), "e", fleet.EngineSpec{
+				ArgoCD: fleet.ArgoCDInstance{Namespace: "x"}}, good, free)
 			return err
 		},
 		"an own cluster without a place": func() error {
@@ -320,7 +395,8 @@ func TestConnectRefuses(t *testing.T) {
 			return err
 		},
 		"an instance without a place": func() error {
-			_, err := Connect(t.Context(), "e", fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{InstallationID: "x"}}, good, free)
+			_, err := Connect(t.Context(), "e", fleet.EngineSpec{
+				ArgoCD: fleet.ArgoCDInstance{InstallationID: "x"}}, good, free)
 			return err
 		},
 	}
@@ -333,7 +409,8 @@ func TestConnectRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Preflight(t.Context()); !errors.Is(err, engine.ErrUnreachable) || !strings.Contains(fmt.Sprint(err), "127.0.0.1") {
+	if _, err := e.Preflight(t.Context()); !errors.Is(err, engine.ErrUnreachable) ||
+		!strings.Contains(fmt.Sprint(err), "127.0.0.1") {
 		t.Errorf("nobody there: %v", err)
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// faulty stands between an engine and the real API server and does to its requests what a test orders.
+// faulty stands between an engine and the real API server and does to its requests what a test
+// orders.
 type faulty struct {
 	*stack.Proxy
 	config *rest.Config // for the engine
@@ -36,7 +37,8 @@ func between(t testing.TB) *faulty {
 func answer(w http.ResponseWriter, code int, reason, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message})
+	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1",
+		"status": "Failure", "code": code, "reason": reason, "message": message})
 }
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") == "1" }
@@ -132,7 +134,8 @@ func (b *faultBench) goneTold() bool {
 func (b *faultBench) row(o fleet.Object) fleet.Row {
 	b.Helper()
 	r := rowOf(b.T, o, 1)
-	m, err := Renderer{}.Render(fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: b.e.namespace, InstallationID: "eu-1"}}, o)
+	m, err := Renderer{}.Render(fleet.EngineSpec{
+		ArgoCD: fleet.ArgoCDInstance{Namespace: b.e.namespace, InstallationID: "eu-1"}}, o)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -14,7 +14,8 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// noSecrets refuses what asks for Secrets, as an API server does for want of a right, and counts it.
+// noSecrets refuses what asks for Secrets, as an API server does for want of a right, and counts
+// it.
 type noSecrets struct {
 	next  http.RoundTripper
 	asked *atomic.Int64
@@ -23,7 +24,8 @@ type noSecrets struct {
 func (n noSecrets) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.Contains(r.URL.Path, "/secrets") {
 		n.asked.Add(1)
-		return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Header: http.Header{}, Request: r}, nil
+		return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody,
+			Header: http.Header{}, Request: r}, nil
 	}
 	return n.next.RoundTrip(r)
 }
@@ -36,7 +38,8 @@ func TestWhereSecretsAreLeftAloneNothingAsksForThem(t *testing.T) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noSecrets{next, &asked} })
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = namespace
-	e, err := Connect(t.Context(), testEngine, spec, config, Options{Public: true, Stopped: func(fleet.TenantName) bool { return false }})
+	e, err := Connect(t.Context(), testEngine, spec, config,
+		Options{Public: true, Stopped: func(fleet.TenantName) bool { return false }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,11 +55,13 @@ func TestWhereSecretsAreLeftAloneNothingAsksForThem(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-ended })
 	waitUntil(t, e.Synced)
 	lease := fleet.Lease{Epoch: 1}
-	if _, err := e.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{}, lease); err != nil {
+	if _, err := e.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{},
+		lease); err != nil {
 		t.Errorf("a project: %v", err)
 	}
 	repository := rowOf(t, repositoryObject(acme), 2)
-	if _, err := e.Apply(t.Context(), repository, fleet.Secret{}, lease); !errors.Is(err, engine.ErrRefused) {
+	if _, err := e.Apply(t.Context(), repository, fleet.Secret{}, lease); !errors.Is(err,
+		engine.ErrRefused) {
 		t.Errorf("a repository: %v", err)
 	}
 	if _, err := e.Delete(t.Context(), repository, lease); !errors.Is(err, engine.ErrRefused) {

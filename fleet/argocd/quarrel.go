@@ -6,8 +6,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// quarrel is a field of ours that somebody else keeps changing. The first change is overwritten at once. One that comes back within the
-// window is a conflict: it is told, and overwritten again only after pauses that double, so that two writers never chase each other.
+// quarrel is a field of ours that somebody else keeps changing. The first change is overwritten at
+// once. One that comes back within the window is a conflict: it is told, and overwritten again only
+// after pauses that double, so that two writers never chase each other.
 type quarrel struct {
 	last  time.Time // we overwrote
 	pause time.Duration
@@ -16,7 +17,8 @@ type quarrel struct {
 const longestPause = 30 * time.Minute
 
 // enter asks whether a drift of the object may be overwritten now; if not, how long it is to wait.
-func (q *quarrels) enter(key fleet.ObjectKey, now time.Time, window time.Duration) (wait time.Duration, again bool) {
+func (q *quarrels) enter(key fleet.ObjectKey, now time.Time,
+	window time.Duration) (wait time.Duration, again bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	known, quarrelling := q.of[key]

@@ -24,7 +24,8 @@ import (
 const realPatience = 90 * time.Second
 
 func configMap(name, value string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q}\n", name, value)
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q}\n",
+		name, value)
 }
 
 const deleteHook = `apiVersion: batch/v1
@@ -54,15 +55,18 @@ type world struct {
 
 func newWorld(t *testing.T, version string) *world {
 	t.Helper()
-	return newWorldWith(t, strings.ReplaceAll(version, ".", "-"), stack.ArgoOptions{Version: version})
+	return newWorldWith(t, strings.ReplaceAll(version, ".", "-"), stack.ArgoOptions{
+		Version: version})
 }
 
-// newWorldWith is a world whose namespaces end in suffix. An Argo CD that is open is dedicated to acme.
+// newWorldWith is a world whose namespaces end in suffix. An Argo CD that is open is dedicated to
+// acme.
 func newWorldWith(t testing.TB, suffix string, o stack.ArgoOptions) *world {
 	t.Helper()
 	ctx := t.Context()
 	c := apiServer(t)
-	w := &world{TB: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix, lease: fleet.Lease{Epoch: 3}, seen: map[fleet.ObjectKey][]fleet.Observation{}}
+	w := &world{TB: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix,
+		lease: fleet.Lease{Epoch: 3}, seen: map[fleet.ObjectKey][]fleet.Observation{}}
 	o.Cluster, o.Namespace, o.InstallationID, o.Refresh = c, "argocd-"+suffix, "eu-1", 3*time.Second
 	argo, err := stack.StartArgoCD(ctx, o)
 	if err != nil {
@@ -93,7 +97,8 @@ func newWorldWith(t testing.TB, suffix string, o stack.ArgoOptions) *world {
 	if o.Open {
 		w.spec.DedicatedTo = []fleet.TenantName{acme}
 	}
-	w.e, err = Connect(ctx, testEngine, w.spec, config, Options{Window: 20 * time.Millisecond, Stopped: func(fleet.TenantName) bool { return false }})
+	w.e, err = Connect(ctx, testEngine, w.spec, config, Options{Window: 20 * time.Millisecond,
+		Stopped: func(fleet.TenantName) bool { return false }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +148,8 @@ func (w *world) until(what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.Fatalf("after %s still not: %s; health %v; seen %+v", realPatience, what, w.e.Health(), lastOf(w.seen))
+			w.Fatalf("after %s still not: %s; health %v; seen %+v", realPatience, what,
+				w.e.Health(), lastOf(w.seen))
 		}
 		<-tick.C
 	}
@@ -182,7 +188,8 @@ func (w *world) commit(files map[string]string) string {
 }
 
 func (w *world) value(namespace, name string) (value, uid string) {
-	cm, err := w.cluster.Client().CoreV1().ConfigMaps(namespace).Get(w.Context(), name, metav1.GetOptions{})
+	cm, err := w.cluster.Client().CoreV1().ConfigMaps(namespace).Get(w.Context(), name,
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", ""
 	}
@@ -207,16 +214,20 @@ func (w *world) row(o fleet.Object, policy fleet.DeletionPolicy) fleet.Row {
 func (w *world) foundation(env fleet.EnvironmentID, namespaces ...string) []fleet.Row {
 	project := projectObject(env.Tenant)
 	key := fleet.ServerKey(w.cluster.Server, env)
-	project.Project.SourceRepos, project.Project.Destinations, project.Project.ClusterResources = []string{w.repo.URL}, nil, nil
+	project.Project.SourceRepos, project.Project.Destinations, project.Project.ClusterResources =
+		[]string{w.repo.URL}, nil, nil
 	for _, ns := range namespaces {
-		project.Project.Destinations = append(project.Project.Destinations, fleet.Destination{Server: key, Namespace: ns})
+		project.Project.Destinations = append(project.Project.Destinations, fleet.Destination{
+			Server: key, Namespace: ns})
 	}
 	cluster := clusterObject(env, w.cluster.Server)
-	cluster.Cluster.Namespaces, cluster.Cluster.CAData = namespaces, base64.StdEncoding.EncodeToString(w.cluster.CA)
+	cluster.Cluster.Namespaces, cluster.Cluster.CAData = namespaces,
+		base64.StdEncoding.EncodeToString(w.cluster.CA)
 	return []fleet.Row{w.row(project, ""), w.row(cluster, "")}
 }
 
-func (w *world) app(id fleet.ApplicationID, path, namespace string, policy fleet.DeletionPolicy, change func(*fleet.Application)) fleet.Row {
+func (w *world) app(id fleet.ApplicationID, path, namespace string, policy fleet.DeletionPolicy,
+	change func(*fleet.Application)) fleet.Row {
 	o := applicationObject(id, w.cluster.Server)
 	o.Application.Source = fleet.Source{RepoURL: w.repo.URL, Path: path, TargetRevision: "main"}
 	o.Application.Destination.Namespace = namespace
@@ -240,7 +251,8 @@ func (w *world) remove(row fleet.Row) {
 	w.Helper()
 	w.until("removed: "+row.Key.Name, func() bool {
 		done, err := w.e.Delete(w.Context(), row, w.lease)
-		if err != nil && !errors.Is(err, engine.ErrInUse) { // the cache may be a moment behind: workers ask again, too
+		// the cache may be a moment behind: workers ask again, too
+		if err != nil && !errors.Is(err, engine.ErrInUse) {
 			w.Fatal(err)
 		}
 		return done
@@ -261,7 +273,8 @@ func TestRealArgoCD(t *testing.T) {
 			}
 			env := fleet.EnvironmentID{Tenant: acme, Name: "prod-eu"}
 			credential := fleet.NewSecret(map[string][]byte{"token": []byte(token)})
-			first := w.commit(map[string]string{"shop/cm.yaml": configMap("shop", "one"), "cart/cm.yaml": configMap("cart", "one"), "cart/job.yaml": deleteHook})
+			first := w.commit(map[string]string{"shop/cm.yaml": configMap("shop", "one"),
+				"cart/cm.yaml": configMap("cart", "one"), "cart/job.yaml": deleteHook})
 			foundation := w.foundation(env, w.spaceA, w.spaceB)
 			for _, row := range foundation {
 				w.apply(row, credential)
@@ -274,31 +287,40 @@ func TestRealArgoCD(t *testing.T) {
 	}
 }
 
-// deploysAndSyncs: status comes back, nothing drifts by Argo CD's own doing, a SyncRun goes back to a revision, held or automated, and a
-// deletion takes the workload along.
+// deploysAndSyncs: status comes back, nothing drifts by Argo CD's own doing, a SyncRun goes back to
+// a revision, held or automated, and a deletion takes the workload along.
 func (w *world) deploysAndSyncs(first string, foundation []fleet.Row, credential fleet.Secret) {
 	w.Helper()
 	id := fleet.ApplicationID{Tenant: acme, Deployment: "shop", Environment: "prod-eu"}
 	app := w.app(id, "shop", w.spaceA, fleet.DeletionDelete, nil)
 	w.apply(app, fleet.Secret{})
-	w.saw("Synced and Healthy at the first commit", app.Key, func(o fleet.Observation) bool { return synced(o) && o.SyncedRevision == first && o.Resources == 1 })
+	w.saw("Synced and Healthy at the first commit", app.Key, func(o fleet.Observation) bool {
+		return synced(o) && o.SyncedRevision == first && o.Resources == 1
+	})
 	second := w.commit(map[string]string{"shop/cm.yaml": configMap("shop", "two")})
 	w.refresh(app.Key)
-	w.saw("Synced at the second commit", app.Key, func(o fleet.Observation) bool { return synced(o) && o.SyncedRevision == second })
+	w.saw("Synced at the second commit", app.Key, func(o fleet.Observation) bool {
+		return synced(o) && o.SyncedRevision == second
+	})
 	for _, row := range append(foundation, app) {
 		if out := w.apply(row, credential); out.Changed {
 			w.Errorf("Argo CD's own work on %s is taken for a drift", row.Key.Name)
 		}
 	}
 
-	held := w.app(id, "shop", w.spaceA, fleet.DeletionDelete, func(a *fleet.Application) { a.Hold = "rollback" })
+	held := w.app(id, "shop", w.spaceA, fleet.DeletionDelete, func(a *fleet.Application) {
+		a.Hold = "rollback"
+	})
 	w.apply(held, fleet.Secret{})
 	w.sync(app, "rollback-1", first, "Succeeded")
 	if got, _ := w.value(w.spaceA, "shop"); got != "one" {
 		w.Errorf("after the rollback the workload says %q", got)
 	}
 	w.apply(app, fleet.Secret{})
-	w.until("automation goes on when the hold ends", func() bool { got, _ := w.value(w.spaceA, "shop"); return got == "two" })
+	w.until("automation goes on when the hold ends", func() bool {
+		got, _ := w.value(w.spaceA, "shop")
+		return got == "two"
+	})
 	w.sync(app, "automated-1", second, "Succeeded")
 
 	w.remove(app)
@@ -311,7 +333,8 @@ func (w *world) deploysAndSyncs(first string, foundation []fleet.Row, credential
 func (w *world) refresh(key fleet.ObjectKey) {
 	w.Helper()
 	patch := []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"hard"}}}`)
-	if _, err := w.applications().Patch(w.Context(), key.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "webhook"}); err != nil {
+	if _, err := w.applications().Patch(w.Context(), key.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: "webhook"}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -319,16 +342,20 @@ func (w *world) refresh(key fleet.ObjectKey) {
 func (w *world) sync(row fleet.Row, id, revision, phase string) {
 	w.Helper()
 	w.until("asked for "+id, func() bool {
-		out, err := w.e.Sync(w.Context(), engine.SyncRequest{Key: row.Key, Tenant: row.Tenant, ID: id, Revision: revision}, w.lease)
+		out, err := w.e.Sync(w.Context(), engine.SyncRequest{Key: row.Key, Tenant: row.Tenant,
+			ID: id, Revision: revision}, w.lease)
 		if err != nil {
 			w.Fatal(err)
 		}
 		return out.State == fleet.ApplyApplied
 	})
-	w.saw("told how "+id+" ended", row.Key, func(o fleet.Observation) bool { return o.OperationID == id && o.OperationPhase == phase })
+	w.saw("told how "+id+" ended", row.Key, func(o fleet.Observation) bool {
+		return o.OperationID == id && o.OperationPhase == phase
+	})
 }
 
-// orphansInSpiteOfHooks: with Orphan nothing of the workload is touched and no delete hook runs, though Argo CD has set its finalizers.
+// orphansInSpiteOfHooks: with Orphan nothing of the workload is touched and no delete hook runs,
+// though Argo CD has set its finalizers.
 func (w *world) orphansInSpiteOfHooks() {
 	w.Helper()
 	app := w.cart(fleet.DeletionOrphan)
@@ -343,15 +370,18 @@ func (w *world) orphansInSpiteOfHooks() {
 	}
 }
 
-// cart deploys the Application with a PostDelete hook and waits until Argo CD has set the finalizer for it.
+// cart deploys the Application with a PostDelete hook and waits until Argo CD has set the finalizer
+// for it.
 func (w *world) cart(policy fleet.DeletionPolicy) fleet.Row {
 	w.Helper()
-	app := w.app(fleet.ApplicationID{Tenant: acme, Deployment: "cart", Environment: "prod-eu"}, "cart", w.spaceB, policy, nil)
+	app := w.app(fleet.ApplicationID{Tenant: acme, Deployment: "cart", Environment: "prod-eu"},
+		"cart", w.spaceB, policy, nil)
 	w.apply(app, fleet.Secret{})
 	w.until("the hook's finalizer is set", func() bool {
 		known := w.e.cache.get(app.Key)
 		got, _ := w.value(w.spaceB, "cart")
-		return known != nil && strings.Contains(strings.Join(known.finalizers, " "), "post-delete-finalizer") && got == "one"
+		return known != nil && strings.Contains(strings.Join(known.finalizers, " "),
+			"post-delete-finalizer") && got == "one"
 	})
 	if out := w.apply(app, fleet.Secret{}); out.Changed {
 		w.Error("Argo CD's finalizer for delete hooks is taken for a drift")
@@ -359,7 +389,8 @@ func (w *world) cart(policy fleet.DeletionPolicy) fleet.Row {
 	return app
 }
 
-// cascadesWithHooks: with Delete the hook runs, the workload goes, then the Application; the cluster and the project stay until then.
+// cascadesWithHooks: with Delete the hook runs, the workload goes, then the Application; the
+// cluster and the project stay until then.
 func (w *world) cascadesWithHooks(foundation []fleet.Row) {
 	w.Helper()
 	app := w.cart(fleet.DeletionDelete)
@@ -367,7 +398,8 @@ func (w *world) cascadesWithHooks(foundation []fleet.Row) {
 		w.Fatalf("delete: %v, %v", done, err)
 	}
 	for _, row := range foundation {
-		if _, err := w.e.Delete(w.Context(), row, w.lease); err == nil && w.e.cache.get(app.Key) != nil {
+		if _, err := w.e.Delete(w.Context(), row, w.lease); err == nil &&
+			w.e.cache.get(app.Key) != nil {
 			w.Errorf("%s went before the Application", row.Key.Kind)
 		}
 	}
@@ -380,8 +412,8 @@ func (w *world) cascadesWithHooks(foundation []fleet.Row) {
 	}
 }
 
-// createsNamespaces: CreateNamespace works where the project grants the kind Namespace, and nowhere else; what Argo CD says of a sync that it
-// keeps trying is told.
+// createsNamespaces: CreateNamespace works where the project grants the kind Namespace, and nowhere
+// else; what Argo CD says of a sync that it keeps trying is told.
 func (w *world) createsNamespaces() {
 	w.Helper()
 	env, fresh := fleet.EnvironmentID{Tenant: "globex", Name: "own"}, w.spaceA+"-fresh"
@@ -394,16 +426,22 @@ func (w *world) createsNamespaces() {
 		w.apply(row, fleet.NewSecret(map[string][]byte{"kubeconfig": kubeconfig}))
 	}
 	id := fleet.ApplicationID{Tenant: env.Tenant, Deployment: "fresh", Environment: env.Name}
-	app := w.app(id, "shop", fresh, fleet.DeletionDelete, func(a *fleet.Application) { a.Sync = fleet.Sync{CreateNamespace: true} })
+	app := w.app(id, "shop", fresh, fleet.DeletionDelete, func(a *fleet.Application) {
+		a.Sync = fleet.Sync{CreateNamespace: true}
+	})
 	w.apply(app, fleet.Secret{})
 	w.sync(app, "refused", "main", "Failed")
 	w.saw("told why", app.Key, func(o fleet.Observation) bool {
-		return o.OperationID == "refused" && strings.Contains(o.OperationError, ":Namespace is not permitted in project ") && strings.Contains(o.OperationError, "not valid")
+		return o.OperationID == "refused" && strings.Contains(o.OperationError,
+			":Namespace is not permitted in project ") && strings.Contains(o.OperationError,
+			"not valid")
 	})
 
 	o := projectObject(env.Tenant)
-	o.Project.SourceRepos, o.Project.ClusterResources = []string{w.repo.URL}, []fleet.GroupKind{{Kind: "Namespace"}}
-	o.Project.Destinations = []fleet.Destination{{Server: fleet.ServerKey(w.cluster.Server, env), Namespace: fresh}}
+	o.Project.SourceRepos, o.Project.ClusterResources = []string{w.repo.URL}, []fleet.GroupKind{
+		{Kind: "Namespace"}}
+	o.Project.Destinations = []fleet.Destination{
+		{Server: fleet.ServerKey(w.cluster.Server, env), Namespace: fresh}}
 	w.apply(w.row(o, ""), fleet.Secret{})
 	w.sync(app, "granted", "main", "Succeeded")
 	if got, _ := w.value(fresh, "shop"); got == "" {

@@ -8,15 +8,17 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// maxObject is the most bytes that a manifest may have. etcd takes 1.5 MiB and Argo CD adds its status to the same object.
+// maxObject is the most bytes that a manifest may have. etcd takes 1.5 MiB and Argo CD adds its
+// status to the same object.
 const maxObject = 1 << 20
 
 // Renderer makes manifests of desired objects. It is pure and safe for concurrent use.
 type Renderer struct{}
 
-// Render gives the object as it will be applied on that engine, as canonical JSON without any secret content. An error means that the
-// object must not reach Argo CD at all: a name that is not its identity's, a character that Argo CD reads as a pattern, a size beyond
-// 1 MiB. It names the object and the field.
+// Render gives the object as it will be applied on that engine, as canonical JSON without any
+// secret content. An error means that the object must not reach Argo CD at all: a name that is not
+// its identity's, a character that Argo CD reads as a pattern, a size beyond 1 MiB. It names the
+// object and the field.
 func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
 	obj, err := build(engine, o)
 	if err != nil {
@@ -31,7 +33,10 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 		return fleet.Manifest{}, fmt.Errorf("%s %s: %w", o.Key.Kind, o.Key.Name, err)
 	}
 	if len(body) > maxObject {
-		return fleet.Manifest{}, fmt.Errorf("%s %s: it would be %d bytes; an engine takes at most %d: shorten its values", o.Key.Kind, o.Key.Name, len(body), maxObject)
+		return fleet.Manifest{},
+			fmt.Errorf(
+				"%s %s: it would be %d bytes; an engine takes at most %d: shorten its values",
+				o.Key.Kind, o.Key.Name, len(body), maxObject)
 	}
 	return fleet.Manifest{Body: body, Hash: hashOf(body)}, nil
 }
@@ -39,7 +44,8 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 // build makes the typed object and refuses what must not be rendered.
 func build(engine fleet.EngineSpec, o fleet.Object) (object, error) {
 	set := 0
-	for _, is := range []bool{o.Project != nil, o.Cluster != nil, o.Repository != nil, o.Application != nil} {
+	for _, is := range []bool{o.Project != nil, o.Cluster != nil, o.Repository != nil,
+		o.Application != nil} {
 		if is {
 			set++
 		}
@@ -54,7 +60,8 @@ func build(engine fleet.EngineSpec, o fleet.Object) (object, error) {
 	case o.Project != nil && o.Key.Kind == fleet.ObjectProject:
 		return renderProject(engine, o.Key, *o.Project)
 	case o.Cluster != nil && o.Key.Engine.OfEnvironment():
-		return object{}, fmt.Errorf("an environment's own cluster needs no cluster Secret, and gets none")
+		return object{},
+			fmt.Errorf("an environment's own cluster needs no cluster Secret, and gets none")
 	case o.Cluster != nil && o.Key.Kind == fleet.ObjectCluster:
 		return renderCluster(engine, o.Key, *o.Cluster)
 	case o.Repository != nil && o.Key.Kind == fleet.ObjectRepository:
@@ -65,11 +72,13 @@ func build(engine fleet.EngineSpec, o fleet.Object) (object, error) {
 	return object{}, fmt.Errorf("its key's kind %q is not that of its content", o.Key.Kind)
 }
 
-// patternChars are those that Argo CD's matcher (gobwas/glob, with '!' in front for "not") gives a meaning: AppProject sources and
-// destinations, and the url and server of scoped Secrets, are all matched with it (app_project_types.go, util/argo/argo.go).
+// patternChars are those that Argo CD's matcher (gobwas/glob, with '!' in front for "not") gives a
+// meaning: AppProject sources and destinations, and the url and server of scoped Secrets, are all
+// matched with it (app_project_types.go, util/argo/argo.go).
 const patternChars = "*?[]{}!\\"
 
-// exact refuses text that is empty, has a pattern character, white space or a control character, or is longer than most bytes.
+// exact refuses text that is empty, has a pattern character, white space or a control character, or
+// is longer than most bytes.
 func exact(field, s string, most int) error {
 	switch {
 	case s == "":
@@ -88,9 +97,10 @@ func exact(field, s string, most int) error {
 	return nil
 }
 
-// exactServer accepts a server key: a checked URL and the query that ServerKey adds, whose '?' is the only pattern character. As a pattern
-// it stands for any one character, itself included, and the rest of the key is unique, so it matches nothing else. A zero env means that
-// any environment's key will do.
+// exactServer accepts a server key: a checked URL and the query that ServerKey adds, whose '?' is
+// the only pattern character. As a pattern it stands for any one character, itself included, and
+// the rest of the key is unique, so it matches nothing else. A zero env means that any
+// environment's key will do.
 func exactServer(field, key string, env fleet.EnvironmentID) error {
 	server, query, _ := strings.Cut(key, "?")
 	name, isKey := strings.CutPrefix(query, "managedEnvironment=")
@@ -108,7 +118,8 @@ func exactServer(field, key string, env fleet.EnvironmentID) error {
 	return nil
 }
 
-// checkEngine accepts the name of a declared engine, and that of an environment's own cluster: two names with a dot between them.
+// checkEngine accepts the name of a declared engine, and that of an environment's own cluster: two
+// names with a dot between them.
 func checkEngine(name fleet.EngineName) error {
 	first, second, own := strings.Cut(string(name), ".")
 	if !own {
@@ -120,17 +131,20 @@ func checkEngine(name fleet.EngineName) error {
 	return errors.Join(fleet.ValidateName(first), fleet.ValidateName(second))
 }
 
-// exactDestination accepts what an engine may deploy to: on an environment's own cluster that cluster and nothing else, elsewhere a server
-// key. A zero env means any environment's.
-func exactDestination(field, server string, engine fleet.EngineName, env fleet.EnvironmentID) error {
+// exactDestination accepts what an engine may deploy to: on an environment's own cluster that
+// cluster and nothing else, elsewhere a server key. A zero env means any environment's.
+func exactDestination(field, server string, engine fleet.EngineName,
+	env fleet.EnvironmentID) error {
 	if !engine.OfEnvironment() {
 		return exactServer(field, server, env)
 	}
 	if server != fleet.InClusterServer {
-		return fmt.Errorf("%s %q is not the environment's own cluster, %s", field, server, fleet.InClusterServer)
+		return fmt.Errorf("%s %q is not the environment's own cluster, %s", field, server,
+			fleet.InClusterServer)
 	}
 	if env != (fleet.EnvironmentID{}) && engine != fleet.AgentEngine(env) {
-		return fmt.Errorf("%s: engine %s is not the own cluster of environment %s", field, engine, env)
+		return fmt.Errorf("%s: engine %s is not the own cluster of environment %s", field, engine,
+			env)
 	}
 	return nil
 }

@@ -14,11 +14,15 @@ import (
 
 type apiGroupKind = metav1.GroupKind
 
-func groupKind(gk fleet.GroupKind) apiGroupKind { return apiGroupKind{Group: gk.Group, Kind: gk.Kind} }
+func groupKind(gk fleet.GroupKind) apiGroupKind {
+	return apiGroupKind{Group: gk.Group, Kind: gk.Kind}
+}
 
-// renderApplication writes one deployment in one environment. Automation is left out while a SyncRun holds it. There is no finalizer:
-// an Application that goes by accident leaves its workload standing.
-func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.Application) (object, error) {
+// renderApplication writes one deployment in one environment. Automation is left out while a
+// SyncRun holds it. There is no finalizer: an Application that goes by accident leaves its workload
+// standing.
+func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.Application) (object,
+	error) {
 	id := identity{tenant: a.ID.Tenant, environment: a.ID.Environment, deployment: a.ID.Deployment}
 	if err := id.check(key); err != nil {
 		return object{}, err
@@ -34,7 +38,8 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 			return object{}, fmt.Errorf("hold: %w", err)
 		}
 	}
-	if err := exactDestination("destination.server", a.Destination.Server, key.Engine, a.ID.In()); err != nil {
+	if err := exactDestination("destination.server", a.Destination.Server, key.Engine,
+		a.ID.In()); err != nil {
 		return object{}, err
 	}
 	if err := exactNamespace("destination.namespace", a.Destination.Namespace, engine); err != nil {
@@ -45,18 +50,21 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 		return object{}, err
 	}
 	spec := v1alpha1.ApplicationSpec{
-		Project:     a.Project,
-		Source:      source,
-		Destination: v1alpha1.ApplicationDestination{Server: a.Destination.Server, Namespace: a.Destination.Namespace},
-		SyncPolicy:  renderSync(a),
+		Project: a.Project,
+		Source:  source,
+		Destination: v1alpha1.ApplicationDestination{Server: a.Destination.Server,
+			Namespace: a.Destination.Namespace},
+		SyncPolicy: renderSync(a),
 	}
-	return object{APIVersion: argoAPI, Kind: "Application", Metadata: metadata{Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
+	return object{APIVersion: argoAPI, Kind: "Application", Metadata: metadata{
+		Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
 }
 
 func renderSync(a fleet.Application) *v1alpha1.SyncPolicy {
 	var policy v1alpha1.SyncPolicy
 	if a.Sync.Automated && a.Hold == "" {
-		policy.Automated = &v1alpha1.SyncPolicyAutomated{Prune: a.Sync.Prune, SelfHeal: a.Sync.SelfHeal}
+		policy.Automated = &v1alpha1.SyncPolicyAutomated{Prune: a.Sync.Prune,
+			SelfHeal: a.Sync.SelfHeal}
 	}
 	if a.Sync.CreateNamespace {
 		policy.SyncOptions = v1alpha1.SyncOptions{"CreateNamespace=true"}
@@ -67,15 +75,19 @@ func renderSync(a fleet.Application) *v1alpha1.SyncPolicy {
 	return &policy
 }
 
-// renderSource names a Helm release for its deployment where the source does not: Argo CD would take the Application's name, which may be
-// longer than the 53 characters that Helm allows.
-func renderSource(s fleet.Source, deployment fleet.DeploymentName) (*v1alpha1.ApplicationSource, error) {
+// renderSource names a Helm release for its deployment where the source does not: Argo CD would
+// take the Application's name, which may be longer than the 53 characters that Helm allows.
+func renderSource(s fleet.Source, deployment fleet.DeploymentName) (*v1alpha1.ApplicationSource,
+	error) {
 	if err := checkSource(s); err != nil {
 		return nil, fmt.Errorf("source.%w", err)
 	}
-	out := &v1alpha1.ApplicationSource{RepoURL: s.RepoURL, Path: s.Path, Chart: s.Chart, TargetRevision: s.TargetRevision}
-	if k := s.Kustomize; k != nil && (len(k.Images) > 0 || k.NamePrefix != "" || k.NameSuffix != "") {
-		out.Kustomize = &v1alpha1.ApplicationSourceKustomize{NamePrefix: k.NamePrefix, NameSuffix: k.NameSuffix}
+	out := &v1alpha1.ApplicationSource{RepoURL: s.RepoURL, Path: s.Path, Chart: s.Chart,
+		TargetRevision: s.TargetRevision}
+	if k := s.Kustomize; k != nil && (len(k.Images) > 0 || k.NamePrefix != "" ||
+		k.NameSuffix != "") {
+		out.Kustomize = &v1alpha1.ApplicationSourceKustomize{NamePrefix: k.NamePrefix,
+			NameSuffix: k.NameSuffix}
 		for _, image := range k.Images {
 			out.Kustomize.Images = append(out.Kustomize.Images, v1alpha1.KustomizeImage(image))
 		}
@@ -93,22 +105,27 @@ func renderSource(s fleet.Source, deployment fleet.DeploymentName) (*v1alpha1.Ap
 
 const maxRelease = 53 // characters of a release's name, for Helm
 
-func renderHelm(h *fleet.HelmSource, deployment fleet.DeploymentName) (*v1alpha1.ApplicationSourceHelm, error) {
+func renderHelm(h *fleet.HelmSource,
+	deployment fleet.DeploymentName) (*v1alpha1.ApplicationSourceHelm, error) {
 	if h == nil {
 		h = &fleet.HelmSource{}
 	}
-	out := &v1alpha1.ApplicationSourceHelm{ReleaseName: cmp.Or(h.ReleaseName, string(deployment)), ValueFiles: h.ValueFiles, Values: h.Values}
+	out := &v1alpha1.ApplicationSourceHelm{ReleaseName: cmp.Or(h.ReleaseName, string(deployment)),
+		ValueFiles: h.ValueFiles, Values: h.Values}
 	if n := len(out.ReleaseName); n > maxRelease {
-		return nil, fmt.Errorf("source.helm.releaseName %q has %d characters; Helm allows %d", out.ReleaseName, n, maxRelease)
+		return nil, fmt.Errorf("source.helm.releaseName %q has %d characters; Helm allows %d",
+			out.ReleaseName, n, maxRelease)
 	}
 	for _, p := range h.Parameters {
-		out.Parameters = append(out.Parameters, v1alpha1.HelmParameter{Name: p.Name, Value: p.Value, ForceString: p.ForceString})
+		out.Parameters = append(out.Parameters, v1alpha1.HelmParameter{Name: p.Name, Value: p.Value,
+			ForceString: p.ForceString})
 	}
 	return out, nil
 }
 
-// checkSource is the last wall before Argo CD's repo-server, which takes paths, value files and revisions for more than they seem
-// (CVE-2022-24731, CVE-2022-24877: paths out of the repository; a value file may be a URL; a revision may be a range of versions).
+// checkSource is the last wall before Argo CD's repo-server, which takes paths, value files and
+// revisions for more than they seem (CVE-2022-24731, CVE-2022-24877: paths out of the repository; a
+// value file may be a URL; a revision may be a range of versions).
 func checkSource(s fleet.Source) error {
 	if err := exactRepo("repoURL", s.RepoURL); err != nil {
 		return err
@@ -116,8 +133,11 @@ func checkSource(s fleet.Source) error {
 	if err := exact("targetRevision", s.TargetRevision, 256); err != nil {
 		return err
 	}
-	if strings.ContainsAny(s.TargetRevision, "^~<>=|,:") || strings.HasPrefix(s.TargetRevision, "-") || strings.Contains(s.TargetRevision, "..") {
-		return fmt.Errorf("targetRevision %q is a range or an expression, not one branch, tag, commit or version", s.TargetRevision)
+	if strings.ContainsAny(s.TargetRevision, "^~<>=|,:") || strings.HasPrefix(s.TargetRevision,
+		"-") || strings.Contains(s.TargetRevision, "..") {
+		return fmt.Errorf(
+			"targetRevision %q is a range or an expression, not one branch, tag, commit or version",
+			s.TargetRevision)
 	}
 	if (s.Path == "") == (s.Chart == "") {
 		return fmt.Errorf("path: exactly one of path and chart must be set")
@@ -175,7 +195,8 @@ func inside(field, p string) error {
 			return fmt.Errorf("%s %q leaves the repository", field, p)
 		}
 	}
-	if clean := path.Clean(p); clean == ".." || strings.HasPrefix(clean, "../") || path.IsAbs(clean) {
+	if clean := path.Clean(p); clean == ".." || strings.HasPrefix(clean, "../") ||
+		path.IsAbs(clean) {
 		return fmt.Errorf("%s %q leaves the repository", field, p)
 	}
 	return nil

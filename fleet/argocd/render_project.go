@@ -12,11 +12,14 @@ import (
 
 const argoAPI = "argoproj.io/v1alpha1"
 
-// argoKinds are denied to every tenant: who may write an Application or an AppProject may do whatever Argo CD may.
-var argoKinds = []fleet.GroupKind{{Group: "argoproj.io", Kind: "AppProject"}, {Group: "argoproj.io", Kind: "Application"}, {Group: "argoproj.io", Kind: "ApplicationSet"}}
+// argoKinds are denied to every tenant: who may write an Application or an AppProject may do
+// whatever Argo CD may.
+var argoKinds = []fleet.GroupKind{{Group: "argoproj.io", Kind: "AppProject"},
+	{Group: "argoproj.io", Kind: "Application"}, {Group: "argoproj.io", Kind: "ApplicationSet"}}
 
-// renderProject writes what a tenant may do: exactly the repositories, destinations and cluster-scoped kinds that it was granted, on
-// clusters whose Secret is the project's own. An absent list means "none" for sources, destinations and cluster-scoped kinds.
+// renderProject writes what a tenant may do: exactly the repositories, destinations and
+// cluster-scoped kinds that it was granted, on clusters whose Secret is the project's own. An
+// absent list means "none" for sources, destinations and cluster-scoped kinds.
 func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project) (object, error) {
 	id := identity{tenant: p.Tenant}
 	if err := id.check(key); err != nil {
@@ -25,7 +28,8 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 	if p.Name != key.Name {
 		return object{}, fmt.Errorf("project name %q is not the object's", p.Name)
 	}
-	// Argo CD knows an environment's own cluster without a Secret, so that no Secret could admit it.
+	// Argo CD knows an environment's own cluster without a Secret, so that no Secret could admit
+	// it.
 	spec := v1alpha1.AppProjectSpec{PermitOnlyProjectScopedClusters: !key.Engine.OfEnvironment()}
 	for _, repo := range p.SourceRepos {
 		if err := exactRepo("sourceRepos", repo); err != nil {
@@ -34,13 +38,15 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 		spec.SourceRepos = append(spec.SourceRepos, repo)
 	}
 	for _, d := range p.Destinations {
-		if err := exactDestination("destinations.server", d.Server, key.Engine, fleet.EnvironmentID{}); err != nil {
+		if err := exactDestination("destinations.server", d.Server, key.Engine,
+			fleet.EnvironmentID{}); err != nil {
 			return object{}, err
 		}
 		if err := exactNamespace("destinations.namespace", d.Namespace, engine); err != nil {
 			return object{}, err
 		}
-		spec.Destinations = append(spec.Destinations, v1alpha1.ApplicationDestination{Server: d.Server, Namespace: d.Namespace})
+		spec.Destinations = append(spec.Destinations, v1alpha1.ApplicationDestination{
+			Server: d.Server, Namespace: d.Namespace})
 	}
 	for _, gk := range p.ClusterResources {
 		if err := exactGroupKind(gk); err != nil {
@@ -52,7 +58,8 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 		spec.NamespaceResourceBlacklist = append(spec.NamespaceResourceBlacklist, groupKind(gk))
 	}
 	sortProject(&spec)
-	return object{APIVersion: argoAPI, Kind: "AppProject", Metadata: metadata{Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
+	return object{APIVersion: argoAPI, Kind: "AppProject", Metadata: metadata{
+		Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
 }
 
 // sortProject gives equal grants equal bytes, in whatever order they were gathered.
@@ -63,7 +70,9 @@ func sortProject(spec *v1alpha1.AppProjectSpec) {
 		return cmpPairs(a.Server, a.Namespace, b.Server, b.Namespace)
 	})
 	spec.Destinations = slices.Compact(spec.Destinations)
-	slices.SortFunc(spec.ClusterResourceWhitelist, func(a, b apiGroupKind) int { return cmpPairs(a.Group, a.Kind, b.Group, b.Kind) })
+	slices.SortFunc(spec.ClusterResourceWhitelist, func(a, b apiGroupKind) int {
+		return cmpPairs(a.Group, a.Kind, b.Group, b.Kind)
+	})
 	spec.ClusterResourceWhitelist = slices.Compact(spec.ClusterResourceWhitelist)
 }
 
@@ -85,7 +94,8 @@ func exactGroupKind(gk fleet.GroupKind) error {
 		}
 	}
 	if strings.EqualFold(gk.Group, "argoproj.io") {
-		return fmt.Errorf("clusterResources: %s/%s is Argo CD's own and never granted", gk.Group, gk.Kind)
+		return fmt.Errorf("clusterResources: %s/%s is Argo CD's own and never granted", gk.Group,
+			gk.Kind)
 	}
 	return nil
 }

@@ -12,8 +12,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// renderCluster writes a cluster Secret without its credential. It always has a project, namespaces and a server key of its own: Argo CD
-// takes a Secret without a project for everybody's, and one without namespaces for the whole cluster.
+// renderCluster writes a cluster Secret without its credential. It always has a project, namespaces
+// and a server key of its own: Argo CD takes a Secret without a project for everybody's, and one
+// without namespaces for the whole cluster.
 func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster) (object, error) {
 	id := identity{tenant: c.ID.Tenant, environment: c.ID.Name}
 	if err := id.check(key); err != nil {
@@ -67,8 +68,8 @@ func publicConfig(caData string) ([]byte, error) {
 	return json.Marshal(config)
 }
 
-// renderRepository writes a repository Secret without its credential. It always has a project: an unscoped one serves every tenant
-// (repository_secrets.go, getRepositorySecret's fallback).
+// renderRepository writes a repository Secret without its credential. It always has a project: an
+// unscoped one serves every tenant (repository_secrets.go, getRepositorySecret's fallback).
 func renderRepository(key fleet.ObjectKey, r fleet.Repository) (object, error) {
 	id := identity{tenant: r.ID.Tenant, credential: r.ID.Name}
 	if err := id.check(key); err != nil {
@@ -83,12 +84,15 @@ func renderRepository(key fleet.ObjectKey, r fleet.Repository) (object, error) {
 	if err := exactRepo("url", r.URL); err != nil {
 		return object{}, err
 	}
-	data := map[string][]byte{"type": []byte("git"), "url": []byte(r.URL), "project": []byte(r.Project)}
+	data := map[string][]byte{"type": []byte("git"), "url": []byte(r.URL),
+		"project": []byte(r.Project)}
 	return secretObject(key, id, "repository", data), nil
 }
 
-func secretObject(key fleet.ObjectKey, id identity, secretType string, data map[string][]byte) object {
+func secretObject(key fleet.ObjectKey, id identity, secretType string,
+	data map[string][]byte) object {
 	labels := id.labels()
 	labels[labelSecretType] = secretType
-	return object{APIVersion: "v1", Kind: "Secret", Metadata: metadata{Name: key.Name, Labels: labels}, Type: "Opaque", Data: data}
+	return object{APIVersion: "v1", Kind: "Secret", Metadata: metadata{
+		Name: key.Name, Labels: labels}, Type: "Opaque", Data: data}
 }

@@ -26,7 +26,8 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 	wide := clusterObject(prodEU, exampleServer)
 	wide.Cluster.ClusterResources = true
 	bare := projectObject(acme)
-	bare.Project.SourceRepos, bare.Project.Destinations, bare.Project.ClusterResources = nil, nil, nil
+	bare.Project.SourceRepos, bare.Project.Destinations, bare.Project.ClusterResources = nil, nil,
+		nil
 	cases := map[string]fleet.Object{
 		"project":                        projectObject(acme),
 		"project-with-nothing":           bare,
@@ -35,21 +36,34 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 		"repository":                     repositoryObject(acme),
 		"application":                    app(func(*fleet.Application) {}),
 		"application-manual":             app(func(a *fleet.Application) { a.Sync = fleet.Sync{} }),
-		"application-automated-only":     app(func(a *fleet.Application) { a.Sync = fleet.Sync{Automated: true} }),
-		"application-held":               app(func(a *fleet.Application) { a.Hold = "rollback-1" }),
+		"application-automated-only": app(func(a *fleet.Application) {
+			a.Sync = fleet.Sync{Automated: true}
+		}),
+		"application-held": app(func(a *fleet.Application) { a.Hold = "rollback-1" }),
 		"application-kustomize": app(func(a *fleet.Application) {
-			a.Source.Kustomize = &fleet.KustomizeSource{Images: []string{"checkout=registry.example.com/checkout:v1.4.0"}, NamePrefix: "eu-"}
+			a.Source.Kustomize = &fleet.KustomizeSource{
+				Images:     []string{"checkout=registry.example.com/checkout:v1.4.0"},
+				NamePrefix: "eu-"}
 		}),
 		"application-helm": app(func(a *fleet.Application) {
 			a.Source.Path, a.Source.Chart = "", "checkout"
-			a.Source.Helm = &fleet.HelmSource{ReleaseName: "checkout", ValueFiles: []string{"values-eu.yaml"}, Values: "replicas: 3\nnote: \"<a> & *b*\"\n",
-				Parameters: []fleet.HelmParameter{{Name: "image.tag", Value: "{1,2}", ForceString: true}, {Name: "empty", Value: ""}}}
+			a.Source.Helm = &fleet.HelmSource{ReleaseName: "checkout", ValueFiles: []string{
+				"values-eu.yaml"}, Values: "replicas: 3\nnote: \"<a> & *b*\"\n",
+				Parameters: []fleet.HelmParameter{
+					{Name: "image.tag", Value: "{1,2}", ForceString: true},
+					{Name: "empty", Value: ""}}}
 		}),
-		"application-chart":               app(func(a *fleet.Application) { a.Source.Path, a.Source.Chart = "", "checkout" }),
-		"application-helm-without-a-name": app(func(a *fleet.Application) { a.Source.Helm = &fleet.HelmSource{Values: "replicas: 3\n"} }),
-		"own-cluster-project":             ownProject(),
-		"own-cluster-application":         ownApplication(),
-		"application-directory":           app(func(a *fleet.Application) { a.Source.Directory = &fleet.DirectorySource{Recurse: true} }),
+		"application-chart": app(func(a *fleet.Application) {
+			a.Source.Path, a.Source.Chart = "", "checkout"
+		}),
+		"application-helm-without-a-name": app(func(a *fleet.Application) {
+			a.Source.Helm = &fleet.HelmSource{Values: "replicas: 3\n"}
+		}),
+		"own-cluster-project":     ownProject(),
+		"own-cluster-application": ownApplication(),
+		"application-directory": app(func(a *fleet.Application) {
+			a.Source.Directory = &fleet.DirectorySource{Recurse: true}
+		}),
 	}
 	for name, o := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +90,8 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(want, pretty.Bytes()) {
-				t.Errorf("rendered:\n%s\nwant (go test -update writes it anew):\n%s", pretty.Bytes(), want)
+				t.Errorf("rendered:\n%s\nwant (go test -update writes it anew):\n%s",
+					pretty.Bytes(), want)
 			}
 			assertCanonical(t, m.Body)
 		})
@@ -98,7 +113,8 @@ func assertCanonical(t testing.TB, body []byte) {
 		t.Errorf("not canonical: %s", body)
 	}
 	meta := tree["metadata"].(map[string]any)
-	for _, field := range []string{"finalizers", "creationTimestamp", "namespace", "resourceVersion"} {
+	for _, field := range []string{"finalizers", "creationTimestamp", "namespace",
+		"resourceVersion"} {
 		if _, there := meta[field]; there {
 			t.Errorf("metadata.%s is rendered", field)
 		}
@@ -117,8 +133,10 @@ func assertCanonical(t testing.TB, body []byte) {
 
 func TestRenderIsTheSameForTheSameGrant(t *testing.T) {
 	a, b := projectObject(acme), projectObject(acme)
-	b.Project.SourceRepos = []string{a.Project.SourceRepos[1], a.Project.SourceRepos[0], a.Project.SourceRepos[1]}
-	b.Project.Destinations = []fleet.Destination{a.Project.Destinations[1], a.Project.Destinations[0], a.Project.Destinations[0]}
+	b.Project.SourceRepos = []string{a.Project.SourceRepos[1], a.Project.SourceRepos[0],
+		a.Project.SourceRepos[1]}
+	b.Project.Destinations = []fleet.Destination{a.Project.Destinations[1],
+		a.Project.Destinations[0], a.Project.Destinations[0]}
 	if rowOf(t, a, 1).Manifest.Hash != rowOf(t, b, 1).Manifest.Hash {
 		t.Error("the order in which a grant was gathered changes the manifest")
 	}
@@ -152,7 +170,10 @@ func TestRenderRefuses(t *testing.T) {
 		return o
 	}
 	dest := func(server, ns string) func(*fleet.Project) {
-		return func(p *fleet.Project) { p.Destinations = []fleet.Destination{{Server: server, Namespace: ns}} }
+		return func(p *fleet.Project) {
+			p.Destinations = []fleet.Destination{
+				{Server: server, Namespace: ns}}
+		}
 	}
 	key := fleet.ServerKey(exampleServer, prodEU)
 	src := func(change func(*fleet.Source)) fleet.Object {
@@ -171,7 +192,8 @@ func TestRenderRefuses(t *testing.T) {
 	}
 	ownDest := func(server string) fleet.Object {
 		o := ownProject()
-		o.Project.Destinations = append(o.Project.Destinations, fleet.Destination{Server: server, Namespace: "checkout"})
+		o.Project.Destinations = append(o.Project.Destinations, fleet.Destination{
+			Server: server, Namespace: "checkout"})
 		return o
 	}
 	onEngine := func(o fleet.Object, name fleet.EngineName) fleet.Object {
@@ -179,80 +201,155 @@ func TestRenderRefuses(t *testing.T) {
 		return o
 	}
 	cases := map[string]fleet.Object{
-		"an own cluster's Application elsewhere": own(func(a *fleet.Application) { a.Destination.Server = key }),
-		"an own cluster's other name":            own(func(a *fleet.Application) { a.Destination.Server = "https://kubernetes.default.svc:443" }),
-		"an own cluster's Argo CD":               own(func(a *fleet.Application) { a.Destination.Namespace = "argocd" }),
-		"an own cluster's project elsewhere":     ownDest(key),
-		"an own cluster's project everywhere":    ownDest("*"),
-		"an own cluster's cluster Secret":        onEngine(clusterObject(prodEU, exampleServer), ownEngine),
-		"another environment's own cluster":      onEngine(ownApplication(), "acme.staging"),
-		"another tenant's own cluster":           onEngine(ownApplication(), "globex.prod-eu"),
-		"an engine of three names":               onEngine(ownApplication(), "acme.prod-eu.x"),
-		"an engine with a pattern":               onEngine(ownApplication(), "acme.*"),
-		"an own cluster on a declared engine":    onEngine(ownApplication(), testEngine),
-		"nothing set":                            {Key: projectObject(acme).Key},
-		"two parts set":                          twoParts,
-		"a kind that is not the content's":       wrongKind,
-		"no engine":                              nobody,
-		"a star for every repository":            project(func(p *fleet.Project) { p.SourceRepos = []string{"*"} }),
-		"a repository pattern":                   project(func(p *fleet.Project) { p.SourceRepos = []string{"https://git.example.com/acme/*"} }),
-		"a negated repository":                   project(func(p *fleet.Project) { p.SourceRepos = []string{"!https://git.example.com/x"} }),
-		"alternatives in a repository":           project(func(p *fleet.Project) { p.SourceRepos = []string{"https://git.example.com/{a,b}"} }),
-		"a regular expression for a repository":  project(func(p *fleet.Project) { p.SourceRepos = []string{"/re[a]/"} }),
-		"a star for every server":                project(dest("*", "checkout")),
-		"a negated server":                       project(dest("!https://a", "checkout")),
-		"a server that is no server key":         project(dest(exampleServer, "checkout")),
-		"a second question mark":                 project(dest(key+"?x", "checkout")),
-		"the engine's own cluster":               project(dest("https://kubernetes.default.svc?managedEnvironment=x", "checkout")),
-		"a star for every namespace":             project(dest(key, "*")),
-		"a negated namespace":                    project(dest(key, "!kube-system")),
-		"kube-system":                            project(dest(key, "kube-system")),
-		"Argo CD's namespace":                    project(dest(key, "argocd")),
-		"every cluster resource":                 project(func(p *fleet.Project) { p.ClusterResources = []fleet.GroupKind{{Group: "*", Kind: "*"}} }),
+		"an own cluster's Application elsewhere": own(func(a *fleet.Application) {
+			a.Destination.Server = key
+		}),
+		"an own cluster's other name": own(func(a *fleet.Application) {
+			a.Destination.Server = "https://kubernetes.default.svc:443"
+		}),
+		"an own cluster's Argo CD": own(func(a *fleet.Application) {
+			a.Destination.Namespace = "argocd"
+		}),
+		"an own cluster's project elsewhere":  ownDest(key),
+		"an own cluster's project everywhere": ownDest("*"),
+		"an own cluster's cluster Secret": onEngine(clusterObject(prodEU, exampleServer),
+			ownEngine),
+		"another environment's own cluster":   onEngine(ownApplication(), "acme.staging"),
+		"another tenant's own cluster":        onEngine(ownApplication(), "globex.prod-eu"),
+		"an engine of three names":            onEngine(ownApplication(), "acme.prod-eu.x"),
+		"an engine with a pattern":            onEngine(ownApplication(), "acme.*"),
+		"an own cluster on a declared engine": onEngine(ownApplication(), testEngine),
+		"nothing set":                         {Key: projectObject(acme).Key},
+		"two parts set":                       twoParts,
+		"a kind that is not the content's":    wrongKind,
+		"no engine":                           nobody,
+		"a star for every repository": project(func(p *fleet.Project) {
+			p.SourceRepos = []string{"*"}
+		}),
+		"a repository pattern": project(func(p *fleet.Project) {
+			p.SourceRepos = []string{"https://git.example.com/acme/*"}
+		}),
+		"a negated repository": project(func(p *fleet.Project) {
+			p.SourceRepos = []string{"!https://git.example.com/x"}
+		}),
+		"alternatives in a repository": project(func(p *fleet.Project) {
+			p.SourceRepos = []string{"https://git.example.com/{a,b}"}
+		}),
+		"a regular expression for a repository": project(func(p *fleet.Project) {
+			p.SourceRepos = []string{"/re[a]/"}
+		}),
+		"a star for every server":        project(dest("*", "checkout")),
+		"a negated server":               project(dest("!https://a", "checkout")),
+		"a server that is no server key": project(dest(exampleServer, "checkout")),
+		"a second question mark":         project(dest(key+"?x", "checkout")),
+		"the engine's own cluster": project(
+			dest("https://kubernetes.default.svc?managedEnvironment=x", "checkout")),
+		"a star for every namespace": project(dest(key, "*")),
+		"a negated namespace":        project(dest(key, "!kube-system")),
+		"kube-system":                project(dest(key, "kube-system")),
+		"Argo CD's namespace":        project(dest(key, "argocd")),
+		"every cluster resource": project(func(p *fleet.Project) {
+			p.ClusterResources = []fleet.GroupKind{{Group: "*", Kind: "*"}}
+		}),
 		"Argo CD's own kinds": project(func(p *fleet.Project) {
 			p.ClusterResources = []fleet.GroupKind{{Group: "argoproj.io", Kind: "AppProject"}}
 		}),
-		"another project's name":   project(func(p *fleet.Project) { p.Name = "default" }),
-		"the default project":      app(func(a *fleet.Application) { a.Project = "default" }),
-		"another tenant's project": app(func(a *fleet.Application) { a.Project = fleet.ProjectName("globex") }),
-		"another environment's server key": app(func(a *fleet.Application) {
-			a.Destination.Server = fleet.ServerKey(exampleServer, fleet.EnvironmentID{Tenant: "globex", Name: "prod-eu"})
+		"another project's name": project(func(p *fleet.Project) { p.Name = "default" }),
+		"the default project":    app(func(a *fleet.Application) { a.Project = "default" }),
+		"another tenant's project": app(func(a *fleet.Application) {
+			a.Project = fleet.ProjectName("globex")
 		}),
-		"an application of another name":         app(func(a *fleet.Application) { a.ID.Deployment = "cart" }),
-		"an empty namespace":                     app(func(a *fleet.Application) { a.Destination.Namespace = "" }),
-		"a hold that is no name":                 app(func(a *fleet.Application) { a.Hold = "x\ny" }),
-		"no target revision":                     src(func(s *fleet.Source) { s.TargetRevision = "" }),
-		"a range of versions":                    src(func(s *fleet.Source) { s.TargetRevision = ">=1.0.0" }),
-		"a revision with a star":                 src(func(s *fleet.Source) { s.TargetRevision = "1.*" }),
-		"a revision that is an option":           src(func(s *fleet.Source) { s.TargetRevision = "--upload-pack=x" }),
-		"a path out of the repository":           src(func(s *fleet.Source) { s.Path = "a/../../b" }),
-		"an absolute path":                       src(func(s *fleet.Source) { s.Path = "/etc" }),
-		"an escaped path":                        src(func(s *fleet.Source) { s.Path = "%2e%2e/x" }),
-		"a path into .git":                       src(func(s *fleet.Source) { s.Path = "x/.GIT/hooks" }),
-		"neither path nor chart":                 src(func(s *fleet.Source) { s.Path = "" }),
-		"path and chart":                         src(func(s *fleet.Source) { s.Chart = "c" }),
-		"a value file by URL":                    src(func(s *fleet.Source) { s.Helm = &fleet.HelmSource{ValueFiles: []string{"http://169.254.169.254/x"}} }),
-		"an absolute value file":                 src(func(s *fleet.Source) { s.Helm = &fleet.HelmSource{ValueFiles: []string{"/etc/passwd"}} }),
-		"a pattern of value files":               src(func(s *fleet.Source) { s.Helm = &fleet.HelmSource{ValueFiles: []string{"*.yaml"}} }),
-		"two tools":                              src(func(s *fleet.Source) { s.Helm, s.Directory = &fleet.HelmSource{}, &fleet.DirectorySource{} }),
-		"credentials in a repository URL":        src(func(s *fleet.Source) { s.RepoURL = "https://user:secret-9@git.example.com/x" }),
-		"values beyond a mebibyte":               src(func(s *fleet.Source) { s.Helm = &fleet.HelmSource{Values: strings.Repeat("x", maxObject)} }),
-		"a cluster without namespaces":           cluster(func(c *fleet.Cluster) { c.Namespaces = nil }),
-		"a cluster's star for every namespace":   cluster(func(c *fleet.Cluster) { c.Namespaces = []string{"*"} }),
-		"a namespace that is two":                cluster(func(c *fleet.Cluster) { c.Namespaces = []string{"a,kube-system"} }),
-		"a cluster without a project":            cluster(func(c *fleet.Cluster) { c.Project = "" }),
-		"a cluster by plain http":                cluster(func(c *fleet.Cluster) { c.Server = fleet.ServerKey("http://api.example.com", prodEU) }),
-		"a server with a path":                   cluster(func(c *fleet.Cluster) { c.Server = fleet.ServerKey("https://api.example.com/x", prodEU) }),
-		"a server with a user":                   cluster(func(c *fleet.Cluster) { c.Server = fleet.ServerKey("https://u@api.example.com", prodEU) }),
-		"a server that is not the environment's": cluster(func(c *fleet.Cluster) { c.Server = exampleServer }),
-		"a private key for a CA":                 cluster(func(c *fleet.Cluster) { c.CAData = base64.StdEncoding.EncodeToString(privateKey) }),
-		"a CA that is not base64":                cluster(func(c *fleet.Cluster) { c.CAData = "%%%" }),
-		"a repository without a scheme":          repo("git.example.com/x"),
-		"a local repository":                     repo("file:///srv/x"),
-		"a transport helper":                     repo("ext::sh -c x"),
-		"an option for ssh":                      repo("ssh://-oProxyCommand=x/y"),
-		"a repository with a line break":         repo("https://git.example.com/x\ny"),
-		"a homoglyph":                            repo("https://git.exаmple.com/x"),
+		"another environment's server key": app(func(a *fleet.Application) {
+			a.Destination.Server = fleet.ServerKey(exampleServer, fleet.EnvironmentID{
+				Tenant: "globex", Name: "prod-eu"})
+		}),
+		"an application of another name": app(func(a *fleet.Application) {
+			a.ID.Deployment = "cart"
+		}),
+		"an empty namespace": app(func(a *fleet.Application) {
+			a.Destination.Namespace = ""
+		}),
+		"a hold that is no name": app(func(a *fleet.Application) {
+			a.Hold = "x\ny"
+		}),
+		"no target revision": src(func(s *fleet.Source) {
+			s.TargetRevision = ""
+		}),
+		"a range of versions": src(func(s *fleet.Source) {
+			s.TargetRevision = ">=1.0.0"
+		}),
+		"a revision with a star": src(func(s *fleet.Source) {
+			s.TargetRevision = "1.*"
+		}),
+		"a revision that is an option": src(func(s *fleet.Source) {
+			s.TargetRevision = "--upload-pack=x"
+		}),
+		"a path out of the repository": src(func(s *fleet.Source) {
+			s.Path = "a/../../b"
+		}),
+		"an absolute path": src(func(s *fleet.Source) { s.Path = "/etc" }),
+		"an escaped path": src(func(s *fleet.Source) {
+			s.Path = "%2e%2e/x"
+		}),
+		"a path into .git": src(func(s *fleet.Source) {
+			s.Path = "x/.GIT/hooks"
+		}),
+		"neither path nor chart": src(func(s *fleet.Source) { s.Path = "" }),
+		"path and chart":         src(func(s *fleet.Source) { s.Chart = "c" }),
+		"a value file by URL": src(func(s *fleet.Source) {
+			s.Helm = &fleet.HelmSource{ValueFiles: []string{"http://169.254.169.254/x"}}
+		}),
+		"an absolute value file": src(func(s *fleet.Source) {
+			s.Helm = &fleet.HelmSource{ValueFiles: []string{"/etc/passwd"}}
+		}),
+		"a pattern of value files": src(func(s *fleet.Source) {
+			s.Helm = &fleet.HelmSource{ValueFiles: []string{"*.yaml"}}
+		}),
+		"two tools": src(func(s *fleet.Source) {
+			s.Helm, s.Directory = &fleet.HelmSource{}, &fleet.DirectorySource{}
+		}),
+		"credentials in a repository URL": src(func(s *fleet.Source) {
+			s.RepoURL = "https://user:secret-9@git.example.com/x"
+		}),
+		"values beyond a mebibyte": src(func(s *fleet.Source) {
+			s.Helm = &fleet.HelmSource{Values: strings.Repeat("x", maxObject)}
+		}),
+		"a cluster without namespaces": cluster(func(c *fleet.Cluster) {
+			c.Namespaces = nil
+		}),
+		"a cluster's star for every namespace": cluster(func(c *fleet.Cluster) {
+			c.Namespaces = []string{"*"}
+		}),
+		"a namespace that is two": cluster(func(c *fleet.Cluster) {
+			c.Namespaces = []string{"a,kube-system"}
+		}),
+		"a cluster without a project": cluster(func(c *fleet.Cluster) {
+			c.Project = ""
+		}),
+		"a cluster by plain http": cluster(func(c *fleet.Cluster) {
+			c.Server = fleet.ServerKey("http://api.example.com", prodEU)
+		}),
+		"a server with a path": cluster(func(c *fleet.Cluster) {
+			c.Server = fleet.ServerKey("https://api.example.com/x", prodEU)
+		}),
+		"a server with a user": cluster(func(c *fleet.Cluster) {
+			c.Server = fleet.ServerKey("https://u@api.example.com", prodEU)
+		}),
+		"a server that is not the environment's": cluster(func(c *fleet.Cluster) {
+			c.Server = exampleServer
+		}),
+		"a private key for a CA": cluster(func(c *fleet.Cluster) {
+			c.CAData = base64.StdEncoding.EncodeToString(privateKey)
+		}),
+		"a CA that is not base64": cluster(func(c *fleet.Cluster) {
+			c.CAData = "%%%"
+		}),
+		"a repository without a scheme":  repo("git.example.com/x"),
+		"a local repository":             repo("file:///srv/x"),
+		"a transport helper":             repo("ext::sh -c x"),
+		"an option for ssh":              repo("ssh://-oProxyCommand=x/y"),
+		"a repository with a line break": repo("https://git.example.com/x\ny"),
+		"a homoglyph":                    repo("https://git.exаmple.com/x"),
 	}
 	for name, o := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +360,8 @@ func TestRenderRefuses(t *testing.T) {
 			if m.Body != nil || m.Hash != "" {
 				t.Error("a refused object has a manifest")
 			}
-			if strings.Contains(err.Error(), "secret-9") || strings.Contains(err.Error(), "PRIVATE KEY") {
+			if strings.Contains(err.Error(), "secret-9") || strings.Contains(err.Error(),
+				"PRIVATE KEY") {
 				t.Errorf("the error shows a credential: %v", err)
 			}
 			if !strings.Contains(err.Error(), o.Key.Name) {
@@ -274,11 +372,13 @@ func TestRenderRefuses(t *testing.T) {
 }
 
 func FuzzRender(f *testing.F) {
-	f.Add("https://git.example.com/acme/x", "deploy", "v1", "checkout", "values: 1", "a=b:c", exampleServer)
+	f.Add("https://git.example.com/acme/x", "deploy", "v1", "checkout", "values: 1", "a=b:c",
+		exampleServer)
 	f.Add("ssh://git@git.example.com/x", "*", "!x", "[a]", "\x00", "{a,b}", "https://[::1]:6443")
 	f.Fuzz(func(t *testing.T, repo, path, revision, ns, values, image, server string) {
 		app := applicationObject(checkoutID, server)
-		app.Application.Source = fleet.Source{RepoURL: repo, Path: path, TargetRevision: revision, Helm: &fleet.HelmSource{Values: values, ValueFiles: []string{path}}}
+		app.Application.Source = fleet.Source{RepoURL: repo, Path: path, TargetRevision: revision,
+			Helm: &fleet.HelmSource{Values: values, ValueFiles: []string{path}}}
 		app.Application.Destination.Namespace = ns
 		kustomized := applicationObject(checkoutID, server)
 		kustomized.Application.Source.Kustomize = &fleet.KustomizeSource{Images: []string{image}}
@@ -319,8 +419,10 @@ func assertNoPattern(t testing.TB, body []byte) {
 		t.Fatal(err)
 	}
 	s := o.Spec
-	texts := append([]string{s.Source.RepoURL, s.Source.Path, s.Source.TargetRevision, string(o.Data["url"]), string(o.Data["namespaces"])}, s.SourceRepos...)
-	for _, d := range append(s.Destinations, s.Destination, fleet.Destination{Server: string(o.Data["server"])}) {
+	texts := append([]string{s.Source.RepoURL, s.Source.Path, s.Source.TargetRevision,
+		string(o.Data["url"]), string(o.Data["namespaces"])}, s.SourceRepos...)
+	for _, d := range append(s.Destinations, s.Destination, fleet.Destination{
+		Server: string(o.Data["server"])}) {
 		texts = append(texts, d.Namespace, strings.Replace(d.Server, "?managedEnvironment=", "", 1))
 	}
 	for _, gk := range s.ClusterResourceWhitelist {
@@ -345,21 +447,25 @@ func BenchmarkRenderApplication(b *testing.B) {
 
 func TestAReleaseIsNamedAsHelmAllows(t *testing.T) {
 	render := func(deployment, release string) (string, error) {
-		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(deployment), Environment: prodEU.Name}
+		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(deployment),
+			Environment: prodEU.Name}
 		o := applicationObject(id, exampleServer)
 		o.Application.Source.Helm = &fleet.HelmSource{ReleaseName: release}
 		m, err := Renderer{}.Render(engineSpec(), o)
 		return string(m.Body), err
 	}
 	long := strings.Repeat("x", maxRelease)
-	for deployment, release := range map[string]string{"checkout": "", long: "", long + "x": "checkout"} {
+	for deployment, release := range map[string]string{"checkout": "", long: "",
+		long + "x": "checkout"} {
 		body, err := render(deployment, release)
-		if want := `"releaseName":"` + cmp.Or(release, deployment) + `"`; err != nil || !strings.Contains(body, want) {
+		if want := `"releaseName":"` + cmp.Or(release, deployment) + `"`; err != nil ||
+			!strings.Contains(body, want) {
 			t.Errorf("%s: %v, want %s in\n%s", deployment, err, want, body)
 		}
 	}
 	for deployment, release := range map[string]string{long + "x": "", "checkout": long + "x"} {
-		if _, err := render(deployment, release); err == nil || !strings.Contains(err.Error(), "Helm allows 53") {
+		if _, err := render(deployment, release); err == nil || !strings.Contains(err.Error(),
+			"Helm allows 53") {
 			t.Errorf("%s, %s: %v", deployment, release, err)
 		}
 	}

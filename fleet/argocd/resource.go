@@ -17,10 +17,16 @@ type resource struct {
 }
 
 var (
-	applications = &resource{kinds: []fleet.ObjectKind{fleet.ObjectApplication}, apiVersion: argoAPI, kind: "Application", prefix: "/apis/" + argoAPI, plural: "applications"}
-	projects     = &resource{kinds: []fleet.ObjectKind{fleet.ObjectProject}, apiVersion: argoAPI, kind: "AppProject", prefix: "/apis/" + argoAPI, plural: "appprojects"}
-	// Only our own Secrets are read: the namespace holds others that are none of our business, argocd-secret among them.
-	secrets   = &resource{kinds: []fleet.ObjectKind{fleet.ObjectCluster, fleet.ObjectRepository}, apiVersion: "v1", kind: "Secret", prefix: "/api/v1", plural: "secrets", selector: labelManagedBy + "=" + managedBy}
+	applications = &resource{kinds: []fleet.ObjectKind{fleet.ObjectApplication},
+		apiVersion: argoAPI, kind: "Application", prefix: "/apis/" + argoAPI,
+		plural: "applications"}
+	projects = &resource{kinds: []fleet.ObjectKind{fleet.ObjectProject}, apiVersion: argoAPI,
+		kind: "AppProject", prefix: "/apis/" + argoAPI, plural: "appprojects"}
+	// Only our own Secrets are read: the namespace holds others that are none of our business,
+	// argocd-secret among them.
+	secrets = &resource{kinds: []fleet.ObjectKind{fleet.ObjectCluster, fleet.ObjectRepository},
+		apiVersion: "v1", kind: "Secret", prefix: "/api/v1", plural: "secrets",
+		selector: labelManagedBy + "=" + managedBy}
 	resources = []*resource{projects, secrets, applications}
 )
 
@@ -51,7 +57,8 @@ func (r *resource) object(namespace, name string) string {
 	return r.collection(namespace) + "/" + url.PathEscape(name)
 }
 
-// kindOf is the kind of a live object of the resource. A Secret is a cluster unless it says that it is a repository.
+// kindOf is the kind of a live object of the resource. A Secret is a cluster unless it says that it
+// is a repository.
 func (r *resource) kindOf(labels map[string]string) fleet.ObjectKind {
 	if r == secrets && labels[labelSecretType] == "repository" {
 		return fleet.ObjectRepository

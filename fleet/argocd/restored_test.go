@@ -11,8 +11,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// The API server starts again at the same address with the state of before: it accepts a watch from a
-// version that it has yet to reach, and says nothing.
+// The API server starts again at the same address with the state of before: it accepts a watch from
+// a version that it has yet to reach, and says nothing.
 func TestAnEngineThatIsRestoredFromABackupIsReadAnew(t *testing.T) {
 	c, err := stack.StartCluster(t.Context(), stack.ClusterOptions{Name: "restored"})
 	if err != nil {
@@ -39,9 +39,11 @@ func TestAnEngineThatIsRestoredFromABackupIsReadAnew(t *testing.T) {
 	b.until("read completely", e.Synced)
 
 	app := func(deployment, revision string) fleet.Row {
-		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(deployment), Environment: "prod-eu"}
+		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(deployment),
+			Environment: "prod-eu"}
 		o := applicationObject(id, exampleServer)
-		o.Application.Source.TargetRevision, o.Application.DeletionPolicy = revision, fleet.DeletionOrphan
+		o.Application.Source.TargetRevision, o.Application.DeletionPolicy = revision,
+			fleet.DeletionOrphan
 		return b.row(o)
 	}
 	changed, removed, added := app("changed", "v1"), app("removed", "v1"), app("added", "v1")
@@ -57,8 +59,15 @@ func TestAnEngineThatIsRestoredFromABackupIsReadAnew(t *testing.T) {
 	}
 	// Writes of others move the version far on, so that the restored server stays behind it.
 	v2 := app("changed", "v2")
-	b.until("v2 is written", func() bool { out, err := b.apply(v2); return err == nil && out.Changed })
-	b.until("the deletion is done", func() bool { done, err := e.Delete(t.Context(), removed, b.lease); return done && err == nil })
+	b.until("v2 is written", func() bool {
+		out, err := b.apply(v2)
+		return err == nil &&
+			out.Changed
+	})
+	b.until("the deletion is done", func() bool {
+		done, err := e.Delete(t.Context(), removed, b.lease)
+		return done && err == nil
+	})
 	b.applied(added)
 	b.until("the watch has shown it all", func() bool {
 		_, there := e.Live(removed.Key)
@@ -80,5 +89,9 @@ func TestAnEngineThatIsRestoredFromABackupIsReadAnew(t *testing.T) {
 		t.Errorf("noticed after %s", took)
 	}
 	t.Logf("noticed after %s", time.Since(begun).Round(time.Millisecond))
-	b.until("v2 is written again", func() bool { out, err := b.apply(v2); return err == nil && out.Changed })
+	b.until("v2 is written again", func() bool {
+		out, err := b.apply(v2)
+		return err == nil &&
+			out.Changed
+	})
 }

@@ -13,7 +13,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// stopMarker is the ConfigMap that keeps emergency stops on the engine itself: they survive the loss of the database.
+// stopMarker is the ConfigMap that keeps emergency stops on the engine itself: they survive the
+// loss of the database.
 const stopMarker = "argosy-emergency-stop"
 
 func (e *Engine) configMaps() string {
@@ -27,7 +28,8 @@ func stopName(scope fleet.StopScope, name string) string {
 	return string(scope) + "." + name
 }
 
-// SetStop writes a stop down on the engine, beside those that are there. It is no write to a tenant's object and needs no preflight.
+// SetStop writes a stop down on the engine, beside those that are there. It is no write to a
+// tenant's object and needs no preflight.
 func (e *Engine) SetStop(ctx context.Context, stop fleet.Stop) error {
 	text, err := json.Marshal(stop)
 	if err != nil {
@@ -41,7 +43,8 @@ func (e *Engine) ClearStop(ctx context.Context, scope fleet.StopScope, name stri
 	return e.writeStop(ctx, stopName(scope, name), nil)
 }
 
-// writeStop patches the marker, or makes it when there is none. A marker that comes or goes meanwhile is met again.
+// writeStop patches the marker, or makes it when there is none. A marker that comes or goes
+// meanwhile is met again.
 func (e *Engine) writeStop(ctx context.Context, name string, value any) error {
 	data := map[string]any{"data": map[string]any{name: value}}
 	for range attempts {
@@ -49,7 +52,8 @@ func (e *Engine) writeStop(ctx context.Context, name string, value any) error {
 		if err != nil {
 			return fmt.Errorf("stop %s: %w", name, err)
 		}
-		err = e.client.do(ctx, request{method: http.MethodPatch, path: e.configMaps() + "/" + stopMarker, contentType: mergePatch, accept: metadataOnly,
+		err = e.client.do(ctx, request{method: http.MethodPatch, path: e.configMaps() + "/" +
+			stopMarker, contentType: mergePatch, accept: metadataOnly,
 			query: url.Values{"fieldManager": {fieldManager}}, body: patch}, nil)
 		if !isMissing(err) {
 			return e.stopError(err)
@@ -57,12 +61,15 @@ func (e *Engine) writeStop(ctx context.Context, name string, value any) error {
 		if value == nil {
 			return nil
 		}
-		marker, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": data["data"],
-			"metadata": map[string]any{"name": stopMarker, "labels": map[string]any{labelManagedBy: managedBy}}})
+		marker, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+			"data": data["data"],
+			"metadata": map[string]any{"name": stopMarker, "labels": map[string]any{
+				labelManagedBy: managedBy}}})
 		if err != nil {
 			return fmt.Errorf("stop %s: %w", name, err)
 		}
-		err = e.client.do(ctx, request{method: http.MethodPost, path: e.configMaps(), contentType: plainJSON, accept: metadataOnly,
+		err = e.client.do(ctx, request{method: http.MethodPost, path: e.configMaps(),
+			contentType: plainJSON, accept: metadataOnly,
 			query: url.Values{"fieldManager": {fieldManager}}, body: marker}, nil)
 		if codeOf(err) != http.StatusConflict {
 			return e.stopError(err)
@@ -71,14 +78,15 @@ func (e *Engine) writeStop(ctx context.Context, name string, value any) error {
 	return fmt.Errorf("stop %s: ConfigMap %s keeps coming and going", name, stopMarker)
 }
 
-// ReadStops lists the stops that the engine remembers, ordered. A note that cannot be read stops the engine: it has no time, so that nothing
-// but its removal ends it.
+// ReadStops lists the stops that the engine remembers, ordered. A note that cannot be read stops
+// the engine: it has no time, so that nothing but its removal ends it.
 func (e *Engine) ReadStops(ctx context.Context) ([]fleet.Stop, error) {
 	var marker struct {
 		Metadata struct{ UID string }
 		Data     map[string]string
 	}
-	err := e.client.do(ctx, request{method: http.MethodGet, path: e.configMaps() + "/" + stopMarker}, &marker)
+	err := e.client.do(ctx, request{method: http.MethodGet, path: e.configMaps() + "/" +
+		stopMarker}, &marker)
 	if isMissing(err) {
 		return nil, nil
 	}
@@ -88,9 +96,12 @@ func (e *Engine) ReadStops(ctx context.Context) ([]fleet.Stop, error) {
 	var stops []fleet.Stop
 	for _, name := range slices.Sorted(maps.Keys(marker.Data)) {
 		var stop fleet.Stop
-		if err := json.Unmarshal([]byte(marker.Data[name]), &stop); err != nil || stopName(stop.Scope, stop.Name) != name {
+		if err := json.Unmarshal([]byte(marker.Data[name]), &stop); err != nil ||
+			stopName(stop.Scope, stop.Name) != name {
 			stop = fleet.Stop{Scope: fleet.StopEngine, Name: string(e.name), By: "argosy",
-				Reason: fmt.Sprintf("entry %q of ConfigMap %s on engine %s cannot be read; fix or remove it", clip(name, 64), stopMarker, e.name)}
+				Reason: fmt.Sprintf(
+					"entry %q of ConfigMap %s on engine %s cannot be read; fix or remove it",
+					clip(name, 64), stopMarker, e.name)}
 		}
 		stops = append(stops, stop)
 	}

@@ -19,17 +19,23 @@ const (
 	parkedText    = "the environment's cluster does not answer; the sync begins when it does"
 )
 
-// Sync asks Argo CD for one sync at a revision, automated Application or not. The outcome is ApplyApplied once it is asked for, and stays so
-// for the same request; ApplyPending while another operation stands in the way. How it ends comes as an Observation with the request's ID.
+// Sync asks Argo CD for one sync at a revision, automated Application or not. The outcome is
+// ApplyApplied once it is asked for, and stays so for the same request; ApplyPending while another
+// operation stands in the way. How it ends comes as an Observation with the request's ID.
 //
-// The last result is cleared in the same write: Argo CD merges a new operation with the state of an older one, so that a full sync would
-// inherit its list of resources, skip the rest and report success.
-func (e *Engine) Sync(ctx context.Context, q engine.SyncRequest, lease fleet.Lease) (engine.Outcome, error) {
+// The last result is cleared in the same write: Argo CD merges a new operation with the state of an
+// older one, so that a full sync would inherit its list of resources, skip the rest and report
+// success.
+func (e *Engine) Sync(ctx context.Context, q engine.SyncRequest, lease fleet.Lease) (engine.Outcome,
+	error) {
 	if err := e.ready(); err != nil {
 		return engine.Outcome{}, err
 	}
-	if err := exact("revision", q.Revision, 256); err != nil || q.ID == "" || q.Key.Kind != fleet.ObjectApplication {
-		return engine.Outcome{}, fmt.Errorf("sync of %s: it needs an Application, an id and an exact revision: %w", q.Key.Name, err)
+	if err := exact("revision", q.Revision, 256); err != nil || q.ID == "" ||
+		q.Key.Kind != fleet.ObjectApplication {
+		return engine.Outcome{},
+			fmt.Errorf("sync of %s: it needs an Application, an id and an exact revision: %w",
+				q.Key.Name, err)
 	}
 	known := e.cache.get(q.Key)
 	for range attempts {
@@ -41,31 +47,40 @@ func (e *Engine) Sync(ctx context.Context, q engine.SyncRequest, lease fleet.Lea
 			return engine.Outcome{}, e.explain(q.Key, err)
 		}
 	}
-	return engine.Outcome{State: fleet.ApplyPending, Message: "the Application is changing too quickly; it is tried again", RetryAfter: busyWait}, nil
+	return engine.Outcome{State: fleet.ApplyPending,
+		Message:    "the Application is changing too quickly; it is tried again",
+		RetryAfter: busyWait}, nil
 }
 
-func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet.Lease, known *entry) (engine.Outcome, error) {
+func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet.Lease,
+	known *entry) (engine.Outcome, error) {
 	switch {
 	case known == nil:
-		return engine.Outcome{State: fleet.ApplyPending, Message: "the Application is not on the engine yet", RetryAfter: busyWait}, nil
+		return engine.Outcome{State: fleet.ApplyPending,
+			Message: "the Application is not on the engine yet", RetryAfter: busyWait}, nil
 	case !known.Ours || known.Tenant != q.Tenant:
 		return engine.Outcome{}, fmt.Errorf("%w: it is not synced", engine.ErrForeign)
 	case known.Epoch > lease.Epoch:
-		return engine.Outcome{}, fmt.Errorf("%w: its epoch is %d, this lease's is %d", engine.ErrFenced, known.Epoch, lease.Epoch)
+		return engine.Outcome{}, fmt.Errorf("%w: its epoch is %d, this lease's is %d",
+			engine.ErrFenced, known.Epoch, lease.Epoch)
 	case known.asked == q.ID || known.request == q.ID:
 		return engine.Outcome{State: fleet.ApplyApplied}, nil
 	case known.Deleting:
 		return engine.Outcome{}, fmt.Errorf("%w: it is being deleted", engine.ErrRefused)
 	case known.Parked:
-		return engine.Outcome{State: fleet.ApplyPending, Message: parkedText, RetryAfter: parkedWait}, nil
+		return engine.Outcome{State: fleet.ApplyPending, Message: parkedText,
+			RetryAfter: parkedWait}, nil
 	case known.Operating:
-		return engine.Outcome{State: fleet.ApplyPending, Message: "another operation runs on the Application; it is asked for when that has ended", RetryAfter: busyWait}, nil
+		return engine.Outcome{State: fleet.ApplyPending,
+			Message: "another operation runs on the Application; it is asked for when that has ended", RetryAfter: busyWait}, nil
 	}
 	sync := map[string]any{"revision": q.Revision, "prune": q.Prune}
 	if len(known.syncOptions) > 0 {
-		sync["syncOptions"] = known.syncOptions // an operation does not inherit them from the policy
+		// an operation does not inherit them from the policy
+		sync["syncOptions"] = known.syncOptions
 	}
-	patch := map[string]any{"operation": operationOf(q.ID, sync), "status": map[string]any{"operationState": nil}}
+	patch := map[string]any{"operation": operationOf(q.ID, sync), "status": map[string]any{
+		"operationState": nil}}
 	setAnnotation(patch, annotationSync, q.ID)
 	setAnnotation(patch, annotationEpoch, strconv.FormatInt(lease.Epoch, 10))
 	m, err := e.merge(ctx, fleet.Row{Key: q.Key, Tenant: q.Tenant}, patch, known)
@@ -73,7 +88,8 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet
 		return engine.Outcome{}, err
 	}
 	after := *known
-	after.ResourceVersion, after.Epoch, after.asked, after.request, after.Operating = m.ResourceVersion, lease.Epoch, q.ID, q.ID, true
+	after.ResourceVersion, after.Epoch, after.asked, after.request, after.Operating =
+		m.ResourceVersion, lease.Epoch, q.ID, q.ID, true
 	e.cache.put(applications, &after)
 	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
 }

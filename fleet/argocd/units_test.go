@@ -84,7 +84,8 @@ func TestFlowIsBounded(t *testing.T) {
 }
 
 func TestRetryAfterIsBounded(t *testing.T) {
-	for header, least := range map[string]time.Duration{"": throttleWait, "2": 2 * time.Second, "x": throttleWait, "-5": throttleWait, "99999999": time.Minute} {
+	for header, least := range map[string]time.Duration{"": throttleWait, "2": 2 * time.Second,
+		"x": throttleWait, "-5": throttleWait, "99999999": time.Minute} {
 		if got := retryAfter(header, 0); got < least || got > least+least/4 {
 			t.Errorf("%q gives %s", header, got)
 		}
@@ -110,17 +111,19 @@ func TestDecide(t *testing.T) {
 		known *entry
 		want  verdict
 	}{
-		"nothing there":             {nil, doCreate},
-		"the same":                  {live(func(*entry) {}), doNothing},
-		"an older epoch":            {live(func(e *entry) { e.Epoch = 4 }), doNothing},
-		"other content":             {live(func(e *entry) { e.content[0]++; e.applied = "x" }), doUpdate},
-		"another hash":              {live(func(e *entry) { e.applied = "x" }), doUpdate},
-		"drifted":                   {live(func(e *entry) { e.Drifted = true }), doRestore},
-		"a later epoch":             {live(func(e *entry) { e.Epoch = 6 }), isFenced},
-		"a later epoch and drifted": {live(func(e *entry) { e.Epoch, e.Drifted = 6, true }), isFenced},
-		"a stranger's":              {live(func(e *entry) { e.Ours = false }), isForeign},
-		"another tenant's":          {live(func(e *entry) { e.Tenant = "globex" }), isForeign},
-		"being deleted":             {live(func(e *entry) { e.Deleting = true }), isDeleting},
+		"nothing there":  {nil, doCreate},
+		"the same":       {live(func(*entry) {}), doNothing},
+		"an older epoch": {live(func(e *entry) { e.Epoch = 4 }), doNothing},
+		"other content": {live(func(e *entry) { e.content[0]++; e.applied = "x" }),
+			doUpdate},
+		"another hash":  {live(func(e *entry) { e.applied = "x" }), doUpdate},
+		"drifted":       {live(func(e *entry) { e.Drifted = true }), doRestore},
+		"a later epoch": {live(func(e *entry) { e.Epoch = 6 }), isFenced},
+		"a later epoch and drifted": {live(func(e *entry) { e.Epoch, e.Drifted = 6, true }),
+			isFenced},
+		"a stranger's":     {live(func(e *entry) { e.Ours = false }), isForeign},
+		"another tenant's": {live(func(e *entry) { e.Tenant = "globex" }), isForeign},
+		"being deleted":    {live(func(e *entry) { e.Deleting = true }), isDeleting},
 	}
 	for name, c := range cases {
 		if got := w.decide(c.known); got != c.want {

@@ -21,7 +21,8 @@ type want struct {
 	applied string // hash annotation
 }
 
-// prepare fills in the credential and knows the content's hash. It fails before any request on what no engine would take.
+// prepare fills in the credential and knows the content's hash. It fails before any request on what
+// no engine would take.
 func prepare(row fleet.Row, secret fleet.Secret, lease fleet.Lease) (*want, error) {
 	tree, err := decodeTree(row.Manifest.Body)
 	if err != nil {
@@ -34,7 +35,8 @@ func prepare(row fleet.Row, secret fleet.Secret, lease fleet.Lease) (*want, erro
 			return nil, fmt.Errorf("%s %s: its manifest has no data", row.Key.Kind, row.Key.Name)
 		}
 		if err := fill(row.Key.Kind, data, secret); err != nil {
-			return nil, fmt.Errorf("%s %s: secret %s: %w", row.Key.Kind, row.Key.Name, credentialName(row), err)
+			return nil, fmt.Errorf("%s %s: secret %s: %w", row.Key.Kind, row.Key.Name,
+				credentialName(row), err)
 		}
 	}
 	body, err := canonical(tree)
@@ -42,7 +44,8 @@ func prepare(row fleet.Row, secret fleet.Secret, lease fleet.Lease) (*want, erro
 		return nil, fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
 	}
 	if len(body) > maxObject {
-		return nil, fmt.Errorf("%s %s: %w: %d bytes; an engine takes at most %d", row.Key.Kind, row.Key.Name, engine.ErrTooLarge, len(body), maxObject)
+		return nil, fmt.Errorf("%s %s: %w: %d bytes; an engine takes at most %d", row.Key.Kind,
+			row.Key.Name, engine.ErrTooLarge, len(body), maxObject)
 	}
 	w.content = sha256.Sum256(body)
 	w.applied = appliedHash(w.r, row.Manifest.Hash, w.content)
@@ -56,8 +59,9 @@ func credentialName(row fleet.Row) string {
 	return row.Credential.Name
 }
 
-// patch is the apply that brings the object there. With a known object it demands exactly that one; without, that there is none: no object
-// of any API server has resourceVersion 1, so that an apply which names it can only create.
+// patch is the apply that brings the object there. With a known object it demands exactly that one;
+// without, that there is none: no object of any API server has resourceVersion 1, so that an apply
+// which names it can only create.
 func (w *want) patch(known *entry) ([]byte, error) {
 	meta, _ := w.tree["metadata"].(map[string]any)
 	meta = maps.Clone(meta)
@@ -95,9 +99,12 @@ func (w *want) written(known *entry, m *liveMetadata, name fleet.EngineName) *en
 	e.id = identityOf(text)
 	e.Live = engine.Live{
 		Key: w.row.Key, UID: m.UID, ResourceVersion: m.ResourceVersion, Ours: true,
-		Tenant: e.id.tenant, Environment: e.id.environment, Deployment: e.id.deployment, Engine: name,
-		Revision: w.row.Revision, Epoch: w.epoch, Hash: w.row.Manifest.Hash, Hold: fleet.SyncRunName(m.Annotations[annotationHold]),
-		Manager: e.Manager, Deleting: m.DeletionTimestamp != nil, Operating: e.Operating, Parked: e.Parked,
+		Tenant: e.id.tenant, Environment: e.id.environment, Deployment: e.id.deployment,
+		Engine:   name,
+		Revision: w.row.Revision, Epoch: w.epoch, Hash: w.row.Manifest.Hash,
+		Hold:    fleet.SyncRunName(m.Annotations[annotationHold]),
+		Manager: e.Manager, Deleting: m.DeletionTimestamp != nil, Operating: e.Operating,
+		Parked: e.Parked,
 	}
 	e.content, e.applied, e.finalizers = w.content, w.applied, intern(m.Finalizers)
 	if w.r == applications {
@@ -115,7 +122,9 @@ func (w *want) written(known *entry, m *liveMetadata, name fleet.EngineName) *en
 			e.contact = engine.Contact{
 				Key: w.row.Key, UID: m.UID, Tenant: e.Tenant, Environment: e.Environment,
 			}
-			e.seen = fleet.Observation{Key: w.row.Key, UID: m.UID, ResourceVersion: m.ResourceVersion, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown}
+			e.seen = fleet.Observation{Key: w.row.Key, UID: m.UID,
+				ResourceVersion: m.ResourceVersion, Sync: fleet.SyncUnknown,
+				Health: fleet.HealthUnknown}
 		}
 	}
 	return e

@@ -13,8 +13,9 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// decodeLive reads an object. One that has something unheard-of in its spec or status is known by its metadata alone, and counts as drifted:
-// it must not keep the others of its kind from being read.
+// decodeLive reads an object. One that has something unheard-of in its spec or status is known by
+// its metadata alone, and counts as drifted: it must not keep the others of its kind from being
+// read.
 func decodeLive(raw []byte) (*liveObject, error) {
 	var o liveObject
 	if err := json.Unmarshal(raw, &o); err != nil {
@@ -91,7 +92,8 @@ type failedResources struct {
 	count int
 }
 
-// UnmarshalJSON decodes the list only if something in it may have failed: it has an entry for each resource.
+// UnmarshalJSON decodes the list only if something in it may have failed: it has an entry for each
+// resource.
 func (f *failedResources) UnmarshalJSON(b []byte) error {
 	if !bytes.Contains(b, []byte("Failed")) && !bytes.Contains(b, []byte("Error")) {
 		return nil
@@ -118,9 +120,10 @@ func (f *failedResources) UnmarshalJSON(b []byte) error {
 // entry is what the cache keeps of one object: no content, no secret, only what decisions need.
 type entry struct {
 	engine.Live
-	id          identity
-	content     [sha256.Size]byte // of the object in its canonical form, with everything that steers Argo CD
-	applied     string            // the hash annotation, whole
+	id identity
+	// of the object in its canonical form, with everything that steers Argo CD
+	content     [sha256.Size]byte
+	applied     string // the hash annotation, whole
 	finalizers  []string
 	project     string   // of Applications
 	server      string   // of Applications
@@ -128,13 +131,15 @@ type entry struct {
 	running     bool     // an operation runs
 	request     string   // the SyncRun that the running or last operation belongs to
 	asked       string   // the SyncRun that was last asked for
-	intruder    string   // who asked for an operation that has not begun and is neither ours nor Argo CD's own
-	stalled     bool     // Argo CD is told to leave it alone
-	contact     engine.Contact
-	seen        fleet.Observation
+	// who asked for an operation that has not begun and is neither ours nor Argo CD's own
+	intruder string
+	stalled  bool // Argo CD is told to leave it alone
+	contact  engine.Contact
+	seen     fleet.Observation
 }
 
-// cascades reports whether a finalizer stands that makes Argo CD delete the workload when the Application goes.
+// cascades reports whether a finalizer stands that makes Argo CD delete the workload when the
+// Application goes.
 func (e *entry) cascades() bool {
 	for _, f := range e.finalizers {
 		if strings.HasPrefix(f, cascadeFinalizer) {
@@ -149,15 +154,17 @@ func (e *Engine) entryOf(r *resource, o *liveObject) *entry {
 	m := &o.Metadata
 	id := identityOf(m.Labels)
 	key := fleet.ObjectKey{Engine: e.name, Kind: r.kindOf(m.Labels), Name: m.Name}
-	out := &entry{id: id, applied: m.Annotations[annotationHash], finalizers: intern(m.Finalizers), stalled: m.Annotations[annotationSkipReconcile] == "true"}
+	out := &entry{id: id, applied: m.Annotations[annotationHash], finalizers: intern(m.Finalizers),
+		stalled: m.Annotations[annotationSkipReconcile] == "true"}
 	hash, _, _ := strings.Cut(out.applied, ".")
 	epoch, _ := strconv.ParseInt(m.Annotations[annotationEpoch], 10, 64)
 	out.Live = engine.Live{
 		Key: key, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		Ours:   m.Labels[labelManagedBy] == managedBy && id.check(key) == nil,
 		Tenant: id.tenant, Environment: id.environment, Deployment: id.deployment,
-		Engine: fleet.EngineName(m.Annotations[annotationEngine]), Revision: fleet.Revision(m.Annotations[annotationRevision]),
-		Epoch: epoch, Hash: hash, Hold: fleet.SyncRunName(m.Annotations[annotationHold]),
+		Engine:   fleet.EngineName(m.Annotations[annotationEngine]),
+		Revision: fleet.Revision(m.Annotations[annotationRevision]),
+		Epoch:    epoch, Hash: hash, Hold: fleet.SyncRunName(m.Annotations[annotationHold]),
 		Deleting: m.DeletionTimestamp != nil,
 	}
 	out.content = contentOf(r, o)
@@ -165,7 +172,8 @@ func (e *Engine) entryOf(r *resource, o *liveObject) *entry {
 	if r == applications {
 		e.readApplication(out, o)
 	}
-	out.Drifted = out.Ours && !out.Deleting && (out.applied != appliedHash(r, hash, out.content) || r == applications && out.cascades() || out.intruder != "")
+	out.Drifted = out.Ours && !out.Deleting && (out.applied != appliedHash(r, hash, out.content) ||
+		r == applications && out.cascades() || out.intruder != "")
 	return out
 }
 
@@ -176,7 +184,8 @@ func (e *Engine) readApplication(out *entry, o *liveObject) {
 		SyncPolicy  struct{ SyncOptions []string }
 	}
 	_ = json.Unmarshal(o.Spec, &spec) // a stranger's malformed spec is a stranger's affair
-	out.project, out.server = unique.Make(spec.Project).Value(), unique.Make(spec.Destination.Server).Value()
+	out.project, out.server = unique.Make(spec.Project).Value(),
+		unique.Make(spec.Destination.Server).Value()
 	out.syncOptions = intern(spec.SyncPolicy.SyncOptions)
 	out.asked = o.Metadata.Annotations[annotationSync]
 	out.seen = observationOf(out.Key, o)
@@ -189,16 +198,18 @@ func (e *Engine) readApplication(out *entry, o *liveObject) {
 		out.request = id
 	}
 	out.Operating = o.Operation != nil || out.running
-	if op := o.Operation; op != nil && !out.running && !op.InitiatedBy.Automated && op.InitiatedBy.Username != operationUser {
+	if op := o.Operation; op != nil && !out.running && !op.InitiatedBy.Automated &&
+		op.InitiatedBy.Username != operationUser {
 		out.intruder = "operation by " + firstOf(op.InitiatedBy.Username, "somebody unnamed")
 	}
 }
 
-// contentOf hashes the object in the form that a manifest has: our labels and stable annotations, and all of its spec or data, so that a
-// field that a stranger has added shows as well.
+// contentOf hashes the object in the form that a manifest has: our labels and stable annotations,
+// and all of its spec or data, so that a field that a stranger has added shows as well.
 func contentOf(r *resource, o *liveObject) [sha256.Size]byte {
 	tree := map[string]any{"apiVersion": r.apiVersion, "kind": r.kind, "metadata": map[string]any{
-		"name": o.Metadata.Name, "labels": pick(o.Metadata.Labels, ownLabels), "annotations": pick(o.Metadata.Annotations, stableAnnotations),
+		"name": o.Metadata.Name, "labels": pick(o.Metadata.Labels, ownLabels),
+		"annotations": pick(o.Metadata.Annotations, stableAnnotations),
 	}}
 	if r == secrets {
 		tree["type"], tree["data"] = o.Type, anyMap(o.Data)

@@ -1,4 +1,5 @@
-// Package catalog holds the declarations of the config repo as they are in effect, and judges each commit's changes to them.
+// Package catalog holds the declarations of the config repo as they are in effect, and judges each
+// commit's changes to them.
 //
 // Rules of this package:
 //   - pure: no I/O, no clock, no randomness; equal inputs give equal results, and every list is sorted;
@@ -30,13 +31,16 @@ type Input struct {
 
 // Quarantine is a file at the head that is not in effect.
 type Quarantine struct {
-	Key         fleet.Key          `json:"key"`
-	Path        string             `json:"path"`
-	Blob        string             `json:"blob,omitempty"`
-	Declaration *fleet.Declaration `json:"declaration,omitempty"` // what the file says; nil when it did not decode or was removed
-	Problems    []fleet.Problem    `json:"problems"`              // why: each of severity error
-	HasLastGood bool               `json:"hasLastGood"`           // an earlier state stays in effect
-	Removed     bool               `json:"removed,omitempty"`     // the file is gone, and what it declared may not go yet
+	Key  fleet.Key `json:"key"`
+	Path string    `json:"path"`
+	Blob string    `json:"blob,omitempty"`
+	// what the file says; nil when it did not decode or was removed
+	Declaration *fleet.Declaration `json:"declaration,omitempty"`
+	Problems    []fleet.Problem    `json:"problems"` // why: each of severity error
+	// an earlier state stays in effect
+	HasLastGood bool `json:"hasLastGood"`
+	// the file is gone, and what it declared may not go yet
+	Removed bool `json:"removed,omitempty"`
 }
 
 // Change is one change of the effective state. Before is nil for what is new, After for what goes.
@@ -45,12 +49,14 @@ type Change struct {
 	Before, After *fleet.Declaration
 }
 
-// Catalog is the effective state and the quarantined files. It is safe for concurrent use: any number of stages may be made and read
-// beside each other, and one of them may be committed, after which the others are stale.
+// Catalog is the effective state and the quarantined files. It is safe for concurrent use: any
+// number of stages may be made and read beside each other, and one of them may be committed, after
+// which the others are stale.
 type Catalog struct {
 	view
-	judge      Judge
-	generation int // counts commits, so that a stage knows whether its base is still the one that it was judged on
+	judge Judge
+	// counts commits, so that a stage knows whether its base is still the one that it was judged on
+	generation int
 }
 
 // New is an empty catalog.
@@ -58,9 +64,9 @@ func New() *Catalog {
 	return &Catalog{view: view{mu: new(sync.RWMutex), st: newState()}}
 }
 
-// Restore is the catalog that had these effective declarations and quarantined files. Nothing is checked again: what was in effect stays
-// so until a change touches it. The decoder's warnings are the only thing that it no longer knows; they come again with the next change of
-// their file.
+// Restore is the catalog that had these effective declarations and quarantined files. Nothing is
+// checked again: what was in effect stays so until a change touches it. The decoder's warnings are
+// the only thing that it no longer knows; they come again with the next change of their file.
 func Restore(effective []fleet.Declaration, quarantined []Quarantine) *Catalog {
 	c := New()
 	for i := range effective {
@@ -68,7 +74,8 @@ func Restore(effective []fleet.Declaration, quarantined []Quarantine) *Catalog {
 		c.st.put(d.Key, &entry{key: d.Key, path: d.Path, blob: d.Blob, effective: d, head: d})
 	}
 	for _, q := range quarantined {
-		e := &entry{key: q.Key, path: q.Path, blob: q.Blob, head: q.Declaration, removed: q.Removed, quarantine: q.Problems}
+		e := &entry{key: q.Key, path: q.Path, blob: q.Blob, head: q.Declaration, removed: q.Removed,
+			quarantine: q.Problems}
 		if old := c.st.entries.get(q.Key); old != nil {
 			e.effective = old.effective
 			e.head = same(e.head, e.effective)
@@ -78,24 +85,28 @@ func Restore(effective []fleet.Declaration, quarantined []Quarantine) *Catalog {
 		}
 		c.st.put(q.Key, e)
 		if heldByPolicy(e) {
-			c.st.pending[q.Key] = true // a policy may have changed with the last commit: see unsettled
+			// a policy may have changed with the last commit: see unsettled
+			c.st.pending[q.Key] = true
 		}
 	}
 	c.st.recount()
 	return c
 }
 
-// Stage judges changed files against the catalog, which stays as it is until Commit. Two inputs of one key are a file that moved when
-// one of them is removed, and a mistake otherwise. Keys in again are judged once more though their files did not change: quarantines
-// whose cause the catalog does not know of, such as Stage.Refuse of an engine in use.
+// Stage judges changed files against the catalog, which stays as it is until Commit. Two inputs of
+// one key are a file that moved when one of them is removed, and a mistake otherwise. Keys in again
+// are judged once more though their files did not change: quarantines whose cause the catalog does
+// not know of, such as Stage.Refuse of an engine in use.
 func (c *Catalog) Stage(in []Input, again ...fleet.Key) *Stage {
 	return c.stage(in, again, nil, false)
 }
 
-func (c *Catalog) stage(in []Input, again []fleet.Key, refused map[fleet.Key]fleet.Problem, resumed bool) *Stage {
+func (c *Catalog) stage(in []Input, again []fleet.Key, refused map[fleet.Key]fleet.Problem,
+	resumed bool) *Stage {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	s := &Stage{base: c, generation: c.generation, in: in, again: again, refused: refused, resumed: resumed}
+	s := &Stage{base: c, generation: c.generation, in: in, again: again, refused: refused,
+		resumed: resumed}
 	s.view.mu = c.mu
 	s.settle()
 	return s

@@ -18,13 +18,16 @@ func TestAGoodCommitTakesEffect(t *testing.T) {
 	if got := fmt.Sprint(c.Targets(id)); got != "[acme/prod acme/staging]" {
 		t.Errorf("targets are %s", got)
 	}
-	if got := fmt.Sprint(c.DeploymentsIn(fleet.EnvironmentID{Tenant: "acme", Name: "prod"})); got != "[acme/shop]" {
+	if got := fmt.Sprint(c.DeploymentsIn(fleet.EnvironmentID{
+		Tenant: "acme", Name: "prod"})); got != "[acme/shop]" {
 		t.Errorf("deployments in prod are %s", got)
 	}
-	if used := c.Used("acme"); used != (fleet.Quota{Environments: 2, Deployments: 1, Applications: 2}) {
+	if used := c.Used("acme"); used != (fleet.Quota{Environments: 2, Deployments: 1,
+		Applications: 2}) {
 		t.Errorf("use is %+v", used)
 	}
-	if f := c.Fleet(); f.Guards.MaxDeletes != 20 || f.Defaults.Sync.Mode != fleet.SyncAutomated || !*f.Defaults.Sync.Prune || *f.Defaults.Sync.CreateNamespace {
+	if f := c.Fleet(); f.Guards.MaxDeletes != 20 || f.Defaults.Sync.Mode != fleet.SyncAutomated ||
+		!*f.Defaults.Sync.Prune || *f.Defaults.Sync.CreateNamespace {
 		t.Errorf("defaults are not resolved: %+v", f)
 	}
 	if again := c.Stage(acme()); len(again.Changes()) > 0 || len(again.Problems()) > 0 {
@@ -44,7 +47,8 @@ func TestABadFileIsQuarantinedAloneAndKeepsItsLastGoodState(t *testing.T) {
 	}
 	commit(t, c, s)
 	q, held := c.Quarantine(deployment("acme/shop").Key)
-	if !held || !q.HasLastGood || q.Declaration != nil || len(c.Targets(fleet.DeploymentID{Tenant: "acme", Name: "shop"})) != 2 {
+	if !held || !q.HasLastGood || q.Declaration != nil ||
+		len(c.Targets(fleet.DeploymentID{Tenant: "acme", Name: "shop"})) != 2 {
 		t.Errorf("the last good state is lost: %+v", q)
 	}
 	s = c.Stage([]Input{deployment("acme/shop", "prod")})
@@ -58,7 +62,9 @@ func TestAnEnvironmentThatComesClearsTheDeploymentsThatMissedIt(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
 	s := c.Stage([]Input{deployment("acme/cart", "stagin", "prod", "eu")})
-	want := "GitOpsDeployment acme/cart spec.destination.environments[0] unknown-environment; GitOpsDeployment acme/cart spec.destination.environments[2] unknown-environment"
+	want :=
+		"GitOpsDeployment acme/cart spec.destination.environments[0] unknown-environment; " +
+			"GitOpsDeployment acme/cart spec.destination.environments[2] unknown-environment"
 	if got := codes(s.Problems()); got != want {
 		t.Errorf("problems: %s", got)
 	}

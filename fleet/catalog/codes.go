@@ -7,7 +7,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Codes of the problems that this package finds. They are stable: people search for them and tools match them.
+// Codes of the problems that this package finds. They are stable: people search for them and tools
+// match them.
 const (
 	codeUndecoded         = "undecoded"
 	codeDuplicate         = "duplicate-identity"
@@ -50,10 +51,11 @@ const (
 // Codes says what each code of this package means, in one sentence.
 func Codes() map[string]string {
 	return map[string]string{
-		codeUndecoded:         "The file did not decode.",
-		codeDuplicate:         "Two files declare the same identity; neither takes effect.",
-		codeFleetName:         "There is exactly one Fleet, and its name is fleet.",
-		codeFleetRequired:     "The Fleet cannot be removed: without it no host is allowed and no guard is set.",
+		codeUndecoded: "The file did not decode.",
+		codeDuplicate: "Two files declare the same identity; neither takes effect.",
+		codeFleetName: "There is exactly one Fleet, and its name is fleet.",
+		codeFleetRequired: "The Fleet cannot be removed: without it no host is allowed and " +
+			"no guard is set.",
 		codeReservedName:      "The name is reserved, or too long for what is made of it.",
 		codeUnknownTenant:     "No such tenant is declared in fleet/tenants/.",
 		codeUnknownEnv:        "The tenant has no such environment in effect.",
@@ -61,31 +63,45 @@ func Codes() map[string]string {
 		codeNotADestination:   "An environment is named that the deployment does not go to.",
 		codeDuplicateOverride: "Two overrides are for the same environment.",
 		codeNamespace:         "The deployment's namespace is not one of the environment's.",
-		codeNamespaceInUse:    "The environment drops a namespace that a deployment which names it still goes to; the environment keeps its last good state.",
-		codeNamespaceClaimed:  "Another tenant deploys to this namespace of this API server, or wants to at the same time.",
-		codeEngineNamespace:   "The namespace is one in which an engine's Argo CD lives.",
-		codeRepository:        "The tenant's grant does not cover the repository.",
-		codeGitHost:           "The fleet does not allow the repository's host.",
-		codeClusterGrant:      "The API server is none of those that the tenant is granted in Tenant.clusters.",
-		codeNamespaceGrant:    "The API server is granted to several tenants, and the namespace on it is not granted to this one in Tenant.namespaces.",
-		codeClusterHost:       "The API server is an internal address that the fleet does not except.",
-		codeClusterResources:  "The tenant's grant has no cluster-scoped kinds.",
-		codeAutonomous:        "The deployment names or selects an environment whose cluster has Applications of its own, and takes none.",
-		codeRegion:            "The tenant may not be placed in this region.",
-		codeNoEngine:          "No engine is in this region, so the environment cannot be placed yet.",
-		codeQuota:             "The tenant's quota has no room; what is in effect already stays.",
-		codeOverQuota:         "The tenant uses more than its quota allows; what is in effect stays, and nothing is added.",
-		codeSameRepository:    "The tenant has another credential for the same repository.",
-		codeInstallationID:    "Another engine has this installationID; Argo CD would take the one's resources for the other's.",
-		codeInstance:          "Another engine is the same Argo CD: same connection, same namespace.",
-		codeImmutable:         "A SyncRun does not change once it is in effect.",
-		codeReferenced:        "The declaration is removed while something still names it; it keeps its last good state.",
-		codeSelectsNothing:    "The selector matches no environment that lists the deployment's namespace.",
-		codeUnusedOverride:    "The override's environment is not selected.",
-		codeCreateNamespace:   "Argo CD may not create the namespace there.",
-		codeSpentSyncRun:      "The SyncRun names an environment that its deployment no longer goes to.",
-		codePolicy:            "A policy of the platform (fleet/policies/) is not kept, or cannot be judged.",
-		codePolicyReached:     "The environment's change would make a deployment that reaches it break a policy; the environment keeps its last good state.",
+		codeNamespaceInUse: "The environment drops a namespace that a deployment which names " +
+			"it still goes to; the environment keeps its last good state.",
+		codeNamespaceClaimed: "Another tenant deploys to this namespace of this API server, or " +
+			"wants to at the same time.",
+		codeEngineNamespace: "The namespace is one in which an engine's Argo CD lives.",
+		codeRepository:      "The tenant's grant does not cover the repository.",
+		codeGitHost:         "The fleet does not allow the repository's host.",
+		codeClusterGrant: "The API server is none of those that the tenant is granted in " +
+			"Tenant.clusters.",
+		codeNamespaceGrant: "The API server is granted to several tenants, and the namespace " +
+			"on it is not granted to this one in Tenant.namespaces.",
+		codeClusterHost:      "The API server is an internal address that the fleet does not except.",
+		codeClusterResources: "The tenant's grant has no cluster-scoped kinds.",
+		codeAutonomous: "The deployment names or selects an environment whose cluster " +
+			"has Applications of its own, and takes none.",
+		codeRegion: "The tenant may not be placed in this region.",
+		codeNoEngine: "No engine is in this region, so the environment cannot be " +
+			"placed yet.",
+		codeQuota: "The tenant's quota has no room; what is in effect already stays.",
+		codeOverQuota: "The tenant uses more than its quota allows; what is in effect " +
+			"stays, and nothing is added.",
+		codeSameRepository: "The tenant has another credential for the same repository.",
+		codeInstallationID: "Another engine has this installationID; Argo CD would take the " +
+			"one's resources for the other's.",
+		codeInstance: "Another engine is the same Argo CD: same connection, same " +
+			"namespace.",
+		codeImmutable: "A SyncRun does not change once it is in effect.",
+		codeReferenced: "The declaration is removed while something still names it; it " +
+			"keeps its last good state.",
+		codeSelectsNothing: "The selector matches no environment that lists the deployment's " +
+			"namespace.",
+		codeUnusedOverride:  "The override's environment is not selected.",
+		codeCreateNamespace: "Argo CD may not create the namespace there.",
+		codeSpentSyncRun: "The SyncRun names an environment that its deployment no longer " +
+			"goes to.",
+		codePolicy: "A policy of the platform (fleet/policies/) is not kept, or " +
+			"cannot be judged.",
+		codePolicyReached: "The environment's change would make a deployment that reaches " +
+			"it break a policy; the environment keeps its last good state.",
 	}
 }
 
@@ -95,7 +111,8 @@ func hasCode(problems []fleet.Problem, code string) bool {
 
 // problem is an error in the file of an entry.
 func (e *entry) problem(field, code, fix, message string, args ...any) fleet.Problem {
-	return fleet.Problem{Key: e.key, Path: e.path, Field: field, Severity: fleet.SeverityError, Code: code,
+	return fleet.Problem{Key: e.key, Path: e.path, Field: field, Severity: fleet.SeverityError,
+		Code:    code,
 		Message: fmt.Sprintf(message, args...), Fix: fix}
 }
 

@@ -61,7 +61,9 @@ func TestOneFileCostsTheSameInAFleetOfAnySize(t *testing.T) {
 	for _, size := range []int{1000, 100_000} {
 		c := grown(t, size)
 		if s, k := cost(c); s > stage+20 || k > commit+20 { // as below
-			t.Errorf("%d declarations: %v allocations to stage, %v with commit; a fleet of 100 needs %v and %v", size, s, k, stage, commit)
+			t.Errorf(
+				"%d declarations: %v allocations to stage, %v with commit; a fleet of 100 needs "+
+					"%v and %v", size, s, k, stage, commit)
 		}
 		if in, held := c.Count(); in < size || held != 1 {
 			t.Errorf("%d declarations in effect, %d quarantined", in, held)
@@ -79,7 +81,9 @@ func TestOneFileCostsTheSameInATenantOfAnySize(t *testing.T) {
 		n := 0
 		return testing.AllocsPerRun(50, func() { n++; c.Stage(one(n)) })
 	}
-	if small, large := cost(100), cost(20_000); large > small+20 { // a collection in between, or the race detector, costs a few; each deployment would cost one at least
+	// a collection in between, or the race detector, costs a few; each deployment would cost one at
+	// least
+	if small, large := cost(100), cost(20_000); large > small+20 {
 		t.Errorf("%v allocations in a tenant of 20,000, %v in one of 100", large, small)
 	}
 }
@@ -120,7 +124,8 @@ func TestAStaleStageIsNotCommitted(t *testing.T) {
 		if recover() == nil {
 			t.Error("a stale stage was committed")
 		}
-		if got := c.Deployment(fleet.DeploymentID{Tenant: "t0", Name: "d0"}).Deployment.Source.TargetRevision; got != "v1" {
+		if got := c.Deployment(fleet.DeploymentID{Tenant: "t0", Name: "d0"}).
+			Deployment.Source.TargetRevision; got != "v1" {
 			t.Errorf("it changed the catalog to %s", got)
 		}
 		consistent(t, c)

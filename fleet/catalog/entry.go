@@ -9,7 +9,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// entry is what is known of one key. It is never changed once it is in a state; a new one takes its place.
+// entry is what is known of one key. It is never changed once it is in a state; a new one takes its
+// place.
 type entry struct {
 	key        fleet.Key
 	path, blob string             // of the head; of a removed file, the last ones
@@ -45,7 +46,8 @@ func (e *entry) versions() []*fleet.Declaration {
 	return v
 }
 
-// same is the effective declaration when the head is equal to it: whether something changes is asked of pointers.
+// same is the effective declaration when the head is equal to it: whether something changes is
+// asked of pointers.
 func same(head, effective *fleet.Declaration) *fleet.Declaration {
 	if head != nil && effective != nil && reflect.DeepEqual(head, effective) {
 		return effective
@@ -54,7 +56,8 @@ func same(head, effective *fleet.Declaration) *fleet.Declaration {
 }
 
 func (e *entry) public() Quarantine {
-	return Quarantine{Key: e.key, Path: e.path, Blob: e.blob, Declaration: e.head, Problems: e.quarantine,
+	return Quarantine{Key: e.key, Path: e.path, Blob: e.blob, Declaration: e.head,
+		Problems:    e.quarantine,
 		HasLastGood: e.effective != nil, Removed: e.removed}
 }
 
@@ -80,7 +83,8 @@ const ranks = 6
 
 // compareKeys orders by rank, kind, tenant and name, which is the order of paths within a folder.
 func compareKeys(a, b fleet.Key) int {
-	return cmp.Or(cmp.Compare(rank(a.Kind), rank(b.Kind)), strings.Compare(string(a.Kind), string(b.Kind)),
+	return cmp.Or(cmp.Compare(rank(a.Kind), rank(b.Kind)), strings.Compare(string(a.Kind),
+		string(b.Kind)),
 		strings.Compare(string(a.Tenant), string(b.Tenant)), strings.Compare(a.Name, b.Name))
 }
 
@@ -120,8 +124,8 @@ func syncRunKey(id fleet.SyncRunID) fleet.Key {
 	return fleet.Key{Kind: fleet.KindSyncRun, Tenant: id.Tenant, Name: string(id.Name)}
 }
 
-// SealedKey is the key of an encrypted file beside a declaration. Files of one name in two folders are two files, so the folder is part
-// of the name.
+// SealedKey is the key of an encrypted file beside a declaration. Files of one name in two folders
+// are two files, so the folder is part of the name.
 func SealedKey(tenant fleet.TenantName, folder, name string) fleet.Key {
 	return fleet.Key{Kind: fleet.KindSealedSecret, Tenant: tenant, Name: folder + "/" + name}
 }

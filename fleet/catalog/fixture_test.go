@@ -35,8 +35,10 @@ func text(d *fleet.Declaration) string {
 }
 
 func pathOf(k fleet.Key) string {
-	folder := map[fleet.Kind]string{fleet.KindEngine: "fleet/engines/", fleet.KindTenant: "fleet/tenants/", fleet.KindManagedEnvironment: "environments/",
-		fleet.KindGitOpsDeployment: "deployments/", fleet.KindRepositoryCredential: "credentials/", fleet.KindSyncRun: "syncs/"}[k.Kind]
+	folder := map[fleet.Kind]string{fleet.KindEngine: "fleet/engines/",
+		fleet.KindTenant: "fleet/tenants/", fleet.KindManagedEnvironment: "environments/",
+		fleet.KindGitOpsDeployment: "deployments/", fleet.KindRepositoryCredential: "credentials/",
+		fleet.KindSyncRun: "syncs/"}[k.Kind]
 	switch {
 	case k.Kind == fleet.KindFleet:
 		return "fleet/" + k.Name + ".yaml"
@@ -49,18 +51,24 @@ func pathOf(k fleet.Key) string {
 }
 
 func theFleet(edits ...edit) Input {
-	return declare(fleet.Declaration{Key: fleetKey(), Fleet: &fleet.FleetSpec{GitHosts: []string{"git.example.com"}}}, edits...)
+	return declare(fleet.Declaration{Key: fleetKey(), Fleet: &fleet.FleetSpec{
+		GitHosts: []string{"git.example.com"}}}, edits...)
 }
 
 func engine(name string, edits ...edit) Input {
-	return declare(fleet.Declaration{Key: engineKey(fleet.EngineName(name)), Engine: &fleet.EngineSpec{Region: "eu",
-		ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd-" + name, InstallationID: name}, Connection: fleet.Connection{InCluster: true}}}, edits...)
+	return declare(fleet.Declaration{Key: engineKey(fleet.EngineName(name)),
+		Engine: &fleet.EngineSpec{Region: "eu",
+			ArgoCD:     fleet.ArgoCDInstance{Namespace: "argocd-" + name, InstallationID: name},
+			Connection: fleet.Connection{InCluster: true}}}, edits...)
 }
 
 func tenant(name string, edits ...edit) Input {
-	return declare(fleet.Declaration{Key: tenantKey(fleet.TenantName(name)), Tenant: &fleet.TenantSpec{Owners: []string{"group:" + name},
-		Quota: fleet.Quota{Environments: 10, Deployments: 10, Applications: 50}, Repositories: []string{"https://git.example.com/" + name + "/"},
-		Clusters: []string{".example.com", "https://127.0.0.1:6443"}, Namespaces: []string{"web", "shop", "cart", "plc", "api", "argocd-"}}}, edits...)
+	return declare(fleet.Declaration{Key: tenantKey(fleet.TenantName(name)),
+		Tenant: &fleet.TenantSpec{Owners: []string{"group:" + name},
+			Quota:        fleet.Quota{Environments: 10, Deployments: 10, Applications: 50},
+			Repositories: []string{"https://git.example.com/" + name + "/"},
+			Clusters:     []string{".example.com", "https://127.0.0.1:6443"}, Namespaces: []string{
+				"web", "shop", "cart", "plc", "api", "argocd-"}}}, edits...)
 }
 
 // named splits "tenant/name".
@@ -71,8 +79,13 @@ func named(id string) (fleet.TenantName, string) {
 
 func environment(id string, edits ...edit) Input {
 	t, n := named(id)
-	return declare(fleet.Declaration{Key: environmentKey(fleet.EnvironmentID{Tenant: t, Name: fleet.EnvironmentName(n)}), Labels: map[string]string{"tier": "prod"},
-		Environment: &fleet.EnvironmentSpec{Cluster: &fleet.ClusterSpec{Server: "https://" + n + "." + string(t) + ".example.com", CredentialsRef: fleet.SecretRef{Name: n}},
+	return declare(fleet.Declaration{
+		Key:    environmentKey(fleet.EnvironmentID{Tenant: t, Name: fleet.EnvironmentName(n)}),
+		Labels: map[string]string{"tier": "prod"},
+		Environment: &fleet.EnvironmentSpec{
+			Cluster: &fleet.ClusterSpec{
+				Server:         "https://" + n + "." + string(t) + ".example.com",
+				CredentialsRef: fleet.SecretRef{Name: n}},
 			Namespaces: []string{"web", "shop"}, Region: "eu"}}, edits...)
 }
 
@@ -84,38 +97,48 @@ func behindAgent(mode fleet.AgentMode) edit {
 }
 
 func deployment(id string, environments ...fleet.EnvironmentName) Input {
-	return deploymentWith(id, func(d *fleet.Declaration) { d.Deployment.Destination.Environments = environments })
+	return deploymentWith(id, func(d *fleet.Declaration) {
+		d.Deployment.Destination.Environments = environments
+	})
 }
 
 func deploymentWith(id string, edits ...edit) Input {
 	t, n := named(id)
-	return declare(fleet.Declaration{Key: deploymentKey(fleet.DeploymentID{Tenant: t, Name: fleet.DeploymentName(n)}), Deployment: &fleet.DeploymentSpec{
-		Source:      fleet.Source{RepoURL: "https://git.example.com/" + string(t) + "/" + n, Path: "deploy", TargetRevision: "main"},
-		Destination: fleet.Destinations{Namespace: "web"}}}, edits...)
+	return declare(fleet.Declaration{
+		Key: deploymentKey(fleet.DeploymentID{Tenant: t, Name: fleet.DeploymentName(n)}),
+		Deployment: &fleet.DeploymentSpec{
+			Source: fleet.Source{RepoURL: "https://git.example.com/" + string(t) + "/" + n,
+				Path: "deploy", TargetRevision: "main"},
+			Destination: fleet.Destinations{Namespace: "web"}}}, edits...)
 }
 
 func selector(k, v string) edit {
 	return func(d *fleet.Declaration) {
-		d.Deployment.Destination.EnvironmentSelector = &fleet.LabelSelector{MatchLabels: map[string]string{k: v}}
+		d.Deployment.Destination.EnvironmentSelector = &fleet.LabelSelector{
+			MatchLabels: map[string]string{k: v}}
 	}
 }
 
 func credential(id, repo string) Input {
 	t, n := named(id)
-	return declare(fleet.Declaration{Key: credentialKey(fleet.CredentialID{Tenant: t, Name: fleet.CredentialName(n)}),
+	return declare(fleet.Declaration{
+		Key:        credentialKey(fleet.CredentialID{Tenant: t, Name: fleet.CredentialName(n)}),
 		Credential: &fleet.CredentialSpec{RepoURL: repo, CredentialsRef: fleet.SecretRef{Name: n}}})
 }
 
 func syncRun(id, deployment, revision string, environments ...fleet.EnvironmentName) Input {
 	t, n := named(id)
-	return declare(fleet.Declaration{Key: syncRunKey(fleet.SyncRunID{Tenant: t, Name: fleet.SyncRunName(n)}),
-		SyncRun: &fleet.SyncRunSpec{Deployment: fleet.DeploymentName(deployment), Revision: revision, Environments: environments}})
+	return declare(fleet.Declaration{
+		Key: syncRunKey(fleet.SyncRunID{Tenant: t, Name: fleet.SyncRunName(n)}),
+		SyncRun: &fleet.SyncRunSpec{Deployment: fleet.DeploymentName(deployment),
+			Revision: revision, Environments: environments}})
 }
 
 func sealed(id string) Input {
 	t, n := named(id)
 	folder, name, _ := strings.Cut(n, "/")
-	return declare(fleet.Declaration{Key: SealedKey(t, folder, name), Sealed: &fleet.SealedSpec{Folder: folder}})
+	return declare(fleet.Declaration{Key: SealedKey(t, folder, name), Sealed: &fleet.SealedSpec{
+		Folder: folder}})
 }
 
 func gone(i Input) Input {
@@ -124,13 +147,15 @@ func gone(i Input) Input {
 
 // broken is a file that does not decode.
 func broken(i Input) Input {
-	return Input{Key: i.Key, Path: i.Path, Blob: "broken " + i.Blob, Problems: []fleet.Problem{{Key: i.Key, Path: i.Path, Line: 3, Severity: fleet.SeverityError,
-		Code: "syntax", Message: "not YAML"}}}
+	return Input{Key: i.Key, Path: i.Path, Blob: "broken " + i.Blob, Problems: []fleet.Problem{
+		{Key: i.Key, Path: i.Path, Line: 3, Severity: fleet.SeverityError,
+			Code: "syntax", Message: "not YAML"}}}
 }
 
 // acme is a small fleet that is all good.
 func acme() []Input {
-	return []Input{theFleet(), engine("eu-1"), tenant("acme"), environment("acme/prod"), environment("acme/staging", label("tier", "test")),
+	return []Input{theFleet(), engine("eu-1"), tenant("acme"), environment("acme/prod"),
+		environment("acme/staging", label("tier", "test")),
 		deployment("acme/shop", "prod", "staging")}
 }
 
@@ -149,7 +174,8 @@ func good(t *testing.T, c *Catalog, in ...Input) *Stage {
 	return s
 }
 
-// commit commits and checks that everything that the catalog counts and indexes is what its entries say.
+// commit commits and checks that everything that the catalog counts and indexes is what its entries
+// say.
 func commit(t *testing.T, c *Catalog, s *Stage) {
 	t.Helper()
 	s.Commit()
@@ -196,9 +222,11 @@ func (c *Catalog) inconsistency() string {
 	fresh.recount()
 	switch {
 	case fresh.effective != c.st.effective || fresh.quarantined != c.st.quarantined:
-		return fmt.Sprintf("counts are %d and %d, want %d and %d", c.st.effective, c.st.quarantined, fresh.effective, fresh.quarantined)
+		return fmt.Sprintf("counts are %d and %d, want %d and %d", c.st.effective, c.st.quarantined,
+			fresh.effective, fresh.quarantined)
 	case len(fresh.index.sets) != len(c.st.index.sets):
-		return fmt.Sprintf("the index has %d terms, want %d", len(c.st.index.sets), len(fresh.index.sets))
+		return fmt.Sprintf("the index has %d terms, want %d", len(c.st.index.sets),
+			len(fresh.index.sets))
 	}
 	for term := range fresh.index.sets {
 		if got, want := c.st.index.list(term), fresh.index.list(term); !slices.Equal(got, want) {
@@ -216,8 +244,11 @@ func (c *Catalog) inconsistency() string {
 		}
 		for _, n := range e.Deployment.Destination.Environments {
 			env := c.Environment(fleet.EnvironmentID{Tenant: e.Key.Tenant, Name: n})
-			if env == nil || env.Environment.Agent.Autonomous() || !slices.Contains(env.Environment.Namespaces, e.Deployment.Destination.Namespace) {
-				return fmt.Sprintf("%s goes to %s, which is not there, is autonomous or lacks its namespace", e.Key, n)
+			if env == nil || env.Environment.Agent.Autonomous() ||
+				!slices.Contains(env.Environment.Namespaces, e.Deployment.Destination.Namespace) {
+				return fmt.Sprintf(
+					"%s goes to %s, which is not there, is autonomous or lacks its namespace",
+					e.Key, n)
 			}
 		}
 	}

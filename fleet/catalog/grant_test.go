@@ -10,7 +10,9 @@ import (
 
 // granted is a tenant with these API servers and namespaces.
 func granted(name string, clusters []string, namespaces ...string) Input {
-	return tenant(name, func(d *fleet.Declaration) { d.Tenant.Clusters, d.Tenant.Namespaces = clusters, namespaces })
+	return tenant(name, func(d *fleet.Declaration) {
+		d.Tenant.Clusters, d.Tenant.Namespaces = clusters, namespaces
+	})
 }
 
 const (
@@ -24,28 +26,41 @@ func deploysTo(id, url string, ns ...string) Input {
 
 func TestAnAPIServerIsGrantedToItsTenant(t *testing.T) {
 	c := New()
-	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{ownURL, ".acme.example.com"}), granted("evil", nil))
-	refused(t, c, "", "+ManagedEnvironment acme/a; +ManagedEnvironment acme/b", deploysTo("acme/a", ownURL, "web"), deploysTo("acme/b", "https://b.acme.example.com:6443", "web"))
-	s := c.Stage([]Input{deploysTo("evil/a", ownURL, "web"), deploysTo("acme/c", "https://10.96.0.1", "web"), deploysTo("acme/d", "https://acme.example.com", "web")})
-	if got := codes(s.Problems()); got != "ManagedEnvironment acme/c spec.cluster.server cluster-not-granted; "+
-		"ManagedEnvironment acme/d spec.cluster.server cluster-not-granted; ManagedEnvironment evil/a spec.cluster.server cluster-not-granted" {
+	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{ownURL, ".acme.example.com"}),
+		granted("evil", nil))
+	refused(t, c, "", "+ManagedEnvironment acme/a; +ManagedEnvironment acme/b",
+		deploysTo("acme/a", ownURL, "web"), deploysTo("acme/b", "https://b.acme.example.com:6443",
+			"web"))
+	s := c.Stage([]Input{deploysTo("evil/a", ownURL, "web"),
+		deploysTo("acme/c", "https://10.96.0.1", "web"),
+		deploysTo("acme/d", "https://acme.example.com", "web")})
+	if got := codes(
+		s.Problems()); got != "ManagedEnvironment acme/c spec.cluster.server cluster-not-granted; "+
+		"ManagedEnvironment acme/d spec.cluster.server cluster-not-granted; ManagedEnvironment "+
+		"evil/a spec.cluster.server cluster-not-granted" {
 		t.Errorf("found %s", got)
 	}
 	for _, p := range s.Problems() {
-		if !strings.Contains(p.Fix, "clusters of fleet/tenants/"+string(p.Key.Tenant)+".yaml") || strings.Contains(p.Message+p.Fix, "acme/a") {
+		if !strings.Contains(p.Fix, "clusters of fleet/tenants/"+string(p.Key.Tenant)+".yaml") ||
+			strings.Contains(p.Message+p.Fix, "acme/a") {
 			t.Errorf("%s\n%s", p.Message, p.Fix)
 		}
 	}
 	commit(t, c, s)
 	refused(t, c, "", "+ManagedEnvironment evil/edge", environment("evil/edge", behindAgent("")))
-	refused(t, c, "", "~Tenant evil; -ManagedEnvironment acme/a; +ManagedEnvironment evil/a", granted("evil", []string{ownURL}, "web"), gone(deploysTo("acme/a", ownURL)))
+	refused(t, c, "", "~Tenant evil; -ManagedEnvironment acme/a; +ManagedEnvironment evil/a",
+		granted("evil", []string{ownURL}, "web"), gone(deploysTo("acme/a", ownURL)))
 }
 
 func TestATenantWhoseGrantGoesKeepsWhatItHas(t *testing.T) {
 	c := New()
-	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{ownURL}), deploysTo("acme/a", ownURL, "web"))
+	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{ownURL}),
+		deploysTo("acme/a", ownURL, "web"))
 	s := c.Stage([]Input{granted("acme", nil)})
-	if got := codes(s.Problems()) + " / " + keys(s.Changes()); got != "ManagedEnvironment acme/a spec.cluster.server cluster-not-granted / ~Tenant acme" {
+	if got := codes(s.Problems()) + " / " +
+		keys(
+			s.Changes()); got != "ManagedEnvironment acme/a spec.cluster.server "+
+		"cluster-not-granted / ~Tenant acme" {
 		t.Error(got)
 	}
 }
@@ -53,47 +68,69 @@ func TestATenantWhoseGrantGoesKeepsWhatItHas(t *testing.T) {
 // Naming every namespace that nobody has yet gives none of them.
 func TestANamespaceOfASharedServerIsGrantedAndNotSquatted(t *testing.T) {
 	c := New()
-	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{sharedURL}, "acme-"), granted("evil", []string{".example.net"}, "evil-a"))
+	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{sharedURL}, "acme-"),
+		granted("evil", []string{".example.net"}, "evil-a"))
 	squat := []string{"evil-a", "acme-payments", "argocd-eu-2", "new"}
 	s := c.Stage([]Input{deploysTo("evil/squat", sharedURL, squat...)})
-	want := "ManagedEnvironment evil/squat spec.namespaces[1] namespace-not-granted; ManagedEnvironment evil/squat spec.namespaces[2] namespace-not-granted; " +
-		"ManagedEnvironment evil/squat spec.namespaces[3] namespace-not-granted"
+	want :=
+		"ManagedEnvironment evil/squat spec.namespaces[1] namespace-not-granted; " +
+			"ManagedEnvironment evil/squat spec.namespaces[2] namespace-not-granted; " +
+			"ManagedEnvironment evil/squat spec.namespaces[3] namespace-not-granted"
 	if got := codes(s.Problems()); got != want {
 		t.Errorf("found %s", got)
 	}
 	for _, p := range s.Problems() {
-		if strings.Contains(p.Message+p.Fix, "tenant \"acme\"") || !strings.Contains(p.Fix, "namespaces of fleet/tenants/evil.yaml") {
+		if strings.Contains(p.Message+p.Fix, "tenant \"acme\"") || !strings.Contains(p.Fix,
+			"namespaces of fleet/tenants/evil.yaml") {
 			t.Errorf("%s\n%s", p.Message, p.Fix)
 		}
 	}
 	commit(t, c, s)
-	refused(t, c, "ManagedEnvironment evil/squat spec.namespaces[1] namespace-not-granted; ManagedEnvironment evil/squat spec.namespaces[2] namespace-not-granted; "+
-		"ManagedEnvironment evil/squat spec.namespaces[2] namespace-of-engine; ManagedEnvironment evil/squat spec.namespaces[3] namespace-not-granted",
-		"+Engine eu-2; +ManagedEnvironment acme/prod", engine("eu-2"), deploysTo("acme/prod", sharedURL, "acme-payments", "acme-shop"))
-	refused(t, c, "", "+ManagedEnvironment evil/squat", deploysTo("evil/squat", sharedURL, "evil-a"))
+	refused(t, c,
+		"ManagedEnvironment evil/squat spec.namespaces[1] namespace-not-granted; "+
+			"ManagedEnvironment evil/squat spec.namespaces[2] namespace-not-granted; "+
+			"ManagedEnvironment evil/squat spec.namespaces[2] namespace-of-engine; "+
+			"ManagedEnvironment evil/squat spec.namespaces[3] namespace-not-granted",
+		"+Engine eu-2; +ManagedEnvironment acme/prod", engine("eu-2"),
+		deploysTo("acme/prod", sharedURL, "acme-payments", "acme-shop"))
+	refused(t, c, "", "+ManagedEnvironment evil/squat", deploysTo("evil/squat", sharedURL,
+		"evil-a"))
 }
 
 func TestAServerOfOneTenantHasEveryNamespaceForIt(t *testing.T) {
 	c := New()
-	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{ownURL}), deploysTo("acme/a", ownURL, "web", "argocd-eu-2"))
+	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{ownURL}),
+		deploysTo("acme/a", ownURL, "web", "argocd-eu-2"))
 	// The platform's engine is not kept from a name by what a tenant names on a cluster of its own.
 	refused(t, c, "", "+Engine eu-2", engine("eu-2"))
-	refused(t, c, "ManagedEnvironment acme/b spec.namespaces[0] namespace-of-engine", "", deploysTo("acme/b", ownURL, "argocd-eu-2"))
+	refused(t, c, "ManagedEnvironment acme/b spec.namespaces[0] namespace-of-engine", "",
+		deploysTo("acme/b", ownURL, "argocd-eu-2"))
 
-	// A second tenant on the server changes nothing of what is in effect, and nothing new comes without a grant.
-	refused(t, c, "ManagedEnvironment acme/b spec.namespaces[0] namespace-not-granted; ManagedEnvironment acme/b spec.namespaces[0] namespace-of-engine",
+	// A second tenant on the server changes nothing of what is in effect, and nothing new comes
+	// without a grant.
+	refused(t, c,
+		"ManagedEnvironment acme/b spec.namespaces[0] namespace-not-granted; ManagedEnvironment "+
+			"acme/b spec.namespaces[0] namespace-of-engine",
 		"+Tenant globex", granted("globex", []string{ownURL}))
-	refused(t, c, "ManagedEnvironment acme/b spec.namespaces[0] namespace-not-granted; ManagedEnvironment globex/a spec.namespaces[0] namespace-not-granted",
-		"~ManagedEnvironment acme/a", deploysTo("acme/a", ownURL, "web"), deploysTo("acme/b", ownURL, "shop"), deploysTo("globex/a", ownURL, "shop"))
+	refused(t, c,
+		"ManagedEnvironment acme/b spec.namespaces[0] namespace-not-granted; ManagedEnvironment "+
+			"globex/a spec.namespaces[0] namespace-not-granted",
+		"~ManagedEnvironment acme/a", deploysTo("acme/a", ownURL, "web"),
+		deploysTo("acme/b", ownURL, "shop"), deploysTo("globex/a", ownURL, "shop"))
 	// Once it is one tenant's again, what waited goes on.
-	refused(t, c, "ManagedEnvironment globex/a spec.cluster.server cluster-not-granted", "~Tenant globex; +ManagedEnvironment acme/b", granted("globex", nil))
+	refused(t, c, "ManagedEnvironment globex/a spec.cluster.server cluster-not-granted",
+		"~Tenant globex; +ManagedEnvironment acme/b", granted("globex", nil))
 }
 
 func TestPrivateAddressesAreRefusedWhereTheFleetSaysSo(t *testing.T) {
 	c := New()
 	const private = "https://10.1.2.3:6443"
-	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{private}), deploysTo("acme/a", private, "web"))
-	refused(t, c, "ManagedEnvironment acme/a spec.cluster.server cluster-host-not-allowed", "~Fleet fleet", theFleet(func(d *fleet.Declaration) { d.Fleet.RefusePrivateClusters = true }))
+	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{private}),
+		deploysTo("acme/a", private, "web"))
+	refused(t, c, "ManagedEnvironment acme/a spec.cluster.server cluster-host-not-allowed",
+		"~Fleet fleet", theFleet(func(d *fleet.Declaration) {
+			d.Fleet.RefusePrivateClusters = true
+		}))
 	refused(t, c, "", "~Fleet fleet", theFleet(func(d *fleet.Declaration) {
 		d.Fleet.RefusePrivateClusters, d.Fleet.ClusterHosts = true, []string{"10.1.2.3:6443"}
 	}))
@@ -106,7 +143,8 @@ func TestAGrantCostsNothingOfTheOthers(t *testing.T) {
 		in := []Input{theFleet(), engine("eu-1")}
 		for i := range tenants {
 			name := fmt.Sprintf("t%d", i)
-			in = append(in, granted(name, []string{"." + name + ".example.com"}), environment(name+"/prod"))
+			in = append(in, granted(name, []string{"." + name + ".example.com"}),
+				environment(name+"/prod"))
 		}
 		good(t, c, in...)
 		edit := []Input{deploysTo("t1/prod", "https://other.t1.example.com", "web")}

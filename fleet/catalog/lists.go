@@ -12,7 +12,8 @@ func (v *view) SyncRunsOf(d fleet.DeploymentID) []fleet.SyncRunID {
 	defer v.mu.RUnlock()
 	var ids []fleet.SyncRunID
 	for _, k := range v.st.index.list(referrersOf(deploymentKey(d))) {
-		if run := v.st.get(k); run != nil && run.SyncRun != nil && run.SyncRun.Deployment == d.Name {
+		if run := v.st.get(k); run != nil && run.SyncRun != nil &&
+			run.SyncRun.Deployment == d.Name {
 			ids = append(ids, fleet.SyncRunID{Tenant: k.Tenant, Name: fleet.SyncRunName(k.Name)})
 		}
 	}
@@ -42,14 +43,17 @@ func (s *state) deploymentsIn(id fleet.EnvironmentID) []fleet.DeploymentID {
 	}
 	var ids []fleet.DeploymentID
 	for k := range s.index.each(referrersOf(env.Key)) {
-		if d := s.get(k); d != nil && d.Deployment != nil && slices.Contains(d.Deployment.Destination.Environments, id.Name) {
+		if d := s.get(k); d != nil && d.Deployment != nil &&
+			slices.Contains(d.Deployment.Destination.Environments, id.Name) {
 			ids = append(ids, deploymentID(k))
 		}
 	}
 	for _, k := range s.selecting(env) {
 		ids = append(ids, deploymentID(k))
 	}
-	slices.SortFunc(ids, func(a, b fleet.DeploymentID) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	slices.SortFunc(ids, func(a, b fleet.DeploymentID) int {
+		return strings.Compare(string(a.Name), string(b.Name))
+	})
 	return slices.Compact(ids)
 }
 

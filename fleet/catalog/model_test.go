@@ -84,7 +84,8 @@ func (h *history) file(only string) Input {
 		switch h.IntN(12) {
 		case 0:
 			return theFleet(func(d *fleet.Declaration) {
-				d.Fleet.GitHosts = several(h, []string{"git.example.com", "git.example.com", "other.example.com"})
+				d.Fleet.GitHosts = several(h, []string{"git.example.com", "git.example.com",
+					"other.example.com"})
 			})
 		case 1:
 			return engine(pick(h, []string{"eu-1", "eu-2"}), func(d *fleet.Declaration) {
@@ -99,7 +100,8 @@ func (h *history) file(only string) Input {
 			})
 		case 2, 3:
 			return tenant(t, func(d *fleet.Declaration) {
-				d.Tenant.Quota = fleet.Quota{Environments: 1 + h.IntN(3), Deployments: 1 + h.IntN(3), Applications: 1 + h.IntN(5)}
+				d.Tenant.Quota = fleet.Quota{Environments: 1 + h.IntN(3),
+					Deployments: 1 + h.IntN(3), Applications: 1 + h.IntN(5)}
 				if h.IntN(4) == 0 {
 					d.Tenant.Placement.Regions = []string{pick(h, []string{"eu", "us"})}
 				}
@@ -108,9 +110,11 @@ func (h *history) file(only string) Input {
 				}
 				switch h.IntN(4) {
 				case 0:
-					d.Tenant.Clusters = []string{"https://" + pick(h, []string{"one", "two"}) + ".example.com"}
+					d.Tenant.Clusters = []string{"https://" + pick(h, []string{"one", "two"}) +
+						".example.com"}
 				case 1:
-					d.Tenant.Clusters, d.Tenant.Namespaces = []string{".example.com"}, several(h, someSpaces)
+					d.Tenant.Clusters, d.Tenant.Namespaces = []string{".example.com"},
+						several(h, someSpaces)
 				}
 			})
 		}
@@ -118,14 +122,17 @@ func (h *history) file(only string) Input {
 	id := t + "/" + pick(h, someNames)
 	switch n := h.IntN(10); {
 	case n < 4:
-		return environment(id, label("tier", pick(h, []string{"prod", "test"})), func(d *fleet.Declaration) {
-			d.Environment.Cluster.Server = "https://" + pick(h, []string{"one", "two"}) + ".example.com"
-			d.Environment.Namespaces = several(h, someSpaces)
-			d.Environment.Region = pick(h, []string{"eu", "us"})
-			if mode := pick(h, []fleet.AgentMode{"", "", fleet.AgentManaged, fleet.AgentAutonomous}); mode != "" {
-				behindAgent(mode)(d)
-			}
-		})
+		return environment(id, label("tier", pick(h, []string{"prod", "test"})),
+			func(d *fleet.Declaration) {
+				d.Environment.Cluster.Server = "https://" + pick(h, []string{"one", "two"}) +
+					".example.com"
+				d.Environment.Namespaces = several(h, someSpaces)
+				d.Environment.Region = pick(h, []string{"eu", "us"})
+				if mode := pick(h, []fleet.AgentMode{"", "", fleet.AgentManaged,
+					fleet.AgentAutonomous}); mode != "" {
+					behindAgent(mode)(d)
+				}
+			})
 	case n < 8:
 		return deploymentWith(id, func(d *fleet.Declaration) {
 			d.Deployment.Destination.Namespace = pick(h, someSpaces[:2])
@@ -138,13 +145,16 @@ func (h *history) file(only string) Input {
 				d.Deployment.Destination.Environments = environmentNames(several(h, someNames))
 			}
 			if h.IntN(4) == 0 {
-				d.Deployment.Overrides = []fleet.Override{{Environment: fleet.EnvironmentName(pick(h, someNames))}}
+				d.Deployment.Overrides = []fleet.Override{
+					{Environment: fleet.EnvironmentName(pick(h, someNames))}}
 			}
 		})
 	case n < 9:
-		return credential(id, "https://git.example.com/"+t+"/"+pick(h, someNames)+pick(h, []string{"", ".git"}))
+		return credential(id, "https://git.example.com/"+t+"/"+pick(h, someNames)+
+			pick(h, []string{"", ".git"}))
 	default:
-		return syncRun(id, pick(h, someNames), pick(h, []string{"v1", "v2"}), environmentNames(several(h, someNames))...)
+		return syncRun(id, pick(h, someNames), pick(h, []string{"v1", "v2"}),
+			environmentNames(several(h, someNames))...)
 	}
 }
 
@@ -159,7 +169,8 @@ func environmentNames(names []string) []fleet.EnvironmentName {
 var seeds = flag.Int("seeds", 25, "histories that each property is checked on")
 
 // histories runs a check over many commits of many histories.
-func histories(t *testing.T, check func(t *testing.T, h *history, c *Catalog, tenant string, in []Input)) {
+func histories(t *testing.T, check func(t *testing.T, h *history, c *Catalog, tenant string,
+	in []Input)) {
 	t.Parallel()
 	for seed := range *seeds {
 		h, c := newHistory(uint64(seed)), New()
@@ -236,7 +247,8 @@ func TestOneTenantsFilesTakeNothingFromAnother(t *testing.T) {
 			return
 		}
 		for _, d := range before {
-			if d.Key.Tenant != fleet.TenantName(tenant) && !held[d.Key] && c.Declaration(d.Key) != d {
+			if d.Key.Tenant != fleet.TenantName(tenant) && !held[d.Key] &&
+				c.Declaration(d.Key) != d {
 				t.Errorf("a commit of %s changes %s", tenant, d.Key)
 			}
 		}
@@ -246,7 +258,8 @@ func TestOneTenantsFilesTakeNothingFromAnother(t *testing.T) {
 			}
 		}
 		for _, ch := range s.Changes() {
-			if ch.Key.Tenant != fleet.TenantName(tenant) && !reflect.DeepEqual(ch.After, h.heads[ch.Key].Declaration) {
+			if ch.Key.Tenant != fleet.TenantName(tenant) && !reflect.DeepEqual(ch.After,
+				h.heads[ch.Key].Declaration) {
 				t.Errorf("a commit of %s makes %s something that its file is not", tenant, ch.Key)
 			}
 		}
@@ -261,7 +274,8 @@ func quarantinedKeys(c *Catalog) map[fleet.Key]bool {
 	return ks
 }
 
-// Judging every file again must change nothing: whatever a commit touched was found through the index.
+// Judging every file again must change nothing: whatever a commit touched was found through the
+// index.
 func TestWhatChangedIsAllThatNeedsJudging(t *testing.T) {
 	histories(t, func(t *testing.T, h *history, c *Catalog, _ string, in []Input) {
 		commit(t, c, c.Stage(in))
@@ -276,14 +290,16 @@ func TestWhatChangedIsAllThatNeedsJudging(t *testing.T) {
 		for _, k := range again {
 			was, _ := c.Quarantine(k)
 			is, _ := full.Quarantine(k)
-			if got, want := kinds(is.Problems), kinds(was.Problems); got != want && (got == "" || want == "" || got != "waits" && want != "waits") {
+			if got, want := kinds(is.Problems), kinds(was.Problems); got != want &&
+				(got == "" || want == "" || got != "waits" && want != "waits") {
 				t.Errorf("%s: a full judgement says %q, the index said %q", k, got, want)
 			}
 		}
 	})
 }
 
-// kinds are the codes of problems, each once. A file that waits for others may be told so of any of them, or of what it lost meanwhile.
+// kinds are the codes of problems, each once. A file that waits for others may be told so of any of
+// them, or of what it lost meanwhile.
 func kinds(problems []fleet.Problem) string {
 	var cs []string
 	for _, p := range problems {
@@ -298,7 +314,8 @@ func kinds(problems []fleet.Problem) string {
 	return strings.Join(slices.Compact(cs), "; ")
 }
 
-// With nothing quarantined and nothing that only history explains, the commits that led here do not matter.
+// With nothing quarantined and nothing that only history explains, the commits that led here do not
+// matter.
 func TestAHistoryWithoutErrorsEqualsItsHead(t *testing.T) {
 	compared := 0
 	histories(t, func(t *testing.T, h *history, c *Catalog, _ string, in []Input) {
@@ -308,7 +325,8 @@ func TestAHistoryWithoutErrorsEqualsItsHead(t *testing.T) {
 			all = append(all, k)
 		}
 		for _, p := range c.Stage(nil, all...).Problems() {
-			if p.Severity == fleet.SeverityError || p.Code == codeSpentSyncRun || p.Code == codeOverQuota {
+			if p.Severity == fleet.SeverityError || p.Code == codeSpentSyncRun ||
+				p.Code == codeOverQuota {
 				return
 			}
 		}

@@ -7,26 +7,28 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Judge says, in the policy's words, why a declaration breaks it; "" when it keeps it. An error means that it could not be judged. It is
-// pure, and is called from any number of stages at once.
+// Judge says, in the policy's words, why a declaration breaks it; "" when it keeps it. An error
+// means that it could not be judged. It is pure, and is called from any number of stages at once.
 type Judge func(p *fleet.PolicySpec, s *fleet.Subject) (broken string, err error)
 
-// Judging gives the catalog the judge of its policies, and returns the catalog. It is not called beside a stage; without a judge,
-// policies judge nothing.
+// Judging gives the catalog the judge of its policies, and returns the catalog. It is not called
+// beside a stage; without a judge, policies judge nothing.
 //
-// The files of a commit are judged by the policies that stood before it: none brings or loosens what it is judged by. What a commit only
-// reaches is judged by those that stand after it. An empty catalog has no policies of its own, and the first commit is judged by those
-// that it brings.
+// The files of a commit are judged by the policies that stood before it: none brings or loosens
+// what it is judged by. What a commit only reaches is judged by those that stand after it. An empty
+// catalog has no policies of its own, and the first commit is judged by those that it brings.
 //
-// What a declaration is judged by is what it says, its Tenant and, of a deployment, the environments that it reaches. A change of a policy
-// judges what policies hold back or warn of, and nothing else: the rest is judged when the catalog judges it for another reason.
+// What a declaration is judged by is what it says, its Tenant and, of a deployment, the
+// environments that it reaches. A change of a policy judges what policies hold back or warn of, and
+// nothing else: the rest is judged when the catalog judges it for another reason.
 func (c *Catalog) Judging(j Judge) *Catalog {
 	c.judge = j
 	return c
 }
 
-// Resume is Stage for the first commit of a catalog whose state stood before and is not remembered, as after the loss of a database. What
-// breaks a policy may have stood from before that policy, so it is warned of and held back by none.
+// Resume is Stage for the first commit of a catalog whose state stood before and is not remembered,
+// as after the loss of a database. What breaks a policy may have stood from before that policy, so
+// it is warned of and held back by none.
 func (c *Catalog) Resume(in []Input, again ...fleet.Key) *Stage {
 	return c.stage(in, again, nil, true)
 }
@@ -64,7 +66,8 @@ func (s *state) policies() []*fleet.Declaration {
 	return found
 }
 
-// judges are the policies that a key is judged by. All policies are settled before the first tenant's file is judged.
+// judges are the policies that a key is judged by. All policies are settled before the first
+// tenant's file is judged.
 func (w *work) judges(k fleet.Key) []*fleet.Declaration {
 	switch {
 	case w.bench.judge == nil:
@@ -77,17 +80,19 @@ func (w *work) judges(k fleet.Key) []*fleet.Declaration {
 	return w.bench.after
 }
 
-// checkPolicies is what a head breaks. A deployment that names what is not there is not judged: it is not known where it goes. A SyncRun that is
-// in effect has had its effect.
+// checkPolicies is what a head breaks. A deployment that names what is not there is not judged: it
+// is not known where it goes. A SyncRun that is in effect has had its effect.
 func (w *work) checkPolicies(e *entry, problems []fleet.Problem) []fleet.Problem {
-	if hasCode(problems, codeUnknownTenant) || hasCode(problems, codeUnknownEnv) || e.head.SyncRun != nil && e.effective != nil {
+	if hasCode(problems, codeUnknownTenant) || hasCode(problems, codeUnknownEnv) ||
+		e.head.SyncRun != nil && e.effective != nil {
 		return nil
 	}
 	return w.breaches(w.st, e, e.head, w.judges(e.key))
 }
 
 // breaches is what a declaration breaks as things stand in a state.
-func (w *work) breaches(st *state, e *entry, d *fleet.Declaration, policies []*fleet.Declaration) []fleet.Problem {
+func (w *work) breaches(st *state, e *entry, d *fleet.Declaration,
+	policies []*fleet.Declaration) []fleet.Problem {
 	var subject *fleet.Subject
 	var problems []fleet.Problem
 	for _, p := range policies {
@@ -100,7 +105,8 @@ func (w *work) breaches(st *state, e *entry, d *fleet.Declaration, policies []*f
 		broken, err := w.bench.judge(p.Policy, subject)
 		switch {
 		case err != nil:
-			problems = append(problems, w.breach(e, p, "it could not be judged: "+err.Error(), "ask the platform to mend "+p.Path))
+			problems = append(problems, w.breach(e, p, "it could not be judged: "+err.Error(),
+				"ask the platform to mend "+p.Path))
 		case broken != "":
 			problems = append(problems, w.breach(e, p, broken, p.Policy.Fix))
 		}
@@ -128,13 +134,15 @@ func (s *state) subject(d *fleet.Declaration) *fleet.Subject {
 		defaults = f.Fleet.Defaults.Sync
 	}
 	for _, id := range s.targets(d) {
-		subject.Targets = append(subject.Targets, d.Deployment.TargetIn(s.get(environmentKey(id)), defaults))
+		subject.Targets = append(subject.Targets, d.Deployment.TargetIn(s.get(environmentKey(id)),
+			defaults))
 	}
 	return subject
 }
 
-// reached denies changes of environments that bring a deployment under a policy which it breaks as it is: an environment that is labelled
-// as production, or that comes and is selected. The deployment's own file is judged as any other.
+// reached denies changes of environments that bring a deployment under a policy which it breaks as
+// it is: an environment that is labelled as production, or that comes and is selected. The
+// deployment's own file is judged as any other.
 func (w *work) reached() map[fleet.Key]fleet.Problem {
 	if w.bench.judge == nil {
 		return nil
@@ -161,7 +169,8 @@ func (w *work) reached() map[fleet.Key]fleet.Problem {
 	return denied
 }
 
-// wouldBring reports whether a change of an environment that is denied would bring a deployment under a policy that it breaks.
+// wouldBring reports whether a change of an environment that is denied would bring a deployment
+// under a policy that it breaks.
 func (w *work) wouldBring(e *entry) bool {
 	if w.bench.judge == nil || e.key.Kind != fleet.KindManagedEnvironment {
 		return false
@@ -174,7 +183,8 @@ func (w *work) wouldBring(e *entry) bool {
 	return w.brings(e, w.st, after) != nil
 }
 
-// brings is why an environment may not change: a deployment that reaches it breaks a policy after the change and not before.
+// brings is why an environment may not change: a deployment that reaches it breaks a policy after
+// the change and not before.
 func (w *work) brings(env *entry, before, after *state) *fleet.Problem {
 	policies := w.judges(env.key)
 	for _, k := range reaching(before, after, environmentID(env.key)) {
@@ -188,8 +198,12 @@ func (w *work) brings(env *entry, before, after *state) *fleet.Problem {
 		}
 		was := w.breaches(before, e, e.effective, policies)
 		for _, p := range now {
-			if !slices.ContainsFunc(was, func(b fleet.Problem) bool { return policyOf(b) == policyOf(p) }) {
-				problem := env.problem("", codePolicyReached, "mend "+e.path+" first, or in the same commit", "with it, %s breaks policy %s", e.key, p.Message)
+			if !slices.ContainsFunc(was, func(b fleet.Problem) bool {
+				return policyOf(b) == policyOf(p)
+			}) {
+				problem := env.problem("", codePolicyReached,
+					"mend "+e.path+" first, or in the same commit", "with it, %s breaks policy %s",
+					e.key, p.Message)
 				return &problem
 			}
 		}
@@ -215,12 +229,15 @@ func reaching(a, b *state, id fleet.EnvironmentID) []fleet.Key {
 	return slices.Compact(keys)
 }
 
-// heldByPolicy reports whether an entry is to be judged again when policies or what they look at beside it change.
+// heldByPolicy reports whether an entry is to be judged again when policies or what they look at
+// beside it change.
 func heldByPolicy(e *entry) bool {
-	return e != nil && (hasCode(e.quarantine, codePolicy) || hasCode(e.quarantine, codePolicyReached) || len(e.advice) > 0)
+	return e != nil && (hasCode(e.quarantine, codePolicy) ||
+		hasCode(e.quarantine, codePolicyReached) || len(e.advice) > 0)
 }
 
-// unsettled are files of the commit that are held back by policies which the commit itself changed: the next stage judges them by those.
+// unsettled are files of the commit that are held back by policies which the commit itself changed:
+// the next stage judges them by those.
 func (w *work) unsettled() map[fleet.Key]bool {
 	if w.bench.judge == nil || w.bench.first || slices.Equal(w.bench.before, w.st.policies()) {
 		return nil

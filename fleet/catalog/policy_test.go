@@ -39,8 +39,10 @@ func rules(p *fleet.PolicySpec, s *fleet.Subject) (string, error) {
 
 // rule is a policy for deployments.
 func rule(name, rule string, edits ...edit) Input {
-	spec := &fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment}, Rule: rule, Fix: "mend it", Field: "spec.source.targetRevision"}
-	i := declare(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindPolicy, Name: name}, Policy: spec}, edits...)
+	spec := &fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment}, Rule: rule,
+		Fix: "mend it", Field: "spec.source.targetRevision"}
+	i := declare(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindPolicy, Name: name},
+		Policy: spec}, edits...)
 	i.Path = "fleet/policies/" + name + ".yaml"
 	i.Declaration.Path = i.Path
 	return i
@@ -48,12 +50,15 @@ func rule(name, rule string, edits ...edit) Input {
 
 func warning(d *fleet.Declaration) { d.Policy.Severity = fleet.SeverityWarning }
 
-func judges(kinds ...fleet.Kind) edit { return func(d *fleet.Declaration) { d.Policy.Kinds = kinds } }
+func judges(kinds ...fleet.Kind) edit {
+	return func(d *fleet.Declaration) { d.Policy.Kinds = kinds }
+}
 
 // revised is a deployment at a revision.
 func revised(id, revision string, environments ...fleet.EnvironmentName) Input {
 	return deploymentWith(id, func(d *fleet.Declaration) {
-		d.Deployment.Source.TargetRevision, d.Deployment.Destination.Environments = revision, environments
+		d.Deployment.Source.TargetRevision, d.Deployment.Destination.Environments = revision,
+			environments
 	})
 }
 
@@ -67,16 +72,20 @@ func underRule(t *testing.T, policies ...Input) *Catalog {
 
 func TestWhatBreaksAPolicyIsQuarantinedAlone(t *testing.T) {
 	c := underRule(t, rule("no-head", "no HEAD in prod"))
-	s := c.Stage([]Input{revised("acme/shop", "HEAD", "prod"), revised("acme/cart", "HEAD", "staging"), revised("acme/new", "HEAD", "prod")})
+	s := c.Stage([]Input{revised("acme/shop", "HEAD", "prod"),
+		revised("acme/cart", "HEAD", "staging"), revised("acme/new", "HEAD", "prod")})
 	if got := keys(s.Changes()); got != "+GitOpsDeployment acme/cart" {
 		t.Errorf("changes: %s", got)
 	}
 	p := s.Problems()[0]
-	if p.Code != "policy" || p.Message != "no-head: HEAD in prod" || p.Fix != "mend it" || p.Field != "spec.source.targetRevision" || p.Severity != fleet.SeverityError {
+	if p.Code != "policy" || p.Message != "no-head: HEAD in prod" || p.Fix != "mend it" ||
+		p.Field != "spec.source.targetRevision" || p.Severity != fleet.SeverityError {
 		t.Errorf("the problem is %+v", p)
 	}
 	commit(t, c, s)
-	if q, _ := c.Quarantine(deployment("acme/shop").Key); !q.HasLastGood || c.Deployment(fleet.DeploymentID{Tenant: "acme", Name: "shop"}).Deployment.Source.TargetRevision != "main" {
+	if q, _ := c.Quarantine(deployment("acme/shop").Key); !q.HasLastGood ||
+		c.Deployment(fleet.DeploymentID{Tenant: "acme", Name: "shop"}).
+			Deployment.Source.TargetRevision != "main" {
 		t.Errorf("the last good state is lost: %+v", q)
 	}
 	s = c.Stage([]Input{revised("acme/shop", "v2", "prod")})
@@ -88,17 +97,24 @@ func TestWhatBreaksAPolicyIsQuarantinedAlone(t *testing.T) {
 func TestAWarningHoldsNothingBack(t *testing.T) {
 	c := underRule(t, rule("no-head", "no HEAD in prod", warning))
 	s := c.Stage([]Input{revised("acme/shop", "HEAD", "prod")})
-	if got := keys(s.Changes()) + " " + codes(s.Problems()); got != "~GitOpsDeployment acme/shop GitOpsDeployment acme/shop spec.source.targetRevision policy" || s.Problems()[0].Severity != fleet.SeverityWarning {
+	if got := keys(s.Changes()) + " " +
+		codes(
+			s.Problems()); got != "~GitOpsDeployment acme/shop GitOpsDeployment acme/shop "+
+		"spec.source.targetRevision policy" || s.Problems()[0].Severity != fleet.SeverityWarning {
 		t.Errorf("%s: %+v", got, s.Problems())
 	}
 	commit(t, c, s)
 	s = c.Stage([]Input{gone(rule("no-head", ""))})
-	if got := fmt.Sprint(s.Checked()); got != "[Policy no-head GitOpsDeployment acme/shop]" || len(s.Problems()) > 0 {
+	if got := fmt.Sprint(s.Checked()); got != "[Policy no-head GitOpsDeployment acme/shop]" ||
+		len(s.Problems()) > 0 {
 		t.Errorf("without the policy, checked is %s, problems %v", got, s.Problems())
 	}
-	commit(t, c, c.Stage([]Input{gone(rule("no-head", "")), revised("acme/shop", "HEAD", "prod", "staging")}))
+	commit(t, c,
+		c.Stage([]Input{gone(rule("no-head", "")), revised("acme/shop", "HEAD", "prod",
+			"staging")}))
 	s = c.Stage(nil)
-	if got := fmt.Sprint(s.Checked()); got != "[GitOpsDeployment acme/shop]" || len(s.Problems()) > 0 {
+	if got := fmt.Sprint(s.Checked()); got != "[GitOpsDeployment acme/shop]" ||
+		len(s.Problems()) > 0 {
 		t.Errorf("after both changed in one commit, checked is %s, problems %v", got, s.Problems())
 	}
 }
@@ -111,13 +127,16 @@ func TestWhatCannotBeJudgedIsToldWithThePolicysSeverity(t *testing.T) {
 	for _, p := range s.Problems() {
 		told = append(told, string(p.Severity)+" "+p.Message+" ("+p.Fix+")")
 	}
-	if want := "error broken: it could not be judged: no such thing (ask the platform to mend fleet/policies/broken.yaml)"; len(told) != 1 || told[0] != want {
+	if want :=
+		"error broken: it could not be judged: no such thing (ask the platform to mend " +
+			"fleet/policies/broken.yaml)"; len(told) != 1 || told[0] != want {
 		t.Errorf("told %q", told)
 	}
 	s = c.Stage([]Input{gone(rule("broken", ""))})
 	commit(t, c, s)
 	s = c.Stage([]Input{revised("acme/new", "v1", "prod")})
-	if p := s.Problems(); len(p) != 1 || p[0].Severity != fleet.SeverityWarning || keys(s.Changes()) != "+GitOpsDeployment acme/new" {
+	if p := s.Problems(); len(p) != 1 || p[0].Severity != fleet.SeverityWarning ||
+		keys(s.Changes()) != "+GitOpsDeployment acme/new" {
 		t.Errorf("told %v", p)
 	}
 }
@@ -125,10 +144,15 @@ func TestWhatCannotBeJudgedIsToldWithThePolicysSeverity(t *testing.T) {
 func TestAPolicyJudgesTheKindsAndTenantsThatItNames(t *testing.T) {
 	c := New().Judging(rules)
 	good(t, c, append(acme(), tenant("globex"), environment("globex/prod"),
-		rule("of-globex", "nothing", func(d *fleet.Declaration) { d.Policy.Tenants = []fleet.TenantName{"globex"} }),
+		rule("of-globex", "nothing", func(d *fleet.Declaration) {
+			d.Policy.Tenants = []fleet.TenantName{"globex"}
+		}),
 		rule("of-credentials", "nothing", judges(fleet.KindRepositoryCredential)))...)
-	s := c.Stage([]Input{revised("acme/new", "v1", "prod"), revised("globex/new", "v1", "prod"), credential("acme/git", "https://git.example.com/acme/x"), sealed("acme/credentials/git")})
-	if got := codes(s.Problems()); got != "GitOpsDeployment globex/new spec.source.targetRevision policy; RepositoryCredential acme/git spec.source.targetRevision policy" {
+	s := c.Stage([]Input{revised("acme/new", "v1", "prod"), revised("globex/new", "v1", "prod"),
+		credential("acme/git", "https://git.example.com/acme/x"), sealed("acme/credentials/git")})
+	if got := codes(
+		s.Problems()); got != "GitOpsDeployment globex/new spec.source.targetRevision policy; "+
+		"RepositoryCredential acme/git spec.source.targetRevision policy" {
 		t.Errorf("problems: %s", got)
 	}
 }
@@ -136,15 +160,19 @@ func TestAPolicyJudgesTheKindsAndTenantsThatItNames(t *testing.T) {
 func TestAPolicyNamesTenantsThatAreThere(t *testing.T) {
 	c := underRule(t)
 	of := func(name fleet.TenantName) Input {
-		return rule("p", "nothing", func(d *fleet.Declaration) { d.Policy.Tenants = []fleet.TenantName{name} })
+		return rule("p", "nothing", func(d *fleet.Declaration) {
+			d.Policy.Tenants = []fleet.TenantName{name}
+		})
 	}
 	s := c.Stage([]Input{of("acmee")})
-	if got := codes(s.Problems()); got != "Policy p spec.tenants[0] unknown-tenant" || !strings.Contains(s.Problems()[0].Fix, `"acme"`) {
+	if got := codes(s.Problems()); got != "Policy p spec.tenants[0] unknown-tenant" ||
+		!strings.Contains(s.Problems()[0].Fix, `"acme"`) {
 		t.Errorf("problems: %v", s.Problems())
 	}
 	good(t, c, tenant("globex"), of("globex"))
 	s = c.Stage([]Input{gone(tenant("globex"))})
-	if p := s.Problems(); len(p) != 1 || p[0].Code != codeReferenced || !strings.Contains(p[0].Message, "spec.tenants[0]") {
+	if p := s.Problems(); len(p) != 1 || p[0].Code != codeReferenced ||
+		!strings.Contains(p[0].Message, "spec.tenants[0]") {
 		t.Errorf("a tenant that a policy names goes: %v", p)
 	}
 }
@@ -152,17 +180,24 @@ func TestAPolicyNamesTenantsThatAreThere(t *testing.T) {
 // A commit cannot bring or loosen what its files are judged by.
 func TestTheFilesOfACommitAreJudgedByWhatStoodBefore(t *testing.T) {
 	head := revised("acme/shop", "HEAD", "prod")
-	loosened := rule("no-head", "no HEAD in prod", func(d *fleet.Declaration) { d.Policy.Rule = "anything" })
-	for name, with := range map[string]Input{"removed": gone(rule("no-head", "")), "loosened": loosened} {
+	loosened := rule("no-head", "no HEAD in prod", func(d *fleet.Declaration) {
+		d.Policy.Rule = "anything"
+	})
+	for name, with := range map[string]Input{"removed": gone(rule("no-head", "")),
+		"loosened": loosened} {
 		c := underRule(t, rule("no-head", "no HEAD in prod"))
 		s := c.Stage([]Input{head, with})
-		if got := codes(s.Problems()); got != "GitOpsDeployment acme/shop spec.source.targetRevision policy" {
+		if got := codes(
+			s.Problems()); got != "GitOpsDeployment acme/shop spec.source.targetRevision policy" {
 			t.Errorf("%s in the same commit: %s", name, got)
 		}
 		commit(t, c, s)
-		for what, c := range map[string]*Catalog{"": c, "after a restart, ": c.restored().Judging(rules)} {
+		for what, c := range map[string]*Catalog{
+			"": c, "after a restart, ": c.restored().Judging(rules)} {
 			s = c.Stage([]Input{deployment("acme/cart", "staging")})
-			if got := keys(s.Changes()); got != "~GitOpsDeployment acme/shop; +GitOpsDeployment acme/cart" && got != "+GitOpsDeployment acme/cart; ~GitOpsDeployment acme/shop" {
+			if got := keys(
+				s.Changes()); got != "~GitOpsDeployment acme/shop; +GitOpsDeployment acme/cart" &&
+				got != "+GitOpsDeployment acme/cart; ~GitOpsDeployment acme/shop" {
 				t.Errorf("%s%s in the commit before: %s", what, name, got)
 			}
 		}
@@ -173,7 +208,9 @@ func TestTheFilesOfACommitAreJudgedByWhatStoodBefore(t *testing.T) {
 		t.Errorf("brought by the same commit: %s", got)
 	}
 	commit(t, c, s)
-	if got := codes(c.Stage([]Input{revised("acme/cart", "HEAD", "prod")}).Problems()); got != "GitOpsDeployment acme/cart spec.source.targetRevision policy" {
+	if got := codes(
+		c.Stage([]Input{revised("acme/cart", "HEAD", "prod")}).
+			Problems()); got != "GitOpsDeployment acme/cart spec.source.targetRevision policy" {
 		t.Errorf("in the commit after: %s", got)
 	}
 	if got := codes(c.Stage([]Input{rule("other", "anything")}).Problems()); got != "" {
@@ -185,18 +222,22 @@ func TestTheFirstCommitIsJudgedByItsOwnPolicies(t *testing.T) {
 	c := New().Judging(rules)
 	first := append(acme(), revised("acme/new", "HEAD", "prod"), rule("no-head", "no HEAD in prod"))
 	s := c.Stage(first)
-	if got := codes(s.Problems()); got != "GitOpsDeployment acme/new spec.source.targetRevision policy" {
+	if got := codes(
+		s.Problems()); got != "GitOpsDeployment acme/new spec.source.targetRevision policy" {
 		t.Errorf("problems: %s", got)
 	}
 	s = c.Resume(first)
-	if p := s.Problems(); len(p) != 1 || p[0].Severity != fleet.SeverityWarning || len(s.Quarantined()) > 0 {
+	if p := s.Problems(); len(p) != 1 || p[0].Severity != fleet.SeverityWarning ||
+		len(s.Quarantined()) > 0 {
 		t.Errorf("resumed: %v", p)
 	}
-	if p := s.Refuse(fleet.Problem{Key: revised("acme/shop", "").Key, Code: "no"}).Problems(); len(onlyErrors(p)) != 1 {
+	if p := s.Refuse(fleet.Problem{Key: revised("acme/shop", "").Key, Code: "no"}).Problems(); len(
+		onlyErrors(p)) != 1 {
 		t.Errorf("resumed and refused: %v", p)
 	}
 	commit(t, c, s)
-	if got := codes(c.Stage([]Input{revised("acme/new", "HEAD", "prod", "staging")}).Problems()); got != "GitOpsDeployment acme/new spec.source.targetRevision policy" {
+	if got := codes(c.Stage([]Input{revised("acme/new", "HEAD", "prod", "staging")}).
+		Problems()); got != "GitOpsDeployment acme/new spec.source.targetRevision policy" {
 		t.Errorf("its first change: %s", got)
 	}
 	if p := New().Stage(first).Problems(); len(p) > 0 {
@@ -207,13 +248,17 @@ func TestTheFirstCommitIsJudgedByItsOwnPolicies(t *testing.T) {
 func TestADeploymentIsJudgedWhereItIsKnownToGo(t *testing.T) {
 	c := underRule(t, rule("nothing-goes", "no HEAD in prod"))
 	s := c.Stage([]Input{revised("acme/new", "HEAD", "prod", "nowhere")})
-	if got := codes(s.Problems()); got != "GitOpsDeployment acme/new spec.destination.environments[1] unknown-environment" {
+	if got := codes(
+		s.Problems()); got != "GitOpsDeployment acme/new spec.destination.environments[1] "+
+		"unknown-environment" {
 		t.Errorf("problems: %s", got)
 	}
-	s = c.Stage([]Input{revised("acme/new", "HEAD", "prod"), revised("acme/new2", "HEAD", "prod"), deploymentWith("acme/new3", selector("tier", "prod"), func(d *fleet.Declaration) {
-		d.Deployment.Source.TargetRevision = "v1"
-		d.Deployment.Overrides = []fleet.Override{{Environment: "prod", Source: fleet.SourceOverride{TargetRevision: "HEAD"}}}
-	})})
+	s = c.Stage([]Input{revised("acme/new", "HEAD", "prod"), revised("acme/new2", "HEAD", "prod"),
+		deploymentWith("acme/new3", selector("tier", "prod"), func(d *fleet.Declaration) {
+			d.Deployment.Source.TargetRevision = "v1"
+			d.Deployment.Overrides = []fleet.Override{
+				{Environment: "prod", Source: fleet.SourceOverride{TargetRevision: "HEAD"}}}
+		})})
 	if len(s.Problems()) != 3 {
 		t.Errorf("problems: %v", s.Problems())
 	}
@@ -224,7 +269,10 @@ func TestWhatAPolicyLooksAtBesideTheFileIsWatched(t *testing.T) {
 	good(t, c, rule("two", "two owners"))
 	s := c.Stage([]Input{revised("acme/new", "v1", "prod")})
 	commit(t, c, s)
-	s = c.Stage([]Input{tenant("acme", func(d *fleet.Declaration) { d.Tenant.Owners = []string{"github:alice", "github:bob"} })})
+	s = c.Stage([]Input{
+		tenant("acme", func(d *fleet.Declaration) {
+			d.Tenant.Owners = []string{"github:alice", "github:bob"}
+		})})
 	if got := keys(s.Changes()); got != "~Tenant acme; +GitOpsDeployment acme/new" {
 		t.Errorf("with a second owner: %s", got)
 	}
@@ -239,13 +287,18 @@ func TestWhatAPolicyLooksAtBesideTheFileIsWatched(t *testing.T) {
 	}
 }
 
-// An environment that is made production, or that comes as such and is selected, must not carry what may not be there.
+// An environment that is made production, or that comes as such and is selected, must not carry
+// what may not be there.
 func TestAnEnvironmentBringsNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {
 	prod := func(id string) Input { return environment(id, label("tier", "prod")) }
 	dev := func(id string) Input { return environment(id, label("tier", "dev")) }
-	bySelector := deploymentWith("acme/lab", selector("zone", "a"), func(d *fleet.Declaration) { d.Deployment.Source.TargetRevision = "HEAD" })
+	bySelector := deploymentWith("acme/lab", selector("zone", "a"), func(d *fleet.Declaration) {
+		d.Deployment.Source.TargetRevision = "HEAD"
+	})
 	inZone := func(id, tier string) Input {
-		return environment(id, func(d *fleet.Declaration) { d.Labels = map[string]string{"tier": tier, "zone": "a"} })
+		return environment(id, func(d *fleet.Declaration) {
+			d.Labels = map[string]string{"tier": tier, "zone": "a"}
+		})
 	}
 	t.Run("by its labels", func(t *testing.T) {
 		c := underRule(t, rule("no-head", "no HEAD in prod"))
@@ -254,12 +307,15 @@ func TestAnEnvironmentBringsNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {
 		if got := keys(s.Changes()); got != "+GitOpsDeployment acme/other" {
 			t.Errorf("changes: %s", got)
 		}
-		if p := s.Problems(); len(p) != 1 || p[0].Code != codePolicyReached || p[0].Key != prod("acme/lab").Key || !strings.Contains(p[0].Message, "no-head: HEAD in prod") || !strings.Contains(p[0].Fix, "cart.yaml") {
+		if p := s.Problems(); len(p) != 1 || p[0].Code != codePolicyReached ||
+			p[0].Key != prod("acme/lab").Key || !strings.Contains(p[0].Message,
+			"no-head: HEAD in prod") || !strings.Contains(p[0].Fix, "cart.yaml") {
 			t.Errorf("problems: %v", p)
 		}
 		commit(t, c, s)
 		s = c.Stage([]Input{revised("acme/cart", "v1", "lab")})
-		if got := keys(s.Changes()); got != "~ManagedEnvironment acme/lab; ~GitOpsDeployment acme/cart" {
+		if got := keys(
+			s.Changes()); got != "~ManagedEnvironment acme/lab; ~GitOpsDeployment acme/cart" {
 			t.Errorf("when the deployment is mended: %s, %v", got, s.Problems())
 		}
 	})
@@ -277,7 +333,8 @@ func TestAnEnvironmentBringsNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {
 		}
 		commit(t, c, s)
 		s = c.Stage([]Input{gone(bySelector)})
-		if got := keys(s.Changes()); got != "+ManagedEnvironment acme/two; -GitOpsDeployment acme/lab" {
+		if got := keys(
+			s.Changes()); got != "+ManagedEnvironment acme/two; -GitOpsDeployment acme/lab" {
 			t.Errorf("when the deployment goes: %s, %v", got, s.Problems())
 		}
 	})
@@ -293,7 +350,10 @@ func TestAnEnvironmentBringsNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {
 		c := underRule(t)
 		good(t, c, revised("acme/cart", "HEAD", "prod"))
 		good(t, c, rule("no-head", "no HEAD in prod"))
-		s := c.Stage([]Input{environment("acme/prod", func(d *fleet.Declaration) { d.Environment.Namespaces = []string{"web", "shop", "more"} })})
+		s := c.Stage([]Input{
+			environment("acme/prod", func(d *fleet.Declaration) {
+				d.Environment.Namespaces = []string{"web", "shop", "more"}
+			})})
 		if got := keys(s.Changes()); got != "~ManagedEnvironment acme/prod" {
 			t.Errorf("changes: %s, %v", got, s.Problems())
 		}
@@ -306,7 +366,8 @@ func policed(t *testing.T, check func(t *testing.T, h *history, c *Catalog, in [
 	for seed := range *seeds {
 		h, c := newHistory(uint64(seed)), New().Judging(rules)
 		h.revisions = []string{"HEAD", "v1"}
-		commit(t, c, c.Stage([]Input{theFleet(), rule("no-head", "no HEAD in prod"), rule("no-prune", "no pruning", warning)}))
+		commit(t, c, c.Stage([]Input{theFleet(), rule("no-head", "no HEAD in prod"),
+			rule("no-prune", "no pruning", warning)}))
 		for n := range 60 {
 			in := h.commit("")
 			check(t, h, c, in)
@@ -325,7 +386,8 @@ func TestNothingInEffectBreaksAPolicyThatAlwaysStood(t *testing.T) {
 			if d.Deployment == nil {
 				continue
 			}
-			if broken, _ := rules(&fleet.PolicySpec{Rule: "no HEAD in prod"}, c.st.subject(d)); broken != "" {
+			if broken, _ := rules(&fleet.PolicySpec{Rule: "no HEAD in prod"},
+				c.st.subject(d)); broken != "" {
 				t.Errorf("%s is in effect: %s", d.Key, broken)
 			}
 		}
@@ -362,7 +424,8 @@ func TestPoliciesChangeNoneOfTheCatalogsProperties(t *testing.T) {
 			t.Errorf("a full judgement changes %s", got)
 		}
 		for _, k := range again {
-			if _, stands := h.heads[k]; stands && !reflect.DeepEqual(c.Declaration(k), h.heads[k].Declaration) {
+			if _, stands := h.heads[k]; stands && !reflect.DeepEqual(c.Declaration(k),
+				h.heads[k].Declaration) {
 				if _, held := c.Quarantine(k); !held {
 					t.Errorf("%s is neither in effect nor quarantined", k)
 				}

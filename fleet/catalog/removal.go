@@ -8,15 +8,17 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// checkRemoval is why a declaration may not go: the Fleet never does, and nothing goes that a file at the head names, be that file good or
-// quarantined. Whether something in effect still names it is verified at the end.
+// checkRemoval is why a declaration may not go: the Fleet never does, and nothing goes that a file
+// at the head names, be that file good or quarantined. Whether something in effect still names it
+// is verified at the end.
 func (w *work) checkRemoval(e *entry) []fleet.Problem {
 	if e.effective == nil {
 		return nil
 	}
 	switch e.key.Kind {
 	case fleet.KindFleet:
-		return []fleet.Problem{e.problem("", codeFleetRequired, "restore "+e.path, "the Fleet cannot be removed")}
+		return []fleet.Problem{
+			e.problem("", codeFleetRequired, "restore "+e.path, "the Fleet cannot be removed")}
 	case fleet.KindTenant:
 		if p := w.inhabited(e, func(other *entry) bool { return !other.removed }); p != nil {
 			return []fleet.Problem{*p}
@@ -44,7 +46,8 @@ func (w *work) inhabited(e *entry, stays func(*entry) bool) *fleet.Problem {
 		return nil
 	}
 	slices.Sort(paths)
-	p := e.problem("", codeReferenced, "restore it, or remove the tenant's declarations in the same commit",
+	p := e.problem("", codeReferenced,
+		"restore it, or remove the tenant's declarations in the same commit",
 		"tenant %q still has %d declarations, e.g. %s", e.key.Name, len(paths), paths[0])
 	return &p
 }
@@ -80,7 +83,8 @@ func mention(d *fleet.Declaration, k fleet.Key) string {
 	}
 }
 
-// verify finds what was taken away from under something that did not change as its head promised: the removal or narrowing is denied.
+// verify finds what was taken away from under something that did not change as its head promised:
+// the removal or narrowing is denied.
 func (w *work) verify() map[fleet.Key]fleet.Problem {
 	broken := map[fleet.Key]fleet.Problem{}
 	for k := range w.taken {
@@ -98,17 +102,22 @@ func (w *work) verify() map[fleet.Key]fleet.Problem {
 
 func inUse(e, other *entry, after *fleet.EnvironmentSpec) fleet.Problem {
 	if after.Agent.Autonomous() {
-		return e.problem("spec.agent.mode", codeAutonomous, "take it out of "+other.path+", and change the mode when its Applications are gone",
+		return e.problem("spec.agent.mode", codeAutonomous, "take it out of "+other.path+
+			", and change the mode when its Applications are gone",
 			"the environment becomes autonomous while %s deploys to it", other.path)
 	}
 	ns := other.effective.Deployment.Destination.Namespace
-	return e.problem("spec.namespaces", codeNamespaceInUse, "keep it, or move the deployment to another namespace in the same commit",
+	return e.problem("spec.namespaces", codeNamespaceInUse,
+		"keep it, or move the deployment to another namespace in the same commit",
 		"namespace %q is dropped while %s deploys to it", ns, other.path)
 }
 
 // narrows reports whether an environment drops a namespace, or all of them by becoming autonomous.
 func narrows(before, after *fleet.Declaration) bool {
-	return closes(before.Environment, after.Environment) || slices.ContainsFunc(before.Environment.Namespaces, func(ns string) bool { return !slices.Contains(after.Environment.Namespaces, ns) })
+	return closes(before.Environment, after.Environment) ||
+		slices.ContainsFunc(before.Environment.Namespaces, func(ns string) bool {
+			return !slices.Contains(after.Environment.Namespaces, ns)
+		})
 }
 
 // closes reports whether an environment becomes autonomous: nothing may be deployed there any more.
@@ -116,23 +125,29 @@ func closes(before, after *fleet.EnvironmentSpec) bool {
 	return !before.Agent.Autonomous() && after.Agent.Autonomous()
 }
 
-// stranded reports whether a deployment names an environment whose new spec drops its namespace, or takes no deployment.
+// stranded reports whether a deployment names an environment whose new spec drops its namespace, or
+// takes no deployment.
 func stranded(d, before *fleet.Declaration, after *fleet.EnvironmentSpec) bool {
-	if d == nil || d.Deployment == nil || !slices.Contains(d.Deployment.Destination.Environments, fleet.EnvironmentName(before.Key.Name)) {
+	if d == nil || d.Deployment == nil || !slices.Contains(d.Deployment.Destination.Environments,
+		fleet.EnvironmentName(before.Key.Name)) {
 		return false
 	}
 	ns := d.Deployment.Destination.Namespace
-	return closes(before.Environment, after) || slices.Contains(before.Environment.Namespaces, ns) && !slices.Contains(after.Namespaces, ns)
+	return closes(before.Environment, after) || slices.Contains(before.Environment.Namespaces,
+		ns) && !slices.Contains(after.Namespaces, ns)
 }
 
-// missed is why a change that was taken over cannot stand: what is in effect still needs what it takes away.
+// missed is why a change that was taken over cannot stand: what is in effect still needs what it
+// takes away.
 func (w *work) missed(k fleet.Key, before, after *fleet.Declaration) *fleet.Problem {
 	e := &entry{key: k, path: before.Path, effective: before}
 	if after != nil {
 		e.path = after.Path
 	}
 	if after == nil && before.Tenant != nil {
-		if p := w.inhabited(e, func(other *entry) bool { return other.effective != nil }); p != nil {
+		if p := w.inhabited(e, func(other *entry) bool {
+			return other.effective != nil
+		}); p != nil {
 			return p
 		}
 	}
@@ -148,7 +163,8 @@ func (w *work) missed(k fleet.Key, before, after *fleet.Declaration) *fleet.Prob
 		case after == nil && mentions(other.effective, k):
 			p := referenced(e, other, other.effective)
 			return &p
-		case after != nil && after.Environment != nil && stranded(other.effective, before, after.Environment):
+		case after != nil && after.Environment != nil && stranded(other.effective, before,
+			after.Environment):
 			p := inUse(e, other, after.Environment)
 			return &p
 		}
@@ -156,7 +172,8 @@ func (w *work) missed(k fleet.Key, before, after *fleet.Declaration) *fleet.Prob
 	return nil
 }
 
-// unfounded reports whether a denied removal or narrowing takes nothing away from what is in effect now.
+// unfounded reports whether a denied removal or narrowing takes nothing away from what is in effect
+// now.
 func (w *work) unfounded(e *entry) bool {
 	switch {
 	case w.wouldBring(e):
@@ -176,11 +193,13 @@ func (w *work) denyTenants(broken map[fleet.Key]fleet.Problem) {
 	for k := range w.taken {
 		before, after := w.st.under.get(k), w.st.get(k)
 		_, known := broken[k]
-		if known || before == nil || !tenants[owner(k)] || after != nil && (after.Environment == nil || !narrows(before, after)) {
+		if known || before == nil || !tenants[owner(k)] || after != nil &&
+			(after.Environment == nil || !narrows(before, after)) {
 			continue
 		}
 		e := &entry{key: k, path: before.Path}
-		broken[k] = e.problem("", codeReferenced, "remove less in one commit", "too many removals of this commit wait for one another; this one waits as well")
+		broken[k] = e.problem("", codeReferenced, "remove less in one commit",
+			"too many removals of this commit wait for one another; this one waits as well")
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// refused commits inputs whose only problems must be these, and which must change nothing else than told.
+// refused commits inputs whose only problems must be these, and which must change nothing else than
+// told.
 func refused(t *testing.T, c *Catalog, problems, changes string, in ...Input) *Stage {
 	t.Helper()
 	s := c.Stage(in)
@@ -28,14 +29,17 @@ func TestAnEnvironmentStaysWhileADeploymentNamesIt(t *testing.T) {
 	prod := environment("acme/prod")
 	s := refused(t, c, "ManagedEnvironment acme/prod still-referenced", "", gone(prod))
 	p := s.Problems()[0]
-	if !strings.Contains(p.Message, "tenants/acme/deployments/shop.yaml (spec.destination.environments[0])") {
+	if !strings.Contains(p.Message,
+		"tenants/acme/deployments/shop.yaml (spec.destination.environments[0])") {
 		t.Errorf("the referring file and field are not named: %v", p)
 	}
 	q, _ := c.Quarantine(prod.Key)
-	if !q.Removed || !q.HasLastGood || c.Environment(fleet.EnvironmentID{Tenant: "acme", Name: "prod"}) == nil {
+	if !q.Removed || !q.HasLastGood ||
+		c.Environment(fleet.EnvironmentID{Tenant: "acme", Name: "prod"}) == nil {
 		t.Errorf("the environment did not stay: %+v", q)
 	}
-	s = refused(t, c, "", "-ManagedEnvironment acme/prod; ~GitOpsDeployment acme/shop", deployment("acme/shop", "staging"))
+	s = refused(t, c, "", "-ManagedEnvironment acme/prod; ~GitOpsDeployment acme/shop",
+		deployment("acme/shop", "staging"))
 	if got := fmt.Sprint(s.Cleared()); got != "[ManagedEnvironment acme/prod]" {
 		t.Errorf("cleared: %s", got)
 	}
@@ -64,11 +68,13 @@ func TestAnEnvironmentStaysWhenTheDeploymentThatWasToLeaveItIsBad(t *testing.T) 
 			if got := keys(s.Changes()); got != "" {
 				t.Errorf("changes: %s", got)
 			}
-			if q, held := s.Quarantine(environment("acme/prod").Key); !held || !q.Removed || q.Problems[0].Code != codeReferenced {
+			if q, held := s.Quarantine(environment("acme/prod").Key); !held || !q.Removed ||
+				q.Problems[0].Code != codeReferenced {
 				t.Errorf("the removal: %+v", q)
 			}
 			commit(t, c, s)
-			refused(t, c, "", "-ManagedEnvironment acme/prod; ~GitOpsDeployment acme/shop", deployment("acme/shop", "staging"))
+			refused(t, c, "", "-ManagedEnvironment acme/prod; ~GitOpsDeployment acme/shop",
+				deployment("acme/shop", "staging"))
 		})
 	}
 }
@@ -77,7 +83,8 @@ func TestAnEnvironmentStaysForAQuarantinedDeploymentThatNamesIt(t *testing.T) {
 	c := New()
 	good(t, c, append(acme(), environment("acme/edge"))...)
 	commit(t, c, c.Stage([]Input{deployment("acme/cart", "edge", "nowhere")}))
-	refused(t, c, "ManagedEnvironment acme/edge still-referenced", "", gone(environment("acme/edge")))
+	refused(t, c, "ManagedEnvironment acme/edge still-referenced", "",
+		gone(environment("acme/edge")))
 	s := refused(t, c, "", "-ManagedEnvironment acme/edge", gone(deployment("acme/cart")))
 	if len(s.Cleared()) != 2 {
 		t.Errorf("cleared: %v", s.Cleared())
@@ -86,8 +93,10 @@ func TestAnEnvironmentStaysForAQuarantinedDeploymentThatNamesIt(t *testing.T) {
 
 func TestASelectedEnvironmentMayGo(t *testing.T) {
 	c := New()
-	good(t, c, append(acme(), environment("acme/edge", label("tier", "edge")), deploymentWith("acme/cart", selector("tier", "edge")))...)
-	refused(t, c, "GitOpsDeployment acme/cart spec.destination.environmentSelector selects-nothing", "-ManagedEnvironment acme/edge", gone(environment("acme/edge")))
+	good(t, c, append(acme(), environment("acme/edge", label("tier", "edge")),
+		deploymentWith("acme/cart", selector("tier", "edge")))...)
+	refused(t, c, "GitOpsDeployment acme/cart spec.destination.environmentSelector selects-nothing",
+		"-ManagedEnvironment acme/edge", gone(environment("acme/edge")))
 	if n := c.Used("acme").Applications; n != 2 {
 		t.Errorf("%d applications are counted", n)
 	}
@@ -96,13 +105,15 @@ func TestASelectedEnvironmentMayGo(t *testing.T) {
 func TestATenantStaysWhileItsFolderDoes(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
-	refused(t, c, "Tenant acme still-referenced", "-ManagedEnvironment acme/staging; ~GitOpsDeployment acme/shop",
+	refused(t, c, "Tenant acme still-referenced",
+		"-ManagedEnvironment acme/staging; ~GitOpsDeployment acme/shop",
 		gone(tenant("acme")), gone(environment("acme/staging")), deployment("acme/shop", "prod"))
 }
 
 func TestATenantGoesWithAllOfItsFiles(t *testing.T) {
 	c := New()
-	good(t, c, append(acme(), sealed("acme/environments/prod"), syncRun("acme/run", "shop", "v1"), credential("acme/c", "https://git.example.com/acme/shop"))...)
+	good(t, c, append(acme(), sealed("acme/environments/prod"), syncRun("acme/run", "shop", "v1"),
+		credential("acme/c", "https://git.example.com/acme/shop"))...)
 	all := []Input{gone(tenant("acme"))}
 	for _, d := range c.Effective() {
 		if d.Key.Tenant == "acme" {
@@ -122,10 +133,16 @@ func TestATenantGoesWithAllOfItsFiles(t *testing.T) {
 func TestATenantStaysWhenOneOfItsFilesMust(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
-	// The deployment's file is broken and not removed, so its last good state holds the environments, and they the tenant.
-	refused(t, c, "GitOpsDeployment acme/shop syntax; ManagedEnvironment acme/prod still-referenced; ManagedEnvironment acme/staging still-referenced; Tenant acme still-referenced", "",
-		gone(tenant("acme")), gone(environment("acme/prod")), gone(environment("acme/staging")), broken(deployment("acme/shop")))
-	s := refused(t, c, "", "-Tenant acme; -ManagedEnvironment acme/prod; -ManagedEnvironment acme/staging; -GitOpsDeployment acme/shop", gone(deployment("acme/shop")))
+	// The deployment's file is broken and not removed, so its last good state holds the
+	// environments, and they the tenant.
+	refused(t, c,
+		"GitOpsDeployment acme/shop syntax; ManagedEnvironment acme/prod still-referenced; "+
+			"ManagedEnvironment acme/staging still-referenced; Tenant acme still-referenced", "",
+		gone(tenant("acme")), gone(environment("acme/prod")), gone(environment("acme/staging")),
+		broken(deployment("acme/shop")))
+	s := refused(t, c, "",
+		"-Tenant acme; -ManagedEnvironment acme/prod; -ManagedEnvironment acme/staging; "+
+			"-GitOpsDeployment acme/shop", gone(deployment("acme/shop")))
 	if len(s.Cleared()) != 4 {
 		t.Errorf("cleared: %v", s.Cleared())
 	}
@@ -133,7 +150,9 @@ func TestATenantStaysWhenOneOfItsFilesMust(t *testing.T) {
 
 func TestATenantStaysWhileAnEngineIsDedicatedToIt(t *testing.T) {
 	c := New()
-	good(t, c, theFleet(), tenant("acme"), engine("eu-1", func(d *fleet.Declaration) { d.Engine.DedicatedTo = []fleet.TenantName{"acme"} }))
+	good(t, c, theFleet(), tenant("acme"), engine("eu-1", func(d *fleet.Declaration) {
+		d.Engine.DedicatedTo = []fleet.TenantName{"acme"}
+	}))
 	refused(t, c, "Tenant acme still-referenced", "", gone(tenant("acme")))
 	refused(t, c, "", "-Tenant acme; ~Engine eu-1", engine("eu-1"))
 }
@@ -143,8 +162,11 @@ func TestADeploymentStaysWhileASyncRunNamesIt(t *testing.T) {
 	good(t, c, append(acme(), syncRun("acme/run", "shop", "v1"))...)
 	refused(t, c, "GitOpsDeployment acme/shop still-referenced", "", gone(deployment("acme/shop")))
 	// Going through the deployment, the environment's removal waits for the SyncRun.
-	refused(t, c, "ManagedEnvironment acme/prod still-referenced", "", gone(environment("acme/prod")))
-	refused(t, c, "", "-ManagedEnvironment acme/prod; -GitOpsDeployment acme/shop; -SyncRun acme/run", gone(syncRun("acme/run", "shop", "v1")))
+	refused(t, c, "ManagedEnvironment acme/prod still-referenced", "",
+		gone(environment("acme/prod")))
+	refused(t, c, "",
+		"-ManagedEnvironment acme/prod; -GitOpsDeployment acme/shop; -SyncRun acme/run",
+		gone(syncRun("acme/run", "shop", "v1")))
 }
 
 func TestTheFleetStays(t *testing.T) {
@@ -156,8 +178,11 @@ func TestTheFleetStays(t *testing.T) {
 func TestAFileThatWasNeverGoodMayGo(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
-	commit(t, c, c.Stage([]Input{broken(environment("acme/edge")), deployment("acme/cart", "edge")}))
-	s := refused(t, c, "GitOpsDeployment acme/cart spec.destination.environments[0] unknown-environment", "", gone(environment("acme/edge")))
+	commit(t, c,
+		c.Stage([]Input{broken(environment("acme/edge")), deployment("acme/cart", "edge")}))
+	s := refused(t, c,
+		"GitOpsDeployment acme/cart spec.destination.environments[0] unknown-environment", "",
+		gone(environment("acme/edge")))
 	if got := fmt.Sprint(s.Cleared()); got != "[ManagedEnvironment acme/edge]" {
 		t.Errorf("cleared: %s", got)
 	}
@@ -176,8 +201,10 @@ func TestAFileThatMovesIsNotRemoved(t *testing.T) {
 func TestANamespaceStaysWhileADeploymentThatNamesTheEnvironmentUsesIt(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
-	refused(t, c, "ManagedEnvironment acme/prod spec.namespaces namespace-in-use", "", namespaces(environment("acme/prod"), "shop"))
-	refused(t, c, "", "~ManagedEnvironment acme/prod; ~GitOpsDeployment acme/shop", deployment("acme/shop", "staging"))
+	refused(t, c, "ManagedEnvironment acme/prod spec.namespaces namespace-in-use", "",
+		namespaces(environment("acme/prod"), "shop"))
+	refused(t, c, "", "~ManagedEnvironment acme/prod; ~GitOpsDeployment acme/shop",
+		deployment("acme/shop", "staging"))
 }
 
 func TestADeploymentAndItsEnvironmentChangeNamespaceTogether(t *testing.T) {
@@ -186,17 +213,23 @@ func TestADeploymentAndItsEnvironmentChangeNamespaceTogether(t *testing.T) {
 	there := func(i Input) Input {
 		return remake(i, func(d *fleet.Declaration) { d.Deployment.Destination.Namespace = "new" })
 	}
-	both := []Input{namespaces(environment("acme/prod"), "new"), namespaces(environment("acme/staging", label("tier", "test")), "new")}
+	both := []Input{namespaces(environment("acme/prod"), "new"),
+		namespaces(environment("acme/staging", label("tier", "test")), "new")}
 	good := there(deployment("acme/shop", "prod", "staging"))
 	s := c.Stage(append(both, good))
 	if len(s.Problems()) > 0 || len(s.Changes()) != 3 {
 		t.Errorf("changes %s, problems %v", keys(s.Changes()), s.Problems())
 	}
-	// A deployment that is bad for another reason keeps its last good state, so its namespace must stay, in both environments.
+	// A deployment that is bad for another reason keeps its last good state, so its namespace must
+	// stay, in both environments.
 	s = c.Stage(append(both, source(good, "https://git.example.com/globex/x")))
-	if got := codes(s.Problems()); got != "GitOpsDeployment acme/shop spec.destination.namespace namespace-not-in-environment; "+
-		"GitOpsDeployment acme/shop spec.destination.namespace namespace-not-in-environment; GitOpsDeployment acme/shop spec.source.repoURL repository-not-granted; "+
-		"ManagedEnvironment acme/prod spec.namespaces namespace-in-use; ManagedEnvironment acme/staging spec.namespaces namespace-in-use" {
+	if got := codes(
+		s.Problems()); got != "GitOpsDeployment acme/shop spec.destination.namespace "+
+		"namespace-not-in-environment; "+
+		"GitOpsDeployment acme/shop spec.destination.namespace namespace-not-in-environment; "+
+		"GitOpsDeployment acme/shop spec.source.repoURL repository-not-granted; "+
+		"ManagedEnvironment acme/prod spec.namespaces namespace-in-use; ManagedEnvironment "+
+		"acme/staging spec.namespaces namespace-in-use" {
 		t.Errorf("problems: %s", got)
 	}
 	if len(s.Changes()) > 0 {
@@ -204,8 +237,8 @@ func TestADeploymentAndItsEnvironmentChangeNamespaceTogether(t *testing.T) {
 	}
 }
 
-// Each deployment moves from one environment's namespace to one that the next environment brings by dropping its own; the last one cannot.
-// Every round denies one more.
+// Each deployment moves from one environment's namespace to one that the next environment brings by
+// dropping its own; the last one cannot. Every round denies one more.
 func TestAChainOfNarrowingsThatNeedEachOtherEnds(t *testing.T) {
 	const links = 40
 	in := []Input{theFleet(), engine("eu-1"), tenant("acme", func(d *fleet.Declaration) {
@@ -216,7 +249,8 @@ func TestAChainOfNarrowingsThatNeedEachOtherEnds(t *testing.T) {
 	for i := range links {
 		env, dep := fmt.Sprintf("acme/e%d", i), fmt.Sprintf("acme/d%d", i)
 		at := func(n int, ns string) Input {
-			return remake(deployment(dep, fleet.EnvironmentName(fmt.Sprintf("e%d", n))), func(d *fleet.Declaration) { d.Deployment.Destination.Namespace = ns })
+			return remake(deployment(dep, fleet.EnvironmentName(fmt.Sprintf("e%d", n))),
+				func(d *fleet.Declaration) { d.Deployment.Destination.Namespace = ns })
 		}
 		in = append(in, namespaces(environment(env), "old"), at(i, "old"))
 		next = append(next, namespaces(environment(env), "new"), at(i+1, "new"))
@@ -231,7 +265,9 @@ func TestAChainOfNarrowingsThatNeedEachOtherEnds(t *testing.T) {
 		t.Errorf("%d are quarantined", quarantined)
 	}
 	commit(t, c, s)
-	if got := keys(c.Stage(nil, gone(environment("acme/aside")).Key).Changes()); got != "-ManagedEnvironment acme/aside" {
+	if got := keys(
+		c.Stage(nil, gone(environment("acme/aside")).Key).
+			Changes()); got != "-ManagedEnvironment acme/aside" {
 		t.Errorf("judged again, the removal that only waited changes %s", got)
 	}
 }
@@ -240,7 +276,8 @@ func TestAPlannerRefusesAChangeThatTheCatalogAllows(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
 	eu1 := gone(engine("eu-1"))
-	why := fleet.Problem{Key: eu1.Key, Path: eu1.Path, Code: "engine-in-use", Message: "engine \"eu-1\" serves 2 environments"}
+	why := fleet.Problem{Key: eu1.Key, Path: eu1.Path, Code: "engine-in-use",
+		Message: "engine \"eu-1\" serves 2 environments"}
 	all := c.Stage([]Input{eu1, deployment("acme/cart", "prod")})
 	s := all.Refuse(why)
 	if got := keys(s.Changes()); got != "+GitOpsDeployment acme/cart" {
@@ -250,7 +287,8 @@ func TestAPlannerRefusesAChangeThatTheCatalogAllows(t *testing.T) {
 		t.Errorf("the stage that was refused changed: %s", got)
 	}
 	commit(t, c, s)
-	if q, _ := c.Quarantine(eu1.Key); !q.Removed || !q.HasLastGood || q.Problems[0].Severity != fleet.SeverityError {
+	if q, _ := c.Quarantine(eu1.Key); !q.Removed || !q.HasLastGood ||
+		q.Problems[0].Severity != fleet.SeverityError {
 		t.Errorf("the engine: %+v", q)
 	}
 	if got := keys(c.Stage(nil).Changes()); got != "" {

@@ -9,10 +9,12 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// work is one round of judging. Everything that may be good is taken over as it is judged, dependencies first, and what depends on it is
-// judged after; nothing that was taken over is given back within the round. A file may be good only because of another one of its commit
-// (a deployment leaves a namespace that its environment drops), so a removal is believed when no head names what goes, and the dropping of
-// a namespace always; both are verified at the end. Those that do not hold are denied, and the next round is judged without them.
+// work is one round of judging. Everything that may be good is taken over as it is judged,
+// dependencies first, and what depends on it is judged after; nothing that was taken over is given
+// back within the round. A file may be good only because of another one of its commit (a deployment
+// leaves a namespace that its environment drops), so a removal is believed when no head names what
+// goes, and the dropping of a namespace always; both are verified at the end. Those that do not
+// hold are denied, and the next round is judged without them.
 type work struct {
 	st      *state
 	denied  map[fleet.Key]fleet.Problem
@@ -24,8 +26,8 @@ type work struct {
 	guess   map[string]string // did-you-mean for tenants, which is asked once per file of a folder
 }
 
-// maxRounds bounds what a crafted chain of narrowings that need each other can cost. After it, every removal and narrowing in the tenants
-// concerned waits.
+// maxRounds bounds what a crafted chain of narrowings that need each other can cost. After it,
+// every removal and narrowing in the tenants concerned waits.
 const maxRounds = 8
 
 func (s *Stage) settle() {
@@ -35,7 +37,8 @@ func (s *Stage) settle() {
 	}
 	inputs, retried := merge(s.in), map[fleet.Key]bool{}
 	for round := 1; ; round++ {
-		w := &work{st: s.base.st.over(), denied: denied, checked: map[fleet.Key]bool{}, taken: map[fleet.Key]bool{}, guess: map[string]string{},
+		w := &work{st: s.base.st.over(), denied: denied, checked: map[fleet.Key]bool{},
+			taken: map[fleet.Key]bool{}, guess: map[string]string{},
 			idle: map[fleet.Key]bool{}, bench: s.bench()}
 		w.load(inputs, s.again)
 		w.run()
@@ -54,7 +57,8 @@ func (s *Stage) settle() {
 	}
 }
 
-// retry takes back denials whose cause went with another denial, once each, and reports whether there are any.
+// retry takes back denials whose cause went with another denial, once each, and reports whether
+// there are any.
 func (w *work) retry(refused map[fleet.Key]fleet.Problem, retried map[fleet.Key]bool) bool {
 	found := false
 	for k := range w.denied {
@@ -92,11 +96,13 @@ func (s *Stage) finish(w *work) {
 	sortProblems(s.problems)
 }
 
-// merge sorts the inputs and makes one of those that share a key: a removal gives way to what is there, two that are there are a mistake.
+// merge sorts the inputs and makes one of those that share a key: a removal gives way to what is
+// there, two that are there are a mistake.
 func merge(in []Input) []Input {
 	in = slices.Clone(in)
 	slices.SortStableFunc(in, func(a, b Input) int {
-		return cmp.Or(compareKeys(a.Key, b.Key), count(b.Removed)-count(a.Removed), strings.Compare(a.Path, b.Path))
+		return cmp.Or(compareKeys(a.Key, b.Key), count(b.Removed)-count(a.Removed),
+			strings.Compare(a.Path, b.Path))
 	})
 	var out []Input
 	for _, i := range in {
@@ -109,21 +115,25 @@ func merge(in []Input) []Input {
 			out[last] = i
 		default:
 			out[last].Declaration = nil
-			out[last].Problems = append(slices.Clone(out[last].Problems), fleet.Problem{Key: i.Key, Path: out[last].Path, Severity: fleet.SeverityError,
-				Code: codeDuplicate, Message: i.Key.String() + " is declared in " + i.Path + " as well", Fix: "remove one of the two files"})
+			out[last].Problems = append(slices.Clone(out[last].Problems), fleet.Problem{
+				Key: i.Key, Path: out[last].Path, Severity: fleet.SeverityError,
+				Code: codeDuplicate, Message: i.Key.String() + " is declared in " + i.Path +
+					" as well", Fix: "remove one of the two files"})
 		}
 	}
 	return out
 }
 
-// load sets every head before anything is judged: what a commit says as a whole decides what may go.
+// load sets every head before anything is judged: what a commit says as a whole decides what may
+// go.
 func (w *work) load(in []Input, again []fleet.Key) {
 	for _, i := range in {
 		old := w.st.entries.get(i.Key)
 		if i.Removed && old == nil {
 			continue
 		}
-		e := &entry{key: i.Key, path: i.Path, blob: i.Blob, effective: effectiveOf(old), head: i.Declaration, removed: i.Removed, notes: i.Problems}
+		e := &entry{key: i.Key, path: i.Path, blob: i.Blob, effective: effectiveOf(old),
+			head: i.Declaration, removed: i.Removed, notes: i.Problems}
 		switch {
 		case i.Removed:
 			e.head, e.notes = nil, nil
@@ -148,11 +158,15 @@ func (w *work) load(in []Input, again []fleet.Key) {
 	}
 }
 
-// forgetIdle leaves what was judged again for nothing as it was, down to the words: another of several reasons may have come first.
+// forgetIdle leaves what was judged again for nothing as it was, down to the words: another of
+// several reasons may have come first.
 func (w *work) forgetIdle() {
 	for k := range w.idle {
 		e, old := w.st.entries.get(k), w.st.under.entries.get(k)
-		if effectiveOf(e) != effectiveOf(old) || e == nil || !slices.Equal(e.advice, old.advice) || !slices.EqualFunc(e.quarantine, old.quarantine, func(a, b fleet.Problem) bool { return a.Code == b.Code && a.Field == b.Field }) {
+		if effectiveOf(e) != effectiveOf(old) || e == nil || !slices.Equal(e.advice, old.advice) ||
+			!slices.EqualFunc(e.quarantine, old.quarantine, func(a, b fleet.Problem) bool {
+				return a.Code == b.Code && a.Field == b.Field
+			}) {
 			continue
 		}
 		w.st.put(k, old)
@@ -165,8 +179,10 @@ func undecodedNotes(i Input) []fleet.Problem {
 	if len(onlyErrors(i.Problems)) > 0 {
 		return i.Problems
 	}
-	return append(slices.Clone(i.Problems), fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityError, Code: codeUndecoded,
-		Message: "the file did not decode, and no reason is known", Fix: "run argosy validate on the file"})
+	return append(slices.Clone(i.Problems), fleet.Problem{Key: i.Key, Path: i.Path,
+		Severity: fleet.SeverityError, Code: codeUndecoded,
+		Message: "the file did not decode, and no reason is known",
+		Fix:     "run argosy validate on the file"})
 }
 
 func (w *work) enqueue(k fleet.Key) {
@@ -178,8 +194,8 @@ func (w *work) enqueue(k fleet.Key) {
 	w.queue[r][k] = true
 }
 
-// run judges what is queued, always the lowest rank first, until nothing is. It ends: a key is queued by a change of another key's
-// effective state, and that changes once in a round at most.
+// run judges what is queued, always the lowest rank first, until nothing is. It ends: a key is
+// queued by a change of another key's effective state, and that changes once in a round at most.
 func (w *work) run() {
 	for r := 0; r < ranks; {
 		batch := w.queue[r]
@@ -249,7 +265,8 @@ func (w *work) judge(e *entry) []fleet.Problem {
 		problems = append(problems, w.checkPolicies(e, problems)...)
 	}
 	if len(onlyErrors(problems)) == 0 {
-		problems = append(problems, w.checkQuota(e)...) // told last: it does not matter to a file that cannot take effect anyway
+		// told last: it does not matter to a file that cannot take effect anyway
+		problems = append(problems, w.checkQuota(e)...)
 	}
 	return problems
 }
@@ -267,6 +284,7 @@ func limited(problems []fleet.Problem) []fleet.Problem {
 }
 
 func sameQuarantine(e, old *entry) bool {
-	return e.quarantined() && old.quarantined() && slices.Equal(e.quarantine, old.quarantine) && e.blob == old.blob && e.path == old.path &&
+	return e.quarantined() && old.quarantined() && slices.Equal(e.quarantine, old.quarantine) &&
+		e.blob == old.blob && e.path == old.path &&
 		e.removed == old.removed && (e.effective == nil) == (old.effective == nil)
 }

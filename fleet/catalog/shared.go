@@ -7,22 +7,29 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// What several declarations may want and one can have: a namespace of an API server, a repository's credential, an Argo CD instance,
-// room within a quota. Who has it in effect keeps it. Two that want it and do not have it are both refused, unless one of them is wrong
-// for another reason: then it does not stand in the way.
+// What several declarations may want and one can have: a namespace of an API server, a repository's
+// credential, an Argo CD instance, room within a quota. Who has it in effect keeps it. Two that
+// want it and do not have it are both refused, unless one of them is wrong for another reason: then
+// it does not stand in the way.
 
-var sharedCodes = []string{codeNamespaceClaimed, codeEngineNamespace, codeSameRepository, codeInstallationID, codeInstance, codeQuota, codeNamespaceInUse, codeReferenced, codePolicyReached}
+var sharedCodes = []string{codeNamespaceClaimed, codeEngineNamespace, codeSameRepository,
+	codeInstallationID, codeInstance, codeQuota, codeNamespaceInUse, codeReferenced,
+	codePolicyReached}
 
-// barred reports whether an entry is quarantined for a reason of its own, and so no rival to anyone.
+// barred reports whether an entry is quarantined for a reason of its own, and so no rival to
+// anyone.
 func barred(e *entry) bool {
-	return e.quarantined() && slices.ContainsFunc(e.quarantine, func(p fleet.Problem) bool { return !slices.Contains(sharedCodes, p.Code) })
+	return e.quarantined() && slices.ContainsFunc(e.quarantine, func(p fleet.Problem) bool {
+		return !slices.Contains(sharedCodes, p.Code)
+	})
 }
 
 // rivalTerms are where to find those that a declaration may be in the way of.
 func rivalTerms(d *fleet.Declaration) []term {
 	switch {
 	case d.Engine != nil:
-		return []term{{what: installation, a: d.Engine.ArgoCD.InstallationID}, instanceOf(d.Engine), {what: namespaceOf, a: d.Engine.ArgoCD.Namespace}}
+		return []term{{what: installation, a: d.Engine.ArgoCD.InstallationID}, instanceOf(d.Engine),
+			{what: namespaceOf, a: d.Engine.ArgoCD.Namespace}}
 	case d.Environment != nil:
 		ts := make([]term, 0, 2*len(d.Environment.Namespaces))
 		for _, ns := range d.Environment.Namespaces {
@@ -30,7 +37,8 @@ func rivalTerms(d *fleet.Declaration) []term {
 		}
 		return ts
 	case d.Credential != nil:
-		return []term{{what: accessTo, tenant: d.Key.Tenant, a: repositoryKey(d.Credential.RepoURL)}}
+		return []term{
+			{what: accessTo, tenant: d.Key.Tenant, a: repositoryKey(d.Credential.RepoURL)}}
 	}
 	return nil
 }
@@ -61,9 +69,11 @@ func (r *rival) String() string {
 	return "wants it too"
 }
 
-// rival is who has in effect what stands under a term, or the first who wants it and is good otherwise; nil when the owner has it already
-// or nobody else does. mine tells who is of the same owner, has whether a declaration stands under the term.
-func (w *work) rival(e *entry, t term, mine func(fleet.Key) bool, has func(*fleet.Declaration) bool) *rival {
+// rival is who has in effect what stands under a term, or the first who wants it and is good
+// otherwise; nil when the owner has it already or nobody else does. mine tells who is of the same
+// owner, has whether a declaration stands under the term.
+func (w *work) rival(e *entry, t term, mine func(fleet.Key) bool,
+	has func(*fleet.Declaration) bool) *rival {
 	var wants *rival
 	for _, k := range w.st.index.list(t) {
 		other := w.st.entries.get(k)
@@ -91,30 +101,41 @@ func (e *entry) itself(k fleet.Key) bool { return k == e.key }
 func (w *work) checkInstance(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
 	var problems []fleet.Problem
 	id := spec.ArgoCD.InstallationID
-	if r := w.rival(e, term{what: installation, a: id}, e.itself, func(d *fleet.Declaration) bool { return d.Engine.ArgoCD.InstallationID == id }); r != nil {
-		problems = append(problems, e.problem("spec.argocd.installationID", codeInstallationID, "choose an ID that no other engine has",
+	if r := w.rival(e, term{what: installation, a: id}, e.itself, func(d *fleet.Declaration) bool {
+		return d.Engine.ArgoCD.InstallationID == id
+	}); r != nil {
+		problems = append(problems, e.problem("spec.argocd.installationID", codeInstallationID,
+			"choose an ID that no other engine has",
 			"installationID %q is not free: engine %q %s (%s)", id, r.key.Name, r, r.path))
 	}
 	in := instanceOf(spec)
-	if r := w.rival(e, in, e.itself, func(d *fleet.Declaration) bool { return instanceOf(d.Engine) == in }); r != nil {
-		problems = append(problems, e.problem("spec.argocd.namespace", codeInstance, "an engine is one Argo CD instance: name another namespace or connection",
-			"the Argo CD in namespace %q of this connection is not free: engine %q %s (%s)", spec.ArgoCD.Namespace, r.key.Name, r, r.path))
+	if r := w.rival(e, in, e.itself, func(d *fleet.Declaration) bool {
+		return instanceOf(d.Engine) == in
+	}); r != nil {
+		problems = append(problems, e.problem("spec.argocd.namespace", codeInstance,
+			"an engine is one Argo CD instance: name another namespace or connection",
+			"the Argo CD in namespace %q of this connection is not free: engine %q %s (%s)",
+			spec.ArgoCD.Namespace, r.key.Name, r, r.path))
 	}
 	if held := e.effective; held != nil && held.Engine.ArgoCD.Namespace == spec.ArgoCD.Namespace {
 		return problems
 	}
 	for _, k := range w.st.index.list(term{what: namespaceOf, a: spec.ArgoCD.Namespace}) {
-		if env := w.st.get(k); env != nil && slices.Contains(env.Environment.Namespaces, spec.ArgoCD.Namespace) && !w.ownCluster(env) {
+		if env := w.st.get(k); env != nil && slices.Contains(env.Environment.Namespaces,
+			spec.ArgoCD.Namespace) && !w.ownCluster(env) {
 			return append(problems, e.problem("spec.argocd.namespace", codeEngineNamespace,
-				"choose a namespace that no tenant deploys to, or take it out of namespaces of fleet/tenants/"+string(k.Tenant)+".yaml and of the environment",
-				"namespace %q is one that environment %s deploys to (%s)", spec.ArgoCD.Namespace, environmentID(k), env.Path))
+				"choose a namespace that no tenant deploys to, or take it out of namespaces of "+
+					"fleet/tenants/"+string(k.Tenant)+".yaml and of the environment",
+				"namespace %q is one that environment %s deploys to (%s)", spec.ArgoCD.Namespace,
+				environmentID(k), env.Path))
 		}
 	}
 	return problems
 }
 
-// ownCluster reports whether the environment's cluster is its tenant's alone: behind its own agent, or at an API server that no other
-// tenant is granted. Naming namespaces there keeps the platform from nothing.
+// ownCluster reports whether the environment's cluster is its tenant's alone: behind its own agent,
+// or at an API server that no other tenant is granted. Naming namespaces there keeps the platform
+// from nothing.
 func (w *work) ownCluster(env *fleet.Declaration) bool {
 	c := env.Environment.Cluster
 	if c == nil {
@@ -133,11 +154,13 @@ func (w *work) mayUse(env *fleet.Declaration) bool {
 	return t != nil && fleet.ServerGranted(t.Tenant.Clusters, c.Server)
 }
 
-// checkNamespaces keeps environments out of each other's namespaces and out of Argo CD's. An engine's API server is known to its
-// kubeconfig alone, so that the namespace of an engine is refused on every server: who may write there makes Applications.
+// checkNamespaces keeps environments out of each other's namespaces and out of Argo CD's. An
+// engine's API server is known to its kubeconfig alone, so that the namespace of an engine is
+// refused on every server: who may write there makes Applications.
 func (w *work) checkNamespaces(e *entry, head *fleet.Declaration) []fleet.Problem {
 	var problems []fleet.Problem
-	may, shared := w.mayUse(head), head.Environment.Cluster != nil && w.sharedServer(head.Environment.Cluster.Server, e.key.Tenant)
+	may, shared := w.mayUse(head), head.Environment.Cluster != nil &&
+		w.sharedServer(head.Environment.Cluster.Server, e.key.Tenant)
 	for i, ns := range head.Environment.Namespaces {
 		field := fmt.Sprintf("spec.namespaces[%d]", i)
 		t := claim(head, ns)
@@ -147,12 +170,15 @@ func (w *work) checkNamespaces(e *entry, head *fleet.Declaration) []fleet.Proble
 		if !may || shared && !w.mayName(e, head.Environment.Cluster.Server, ns) {
 			continue // a tenant learns nothing of who has what it may not use
 		}
-		other := w.rival(e, t, func(k fleet.Key) bool { return k.Tenant == e.key.Tenant }, func(d *fleet.Declaration) bool {
-			return claim(d, ns) == t && slices.Contains(d.Environment.Namespaces, ns)
-		})
+		other := w.rival(e, t, func(k fleet.Key) bool { return k.Tenant == e.key.Tenant },
+			func(d *fleet.Declaration) bool {
+				return claim(d, ns) == t && slices.Contains(d.Environment.Namespaces, ns)
+			})
 		if other != nil {
 			// Without the other's name: a tenant learns nothing of the others.
-			problems = append(problems, e.problem(field, codeNamespaceClaimed, "use a namespace of your own, or ask the platform to grant it to one tenant alone in namespaces of fleet/tenants/",
+			problems = append(problems, e.problem(field, codeNamespaceClaimed,
+				"use a namespace of your own, or ask the platform to grant it to one tenant "+
+					"alone in namespaces of fleet/tenants/",
 				"namespace %q of %s is not free: another tenant's environment %s", ns, t.a, other))
 		}
 	}
@@ -166,7 +192,8 @@ func (w *work) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem {
 	for _, k := range w.st.index.list(term{what: argoCDIn, a: ns}) {
 		for _, d := range w.st.entries.get(k).versions() {
 			if d.Engine.ArgoCD.Namespace == ns {
-				p := e.problem(field, codeEngineNamespace, "use another namespace", "namespace %q is one in which an engine's Argo CD lives", ns)
+				p := e.problem(field, codeEngineNamespace, "use another namespace",
+					"namespace %q is one in which an engine's Argo CD lives", ns)
 				return &p
 			}
 		}
@@ -176,15 +203,17 @@ func (w *work) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem {
 
 func (w *work) checkCredential(e *entry, spec *fleet.CredentialSpec) []fleet.Problem {
 	key := repositoryKey(spec.RepoURL)
-	r := w.rival(e, term{what: accessTo, tenant: e.key.Tenant, a: key}, e.itself, func(d *fleet.Declaration) bool { return repositoryKey(d.Credential.RepoURL) == key })
+	r := w.rival(e, term{what: accessTo, tenant: e.key.Tenant, a: key}, e.itself,
+		func(d *fleet.Declaration) bool { return repositoryKey(d.Credential.RepoURL) == key })
 	if r == nil {
 		return nil
 	}
-	return []fleet.Problem{e.problem("spec.repoURL", codeSameRepository, "keep one of the two", "credential %q is for the same repository: it %s (%s)", r.key.Name, r, r.path)}
+	return []fleet.Problem{e.problem("spec.repoURL", codeSameRepository, "keep one of the two",
+		"credential %q is for the same repository: it %s (%s)", r.key.Name, r, r.path)}
 }
 
-// checkQuota lets nothing in that would take the tenant beyond its quota. What is in effect stays, and may change as long as it does not
-// bring more Applications than there is room for.
+// checkQuota lets nothing in that would take the tenant beyond its quota. What is in effect stays,
+// and may change as long as it does not bring more Applications than there is room for.
 func (w *work) checkQuota(e *entry) []fleet.Problem {
 	t := w.st.get(tenantKey(e.key.Tenant))
 	if t == nil {
@@ -194,16 +223,21 @@ func (w *work) checkQuota(e *entry) []fleet.Problem {
 	var problems []fleet.Problem
 	over := func(field, what string, more, used, quota int) {
 		if more > 0 && used+more > quota {
-			problems = append(problems, e.problem(field, codeQuota, "remove some, or ask the platform for more in "+t.Path,
-				"tenant %q has %d of %d %s and no room for %d more", e.key.Tenant, used, quota, what, more))
+			problems = append(problems,
+				e.problem(field, codeQuota, "remove some, or ask the platform for more in "+t.Path,
+					"tenant %q has %d of %d %s and no room for %d more", e.key.Tenant, used, quota,
+					what, more))
 		}
 	}
-	over("spec", "environments", count(e.effective == nil && e.head.Environment != nil), used.Environments, quota.Environments)
-	over("spec", "deployments", count(e.effective == nil && e.head.Deployment != nil), used.Deployments, quota.Deployments)
+	over("spec", "environments", count(e.effective == nil && e.head.Environment != nil),
+		used.Environments, quota.Environments)
+	over("spec", "deployments", count(e.effective == nil && e.head.Deployment != nil),
+		used.Deployments, quota.Deployments)
 	field := "spec"
 	if e.head.Deployment != nil {
 		field = "spec.destination"
 	}
-	over(field, "applications", w.st.applications(e.head)-w.st.applications(e.effective), used.Applications, quota.Applications)
+	over(field, "applications", w.st.applications(e.head)-w.st.applications(e.effective),
+		used.Applications, quota.Applications)
 	return problems
 }

@@ -11,87 +11,117 @@ import (
 const theServer = "https://one.example.com"
 
 // on is an environment on the one API server with the given namespaces.
-func on(id string, ns ...string) Input { return namespaces(server(environment(id), theServer), ns...) }
+func on(id string, ns ...string) Input {
+	return namespaces(server(environment(id), theServer), ns...)
+}
 
 func crowd(t *testing.T, in ...Input) *Catalog {
 	t.Helper()
 	c := New()
-	good(t, c, append([]Input{theFleet(), engine("eu-1"), tenant("acme"), tenant("globex"), tenant("initech")}, in...)...)
+	good(t, c, append([]Input{theFleet(), engine("eu-1"), tenant("acme"), tenant("globex"),
+		tenant("initech")}, in...)...)
 	return c
 }
 
 func TestANamespaceBelongsToItsFirstEffectiveOwner(t *testing.T) {
 	c := crowd(t, on("acme/prod", "web"))
-	s := refused(t, c, "ManagedEnvironment globex/prod spec.namespaces[1] namespace-claimed", "", on("globex/prod", "shop", "web"))
+	s := refused(t, c, "ManagedEnvironment globex/prod spec.namespaces[1] namespace-claimed", "",
+		on("globex/prod", "shop", "web"))
 	if m := s.Problems()[0]; strings.Contains(m.Message+m.Fix, "acme") {
 		t.Errorf("a tenant learns who the other is: %v", m)
 	}
 	refused(t, c, "", "+ManagedEnvironment acme/second", on("acme/second", "web"))
 	refused(t, c, "", "-ManagedEnvironment acme/second", gone(on("acme/second", "web")))
-	refused(t, c, "", "-ManagedEnvironment acme/prod; +ManagedEnvironment globex/prod", gone(on("acme/prod", "web")))
+	refused(t, c, "", "-ManagedEnvironment acme/prod; +ManagedEnvironment globex/prod",
+		gone(on("acme/prod", "web")))
 }
 
 func TestTwoNewcomersBothWait(t *testing.T) {
 	c := crowd(t)
-	refused(t, c, "ManagedEnvironment acme/prod spec.namespaces[0] namespace-claimed; ManagedEnvironment globex/prod spec.namespaces[0] namespace-claimed", "",
+	refused(t, c,
+		"ManagedEnvironment acme/prod spec.namespaces[0] namespace-claimed; ManagedEnvironment "+
+			"globex/prod spec.namespaces[0] namespace-claimed", "",
 		on("acme/prod", "web"), on("globex/prod", "web"))
-	refused(t, c, "ManagedEnvironment initech/prod spec.namespaces[0] namespace-claimed", "", on("initech/prod", "web"))
+	refused(t, c, "ManagedEnvironment initech/prod spec.namespaces[0] namespace-claimed", "",
+		on("initech/prod", "web"))
 	refused(t, c, "", "", gone(on("initech/prod", "web")))
 	refused(t, c, "", "+ManagedEnvironment acme/prod", gone(on("globex/prod", "web")))
 }
 
 func TestAClaimThatIsWrongOtherwiseStandsInNobodysWay(t *testing.T) {
 	c := crowd(t)
-	wrong := remake(on("acme/prod", "web"), func(d *fleet.Declaration) { d.Environment.ClusterResources = true })
-	refused(t, c, "ManagedEnvironment acme/prod spec.clusterResources cluster-resources-not-granted; ManagedEnvironment acme/prod spec.namespaces[0] namespace-claimed", "+ManagedEnvironment globex/prod", wrong, on("globex/prod", "web"))
-	refused(t, c, "ManagedEnvironment acme/prod spec.namespaces[0] namespace-claimed", "", on("acme/prod", "web"))
+	wrong := remake(on("acme/prod", "web"), func(d *fleet.Declaration) {
+		d.Environment.ClusterResources = true
+	})
+	refused(t, c,
+		"ManagedEnvironment acme/prod spec.clusterResources cluster-resources-not-granted; "+
+			"ManagedEnvironment acme/prod spec.namespaces[0] namespace-claimed",
+		"+ManagedEnvironment globex/prod", wrong, on("globex/prod", "web"))
+	refused(t, c, "ManagedEnvironment acme/prod spec.namespaces[0] namespace-claimed", "",
+		on("acme/prod", "web"))
 }
 
 func TestAnOwnerChangesFreelyBesideItsRival(t *testing.T) {
 	c := crowd(t, on("acme/prod", "web", "shop"))
-	refused(t, c, "ManagedEnvironment globex/prod spec.namespaces[0] namespace-claimed", "", on("globex/prod", "web"))
+	refused(t, c, "ManagedEnvironment globex/prod spec.namespaces[0] namespace-claimed", "",
+		on("globex/prod", "web"))
 	refused(t, c, "", "~ManagedEnvironment acme/prod", on("acme/prod", "web"))
-	refused(t, c, "", "~ManagedEnvironment acme/prod; +ManagedEnvironment globex/prod", on("acme/prod", "shop"))
+	refused(t, c, "", "~ManagedEnvironment acme/prod; +ManagedEnvironment globex/prod",
+		on("acme/prod", "shop"))
 }
 
 func TestANamespaceChangesHandsInOneCommit(t *testing.T) {
 	c := crowd(t, on("acme/prod", "web"), on("globex/prod", "shop"))
-	refused(t, c, "", "~ManagedEnvironment acme/prod; ~ManagedEnvironment globex/prod", on("acme/prod", "api"), on("globex/prod", "web"))
+	refused(t, c, "", "~ManagedEnvironment acme/prod; ~ManagedEnvironment globex/prod",
+		on("acme/prod", "api"), on("globex/prod", "web"))
 }
 
 func TestAnArgoCDNamespaceIsNobodys(t *testing.T) {
 	c := crowd(t, on("acme/prod", "argocd-eu-2"))
-	refused(t, c, "ManagedEnvironment globex/prod spec.namespaces[0] namespace-of-engine", "", namespaces(environment("globex/prod"), "argocd-eu-1"))
+	refused(t, c, "ManagedEnvironment globex/prod spec.namespaces[0] namespace-of-engine", "",
+		namespaces(environment("globex/prod"), "argocd-eu-1"))
 	refused(t, c, "Engine eu-2 spec.argocd.namespace namespace-of-engine", "", engine("eu-2"))
 	refused(t, c, "", "+Engine eu-2; ~ManagedEnvironment acme/prod", on("acme/prod", "web"))
 }
 
 func TestAnEngineAndAnEnvironmentThatWantOneNamespaceAtOnce(t *testing.T) {
 	c := crowd(t)
-	refused(t, c, "ManagedEnvironment acme/prod spec.namespaces[0] namespace-of-engine", "+Engine eu-2", engine("eu-2"), on("acme/prod", "argocd-eu-2"))
+	refused(t, c, "ManagedEnvironment acme/prod spec.namespaces[0] namespace-of-engine",
+		"+Engine eu-2", engine("eu-2"), on("acme/prod", "argocd-eu-2"))
 }
 
 func TestEnginesAreDistinct(t *testing.T) {
 	c := crowd(t)
 	as := func(name, id, ns string) Input {
-		return engine(name, func(d *fleet.Declaration) { d.Engine.ArgoCD = fleet.ArgoCDInstance{Namespace: ns, InstallationID: id} })
+		return engine(name, func(d *fleet.Declaration) {
+			d.Engine.ArgoCD = fleet.ArgoCDInstance{
+				Namespace: ns, InstallationID: id}
+		})
 	}
-	refused(t, c, "Engine a spec.argocd.installationID installation-id-taken", "", as("a", "eu-1", "argocd-a"))
+	refused(t, c, "Engine a spec.argocd.installationID installation-id-taken", "",
+		as("a", "eu-1", "argocd-a"))
 	refused(t, c, "Engine b spec.argocd.namespace instance-taken", "", as("b", "b", "argocd-eu-1"))
 	refused(t, c, "", "+Engine c", remake(as("c", "c", "argocd-eu-1"), func(d *fleet.Declaration) {
 		d.Engine.Connection = fleet.Connection{KubeconfigRef: &fleet.SecretRef{Name: "far"}}
 	}))
-	refused(t, c, "Engine d spec.argocd.installationID installation-id-taken; Engine e spec.argocd.installationID installation-id-taken", "",
+	refused(t, c,
+		"Engine d spec.argocd.installationID installation-id-taken; Engine e "+
+			"spec.argocd.installationID installation-id-taken", "",
 		as("d", "new", "argocd-d"), as("e", "new", "argocd-e"))
 	refused(t, c, "", "+Engine d", gone(engine("e")))
 }
 
 func TestOneCredentialPerRepository(t *testing.T) {
 	c := crowd(t, credential("acme/a", "https://git.example.com/acme/shop"))
-	refused(t, c, "RepositoryCredential acme/b spec.repoURL duplicate-credential", "", credential("acme/b", "https://git.example.com/Acme/Shop.git"))
-	refused(t, c, "", "-RepositoryCredential acme/a; +RepositoryCredential acme/b", gone(credential("acme/a", "https://git.example.com/acme/shop")))
-	refused(t, c, "RepositoryCredential acme/c spec.repoURL duplicate-credential; RepositoryCredential acme/d spec.repoURL duplicate-credential", "",
-		credential("acme/c", "https://git.example.com/acme/x"), credential("acme/d", "https://git.example.com/acme/x.git"))
+	refused(t, c, "RepositoryCredential acme/b spec.repoURL duplicate-credential", "",
+		credential("acme/b", "https://git.example.com/Acme/Shop.git"))
+	refused(t, c, "", "-RepositoryCredential acme/a; +RepositoryCredential acme/b",
+		gone(credential("acme/a", "https://git.example.com/acme/shop")))
+	refused(t, c,
+		"RepositoryCredential acme/c spec.repoURL duplicate-credential; RepositoryCredential "+
+			"acme/d spec.repoURL duplicate-credential", "",
+		credential("acme/c", "https://git.example.com/acme/x"),
+		credential("acme/d", "https://git.example.com/acme/x.git"))
 }
 
 func TestQuota(t *testing.T) {
@@ -102,55 +132,87 @@ func TestQuota(t *testing.T) {
 	}
 	t.Run("newcomers beyond it wait in the order of their paths", func(t *testing.T) {
 		c := crowd(t, quota(2, 2, 9))
-		refused(t, c, "ManagedEnvironment acme/c spec quota-exceeded", "+ManagedEnvironment acme/a; +ManagedEnvironment acme/b",
+		refused(t, c, "ManagedEnvironment acme/c spec quota-exceeded",
+			"+ManagedEnvironment acme/a; +ManagedEnvironment acme/b",
 			environment("acme/c"), environment("acme/b"), environment("acme/a"))
-		refused(t, c, "GitOpsDeployment acme/z spec quota-exceeded", "+GitOpsDeployment acme/x; +GitOpsDeployment acme/y",
+		refused(t, c, "GitOpsDeployment acme/z spec quota-exceeded",
+			"+GitOpsDeployment acme/x; +GitOpsDeployment acme/y",
 			deployment("acme/z", "a"), deployment("acme/y", "a"), deployment("acme/x", "a"))
-		refused(t, c, "", "-GitOpsDeployment acme/x; +GitOpsDeployment acme/z", gone(deployment("acme/x")))
+		refused(t, c, "", "-GitOpsDeployment acme/x; +GitOpsDeployment acme/z",
+			gone(deployment("acme/x")))
 		refused(t, c, "", "~Tenant acme; +ManagedEnvironment acme/c", quota(3, 2, 9))
 	})
 	t.Run("a bad newcomer takes no room", func(t *testing.T) {
 		c := crowd(t, quota(2, 1, 9), environment("acme/a"))
-		refused(t, c, "GitOpsDeployment acme/x spec.destination.environments[0] unknown-environment", "+GitOpsDeployment acme/y", deployment("acme/x", "q"), deployment("acme/y", "a"))
+		refused(t, c,
+			"GitOpsDeployment acme/x spec.destination.environments[0] unknown-environment",
+			"+GitOpsDeployment acme/y", deployment("acme/x", "q"), deployment("acme/y", "a"))
 	})
 	t.Run("a rename needs no room", func(t *testing.T) {
 		c := crowd(t, quota(1, 1, 1), on("acme/a", "web"), deployment("acme/x", "a"))
-		refused(t, c, "", "-ManagedEnvironment acme/a; +ManagedEnvironment acme/b; -GitOpsDeployment acme/x; +GitOpsDeployment acme/y",
-			gone(on("acme/a", "web")), on("acme/b", "web"), gone(deployment("acme/x")), deployment("acme/y", "b"))
+		refused(t, c, "",
+			"-ManagedEnvironment acme/a; +ManagedEnvironment acme/b; -GitOpsDeployment acme/x; "+
+				"+GitOpsDeployment acme/y",
+			gone(on("acme/a", "web")), on("acme/b", "web"), gone(deployment("acme/x")),
+			deployment("acme/y", "b"))
 	})
 	t.Run("what is in effect stays when it is lowered", func(t *testing.T) {
-		c := crowd(t, quota(2, 2, 4), environment("acme/a"), environment("acme/b"), deployment("acme/x", "a", "b"), deployment("acme/y", "a", "b"))
-		refused(t, c, "Tenant acme spec.quota.applications quota-below-use; Tenant acme spec.quota.deployments quota-below-use; Tenant acme spec.quota.environments quota-below-use",
+		c := crowd(t, quota(2, 2, 4), environment("acme/a"), environment("acme/b"),
+			deployment("acme/x", "a", "b"), deployment("acme/y", "a", "b"))
+		refused(t, c,
+			"Tenant acme spec.quota.applications quota-below-use; Tenant acme "+
+				"spec.quota.deployments quota-below-use; Tenant acme spec.quota.environments "+
+				"quota-below-use",
 			"~Tenant acme", quota(1, 1, 1))
-		changed := remake(deployment("acme/x", "a", "b"), func(d *fleet.Declaration) { d.Deployment.Source.TargetRevision = "v2" })
+		changed := remake(deployment("acme/x", "a", "b"), func(d *fleet.Declaration) {
+			d.Deployment.Source.TargetRevision = "v2"
+		})
 		refused(t, c, "", "~GitOpsDeployment acme/x", changed)
-		s := refused(t, c, "Tenant acme spec.quota.applications quota-below-use; Tenant acme spec.quota.environments quota-below-use", "-GitOpsDeployment acme/y", gone(deployment("acme/y")))
+		s := refused(t, c,
+			"Tenant acme spec.quota.applications quota-below-use; Tenant acme "+
+				"spec.quota.environments quota-below-use", "-GitOpsDeployment acme/y",
+			gone(deployment("acme/y")))
 		if got := fmt.Sprint(s.Checked()); got != "[Tenant acme GitOpsDeployment acme/y]" {
 			t.Errorf("checked: %s", got)
 		}
 	})
 	t.Run("applications are counted where they come from", func(t *testing.T) {
-		c := crowd(t, quota(5, 5, 3), environment("acme/a"), deploymentWith("acme/x", selector("tier", "prod")), deployment("acme/y", "a"))
+		c := crowd(t, quota(5, 5, 3), environment("acme/a"),
+			deploymentWith("acme/x", selector("tier", "prod")), deployment("acme/y", "a"))
 		refused(t, c, "", "+ManagedEnvironment acme/b", environment("acme/b"))
 		refused(t, c, "ManagedEnvironment acme/c spec quota-exceeded", "", environment("acme/c"))
-		refused(t, c, "GitOpsDeployment acme/y spec.destination quota-exceeded", "", deployment("acme/y", "a", "b"))
-		refused(t, c, "", "~ManagedEnvironment acme/b; +ManagedEnvironment acme/c", environment("acme/b", label("tier", "test")))
+		refused(t, c, "GitOpsDeployment acme/y spec.destination quota-exceeded", "",
+			deployment("acme/y", "a", "b"))
+		refused(t, c, "", "~ManagedEnvironment acme/b; +ManagedEnvironment acme/c",
+			environment("acme/b", label("tier", "test")))
 	})
 	t.Run("an environment waits less when a selector narrows", func(t *testing.T) {
-		c := crowd(t, quota(5, 5, 2), environment("acme/a"), deploymentWith("acme/x", selector("tier", "prod")), deployment("acme/y", "a"))
+		c := crowd(t, quota(5, 5, 2), environment("acme/a"),
+			deploymentWith("acme/x", selector("tier", "prod")), deployment("acme/y", "a"))
 		refused(t, c, "ManagedEnvironment acme/b spec quota-exceeded", "", environment("acme/b"))
-		refused(t, c, "", "+ManagedEnvironment acme/b; ~GitOpsDeployment acme/x", deployment("acme/x", "a"))
+		refused(t, c, "", "+ManagedEnvironment acme/b; ~GitOpsDeployment acme/x",
+			deployment("acme/x", "a"))
 	})
-	t.Run("an environment waits less when it is selected and would no longer be", func(t *testing.T) {
-		c := crowd(t, quota(5, 5, 1), environment("acme/a", label("tier", "test")), deployment("acme/y", "a"))
-		refused(t, c, "GitOpsDeployment acme/x spec.destination.environmentSelector selects-nothing", "+GitOpsDeployment acme/x", deploymentWith("acme/x", selector("tier", "prod")))
-		refused(t, c, "ManagedEnvironment acme/a spec quota-exceeded", "", environment("acme/a"))
-		refused(t, c, "GitOpsDeployment acme/y spec.destination.environmentSelector selects-nothing", "~ManagedEnvironment acme/a; ~GitOpsDeployment acme/y",
-			deploymentWith("acme/y", selector("tier", "test")))
-	})
+	t.Run("an environment waits less when it is selected and would no longer be",
+		func(t *testing.T) {
+			c := crowd(t, quota(5, 5, 1), environment("acme/a", label("tier", "test")),
+				deployment("acme/y", "a"))
+			refused(t, c,
+				"GitOpsDeployment acme/x spec.destination.environmentSelector selects-nothing",
+				"+GitOpsDeployment acme/x", deploymentWith("acme/x", selector("tier", "prod")))
+			refused(t, c, "ManagedEnvironment acme/a spec quota-exceeded", "",
+				environment("acme/a"))
+			refused(t, c,
+				"GitOpsDeployment acme/y spec.destination.environmentSelector selects-nothing",
+				"~ManagedEnvironment acme/a; ~GitOpsDeployment acme/y",
+				deploymentWith("acme/y", selector("tier", "test")))
+		})
 }
 
 func TestOneTenantsQuotaIsNotAnothers(t *testing.T) {
-	c := crowd(t, tenant("acme", func(d *fleet.Declaration) { d.Tenant.Quota = fleet.Quota{Environments: 1} }), environment("acme/a"))
-	refused(t, c, "ManagedEnvironment acme/b spec quota-exceeded", "+ManagedEnvironment globex/a", environment("acme/b"), environment("globex/a"))
+	c := crowd(t, tenant("acme", func(d *fleet.Declaration) {
+		d.Tenant.Quota = fleet.Quota{Environments: 1}
+	}), environment("acme/a"))
+	refused(t, c, "ManagedEnvironment acme/b spec quota-exceeded", "+ManagedEnvironment globex/a",
+		environment("acme/b"), environment("globex/a"))
 }

@@ -7,7 +7,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// state is everything that the catalog knows: of the base alone, or of a stage as what differs over the base. It does not lock.
+// state is everything that the catalog knows: of the base alone, or of a stage as what differs over
+// the base. It does not lock.
 type state struct {
 	under       *state
 	entries     *table[fleet.Key, entry]
@@ -15,16 +16,19 @@ type state struct {
 	used        *table[fleet.TenantName, fleet.Quota] // what each tenant has in effect
 	effective   int
 	quarantined int
-	pending     map[fleet.Key]bool // to be judged by the next stage, though nothing that they stand on changes
+	// to be judged by the next stage, though nothing that they stand on changes
+	pending map[fleet.Key]bool
 }
 
 func newState() *state {
-	return &state{entries: newTable[fleet.Key, entry](nil), index: newIndex(nil), used: newTable[fleet.TenantName, fleet.Quota](nil),
+	return &state{entries: newTable[fleet.Key, entry](nil), index: newIndex(nil),
+		used:    newTable[fleet.TenantName, fleet.Quota](nil),
 		pending: map[fleet.Key]bool{}}
 }
 
 func (s *state) over() *state {
-	return &state{under: s, entries: newTable(s.entries), index: newIndex(s.index), used: newTable(s.used),
+	return &state{under: s, entries: newTable(s.entries), index: newIndex(s.index),
+		used:      newTable(s.used),
 		effective: s.effective, quarantined: s.quarantined}
 }
 
@@ -62,8 +66,10 @@ func (s *state) putCounting(k fleet.Key, e *entry) {
 	used.Applications -= s.applications(before)
 	s.put(k, e)
 	used.Applications += s.applications(after)
-	used.Environments += count(after != nil && after.Environment != nil) - count(before != nil && before.Environment != nil)
-	used.Deployments += count(after != nil && after.Deployment != nil) - count(before != nil && before.Deployment != nil)
+	used.Environments += count(after != nil && after.Environment != nil) - count(before != nil &&
+		before.Environment != nil)
+	used.Deployments += count(after != nil && after.Deployment != nil) - count(before != nil &&
+		before.Deployment != nil)
 	s.used.set(k.Tenant, &used)
 }
 
@@ -93,9 +99,10 @@ func (s *state) recount() {
 	}
 }
 
-// applications is how many Applications stand because of a declaration: a deployment's targets, or the deployments that select an
-// environment. Those that name an environment count it whether it stands or not: in the end it does, but within a stage it may be
-// removed before the deployment that no longer names it is judged.
+// applications is how many Applications stand because of a declaration: a deployment's targets, or
+// the deployments that select an environment. Those that name an environment count it whether it
+// stands or not: in the end it does, but within a stage it may be removed before the deployment
+// that no longer names it is judged.
 func (s *state) applications(d *fleet.Declaration) int {
 	switch {
 	case d == nil:
@@ -120,8 +127,9 @@ func distinct(names []fleet.EnvironmentName) int {
 
 func (s *state) get(k fleet.Key) *fleet.Declaration { return effectiveOf(s.entries.get(k)) }
 
-// targets are the effective environments that a deployment names or selects, sorted. A selector never reaches an environment that does
-// not list the deployment's namespace; neither way reaches one that is autonomous.
+// targets are the effective environments that a deployment names or selects, sorted. A selector
+// never reaches an environment that does not list the deployment's namespace; neither way reaches
+// one that is autonomous.
 func (s *state) targets(d *fleet.Declaration) []fleet.EnvironmentID {
 	var ids []fleet.EnvironmentID
 	dst := d.Deployment.Destination
@@ -138,11 +146,14 @@ func (s *state) targets(d *fleet.Declaration) []fleet.EnvironmentID {
 			}
 		}
 	}
-	slices.SortFunc(ids, func(a, b fleet.EnvironmentID) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	slices.SortFunc(ids, func(a, b fleet.EnvironmentID) int {
+		return strings.Compare(string(a.Name), string(b.Name))
+	})
 	return slices.Compact(ids)
 }
 
-// selecting are the effective deployments that select an environment, whether or not it is in effect, in no order.
+// selecting are the effective deployments that select an environment, whether or not it is in
+// effect, in no order.
 func (s *state) selecting(env *fleet.Declaration) []fleet.Key {
 	if env.Environment.Agent.Autonomous() {
 		return nil
@@ -173,7 +184,8 @@ func selects(d, env *fleet.Declaration) bool {
 
 // matches reports whether an environment has a deployment's labels and its namespace.
 func matches(d, env *fleet.Declaration) bool {
-	return env != nil && env.Environment != nil && d.Deployment.Destination.EnvironmentSelector.Matches(env.Labels) &&
+	return env != nil && env.Environment != nil &&
+		d.Deployment.Destination.EnvironmentSelector.Matches(env.Labels) &&
 		slices.Contains(env.Environment.Namespaces, d.Deployment.Destination.Namespace)
 }
 

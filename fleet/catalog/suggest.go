@@ -26,11 +26,13 @@ func (s *state) effectiveNames(t fleet.TenantName, k fleet.Kind) []string {
 	return names
 }
 
-// declareTenant is the fix for an unknown tenant, found once per name and round: a folder in the wrong place holds many files.
+// declareTenant is the fix for an unknown tenant, found once per name and round: a folder in the
+// wrong place holds many files.
 func (w *work) declareTenant(t fleet.TenantName) string {
 	fix, known := w.guess[string(t)]
 	if !known {
-		fix = didYouMean(string(t), w.st.effectiveNames("", fleet.KindTenant), "the platform declares it in fleet/tenants/"+string(t)+".yaml")
+		fix = didYouMean(string(t), w.st.effectiveNames("", fleet.KindTenant),
+			"the platform declares it in fleet/tenants/"+string(t)+".yaml")
 		fix = strings.Replace(fix, "did you mean ", "did you mean the folder of tenant ", 1)
 		w.guess[string(t)] = fix
 	}

@@ -8,7 +8,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// table is a map that may lie over another one. Writing to the upper one costs what is written and leaves the lower one as it is.
+// table is a map that may lie over another one. Writing to the upper one costs what is written and
+// leaves the lower one as it is.
 type table[K comparable, V any] struct {
 	under *table[K, V]
 	rows  map[K]*V // in an upper table, nil says that the lower one's row is gone
@@ -61,7 +62,8 @@ func (t *table[K, V]) fold() {
 	}
 }
 
-// index finds the declarations that stand under a term. It is layered as table is: the upper one holds only what differs.
+// index finds the declarations that stand under a term. It is layered as table is: the upper one
+// holds only what differs.
 type index struct {
 	under *index
 	sets  map[term]*set               // of the lowest

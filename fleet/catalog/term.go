@@ -7,8 +7,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// term is something under which a declaration can be found from the other side. Terms name things that may not exist: a deployment
-// stands under the environment that it misses, and is found when that comes.
+// term is something under which a declaration can be found from the other side. Terms name things
+// that may not exist: a deployment stands under the environment that it misses, and is found when
+// that comes.
 type term struct {
 	what   what
 	tenant fleet.TenantName
@@ -18,23 +19,25 @@ type term struct {
 type what uint8
 
 const (
-	ofKind       what = iota // tenant, kind: every key of it
-	refersTo                 // tenant, kind, name: who names this key
-	claimOf                  // server, namespace: environments that deploy there
-	namespaceOf              // namespace: environments that deploy to one of this name, on any server
-	argoCDIn                 // namespace: engines whose Argo CD lives in one of this name
-	installation             // installationID: engines
-	instance                 // connection, namespace: engines
-	accessTo                 // tenant, repository: credentials
-	sourceFrom               // tenant, repository: deployments
-	labelled                 // tenant, label, value: environments
-	selecting                // tenant, label, value: deployments whose selector's first label this is
-	servedIn                 // region: engines
-	wantedIn                 // region: environments
-	overQuota                // tenant: newcomers that wait for room
-	grantsServer             // an entry of Tenant.clusters: tenants
-	onServer                 // an entry that would grant it: environments
-	underPolicy              // tenant, or all of them: what a policy holds back or warns of
+	ofKind   what = iota // tenant, kind: every key of it
+	refersTo             // tenant, kind, name: who names this key
+	claimOf              // server, namespace: environments that deploy there
+	// namespace: environments that deploy to one of this name, on any server
+	namespaceOf
+	argoCDIn     // namespace: engines whose Argo CD lives in one of this name
+	installation // installationID: engines
+	instance     // connection, namespace: engines
+	accessTo     // tenant, repository: credentials
+	sourceFrom   // tenant, repository: deployments
+	labelled     // tenant, label, value: environments
+	// tenant, label, value: deployments whose selector's first label this is
+	selecting
+	servedIn     // region: engines
+	wantedIn     // region: environments
+	overQuota    // tenant: newcomers that wait for room
+	grantsServer // an entry of Tenant.clusters: tenants
+	onServer     // an entry that would grant it: environments
+	underPolicy  // tenant, or all of them: what a policy holds back or warns of
 )
 
 func membersOf(t fleet.TenantName, k fleet.Kind) term {
@@ -45,7 +48,8 @@ func referrersOf(k fleet.Key) term {
 	return term{what: refersTo, tenant: k.Tenant, a: string(k.Kind), b: k.Name}
 }
 
-// terms lists under what an entry stands: the terms of what it declares in effect and of what it declares at the head.
+// terms lists under what an entry stands: the terms of what it declares in effect and of what it
+// declares at the head.
 func (e *entry) terms() []term {
 	if e == nil {
 		return nil
@@ -63,9 +67,11 @@ func (e *entry) terms() []term {
 	return ts
 }
 
-// sameTerms reports whether two entries of a key stand under the same terms for sure, as when a head takes effect.
+// sameTerms reports whether two entries of a key stand under the same terms for sure, as when a
+// head takes effect.
 func sameTerms(a, b *entry) bool {
-	return a != nil && b != nil && hasCode(a.quarantine, codeQuota) == hasCode(b.quarantine, codeQuota) && heldByPolicy(a) == heldByPolicy(b) &&
+	return a != nil && b != nil && hasCode(a.quarantine, codeQuota) == hasCode(b.quarantine,
+		codeQuota) && heldByPolicy(a) == heldByPolicy(b) &&
 		slices.Equal(a.versions(), b.versions())
 }
 
@@ -77,7 +83,8 @@ func terms(d *fleet.Declaration) []term {
 	t := d.Key.Tenant
 	switch {
 	case d.Engine != nil:
-		return append(ts, term{what: argoCDIn, a: d.Engine.ArgoCD.Namespace}, term{what: servedIn, a: d.Engine.Region},
+		return append(ts, term{what: argoCDIn, a: d.Engine.ArgoCD.Namespace},
+			term{what: servedIn, a: d.Engine.Region},
 			term{what: installation, a: d.Engine.ArgoCD.InstallationID}, instanceOf(d.Engine))
 	case d.Tenant != nil:
 		for _, g := range d.Tenant.Clusters {
@@ -99,7 +106,8 @@ func terms(d *fleet.Declaration) []term {
 	case d.Credential != nil:
 		ts = append(ts, term{what: accessTo, tenant: t, a: repositoryKey(d.Credential.RepoURL)})
 	case d.Deployment != nil:
-		ts = append(ts, term{what: sourceFrom, tenant: t, a: repositoryKey(d.Deployment.Source.RepoURL)})
+		ts = append(ts, term{what: sourceFrom, tenant: t,
+			a: repositoryKey(d.Deployment.Source.RepoURL)})
 		if k, v, ok := firstLabel(d.Deployment.Destination.EnvironmentSelector); ok {
 			ts = append(ts, term{what: selecting, tenant: t, a: k, b: v})
 		}
@@ -107,8 +115,8 @@ func terms(d *fleet.Declaration) []term {
 	return ts
 }
 
-// references are the keys that a declaration refers to by name. That a tenant's declarations refer to their Tenant goes without saying:
-// their key does.
+// references are the keys that a declaration refers to by name. That a tenant's declarations refer
+// to their Tenant goes without saying: their key does.
 func references(d *fleet.Declaration) []fleet.Key {
 	var ks []fleet.Key
 	env := func(n fleet.EnvironmentName) {
@@ -131,7 +139,8 @@ func references(d *fleet.Declaration) []fleet.Key {
 			env(o.Environment)
 		}
 	case d.SyncRun != nil:
-		ks = append(ks, deploymentKey(fleet.DeploymentID{Tenant: d.Key.Tenant, Name: d.SyncRun.Deployment}))
+		ks = append(ks,
+			deploymentKey(fleet.DeploymentID{Tenant: d.Key.Tenant, Name: d.SyncRun.Deployment}))
 		for _, n := range d.SyncRun.Environments {
 			env(n)
 		}
@@ -139,7 +148,8 @@ func references(d *fleet.Declaration) []fleet.Key {
 	return ks
 }
 
-// claim is what an environment has of its API server. The cluster of an agent is known by the environment alone: nobody else has one there.
+// claim is what an environment has of its API server. The cluster of an agent is known by the
+// environment alone: nobody else has one there.
 func claim(d *fleet.Declaration, namespace string) term {
 	server := "agent of " + environmentID(d.Key).String()
 	if c := d.Environment.Cluster; c != nil {
@@ -153,7 +163,8 @@ func instanceOf(e *fleet.EngineSpec) term {
 	switch {
 	case e.Connection.KubeconfigRef != nil:
 		connection = "kubeconfig " + e.Connection.KubeconfigRef.Name
-	case e.Connection.Agent != nil: // where it is, its agent alone knows: the installationID, which is unique, tells them apart
+	// where it is, its agent alone knows: the installationID, which is unique, tells them apart
+	case e.Connection.Agent != nil:
 		connection = "agent of " + e.ArgoCD.InstallationID
 	}
 	return term{what: instance, a: connection, b: e.ArgoCD.Namespace}

@@ -7,8 +7,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// View reads the effective state, of a Catalog or as it will be after a Stage. Single declarations are nil when they are not in effect;
-// lists are sorted and of what is in effect.
+// View reads the effective state, of a Catalog or as it will be after a Stage. Single declarations
+// are nil when they are not in effect; lists are sorted and of what is in effect.
 type View interface {
 	// Fleet is the fleet's guards and defaults with every field resolved.
 	Fleet() fleet.FleetSpec
@@ -33,7 +33,8 @@ type View interface {
 	Targets(fleet.DeploymentID) []fleet.EnvironmentID
 	// DeploymentsIn is the deployments that name or select an environment.
 	DeploymentsIn(fleet.EnvironmentID) []fleet.DeploymentID
-	// DeploymentsFrom is the tenant's deployments whose source is that repository, in whatever spelling.
+	// DeploymentsFrom is the tenant's deployments whose source is that repository, in whatever
+	// spelling.
 	DeploymentsFrom(tenant fleet.TenantName, repoURL string) []fleet.DeploymentID
 	// CredentialFor is the tenant's credential for a repository; nil when it has none.
 	CredentialFor(tenant fleet.TenantName, repoURL string) *fleet.Declaration
@@ -50,15 +51,15 @@ type View interface {
 	Count() (effective, quarantined int)
 }
 
-// Repository is a repository as an environment's deployments read it. Argo CD keeps credentials by URL, so an engine must not hold one
-// URL with two tenants' credentials.
+// Repository is a repository as an environment's deployments read it. Argo CD keeps credentials by
+// URL, so an engine must not hold one URL with two tenants' credentials.
 type Repository struct {
 	Key        string             // of the URL: fleet.NormalizeRepoURL
 	Credential fleet.CredentialID // zero: read without one
 }
 
-// Identity is the repository and the credential, if any, in one comparable string; two are in each other's way when their keys are equal
-// and their identities are not.
+// Identity is the repository and the credential, if any, in one comparable string; two are in each
+// other's way when their keys are equal and their identities are not.
 func (r Repository) Identity() string {
 	if r.Credential == (fleet.CredentialID{}) {
 		return r.Key
@@ -91,7 +92,9 @@ func (v *view) Deployment(id fleet.DeploymentID) *fleet.Declaration {
 func (v *view) Credential(id fleet.CredentialID) *fleet.Declaration {
 	return v.Declaration(credentialKey(id))
 }
-func (v *view) SyncRun(id fleet.SyncRunID) *fleet.Declaration { return v.Declaration(syncRunKey(id)) }
+func (v *view) SyncRun(id fleet.SyncRunID) *fleet.Declaration {
+	return v.Declaration(syncRunKey(id))
+}
 func (v *view) Sealed(tenant fleet.TenantName, folder, name string) *fleet.Declaration {
 	return v.Declaration(SealedKey(tenant, folder, name))
 }
@@ -128,11 +131,15 @@ func (v *view) Fleet() fleet.FleetSpec {
 }
 
 func (v *view) Engines() []fleet.EngineName {
-	return members(v, membersOf("", fleet.KindEngine), func(k fleet.Key) fleet.EngineName { return fleet.EngineName(k.Name) })
+	return members(v, membersOf("", fleet.KindEngine), func(k fleet.Key) fleet.EngineName {
+		return fleet.EngineName(k.Name)
+	})
 }
 
 func (v *view) Tenants() []fleet.TenantName {
-	return members(v, membersOf("", fleet.KindTenant), func(k fleet.Key) fleet.TenantName { return fleet.TenantName(k.Name) })
+	return members(v, membersOf("", fleet.KindTenant), func(k fleet.Key) fleet.TenantName {
+		return fleet.TenantName(k.Name)
+	})
 }
 
 func (v *view) EnvironmentsOf(t fleet.TenantName) []fleet.EnvironmentID {

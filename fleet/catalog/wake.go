@@ -7,7 +7,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// wake queues what a change of one key may make good or bad. It follows the index, never the whole state, but for Fleet's hosts.
+// wake queues what a change of one key may make good or bad. It follows the index, never the whole
+// state, but for Fleet's hosts.
 func (w *work) wake(before, after *entry) {
 	k := entryKey(before, after)
 	if b, a := effectiveOf(before), effectiveOf(after); b != a {
@@ -52,7 +53,9 @@ func (w *work) wakeDependents(k fleet.Key, before, after *fleet.Declaration) {
 	case fleet.KindGitOpsDeployment:
 		w.enqueueAll(referrersOf(k))
 		if selectsByLabel(before) || selectsByLabel(after) {
-			w.wakeWaiting(k.Tenant) // an environment that it no longer selects brings less, and one that it selects now gives up more
+			// an environment that it no longer selects brings less, and one that it selects now
+			// gives up more
+			w.wakeWaiting(k.Tenant)
 		}
 	}
 }
@@ -67,24 +70,29 @@ func (w *work) enqueueAll(t term) {
 	}
 }
 
-// wakeFleet queues every declaration that names a host when the hosts that may be named change. Guards and defaults decide no reference.
+// wakeFleet queues every declaration that names a host when the hosts that may be named change.
+// Guards and defaults decide no reference.
 func (w *work) wakeFleet(before, after *fleet.Declaration) {
-	if before == nil || after == nil || !reflect.DeepEqual(before.Fleet.Defaults, after.Fleet.Defaults) {
+	if before == nil || after == nil || !reflect.DeepEqual(before.Fleet.Defaults,
+		after.Fleet.Defaults) {
 		w.enqueueAll(term{what: underPolicy})
 	}
 	if before != nil && after != nil && slices.Equal(before.Fleet.GitHosts, after.Fleet.GitHosts) &&
-		slices.Equal(before.Fleet.ClusterHosts, after.Fleet.ClusterHosts) && before.Fleet.RefusePrivateClusters == after.Fleet.RefusePrivateClusters {
+		slices.Equal(before.Fleet.ClusterHosts, after.Fleet.ClusterHosts) &&
+		before.Fleet.RefusePrivateClusters == after.Fleet.RefusePrivateClusters {
 		return
 	}
 	for k := range w.st.entries.all() {
 		switch k.Kind {
-		case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential, fleet.KindGitOpsDeployment:
+		case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential,
+			fleet.KindGitOpsDeployment:
 			w.enqueue(k)
 		}
 	}
 }
 
-var tenantKinds = []fleet.Kind{fleet.KindManagedEnvironment, fleet.KindRepositoryCredential, fleet.KindSealedSecret,
+var tenantKinds = []fleet.Kind{fleet.KindManagedEnvironment, fleet.KindRepositoryCredential,
+	fleet.KindSealedSecret,
 	fleet.KindGitOpsDeployment, fleet.KindSyncRun}
 
 // wakeTenant queues everything of a tenant whose grant changes.
@@ -101,8 +109,9 @@ func (w *work) wakeTenant(k fleet.Key, before, after *fleet.Declaration) {
 	w.wakeReferrers(k)
 }
 
-// wakeGranted queues the quarantined environments on API servers that a tenant is granted now and was not, or the other way round, and the
-// quarantined engines, which may wait for a namespace of such a server.
+// wakeGranted queues the quarantined environments on API servers that a tenant is granted now and
+// was not, or the other way round, and the quarantined engines, which may wait for a namespace of
+// such a server.
 func (w *work) wakeGranted(before, after *fleet.Declaration) {
 	grants := func(d, other *fleet.Declaration) (only []string) {
 		if d == nil {
@@ -146,7 +155,9 @@ func (w *work) wakeReferrers(k fleet.Key) {
 
 // wakeRegions queues the environments of a region that gets its first engine or loses its last one.
 func (w *work) wakeRegions(k fleet.Key, before, after *fleet.Declaration) {
-	in := func(d *fleet.Declaration, region string) bool { return d != nil && d.Engine.Region == region }
+	in := func(d *fleet.Declaration, region string) bool {
+		return d != nil && d.Engine.Region == region
+	}
 	for _, d := range []*fleet.Declaration{before, after} {
 		if d == nil || in(before, d.Engine.Region) == in(after, d.Engine.Region) {
 			continue
@@ -197,7 +208,8 @@ func (w *work) wakeTargets(e *entry) {
 	}
 }
 
-// wakeSelected queues the quarantined environments that a deployment may select: a policy may hold them back because of it.
+// wakeSelected queues the quarantined environments that a deployment may select: a policy may hold
+// them back because of it.
 func (w *work) wakeSelected(d *fleet.Declaration) {
 	label, v, _ := firstLabel(d.Deployment.Destination.EnvironmentSelector)
 	for k := range w.st.index.each(term{what: labelled, tenant: d.Key.Tenant, a: label, b: v}) {
@@ -207,14 +219,15 @@ func (w *work) wakeSelected(d *fleet.Declaration) {
 	}
 }
 
-// wakeWaiting queues a tenant's newcomers that wait for room. All of them are judged: which of them fits is decided in the order of
-// their paths.
+// wakeWaiting queues a tenant's newcomers that wait for room. All of them are judged: which of them
+// fits is decided in the order of their paths.
 func (w *work) wakeWaiting(t fleet.TenantName) { w.enqueueAll(term{what: overQuota, tenant: t}) }
 
 // wakeFreed queues what waits for room when a tenant's use went down.
 func (w *work) wakeFreed(t fleet.TenantName, before fleet.Quota) {
 	now := w.st.usedBy(t)
-	if now.Environments >= before.Environments && now.Deployments >= before.Deployments && now.Applications >= before.Applications {
+	if now.Environments >= before.Environments && now.Deployments >= before.Deployments &&
+		now.Applications >= before.Applications {
 		return
 	}
 	w.wakeWaiting(t)
@@ -224,5 +237,6 @@ func (w *work) wakeFreed(t fleet.TenantName, before fleet.Quota) {
 }
 
 func exceeds(used, quota fleet.Quota) bool {
-	return used.Environments > quota.Environments || used.Deployments > quota.Deployments || used.Applications > quota.Applications
+	return used.Environments > quota.Environments || used.Deployments > quota.Deployments ||
+		used.Applications > quota.Applications
 }

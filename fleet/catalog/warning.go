@@ -22,8 +22,10 @@ func (w *work) warnings(e *entry) []fleet.Problem {
 	switch d := e.effective; {
 	case d.Tenant != nil:
 		problems = append(problems, w.warnQuota(e, d.Tenant.Quota)...)
-	case d.Environment != nil && d.Environment.Agent == nil && !w.served(d.Environment.Region, fleet.Key{}):
-		problems = append(problems, e.warning("spec.region", codeNoEngine, w.regions(), "no engine is in region %q, so the environment is not placed", d.Environment.Region))
+	case d.Environment != nil && d.Environment.Agent == nil && !w.served(d.Environment.Region,
+		fleet.Key{}):
+		problems = append(problems, e.warning("spec.region", codeNoEngine, w.regions(),
+			"no engine is in region %q, so the environment is not placed", d.Environment.Region))
 	case d.Deployment != nil:
 		problems = append(problems, w.warnDestinations(e, d.Deployment)...)
 	case d.SyncRun != nil:
@@ -38,11 +40,14 @@ func (w *work) warnQuota(e *entry, quota fleet.Quota) []fleet.Problem {
 	for _, q := range []struct {
 		what        string
 		used, quota int
-	}{{"environments", used.Environments, quota.Environments}, {"deployments", used.Deployments, quota.Deployments},
+	}{{"environments", used.Environments, quota.Environments}, {"deployments", used.Deployments,
+		quota.Deployments},
 		{"applications", used.Applications, quota.Applications}} {
 		if q.used > q.quota {
-			problems = append(problems, e.warning("spec.quota."+q.what, codeOverQuota, "raise it, or ask the tenant to remove some",
-				"tenant %q has %d %s and a quota of %d; they stay, and nothing is added", e.key.Name, q.used, q.what, q.quota))
+			problems = append(problems, e.warning("spec.quota."+q.what, codeOverQuota,
+				"raise it, or ask the tenant to remove some",
+				"tenant %q has %d %s and a quota of %d; they stay, and nothing is added",
+				e.key.Name, q.used, q.what, q.quota))
 		}
 	}
 	return problems
@@ -67,31 +72,41 @@ func (w *work) warnDestinations(e *entry, spec *fleet.DeploymentSpec) []fleet.Pr
 	targets := w.st.targets(e.effective)
 	if sel := spec.Destination.EnvironmentSelector; sel != nil {
 		if len(targets) == 0 {
-			problems = append(problems, e.warning("spec.destination.environmentSelector", codeSelectsNothing,
-				"label an environment, or name environments", "the selector matches no environment that has namespace %q, so nothing is deployed", spec.Destination.Namespace))
+			problems = append(problems, e.warning("spec.destination.environmentSelector",
+				codeSelectsNothing,
+				"label an environment, or name environments",
+				"the selector matches no environment that has namespace %q, so nothing is deployed",
+				spec.Destination.Namespace))
 		}
 		if lacking := w.lacking(e.effective); len(lacking) > 0 {
-			problems = append(problems, e.warning("spec.destination.namespace", codeNamespace, "add it to their namespaces, or narrow the selector",
-				"the selector matches environments without namespace %q, which are left out: %s", spec.Destination.Namespace, some(lacking)))
+			problems = append(problems, e.warning("spec.destination.namespace", codeNamespace,
+				"add it to their namespaces, or narrow the selector",
+				"the selector matches environments without namespace %q, which are left out: %s",
+				spec.Destination.Namespace, some(lacking)))
 		}
 		for i, o := range spec.Overrides {
-			if !slices.Contains(targets, fleet.EnvironmentID{Tenant: e.key.Tenant, Name: o.Environment}) {
-				problems = append(problems, e.warning(fmt.Sprintf("spec.overrides[%d].environment", i), codeUnusedOverride,
-					"remove the override, or label the environment", "environment %q is not selected", o.Environment))
+			if !slices.Contains(targets, fleet.EnvironmentID{Tenant: e.key.Tenant,
+				Name: o.Environment}) {
+				problems = append(problems,
+					e.warning(fmt.Sprintf("spec.overrides[%d].environment", i), codeUnusedOverride,
+						"remove the override, or label the environment",
+						"environment %q is not selected", o.Environment))
 			}
 		}
 	}
 	if create := spec.Sync.CreateNamespace; create != nil && *create {
 		if n := w.cannotCreate(e.key.Tenant, targets); n != "" {
 			problems = append(problems, e.warning("spec.sync.createNamespace", codeCreateNamespace,
-				"make the namespace there beforehand, or have the tenant granted kind Namespace and the environment set clusterResources",
+				"make the namespace there beforehand, or have the tenant granted kind Namespace "+
+					"and the environment set clusterResources",
 				"environment %q allows no Namespace to be created", n))
 		}
 	}
 	return problems
 }
 
-// lacking are the environments that a deployment's selector matches and that do not list its namespace.
+// lacking are the environments that a deployment's selector matches and that do not list its
+// namespace.
 func (w *work) lacking(d *fleet.Declaration) []string {
 	return w.matched(d, func(env *fleet.Declaration) bool { return !matches(d, env) })
 }
@@ -113,13 +128,17 @@ func (w *work) matched(d *fleet.Declaration, so func(*fleet.Declaration) bool) [
 	return names
 }
 
-// cannotCreate is the first target in which Argo CD may not create a namespace: a Namespace is cluster-scoped, so the project must allow
-// the kind and the cluster Secret cluster-scoped resources.
-func (w *work) cannotCreate(t fleet.TenantName, targets []fleet.EnvironmentID) fleet.EnvironmentName {
+// cannotCreate is the first target in which Argo CD may not create a namespace: a Namespace is
+// cluster-scoped, so the project must allow the kind and the cluster Secret cluster-scoped
+// resources.
+func (w *work) cannotCreate(t fleet.TenantName,
+	targets []fleet.EnvironmentID) fleet.EnvironmentName {
 	tenant := w.st.get(tenantKey(t))
-	granted := tenant != nil && slices.Contains(tenant.Tenant.ClusterResources, fleet.GroupKind{Kind: "Namespace"})
+	granted := tenant != nil && slices.Contains(tenant.Tenant.ClusterResources, fleet.GroupKind{
+		Kind: "Namespace"})
 	for _, id := range targets {
-		if env := w.st.get(environmentKey(id)); !granted || env == nil || !env.Environment.ClusterResources {
+		if env := w.st.get(environmentKey(id)); !granted || env == nil ||
+			!env.Environment.ClusterResources {
 			return id.Name
 		}
 	}
@@ -134,8 +153,11 @@ func (w *work) warnSpent(e *entry, spec *fleet.SyncRunSpec) []fleet.Problem {
 	targets := w.st.targets(d)
 	for i, n := range spec.Environments {
 		if !slices.Contains(targets, fleet.EnvironmentID{Tenant: e.key.Tenant, Name: n}) {
-			return []fleet.Problem{e.warning(fmt.Sprintf("spec.environments[%d]", i), codeSpentSyncRun, "remove the file",
-				"deployment %q no longer goes to environment %q; the SyncRun has had its effect", spec.Deployment, n)}
+			return []fleet.Problem{
+				e.warning(fmt.Sprintf("spec.environments[%d]", i), codeSpentSyncRun,
+					"remove the file",
+					"deployment %q no longer goes to environment %q; the SyncRun has had its effect",
+					spec.Deployment, n)}
 		}
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Address is who asks: the peer, or, when that is a proxy which the operator trusts, the last address in
-// X-Forwarded-For that is none. An IPv6 client has its network of 64 bits.
+// Address is who asks: the peer, or, when that is a proxy which the operator trusts, the last
+// address in X-Forwarded-For that is none. An IPv6 client has its network of 64 bits.
 func Address(r *http.Request, proxies []netip.Prefix) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -21,7 +21,9 @@ func Address(r *http.Request, proxies []netip.Prefix) string {
 		return host
 	}
 	trusted := func(at netip.Addr) bool {
-		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(at.Unmap()) })
+		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool {
+			return p.Contains(at.Unmap())
+		})
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {

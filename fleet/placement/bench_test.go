@@ -7,7 +7,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// The benchmarks place 25,000 environments of 1,250 tenants on 4, 10 and 50 engines, each with the loads that the earlier ones made.
+// The benchmarks place 25,000 environments of 1,250 tenants on 4, 10 and 50 engines, each with the
+// loads that the earlier ones made.
 
 func BenchmarkAssign25000(b *testing.B) {
 	in := items(25_000)
@@ -60,7 +61,8 @@ func on(b *testing.B, place func([]Engine)) {
 }
 
 // carried adds a placement to the load of its engine.
-func carried(p fleet.Placement, loads map[fleet.EngineName]fleet.EngineLoad) (fleet.EngineName, fleet.EngineLoad) {
+func carried(p fleet.Placement, loads map[fleet.EngineName]fleet.EngineLoad) (fleet.EngineName,
+	fleet.EngineLoad) {
 	l := loads[p.Engine]
 	l.Applications += p.Applications
 	l.Environments++

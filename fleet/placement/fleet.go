@@ -8,8 +8,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Fleet is engines that items are placed on, one after the other. Its decisions are those of Decide with the engines and their present
-// loads. It is not for use by several goroutines at once.
+// Fleet is engines that items are placed on, one after the other. Its decisions are those of Decide
+// with the engines and their present loads. It is not for use by several goroutines at once.
 type Fleet struct {
 	engines []Engine
 	seeds   []uint64 // hashes of the engines' names
@@ -20,20 +20,25 @@ type Fleet struct {
 	rest    []int    // and those that may not, by name
 }
 
-// NewFleet holds the engines as they are now; what happens to the slice afterwards does not reach it.
+// NewFleet holds the engines as they are now; what happens to the slice afterwards does not reach
+// it.
 func NewFleet(engines []Engine) *Fleet { return newFleet(slices.Clone(engines)) }
 
 // newFleet writes loads through to engines.
 func newFleet(engines []Engine) *Fleet {
-	f := &Fleet{engines: engines, seeds: make([]uint64, len(engines)), byName: make([]int, len(engines)), classes: map[classKey]*class{}}
+	f := &Fleet{engines: engines, seeds: make([]uint64, len(engines)),
+		byName: make([]int, len(engines)), classes: map[classKey]*class{}}
 	for i := range engines {
 		f.byName[i], f.seeds[i] = i, mix(fnv(fnvOffset, string(engines[i].Name)))
 	}
-	slices.SortFunc(f.byName, func(i, j int) int { return strings.Compare(string(engines[i].Name), string(engines[j].Name)) })
+	slices.SortFunc(f.byName, func(i, j int) int {
+		return strings.Compare(string(engines[i].Name), string(engines[j].Name))
+	})
 	return f
 }
 
-// Carry says what an engine carries from now on; an engine that the fleet does not hold is left out.
+// Carry says what an engine carries from now on; an engine that the fleet does not hold is left
+// out.
 func (f *Fleet) Carry(name fleet.EngineName, load fleet.EngineLoad) {
 	i, found := slices.BinarySearchFunc(f.byName, name, func(i int, name fleet.EngineName) int {
 		return strings.Compare(string(f.engines[i].Name), string(name))
@@ -50,7 +55,8 @@ func (f *Fleet) carry(i int, load fleet.EngineLoad) {
 	}
 }
 
-// Decide places one environment as the function of that name does. The loads stay as they are: Carry tells when it has come.
+// Decide places one environment as the function of that name does. The loads stay as they are:
+// Carry tells when it has come.
 func (f *Fleet) Decide(item Item, conflicts func(fleet.EngineName) string) fleet.Placement {
 	r := f.hold(item, conflicts)
 	p := fleet.Placement{Environment: item.Environment, Applications: item.Applications}
@@ -65,7 +71,8 @@ func (f *Fleet) Decide(item Item, conflicts func(fleet.EngineName) string) fleet
 	return p
 }
 
-// class is items that the same constraints bind: they are kept off the same engines, for the same reasons.
+// class is items that the same constraints bind: they are kept off the same engines, for the same
+// reasons.
 type class struct {
 	constraints fleet.TenantPlacement
 	bars        []bar
@@ -78,7 +85,8 @@ type classKey struct {
 	region string
 }
 
-// class finds the item's class. The key is not all of it: constraints have no key, and are compared.
+// class finds the item's class. The key is not all of it: constraints have no key, and are
+// compared.
 func (f *Fleet) class(item *Item) *class {
 	key := classKey{item.Environment.Tenant, item.Region}
 	c := f.classes[key]
@@ -90,7 +98,8 @@ func (f *Fleet) class(item *Item) *class {
 }
 
 func (f *Fleet) classify(item *Item) *class {
-	c := &class{constraints: item.Constraints, bars: make([]bar, len(f.engines)), free: make([]int, 0, len(f.engines))}
+	c := &class{constraints: item.Constraints, bars: make([]bar, len(f.engines)),
+		free: make([]int, 0, len(f.engines))}
 	for i := range f.engines {
 		if c.bars[i] = constraint(*item, &f.engines[i]); c.bars[i] == free {
 			c.free = append(c.free, i)
@@ -99,10 +108,14 @@ func (f *Fleet) classify(item *Item) *class {
 	return c
 }
 
-// alike compares every field; another order of a list's entries makes another class, and the same decisions.
+// alike compares every field; another order of a list's entries makes another class, and the same
+// decisions.
 func alike(a, b *fleet.TenantPlacement) bool {
-	if a.Dedicated != b.Dedicated || a.Alone != b.Alone || (a.EngineSelector == nil) != (b.EngineSelector == nil) || !slices.Equal(a.Regions, b.Regions) || !slices.Equal(a.Tolerations, b.Tolerations) {
+	if a.Dedicated != b.Dedicated || a.Alone != b.Alone ||
+		(a.EngineSelector == nil) != (b.EngineSelector == nil) || !slices.Equal(a.Regions,
+		b.Regions) || !slices.Equal(a.Tolerations, b.Tolerations) {
 		return false
 	}
-	return a.EngineSelector == b.EngineSelector || maps.Equal(a.EngineSelector.MatchLabels, b.EngineSelector.MatchLabels)
+	return a.EngineSelector == b.EngineSelector || maps.Equal(a.EngineSelector.MatchLabels,
+		b.EngineSelector.MatchLabels)
 }

@@ -14,7 +14,9 @@ import (
 )
 
 func engine(name string, applications, environments int) Engine {
-	return Engine{Name: fleet.EngineName(name), Spec: fleet.EngineSpec{Region: "eu", Capacity: fleet.Capacity{Applications: applications, Environments: environments}}}
+	return Engine{Name: fleet.EngineName(name), Spec: fleet.EngineSpec{
+		Region: "eu", Capacity: fleet.Capacity{Applications: applications,
+			Environments: environments}}}
 }
 
 func engines(n int) []Engine {
@@ -26,7 +28,8 @@ func engines(n int) []Engine {
 }
 
 func item(tenant, name string, applications int) Item {
-	return Item{Environment: fleet.EnvironmentID{Tenant: fleet.TenantName(tenant), Name: fleet.EnvironmentName(name)}, Region: "eu", Applications: applications}
+	return Item{Environment: fleet.EnvironmentID{Tenant: fleet.TenantName(tenant),
+		Name: fleet.EnvironmentName(name)}, Region: "eu", Applications: applications}
 }
 
 func items(n int) []Item {
@@ -43,38 +46,63 @@ func TestConstraintsKeepAnEnvironmentOffAnEngine(t *testing.T) {
 		why  string
 		kept bool // what is placed already is told of it too
 	}{
-		"another region":         {func(_ *Item, e *Engine) { e.Spec.Region = "us" }, "in region us, the environment in eu", true},
-		"a region not allowed":   {func(i *Item, _ *Engine) { i.Constraints.Regions = []string{"us", "asia"} }, "only be served in us, asia", true},
-		"another's engine":       {func(_ *Item, e *Engine) { e.Spec.DedicatedTo = []fleet.TenantName{"globex"} }, "dedicated to other tenants", true},
-		"a shared engine, alone": {func(i *Item, _ *Engine) { i.Constraints.Alone = true }, "is shared", true},
+		"another region": {func(_ *Item, e *Engine) { e.Spec.Region = "us" },
+			"in region us, the environment in eu", true},
+		"a region not allowed": {
+			func(i *Item, _ *Engine) {
+				i.Constraints.Regions = []string{"us", "asia"}
+			}, "only be served in us, asia", true},
+		"another's engine": {
+			func(_ *Item, e *Engine) {
+				e.Spec.DedicatedTo = []fleet.TenantName{"globex"}
+			}, "dedicated to other tenants", true},
+		"a shared engine, alone": {func(i *Item, _ *Engine) { i.Constraints.Alone = true },
+			"is shared", true},
 		"an engine for two, alone": {func(i *Item, e *Engine) {
 			i.Constraints.Alone, e.Spec.DedicatedTo = true, []fleet.TenantName{"acme", "globex"}
 		}, "dedicated to other tenants too", true},
-		"a shared engine": {func(i *Item, _ *Engine) { i.Constraints.Dedicated = true }, "is shared", true},
+		"a shared engine": {func(i *Item, _ *Engine) { i.Constraints.Dedicated = true },
+			"is shared", true},
 		"other labels": {func(i *Item, e *Engine) {
 			e.Labels = map[string]string{"tier": "shared"}
-			i.Constraints.EngineSelector = &fleet.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
+			i.Constraints.EngineSelector = &fleet.LabelSelector{
+				MatchLabels: map[string]string{"tier": "gold"}}
 		}, "tier=gold", true},
-		"an empty selector": {func(i *Item, _ *Engine) { i.Constraints.EngineSelector = &fleet.LabelSelector{} }, "engineSelector", true},
-		"a taint":           {func(_ *Item, e *Engine) { e.Spec.Taints = []fleet.Taint{{Key: "gpu", Value: "a100"}} }, "gpu=a100", true},
+		"an empty selector": {
+			func(i *Item, _ *Engine) {
+				i.Constraints.EngineSelector = &fleet.LabelSelector{}
+			}, "engineSelector", true},
+		"a taint": {
+			func(_ *Item, e *Engine) {
+				e.Spec.Taints = []fleet.Taint{{Key: "gpu", Value: "a100"}}
+			}, "gpu=a100", true},
 		"a taint of another value": {func(i *Item, e *Engine) {
-			e.Spec.Taints, i.Constraints.Tolerations = []fleet.Taint{{Key: "gpu", Value: "a100"}}, []fleet.Taint{{Key: "gpu"}}
+			e.Spec.Taints, i.Constraints.Tolerations = []fleet.Taint{{Key: "gpu", Value: "a100"}},
+				[]fleet.Taint{{Key: "gpu"}}
 		}, "gpu=a100", true},
-		"cordoned":             {func(_ *Item, e *Engine) { e.Spec.State = fleet.EngineCordoned }, "cordoned", false},
-		"draining":             {func(_ *Item, e *Engine) { e.Spec.State = fleet.EngineDraining }, "draining", true},
-		"no capacity":          {func(_ *Item, e *Engine) { e.Spec.Capacity = fleet.Capacity{} }, "declares no capacity", false},
-		"full of applications": {func(_ *Item, e *Engine) { e.Load.Applications = 98 }, "no room for 3 applications: 98 of 100", false},
-		"full of environments": {func(_ *Item, e *Engine) { e.Load.Environments = 10 }, "no room for another environment: 10 of 10", false},
+		"cordoned": {func(_ *Item, e *Engine) { e.Spec.State = fleet.EngineCordoned },
+			"cordoned", false},
+		"draining": {func(_ *Item, e *Engine) { e.Spec.State = fleet.EngineDraining },
+			"draining", true},
+		"no capacity": {func(_ *Item, e *Engine) { e.Spec.Capacity = fleet.Capacity{} },
+			"declares no capacity", false},
+		"full of applications": {func(_ *Item, e *Engine) { e.Load.Applications = 98 },
+			"no room for 3 applications: 98 of 100", false},
+		"full of environments": {func(_ *Item, e *Engine) { e.Load.Environments = 10 },
+			"no room for another environment: 10 of 10", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i, e := item("acme", "prod", 3), engine("eu-1", 100, 10)
 			c.edit(&i, &e)
 			p := Decide(i, []Engine{e}, nil)
-			if p.Engine != "" || strings.Contains(p.Reason, "eu-1") || !strings.Contains(c.why, "no room") && !strings.Contains(p.Reason, c.why) ||
-				!strings.Contains(p.Alternatives[0].Reason, c.why) || p.Alternatives[0].Eligible || p.Alternatives[0].Score != 0 {
+			if p.Engine != "" || strings.Contains(p.Reason, "eu-1") || !strings.Contains(c.why,
+				"no room") && !strings.Contains(p.Reason, c.why) ||
+				!strings.Contains(p.Alternatives[0].Reason, c.why) || p.Alternatives[0].Eligible ||
+				p.Alternatives[0].Score != 0 {
 				t.Errorf("%+v", p)
 			}
-			if got := Verify(i, e); (got != "") != c.kept || c.kept && !strings.Contains(got, c.why) {
+			if got := Verify(i, e); (got != "") != c.kept || c.kept &&
+				!strings.Contains(got, c.why) {
 				t.Errorf("of what is placed: %q", got)
 			}
 		})
@@ -83,7 +111,10 @@ func TestConstraintsKeepAnEnvironmentOffAnEngine(t *testing.T) {
 
 func TestWhatIsAllowedIsTaken(t *testing.T) {
 	for name, edit := range map[string]func(*Item, *Engine){
-		"a region among those allowed": func(i *Item, _ *Engine) { i.Constraints.Regions = []string{"us", "eu"} },
+		"a region among those allowed": func(i *Item, _ *Engine) {
+			i.Constraints.Regions = []string{
+				"us", "eu"}
+		},
 		"the tenant's own engine": func(i *Item, e *Engine) {
 			i.Constraints.Dedicated, e.Spec.DedicatedTo = true, []fleet.TenantName{"globex", "acme"}
 		},
@@ -91,14 +122,21 @@ func TestWhatIsAllowedIsTaken(t *testing.T) {
 			i.Constraints.Alone, e.Spec.DedicatedTo = true, []fleet.TenantName{"acme"}
 		},
 		"a taint that is tolerated": func(i *Item, e *Engine) {
-			e.Spec.Taints, i.Constraints.Tolerations = []fleet.Taint{{Key: "gpu"}}, []fleet.Taint{{Key: "gpu"}}
+			e.Spec.Taints, i.Constraints.Tolerations = []fleet.Taint{{Key: "gpu"}}, []fleet.Taint{
+				{Key: "gpu"}}
 		},
 		"labels that match": func(i *Item, e *Engine) {
-			e.Labels, i.Constraints.EngineSelector = map[string]string{"tier": "gold", "x": "y"}, &fleet.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
+			e.Labels, i.Constraints.EngineSelector = map[string]string{"tier": "gold", "x": "y"},
+				&fleet.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
 		},
-		"the last place":  func(_ *Item, e *Engine) { e.Load = fleet.EngineLoad{Applications: 97, Environments: 9} },
-		"active by name":  func(_ *Item, e *Engine) { e.Spec.State = fleet.EngineActive },
-		"no applications": func(i *Item, e *Engine) { i.Applications, e.Load.Applications = 0, 100 },
+		"the last place": func(_ *Item, e *Engine) {
+			e.Load = fleet.EngineLoad{Applications: 97, Environments: 9}
+		},
+		"active by name": func(_ *Item, e *Engine) { e.Spec.State = fleet.EngineActive },
+		"no applications": func(i *Item, e *Engine) {
+			i.Applications, e.Load.Applications = 0,
+				100
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i, e := item("acme", "prod", 3), engine("eu-1", 100, 10)
@@ -126,7 +164,8 @@ func TestADecisionTellsEveryEngineBestFirst(t *testing.T) {
 	es := append(engines(4), engine("full", 10, 10), engine("far", 10, 10))
 	es[4].Load.Environments, es[5].Spec.Region = 10, "us"
 	p := Decide(item("acme", "prod", 1), es, nil)
-	if p.Alternatives[0].Engine != p.Engine || len(p.Alternatives) != 6 || p.Alternatives[4].Engine != "far" || p.Alternatives[5].Engine != "full" {
+	if p.Alternatives[0].Engine != p.Engine || len(p.Alternatives) != 6 ||
+		p.Alternatives[4].Engine != "far" || p.Alternatives[5].Engine != "full" {
 		t.Errorf("%+v", p.Alternatives)
 	}
 	for i := 1; i < 3; i++ {
@@ -154,7 +193,8 @@ func TestNoEngineIsGivenMoreAboveTheBoundNorAboveItsCapacity(t *testing.T) {
 			p := Decide(it, es, nil)
 			below := belowTheBound(it, es)
 			if len(below) > 0 && !below[p.Engine] {
-				t.Fatalf("%s is chosen, though %v are below the bound: %+v", p.Engine, below, p.Alternatives)
+				t.Fatalf("%s is chosen, though %v are below the bound: %+v", p.Engine, below,
+					p.Alternatives)
 			}
 			for j := range es {
 				if es[j].Name != p.Engine {
@@ -162,7 +202,8 @@ func TestNoEngineIsGivenMoreAboveTheBoundNorAboveItsCapacity(t *testing.T) {
 				}
 				es[j].Load.Applications += it.Applications
 				es[j].Load.Environments++
-				if c := es[j].Spec.Capacity; es[j].Load.Applications > c.Applications || es[j].Load.Environments > c.Environments {
+				if c := es[j].Spec.Capacity; es[j].Load.Applications > c.Applications ||
+					es[j].Load.Environments > c.Environments {
 					t.Fatalf("%s is filled above its capacity: %+v of %+v", p.Engine, es[j].Load, c)
 				}
 			}
@@ -170,7 +211,8 @@ func TestNoEngineIsGivenMoreAboveTheBoundNorAboveItsCapacity(t *testing.T) {
 	}
 }
 
-// belowTheBound is the engines with room for the item that stand below 1.25 times the average fill, by both measures.
+// belowTheBound is the engines with room for the item that stand below 1.25 times the average fill,
+// by both measures.
 func belowTheBound(it Item, es []Engine) map[fleet.EngineName]bool {
 	applications, environments, roomA, roomE := it.Applications, 1, 0, 0
 	for _, e := range es {
@@ -182,9 +224,12 @@ func belowTheBound(it Item, es []Engine) map[fleet.EngineName]bool {
 	out := map[fleet.EngineName]bool{}
 	for _, e := range es {
 		c := e.Spec.Capacity
-		fits := e.Load.Applications+it.Applications <= c.Applications && e.Load.Environments < c.Environments
-		fillA, fillE := float64(e.Load.Applications)/float64(c.Applications), float64(e.Load.Environments)/float64(c.Environments)
-		if fits && (it.Applications == 0 || fillA < 1.25*float64(applications)/float64(roomA)-1e-9) && fillE < 1.25*float64(environments)/float64(roomE)-1e-9 {
+		fits := e.Load.Applications+it.Applications <= c.Applications &&
+			e.Load.Environments < c.Environments
+		fillA, fillE := float64(e.Load.Applications)/float64(c.Applications),
+			float64(e.Load.Environments)/float64(c.Environments)
+		if fits && (it.Applications == 0 || fillA < 1.25*float64(applications)/float64(
+			roomA)-1e-9) && fillE < 1.25*float64(environments)/float64(roomE)-1e-9 {
 			out[e.Name] = true
 		}
 	}
@@ -193,7 +238,8 @@ func belowTheBound(it Item, es []Engine) map[fleet.EngineName]bool {
 
 func TestEqualItemsStayWithinTheBound(t *testing.T) {
 	es := engines(7)
-	es[0].Spec.Capacity = fleet.Capacity{Applications: 500_000, Environments: 500_000} // half as large as the others
+	// half as large as the others
+	es[0].Spec.Capacity = fleet.Capacity{Applications: 500_000, Environments: 500_000}
 	in := items(6_500)
 	Assign(in, es)
 	for _, e := range es {
@@ -219,7 +265,8 @@ func TestALargeItemGoesToTheLeastLoadedWhenAllAreAboveTheBound(t *testing.T) {
 }
 
 func TestNamesAreKeptApart(t *testing.T) {
-	if itemHash(fleet.EnvironmentID{Tenant: "a", Name: "b-c"}) == itemHash(fleet.EnvironmentID{Tenant: "a-b", Name: "c"}) {
+	if itemHash(fleet.EnvironmentID{Tenant: "a", Name: "b-c"}) == itemHash(fleet.EnvironmentID{
+		Tenant: "a-b", Name: "c"}) {
 		t.Error("two identities share a hash")
 	}
 }
@@ -235,14 +282,16 @@ func moved(a, b []fleet.EngineName) float64 {
 	return float64(n) / float64(len(a))
 }
 
-// TestAResizeMovesLittle compares how many environments change engine when one is added to ten and everything is placed from scratch: here,
-// with a hash modulo the number of engines, and on a ring with the same load bound. What runs moves nothing at all, since it is sticky.
+// TestAResizeMovesLittle compares how many environments change engine when one is added to ten and
+// everything is placed from scratch: here, with a hash modulo the number of engines, and on a ring
+// with the same load bound. What runs moves nothing at all, since it is sticky.
 func TestAResizeMovesLittle(t *testing.T) {
 	in := items(10_000)
 	here := moved(Assign(in, engines(10)), Assign(in, engines(11)))
 	modulo := moved(byModulo(in, 10), byModulo(in, 11))
 	ring := moved(byRing(in, 10), byRing(in, 11))
-	t.Logf("10 to 11 engines: %.1f %% here, %.1f %% modulo, %.1f %% bounded ring; ideal %.1f %%", 100*here, 100*modulo, 100*ring, 100.0/11)
+	t.Logf("10 to 11 engines: %.1f %% here, %.1f %% modulo, %.1f %% bounded ring; ideal %.1f %%",
+		100*here, 100*modulo, 100*ring, 100.0/11)
 	if here > modulo/5 || here > ring || here > 1.6/11 {
 		t.Errorf("a resize moves %.3f", here)
 	}

@@ -12,9 +12,10 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// TestEveryDecisionIsThatOfTheStraightforwardRules places random items on random fleets, changing loads in between, and wants the very
-// placements of the reference: engine, reason, every alternative, its score and its words. It counts what the fleets bring about, so that
-// what is compared is known to occur.
+// TestEveryDecisionIsThatOfTheStraightforwardRules places random items on random fleets, changing
+// loads in between, and wants the very placements of the reference: engine, reason, every
+// alternative, its score and its words. It counts what the fleets bring about, so that what is
+// compared is known to occur.
 func TestEveryDecisionIsThatOfTheStraightforwardRules(t *testing.T) {
 	said := map[string]int{}
 	for seed := range uint64(400) {
@@ -31,7 +32,9 @@ func TestEveryDecisionIsThatOfTheStraightforwardRules(t *testing.T) {
 				t.Fatalf("seed %d, item %d:\n%+v\nwant\n%+v", seed, n, got, want)
 			}
 			tell(said, want)
-			if i := slices.IndexFunc(es, func(e Engine) bool { return e.Name == want.Engine }); i >= 0 {
+			if i := slices.IndexFunc(es, func(e Engine) bool {
+				return e.Name == want.Engine
+			}); i >= 0 {
 				es[i].Load.Applications += it.Applications
 				es[i].Load.Environments++
 				f.Carry(want.Engine, es[i].Load)
@@ -69,11 +72,15 @@ func TestAssignMakesTheSameChoices(t *testing.T) {
 	}
 }
 
-// occurrences are what random fleets are to bring about: words of a placement, and scores that are told alike.
+// occurrences are what random fleets are to bring about: words of a placement, and scores that are
+// told alike.
 var occurrences = []string{
-	"no engine is declared", "no engine may serve it", "other reasons", "the only engine", "the least loaded of", "above it)", "the best score of",
-	"is in region", "may only be served", "dedicated to other tenants", "is shared", "engineSelector", "the taint", "is cordoned", "is draining", "declares no capacity",
-	"has no room for another environment", "has no room for 60 applications", "a conflict", ", above 1.25 times the average", "a tie",
+	"no engine is declared", "no engine may serve it", "other reasons", "the only engine",
+	"the least loaded of", "above it)", "the best score of",
+	"is in region", "may only be served", "dedicated to other tenants", "is shared",
+	"engineSelector", "the taint", "is cordoned", "is draining", "declares no capacity",
+	"has no room for another environment", "has no room for 60 applications", "a conflict",
+	", above 1.25 times the average", "a tie",
 }
 
 // A tenant reads the reason; the alternatives are the platform's.
@@ -88,7 +95,8 @@ func TestReasonHoldsNoLoadAndNoOtherEngine(t *testing.T) {
 				t.Fatalf("seed %d: the reason %q tells %q", seed, p.Reason, said)
 			}
 			if len(p.Alternatives) != len(es) {
-				t.Fatalf("seed %d: the platform is told of %d of %d engines", seed, len(p.Alternatives), len(es))
+				t.Fatalf("seed %d: the platform is told of %d of %d engines", seed,
+					len(p.Alternatives), len(es))
 			}
 		}
 	}
@@ -143,7 +151,8 @@ func (w world) capacity() fleet.Capacity {
 	return fleet.Capacity{Applications: n, Environments: []int{n, 20, 10_000}[w.IntN(3)]}
 }
 
-// load is mostly such as placement makes, and sometimes beyond the capacity, as a person can make it.
+// load is mostly such as placement makes, and sometimes beyond the capacity, as a person can make
+// it.
 func (w world) load(c fleet.Capacity) fleet.EngineLoad {
 	switch w.IntN(3) {
 	case 0:
@@ -152,7 +161,8 @@ func (w world) load(c fleet.Capacity) fleet.EngineLoad {
 		return fleet.EngineLoad{Applications: w.IntN(40), Environments: w.IntN(12)}
 	}
 	share := w.IntN(6)
-	return fleet.EngineLoad{Applications: c.Applications / 4 * share, Environments: c.Environments / 4 * share}
+	return fleet.EngineLoad{Applications: c.Applications / 4 * share,
+		Environments: c.Environments / 4 * share}
 }
 
 func (w world) restrict(e *Engine) {
@@ -164,13 +174,15 @@ func (w world) restrict(e *Engine) {
 	case 1:
 		e.Spec.DedicatedTo = []fleet.TenantName{w.tenant()}
 	case 2:
-		e.Spec.State = []fleet.EngineState{fleet.EngineCordoned, fleet.EngineDraining, fleet.EngineActive}[w.IntN(3)]
+		e.Spec.State = []fleet.EngineState{fleet.EngineCordoned, fleet.EngineDraining,
+			fleet.EngineActive}[w.IntN(3)]
 	}
 }
 
 func (w world) tenant() fleet.TenantName { return fleet.TenantName(fmt.Sprintf("t%d", w.IntN(4))) }
 
-// item is of one of four tenants. A tenant's constraints may change from item to item, as they do between two plans.
+// item is of one of four tenants. A tenant's constraints may change from item to item, as they do
+// between two plans.
 func (w world) item(n int) Item {
 	it := item(string(w.tenant()), fmt.Sprintf("env-%d", n), []int{0, 1, 1, 1, 4, 60}[w.IntN(6)])
 	if w.IntN(10) == 0 {
@@ -183,7 +195,8 @@ func (w world) item(n int) Item {
 	case 1:
 		c.Dedicated = true
 	case 2:
-		c.EngineSelector = &fleet.LabelSelector{MatchLabels: map[string]string{"tier": []string{"gold", "silver"}[w.IntN(2)]}}
+		c.EngineSelector = &fleet.LabelSelector{
+			MatchLabels: map[string]string{"tier": []string{"gold", "silver"}[w.IntN(2)]}}
 	case 3:
 		c.EngineSelector = &fleet.LabelSelector{}
 	case 4, 5:

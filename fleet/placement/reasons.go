@@ -80,13 +80,15 @@ func untolerated(tolerated, taints []fleet.Taint) *fleet.Taint {
 	return nil
 }
 
-// text is the bar in words. It names no tenant but the item's own: what it says is shown to that tenant.
+// text is the bar in words. It names no tenant but the item's own: what it says is shown to that
+// tenant.
 func (b bar) text(item Item, e *Engine) string {
 	switch b {
 	case otherRegion:
 		return fmt.Sprintf("is in region %s, the environment in %s", e.Spec.Region, item.Region)
 	case regionRefused:
-		return fmt.Sprintf("is in region %s; the tenant may only be served in %s", e.Spec.Region, strings.Join(item.Constraints.Regions, ", "))
+		return fmt.Sprintf("is in region %s; the tenant may only be served in %s", e.Spec.Region,
+			strings.Join(item.Constraints.Regions, ", "))
 	case othersEngine:
 		return "is dedicated to other tenants"
 	case notDedicated:
@@ -94,10 +96,12 @@ func (b bar) text(item Item, e *Engine) string {
 	case notAlone:
 		return "is dedicated to other tenants too; the tenant asks for an engine of its own"
 	case labels:
-		return "lacks the labels that the tenant's engineSelector asks for: " + pairs(item.Constraints.EngineSelector.MatchLabels)
+		return "lacks the labels that the tenant's engineSelector asks for: " +
+			pairs(item.Constraints.EngineSelector.MatchLabels)
 	case tainted:
 		t := untolerated(item.Constraints.Tolerations, e.Spec.Taints)
-		return "has the taint " + strings.TrimSuffix(t.Key+"="+t.Value, "=") + ", which the tenant does not tolerate"
+		return "has the taint " + strings.TrimSuffix(t.Key+"="+t.Value, "=") +
+			", which the tenant does not tolerate"
 	case cordoned:
 		return "is cordoned and takes nothing new"
 	case draining:
@@ -105,14 +109,18 @@ func (b bar) text(item Item, e *Engine) string {
 	case noCapacity:
 		return "declares no capacity"
 	case fullApplications:
-		return fmt.Sprintf("has no room for %s: %d of %d are taken", count(item.Applications, "application"), e.Load.Applications, e.Spec.Capacity.Applications)
+		return fmt.Sprintf("has no room for %s: %d of %d are taken",
+			count(item.Applications, "application"), e.Load.Applications,
+			e.Spec.Capacity.Applications)
 	case fullEnvironments:
-		return fmt.Sprintf("has no room for another environment: %d of %d are taken", e.Load.Environments, e.Spec.Capacity.Environments)
+		return fmt.Sprintf("has no room for another environment: %d of %d are taken",
+			e.Load.Environments, e.Spec.Capacity.Environments)
 	}
 	return ""
 }
 
-// words is what is said of an engine that may serve an item: it depends on the engine's load alone. Empty until it is first said.
+// words is what is said of an engine that may serve an item: it depends on the engine's load alone.
+// Empty until it is first said.
 type words struct {
 	loaded string
 	above  string
@@ -169,8 +177,9 @@ func of(b []byte, n, all int) []byte {
 	return strconv.AppendInt(append(strconv.AppendInt(b, int64(n), 10), " of "...), int64(all), 10)
 }
 
-// reason is the one sentence on the choice among so many eligible engines, of which so many are at the bound or above it. The tenant reads
-// it, so that it holds no engine's load and no other engine's name: those are in the alternatives, which the platform alone sees.
+// reason is the one sentence on the choice among so many eligible engines, of which so many are at
+// the bound or above it. The tenant reads it, so that it holds no engine's load and no other
+// engine's name: those are in the alternatives, which the platform alone sees.
 func reason(eligible, above int) string {
 	switch {
 	case eligible == 1:
@@ -178,7 +187,9 @@ func reason(eligible, above int) string {
 	case above == eligible:
 		return "the least loaded of " + strconv.Itoa(eligible) + " engines that may serve it"
 	case above > 0:
-		return "the best score of " + strconv.Itoa(eligible-above) + " engines that may serve it and are below the bound (" + strconv.Itoa(above) + " above it)"
+		return "the best score of " + strconv.Itoa(eligible-above) +
+			" engines that may serve it and are below the bound (" + strconv.Itoa(above) +
+			" above it)"
 	}
 	return "the best score of " + strconv.Itoa(eligible) + " engines that may serve it"
 }
@@ -195,7 +206,8 @@ func (r *round) unloaded(i int) string {
 	}
 }
 
-// hopeless says why no engine may serve the item, the reason that keeps most engines off first. As reason it names no engine and no load.
+// hopeless says why no engine may serve the item, the reason that keeps most engines off first. As
+// reason it names no engine and no load.
 func (r *round) hopeless() string {
 	if len(r.engines) == 0 {
 		return "no engine is declared; add one under fleet/engines/"

@@ -9,8 +9,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// plain is the rules as one would write them down: each item is held against each engine anew, every score is computed, every word said.
-// It is what the tests hold Decide, Fleet and Assign against.
+// plain is the rules as one would write them down: each item is held against each engine anew,
+// every score is computed, every word said. It is what the tests hold Decide, Fleet and Assign
+// against.
 type plain struct {
 	item    Item
 	engines []Engine
@@ -21,16 +22,20 @@ type plain struct {
 	room    fleet.Capacity // of the engines that count for the average
 }
 
-func plainDecide(item Item, engines []Engine, conflicts func(fleet.EngineName) string) fleet.Placement {
+func plainDecide(item Item, engines []Engine,
+	conflicts func(fleet.EngineName) string) fleet.Placement {
 	r := plainLook(item, engines, conflicts)
-	p := fleet.Placement{Environment: item.Environment, Applications: item.Applications, Alternatives: r.alternatives()}
+	p := fleet.Placement{Environment: item.Environment, Applications: item.Applications,
+		Alternatives: r.alternatives()}
 	best := r.choose()
 	if best < 0 {
 		p.Reason = r.hopeless()
 		return p
 	}
 	p.Engine, p.Reason = engines[best].Name, r.reason()
-	i := slices.IndexFunc(p.Alternatives, func(a fleet.Alternative) bool { return a.Engine == p.Engine })
+	i := slices.IndexFunc(p.Alternatives, func(a fleet.Alternative) bool {
+		return a.Engine == p.Engine
+	})
 	chosen := p.Alternatives[i]
 	p.Alternatives = slices.Insert(slices.Delete(p.Alternatives, i, i+1), 0, chosen)
 	return p
@@ -52,7 +57,8 @@ func plainAssign(items []Item, engines []Engine) []fleet.EngineName {
 
 func plainLook(item Item, engines []Engine, conflicts func(fleet.EngineName) string) *plain {
 	n := len(engines)
-	r := &plain{item: item, engines: engines, bars: make([]bar, n), scores: make([]float64, n), told: make([]string, n)}
+	r := &plain{item: item, engines: engines, bars: make([]bar, n), scores: make([]float64, n),
+		told: make([]string, n)}
 	key := itemHash(item.Environment)
 	for i := range engines {
 		e := &engines[i]
@@ -67,7 +73,8 @@ func plainLook(item Item, engines []Engine, conflicts func(fleet.EngineName) str
 			r.load.Environments += e.Load.Environments
 			r.room.Applications += e.Spec.Capacity.Applications
 			r.room.Environments += e.Spec.Capacity.Environments
-			r.scores[i] = plainScore(key, mix(fnv(fnvOffset, string(e.Name))), e.Spec.Capacity.Applications)
+			r.scores[i] = plainScore(key, mix(fnv(fnvOffset, string(e.Name))),
+				e.Spec.Capacity.Applications)
 			b = full(&item, e)
 		}
 		r.bars[i] = b
@@ -89,7 +96,8 @@ func (r *plain) choose() int {
 		if r.belowBound(i) && (best < 0 || r.better(i, best)) {
 			best = i
 		}
-		if least < 0 || r.fill(i) < r.fill(least) || r.fill(i) == r.fill(least) && r.better(i, least) {
+		if least < 0 || r.fill(i) < r.fill(least) || r.fill(i) == r.fill(least) &&
+			r.better(i, least) {
 			least = i
 		}
 	}
@@ -111,15 +119,18 @@ func (r *plain) belowBound(i int) bool {
 	bound := func(capacity, load, room int) float64 {
 		return LoadFactor * float64(capacity) * float64(load) / float64(room)
 	}
-	apps := r.item.Applications == 0 || float64(e.Load.Applications) < bound(e.Spec.Capacity.Applications, r.load.Applications+r.item.Applications, r.room.Applications)
-	return apps && float64(e.Load.Environments) < bound(e.Spec.Capacity.Environments, r.load.Environments+1, r.room.Environments)
+	apps := r.item.Applications == 0 || float64(e.Load.Applications) < bound(
+		e.Spec.Capacity.Applications, r.load.Applications+r.item.Applications, r.room.Applications)
+	return apps && float64(e.Load.Environments) < bound(e.Spec.Capacity.Environments,
+		r.load.Environments+1, r.room.Environments)
 }
 
 func (r *plain) fill(i int) float64 {
 	e := &r.engines[i]
 	f := float64(e.Load.Environments+1) / float64(e.Spec.Capacity.Environments)
 	if r.item.Applications > 0 {
-		f = max(f, float64(e.Load.Applications+r.item.Applications)/float64(e.Spec.Capacity.Applications))
+		f = max(f, float64(e.Load.Applications+r.item.Applications)/float64(
+			e.Spec.Capacity.Applications))
 	}
 	return f
 }
@@ -127,7 +138,8 @@ func (r *plain) fill(i int) float64 {
 func (r *plain) alternatives() []fleet.Alternative {
 	out := make([]fleet.Alternative, len(r.engines))
 	for i := range r.engines {
-		out[i] = fleet.Alternative{Engine: r.engines[i].Name, Eligible: r.bars[i] == free, Reason: r.standing(i)}
+		out[i] = fleet.Alternative{Engine: r.engines[i].Name, Eligible: r.bars[i] == free,
+			Reason: r.standing(i)}
 		if r.bars[i] == free {
 			out[i].Score = math.Round(r.scores[i]*1000) / 1000
 		}
@@ -167,7 +179,8 @@ func (r *plain) standing(i int) string {
 }
 
 func plainLoaded(e *Engine) string {
-	return fmt.Sprintf("%d of %d applications, %d of %d environments", e.Load.Applications, e.Spec.Capacity.Applications, e.Load.Environments, e.Spec.Capacity.Environments)
+	return fmt.Sprintf("%d of %d applications, %d of %d environments", e.Load.Applications,
+		e.Spec.Capacity.Applications, e.Load.Environments, e.Spec.Capacity.Environments)
 }
 
 func (r *plain) reason() string {
@@ -187,7 +200,9 @@ func (r *plain) reason() string {
 	case above == eligible:
 		return fmt.Sprintf("the least loaded of %d engines that may serve it", eligible)
 	case above > 0:
-		return fmt.Sprintf("the best score of %d engines that may serve it and are below the bound (%d above it)", eligible-above, above)
+		return fmt.Sprintf(
+			"the best score of %d engines that may serve it and are below the bound (%d above it)",
+			eligible-above, above)
 	}
 	return fmt.Sprintf("the best score of %d engines that may serve it", eligible)
 }

@@ -13,10 +13,11 @@ type round struct {
 	item  Item
 	key   uint64
 	class *class
-	free  []int    // engines that may serve it, full ones among them: those that count for the average
-	told  []string // conflicts, by engine; nil when there are none
-	load  fleet.EngineLoad
-	room  fleet.Capacity
+	// engines that may serve it, full ones among them: those that count for the average
+	free []int
+	told []string // conflicts, by engine; nil when there are none
+	load fleet.EngineLoad
+	room fleet.Capacity
 }
 
 func (f *Fleet) hold(item Item, conflicts func(fleet.EngineName) string) round {
@@ -48,7 +49,9 @@ func (r *round) hear(conflicts func(fleet.EngineName) string) {
 		r.told[i] = why
 	}
 	if r.told != nil {
-		r.free = slices.DeleteFunc(slices.Clone(r.free), func(i int) bool { return r.told[i] != "" })
+		r.free = slices.DeleteFunc(slices.Clone(r.free), func(i int) bool {
+			return r.told[i] != ""
+		})
 	}
 }
 
@@ -63,8 +66,9 @@ func (r *round) bar(i int) bar {
 	return full(&r.item, &r.engines[i])
 }
 
-// choose is the index of the eligible engine with the highest score below the bound; when all are above it, as a large item can make
-// them, the one that is least loaded with the item; -1 when none is eligible. What is cheap comes first: most engines lose by their hash.
+// choose is the index of the eligible engine with the highest score below the bound; when all are
+// above it, as a large item can make them, the one that is least loaded with the item; -1 when none
+// is eligible. What is cheap comes first: most engines lose by their hash.
 func (r *round) choose() int {
 	best := -1
 	var its uint64
@@ -91,15 +95,16 @@ func (r *round) least() int {
 			continue
 		}
 		fill := r.fill(i)
-		if least < 0 || fill < its || fill == its && r.better(i, hash(r.key, r.seeds[i]), least, hash(r.key, r.seeds[least])) {
+		if least < 0 || fill < its || fill == its && r.better(i, hash(r.key, r.seeds[i]), least,
+			hash(r.key, r.seeds[least])) {
 			least, its = i, fill
 		}
 	}
 	return least
 }
 
-// better compares engines by score, then by name. Of engines of one weight the higher hash scores higher, unless the two are so close
-// that their logarithms may be rounded to one.
+// better compares engines by score, then by name. Of engines of one weight the higher hash scores
+// higher, unless the two are so close that their logarithms may be rounded to one.
 func (r *round) better(i int, hi uint64, j int, hj uint64) bool {
 	wi, wj := r.engines[i].Spec.Capacity.Applications, r.engines[j].Spec.Capacity.Applications
 	if wi == wj && max(hi, hj)-min(hi, hj) > closest {
@@ -111,12 +116,14 @@ func (r *round) better(i int, hi uint64, j int, hj uint64) bool {
 	return r.engines[i].Name < r.engines[j].Name
 }
 
-// belowBound holds the engine's present load against 1.25 times the average that the item makes. Applications that the item does not
-// bring are no reason to pass an engine over.
+// belowBound holds the engine's present load against 1.25 times the average that the item makes.
+// Applications that the item does not bring are no reason to pass an engine over.
 func (r *round) belowBound(i int) bool {
 	load, room := &r.engines[i].Load, &r.engines[i].Spec.Capacity
-	apps := r.item.Applications == 0 || float64(load.Applications) < bound(room.Applications, r.load.Applications+r.item.Applications, r.room.Applications)
-	return apps && float64(load.Environments) < bound(room.Environments, r.load.Environments+1, r.room.Environments)
+	apps := r.item.Applications == 0 || float64(load.Applications) < bound(room.Applications,
+		r.load.Applications+r.item.Applications, r.room.Applications)
+	return apps && float64(load.Environments) < bound(room.Environments, r.load.Environments+1,
+		r.room.Environments)
 }
 
 func bound(capacity, load, room int) float64 {
@@ -128,7 +135,8 @@ func (r *round) fill(i int) float64 {
 	e := &r.engines[i]
 	f := float64(e.Load.Environments+1) / float64(e.Spec.Capacity.Environments)
 	if r.item.Applications > 0 {
-		f = max(f, float64(e.Load.Applications+r.item.Applications)/float64(e.Spec.Capacity.Applications))
+		f = max(f, float64(e.Load.Applications+r.item.Applications)/float64(
+			e.Spec.Capacity.Applications))
 	}
 	return f
 }
@@ -140,8 +148,8 @@ type ranked struct {
 	score  float64 // as it is told, in thousandths
 }
 
-// alternatives is every engine, best first: the chosen one, the other eligible by score, then the rest by name. above is how many of the
-// eligible are at the bound or above it.
+// alternatives is every engine, best first: the chosen one, the other eligible by score, then the
+// rest by name. above is how many of the eligible are at the bound or above it.
 func (r *round) alternatives(chosen int) (out []fleet.Alternative, above int) {
 	r.rank()
 	out = make([]fleet.Alternative, len(r.engines))

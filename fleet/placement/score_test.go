@@ -9,15 +9,17 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// TestHashesOfOneWeightAreOrderedAsTheirScoresAre looks at pairs from far apart to neighbours, at the ends and in the middle, where
-// logarithms are closest to each other and where they are rounded to one.
+// TestHashesOfOneWeightAreOrderedAsTheirScoresAre looks at pairs from far apart to neighbours, at
+// the ends and in the middle, where logarithms are closest to each other and where they are rounded
+// to one.
 func TestHashesOfOneWeightAreOrderedAsTheirScoresAre(t *testing.T) {
 	const most = 1<<53 - 1
 	r := rand.New(rand.NewPCG(3, 3))
 	es := engines(2)
 	equal := 0
 	for range 200_000 {
-		at := []uint64{r.Uint64N(1 << 53), most, 0, r.Uint64N(1 << 20), most - r.Uint64N(1<<20), most/2 + r.Uint64N(1<<20)}[r.IntN(6)]
+		at := []uint64{r.Uint64N(1 << 53), most, 0, r.Uint64N(1 << 20), most - r.Uint64N(1<<20),
+			most/2 + r.Uint64N(1<<20)}[r.IntN(6)]
 		other := at - min(at, r.Uint64N(2<<r.IntN(20)))
 		w := 1 + r.IntN(2_000_000)
 		es[0].Spec.Capacity.Applications, es[1].Spec.Capacity.Applications = w, w
@@ -30,7 +32,8 @@ func TestHashesOfOneWeightAreOrderedAsTheirScoresAre(t *testing.T) {
 			t.Fatalf("hashes %d and %d of weight %d score %v and %v", at, other, w, a, b)
 		}
 		if got := f.better(1, at, 0, other); got != (a > b) {
-			t.Fatalf("hash %d is better than %d of weight %d: %v, with scores %v and %v", at, other, w, got, a, b)
+			t.Fatalf("hash %d is better than %d of weight %d: %v, with scores %v and %v", at, other,
+				w, got, a, b)
 		}
 	}
 	if equal < 1_000 {
@@ -41,7 +44,9 @@ func TestHashesOfOneWeightAreOrderedAsTheirScoresAre(t *testing.T) {
 // TestClassesAreToldApartByEveryConstraint fails when a field is added that alike does not look at.
 func TestClassesAreToldApartByEveryConstraint(t *testing.T) {
 	whole := func() fleet.TenantPlacement {
-		return fleet.TenantPlacement{Regions: []string{"eu"}, Dedicated: true, Alone: true, EngineSelector: &fleet.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Tolerations: []fleet.Taint{{Key: "k"}}}
+		return fleet.TenantPlacement{Regions: []string{"eu"}, Dedicated: true, Alone: true,
+			EngineSelector: &fleet.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			Tolerations:    []fleet.Taint{{Key: "k"}}}
 	}
 	a := whole()
 	if b := whole(); !alike(&a, &b) {

@@ -16,10 +16,13 @@ func BenchmarkJudge(b *testing.B) {
 		"a field":            {`declaration.spec.source.targetRevision != "HEAD"`, shop()},
 		"two applications":   {noHead, shop()},
 		"fifty applications": {noHead, manyTargets(50, 1)},
-		"what is cut":        {`environments.all(a, environments.all(b, a.name != b.name || a.name == b.name))`, manyTargets(1000, 1)},
+		"what is cut": {
+			`environments.all(a, environments.all(b, a.name != b.name || a.name == b.name))`,
+			manyTargets(1000, 1)},
 	} {
 		b.Run(name, func(b *testing.B) {
-			j, p := New(), &fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment}, Rule: c.rule, Message: "m"}
+			j, p := New(), &fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment},
+				Rule: c.rule, Message: "m"}
 			for b.Loop() {
 				if _, err := j.Judge(p, c.s); err != nil && name != "what is cut" {
 					b.Fatal(err)
@@ -31,7 +34,8 @@ func BenchmarkJudge(b *testing.B) {
 
 func BenchmarkCompile(b *testing.B) {
 	for b.Loop() {
-		if faults := Check(&fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment}, Rule: noHead, Message: "m"}); len(faults) > 0 {
+		if faults := Check(&fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment},
+			Rule: noHead, Message: "m"}); len(faults) > 0 {
 			b.Fatal(faults)
 		}
 	}

@@ -18,11 +18,13 @@ type Fault struct {
 	Message, Fix string
 }
 
-// Check compiles a policy's expressions for every kind that it judges, and looks whether its field is one of theirs. None means that it can
-// judge.
+// Check compiles a policy's expressions for every kind that it judges, and looks whether its field
+// is one of theirs. None means that it can judge.
 func Check(p *fleet.PolicySpec) []Fault {
 	var faults []Fault
-	kinds, of := slices.DeleteFunc(slices.Clone(p.Kinds), func(k fleet.Kind) bool { return shapes.kinds[k] == nil }), map[Fault][]fleet.Kind{}
+	kinds, of := slices.DeleteFunc(slices.Clone(p.Kinds), func(k fleet.Kind) bool {
+		return shapes.kinds[k] == nil
+	}), map[Fault][]fleet.Kind{}
 	for _, kind := range kinds {
 		for _, f := range faultsOf(p, kind) {
 			if of[f] == nil {
@@ -59,16 +61,20 @@ func faultsOf(p *fleet.PolicySpec, kind fleet.Kind) []Fault {
 	return faults
 }
 
-// find says why a path names no field of the shape: spec.source.targetRevision, spec.overrides[0], metadata.labels["example.com/team"].
+// find says why a path names no field of the shape: spec.source.targetRevision, spec.overrides[0],
+// metadata.labels["example.com/team"].
 func (s *shape) find(path string) []mistake {
 	at, rest, list, texts := s, path, false, false
 	for rest != "" {
 		name, index, after, ok := firstStep(rest)
 		switch {
 		case !ok:
-			return []mistake{{message: fmt.Sprintf("%s is no path of a field", quoted(path)), fix: "write it as spec.source.targetRevision or spec.destination.environments[0]"}}
+			return []mistake{{message: fmt.Sprintf("%s is no path of a field", quoted(path)),
+				fix: "write it as spec.source.targetRevision or spec.destination.environments[0]"}}
 		case index && !list, !index && list, at == nil && !texts:
-			return []mistake{{message: fmt.Sprintf("%s leads nowhere at %s", quoted(path), quoted(rest)), fix: "name the field above it"}}
+			return []mistake{
+				{message: fmt.Sprintf("%s leads nowhere at %s", quoted(path), quoted(rest)),
+					fix: "name the field above it"}}
 		case index:
 			list = false
 		case texts:
@@ -76,7 +82,10 @@ func (s *shape) find(path string) []mistake {
 		default:
 			f := at.byName[name]
 			if f == nil {
-				return []mistake{{message: fmt.Sprintf("there is no field %s in %s", quoted(name), at.name), fix: nearest(name, at.names(), "fields here: "+strings.Join(at.names(), ", "))}}
+				return []mistake{
+					{message: fmt.Sprintf("there is no field %s in %s", quoted(name), at.name),
+						fix: nearest(name, at.names(), "fields here: "+strings.Join(at.names(),
+							", "))}}
 			}
 			at, list, texts = f.shape, f.of.Kind() == cel.ListKind, f.of.Kind() == cel.MapKind
 		}
@@ -85,7 +94,8 @@ func (s *shape) find(path string) []mistake {
 	return nil
 }
 
-// firstStep takes the first step off a path: a name, a label's key in brackets and quotes, or a place in a list.
+// firstStep takes the first step off a path: a name, a label's key in brackets and quotes, or a
+// place in a list.
 func firstStep(path string) (name string, index bool, rest string, ok bool) {
 	path = strings.TrimPrefix(path, ".")
 	if !strings.HasPrefix(path, "[") {

@@ -13,42 +13,64 @@ func TestAMistakeIsToldWhereItStandsAndWhatToWrite(t *testing.T) {
 		line, column  int
 		message, hint string
 	}{
-		{`declration.spec.source.path == ""`, 1, 1, `there is no variable or function "declration"`, "did you mean declaration?"},
-		{`declaration.spec.source.targetRevison != "HEAD"`, 1, 25, `there is no field "targetRevison" in Source`, "did you mean targetRevision?"},
-		{"true &&\n  environments.all(e, e.lables.tier == \"prod\")", 2, 25, `there is no field "lables" in Environment`, "did you mean labels?"},
-		{`environments.all(e, e.server != "")`, 1, 23, `there is no field "server" in Environment`, "fields here: name, labels, cluster"},
-		{`declaration.spec.source.targetRevision != 3`, 1, 40, `!= cannot be applied to (string, int)`, "mend the types"},
-		{`tenant.name.startWith("a")`, 1, 22, `there is no variable or function "startWith"`, "did you mean startsWith?"},
-		{`declaration.metadata.name.first == ""`, 1, 26, "a string has no fields", "look into it by a function"},
-		{`declaration.metadata.name`, 0, 0, "the expression gives a text, not a boolean", "write what must hold"},
+		{`declration.spec.source.path == ""`, 1, 1, `there is no variable or function "declration"`,
+			"did you mean declaration?"},
+		{`declaration.spec.source.targetRevison != "HEAD"`, 1, 25,
+			`there is no field "targetRevison" in Source`, "did you mean targetRevision?"},
+		{"true &&\n  environments.all(e, e.lables.tier == \"prod\")", 2, 25,
+			`there is no field "lables" in Environment`, "did you mean labels?"},
+		{`environments.all(e, e.server != "")`, 1, 23, `there is no field "server" in Environment`,
+			"fields here: name, labels, cluster"},
+		{`declaration.spec.source.targetRevision != 3`, 1, 40,
+			`!= cannot be applied to (string, int)`, "mend the types"},
+		{`tenant.name.startWith("a")`, 1, 22, `there is no variable or function "startWith"`,
+			"did you mean startsWith?"},
+		{`declaration.metadata.name.first == ""`, 1, 26, "a string has no fields",
+			"look into it by a function"},
+		{`declaration.metadata.name`, 0, 0, "the expression gives a text, not a boolean",
+			"write what must hold"},
 		{`1 + 2`, 0, 0, "the expression gives a number, not a boolean", "write what must hold"},
-		{`true &&`, 1, 8, "the expression is no CEL: mismatched input the end", "see https://cel.dev"},
+		{`true &&`, 1, 8, "the expression is no CEL: mismatched input the end",
+			"see https://cel.dev"},
 		{`"a".matches("(")`, 1, 13, "invalid matches argument", "see https://cel.dev"},
-		{`dyn(tenant).anything == 1`, 1, 4, `there is no variable or function "dyn"`, "variables: declaration, tenant"},
-		{`timestamp("2020-01-01T00:00:00Z") < timestamp("2021-01-01T00:00:00Z")`, 1, 10, `there is no variable or function "timestamp"`, "variables: "},
-		{`declaration.metadata.labels == {"a": "b"}`, 1, 29, "objects and maps are not compared as a whole", "compare their fields"},
-		{`{"a": "b"} in [declaration.metadata.labels]`, 1, 12, "objects and maps are not compared as a whole", "compare their fields"},
-		{`environments[0] == environments[1]`, 1, 17, "objects and maps are not compared as a whole", "compare their fields"},
+		{`dyn(tenant).anything == 1`, 1, 4, `there is no variable or function "dyn"`,
+			"variables: declaration, tenant"},
+		{`timestamp("2020-01-01T00:00:00Z") < timestamp("2021-01-01T00:00:00Z")`, 1, 10,
+			`there is no variable or function "timestamp"`, "variables: "},
+		{`declaration.metadata.labels == {"a": "b"}`, 1, 29,
+			"objects and maps are not compared as a whole", "compare their fields"},
+		{`{"a": "b"} in [declaration.metadata.labels]`, 1, 12,
+			"objects and maps are not compared as a whole", "compare their fields"},
+		{`environments[0] == environments[1]`, 1, 17,
+			"objects and maps are not compared as a whole", "compare their fields"},
 		{`Source{path: "x"}.path == "x"`, 1, 7, "a rule makes no objects", "look at the fields"},
-		{`[1, "a"].size() == 2`, 1, 5, "expected type 'int' but found 'string'", "see https://cel.dev"},
-		{`environments.all(a, environments.all(b, environments.all(c, environments.all(d, true))))`, 1, 77, "loops stand within loops deeper than 3", "walk fewer lists"},
+		{`[1, "a"].size() == 2`, 1, 5, "expected type 'int' but found 'string'",
+			"see https://cel.dev"},
+		{`environments.all(a, environments.all(b, environments.all(c, environments.all(d, true))))`,
+			1, 77, "loops stand within loops deeper than 3", "walk fewer lists"},
 	} {
-		faults := Check(&fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment}, Rule: c.rule, Message: "m"})
+		faults := Check(&fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment},
+			Rule: c.rule, Message: "m"})
 		if len(faults) == 0 {
 			t.Errorf("%s: nothing is told", c.rule)
 			continue
 		}
 		f := faults[0]
-		if f.In != "rule" || f.Line != c.line || f.Column != c.column || !strings.Contains(f.Message, c.message) || !strings.Contains(f.Fix, c.hint) {
-			t.Errorf("%s\n  told %d:%d %s (%s)\n  want %d:%d %s (%s)", c.rule, f.Line, f.Column, f.Message, f.Fix, c.line, c.column, c.message, c.hint)
+		if f.In != "rule" || f.Line != c.line || f.Column != c.column ||
+			!strings.Contains(f.Message, c.message) || !strings.Contains(f.Fix, c.hint) {
+			t.Errorf("%s\n  told %d:%d %s (%s)\n  want %d:%d %s (%s)", c.rule, f.Line, f.Column,
+				f.Message, f.Fix, c.line, c.column, c.message, c.hint)
 		}
 	}
 }
 
 func TestAPolicyIsCompiledForEachOfItsKinds(t *testing.T) {
-	p := &fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment, fleet.KindManagedEnvironment}, Rule: `declaration.spec.region == "eu"`, Message: "m", Field: "spec.region"}
+	p := &fleet.PolicySpec{
+		Kinds: []fleet.Kind{fleet.KindGitOpsDeployment, fleet.KindManagedEnvironment},
+		Rule:  `declaration.spec.region == "eu"`, Message: "m", Field: "spec.region"}
 	faults := Check(p)
-	if len(faults) != 2 || !strings.HasPrefix(faults[0].Message, `of a GitOpsDeployment: there is no field "region"`) || faults[1].In != "field" {
+	if len(faults) != 2 || !strings.HasPrefix(faults[0].Message,
+		`of a GitOpsDeployment: there is no field "region"`) || faults[1].In != "field" {
 		t.Errorf("a field of one kind only: %+v", faults)
 	}
 	p.Rule, p.Field = `declaration.metadata.labels.team != ""`, "metadata.labels"
@@ -56,7 +78,8 @@ func TestAPolicyIsCompiledForEachOfItsKinds(t *testing.T) {
 		t.Errorf("what both have: %+v", faults)
 	}
 	p.MessageExpression = "1"
-	if faults := Check(p); len(faults) != 1 || faults[0].In != "messageExpression" || faults[0].Message != "the expression gives a number, not a text" {
+	if faults := Check(p); len(faults) != 1 || faults[0].In != "messageExpression" ||
+		faults[0].Message != "the expression gives a number, not a text" {
 		t.Errorf("a message that is a number: %+v", faults)
 	}
 }
@@ -78,7 +101,8 @@ func TestAPolicysFieldIsOneOfItsKinds(t *testing.T) {
 		"spec.destination.environments[x]":   "write it as",
 		"spec.destination.environments[0].x": "name the field above it",
 	} {
-		faults := Check(&fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment}, Rule: "true", Message: "m", Field: path})
+		faults := Check(&fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment},
+			Rule: "true", Message: "m", Field: path})
 		switch {
 		case want == "" && len(faults) > 0:
 			t.Errorf("%s: %+v", path, faults)

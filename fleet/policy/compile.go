@@ -30,7 +30,9 @@ type mistake struct {
 func (x expression) compile() (program cel.Program, mistakes []mistake) {
 	defer func() {
 		if recover() != nil { // of the compiler, which is not ours
-			program, mistakes = nil, []mistake{{message: "the expression cannot be compiled", fix: "write it in another way"}}
+			program, mistakes = nil,
+				[]mistake{
+					{message: "the expression cannot be compiled", fix: "write it in another way"}}
 		}
 	}()
 	e, err := envOf(x.kind)
@@ -45,10 +47,15 @@ func (x expression) compile() (program cel.Program, mistakes []mistake) {
 		return nil, mistakes
 	}
 	if cost, err := e.EstimateCost(tree, estimator{}); err != nil || cost.Max > MostAtWorst {
-		return nil, []mistake{{message: fmt.Sprintf("the expression costs up to %d over the largest declarations; %d is allowed", cost.Max, MostAtWorst),
-			fix: "walk fewer lists within one another, or look at shorter texts"}}
+		return nil,
+			[]mistake{
+				{
+					message: fmt.Sprintf(
+						"the expression costs up to %d over the largest declarations; %d is allowed", cost.Max, MostAtWorst),
+					fix: "walk fewer lists within one another, or look at shorter texts"}}
 	}
-	program, err = e.Program(tree, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(Most), cel.InterruptCheckFrequency(100))
+	program, err = e.Program(tree, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(Most),
+		cel.InterruptCheckFrequency(100))
 	if err != nil {
 		return nil, []mistake{{message: err.Error(), fix: "mend the expression"}}
 	}
@@ -59,7 +66,8 @@ func (x expression) compile() (program cel.Program, mistakes []mistake) {
 func (x expression) review(tree *ast.AST, result *cel.Type) []mistake {
 	var found []mistake
 	if !result.IsExactType(x.want) {
-		found = append(found, mistake{message: fmt.Sprintf("the expression gives %s, not %s", typeName(result), typeName(x.want)), fix: howToBe(x.want)})
+		found = append(found, mistake{message: fmt.Sprintf("the expression gives %s, not %s",
+			typeName(result), typeName(x.want)), fix: howToBe(x.want)})
 	}
 	tell := func(e ast.Expr, message, fix string) {
 		at := tree.SourceInfo().GetStartLocation(e.ID())
@@ -68,10 +76,12 @@ func (x expression) review(tree *ast.AST, result *cel.Type) []mistake {
 	ast.PreOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch e.Kind() {
 		case ast.StructKind:
-			tell(e, "a rule makes no objects", "look at the fields of declaration, tenant, environments and applications")
+			tell(e, "a rule makes no objects",
+				"look at the fields of declaration, tenant, environments and applications")
 		case ast.CallKind:
 			if whole(tree, e.AsCall()) {
-				tell(e, "objects and maps are not compared as a whole", "compare their fields, or their labels one by one")
+				tell(e, "objects and maps are not compared as a whole",
+					"compare their fields, or their labels one by one")
 			}
 		}
 	}))
@@ -88,16 +98,20 @@ func whole(tree *ast.AST, c ast.CallExpr) bool {
 	default:
 		return false
 	}
-	return slices.ContainsFunc(args, func(a ast.Expr) bool { return composite(tree.GetType(a.ID())) })
+	return slices.ContainsFunc(args, func(a ast.Expr) bool {
+		return composite(tree.GetType(a.ID()))
+	})
 }
 
 func composite(t *types.Type) bool {
-	return t.Kind() == types.StructKind || t.Kind() == types.MapKind || slices.ContainsFunc(t.Parameters(), composite)
+	return t.Kind() == types.StructKind || t.Kind() == types.MapKind ||
+		slices.ContainsFunc(t.Parameters(), composite)
 }
 
 func howToBe(want *cel.Type) string {
 	if want == cel.BoolType {
-		return "write what must hold of a declaration, e.g. declaration.spec.source.targetRevision != \"HEAD\""
+		return "write what must hold of a declaration, e.g. " +
+			"declaration.spec.source.targetRevision != \"HEAD\""
 	}
 	return "write a text, e.g. \"namespaces begin with \" + tenant.name + \"-\""
 }

@@ -5,20 +5,25 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// Bounds of an expression's cost, in the units of CEL: about one for each step, one for each ten characters of a text that is looked through.
+// Bounds of an expression's cost, in the units of CEL: about one for each step, one for each ten
+// characters of a text that is looked through.
 const (
-	// MostAtWorst is what an expression may cost over the largest declaration that there can be. It lets a rule walk the lists of each
-	// application and compare applications with one another, and refuses what does so for each pair of them.
+	// MostAtWorst is what an expression may cost over the largest declaration that there can be. It
+	// lets a rule walk the lists of each application and compare applications with one another, and
+	// refuses what does so for each pair of them.
 	MostAtWorst = 100_000_000
-	// Most is what one expression may cost over one declaration. It is reached by declarations with hundreds of environments and by rules
-	// that compare each with each; it takes a few hundredths of a second.
+	// Most is what one expression may cost over one declaration. It is reached by declarations with
+	// hundreds of environments and by rules that compare each with each; it takes a few hundredths
+	// of a second.
 	Most = 100_000
 )
 
-// bound is how much there can be in a field: entries of a list, bytes of a text or of each text of a list.
+// bound is how much there can be in a field: entries of a list, bytes of a text or of each text of
+// a list.
 type bound struct{ entries, text uint64 }
 
-// bounds are of the fields that differ from the others. The decoder of the config repo holds declarations to them.
+// bounds are of the fields that differ from the others. The decoder of the config repo holds
+// declarations to them.
 var bounds = map[string]bound{
 	"caData":           {text: 64 << 10},
 	"chart":            {text: 100},
@@ -37,7 +42,8 @@ var bounds = map[string]bound{
 
 const mostLabels = 32
 
-// Bound is how many entries a list of this name is taken to have at most, and how many bytes a text, when a rule's cost is estimated.
+// Bound is how many entries a list of this name is taken to have at most, and how many bytes a
+// text, when a rule's cost is estimated.
 func Bound(field string) (entries, text uint64) {
 	b := bounds[field]
 	if b.entries == 0 {
@@ -73,6 +79,7 @@ func (estimator) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
 }
 
 // EstimateCallCost leaves calls to CEL, which knows all that a rule may call.
-func (estimator) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+func (estimator) EstimateCallCost(string, string, *checker.AstNode,
+	[]checker.AstNode) *checker.CallEstimate {
 	return nil
 }

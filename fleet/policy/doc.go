@@ -1,4 +1,5 @@
-// Package policy holds declarations against the platform's policies: rules in CEL, the Common Expression Language.
+// Package policy holds declarations against the platform's policies: rules in CEL, the Common
+// Expression Language.
 //
 //	Check   says what is wrong with a policy, at its place, before anything is judged by it
 //	Judge   says whether a declaration keeps a policy, and in the policy's words why not
@@ -21,5 +22,6 @@
 //   - a rule's cost is bounded twice: what it may cost at worst when it is compiled, what it does cost when it judges;
 //   - nothing that a policy or a declaration says makes it panic.
 //
-// cel-go's AST, its checker's and its run-time's costs are described at https://github.com/google/cel-spec and in its package checker.
+// cel-go's AST, its checker's and its run-time's costs are described at
+// https://github.com/google/cel-spec and in its package checker.
 package policy

@@ -15,7 +15,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-const mostTold = 5 // mistakes of one expression: what follows the first ones mostly follows from them
+// mistakes of one expression: what follows the first ones mostly follows from them
+const mostTold = 5
 
 // explain puts the compiler's errors into words that say what to write.
 func (x expression) explain(errs []*common.Error) []mistake {
@@ -44,7 +45,8 @@ func (x expression) toName(at mistake) int {
 	if at.line < 1 || at.line > len(lines) {
 		return 0
 	}
-	rest := []rune(lines[at.line-1])[min(max(at.column-1, 0), utf8.RuneCountInString(lines[at.line-1])):]
+	rest := []rune(lines[at.line-1])[min(max(at.column-1, 0),
+		utf8.RuneCountInString(lines[at.line-1])):]
 	n := slices.IndexFunc(rest, func(r rune) bool { return !strings.ContainsRune(".? \t", r) })
 	return max(n, 0)
 }
@@ -58,13 +60,15 @@ func (x expression) missed() []miss {
 	return missed
 }
 
-// The compiler's errors (checker/errors.go, parser/errors.go), as far as there is more to say of them.
+// The compiler's errors (checker/errors.go, parser/errors.go), as far as there is more to say of
+// them.
 var (
 	undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)'`)
 	undefined  = regexp.MustCompile(`^undefined field '([^']*)'`)
-	noOverload = regexp.MustCompile(`^found no matching overload for '([^']*)' applied to '([^']*)'`)
-	nested     = regexp.MustCompile(`^comprehension exceeds nesting limit`)
-	selection  = regexp.MustCompile(`^type '([^']*)' does not support field selection`)
+	noOverload = regexp.MustCompile(
+		`^found no matching overload for '([^']*)' applied to '([^']*)'`)
+	nested    = regexp.MustCompile(`^comprehension exceeds nesting limit`)
+	selection = regexp.MustCompile(`^type '([^']*)' does not support field selection`)
 )
 
 func (x expression) words(text string, missed *[]miss) (message, fix string) {
@@ -72,19 +76,25 @@ func (x expression) words(text string, missed *[]miss) (message, fix string) {
 		return noField(m[1], missed)
 	}
 	if m := undeclared.FindStringSubmatch(text); m != nil {
-		return "there is no variable or function " + quoted(m[1]), nearest(m[1], append(slices.Clone(variableNames), functions...), "variables: "+strings.Join(variableNames, ", "))
+		return "there is no variable or function " + quoted(m[1]),
+			nearest(m[1], append(slices.Clone(variableNames), functions...),
+				"variables: "+strings.Join(variableNames, ", "))
 	}
 	if m := noOverload.FindStringSubmatch(text); m != nil {
-		return fmt.Sprintf("%s cannot be applied to %s", operatorName(m[1]), m[2]), "mend the types: texts stand in quotes, numbers and booleans do not"
+		return fmt.Sprintf("%s cannot be applied to %s", operatorName(m[1]), m[2]),
+			"mend the types: texts stand in quotes, numbers and booleans do not"
 	}
 	if m := selection.FindStringSubmatch(text); m != nil {
-		return "a " + m[1] + " has no fields", "look into it by a function, or into a list's entries by exists() and all()"
+		return "a " + m[1] + " has no fields",
+			"look into it by a function, or into a list's entries by exists() and all()"
 	}
 	if nested.MatchString(text) {
-		return fmt.Sprintf("loops stand within loops deeper than %d", mostNesting), "walk fewer lists within one another"
+		return fmt.Sprintf("loops stand within loops deeper than %d", mostNesting),
+			"walk fewer lists within one another"
 	}
 	if syntax, ok := strings.CutPrefix(text, "Syntax error: "); ok {
-		return "the expression is no CEL: " + atSign(syntax), "see https://cel.dev; combine with && and ||, put texts into quotes"
+		return "the expression is no CEL: " + atSign(syntax),
+			"see https://cel.dev; combine with && and ||, put texts into quotes"
 	}
 	return oneLine(text), "see https://cel.dev"
 }
@@ -96,7 +106,8 @@ func noField(name string, missed *[]miss) (message, fix string) {
 		return "there is no field " + quoted(name) + " here", "see the config reference"
 	}
 	s := (*missed)[i].shape
-	return fmt.Sprintf("there is no field %s in %s", quoted(name), s.name), nearest(name, s.names(), "fields here: "+strings.Join(s.names(), ", "))
+	return fmt.Sprintf("there is no field %s in %s", quoted(name), s.name),
+		nearest(name, s.names(), "fields here: "+strings.Join(s.names(), ", "))
 }
 
 func nearest(written string, names []string, otherwise string) string {

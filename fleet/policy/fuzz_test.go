@@ -18,28 +18,40 @@ func FuzzRule(f *testing.F) {
 		`declaration.spec.?source.?helm[?"x"].orValue(optional.none()).hasValue()`,
 		`has(declaration.spec.deployment) || environments[1 - 2].name == "\u00e9"`,
 		"declaration.spec.hold ?\n  // why\n  path != '' : -1 < 2 % size([[1], []])",
-		`Source{path: 'x'} == Source{}`, `google.protobuf.Struct{fields: {'a': 1}}.a == 1`, `"\xff" + b'a'`, `((((((((1))))))))`, `true && `, ``,
-		strings.Repeat("(", 4000), strings.Repeat("!", 4000) + "true", strings.Repeat("path+", 600) + "path == ''", strings.Repeat("environments.all(e, ", 5),
-		`"a".matches("((a{100}){100}){100}")`, strings.Repeat("cel.bind(x,path+path,cel.bind(path,x+x,", 6) + "size(path) > 1" + strings.Repeat("))", 6),
+		`Source{path: 'x'} == Source{}`, `google.protobuf.Struct{fields: {'a': 1}}.a == 1`,
+		`"\xff" + b'a'`, `((((((((1))))))))`, `true && `, ``,
+		strings.Repeat("(", 4000), strings.Repeat("!", 4000) + "true",
+		strings.Repeat("path+", 600) + "path == ''", strings.Repeat("environments.all(e, ", 5),
+		`"a".matches("((a{100}){100}){100}")`,
+		strings.Repeat("cel.bind(x,path+path,cel.bind(path,x+x,", 6) + "size(path) > 1" +
+			strings.Repeat("))", 6),
 	} {
 		f.Add(rule)
 	}
-	subjects := []*fleet.Subject{shop(), {Declaration: environment("prod", map[string]string{"tier": "prod"}, "acme-a"), Tenant: acme()},
-		{Declaration: &fleet.Declaration{Key: fleet.Key{Kind: fleet.KindSyncRun, Tenant: "acme", Name: "x"}, SyncRun: &fleet.SyncRunSpec{}}, Tenant: acme()},
-		{Declaration: &fleet.Declaration{Key: fleet.Key{Kind: fleet.KindRepositoryCredential, Tenant: "acme", Name: "x"}, Credential: &fleet.CredentialSpec{}}, Tenant: acme()}}
+	subjects := []*fleet.Subject{
+		shop(), {Declaration: environment("prod", map[string]string{"tier": "prod"}, "acme-a"),
+			Tenant: acme()},
+		{Declaration: &fleet.Declaration{Key: fleet.Key{Kind: fleet.KindSyncRun, Tenant: "acme",
+			Name: "x"}, SyncRun: &fleet.SyncRunSpec{}}, Tenant: acme()},
+		{Declaration: &fleet.Declaration{Key: fleet.Key{Kind: fleet.KindRepositoryCredential,
+			Tenant: "acme", Name: "x"}, Credential: &fleet.CredentialSpec{}}, Tenant: acme()}}
 	f.Fuzz(func(t *testing.T, rule string) {
 		j := New()
 		for _, s := range subjects {
-			p := &fleet.PolicySpec{Kinds: []fleet.Kind{s.Declaration.Key.Kind}, Rule: rule, Message: "m", Field: rule}
+			p := &fleet.PolicySpec{Kinds: []fleet.Kind{s.Declaration.Key.Kind}, Rule: rule,
+				Message: "m", Field: rule}
 			fine := true
 			for _, fault := range Check(p) {
 				fine = fine && fault.In != "rule"
-				if fault.Message == "" || fault.Fix == "" || strings.ContainsAny(fault.Message+fault.Fix, "\n\r") || fault.Line < 0 || fault.Line > strings.Count(rule, "\n")+1 {
+				if fault.Message == "" || fault.Fix == "" ||
+					strings.ContainsAny(fault.Message+fault.Fix, "\n\r") || fault.Line < 0 ||
+					fault.Line > strings.Count(rule, "\n")+1 {
 					t.Errorf("fault is not whole: %+v", fault)
 				}
 			}
 			broken, err := j.Judge(p, s)
-			if again, errAgain := j.Judge(p, s); again != broken || (err == nil) != (errAgain == nil) {
+			if again, errAgain := j.Judge(p, s); again != broken ||
+				(err == nil) != (errAgain == nil) {
 				t.Errorf("%q, then %q", broken, again)
 			}
 			if !fine && err == nil {

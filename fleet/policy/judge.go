@@ -24,7 +24,8 @@ const (
 	patience = 10 * time.Second
 )
 
-// Judge holds declarations against policies. It keeps what it has compiled, and may be used side by side.
+// Judge holds declarations against policies. It keeps what it has compiled, and may be used side by
+// side.
 type Judge struct {
 	mu       sync.RWMutex
 	programs map[expression]compiled
@@ -39,15 +40,16 @@ type compiled struct {
 // New is a judge that has compiled nothing yet.
 func New() *Judge { return &Judge{programs: map[expression]compiled{}} }
 
-// Judge says, in the policy's words, why the declaration breaks it; "" when it keeps it. An error means that it could not be judged: the
-// rule fails on this declaration, or costs more than Most.
+// Judge says, in the policy's words, why the declaration breaks it; "" when it keeps it. An error
+// means that it could not be judged: the rule fails on this declaration, or costs more than Most.
 func (j *Judge) Judge(p *fleet.PolicySpec, s *fleet.Subject) (broken string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return j.judge(ctx, p, s)
 }
 
-func (j *Judge) judge(ctx context.Context, p *fleet.PolicySpec, s *fleet.Subject) (broken string, err error) {
+func (j *Judge) judge(ctx context.Context, p *fleet.PolicySpec, s *fleet.Subject) (broken string,
+	err error) {
 	vars := &activation{s: s}
 	kept, err := j.evaluate(ctx, expression{s.Declaration.Key.Kind, p.Rule, cel.BoolType}, vars)
 	if err != nil || kept == types.True {
@@ -56,7 +58,8 @@ func (j *Judge) judge(ctx context.Context, p *fleet.PolicySpec, s *fleet.Subject
 	if p.MessageExpression == "" {
 		return said(p.Message), nil
 	}
-	text, err := j.evaluate(ctx, expression{s.Declaration.Key.Kind, p.MessageExpression, cel.StringType}, vars)
+	text, err := j.evaluate(ctx, expression{s.Declaration.Key.Kind, p.MessageExpression,
+		cel.StringType}, vars)
 	if err != nil {
 		return fmt.Sprintf("its rule does not hold (messageExpression: %v)", err), nil
 	}
@@ -126,19 +129,24 @@ type activation struct {
 func (a *activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case "declaration":
-		return &object{shapes.kinds[a.s.Declaration.Key.Kind], reflect.ValueOf(a.s.Declaration)}, true
+		return &object{shapes.kinds[a.s.Declaration.Key.Kind], reflect.ValueOf(a.s.Declaration)},
+			true
 	case "tenant":
 		return &object{shapes.tenant, reflect.ValueOf(a.s.Tenant)}, true
 	case "path":
 		return types.String(a.s.Declaration.Path), true
 	case "environments":
 		if a.environments == nil {
-			a.environments = a.each(func(t *fleet.Target) ref.Val { return &object{shapes.environment, reflect.ValueOf(t.Environment)} })
+			a.environments = a.each(func(t *fleet.Target) ref.Val {
+				return &object{shapes.environment, reflect.ValueOf(t.Environment)}
+			})
 		}
 		return a.environments, true
 	case "applications":
 		if a.applications == nil {
-			a.applications = a.each(func(t *fleet.Target) ref.Val { return &object{shapes.application, reflect.ValueOf(t)} })
+			a.applications = a.each(func(t *fleet.Target) ref.Val {
+				return &object{shapes.application, reflect.ValueOf(t)}
+			})
 		}
 		return a.applications, true
 	}

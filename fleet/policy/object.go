@@ -31,7 +31,9 @@ func (o *object) ConvertToNative(t reflect.Type) (any, error) {
 }
 
 // ConvertToType is refused.
-func (o *object) ConvertToType(t ref.Type) ref.Val { return types.NewErr("%v", notA(o.shape.name, t)) }
+func (o *object) ConvertToType(t ref.Type) ref.Val {
+	return types.NewErr("%v", notA(o.shape.name, t))
+}
 
 // Equal is never true: compile refuses rules that compare objects as a whole.
 func (o *object) Equal(ref.Val) ref.Val { return types.False }
@@ -68,8 +70,9 @@ func (o *object) field(name ref.Val) *field {
 // labelsType is what a rule is compiled against.
 var labelsType = types.NewMapType(types.StringType, types.StringType)
 
-// labels is a map in which every key is found: a label that is not there reads as "", which no label can be. has() and `in` tell. It walks in
-// the order of the keys. It is no traits.Mapper, since that has no way to be both.
+// labels is a map in which every key is found: a label that is not there reads as "", which no
+// label can be. has() and `in` tell. It walks in the order of the keys. It is no traits.Mapper,
+// since that has no way to be both.
 type labels map[string]string
 
 func newLabels(m map[string]string) labels { return m }
@@ -145,7 +148,8 @@ func adapt(native any) ref.Val {
 	case *fleet.Target:
 		return &object{shapes.application, reflect.ValueOf(n)}
 	case *fleet.Declaration:
-		return &object{shapes.environment, reflect.ValueOf(n)} // the only lists of declarations are of environments
+		// the only lists of declarations are of environments
+		return &object{shapes.environment, reflect.ValueOf(n)}
 	case string, bool, int, []string:
 		return types.DefaultTypeAdapter.NativeToValue(n)
 	}

@@ -19,14 +19,17 @@ const (
 	mostNesting = 3    // loops within loops
 )
 
-// functions are what a rule may use of CEL's standard library: what compares and looks into texts and lists. Not dyn(), which would hide
-// misspelt fields until a declaration is judged, and nothing of time.
+// functions are what a rule may use of CEL's standard library: what compares and looks into texts
+// and lists. Not dyn(), which would hide misspelt fields until a declaration is judged, and nothing
+// of time.
 var functions = []string{
-	"!_", "-_", "@in", "@not_strictly_false", "_!=_", "_%_", "_&&_", "_*_", "_+_", "_-_", "_/_", "_<=_", "_<_", "_==_", "_>=_", "_>_", "_?_:_", "_[_]", "_||_",
+	"!_", "-_", "@in", "@not_strictly_false", "_!=_", "_%_", "_&&_", "_*_", "_+_", "_-_", "_/_",
+	"_<=_", "_<_", "_==_", "_>=_", "_>_", "_?_:_", "_[_]", "_||_",
 	"contains", "endsWith", "int", "matches", "size", "startsWith", "string",
 }
 
-// provider tells the compiler of the shapes. missed, when it is there, takes what was looked for in vain, so that the nearest can be named.
+// provider tells the compiler of the shapes. missed, when it is there, takes what was looked for in
+// vain, so that the nearest can be named.
 type provider struct {
 	types.Provider
 	missed *[]miss
@@ -92,7 +95,8 @@ func newEnv(kind fleet.Kind, missed *[]miss) (*cel.Env, error) {
 		cel.StdLib(cel.StdLibSubset(&env.LibrarySubset{IncludeFunctions: used})),
 		cel.OptionalTypes(), ext.Bindings(),
 		cel.ParserRecursionLimit(mostDepth), cel.ParserExpressionSizeLimit(mostText),
-		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateHomogeneousAggregateLiterals(), cel.ValidateComprehensionNestingLimit(mostNesting)),
+		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateHomogeneousAggregateLiterals(),
+			cel.ValidateComprehensionNestingLimit(mostNesting)),
 		func(e *cel.Env) (*cel.Env, error) {
 			return cel.CustomTypeProvider(provider{e.CELTypeProvider(), missed})(e)
 		},

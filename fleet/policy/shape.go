@@ -9,8 +9,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// shape is the type of an object as rules see it. The fields of the domain's structs are taken by their json names, which are the names
-// in YAML.
+// shape is the type of an object as rules see it. The fields of the domain's structs are taken by
+// their json names, which are the names in YAML.
 type shape struct {
 	name   string
 	of     *types.Type
@@ -63,24 +63,40 @@ type world struct {
 var shapes = newWorld()
 
 func newWorld() *world {
-	w := &world{byName: map[string]*shape{}, byType: map[reflect.Type]*shape{}, kinds: map[fleet.Kind]*shape{}}
-	w.tenant = w.named("Tenant", reflect.TypeFor[fleet.TenantSpec](), func(d *fleet.Declaration) any { return d.Tenant })
-	w.environment = w.named("Environment", reflect.TypeFor[fleet.EnvironmentSpec](), func(d *fleet.Declaration) any { return d.Environment })
+	w := &world{byName: map[string]*shape{}, byType: map[reflect.Type]*shape{},
+		kinds: map[fleet.Kind]*shape{}}
+	w.tenant = w.named("Tenant", reflect.TypeFor[fleet.TenantSpec](),
+		func(d *fleet.Declaration) any { return d.Tenant })
+	w.environment = w.named("Environment", reflect.TypeFor[fleet.EnvironmentSpec](),
+		func(d *fleet.Declaration) any { return d.Environment })
 	w.application = w.keep(newShape("Application",
-		objectField("environment", w.environment, func(v reflect.Value) reflect.Value { return reflect.ValueOf(target(v).Environment) }),
+		objectField("environment", w.environment, func(v reflect.Value) reflect.Value {
+			return reflect.ValueOf(target(v).Environment)
+		}),
 		textField("namespace", func(v reflect.Value) string { return target(v).Namespace }),
-		objectField("source", w.reflected(reflect.TypeFor[fleet.Source]()), func(v reflect.Value) reflect.Value { return reflect.ValueOf(&target(v).Source).Elem() }),
-		objectField("sync", w.reflected(reflect.TypeFor[fleet.Sync]()), func(v reflect.Value) reflect.Value { return reflect.ValueOf(&target(v).Sync).Elem() }),
-		textField("deletionPolicy", func(v reflect.Value) string { return string(target(v).DeletionPolicy) }),
+		objectField("source", w.reflected(reflect.TypeFor[fleet.Source]()),
+			func(v reflect.Value) reflect.Value {
+				return reflect.ValueOf(&target(v).Source).Elem()
+			}),
+		objectField("sync", w.reflected(reflect.TypeFor[fleet.Sync]()),
+			func(v reflect.Value) reflect.Value { return reflect.ValueOf(&target(v).Sync).Elem() }),
+		textField("deletionPolicy", func(v reflect.Value) string {
+			return string(target(v).DeletionPolicy)
+		}),
 	))
-	w.document(fleet.KindManagedEnvironment, reflect.TypeFor[fleet.EnvironmentSpec](), func(d *fleet.Declaration) any { return d.Environment })
-	w.document(fleet.KindGitOpsDeployment, reflect.TypeFor[fleet.DeploymentSpec](), func(d *fleet.Declaration) any { return d.Deployment })
-	w.document(fleet.KindRepositoryCredential, reflect.TypeFor[fleet.CredentialSpec](), func(d *fleet.Declaration) any { return d.Credential })
-	w.document(fleet.KindSyncRun, reflect.TypeFor[fleet.SyncRunSpec](), func(d *fleet.Declaration) any { return d.SyncRun })
+	w.document(fleet.KindManagedEnvironment, reflect.TypeFor[fleet.EnvironmentSpec](),
+		func(d *fleet.Declaration) any { return d.Environment })
+	w.document(fleet.KindGitOpsDeployment, reflect.TypeFor[fleet.DeploymentSpec](),
+		func(d *fleet.Declaration) any { return d.Deployment })
+	w.document(fleet.KindRepositoryCredential, reflect.TypeFor[fleet.CredentialSpec](),
+		func(d *fleet.Declaration) any { return d.Credential })
+	w.document(fleet.KindSyncRun, reflect.TypeFor[fleet.SyncRunSpec](),
+		func(d *fleet.Declaration) any { return d.SyncRun })
 	return w
 }
 
-// document is the shape of a declaration as its file has it. spec gives the pointer that its kind sets.
+// document is the shape of a declaration as its file has it. spec gives the pointer that its kind
+// sets.
 func (w *world) document(kind fleet.Kind, t reflect.Type, spec func(*fleet.Declaration) any) {
 	metadata := w.byName["Metadata"]
 	if metadata == nil {
@@ -90,7 +106,9 @@ func (w *world) document(kind fleet.Kind, t reflect.Type, spec func(*fleet.Decla
 		textField("apiVersion", func(reflect.Value) string { return fleet.APIVersion }),
 		textField("kind", func(v reflect.Value) string { return string(declaration(v).Key.Kind) }),
 		objectField("metadata", metadata, func(v reflect.Value) reflect.Value { return v }),
-		objectField("spec", w.reflected(t), func(v reflect.Value) reflect.Value { return reflect.ValueOf(spec(declaration(v))).Elem() }),
+		objectField("spec", w.reflected(t), func(v reflect.Value) reflect.Value {
+			return reflect.ValueOf(spec(declaration(v))).Elem()
+		}),
 	))
 }
 
@@ -101,7 +119,9 @@ func (w *world) keep(s *shape) *shape {
 
 // named is the shape of a declaration whose spec's fields stand beside its name and labels.
 func (w *world) named(name string, t reflect.Type, spec func(*fleet.Declaration) any) *shape {
-	at := func(v reflect.Value) reflect.Value { return reflect.ValueOf(spec(declaration(v))).Elem() }
+	at := func(v reflect.Value) reflect.Value {
+		return reflect.ValueOf(spec(declaration(v))).Elem()
+	}
 	return w.keep(newShape(name, append(nameAndLabels(), w.fieldsOf(t, at)...)...))
 }
 
@@ -133,20 +153,31 @@ func (w *world) read(f *field, t reflect.Type, at func(reflect.Value) reflect.Va
 	f.set = func(v reflect.Value) bool { return !at(v).IsZero() }
 	switch {
 	case t.Kind() == reflect.String:
-		f.of, f.get = types.StringType, func(v reflect.Value) any { return types.String(at(v).String()) }
+		f.of, f.get = types.StringType, func(v reflect.Value) any {
+			return types.String(at(v).String())
+		}
 	case t.Kind() == reflect.Int:
 		f.of, f.get = types.IntType, func(v reflect.Value) any { return types.Int(at(v).Int()) }
 	case t.Kind() == reflect.Bool:
 		f.of, f.get = types.BoolType, func(v reflect.Value) any { return types.Bool(at(v).Bool()) }
 	case t == reflect.TypeFor[*bool]():
-		f.of, f.get = types.BoolType, func(v reflect.Value) any { p := at(v); return types.Bool(!p.IsNil() && p.Elem().Bool()) }
+		f.of, f.get = types.BoolType, func(v reflect.Value) any {
+			p := at(v)
+			return types.Bool(!p.IsNil() && p.Elem().Bool())
+		}
 	case t == reflect.TypeFor[map[string]string]():
-		f.of, f.get = labelsType, func(v reflect.Value) any { return newLabels(at(v).Interface().(map[string]string)) }
+		f.of, f.get = labelsType, func(v reflect.Value) any {
+			return newLabels(at(v).Interface().(map[string]string))
+		}
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
-		f.of, f.get = types.NewListType(types.StringType), func(v reflect.Value) any { return newList(at(v)) }
+		f.of, f.get = types.NewListType(types.StringType), func(v reflect.Value) any {
+			return newList(at(v))
+		}
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
 		f.shape = w.reflected(t.Elem())
-		f.of, f.get = types.NewListType(f.shape.of), func(v reflect.Value) any { return newList(at(v)) }
+		f.of, f.get = types.NewListType(f.shape.of), func(v reflect.Value) any {
+			return newList(at(v))
+		}
 	case t.Kind() == reflect.Struct:
 		f.shape = w.reflected(t)
 		f.of, f.get = f.shape.of, func(v reflect.Value) any { return &object{f.shape, at(v)} }
@@ -160,7 +191,8 @@ func (w *world) read(f *field, t reflect.Type, at func(reflect.Value) reflect.Va
 			return &object{f.shape, nothing}
 		}
 	default:
-		panic("policy: a rule cannot see a field of type " + t.String()) // a mistake in the domain's types, found when the program starts
+		// a mistake in the domain's types, found when the program starts
+		panic("policy: a rule cannot see a field of type " + t.String())
 	}
 }
 
@@ -171,16 +203,22 @@ func target(v reflect.Value) *fleet.Target { return v.Interface().(*fleet.Target
 func nameAndLabels() []*field {
 	return []*field{
 		textField("name", func(v reflect.Value) string { return declaration(v).Key.Name }),
-		{name: "labels", of: labelsType, set: func(v reflect.Value) bool { return len(declaration(v).Labels) > 0 },
+		{name: "labels", of: labelsType, set: func(v reflect.Value) bool {
+			return len(declaration(v).Labels) > 0
+		},
 			get: func(v reflect.Value) any { return newLabels(declaration(v).Labels) }},
 	}
 }
 
 func textField(name string, get func(reflect.Value) string) *field {
-	return &field{name: name, of: types.StringType, get: func(v reflect.Value) any { return types.String(get(v)) },
+	return &field{name: name, of: types.StringType, get: func(v reflect.Value) any {
+		return types.String(get(v))
+	},
 		set: func(v reflect.Value) bool { return get(v) != "" }}
 }
 
 func objectField(name string, s *shape, at func(reflect.Value) reflect.Value) *field {
-	return &field{name: name, of: s.of, shape: s, get: func(v reflect.Value) any { return &object{s, at(v)} }, set: func(reflect.Value) bool { return true }}
+	return &field{name: name, of: s.of, shape: s, get: func(v reflect.Value) any {
+		return &object{s, at(v)}
+	}, set: func(reflect.Value) bool { return true }}
 }

@@ -1,8 +1,8 @@
 // Package printable decides which characters of a stranger's text are shown as they are.
 //
 // Names, paths and messages come from repositories, clusters and people. A terminal obeys control
-// characters, bidirectional controls make a line read otherwise than it is, and characters without a
-// glyph hide. None of them is written raw, in any format:
+// characters, bidirectional controls make a line read otherwise than it is, and characters without
+// a glyph hide. None of them is written raw, in any format:
 //   - text for people has an escape in place of the character: Line, Name, Text;
 //   - JSON has the same value with the character as \u, so that programs read what was written: JSON;
 //   - the lines of a program keep their line breaks: Lines.
@@ -22,7 +22,8 @@ func Is(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r >= ' ' && r != 0x7f
 	}
-	return unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+	return unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point,
+		unicode.Variation_Selector)
 }
 
 // Escape is the character as a string literal of Go has it: \n, \x1b, \u202e, \U000e0001.
@@ -119,10 +120,12 @@ func rewritten(b []byte, escape func(*strings.Builder, rune)) []byte {
 	return []byte(out.String())
 }
 
-// JSONWriter writes what it is given as JSON does. Each Write is whole characters, as those of json.Encoder are.
+// JSONWriter writes what it is given as JSON does. Each Write is whole characters, as those of
+// json.Encoder are.
 func JSONWriter(w io.Writer) io.Writer { return writer{w, JSON} }
 
-// LinesWriter writes what it is given as Lines does. Each Write is whole characters, as those of a log's handler are.
+// LinesWriter writes what it is given as Lines does. Each Write is whole characters, as those of a
+// log's handler are.
 func LinesWriter(w io.Writer) io.Writer { return writer{w, Lines} }
 
 type writer struct {

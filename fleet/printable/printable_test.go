@@ -15,7 +15,8 @@ import (
 func TestWhatIsNotShownIsEscaped(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, line, name string }{
-		"plain":            {"tenants/acme/größe→.yaml", "tenants/acme/größe→.yaml", "tenants/acme/größe→.yaml"},
+		"plain": {"tenants/acme/größe→.yaml", "tenants/acme/größe→.yaml",
+			"tenants/acme/größe→.yaml"},
 		"an escape":        {"\x1b[2Jgone", `\x1b[2Jgone`, `\x1b[2Jgone`},
 		"a title":          {"\x1b]0;owned\x07", `\x1b]0;owned\x07`, `\x1b]0;owned\x07`},
 		"a second line":    {"fine\nerror: none", "fine error: none", `fine\nerror: none`},
@@ -44,11 +45,13 @@ func TestWhatIsNotShownIsEscaped(t *testing.T) {
 }
 
 func FuzzNothingIsWrittenRaw(f *testing.F) {
-	for _, s := range []string{"plain", "\x1b[31m\u202e\n\x00", "\u009b2J\x7f\xff", "a\u2028b\u3164\U000e0041", `\u202e"\`} {
+	for _, s := range []string{"plain", "\x1b[31m\u202e\n\x00", "\u009b2J\x7f\xff",
+		"a\u2028b\u3164\U000e0041", `\u202e"\`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		forms := map[string]string{"line": printable.Line(s), "name": printable.Name(s), "text": printable.Text(s), "lines": string(printable.Lines([]byte(s)))}
+		forms := map[string]string{"line": printable.Line(s), "name": printable.Name(s),
+			"text": printable.Text(s), "lines": string(printable.Lines([]byte(s)))}
 		if name := forms["name"]; printable.Name(name) != name {
 			t.Errorf("%q is escaped twice", name)
 		}
@@ -74,7 +77,8 @@ func FuzzNothingIsWrittenRaw(f *testing.F) {
 		for form, got := range forms {
 			for _, r := range got {
 				breaks := (form == "text" || form == "lines") && (r == '\n' || r == '\t')
-				if r == '\x1b' || !breaks && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029') {
+				if r == '\x1b' || !breaks && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) ||
+					r == '\u2028' || r == '\u2029') {
 					t.Errorf("as %s: %q has %U raw", form, got, r)
 				}
 			}

@@ -12,11 +12,13 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Credentials supplies the credential for one fetch. It is asked each time, so that a rotated or short-lived one needs no restart.
+// Credentials supplies the credential for one fetch. It is asked each time, so that a rotated or
+// short-lived one needs no restart.
 type Credentials func(ctx context.Context) (Auth, error)
 
-// Auth is a credential. The zero value is none. It has no text, JSON or log form: each shows its kind alone. What it holds lies behind a
-// function, because fmt prints the fields of an Auth that is itself an unexported field without asking Format.
+// Auth is a credential. The zero value is none. It has no text, JSON or log form: each shows its
+// kind alone. What it holds lies behind a function, because fmt prints the fields of an Auth that
+// is itself an unexported field without asking Format.
 type Auth struct{ reveal func() secret }
 
 type secret struct {
@@ -37,8 +39,8 @@ func (a Auth) secret() secret {
 	return a.reveal()
 }
 
-// Token is an access token for an https source. It is sent as the password of the user x-access-token, which GitHub asks for and
-// GitLab, Gitea and Bitbucket accept.
+// Token is an access token for an https source. It is sent as the password of the user
+// x-access-token, which GitHub asks for and GitLab, Gitea and Bitbucket accept.
 func Token(token string) Auth {
 	return sealed(secret{kind: "token", user: "x-access-token", password: token})
 }
@@ -48,14 +50,15 @@ func Basic(user, password string) Auth {
 	return sealed(secret{kind: "basic", user: user, password: password})
 }
 
-// SSHKey is a private key in PEM or OpenSSH form, its passphrase or nil, and the known_hosts lines that the server is checked
-// against. There is no way to accept an unknown host.
+// SSHKey is a private key in PEM or OpenSSH form, its passphrase or nil, and the known_hosts lines
+// that the server is checked against. There is no way to accept an unknown host.
 func SSHKey(privateKey, passphrase, knownHosts []byte) (Auth, error) {
 	refuse := func(subject, why string) (Auth, error) {
 		return Auth{}, &Error{Kind: ErrRefused, Subject: subject, Detail: why}
 	}
 	if len(strings.TrimSpace(string(knownHosts))) == 0 {
-		return refuse("known_hosts", "empty; add the server's line, as ssh-keyscan prints it once you have verified it")
+		return refuse("known_hosts",
+			"empty; add the server's line, as ssh-keyscan prints it once you have verified it")
 	}
 	var signer ssh.Signer
 	var err error
@@ -65,7 +68,8 @@ func SSHKey(privateKey, passphrase, knownHosts []byte) (Auth, error) {
 		signer, err = ssh.ParsePrivateKey(privateKey)
 	}
 	if err != nil { // the parser's text is about the key's bytes: not repeated
-		return refuse("ssh private key", "cannot be read; give it in PEM or OpenSSH form, with its passphrase if it has one")
+		return refuse("ssh private key",
+			"cannot be read; give it in PEM or OpenSSH form, with its passphrase if it has one")
 	}
 	return sealed(secret{kind: "ssh key", signer: signer, knownHosts: knownHosts}), nil
 }
@@ -96,14 +100,16 @@ func (a Auth) apply(r *http.Request) {
 	}
 }
 
-// scrub takes the credential out of a text of the other side, should a server or proxy have echoed it.
+// scrub takes the credential out of a text of the other side, should a server or proxy have echoed
+// it.
 func (a Auth) scrub(text string) string {
 	s := a.secret()
 	if s.password == "" {
 		return text
 	}
 	pair := base64.StdEncoding.EncodeToString([]byte(s.user + ":" + s.password))
-	for _, form := range []string{pair, s.password, url.QueryEscape(s.password), url.PathEscape(s.password)} {
+	for _, form := range []string{pair, s.password, url.QueryEscape(s.password),
+		url.PathEscape(s.password)} {
 		text = strings.ReplaceAll(text, form, "[credential]")
 	}
 	return text

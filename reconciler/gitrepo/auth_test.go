@@ -28,7 +28,8 @@ func noCanary(t *testing.T, text string) {
 
 func openWith(t *testing.T, url string, auth Auth, options ...Option) *Mirror {
 	t.Helper()
-	m, err := Open(t.Context(), t.TempDir(), Source{URL: url, Auth: func(context.Context) (Auth, error) { return auth, nil }},
+	m, err := Open(t.Context(), t.TempDir(),
+		Source{URL: url, Auth: func(context.Context) (Auth, error) { return auth, nil }},
 		append(options, AllowPlainHTTP())...)
 	if err != nil {
 		t.Fatal(err)
@@ -106,9 +107,10 @@ func TestCredentialsTravelOnlyAsTheyShould(t *testing.T) {
 	t.Run("rotated without a restart", func(t *testing.T) {
 		var now atomic.Value
 		now.Store("canary-old")
-		m, err := Open(t.Context(), t.TempDir(), Source{URL: s.url(), Auth: func(context.Context) (Auth, error) {
-			return Token(now.Load().(string)), nil
-		}}, AllowPlainHTTP())
+		m, err := Open(t.Context(), t.TempDir(),
+			Source{URL: s.url(), Auth: func(context.Context) (Auth, error) {
+				return Token(now.Load().(string)), nil
+			}}, AllowPlainHTTP())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,19 +123,22 @@ func TestCredentialsTravelOnlyAsTheyShould(t *testing.T) {
 		fetch(t, m)
 	})
 	t.Run("cannot be had", func(t *testing.T) {
-		m, err := Open(t.Context(), t.TempDir(), Source{URL: s.url(), Auth: func(context.Context) (Auth, error) {
-			return Auth{}, errors.New("secret acme/git is gone")
-		}}, AllowPlainHTTP())
+		m, err := Open(t.Context(), t.TempDir(),
+			Source{URL: s.url(), Auth: func(context.Context) (Auth, error) {
+				return Auth{}, errors.New("secret acme/git is gone")
+			}}, AllowPlainHTTP())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		if err := fails(t, m, ErrUnauthorized); !strings.Contains(err.Error(), "secret acme/git is gone") {
+		if err := fails(t, m, ErrUnauthorized); !strings.Contains(err.Error(),
+			"secret acme/git is gone") {
 			t.Fatal(err)
 		}
 	})
 	t.Run("never unencrypted to another machine", func(t *testing.T) {
-		err := fails(t, openWith(t, "http://git.example.invalid/config.git", Token("canary-4")), ErrRefused)
+		err := fails(t, openWith(t, "http://git.example.invalid/config.git", Token("canary-4")),
+			ErrRefused)
 		noCanary(t, err.Error())
 	})
 	t.Run("an ssh key is no use for https", func(t *testing.T) {
@@ -151,9 +156,11 @@ func TestServerThatEchoesTheCredential(t *testing.T) {
 	o.set("fleet/fleet.yaml", "1")
 	s := newGitServer(t, o)
 	for name, say := range map[string]func(user, pass, header string) string{
-		"plain":                            func(_, pass, _ string) string { return pass },
-		"header":                           func(_, _, header string) string { return header },
-		"at the very end of what is shown": func(_, pass, _ string) string { return strings.Repeat("-", 160) + pass },
+		"plain":  func(_, pass, _ string) string { return pass },
+		"header": func(_, _, header string) string { return header },
+		"at the very end of what is shown": func(_, pass, _ string) string {
+			return strings.Repeat("-", 160) + pass
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.fault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -161,7 +168,8 @@ func TestServerThatEchoesTheCredential(t *testing.T) {
 				w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 				w.Write(appendPacket(nil, "ERR %s", say(user, pass, r.Header.Get("Authorization"))))
 			})
-			err := fails(t, openWith(t, s.url(), Token("canary-secret-of-some-length")), ErrUnavailable)
+			err := fails(t, openWith(t, s.url(), Token("canary-secret-of-some-length")),
+				ErrUnavailable)
 			noCanary(t, err.Error())
 		})
 	}
@@ -192,11 +200,14 @@ func TestAuthShowsNothing(t *testing.T) {
 			all += fmt.Sprintf(verb, auth) + fmt.Sprintf(verb, &auth) + fmt.Sprintf(verb, h)
 		}
 		noCanary(t, all)
-		if strings.Contains(all, "63616e617279") || strings.Contains(all, "99 97 110 97 114 121") { // as %x and %d would show it
+		// as %x and %d would show it
+		if strings.Contains(all, "63616e617279") || strings.Contains(all, "99 97 110 97 114 121") {
 			t.Fatalf("a secret shows: %s", all)
 		}
 	}
-	src := Source{URL: "https://canary-user:canary-pass@git.example.com/acme/config?token=canary#canary", Branch: "refs/heads/main"}
+	src := Source{
+		URL:    "https://canary-user:canary-pass@git.example.com/acme/config?token=canary#canary",
+		Branch: "refs/heads/main"}
 	all := fmt.Sprintf("%v %+v %#v %s", src, src, src, src)
 	var log strings.Builder
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "source", src)
@@ -206,9 +217,13 @@ func TestAuthShowsNothing(t *testing.T) {
 func TestSSHKeyRefusesWhatItCannotUse(t *testing.T) {
 	key := sshKeyPair(t)
 	for name, make := range map[string]func() (Auth, error){
-		"no known_hosts":   func() (Auth, error) { return SSHKey(key.private, nil, []byte(" \n")) },
-		"no key":           func() (Auth, error) { return SSHKey([]byte("canary"), nil, []byte("x")) },
-		"wrong passphrase": func() (Auth, error) { return SSHKey([]byte("canary"), []byte("canary"), []byte("x")) },
+		"no known_hosts": func() (Auth, error) { return SSHKey(key.private, nil, []byte(" \n")) },
+		"no key": func() (Auth, error) {
+			return SSHKey([]byte("canary"), nil, []byte("x"))
+		},
+		"wrong passphrase": func() (Auth, error) {
+			return SSHKey([]byte("canary"), []byte("canary"), []byte("x"))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := make()

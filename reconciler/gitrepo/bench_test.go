@@ -47,7 +47,8 @@ func pathOf(n int, flat bool) string {
 // fill imports files in one commit.
 func (o *origin) fill(n int, flat bool) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "commit refs/heads/main\ncommitter Bob <bob@example.com> %d +0000\ndata 4\nfill\n", o.clock)
+	fmt.Fprintf(&b,
+		"commit refs/heads/main\ncommitter Bob <bob@example.com> %d +0000\ndata 4\nfill\n", o.clock)
 	for i := range n {
 		text := declaration(i, 0)
 		fmt.Fprintf(&b, "M 100644 inline %s\ndata %d\n%s\n", pathOf(i, flat), len(text), text)
@@ -60,8 +61,11 @@ func (o *origin) fill(n int, flat bool) {
 func (o *origin) change(file, version int, flat bool) Hash {
 	text := declaration(file, version)
 	o.clock++
-	o.feed(o.dir, fmt.Sprintf("commit refs/heads/main\ncommitter Bob <bob@example.com> %d +0000\ndata 6\nchange\nfrom refs/heads/main^0\nM 100644 inline %s\ndata %d\n%s\n",
-		o.clock, pathOf(file, flat), len(text), text), "fast-import", "--quiet")
+	o.feed(o.dir,
+		fmt.Sprintf(
+			"commit refs/heads/main\ncommitter Bob <bob@example.com> %d +0000\ndata "+
+				"6\nchange\nfrom refs/heads/main^0\nM 100644 inline %s\ndata %d\n%s\n",
+			o.clock, pathOf(file, flat), len(text), text), "fast-import", "--quiet")
 	return Hash(o.in(o.dir, "rev-parse", "refs/heads/main"))
 }
 
@@ -97,7 +101,8 @@ func (g *gitMirror) update() (bytes int) {
 	g.run("", "fetch", "-q", "origin", "+refs/heads/main:refs/heads/main")
 	head := Hash(strings.TrimSpace(string(g.run("", "rev-parse", "refs/heads/main"))))
 	var ids strings.Builder
-	for field := range strings.SplitSeq(string(g.run("", "diff-tree", "-r", "--raw", "-z", string(g.head), string(head))), "\x00") {
+	for field := range strings.SplitSeq(
+		string(g.run("", "diff-tree", "-r", "--raw", "-z", string(g.head), string(head))), "\x00") {
 		if meta := strings.Fields(field); len(meta) == 5 {
 			ids.WriteString(meta[3] + "\n")
 		}
@@ -126,13 +131,15 @@ func update(b *testing.B, m *Mirror, base Hash) (bytes int) {
 	return bytes
 }
 
-// BenchmarkUpdate is fetch, diff and read of one changed file, beside the same by the git command, A B B A.
+// BenchmarkUpdate is fetch, diff and read of one changed file, beside the same by the git command,
+// A B B A.
 func BenchmarkUpdate(b *testing.B) {
 	for _, size := range []struct {
 		name string
 		n    int
 		flat bool
-	}{{"100", 100, false}, {"1000", 1000, false}, {"10000", 10_000, false}, {"100000", 100_000, false}, {"flat-25000", 25_000, true}} {
+	}{{"100", 100, false}, {"1000", 1000, false}, {"10000", 10_000, false},
+		{"100000", 100_000, false}, {"flat-25000", 25_000, true}} {
 		b.Run(size.name, func(b *testing.B) {
 			o := newOrigin(b)
 			o.fill(size.n, size.flat)
@@ -169,8 +176,11 @@ func BenchmarkUpdate(b *testing.B) {
 func (o *origin) proposal(number, file int, flat bool, from Hash) Hash {
 	text := declaration(file, number)
 	o.clock++
-	o.feed(o.dir, fmt.Sprintf("commit refs/pull/%[1]d/head\ncommitter Bob <bob@example.com> %[3]d +0000\ndata 4\npull\nfrom %[2]s\nM 100644 inline %[4]s\ndata %[5]d\n%[6]s\n",
-		number, from, o.clock, pathOf(file, flat), len(text), text), "fast-import", "--quiet")
+	o.feed(o.dir,
+		fmt.Sprintf(
+			"commit refs/pull/%[1]d/head\ncommitter Bob <bob@example.com> %[3]d +0000\ndata "+
+				"4\npull\nfrom %[2]s\nM 100644 inline %[4]s\ndata %[5]d\n%[6]s\n",
+			number, from, o.clock, pathOf(file, flat), len(text), text), "fast-import", "--quiet")
 	return Hash(o.in(o.dir, "rev-parse", fmt.Sprintf("refs/pull/%d/head", number)))
 }
 
@@ -180,7 +190,8 @@ func (g *gitMirror) pull(number int) (bytes int) {
 	g.run("", "fetch", "-q", "origin", "+"+ref+":"+ref)
 	base := strings.TrimSpace(string(g.run("", "merge-base", string(g.head), ref)))
 	var ids strings.Builder
-	for field := range strings.SplitSeq(string(g.run("", "diff-tree", "-r", "--raw", "-z", base, ref)), "\x00") {
+	for field := range strings.SplitSeq(string(g.run("", "diff-tree", "-r", "--raw", "-z", base,
+		ref)), "\x00") {
 		if meta := strings.Fields(field); len(meta) == 5 {
 			ids.WriteString(meta[3] + "\n")
 		}
@@ -204,14 +215,15 @@ func pull(b *testing.B, m *Mirror, number int, into, head Hash) (bytes int) {
 	return len(data)
 }
 
-// BenchmarkPull is fetch, merge and read of a pull request of one file, which is ten commits behind the branch, beside the same by the git
-// command, A B B A.
+// BenchmarkPull is fetch, merge and read of a pull request of one file, which is ten commits behind
+// the branch, beside the same by the git command, A B B A.
 func BenchmarkPull(b *testing.B) {
 	for _, size := range []struct {
 		name string
 		n    int
 		flat bool
-	}{{"100", 100, false}, {"25000", 25_000, false}, {"100000", 100_000, false}, {"flat-25000", 25_000, true}} {
+	}{{"100", 100, false}, {"25000", 25_000, false}, {"100000", 100_000, false},
+		{"flat-25000", 25_000, true}} {
 		b.Run(size.name, func(b *testing.B) {
 			o := newOrigin(b)
 			o.fill(size.n, size.flat)
@@ -246,7 +258,8 @@ func BenchmarkPull(b *testing.B) {
 	}
 }
 
-// BenchmarkThousandFetches compares the last hundred of a thousand one-file fetches with the first hundred.
+// BenchmarkThousandFetches compares the last hundred of a thousand one-file fetches with the first
+// hundred.
 func BenchmarkThousandFetches(b *testing.B) {
 	o := newOrigin(b)
 	o.fill(10_000, false)
@@ -275,7 +288,8 @@ func timed(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// report shows the medians of two arms that were measured in turns, the quartiles of the first, and their ratio.
+// report shows the medians of two arms that were measured in turns, the quartiles of the first, and
+// their ratio.
 func report(b *testing.B, nameA string, a []time.Duration, nameB string, theirs []time.Duration) {
 	b.ReportMetric(0, "ns/op") // it has the making of the commit in it
 	b.ReportMetric(median(a), nameA+"-ms")
@@ -305,7 +319,8 @@ func BenchmarkDiff(b *testing.B) {
 			head := fetch(b, m).Commit
 			b.ResetTimer()
 			for b.Loop() {
-				if changes, err := m.diff(b.Context(), base, head); err != nil || len(changes) != 1 {
+				if changes, err := m.diff(b.Context(), base, head); err != nil ||
+					len(changes) != 1 {
 					b.Fatal(changes, err)
 				}
 			}
@@ -313,7 +328,8 @@ func BenchmarkDiff(b *testing.B) {
 	}
 }
 
-// BenchmarkClone is the cold start: fetch into an empty mirror, walk and read everything, beside git clone.
+// BenchmarkClone is the cold start: fetch into an empty mirror, walk and read everything, beside
+// git clone.
 func BenchmarkClone(b *testing.B) {
 	o := newOrigin(b)
 	o.fill(100_000, false)
@@ -325,7 +341,10 @@ func BenchmarkClone(b *testing.B) {
 		var head Head
 		ours = append(ours, timed(func() { head = fetch(b, m) }))
 		walk = append(walk, timed(func() {
-			err := m.Walk(b.Context(), head.Commit, func(e Entry) error { _, err := m.Blob(b.Context(), e.Blob); return err })
+			err := m.Walk(b.Context(), head.Commit, func(e Entry) error {
+				_, err := m.Blob(b.Context(), e.Blob)
+				return err
+			})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -12,25 +12,36 @@ import (
 
 // Budget limits what one fetch, walk or read may cost. A zero field means its default.
 type Budget struct {
-	Bytes       int64         // received from the server in one fetch, advertisement included; 512 MiB
-	Objects     int           // in one pack; 2,000,000. Each takes about 150 bytes of memory while the pack comes in
-	ObjectBytes int64         // of one object when inflated, held in memory; 64 MiB. Larger ones lie on disk while deltas of them are resolved
-	Time        time.Duration // wall clock of one fetch, beside one second for each 64 KiB received; 5 minutes
-	Idle        time.Duration // without a byte from the server; 1 minute
-	Files       int           // entries of fleet/, and of each tenant's folder, in one walk or diff; 250,000
-	FileBytes   int64         // of one blob that Blob returns; 1 MiB
-	PullFiles   int           // that one pull request may change below fleet/ and tenants/; 2,000
-	PullBytes   int64         // received in one FetchRef, and kept of refs before the oldest go; 64 MiB
+	// received from the server in one fetch, advertisement included; 512 MiB
+	Bytes int64
+	// in one pack; 2,000,000. Each takes about 150 bytes of memory while the pack comes in
+	Objects int
+	// of one object when inflated, held in memory; 64 MiB. Larger ones lie on disk while deltas of
+	// them are resolved
+	ObjectBytes int64
+	// wall clock of one fetch, beside one second for each 64 KiB received; 5 minutes
+	Time time.Duration
+	Idle time.Duration // without a byte from the server; 1 minute
+	// entries of fleet/, and of each tenant's folder, in one walk or diff; 250,000
+	Files     int
+	FileBytes int64 // of one blob that Blob returns; 1 MiB
+	PullFiles int   // that one pull request may change below fleet/ and tenants/; 2,000
+	// received in one FetchRef, and kept of refs before the oldest go; 64 MiB
+	PullBytes int64
 }
 
-// deltaMemory is how many objects of the largest size resolving deltas may hold at once. Ordinary packs need a few small ones.
+// deltaMemory is how many objects of the largest size resolving deltas may hold at once. Ordinary
+// packs need a few small ones.
 const deltaMemory = 4
 
 func (b Budget) withDefaults() (Budget, error) {
-	if b.Bytes < 0 || b.Objects < 0 || b.ObjectBytes < 0 || b.Time < 0 || b.Idle < 0 || b.Files < 0 || b.PullFiles < 0 || b.FileBytes < 0 || b.PullBytes < 0 {
-		return b, &Error{Kind: ErrRefused, Subject: "budget", Detail: "limits cannot be negative; use 0 for the default"}
+	if b.Bytes < 0 || b.Objects < 0 || b.ObjectBytes < 0 || b.Time < 0 || b.Idle < 0 ||
+		b.Files < 0 || b.PullFiles < 0 || b.FileBytes < 0 || b.PullBytes < 0 {
+		return b, &Error{Kind: ErrRefused, Subject: "budget",
+			Detail: "limits cannot be negative; use 0 for the default"}
 	}
-	d := Budget{Bytes: 512 << 20, Objects: 2_000_000, ObjectBytes: 64 << 20, Time: 5 * time.Minute, Idle: time.Minute,
+	d := Budget{Bytes: 512 << 20, Objects: 2_000_000, ObjectBytes: 64 << 20, Time: 5 * time.Minute,
+		Idle:  time.Minute,
 		Files: 250_000, FileBytes: 1 << 20, PullFiles: 2000, PullBytes: 64 << 20}
 	setDefault(&b.Bytes, d.Bytes)
 	setDefault(&b.Objects, d.Objects)
@@ -57,8 +68,9 @@ var (
 	errSilent = errors.New("the server fell silent")
 )
 
-// meter counts what one fetch receives and ends the fetch's context when time runs out. Ending the context closes the connection, which is
-// the only thing that wakes a read from a server that sends nothing.
+// meter counts what one fetch receives and ends the fetch's context when time runs out. Ending the
+// context closes the connection, which is the only thing that wakes a read from a server that sends
+// nothing.
 type meter struct {
 	limit int64
 	idle  time.Duration
@@ -68,10 +80,12 @@ type meter struct {
 	timer *time.Timer
 }
 
-// minRate is the bytes in a second that make a fetch go on beyond its time: what gets on is not cut off.
+// minRate is the bytes in a second that make a fetch go on beyond its time: what gets on is not cut
+// off.
 const minRate = 64 << 10
 
-// start returns a context that ends when the time is over, or when nothing has been received for the idle time.
+// start returns a context that ends when the time is over, or when nothing has been received for
+// the idle time.
 func (b Budget) start(ctx context.Context) (context.Context, *meter, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	m := &meter{limit: b.Bytes, idle: b.Idle}
@@ -107,7 +121,9 @@ func (m *meter) add(n int) error {
 	defer m.mu.Unlock()
 	m.timer.Reset(m.idle)
 	if m.spent += int64(n); m.spent > m.limit {
-		return overBudget("", "bytes", m.limit, "the source sends more than one fetch may receive; raise source.maxBytes if that is expected")
+		return overBudget("", "bytes", m.limit,
+			"the source sends more than one fetch may receive; raise source.maxBytes if that is "+
+				"expected")
 	}
 	return nil
 }
@@ -136,16 +152,23 @@ func (r *meteredReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ended turns the end of a fetch's context into what the caller should see: its own cancellation as it is, a spent budget as ErrTimedOut.
+// ended turns the end of a fetch's context into what the caller should see: its own cancellation as
+// it is, a spent budget as ErrTimedOut.
 func ended(ctx context.Context, b Budget) error {
 	if ctx.Err() == nil {
 		return nil
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errWall):
-		return &Error{Kind: ErrTimedOut, Detail: fmt.Sprintf("the fetch took longer than %s and a second for each 64 KiB that arrived; the server is slow, or source.fetchTimeout too short", b.Time)}
+		return &Error{
+			Kind: ErrTimedOut,
+			Detail: fmt.Sprintf(
+				"the fetch took longer than %s and a second for each 64 KiB that arrived; the "+
+					"server is slow, or source.fetchTimeout too short", b.Time)}
 	case errors.Is(cause, errSilent):
-		return &Error{Kind: ErrTimedOut, Detail: fmt.Sprintf("nothing was received for %s; the connection was closed", b.Idle)}
+		return &Error{
+			Kind:   ErrTimedOut,
+			Detail: fmt.Sprintf("nothing was received for %s; the connection was closed", b.Idle)}
 	default:
 		return cause
 	}

@@ -36,7 +36,9 @@ func TestBytesBudgetStopsALargeBlob(t *testing.T) {
 	s := newGitServer(t, o)
 	m := open(t, t.TempDir(), s.url(), WithBudget(Budget{Bytes: 1 << 20}))
 	fetch(t, m)
-	noise := make([]byte, 8<<20) // 200 MiB in the catalogue; what counts is that it is more than the budget and does not compress
+	// 200 MiB in the catalogue; what counts is that it is more than the budget and does not
+	// compress
+	noise := make([]byte, 8<<20)
 	state := uint64(1)
 	for i := range noise {
 		state = state*6364136223846793005 + 1442695040888963407
@@ -67,7 +69,8 @@ func TestObjectsBudget(t *testing.T) {
 }
 
 func TestFilesBudgetStopsAMillionFiles(t *testing.T) {
-	// Six trees that name each other ten times over stand for a million files in less than a kilobyte.
+	// Six trees that name each other ten times over stand for a million files in less than a
+	// kilobyte.
 	var p fakePack
 	_, blob := p.object(plumbing.BlobObject, []byte("x"))
 	mode, id := "100644", blob
@@ -82,13 +85,16 @@ func TestFilesBudgetStopsAMillionFiles(t *testing.T) {
 	_, root := p.object(plumbing.TreeObject, treeOf(id, "40000 tenants"))
 	s := newFakeServer(t, p.commitOn(root), p.bytes())
 	m := open(t, t.TempDir(), s.url(), WithBudget(Budget{Files: 50_000}))
-	unreadable(t, m, fetch(t, m).Commit, "tenants/n0/ tenants/n1/ tenants/n2/ tenants/n3/ tenants/n4/ tenants/n5/ tenants/n6/ tenants/n7/ tenants/n8/ tenants/n9/")
+	unreadable(t, m, fetch(t, m).Commit,
+		"tenants/n0/ tenants/n1/ tenants/n2/ tenants/n3/ tenants/n4/ tenants/n5/ tenants/n6/ "+
+			"tenants/n7/ tenants/n8/ tenants/n9/")
 
 	t.Run("directories alone count too", func(t *testing.T) {
 		var p fakePack
 		_, id := p.object(plumbing.TreeObject, nil)
 		for range 8 {
-			_, id = p.object(plumbing.TreeObject, treeOf(id, "40000 a", "40000 b", "40000 c", "40000 d", "40000 e", "40000 f"))
+			_, id = p.object(plumbing.TreeObject, treeOf(id, "40000 a", "40000 b", "40000 c",
+				"40000 d", "40000 e", "40000 f"))
 		}
 		_, root := p.object(plumbing.TreeObject, treeOf(id, "40000 fleet"))
 		s := newFakeServer(t, p.commitOn(root), p.bytes())
@@ -103,7 +109,8 @@ func unreadable(t *testing.T, m *Mirror, commit Hash, want string) {
 	var got []string
 	err := m.Walk(t.Context(), commit, func(e Entry) error {
 		got = append(got, e.Path)
-		if e.Kind != Unreadable || !strings.Contains(e.Why, "raise source.maxFiles") || !strings.Contains(e.Why, "(commit "+commit.Short()+" by ") {
+		if e.Kind != Unreadable || !strings.Contains(e.Why, "raise source.maxFiles") ||
+			!strings.Contains(e.Why, "(commit "+commit.Short()+" by ") {
 			t.Error(e)
 		}
 		return nil
@@ -120,7 +127,8 @@ func TestHundredThousandRefs(t *testing.T) {
 	for i := range 100_000 {
 		fmt.Fprintf(&refs, "%s refs/pull/%06d/head\n", first, i)
 	}
-	if err := os.WriteFile(filepath.Join(o.dir, "packed-refs"), []byte("# pack-refs with: sorted \n"+refs.String()), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(o.dir, "packed-refs"),
+		[]byte("# pack-refs with: sorted \n"+refs.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	s := newGitServer(t, o)
@@ -148,7 +156,8 @@ func TestHundredThousandRefs(t *testing.T) {
 
 func TestObjectThatClaimsFourGigabytes(t *testing.T) {
 	zeros := deflate(make([]byte, 64<<20))
-	for name, size := range map[string]uint64{"lies about it": 100, "has not got them": 4 << 30, "says a number that no integer holds": 1<<63 + 5} {
+	for name, size := range map[string]uint64{"lies about it": 100, "has not got them": 4 << 30,
+		"says a number that no integer holds": 1<<63 + 5} {
 		t.Run(name, func(t *testing.T) {
 			var p fakePack
 			p.head(plumbing.BlobObject, size)
@@ -180,13 +189,17 @@ func TestFileBytesBudget(t *testing.T) {
 		got = append(got, fmt.Sprint(e.Path, err == nil))
 		return nil
 	})
-	if err != nil || strings.Join(got, " ") != "tenants/acme/deployments/large.yamlfalse tenants/acme/deployments/small.yamltrue" {
+	if err != nil ||
+		strings.Join(got,
+			" ") != "tenants/acme/deployments/large.yamlfalse "+
+			"tenants/acme/deployments/small.yamltrue" {
 		t.Fatal(got, err)
 	}
 }
 
 func TestBudgetRefusesNegativeLimits(t *testing.T) {
-	if _, err := Open(t.Context(), t.TempDir(), Source{URL: "https://git.example.com/a"}, WithBudget(Budget{Files: -1})); !errors.Is(err, ErrRefused) {
+	if _, err := Open(t.Context(), t.TempDir(), Source{URL: "https://git.example.com/a"},
+		WithBudget(Budget{Files: -1})); !errors.Is(err, ErrRefused) {
 		t.Fatal(err)
 	}
 }

@@ -11,10 +11,12 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// maxCommitBytes is far above any commit that a person or a forge writes, signatures and merged tags included.
+// maxCommitBytes is far above any commit that a person or a forge writes, signatures and merged
+// tags included.
 const maxCommitBytes = 4 << 20
 
-// Commit is what people want to know of a commit. Names, addresses and subject are what the author wrote: printable, shortened, not proven.
+// Commit is what people want to know of a commit. Names, addresses and subject are what the author
+// wrote: printable, shortened, not proven.
 type Commit struct {
 	ID        Hash
 	Tree      Hash
@@ -64,7 +66,8 @@ func (m *Mirror) commitAt(id plumbing.Hash) (Commit, error) {
 	since := m.resets()
 	data, err := m.objects.read(id, plumbing.CommitObject, maxCommitBytes)
 	if large, ok := m.objects.(prefixes); ok && errors.Is(err, errTooLarge) {
-		data, err = large.prefix(id, plumbing.CommitObject, maxCommitBytes) // a long message: the header is all that is needed
+		// a long message: the header is all that is needed
+		data, err = large.prefix(id, plumbing.CommitObject, maxCommitBytes)
 	}
 	if err != nil {
 		return Commit{}, m.readFailure(since, "commit "+id.String(), err)
@@ -81,7 +84,8 @@ type commitError string
 
 func (e commitError) Error() string { return string(e) }
 
-// parseCommit reads the header, whose first lines have a fixed order, and the first line of the message.
+// parseCommit reads the header, whose first lines have a fixed order, and the first line of the
+// message.
 func parseCommit(text string) (Commit, error) {
 	var c Commit
 	header, message, _ := strings.Cut(text, "\n\n")

@@ -50,9 +50,9 @@ func (w *walker) between(base, head Hash) error {
 	return w.folders(from, to)
 }
 
-// folders compares what Argosy reads of two commits: fleet/, and each tenant's folder. Each is judged alone. A folder that
-// cannot be read, because somebody pushed what Git would not have written or more than the budget, is one Change of kind
-// Unreadable, and everything else goes on.
+// folders compares what Argosy reads of two commits: fleet/, and each tenant's folder. Each is
+// judged alone. A folder that cannot be read, because somebody pushed what Git would not have
+// written or more than the budget, is one Change of kind Unreadable, and everything else goes on.
 func (w *walker) folders(base, head plumbing.Hash) error {
 	if base == head && !w.recheck() {
 		return nil
@@ -67,7 +67,8 @@ func (w *walker) folders(base, head plumbing.Hash) error {
 	}
 	for _, name := range []string{"fleet", "tenants"} {
 		before, after := old.named(name), new.named(name)
-		if name == "tenants" && before.folderOrNone() && after.folderOrNone() && !w.isDistrusted("tenants/") {
+		if name == "tenants" && before.folderOrNone() && after.folderOrNone() &&
+			!w.isDistrusted("tenants/") {
 			done, err := w.tenants(before, after)
 			if err != nil {
 				return err
@@ -83,7 +84,8 @@ func (w *walker) folders(base, head plumbing.Hash) error {
 	return nil
 }
 
-// tenants compares tenants/, folder by folder. It reports false when tenants/ itself cannot be read on one of the sides.
+// tenants compares tenants/, folder by folder. It reports false when tenants/ itself cannot be read
+// on one of the sides.
 func (w *walker) tenants(before, after *listed) (bool, error) {
 	if before.id == after.id && !w.recheck() {
 		return true, nil
@@ -112,7 +114,8 @@ func (w *walker) tenants(before, after *listed) (bool, error) {
 	for _, name := range names {
 		path := "tenants/" + name
 		if checkName([]byte(name)) != nil {
-			path = "tenants/" + strconv.QuoteToASCII(name) // the name of no folder, and of nothing in another's
+			// the name of no folder, and of nothing in another's
+			path = "tenants/" + strconv.QuoteToASCII(name)
 		}
 		if err := w.side(path, old.named(name), new.named(name)); err != nil {
 			return true, err
@@ -129,11 +132,13 @@ type listed struct {
 }
 
 // folder reports whether the name is a directory's.
-func (l *listed) folder() bool       { return l.why != nil || l.entry != nil && l.entry.isDirectory() }
+func (l *listed) folder() bool {
+	return l.why != nil || l.entry != nil && l.entry.isDirectory()
+}
 func (l *listed) folderOrNone() bool { return l.entry == nil || l.why == nil && l.folder() }
 
-// listing is a directory whose entries are judged one by one: a name that Git does not allow, or the wrong order, hurts
-// no other entry.
+// listing is a directory whose entries are judged one by one: a name that Git does not allow, or
+// the wrong order, hurts no other entry.
 type listing struct{ entries map[string]*listed }
 
 func (l *listing) named(name string) *listed {
@@ -171,7 +176,8 @@ func (w *walker) list(commit, path string, id plumbing.Hash) (*listing, error) {
 			at = &listed{entry: &e, id: e.id}
 			l.entries[key] = at
 		} else {
-			at.id, at.why = id, errors.New("two entries have the same name") // the id changes with either entry
+			// the id changes with either entry
+			at.id, at.why = id, errors.New("two entries have the same name")
 		}
 		if err := checkName(e.name); err != nil {
 			at.why = err
@@ -186,7 +192,8 @@ func (w *walker) side(path string, before, after *listed) error {
 	if distrusted && after.folder() && known != "" && known == publicHash(after.id) {
 		return nil // as it was when it could not be read
 	}
-	if before.entry != nil && after.entry != nil && !distrusted && before.id == after.id && before.why == nil && after.why == nil &&
+	if before.entry != nil && after.entry != nil && !distrusted && before.id == after.id &&
+		before.why == nil && after.why == nil &&
 		before.entry.mode == after.entry.mode {
 		return nil
 	}
@@ -204,7 +211,8 @@ func (w *walker) side(path string, before, after *listed) error {
 		if end == after && before.entry != nil && !before.folder() {
 			old = before.entry
 		}
-		if err := w.visit(Change{Path: path, Old: entryAt(path, old), New: entryAt(path, new)}); err != nil {
+		if err := w.visit(Change{Path: path, Old: entryAt(path, old),
+			New: entryAt(path, new)}); err != nil {
 			return err
 		}
 	}
@@ -217,7 +225,8 @@ func (w *walker) side(path string, before, after *listed) error {
 // folder compares one folder. Nothing of it is visited before all of it is read.
 func (w *walker) folder(path string, before, after *listed, distrusted bool) error {
 	var changes []Change
-	f := &walker{ctx: w.ctx, m: w.m, objects: w.objects, since: w.since, commit: w.commit, left: w.m.budget.Files,
+	f := &walker{ctx: w.ctx, m: w.m, objects: w.objects, since: w.since, commit: w.commit,
+		left:  w.m.budget.Files,
 		visit: func(c Change) error { changes = append(changes, c); return nil }}
 	depth := 1 + strings.Count(path, "/")
 	old, new := plumbing.ZeroHash, plumbing.ZeroHash
@@ -229,14 +238,16 @@ func (w *walker) folder(path string, before, after *listed, distrusted bool) err
 	}
 	whole := Change{Path: path + "/", Old: Entry{Path: path + "/", Kind: Unreadable}}
 	if !new.IsZero() {
-		whole.New = Entry{Path: path + "/", Blob: publicHash(new), Kind: Directory, Mode: modeDirectory}
+		whole.New = Entry{Path: path + "/", Blob: publicHash(new), Kind: Directory,
+			Mode: modeDirectory}
 	}
 	err := before.why
 	if err == nil && after.why == nil && !distrusted {
 		err = f.directories(path, depth, old, new)
 	}
 	if err != nil || after.why != nil || distrusted {
-		// The head alone decides whether the folder can be read: what the base holds is no longer asked.
+		// The head alone decides whether the folder can be read: what the base holds is no longer
+		// asked.
 		changes, f.left, err = []Change{whole}, w.m.budget.Files, after.why
 		if err == nil {
 			err = f.directories(path, depth, plumbing.ZeroHash, new)
@@ -276,10 +287,12 @@ func (w *walker) isDistrusted(folder string) bool {
 	return is
 }
 
-// reason tells what makes a folder unreadable; false for an error that says nothing about what was pushed.
+// reason tells what makes a folder unreadable; false for an error that says nothing about what was
+// pushed.
 func (w *walker) reason(err error) (string, bool) {
 	var known *Error
-	if !errors.As(err, &known) || !errors.Is(err, ErrOverBudget) && !errors.Is(err, ErrMalformed) && !errors.Is(err, errGap) {
+	if !errors.As(err, &known) || !errors.Is(err, ErrOverBudget) && !errors.Is(err, ErrMalformed) &&
+		!errors.Is(err, errGap) {
 		return "", false
 	}
 	return known.Detail, true
@@ -335,7 +348,8 @@ func (w *walker) directories(path string, depth int, base, head plumbing.Hash) e
 	return nil
 }
 
-// entries compares what one name is on both sides; nil where it is not. Both are directories, or neither is.
+// entries compares what one name is on both sides; nil where it is not. Both are directories, or
+// neither is.
 func (w *walker) entries(parent string, depth int, before, after *treeEntry) error {
 	if before != nil && after != nil && before.id == after.id && before.mode == after.mode {
 		return nil
@@ -398,11 +412,12 @@ func kindOf(mode uint32) Kind {
 	return Other
 }
 
-// spend counts a directory opened or an entry visited. Directories count so that a small set of trees that name each other a
-// thousandfold ends like any other crowd.
+// spend counts a directory opened or an entry visited. Directories count so that a small set of
+// trees that name each other a thousandfold ends like any other crowd.
 func (w *walker) spend() error {
 	if w.left--; w.left < 0 {
-		return overBudget(w.commit, "files", int64(w.m.budget.Files), "remove what does not belong there, or raise source.maxFiles")
+		return overBudget(w.commit, "files", int64(w.m.budget.Files),
+			"remove what does not belong there, or raise source.maxFiles")
 	}
 	return w.ctx.Err()
 }
@@ -440,12 +455,15 @@ func (w *walker) tree(path string, id plumbing.Hash) ([]byte, error) {
 	var large tooLarge
 	switch {
 	case errors.Is(err, ErrNotFound) && w.gaps():
-		return nil, &Error{Kind: errGap, Subject: w.commit, Detail: fmt.Sprintf("directory %q is too large to be read; remove it", "/"+path)}
+		return nil, &Error{Kind: errGap, Subject: w.commit,
+			Detail: fmt.Sprintf("directory %q is too large to be read; remove it", "/"+path)}
 	case errors.Is(err, ErrNotFound):
 		return nil, w.m.incompleteTree(w.since, w.commit, path, id)
 	case errors.As(err, &large):
 		return nil, overBudget(w.commit, "object bytes", w.m.budget.ObjectBytes,
-			fmt.Sprintf("directory %q is an object of %d bytes; remove it, or raise source.maxObjectBytes", "/"+path, large.size))
+			fmt.Sprintf(
+				"directory %q is an object of %d bytes; remove it, or raise source.maxObjectBytes",
+				"/"+path, large.size))
 	case err != nil:
 		return nil, w.m.readFailure(w.since, w.commit+": directory "+strconv.Quote(path), err)
 	}

@@ -97,7 +97,8 @@ func TestKillNineInTheMiddle(t *testing.T) {
 	}
 	o.commit("files")
 	s := newGitServer(t, o)
-	// The server answers with a pack in pieces, and the process is killed at one of them, later each time.
+	// The server answers with a pack in pieces, and the process is killed at one of them, later
+	// each time.
 	var pieces, killAt atomic.Int64
 	var process atomic.Pointer[os.Process]
 	s.fault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -109,7 +110,8 @@ func TestKillNineInTheMiddle(t *testing.T) {
 	})
 	dir := t.TempDir()
 	for round := range 40 {
-		want := o.set(fmt.Sprintf("tenants/acme/deployments/d%d.yaml", round%30), declaration(round, 1))
+		want := o.set(fmt.Sprintf("tenants/acme/deployments/d%d.yaml", round%30),
+			declaration(round, 1))
 		pieces.Store(0)
 		killAt.Store(int64(round%20)*3 + 1)
 		cmd := exec.Command(os.Args[0])
@@ -159,7 +161,8 @@ func (w *inPieces) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestStatesBetweenTwoInstructions builds what a process leaves when it is killed between the steps of installing a pack.
+// TestStatesBetweenTwoInstructions builds what a process leaves when it is killed between the steps
+// of installing a pack.
 func TestStatesBetweenTwoInstructions(t *testing.T) {
 	o := newOrigin(t)
 	o.set("fleet/fleet.yaml", "1")
@@ -172,7 +175,9 @@ func TestStatesBetweenTwoInstructions(t *testing.T) {
 	fetch(t, m)
 	m.Close()
 	after := copyTree(t, dir)
-	name := func(state, suffix string) string { return filepath.Base(packFiles(t, state, suffix)[0]) }
+	name := func(state, suffix string) string {
+		return filepath.Base(packFiles(t, state, suffix)[0])
+	}
 	put := func(t *testing.T, from, to, file string) {
 		data, err := os.ReadFile(filepath.Join(from, file))
 		if err != nil {
@@ -184,20 +189,26 @@ func TestStatesBetweenTwoInstructions(t *testing.T) {
 	}
 	pack, idx := "objects/pack/"+name(after, ".pack"), "objects/pack/"+name(after, ".idx")
 	for what, harm := range map[string]func(t *testing.T, d string){
-		"pack without its index":         func(t *testing.T, d string) { put(t, after, d, pack) },
-		"both, the absorbed still there": func(t *testing.T, d string) { put(t, after, d, pack); put(t, after, d, idx) },
+		"pack without its index": func(t *testing.T, d string) { put(t, after, d, pack) },
+		"both, the absorbed still there": func(t *testing.T, d string) {
+			put(t, after, d, pack)
+			put(t, after, d, idx)
+		},
 		"the absorbed pack without its index": func(t *testing.T, d string) {
 			put(t, after, d, pack)
 			put(t, after, d, idx)
 			os.Remove(filepath.Join(d, "objects/pack", name(before, ".idx")))
 		},
-		"incoming files": func(t *testing.T, d string) { os.WriteFile(filepath.Join(d, "incoming/pack-1"), []byte("PACK"), 0o600) },
+		"incoming files": func(t *testing.T, d string) {
+			os.WriteFile(filepath.Join(d, "incoming/pack-1"), []byte("PACK"), 0o600)
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			d := copyTree(t, before)
 			harm(t, d)
 			m := open(t, d, s.url())
-			if h := fetch(t, m); h.Commit != second || h.Recloned != "" || files(t, m, second)["fleet/fleet.yaml"] != "2" || leftovers(t, m) != 0 {
+			if h := fetch(t, m); h.Commit != second || h.Recloned != "" ||
+				files(t, m, second)["fleet/fleet.yaml"] != "2" || leftovers(t, m) != 0 {
 				t.Fatalf("%+v", h)
 			}
 			o.sound(d, second)

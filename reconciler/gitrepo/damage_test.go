@@ -53,25 +53,55 @@ func TestDamageIsFoundAndClonedAnew(t *testing.T) {
 			p := packFiles(t, dir, ".pack")[0]
 			damage(t, p, size(p)/2)
 		},
-		"pack header":      func(t *testing.T, dir string) { damage(t, packFiles(t, dir, ".pack")[0], 0) },
-		"pack's checksum":  func(t *testing.T, dir string) { p := packFiles(t, dir, ".pack")[0]; damage(t, p, size(p)-1) },
-		"index":            func(t *testing.T, dir string) { p := packFiles(t, dir, ".idx")[0]; damage(t, p, size(p)/2) },
-		"index header":     func(t *testing.T, dir string) { damage(t, packFiles(t, dir, ".idx")[0], 1) },
-		"index fan-out":    func(t *testing.T, dir string) { damage(t, packFiles(t, dir, ".idx")[0], 8) },
-		"index's checksum": func(t *testing.T, dir string) { p := packFiles(t, dir, ".idx")[0]; damage(t, p, size(p)-1) },
-		"pack cut off":     func(t *testing.T, dir string) { os.Truncate(packFiles(t, dir, ".pack")[0], 100) },
-		"pack empty":       func(t *testing.T, dir string) { os.Truncate(packFiles(t, dir, ".pack")[0], 0) },
-		"index cut off":    func(t *testing.T, dir string) { os.Truncate(packFiles(t, dir, ".idx")[0], 100) },
-		"index gone":       func(t *testing.T, dir string) { os.Remove(packFiles(t, dir, ".idx")[0]) },
-		"pack gone":        func(t *testing.T, dir string) { os.Remove(packFiles(t, dir, ".pack")[0]) },
-		"record garbled":   func(t *testing.T, dir string) { os.WriteFile(filepath.Join(dir, recordFile), []byte("{"), 0o600) },
+		"pack header": func(t *testing.T, dir string) {
+			damage(t, packFiles(t, dir, ".pack")[0], 0)
+		},
+		"pack's checksum": func(t *testing.T, dir string) {
+			p := packFiles(t, dir, ".pack")[0]
+			damage(t, p, size(p)-1)
+		},
+		"index": func(t *testing.T, dir string) {
+			p := packFiles(t, dir, ".idx")[0]
+			damage(t, p, size(p)/2)
+		},
+		"index header": func(t *testing.T, dir string) {
+			damage(t, packFiles(t, dir, ".idx")[0], 1)
+		},
+		"index fan-out": func(t *testing.T, dir string) {
+			damage(t, packFiles(t, dir, ".idx")[0], 8)
+		},
+		"index's checksum": func(t *testing.T, dir string) {
+			p := packFiles(t, dir, ".idx")[0]
+			damage(t, p, size(p)-1)
+		},
+		"pack cut off": func(t *testing.T, dir string) {
+			os.Truncate(packFiles(t, dir, ".pack")[0], 100)
+		},
+		"pack empty": func(t *testing.T, dir string) {
+			os.Truncate(packFiles(t, dir, ".pack")[0], 0)
+		},
+		"index cut off": func(t *testing.T, dir string) {
+			os.Truncate(packFiles(t, dir, ".idx")[0], 100)
+		},
+		"index gone": func(t *testing.T, dir string) {
+			os.Remove(packFiles(t, dir, ".idx")[0])
+		},
+		"pack gone": func(t *testing.T, dir string) {
+			os.Remove(packFiles(t, dir, ".pack")[0])
+		},
+		"record garbled": func(t *testing.T, dir string) {
+			os.WriteFile(filepath.Join(dir, recordFile), []byte("{"), 0o600)
+		},
 		"ref garbled": func(t *testing.T, dir string) {
 			os.WriteFile(filepath.Join(dir, "refs/heads/main"), []byte("\x00\x00"), 0o600)
 		},
 		"ref to nowhere": func(t *testing.T, dir string) {
-			os.WriteFile(filepath.Join(dir, "refs/heads/main"), []byte(strings.Repeat("1", 40)), 0o600)
+			os.WriteFile(filepath.Join(dir, "refs/heads/main"), []byte(strings.Repeat("1", 40)),
+				0o600)
 		},
-		"objects gone": func(t *testing.T, dir string) { os.RemoveAll(filepath.Join(dir, "objects")) },
+		"objects gone": func(t *testing.T, dir string) {
+			os.RemoveAll(filepath.Join(dir, "objects"))
+		},
 	}
 	for name, harm := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +136,8 @@ func TestDamageWhileTheMirrorIsOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := int64(packHeader); at < int64(len(pristine))-packTrailer; at += int64(len(pristine)) / 60 {
+	for at := int64(packHeader); at < int64(len(pristine))-packTrailer; at += int64(
+		len(pristine)) / 60 {
 		m.Close()
 		m = open(t, dir, s.url())
 		fetch(t, m)
@@ -118,7 +149,8 @@ func TestDamageWhileTheMirrorIsOpen(t *testing.T) {
 			seen[e.Path] = string(data)
 			return err
 		})
-		for path, text := range seen { // whatever was read before the damage was met is what was committed
+		// whatever was read before the damage was met is what was committed
+		for path, text := range seen {
 			var i int
 			fmt.Sscanf(path, "tenants/acme/deployments/d%d.yaml", &i)
 			if text != "" && text != declaration(i, 0) {
@@ -164,7 +196,8 @@ func TestIndexThatPointsElsewhere(t *testing.T) {
 	}
 }
 
-// Why the mirror was thrown away is told by the fetch that clones it anew, and not forgotten by those that fail before.
+// Why the mirror was thrown away is told by the fetch that clones it anew, and not forgotten by
+// those that fail before.
 func TestReasonOfACloneOutlastsAnOutage(t *testing.T) {
 	s := newFakeServer(t, plumbing.ZeroHash, nil)
 	m := open(t, t.TempDir(), s.url())

@@ -13,7 +13,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// entry is the head of one object in a pack file (gitformat-pack). Its content is read by position, so that many readers share one file.
+// entry is the head of one object in a pack file (gitformat-pack). Its content is read by position,
+// so that many readers share one file.
 type entry struct {
 	file io.ReaderAt
 	kind plumbing.ObjectType
@@ -61,7 +62,8 @@ func readEntry(file io.ReaderAt, offset int64) (entry, error) {
 	return e, nil
 }
 
-// backReference is how far back the base of a delta lies: seven bits a byte, each further byte adding one before it shifts.
+// backReference is how far back the base of a delta lies: seven bits a byte, each further byte
+// adding one before it shifts.
 func backReference(b []byte) (value int64, width int) {
 	for i, c := range b {
 		if i > 8 {
@@ -87,7 +89,8 @@ type inflater struct {
 	rest [1]byte
 }
 
-// inflate reads exactly size bytes of content; more or less than that is an error. The size has been checked against a limit before.
+// inflate reads exactly size bytes of content; more or less than that is an error. The size has
+// been checked against a limit before.
 func (e entry) inflate(size int64) ([]byte, error) {
 	if e.size != size {
 		return nil, errEntry
@@ -121,7 +124,8 @@ func (f *inflater) reset(r io.Reader) (err error) {
 	return f.z.(zlib.Resetter).Reset(f.src, nil)
 }
 
-// deltaHeader catches the beginning of a delta: the sizes of its base and of what it makes, as variable-length numbers.
+// deltaHeader catches the beginning of a delta: the sizes of its base and of what it makes, as
+// variable-length numbers.
 type deltaHeader struct {
 	buf [2 * binary.MaxVarintLen64]byte
 	n   int
@@ -152,8 +156,9 @@ func deltaTarget(delta []byte) int64 {
 	return d.target()
 }
 
-// sameHash reports whether data is the object that id names. It guards against damage only, and so may use the faster implementation:
-// against forged collisions ids are checked when objects come in.
+// sameHash reports whether data is the object that id names. It guards against damage only, and so
+// may use the faster implementation: against forged collisions ids are checked when objects come
+// in.
 func sameHash(id plumbing.Hash, kind plumbing.ObjectType, data []byte) bool {
 	h := sha1.New()
 	h.Write(strconv.AppendInt(append(kind.Bytes(), ' '), int64(len(data)), 10))

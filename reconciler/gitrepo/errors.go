@@ -9,10 +9,11 @@ import (
 	shown "argosy.dev/argosy/fleet/printable"
 )
 
-// The kinds of failure that a caller treats differently; test with errors.Is. After any of them the last head stands and nothing may be
-// concluded about what the branch holds.
+// The kinds of failure that a caller treats differently; test with errors.Is. After any of them the
+// last head stands and nothing may be concluded about what the branch holds.
 var (
-	// ErrUnavailable: the source could not be reached or did not answer as a Git server does. Try again later.
+	// ErrUnavailable: the source could not be reached or did not answer as a Git server does. Try
+	// again later.
 	ErrUnavailable = errors.New("source unavailable")
 	// ErrUnauthorized: the source refused the credential, or wants one.
 	ErrUnauthorized = errors.New("source refused access")
@@ -22,13 +23,15 @@ var (
 	ErrMoved = errors.New("the ref has moved")
 	// ErrUnrelated: two histories have no commit in common.
 	ErrUnrelated = errors.New("unrelated histories")
-	// ErrManyBases: two histories parted at more than one commit, so no comparison with one of them shows what a merge changes.
+	// ErrManyBases: two histories parted at more than one commit, so no comparison with one of them
+	// shows what a merge changes.
 	ErrManyBases = errors.New("more than one merge base")
 	// ErrOverBudget: the source or the commit is larger than a budget; Error.Budget says which.
 	ErrOverBudget = errors.New("over budget")
 	// ErrMalformed: an object is complete and matches its id, but is not what Git allows.
 	ErrMalformed = errors.New("malformed object")
-	// ErrCorrupt: the mirror's files are damaged. The next Fetch throws the mirror away and clones anew.
+	// ErrCorrupt: the mirror's files are damaged. The next Fetch throws the mirror away and clones
+	// anew.
 	ErrCorrupt = errors.New("mirror is damaged")
 	// ErrTimedOut: the wall clock ran out, or the server fell silent.
 	ErrTimedOut = errors.New("timed out")
@@ -42,14 +45,17 @@ var (
 	ErrRefused = errors.New("refused")
 )
 
-// Error is every error of this package but those of a context that the caller ended. It holds no credential, user info or query.
+// Error is every error of this package but those of a context that the caller ended. It holds no
+// credential, user info or query.
 type Error struct {
 	Kind    error  // one of the Err… values
 	Subject string // the source, commit, path or setting it is about
 	Detail  string // what happened and what to do
-	Budget  string // with ErrOverBudget: bytes, objects, object bytes, delta depth, memory, files, pull files, file bytes, commits or common ancestors
-	Limit   int64  // with ErrOverBudget: the limit that was reached
-	Size    int64  // with ErrOverBudget of a blob: its bytes; 0 when that is not known
+	// with ErrOverBudget: bytes, objects, object bytes, delta depth, memory, files, pull files,
+	// file bytes, commits or common ancestors
+	Budget string
+	Limit  int64 // with ErrOverBudget: the limit that was reached
+	Size   int64 // with ErrOverBudget of a blob: its bytes; 0 when that is not known
 }
 
 func (e *Error) Error() string {
@@ -87,7 +93,8 @@ func storageError(path string, err error) error {
 	return &Error{Kind: ErrStorage, Subject: path, Detail: err.Error()}
 }
 
-// printable makes a text of the other side safe for one log line: no control character, no escape sequence, 200 bytes at most.
+// printable makes a text of the other side safe for one log line: no control character, no escape
+// sequence, 200 bytes at most.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

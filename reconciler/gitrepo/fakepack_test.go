@@ -73,7 +73,8 @@ func (p *fakePack) refDelta(base plumbing.Hash, delta []byte) int64 {
 	return offset
 }
 
-// delta makes target bytes from a base of a given size by copying its beginning again and again, then adds a suffix.
+// delta makes target bytes from a base of a given size by copying its beginning again and again,
+// then adds a suffix.
 func delta(base, copied int, suffix string) []byte {
 	d := binary.AppendUvarint(nil, uint64(base))
 	d = binary.AppendUvarint(d, uint64(copied+len(suffix)))
@@ -100,7 +101,8 @@ func (p *fakePack) announcing(count uint32) []byte {
 
 // commitOn adds a commit of a tree and gives its id.
 func (p *fakePack) commitOn(tree plumbing.Hash) plumbing.Hash {
-	_, id := p.object(plumbing.CommitObject, fmt.Appendf(nil, "tree %s\nauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\nm\n", tree))
+	_, id := p.object(plumbing.CommitObject,
+		fmt.Appendf(nil, "tree %s\nauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\nm\n", tree))
 	return id
 }
 
@@ -120,8 +122,8 @@ func treeOf(id plumbing.Hash, lines ...string) []byte {
 	return b.Bytes()
 }
 
-// serve makes a commit of a planted tree, below a folder or as the root, the tip of the branch. The pack also has a blob "x" and an
-// empty tree.
+// serve makes a commit of a planted tree, below a folder or as the root, the tip of the branch. The
+// pack also has a blob "x" and an empty tree.
 func (f *fakeServer) serve(tree []byte, under string) Hash {
 	var p fakePack
 	p.object(plumbing.BlobObject, []byte("x"))
@@ -149,12 +151,15 @@ type fakeServer struct {
 	size int               // of the last pack of commitFiles
 }
 
-// commitFiles makes a commit of files below fleet/ the tip. Its pack has the trees and the files that are new.
-func (f *fakeServer) commitFiles(contents []string, parent plumbing.Hash, new ...string) plumbing.Hash {
+// commitFiles makes a commit of files below fleet/ the tip. Its pack has the trees and the files
+// that are new.
+func (f *fakeServer) commitFiles(contents []string, parent plumbing.Hash,
+	new ...string) plumbing.Hash {
 	var p fakePack
 	var tree []byte
 	for i, text := range contents {
-		tree = append(tree, treeOf(plumbing.ComputeHash(plumbing.BlobObject, []byte(text)), fmt.Sprintf("100644 f%04d", i))...)
+		tree = append(tree, treeOf(plumbing.ComputeHash(plumbing.BlobObject, []byte(text)),
+			fmt.Sprintf("100644 f%04d", i))...)
 	}
 	for _, text := range new {
 		p.object(plumbing.BlobObject, []byte(text))
@@ -165,7 +170,9 @@ func (f *fakeServer) commitFiles(contents []string, parent plumbing.Hash, new ..
 	if !parent.IsZero() {
 		line = "parent " + parent.String() + "\n"
 	}
-	_, f.tip = p.object(plumbing.CommitObject, fmt.Appendf(nil, "tree %s\n%sauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\nm\n", root, line))
+	_, f.tip = p.object(plumbing.CommitObject,
+		fmt.Appendf(nil, "tree %s\n%sauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\nm\n",
+			root, line))
 	pack := packets(p.bytes())
 	f.size, f.pack = len(pack), func(w io.Writer) { w.Write(pack) }
 	return f.tip

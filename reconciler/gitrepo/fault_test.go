@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// fails fetches and checks the kind of failure, that the head stays, and that nothing is left behind.
+// fails fetches and checks the kind of failure, that the head stays, and that nothing is left
+// behind.
 func fails(t *testing.T, m *Mirror, kind error) error {
 	t.Helper()
 	before, _ := m.Head()
@@ -65,22 +66,30 @@ func TestFaultsOfTheServer(t *testing.T) {
 		fault handler
 		kind  error
 	}{
-		{"200 with HTML", answer(200, "text/html; charset=utf-8", "<html>sign in</html>"), ErrUnavailable},
-		{"200 with HTML that claims to be Git's", answer(200, "application/x-git-upload-pack-result", "<html>sign in</html>"), ErrUnavailable},
+		{"200 with HTML", answer(200, "text/html; charset=utf-8", "<html>sign in</html>"),
+			ErrUnavailable},
+		{"200 with HTML that claims to be Git's",
+			answer(200, "application/x-git-upload-pack-result", "<html>sign in</html>"),
+			ErrUnavailable},
 		{"200 with Git's words as a text", retype, ErrUnavailable},
-		{"200 with nothing", answer(200, "application/x-git-upload-pack-result", ""), ErrUnavailable},
+		{"200 with nothing", answer(200, "application/x-git-upload-pack-result", ""),
+			ErrUnavailable},
 		{"502", answer(502, "text/plain", "bad gateway"), ErrUnavailable},
 		{"503", answer(503, "text/plain", ""), ErrUnavailable},
 		{"404", answer(404, "text/plain", ""), ErrUnavailable},
 		{"401", answer(401, "text/plain", ""), ErrUnauthorized},
 		{"403", answer(403, "text/plain", ""), ErrUnauthorized},
 		{"204", answer(204, "text/plain", ""), ErrUnavailable},
-		{"the server explains", answer(200, "application/x-git-upload-pack-result", "0014ERR under repair"), ErrUnavailable},
-		{"compressed although not asked", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		{"the server explains", answer(200, "application/x-git-upload-pack-result",
+			"0014ERR under repair"), ErrUnavailable},
+		{"compressed although not asked", func(w http.ResponseWriter, r *http.Request,
+			next http.Handler) {
 			w.Header().Set("Content-Encoding", "gzip")
 			next.ServeHTTP(w, r)
 		}, ErrUnavailable},
-		{"connection reset", func(w http.ResponseWriter, r *http.Request, next http.Handler) { panic(http.ErrAbortHandler) }, ErrUnavailable},
+		{"connection reset", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			panic(http.ErrAbortHandler)
+		}, ErrUnavailable},
 		{"no pack", cut(0), ErrUnavailable},
 		{"truncated packet", cut(7), ErrUnavailable},
 		{"truncated pack header", cut(30), ErrUnavailable},
@@ -120,9 +129,10 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 	defer stranger.Close()
 	stranger.Config.ErrorLog = nil
 	for name, url := range map[string]string{
-		"NXDOMAIN":                      "https://git.example.invalid/config.git",
-		"connection refused":            "http://" + closed.Addr().String() + "/config.git",
-		"no TLS where it must be":       strings.Replace(plain.URL, "http:", "https:", 1) + "/config.git",
+		"NXDOMAIN":           "https://git.example.invalid/config.git",
+		"connection refused": "http://" + closed.Addr().String() + "/config.git",
+		"no TLS where it must be": strings.Replace(plain.URL, "http:", "https:", 1) +
+			"/config.git",
 		"certificate of nobody we know": stranger.URL + "/config.git",
 	} {
 		t.Run(name, func(t *testing.T) { fails(t, open(t, t.TempDir(), url), ErrUnavailable) })

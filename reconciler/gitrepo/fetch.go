@@ -8,14 +8,17 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// Fetch asks the source where the branch stands, brings in what is new, proves that it is complete, and moves the head. On any
-// error the head stays where it was. A damaged mirror is thrown away and cloned anew first, once.
+// Fetch asks the source where the branch stands, brings in what is new, proves that it is complete,
+// and moves the head. On any error the head stays where it was. A damaged mirror is thrown away and
+// cloned anew first, once.
 //
-// Errors: ErrUnavailable, ErrUnauthorized, ErrBranchGone, ErrOverBudget, ErrMalformed, ErrTimedOut, ErrStorage, ErrRefused, and
-// ErrCorrupt if the mirror is found damaged again right after it was cloned; or ctx's own.
+// Errors: ErrUnavailable, ErrUnauthorized, ErrBranchGone, ErrOverBudget, ErrMalformed, ErrTimedOut,
+// ErrStorage, ErrRefused, and ErrCorrupt if the mirror is found damaged again right after it was
+// cloned; or ctx's own.
 func (m *Mirror) Fetch(ctx context.Context) (Head, error) {
 	if m.store == nil {
-		return Head{}, &Error{Kind: ErrRefused, Subject: m.source.display, Detail: "a local repository is read as it is; it has no source to fetch from"}
+		return Head{}, &Error{Kind: ErrRefused, Subject: m.source.display,
+			Detail: "a local repository is read as it is; it has no source to fetch from"}
 	}
 	m.fetching.Lock()
 	defer m.fetching.Unlock()
@@ -40,7 +43,8 @@ func (m *Mirror) Fetch(ctx context.Context) (Head, error) {
 	return head, nil
 }
 
-// discardIfDamaged empties a mirror that a reader found damaged, and reports whether it did. Why is told by the next fetch that succeeds.
+// discardIfDamaged empties a mirror that a reader found damaged, and reports whether it did. Why is
+// told by the next fetch that succeeds.
 func (m *Mirror) discardIfDamaged() (bool, error) {
 	why := m.damage.Load()
 	if why == nil {
@@ -99,7 +103,10 @@ func (m *Mirror) bringIn(ctx context.Context, auth Auth, meter *meter) (plumbing
 	}
 	defer talk.Close()
 	if tip.IsZero() {
-		return plumbing.ZeroHash, &Error{Kind: ErrBranchGone, Detail: fmt.Sprintf("the source has no %s; was the branch deleted or renamed?", m.branch)}
+		return plumbing.ZeroHash,
+			&Error{Kind: ErrBranchGone,
+				Detail: fmt.Sprintf("the source has no %s; was the branch deleted or renamed?",
+					m.branch)}
 	}
 	if m.store.contains(tip) {
 		meter.rest()
@@ -109,7 +116,9 @@ func (m *Mirror) bringIn(ctx context.Context, auth Auth, meter *meter) (plumbing
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	in, err := receive(ctx, stream, m.budget, func() (scratch, error) { return m.store.create(m.store.incomingDir()) })
+	in, err := receive(ctx, stream, m.budget, func() (scratch, error) {
+		return m.store.create(m.store.incomingDir())
+	})
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -120,7 +129,8 @@ func (m *Mirror) bringIn(ctx context.Context, auth Auth, meter *meter) (plumbing
 	return tip, m.store.install(in)
 }
 
-// haves names commits that the server need not send again: the head, and some ancestors for the case that the branch was rewritten.
+// haves names commits that the server need not send again: the head, and some ancestors for the
+// case that the branch was rewritten.
 func (m *Mirror) haves() []plumbing.Hash {
 	head, ok := m.Head()
 	if !ok {
@@ -141,8 +151,8 @@ func (m *Mirror) haves() []plumbing.Hash {
 	return haves
 }
 
-// accept moves the head to tip once everything that differs from the last head is proven to be here and well formed. What pull requests
-// brought does not count.
+// accept moves the head to tip once everything that differs from the last head is proven to be here
+// and well formed. What pull requests brought does not count.
 func (m *Mirror) accept(ctx context.Context, last Head, tip plumbing.Hash) (Head, error) {
 	if !m.store.contains(tip) {
 		return Head{}, m.incomplete("commit " + tip.String())
@@ -173,14 +183,15 @@ func (m *Mirror) accept(ctx context.Context, last Head, tip plumbing.Hash) (Head
 	return head, nil
 }
 
-// incomplete is for what the server should have sent. It would not send it again, so the mirror has to go.
+// incomplete is for what the server should have sent. It would not send it again, so the mirror has
+// to go.
 func (m *Mirror) incomplete(what string) error {
 	m.damaged(m.store.resets.Load(), what+" was not sent by the server")
 	return unavailable("the server sent a pack without %s", what)
 }
 
-// explain gives an error its subject, takes credentials out of whatever the other side said, and lets the end of the time budget speak for
-// whatever it broke.
+// explain gives an error its subject, takes credentials out of whatever the other side said, and
+// lets the end of the time budget speak for whatever it broke.
 func (m *Mirror) explain(ctx context.Context, auth Auth, err error) error {
 	if over := ended(ctx, m.budget); over != nil {
 		err = over

@@ -21,10 +21,12 @@ func TestFetch(t *testing.T) {
 			o.write("README.md", "outside")
 			first := o.set("tenants/acme/deployments/checkout.yaml", "one")
 			h := fetch(t, m)
-			if h.Commit != first || !h.Moved || h.FirstParent != "" || h.Time.Unix() != int64(o.clock) {
+			if h.Commit != first || !h.Moved || h.FirstParent != "" ||
+				h.Time.Unix() != int64(o.clock) {
 				t.Fatalf("first fetch: %+v", h)
 			}
-			if got := files(t, m, h.Commit); !maps.Equal(got, map[string]string{"tenants/acme/deployments/checkout.yaml": "one"}) {
+			if got := files(t, m, h.Commit); !maps.Equal(got, map[string]string{
+				"tenants/acme/deployments/checkout.yaml": "one"}) {
 				t.Fatalf("files: %v", got)
 			}
 
@@ -42,7 +44,8 @@ func TestFetch(t *testing.T) {
 			for _, c := range changes {
 				paths = append(paths, c.Path+" "+string(c.Old.Kind)+">"+string(c.New.Kind))
 			}
-			if d := cmp.Diff([]string{"fleet/fleet.yaml >file", "tenants/acme/deployments/checkout.yaml file>file"}, paths); d != "" {
+			if d := cmp.Diff([]string{"fleet/fleet.yaml >file",
+				"tenants/acme/deployments/checkout.yaml file>file"}, paths); d != "" {
 				t.Fatal(d)
 			}
 			if h = fetch(t, m); h.Moved || h.Commit != second {
@@ -58,8 +61,10 @@ func TestFetch(t *testing.T) {
 func TestFetchSendsWhatIsNewOnly(t *testing.T) {
 	o := newOrigin(t)
 	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 300 { // nothing that compresses: the first pack stays well above twice the second
-		o.write(fmt.Sprintf("tenants/acme/deployments/d%d.yaml", i), fmt.Sprintf("%x%x", random.Uint64(), random.Uint64()))
+	// nothing that compresses: the first pack stays well above twice the second
+	for i := range 300 {
+		o.write(fmt.Sprintf("tenants/acme/deployments/d%d.yaml", i),
+			fmt.Sprintf("%x%x", random.Uint64(), random.Uint64()))
 	}
 	o.commit("many")
 	s := newGitServer(t, o)

@@ -42,7 +42,9 @@ func FuzzPack(f *testing.F) {
 			data = q.announcing(uint32(data[packHeader-1]))
 		}
 		dir := t.TempDir()
-		in, err := receive(t.Context(), bytes.NewReader(data), budget, func() (scratch, error) { return createScratch(dir) })
+		in, err := receive(t.Context(), bytes.NewReader(data), budget, func() (scratch, error) {
+			return createScratch(dir)
+		})
 		if err == nil {
 			err = in.resolve()
 		}
@@ -62,7 +64,8 @@ func FuzzPack(f *testing.F) {
 		q := &pack{file: file, size: in.size, index: buildIndex(in.entries(packHeader), in.sum)}
 		for _, o := range in.objects {
 			offset, _ := find(q.index, o.id)
-			kind, text, err := q.read(offset, budget.ObjectBytes, budget.ObjectBytes, new(baseCache))
+			kind, text, err := q.read(offset, budget.ObjectBytes, budget.ObjectBytes,
+				new(baseCache))
 			if err != nil || kind != o.kind || !sameHash(o.id, kind, text) {
 				t.Fatalf("%s %s: %v", o.kind, o.id, err)
 			}

@@ -1,6 +1,7 @@
-// Package gitrepo holds a bare mirror of one branch of the config repository and answers three questions from it: where the
-// branch stands, how that commit relates to the one that is applied, and which files under fleet/ and tenants/ differ. Beside the branch
-// it looks at pull requests: what one would change, merged file by file onto a commit of the branch.
+// Package gitrepo holds a bare mirror of one branch of the config repository and answers three
+// questions from it: where the branch stands, how that commit relates to the one that is applied,
+// and which files under fleet/ and tenants/ differ. Beside the branch it looks at pull requests:
+// what one would change, merged file by file onto a commit of the branch.
 //
 // Rules of the room:
 //   - Read from the object database only. There is no worktree, checkout, submodule, LFS filter or attribute: bytes are blob bytes,
@@ -13,8 +14,9 @@
 //   - The mirror is a cache. Damage is found, never repaired: the mirror is thrown away and cloned anew.
 //   - Credentials come from a function at each fetch, and appear in no error, URL, log line or file.
 //
-// This is the only importer of go-git. It uses go-git's pack scanner, delta and index formats and repository storage, and none of its
-// transports: those live in a process-wide registry, follow redirects, and dial SSH without a context.
+// This is the only importer of go-git. It uses go-git's pack scanner, delta and index formats and
+// repository storage, and none of its transports: those live in a process-wide registry, follow
+// redirects, and dial SSH without a context.
 package gitrepo
 
 import (
@@ -47,8 +49,11 @@ type Head struct {
 	Tree        Hash
 	FirstParent Hash      // empty for the first commit of a history
 	Time        time.Time // when it was committed, by the committer's clock
-	Moved       bool      // the branch stood elsewhere after the fetch before this one, or there was none
-	Recloned    string    // why the mirror was thrown away since the last fetch that succeeded, and cloned anew; empty when it was not
+	// the branch stood elsewhere after the fetch before this one, or there was none
+	Moved bool
+	// why the mirror was thrown away since the last fetch that succeeded, and cloned anew; empty
+	// when it was not
+	Recloned string
 }
 
 // Option changes how a mirror is opened.
@@ -65,21 +70,24 @@ type config struct {
 // WithBudget sets limits. A zero field keeps its default.
 func WithBudget(b Budget) Option { return func(c *config) { c.budget = b } }
 
-// WithIdentity pins the forge's own id of the repository (GitHub's numeric id). A mirror made under another id is not used again, so that a
-// stranger who registers the name of a renamed repository starts from nothing.
+// WithIdentity pins the forge's own id of the repository (GitHub's numeric id). A mirror made under
+// another id is not used again, so that a stranger who registers the name of a renamed repository
+// starts from nothing.
 func WithIdentity(id string) Option { return func(c *config) { c.identity = id } }
 
-// AllowPlainHTTP accepts http:// sources. Credentials still travel over it to loopback addresses only.
+// AllowPlainHTTP accepts http:// sources. Credentials still travel over it to loopback addresses
+// only.
 func AllowPlainHTTP() Option { return func(c *config) { c.plainHTTP = true } }
 
-// AllowLocalPath accepts an absolute path or a file:// URL as the source. It is the operator's to give, never a tenant's.
-// It runs `git upload-pack`, so it needs git on PATH.
+// AllowLocalPath accepts an absolute path or a file:// URL as the source. It is the operator's to
+// give, never a tenant's. It runs `git upload-pack`, so it needs git on PATH.
 func AllowLocalPath() Option { return func(c *config) { c.localPaths = true } }
 
 // WithRootCAs replaces the system's certificate authorities for https sources.
 func WithRootCAs(roots *x509.CertPool) Option { return func(c *config) { c.roots = roots } }
 
-// Mirror is a bare copy of one branch. Its methods may be called from several goroutines; fetches run one at a time.
+// Mirror is a bare copy of one branch. Its methods may be called from several goroutines; fetches
+// run one at a time.
 type Mirror struct {
 	source  location
 	branch  string
@@ -93,16 +101,19 @@ type Mirror struct {
 	record  record
 	unlock  func()
 
-	fetching  sync.Mutex
-	discarded string                 // why the mirror was thrown away, until a fetch succeeds; for whoever holds fetching
-	damage    atomic.Pointer[string] // why the mirror must be thrown away; found by any reader, acted on by the next fetch
+	fetching sync.Mutex
+	// why the mirror was thrown away, until a fetch succeeds; for whoever holds fetching
+	discarded string
+	// why the mirror must be thrown away; found by any reader, acted on by the next fetch
+	damage atomic.Pointer[string]
 
 	mu   sync.Mutex
 	head Head
 	memo *diffMemo
 }
 
-// objects reads what a mirror or a local repository holds. The data is shared: callers do not change it.
+// objects reads what a mirror or a local repository holds. The data is shared: callers do not
+// change it.
 type objects interface {
 	read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error)
 }
@@ -112,9 +123,9 @@ type prefixes interface {
 	prefix(id plumbing.Hash, want plumbing.ObjectType, n int64) ([]byte, error)
 }
 
-// Open prepares the mirror of source in dir, which is made if it is missing. It does not touch the network. A directory that holds
-// the mirror of another URL or identity, or a damaged one, is emptied; one that holds anything else is refused.
-// One process at a time may have a mirror open.
+// Open prepares the mirror of source in dir, which is made if it is missing. It does not touch the
+// network. A directory that holds the mirror of another URL or identity, or a damaged one, is
+// emptied; one that holds anything else is refused. One process at a time may have a mirror open.
 func Open(ctx context.Context, dir string, source Source, options ...Option) (*Mirror, error) {
 	var cfg config
 	for _, o := range options {
@@ -162,7 +173,8 @@ func (m *Mirror) openStore(ctx context.Context, dir string) error {
 	return m.recall()
 }
 
-// recall reads the head that an earlier process left, so that a restart can plan before the network answers.
+// recall reads the head that an earlier process left, so that a restart can plan before the network
+// answers.
 func (m *Mirror) recall() error {
 	id, err := m.store.ref(m.branch)
 	if err != nil {
@@ -180,7 +192,8 @@ func (m *Mirror) recall() error {
 	return nil
 }
 
-// Head is where the branch stood after the last successful fetch, also one of an earlier process; false if there was none.
+// Head is where the branch stood after the last successful fetch, also one of an earlier process;
+// false if there was none.
 func (m *Mirror) Head() (Head, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,8 +237,9 @@ func (m *Mirror) headAt(id plumbing.Hash) (Head, error) {
 	return h, nil
 }
 
-// damaged notes that the mirror cannot be trusted any more; the next fetch throws it away. since is the count of resets when the reader
-// began: what a reader misses because the mirror was emptied meanwhile is no damage.
+// damaged notes that the mirror cannot be trusted any more; the next fetch throws it away. since is
+// the count of resets when the reader began: what a reader misses because the mirror was emptied
+// meanwhile is no damage.
 func (m *Mirror) damaged(since int64, why string) {
 	if m.store != nil && m.store.resets.Load() == since {
 		m.damage.CompareAndSwap(nil, &why)
@@ -234,7 +248,8 @@ func (m *Mirror) damaged(since int64, why string) {
 
 func publicHash(id plumbing.Hash) Hash { return Hash(id.String()) }
 
-// parseHash accepts full ids only: a prefix or a name that happens to look like one is Resolve's business.
+// parseHash accepts full ids only: a prefix or a name that happens to look like one is Resolve's
+// business.
 func parseHash(h Hash) (plumbing.Hash, error) {
 	if !isFullHash(string(h)) {
 		return plumbing.ZeroHash, &Error{Kind: ErrNotFound, Subject: fmt.Sprintf("%q", string(h)),

@@ -48,7 +48,8 @@ func newTarpit(t *testing.T, greeting string, drip time.Duration) *tarpit {
 func (p *tarpit) serve(c net.Conn, greeting string, drip time.Duration) {
 	defer p.open.Add(-1)
 	defer c.Close()
-	if !strings.HasPrefix(greeting, "SSH") { // an ssh server speaks first, others when they were asked
+	// an ssh server speaks first, others when they were asked
+	if !strings.HasPrefix(greeting, "SSH") {
 		c.Read(make([]byte, 1))
 	}
 	io.WriteString(c, greeting)
@@ -78,7 +79,8 @@ func TestAFetchThatGetsOnOutlastsItsTime(t *testing.T) {
 	rand.NewChaCha8([32]byte{}).Read(noise)
 	var p fakePack
 	p.object(plumbing.BlobObject, noise)
-	_, root := p.object(plumbing.TreeObject, treeOf(plumbing.ComputeHash(plumbing.BlobObject, noise), "100644 video"))
+	_, root := p.object(plumbing.TreeObject,
+		treeOf(plumbing.ComputeHash(plumbing.BlobObject, noise), "100644 video"))
 	s.tip = p.commitOn(root)
 	pack := packets(p.bytes())
 	s.pack = func(w io.Writer) {
@@ -108,13 +110,18 @@ func TestServerThatHangs(t *testing.T) {
 		{"says nothing", "http", "", 0, Budget{Idle: 100 * time.Millisecond}},
 		{"sends one byte, then hangs", "http", "H", 0, Budget{Idle: 100 * time.Millisecond}},
 		{"hangs in the headers", "http", head, 0, Budget{Idle: 100 * time.Millisecond}},
-		{"hangs in the body", "http", head + "Content-Length: 1000\r\n\r\n001", 0, Budget{Idle: 100 * time.Millisecond}},
+		{"hangs in the body", "http", head + "Content-Length: 1000\r\n\r\n001", 0,
+			Budget{Idle: 100 * time.Millisecond}},
 		{"hangs in the TLS handshake", "https", "\x16", 0, Budget{Idle: 100 * time.Millisecond}},
-		{"drips headers", "http", head + "X: ", 5 * time.Millisecond, Budget{Time: 200 * time.Millisecond}},
-		{"drips a body", "http", head + "Content-Length: 100000\r\n\r\nfff0", 5 * time.Millisecond, Budget{Time: 200 * time.Millisecond}},
+		{"drips headers", "http", head + "X: ", 5 * time.Millisecond,
+			Budget{Time: 200 * time.Millisecond}},
+		{"drips a body", "http", head + "Content-Length: 100000\r\n\r\nfff0", 5 * time.Millisecond,
+			Budget{Time: 200 * time.Millisecond}},
 		{"ssh says nothing", "ssh", "", 0, Budget{Idle: 100 * time.Millisecond}},
-		{"ssh hangs in the handshake", "ssh", "SSH-2.0-x\r\n", 0, Budget{Idle: 100 * time.Millisecond}},
-		{"ssh drips its greeting", "ssh", "SSH-2.0-", 5 * time.Millisecond, Budget{Time: 200 * time.Millisecond}},
+		{"ssh hangs in the handshake", "ssh", "SSH-2.0-x\r\n", 0,
+			Budget{Idle: 100 * time.Millisecond}},
+		{"ssh drips its greeting", "ssh", "SSH-2.0-", 5 * time.Millisecond,
+			Budget{Time: 200 * time.Millisecond}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -122,7 +129,8 @@ func TestServerThatHangs(t *testing.T) {
 			url := c.scheme + "://" + p.Addr().String() + "/config.git"
 			knownHosts = knownHostsLine(p.Addr().String(), key)
 			before := runtime.NumGoroutine()
-			m, err := Open(t.Context(), t.TempDir(), Source{URL: url, Auth: authFor(t, c.scheme, key, knownHosts)},
+			m, err := Open(t.Context(), t.TempDir(),
+				Source{URL: url, Auth: authFor(t, c.scheme, key, knownHosts)},
 				AllowPlainHTTP(), WithBudget(c.budget))
 			if err != nil {
 				t.Fatal(err)
@@ -133,8 +141,12 @@ func TestServerThatHangs(t *testing.T) {
 				t.Errorf("took %s", took)
 			}
 			m.Close()
-			until(t, "the server sees the connection closed", func() bool { return p.open.Load() == 0 })
-			until(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+			until(t, "the server sees the connection closed", func() bool {
+				return p.open.Load() == 0
+			})
+			until(t, "no goroutine is left", func() bool {
+				return runtime.NumGoroutine() <= before
+			})
 		})
 	}
 }
@@ -161,7 +173,9 @@ func TestServerThatHangsInThePack(t *testing.T) {
 				<-r.Context().Done()
 				close(gone)
 			})
-			fails(t, open(t, t.TempDir(), s.url(), WithBudget(Budget{Idle: 150 * time.Millisecond})), ErrTimedOut)
+			fails(t,
+				open(t, t.TempDir(), s.url(), WithBudget(Budget{Idle: 150 * time.Millisecond})),
+				ErrTimedOut)
 			select {
 			case <-gone:
 			case <-time.After(10 * time.Second):

@@ -71,7 +71,8 @@ func TestRewrittenHistory(t *testing.T) {
 	})
 }
 
-// TestRelationAgainstGit compares with git merge-base on a history with merges, and clocks that run backwards.
+// TestRelationAgainstGit compares with git merge-base on a history with merges, and clocks that run
+// backwards.
 func TestRelationAgainstGit(t *testing.T) {
 	o := newOrigin(t)
 	o.set("fleet/fleet.yaml", "0")
@@ -120,7 +121,8 @@ func TestRelationReadsWhatLiesBetween(t *testing.T) {
 	o := newOrigin(t)
 	var b strings.Builder
 	for i := range 3000 {
-		fmt.Fprintf(&b, "commit refs/heads/main\ncommitter B <b@x> %d +0000\ndata 1\nx\n", 1_700_000_000+i)
+		fmt.Fprintf(&b, "commit refs/heads/main\ncommitter B <b@x> %d +0000\ndata 1\nx\n",
+			1_700_000_000+i)
 		fmt.Fprintf(&b, "M 100644 inline fleet/fleet.yaml\ndata 4\n%04d\n", i)
 	}
 	o.feed(o.dir, b.String(), "fast-import", "--quiet")
@@ -166,14 +168,16 @@ func TestTagAndBranchOfOneName(t *testing.T) {
 	o := newOrigin(t)
 	first := o.set("fleet/fleet.yaml", "tagged")
 	o.git("tag", "v1")
-	o.git("tag", "-a", "-m", "x", "refs/heads/v1") // a tag that is called like the branch's full name
+	// a tag that is called like the branch's full name
+	o.git("tag", "-a", "-m", "x", "refs/heads/v1")
 	second := o.set("fleet/fleet.yaml", "branch")
 	o.git("push", "-q", "origin", "--tags")
 	o.in(o.dir, "update-ref", "refs/heads/v1", string(second))
 	for _, version0 := range []bool{false, true} {
 		s := newGitServer(t, o)
 		s.version0.Store(version0)
-		m, err := Open(t.Context(), t.TempDir(), Source{URL: s.url(), Branch: "refs/heads/v1"}, AllowPlainHTTP())
+		m, err := Open(t.Context(), t.TempDir(), Source{URL: s.url(), Branch: "refs/heads/v1"},
+			AllowPlainHTTP())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,17 +194,24 @@ func TestTagAndBranchOfOneName(t *testing.T) {
 }
 
 func TestBranchNamesThatAreRefused(t *testing.T) {
-	for _, branch := range []string{"main", "heads/main", "refs/tags/v1", "refs/heads/", "refs/heads/../../config", "refs/heads/../x", "refs/heads/a/../b",
-		"refs/heads/.hidden", "refs/heads/a.lock", "refs/heads/a/b.lock/c", "refs/heads/a b", "refs/heads/a~1", "refs/heads/a^", "refs/heads/a:b",
-		"refs/heads/a?", "refs/heads/*", "refs/heads/[a]", "refs/heads/a\\b", "refs/heads/a@{1}", "refs/heads/@", "refs/heads//a", "refs/heads/a/",
-		"refs/heads/a.", "refs/heads/-a", "refs/heads/a\nb", "refs/heads/a\x00b", "refs/heads/" + strings.Repeat("a", 300)} {
-		_, err := Open(t.Context(), t.TempDir(), Source{URL: "https://git.example.com/a", Branch: branch})
+	for _, branch := range []string{"main", "heads/main", "refs/tags/v1", "refs/heads/",
+		"refs/heads/../../config", "refs/heads/../x", "refs/heads/a/../b",
+		"refs/heads/.hidden", "refs/heads/a.lock", "refs/heads/a/b.lock/c", "refs/heads/a b",
+		"refs/heads/a~1", "refs/heads/a^", "refs/heads/a:b",
+		"refs/heads/a?", "refs/heads/*", "refs/heads/[a]", "refs/heads/a\\b", "refs/heads/a@{1}",
+		"refs/heads/@", "refs/heads//a", "refs/heads/a/",
+		"refs/heads/a.", "refs/heads/-a", "refs/heads/a\nb", "refs/heads/a\x00b",
+		"refs/heads/" + strings.Repeat("a", 300)} {
+		_, err := Open(t.Context(), t.TempDir(), Source{URL: "https://git.example.com/a",
+			Branch: branch})
 		if !errors.Is(err, ErrRefused) {
 			t.Errorf("%q: %v", branch, err)
 		}
 	}
-	for _, branch := range []string{"", "refs/heads/main", "refs/heads/release/1.2", "refs/heads/" + strings.Repeat("a1", 20), "refs/heads/ünï"} {
-		m, err := Open(t.Context(), t.TempDir(), Source{URL: "https://git.example.com/a", Branch: branch})
+	for _, branch := range []string{"", "refs/heads/main", "refs/heads/release/1.2",
+		"refs/heads/" + strings.Repeat("a1", 20), "refs/heads/ünï"} {
+		m, err := Open(t.Context(), t.TempDir(), Source{URL: "https://git.example.com/a",
+			Branch: branch})
 		if err != nil {
 			t.Errorf("%q: %v", branch, err)
 			continue
@@ -256,7 +267,8 @@ func TestCommitAndLog(t *testing.T) {
 	o.set("fleet/fleet.yaml", "1")
 	o.write("fleet/fleet.yaml", "2")
 	o.git("add", "-A")
-	o.git("commit", "-q", "--author", "Zoë \x1b[31m<zoe@example.com>", "-m", "second: «what»\x1b[0m\n\nand why\n")
+	o.git("commit", "-q", "--author", "Zoë \x1b[31m<zoe@example.com>", "-m",
+		"second: «what»\x1b[0m\n\nand why\n")
 	second := o.push()
 	m := open(t, t.TempDir(), newGitServer(t, o).url())
 	fetch(t, m)
@@ -265,14 +277,17 @@ func TestCommitAndLog(t *testing.T) {
 		t.Fatal(log, err)
 	}
 	c := log[0]
-	if c.ID != second || c.Subject != "second: «what»[0m" || c.Author.Name != "Zoë [31m" || c.Author.Email != "zoe@example.com" ||
-		c.Committer.Name != "Bob" || !c.Author.When.Equal(time.Unix(int64(o.clock), 0)) || !slices.Equal(c.Parents, []Hash{log[1].ID}) {
+	if c.ID != second || c.Subject != "second: «what»[0m" || c.Author.Name != "Zoë [31m" ||
+		c.Author.Email != "zoe@example.com" ||
+		c.Committer.Name != "Bob" || !c.Author.When.Equal(time.Unix(int64(o.clock), 0)) ||
+		!slices.Equal(c.Parents, []Hash{log[1].ID}) {
 		t.Fatalf("%+v", c)
 	}
 	if log, err := m.Log(t.Context(), second, 1); err != nil || len(log) != 1 {
 		t.Fatal(log, err)
 	}
-	for _, id := range []Hash{Hash(strings.Repeat("0", 40)), "main", second[:10], Hash(strings.ToUpper(string(second)))} {
+	for _, id := range []Hash{Hash(strings.Repeat("0", 40)), "main", second[:10],
+		Hash(strings.ToUpper(string(second)))} {
 		if _, err := m.Commit(t.Context(), id); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: %v", id, err)
 		}

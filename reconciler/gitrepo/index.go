@@ -17,8 +17,8 @@ type indexed struct {
 	offset int64
 }
 
-// buildIndex makes the index of a pack. An object that the pack holds twice is listed twice, as Git does; go-git's own writer drops the second,
-// after which Git finds the pack and its index at odds.
+// buildIndex makes the index of a pack. An object that the pack holds twice is listed twice, as Git
+// does; go-git's own writer drops the second, after which Git finds the pack and its index at odds.
 func buildIndex(entries []indexed, sum plumbing.Hash) *idxfile.MemoryIndex {
 	slices.SortFunc(entries, func(a, b indexed) int { return bytes.Compare(a.id[:], b.id[:]) })
 	x := idxfile.NewMemoryIndex()
@@ -30,7 +30,8 @@ func buildIndex(entries []indexed, sum plumbing.Hash) *idxfile.MemoryIndex {
 		first := e.id[0]
 		if x.FanoutMapping[first] < 0 {
 			x.FanoutMapping[first] = len(x.Names)
-			x.Names, x.CRC32, x.Offset32 = append(x.Names, nil), append(x.CRC32, nil), append(x.Offset32, nil)
+			x.Names, x.CRC32, x.Offset32 = append(x.Names, nil), append(x.CRC32, nil),
+				append(x.Offset32, nil)
 		}
 		x.Fanout[first]++
 		b := len(x.Names) - 1
@@ -98,7 +99,8 @@ func readIndex(path string) (*idxfile.MemoryIndex, error) {
 	return x, idxfile.NewDecoder(f).Decode(x)
 }
 
-// find gives the offset of an object. The index's own lookup keeps a map of whatever it was asked, which would grow for ever.
+// find gives the offset of an object. The index's own lookup keeps a map of whatever it was asked,
+// which would grow for ever.
 func find(x *idxfile.MemoryIndex, id plumbing.Hash) (int64, bool) {
 	bucket := x.FanoutMapping[id[0]]
 	if bucket < 0 || bucket >= len(x.Names) {

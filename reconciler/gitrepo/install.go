@@ -12,8 +12,9 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
 )
 
-// install makes an incoming pack part of the mirror. Packs that are not at least twice as large as what comes after them are joined with it, so
-// that their number stays below log2(bytes) and each byte is copied that often at most, however many fetches there are.
+// install makes an incoming pack part of the mirror. Packs that are not at least twice as large as
+// what comes after them are joined with it, so that their number stays below log2(bytes) and each
+// byte is copied that often at most, however many fetches there are.
 func (s *store) install(in *incoming) error {
 	s.mu.RLock()
 	for _, p := range s.packs {
@@ -65,8 +66,8 @@ func (in *incoming) entries(body int64) []indexed {
 	return entries
 }
 
-// join writes one pack that holds the bodies of several, one after the other. Nothing in them has to change: a delta names its base by the
-// distance between them, or by id.
+// join writes one pack that holds the bodies of several, one after the other. Nothing in them has
+// to change: a delta names its base by the distance between them, or by id.
 func (s *store) join(packs []*pack, in *incoming) (scratch, []indexed, plumbing.Hash, error) {
 	file, err := s.create(s.incomingDir())
 	if err != nil {
@@ -81,14 +82,17 @@ func (s *store) join(packs []*pack, in *incoming) (scratch, []indexed, plumbing.
 		body += p.size - packHeader - packTrailer
 	}
 	entries = append(entries, in.entries(body)...)
-	_, err = out.Write(binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), uint32(len(entries))))
+	_, err = out.Write(binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"),
+		uint32(len(entries))))
 	for _, p := range packs {
 		if err == nil {
-			_, err = io.Copy(out, io.NewSectionReader(p.file, packHeader, p.size-packHeader-packTrailer))
+			_, err = io.Copy(out, io.NewSectionReader(p.file, packHeader,
+				p.size-packHeader-packTrailer))
 		}
 	}
 	if err == nil {
-		_, err = io.Copy(out, io.NewSectionReader(in.file, packHeader, in.size-packHeader-packTrailer))
+		_, err = io.Copy(out, io.NewSectionReader(in.file, packHeader,
+			in.size-packHeader-packTrailer))
 	}
 	sum := plumbing.Hash(hash.Sum(nil))
 	if err == nil {
@@ -103,7 +107,8 @@ func (s *store) join(packs []*pack, in *incoming) (scratch, []indexed, plumbing.
 	return file, entries, sum, nil
 }
 
-// place brings a finished pack and its index to the disk and then to their names, the index last: a pack without one is not read.
+// place brings a finished pack and its index to the disk and then to their names, the index last: a
+// pack without one is not read.
 func (s *store) place(file scratch, index *idxfile.MemoryIndex) (*pack, error) {
 	if err := closeSynced(file, nil); err != nil {
 		return nil, err
@@ -130,7 +135,8 @@ func (s *store) place(file scratch, index *idxfile.MemoryIndex) (*pack, error) {
 	return &pack{path: path, file: f, index: index, size: info.Size()}, nil
 }
 
-// swap puts p in the place of the packs that it absorbed. Readers hold the lock while they read, so none is cut off.
+// swap puts p in the place of the packs that it absorbed. Readers hold the lock while they read, so
+// none is cut off.
 func (s *store) swap(p *pack, absorbed []*pack) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

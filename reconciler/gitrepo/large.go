@@ -13,9 +13,9 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 )
 
-// spool builds objects that are too large for memory in temporary files. Any tenant can push such an
-// object, and the rest of the repository has to stay readable: a commit with a huge message is still a
-// step of history, and Git may store another tenant's file as a delta of a huge one.
+// spool builds objects that are too large for memory in temporary files. Any tenant can push such
+// an object, and the rest of the repository has to stay readable: a commit with a huge message is
+// still a step of history, and Git may store another tenant's file as a delta of a huge one.
 type spool struct {
 	ctx    context.Context
 	dir    string
@@ -28,7 +28,8 @@ type spool struct {
 // above 512 MiB (core.bigFileThreshold).
 const spoolBytes = 2 << 30
 
-// content is the bytes of one object: in memory, or in a temporary file that its name no longer names.
+// content is the bytes of one object: in memory, or in a temporary file that its name no longer
+// names.
 type content struct {
 	data  []byte
 	file  *os.File
@@ -145,7 +146,9 @@ func (s *spool) patch(base *content, e entry) (*content, error) {
 		if err != nil || to > 1<<62 {
 			return errEntry
 		}
-		c, err = s.make(int64(to), func(w io.Writer) error { return applyDelta(w, base, delta, int64(to)) })
+		c, err = s.make(int64(to), func(w io.Writer) error {
+			return applyDelta(w, base, delta, int64(to))
+		})
 		return err
 	})
 	if err != nil && c != nil {
@@ -188,7 +191,8 @@ func applyDelta(w io.Writer, base *content, delta *bufio.Reader, left int64) err
 	}
 }
 
-// copyRange reads where a copy begins and how long it is: one bit of op for each byte that is given.
+// copyRange reads where a copy begins and how long it is: one bit of op for each byte that is
+// given.
 func copyRange(op byte, delta *bufio.Reader) (at, n int64, err error) {
 	for i := range 7 {
 		if op&(1<<i) == 0 {
@@ -280,7 +284,8 @@ func (p *pack) readLarge(s *spool, offset, limit int64) (plumbing.ObjectType, []
 }
 
 func (s *store) spool() *spool {
-	return &spool{ctx: context.Background(), dir: s.incomingDir(), memory: s.baseLimit, disk: spoolBytes}
+	return &spool{ctx: context.Background(), dir: s.incomingDir(), memory: s.baseLimit,
+		disk: spoolBytes}
 }
 
 // prefix reads the first bytes of an object that is too large to be read as a whole. All of it is
@@ -310,7 +315,8 @@ func (s *store) prefix(id plumbing.Hash, want plumbing.ObjectType, n int64) ([]b
 	return nil, missing(want.String(), id)
 }
 
-func (p *pack) prefix(s *spool, offset, n int64) (plumbing.ObjectType, []byte, plumbing.Hash, error) {
+func (p *pack) prefix(s *spool, offset, n int64) (plumbing.ObjectType, []byte, plumbing.Hash,
+	error) {
 	e, err := readEntry(p.file, offset)
 	if err != nil {
 		return 0, nil, plumbing.ZeroHash, err

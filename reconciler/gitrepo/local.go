@@ -18,15 +18,17 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem/dotgit"
 )
 
-// localRepo reads a repository that somebody else keeps. go-git's storage is not made for several goroutines, hence the lock.
+// localRepo reads a repository that somebody else keeps. go-git's storage is not made for several
+// goroutines, hence the lock.
 type localRepo struct {
 	mu      sync.Mutex
 	storage *filesystem.Storage
 	shallow map[Hash]bool
 }
 
-// OpenLocal reads an existing repository: a bare one, the top of a work tree, or a linked work tree. Nothing is written, fetched or checked
-// out, and uncommitted files do not count. A zero field of the budget means its default; only those of walks and reads matter here.
+// OpenLocal reads an existing repository: a bare one, the top of a work tree, or a linked work
+// tree. Nothing is written, fetched or checked out, and uncommitted files do not count. A zero
+// field of the budget means its default; only those of walks and reads matter here.
 func OpenLocal(path string, budget Budget) (*Mirror, error) {
 	budget, err := budget.withDefaults()
 	if err != nil {
@@ -60,10 +62,12 @@ func OpenLocal(path string, budget Budget) (*Mirror, error) {
 	for _, id := range boundary {
 		local.shallow[publicHash(id)] = true
 	}
-	return &Mirror{source: location{scheme: "file", path: path, display: path}, budget: budget, objects: local, local: local}, nil
+	return &Mirror{source: location{scheme: "file", path: path, display: path}, budget: budget,
+		objects: local, local: local}, nil
 }
 
-// findGitDir gives the directory that holds HEAD: path itself, its .git, or where a .git file points.
+// findGitDir gives the directory that holds HEAD: path itself, its .git, or where a .git file
+// points.
 func findGitDir(path string) (string, error) {
 	dot := filepath.Join(path, ".git")
 	info, err := os.Stat(dot)
@@ -82,7 +86,8 @@ func findGitDir(path string) (string, error) {
 		return absoluteFrom(path, dir), nil
 	}
 	if _, err := os.Stat(filepath.Join(path, "HEAD")); err != nil {
-		return "", errors.New("not a Git repository; give the top of a work tree or a bare repository")
+		return "",
+			errors.New("not a Git repository; give the top of a work tree or a bare repository")
 	}
 	return path, nil
 }
@@ -94,7 +99,8 @@ func absoluteFrom(base, path string) string {
 	return filepath.Join(base, path)
 }
 
-// repositoryFiles joins a linked work tree's own directory with the one it shares with the main repository.
+// repositoryFiles joins a linked work tree's own directory with the one it shares with the main
+// repository.
 func repositoryFiles(gitDir string) (billy.Filesystem, error) {
 	own := osfs.New(gitDir)
 	text, err := os.ReadFile(filepath.Join(gitDir, "commondir"))
@@ -108,7 +114,8 @@ func repositoryFiles(gitDir string) (billy.Filesystem, error) {
 	return dotgit.NewRepositoryFilesystem(own, common), nil
 }
 
-// checkFormatOf refuses the storage formats that go-git does not read, before it takes them for an empty repository.
+// checkFormatOf refuses the storage formats that go-git does not read, before it takes them for an
+// empty repository.
 func checkFormatOf(files billy.Filesystem) error {
 	f, err := files.Open("config")
 	if err != nil {
@@ -120,11 +127,14 @@ func checkFormatOf(files billy.Filesystem) error {
 		return errors.New("its config cannot be read")
 	}
 	extensions := c.Section("extensions")
-	if format := extensions.Option("objectformat"); format != "" && !strings.EqualFold(format, "sha1") {
+	if format := extensions.Option("objectformat"); format != "" && !strings.EqualFold(format,
+		"sha1") {
 		return errors.New("object format " + format + " is not supported; only sha1 is")
 	}
-	if storage := extensions.Option("refstorage"); storage != "" && !strings.EqualFold(storage, "files") {
-		return errors.New("ref storage " + storage + " is not supported; only files is: git refs migrate --ref-format=files")
+	if storage := extensions.Option("refstorage"); storage != "" && !strings.EqualFold(storage,
+		"files") {
+		return errors.New("ref storage " + storage +
+			" is not supported; only files is: git refs migrate --ref-format=files")
 	}
 	return nil
 }
@@ -156,9 +166,10 @@ func (l *localRepo) readAny(id plumbing.Hash, limit int64) (plumbing.ObjectType,
 	return l.decode(id)
 }
 
-// readAlternate looks where go-git's size lookup does not: in repositories that this one borrows objects from. What it finds is in memory
-// before its size is known.
-func (l *localRepo) readAlternate(id plumbing.Hash, limit int64) (plumbing.ObjectType, []byte, error) {
+// readAlternate looks where go-git's size lookup does not: in repositories that this one borrows
+// objects from. What it finds is in memory before its size is known.
+func (l *localRepo) readAlternate(id plumbing.Hash, limit int64) (plumbing.ObjectType, []byte,
+	error) {
 	kind, data, err := l.decode(id)
 	if err == nil && int64(len(data)) > limit {
 		return 0, nil, tooLarge{int64(len(data))}
@@ -181,7 +192,8 @@ func (l *localRepo) decode(id plumbing.Hash) (plumbing.ObjectType, []byte, error
 	defer r.Close()
 	data, err := io.ReadAll(r)
 	if err != nil || !sameHash(id, o.Type(), data) {
-		return 0, nil, corrupt("object "+id.String(), "its content does not match its id; see git fsck")
+		return 0, nil,
+			corrupt("object "+id.String(), "its content does not match its id; see git fsck")
 	}
 	return o.Type(), data, nil
 }

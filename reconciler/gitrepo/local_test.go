@@ -33,8 +33,10 @@ func TestLocalRepositories(t *testing.T) {
 	borrowed := filepath.Join(t.TempDir(), "borrowed")
 	o.in("", "clone", "-q", "--shared", o.dir, borrowed)
 	relative := filepath.Join(t.TempDir(), "relative")
-	o.in("", "clone", "-q", "--separate-git-dir", filepath.Join(t.TempDir(), "elsewhere"), o.dir, relative)
-	for name, path := range map[string]string{"work tree": o.work, "bare": o.dir, "linked work tree": linked, "packed": packed,
+	o.in("", "clone", "-q", "--separate-git-dir", filepath.Join(t.TempDir(), "elsewhere"), o.dir,
+		relative)
+	for name, path := range map[string]string{"work tree": o.work, "bare": o.dir,
+		"linked work tree": linked, "packed": packed,
 		"with borrowed objects": borrowed, "with its directory elsewhere": relative} {
 		t.Run(name, func(t *testing.T) {
 			m := openLocal(t, path)
@@ -46,7 +48,8 @@ func TestLocalRepositories(t *testing.T) {
 			if err != nil || head != second {
 				t.Fatal(head, err)
 			}
-			if got := files(t, m, head); !maps.Equal(got, map[string]string{"tenants/acme/deployments/a.yaml": "two"}) {
+			if got := files(t, m, head); !maps.Equal(got, map[string]string{
+				"tenants/acme/deployments/a.yaml": "two"}) {
 				t.Fatal(got)
 			}
 			if changes, err := m.Diff(t.Context(), base, head); err != nil || len(changes) != 1 {
@@ -71,10 +74,12 @@ func TestLocalRepositories(t *testing.T) {
 		if err != nil || head != second {
 			t.Fatal(head, err)
 		}
-		if _, err := m.Resolve(t.Context(), "HEAD^"); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "fetch-depth: 0") {
+		if _, err := m.Resolve(t.Context(), "HEAD^"); !errors.Is(err, ErrNotFound) ||
+			!strings.Contains(err.Error(), "fetch-depth: 0") {
 			t.Fatal(err)
 		}
-		if _, err := m.Resolve(t.Context(), string(first)); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "fetch-depth: 0") {
+		if _, err := m.Resolve(t.Context(), string(first)); !errors.Is(err, ErrNotFound) ||
+			!strings.Contains(err.Error(), "fetch-depth: 0") {
 			t.Fatal(err)
 		}
 		if log, err := m.Log(t.Context(), head, 10); err != nil || len(log) != 1 {
@@ -91,7 +96,8 @@ func TestLocalRepositories(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		_, err = m.Blob(t.Context(), Hash(o.git("rev-parse", "HEAD:tenants/acme/deployments/a.yaml")))
+		_, err = m.Blob(t.Context(),
+			Hash(o.git("rev-parse", "HEAD:tenants/acme/deployments/a.yaml")))
 		wantBudget(t, err, "file bytes")
 	})
 }
@@ -106,9 +112,17 @@ func TestLocalRepositoriesThatAreRefused(t *testing.T) {
 	for name, path := range map[string]string{
 		"nothing there": filepath.Join(t.TempDir(), "missing"),
 		"not one":       t.TempDir(),
-		"inside one":    dir(func(p string) { o.in("", "init", "-q", filepath.Dir(p)); os.Mkdir(p, 0o700) }),
-		"sha256":        dir(func(p string) { o.in("", "init", "-q", "--object-format=sha256", p) }),
-		"garbled .git":  dir(func(p string) { os.Mkdir(p, 0o700); os.WriteFile(filepath.Join(p, ".git"), []byte("what"), 0o600) }),
+		"inside one": dir(func(p string) {
+			o.in("", "init", "-q", filepath.Dir(p))
+			os.Mkdir(p, 0o700)
+		}),
+		"sha256": dir(func(p string) {
+			o.in("", "init", "-q", "--object-format=sha256", p)
+		}),
+		"garbled .git": dir(func(p string) {
+			os.Mkdir(p, 0o700)
+			os.WriteFile(filepath.Join(p, ".git"), []byte("what"), 0o600)
+		}),
 		".git to nowhere": dir(func(p string) {
 			os.Mkdir(p, 0o700)
 			os.WriteFile(filepath.Join(p, ".git"), []byte("gitdir: ../y"), 0o600)
@@ -159,10 +173,15 @@ func TestResolve(t *testing.T) {
 	o.git("pack-refs", "--all")
 	m := openLocal(t, o.work)
 	for rev, want := range map[string]Hash{
-		"HEAD": third, "main": third, "refs/heads/main": third, "HEAD^": second, "HEAD^^": first, "HEAD~2": first, "main~1^": first, "HEAD~": second,
-		"refs/heads/both": first, "refs/tags/both": second, "agree": first, "annotated": second, "nested": second, "nested^": first,
-		"feature/x": second, "upstream/main": first, "refs/remotes/upstream/main": first, "refs/remotes/upstream/HEAD": first,
-		string(first): first, strings.ToUpper(string(second)): second, string(second[:7]): second, string(second[:5]): second,
+		"HEAD": third, "main": third, "refs/heads/main": third, "HEAD^": second, "HEAD^^": first,
+		"HEAD~2": first, "main~1^": first, "HEAD~": second,
+		"refs/heads/both": first, "refs/tags/both": second, "agree": first, "annotated": second,
+		"nested": second, "nested^": first,
+		"feature/x": second, "upstream/main": first, "refs/remotes/upstream/main": first,
+		"refs/remotes/upstream/HEAD": first,
+		string(first):                first, strings.ToUpper(string(second)): second,
+		string(second[:7]): second,
+		string(second[:5]): second,
 		string(third[:39]): third, string(third[:8]) + "~2": first,
 	} {
 		if got, err := m.Resolve(t.Context(), rev); err != nil || got != want {
@@ -170,9 +189,12 @@ func TestResolve(t *testing.T) {
 		}
 	}
 	for rev, want := range map[string]error{
-		"both": ErrAmbiguous, string(first[:8]): ErrAmbiguous, "nothing": ErrNotFound, "": ErrNotFound, "refs/heads/../../config": ErrNotFound, "../config": ErrNotFound,
-		"refs/heads/nothing": ErrNotFound, strings.Repeat("0", 40): ErrNotFound, string(first[:3]): ErrNotFound, "HEAD~3": ErrNotFound, "HEAD^2": ErrNotFound,
-		"HEAD~x": ErrNotFound, "HEAD~99999999999999999999": ErrNotFound, "HEAD^{tree}": ErrNotFound, "HEAD@{1}": ErrNotFound, "main:fleet": ErrNotFound, "-x": ErrNotFound,
+		"both": ErrAmbiguous, string(first[:8]): ErrAmbiguous, "nothing": ErrNotFound,
+		"": ErrNotFound, "refs/heads/../../config": ErrNotFound, "../config": ErrNotFound,
+		"refs/heads/nothing": ErrNotFound, strings.Repeat("0", 40): ErrNotFound,
+		string(first[:3]): ErrNotFound, "HEAD~3": ErrNotFound, "HEAD^2": ErrNotFound,
+		"HEAD~x": ErrNotFound, "HEAD~99999999999999999999": ErrNotFound, "HEAD^{tree}": ErrNotFound,
+		"HEAD@{1}": ErrNotFound, "main:fleet": ErrNotFound, "-x": ErrNotFound,
 		"config": ErrNotFound, "tree": ErrMalformed, "a\x1b[31m": ErrNotFound,
 	} {
 		got, err := m.Resolve(t.Context(), rev)
@@ -186,7 +208,8 @@ func TestResolve(t *testing.T) {
 			t.Error("before the first fetch:", err)
 		}
 		fetch(t, m)
-		for rev, want := range map[string]Hash{"HEAD": third, "main": third, "refs/heads/main~1": second, string(first): first, string(second[:9]): second} {
+		for rev, want := range map[string]Hash{"HEAD": third, "main": third,
+			"refs/heads/main~1": second, string(first): first, string(second[:9]): second} {
 			if got, err := m.Resolve(t.Context(), rev); err != nil || got != want {
 				t.Errorf("%s: %s %v", rev, got, err)
 			}

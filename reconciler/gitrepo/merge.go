@@ -13,17 +13,23 @@ import (
 
 // Merged is what the merge of one commit into another comes to, file by file.
 type Merged struct {
-	Base      Hash     // where the two parted
-	Shown     []Change // from Base to head, also where the commit has the same by now; in Git's order
-	Changes   []Change // from the commit that is merged into to the tree that the merge would have
-	Conflicts []string // paths that both sides changed since, each in its own way; sorted. They stay as they are and are not among Changes
+	Base Hash // where the two parted
+	// from Base to head, also where the commit has the same by now; in Git's order
+	Shown   []Change
+	Changes []Change // from the commit that is merged into to the tree that the merge would have
+	// paths that both sides changed since, each in its own way; sorted. They stay as they are and
+	// are not among Changes
+	Conflicts []string
 }
 
-// Merge says what merging head into a commit changes below fleet/ and tenants/: what head changed since the two parted, but for what the commit
-// has just as well; Merged.Shown leaves nothing out. Files are taken as a whole: no lines are merged, no renames are followed, and so a path that both sides changed is a
-// conflict, also where git could merge it. Only directories that both sides changed, or that head changed, are opened, so it costs what changed.
+// Merge says what merging head into a commit changes below fleet/ and tenants/: what head changed
+// since the two parted, but for what the commit has just as well; Merged.Shown leaves nothing out.
+// Files are taken as a whole: no lines are merged, no renames are followed, and so a path that both
+// sides changed is a conflict, also where git could merge it. Only directories that both sides
+// changed, or that head changed, are opened, so it costs what changed.
 //
-// Errors: those of MergeBases and Diff, ErrManyBases, and ErrOverBudget (pull files). ErrNotFound means that something of head is not here: fetch its ref again.
+// Errors: those of MergeBases and Diff, ErrManyBases, and ErrOverBudget (pull files). ErrNotFound
+// means that something of head is not here: fetch its ref again.
 func (m *Mirror) Merge(ctx context.Context, into, head Hash) (Merged, error) {
 	merged, err := m.merge(ctx, into, head)
 	if errors.Is(err, ErrNotFound) && m.pulls != nil {
@@ -42,7 +48,8 @@ func (m *Mirror) merge(ctx context.Context, into, head Hash) (Merged, error) {
 		return Merged{}, err
 	}
 	g := &merger{out: Merged{Base: base, Shown: shown}}
-	g.walker = walker{ctx: ctx, m: m, objects: m.objects, since: unwatched, left: m.budget.Files, visit: g.change}
+	g.walker = walker{ctx: ctx, m: m, objects: m.objects, since: unwatched, left: m.budget.Files,
+		visit: g.change}
 	var roots [3]plumbing.Hash
 	for i, commit := range []Hash{base, into, head} {
 		g.commit = "commit " + string(commit)
@@ -60,16 +67,18 @@ func (m *Mirror) merge(ctx context.Context, into, head Hash) (Merged, error) {
 	return g.out, nil
 }
 
-// shown lists what a pull request changes. It counts everything, and keeps no more than one pull request may change.
+// shown lists what a pull request changes. It counts everything, and keeps no more than one pull
+// request may change.
 func (m *Mirror) shown(ctx context.Context, base, head Hash) ([]Change, error) {
 	var changes []Change
 	n, most := 0, m.budget.PullFiles
-	w := &walker{ctx: ctx, m: m, objects: m.objects, since: unwatched, left: m.budget.Files, visit: func(c Change) error {
-		if n++; n <= most {
-			changes = append(changes, c)
-		}
-		return nil
-	}}
+	w := &walker{ctx: ctx, m: m, objects: m.objects, since: unwatched, left: m.budget.Files,
+		visit: func(c Change) error {
+			if n++; n <= most {
+				changes = append(changes, c)
+			}
+			return nil
+		}}
 	err := w.between(base, head)
 	var over *Error
 	switch {
@@ -84,8 +93,10 @@ func (m *Mirror) shown(ctx context.Context, base, head Hash) ([]Change, error) {
 }
 
 func tooManyFiles(head Hash, n string, most int) *Error {
-	return &Error{Kind: ErrOverBudget, Subject: "commit " + head.Short(), Budget: "pull files", Limit: int64(most), Detail: fmt.Sprintf(
-		"it changes %s files below fleet/ and tenants/, and one pull request may change %d; split it into several", n, most)}
+	return &Error{Kind: ErrOverBudget, Subject: "commit " + head.Short(), Budget: "pull files",
+		Limit: int64(most), Detail: fmt.Sprintf(
+			"it changes %s files below fleet/ and tenants/, and one pull request may change %d; "+
+				"split it into several", n, most)}
 }
 
 // merger compares three trees.
@@ -106,7 +117,8 @@ func (g *merger) change(c Change) error {
 	return nil
 }
 
-// directories merges the directory at path, which any side may lack (the zero hash), and reports whether anything of it remains.
+// directories merges the directory at path, which any side may lack (the zero hash), and reports
+// whether anything of it remains.
 func (g *merger) directories(path string, depth int, ids [3]plumbing.Hash) (bool, error) {
 	if err := g.spend(); err != nil {
 		return false, err
@@ -157,8 +169,9 @@ func foremost(at [3]*cursor) *treeEntry {
 	return first
 }
 
-// level is one directory that is being merged. A name that remains as a file on one side and as a directory on the other is a conflict of its
-// own: Git sorts the file first, and between the two stand only names that begin with it.
+// level is one directory that is being merged. A name that remains as a file on one side and as a
+// directory on the other is a conflict of its own: Git sorts the file first, and between the two
+// stand only names that begin with it.
 type level struct {
 	g       *merger
 	path    string
@@ -181,8 +194,11 @@ func (l *level) take(sides [3]*treeEntry) error {
 	switch {
 	case !some.isDirectory():
 		l.files = append(l.files, some.name)
-	case slices.ContainsFunc(l.files, func(name []byte) bool { return bytes.Equal(name, some.name) }):
-		l.g.out.Changes, l.g.out.Conflicts = l.g.out.Changes[:changes], l.g.out.Conflicts[:conflicts]
+	case slices.ContainsFunc(l.files, func(name []byte) bool {
+		return bytes.Equal(name, some.name)
+	}):
+		l.g.out.Changes, l.g.out.Conflicts = l.g.out.Changes[:changes],
+			l.g.out.Conflicts[:conflicts]
 		l.g.collide(pathOfEntry(l.path, some))
 	}
 	return nil
@@ -196,7 +212,8 @@ func (g *merger) collide(path string) {
 	}
 }
 
-// entry merges what one name is on the three sides; nil where it is not. All are directories, or none is. It reports whether it remains.
+// entry merges what one name is on the three sides; nil where it is not. All are directories, or
+// none is. It reports whether it remains.
 func (g *merger) entry(parent string, depth int, sides [3]*treeEntry) (bool, error) {
 	base, into, head := sides[sideBase], sides[sideInto], sides[sideHead]
 	some := anyOf(sides)
@@ -208,14 +225,16 @@ func (g *merger) entry(parent string, depth int, sides [3]*treeEntry) (bool, err
 	case some.isDirectory() && folder(parent, depth, some):
 		return g.folder(parent, depth, sides)
 	case some.isDirectory() && depth == 0: // tenants/, whose folders are judged alone
-		return g.directories(pathOfEntry(parent, some), depth+1, [3]plumbing.Hash{idOf(base), idOf(into), idOf(head)})
+		return g.directories(pathOfEntry(parent, some), depth+1, [3]plumbing.Hash{
+			idOf(base), idOf(into), idOf(head)})
 	case alike(into, base):
 		return head != nil, g.entries(parent, depth, into, head)
 	}
 	path := pathOfEntry(parent, some)
 	if some.isDirectory() {
 		if depth < maxTreeDepth {
-			return g.directories(path, depth+1, [3]plumbing.Hash{idOf(base), idOf(into), idOf(head)})
+			return g.directories(path, depth+1, [3]plumbing.Hash{idOf(base), idOf(into),
+				idOf(head)})
 		}
 		path += "/"
 	}
@@ -240,7 +259,8 @@ func (g *merger) folder(parent string, depth int, sides [3]*treeEntry) (bool, er
 	}
 	changes, conflicts, left := len(g.out.Changes), len(g.out.Conflicts), g.left
 	g.left = g.m.budget.Files
-	remains, err := g.directories(path, depth+1, [3]plumbing.Hash{idOf(base), idOf(into), idOf(head)})
+	remains, err := g.directories(path, depth+1, [3]plumbing.Hash{idOf(base), idOf(into),
+		idOf(head)})
 	g.left = left
 	why, bad := g.reason(err)
 	if err == nil || !bad {
@@ -248,7 +268,9 @@ func (g *merger) folder(parent string, depth int, sides [3]*treeEntry) (bool, er
 	}
 	g.out.Changes, g.out.Conflicts = g.out.Changes[:changes], g.out.Conflicts[:conflicts]
 	path += "/"
-	return true, g.change(Change{Path: path, New: Entry{Path: path, Blob: publicHash(idOf(head)), Kind: Unreadable, Why: why}})
+	return true,
+		g.change(Change{Path: path, New: Entry{Path: path, Blob: publicHash(idOf(head)),
+			Kind: Unreadable, Why: why}})
 }
 
 func listedAs(e *treeEntry) *listed {
@@ -267,7 +289,8 @@ func anyOf(sides [3]*treeEntry) *treeEntry {
 	return nil
 }
 
-// alike reports whether two sides have the same under a name. The mode of a directory says nothing but that it is one.
+// alike reports whether two sides have the same under a name. The mode of a directory says nothing
+// but that it is one.
 func alike(a, b *treeEntry) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -20,7 +20,8 @@ import (
 
 func TestMergeTakesFilesAsAWhole(t *testing.T) {
 	o := newOrigin(t)
-	for _, name := range []string{"ours", "theirs", "both", "alike", "gone-here", "gone-there", "gone", "changed-gone", "gone-changed"} {
+	for _, name := range []string{"ours", "theirs", "both", "alike", "gone-here", "gone-there",
+		"gone", "changed-gone", "gone-changed"} {
 		o.write("tenants/acme/deployments/"+name+".yaml", "0")
 	}
 	o.write("README.md", "0")
@@ -32,10 +33,14 @@ func TestMergeTakesFilesAsAWhole(t *testing.T) {
 		}
 		return out
 	}
-	theirs := at(map[string]string{"theirs": "1", "both": "1", "alike": "2", "gone-there": "", "gone": "", "changed-gone": "", "gone-changed": "1", "new": "1", "new-both": "1", "new-alike": "2"})
+	theirs := at(map[string]string{"theirs": "1", "both": "1", "alike": "2", "gone-there": "",
+		"gone": "", "changed-gone": "", "gone-changed": "1", "new": "1", "new-both": "1",
+		"new-alike": "2"})
 	theirs["README.md"] = "1"
 	pull := o.propose(7, base, theirs)
-	for path, text := range at(map[string]string{"ours": "2", "both": "2", "alike": "2", "gone-here": "", "gone": "", "changed-gone": "2", "gone-changed": "", "new-both": "2", "new-alike": "2"}) {
+	for path, text := range at(map[string]string{"ours": "2", "both": "2", "alike": "2",
+		"gone-here": "", "gone": "", "changed-gone": "2", "gone-changed": "", "new-both": "2",
+		"new-alike": "2"}) {
 		if text == "" {
 			o.git("rm", "-q", path)
 		} else {
@@ -58,7 +63,10 @@ tenants/acme/deployments/new-both.yaml conflicts`
 	if d := cmp.Diff(want, told(t, m, out)); d != "" || out.Base != base {
 		t.Errorf("base %s\n%s", out.Base, d)
 	}
-	for name, c := range map[string]struct{ into, head Hash }{"into what it came from": {base, pull}, "of what is there already": {head, base}, "of itself": {head, head}} {
+	for name, c := range map[string]struct {
+		into, head Hash
+	}{"into what it came from": {base, pull}, "of what is there already": {head, base},
+		"of itself": {head, head}} {
 		out := merge(t, m, c.into, c.head)
 		diff, err := m.Diff(t.Context(), base, pull)
 		if err != nil {
@@ -90,15 +98,18 @@ func TestAMergeOfUnrelatedHistoriesIsRefused(t *testing.T) {
 	m := open(t, t.TempDir(), newGitServer(t, o).url())
 	fetch(t, m)
 	fetchPull(t, m, 7, pull)
-	if _, err := m.Merge(t.Context(), head, pull); !errors.Is(err, ErrUnrelated) || !strings.Contains(err.Error(), "no commit in common") {
+	if _, err := m.Merge(t.Context(), head, pull); !errors.Is(err, ErrUnrelated) ||
+		!strings.Contains(err.Error(), "no commit in common") {
 		t.Error(err)
 	}
-	if _, err := m.MergeBases(t.Context(), head, Hash(strings.Repeat("1", 40))); !errors.Is(err, ErrNotFound) {
+	if _, err := m.MergeBases(t.Context(), head, Hash(strings.Repeat("1", 40))); !errors.Is(err,
+		ErrNotFound) {
 		t.Error(err)
 	}
 }
 
-// TestMergeAgainstGit merges random histories of files of one line, where git too can only take a file as a whole. Its renames are off.
+// TestMergeAgainstGit merges random histories of files of one line, where git too can only take a
+// file as a whole. Its renames are off.
 func TestMergeAgainstGit(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -145,7 +156,8 @@ func TestMergeAgainstGit(t *testing.T) {
 			for _, c := range out.Changes {
 				got = append(got, c.Path+" "+string(c.New.Blob))
 			}
-			for line := range strings.Lines(o.git("diff-tree", "-r", "--no-renames", string(head)+"^{tree}", tree)) {
+			for line := range strings.Lines(o.git("diff-tree", "-r", "--no-renames",
+				string(head)+"^{tree}", tree)) {
 				f := strings.Fields(line) // :mode mode id id status path
 				if slices.Contains(conflicts, f[5]) {
 					continue // git puts markers there
@@ -163,34 +175,43 @@ func TestMergeAgainstGit(t *testing.T) {
 func (o *origin) mergeTree(into, head Hash) (string, []string) {
 	o.t.Helper()
 	// It exits with 1 when there are conflicts.
-	out := o.git("-c", "alias.mt=!git -c merge.renames=false merge-tree --write-tree --name-only --no-messages "+string(into)+" "+string(head)+" || true", "mt")
+	out := o.git("-c",
+		"alias.mt=!git -c merge.renames=false merge-tree --write-tree --name-only --no-messages "+
+			string(into)+" "+string(head)+" || true", "mt")
 	lines := strings.Split(out, "\n")
 	conflicts := slices.DeleteFunc(lines[1:], func(l string) bool { return l == "" })
 	slices.Sort(conflicts)
 	return lines[0], slices.Compact(conflicts)
 }
 
-// TestMergeIsDecidedPathByPath holds for any three trees, modes of all kinds and names that are a file on one side and a directory on the other
-// included: what a walk lists of each says what becomes of each path.
+// TestMergeIsDecidedPathByPath holds for any three trees, modes of all kinds and names that are a
+// file on one side and a directory on the other included: what a walk lists of each says what
+// becomes of each path.
 func TestMergeIsDecidedPathByPath(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 9))
 	s := newFakeServer(t, plumbing.ZeroHash, nil)
 	m := open(t, t.TempDir(), s.url())
 	p := new(fakePack)
-	grow := forest(random, func(kind plumbing.ObjectType, data []byte) plumbing.Hash { _, id := p.object(kind, data); return id })
+	grow := forest(random, func(kind plumbing.ObjectType, data []byte) plumbing.Hash {
+		_, id := p.object(kind, data)
+		return id
+	})
 	commit := func(root plumbing.Hash, parent plumbing.Hash) plumbing.Hash {
 		line := ""
 		if !parent.IsZero() {
 			line = "parent " + parent.String() + "\n"
 		}
-		_, id := p.object(plumbing.CommitObject, fmt.Appendf(nil, "tree %s\n%sauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\n%d\n", root, line, random.Uint64()))
+		_, id := p.object(plumbing.CommitObject,
+			fmt.Appendf(nil, "tree %s\n%sauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\n%d\n",
+				root, line, random.Uint64()))
 		return id
 	}
 	var all [][3]plumbing.Hash
 	for range 600 {
 		base := grow(nil)
 		from := commit(base.id, plumbing.ZeroHash)
-		all = append(all, [3]plumbing.Hash{from, commit(grow(base).id, from), commit(grow(base).id, from)})
+		all = append(all, [3]plumbing.Hash{from, commit(grow(base).id, from),
+			commit(grow(base).id, from)})
 		s.tip = from
 	}
 	pack := packets(p.bytes())
@@ -200,7 +221,8 @@ func TestMergeIsDecidedPathByPath(t *testing.T) {
 	for _, sides := range all {
 		from, into, head := sides[sideBase], sides[sideInto], sides[sideHead]
 		out := merge(t, m, publicHash(into), publicHash(head))
-		changes, conflicts := decided(walked(t, m, publicHash(from)), walked(t, m, publicHash(into)), walked(t, m, publicHash(head)))
+		changes, conflicts := decided(walked(t, m, publicHash(from)),
+			walked(t, m, publicHash(into)), walked(t, m, publicHash(head)))
 		if !slices.Equal(conflicts, out.Conflicts) {
 			t.Fatalf("conflicts: %v, want %v", out.Conflicts, conflicts)
 		}
@@ -225,14 +247,18 @@ func TestMergeIsDecidedPathByPath(t *testing.T) {
 func walked(t *testing.T, m *Mirror, c Hash) map[string]Entry {
 	t.Helper()
 	entries := map[string]Entry{}
-	if err := m.Walk(t.Context(), c, func(e Entry) error { entries[e.Path] = e; return nil }); err != nil {
+	if err := m.Walk(t.Context(), c, func(e Entry) error {
+		entries[e.Path] = e
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return entries
 }
 
-// decided is the rule: a path that head has as the base does, or as into does, stays as into has it; one that into has as the base does becomes
-// what head has; any other is a conflict. And no path is a file and a directory: then the file's is a conflict.
+// decided is the rule: a path that head has as the base does, or as into does, stays as into has
+// it; one that into has as the base does becomes what head has; any other is a conflict. And no
+// path is a file and a directory: then the file's is a conflict.
 func decided(base, into, head map[string]Entry) (map[string]Entry, []string) {
 	changes, conflicts, merged := map[string]Entry{}, map[string]bool{}, maps.Clone(into)
 	paths := maps.Clone(into)
@@ -267,13 +293,17 @@ func decided(base, into, head map[string]Entry) (map[string]Entry, []string) {
 	}
 	var told []string
 	for path := range conflicts {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(conflicts)), func(above string) bool { return above != path && strings.HasPrefix(path, above+"/") }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(conflicts)), func(above string) bool {
+			return above != path && strings.HasPrefix(path, above+"/")
+		}) {
 			told = append(told, path)
 		}
 	}
 	slices.Sort(told)
 	for path := range changes {
-		if slices.ContainsFunc(told, func(c string) bool { return c == path || strings.HasPrefix(path, c+"/") }) {
+		if slices.ContainsFunc(told, func(c string) bool {
+			return c == path || strings.HasPrefix(path, c+"/")
+		}) {
 			delete(changes, path)
 		}
 	}
@@ -288,11 +318,13 @@ type plant struct {
 }
 
 // forest grows trees from another: most of it stays as it is.
-func forest(random *rand.Rand, object func(plumbing.ObjectType, []byte) plumbing.Hash) func(*plant) *plant {
+func forest(random *rand.Rand, object func(plumbing.ObjectType,
+	[]byte) plumbing.Hash) func(*plant) *plant {
 	modes := []string{"100644", "100644", "100755", "120000", "160000"}
 	leaf := func(name string) treeEntry {
 		mode, _ := strconv.ParseUint(modes[random.IntN(len(modes))], 8, 32)
-		return treeEntry{[]byte(name), uint32(mode), object(plumbing.BlobObject, []byte{byte(random.IntN(3))})}
+		return treeEntry{[]byte(name), uint32(mode),
+			object(plumbing.BlobObject, []byte{byte(random.IntN(3))})}
 	}
 	var grow func(from *plant, depth int) *plant
 	grow = func(from *plant, depth int) *plant {
@@ -311,7 +343,8 @@ func forest(random *rand.Rand, object func(plumbing.ObjectType, []byte) plumbing
 			switch n := random.IntN(10); {
 			case n < 3:
 			case n < 6 && depth < 3:
-				if b := grow(was, depth+1); len(b.branches)+len(b.leaves) > 0 { // git writes no empty tree
+				// git writes no empty tree
+				if b := grow(was, depth+1); len(b.branches)+len(b.leaves) > 0 {
 					next.branches[name] = b
 				}
 			default:
@@ -326,7 +359,8 @@ func forest(random *rand.Rand, object func(plumbing.ObjectType, []byte) plumbing
 		slices.SortFunc(entries, func(a, b treeEntry) int { return compareEntries(&a, &b) })
 		var tree []byte
 		for _, e := range entries {
-			tree = append(tree, treeOf(e.id, strconv.FormatUint(uint64(e.mode), 8)+" "+string(e.name))...)
+			tree = append(tree, treeOf(e.id, strconv.FormatUint(uint64(e.mode), 8)+" "+
+				string(e.name))...)
 		}
 		next.id = object(plumbing.TreeObject, tree)
 		return next
@@ -366,14 +400,15 @@ func TestMergeReadsWhatChanged(t *testing.T) {
 	if out := merge(t, m, head, pull); len(out.Changes) != 1 || len(out.Conflicts) != 0 {
 		t.Fatalf("%+v", out)
 	}
-	// 22 commits; the roots of base and head, and the trees that these have differently; the roots of each of three, and the trees from the root
-	// to the two directories that differ.
+	// 22 commits; the roots of base and head, and the trees that these have differently; the roots
+	// of each of three, and the trees from the root to the two directories that differ.
 	if count.reads > 22+2+8+3+14 {
 		t.Errorf("%d objects read", count.reads)
 	}
 }
 
-// A common commit that is newer by its clock than one that descends from it is not where two histories parted.
+// A common commit that is newer by its clock than one that descends from it is not where two
+// histories parted.
 func TestMergeBaseWhereAClockRanBackwards(t *testing.T) {
 	o := newOrigin(t)
 	tree := o.git("mktree")
@@ -393,14 +428,16 @@ func TestMergeBaseWhereAClockRanBackwards(t *testing.T) {
 	fetch(t, m)
 	for _, pair := range [][2]string{{a, b}, {b, a}} {
 		got, err := m.MergeBases(t.Context(), Hash(pair[0]), Hash(pair[1]))
-		if want := Hash(o.git("merge-base", "--all", a, b)); err != nil || !slices.Equal(got, []Hash{want}) || want != Hash(parted) {
+		if want := Hash(o.git("merge-base", "--all", a, b)); err != nil ||
+			!slices.Equal(got, []Hash{want}) || want != Hash(parted) {
 			t.Errorf("%s %v, want %s", got, err, want)
 		}
 	}
 }
 
-// Two pull requests with criss-crossed histories: the second one's tree equals that of its newest merge base, and its merge still writes what
-// the first one had withdrawn, into the folder of another.
+// Two pull requests with criss-crossed histories: the second one's tree equals that of its newest
+// merge base, and its merge still writes what the first one had withdrawn, into the folder of
+// another.
 func TestMergeRefusesCrissCrossedHistories(t *testing.T) {
 	o := newOrigin(t)
 	commit := func(granted, own string, parents ...Hash) Hash {
@@ -421,13 +458,15 @@ func TestMergeRefusesCrissCrossedHistories(t *testing.T) {
 	first := commit("little", "e1", withdrawn, newest)
 	main := commit("little", "e1", start, first)
 	second := commit("EVERYTHING", "e1", newest, withdrawn)
-	o.git("push", "-q", "origin", string(main)+":refs/heads/main", string(second)+":refs/pull/8/head", string(first)+":refs/pull/7/head")
+	o.git("push", "-q", "origin", string(main)+":refs/heads/main",
+		string(second)+":refs/pull/8/head", string(first)+":refs/pull/7/head")
 	m := open(t, t.TempDir(), newGitServer(t, o).url())
 	fetch(t, m)
 	fetchPull(t, m, 7, first)
 	fetchPull(t, m, 8, second)
 
-	if tree, conflicts := o.mergeTree(main, second); len(conflicts) > 0 || o.git("show", tree+":fleet/tenants/evil.yaml") != "EVERYTHING" {
+	if tree, conflicts := o.mergeTree(main, second); len(conflicts) > 0 ||
+		o.git("show", tree+":fleet/tenants/evil.yaml") != "EVERYTHING" {
 		t.Fatalf("git merges it otherwise: %s %v", tree, conflicts)
 	}
 	bases, err := m.MergeBases(t.Context(), main, second)
@@ -438,12 +477,14 @@ func TestMergeRefusesCrissCrossedHistories(t *testing.T) {
 	if !errors.Is(err, ErrManyBases) || len(merged.Changes) > 0 {
 		t.Fatalf("it is compared with one of several bases: %+v %v", merged, err)
 	}
-	for _, say := range []string{"2 merge bases", bases[0].Short(), bases[1].Short(), "rebase onto main"} {
+	for _, say := range []string{"2 merge bases", bases[0].Short(), bases[1].Short(),
+		"rebase onto main"} {
 		if !strings.Contains(err.Error(), say) {
 			t.Errorf("%q is missing in: %v", say, err)
 		}
 	}
-	if out := merge(t, m, start, first); len(out.Changes) != 1 || out.Changes[0].Path != "tenants/evil/x.yaml" {
+	if out := merge(t, m, start, first); len(out.Changes) != 1 ||
+		out.Changes[0].Path != "tenants/evil/x.yaml" {
 		t.Errorf("a head with one base is read as ever: %+v", out)
 	}
 }
@@ -451,21 +492,24 @@ func TestMergeRefusesCrissCrossedHistories(t *testing.T) {
 // bases is what git lists, sorted.
 func (o *origin) bases(a, b Hash) (out []Hash) {
 	o.t.Helper()
-	for _, id := range strings.Fields(o.in(o.dir, "-c", "alias.mb=!git merge-base --all "+string(a)+" "+string(b)+" || true", "mb")) {
+	for _, id := range strings.Fields(o.in(o.dir, "-c", "alias.mb=!git merge-base --all "+string(a)+
+		" "+string(b)+" || true", "mb")) {
 		out = append(out, Hash(id))
 	}
 	slices.Sort(out)
 	return out
 }
 
-// What the branch has taken over meanwhile is still a change of the head: once the branch takes it back, a merge brings it again.
+// What the branch has taken over meanwhile is still a change of the head: once the branch takes it
+// back, a merge brings it again.
 func TestMergeShowsWhatTheHeadChangesAlsoWhereTheBranchHasItToo(t *testing.T) {
 	o := newOrigin(t)
 	o.write("tenants/evil/a.yaml", "0")
 	o.write("tenants/victim/b.yaml", "0")
 	o.write("tenants/victim/gone.yaml", "0")
 	base := o.commit("base")
-	pull := o.propose(7, base, map[string]string{"tenants/evil/a.yaml": "1", "tenants/victim/b.yaml": "1", "tenants/victim/gone.yaml": "", "README.md": "1"})
+	pull := o.propose(7, base, map[string]string{"tenants/evil/a.yaml": "1",
+		"tenants/victim/b.yaml": "1", "tenants/victim/gone.yaml": "", "README.md": "1"})
 	o.git("rm", "-q", "tenants/victim/gone.yaml")
 	head := o.set("tenants/victim/b.yaml", "1")
 	m := open(t, t.TempDir(), newGitServer(t, o).url())
@@ -495,11 +539,14 @@ func TestMergeRefusesMoreFilesThanOnePullRequestMayChange(t *testing.T) {
 	o.git("push", "-q", "origin", string(pull)+":refs/pull/7/head")
 	url := newGitServer(t, o).url()
 	for budget, say := range map[Budget]string{
-		{PullFiles: 30}:            "it changes 31 files below fleet/ and tenants/, and one pull request may change 30; split it",
+		{
+			PullFiles: 30}: "it changes 31 files below fleet/ and tenants/, and one pull " +
+			"request may change 30; split it",
 		{PullFiles: 10, Files: 20}: "unreadable", // the folder is one change
 		{PullFiles: 31}:            "",
 	} {
-		m, err := Open(t.Context(), t.TempDir(), Source{URL: url}, AllowPlainHTTP(), WithBudget(budget))
+		m, err := Open(t.Context(), t.TempDir(), Source{URL: url}, AllowPlainHTTP(),
+			WithBudget(budget))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -510,7 +557,8 @@ func TestMergeRefusesMoreFilesThanOnePullRequestMayChange(t *testing.T) {
 		case say == "" && (err != nil || len(out.Shown) != 31):
 			t.Errorf("%+v: %v", budget, err)
 		case say == "unreadable":
-			if err != nil || len(out.Shown) != 1 || len(out.Changes) != 1 || out.Changes[0].New.Kind != Unreadable {
+			if err != nil || len(out.Shown) != 1 || len(out.Changes) != 1 ||
+				out.Changes[0].New.Kind != Unreadable {
 				t.Errorf("%+v: %v %v", budget, out, err)
 			}
 		case say != "" && (!errors.Is(err, ErrOverBudget) || !strings.Contains(err.Error(), say)):
@@ -529,21 +577,27 @@ func TestMergeBasesAgainstGit(t *testing.T) {
 	for h := range histories {
 		for i := range commits {
 			mark := h*commits + i + 1
-			fmt.Fprintf(&stream, "commit refs/heads/h%d\nmark :%d\ncommitter A <a@x> %d +0000\ndata 4\n%04d\n", mark, mark,
+			fmt.Fprintf(&stream,
+				"commit refs/heads/h%d\nmark :%d\ncommitter A <a@x> %d +0000\ndata 4\n%04d\n", mark,
+				mark,
 				1_700_000_000+random.IntN(40), mark)
 			for range 1 + random.IntN(3) {
 				at := mark - 1 - random.IntN(min(i, 5)+1)
 				if i == 0 || at < h*commits+1 || slices.Contains(parents[mark], at) {
 					continue
 				}
-				fmt.Fprintf(&stream, "%s :%d\n", map[bool]string{true: "from", false: "merge"}[len(parents[mark]) == 0], at)
+				fmt.Fprintf(&stream, "%s :%d\n", map[bool]string{
+					true: "from", false: "merge"}[len(parents[mark]) == 0], at)
 				parents[mark] = append(parents[mark], at)
 			}
 		}
 	}
-	fmt.Fprintf(&stream, "commit refs/heads/main\nmark :%d\ncommitter A <a@x> 1800000000 +0000\ndata 0\n", histories*commits+1)
+	fmt.Fprintf(&stream,
+		"commit refs/heads/main\nmark :%d\ncommitter A <a@x> 1800000000 +0000\ndata 0\n",
+		histories*commits+1)
 	for mark := range histories * commits {
-		fmt.Fprintf(&stream, "%s :%d\n", map[bool]string{true: "from", false: "merge"}[mark == 0], mark+1)
+		fmt.Fprintf(&stream, "%s :%d\n", map[bool]string{true: "from", false: "merge"}[mark == 0],
+			mark+1)
 	}
 	marks := filepath.Join(t.TempDir(), "marks")
 	o.feed(o.dir, stream.String(), "fast-import", "--quiet", "--export-marks="+marks)
@@ -585,11 +639,14 @@ func TestMergeBasesAgainstGit(t *testing.T) {
 			}
 			slices.Sort(want)
 			got, err := m.MergeBases(t.Context(), ids[a], ids[b])
-			if len(want) == 0 != errors.Is(err, ErrUnrelated) || len(want) > 0 && err != nil || !slices.Equal(got, want) {
+			if len(want) == 0 != errors.Is(err, ErrUnrelated) || len(want) > 0 && err != nil ||
+				!slices.Equal(got, want) {
 				t.Fatalf("%s and %s: %v %v, want %v", ids[a], ids[b], got, err, want)
 			}
-			if sizes[len(want)]++; sizes[len(want)] <= 25 && !slices.Equal(o.bases(ids[a], ids[b]), want) {
-				t.Fatalf("%s and %s: git has %v, not %v", ids[a], ids[b], o.bases(ids[a], ids[b]), want)
+			if sizes[len(want)]++; sizes[len(want)] <= 25 && !slices.Equal(o.bases(ids[a], ids[b]),
+				want) {
+				t.Fatalf("%s and %s: git has %v, not %v", ids[a], ids[b], o.bases(ids[a], ids[b]),
+					want)
 			}
 		}
 	}
@@ -619,7 +676,8 @@ func TestMergeBasesAreBounded(t *testing.T) {
 	m := open(t, t.TempDir(), newGitServer(t, o).url())
 	fetch(t, m)
 	var over *Error
-	if _, err := m.MergeBases(t.Context(), Hash(a), Hash(b)); !errors.As(err, &over) || !errors.Is(err, ErrOverBudget) || over.Budget != "common ancestors" {
+	if _, err := m.MergeBases(t.Context(), Hash(a), Hash(b)); !errors.As(err, &over) ||
+		!errors.Is(err, ErrOverBudget) || over.Budget != "common ancestors" {
 		t.Error(err)
 	}
 }

@@ -10,17 +10,21 @@ import (
 )
 
 const (
-	// maxApart is how many commits one walk of MergeBases reads at most: far more than lie between a pull request and its branch, and few
-	// enough that two histories that have nothing in common do not keep a processor busy.
+	// maxApart is how many commits one walk of MergeBases reads at most: far more than lie between
+	// a pull request and its branch, and few enough that two histories that have nothing in common
+	// do not keep a processor busy.
 	maxApart = 100_000
-	// maxCandidates is how many common ancestors MergeBases compares with each other at most. Ordinary histories have one.
+	// maxCandidates is how many common ancestors MergeBases compares with each other at most.
+	// Ordinary histories have one.
 	maxCandidates = 16
 )
 
-// MergeBases finds the best common ancestors of a and b, those that `git merge-base --all` lists: commits that both histories have and that no
-// other such commit descends from. They are sorted by id, and there is at least one. It reads as much history as lies between a and b.
+// MergeBases finds the best common ancestors of a and b, those that `git merge-base --all` lists:
+// commits that both histories have and that no other such commit descends from. They are sorted by
+// id, and there is at least one. It reads as much history as lies between a and b.
 //
-// Errors: ErrUnrelated, ErrNotFound, ErrMalformed, ErrOverBudget (commits, common ancestors), ErrCorrupt.
+// Errors: ErrUnrelated, ErrNotFound, ErrMalformed, ErrOverBudget (commits, common ancestors),
+// ErrCorrupt.
 func (m *Mirror) MergeBases(ctx context.Context, a, b Hash) ([]Hash, error) {
 	from, err := parseHash(a)
 	if err != nil {
@@ -31,15 +35,20 @@ func (m *Mirror) MergeBases(ctx context.Context, a, b Hash) ([]Hash, error) {
 		return nil, err
 	}
 	subject := "commits " + a.Short() + " and " + b.Short()
-	w, err := m.walkTogether(ctx, subject, fromHead|fromApplied|belowCommon, []plumbing.Hash{from}, []plumbing.Hash{to})
+	w, err := m.walkTogether(ctx, subject, fromHead|fromApplied|belowCommon, []plumbing.Hash{from},
+		[]plumbing.Hash{to})
 	if err != nil {
 		return nil, err
 	}
 	// A candidate that a later step found below another one is no longer one.
-	candidates := slices.DeleteFunc(w.common, func(v *visited) bool { return v.sides&belowCommon != 0 })
+	candidates := slices.DeleteFunc(w.common, func(v *visited) bool {
+		return v.sides&belowCommon != 0
+	})
 	switch {
 	case len(candidates) == 0:
-		return nil, &Error{Kind: ErrUnrelated, Subject: subject, Detail: "they have no commit in common; start the branch from the one that it is to be merged into"}
+		return nil, &Error{Kind: ErrUnrelated, Subject: subject,
+			Detail: "they have no commit in common; start the branch from the one that it is to " +
+				"be merged into"}
 	case len(candidates) > maxCandidates:
 		return nil, overBudget(subject, "common ancestors", maxCandidates, "rebase the newer one")
 	}
@@ -50,14 +59,17 @@ func (m *Mirror) MergeBases(ctx context.Context, a, b Hash) ([]Hash, error) {
 	return m.best(ctx, subject, ids)
 }
 
-// best leaves out each candidate that another one descends from. The walk that found them goes by dates, and clocks run backwards.
-func (m *Mirror) best(ctx context.Context, subject string, candidates []plumbing.Hash) ([]Hash, error) {
+// best leaves out each candidate that another one descends from. The walk that found them goes by
+// dates, and clocks run backwards.
+func (m *Mirror) best(ctx context.Context, subject string, candidates []plumbing.Hash) ([]Hash,
+	error) {
 	var out []Hash
 	for i, id := range candidates {
 		others := slices.Delete(slices.Clone(candidates), i, i+1)
 		redundant := false
 		if len(others) > 0 {
-			w, err := m.walkTogether(ctx, subject, fromHead|fromApplied, []plumbing.Hash{id}, others)
+			w, err := m.walkTogether(ctx, subject, fromHead|fromApplied, []plumbing.Hash{id},
+				others)
 			if err != nil {
 				return nil, err
 			}
@@ -72,7 +84,8 @@ func (m *Mirror) best(ctx context.Context, subject string, candidates []plumbing
 }
 
 // walkTogether walks the histories of both ends until every commit left is closed.
-func (m *Mirror) walkTogether(ctx context.Context, subject string, closed sides, applied, head []plumbing.Hash) (*historyWalk, error) {
+func (m *Mirror) walkTogether(ctx context.Context, subject string, closed sides, applied,
+	head []plumbing.Hash) (*historyWalk, error) {
 	w := &historyWalk{m: m, seen: map[plumbing.Hash]*visited{}, closed: closed}
 	for _, id := range head {
 		if err := w.reach(id, fromHead); err != nil {
@@ -89,7 +102,8 @@ func (m *Mirror) walkTogether(ctx context.Context, subject string, closed sides,
 			return nil, err
 		}
 		if len(w.seen) > maxApart {
-			return nil, overBudget(subject, "commits", maxApart, "their histories are too far apart; rebase the newer one")
+			return nil, overBudget(subject, "commits", maxApart,
+				"their histories are too far apart; rebase the newer one")
 		}
 		if err := w.step(); err != nil {
 			return nil, err
@@ -98,8 +112,9 @@ func (m *Mirror) walkTogether(ctx context.Context, subject string, closed sides,
 	return w, nil
 }
 
-// onlyBase is the one best common ancestor of two commits. Several are refused: git merges such commits against a virtual base that nobody has
-// seen, so a comparison with any one of them misses changes that the merge makes.
+// onlyBase is the one best common ancestor of two commits. Several are refused: git merges such
+// commits against a virtual base that nobody has seen, so a comparison with any one of them misses
+// changes that the merge makes.
 func (m *Mirror) onlyBase(ctx context.Context, into, head Hash) (Hash, error) {
 	bases, err := m.MergeBases(ctx, into, head)
 	if err != nil {
@@ -113,7 +128,8 @@ func (m *Mirror) onlyBase(ctx context.Context, into, head Hash) (Hash, error) {
 		names[i] = b.Short()
 	}
 	return "", &Error{Kind: ErrManyBases, Subject: "commit " + head.Short(), Detail: fmt.Sprintf(
-		"rebase onto %s and push again; this head and %s have %d merge bases (%s), so no comparison shows what the merge would change",
+		"rebase onto %s and push again; this head and %s have %d merge bases (%s), so no "+
+			"comparison shows what the merge would change",
 		m.into(), m.into(), len(bases), strings.Join(names, ", "))}
 }
 

@@ -29,7 +29,8 @@ type origin struct {
 
 func newOrigin(t testing.TB) *origin {
 	t.Helper()
-	o := &origin{t: t, dir: filepath.Join(t.TempDir(), "config.git"), work: filepath.Join(t.TempDir(), "work"), clock: 1_700_000_000}
+	o := &origin{t: t, dir: filepath.Join(t.TempDir(), "config.git"),
+		work: filepath.Join(t.TempDir(), "work"), clock: 1_700_000_000}
 	o.in("", "init", "-q", "--bare", "-b", "main", o.dir)
 	o.in("", "init", "-q", "-b", "main", o.work)
 	o.git("remote", "add", "origin", o.dir)
@@ -48,7 +49,8 @@ func (o *origin) feed(dir, stdin string, args ...string) string {
 	o.t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
-	cmd.Env = append(gitEnv(), fmt.Sprintf("GIT_AUTHOR_DATE=%d +0000", o.clock), fmt.Sprintf("GIT_COMMITTER_DATE=%d +0000", o.clock))
+	cmd.Env = append(gitEnv(), fmt.Sprintf("GIT_AUTHOR_DATE=%d +0000", o.clock),
+		fmt.Sprintf("GIT_COMMITTER_DATE=%d +0000", o.clock))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -60,8 +62,10 @@ func (o *origin) feed(dir, stdin string, args ...string) string {
 
 // gitEnv keeps the settings of whoever runs the tests out of them.
 func gitEnv() []string {
-	return []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C",
-		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.com", "GIT_COMMITTER_NAME=Bob", "GIT_COMMITTER_EMAIL=bob@example.com",
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1",
+		"LC_ALL=C",
+		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.com", "GIT_COMMITTER_NAME=Bob",
+		"GIT_COMMITTER_EMAIL=bob@example.com",
 		"GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=protocol.file.allow", "GIT_CONFIG_VALUE_0=always",
 		"GIT_CONFIG_KEY_1=uploadpack.allowAnySHA1InWant", "GIT_CONFIG_VALUE_1=false"}
 }
@@ -103,7 +107,8 @@ func (o *origin) set(path, content string) Hash {
 // gitServer serves repositories by git http-backend, as a forge does.
 type gitServer struct {
 	*httptest.Server
-	wrap        atomic.Pointer[func(http.ResponseWriter, *http.Request, http.Handler)] // a fault in front of it
+	// a fault in front of it
+	wrap        atomic.Pointer[func(http.ResponseWriter, *http.Request, http.Handler)]
 	requests    atomic.Int64
 	connections atomic.Int64
 	version0    atomic.Bool  // hide the client's wish for version 2
@@ -114,19 +119,20 @@ func newGitServer(t testing.TB, o *origin) *gitServer {
 	t.Helper()
 	s := &gitServer{}
 	backend := backendFor(t, o)
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.requests.Add(1)
-		start := time.Now()
-		defer func() { s.busy.Add(int64(time.Since(start))) }()
-		if s.version0.Load() {
-			r.Header.Del("Git-Protocol")
-		}
-		if wrap := s.wrap.Load(); wrap != nil {
-			(*wrap)(w, r, backend)
-			return
-		}
-		backend.ServeHTTP(w, r)
-	}))
+	s.Server = httptest.NewUnstartedServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.requests.Add(1)
+			start := time.Now()
+			defer func() { s.busy.Add(int64(time.Since(start))) }()
+			if s.version0.Load() {
+				r.Header.Del("Git-Protocol")
+			}
+			if wrap := s.wrap.Load(); wrap != nil {
+				(*wrap)(w, r, backend)
+				return
+			}
+			backend.ServeHTTP(w, r)
+		}))
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			s.connections.Add(1)
@@ -149,7 +155,8 @@ func backendFor(t testing.TB, o *origin) http.Handler {
 		if v := r.Header.Get("Git-Protocol"); v != "" {
 			env = append(env, "GIT_PROTOCOL="+v)
 		}
-		(&cgi.Handler{Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"), Env: env, Stderr: new(bytes.Buffer)}).ServeHTTP(w, r)
+		(&cgi.Handler{Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
+			Env: env, Stderr: new(bytes.Buffer)}).ServeHTTP(w, r)
 	})
 }
 
@@ -165,7 +172,8 @@ func (s *gitServer) fault(f func(w http.ResponseWriter, r *http.Request, next ht
 
 func open(t testing.TB, dir, url string, options ...Option) *Mirror {
 	t.Helper()
-	m, err := Open(t.Context(), dir, Source{URL: url}, append([]Option{AllowPlainHTTP(), AllowLocalPath()}, options...)...)
+	m, err := Open(t.Context(), dir, Source{URL: url},
+		append([]Option{AllowPlainHTTP(), AllowLocalPath()}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +231,8 @@ type countingObjects struct {
 	reads int
 }
 
-func (c *countingObjects) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error) {
+func (c *countingObjects) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte,
+	error) {
 	c.reads++
 	return c.objects.read(id, want, limit)
 }

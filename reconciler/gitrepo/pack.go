@@ -38,7 +38,8 @@ type pack struct {
 	size  int64
 }
 
-// openPack opens a pack and proves that neither of its files was cut off or changed since it was written.
+// openPack opens a pack and proves that neither of its files was cut off or changed since it was
+// written.
 func openPack(ctx context.Context, path string) (*pack, error) {
 	index, err := readIndex(path + ".idx")
 	if err != nil {
@@ -90,15 +91,17 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// link is one delta of a chain: the object at offset is what data makes of the next link, or of the chain's base.
+// link is one delta of a chain: the object at offset is what data makes of the next link, or of the
+// chain's base.
 type link struct {
 	offset int64
 	data   []byte
 }
 
-// read builds the object at offset. limit is for the object itself, baseLimit for what it is built from. Too large an object gives
-// errTooLarge before it is inflated.
-func (p *pack) read(offset, limit, baseLimit int64, bases *baseCache) (plumbing.ObjectType, []byte, error) {
+// read builds the object at offset. limit is for the object itself, baseLimit for what it is built
+// from. Too large an object gives errTooLarge before it is inflated.
+func (p *pack) read(offset, limit, baseLimit int64, bases *baseCache) (plumbing.ObjectType, []byte,
+	error) {
 	var chain []link
 	for {
 		if kind, data, ok := bases.get(p, offset); ok {
@@ -153,7 +156,8 @@ func (p *pack) baseOf(e entry) (int64, error) {
 }
 
 // build applies a chain of deltas, the last first, to its base.
-func (p *pack) build(kind plumbing.ObjectType, data []byte, chain []link, limit int64, bases *baseCache) (plumbing.ObjectType, []byte, error) {
+func (p *pack) build(kind plumbing.ObjectType, data []byte, chain []link, limit int64,
+	bases *baseCache) (plumbing.ObjectType, []byte, error) {
 	var err error
 	for i := len(chain) - 1; i >= 0; i-- {
 		if data, err = packfile.PatchDelta(data, chain[i].data); err != nil {

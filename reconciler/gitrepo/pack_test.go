@@ -21,7 +21,8 @@ func TestDeltaChains(t *testing.T) {
 			at = p.ofsDelta(at, delta(len(text), 90, suffix))
 			text = text[:90] + suffix
 		}
-		_, root := p.object(plumbing.TreeObject, treeOf(plumbing.ComputeHash(plumbing.BlobObject, []byte(text)), "100644 fleet"))
+		_, root := p.object(plumbing.TreeObject,
+			treeOf(plumbing.ComputeHash(plumbing.BlobObject, []byte(text)), "100644 fleet"))
 		return &p, p.commitOn(root)
 	}
 	t.Run("4095 deep is read", func(t *testing.T) {
@@ -46,7 +47,8 @@ func TestDeltaChains(t *testing.T) {
 			text = text[:90] + suffix
 			id = plumbing.ComputeHash(plumbing.BlobObject, []byte(text))
 		}
-		_, err := open(t, t.TempDir(), newFakeServer(t, p.commitOn(id), p.bytes()).url()).Fetch(t.Context())
+		_, err := open(t, t.TempDir(), newFakeServer(t, p.commitOn(id), p.bytes()).url()).Fetch(
+			t.Context())
 		wantBudget(t, err, "delta depth")
 	})
 	t.Run("a crowd of large ones is held to a few", func(t *testing.T) {
@@ -79,14 +81,16 @@ func TestBasesThatWaitForDeltasHoldAFewObjectsInMemory(t *testing.T) {
 	f := &family{in: &incoming{budget: Budget{ObjectBytes: size}}}
 	f.spool = spool{ctx: t.Context(), dir: t.TempDir(), memory: size, disk: spoolBytes}
 	want := strings.Repeat("x", size)
-	for waiting, onDisk := range map[int64]bool{0: false, deltaMemory - 1: false, deltaMemory: true} {
+	for waiting, onDisk := range map[int64]bool{0: false, deltaMemory - 1: false,
+		deltaMemory: true} {
 		f.held = waiting * size
 		base := &content{data: []byte(want), size: size, spool: &f.spool}
 		if err := f.hold(&base); err != nil {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(base.reader())
-		if err != nil || string(got) != want || (base.file != nil) != onDisk || (base.data == nil) != onDisk {
+		if err != nil || string(got) != want || (base.file != nil) != onDisk ||
+			(base.data == nil) != onDisk {
 			t.Errorf("%d wait: on disk %v, want %v (%v)", waiting, base.file != nil, onDisk, err)
 		}
 		base.release()
@@ -103,7 +107,8 @@ func TestTimeBudgetEndsWorkOnHostileDeltas(t *testing.T) {
 	for range 3000 { // each a few hundred bytes that take 8 MiB of copying and hashing
 		at = p.ofsDelta(at, delta(size, size-1, "x"))
 	}
-	m := open(t, t.TempDir(), newFakeServer(t, p.commitOn(plumbing.ZeroHash), p.bytes()).url(), WithBudget(Budget{Time: 500 * time.Millisecond}))
+	m := open(t, t.TempDir(), newFakeServer(t, p.commitOn(plumbing.ZeroHash), p.bytes()).url(),
+		WithBudget(Budget{Time: 500 * time.Millisecond}))
 	start := time.Now()
 	_, err := m.Fetch(t.Context())
 	if !errors.Is(err, ErrTimedOut) || time.Since(start) > 10*time.Second {
@@ -167,7 +172,8 @@ func TestPackThatIsNotOne(t *testing.T) {
 	}
 	for name, pack := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := open(t, t.TempDir(), newFakeServer(t, plumbing.NewHash(strings.Repeat("1", 40)), pack).url())
+			m := open(t, t.TempDir(), newFakeServer(t, plumbing.NewHash(strings.Repeat("1", 40)),
+				pack).url())
 			_, err := m.Fetch(t.Context())
 			if !errors.Is(err, ErrUnavailable) {
 				t.Fatal(err)
@@ -184,7 +190,8 @@ func TestPackThatIsNotOne(t *testing.T) {
 			fmt.Fprintf(w, "%04x\x03%s", 5+24, "disk on fire\x1b[31m\nplease")
 		}
 		_, err := open(t, t.TempDir(), s.url()).Fetch(t.Context())
-		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "disk on fire[31m please") {
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(),
+			"disk on fire[31m please") {
 			t.Fatalf("%q", err)
 		}
 	})

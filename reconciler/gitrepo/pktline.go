@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Packets of Git's wire format (gitprotocol-common): four hexadecimal digits of length, themselves included, then the payload. Lengths
-// 0 to 2 are markers without payload.
+// Packets of Git's wire format (gitprotocol-common): four hexadecimal digits of length, themselves
+// included, then the payload. Lengths 0 to 2 are markers without payload.
 
 type packetKind int
 
@@ -40,7 +40,8 @@ func (p *packetReader) next() ([]byte, packetKind, error) {
 	}
 	n, err := strconv.ParseUint(string(head), 16, 16)
 	if err != nil {
-		return nil, 0, unavailable("the answer is not Git's wire format; does the URL name a repository?")
+		return nil, 0,
+			unavailable("the answer is not Git's wire format; does the URL name a repository?")
 	}
 	switch {
 	case n < 3:
@@ -68,7 +69,8 @@ func (p *packetReader) line() (string, packetKind, error) {
 	return string(payload), packetData, nil
 }
 
-// serverSaid is an error the server explained. The text is scrubbed and shortened where the error leaves the package.
+// serverSaid is an error the server explained. The text is scrubbed and shortened where the error
+// leaves the package.
 func serverSaid(text []byte) error {
 	return unavailable("the server says: %s", text)
 }
@@ -81,7 +83,8 @@ func truncated(err error, what string) error {
 	return err
 }
 
-// sideband gives the pack that travels on channel 1. Channel 2 is progress; channel 3 is the server's last word.
+// sideband gives the pack that travels on channel 1. Channel 2 is progress; channel 3 is the
+// server's last word.
 type sideband struct {
 	packets *packetReader
 	end     func() // called once at the end

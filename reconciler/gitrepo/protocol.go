@@ -10,9 +10,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// Two versions of the protocol are spoken. Version 2 is asked for: it names the one ref that is wanted, where version 0 lists every ref of the
-// repository, pull requests included. Version 0 is what servers before Git 2.18 speak, and most sshd configurations, which
-// do not let the client's GIT_PROTOCOL through.
+// Two versions of the protocol are spoken. Version 2 is asked for: it names the one ref that is
+// wanted, where version 0 lists every ref of the repository, pull requests included. Version 0 is
+// what servers before Git 2.18 speak, and most sshd configurations, which do not let the client's
+// GIT_PROTOCOL through.
 
 // channel carries requests to one server and answers back. Each transport has one.
 type channel interface {
@@ -20,7 +21,8 @@ type channel interface {
 	open(ctx context.Context) (io.Reader, error)
 	// ask sends a request and returns the answer.
 	ask(ctx context.Context, request []byte) (io.Reader, error)
-	// stateless: each request stands alone, so that version 2 needs no advertisement once it is known to be spoken.
+	// stateless: each request stands alone, so that version 2 needs no advertisement once it is
+	// known to be spoken.
 	stateless() bool
 	Close() error
 }
@@ -33,7 +35,8 @@ type conversation struct {
 	caps []string // of version 0
 }
 
-// tip asks where ref stands. knownV2 skips the advertisement. The zero hash means that the ref does not exist.
+// tip asks where ref stands. knownV2 skips the advertisement. The zero hash means that the ref does
+// not exist.
 func (c *conversation) tip(ctx context.Context, ref string, knownV2 bool) (plumbing.Hash, error) {
 	if knownV2 && c.stateless() {
 		c.v2 = true
@@ -93,7 +96,8 @@ func checkFormat(capability string) error {
 	return nil
 }
 
-// listRef asks version 2 for one full ref name. The server takes it as a prefix, so its answer may name others.
+// listRef asks version 2 for one full ref name. The server takes it as a prefix, so its answer may
+// name others.
 func (c *conversation) listRef(ctx context.Context, ref string) (plumbing.Hash, error) {
 	request := appendPacket(nil, "command=ls-refs")
 	request = append(request, delimPacket...)
@@ -139,7 +143,8 @@ func (c *conversation) findRef(line string, kind packetKind, ref string) (plumbi
 		case ok && id == "shallow":
 			return plumbing.ZeroHash, errShallow()
 		case !ok || !isFullHash(id):
-			return plumbing.ZeroHash, unavailable("the answer is not a list of refs; does the URL name a repository?")
+			return plumbing.ZeroHash,
+				unavailable("the answer is not a list of refs; does the URL name a repository?")
 		case name == ref:
 			tip = plumbing.NewHash(id)
 		}
@@ -152,7 +157,8 @@ func (c *conversation) findRef(line string, kind packetKind, ref string) (plumbi
 	return tip, nil
 }
 
-// finish reads an answer to its end, which is where its last packet was: only then is the connection used again for the next request.
+// finish reads an answer to its end, which is where its last packet was: only then is the
+// connection used again for the next request.
 func (c *conversation) finish() {
 	if c.stateless() {
 		_, _ = c.in.r.Peek(1) // the answer is complete; whatever else comes does not matter
@@ -160,19 +166,22 @@ func (c *conversation) finish() {
 }
 
 func errShallow() error {
-	return unavailable("the server's own repository is shallow, so its history cannot be judged; unshallow it there")
+	return unavailable(
+		"the server's own repository is shallow, so its history cannot be judged; unshallow it there")
 }
 
-// pack asks for everything that want reaches and haves do not, and returns the pack. Deltas against objects outside the pack are not asked
-// for, so that every pack stands alone.
-func (c *conversation) pack(ctx context.Context, want plumbing.Hash, haves []plumbing.Hash) (io.Reader, error) {
+// pack asks for everything that want reaches and haves do not, and returns the pack. Deltas against
+// objects outside the pack are not asked for, so that every pack stands alone.
+func (c *conversation) pack(ctx context.Context, want plumbing.Hash,
+	haves []plumbing.Hash) (io.Reader, error) {
 	if c.v2 {
 		return c.packV2(ctx, want, haves)
 	}
 	return c.packV0(ctx, want, haves)
 }
 
-func (c *conversation) packV2(ctx context.Context, want plumbing.Hash, haves []plumbing.Hash) (io.Reader, error) {
+func (c *conversation) packV2(ctx context.Context, want plumbing.Hash,
+	haves []plumbing.Hash) (io.Reader, error) {
 	request := appendPacket(nil, "command=fetch")
 	request = append(request, delimPacket...)
 	request = appendPacket(request, "ofs-delta")
@@ -201,7 +210,8 @@ func (c *conversation) packV2(ctx context.Context, want plumbing.Hash, haves []p
 	}
 }
 
-func (c *conversation) packV0(ctx context.Context, want plumbing.Hash, haves []plumbing.Hash) (io.Reader, error) {
+func (c *conversation) packV0(ctx context.Context, want plumbing.Hash,
+	haves []plumbing.Hash) (io.Reader, error) {
 	var caps []string
 	for _, name := range []string{"ofs-delta", "side-band-64k", "no-progress"} {
 		if slices.Contains(c.caps, name) {
@@ -235,7 +245,8 @@ func (c *conversation) packV0(ctx context.Context, want plumbing.Hash, haves []p
 	return c.in.r, nil
 }
 
-// request sends and makes the answer the input. On a connection that stays open the input goes on where it was.
+// request sends and makes the answer the input. On a connection that stays open the input goes on
+// where it was.
 func (c *conversation) request(ctx context.Context, request []byte) error {
 	r, err := c.ask(ctx, request)
 	if err != nil {

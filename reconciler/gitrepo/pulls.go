@@ -14,11 +14,13 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// pulls holds what pull requests and merge groups have beyond the branch. It lies apart from the branch's objects, so that nothing that a
-// stranger pushed can be taken for a part of the branch, and it may be lost at any time: whoever misses something fetches it again.
+// pulls holds what pull requests and merge groups have beyond the branch. It lies apart from the
+// branch's objects, so that nothing that a stranger pushed can be taken for a part of the branch,
+// and it may be lost at any time: whoever misses something fetches it again.
 //
-// It has two generations, each a store of its own. When the young one is full it becomes the old one, which goes. So it never holds more than
-// twice the pull bytes budget and two packs, and what a reader has just fetched is not taken away from under it.
+// It has two generations, each a store of its own. When the young one is full it becomes the old
+// one, which goes. So it never holds more than twice the pull bytes budget and two packs, and what
+// a reader has just fetched is not taken away from under it.
 type pulls struct {
 	dir       string
 	baseLimit int64
@@ -27,16 +29,20 @@ type pulls struct {
 
 	mu         sync.RWMutex
 	young, old *store
-	made       int   // generations so far
-	since      int64 // resets of the branch's store: what was sent after one leaves out what the branch had then
+	made       int // generations so far
+	// resets of the branch's store: what was sent after one leaves out what the branch had then
+	since int64
 }
 
-// openPulls starts with nothing: what an earlier process fetched is of no use until somebody asks for it again.
+// openPulls starts with nothing: what an earlier process fetched is of no use until somebody asks
+// for it again.
 func openPulls(dir string, b Budget) (*pulls, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, storageError(dir, err)
 	}
-	return &pulls{dir: dir, baseLimit: b.ObjectBytes, full: b.PullBytes, fetching: make(chan struct{}, 1)}, nil
+	return &pulls{dir: dir, baseLimit: b.ObjectBytes, full: b.PullBytes,
+		fetching: make(chan struct {
+		}, 1)}, nil
 }
 
 // generation gives the store that takes the next pack.
@@ -51,7 +57,8 @@ func (p *pulls) generation(resets int64) (*store, error) {
 		return p.young, nil
 	}
 	p.made++
-	next := &store{dir: filepath.Join(p.dir, strconv.Itoa(p.made)), baseLimit: p.baseLimit, create: createScratch}
+	next := &store{dir: filepath.Join(p.dir, strconv.Itoa(p.made)), baseLimit: p.baseLimit,
+		create: createScratch}
 	err := os.MkdirAll(next.dir, 0o700)
 	if err == nil {
 		err = next.reset(record{URL: "pull requests"})
@@ -84,7 +91,8 @@ func remove(s *store) {
 	}
 }
 
-// read finds an object in either generation. Damage is no news to anybody: the object is missing, and with it everything goes.
+// read finds an object in either generation. Damage is no news to anybody: the object is missing,
+// and with it everything goes.
 func (p *pulls) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error) {
 	return p.find(id, want, func(s *store) ([]byte, error) { return s.read(id, want, limit) })
 }
@@ -93,7 +101,8 @@ func (p *pulls) prefix(id plumbing.Hash, want plumbing.ObjectType, n int64) ([]b
 	return p.find(id, want, func(s *store) ([]byte, error) { return s.prefix(id, want, n) })
 }
 
-func (p *pulls) find(id plumbing.Hash, want plumbing.ObjectType, read func(*store) ([]byte, error)) ([]byte, error) {
+func (p *pulls) find(id plumbing.Hash, want plumbing.ObjectType,
+	read func(*store) ([]byte, error)) ([]byte, error) {
 	p.mu.RLock()
 	stores := []*store{p.young, p.old}
 	p.mu.RUnlock()
@@ -139,7 +148,9 @@ func (a all) prefix(id plumbing.Hash, want plumbing.ObjectType, n int64) ([]byte
 func (a all) hasGaps() bool {
 	a.pulls.mu.RLock()
 	defer a.pulls.mu.RUnlock()
-	return slices.ContainsFunc([]*store{a.branch, a.pulls.young, a.pulls.old}, func(s *store) bool { return s != nil && s.hasGaps() })
+	return slices.ContainsFunc([]*store{a.branch, a.pulls.young, a.pulls.old}, func(s *store) bool {
+		return s != nil && s.hasGaps()
+	})
 }
 
 func (s *store) bytes() (n int64) {
@@ -151,16 +162,21 @@ func (s *store) bytes() (n int64) {
 	return n
 }
 
-// FetchRef brings the commit that a ref of the source stands at into the mirror, such as refs/pull/7/head: the head of the mirror and what is
-// proven of the branch stay as they are. ref is a full name. With want, only that commit is brought in: ErrMoved says that the ref stands
-// elsewhere by now. The source is always asked, and sends what the branch does not have, within the budgets and Budget.PullBytes.
+// FetchRef brings the commit that a ref of the source stands at into the mirror, such as
+// refs/pull/7/head: the head of the mirror and what is proven of the branch stay as they are. ref
+// is a full name. With want, only that commit is brought in: ErrMoved says that the ref stands
+// elsewhere by now. The source is always asked, and sends what the branch does not have, within the
+// budgets and Budget.PullBytes.
 //
-// Commits of refs stay for a while: a Commit, Diff, Merge or Blob that misses something of one says ErrNotFound, and it is to be fetched again.
+// Commits of refs stay for a while: a Commit, Diff, Merge or Blob that misses something of one says
+// ErrNotFound, and it is to be fetched again.
 //
-// Errors: ErrRefused (not a full ref name, or a local repository), ErrNotFound (the source has no such ref), ErrMoved, and those of Fetch.
+// Errors: ErrRefused (not a full ref name, or a local repository), ErrNotFound (the source has no
+// such ref), ErrMoved, and those of Fetch.
 func (m *Mirror) FetchRef(ctx context.Context, ref string, want Hash) (Hash, error) {
 	if m.store == nil {
-		return "", &Error{Kind: ErrRefused, Subject: m.source.display, Detail: "a local repository is read as it is; it has no source to fetch from"}
+		return "", &Error{Kind: ErrRefused, Subject: m.source.display,
+			Detail: "a local repository is read as it is; it has no source to fetch from"}
 	}
 	if err := checkRef(ref); err != nil {
 		return "", err
@@ -194,17 +210,20 @@ func (m *Mirror) FetchRef(ctx context.Context, ref string, want Hash) (Hash, err
 	return publicHash(tip), nil
 }
 
-// checkRef accepts full names of refs that cannot leave their folder or be taken for an option or a pattern.
+// checkRef accepts full names of refs that cannot leave their folder or be taken for an option or a
+// pattern.
 func checkRef(ref string) error {
 	name, ok := strings.CutPrefix(ref, "refs/")
 	if !ok || len(ref) > 250 || !validRefPath(name) {
-		return &Error{Kind: ErrRefused, Subject: fmt.Sprintf("ref %q", printable(ref)), Detail: "give a full ref name, such as refs/pull/7/head"}
+		return &Error{Kind: ErrRefused, Subject: fmt.Sprintf("ref %q", printable(ref)),
+			Detail: "give a full ref name, such as refs/pull/7/head"}
 	}
 	return nil
 }
 
 // visit finds where ref stands and makes sure that its commit is here.
-func (m *Mirror) visit(ctx context.Context, auth Auth, meter *meter, budget Budget, ref string, want Hash) (plumbing.Hash, error) {
+func (m *Mirror) visit(ctx context.Context, auth Auth, meter *meter, budget Budget, ref string,
+	want Hash) (plumbing.Hash, error) {
 	talk, tip, err := m.remote.find(ctx, auth, meter, ref)
 	if err != nil {
 		return tip, err
@@ -214,7 +233,8 @@ func (m *Mirror) visit(ctx context.Context, auth Auth, meter *meter, budget Budg
 	case tip.IsZero():
 		return tip, &Error{Kind: ErrNotFound, Detail: fmt.Sprintf("the source has no %s", ref)}
 	case want != "" && publicHash(tip) != want:
-		return tip, &Error{Kind: ErrMoved, Detail: fmt.Sprintf("%s stands at %s, not at %s", ref, publicHash(tip).Short(), want.Short())}
+		return tip, &Error{Kind: ErrMoved, Detail: fmt.Sprintf("%s stands at %s, not at %s", ref,
+			publicHash(tip).Short(), want.Short())}
 	}
 	resets := m.store.resets.Load()
 	into, err := m.pulls.generation(resets)
@@ -225,7 +245,9 @@ func (m *Mirror) visit(ctx context.Context, auth Auth, meter *meter, budget Budg
 	if err != nil {
 		return tip, err
 	}
-	in, err := receive(ctx, stream, budget, func() (scratch, error) { return into.create(into.incomingDir()) })
+	in, err := receive(ctx, stream, budget, func() (scratch, error) {
+		return into.create(into.incomingDir())
+	})
 	if err != nil {
 		return tip, err
 	}
@@ -239,7 +261,8 @@ func (m *Mirror) visit(ctx context.Context, auth Auth, meter *meter, budget Budg
 	return tip, m.arrived(into, tip, resets)
 }
 
-// arrived proves that the server sent the commit, and that the branch's objects, which it left out, are still those that it was told of.
+// arrived proves that the server sent the commit, and that the branch's objects, which it left out,
+// are still those that it was told of.
 func (m *Mirror) arrived(into *store, tip plumbing.Hash, resets int64) error {
 	switch {
 	case m.store.resets.Load() != resets:

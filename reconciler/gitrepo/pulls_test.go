@@ -18,7 +18,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// propose commits files on a branch of their own that starts at a commit, and pushes it as a pull request.
+// propose commits files on a branch of their own that starts at a commit, and pushes it as a pull
+// request.
 func (o *origin) propose(number int, from Hash, files map[string]string) Hash {
 	o.t.Helper()
 	o.clock++
@@ -82,7 +83,8 @@ func TestFetchRefBringsAPullRequestInAndMovesNothing(t *testing.T) {
 			o := newOrigin(t)
 			o.write("fleet/fleet.yaml", "one")
 			base := o.set("tenants/acme/deployments/web.yaml", "v1")
-			pull := o.propose(7, base, map[string]string{"tenants/acme/deployments/web.yaml": "v2", "tenants/acme/deployments/new.yaml": "new"})
+			pull := o.propose(7, base, map[string]string{"tenants/acme/deployments/web.yaml": "v2",
+				"tenants/acme/deployments/new.yaml": "new"})
 			head := o.set("fleet/fleet.yaml", "two")
 			s := newGitServer(t, o)
 			s.version0.Store(version == "version 0")
@@ -91,7 +93,8 @@ func TestFetchRefBringsAPullRequestInAndMovesNothing(t *testing.T) {
 			before := fetch(t, m)
 			fetchPull(t, m, 7, pull)
 			out := merge(t, m, head, pull)
-			if want := "tenants/acme/deployments/new.yaml = new\ntenants/acme/deployments/web.yaml = v2"; told(t, m, out) != want || out.Base != base {
+			if want :=
+				"tenants/acme/deployments/new.yaml = new\ntenants/acme/deployments/web.yaml = v2"; told(t, m, out) != want || out.Base != base {
 				t.Errorf("base %s, %s", out.Base, told(t, m, out))
 			}
 			if h, _ := m.Head(); h != before {
@@ -129,7 +132,9 @@ func TestFetchRefOfARefThatStandsElsewhere(t *testing.T) {
 	if _, err := m.FetchRef(t.Context(), pullRef(8), ""); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a ref that is not there: %v", err)
 	}
-	for _, ref := range []string{"", "main", "HEAD", "pull/7/head", "refs/", "refs/../config", "refs/pull/7/../8/head", "refs/pull//head", "refs/pull/7/head\nwant 1", "refs/pull/*/head", "refs/pull/7/head.lock", "-refs/x", "refs/-x", "refs/" + strings.Repeat("x", 300)} {
+	for _, ref := range []string{"", "main", "HEAD", "pull/7/head", "refs/", "refs/../config",
+		"refs/pull/7/../8/head", "refs/pull//head", "refs/pull/7/head\nwant 1", "refs/pull/*/head",
+		"refs/pull/7/head.lock", "-refs/x", "refs/-x", "refs/" + strings.Repeat("x", 300)} {
 		if _, err := m.FetchRef(t.Context(), ref, ""); !errors.Is(err, ErrRefused) {
 			t.Errorf("%q: %v", ref, err)
 		}
@@ -152,11 +157,13 @@ func TestFetchRefOfARefThatStandsElsewhere(t *testing.T) {
 	}
 }
 
-// What a pull request brought is no part of the branch: when it is merged by moving the branch to it, everything is fetched once more.
+// What a pull request brought is no part of the branch: when it is merged by moving the branch to
+// it, everything is fetched once more.
 func TestPullRequestsProveNothingAboutTheBranch(t *testing.T) {
 	o := newOrigin(t)
 	base := o.set("fleet/fleet.yaml", "one")
-	pull := o.propose(7, base, map[string]string{"fleet/fleet.yaml": "two", "tenants/acme/deployments/new.yaml": "new"})
+	pull := o.propose(7, base, map[string]string{"fleet/fleet.yaml": "two",
+		"tenants/acme/deployments/new.yaml": "new"})
 	s := newGitServer(t, o)
 	m := open(t, t.TempDir(), s.url())
 	fetch(t, m)
@@ -201,7 +208,8 @@ func pullPack(without string) ([]byte, plumbing.Hash) {
 	file := add("the file", plumbing.BlobObject, []byte("y"))
 	directory := add("the directory", plumbing.TreeObject, treeOf(file, "100644 fleet.yaml"))
 	root := add("the root", plumbing.TreeObject, treeOf(directory, "40000 fleet"))
-	tip := add("the commit", plumbing.CommitObject, fmt.Appendf(nil, "tree %s\nauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\nm\n", root))
+	tip := add("the commit", plumbing.CommitObject,
+		fmt.Appendf(nil, "tree %s\nauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\nm\n", root))
 	return p.bytes(), tip
 }
 
@@ -214,7 +222,10 @@ func TestAnIncompletePullRequestHarmsNobody(t *testing.T) {
 	tree := treeOf(blobX, "100644 another.yaml")
 	root := treeOf(plumbing.ComputeHash(plumbing.TreeObject, tree), "40000 fleet")
 	commit := func(p *fakePack) plumbing.Hash {
-		_, id := p.object(plumbing.CommitObject, fmt.Appendf(nil, "tree %s\nparent %s\nauthor A <a@x> 2 +0000\ncommitter A <a@x> 2 +0000\n\nm\n", plumbing.ComputeHash(plumbing.TreeObject, root), base))
+		_, id := p.object(plumbing.CommitObject,
+			fmt.Appendf(nil,
+				"tree %s\nparent %s\nauthor A <a@x> 2 +0000\ncommitter A <a@x> 2 +0000\n\nm\n",
+				plumbing.ComputeHash(plumbing.TreeObject, root), base))
 		return id
 	}
 	var p fakePack
@@ -230,7 +241,8 @@ func TestAnIncompletePullRequestHarmsNobody(t *testing.T) {
 	whole.object(plumbing.TreeObject, tree)
 	f.pack = func(w io.Writer) { w.Write(packets(whole.bytes())) }
 	fetchPull(t, m, 7, pull)
-	if got := told(t, m, merge(t, m, base, pull)); got != "fleet/another.yaml = x\nfleet/fleet.yaml removed" {
+	if got := told(t, m,
+		merge(t, m, base, pull)); got != "fleet/another.yaml = x\nfleet/fleet.yaml removed" {
 		t.Error(got)
 	}
 	f.tip, f.pack = baseTip, basePack
@@ -301,15 +313,17 @@ func TestPullRequestsDoNotGrowTheMirrorWithoutBound(t *testing.T) {
 			t.Errorf("%d requests", n)
 		}
 	})
-	t.Run("one that is larger than all of that is refused, and the branch goes on", func(t *testing.T) {
-		o.propose(99, base, map[string]string{"fleet/fleet.yaml": noise(r, 2*limit)})
-		var over *Error
-		if _, err := m.FetchRef(t.Context(), pullRef(99), ""); !errors.As(err, &over) || over.Budget != "bytes" {
-			t.Errorf("%v", err)
-		}
-		o.set("fleet/fleet.yaml", noise(r, 2*limit))
-		fetch(t, m)
-	})
+	t.Run("one that is larger than all of that is refused, and the branch goes on",
+		func(t *testing.T) {
+			o.propose(99, base, map[string]string{"fleet/fleet.yaml": noise(r, 2*limit)})
+			var over *Error
+			if _, err := m.FetchRef(t.Context(), pullRef(99), ""); !errors.As(err, &over) ||
+				over.Budget != "bytes" {
+				t.Errorf("%v", err)
+			}
+			o.set("fleet/fleet.yaml", noise(r, 2*limit))
+			fetch(t, m)
+		})
 }
 
 func TestPullRequestsAfterTheMirrorWasClonedAnew(t *testing.T) {
@@ -324,7 +338,8 @@ func TestPullRequestsAfterTheMirrorWasClonedAnew(t *testing.T) {
 		t.Fatal(h)
 	}
 	fetchPull(t, m, 7, pull)
-	if got := told(t, m, merge(t, m, base, pull)); got != "tenants/acme/deployments/new.yaml = new" {
+	if got := told(t, m,
+		merge(t, m, base, pull)); got != "tenants/acme/deployments/new.yaml = new" {
 		t.Error(got)
 	}
 	t.Run("what was left out since the branch had it comes along", func(t *testing.T) {
@@ -333,30 +348,32 @@ func TestPullRequestsAfterTheMirrorWasClonedAnew(t *testing.T) {
 		m.damaged(m.store.resets.Load(), "as a test")
 		fetch(t, m)
 		fetchPull(t, m, 7, pull)
-		if got := told(t, m, merge(t, m, base, pull)); got != "tenants/acme/deployments/new.yaml = new" {
+		if got := told(t, m,
+			merge(t, m, base, pull)); got != "tenants/acme/deployments/new.yaml = new" {
 			t.Error(got)
 		}
 	})
-	t.Run("a damaged pack of one is fetched again, and the branch's mirror stays", func(t *testing.T) {
-		paths, err := filepath.Glob(filepath.Join(m.pulls.dir, "*/objects/pack/*.pack"))
-		if err != nil || len(paths) != 1 {
-			t.Fatal(paths, err)
-		}
-		info, _ := os.Stat(paths[0])
-		for at := int64(packHeader); at < info.Size()-packTrailer; at++ {
-			damage(t, paths[0], at)
-		}
-		if _, err := m.Merge(t.Context(), base, pull); !errors.Is(err, ErrNotFound) {
-			t.Errorf("%v", err)
-		}
-		fetchPull(t, m, 7, pull)
-		if len(merge(t, m, base, pull).Changes) != 1 {
-			t.Error("it is not whole again")
-		}
-		if h := fetch(t, m); h.Recloned != "" {
-			t.Errorf("the branch's mirror is thrown away: %s", h.Recloned)
-		}
-	})
+	t.Run("a damaged pack of one is fetched again, and the branch's mirror stays",
+		func(t *testing.T) {
+			paths, err := filepath.Glob(filepath.Join(m.pulls.dir, "*/objects/pack/*.pack"))
+			if err != nil || len(paths) != 1 {
+				t.Fatal(paths, err)
+			}
+			info, _ := os.Stat(paths[0])
+			for at := int64(packHeader); at < info.Size()-packTrailer; at++ {
+				damage(t, paths[0], at)
+			}
+			if _, err := m.Merge(t.Context(), base, pull); !errors.Is(err, ErrNotFound) {
+				t.Errorf("%v", err)
+			}
+			fetchPull(t, m, 7, pull)
+			if len(merge(t, m, base, pull).Changes) != 1 {
+				t.Error("it is not whole again")
+			}
+			if h := fetch(t, m); h.Recloned != "" {
+				t.Errorf("the branch's mirror is thrown away: %s", h.Recloned)
+			}
+		})
 }
 
 func TestASlowPullRequestKeepsNobodyFromTheBranch(t *testing.T) {
@@ -399,7 +416,9 @@ func TestPullRequestsAndTheBranchAtOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	var pulls []Hash
 	for n := range 4 {
-		pulls = append(pulls, o.propose(n, base, map[string]string{fmt.Sprintf("fleet/engines/e%d.yaml", n): noise(r, 3000)}))
+		pulls = append(pulls,
+			o.propose(n, base, map[string]string{
+				fmt.Sprintf("fleet/engines/e%d.yaml", n): noise(r, 3000)}))
 	}
 	m := open(t, t.TempDir(), newGitServer(t, o).url(), WithBudget(Budget{PullBytes: 5000}))
 	fetch(t, m)
@@ -412,7 +431,8 @@ func TestPullRequestsAndTheBranchAtOnce(t *testing.T) {
 					return
 				}
 				// Others may push it out at once: then it is missing, and nothing else.
-				if out, err := m.Merge(t.Context(), base, pull); err != nil && !errors.Is(err, ErrNotFound) || err == nil && len(out.Changes) != 1 {
+				if out, err := m.Merge(t.Context(), base, pull); err != nil &&
+					!errors.Is(err, ErrNotFound) || err == nil && len(out.Changes) != 1 {
 					t.Errorf("%+v %v", out, err)
 				}
 			}

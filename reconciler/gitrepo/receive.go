@@ -52,9 +52,11 @@ func createScratch(dir string) (scratch, error) {
 	return os.CreateTemp(dir, "pack-")
 }
 
-// receive reads a pack to its end and checks it against the budgets while it arrives. Deltas have no id yet: resolve gives them one.
-// Objects are hashed as they pass, so that one which inflates to gigabytes (CVE-2025-21614) takes no memory; it is judged where it is read.
-func receive(ctx context.Context, r io.Reader, b Budget, create func() (scratch, error)) (*incoming, error) {
+// receive reads a pack to its end and checks it against the budgets while it arrives. Deltas have
+// no id yet: resolve gives them one. Objects are hashed as they pass, so that one which inflates to
+// gigabytes (CVE-2025-21614) takes no memory; it is judged where it is read.
+func receive(ctx context.Context, r io.Reader, b Budget, create func() (scratch, error)) (*incoming,
+	error) {
 	file, err := create()
 	if err != nil {
 		return nil, storageError("incoming pack", err)
@@ -82,7 +84,8 @@ func (in *incoming) scan(r io.Reader) error {
 		return in.scanFailure(err)
 	}
 	if int64(count) > int64(in.budget.Objects) {
-		return overBudget("", "objects", int64(in.budget.Objects), "the pack announces more; raise source.maxObjects if the repository is that large")
+		return overBudget("", "objects", int64(in.budget.Objects),
+			"the pack announces more; raise source.maxObjects if the repository is that large")
 	}
 	in.objects = make([]object, 0, min(count, 1<<16))
 	for range count {
@@ -96,7 +99,8 @@ func (in *incoming) scan(r io.Reader) error {
 	return in.scanEnd(tee, copied)
 }
 
-// scanEnd reads what follows the pack, which must be nothing: the file has to end with the checksum.
+// scanEnd reads what follows the pack, which must be nothing: the file has to end with the
+// checksum.
 func (in *incoming) scanEnd(rest io.Reader, copied *copyWriter) error {
 	if _, err := io.Copy(io.Discard, rest); err != nil {
 		return in.scanFailure(err)
@@ -162,11 +166,14 @@ func (in *incoming) scanObject(s *packfile.Scanner) error {
 
 // positionOf finds the object at an offset of the pack; they arrive in that order.
 func (in *incoming) positionOf(offset int64) (int32, bool) {
-	i, ok := slices.BinarySearchFunc(in.objects, offset, func(o object, at int64) int { return cmp.Compare(o.offset, at) })
+	i, ok := slices.BinarySearchFunc(in.objects, offset, func(o object, at int64) int {
+		return cmp.Compare(o.offset, at)
+	})
 	return int32(i), ok
 }
 
-// scanFailure tells what the scanner ran into: the connection, the disk, a budget, or the pack itself.
+// scanFailure tells what the scanner ran into: the connection, the disk, a budget, or the pack
+// itself.
 func (in *incoming) scanFailure(err error) error {
 	var known *Error
 	switch {

@@ -21,7 +21,8 @@ func TestRedirects(t *testing.T) {
 		stolen.Store(&header)
 	}))
 	defer thief.Close()
-	to := func(status int, target func(r *http.Request) string) func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	to := func(status int, target func(r *http.Request) string) func(w http.ResponseWriter,
+		r *http.Request, next http.Handler) {
 		return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if !strings.HasPrefix(r.URL.Path, "/config.git/") {
 				next.ServeHTTP(w, r)
@@ -31,10 +32,14 @@ func TestRedirects(t *testing.T) {
 		}
 	}
 	refused := map[string]string{
-		"another host":                     thief.URL + "/config.git/info/refs?service=git-upload-pack&token=canary-query",
-		"another host, with user info":     "http://canary-user:canary-pass@" + strings.TrimPrefix(thief.URL, "http://") + "/config.git/info/refs",
-		"another name for the same host":   strings.Replace(s.URL, "127.0.0.1", "localhost", 1) + "/config.git/info/refs?service=git-upload-pack",
-		"another scheme":                   strings.Replace(s.URL, "http:", "https:", 1) + "/config.git/info/refs?service=git-upload-pack",
+		"another host": thief.URL +
+			"/config.git/info/refs?service=git-upload-pack&token=canary-query",
+		"another host, with user info": "http://canary-user:canary-pass@" + strings.TrimPrefix(
+			thief.URL, "http://") + "/config.git/info/refs",
+		"another name for the same host": strings.Replace(s.URL, "127.0.0.1", "localhost", 1) +
+			"/config.git/info/refs?service=git-upload-pack",
+		"another scheme": strings.Replace(s.URL, "http:", "https:", 1) +
+			"/config.git/info/refs?service=git-upload-pack",
 		"a local file":                     "file:///etc/passwd",
 		"another repository of the server": s.URL + "/other.git/info/refs?service=git-upload-pack",
 	}
@@ -70,7 +75,8 @@ func TestRedirects(t *testing.T) {
 	t.Run("the same repository spelled with .git is followed", func(t *testing.T) {
 		s.fault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if !strings.Contains(r.URL.Path, ".git/") {
-				http.Redirect(w, r, strings.Replace(r.URL.String(), "/config/", "/config.git/", 1), 301)
+				http.Redirect(w, r, strings.Replace(r.URL.String(), "/config/", "/config.git/", 1),
+					301)
 				return
 			}
 			next.ServeHTTP(w, r)

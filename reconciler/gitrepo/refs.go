@@ -22,7 +22,8 @@ func (s *store) ref(name string) (plumbing.Hash, error) {
 	}
 	id := strings.TrimSpace(string(text))
 	if !isFullHash(id) {
-		return plumbing.ZeroHash, nil // as after a crash of the machine: the next fetch writes it anew
+		// as after a crash of the machine: the next fetch writes it anew
+		return plumbing.ZeroHash, nil
 	}
 	return plumbing.NewHash(id), nil
 }
@@ -34,7 +35,8 @@ func (s *store) setRef(name string, id plumbing.Hash) error {
 		err = s.write(name, []byte(id.String()+"\n"))
 	}
 	head := []byte("ref: " + name + "\n")
-	if have, _ := os.ReadFile(filepath.Join(s.dir, "HEAD")); err == nil && !bytes.Equal(have, head) {
+	if have, _ := os.ReadFile(filepath.Join(s.dir, "HEAD")); err == nil &&
+		!bytes.Equal(have, head) {
 		err = s.write("HEAD", head)
 	}
 	if err != nil {
@@ -62,7 +64,8 @@ type syncCloser interface {
 	Close() error
 }
 
-// closeSynced closes a file once its bytes are on the disk, and gives the first thing that went wrong.
+// closeSynced closes a file once its bytes are on the disk, and gives the first thing that went
+// wrong.
 func closeSynced(f syncCloser, err error) error {
 	if err == nil {
 		err = f.Sync()

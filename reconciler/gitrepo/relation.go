@@ -11,17 +11,20 @@ import (
 // Relation is how a head stands to the commit that is applied.
 type Relation string
 
-// What a head can be to the applied commit. Only Same and Descendant may be applied without somebody's word.
+// What a head can be to the applied commit. Only Same and Descendant may be applied without
+// somebody's word.
 const (
 	Same       Relation = "same"       // nothing was committed
 	Descendant Relation = "descendant" // the ordinary case: commits were added
 	Older      Relation = "older"      // the branch was put back to an ancestor of what is applied
 	Rewritten  Relation = "rewritten"  // neither reaches the other: history was replaced
-	Unknown    Relation = "unknown"    // the applied commit is not in this mirror, so nothing can be said
+	// the applied commit is not in this mirror, so nothing can be said
+	Unknown Relation = "unknown"
 )
 
-// Relation compares head, which must be in the mirror, with the applied commit, which need not be: after a rewritten history and a new
-// clone it is gone. It reads as much history as lies between the two.
+// Relation compares head, which must be in the mirror, with the applied commit, which need not be:
+// after a rewritten history and a new clone it is gone. It reads as much history as lies between
+// the two.
 func (m *Mirror) Relation(ctx context.Context, applied, head Hash) (Relation, error) {
 	from, err := parseHash(applied)
 	if err != nil {
@@ -75,8 +78,10 @@ type visited struct {
 	queued bool
 }
 
-// historyWalk follows the parents of both ends at once, the newest commit first, until every commit left is closed or there is none: for
-// Relation one that was reached from both, for MergeBases one below those. Dates only make it short: a path between the ends consists of commits that one end alone reaches, and those are never left out.
+// historyWalk follows the parents of both ends at once, the newest commit first, until every commit
+// left is closed or there is none: for Relation one that was reached from both, for MergeBases one
+// below those. Dates only make it short: a path between the ends consists of commits that one end
+// alone reaches, and those are never left out.
 type historyWalk struct {
 	m      *Mirror
 	seen   map[plumbing.Hash]*visited

@@ -18,8 +18,9 @@ import (
 // remote is how one mirror reaches its source. It holds no credential.
 type remote struct {
 	location location
-	client   *http.Client            // for http and https; of this mirror alone
-	direct   atomic.Pointer[url.URL] // where the server spoke version 2 the last time, so that it need not advertise itself again
+	client   *http.Client // for http and https; of this mirror alone
+	// where the server spoke version 2 the last time, so that it need not advertise itself again
+	direct atomic.Pointer[url.URL]
 }
 
 func newRemote(loc location, roots *x509.CertPool) *remote {
@@ -30,15 +31,17 @@ func newRemote(loc location, roots *x509.CertPool) *remote {
 	r.client = &http.Client{
 		CheckRedirect: sameRepository,
 		Transport: &http.Transport{
-			Proxy:                  http.ProxyFromEnvironment,
-			DialContext:            (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			Proxy: http.ProxyFromEnvironment,
+			DialContext: (&net.Dialer{Timeout: 30 * time.Second,
+				KeepAlive: 30 * time.Second}).DialContext,
 			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
 			TLSHandshakeTimeout:    30 * time.Second,
 			MaxResponseHeaderBytes: 64 << 10,
 			MaxIdleConnsPerHost:    2,
 			IdleConnTimeout:        90 * time.Second,
-			DisableCompression:     true, // the bytes budget counts what is read, so nothing may grow after it was counted
-			ForceAttemptHTTP2:      true,
+			// the bytes budget counts what is read, so nothing may grow after it was counted
+			DisableCompression: true,
+			ForceAttemptHTTP2:  true,
 		},
 	}
 	return r
@@ -50,9 +53,11 @@ func (r *remote) close() {
 	}
 }
 
-// find starts a conversation and asks where ref stands; the zero hash means that it does not exist. What was learned of the server the last
-// time is tried first, and forgotten when it does not hold any more.
-func (r *remote) find(ctx context.Context, auth Auth, m *meter, ref string) (*conversation, plumbing.Hash, error) {
+// find starts a conversation and asks where ref stands; the zero hash means that it does not exist.
+// What was learned of the server the last time is tried first, and forgotten when it does not hold
+// any more.
+func (r *remote) find(ctx context.Context, auth Auth, m *meter, ref string) (*conversation,
+	plumbing.Hash, error) {
 	for direct := r.direct.Load(); ; direct = nil {
 		talk, err := r.dial(ctx, auth, m, direct)
 		if err != nil {
@@ -78,7 +83,8 @@ func (r *remote) remember(talk *conversation, err error) {
 	r.direct.Store(nil)
 }
 
-func (r *remote) dial(ctx context.Context, auth Auth, m *meter, direct *url.URL) (*conversation, error) {
+func (r *remote) dial(ctx context.Context, auth Auth, m *meter, direct *url.URL) (*conversation,
+	error) {
 	switch r.location.scheme {
 	case "ssh":
 		ch, err := dialSSH(ctx, r.location, auth, m)
@@ -96,7 +102,8 @@ func (r *remote) dial(ctx context.Context, auth Auth, m *meter, direct *url.URL)
 	if direct != nil {
 		base = direct
 	}
-	return &conversation{channel: &httpChannel{client: r.client, base: base, auth: auth, meter: m}}, nil
+	return &conversation{channel: &httpChannel{client: r.client, base: base, auth: auth, meter: m}},
+		nil
 }
 
 // mayCarry refuses a credential that this source cannot use or that would travel in the clear.
@@ -105,10 +112,12 @@ func (r *remote) mayCarry(auth Auth) error {
 		return nil
 	}
 	if auth.secret().signer != nil {
-		return &Error{Kind: ErrRefused, Detail: "an ssh key cannot be used for an " + r.location.scheme + " source; give a token or a user and password"}
+		return &Error{Kind: ErrRefused, Detail: "an ssh key cannot be used for an " +
+			r.location.scheme + " source; give a token or a user and password"}
 	}
 	if r.location.scheme == "http" && !isLoopback(r.location.url.Hostname()) {
-		return &Error{Kind: ErrRefused, Detail: "the credential would travel unencrypted; use https"}
+		return &Error{
+			Kind: ErrRefused, Detail: "the credential would travel unencrypted; use https"}
 	}
 	return nil
 }
@@ -118,15 +127,18 @@ func isLoopback(host string) bool {
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
-// sameRepository follows a redirect only on the first request and only to another spelling of the same repository: the same scheme, host and
-// port, and a path that differs by a trailing .git. Anything else may be another repository, or a thief of the credential (CVE-2026-41506).
+// sameRepository follows a redirect only on the first request and only to another spelling of the
+// same repository: the same scheme, host and port, and a path that differs by a trailing .git.
+// Anything else may be another repository, or a thief of the credential (CVE-2026-41506).
 func sameRepository(next *http.Request, via []*http.Request) error {
 	first := via[0]
-	if first.Method == http.MethodGet && len(via) == 1 && next.URL.Scheme == first.URL.Scheme && next.URL.Host == first.URL.Host &&
+	if first.Method == http.MethodGet && len(via) == 1 && next.URL.Scheme == first.URL.Scheme &&
+		next.URL.Host == first.URL.Host &&
 		spelling(next.URL) == spelling(first.URL) {
 		return nil
 	}
-	return &Error{Kind: ErrUnavailable, Detail: "redirected to " + redactURL(strings.TrimSuffix(next.URL.String(), refsPath)) +
+	return &Error{Kind: ErrUnavailable, Detail: "redirected to " +
+		redactURL(strings.TrimSuffix(next.URL.String(), refsPath)) +
 		"; if the repository has moved there, make that the source URL"}
 }
 

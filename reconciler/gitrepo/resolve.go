@@ -8,9 +8,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// resolve gives every delta of the pack its id, by building the object it stands for. A base is held only while deltas on it remain; of
-// several deltas the one that carries the largest family comes last and takes its base's place, so that the chains Git makes need
-// log2(objects) objects at most, and what a hostile pack needs beyond that ends at a limit.
+// resolve gives every delta of the pack its id, by building the object it stands for. A base is
+// held only while deltas on it remain; of several deltas the one that carries the largest family
+// comes last and takes its base's place, so that the chains Git makes need log2(objects) objects at
+// most, and what a hostile pack needs beyond that ends at a limit.
 func (in *incoming) resolve() error {
 	err := in.resolveFamilies()
 	var known *Error
@@ -39,8 +40,10 @@ type family struct {
 
 func (in *incoming) resolveFamilies() error {
 	n := len(in.objects)
-	f := &family{in: in, eldest: fill(n, -1), sibling: fill(n, -1), weight: fill(n, 0), waiting: map[plumbing.Hash][]int32{}}
-	f.spool = spool{ctx: in.ctx, dir: filepath.Dir(in.file.Name()), memory: in.budget.ObjectBytes, disk: spoolBytes}
+	f := &family{in: in, eldest: fill(n, -1), sibling: fill(n, -1), weight: fill(n, 0),
+		waiting: map[plumbing.Hash][]int32{}}
+	f.spool = spool{ctx: in.ctx, dir: filepath.Dir(in.file.Name()), memory: in.budget.ObjectBytes,
+		disk: spoolBytes}
 	var roots []int32
 	deltas := 0
 	for i := n - 1; i >= 0; i-- {
@@ -111,7 +114,8 @@ func (f *family) adopt(base int32) {
 	delete(f.waiting, id)
 }
 
-// weigh counts a family. Its chains were checked to be at most maxDeltaDepth deep when they came in, so the recursion is.
+// weigh counts a family. Its chains were checked to be at most maxDeltaDepth deep when they came
+// in, so the recursion is.
 func (f *family) weigh(i int32) int32 {
 	f.weight[i] = 1
 	for d := f.eldest[i]; d >= 0; d = f.sibling[d] {
@@ -183,7 +187,8 @@ func (f *family) hold(data **content) error {
 		return err
 	})
 	if errors.Is(err, errTooLarge) {
-		return overBudget("", "disk", spoolBytes, "the pack's deltas take more to resolve; the source is broken or hostile")
+		return overBudget("", "disk", spoolBytes,
+			"the pack's deltas take more to resolve; the source is broken or hostile")
 	}
 	if err != nil {
 		return err
@@ -194,8 +199,9 @@ func (f *family) hold(data **content) error {
 	return nil
 }
 
-// apply builds the object that delta d makes of its base, and notes its id, kind and depth. It gives nil for an object
-// that is too large to be built: the object and what builds on it have no id, and the pack has gaps.
+// apply builds the object that delta d makes of its base, and notes its id, kind and depth. It
+// gives nil for an object that is too large to be built: the object and what builds on it have no
+// id, and the pack has gaps.
 func (f *family) apply(base, d int32, kind plumbing.ObjectType, data *content) (*content, error) {
 	if err := f.in.ctx.Err(); err != nil {
 		return nil, err
@@ -234,5 +240,6 @@ func (f *family) apply(base, d int32, kind plumbing.ObjectType, data *content) (
 }
 
 func tooDeep() error {
-	return overBudget("", "delta depth", maxDeltaDepth, "Git makes no such pack; the source is broken or hostile")
+	return overBudget("", "delta depth", maxDeltaDepth,
+		"Git makes no such pack; the source is broken or hostile")
 }

@@ -14,12 +14,14 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// Resolve finds the commit that a revision means: HEAD, a full ref name, a branch, a tag, a remote branch (origin/main), a full id
-// or one shortened to at least four digits; each with any number of ^ or ~N after it, along first parents.
+// Resolve finds the commit that a revision means: HEAD, a full ref name, a branch, a tag, a remote
+// branch (origin/main), a full id or one shortened to at least four digits; each with any number of
+// ^ or ~N after it, along first parents.
 //
-// Forty hexadecimal digits are always an id, whatever a branch is called. A short name that means two different commits, as a
-// branch and a tag of one name do, is ErrAmbiguous: give the full ref name. Other errors: ErrNotFound, ErrMalformed, ErrCorrupt.
-// A mirror knows its branch, by its full or short name or HEAD, and ids; only a local repository knows more.
+// Forty hexadecimal digits are always an id, whatever a branch is called. A short name that means
+// two different commits, as a branch and a tag of one name do, is ErrAmbiguous: give the full ref
+// name. Other errors: ErrNotFound, ErrMalformed, ErrCorrupt. A mirror knows its branch, by its full
+// or short name or HEAD, and ids; only a local repository knows more.
 func (m *Mirror) Resolve(ctx context.Context, rev string) (Hash, error) {
 	name, back, err := splitAncestor(rev)
 	if err != nil {
@@ -38,7 +40,9 @@ func (m *Mirror) Resolve(ctx context.Context, rev string) (Hash, error) {
 			return c.ID, nil
 		}
 		if len(c.Parents) == 0 || m.endsAt(c.ID) {
-			return "", noRevision(rev, "history ends before it; in a shallow clone fetch more of it (fetch-depth: 0)")
+			return "",
+				noRevision(rev,
+					"history ends before it; in a shallow clone fetch more of it (fetch-depth: 0)")
 		}
 		if id, err = parseHash(c.Parents[0]); err != nil {
 			return "", err
@@ -47,7 +51,8 @@ func (m *Mirror) Resolve(ctx context.Context, rev string) (Hash, error) {
 }
 
 func noRevision(rev, why string) error {
-	return &Error{Kind: ErrNotFound, Subject: fmt.Sprintf("revision %q", printable(rev)), Detail: why}
+	return &Error{Kind: ErrNotFound, Subject: fmt.Sprintf("revision %q", printable(rev)),
+		Detail: why}
 }
 
 // splitAncestor separates main~2^ into main and 3.
@@ -65,7 +70,8 @@ func splitAncestor(rev string) (string, int, error) {
 		n := 1
 		if digits > 1 {
 			var err error
-			if n, err = strconv.Atoi(rest[1:digits]); err != nil || n > 1_000_000 || (rest[0] == '^' && n != 1) {
+			if n, err = strconv.Atoi(rest[1:digits]); err != nil || n > 1_000_000 ||
+				(rest[0] == '^' && n != 1) {
 				return "", 0, noRevision(rev, "only ^ and ~N are understood after a name")
 			}
 		}
@@ -108,7 +114,10 @@ func (m *Mirror) lookup(name string) (plumbing.Hash, error) {
 	}
 	switch {
 	case len(meanings) == 0:
-		return plumbing.ZeroHash, noRevision(name, "no branch, tag or commit of that name here; in a CI checkout fetch it first (fetch-depth: 0)")
+		return plumbing.ZeroHash,
+			noRevision(name,
+				"no branch, tag or commit of that name here; in a CI checkout fetch it first "+
+					"(fetch-depth: 0)")
 	case !same:
 		return plumbing.ZeroHash, ambiguous(name, meanings)
 	}
@@ -157,7 +166,8 @@ func (l *localRepo) ref(name plumbing.ReferenceName) (plumbing.Hash, bool, error
 		}
 		name = r.Target()
 	}
-	return plumbing.ZeroHash, false, noRevision(name.String(), "too many refs that name another ref")
+	return plumbing.ZeroHash, false,
+		noRevision(name.String(), "too many refs that name another ref")
 }
 
 // peel gives the commit of an id that may be an annotated tag's.
@@ -168,7 +178,9 @@ func (m *Mirror) peel(id plumbing.Hash) (plumbing.Hash, error) {
 	for range 5 {
 		kind, data, err := m.local.readAny(id, maxCommitBytes)
 		if errors.Is(err, ErrNotFound) {
-			return plumbing.ZeroHash, noRevision(id.String(), "not in this repository; in a CI checkout fetch it first (fetch-depth: 0)")
+			return plumbing.ZeroHash,
+				noRevision(id.String(),
+					"not in this repository; in a CI checkout fetch it first (fetch-depth: 0)")
 		}
 		if err != nil {
 			return plumbing.ZeroHash, m.readFailure(0, "object "+id.String(), err)
@@ -235,7 +247,9 @@ func (l *localRepo) withPrefix(digits string) []plumbing.Hash {
 }
 
 func keys(set map[plumbing.Hash]bool) []plumbing.Hash {
-	return slices.SortedFunc(maps.Keys(set), func(a, b plumbing.Hash) int { return bytes.Compare(a[:], b[:]) })
+	return slices.SortedFunc(maps.Keys(set), func(a, b plumbing.Hash) int {
+		return bytes.Compare(a[:], b[:])
+	})
 }
 
 func ambiguous(name string, meanings []string) error {

@@ -12,10 +12,12 @@ import (
 
 // Source says what is mirrored.
 type Source struct {
-	// URL is https://host/path, ssh://user@host/path or user@host:path; with the matching option also http:// or a local path.
-	// It carries no password, query or fragment, and https no user either: those belong in Auth.
+	// URL is https://host/path, ssh://user@host/path or user@host:path; with the matching option
+	// also http:// or a local path. It carries no password, query or fragment, and https no user
+	// either: those belong in Auth.
 	URL string
-	// Branch is a full ref name; empty means refs/heads/main. Short names are refused, since a tag may bear the same one.
+	// Branch is a full ref name; empty means refs/heads/main. Short names are refused, since a tag
+	// may bear the same one.
 	Branch string
 	// Auth supplies the credential anew for each fetch; nil means none.
 	Auth Credentials
@@ -51,7 +53,8 @@ func parseLocation(raw string, plainHTTP, localPaths bool) (location, error) {
 	if strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return location{}, refusedSource(raw, "a source URL has no space or control character")
 	}
-	if scheme, _, ok := strings.Cut(raw, "://"); ok && !strings.Contains(scheme, ":") && !strings.Contains(scheme, "/") {
+	if scheme, _, ok := strings.Cut(raw, "://"); ok && !strings.Contains(scheme, ":") &&
+		!strings.Contains(scheme, "/") {
 		return parseURL(raw, plainHTTP, localPaths)
 	}
 	if filepath.IsAbs(raw) {
@@ -66,7 +69,8 @@ func parseURL(raw string, plainHTTP, localPaths bool) (location, error) {
 		return location{}, refusedSource(raw, "not a URL; %s", allowedForms)
 	}
 	if _, hasPassword := u.User.Password(); hasPassword {
-		return location{}, refusedSource(raw, "the URL holds a password; remove it and give it as a credential")
+		return location{},
+			refusedSource(raw, "the URL holds a password; remove it and give it as a credential")
 	}
 	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return location{}, refusedSource(raw, "the URL has a query or fragment; remove it")
@@ -75,23 +79,27 @@ func parseURL(raw string, plainHTTP, localPaths bool) (location, error) {
 	case "http", "https":
 		return parseHTTP(raw, u, plainHTTP)
 	case "ssh":
-		return sshLocation(raw, u.User.Username(), u.Hostname(), u.Port(), strings.Replace(u.Path, "/~", "~", 1))
+		return sshLocation(raw, u.User.Username(), u.Hostname(), u.Port(),
+			strings.Replace(u.Path, "/~", "~", 1))
 	case "file":
 		if u.Host != "" || u.User != nil {
 			return location{}, refusedSource(raw, "a file URL names no host; write file:///path")
 		}
 		return parseLocal(raw, u.Path, localPaths)
 	default:
-		return location{}, refusedSource(raw, "scheme %q is not supported; %s", printable(u.Scheme), allowedForms)
+		return location{}, refusedSource(raw, "scheme %q is not supported; %s", printable(u.Scheme),
+			allowedForms)
 	}
 }
 
 func parseHTTP(raw string, u *url.URL, plainHTTP bool) (location, error) {
 	if u.Scheme == "http" && !plainHTTP {
-		return location{}, refusedSource(raw, "plain http is not allowed for this source; use https")
+		return location{},
+			refusedSource(raw, "plain http is not allowed for this source; use https")
 	}
 	if u.User != nil {
-		return location{}, refusedSource(raw, "the URL holds a user name; remove it and give it as a credential")
+		return location{},
+			refusedSource(raw, "the URL holds a user name; remove it and give it as a credential")
 	}
 	if err := checkHost(raw, u.Hostname()); err != nil {
 		return location{}, err
@@ -101,12 +109,15 @@ func parseHTTP(raw string, u *url.URL, plainHTTP bool) (location, error) {
 		return location{}, refusedSource(raw, "the URL names no repository; %s", allowedForms)
 	}
 	clean := &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host), Path: path}
-	return location{scheme: u.Scheme, url: clean, display: clean.String(), identity: clean.String()}, nil
+	return location{scheme: u.Scheme, url: clean, display: clean.String(),
+		identity: clean.String()}, nil
 }
 
-// scpForm is user@host:path. Neither part may start with a dash, which a program that is given it could read as an option
-// (CVE-2017-1000117), and the path may not start with a slash twice or a colon, which keeps transport helpers (ext::) out.
-var scpForm = regexp.MustCompile(`^(?:([A-Za-z0-9._][A-Za-z0-9._-]*)@)?([A-Za-z0-9._][A-Za-z0-9._-]*):([^:-].*)$`)
+// scpForm is user@host:path. Neither part may start with a dash, which a program that is given it
+// could read as an option (CVE-2017-1000117), and the path may not start with a slash twice or a
+// colon, which keeps transport helpers (ext::) out.
+var scpForm = regexp.MustCompile(
+	`^(?:([A-Za-z0-9._][A-Za-z0-9._-]*)@)?([A-Za-z0-9._][A-Za-z0-9._-]*):([^:-].*)$`)
 
 func parseSCP(raw string) (location, error) {
 	m := scpForm.FindStringSubmatch(raw)
@@ -127,26 +138,33 @@ func sshLocation(raw, user, host, port, path string) (location, error) {
 		port = "22"
 	}
 	trimmed := strings.Trim(path, "/")
-	if trimmed == "" || strings.HasPrefix(trimmed, "-") || strings.HasPrefix(user, "-") || strings.ContainsRune(path, '\\') {
-		return location{}, refusedSource(raw, "the user and path of an ssh source cannot be empty, start with a dash or have a backslash")
+	if trimmed == "" || strings.HasPrefix(trimmed, "-") || strings.HasPrefix(user, "-") ||
+		strings.ContainsRune(path, '\\') {
+		return location{},
+			refusedSource(raw,
+				"the user and path of an ssh source cannot be empty, start with a dash or have "+
+					"a backslash")
 	}
 	address := net.JoinHostPort(strings.ToLower(host), port)
 	display := "ssh://" + user + "@" + address + "/" + trimmed
-	return location{scheme: "ssh", user: user, address: address, path: strings.TrimRight(path, "/"), display: display, identity: display}, nil
+	return location{scheme: "ssh", user: user, address: address, path: strings.TrimRight(path, "/"),
+		display: display, identity: display}, nil
 }
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9._:\[\]%][A-Za-z0-9._:\[\]%-]*$`)
 
 func checkHost(raw, host string) error {
 	if !hostName.MatchString(host) {
-		return refusedSource(raw, "the host name is missing or has characters that a host name cannot have")
+		return refusedSource(raw,
+			"the host name is missing or has characters that a host name cannot have")
 	}
 	return nil
 }
 
 func parseLocal(raw, path string, localPaths bool) (location, error) {
 	if !localPaths {
-		return location{}, refusedSource(raw, "a local path is not allowed for this source; %s", allowedForms)
+		return location{}, refusedSource(raw, "a local path is not allowed for this source; %s",
+			allowedForms)
 	}
 	if !filepath.IsAbs(path) {
 		return location{}, refusedSource(raw, "a local path must be absolute")
@@ -155,7 +173,8 @@ func parseLocal(raw, path string, localPaths bool) (location, error) {
 	return location{scheme: "file", path: path, display: path, identity: "file://" + path}, nil
 }
 
-// redactURL keeps scheme, host and path of anything that looks like a URL, even of one that does not parse.
+// redactURL keeps scheme, host and path of anything that looks like a URL, even of one that does
+// not parse.
 func redactURL(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -179,17 +198,20 @@ func redactURL(raw string) string {
 	return printable(scheme + authority + path)
 }
 
-// branchName accepts what git check-ref-format accepts below refs/heads/ (CVE-2026-71557: a ref name that leaves its folder).
+// branchName accepts what git check-ref-format accepts below refs/heads/ (CVE-2026-71557: a ref
+// name that leaves its folder).
 func branchName(ref string) (string, error) {
 	if ref == "" {
 		return "refs/heads/main", nil
 	}
 	refuse := func(why string) (string, error) {
-		return "", &Error{Kind: ErrRefused, Subject: fmt.Sprintf("branch %q", printable(ref)), Detail: why}
+		return "", &Error{Kind: ErrRefused, Subject: fmt.Sprintf("branch %q", printable(ref)),
+			Detail: why}
 	}
 	name, ok := strings.CutPrefix(ref, "refs/heads/")
 	if !ok {
-		return refuse("give the full ref name, such as refs/heads/main: a short name may also be a tag")
+		return refuse(
+			"give the full ref name, such as refs/heads/main: a short name may also be a tag")
 	}
 	if len(ref) > 250 || !validRefPath(name) {
 		return refuse("not a name that a Git branch can have")
@@ -198,10 +220,13 @@ func branchName(ref string) (string, error) {
 }
 
 func validRefPath(name string) bool {
-	if name == "" || name == "@" || strings.Contains(name, "..") || strings.Contains(name, "@{") || strings.HasSuffix(name, ".") {
+	if name == "" || name == "@" || strings.Contains(name, "..") || strings.Contains(name, "@{") ||
+		strings.HasSuffix(name, ".") {
 		return false
 	}
-	if strings.ContainsAny(name, " ~^:?*[\\\x7f") || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
+	if strings.ContainsAny(name, " ~^:?*[\\\x7f") || strings.ContainsFunc(name, func(r rune) bool {
+		return r < ' '
+	}) {
 		return false
 	}
 	for part := range strings.SplitSeq(name, "/") {

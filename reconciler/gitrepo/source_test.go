@@ -81,13 +81,15 @@ func TestSourcesThatAreAccepted(t *testing.T) {
 	if err != nil || loc.path != "~me/config" {
 		t.Error(loc.path, err)
 	}
-	if loc, err = parseLocation("git@host:acme/config", false, false); err != nil || loc.path != "acme/config" {
+	if loc, err = parseLocation("git@host:acme/config", false, false); err != nil ||
+		loc.path != "acme/config" {
 		t.Error(loc.path, err)
 	}
 }
 
 func FuzzSource(f *testing.F) {
-	for _, s := range []string{"https://u:secretpw@h/p?q=secretpw#secretpw", "git@h:p", "ext::secretpw", "ssh://u:secretpw@h/~p", "//secretpw@x", "a:b@c:d"} {
+	for _, s := range []string{"https://u:secretpw@h/p?q=secretpw#secretpw", "git@h:p",
+		"ext::secretpw", "ssh://u:secretpw@h/~p", "//secretpw@x", "a:b@c:d"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -106,13 +108,15 @@ func FuzzSource(f *testing.F) {
 		if loc.scheme != "https" && loc.scheme != "ssh" {
 			t.Fatalf("%q gives scheme %q", raw, loc.scheme)
 		}
-		if loc.url != nil && (loc.url.User != nil || loc.url.RawQuery != "" || loc.url.Fragment != "") {
+		if loc.url != nil && (loc.url.User != nil || loc.url.RawQuery != "" ||
+			loc.url.Fragment != "") {
 			t.Fatalf("%q keeps %v", raw, loc.url)
 		}
 	})
 }
 
-// TestNoTransportOfGoGitIsLinked holds the rule that no URL can reach them: they are not in the program.
+// TestNoTransportOfGoGitIsLinked holds the rule that no URL can reach them: they are not in the
+// program.
 func TestNoTransportOfGoGitIsLinked(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
 	if err != nil {
@@ -122,7 +126,8 @@ func TestNoTransportOfGoGitIsLinked(t *testing.T) {
 		t.Fatal("the list is not what this test takes it for")
 	}
 	for _, line := range strings.Fields(string(out)) {
-		if strings.HasPrefix(line, "github.com/go-git/go-git/v5/plumbing/transport") || line == "github.com/go-git/go-git/v5" {
+		if strings.HasPrefix(line, "github.com/go-git/go-git/v5/plumbing/transport") ||
+			line == "github.com/go-git/go-git/v5" {
 			t.Errorf("%s is linked", line)
 		}
 	}

@@ -30,7 +30,8 @@ func newSSHServer(t testing.TB, o *origin) *sshServer {
 	}
 	t.Cleanup(func() { l.Close() })
 	s := &sshServer{Listener: l, host: sshKeyPair(t), client: sshKeyPair(t)}
-	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (
+		*ssh.Permissions, error) {
 		if string(key.Marshal()) != string(s.client.signer.PublicKey().Marshal()) {
 			return nil, errors.New("unknown key")
 		}
@@ -102,7 +103,9 @@ func (s *sshServer) session(ch ssh.Channel, requests <-chan *ssh.Request, o *ori
 
 func (s *sshServer) open(t *testing.T, key keyPair, knownHosts string) *Mirror {
 	t.Helper()
-	m, err := Open(t.Context(), t.TempDir(), Source{URL: "ssh://git@" + s.Addr().String() + "/srv/it's-here.git", Auth: authFor(t, "ssh", key, knownHosts)})
+	m, err := Open(t.Context(), t.TempDir(),
+		Source{URL: "ssh://git@" + s.Addr().String() + "/srv/it's-here.git",
+			Auth: authFor(t, "ssh", key, knownHosts)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,20 +138,26 @@ func TestSSH(t *testing.T) {
 		})
 	}
 	t.Run("a key of the server that is not the known one", func(t *testing.T) {
-		err := fails(t, s.open(t, s.client, knownHostsLine(s.Addr().String(), sshKeyPair(t))), ErrUnavailable)
+		err := fails(t, s.open(t, s.client, knownHostsLine(s.Addr().String(), sshKeyPair(t))),
+			ErrUnavailable)
 		if !strings.Contains(err.Error(), "not the one in known_hosts") {
 			t.Fatal(err)
 		}
 	})
 	t.Run("a server that is not in known_hosts", func(t *testing.T) {
-		err := fails(t, s.open(t, s.client, knownHostsLine("git.example.com:22", s.host)), ErrUnavailable)
+		err := fails(t, s.open(t, s.client, knownHostsLine("git.example.com:22", s.host)),
+			ErrUnavailable)
 		if !strings.Contains(err.Error(), "no line for "+s.Addr().String()) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("a key that the server does not know", func(t *testing.T) { fails(t, s.open(t, sshKeyPair(t), known), ErrUnauthorized) })
+	t.Run("a key that the server does not know", func(t *testing.T) {
+		fails(t, s.open(t, sshKeyPair(t), known), ErrUnauthorized)
+	})
 	t.Run("no key at all", func(t *testing.T) {
-		m, err := Open(t.Context(), t.TempDir(), Source{URL: "git@" + strings.Replace(s.Addr().String(), "127.0.0.1:", "host:", 1) + "/x.git"})
+		m, err := Open(t.Context(), t.TempDir(),
+			Source{URL: "git@" + strings.Replace(s.Addr().String(), "127.0.0.1:", "host:", 1) +
+				"/x.git"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +165,8 @@ func TestSSH(t *testing.T) {
 		fails(t, m, ErrRefused)
 	})
 	t.Run("a token is no use for ssh", func(t *testing.T) {
-		m, err := Open(t.Context(), t.TempDir(), Source{URL: "ssh://" + s.Addr().String() + "/x", Auth: func(context.Context) (Auth, error) { return Token("canary"), nil }})
+		m, err := Open(t.Context(), t.TempDir(), Source{URL: "ssh://" + s.Addr().String() + "/x",
+			Auth: func(context.Context) (Auth, error) { return Token("canary"), nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +176,8 @@ func TestSSH(t *testing.T) {
 	t.Run("the server explains on stderr", func(t *testing.T) {
 		s.say.Store("ERROR: Repository not found.\n")
 		defer s.say.Store("")
-		if err := fails(t, s.open(t, s.client, known), ErrUnavailable); !strings.Contains(err.Error(), "Repository not found.") {
+		if err := fails(t, s.open(t, s.client, known), ErrUnavailable); !strings.Contains(
+			err.Error(), "Repository not found.") {
 			t.Fatal(err)
 		}
 	})
@@ -178,19 +189,22 @@ func TestLocalSource(t *testing.T) {
 	for name, url := range map[string]string{"path": o.dir, "file URL": "file://" + o.dir} {
 		t.Run(name, func(t *testing.T) {
 			m := open(t, t.TempDir(), url)
-			if h := fetch(t, m); h.Commit != first || files(t, m, h.Commit)["fleet/fleet.yaml"] != "1" {
+			if h := fetch(t, m); h.Commit != first ||
+				files(t, m, h.Commit)["fleet/fleet.yaml"] != "1" {
 				t.Fatal(h)
 			}
 			fetch(t, m)
 		})
 	}
 	t.Run("not a repository", func(t *testing.T) {
-		if err := fails(t, open(t, t.TempDir(), t.TempDir()), ErrUnavailable); !strings.Contains(err.Error(), "does not appear to be a git repository") {
+		if err := fails(t, open(t, t.TempDir(), t.TempDir()), ErrUnavailable); !strings.Contains(
+			err.Error(), "does not appear to be a git repository") {
 			t.Fatal(err)
 		}
 	})
 	t.Run("a path that looks like an option", func(t *testing.T) {
-		_, err := Open(t.Context(), t.TempDir(), Source{URL: "--upload-pack=touch /tmp/x"}, AllowLocalPath())
+		_, err := Open(t.Context(), t.TempDir(), Source{URL: "--upload-pack=touch /tmp/x"},
+			AllowLocalPath())
 		if !errors.Is(err, ErrRefused) {
 			t.Fatal(err)
 		}

@@ -16,9 +16,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// store is the mirror's directory: a bare repository that git itself can read, with a record of what it mirrors. Files appear in it by
-// rename after their bytes have reached the disk, so that a process killed at any instruction leaves the old state or the new one. What the
-// machine's own crash or a failing disk makes of them is found by checksums, and cloned anew.
+// store is the mirror's directory: a bare repository that git itself can read, with a record of
+// what it mirrors. Files appear in it by rename after their bytes have reached the disk, so that a
+// process killed at any instruction leaves the old state or the new one. What the machine's own
+// crash or a failing disk makes of them is found by checksums, and cloned anew.
 type store struct {
 	dir       string
 	baseLimit int64
@@ -28,7 +29,9 @@ type store struct {
 	mu     sync.RWMutex
 	packs  []*pack // the largest first
 	closed bool
-	resets atomic.Int64 // how often the store was emptied: tells a reader that what it misses was taken away from under it
+	// how often the store was emptied: tells a reader that what it misses was taken away from under
+	// it
+	resets atomic.Int64
 }
 
 // record says what a directory mirrors. A directory without one is never emptied.
@@ -39,14 +42,16 @@ type record struct {
 
 const (
 	recordFile = "argosy-mirror.json"
-	gapsFile   = "argosy-mirror.gaps" // some objects that were sent could not be built: a missing one is no damage
-	lockFile   = "argosy-mirror.lock"
+	// some objects that were sent could not be built: a missing one is no damage
+	gapsFile = "argosy-mirror.gaps"
+	lockFile = "argosy-mirror.lock"
 )
 
 func (s *store) packDir() string     { return filepath.Join(s.dir, "objects", "pack") }
 func (s *store) incomingDir() string { return filepath.Join(s.dir, "incoming") }
 
-// openStore opens the mirror in dir, or starts one if dir is empty, mirrors something else or is damaged.
+// openStore opens the mirror in dir, or starts one if dir is empty, mirrors something else or is
+// damaged.
 func openStore(ctx context.Context, dir string, want record, baseLimit int64) (*store, error) {
 	s := &store{dir: dir, baseLimit: baseLimit, create: createScratch}
 	text, err := os.ReadFile(filepath.Join(dir, recordFile))
@@ -81,14 +86,16 @@ func mustBeEmpty(dir string) error {
 	}
 	for _, n := range names {
 		if n.Name() != lockFile {
-			return &Error{Kind: ErrRefused, Subject: dir, Detail: fmt.Sprintf("the directory holds %q and is not a mirror; give an empty one", n.Name())}
+			return &Error{Kind: ErrRefused, Subject: dir,
+				Detail: fmt.Sprintf("the directory holds %q and is not a mirror; give an empty one",
+					n.Name())}
 		}
 	}
 	return nil
 }
 
-// reset empties the mirror and records what it is to mirror. The record comes after the refs and objects are gone, and is never
-// missing in between.
+// reset empties the mirror and records what it is to mirror. The record comes after the refs and
+// objects are gone, and is never missing in between.
 func (s *store) reset(want record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +127,8 @@ func (s *store) layout() error {
 	if err := os.RemoveAll(s.incomingDir()); err != nil { // what a killed process had not finished
 		return err
 	}
-	for _, d := range []string{s.incomingDir(), s.packDir(), filepath.Join(s.dir, "refs", "heads")} {
+	for _, d := range []string{s.incomingDir(), s.packDir(),
+		filepath.Join(s.dir, "refs", "heads")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return err
 		}
@@ -128,7 +136,8 @@ func (s *store) layout() error {
 	return nil
 }
 
-// load opens every pack that has an index and deletes those that have none, which are left of an installation that did not finish.
+// load opens every pack that has an index and deletes those that have none, which are left of an
+// installation that did not finish.
 func (s *store) load(ctx context.Context) error {
 	files, err := os.ReadDir(s.packDir())
 	if err != nil {
@@ -155,7 +164,9 @@ func (s *store) load(ctx context.Context) error {
 }
 
 func (s *store) sort() {
-	slices.SortStableFunc(s.packs, func(a, b *pack) int { return int(min(max(b.size-a.size, -1), 1)) })
+	slices.SortStableFunc(s.packs, func(a, b *pack) int {
+		return int(min(max(b.size-a.size, -1), 1))
+	})
 }
 
 func (s *store) close() error {
@@ -192,7 +203,8 @@ func (s *store) contains(id plumbing.Hash) bool {
 	return false
 }
 
-// read gives an object's content, proven to match its id. It fails with ErrNotFound, ErrMalformed (another kind), errTooLarge, ErrCorrupt.
+// read gives an object's content, proven to match its id. It fails with ErrNotFound, ErrMalformed
+// (another kind), errTooLarge, ErrCorrupt.
 func (s *store) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -235,5 +247,6 @@ func (s *store) usable() error {
 }
 
 func missing(what string, id plumbing.Hash) error {
-	return &Error{Kind: ErrNotFound, Subject: what + " " + id.String(), Detail: "not in this repository"}
+	return &Error{Kind: ErrNotFound, Subject: what + " " + id.String(),
+		Detail: "not in this repository"}
 }

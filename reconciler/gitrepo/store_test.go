@@ -51,13 +51,15 @@ func TestHundredsOfFetches(t *testing.T) {
 	for i := range 300 {
 		base := parent
 		file := i % len(contents)
-		contents[file] = declaration(file, i%3) // now and then what it once was, which the server sends again
+		// now and then what it once was, which the server sends again
+		contents[file] = declaration(file, i%3)
 		parent = s.commitFiles(contents, parent, contents[file])
 		sent += s.size
 		if h := fetch(t, m); h.Commit != publicHash(parent) {
 			t.Fatal(h)
 		}
-		if changes, err := m.Diff(t.Context(), publicHash(base), publicHash(parent)); err != nil || len(changes) > 1 {
+		if changes, err := m.Diff(t.Context(), publicHash(base), publicHash(parent)); err != nil ||
+			len(changes) > 1 {
 			t.Fatal(changes, err)
 		}
 		most = max(most, len(m.store.packs))
@@ -72,7 +74,8 @@ func TestHundredsOfFetches(t *testing.T) {
 	newOrigin(t).sound(dir, publicHash(parent))
 	m.Close()
 	again := open(t, dir, s.url())
-	if h, _ := again.Head(); h.Commit != publicHash(parent) || len(files(t, again, h.Commit)) != len(contents) {
+	if h, _ := again.Head(); h.Commit != publicHash(parent) ||
+		len(files(t, again, h.Commit)) != len(contents) {
 		t.Fatal("the mirror does not open again as it was")
 	}
 }
@@ -106,7 +109,8 @@ func TestReadersWhileFetchesJoinPacks(t *testing.T) {
 				if n := len(files(t, m, h.Commit)); n != 1 {
 					t.Errorf("%d files", n)
 				}
-				if r, err := m.Relation(t.Context(), first, h.Commit); err != nil || (r != Descendant && r != Same) {
+				if r, err := m.Relation(t.Context(), first, h.Commit); err != nil ||
+					(r != Descendant && r != Same) {
 					t.Error(r, err)
 				}
 			}
@@ -146,21 +150,27 @@ func TestDirectoryOfAMirror(t *testing.T) {
 	t.Run("that cannot be made", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "file")
 		os.WriteFile(file, nil, 0o600)
-		if _, err := Open(t.Context(), filepath.Join(file, "mirror"), Source{URL: o.dir}, AllowLocalPath()); !errors.Is(err, ErrStorage) {
+		if _, err := Open(t.Context(), filepath.Join(file, "mirror"), Source{URL: o.dir},
+			AllowLocalPath()); !errors.Is(err, ErrStorage) {
 			t.Fatal(err)
 		}
 	})
 	t.Run("holds no credential", func(t *testing.T) {
 		dir := t.TempDir()
 		s := newGitServer(t, o)
-		m, err := Open(t.Context(), dir, Source{URL: s.url(), Auth: func(context.Context) (Auth, error) { return Token("canary"), nil }}, AllowPlainHTTP())
+		m, err := Open(t.Context(), dir,
+			Source{URL: s.url(), Auth: func(context.Context) (Auth, error) {
+				return Token("canary"),
+					nil
+			}}, AllowPlainHTTP())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer m.Close()
 		fetch(t, m)
 		filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-			if data, _ := os.ReadFile(path); err != nil || strings.Contains(string(data), "canary") {
+			if data, _ := os.ReadFile(path); err != nil || strings.Contains(string(data),
+				"canary") {
 				t.Errorf("%s: %v", path, err)
 			}
 			return nil

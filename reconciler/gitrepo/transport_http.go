@@ -32,14 +32,16 @@ func (h *httpChannel) open(ctx context.Context) (io.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	moved := *final // a redirect that sameRepository let through counts for the requests that follow
+	// a redirect that sameRepository let through counts for the requests that follow
+	moved := *final
 	moved.RawQuery, moved.Path, moved.RawPath = "", strings.TrimSuffix(final.Path, "/info/refs"), ""
 	h.base = &moved
 	return body, nil
 }
 
 func (h *httpChannel) ask(ctx context.Context, request []byte) (io.Reader, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base.String()+"/git-upload-pack", bytes.NewReader(request))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base.String()+"/git-upload-pack",
+		bytes.NewReader(request))
 	if err != nil {
 		return nil, unavailable("the source URL cannot be requested")
 	}
@@ -50,10 +52,12 @@ func (h *httpChannel) ask(ctx context.Context, request []byte) (io.Reader, error
 }
 
 func (h *httpChannel) do(r *http.Request, contentType string) (io.Reader, *url.URL, error) {
-	r.Header.Set("User-Agent", "git/2 argosy") // some forges answer programs that do not call themselves git with a web page
+	// some forges answer programs that do not call themselves git with a web page
+	r.Header.Set("User-Agent", "git/2 argosy")
 	r.Header.Set("Git-Protocol", "version=2")
 	h.auth.apply(r)
-	response, err := h.client.Do(r) //nolint:bodyclose // it is read after this returns; Close closes it
+	response, err := h.client.Do(
+		r) //nolint:bodyclose // it is read after this returns; Close closes it
 	if err != nil {
 		return nil, nil, httpFailure(err)
 	}
@@ -64,20 +68,26 @@ func (h *httpChannel) do(r *http.Request, contentType string) (io.Reader, *url.U
 	return h.meter.reader(response.Body), response.Request.URL, nil
 }
 
-// judge tells Git's answer from everything else that a server, proxy or login page may say (argo-cd#14318, argo-cd#18212).
+// judge tells Git's answer from everything else that a server, proxy or login page may say
+// (argo-cd#14318, argo-cd#18212).
 func judge(r *http.Response, contentType string) error {
 	switch r.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return unauthorized("answered %d; check that the credential is valid and may read this repository", r.StatusCode)
+		return unauthorized(
+			"answered %d; check that the credential is valid and may read this repository",
+			r.StatusCode)
 	case http.StatusNotFound:
-		return unavailable("answered 404; check the URL, and that the credential may read this repository")
+		return unavailable(
+			"answered 404; check the URL, and that the credential may read this repository")
 	default:
 		return unavailable("answered %d %s", r.StatusCode, http.StatusText(r.StatusCode))
 	}
 	got, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if strings.TrimSpace(strings.ToLower(got)) != contentType {
-		return unavailable("answered 200 with %q instead of Git's protocol; a proxy or login page may stand before it", printable(got))
+		return unavailable(
+			"answered 200 with %q instead of Git's protocol; a proxy or login page may stand "+
+				"before it", printable(got))
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return unavailable("answered in encoding %q, which was not asked for", printable(encoding))

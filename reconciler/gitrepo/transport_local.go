@@ -24,8 +24,10 @@ func (l *localChannel) stateless() bool { return false }
 func (l *localChannel) open(ctx context.Context) (io.Reader, error) {
 	ctx, l.cancel = context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, "git", "upload-pack", l.path)
-	// Nothing of our own environment reaches it but where programs and the operator's own settings (safe.directory) are.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LC_ALL=C", "GIT_PROTOCOL=version=2"}
+	// Nothing of our own environment reaches it but where programs and the operator's own settings
+	// (safe.directory) are.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LC_ALL=C",
+		"GIT_PROTOCOL=version=2"}
 	cmd.Stderr = &l.stderr
 	cmd.WaitDelay = time.Second
 	var err error
@@ -37,7 +39,8 @@ func (l *localChannel) open(ctx context.Context) (io.Reader, error) {
 		return nil, unavailable("%v", err)
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, unavailable("git upload-pack does not start: %v; a local source needs git on PATH", err)
+		return nil,
+			unavailable("git upload-pack does not start: %v; a local source needs git on PATH", err)
 	}
 	l.wait = sync.OnceValue(cmd.Wait)
 	return l.meter.reader(&explained{stdout, &l.stderr, l.wait}), nil

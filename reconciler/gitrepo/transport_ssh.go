@@ -15,7 +15,8 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// sshChannel runs git-upload-pack on the far side and talks to it over one connection, which ends with the fetch.
+// sshChannel runs git-upload-pack on the far side and talks to it over one connection, which ends
+// with the fetch.
 type sshChannel struct {
 	command string
 	session *ssh.Session
@@ -29,7 +30,10 @@ type sshChannel struct {
 func dialSSH(ctx context.Context, loc location, auth Auth, m *meter) (*sshChannel, error) {
 	key := auth.secret()
 	if key.signer == nil {
-		return nil, &Error{Kind: ErrRefused, Detail: "an ssh source needs an ssh key and known_hosts as its credential"}
+		return nil,
+			&Error{
+				Kind:   ErrRefused,
+				Detail: "an ssh source needs an ssh key and known_hosts as its credential"}
 	}
 	check, algorithms, err := hostKeys(key.knownHosts, loc.address)
 	if err != nil {
@@ -40,14 +44,16 @@ func dialSSH(ctx context.Context, loc location, auth Auth, m *meter) (*sshChanne
 		return nil, unavailable("%v", err)
 	}
 	ch := &sshChannel{command: "git-upload-pack " + quoteForShell(loc.path), meter: m}
-	ch.stop = context.AfterFunc(ctx, func() { conn.Close() }) // nothing else wakes the handshake or a read
-	c, channels, requests, err := ssh.NewClientConn(&meteredConn{conn, m}, loc.address, &ssh.ClientConfig{
-		User:              loc.user,
-		Auth:              []ssh.AuthMethod{ssh.PublicKeys(key.signer)},
-		HostKeyCallback:   check,
-		HostKeyAlgorithms: algorithms,
-		ClientVersion:     "SSH-2.0-argosy",
-	})
+	// nothing else wakes the handshake or a read
+	ch.stop = context.AfterFunc(ctx, func() { conn.Close() })
+	c, channels, requests, err := ssh.NewClientConn(&meteredConn{conn, m}, loc.address,
+		&ssh.ClientConfig{
+			User:              loc.user,
+			Auth:              []ssh.AuthMethod{ssh.PublicKeys(key.signer)},
+			HostKeyCallback:   check,
+			HostKeyAlgorithms: algorithms,
+			ClientVersion:     "SSH-2.0-argosy",
+		})
 	if err != nil {
 		ch.stop()
 		conn.Close()
@@ -109,8 +115,9 @@ func (s *sshChannel) Close() error {
 	return s.client.Close()
 }
 
-// hostKeys makes the check of the server's key, and the list of key kinds that known_hosts has for it: without the list a server that also
-// has a key of another kind would show that one and be taken for an impostor.
+// hostKeys makes the check of the server's key, and the list of key kinds that known_hosts has for
+// it: without the list a server that also has a key of another kind would show that one and be
+// taken for an impostor.
 func hostKeys(lines []byte, address string) (ssh.HostKeyCallback, []string, error) {
 	file, err := os.CreateTemp("", "known_hosts")
 	if err != nil {
@@ -123,12 +130,16 @@ func hostKeys(lines []byte, address string) (ssh.HostKeyCallback, []string, erro
 	}
 	check, err := knownhosts.New(file.Name())
 	if err != nil {
-		return nil, nil, &Error{Kind: ErrRefused, Detail: "known_hosts has a line that cannot be read"}
+		return nil, nil,
+			&Error{Kind: ErrRefused, Detail: "known_hosts has a line that cannot be read"}
 	}
 	var unknown *knownhosts.KeyError
 	errors.As(check(address, &net.TCPAddr{}, noKey{}), &unknown)
 	if unknown == nil || len(unknown.Want) == 0 {
-		return nil, nil, unavailable("known_hosts has no line for %s; add it once you have verified the server's key", address)
+		return nil, nil,
+			unavailable(
+				"known_hosts has no line for %s; add it once you have verified the server's key",
+				address)
 	}
 	var algorithms []string
 	if bytes.Contains(lines, []byte("@cert-authority")) {
@@ -156,11 +167,15 @@ func sshFailure(err error) error {
 	var revoked *knownhosts.RevokedError
 	switch {
 	case errors.As(err, &key):
-		return unavailable("the server's key is not the one in known_hosts; someone may be in between, or the key was changed: verify it")
+		return unavailable(
+			"the server's key is not the one in known_hosts; someone may be in between, or the " +
+				"key was changed: verify it")
 	case errors.As(err, &revoked):
 		return unavailable("the server's key is revoked in known_hosts")
-	case strings.Contains(err.Error(), "unable to authenticate"): // the ssh package has no value for it
-		return unauthorized("the server does not accept the ssh key; check that it may read this repository")
+	// the ssh package has no value for it
+	case strings.Contains(err.Error(), "unable to authenticate"):
+		return unauthorized(
+			"the server does not accept the ssh key; check that it may read this repository")
 	}
 	return unavailable("%v", err)
 }

@@ -28,8 +28,8 @@ type treeEntry struct {
 // isDirectory goes by the mode's type alone, as Git does.
 func (e *treeEntry) isDirectory() bool { return e.mode&modeTypeMask == modeDirectory }
 
-// treeReader lists a tree and refuses what Git would not have written: whoever wrote it anyway wants two programs to read two different
-// things (GHSA-w5pp-99ch-qj29, CVE-2026-45022).
+// treeReader lists a tree and refuses what Git would not have written: whoever wrote it anyway
+// wants two programs to read two different things (GHSA-w5pp-99ch-qj29, CVE-2026-45022).
 type treeReader struct {
 	rest  []byte
 	last  treeEntry
@@ -95,13 +95,15 @@ func checkName(name []byte) error {
 	return nil
 }
 
-// meansDotGit reports whether some file system takes the name for .git: in any case, with dots, spaces or a stream name after it
-// (NTFS), in its short form git~1, or with characters in it that HFS+ does not see. Nothing is ever checked out here; a commit with such a
-// name was made to attack whoever does.
+// meansDotGit reports whether some file system takes the name for .git: in any case, with dots,
+// spaces or a stream name after it (NTFS), in its short form git~1, or with characters in it that
+// HFS+ does not see. Nothing is ever checked out here; a commit with such a name was made to attack
+// whoever does.
 func meansDotGit(name string) bool {
 	name = strings.Map(func(r rune) rune {
 		switch {
-		case r >= 0x200c && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f, r == 0xfeff:
+		case r >= 0x200c && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f,
+			r == 0xfeff:
 			return -1
 		}
 		return r
@@ -111,8 +113,9 @@ func meansDotGit(name string) bool {
 	return strings.EqualFold(name, ".git") || strings.EqualFold(name, "git~1")
 }
 
-// inOrder checks that e comes after the entry before it, and that no file bears the name of a directory. Git sorts a directory as if its
-// name ended in a slash, so that between a file and a directory of one name others may stand; all of them start with that name.
+// inOrder checks that e comes after the entry before it, and that no file bears the name of a
+// directory. Git sorts a directory as if its name ended in a slash, so that between a file and a
+// directory of one name others may stand; all of them start with that name.
 func (t *treeReader) inOrder(e *treeEntry) error {
 	if t.last.name != nil && compareEntries(&t.last, e) >= 0 {
 		if bytes.Equal(t.last.name, e.name) {

@@ -23,32 +23,35 @@ func TestMalformedTreeHurtsItsFolderAlone(t *testing.T) {
 		return b
 	}
 	cases := map[string][]byte{
-		".git":                              file(".git"),
-		".GIT":                              file(".GiT"),
-		".git as a directory":               treeOf(emptyTree, "40000 .git"),
-		".git with a dot after it":          file(".git."),
-		".git with spaces after it":         file(".git  "),
-		".git with a stream":                file(".git::$INDEX_ALLOCATION"),
-		".git with what HFS+ does not see":  file(".g\u200cit"),
-		"git~1":                             file("git~1"),
-		"GIT~1":                             file("GIT~1"),
-		"dot":                               file("."),
-		"two dots":                          file(".."),
-		"two dots as a directory":           treeOf(emptyTree, "40000 .."),
-		"empty name":                        file(""),
-		"a slash":                           file("../../etc/passwd"),
-		"twice the same file":               file("a", "a"),
-		"file and directory of one name":    append(file("a"), treeOf(emptyTree, "40000 a")...),
-		"the same with others in between":   append(file("a", "a-b", "a.b"), treeOf(emptyTree, "40000 a")...),
-		"out of order":                      file("b", "a"),
-		"directory where a file would sort": append(append(file("a"), treeOf(emptyTree, "40000 b")...), file("b.c")...),
-		"no mode":                           []byte(" a\x00" + strings.Repeat("x", 20)),
-		"mode that is no number":            []byte("10x644 a\x00" + strings.Repeat("x", 20)),
-		"mode too long":                     []byte("00000100644 a\x00" + strings.Repeat("x", 20)),
-		"no end of the name":                []byte("100644 aaaa"),
-		"id cut off":                        []byte("100644 a\x00" + strings.Repeat("x", 19)),
+		".git":                             file(".git"),
+		".GIT":                             file(".GiT"),
+		".git as a directory":              treeOf(emptyTree, "40000 .git"),
+		".git with a dot after it":         file(".git."),
+		".git with spaces after it":        file(".git  "),
+		".git with a stream":               file(".git::$INDEX_ALLOCATION"),
+		".git with what HFS+ does not see": file(".g\u200cit"),
+		"git~1":                            file("git~1"),
+		"GIT~1":                            file("GIT~1"),
+		"dot":                              file("."),
+		"two dots":                         file(".."),
+		"two dots as a directory":          treeOf(emptyTree, "40000 .."),
+		"empty name":                       file(""),
+		"a slash":                          file("../../etc/passwd"),
+		"twice the same file":              file("a", "a"),
+		"file and directory of one name":   append(file("a"), treeOf(emptyTree, "40000 a")...),
+		"the same with others in between": append(file("a", "a-b", "a.b"),
+			treeOf(emptyTree, "40000 a")...),
+		"out of order": file("b", "a"),
+		"directory where a file would sort": append(
+			append(file("a"), treeOf(emptyTree, "40000 b")...), file("b.c")...),
+		"no mode":                []byte(" a\x00" + strings.Repeat("x", 20)),
+		"mode that is no number": []byte("10x644 a\x00" + strings.Repeat("x", 20)),
+		"mode too long":          []byte("00000100644 a\x00" + strings.Repeat("x", 20)),
+		"no end of the name":     []byte("100644 aaaa"),
+		"id cut off":             []byte("100644 a\x00" + strings.Repeat("x", 19)),
 	}
-	torn := map[string]bool{"no mode": true, "mode that is no number": true, "mode too long": true, "no end of the name": true, "id cut off": true}
+	torn := map[string]bool{"no mode": true, "mode that is no number": true, "mode too long": true,
+		"no end of the name": true, "id cut off": true}
 	s := newFakeServer(t, plumbing.ZeroHash, nil)
 	m := open(t, t.TempDir(), s.url())
 	first := s.serve(file("fleet.yaml"), "fleet")
@@ -58,13 +61,16 @@ func TestMalformedTreeHurtsItsFolderAlone(t *testing.T) {
 			bad := s.serve(tree, "fleet")
 			fetch(t, m)
 			changes, err := m.Diff(t.Context(), first, bad)
-			if err != nil || len(changes) != 1 || changes[0].Path != "fleet/" || changes[0].New.Kind != Unreadable || !strings.Contains(changes[0].New.Why, `"/fleet"`) {
+			if err != nil || len(changes) != 1 || changes[0].Path != "fleet/" ||
+				changes[0].New.Kind != Unreadable || !strings.Contains(changes[0].New.Why,
+				`"/fleet"`) {
 				t.Fatal(changes, err)
 			}
 			good := s.serve(file("another.yaml"), "fleet")
 			fetch(t, m)
 			changes, err = m.Diff(t.Context(), bad, good)
-			if err != nil || len(changes) != 2 || changes[0].Old.Kind != Unreadable || changes[0].New.Kind != Directory || changes[1].Path != "fleet/another.yaml" {
+			if err != nil || len(changes) != 2 || changes[0].Old.Kind != Unreadable ||
+				changes[0].New.Kind != Directory || changes[1].Path != "fleet/another.yaml" {
 				t.Fatal("healed:", changes, err)
 			}
 		})
@@ -81,7 +87,8 @@ func TestMalformedTreeHurtsItsFolderAlone(t *testing.T) {
 				t.Errorf("the error does not name the commit: %v", err)
 			}
 			fails(t, m, ErrMalformed) // and again, from what is here already
-			if got := files(t, m, before); !maps.Equal(got, map[string]string{"fleet/fleet.yaml": "x"}) {
+			if got := files(t, m, before); !maps.Equal(got, map[string]string{
+				"fleet/fleet.yaml": "x"}) {
 				t.Errorf("last good state: %v", got)
 			}
 			if _, err := m.Diff(t.Context(), before, bad); !errors.Is(err, ErrMalformed) {
@@ -144,9 +151,13 @@ func TestSymlinksAndSubmodulesAreReportedNeverFollowed(t *testing.T) {
 	link("tenants/t1/deployments/environ.yaml", "/proc/self/environ")
 	link("tenants/t1/deployments/cycle.yaml", "cycle.yaml")
 	link("tenants/t3", "t2")
-	gitmodules := "[submodule \"../../.git\"]\n\tpath = tenants/t1/sub\n\turl = file:///etc\n\tupdate = !touch /tmp/owned\n[submodule \"-x\"]\n\turl = --upload-pack=touch /tmp/owned\n"
-	o.git("update-index", "--add", "--cacheinfo", "100644,"+o.feed(o.work, gitmodules, "hash-object", "-w", "--stdin")+",.gitmodules")
-	o.git("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("12", 20)+",tenants/t1/sub")
+	gitmodules :=
+		"[submodule \"../../.git\"]\n\tpath = tenants/t1/sub\n\turl = file:///etc\n\tupdate = " +
+			"!touch /tmp/owned\n[submodule \"-x\"]\n\turl = --upload-pack=touch /tmp/owned\n"
+	o.git("update-index", "--add", "--cacheinfo", "100644,"+o.feed(o.work, gitmodules,
+		"hash-object", "-w", "--stdin")+",.gitmodules")
+	o.git("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("12", 20)+
+		",tenants/t1/sub")
 	o.git("commit", "-q", "-m", "links")
 	head := o.push()
 	m := open(t, t.TempDir(), newGitServer(t, o).url())
@@ -167,14 +178,17 @@ func TestSymlinksAndSubmodulesAreReportedNeverFollowed(t *testing.T) {
 	m = open(t, t.TempDir(), planted.url())
 	t.Run("the two folders themselves may be anything", func(t *testing.T) {
 		planted.serve(treeOf(blobX, "120000 fleet", "100644 tenants"), "")
-		if got := files(t, m, fetch(t, m).Commit); !maps.Equal(got, map[string]string{"fleet": "(symlink)", "tenants": "x"}) {
+		if got := files(t, m, fetch(t, m).Commit); !maps.Equal(got, map[string]string{
+			"fleet": "(symlink)", "tenants": "x"}) {
 			t.Fatal(got)
 		}
 	})
 	t.Run("modes of other times", func(t *testing.T) {
-		planted.serve(append(treeOf(blobX, "100600 a", "100664 b", "140000 d", "0100644 e", "100755 f"), treeOf(emptyTree, "40755 g")...), "fleet")
+		planted.serve(append(treeOf(blobX, "100600 a", "100664 b", "140000 d", "0100644 e",
+			"100755 f"), treeOf(emptyTree, "40755 g")...), "fleet")
 		got := files(t, m, fetch(t, m).Commit)
-		want := map[string]string{"fleet/a": "(other)", "fleet/b": "(other)", "fleet/d": "(other)", "fleet/e": "x", "fleet/f": "x"}
+		want := map[string]string{"fleet/a": "(other)", "fleet/b": "(other)", "fleet/d": "(other)",
+			"fleet/e": "x", "fleet/f": "x"}
 		if !maps.Equal(got, want) {
 			t.Fatal(got)
 		}
@@ -184,12 +198,14 @@ func TestSymlinksAndSubmodulesAreReportedNeverFollowed(t *testing.T) {
 func TestBytesAreBlobBytes(t *testing.T) {
 	o := newOrigin(t)
 	contents := map[string]string{
-		"tenants/acme/deployments/lfs.yaml":   "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n",
+		"tenants/acme/deployments/lfs.yaml": "version https://git-lfs.github.com/spec/v1\noid " +
+			"sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n",
 		"tenants/acme/deployments/crlf.yaml":  "a: b\r\nc: d\r\n",
 		"tenants/acme/deployments/ident.yaml": "# $Id$ $Format:%H$\n",
 		"tenants/acme/deployments/utf16.yaml": "\xff\xfea\x00",
 		"tenants/acme/deployments/empty.yaml": "",
-		"tenants/.gitattributes":              "* text=auto eol=lf ident export-subst filter=lfs working-tree-encoding=UTF-16\n",
+		"tenants/.gitattributes": "* text=auto eol=lf ident export-subst " +
+			"filter=lfs working-tree-encoding=UTF-16\n",
 	}
 	for path, text := range contents {
 		id := o.feed(o.work, text, "hash-object", "-w", "--no-filters", "--stdin")
@@ -211,12 +227,14 @@ func TestDirectoriesTooDeepAreReportedNotOpened(t *testing.T) {
 	o.commit("deep")
 	m := open(t, t.TempDir(), newGitServer(t, o).url())
 	first := fetch(t, m).Commit
-	if got := files(t, m, first); !maps.Equal(got, map[string]string{deep + "/file": "reached", deep + "/e/": "(directory)"}) {
+	if got := files(t, m, first); !maps.Equal(got, map[string]string{deep + "/file": "reached",
+		deep + "/e/": "(directory)"}) {
 		t.Fatal(got)
 	}
 	second := o.set(deep+"/e/file", "changed")
 	fetch(t, m)
-	if changes, err := m.Diff(t.Context(), first, second); err != nil || len(changes) != 1 || changes[0].Path != deep+"/e/" {
+	if changes, err := m.Diff(t.Context(), first, second); err != nil || len(changes) != 1 ||
+		changes[0].Path != deep+"/e/" {
 		t.Fatal(changes, err)
 	}
 }
@@ -241,7 +259,8 @@ func FuzzTree(f *testing.F) {
 				break
 			}
 			name := string(e.name)
-			if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || strings.EqualFold(name, ".git") {
+			if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") ||
+				strings.EqualFold(name, ".git") {
 				t.Fatalf("accepted %q", name)
 			}
 			if files[name] || directories[name] {
@@ -260,7 +279,8 @@ func FuzzTree(f *testing.F) {
 	})
 }
 
-// TestDiffIsTheDifferenceOfTwoWalks holds for any two commits, modes of all kinds and paths that change their nature included.
+// TestDiffIsTheDifferenceOfTwoWalks holds for any two commits, modes of all kinds and paths that
+// change their nature included.
 func TestDiffIsTheDifferenceOfTwoWalks(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	s := newFakeServer(t, plumbing.ZeroHash, nil)
@@ -274,7 +294,9 @@ func TestDiffIsTheDifferenceOfTwoWalks(t *testing.T) {
 			switch n := random.IntN(10); {
 			case n < 3:
 			case n < 6 && depth < 18 && (depth < 3 || name == "a" || name == "b"):
-				entries = append(entries, treeEntry{[]byte(name), modeDirectory | uint32(random.IntN(2)), grow(depth + 1)})
+				entries = append(entries,
+					treeEntry{[]byte(name), modeDirectory | uint32(random.IntN(2)),
+						grow(depth + 1)})
 			default:
 				mode, _ := strconv.ParseUint(modes[random.IntN(len(modes))], 8, 32)
 				id := blobX
@@ -287,7 +309,8 @@ func TestDiffIsTheDifferenceOfTwoWalks(t *testing.T) {
 		slices.SortFunc(entries, func(a, b treeEntry) int { return compareEntries(&a, &b) })
 		var tree []byte
 		for _, e := range entries {
-			tree = append(tree, treeOf(e.id, strconv.FormatUint(uint64(e.mode), 8)+" "+string(e.name))...)
+			tree = append(tree, treeOf(e.id, strconv.FormatUint(uint64(e.mode), 8)+" "+
+				string(e.name))...)
 		}
 		_, id := p.object(plumbing.TreeObject, tree)
 		return id
@@ -296,7 +319,8 @@ func TestDiffIsTheDifferenceOfTwoWalks(t *testing.T) {
 	for range 25 {
 		p = new(fakePack)
 		p.object(plumbing.BlobObject, []byte("x"))
-		_, root := p.object(plumbing.TreeObject, append(treeOf(grow(0), "40000 fleet"), treeOf(grow(0), "40000 tenants")...))
+		_, root := p.object(plumbing.TreeObject, append(treeOf(grow(0), "40000 fleet"),
+			treeOf(grow(0), "40000 tenants")...))
 		s.tip = p.commitOn(root)
 		pack := packets(p.bytes())
 		s.pack = func(w io.Writer) { w.Write(pack) }
@@ -304,7 +328,10 @@ func TestDiffIsTheDifferenceOfTwoWalks(t *testing.T) {
 	}
 	walk := func(c Hash) map[string]Entry {
 		entries := map[string]Entry{}
-		if err := m.Walk(t.Context(), c, func(e Entry) error { entries[e.Path] = e; return nil }); err != nil {
+		if err := m.Walk(t.Context(), c, func(e Entry) error {
+			entries[e.Path] = e
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		return entries

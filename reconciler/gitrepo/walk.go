@@ -10,22 +10,26 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// maxTreeDepth is how many directories deep a walk goes. Declarations lie three deep; a directory below this is reported as an entry of
-// its own, for the loader to refuse by name, and is not opened.
+// maxTreeDepth is how many directories deep a walk goes. Declarations lie three deep; a directory
+// below this is reported as an entry of its own, for the loader to refuse by name, and is not
+// opened.
 const maxTreeDepth = 16
 
 // Kind says what an entry of a tree is.
 type Kind string
 
-// Only File has content that Argosy reads. The others are reported so that the loader can name the path.
+// Only File has content that Argosy reads. The others are reported so that the loader can name the
+// path.
 const (
 	File      Kind = "file"      // mode 100644 or 100755
 	Symlink   Kind = "symlink"   // mode 120000; never followed
 	Submodule Kind = "submodule" // mode 160000; never fetched
-	Directory Kind = "directory" // deeper than 16 directories; never opened; its path ends in a slash
-	Other     Kind = "other"     // a mode that Git does not write today
+	// deeper than 16 directories; never opened; its path ends in a slash
+	Directory Kind = "directory"
+	Other     Kind = "other" // a mode that Git does not write today
 
-	// Unreadable is fleet/, tenants/ or a tenant's folder whose content is not to be had; its path ends in a slash.
+	// Unreadable is fleet/, tenants/ or a tenant's folder whose content is not to be had; its path
+	// ends in a slash.
 	Unreadable Kind = "unreadable"
 )
 
@@ -38,26 +42,31 @@ type Entry struct {
 	Why  string // of an Unreadable folder: what is wrong with it and what to do
 }
 
-// Change is one path that two commits have differently; no path comes twice. A file that was moved is a removal and an addition.
+// Change is one path that two commits have differently; no path comes twice. A file that was moved
+// is a removal and an addition.
 //
-// A folder that cannot be read at the head is one Change whose New is Unreadable; nothing of it is known. A folder that can be read, but
-// could not be at the base, is a Change whose Old is Unreadable and whose New is the directory or nothing, and then one for each file that
-// the head has there: what else was there before is gone.
+// A folder that cannot be read at the head is one Change whose New is Unreadable; nothing of it is
+// known. A folder that can be read, but could not be at the base, is a Change whose Old is
+// Unreadable and whose New is the directory or nothing, and then one for each file that the head
+// has there: what else was there before is gone.
 type Change struct {
 	Path string
 	Old  Entry // Kind is empty if the path is new
 	New  Entry // Kind is empty if the path is gone
 }
 
-// Walk visits everything below fleet/ and tenants/ of a commit, in Git's order. An error from visit ends the walk and is returned.
+// Walk visits everything below fleet/ and tenants/ of a commit, in Git's order. An error from visit
+// ends the walk and is returned.
 //
-// Errors: ErrNotFound, ErrMalformed, ErrOverBudget (files), ErrCorrupt. After an error nothing may be concluded from what was not visited.
+// Errors: ErrNotFound, ErrMalformed, ErrOverBudget (files), ErrCorrupt. After an error nothing may
+// be concluded from what was not visited.
 func (m *Mirror) Walk(ctx context.Context, commit Hash, visit func(Entry) error) error {
 	return m.compare(ctx, "", commit, func(c Change) error { return visit(c.New) })
 }
 
-// Diff lists what differs below fleet/ and tenants/ from base to head, in Git's order. It opens only directories whose hash differs, so it
-// costs what changed. An empty base means nothing: everything is new. Errors are those of Walk.
+// Diff lists what differs below fleet/ and tenants/ from base to head, in Git's order. It opens
+// only directories whose hash differs, so it costs what changed. An empty base means nothing:
+// everything is new. Errors are those of Walk.
 func (m *Mirror) Diff(ctx context.Context, base, head Hash) ([]Change, error) {
 	m.mu.Lock()
 	memo := m.memo
@@ -68,10 +77,12 @@ func (m *Mirror) Diff(ctx context.Context, base, head Hash) ([]Change, error) {
 	return m.diff(ctx, base, head)
 }
 
-// DiffWhole is Diff for a caller who knows better than the base what is in effect of some folders ("fleet/", "tenants/acme/"): these are
-// compared with nothing, as one that could not be read at the base. The id is the folder's own when it was last found unreadable; while
-// the head has the same, nothing is said of the folder. An empty id matches none.
-func (m *Mirror) DiffWhole(ctx context.Context, base, head Hash, folders map[string]Hash) ([]Change, error) {
+// DiffWhole is Diff for a caller who knows better than the base what is in effect of some folders
+// ("fleet/", "tenants/acme/"): these are compared with nothing, as one that could not be read at
+// the base. The id is the folder's own when it was last found unreadable; while the head has the
+// same, nothing is said of the folder. An empty id matches none.
+func (m *Mirror) DiffWhole(ctx context.Context, base, head Hash, folders map[string]Hash) ([]Change,
+	error) {
 	if len(folders) == 0 {
 		return m.Diff(ctx, base, head)
 	}
@@ -83,7 +94,8 @@ func (m *Mirror) DiffWhole(ctx context.Context, base, head Hash, folders map[str
 	return changes, err
 }
 
-// diffMemo keeps what a fetch found when it proved the new head complete: the caller's next question is the same.
+// diffMemo keeps what a fetch found when it proved the new head complete: the caller's next
+// question is the same.
 type diffMemo struct {
 	base, head Hash
 	changes    []Change
@@ -112,8 +124,10 @@ func (m *Mirror) compare(ctx context.Context, base, head Hash, visit func(Change
 }
 
 // compareIn compares what some objects alone hold.
-func (m *Mirror) compareIn(ctx context.Context, in objects, base, head Hash, folders map[string]Hash, visit func(Change) error) error {
-	w := &walker{ctx: ctx, m: m, objects: in, since: m.resets(), left: m.budget.Files, visit: visit, distrusted: folders}
+func (m *Mirror) compareIn(ctx context.Context, in objects, base, head Hash,
+	folders map[string]Hash, visit func(Change) error) error {
+	w := &walker{ctx: ctx, m: m, objects: in, since: m.resets(), left: m.budget.Files, visit: visit,
+		distrusted: folders}
 	w.visit = func(c Change) error {
 		m.blame(ctx, head, &c.New)
 		return visit(c)
@@ -138,7 +152,8 @@ func (m *Mirror) blame(ctx context.Context, head Hash, e *Entry) {
 		since = parent
 	}
 	if err == nil {
-		e.Why += fmt.Sprintf(" (commit %s by %s <%s>)", since.ID.Short(), since.Author.Name, since.Author.Email)
+		e.Why += fmt.Sprintf(" (commit %s by %s <%s>)", since.ID.Short(), since.Author.Name,
+			since.Author.Email)
 	}
 }
 
@@ -162,8 +177,9 @@ func (m *Mirror) folderID(root Hash, folder string) Hash {
 	return publicHash(id)
 }
 
-// Blob reads a file's bytes as they were committed. A blob larger than the file bytes budget gives ErrOverBudget before it is inflated.
-// Other errors: ErrNotFound, ErrMalformed (not a blob), ErrCorrupt.
+// Blob reads a file's bytes as they were committed. A blob larger than the file bytes budget gives
+// ErrOverBudget before it is inflated. Other errors: ErrNotFound, ErrMalformed (not a blob),
+// ErrCorrupt.
 func (m *Mirror) Blob(ctx context.Context, id Hash) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -177,11 +193,13 @@ func (m *Mirror) Blob(ctx context.Context, id Hash) ([]byte, error) {
 	var large tooLarge
 	switch gaps, ok := m.objects.(interface{ hasGaps() bool }); {
 	case errors.As(err, &large):
-		over := overBudget("blob "+string(id), "file bytes", m.budget.FileBytes, "make the file smaller")
+		over := overBudget("blob "+string(id), "file bytes", m.budget.FileBytes,
+			"make the file smaller")
 		over.Size = large.size
 		return nil, over
 	case errors.Is(err, ErrNotFound) && ok && gaps.hasGaps():
-		return nil, overBudget("blob "+string(id), "file bytes", m.budget.FileBytes, "make the file smaller")
+		return nil, overBudget("blob "+string(id), "file bytes", m.budget.FileBytes,
+			"make the file smaller")
 	}
 	if err != nil {
 		return nil, m.readFailure(since, "blob "+string(id), err)
@@ -192,20 +210,23 @@ func (m *Mirror) Blob(ctx context.Context, id Hash) ([]byte, error) {
 // incompleteTree is for a directory that a commit names and the repository lacks.
 func (m *Mirror) incompleteTree(since int64, commit, path string, id plumbing.Hash) error {
 	if m.store == nil {
-		return &Error{Kind: ErrCorrupt, Subject: commit, Detail: "directory /" + path + " is not in this repository; is it a partial clone?"}
+		return &Error{Kind: ErrCorrupt, Subject: commit, Detail: "directory /" + path +
+			" is not in this repository; is it a partial clone?"}
 	}
 	if since == unwatched {
 		return missing("directory /"+path+" of "+commit+": tree", id)
 	}
 	m.damaged(since, "tree "+id.String()+" is missing")
-	return corrupt(commit, "directory /%s is missing from the mirror; the next fetch clones it anew", path)
+	return corrupt(commit,
+		"directory /%s is missing from the mirror; the next fetch clones it anew", path)
 }
 
 // readFailure gives an error of the object database its subject, and notes damage.
 func (m *Mirror) readFailure(since int64, subject string, err error) error {
 	switch {
 	case errors.Is(err, errTooLarge):
-		return overBudget(subject, "object bytes", m.budget.ObjectBytes, "raise source.maxObjectBytes")
+		return overBudget(subject, "object bytes", m.budget.ObjectBytes,
+			"raise source.maxObjectBytes")
 	case errors.Is(err, ErrCorrupt):
 		if since == unwatched {
 			since = m.resets() // what is damaged is the branch's all the same
@@ -215,7 +236,8 @@ func (m *Mirror) readFailure(since int64, subject string, err error) error {
 	return err
 }
 
-// unwatched stands for a count of resets when what is read need not be complete: nothing that is missing is damage.
+// unwatched stands for a count of resets when what is read need not be complete: nothing that is
+// missing is damage.
 const unwatched = -1
 
 func (m *Mirror) resets() int64 {

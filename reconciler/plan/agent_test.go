@@ -15,13 +15,15 @@ func edgeFile(agent string) string {
 	return withAgent(environmentFile("edge", "eu", "tier: plant", "app, other"), agent)
 }
 
-// plant is a fleet without any engine: acme has one environment with an agent, and a deployment from a private repository.
+// plant is a fleet without any engine: acme has one environment with an agent, and a deployment
+// from a private repository.
 func plant() tree {
 	return tree{
-		"fleet/fleet.yaml":                  fleetFile(""),
-		"fleet/tenants/acme.yaml":           tenantFile("acme", ""),
-		edgePath:                            edgeFile("{}"),
-		"tenants/acme/deployments/plc.yaml": deploymentFile("plc", "acme/plc", "environments: [edge]", ""),
+		"fleet/fleet.yaml":        fleetFile(""),
+		"fleet/tenants/acme.yaml": tenantFile("acme", ""),
+		edgePath:                  edgeFile("{}"),
+		"tenants/acme/deployments/plc.yaml": deploymentFile("plc", "acme/plc",
+			"environments: [edge]", ""),
 		"tenants/acme/credentials/plc.yaml": credentialFile("plc", "acme/plc"),
 	}
 }
@@ -29,12 +31,15 @@ func plant() tree {
 func TestAnEnvironmentWithAnAgentIsItsOwnEngine(t *testing.T) {
 	h := newHouse(t)
 	p := h.apply(plant())
-	wantActions(t, p, "create AppProject acme", "create Application plc@edge", "create Repository plc")
+	wantActions(t, p, "create AppProject acme", "create Application plc@edge",
+		"create Repository plc")
 	if len(p.Placements) != 1 {
 		t.Fatalf("placements: %+v", p.Placements)
 	}
 	pl := p.Placements[0]
-	if pl.Engine != "acme.edge" || pl.Reason != ownManaged || pl.Misplaced != "" || pl.Applications != 1 || pl.Alternatives == nil || len(pl.Alternatives) > 0 || len(p.Problems) > 0 {
+	if pl.Engine != "acme.edge" || pl.Reason != ownManaged || pl.Misplaced != "" ||
+		pl.Applications != 1 || pl.Alternatives == nil || len(pl.Alternatives) > 0 ||
+		len(p.Problems) > 0 {
 		t.Errorf("placement: %+v, problems: %v", pl, p.Problems)
 	}
 	for _, c := range p.Rows {
@@ -46,13 +51,18 @@ func TestAnEnvironmentWithAnAgentIsItsOwnEngine(t *testing.T) {
 		Namespace string
 		Spec      fleet.Application
 	}
-	unmarshal(t, bodyOf(p, applicationKey("acme.edge", fleet.ApplicationID{Tenant: "acme", Deployment: "plc", Environment: "edge"})), &app)
-	if app.Namespace != "argocd" || app.Spec.Destination != (fleet.Destination{Server: "https://kubernetes.default.svc", Namespace: "app"}) {
+	unmarshal(t,
+		bodyOf(p, applicationKey("acme.edge", fleet.ApplicationID{Tenant: "acme", Deployment: "plc",
+			Environment: "edge"})), &app)
+	if app.Namespace != "argocd" || app.Spec.Destination != (fleet.Destination{
+		Server: "https://kubernetes.default.svc", Namespace: "app"}) {
 		t.Errorf("application in namespace %s: %+v", app.Namespace, app.Spec)
 	}
 	var project struct{ Spec fleet.Project }
-	unmarshal(t, bodyOf(p, fleet.ObjectKey{Engine: "acme.edge", Kind: fleet.ObjectProject, Name: fleet.ProjectName("acme")}), &project)
-	want := []fleet.Destination{{Server: fleet.InClusterServer, Namespace: "app"}, {Server: fleet.InClusterServer, Namespace: "other"}}
+	unmarshal(t, bodyOf(p, fleet.ObjectKey{Engine: "acme.edge", Kind: fleet.ObjectProject,
+		Name: fleet.ProjectName("acme")}), &project)
+	want := []fleet.Destination{{Server: fleet.InClusterServer, Namespace: "app"},
+		{Server: fleet.InClusterServer, Namespace: "other"}}
 	if !slices.Equal(project.Spec.Destinations, want) {
 		t.Errorf("destinations: %v", project.Spec.Destinations)
 	}
@@ -83,17 +93,20 @@ func TestAnOwnClusterIsNoEngineForOthersAndCountsForTheQuota(t *testing.T) {
 			t.Errorf("%+v", pl)
 		}
 	}
-	if u := p.quotas[0].After; u != (fleet.Quota{Environments: 2, Deployments: 1, Applications: 1}) {
+	if u := p.quotas[0].After; u != (fleet.Quota{Environments: 2, Deployments: 1,
+		Applications: 1}) {
 		t.Errorf("use: %+v", u)
 	}
 }
 
 func TestAnAutonomousEnvironmentGivesNoObjects(t *testing.T) {
 	h := newHouse(t)
-	files := plant().without("tenants/acme/deployments/").with(edgePath, edgeFile("{mode: autonomous}"))
+	files := plant().without("tenants/acme/deployments/").with(edgePath,
+		edgeFile("{mode: autonomous}"))
 	p := h.apply(files)
 	wantActions(t, p)
-	if len(p.Placements) != 1 || p.Placements[0].Engine != "acme.edge" || p.Placements[0].Reason != ownAutonomous {
+	if len(p.Placements) != 1 || p.Placements[0].Engine != "acme.edge" ||
+		p.Placements[0].Reason != ownAutonomous {
 		t.Errorf("%+v", p.Placements)
 	}
 	p = h.apply(files.with(edgePath, edgeFile("{mode: managed}")))
@@ -111,10 +124,12 @@ func TestAnAutonomousEnvironmentGivesNoObjects(t *testing.T) {
 func TestAnEnvironmentInUseKeepsItsConnection(t *testing.T) {
 	cluster := environmentFile("edge", "eu", "tier: plant", "app, other")
 	for name, c := range map[string]struct{ before, after, field, after2 string }{
-		"cluster to agent":   {cluster, edgeFile("{}"), "spec.agent", "acme.edge"},
-		"agent to cluster":   {edgeFile("{}"), cluster, "spec.cluster", "eu-1"},
-		"to autonomous":      {edgeFile("{}"), edgeFile("{mode: autonomous}"), "spec.agent.mode", "acme.edge"},
-		"another Argo CD":    {edgeFile("{}"), edgeFile("{argocdNamespace: gitops}"), "spec.agent.argocdNamespace", "acme.edge"},
+		"cluster to agent": {cluster, edgeFile("{}"), "spec.agent", "acme.edge"},
+		"agent to cluster": {edgeFile("{}"), cluster, "spec.cluster", "eu-1"},
+		"to autonomous": {edgeFile("{}"), edgeFile("{mode: autonomous}"), "spec.agent.mode",
+			"acme.edge"},
+		"another Argo CD": {edgeFile("{}"), edgeFile("{argocdNamespace: gitops}"),
+			"spec.agent.argocdNamespace", "acme.edge"},
 		"from a reached one": {cluster, edgeFile("{mode: autonomous}"), "spec.agent", "acme.edge"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,14 +138,17 @@ func TestAnEnvironmentInUseKeepsItsConnection(t *testing.T) {
 			h.apply(files.with(edgePath, c.before))
 			p := h.apply(files.with(edgePath, c.after))
 			wantActions(t, p)
-			if got := quarantinesOf(p); !strings.Contains(c.after, "autonomous") && got != "ManagedEnvironment acme/edge "+c.field+" environment-in-use" {
+			if got := quarantinesOf(p); !strings.Contains(c.after, "autonomous") &&
+				got != "ManagedEnvironment acme/edge "+c.field+" environment-in-use" {
 				t.Errorf("it is told %s", got)
 			}
 			// While the Application goes, nothing else does.
 			files = h.files.without("tenants/acme/deployments/")
 			p = h.apply(files)
 			wantActions(t, p, "delete Application plc@edge")
-			if q, _ := h.w.catalog.Quarantine(environmentKey(fleet.EnvironmentID{Tenant: "acme", Name: "edge"})); len(q.Problems) != 1 || q.Problems[0].Code != "environment-in-use" || q.Problems[0].Field != c.field {
+			if q, _ := h.w.catalog.Quarantine(environmentKey(fleet.EnvironmentID{
+				Tenant: "acme", Name: "edge"})); len(q.Problems) != 1 ||
+				q.Problems[0].Code != "environment-in-use" || q.Problems[0].Field != c.field {
 				t.Errorf("while it goes, it is told %v", q.Problems)
 			}
 			h.restart()
@@ -138,11 +156,13 @@ func TestAnEnvironmentInUseKeepsItsConnection(t *testing.T) {
 			if got := h.engineOf("acme", "edge"); got != fleet.EngineName(c.after2) {
 				t.Errorf("placed on %s", got)
 			}
-			if _, held := h.w.catalog.Quarantine(environmentKey(fleet.EnvironmentID{Tenant: "acme", Name: "edge"})); held {
+			if _, held := h.w.catalog.Quarantine(environmentKey(fleet.EnvironmentID{
+				Tenant: "acme", Name: "edge"})); held {
 				t.Error("still held")
 			}
 			for k, r := range h.rows {
-				if r.Absent || k.Engine != fleet.EngineName(c.after2) || strings.Contains(c.after, "autonomous") {
+				if r.Absent || k.Engine != fleet.EngineName(c.after2) || strings.Contains(c.after,
+					"autonomous") {
 					t.Errorf("left over: %v %+v", k, r)
 				}
 			}
@@ -171,7 +191,8 @@ func TestAnAgentsEnvironmentWaitsForNoEngineAfterARebuild(t *testing.T) {
 	unread := func(r *Request) { r.Unread = []fleet.EngineName{"eu-1"} }
 	h.apply(files, unread)
 	if h.engineOf("acme", "edge") != "acme.edge" || h.engineOf("acme", "prod") != "" {
-		t.Errorf("edge is on %q, prod on %q", h.engineOf("acme", "edge"), h.engineOf("acme", "prod"))
+		t.Errorf("edge is on %q, prod on %q", h.engineOf("acme", "edge"),
+			h.engineOf("acme", "prod"))
 	}
 	h = newHouse(t)
 	h.apply(plant(), unread)
@@ -182,16 +203,20 @@ func TestAnAgentsEnvironmentWaitsForNoEngineAfterARebuild(t *testing.T) {
 
 func TestNoSyncRunsTwiceBehindAnAgent(t *testing.T) {
 	files := plant()
-	files["tenants/acme/syncs/back.yaml"] = syncFile("back", "deployment: plc, revision: v0, hold: true")
+	files["tenants/acme/syncs/back.yaml"] = syncFile("back",
+		"deployment: plc, revision: v0, hold: true")
 	h := newHouse(t)
 	p := h.apply(files)
 	if len(p.Syncs) != 0 || len(p.SyncHolds) != 1 || p.SyncHolds[0].SyncRun != "back" {
 		t.Errorf("a new mirror runs %v and holds %v", p.Syncs, p.SyncHolds)
 	}
-	if !slices.ContainsFunc(p.Problems, func(p fleet.Problem) bool { return p.Code == "sync-not-run" && strings.Contains(p.Message, "edge") }) {
+	if !slices.ContainsFunc(p.Problems, func(p fleet.Problem) bool {
+		return p.Code == "sync-not-run" && strings.Contains(p.Message, "edge")
+	}) {
 		t.Errorf("nobody is told: %v", p.Problems)
 	}
-	p = h.apply(h.files.with("tenants/acme/syncs/again.yaml", syncFile("again", "deployment: plc, revision: v2")))
+	p = h.apply(h.files.with("tenants/acme/syncs/again.yaml",
+		syncFile("again", "deployment: plc, revision: v2")))
 	if len(p.Syncs) != 1 || p.Syncs[0].Key.Engine != "acme.edge" || p.Syncs[0].Revision != "v2" {
 		t.Errorf("a SyncRun that is new: %+v", p.Syncs)
 	}
@@ -203,7 +228,8 @@ func TestARestartKeepsOwnClusters(t *testing.T) {
 	h := newHouse(t)
 	h.apply(plant())
 	h.restart()
-	p := h.apply(h.files.edit("tenants/acme/deployments/plc.yaml", "targetRevision: v1", "targetRevision: v2"))
+	p := h.apply(h.files.edit("tenants/acme/deployments/plc.yaml", "targetRevision: v1",
+		"targetRevision: v2"))
 	wantActions(t, p, "update Application plc@edge")
 	p = h.apply(h.files.without("tenants/acme/deployments/", edgePath))
 	wantActions(t, p, "delete Application plc@edge")
@@ -217,39 +243,47 @@ func TestARestartKeepsOwnClusters(t *testing.T) {
 func TestAnEngineBehindAnAgentIsAnEngineLikeAnyOther(t *testing.T) {
 	h := newHouse(t)
 	h.apply(tree{
-		"fleet/fleet.yaml":                       fleetFile(""),
-		"fleet/engines/far.yaml":                 strings.Replace(engineFile("far", "eu", ""), "kubeconfigRef: {name: far}", "agent: {}", 1),
-		"fleet/tenants/acme.yaml":                tenantFile("acme", ""),
-		"tenants/acme/environments/prod.yaml":    environmentFile("prod", "eu", "", "app"),
-		"tenants/acme/deployments/checkout.yaml": deploymentFile("checkout", "acme/checkout", "environments: [prod]", ""),
+		"fleet/fleet.yaml": fleetFile(""),
+		"fleet/engines/far.yaml": strings.Replace(engineFile("far", "eu", ""),
+			"kubeconfigRef: {name: far}", "agent: {}", 1),
+		"fleet/tenants/acme.yaml":             tenantFile("acme", ""),
+		"tenants/acme/environments/prod.yaml": environmentFile("prod", "eu", "", "app"),
+		"tenants/acme/deployments/checkout.yaml": deploymentFile("checkout", "acme/checkout",
+			"environments: [prod]", ""),
 	})
 	if h.engineOf("acme", "prod") != "far" {
 		t.Fatalf("placed on %q", h.engineOf("acme", "prod"))
 	}
-	if _, ok := h.rows[fleet.ObjectKey{Engine: "far", Kind: fleet.ObjectCluster, Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: "acme", Name: "prod"})}]; !ok {
+	if _, ok := h.rows[fleet.ObjectKey{Engine: "far", Kind: fleet.ObjectCluster,
+		Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: "acme", Name: "prod"})}]; !ok {
 		t.Error("it has no Cluster of the environment")
 	}
 }
 
 func TestOfflineRendersOneOwnCluster(t *testing.T) {
-	files := inputs(tree{}, small().with(edgePath, edgeFile("{}")).with("tenants/acme/deployments/plc.yaml", deploymentFile("plc", "acme/plc", "environments: [edge]", "")))
+	files := inputs(tree{}, small().with(edgePath, edgeFile("{}")).with(
+		"tenants/acme/deployments/plc.yaml", deploymentFile("plc", "acme/plc",
+			"environments: [edge]", "")))
 	p, err := Offline(files, "acme.edge", nil, &jsonRenderer{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantActions(t, p, "create AppProject acme", "create Application plc@edge")
-	if _, err := Offline(files, "acme.nowhere", nil, &jsonRenderer{}); err == nil || !strings.Contains(err.Error(), "TENANT.ENVIRONMENT") {
+	if _, err := Offline(files, "acme.nowhere", nil, &jsonRenderer{}); err == nil ||
+		!strings.Contains(err.Error(), "TENANT.ENVIRONMENT") {
 		t.Errorf("%v", err)
 	}
 }
 
-// After a rebuild nobody reads what stands behind an agent: an environment that may stand there goes nowhere, and others do not wait for it.
+// After a rebuild nobody reads what stands behind an agent: an environment that may stand there
+// goes nowhere, and others do not wait for it.
 func TestAnEnvironmentThatMayStandBehindAnAgentWaitsForItsWord(t *testing.T) {
 	files := tree{
-		"fleet/fleet.yaml":                     fleetFile(""),
-		"fleet/engines/eu-1.yaml":              engineFile("eu-1", "eu", ""),
-		"fleet/engines/us-1.yaml":              engineFile("us-1", "us", ""),
-		"fleet/engines/far.yaml":               strings.Replace(engineFile("far", "eu", "  state: Draining\n"), "kubeconfigRef: {name: far}", "agent: {}", 1),
+		"fleet/fleet.yaml":        fleetFile(""),
+		"fleet/engines/eu-1.yaml": engineFile("eu-1", "eu", ""),
+		"fleet/engines/us-1.yaml": engineFile("us-1", "us", ""),
+		"fleet/engines/far.yaml": strings.Replace(engineFile("far", "eu",
+			"  state: Draining\n"), "kubeconfigRef: {name: far}", "agent: {}", 1),
 		"fleet/tenants/acme.yaml":              tenantFile("acme", ""),
 		"tenants/acme/environments/prod.yaml":  environmentFile("prod", "eu", "", "app"),
 		"tenants/acme/environments/us.yaml":    environmentFile("us", "us", "", "app"),
@@ -257,33 +291,40 @@ func TestAnEnvironmentThatMayStandBehindAnAgentWaitsForItsWord(t *testing.T) {
 		edgePath:                               edgeFile("{}"),
 	}
 	h := newHouse(t)
-	w, err := RestoreWorld(fleet.Snapshot{Placements: []fleet.Placement{{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "found"}, Engine: "eu-1"}}})
+	w, err := RestoreWorld(fleet.Snapshot{
+		Placements: []fleet.Placement{
+			{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "found"}, Engine: "eu-1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.w = w
 	unheard := func(r *Request) { r.Unheard = []fleet.EngineName{"far"} }
 	h.apply(files, unheard)
-	for env, want := range map[fleet.EnvironmentName]fleet.EngineName{"prod": "", "us": "us-1", "found": "eu-1", "edge": "acme.edge"} {
+	for env, want := range map[fleet.EnvironmentName]fleet.EngineName{"prod": "", "us": "us-1",
+		"found": "eu-1", "edge": "acme.edge"} {
 		if got := h.engineOf("acme", env); got != want {
 			t.Errorf("%s is on %q, not %q", env, got, want)
 		}
 	}
-	if !h.w.Blocked() || !strings.Contains(h.w.placements.base[fleet.EnvironmentID{Tenant: "acme", Name: "prod"}].Reason, "engine far, whose agent has not told") {
+	if !h.w.Blocked() ||
+		!strings.Contains(h.w.placements.base[fleet.EnvironmentID{
+			Tenant: "acme", Name: "prod"}].Reason, "engine far, whose agent has not told") {
 		t.Errorf("blocked %v: %+v", h.w.Blocked(), h.w.placements.base)
 	}
 	if p := h.apply(h.files, unheard); !p.Empty() || !h.w.Blocked() {
 		t.Errorf("asked again: %s, blocked %v", actions(p), h.w.Blocked())
 	}
 	h.restart()
-	if p := h.again(); p.Counts.Placed != 1 || h.engineOf("acme", "prod") != "eu-1" || h.w.Blocked() {
+	if p := h.again(); p.Counts.Placed != 1 || h.engineOf("acme", "prod") != "eu-1" ||
+		h.w.Blocked() {
 		t.Errorf("heard of: %+v, on %q", p.Counts, h.engineOf("acme", "prod"))
 	}
 }
 
 // farFile is an Engine behind an agent, cordoned: it takes nothing but what stands there.
 func farFile(name, region string) string {
-	return strings.Replace(engineFile(name, region, "  state: Cordoned\n"), "kubeconfigRef: {name: "+name+"}", "agent: {}", 1)
+	return strings.Replace(engineFile(name, region, "  state: Cordoned\n"),
+		"kubeconfigRef: {name: "+name+"}", "agent: {}", 1)
 }
 
 func TestAfterARebuildAnEnvironmentIsPlacedWhereItsAgentSaysThatItStands(t *testing.T) {
@@ -296,14 +337,20 @@ func TestAfterARebuildAnEnvironmentIsPlacedWhereItsAgentSaysThatItStands(t *test
 		at      fleet.EngineName
 		says    string
 	}{
-		"one says so":                          {stands: []fleet.EngineName{far}, at: far, says: "its objects stand on far"},
-		"one says so, and has more to tell":    {stands: []fleet.EngineName{far}, unheard: []fleet.EngineName{far}, at: far},
-		"another was not heard":                {stands: []fleet.EngineName{far}, unheard: []fleet.EngineName{other}, says: "engine far-2, whose agent has not told"},
-		"two say so":                           {stands: []fleet.EngineName{other, far}, says: "engines far and far-2 both say"},
-		"one that may not have it says so":     {stands: []fleet.EngineName{far}, region: "us", at: "us-1"},
-		"one that is not declared says so":     {stands: []fleet.EngineName{"gone"}, at: "eu-1"},
-		"nobody says so":                       {at: "eu-1"},
-		"one that may not have it is a second": {stands: []fleet.EngineName{far, "us-far"}, at: far},
+		"one says so": {stands: []fleet.EngineName{far}, at: far,
+			says: "its objects stand on far"},
+		"one says so, and has more to tell": {stands: []fleet.EngineName{far},
+			unheard: []fleet.EngineName{far}, at: far},
+		"another was not heard": {stands: []fleet.EngineName{far},
+			unheard: []fleet.EngineName{other}, says: "engine far-2, whose agent has not told"},
+		"two say so": {stands: []fleet.EngineName{other, far},
+			says: "engines far and far-2 both say"},
+		"one that may not have it says so": {stands: []fleet.EngineName{far}, region: "us",
+			at: "us-1"},
+		"one that is not declared says so": {stands: []fleet.EngineName{"gone"}, at: "eu-1"},
+		"nobody says so":                   {at: "eu-1"},
+		"one that may not have it is a second": {stands: []fleet.EngineName{far, "us-far"},
+			at: far},
 	} {
 		t.Run(name, func(t *testing.T) {
 			region := c.region
@@ -321,39 +368,46 @@ func TestAfterARebuildAnEnvironmentIsPlacedWhereItsAgentSaysThatItStands(t *test
 				"fleet/tenants/acme.yaml":             tenantFile("acme", ""),
 				"tenants/acme/environments/prod.yaml": environmentFile("prod", region, "", "app"),
 			}, func(r *Request) {
-				r.Unheard, r.Stands = c.unheard, map[fleet.EnvironmentID][]fleet.EngineName{prod: c.stands}
+				r.Unheard, r.Stands = c.unheard, map[fleet.EnvironmentID][]fleet.EngineName{
+					prod: c.stands}
 			})
 			p := h.w.placements.base[prod]
-			if p.Engine != c.at || !strings.Contains(p.Reason, c.says) || h.w.Blocked() != (c.at == "") {
+			if p.Engine != c.at || !strings.Contains(p.Reason, c.says) ||
+				h.w.Blocked() != (c.at == "") {
 				t.Errorf("blocked %t: %+v", h.w.Blocked(), p)
 			}
 		})
 	}
 }
 
-// After a rebuild nobody tells what ran behind an agent: nothing runs a second time, and a hold is taken to stand.
+// After a rebuild nobody tells what ran behind an agent: nothing runs a second time, and a hold is
+// taken to stand.
 func TestASyncRunIsNotRunAgainWhereAnAgentSaysThatItsEnvironmentStands(t *testing.T) {
 	files := tree{
-		"fleet/fleet.yaml":                       fleetFile(""),
-		"fleet/engines/eu-1.yaml":                engineFile("eu-1", "eu", ""),
-		"fleet/engines/far.yaml":                 farFile("far", "eu"),
-		"fleet/tenants/acme.yaml":                tenantFile("acme", ""),
-		"tenants/acme/environments/prod.yaml":    environmentFile("prod", "eu", "", "app"),
-		"tenants/acme/deployments/checkout.yaml": deploymentFile("checkout", "acme/checkout", "environments: [prod]", ""),
-		"tenants/acme/syncs/rollback.yaml":       syncFile("rollback", "deployment: checkout, revision: v0, hold: true"),
+		"fleet/fleet.yaml":                    fleetFile(""),
+		"fleet/engines/eu-1.yaml":             engineFile("eu-1", "eu", ""),
+		"fleet/engines/far.yaml":              farFile("far", "eu"),
+		"fleet/tenants/acme.yaml":             tenantFile("acme", ""),
+		"tenants/acme/environments/prod.yaml": environmentFile("prod", "eu", "", "app"),
+		"tenants/acme/deployments/checkout.yaml": deploymentFile("checkout", "acme/checkout",
+			"environments: [prod]", ""),
+		"tenants/acme/syncs/rollback.yaml": syncFile("rollback",
+			"deployment: checkout, revision: v0, hold: true"),
 	}
 	for name, c := range map[string]struct {
 		stands map[fleet.EnvironmentID][]fleet.EngineName
 		at     fleet.EngineName
 		syncs  int
 	}{
-		"it stands there":  {map[fleet.EnvironmentID][]fleet.EngineName{{Tenant: "acme", Name: "prod"}: {"far"}}, "far", 0},
+		"it stands there": {map[fleet.EnvironmentID][]fleet.EngineName{
+			{Tenant: "acme", Name: "prod"}: {"far"}}, "far", 0},
 		"it stood nowhere": {nil, "eu-1", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
 			p := h.apply(files, func(r *Request) { r.Stands = c.stands })
-			if h.engineOf("acme", "prod") != c.at || len(p.Syncs) != c.syncs || len(p.SyncHolds) != 1 {
+			if h.engineOf("acme", "prod") != c.at || len(p.Syncs) != c.syncs ||
+				len(p.SyncHolds) != 1 {
 				t.Errorf("on %q: %v, holds %v", h.engineOf("acme", "prod"), p.Syncs, p.SyncHolds)
 			}
 		})

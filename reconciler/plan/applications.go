@@ -16,10 +16,12 @@ type unwanted struct {
 }
 
 func compareApplications(a, b fleet.ApplicationID) int {
-	return slices.Compare([]string{string(a.Tenant), string(a.Environment), string(a.Deployment)}, []string{string(b.Tenant), string(b.Environment), string(b.Deployment)})
+	return slices.Compare([]string{string(a.Tenant), string(a.Environment), string(a.Deployment)},
+		[]string{string(b.Tenant), string(b.Environment), string(b.Deployment)})
 }
 
-// applications brings every touched Application's row to what it is to be, and collects those that nothing asks for any more.
+// applications brings every touched Application's row to what it is to be, and collects those that
+// nothing asks for any more.
 func (d *draft) applications() error {
 	d.release()
 	for _, id := range slices.SortedFunc(maps.Keys(d.touchedApps), compareApplications) {
@@ -33,11 +35,13 @@ func (d *draft) applications() error {
 func (d *draft) application(id fleet.ApplicationID, wanted bool) error {
 	p, ok := d.placements.get(id.In())
 	if !ok || p.Engine == "" {
-		d.touchedEnvironments[id.In()] = true // what it brings has changed; once it is placed, its Applications are looked at again
+		// what it brings has changed; once it is placed, its Applications are looked at again
+		d.touchedEnvironments[id.In()] = true
 		return nil
 	}
 	if !p.Engine.OfEnvironment() && d.stage.Engine(p.Engine) == nil {
-		return nil // found there after a rebuild: it says so as misplaced, until its engine is declared
+		// found there after a rebuild: it says so as misplaced, until its engine is declared
+		return nil
 	}
 	key := applicationKey(p.Engine, id)
 	h, isHeld := d.held.get(id)
@@ -66,8 +70,8 @@ func (d *draft) application(id fleet.ApplicationID, wanted bool) error {
 	return nil
 }
 
-// keepUp makes the row of a held Application. When this draft takes its environment away there is nothing to make it from: the draft is made
-// again without that (see withhold).
+// keepUp makes the row of a held Application. When this draft takes its environment away there is
+// nothing to make it from: the draft is made again without that (see withhold).
 func (d *draft) keepUp(key fleet.ObjectKey, dep *fleet.Declaration, id fleet.ApplicationID) error {
 	if d.stage.Environment(id.In()) == nil {
 		return nil
@@ -75,15 +79,20 @@ func (d *draft) keepUp(key fleet.ObjectKey, dep *fleet.Declaration, id fleet.App
 	return d.bring(key, dep, id)
 }
 
-// bring makes the Application's row from a deployment: the one in effect, or for a held Application the one it was last made from.
+// bring makes the Application's row from a deployment: the one in effect, or for a held Application
+// the one it was last made from.
 func (d *draft) bring(key fleet.ObjectKey, dep *fleet.Declaration, id fleet.ApplicationID) error {
 	env := d.stage.Environment(id.In())
 	if dep == nil || env == nil {
-		return fmt.Errorf("application %s is wanted without its deployment and environment; this is a fault of the planner", id)
+		return fmt.Errorf(
+			"application %s is wanted without its deployment and environment; this is a fault "+
+				"of the planner", id)
 	}
-	app := application(d.after.Defaults.Sync, dep, env, d.syncHold(id, dep.Deployment.SourceIn(id.Environment).TargetRevision))
+	app := application(d.after.Defaults.Sync, dep, env,
+		d.syncHold(id, dep.Deployment.SourceIn(id.Environment).TargetRevision))
 	old, stood := d.rows.get(key)
-	next := row{tenant: id.Tenant, environment: id.Environment, deployment: id.Deployment, deletion: app.DeletionPolicy, repoURL: app.Source.RepoURL}
+	next := row{tenant: id.Tenant, environment: id.Environment, deployment: id.Deployment,
+		deletion: app.DeletionPolicy, repoURL: app.Source.RepoURL}
 	if err := d.write(fleet.Object{Key: key, Application: app}, next); err != nil {
 		return err
 	}
@@ -103,7 +112,8 @@ func (d *draft) bring(key fleet.ObjectKey, dep *fleet.Declaration, id fleet.Appl
 func (d *draft) write(o fleet.Object, next row) error {
 	engine := d.engine(o.Key.Engine, next.tenant)
 	if engine == nil {
-		return fmt.Errorf("%s %s: engine %s is not declared; this is a fault of the planner", o.Key.Kind, o.Key.Name, o.Key.Engine)
+		return fmt.Errorf("%s %s: engine %s is not declared; this is a fault of the planner",
+			o.Key.Kind, o.Key.Name, o.Key.Engine)
 	}
 	m, err := d.render.Render(*engine, o)
 	if err != nil {
@@ -126,7 +136,8 @@ func (d *draft) write(o fleet.Object, next row) error {
 }
 
 func rowOf(k fleet.ObjectKey, r row) fleet.Row {
-	out := fleet.Row{Key: k, Tenant: r.tenant, Environment: r.environment, Deployment: r.deployment, Deletion: r.deletion, Absent: r.absent}
+	out := fleet.Row{Key: k, Tenant: r.tenant, Environment: r.environment, Deployment: r.deployment,
+		Deletion: r.deletion, Absent: r.absent}
 	if r.credential != (fleet.CredentialSource{}) {
 		c := r.credential
 		out.Credential = &c
@@ -152,5 +163,6 @@ func (d *draft) delete(k fleet.ObjectKey) {
 }
 
 func applicationKey(e fleet.EngineName, id fleet.ApplicationID) fleet.ObjectKey {
-	return fleet.ObjectKey{Engine: e, Kind: fleet.ObjectApplication, Name: fleet.ApplicationName(id)}
+	return fleet.ObjectKey{Engine: e, Kind: fleet.ObjectApplication,
+		Name: fleet.ApplicationName(id)}
 }

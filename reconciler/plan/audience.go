@@ -52,11 +52,13 @@ func (t TenantReport) Counts() Counts {
 	return c
 }
 
-// For is the report as a reader of one tenant may see it: without what is another tenant's or the platform's. Of the platform's declarations
-// only the tenant's own is named; of holds, those of the tenant's guard; that a whole revision waits is told without what it would delete.
+// For is the report as a reader of one tenant may see it: without what is another tenant's or the
+// platform's. Of the platform's declarations only the tenant's own is named; of holds, those of the
+// tenant's guard; that a whole revision waits is told without what it would delete.
 func (r Report) For(tenant fleet.TenantName) Report {
 	own := fleet.Key{Kind: fleet.KindTenant, Name: string(tenant)}
-	out := Report{Base: r.Base, Head: r.Head, Hash: r.Hash, Radius: []fleet.TenantName{}, Tenants: []TenantReport{}}
+	out := Report{Base: r.Base, Head: r.Head, Hash: r.Hash, Radius: []fleet.TenantName{},
+		Tenants: []TenantReport{}}
 	for _, verb := range []string{"new ", "removed ", "changed "} {
 		if slices.Contains(r.Platform, verb+own.String()) {
 			out.Platform = append(out.Platform, verb+own.String())
@@ -95,7 +97,8 @@ func (r *Report) waiting(all Report) {
 	}
 }
 
-// placed counts the environments that get an engine: what is only told anew was decided for another revision.
+// placed counts the environments that get an engine: what is only told anew was decided for another
+// revision.
 func (t TenantReport) placed(head fleet.Revision) (n int) {
 	for _, pl := range t.Placements {
 		if pl.Engine != "" && pl.Revision == head {

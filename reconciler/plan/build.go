@@ -13,10 +13,12 @@ import (
 
 // plan reads the finished draft off. With a hold of the whole revision, that is all there is to do.
 func (d *draft) plan(waiting *fleet.Hold) (*Plan, error) {
-	p := &Plan{Base: d.w.revision, Head: d.r.Revision, Waiting: waiting, NeedsEngines: d.needsEngines, draft: d}
+	p := &Plan{Base: d.w.revision, Head: d.r.Revision, Waiting: waiting,
+		NeedsEngines: d.needsEngines, draft: d}
 	d.waitingNow = waiting
 	if d.r.Revision == d.w.revision && !d.r.AtHead {
-		d.waitingNow = d.w.waiting // planning the applied revision anew does not end what another head waits for
+		// planning the applied revision anew does not end what another head waits for
+		d.waitingNow = d.w.waiting
 	}
 	d.endedWait(p)
 	if waiting != nil {
@@ -63,9 +65,11 @@ func (d *draft) endedWait(p *Plan) {
 	}
 }
 
-// declarations takes over what the catalog says. Checked keys whose quarantine did not change keep their problems.
+// declarations takes over what the catalog says. Checked keys whose quarantine did not change keep
+// their problems.
 func (d *draft) declarations(p *Plan) {
-	p.Declarations, p.Quarantined, p.Cleared, p.Checked = d.changes, d.stage.Quarantined(), d.stage.Cleared(), d.stage.Checked()
+	p.Declarations, p.Quarantined, p.Cleared, p.Checked = d.changes, d.stage.Quarantined(),
+		d.stage.Cleared(), d.stage.Checked()
 	p.Problems = d.stage.Problems()
 	told := map[fleet.Key]bool{}
 	for _, q := range p.Quarantined {
@@ -83,11 +87,14 @@ func (d *draft) declarations(p *Plan) {
 		}
 		env := d.stage.Declaration(k)
 		if pl, _ := d.placements.get(environmentID(k)); env != nil && pl.Engine == "" {
-			p.Problems = append(p.Problems, fleet.Problem{Key: k, Path: env.Path, Severity: fleet.SeverityWarning, Code: "unplaced", Message: pl.Reason})
+			p.Problems = append(p.Problems, fleet.Problem{Key: k, Path: env.Path,
+				Severity: fleet.SeverityWarning, Code: "unplaced", Message: pl.Reason})
 		}
 	}
 	slices.SortFunc(p.Problems, func(a, b fleet.Problem) int {
-		return cmp.Or(compareDeclarations(a.Key, b.Key), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(compareDeclarations(a.Key, b.Key), cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field),
+			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
 	})
 }
 
@@ -142,7 +149,8 @@ func (d *draft) holdsInto(p *Plan) {
 }
 
 func compareHolds(a, b fleet.HoldID) int {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Revision, b.Revision))
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Reason, b.Reason),
+		cmp.Compare(a.Revision, b.Revision))
 }
 
 func (d *draft) syncsInto(p *Plan) {
@@ -163,13 +171,15 @@ func (p *Plan) count() {
 		p.Counts.add(c.Action, c.Row.Key.Kind)
 	}
 	for _, pl := range p.Placements {
-		if was, ok := p.draft.w.placements.base[pl.Environment]; pl.Engine != "" && (!ok || was.Engine == "") {
+		if was, ok := p.draft.w.placements.base[pl.Environment]; pl.Engine != "" &&
+			(!ok || was.Engine == "") {
 			p.Counts.Placed++
 		}
 	}
 }
 
-// subject is what people call an object. A credential's name is in no row: it is looked for among the tenant's.
+// subject is what people call an object. A credential's name is in no row: it is looked for among
+// the tenant's.
 func (d *draft) subject(r fleet.Row) string {
 	switch r.Key.Kind {
 	case fleet.ObjectApplication:
@@ -177,7 +187,8 @@ func (d *draft) subject(r fleet.Row) string {
 	case fleet.ObjectCluster:
 		return string(r.Environment)
 	case fleet.ObjectRepository:
-		for _, id := range slices.Concat(d.stage.CredentialsOf(r.Tenant), d.w.catalog.CredentialsOf(r.Tenant)) {
+		for _, id := range slices.Concat(d.stage.CredentialsOf(r.Tenant),
+			d.w.catalog.CredentialsOf(r.Tenant)) {
 			if fleet.RepositoryName(id) == r.Key.Name {
 				return string(id.Name)
 			}
@@ -187,7 +198,8 @@ func (d *draft) subject(r fleet.Row) string {
 	return string(r.Tenant)
 }
 
-// before renders an object as it was made the last time: from the declarations in force, or for a held Application from its last one.
+// before renders an object as it was made the last time: from the declarations in force, or for a
+// held Application from its last one.
 func (w *World) before(k fleet.ObjectKey, render Renderer) (fleet.Manifest, error) {
 	r := w.rows.base[k]
 	o := fleet.Object{Key: k}
@@ -198,9 +210,11 @@ func (w *World) before(k fleet.ObjectKey, render Renderer) (fleet.Manifest, erro
 		if h, ok := w.held.base[id]; ok {
 			dep = h.Deployment
 		}
-		o.Application = application(w.catalog.Fleet().Defaults.Sync, dep, w.catalog.Environment(id.In()), w.syncHolds.base[id].SyncRun)
+		o.Application = application(w.catalog.Fleet().Defaults.Sync, dep,
+			w.catalog.Environment(id.In()), w.syncHolds.base[id].SyncRun)
 	case fleet.ObjectCluster:
-		o.Cluster = cluster(w.catalog, w.catalog.Environment(fleet.EnvironmentID{Tenant: r.tenant, Name: r.environment}))
+		o.Cluster = cluster(w.catalog, w.catalog.Environment(fleet.EnvironmentID{
+			Tenant: r.tenant, Name: r.environment}))
 	case fleet.ObjectRepository:
 		for _, id := range w.catalog.CredentialsOf(r.tenant) {
 			if fleet.RepositoryName(id) == k.Name {
@@ -213,7 +227,10 @@ func (w *World) before(k fleet.ObjectKey, render Renderer) (fleet.Manifest, erro
 	}
 	engine := w.engineFor(w.catalog, k.Engine, r.tenant)
 	if engine == nil {
-		return fleet.Manifest{}, fmt.Errorf("%s %s stands on engine %s, which is not declared; this is a fault of the planner", k.Kind, k.Name, k.Engine)
+		return fleet.Manifest{},
+			fmt.Errorf(
+				"%s %s stands on engine %s, which is not declared; this is a fault of the planner",
+				k.Kind, k.Name, k.Engine)
 	}
 	return render.Render(*engine, o)
 }

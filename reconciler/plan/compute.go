@@ -12,9 +12,11 @@ import (
 
 // Compute says what r changes. The World stays as it is.
 //
-// An error means that nothing may be done. A declaration that no object can be rendered from is no error: it is quarantined alone.
+// An error means that nothing may be done. A declaration that no object can be rendered from is no
+// error: it is quarantined alone.
 //
-// A panic on the way quarantines the files that it comes from, and is an error when it comes from none.
+// A panic on the way quarantines the files that it comes from, and is an error when it comes from
+// none.
 func (w *World) Compute(r Request, render Renderer) (*Plan, error) {
 	p, err := w.guarded(r, render)
 	var failed *fault
@@ -35,9 +37,11 @@ func (w *World) compute(r Request, render Renderer) (*Plan, error) {
 	return d.plan(w.waitsFor(d))
 }
 
-// settle drafts the plan, and again for as long as the draft takes away something that still stands: each time less of the head is let in.
+// settle drafts the plan, and again for as long as the draft takes away something that still
+// stands: each time less of the head is let in.
 func (w *World) settle(r Request, e enforcement, render Renderer) (*draft, error) {
-	withheld, again, refused := map[fleet.Key]deferred{}, map[fleet.Key]bool{}, map[fleet.Key]fleet.Problem{}
+	withheld, again, refused := map[fleet.Key]deferred{}, map[fleet.Key]bool{},
+		map[fleet.Key]fleet.Problem{}
 	for {
 		d := w.draft(r, render, withheld, again, refused)
 		d.enforcement = e
@@ -56,8 +60,9 @@ func (w *World) settle(r Request, e enforcement, render Renderer) (*draft, error
 	}
 }
 
-// unjudged finds environments that get an engine, or another reason for having none, without their file having changed. They are judged
-// again for the one purpose that all of their problems can be told anew with the plan.
+// unjudged finds environments that get an engine, or another reason for having none, without their
+// file having changed. They are judged again for the one purpose that all of their problems can be
+// told anew with the plan.
 func (d *draft) unjudged(again map[fleet.Key]bool) bool {
 	n := len(again)
 	var checked map[fleet.Key]bool
@@ -90,8 +95,9 @@ type draft struct {
 	after   fleet.FleetSpec
 	state
 
-	deferred    map[fleet.Key]deferred       // after this plan
-	going       map[fleet.EnvironmentID]bool // environments whose removal is deferred: nothing is wanted in them
+	deferred map[fleet.Key]deferred // after this plan
+	// environments whose removal is deferred: nothing is wanted in them
+	going       map[fleet.EnvironmentID]bool
 	blocked     bool
 	started     bool // there was a revision before
 	filesNow    files
@@ -117,20 +123,27 @@ type draft struct {
 	unrendered []unrendered
 }
 
-func (w *World) draft(r Request, render Renderer, withheld map[fleet.Key]deferred, again map[fleet.Key]bool, refused map[fleet.Key]fleet.Problem) *draft {
+func (w *World) draft(r Request, render Renderer, withheld map[fleet.Key]deferred,
+	again map[fleet.Key]bool, refused map[fleet.Key]fleet.Problem) *draft {
 	d := &draft{
-		w: w, version: w.version, r: r, render: render, state: w.layered(), started: w.revision != "",
+		w: w, version: w.version, r: r, render: render, state: w.layered(),
+		started:  w.revision != "",
 		deferred: map[fleet.Key]deferred{}, going: map[fleet.EnvironmentID]bool{},
-		touchedApps: map[fleet.ApplicationID]bool{}, touchedEnvironments: map[fleet.EnvironmentID]bool{}, touchedShares: map[share]bool{},
+		touchedApps:         map[fleet.ApplicationID]bool{},
+		touchedEnvironments: map[fleet.EnvironmentID]bool{}, touchedShares: map[share]bool{},
 		touchedReaders: map[reader]bool{},
-		released:       map[fleet.ApplicationID]bool{}, rowChanges: map[fleet.ObjectKey]*RowChange{}, decided: map[fleet.EnvironmentID]fleet.Placement{},
-		unplaced: map[fleet.EnvironmentID]bool{}, freed: map[fleet.ObjectKey]bool{}, approved: map[fleet.ObjectKey]bool{},
+		released:       map[fleet.ApplicationID]bool{},
+		rowChanges:     map[fleet.ObjectKey]*RowChange{},
+		decided:        map[fleet.EnvironmentID]fleet.Placement{},
+		unplaced:       map[fleet.EnvironmentID]bool{}, freed: map[fleet.ObjectKey]bool{},
+		approved: map[fleet.ObjectKey]bool{},
 	}
 	maps.Copy(d.deferred, withheld)
 	if d.r.Relation == "" {
 		d.r.Relation = RelationDescendant
 	}
-	d.stage = w.stage(d.inputs(withheld), slices.SortedFunc(maps.Keys(again), compareDeclarations), refused, d)
+	d.stage = w.stage(d.inputs(withheld), slices.SortedFunc(maps.Keys(again), compareDeclarations),
+		refused, d)
 	d.filesNow = d.filesAtHead()
 	d.changes = d.stage.Changes()
 	d.after = d.stage.Fleet()
@@ -142,8 +155,8 @@ func (w *World) draft(r Request, render Renderer, withheld map[fleet.Key]deferre
 	return d
 }
 
-// inputs is what the catalog is shown: the changed files, and what was deferred before unless its file has changed again. Without a
-// change that could let it through, what is deferred stays so.
+// inputs is what the catalog is shown: the changed files, and what was deferred before unless its
+// file has changed again. Without a change that could let it through, what is deferred stays so.
 func (d *draft) inputs(withheld map[fleet.Key]deferred) []catalog.Input {
 	in := slices.Clone(d.r.Files)
 	changed := map[fleet.Key]bool{}
@@ -160,18 +173,22 @@ func (d *draft) inputs(withheld map[fleet.Key]deferred) []catalog.Input {
 	return stepped(d.w.catalog, in, withheld)
 }
 
-// stage judges the inputs, and once more without what cannot be rendered or would take an engine away from its environments.
-func (w *World) stage(in []catalog.Input, again []fleet.Key, unrendered map[fleet.Key]fleet.Problem, d *draft) *catalog.Stage {
+// stage judges the inputs, and once more without what cannot be rendered or would take an engine
+// away from its environments.
+func (w *World) stage(in []catalog.Input, again []fleet.Key, unrendered map[fleet.Key]fleet.Problem,
+	d *draft) *catalog.Stage {
 	s := w.judged(in, again, d)
 	refused := slices.Collect(maps.Values(unrendered))
-	for _, c := range s.Changes() { // and not only the inputs: a quarantined file may have become good through another
+	// and not only the inputs: a quarantined file may have become good through another
+	for _, c := range s.Changes() {
 		if problem, inUse := w.connectionInUse(c, d); inUse {
 			refused = append(refused, problem)
 			d.deferred[c.Key] = deferred{Input: d.head(c.Key)}
 			continue
 		}
 		name := fleet.EngineName(c.Key.Name)
-		if c.Key.Kind != fleet.KindEngine || c.Before == nil || sameInstance(c.Before, c.After) || !w.stillInUse(name, d.r.Gone) {
+		if c.Key.Kind != fleet.KindEngine || c.Before == nil || sameInstance(c.Before, c.After) ||
+			!w.stillInUse(name, d.r.Gone) {
 			continue
 		}
 		i := d.head(c.Key)
@@ -184,9 +201,11 @@ func (w *World) stage(in []catalog.Input, again []fleet.Key, unrendered map[flee
 	return s.Refuse(refused...)
 }
 
-// connectionInUse reports whether a change takes an environment from one Argo CD to another while Applications stand in it.
+// connectionInUse reports whether a change takes an environment from one Argo CD to another while
+// Applications stand in it.
 func (w *World) connectionInUse(c catalog.Change, d *draft) (fleet.Problem, bool) {
-	if c.Key.Kind != fleet.KindManagedEnvironment || c.Before == nil || c.After == nil || sameConnection(c.Before.Environment, c.After.Environment) {
+	if c.Key.Kind != fleet.KindManagedEnvironment || c.Before == nil || c.After == nil ||
+		sameConnection(c.Before.Environment, c.After.Environment) {
 		return fleet.Problem{}, false
 	}
 	n := w.inhabited(environmentID(c.Key), d.r.Gone)
@@ -208,7 +227,8 @@ func sameInstance(before, after *fleet.Declaration) bool {
 		}
 		return *c.KubeconfigRef
 	}
-	return a.ArgoCD == b.ArgoCD && a.Connection.InCluster == b.Connection.InCluster && ref(a.Connection) == ref(b.Connection) &&
+	return a.ArgoCD == b.ArgoCD && a.Connection.InCluster == b.Connection.InCluster &&
+		ref(a.Connection) == ref(b.Connection) &&
 		(a.Connection.Agent == nil) == (b.Connection.Agent == nil)
 }
 
@@ -230,15 +250,19 @@ func (w *World) stillInUse(name fleet.EngineName, gone []fleet.ObjectKey) bool {
 
 func (w *World) engineInUse(i catalog.Input, name fleet.EngineName) fleet.Problem {
 	n := w.on.size(name)
-	p := fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityError, Code: "engine-in-use"}
+	p := fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityError,
+		Code: "engine-in-use"}
 	serves := fmt.Sprintf("engine %s serves %s", name, count(n, "environment"))
 	if n == 0 {
 		left, _ := w.rowsOn.get(name)
-		serves = fmt.Sprintf("%s of engine %s %s not removed yet", count(left, "object"), name, plural(left, "is", "are"))
+		serves = fmt.Sprintf("%s of engine %s %s not removed yet", count(left, "object"), name,
+			plural(left, "is", "are"))
 	}
 	if i.Removed {
 		p.Message = serves + ": its declaration stays in force until they are gone"
-		p.Fix = "restore the file; to empty the engine set spec.state: Draining and move its environments"
+		p.Fix =
+			"restore the file; to empty the engine set spec.state: Draining and move its " +
+				"environments"
 		return p
 	}
 	p.Field = "spec.argocd"
@@ -271,7 +295,8 @@ func (d *draft) run() error {
 }
 
 func compareDeclarations(a, b fleet.Key) int {
-	return slices.Compare([]string{string(a.Kind), string(a.Tenant), a.Name}, []string{string(b.Kind), string(b.Tenant), b.Name})
+	return slices.Compare([]string{string(a.Kind), string(a.Tenant), a.Name},
+		[]string{string(b.Kind), string(b.Tenant), b.Name})
 }
 
 func count(n int, what string) string {

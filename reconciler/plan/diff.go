@@ -12,8 +12,8 @@ import (
 	"argosy.dev/argosy/fleet/printable"
 )
 
-// Field is one field of a manifest that differs. Before or After is missing when the field comes or goes. Values are JSON; of long or
-// many-lined text there is the beginning.
+// Field is one field of a manifest that differs. Before or After is missing when the field comes or
+// goes. Values are JSON; of long or many-lined text there is the beginning.
 type Field struct {
 	Path   string `json:"path"`
 	Before string `json:"before,omitempty"`
@@ -79,9 +79,13 @@ func compareKey(path string, b, a map[string]any, k string, out *[]Field) {
 	case was && is:
 		compare(path, x, y, out)
 	case was:
-		leaves(path, x, func(path string, v any) { *out = append(*out, Field{Path: path, Before: shown(v)}) })
+		leaves(path, x, func(path string, v any) {
+			*out = append(*out, Field{Path: path, Before: shown(v)})
+		})
 	default:
-		leaves(path, y, func(path string, v any) { *out = append(*out, Field{Path: path, After: shown(v)}) })
+		leaves(path, y, func(path string, v any) {
+			*out = append(*out, Field{Path: path, After: shown(v)})
+		})
 	}
 }
 
@@ -129,7 +133,8 @@ func compareLists(path string, before, after []any, out *[]Field) {
 func join(path, key string) string {
 	for i := range len(key) {
 		c := key[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' ||
+			c == '_' {
 			continue
 		}
 		return path + "[" + strconv.Quote(key) + "]"
@@ -153,8 +158,8 @@ func printed(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// shown is the value for people: text is quoted, with everything that does not print escaped, so that no value can end its line, turn the
-// direction of writing or hide.
+// shown is the value for people: text is quoted, with everything that does not print escaped, so
+// that no value can end its line, turn the direction of writing or hide.
 func shown(v any) string {
 	s, text := v.(string)
 	if !text {

@@ -17,10 +17,12 @@ func TestEffectsNameEveryObjectAndHeldDeletionsAsDeletions(t *testing.T) {
 	}
 	for i, e := range effects {
 		c := p.Rows[i]
-		if e.Key != c.Row.Key || e.Tenant != c.Row.Tenant || e.Environment != c.Row.Environment || e.Deployment != c.Row.Deployment {
+		if e.Key != c.Row.Key || e.Tenant != c.Row.Tenant || e.Environment != c.Row.Environment ||
+			e.Deployment != c.Row.Deployment {
 			t.Errorf("%+v of %+v", e, c.Row)
 		}
-		if e.Deletes != (c.Action == Hold) || e.Deletes == (e.Hash != "") || e.Hash != c.Row.Manifest.Hash {
+		if e.Deletes != (c.Action == Hold) || e.Deletes == (e.Hash != "") ||
+			e.Hash != c.Row.Manifest.Hash {
 			t.Errorf("%+v of a row with action %s", e, c.Action)
 		}
 		if e.Deletes {
@@ -35,14 +37,17 @@ func TestEffectsNameEveryObjectAndHeldDeletionsAsDeletions(t *testing.T) {
 func TestEffectsOfARevisionThatWaitsAreItsDeletions(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(3))
-	after := h.files.drop("acme", 0, 2).with("tenants/globex/deployments/new.yaml", deploymentFile("new", "globex/new", "environments: [prod]", ""))
+	after := h.files.drop("acme", 0, 2).with("tenants/globex/deployments/new.yaml",
+		deploymentFile("new", "globex/new", "environments: [prod]", ""))
 	p := h.compute(after, func(r *Request) { r.Relation = RelationOlder })
 	var got []string
 	for _, e := range p.Effects() {
-		got = append(got, fmt.Sprintf("%s %s/%s@%s %v", e.Key.Kind, e.Tenant, e.Deployment, e.Environment, e.Deletes))
+		got = append(got, fmt.Sprintf("%s %s/%s@%s %v", e.Key.Kind, e.Tenant, e.Deployment,
+			e.Environment, e.Deletes))
 	}
 	slices.Sort(got)
-	if d := cmp.Diff([]string{"Application acme/d-00@prod true", "Application acme/d-01@prod true"}, got); d != "" {
+	if d := cmp.Diff([]string{"Application acme/d-00@prod true", "Application acme/d-01@prod true"},
+		got); d != "" {
 		t.Error(d)
 	}
 }
@@ -52,9 +57,12 @@ func TestTouchesAreThePathsThatAreAskedToChange(t *testing.T) {
 	h.apply(crowd(3))
 	p := h.compute(h.files.without("tenants/acme/environments/prod.yaml").
 		with("tenants/globex/deployments/d-00.yaml", "kind: [").
-		with("tenants/globex/deployments/d-01.yaml", h.files["tenants/globex/deployments/d-01.yaml"]+"# a comment\n").
+		with("tenants/globex/deployments/d-01.yaml",
+			h.files["tenants/globex/deployments/d-01.yaml"]+"# a comment\n").
 		with("tenants/globex/notes.txt", "here?"))
-	want := "tenants/acme/environments/prod.yaml tenants/globex/deployments/d-00.yaml tenants/globex/deployments/d-01.yaml tenants/globex/notes.txt"
+	want :=
+		"tenants/acme/environments/prod.yaml tenants/globex/deployments/d-00.yaml " +
+			"tenants/globex/deployments/d-01.yaml tenants/globex/notes.txt"
 	if got := strings.Join(p.Touches(), " "); got != want {
 		t.Errorf("%s", got)
 	}

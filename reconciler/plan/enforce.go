@@ -11,22 +11,23 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// Paths says which content of which files people reviewed before it reached the branch. A file whose
-// content nobody is known to have reviewed is held (fleet.HoldUnreviewed): its declaration stays as it
-// was applied, and the rest of the commit proceeds.
+// Paths says which content of which files people reviewed before it reached the branch. A file
+// whose content nobody is known to have reviewed is held (fleet.HoldUnreviewed): its declaration
+// stays as it was applied, and the rest of the commit proceeds.
 type Paths struct {
-	// Reviewed maps a path to the blob that it may have at Request.Revision, "" if it may be removed.
+	// Reviewed maps a path to the blob that it may have at Request.Revision, "" if it may be
+	// removed.
 	Reviewed map[string]string
 
-	// Trusted is those of Reviewed that an account whose direct pushes count has pushed. The deletions that
-	// follow from them count as reviewed too: no pull request could have shown them.
+	// Trusted is those of Reviewed that an account whose direct pushes count has pushed. The
+	// deletions that follow from them count as reviewed too: no pull request could have shown them.
 	Trusted map[string]bool
 
 	// Unknown is why Reviewed is incomplete, if it is. It holds every path that is not in it.
 	Unknown error
 
-	// Earlier is Reviewed for spans that World.AwaitsReview names, and EarlierTrusted is Trusted of it.
-	// Nothing is known of a span that is left out: its holds stay as they are.
+	// Earlier is Reviewed for spans that World.AwaitsReview names, and EarlierTrusted is Trusted of
+	// it. Nothing is known of a span that is left out: its holds stay as they are.
 	Earlier        map[Span]map[string]string
 	EarlierTrusted map[Span]map[string]bool
 }
@@ -71,7 +72,8 @@ func (h heldPath) hold() fleet.HoldID {
 	}
 }
 
-// release is why a held file is let in. Deletions of Applications that follow from it are judged by that.
+// release is why a held file is let in. Deletions of Applications that follow from it are judged by
+// that.
 type release struct {
 	span     Span
 	approved bool // by `argosy approve` or a trusted push; otherwise a pull request showed it
@@ -84,8 +86,9 @@ type enforcement struct {
 	changed  bool // held differs from the World's
 }
 
-// enforce takes the files out of the request that nobody is known to have reviewed, and adds those held
-// earlier that an approval or a review lets in now. It costs the request's files and what is held.
+// enforce takes the files out of the request that nobody is known to have reviewed, and adds those
+// held earlier that an approval or a review lets in now. It costs the request's files and what is
+// held.
 func (w *World) enforce(r Request) (Request, enforcement) {
 	e := enforcement{held: w.unreviewed}
 	if len(w.unreviewed) == 0 && (r.Paths == nil || len(r.Files) == 0) {
@@ -105,7 +108,8 @@ func (w *World) enforce(r Request) (Request, enforcement) {
 			continue // restored: what is in force is what the branch has
 		}
 		if judged && !w.asApplied(in) && !shows(r.Paths.Reviewed, in) {
-			h := heldPath{Input: in, Revision: r.Revision, Base: w.revision, Since: r.Now, Why: r.Paths.why()}
+			h := heldPath{Input: in, Revision: r.Revision, Base: w.revision, Since: r.Now,
+				Why: r.Paths.why()}
 			if before && was.Input.Blob == in.Blob && was.Input.Removed == in.Removed {
 				h = was
 			}
@@ -188,25 +192,28 @@ func (w *World) accepted(k fleet.Key) (path, blob string, there bool) {
 
 func sameHeld(a, b map[string]heldPath) bool {
 	return maps.EqualFunc(a, b, func(x, y heldPath) bool {
-		return x.Revision == y.Revision && x.Input.Blob == y.Input.Blob && x.Input.Removed == y.Input.Removed &&
+		return x.Revision == y.Revision && x.Input.Blob == y.Input.Blob &&
+			x.Input.Removed == y.Input.Removed &&
 			x.Why == y.Why && x.Since.Equal(y.Since)
 	})
 }
 
-// continues reports whether a head follows from what is applied. Any other waits as a whole, and whoever
-// approves it has looked at all of it.
+// continues reports whether a head follows from what is applied. Any other waits as a whole, and
+// whoever approves it has looked at all of it.
 func continues(relation string) bool {
 	return relation == "" || relation == RelationSame || relation == RelationDescendant
 }
 
-// Unreviewed lists the files that are held since nobody is known to have reviewed them, sorted by path.
+// Unreviewed lists the files that are held since nobody is known to have reviewed them, sorted by
+// path.
 func (w *World) Unreviewed() []HeldFile {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	out := make([]HeldFile, 0, len(w.unreviewed))
 	for _, path := range slices.Sorted(maps.Keys(w.unreviewed)) {
 		h := w.unreviewed[path]
-		out = append(out, HeldFile{Key: h.Input.Key, Path: path, Blob: h.Input.Blob, Removed: h.Input.Removed, Revision: h.Revision})
+		out = append(out, HeldFile{Key: h.Input.Key, Path: path, Blob: h.Input.Blob,
+			Removed: h.Input.Removed, Revision: h.Revision})
 	}
 	return out
 }
@@ -223,16 +230,18 @@ type HeldFile struct {
 // BranchCommit is one commit of the branch's own line, and what is known of how it got there.
 type BranchCommit struct {
 	ID      fleet.Revision
-	Changed map[string]string   // against its first parent: path to blob, "" if it is removed
-	Shown   []map[string]string // likewise, of each pull request merged as this commit whose owners consented
-	Trusted bool                // pushed by an account whose direct pushes count as reviewed
+	Changed map[string]string // against its first parent: path to blob, "" if it is removed
+	// likewise, of each pull request merged as this commit whose owners consented
+	Shown   []map[string]string
+	Trusted bool // pushed by an account whose direct pushes count as reviewed
 }
 
-// ReviewedPaths gives, of a span of the branch (oldest commit first), the paths whose content at its end
-// somebody reviewed. A path counts by the last commit that changed it: when the account that pushed this
-// commit is trusted, or when a pull request merged then or later showed just this content. So the several
-// commits of a rebased pull request are judged by what it showed at its head, and content that slipped in
-// between stays unreviewed until a pull request shows it. trusted is those of reviewed that count by their push.
+// ReviewedPaths gives, of a span of the branch (oldest commit first), the paths whose content at
+// its end somebody reviewed. A path counts by the last commit that changed it: when the account
+// that pushed this commit is trusted, or when a pull request merged then or later showed just this
+// content. So the several commits of a rebased pull request are judged by what it showed at its
+// head, and content that slipped in between stays unreviewed until a pull request shows it. trusted
+// is those of reviewed that count by their push.
 func ReviewedPaths(commits []BranchCommit) (reviewed map[string]string, trusted map[string]bool) {
 	now := map[string]string{}
 	reviewed, trusted = map[string]string{}, map[string]bool{}

@@ -16,7 +16,8 @@ import (
 )
 
 func TestReviewedPaths(t *testing.T) {
-	const victim, evil, own = "tenants/victim/deployments/a.yaml", "tenants/evil/deployments/b.yaml", "fleet/fleet.yaml"
+	const victim, evil, own = "tenants/victim/deployments/a.yaml",
+		"tenants/evil/deployments/b.yaml", "fleet/fleet.yaml"
 	type files = map[string]string
 	shown := func(of ...files) []map[string]string { return of }
 	for name, c := range map[string]struct {
@@ -24,44 +25,67 @@ func TestReviewedPaths(t *testing.T) {
 		want    files
 	}{
 		"a merge commit or squash has what the pull request showed": {
-			[]BranchCommit{{Changed: files{evil: "2", victim: "2"}, Shown: shown(files{evil: "2"})}}, files{evil: "2"},
+			[]BranchCommit{
+				{Changed: files{evil: "2", victim: "2"}, Shown: shown(files{evil: "2"})}},
+			files{evil: "2"},
 		},
 		"criss-cross merges bring what the pull request showed nobody": {
-			[]BranchCommit{{Changed: files{"tenants/evil/x": "1"}, Shown: shown(files{"tenants/evil/x": "1"})}, {Changed: files{"fleet/tenants/evil.yaml": "e"}, Shown: shown(files{})}},
+			[]BranchCommit{
+				{Changed: files{"tenants/evil/x": "1"}, Shown: shown(files{"tenants/evil/x": "1"})},
+				{Changed: files{"fleet/tenants/evil.yaml": "e"}, Shown: shown(files{})}},
 			files{"tenants/evil/x": "1"},
 		},
 		"a rebase is judged by what its head showed": {
-			[]BranchCommit{{Changed: files{evil: "1"}}, {Changed: files{evil: "2"}}, {Changed: files{own: "9"}, Shown: shown(files{evil: "2", own: "9"})}}, files{evil: "2", own: "9"},
+			[]BranchCommit{{Changed: files{evil: "1"}}, {Changed: files{evil: "2"}},
+				{Changed: files{own: "9"}, Shown: shown(files{evil: "2", own: "9"})}},
+			files{evil: "2", own: "9"},
 		},
 		"a rebase that replays what a merge had undone": {
-			[]BranchCommit{{Changed: files{victim: "bad"}}, {Changed: files{evil: "2"}, Shown: shown(files{evil: "2"})}}, files{evil: "2"},
+			[]BranchCommit{{Changed: files{victim: "bad"}},
+				{Changed: files{evil: "2"}, Shown: shown(files{evil: "2"})}}, files{evil: "2"},
 		},
 		"a rebase that leaves other content than its head showed": {
-			[]BranchCommit{{Changed: files{evil: "1"}}, {Changed: files{evil: "3"}, Shown: shown(files{evil: "2"})}}, files{},
+			[]BranchCommit{{Changed: files{evil: "1"}},
+				{Changed: files{evil: "3"}, Shown: shown(files{evil: "2"})}}, files{},
 		},
 		"two pull requests in a group of the merge queue": {
-			[]BranchCommit{{Changed: files{evil: "1"}, Shown: shown(files{evil: "1"})}, {Changed: files{victim: "1"}, Shown: shown(files{victim: "1"})}}, files{evil: "1", victim: "1"},
+			[]BranchCommit{{Changed: files{evil: "1"}, Shown: shown(files{evil: "1"})},
+				{Changed: files{victim: "1"}, Shown: shown(files{victim: "1"})}},
+			files{evil: "1", victim: "1"},
 		},
 		"two pull requests merged as one commit": {
-			[]BranchCommit{{Changed: files{evil: "1", victim: "1", own: "1"}, Shown: shown(files{evil: "1"}, files{victim: "1"})}}, files{evil: "1", victim: "1"},
+			[]BranchCommit{
+				{Changed: files{evil: "1", victim: "1", own: "1"},
+					Shown: shown(files{evil: "1"}, files{victim: "1"})}},
+			files{evil: "1", victim: "1"},
 		},
 		"a later commit that nobody reviewed takes the place of a reviewed one": {
-			[]BranchCommit{{Changed: files{evil: "1"}, Shown: shown(files{evil: "1"})}, {Changed: files{evil: "2"}}}, files{},
+			[]BranchCommit{{Changed: files{evil: "1"}, Shown: shown(files{evil: "1"})},
+				{Changed: files{evil: "2"}}}, files{},
 		},
 		"a later reviewed commit takes the place of one that nobody reviewed": {
-			[]BranchCommit{{Changed: files{victim: "bad"}}, {Changed: files{victim: "2"}, Shown: shown(files{victim: "2"})}}, files{victim: "2"},
+			[]BranchCommit{{Changed: files{victim: "bad"}},
+				{Changed: files{victim: "2"}, Shown: shown(files{victim: "2"})}},
+			files{victim: "2"},
 		},
 		"a revert through a pull request": {
-			[]BranchCommit{{Changed: files{victim: "2"}, Shown: shown(files{victim: "2"})}, {Changed: files{victim: "1"}, Shown: shown(files{victim: "1"})}}, files{victim: "1"},
+			[]BranchCommit{{Changed: files{victim: "2"}, Shown: shown(files{victim: "2"})},
+				{Changed: files{victim: "1"}, Shown: shown(files{victim: "1"})}},
+			files{victim: "1"},
 		},
 		"a revert that nobody reviewed": {
-			[]BranchCommit{{Changed: files{victim: "2"}, Shown: shown(files{victim: "2"})}, {Changed: files{victim: "1"}}}, files{},
+			[]BranchCommit{{Changed: files{victim: "2"}, Shown: shown(files{victim: "2"})},
+				{Changed: files{victim: "1"}}}, files{},
 		},
 		"a deletion, and content where a deletion was shown": {
-			[]BranchCommit{{Changed: files{evil: "", victim: "3"}, Shown: shown(files{evil: "", victim: ""})}}, files{evil: ""},
+			[]BranchCommit{
+				{Changed: files{evil: "", victim: "3"}, Shown: shown(files{evil: "", victim: ""})}},
+			files{evil: ""},
 		},
 		"a rename": {
-			[]BranchCommit{{Changed: files{evil: "", own: "1"}, Shown: shown(files{evil: "", own: "1"})}}, files{evil: "", own: "1"},
+			[]BranchCommit{
+				{Changed: files{evil: "", own: "1"}, Shown: shown(files{evil: "", own: "1"})}},
+			files{evil: "", own: "1"},
 		},
 		"a pull request that shows what the branch has already": {
 			[]BranchCommit{{Shown: shown(files{victim: "1"})}}, files{victim: "1"},
@@ -70,7 +94,8 @@ func TestReviewedPaths(t *testing.T) {
 			[]BranchCommit{{Changed: files{victim: "1"}}}, files{},
 		},
 		"pushed by a trusted account, and by another one after it": {
-			[]BranchCommit{{Changed: files{victim: "1", own: "1"}, Trusted: true}, {Changed: files{victim: "2"}}}, files{own: "1"},
+			[]BranchCommit{{Changed: files{victim: "1", own: "1"}, Trusted: true},
+				{Changed: files{victim: "2"}}}, files{own: "1"},
 		},
 		"nothing": {nil, files{}},
 	} {
@@ -78,13 +103,15 @@ func TestReviewedPaths(t *testing.T) {
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
-		if want := strings.HasPrefix(name, "pushed by a trusted"); want != trusted[own] || want != (len(trusted) == 1) {
+		if want := strings.HasPrefix(name, "pushed by a trusted"); want != trusted[own] ||
+			want != (len(trusted) == 1) {
 			t.Errorf("%s: trusted %v", name, trusted)
 		}
 	}
 }
 
-const checkout, cart = "tenants/acme/deployments/checkout.yaml", "tenants/acme/deployments/cart.yaml"
+const checkout, cart = "tenants/acme/deployments/checkout.yaml",
+	"tenants/acme/deployments/cart.yaml"
 
 func paths(reviewed map[string]string) func(*Request) {
 	return func(r *Request) { r.Paths = &Paths{Reviewed: reviewed}; r.Review = &Review{} }
@@ -122,8 +149,10 @@ func TestAFileThatNobodyReviewedKeepsItsLastGoodState(t *testing.T) {
 	p := h.apply(after, paths(blobs(after, cart)))
 	head := h.w.Revision()
 	wantActions(t, p, "update Application cart@prod")
-	if len(p.Holds) != 1 || p.Holds[0].Reason != fleet.HoldUnreviewed || p.Holds[0].Tenant != "acme" || p.Holds[0].Revision != head ||
-		!slices.Equal(p.Holds[0].Paths, []string{checkout}) || !strings.Contains(p.Holds[0].Message, "nobody reviewed") {
+	if len(p.Holds) != 1 || p.Holds[0].Reason != fleet.HoldUnreviewed ||
+		p.Holds[0].Tenant != "acme" || p.Holds[0].Revision != head ||
+		!slices.Equal(p.Holds[0].Paths, []string{checkout}) || !strings.Contains(p.Holds[0].Message,
+		"nobody reviewed") {
 		t.Fatalf("%+v", p.Holds)
 	}
 	h.restart()
@@ -132,15 +161,25 @@ func TestAFileThatNobodyReviewedKeepsItsLastGoodState(t *testing.T) {
 	}
 	for name, r := range map[string]func(*Request){
 		"not asked": func(*Request) {}, "not answered": func(r *Request) { r.Paths = &Paths{} },
-		"nobody": func(r *Request) { r.Paths = &Paths{Earlier: map[Span]map[string]string{{base, head}: {}}} },
+		"nobody": func(r *Request) {
+			r.Paths = &Paths{Earlier: map[Span]map[string]string{{base, head}: {}}}
+		},
 		"another span": func(r *Request) {
-			r.Paths = &Paths{Earlier: map[Span]map[string]string{{head, head}: blobs(after, checkout)}}
+			r.Paths = &Paths{Earlier: map[Span]map[string]string{
+				{head, head}: blobs(after, checkout)}}
 		},
 		"another content": func(r *Request) {
-			r.Paths = &Paths{Earlier: map[Span]map[string]string{{base, head}: blobs(small(), checkout)}}
+			r.Paths = &Paths{Earlier: map[Span]map[string]string{
+				{base, head}: blobs(small(), checkout)}}
 		},
-		"approved before":  func(r *Request) { r.Approvals = []fleet.Approval{{Revision: head, At: h.now.Add(-time.Second)}} },
-		"another revision": func(r *Request) { r.Approvals = []fleet.Approval{{Revision: base, At: h.now}} },
+		"approved before": func(r *Request) {
+			r.Approvals = []fleet.Approval{
+				{Revision: head, At: h.now.Add(-time.Second)}}
+		},
+		"another revision": func(r *Request) {
+			r.Approvals = []fleet.Approval{
+				{Revision: base, At: h.now}}
+		},
 	} {
 		if p := h.again(r); !p.Empty() {
 			t.Errorf("%s: %s %v", name, actions(p), p.Holds)
@@ -160,7 +199,8 @@ func TestAFileThatNobodyReviewedKeepsItsLastGoodState(t *testing.T) {
 func TestAHeldFileIsLetInByAnApprovalOfItsRevision(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
-	after := version(small(), checkout, "evil").with("fleet/engines/eu-3.yaml", engineFile("eu-3", "eu", ""))
+	after := version(small(), checkout, "evil").with("fleet/engines/eu-3.yaml",
+		engineFile("eu-3", "eu", ""))
 	p := h.apply(after, paths(nil))
 	if len(p.Rows) != 0 || len(p.Holds) != 2 {
 		t.Fatalf("%s %+v", actions(p), p.Holds)
@@ -189,7 +229,8 @@ func TestTheLaterContentOfAHeldFileCounts(t *testing.T) {
 		"unreviewed again":         {version(small(), checkout, "worse"), nil, 0, 1},
 		"removed, unreviewed":      {small().without(checkout), nil, 0, 1},
 		"something else, reviewed": {version(unreviewed, cart, "v2"), []string{cart}, 1, 1},
-		"shown as it is":           {version(unreviewed, cart, "v2"), []string{cart, checkout}, 3, 0},
+		"shown as it is": {version(unreviewed, cart, "v2"), []string{cart, checkout}, 3,
+			0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
@@ -222,7 +263,8 @@ func TestAnUnreviewedDeletionOfAFileKeepsItsApplications(t *testing.T) {
 	}
 	head := h.w.Revision()
 	h.restart()
-	if p = h.again(approve(h, head)); p.Counts.Deleted != 3 || len(p.Approved) != 0 || len(p.Record().Deletions) != 3 {
+	if p = h.again(approve(h, head)); p.Counts.Deleted != 3 || len(p.Approved) != 0 ||
+		len(p.Record().Deletions) != 3 {
 		t.Errorf("%+v approved %v", p.Counts, p.Approved)
 	}
 	h.work()
@@ -244,9 +286,12 @@ func TestADeletionThatFollowsFromAnApprovedFileMeetsTheGuards(t *testing.T) {
 
 func TestWhatRefersToAHeldFileIsQuarantinedAloneUntilItIsLetIn(t *testing.T) {
 	h := newHouse(t)
-	h.apply(small().with("fleet/tenants/globex.yaml", tenantFile("globex", "")).with("tenants/globex/environments/shops.yaml", environmentFile("shops", "eu", "", "app")))
-	env, dep, other := "tenants/acme/environments/new.yaml", "tenants/acme/deployments/new.yaml", "tenants/globex/deployments/shop.yaml"
-	after := h.files.with(env, environmentFile("new", "eu", "", "app")).with(dep, deploymentFile("new", "acme/new", "environments: [new]", "")).
+	h.apply(small().with("fleet/tenants/globex.yaml", tenantFile("globex", "")).with(
+		"tenants/globex/environments/shops.yaml", environmentFile("shops", "eu", "", "app")))
+	env, dep, other := "tenants/acme/environments/new.yaml", "tenants/acme/deployments/new.yaml",
+		"tenants/globex/deployments/shop.yaml"
+	after := h.files.with(env, environmentFile("new", "eu", "", "app")).with(dep,
+		deploymentFile("new", "acme/new", "environments: [new]", "")).
 		with(other, deploymentFile("shop", "globex/shop", "environments: [shops]", ""))
 	p := h.apply(after, paths(blobs(after, dep, other)))
 	if p.Counts.Created != 1 || len(p.Quarantined) != 1 || p.Quarantined[0].Path != dep {
@@ -269,7 +314,8 @@ func TestADuplicateThatNobodyReviewedTakesNothingAway(t *testing.T) {
 	}
 	h.apply(small().with(double, small()[checkout]), paths(nil))
 	h.restart()
-	if p := h.apply(small(), paths(nil)); len(p.Rows) != 0 || len(p.Declarations) != 0 || len(heldPaths(h)) != 0 {
+	if p := h.apply(small(), paths(nil)); len(p.Rows) != 0 || len(p.Declarations) != 0 ||
+		len(heldPaths(h)) != 0 {
 		t.Errorf("%s %v", actions(p), p.Declarations)
 	}
 }
@@ -281,12 +327,15 @@ func TestUnknownReviewsHoldAndSayWhy(t *testing.T) {
 	p := h.apply(after, func(r *Request) {
 		r.Paths = &Paths{Unknown: errors.New("the Git host\nis away"), Reviewed: blobs(after, cart)}
 	})
-	if p.Counts.Changed != 1 || !strings.Contains(p.Holds[0].Message, "is not known: the Git host is away") {
+	if p.Counts.Changed != 1 || !strings.Contains(p.Holds[0].Message,
+		"is not known: the Git host is away") {
 		t.Fatalf("%s %+v", actions(p), p.Holds)
 	}
 	span := Span{base, h.w.Revision()}
 	h.restart()
-	p = h.again(func(r *Request) { r.Paths = &Paths{Earlier: map[Span]map[string]string{span: {}}} })
+	p = h.again(func(r *Request) {
+		r.Paths = &Paths{Earlier: map[Span]map[string]string{span: {}}}
+	})
 	if len(p.Rows) != 0 || len(p.Holds) != 1 || p.Holds[0].Message != whyUnreviewed {
 		t.Errorf("%s %+v", actions(p), p.Holds)
 	}
@@ -295,13 +344,15 @@ func TestUnknownReviewsHoldAndSayWhy(t *testing.T) {
 func TestAStartWithoutAMirrorWaitsWhenItIsToldTo(t *testing.T) {
 	h := newHouse(t)
 	p := h.apply(small(), func(r *Request) { r.Rebuilt = "engines hold objects" })
-	if p.Waiting == nil || p.Waiting.Reason != fleet.HoldUnreviewed || p.Waiting.Message != "engines hold objects" || h.w.Revision() != "" {
+	if p.Waiting == nil || p.Waiting.Reason != fleet.HoldUnreviewed ||
+		p.Waiting.Message != "engines hold objects" || h.w.Revision() != "" {
 		t.Fatalf("%+v", p.Waiting)
 	}
 	h.restart()
 	h.n--
 	p = h.apply(small(), func(r *Request) {
-		r.Rebuilt, r.Approvals = "engines hold objects", []fleet.Approval{{Revision: revision(h.n + 1), At: h.now}}
+		r.Rebuilt, r.Approvals = "engines hold objects", []fleet.Approval{
+			{Revision: revision(h.n + 1), At: h.now}}
 	})
 	if p.Waiting != nil || p.Counts.Created != 3 {
 		t.Errorf("%+v %+v", p.Waiting, p.Counts)
@@ -317,7 +368,8 @@ func TestAnApprovedOtherHistoryIsLetInAsAWhole(t *testing.T) {
 		t.Fatal("it does not wait")
 	}
 	h.n--
-	if p := h.apply(after, rewritten, approve(h, revision(h.n+1))); p.Counts.Changed != 2 || len(heldPaths(h)) != 0 {
+	if p := h.apply(after, rewritten, approve(h, revision(h.n+1))); p.Counts.Changed != 2 ||
+		len(heldPaths(h)) != 0 {
 		t.Errorf("%+v %v", p.Counts, heldPaths(h))
 	}
 }
@@ -327,7 +379,10 @@ func TestNoRowIsMadeFromAFileThatNobodyReviewed(t *testing.T) {
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		enforced, model := newHouse(t), newHouse(t)
-		branch := small().with("fleet/fleet.yaml", fleetFile("  guards: {maxDeletes: 1000, maxDeletePercent: 100, alwaysAllowed: 1000, window: 1h}\n"))
+		branch := small().with("fleet/fleet.yaml",
+			fleetFile(
+				"  guards: {maxDeletes: 1000, maxDeletePercent: 100, alwaysAllowed: 1000, "+
+					"window: 1h}\n"))
 		enforced.apply(branch)
 		model.apply(branch)
 		effective := branch
@@ -356,7 +411,8 @@ func TestNoRowIsMadeFromAFileThatNobodyReviewed(t *testing.T) {
 			enforced.work()
 			model.work()
 			if d := cmp.Diff(model.desired(), enforced.desired()); d != "" {
-				t.Fatalf("seed %d, step %d, reviewed %v: %s", seed, step, slices.Sorted(maps.Keys(reviewed)), d)
+				t.Fatalf("seed %d, step %d, reviewed %v: %s", seed, step,
+					slices.Sorted(maps.Keys(reviewed)), d)
 			}
 			var want []string
 			for _, in := range inputs(effective, branch) {
@@ -386,7 +442,9 @@ func mutated(rnd *rand.Rand, files tree) tree {
 		return files.with(file, environmentFile(env, "eu", "tier: prod", "app"))
 	default:
 		to := []string{"prod", "staging", "e-0", "e-1"}[rnd.IntN(4)]
-		return files.with(path, strings.Replace(deploymentFile(name, "acme/"+name, "environments: ["+to+"]", ""), "targetRevision: v1", fmt.Sprintf("targetRevision: v%d", rnd.IntN(3)), 1))
+		return files.with(path,
+			strings.Replace(deploymentFile(name, "acme/"+name, "environments: ["+to+"]", ""),
+				"targetRevision: v1", fmt.Sprintf("targetRevision: v%d", rnd.IntN(3)), 1))
 	}
 }
 
@@ -402,13 +460,16 @@ func TestDeletionsThatFollowFromATrustedPushMeetTheGuardsAlone(t *testing.T) {
 			h.apply(after, paths(nil))
 			span := Span{base, h.w.Revision()}
 			p = h.again(func(r *Request) {
-				r.Review = &Review{Earlier: map[Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{span: {}}}
-				r.Paths = &Paths{Earlier: map[Span]map[string]string{span: seen}, EarlierTrusted: map[Span]map[string]bool{span: trusted}}
+				r.Review = &Review{Earlier: map[Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{
+					span: {}}}
+				r.Paths = &Paths{Earlier: map[Span]map[string]string{span: seen},
+					EarlierTrusted: map[Span]map[string]bool{span: trusted}}
 			})
 		} else {
 			p = h.apply(after, paths(seen), func(r *Request) { r.Paths.Trusted = trusted })
 		}
-		if p.Counts.Deleted != 2 || p.Counts.Held != 0 || len(p.Record().Deletions) != 2 || len(heldPaths(h)) != 0 {
+		if p.Counts.Deleted != 2 || p.Counts.Held != 0 || len(p.Record().Deletions) != 2 ||
+			len(heldPaths(h)) != 0 {
 			t.Errorf("late %v: %+v, holds %+v", late, p.Counts, p.Holds)
 		}
 	}

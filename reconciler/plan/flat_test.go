@@ -9,7 +9,8 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// big is a World of n deployments in one environment each: a hundred to a tenant, in five environments, on four engines.
+// big is a World of n deployments in one environment each: a hundred to a tenant, in five
+// environments, on four engines.
 func big(t testing.TB, n int) *World {
 	t.Helper()
 	w := NewWorld()
@@ -18,34 +19,54 @@ func big(t testing.TB, n int) *World {
 		t.Fatal(err)
 	}
 	if len(p.Quarantined) > 0 || p.Counts.Created != n {
-		t.Fatalf("%d of %d are created, %d are bad: %v", p.Counts.Created, n, len(p.Quarantined), p.Problems[:1])
+		t.Fatalf("%d of %d are created, %d are bad: %v", p.Counts.Created, n, len(p.Quarantined),
+			p.Problems[:1])
 	}
 	w.Commit(p)
 	return w
 }
 
 func bigFiles(n int) []catalog.Input {
-	in := []catalog.Input{declared(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindFleet, Name: "fleet"}, Fleet: &fleet.FleetSpec{GitHosts: []string{"git.example.com"}}})}
+	in := []catalog.Input{
+		declared(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindFleet, Name: "fleet"},
+			Fleet: &fleet.FleetSpec{GitHosts: []string{"git.example.com"}}})}
 	for e := range 4 {
 		name := fmt.Sprintf("eu-%d", e)
-		in = append(in, declared(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindEngine, Name: name}, Engine: &fleet.EngineSpec{
-			ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd-" + name, InstallationID: name}, Connection: fleet.Connection{KubeconfigRef: &fleet.SecretRef{Name: name}},
-			Region: "eu", Capacity: fleet.Capacity{Applications: n + 100, Environments: n + 100},
-		}}))
+		in = append(in,
+			declared(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindEngine, Name: name},
+				Engine: &fleet.EngineSpec{
+					ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd-" + name,
+						InstallationID: name},
+					Connection: fleet.Connection{KubeconfigRef: &fleet.SecretRef{Name: name}},
+					Region:     "eu", Capacity: fleet.Capacity{Applications: n + 100,
+						Environments: n + 100},
+				}}))
 	}
 	for i := range n {
 		tenant := fleet.TenantName(fmt.Sprintf("t%04d", i/100))
 		if i%100 == 0 {
-			in = append(in, declared(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindTenant, Name: string(tenant)}, Tenant: &fleet.TenantSpec{
-				Owners: []string{"group:x"}, Quota: fleet.Quota{Environments: 10, Deployments: 200, Applications: 200}, Repositories: []string{"https://git.example.com/" + string(tenant) + "/"},
-				Clusters: []string{".example.com"}, Namespaces: []string{"app"},
-			}}))
+			in = append(in,
+				declared(fleet.Declaration{
+					Key: fleet.Key{Kind: fleet.KindTenant, Name: string(tenant)},
+					Tenant: &fleet.TenantSpec{
+						Owners: []string{"group:x"}, Quota: fleet.Quota{
+							Environments: 10, Deployments: 200,
+							Applications: 200}, Repositories: []string{
+							"https://git.example.com/" + string(tenant) + "/"},
+						Clusters: []string{".example.com"}, Namespaces: []string{"app"},
+					}}))
 			for e := range 5 {
 				env := fmt.Sprintf("env-%d", e)
-				in = append(in, declared(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: tenant, Name: env}, Environment: &fleet.EnvironmentSpec{
-					Cluster:    &fleet.ClusterSpec{Server: fmt.Sprintf("https://%s-%s.example.com", tenant, env), CredentialsRef: fleet.SecretRef{Name: env}},
-					Namespaces: []string{"app"}, Region: "eu",
-				}}))
+				in = append(in,
+					declared(fleet.Declaration{
+						Key: fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: tenant,
+							Name: env}, Environment: &fleet.EnvironmentSpec{
+							Cluster: &fleet.ClusterSpec{
+								Server: fmt.Sprintf("https://%s-%s.example.com", tenant,
+									env),
+								CredentialsRef: fleet.SecretRef{Name: env}},
+							Namespaces: []string{"app"}, Region: "eu",
+						}}))
 			}
 		}
 		in = append(in, bigDeployment(i, "v1"))
@@ -55,10 +76,14 @@ func bigFiles(n int) []catalog.Input {
 
 func bigDeployment(i int, revision string) catalog.Input {
 	tenant := fleet.TenantName(fmt.Sprintf("t%04d", i/100))
-	return declared(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: tenant, Name: fmt.Sprintf("d-%02d", i%100)}, Deployment: &fleet.DeploymentSpec{
-		Source:      fleet.Source{RepoURL: fmt.Sprintf("https://git.example.com/%s/repo-%d", tenant, i%10), Path: "deploy", TargetRevision: revision},
-		Destination: fleet.Destinations{Environments: []fleet.EnvironmentName{fleet.EnvironmentName(fmt.Sprintf("env-%d", i%5))}, Namespace: "app"},
-	}})
+	return declared(fleet.Declaration{
+		Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: tenant,
+			Name: fmt.Sprintf("d-%02d", i%100)}, Deployment: &fleet.DeploymentSpec{
+			Source: fleet.Source{RepoURL: fmt.Sprintf("https://git.example.com/%s/repo-%d", tenant,
+				i%10), Path: "deploy", TargetRevision: revision},
+			Destination: fleet.Destinations{Environments: []fleet.EnvironmentName{
+				fleet.EnvironmentName(fmt.Sprintf("env-%d", i%5))}, Namespace: "app"},
+		}})
 }
 
 func declared(d fleet.Declaration) catalog.Input {
@@ -70,7 +95,8 @@ func declared(d fleet.Declaration) catalog.Input {
 func oneFile(t testing.TB, w *World, render Renderer, n int) {
 	for i := range n {
 		next := w.version + 1
-		p, err := w.Compute(Request{Revision: revision(next), Files: []catalog.Input{bigDeployment(i%100, fmt.Sprintf("v%d", next))}}, render)
+		p, err := w.Compute(Request{Revision: revision(next), Files: []catalog.Input{
+			bigDeployment(i%100, fmt.Sprintf("v%d", next))}}, render)
 		if err != nil || len(p.Rows) != 1 {
 			t.Fatalf("%v: %s", err, actions(p))
 		}
@@ -91,7 +117,8 @@ func TestOneFileCostsTheSameInAnyWorld(t *testing.T) {
 	}
 	t.Logf("allocations by size of the World: %v", allocations)
 	if least, most := allocations[100], allocations[10_000]; most > 1.05*least {
-		t.Errorf("one file costs %.0f allocations in a World of 100 and %.0f in one of 10,000", least, most)
+		t.Errorf("one file costs %.0f allocations in a World of 100 and %.0f in one of 10,000",
+			least, most)
 	}
 }
 
@@ -112,7 +139,8 @@ func BenchmarkOneFile(b *testing.B) {
 func BenchmarkFirstRevision(b *testing.B) {
 	files := bigFiles(25_000)
 	for b.Loop() {
-		if _, err := NewWorld().Compute(Request{Revision: revision(1), Files: files}, &jsonRenderer{}); err != nil {
+		if _, err := NewWorld().Compute(Request{Revision: revision(1), Files: files},
+			&jsonRenderer{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -15,9 +15,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden sections of testdata/*.txtar")
 
-// TestScenarios runs testdata/*.txtar: the files below before/ are applied, then those below after/ are laid over them, and the plan is
-// held against the sections plan.txt, plan.md and plan.json. Lines of the comment are orders: "remove PREFIX" takes files away, "relation
-// WORD" says how the head stands to the base, "nobody reviewed" and "reviews are away" what is known of the reviewers. Other lines are for the reader.
+// TestScenarios runs testdata/*.txtar: the files below before/ are applied, then those below after/
+// are laid over them, and the plan is held against the sections plan.txt, plan.md and plan.json.
+// Lines of the comment are orders: "remove PREFIX" takes files away, "relation WORD" says how the
+// head stands to the base, "nobody reviewed" and "reviews are away" what is known of the reviewers.
+// Other lines are for the reader.
 func TestScenarios(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {

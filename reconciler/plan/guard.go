@@ -17,40 +17,48 @@ type tally struct {
 	known  int // Applications now, and those that the window's deletions removed
 }
 
-// beyond says why the guards do not let the deletions through, or "". Up to AlwaysAllowed pass whatever the percentage says, so that a
-// small tenant can be edited at all.
+// beyond says why the guards do not let the deletions through, or "". Up to AlwaysAllowed pass
+// whatever the percentage says, so that a small tenant can be edited at all.
 func (t tally) beyond(g fleet.Guards) string {
 	total := t.asked + t.recent
 	switch {
 	case total <= g.AlwaysAllowed:
 		return ""
 	case total > g.MaxDeletes:
-		return fmt.Sprintf("%s, more than maxDeletes: %d%s", count(total, "deletion"), g.MaxDeletes, t.within(g))
+		return fmt.Sprintf("%s, more than maxDeletes: %d%s", count(total, "deletion"), g.MaxDeletes,
+			t.within(g))
 	case total*100 <= g.MaxDeletePercent*t.stood:
 		return ""
 	case t.stood < t.known:
-		return fmt.Sprintf("%s, more than maxDeletePercent: %d%s; %d of the %s stood when the window began (%s ago), and %d %% of %d are %d",
-			count(total, "deletion"), g.MaxDeletePercent, t.within(g), t.stood, count(t.known, "Application"), shortDuration(time.Duration(g.Window)),
+		return fmt.Sprintf(
+			"%s, more than maxDeletePercent: %d%s; %d of the %s stood when the window began (%s "+
+				"ago), and %d %% of %d are %d",
+			count(total, "deletion"), g.MaxDeletePercent, t.within(g), t.stood,
+			count(t.known, "Application"), shortDuration(time.Duration(g.Window)),
 			g.MaxDeletePercent, t.stood, g.MaxDeletePercent*t.stood/100)
 	}
-	return fmt.Sprintf("%s of %s, more than maxDeletePercent: %d%s", count(total, "deletion"), count(t.stood, "Application"), g.MaxDeletePercent, t.within(g))
+	return fmt.Sprintf("%s of %s, more than maxDeletePercent: %d%s", count(total, "deletion"),
+		count(t.stood, "Application"), g.MaxDeletePercent, t.within(g))
 }
 
 func (t tally) within(g fleet.Guards) string {
 	if t.recent == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" within %s, %d of them earlier", shortDuration(time.Duration(g.Window)), t.recent)
+	return fmt.Sprintf(" within %s, %d of them earlier", shortDuration(time.Duration(g.Window)),
+		t.recent)
 }
 
-// verdict is what the guards say of a plan's deletions: why a tenant's are held, and why those of all others are.
+// verdict is what the guards say of a plan's deletions: why a tenant's are held, and why those of
+// all others are.
 type verdict struct {
 	tenants map[fleet.TenantName]string
 	fleet   string
 }
 
-// judge holds each tenant's deletions against the guards, and then those that passed against the fleet's own numbers: deletions that a
-// tenant is not allowed do not use up those of the others, and neither does one tenant that keeps within its own.
+// judge holds each tenant's deletions against the guards, and then those that passed against the
+// fleet's own numbers: deletions that a tenant is not allowed do not use up those of the others,
+// and neither does one tenant that keeps within its own.
 func judge(g fleet.Guards, tenants map[fleet.TenantName]tally) verdict {
 	v := verdict{tenants: map[fleet.TenantName]string{}}
 	var all tally
@@ -75,8 +83,9 @@ func judge(g fleet.Guards, tenants map[fleet.TenantName]tally) verdict {
 	return v
 }
 
-// guard lets the unwanted Applications go, or holds them. The guards are those of the base: a commit cannot loosen what judges it. What
-// nobody reviewed is held before the guards are asked, and does not count as a deletion.
+// guard lets the unwanted Applications go, or holds them. The guards are those of the base: a
+// commit cannot loosen what judges it. What nobody reviewed is held before the guards are asked,
+// and does not count as a deletion.
 func (d *draft) guard() error {
 	if len(d.unwanted) == 0 {
 		return nil
@@ -125,7 +134,8 @@ func (d *draft) let(u unwanted) {
 	d.delete(u.key)
 }
 
-// tallies costs the tenants and the window's deletions; it is asked for only when something is to be deleted.
+// tallies costs the tenants and the window's deletions; it is asked for only when something is to
+// be deleted.
 func (d *draft) tallies(asked map[fleet.TenantName]int) map[fleet.TenantName]tally {
 	out := map[fleet.TenantName]tally{}
 	for t, n := range d.w.applicationsOf.base {
@@ -151,30 +161,38 @@ func (d *draft) tallies(asked map[fleet.TenantName]int) map[fleet.TenantName]tal
 
 // hold keeps a deletion that is asked for in this plan for the first time.
 func (d *draft) hold(u unwanted, h held) {
-	h.Application, h.Key, h.Revision, h.Base, h.Since = u.id, u.key, d.r.Revision, d.w.revision, d.r.Now
+	h.Application, h.Key, h.Revision, h.Base, h.Since = u.id, u.key, d.r.Revision, d.w.revision,
+		d.r.Now
 	h.Deployment = d.w.catalog.Deployment(u.id.Deployed())
 	d.held.set(u.id, h)
 	r, _ := d.rows.get(u.key)
 	d.rowChanges[u.key] = &RowChange{Action: Hold, Row: rowOf(u.key, r), BeforeHash: r.hash}
 }
 
-// holdOn keeps one that was held before for another reason: what it is listed as now, nobody has approved yet.
+// holdOn keeps one that was held before for another reason: what it is listed as now, nobody has
+// approved yet.
 func (d *draft) holdOn(u unwanted, h held) error {
-	h.Application, h.Key, h.Revision, h.Base, h.Since, h.Deployment = u.id, u.key, u.was.Revision, u.was.Base, d.r.Now, u.was.Deployment
+	h.Application, h.Key, h.Revision, h.Base, h.Since, h.Deployment = u.id, u.key, u.was.Revision,
+		u.was.Base, d.r.Now, u.was.Deployment
 	d.held.set(u.id, h)
 	return d.keepUp(u.key, h.Deployment, u.id)
 }
 
-// approvedSince reports whether the revision was approved after the hold had been listed: an approval releases what was listed, no more.
+// approvedSince reports whether the revision was approved after the hold had been listed: an
+// approval releases what was listed, no more.
 func (d *draft) approvedSince(rev fleet.Revision, since time.Time) bool {
 	return approvedSince(d.r.Approvals, rev, since)
 }
 
 func approvedSince(approvals []fleet.Approval, rev fleet.Revision, since time.Time) bool {
-	return slices.ContainsFunc(approvals, func(a fleet.Approval) bool { return a.Revision == rev && !a.At.Before(since) })
+	return slices.ContainsFunc(approvals, func(a fleet.Approval) bool {
+		return a.Revision == rev &&
+			!a.At.Before(since)
+	})
 }
 
-// release finds the held deletions that an approval lets through, and those that are known by now to have been reviewed.
+// release finds the held deletions that an approval lets through, and those that are known by now
+// to have been reviewed.
 func (d *draft) release() {
 	if len(d.r.Approvals) == 0 && d.r.Review == nil {
 		return
@@ -195,7 +213,8 @@ func (d *draft) release() {
 // waived is the deletions that were listed when the whole revision was held, once it is approved.
 func (d *draft) waived() map[fleet.ObjectKey]bool {
 	out := map[fleet.ObjectKey]bool{}
-	if w := d.w.waiting; w != nil && w.Revision == d.r.Revision && d.approvedSince(w.Revision, w.Since) {
+	if w := d.w.waiting; w != nil && w.Revision == d.r.Revision && d.approvedSince(w.Revision,
+		w.Since) {
 		for _, k := range w.Items {
 			out[k] = true
 		}
@@ -204,7 +223,8 @@ func (d *draft) waived() map[fleet.ObjectKey]bool {
 }
 
 // holds groups what is held by revision and scope, as people approve it.
-func holds(items map[fleet.ApplicationID]held, paths map[string]heldPath) map[fleet.HoldID]fleet.Hold {
+func holds(items map[fleet.ApplicationID]held,
+	paths map[string]heldPath) map[fleet.HoldID]fleet.Hold {
 	out := map[fleet.HoldID]fleet.Hold{}
 	for _, id := range slices.SortedFunc(maps.Keys(items), compareApplications) {
 		h := items[id]
@@ -222,7 +242,8 @@ func holds(items map[fleet.ApplicationID]held, paths map[string]heldPath) map[fl
 		h := paths[path]
 		hold, ok := out[h.hold()]
 		if !ok {
-			hold = fleet.Hold{Revision: h.Revision, Reason: fleet.HoldUnreviewed, Tenant: h.hold().Tenant}
+			hold = fleet.Hold{Revision: h.Revision, Reason: fleet.HoldUnreviewed,
+				Tenant: h.hold().Tenant}
 		}
 		if !ok || h.Since.After(hold.Since) {
 			hold.Since, hold.Message = h.Since, h.Why

@@ -12,7 +12,8 @@ import (
 )
 
 func TestGuards(t *testing.T) {
-	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5, Window: fleet.Duration(time.Hour)}
+	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5,
+		Window: fleet.Duration(time.Hour)}
 	for name, c := range map[string]struct {
 		tally
 		held bool
@@ -39,7 +40,8 @@ func TestGuards(t *testing.T) {
 		}
 	})
 	t.Run("what one tenant may not delete does not use up what the others may", func(t *testing.T) {
-		v := judge(g, map[fleet.TenantName]tally{"acme": {asked: 500, stood: 500}, "globex": {asked: 3, stood: 500}})
+		v := judge(g, map[fleet.TenantName]tally{"acme": {asked: 500, stood: 500}, "globex": {
+			asked: 3, stood: 500}})
 		if v.tenants["acme"] == "" || v.tenants["globex"] != "" || v.fleet != "" {
 			t.Errorf("%+v", v)
 		}
@@ -64,7 +66,8 @@ func TestOneTenantDoesNotUseUpTheFleetsDeletions(t *testing.T) {
 		return tally{asked: random.IntN(most - recent + 1), recent: recent, stood: stood}
 	}
 	for range 20_000 {
-		g := fleet.Guards{MaxDeletes: 1 + random.IntN(50), MaxDeletePercent: 1 + random.IntN(100), AlwaysAllowed: 1 + random.IntN(10)}
+		g := fleet.Guards{MaxDeletes: 1 + random.IntN(50), MaxDeletePercent: 1 + random.IntN(100),
+			AlwaysAllowed: 1 + random.IntN(10)}
 		all := map[fleet.TenantName]tally{}
 		for i := range fleetShare {
 			all[fleet.TenantName(fmt.Sprintf("t%d", i))] = within(g)
@@ -73,7 +76,8 @@ func TestOneTenantDoesNotUseUpTheFleetsDeletions(t *testing.T) {
 			t.Fatalf("each of %+v is within %+v, and all are held: %+v", all, g, v)
 		}
 		alone := tally{asked: random.IntN(60), recent: random.IntN(60), stood: random.IntN(300)}
-		if v := judge(g, map[fleet.TenantName]tally{"acme": alone, "globex": {stood: 1000}}); v.fleet != "" {
+		if v := judge(g, map[fleet.TenantName]tally{
+			"acme": alone, "globex": {stood: 1000}}); v.fleet != "" {
 			t.Fatalf("%+v alone uses up the fleet's deletions by %+v: %+v", alone, g, v)
 		}
 	}
@@ -82,13 +86,17 @@ func TestOneTenantDoesNotUseUpTheFleetsDeletions(t *testing.T) {
 const fleetShare = 5 // tenants that may delete all that each may
 
 func TestTheFleetHasItsOwnNumbers(t *testing.T) {
-	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5, Fleet: &fleet.FleetGuards{MaxDeletes: 30, MaxDeletePercent: 3, AlwaysAllowed: 7}}
+	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5,
+		Fleet: &fleet.FleetGuards{MaxDeletes: 30, MaxDeletePercent: 3, AlwaysAllowed: 7}}
 	tallies := func(each int) map[fleet.TenantName]tally {
-		return map[fleet.TenantName]tally{"acme": {asked: each, stood: 200}, "globex": {asked: each, stood: 200}}
+		return map[fleet.TenantName]tally{"acme": {asked: each, stood: 200}, "globex": {
+			asked: each, stood: 200}}
 	}
-	for each, want := range map[int]string{3: "", 6: "", 7: "maxDeletePercent: 3", 16: "maxDeletes: 30"} {
+	for each, want := range map[int]string{3: "", 6: "", 7: "maxDeletePercent: 3",
+		16: "maxDeletes: 30"} {
 		v := judge(g, tallies(each))
-		if len(v.tenants) > 0 || (v.fleet == "") != (want == "") || !strings.Contains(v.fleet, want) {
+		if len(v.tenants) > 0 || (v.fleet == "") != (want == "") || !strings.Contains(v.fleet,
+			want) {
 			t.Errorf("%d of each: %+v, want %q", each, v, want)
 		}
 		if v.fleet != "" && !strings.Contains(v.fleet, "guards.fleet") {
@@ -98,9 +106,12 @@ func TestTheFleetHasItsOwnNumbers(t *testing.T) {
 }
 
 func TestAHoldSaysWhatThePercentageIsOf(t *testing.T) {
-	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5, Window: fleet.Duration(time.Hour)}
+	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5,
+		Window: fleet.Duration(time.Hour)}
 	got := tally{asked: 10, stood: 0, known: 40}.beyond(g)
-	want := "10 deletions, more than maxDeletePercent: 20; 0 of the 40 Applications stood when the window began (1h ago), and 20 % of 0 are 0"
+	want :=
+		"10 deletions, more than maxDeletePercent: 20; 0 of the 40 Applications stood when the " +
+			"window began (1h ago), and 20 % of 0 are 0"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -110,11 +121,13 @@ func TestAHoldSaysWhatThePercentageIsOf(t *testing.T) {
 func crowd(n int) tree {
 	files := small().without("tenants/acme/deployments", "tenants/acme/credentials")
 	files["fleet/tenants/globex.yaml"] = tenantFile("globex", "")
-	files["tenants/globex/environments/prod.yaml"] = strings.Replace(environmentFile("prod", "eu", "", "app"), "prod.example", "prod.globex.example", 1)
+	files["tenants/globex/environments/prod.yaml"] = strings.Replace(environmentFile("prod", "eu",
+		"", "app"), "prod.example", "prod.globex.example", 1)
 	for _, t := range []string{"acme", "globex"} {
 		for i := range n {
 			name := fmt.Sprintf("d-%02d", i)
-			files["tenants/"+t+"/deployments/"+name+".yaml"] = deploymentFile(name, t+"/"+name, "environments: [prod]", "")
+			files["tenants/"+t+"/deployments/"+name+".yaml"] = deploymentFile(name, t+"/"+name,
+				"environments: [prod]", "")
 		}
 	}
 	return files
@@ -130,16 +143,20 @@ func (t tree) drop(tenant string, from, to int) tree {
 
 func approve(h *house, rev fleet.Revision) func(*Request) {
 	return func(r *Request) {
-		r.Approvals = append(r.Approvals, fleet.Approval{Revision: rev, By: "token:op", At: h.now.Add(time.Second)})
+		r.Approvals = append(r.Approvals, fleet.Approval{Revision: rev, By: "token:op",
+			At: h.now.Add(time.Second)})
 	}
 }
 
 func TestMassDeletionIsHeldAndReleasedByItsApproval(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
-	first := h.apply(h.files.drop("acme", 0, 25).with("tenants/globex/deployments/new.yaml", deploymentFile("new", "globex/new", "environments: [prod]", "")))
+	first := h.apply(h.files.drop("acme", 0, 25).with("tenants/globex/deployments/new.yaml",
+		deploymentFile("new", "globex/new", "environments: [prod]", "")))
 	held := revision(h.n)
-	if first.Counts.Held != 25 || first.Counts.Deleted != 0 || first.Counts.Created != 1 || len(first.Holds) != 1 || len(first.Holds[0].Items) != 25 || first.Holds[0].Revision != held || first.Holds[0].Tenant != "acme" {
+	if first.Counts.Held != 25 || first.Counts.Deleted != 0 || first.Counts.Created != 1 ||
+		len(first.Holds) != 1 || len(first.Holds[0].Items) != 25 ||
+		first.Holds[0].Revision != held || first.Holds[0].Tenant != "acme" {
 		t.Fatalf("counts %+v, holds %+v", first.Counts, first.Holds)
 	}
 	h.restart()
@@ -169,14 +186,17 @@ func TestMassDeletionIsHeldAndReleasedByItsApproval(t *testing.T) {
 		}
 	})
 	t.Run("a restored file ends its hold", func(t *testing.T) {
-		p := h.apply(h.files.with("tenants/acme/deployments/d-00.yaml", deploymentFile("d-00", "acme/d-00", "environments: [prod]", "")))
-		if len(p.Freed) != 1 || len(p.Holds) != 1 || len(p.Holds[0].Items) != 24 || len(p.Rows) != 0 {
+		p := h.apply(h.files.with("tenants/acme/deployments/d-00.yaml",
+			deploymentFile("d-00", "acme/d-00", "environments: [prod]", "")))
+		if len(p.Freed) != 1 || len(p.Holds) != 1 || len(p.Holds[0].Items) != 24 ||
+			len(p.Rows) != 0 {
 			t.Errorf("freed %v, holds %v, rows %s", p.Freed, p.Holds, actions(p))
 		}
 	})
 	t.Run("the approval releases exactly what that revision asked for", func(t *testing.T) {
 		p := h.again(approve(h, held))
-		if p.Counts.Deleted != 24 || len(p.Approved) != 24 || len(p.Ended) != 1 || p.Ended[0].Revision != held {
+		if p.Counts.Deleted != 24 || len(p.Approved) != 24 || len(p.Ended) != 1 ||
+			p.Ended[0].Revision != held {
 			t.Errorf("%+v, approved %d, ended %v", p.Counts, len(p.Approved), p.Ended)
 		}
 		if r := p.Record(); len(r.Deletions) != 0 || len(r.Released) != 24 {
@@ -199,7 +219,8 @@ func TestAHeldApplicationIsStillKeptUp(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
 	h.apply(h.files.drop("acme", 0, 25))
-	p := h.apply(h.files.edit("fleet/fleet.yaml", "gitHosts:", "defaults: {sync: {prune: false}}\n  gitHosts:"))
+	p := h.apply(h.files.edit("fleet/fleet.yaml", "gitHosts:",
+		"defaults: {sync: {prune: false}}\n  gitHosts:"))
 	if p.Counts.Changed != 60 {
 		t.Errorf("a new default reaches %d of 60 Applications", p.Counts.Changed)
 	}
@@ -210,7 +231,8 @@ func TestAHeldApplicationIsStillKeptUp(t *testing.T) {
 func TestACommitCannotLoosenTheGuardThatJudgesIt(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
-	p := h.apply(h.files.drop("acme", 0, 30).edit("fleet/fleet.yaml", "gitHosts:", "guards: {maxDeletes: 1000, maxDeletePercent: 100}\n  gitHosts:"))
+	p := h.apply(h.files.drop("acme", 0, 30).edit("fleet/fleet.yaml", "gitHosts:",
+		"guards: {maxDeletes: 1000, maxDeletePercent: 100}\n  gitHosts:"))
 	if p.Counts.Deleted != 0 || p.Counts.Held != 30 {
 		t.Errorf("%+v", p.Counts)
 	}
@@ -237,7 +259,8 @@ func TestApplicationsMadeForTheOccasionDoNotLoosenThePercentage(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(50))
 	created := func(r *Request) { r.Created = map[fleet.TenantName]int{"acme": 25} }
-	if p := h.apply(h.files.drop("acme", 0, 6), created); p.Counts.Held != 6 { // 6 of 25 is beyond 20 %, 6 of 50 is not
+	// 6 of 25 is beyond 20 %, 6 of 50 is not
+	if p := h.apply(h.files.drop("acme", 0, 6), created); p.Counts.Held != 6 {
 		t.Errorf("%+v", p.Counts)
 	}
 }
@@ -248,7 +271,8 @@ func TestAnEnvironmentGoesInALaterCommitThanTheDeploymentThatIsHeldInIt(t *testi
 	h.apply(h.files.without("tenants/acme/deployments/checkout.yaml"), with(&Review{}))
 	held := revision(h.n)
 	p := h.apply(h.files.without("tenants/acme/environments/staging.yaml"), with(&Review{}))
-	if p.Counts.Deleted != 0 || h.w.catalog.Environment(fleet.EnvironmentID{Tenant: "acme", Name: "staging"}) == nil {
+	if p.Counts.Deleted != 0 || h.w.catalog.Environment(fleet.EnvironmentID{
+		Tenant: "acme", Name: "staging"}) == nil {
 		t.Fatalf("%+v\n%s", p.Counts, actions(p))
 	}
 	checkState(t, h)
@@ -268,7 +292,8 @@ func TestTheWholeTenantCountsEachApplication(t *testing.T) {
 	if p.Counts.Held != 8 || p.Counts.Deleted != 0 {
 		t.Fatalf("%+v", p.Counts)
 	}
-	if w := h.w.catalog; w.Tenant("acme") == nil || w.Environment(fleet.EnvironmentID{Tenant: "acme", Name: "prod"}) == nil {
+	if w := h.w.catalog; w.Tenant("acme") == nil ||
+		w.Environment(fleet.EnvironmentID{Tenant: "acme", Name: "prod"}) == nil {
 		t.Error("the tenant or its environment goes while its Applications are held")
 	}
 	if p.Problems != nil {
@@ -295,12 +320,14 @@ func TestAnEnvironmentThatASelectorSelectsCountsEachApplication(t *testing.T) {
 	files := crowd(0)
 	for i := range 10 {
 		name := fmt.Sprintf("s-%d", i)
-		files["tenants/acme/deployments/"+name+".yaml"] = deploymentFile(name, "acme/"+name, "environmentSelector: {matchLabels: {tier: prod}}", "")
+		files["tenants/acme/deployments/"+name+".yaml"] = deploymentFile(name, "acme/"+name,
+			"environmentSelector: {matchLabels: {tier: prod}}", "")
 	}
 	h.apply(files)
 	for name, after := range map[string]tree{
-		"removed":        files.without("tenants/acme/environments/prod.yaml"),
-		"labels changed": files.edit("tenants/acme/environments/prod.yaml", "tier: prod", "tier: none"),
+		"removed": files.without("tenants/acme/environments/prod.yaml"),
+		"labels changed": files.edit("tenants/acme/environments/prod.yaml", "tier: prod",
+			"tier: none"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if p := h.compute(after); p.Counts.Held != 10 || p.Counts.Deleted != 0 {
@@ -314,7 +341,8 @@ func TestDeletedAndMadeAnewInOneCommitIsNoDeletion(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
 	files := h.files
-	for i := range 30 { // the same files in another spelling: every blob changes, and each also comes as a removal
+	// the same files in another spelling: every blob changes, and each also comes as a removal
+	for i := range 30 {
 		path := fmt.Sprintf("tenants/acme/deployments/d-%02d.yaml", i)
 		files = files.with(path, files[path]+"\n# moved\n")
 	}
@@ -330,14 +358,18 @@ func TestDeletedAndMadeAnewInOneCommitIsNoDeletion(t *testing.T) {
 }
 
 func TestAnEmptyHeadWaitsWhateverThePercentages(t *testing.T) {
-	for name, prefixes := range map[string][]string{"everything": {"fleet/", "tenants/"}, "tenants renamed": {"tenants/"}, "fleet renamed": {"fleet/"}} {
+	for name, prefixes := range map[string][]string{"everything": {"fleet/", "tenants/"},
+		"tenants renamed": {"tenants/"}, "fleet renamed": {"fleet/"}} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
-			files := small().edit("fleet/fleet.yaml", "gitHosts:", "guards: {maxDeletes: 1000, maxDeletePercent: 100, alwaysAllowed: 1000}\n  gitHosts:")
+			files := small().edit("fleet/fleet.yaml", "gitHosts:",
+				"guards: {maxDeletes: 1000, maxDeletePercent: 100, alwaysAllowed: 1000}\n  "+
+					"gitHosts:")
 			h.apply(files)
 			before := len(h.rows)
 			p := h.apply(files.without(prefixes...))
-			if p.Waiting == nil || p.Waiting.Reason != fleet.HoldEmpty || len(p.Rows) != 0 || len(p.Declarations) != 0 || !p.Record().Withheld {
+			if p.Waiting == nil || p.Waiting.Reason != fleet.HoldEmpty || len(p.Rows) != 0 ||
+				len(p.Declarations) != 0 || !p.Record().Withheld {
 				t.Fatalf("waiting %v, rows %s", p.Waiting, actions(p))
 			}
 			if h.w.Revision() != revision(1) || len(h.rows) != before {
@@ -353,14 +385,17 @@ func TestAnEmptyHeadWaitsWhateverThePercentages(t *testing.T) {
 }
 
 func TestOlderAndRewrittenHistoryWaits(t *testing.T) {
-	for relation, reason := range map[string]fleet.HoldReason{RelationOlder: fleet.HoldOlder, RelationRewritten: fleet.HoldRewritten, RelationUnknown: fleet.HoldRewritten, "something new": fleet.HoldRewritten} {
+	for relation, reason := range map[string]fleet.HoldReason{RelationOlder: fleet.HoldOlder,
+		RelationRewritten: fleet.HoldRewritten, RelationUnknown: fleet.HoldRewritten,
+		"something new": fleet.HoldRewritten} {
 		t.Run(relation, func(t *testing.T) {
 			h := newHouse(t)
 			h.apply(crowd(30))
 			head := h.files.drop("acme", 0, 30)
 			as := func(r *Request) { r.Revision, r.Relation = revision(77), relation }
 			p := h.apply(head, as)
-			if p.Waiting == nil || p.Waiting.Reason != reason || len(p.Waiting.Items) != 30 || len(p.Rows) != 0 {
+			if p.Waiting == nil || p.Waiting.Reason != reason || len(p.Waiting.Items) != 30 ||
+				len(p.Rows) != 0 {
 				t.Fatalf("%+v", p.Waiting)
 			}
 			h.restart()
@@ -371,7 +406,8 @@ func TestOlderAndRewrittenHistoryWaits(t *testing.T) {
 				t.Error("planning the applied revision anew ends what the head waits for")
 			}
 			p = h.apply(head, as, approve(h, revision(77)))
-			if p.Waiting != nil || p.Counts.Deleted != 30 || len(p.Approved) != 30 || len(p.Ended) != 1 {
+			if p.Waiting != nil || p.Counts.Deleted != 30 || len(p.Approved) != 30 ||
+				len(p.Ended) != 1 {
 				t.Errorf("approved: %v, %+v, ended %v", p.Waiting, p.Counts, p.Ended)
 			}
 		})
@@ -382,7 +418,8 @@ func TestTwoPlansOfOneBase(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
 	a := h.compute(h.files.without("tenants/acme/deployments/cart.yaml"))
-	b := h.compute(h.files.edit("tenants/acme/deployments/cart.yaml", "targetRevision: v1", "targetRevision: v2"))
+	b := h.compute(h.files.edit("tenants/acme/deployments/cart.yaml", "targetRevision: v1",
+		"targetRevision: v2"))
 	h.commit(a)
 	defer func() {
 		if s, _ := recover().(string); !strings.Contains(s, "compute it again") {

@@ -9,8 +9,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// hash is over what is to be done and nothing else: two plans with one hash do the same, whatever revisions, clocks and words they carry.
-// Every part is preceded by its length.
+// hash is over what is to be done and nothing else: two plans with one hash do the same, whatever
+// revisions, clocks and words they carry. Every part is preceded by its length.
 func (p *Plan) hash() string {
 	h := hasher{sha256.New()}
 	h.list("waiting", b2i(p.Waiting != nil))
@@ -60,9 +60,10 @@ func (p *Plan) hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// recordKey is the same for plans that would be recorded alike, so that one that is recorded twice has one effect. Beside the hash it has what
-// changes without an object: problems, and what the planner remembers. When something began to wait is no part of it: a plan that is made
-// again since its record's answer was lost has another time.
+// recordKey is the same for plans that would be recorded alike, so that one that is recorded twice
+// has one effect. Beside the hash it has what changes without an object: problems, and what the
+// planner remembers. When something began to wait is no part of it: a plan that is made again since
+// its record's answer was lost has another time.
 func (p *Plan) recordKey() string {
 	if p.memory == nil && len(p.Problems)+len(p.Checked) == 0 {
 		return p.Hash

@@ -10,8 +10,8 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// fault is a panic of the planner or the renderer. It is a defect of the program, and one file of one tenant
-// must not stop the others by it.
+// fault is a panic of the planner or the renderer. It is a defect of the program, and one file of
+// one tenant must not stop the others by it.
 type fault struct{ value any }
 
 func (f *fault) Error() string {
@@ -28,8 +28,8 @@ func (w *World) guarded(r Request, render Renderer) (p *Plan, err error) {
 	return w.compute(r, render)
 }
 
-// isolated computes the plan again without the files that the planner fails on: each is quarantined and keeps
-// its last good state. It tries each tenant's files alone, and then each file alone.
+// isolated computes the plan again without the files that the planner fails on: each is quarantined
+// and keeps its last good state. It tries each tenant's files alone, and then each file alone.
 func (w *World) isolated(r Request, render Renderer, failed *fault) (*Plan, error) {
 	fails := func(files []catalog.Input) *fault {
 		alone := r

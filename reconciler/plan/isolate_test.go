@@ -11,7 +11,8 @@ func TestAPanicOfThePlannerQuarantinesTheFileThatItComesFrom(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small().with("fleet/tenants/globex.yaml", tenantFile("globex", "")).
 		with("tenants/globex/environments/shops.yaml", environmentFile("shops", "eu", "", "app")))
-	const bad, beside, other = "tenants/acme/deployments/bad.yaml", "tenants/acme/deployments/new.yaml", "tenants/globex/deployments/shop.yaml"
+	const bad, beside, other = "tenants/acme/deployments/bad.yaml",
+		"tenants/acme/deployments/new.yaml", "tenants/globex/deployments/shop.yaml"
 	after := h.files.with(bad, deploymentFile("bad", "acme/bad", "environments: [prod]", "")).
 		with(beside, deploymentFile("new", "acme/new", "environments: [prod]", "")).
 		with(other, deploymentFile("shop", "globex/shop", "environments: [shops]", ""))
@@ -25,7 +26,8 @@ func TestAPanicOfThePlannerQuarantinesTheFileThatItComesFrom(t *testing.T) {
 	if p.Counts.Created != 2 || len(p.Quarantined) != 1 || p.Quarantined[0].Path != bad {
 		t.Fatalf("%s, quarantined %+v", actions(p), p.Quarantined)
 	}
-	if m := p.Quarantined[0].Problems[0].Message; !strings.Contains(m, "cannot be planned") || !strings.Contains(m, "index out of range") {
+	if m := p.Quarantined[0].Problems[0].Message; !strings.Contains(m, "cannot be planned") ||
+		!strings.Contains(m, "index out of range") {
 		t.Error(m)
 	}
 	h.restart()
@@ -46,7 +48,8 @@ func TestAPanicThatNoFileOfTheCommitIsBehindIsAnError(t *testing.T) {
 	h.apply(small().without(checkout))
 	h.render.refuses = func(fleet.Object) bool { panic("nil map") }
 	r := Request{Revision: h.w.Revision(), Relation: RelationSame, Gone: h.w.Leaving(), Now: h.now}
-	if _, err := h.w.Compute(r, &h.render); err == nil || !strings.Contains(err.Error(), "nil map") {
+	if _, err := h.w.Compute(r, &h.render); err == nil || !strings.Contains(err.Error(),
+		"nil map") {
 		t.Error(err)
 	}
 }

@@ -49,7 +49,8 @@ func (r *jsonRenderer) Render(e fleet.EngineSpec, o fleet.Object) (fleet.Manifes
 		a.DeletionPolicy = ""
 		spec = a
 	}
-	body, err := json.Marshal(map[string]any{"kind": o.Key.Kind, "namespace": e.ArgoCD.Namespace, "name": o.Key.Name, "spec": spec})
+	body, err := json.Marshal(map[string]any{"kind": o.Key.Kind, "namespace": e.ArgoCD.Namespace,
+		"name": o.Key.Name, "spec": spec})
 	if err != nil {
 		return fleet.Manifest{}, err
 	}
@@ -69,7 +70,9 @@ func (t tree) with(path, text string) tree {
 func (t tree) without(prefixes ...string) tree {
 	out := maps.Clone(t)
 	for path := range t {
-		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(path, p) }) {
+		if slices.ContainsFunc(prefixes, func(p string) bool {
+			return strings.HasPrefix(path, p)
+		}) {
 			delete(out, path)
 		}
 	}
@@ -108,8 +111,10 @@ func inputs(before, after tree) []catalog.Input {
 
 func input(path, text string) (catalog.Input, bool) {
 	sum := sha1.Sum([]byte(text))
-	doc := configschema.Decode(configschema.File{Path: path, Blob: hex.EncodeToString(sum[:]), Bytes: []byte(text)})
-	return catalog.Input{Key: doc.Key, Path: path, Blob: doc.Blob, Declaration: doc.Declaration, Problems: doc.Problems}, doc.Key.Kind != ""
+	doc := configschema.Decode(configschema.File{Path: path, Blob: hex.EncodeToString(sum[:]),
+		Bytes: []byte(text)})
+	return catalog.Input{Key: doc.Key, Path: path, Blob: doc.Blob, Declaration: doc.Declaration,
+		Problems: doc.Problems}, doc.Key.Kind != ""
 }
 
 // house is a World with the tree that is applied to it, as the loop and the store would keep them.
@@ -126,15 +131,19 @@ type house struct {
 }
 
 func newHouse(t testing.TB) *house {
-	return &house{t: t, w: NewWorld(), files: tree{}, now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), rows: map[fleet.ObjectKey]fleet.Row{}}
+	return &house{t: t, w: NewWorld(), files: tree{}, now: time.Date(2026, 11, 20, 12, 0, 0, 0,
+		time.UTC), rows: map[fleet.ObjectKey]fleet.Row{}}
 }
 
-func revision(n int) fleet.Revision { return fleet.Revision(fmt.Sprintf("%08x%032x", 0xa0000000+n, n)) }
+func revision(n int) fleet.Revision {
+	return fleet.Revision(fmt.Sprintf("%08x%032x", 0xa0000000+n, n))
+}
 
 // compute plans the tree as the next revision.
 func (h *house) compute(files tree, options ...func(*Request)) *Plan {
 	h.t.Helper()
-	r := Request{Revision: revision(h.n + 1), Files: inputs(h.files, files), Recent: h.log, Now: h.now, Explain: true}
+	r := Request{Revision: revision(h.n + 1), Files: inputs(h.files, files), Recent: h.log,
+		Now: h.now, Explain: true}
 	for _, o := range options {
 		o(&r)
 	}
@@ -173,7 +182,8 @@ func (h *house) commit(p *Plan) {
 	h.w.Commit(p)
 }
 
-// once does as the store does, to which the key of the last record says that it has this one already: then nothing may be lost by that.
+// once does as the store does, to which the key of the last record says that it has this one
+// already: then nothing may be lost by that.
 func (h *house) once(p *Plan, r fleet.Record) {
 	h.t.Helper()
 	if !p.Empty() && !r.Withheld && r.Revision == h.last.Revision && r.PlanHash == h.last.PlanHash {
@@ -210,12 +220,17 @@ func (h *house) record(c RowChange) {
 // again plans the applied revision anew: approvals, and what is gone.
 func (h *house) again(options ...func(*Request)) *Plan {
 	h.t.Helper()
-	p := h.compute(h.files, append([]func(*Request){func(r *Request) { r.Revision, r.Relation = h.w.Revision(), RelationSame }}, options...)...)
+	p := h.compute(h.files,
+		append([]func(*Request){func(r *Request) {
+			r.Revision, r.Relation = h.w.Revision(),
+				RelationSame
+		}}, options...)...)
 	h.commit(p)
 	return p
 }
 
-// work lets the engines catch up: absent objects are removed, and the planner hears of it, until nothing is left to do.
+// work lets the engines catch up: absent objects are removed, and the planner hears of it, until
+// nothing is left to do.
 func (h *house) work() {
 	h.t.Helper()
 	for range 10 {
@@ -252,7 +267,9 @@ func (h *house) snapshot() fleet.Snapshot {
 		s.Declarations = append(s.Declarations, *d)
 	}
 	for _, q := range h.w.catalog.Quarantines() {
-		s.Quarantines = append(s.Quarantines, fleet.Quarantine{Key: q.Key, Path: q.Path, Blob: q.Blob, Declaration: q.Declaration, Problems: q.Problems, HasLastGood: q.HasLastGood, Removed: q.Removed})
+		s.Quarantines = append(s.Quarantines, fleet.Quarantine{Key: q.Key, Path: q.Path,
+			Blob: q.Blob, Declaration: q.Declaration, Problems: q.Problems,
+			HasLastGood: q.HasLastGood, Removed: q.Removed})
 	}
 	for _, p := range h.w.placements.base {
 		s.Placements = append(s.Placements, p)
@@ -261,7 +278,9 @@ func (h *house) snapshot() fleet.Snapshot {
 		s.SyncHolds = append(s.SyncHolds, sh)
 	}
 	for k, r := range h.rows {
-		s.Objects = append(s.Objects, fleet.Indexed{Key: k, Hash: r.Manifest.Hash, Tenant: r.Tenant, Environment: r.Environment, Deployment: r.Deployment, Credential: r.Credential, Deletion: r.Deletion, Absent: r.Absent})
+		s.Objects = append(s.Objects, fleet.Indexed{Key: k, Hash: r.Manifest.Hash, Tenant: r.Tenant,
+			Environment: r.Environment, Deployment: r.Deployment, Credential: r.Credential,
+			Deletion: r.Deletion, Absent: r.Absent})
 	}
 	return s
 }
@@ -279,22 +298,36 @@ func (h *house) restart() {
 // The files of tests, short.
 
 func fleetFile(guards string) string {
-	return "apiVersion: argosy.dev/v1alpha1\nkind: Fleet\nmetadata: {name: fleet}\nspec:\n  gitHosts: [git.example.com]\n" + guards
+	return "apiVersion: argosy.dev/v1alpha1\nkind: Fleet\nmetadata: {name: fleet}\nspec:\n  " +
+		"gitHosts: [git.example.com]\n" + guards
 }
 
 func engineFile(name, region, rest string) string {
-	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: Engine\nmetadata: {name: %[1]s}\nspec:\n  argocd: {namespace: argocd-%[1]s, installationID: %[1]s}\n  connection: {kubeconfigRef: {name: %[1]s}}\n  region: %[2]s\n  capacity: {applications: 1000, environments: 100}\n%[3]s", name, region, rest)
+	return fmt.Sprintf(
+		"apiVersion: argosy.dev/v1alpha1\nkind: Engine\nmetadata: {name: %[1]s}\nspec:\n  "+
+			"argocd: {namespace: argocd-%[1]s, installationID: %[1]s}\n  connection: "+
+			"{kubeconfigRef: {name: %[1]s}}\n  region: %[2]s\n  capacity: {applications: 1000, "+
+			"environments: 100}\n%[3]s", name, region, rest)
 }
 
 func tenantFile(name, rest string) string {
-	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: Tenant\nmetadata: {name: %[1]s}\nspec:\n  owners: [\"group:%[1]s\"]\n  quota: {environments: 100, deployments: 500, applications: 1000}\n  repositories: [\"https://git.example.com/%[1]s/\", \"https://git.example.com/shared/\"]\n  clusters: [.example.com]\n  namespaces: [app, web, shop, other, bad]\n%[2]s", name, rest)
+	return fmt.Sprintf(
+		"apiVersion: argosy.dev/v1alpha1\nkind: Tenant\nmetadata: {name: %[1]s}\nspec:\n  "+
+			"owners: [\"group:%[1]s\"]\n  quota: {environments: 100, deployments: 500, "+
+			"applications: 1000}\n  repositories: [\"https://git.example.com/%[1]s/\", "+
+			"\"https://git.example.com/shared/\"]\n  clusters: [.example.com]\n  namespaces: "+
+			"[app, web, shop, other, bad]\n%[2]s", name, rest)
 }
 
 func environmentFile(name, region, labels, namespaces string) string {
 	if labels != "" {
 		labels = ", labels: {" + labels + "}"
 	}
-	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: %[1]s%[3]s}\nspec:\n  cluster: {server: \"https://%[1]s.example.com:6443\", credentialsRef: {name: %[1]s}}\n  namespaces: [%[4]s]\n  region: %[2]s\n", name, region, labels, namespaces)
+	return fmt.Sprintf(
+		"apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: "+
+			"%[1]s%[3]s}\nspec:\n  cluster: {server: \"https://%[1]s.example.com:6443\", "+
+			"credentialsRef: {name: %[1]s}}\n  namespaces: [%[4]s]\n  region: %[2]s\n", name,
+		region, labels, namespaces)
 }
 
 // withAgent is an environment's file with an agent instead of its cluster.
@@ -308,28 +341,40 @@ func withAgent(text, agent string) string {
 }
 
 func deploymentFile(name, repo, destination, rest string) string {
-	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: %s}\nspec:\n  source: {repoURL: \"https://git.example.com/%s\", path: deploy, targetRevision: v1}\n  destination: {%s, namespace: app}\n%s", name, repo, destination, rest)
+	return fmt.Sprintf(
+		"apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: %s}\nspec:\n "+
+			" source: {repoURL: \"https://git.example.com/%s\", path: deploy, targetRevision: "+
+			"v1}\n  destination: {%s, namespace: app}\n%s", name, repo, destination, rest)
 }
 
 func credentialFile(name, repo string) string {
-	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: RepositoryCredential\nmetadata: {name: %[1]s}\nspec: {repoURL: \"https://git.example.com/%[2]s\", credentialsRef: {name: %[1]s}}\n", name, repo)
+	return fmt.Sprintf(
+		"apiVersion: argosy.dev/v1alpha1\nkind: RepositoryCredential\nmetadata: {name: "+
+			"%[1]s}\nspec: {repoURL: \"https://git.example.com/%[2]s\", credentialsRef: {name: "+
+			"%[1]s}}\n", name, repo)
 }
 
 func syncFile(name, rest string) string {
-	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: SyncRun\nmetadata: {name: %s}\nspec: {%s}\n", name, rest)
+	return fmt.Sprintf(
+		"apiVersion: argosy.dev/v1alpha1\nkind: SyncRun\nmetadata: {name: %s}\nspec: {%s}\n", name,
+		rest)
 }
 
 // small is two engines in one region and acme with two environments and two deployments.
 func small() tree {
 	return tree{
-		"fleet/fleet.yaml":                       fleetFile(""),
-		"fleet/engines/eu-1.yaml":                engineFile("eu-1", "eu", ""),
-		"fleet/engines/eu-2.yaml":                engineFile("eu-2", "eu", ""),
-		"fleet/tenants/acme.yaml":                tenantFile("acme", ""),
-		"tenants/acme/environments/prod.yaml":    environmentFile("prod", "eu", "tier: prod", "app, other"),
-		"tenants/acme/environments/staging.yaml": environmentFile("staging", "eu", "tier: dev", "app"),
-		"tenants/acme/deployments/checkout.yaml": deploymentFile("checkout", "acme/checkout", "environments: [prod, staging]", ""),
-		"tenants/acme/deployments/cart.yaml":     deploymentFile("cart", "acme/cart", "environmentSelector: {matchLabels: {tier: prod}}", ""),
+		"fleet/fleet.yaml":        fleetFile(""),
+		"fleet/engines/eu-1.yaml": engineFile("eu-1", "eu", ""),
+		"fleet/engines/eu-2.yaml": engineFile("eu-2", "eu", ""),
+		"fleet/tenants/acme.yaml": tenantFile("acme", ""),
+		"tenants/acme/environments/prod.yaml": environmentFile("prod", "eu", "tier: prod",
+			"app, other"),
+		"tenants/acme/environments/staging.yaml": environmentFile("staging", "eu", "tier: dev",
+			"app"),
+		"tenants/acme/deployments/checkout.yaml": deploymentFile("checkout", "acme/checkout",
+			"environments: [prod, staging]", ""),
+		"tenants/acme/deployments/cart.yaml": deploymentFile("cart", "acme/cart",
+			"environmentSelector: {matchLabels: {tier: prod}}", ""),
 		"tenants/acme/credentials/checkout.yaml": credentialFile("checkout", "acme/checkout"),
 	}
 }

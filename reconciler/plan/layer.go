@@ -64,8 +64,9 @@ func (l *layer[K, V]) fold() {
 	l.changed = nil
 }
 
-// counter counts uses of keys within groups: the repositories of a tenant on an engine, and how many Applications read each. A layer
-// over a base like layer, so that a plan costs the groups' keys that it changes and never the groups.
+// counter counts uses of keys within groups: the repositories of a tenant on an engine, and how
+// many Applications read each. A layer over a base like layer, so that a plan costs the groups'
+// keys that it changes and never the groups.
 type counter[G, K comparable] struct {
 	base  map[G]map[K]int
 	delta map[G]map[K]int

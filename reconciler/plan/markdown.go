@@ -8,11 +8,13 @@ import (
 	"argosy.dev/argosy/fleet/printable"
 )
 
-// mostMarkdown keeps a plan below what GitHub takes as one comment (65,536 characters), with room for what stands around it.
+// mostMarkdown keeps a plan below what GitHub takes as one comment (65,536 characters), with room
+// for what stands around it.
 const mostMarkdown = 55_000
 
-// WriteMarkdown writes the plan for a comment on GitHub. Whatever may come from a repository stands in fenced blocks or code spans that its
-// own backticks cannot end, where neither markup nor mentions nor links act. What is too much for one comment is counted.
+// WriteMarkdown writes the plan for a comment on GitHub. Whatever may come from a repository stands
+// in fenced blocks or code spans that its own backticks cannot end, where neither markup nor
+// mentions nor links act. What is too much for one comment is counted.
 func (p *Plan) WriteMarkdown(w io.Writer) error {
 	r, err := p.Report()
 	if err != nil {
@@ -56,7 +58,8 @@ func (m *markdown) plan(r Report) {
 		m.say("\nOther tenants: %s\n", code(radius(r)))
 	}
 	for _, h := range r.Holds {
-		m.say("\n> **Held.** %s. Approve with %s.\n", plain(holdLine(h)), code("argosy approve "+string(h.Revision)))
+		m.say("\n> **Held.** %s. Approve with %s.\n", plain(holdLine(h)),
+			code("argosy approve "+string(h.Revision)))
 	}
 	if len(r.Problems) > 0 {
 		lines := []string{}
@@ -102,7 +105,8 @@ func (m *markdown) tenant(t TenantReport) {
 		m.say("- environment %s leaves its engine\n", code(name))
 	}
 	for _, s := range t.Syncs {
-		m.say("- sync %s at %s on %s (%s)\n", code(s.Application), code(s.Revision), code(string(s.Engine)), code(string(s.SyncRun)))
+		m.say("- sync %s at %s on %s (%s)\n", code(s.Application), code(s.Revision),
+			code(string(s.Engine)), code(string(s.SyncRun)))
 	}
 	for _, e := range t.Engines {
 		words := engineWords(e.Name)
@@ -140,7 +144,8 @@ func changeLines(c ChangeReport) []string {
 	return lines
 }
 
-// block writes lines in a fence that is longer than any run of backticks within them, as far as there is room.
+// block writes lines in a fence that is longer than any run of backticks within them, as far as
+// there is room.
 func (m *markdown) block(language string, lines []string) {
 	fence, kept := "```", []string{}
 	room := mostMarkdown - m.b.Len() - len(language) - 20
@@ -162,12 +167,12 @@ func (m *markdown) block(language string, lines []string) {
 	fmt.Fprintf(&m.b, "\n%s%s\n%s\n%s\n", fence, language, strings.Join(kept, "\n"), fence)
 }
 
-// mostTicks is the longest run of backticks that cmark-gfm, which GitHub renders with, takes for the end of a code span (MAXBACKTICKS in its
-// inlines.c).
+// mostTicks is the longest run of backticks that cmark-gfm, which GitHub renders with, takes for
+// the end of a code span (MAXBACKTICKS in its inlines.c).
 const mostTicks = 80
 
-// code is a code span that holds s whatever backticks it has: between runs of the first length that is none of its own. What has runs of all
-// lengths that could be is shown with quotes for them.
+// code is a code span that holds s whatever backticks it has: between runs of the first length that
+// is none of its own. What has runs of all lengths that could be is shown with quotes for them.
 func code(s string) string {
 	s = oneLine(s)
 	if s == "" {
@@ -191,12 +196,13 @@ func code(s string) string {
 	return ticks + s + ticks
 }
 
-// unseen stands behind what GitHub makes a mention or a reference of. It looks for those after Markdown was read, so that neither a backslash
-// nor an entity for the character itself keeps it from it (github/cmark-gfm issues 181 and 389).
+// unseen stands behind what GitHub makes a mention or a reference of. It looks for those after
+// Markdown was read, so that neither a backslash nor an entity for the character itself keeps it
+// from it (github/cmark-gfm issues 181 and 389).
 const unseen = "&#8203;"
 
-// plain is text outside of a code span: sentences of this package with names and numbers in them. Everything that Markdown or HTML could
-// take for markup is escaped, and nobody is mentioned.
+// plain is text outside of a code span: sentences of this package with names and numbers in them.
+// Everything that Markdown or HTML could take for markup is escaped, and nobody is mentioned.
 func plain(s string) string {
 	var b strings.Builder
 	for _, r := range oneLine(s) {

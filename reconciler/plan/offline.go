@@ -8,22 +8,33 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// Offline is what `argosy render` shows: every object that each engine would get from these declarations alone, as if nothing had been
-// applied before. Environments are placed from scratch, so where an engine has history the control plane may have placed them elsewhere.
-// An empty engine means all of them. The declarations' own policies judge them.
-func Offline(files []catalog.Input, engine fleet.EngineName, judge catalog.Judge, render Renderer) (*Plan, error) {
-	p, err := NewWorld().Judging(judge).Compute(Request{Files: files, Relation: RelationDescendant}, render)
+// Offline is what `argosy render` shows: every object that each engine would get from these
+// declarations alone, as if nothing had been applied before. Environments are placed from scratch,
+// so where an engine has history the control plane may have placed them elsewhere. An empty engine
+// means all of them. The declarations' own policies judge them.
+func Offline(files []catalog.Input, engine fleet.EngineName, judge catalog.Judge,
+	render Renderer) (*Plan, error) {
+	p, err := NewWorld().Judging(judge).Compute(Request{Files: files, Relation: RelationDescendant},
+		render)
 	if err != nil {
 		return nil, err
 	}
 	if engine == "" {
 		return p, nil
 	}
-	own := slices.ContainsFunc(p.Placements, func(pl fleet.Placement) bool { return engine.OfEnvironment() && pl.Engine == engine })
+	own := slices.ContainsFunc(p.Placements, func(pl fleet.Placement) bool {
+		return engine.OfEnvironment() && pl.Engine == engine
+	})
 	if !own && p.draft.stage.Engine(engine) == nil {
-		return nil, fmt.Errorf("engine %s is not declared; fleet/engines/ declares %v, and TENANT.ENVIRONMENT is an environment's own cluster with an agent", engine, p.draft.stage.Engines())
+		return nil,
+			fmt.Errorf(
+				"engine %s is not declared; fleet/engines/ declares %v, and TENANT.ENVIRONMENT "+
+					"is an environment's own cluster with an agent", engine,
+				p.draft.stage.Engines())
 	}
 	p.Rows = slices.DeleteFunc(p.Rows, func(c RowChange) bool { return c.Row.Key.Engine != engine })
-	p.Placements = slices.DeleteFunc(p.Placements, func(pl fleet.Placement) bool { return pl.Engine != engine })
+	p.Placements = slices.DeleteFunc(p.Placements, func(pl fleet.Placement) bool {
+		return pl.Engine != engine
+	})
 	return p, nil
 }

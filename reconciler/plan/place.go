@@ -15,8 +15,9 @@ func compareEnvironments(a, b fleet.EnvironmentID) int {
 	return strings.Compare(string(a.Tenant)+"/"+string(a.Name), string(b.Tenant)+"/"+string(b.Name))
 }
 
-// placeWaiting gives engines to environments that have none: those that the plan touches, and all that wait when something has changed
-// that may let them in. The order is that of their names, so that every replica decides alike.
+// placeWaiting gives engines to environments that have none: those that the plan touches, and all
+// that wait when something has changed that may let them in. The order is that of their names, so
+// that every replica decides alike.
 func (d *draft) placeWaiting() error {
 	pending := map[fleet.EnvironmentID]bool{}
 	for id := range d.touchedEnvironments {
@@ -26,8 +27,12 @@ func (d *draft) placeWaiting() error {
 	}
 	d.needsEngines = len(d.r.Unread) > 0 && d.anyToChoose(pending)
 	if d.retry || d.w.blocked && len(d.r.Unread) == 0 {
-		d.unserved.each(func(id fleet.EnvironmentID, _ struct{}) { pending[id] = d.stage.Environment(id) != nil })
-		maps.DeleteFunc(pending, func(_ fleet.EnvironmentID, inEffect bool) bool { return !inEffect })
+		d.unserved.each(func(id fleet.EnvironmentID, _ struct{}) {
+			pending[id] = d.stage.Environment(id) != nil
+		})
+		maps.DeleteFunc(pending, func(_ fleet.EnvironmentID, inEffect bool) bool {
+			return !inEffect
+		})
 	}
 	d.blocked = len(d.r.Unread) > 0 && (d.w.blocked || d.anyToChoose(pending))
 	if len(pending) == 0 {
@@ -73,21 +78,31 @@ func (d *draft) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.P
 	}
 	slices.Sort(names)
 	return fleet.Placement{Environment: id, Applications: item.Applications,
-		Reason: "not placed yet: it may stand on an engine that was not read since the rebuild: " + strings.Join(names, ", ")}
+		Reason: "not placed yet: it may stand on an engine that was not read since the rebuild: " +
+			strings.Join(names, ", ")}
 }
 
-// byAgents is what the agents' words decide after a rebuild: where the item stands already, or that it is not placed yet; false when nothing does.
+// byAgents is what the agents' words decide after a rebuild: where the item stands already, or that
+// it is not placed yet; false when nothing does.
 func (d *draft) byAgents(item placement.Item) (fleet.Placement, bool) {
 	p := fleet.Placement{Environment: item.Environment, Applications: item.Applications}
 	stands := d.mayHave(item, d.r.Stands[item.Environment])
-	unheard := slices.DeleteFunc(d.mayHave(item, d.r.Unheard), func(name fleet.EngineName) bool { return slices.Contains(stands, name) })
+	unheard := slices.DeleteFunc(d.mayHave(item, d.r.Unheard), func(name fleet.EngineName) bool {
+		return slices.Contains(stands, name)
+	})
 	switch {
 	case len(stands) > 1:
-		p.Reason = fmt.Sprintf("not placed yet: the agents of engines %s and %s both say that it stands there; remove its objects from one", stands[0], stands[1])
+		p.Reason = fmt.Sprintf(
+			"not placed yet: the agents of engines %s and %s both say that it stands there; "+
+				"remove its objects from one", stands[0], stands[1])
 	case len(unheard) > 0:
-		p.Reason = fmt.Sprintf("not placed yet: it may stand on engine %s, whose agent has not told since the rebuild that nothing does", unheard[0])
+		p.Reason = fmt.Sprintf(
+			"not placed yet: it may stand on engine %s, whose agent has not told since the "+
+				"rebuild that nothing does", unheard[0])
 	case len(stands) == 1:
-		p.Engine, p.Reason = stands[0], fmt.Sprintf("its objects stand on %s, as its agent said when the mirror was rebuilt", stands[0])
+		p.Engine, p.Reason = stands[0],
+			fmt.Sprintf("its objects stand on %s, as its agent said when the mirror was rebuilt",
+				stands[0])
 		return p, true
 	default:
 		return p, false
@@ -96,7 +111,8 @@ func (d *draft) byAgents(item placement.Item) (fleet.Placement, bool) {
 	return p, true
 }
 
-// mayHave are those of the engines that the item may have been given, in whatever state they are now, by name.
+// mayHave are those of the engines that the item may have been given, in whatever state they are
+// now, by name.
 func (d *draft) mayHave(item placement.Item, names []fleet.EngineName) []fleet.EngineName {
 	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
 	return slices.DeleteFunc(sorted, func(name fleet.EngineName) bool {
@@ -106,7 +122,8 @@ func (d *draft) mayHave(item placement.Item, names []fleet.EngineName) []fleet.E
 		}
 		spec := *e.Engine
 		spec.State = fleet.EngineActive
-		return placement.Verify(item, placement.Engine{Name: name, Labels: e.Labels, Spec: spec}) != ""
+		return placement.Verify(item, placement.Engine{Name: name, Labels: e.Labels,
+			Spec: spec}) != ""
 	})
 }
 
@@ -143,24 +160,29 @@ func (d *draft) candidates() []placement.Engine {
 	for _, name := range names {
 		e := d.stage.Engine(name)
 		load, _ := d.loads.get(name)
-		out = append(out, placement.Engine{Name: name, Labels: e.Labels, Spec: *e.Engine, Load: load})
+		out = append(out, placement.Engine{Name: name, Labels: e.Labels, Spec: *e.Engine,
+			Load: load})
 	}
 	return out
 }
 
 func (d *draft) item(id fleet.EnvironmentID) placement.Item {
-	i := placement.Item{Environment: id, Region: d.stage.Environment(id).Environment.Region, Applications: len(d.stage.DeploymentsIn(id))}
+	i := placement.Item{Environment: id, Region: d.stage.Environment(id).Environment.Region,
+		Applications: len(d.stage.DeploymentsIn(id))}
 	if t := d.stage.Tenant(id.Tenant); t != nil {
 		i.Constraints = t.Tenant.Placement
 	}
 	return i
 }
 
-// conflicts says why an engine cannot take the environment for what else it carries or what becomes of it. Argo CD looks repository
-// credentials and its caches up by URL: two tenants who read one repository with credentials of their own do not share an engine. The
-// other tenant is not named: the reason is shown to this one.
+// conflicts says why an engine cannot take the environment for what else it carries or what becomes
+// of it. Argo CD looks repository credentials and its caches up by URL: two tenants who read one
+// repository with credentials of their own do not share an engine. The other tenant is not named:
+// the reason is shown to this one.
 func (d *draft) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string {
-	own := slices.DeleteFunc(d.stage.Repositories(id), func(r catalog.Repository) bool { return r.Credential.Name == "" })
+	own := slices.DeleteFunc(d.stage.Repositories(id), func(r catalog.Repository) bool {
+		return r.Credential.Name == ""
+	})
 	return func(engine fleet.EngineName) string {
 		if _, going := d.deferred[fleet.Key{Kind: fleet.KindEngine, Name: string(engine)}]; going {
 			return "is to be removed or replaced and takes nothing new"
@@ -168,7 +190,9 @@ func (d *draft) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string 
 		for _, r := range own {
 			for _, other := range d.readers.keys(repo{engine, r.Key}) {
 				if other != id.Tenant && d.stage.CredentialFor(other, r.Key) != nil {
-					return fmt.Sprintf("already serves another tenant that reads %s with a credential of its own", r.Key)
+					return fmt.Sprintf(
+						"already serves another tenant that reads %s with a credential of its own",
+						r.Key)
 				}
 			}
 		}
@@ -176,7 +200,8 @@ func (d *draft) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string 
 	}
 }
 
-// verifyPlaced looks whether placements that the plan touches still hold. What no longer holds is said and stays: only a move moves it.
+// verifyPlaced looks whether placements that the plan touches still hold. What no longer holds is
+// said and stays: only a move moves it.
 func (d *draft) verifyPlaced() {
 	d.contest()
 	var engines []placement.Engine
@@ -190,7 +215,8 @@ func (d *draft) verifyPlaced() {
 			continue
 		}
 		why := d.misplacement(id, p.Engine)
-		if base, stood := d.w.placements.base[id]; why == p.Misplaced && !(stood && d.found(id, base)) {
+		if base, stood := d.w.placements.base[id]; why == p.Misplaced &&
+			!(stood && d.found(id, base)) {
 			continue
 		}
 		p.Misplaced = why
@@ -213,7 +239,8 @@ func (d *draft) misplacement(id fleet.EnvironmentID, on fleet.EngineName) string
 	if e == nil {
 		return fmt.Sprintf("engine %s is not declared", on)
 	}
-	why := placement.Verify(d.item(id), placement.Engine{Name: on, Labels: e.Labels, Spec: *e.Engine})
+	why := placement.Verify(d.item(id), placement.Engine{Name: on, Labels: e.Labels,
+		Spec: *e.Engine})
 	if why == "" {
 		why = d.contestedFor(id, on)
 	}
@@ -224,7 +251,8 @@ func (d *draft) misplacement(id fleet.EnvironmentID, on fleet.EngineName) string
 }
 
 // alternatives looks at the engines as if the environment had none yet.
-func (d *draft) alternatives(id fleet.EnvironmentID, on fleet.EngineName, engines []placement.Engine) []fleet.Alternative {
+func (d *draft) alternatives(id fleet.EnvironmentID, on fleet.EngineName,
+	engines []placement.Engine) []fleet.Alternative {
 	without := slices.Clone(engines)
 	for i := range without {
 		if without[i].Name == on {
@@ -235,8 +263,8 @@ func (d *draft) alternatives(id fleet.EnvironmentID, on fleet.EngineName, engine
 	return placement.Decide(d.item(id), without, d.conflicts(id)).Alternatives
 }
 
-// contest finds the repositories that two tenants have come to read, or no longer read, with credentials of their own on one engine, and
-// touches the environments that are concerned.
+// contest finds the repositories that two tenants have come to read, or no longer read, with
+// credentials of their own on one engine, and touches the environments that are concerned.
 func (d *draft) contest() {
 	seen := map[repo]bool{}
 	for r := range d.touchedReaders {
@@ -272,7 +300,8 @@ func (d *draft) contest() {
 func (d *draft) contestedFor(id fleet.EnvironmentID, engine fleet.EngineName) string {
 	var found []string
 	d.contested.each(func(r repo, _ struct{}) {
-		if r.engine == engine && d.readIn.count(reader{r, id.Tenant}, id.Name) > 0 && d.stage.CredentialFor(id.Tenant, r.key) != nil {
+		if r.engine == engine && d.readIn.count(reader{r, id.Tenant}, id.Name) > 0 &&
+			d.stage.CredentialFor(id.Tenant, r.key) != nil {
 			found = append(found, r.key)
 		}
 	})
@@ -280,5 +309,6 @@ func (d *draft) contestedFor(id fleet.EnvironmentID, engine fleet.EngineName) st
 		return ""
 	}
 	slices.Sort(found)
-	return "serves another tenant that reads " + strings.Join(found, " and ") + " with a credential of its own"
+	return "serves another tenant that reads " + strings.Join(found, " and ") +
+		" with a credential of its own"
 }

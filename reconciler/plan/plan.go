@@ -1,4 +1,5 @@
-// Package plan says what a commit of the config repo changes on the engines, and whether it may. It is pure: values in, values out.
+// Package plan says what a commit of the config repo changes on the engines, and whether it may. It
+// is pure: values in, values out.
 //
 //	World    what is applied: declarations, placements, an index of the rows, what waits
 //	Compute  World + changed files -> Plan; the World stays as it is
@@ -17,8 +18,9 @@
 //   - deletions beyond the guards are held, one by one, until the revision that asked for them is approved or they are no longer asked for.
 //     So are those that nobody reviewed, if reviews are asked for (Request.Review), until somebody turns out to have.
 //
-// What a worker has to see to: rows are brought to an engine in the order of ObjectKind.Rank, absent ones in the opposite order, and the
-// object of an absent Cluster, Repository or AppProject row is not deleted while an Application on the engine still refers to it.
+// What a worker has to see to: rows are brought to an engine in the order of ObjectKind.Rank,
+// absent ones in the opposite order, and the object of an absent Cluster, Repository or AppProject
+// row is not deleted while an Application on the engine still refers to it.
 package plan
 
 import (
@@ -29,8 +31,8 @@ import (
 // Action is what happens to a row.
 type Action string
 
-// Actions. A Create or Update is always to be written, also when the stored row has the same hash: it may be absent, or differ in its
-// deletion policy or in where its credential is found.
+// Actions. A Create or Update is always to be written, also when the stored row has the same hash:
+// it may be absent, or differ in its deletion policy or in where its credential is found.
 const (
 	Create Action = "create"
 	Update Action = "update"
@@ -40,8 +42,9 @@ const (
 
 // RowChange is one row that changes.
 type RowChange struct {
-	Action     Action
-	Subject    string    // what people call it: deployment@environment, the environment's, credential's or tenant's name
+	Action Action
+	// what people call it: deployment@environment, the environment's, credential's or tenant's name
+	Subject    string
 	Row        fleet.Row // of a Delete or Hold: without manifest
 	BeforeHash string    // of the manifest that stood; empty on Create
 	Before     []byte    // that manifest, when Request.Explain asked for it
@@ -59,31 +62,36 @@ type Counts struct {
 	Placed  int `json:"placed"` // environments that got an engine
 }
 
-// Plan is what one revision changes. Its slices are sorted, and the same for the same World and Request. It can be read while the World goes on:
-// only Commit looks back into it.
+// Plan is what one revision changes. Its slices are sorted, and the same for the same World and
+// Request. It can be read while the World goes on: only Commit looks back into it.
 type Plan struct {
 	Base, Head fleet.Revision
 
-	// Waiting is set when the whole revision waits for an approval: its history is no continuation, or it is empty. Its Items are the
-	// Applications that the revision would delete. Nothing else of the plan is then applied, and Base stays the applied revision.
+	// Waiting is set when the whole revision waits for an approval: its history is no continuation,
+	// or it is empty. Its Items are the Applications that the revision would delete. Nothing else
+	// of the plan is then applied, and Base stays the applied revision.
 	Waiting *fleet.Hold
 
 	Declarations []catalog.Change
 	Quarantined  []catalog.Quarantine // new or changed
 	Cleared      []fleet.Key          // quarantines that end
-	Checked      []fleet.Key          // whose earlier problems are out of date: theirs are in Problems
-	Problems     []fleet.Problem
+	// whose earlier problems are out of date: theirs are in Problems
+	Checked  []fleet.Key
+	Problems []fleet.Problem
 
-	Placements []fleet.Placement     // new or changed; Engine "" while there is none, and Reason why
+	// new or changed; Engine "" while there is none, and Reason why
+	Placements []fleet.Placement
 	Unplaced   []fleet.EnvironmentID // whose environment is gone
 
-	// NeedsEngines reports whether an environment that the change concerns is not placed before the engines of Request.Unread are read.
+	// NeedsEngines reports whether an environment that the change concerns is not placed before the
+	// engines of Request.Unread are read.
 	NeedsEngines bool
 
-	Rows     []RowChange
-	Freed    []fleet.ObjectKey // rows that were held and no longer are
-	Approved []fleet.ObjectKey // those of Rows' deletions that an approval let through: they do not count against the guards
-	Holds    []fleet.Hold      // new or changed
+	Rows  []RowChange
+	Freed []fleet.ObjectKey // rows that were held and no longer are
+	// those of Rows' deletions that an approval let through: they do not count against the guards
+	Approved []fleet.ObjectKey
+	Holds    []fleet.Hold // new or changed
 	Ended    []fleet.HoldID
 
 	Syncs          []fleet.SyncRequest
@@ -107,15 +115,17 @@ func (p *Plan) Empty() bool {
 	return r.Empty()
 }
 
-// Record is the plan as the store takes it. The caller adds what only it knows: the commit's author, subject and time, and the
-// ciphertexts of sealed files.
+// Record is the plan as the store takes it. The caller adds what only it knows: the commit's
+// author, subject and time, and the ciphertexts of sealed files.
 func (p *Plan) Record() fleet.Record {
-	r := fleet.Record{Base: p.Base, Revision: p.Head, PlanHash: p.recordKey(), Holds: p.Holds, EndedHold: p.Ended, Memory: p.memory}
+	r := fleet.Record{Base: p.Base, Revision: p.Head, PlanHash: p.recordKey(), Holds: p.Holds,
+		EndedHold: p.Ended, Memory: p.memory}
 	if p.Waiting != nil {
 		r.Withheld = true
 		return r
 	}
-	r.Created, r.Changed, r.Deleted, r.HeldBack = p.Counts.Created, p.Counts.Changed, p.Counts.Deleted, p.Counts.Held
+	r.Created, r.Changed, r.Deleted, r.HeldBack = p.Counts.Created, p.Counts.Changed,
+		p.Counts.Deleted, p.Counts.Held
 	for _, c := range p.Declarations {
 		if c.After == nil {
 			r.Removed = append(r.Removed, c.Key)
@@ -128,7 +138,8 @@ func (p *Plan) Record() fleet.Record {
 	}
 	r.Cleared, r.Checked, r.Problems = p.Cleared, p.Checked, p.Problems
 	r.Placements, r.Unplaced = p.Placements, p.Unplaced
-	r.Released, r.Syncs, r.SyncHolds, r.EndedSyncHolds = p.Freed, p.Syncs, p.SyncHolds, p.EndedSyncHolds
+	r.Released, r.Syncs, r.SyncHolds, r.EndedSyncHolds = p.Freed, p.Syncs, p.SyncHolds,
+		p.EndedSyncHolds
 	approved := map[fleet.ObjectKey]bool{}
 	for _, k := range p.Approved {
 		approved[k] = true
@@ -140,7 +151,8 @@ func (p *Plan) Record() fleet.Record {
 		}
 		r.Rows = append(r.Rows, c.Row)
 		if c.Action == Delete && c.Row.Key.Kind == fleet.ObjectApplication && !approved[c.Row.Key] {
-			r.Deletions = append(r.Deletions, fleet.Deletion{Key: c.Row.Key, Tenant: c.Row.Tenant, Environment: c.Row.Environment, Deployment: c.Row.Deployment, Revision: p.Head})
+			r.Deletions = append(r.Deletions, fleet.Deletion{Key: c.Row.Key, Tenant: c.Row.Tenant,
+				Environment: c.Row.Environment, Deployment: c.Row.Deployment, Revision: p.Head})
 		}
 	}
 	return r

@@ -23,18 +23,22 @@ func atHead(f tree, path string) tree {
 	return f.edit(path, "targetRevision: v1", "targetRevision: HEAD")
 }
 
-// A deployment that breaks a policy keeps its Applications as they are; the rest of the commit proceeds.
+// A deployment that breaks a policy keeps its Applications as they are; the rest of the commit
+// proceeds.
 func TestAPolicyKeepsADeploymentAtItsLastGoodState(t *testing.T) {
-	const cart, checkout = "tenants/acme/deployments/cart.yaml", "tenants/acme/deployments/checkout.yaml"
+	const cart, checkout = "tenants/acme/deployments/cart.yaml",
+		"tenants/acme/deployments/checkout.yaml"
 	h := newHouse(t)
 	h.w.Judging(policy.New().Judge)
 	h.apply(small().with("fleet/policies/no-head-in-prod.yaml", noHead))
 	good := h.files
 	p := h.apply(atHead(good, cart).edit(checkout, "targetRevision: v1", "targetRevision: v2"))
-	if got := actions(p); strings.Contains(got, "cart") || !strings.Contains(got, "checkout") || len(p.Quarantined) != 1 {
+	if got := actions(p); strings.Contains(got, "cart") || !strings.Contains(got, "checkout") ||
+		len(p.Quarantined) != 1 {
 		t.Fatalf("quarantined %v\n%s", p.Quarantined, got)
 	}
-	if pr := p.Problems[0]; pr.Code != "policy" || pr.Field != "spec.source.targetRevision" || !strings.HasPrefix(pr.Message, "no-head-in-prod: ") {
+	if pr := p.Problems[0]; pr.Code != "policy" || pr.Field != "spec.source.targetRevision" ||
+		!strings.HasPrefix(pr.Message, "no-head-in-prod: ") {
 		t.Errorf("told %+v", pr)
 	}
 	h.restart()
@@ -43,12 +47,14 @@ func TestAPolicyKeepsADeploymentAtItsLastGoodState(t *testing.T) {
 		t.Errorf("a restart changes %s, checked %v", actions(p), p.Checked)
 	}
 	p = h.apply(h.files.without("fleet/policies/no-head-in-prod.yaml"))
-	if got := actions(p); !strings.Contains(got, "update Application cart@prod") || len(p.Cleared) != 1 {
+	if got := actions(p); !strings.Contains(got, "update Application cart@prod") ||
+		len(p.Cleared) != 1 {
 		t.Errorf("without the policy, cleared %v\n%s", p.Cleared, got)
 	}
 }
 
-// Of a commit that brings the policy and what breaks it, both take effect: the policy judges from the next commit on.
+// Of a commit that brings the policy and what breaks it, both take effect: the policy judges from
+// the next commit on.
 func TestACommitIsPlannedByThePoliciesOfItsBase(t *testing.T) {
 	const cart = "tenants/acme/deployments/cart.yaml"
 	h := newHouse(t)
@@ -64,10 +70,14 @@ func TestACommitIsPlannedByThePoliciesOfItsBase(t *testing.T) {
 	}
 }
 
-// After the loss of the mirror, what stood although a later policy forbids it stands: a rebuild takes nothing away.
+// After the loss of the mirror, what stood although a later policy forbids it stands: a rebuild
+// takes nothing away.
 func TestARebuildTakesNothingAwayBecauseOfAPolicy(t *testing.T) {
-	files := atHead(small(), "tenants/acme/deployments/cart.yaml").with("fleet/policies/no-head-in-prod.yaml", noHead)
-	found := fleet.Snapshot{Placements: []fleet.Placement{{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, Engine: "eu-1"}}}
+	files := atHead(small(), "tenants/acme/deployments/cart.yaml").with(
+		"fleet/policies/no-head-in-prod.yaml", noHead)
+	found := fleet.Snapshot{
+		Placements: []fleet.Placement{
+			{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, Engine: "eu-1"}}}
 	for name, c := range map[string]struct {
 		snapshot fleet.Snapshot
 		unread   []fleet.EngineName
@@ -81,12 +91,16 @@ func TestARebuildTakesNothingAwayBecauseOfAPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := w.Judging(policy.New().Judge).Compute(Request{Revision: revision(1), Files: inputs(tree{}, files), Unread: c.unread}, &jsonRenderer{})
+		p, err := w.Judging(policy.New().Judge).Compute(Request{Revision: revision(1),
+			Files: inputs(tree{}, files), Unread: c.unread}, &jsonRenderer{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := slices.DeleteFunc(slices.Clone(p.Problems), func(pr fleet.Problem) bool { return pr.Code != "policy" })
-		if len(p.Quarantined) != c.held || len(told) != 1 || (told[0].Severity == fleet.SeverityError) != (c.held == 1) {
+		told := slices.DeleteFunc(slices.Clone(p.Problems), func(pr fleet.Problem) bool {
+			return pr.Code != "policy"
+		})
+		if len(p.Quarantined) != c.held || len(told) != 1 ||
+			(told[0].Severity == fleet.SeverityError) != (c.held == 1) {
 			t.Errorf("%s: quarantined %v, problems %v", name, p.Quarantined, p.Problems)
 		}
 	}

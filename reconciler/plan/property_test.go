@@ -48,16 +48,23 @@ func (e *editor) edit() {
 		e.files = e.files.without(base + "credentials/" + dep + ".yaml")
 	case 13:
 		name := fmt.Sprintf("run-%d", e.r.IntN(6))
-		e.put(base+"syncs/"+name+".yaml", syncFile(name, fmt.Sprintf("deployment: %s, revision: v9, hold: %v", dep, e.r.IntN(2) == 0)))
+		e.put(base+"syncs/"+name+".yaml",
+			syncFile(name, fmt.Sprintf("deployment: %s, revision: v9, hold: %v", dep,
+				e.r.IntN(2) == 0)))
 	case 14:
 		e.files = e.files.without(base + "syncs/" + fmt.Sprintf("run-%d", e.r.IntN(6)))
 	case 15:
-		e.put("fleet/tenants/"+t+".yaml", tenantFile(t, e.pick("", "  placement: {dedicated: true}\n", "  clusterResources: [{group: \"\", kind: Namespace}]\n", "  placement: {regions: [eu]}\n")))
+		e.put("fleet/tenants/"+t+".yaml",
+			tenantFile(t, e.pick("", "  placement: {dedicated: true}\n",
+				"  clusterResources: [{group: \"\", kind: Namespace}]\n",
+				"  placement: {regions: [eu]}\n")))
 	case 16:
 		name := e.pick("eu-1", "eu-2", "us-1")
-		text := engineFile(name, name[:2], e.pick("", "  state: Cordoned\n", "  state: Draining\n", "  dedicatedTo: [acme]\n", "  taints: [{key: gpu}]\n"))
+		text := engineFile(name, name[:2], e.pick("", "  state: Cordoned\n", "  state: Draining\n",
+			"  dedicatedTo: [acme]\n", "  taints: [{key: gpu}]\n"))
 		if e.r.IntN(3) == 0 {
-			text = strings.Replace(text, "applications: 1000, environments: 100", "applications: 6, environments: 3", 1)
+			text = strings.Replace(text, "applications: 1000, environments: 100",
+				"applications: 6, environments: 3", 1)
 		}
 		if e.r.IntN(6) == 0 {
 			text = strings.Replace(text, "kubeconfigRef: {name: "+name+"}", "agent: {}", 1)
@@ -75,14 +82,16 @@ func (e *editor) edit() {
 			e.put("fleet/tenants/"+t+".yaml", tenantFile(t, ""))
 		}
 	case 19:
-		e.put("fleet/fleet.yaml", fleetFile(loose+e.pick("", "  defaults: {sync: {mode: manual}}\n", "  defaults: {sync: {prune: false}}\n")))
+		e.put("fleet/fleet.yaml", fleetFile(loose+e.pick("", "  defaults: {sync: {mode: manual}}\n",
+			"  defaults: {sync: {prune: false}}\n")))
 	}
 }
 
 const loose = "  guards: {maxDeletes: 100000, maxDeletePercent: 100, alwaysAllowed: 100000}\n"
 
 func (e *editor) environment(tenant, name string) string {
-	text := environmentFile(name, e.pick("eu", "eu", "us"), "tier: "+e.pick("prod", "dev"), e.pick("app", "app, other", "app", "other"))
+	text := environmentFile(name, e.pick("eu", "eu", "us"), "tier: "+e.pick("prod", "dev"),
+		e.pick("app", "app, other", "app", "other"))
 	if e.r.IntN(5) > 0 { // else the tenants want one namespace of one cluster
 		text = strings.Replace(text, "https://", "https://"+tenant+"-", 1)
 	}
@@ -104,13 +113,21 @@ func (e *editor) environment(tenant, name string) string {
 }
 
 func (e *editor) deployment(tenant, name string) string {
-	destination := e.pick("environments: [prod]", "environments: [prod, staging]", "environments: [dev, edge, prod]", "environmentSelector: {matchLabels: {tier: prod}}", "environmentSelector: {matchLabels: {tier: dev}}", "environments: [nowhere]")
-	text := deploymentFile(name, e.pick(tenant+"/"+name, tenant+"/a", "shared/charts", "shared/charts.git"), destination, e.pick("", "  deletionPolicy: Orphan\n", "  sync: {mode: manual}\n", "  overrides: [{environment: prod, source: {targetRevision: v3}}]\n"))
+	destination := e.pick("environments: [prod]", "environments: [prod, staging]",
+		"environments: [dev, edge, prod]", "environmentSelector: {matchLabels: {tier: prod}}",
+		"environmentSelector: {matchLabels: {tier: dev}}", "environments: [nowhere]")
+	text := deploymentFile(name, e.pick(tenant+"/"+name, tenant+"/a", "shared/charts",
+		"shared/charts.git"), destination, e.pick("", "  deletionPolicy: Orphan\n",
+		"  sync: {mode: manual}\n",
+		"  overrides: [{environment: prod, source: {targetRevision: v3}}]\n"))
 	return strings.Replace(text, "targetRevision: v1", "targetRevision: "+e.pick("v1", "v2"), 1)
 }
 
 func startingTree() tree {
-	files := tree{"fleet/fleet.yaml": fleetFile(loose), "fleet/engines/eu-1.yaml": engineFile("eu-1", "eu", ""), "fleet/engines/eu-2.yaml": engineFile("eu-2", "eu", ""), "fleet/engines/us-1.yaml": engineFile("us-1", "us", "")}
+	files := tree{"fleet/fleet.yaml": fleetFile(loose),
+		"fleet/engines/eu-1.yaml": engineFile("eu-1", "eu", ""),
+		"fleet/engines/eu-2.yaml": engineFile("eu-2", "eu", ""),
+		"fleet/engines/us-1.yaml": engineFile("us-1", "us", "")}
 	for _, t := range []string{"acme", "globex", "initech"} {
 		files["fleet/tenants/"+t+".yaml"] = tenantFile(t, "")
 	}
@@ -155,8 +172,9 @@ func randomHistory(t *testing.T, seed uint64) {
 	compareWithScratch(t, h)
 }
 
-// compareWithScratch plans the declarations in force from nothing, with the same placements and sync holds. Where some of them are in
-// force because they were good once, the catalog is not asked again.
+// compareWithScratch plans the declarations in force from nothing, with the same placements and
+// sync holds. Where some of them are in force because they were good once, the catalog is not asked
+// again.
 func compareWithScratch(t *testing.T, h *house) {
 	t.Helper()
 	s := h.snapshot()
@@ -183,7 +201,8 @@ func compareWithScratch(t *testing.T, h *house) {
 	}
 	for k, hash := range h.desired() {
 		if scratch[k] != hash {
-			t.Errorf("%v: %.8s incrementally, %.8s from scratch\n%s\n%s", k, hash, scratch[k], h.rows[k].Manifest.Body, bodyOf(p, k))
+			t.Errorf("%v: %.8s incrementally, %.8s from scratch\n%s\n%s", k, hash, scratch[k],
+				h.rows[k].Manifest.Body, bodyOf(p, k))
 		}
 		delete(scratch, k)
 	}
@@ -193,7 +212,8 @@ func compareWithScratch(t *testing.T, h *house) {
 	w.Commit(p)
 	for id, a := range h.w.placements.base {
 		if b := w.placements.base[id]; a.Engine != b.Engine || a.Misplaced != b.Misplaced {
-			t.Errorf("placement of %s: %q (%s) incrementally, %q (%s) from scratch", id, a.Engine, a.Misplaced, b.Engine, b.Misplaced)
+			t.Errorf("placement of %s: %q (%s) incrementally, %q (%s) from scratch", id, a.Engine,
+				a.Misplaced, b.Engine, b.Misplaced)
 		}
 	}
 }
@@ -209,17 +229,26 @@ func checkState(t *testing.T, h *house) {
 		what      string
 		got, want any
 	}{
-		{"loads", nonZero(h.w.loads.base), nonZero(restored.loads.base)}, {"rows", h.w.rows.base, restored.rows.base}, {"rows on engines", h.w.rowsOn.base, restored.rowsOn.base},
-		{"environments", h.w.environments.base, restored.environments.base}, {"standing", h.w.standing.base, restored.standing.base}, {"repositories", h.w.repos.base, restored.repos.base},
-		{"readers", h.w.readers.base, restored.readers.base}, {"read in", h.w.readIn.base, restored.readIn.base}, {"contested", h.w.contested.base, restored.contested.base},
-		{"leaving", h.w.leaving.base, restored.leaving.base}, {"held", len(h.w.held.base), len(restored.held.base)}, {"files", h.w.files, restored.files}, {"unserved", h.w.unserved.base, restored.unserved.base},
+		{"loads", nonZero(h.w.loads.base), nonZero(restored.loads.base)},
+		{"rows", h.w.rows.base, restored.rows.base}, {"rows on engines", h.w.rowsOn.base,
+			restored.rowsOn.base},
+		{"environments", h.w.environments.base, restored.environments.base},
+		{"standing", h.w.standing.base, restored.standing.base}, {"repositories", h.w.repos.base,
+			restored.repos.base},
+		{"readers", h.w.readers.base, restored.readers.base},
+		{"read in", h.w.readIn.base, restored.readIn.base}, {"contested", h.w.contested.base,
+			restored.contested.base},
+		{"leaving", h.w.leaving.base, restored.leaving.base},
+		{"held", len(h.w.held.base), len(restored.held.base)}, {"files", h.w.files, restored.files},
+		{"unserved", h.w.unserved.base, restored.unserved.base},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Fatalf("%s: %v, restored %v", c.what, c.got, c.want)
 		}
 	}
 	for k, r := range h.w.rows.base {
-		if stored, ok := h.rows[k]; !ok || stored.Manifest.Hash != r.hash || stored.Absent != r.absent || stored.Deletion != r.deletion {
+		if stored, ok := h.rows[k]; !ok || stored.Manifest.Hash != r.hash ||
+			stored.Absent != r.absent || stored.Deletion != r.deletion {
 			t.Fatalf("%v: the index and the rows disagree", k)
 		}
 	}
@@ -237,8 +266,9 @@ func nonZero(loads map[fleet.EngineName]fleet.EngineLoad) map[fleet.EngineName]f
 	return out
 }
 
-// checkNeeds is the promise that no workload is orphaned: every Application that stands, wanted or leaving, has its cluster with its
-// namespace, and a project that permits its destination and source, wanted and in force.
+// checkNeeds is the promise that no workload is orphaned: every Application that stands, wanted or
+// leaving, has its cluster with its namespace, and a project that permits its destination and
+// source, wanted and in force.
 func checkNeeds(t *testing.T, h *house) {
 	t.Helper()
 	for k, r := range h.rows {
@@ -249,13 +279,17 @@ func checkNeeds(t *testing.T, h *house) {
 			checkAgentNeeds(t, h, k, r)
 			continue
 		}
-		cluster, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment})}]
+		cluster, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectCluster,
+			Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment})}]
 		if !ok || cluster.Absent {
-			t.Fatalf("application %s/%s@%s stands (absent %v) without its cluster", r.Tenant, r.Deployment, r.Environment, r.Absent)
+			t.Fatalf("application %s/%s@%s stands (absent %v) without its cluster", r.Tenant,
+				r.Deployment, r.Environment, r.Absent)
 		}
-		project, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(r.Tenant)}]
+		project, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectProject,
+			Name: fleet.ProjectName(r.Tenant)}]
 		if !ok || project.Absent {
-			t.Fatalf("application %s/%s@%s stands (absent %v) without its project", r.Tenant, r.Deployment, r.Environment, r.Absent)
+			t.Fatalf("application %s/%s@%s stands (absent %v) without its project", r.Tenant,
+				r.Deployment, r.Environment, r.Absent)
 		}
 		var app struct{ Spec fleet.Application }
 		var proj struct{ Spec fleet.Project }
@@ -263,46 +297,64 @@ func checkNeeds(t *testing.T, h *house) {
 		unmarshal(t, r.Manifest.Body, &app)
 		unmarshal(t, project.Manifest.Body, &proj)
 		unmarshal(t, cluster.Manifest.Body, &clus)
-		if !slices.Contains(proj.Spec.Destinations, app.Spec.Destination) || !slices.Contains(proj.Spec.SourceRepos, app.Spec.Source.RepoURL) {
-			t.Fatalf("application %s (absent %v) goes to %v from %s, which its project does not permit: %v", app.Spec.ID, r.Absent, app.Spec.Destination, app.Spec.Source.RepoURL, proj.Spec)
+		if !slices.Contains(proj.Spec.Destinations, app.Spec.Destination) ||
+			!slices.Contains(proj.Spec.SourceRepos, app.Spec.Source.RepoURL) {
+			t.Fatalf(
+				"application %s (absent %v) goes to %v from %s, which its project does not "+
+					"permit: %v", app.Spec.ID, r.Absent, app.Spec.Destination,
+				app.Spec.Source.RepoURL, proj.Spec)
 		}
-		if clus.Spec.Server != app.Spec.Destination.Server || !slices.Contains(clus.Spec.Namespaces, app.Spec.Destination.Namespace) {
-			t.Fatalf("application %s (absent %v) goes to %v, its cluster is %s with %v", app.Spec.ID, r.Absent, app.Spec.Destination, clus.Spec.Server, clus.Spec.Namespaces)
+		if clus.Spec.Server != app.Spec.Destination.Server || !slices.Contains(clus.Spec.Namespaces,
+			app.Spec.Destination.Namespace) {
+			t.Fatalf("application %s (absent %v) goes to %v, its cluster is %s with %v",
+				app.Spec.ID, r.Absent, app.Spec.Destination, clus.Spec.Server, clus.Spec.Namespaces)
 		}
 	}
 }
 
-// checkAgentNeeds is the same where the engine is the environment's own cluster: there is no Cluster, and the project permits nothing but
-// the cluster itself.
+// checkAgentNeeds is the same where the engine is the environment's own cluster: there is no
+// Cluster, and the project permits nothing but the cluster itself.
 func checkAgentNeeds(t *testing.T, h *house, k fleet.ObjectKey, r fleet.Row) {
 	t.Helper()
-	if want := fleet.AgentEngine(fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}); k.Engine != want {
-		t.Fatalf("application %s/%s@%s stands on %s, not on its own cluster %s", r.Tenant, r.Deployment, r.Environment, k.Engine, want)
+	if want := fleet.AgentEngine(fleet.EnvironmentID{
+		Tenant: r.Tenant, Name: r.Environment}); k.Engine != want {
+		t.Fatalf("application %s/%s@%s stands on %s, not on its own cluster %s", r.Tenant,
+			r.Deployment, r.Environment, k.Engine, want)
 	}
-	project, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(r.Tenant)}]
+	project, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectProject,
+		Name: fleet.ProjectName(r.Tenant)}]
 	if !ok || project.Absent {
-		t.Fatalf("application %s/%s@%s stands (absent %v) without its project", r.Tenant, r.Deployment, r.Environment, r.Absent)
+		t.Fatalf("application %s/%s@%s stands (absent %v) without its project", r.Tenant,
+			r.Deployment, r.Environment, r.Absent)
 	}
 	var app struct{ Spec fleet.Application }
 	var proj struct{ Spec fleet.Project }
 	unmarshal(t, r.Manifest.Body, &app)
 	unmarshal(t, project.Manifest.Body, &proj)
-	if app.Spec.Destination.Server != fleet.InClusterServer || !slices.Contains(proj.Spec.Destinations, app.Spec.Destination) || !slices.Contains(proj.Spec.SourceRepos, app.Spec.Source.RepoURL) {
-		t.Fatalf("application %s (absent %v) goes to %v from %s; its project: %v", app.Spec.ID, r.Absent, app.Spec.Destination, app.Spec.Source.RepoURL, proj.Spec)
+	if app.Spec.Destination.Server != fleet.InClusterServer ||
+		!slices.Contains(proj.Spec.Destinations, app.Spec.Destination) ||
+		!slices.Contains(proj.Spec.SourceRepos, app.Spec.Source.RepoURL) {
+		t.Fatalf("application %s (absent %v) goes to %v from %s; its project: %v", app.Spec.ID,
+			r.Absent, app.Spec.Destination, app.Spec.Source.RepoURL, proj.Spec)
 	}
 }
 
-// checkOwnClusters holds every environment against where its declaration puts it: one with an agent is on its own cluster, and nobody else is.
+// checkOwnClusters holds every environment against where its declaration puts it: one with an agent
+// is on its own cluster, and nobody else is.
 func checkOwnClusters(t *testing.T, h *house) {
 	t.Helper()
 	for id, p := range h.w.placements.base {
-		if env := h.w.catalog.Environment(id); env == nil || p.Engine.OfEnvironment() != (env.Environment.Agent != nil) || p.Engine.OfEnvironment() && p.Engine != fleet.AgentEngine(id) {
+		if env := h.w.catalog.Environment(id); env == nil ||
+			p.Engine.OfEnvironment() != (env.Environment.Agent != nil) ||
+			p.Engine.OfEnvironment() && p.Engine != fleet.AgentEngine(id) {
 			t.Fatalf("environment %s is placed on %q: %+v", id, p.Engine, env)
 		}
 	}
 	for id, p := range h.w.placements.base {
 		for _, dep := range h.w.catalog.DeploymentsIn(id) {
-			if r, ok := h.rows[applicationKey(p.Engine, applicationID(dep, id))]; p.Engine.OfEnvironment() && !h.w.deferred[environmentKey(id)].Going && (!ok || r.Absent) {
+			if r, ok := h.rows[applicationKey(p.Engine,
+				applicationID(dep, id))]; p.Engine.OfEnvironment() &&
+				!h.w.deferred[environmentKey(id)].Going && (!ok || r.Absent) {
 				t.Fatalf("%s has no Application on the own cluster %s", dep, p.Engine)
 			}
 		}
@@ -315,14 +367,16 @@ func checkOwnClusters(t *testing.T, h *house) {
 			t.Fatalf("%v: an own cluster needs no Cluster", k)
 		}
 		for id, p := range h.w.placements.base {
-			if p.Engine == k.Engine && !r.Absent && h.w.catalog.Environment(id).Environment.Agent.Autonomous() {
+			if p.Engine == k.Engine && !r.Absent &&
+				h.w.catalog.Environment(id).Environment.Agent.Autonomous() {
 				t.Fatalf("%v stands on the cluster of the autonomous environment %s", k, id)
 			}
 		}
 	}
 }
 
-// planEverything looks at every environment and Application of declarations that are not judged again.
+// planEverything looks at every environment and Application of declarations that are not judged
+// again.
 func planEverything(t *testing.T, s fleet.Snapshot, h *house) (*World, *Plan) {
 	t.Helper()
 	w, err := RestoreWorld(s)

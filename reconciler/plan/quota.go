@@ -26,12 +26,17 @@ func (d *draft) quotasInto(p *Plan) {
 	}
 }
 
-// Tenants is those whose objects, declarations or problems the plan changes, sorted; first "", if it changes a declaration of the platform.
+// Tenants is those whose objects, declarations or problems the plan changes, sorted; first "", if
+// it changes a declaration of the platform.
 func (p *Plan) Tenants() []fleet.TenantName {
 	var out []fleet.TenantName
 	platform := func(k fleet.Key) bool { return k.Tenant == "" }
-	if slices.ContainsFunc(p.Declarations, func(c catalog.Change) bool { return platform(c.Key) }) ||
-		slices.ContainsFunc(p.Quarantined, func(q catalog.Quarantine) bool { return platform(q.Key) }) || slices.ContainsFunc(p.Cleared, platform) {
+	if slices.ContainsFunc(p.Declarations, func(c catalog.Change) bool {
+		return platform(c.Key)
+	}) ||
+		slices.ContainsFunc(p.Quarantined, func(q catalog.Quarantine) bool {
+			return platform(q.Key)
+		}) || slices.ContainsFunc(p.Cleared, platform) {
 		out = append(out, "")
 	}
 	return append(out, p.tenants()...)

@@ -11,20 +11,23 @@ import (
 	"argosy.dev/argosy/fleet/printable"
 )
 
-// Report is a plan as people and programs read it. Text, Markdown, JSON and the comment of a pull request are forms of it. It is the same
-// after a round trip through its JSON.
+// Report is a plan as people and programs read it. Text, Markdown, JSON and the comment of a pull
+// request are forms of it. It is the same after a round trip through its JSON.
 type Report struct {
-	Base     fleet.Revision     `json:"base,omitempty"` // empty: head is the first revision
-	Head     fleet.Revision     `json:"head"`
-	Hash     string             `json:"hash"`
-	Summary  string             `json:"summary"` // one sentence
-	Counts   Counts             `json:"counts"`
-	Waiting  *fleet.Hold        `json:"waiting,omitempty"`  // the whole revision waits, and nothing else is to be done
-	Radius   []fleet.TenantName `json:"otherTenants"`       // that the plan touches without a change of theirs
-	Platform []string           `json:"platform,omitempty"` // declarations of the platform that change: "new Tenant acme"
-	Tenants  []TenantReport     `json:"tenants"`            // that the plan touches, sorted
-	Holds    []fleet.Hold       `json:"holds,omitempty"`    // new or changed
-	Problems []fleet.Problem    `json:"problems,omitempty"` // of every declaration that was judged
+	Base    fleet.Revision `json:"base,omitempty"` // empty: head is the first revision
+	Head    fleet.Revision `json:"head"`
+	Hash    string         `json:"hash"`
+	Summary string         `json:"summary"` // one sentence
+	Counts  Counts         `json:"counts"`
+	// the whole revision waits, and nothing else is to be done
+	Waiting *fleet.Hold `json:"waiting,omitempty"`
+	// that the plan touches without a change of theirs
+	Radius []fleet.TenantName `json:"otherTenants"`
+	// declarations of the platform that change: "new Tenant acme"
+	Platform []string        `json:"platform,omitempty"`
+	Tenants  []TenantReport  `json:"tenants"`            // that the plan touches, sorted
+	Holds    []fleet.Hold    `json:"holds,omitempty"`    // new or changed
+	Problems []fleet.Problem `json:"problems,omitempty"` // of every declaration that was judged
 }
 
 // TenantReport is what a plan does for one tenant.
@@ -32,10 +35,11 @@ type TenantReport struct {
 	Name       fleet.TenantName  `json:"name"`
 	Quota      QuotaUse          `json:"quota"`
 	Placements []fleet.Placement `json:"placements,omitempty"` // new or changed
-	Moves      []Move            `json:"moves,omitempty"`      // those of Placements that had another engine before
-	Unplaced   []string          `json:"unplaced,omitempty"`   // environments that are gone
-	Engines    []EngineReport    `json:"engines,omitempty"`    // sorted
-	Syncs      []SyncReport      `json:"syncs,omitempty"`
+	// those of Placements that had another engine before
+	Moves    []Move         `json:"moves,omitempty"`
+	Unplaced []string       `json:"unplaced,omitempty"` // environments that are gone
+	Engines  []EngineReport `json:"engines,omitempty"`  // sorted
+	Syncs    []SyncReport   `json:"syncs,omitempty"`
 }
 
 // Move is an environment that goes from one engine to another, with its Applications.
@@ -59,8 +63,10 @@ type ChangeReport struct {
 	Subject string           `json:"subject"` // as RowChange.Subject
 	Object  string           `json:"object"`  // its name on the engine
 	Note    string           `json:"note,omitempty"`
-	Fields  []Field          `json:"fields,omitempty"` // of an update, when Request.Explain asked for it
-	Keeps   bool             `json:"keeps,omitempty"`  // of an Application's deletion, also of a held one: its workload stays
+	// of an update, when Request.Explain asked for it
+	Fields []Field `json:"fields,omitempty"`
+	// of an Application's deletion, also of a held one: its workload stays
+	Keeps bool `json:"keeps,omitempty"`
 }
 
 // SyncReport is one sync that a SyncRun asks for.
@@ -73,7 +79,9 @@ type SyncReport struct {
 
 // Report makes the report. An error means that a manifest that the renderer made is no JSON.
 func (p *Plan) Report() (Report, error) {
-	r := Report{Base: p.Base, Head: p.Head, Hash: p.Hash, Summary: p.summary(), Counts: p.Counts, Waiting: p.Waiting, Holds: p.Holds, Problems: p.Problems, Radius: []fleet.TenantName{}, Tenants: []TenantReport{}}
+	r := Report{Base: p.Base, Head: p.Head, Hash: p.Hash, Summary: p.summary(), Counts: p.Counts,
+		Waiting: p.Waiting, Holds: p.Holds, Problems: p.Problems, Radius: []fleet.TenantName{},
+		Tenants: []TenantReport{}}
 	if p.Waiting != nil {
 		r.Holds = nil
 	}
@@ -81,7 +89,8 @@ func (p *Plan) Report() (Report, error) {
 	for _, c := range p.Declarations {
 		asked[tenantOf(c.Key)] = true
 		if c.Key.Tenant == "" {
-			r.Platform = append(r.Platform, verb(c.Before == nil, c.After == nil)+" "+c.Key.String())
+			r.Platform = append(r.Platform, verb(c.Before == nil, c.After == nil)+" "+
+				c.Key.String())
 		}
 	}
 	rows := map[fleet.TenantName][]RowChange{}
@@ -128,12 +137,15 @@ func (p *Plan) tenantInto(t *TenantReport, rows []RowChange) error {
 	}
 	for i := range t.Engines {
 		slices.SortStableFunc(t.Engines[i].Changes, func(a, b ChangeReport) int {
-			return cmp.Or(a.Kind.Rank()-b.Kind.Rank(), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Subject, b.Subject))
+			return cmp.Or(a.Kind.Rank()-b.Kind.Rank(), cmp.Compare(a.Kind, b.Kind),
+				cmp.Compare(a.Subject, b.Subject))
 		})
 	}
 	for _, s := range p.Syncs {
 		if s.Tenant == t.Name {
-			t.Syncs = append(t.Syncs, SyncReport{s.SyncRun, string(s.Deployment) + "@" + string(s.Environment), s.Key.Engine, s.Revision})
+			t.Syncs = append(t.Syncs, SyncReport{
+				s.SyncRun, string(s.Deployment) + "@" + string(s.Environment), s.Key.Engine,
+				s.Revision})
 		}
 	}
 	return nil
@@ -143,16 +155,20 @@ func (p *Plan) tenantInto(t *TenantReport, rows []RowChange) error {
 func (d *draft) moves(placements []fleet.Placement) map[fleet.EnvironmentID]Move {
 	out := map[fleet.EnvironmentID]Move{}
 	for _, pl := range placements {
-		if from := d.w.placements.base[pl.Environment].Engine; from != "" && pl.Engine != "" && from != pl.Engine {
-			out[pl.Environment] = Move{Environment: pl.Environment.Name, From: from, To: pl.Engine, Applications: pl.Applications}
+		if from := d.w.placements.base[pl.Environment].Engine; from != "" && pl.Engine != "" &&
+			from != pl.Engine {
+			out[pl.Environment] = Move{Environment: pl.Environment.Name, From: from, To: pl.Engine,
+				Applications: pl.Applications}
 		}
 	}
 	return out
 }
 
 func (p *Plan) change(c RowChange) (ChangeReport, error) {
-	out := ChangeReport{Action: c.Action, Kind: c.Row.Key.Kind, Subject: c.Subject, Object: c.Row.Key.Name, Note: c.note}
-	out.Keeps = (c.Action == Delete || c.Action == Hold) && c.Row.Key.Kind == fleet.ObjectApplication && c.Row.Deletion == fleet.DeletionOrphan
+	out := ChangeReport{Action: c.Action, Kind: c.Row.Key.Kind, Subject: c.Subject,
+		Object: c.Row.Key.Name, Note: c.note}
+	out.Keeps = (c.Action == Delete || c.Action == Hold) &&
+		c.Row.Key.Kind == fleet.ObjectApplication && c.Row.Deletion == fleet.DeletionOrphan
 	if c.Action != Update || c.Before == nil {
 		return out, nil
 	}
@@ -168,7 +184,8 @@ func (p *Plan) change(c RowChange) (ChangeReport, error) {
 func (d *draft) note(c *RowChange) string {
 	switch {
 	case c.Action == Hold:
-		if h, ok := d.held.get(fleet.ApplicationID{Tenant: c.Row.Tenant, Deployment: c.Row.Deployment, Environment: c.Row.Environment}); ok {
+		if h, ok := d.held.get(fleet.ApplicationID{Tenant: c.Row.Tenant,
+			Deployment: c.Row.Deployment, Environment: c.Row.Environment}); ok {
 			waits := "its deletion waits for argosy approve " + h.Revision.Short()
 			if h.Reason == fleet.HoldUnreviewed {
 				waits = "nobody is known to have reviewed it; " + waits
@@ -208,7 +225,8 @@ func (p *Plan) summary() string {
 }
 
 func (c Counts) summary() string {
-	s := fmt.Sprintf("Applications: %d to create, %d to change, %d to delete", c.Created, c.Changed, c.Deleted)
+	s := fmt.Sprintf("Applications: %d to create, %d to change, %d to delete", c.Created, c.Changed,
+		c.Deleted)
 	if c.Held > 0 {
 		s += fmt.Sprintf(", %d held", c.Held)
 	}

@@ -30,14 +30,15 @@ func reported(t *testing.T, p *Plan) Report {
 	return back
 }
 
-// busy is a plan of two tenants: acme loses 25 Applications, which are held, and gets one; globex has a bad file and one that changes; and
-// a default of the platform reaches both.
+// busy is a plan of two tenants: acme loses 25 Applications, which are held, and gets one; globex
+// has a bad file and one that changes; and a default of the platform reaches both.
 func busy(t *testing.T) *Plan {
 	t.Helper()
 	h := newHouse(t)
 	h.apply(crowd(30))
 	return h.compute(h.files.drop("acme", 0, 25).
-		with("tenants/acme/deployments/new.yaml", deploymentFile("new", "acme/new", "environments: [prod]", "")).
+		with("tenants/acme/deployments/new.yaml", deploymentFile("new", "acme/new",
+			"environments: [prod]", "")).
 		with("tenants/globex/deployments/d-00.yaml", "kind: GitOpsDeployment\n").
 		edit("fleet/tenants/globex.yaml", "deployments: 500", "deployments: 501").
 		edit("fleet/fleet.yaml", "gitHosts:", "defaults: {sync: {prune: false}}\n  gitHosts:"))
@@ -53,7 +54,9 @@ func TestReportCountsByTenantAndEngine(t *testing.T) {
 		if len(tenant.Engines) != 1 || tenant.Engines[0].Counts() != c {
 			t.Errorf("%s: %+v", tenant.Name, c)
 		}
-		if want := map[fleet.TenantName]Counts{"acme": {Created: 1, Changed: 5, Held: 25}, "globex": {Changed: 30}}[tenant.Name]; c.Created != want.Created || c.Changed != want.Changed || c.Held != want.Held || c.Deleted != 0 {
+		if want := map[fleet.TenantName]Counts{"acme": {Created: 1, Changed: 5, Held: 25},
+			"globex": {Changed: 30}}[tenant.Name]; c.Created != want.Created ||
+			c.Changed != want.Changed || c.Held != want.Held || c.Deleted != 0 {
 			t.Errorf("%s: %+v", tenant.Name, c)
 		}
 	}
@@ -74,16 +77,20 @@ func TestATenantsReaderSeesItsOwn(t *testing.T) {
 			if strings.Contains(string(body), other) || strings.Contains(string(body), "Fleet") {
 				t.Errorf("it reads of %s or the platform: %s", other, body)
 			}
-			if len(r.Tenants) != 1 || r.Counts.Rows == 0 || r.Counts != r.Tenants[0].Counts() || !strings.Contains(r.Summary, "Applications: ") {
+			if len(r.Tenants) != 1 || r.Counts.Rows == 0 || r.Counts != r.Tenants[0].Counts() ||
+				!strings.Contains(r.Summary, "Applications: ") {
 				t.Errorf("%+v %s", r.Counts, r.Summary)
 			}
-			if wants := map[fleet.TenantName][3]int{"acme": {1, 0, 0}, "globex": {0, 3, 1}}[tenant]; [3]int{len(r.Holds), len(r.Problems), len(r.Platform)} != wants {
+			if wants := map[fleet.TenantName][3]int{
+				"acme": {1, 0, 0}, "globex": {0, 3, 1}}[tenant]; [3]int{
+				len(r.Holds), len(r.Problems), len(r.Platform)} != wants {
 				t.Errorf("holds %v, problems %v, platform %v", r.Holds, r.Problems, r.Platform)
 			}
 		})
 	}
 	t.Run("initech, which it does not touch", func(t *testing.T) {
-		if r := reported(t, p).For("initech"); r.Summary != "nothing changes" || len(r.Tenants) != 0 {
+		if r := reported(t, p).For("initech"); r.Summary != "nothing changes" ||
+			len(r.Tenants) != 0 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -94,7 +101,8 @@ func TestATenantsReaderIsToldThatTheWholeRevisionWaits(t *testing.T) {
 	h.apply(crowd(30))
 	p := h.compute(h.files.drop("acme", 0, 30), func(r *Request) { r.Relation = RelationRewritten })
 	r := reported(t, p).For("globex")
-	if r.Waiting == nil || r.Waiting.Reason != fleet.HoldRewritten || len(r.Waiting.Items) != 0 || len(p.Waiting.Items) != 30 || !strings.Contains(r.Summary, "waits for an approval") {
+	if r.Waiting == nil || r.Waiting.Reason != fleet.HoldRewritten || len(r.Waiting.Items) != 0 ||
+		len(p.Waiting.Items) != 30 || !strings.Contains(r.Summary, "waits for an approval") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -102,17 +110,21 @@ func TestATenantsReaderIsToldThatTheWholeRevisionWaits(t *testing.T) {
 func TestAPlacementThatHadAnotherEngineIsAMove(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
-	prod, staging := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, fleet.EnvironmentID{Tenant: "acme", Name: "staging"}
+	prod, staging := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, fleet.EnvironmentID{
+		Tenant: "acme", Name: "staging"}
 	was := h.w.placements.base[prod].Engine
 	to := map[fleet.EngineName]fleet.EngineName{"eu-1": "eu-2", "eu-2": "eu-1"}[was]
 	p := h.compute(h.files)
-	p.Placements = []fleet.Placement{{Environment: prod, Engine: to, Applications: 2}, h.w.placements.base[staging], {Environment: fleet.EnvironmentID{Tenant: "acme", Name: "new"}, Engine: to}}
+	p.Placements = []fleet.Placement{{Environment: prod, Engine: to, Applications: 2},
+		h.w.placements.base[staging],
+		{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "new"}, Engine: to}}
 	p.moves, p.quotas = p.draft.moves(p.Placements), []QuotaUse{{Tenant: "acme"}}
 	r, err := p.Report()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]Move{{Environment: "prod", From: was, To: to, Applications: 2}}, r.Tenants[0].Moves); d != "" {
+	if d := cmp.Diff([]Move{{Environment: "prod", From: was, To: to, Applications: 2}},
+		r.Tenants[0].Moves); d != "" {
 		t.Error(d)
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// RestoreWorld is the World that was stored. It checks no declaration anew and renders nothing. After a rebuild, a Snapshot that holds only
-// the placements and sync holds that the engines' objects tell of keeps every environment where it is.
+// RestoreWorld is the World that was stored. It checks no declaration anew and renders nothing.
+// After a rebuild, a Snapshot that holds only the placements and sync holds that the engines'
+// objects tell of keeps every environment where it is.
 //
 // An error means that the snapshot does not fit together: run argosy rebuild.
 func RestoreWorld(s fleet.Snapshot) (*World, error) {
@@ -56,8 +57,10 @@ func quarantines(stored []fleet.Quarantine) []catalog.Quarantine {
 
 func (w *World) restorePlacements(placements []fleet.Placement) {
 	for _, p := range placements {
-		if known, ok := w.placements.base[p.Environment]; ok && (p.Engine == "" || known.Engine != "") {
-			continue // an engine that was found outdoes the waiting for one, and the first engine any other
+		if known, ok := w.placements.base[p.Environment]; ok &&
+			(p.Engine == "" || known.Engine != "") {
+			// an engine that was found outdoes the waiting for one, and the first engine any other
+			continue
 		}
 		p.Alternatives = nil
 		w.placements.base[p.Environment] = p
@@ -70,18 +73,21 @@ func (w *World) restorePlacements(placements []fleet.Placement) {
 	}
 }
 
-// restoreRows counts what stands. Which repository an Application reads is not in the index: it is known from the deployment that it was
-// made from.
+// restoreRows counts what stands. Which repository an Application reads is not in the index: it is
+// known from the deployment that it was made from.
 func (w *World) restoreRows(objects []fleet.Indexed) error {
 	for _, o := range objects {
-		r := row{hash: o.Hash, tenant: o.Tenant, environment: o.Environment, deployment: o.Deployment, deletion: o.Deletion, absent: o.Absent}
+		r := row{hash: o.Hash, tenant: o.Tenant, environment: o.Environment,
+			deployment: o.Deployment, deletion: o.Deletion, absent: o.Absent}
 		if o.Credential != nil {
 			r.credential = *o.Credential
 		}
 		if o.Key.Kind == fleet.ObjectApplication {
 			url, ok := w.repoURL(o.Key, r)
 			if !ok {
-				return fmt.Errorf("application %s on engine %s has neither a deployment nor a memory of it; run argosy rebuild", r.application(), o.Key.Engine)
+				return fmt.Errorf(
+					"application %s on engine %s has neither a deployment nor a memory of it; "+
+						"run argosy rebuild", r.application(), o.Key.Engine)
 			}
 			r.repoURL = url
 			w.stand(o.Key.Engine, r.application(), url, 1)
@@ -122,7 +128,8 @@ func (w *World) restoreContested() {
 	}
 }
 
-// countFiles counts the declarations at the applied revision: those in effect and those in quarantine, but for files that are gone.
+// countFiles counts the declarations at the applied revision: those in effect and those in
+// quarantine, but for files that are gone.
 func (w *World) countFiles() {
 	seen := map[fleet.Key]bool{}
 	for _, d := range w.catalog.Effective() {

@@ -7,25 +7,29 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Review is what is known of who saw the deletions of a plan before they were merged. A deletion of an Application that nobody is known to
-// have seen is held (fleet.HoldUnreviewed), whatever the guards would say; its deletion policy makes no difference. One that was seen is
-// held against the guards, unless it was approved beyond them; then it does not count against the window either.
+// Review is what is known of who saw the deletions of a plan before they were merged. A deletion of
+// an Application that nobody is known to have seen is held (fleet.HoldUnreviewed), whatever the
+// guards would say; its deletion policy makes no difference. One that was seen is held against the
+// guards, unless it was approved beyond them; then it does not count against the window either.
 type Review struct {
-	// Deletions were seen in the pull requests that were merged between the World's revision and Request.Revision.
+	// Deletions were seen in the pull requests that were merged between the World's revision and
+	// Request.Revision.
 	Deletions map[fleet.ObjectKey]fleet.ReviewedDeletion
 
-	// Unknown is why Deletions is incomplete, if it is. It holds what is not in it, and is told with the hold.
+	// Unknown is why Deletions is incomplete, if it is. It holds what is not in it, and is told
+	// with the hold.
 	Unknown error
 
-	// Earlier is the same for spans that World.AwaitsReview names. For one that is left out nothing is known, and its holds stay as they are.
+	// Earlier is the same for spans that World.AwaitsReview names. For one that is left out nothing
+	// is known, and its holds stay as they are.
 	Earlier map[Span]map[fleet.ObjectKey]fleet.ReviewedDeletion
 }
 
 // Span is a part of the branch's history: the commits that Head has and Base does not have.
 type Span struct{ Base, Head fleet.Revision }
 
-// AwaitsReview lists, sorted, the spans that brought files or deletions that are held because nobody is known to have reviewed them. It costs what is
-// held.
+// AwaitsReview lists, sorted, the spans that brought files or deletions that are held because
+// nobody is known to have reviewed them. It costs what is held.
 func (w *World) AwaitsReview() []Span {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -43,7 +47,9 @@ func (w *World) AwaitsReview() []Span {
 			out = append(out, h.span())
 		}
 	}
-	slices.SortFunc(out, func(a, b Span) int { return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Head, b.Head)) })
+	slices.SortFunc(out, func(a, b Span) int {
+		return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Head, b.Head))
+	})
 	return out
 }
 
@@ -57,7 +63,8 @@ func (d *draft) reviewed(u unwanted) (fleet.ReviewedDeletion, string) {
 	rel, followsRelease := d.followsRelease(u.id)
 	switch {
 	case u.was == nil && followsRelease && rel.approved:
-		return fleet.ReviewedDeletion{}, "" // whoever approved the file has seen it; the guards judge
+		// whoever approved the file has seen it; the guards judge
+		return fleet.ReviewedDeletion{}, ""
 	case r == nil:
 		return fleet.ReviewedDeletion{}, ""
 	case u.was != nil:
@@ -71,7 +78,8 @@ func (d *draft) reviewed(u unwanted) (fleet.ReviewedDeletion, string) {
 	case ok:
 		return seen, ""
 	case r.Unknown != nil:
-		return seen, "whether anybody reviewed this is not known: " + clipped(oneLine(r.Unknown.Error()))
+		return seen, "whether anybody reviewed this is not known: " +
+			clipped(oneLine(r.Unknown.Error()))
 	default:
 		return seen, whyUnreviewed
 	}
@@ -79,7 +87,8 @@ func (d *draft) reviewed(u unwanted) (fleet.ReviewedDeletion, string) {
 
 // followsRelease reports whether a file that is let in now is behind an Application's change.
 func (d *draft) followsRelease(id fleet.ApplicationID) (release, bool) {
-	dep := fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: id.Tenant, Name: string(id.Deployment)}
+	dep := fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: id.Tenant,
+		Name: string(id.Deployment)}
 	for _, k := range []fleet.Key{dep, environmentKey(id.In()), tenantKey(id.Tenant)} {
 		if rel, ok := d.enforcement.released[k]; ok {
 			return rel, true
@@ -88,7 +97,8 @@ func (d *draft) followsRelease(id fleet.ApplicationID) (release, bool) {
 	return release{}, false
 }
 
-// nowReviewed reports whether a deletion that is held because nobody reviewed it turns out to have been.
+// nowReviewed reports whether a deletion that is held because nobody reviewed it turns out to have
+// been.
 func (d *draft) nowReviewed(h held) bool {
 	if d.r.Review == nil || h.Reason != fleet.HoldUnreviewed {
 		return false

@@ -40,9 +40,11 @@ func listed(approved bool, keys ...fleet.ObjectKey) seen {
 
 func TestADeletionThatNobodyReviewedIsHeldHoweverFewThereAre(t *testing.T) {
 	h := newHouse(t)
-	h.apply(crowd(30).edit("tenants/acme/deployments/d-01.yaml", "spec:", "spec:\n  deletionPolicy: Orphan"))
+	h.apply(crowd(30).edit("tenants/acme/deployments/d-01.yaml", "spec:",
+		"spec:\n  deletionPolicy: Orphan"))
 	base := h.w.Revision()
-	after := h.files.drop("acme", 0, 3).with("tenants/globex/deployments/new.yaml", deploymentFile("new", "globex/new", "environments: [prod]", ""))
+	after := h.files.drop("acme", 0, 3).with("tenants/globex/deployments/new.yaml",
+		deploymentFile("new", "globex/new", "environments: [prod]", ""))
 	shown := deletions(h.compute(after))
 	p := h.apply(after, with(&Review{Deletions: listed(false, shown[2])}))
 	head := h.w.Revision()
@@ -50,7 +52,8 @@ func TestADeletionThatNobodyReviewedIsHeldHoweverFewThereAre(t *testing.T) {
 		t.Fatalf("%+v, %v", p.Counts, p.Holds)
 	}
 	hold := p.Holds[0]
-	if hold.Reason != fleet.HoldUnreviewed || hold.Tenant != "acme" || hold.Revision != head || !slices.Equal(hold.Items, shown[:2]) || !strings.Contains(hold.Message, "nobody reviewed") {
+	if hold.Reason != fleet.HoldUnreviewed || hold.Tenant != "acme" || hold.Revision != head ||
+		!slices.Equal(hold.Items, shown[:2]) || !strings.Contains(hold.Message, "nobody reviewed") {
 		t.Errorf("%+v", hold)
 	}
 	if n := len(p.Record().Deletions); n != 1 {
@@ -61,26 +64,33 @@ func TestADeletionThatNobodyReviewedIsHeldHoweverFewThereAre(t *testing.T) {
 		t.Error(d)
 	}
 
-	t.Run("it stays held while nothing is asked, nothing is known, and nobody is known to have reviewed it", func(t *testing.T) {
-		for name, r := range map[string]*Review{
-			"not asked": nil, "not answered": {}, "no reviewer": {Earlier: map[Span]seen{{base, head}: {}}}, "another span": {Deletions: listed(true, shown...), Earlier: map[Span]seen{{head, head}: listed(true, shown...)}},
-			"another object": {Earlier: map[Span]seen{{base, head}: listed(true, shown[2])}},
-		} {
-			if p := h.again(with(r)); !p.Empty() {
-				t.Errorf("%s: %s %v", name, actions(p), p.Holds)
+	t.Run(
+		"it stays held while nothing is asked, nothing is known, and nobody is known to have "+
+			"reviewed it", func(t *testing.T) {
+			for name, r := range map[string]*Review{
+				"not asked": nil, "not answered": {}, "no reviewer": {
+					Earlier: map[Span]seen{{base, head}: {}}}, "another span": {
+					Deletions: listed(true, shown...), Earlier: map[Span]seen{
+						{head, head}: listed(true, shown...)}},
+				"another object": {Earlier: map[Span]seen{{base, head}: listed(true, shown[2])}},
+			} {
+				if p := h.again(with(r)); !p.Empty() {
+					t.Errorf("%s: %s %v", name, actions(p), p.Holds)
+				}
 			}
-		}
-	})
+		})
 	t.Run("it goes once somebody turns out to have reviewed it", func(t *testing.T) {
 		p := h.again(with(&Review{Earlier: map[Span]seen{{base, head}: listed(false, shown[0])}}))
-		if p.Counts.Deleted != 1 || len(p.Freed) != 1 || len(p.Approved) != 0 || len(p.Record().Deletions) != 1 || len(p.Holds) != 1 || len(p.Holds[0].Items) != 1 {
+		if p.Counts.Deleted != 1 || len(p.Freed) != 1 || len(p.Approved) != 0 ||
+			len(p.Record().Deletions) != 1 || len(p.Holds) != 1 || len(p.Holds[0].Items) != 1 {
 			t.Errorf("%+v freed %v approved %v holds %v", p.Counts, p.Freed, p.Approved, p.Holds)
 		}
 		checkState(t, h)
 	})
 	t.Run("it goes when its revision is approved", func(t *testing.T) {
 		p := h.again(approve(h, head))
-		if p.Counts.Deleted != 1 || len(p.Approved) != 1 || len(p.Record().Deletions) != 0 || len(p.Ended) != 1 || p.Ended[0].Reason != fleet.HoldUnreviewed {
+		if p.Counts.Deleted != 1 || len(p.Approved) != 1 || len(p.Record().Deletions) != 0 ||
+			len(p.Ended) != 1 || p.Ended[0].Reason != fleet.HoldUnreviewed {
 			t.Errorf("%+v approved %v ended %v", p.Counts, p.Approved, p.Ended)
 		}
 		if p.Rows[0].Row.Deletion != fleet.DeletionOrphan || len(h.w.AwaitsReview()) != 0 {
@@ -95,7 +105,8 @@ func TestARestoredFileEndsTheHoldOfAnUnreviewedDeletion(t *testing.T) {
 	h.apply(crowd(3))
 	files := h.files
 	h.apply(files.drop("acme", 0, 1), with(&Review{}))
-	if p := h.apply(files, with(&Review{})); len(p.Freed) != 1 || len(p.Ended) != 1 || len(p.Rows) != 0 || len(h.w.AwaitsReview()) != 0 {
+	if p := h.apply(files, with(&Review{})); len(p.Freed) != 1 || len(p.Ended) != 1 ||
+		len(p.Rows) != 0 || len(h.w.AwaitsReview()) != 0 {
 		t.Errorf("freed %v, ended %v, rows %s", p.Freed, p.Ended, actions(p))
 	}
 }
@@ -109,7 +120,9 @@ func TestReviewedDeletionsAreHeldAgainstTheGuards(t *testing.T) {
 		t.Fatal(len(shown))
 	}
 	t.Run("without an approval", func(t *testing.T) {
-		if p := h.compute(after, with(&Review{Deletions: listed(false, shown...)})); p.Counts.Held != 25 || p.Holds[0].Reason != fleet.HoldDeletions {
+		if p := h.compute(after,
+			with(&Review{Deletions: listed(false, shown...)})); p.Counts.Held != 25 ||
+			p.Holds[0].Reason != fleet.HoldDeletions {
 			t.Errorf("%+v %v", p.Counts, p.Holds)
 		}
 	})
@@ -117,20 +130,27 @@ func TestReviewedDeletionsAreHeldAgainstTheGuards(t *testing.T) {
 		some := listed(false, shown...)
 		maps.Copy(some, listed(true, shown[:20]...))
 		p := h.compute(after, with(&Review{Deletions: some}))
-		if p.Counts.Deleted != 25 || len(p.Approved) != 20 || len(p.Record().Deletions) != 5 { // 5 are always allowed
+		// 5 are always allowed
+		if p.Counts.Deleted != 25 || len(p.Approved) != 20 || len(p.Record().Deletions) != 5 {
 			t.Errorf("%+v approved %d", p.Counts, len(p.Approved))
 		}
 	})
 	t.Run("reviews that come later meet the guards too", func(t *testing.T) {
 		away := &Review{Unknown: errors.New("the forge\nis away")}
 		p := h.apply(after, with(away))
-		if p.Counts.Held != 25 || !strings.Contains(p.Holds[0].Message, "is not known: the forge is away") {
+		if p.Counts.Held != 25 || !strings.Contains(p.Holds[0].Message,
+			"is not known: the forge is away") {
 			t.Fatalf("%+v %v", p.Counts, p.Holds)
 		}
 		head := h.w.Revision()
 		span := Span{base, head}
 		h.now = h.now.Add(time.Minute)
-		if p := h.again(with(&Review{Earlier: map[Span]seen{span: listed(false, shown...)}}), func(r *Request) { r.Explain = false }); p.Counts.Deleted+p.Counts.Held != 0 || len(p.Holds) != 1 || p.Holds[0].Reason != fleet.HoldDeletions || !p.Holds[0].Since.Equal(h.now) || p.Holds[0].Revision != head || len(p.Ended) != 1 {
+		if p := h.again(with(&Review{Earlier: map[Span]seen{span: listed(false, shown...)}}),
+			func(r *Request) {
+				r.Explain = false
+			}); p.Counts.Deleted+p.Counts.Held != 0 || len(p.Holds) != 1 ||
+			p.Holds[0].Reason != fleet.HoldDeletions || !p.Holds[0].Since.Equal(h.now) ||
+			p.Holds[0].Revision != head || len(p.Ended) != 1 {
 			t.Errorf("%s, %v, ended %v", actions(p), p.Holds, p.Ended)
 		}
 		h.restart()
@@ -159,7 +179,8 @@ func TestWhatIsKnownLaterIsTold(t *testing.T) {
 	h.now = h.now.Add(time.Hour)
 	answer := with(&Review{Earlier: map[Span]seen{span: {}}})
 	p := h.again(answer)
-	if len(p.Holds) != 1 || !strings.Contains(p.Holds[0].Message, "nobody reviewed") || !p.Holds[0].Since.Equal(since) || len(p.Rows) != 0 {
+	if len(p.Holds) != 1 || !strings.Contains(p.Holds[0].Message, "nobody reviewed") ||
+		!p.Holds[0].Since.Equal(since) || len(p.Rows) != 0 {
 		t.Errorf("%v %s", p.Holds, actions(p))
 	}
 	if p := h.again(answer); !p.Empty() {
@@ -174,7 +195,8 @@ func TestAHeldApplicationWhoseReviewComesWithANewDefaultIsKeptUp(t *testing.T) {
 	shown := deletions(h.compute(after))
 	h.apply(after, with(&Review{}))
 	late := &Review{Earlier: map[Span]seen{{base, h.w.Revision()}: listed(false, shown...)}}
-	p := h.apply(h.files.edit("fleet/fleet.yaml", "gitHosts:", "defaults: {sync: {prune: false}}\n  gitHosts:"), with(late))
+	p := h.apply(h.files.edit("fleet/fleet.yaml", "gitHosts:",
+		"defaults: {sync: {prune: false}}\n  gitHosts:"), with(late))
 	if p.Counts.Changed != 60 || p.Counts.Held+p.Counts.Deleted != 0 {
 		t.Errorf("%+v", p.Counts)
 	}
@@ -192,7 +214,8 @@ func TestARevisionThatWaitsListsWhatItAsksForItself(t *testing.T) {
 	head := h.files.drop("acme", 2, 6)
 	a, b := h.compute(head, rewritten), h.compute(head, rewritten, late)
 	if len(a.Waiting.Items) != 4 || a.Hash != b.Hash {
-		t.Errorf("%v, and with the reviews of another revision %v", a.Waiting.Items, b.Waiting.Items)
+		t.Errorf("%v, and with the reviews of another revision %v", a.Waiting.Items,
+			b.Waiting.Items)
 	}
 	t.Run("once approved, its list is reviewed enough", func(t *testing.T) {
 		h.apply(head, rewritten)
@@ -204,8 +227,9 @@ func TestARevisionThatWaitsListsWhatItAsksForItself(t *testing.T) {
 	})
 }
 
-// Random histories in which random deletions are reviewed, approved, or cannot be asked about: an Application goes only when somebody saw
-// it go or approved its revision, and what is held stays held over restarts.
+// Random histories in which random deletions are reviewed, approved, or cannot be asked about: an
+// Application goes only when somebody saw it go or approved its revision, and what is held stays
+// held over restarts.
 func TestAnyHistoryHoldsWhatNobodyReviewed(t *testing.T) {
 	seeds := []uint64{*seed}
 	if *seed == 0 {
@@ -252,7 +276,8 @@ func reviewedHistory(t *testing.T, seed uint64) {
 	compareWithScratch(t, m.house)
 }
 
-// step applies a tree of which a plan without reviewers says what it deletes. Its guards let everything pass.
+// step applies a tree of which a plan without reviewers says what it deletes. Its guards let
+// everything pass.
 func (m *reviewers) step(files tree) {
 	m.t.Helper()
 	asked := deletions(m.compute(files))

@@ -8,7 +8,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// shared brings the objects that Applications share to what they are to be: clusters, repositories, projects.
+// shared brings the objects that Applications share to what they are to be: clusters, repositories,
+// projects.
 func (d *draft) shared() error {
 	for _, id := range slices.SortedFunc(maps.Keys(d.touchedEnvironments), compareEnvironments) {
 		if err := d.cluster(id); err != nil {
@@ -16,9 +17,12 @@ func (d *draft) shared() error {
 		}
 	}
 	readers := slices.SortedFunc(maps.Keys(d.touchedReaders), func(a, b reader) int {
-		return cmp.Or(cmp.Compare(a.engine, b.engine), cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.key, b.key))
+		return cmp.Or(cmp.Compare(a.engine, b.engine), cmp.Compare(a.tenant, b.tenant),
+			cmp.Compare(a.key, b.key))
 	})
-	for _, r := range readers { // a credential that changes its URL is dropped under one and written under another: in this order
+	// a credential that changes its URL is dropped under one and written under another: in this
+	// order
+	for _, r := range readers {
 		d.dropRepository(r)
 	}
 	for _, r := range readers {
@@ -39,18 +43,23 @@ func (d *draft) shared() error {
 func (d *draft) cluster(id fleet.EnvironmentID) error {
 	env := d.stage.Environment(id)
 	p, _ := d.placements.get(id)
-	if env == nil || env.Environment.Cluster == nil || p.Engine == "" || d.stage.Engine(p.Engine) == nil {
+	if env == nil || env.Environment.Cluster == nil || p.Engine == "" ||
+		d.stage.Engine(p.Engine) == nil {
 		return nil // a removed environment's row went with its placement
 	}
 	c := cluster(d.stage, env)
 	key := fleet.ObjectKey{Engine: p.Engine, Kind: fleet.ObjectCluster, Name: c.Name}
-	return d.write(fleet.Object{Key: key, Cluster: c}, row{tenant: id.Tenant, environment: id.Name, credential: c.Credential})
+	return d.write(fleet.Object{Key: key, Cluster: c}, row{tenant: id.Tenant, environment: id.Name,
+		credential: c.Credential})
 }
 
-// dropRepository removes the Secret that the tenant had for the repository on the engine, if it is no longer the one to have.
+// dropRepository removes the Secret that the tenant had for the repository on the engine, if it is
+// no longer the one to have.
 func (d *draft) dropRepository(r reader) {
-	before, after := d.w.catalog.CredentialFor(r.tenant, r.key), d.stage.CredentialFor(r.tenant, r.key)
-	if before == nil || after != nil && after.Key == before.Key && d.readers.count(r.repo, r.tenant) > 0 {
+	before, after := d.w.catalog.CredentialFor(r.tenant, r.key), d.stage.CredentialFor(r.tenant,
+		r.key)
+	if before == nil || after != nil && after.Key == before.Key &&
+		d.readers.count(r.repo, r.tenant) > 0 {
 		return
 	}
 	d.delete(repositoryKey(r.engine, before))
@@ -62,7 +71,8 @@ func (d *draft) repository(r reader) error {
 		return nil
 	}
 	o := repository(d.stage, cred)
-	return d.write(fleet.Object{Key: repositoryKey(r.engine, cred), Repository: o}, row{tenant: r.tenant, credential: o.Credential})
+	return d.write(fleet.Object{Key: repositoryKey(r.engine, cred), Repository: o},
+		row{tenant: r.tenant, credential: o.Credential})
 }
 
 func repositoryKey(e fleet.EngineName, cred *fleet.Declaration) fleet.ObjectKey {
@@ -71,7 +81,8 @@ func repositoryKey(e fleet.EngineName, cred *fleet.Declaration) fleet.ObjectKey 
 }
 
 func (d *draft) project(s share) error {
-	key := fleet.ObjectKey{Engine: s.engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(s.tenant)}
+	key := fleet.ObjectKey{Engine: s.engine, Kind: fleet.ObjectProject,
+		Name: fleet.ProjectName(s.tenant)}
 	if d.environments.empty(s) || d.shut(s) {
 		d.delete(key)
 		return nil

@@ -49,7 +49,8 @@ func (d *draft) revisit(id fleet.ApplicationID) {
 	}
 }
 
-// targets is the Applications that a SyncRun means: those of its environments that its deployment still has.
+// targets is the Applications that a SyncRun means: those of its environments that its deployment
+// still has.
 func (d *draft) targets(run *fleet.Declaration) []fleet.ApplicationID {
 	dep := fleet.DeploymentID{Tenant: run.Key.Tenant, Name: run.SyncRun.Deployment}
 	named := map[fleet.EnvironmentName]bool{}
@@ -65,8 +66,9 @@ func (d *draft) targets(run *fleet.Declaration) []fleet.ApplicationID {
 	return ids
 }
 
-// syncHold is the SyncRun that keeps an Application's automation off, or "". A hold ends when Git asks for another target revision than the
-// one at its acceptance; one that has just begun, or was found on the engine after a rebuild, takes the present one for that.
+// syncHold is the SyncRun that keeps an Application's automation off, or "". A hold ends when Git
+// asks for another target revision than the one at its acceptance; one that has just begun, or was
+// found on the engine after a rebuild, takes the present one for that.
 func (d *draft) syncHold(id fleet.ApplicationID, targetRevision string) fleet.SyncRunName {
 	h, ok := d.syncHolds.get(id)
 	switch {
@@ -88,16 +90,18 @@ func (d *draft) endSync(id fleet.ApplicationID) {
 	}
 }
 
-// history reports whether a SyncRun for the Application may have run before: after a rebuild all of them are new again, and none may run
-// twice. Engines told then where the environment is.
+// history reports whether a SyncRun for the Application may have run before: after a rebuild all of
+// them are new again, and none may run twice. Engines told then where the environment is.
 func (d *draft) history(id fleet.ApplicationID) bool {
 	return !d.started && d.w.placements.base[id.In()].Engine != "" || d.untold(id)
 }
 
-// untold reports whether nobody tells after a rebuild what ran and what is held: no agent is asked for that. Then nothing is run, and what may be
-// held is, until its file goes or Git asks for another revision.
+// untold reports whether nobody tells after a rebuild what ran and what is held: no agent is asked
+// for that. Then nothing is run, and what may be held is, until its file goes or Git asks for
+// another revision.
 func (d *draft) untold(id fleet.ApplicationID) bool {
-	return !d.started && d.w.placements.base[id.In()].Engine == "" && (behindAgent(d.stage, id.In()) || len(d.r.Stands[id.In()]) > 0)
+	return !d.started && d.w.placements.base[id.In()].Engine == "" &&
+		(behindAgent(d.stage, id.In()) || len(d.r.Stands[id.In()]) > 0)
 }
 
 // requestSyncs asks for the syncs of new SyncRuns.
@@ -124,24 +128,33 @@ func (d *draft) requestSyncs() {
 			d.syncs = append(d.syncs, d.syncRequest(c.After, id, key))
 		}
 		if len(unknown) > 0 {
-			d.warn(c.After, "sync-not-run", "not run in "+strings.Join(unknown, ", ")+": the mirror is new, and behind an agent it may have run before; a hold is kept", "add a SyncRun of another name if it has not; remove the file to end a hold")
+			d.warn(c.After, "sync-not-run", "not run in "+strings.Join(unknown, ", ")+
+				": the mirror is new, and behind an agent it may have run before; a hold is kept",
+				"add a SyncRun of another name if it has not; remove the file to end a hold")
 		}
 		if len(missing) > 0 {
-			d.warn(c.After, "sync-not-run", "not run in "+strings.Join(missing, ", ")+": no engine serves the environment", "add a SyncRun of another name when it is placed")
+			d.warn(c.After, "sync-not-run", "not run in "+strings.Join(missing, ", ")+
+				": no engine serves the environment",
+				"add a SyncRun of another name when it is placed")
 		}
 	}
 }
 
-func (d *draft) syncRequest(run *fleet.Declaration, id fleet.ApplicationID, key fleet.ObjectKey) fleet.SyncRequest {
+func (d *draft) syncRequest(run *fleet.Declaration, id fleet.ApplicationID,
+	key fleet.ObjectKey) fleet.SyncRequest {
 	name := fleet.SyncRunName(run.Key.Name)
-	app := application(d.after.Defaults.Sync, d.stage.Deployment(id.Deployed()), d.stage.Environment(id.In()), "")
+	app := application(d.after.Defaults.Sync, d.stage.Deployment(id.Deployed()),
+		d.stage.Environment(id.In()), "")
 	return fleet.SyncRequest{
-		ID:  fmt.Sprintf("%s/%s/%s@%s:%s", id.Tenant, name, id.Deployment, id.Environment, run.SyncRun.Revision),
+		ID: fmt.Sprintf("%s/%s/%s@%s:%s", id.Tenant, name, id.Deployment, id.Environment,
+			run.SyncRun.Revision),
 		Key: key, Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
-		SyncRun: name, Revision: run.SyncRun.Revision, Prune: app.Sync.Prune, State: fleet.OperationPending,
+		SyncRun: name, Revision: run.SyncRun.Revision, Prune: app.Sync.Prune,
+		State: fleet.OperationPending,
 	}
 }
 
 func (d *draft) warn(decl *fleet.Declaration, code, message, fix string) {
-	d.problems = append(d.problems, fleet.Problem{Key: decl.Key, Path: decl.Path, Severity: fleet.SeverityWarning, Code: code, Message: message, Fix: fix})
+	d.problems = append(d.problems, fleet.Problem{Key: decl.Key, Path: decl.Path,
+		Severity: fleet.SeverityWarning, Code: code, Message: message, Fix: fix})
 }

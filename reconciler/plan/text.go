@@ -13,8 +13,8 @@ import (
 
 const columns = 80
 
-// WriteText writes the plan for a terminal: at most 80 columns where words allow it, grouped by tenant and engine. Without Request.Explain
-// changed objects are listed without their fields.
+// WriteText writes the plan for a terminal: at most 80 columns where words allow it, grouped by
+// tenant and engine. Without Request.Explain changed objects are listed without their fields.
 func (p *Plan) WriteText(w io.Writer) error {
 	r, err := p.Report()
 	if err != nil {
@@ -98,13 +98,15 @@ func holdLine(h fleet.Hold) string {
 		scope = "the fleet"
 	}
 	if len(h.Paths) == 0 {
-		return fmt.Sprintf("deletions held for %s, asked for by %s: %s (%s)", scope, h.Revision.Short(), count(len(h.Items), "Application"), h.Message)
+		return fmt.Sprintf("deletions held for %s, asked for by %s: %s (%s)", scope,
+			h.Revision.Short(), count(len(h.Items), "Application"), h.Message)
 	}
 	what := count(len(h.Paths), "file") + " held for " + scope
 	if len(h.Items) > 0 {
 		what += ", and the deletion of " + count(len(h.Items), "Application")
 	}
-	return fmt.Sprintf("%s, as %s has them: %s (%s)", what, h.Revision.Short(), some(h.Paths, 5), h.Message)
+	return fmt.Sprintf("%s, as %s has them: %s (%s)", what, h.Revision.Short(), some(h.Paths, 5),
+		h.Message)
 }
 
 // some lists names, not too many.
@@ -143,7 +145,8 @@ func (t *textWriter) tenant(r TenantReport) {
 		}
 	}
 	for _, s := range r.Syncs {
-		t.line(2, fmt.Sprintf("sync %s at %s on %s (%s)", s.Application, oneLine(s.Revision), s.Engine, s.SyncRun))
+		t.line(2, fmt.Sprintf("sync %s at %s on %s (%s)", s.Application, oneLine(s.Revision),
+			s.Engine, s.SyncRun))
 	}
 }
 
@@ -155,7 +158,8 @@ func (t *textWriter) placement(pl fleet.Placement) {
 	case pl.Engine.OfEnvironment():
 		t.line(2, "environment "+name+" on "+pl.Reason)
 	case pl.Misplaced != "":
-		t.line(2, "environment "+name+" stays on "+string(pl.Engine)+", though it is misplaced: "+pl.Misplaced)
+		t.line(2, "environment "+name+" stays on "+string(pl.Engine)+", though it is misplaced: "+
+			pl.Misplaced)
 	default:
 		t.line(2, "environment "+name+" on engine "+string(pl.Engine)+": "+pl.Reason)
 	}
@@ -212,7 +216,8 @@ func (t *textWriter) field(f Field) {
 
 func (t *textWriter) blank() { _, _ = t.w.WriteString("\n") }
 
-// line writes words at an indentation, and goes on further in when they do not fit. A word that is wider than the line is not broken.
+// line writes words at an indentation, and goes on further in when they do not fit. A word that is
+// wider than the line is not broken.
 func (t *textWriter) line(indent int, s string) {
 	at := 0
 	for i, word := range strings.Split(printable.Name(s), " ") {
@@ -234,8 +239,8 @@ func (t *textWriter) line(indent int, s string) {
 	_ = t.w.WriteByte('\n')
 }
 
-// oneLine keeps text that may come from a repository from ending its line or writing elsewhere on the terminal. Newlines that Problem
-// makes itself become spaces.
+// oneLine keeps text that may come from a repository from ending its line or writing elsewhere on
+// the terminal. Newlines that Problem makes itself become spaces.
 func oneLine(s string) string {
 	return printable.Name(strings.Join(strings.Fields(strings.ReplaceAll(s, "\n", " ")), " "))
 }

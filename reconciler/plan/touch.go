@@ -24,7 +24,8 @@ func (d *draft) forgetGone() {
 	}
 }
 
-// count counts an Application in (n = 1) or out (-1) and notes which shared objects that may change.
+// count counts an Application in (n = 1) or out (-1) and notes which shared objects that may
+// change.
 func (d *draft) count(engine fleet.EngineName, id fleet.ApplicationID, url string, n int) {
 	r := repo{engine, repoKey(url)}
 	c := d.stand(engine, id, url, n)
@@ -60,7 +61,8 @@ func (d *draft) touch() {
 			d.touchSealed(c.Key)
 		}
 	}
-	if !d.started || d.w.blocked { // a rebuild: engines tell of environments that have no rows yet, or that may be gone
+	// a rebuild: engines tell of environments that have no rows yet, or that may be gone
+	if !d.started || d.w.blocked {
 		for id, p := range d.w.placements.base {
 			if d.found(id, p) {
 				d.touchEnvironment(id)
@@ -83,13 +85,15 @@ func (d *draft) touch() {
 	}
 }
 
-// found reports whether the placement is one that an engine told of after a rebuild, and that is not recorded yet: whatever is recorded as
-// placed has its Cluster row.
+// found reports whether the placement is one that an engine told of after a rebuild, and that is
+// not recorded yet: whatever is recorded as placed has its Cluster row.
 func (d *draft) found(id fleet.EnvironmentID, p fleet.Placement) bool {
-	if p.Engine == "" || p.Engine.OfEnvironment() { // no engine tells of an agent's environment, and it has no Cluster row
+	// no engine tells of an agent's environment, and it has no Cluster row
+	if p.Engine == "" || p.Engine.OfEnvironment() {
 		return false
 	}
-	_, recorded := d.w.rows.base[fleet.ObjectKey{Engine: p.Engine, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(id)}]
+	_, recorded := d.w.rows.base[fleet.ObjectKey{Engine: p.Engine, Kind: fleet.ObjectCluster,
+		Name: fleet.ClusterName(id)}]
 	return !recorded
 }
 
@@ -128,7 +132,8 @@ func (d *draft) touchTenant(c catalog.Change) {
 	}
 }
 
-// touchEnvironment reaches the environment's Applications, those that it had and those that it is to have.
+// touchEnvironment reaches the environment's Applications, those that it had and those that it is
+// to have.
 func (d *draft) touchEnvironment(id fleet.EnvironmentID) {
 	d.touchedEnvironments[id] = true
 	if d.stage.Environment(id) != nil {
@@ -180,10 +185,12 @@ func (d *draft) touchCredential(c catalog.Change) {
 	}
 }
 
-// touchSealed reaches the Secrets whose content is in the encrypted file: its name is that of a credentialsRef beside it.
+// touchSealed reaches the Secrets whose content is in the encrypted file: its name is that of a
+// credentialsRef beside it.
 func (d *draft) touchSealed(k fleet.Key) {
 	for _, id := range d.stage.EnvironmentsOf(k.Tenant) {
-		if c := d.stage.Environment(id).Environment.Cluster; c != nil && k == catalog.SealedKey(k.Tenant, "environments", c.CredentialsRef.Name) {
+		if c := d.stage.Environment(id).Environment.Cluster; c != nil &&
+			k == catalog.SealedKey(k.Tenant, "environments", c.CredentialsRef.Name) {
 			d.touchedEnvironments[id] = true
 		}
 	}
@@ -221,7 +228,8 @@ func environmentKey(id fleet.EnvironmentID) fleet.Key {
 	return fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: id.Tenant, Name: string(id.Name)}
 }
 
-// removeEnvironments drops the placements of environments that are gone and in which nothing stands.
+// removeEnvironments drops the placements of environments that are gone and in which nothing
+// stands.
 func (d *draft) removeEnvironments() {
 	for id := range d.touchedEnvironments {
 		if d.stage.Environment(id) != nil {
@@ -239,7 +247,8 @@ func (d *draft) removeEnvironments() {
 		if p.Engine != "" {
 			d.place(id, p.Engine, -1)
 			d.touchedShares[share{id.Tenant, p.Engine}] = true
-			d.delete(fleet.ObjectKey{Engine: p.Engine, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(id)})
+			d.delete(fleet.ObjectKey{Engine: p.Engine, Kind: fleet.ObjectCluster,
+				Name: fleet.ClusterName(id)})
 		}
 	}
 }

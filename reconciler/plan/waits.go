@@ -7,8 +7,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Blocked reports whether the applied plan placed nothing because an engine was not read (Request.Unread), or not all
-// because the agent of one was not heard (Request.Unheard).
+// Blocked reports whether the applied plan placed nothing because an engine was not read
+// (Request.Unread), or not all because the agent of one was not heard (Request.Unheard).
 func (w *World) Blocked() bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -33,21 +33,29 @@ func (d *draft) waits() (fleet.HoldReason, string) {
 	switch d.r.Relation {
 	case RelationSame, RelationDescendant:
 	case RelationOlder:
-		return fleet.HoldOlder, fmt.Sprintf("the branch went back from %s to the older %s", d.w.revision.Short(), d.r.Revision.Short())
+		return fleet.HoldOlder, fmt.Sprintf("the branch went back from %s to the older %s",
+			d.w.revision.Short(), d.r.Revision.Short())
 	default:
-		return fleet.HoldRewritten, fmt.Sprintf("the branch was rewritten: %s does not descend from %s", d.r.Revision.Short(), d.w.revision.Short())
+		return fleet.HoldRewritten,
+			fmt.Sprintf("the branch was rewritten: %s does not descend from %s",
+				d.r.Revision.Short(), d.w.revision.Short())
 	}
 	switch was, now := d.w.files, d.filesNow; {
 	case was.tenants > 0 && now.tenants == 0:
-		return fleet.HoldEmpty, fmt.Sprintf("the revision holds no declaration under tenants/, where there were %d", was.tenants)
+		return fleet.HoldEmpty,
+			fmt.Sprintf("the revision holds no declaration under tenants/, where there were %d",
+				was.tenants)
 	case was.fleet > 0 && now.fleet == 0:
-		return fleet.HoldEmpty, fmt.Sprintf("the revision holds no declaration under fleet/, where there were %d", was.fleet)
+		return fleet.HoldEmpty,
+			fmt.Sprintf("the revision holds no declaration under fleet/, where there were %d",
+				was.fleet)
 	}
 	return "", ""
 }
 
-// waitsFor is the hold of the whole revision, or nil. One that was listed before keeps its date; one that was approved since is over. It
-// lists the Applications that the revision would delete, so that the approval lets exactly those go.
+// waitsFor is the hold of the whole revision, or nil. One that was listed before keeps its date;
+// one that was approved since is over. It lists the Applications that the revision would delete, so
+// that the approval lets exactly those go.
 func (w *World) waitsFor(d *draft) *fleet.Hold {
 	reason, why := d.waits()
 	if reason == "" {

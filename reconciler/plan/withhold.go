@@ -8,10 +8,12 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// stepped replaces what may not act yet. A removal is left out, so that the declaration stays in force. A change that takes something
-// away is replaced by one that takes nothing away and has the rest: were the whole change left out, a label that it changes would keep
-// the very Applications that it waits for.
-func stepped(base catalog.View, in []catalog.Input, withheld map[fleet.Key]deferred) []catalog.Input {
+// stepped replaces what may not act yet. A removal is left out, so that the declaration stays in
+// force. A change that takes something away is replaced by one that takes nothing away and has the
+// rest: were the whole change left out, a label that it changes would keep the very Applications
+// that it waits for.
+func stepped(base catalog.View, in []catalog.Input,
+	withheld map[fleet.Key]deferred) []catalog.Input {
 	if len(withheld) == 0 {
 		return in
 	}
@@ -26,11 +28,13 @@ func stepped(base catalog.View, in []catalog.Input, withheld map[fleet.Key]defer
 			}
 			// The catalog itself waits to let it go: as far as it is concerned, the file is back.
 		case k.Kind == fleet.KindManagedEnvironment:
-			step.Labels, step.Environment = i.Declaration.Labels, stepEnvironment(before.Environment, i.Declaration.Environment)
+			step.Labels, step.Environment = i.Declaration.Labels,
+				stepEnvironment(before.Environment, i.Declaration.Environment)
 		case k.Kind == fleet.KindTenant:
 			step.Tenant = stepTenant(before.Tenant, i.Declaration.Tenant)
 		}
-		in = append(in, catalog.Input{Key: k, Path: before.Path, Blob: before.Blob, Declaration: &step})
+		in = append(in, catalog.Input{Key: k, Path: before.Path, Blob: before.Blob,
+			Declaration: &step})
 	}
 	return in
 }
@@ -68,7 +72,8 @@ func union[T comparable](a, b []T) []T {
 	return out
 }
 
-// takesAway reports whether a change takes from an environment or tenant what an Application that is still there may need.
+// takesAway reports whether a change takes from an environment or tenant what an Application that
+// is still there may need.
 func takesAway(c catalog.Change) bool {
 	switch {
 	case c.Before == nil:
@@ -77,7 +82,8 @@ func takesAway(c catalog.Change) bool {
 		return true
 	case c.Key.Kind == fleet.KindManagedEnvironment:
 		b, a := c.Before.Environment, c.After.Environment
-		return !sameServer(b, a) || missing(b.Namespaces, a.Namespaces) || b.ClusterResources && !a.ClusterResources
+		return !sameServer(b, a) || missing(b.Namespaces, a.Namespaces) || b.ClusterResources &&
+			!a.ClusterResources
 	case c.Key.Kind == fleet.KindTenant:
 		return missing(c.Before.Tenant.ClusterResources, c.After.Tenant.ClusterResources)
 	}
@@ -88,8 +94,9 @@ func missing[T comparable](want, in []T) bool {
 	return slices.ContainsFunc(want, func(x T) bool { return !slices.Contains(in, x) })
 }
 
-// withhold finds the changes of this draft that may not act yet, and reports whether there are any beside those already withheld. Then the
-// draft is to be made again without them. It costs the changes that take something away, and for those what is leaving or held.
+// withhold finds the changes of this draft that may not act yet, and reports whether there are any
+// beside those already withheld. Then the draft is to be made again without them. It costs the
+// changes that take something away, and for those what is leaving or held.
 func (d *draft) withhold(withheld map[fleet.Key]deferred) bool {
 	n := len(withheld)
 	var lasting map[fleet.TenantName][]remnant
@@ -108,7 +115,8 @@ func (d *draft) withhold(withheld map[fleet.Key]deferred) bool {
 }
 
 func (d *draft) keepBack(c catalog.Change, withheld map[fleet.Key]deferred) {
-	withheld[c.Key] = deferred{Input: d.head(c.Key), Going: c.After == nil && c.Key.Kind == fleet.KindManagedEnvironment}
+	withheld[c.Key] = deferred{Input: d.head(c.Key), Going: c.After == nil &&
+		c.Key.Kind == fleet.KindManagedEnvironment}
 	if c.After != nil {
 		return
 	}
@@ -122,7 +130,8 @@ func (d *draft) keepBack(c catalog.Change, withheld map[fleet.Key]deferred) {
 		}
 		sealed = catalog.SealedKey(c.Key.Tenant, "environments", cluster.CredentialsRef.Name)
 	case fleet.KindRepositoryCredential:
-		sealed = catalog.SealedKey(c.Key.Tenant, "credentials", c.Before.Credential.CredentialsRef.Name)
+		sealed = catalog.SealedKey(c.Key.Tenant, "credentials",
+			c.Before.Credential.CredentialsRef.Name)
 	}
 	for _, other := range d.changes {
 		if _, done := withheld[other.Key]; !done && other.Key == sealed && other.After == nil {
@@ -135,7 +144,8 @@ func (d *draft) keepBack(c catalog.Change, withheld map[fleet.Key]deferred) {
 func (d *draft) head(k fleet.Key) catalog.Input {
 	in, found := catalog.Input{}, false
 	for _, i := range d.r.Files {
-		if i.Key == k && (!found || !i.Removed) { // a file that moved is removed in one place and stands in another
+		// a file that moved is removed in one place and stands in another
+		if i.Key == k && (!found || !i.Removed) {
 			in, found = i, true
 		}
 	}
@@ -145,7 +155,8 @@ func (d *draft) head(k fleet.Key) catalog.Input {
 	return in
 }
 
-// headOf is what the base's head says of a key that is not in force as the head says it: it was deferred or quarantined before.
+// headOf is what the base's head says of a key that is not in force as the head says it: it was
+// deferred or quarantined before.
 func (w *World) headOf(k fleet.Key) catalog.Input {
 	if x, ok := w.deferred[k]; ok {
 		return x.Input
@@ -154,7 +165,8 @@ func (w *World) headOf(k fleet.Key) catalog.Input {
 	if !ok {
 		return catalog.Input{}
 	}
-	return catalog.Input{Key: k, Path: q.Path, Blob: q.Blob, Declaration: q.Declaration, Removed: q.Removed}
+	return catalog.Input{Key: k, Path: q.Path, Blob: q.Blob, Declaration: q.Declaration,
+		Removed: q.Removed}
 }
 
 func tenantOf(k fleet.Key) fleet.TenantName {
@@ -173,7 +185,8 @@ type remnant struct {
 func (d *draft) remnants() map[fleet.TenantName][]remnant {
 	out := map[fleet.TenantName][]remnant{}
 	d.leaving.each(func(_ fleet.ObjectKey, l leaving) {
-		out[l.Application.Tenant] = append(out[l.Application.Tenant], remnant{l.Application, l.RepoURL})
+		out[l.Application.Tenant] = append(out[l.Application.Tenant],
+			remnant{l.Application, l.RepoURL})
 	})
 	d.held.each(func(id fleet.ApplicationID, h held) {
 		out[id.Tenant] = append(out[id.Tenant], remnant{id, h.Deployment.Deployment.Source.RepoURL})

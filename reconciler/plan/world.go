@@ -9,7 +9,8 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// World is what is applied, in memory. Any number of Computes may run at once; Commit waits for them.
+// World is what is applied, in memory. Any number of Computes may run at once; Commit waits for
+// them.
 type World struct {
 	mu       sync.RWMutex
 	version  int // grows with every Commit: a plan made before is outdated
@@ -56,11 +57,12 @@ type row struct {
 }
 
 func (r row) application() fleet.ApplicationID {
-	return fleet.ApplicationID{Tenant: r.tenant, Deployment: r.deployment, Environment: r.environment}
+	return fleet.ApplicationID{Tenant: r.tenant, Deployment: r.deployment,
+		Environment: r.environment}
 }
 
-// state is everything that a plan may change, as layers and counters over what the World holds. An Application stands as long as it has
-// a row, absent or not, and is counted as long as it stands.
+// state is everything that a plan may change, as layers and counters over what the World holds. An
+// Application stands as long as it has a row, absent or not, and is counted as long as it stands.
 type state struct {
 	placements     layer[fleet.EnvironmentID, fleet.Placement] // without alternatives
 	unserved       layer[fleet.EnvironmentID, struct{}]        // in effect, without an engine
@@ -75,22 +77,34 @@ type state struct {
 
 	environments counter[share, fleet.EnvironmentName]          // placed
 	on           counter[fleet.EngineName, fleet.EnvironmentID] // the same by engine
-	engines      counter[fleet.TenantName, fleet.EngineName]    // the same by tenant: environments on each
-	standing     counter[fleet.EnvironmentID, fleet.EngineName] // Applications
-	repos        counter[share, string]                         // Applications by the URL as it is written
-	readers      counter[repo, fleet.TenantName]                // Applications by tenant
-	readIn       counter[reader, fleet.EnvironmentName]         // Applications by environment
-	contested    layer[repo, struct{}]                          // read by two tenants with credentials of their own
+	// the same by tenant: environments on each
+	engines  counter[fleet.TenantName, fleet.EngineName]
+	standing counter[fleet.EnvironmentID, fleet.EngineName] // Applications
+	// Applications by the URL as it is written
+	repos   counter[share, string]
+	readers counter[repo, fleet.TenantName]        // Applications by tenant
+	readIn  counter[reader, fleet.EnvironmentName] // Applications by environment
+	// read by two tenants with credentials of their own
+	contested layer[repo, struct{}]
 }
 
 func newState() state {
 	return state{
-		placements: over(map[fleet.EnvironmentID]fleet.Placement{}), unserved: over(map[fleet.EnvironmentID]struct{}{}), misplaced: over(map[fleet.EnvironmentID]struct{}{}),
-		rows: over(map[fleet.ObjectKey]row{}), rowsOn: over(map[fleet.EngineName]int{}), loads: over(map[fleet.EngineName]fleet.EngineLoad{}),
-		held: over(map[fleet.ApplicationID]held{}), applicationsOf: over(map[fleet.TenantName]int{}), leaving: over(map[fleet.ObjectKey]leaving{}), syncHolds: over(map[fleet.ApplicationID]fleet.SyncHold{}),
-		environments: newCounter[share, fleet.EnvironmentName](), on: newCounter[fleet.EngineName, fleet.EnvironmentID](),
-		engines: newCounter[fleet.TenantName, fleet.EngineName](), standing: newCounter[fleet.EnvironmentID, fleet.EngineName](),
-		repos: newCounter[share, string](), readers: newCounter[repo, fleet.TenantName](), readIn: newCounter[reader, fleet.EnvironmentName](),
+		placements: over(map[fleet.EnvironmentID]fleet.Placement{}),
+		unserved:   over(map[fleet.EnvironmentID]struct{}{}),
+		misplaced:  over(map[fleet.EnvironmentID]struct{}{}),
+		rows:       over(map[fleet.ObjectKey]row{}), rowsOn: over(map[fleet.EngineName]int{}),
+		loads:          over(map[fleet.EngineName]fleet.EngineLoad{}),
+		held:           over(map[fleet.ApplicationID]held{}),
+		applicationsOf: over(map[fleet.TenantName]int{}),
+		leaving:        over(map[fleet.ObjectKey]leaving{}),
+		syncHolds:      over(map[fleet.ApplicationID]fleet.SyncHold{}),
+		environments:   newCounter[share, fleet.EnvironmentName](), on: newCounter[fleet.EngineName,
+			fleet.EnvironmentID](),
+		engines:  newCounter[fleet.TenantName, fleet.EngineName](),
+		standing: newCounter[fleet.EnvironmentID, fleet.EngineName](),
+		repos:    newCounter[share, string](), readers: newCounter[repo, fleet.TenantName](),
+		readIn:    newCounter[reader, fleet.EnvironmentName](),
 		contested: over(map[repo]struct{}{}),
 	}
 }
@@ -98,10 +112,15 @@ func newState() state {
 // layered is the state to be changed without changing it.
 func (s *state) layered() state {
 	return state{
-		placements: over(s.placements.base), unserved: over(s.unserved.base), misplaced: over(s.misplaced.base),
-		rows: over(s.rows.base), rowsOn: over(s.rowsOn.base), loads: over(s.loads.base), held: over(s.held.base), applicationsOf: over(s.applicationsOf.base), leaving: over(s.leaving.base), syncHolds: over(s.syncHolds.base),
-		environments: s.environments.anew(), on: s.on.anew(), engines: s.engines.anew(), standing: s.standing.anew(),
-		repos: s.repos.anew(), readers: s.readers.anew(), readIn: s.readIn.anew(), contested: over(s.contested.base),
+		placements: over(s.placements.base), unserved: over(s.unserved.base),
+		misplaced: over(s.misplaced.base),
+		rows:      over(s.rows.base), rowsOn: over(s.rowsOn.base), loads: over(s.loads.base),
+		held: over(s.held.base), applicationsOf: over(s.applicationsOf.base),
+		leaving: over(s.leaving.base), syncHolds: over(s.syncHolds.base),
+		environments: s.environments.anew(), on: s.on.anew(), engines: s.engines.anew(),
+		standing: s.standing.anew(),
+		repos:    s.repos.anew(), readers: s.readers.anew(), readIn: s.readIn.anew(),
+		contested: over(s.contested.base),
 	}
 }
 
@@ -144,7 +163,8 @@ type crossings struct {
 }
 
 // stand counts an Application in on its engine (n = 1) or out (-1).
-func (s *state) stand(engine fleet.EngineName, id fleet.ApplicationID, url string, n int) (c crossings) {
+func (s *state) stand(engine fleet.EngineName, id fleet.ApplicationID, url string,
+	n int) (c crossings) {
 	r := repo{engine, repoKey(url)}
 	s.standing.add(id.In(), engine, n)
 	c.listed = s.repos.add(share{id.Tenant, engine}, url, n)
@@ -191,11 +211,13 @@ func (w *World) Revision() fleet.Revision {
 	return w.revision
 }
 
-// Catalog is the declarations in effect. It goes on with the World, and may be read by anybody meanwhile.
+// Catalog is the declarations in effect. It goes on with the World, and may be read by anybody
+// meanwhile.
 func (w *World) Catalog() *catalog.Catalog { return w.catalog }
 
-// Leaving lists, sorted, the absent rows whose objects are not proven gone. Those that the store no longer has belong into Request.Gone.
-// It costs the whole index, and is for a start and for the verifying pass.
+// Leaving lists, sorted, the absent rows whose objects are not proven gone. Those that the store no
+// longer has belong into Request.Gone. It costs the whole index, and is for a start and for the
+// verifying pass.
 func (w *World) Leaving() []fleet.ObjectKey {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -211,11 +233,13 @@ func (w *World) Leaving() []fleet.ObjectKey {
 
 // compareKeys orders objects by engine, then what others need first, then by name.
 func compareKeys(a, b fleet.ObjectKey) int {
-	return cmp.Or(cmp.Compare(a.Engine, b.Engine), a.Kind.Rank()-b.Kind.Rank(), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.Engine, b.Engine), a.Kind.Rank()-b.Kind.Rank(),
+		cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }
 
-// Commit folds in a plan of this World that was recorded. A plan that was made before another one was committed is refused by a panic:
-// its base no longer stands, and the store refuses its record too (fleet.ErrStale).
+// Commit folds in a plan of this World that was recorded. A plan that was made before another one
+// was committed is refused by a panic: its base no longer stands, and the store refuses its record
+// too (fleet.ErrStale).
 func (w *World) Commit(p *Plan) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,9 +10,10 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Acknowledge takes what the worker of an engine did with its rows, in one round trip. An Ack for another row than the one that stands
-// changes nothing; one that proves the object gone takes the row with it, if the row asked for that; one that says what is known already
-// writes nothing. fleet.ErrFenced when the lease has passed on.
+// Acknowledge takes what the worker of an engine did with its rows, in one round trip. An Ack for
+// another row than the one that stands changes nothing; one that proves the object gone takes the
+// row with it, if the row asked for that; one that says what is known already writes nothing.
+// fleet.ErrFenced when the lease has passed on.
 func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet.Ack) error {
 	if len(acks) == 0 {
 		return nil
@@ -35,7 +36,8 @@ func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet
 		if lease.Life != "" {
 			b.Queue(`SELECT fence_life($1)`, lease.Life)
 		}
-		b.Queue(sqlOpenRevisions, objectColumns(column(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key }))...).
+		b.Queue(sqlOpenRevisions,
+			objectColumns(column(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key }))...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&touched) })
 		if len(done) > 0 {
 			b.Queue(sqlAcknowledge, append(ackColumns(done, lease),
@@ -82,7 +84,8 @@ const sqlRemove = `
 		ON CONFLICT (engine, kind, name) DO UPDATE SET tenant = excluded.tenant, uid = excluded.uid,
 			epoch = excluded.epoch, seq = excluded.seq, deletion = excluded.deletion, at = excluded.at)` + sqlTellOf + `'removed'` + sqlTellEnd
 
-// One event for each tenant that has Applications among what changed: it names the Application if there is but one.
+// One event for each tenant that has Applications among what changed: it names the Application if
+// there is but one.
 const sqlTellOf = `
 	SELECT new_event('application', c.tenant,
 		CASE WHEN count(*) = 1 THEN coalesce((SELECT d.tenant || '/' || d.deployment || '@' || d.environment FROM desired d
@@ -93,22 +96,26 @@ const sqlTellEnd = ` ELSE count(*) || ' applications of engine ' || min(c.engine
 
 func ackColumns(acks []fleet.Ack, lease fleet.Lease) []any {
 	return append(objectColumns(column(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key })),
-		column(acks, func(a fleet.Ack) int64 { return a.Seq }), column(acks, func(a fleet.Ack) string { return a.Hash }), lease.Name)
+		column(acks, func(a fleet.Ack) int64 { return a.Seq }),
+		column(acks, func(a fleet.Ack) string { return a.Hash }), lease.Name)
 }
 
-// A number is given twice when the database went back in time: an Ack is of the row whose content it
-// names. One that names none is of a row that its agent was given in this incarnation.
+// A number is given twice when the database went back in time: an Ack is of the row whose content
+// it names. One that names none is of a row that its agent was given in this incarnation.
 const sqlSameContent = `(a.hash = d.hash OR a.hash = '' AND (SELECT same_life($6)))`
 
-// leasedEngine is the engine that the lease gives the right to, provided that it is the engine of every item.
-func leasedEngine[T any](lease fleet.Lease, items []T, key func(T) fleet.ObjectKey) (fleet.EngineName, error) {
+// leasedEngine is the engine that the lease gives the right to, provided that it is the engine of
+// every item.
+func leasedEngine[T any](lease fleet.Lease, items []T,
+	key func(T) fleet.ObjectKey) (fleet.EngineName, error) {
 	name, ok := strings.CutPrefix(lease.Name, "engine/")
 	if !ok || name == "" {
 		return "", fmt.Errorf("lease %q is not that of an engine", lease.Name)
 	}
 	for _, item := range items {
 		if k := key(item); string(k.Engine) != name {
-			return "", fmt.Errorf("lease %s gives no right to %s of engine %s", lease.Name, k.Name, k.Engine)
+			return "", fmt.Errorf("lease %s gives no right to %s of engine %s", lease.Name, k.Name,
+				k.Engine)
 		}
 	}
 	return fleet.EngineName(name), nil

@@ -11,8 +11,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Agents, in agents*.go. An identity is live until it is ended, expires, or its tenant's name is another's; at most one of an engine is. What
-// is written of it is written under the lease of its engine, whose row is locked before its own wherever both are.
+// Agents, in agents*.go. An identity is live until it is ended, expires, or its tenant's name is
+// another's; at most one of an engine is. What is written of it is written under the lease of its
+// engine, whose row is locked before its own wherever both are.
 
 // agentColumns are what scanAgent reads, of agents a.
 const agentColumns = `a.id, a.engine, a.tenant, a.name, a.sign, a.seal, a.cluster_uid, a.joined_at, a.expires_at, CASE
@@ -29,7 +30,8 @@ type agentRow struct {
 func scanAgent(row pgx.CollectableRow) (agentRow, error) {
 	var a agentRow
 	var name string
-	err := row.Scan(&a.ID, &a.Engine, &a.Tenant, &name, &a.Keys.Sign, &a.Keys.Seal, &a.ClusterUID, &a.JoinedAt, &a.ExpiresAt, &a.over)
+	err := row.Scan(&a.ID, &a.Engine, &a.Tenant, &name, &a.Keys.Sign, &a.Keys.Seal, &a.ClusterUID,
+		&a.JoinedAt, &a.ExpiresAt, &a.over)
 	if a.Tenant != "" {
 		a.Environment = fleet.EnvironmentName(name)
 	}
@@ -50,10 +52,12 @@ func (a agentRow) alive() error {
 	}
 }
 
-// Agent is an identity that is live. fleet.ErrNotFound: there never was one. With fleet.ErrAgentRevoked, fleet.ErrAgentExpired and
-// fleet.ErrCloned the Agent is filled in, so that a proof can be judged before anything is told.
+// Agent is an identity that is live. fleet.ErrNotFound: there never was one. With
+// fleet.ErrAgentRevoked, fleet.ErrAgentExpired and fleet.ErrCloned the Agent is filled in, so that
+// a proof can be judged before anything is told.
 func (s *Store) Agent(ctx context.Context, id string) (fleet.Agent, error) {
-	found, err := collect(ctx, s, scanAgent, `SELECT `+agentColumns+` FROM agents a WHERE a.id = $1`, text(id))
+	found, err := collect(ctx, s, scanAgent, `SELECT `+agentColumns+
+		` FROM agents a WHERE a.id = $1`, text(id))
 	if err == nil && len(found) == 0 {
 		err = fleet.ErrNotFound
 	}
@@ -65,7 +69,8 @@ func (s *Store) Agent(ctx context.Context, id string) (fleet.Agent, error) {
 
 // agentNamed is the identity within a transaction, live or with the error of Agent.
 func agentNamed(ctx context.Context, tx pgx.Tx, id, lock string) (fleet.Agent, error) {
-	found, err := read(ctx, tx, scanAgent, `SELECT `+agentColumns+` FROM agents a WHERE a.id = $1`+lock, text(id))
+	found, err := read(ctx, tx, scanAgent, `SELECT `+agentColumns+` FROM agents a WHERE a.id = $1`+
+		lock, text(id))
 	if err == nil && len(found) == 0 {
 		err = fleet.ErrNotFound
 	}
@@ -76,21 +81,28 @@ func agentNamed(ctx context.Context, tx pgx.Tx, id, lock string) (fleet.Agent, e
 }
 
 const (
-	assertionMemory = 10 * time.Minute // after its token has run out; longer than a proof counts, whatever the clocks
-	maxAssertion    = 128              // bytes of its ID
-	maxAccess       = 200              // tokens and assertions that are remembered of one agent
+	// after its token has run out; longer than a proof counts, whatever the clocks
+	assertionMemory = 10 * time.Minute
+	maxAssertion    = 128 // bytes of its ID
+	maxAccess       = 200 // tokens and assertions that are remembered of one agent
 )
 
-// SaveAccess keeps the hash of an access token that was given for an assertion, for ttl, and forgets what is long over. fleet.ErrReplayed:
-// another token was given for that assertion. fleet.ErrAgentBusy: the agent was given 200 of late.
-func (s *Store) SaveAccess(ctx context.Context, agent, assertion string, hash [32]byte, ttl time.Duration) error {
+// SaveAccess keeps the hash of an access token that was given for an assertion, for ttl, and
+// forgets what is long over. fleet.ErrReplayed: another token was given for that assertion.
+// fleet.ErrAgentBusy: the agent was given 200 of late.
+func (s *Store) SaveAccess(ctx context.Context, agent, assertion string, hash [32]byte,
+	ttl time.Duration) error {
 	if assertion == "" || len(assertion) > maxAssertion {
-		return fmt.Errorf("access of agent %s: an assertion's ID has 1 to %d bytes", agent, maxAssertion)
+		return fmt.Errorf("access of agent %s: an assertion's ID has 1 to %d bytes", agent,
+			maxAssertion)
 	}
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		batch := &pgx.Batch{}
-		batch.Queue(`SELECT FROM agents WHERE id = $1 FOR NO KEY UPDATE`, text(agent)) // one at a time, so that what is counted is what there is
-		batch.Queue(`DELETE FROM agent_access WHERE agent = $1 AND expires_at < now() - $2::interval`, text(agent), assertionMemory)
+		// one at a time, so that what is counted is what there is
+		batch.Queue(`SELECT FROM agents WHERE id = $1 FOR NO KEY UPDATE`, text(agent))
+		batch.Queue(
+			`DELETE FROM agent_access WHERE agent = $1 AND expires_at < now() - $2::interval`,
+			text(agent), assertionMemory)
 		batch.Queue(`
 			INSERT INTO agent_access (agent, assertion, hash, expires_at) SELECT $1, $2, $3, clock_timestamp() + $4::interval
 			WHERE (SELECT count(*) FROM agent_access WHERE agent = $1) < $5 ON CONFLICT (agent, assertion) DO NOTHING`,
@@ -99,7 +111,9 @@ func (s *Store) SaveAccess(ctx context.Context, agent, assertion string, hash [3
 			return err
 		}
 		var mine bool
-		err := tx.QueryRow(ctx, `SELECT hash = $3 FROM agent_access WHERE agent = $1 AND assertion = $2`, text(agent), text(assertion), hash[:]).Scan(&mine)
+		err := tx.QueryRow(ctx,
+			`SELECT hash = $3 FROM agent_access WHERE agent = $1 AND assertion = $2`, text(agent),
+			text(assertion), hash[:]).Scan(&mine)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			return fleet.ErrAgentBusy
@@ -111,8 +125,9 @@ func (s *Store) SaveAccess(ctx context.Context, agent, assertion string, hash [3
 	return wrap(err, "access of agent %s", agent)
 }
 
-// AccessAgent is the live identity that an access token was given to, by the token's SHA-256; fleet.ErrNotFound when the token is unknown or
-// has run out, or the identity is not live. The token is 256 random bits: what a search for its hash takes tells nothing of it.
+// AccessAgent is the live identity that an access token was given to, by the token's SHA-256;
+// fleet.ErrNotFound when the token is unknown or has run out, or the identity is not live. The
+// token is 256 random bits: what a search for its hash takes tells nothing of it.
 func (s *Store) AccessAgent(ctx context.Context, hash [32]byte) (fleet.Agent, error) {
 	found, err := collect(ctx, s, scanAgent, `
 		SELECT `+agentColumns+` FROM agent_access t JOIN agents a ON a.id = t.agent
@@ -126,9 +141,11 @@ func (s *Store) AccessAgent(ctx context.Context, hash [32]byte) (fleet.Agent, er
 	return found[0].Agent, nil
 }
 
-// RotateAgent replaces the keys that have the old thumb, prolongs the identity to fleet.AgentLife from now and drops its access tokens. The
-// same swap again changes nothing. fleet.ErrReplayed: the keys are others by now. Otherwise as Agent.
-func (s *Store) RotateAgent(ctx context.Context, id, oldThumb string, keys fleet.AgentKeys) (fleet.Agent, error) {
+// RotateAgent replaces the keys that have the old thumb, prolongs the identity to fleet.AgentLife
+// from now and drops its access tokens. The same swap again changes nothing. fleet.ErrReplayed: the
+// keys are others by now. Otherwise as Agent.
+func (s *Store) RotateAgent(ctx context.Context, id, oldThumb string,
+	keys fleet.AgentKeys) (fleet.Agent, error) {
 	if err := checkKeys(keys); err != nil {
 		return fleet.Agent{}, fmt.Errorf("agent %s: %w", id, err)
 	}
@@ -138,7 +155,8 @@ func (s *Store) RotateAgent(ctx context.Context, id, oldThumb string, keys fleet
 			return err
 		}
 		var former string
-		if err := tx.QueryRow(ctx, `SELECT former FROM agents WHERE id = $1`, a.ID).Scan(&former); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT former FROM agents WHERE id = $1`, a.ID).Scan(
+			&former); err != nil {
 			return err
 		}
 		if a.Keys.Thumb() == keys.Thumb() && former == oldThumb {
@@ -165,16 +183,19 @@ func checkKeys(keys fleet.AgentKeys) error {
 	return nil
 }
 
-// RevokeAgent ends the identity that serves the engine, at once and for good: its access tokens go, writes that are under way with its lease
-// are refused, and the replicas are told to cut its streams. The older route's token that it joined with goes too. fleet.ErrNotFound
-// when the engine has none within the scope.
-func (s *Store) RevokeAgent(ctx context.Context, scope fleet.Scope, engine fleet.EngineName, by string) error {
+// RevokeAgent ends the identity that serves the engine, at once and for good: its access tokens go,
+// writes that are under way with its lease are refused, and the replicas are told to cut its
+// streams. The older route's token that it joined with goes too. fleet.ErrNotFound when the engine
+// has none within the scope.
+func (s *Store) RevokeAgent(ctx context.Context, scope fleet.Scope, engine fleet.EngineName,
+	by string) error {
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		found, err := lockAgentOf(ctx, tx, engine)
 		if err != nil {
 			return err
 		}
-		if len(found) == 0 || scope.Tenant != "" && (found[0].Tenant != scope.Tenant || found[0].over == "revoked") {
+		if len(found) == 0 || scope.Tenant != "" && (found[0].Tenant != scope.Tenant ||
+			found[0].over == "revoked") {
 			return fleet.ErrNotFound
 		}
 		a := found[0].Agent
@@ -191,27 +212,37 @@ func (s *Store) RevokeAgent(ctx context.Context, scope fleet.Scope, engine fleet
 
 // lockAgentOf locks the engine's lease, and then the identity of the engine that has not ended.
 func lockAgentOf(ctx context.Context, tx pgx.Tx, engine fleet.EngineName) ([]agentRow, error) {
-	if _, err := tx.Exec(ctx, `SELECT FROM leases WHERE name = 'engine/' || $1::text FOR UPDATE`, text(string(engine))); err != nil {
+	if _, err := tx.Exec(ctx, `SELECT FROM leases WHERE name = 'engine/' || $1::text FOR UPDATE`,
+		text(string(engine))); err != nil {
 		return nil, err
 	}
-	return read(ctx, tx, scanAgent, `SELECT `+agentColumns+` FROM agents a WHERE a.engine = $1 AND a.ended_at IS NULL FOR UPDATE OF a`, text(string(engine)))
+	return read(ctx, tx, scanAgent, `SELECT `+agentColumns+
+		` FROM agents a WHERE a.engine = $1 AND a.ended_at IS NULL FOR UPDATE OF a`,
+		text(string(engine)))
 }
 
-// endAgent ends an identity whose rows lockAgentOf has locked. Its lease is given up with a higher epoch, for what is under way with it.
+// endAgent ends an identity whose rows lockAgentOf has locked. Its lease is given up with a higher
+// epoch, for what is under way with it.
 func endAgent(ctx context.Context, tx pgx.Tx, a fleet.Agent, why string) error {
 	batch := &pgx.Batch{}
-	batch.Queue(`UPDATE agents SET ended_at = clock_timestamp(), ended = $2, connected_to = '', seen_at = coalesce(`+sqlSeen+`, seen_at)
+	batch.Queue(
+		`UPDATE agents SET ended_at = clock_timestamp(), ended = $2, connected_to = '', seen_at = coalesce(`+sqlSeen+`, seen_at)
 		WHERE id = $1 AND ended_at IS NULL`, a.ID, why)
 	batch.Queue(`DELETE FROM agent_access WHERE agent = $1`, a.ID)
-	batch.Queue(`UPDATE agent_tokens SET revoked_at = now() WHERE engine = $1 AND used_by = $2 AND revoked_at IS NULL AND $3 = 'revoked' AND legacy`, string(a.Engine), a.ID, why)
-	batch.Queue(`UPDATE leases SET holder = '', epoch = epoch + 1, expires_at = '-infinity' WHERE name = 'engine/' || $1::text AND starts_with(holder, 'agent/')`, string(a.Engine))
+	batch.Queue(
+		`UPDATE agent_tokens SET revoked_at = now() WHERE engine = $1 AND used_by = $2 AND revoked_at IS NULL AND $3 = 'revoked' AND legacy`, string(a.Engine), a.ID, why)
+	batch.Queue(
+		`UPDATE leases SET holder = '', epoch = epoch + 1, expires_at = '-infinity' WHERE name = 'engine/' || $1::text AND starts_with(holder, 'agent/')`, string(a.Engine))
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-// sqlSeen is the last beat of the replica that an agent is connected to, within an update of agents; NULL when it is connected to none.
+// sqlSeen is the last beat of the replica that an agent is connected to, within an update of
+// agents; NULL when it is connected to none.
 const sqlSeen = `(SELECT r.beat_at FROM replicas r WHERE r.replica = connected_to)`
 
-func agentDeed(action string, tenant fleet.TenantName, engine fleet.EngineName, by, note, event string) deed {
-	return deed{action: action, subject: "agent of " + string(engine), tenant: tenant, engine: engine, by: by, note: note,
+func agentDeed(action string, tenant fleet.TenantName, engine fleet.EngineName, by, note,
+	event string) deed {
+	return deed{action: action, subject: "agent of " + string(engine), tenant: tenant,
+		engine: engine, by: by, note: note,
 		event: fleet.Event{Kind: "agent", Tenant: tenant, Name: string(engine), Text: event}}
 }

@@ -12,11 +12,13 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// JoinAgent swaps a one-time token and keys for an identity, which ends the engine's earlier one. Exactly one pair of keys ever succeeds with
-// a token; the same pair again is given the same identity, and nothing is written. fleet.ErrUsed: by other keys, which is told and audited.
-// fleet.ErrNotFound: unknown, malformed, expired or revoked, or what it was made for is gone or no longer reached by an agent; neither
-// the answer nor its timing tells which.
-func (s *Store) JoinAgent(ctx context.Context, token string, join fleet.AgentJoin) (fleet.Agent, error) {
+// JoinAgent swaps a one-time token and keys for an identity, which ends the engine's earlier one.
+// Exactly one pair of keys ever succeeds with a token; the same pair again is given the same
+// identity, and nothing is written. fleet.ErrUsed: by other keys, which is told and audited.
+// fleet.ErrNotFound: unknown, malformed, expired or revoked, or what it was made for is gone or no
+// longer reached by an agent; neither the answer nor its timing tells which.
+func (s *Store) JoinAgent(ctx context.Context, token string, join fleet.AgentJoin) (fleet.Agent,
+	error) {
 	if err := checkKeys(join.Keys); err != nil {
 		return fleet.Agent{}, fmt.Errorf("join: %w", err)
 	}
@@ -40,7 +42,8 @@ func (s *Store) JoinAgent(ctx context.Context, token string, join fleet.AgentJoi
 }
 
 // joinAgent gives outcome for a refusal that is to be kept, and err for one that is not.
-func joinAgent(ctx context.Context, tx pgx.Tx, token, id string, join fleet.AgentJoin) (a fleet.Agent, outcome, err error) {
+func joinAgent(ctx context.Context, tx pgx.Tx, token, id string,
+	join fleet.AgentJoin) (a fleet.Agent, outcome, err error) {
 	t, err := findToken(ctx, tx, token, ` FOR UPDATE`)
 	if err != nil {
 		return fleet.Agent{}, nil, err
@@ -53,7 +56,8 @@ func joinAgent(ctx context.Context, tx pgx.Tx, token, id string, join fleet.Agen
 		if err != nil && !notLive(err) {
 			return fleet.Agent{}, nil, err
 		}
-		d := agentDeed("refuse agent", t.Tenant, t.Engine, "token:"+t.ID, "its token was used by other keys before", "a used token was tried by other keys")
+		d := agentDeed("refuse agent", t.Tenant, t.Engine, "token:"+t.ID,
+			"its token was used by other keys before", "a used token was tried by other keys")
 		return fleet.Agent{}, fleet.ErrUsed, tell(ctx, tx, d)
 	}
 	if !t.live {
@@ -75,11 +79,15 @@ func joinAgent(ctx context.Context, tx pgx.Tx, token, id string, join fleet.Agen
 
 // notLive reports whether the error says that an identity is known and not live.
 func notLive(err error) bool {
-	return errors.Is(err, fleet.ErrAgentRevoked) || errors.Is(err, fleet.ErrAgentExpired) || errors.Is(err, fleet.ErrCloned) || errors.Is(err, fleet.ErrNotFound)
+	return errors.Is(err, fleet.ErrAgentRevoked) || errors.Is(err, fleet.ErrAgentExpired) ||
+		errors.Is(err, fleet.ErrCloned) || errors.Is(err, fleet.ErrNotFound)
 }
 
-func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join fleet.AgentJoin, stand agentStand) error {
-	tag, err := tx.Exec(ctx, `UPDATE agent_tokens SET used_at = now(), used_by = $2 WHERE id = $1 AND used_at IS NULL`, t.ID, id)
+func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join fleet.AgentJoin,
+	stand agentStand) error {
+	tag, err := tx.Exec(ctx,
+		`UPDATE agent_tokens SET used_at = now(), used_by = $2 WHERE id = $1 AND used_at IS NULL`,
+		t.ID, id)
 	if err != nil {
 		return err
 	}
@@ -99,12 +107,14 @@ func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join fleet.
 		INSERT INTO agents (id, engine, tenant, tenant_uid, name, sign, seal, thumb, cluster_uid, joined_at, expires_at, changed_at, version,
 			argocd_namespace, installation_id, mode)
 		SELECT $2, engine, tenant, tenant_uid, name, $3, $4, $5, $6, now(), now() + $7::interval, now(), $8, $9, $10, $11 FROM agent_tokens WHERE id = $1`,
-		t.ID, id, join.Keys.Sign, join.Keys.Seal, join.Keys.Thumb(), message(join.ClusterUID), fleet.AgentLife, message(join.Version),
+		t.ID, id, join.Keys.Sign, join.Keys.Seal, join.Keys.Thumb(), message(join.ClusterUID),
+		fleet.AgentLife, message(join.Version),
 		stand.argocd.Namespace, stand.argocd.InstallationID, string(stand.mode))
 	if err != nil {
 		return err
 	}
-	return tell(ctx, tx, agentDeed("join agent", t.Tenant, t.Engine, "token:"+t.ID, id+" of cluster "+join.ClusterUID, "joined"))
+	return tell(ctx, tx, agentDeed("join agent", t.Tenant, t.Engine, "token:"+t.ID,
+		id+" of cluster "+join.ClusterUID, "joined"))
 }
 
 // tokenRow is a registration token as the database has it.
@@ -115,12 +125,14 @@ type tokenRow struct {
 	live   bool   // neither expired nor revoked
 }
 
-// findToken finds a token by its plaintext; fleet.ErrNotFound for what is none, what is revoked, and one of a former tenant.
+// findToken finds a token by its plaintext; fleet.ErrNotFound for what is none, what is revoked,
+// and one of a former tenant.
 func findToken(ctx context.Context, tx pgx.Tx, plaintext, lock string) (tokenRow, error) {
 	hash := sha256.Sum256([]byte(plaintext))
 	var stored []byte
 	found, err := read(ctx, tx, func(row pgx.CollectableRow) (t tokenRow, err error) {
-		err = row.Scan(&stored, &t.usedBy, &t.live, &t.ID, &t.Engine, &t.Tenant, &t.name, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt, &t.UsedAt, &t.RevokedAt, &t.Legacy)
+		err = row.Scan(&stored, &t.usedBy, &t.live, &t.ID, &t.Engine, &t.Tenant, &t.name,
+			&t.CreatedBy, &t.CreatedAt, &t.ExpiresAt, &t.UsedAt, &t.RevokedAt, &t.Legacy)
 		return t, err
 	}, `
 		SELECT t.hash, t.used_by, t.expires_at > clock_timestamp(), `+agentTokenColumns+` FROM agent_tokens t
@@ -138,7 +150,8 @@ func findToken(ctx context.Context, tx pgx.Tx, plaintext, lock string) (tokenRow
 	return found[0], nil
 }
 
-// agentStand is how an agent stands to its declaration, and what that says of the place where it works.
+// agentStand is how an agent stands to its declaration, and what that says of the place where it
+// works.
 type agentStand struct {
 	word   string
 	argocd fleet.ArgoCDInstance
@@ -154,9 +167,11 @@ const (
 )
 
 // readStand reads the declaration of an environment, or of an Engine when tenant is "".
-func readStand(ctx context.Context, tx pgx.Tx, tenant fleet.TenantName, name string) (agentStand, error) {
+func readStand(ctx context.Context, tx pgx.Tx, tenant fleet.TenantName, name string) (agentStand,
+	error) {
 	stand := agentStand{mode: fleet.AgentManaged}
-	if err := tx.QueryRow(ctx, `SELECT agent_stand($1, $2)`, string(tenant), name).Scan(&stand.word); err != nil || stand.word != standDeclared {
+	if err := tx.QueryRow(ctx, `SELECT agent_stand($1, $2)`, string(tenant), name).Scan(
+		&stand.word); err != nil || stand.word != standDeclared {
 		return stand, err
 	}
 	kind := fleet.KindEngine
@@ -164,7 +179,9 @@ func readStand(ctx context.Context, tx pgx.Tx, tenant fleet.TenantName, name str
 		kind = fleet.KindManagedEnvironment
 	}
 	var d fleet.Declaration
-	err := tx.QueryRow(ctx, `SELECT body FROM declarations WHERE kind = $1 AND tenant = $2 AND name = $3`, string(kind), string(tenant), name).Scan(&d)
+	err := tx.QueryRow(ctx,
+		`SELECT body FROM declarations WHERE kind = $1 AND tenant = $2 AND name = $3`, string(kind),
+		string(tenant), name).Scan(&d)
 	switch {
 	case err != nil:
 		return stand, err

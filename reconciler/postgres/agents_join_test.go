@@ -24,7 +24,8 @@ func TestCase37FiftyUsesOfATokenGiveOneIdentity(t *testing.T) {
 	var uses sync.WaitGroup
 	for i := range 50 {
 		uses.Go(func() {
-			a, err := k.JoinAgent(t.Context(), token, fleet.AgentJoin{Keys: keys(fmt.Sprint(i)), ClusterUID: "u"})
+			a, err := k.JoinAgent(t.Context(), token, fleet.AgentJoin{Keys: keys(fmt.Sprint(i)),
+				ClusterUID: "u"})
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -42,18 +43,23 @@ func TestCase37FiftyUsesOfATokenGiveOneIdentity(t *testing.T) {
 		t.Fatalf("%d joined, %d were refused", len(joined), used)
 	}
 	expect(t, k.url, `SELECT count(*) FROM agents`, 1)
-	expect(t, k.url, `SELECT count(*) FROM audit WHERE action = 'join agent' AND tenant = 'acme'`, 1)
-	expect(t, k.url, `SELECT count(*) FROM audit WHERE action = 'refuse agent' AND tenant = 'acme'`, 49)
-	expect(t, k.url, `SELECT count(*) FROM events WHERE kind = 'agent' AND tenant = 'acme' AND name = 'acme.edge'`, 1+1+49)
+	expect(t, k.url, `SELECT count(*) FROM audit WHERE action = 'join agent' AND tenant = 'acme'`,
+		1)
+	expect(t, k.url, `SELECT count(*) FROM audit WHERE action = 'refuse agent' AND tenant = 'acme'`,
+		49)
+	expect(t, k.url,
+		`SELECT count(*) FROM events WHERE kind = 'agent' AND tenant = 'acme' AND name = 'acme.edge'`, 1+1+49)
 
-	t.Run("the same keys again, even after the token ran out, are given the same identity", func(t *testing.T) {
-		exec(t, k.url, `UPDATE agent_tokens SET expires_at = now() - interval '1 minute'`)
-		again, err := k.JoinAgent(t.Context(), token, fleet.AgentJoin{Keys: joined[0].Keys})
-		if err != nil || again.ID != joined[0].ID || again.Engine != acmeEdge || again.Tenant != "acme" || again.Environment != "edge" {
-			t.Errorf("%+v, %v", again, err)
-		}
-		expect(t, k.url, `SELECT count(*) FROM audit WHERE action = 'join agent'`, 1)
-	})
+	t.Run("the same keys again, even after the token ran out, are given the same identity",
+		func(t *testing.T) {
+			exec(t, k.url, `UPDATE agent_tokens SET expires_at = now() - interval '1 minute'`)
+			again, err := k.JoinAgent(t.Context(), token, fleet.AgentJoin{Keys: joined[0].Keys})
+			if err != nil || again.ID != joined[0].ID || again.Engine != acmeEdge ||
+				again.Tenant != "acme" || again.Environment != "edge" {
+				t.Errorf("%+v, %v", again, err)
+			}
+			expect(t, k.url, `SELECT count(*) FROM audit WHERE action = 'join agent'`, 1)
+		})
 }
 
 func TestCase37OtherTokensGiveNoIdentity(t *testing.T) {
@@ -61,27 +67,35 @@ func TestCase37OtherTokensGiveNoIdentity(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	made, good := k.token(acmeEdge)
-	if made.Engine != acmeEdge || made.Tenant != "acme" || made.Environment != "edge" || made.CreatedBy != "ann" {
+	if made.Engine != acmeEdge || made.Tenant != "acme" || made.Environment != "edge" ||
+		made.CreatedBy != "ann" {
 		t.Errorf("made %+v", made)
 	}
 	_, expired := k.token(acmeEdge)
 	exec(t, k.url, `UPDATE agent_tokens SET expires_at = now() WHERE id <> $1`, made.ID)
 	gone, revoked := k.token(acmeEdge)
 	check(t, k.RevokeAgentToken(ctx, fleet.Scope{Tenant: "acme"}, gone.ID, "ann"))
-	_, people, err := k.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleWrite})
+	_, people, err := k.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme",
+		Role: fleet.RoleWrite})
 	check(t, err)
 	for name, token := range map[string]string{
-		"expired": expired, "revoked": revoked, "a person's": people, "empty": "", "another secret": good[:len(good)-1] + "x",
-		"no secret": "argosy_agent_" + made.ID + "_", "long": good + strings.Repeat("x", 1000), "NUL": good[:20] + "\x00", "wildcard": "argosy_agent_%_x",
+		"expired": expired, "revoked": revoked, "a person's": people, "empty": "",
+		"another secret": good[:len(good)-1] + "x",
+		"no secret":      "argosy_agent_" + made.ID + "_", "long": good + strings.Repeat("x", 1000),
+		"NUL": good[:20] + "\x00", "wildcard": "argosy_agent_%_x",
 	} {
-		if _, err := k.JoinAgent(ctx, token, fleet.AgentJoin{Keys: keys("x")}); !errors.Is(err, fleet.ErrNotFound) {
+		if _, err := k.JoinAgent(ctx, token, fleet.AgentJoin{Keys: keys("x")}); !errors.Is(err,
+			fleet.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := k.JoinAgent(ctx, good, fleet.AgentJoin{Keys: fleet.AgentKeys{Sign: make([]byte, 31), Seal: make([]byte, 32)}}); err == nil || errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.JoinAgent(ctx, good, fleet.AgentJoin{
+		Keys: fleet.AgentKeys{Sign: make([]byte, 31), Seal: make([]byte, 32)}}); err == nil ||
+		errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("a key of 31 bytes: %v", err)
 	}
-	if err := k.RevokeAgentToken(ctx, fleet.Scope{Tenant: "globex"}, made.ID, "eve"); !errors.Is(err, fleet.ErrNotFound) {
+	if err := k.RevokeAgentToken(ctx, fleet.Scope{Tenant: "globex"}, made.ID, "eve"); !errors.Is(
+		err, fleet.ErrNotFound) {
 		t.Errorf("a stranger revokes: %v", err)
 	}
 	if _, err := k.VerifyToken(ctx, good); !errors.Is(err, fleet.ErrNotFound) {
@@ -106,7 +120,8 @@ func TestCase39DumpOfAgentsHoldsHashesAndPublicKeysOnly(t *testing.T) {
 		SELECT agents::text r FROM agents UNION ALL SELECT agent_tokens::text FROM agent_tokens UNION ALL SELECT agent_access::text FROM agent_access
 		UNION ALL SELECT audit::text FROM audit UNION ALL SELECT events::text FROM events UNION ALL SELECT operations::text FROM operations) a`)
 	secret := token[strings.LastIndex(token, "_")+1:]
-	for _, s := range []string{token, secret, given, "the access token", hex.EncodeToString([]byte(secret)), hex.EncodeToString([]byte(given))} {
+	for _, s := range []string{token, secret, given, "the access token",
+		hex.EncodeToString([]byte(secret)), hex.EncodeToString([]byte(given))} {
 		if strings.Contains(dump, s) {
 			t.Errorf("the dump holds %q", s)
 		}
@@ -125,14 +140,16 @@ func TestCase39DumpOfAgentsHoldsHashesAndPublicKeysOnly(t *testing.T) {
 func TestGivenTokensAreRandomText(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
-	for _, weak := range []string{"short", strings.Repeat("a", 40), strings.Repeat("ab", 20), strings.Repeat("x y z 0 1 2 ", 4), "argosy_agent_abc_" + strings.Repeat("0123456789", 3)} {
+	for _, weak := range []string{"short", strings.Repeat("a", 40), strings.Repeat("ab", 20),
+		strings.Repeat("x y z 0 1 2 ", 4), "argosy_agent_abc_" + strings.Repeat("0123456789", 3)} {
 		if _, _, err := k.CreateAgentToken(t.Context(), tokenFor(acmeEdge), weak); err == nil {
 			t.Errorf("%q is taken", weak)
 		}
 	}
 	good := "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"
 	must2(k.CreateAgentToken(t.Context(), tokenFor(acmeEdge), good))(t)
-	if _, _, err := k.CreateAgentToken(t.Context(), tokenFor("globex.edge"), good); !errors.Is(err, fleet.ErrUsed) {
+	if _, _, err := k.CreateAgentToken(t.Context(), tokenFor("globex.edge"), good); !errors.Is(err,
+		fleet.ErrUsed) {
 		t.Errorf("given twice: %v", err)
 	}
 	a := must(k.JoinAgent(t.Context(), good, fleet.AgentJoin{Keys: keys("x")}))(t)
@@ -147,7 +164,8 @@ func TestGivenTokensAreRandomText(t *testing.T) {
 		}
 	}
 	for _, engine := range []fleet.EngineName{"eu-1", "none", "acme.prod", "initech.edge"} {
-		if _, _, err := k.CreateAgentToken(t.Context(), tokenFor(engine), ""); !errors.Is(err, fleet.ErrNotFound) {
+		if _, _, err := k.CreateAgentToken(t.Context(), tokenFor(engine), ""); !errors.Is(err,
+			fleet.ErrNotFound) {
 			t.Errorf("%s: %v", engine, err)
 		}
 	}
@@ -168,7 +186,8 @@ func TestTokenOfTheOlderRoute(t *testing.T) {
 	_, plain := k.token(acmeEdge)
 	legacy := tokenFor(acmeEdge)
 	legacy.Legacy, legacy.ExpiresAt = true, time.Now().Add(300*24*time.Hour)
-	_, token := must2(k.CreateAgentToken(ctx, legacy, "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"))(t)
+	_, token := must2(k.CreateAgentToken(ctx, legacy, "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"))(
+		t)
 	got := must(k.LegacyToken(ctx, token))(t)
 	if got.Engine != acmeEdge || got.Environment != "edge" {
 		t.Errorf("%+v", got)
@@ -185,7 +204,8 @@ func TestTokenOfTheOlderRoute(t *testing.T) {
 	if _, err := k.LegacyToken(ctx, token); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("after the agent was revoked: %v", err)
 	}
-	if _, err := k.AgentRows(ctx, acmeEdge, func(fleet.Row) error { return nil }); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.AgentRows(ctx, acmeEdge, func(fleet.Row) error { return nil }); !errors.Is(err,
+		fleet.ErrNotFound) {
 		t.Errorf("rows after that: %v", err)
 	}
 }
@@ -197,7 +217,8 @@ func TestListOfAgentTokens(t *testing.T) {
 	mine, _ := k.token(acmeEdge)
 	k.token("globex.edge")
 	k.token("far-1")
-	for scope, want := range map[fleet.Scope]int{{}: 3, {Tenant: "acme"}: 1, {Tenant: "initech"}: 0} {
+	for scope, want := range map[fleet.Scope]int{{}: 3, {Tenant: "acme"}: 1,
+		{Tenant: "initech"}: 0} {
 		all, _, err := k.ListAgentTokens(ctx, scope, fleet.Filter{}, fleet.Page{Limit: 10})
 		check(t, err)
 		if len(all) != want || want == 1 && all[0].ID != mine.ID {
@@ -216,12 +237,14 @@ func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
 	o := k.open(a, "one")
 	hash := sha256.Sum256([]byte("t"))
 	check(t, k.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "argocd", Name: "x"}}, true))
+	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "argocd", Name: "x"}},
+		true))
 	tenant := fleet.Key{Kind: fleet.KindTenant, Name: "acme"}
 	k.record(func(r *fleet.Record) { r.Removed = []fleet.Key{tenant, edge("acme", "own", "").Key} })
 	must(k.Agent(ctx, a.ID))(t) // what is left on its cluster is still its own to remove
 	k.record(func(r *fleet.Record) {
-		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), edge("acme", "own", fleet.AgentAutonomous)}
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"),
+			edge("acme", "own", fleet.AgentAutonomous)}
 	})
 	if _, err := k.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrAgentRevoked) {
 		t.Errorf("the identity: %v", err)
@@ -229,17 +252,21 @@ func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
 	if _, err := k.AccessAgent(ctx, hash); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("its access token: %v", err)
 	}
-	if _, err := k.JoinAgent(ctx, unused, fleet.AgentJoin{Keys: keys("y")}); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.JoinAgent(ctx, unused, fleet.AgentJoin{Keys: keys("y")}); !errors.Is(err,
+		fleet.ErrNotFound) {
 		t.Errorf("its token: %v", err)
 	}
-	exec(t, k.url, `UPDATE agent_tokens SET revoked_at = NULL`) // were it not revoked, it would still be the former's
-	if _, err := k.JoinAgent(ctx, unused, fleet.AgentJoin{Keys: keys("y")}); !errors.Is(err, fleet.ErrNotFound) {
+	// were it not revoked, it would still be the former's
+	exec(t, k.url, `UPDATE agent_tokens SET revoked_at = NULL`)
+	if _, err := k.JoinAgent(ctx, unused, fleet.AgentJoin{Keys: keys("y")}); !errors.Is(err,
+		fleet.ErrNotFound) {
 		t.Errorf("its token by its uid: %v", err)
 	}
 	if err := k.RecordOwn(ctx, o.Lease, nil, true); !errors.Is(err, fleet.ErrFenced) {
 		t.Errorf("its session: %v", err)
 	}
-	if _, err := k.AgentRows(ctx, "acme.own", func(fleet.Row) error { return nil }); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.AgentRows(ctx, "acme.own", func(fleet.Row) error { return nil }); !errors.Is(err,
+		fleet.ErrNotFound) {
 		t.Errorf("rows: %v", err)
 	}
 	news := must(k.AgentNews(ctx, -1, time.Time{}))(t)
@@ -289,14 +316,17 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 			if rows := k.rows(acmeEdge); len(rows) != 1 || rows[0] != "acme/a@edge true" {
 				t.Errorf("rows %v", rows)
 			}
-			if err := k.ReportAgent(ctx, o.Lease, fleet.AgentReport{}); !errors.Is(err, fleet.ErrFenced) {
+			if err := k.ReportAgent(ctx, o.Lease, fleet.AgentReport{}); !errors.Is(err,
+				fleet.ErrFenced) {
 				t.Errorf("the session of before: %v", err)
 			}
-			if _, err := k.JoinAgent(ctx, token, fleet.AgentJoin{Keys: keys("y")}); !errors.Is(err, fleet.ErrNotFound) {
+			if _, err := k.JoinAgent(ctx, token, fleet.AgentJoin{Keys: keys("y")}); !errors.Is(err,
+				fleet.ErrNotFound) {
 				t.Errorf("join: %v", err)
 			}
 			next := k.open(a, "one")
-			if next.Lease.Epoch <= o.Lease.Epoch || next.ArgoCD.Namespace != "gitops" || next.Generation <= o.Generation {
+			if next.Lease.Epoch <= o.Lease.Epoch || next.ArgoCD.Namespace != "gitops" ||
+				next.Generation <= o.Generation {
 				t.Errorf("before %+v, after %+v", o, next)
 			}
 			exec(t, k.url, `DELETE FROM desired WHERE engine = 'acme.edge'`)
@@ -305,33 +335,43 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 			}
 		})
 	}
-	t.Run("an Engine that the control plane reaches itself is not the agent's any more", func(t *testing.T) {
-		k := newAgentKit(t)
-		k.t = t
-		a := k.join("far-1", "x")
-		o := k.open(a, "one")
-		k.record(func(r *fleet.Record) { r.Declarations = []fleet.Declaration{engineDeclaration("far-1")} })
-		if _, err := k.AgentRows(t.Context(), "far-1", func(fleet.Row) error { return nil }); !errors.Is(err, fleet.ErrNotFound) {
-			t.Errorf("rows: %v", err)
-		}
-		if _, err := k.OpenAgent(t.Context(), session(a, "one")); !errors.Is(err, fleet.ErrNotFound) {
-			t.Errorf("session: %v", err)
-		}
-		if l := hold(t, k.Store, "engine/far-1"); l.Epoch <= o.Lease.Epoch {
-			t.Errorf("the worker's lease %+v, the agent's %+v", l, o.Lease)
-		}
-	})
+	t.Run("an Engine that the control plane reaches itself is not the agent's any more",
+		func(t *testing.T) {
+			k := newAgentKit(t)
+			k.t = t
+			a := k.join("far-1", "x")
+			o := k.open(a, "one")
+			k.record(func(r *fleet.Record) {
+				r.Declarations = []fleet.Declaration{
+					engineDeclaration("far-1")}
+			})
+			if _, err := k.AgentRows(t.Context(), "far-1", func(fleet.Row) error {
+				return nil
+			}); !errors.Is(err, fleet.ErrNotFound) {
+				t.Errorf("rows: %v", err)
+			}
+			if _, err := k.OpenAgent(t.Context(), session(a, "one")); !errors.Is(err,
+				fleet.ErrNotFound) {
+				t.Errorf("session: %v", err)
+			}
+			if l := hold(t, k.Store, "engine/far-1"); l.Epoch <= o.Lease.Epoch {
+				t.Errorf("the worker's lease %+v, the agent's %+v", l, o.Lease)
+			}
+		})
 }
 
-// Case 60: the connection is lost before the request arrives, or after COMMIT and before the answer does.
+// Case 60: the connection is lost before the request arrives, or after COMMIT and before the answer
+// does.
 func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string]int32{"the request is lost": cutRequest, "the answer is lost": cutAnswer} {
+	for name, cut := range map[string]int32{"the request is lost": cutRequest,
+		"the answer is lost": cutAnswer} {
 		t.Run(name, func(t *testing.T) {
 			var between *proxy
 			k := agentKitOn(t, newDatabase(t), func(url string) *postgres.Store {
 				between = newProxy(t, url)
-				return openWith(t, between.url, postgres.Options{Connections: postgres.Connections{Workers: 1}})
+				return openWith(t, between.url, postgres.Options{Connections: postgres.Connections{
+					Workers: 1}})
 			})
 			ctx := t.Context()
 			n := 0
@@ -339,11 +379,13 @@ func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
 			a := k.join(acmeEdge, "first")
 			own := k.join("acme.own", "own")
 			o, ownSession := k.open(a, "one"), k.open(own, "one")
-			check(t, k.RecordOwn(ctx, ownSession.Lease, []fleet.OwnApplication{{Namespace: "argocd", Name: "x"}}, true))
+			check(t, k.RecordOwn(ctx, ownSession.Lease, []fleet.OwnApplication{
+				{Namespace: "argocd", Name: "x"}}, true))
 			joins, tokens, syncs := 2, 2, 0
 			cuts := func(what string, f func()) {
 				f() // prepares its statements
-				// Each request is cut once, that of COMMIT among them, until there is none left to cut.
+				// Each request is cut once, that of COMMIT among them, until there is none left to
+				// cut.
 				for i := int32(0); ; i++ {
 					between.skip.Store(i)
 					between.cut.Store(cut)
@@ -367,7 +409,11 @@ func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
 			})
 			must(k.JoinAgent(ctx, spare, fleet.AgentJoin{Keys: keys("g")}))(t)
 			joins++
-			cuts("SaveAccess", func() { check(t, k.SaveAccess(ctx, a.ID, word(), sha256.Sum256([]byte(word())), time.Minute)) })
+			cuts("SaveAccess",
+				func() {
+					check(t, k.SaveAccess(ctx, a.ID, word(), sha256.Sum256([]byte(word())),
+						time.Minute))
+				})
 			cuts("RotateAgent", func() {
 				old := a.Keys.Thumb()
 				a = must(k.RotateAgent(ctx, a.ID, old, keys(word())))(t)
@@ -380,7 +426,8 @@ func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
 			cuts("ReportTaken", func() { n++; check(t, k.ReportTaken(ctx, o.Lease, int64(n))) })
 			cuts("AskSync", func() {
 				syncs++
-				q := must(k.AskSync(ctx, fleet.Scope{Tenant: "acme"}, fleet.SyncRequest{Tenant: "acme", Environment: "own", Namespace: "argocd",
+				q := must(k.AskSync(ctx, fleet.Scope{Tenant: "acme"}, fleet.SyncRequest{
+					Tenant: "acme", Environment: "own", Namespace: "argocd",
 					Key: fleet.ObjectKey{Name: "x"}}, "ann"))(t)
 				exec(t, k.url, `UPDATE syncs SET state = 'Succeeded' WHERE id = $1`, q.ID)
 			})

@@ -20,7 +20,8 @@ const ownOfEveryTenant = `
 // edge is an environment that an agent serves.
 func edge(tenant, name string, mode fleet.AgentMode) fleet.Declaration {
 	d := environmentDeclaration(tenant, name)
-	d.Environment.Cluster, d.Environment.Agent = nil, &fleet.AgentSpec{ArgoCDNamespace: "gitops", Mode: mode}
+	d.Environment.Cluster, d.Environment.Agent = nil, &fleet.AgentSpec{ArgoCDNamespace: "gitops",
+		Mode: mode}
 	return d
 }
 
@@ -33,8 +34,8 @@ func behind(name string) fleet.Declaration {
 
 const acmeEdge fleet.EngineName = "acme.edge"
 
-// agentKit is a store with clusters behind a firewall: acme.edge, acme.own (autonomous), globex.edge and the Engine far-1; two rows of each but
-// the autonomous one, from one revision.
+// agentKit is a store with clusters behind a firewall: acme.edge, acme.own (autonomous),
+// globex.edge and the Engine far-1; two rows of each but the autonomous one, from one revision.
 type agentKit struct {
 	*postgres.Store
 	t          testing.TB
@@ -53,12 +54,17 @@ func agentKitOn(t testing.TB, url string, open func(string) *postgres.Store) *ag
 	k := &agentKit{Store: open(url), t: t, url: url}
 	k.reconciler = hold(t, k.Store, "reconciler")
 	k.record(func(r *fleet.Record) {
-		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), tenantDeclaration("globex"), engineDeclaration("eu-1"), behind("far-1"),
-			edge("acme", "edge", ""), edge("acme", "own", fleet.AgentAutonomous), edge("globex", "edge", ""), environmentDeclaration("acme", "prod")}
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), tenantDeclaration("globex"),
+			engineDeclaration("eu-1"), behind("far-1"),
+			edge("acme", "edge", ""), edge("acme", "own", fleet.AgentAutonomous),
+			edge("globex", "edge", ""), environmentDeclaration("acme", "prod")}
 		r.Rows = []fleet.Row{
-			application("acme.edge", "acme", "a", "edge", "v1"), application("acme.edge", "acme", "b", "edge", "v1"),
-			application("globex.edge", "globex", "a", "edge", "v1"), application("globex.edge", "globex", "b", "edge", "v1"),
-			application("far-1", "acme", "a", "prod", "v1"), application("far-1", "globex", "a", "prod", "v1"),
+			application("acme.edge", "acme", "a", "edge", "v1"), application("acme.edge", "acme",
+				"b", "edge", "v1"),
+			application("globex.edge", "globex", "a", "edge", "v1"),
+			application("globex.edge", "globex", "b", "edge", "v1"),
+			application("far-1", "acme", "a", "prod", "v1"), application("far-1", "globex", "a",
+				"prod", "v1"),
 			application("eu-1", "acme", "c", "prod", "v1"),
 		}
 	})
@@ -103,11 +109,13 @@ func tokenFor(engine fleet.EngineName) fleet.AgentToken {
 func (k *agentKit) join(engine fleet.EngineName, word string) fleet.Agent {
 	k.t.Helper()
 	_, plaintext := k.token(engine)
-	return must(k.JoinAgent(k.t.Context(), plaintext, fleet.AgentJoin{Keys: keys(word), ClusterUID: "uid-" + word, Version: "v1.0.0"}))(k.t)
+	return must(k.JoinAgent(k.t.Context(), plaintext, fleet.AgentJoin{
+		Keys: keys(word), ClusterUID: "uid-" + word, Version: "v1.0.0"}))(k.t)
 }
 
 func session(a fleet.Agent, instance string) fleet.AgentSession {
-	return anew(fleet.AgentSession{Agent: a.ID, Instance: instance, Replica: "hub-1", Version: "v1.1.0"})
+	return anew(fleet.AgentSession{Agent: a.ID, Instance: instance, Replica: "hub-1",
+		Version: "v1.1.0"})
 }
 
 // anew is a session with a proof of its own.
@@ -126,7 +134,8 @@ func (k *agentKit) rows(engine fleet.EngineName) []string {
 	k.t.Helper()
 	names := []string{}
 	_, err := k.AgentRows(k.t.Context(), engine, func(r fleet.Row) error {
-		names = append(names, fmt.Sprintf("%s/%s@%s %v", r.Tenant, r.Deployment, r.Environment, r.Absent))
+		names = append(names, fmt.Sprintf("%s/%s@%s %v", r.Tenant, r.Deployment, r.Environment,
+			r.Absent))
 		return nil
 	})
 	check(k.t, err)
@@ -135,7 +144,8 @@ func (k *agentKit) rows(engine fleet.EngineName) []string {
 
 func (k *agentKit) view(engine fleet.EngineName) fleet.AgentView {
 	k.t.Helper()
-	all, _, err := k.Agents(k.t.Context(), fleet.Scope{}, fleet.Filter{Engine: engine}, fleet.Page{Limit: 10})
+	all, _, err := k.Agents(k.t.Context(), fleet.Scope{}, fleet.Filter{Engine: engine}, fleet.Page{
+		Limit: 10})
 	check(k.t, err)
 	if len(all) != 1 {
 		k.t.Fatalf("agents of %s: %+v", engine, all)

@@ -19,10 +19,12 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 	ctx := t.Context()
 	a, far, own := k.join(acmeEdge, "a"), k.join("far-1", "f"), k.join("acme.own", "o")
 	news := must(k.AgentNews(ctx, -1, time.Time{}))(t)
-	if news.Seq != 7 || len(news.Rows)+len(news.Syncs)+len(news.Ended)+len(news.Changed) != 0 || time.Since(news.Now).Abs() > time.Minute {
+	if news.Seq != 7 || len(news.Rows)+len(news.Syncs)+len(news.Ended)+len(news.Changed) != 0 ||
+		time.Since(news.Now).Abs() > time.Minute {
 		t.Errorf("from now on: %+v", news)
 	}
-	if got := must(k.AgentNews(ctx, 0, news.Now))(t); !slices.Equal(got.Rows, []fleet.EngineName{acmeEdge, "far-1"}) {
+	if got := must(k.AgentNews(ctx, 0, news.Now))(t); !slices.Equal(got.Rows, []fleet.EngineName{
+		acmeEdge, "far-1"}) {
 		t.Errorf("from the first: %+v", got)
 	}
 	next := func() fleet.AgentNews {
@@ -31,7 +33,9 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 		return news
 	}
 	k.record(func(r *fleet.Record) {
-		r.Rows = []fleet.Row{application("acme.edge", "acme", "a", "edge", "v2"), application("globex.edge", "globex", "a", "edge", "v2"), application("eu-1", "acme", "c", "prod", "v2")}
+		r.Rows = []fleet.Row{application("acme.edge", "acme", "a", "edge", "v2"),
+			application("globex.edge", "globex", "a", "edge", "v2"),
+			application("eu-1", "acme", "c", "prod", "v2")}
 	})
 	if got := next(); got.Seq != 10 || !slices.Equal(got.Rows, []fleet.EngineName{acmeEdge}) {
 		t.Errorf("three rows, one of an agent: %+v", got)
@@ -41,14 +45,16 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 	}
 	k.record(func(r *fleet.Record) {
 		row := application("far-1", "acme", "a", "prod", "v1")
-		r.Syncs = []fleet.SyncRequest{{ID: "run", Key: row.Key, Tenant: "acme", Deployment: "a", Environment: "prod", SyncRun: "run", Revision: "v1"}}
+		r.Syncs = []fleet.SyncRequest{{ID: "run", Key: row.Key, Tenant: "acme", Deployment: "a",
+			Environment: "prod", SyncRun: "run", Revision: "v1"}}
 	})
 	for range 2 {
 		if got := next(); !slices.Equal(got.Syncs, []fleet.EngineName{"far-1"}) {
 			t.Errorf("a sync: %+v", got)
 		}
 	}
-	if syncs := must(k.AgentSyncs(ctx, "far-1"))(t); len(syncs) != 1 || syncs[0].ID != "run" || syncs[0].Namespace != "" {
+	if syncs := must(k.AgentSyncs(ctx, "far-1"))(t); len(syncs) != 1 || syncs[0].ID != "run" ||
+		syncs[0].Namespace != "" {
 		t.Errorf("syncs %+v", syncs)
 	}
 	check(t, k.UpdateSync(ctx, k.open(far, "one").Lease, "run", fleet.OperationSucceeded, ""))
@@ -56,11 +62,16 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 		t.Errorf("the sync has ended: %+v", got)
 	}
 	o := k.open(own, "one")
-	k.record(func(r *fleet.Record) { r.Declarations = []fleet.Declaration{edge("acme", "own", "")} })
-	if got := next(); len(got.Changed) != 1 || got.Changed[0] != (fleet.AgentChange{Agent: own.ID, Generation: o.Generation + 1}) {
+	k.record(func(r *fleet.Record) {
+		r.Declarations = []fleet.Declaration{
+			edge("acme", "own", "")}
+	})
+	if got := next(); len(got.Changed) != 1 || got.Changed[0] != (fleet.AgentChange{
+		Agent: own.ID, Generation: o.Generation + 1}) {
 		t.Errorf("a declaration has changed: %+v", got)
 	}
-	if o := k.open(own, "one"); o.Mode != fleet.AgentManaged || o.Generation != news.Changed[0].Generation {
+	if o := k.open(own, "one"); o.Mode != fleet.AgentManaged ||
+		o.Generation != news.Changed[0].Generation {
 		t.Errorf("opened anew: %+v", o)
 	}
 	check(t, k.RevokeAgent(ctx, fleet.Scope{}, acmeEdge, "ann"))
@@ -68,11 +79,14 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 	if got := next(); !slices.Equal(got.Ended, []string{a.ID}) || len(got.Changed) != 0 {
 		t.Errorf("revoked: %+v", got)
 	}
-	for age, told := range map[time.Duration]bool{119 * time.Second: true, 121 * time.Second: false} {
+	for age, told := range map[time.Duration]bool{119 * time.Second: true,
+		121 * time.Second: false} {
 		at := news.Now.Add(-age) // by a transaction that has ended since
-		exec(t, k.url, `UPDATE agents SET changed_at = $1::timestamptz, ended_at = CASE WHEN ended_at IS NOT NULL THEN $1::timestamptz END`, at)
+		exec(t, k.url,
+			`UPDATE agents SET changed_at = $1::timestamptz, ended_at = CASE WHEN ended_at IS NOT NULL THEN $1::timestamptz END`, at)
 		got := must(k.AgentNews(ctx, news.Seq, news.Now))(t)
-		if slices.Contains(got.Ended, a.ID) != told || slices.ContainsFunc(got.Changed, func(c fleet.AgentChange) bool { return c.Agent == own.ID }) != told {
+		if slices.Contains(got.Ended, a.ID) != told || slices.ContainsFunc(got.Changed,
+			func(c fleet.AgentChange) bool { return c.Agent == own.ID }) != told {
 			t.Errorf("%s before: %+v", age, got)
 		}
 	}
@@ -86,24 +100,29 @@ func TestRotatedCredentialsConcernTheAgentsThatNeedThem(t *testing.T) {
 	k.join("globex.edge", "g")
 	k.record(func(r *fleet.Record) {
 		for i, engine := range []string{"acme.edge", "far-1", "eu-1", "globex.edge"} {
-			row := application(engine, []string{"acme", "acme", "acme", "globex"}[i], "r", "edge", "v1")
-			row.Credential = &fleet.CredentialSource{Tenant: row.Tenant, Name: "git", Sealed: "blob"}
+			row := application(engine, []string{"acme", "acme", "acme", "globex"}[i], "r", "edge",
+				"v1")
+			row.Credential = &fleet.CredentialSource{Tenant: row.Tenant, Name: "git",
+				Sealed: "blob"}
 			r.Rows = append(r.Rows, row)
 		}
 	})
-	if got := must(k.CredentialEngines(t.Context(), "acme", "git"))(t); !slices.Equal(got, []fleet.EngineName{acmeEdge, "far-1"}) {
+	if got := must(k.CredentialEngines(t.Context(), "acme", "git"))(t); !slices.Equal(got,
+		[]fleet.EngineName{acmeEdge, "far-1"}) {
 		t.Errorf("engines %v", got)
 	}
 	if got := must(k.CredentialEngines(t.Context(), "acme", "other"))(t); len(got) != 0 {
 		t.Errorf("of another secret: %v", got)
 	}
 	rows := must(k.AgentCredentialRows(t.Context(), acmeEdge, "acme", "git"))(t)
-	if len(rows) != 1 || rows[0].Deployment != "r" || rows[0].Credential == nil || rows[0].Credential.Sealed != "blob" {
+	if len(rows) != 1 || rows[0].Deployment != "r" || rows[0].Credential == nil ||
+		rows[0].Credential.Sealed != "blob" {
 		t.Errorf("rows %+v", rows)
 	}
 }
 
-// manyAgents makes so many environments that agents serve, each with five rows of which one waits, without going through a record.
+// manyAgents makes so many environments that agents serve, each with five rows of which one waits,
+// without going through a record.
 func manyAgents(t testing.TB, k *agentKit, n int) {
 	t.Helper()
 	exec(t, k.url, fmt.Sprintf(`
@@ -126,7 +145,8 @@ func TestListOfAThousandAgentsReadsNoOtherRows(t *testing.T) {
 	var seen asked
 	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
 	for _, scope := range []fleet.Scope{{}, {Tenant: "acme"}} {
-		views, next, err := s.Agents(t.Context(), scope, fleet.Filter{Tenant: "acme"}, fleet.Page{Limit: 1000})
+		views, next, err := s.Agents(t.Context(), scope, fleet.Filter{Tenant: "acme"}, fleet.Page{
+			Limit: 1000})
 		check(t, err)
 		if len(views) != 1000 || next == "" {
 			t.Fatalf("scope %q: %d agents", scope.Tenant, len(views))
@@ -136,14 +156,16 @@ func TestListOfAThousandAgentsReadsNoOtherRows(t *testing.T) {
 		}
 		for _, table := range []string{"FROM desired d", "FROM declarations d"} {
 			how := explain(t, k.url, scope, seen.of(t, table))
-			for _, bad := range []string{"Seq Scan on desired", "Seq Scan on status", "Seq Scan on agents"} {
+			for _, bad := range []string{"Seq Scan on desired", "Seq Scan on status",
+				"Seq Scan on agents"} {
 				if strings.Contains(how, bad) {
 					t.Errorf("scope %q: %s\n%s", scope.Tenant, bad, how)
 				}
 			}
 		}
 	}
-	one, _, err := s.Agents(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{Engine: "acme.e777"}, fleet.Page{Limit: 10})
+	one, _, err := s.Agents(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{
+		Engine: "acme.e777"}, fleet.Page{Limit: 10})
 	if err != nil || len(one) != 1 || one[0].Environment != "e777" {
 		t.Errorf("one of them: %+v, %v", one, err)
 	}
@@ -156,7 +178,8 @@ func TestNewsCostWhatHasChanged(t *testing.T) {
 	var seen asked
 	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
 	before := must(s.AgentNews(t.Context(), -1, time.Time{}))(t)
-	if got := must(s.AgentNews(t.Context(), before.Seq-5, before.Now.Add(time.Hour)))(t); len(got.Rows) != 1 {
+	if got := must(s.AgentNews(t.Context(), before.Seq-5, before.Now.Add(time.Hour)))(t); len(
+		got.Rows) != 1 {
 		t.Fatalf("%+v", got)
 	}
 	how := explain(t, k.url, fleet.Scope{}, seen.of(t, "FROM desired d"))
@@ -194,9 +217,11 @@ func TestRowsOfAnAgentAreFoundByItsEngine(t *testing.T) {
 		}
 		asked := seen.of(t, "FROM desired d")
 		tx := must(conn.Begin(t.Context()))(t)
-		_, err := tx.Exec(t.Context(), `SET LOCAL random_page_cost = 1.1; SET LOCAL argosy.engine = 'acme.e7'; SET LOCAL ROLE argosy_agent`)
+		_, err := tx.Exec(t.Context(),
+			`SET LOCAL random_page_cost = 1.1; SET LOCAL argosy.engine = 'acme.e7'; SET LOCAL ROLE argosy_agent`)
 		check(t, err)
-		rows, err := tx.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) `+asked.SQL, asked.Args...)
+		rows, err := tx.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) `+
+			asked.SQL, asked.Args...)
 		check(t, err)
 		how := strings.Join(must(pgx.CollectRows(rows, pgx.RowTo[string]))(t), "\n")
 		check(t, tx.Rollback(t.Context()))

@@ -15,14 +15,18 @@ const ownColumnNames = `o.tenant, o.environment, o.engine, o.namespace, o.name, 
 
 func scanOwn(row pgx.CollectableRow) (fleet.OwnView, error) {
 	var o fleet.OwnView
-	err := row.Scan(&o.Tenant, &o.Environment, &o.Engine, &o.Namespace, &o.Name, &o.UID, &o.Project, &o.RepoURL, &o.Path, &o.TargetRevision, &o.Sync, &o.Health,
-		&o.SyncedRevision, &o.OperationPhase, &o.OperationID, &o.Message, &o.Resources, &o.ObservedAt)
+	err := row.Scan(&o.Tenant, &o.Environment, &o.Engine, &o.Namespace, &o.Name, &o.UID, &o.Project,
+		&o.RepoURL, &o.Path, &o.TargetRevision, &o.Sync, &o.Health,
+		&o.SyncedRevision, &o.OperationPhase, &o.OperationID, &o.Message, &o.Resources,
+		&o.ObservedAt)
 	return o, err
 }
 
-// OwnApplications are those that the people of autonomous clusters made, as their agents last said. They match Filter.{Tenant, Environment,
-// Engine, Sync, Health, Name}, in the order of tenant, environment, namespace, name.
-func (s *Store) OwnApplications(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.OwnView, string, error) {
+// OwnApplications are those that the people of autonomous clusters made, as their agents last said.
+// They match Filter.{Tenant, Environment, Engine, Sync, Health, Name}, in the order of tenant,
+// environment, namespace, name.
+func (s *Store) OwnApplications(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.OwnView, string, error) {
 	f := filter{conditions: []string{"o.tenant_uid = live_tenant(o.tenant)"}}
 	f.tenants("o.tenant", scope, by.Tenant)
 	f.equal("o.environment", string(by.Environment))
@@ -31,7 +35,8 @@ func (s *Store) OwnApplications(ctx context.Context, scope fleet.Scope, by fleet
 	f.equal("o.health", string(by.Health))
 	f.equal("o.name", by.Name)
 	return list(ctx, s, scope, listing[fleet.OwnView]{
-		name: "own applications", sql: `SELECT ` + ownColumnNames + ` FROM own_applications o`, scan: scanOwn,
+		name: "own applications", sql: `SELECT ` + ownColumnNames + ` FROM own_applications o`,
+		scan: scanOwn,
 		keys: []string{"o.tenant", "o.environment", "o.namespace", "o.name"},
 		key: func(o fleet.OwnView) []string {
 			return []string{string(o.Tenant), string(o.Environment), o.Namespace, o.Name}
@@ -42,10 +47,13 @@ func (s *Store) OwnApplications(ctx context.Context, scope fleet.Scope, by fleet
 // maxAsked is how many syncs of one environment's own Applications may wait at once.
 const maxAsked = 100
 
-// AskSync asks an autonomous cluster to sync one of its own Applications, by Tenant, Environment, Namespace and Key.Name, at Revision (empty: as
-// the Application says) and with Prune. One that is asked for already and has not ended is returned as it is. fleet.ErrNotFound when there is no
-// such Application within the scope, or its cluster is not autonomous any more. fleet.ErrTooManySyncs: a hundred of its cluster wait already.
-func (s *Store) AskSync(ctx context.Context, scope fleet.Scope, ask fleet.SyncRequest, by string) (fleet.SyncRequest, error) {
+// AskSync asks an autonomous cluster to sync one of its own Applications, by Tenant, Environment,
+// Namespace and Key.Name, at Revision (empty: as the Application says) and with Prune. One that is
+// asked for already and has not ended is returned as it is. fleet.ErrNotFound when there is no such
+// Application within the scope, or its cluster is not autonomous any more. fleet.ErrTooManySyncs: a
+// hundred of its cluster wait already.
+func (s *Store) AskSync(ctx context.Context, scope fleet.Scope, ask fleet.SyncRequest,
+	by string) (fleet.SyncRequest, error) {
 	ask.ID = newID()
 	operation := newID()
 	var got fleet.SyncRequest
@@ -54,29 +62,36 @@ func (s *Store) AskSync(ctx context.Context, scope fleet.Scope, ask fleet.SyncRe
 		return err
 	})
 	if err != nil {
-		return fleet.SyncRequest{}, fmt.Errorf("sync of %s/%s: %s/%s: %w", ask.Tenant, ask.Environment, ask.Namespace, ask.Key.Name, err)
+		return fleet.SyncRequest{}, fmt.Errorf("sync of %s/%s: %s/%s: %w", ask.Tenant,
+			ask.Environment, ask.Namespace, ask.Key.Name, err)
 	}
 	s.decided(ctx, fleet.NoticeAgents)
 	return got, nil
 }
 
-func askSync(ctx context.Context, tx pgx.Tx, scope fleet.Scope, ask fleet.SyncRequest, operation, by string) (fleet.SyncRequest, error) {
-	f := filter{conditions: []string{"o.tenant_uid = live_tenant(o.tenant)", "a.mode = 'autonomous'", "agent_stand(a.tenant, a.name) = 'declared'"}}
+func askSync(ctx context.Context, tx pgx.Tx, scope fleet.Scope, ask fleet.SyncRequest, operation,
+	by string) (fleet.SyncRequest, error) {
+	f := filter{conditions: []string{"o.tenant_uid = live_tenant(o.tenant)",
+		"a.mode = 'autonomous'", "agent_stand(a.tenant, a.name) = 'declared'"}}
 	f.tenants("o.tenant", scope, "")
-	f.and("o.tenant = " + f.place(text(string(ask.Tenant))) + " AND o.environment = " + f.place(text(string(ask.Environment))))
-	f.and("o.namespace = " + f.place(text(ask.Namespace)) + " AND o.name = " + f.place(text(ask.Key.Name)))
+	f.and("o.tenant = " + f.place(text(string(ask.Tenant))) + " AND o.environment = " +
+		f.place(text(string(ask.Environment))))
+	f.and("o.namespace = " + f.place(text(ask.Namespace)) + " AND o.name = " +
+		f.place(text(ask.Key.Name)))
 	var engine string
 	var uid any
 	// The agent's row is locked: one asks at a time, and what is counted is what there is.
-	err := tx.QueryRow(ctx, `SELECT a.engine, a.tenant_uid::text FROM own_applications o JOIN agents a ON a.engine = o.engine AND a.ended_at IS NULL`+f.where()+
-		` FOR NO KEY UPDATE OF a`, f.args...).Scan(&engine, &uid)
+	err := tx.QueryRow(ctx,
+		`SELECT a.engine, a.tenant_uid::text FROM own_applications o JOIN agents a ON a.engine = o.engine AND a.ended_at IS NULL`+f.where()+
+			` FOR NO KEY UPDATE OF a`, f.args...).Scan(&engine, &uid)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return ask, fleet.ErrNotFound
 	}
 	if err != nil {
 		return ask, err
 	}
-	open, err := read(ctx, tx, scanSync, sqlOpenSyncs+` AND deployment = '' ORDER BY operation`, engine)
+	open, err := read(ctx, tx, scanSync, sqlOpenSyncs+` AND deployment = '' ORDER BY operation`,
+		engine)
 	if err != nil {
 		return ask, err
 	}
@@ -91,11 +106,13 @@ func askSync(ctx context.Context, tx pgx.Tx, scope fleet.Scope, ask fleet.SyncRe
 	_, err = tx.Exec(ctx, `
 		INSERT INTO syncs (id, operation, engine, namespace, name, tenant, tenant_uid, environment, deployment, sync_run, revision, prune, state)
 		VALUES ($1, $2, $3, $4, $5, $6, $7::text::uuid, $8, '', '', $9, $10, 'Pending') ON CONFLICT (id) DO NOTHING`,
-		ask.ID, operation, engine, ask.Namespace, ask.Key.Name, string(ask.Tenant), uid, string(ask.Environment), message(ask.Revision), ask.Prune)
+		ask.ID, operation, engine, ask.Namespace, ask.Key.Name, string(ask.Tenant), uid,
+		string(ask.Environment), message(ask.Revision), ask.Prune)
 	if err != nil {
 		return ask, err
 	}
-	subject := string(ask.Tenant) + "/" + string(ask.Environment) + ": " + ask.Namespace + "/" + ask.Key.Name
+	subject := string(ask.Tenant) + "/" + string(ask.Environment) + ": " + ask.Namespace + "/" +
+		ask.Key.Name
 	_, err = tx.Exec(ctx, `
 		INSERT INTO operations (id, kind, state, tenant, tenant_uid, engine, subject, revision, requested_by, message, done, total, started_at)
 		VALUES ($1, 'Sync', 'Pending', $2, $3::text::uuid, $4, $5, '', $6, '', 0, 1, now())`, operation, string(ask.Tenant), uid, engine, subject, text(by))
@@ -109,6 +126,8 @@ func askSync(ctx context.Context, tx pgx.Tx, scope fleet.Scope, ask fleet.SyncRe
 	if len(asked) != 1 {
 		return ask, fleet.ErrNotFound
 	}
-	return asked[0], tell(ctx, tx, deed{action: "sync", subject: subject, tenant: ask.Tenant, by: by, note: ask.Revision,
-		event: fleet.Event{Kind: "operation", Tenant: ask.Tenant, Name: operation, Text: "sync of " + subject + ": Pending"}})
+	return asked[0], tell(ctx, tx, deed{action: "sync", subject: subject, tenant: ask.Tenant,
+		by: by, note: ask.Revision,
+		event: fleet.Event{Kind: "operation", Tenant: ask.Tenant, Name: operation,
+			Text: "sync of " + subject + ": Pending"}})
 }

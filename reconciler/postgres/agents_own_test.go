@@ -31,29 +31,38 @@ func TestOwnApplicationsAreShownAsTheyWereTold(t *testing.T) {
 	if o.Mode != fleet.AgentAutonomous {
 		t.Errorf("%+v", o)
 	}
-	x := fleet.OwnApplication{Namespace: "gitops", Name: "x", UID: "u", Project: "p", RepoURL: "https://git.example.com/x", Path: "deploy", TargetRevision: "v1",
-		Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, SyncedRevision: "abc", OperationPhase: "Succeeded", OperationID: "id", Message: "<b>\x00", Resources: 3}
-	y, z := fleet.OwnApplication{Namespace: "gitops", Name: "y"}, fleet.OwnApplication{Namespace: "team", Name: "x"}
+	x := fleet.OwnApplication{Namespace: "gitops", Name: "x", UID: "u", Project: "p",
+		RepoURL: "https://git.example.com/x", Path: "deploy", TargetRevision: "v1",
+		Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, SyncedRevision: "abc",
+		OperationPhase: "Succeeded", OperationID: "id", Message: "<b>\x00", Resources: 3}
+	y, z := fleet.OwnApplication{Namespace: "gitops", Name: "y"}, fleet.OwnApplication{
+		Namespace: "team", Name: "x"}
 	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{x, y}, false))
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{z, {Namespace: "team", Name: "never", Gone: true}}, true))
+	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{
+		z, {Namespace: "team", Name: "never", Gone: true}}, true))
 	want := x
 	want.Message = `<b>\x00`
 	got := k.own(fleet.Scope{}, fleet.Filter{})
 	if len(got) != 3 {
 		t.Fatalf("%+v", got)
 	}
-	if d := cmp.Diff(fleet.OwnView{Tenant: "acme", Environment: "own", Engine: "acme.own", OwnApplication: want}, got[0], cmpopts.IgnoreFields(fleet.OwnView{}, "ObservedAt")); d != "" {
+	if d := cmp.Diff(fleet.OwnView{Tenant: "acme", Environment: "own", Engine: "acme.own",
+		OwnApplication: want}, got[0], cmpopts.IgnoreFields(fleet.OwnView{},
+		"ObservedAt")); d != "" {
 		t.Error(d)
 	}
-	if got[1].Sync != fleet.SyncUnknown || got[1].Health != fleet.HealthUnknown || got[2].Namespace != "team" {
+	if got[1].Sync != fleet.SyncUnknown || got[1].Health != fleet.HealthUnknown ||
+		got[2].Namespace != "team" {
 		t.Errorf("%+v", got[1:])
 	}
 	for name, c := range map[string]struct {
 		by   fleet.Filter
 		want int
 	}{
-		"synced": {fleet.Filter{Sync: fleet.SyncSynced}, 1}, "unknown": {fleet.Filter{Health: fleet.HealthUnknown}, 2}, "name": {fleet.Filter{Name: "x"}, 2},
-		"engine": {fleet.Filter{Engine: "acme.own"}, 3}, "environment": {fleet.Filter{Environment: "edge"}, 0}, "tenant": {fleet.Filter{Tenant: "globex"}, 0},
+		"synced": {fleet.Filter{Sync: fleet.SyncSynced}, 1}, "unknown": {
+			fleet.Filter{Health: fleet.HealthUnknown}, 2}, "name": {fleet.Filter{Name: "x"}, 2},
+		"engine": {fleet.Filter{Engine: "acme.own"}, 3}, "environment": {
+			fleet.Filter{Environment: "edge"}, 0}, "tenant": {fleet.Filter{Tenant: "globex"}, 0},
 	} {
 		if got := k.own(fleet.Scope{}, c.by); len(got) != c.want {
 			t.Errorf("%s: %d", name, len(got))
@@ -68,7 +77,8 @@ func TestOwnApplicationsAreShownAsTheyWereTold(t *testing.T) {
 
 	t.Run("what says nothing new is not written", func(t *testing.T) {
 		versions := func() string {
-			return one[string](t, k.url, `SELECT string_agg(xmin::text, ' ' ORDER BY namespace, name) FROM own_applications`)
+			return one[string](t, k.url,
+				`SELECT string_agg(xmin::text, ' ' ORDER BY namespace, name) FROM own_applications`)
 		}
 		before := versions()
 		check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{x, y}, false))
@@ -90,8 +100,10 @@ func TestOwnApplicationsAreShownAsTheyWereTold(t *testing.T) {
 		if got := k.own(fleet.Scope{}, fleet.Filter{}); len(got) != 2 {
 			t.Errorf("before it has told all: %+v", got)
 		}
-		check(t, k.RecordOwn(ctx, next.Lease, []fleet.OwnApplication{{Namespace: "new", Name: "new"}}, true))
-		if got := k.own(fleet.Scope{}, fleet.Filter{}); len(got) != 2 || got[0].Name != "x" || got[1].Name != "new" {
+		check(t, k.RecordOwn(ctx, next.Lease, []fleet.OwnApplication{
+			{Namespace: "new", Name: "new"}}, true))
+		if got := k.own(fleet.Scope{}, fleet.Filter{}); len(got) != 2 || got[0].Name != "x" ||
+			got[1].Name != "new" {
 			t.Errorf("after: %+v", got)
 		}
 		check(t, k.RecordOwn(ctx, next.Lease, nil, true))
@@ -117,24 +129,29 @@ func TestOwnApplicationsAreCapped(t *testing.T) {
 	o := k.open(k.join("acme.own", "o"), "one")
 	var all []fleet.OwnApplication
 	for i := range fleet.MaxOwn + 300 {
-		all = append(all, fleet.OwnApplication{Namespace: "gitops", Name: fmt.Sprintf("a%05d", i), Message: strings.Repeat("x", 10_000)})
+		all = append(all, fleet.OwnApplication{Namespace: "gitops", Name: fmt.Sprintf("a%05d", i),
+			Message: strings.Repeat("x", 10_000)})
 	}
 	for part := range 11 {
 		from, to := part*500, min(len(all), (part+1)*500)
 		check(t, k.RecordOwn(ctx, o.Lease, all[from:to], part == 10))
 	}
 	expect(t, k.url, `SELECT count(*) FROM own_applications`, fleet.MaxOwn)
-	expect(t, k.url, `SELECT max(length(message)) FROM own_applications`, 510) // the last of its 512 bytes are three of …
+	// the last of its 512 bytes are three of …
+	expect(t, k.url, `SELECT max(length(message)) FROM own_applications`, 510)
 	all[7].Message = "known ones still change"
 	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{all[7], all[fleet.MaxOwn+1]}, false))
-	expect(t, k.url, `SELECT count(*) FROM own_applications WHERE message = 'known ones still change'`, 1)
+	expect(t, k.url,
+		`SELECT count(*) FROM own_applications WHERE message = 'known ones still change'`, 1)
 	gone := all[0]
 	gone.Gone = true
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{gone, all[fleet.MaxOwn+1], all[fleet.MaxOwn+2]}, false))
+	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{gone, all[fleet.MaxOwn+1],
+		all[fleet.MaxOwn+2]}, false))
 	expect(t, k.url, `SELECT count(*) FROM own_applications`, fleet.MaxOwn)
 	expect(t, k.url, `SELECT count(*) FROM own_applications WHERE name = 'a05001'`, 1)
 	check(t, k.ReportAgent(ctx, o.Lease, fleet.AgentReport{Message: "well", Own: len(all)}))
-	if v := k.view("acme.own"); v.Own != len(all) || v.Message != "well; 5300 own Applications, of which 5000 are shown" {
+	if v := k.view("acme.own"); v.Own != len(all) ||
+		v.Message != "well; 5300 own Applications, of which 5000 are shown" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -144,11 +161,14 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join("acme.own", "o"), "one")
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}, {Namespace: "team", Name: "x"}}, true))
+	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"},
+		{Namespace: "team", Name: "x"}}, true))
 	acme := fleet.Scope{Tenant: "acme"}
-	ask := fleet.SyncRequest{Tenant: "acme", Environment: "own", Namespace: "gitops", Key: fleet.ObjectKey{Name: "x"}, Revision: "v2", Prune: true}
+	ask := fleet.SyncRequest{Tenant: "acme", Environment: "own", Namespace: "gitops",
+		Key: fleet.ObjectKey{Name: "x"}, Revision: "v2", Prune: true}
 	got := must(k.AskSync(ctx, acme, ask, "token:acme/ci"))(t)
-	if got.ID == "" || got.State != fleet.OperationPending || got.Namespace != "gitops" || got.Key.Engine != "acme.own" || got.Revision != "v2" || !got.Prune || got.Deployment != "" {
+	if got.ID == "" || got.State != fleet.OperationPending || got.Namespace != "gitops" ||
+		got.Key.Engine != "acme.own" || got.Revision != "v2" || !got.Prune || got.Deployment != "" {
 		t.Errorf("%+v", got)
 	}
 	if again := must(k.AskSync(ctx, acme, ask, "token:acme/ci"))(t); again != got {
@@ -157,15 +177,30 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 	team := ask
 	team.Namespace = "team"
 	other := must(k.AskSync(ctx, acme, team, "token:acme/ci"))(t)
-	if syncs := must(k.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 2 || syncs[0] != got || syncs[1] != other {
+	if syncs := must(k.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 2 || syncs[0] != got ||
+		syncs[1] != other {
 		t.Errorf("the agent is asked %+v", syncs)
 	}
 	for name, bad := range map[string]func(*fleet.SyncRequest) fleet.Scope{
-		"another tenant's scope": func(*fleet.SyncRequest) fleet.Scope { return fleet.Scope{Tenant: "globex"} },
-		"no such name":           func(q *fleet.SyncRequest) fleet.Scope { q.Key.Name = "y"; return acme },
-		"no such namespace":      func(q *fleet.SyncRequest) fleet.Scope { q.Namespace = ""; return acme },
-		"another environment":    func(q *fleet.SyncRequest) fleet.Scope { q.Environment = "edge"; return fleet.Scope{} },
-		"another tenant":         func(q *fleet.SyncRequest) fleet.Scope { q.Tenant = "globex"; return fleet.Scope{} },
+		"another tenant's scope": func(*fleet.SyncRequest) fleet.Scope {
+			return fleet.Scope{Tenant: "globex"}
+		},
+		"no such name": func(q *fleet.SyncRequest) fleet.Scope {
+			q.Key.Name = "y"
+			return acme
+		},
+		"no such namespace": func(q *fleet.SyncRequest) fleet.Scope {
+			q.Namespace = ""
+			return acme
+		},
+		"another environment": func(q *fleet.SyncRequest) fleet.Scope {
+			q.Environment = "edge"
+			return fleet.Scope{}
+		},
+		"another tenant": func(q *fleet.SyncRequest) fleet.Scope {
+			q.Tenant = "globex"
+			return fleet.Scope{}
+		},
 	} {
 		q := ask
 		if _, err := k.AskSync(ctx, bad(&q), q, "eve"); !errors.Is(err, fleet.ErrNotFound) {
@@ -177,36 +212,47 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 	check(t, err)
 	ended := 0
 	for _, op := range operations {
-		if op.Kind == fleet.OperationSync && op.Subject == "acme/own: gitops/x" && op.State == fleet.OperationSucceeded && op.RequestedBy == "token:acme/ci" && op.EndedAt != nil {
+		if op.Kind == fleet.OperationSync && op.Subject == "acme/own: gitops/x" &&
+			op.State == fleet.OperationSucceeded && op.RequestedBy == "token:acme/ci" &&
+			op.EndedAt != nil {
 			ended++
 		}
 	}
 	if ended != 1 {
 		t.Errorf("operations %+v", operations)
 	}
-	expect(t, k.url, `SELECT count(*) FROM events WHERE tenant = 'acme' AND text = 'sync of acme/own: gitops/x: Succeeded'`, 1)
+	expect(t, k.url,
+		`SELECT count(*) FROM events WHERE tenant = 'acme' AND text = 'sync of acme/own: gitops/x: Succeeded'`, 1)
 	if next := must(k.AskSync(ctx, acme, ask, "token:acme/ci"))(t); next.ID == got.ID {
 		t.Errorf("one that has ended is given: %+v", next)
 	}
 	t.Run("at most a hundred wait", func(t *testing.T) {
-		exec(t, k.url, `INSERT INTO syncs SELECT id || n, operation, engine, name || n, tenant, tenant_uid, environment, deployment, sync_run, revision, prune, state, message, namespace
+		exec(t, k.url,
+			`INSERT INTO syncs SELECT id || n, operation, engine, name || n, tenant, tenant_uid, environment, deployment, sync_run, revision, prune, state, message, namespace
 			FROM syncs, generate_series(1, 98) n WHERE id = '`+other.ID+`'`)
-		check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "more"}}, false))
+		check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{
+			{Namespace: "gitops", Name: "more"}}, false))
 		more := ask
 		more.Key.Name = "more"
 		if _, err := k.AskSync(ctx, acme, more, "x"); !errors.Is(err, fleet.ErrTooManySyncs) {
 			t.Errorf("one more: %v", err)
 		}
 	})
-	t.Run("they end with the autonomy of the cluster, and so does all of its own", func(t *testing.T) {
-		k.record(func(r *fleet.Record) { r.Declarations = []fleet.Declaration{edge("acme", "own", "")} })
-		expect(t, k.url, `SELECT count(*) FROM syncs WHERE state IN ('Pending', 'Running')`, 0)
-		expect(t, k.url, `SELECT count(*) FROM operations WHERE kind = 'Sync' AND ended_at IS NULL`, 0)
-		expect(t, k.url, `SELECT count(*) FROM own_applications`, 0)
-		if _, err := k.AskSync(ctx, acme, ask, "x"); !errors.Is(err, fleet.ErrNotFound) {
-			t.Errorf("asked: %v", err)
-		}
-	})
+	t.Run("they end with the autonomy of the cluster, and so does all of its own",
+		func(t *testing.T) {
+			k.record(func(r *fleet.Record) {
+				r.Declarations = []fleet.Declaration{
+					edge("acme", "own", "")}
+			})
+			expect(t, k.url, `SELECT count(*) FROM syncs WHERE state IN ('Pending', 'Running')`, 0)
+			expect(t, k.url,
+				`SELECT count(*) FROM operations WHERE kind = 'Sync' AND ended_at IS NULL`,
+				0)
+			expect(t, k.url, `SELECT count(*) FROM own_applications`, 0)
+			if _, err := k.AskSync(ctx, acme, ask, "x"); !errors.Is(err, fleet.ErrNotFound) {
+				t.Errorf("asked: %v", err)
+			}
+		})
 }
 
 func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
@@ -214,22 +260,27 @@ func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join(acmeEdge, "x"), "one")
-	report := fleet.AgentReport{Reachable: true, Message: strings.Repeat("é\x00", 2000), ArgoCD: "v3.6.0", Version: "v1.2.0", PendingDeletions: 3, HeldDeletions: 2, Strays: 1 << 40}
+	report := fleet.AgentReport{Reachable: true, Message: strings.Repeat("é\x00", 2000),
+		ArgoCD: "v3.6.0", Version: "v1.2.0", PendingDeletions: 3, HeldDeletions: 2, Strays: 1 << 40}
 	stray := func(wantTold bool, want ...fleet.EnvironmentID) {
 		t.Helper()
-		if of, told, err := k.StrayEnvironments(ctx, acmeEdge); err != nil || told != wantTold || !slices.Equal(of, want) {
+		if of, told, err := k.StrayEnvironments(ctx, acmeEdge); err != nil || told != wantTold ||
+			!slices.Equal(of, want) {
 			t.Errorf("strays are of %v, told %t, %v", of, told, err)
 		}
 	}
 	stray(false)
 	check(t, k.ReportAgent(ctx, o.Lease, report))
 	v := k.view(acmeEdge)
-	if !v.Reachable || v.ArgoCD != "v3.6.0" || v.Version != "v1.2.0" || v.HeldDeletions != 2 || v.Strays != 1<<31-1 || len(v.Message) > 1024 || strings.Contains(v.Message, "\x00") {
+	if !v.Reachable || v.ArgoCD != "v3.6.0" || v.Version != "v1.2.0" || v.HeldDeletions != 2 ||
+		v.Strays != 1<<31-1 || len(v.Message) > 1024 || strings.Contains(v.Message, "\x00") {
 		t.Errorf("%+v", v)
 	}
-	expect(t, k.url, `SELECT count(*) FROM events WHERE kind = 'engine' AND tenant = 'acme' AND name = 'acme.edge' AND text = 'reachable'`, 1)
+	expect(t, k.url,
+		`SELECT count(*) FROM events WHERE kind = 'engine' AND tenant = 'acme' AND name = 'acme.edge' AND text = 'reachable'`, 1)
 	versions := func() string {
-		return one[string](t, k.url, `SELECT (SELECT xmin::text FROM agents) || ' ' || (SELECT xmin::text FROM engines WHERE engine = 'acme.edge')`)
+		return one[string](t, k.url,
+			`SELECT (SELECT xmin::text FROM agents) || ' ' || (SELECT xmin::text FROM engines WHERE engine = 'acme.edge')`)
 	}
 	before := versions()
 	check(t, k.ReportAgent(ctx, o.Lease, report))
@@ -245,7 +296,8 @@ func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	report.Environments = []fleet.EnvironmentID{}
 	check(t, k.ReportAgent(ctx, o.Lease, report))
 	stray(true)
-	report.Environments = []fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}, {Tenant: "globex", Name: "x"}}
+	report.Environments = []fleet.EnvironmentID{{Tenant: "acme", Name: "prod"},
+		{Tenant: "globex", Name: "x"}}
 	check(t, k.ReportAgent(ctx, o.Lease, report))
 	stray(true, report.Environments...)
 	if versions() == before || k.view(acmeEdge).Reachable {
@@ -260,9 +312,11 @@ func TestEnvironmentsWithAgentsAreNoEngines(t *testing.T) {
 	o, own := k.open(k.join(acmeEdge, "x"), "one"), k.open(k.join("acme.own", "o"), "one")
 	rows := must(k.AgentChanged(ctx, acmeEdge, 0, 10))(t)
 	check(t, k.Acknowledge(ctx, o.Lease, applied(rows[:1])))
-	check(t, k.Observe(ctx, o.Lease, []fleet.Observation{{Key: rows[0].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy}}))
+	check(t, k.Observe(ctx, o.Lease, []fleet.Observation{
+		{Key: rows[0].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy}}))
 	check(t, k.ReportAgent(ctx, o.Lease, fleet.AgentReport{Reachable: true}))
-	check(t, k.RecordOwn(ctx, own.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}}, true))
+	check(t, k.RecordOwn(ctx, own.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}},
+		true))
 	engines, _, err := k.Engines(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
 	if err != nil || len(engines) != 2 || engines[0].Name != "eu-1" || engines[1].Name != "far-1" {
 		t.Errorf("engines %+v, %v", engines, err)
@@ -271,17 +325,23 @@ func TestEnvironmentsWithAgentsAreNoEngines(t *testing.T) {
 	if len(specs) != 2 || specs["far-1"].Connection.Agent == nil {
 		t.Errorf("specs %+v", specs)
 	}
-	environments, _, err := k.Environments(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10})
+	environments, _, err := k.Environments(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{},
+		fleet.Page{Limit: 10})
 	check(t, err)
 	for i, want := range []fleet.EnvironmentView{
-		{Name: "edge", Agent: fleet.AgentManaged, Counts: fleet.Counts{Applications: 2, Synced: 1, Healthy: 1}},
-		{Name: "own", Agent: fleet.AgentAutonomous, Own: 1}, {Name: "prod", Server: "https://prod.example.com", Counts: fleet.Counts{Applications: 2}},
+		{Name: "edge", Agent: fleet.AgentManaged, Counts: fleet.Counts{Applications: 2, Synced: 1,
+			Healthy: 1}},
+		{Name: "own", Agent: fleet.AgentAutonomous, Own: 1},
+		{Name: "prod", Server: "https://prod.example.com", Counts: fleet.Counts{Applications: 2}},
 	} {
-		if e := environments[i]; e.Name != want.Name || e.Agent != want.Agent || e.Server != want.Server || e.Own != want.Own || e.Counts != want.Counts {
+		if e := environments[i]; e.Name != want.Name || e.Agent != want.Agent ||
+			e.Server != want.Server || e.Own != want.Own || e.Counts != want.Counts {
 			t.Errorf("%+v, want %+v", e, want)
 		}
 	}
-	apps, _, err := k.Applications(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{Environment: "edge", Sync: fleet.SyncSynced, Apply: fleet.ApplyApplied}, fleet.Page{Limit: 10})
+	apps, _, err := k.Applications(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{
+		Environment: "edge", Sync: fleet.SyncSynced, Apply: fleet.ApplyApplied}, fleet.Page{
+		Limit: 10})
 	if err != nil || len(apps) != 1 || apps[0].Engine != acmeEdge {
 		t.Errorf("applications %+v, %v", apps, err)
 	}
@@ -311,11 +371,15 @@ func TestListOfAgentsHasThoseThatNobodyJoinedAndThoseThatAreLeft(t *testing.T) {
 		by    fleet.Filter
 		want  string
 	}{
-		"all":          {want: "far-1 managed false, acme.edge managed true, acme.own autonomous false, globex.edge managed false"},
-		"of acme":      {scope: fleet.Scope{Tenant: "acme"}, want: "acme.edge managed true, acme.own autonomous false"},
-		"of globex":    {scope: fleet.Scope{Tenant: "globex"}, want: "globex.edge managed false"},
-		"of nobody":    {scope: fleet.Scope{Tenant: "initech"}},
-		"environment":  {by: fleet.Filter{Environment: "edge"}, want: "acme.edge managed true, globex.edge managed false"},
+		"all": {
+			want: "far-1 managed false, acme.edge managed true, acme.own autonomous false, " +
+				"globex.edge managed false"},
+		"of acme": {scope: fleet.Scope{Tenant: "acme"},
+			want: "acme.edge managed true, acme.own autonomous false"},
+		"of globex": {scope: fleet.Scope{Tenant: "globex"}, want: "globex.edge managed false"},
+		"of nobody": {scope: fleet.Scope{Tenant: "initech"}},
+		"environment": {by: fleet.Filter{Environment: "edge"},
+			want: "acme.edge managed true, globex.edge managed false"},
 		"engine":       {by: fleet.Filter{Engine: "far-1"}, want: "far-1 managed false"},
 		"no agent's":   {by: fleet.Filter{Engine: "eu-1"}},
 		"a stranger's": {scope: fleet.Scope{Tenant: "globex"}, by: fleet.Filter{Engine: acmeEdge}},
@@ -325,7 +389,8 @@ func TestListOfAgentsHasThoseThatNobodyJoinedAndThoseThatAreLeft(t *testing.T) {
 		}
 	}
 	v := k.view(acmeEdge)
-	if v.Pending != 2 || v.Lag != 1 || v.PendingDeletions != 0 || v.Tenant != "acme" || v.Environment != "edge" {
+	if v.Pending != 2 || v.Lag != 1 || v.PendingDeletions != 0 || v.Tenant != "acme" ||
+		v.Environment != "edge" {
 		t.Errorf("%+v", v)
 	}
 	k.record(func(r *fleet.Record) {
@@ -333,23 +398,29 @@ func TestListOfAgentsHasThoseThatNobodyJoinedAndThoseThatAreLeft(t *testing.T) {
 		gone.Absent = true
 		r.Rows, r.Removed = []fleet.Row{gone}, []fleet.Key{edge("acme", "edge", "").Key}
 	})
-	if v := k.view(acmeEdge); v.Pending != 2 || v.Lag != 2 || v.PendingDeletions != 1 || v.ID == "" {
+	if v := k.view(acmeEdge); v.Pending != 2 || v.Lag != 2 || v.PendingDeletions != 1 ||
+		v.ID == "" {
 		t.Errorf("its declaration is gone: %+v", v)
 	}
-	if got := names(fleet.Scope{Tenant: "acme"}, fleet.Filter{}); got != "acme.edge managed true, acme.own autonomous false" {
+	if got := names(fleet.Scope{Tenant: "acme"},
+		fleet.Filter{}); got != "acme.edge managed true, acme.own autonomous false" {
 		t.Errorf("its declaration is gone: %s", got)
 	}
 
 	t.Run("an engine whose name is too long is found once it was joined", func(t *testing.T) {
 		tenant, name := strings.Repeat("t", 40), strings.Repeat("e", 40)
-		engine := fleet.AgentEngine(fleet.EnvironmentID{Tenant: fleet.TenantName(tenant), Name: fleet.EnvironmentName(name)})
+		engine := fleet.AgentEngine(fleet.EnvironmentID{Tenant: fleet.TenantName(tenant),
+			Name: fleet.EnvironmentName(name)})
 		k.record(func(r *fleet.Record) {
 			r.Declarations = []fleet.Declaration{tenantDeclaration(tenant), edge(tenant, name, "")}
 		})
-		_, plaintext, err := k.CreateAgentToken(ctx, fleet.AgentToken{Tenant: fleet.TenantName(tenant), Environment: fleet.EnvironmentName(name), ExpiresAt: time.Now().Add(time.Hour)}, "")
+		_, plaintext, err := k.CreateAgentToken(ctx, fleet.AgentToken{
+			Tenant: fleet.TenantName(tenant), Environment: fleet.EnvironmentName(name),
+			ExpiresAt: time.Now().Add(time.Hour)}, "")
 		check(t, err)
 		a := must(k.JoinAgent(ctx, plaintext, fleet.AgentJoin{Keys: keys("l")}))(t)
-		if v := k.view(engine); a.Engine != engine || v.ID != a.ID || string(v.Environment) != name {
+		if v := k.view(engine); a.Engine != engine || v.ID != a.ID ||
+			string(v.Environment) != name {
 			t.Errorf("%+v, %+v", a, v)
 		}
 	})
@@ -362,10 +433,14 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	a, own := k.join(acmeEdge, "x"), k.join("acme.own", "o")
 	_, unused := k.token("globex.edge")
 	before, o := k.open(a, "one"), k.open(own, "one")
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}}, true))
-	says := fleet.AgentReport{Reachable: true, Strays: 1, Environments: []fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}}}
+	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}},
+		true))
+	says := fleet.AgentReport{Reachable: true, Strays: 1, Environments: []fleet.EnvironmentID{
+		{Tenant: "acme", Name: "prod"}}}
 	check(t, k.ReportAgent(ctx, before.Lease, says))
-	asked := must(k.AskSync(ctx, fleet.Scope{}, fleet.SyncRequest{Tenant: "acme", Environment: "own", Namespace: "gitops", Key: fleet.ObjectKey{Name: "x"}}, "ann"))(t)
+	asked := must(k.AskSync(ctx, fleet.Scope{}, fleet.SyncRequest{
+		Tenant: "acme", Environment: "own", Namespace: "gitops", Key: fleet.ObjectKey{Name: "x"}},
+		"ann"))(t)
 	check(t, k.Reset(ctx))
 	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("while the mirror is empty: %v", err)
@@ -383,18 +458,22 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	if v, told := wordOf(); v.Reachable || v.Strays != 0 || told {
 		t.Errorf("what it said of the old mirror counts: %+v", v)
 	}
-	expect(t, k.url, `SELECT count(*) FROM engines WHERE engine = 'acme.edge' AND NOT reachable AND since > now() - interval '1 minute'`, 1)
-	if _, err := k.TakeReport(ctx, before.Lease, 1); !errors.Is(err, fleet.ErrNotFound) { // it is not to end: nobody else has the lease
+	expect(t, k.url,
+		`SELECT count(*) FROM engines WHERE engine = 'acme.edge' AND NOT reachable AND since > now() - interval '1 minute'`, 1)
+	// it is not to end: nobody else has the lease
+	if _, err := k.TakeReport(ctx, before.Lease, 1); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("a report of before: %v", err)
 	}
 	k.reconciler, k.revisions = hold(t, k.Store, "reconciler"), 0
 	k.record(func(r *fleet.Record) {
-		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), tenantDeclaration("globex"), edge("acme", "edge", ""), edge("acme", "own", fleet.AgentAutonomous),
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), tenantDeclaration("globex"),
+			edge("acme", "edge", ""), edge("acme", "own", fleet.AgentAutonomous),
 			edge("globex", "edge", "")}
 		r.Rows = []fleet.Row{application("acme.edge", "acme", "a", "edge", "v1")}
 	})
 	after := k.open(a, "one")
-	if after.Lease.Epoch <= before.Lease.Epoch || after.Generation <= before.Generation || len(k.rows(acmeEdge)) != 1 {
+	if after.Lease.Epoch <= before.Lease.Epoch || after.Generation <= before.Generation ||
+		len(k.rows(acmeEdge)) != 1 {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 	if err := k.ReportAgent(ctx, before.Lease, says); !errors.Is(err, fleet.ErrFenced) {
@@ -420,9 +499,14 @@ func TestPruneDropsWhatAgentsNoLongerNeed(t *testing.T) {
 	for _, age := range []string{"29 days", "31 days", "91 days"} {
 		used, _ := k.token(acmeEdge)
 		a := k.join(acmeEdge, age)
-		exec(t, k.url, `UPDATE agent_tokens SET expires_at = now() - $1::text::interval WHERE id = $2`, age, used.ID)
-		exec(t, k.url, `UPDATE agent_tokens SET used_at = now() - $1::text::interval WHERE used_by = $2`, age, a.ID)
-		exec(t, k.url, `UPDATE agents SET ended_at = now() - $1::text::interval, ended = 'revoked' WHERE id = $2`, age, a.ID)
+		exec(t, k.url,
+			`UPDATE agent_tokens SET expires_at = now() - $1::text::interval WHERE id = $2`, age,
+			used.ID)
+		exec(t, k.url,
+			`UPDATE agent_tokens SET used_at = now() - $1::text::interval WHERE used_by = $2`, age,
+			a.ID)
+		exec(t, k.url,
+			`UPDATE agents SET ended_at = now() - $1::text::interval, ended = 'revoked' WHERE id = $2`, age, a.ID)
 	}
 	exec(t, k.url, `
 		INSERT INTO replicas VALUES ('old', now() - interval '25 hours'), ('new', now());

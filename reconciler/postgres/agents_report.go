@@ -11,18 +11,23 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// TakeReport checks, before a report is applied, that the lease holds and that the report is newer than the last one that was taken:
-// fleet.ErrFenced, fleet.ErrReplayed when it is not, and fleet.ErrNotFound when the lease was taken away and nobody has it, as when the mirror is
-// rebuilt or the declaration has changed, or the database went back to before it was given: the same process may have it again. last is the number of that one, also with fleet.ErrReplayed. It
-// writes nothing: a report is counted by ReportTaken, after all of its parts were applied. One whose replica died in between is sent
-// again and applied again, and each part has one effect however often it comes, while one that was counted before it was applied would be lost.
-func (s *Store) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (last int64, err error) {
+// TakeReport checks, before a report is applied, that the lease holds and that the report is newer
+// than the last one that was taken: fleet.ErrFenced, fleet.ErrReplayed when it is not, and
+// fleet.ErrNotFound when the lease was taken away and nobody has it, as when the mirror is rebuilt
+// or the declaration has changed, or the database went back to before it was given: the same
+// process may have it again. last is the number of that one, also with fleet.ErrReplayed. It writes
+// nothing: a report is counted by ReportTaken, after all of its parts were applied. One whose
+// replica died in between is sent again and applied again, and each part has one effect however
+// often it comes, while one that was counted before it was applied would be lost.
+func (s *Store) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (last int64,
+	err error) {
 	free := false
 	err = s.again(ctx, func() error {
 		return s.work.QueryRow(ctx, `
 			SELECT a.report_seq, l.holder = '' OR l.epoch < $3 FROM leases l JOIN agents a ON a.id = $4 AND a.ended_at IS NULL AND 'engine/' || a.engine = l.name
 			WHERE l.name = $1 AND (l.holder = '' OR l.epoch < $3 OR l.holder = $2 AND l.epoch = $3 AND l.expires_at > clock_timestamp())`,
-			lease.Name, text(lease.Holder), lease.Epoch, text(holdingAgent(lease))).Scan(&last, &free)
+			lease.Name, text(lease.Holder), lease.Epoch, text(holdingAgent(lease))).Scan(&last,
+			&free)
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -35,30 +40,36 @@ func (s *Store) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (l
 	return last, wrap(err, "report %d under lease %s", seq, lease.Name)
 }
 
-// ReportTaken keeps that a report and all before it were applied. A lower number than the last changes nothing. fleet.ErrFenced when the
-// lease has passed on.
+// ReportTaken keeps that a report and all before it were applied. A lower number than the last
+// changes nothing. fleet.ErrFenced when the lease has passed on.
 func (s *Store) ReportTaken(ctx context.Context, lease fleet.Lease, seq int64) error {
 	err := s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
-		b.Queue(`UPDATE agents SET report_seq = $2 WHERE id = $1 AND report_seq < $2`, text(holdingAgent(lease)), seq)
+		b.Queue(`UPDATE agents SET report_seq = $2 WHERE id = $1 AND report_seq < $2`,
+			text(holdingAgent(lease)), seq)
 	})
 	return wrap(err, "report %d under lease %s", seq, lease.Name)
 }
 
-// ReportAgent takes how the agent and its Argo CD stand. What says nothing new writes nothing. fleet.ErrFenced when the lease has passed on.
-func (s *Store) ReportAgent(ctx context.Context, lease fleet.Lease, report fleet.AgentReport) error {
+// ReportAgent takes how the agent and its Argo CD stand. What says nothing new writes nothing.
+// fleet.ErrFenced when the lease has passed on.
+func (s *Store) ReportAgent(ctx context.Context, lease fleet.Lease,
+	report fleet.AgentReport) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
 		return err
 	}
 	err = s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
-		b.Queue(sqlReportAgent, text(holdingAgent(lease)), report.Reachable, message(report.Message), message(report.ArgoCD), message(report.Version),
-			count(report.PendingDeletions), count(report.HeldDeletions), count(report.Strays), count(report.Own), strayEnvironments(report.Environments))
+		b.Queue(sqlReportAgent, text(holdingAgent(lease)), report.Reachable,
+			message(report.Message), message(report.ArgoCD), message(report.Version),
+			count(report.PendingDeletions), count(report.HeldDeletions), count(report.Strays),
+			count(report.Own), strayEnvironments(report.Environments))
 		if report.Reach != nil && !engine.OfEnvironment() {
 			queueReach(b, engine, report.Reach, true)
 		}
-		b.Queue(sqlReportAgentEngine, string(engine), report.Reachable, message(report.Message), message(report.ArgoCD), text(holdingAgent(lease)))
+		b.Queue(sqlReportAgentEngine, string(engine), report.Reachable, message(report.Message),
+			message(report.ArgoCD), text(holdingAgent(lease)))
 	})
 	return wrap(err, "report of the agent of engine %s", engine)
 }
@@ -87,25 +98,31 @@ func strayEnvironments(told []fleet.EnvironmentID) []string {
 	if told == nil {
 		return nil
 	}
-	return column(told[:min(len(told), fleet.MaxStrayEnvironments)], func(id fleet.EnvironmentID) string {
-		return text(string(id.Tenant)) + "/" + text(string(id.Name))
-	})
+	return column(told[:min(len(told), fleet.MaxStrayEnvironments)],
+		func(id fleet.EnvironmentID) string {
+			return text(string(id.Tenant)) + "/" + text(string(id.Name))
+		})
 }
 
-// StrayEnvironments are those that the strays on an engine's cluster are of, as its agent last said; at most fleet.MaxStrayEnvironments. told is
-// false when no agent has joined, or it is too old to tell.
-func (s *Store) StrayEnvironments(ctx context.Context, engine fleet.EngineName) (of []fleet.EnvironmentID, told bool, err error) {
+// StrayEnvironments are those that the strays on an engine's cluster are of, as its agent last
+// said; at most fleet.MaxStrayEnvironments. told is false when no agent has joined, or it is too
+// old to tell.
+func (s *Store) StrayEnvironments(ctx context.Context,
+	engine fleet.EngineName) (of []fleet.EnvironmentID, told bool, err error) {
 	err = s.again(ctx, func() error {
 		of, told = nil, false
 		var words []string
-		err := s.work.QueryRow(ctx, `SELECT stray_environments FROM agents WHERE engine = $1 AND ended_at IS NULL`, text(string(engine))).Scan(&words)
+		err := s.work.QueryRow(ctx,
+			`SELECT stray_environments FROM agents WHERE engine = $1 AND ended_at IS NULL`,
+			text(string(engine))).Scan(&words)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		told = words != nil
 		for _, word := range words {
 			tenant, name, _ := strings.Cut(word, "/")
-			of = append(of, fleet.EnvironmentID{Tenant: fleet.TenantName(tenant), Name: fleet.EnvironmentName(name)})
+			of = append(of, fleet.EnvironmentID{Tenant: fleet.TenantName(tenant),
+				Name: fleet.EnvironmentName(name)})
 		}
 		return err
 	})
@@ -118,10 +135,12 @@ func count(n int) int32 { return int32(min(max(n, 0), 1<<31-1)) }
 // maxOwnText is how many bytes are kept of each word of an own Application.
 const maxOwnText = 512
 
-// RecordOwn takes the cluster's own Applications that are new, changed or Gone; of an environment fleet.MaxOwn are kept, and others are left
-// out. whole: every one was sent under this lease's epoch by now, so that those that were not are gone. What says nothing new writes nothing. It
-// is nothing for an agent that is not autonomous. fleet.ErrFenced when the lease has passed on.
-func (s *Store) RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.OwnApplication, whole bool) error {
+// RecordOwn takes the cluster's own Applications that are new, changed or Gone; of an environment
+// fleet.MaxOwn are kept, and others are left out. whole: every one was sent under this lease's
+// epoch by now, so that those that were not are gone. What says nothing new writes nothing. It is
+// nothing for an agent that is not autonomous. fleet.ErrFenced when the lease has passed on.
+func (s *Store) RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.OwnApplication,
+	whole bool) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil || len(own) == 0 && !whole {
 		return err
@@ -137,18 +156,24 @@ func (s *Store) RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.Ow
 	err = s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
 		if len(gone) > 0 {
-			b.Queue(`DELETE FROM own_applications o USING unnest($2::text[], $3::text[]) AS g (namespace, name)
+			b.Queue(
+				`DELETE FROM own_applications o USING unnest($2::text[], $3::text[]) AS g (namespace, name)
 				WHERE o.engine = $1 AND o.namespace = g.namespace AND o.name = g.name`, string(engine),
-				column(gone, func(o fleet.OwnApplication) string { return ownWord(o.Namespace) }), column(gone, func(o fleet.OwnApplication) string { return ownWord(o.Name) }))
+				column(gone, func(o fleet.OwnApplication) string { return ownWord(o.Namespace) }),
+				column(gone, func(o fleet.OwnApplication) string { return ownWord(o.Name) }))
 		}
 		if whole {
 			// Those that this report has are written anew below.
-			b.Queue(`DELETE FROM own_applications WHERE engine = $1 AND epoch <> $2 AND (namespace, name) NOT IN (SELECT * FROM unnest($3::text[], $4::text[]))`,
+			b.Queue(
+				`DELETE FROM own_applications WHERE engine = $1 AND epoch <> $2 AND (namespace, name) NOT IN (SELECT * FROM unnest($3::text[], $4::text[]))`,
 				string(engine), lease.Epoch,
-				column(there, func(o fleet.OwnApplication) string { return ownWord(o.Namespace) }), column(there, func(o fleet.OwnApplication) string { return ownWord(o.Name) }))
+				column(there, func(o fleet.OwnApplication) string { return ownWord(o.Namespace) }),
+				column(there, func(o fleet.OwnApplication) string { return ownWord(o.Name) }))
 		}
 		if len(there) > 0 {
-			b.Queue(sqlRecordOwn, append([]any{text(holdingAgent(lease)), lease.Epoch, fleet.MaxOwn}, ownColumns(there)...)...)
+			b.Queue(sqlRecordOwn,
+				append([]any{text(holdingAgent(lease)), lease.Epoch, fleet.MaxOwn},
+					ownColumns(there)...)...)
 		}
 	})
 	return wrap(err, "%d own applications of engine %s", len(own), engine)
@@ -184,14 +209,23 @@ func ownColumns(own []fleet.OwnApplication) []any {
 		return column(own, func(o fleet.OwnApplication) string { return ownWord(value(o)) })
 	}
 	return []any{
-		of(func(o fleet.OwnApplication) string { return o.Namespace }), of(func(o fleet.OwnApplication) string { return o.Name }),
-		of(func(o fleet.OwnApplication) string { return o.UID }), of(func(o fleet.OwnApplication) string { return o.Project }),
-		of(func(o fleet.OwnApplication) string { return o.RepoURL }), of(func(o fleet.OwnApplication) string { return o.Path }),
+		of(func(o fleet.OwnApplication) string { return o.Namespace }),
+		of(func(o fleet.OwnApplication) string { return o.Name }),
+		of(func(o fleet.OwnApplication) string { return o.UID }),
+		of(func(o fleet.OwnApplication) string { return o.Project }),
+		of(func(o fleet.OwnApplication) string { return o.RepoURL }),
+		of(func(o fleet.OwnApplication) string { return o.Path }),
 		of(func(o fleet.OwnApplication) string { return o.TargetRevision }),
-		of(func(o fleet.OwnApplication) string { return string(cmp.Or(o.Sync, fleet.SyncUnknown)) }),
-		of(func(o fleet.OwnApplication) string { return string(cmp.Or(o.Health, fleet.HealthUnknown)) }),
-		of(func(o fleet.OwnApplication) string { return o.SyncedRevision }), of(func(o fleet.OwnApplication) string { return o.OperationPhase }),
-		of(func(o fleet.OwnApplication) string { return o.OperationID }), of(func(o fleet.OwnApplication) string { return o.Message }),
+		of(func(o fleet.OwnApplication) string {
+			return string(cmp.Or(o.Sync, fleet.SyncUnknown))
+		}),
+		of(func(o fleet.OwnApplication) string {
+			return string(cmp.Or(o.Health, fleet.HealthUnknown))
+		}),
+		of(func(o fleet.OwnApplication) string { return o.SyncedRevision }),
+		of(func(o fleet.OwnApplication) string { return o.OperationPhase }),
+		of(func(o fleet.OwnApplication) string { return o.OperationID }),
+		of(func(o fleet.OwnApplication) string { return o.Message }),
 		column(own, func(o fleet.OwnApplication) int32 { return count(o.Resources) }),
 	}
 }
@@ -200,6 +234,7 @@ func ownWord(s string) string { return cut(text(s), maxOwnText) }
 
 func newestOwn(own []fleet.OwnApplication) []fleet.OwnApplication {
 	return newest(own, func(o fleet.OwnApplication) fleet.ObjectKey {
-		return fleet.ObjectKey{Engine: fleet.EngineName(ownWord(o.Namespace)), Name: ownWord(o.Name)}
+		return fleet.ObjectKey{Engine: fleet.EngineName(ownWord(o.Namespace)),
+			Name: ownWord(o.Name)}
 	})
 }

@@ -10,11 +10,14 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// forAgent runs reads of one moment for the agent of an engine, as argosy_agent with the engine set for this transaction alone: whatever f
-// asks for, the database answers with rows of that engine only. See agent_scope in migrations/00005_agents.sql. declared: the engine is
-// declared as reached by an agent; otherwise only what asks for a removal is the agent's. seq is the newest row's number in that moment.
-// fleet.ErrNotFound when neither a live identity nor a token of the older route is the engine's, or others serve it by now.
-func (s *Store) forAgent(ctx context.Context, engine fleet.EngineName, f func(tx pgx.Tx, declared bool, seq int64) error) error {
+// forAgent runs reads of one moment for the agent of an engine, as argosy_agent with the engine set
+// for this transaction alone: whatever f asks for, the database answers with rows of that engine
+// only. See agent_scope in migrations/00005_agents.sql. declared: the engine is declared as reached
+// by an agent; otherwise only what asks for a removal is the agent's. seq is the newest row's
+// number in that moment. fleet.ErrNotFound when neither a live identity nor a token of the older
+// route is the engine's, or others serve it by now.
+func (s *Store) forAgent(ctx context.Context, engine fleet.EngineName,
+	f func(tx pgx.Tx, declared bool, seq int64) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, s.read, options, func(tx pgx.Tx) error {
 		var seq int64
@@ -39,29 +42,33 @@ func (s *Store) forAgent(ctx context.Context, engine fleet.EngineName, f func(tx
 	})
 }
 
-// AgentRows visits every row of the engine as it stood at one moment, by number, and returns the cursor from which AgentChanged goes on. A
-// database connection is held meanwhile: visit collects, and waits for nobody. Once the declaration is gone, or no longer says agent,
-// only rows that ask for a removal are left. fleet.ErrNotFound when no agent serves the engine.
-func (s *Store) AgentRows(ctx context.Context, engine fleet.EngineName, visit func(fleet.Row) error) (int64, error) {
+// AgentRows visits every row of the engine as it stood at one moment, by number, and returns the
+// cursor from which AgentChanged goes on. A database connection is held meanwhile: visit collects,
+// and waits for nobody. Once the declaration is gone, or no longer says agent, only rows that ask
+// for a removal are left. fleet.ErrNotFound when no agent serves the engine.
+func (s *Store) AgentRows(ctx context.Context, engine fleet.EngineName,
+	visit func(fleet.Row) error) (int64, error) {
 	var cursor int64
-	err := s.forAgent(patient(ctx, longPatience), engine, func(tx pgx.Tx, declared bool, seq int64) error {
-		cursor = seq
-		rows, err := tx.Query(ctx, `SELECT `+rowColumns+fromRows+sqlOfAgent+` ORDER BY d.seq`, string(engine), declared)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			row, err := scanRow(rows)
-			if err == nil {
-				err = visit(row)
-			}
+	err := s.forAgent(patient(ctx, longPatience), engine,
+		func(tx pgx.Tx, declared bool, seq int64) error {
+			cursor = seq
+			rows, err := tx.Query(ctx, `SELECT `+rowColumns+fromRows+sqlOfAgent+` ORDER BY d.seq`,
+				string(engine), declared)
 			if err != nil {
 				return err
 			}
-		}
-		return rows.Err()
-	})
+			defer rows.Close()
+			for rows.Next() {
+				row, err := scanRow(rows)
+				if err == nil {
+					err = visit(row)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return rows.Err()
+		})
 	if err != nil {
 		return 0, fmt.Errorf("rows for the agent of engine %s: %w", engine, plain(err))
 	}
@@ -71,32 +78,41 @@ func (s *Store) AgentRows(ctx context.Context, engine fleet.EngineName, visit fu
 const sqlOfAgent = `WHERE d.engine = $1 AND ($2 OR d.absent)`
 
 // AgentChanged are the engine's rows above after, by number, at most limit; otherwise as AgentRows.
-func (s *Store) AgentChanged(ctx context.Context, engine fleet.EngineName, after int64, limit int) ([]fleet.Row, error) {
+func (s *Store) AgentChanged(ctx context.Context, engine fleet.EngineName, after int64,
+	limit int) ([]fleet.Row, error) {
 	rows, err := agentRead(ctx, s, engine, scanRow, func(declared bool) (string, []any) {
-		return `SELECT ` + rowColumns + fromRows + sqlOfAgent + ` AND d.seq > $3 ORDER BY d.seq LIMIT $4`, []any{string(engine), declared, after, limit}
+		return `SELECT ` + rowColumns + fromRows + sqlOfAgent +
+			` AND d.seq > $3 ORDER BY d.seq LIMIT $4`, []any{string(engine), declared, after, limit}
 	})
 	return rows, wrap(err, "changed rows for the agent of engine %s", engine)
 }
 
 // AgentCredentialRows are the engine's rows that need the tenant's secret; otherwise as AgentRows.
-func (s *Store) AgentCredentialRows(ctx context.Context, engine fleet.EngineName, tenant fleet.TenantName, secret string) ([]fleet.Row, error) {
+func (s *Store) AgentCredentialRows(ctx context.Context, engine fleet.EngineName,
+	tenant fleet.TenantName, secret string) ([]fleet.Row, error) {
 	rows, err := agentRead(ctx, s, engine, scanRow, func(declared bool) (string, []any) {
-		return `SELECT ` + rowColumns + fromRows + sqlOfAgent + ` AND d.credential_tenant = $3 AND d.credential_name = $4 ORDER BY d.seq`,
+		return `SELECT ` + rowColumns + fromRows + sqlOfAgent +
+				` AND d.credential_tenant = $3 AND d.credential_name = $4 ORDER BY d.seq`,
 			[]any{string(engine), declared, string(tenant), secret}
 	})
-	return rows, wrap(err, "rows for the agent of engine %s with credential %s/%s", engine, tenant, secret)
+	return rows, wrap(err, "rows for the agent of engine %s with credential %s/%s", engine, tenant,
+		secret)
 }
 
-// AgentSyncs are the engine's syncs that have not ended, oldest first; none once the engine is no longer declared. Otherwise as AgentRows.
-func (s *Store) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest, error) {
+// AgentSyncs are the engine's syncs that have not ended, oldest first; none once the engine is no
+// longer declared. Otherwise as AgentRows.
+func (s *Store) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest,
+	error) {
 	all, err := agentRead(ctx, s, engine, scanSync, func(declared bool) (string, []any) {
 		return sqlOpenSyncs + ` AND $2 ORDER BY operation`, []any{string(engine), declared}
 	})
 	return all, wrap(err, "syncs for the agent of engine %s", engine)
 }
 
-// agentRead is all that a statement returns to the agent of an engine; the statement may depend on whether the engine is declared.
-func agentRead[T any](ctx context.Context, s *Store, engine fleet.EngineName, scan pgx.RowToFunc[T], ask func(declared bool) (string, []any)) ([]T, error) {
+// agentRead is all that a statement returns to the agent of an engine; the statement may depend on
+// whether the engine is declared.
+func agentRead[T any](ctx context.Context, s *Store, engine fleet.EngineName, scan pgx.RowToFunc[T],
+	ask func(declared bool) (string, []any)) ([]T, error) {
 	var all []T
 	err := s.again(ctx, func() error {
 		return s.forAgent(ctx, engine, func(tx pgx.Tx, declared bool, _ int64) (err error) {
@@ -108,16 +124,19 @@ func agentRead[T any](ctx context.Context, s *Store, engine fleet.EngineName, sc
 	return all, err
 }
 
-// AgentNews says where there is news for agents since the row number after and the moment since, which are the Seq and Now of the last one.
-// It is one statement whatever the number of agents, and costs what has changed. A negative after begins with now, and the zero time two
-// minutes ago. Moments overlap by two minutes, because a transaction is seen when it ends and bears the time when it wrote: an
-// identity that ended, or a declaration that changed, may be told twice.
-func (s *Store) AgentNews(ctx context.Context, after int64, since time.Time) (fleet.AgentNews, error) {
+// AgentNews says where there is news for agents since the row number after and the moment since,
+// which are the Seq and Now of the last one. It is one statement whatever the number of agents, and
+// costs what has changed. A negative after begins with now, and the zero time two minutes ago.
+// Moments overlap by two minutes, because a transaction is seen when it ends and bears the time
+// when it wrote: an identity that ended, or a declaration that changed, may be told twice.
+func (s *Store) AgentNews(ctx context.Context, after int64, since time.Time) (fleet.AgentNews,
+	error) {
 	var n fleet.AgentNews
 	err := s.again(ctx, func() error {
 		var changed []string
 		var generations []int64
-		err := s.read.QueryRow(ctx, sqlAgentNews, after, moment(since)).Scan(&n.Seq, &n.Now, &n.Rows, &n.Syncs, &n.Ended, &changed, &generations,
+		err := s.read.QueryRow(ctx, sqlAgentNews, after, moment(since)).Scan(&n.Seq, &n.Now,
+			&n.Rows, &n.Syncs, &n.Ended, &changed, &generations,
 			&n.Life, &n.Confirmed)
 		n.Changed = make([]fleet.AgentChange, len(changed))
 		for i, id := range changed {
@@ -128,8 +147,8 @@ func (s *Store) AgentNews(ctx context.Context, after int64, since time.Time) (fl
 	return n, wrap(err, "news for agents")
 }
 
-// Rows of environments' own engines, of which there may be many, are found by number, and those of declared Engines behind agents, which are
-// few, by a look at each of them.
+// Rows of environments' own engines, of which there may be many, are found by number, and those of
+// declared Engines behind agents, which are few, by a look at each of them.
 const (
 	sqlAgentNews = `
 	SELECT m.seq, clock_timestamp(),
@@ -148,7 +167,8 @@ const (
 )
 
 // CredentialEngines are the agents' engines that have rows which need the tenant's secret.
-func (s *Store) CredentialEngines(ctx context.Context, tenant fleet.TenantName, secret string) ([]fleet.EngineName, error) {
+func (s *Store) CredentialEngines(ctx context.Context, tenant fleet.TenantName,
+	secret string) ([]fleet.EngineName, error) {
 	all, err := collect(ctx, s, pgx.RowTo[fleet.EngineName], `
 		SELECT a.engine FROM agents a WHERE a.ended_at IS NULL AND a.tenant IN ('', $1) AND EXISTS (
 			SELECT FROM desired d WHERE d.engine = a.engine AND d.credential_tenant = $1 AND d.credential_name = $2) ORDER BY a.engine`,

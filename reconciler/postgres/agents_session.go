@@ -26,22 +26,27 @@ const (
 	maxOvers   = 4  // within turnWindow, from a process that was connected
 	maxTurns   = 16 // that are remembered
 
-	// proofTime is how long the proof of a session is remembered: it holds for a minute before and after it was made by the clock of whichever
-	// replica it is shown to (fleet/agent.Window), and these may differ.
+	// proofTime is how long the proof of a session is remembered: it holds for a minute before and
+	// after it was made by the clock of whichever replica it is shown to (fleet/agent.Window), and
+	// these may differ.
 	proofTime = 3 * time.Minute
 	maxProof  = 64  // bytes
 	maxProofs = 200 // of one agent within proofTime
 )
 
-// OpenAgent begins a session: it takes the engine's lease for the process (with a higher epoch if another had it or the floor demands it; who
-// comes back keeps what it had, unless that was given in another incarnation of the database and the rows are confirmed by now), and
-// keeps that the agent is connected to the replica. fleet.ErrCloned: processes have come back in turn,
-// and the identity is refused from now on. fleet.ErrNotFound: nothing is declared for the agent and nothing is left to remove, or the mirror
-// is being rebuilt; it is to try again later. fleet.ErrReplayed: a session was opened with its Proof before. fleet.ErrAgentBusy: the agent has
-// opened 200 in three minutes. Otherwise as Agent. It waits for writes that are under way with the lease.
-func (s *Store) OpenAgent(ctx context.Context, session fleet.AgentSession) (fleet.AgentOpening, error) {
+// OpenAgent begins a session: it takes the engine's lease for the process (with a higher epoch if
+// another had it or the floor demands it; who comes back keeps what it had, unless that was given
+// in another incarnation of the database and the rows are confirmed by now), and keeps that the
+// agent is connected to the replica. fleet.ErrCloned: processes have come back in turn, and the
+// identity is refused from now on. fleet.ErrNotFound: nothing is declared for the agent and nothing
+// is left to remove, or the mirror is being rebuilt; it is to try again later. fleet.ErrReplayed: a
+// session was opened with its Proof before. fleet.ErrAgentBusy: the agent has opened 200 in three
+// minutes. Otherwise as Agent. It waits for writes that are under way with the lease.
+func (s *Store) OpenAgent(ctx context.Context, session fleet.AgentSession) (fleet.AgentOpening,
+	error) {
 	if err := checkSession(session); err != nil {
-		return fleet.AgentOpening{}, fmt.Errorf("open a session of agent %s: %w", session.Agent, err)
+		return fleet.AgentOpening{}, fmt.Errorf("open a session of agent %s: %w", session.Agent,
+			err)
 	}
 	var o fleet.AgentOpening
 	var cloned bool
@@ -55,26 +60,33 @@ func (s *Store) OpenAgent(ctx context.Context, session fleet.AgentSession) (flee
 		err = fleet.ErrCloned
 	}
 	if err != nil {
-		return fleet.AgentOpening{Agent: o.Agent}, fmt.Errorf("open a session of agent %s: %w", session.Agent, err)
+		return fleet.AgentOpening{Agent: o.Agent}, fmt.Errorf("open a session of agent %s: %w",
+			session.Agent, err)
 	}
 	return o, nil
 }
 
 func checkSession(session fleet.AgentSession) error {
 	switch {
-	case session.Instance == "" || len(session.Instance) > maxInstance || text(session.Instance) != session.Instance:
+	case session.Instance == "" || len(session.Instance) > maxInstance ||
+		text(session.Instance) != session.Instance:
 		return fmt.Errorf("a process is named by 1 to %d bytes of text", maxInstance)
-	case session.Proof == "" || len(session.Proof) > maxProof || text(session.Proof) != session.Proof:
-		return fmt.Errorf("a session is opened with a proof, named by 1 to %d bytes of text", maxProof)
+	case session.Proof == "" || len(session.Proof) > maxProof ||
+		text(session.Proof) != session.Proof:
+		return fmt.Errorf("a session is opened with a proof, named by 1 to %d bytes of text",
+			maxProof)
 	case session.Replica == "":
 		return errors.New("a session names the replica that serves it")
 	case session.Floor < 0 || session.Floor > maxFloor:
-		return fmt.Errorf("the cluster's objects show epoch %d, which no lease has had; remove the annotation from the object that has it", session.Floor)
+		return fmt.Errorf(
+			"the cluster's objects show epoch %d, which no lease has had; remove the annotation "+
+				"from the object that has it", session.Floor)
 	}
 	return nil
 }
 
-func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession, call string) (o fleet.AgentOpening, cloned bool, err error) {
+func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession,
+	call string) (o fleet.AgentOpening, cloned bool, err error) {
 	if o.Agent, err = agentNamed(ctx, tx, session.Agent, ""); err != nil {
 		return o, false, err
 	}
@@ -96,12 +108,14 @@ func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession, call 
 	if err := before.show(session.Proof, call); err != nil {
 		return o, false, err
 	}
-	turns, cloned := turned(before.turns, turn{Instance: session.Instance, At: before.now, Over: before.connected})
+	turns, cloned := turned(before.turns, turn{Instance: session.Instance, At: before.now,
+		Over: before.connected})
 	if cloned {
 		if err := endAgent(ctx, tx, o.Agent, "cloned"); err != nil {
 			return o, true, err
 		}
-		return o, true, tell(ctx, tx, agentDeed("refuse agent", o.Agent.Tenant, o.Agent.Engine, "argosy", o.Agent.ID+" is used by two processes in turn",
+		return o, true, tell(ctx, tx, agentDeed("refuse agent", o.Agent.Tenant, o.Agent.Engine,
+			"argosy", o.Agent.ID+" is used by two processes in turn",
 			"its identity is used by two processes in turn; it has to join again"))
 	}
 	if life == "" && session.Floor > 0 && held.Epoch <= session.Floor {
@@ -115,7 +129,8 @@ func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession, call 
 	if !o.Stale {
 		life = held.Life
 	}
-	if o.Lease, err = takeLease(ctx, tx, held, agentHolder(o.Agent.ID, session.Instance), floor, life); err != nil {
+	if o.Lease, err = takeLease(ctx, tx, held, agentHolder(o.Agent.ID, session.Instance), floor,
+		life); err != nil {
 		return o, false, err
 	}
 	o.ArgoCD, o.Mode, o.DedicatedTo = stand.argocd, stand.mode, stand.dedicatedTo
@@ -123,12 +138,14 @@ func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession, call 
 		UPDATE agents SET opening = opening + 1, instance = $2, turns = $3, connected_to = $4, seen_at = clock_timestamp(), version = $5,
 			argocd_namespace = $6, installation_id = $7, mode = $8, proofs = $9
 		WHERE id = $1 RETURNING opening, report_seq, generation`,
-		o.Agent.ID, session.Instance, turns, text(session.Replica), message(session.Version), stand.argocd.Namespace, stand.argocd.InstallationID, string(stand.mode), before.proofs).
+		o.Agent.ID, session.Instance, turns, text(session.Replica), message(session.Version),
+		stand.argocd.Namespace, stand.argocd.InstallationID, string(stand.mode), before.proofs).
 		Scan(&o.Opening, &o.ReportSeq, &o.Generation)
 	return o, false, err
 }
 
-// placeOf is where the agent works: as declared, or, while there is something left to remove, as it last was.
+// placeOf is where the agent works: as declared, or, while there is something left to remove, as it
+// last was.
 func placeOf(ctx context.Context, tx pgx.Tx, a fleet.Agent) (agentStand, error) {
 	stand, err := readStand(ctx, tx, a.Tenant, agentName(a))
 	if err != nil || stand.word == standDeclared {
@@ -167,20 +184,23 @@ func holdingAgent(l fleet.Lease) string {
 
 // lockLease locks the lease of that name, made if there is none. Its Life is the database's
 // incarnation; life is the one in which its epoch was given, "" where that is not known.
-func lockLease(ctx context.Context, tx pgx.Tx, name string) (l fleet.Lease, life string, err error) {
+func lockLease(ctx context.Context, tx pgx.Tx, name string) (l fleet.Lease, life string,
+	err error) {
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO leases (name, holder, epoch, expires_at) VALUES ($1, '', 0, '-infinity') ON CONFLICT (name) DO NOTHING`, name); err != nil {
 		return l, "", err
 	}
 	l.Name = name
-	err = tx.QueryRow(ctx, `SELECT holder, epoch, incarnation(), life FROM leases WHERE name = $1 FOR UPDATE`, name).
+	err = tx.QueryRow(ctx,
+		`SELECT holder, epoch, incarnation(), life FROM leases WHERE name = $1 FOR UPDATE`, name).
 		Scan(&l.Holder, &l.Epoch, &l.Life, &life)
 	return l, life, err
 }
 
-// takeLease gives a locked lease to the holder, for good: it passes on when another process opens a session, and costs no renewal.
-// life is the incarnation that what the holder knows of rows is of.
-func takeLease(ctx context.Context, tx pgx.Tx, l fleet.Lease, holder string, floor int64, life string) (fleet.Lease, error) {
+// takeLease gives a locked lease to the holder, for good: it passes on when another process opens a
+// session, and costs no renewal. life is the incarnation that what the holder knows of rows is of.
+func takeLease(ctx context.Context, tx pgx.Tx, l fleet.Lease, holder string, floor int64,
+	life string) (fleet.Lease, error) {
 	epoch := l.Epoch
 	if l.Holder != holder {
 		epoch++
@@ -202,7 +222,8 @@ type turn struct {
 // shown is a proof that a session was opened with.
 type shown struct {
 	Until time.Time `json:"until"` // it is remembered
-	Call  string    `json:"call"`  // that showed it: one whose commit was not answered may show it again
+	// that showed it: one whose commit was not answered may show it again
+	Call string `json:"call"`
 }
 
 // history is what the sessions of an agent have left for the next.
@@ -214,7 +235,8 @@ type history struct {
 }
 
 func readHistory(ctx context.Context, tx pgx.Tx, id string) (h history, err error) {
-	err = tx.QueryRow(ctx, `SELECT turns, proofs, coalesce(`+sqlSeen+` > clock_timestamp() - `+agentSeen+`, false), clock_timestamp() FROM agents WHERE id = $1`, id).
+	err = tx.QueryRow(ctx, `SELECT turns, proofs, coalesce(`+sqlSeen+` > clock_timestamp() - `+
+		agentSeen+`, false), clock_timestamp() FROM agents WHERE id = $1`, id).
 		Scan(&h.turns, &h.proofs, &h.connected, &h.now)
 	return h, err
 }
@@ -232,17 +254,20 @@ func (h *history) show(proof, call string) error {
 	return nil
 }
 
-// turned adds a turn unless the process is the one that had the last. A process that has ended never comes back, and a rollout ends the one
-// that it replaces: so who comes back after another is a copy, or did not hear of the other in time, which happens once. Twice within ten
-// minutes, whoever they are, is two processes with one identity. And so is, since a process that hears that another has taken over ends and
-// its cluster starts a new one, four times within ten minutes that a process was connected when another took over: one that has crashed is
-// connected no more, except for the moment until that is noticed.
+// turned adds a turn unless the process is the one that had the last. A process that has ended
+// never comes back, and a rollout ends the one that it replaces: so who comes back after another is
+// a copy, or did not hear of the other in time, which happens once. Twice within ten minutes,
+// whoever they are, is two processes with one identity. And so is, since a process that hears that
+// another has taken over ends and its cluster starts a new one, four times within ten minutes that
+// a process was connected when another took over: one that has crashed is connected no more, except
+// for the moment until that is noticed.
 func turned(turns []turn, mine turn) ([]turn, bool) {
 	if n := len(turns); n > 0 && turns[n-1].Instance == mine.Instance {
 		return turns, false
 	}
 	mine.Over = mine.Over && len(turns) > 0
-	for len(turns) > 1 && mine.At.Sub(turns[1].At) >= turnWindow { // what was taken over from longer ago than that
+	// what was taken over from longer ago than that
+	for len(turns) > 1 && mine.At.Sub(turns[1].At) >= turnWindow {
 		turns = turns[1:]
 	}
 	returns, overs := 0, 0
@@ -264,7 +289,8 @@ func turned(turns []turn, mine turn) ([]turn, bool) {
 	return turns[max(0, len(turns)-maxTurns):], returns >= maxReturns || overs >= maxOvers
 }
 
-// CloseAgent keeps that the session has ended. A newer one (Opening), or one on another replica, is left alone.
+// CloseAgent keeps that the session has ended. A newer one (Opening), or one on another replica, is
+// left alone.
 func (s *Store) CloseAgent(ctx context.Context, session fleet.AgentSession) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `
@@ -275,8 +301,9 @@ func (s *Store) CloseAgent(ctx context.Context, session fleet.AgentSession) erro
 	return wrap(err, "close a session of agent %s", session.Agent)
 }
 
-// BeatReplica says that the replica lives, and with it the sessions that it serves: to be called every ten seconds. An agent is seen as
-// connected while its replica's last beat is younger than thirty seconds. A process that starts anew is another replica.
+// BeatReplica says that the replica lives, and with it the sessions that it serves: to be called
+// every ten seconds. An agent is seen as connected while its replica's last beat is younger than
+// thirty seconds. A process that starts anew is another replica.
 func (s *Store) BeatReplica(ctx context.Context, replica string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `

@@ -21,13 +21,16 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 	ctx := t.Context()
 	a := k.join(acmeEdge, "x")
 	first := k.open(a, "one")
-	if first.Lease.Name != "engine/acme.edge" || first.Lease.Holder != "agent/"+a.ID+"/one" || time.Until(first.Lease.Expires) < 99*365*24*time.Hour {
+	if first.Lease.Name != "engine/acme.edge" || first.Lease.Holder != "agent/"+a.ID+"/one" ||
+		time.Until(first.Lease.Expires) < 99*365*24*time.Hour {
 		t.Errorf("lease %+v", first.Lease)
 	}
-	if first.Mode != fleet.AgentManaged || first.ArgoCD != (fleet.ArgoCDInstance{Namespace: "gitops"}) || first.Agent.ID != a.ID {
+	if first.Mode != fleet.AgentManaged || first.ArgoCD != (fleet.ArgoCDInstance{
+		Namespace: "gitops"}) || first.Agent.ID != a.ID {
 		t.Errorf("opening %+v", first)
 	}
-	if again := k.open(a, "one"); again.Lease.Epoch != first.Lease.Epoch || again.Opening <= first.Opening {
+	if again := k.open(a, "one"); again.Lease.Epoch != first.Lease.Epoch ||
+		again.Opening <= first.Opening {
 		t.Errorf("the same process: %+v", again)
 	}
 	rows := must(k.AgentChanged(ctx, acmeEdge, 0, 100))(t)
@@ -51,7 +54,9 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 	check(t, k.Acknowledge(ctx, second.Lease, applied(rows)))
 
 	t.Run("above the floor that the cluster shows", func(t *testing.T) {
-		for _, c := range []struct{ floor, want int64 }{{second.Lease.Epoch - 1, second.Lease.Epoch}, {500, 501}, {500, 501}, {3, 501}} {
+		for _, c := range []struct {
+			floor, want int64
+		}{{second.Lease.Epoch - 1, second.Lease.Epoch}, {500, 501}, {500, 501}, {3, 501}} {
 			s := session(a, "two")
 			s.Floor = c.floor
 			if o := must(k.OpenAgent(ctx, s))(t); o.Lease.Epoch != c.want {
@@ -65,17 +70,20 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 		}
 	})
 	t.Run("nobody acquires what an agent holds", func(t *testing.T) {
-		if _, ok, err := k.Acquire(ctx, "engine/acme.edge", "replica-1", time.Minute); ok || err != nil {
+		if _, ok, err := k.Acquire(ctx, "engine/acme.edge", "replica-1", time.Minute); ok ||
+			err != nil {
 			t.Errorf("acquired %v, %v", ok, err)
 		}
 	})
 	t.Run("the worker of before an Engine was given to an agent is fenced", func(t *testing.T) {
 		worker := hold(t, k.Store, "engine/far-1")
 		o := k.open(k.join("far-1", "far"), "one")
-		if o.Lease.Epoch <= worker.Epoch || o.ArgoCD != (fleet.ArgoCDInstance{Namespace: "argocd-far-1", InstallationID: "far-1"}) {
+		if o.Lease.Epoch <= worker.Epoch ||
+			o.ArgoCD != (fleet.ArgoCDInstance{Namespace: "argocd-far-1", InstallationID: "far-1"}) {
 			t.Errorf("%+v", o)
 		}
-		if err := k.Acknowledge(ctx, worker, []fleet.Ack{{Key: fleet.ObjectKey{Engine: "far-1"}}}); !errors.Is(err, fleet.ErrFenced) {
+		if err := k.Acknowledge(ctx, worker, []fleet.Ack{
+			{Key: fleet.ObjectKey{Engine: "far-1"}}}); !errors.Is(err, fleet.ErrFenced) {
 			t.Errorf("the worker: %v", err)
 		}
 	})
@@ -104,12 +112,14 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 
 	// A write that holds the lease is waited for; the next is refused.
 	tx := must(connect(t, k.url).Begin(ctx))(t)
-	_, err := tx.Exec(ctx, `SELECT fence_engine($1, $2, $3)`, o.Lease.Name, o.Lease.Holder, o.Lease.Epoch)
+	_, err := tx.Exec(ctx, `SELECT fence_engine($1, $2, $3)`, o.Lease.Name, o.Lease.Holder,
+		o.Lease.Epoch)
 	check(t, err)
 	revoked := make(chan error, 1)
 	go func() { revoked <- k.RevokeAgent(ctx, fleet.Scope{Tenant: "acme"}, acmeEdge, "ann") }()
 	until(t, "the revocation to wait", func() bool {
-		return one[bool](t, k.url, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+		return one[bool](t, k.url,
+			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 	})
 	check(t, tx.Commit(ctx))
 	check(t, <-revoked)
@@ -124,7 +134,8 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 		RotateAgent(context.Context, string, string, fleet.AgentKeys) (fleet.Agent, error)
 		AgentNews(context.Context, int64, time.Time) (fleet.AgentNews, error)
 	}{k.Store, other, again} {
-		if got, err := s.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrAgentRevoked) || got.Keys.Thumb() != a.Keys.Thumb() {
+		if got, err := s.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrAgentRevoked) ||
+			got.Keys.Thumb() != a.Keys.Thumb() {
 			t.Errorf("%+v, %v", got, err)
 		}
 		if _, err := s.AccessAgent(ctx, hash); !errors.Is(err, fleet.ErrNotFound) {
@@ -133,25 +144,30 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 		if _, err := s.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrAgentRevoked) {
 			t.Errorf("a session: %v", err)
 		}
-		if err := s.ReportAgent(ctx, o.Lease, fleet.AgentReport{}); !errors.Is(err, fleet.ErrFenced) {
+		if err := s.ReportAgent(ctx, o.Lease, fleet.AgentReport{}); !errors.Is(err,
+			fleet.ErrFenced) {
 			t.Errorf("a report: %v", err)
 		}
-		if _, err := s.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("y")); !errors.Is(err, fleet.ErrAgentRevoked) {
+		if _, err := s.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("y")); !errors.Is(err,
+			fleet.ErrAgentRevoked) {
 			t.Errorf("rotation: %v", err)
 		}
-		if news, err := s.AgentNews(ctx, -1, time.Now()); err != nil || len(news.Ended) != 1 || news.Ended[0] != a.ID {
+		if news, err := s.AgentNews(ctx, -1, time.Now()); err != nil || len(news.Ended) != 1 ||
+			news.Ended[0] != a.ID {
 			t.Errorf("news %+v, %v", news, err)
 		}
 	}
 	expect(t, k.url, `SELECT count(*) FROM agent_access`, 0)
-	if err := k.RevokeAgent(ctx, fleet.Scope{}, acmeEdge, "ann"); !errors.Is(err, fleet.ErrNotFound) {
+	if err := k.RevokeAgent(ctx, fleet.Scope{}, acmeEdge, "ann"); !errors.Is(err,
+		fleet.ErrNotFound) {
 		t.Errorf("once more: %v", err)
 	}
 	if v := k.view(acmeEdge); v.RevokedAt == nil || v.Connected || v.ID != a.ID {
 		t.Errorf("view %+v", v)
 	}
 	k.join("globex.edge", "g")
-	if err := k.RevokeAgent(ctx, fleet.Scope{Tenant: "acme"}, "globex.edge", "eve"); !errors.Is(err, fleet.ErrNotFound) {
+	if err := k.RevokeAgent(ctx, fleet.Scope{Tenant: "acme"}, "globex.edge", "eve"); !errors.Is(err,
+		fleet.ErrNotFound) {
 		t.Errorf("another tenant's: %v", err)
 	}
 }
@@ -182,7 +198,8 @@ func TestCase43ExpiredIdentityJoinsAgain(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	a := k.join(acmeEdge, "x")
-	if left := time.Until(a.ExpiresAt); left < fleet.AgentLife-time.Minute || left > fleet.AgentLife+time.Minute {
+	if left := time.Until(a.ExpiresAt); left < fleet.AgentLife-time.Minute ||
+		left > fleet.AgentLife+time.Minute {
 		t.Errorf("lasts %s", left)
 	}
 	exec(t, k.url, `UPDATE agents SET expires_at = now() - interval '1 day'`)
@@ -192,7 +209,8 @@ func TestCase43ExpiredIdentityJoinsAgain(t *testing.T) {
 	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrAgentExpired) {
 		t.Errorf("session: %v", err)
 	}
-	if _, err := k.AgentRows(ctx, acmeEdge, func(fleet.Row) error { return nil }); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.AgentRows(ctx, acmeEdge, func(fleet.Row) error { return nil }); !errors.Is(err,
+		fleet.ErrNotFound) {
 		t.Errorf("rows: %v", err)
 	}
 	next := k.join(acmeEdge, "x") // with the same keys
@@ -212,14 +230,16 @@ func TestRotationSwapsTheKeysOnce(t *testing.T) {
 	exec(t, k.url, `UPDATE agents SET expires_at = now() + interval '1 hour'`)
 	for range 2 {
 		got := must(k.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("y")))(t)
-		if got.Keys.Thumb() != keys("y").Thumb() || time.Until(got.ExpiresAt) < fleet.AgentLife-time.Minute {
+		if got.Keys.Thumb() != keys("y").Thumb() ||
+			time.Until(got.ExpiresAt) < fleet.AgentLife-time.Minute {
 			t.Errorf("%+v", got)
 		}
 	}
 	if _, err := k.AccessAgent(ctx, hash); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("an access token of the keys before: %v", err)
 	}
-	if _, err := k.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("z")); !errors.Is(err, fleet.ErrReplayed) {
+	if _, err := k.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("z")); !errors.Is(err,
+		fleet.ErrReplayed) {
 		t.Errorf("from the keys before to others: %v", err)
 	}
 	must(k.RotateAgent(ctx, a.ID, keys("y").Thumb(), keys("z")))(t)
@@ -236,7 +256,8 @@ func TestCase41AssertionIsGoodForOneToken(t *testing.T) {
 	hash := func(s string) [32]byte { return sha256.Sum256([]byte(s)) }
 	check(t, k.SaveAccess(ctx, a.ID, "jti", hash("1"), time.Minute))
 	check(t, k.SaveAccess(ctx, a.ID, "jti", hash("1"), time.Minute)) // after a lost answer
-	if err := k.SaveAccess(ctx, a.ID, "jti", hash("2"), time.Minute); !errors.Is(err, fleet.ErrReplayed) {
+	if err := k.SaveAccess(ctx, a.ID, "jti", hash("2"), time.Minute); !errors.Is(err,
+		fleet.ErrReplayed) {
 		t.Errorf("replayed: %v", err)
 	}
 	check(t, k.SaveAccess(ctx, b.ID, "jti", hash("3"), time.Minute))
@@ -244,16 +265,19 @@ func TestCase41AssertionIsGoodForOneToken(t *testing.T) {
 	if _, err := k.AccessAgent(ctx, hash("1")); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("after its time: %v", err)
 	}
-	if err := k.SaveAccess(ctx, a.ID, "jti", hash("4"), time.Minute); !errors.Is(err, fleet.ErrReplayed) {
+	if err := k.SaveAccess(ctx, a.ID, "jti", hash("4"), time.Minute); !errors.Is(err,
+		fleet.ErrReplayed) {
 		t.Errorf("replayed when its token has run out: %v", err)
 	}
 	exec(t, k.url, `UPDATE agent_access SET expires_at = now() - interval '11 minutes'`)
 	check(t, k.SaveAccess(ctx, a.ID, "next", hash("5"), time.Minute))
 	expect(t, k.url, `SELECT count(*) FROM agent_access WHERE agent = '`+a.ID+`'`, 1)
 	for i := range 199 {
-		check(t, k.SaveAccess(ctx, a.ID, fmt.Sprint("more", i), hash(fmt.Sprint("more", i)), time.Minute))
+		check(t, k.SaveAccess(ctx, a.ID, fmt.Sprint("more", i), hash(fmt.Sprint("more", i)),
+			time.Minute))
 	}
-	if err := k.SaveAccess(ctx, a.ID, "too many", hash("6"), time.Minute); !errors.Is(err, fleet.ErrAgentBusy) {
+	if err := k.SaveAccess(ctx, a.ID, "too many", hash("6"), time.Minute); !errors.Is(err,
+		fleet.ErrAgentBusy) {
 		t.Errorf("the 201st: %v", err)
 	}
 }
@@ -284,18 +308,22 @@ func TestCase41AProofOpensOneSession(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if now := must(k.OpenAgent(ctx, session(a, "one")))(t); opened.Load() != 1 || now.Opening != first.Opening+2 {
-		t.Errorf("%d of 8 were opened; the openings went from %d to %d", opened.Load(), first.Opening, now.Opening)
+	if now := must(k.OpenAgent(ctx, session(a, "one")))(t); opened.Load() != 1 ||
+		now.Opening != first.Opening+2 {
+		t.Errorf("%d of 8 were opened; the openings went from %d to %d", opened.Load(),
+			first.Opening, now.Opening)
 	}
 	s.Agent = b.ID
 	must(k.OpenAgent(ctx, s))(t) // one agent's proof is not another's
 
-	exec(t, k.url, `UPDATE agents SET proofs = (SELECT jsonb_object_agg(key, value || jsonb_build_object('until', now() + interval '1 minute')) FROM jsonb_each(proofs)) WHERE id = '`+a.ID+`'`)
+	exec(t, k.url,
+		`UPDATE agents SET proofs = (SELECT jsonb_object_agg(key, value || jsonb_build_object('until', now() + interval '1 minute')) FROM jsonb_each(proofs)) WHERE id = '`+a.ID+`'`)
 	s.Agent = a.ID
 	if _, err := other.OpenAgent(ctx, s); !errors.Is(err, fleet.ErrReplayed) {
 		t.Errorf("while it may hold: %v", err)
 	}
-	exec(t, k.url, `UPDATE agents SET proofs = (SELECT jsonb_object_agg(n, jsonb_build_object('call', '', 'until', now() + CASE WHEN n < 150 THEN interval '0' ELSE interval '1 minute' END)) FROM generate_series(1, 349) n)
+	exec(t, k.url,
+		`UPDATE agents SET proofs = (SELECT jsonb_object_agg(n, jsonb_build_object('call', '', 'until', now() + CASE WHEN n < 150 THEN interval '0' ELSE interval '1 minute' END)) FROM generate_series(1, 349) n)
 		WHERE id = '`+a.ID+`'`)
 	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrAgentBusy) {
 		t.Errorf("the 201st within three minutes: %v", err)
@@ -313,7 +341,8 @@ func TestCase41AProofOpensOneSession(t *testing.T) {
 
 func failed[T any](_ T, err error) bool { return err != nil }
 
-// A part of a report is refused once the report, or a later one, was taken: on whichever replica it was held up.
+// A part of a report is refused once the report, or a later one, was taken: on whichever replica it
+// was held up.
 func TestCase41LateDuplicateOfAReportOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -323,7 +352,8 @@ func TestCase41LateDuplicateOfAReportOverwritesNothing(t *testing.T) {
 	part := func(report int64, message string) error {
 		lease := o.Lease
 		lease.Report = report
-		return k.Acknowledge(ctx, lease, []fleet.Ack{{Key: row.Key, Seq: row.Seq, State: fleet.ApplyFailed, Message: message}})
+		return k.Acknowledge(ctx, lease, []fleet.Ack{
+			{Key: row.Key, Seq: row.Seq, State: fleet.ApplyFailed, Message: message}})
 	}
 	must(k.TakeReport(ctx, o.Lease, 7))(t) // on the replica that is slow
 	check(t, part(7, "seventh"))
@@ -336,7 +366,8 @@ func TestCase41LateDuplicateOfAReportOverwritesNothing(t *testing.T) {
 			t.Errorf("a late part of report %d: %v", late, err)
 		}
 	}
-	if got := one[string](t, k.url, `SELECT state_message FROM status WHERE name = $1`, row.Key.Name); got != "eighth" {
+	if got := one[string](t, k.url, `SELECT state_message FROM status WHERE name = $1`,
+		row.Key.Name); got != "eighth" {
 		t.Errorf("the row says %s", got)
 	}
 }
@@ -349,7 +380,8 @@ func TestCase41ReportsGoForward(t *testing.T) {
 	o := k.open(a, "one")
 	take := func(l fleet.Lease, seq, last int64, want error) {
 		t.Helper()
-		if got, err := k.TakeReport(ctx, l, seq); !errors.Is(err, want) || want == nil && err != nil || got != last {
+		if got, err := k.TakeReport(ctx, l, seq); !errors.Is(err, want) || want == nil &&
+			err != nil || got != last {
 			t.Errorf("report %d: last %d, %v", seq, got, err)
 		}
 	}
@@ -393,7 +425,8 @@ func TestClonedIdentityIsRefusedUntilItJoinsAgain(t *testing.T) {
 	if got, err := k.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrCloned) || got.ID != a.ID {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := k.ReportAgent(ctx, before.Lease, fleet.AgentReport{}); !errors.Is(err, fleet.ErrFenced) {
+	if err := k.ReportAgent(ctx, before.Lease, fleet.AgentReport{}); !errors.Is(err,
+		fleet.ErrFenced) {
 		t.Errorf("the session of one: %v", err)
 	}
 	if v := k.view(acmeEdge); !v.Cloned || v.RevokedAt != nil {
@@ -415,7 +448,8 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	for name, instances := range map[string][]string{
-		"restarts in a row":                      {"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18"},
+		"restarts in a row": {"1", "2", "3", "4", "5", "6", "7", "8", "9",
+			"10", "11", "12", "13", "14", "15", "16", "17", "18"},
 		"a process that comes back to itself":    {"1", "1", "1", "1", "2", "2", "2"},
 		"one that did not hear of its successor": {"1", "2", "1", "3", "3", "4", "5"},
 	} {
@@ -458,7 +492,8 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 		for i := range 4 {
 			k.open(a, fmt.Sprint("ending-", i))
 		}
-		if _, err := k.OpenAgent(t.Context(), session(a, "ending-4")); !errors.Is(err, fleet.ErrCloned) {
+		if _, err := k.OpenAgent(t.Context(), session(a, "ending-4")); !errors.Is(err,
+			fleet.ErrCloned) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -478,7 +513,8 @@ func TestPresenceFollowsSessionsAndReplicas(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	a := k.join(acmeEdge, "x")
-	if v := k.view(acmeEdge); v.Connected || v.SeenAt != nil || v.JoinedAt == nil || v.Version != "v1.0.0" {
+	if v := k.view(acmeEdge); v.Connected || v.SeenAt != nil || v.JoinedAt == nil ||
+		v.Version != "v1.0.0" {
 		t.Errorf("joined: %+v", v)
 	}
 	s := session(a, "one")
@@ -490,7 +526,8 @@ func TestPresenceFollowsSessionsAndReplicas(t *testing.T) {
 	if v := k.view(acmeEdge); !v.Connected || v.SeenAt == nil || v.Version != "v1.1.0" {
 		t.Errorf("connected: %+v", v)
 	}
-	exec(t, k.url, `UPDATE replicas SET beat_at = now() - interval '31 seconds'; UPDATE agents SET seen_at = now() - interval '1 hour'`)
+	exec(t, k.url,
+		`UPDATE replicas SET beat_at = now() - interval '31 seconds'; UPDATE agents SET seen_at = now() - interval '1 hour'`)
 	if v := k.view(acmeEdge); v.Connected || time.Since(*v.SeenAt) > time.Minute {
 		t.Errorf("its replica died: %+v", v)
 	}

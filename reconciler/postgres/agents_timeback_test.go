@@ -26,12 +26,14 @@ func (k *agentKit) life() string {
 	return must(k.Mirror(k.t.Context()))(k.t).Life
 }
 
-// A number that was given before the database went back is given again, to another row of the same object.
+// A number that was given before the database went back is given again, to another row of the same
+// object.
 func TestAnAcknowledgementIsOfTheContentThatItNames(t *testing.T) {
 	k := newAgentKit(t)
 	lease := k.open(k.join(acmeEdge, "one"), "p1").Lease
 	row := k.row(acmeEdge)
-	ack := fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyApplied, Hash: "of what the number meant before"}
+	ack := fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyApplied,
+		Hash: "of what the number meant before"}
 	check(t, k.Acknowledge(t.Context(), lease, []fleet.Ack{ack}))
 	if now := k.row(acmeEdge); now.Apply != fleet.ApplyPending {
 		t.Errorf("another content is acknowledged: %s", now.Apply)
@@ -58,11 +60,13 @@ func TestAnAgentOfAnotherIncarnationReadsItsRowsAnewOnceTheyAreConfirmed(t *test
 	}
 	k.exec("UPDATE mirror SET life = gen_random_uuid()")
 	unconfirmed := k.open(a, "p1")
-	if unconfirmed.Lease.Epoch != first.Lease.Epoch || !unconfirmed.Stale || unconfirmed.Lease.Life != k.life() {
+	if unconfirmed.Lease.Epoch != first.Lease.Epoch || !unconfirmed.Stale ||
+		unconfirmed.Lease.Life != k.life() {
 		t.Errorf("before the rows are confirmed: %+v", unconfirmed)
 	}
 	row := k.row(acmeEdge) // as an agent of an earlier version acknowledges: by number alone
-	check(t, k.Acknowledge(t.Context(), fleet.Lease{Name: first.Lease.Name, Holder: first.Lease.Holder, Epoch: first.Lease.Epoch},
+	check(t, k.Acknowledge(t.Context(), fleet.Lease{Name: first.Lease.Name,
+		Holder: first.Lease.Holder, Epoch: first.Lease.Epoch},
 		[]fleet.Ack{{Key: row.Key, Seq: row.Seq, State: fleet.ApplyApplied}}))
 	if now := k.row(acmeEdge); now.Apply != fleet.ApplyPending {
 		t.Errorf("a number of another incarnation is acknowledged: %s", now.Apply)
@@ -74,19 +78,23 @@ func TestAnAgentOfAnotherIncarnationReadsItsRowsAnewOnceTheyAreConfirmed(t *test
 		t.Errorf("once they are: %+v", confirmed)
 	}
 	of = anew(of)
-	if again := must(k.OpenAgent(t.Context(), of))(t); again.Lease.Epoch != confirmed.Lease.Epoch || again.Stale {
+	if again := must(k.OpenAgent(t.Context(), of))(t); again.Lease.Epoch != confirmed.Lease.Epoch ||
+		again.Stale {
 		t.Errorf("and again: %+v", again)
 	}
 }
 
-// The database was restored from before the agent's last sessions, and knows a lower epoch than the agent has, or none at all.
+// The database was restored from before the agent's last sessions, and knows a lower epoch than the
+// agent has, or none at all.
 func TestAReportUnderAnEpochThatTheDatabaseLostEndsNoAgent(t *testing.T) {
 	k := newAgentKit(t)
 	a := k.join(acmeEdge, "one")
 	k.open(a, "p1")
 	k.open(a, "p2")
 	had := k.open(a, "p3").Lease
-	k.exec("UPDATE leases SET epoch = 1, holder = 'agent/" + a.ID + "/p1', life = '' WHERE name = 'engine/acme.edge'; UPDATE mirror SET life = gen_random_uuid()")
+	k.exec("UPDATE leases SET epoch = 1, holder = 'agent/" + a.ID +
+		"/p1', life = '' WHERE name = 'engine/acme.edge'; UPDATE mirror SET life = " +
+		"gen_random_uuid()")
 	if _, err := k.TakeReport(t.Context(), had, 1); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("a report: %v; the agent has to open a session, not to end", err)
 	}
@@ -98,7 +106,8 @@ func TestAReportUnderAnEpochThatTheDatabaseLostEndsNoAgent(t *testing.T) {
 	of = anew(of)
 	of.Confirmed = k.life()
 	if o := must(k.OpenAgent(t.Context(), of))(t); o.Stale || o.Lease.Epoch <= had.Epoch {
-		t.Errorf("once they are: %+v, which the agent takes for the session that it had (epoch %d)", o, had.Epoch)
+		t.Errorf("once they are: %+v, which the agent takes for the session that it had (epoch %d)",
+			o, had.Epoch)
 	}
 }
 
@@ -106,7 +115,9 @@ func TestAReportUnderAnEpochThatTheDatabaseLostEndsNoAgent(t *testing.T) {
 func TestATableThatIsFilledAnewIsAnotherIncarnation(t *testing.T) {
 	k := newAgentKit(t)
 	before := k.life()
-	k.exec("CREATE TEMPORARY TABLE kept AS SELECT * FROM mirror; TRUNCATE mirror; INSERT INTO mirror SELECT * FROM kept")
+	k.exec(
+		"CREATE TEMPORARY TABLE kept AS SELECT * FROM mirror; TRUNCATE mirror; INSERT INTO " +
+			"mirror SELECT * FROM kept")
 	if k.life() == before {
 		t.Errorf("the incarnation is still %s", before)
 	}

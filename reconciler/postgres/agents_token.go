@@ -14,13 +14,14 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// A registration token is argosy_agent_<id>_<secret>, kept as that of people is: see token.go. The text of one that a person chose is
-// found by its hash.
+// A registration token is argosy_agent_<id>_<secret>, kept as that of people is: see token.go. The
+// text of one that a person chose is found by its hash.
 const agentTokenPrefix = "argosy_agent_"
 
 const agentTokenColumns = `t.id, t.engine, t.tenant, t.name, t.created_by, t.created_at, t.expires_at, t.used_at, t.revoked_at, t.legacy`
 
-// Limits of registration tokens. A person's own text has 128 bits at least when each of 32 characters carries four.
+// Limits of registration tokens. A person's own text has 128 bits at least when each of 32
+// characters carries four.
 const (
 	maxTokenLife  = 30 * 24 * time.Hour
 	maxLegacyLife = 366 * 24 * time.Hour
@@ -32,7 +33,8 @@ const (
 func scanAgentToken(row pgx.CollectableRow) (fleet.AgentToken, error) {
 	var t fleet.AgentToken
 	var name string
-	err := row.Scan(&t.ID, &t.Engine, &t.Tenant, &name, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt, &t.UsedAt, &t.RevokedAt, &t.Legacy)
+	err := row.Scan(&t.ID, &t.Engine, &t.Tenant, &name, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt,
+		&t.UsedAt, &t.RevokedAt, &t.Legacy)
 	if t.Tenant != "" {
 		t.Environment = fleet.EnvironmentName(name)
 	}
@@ -49,11 +51,14 @@ func agentTokenID(plaintext string) string {
 	return text(id)
 }
 
-// CreateAgentToken makes a registration token for the environment Tenant/Environment, or for Engine when both are empty, from CreatedBy,
-// ExpiresAt (30 days ahead at most, 366 when Legacy) and Legacy. given is the text that a person chose, 32 to 128 visible ASCII characters,
-// for a cluster that is set up by hand; "" has one made. The plaintext is returned and kept nowhere. fleet.ErrNotFound when what it is for
-// is not declared as reached by an agent; fleet.ErrUsed when the given text is a token already.
-func (s *Store) CreateAgentToken(ctx context.Context, t fleet.AgentToken, given string) (fleet.AgentToken, string, error) {
+// CreateAgentToken makes a registration token for the environment Tenant/Environment, or for Engine
+// when both are empty, from CreatedBy, ExpiresAt (30 days ahead at most, 366 when Legacy) and
+// Legacy. given is the text that a person chose, 32 to 128 visible ASCII characters, for a cluster
+// that is set up by hand; "" has one made. The plaintext is returned and kept nowhere.
+// fleet.ErrNotFound when what it is for is not declared as reached by an agent; fleet.ErrUsed when
+// the given text is a token already.
+func (s *Store) CreateAgentToken(ctx context.Context, t fleet.AgentToken,
+	given string) (fleet.AgentToken, string, error) {
 	name := string(t.Environment)
 	if t.Tenant == "" && t.Environment == "" {
 		name = string(t.Engine)
@@ -97,7 +102,9 @@ func checkAgentToken(t fleet.AgentToken, given string) error {
 		distinct[r] = true
 	}
 	if len(given) < minGiven || len(given) > maxGiven || len(distinct) < minDistinct {
-		return fmt.Errorf("a given token is random text of %d to %d characters; make one with `openssl rand -hex 32`", minGiven, maxGiven)
+		return fmt.Errorf(
+			"a given token is random text of %d to %d characters; make one with `openssl rand "+
+				"-hex 32`", minGiven, maxGiven)
 	}
 	if strings.HasPrefix(given, agentTokenPrefix) || strings.HasPrefix(given, tokenPrefix) {
 		return fmt.Errorf("a given token does not begin with %s", tokenPrefix)
@@ -105,7 +112,8 @@ func checkAgentToken(t fleet.AgentToken, given string) error {
 	return nil
 }
 
-func createAgentToken(ctx context.Context, tx pgx.Tx, t fleet.AgentToken, name, plaintext string, given bool) (fleet.AgentToken, error) {
+func createAgentToken(ctx context.Context, tx pgx.Tx, t fleet.AgentToken, name, plaintext string,
+	given bool) (fleet.AgentToken, error) {
 	hash := sha256.Sum256([]byte(plaintext))
 	tag, err := tx.Exec(ctx, `
 		INSERT INTO agent_tokens (id, hash, given, engine, tenant, tenant_uid, name, legacy, created_by, created_at, expires_at)
@@ -116,11 +124,13 @@ func createAgentToken(ctx context.Context, tx pgx.Tx, t fleet.AgentToken, name, 
 		return t, err
 	}
 	if tag.RowsAffected() == 1 {
-		if err := tell(ctx, tx, agentDeed("create agent token", t.Tenant, t.Engine, t.CreatedBy, t.ID, "a token to join was made")); err != nil {
+		if err := tell(ctx, tx, agentDeed("create agent token", t.Tenant, t.Engine, t.CreatedBy,
+			t.ID, "a token to join was made")); err != nil {
 			return t, err
 		}
 	}
-	made, err := read(ctx, tx, scanAgentToken, `SELECT `+agentTokenColumns+` FROM agent_tokens t WHERE t.hash = $1`, hash[:])
+	made, err := read(ctx, tx, scanAgentToken, `SELECT `+agentTokenColumns+
+		` FROM agent_tokens t WHERE t.hash = $1`, hash[:])
 	switch {
 	case err != nil:
 		return t, err
@@ -132,8 +142,10 @@ func createAgentToken(ctx context.Context, tx pgx.Tx, t fleet.AgentToken, name, 
 	return made[0], nil
 }
 
-// ListAgentTokens match Filter.{Tenant, Engine}, newest first, those that have ended included. None of them has a form of its plaintext.
-func (s *Store) ListAgentTokens(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.AgentToken, string, error) {
+// ListAgentTokens match Filter.{Tenant, Engine}, newest first, those that have ended included. None
+// of them has a form of its plaintext.
+func (s *Store) ListAgentTokens(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.AgentToken, string, error) {
 	f := filter{}
 	f.tenants("t.tenant", scope, by.Tenant)
 	f.equal("t.engine", string(by.Engine))
@@ -141,13 +153,14 @@ func (s *Store) ListAgentTokens(ctx context.Context, scope fleet.Scope, by fleet
 		f.and("t.tenant_uid = live_tenant(t.tenant)")
 	}
 	return list(ctx, s, scope, listing[fleet.AgentToken]{
-		name: "agent tokens", sql: `SELECT ` + agentTokenColumns + ` FROM agent_tokens t`, keys: []string{"t.id"}, newest: true, scan: scanAgentToken,
+		name: "agent tokens", sql: `SELECT ` + agentTokenColumns + ` FROM agent_tokens t`,
+		keys: []string{"t.id"}, newest: true, scan: scanAgentToken,
 		key: func(t fleet.AgentToken) []string { return []string{t.ID} },
 	}, f, page, nil)
 }
 
-// RevokeAgentToken ends a registration token at once; what joined with it stays. One that has ended stays as it is. fleet.ErrNotFound when
-// there is none of that ID within the scope.
+// RevokeAgentToken ends a registration token at once; what joined with it stays. One that has ended
+// stays as it is. fleet.ErrNotFound when there is none of that ID within the scope.
 func (s *Store) RevokeAgentToken(ctx context.Context, scope fleet.Scope, id, by string) error {
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		f := filter{}
@@ -156,7 +169,8 @@ func (s *Store) RevokeAgentToken(ctx context.Context, scope fleet.Scope, id, by 
 		if scope.Tenant != "" {
 			f.and("t.tenant_uid = live_tenant(t.tenant)")
 		}
-		found, err := read(ctx, tx, scanAgentToken, `SELECT `+agentTokenColumns+` FROM agent_tokens t`+f.where()+` FOR UPDATE`, f.args...)
+		found, err := read(ctx, tx, scanAgentToken, `SELECT `+agentTokenColumns+
+			` FROM agent_tokens t`+f.where()+` FOR UPDATE`, f.args...)
 		if err != nil {
 			return err
 		}
@@ -167,16 +181,18 @@ func (s *Store) RevokeAgentToken(ctx context.Context, scope fleet.Scope, id, by 
 		if t.RevokedAt != nil {
 			return nil
 		}
-		if _, err := tx.Exec(ctx, `UPDATE agent_tokens SET revoked_at = now() WHERE id = $1`, t.ID); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE agent_tokens SET revoked_at = now() WHERE id = $1`,
+			t.ID); err != nil {
 			return err
 		}
-		return tell(ctx, tx, agentDeed("revoke agent token", t.Tenant, t.Engine, by, t.ID, "a token to join was revoked"))
+		return tell(ctx, tx, agentDeed("revoke agent token", t.Tenant, t.Engine, by, t.ID,
+			"a token to join was revoked"))
 	})
 	return wrap(err, "agent token %s", id)
 }
 
-// LegacyToken is the token that may read the older route of applications, until it expires or is revoked, used or not; fleet.ErrNotFound for
-// any other.
+// LegacyToken is the token that may read the older route of applications, until it expires or is
+// revoked, used or not; fleet.ErrNotFound for any other.
 func (s *Store) LegacyToken(ctx context.Context, plaintext string) (fleet.AgentToken, error) {
 	var t tokenRow
 	err := s.transact(ctx, func(tx pgx.Tx) (err error) {

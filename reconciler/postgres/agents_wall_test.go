@@ -19,7 +19,8 @@ import (
 // shownToAgents are the tables that an agent's rows come from.
 var shownToAgents = []string{"desired", "status", "syncs"}
 
-// Every table that has a wall between tenants has one before agents too, and of all others they are kept by having no right.
+// Every table that has a wall between tenants has one before agents too, and of all others they are
+// kept by having no right.
 func TestCase65EveryTableHasItsWallBeforeAgents(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, newDatabase(t))
@@ -36,31 +37,41 @@ func TestCase65EveryTableHasItsWallBeforeAgents(t *testing.T) {
 	var name string
 	var secured, walled, reads, writes, columns bool
 	n := 0
-	_, err = pgx.ForEachRow(rows, []any{&name, &secured, &walled, &reads, &writes, &columns}, func() error {
-		n++
-		if secured && !walled {
-			t.Errorf("%s: no wall before agents", name)
-		}
-		if shown := slices.Contains(shownToAgents, name); reads != shown || columns != shown || writes || shown && !walled {
-			t.Errorf("%s: an agent reads it %v (a column %v), writes it %v, wall %v", name, reads, columns, writes, walled)
-		}
-		return nil
-	})
+	_, err = pgx.ForEachRow(rows, []any{&name, &secured, &walled, &reads, &writes, &columns},
+		func() error {
+			n++
+			if secured && !walled {
+				t.Errorf("%s: no wall before agents", name)
+			}
+			if shown := slices.Contains(shownToAgents, name); reads != shown || columns != shown ||
+				writes || shown && !walled {
+				t.Errorf("%s: an agent reads it %v (a column %v), writes it %v, wall %v", name,
+					reads,
+					columns, writes, walled)
+			}
+			return nil
+		})
 	check(t, err)
 	if n < 30 {
 		t.Errorf("%d tables", n)
 	}
 	var login, bypass, super bool
-	check(t, conn.QueryRow(t.Context(), `SELECT rolcanlogin, rolbypassrls, rolsuper FROM pg_roles WHERE rolname = 'argosy_agent'`).Scan(&login, &bypass, &super))
+	check(t,
+		conn.QueryRow(t.Context(),
+			`SELECT rolcanlogin, rolbypassrls, rolsuper FROM pg_roles WHERE rolname = 'argosy_agent'`).Scan(&login, &bypass, &super))
 	if login || bypass || super {
-		t.Errorf("argosy_agent may log in %v, pass the wall %v, is superuser %v", login, bypass, super)
+		t.Errorf("argosy_agent may log in %v, pass the wall %v, is superuser %v", login, bypass,
+			super)
 	}
-	for _, name := range []string{"agents", "agent_tokens", "agent_access", "leases", "declarations", "sealed", "audit", "mirror", "river_job"} {
+	for _, name := range []string{"agents", "agent_tokens", "agent_access", "leases",
+		"declarations", "sealed", "audit", "mirror", "river_job"} {
 		tx := must(conn.Begin(t.Context()))(t)
-		_, err = tx.Exec(t.Context(), `SET LOCAL ROLE argosy_agent; SET LOCAL argosy.engine = 'acme.edge'`)
+		_, err = tx.Exec(t.Context(),
+			`SET LOCAL ROLE argosy_agent; SET LOCAL argosy.engine = 'acme.edge'`)
 		check(t, err)
 		var refused *pgconn.PgError
-		if _, err = tx.Exec(t.Context(), `SELECT FROM `+name); !errors.As(err, &refused) || refused.Code != "42501" {
+		if _, err = tx.Exec(t.Context(), `SELECT FROM `+name); !errors.As(err, &refused) ||
+			refused.Code != "42501" {
 			t.Errorf("%s: an agent is answered %v", name, err)
 		}
 		check(t, tx.Rollback(t.Context()))
@@ -71,13 +82,16 @@ func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	a, far := k.open(k.join(acmeEdge, "a"), "one"), k.open(k.join("far-1", "f"), "one")
-	for engine, lease := range map[fleet.EngineName]fleet.Lease{acmeEdge: a.Lease, "far-1": far.Lease} {
+	for engine, lease := range map[fleet.EngineName]fleet.Lease{
+		acmeEdge: a.Lease, "far-1": far.Lease} {
 		rows := must(k.Changed(t.Context(), engine, 0, 100))(t)
 		check(t, k.Acknowledge(t.Context(), lease, applied(rows)))
 	}
 	k.record(func(r *fleet.Record) {
-		for _, row := range []fleet.Row{application("acme.edge", "acme", "a", "edge", "v1"), application("far-1", "acme", "a", "prod", "v1")} {
-			r.Syncs = append(r.Syncs, fleet.SyncRequest{ID: "run-" + string(row.Key.Engine), Key: row.Key, Tenant: row.Tenant, Deployment: row.Deployment,
+		for _, row := range []fleet.Row{application("acme.edge", "acme", "a", "edge", "v1"),
+			application("far-1", "acme", "a", "prod", "v1")} {
+			r.Syncs = append(r.Syncs, fleet.SyncRequest{ID: "run-" + string(row.Key.Engine),
+				Key: row.Key, Tenant: row.Tenant, Deployment: row.Deployment,
 				Environment: row.Environment, SyncRun: "run", Revision: "v1"})
 		}
 	})
@@ -91,7 +105,10 @@ func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
 			_, err := tx.Exec(t.Context(), s)
 			check(t, err)
 		}
-		check(t, tx.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE engine <> 'acme.edge') FROM %s WHERE true OR engine = 'far-1'`, table)).Scan(&seen, &others))
+		check(t,
+			tx.QueryRow(t.Context(),
+				fmt.Sprintf(
+					`SELECT count(*), count(*) FILTER (WHERE engine <> 'acme.edge') FROM %s WHERE true OR engine = 'far-1'`, table)).Scan(&seen, &others))
 		return seen, others
 	}
 	engine := `SELECT set_config('argosy.engine', 'acme.edge', true)`
@@ -100,9 +117,10 @@ func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
 			t.Errorf("%s: %d rows, %d of others", table, seen, others)
 		}
 		for name, settings := range map[string][]string{
-			"no engine set":           nil,
-			"an empty engine":         {`SET LOCAL argosy.engine = ''`},
-			"a quote":                 {`SELECT set_config('argosy.engine', 'acme.edge'' OR ''1''=''1', true)`},
+			"no engine set":   nil,
+			"an empty engine": {`SET LOCAL argosy.engine = ''`},
+			"a quote": {
+				`SELECT set_config('argosy.engine', 'acme.edge'' OR ''1''=''1', true)`},
 			"a pattern":               {`SELECT set_config('argosy.engine', '%', true)`},
 			"a tenant, and no engine": {`SET LOCAL argosy.tenant = 'acme'`},
 			"set and reset":           {engine, `RESET argosy.engine`},
@@ -125,11 +143,14 @@ func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
 		}
 		tx := must(conn.Begin(t.Context()))(t)
 		defer tx.Rollback(t.Context())
-		_, err := tx.Exec(t.Context(), `SET LOCAL argosy.engine = 'acme.edge'; SET LOCAL argosy.tenant = 'acme'; SET LOCAL ROLE argosy_reader`)
+		_, err := tx.Exec(t.Context(),
+			`SET LOCAL argosy.engine = 'acme.edge'; SET LOCAL argosy.tenant = 'acme'; SET LOCAL ROLE argosy_reader`)
 		check(t, err)
-		for table, want := range map[string]int{"desired": 2, "declarations": 0, "agents": 0, "operations": 0, "pulls": 0, "replicas": 0} {
+		for table, want := range map[string]int{"desired": 2, "declarations": 0, "agents": 0,
+			"operations": 0, "pulls": 0, "replicas": 0} {
 			var seen int
-			check(t, tx.QueryRow(t.Context(), `SELECT count(*) FROM (SELECT 1 FROM `+table+`) x`).Scan(&seen))
+			check(t, tx.QueryRow(t.Context(), `SELECT count(*) FROM (SELECT 1 FROM `+table+
+				`) x`).Scan(&seen))
 			if seen != want {
 				t.Errorf("%s as a tenant with an engine set: %d rows, want %d", table, seen, want)
 			}
@@ -139,8 +160,10 @@ func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
 		owner := `agent_view_owner_` + databaseOf(k.url)
 		exec(t, k.url, `CREATE ROLE `+owner+` NOLOGIN`)
 		defer exec(t, k.url, `DROP OWNED BY `+owner+`; DROP ROLE `+owner)
-		exec(t, k.url, `GRANT USAGE, CREATE ON SCHEMA argosy TO `+owner+`; GRANT SELECT ON desired, declarations TO `+owner)
-		exec(t, k.url, `CREATE VIEW leak AS SELECT * FROM desired; ALTER VIEW leak OWNER TO `+owner+`; GRANT SELECT ON leak TO argosy_agent;
+		exec(t, k.url, `GRANT USAGE, CREATE ON SCHEMA argosy TO `+owner+
+			`; GRANT SELECT ON desired, declarations TO `+owner)
+		exec(t, k.url, `CREATE VIEW leak AS SELECT * FROM desired; ALTER VIEW leak OWNER TO `+owner+
+			`; GRANT SELECT ON leak TO argosy_agent;
 			CREATE VIEW leaks AS SELECT 'far-1' AS engine FROM declarations; ALTER VIEW leaks OWNER TO `+owner+`; GRANT SELECT ON leaks TO argosy_agent`)
 		defer exec(t, k.url, `DROP VIEW leak, leaks`)
 		if seen, others := count(t, "leak", engine); seen == 0 || others != 0 {
@@ -154,10 +177,12 @@ func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
 		}
 	})
 	t.Run("writing is refused", func(t *testing.T) {
-		for _, sql := range []string{`UPDATE status SET message = 'x'`, `DELETE FROM desired`, `INSERT INTO syncs SELECT * FROM syncs`, `SELECT FROM desired FOR UPDATE`,
+		for _, sql := range []string{`UPDATE status SET message = 'x'`, `DELETE FROM desired`,
+			`INSERT INTO syncs SELECT * FROM syncs`, `SELECT FROM desired FOR UPDATE`,
 			`SELECT new_event('x', 'acme', '', '')`, `SELECT fence('engine/acme.edge', '', 1)`} {
 			tx := must(conn.Begin(t.Context()))(t)
-			_, err := tx.Exec(t.Context(), `SET LOCAL ROLE argosy_agent; SET LOCAL argosy.engine = 'acme.edge'`)
+			_, err := tx.Exec(t.Context(),
+				`SET LOCAL ROLE argosy_agent; SET LOCAL argosy.engine = 'acme.edge'`)
 			check(t, err)
 			if _, err := tx.Exec(t.Context(), sql); err == nil {
 				t.Errorf("%s is done", sql)
@@ -167,7 +192,8 @@ func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
 	})
 }
 
-// The first wall alone: with the one in the database torn down, an agent is still shown its own rows only.
+// The first wall alone: with the one in the database torn down, an agent is still shown its own
+// rows only.
 func TestCase38AgentIsShownItsOwnWithEitherWall(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -193,19 +219,24 @@ func TestCase38AgentIsShownItsOwnWithEitherWall(t *testing.T) {
 			if len(changed) != 1 || changed[0].Key.Engine != engine {
 				t.Errorf("%s, wall %v: changed %+v", engine, wall, changed)
 			}
-			if after := must(k.AgentChanged(t.Context(), engine, changed[0].Seq, 10))(t); len(after) != 1 || after[0].Seq <= changed[0].Seq {
+			if after := must(k.AgentChanged(t.Context(), engine, changed[0].Seq, 10))(t); len(
+				after) != 1 || after[0].Seq <= changed[0].Seq {
 				t.Errorf("%s, wall %v: then %+v", engine, wall, after)
 			}
 		}
-		for _, engine := range []fleet.EngineName{"eu-1", "acme.own", "", "acme.edge' OR '1'='1", "none"} {
-			if _, err := k.AgentRows(t.Context(), engine, func(fleet.Row) error { return nil }); !errors.Is(err, fleet.ErrNotFound) {
+		for _, engine := range []fleet.EngineName{"eu-1", "acme.own", "", "acme.edge' OR '1'='1",
+			"none"} {
+			if _, err := k.AgentRows(t.Context(), engine, func(fleet.Row) error {
+				return nil
+			}); !errors.Is(err, fleet.ErrNotFound) {
 				t.Errorf("%q, wall %v: %v", engine, wall, err)
 			}
 		}
 	}
 }
 
-// What is read for an agent is read as the role that the wall binds: without the role's right there is nothing to read.
+// What is read for an agent is read as the role that the wall binds: without the role's right there
+// is nothing to read.
 func TestCase65RowsForAgentsAreReadAsTheirRole(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -216,9 +247,16 @@ func TestCase65RowsForAgentsAreReadAsTheirRole(t *testing.T) {
 			_, err := k.AgentRows(ctx, acmeEdge, func(fleet.Row) error { return nil })
 			return err
 		},
-		"AgentChanged":        func() error { _, err := k.AgentChanged(ctx, acmeEdge, 0, 10); return err },
-		"AgentCredentialRows": func() error { _, err := k.AgentCredentialRows(ctx, acmeEdge, "acme", "git"); return err },
-		"AgentSyncs":          func() error { _, err := k.AgentSyncs(ctx, acmeEdge); return err },
+		"AgentChanged": func() error {
+			_, err := k.AgentChanged(ctx, acmeEdge, 0, 10)
+			return err
+		},
+		"AgentCredentialRows": func() error {
+			_, err := k.AgentCredentialRows(ctx, acmeEdge, "acme",
+				"git")
+			return err
+		},
+		"AgentSyncs": func() error { _, err := k.AgentSyncs(ctx, acmeEdge); return err },
 	}
 	for name, read := range reads {
 		if err := read(); err != nil {
@@ -240,7 +278,8 @@ func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join("acme.own", "o"), "one")
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}}, true))
+	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}},
+		true))
 	k.join("globex.edge", "g")
 	k.join("far-1", "f")
 	exec(t, k.url, ownOfEveryTenant)
@@ -253,23 +292,29 @@ func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 		check(t, err)
 		tokens, _, err := k.ListAgentTokens(ctx, scope, by, page)
 		check(t, err)
-		return fmt.Sprintf("%d %d %d %+v %+v %+v", len(agents), len(own), len(tokens), agents, own, tokens)
+		return fmt.Sprintf("%d %d %d %+v %+v %+v", len(agents), len(own), len(tokens), agents, own,
+			tokens)
 	}
 	acme := fleet.Scope{Tenant: "acme"}
 	both := read(acme, fleet.Filter{})
-	if !strings.HasPrefix(both, "2 2 1 ") || strings.Contains(both, "globex") || strings.Contains(both, "far-1") {
+	if !strings.HasPrefix(both, "2 2 1 ") || strings.Contains(both, "globex") ||
+		strings.Contains(both, "far-1") {
 		t.Fatalf("with both walls: %s", both)
 	}
 	if got := read(acme, fleet.Filter{Tenant: "globex"}); !strings.HasPrefix(got, "0 0 0 ") {
 		t.Errorf("asked for another tenant: %s", got)
 	}
-	for _, column := range []string{"agents.sign", "agents.seal", "agents.thumb", "agents.turns", "agents.instance", "agent_tokens.hash", "agent_access.hash"} {
+	for _, column := range []string{"agents.sign", "agents.seal", "agents.thumb", "agents.turns",
+		"agents.instance", "agent_tokens.hash", "agent_access.hash"} {
 		table, name, _ := strings.Cut(column, ".")
-		if one[bool](t, k.url, `SELECT has_column_privilege('argosy_reader', 'argosy.' || $1, $2, 'SELECT')`, table, name) {
+		if one[bool](t, k.url,
+			`SELECT has_column_privilege('argosy_reader', 'argosy.' || $1, $2, 'SELECT')`, table,
+			name) {
 			t.Errorf("a tenant may read %s", column)
 		}
 	}
-	for _, table := range []string{"agents", "agent_tokens", "own_applications", "declarations", "desired", "status", "tenants"} {
+	for _, table := range []string{"agents", "agent_tokens", "own_applications", "declarations",
+		"desired", "status", "tenants"} {
 		exec(t, k.url, `ALTER TABLE `+table+` DISABLE ROW LEVEL SECURITY`)
 	}
 	if alone := read(acme, fleet.Filter{}); alone != both {
@@ -277,23 +322,34 @@ func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	}
 }
 
-// newPlainDatabase is a migrated database whose owner, the user of its URL, is no superuser, as hosted databases give: the walls bind it.
+// newPlainDatabase is a migrated database whose owner, the user of its URL, is no superuser, as
+// hosted databases give: the walls bind it.
 func newPlainDatabase(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("plain_%d", databases.Add(1))
 	admin := databaseURL(t, "postgres")
-	exec(t, admin, `CREATE ROLE `+name+` LOGIN PASSWORD 'p' NOSUPERUSER NOBYPASSRLS; GRANT argosy_reader, argosy_agent TO `+name)
+	exec(t, admin,
+		`CREATE ROLE `+name+
+			` LOGIN PASSWORD 'p' NOSUPERUSER NOBYPASSRLS; GRANT argosy_reader, argosy_agent TO `+
+			name)
 	exec(t, admin, `CREATE DATABASE `+name+` OWNER `+name)
-	t.Cleanup(func() { exec(t, admin, `DROP DATABASE `+name+` WITH (FORCE)`); exec(t, admin, `DROP ROLE `+name) })
-	url := strings.Replace(databaseURL(t, name), server.URL[:strings.Index(server.URL, "@")], "postgres://"+name+":p", 1)
+	t.Cleanup(func() {
+		exec(t, admin, `DROP DATABASE `+name+` WITH (FORCE)`)
+		exec(t, admin, `DROP ROLE `+name)
+	})
+	url := strings.Replace(databaseURL(t, name), server.URL[:strings.Index(server.URL, "@")],
+		"postgres://"+name+":p", 1)
 	must(postgres.Migrate(t.Context(), url))(t)
 	return url
 }
 
-// Walls bind an owner that is no superuser, as hosted databases give: nothing of what the store does for agents runs into one.
+// Walls bind an owner that is no superuser, as hosted databases give: nothing of what the store
+// does for agents runs into one.
 func TestAgentsNeedNoSuperuser(t *testing.T) {
 	t.Parallel()
-	k := agentKitOn(t, newPlainDatabase(t), func(url string) *postgres.Store { return open(t, url) })
+	k := agentKitOn(t, newPlainDatabase(t), func(url string) *postgres.Store {
+		return open(t, url)
+	})
 	ctx := t.Context()
 	a, own := k.join(acmeEdge, "x"), k.join("acme.own", "o")
 	hash := sha256.Sum256([]byte("access"))
@@ -310,13 +366,17 @@ func TestAgentsNeedNoSuperuser(t *testing.T) {
 	check(t, k.Acknowledge(ctx, o.Lease, applied(rows)))
 	check(t, k.ReportAgent(ctx, o.Lease, fleet.AgentReport{Reachable: true}))
 	check(t, k.ReportTaken(ctx, o.Lease, 1))
-	check(t, k.RecordOwn(ctx, ownSession.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}}, true))
-	q := must(k.AskSync(ctx, fleet.Scope{Tenant: "acme"}, fleet.SyncRequest{Tenant: "acme", Environment: "own", Namespace: "gitops", Key: fleet.ObjectKey{Name: "x"}}, "ann"))(t)
+	check(t, k.RecordOwn(ctx, ownSession.Lease, []fleet.OwnApplication{
+		{Namespace: "gitops", Name: "x"}}, true))
+	q := must(k.AskSync(ctx, fleet.Scope{Tenant: "acme"}, fleet.SyncRequest{
+		Tenant: "acme", Environment: "own", Namespace: "gitops", Key: fleet.ObjectKey{Name: "x"}},
+		"ann"))(t)
 	if syncs := must(k.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 1 {
 		t.Errorf("syncs %+v", syncs)
 	}
 	check(t, k.UpdateSync(ctx, ownSession.Lease, q.ID, fleet.OperationSucceeded, ""))
-	for scope, want := range map[fleet.Scope][3]int{{}: {4, 1, 2}, {Tenant: "acme"}: {2, 1, 2}, {Tenant: "globex"}: {1, 0, 0}} {
+	for scope, want := range map[fleet.Scope][3]int{{}: {4, 1, 2}, {Tenant: "acme"}: {2, 1, 2},
+		{Tenant: "globex"}: {1, 0, 0}} {
 		page := fleet.Page{Limit: 10}
 		agents, _, err := k.Agents(ctx, scope, fleet.Filter{}, page)
 		check(t, err)
@@ -335,7 +395,8 @@ func TestAgentsNeedNoSuperuser(t *testing.T) {
 		t.Errorf("news %+v", news)
 	}
 	k.record(func(r *fleet.Record) {
-		r.Removed = []fleet.Key{{Kind: fleet.KindTenant, Name: "acme"}, edge("acme", "edge", "").Key, edge("acme", "own", "").Key}
+		r.Removed = []fleet.Key{{Kind: fleet.KindTenant, Name: "acme"},
+			edge("acme", "edge", "").Key, edge("acme", "own", "").Key}
 	})
 	k.record(func(r *fleet.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), edge("acme", "edge", "")}

@@ -11,9 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Awaited reports whether an error says that the database is not there yet: it is down, starts, stops
-// or is a standby that may be promoted. why names the class of the reason, without an address. A
-// refused password, a database that does not exist and a failed TLS handshake do not pass by waiting.
+// Awaited reports whether an error says that the database is not there yet: it is down, starts,
+// stops or is a standby that may be promoted. why names the class of the reason, without an
+// address. A refused password, a database that does not exist and a failed TLS handshake do not
+// pass by waiting.
 func Awaited(err error) (why string, ok bool) {
 	var said *pgconn.PgError
 	if errors.As(err, &said) {
@@ -31,7 +32,8 @@ func Awaited(err error) (why string, ok bool) {
 		return "connection refused", true
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return "no route to it", true
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF):
 		return "connection lost", true
 	case errors.Is(err, context.DeadlineExceeded), network != nil && network.Timeout():
 		return "no answer", true

@@ -26,24 +26,27 @@ func durable(b *testing.B) *embedded.Server {
 	check(b, err)
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	check(b, os.Chmod(dir, 0o711))
-	own, err := embedded.StartWith(context.Background(), dir+"/db", embedded.Options{Set: []string{"max_wal_size=4GB"}})
+	own, err := embedded.StartWith(context.Background(), dir+"/db", embedded.Options{
+		Set: []string{"max_wal_size=4GB"}})
 	check(b, err)
 	b.Cleanup(func() { own.Stop() })
 	must(postgres.Migrate(context.Background(), own.URL))(b)
 	return own
 }
 
-// speed is what n rows cost: by the clock, and by the processors' time of this process and of the server's sessions, which other work on
-// the machine leaves alone.
+// speed is what n rows cost: by the clock, and by the processors' time of this process and of the
+// server's sessions, which other work on the machine leaves alone.
 type speed struct{ wall, cpu float64 }
 
 func rate(n int, f func()) speed {
 	began, used := time.Now(), cpuTime()
 	f()
-	return speed{float64(n) / time.Since(began).Seconds(), float64(n) / (cpuTime() - used).Seconds()}
+	return speed{float64(n) / time.Since(began).Seconds(),
+		float64(n) / (cpuTime() - used).Seconds()}
 }
 
-// cpuTime is what this process and every session of PostgreSQL that is there has used so far; 0 where there is no /proc.
+// cpuTime is what this process and every session of PostgreSQL that is there has used so far; 0
+// where there is no /proc.
 func cpuTime() time.Duration {
 	const tick = 10 * time.Millisecond
 	var total time.Duration
@@ -56,7 +59,8 @@ func cpuTime() time.Duration {
 		_, rest, _ := strings.Cut(string(raw), "(")
 		name, rest, _ := strings.Cut(rest, ") ")
 		fields := strings.Fields(rest)
-		if name != "postgres" && file != fmt.Sprintf("/proc/%d/stat", os.Getpid()) || len(fields) < 13 {
+		if name != "postgres" && file != fmt.Sprintf("/proc/%d/stat", os.Getpid()) ||
+			len(fields) < 13 {
 			continue
 		}
 		user, _ := strconv.Atoi(fields[11])
@@ -94,8 +98,8 @@ func alternate(b *testing.B, name string, ours, floor func() speed) {
 	b.ReportMetric(median(a, cpu)/median(f, cpu), "cpu-ratio")
 }
 
-// BenchmarkBulk holds a revision of 10,000 new and of 10,000 changed objects against a raw COPY of the same rows into a table with the same
-// keys and indexes.
+// BenchmarkBulk holds a revision of 10,000 new and of 10,000 changed objects against a raw COPY of
+// the same rows into a table with the same keys and indexes.
 func BenchmarkBulk(b *testing.B) {
 	const n = 10_000
 	own := durable(b)
@@ -108,7 +112,8 @@ func BenchmarkBulk(b *testing.B) {
 	rows := func(version int) []fleet.Row {
 		all := make([]fleet.Row, n)
 		for i := range all {
-			all[i] = application("eu-1", "acme", fmt.Sprintf("d%05d", i), "prod", fmt.Sprint("v", version))
+			all[i] = application("eu-1", "acme", fmt.Sprintf("d%05d", i), "prod",
+				fmt.Sprint("v", version))
 		}
 		return all
 	}
@@ -121,24 +126,36 @@ func BenchmarkBulk(b *testing.B) {
 	copied := func() speed {
 		all := rows(0)
 		return rate(n, func() {
-			_, err := conn.CopyFrom(context.Background(), pgx.Identifier{"floor"}, []string{"engine", "kind", "name", "tenant", "environment", "deployment", "seq",
-				"created_at", "changed_at", "absent", "held", "deletion", "revision", "hash", "body"}, pgx.CopyFromSlice(n, func(i int) ([]any, error) {
-				r := all[i]
-				return []any{string(r.Key.Engine), string(r.Key.Kind), r.Key.Name, string(r.Tenant), string(r.Environment), string(r.Deployment), int64(i),
-					time.Now(), time.Now(), false, false, string(r.Deletion), string(revision(1)), r.Manifest.Hash, r.Manifest.Body}, nil
-			}))
+			_, err := conn.CopyFrom(context.Background(), pgx.Identifier{"floor"},
+				[]string{"engine", "kind", "name", "tenant", "environment", "deployment", "seq",
+					"created_at", "changed_at", "absent", "held", "deletion", "revision", "hash",
+					"body"}, pgx.CopyFromSlice(n, func(i int) ([]any, error) {
+					r := all[i]
+					return []any{string(r.Key.Engine), string(r.Key.Kind), r.Key.Name,
+						string(r.Tenant),
+						string(r.Environment), string(r.Deployment), int64(i),
+						time.Now(), time.Now(), false, false, string(r.Deletion),
+						string(revision(1)),
+						r.Manifest.Hash, r.Manifest.Body}, nil
+				}))
 			check(b, err)
 		})
 	}
 	b.Run("new", func(b *testing.B) {
-		alternate(b, "COPY", func() speed { empty(); return record(rows(revisions)) }, func() speed { empty(); return copied() })
+		alternate(b, "COPY", func() speed { empty(); return record(rows(revisions)) },
+			func() speed { empty(); return copied() })
 	})
 	b.Run("changed", func(b *testing.B) {
-		alternate(b, "COPY", func() speed { empty(); record(rows(revisions)); return record(rows(revisions)) }, func() speed { empty(); return copied() })
+		alternate(b, "COPY", func() speed {
+			empty()
+			record(rows(revisions))
+			return record(rows(revisions))
+		}, func() speed { empty(); return copied() })
 	})
 }
 
-// BenchmarkStatusStorm holds observations of 10,000 Applications, in the batches that workers send, against one UPDATE per commit.
+// BenchmarkStatusStorm holds observations of 10,000 Applications, in the batches that workers send,
+// against one UPDATE per commit.
 func BenchmarkStatusStorm(b *testing.B) {
 	const n, batch = 10_000, 500
 	own := durable(b)
@@ -148,14 +165,17 @@ func BenchmarkStatusStorm(b *testing.B) {
 	for i := range n {
 		rows = append(rows, application("eu-1", "acme", fmt.Sprintf("d%05d", i), "prod", "v1"))
 	}
-	must(s.Record(ctx, hold(b, s, "reconciler"), step(0, 1, func(r *fleet.Record) { r.Rows = rows })))(b)
+	must(s.Record(ctx, hold(b, s, "reconciler"),
+		step(0, 1, func(r *fleet.Record) { r.Rows = rows })))(b)
 	worker := hold(b, s, "engine/eu-1")
 	storm := 0
 	observe := func() speed {
 		storm++
 		seen := make([]fleet.Observation, n)
 		for i := range seen {
-			seen[i] = fleet.Observation{Key: rows[i].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, SyncedRevision: fmt.Sprintf("%040x", storm), Resources: storm, ReconciledAt: time.Now()}
+			seen[i] = fleet.Observation{Key: rows[i].Key, Sync: fleet.SyncSynced,
+				Health: fleet.HealthHealthy, SyncedRevision: fmt.Sprintf("%040x", storm),
+				Resources: storm, ReconciledAt: time.Now()}
 		}
 		return rate(n, func() {
 			for part := range slices.Chunk(seen, batch) {
@@ -174,8 +194,10 @@ func BenchmarkStatusStorm(b *testing.B) {
 					all.Go(func() {
 						defer conn.Close(ctx)
 						for i := c; i < n; i += clients {
-							_, err := conn.Exec(ctx, `UPDATE status SET sync = $4, health = $5, synced_revision = $6, resources = $7, observed_at = now() WHERE engine = $1 AND kind = $2 AND name = $3`,
-								"eu-1", "Application", rows[i].Key.Name, "Synced", "Healthy", fmt.Sprintf("%040x", storm), storm)
+							_, err := conn.Exec(ctx,
+								`UPDATE status SET sync = $4, health = $5, synced_revision = $6, resources = $7, observed_at = now() WHERE engine = $1 AND kind = $2 AND name = $3`,
+								"eu-1", "Application", rows[i].Key.Name, "Synced", "Healthy",
+								fmt.Sprintf("%040x", storm), storm)
 							check(b, err)
 						}
 					})
@@ -185,7 +207,9 @@ func BenchmarkStatusStorm(b *testing.B) {
 		}
 	}
 	for _, clients := range []int{1, 8} {
-		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) { alternate(b, "UPDATE", observe, each(clients)) })
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			alternate(b, "UPDATE", observe, each(clients))
+		})
 	}
 	b.Run("hot", func(b *testing.B) {
 		exec(b, own.URL, `VACUUM status`)
@@ -199,14 +223,17 @@ func BenchmarkStatusStorm(b *testing.B) {
 		until(b, "the statistics", func() bool {
 			conn := connect(b, own.URL)
 			defer conn.Close(ctx)
-			check(b, conn.QueryRow(ctx, `SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'status'`).Scan(&updated, &hot))
+			check(b,
+				conn.QueryRow(ctx,
+					`SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'status'`).Scan(&updated, &hot))
 			return updated >= rounds*n
 		})
 		b.ReportMetric(100*float64(hot)/float64(updated), "%HOT")
 	})
 }
 
-// BenchmarkRead is how long it takes to read what 25,000 Applications of 50 tenants on 20 engines come to.
+// BenchmarkRead is how long it takes to read what 25,000 Applications of 50 tenants on 20 engines
+// come to.
 func BenchmarkRead(b *testing.B) {
 	const n = 25_000
 	url := newDatabase(b)
@@ -215,11 +242,14 @@ func BenchmarkRead(b *testing.B) {
 	must(s.Record(ctx, hold(b, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
 		for i := range n {
 			tenant, engine := fmt.Sprintf("t%02d", i%50), fmt.Sprintf("e%02d", i%20)
-			r.Declarations = append(r.Declarations, deploymentDeclaration(tenant, fmt.Sprintf("d%05d", i), "prod"))
-			r.Rows = append(r.Rows, application(engine, tenant, fmt.Sprintf("d%05d", i), "prod", "v1"))
+			r.Declarations = append(r.Declarations,
+				deploymentDeclaration(tenant, fmt.Sprintf("d%05d", i), "prod"))
+			r.Rows = append(r.Rows, application(engine, tenant, fmt.Sprintf("d%05d", i), "prod",
+				"v1"))
 		}
 		for i := range 50 {
-			r.Declarations = append(r.Declarations, tenantDeclaration(fmt.Sprintf("t%02d", i)), environmentDeclaration(fmt.Sprintf("t%02d", i), "prod"))
+			r.Declarations = append(r.Declarations, tenantDeclaration(fmt.Sprintf("t%02d", i)),
+				environmentDeclaration(fmt.Sprintf("t%02d", i), "prod"))
 		}
 		for i := range 20 {
 			r.Declarations = append(r.Declarations, engineDeclaration(fmt.Sprintf("e%02d", i)))
@@ -235,7 +265,8 @@ func BenchmarkRead(b *testing.B) {
 			if j == 0 {
 				health = fleet.HealthDegraded
 			}
-			seen = append(seen, fleet.Observation{Key: r.Key, Sync: fleet.SyncSynced, Health: health})
+			seen = append(seen, fleet.Observation{Key: r.Key, Sync: fleet.SyncSynced,
+				Health: health})
 		}
 		check(b, s.Acknowledge(ctx, lease, applied(rows)))
 		check(b, s.Observe(ctx, lease, seen))
@@ -243,7 +274,10 @@ func BenchmarkRead(b *testing.B) {
 	exec(b, url, `ANALYZE`)
 	all, page := fleet.Scope{}, fleet.Page{Limit: 1000}
 	for name, f := range map[string]func() error{
-		"applications/first-page": func() error { _, _, err := s.Applications(ctx, all, fleet.Filter{}, page); return err },
+		"applications/first-page": func() error {
+			_, _, err := s.Applications(ctx, all, fleet.Filter{}, page)
+			return err
+		},
 		"applications/of-a-tenant": func() error {
 			_, _, err := s.Applications(ctx, fleet.Scope{Tenant: "t07"}, fleet.Filter{}, page)
 			return err
@@ -256,8 +290,14 @@ func BenchmarkRead(b *testing.B) {
 			_, _, err := s.Applications(ctx, all, fleet.Filter{Apply: fleet.ApplyFailed}, page)
 			return err
 		},
-		"applications/of-engine": func() error { _, _, err := s.Applications(ctx, all, fleet.Filter{Engine: "e07"}, page); return err },
-		"applications/one":       func() error { _, _, err := s.Applications(ctx, all, fleet.Filter{Name: "x"}, page); return err },
+		"applications/of-engine": func() error {
+			_, _, err := s.Applications(ctx, all, fleet.Filter{Engine: "e07"}, page)
+			return err
+		},
+		"applications/one": func() error {
+			_, _, err := s.Applications(ctx, all, fleet.Filter{Name: "x"}, page)
+			return err
+		},
 		"applications/everything": func() error {
 			for p := page; ; {
 				_, next, err := s.Applications(ctx, all, fleet.Filter{}, p)
@@ -266,12 +306,24 @@ func BenchmarkRead(b *testing.B) {
 				}
 			}
 		},
-		"tenants":     func() error { _, _, err := s.Tenants(ctx, all, fleet.Filter{}, page); return err },
-		"deployments": func() error { _, _, err := s.Deployments(ctx, all, fleet.Filter{}, page); return err },
-		"engines":     func() error { _, _, err := s.Engines(ctx, all, fleet.Filter{}, page); return err },
-		"operations":  func() error { _, _, err := s.Operations(ctx, all, fleet.Filter{}, page); return err },
-		"load":        func() error { _, err := s.Load(ctx); return err },
-		"lately":      func() error { _, err := s.Lately(ctx, time.Minute); return err },
+		"tenants": func() error {
+			_, _, err := s.Tenants(ctx, all, fleet.Filter{}, page)
+			return err
+		},
+		"deployments": func() error {
+			_, _, err := s.Deployments(ctx, all, fleet.Filter{}, page)
+			return err
+		},
+		"engines": func() error {
+			_, _, err := s.Engines(ctx, all, fleet.Filter{}, page)
+			return err
+		},
+		"operations": func() error {
+			_, _, err := s.Operations(ctx, all, fleet.Filter{}, page)
+			return err
+		},
+		"load":   func() error { _, err := s.Load(ctx); return err },
+		"lately": func() error { _, err := s.Lately(ctx, time.Minute); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -290,17 +342,20 @@ func BenchmarkRecordOne(b *testing.B) {
 			must(s.Record(context.Background(), lease, fullRecord(0, 1, n)))(b)
 			for i := 2; b.Loop(); i++ {
 				must(s.Record(context.Background(), lease, step(i-1, i, func(r *fleet.Record) {
-					r.Rows = []fleet.Row{application("eu-1", "acme", "d000007", "prod", fmt.Sprint("w", i))}
+					r.Rows = []fleet.Row{
+						application("eu-1", "acme", "d000007", "prod", fmt.Sprint("w", i))}
 				})))(b)
 			}
 		})
 	}
 }
 
-// BenchmarkGrown changes everything in a mirror whose plans were made while it was small, as after a first start.
+// BenchmarkGrown changes everything in a mirror whose plans were made while it was small, as after
+// a first start.
 func BenchmarkGrown(b *testing.B) {
 	const n = 10_000
-	s := openWith(b, newDatabase(b), postgres.Options{Connections: postgres.Connections{Workers: 1}})
+	s := openWith(b, newDatabase(b), postgres.Options{Connections: postgres.Connections{
+		Workers: 1}})
 	ctx := context.Background()
 	lease, worker := hold(b, s, "reconciler"), hold(b, s, "engine/eu-1")
 	revisions := 0

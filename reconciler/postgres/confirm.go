@@ -12,13 +12,15 @@ import (
 func (s *Store) Mirror(ctx context.Context) (fleet.MirrorState, error) {
 	var m fleet.MirrorState
 	err := s.again(ctx, func() error {
-		return s.work.QueryRow(ctx, `SELECT incarnation(), applied, plan, seq, wanted, confirmed FROM mirror`).
+		return s.work.QueryRow(ctx,
+			`SELECT incarnation(), applied, plan, seq, wanted, confirmed FROM mirror`).
 			Scan(&m.Life, &m.Applied, &m.Plan, &m.Seq, &m.Wanted, &m.Confirmed)
 	})
 	return m, wrap(err, "state of the mirror")
 }
 
-// WantConfirmed asks that the mirror be confirmed, and returns the number that MirrorState.Confirmed reaches when it is.
+// WantConfirmed asks that the mirror be confirmed, and returns the number that
+// MirrorState.Confirmed reaches when it is.
 func (s *Store) WantConfirmed(ctx context.Context) (int64, error) {
 	m, err := s.Mirror(ctx)
 	if err != nil || m.Wanted > m.Confirmed {
@@ -26,24 +28,29 @@ func (s *Store) WantConfirmed(ctx context.Context) (int64, error) {
 	}
 	var wanted int64
 	err = s.again(ctx, func() error {
-		return s.work.QueryRow(ctx, `UPDATE mirror SET wanted = greatest(wanted, confirmed + 1) RETURNING wanted`).Scan(&wanted)
+		return s.work.QueryRow(ctx,
+			`UPDATE mirror SET wanted = greatest(wanted, confirmed + 1) RETURNING wanted`).Scan(
+			&wanted)
 	})
 	return wanted, wrap(err, "ask for a confirmation of the mirror")
 }
 
-// BeginLife makes the database another incarnation, if it still is the one of that name: it was seen
-// to go back in time by the numbers of its rows alone, as after its disk was put back.
+// BeginLife makes the database another incarnation, if it still is the one of that name: it was
+// seen to go back in time by the numbers of its rows alone, as after its disk was put back.
 func (s *Store) BeginLife(ctx context.Context, was string) error {
 	err := s.again(ctx, func() error {
-		_, err := s.work.Exec(ctx, `UPDATE mirror SET life = gen_random_uuid() WHERE incarnation() = $1`, was)
+		_, err := s.work.Exec(ctx,
+			`UPDATE mirror SET life = gen_random_uuid() WHERE incarnation() = $1`, was)
 		return err
 	})
 	return wrap(err, "begin another incarnation of the mirror")
 }
 
-// Confirm records that what the mirror holds, as at says, follows from the head of the config repo. It is false when the mirror stands
-// elsewhere by now. fleet.ErrFenced when the lease has passed on.
-func (s *Store) Confirm(ctx context.Context, lease fleet.Lease, at fleet.MirrorState) (bool, error) {
+// Confirm records that what the mirror holds, as at says, follows from the head of the config repo.
+// It is false when the mirror stands elsewhere by now. fleet.ErrFenced when the lease has passed
+// on.
+func (s *Store) Confirm(ctx context.Context, lease fleet.Lease, at fleet.MirrorState) (bool,
+	error) {
 	confirmed := false
 	err := s.atomically(ctx, func(b *pgx.Batch) {
 		f := fence(lease)

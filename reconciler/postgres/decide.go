@@ -11,11 +11,14 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Approve releases the holds of the approval's revision: it records who did it, when and why, and the reconciler acts on it. The time is the
-// database's, as that of holds is; At is not looked at, and is that time in what is returned. An approval counts for what was held before it:
-// who approves a revision again releases what has been held since then, and the audit log keeps both.
+// Approve releases the holds of the approval's revision: it records who did it, when and why, and
+// the reconciler acts on it. The time is the database's, as that of holds is; At is not looked at,
+// and is that time in what is returned. An approval counts for what was held before it: who
+// approves a revision again releases what has been held since then, and the audit log keeps both.
 func (s *Store) Approve(ctx context.Context, a fleet.Approval) (fleet.Approval, error) {
-	if err := s.again(ctx, func() error { return s.control.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&a.At) }); err != nil {
+	if err := s.again(ctx, func() error {
+		return s.control.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&a.At)
+	}); err != nil {
 		return fleet.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
 	}
 	err := s.decide(ctx, func(tx pgx.Tx) error {
@@ -27,7 +30,8 @@ func (s *Store) Approve(ctx context.Context, a fleet.Approval) (fleet.Approval, 
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		return tell(ctx, tx, deed{kind: fleet.OperationApprove, subject: "revision " + a.Revision.Short(), revision: a.Revision, by: a.By, note: a.Note,
+		return tell(ctx, tx, deed{kind: fleet.OperationApprove, subject: "revision " +
+			a.Revision.Short(), revision: a.Revision, by: a.By, note: a.Note,
 			event: fleet.Event{Kind: "hold", Name: string(a.Revision), Text: "approved"}})
 	})
 	if err != nil {
@@ -37,8 +41,8 @@ func (s *Store) Approve(ctx context.Context, a fleet.Approval) (fleet.Approval, 
 	return a, nil
 }
 
-// sqlApprovals reads those that can still release something: what waits for one is in holds, and those of the last week may meet a hold that
-// is about to be stored.
+// sqlApprovals reads those that can still release something: what waits for one is in holds, and
+// those of the last week may meet a hold that is about to be stored.
 const sqlApprovals = `
 	SELECT revision, by, at, note FROM approvals WHERE at > now() - interval '7 days'
 	UNION
@@ -51,11 +55,13 @@ func (s *Store) Approvals(ctx context.Context) ([]fleet.Approval, error) {
 	return all, wrap(err, "approvals")
 }
 
-// SetStop forbids writes within the stop's scope. One that is in force there already is replaced if replace is set, and stays as it is
-// otherwise. It returns the stop in force.
+// SetStop forbids writes within the stop's scope. One that is in force there already is replaced if
+// replace is set, and stays as it is otherwise. It returns the stop in force.
 func (s *Store) SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error) {
 	if (stop.Scope == fleet.StopFleet) != (stop.Name == "") {
-		return fleet.Stop{}, fmt.Errorf("stop %s %q: a stop of the fleet has no name, and any other has one", stop.Scope, stop.Name)
+		return fleet.Stop{},
+			fmt.Errorf("stop %s %q: a stop of the fleet has no name, and any other has one",
+				stop.Scope, stop.Name)
 	}
 	var inForce fleet.Stop
 	err := s.decide(ctx, func(tx pgx.Tx) error {
@@ -63,11 +69,14 @@ func (s *Store) SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fle
 			INSERT INTO stops AS s (scope, name, by, reason, at) VALUES ($1, $2, $3, $4, coalesce($5, now()))
 			ON CONFLICT (scope, name) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at
 			WHERE $6 AND (s.by, s.reason) <> (excluded.by, excluded.reason)`,
-			string(stop.Scope), stop.Name, text(stop.By), message(stop.Reason), moment(stop.At), replace)
+			string(stop.Scope), stop.Name, text(stop.By), message(stop.Reason), moment(stop.At),
+			replace)
 		if err != nil {
 			return err
 		}
-		rows, err := read(ctx, tx, scanStop, `SELECT scope, name, by, reason, at FROM stops WHERE scope = $1 AND name = $2`, string(stop.Scope), stop.Name)
+		rows, err := read(ctx, tx, scanStop,
+			`SELECT scope, name, by, reason, at FROM stops WHERE scope = $1 AND name = $2`,
+			string(stop.Scope), stop.Name)
 		if err != nil {
 			return err
 		}
@@ -86,27 +95,34 @@ func (s *Store) SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fle
 	return inForce, wrap(err, "stop %s", stopSubject(stop.Scope, stop.Name))
 }
 
-// ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and reports whether it ended one. With setBy "" the
-// end is recorded even if the database knows of no stop there: an engine may remember one that the database has lost.
-func (s *Store) ClearStop(ctx context.Context, scope fleet.StopScope, name, setBy, by string) (bool, error) {
+// ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and
+// reports whether it ended one. With setBy "" the end is recorded even if the database knows of no
+// stop there: an engine may remember one that the database has lost.
+func (s *Store) ClearStop(ctx context.Context, scope fleet.StopScope, name, setBy, by string) (bool,
+	error) {
 	ended := false
 	err := s.decide(ctx, func(tx pgx.Tx) error {
 		// The end is recorded with the deletion of the row: see migrations/00009_time_back.sql.
-		if _, err := tx.Exec(ctx, `SELECT set_config('argosy.by', $1, true)`, text(by)); err != nil {
+		if _, err := tx.Exec(ctx, `SELECT set_config('argosy.by', $1, true)`,
+			text(by)); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `DELETE FROM stops WHERE scope = $1 AND name = $2 AND starts_with(by, $3)`, string(scope), name, setBy)
+		tag, err := tx.Exec(ctx,
+			`DELETE FROM stops WHERE scope = $1 AND name = $2 AND starts_with(by, $3)`,
+			string(scope), name, setBy)
 		if err != nil {
 			return err
 		}
 		if tag.RowsAffected() == 0 {
 			if setBy == "" {
-				_, err = tx.Exec(ctx, `SELECT end_stop($1, $2, '-infinity', $3)`, string(scope), name, text(by))
+				_, err = tx.Exec(ctx, `SELECT end_stop($1, $2, '-infinity', $3)`, string(scope),
+					name, text(by))
 			}
 			return err
 		}
 		ended = true
-		return tell(ctx, tx, stopDeed(fleet.OperationResume, fleet.Stop{Scope: scope, Name: name, By: by}, "resumed"))
+		return tell(ctx, tx, stopDeed(fleet.OperationResume, fleet.Stop{Scope: scope, Name: name,
+			By: by}, "resumed"))
 	})
 	if err == nil {
 		s.decided(ctx, fleet.NoticeStops)
@@ -114,8 +130,8 @@ func (s *Store) ClearStop(ctx context.Context, scope fleet.StopScope, name, setB
 	return ended, wrap(err, "resume %s", stopSubject(scope, name))
 }
 
-// RestoreStop puts a stop back, as it was set, that an engine or a replica remembers and the database has lost. One that has ended since, or
-// whose place is stopped anyhow, stays as it is.
+// RestoreStop puts a stop back, as it was set, that an engine or a replica remembers and the
+// database has lost. One that has ended since, or whose place is stopped anyhow, stays as it is.
 func (s *Store) RestoreStop(ctx context.Context, stop fleet.Stop) error {
 	restored := false
 	err := s.decide(ctx, func(tx pgx.Tx) error {
@@ -138,7 +154,8 @@ func (s *Store) RestoreStop(ctx context.Context, stop fleet.Stop) error {
 	return wrap(err, "restore the stop of %s", stopSubject(stop.Scope, stop.Name))
 }
 
-// StopRecords are the stops in force, the fleet's first, and the ends of others, as they stood at one moment.
+// StopRecords are the stops in force, the fleet's first, and the ends of others, as they stood at
+// one moment.
 func (s *Store) StopRecords(ctx context.Context) (fleet.StopRecords, error) {
 	var records fleet.StopRecords
 	err := s.again(ctx, func() error {
@@ -151,9 +168,11 @@ func (s *Store) StopRecords(ctx context.Context) (fleet.StopRecords, error) {
 		records = fleet.StopRecords{}
 		var stop fleet.Stop
 		var ended bool
-		_, err = pgx.ForEachRow(rows, []any{&stop.Scope, &stop.Name, &stop.By, &stop.Reason, &stop.At, &ended}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&stop.Scope, &stop.Name, &stop.By, &stop.Reason,
+			&stop.At, &ended}, func() error {
 			if ended {
-				records.Ends = append(records.Ends, fleet.StopEnd{Scope: stop.Scope, Name: stop.Name, By: stop.By, At: stop.At})
+				records.Ends = append(records.Ends, fleet.StopEnd{
+					Scope: stop.Scope, Name: stop.Name, By: stop.By, At: stop.At})
 			} else {
 				records.Stops = append(records.Stops, stop)
 			}
@@ -164,7 +183,8 @@ func (s *Store) StopRecords(ctx context.Context) (fleet.StopRecords, error) {
 	return records, wrap(err, "stops")
 }
 
-// Stops are all in force, the fleet's first. With a tenant in scope: those of the fleet and of that tenant.
+// Stops are all in force, the fleet's first. With a tenant in scope: those of the fleet and of that
+// tenant.
 func (s *Store) Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error) {
 	var stops []fleet.Stop
 	err := s.withinOf(ctx, s.control, scope, func(tx pgx.Tx) (err error) {
@@ -190,7 +210,8 @@ func stopSubject(scope fleet.StopScope, name string) string {
 }
 
 func stopDeed(kind fleet.OperationKind, stop fleet.Stop, word string) deed {
-	d := deed{kind: kind, subject: stopSubject(stop.Scope, stop.Name), by: stop.By, note: stop.Reason,
+	d := deed{kind: kind, subject: stopSubject(stop.Scope, stop.Name), by: stop.By,
+		note:  stop.Reason,
 		event: fleet.Event{Kind: "stop", Name: stopSubject(stop.Scope, stop.Name), Text: word}}
 	switch stop.Scope {
 	case fleet.StopTenant:
@@ -225,16 +246,19 @@ func tell(ctx context.Context, tx pgx.Tx, d deed) error {
 		batch.Queue(`
 			INSERT INTO operations (id, kind, state, tenant, tenant_uid, engine, subject, revision, requested_by, message, done, total, started_at, ended_at)
 			VALUES ($1, $2, 'Succeeded', $3, live_tenant($3), $4, $5, $6, $7, $8, 1, 1, now(), now())`,
-			newID(), string(d.kind), string(d.tenant), string(d.engine), d.subject, string(d.revision), text(d.by), message(d.note))
+			newID(), string(d.kind), string(d.tenant), string(d.engine), d.subject,
+			string(d.revision), text(d.by), message(d.note))
 	}
 	action := d.action
 	if action == "" {
 		action = strings.ToLower(string(d.kind))
 	}
-	batch.Queue(`INSERT INTO audit (actor, action, subject, tenant, tenant_uid, revision, detail) VALUES ($1, $2, $3, $4, live_tenant($4), $5, $6)`,
+	batch.Queue(
+		`INSERT INTO audit (actor, action, subject, tenant, tenant_uid, revision, detail) VALUES ($1, $2, $3, $4, live_tenant($4), $5, $6)`,
 		text(d.by), action, d.subject, string(d.tenant), string(d.revision), message(d.note))
 	if d.event.Kind != "" {
-		batch.Queue(`SELECT new_event($1, $2, $3, $4)`, d.event.Kind, string(d.event.Tenant), d.event.Name, d.event.Text)
+		batch.Queue(`SELECT new_event($1, $2, $3, $4)`, d.event.Kind, string(d.event.Tenant),
+			d.event.Name, d.event.Text)
 	}
 	return tx.SendBatch(ctx, batch).Close()
 }

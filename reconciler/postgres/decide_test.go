@@ -17,11 +17,13 @@ func TestStopStaysUntilItIsEnded(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	ctx := t.Context()
-	byTenant := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci", Reason: "deploy freeze"}
+	byTenant := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci",
+		Reason: "deploy freeze"}
 	if got := must(s.SetStop(ctx, byTenant, false))(t); got.By != byTenant.By || got.At.IsZero() {
 		t.Fatalf("%+v", got)
 	}
-	byPlatform := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", Reason: "incident"}
+	byPlatform := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:ops",
+		Reason: "incident"}
 	if got := must(s.SetStop(ctx, byPlatform, true))(t); got.By != "token:ops" {
 		t.Fatalf("the platform does not replace it: %+v", got)
 	}
@@ -34,13 +36,16 @@ func TestStopStaysUntilItIsEnded(t *testing.T) {
 	if stops := must(open(t, url).Stops(ctx, fleet.Scope{}))(t); len(stops) != 1 {
 		t.Fatalf("after a restart: %+v", stops)
 	}
-	if !must(s.ClearStop(ctx, fleet.StopTenant, "acme", "", "token:ops"))(t) || must(s.ClearStop(ctx, fleet.StopTenant, "acme", "", "token:ops"))(t) {
+	if !must(s.ClearStop(ctx, fleet.StopTenant, "acme", "", "token:ops"))(t) ||
+		must(s.ClearStop(ctx, fleet.StopTenant, "acme", "", "token:ops"))(t) {
 		t.Error("a stop ends once")
 	}
-	if n := one[int](t, url, `SELECT count(*) FROM operations WHERE kind IN ('Stop', 'Resume')`); n != 3 {
+	if n := one[int](t, url,
+		`SELECT count(*) FROM operations WHERE kind IN ('Stop', 'Resume')`); n != 3 {
 		t.Errorf("%d operations tell of it, want 3", n)
 	}
-	if n := one[int](t, url, `SELECT count(*) FROM audit WHERE action IN ('stop', 'resume')`); n != 3 {
+	if n := one[int](t, url,
+		`SELECT count(*) FROM audit WHERE action IN ('stop', 'resume')`); n != 3 {
 		t.Errorf("%d entries of the audit log, want 3", n)
 	}
 	if _, err := s.SetStop(ctx, fleet.Stop{Scope: fleet.StopTenant}, true); err == nil {
@@ -48,29 +53,37 @@ func TestStopStaysUntilItIsEnded(t *testing.T) {
 	}
 }
 
-// An end is a record, whatever deletes the row, and is after the stop that it ends and before the next, whatever the clocks say.
+// An end is a record, whatever deletes the row, and is after the stop that it ends and before the
+// next, whatever the clocks say.
 func TestTheEndOfAStopIsARecord(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
 	ctx := t.Context()
-	future := time.Now().Add(time.Hour).Truncate(time.Microsecond) // of a replica whose clock is ahead
-	stop := must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopFleet, By: "token:ops", At: future}, true))(t)
+	// of a replica whose clock is ahead
+	future := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	stop := must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopFleet, By: "token:ops", At: future},
+		true))(t)
 	must(s.ClearStop(ctx, fleet.StopFleet, "", "", "token:ops"))(t)
 	first := must(s.StopRecords(ctx))(t)
-	if len(first.Stops) != 0 || len(first.Ends) != 1 || !first.Ends[0].At.After(stop.At) || first.Ends[0].By != "token:ops" {
+	if len(first.Stops) != 0 || len(first.Ends) != 1 || !first.Ends[0].At.After(stop.At) ||
+		first.Ends[0].By != "token:ops" {
 		t.Fatalf("%+v", first)
 	}
 	check(t, s.RestoreStop(ctx, stop))
 	if got := must(s.StopRecords(ctx))(t); len(got.Stops) != 0 {
 		t.Errorf("a stop that has ended was restored: %+v", got)
 	}
-	again := must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopFleet, By: "token:ops", At: time.Now()}, true))(t)
+	again := must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopFleet, By: "token:ops",
+		At: time.Now()}, true))(t)
 	if !again.At.After(first.Ends[0].At) {
-		t.Errorf("the second stop, of %s, is not after the end of the first, %s", again.At, first.Ends[0].At)
+		t.Errorf("the second stop, of %s, is not after the end of the first, %s", again.At,
+			first.Ends[0].At)
 	}
-	exec(t, url, `DELETE FROM stops WHERE scope = 'fleet' AND name = ''`) // as a binary of an earlier version resumes
-	if got := must(s.StopRecords(ctx))(t); len(got.Stops) != 0 || len(got.Ends) != 1 || !got.Ends[0].At.After(again.At) {
+	// as a binary of an earlier version resumes
+	exec(t, url, `DELETE FROM stops WHERE scope = 'fleet' AND name = ''`)
+	if got := must(s.StopRecords(ctx))(t); len(got.Stops) != 0 || len(got.Ends) != 1 ||
+		!got.Ends[0].At.After(again.At) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -80,20 +93,24 @@ func TestALostStopIsRestoredAndEndsByARecord(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	ctx := t.Context()
-	lost := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", Reason: "incident", At: time.Now().Add(-time.Minute).Truncate(time.Microsecond)}
+	lost := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", Reason: "incident",
+		At: time.Now().Add(-time.Minute).Truncate(time.Microsecond)}
 	check(t, s.RestoreStop(ctx, lost))
 	check(t, s.RestoreStop(ctx, lost))
-	if got := must(s.StopRecords(ctx))(t); len(got.Stops) != 1 || got.Stops[0].By != lost.By || !got.Stops[0].At.Equal(lost.At) {
+	if got := must(s.StopRecords(ctx))(t); len(got.Stops) != 1 || got.Stops[0].By != lost.By ||
+		!got.Stops[0].At.Equal(lost.At) {
 		t.Fatalf("%+v", got)
 	}
 	if must(s.ClearStop(ctx, fleet.StopEngine, "eu-1", "", "token:ops"))(t) {
 		t.Error("a stop was ended that there is not")
 	}
 	got := must(s.StopRecords(ctx))(t)
-	if len(got.Ends) != 1 || got.Ends[0].Name != "eu-1" || time.Since(got.Ends[0].At) > time.Minute {
+	if len(got.Ends) != 1 || got.Ends[0].Name != "eu-1" ||
+		time.Since(got.Ends[0].At) > time.Minute {
 		t.Errorf("%+v", got)
 	}
-	if must(s.ClearStop(ctx, fleet.StopEngine, "eu-2", "token:acme/", "token:acme/ci"))(t) || len(must(s.StopRecords(ctx))(t).Ends) != 1 {
+	if must(s.ClearStop(ctx, fleet.StopEngine, "eu-2", "token:acme/", "token:acme/ci"))(t) ||
+		len(must(s.StopRecords(ctx))(t).Ends) != 1 {
 		t.Error("a tenant recorded the end of a stop that is not its own")
 	}
 }
@@ -101,11 +118,14 @@ func TestALostStopIsRestoredAndEndsByARecord(t *testing.T) {
 func TestStopsOfATenantAreItsOwnAndTheFleets(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	for _, stop := range []fleet.Stop{{Scope: fleet.StopFleet}, {Scope: fleet.StopTenant, Name: "acme"}, {Scope: fleet.StopTenant, Name: "globex"}, {Scope: fleet.StopEngine, Name: "acme"}} {
+	for _, stop := range []fleet.Stop{{Scope: fleet.StopFleet},
+		{Scope: fleet.StopTenant, Name: "acme"}, {Scope: fleet.StopTenant, Name: "globex"},
+		{Scope: fleet.StopEngine, Name: "acme"}} {
 		must(s.SetStop(t.Context(), stop, true))(t)
 	}
 	got := must(s.Stops(t.Context(), fleet.Scope{Tenant: "acme"}))(t)
-	if len(got) != 2 || got[0].Scope != fleet.StopFleet || got[1].Name != "acme" || got[1].Scope != fleet.StopTenant {
+	if len(got) != 2 || got[0].Scope != fleet.StopFleet || got[1].Name != "acme" ||
+		got[1].Scope != fleet.StopTenant {
 		t.Errorf("%+v", got)
 	}
 	if all := must(s.Stops(t.Context(), fleet.Scope{}))(t); len(all) != 4 {
@@ -119,17 +139,21 @@ func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 	ctx := t.Context()
 	waiting := func() int {
 		t.Helper()
-		holds, _, err := s.Holds(ctx, fleet.Scope{}, fleet.Filter{Revision: revision(1)}, fleet.Page{Limit: 10})
+		holds, _, err := s.Holds(ctx, fleet.Scope{}, fleet.Filter{Revision: revision(1)},
+			fleet.Page{Limit: 10})
 		check(t, err)
 		return len(holds)
 	}
 	all := waiting()
-	done := must(s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:ann", Note: "the first", At: time.Now().Add(time.Hour)}))(t)
+	done := must(s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:ann",
+		Note: "the first", At: time.Now().Add(time.Hour)}))(t)
 	first := must(s.Approvals(ctx))(t)
-	if len(first) != 1 || !done.At.Equal(first[0].At) || done.By != "token:ann" || done.Note != "the first" || done.Revision != revision(1) {
+	if len(first) != 1 || !done.At.Equal(first[0].At) || done.By != "token:ann" ||
+		done.Note != "the first" || done.Revision != revision(1) {
 		t.Errorf("answered %+v, recorded %+v", done, first)
 	}
-	if len(first) != 1 || first[0].By != "token:ann" || first[0].At.After(time.Now().Add(time.Minute)) {
+	if len(first) != 1 || first[0].By != "token:ann" ||
+		first[0].At.After(time.Now().Add(time.Minute)) {
 		t.Fatalf("not dated by the database: %+v", first)
 	}
 	if n := waiting(); all == 0 || n != 0 {
@@ -140,13 +164,16 @@ func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 	}
 	// More is held of the same revision afterwards.
 	must(s.Record(ctx, hold(t, s, "reconciler"), step(1, 2, func(r *fleet.Record) {
-		r.Holds = []fleet.Hold{{Revision: revision(1), Reason: fleet.HoldDeletions, Tenant: "acme", Message: "more of acme",
-			Since: must(s.Lately(ctx, time.Hour))(t).Now, Items: []fleet.ObjectKey{application("eu-1", "acme", "cart", "prod", "v1").Key}}}
+		r.Holds = []fleet.Hold{{Revision: revision(1), Reason: fleet.HoldDeletions, Tenant: "acme",
+			Message: "more of acme",
+			Since:   must(s.Lately(ctx, time.Hour))(t).Now, Items: []fleet.ObjectKey{
+				application("eu-1", "acme", "cart", "prod", "v1").Key}}}
 	})))(t)
 	if n := waiting(); n != 1 {
 		t.Errorf("%d holds wait for a second approval, want 1", n)
 	}
-	must(s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:bob", Note: "the second"}))(t)
+	must(s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:bob",
+		Note: "the second"}))(t)
 	again := must(s.Approvals(ctx))(t)
 	if len(again) != 1 || again[0].By != "token:bob" || !again[0].At.After(first[0].At) {
 		t.Errorf("a second approval is not the one that counts: %+v, and before %+v", again, first)
@@ -169,7 +196,8 @@ func TestAuditLogIsOnlyAddedTo(t *testing.T) {
 	_, url := populated(t)
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
-	for _, sql := range []string{`DELETE FROM audit`, `UPDATE audit SET actor = 'nobody'`, `TRUNCATE audit`, `DELETE FROM audit WHERE false`} {
+	for _, sql := range []string{`DELETE FROM audit`, `UPDATE audit SET actor = 'nobody'`,
+		`TRUNCATE audit`, `DELETE FROM audit WHERE false`} {
 		_, err := conn.Exec(t.Context(), sql)
 		var e *pgconn.PgError
 		if !errors.As(err, &e) || e.Code != "42501" {
@@ -184,7 +212,12 @@ func TestTokens(t *testing.T) {
 	s := open(t, url)
 	ctx := t.Context()
 	lease := hold(t, s, "reconciler")
-	must(s.Record(ctx, lease, step(0, 1, func(r *fleet.Record) { r.Declarations = []fleet.Declaration{tenantDeclaration("acme")} })))(t)
+	must(
+		s.Record(ctx, lease,
+			step(0, 1, func(r *fleet.Record) {
+				r.Declarations = []fleet.Declaration{
+					tenantDeclaration("acme")}
+			})))(t)
 	make1 := func(token fleet.Token) (fleet.Token, string) {
 		t.Helper()
 		token.CreatedBy = "token:ops"
@@ -202,7 +235,8 @@ func TestTokens(t *testing.T) {
 	}
 
 	made, plaintext := make1(fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleWrite})
-	if got := must(s.VerifyToken(ctx, plaintext))(t); got != made || got.Subject() != "token:acme/ci" || got.Role != fleet.RoleWrite {
+	if got := must(s.VerifyToken(ctx, plaintext))(t); got != made ||
+		got.Subject() != "token:acme/ci" || got.Role != fleet.RoleWrite {
 		t.Fatalf("made %+v, verified %+v", made, got)
 	}
 	t.Run("its plaintext is kept nowhere", func(t *testing.T) {
@@ -211,14 +245,18 @@ func TestTokens(t *testing.T) {
 			t.Errorf("the secret has %d characters of 5 bits", len(secret))
 		}
 		for _, table := range []string{"tokens", "audit", "operations", "events"} {
-			if n := one[int](t, url, `SELECT count(*) FROM `+table+` x WHERE x::text ILIKE '%' || $1 || '%'`, secret); n != 0 {
+			if n := one[int](t, url, `SELECT count(*) FROM `+table+
+				` x WHERE x::text ILIKE '%' || $1 || '%'`, secret); n != 0 {
 				t.Errorf("%s holds it", table)
 			}
 		}
 	})
 	t.Run("what is nearly one is none", func(t *testing.T) {
-		for _, bad := range []string{"", "argosy_", "argosy__", "argosy_" + made.ID, "argosy_" + made.ID + "_", plaintext + "x", plaintext[:len(plaintext)-1], strings.ToUpper(plaintext),
-			strings.Replace(plaintext, made.ID, "0"+made.ID[1:], 1) + "0", "argosy_\x00_x", strings.Repeat("argosy_a_", 1000), " " + plaintext} {
+		for _, bad := range []string{"", "argosy_", "argosy__", "argosy_" + made.ID,
+			"argosy_" + made.ID + "_", plaintext + "x", plaintext[:len(plaintext)-1],
+			strings.ToUpper(plaintext),
+			strings.Replace(plaintext, made.ID, "0"+made.ID[1:], 1) + "0", "argosy_\x00_x",
+			strings.Repeat("argosy_a_", 1000), " " + plaintext} {
 			if known(bad) {
 				t.Errorf("%q is let in", bad)
 			}
@@ -226,10 +264,12 @@ func TestTokens(t *testing.T) {
 	})
 	t.Run("it ends with its time", func(t *testing.T) {
 		past, future := time.Now().Add(-time.Second), time.Now().Add(time.Hour)
-		if _, p := make1(fleet.Token{Name: "old", Role: fleet.RoleRead, ExpiresAt: &past}); known(p) {
+		if _, p := make1(fleet.Token{Name: "old", Role: fleet.RoleRead, ExpiresAt: &past}); known(
+			p) {
 			t.Error("it is let in after its time")
 		}
-		if _, p := make1(fleet.Token{Name: "young", Role: fleet.RoleRead, ExpiresAt: &future}); !known(p) {
+		if _, p := make1(fleet.Token{Name: "young", Role: fleet.RoleRead,
+			ExpiresAt: &future}); !known(p) {
 			t.Error("it is not let in before its time")
 		}
 	})
@@ -245,7 +285,8 @@ func TestTokens(t *testing.T) {
 		}
 	})
 	t.Run("it needs a tenant that there is, a role and a name", func(t *testing.T) {
-		for _, bad := range []fleet.Token{{Name: "ci", Tenant: "nope", Role: fleet.RoleRead}, {Name: "ci", Role: "admin"}, {Name: "a/b", Role: fleet.RoleRead}} {
+		for _, bad := range []fleet.Token{{Name: "ci", Tenant: "nope", Role: fleet.RoleRead},
+			{Name: "ci", Role: "admin"}, {Name: "a/b", Role: fleet.RoleRead}} {
 			if _, _, err := s.CreateToken(ctx, bad); err == nil {
 				t.Errorf("%+v is made", bad)
 			}
@@ -260,21 +301,33 @@ func TestTenantOfTheSameNameInheritsNothing(t *testing.T) {
 	a := application("eu-1", "acme", "a", "prod", "v1")
 	s, reconciler, worker, rows := recorded(t, url, a)
 	ctx, acme := t.Context(), fleet.Scope{Tenant: "acme"}
-	_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleRead})
+	_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme",
+		Role: fleet.RoleRead})
 	check(t, err)
 	check(t, s.Acknowledge(ctx, worker, applied(rows)))
-	check(t, s.Observe(ctx, worker, []fleet.Observation{{Key: a.Key, Message: "secret of the former"}}))
-	must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci"}, true))(t)
-	if o, _, err := s.Operations(ctx, acme, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(o) != 1 {
+	check(t, s.Observe(ctx, worker, []fleet.Observation{
+		{Key: a.Key, Message: "secret of the former"}}))
+	must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci"},
+		true))(t)
+	if o, _, err := s.Operations(ctx, acme, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil ||
+		len(o) != 1 {
 		t.Fatalf("before: %+v, %v", o, err)
 	}
-	must(s.Record(ctx, reconciler, step(1, 2, func(r *fleet.Record) { r.Removed = []fleet.Key{{Kind: fleet.KindTenant, Name: "acme"}} })))(t)
-	must(s.Record(ctx, reconciler, step(2, 3, func(r *fleet.Record) { r.Declarations = []fleet.Declaration{tenantDeclaration("acme")} })))(t)
+	must(s.Record(ctx, reconciler,
+		step(1, 2, func(r *fleet.Record) {
+			r.Removed = []fleet.Key{{Kind: fleet.KindTenant, Name: "acme"}}
+		})))(t)
+	must(s.Record(ctx, reconciler,
+		step(2, 3, func(r *fleet.Record) {
+			r.Declarations = []fleet.Declaration{
+				tenantDeclaration("acme")}
+		})))(t)
 
 	if _, err := s.VerifyToken(ctx, plaintext); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("the former's token: %v", err)
 	}
-	if o, _, err := s.Operations(ctx, acme, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(o) != 0 {
+	if o, _, err := s.Operations(ctx, acme, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil ||
+		len(o) != 0 {
 		t.Errorf("the former's operations: %+v, %v", o, err)
 	}
 	if e, _, err := s.Events(ctx, acme, 0, 100); err != nil || len(e) != 0 {
@@ -288,7 +341,11 @@ func TestTenantOfTheSameNameInheritsNothing(t *testing.T) {
 	if again := one[int](t, url, `SELECT count(*) FROM tenants WHERE tenant = 'acme'`); again != 2 {
 		t.Errorf("%d lives of acme", again)
 	}
-	must(s.Record(ctx, reconciler, step(3, 4, func(r *fleet.Record) { r.Declarations = []fleet.Declaration{tenantDeclaration("acme")} })))(t)
+	must(s.Record(ctx, reconciler,
+		step(3, 4, func(r *fleet.Record) {
+			r.Declarations = []fleet.Declaration{
+				tenantDeclaration("acme")}
+		})))(t)
 	if again := one[int](t, url, `SELECT count(*) FROM tenants WHERE tenant = 'acme'`); again != 2 {
 		t.Errorf("a changed tenant is taken for a new one: %d lives", again)
 	}
@@ -334,7 +391,8 @@ func TestEventsOfManyWritersAreAllSeenOnce(t *testing.T) {
 		writers.Go(func() {
 			defer conn.Close(t.Context())
 			for range each {
-				if _, err := conn.Exec(t.Context(), `SELECT new_event('hold', '', 'n', ''), pg_sleep(random() * 0.004)`); err != nil {
+				if _, err := conn.Exec(t.Context(),
+					`SELECT new_event('hold', '', 'n', ''), pg_sleep(random() * 0.004)`); err != nil {
 					t.Error(err)
 				}
 			}

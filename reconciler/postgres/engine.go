@@ -9,11 +9,14 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// ReportEngine takes how an engine stands. A report that says nothing new writes nothing. fleet.ErrFenced when the lease has passed on.
-func (s *Store) ReportEngine(ctx context.Context, lease fleet.Lease, report fleet.EngineReport) error {
-	engine, err := leasedEngine(lease, []fleet.EngineReport{report}, func(r fleet.EngineReport) fleet.ObjectKey {
-		return fleet.ObjectKey{Engine: r.Engine, Name: "the report"}
-	})
+// ReportEngine takes how an engine stands. A report that says nothing new writes nothing.
+// fleet.ErrFenced when the lease has passed on.
+func (s *Store) ReportEngine(ctx context.Context, lease fleet.Lease,
+	report fleet.EngineReport) error {
+	engine, err := leasedEngine(lease, []fleet.EngineReport{report},
+		func(r fleet.EngineReport) fleet.ObjectKey {
+			return fleet.ObjectKey{Engine: r.Engine, Name: "the report"}
+		})
 	if err != nil {
 		return err
 	}
@@ -33,7 +36,8 @@ func (s *Store) ReportEngine(ctx context.Context, lease fleet.Lease, report flee
 	return wrap(err, "report of engine %s", engine)
 }
 
-// SetCursor keeps the number up to which a worker has read its rows. It only ever grows. fleet.ErrFenced when the lease has passed on.
+// SetCursor keeps the number up to which a worker has read its rows. It only ever grows.
+// fleet.ErrFenced when the lease has passed on.
 func (s *Store) SetCursor(ctx context.Context, lease fleet.Lease, cursor int64) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
@@ -48,11 +52,13 @@ func (s *Store) SetCursor(ctx context.Context, lease fleet.Lease, cursor int64) 
 	return wrap(err, "cursor of engine %s", engine)
 }
 
-// Cursor is what SetCursor kept last; 0 when it never did. Rows up to it were read, not necessarily acknowledged.
+// Cursor is what SetCursor kept last; 0 when it never did. Rows up to it were read, not necessarily
+// acknowledged.
 func (s *Store) Cursor(ctx context.Context, engine fleet.EngineName) (int64, error) {
 	var cursor int64
 	err := s.again(ctx, func() error {
-		return s.work.QueryRow(ctx, `SELECT cursor FROM engines WHERE engine = $1`, string(engine)).Scan(&cursor)
+		return s.work.QueryRow(ctx, `SELECT cursor FROM engines WHERE engine = $1`,
+			string(engine)).Scan(&cursor)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
@@ -60,7 +66,8 @@ func (s *Store) Cursor(ctx context.Context, engine fleet.EngineName) (int64, err
 	return cursor, wrap(err, "cursor of engine %s", engine)
 }
 
-// EngineSpecs are the engines that are declared, and those that are no longer but still have rows to be removed.
+// EngineSpecs are the engines that are declared, and those that are no longer but still have rows
+// to be removed.
 func (s *Store) EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.EngineSpec, error) {
 	type named struct {
 		name fleet.EngineName

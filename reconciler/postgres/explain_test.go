@@ -20,7 +20,8 @@ type asked struct {
 	inBatch []pgx.TraceQueryStartData
 }
 
-func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn,
+	d pgx.TraceQueryStartData) context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all = append(a.all, d)
@@ -52,11 +53,13 @@ func explain(t testing.TB, url string, scope fleet.Scope, d pgx.TraceQueryStartD
 	check(t, err)
 	settings := `SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; SET LOCAL timezone = 'UTC'`
 	if scope.Tenant != "" {
-		settings += `; SET LOCAL argosy.tenant = '` + string(scope.Tenant) + `'; SET LOCAL ROLE argosy_reader`
+		settings += `; SET LOCAL argosy.tenant = '` + string(scope.Tenant) +
+			`'; SET LOCAL ROLE argosy_reader`
 	}
 	_, err = tx.Exec(t.Context(), settings)
 	check(t, err)
-	rows, err := tx.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) `+d.SQL, d.Args...)
+	rows, err := tx.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) `+
+		d.SQL, d.Args...)
 	check(t, err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	check(t, err)
@@ -82,14 +85,17 @@ func TestPullsOfATenantAreFoundWithoutReadingOthers(t *testing.T) {
 		by    fleet.Filter
 		want  int
 	}{
-		"as acme":                {acme, fleet.Filter{}, 2},
-		"as acme, merged":        {acme, fleet.Filter{State: fleet.PullMerged}, 0},
-		"as acme, one":           {acme, fleet.Filter{Pull: 4000}, 1},
-		"of acme":                {fleet.Scope{}, fleet.Filter{Tenant: "acme"}, 2},
-		"of globex, open":        {fleet.Scope{}, fleet.Filter{Tenant: "globex", State: fleet.PullOpen}, 1},
-		"as globex, open":        {fleet.Scope{Tenant: "globex"}, fleet.Filter{State: fleet.PullOpen}, 1},
-		"as globex, one page":    {fleet.Scope{Tenant: "globex"}, fleet.Filter{}, 50},
-		"as globex, merged page": {fleet.Scope{Tenant: "globex"}, fleet.Filter{State: fleet.PullMerged}, 50},
+		"as acme":         {acme, fleet.Filter{}, 2},
+		"as acme, merged": {acme, fleet.Filter{State: fleet.PullMerged}, 0},
+		"as acme, one":    {acme, fleet.Filter{Pull: 4000}, 1},
+		"of acme":         {fleet.Scope{}, fleet.Filter{Tenant: "acme"}, 2},
+		"of globex, open": {
+			fleet.Scope{}, fleet.Filter{Tenant: "globex", State: fleet.PullOpen}, 1},
+		"as globex, open": {fleet.Scope{Tenant: "globex"}, fleet.Filter{
+			State: fleet.PullOpen}, 1},
+		"as globex, one page": {fleet.Scope{Tenant: "globex"}, fleet.Filter{}, 50},
+		"as globex, merged page": {fleet.Scope{Tenant: "globex"}, fleet.Filter{
+			State: fleet.PullMerged}, 50},
 	} {
 		got, _, err := s.Pulls(t.Context(), c.scope, c.by, page)
 		check(t, err)
@@ -97,7 +103,9 @@ func TestPullsOfATenantAreFoundWithoutReadingOthers(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, len(got), c.want)
 		}
 		how := explain(t, url, c.scope, seen.of(t, "FROM pulls p"))
-		if strings.Contains(how, "Seq Scan on pulls") || strings.Contains(how, "Seq Scan on pull_tenants") || strings.Contains(how, "Sort") || strings.Contains(how, "Rows Removed by") ||
+		if strings.Contains(how, "Seq Scan on pulls") ||
+			strings.Contains(how, "Seq Scan on pull_tenants") || strings.Contains(how, "Sort") ||
+			strings.Contains(how, "Rows Removed by") ||
 			!strings.Contains(how, "pull_tenants_") {
 			t.Errorf("%s:\n%s", name, how)
 		}
@@ -105,7 +113,8 @@ func TestPullsOfATenantAreFoundWithoutReadingOthers(t *testing.T) {
 }
 
 // TraceBatchStart and TraceBatchEnd are nothing: the statements of a batch are seen one by one.
-func (*asked) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (*asked) TraceBatchStart(ctx context.Context, _ *pgx.Conn,
+	_ pgx.TraceBatchStartData) context.Context {
 	return ctx
 }
 
@@ -149,7 +158,9 @@ func TestUnwellApplicationsAreFoundWithoutReadingTheOthers(t *testing.T) {
 		by   fleet.Filter
 		want int
 	}{
-		{fleet.Filter{Health: fleet.HealthDegraded}, 4}, {fleet.Filter{Health: fleet.HealthSuspended}, 0}, {fleet.Filter{Health: fleet.HealthMissing}, 0},
+		{fleet.Filter{Health: fleet.HealthDegraded}, 4},
+		{fleet.Filter{Health: fleet.HealthSuspended}, 0},
+		{fleet.Filter{Health: fleet.HealthMissing}, 0},
 		{fleet.Filter{Apply: fleet.ApplyFailed}, 4}, {fleet.Filter{Apply: fleet.ApplyConflict}, 0},
 	} {
 		got, _, err := s.Applications(t.Context(), fleet.Scope{}, c.by, fleet.Page{Limit: 100})
@@ -158,7 +169,8 @@ func TestUnwellApplicationsAreFoundWithoutReadingTheOthers(t *testing.T) {
 			t.Errorf("%+v: %d, want %d", c.by, len(got), c.want)
 		}
 		asked := seen.of(t, "FROM desired d")
-		if cost := costOf(t, url, asked.SQL, asked.Args...); cost.rows > 2*c.want || cost.pages > 100 {
+		if cost := costOf(t, url, asked.SQL, asked.Args...); cost.rows > 2*c.want ||
+			cost.pages > 100 {
 			t.Errorf("%+v costs %+v\n%s", c.by, cost, explain(t, url, fleet.Scope{}, asked))
 		}
 	}

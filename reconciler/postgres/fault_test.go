@@ -18,15 +18,18 @@ import (
 	"argosy.dev/argosy/reconciler/postgres/embedded"
 )
 
-// Case 60: the connection is lost before the request arrives, or after COMMIT and before the answer does. Either way there is one effect.
+// Case 60: the connection is lost before the request arrives, or after COMMIT and before the answer
+// does. Either way there is one effect.
 func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 	t.Parallel()
 	a := application("eu-1", "acme", "a", "prod", "v1")
-	for name, cut := range map[string]int32{"the request is lost": cutRequest, "the answer is lost": cutAnswer} {
+	for name, cut := range map[string]int32{"the request is lost": cutRequest,
+		"the answer is lost": cutAnswer} {
 		t.Run(name, func(t *testing.T) {
 			url := newDatabase(t)
 			between := newProxy(t, url)
-			s := openWith(t, between.url, postgres.Options{Connections: postgres.Connections{Workers: 1}})
+			s := openWith(t, between.url, postgres.Options{Connections: postgres.Connections{
+				Workers: 1}})
 			ctx := t.Context()
 			lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
 			n := 0
@@ -34,7 +37,8 @@ func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 				n++
 				a = application("eu-1", "acme", "a", "prod", fmt.Sprint("v", n))
 				seq, err := s.Record(ctx, lease, step(n-1, n, func(r *fleet.Record) {
-					r.Declarations, r.Rows = []fleet.Declaration{tenantDeclaration("acme")}, []fleet.Row{a}
+					r.Declarations, r.Rows = []fleet.Declaration{tenantDeclaration("acme")},
+						[]fleet.Row{a}
 					r.Deletions = []fleet.Deletion{{Key: a.Key, Tenant: "acme"}}
 				}))
 				if err != nil || seq != int64(n) {
@@ -45,26 +49,35 @@ func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 			for what, f := range map[string]func(){
 				"Record": record,
 				"Acknowledge": func() {
-					check(t, s.Acknowledge(ctx, worker, []fleet.Ack{{Key: a.Key, Seq: int64(n), State: fleet.ApplyApplied}}))
+					check(t,
+						s.Acknowledge(ctx, worker, []fleet.Ack{
+							{Key: a.Key, Seq: int64(n), State: fleet.ApplyApplied}}))
 				},
-				"Observe": func() { check(t, s.Observe(ctx, worker, []fleet.Observation{{Key: a.Key, Message: fmt.Sprint(n)}})) },
+				"Observe": func() {
+					check(t, s.Observe(ctx, worker, []fleet.Observation{
+						{Key: a.Key, Message: fmt.Sprint(n)}}))
+				},
 				"Approve": func() {
 					approvals++
 					must(s.Approve(ctx, fleet.Approval{Revision: revision(1000)}))(t)
 				},
 				"SetStop": func() {
 					stops++
-					must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopEngine, Name: fmt.Sprint("e", stops)}, true))(t)
+					must(
+						s.SetStop(ctx, fleet.Stop{Scope: fleet.StopEngine,
+							Name: fmt.Sprint("e", stops)}, true))(t)
 				},
 				"CreateToken": func() {
 					tokens++
-					_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleRead})
+					_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme",
+						Role: fleet.RoleRead})
 					check(t, err)
 					must(s.VerifyToken(ctx, plaintext))(t)
 				},
 				"Load": func() { must(s.Load(ctx))(t) },
 				"Acquire": func() {
-					if l, ok, err := s.Acquire(ctx, "engine/eu-1", "replica-1", time.Hour); err != nil || !ok || l.Epoch != 1 {
+					if l, ok, err := s.Acquire(ctx, "engine/eu-1", "replica-1",
+						time.Hour); err != nil || !ok || l.Epoch != 1 {
 						t.Errorf("%+v, %v, %v", l, ok, err)
 					}
 				},
@@ -104,7 +117,8 @@ func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 	}
 }
 
-// Case 60: sessions are ended at random while revisions are recorded. What is there in the end is what was recorded.
+// Case 60: sessions are ended at random while revisions are recorded. What is there in the end is
+// what was recorded.
 func TestCase60TerminatedSessionsLoseAndDoubleNothing(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -116,7 +130,8 @@ func TestCase60TerminatedSessionsLoseAndDoubleNothing(t *testing.T) {
 	defer conn.Close(context.Background())
 	killer.Go(func() {
 		for ctx.Err() == nil {
-			_, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid), pg_sleep(0.1) FROM pg_stat_activity
+			_, err := conn.Exec(ctx,
+				`SELECT pg_terminate_backend(pid), pg_sleep(0.1) FROM pg_stat_activity
 				WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'argosy' AND random() < 0.2`)
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
@@ -139,7 +154,8 @@ func TestCase60TerminatedSessionsLoseAndDoubleNothing(t *testing.T) {
 	cancel()
 	killer.Wait()
 	snap := must(s.Load(t.Context()))(t)
-	if snap.Applied != revision(revisions) || snap.Seq != revisions*rows || len(snap.Objects) != rows {
+	if snap.Applied != revision(revisions) || snap.Seq != revisions*rows ||
+		len(snap.Objects) != rows {
 		t.Errorf("applied %s, number %d, %d objects", snap.Applied, snap.Seq, len(snap.Objects))
 	}
 	if n := one[int](t, url, `SELECT count(*) FROM revisions`); n != revisions {
@@ -172,7 +188,8 @@ func TestCase60ServerCrashKeepsWhatWasRecorded(t *testing.T) {
 	go func() {
 		defer close(stopped)
 		for n := 1; ; n++ {
-			if _, err := s.Record(context.Background(), lease, fullRecord(n-1, n, 200)); err != nil {
+			if _, err := s.Record(context.Background(), lease,
+				fullRecord(n-1, n, 200)); err != nil {
 				return
 			}
 			last.Store(int64(n))
@@ -228,7 +245,8 @@ func TestCase61NotificationInTheGapIsMadeUpFor(t *testing.T) {
 	until(t, "the first look", func() bool { return looks.Load() == 1 })
 	check(t, s.Notify(t.Context(), "replica-1"))
 	until(t, "a look for the notification", func() bool { return looks.Load() == 2 })
-	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
+	exec(t, url,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
 	check(t, s.Notify(t.Context(), "replica-1"))
 	until(t, "a look after the gap", func() bool { return looks.Load() >= 3 })
 	before := looks.Load()
@@ -249,14 +267,16 @@ func TestCase62ReadOnlyPrimaryIsLeftAndFoundAgain(t *testing.T) {
 	readOnly := func(state string) {
 		conn := connect(t, own.URL)
 		defer conn.Close(context.Background())
-		for _, sql := range []string{`ALTER SYSTEM SET default_transaction_read_only = ` + state, `SELECT pg_reload_conf()`} {
+		for _, sql := range []string{`ALTER SYSTEM SET default_transaction_read_only = ` + state,
+			`SELECT pg_reload_conf()`} {
 			if _, err := conn.Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	sessions := func() string {
-		return one[string](t, own.URL, `SELECT coalesce(string_agg(pid::text, ' ' ORDER BY pid), '') FROM pg_stat_activity WHERE application_name = 'argosy'`)
+		return one[string](t, own.URL,
+			`SELECT coalesce(string_agg(pid::text, ' ' ORDER BY pid), '') FROM pg_stat_activity WHERE application_name = 'argosy'`)
 	}
 	warm := sessions()
 	readOnly("on")
@@ -284,14 +304,17 @@ func TestCase62RefusedWriteIsNamed(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	exec(t, url, `CREATE FUNCTION argosy.demoted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN SET LOCAL transaction_read_only = on; INSERT INTO argosy.leases VALUES ('x', 'x', 1, now()); RETURN NEW; END $$;
+	exec(t, url,
+		`CREATE FUNCTION argosy.demoted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN SET LOCAL transaction_read_only = on; INSERT INTO argosy.leases VALUES ('x', 'x', 1, now()); RETURN NEW; END $$;
 		CREATE TRIGGER demoted BEFORE INSERT ON argosy.stops FOR EACH ROW EXECUTE FUNCTION argosy.demoted()`)
-	if _, err := s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet}, true); !errors.Is(err, postgres.ErrReadOnly) {
+	if _, err := s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet}, true); !errors.Is(err,
+		postgres.ErrReadOnly) {
 		t.Fatalf("got %v", err)
 	}
 }
 
-// Case 63: many writers, conflicts that the database asks to try again, and a work pool that is full.
+// Case 63: many writers, conflicts that the database asks to try again, and a work pool that is
+// full.
 func TestCase63ConflictsAreTriedAgainAndBounded(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"40001", "40P01", "55P03"} {
@@ -308,7 +331,8 @@ func TestCase63ConflictsAreTriedAgainAndBounded(t *testing.T) {
 			if n := one[int](t, url, `SELECT last_value FROM tries`); n != 4 {
 				t.Errorf("it took %d attempts", n)
 			}
-			exec(t, url, `DELETE FROM status; ALTER SEQUENCE argosy.tries RESTART; CREATE OR REPLACE FUNCTION argosy.conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			exec(t, url,
+				`DELETE FROM status; ALTER SEQUENCE argosy.tries RESTART; CREATE OR REPLACE FUNCTION argosy.conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 				PERFORM nextval('argosy.tries'); RAISE EXCEPTION 'conflict' USING ERRCODE = '`+code+`'; END $$`)
 			if err := s.Acknowledge(t.Context(), worker, applied(rows)); err == nil {
 				t.Error("a conflict for good is no error")
@@ -322,14 +346,16 @@ func TestCase63ConflictsAreTriedAgainAndBounded(t *testing.T) {
 
 func TestCase63RealDeadlockIsSurvived(t *testing.T) {
 	t.Parallel()
-	a, b := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod", "v1")
+	a, b := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod",
+		"v1")
 	url := newDatabase(t)
 	s, _, worker, rows := recorded(t, url, a, b)
 	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
 	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key}, {Key: b.Key}}))
 	other := connect(t, url)
 	defer other.Close(t.Context())
-	_, err := other.Exec(t.Context(), `SET deadlock_timeout = '10s'`) // the store's session finds the circle first
+	// the store's session finds the circle first
+	_, err := other.Exec(t.Context(), `SET deadlock_timeout = '10s'`)
 	check(t, err)
 	tx, err := other.Begin(t.Context())
 	check(t, err)
@@ -342,12 +368,14 @@ func TestCase63RealDeadlockIsSurvived(t *testing.T) {
 	go func() {
 		err := s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Message: "1"}})
 		if err == nil { // both in one batch: whichever row it takes first, it waits for b
-			err = s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Message: "2"}, {Key: b.Key, Message: "2"}})
+			err = s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Message: "2"},
+				{Key: b.Key, Message: "2"}})
 		}
 		observed <- err
 	}()
 	until(t, "the store to wait", func() bool {
-		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) > 0
+		return one[int](t, url,
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) > 0
 	})
 	check(t, lock(a.Key.Name))
 	check(t, tx.Commit(t.Context()))
@@ -373,13 +401,15 @@ func TestCase63LeasesAreRenewedWhileThePoolIsFull(t *testing.T) {
 	var writers sync.WaitGroup
 	for i := range 32 {
 		writers.Go(func() {
-			if err := s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Message: fmt.Sprint(i)}}); err != nil {
+			if err := s.Observe(t.Context(), worker, []fleet.Observation{
+				{Key: a.Key, Message: fmt.Sprint(i)}}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	until(t, "a full pool", func() bool {
-		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) == 2
+		return one[int](t, url,
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) == 2
 	})
 	for range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -411,7 +441,10 @@ func TestANotificationSaysWhoseItIsAndADecisionNotifies(t *testing.T) {
 			return err
 		}, ""},
 		{func() error { _, err := s.SetStop(ctx, stop, true); return err }, fleet.NoticeStops},
-		{func() error { _, err := s.ClearStop(ctx, stop.Scope, stop.Name, "", "token:ops"); return err }, fleet.NoticeStops},
+		{func() error {
+			_, err := s.ClearStop(ctx, stop.Scope, stop.Name, "", "token:ops")
+			return err
+		}, fleet.NoticeStops},
 	} {
 		check(t, c.say())
 		if got := <-said; got != c.want {

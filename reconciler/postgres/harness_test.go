@@ -22,7 +22,8 @@ import (
 var server *embedded.Server
 
 // quick settings: what these tests lose in a power cut, they do not need.
-var quick = []string{"fsync=off", "full_page_writes=off", "synchronous_commit=off", "max_connections=300", "shared_buffers=128MB"}
+var quick = []string{"fsync=off", "full_page_writes=off", "synchronous_commit=off",
+	"max_connections=300", "shared_buffers=128MB"}
 
 func TestMain(m *testing.M) {
 	os.Exit(withServer(m.Run))
@@ -35,7 +36,8 @@ func withServer(run func() int) int {
 		err = os.Chmod(dir, 0o711)
 	}
 	if err == nil {
-		server, err = embedded.StartWith(context.Background(), dir+"/db", embedded.Options{Set: quick})
+		server, err = embedded.StartWith(context.Background(), dir+"/db", embedded.Options{
+			Set: quick})
 	}
 	if err == nil {
 		defer server.Stop()
@@ -151,13 +153,18 @@ func revision(n int) fleet.Revision { return fleet.Revision(fmt.Sprintf("%040x",
 
 // application is a row with a body of the usual size.
 func application(engine, tenant, deployment, environment, targetRevision string) fleet.Row {
-	id := fleet.ApplicationID{Tenant: fleet.TenantName(tenant), Deployment: fleet.DeploymentName(deployment), Environment: fleet.EnvironmentName(environment)}
-	body := fmt.Sprintf(`{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"annotations":{"filler":%q},"name":%q},`+
-		`"spec":{"source":{"path":"deploy","repoURL":"https://git.example.com/%s/%s","targetRevision":%q}}}`,
+	id := fleet.ApplicationID{Tenant: fleet.TenantName(tenant),
+		Deployment:  fleet.DeploymentName(deployment),
+		Environment: fleet.EnvironmentName(environment)}
+	body := fmt.Sprintf(
+		`{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"annotations":{"filler":%q},"name":%q},`+
+			`"spec":{"source":{"path":"deploy","repoURL":"https://git.example.com/%s/%s","targetRevision":%q}}}`,
 		strings.Repeat("x", 700), fleet.ApplicationName(id), tenant, deployment, targetRevision)
 	return fleet.Row{
-		Key:    fleet.ObjectKey{Engine: fleet.EngineName(engine), Kind: fleet.ObjectApplication, Name: fleet.ApplicationName(id)},
-		Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment, Deletion: fleet.DeletionDelete,
+		Key: fleet.ObjectKey{Engine: fleet.EngineName(engine), Kind: fleet.ObjectApplication,
+			Name: fleet.ApplicationName(id)},
+		Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
+		Deletion: fleet.DeletionDelete,
 		Manifest: manifest(body),
 	}
 }
@@ -168,37 +175,53 @@ func manifest(body string) fleet.Manifest {
 }
 
 func tenantDeclaration(name string) fleet.Declaration {
-	return fleet.Declaration{Key: fleet.Key{Kind: fleet.KindTenant, Name: name}, Path: "fleet/tenants/" + name + ".yaml", Blob: "t-" + name,
-		Tenant: &fleet.TenantSpec{Owners: []string{"group:" + name}, Quota: fleet.Quota{Environments: 5, Deployments: 10, Applications: 50}}}
+	return fleet.Declaration{Key: fleet.Key{Kind: fleet.KindTenant, Name: name},
+		Path: "fleet/tenants/" + name + ".yaml", Blob: "t-" + name,
+		Tenant: &fleet.TenantSpec{Owners: []string{"group:" + name}, Quota: fleet.Quota{
+			Environments: 5, Deployments: 10, Applications: 50}}}
 }
 
 func environmentDeclaration(tenant, name string) fleet.Declaration {
-	return fleet.Declaration{Key: fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: fleet.TenantName(tenant), Name: name},
-		Path: "tenants/" + tenant + "/environments/" + name + ".yaml", Blob: "e-" + name, Labels: map[string]string{"tier": name},
-		Environment: &fleet.EnvironmentSpec{Region: "eu", Namespaces: []string{"checkout"}, Cluster: &fleet.ClusterSpec{Server: "https://" + name + ".example.com"}}}
+	return fleet.Declaration{
+		Key: fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: fleet.TenantName(tenant),
+			Name: name},
+		Path: "tenants/" + tenant + "/environments/" + name + ".yaml", Blob: "e-" + name,
+		Labels: map[string]string{"tier": name},
+		Environment: &fleet.EnvironmentSpec{Region: "eu", Namespaces: []string{"checkout"},
+			Cluster: &fleet.ClusterSpec{Server: "https://" + name + ".example.com"}}}
 }
 
-func deploymentDeclaration(tenant, name string, environments ...fleet.EnvironmentName) fleet.Declaration {
-	return fleet.Declaration{Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: fleet.TenantName(tenant), Name: name},
+func deploymentDeclaration(tenant, name string,
+	environments ...fleet.EnvironmentName) fleet.Declaration {
+	return fleet.Declaration{
+		Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: fleet.TenantName(tenant),
+			Name: name},
 		Path: "tenants/" + tenant + "/deployments/" + name + ".yaml", Blob: "d-" + name,
-		Deployment: &fleet.DeploymentSpec{Source: fleet.Source{RepoURL: "https://git.example.com/" + tenant + "/" + name, TargetRevision: "v1"},
+		Deployment: &fleet.DeploymentSpec{
+			Source: fleet.Source{RepoURL: "https://git.example.com/" + tenant + "/" + name,
+				TargetRevision: "v1"},
 			Destination: fleet.Destinations{Environments: environments, Namespace: "checkout"}}}
 }
 
 func engineDeclaration(name string) fleet.Declaration {
-	return fleet.Declaration{Key: fleet.Key{Kind: fleet.KindEngine, Name: name}, Path: "fleet/engines/" + name + ".yaml", Blob: "g-" + name,
-		Engine: &fleet.EngineSpec{Region: "eu", Capacity: fleet.Capacity{Applications: 100, Environments: 10},
+	return fleet.Declaration{Key: fleet.Key{Kind: fleet.KindEngine, Name: name},
+		Path: "fleet/engines/" + name + ".yaml", Blob: "g-" + name,
+		Engine: &fleet.EngineSpec{Region: "eu", Capacity: fleet.Capacity{
+			Applications: 100, Environments: 10},
 			ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd-" + name, InstallationID: name}}}
 }
 
 func placement(tenant, environment, engine string) fleet.Placement {
-	return fleet.Placement{Environment: fleet.EnvironmentID{Tenant: fleet.TenantName(tenant), Name: fleet.EnvironmentName(environment)},
-		Engine: fleet.EngineName(engine), Reason: "the only one of region eu", Alternatives: []fleet.Alternative{{Engine: "us-1", Reason: "region us"}}}
+	return fleet.Placement{Environment: fleet.EnvironmentID{Tenant: fleet.TenantName(tenant),
+		Name: fleet.EnvironmentName(environment)},
+		Engine: fleet.EngineName(engine), Reason: "the only one of region eu",
+		Alternatives: []fleet.Alternative{{Engine: "us-1", Reason: "region us"}}}
 }
 
 // step is a record from one revision to the next.
 func step(base, head int, fill func(*fleet.Record)) fleet.Record {
-	r := fleet.Record{Revision: revision(head), PlanHash: fmt.Sprintf("plan-%d", head), Author: "Ann <ann@example.com>", Subject: "change " + fmt.Sprint(head),
+	r := fleet.Record{Revision: revision(head), PlanHash: fmt.Sprintf("plan-%d", head),
+		Author: "Ann <ann@example.com>", Subject: "change " + fmt.Sprint(head),
 		CommittedAt: time.Date(2026, 11, 20, 12, 0, head, 0, time.UTC)}
 	if base > 0 {
 		r.Base = revision(base)
@@ -210,7 +233,8 @@ func step(base, head int, fill func(*fleet.Record)) fleet.Record {
 func applied(rows []fleet.Row) []fleet.Ack {
 	var acks []fleet.Ack
 	for _, r := range rows {
-		acks = append(acks, fleet.Ack{Key: r.Key, Seq: r.Seq, State: fleet.ApplyApplied, Removed: r.Absent})
+		acks = append(acks, fleet.Ack{Key: r.Key, Seq: r.Seq, State: fleet.ApplyApplied,
+			Removed: r.Absent})
 	}
 	return acks
 }

@@ -9,9 +9,11 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}, newest first. A tenant sees those of its own life: what a
-// tenant of the same name did before it was removed is not its own.
-func (s *Store) Operations(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.Operation, string, error) {
+// Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}, newest first. A
+// tenant sees those of its own life: what a tenant of the same name did before it was removed is
+// not its own.
+func (s *Store) Operations(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.Operation, string, error) {
 	f := filter{}
 	f.tenants("o.tenant", scope, by.Tenant)
 	if scope.Tenant != "" {
@@ -30,11 +32,13 @@ func (s *Store) Operations(ctx context.Context, scope fleet.Scope, by fleet.Filt
 
 func scanOperation(row pgx.CollectableRow) (fleet.Operation, error) {
 	var o fleet.Operation
-	err := row.Scan(&o.ID, &o.Kind, &o.State, &o.Tenant, &o.Engine, &o.Subject, &o.Revision, &o.RequestedBy, &o.Message, &o.Done, &o.Total, &o.StartedAt, &o.EndedAt)
+	err := row.Scan(&o.ID, &o.Kind, &o.State, &o.Tenant, &o.Engine, &o.Subject, &o.Revision,
+		&o.RequestedBy, &o.Message, &o.Done, &o.Total, &o.StartedAt, &o.EndedAt)
 	return o, err
 }
 
-// completeOperations counts how far the revisions that are still under way have come, rather than having every acknowledgement write it.
+// completeOperations counts how far the revisions that are still under way have come, rather than
+// having every acknowledgement write it.
 func completeOperations(ctx context.Context, tx pgx.Tx, operations []fleet.Operation) error {
 	var open []fleet.Revision
 	for _, o := range operations {
@@ -47,7 +51,8 @@ func completeOperations(ctx context.Context, tx pgx.Tx, operations []fleet.Opera
 		return err
 	}
 	for i := range operations {
-		if o := &operations[i]; o.Kind == fleet.OperationReconcile && o.State == fleet.OperationRunning {
+		if o := &operations[i]; o.Kind == fleet.OperationReconcile &&
+			o.State == fleet.OperationRunning {
 			o.Done = max(0, o.Total-pending[o.Revision])
 		}
 	}
@@ -55,12 +60,14 @@ func completeOperations(ctx context.Context, tx pgx.Tx, operations []fleet.Opera
 }
 
 // pendingOf counts the objects of each revision that do not have what their rows want.
-func pendingOf(ctx context.Context, tx pgx.Tx, revisions []fleet.Revision) (map[fleet.Revision]int, error) {
+func pendingOf(ctx context.Context, tx pgx.Tx, revisions []fleet.Revision) (map[fleet.Revision]int,
+	error) {
 	found := map[fleet.Revision]int{}
 	if len(revisions) == 0 {
 		return found, nil
 	}
-	rows, err := tx.Query(ctx, `SELECT d.revision, count(*)`+fromRows+`WHERE d.revision = ANY($1::text[]) AND pending(d.seq, s.seq, s.state) GROUP BY 1`,
+	rows, err := tx.Query(ctx, `SELECT d.revision, count(*)`+fromRows+
+		`WHERE d.revision = ANY($1::text[]) AND pending(d.seq, s.seq, s.state) GROUP BY 1`,
 		column(revisions, func(r fleet.Revision) string { return string(r) }))
 	if err != nil {
 		return nil, err
@@ -84,8 +91,10 @@ func items[T any](all []numbered[T], next string, err error) ([]T, string, error
 	return column(all, func(n numbered[T]) T { return n.item }), next, err
 }
 
-// Revisions match Filter.Revision, the last recorded first. They belong to the platform: with a tenant in scope there are none.
-func (s *Store) Revisions(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.RevisionView, string, error) {
+// Revisions match Filter.Revision, the last recorded first. They belong to the platform: with a
+// tenant in scope there are none.
+func (s *Store) Revisions(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.RevisionView, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
 	}
@@ -98,14 +107,16 @@ func (s *Store) Revisions(ctx context.Context, scope fleet.Scope, by fleet.Filte
 		scan: func(row pgx.CollectableRow) (numbered[fleet.RevisionView], error) {
 			var r numbered[fleet.RevisionView]
 			v := &r.item
-			err := row.Scan(&r.n, &v.Revision, &v.Author, &v.Subject, &v.CommittedAt, &v.RecordedAt, &v.Created, &v.Changed, &v.Deleted, &v.Held, &v.Problems, &v.AppliedAt)
+			err := row.Scan(&r.n, &v.Revision, &v.Author, &v.Subject, &v.CommittedAt, &v.RecordedAt,
+				&v.Created, &v.Changed, &v.Deleted, &v.Held, &v.Problems, &v.AppliedAt)
 			return r, err
 		},
 		key: func(r numbered[fleet.RevisionView]) []string { return []string{r.n} },
 	}, f, page, completeRevisions))
 }
 
-func completeRevisions(ctx context.Context, tx pgx.Tx, revisions []numbered[fleet.RevisionView]) error {
+func completeRevisions(ctx context.Context, tx pgx.Tx,
+	revisions []numbered[fleet.RevisionView]) error {
 	var open []fleet.Revision
 	for _, r := range revisions {
 		if r.item.AppliedAt == nil {
@@ -119,18 +130,22 @@ func completeRevisions(ctx context.Context, tx pgx.Tx, revisions []numbered[flee
 	return err
 }
 
-// Problems match Filter.{Tenant, Name (of the declaration)}, by path. A tenant sees those of its own folder.
-func (s *Store) Problems(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.Problem, string, error) {
+// Problems match Filter.{Tenant, Name (of the declaration)}, by path. A tenant sees those of its
+// own folder.
+func (s *Store) Problems(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.Problem, string, error) {
 	f := filter{}
 	f.tenants("p.tenant", scope, by.Tenant)
 	f.equal("p.name", by.Name)
 	from := sqlProblems
 	if scope.Tenant == "" {
-		from = `(SELECT * FROM ` + sqlProblems + ` AS found UNION ALL SELECT * FROM ` + sqlChangedOwners + ` AS changed)`
+		from = `(SELECT * FROM ` + sqlProblems + ` AS found UNION ALL SELECT * FROM ` +
+			sqlChangedOwners + ` AS changed)`
 	}
 	found, next, err := list(ctx, s, scope, listing[foundProblem]{
 		name: "problems", keys: []string{"p.path", "p.kind", "p.tenant", "p.name", "p.n"},
-		sql: `SELECT ARRAY[p.path, p.kind, p.tenant, p.name, p.n::text], p.body FROM ` + from + ` p`,
+		sql: `SELECT ARRAY[p.path, p.kind, p.tenant, p.name, p.n::text], p.body FROM ` + from +
+			` p`,
 		scan: func(row pgx.CollectableRow) (foundProblem, error) {
 			var p foundProblem
 			err := row.Scan(&p.key, &p.item)
@@ -141,34 +156,45 @@ func (s *Store) Problems(ctx context.Context, scope fleet.Scope, by fleet.Filter
 	return column(found, func(p foundProblem) fleet.Problem { return p.item }), next, err
 }
 
-// foundProblem has the key that the database has of it: a path there may be shortened, and in the body it may not be valid text.
+// foundProblem has the key that the database has of it: a path there may be shortened, and in the
+// body it may not be valid text.
 type foundProblem struct {
 	key  []string
 	item fleet.Problem
 }
 
-// Holds match Filter.{Tenant, Revision}: what waits for an approval that was not given since, newest first.
-func (s *Store) Holds(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.Hold, string, error) {
-	f := filter{conditions: []string{"NOT EXISTS (SELECT FROM approvals a WHERE a.revision = h.revision AND a.at >= h.since)"}}
+// Holds match Filter.{Tenant, Revision}: what waits for an approval that was not given since,
+// newest first.
+func (s *Store) Holds(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.Hold, string, error) {
+	f := filter{
+		conditions: []string{
+			"NOT EXISTS (SELECT FROM approvals a WHERE a.revision = h.revision AND a.at >= h.since)"}}
 	f.tenants("h.tenant", scope, by.Tenant)
 	f.equal("h.revision", string(by.Revision))
 	return items(list(ctx, s, scope, listing[numbered[fleet.Hold]]{
-		name: "holds", keys: []string{"h.n"}, newest: true, sql: `SELECT h.n::text, ` + holdColumns + ` FROM holds h`,
+		name: "holds", keys: []string{"h.n"}, newest: true, sql: `SELECT h.n::text, ` +
+			holdColumns + ` FROM holds h`,
 		scan: func(row pgx.CollectableRow) (numbered[fleet.Hold], error) {
 			var h numbered[fleet.Hold]
-			err := row.Scan(&h.n, &h.item.Revision, &h.item.Reason, &h.item.Tenant, &h.item.Items, &h.item.Paths, &h.item.Message, &h.item.Since)
+			err := row.Scan(&h.n, &h.item.Revision, &h.item.Reason, &h.item.Tenant, &h.item.Items,
+				&h.item.Paths, &h.item.Message, &h.item.Since)
 			return h, err
 		},
 		key: func(h numbered[fleet.Hold]) []string { return []string{h.n} },
 	}, f, page, nil))
 }
 
-// Events are those after the sequence number, oldest first, at most limit; last is the newest number that was looked at, in scope or not.
-// Events that are committed later have higher numbers than last. A negative after reads none and returns the newest number there is.
-func (s *Store) Events(ctx context.Context, scope fleet.Scope, after int64, limit int) (events []fleet.Event, last int64, err error) {
+// Events are those after the sequence number, oldest first, at most limit; last is the newest
+// number that was looked at, in scope or not. Events that are committed later have higher numbers
+// than last. A negative after reads none and returns the newest number there is.
+func (s *Store) Events(ctx context.Context, scope fleet.Scope, after int64,
+	limit int) (events []fleet.Event, last int64, err error) {
 	var horizon int64
 	// Before the reading's snapshot is taken: what was busy then may be seen in it.
-	if err := s.again(ctx, func() error { return s.work.QueryRow(ctx, `SELECT event_horizon()`).Scan(&horizon) }); err != nil {
+	if err := s.again(ctx, func() error {
+		return s.work.QueryRow(ctx, `SELECT event_horizon()`).Scan(&horizon)
+	}); err != nil {
 		return nil, 0, fmt.Errorf("events: %w", err)
 	}
 	if after < 0 {
@@ -183,7 +209,9 @@ func (s *Store) Events(ctx context.Context, scope fleet.Scope, after int64, limi
 		if f.tenants("e.tenant", scope, ""); scope.Tenant != "" {
 			f.and("e.tenant_uid = live_tenant(e.tenant)")
 		}
-		events, err = read(ctx, tx, scanEvent, `SELECT e.seq, e.at, e.kind, e.tenant, e.name, e.text FROM events e`+f.where()+` ORDER BY e.seq LIMIT `+f.place(limit), f.args...)
+		events, err = read(ctx, tx, scanEvent,
+			`SELECT e.seq, e.at, e.kind, e.tenant, e.name, e.text FROM events e`+f.where()+
+				` ORDER BY e.seq LIMIT `+f.place(limit), f.args...)
 		if last = max(horizon, after); len(events) == limit {
 			last = events[limit-1].Seq
 		}

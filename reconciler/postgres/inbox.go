@@ -25,18 +25,25 @@ const (
 	maxLookKey = 200  // bytes; the longest names a commit
 )
 
-// Accept takes a delivery of the forge and asks for what it asks to look at: both or neither, in one round trip. A delivery that was taken
-// before does nothing, and fresh is false; so it is when only the answer to an earlier try of this very call was lost. What is wanted
-// already is not asked for again: a thousand deliveries about one thing leave one job. It costs the same however much the database holds.
-func (s *Store) Accept(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (fresh bool, err error) {
+// Accept takes a delivery of the forge and asks for what it asks to look at: both or neither, in
+// one round trip. A delivery that was taken before does nothing, and fresh is false; so it is when
+// only the answer to an earlier try of this very call was lost. What is wanted already is not asked
+// for again: a thousand deliveries about one thing leave one job. It costs the same however much
+// the database holds.
+func (s *Store) Accept(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (fresh bool,
+	err error) {
 	if !deliveryID.MatchString(d.ID) || !deliveryEvent.MatchString(d.Event) {
-		return false, errors.New("delivery: its id has 1 to 128 letters, digits and dashes, its event 1 to 64 small letters and underscores")
+		return false,
+			errors.New(
+				"delivery: its id has 1 to 128 letters, digits and dashes, its event 1 to 64 " +
+					"small letters and underscores")
 	}
 	fresh, err = s.ask(ctx, d, looks)
 	return fresh, wrap(err, "delivery %s", d.ID)
 }
 
-// Ask asks for looks that no delivery asked for: of a timer, or of a replica that begins to work. See Accept.
+// Ask asks for looks that no delivery asked for: of a timer, or of a replica that begins to work.
+// See Accept.
 func (s *Store) Ask(ctx context.Context, looks []fleet.Look) error {
 	for part := range slices.Chunk(looks, maxLooks) {
 		if _, err := s.ask(ctx, fleet.Delivery{}, part); err != nil {
@@ -46,14 +53,16 @@ func (s *Store) Ask(ctx context.Context, looks []fleet.Look) error {
 	return nil
 }
 
-func (s *Store) ask(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (fresh bool, err error) {
+func (s *Store) ask(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (fresh bool,
+	err error) {
 	args, err := lookColumns(looks)
 	if err != nil {
 		return false, err
 	}
 	var jobs int
 	err = s.again(ctx, func() error {
-		return s.work.QueryRow(ctx, sqlAsk, slices.Concat([]any{d.ID, d.Event}, args, pushColumns(d.Push))...).Scan(&fresh, &jobs)
+		return s.work.QueryRow(ctx, sqlAsk, slices.Concat([]any{d.ID, d.Event}, args,
+			pushColumns(d.Push))...).Scan(&fresh, &jobs)
 	})
 	if err == nil && jobs > 0 {
 		s.wake(ctx)
@@ -61,13 +70,15 @@ func (s *Store) ask(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (
 	return fresh, err
 }
 
-// sqlAsk takes a delivery (none: an empty id) and sets what it asks for to wanted. Where that was not wanted yet, a job is inserted.
+// sqlAsk takes a delivery (none: an empty id) and sets what it asks for to wanted. Where that was
+// not wanted yet, a job is inserted.
 //
-// A look that is wanted already is only read, never locked: whoever clears it (sqlBegin) does so after this statement began, and reads the
-// truth after that. The others are taken in the order of their keys, so that two deliveries never wait for each other in a circle.
+// A look that is wanted already is only read, never locked: whoever clears it (sqlBegin) does so
+// after this statement began, and reads the truth after that. The others are taken in the order of
+// their keys, so that two deliveries never wait for each other in a circle.
 //
-// The job is what River's own InsertTx would insert, in the same statement: that one takes three more round trips, and notifies within the
-// transaction.
+// The job is what River's own InsertTx would insert, in the same statement: that one takes three
+// more round trips, and notifies within the transaction.
 const sqlAsk = `
 	WITH taken AS (
 		INSERT INTO deliveries (id, event) SELECT $1, $2 WHERE $1 <> '' ON CONFLICT (id) DO NOTHING RETURNING id),
@@ -113,7 +124,8 @@ func lookColumns(looks []fleet.Look) ([]any, error) {
 	for _, l := range looks {
 		key := l.Key()
 		if key == "" || len(key) > maxLookKey || key != text(key) {
-			return nil, fmt.Errorf("a look at %q cannot be kept: its key has 1 to %d bytes", cut(text(key), maxLookKey), maxLookKey)
+			return nil, fmt.Errorf("a look at %q cannot be kept: its key has 1 to %d bytes",
+				cut(text(key), maxLookKey), maxLookKey)
 		}
 		byKey[key] = l
 	}
@@ -126,7 +138,8 @@ func lookColumns(looks []fleet.Look) ([]any, error) {
 	return []any{column(unique, fleet.Look.Key), column(unique, lookPriority), bodies}, err
 }
 
-// lookPriority orders jobs, 1 first: what is merged is applied before pull requests are looked at, and sweeps take what room is left.
+// lookPriority orders jobs, 1 first: what is merged is applied before pull requests are looked at,
+// and sweeps take what room is left.
 func lookPriority(l fleet.Look) int16 {
 	switch l.Kind {
 	case fleet.LookBranch:
@@ -139,8 +152,9 @@ func lookPriority(l fleet.Look) int16 {
 	return 3
 }
 
-// sqlBegin is the first act of a job, before anything is read of the forge: whoever asks from now on gets another job. Older jobs of the
-// same look that wait for another try are dropped, for this one looks in their place: however long the forge fails, a look has one.
+// sqlBegin is the first act of a job, before anything is read of the forge: whoever asks from now
+// on gets another job. Older jobs of the same look that wait for another try are dropped, for this
+// one looks in their place: however long the forge fails, a look has one.
 const sqlBegin = `
 	WITH begun AS (
 		UPDATE looks SET wanted = false WHERE key = $1 AND wanted),
@@ -163,8 +177,9 @@ func (s *Store) beginLook(ctx context.Context, key string, job int64) (fleet.Loo
 	return l, err == nil, wrap(err, "begin the look at %s", key)
 }
 
-// sqlMend inserts jobs for what is wanted and has none: a job that was thrown away before it began, by hand or because the database failed
-// each of its tries, would keep its look from ever being done again.
+// sqlMend inserts jobs for what is wanted and has none: a job that was thrown away before it began,
+// by hand or because the database failed each of its tries, would keep its look from ever being
+// done again.
 const sqlMend = `
 	WITH turned AS (
 		SELECT key, priority FROM looks WHERE wanted AND key NOT IN (
@@ -172,7 +187,8 @@ const sqlMend = `
 			WHERE kind = '` + lookKind + `' AND args ? 'key' AND state IN ('available', 'running', 'retryable', 'scheduled', 'pending'))
 		ORDER BY key LIMIT 10000)` + sqlInsertJobs + ` FROM turned`
 
-// What is kept of the inbox and of pull requests, and for how long. Each statement deletes a bounded number of rows.
+// What is kept of the inbox and of pull requests, and for how long. Each statement deletes a
+// bounded number of rows.
 var sqlTidy = []string{
 	`DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE at < now() - interval '30 days' ORDER BY at LIMIT $1)`,
 	`DELETE FROM looks WHERE NOT wanted AND key IN (SELECT key FROM looks WHERE NOT wanted AND at < now() - interval '30 days' LIMIT $1)`,
@@ -188,8 +204,9 @@ var sqlTidy = []string{
 			AND EXISTS (SELECT FROM pull_touches t WHERE t.number = p.number) LIMIT $1)`,
 }
 
-// Tidy drops what nobody asks for any more: deliveries and looks of more than 30 days ago, and plans of more than 90 days ago that were
-// followed by another of the same pull request. It goes on until nothing is left, and reports how many rows it has dropped.
+// Tidy drops what nobody asks for any more: deliveries and looks of more than 30 days ago, and
+// plans of more than 90 days ago that were followed by another of the same pull request. It goes on
+// until nothing is left, and reports how many rows it has dropped.
 func (s *Store) Tidy(ctx context.Context) (int64, error) {
 	var all int64
 	for _, sql := range sqlTidy {

@@ -30,8 +30,9 @@ func fill(b *testing.B, url string, n int) {
 	exec(b, url, `ANALYZE`)
 }
 
-// BenchmarkAccept holds deliveries that ask for what is wanted already, as in a burst of pushes, and such that ask for something new, each
-// from 8 senders, against one INSERT per commit; with a database that is empty, and with one that is full.
+// BenchmarkAccept holds deliveries that ask for what is wanted already, as in a burst of pushes,
+// and such that ask for something new, each from 8 senders, against one INSERT per commit; with a
+// database that is empty, and with one that is full.
 func BenchmarkAccept(b *testing.B) {
 	const n, senders = 4000, 8
 	ctx := context.Background()
@@ -60,26 +61,30 @@ func BenchmarkAccept(b *testing.B) {
 		b.Cleanup(plain.Close)
 		floor := func() speed {
 			return send(func(i int) {
-				_, err := plain.Exec(ctx, `INSERT INTO argosy.floor (id, event) VALUES ($1, 'push')`, delivery(i).ID)
+				_, err := plain.Exec(ctx,
+					`INSERT INTO argosy.floor (id, event) VALUES ($1, 'push')`, delivery(i).ID)
 				check(b, err)
 			})
 		}
 		accept := func(look func(i int) fleet.Look) func() speed {
 			return func() speed {
-				return send(func(i int) { must(s.Accept(ctx, delivery(i), []fleet.Look{look(i)}))(b) })
+				return send(func(i int) {
+					must(s.Accept(ctx, delivery(i), []fleet.Look{look(i)}))(b)
+				})
 			}
 		}
 		b.Run(fmt.Sprintf("rows=%d/wanted", rows), func(b *testing.B) {
 			alternate(b, "INSERT", accept(func(int) fleet.Look { return branch }), floor)
 		})
 		b.Run(fmt.Sprintf("rows=%d/new", rows), func(b *testing.B) {
-			alternate(b, "INSERT", accept(func(i int) fleet.Look { return pullLook(pulls + i) }), floor)
+			alternate(b, "INSERT", accept(func(i int) fleet.Look { return pullLook(pulls + i) }),
+				floor)
 		})
 	}
 }
 
-// BenchmarkLook is how long it takes from a delivery on one replica to its look on another, when one follows the other: River fetches at most
-// ten times a second.
+// BenchmarkLook is how long it takes from a delivery on one replica to its look on another, when
+// one follows the other: River fetches at most ten times a second.
 func BenchmarkLook(b *testing.B) {
 	url := newDatabase(b)
 	fill(b, url, 10_000)
@@ -88,7 +93,10 @@ func BenchmarkLook(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Work(ctx, func(context.Context, fleet.Look) error { got <- time.Now(); return nil })
+		done <- s.Work(ctx, func(context.Context, fleet.Look) error {
+			got <- time.Now()
+			return nil
+		})
 	}()
 	other, n := open(b, url), 0
 	var total time.Duration
@@ -113,24 +121,33 @@ func BenchmarkPulls(b *testing.B) {
 		keys := make([]fleet.ObjectKey, min(rows, 20_000))
 		touches := make([]string, 100)
 		for i := range keys {
-			keys[i] = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: fmt.Sprint(i + 1)}
+			keys[i] = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
+				Name: fmt.Sprint(i + 1)}
 		}
 		for i := range touches {
 			touches[i] = fmt.Sprintf("tenants/acme/deployments/%d.yaml", i+1)
 		}
 		for name, f := range map[string]func(i int) error{
 			"save": func(i int) error {
-				return s.SavePull(ctx, pull(i%100+1, fleet.PullOpen, fleet.TenantName(fmt.Sprint(i))))
+				return s.SavePull(ctx,
+					pull(i%100+1, fleet.PullOpen, fleet.TenantName(fmt.Sprint(i))))
 			},
-			"reviewed":  func(i int) error { return s.SaveReviewed(ctx, reviewed(i%100+1, i%100+1, fmt.Sprint(i, ".yaml"))) },
+			"reviewed": func(i int) error {
+				return s.SaveReviewed(ctx, reviewed(i%100+1, i%100+1, fmt.Sprint(i, ".yaml")))
+			},
 			"colliding": func(int) error { _, err := s.Colliding(ctx, 1, touches); return err },
-			"one":       func(int) error { _, _, err := s.PullOf(ctx, fleet.Scope{}, 7); return err },
+			"one": func(int) error {
+				_, _, err := s.PullOf(ctx, fleet.Scope{}, 7)
+				return err
+			},
 			"first-page": func(int) error {
-				_, _, err := s.Pulls(ctx, fleet.Scope{}, fleet.Filter{State: fleet.PullOpen}, fleet.Page{Limit: 50})
+				_, _, err := s.Pulls(ctx, fleet.Scope{}, fleet.Filter{State: fleet.PullOpen},
+					fleet.Page{Limit: 50})
 				return err
 			},
 			"of-a-tenant": func(int) error {
-				_, _, err := s.Pulls(ctx, fleet.Scope{Tenant: "globex"}, fleet.Filter{}, fleet.Page{Limit: 50})
+				_, _, err := s.Pulls(ctx, fleet.Scope{Tenant: "globex"}, fleet.Filter{}, fleet.Page{
+					Limit: 50})
 				return err
 			},
 			"outcomes/100":  func(int) error { _, err := s.Outcomes(ctx, keys[:100]); return err },

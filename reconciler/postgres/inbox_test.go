@@ -50,7 +50,8 @@ func TestDeliveryIsTakenOnce(t *testing.T) {
 	for range 16 {
 		senders.Go(func() {
 			for range 1000 / 16 {
-				is, err := s.Accept(context.Background(), delivery(1), []fleet.Look{branch, pullLook(7)})
+				is, err := s.Accept(context.Background(), delivery(1), []fleet.Look{
+					branch, pullLook(7)})
 				if err != nil {
 					t.Error(err)
 				}
@@ -83,7 +84,8 @@ func TestManyDeliveriesAboutOneThingLeaveOneJob(t *testing.T) {
 	for i := range senders {
 		all.Go(func() {
 			for j := range n / senders {
-				if is, err := s.Accept(context.Background(), delivery(i*n+j), []fleet.Look{branch}); err != nil || !is {
+				if is, err := s.Accept(context.Background(), delivery(i*n+j), []fleet.Look{
+					branch}); err != nil || !is {
 					t.Errorf("delivery %d: %v, %v", i*n+j, is, err)
 					return
 				}
@@ -116,7 +118,8 @@ func TestLookThatAnotherDeliveryAskedForMeanwhile(t *testing.T) {
 	until(t, "the delivery to wait", func() bool { return waiting(t, url) == 1 })
 	check(t, tx.Commit(t.Context()))
 	check(t, <-taken)
-	expect(t, url, `SELECT count(*) FROM river_job WHERE args = '{"key": "branch"}'`, 0) // the other's
+	// the other's
+	expect(t, url, `SELECT count(*) FROM river_job WHERE args = '{"key": "branch"}'`, 0)
 	expect(t, url, countJobs, 1)
 }
 
@@ -140,7 +143,8 @@ func TestLookThatIsWantedIsNotWaitedFor(t *testing.T) {
 // waiting is how many of the store's sessions wait for a lock.
 func waiting(t testing.TB, url string) int {
 	t.Helper()
-	return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`)
+	return one[int](t, url,
+		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`)
 }
 
 // What asks for several things in any order never waits in a circle.
@@ -164,13 +168,15 @@ func TestDeliveriesAboutTheSameThingsInOtherOrders(t *testing.T) {
 				if _, err := s.Accept(context.Background(), delivery(i*100+j), mine); err != nil {
 					t.Error(err)
 				}
-				exec(t, url, `UPDATE looks SET wanted = false WHERE key IN (SELECT key FROM looks ORDER BY key LIMIT 11 FOR UPDATE)`)
+				exec(t, url,
+					`UPDATE looks SET wanted = false WHERE key IN (SELECT key FROM looks ORDER BY key LIMIT 11 FOR UPDATE)`)
 			}
 		})
 	}
 	all.Wait()
 	expect(t, url, countDeliveries, 160)
-	if deadlocks := one[int](t, url, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); deadlocks != 0 {
+	if deadlocks := one[int](t, url,
+		`SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); deadlocks != 0 {
 		t.Errorf("%d deadlocks", deadlocks)
 	}
 }
@@ -184,11 +190,14 @@ func TestLookIsAskedForAgainOnceItHasBegun(t *testing.T) {
 		check(t, s.Ask(t.Context(), []fleet.Look{pullLook(7)}))
 	}
 	expect(t, url, countJobs, 2)
-	exec(t, url, `UPDATE looks SET wanted = false WHERE key = 'branch'`) // as the job's first act does
+	// as the job's first act does
+	exec(t, url, `UPDATE looks SET wanted = false WHERE key = 'branch'`)
 	check(t, s.Ask(t.Context(), []fleet.Look{branch, pullLook(7)}))
 	expect(t, url, countJobs, 3)
-	expect(t, url, `SELECT count(*) FROM river_job WHERE args = '{"key": "branch"}' AND priority = 1`, 2)
-	expect(t, url, `SELECT count(*) FROM river_job WHERE args = '{"key": "pull/7"}' AND priority = 3`, 1)
+	expect(t, url,
+		`SELECT count(*) FROM river_job WHERE args = '{"key": "branch"}' AND priority = 1`, 2)
+	expect(t, url,
+		`SELECT count(*) FROM river_job WHERE args = '{"key": "pull/7"}' AND priority = 3`, 1)
 	expect(t, url, countDeliveries, 3)
 }
 
@@ -204,16 +213,18 @@ func TestDeliveryOfAStrangeNameIsRefused(t *testing.T) {
 		delivery fleet.Delivery
 		looks    []fleet.Look
 	}{
-		"no id":       {fleet.Delivery{Event: "push"}, nil},
-		"long id":     {fleet.Delivery{ID: strings.Repeat("a", 129), Event: "push"}, nil},
-		"quote":       {fleet.Delivery{ID: "a'b", Event: "push"}, nil},
-		"line":        {fleet.Delivery{ID: "a\n", Event: "push"}, nil},
-		"NUL":         {fleet.Delivery{ID: "a\x00", Event: "push"}, nil},
-		"no event":    {fleet.Delivery{ID: "a"}, nil},
-		"long event":  {fleet.Delivery{ID: "a", Event: strings.Repeat("a", 65)}, nil},
-		"event":       {fleet.Delivery{ID: "a", Event: "Push!"}, nil},
-		"no look":     {delivery(1), []fleet.Look{{}}},
-		"long look":   {delivery(1), []fleet.Look{{Kind: fleet.LookHead, Head: fleet.Revision(strings.Repeat("a", 200))}}},
+		"no id":      {fleet.Delivery{Event: "push"}, nil},
+		"long id":    {fleet.Delivery{ID: strings.Repeat("a", 129), Event: "push"}, nil},
+		"quote":      {fleet.Delivery{ID: "a'b", Event: "push"}, nil},
+		"line":       {fleet.Delivery{ID: "a\n", Event: "push"}, nil},
+		"NUL":        {fleet.Delivery{ID: "a\x00", Event: "push"}, nil},
+		"no event":   {fleet.Delivery{ID: "a"}, nil},
+		"long event": {fleet.Delivery{ID: "a", Event: strings.Repeat("a", 65)}, nil},
+		"event":      {fleet.Delivery{ID: "a", Event: "Push!"}, nil},
+		"no look":    {delivery(1), []fleet.Look{{}}},
+		"long look": {
+			delivery(1), []fleet.Look{
+				{Kind: fleet.LookHead, Head: fleet.Revision(strings.Repeat("a", 200))}}},
 		"look of NUL": {delivery(1), []fleet.Look{{Kind: fleet.LookHead, Head: "\x00"}}},
 		"many looks":  {delivery(1), many},
 	} {
@@ -225,7 +236,8 @@ func TestDeliveryOfAStrangeNameIsRefused(t *testing.T) {
 	check(t, s.Ask(t.Context(), append(many, many...))) // a sweep over many
 	expect(t, url, countJobs, len(many))
 	longest := fleet.Delivery{ID: strings.Repeat("aZ0-", 32), Event: "pull_request"}
-	group := fleet.Look{Kind: fleet.LookGroup, Head: revision(1), Ref: "refs/heads/\x00gh-readonly-queue/\xff"}
+	group := fleet.Look{Kind: fleet.LookGroup, Head: revision(1),
+		Ref: "refs/heads/\x00gh-readonly-queue/\xff"}
 	if !must(s.Accept(t.Context(), longest, []fleet.Look{group}))(t) {
 		t.Error("the longest id")
 	}
@@ -277,7 +289,8 @@ func TestCase60TerminatedSessionsLoseNoDelivery(t *testing.T) {
 	defer conn.Close(context.Background())
 	killer.Go(func() {
 		for ctx.Err() == nil {
-			_, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid), pg_sleep(0.02) FROM pg_stat_activity
+			_, err := conn.Exec(ctx,
+				`SELECT pg_terminate_backend(pid), pg_sleep(0.02) FROM pg_stat_activity
 				WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'argosy' AND random() < 0.3`)
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
@@ -291,7 +304,8 @@ func TestCase60TerminatedSessionsLoseNoDelivery(t *testing.T) {
 		senders.Go(func() {
 			for j := range n / 4 {
 				for tries := 0; ; tries++ { // the forge delivers again
-					if _, err := s.Accept(context.Background(), delivery(i*n+j), []fleet.Look{pullLook(i*n + j + 1)}); err == nil {
+					if _, err := s.Accept(context.Background(), delivery(i*n+j), []fleet.Look{
+						pullLook(i*n + j + 1)}); err == nil {
 						break
 					} else if tries == 100 {
 						t.Error(err)
@@ -320,10 +334,12 @@ func TestJobIsOneOfRiversOwn(t *testing.T) {
 	conn := connect(t, url)
 	defer conn.Close(context.Background())
 	check(t, pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
-		_, err := client.InsertTx(t.Context(), tx, lookJob{Key: "pull/7"}, &river.InsertOpts{Queue: "looks", Priority: 3, MaxAttempts: 10})
+		_, err := client.InsertTx(t.Context(), tx, lookJob{Key: "pull/7"}, &river.InsertOpts{
+			Queue: "looks", Priority: 3, MaxAttempts: 10})
 		return err
 	}))
-	rows, err := conn.Query(t.Context(), `SELECT (to_jsonb(j) - '{id,created_at,scheduled_at}'::text[])::text FROM river_job j ORDER BY id`)
+	rows, err := conn.Query(t.Context(),
+		`SELECT (to_jsonb(j) - '{id,created_at,scheduled_at}'::text[])::text FROM river_job j ORDER BY id`)
 	check(t, err)
 	jobs, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	check(t, err)
@@ -365,7 +381,8 @@ func TestNewJobIsToldOf(t *testing.T) {
 func TestAcceptIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	var trips roundTrips
-	s := openWith(t, newDatabase(t), postgres.Options{Connections: postgres.Connections{Workers: 1}, Tracer: &trips})
+	s := openWith(t, newDatabase(t), postgres.Options{Connections: postgres.Connections{Workers: 1},
+		Tracer: &trips})
 	accept := func(n int, looks ...fleet.Look) int64 {
 		before := trips.n.Load()
 		must(s.Accept(t.Context(), delivery(n), looks))(t)
@@ -391,7 +408,8 @@ func TestTidyDropsWhatIsOldAndNothingElse(t *testing.T) {
 	for i := range 4 {
 		must(s.Accept(ctx, delivery(i), []fleet.Look{pullLook(i + 1)}))(t)
 	}
-	exec(t, url, `UPDATE looks SET wanted = false WHERE key <> 'pull/3'; UPDATE looks SET at = now() - interval '31 days' WHERE key <> 'pull/1';
+	exec(t, url,
+		`UPDATE looks SET wanted = false WHERE key <> 'pull/3'; UPDATE looks SET at = now() - interval '31 days' WHERE key <> 'pull/1';
 		UPDATE deliveries SET at = now() - interval '31 days' WHERE id LIKE '%2'; UPDATE deliveries SET at = now() - interval '29 days' WHERE id LIKE '%3'`)
 	for number, heads := range map[int][]int{1: {1, 2, 3}, 2: {4}} {
 		for _, head := range heads {
@@ -399,8 +417,11 @@ func TestTidyDropsWhatIsOldAndNothingElse(t *testing.T) {
 			check(t, s.SaveReviewed(ctx, reviewed(number, head, "a.yaml")))
 		}
 	}
-	exec(t, url, `UPDATE reviewed_plans SET saved_at = now() - interval '91 days' WHERE head <> $1;`, string(revision(2)))
-	exec(t, url, `UPDATE reviewed_plans SET saved_at = now() - interval '89 days' WHERE head = $1;`, string(revision(2)))
+	exec(t, url,
+		`UPDATE reviewed_plans SET saved_at = now() - interval '91 days' WHERE head <> $1;`,
+		string(revision(2)))
+	exec(t, url, `UPDATE reviewed_plans SET saved_at = now() - interval '89 days' WHERE head = $1;`,
+		string(revision(2)))
 	exec(t, url, `UPDATE pulls SET changed_at = now() - interval '91 days' WHERE number = 2`)
 	if n := must(s.Tidy(ctx))(t); n != 1+2+2+1 {
 		t.Errorf("%d rows are dropped", n)
@@ -424,8 +445,10 @@ func TestAPushIsKeptWithTheFirstDeliveryThatTellsOfIt(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	push := fleet.Push{Before: revision(1), After: revision(2), By: fleet.Person{ID: 7, Login: "alice"}}
-	for i, p := range []fleet.Push{push, {Before: revision(1), After: revision(2), By: fleet.Person{ID: 8, Login: "eve"}}, push} {
+	push := fleet.Push{Before: revision(1), After: revision(2), By: fleet.Person{
+		ID: 7, Login: "alice"}}
+	for i, p := range []fleet.Push{push, {Before: revision(1), After: revision(2), By: fleet.Person{
+		ID: 8, Login: "eve"}}, push} {
 		d := delivery(i/2 + 1)
 		d.Push = &p
 		if i == 2 {
@@ -435,7 +458,8 @@ func TestAPushIsKeptWithTheFirstDeliveryThatTellsOfIt(t *testing.T) {
 		must(s.Accept(t.Context(), d, []fleet.Look{branch}))(t)
 	}
 	must(s.Accept(t.Context(), delivery(9), []fleet.Look{branch}))(t)
-	got := must(open(t, url).Pushes(t.Context(), []fleet.Revision{revision(2), revision(4), revision(9)}))(t)
+	got := must(open(t, url).Pushes(t.Context(), []fleet.Revision{revision(2), revision(4),
+		revision(9)}))(t)
 	if len(got) != 1 || got[0].At.IsZero() {
 		t.Fatalf("%+v", got)
 	}

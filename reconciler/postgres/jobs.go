@@ -32,14 +32,16 @@ const (
 	busyAtLeast = time.Second
 	keepDone    = time.Hour // finished jobs
 
-	riverConns = 4 // one of them listens. They are kept apart, so that neither River nor a flood of status takes the other's
+	// one of them listens. They are kept apart, so that neither River nor a flood of status takes
+	// the other's
+	riverConns = 4
 	mendPause  = 15 * time.Second
 	tidyPause  = time.Hour
 	startPause = 30 * time.Second // at most, between attempts to start
 )
 
-// sqlInsertJobs is followed by FROM and what has a key and a priority. Ten tries are some four hours, by River's pauses: 1 s, 16 s, 81 s, …
-// each a fourth power.
+// sqlInsertJobs is followed by FROM and what has a key and a priority. Ten tries are some four
+// hours, by River's pauses: 1 s, 16 s, 81 s, … each a fourth power.
 const sqlInsertJobs = `
 	INSERT INTO river_job (args, kind, queue, priority, max_attempts)
 	SELECT jsonb_build_object('key', key), '` + lookKind + `', '` + lookQueue + `', priority, 10`
@@ -52,21 +54,25 @@ type lookArgs struct {
 // Kind names the jobs to River.
 func (lookArgs) Kind() string { return lookKind }
 
-// Work does what is asked to be looked at, until ctx ends: at most four at once, never two of the same key, the branch first and sweeps
-// last. It is for the one replica that holds the reconciler's lease. A *fleet.ForgeBusy puts a look off until then (an hour at most); other
-// errors have it tried again, ten times in all with growing pauses, and then the next Accept or Ask of its key looks again. A panic fails
-// its look alone. A look has two minutes.
+// Work does what is asked to be looked at, until ctx ends: at most four at once, never two of the
+// same key, the branch first and sweeps last. It is for the one replica that holds the reconciler's
+// lease. A *fleet.ForgeBusy puts a look off until then (an hour at most); other errors have it
+// tried again, ten times in all with growing pauses, and then the next Accept or Ask of its key
+// looks again. A panic fails its look alone. A look has two minutes.
 //
-// When ctx ends, looks are given ten seconds to end, then their context is cancelled, and they are done again by whoever works next. A look
-// whose replica died is done again after three minutes. Work returns an error only when it cannot work at all.
+// When ctx ends, looks are given ten seconds to end, then their context is cancelled, and they are
+// done again by whoever works next. A look whose replica died is done again after three minutes.
+// Work returns an error only when it cannot work at all.
 func (s *Store) Work(ctx context.Context, do func(context.Context, fleet.Look) error) error {
-	pool, err := (pool{size: riverConns, patience: workPatience, acquire: 2 * workPatience}).open(context.WithoutCancel(ctx), s.base, s.tracer, &atomic.Int64{})
+	pool, err := (pool{size: riverConns, patience: workPatience, acquire: 2 * workPatience}).open(
+		context.WithoutCancel(ctx), s.base, s.tracer, &atomic.Int64{})
 	if err != nil {
 		return fmt.Errorf("work: %w", err)
 	}
 	defer pool.Close()
 	workers := river.NewWorkers()
-	if err := river.AddWorkerSafely(workers, &looker{store: s, do: do, busy: map[string]bool{}}); err != nil {
+	if err := river.AddWorkerSafely(workers,
+		&looker{store: s, do: do, busy: map[string]bool{}}); err != nil {
 		return fmt.Errorf("work: %w", err)
 	}
 	for failed := 0; ctx.Err() == nil; failed++ {
@@ -90,8 +96,9 @@ func (s *Store) Work(ctx context.Context, do func(context.Context, fleet.Look) e
 func riverConfig(workers *river.Workers, log *slog.Logger) *river.Config {
 	return &river.Config{
 		Schema: schema, Logger: slog.New(onlyWarnings{log.Handler()}),
-		Workers: workers, Queues: map[string]river.QueueConfig{lookQueue: {MaxWorkers: lookRoom}}, FetchPollInterval: lookPoll,
-		JobTimeout: lookTime, RescueStuckJobsAfter: lookRescue, SoftStopTimeout: lookGrace,
+		Workers: workers, Queues: map[string]river.QueueConfig{lookQueue: {MaxWorkers: lookRoom}},
+		FetchPollInterval: lookPoll,
+		JobTimeout:        lookTime, RescueStuckJobsAfter: lookRescue, SoftStopTimeout: lookGrace,
 		CompletedJobRetentionPeriod: keepDone,
 	}
 }
@@ -126,10 +133,11 @@ func wait(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// wake says to whoever works that there is a job. It is sent after the transaction, and as a transaction of its own: see Notify. When it
-// fails or is lost, the job is found by the next poll.
+// wake says to whoever works that there is a job. It is sent after the transaction, and as a
+// transaction of its own: see Notify. When it fails or is lost, the job is found by the next poll.
 func (s *Store) wake(ctx context.Context) {
-	_, err := s.work.Exec(ctx, `SELECT pg_notify('`+schema+`.river_insert', '{"queue": "`+lookQueue+`"}')`)
+	_, err := s.work.Exec(ctx, `SELECT pg_notify('`+schema+`.river_insert', '{"queue": "`+lookQueue+
+		`"}')`)
 	if err != nil {
 		s.log.Debug("a new job waits for the next poll", "error", err)
 	}
@@ -184,7 +192,8 @@ func (w *looker) look(ctx context.Context, l fleet.Look) (err error) {
 	return w.do(ctx, l)
 }
 
-// errLook is all that River stores of a failure: what do says may name tenants, and its tables are for no tenant's words.
+// errLook is all that River stores of a failure: what do says may name tenants, and its tables are
+// for no tenant's words.
 var errLook = errors.New("the look failed; the log says why")
 
 // end tells River how a job ended.
@@ -197,12 +206,15 @@ func (w *looker) end(ctx context.Context, job *river.Job[lookArgs], err error) e
 		return ctx.Err()
 	case errors.As(err, &busy):
 		pause := min(max(time.Until(busy.Until), busyAtLeast), busyAtMost)
-		w.store.log.Info("the forge is busy; a look is put off", "look", job.Args.Key, "for", pause, "error", busy.Err)
+		w.store.log.Info("the forge is busy; a look is put off", "look", job.Args.Key, "for", pause,
+			"error", busy.Err)
 		return river.JobSnooze(pause)
 	case job.Attempt >= job.MaxAttempts:
-		w.store.log.Error("a look has failed for good; the next delivery or sweep looks again", "look", job.Args.Key, "tries", job.Attempt, "error", err)
+		w.store.log.Error("a look has failed for good; the next delivery or sweep looks again",
+			"look", job.Args.Key, "tries", job.Attempt, "error", err)
 	default:
-		w.store.log.Warn("a look has failed; it is tried again", "look", job.Args.Key, "tries", job.Attempt, "error", err)
+		w.store.log.Warn("a look has failed; it is tried again", "look", job.Args.Key, "tries",
+			job.Attempt, "error", err)
 	}
 	return errLook
 }

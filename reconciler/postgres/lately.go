@@ -9,22 +9,25 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Lately is the Applications that were deleted within the window that ends now, by the database's clock.
+// Lately is the Applications that were deleted within the window that ends now, by the database's
+// clock.
 func (s *Store) Lately(ctx context.Context, window time.Duration) (fleet.Lately, error) {
 	var l fleet.Lately
 	err := s.within(ctx, fleet.Scope{}, func(tx pgx.Tx) (err error) {
 		if err := tx.QueryRow(ctx, `SELECT now()`).Scan(&l.Now); err != nil {
 			return err
 		}
-		l.Deleted, err = read(ctx, tx, scanDeletion, `SELECT `+deletionColumns+` FROM deletions WHERE at > now() - $1::interval ORDER BY n`, window)
+		l.Deleted, err = read(ctx, tx, scanDeletion, `SELECT `+deletionColumns+
+			` FROM deletions WHERE at > now() - $1::interval ORDER BY n`, window)
 		return err
 	})
 	return l, wrap(err, "what was lately deleted")
 }
 
-// CreatedLately counts the Applications that were created within the window: they did not stand when it began. It costs as much as was
-// created, so it is for plans that delete something.
-func (s *Store) CreatedLately(ctx context.Context, window time.Duration) (map[fleet.TenantName]int, error) {
+// CreatedLately counts the Applications that were created within the window: they did not stand
+// when it began. It costs as much as was created, so it is for plans that delete something.
+func (s *Store) CreatedLately(ctx context.Context, window time.Duration) (map[fleet.TenantName]int,
+	error) {
 	created := map[fleet.TenantName]int{}
 	err := s.within(ctx, fleet.Scope{}, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
@@ -45,8 +48,8 @@ func (s *Store) CreatedLately(ctx context.Context, window time.Duration) (map[fl
 	return created, wrap(err, "what was lately created")
 }
 
-// Vanished are those of the keys whose rows were deleted because their objects were proven gone. The lack of a row alone proves nothing: the
-// database may have lost it.
+// Vanished are those of the keys whose rows were deleted because their objects were proven gone.
+// The lack of a row alone proves nothing: the database may have lost it.
 func (s *Store) Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error) {
 	gone, err := collect(ctx, s, pgx.RowToStructByPos[fleet.ObjectKey], `
 		SELECT k.engine, k.kind, k.name FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (engine, kind, name, n)

@@ -12,10 +12,12 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Acquire takes the lease of that name for ttl when it is free, has run out, or is the holder's already; false when another holds it.
-// The epoch grows by one unless the holder only prolongs what it has. Time is the database's. While a write is under way with the lease that has
-// run out, it is not free: the caller asks again later, rather than wait with a connection that renewals need.
-func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error) {
+// Acquire takes the lease of that name for ttl when it is free, has run out, or is the holder's
+// already; false when another holds it. The epoch grows by one unless the holder only prolongs what
+// it has. Time is the database's. While a write is under way with the lease that has run out, it is
+// not free: the caller asks again later, rather than wait with a connection that renewals need.
+func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease,
+	bool, error) {
 	var l fleet.Lease
 	var ok bool
 	err := s.again(ctx, func() (err error) {
@@ -31,7 +33,8 @@ func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Durat
 	return l, ok, nil
 }
 
-func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error) {
+func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease,
+	bool, error) {
 	var found fleet.Lease
 	var left float64 // seconds until it runs out
 	err := s.control.QueryRow(ctx, `
@@ -56,15 +59,17 @@ func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Durat
 	}
 }
 
-// takeOver takes a lease that has run out, unless somebody else did: then its epoch is another one. A
-// write that is under way with it is waited for, but not one whose client has fallen silent.
-func (s *Store) takeOver(ctx context.Context, l fleet.Lease, holder string, ttl time.Duration) (fleet.Lease, bool, error) {
+// takeOver takes a lease that has run out, unless somebody else did: then its epoch is another one.
+// A write that is under way with it is waited for, but not one whose client has fallen silent.
+func (s *Store) takeOver(ctx context.Context, l fleet.Lease, holder string,
+	ttl time.Duration) (fleet.Lease, bool, error) {
 	conn, err := s.control.Acquire(ctx)
 	if err != nil {
 		return fleet.Lease{}, false, err
 	}
 	defer conn.Release()
-	pid, ctx := conn.Conn().PgConn().PID(), context.WithoutCancel(ctx) // the statement has a deadline of its own
+	// the statement has a deadline of its own
+	pid, ctx := conn.Conn().PgConn().PID(), context.WithoutCancel(ctx)
 	var ending sync.WaitGroup
 	defer ending.Wait()
 	answered := make(chan struct{})
@@ -84,8 +89,8 @@ func (s *Store) takeOver(ctx context.Context, l fleet.Lease, holder string, ttl 
 }
 
 // silentFor is how long a write may wait for the rest of itself once its lease has run out. None of
-// the server's own times ends it: its statement is over, and its connection is alive where a proxy or
-// a NAT keeps it for a client that is dead.
+// the server's own times ends it: its statement is over, and its connection is alive where a proxy
+// or a NAT keeps it for a client that is dead.
 const silentFor = `interval '2 s'`
 
 // endSilent ends the sessions that keep one of ours waiting for the lease while they wait for their
@@ -98,13 +103,16 @@ func (s *Store) endSilent(ctx context.Context, name string, waiting uint32) {
 		waiting).Scan(&ended)
 	switch {
 	case err != nil:
-		s.log.Warn("failed to end a silent write that keeps a lease from being taken over", "lease", name, "error", err)
+		s.log.Warn("failed to end a silent write that keeps a lease from being taken over", "lease",
+			name, "error", err)
 	case ended > 0:
-		s.log.Warn("a write under a lease that has run out was waiting for its client and is ended", "lease", name, "sessions", ended)
+		s.log.Warn("a write under a lease that has run out was waiting for its client and is ended",
+			"lease", name, "sessions", ended)
 	}
 }
 
-// Renew prolongs a lease; false when it has passed on, or the database is another incarnation than the one that gave it. One that ran out and that nobody took is prolonged.
+// Renew prolongs a lease; false when it has passed on, or the database is another incarnation than
+// the one that gave it. One that ran out and that nobody took is prolonged.
 func (s *Store) Renew(ctx context.Context, l fleet.Lease, ttl time.Duration) (bool, error) {
 	var ok bool
 	err := s.again(ctx, func() (err error) {
@@ -117,7 +125,8 @@ func (s *Store) Renew(ctx context.Context, l fleet.Lease, ttl time.Duration) (bo
 	return ok, nil
 }
 
-func (s *Store) prolong(ctx context.Context, l fleet.Lease, ttl time.Duration) (fleet.Lease, bool, error) {
+func (s *Store) prolong(ctx context.Context, l fleet.Lease, ttl time.Duration) (fleet.Lease, bool,
+	error) {
 	return lease(s.control.QueryRow(ctx, `
 		UPDATE leases SET expires_at = clock_timestamp() + $4::interval WHERE name = $1 AND holder = $2 AND epoch = $3 AND holder <> ''
 			AND ($5::text = '' OR $5 = incarnation())
@@ -131,7 +140,8 @@ const Released = "released "
 const offerTime = 3 * time.Second
 
 // Release gives a lease up and tells every replica, so that the next holder need not wait. With to,
-// only that replica can take it for the next three seconds. A lease that has passed on is left alone.
+// only that replica can take it for the next three seconds. A lease that has passed on is left
+// alone.
 func (s *Store) Release(ctx context.Context, l fleet.Lease, to string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.control.Exec(ctx, `
@@ -144,13 +154,15 @@ func (s *Store) Release(ctx context.Context, l fleet.Lease, to string) error {
 		return fmt.Errorf("release lease %s: %w", l.Name, err)
 	}
 	if err := s.Notify(ctx, Released+l.Name); err != nil {
-		s.log.Debug("no notification; replicas that wait for the lease poll", "lease", l.Name, "error", err)
+		s.log.Debug("no notification; replicas that wait for the lease poll", "lease", l.Name,
+			"error", err)
 	}
 	return nil
 }
 
-// RaiseEpoch moves a lease that is held above floor, the highest epoch that its engine shows: after the database was lost, epochs begin
-// anew, and the objects still bear those of before. It returns the lease as it then is; fleet.ErrFenced when it has passed on.
+// RaiseEpoch moves a lease that is held above floor, the highest epoch that its engine shows: after
+// the database was lost, epochs begin anew, and the objects still bear those of before. It returns
+// the lease as it then is; fleet.ErrFenced when it has passed on.
 func (s *Store) RaiseEpoch(ctx context.Context, l fleet.Lease, floor int64) (fleet.Lease, error) {
 	if l.Epoch > floor {
 		return l, nil

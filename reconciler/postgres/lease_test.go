@@ -26,7 +26,8 @@ func TestLeaseIsHeldByOneAndItsEpochGrowsWithEachHolder(t *testing.T) {
 	} else if left := time.Until(l.Expires); left < 59*time.Minute || left > time.Hour {
 		t.Errorf("the replica that waits reads %s left, want an hour", left)
 	}
-	if again, ok, err := s.Acquire(ctx, "engine/eu-1", "a", 2*time.Hour); err != nil || !ok || again.Epoch != 1 || !again.Expires.After(first.Expires) {
+	if again, ok, err := s.Acquire(ctx, "engine/eu-1", "a", 2*time.Hour); err != nil || !ok ||
+		again.Epoch != 1 || !again.Expires.After(first.Expires) {
 		t.Fatalf("its holder asks again: %+v, %v, %v", again, ok, err)
 	}
 	expire(t, url, "engine/eu-1")
@@ -96,7 +97,8 @@ func TestReplicasSeeWhoWorksAndWhoHoldsWhat(t *testing.T) {
 	hold(t, s, "engine/acme/prod")
 	expire(t, url, "engine/acme/prod")
 	names := []string{"engine/acme/prod", "engine/eu-1", "engine/eu-2"}
-	view := must(s.BeatWorkers(ctx, fleet.ReplicaBeat{Replica: "a", Preparing: 2, Leases: names}))(t)
+	view := must(s.BeatWorkers(ctx, fleet.ReplicaBeat{Replica: "a", Preparing: 2, Leases: names}))(
+		t)
 	if fmt.Sprint(view) != "{map[a:2] map[engine/eu-1:replica-1]}" {
 		t.Errorf("one replica: %v", view)
 	}
@@ -121,10 +123,12 @@ func TestLeaseEpochRisesAboveWhatTheEngineShows(t *testing.T) {
 	if raised.Epoch != 42 || must(s.RaiseEpoch(t.Context(), raised, 41))(t).Epoch != 42 {
 		t.Fatalf("epoch %d", raised.Epoch)
 	}
-	if err := s.Observe(t.Context(), l, []fleet.Observation{{Key: fleet.ObjectKey{Engine: "eu-1"}}}); !errors.Is(err, fleet.ErrFenced) {
+	if err := s.Observe(t.Context(), l, []fleet.Observation{
+		{Key: fleet.ObjectKey{Engine: "eu-1"}}}); !errors.Is(err, fleet.ErrFenced) {
 		t.Errorf("a write at the epoch before: %v", err)
 	}
-	if _, err := s.RaiseEpoch(t.Context(), fleet.Lease{Name: "engine/eu-1", Holder: "b", Epoch: 1}, 50); !errors.Is(err, fleet.ErrFenced) {
+	if _, err := s.RaiseEpoch(t.Context(), fleet.Lease{Name: "engine/eu-1", Holder: "b", Epoch: 1},
+		50); !errors.Is(err, fleet.ErrFenced) {
 		t.Errorf("another raises it: %v", err)
 	}
 }
@@ -146,16 +150,22 @@ func TestCase79WritesOfAnOlderEpochAreRefused(t *testing.T) {
 		}
 	}
 	before := writes(t, url)
-	_, recorded := s.Record(ctx, leader, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v2")} }))
+	_, recorded := s.Record(ctx, leader,
+		step(1, 2, func(r *fleet.Record) {
+			r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v2")}
+		}))
 	_, moved := s.Record(ctx, leader, step(1, 2, func(*fleet.Record) {}))
 	for what, err := range map[string]error{
 		"Record":       recorded,
 		"empty Record": moved,
-		"Acknowledge":  s.Acknowledge(ctx, worker, []fleet.Ack{{Key: a.Key, Seq: 1, State: fleet.ApplyApplied}}),
-		"Observe":      s.Observe(ctx, worker, []fleet.Observation{{Key: a.Key, Sync: fleet.SyncSynced}}),
-		"ReportEngine": s.ReportEngine(ctx, worker, fleet.EngineReport{Engine: "eu-1", Reachable: true}),
-		"UpdateSync":   s.UpdateSync(ctx, worker, "x", fleet.OperationRunning, ""),
-		"SetCursor":    s.SetCursor(ctx, worker, 9),
+		"Acknowledge": s.Acknowledge(ctx, worker, []fleet.Ack{
+			{Key: a.Key, Seq: 1, State: fleet.ApplyApplied}}),
+		"Observe": s.Observe(ctx, worker, []fleet.Observation{
+			{Key: a.Key, Sync: fleet.SyncSynced}}),
+		"ReportEngine": s.ReportEngine(ctx, worker, fleet.EngineReport{
+			Engine: "eu-1", Reachable: true}),
+		"UpdateSync": s.UpdateSync(ctx, worker, "x", fleet.OperationRunning, ""),
+		"SetCursor":  s.SetCursor(ctx, worker, 9),
 	} {
 		if !errors.Is(err, fleet.ErrFenced) {
 			t.Errorf("%s: %v", what, err)
@@ -178,11 +188,14 @@ func TestLeaseOfOneEngineGivesNoRightToAnother(t *testing.T) {
 	eu := hold(t, s, "engine/eu-1")
 	key := fleet.ObjectKey{Engine: "us-1", Kind: fleet.ObjectApplication, Name: "a"}
 	for what, err := range map[string]error{
-		"Acknowledge":              s.Acknowledge(t.Context(), eu, []fleet.Ack{{Key: key, Seq: 1}}),
-		"Observe":                  s.Observe(t.Context(), eu, []fleet.Observation{{Key: key}}),
-		"ReportEngine":             s.ReportEngine(t.Context(), eu, fleet.EngineReport{Engine: "us-1"}),
-		"Observe as reconciler":    s.Observe(t.Context(), hold(t, s, "reconciler"), []fleet.Observation{{Key: key}}),
-		"Observe without an entry": s.Observe(t.Context(), fleet.Lease{Name: "engine/us-1", Holder: "x", Epoch: 1}, []fleet.Observation{{Key: key}}),
+		"Acknowledge": s.Acknowledge(t.Context(), eu, []fleet.Ack{{Key: key, Seq: 1}}),
+		"Observe":     s.Observe(t.Context(), eu, []fleet.Observation{{Key: key}}),
+		"ReportEngine": s.ReportEngine(t.Context(), eu, fleet.EngineReport{
+			Engine: "us-1"}),
+		"Observe as reconciler": s.Observe(t.Context(), hold(t, s, "reconciler"),
+			[]fleet.Observation{{Key: key}}),
+		"Observe without an entry": s.Observe(t.Context(), fleet.Lease{Name: "engine/us-1",
+			Holder: "x", Epoch: 1}, []fleet.Observation{{Key: key}}),
 	} {
 		if err == nil {
 			t.Errorf("%s is let through", what)
@@ -190,7 +203,8 @@ func TestLeaseOfOneEngineGivesNoRightToAnother(t *testing.T) {
 	}
 }
 
-// Two replicas, each sure that it is the one: never two writers at a time, and no write of a lower epoch after one of a higher.
+// Two replicas, each sure that it is the one: never two writers at a time, and no write of a lower
+// epoch after one of a higher.
 func TestTwoReplicasNeverWriteOutOfTurn(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -198,7 +212,8 @@ func TestTwoReplicasNeverWriteOutOfTurn(t *testing.T) {
 	defer cancel()
 	setup := open(t, url)
 	row := application("eu-1", "acme", "a", "prod", "v1")
-	must(setup.Record(ctx, hold(t, setup, "reconciler"), step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{row} })))(t)
+	must(setup.Record(ctx, hold(t, setup, "reconciler"),
+		step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{row} })))(t)
 	exec(t, url, `CREATE TABLE argosy.told (n bigint GENERATED ALWAYS AS IDENTITY, epoch bigint);
 		CREATE FUNCTION argosy.tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO argosy.told (epoch) VALUES (NEW.uid::bigint); RETURN NEW; END $$;
 		CREATE TRIGGER tell BEFORE UPDATE ON argosy.status FOR EACH ROW EXECUTE FUNCTION argosy.tell()`)
@@ -208,12 +223,15 @@ func TestTwoReplicasNeverWriteOutOfTurn(t *testing.T) {
 		s := open(t, url)
 		replicas.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				l, ok, err := s.Acquire(ctx, "engine/eu-1", fmt.Sprintf("replica-%d-%d", i, n), 50*time.Millisecond)
+				l, ok, err := s.Acquire(ctx, "engine/eu-1", fmt.Sprintf("replica-%d-%d", i, n),
+					50*time.Millisecond)
 				if err != nil || !ok {
 					continue
 				}
 				for ctx.Err() == nil { // past the lease, until it is refused
-					err := s.Observe(ctx, l, []fleet.Observation{{Key: row.Key, UID: fmt.Sprint(l.Epoch), Resources: n, Message: fmt.Sprint(written.Add(1))}})
+					err := s.Observe(ctx, l, []fleet.Observation{
+						{Key: row.Key, UID: fmt.Sprint(l.Epoch), Resources: n,
+							Message: fmt.Sprint(written.Add(1))}})
 					if errors.Is(err, fleet.ErrFenced) {
 						fenced.Add(1)
 						break
@@ -231,7 +249,8 @@ func TestTwoReplicasNeverWriteOutOfTurn(t *testing.T) {
 	})
 	cancel()
 	replicas.Wait()
-	if n := one[int](t, url, `SELECT count(*) FROM (SELECT epoch < lag(epoch) OVER (ORDER BY n) AS lower FROM told) e WHERE lower`); n != 0 {
+	if n := one[int](t, url,
+		`SELECT count(*) FROM (SELECT epoch < lag(epoch) OVER (ORDER BY n) AS lower FROM told) e WHERE lower`); n != 0 {
 		t.Errorf("%d writes of a lower epoch followed one of a higher", n)
 	}
 }

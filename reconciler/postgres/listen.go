@@ -17,9 +17,9 @@ const (
 	listenPause = 5 * time.Second  // at most, between attempts to connect
 )
 
-// Notify says "look" to every replica, and who says so: at most 8000 bytes, or nothing. It is a transaction of its own, after the one that
-// it tells of: sending takes a lock of the whole server until its transaction has ended. Whoever calls it often should wait a little and
-// call it once.
+// Notify says "look" to every replica, and who says so: at most 8000 bytes, or nothing. It is a
+// transaction of its own, after the one that it tells of: sending takes a lock of the whole server
+// until its transaction has ended. Whoever calls it often should wait a little and call it once.
 func (s *Store) Notify(ctx context.Context, by string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.control.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, text(by))
@@ -28,16 +28,17 @@ func (s *Store) Notify(ctx context.Context, by string) error {
 	return wrap(err, "notify")
 }
 
-// decided says "look" after a person has decided something. The decision stands whether anybody hears of it or not.
+// decided says "look" after a person has decided something. The decision stands whether anybody
+// hears of it or not.
 func (s *Store) decided(ctx context.Context, notice string) {
 	if err := s.Notify(ctx, notice); err != nil {
 		s.log.Debug("no notification; replicas poll", "error", err)
 	}
 }
 
-// Listen calls look with what Notify was given, whenever any replica calls that, until ctx ends. It connects again when the connection is
-// lost, and then calls look as well, with "": whatever was said in between was missed. It is a hint and nothing more; whoever listens also
-// polls.
+// Listen calls look with what Notify was given, whenever any replica calls that, until ctx ends. It
+// connects again when the connection is lost, and then calls look as well, with "": whatever was
+// said in between was missed. It is a hint and nothing more; whoever listens also polls.
 func (s *Store) Listen(ctx context.Context, look func(by string)) {
 	for failed := 0; ctx.Err() == nil; failed++ {
 		err := s.listen(ctx, func(by string) { failed = 0; look(by) })

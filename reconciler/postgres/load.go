@@ -12,14 +12,15 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Load reads the mirror as it stood at one moment: what a start needs to go on. 100,000 objects take about as long as decoding their
-// declarations.
+// Load reads the mirror as it stood at one moment: what a start needs to go on. 100,000 objects
+// take about as long as decoding their declarations.
 func (s *Store) Load(ctx context.Context) (fleet.Snapshot, error) {
 	var snap fleet.Snapshot
 	ctx = patient(ctx, longPatience)
 	err := s.again(ctx, func() error {
 		snap = fleet.Snapshot{}
-		return pgx.BeginTxFunc(ctx, s.work, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		return pgx.BeginTxFunc(ctx, s.work, pgx.TxOptions{IsoLevel: pgx.RepeatableRead,
+			AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 			return load(ctx, tx, &snap)
 		})
 	})
@@ -27,22 +28,27 @@ func (s *Store) Load(ctx context.Context) (fleet.Snapshot, error) {
 }
 
 func load(ctx context.Context, tx pgx.Tx, snap *fleet.Snapshot) (err error) {
-	if err := tx.QueryRow(ctx, `SELECT m.applied, m.seq, p.body FROM mirror m, memory p`).Scan(&snap.Applied, &snap.Seq, &snap.Memory); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT m.applied, m.seq, p.body FROM mirror m, memory p`).Scan(
+		&snap.Applied, &snap.Seq, &snap.Memory); err != nil {
 		return err
 	}
-	if snap.Declarations, err = loadJSON[fleet.Declaration](ctx, tx, `SELECT body FROM declarations ORDER BY kind, tenant, name`); err != nil {
+	if snap.Declarations, err = loadJSON[fleet.Declaration](ctx, tx,
+		`SELECT body FROM declarations ORDER BY kind, tenant, name`); err != nil {
 		return err
 	}
-	if snap.Quarantines, err = loadJSON[fleet.Quarantine](ctx, tx, `SELECT body FROM quarantines ORDER BY kind, tenant, name`); err != nil {
+	if snap.Quarantines, err = loadJSON[fleet.Quarantine](ctx, tx,
+		`SELECT body FROM quarantines ORDER BY kind, tenant, name`); err != nil {
 		return err
 	}
-	if snap.Placements, err = loadJSON[fleet.Placement](ctx, tx, `SELECT body - 'alternatives' FROM placements ORDER BY tenant, environment`); err != nil {
+	if snap.Placements, err = loadJSON[fleet.Placement](ctx, tx,
+		`SELECT body - 'alternatives' FROM placements ORDER BY tenant, environment`); err != nil {
 		return err
 	}
 	if snap.Objects, err = loadObjects(ctx, tx); err != nil {
 		return err
 	}
-	if snap.Holds, err = read(ctx, tx, scanHold, `SELECT `+holdColumns+` FROM holds ORDER BY n`); err != nil {
+	if snap.Holds, err = read(ctx, tx, scanHold, `SELECT `+holdColumns+
+		` FROM holds ORDER BY n`); err != nil {
 		return err
 	}
 	if snap.Approvals, err = read(ctx, tx, scanApproval, sqlApprovals); err != nil {
@@ -58,7 +64,8 @@ func load(ctx context.Context, tx pgx.Tx, snap *fleet.Snapshot) (err error) {
 }
 
 // read is all that a statement returns.
-func read[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+func read[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql string,
+	args ...any) ([]T, error) {
 	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
@@ -66,7 +73,8 @@ func read[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql stri
 	return pgx.CollectRows(rows, scan)
 }
 
-// loadObjects leaves out the rows of removed strays, which no declaration has made. It scans into one set of variables: a hundred thousand rows are common, and their names repeat.
+// loadObjects leaves out the rows of removed strays, which no declaration has made. It scans into
+// one set of variables: a hundred thousand rows are common, and their names repeat.
 func loadObjects(ctx context.Context, tx pgx.Tx) ([]fleet.Indexed, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT engine, kind, name, hash, tenant, environment, deployment, deletion, absent, held, seq,
@@ -78,7 +86,8 @@ func loadObjects(ctx context.Context, tx pgx.Tx) ([]fleet.Indexed, error) {
 	var o fleet.Indexed
 	var tenant, name, sealed *string
 	known := words{}
-	_, err = pgx.ForEachRow(rows, []any{&o.Key.Engine, &o.Key.Kind, &o.Key.Name, &o.Hash, &o.Tenant, &o.Environment, &o.Deployment, &o.Deletion, &o.Absent, &o.Held, &o.Seq,
+	_, err = pgx.ForEachRow(rows, []any{&o.Key.Engine, &o.Key.Kind, &o.Key.Name, &o.Hash, &o.Tenant,
+		&o.Environment, &o.Deployment, &o.Deletion, &o.Absent, &o.Held, &o.Seq,
 		&tenant, &name, &sealed},
 		func() error {
 			o.Key.Engine = fleet.EngineName(known.one(string(o.Key.Engine)))
@@ -107,7 +116,8 @@ func (w words) one(s string) string {
 
 const decodeBatch = 512
 
-// loadJSON decodes the one column that a statement returns, on all processors while it is still being read.
+// loadJSON decodes the one column that a statement returns, on all processors while it is still
+// being read.
 func loadJSON[T any](ctx context.Context, tx pgx.Tx, sql string) ([]T, error) {
 	rows, err := tx.Query(ctx, sql)
 	if err != nil {

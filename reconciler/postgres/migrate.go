@@ -22,14 +22,18 @@ var embedded embed.FS
 // ErrSchema says that the database's schema is older than this version needs.
 var ErrSchema = errors.New("the database's schema is too old; run `argosy migrate`")
 
-// Migrate brings the database that url names to the schema of this version, or leaves a newer one as it is: our own tables, then River's.
-// Several replicas may call it at once: one migrates, the others wait. Migrations only ever add, so that the version before works on; an
-// index whose making was interrupted is made anew. It never waits longer than some seconds for a lock that the running control plane
-// holds: it fails, and may be run again. It returns the version of the schema.
+// Migrate brings the database that url names to the schema of this version, or leaves a newer one
+// as it is: our own tables, then River's. Several replicas may call it at once: one migrates, the
+// others wait. Migrations only ever add, so that the version before works on; an index whose making
+// was interrupted is made anew. It never waits longer than some seconds for a lock that the running
+// control plane holds: it fails, and may be run again. It returns the version of the schema.
 func Migrate(ctx context.Context, url string) (version int64, err error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return 0, errors.New("database: the URL cannot be read; write postgres://USER:PASSWORD@HOST:PORT/DATABASE")
+		return 0,
+			errors.New(
+				"database: the URL cannot be read; write " +
+					"postgres://USER:PASSWORD@HOST:PORT/DATABASE")
 	}
 	prepareConn(config.ConnConfig, "argosy migrate")
 	config.ConnConfig.RuntimeParams["statement_timeout"] = "0"
@@ -61,7 +65,8 @@ const migrateConns = 3
 
 // alone calls f while no other replica migrates.
 func alone(ctx context.Context, db *sql.DB, f func() error) error {
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(0x4172676f7379), lock.WithLockTimeout(1, 60))
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(0x4172676f7379),
+		lock.WithLockTimeout(1, 60))
 	if err != nil {
 		return err
 	}
@@ -93,19 +98,21 @@ func migrateOwn(ctx context.Context, db *sql.DB) (int64, error) {
 
 func makeSchema(ctx context.Context, db *sql.DB) error {
 	var there bool
-	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&there); err != nil || there {
+	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`,
+		schema).Scan(&there); err != nil || there {
 		return err
 	}
 	_, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+schema)
 	var e *pgconn.PgError
-	if errors.As(err, &e) && (e.Code == "23505" || e.Code == "42P06") { // another replica was faster
+	// another replica was faster
+	if errors.As(err, &e) && (e.Code == "23505" || e.Code == "42P06") {
 		return nil
 	}
 	return err
 }
 
-// repairIndexes makes anew what a CREATE INDEX CONCURRENTLY left unfinished when it was killed: such an index costs writes and serves no
-// read.
+// repairIndexes makes anew what a CREATE INDEX CONCURRENTLY left unfinished when it was killed:
+// such an index costs writes and serves no read.
 func repairIndexes(ctx context.Context, db *sql.DB) error {
 	rows, err := db.QueryContext(ctx, `
 		SELECT quote_ident(c.relname) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -137,7 +144,8 @@ func repairIndexes(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// leftover matches what an interrupted REINDEX CONCURRENTLY leaves beside the index that it was to replace.
+// leftover matches what an interrupted REINDEX CONCURRENTLY leaves beside the index that it was to
+// replace.
 var leftover = regexp.MustCompile(`_cc(new|old)\d*"?$`)
 
 // schemaVersion is the newest migration of this binary.
@@ -172,12 +180,14 @@ func (s *Store) checkVersion(ctx context.Context) error {
 			(SELECT coalesce(max(version), 0) FROM river_migration WHERE line = 'main')`).Scan(&found, &foundRiver)
 	var e *pgconn.PgError
 	switch {
-	case errors.As(err, &e) && (e.Code == "42P01" || e.Code == "42703"): // no such table, or River's without its column line
+	// no such table, or River's without its column line
+	case errors.As(err, &e) && (e.Code == "42P01" || e.Code == "42703"):
 		return fmt.Errorf("database: %w", ErrSchema)
 	case err != nil:
 		return fmt.Errorf("database: %w", err)
 	case found < needed || foundRiver < neededRiver:
-		return fmt.Errorf("database: schema %d, needed %d; of River %d, needed %d: %w", found, needed, foundRiver, neededRiver, ErrSchema)
+		return fmt.Errorf("database: schema %d, needed %d; of River %d, needed %d: %w", found,
+			needed, foundRiver, neededRiver, ErrSchema)
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ import (
 func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 	t.Parallel()
 	url := newDatabaseFrom(t, "template0")
-	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) {
+	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err,
+		postgres.ErrSchema) {
 		t.Fatalf("an empty database: %v", err)
 	}
 	var replicas sync.WaitGroup
@@ -41,7 +42,8 @@ const dropStrays = `DROP TABLE owners; DROP TABLE reach; DROP TABLE strays, tomb
 	ALTER TABLE engines DROP COLUMN went_back_at, DROP COLUMN went_back; `
 
 // dropAgents takes back the migration of agents, its policies with it, and those after it.
-const dropAgents = dropStrays + `DROP TABLE agents, agent_tokens, agent_access, replicas, own_applications; ALTER TABLE syncs DROP COLUMN namespace;
+const dropAgents = dropStrays +
+	`DROP TABLE agents, agent_tokens, agent_access, replicas, own_applications; ALTER TABLE syncs DROP COLUMN namespace;
 	DROP INDEX desired_news, declarations_agent_environments, declarations_agent_engines;
 	DROP FUNCTION agent_stand, still_of; DROP FUNCTION agent_scope CASCADE; DROP FUNCTION agent_bound CASCADE;
 	DROP FUNCTION begin_stop CASCADE; DROP FUNCTION keep_stop_end CASCADE; DROP FUNCTION end_stop; DROP TABLE stop_ends; `
@@ -51,30 +53,38 @@ func TestCase64PullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	before, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
-	exec(t, url, dropAgents+`DROP TABLE deliveries, looks, reviewed_plans, pull_tenants, pulls, pull_touches, river_job, river_leader, river_migration, river_notification, river_queue;
+	exec(t, url,
+		dropAgents+
+			`DROP TABLE deliveries, looks, reviewed_plans, pull_tenants, pulls, pull_touches, river_job, river_leader, river_migration, river_notification, river_queue;
 		DROP FUNCTION river_job_state_in_bitmask; DROP TYPE river_job_state; DROP FUNCTION in_scope(uuid[]); DROP FUNCTION keep_pull_tenants;
 		DELETE FROM goose_db_version WHERE version_id >= 3`)
-	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) {
+	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err,
+		postgres.ErrSchema) {
 		t.Fatalf("on the schema of before: %v", err)
 	}
 	check(t, before.Acknowledge(t.Context(), worker, applied(rows)))
 	must(postgres.Migrate(t.Context(), url))(t)
-	check(t, before.Observe(t.Context(), worker, []fleet.Observation{{Key: rows[0].Key, Resources: 3}}))
+	check(t, before.Observe(t.Context(), worker, []fleet.Observation{
+		{Key: rows[0].Key, Resources: 3}}))
 	must(open(t, url).Accept(t.Context(), delivery(1), []fleet.Look{branch}))(t)
 	expect(t, url, countJobs, 1)
 }
 
-// The migration was killed between our tables and River's: no replica starts on half of it, and the next migration ends it.
+// The migration was killed between our tables and River's: no replica starts on half of it, and the
+// next migration ends it.
 func TestCase64MigrationWithoutRiversTablesIsNotEnough(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	exec(t, url, `DELETE FROM river_migration WHERE version = 8`)
-	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), "of River 7") {
+	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err,
+		postgres.ErrSchema) || !strings.Contains(err.Error(), "of River 7") {
 		t.Fatalf("without its last: %v", err)
 	}
-	exec(t, url, `DROP TABLE river_job, river_leader, river_migration, river_notification, river_queue;
+	exec(t, url,
+		`DROP TABLE river_job, river_leader, river_migration, river_notification, river_queue;
 		DROP FUNCTION river_job_state_in_bitmask; DROP TYPE river_job_state`)
-	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) {
+	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err,
+		postgres.ErrSchema) {
 		t.Fatalf("without all of them: %v", err)
 	}
 	must(postgres.Migrate(t.Context(), url))(t)
@@ -90,14 +100,17 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 	read := func(s *postgres.Store) {
 		t.Helper()
 		for range 2 {
-			if apps, _, err := s.Applications(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(apps) != 1 {
+			if apps, _, err := s.Applications(t.Context(), fleet.Scope{}, fleet.Filter{},
+				fleet.Page{Limit: 10}); err != nil || len(apps) != 1 {
 				t.Fatalf("%d applications, %v", len(apps), err)
 			}
 		}
 	}
 	read(s)
-	// What a next version may do: add, and widen a column, which makes prepared statements stale (0A000).
-	exec(t, url, `ALTER TABLE desired ADD COLUMN later text; ALTER TABLE status ADD COLUMN later text; ALTER TABLE status ALTER COLUMN resources TYPE bigint;
+	// What a next version may do: add, and widen a column, which makes prepared statements stale
+	// (0A000).
+	exec(t, url,
+		`ALTER TABLE desired ADD COLUMN later text; ALTER TABLE status ADD COLUMN later text; ALTER TABLE status ALTER COLUMN resources TYPE bigint;
 		CREATE TABLE later (tenant text); INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true);
 		ALTER TABLE pulls ADD COLUMN later text; ALTER TABLE looks ADD COLUMN later text; INSERT INTO river_migration (line, version) VALUES ('main', 999)`)
 	read(s)
@@ -112,17 +125,21 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 	work(t, s, nothing).seen("branch", 1)
 }
 
-// The version before this one saves pull requests before, while and after this one migrates: they are listed all the same.
+// The version before this one saves pull requests before, while and after this one migrates: they
+// are listed all the same.
 func TestCase64PullsOfTheVersionBeforeAreListedByTenant(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
-	exec(t, url, dropAgents+`DROP TABLE pull_tenants; DROP FUNCTION keep_pull_tenants CASCADE; DELETE FROM goose_db_version WHERE version_id >= 4`)
+	exec(t, url,
+		dropAgents+
+			`DROP TABLE pull_tenants; DROP FUNCTION keep_pull_tenants CASCADE; DELETE FROM goose_db_version WHERE version_id >= 4`)
 	check(t, s.SavePull(t.Context(), pull(1, fleet.PullOpen, "", "acme")))
 	check(t, s.SavePull(t.Context(), pull(2, fleet.PullMerged, "acme", "globex")))
 	must(postgres.Migrate(t.Context(), url))(t)
 	check(t, s.SavePull(t.Context(), pull(3, fleet.PullOpen, "acme", "unborn")))
 	check(t, s.SavePull(t.Context(), pull(2, fleet.PullMerged, "globex")))
-	got := one[string](t, url, `SELECT string_agg(tenant || number || state || coalesce((SELECT t.tenant FROM tenants t WHERE t.uid = p.tenant_uid), '-'), ' '
+	got := one[string](t, url,
+		`SELECT string_agg(tenant || number || state || coalesce((SELECT t.tenant FROM tenants t WHERE t.uid = p.tenant_uid), '-'), ' '
 		ORDER BY tenant, number) FROM pull_tenants p`)
 	if want := "1open- acme1openacme acme3openacme globex2mergedglobex unborn3open-"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
@@ -132,14 +149,16 @@ func TestCase64PullsOfTheVersionBeforeAreListedByTenant(t *testing.T) {
 func TestCase64NewBinaryNeedsItsSchema(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
-	exec(t, url, `DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`)
+	exec(t, url,
+		`DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`)
 	_, err := postgres.Open(t.Context(), url, postgres.Options{})
 	if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), "argosy migrate") {
 		t.Fatalf("got %v", err)
 	}
 }
 
-// Case 64: making an index was killed. The next migration makes it anew; while somebody is in its way it gives up in time.
+// Case 64: making an index was killed. The next migration makes it anew; while somebody is in its
+// way it gives up in time.
 func TestCase64KilledIndexIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -147,25 +166,30 @@ func TestCase64KilledIndexIsMadeAnew(t *testing.T) {
 	defer blocker.Close(context.Background())
 	tx, err := blocker.Begin(t.Context())
 	check(t, err)
-	_, err = tx.Exec(t.Context(), `INSERT INTO stops (scope, name, by, reason, at) VALUES ('fleet', '', '', '', now())`)
+	_, err = tx.Exec(t.Context(),
+		`INSERT INTO stops (scope, name, by, reason, at) VALUES ('fleet', '', '', '', now())`)
 	check(t, err)
 	builder := connect(t, url)
 	defer builder.Close(context.Background())
 	_, err = builder.Exec(t.Context(), `SET statement_timeout = '300ms'`)
 	check(t, err)
-	if _, err := builder.Exec(t.Context(), `CREATE INDEX CONCURRENTLY stops_by ON stops (by)`); err == nil {
+	if _, err := builder.Exec(t.Context(),
+		`CREATE INDEX CONCURRENTLY stops_by ON stops (by)`); err == nil {
 		t.Fatal("it was not killed")
 	}
-	if valid := one[bool](t, url, `SELECT indisvalid FROM pg_index WHERE indexrelid = 'stops_by'::regclass`); valid {
+	if valid := one[bool](t, url,
+		`SELECT indisvalid FROM pg_index WHERE indexrelid = 'stops_by'::regclass`); valid {
 		t.Fatal("the index is whole")
 	}
 	began := time.Now()
-	if _, err := postgres.Migrate(t.Context(), url); err == nil || time.Since(began) > 20*time.Second {
+	if _, err := postgres.Migrate(t.Context(), url); err == nil ||
+		time.Since(began) > 20*time.Second {
 		t.Errorf("in the way of a transaction: %v after %s", err, time.Since(began))
 	}
 	check(t, tx.Rollback(t.Context()))
 	must(postgres.Migrate(t.Context(), url))(t)
-	if n := one[int](t, url, `SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE NOT indisvalid OR relname LIKE '%ccnew%'`); n != 0 {
+	if n := one[int](t, url,
+		`SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE NOT indisvalid OR relname LIKE '%ccnew%'`); n != 0 {
 		t.Errorf("%d broken indexes are left", n)
 	}
 }
@@ -175,7 +199,8 @@ func TestCase66RebuiltMirrorIsTheSame(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	record := fullRecord(0, 1, 500)
-	hashes := `SELECT md5(string_agg(engine || kind || name || hash || tenant || deployment, ',' ORDER BY engine, kind, name)) FROM desired`
+	hashes :=
+		`SELECT md5(string_agg(engine || kind || name || hash || tenant || deployment, ',' ORDER BY engine, kind, name)) FROM desired`
 	s := open(t, url)
 	must(s.Record(t.Context(), hold(t, s, "reconciler"), record))(t)
 	before, snap := one[string](t, url, hashes), must(s.Load(t.Context()))(t)
@@ -202,20 +227,23 @@ func TestCase66ResetKeepsWhatPeopleDecided(t *testing.T) {
 	lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
 	must(s.Approve(ctx, fleet.Approval{Revision: revision(5)}))(t)
 	must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopFleet}, true))(t)
-	_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleRead})
+	_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme",
+		Role: fleet.RoleRead})
 	check(t, err)
 	uid := one[string](t, url, `SELECT uid::text FROM tenants WHERE tenant = 'acme'`)
 	seq := must(s.Load(ctx))(t).Seq
 	check(t, s.Reset(ctx))
 
 	snap := must(s.Load(ctx))(t)
-	if snap.Applied != "" || len(snap.Declarations)+len(snap.Objects)+len(snap.Placements)+len(snap.Quarantines)+len(snap.Holds) != 0 || snap.Seq != seq {
+	if snap.Applied != "" || len(snap.Declarations)+len(snap.Objects)+len(snap.Placements)+
+		len(snap.Quarantines)+len(snap.Holds) != 0 || snap.Seq != seq {
 		t.Errorf("the mirror after a reset: %+v", snap)
 	}
 	if len(snap.Approvals) != 1 || len(must(s.Stops(ctx, fleet.Scope{}))(t)) != 1 {
 		t.Error("what people decided has gone")
 	}
-	if _, err := s.Record(ctx, lease, step(1, 2, func(r *fleet.Record) {})); !errors.Is(err, fleet.ErrFenced) {
+	if _, err := s.Record(ctx, lease, step(1, 2, func(r *fleet.Record) {})); !errors.Is(err,
+		fleet.ErrFenced) {
 		t.Errorf("a reconciler that knows of nothing: %v", err)
 	}
 	if ok, err := s.Renew(ctx, lease, time.Hour); err != nil || ok {
@@ -229,14 +257,16 @@ func TestCase66ResetKeepsWhatPeopleDecided(t *testing.T) {
 		t.Errorf("epoch %d after %d", lease.Epoch, before)
 	}
 	must(s.Record(ctx, lease, step(0, 1, func(r *fleet.Record) {
-		r.PlanHash, r.Declarations, r.Rows = "anew", []fleet.Declaration{tenantDeclaration("acme")}, []fleet.Row{application("eu-1", "acme", "cart", "prod", "v1")}
+		r.PlanHash, r.Declarations, r.Rows = "anew", []fleet.Declaration{tenantDeclaration("acme")},
+			[]fleet.Row{application("eu-1", "acme", "cart", "prod", "v1")}
 		r.Syncs = []fleet.SyncRequest{{ID: "acme/run", Key: r.Rows[0].Key, Tenant: "acme"}}
 	})))(t)
 	if rows := must(s.Changed(ctx, "eu-1", seq, 10))(t); len(rows) != 1 {
 		t.Errorf("a cursor of before passes over what came after: %d rows", len(rows))
 	}
 	must(s.VerifyToken(ctx, plaintext))(t)
-	if again := one[string](t, url, `SELECT uid::text FROM tenants WHERE tenant = 'acme' AND removed_at IS NULL`); again != uid {
+	if again := one[string](t, url,
+		`SELECT uid::text FROM tenants WHERE tenant = 'acme' AND removed_at IS NULL`); again != uid {
 		t.Error("the tenant is another one")
 	}
 	if n := one[int](t, url, `SELECT count(*) FROM syncs WHERE id = 'acme/run'`); n != 1 {
@@ -250,18 +280,24 @@ func TestCase66ResetKeepsWhatPeopleDecided(t *testing.T) {
 func TestPruneDropsWhatIsOldAndNothingElse(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
-	exec(t, url, `INSERT INTO deletions (at, revision, tenant, environment, deployment, engine, name) SELECT now() - i * interval '1 day', 'r', 'acme', 'e', 'd', 'g', 'n' FROM generate_series(0, 9) i`)
-	exec(t, url, `INSERT INTO events (seq, at, kind, tenant, name, text) SELECT -i, now() - i * interval '4 hours', 'hold', '', '', '' FROM generate_series(1, 48) i`)
+	exec(t, url,
+		`INSERT INTO deletions (at, revision, tenant, environment, deployment, engine, name) SELECT now() - i * interval '1 day', 'r', 'acme', 'e', 'd', 'g', 'n' FROM generate_series(0, 9) i`)
+	exec(t, url,
+		`INSERT INTO events (seq, at, kind, tenant, name, text) SELECT -i, now() - i * interval '4 hours', 'hold', '', '', '' FROM generate_series(1, 48) i`)
 	before := one[int](t, url, `SELECT count(*) FROM events`)
 	n := must(s.Prune(t.Context(), postgres.Retention{}))(t)
-	if deletions := one[int](t, url, `SELECT count(*) FROM deletions`); n != 7+2 || deletions != 8 || one[int](t, url, `SELECT count(*) FROM events`) != before-7 {
+	if deletions := one[int](t, url, `SELECT count(*) FROM deletions`); n != 7+2 ||
+		deletions != 8 || one[int](t, url, `SELECT count(*) FROM events`) != before-7 {
 		t.Errorf("pruned %d, %d deletions are left", n, deletions)
 	}
 }
 
 func TestErrorsNeverShowThePassword(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"postgres://argosy:hunter2@%zz/x", "postgres://argosy:hunter2@127.0.0.1:1/x?sslmode=disable", "postgres://argosy:hunter2@127.0.0.1:1/x?sslmode=nope", "host=127.0.0.1 port=x password=hunter2"} {
+	for _, url := range []string{"postgres://argosy:hunter2@%zz/x",
+		"postgres://argosy:hunter2@127.0.0.1:1/x?sslmode=disable",
+		"postgres://argosy:hunter2@127.0.0.1:1/x?sslmode=nope",
+		"host=127.0.0.1 port=x password=hunter2"} {
 		_, opened := postgres.Open(t.Context(), url, postgres.Options{})
 		_, migrated := postgres.Migrate(t.Context(), url)
 		for _, err := range []error{opened, migrated} {
@@ -278,16 +314,21 @@ func TestLatelyLooksBackOverItsWindow(t *testing.T) {
 	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(1, 2, func(r *fleet.Record) {
 		for i, approved := range []bool{true, false} {
 			a := application("eu-1", "acme", fmt.Sprint("gone", i), "prod", "v1")
-			r.Deletions = append(r.Deletions, fleet.Deletion{Key: a.Key, Tenant: "acme", Environment: "prod", Deployment: a.Deployment, Approved: approved})
+			r.Deletions = append(r.Deletions, fleet.Deletion{Key: a.Key, Tenant: "acme",
+				Environment: "prod", Deployment: a.Deployment, Approved: approved})
 		}
 	})))(t)
-	exec(t, url, `UPDATE desired SET created_at = now() - interval '2 h' WHERE tenant = 'globex' AND environment = 'prod'`)
-	exec(t, url, `INSERT INTO deletions (at, revision, tenant, environment, deployment, engine, name) VALUES (now() - interval '2 h', 'r', 'acme', 'e', 'd', 'g', 'n')`)
+	exec(t, url,
+		`UPDATE desired SET created_at = now() - interval '2 h' WHERE tenant = 'globex' AND environment = 'prod'`)
+	exec(t, url,
+		`INSERT INTO deletions (at, revision, tenant, environment, deployment, engine, name) VALUES (now() - interval '2 h', 'r', 'acme', 'e', 'd', 'g', 'n')`)
 	l := must(s.Lately(t.Context(), time.Hour))(t)
-	if len(l.Deleted) != 2 || !l.Deleted[0].Approved || l.Deleted[1].Approved || l.Deleted[0].Revision != revision(2) || l.Now.IsZero() {
+	if len(l.Deleted) != 2 || !l.Deleted[0].Approved || l.Deleted[1].Approved ||
+		l.Deleted[0].Revision != revision(2) || l.Now.IsZero() {
 		t.Errorf("%+v", l)
 	}
-	if created := must(s.CreatedLately(t.Context(), time.Hour))(t); !cmp.Equal(created, map[fleet.TenantName]int{"acme": 5, "globex": 2}) {
+	if created := must(s.CreatedLately(t.Context(), time.Hour))(t); !cmp.Equal(created,
+		map[fleet.TenantName]int{"acme": 5, "globex": 2}) {
 		t.Errorf("created %v", created)
 	}
 }
@@ -298,16 +339,21 @@ func TestCase64AgentsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 	url := newDatabase(t)
 	before, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
 	exec(t, url, dropAgents+`DELETE FROM goose_db_version WHERE version_id >= 5`)
-	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) {
+	if _, err := postgres.Open(t.Context(), url, postgres.Options{}); !errors.Is(err,
+		postgres.ErrSchema) {
 		t.Fatalf("on the schema of before: %v", err)
 	}
 	check(t, before.Acknowledge(t.Context(), worker, applied(rows)))
 	must(postgres.Migrate(t.Context(), url))(t)
-	check(t, before.Observe(t.Context(), worker, []fleet.Observation{{Key: rows[0].Key, Resources: 3}}))
-	exec(t, url, `INSERT INTO syncs (id, operation, engine, name, tenant, environment, deployment, sync_run, revision, prune, state)
+	check(t, before.Observe(t.Context(), worker, []fleet.Observation{
+		{Key: rows[0].Key, Resources: 3}}))
+	exec(t, url,
+		`INSERT INTO syncs (id, operation, engine, name, tenant, environment, deployment, sync_run, revision, prune, state)
 		VALUES ('run', 'o', 'eu-1', 'a', 'acme', 'prod', 'a', 'run', 'v1', false, 'Pending')`) // as that version does
-	if syncs := must(open(t, url).PendingSyncs(t.Context(), "eu-1"))(t); len(syncs) != 1 || syncs[0].Namespace != "" {
+	if syncs := must(open(t, url).PendingSyncs(t.Context(), "eu-1"))(t); len(syncs) != 1 ||
+		syncs[0].Namespace != "" {
 		t.Errorf("syncs %+v", syncs)
 	}
-	expect(t, url, `SELECT count(*) FROM pg_policy WHERE polname = 'agent_wall' AND polrelid = 'argosy.desired'::regclass`, 1)
+	expect(t, url,
+		`SELECT count(*) FROM pg_policy WHERE polname = 'agent_wall' AND polrelid = 'argosy.desired'::regclass`, 1)
 }

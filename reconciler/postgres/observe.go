@@ -9,18 +9,22 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Observe takes what an engine last said of its Applications, in one round trip. What says nothing new writes nothing: that Argo CD
-// looked again (ReconciledAt, ResourceVersion) is no news. What is told of an object that no row wants is dropped.
-// fleet.ErrFenced when the lease has passed on.
+// Observe takes what an engine last said of its Applications, in one round trip. What says nothing
+// new writes nothing: that Argo CD looked again (ReconciledAt, ResourceVersion) is no news. What is
+// told of an object that no row wants is dropped. fleet.ErrFenced when the lease has passed on.
 func (s *Store) Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Observation) error {
 	if len(seen) == 0 {
 		return nil
 	}
-	engine, err := leasedEngine(lease, seen, func(o fleet.Observation) fleet.ObjectKey { return o.Key })
+	engine, err := leasedEngine(lease, seen, func(o fleet.Observation) fleet.ObjectKey {
+		return o.Key
+	})
 	if err != nil {
 		return err
 	}
-	args := observationColumns(newest(seen, func(o fleet.Observation) fleet.ObjectKey { return o.Key }))
+	args := observationColumns(newest(seen, func(o fleet.Observation) fleet.ObjectKey {
+		return o.Key
+	}))
 	err = s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
 		b.Queue(sqlBeginStatus, args[:3]...)
@@ -29,8 +33,8 @@ func (s *Store) Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Obs
 	return wrap(err, "observe %d applications of engine %s", len(seen), engine)
 }
 
-// UPDATE … FROM rather than an upsert: it leaves the index alone. The engine comes with each row, so that the planner takes the key's index
-// for each and never the whole of an engine.
+// UPDATE … FROM rather than an upsert: it leaves the index alone. The engine comes with each row,
+// so that the planner takes the key's index for each and never the whole of an engine.
 const sqlObserve = `
 	WITH changed AS (
 		UPDATE status s SET uid = o.uid, sync = o.sync, health = o.health, synced_revision = o.synced_revision,
@@ -59,7 +63,9 @@ func observationColumns(seen []fleet.Observation) []any {
 	of := func(value func(fleet.Observation) string) []string {
 		return column(seen, func(o fleet.Observation) string { return message(value(o)) })
 	}
-	return append(objectColumns(column(seen, func(o fleet.Observation) fleet.ObjectKey { return o.Key })),
+	return append(objectColumns(column(seen, func(o fleet.Observation) fleet.ObjectKey {
+		return o.Key
+	})),
 		of(func(o fleet.Observation) string { return o.UID }),
 		of(syncWord), of(healthWord),
 		of(func(o fleet.Observation) string { return o.SyncedRevision }),

@@ -18,9 +18,10 @@ func scanOwner(row pgx.CollectableRow) (fleet.OwnerView, error) {
 	return v, err
 }
 
-// PinOwner takes that the Git host has the account or team id under the name, and returns whom the name is pinned to:
-// the first id that was ever seen. Nothing is written where nothing is new.
-func (s *Store) PinOwner(ctx context.Context, host, name string, id int64) (fleet.OwnerView, error) {
+// PinOwner takes that the Git host has the account or team id under the name, and returns whom the
+// name is pinned to: the first id that was ever seen. Nothing is written where nothing is new.
+func (s *Store) PinOwner(ctx context.Context, host, name string, id int64) (fleet.OwnerView,
+	error) {
 	subject := fmt.Sprintf("owner %s", name)
 	if id <= 0 || name == "" {
 		return fleet.OwnerView{}, fmt.Errorf("%s: an account has no number %d", subject, id)
@@ -35,7 +36,8 @@ func (s *Store) PinOwner(ctx context.Context, host, name string, id int64) (flee
 	}
 	var view fleet.OwnerView
 	err = s.transact(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `INSERT INTO owners (host, name, id, pinned_at) VALUES ($1, $2, $3, now()) ON CONFLICT DO NOTHING`, host, name, id); err != nil {
+		if _, err := tx.Exec(ctx,
+			`INSERT INTO owners (host, name, id, pinned_at) VALUES ($1, $2, $3, now()) ON CONFLICT DO NOTHING`, host, name, id); err != nil {
 			return err
 		}
 		changed, err := read(ctx, tx, scanOwner, `
@@ -45,7 +47,8 @@ func (s *Store) PinOwner(ctx context.Context, host, name string, id int64) (flee
 			return err
 		}
 		if len(changed) == 0 {
-			all, err := read(ctx, tx, scanOwner, sqlOwners+` WHERE host = $1 AND name = $2`, host, name)
+			all, err := read(ctx, tx, scanOwner, sqlOwners+` WHERE host = $1 AND name = $2`, host,
+				name)
 			if err == nil {
 				view = all[0]
 			}
@@ -54,15 +57,19 @@ func (s *Store) PinOwner(ctx context.Context, host, name string, id int64) (flee
 		view = changed[0]
 		what := fmt.Sprintf("%s is the account or team %d again", name, view.ID)
 		if view.Changed() {
-			what = fmt.Sprintf("%s is now the account or team %d, which does not count; it was %d", name, view.NowID, view.ID)
+			what = fmt.Sprintf("%s is now the account or team %d, which does not count; it was %d",
+				name, view.NowID, view.ID)
 		}
-		return tell(ctx, tx, deed{action: "owner-changed", subject: subject, by: "argosy", note: what, event: fleet.Event{Kind: "owner", Name: name, Text: what}})
+		return tell(ctx, tx, deed{action: "owner-changed", subject: subject, by: "argosy",
+			note: what, event: fleet.Event{Kind: "owner", Name: name, Text: what}})
 	})
 	return view, wrap(err, "%s", subject)
 }
 
-// Owners are the pinned names, by host and name. They are the platform's: with a tenant in scope there are none.
-func (s *Store) Owners(ctx context.Context, scope fleet.Scope, _ fleet.Filter, page fleet.Page) ([]fleet.OwnerView, string, error) {
+// Owners are the pinned names, by host and name. They are the platform's: with a tenant in scope
+// there are none.
+func (s *Store) Owners(ctx context.Context, scope fleet.Scope, _ fleet.Filter,
+	page fleet.Page) ([]fleet.OwnerView, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
 	}
@@ -78,13 +85,14 @@ func (s *Store) ChangedOwners(ctx context.Context) ([]fleet.OwnerView, error) {
 	return all, wrap(err, "owners")
 }
 
-// ReleaseOwner lets whoever has the name now count from now on. fleet.ErrNotFound when the account or team of that number
-// does not have it, or counts already.
+// ReleaseOwner lets whoever has the name now count from now on. fleet.ErrNotFound when the account
+// or team of that number does not have it, or counts already.
 func (s *Store) ReleaseOwner(ctx context.Context, r fleet.OwnerRelease) (fleet.OwnerView, error) {
 	subject := fmt.Sprintf("owner %s", r.Name)
 	var view fleet.OwnerView
 	err := s.transact(ctx, func(tx pgx.Tx) error {
-		all, err := read(ctx, tx, scanOwner, `UPDATE owners SET id = now_id, pinned_at = now(), now_id = 0, changed_at = NULL
+		all, err := read(ctx, tx, scanOwner,
+			`UPDATE owners SET id = now_id, pinned_at = now(), now_id = 0, changed_at = NULL
 			WHERE name = $1 AND now_id = $2 RETURNING host, name, id, pinned_at, now_id, changed_at`, text(strings.ToLower(r.Name)), r.ID)
 		if err != nil {
 			return err
@@ -93,13 +101,17 @@ func (s *Store) ReleaseOwner(ctx context.Context, r fleet.OwnerRelease) (fleet.O
 			return fleet.ErrNotFound
 		}
 		view = all[0]
-		return tell(ctx, tx, deed{kind: fleet.OperationReleaseOwner, action: "release-owner", subject: fmt.Sprintf("%s, number %d", subject, r.ID), by: r.By, note: r.Note,
-			event: fleet.Event{Kind: "owner", Name: view.Name, Text: fmt.Sprintf("%s counts as the account or team %d from now on", view.Name, view.ID)}})
+		return tell(ctx, tx, deed{kind: fleet.OperationReleaseOwner, action: "release-owner",
+			subject: fmt.Sprintf("%s, number %d", subject, r.ID), by: r.By, note: r.Note,
+			event: fleet.Event{Kind: "owner", Name: view.Name,
+				Text: fmt.Sprintf("%s counts as the account or team %d from now on", view.Name,
+					view.ID)}})
 	})
 	return view, wrap(err, "release %s", subject)
 }
 
-// sqlChangedOwners are the problems of declarations that name an owner whom another account or team has now; the platform's.
+// sqlChangedOwners are the problems of declarations that name an owner whom another account or team
+// has now; the platform's.
 const sqlChangedOwners = `(
 	SELECT c.path, c.kind, c.tenant, c.name, 2000, jsonb_build_object(
 		'key', jsonb_build_object('kind', c.kind, 'tenant', c.tenant, 'name', c.name), 'path', c.path, 'severity', 'error', 'code', 'owner-changed',

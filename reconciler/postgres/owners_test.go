@@ -11,7 +11,8 @@ import (
 
 const gitHost = "https://git.example.com/api/v1/"
 
-// The first account that has a name keeps it; another one is told once, and counts when the platform has released that very number.
+// The first account that has a name keeps it; another one is told once, and counts when the
+// platform has released that very number.
 func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -20,13 +21,17 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	must(s.Record(ctx, hold(t, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
 		acme := tenantDeclaration("acme")
 		acme.Tenant.Owners = []string{"github:Alice", "group:acme"}
-		r.Declarations = []fleet.Declaration{engineDeclaration("eu-1"), acme, tenantDeclaration("globex")}
+		r.Declarations = []fleet.Declaration{engineDeclaration("eu-1"), acme,
+			tenantDeclaration("globex")}
 	})))(t)
-	pin := func(name string, id int64) fleet.OwnerView { return must(s.PinOwner(ctx, gitHost, name, id))(t) }
+	pin := func(name string, id int64) fleet.OwnerView {
+		return must(s.PinOwner(ctx, gitHost, name, id))(t)
+	}
 	var replicas sync.WaitGroup
 	for range 4 {
 		replicas.Go(func() {
-			if v, err := s.PinOwner(ctx, gitHost, "alice", 7); err != nil || v.ID != 7 || v.Changed() {
+			if v, err := s.PinOwner(ctx, gitHost, "alice", 7); err != nil || v.ID != 7 ||
+				v.Changed() {
 				t.Errorf("%+v %v", v, err)
 			}
 		})
@@ -41,7 +46,8 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	}
 	expect(t, url, entries, 1)
 	expect(t, url, `SELECT count(*) FROM events WHERE kind = 'owner'`, 1)
-	if other := must(s.PinOwner(ctx, "https://other.example.com/", "alice", 12))(t); other.ID != 12 || other.Changed() {
+	if other := must(s.PinOwner(ctx, "https://other.example.com/", "alice", 12))(
+		t); other.ID != 12 || other.Changed() {
 		t.Errorf("the name on another host is told as %+v", other)
 	}
 
@@ -54,17 +60,20 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 		}
 		return told
 	}
-	if got := problems(""); len(got) != 1 || !strings.HasPrefix(got[0], "fleet/tenants/acme.yaml spec.owners owner-changed alice is now the account or team 12") {
+	if got := problems(""); len(got) != 1 || !strings.HasPrefix(got[0],
+		"fleet/tenants/acme.yaml spec.owners owner-changed alice is now the account or team 12") {
 		t.Errorf("problems: %q", got)
 	}
 	if got := problems("globex"); len(got) != 0 {
 		t.Errorf("another tenant is told %q", got)
 	}
-	if all, _, err := s.Owners(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, page); err != nil || len(all) != 0 {
+	if all, _, err := s.Owners(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{},
+		page); err != nil || len(all) != 0 {
 		t.Errorf("a tenant is shown %+v (%v)", all, err)
 	}
 
-	if _, err := s.ReleaseOwner(ctx, fleet.OwnerRelease{Name: "alice", ID: 13, By: "token:ops"}); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := s.ReleaseOwner(ctx, fleet.OwnerRelease{Name: "alice", ID: 13,
+		By: "token:ops"}); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("an account that does not have the login is released: %v", err)
 	}
 	check(t, s.Reset(ctx)) // a rebuilt mirror forgets no pin
@@ -74,10 +83,12 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	if changed := must(s.ChangedOwners(ctx))(t); len(changed) != 1 {
 		t.Errorf("changed are %+v", changed)
 	}
-	if v := must(s.ReleaseOwner(ctx, fleet.OwnerRelease{Name: "alice", ID: 12, By: "token:ops", Note: "asked her"}))(t); v.ID != 12 || v.Changed() {
+	if v := must(s.ReleaseOwner(ctx, fleet.OwnerRelease{Name: "alice", ID: 12, By: "token:ops",
+		Note: "asked her"}))(t); v.ID != 12 || v.Changed() {
 		t.Errorf("released it is %+v", v)
 	}
-	expect(t, url, `SELECT count(*) FROM audit WHERE action = 'release-owner' AND actor = 'token:ops' AND detail = 'asked her'`, 1)
+	expect(t, url,
+		`SELECT count(*) FROM audit WHERE action = 'release-owner' AND actor = 'token:ops' AND detail = 'asked her'`, 1)
 	if v := pin("alice", 12); v.ID != 12 || v.Changed() {
 		t.Errorf("after the release it is %+v", v)
 	}

@@ -13,8 +13,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// listing is a list that is read in pages, each beginning after the last key of the one before, so that a page costs the same however far
-// it lies within the list, and nothing is shown twice or passed over when the list changes in between.
+// listing is a list that is read in pages, each beginning after the last key of the one before, so
+// that a page costs the same however far it lies within the list, and nothing is shown twice or
+// passed over when the list changes in between.
 type listing[T any] struct {
 	name   string           // of the list, in cursors
 	sql    string           // up to WHERE
@@ -29,10 +30,13 @@ const (
 	maxCursor = 8192 // four times that of the longest key, a problem's
 )
 
-// list reads one page within a scope, and completes it in the same moment of the database; complete may be nil.
-func list[T any](ctx context.Context, s *Store, scope fleet.Scope, l listing[T], f filter, page fleet.Page, complete func(context.Context, pgx.Tx, []T) error) ([]T, string, error) {
+// list reads one page within a scope, and completes it in the same moment of the database; complete
+// may be nil.
+func list[T any](ctx context.Context, s *Store, scope fleet.Scope, l listing[T], f filter,
+	page fleet.Page, complete func(context.Context, pgx.Tx, []T) error) ([]T, string, error) {
 	if page.Limit < 1 || page.Limit > maxPage {
-		return nil, "", fmt.Errorf("%s: a page has 1 to %d items, not %d", l.name, maxPage, page.Limit)
+		return nil, "", fmt.Errorf("%s: a page has 1 to %d items, not %d", l.name, maxPage,
+			page.Limit)
 	}
 	if err := l.after(&f, page.After); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", l.name, err)
@@ -41,7 +45,8 @@ func list[T any](ctx context.Context, s *Store, scope fleet.Scope, l listing[T],
 	if l.newest {
 		direction = " DESC"
 	}
-	sql := l.sql + f.where() + ` ORDER BY ` + strings.Join(l.keys, direction+", ") + direction + ` LIMIT ` + strconv.Itoa(page.Limit+1)
+	sql := l.sql + f.where() + ` ORDER BY ` + strings.Join(l.keys, direction+", ") + direction +
+		` LIMIT ` + strconv.Itoa(page.Limit+1)
 	var items []T
 	next := ""
 	err := s.within(ctx, scope, func(tx pgx.Tx) (err error) {
@@ -58,7 +63,8 @@ func list[T any](ctx context.Context, s *Store, scope fleet.Scope, l listing[T],
 		}
 		return complete(ctx, tx, items)
 	})
-	if hasCode(err, "22P02") || hasCode(err, "22003") { // no number where a cursor of this list has one
+	// no number where a cursor of this list has one
+	if hasCode(err, "22P02") || hasCode(err, "22003") {
 		err = fleet.ErrCursor
 	}
 	if err != nil {
@@ -88,9 +94,11 @@ func (l listing[T]) after(f *filter, after string) error {
 	return nil
 }
 
-// cursor is opaque to those who carry it. It is no secret and no right: it only says where to go on. No value holds a NUL (text).
+// cursor is opaque to those who carry it. It is no secret and no right: it only says where to go
+// on. No value holds a NUL (text).
 func cursor(name string, key []string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join(append([]string{name}, key...), "\x00")))
+	return base64.RawURLEncoding.EncodeToString(
+		[]byte(strings.Join(append([]string{name}, key...), "\x00")))
 }
 
 func readCursor(name, cursor string) ([]string, error) {
@@ -108,7 +116,8 @@ func readCursor(name, cursor string) ([]string, error) {
 	return parts[1:], nil
 }
 
-// filter is the conditions of a query, with a place for each value. No value ever becomes part of the text.
+// filter is the conditions of a query, with a place for each value. No value ever becomes part of
+// the text.
 type filter struct {
 	conditions []string
 	args       []any

@@ -14,7 +14,8 @@ func userTimeout(network, _ string, c syscall.RawConn) error {
 	}
 	var err error
 	if control := c.Control(func(fd uintptr) {
-		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(lostPeer.Milliseconds()))
+		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout,
+			int(lostPeer.Milliseconds()))
 	}); control != nil {
 		return control
 	}

@@ -12,8 +12,8 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// While every connection of readers is taken and more readers wait, leases are renewed, a stop is set and read, workers read and acknowledge,
-// the loop records, and the replica is ready.
+// While every connection of readers is taken and more readers wait, leases are renewed, a stop is
+// set and read, workers read and acknowledge, the loop records, and the replica is ready.
 func TestNobodyWaitsForReaders(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -29,30 +29,48 @@ func TestNobodyWaitsForReaders(t *testing.T) {
 	for range 16 {
 		readers.Go(func() {
 			for ctx.Err() == nil {
-				_, _, _ = s.Readers().Problems(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+				_, _, _ = s.Readers().Problems(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{
+					Limit: 10})
 			}
 		})
 	}
 	full := func() bool {
-		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) == 2
+		return one[int](t, url,
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) == 2
 	}
 	until(t, "the readers to take their connections", full)
 	until(t, "the pools to tell who waits", func() bool {
 		p := s.Pools()
-		return p[2].InUse == 2 && p[2].Size == 2 && p[2].Waiting >= 14 && p[0].Waiting+p[1].Waiting == 0
+		return p[2].InUse == 2 && p[2].Size == 2 && p[2].Waiting >= 14 &&
+			p[0].Waiting+p[1].Waiting == 0
 	})
 	for what, f := range map[string]func() error{
-		"renew a lease": func() error { _, err := s.Renew(t.Context(), worker, time.Hour); return err },
-		"set a stop": func() error {
-			_, err := s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet, By: "ann", Reason: "r"}, true)
+		"renew a lease": func() error {
+			_, err := s.Renew(t.Context(), worker, time.Hour)
 			return err
 		},
-		"read the stops":    func() error { _, err := s.Stops(t.Context(), fleet.Scope{}); return err },
-		"be ready":          func() error { return s.Ping(t.Context()) },
-		"read changed rows": func() error { _, err := s.Changed(t.Context(), "eu-1", 0, 10); return err },
-		"acknowledge":       func() error { return s.Acknowledge(t.Context(), worker, applied(rows)) },
+		"set a stop": func() error {
+			_, err := s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet, By: "ann",
+				Reason: "r"}, true)
+			return err
+		},
+		"read the stops": func() error {
+			_, err := s.Stops(t.Context(), fleet.Scope{})
+			return err
+		},
+		"be ready": func() error { return s.Ping(t.Context()) },
+		"read changed rows": func() error {
+			_, err := s.Changed(t.Context(), "eu-1", 0, 10)
+			return err
+		},
+		"acknowledge": func() error {
+			return s.Acknowledge(t.Context(), worker, applied(rows))
+		},
 		"record": func() error {
-			_, err := s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{application("eu-1", "acme", "b", "prod", "v1")} }))
+			_, err := s.Record(t.Context(), reconciler,
+				step(1, 2, func(r *fleet.Record) {
+					r.Rows = []fleet.Row{application("eu-1", "acme", "b", "prod", "v1")}
+				}))
 			return err
 		},
 	} {
@@ -66,8 +84,9 @@ func TestNobodyWaitsForReaders(t *testing.T) {
 	check(t, tx.Rollback(t.Context()))
 }
 
-// A client dies while the rest of a large write is on its way, and a proxy keeps its connection. What it has locked keeps nobody from renewing
-// another lease, and its own lease passes on within seconds of its end; nothing of what it had sent remains.
+// A client dies while the rest of a large write is on its way, and a proxy keeps its connection.
+// What it has locked keeps nobody from renewing another lease, and its own lease passes on within
+// seconds of its end; nothing of what it had sent remains.
 func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"reconciler", "engine/eu-1"} {
@@ -76,15 +95,20 @@ func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 			url := newDatabase(t)
 			between := newProxy(t, url)
 			dying, s := open(t, between.url), open(t, url)
-			leader, worker, other := hold(t, dying, "reconciler"), hold(t, dying, "engine/eu-1"), hold(t, s, "engine/other")
-			must(dying.Record(t.Context(), leader, fullRecord(0, 1, 10)))(t) // prepares its statements
+			leader, worker, other := hold(t, dying, "reconciler"), hold(t, dying, "engine/eu-1"),
+				hold(t, s, "engine/other")
+			// prepares its statements
+			must(dying.Record(t.Context(), leader, fullRecord(0, 1, 10)))(t)
 			rows := must(dying.Changed(t.Context(), "eu-1", 0, 1000))(t)
 			check(t, dying.Acknowledge(t.Context(), worker, applied(rows)))
-			write := func(ctx context.Context) { _, _ = dying.Record(ctx, leader, fullRecord(1, 2, 5000)) }
+			write := func(ctx context.Context) {
+				_, _ = dying.Record(ctx, leader, fullRecord(1, 2, 5000))
+			}
 			if name != "reconciler" {
 				acks := make([]fleet.Ack, 10_000)
 				for i := range acks {
-					acks[i] = fleet.Ack{Key: rows[0].Key, Seq: rows[0].Seq, State: fleet.ApplyFailed, Message: strings.Repeat("m", 500)}
+					acks[i] = fleet.Ack{Key: rows[0].Key, Seq: rows[0].Seq,
+						State: fleet.ApplyFailed, Message: strings.Repeat("m", 500)}
 					acks[i].Key.Name = fmt.Sprint(i)
 				}
 				write = func(ctx context.Context) { _ = dying.Acknowledge(ctx, worker, acks) }
@@ -98,12 +122,14 @@ func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 			}()
 			<-between.Taken
 			until(t, "the server to wait for the rest of it", func() bool {
-				return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'ClientRead'
+				return one[int](t, url,
+					`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'ClientRead'
 					AND state = 'active' AND xact_start IS NOT NULL`) == 1
 			})
 			cancel()
 			<-sent
-			exec(t, url, `UPDATE leases SET expires_at = now() - interval '1 s' WHERE name = $1`, name)
+			exec(t, url, `UPDATE leases SET expires_at = now() - interval '1 s' WHERE name = $1`,
+				name)
 			ended := time.Now()
 			var next fleet.Lease
 			until(t, "the lease to pass on", func() bool {
@@ -147,13 +173,15 @@ func TestTakeoverWaitsForAWriteThatTheServerWorksOn(t *testing.T) {
 	}()
 	expire(t, url, "engine/eu-1")
 	for len(busy) == 0 {
-		if l, ok, err := s.Acquire(t.Context(), "engine/eu-1", "replica-2", time.Hour); ok || err != nil {
+		if l, ok, err := s.Acquire(t.Context(), "engine/eu-1", "replica-2", time.Hour); ok ||
+			err != nil {
 			t.Fatalf("taken over from a write under way: %+v, %v", l, err)
 		}
 	}
 	check(t, <-busy)
 	check(t, tx.Commit(t.Context()))
-	if _, ok, err := s.Acquire(t.Context(), "engine/eu-1", "replica-2", time.Hour); !ok || err != nil {
+	if _, ok, err := s.Acquire(t.Context(), "engine/eu-1", "replica-2", time.Hour); !ok ||
+		err != nil {
 		t.Errorf("after the write: %v, %v", ok, err)
 	}
 }
@@ -190,20 +218,23 @@ func TestConnectionsAreDividedAsTheURLSays(t *testing.T) {
 			t.Errorf("%s of the URL and %+v: %s, want %s", c.poolMax, c.given, got, c.want)
 		}
 	}
-	_, err := postgres.Open(t.Context(), url+"&pool_max_conns=4", postgres.Options{Connections: postgres.Connections{Workers: 3}})
+	_, err := postgres.Open(t.Context(), url+"&pool_max_conns=4", postgres.Options{
+		Connections: postgres.Connections{Workers: 3}})
 	if err == nil || !strings.Contains(err.Error(), "raise it to 5 or more") {
 		t.Errorf("too few connections: %v", err)
 	}
 }
 
-// A statement whose caller has no time left takes none of its pool's other connections: callers that wait together would otherwise keep each
-// other from ever being served. One that was given a second and got no answer takes them all, for they are likely as dead.
+// A statement whose caller has no time left takes none of its pool's other connections: callers
+// that wait together would otherwise keep each other from ever being served. One that was given a
+// second and got no answer takes them all, for they are likely as dead.
 func TestAStatementWithoutTimeKeepsThePoolsConnections(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		given time.Duration
 		kept  bool
-	}{"given no time": {100 * time.Millisecond, true}, "given time": {1200 * time.Millisecond, false}} {
+	}{"given no time": {100 * time.Millisecond, true}, "given time": {1200 * time.Millisecond,
+		false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := newDatabase(t)
@@ -211,14 +242,17 @@ func TestAStatementWithoutTimeKeepsThePoolsConnections(t *testing.T) {
 			blocker := connect(t, url)
 			defer blocker.Close(context.Background())
 			waiting := func() []int32 {
-				return one[[]int32](t, url, `SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity
+				return one[[]int32](t, url,
+					`SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity
 					WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`)
 			}
 			read := func(ctx context.Context) error {
-				_, _, err := s.Readers().Problems(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+				_, _, err := s.Readers().Problems(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{
+					Limit: 10})
 				return err
 			}
-			// behind reads while the table is locked, and returns the process of the server that does it.
+			// behind reads while the table is locked, and returns the process of the server that
+			// does it.
 			behind := func(meanwhile func()) int32 {
 				tx := must(blocker.Begin(t.Context()))(t)
 				_, err := tx.Exec(t.Context(), `LOCK TABLE problems IN ACCESS EXCLUSIVE MODE`)
@@ -240,7 +274,8 @@ func TestAStatementWithoutTimeKeepsThePoolsConnections(t *testing.T) {
 				}
 			})
 			if second := behind(func() {}); (second == first) != c.kept {
-				t.Errorf("read by process %d and then by %d; want the same: %v", first, second, c.kept)
+				t.Errorf("read by process %d and then by %d; want the same: %v", first, second,
+					c.kept)
 			}
 		})
 	}

@@ -1,13 +1,17 @@
-// Package postgres is the store: the mirror of the config repo and of the engines' status, in PostgreSQL 15 or later.
+// Package postgres is the store: the mirror of the config repo and of the engines' status, in
+// PostgreSQL 15 or later.
 //
-// It holds what the config repo wants (declarations, placements, desired objects), how each object stands (status), what happened
-// (revisions, operations, events, the audit log) and what people decided (approvals, stops, tokens). Git and the engines are the truth of
-// the first two; the mirror is a cache of them that may be dropped.
+// It holds what the config repo wants (declarations, placements, desired objects), how each object
+// stands (status), what happened (revisions, operations, events, the audit log) and what people
+// decided (approvals, stops, tokens). Git and the engines are the truth of the first two; the
+// mirror is a cache of them that may be dropped.
 //
-// It holds the inbox of the forge as well: deliveries that were taken, what is to be looked at (looks), and what is kept of pull requests
-// (records, and the plans that their reviewers saw). The jobs that look are River's, in tables of its own (river_...) beside ours, migrated
-// after ours under the same lock. A job holds the key of a look and nothing else, and is inserted in the transaction that stores the
-// delivery; what is asked for twice before it begins is one job. They are worked on by the replica that holds the lease "reconciler".
+// It holds the inbox of the forge as well: deliveries that were taken, what is to be looked at
+// (looks), and what is kept of pull requests (records, and the plans that their reviewers saw). The
+// jobs that look are River's, in tables of its own (river_...) beside ours, migrated after ours
+// under the same lock. A job holds the key of a look and nothing else, and is inserted in the
+// transaction that stores the delivery; what is asked for twice before it begins is one job. They
+// are worked on by the replica that holds the lease "reconciler".
 //
 // Rules of this package:
 //   - a revision is one transaction, and whatever its size it is one round trip of a fixed number of statements;
@@ -44,7 +48,8 @@ type Options struct {
 	Tracer      pgx.QueryTracer // sees every statement; nil: none
 }
 
-// Store is the mirror. Its methods may be called at the same time, and by several replicas on one database.
+// Store is the mirror. Its methods may be called at the same time, and by several replicas on one
+// database.
 type Store struct {
 	control *pgxpool.Pool // leases, emergency stops, approvals, readiness
 	work    *pgxpool.Pool
@@ -58,14 +63,16 @@ type Store struct {
 const (
 	schema = "argosy"
 
-	// A transaction whose client has gone silent is ended by the server, and with it the locks that keep others waiting.
+	// A transaction whose client has gone silent is ended by the server, and with it the locks that
+	// keep others waiting.
 	idleInTransaction = "10s"
 	lockTimeout       = "5s"
 	statementTimeout  = "60s" // a first revision of 100,000 objects takes a few seconds
 )
 
-// Open connects to the database that url names (postgres://…, several hosts allowed) and checks that its schema is one that this
-// version works with: at least as new as its own, for migrations only ever add. ErrSchema when `argosy migrate` has to run first.
+// Open connects to the database that url names (postgres://…, several hosts allowed) and checks
+// that its schema is one that this version works with: at least as new as its own, for migrations
+// only ever add. ErrSchema when `argosy migrate` has to run first.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	config, connections, err := poolConfig(url, o)
 	if err != nil {
@@ -98,8 +105,9 @@ func (s *Store) Close() {
 	}
 }
 
-// Readers is the same store for those who ask on behalf of others: whatever is called on it takes connections of readers alone, whose statements
-// the server ends after five seconds. It is closed with the store that it is of.
+// Readers is the same store for those who ask on behalf of others: whatever is called on it takes
+// connections of readers alone, whose statements the server ends after five seconds. It is closed
+// with the store that it is of.
 func (s *Store) Readers() *Store {
 	readers := *s
 	readers.control, readers.work = s.read, s.read
@@ -107,13 +115,16 @@ func (s *Store) Readers() *Store {
 }
 
 // ErrReadOnly says that the database takes no writes: a standby, or a primary that was demoted.
-var ErrReadOnly = errors.New("the database is read-only; is it a standby, or was the primary demoted?")
+var ErrReadOnly = errors.New(
+	"the database is read-only; is it a standby, or was the primary demoted?")
 
-// Ping reports whether the database can be reached and written to, over the connections of leases and emergency stops. It is the readiness of
-// the store.
+// Ping reports whether the database can be reached and written to, over the connections of leases
+// and emergency stops. It is the readiness of the store.
 func (s *Store) Ping(ctx context.Context) error {
 	var readOnly bool
-	err := s.control.QueryRow(ctx, `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean`).Scan(&readOnly)
+	err := s.control.QueryRow(ctx,
+		`SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean`).Scan(
+		&readOnly)
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
@@ -135,10 +146,14 @@ func poolConfig(url string, o Options) (*pgxpool.Config, Connections, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		// The parser's own words may repeat the URL, and with it the password.
-		return nil, Connections{}, errors.New("database: the URL cannot be read; write postgres://USER:PASSWORD@HOST:PORT/DATABASE")
+		return nil, Connections{},
+			errors.New(
+				"database: the URL cannot be read; write " +
+					"postgres://USER:PASSWORD@HOST:PORT/DATABASE")
 	}
 	var poolMax int32
-	if asked, err := pgx.ParseConfig(url); err == nil && asked.RuntimeParams["pool_max_conns"] != "" {
+	if asked, err := pgx.ParseConfig(url); err == nil &&
+		asked.RuntimeParams["pool_max_conns"] != "" {
 		poolMax = config.MaxConns
 	}
 	connections, err := o.Connections.sized(poolMax)
@@ -150,7 +165,8 @@ func poolConfig(url string, o Options) (*pgxpool.Config, Connections, error) {
 	return config, connections, nil
 }
 
-// prepareConn gives a connection our schema, our time limits, and the demand for a server that takes writes.
+// prepareConn gives a connection our schema, our time limits, and the demand for a server that
+// takes writes.
 func prepareConn(c *pgx.ConnConfig, application string) {
 	if application == "" {
 		application = "argosy"
@@ -158,10 +174,13 @@ func prepareConn(c *pgx.ConnConfig, application string) {
 	maps.Copy(c.RuntimeParams, serverKeepAlive())
 	for name, value := range map[string]string{
 		"application_name": application, "search_path": schema, "timezone": "UTC",
-		"idle_in_transaction_session_timeout": idleInTransaction, "lock_timeout": lockTimeout, "statement_timeout": statementTimeout,
-		// Plans are made for the tables as they are: one that was made while a table was empty, and kept, is quadratic after a first start.
+		"idle_in_transaction_session_timeout": idleInTransaction, "lock_timeout": lockTimeout,
+		"statement_timeout": statementTimeout,
+		// Plans are made for the tables as they are: one that was made while a table was empty, and
+		// kept, is quadratic after a first start.
 		"plan_cache_mode": "force_custom_plan", "jit": "off",
-		"random_page_cost": "1.1", // what is asked for is in memory or on flash: looking up a few keys beats reading a table
+		// what is asked for is in memory or on flash: looking up a few keys beats reading a table
+		"random_page_cost": "1.1",
 	} {
 		c.RuntimeParams[name] = value
 	}

@@ -11,12 +11,15 @@ import (
 	"testing"
 )
 
-// proxy stands between a store and its server and cuts a connection at the worst moment when it is told to.
+// proxy stands between a store and its server and cuts a connection at the worst moment when it is
+// told to.
 type proxy struct {
-	url   string
-	cut   atomic.Int32 // cutNothing, cutRequest or cutAnswer; of the next request of any connection, once
-	skip  atomic.Int32 // requests that pass before that one
-	room  atomic.Int64 // bytes that a request may still have before its connection falls silent; 0: any number
+	url string
+	// cutNothing, cutRequest or cutAnswer; of the next request of any connection, once
+	cut  atomic.Int32
+	skip atomic.Int32 // requests that pass before that one
+	// bytes that a request may still have before its connection falls silent; 0: any number
+	room  atomic.Int64
 	Taken chan struct{}
 	ended chan struct{}
 }

@@ -12,18 +12,21 @@ import (
 
 // Retention is how long history is kept. A zero takes its default.
 type Retention struct {
-	Events     time.Duration // what streams and the page tell of; default 7 days
-	Operations time.Duration // that have ended, and approvals that nothing waits for; default 90 days
-	Revisions  time.Duration // that no object is of any more, and ended syncs whose SyncRun is gone; default 365 days
-	Pulls      time.Duration // that are closed, with their plans; default 365 days
-	Audit      time.Duration // default two years, and never less than 90 days
+	Events time.Duration // what streams and the page tell of; default 7 days
+	// that have ended, and approvals that nothing waits for; default 90 days
+	Operations time.Duration
+	// that no object is of any more, and ended syncs whose SyncRun is gone; default 365 days
+	Revisions time.Duration
+	Pulls     time.Duration // that are closed, with their plans; default 365 days
+	Audit     time.Duration // default two years, and never less than 90 days
 }
 
 const day = 24 * time.Hour
 
 func (r Retention) orDefaults() Retention {
 	for of, d := range map[*time.Duration]time.Duration{
-		&r.Events: 7 * day, &r.Operations: 90 * day, &r.Revisions: 365 * day, &r.Pulls: 365 * day, &r.Audit: 730 * day,
+		&r.Events: 7 * day, &r.Operations: 90 * day, &r.Revisions: 365 * day, &r.Pulls: 365 * day,
+		&r.Audit: 730 * day,
 	} {
 		if *of == 0 {
 			*of = d
@@ -35,7 +38,8 @@ func (r Retention) orDefaults() Retention {
 
 const pruneBatch = 5000
 
-// pruning is one kind of row that is dropped when it is old. Its statement takes the age, unless it names one, and the size of a batch.
+// pruning is one kind of row that is dropped when it is old. Its statement takes the age, unless it
+// names one, and the size of a batch.
 type pruning struct {
 	what string
 	age  time.Duration
@@ -49,12 +53,16 @@ func (p pruning) args() []any {
 	return []any{p.age, pruneBatch}
 }
 
-// prunings are all that shrinks by age. Tables that are not named here hold what the config repo declares, what engines report of that, or one
-// row for each of something that stays: an epoch of a lease may never go back, so leases stay.
+// prunings are all that shrinks by age. Tables that are not named here hold what the config repo
+// declares, what engines report of that, or one row for each of something that stays: an epoch of a
+// lease may never go back, so leases stay.
 func prunings(r Retention) []pruning {
 	return []pruning{
-		{"events", r.Events, `DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE at < now() - $1::interval ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
-		{"deletions", 169 * time.Hour, `DELETE FROM deletions WHERE n IN (SELECT n FROM deletions WHERE at < now() - $1::interval ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{
+			"events", r.Events,
+			`DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE at < now() - $1::interval ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"deletions", 169 * time.Hour,
+			`DELETE FROM deletions WHERE n IN (SELECT n FROM deletions WHERE at < now() - $1::interval ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"operations", r.Operations, `DELETE FROM operations WHERE id IN (
 			SELECT id FROM operations WHERE started_at < now() - $1::interval AND ended_at < now() - $1::interval ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"approvals", r.Operations, `DELETE FROM approvals WHERE revision IN (
@@ -77,7 +85,8 @@ func prunings(r Retention) []pruning {
 			touches AS (DELETE FROM pull_touches t USING old WHERE t.number = old.number),
 			tenants AS (DELETE FROM pull_tenants t USING old WHERE t.number = old.number)
 			DELETE FROM pulls p USING old WHERE p.number = old.number`},
-		{"audit log", r.Audit, `SELECT FROM generate_series(1, prune_audit($1::interval, $2))`}, // a row for each that was dropped
+		// a row for each that was dropped
+		{"audit log", r.Audit, `SELECT FROM generate_series(1, prune_audit($1::interval, $2))`},
 		{"tokens", r.Operations, `DELETE FROM tokens WHERE id IN (
 			SELECT id FROM tokens WHERE least(revoked_at, expires_at) < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"tenants", r.Audit, `DELETE FROM tenants WHERE uid IN (
@@ -103,8 +112,9 @@ func prunings(r Retention) []pruning {
 	}
 }
 
-// Prune drops what is older than the retention says, of each kind until nothing is left, in small batches with pauses as long as the batches
-// take. It is to be called now and then, by any number of replicas at a time, and reports how many rows it has dropped.
+// Prune drops what is older than the retention says, of each kind until nothing is left, in small
+// batches with pauses as long as the batches take. It is to be called now and then, by any number
+// of replicas at a time, and reports how many rows it has dropped.
 func (s *Store) Prune(ctx context.Context, r Retention) (int64, error) {
 	var all int64
 	for _, p := range prunings(r.orDefaults()) {
@@ -115,7 +125,8 @@ func (s *Store) Prune(ctx context.Context, r Retention) (int64, error) {
 		if p.what != "audit log" || dropped == 0 {
 			continue
 		}
-		d := deed{action: "prune audit log", subject: fmt.Sprintf("%d entries", dropped), by: "argosy",
+		d := deed{action: "prune audit log", subject: fmt.Sprintf("%d entries", dropped),
+			by:   "argosy",
 			note: "older than " + fleet.Age(p.age)}
 		if err := s.transact(ctx, func(tx pgx.Tx) error { return tell(ctx, tx, d) }); err != nil {
 			return all, fmt.Errorf("prune %s: %w", p.what, err)

@@ -9,7 +9,8 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// history makes n rows of history of that age, none of which anything still needs. $1 is the number, $2 the age.
+// history makes n rows of history of that age, none of which anything still needs. $1 is the
+// number, $2 the age.
 var history = map[string]string{
 	"events":     `INSERT INTO events (seq, at, kind, tenant, name, text) SELECT -i, now() - $2::text::interval, 'hold', '', '', '' FROM generate_series(1, $1::int) i`,
 	"deletions":  `INSERT INTO deletions (at, revision, tenant, environment, deployment, engine, name) SELECT now() - $2::text::interval, 'r', 'acme', 'e', 'd', 'g', 'n' FROM generate_series(1, $1::int) i`,
@@ -41,8 +42,11 @@ var history = map[string]string{
 // bounded are the tables that do not grow with time, each with what bounds it.
 var bounded = map[string]string{
 	"mirror": "one row", "memory": "one row", "source": "one row", "goose_db_version": "migrations",
-	"declarations": "the config repo", "sealed": "the config repo", "quarantines": "the config repo", "problems": "the config repo", "placements": "the config repo",
-	"desired": "the config repo", "status": "desired", "holds": "what waits for an approval", "sync_holds": "the config repo", "stops": "what people have stopped",
+	"declarations": "the config repo", "sealed": "the config repo",
+	"quarantines": "the config repo", "problems": "the config repo",
+	"placements": "the config repo",
+	"desired":    "the config repo", "status": "desired", "holds": "what waits for an approval",
+	"sync_holds": "the config repo", "stops": "what people have stopped",
 	"strays":           "objects of ours on engines",
 	"reach":            "environments",
 	"owners":           "names that the platform has ever declared as owners",
@@ -52,7 +56,8 @@ var bounded = map[string]string{
 	"reviewed_plans":   "pulls", "pull_tenants": "pulls", "pull_touches": "pulls",
 }
 
-// Whatever the rate at which history is made, one pruning leaves nothing that is too old, and everything else.
+// Whatever the rate at which history is made, one pruning leaves nothing that is too old, and
+// everything else.
 func TestPruneDropsAllThatIsTooOldAtAnyRate(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
@@ -75,7 +80,8 @@ func TestPruneDropsAllThatIsTooOldAtAnyRate(t *testing.T) {
 		}
 	}
 	expect(t, url, `SELECT count(*) FROM pull_tenants`, 0)
-	if got := one[string](t, url, `SELECT subject || ' ' || actor FROM audit WHERE action = 'prune audit log'`); got != "12000 entries argosy" {
+	if got := one[string](t, url,
+		`SELECT subject || ' ' || actor FROM audit WHERE action = 'prune audit log'`); got != "12000 entries argosy" {
 		t.Errorf("the audit log tells of its pruning: %s", got)
 	}
 }
@@ -88,7 +94,9 @@ func TestEveryTableIsPrunedOrBounded(t *testing.T) {
 		WHERE relnamespace = 'argosy'::regnamespace AND relkind IN ('r', 'p') AND NOT starts_with(relname, 'river_')`)
 	for table := range strings.FieldsSeq(all) {
 		if _, ok := history[table]; !ok && bounded[table] == "" {
-			t.Errorf("nothing bounds table %s: add it to prunings, or to bounded with what bounds it", table)
+			t.Errorf(
+				"nothing bounds table %s: add it to prunings, or to bounded with what bounds it",
+				table)
 		}
 	}
 }
@@ -105,7 +113,8 @@ func TestAuditLogKeepsWhatIsYoung(t *testing.T) {
 	exec(t, url, history["audit"], 2, "91 days")
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
-	for _, sql := range []string{`DELETE FROM audit WHERE at < now() - interval '90 days'`, `SET argosy.prune_audit = 'on'; DELETE FROM audit WHERE at > now() - interval '90 days'`} {
+	for _, sql := range []string{`DELETE FROM audit WHERE at < now() - interval '90 days'`,
+		`SET argosy.prune_audit = 'on'; DELETE FROM audit WHERE at > now() - interval '90 days'`} {
 		if _, err := conn.Exec(t.Context(), sql); err == nil {
 			t.Errorf("%s: it may", sql)
 		}
@@ -113,8 +122,8 @@ func TestAuditLogKeepsWhatIsYoung(t *testing.T) {
 	expect(t, url, `SELECT count(*) FROM audit WHERE action = 'old'`, 5)
 }
 
-// What is old and still needed stays: an approval of what waits, a revision of which objects are, the sync of a SyncRun that is declared, an
-// operation that goes on.
+// What is old and still needed stays: an approval of what waits, a revision of which objects are,
+// the sync of a SyncRun that is declared, an operation that goes on.
 func TestPruneKeepsWhatIsOldAndNeeded(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
@@ -125,7 +134,8 @@ func TestPruneKeepsWhatIsOldAndNeeded(t *testing.T) {
 		UPDATE syncs SET state = 'Succeeded', operation = 'gone';
 		INSERT INTO declarations (kind, tenant, name, path, blob, body) SELECT 'SyncRun', tenant, sync_run, '', '', '{}' FROM syncs;
 		UPDATE engines SET since = now() - interval '3 years'`)
-	counts := `SELECT concat_ws(' ', (SELECT count(*) FROM approvals), (SELECT count(*) FROM revisions), (SELECT count(*) FROM operations),
+	counts :=
+		`SELECT concat_ws(' ', (SELECT count(*) FROM approvals), (SELECT count(*) FROM revisions), (SELECT count(*) FROM operations),
 		(SELECT count(*) FROM syncs), (SELECT count(*) FROM engines))`
 	before := one[string](t, url, counts)
 	must(s.Prune(t.Context(), postgres.Retention{}))(t)

@@ -15,7 +15,8 @@ import (
 
 // PullRecord is what is kept of the pull request; false when nothing is.
 func (s *Store) PullRecord(ctx context.Context, number int) (fleet.PullRecord, bool, error) {
-	found, err := collect(ctx, s, pgx.RowTo[fleet.PullRecord], `SELECT body FROM pulls WHERE number = $1`, number)
+	found, err := collect(ctx, s, pgx.RowTo[fleet.PullRecord],
+		`SELECT body FROM pulls WHERE number = $1`, number)
 	if err != nil || len(found) == 0 {
 		return fleet.PullRecord{}, false, wrap(err, "pull request %d", number)
 	}
@@ -35,14 +36,15 @@ func (s *Store) SavePull(ctx context.Context, r fleet.PullRecord) error {
 	}
 	tenants := column(r.Tenants, func(t fleet.TenantName) string { return text(string(t)) })
 	err = s.again(ctx, func() error {
-		_, err := s.work.Exec(ctx, sqlSavePull, r.Number, string(r.State), text(string(r.Head)), r.Settled, tenants, bodies[0])
+		_, err := s.work.Exec(ctx, sqlSavePull, r.Number, string(r.State), text(string(r.Head)),
+			r.Settled, tenants, bodies[0])
 		return err
 	})
 	return wrap(err, "pull request %d", r.Number)
 }
 
-// A tenant that the pull request itself is to make has no uid yet: it sees the pull request from the first time that it is saved after the
-// merge.
+// A tenant that the pull request itself is to make has no uid yet: it sees the pull request from
+// the first time that it is saved after the merge.
 const sqlSavePull = `
 	INSERT INTO pulls AS p (number, state, head, settled, tenants, tenant_uids, body)
 	VALUES ($1, $2, $3, $4, $5, ARRAY(SELECT t.uid FROM tenants t WHERE t.tenant = ANY ($5::text[]) AND t.removed_at IS NULL ORDER BY t.uid), $6)
@@ -50,15 +52,17 @@ const sqlSavePull = `
 		tenant_uids = excluded.tenant_uids, body = excluded.body, changed_at = now()
 	WHERE (p.tenant_uids, p.body) IS DISTINCT FROM (excluded.tenant_uids, excluded.body)`
 
-// UnsettledPulls are those for which something may be left to be done, in order: the open ones, and those merged or closed that are not
-// settled. PullRecord.Shown is left out: it may be long, and all of these are read whenever the branch goes on.
+// UnsettledPulls are those for which something may be left to be done, in order: the open ones, and
+// those merged or closed that are not settled. PullRecord.Shown is left out: it may be long, and
+// all of these are read whenever the branch goes on.
 func (s *Store) UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error) {
-	all, err := collect(ctx, s, pgx.RowTo[fleet.PullRecord], `SELECT body - 'shown' FROM pulls WHERE state = 'open' OR NOT settled ORDER BY number`)
+	all, err := collect(ctx, s, pgx.RowTo[fleet.PullRecord],
+		`SELECT body - 'shown' FROM pulls WHERE state = 'open' OR NOT settled ORDER BY number`)
 	return all, wrap(err, "unsettled pull requests")
 }
 
-// SaveReviewed keeps a plan as its reviewers see it, and that its files are those that the pull request changes, in one round trip. It
-// replaces the plan of the same head.
+// SaveReviewed keeps a plan as its reviewers see it, and that its files are those that the pull
+// request changes, in one round trip. It replaces the plan of the same head.
 func (s *Store) SaveReviewed(ctx context.Context, p fleet.ReviewedPlan) error {
 	effects, err := json.Marshal(p.Effects)
 	if err != nil {
@@ -69,11 +73,17 @@ func (s *Store) SaveReviewed(ctx context.Context, p fleet.ReviewedPlan) error {
 	}
 	touches := touchColumn(p.Touches)
 	err = s.atomically(ctx, func(b *pgx.Batch) {
-		b.Queue(`SELECT pg_advisory_xact_lock(hashtextextended('argosy plan of ' || $1::integer, 0))`, p.Number) // whose files follow it
-		b.Queue(sqlSaveReviewed, p.Number, text(string(p.Head)), text(string(p.Base)), text(p.Hash), moment(p.At), string(withoutNUL(effects)),
+		// whose files follow it
+		b.Queue(
+			`SELECT pg_advisory_xact_lock(hashtextextended('argosy plan of ' || $1::integer, 0))`,
+			p.Number)
+		b.Queue(sqlSaveReviewed, p.Number, text(string(p.Head)), text(string(p.Base)), text(p.Hash),
+			moment(p.At), string(withoutNUL(effects)),
 			column(p.Touches, text), p.Report)
-		b.Queue(`DELETE FROM pull_touches WHERE number = $1 AND touch <> ALL ($2::text[])`, p.Number, touches)
-		b.Queue(`INSERT INTO pull_touches (number, touch) SELECT DISTINCT $1::integer, t FROM unnest($2::text[]) AS t ORDER BY t ON CONFLICT DO NOTHING`,
+		b.Queue(`DELETE FROM pull_touches WHERE number = $1 AND touch <> ALL ($2::text[])`,
+			p.Number, touches)
+		b.Queue(
+			`INSERT INTO pull_touches (number, touch) SELECT DISTINCT $1::integer, t FROM unnest($2::text[]) AS t ORDER BY t ON CONFLICT DO NOTHING`,
 			p.Number, touches)
 	})
 	return wrap(err, "reviewed plan of pull request %d", p.Number)
@@ -85,8 +95,10 @@ const sqlSaveReviewed = `
 	ON CONFLICT (number, head) DO UPDATE SET base = excluded.base, hash = excluded.hash, at = excluded.at, saved_at = excluded.saved_at,
 		effects = excluded.effects, touches = excluded.touches, report = excluded.report`
 
-// Reviewed is the newest plan that the reviewers of the pull request saw of that head; false when they saw none.
-func (s *Store) Reviewed(ctx context.Context, number int, head fleet.Revision) (fleet.ReviewedPlan, bool, error) {
+// Reviewed is the newest plan that the reviewers of the pull request saw of that head; false when
+// they saw none.
+func (s *Store) Reviewed(ctx context.Context, number int, head fleet.Revision) (fleet.ReviewedPlan,
+	bool, error) {
 	found, err := collect(ctx, s, scanReviewed, `
 		SELECT number, base, head, hash, report, effects, touches, at FROM reviewed_plans WHERE number = $1 AND head = $2`, number, text(string(head)))
 	if err != nil || len(found) == 0 {
@@ -101,8 +113,10 @@ func scanReviewed(row pgx.CollectableRow) (fleet.ReviewedPlan, error) {
 	return p, err
 }
 
-// Colliding are the other open pull requests whose newest plans change files among touches, in order.
-func (s *Store) Colliding(ctx context.Context, number int, touches []string) ([]fleet.Collision, error) {
+// Colliding are the other open pull requests whose newest plans change files among touches, in
+// order.
+func (s *Store) Colliding(ctx context.Context, number int, touches []string) ([]fleet.Collision,
+	error) {
 	all, err := collect(ctx, s, pgx.RowToStructByPos[fleet.Collision], `
 		SELECT t.number, array_agg(t.touch ORDER BY t.touch) FROM pull_touches t JOIN pulls p ON p.number = t.number AND p.state = 'open'
 		WHERE t.touch = ANY ($2::text[]) AND t.number <> $1 GROUP BY t.number ORDER BY t.number`, number, touchColumn(touches))
@@ -112,8 +126,8 @@ func (s *Store) Colliding(ctx context.Context, number int, touches []string) ([]
 // maxTouch is the most bytes of a path that an index takes well.
 const maxTouch = 1024
 
-// touchColumn is the paths as they are kept. The path of a declaration is far shorter than what is cut here; a stranger's may be anything,
-// and two that are cut stay two.
+// touchColumn is the paths as they are kept. The path of a declaration is far shorter than what is
+// cut here; a stranger's may be anything, and two that are cut stay two.
 func touchColumn(touches []string) []string {
 	return column(touches, func(path string) string {
 		if path = text(path); len(path) > maxTouch {
@@ -124,12 +138,14 @@ func touchColumn(touches []string) []string {
 	})
 }
 
-// staleTime is how long what was said of an Application before its last change counts as old. Whatever Argo CD has to say of the change it
-// says within seconds, and what says nothing new is not told to the store: see Observe.
+// staleTime is how long what was said of an Application before its last change counts as old.
+// Whatever Argo CD has to say of the change it says within seconds, and what says nothing new is
+// not told to the store: see Observe.
 const staleTime = time.Minute
 
-// Outcomes are how the objects stand, one for each key and in the order of the keys, in one round trip. An Application that was changed less
-// than a minute ago and of which nothing new was said since is Stale.
+// Outcomes are how the objects stand, one for each key and in the order of the keys, in one round
+// trip. An Application that was changed less than a minute ago and of which nothing new was said
+// since is Stale.
 func (s *Store) Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.Outcome, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -158,7 +174,8 @@ const sqlOutcomes = `
 
 func scanOutcome(row pgx.CollectableRow) (fleet.Outcome, error) {
 	var o fleet.Outcome
-	err := row.Scan(&o.Present, &o.Absent, &o.Held, &o.Revision, &o.Hash, &o.Apply, &o.ApplyMessage, &o.Sync, &o.Health, &o.Message,
+	err := row.Scan(&o.Present, &o.Absent, &o.Held, &o.Revision, &o.Hash, &o.Apply, &o.ApplyMessage,
+		&o.Sync, &o.Health, &o.Message,
 		&o.SyncedRevision, &o.Stale)
 	return o, err
 }

@@ -22,25 +22,36 @@ func pull(number int, state fleet.PullState, tenants ...fleet.TenantName) fleet.
 	at := time.Date(2026, 11, 20, 12, 0, number, 0, time.UTC)
 	ann := fleet.Person{ID: 1, Login: "ann"}
 	return fleet.PullRecord{
-		Pull: fleet.Pull{Number: number, Title: fmt.Sprint("change ", number), Author: ann, State: state, Base: "main", Head: revision(number),
+		Pull: fleet.Pull{Number: number, Title: fmt.Sprint("change ", number), Author: ann,
+			State: state, Base: "main", Head: revision(number),
 			URL: fmt.Sprint("https://git.example.com/config/pulls/", number), UpdatedAt: at},
-		Commented: 11, Sticky: 12, Said: "said", Marked: "marked", Held: &fleet.Clearance{By: ann, Head: revision(number), At: at},
-		Cleared:  &fleet.Clearance{By: ann, Head: revision(number), At: at, Deletions: []fleet.ObjectKey{{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "a"}}},
-		Consents: []fleet.Clearance{{By: ann, Head: revision(number), At: at}}, Consented: revision(number),
-		Shown: map[string]string{"tenants/acme/a.yaml": "b1", "tenants/acme/gone.yaml": ""}, Replies: []string{"held"}, Verdict: "1 to add", Tenants: tenants,
+		Commented: 11, Sticky: 12, Said: "said", Marked: "marked", Held: &fleet.Clearance{
+			By: ann, Head: revision(number), At: at},
+		Cleared: &fleet.Clearance{By: ann, Head: revision(number), At: at,
+			Deletions: []fleet.ObjectKey{
+				{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "a"}}},
+		Consents:  []fleet.Clearance{{By: ann, Head: revision(number), At: at}},
+		Consented: revision(number),
+		Shown:     map[string]string{"tenants/acme/a.yaml": "b1", "tenants/acme/gone.yaml": ""},
+		Replies:   []string{"held"}, Verdict: "1 to add", Tenants: tenants,
 	}
 }
 
 func reviewed(number, head int, touches ...string) fleet.ReviewedPlan {
-	return fleet.ReviewedPlan{Number: number, Base: revision(1000), Head: revision(head), Hash: fmt.Sprint("plan-", head), Report: fmt.Appendf(nil, `{"pull":%d}`, number),
-		Effects: []fleet.Effect{{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "a"}, Tenant: "acme", Deletes: true, Hash: "h"}},
+	return fleet.ReviewedPlan{Number: number, Base: revision(1000), Head: revision(head),
+		Hash: fmt.Sprint("plan-", head), Report: fmt.Appendf(nil, `{"pull":%d}`, number),
+		Effects: []fleet.Effect{
+			{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "a"},
+				Tenant: "acme", Deletes: true, Hash: "h"}},
 		Touches: touches, At: time.Date(2026, 11, 20, 13, 0, head, 0, time.UTC)}
 }
 
-// savePulls makes four pull requests with a plan each: of acme, of globex, of both, and of the platform.
+// savePulls makes four pull requests with a plan each: of acme, of globex, of both, and of the
+// platform.
 func savePulls(t testing.TB, s *postgres.Store) {
 	t.Helper()
-	for i, tenants := range [][]fleet.TenantName{{"acme"}, {"globex"}, {"", "acme", "globex"}, {""}} {
+	for i, tenants := range [][]fleet.TenantName{{"acme"}, {"globex"}, {"", "acme", "globex"},
+		{""}} {
 		check(t, s.SavePull(t.Context(), pull(i+1, fleet.PullOpen, tenants...)))
 		check(t, s.SaveReviewed(t.Context(), reviewed(i+1, i+1, "a.yaml")))
 	}
@@ -62,14 +73,16 @@ func TestPullRecordComesBackAsItWasSaved(t *testing.T) {
 			t.Fatalf("known %v, %v\n%s", known, err, d)
 		}
 		at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-		record.State, record.MergeCommit, record.FollowedAt, record.Held = fleet.PullMerged, revision(9), &at, nil
+		record.State, record.MergeCommit, record.FollowedAt, record.Held = fleet.PullMerged,
+			revision(9), &at, nil
 	}
 	written := one[string](t, url, `SELECT xmin::text FROM pulls`)
 	check(t, s.SavePull(ctx, record))
 	if again := one[string](t, url, `SELECT xmin::text FROM pulls`); again != written {
 		t.Error("what is unchanged is written")
 	}
-	if err := s.SavePull(ctx, fleet.PullRecord{Pull: fleet.Pull{Number: 2, State: "ajar"}}); err == nil {
+	if err := s.SavePull(ctx, fleet.PullRecord{
+		Pull: fleet.Pull{Number: 2, State: "ajar"}}); err == nil {
 		t.Error("a state that is none is kept")
 	}
 	strange := pull(3, fleet.PullOpen, "acme")
@@ -117,7 +130,8 @@ func TestReviewedPlanIsTheNewestOfItsHead(t *testing.T) {
 		}
 	}
 	check(t, s.SaveReviewed(ctx, fleet.ReviewedPlan{Number: 8, Head: revision(1)}))
-	if got, known, err := s.Reviewed(ctx, 8, revision(1)); !known || err != nil || got.At.IsZero() || len(got.Effects)+len(got.Touches)+len(got.Report) != 0 {
+	if got, known, err := s.Reviewed(ctx, 8, revision(1)); !known || err != nil ||
+		got.At.IsZero() || len(got.Effects)+len(got.Touches)+len(got.Report) != 0 {
 		t.Errorf("a plan of nothing: %+v, %v", got, err)
 	}
 	for number, head := range map[int]int{7: 3, 9: 1} {
@@ -134,7 +148,9 @@ func TestCollidingPulls(t *testing.T) {
 	s := open(t, url)
 	ctx := t.Context()
 	long := strings.Repeat("x", 5000)
-	for number, touches := range map[int][]string{1: {"a.yaml", "b.yaml", "b.yaml", long + "1"}, 2: {"b.yaml", "a.yaml", "c.yaml"}, 3: {"c.yaml", long + "1"}, 4: {"a.yaml"}, 5: nil, 6: {long + "2", "\x00"}} {
+	for number, touches := range map[int][]string{1: {"a.yaml", "b.yaml", "b.yaml", long + "1"},
+		2: {"b.yaml", "a.yaml", "c.yaml"}, 3: {"c.yaml", long + "1"}, 4: {"a.yaml"}, 5: nil,
+		6: {long + "2", "\x00"}} {
 		state := fleet.PullOpen
 		if number == 4 {
 			state = fleet.PullClosed
@@ -142,11 +158,14 @@ func TestCollidingPulls(t *testing.T) {
 		check(t, s.SavePull(ctx, pull(number, state)))
 		check(t, s.SaveReviewed(ctx, reviewed(number, number, touches...)))
 	}
-	check(t, s.SaveReviewed(ctx, reviewed(99, 99, "a.yaml"))) // of which no record tells that it is open
+	// of which no record tells that it is open
+	check(t, s.SaveReviewed(ctx, reviewed(99, 99, "a.yaml")))
 	colliding := func(number int, touches ...string) []fleet.Collision {
 		return must(s.Colliding(ctx, number, touches))(t)
 	}
-	if got, want := colliding(1, "a.yaml", "b.yaml", "c.yaml"), []fleet.Collision{{Number: 2, Touches: []string{"a.yaml", "b.yaml", "c.yaml"}}, {Number: 3, Touches: []string{"c.yaml"}}}; !cmp.Equal(got, want) {
+	if got, want := colliding(1, "a.yaml", "b.yaml", "c.yaml"), []fleet.Collision{
+		{Number: 2, Touches: []string{"a.yaml", "b.yaml", "c.yaml"}},
+		{Number: 3, Touches: []string{"c.yaml"}}}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))
 	}
 	if got := colliding(0, long+"1"); len(got) != 2 || got[0].Number != 1 || got[1].Number != 3 {
@@ -161,7 +180,8 @@ func TestCollidingPulls(t *testing.T) {
 	}
 	written := one[string](t, url, `SELECT xmin::text FROM pull_touches WHERE number = 2`)
 	check(t, s.SaveReviewed(ctx, reviewed(2, 22, "d.yaml")))
-	if again := one[string](t, url, `SELECT xmin::text FROM pull_touches WHERE number = 2`); again != written {
+	if again := one[string](t, url,
+		`SELECT xmin::text FROM pull_touches WHERE number = 2`); again != written {
 		t.Error("what is unchanged is written")
 	}
 	check(t, s.SavePull(ctx, pull(3, fleet.PullMerged)))
@@ -173,7 +193,8 @@ func TestCollidingPulls(t *testing.T) {
 func TestPullStoreIsOneRoundTripEach(t *testing.T) {
 	t.Parallel()
 	var trips roundTrips
-	s := openWith(t, newDatabase(t), postgres.Options{Connections: postgres.Connections{Workers: 1}, Tracer: &trips})
+	s := openWith(t, newDatabase(t), postgres.Options{Connections: postgres.Connections{Workers: 1},
+		Tracer: &trips})
 	ctx := t.Context()
 	many := make([]fleet.ObjectKey, 20_000)
 	for name, f := range map[string]func(){
@@ -194,26 +215,32 @@ func TestPullStoreIsOneRoundTripEach(t *testing.T) {
 	}
 }
 
-// Case 60: the connection is lost before the request arrives, or after COMMIT and before the answer does.
+// Case 60: the connection is lost before the request arrives, or after COMMIT and before the answer
+// does.
 func TestCase60ConnectionLostWhilePullsAreSavedHasOneEffect(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string]int32{"the request is lost": cutRequest, "the answer is lost": cutAnswer} {
+	for name, cut := range map[string]int32{"the request is lost": cutRequest,
+		"the answer is lost": cutAnswer} {
 		t.Run(name, func(t *testing.T) {
 			url := newDatabase(t)
 			between := newProxy(t, url)
-			s := openWith(t, between.url, postgres.Options{Connections: postgres.Connections{Workers: 1}})
+			s := openWith(t, between.url, postgres.Options{Connections: postgres.Connections{
+				Workers: 1}})
 			ctx := t.Context()
 			deliveries, saves := 0, 0
 			for what, f := range map[string]func(){
 				"Accept": func() {
 					deliveries++
-					_, err := s.Accept(ctx, delivery(deliveries), []fleet.Look{pullLook(deliveries)})
+					_, err := s.Accept(ctx, delivery(deliveries), []fleet.Look{
+						pullLook(deliveries)})
 					check(t, err)
 				},
 				"Ask": func() { check(t, s.Ask(ctx, []fleet.Look{branch})) },
 				"SavePull": func() {
 					saves++
-					check(t, s.SavePull(ctx, pull(1, fleet.PullOpen, fleet.TenantName(fmt.Sprint("t", saves)))))
+					check(t,
+						s.SavePull(ctx,
+							pull(1, fleet.PullOpen, fleet.TenantName(fmt.Sprint("t", saves)))))
 				},
 				"SaveReviewed": func() {
 					saves++
@@ -246,13 +273,16 @@ func TestOutcomes(t *testing.T) {
 	s := open(t, url)
 	ctx := t.Context()
 	rows := map[string]fleet.Row{}
-	for _, name := range []string{"healthy", "failed", "pending", "unseen", "old", "settled", "held", "going", "retry"} {
+	for _, name := range []string{"healthy", "failed", "pending", "unseen", "old", "settled",
+		"held", "going", "retry"} {
 		rows[name] = application("eu-1", "acme", name, "prod", "v1")
 	}
-	project := fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectProject, Name: "acme"}, Tenant: "acme", Manifest: manifest("{}")}
+	project := fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectProject,
+		Name: "acme"}, Tenant: "acme", Manifest: manifest("{}")}
 	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
 	must(s.Record(ctx, reconciler, step(0, 1, func(r *fleet.Record) {
-		r.Declarations, r.Rows = []fleet.Declaration{tenantDeclaration("acme")}, []fleet.Row{project}
+		r.Declarations, r.Rows = []fleet.Declaration{tenantDeclaration("acme")}, []fleet.Row{
+			project}
 		for _, row := range rows {
 			r.Rows = append(r.Rows, row)
 		}
@@ -264,20 +294,28 @@ func TestOutcomes(t *testing.T) {
 	}
 	observe := func(names ...string) {
 		for _, name := range names {
-			check(t, s.Observe(ctx, worker, []fleet.Observation{{Key: rows[name].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, SyncedRevision: "r1", Message: name}}))
+			check(t, s.Observe(ctx, worker, []fleet.Observation{
+				{Key: rows[name].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy,
+					SyncedRevision: "r1", Message: name}}))
 		}
 	}
 	ack := func(state fleet.ApplyState, names ...string) {
 		for _, name := range names {
-			check(t, s.Acknowledge(ctx, worker, []fleet.Ack{{Key: rows[name].Key, Seq: seqs[rows[name].Key], State: state, Message: map[bool]string{true: "refused"}[state == fleet.ApplyFailed]}}))
+			check(t,
+				s.Acknowledge(ctx, worker, []fleet.Ack{
+					{Key: rows[name].Key, Seq: seqs[rows[name].Key], State: state,
+						Message: map[bool]string{true: "refused"}[state == fleet.ApplyFailed]}}))
 		}
 	}
-	check(t, s.Acknowledge(ctx, worker, []fleet.Ack{{Key: project.Key, Seq: seqs[project.Key], State: fleet.ApplyApplied}}))
+	check(t,
+		s.Acknowledge(ctx, worker, []fleet.Ack{
+			{Key: project.Key, Seq: seqs[project.Key], State: fleet.ApplyApplied}}))
 	observe("old", "settled")
 	ack(fleet.ApplyApplied, "healthy", "unseen", "old", "settled", "going", "retry")
 	ack(fleet.ApplyFailed, "failed")
 	observe("healthy", "failed", "going", "retry")
-	exec(t, url, `UPDATE status SET acked_at = acked_at - interval '2 min', observed_at = observed_at - interval '2 min' WHERE name = $1`, rows["settled"].Key.Name)
+	exec(t, url,
+		`UPDATE status SET acked_at = acked_at - interval '2 min', observed_at = observed_at - interval '2 min' WHERE name = $1`, rows["settled"].Key.Name)
 	must(s.Record(ctx, reconciler, step(1, 2, func(r *fleet.Record) {
 		going, again := rows["going"], application("eu-1", "acme", "retry", "prod", "v2")
 		going.Absent = true
@@ -293,7 +331,8 @@ func TestOutcomes(t *testing.T) {
 		return o
 	}
 	said := func(name string, o fleet.Outcome) fleet.Outcome {
-		o.Sync, o.Health, o.SyncedRevision, o.Message = fleet.SyncSynced, fleet.HealthHealthy, "r1", name
+		o.Sync, o.Health, o.SyncedRevision, o.Message = fleet.SyncSynced, fleet.HealthHealthy, "r1",
+			name
 		return stands(name, o)
 	}
 	unsaid := func(name string, o fleet.Outcome) fleet.Outcome {
@@ -310,10 +349,13 @@ func TestOutcomes(t *testing.T) {
 		said("old", fleet.Outcome{Apply: fleet.ApplyApplied, Stale: true}),
 		said("settled", fleet.Outcome{Apply: fleet.ApplyApplied}),
 		unsaid("held", fleet.Outcome{Apply: fleet.ApplyHeld, Held: true}),
-		said("going", fleet.Outcome{Apply: fleet.ApplyDeleting, Absent: true, Stale: true, Revision: revision(2)}),
+		said("going", fleet.Outcome{Apply: fleet.ApplyDeleting, Absent: true, Stale: true,
+			Revision: revision(2)}),
 		said("retry", fleet.Outcome{Apply: fleet.ApplyPending, Stale: true, Revision: revision(2)}),
-		{Key: project.Key, Present: true, Revision: revision(1), Hash: project.Manifest.Hash, Apply: fleet.ApplyApplied},
-		said("healthy", fleet.Outcome{Apply: fleet.ApplyApplied}), // asked for twice, answered twice
+		{Key: project.Key, Present: true, Revision: revision(1), Hash: project.Manifest.Hash,
+			Apply: fleet.ApplyApplied},
+		// asked for twice, answered twice
+		said("healthy", fleet.Outcome{Apply: fleet.ApplyApplied}),
 		{Key: fleet.ObjectKey{Engine: "eu-1", Kind: "'", Name: "\x00\xff"}},
 	}
 	keys := make([]fleet.ObjectKey, len(want))
@@ -351,15 +393,16 @@ func TestPullViews(t *testing.T) {
 		by    fleet.Filter
 		want  []int
 	}{
-		"all":                  {all, fleet.Filter{}, []int{5, 4, 3, 2, 1}},
-		"open":                 {all, fleet.Filter{State: fleet.PullOpen}, []int{4, 3, 2, 1}},
-		"merged":               {all, fleet.Filter{State: fleet.PullMerged}, []int{5}},
-		"of acme":              {all, fleet.Filter{Tenant: "acme"}, []int{5, 3, 1}},
-		"one":                  {all, fleet.Filter{Pull: 2}, []int{2}},
-		"one of another":       {fleet.Scope{Tenant: "acme"}, fleet.Filter{Pull: 2}, nil},
-		"quote":                {all, fleet.Filter{Tenant: "' OR true --"}, nil},
-		"as acme":              {fleet.Scope{Tenant: "acme"}, fleet.Filter{}, []int{5, 3, 1}},
-		"as globex":            {fleet.Scope{Tenant: "globex"}, fleet.Filter{State: fleet.PullOpen}, []int{3, 2}},
+		"all":            {all, fleet.Filter{}, []int{5, 4, 3, 2, 1}},
+		"open":           {all, fleet.Filter{State: fleet.PullOpen}, []int{4, 3, 2, 1}},
+		"merged":         {all, fleet.Filter{State: fleet.PullMerged}, []int{5}},
+		"of acme":        {all, fleet.Filter{Tenant: "acme"}, []int{5, 3, 1}},
+		"one":            {all, fleet.Filter{Pull: 2}, []int{2}},
+		"one of another": {fleet.Scope{Tenant: "acme"}, fleet.Filter{Pull: 2}, nil},
+		"quote":          {all, fleet.Filter{Tenant: "' OR true --"}, nil},
+		"as acme":        {fleet.Scope{Tenant: "acme"}, fleet.Filter{}, []int{5, 3, 1}},
+		"as globex": {fleet.Scope{Tenant: "globex"}, fleet.Filter{State: fleet.PullOpen},
+			[]int{3, 2}},
 		"as acme of globex":    {fleet.Scope{Tenant: "acme"}, fleet.Filter{Tenant: "globex"}, nil},
 		"as nobody":            {fleet.Scope{Tenant: "initech"}, fleet.Filter{}, nil},
 		"as one with no name":  {fleet.Scope{Tenant: "\x00"}, fleet.Filter{}, nil},
@@ -369,24 +412,31 @@ func TestPullViews(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	if got := pages(t, 2, func(p fleet.Page) ([]fleet.PullView, string, error) { return s.Pulls(ctx, all, fleet.Filter{}, p) }); len(got) != 5 {
+	if got := pages(t, 2, func(p fleet.Page) ([]fleet.PullView, string, error) {
+		return s.Pulls(ctx, all, fleet.Filter{}, p)
+	}); len(got) != 5 {
 		t.Errorf("%d in pages of 2", len(got))
 	}
-	if _, _, err := s.Pulls(ctx, all, fleet.Filter{}, fleet.Page{Limit: 1, After: "x"}); !errors.Is(err, fleet.ErrCursor) {
+	if _, _, err := s.Pulls(ctx, all, fleet.Filter{}, fleet.Page{Limit: 1, After: "x"}); !errors.Is(
+		err, fleet.ErrCursor) {
 		t.Errorf("a forged cursor: %v", err)
 	}
 
-	want := fleet.PullView{Number: 1, Title: "change 1", Author: "ann", State: fleet.PullOpen, Head: revision(1), Base: revision(1000), Hash: "plan-1",
-		Verdict: "1 to add", Tenants: []fleet.TenantName{"acme"}, Consented: true, Held: true, URL: "https://git.example.com/config/pulls/1",
+	want := fleet.PullView{Number: 1, Title: "change 1", Author: "ann", State: fleet.PullOpen,
+		Head: revision(1), Base: revision(1000), Hash: "plan-1",
+		Verdict: "1 to add", Tenants: []fleet.TenantName{"acme"}, Consented: true, Held: true,
+		URL:       "https://git.example.com/config/pulls/1",
 		UpdatedAt: time.Date(2026, 11, 20, 12, 0, 1, 0, time.UTC)}
 	for _, scope := range []fleet.Scope{all, {Tenant: "acme"}} {
 		got, report, err := s.PullOf(ctx, scope, 1)
 		check(t, err)
-		if d := cmp.Diff(want, got); d != "" || string(report) != `{"pull":1}` || string(must(s.PullPlan(ctx, scope, 1))(t)) != `{"pull":1}` {
+		if d := cmp.Diff(want, got); d != "" || string(report) != `{"pull":1}` ||
+			string(must(s.PullPlan(ctx, scope, 1))(t)) != `{"pull":1}` {
 			t.Errorf("in %v: %s\n%s", scope, report, d)
 		}
 	}
-	if got, report, err := s.PullOf(ctx, all, 5); err != nil || got.Base != "" || got.Hash != "" || report != nil || !got.Following || got.Held || got.Consented {
+	if got, report, err := s.PullOf(ctx, all, 5); err != nil || got.Base != "" || got.Hash != "" ||
+		report != nil || !got.Following || got.Held || got.Consented {
 		t.Errorf("without a plan of its head: %+v, %s, %v", got, report, err)
 	}
 	if _, err := s.PullPlan(ctx, all, 5); !errors.Is(err, fleet.ErrNotFound) {
@@ -394,20 +444,24 @@ func TestPullViews(t *testing.T) {
 	}
 	shared, _, err := s.PullOf(ctx, fleet.Scope{Tenant: "acme"}, 3)
 	check(t, err)
-	if text := must(json.Marshal(shared))(t); strings.Contains(string(text), "globex") || shared.Verdict != "" || !slices.Equal(shared.Tenants, []fleet.TenantName{"acme"}) {
+	if text := must(json.Marshal(shared))(t); strings.Contains(string(text), "globex") ||
+		shared.Verdict != "" || !slices.Equal(shared.Tenants, []fleet.TenantName{"acme"}) {
 		t.Errorf("what acme sees of one that touches globex too: %s", text)
 	}
 	for _, c := range []struct {
 		scope  fleet.Scope
 		number int
-	}{{all, 6}, {all, 0}, {all, -1}, {fleet.Scope{Tenant: "acme"}, 2}, {fleet.Scope{Tenant: "acme"}, 4}, {fleet.Scope{Tenant: "initech"}, 1}} {
-		if _, report, err := s.PullOf(ctx, c.scope, c.number); !errors.Is(err, fleet.ErrNotFound) || report != nil {
+	}{{all, 6}, {all, 0}, {all, -1}, {fleet.Scope{Tenant: "acme"}, 2},
+		{fleet.Scope{Tenant: "acme"}, 4}, {fleet.Scope{Tenant: "initech"}, 1}} {
+		if _, report, err := s.PullOf(ctx, c.scope, c.number); !errors.Is(err, fleet.ErrNotFound) ||
+			report != nil {
 			t.Errorf("%d in %v: %s, %v", c.number, c.scope, report, err)
 		}
 	}
 
 	t.Run("a stranger who takes the name sees nothing of before", func(t *testing.T) {
-		exec(t, url, `UPDATE tenants SET removed_at = now() WHERE tenant = 'acme'; INSERT INTO tenants (tenant) VALUES ('acme')`)
+		exec(t, url,
+			`UPDATE tenants SET removed_at = now() WHERE tenant = 'acme'; INSERT INTO tenants (tenant) VALUES ('acme')`)
 		acme := fleet.Scope{Tenant: "acme"}
 		if got := numbers(acme, fleet.Filter{}); got != nil {
 			t.Errorf("it sees %v", got)
@@ -427,7 +481,8 @@ func TestCase66ResetKeepsPulls(t *testing.T) {
 	savePulls(t, s)
 	must(s.Accept(ctx, delivery(1), []fleet.Look{branch}))(t)
 	sizes := func() (all []int) {
-		for _, table := range []string{"deliveries", "looks", "pulls", "reviewed_plans", "pull_touches", "river_job"} {
+		for _, table := range []string{"deliveries", "looks", "pulls", "reviewed_plans",
+			"pull_touches", "river_job"} {
 			n := one[int](t, url, `SELECT count(*) FROM `+table)
 			if n == 0 {
 				t.Errorf("%s is empty", table)
@@ -447,12 +502,14 @@ func TestCase66ResetKeepsPulls(t *testing.T) {
 	if _, known, err := s.Reviewed(ctx, 1, revision(1)); !known || err != nil {
 		t.Errorf("the plan that reviewers saw: %v, %v", known, err)
 	}
-	if got, _, err := s.Pulls(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(got) != 2 {
+	if got, _, err := s.Pulls(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{
+		Limit: 10}); err != nil || len(got) != 2 {
 		t.Errorf("acme sees %d, %v", len(got), err)
 	}
 }
 
-// Two plans of one pull request are saved one after the other: its files are those of one of them, never of both.
+// Two plans of one pull request are saved one after the other: its files are those of one of them,
+// never of both.
 func TestPlansOfOnePullAreSavedInTurn(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -461,7 +518,8 @@ func TestPlansOfOnePullAreSavedInTurn(t *testing.T) {
 	defer conn.Close(context.Background())
 	tx, err := conn.Begin(t.Context())
 	check(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended('argosy plan of 7', 0))`)
+	_, err = tx.Exec(t.Context(),
+		`SELECT pg_advisory_xact_lock(hashtextextended('argosy plan of 7', 0))`)
 	check(t, err)
 	saved := make(chan error, 1)
 	go func() { saved <- s.SaveReviewed(context.Background(), reviewed(7, 1, "a.yaml")) }()
@@ -481,10 +539,13 @@ func TestPullsAreSavedSideBySide(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for j := range 20 {
-				if err := s.SavePull(context.Background(), pull(j%3, fleet.PullOpen, fleet.TenantName(fmt.Sprint("t", i)))); err != nil {
+				if err := s.SavePull(context.Background(),
+					pull(j%3, fleet.PullOpen, fleet.TenantName(fmt.Sprint("t", i)))); err != nil {
 					t.Error(err)
 				}
-				if err := s.SaveReviewed(context.Background(), reviewed(j%3, j%2, "a.yaml", fmt.Sprint(i, ".yaml"), fmt.Sprint(j, ".yaml"))); err != nil {
+				if err := s.SaveReviewed(context.Background(),
+					reviewed(j%3, j%2, "a.yaml", fmt.Sprint(i, ".yaml"),
+						fmt.Sprint(j, ".yaml"))); err != nil {
 					t.Error(err)
 				}
 			}

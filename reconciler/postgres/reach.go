@@ -14,7 +14,8 @@ import (
 // ReportReach takes environments whose clusters the engine cannot read, and those that it can read
 // again; whole: there are no others. What is known already writes nothing, and an environment that
 // stays unreachable keeps its earliest time. fleet.ErrFenced when the lease has passed on.
-func (s *Store) ReportReach(ctx context.Context, lease fleet.Lease, reports []fleet.Reach, whole bool) error {
+func (s *Store) ReportReach(ctx context.Context, lease fleet.Lease, reports []fleet.Reach,
+	whole bool) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
 		return err
@@ -96,13 +97,15 @@ func (u unreachable) view() *fleet.Unreachable {
 		return nil
 	}
 	return &fleet.Unreachable{
-		Reason: fleet.UnreachableReason(*u.reason), Message: *u.message, Since: *u.since, Parked: *u.parked,
+		Reason: fleet.UnreachableReason(*u.reason), Message: *u.message, Since: *u.since,
+		Parked: *u.parked,
 	}
 }
 
 // unreachables are the environments of these whose clusters cannot be read. One that moves between
 // engines is shown as its new engine has it, if at all.
-func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*fleet.Unreachable, error) {
+func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*fleet.Unreachable,
+	error) {
 	tenants, environments := make([]string, len(names)), make([]string, len(names))
 	for i, n := range names {
 		tenants[i], environments[i] = n[0], n[1]
@@ -118,21 +121,23 @@ func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*fleet
 	all := map[pair]*fleet.Unreachable{}
 	var of pair
 	var u unreachable
-	_, err = pgx.ForEachRow(rows, []any{&of[0], &of[1], &u.reason, &u.message, &u.since, &u.parked}, func() error {
-		all[of] = u.view()
-		return nil
-	})
+	_, err = pgx.ForEachRow(rows, []any{&of[0], &of[1], &u.reason, &u.message, &u.since, &u.parked},
+		func() error {
+			all[of] = u.view()
+			return nil
+		})
 	return all, err
 }
 
-// Orphan decides that an Application whose deletion waits for a cluster that cannot be read is removed
-// without it: its workload is left as it is. fleet.ErrNotFound when the UID is not that of an
-// Application that is being deleted, fleet.ErrNotBlocked while its cluster has not been unreachable
-// for fleet.DeletionBlockedAfter. Deciding it again changes nothing.
+// Orphan decides that an Application whose deletion waits for a cluster that cannot be read is
+// removed without it: its workload is left as it is. fleet.ErrNotFound when the UID is not that of
+// an Application that is being deleted, fleet.ErrNotBlocked while its cluster has not been
+// unreachable for fleet.DeletionBlockedAfter. Deciding it again changes nothing.
 func (s *Store) Orphan(ctx context.Context, o fleet.Orphaning) error {
 	subject := "Application " + o.Application.String()
 	err := s.transact(ctx, func(tx pgx.Tx) error {
-		// The mirror's lock comes first, as in Record: a declaration that wants it back comes before or after.
+		// The mirror's lock comes first, as in Record: a declaration that wants it back comes
+		// before or after.
 		if _, err := tx.Exec(ctx, `SELECT FROM mirror FOR UPDATE`); err != nil {
 			return err
 		}
@@ -144,7 +149,8 @@ func (s *Store) Orphan(ctx context.Context, o fleet.Orphaning) error {
 			FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name AND s.uid = $4
 			LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
 			WHERE d.kind = 'Application' AND d.tenant = $1 AND d.deployment = $2 AND d.environment = $3 AND d.absent AND d.uid = ''`,
-			text(string(o.Application.Tenant)), text(string(o.Application.Deployment)), text(string(o.Application.Environment)), text(o.UID)).
+			text(string(o.Application.Tenant)), text(string(o.Application.Deployment)),
+			text(string(o.Application.Environment)), text(o.UID)).
 			Scan(&engine, &name, &deletion, &since, &now)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
@@ -156,8 +162,10 @@ func (s *Store) Orphan(ctx context.Context, o fleet.Orphaning) error {
 		case since == nil:
 			return fmt.Errorf("%w: engine %s reads its cluster", fleet.ErrNotBlocked, engine)
 		case now.Sub(*since) < fleet.DeletionBlockedAfter:
-			return fmt.Errorf("%w before its cluster has been unreachable for %s, at %s", fleet.ErrNotBlocked,
-				fleet.DeletionBlockedAfter, since.Add(fleet.DeletionBlockedAfter).UTC().Format(time.RFC3339))
+			return fmt.Errorf("%w before its cluster has been unreachable for %s, at %s",
+				fleet.ErrNotBlocked,
+				fleet.DeletionBlockedAfter, since.Add(fleet.DeletionBlockedAfter).UTC().Format(
+					time.RFC3339))
 		}
 		if _, err := tx.Exec(ctx, `
 			WITH next AS (UPDATE mirror SET seq = seq + 1 RETURNING seq)
@@ -166,8 +174,10 @@ func (s *Store) Orphan(ctx context.Context, o fleet.Orphaning) error {
 			return err
 		}
 		return tell(ctx, tx, deed{
-			kind: fleet.OperationOrphan, subject: subject + ", UID " + o.UID, tenant: o.Application.Tenant, engine: fleet.EngineName(engine),
-			by: o.By, note: o.Note, event: fleet.Event{Kind: "application", Tenant: o.Application.Tenant, Name: name,
+			kind: fleet.OperationOrphan, subject: subject + ", UID " + o.UID,
+			tenant: o.Application.Tenant, engine: fleet.EngineName(engine),
+			by: o.By, note: o.Note, event: fleet.Event{Kind: "application",
+				Tenant: o.Application.Tenant, Name: name,
 				Text: "is removed without its cluster; its workload is left as it is"},
 		})
 	})

@@ -8,16 +8,19 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-func unreachable(tenant fleet.TenantName, name fleet.EnvironmentName, since time.Time, parked int) fleet.Reach {
-	return fleet.Reach{Environment: fleet.EnvironmentID{Tenant: tenant, Name: name}, Unreachable: &fleet.Unreachable{
-		Reason: fleet.UnreachableTimeout, Message: "i/o timeout", Since: since, Parked: parked,
-	}}
+func unreachable(tenant fleet.TenantName, name fleet.EnvironmentName, since time.Time,
+	parked int) fleet.Reach {
+	return fleet.Reach{Environment: fleet.EnvironmentID{Tenant: tenant, Name: name},
+		Unreachable: &fleet.Unreachable{
+			Reason: fleet.UnreachableTimeout, Message: "i/o timeout", Since: since, Parked: parked,
+		}}
 }
 
 func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
-	exec(t, url, `INSERT INTO desired (engine, kind, name, tenant, environment, deployment, seq, created_at, changed_at, absent, deletion, revision, hash, body)
+	exec(t, url,
+		`INSERT INTO desired (engine, kind, name, tenant, environment, deployment, seq, created_at, changed_at, absent, deletion, revision, hash, body)
 		SELECT 'eu-1', 'Cluster', 'c-' || t.tenant, t.tenant, 'prod', '', 1000, now(), now(), false, 'Delete', '', '', '{}' FROM tenants t`)
 	worker := hold(t, s, "engine/eu-1")
 	began := time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Microsecond)
@@ -41,27 +44,35 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 		return found
 	}
 	check(t, s.ReportReach(t.Context(), worker, []fleet.Reach{
-		unreachable("acme", "prod", began, 3), unreachable("globex", "prod", began, 2), unreachable("acme", "none", began, 1),
+		unreachable("acme", "prod", began, 3), unreachable("globex", "prod", began, 2),
+		unreachable("acme", "none", began, 1),
 	}, true))
-	if got := shown(fleet.Scope{}); len(got) != 2 || got["acme/prod"].Parked != 3 || !got["acme/prod"].Since.Equal(began) {
+	if got := shown(fleet.Scope{}); len(got) != 2 || got["acme/prod"].Parked != 3 ||
+		!got["acme/prod"].Since.Equal(began) {
 		t.Errorf("to the platform: %+v", got)
 	}
 	if got := shown(fleet.Scope{Tenant: "acme"}); len(got) != 1 || got["acme/prod"] == nil {
 		t.Errorf("to acme: %+v", got)
 	}
-	engines, _, err := s.Engines(t.Context(), fleet.Scope{}, fleet.Filter{Engine: "eu-1"}, fleet.Page{Limit: 10})
+	engines, _, err := s.Engines(t.Context(), fleet.Scope{}, fleet.Filter{Engine: "eu-1"},
+		fleet.Page{Limit: 10})
 	if check(t, err); engines[0].Unreachable != 2 || engines[0].Parked != 5 {
 		t.Errorf("the engine: %+v", engines[0])
 	}
 	events := one[int](t, url, `SELECT count(*) FROM events WHERE kind = 'environment'`)
-	check(t, s.ReportReach(t.Context(), worker, []fleet.Reach{unreachable("acme", "prod", time.Now(), 4)}, false)) // a new session of the worker
-	if got := shown(fleet.Scope{}); got["acme/prod"].Parked != 4 || !got["acme/prod"].Since.Equal(began) || got["globex/prod"] == nil {
+	// a new session of the worker
+	check(t, s.ReportReach(t.Context(), worker, []fleet.Reach{
+		unreachable("acme", "prod", time.Now(), 4)}, false))
+	if got := shown(fleet.Scope{}); got["acme/prod"].Parked != 4 ||
+		!got["acme/prod"].Since.Equal(began) || got["globex/prod"] == nil {
 		t.Errorf("a later report: %+v", got["acme/prod"])
 	}
-	if n := one[int](t, url, `SELECT count(*) FROM events WHERE kind = 'environment'`); n != events || n != 2 {
+	if n := one[int](t, url,
+		`SELECT count(*) FROM events WHERE kind = 'environment'`); n != events || n != 2 {
 		t.Errorf("%d events, then %d", events, n)
 	}
-	check(t, s.ReportReach(t.Context(), worker, []fleet.Reach{{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}}}, false))
+	check(t, s.ReportReach(t.Context(), worker, []fleet.Reach{
+		{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}}}, false))
 	if got := shown(fleet.Scope{}); len(got) != 1 || got["globex/prod"] == nil {
 		t.Errorf("after acme's answers: %+v", got)
 	}
@@ -82,7 +93,8 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 func TestAnAgentsEngineTellsWhatItCannotReadAndLearnsWhoSharesIt(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
-	exec(t, k.url, `INSERT INTO desired (engine, kind, name, tenant, environment, deployment, seq, created_at, changed_at, absent, deletion, revision, hash, body)
+	exec(t, k.url,
+		`INSERT INTO desired (engine, kind, name, tenant, environment, deployment, seq, created_at, changed_at, absent, deletion, revision, hash, body)
 		VALUES ('far-1', 'Cluster', 'c', 'acme', 'prod', '', 1000, now(), now(), false, 'Delete', '', '', '{}')`)
 	a := k.join("far-1", "x")
 	session := k.open(a, "one")
@@ -91,12 +103,14 @@ func TestAnAgentsEngineTellsWhatItCannotReadAndLearnsWhoSharesIt(t *testing.T) {
 	}
 	rows := func(want int) {
 		t.Helper()
-		if got := one[int](t, k.url, `SELECT count(*) FROM reach WHERE engine = 'far-1' AND tenant = 'acme' AND environment = 'prod'`); got != want {
+		if got := one[int](t, k.url,
+			`SELECT count(*) FROM reach WHERE engine = 'far-1' AND tenant = 'acme' AND environment = 'prod'`); got != want {
 			t.Errorf("%d environments, want %d", got, want)
 		}
 	}
 	report := fleet.AgentReport{Reachable: true, Reach: []fleet.Reach{
-		unreachable("acme", "prod", time.Now(), 2), unreachable("globex", "prod", time.Now(), 2), // whom it does not serve
+		// whom it does not serve
+		unreachable("acme", "prod", time.Now(), 2), unreachable("globex", "prod", time.Now(), 2),
 	}}
 	check(t, k.ReportAgent(t.Context(), session.Lease, report))
 	rows(1)
@@ -114,7 +128,8 @@ func TestAnAgentsEngineTellsWhatItCannotReadAndLearnsWhoSharesIt(t *testing.T) {
 		d.Engine.DedicatedTo = []fleet.TenantName{"acme"}
 		r.Declarations = []fleet.Declaration{d}
 	})
-	if again := k.open(a, "two"); len(again.DedicatedTo) != 1 || again.DedicatedTo[0] != "acme" || again.Generation <= session.Generation {
+	if again := k.open(a, "two"); len(again.DedicatedTo) != 1 || again.DedicatedTo[0] != "acme" ||
+		again.Generation <= session.Generation {
 		t.Errorf("dedicated, and told as %+v", again)
 	}
 }

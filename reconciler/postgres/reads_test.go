@@ -11,17 +11,20 @@ import (
 
 // cost is what a statement had the database look at.
 type cost struct {
-	rows  int // of desired: those that were read, whatever of them was thrown away
-	pages int // of all tables and indexes; a walk along an index shows here even where no row is read
+	rows int // of desired: those that were read, whatever of them was thrown away
+	// of all tables and indexes; a walk along an index shows here even where no row is read
+	pages int
 }
 
-// costOf runs a statement with the settings of a store, once so that it is planned, and again to be counted. Its writes are taken back.
+// costOf runs a statement with the settings of a store, once so that it is planned, and again to be
+// counted. Its writes are taken back.
 func costOf(t testing.TB, url, sql string, args ...any) cost {
 	t.Helper()
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
 	tx := must(conn.Begin(t.Context()))(t)
-	_, err := tx.Exec(t.Context(), `SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; SET LOCAL plan_cache_mode = force_custom_plan; SAVEPOINT planned`)
+	_, err := tx.Exec(t.Context(),
+		`SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; SET LOCAL plan_cache_mode = force_custom_plan; SAVEPOINT planned`)
 	check(t, err)
 	_, err = tx.Exec(t.Context(), sql, args...)
 	check(t, err)
@@ -29,7 +32,9 @@ func costOf(t testing.TB, url, sql string, args ...any) cost {
 	check(t, err)
 	read := func() (n int) {
 		t.Helper()
-		check(t, tx.QueryRow(t.Context(), `SELECT pg_stat_get_xact_tuples_returned('desired'::regclass) + (
+		check(t,
+			tx.QueryRow(t.Context(),
+				`SELECT pg_stat_get_xact_tuples_returned('desired'::regclass) + (
 			SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid)) FROM pg_index WHERE indrelid = 'desired'::regclass)`).Scan(&n))
 		return n
 	}
@@ -40,28 +45,34 @@ func costOf(t testing.TB, url, sql string, args ...any) cost {
 			Read int `json:"Shared Read Blocks"`
 		}
 	}
-	check(t, tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+sql, args...).Scan(&plans))
+	check(t, tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+sql, args...).Scan(
+		&plans))
 	return cost{rows: read() - before, pages: plans[0].Plan.Hit + plans[0].Plan.Read}
 }
 
-// bigFirst is a kit whose next revision has made n more rows, an environment's own engine having half of them and each of two Engines, one
-// behind an agent, a quarter. Each row is applied.
+// bigFirst is a kit whose next revision has made n more rows, an environment's own engine having
+// half of them and each of two Engines, one behind an agent, a quarter. Each row is applied.
 func bigFirst(t testing.TB, n int) *agentKit {
 	t.Helper()
-	k := agentKitOn(t, newPlainDatabase(t), func(url string) *postgres.Store { return open(t, url) })
+	k := agentKitOn(t, newPlainDatabase(t), func(url string) *postgres.Store {
+		return open(t, url)
+	})
 	k.record(func(r *fleet.Record) {
 		for i := range n {
-			row := application([]string{"acme.edge", "eu-1", "acme.edge", "far-1"}[i%4], "acme", fmt.Sprint("d", i), "edge", "v1")
+			row := application([]string{"acme.edge", "eu-1", "acme.edge", "far-1"}[i%4], "acme",
+				fmt.Sprint("d", i), "edge", "v1")
 			row.Manifest = manifest(fmt.Sprint("{}", i))
 			r.Rows = append(r.Rows, row)
 		}
 	})
-	exec(t, k.url, `INSERT INTO status (engine, kind, name, tenant, seq, state, acked_at) SELECT engine, kind, name, tenant, seq, 'Applied', now() FROM desired`)
+	exec(t, k.url,
+		`INSERT INTO status (engine, kind, name, tenant, seq, state, acked_at) SELECT engine, kind, name, tenant, seq, 'Applied', now() FROM desired`)
 	return k
 }
 
-// A first start has one revision with nearly every row, and a fleet that has run for long has all of them settled: neither the planner's
-// figures of before nor those of after make what follows cost more than what changes.
+// A first start has one revision with nearly every row, and a fleet that has run for long has all
+// of them settled: neither the planner's figures of before nor those of after make what follows
+// cost more than what changes.
 func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
@@ -72,7 +83,8 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
 	settle := func(when string, rows int) {
 		t.Helper()
-		if got := costOf(t, k.url, `SELECT settle(NULL)`); got.rows > rows || got.pages > 80+8*rows {
+		if got := costOf(t, k.url, `SELECT settle(NULL)`); got.rows > rows || got.pages > 80+
+			8*rows {
 			t.Errorf("%s, revisions are settled with %+v, want %d rows", when, got, rows)
 		}
 	}
@@ -84,7 +96,8 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 		}
 		asked := seen.of(t, "FROM desired d")
 		if got := costOf(t, k.url, asked.SQL, asked.Args...); got.rows > rows || got.pages > 60 {
-			t.Errorf("%s, news cost %+v, want %d rows\n%s", when, got, rows, explain(t, k.url, fleet.Scope{}, asked))
+			t.Errorf("%s, news cost %+v, want %d rows\n%s", when, got, rows,
+				explain(t, k.url, fleet.Scope{}, asked))
 		}
 	}
 	state := func(state string, from, to int64) {
@@ -110,12 +123,14 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 	}
 	k.record(func(r *fleet.Record) {
 		for i, engine := range []string{"eu-1", "far-1", "eu-1"} {
-			r.Rows = append(r.Rows, application(engine, "acme", fmt.Sprint("d", 2*i+1), "edge", "v2"))
+			r.Rows = append(r.Rows, application(engine, "acme", fmt.Sprint("d", 2*i+1), "edge",
+				"v2"))
 		}
 	})
 	settle("three changed", 1)
 	news("three changed", last, 1, "far-1")
-	exec(t, k.url, `UPDATE status s SET seq = d.seq FROM desired d WHERE d.engine = s.engine AND d.kind = s.kind AND d.name = s.name`)
+	exec(t, k.url,
+		`UPDATE status s SET seq = d.seq FROM desired d WHERE d.engine = s.engine AND d.kind = s.kind AND d.name = s.name`)
 	settle("three applied", 3)
 	exec(t, k.url, `SELECT settle(NULL)`)
 	settle("all applied", 0)
@@ -125,8 +140,10 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 func TestRowsOfOtherEnginesAreNotIndexedForAgents(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
-	plan := one[string](t, k.url, `SELECT pg_get_expr(indpred, indrelid) FROM pg_index WHERE indexrelid = 'desired_news'::regclass`)
-	got := one[string](t, k.url, `SELECT string_agg(DISTINCT engine, ' ' ORDER BY engine) FROM desired WHERE `+plan)
+	plan := one[string](t, k.url,
+		`SELECT pg_get_expr(indpred, indrelid) FROM pg_index WHERE indexrelid = 'desired_news'::regclass`)
+	got := one[string](t, k.url,
+		`SELECT string_agg(DISTINCT engine, ' ' ORDER BY engine) FROM desired WHERE `+plan)
 	if got != "acme.edge globex.edge" {
 		t.Errorf("of engines %s", got)
 	}

@@ -11,13 +11,16 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Record takes one revision of the config repo, under the lease of the reconciler: all of it or nothing, in one round trip whatever its
-// size. It returns the number of the newest row. Recorded twice, as after a connection that was lost during COMMIT, it has one effect.
-// A revision that changes nothing of ours writes nothing but the applied revision.
+// Record takes one revision of the config repo, under the lease of the reconciler: all of it or
+// nothing, in one round trip whatever its size. It returns the number of the newest row. Recorded
+// twice, as after a connection that was lost during COMMIT, it has one effect. A revision that
+// changes nothing of ours writes nothing but the applied revision.
 //
-// fleet.ErrFenced when the lease has passed on, fleet.ErrStale when another revision is applied than the one that the record starts from.
+// fleet.ErrFenced when the lease has passed on, fleet.ErrStale when another revision is applied
+// than the one that the record starts from.
 func (s *Store) Record(ctx context.Context, lease fleet.Lease, r fleet.Record) (int64, error) {
-	var touched []string // revisions that this one may end: its own, and those whose rows it replaces
+	// revisions that this one may end: its own, and those whose rows it replaces
+	var touched []string
 	fill, err := recording(lease, &r, &touched)
 	if err != nil {
 		return 0, fmt.Errorf("record revision %s: %w", r.Revision.Short(), err)
@@ -26,10 +29,14 @@ func (s *Store) Record(ctx context.Context, lease fleet.Lease, r fleet.Record) (
 	err = s.atomically(patient(ctx, longPatience), func(b *pgx.Batch) {
 		touched = nil
 		fill(b)
-		b.Queue(`SELECT seq FROM mirror`).QueryRow(func(row pgx.Row) error { return row.Scan(&seq) })
+		b.Queue(`SELECT seq FROM mirror`).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&seq)
+		})
 	})
 	if hasCode(err, codeRecorded) {
-		err = s.again(ctx, func() error { return s.work.QueryRow(ctx, `SELECT seq FROM mirror`).Scan(&seq) })
+		err = s.again(ctx, func() error {
+			return s.work.QueryRow(ctx, `SELECT seq FROM mirror`).Scan(&seq)
+		})
 	}
 	if err != nil {
 		return 0, fmt.Errorf("record revision %s: %w", r.Revision.Short(), err)
@@ -40,14 +47,15 @@ func (s *Store) Record(ctx context.Context, lease fleet.Lease, r fleet.Record) (
 	return seq, nil
 }
 
-// recording prepares everything that can fail here, and returns what fills a batch; each time alike. The batch adds the open revisions whose
-// rows it replaces to replaced.
+// recording prepares everything that can fail here, and returns what fills a batch; each time
+// alike. The batch adds the open revisions whose rows it replaces to replaced.
 func recording(lease fleet.Lease, r *fleet.Record, replaced *[]string) (func(*pgx.Batch), error) {
 	if r.Revision == "" {
 		return nil, errors.New("a record names its revision")
 	}
 	var steps []step
-	begin := step{`SELECT move_mirror($1, $2, $3, $4, $5)`, []any{string(r.Base), string(r.Revision), r.PlanHash, len(r.Rows), r.Withheld}}
+	begin := step{`SELECT move_mirror($1, $2, $3, $4, $5)`,
+		[]any{string(r.Base), string(r.Revision), r.PlanHash, len(r.Rows), r.Withheld}}
 	steps = append(steps, fence(lease))
 	if lease.Life != "" {
 		steps = append(steps, step{`SELECT fence_life($1)`, []any{lease.Life}})
@@ -55,11 +63,14 @@ func recording(lease fleet.Lease, r *fleet.Record, replaced *[]string) (func(*pg
 	steps = append(steps, begin)
 	var keys [][]any
 	for part := range chunks(r.Rows) {
-		keys = append(keys, objectColumns(column(part, func(row fleet.Row) fleet.ObjectKey { return row.Key })))
+		keys = append(keys,
+			objectColumns(column(part, func(row fleet.Row) fleet.ObjectKey { return row.Key })))
 	}
 	first := len(steps)
 	if !r.Empty() {
-		parts := []func(*fleet.Record) ([]step, error){memorySteps, tenantSteps, declarationSteps, agentSteps, problemSteps, placementSteps, rowSteps, sealedSteps, syncSteps, holdSteps, historySteps}
+		parts := []func(*fleet.Record) ([]step, error){memorySteps, tenantSteps, declarationSteps,
+			agentSteps, problemSteps, placementSteps, rowSteps, sealedSteps, syncSteps, holdSteps,
+			historySteps}
 		if r.Withheld {
 			parts = []func(*fleet.Record) ([]step, error){memorySteps, holdSteps, withheldSteps}
 		}
@@ -107,8 +118,9 @@ func fence(l fleet.Lease) step {
 	return step{`SELECT fence($1, $2, $3)`, []any{l.Name, l.Holder, l.Epoch}}
 }
 
-// fenceEngine is fence for an engine's status, which is written by one transaction at a time. A part of an agent's report is refused as well when
-// the report, or a later one, was taken meanwhile: as fleet.ErrReplayed.
+// fenceEngine is fence for an engine's status, which is written by one transaction at a time. A
+// part of an agent's report is refused as well when the report, or a later one, was taken
+// meanwhile: as fleet.ErrReplayed.
 func fenceEngine(b *pgx.Batch, l fleet.Lease) {
 	b.Queue(`SELECT fence_engine($1, $2, $3)`, l.Name, l.Holder, l.Epoch)
 	if l.Report > 0 {

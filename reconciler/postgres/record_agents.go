@@ -4,9 +4,10 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// agentSteps follows what agents serve: the sessions of agents whose declaration is new, changed or gone have to begin anew, a lease that is
-// not an agent's to have any longer is free for whoever it is, and of a cluster that is no longer autonomous nothing of its own is kept. It
-// follows those that write declarations.
+// agentSteps follows what agents serve: the sessions of agents whose declaration is new, changed or
+// gone have to begin anew, a lease that is not an agent's to have any longer is free for whoever it
+// is, and of a cluster that is no longer autonomous nothing of its own is kept. It follows those
+// that write declarations.
 func agentSteps(r *fleet.Record) ([]step, error) {
 	var named []fleet.Key
 	add := func(k fleet.Key) {
@@ -24,7 +25,8 @@ func agentSteps(r *fleet.Record) ([]step, error) {
 	if len(named) == 0 {
 		return nil, nil
 	}
-	args := []any{column(named, func(k fleet.Key) string { return string(k.Tenant) }), column(named, func(k fleet.Key) string { return k.Name })}
+	args := []any{column(named, func(k fleet.Key) string { return string(k.Tenant) }),
+		column(named, func(k fleet.Key) string { return k.Name })}
 	return []step{{sqlFreeLeases, args}, {sqlNewGeneration, args}, {sqlEndOwn, args}}, nil
 }
 
@@ -52,16 +54,19 @@ const (
 		UPDATE operations o SET state = 'Failed', message = 'the environment is no longer autonomous', ended_at = now() FROM ended e WHERE o.id = e.operation`
 )
 
-// formerAgents ends what tenants of the same names left: whoever bears a name now inherits no agent, and no agent serves another tenant.
+// formerAgents ends what tenants of the same names left: whoever bears a name now inherits no
+// agent, and no agent serves another tenant.
 func formerAgents(names []string) []step {
 	args := []any{names}
 	return []step{
-		{`UPDATE leases l SET holder = '', epoch = l.epoch + 1, expires_at = '-infinity' FROM agents a
+		{
+			`UPDATE leases l SET holder = '', epoch = l.epoch + 1, expires_at = '-infinity' FROM agents a
 			WHERE a.tenant = ANY($1::text[]) AND a.ended_at IS NULL AND NOT still_of(a.tenant, a.tenant_uid) AND l.name = 'engine/' || a.engine`, args},
 		{`WITH ended AS (
 				UPDATE agents a SET ended_at = clock_timestamp(), ended = 'revoked', connected_to = ''
 				WHERE a.tenant = ANY($1::text[]) AND a.ended_at IS NULL AND NOT still_of(a.tenant, a.tenant_uid) RETURNING a.id)
 			DELETE FROM agent_access t USING ended e WHERE t.agent = e.id`, args},
-		{`DELETE FROM own_applications o WHERE o.tenant = ANY($1::text[]) AND NOT still_of(o.tenant, o.tenant_uid)`, args},
+		{
+			`DELETE FROM own_applications o WHERE o.tenant = ANY($1::text[]) AND NOT still_of(o.tenant, o.tenant_uid)`, args},
 	}
 }

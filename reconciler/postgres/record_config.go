@@ -4,8 +4,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// tenantSteps gives a new tenant a uid, and ends that of one that goes: a tenant that is created again under the same name inherits no
-// token, no history and no status.
+// tenantSteps gives a new tenant a uid, and ends that of one that goes: a tenant that is created
+// again under the same name inherits no token, no history and no status.
 func tenantSteps(r *fleet.Record) ([]step, error) {
 	var gone, there []string
 	for _, k := range r.Removed {
@@ -21,9 +21,12 @@ func tenantSteps(r *fleet.Record) ([]step, error) {
 	var steps []step
 	if len(gone) > 0 {
 		steps = append(steps,
-			step{`UPDATE tokens SET revoked_at = now() WHERE tenant = ANY($1::text[]) AND revoked_at IS NULL`, []any{gone}},
-			step{`UPDATE agent_tokens SET revoked_at = now() WHERE tenant = ANY($1::text[]) AND revoked_at IS NULL`, []any{gone}},
-			step{`UPDATE tenants SET removed_at = now() WHERE tenant = ANY($1::text[]) AND removed_at IS NULL`, []any{gone}})
+			step{
+				`UPDATE tokens SET revoked_at = now() WHERE tenant = ANY($1::text[]) AND revoked_at IS NULL`, []any{gone}},
+			step{
+				`UPDATE agent_tokens SET revoked_at = now() WHERE tenant = ANY($1::text[]) AND revoked_at IS NULL`, []any{gone}},
+			step{
+				`UPDATE tenants SET removed_at = now() WHERE tenant = ANY($1::text[]) AND removed_at IS NULL`, []any{gone}})
 	}
 	if len(there) > 0 {
 		steps = append(steps, step{`
@@ -47,7 +50,8 @@ func declarationSteps(r *fleet.Record) ([]step, error) {
 		if err != nil {
 			return nil, err
 		}
-		args := append(keyColumns(column(part, func(d fleet.Declaration) fleet.Key { return d.Key })),
+		args := append(
+			keyColumns(column(part, func(d fleet.Declaration) fleet.Key { return d.Key })),
 			column(part, func(d fleet.Declaration) string { return text(d.Path) }),
 			column(part, func(d fleet.Declaration) string { return d.Blob }), bodies)
 		steps = append(steps, step{`
@@ -78,7 +82,8 @@ func engineSteps(r *fleet.Record) ([]step, error) {
 		ON CONFLICT (engine) DO UPDATE SET spec = excluded.spec WHERE e.spec IS DISTINCT FROM excluded.spec`, []any{names, bodies}}}, err
 }
 
-// sealedSteps keeps the ciphertexts that a declaration or an object still names, and no other. It follows those that write the two.
+// sealedSteps keeps the ciphertexts that a declaration or an object still names, and no other. It
+// follows those that write the two.
 func sealedSteps(r *fleet.Record) ([]step, error) {
 	var steps []step
 	if len(r.Sealed) > 0 {
@@ -103,7 +108,8 @@ func sealedSteps(r *fleet.Record) ([]step, error) {
 			WHERE s.tenant = ANY($1::text[])
 			  AND NOT EXISTS (SELECT FROM declarations d WHERE d.kind = 'SealedSecret' AND d.tenant = s.tenant AND d.blob = s.blob)
 			  AND (SELECT d.seq FROM desired d WHERE d.credential_sealed = s.blob AND d.credential_sealed <> '' LIMIT 1) IS NULL`,
-			[]any{column(sortedKeys(touched), func(t fleet.TenantName) string { return string(t) })}})
+			[]any{
+				column(sortedKeys(touched), func(t fleet.TenantName) string { return string(t) })}})
 	}
 	return steps, nil
 }
@@ -126,8 +132,11 @@ func problemSteps(r *fleet.Record) ([]step, error) {
 			SELECT kind, tenant, name, path, severity, body::jsonb, n
 			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) WITH ORDINALITY AS p (kind, tenant, name, path, severity, body, n)`,
 			append(keyColumns(column(r.Problems, func(p fleet.Problem) fleet.Key { return p.Key })),
-				column(r.Problems, func(p fleet.Problem) string { return cut(text(p.Path), maxPath) }),
-				column(r.Problems, func(p fleet.Problem) string { return string(p.Severity) }), bodies)})
+				column(r.Problems, func(p fleet.Problem) string {
+					return cut(text(p.Path), maxPath)
+				}),
+				column(r.Problems, func(p fleet.Problem) string { return string(p.Severity) }),
+				bodies)})
 	}
 	if len(r.Cleared) > 0 {
 		steps = append(steps, step{`
@@ -143,7 +152,9 @@ func problemSteps(r *fleet.Record) ([]step, error) {
 			INSERT INTO quarantines (kind, tenant, name, body)
 			SELECT kind, tenant, name, body::jsonb FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS q (kind, tenant, name, body)
 			ON CONFLICT (kind, tenant, name) DO UPDATE SET body = excluded.body`,
-			append(keyColumns(column(r.Quarantined, func(q fleet.Quarantine) fleet.Key { return q.Key })), bodies)})
+			append(keyColumns(column(r.Quarantined, func(q fleet.Quarantine) fleet.Key {
+				return q.Key
+			})), bodies)})
 	}
 	return steps, nil
 }
@@ -175,7 +186,8 @@ func namedKeys(r *fleet.Record) []fleet.Key {
 	return keys
 }
 
-// keptAlternatives is how many of the engines that a placement did not choose are kept, the best first: for people, who ask why.
+// keptAlternatives is how many of the engines that a placement did not choose are kept, the best
+// first: for people, who ask why.
 const keptAlternatives = 5
 
 func placementSteps(r *fleet.Record) ([]step, error) {
@@ -196,7 +208,8 @@ func placementSteps(r *fleet.Record) ([]step, error) {
 			return nil, err
 		}
 		others, err := encoded(column(r.Placements, func(p fleet.Placement) []fleet.Alternative {
-			return append([]fleet.Alternative{}, p.Alternatives[:min(len(p.Alternatives), keptAlternatives)]...)
+			return append([]fleet.Alternative{},
+				p.Alternatives[:min(len(p.Alternatives), keptAlternatives)]...)
 		}))
 		if err != nil {
 			return nil, err
@@ -207,10 +220,15 @@ func placementSteps(r *fleet.Record) ([]step, error) {
 			FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[]) AS p (tenant, environment, engine, applications, body, alternatives)
 			ON CONFLICT (tenant, environment) DO UPDATE SET
 				engine = excluded.engine, applications = excluded.applications, body = excluded.body, alternatives = excluded.alternatives`, []any{
-			column(r.Placements, func(p fleet.Placement) string { return string(p.Environment.Tenant) }),
-			column(r.Placements, func(p fleet.Placement) string { return string(p.Environment.Name) }),
+			column(r.Placements, func(p fleet.Placement) string {
+				return string(p.Environment.Tenant)
+			}),
+			column(r.Placements, func(p fleet.Placement) string {
+				return string(p.Environment.Name)
+			}),
 			column(r.Placements, func(p fleet.Placement) string { return string(p.Engine) }),
-			column(r.Placements, func(p fleet.Placement) int32 { return int32(p.Applications) }), bodies, others}})
+			column(r.Placements, func(p fleet.Placement) int32 { return int32(p.Applications) }),
+			bodies, others}})
 	}
 	return steps, nil
 }

@@ -27,11 +27,15 @@ func holdSteps(r *fleet.Record) ([]step, error) {
 			WHERE revision = ANY($1::text[]) AND revision <> $2 AND state = 'Held' AND ended_at IS NULL`, []any{revisions, string(r.Revision)}})
 	}
 	if len(r.Holds) > 0 {
-		items, err := encoded(column(r.Holds, func(h fleet.Hold) []fleet.ObjectKey { return append([]fleet.ObjectKey{}, h.Items...) }))
+		items, err := encoded(column(r.Holds, func(h fleet.Hold) []fleet.ObjectKey {
+			return append([]fleet.ObjectKey{}, h.Items...)
+		}))
 		if err != nil {
 			return nil, err
 		}
-		paths, err := encoded(column(r.Holds, func(h fleet.Hold) []string { return append([]string{}, h.Paths...) }))
+		paths, err := encoded(column(r.Holds, func(h fleet.Hold) []string {
+			return append([]string{}, h.Paths...)
+		}))
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +68,8 @@ func withheldSteps(r *fleet.Record) ([]step, error) {
 		[]any{newID(), string(r.Revision), requester(r)}}}, nil
 }
 
-// historySteps tells of the revision: for people, for the guards' window, and for whoever follows the events.
+// historySteps tells of the revision: for people, for the guards' window, and for whoever follows
+// the events.
 func historySteps(r *fleet.Record) ([]step, error) {
 	counts := countText(r)
 	steps := []step{
@@ -73,7 +78,8 @@ func historySteps(r *fleet.Record) ([]step, error) {
 		VALUES ($1, $2, $3, $4, now(), $5, $6, $7, $8, $9)
 		ON CONFLICT (revision) DO UPDATE SET recorded_at = now(), created = v.created + excluded.created, changed = v.changed + excluded.changed,
 			deleted = v.deleted + excluded.deleted, held = excluded.held, problems = excluded.problems, witness = 0, applied_at = NULL`,
-			[]any{string(r.Revision), message(r.Author), message(r.Subject), r.CommittedAt, r.Created, r.Changed, r.Deleted, r.HeldBack, len(r.Problems)}},
+			[]any{string(r.Revision), message(r.Author), message(r.Subject), r.CommittedAt,
+				r.Created, r.Changed, r.Deleted, r.HeldBack, len(r.Problems)}},
 		{`
 		WITH open AS (
 			UPDATE operations SET state = 'Running', message = $4, total = total + $5
@@ -81,7 +87,8 @@ func historySteps(r *fleet.Record) ([]step, error) {
 		INSERT INTO operations (id, kind, state, tenant, engine, subject, revision, requested_by, message, done, total, started_at)
 		SELECT $1, 'Reconcile', 'Running', '', '', 'revision ' || left($2, 8), $2, $3, $4, 0, $5::int, now() WHERE NOT EXISTS (SELECT FROM open)`,
 			[]any{newID(), string(r.Revision), requester(r), counts, len(r.Rows)}},
-		{`INSERT INTO audit (actor, action, subject, tenant, revision, detail) VALUES ($1, 'record', $2, '', $3, $4)`,
+		{
+			`INSERT INTO audit (actor, action, subject, tenant, revision, detail) VALUES ($1, 'record', $2, '', $3, $4)`,
 			[]any{requester(r), "revision " + r.Revision.Short(), string(r.Revision), counts}},
 		eventStep(recordEvents(r, counts)),
 	}
@@ -99,7 +106,8 @@ func historySteps(r *fleet.Record) ([]step, error) {
 	return steps, nil
 }
 
-// recordEvents are few whatever the size of the revision: one for it, and one of a kind for each tenant that it touches.
+// recordEvents are few whatever the size of the revision: one for it, and one of a kind for each
+// tenant that it touches.
 func recordEvents(r *fleet.Record, counts string) []fleet.Event {
 	events := []fleet.Event{{Kind: "revision", Name: string(r.Revision), Text: counts}}
 	applications, problems := map[fleet.TenantName]int{}, map[fleet.TenantName]bool{}
@@ -115,20 +123,23 @@ func recordEvents(r *fleet.Record, counts string) []fleet.Event {
 		problems[k.Tenant] = true
 	}
 	for _, t := range sortedKeys(applications) {
-		events = append(events, fleet.Event{Kind: "application", Tenant: t, Text: fmt.Sprintf("%d changed by revision %s", applications[t], r.Revision.Short())})
+		events = append(events, fleet.Event{Kind: "application", Tenant: t,
+			Text: fmt.Sprintf("%d changed by revision %s", applications[t], r.Revision.Short())})
 	}
 	for _, t := range sortedKeys(problems) {
-		events = append(events, fleet.Event{Kind: "problem", Tenant: t, Text: "problems changed by revision " + r.Revision.Short()})
+		events = append(events, fleet.Event{Kind: "problem", Tenant: t,
+			Text: "problems changed by revision " + r.Revision.Short()})
 	}
 	return events
 }
 
 func eventStep(events []fleet.Event) step {
-	return step{`SELECT new_event(kind, tenant, name, txt) FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS e (kind, tenant, name, txt)`, []any{
-		column(events, func(e fleet.Event) string { return e.Kind }),
-		column(events, func(e fleet.Event) string { return string(e.Tenant) }),
-		column(events, func(e fleet.Event) string { return e.Name }),
-		column(events, func(e fleet.Event) string { return e.Text })}}
+	return step{
+		`SELECT new_event(kind, tenant, name, txt) FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS e (kind, tenant, name, txt)`, []any{
+			column(events, func(e fleet.Event) string { return e.Kind }),
+			column(events, func(e fleet.Event) string { return string(e.Tenant) }),
+			column(events, func(e fleet.Event) string { return e.Name }),
+			column(events, func(e fleet.Event) string { return e.Text })}}
 }
 
 func countText(r *fleet.Record) string {
@@ -136,7 +147,8 @@ func countText(r *fleet.Record) string {
 	for _, c := range []struct {
 		n    int
 		word string
-	}{{r.Created, "created"}, {r.Changed, "changed"}, {r.Deleted, "deleted"}, {r.HeldBack, "held"}, {len(r.Quarantined), "quarantined"}} {
+	}{{r.Created, "created"}, {r.Changed, "changed"}, {r.Deleted, "deleted"}, {r.HeldBack, "held"},
+		{len(r.Quarantined), "quarantined"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.word))
 		}
@@ -165,7 +177,8 @@ func moment(t time.Time) *time.Time {
 
 var idText = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// newID is a name for something new: milliseconds first, so that names sort by time, and 80 random bits.
+// newID is a name for something new: milliseconds first, so that names sort by time, and 80 random
+// bits.
 func newID() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)

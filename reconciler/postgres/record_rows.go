@@ -7,13 +7,15 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// chunkRows is how many items one statement takes: a message of the protocol holds at most 1 GB, and memory is the server's too.
+// chunkRows is how many items one statement takes: a message of the protocol holds at most 1 GB,
+// and memory is the server's too.
 const chunkRows = 10_000
 
 // chunks are the items in pieces that fit a statement. All pieces travel in the same round trip.
 func chunks[T any](items []T) iter.Seq[[]T] { return slices.Chunk(items, chunkRows) }
 
-// rowSteps writes the objects that changed, each with a number of its own. What is the same already keeps its number.
+// rowSteps writes the objects that changed, each with a number of its own. What is the same already
+// keeps its number.
 func rowSteps(r *fleet.Record) ([]step, error) {
 	var present, absent []fleet.Row
 	for _, row := range r.Rows {
@@ -42,8 +44,9 @@ func rowSteps(r *fleet.Record) ([]step, error) {
 	return steps, nil
 }
 
-// upsertRows numbers its rows upwards from the newest number less back. MERGE rather than an upsert: no other transaction adds rows while
-// this one has the mirror's lock, and preparing for that costs a third of an insert.
+// upsertRows numbers its rows upwards from the newest number less back. MERGE rather than an
+// upsert: no other transaction adds rows while this one has the mirror's lock, and preparing for
+// that costs a third of an insert.
 func upsertRows(r *fleet.Record, rows []fleet.Row, back int) step {
 	credential := func(value func(*fleet.CredentialSource) string) []*string {
 		return column(rows, func(row fleet.Row) *string {
@@ -54,7 +57,8 @@ func upsertRows(r *fleet.Record, rows []fleet.Row, back int) step {
 			return &v
 		})
 	}
-	args := append(objectColumns(column(rows, func(row fleet.Row) fleet.ObjectKey { return row.Key })),
+	args := append(
+		objectColumns(column(rows, func(row fleet.Row) fleet.ObjectKey { return row.Key })),
 		column(rows, func(row fleet.Row) string { return string(row.Tenant) }),
 		column(rows, func(row fleet.Row) string { return string(row.Environment) }),
 		column(rows, func(row fleet.Row) string { return string(row.Deployment) }),
@@ -95,24 +99,28 @@ func adoptStrays(rows []fleet.Row) step {
 		objectColumns(column(rows, func(row fleet.Row) fleet.ObjectKey { return row.Key }))}
 }
 
-// markAbsent asks for objects to be removed. The row keeps its manifest: whoever removes the object compares what it finds.
+// markAbsent asks for objects to be removed. The row keeps its manifest: whoever removes the object
+// compares what it finds.
 func markAbsent(r *fleet.Record, rows []fleet.Row, back int) step {
 	return step{`
 		UPDATE desired d SET absent = true, held = false, deletion = r.deletion, revision = $5, seq = m.seq - $6::bigint + r.n, changed_at = now()
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS r (engine, kind, name, deletion, n), mirror m
 		WHERE d.engine = r.engine AND d.kind = r.kind AND d.name = r.name AND NOT d.absent`,
 		append(objectColumns(column(rows, func(row fleet.Row) fleet.ObjectKey { return row.Key })),
-			column(rows, func(row fleet.Row) string { return string(row.Deletion) }), string(r.Revision), int64(back))}
+			column(rows, func(row fleet.Row) string { return string(row.Deletion) }),
+			string(r.Revision), int64(back))}
 }
 
-// setHeld says of rows whether their removal waits for an approval. Their number stays: the engine has nothing to do.
+// setHeld says of rows whether their removal waits for an approval. Their number stays: the engine
+// has nothing to do.
 func setHeld(keys []fleet.ObjectKey, held bool) step {
 	return step{`
 		UPDATE desired d SET held = $4 FROM unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
 		WHERE d.engine = k.engine AND d.kind = k.kind AND d.name = k.name AND d.held <> $4`, append(objectColumns(keys), held)}
 }
 
-// syncSteps takes the syncs that were asked for, each with the operation that tells of it, and the holds of automation.
+// syncSteps takes the syncs that were asked for, each with the operation that tells of it, and the
+// holds of automation.
 func syncSteps(r *fleet.Record) ([]step, error) {
 	var steps []step
 	if len(r.Syncs) > 0 {
@@ -135,7 +143,9 @@ func syncSteps(r *fleet.Record) ([]step, error) {
 			INSERT INTO sync_holds (tenant, deployment, environment, sync_run, target_revision)
 			SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
 			ON CONFLICT (tenant, deployment, environment) DO UPDATE SET sync_run = excluded.sync_run, target_revision = excluded.target_revision`,
-			append(application(column(r.SyncHolds, func(h fleet.SyncHold) fleet.ApplicationID { return h.Application })),
+			append(application(column(r.SyncHolds, func(h fleet.SyncHold) fleet.ApplicationID {
+				return h.Application
+			})),
 				column(r.SyncHolds, func(h fleet.SyncHold) string { return string(h.SyncRun) }),
 				column(r.SyncHolds, func(h fleet.SyncHold) string { return h.TargetRevision }))})
 	}

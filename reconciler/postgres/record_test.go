@@ -16,20 +16,24 @@ func TestRecordNumbersRowsAndTheyAreReadInThatOrder(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	lease := hold(t, s, "reconciler")
-	a, b, c := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod", "v1"), application("us-1", "acme", "c", "prod", "v1")
-	seq := must(s.Record(t.Context(), lease, step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{b, a, c} })))(t)
+	a, b, c := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b",
+		"prod", "v1"), application("us-1", "acme", "c", "prod", "v1")
+	seq := must(s.Record(t.Context(), lease,
+		step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{b, a, c} })))(t)
 	if seq != 3 {
 		t.Fatalf("newest number %d, want 3", seq)
 	}
 	rows := must(s.Changed(t.Context(), "eu-1", 0, 10))(t)
-	if len(rows) != 2 || rows[0].Key != b.Key || rows[0].Seq != 1 || rows[1].Key != a.Key || rows[1].Seq != 2 {
+	if len(rows) != 2 || rows[0].Key != b.Key || rows[0].Seq != 1 || rows[1].Key != a.Key ||
+		rows[1].Seq != 2 {
 		t.Fatalf("got %+v", rows)
 	}
 	b.Seq, b.Revision, b.Apply, b.Life = 1, revision(1), fleet.ApplyPending, lease.Life
 	if d := cmp.Diff(b, rows[0]); d != "" {
 		t.Errorf("the row came back different:\n%s", d)
 	}
-	if after := must(s.Changed(t.Context(), "eu-1", 1, 10))(t); len(after) != 1 || after[0].Key != a.Key {
+	if after := must(s.Changed(t.Context(), "eu-1", 1, 10))(t); len(after) != 1 ||
+		after[0].Key != a.Key {
 		t.Errorf("after 1: %+v", after)
 	}
 }
@@ -38,12 +42,16 @@ func TestRecordLeavesWhatIsUnchangedAlone(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	lease := hold(t, s, "reconciler")
-	a, b := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod", "v1")
-	must(s.Record(t.Context(), lease, step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{a, b} })))(t)
+	a, b := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod",
+		"v1")
+	must(s.Record(t.Context(), lease,
+		step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{a, b} })))(t)
 	b = application("eu-1", "acme", "b", "prod", "v2")
-	must(s.Record(t.Context(), lease, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{a, b} })))(t)
+	must(s.Record(t.Context(), lease,
+		step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{a, b} })))(t)
 	rows := must(s.Changed(t.Context(), "eu-1", 2, 10))(t)
-	if len(rows) != 1 || rows[0].Manifest.Hash != b.Manifest.Hash || rows[0].Revision != revision(2) {
+	if len(rows) != 1 || rows[0].Manifest.Hash != b.Manifest.Hash ||
+		rows[0].Revision != revision(2) {
 		t.Fatalf("changed: %+v", rows)
 	}
 }
@@ -53,7 +61,10 @@ func TestRecordOfNothingMovesTheRevisionAndWritesNothingElse(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	lease := hold(t, s, "reconciler")
-	must(s.Record(t.Context(), lease, step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v1")} })))(t)
+	must(s.Record(t.Context(), lease,
+		step(0, 1, func(r *fleet.Record) {
+			r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v1")}
+		})))(t)
 	before := writes(t, url)
 	must(s.Record(t.Context(), lease, step(1, 2, func(*fleet.Record) {})))(t)
 	if d := cmp.Diff(before, writes(t, url)); d != "" {
@@ -69,7 +80,8 @@ func writes(t *testing.T, url string) map[string]string {
 	t.Helper()
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
-	rows, err := conn.Query(t.Context(), `SELECT relname FROM pg_class WHERE relnamespace = 'argosy'::regnamespace AND relkind = 'r' AND relname NOT IN ('mirror', 'leases')`)
+	rows, err := conn.Query(t.Context(),
+		`SELECT relname FROM pg_class WHERE relnamespace = 'argosy'::regnamespace AND relkind = 'r' AND relname NOT IN ('mirror', 'leases')`)
 	check(t, err)
 	var tables []string
 	for rows.Next() {
@@ -80,7 +92,9 @@ func writes(t *testing.T, url string) map[string]string {
 	found := map[string]string{}
 	for _, name := range tables {
 		var n string
-		check(t, conn.QueryRow(t.Context(), `SELECT count(*) || ' rows, newest transaction ' || coalesce(max(xmin::text::bigint)::text, '-') FROM `+name).Scan(&n))
+		check(t,
+			conn.QueryRow(t.Context(),
+				`SELECT count(*) || ' rows, newest transaction ' || coalesce(max(xmin::text::bigint)::text, '-') FROM `+name).Scan(&n))
 		found[name] = n
 	}
 	return found
@@ -91,7 +105,10 @@ func TestRecordRefusesAnotherBase(t *testing.T) {
 	s := newStore(t)
 	lease := hold(t, s, "reconciler")
 	must(s.Record(t.Context(), lease, step(0, 1, func(*fleet.Record) {})))(t)
-	_, err := s.Record(t.Context(), lease, step(7, 8, func(r *fleet.Record) { r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v1")} }))
+	_, err := s.Record(t.Context(), lease,
+		step(7, 8, func(r *fleet.Record) {
+			r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v1")}
+		}))
 	if !errors.Is(err, fleet.ErrStale) {
 		t.Fatalf("got %v", err)
 	}
@@ -105,37 +122,60 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	lease := hold(t, s, "reconciler")
-	problem := fleet.Problem{Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: "acme", Name: "cart"}, Path: "tenants/acme/deployments/cart.yaml", Line: 3,
-		Severity: fleet.SeverityError, Code: "unknown-environment", Message: "environment stagign is unknown", Fix: "staging"}
-	quarantine := fleet.Quarantine{Key: problem.Key, Path: problem.Path, Blob: "b1", Problems: []fleet.Problem{problem}, HasLastGood: true}
+	problem := fleet.Problem{Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: "acme",
+		Name: "cart"}, Path: "tenants/acme/deployments/cart.yaml", Line: 3,
+		Severity: fleet.SeverityError, Code: "unknown-environment",
+		Message: "environment stagign is unknown", Fix: "staging"}
+	quarantine := fleet.Quarantine{Key: problem.Key, Path: problem.Path, Blob: "b1",
+		Problems: []fleet.Problem{problem}, HasLastGood: true}
 	row := application("eu-1", "acme", "checkout", "prod", "v1")
-	cluster := fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectCluster, Name: "acme-prod"}, Tenant: "acme", Environment: "prod",
-		Credential: &fleet.CredentialSource{Tenant: "acme", Folder: "environments", Name: "prod", Sealed: "blob-1"}, Manifest: manifest(`{}`)}
-	hold1 := fleet.Hold{Revision: revision(1), Reason: fleet.HoldDeletions, Tenant: "acme", Items: []fleet.ObjectKey{row.Key}, Message: "1 deletion waits"}
-	hold2 := fleet.Hold{Revision: revision(1), Reason: fleet.HoldUnreviewed, Tenant: "acme", Items: []fleet.ObjectKey{row.Key},
+	cluster := fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectCluster,
+		Name: "acme-prod"}, Tenant: "acme", Environment: "prod",
+		Credential: &fleet.CredentialSource{Tenant: "acme", Folder: "environments", Name: "prod",
+			Sealed: "blob-1"}, Manifest: manifest(`{}`)}
+	hold1 := fleet.Hold{Revision: revision(1), Reason: fleet.HoldDeletions, Tenant: "acme",
+		Items: []fleet.ObjectKey{row.Key}, Message: "1 deletion waits"}
+	hold2 := fleet.Hold{Revision: revision(1), Reason: fleet.HoldUnreviewed, Tenant: "acme",
+		Items: []fleet.ObjectKey{row.Key},
 		Paths: []string{"tenants/acme/deployments/cart.yaml"}, Message: "nobody reviewed this"}
-	deletion := fleet.Deletion{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "gone"}, Tenant: "acme", Environment: "prod", Deployment: "gone", Revision: revision(1), Approved: true}
-	syncHold := fleet.SyncHold{SyncRun: "rollback", Application: fleet.ApplicationID{Tenant: "acme", Deployment: "checkout", Environment: "prod"}, TargetRevision: "v1"}
-	declarations := []fleet.Declaration{engineDeclaration("eu-1"), deploymentDeclaration("acme", "checkout", "prod"), environmentDeclaration("acme", "prod"), tenantDeclaration("acme")}
+	deletion := fleet.Deletion{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
+		Name: "gone"}, Tenant: "acme", Environment: "prod", Deployment: "gone",
+		Revision: revision(1), Approved: true}
+	syncHold := fleet.SyncHold{SyncRun: "rollback", Application: fleet.ApplicationID{
+		Tenant: "acme", Deployment: "checkout", Environment: "prod"}, TargetRevision: "v1"}
+	declarations := []fleet.Declaration{engineDeclaration("eu-1"),
+		deploymentDeclaration("acme", "checkout", "prod"), environmentDeclaration("acme", "prod"),
+		tenantDeclaration("acme")}
 	placed := placement("acme", "prod", "eu-1")
 	must(s.Record(t.Context(), lease, step(0, 1, func(r *fleet.Record) {
-		r.Declarations, r.Quarantined, r.Problems = declarations, []fleet.Quarantine{quarantine}, []fleet.Problem{problem}
-		r.Placements, r.Rows, r.Held = []fleet.Placement{placed}, []fleet.Row{row, cluster}, []fleet.ObjectKey{row.Key}
-		r.Holds, r.Deletions, r.SyncHolds = []fleet.Hold{hold1, hold2}, []fleet.Deletion{deletion}, []fleet.SyncHold{syncHold}
+		r.Declarations, r.Quarantined, r.Problems = declarations, []fleet.Quarantine{quarantine},
+			[]fleet.Problem{problem}
+		r.Placements, r.Rows, r.Held = []fleet.Placement{placed}, []fleet.Row{row, cluster},
+			[]fleet.ObjectKey{row.Key}
+		r.Holds, r.Deletions, r.SyncHolds = []fleet.Hold{hold1, hold2}, []fleet.Deletion{deletion},
+			[]fleet.SyncHold{syncHold}
 		r.Memory = []byte(`{"leaving":[]}`)
 		r.Sealed = []fleet.SealedBlob{{Tenant: "acme", Blob: "blob-1", Bytes: []byte("ENC[...]")}}
 	})))(t)
-	must(s.Approve(t.Context(), fleet.Approval{Revision: revision(1), By: "token:ops", Note: "fine"}))(t)
+	must(s.Approve(t.Context(), fleet.Approval{Revision: revision(1), By: "token:ops",
+		Note: "fine"}))(t)
 
 	snap := must(open(t, url).Load(t.Context()))(t)
 	placed.Alternatives = nil // kept for people, and read by no start
-	want := fleet.Snapshot{Applied: revision(1), Seq: 2, Quarantines: []fleet.Quarantine{quarantine}, Placements: []fleet.Placement{placed},
-		Declarations: []fleet.Declaration{engineDeclaration("eu-1"), deploymentDeclaration("acme", "checkout", "prod"), environmentDeclaration("acme", "prod"), tenantDeclaration("acme")},
+	want := fleet.Snapshot{Applied: revision(1), Seq: 2, Quarantines: []fleet.Quarantine{
+		quarantine}, Placements: []fleet.Placement{placed},
+		Declarations: []fleet.Declaration{engineDeclaration("eu-1"),
+			deploymentDeclaration("acme", "checkout", "prod"),
+			environmentDeclaration("acme", "prod"), tenantDeclaration("acme")},
 		Objects: []fleet.Indexed{
-			{Key: row.Key, Hash: row.Manifest.Hash, Tenant: "acme", Environment: "prod", Deployment: "checkout", Deletion: fleet.DeletionDelete, Held: true, Seq: 1},
-			{Key: cluster.Key, Hash: cluster.Manifest.Hash, Tenant: "acme", Environment: "prod", Credential: cluster.Credential, Seq: 2}},
-		Holds: []fleet.Hold{hold1, hold2}, Approvals: []fleet.Approval{{Revision: revision(1), By: "token:ops", Note: "fine"}},
-		SyncHolds: []fleet.SyncHold{syncHold}, Deletions: []fleet.Deletion{deletion}, Memory: []byte(`{"leaving":[]}`)}
+			{Key: row.Key, Hash: row.Manifest.Hash, Tenant: "acme", Environment: "prod",
+				Deployment: "checkout", Deletion: fleet.DeletionDelete, Held: true, Seq: 1},
+			{Key: cluster.Key, Hash: cluster.Manifest.Hash, Tenant: "acme", Environment: "prod",
+				Credential: cluster.Credential, Seq: 2}},
+		Holds: []fleet.Hold{hold1, hold2}, Approvals: []fleet.Approval{
+			{Revision: revision(1), By: "token:ops", Note: "fine"}},
+		SyncHolds: []fleet.SyncHold{syncHold}, Deletions: []fleet.Deletion{deletion},
+		Memory: []byte(`{"leaving":[]}`)}
 	for _, at := range []*fleet.Hold{&snap.Holds[0], &snap.Holds[1]} {
 		if at.Since.IsZero() {
 			t.Error("the hold has no beginning")
@@ -149,17 +189,23 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 	if sealed := must(s.Sealed(t.Context(), "blob-1"))(t); string(sealed) != "ENC[...]" {
 		t.Errorf("sealed file %q", sealed)
 	}
-	if rows := must(s.CredentialRows(t.Context(), "eu-1", "acme", "prod"))(t); len(rows) != 1 || *rows[0].Credential != *cluster.Credential {
+	if rows := must(s.CredentialRows(t.Context(), "eu-1", "acme", "prod"))(t); len(rows) != 1 ||
+		*rows[0].Credential != *cluster.Credential {
 		t.Errorf("rows with the credential: %+v", rows)
 	}
 
 	must(s.Record(t.Context(), lease, step(1, 2, func(r *fleet.Record) {
-		r.Removed, r.Cleared = []fleet.Key{{Kind: fleet.KindGitOpsDeployment, Tenant: "acme", Name: "checkout"}, {Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "prod"}}, []fleet.Key{quarantine.Key}
-		r.Unplaced, r.EndedHold, r.EndedSyncHolds = []fleet.EnvironmentID{placed.Environment}, []fleet.HoldID{hold1.ID(), hold2.ID()}, []fleet.ApplicationID{syncHold.Application}
+		r.Removed, r.Cleared = []fleet.Key{
+			{Kind: fleet.KindGitOpsDeployment, Tenant: "acme", Name: "checkout"},
+			{Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "prod"}}, []fleet.Key{
+			quarantine.Key}
+		r.Unplaced, r.EndedHold, r.EndedSyncHolds = []fleet.EnvironmentID{placed.Environment},
+			[]fleet.HoldID{hold1.ID(), hold2.ID()}, []fleet.ApplicationID{syncHold.Application}
 		r.Released = []fleet.ObjectKey{row.Key}
 	})))(t)
 	snap = must(s.Load(t.Context()))(t)
-	if len(snap.Declarations) != 3 || len(snap.Quarantines)+len(snap.Placements)+len(snap.Holds)+len(snap.SyncHolds) != 0 || snap.Objects[0].Held {
+	if len(snap.Declarations) != 3 || len(snap.Quarantines)+len(snap.Placements)+len(snap.Holds)+
+		len(snap.SyncHolds) != 0 || snap.Objects[0].Held {
 		t.Errorf("after the removal: %+v", snap)
 	}
 	if n := one[int](t, url, `SELECT count(*) FROM problems`); n != 0 {
@@ -175,9 +221,13 @@ func TestRecordWithheldShowsTheHoldAndAppliesNothing(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	lease := hold(t, s, "reconciler")
-	must(s.Record(t.Context(), lease, step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v1")} })))(t)
+	must(s.Record(t.Context(), lease,
+		step(0, 1, func(r *fleet.Record) {
+			r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v1")}
+		})))(t)
 	held := step(1, 2, func(r *fleet.Record) {
-		r.Withheld, r.Holds = true, []fleet.Hold{{Revision: revision(2), Reason: fleet.HoldOlder, Message: "the branch went back"}}
+		r.Withheld, r.Holds = true, []fleet.Hold{
+			{Revision: revision(2), Reason: fleet.HoldOlder, Message: "the branch went back"}}
 	})
 	for range 3 {
 		must(s.Record(t.Context(), lease, held))(t)
@@ -189,9 +239,12 @@ func TestRecordWithheldShowsTheHoldAndAppliesNothing(t *testing.T) {
 	if n := one[int](t, url, `SELECT count(*) FROM operations WHERE state = 'Held'`); n != 1 {
 		t.Errorf("%d operations tell of it", n)
 	}
-	released := step(1, 2, func(r *fleet.Record) { r.EndedHold = []fleet.HoldID{held.Holds[0].ID()} })
+	released := step(1, 2, func(r *fleet.Record) {
+		r.EndedHold = []fleet.HoldID{held.Holds[0].ID()}
+	})
 	must(s.Record(t.Context(), lease, released))(t)
-	if state := one[string](t, url, `SELECT state FROM operations WHERE revision = $1`, string(revision(2))); state != "Succeeded" {
+	if state := one[string](t, url, `SELECT state FROM operations WHERE revision = $1`,
+		string(revision(2))); state != "Succeeded" {
 		t.Errorf("the operation of the released revision is %s", state)
 	}
 }
@@ -201,14 +254,19 @@ func TestRecordAtTheSameRevisionAfterAnApproval(t *testing.T) {
 	s := newStore(t)
 	lease := hold(t, s, "reconciler")
 	a := application("eu-1", "acme", "a", "prod", "v1")
-	must(s.Record(t.Context(), lease, step(0, 1, func(r *fleet.Record) { r.Rows, r.Held = []fleet.Row{a}, []fleet.ObjectKey{a.Key} })))(t)
+	must(s.Record(t.Context(), lease,
+		step(0, 1, func(r *fleet.Record) {
+			r.Rows, r.Held = []fleet.Row{a}, []fleet.ObjectKey{
+				a.Key}
+		})))(t)
 	a.Absent = true
 	again := step(1, 1, func(r *fleet.Record) {
 		r.PlanHash, r.Rows, r.Released = "released", []fleet.Row{a}, []fleet.ObjectKey{a.Key}
 	})
 	seq := must(s.Record(t.Context(), lease, again))(t)
 	rows := must(s.Changed(t.Context(), "eu-1", 1, 10))(t)
-	if seq != 2 || len(rows) != 1 || !rows[0].Absent || rows[0].Seq != 2 || len(rows[0].Manifest.Body) == 0 {
+	if seq != 2 || len(rows) != 1 || !rows[0].Absent || rows[0].Seq != 2 ||
+		len(rows[0].Manifest.Body) == 0 {
 		t.Fatalf("number %d, rows %+v", seq, rows)
 	}
 }
@@ -219,14 +277,17 @@ func TestRecordSurvivesWhatTheDatabaseCannotHold(t *testing.T) {
 	lease := hold(t, s, "reconciler")
 	good := application("eu-1", "acme", "a", "prod", "v1")
 	bad := func(b string) fleet.Problem {
-		return fleet.Problem{Key: fleet.Key{Kind: fleet.KindFile, Name: "tenants/acme/" + b}, Path: "tenants/acme/" + b, Severity: fleet.SeverityError, Code: "path", Message: "NUL \x00 and \\u0000 and \xff"}
+		return fleet.Problem{Key: fleet.Key{Kind: fleet.KindFile, Name: "tenants/acme/" + b},
+			Path: "tenants/acme/" + b, Severity: fleet.SeverityError, Code: "path",
+			Message: "NUL \x00 and \\u0000 and \xff"}
 	}
 	must(s.Record(t.Context(), lease, step(0, 1, func(r *fleet.Record) {
 		r.Author, r.Subject = "A\x00nn", "sub\xffject\x00"
 		r.Rows = []fleet.Row{good}
 		for _, p := range []fleet.Problem{bad("\xff"), bad("\xfe"), bad("\x00")} {
 			r.Problems = append(r.Problems, p)
-			r.Quarantined = append(r.Quarantined, fleet.Quarantine{Key: p.Key, Path: p.Path, Problems: []fleet.Problem{p}})
+			r.Quarantined = append(r.Quarantined, fleet.Quarantine{Key: p.Key, Path: p.Path,
+				Problems: []fleet.Problem{p}})
 		}
 	})))(t)
 	snap := must(s.Load(t.Context()))(t)
@@ -237,8 +298,10 @@ func TestRecordSurvivesWhatTheDatabaseCannotHold(t *testing.T) {
 		t.Errorf("message %q", m)
 	}
 	engine := hold(t, s, "engine/eu-1")
-	check(t, s.Observe(t.Context(), engine, []fleet.Observation{{Key: good.Key, Sync: fleet.SyncSynced, Message: "a\x00b\xff"}}))
-	check(t, s.Acknowledge(t.Context(), engine, []fleet.Ack{{Key: good.Key, Seq: 1, State: fleet.ApplyFailed, Message: "\x00"}}))
+	check(t, s.Observe(t.Context(), engine, []fleet.Observation{
+		{Key: good.Key, Sync: fleet.SyncSynced, Message: "a\x00b\xff"}}))
+	check(t, s.Acknowledge(t.Context(), engine, []fleet.Ack{
+		{Key: good.Key, Seq: 1, State: fleet.ApplyFailed, Message: "\x00"}}))
 }
 
 func TestRecordUsesTheSameRoundTripsWhateverItsSize(t *testing.T) {
@@ -264,15 +327,18 @@ func fullRecord(base, head, n int) fleet.Record {
 		for i := range n {
 			name := fmt.Sprintf("d%06d", i)
 			r.Declarations = append(r.Declarations, deploymentDeclaration("acme", name, "prod"))
-			r.Rows = append(r.Rows, application("eu-1", "acme", name, "prod", fmt.Sprintf("v%d", head)))
+			r.Rows = append(r.Rows, application("eu-1", "acme", name, "prod",
+				fmt.Sprintf("v%d", head)))
 		}
-		r.Declarations = append(r.Declarations, tenantDeclaration("acme"), environmentDeclaration("acme", "prod"))
+		r.Declarations = append(r.Declarations, tenantDeclaration("acme"),
+			environmentDeclaration("acme", "prod"))
 		r.Placements = []fleet.Placement{placement("acme", "prod", "eu-1")}
 		r.Created = n
 	})
 }
 
-// Letting a sealed file go looks at that tenant's sealed files and at the objects that name them, whatever else there is.
+// Letting a sealed file go looks at that tenant's sealed files and at the objects that name them,
+// whatever else there is.
 func TestSealedFilesAreLetGoWithoutReadingTheFleet(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -281,7 +347,9 @@ func TestSealedFilesAreLetGoWithoutReadingTheFleet(t *testing.T) {
 	lease := hold(t, s, "reconciler")
 	sealed := func(n int, blob string) {
 		must(s.Record(t.Context(), lease, step(n-1, n, func(r *fleet.Record) {
-			r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), {Key: fleet.Key{Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "git"}, Path: "p", Blob: blob}}
+			r.Declarations = []fleet.Declaration{tenantDeclaration("acme"),
+				{Key: fleet.Key{Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "git"},
+					Path: "p", Blob: blob}}
 			r.Sealed = []fleet.SealedBlob{{Blob: blob, Tenant: "acme", Bytes: []byte(blob)}}
 			if n == 1 {
 				row := application("eu-1", "acme", "a", "prod", "v1")
@@ -299,14 +367,16 @@ func TestSealedFilesAreLetGoWithoutReadingTheFleet(t *testing.T) {
 		ANALYZE`)
 	sealed(2, "second")
 	sealed(3, "third")
-	expect(t, url, `SELECT count(*) FROM sealed`, 2) // the first is named by an object, the third by its declaration
+	// the first is named by an object, the third by its declaration
+	expect(t, url, `SELECT count(*) FROM sealed`, 2)
 	asked := seen.batched(t, "DELETE FROM sealed")
 	if got := costOf(t, url, asked.SQL, asked.Args...); got.rows > 10 {
 		t.Errorf("it costs %+v beside 5000 other credentials", got)
 	}
 }
 
-// Every start reads the placements and not the engines that were not chosen, of which the best five are kept for whoever asks why.
+// Every start reads the placements and not the engines that were not chosen, of which the best five
+// are kept for whoever asks why.
 func TestAlternativesOfPlacementsAreKeptApart(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -314,26 +384,33 @@ func TestAlternativesOfPlacementsAreKeptApart(t *testing.T) {
 	p := placement("acme", "prod", "eu-1")
 	p.Alternatives = nil
 	for i := range 100 {
-		p.Alternatives = append(p.Alternatives, fleet.Alternative{Engine: fleet.EngineName(fmt.Sprint("e", i)), Reason: strings.Repeat("full ", 20)})
+		p.Alternatives = append(p.Alternatives, fleet.Alternative{
+			Engine: fleet.EngineName(fmt.Sprint("e", i)), Reason: strings.Repeat("full ", 20)})
 	}
 	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
-		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), environmentDeclaration("acme", "prod"), environmentDeclaration("acme", "old")}
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"),
+			environmentDeclaration("acme", "prod"), environmentDeclaration("acme", "old")}
 		r.Placements = []fleet.Placement{p, placement("acme", "old", "eu-1")}
 	})))(t)
 	// As the version before has written it.
-	exec(t, url, `UPDATE placements SET body = body || jsonb_build_object('alternatives', alternatives), alternatives = NULL WHERE environment = 'old'`)
+	exec(t, url,
+		`UPDATE placements SET body = body || jsonb_build_object('alternatives', alternatives), alternatives = NULL WHERE environment = 'old'`)
 	for _, placed := range must(s.Load(t.Context()))(t).Placements {
 		if len(placed.Alternatives) != 0 {
-			t.Errorf("a start reads %d alternatives of %s", len(placed.Alternatives), placed.Environment)
+			t.Errorf("a start reads %d alternatives of %s", len(placed.Alternatives),
+				placed.Environment)
 		}
 	}
-	for environment, want := range map[fleet.EnvironmentName][]fleet.Alternative{"prod": p.Alternatives[:5], "old": placement("acme", "old", "eu-1").Alternatives} {
-		got := must(s.Explain(t.Context(), fleet.Scope{}, fleet.EnvironmentID{Tenant: "acme", Name: environment}))(t)
+	for environment, want := range map[fleet.EnvironmentName][]fleet.Alternative{
+		"prod": p.Alternatives[:5], "old": placement("acme", "old", "eu-1").Alternatives} {
+		got := must(s.Explain(t.Context(), fleet.Scope{}, fleet.EnvironmentID{
+			Tenant: "acme", Name: environment}))(t)
 		if !cmp.Equal(got.Alternatives, want) {
 			t.Errorf("%s: %s", environment, cmp.Diff(want, got.Alternatives))
 		}
 	}
-	if n := one[int](t, url, `SELECT length(body::text) FROM placements WHERE environment = 'prod'`); n > 500 {
+	if n := one[int](t, url,
+		`SELECT length(body::text) FROM placements WHERE environment = 'prod'`); n > 500 {
 		t.Errorf("what every start reads has %d bytes", n)
 	}
 }

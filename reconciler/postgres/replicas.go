@@ -8,13 +8,15 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// worksFor is how long after its last beat a replica counts as one whose workers run. It is less than a
-// lease lasts: when the leases of a replica that was killed run out, it does not count any more.
+// worksFor is how long after its last beat a replica counts as one whose workers run. It is less
+// than a lease lasts: when the leases of a replica that was killed run out, it does not count any
+// more.
 const worksFor = `interval '6 s'`
 
-// BeatWorkers says that the workers of the replica run, and returns which others do and who holds the
-// leases that it asks for: to be called every two seconds.
-func (s *Store) BeatWorkers(ctx context.Context, beat fleet.ReplicaBeat) (fleet.ReplicaView, error) {
+// BeatWorkers says that the workers of the replica run, and returns which others do and who holds
+// the leases that it asks for: to be called every two seconds.
+func (s *Store) BeatWorkers(ctx context.Context, beat fleet.ReplicaBeat) (fleet.ReplicaView,
+	error) {
 	var view fleet.ReplicaView
 	err := s.again(ctx, func() error {
 		view = fleet.ReplicaView{Preparing: map[string]int{}, Holders: map[string]string{}}
@@ -24,9 +26,11 @@ func (s *Store) BeatWorkers(ctx context.Context, beat fleet.ReplicaBeat) (fleet.
 			VALUES ($1, clock_timestamp(), clock_timestamp(), $2)
 			ON CONFLICT (replica) DO UPDATE SET worked_at = excluded.worked_at, preparing = excluded.preparing`,
 			text(beat.Replica), beat.Preparing)
-		b.Queue(`SELECT replica, preparing FROM replicas WHERE worked_at > clock_timestamp() - ` + worksFor).
+		b.Queue(`SELECT replica, preparing FROM replicas WHERE worked_at > clock_timestamp() - ` +
+			worksFor).
 			Query(func(rows pgx.Rows) error { return readInto(rows, view.Preparing) })
-		b.Queue(`SELECT name, holder FROM leases WHERE name = ANY ($1) AND expires_at > clock_timestamp()`,
+		b.Queue(
+			`SELECT name, holder FROM leases WHERE name = ANY ($1) AND expires_at > clock_timestamp()`,
 			beat.Leases).Query(func(rows pgx.Rows) error { return readInto(rows, view.Holders) })
 		return s.control.SendBatch(ctx, b).Close()
 	})
@@ -37,14 +41,18 @@ func (s *Store) BeatWorkers(ctx context.Context, beat fleet.ReplicaBeat) (fleet.
 func readInto[V any](rows pgx.Rows, into map[string]V) error {
 	var key string
 	var value V
-	_, err := pgx.ForEachRow(rows, []any{&key, &value}, func() error { into[key] = value; return nil })
+	_, err := pgx.ForEachRow(rows, []any{&key, &value}, func() error {
+		into[key] = value
+		return nil
+	})
 	return err
 }
 
 // LeaveWorkers says that the workers of the replica end, which it is to do before they have.
 func (s *Store) LeaveWorkers(ctx context.Context, replica string) error {
 	err := s.again(ctx, func() error {
-		_, err := s.control.Exec(ctx, `UPDATE replicas SET worked_at = NULL, preparing = 0 WHERE replica = $1`, text(replica))
+		_, err := s.control.Exec(ctx,
+			`UPDATE replicas SET worked_at = NULL, preparing = 0 WHERE replica = $1`, text(replica))
 		return err
 	})
 	return wrap(err, "end of replica %s", replica)

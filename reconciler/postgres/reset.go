@@ -8,14 +8,17 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Reset drops what can be had again from Git and from the engines, for `argosy rebuild`. What people decided and did stays (stops,
-// approvals, tokens, operations, the audit log) and the agents that joined, and so do the epochs of leases, which may never go back, the guards' memory of
-// deletions, and the syncs that were asked for, which must not be done twice. Numbers of rows go on where they were. A replica that runs
-// meanwhile loses the reconciler's lease, and with it what it knew of the mirror; what it is recording is waited for.
+// Reset drops what can be had again from Git and from the engines, for `argosy rebuild`. What
+// people decided and did stays (stops, approvals, tokens, operations, the audit log) and the agents
+// that joined, and so do the epochs of leases, which may never go back, the guards' memory of
+// deletions, and the syncs that were asked for, which must not be done twice. Numbers of rows go on
+// where they were. A replica that runs meanwhile loses the reconciler's lease, and with it what it
+// knew of the mirror; what it is recording is waited for.
 //
-// Agents lose the leases of their engines, and with them what they know of rows: the next session has a higher epoch, for which they read all
-// rows anew. What they said before is dropped, since an object that a row of the old mirror named was no stray: placements are made by what
-// they say of the new one.
+// Agents lose the leases of their engines, and with them what they know of rows: the next session
+// has a higher epoch, for which they read all rows anew. What they said before is dropped, since an
+// object that a row of the old mirror named was no stray: placements are made by what they say of
+// the new one.
 func (s *Store) Reset(ctx context.Context) error {
 	ctx = patient(ctx, longPatience)
 	err := s.transact(ctx, func(tx pgx.Tx) error {

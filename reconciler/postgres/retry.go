@@ -21,8 +21,9 @@ const (
 	lastPause      = time.Second
 )
 
-// atomically sends the statements of a batch as one transaction, and again when the database asks for that or the connection is lost.
-// Every batch that is given here has one effect however often it is sent. fill is called anew for each attempt.
+// atomically sends the statements of a batch as one transaction, and again when the database asks
+// for that or the connection is lost. Every batch that is given here has one effect however often
+// it is sent. fill is called anew for each attempt.
 func (s *Store) atomically(ctx context.Context, fill func(*pgx.Batch)) error {
 	return s.again(ctx, func() error {
 		batch := &pgx.Batch{}
@@ -37,15 +38,16 @@ func (s *Store) transact(ctx context.Context, f func(pgx.Tx) error) error {
 	return s.again(ctx, func() error { return pgx.BeginFunc(ctx, s.work, f) })
 }
 
-// again calls f until it succeeds, fails for good, or has been called often enough. The pauses double and jitter, so that writers that
-// met do not meet again.
+// again calls f until it succeeds, fails for good, or has been called often enough. The pauses
+// double and jitter, so that writers that met do not meet again.
 func (s *Store) again(ctx context.Context, f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
 		if errors.Is(plain(err), ErrReadOnly) {
 			s.reset()
 		}
-		// The statement ran out of its own time, not of the caller's: the connection may be dead, and the next one is another.
+		// The statement ran out of its own time, not of the caller's: the connection may be dead,
+		// and the next one is another.
 		silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && n < silentAttempts
 		if err == nil || n == attempts || !silent && !passing(err) {
 			return plain(err)
@@ -61,7 +63,8 @@ func (s *Store) again(ctx context.Context, f func() error) error {
 	}
 }
 
-// Codes of the database that this package tells apart. AY… are its own: see migrations/00002_rules.sql.
+// Codes of the database that this package tells apart. AY… are its own: see
+// migrations/00002_rules.sql.
 const (
 	codeFenced   = "AY001"
 	codeRecorded = "AY002"
@@ -81,17 +84,20 @@ func passing(err error) bool {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
 		switch e.Code {
-		case codeSerialization, codeDeadlock, codeLockTimeout, codeStalePlan, codeReadOnly, codeIdleTimeout:
+		case codeSerialization, codeDeadlock, codeLockTimeout, codeStalePlan, codeReadOnly,
+			codeIdleTimeout:
 			return true
 		}
 		class := e.Code[:2]
-		return class == "08" || class == "57" && e.Code != "57014" // lost connections, a server that stops or starts; not a cancelled query
+		// lost connections, a server that stops or starts; not a cancelled query
+		return class == "08" || class == "57" && e.Code != "57014"
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
 	var network net.Error
-	return pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, &network) || errors.Is(err, net.ErrClosed)
+	return pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, io.EOF) || errors.As(err, &network) || errors.Is(err, net.ErrClosed)
 }
 
 // plain gives an error of the database its word in the domain, if it has one.

@@ -10,9 +10,11 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// migrateRiver brings River's tables, which live in our schema, to the version of the library. Each of its migrations is a transaction.
+// migrateRiver brings River's tables, which live in our schema, to the version of the library. Each
+// of its migrations is a transaction.
 func migrateRiver(ctx context.Context, pool *pgxpool.Pool) error {
-	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Schema: schema, Logger: slog.New(slog.DiscardHandler)})
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{
+		Schema: schema, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("tables of River: %w", err)
 	}
@@ -24,7 +26,8 @@ func migrateRiver(ctx context.Context, pool *pgxpool.Pool) error {
 
 // riverVersion is the newest migration of the library.
 func riverVersion() (int64, error) {
-	migrator, err := rivermigrate.New(riverpgxv5.New(nil), &rivermigrate.Config{Schema: schema, Logger: slog.New(slog.DiscardHandler)})
+	migrator, err := rivermigrate.New(riverpgxv5.New(nil), &rivermigrate.Config{
+		Schema: schema, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return 0, fmt.Errorf("migrations of River: %w", err)
 	}

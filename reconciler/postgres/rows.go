@@ -20,14 +20,17 @@ const fromRows = ` FROM desired d LEFT JOIN status s ON s.engine = d.engine AND 
 func scanRow(rows pgx.CollectableRow) (fleet.Row, error) {
 	var row fleet.Row
 	var tenant, name, sealed *string
-	err := rows.Scan(&row.Key.Engine, &row.Key.Kind, &row.Key.Name, &row.Tenant, &row.Environment, &row.Deployment, &tenant, &name, &sealed,
-		&row.Manifest.Body, &row.Manifest.Hash, &row.Deletion, &row.Absent, &row.Revision, &row.Seq, &row.Apply, &row.UID, &row.Life)
+	err := rows.Scan(&row.Key.Engine, &row.Key.Kind, &row.Key.Name, &row.Tenant, &row.Environment,
+		&row.Deployment, &tenant, &name, &sealed,
+		&row.Manifest.Body, &row.Manifest.Hash, &row.Deletion, &row.Absent, &row.Revision, &row.Seq,
+		&row.Apply, &row.UID, &row.Life)
 	row.Credential = credentialOf(row.Key.Kind, tenant, name, sealed)
 	return row, err
 }
 
 // collect reads every row that a statement returns, and reads again when the connection is lost.
-func collect[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+func collect[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string,
+	args ...any) ([]T, error) {
 	var all []T
 	err := s.again(ctx, func() error {
 		rows, err := s.work.Query(ctx, sql, args...)
@@ -40,19 +43,23 @@ func collect[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql st
 	return all, err
 }
 
-// Changed are the engine's rows with a number above after, in that order, at most limit. A row that is committed later has a higher
-// number than every row that this has returned.
-func (s *Store) Changed(ctx context.Context, engine fleet.EngineName, after int64, limit int) ([]fleet.Row, error) {
-	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+`WHERE d.engine = $1 AND d.seq > $2 ORDER BY d.seq LIMIT $3`, string(engine), after, limit)
+// Changed are the engine's rows with a number above after, in that order, at most limit. A row that
+// is committed later has a higher number than every row that this has returned.
+func (s *Store) Changed(ctx context.Context, engine fleet.EngineName, after int64,
+	limit int) ([]fleet.Row, error) {
+	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+
+		`WHERE d.engine = $1 AND d.seq > $2 ORDER BY d.seq LIMIT $3`, string(engine), after, limit)
 	if err != nil {
 		return nil, fmt.Errorf("rows of engine %s: %w", engine, err)
 	}
 	return rows, nil
 }
 
-// RowHeads visits every row of the engine as it stood at one moment, in the order of their numbers and
-// without its body, and does not hold them all in memory. An error of visit ends it and is returned.
-func (s *Store) RowHeads(ctx context.Context, engine fleet.EngineName, visit func(fleet.RowHead) error) error {
+// RowHeads visits every row of the engine as it stood at one moment, in the order of their numbers
+// and without its body, and does not hold them all in memory. An error of visit ends it and is
+// returned.
+func (s *Store) RowHeads(ctx context.Context, engine fleet.EngineName,
+	visit func(fleet.RowHead) error) error {
 	ctx = patient(ctx, tourPatience)
 	rows, err := s.work.Query(ctx, `
 		SELECT d.kind, d.name, d.hash, d.absent, d.credential_name IS NOT NULL, d.seq,
@@ -62,7 +69,8 @@ func (s *Store) RowHeads(ctx context.Context, engine fleet.EngineName, visit fun
 		return fmt.Errorf("rows of engine %s: %w", engine, plain(err))
 	}
 	h := fleet.RowHead{Key: fleet.ObjectKey{Engine: engine}}
-	into := []any{&h.Key.Kind, &h.Key.Name, &h.Hash, &h.Absent, &h.Credential, &h.Seq, &h.Apply, &h.Life}
+	into := []any{&h.Key.Kind, &h.Key.Name, &h.Hash, &h.Absent, &h.Credential, &h.Seq, &h.Apply,
+		&h.Life}
 	var refused error
 	_, err = pgx.ForEachRow(rows, into, func() error { refused = visit(h); return refused })
 	if refused != nil || err == nil {
@@ -73,7 +81,8 @@ func (s *Store) RowHeads(ctx context.Context, engine fleet.EngineName, visit fun
 
 // Row is one row as it stands now; false when there is none.
 func (s *Store) Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error) {
-	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+`WHERE d.engine = $1 AND d.kind = $2 AND d.name = $3`,
+	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+
+		`WHERE d.engine = $1 AND d.kind = $2 AND d.name = $3`,
 		string(key.Engine), string(key.Kind), key.Name)
 	if err != nil || len(rows) == 0 {
 		return fleet.Row{}, false, wrap(err, "row %s of engine %s", key.Name, key.Engine)
@@ -81,11 +90,14 @@ func (s *Store) Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, 
 	return rows[0], true, nil
 }
 
-// LeasedRow is one row as it stands now, read by the holder of the engine's lease: what is destroyed
-// for it is fenced here, since an object bears no newer epoch until a newer lease has written it.
-// fleet.ErrFenced when the lease has run out or passed on.
-func (s *Store) LeasedRow(ctx context.Context, l fleet.Lease, key fleet.ObjectKey) (fleet.Row, bool, error) {
-	if _, err := leasedEngine(l, []fleet.ObjectKey{key}, func(k fleet.ObjectKey) fleet.ObjectKey { return k }); err != nil {
+// LeasedRow is one row as it stands now, read by the holder of the engine's lease: what is
+// destroyed for it is fenced here, since an object bears no newer epoch until a newer lease has
+// written it. fleet.ErrFenced when the lease has run out or passed on.
+func (s *Store) LeasedRow(ctx context.Context, l fleet.Lease, key fleet.ObjectKey) (fleet.Row, bool,
+	error) {
+	if _, err := leasedEngine(l, []fleet.ObjectKey{key}, func(k fleet.ObjectKey) fleet.ObjectKey {
+		return k
+	}); err != nil {
 		return fleet.Row{}, false, err
 	}
 	var row fleet.Row
@@ -112,17 +124,20 @@ func (s *Store) LeasedRow(ctx context.Context, l fleet.Lease, key fleet.ObjectKe
 }
 
 // CredentialRows are the engine's rows that need the secret of that tenant and name.
-func (s *Store) CredentialRows(ctx context.Context, engine fleet.EngineName, tenant fleet.TenantName, secret string) ([]fleet.Row, error) {
+func (s *Store) CredentialRows(ctx context.Context, engine fleet.EngineName,
+	tenant fleet.TenantName, secret string) ([]fleet.Row, error) {
 	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+`
 		WHERE d.engine = $1 AND d.credential_tenant = $2 AND d.credential_name = $3 ORDER BY d.seq`, string(engine), string(tenant), secret)
 	return rows, wrap(err, "rows of engine %s with credential %s/%s", engine, tenant, secret)
 }
 
-// Sealed is the ciphertext of one *.sops.yaml by its git blob id; fleet.ErrNotFound when nothing names it any more.
+// Sealed is the ciphertext of one *.sops.yaml by its git blob id; fleet.ErrNotFound when nothing
+// names it any more.
 func (s *Store) Sealed(ctx context.Context, blob string) ([]byte, error) {
 	var sealed []byte
 	err := s.again(ctx, func() error {
-		return s.work.QueryRow(ctx, `SELECT bytes FROM sealed WHERE blob = $1 LIMIT 1`, blob).Scan(&sealed)
+		return s.work.QueryRow(ctx, `SELECT bytes FROM sealed WHERE blob = $1 LIMIT 1`, blob).Scan(
+			&sealed)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = fleet.ErrNotFound
@@ -144,5 +159,6 @@ func credentialOf(kind fleet.ObjectKind, tenant, name, sealed *string) *fleet.Cr
 	if tenant == nil || name == nil || sealed == nil {
 		return nil
 	}
-	return &fleet.CredentialSource{Tenant: fleet.TenantName(*tenant), Folder: kind.CredentialFolder(), Name: *name, Sealed: *sealed}
+	return &fleet.CredentialSource{Tenant: fleet.TenantName(*tenant),
+		Folder: kind.CredentialFolder(), Name: *name, Sealed: *sealed}
 }

@@ -22,7 +22,8 @@ func scanApproval(row pgx.CollectableRow) (fleet.Approval, error) {
 
 func scanSyncHold(row pgx.CollectableRow) (fleet.SyncHold, error) {
 	var h fleet.SyncHold
-	err := row.Scan(&h.SyncRun, &h.Application.Tenant, &h.Application.Deployment, &h.Application.Environment, &h.TargetRevision)
+	err := row.Scan(&h.SyncRun, &h.Application.Tenant, &h.Application.Deployment,
+		&h.Application.Environment, &h.TargetRevision)
 	return h, err
 }
 
@@ -30,6 +31,7 @@ const deletionColumns = `engine, name, tenant, environment, deployment, revision
 
 func scanDeletion(row pgx.CollectableRow) (fleet.Deletion, error) {
 	d := fleet.Deletion{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}}
-	err := row.Scan(&d.Key.Engine, &d.Key.Name, &d.Tenant, &d.Environment, &d.Deployment, &d.Revision, &d.Approved, &d.At)
+	err := row.Scan(&d.Key.Engine, &d.Key.Name, &d.Tenant, &d.Environment, &d.Deployment,
+		&d.Revision, &d.Approved, &d.At)
 	return d, err
 }

@@ -9,19 +9,22 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// within runs reads of one moment within a scope. For a tenant they run as argosy_reader with the tenant set for this transaction alone:
-// whatever f asks for, the database answers with that tenant's rows only. See in_scope in migrations/00002_rules.sql.
+// within runs reads of one moment within a scope. For a tenant they run as argosy_reader with the
+// tenant set for this transaction alone: whatever f asks for, the database answers with that
+// tenant's rows only. See in_scope in migrations/00002_rules.sql.
 func (s *Store) within(ctx context.Context, scope fleet.Scope, f func(pgx.Tx) error) error {
 	return s.withinOf(ctx, s.work, scope, f)
 }
 
-func (s *Store) withinOf(ctx context.Context, from *pgxpool.Pool, scope fleet.Scope, f func(pgx.Tx) error) error {
+func (s *Store) withinOf(ctx context.Context, from *pgxpool.Pool, scope fleet.Scope,
+	f func(pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return s.again(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, from, options, func(tx pgx.Tx) error {
 			if scope.Tenant != "" {
 				batch := &pgx.Batch{}
-				batch.Queue(`SELECT set_config('argosy.tenant', $1, true)`, text(string(scope.Tenant)))
+				batch.Queue(`SELECT set_config('argosy.tenant', $1, true)`,
+					text(string(scope.Tenant)))
 				batch.Queue(`SET LOCAL ROLE argosy_reader`)
 				if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 					return err

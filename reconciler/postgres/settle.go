@@ -13,23 +13,28 @@ const sqlOpenRevisions = `
 	WHERE EXISTS (SELECT FROM revisions WHERE applied_at IS NULL)
 		AND EXISTS (SELECT FROM revisions r WHERE r.revision = d.revision AND r.applied_at IS NULL)`
 
-const settleTime = 2 * time.Second // that an acknowledgement waits at most for its revisions to be ended
+// that an acknowledgement waits at most for its revisions to be ended
+const settleTime = 2 * time.Second
 
-// settle ends those of the open revisions whose every row is applied. It is called after the transaction that touched their rows has been
-// committed: see settle in migrations/00011_settle.sql. A failure is no failure of that transaction: Settle ends them later.
+// settle ends those of the open revisions whose every row is applied. It is called after the
+// transaction that touched their rows has been committed: see settle in
+// migrations/00011_settle.sql. A failure is no failure of that transaction: Settle ends them later.
 func (s *Store) settle(ctx context.Context, revisions []string) {
 	if len(revisions) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	if _, err := s.work.Exec(ctx, `SELECT settle($1)`, revisions); err != nil && !hasCode(err, codeLockTimeout) {
-		s.log.Warn("failed to end applied revisions; they are looked at again within ten seconds", "revisions", len(revisions), "error", err)
+	if _, err := s.work.Exec(ctx, `SELECT settle($1)`, revisions); err != nil &&
+		!hasCode(err, codeLockTimeout) {
+		s.log.Warn("failed to end applied revisions; they are looked at again within ten seconds",
+			"revisions", len(revisions), "error", err)
 	}
 }
 
-// Settle ends every open revision whose rows are all applied. Acknowledge and Record end the revisions that they touch; Settle, called every
-// few seconds, ends those that a lost connection or a lock kept open.
+// Settle ends every open revision whose rows are all applied. Acknowledge and Record end the
+// revisions that they touch; Settle, called every few seconds, ends those that a lost connection or
+// a lock kept open.
 func (s *Store) Settle(ctx context.Context) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `SELECT settle(NULL)`)

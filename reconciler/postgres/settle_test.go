@@ -24,20 +24,23 @@ func openRevisions(t testing.TB, url string, n int) {
 	exec(t, url, `ANALYZE`)
 }
 
-// What one engine acknowledges looks at no row of a revision that it does not name, however many revisions wait for other engines.
+// What one engine acknowledges looks at no row of a revision that it does not name, however many
+// revisions wait for other engines.
 func TestAcknowledgeCostsWhatIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	const open = 3000
 	url := newDatabase(t)
 	var seen asked
-	rows := []fleet.Row{application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod", "v1")}
+	rows := []fleet.Row{application("eu-1", "acme", "a", "prod", "v1"),
+		application("eu-1", "acme", "b", "prod", "v1")}
 	_, _, worker, stored := recorded(t, url, rows...)
 	openRevisions(t, url, open)
 	s := openWith(t, url, postgres.Options{Tracer: &seen})
 	check(t, s.Acknowledge(t.Context(), worker, applied(stored)))
 	expect(t, url, `SELECT count(*) FROM revisions WHERE applied_at IS NULL`, open)
 	expect(t, url, `SELECT count(*) FROM operations WHERE state = 'Succeeded'`, 1)
-	exec(t, url, `UPDATE revisions SET applied_at = NULL, witness = 0 WHERE revision = $1`, string(revision(1)))
+	exec(t, url, `UPDATE revisions SET applied_at = NULL, witness = 0 WHERE revision = $1`,
+		string(revision(1)))
 	settle := seen.of(t, "settle")
 	if got := costOf(t, url, settle.SQL, settle.Args...); got.rows > 2 || got.pages > 60 {
 		t.Errorf("the revision of two rows is settled with %+v beside %d open ones", got, open)
@@ -47,7 +50,8 @@ func TestAcknowledgeCostsWhatIsAcknowledged(t *testing.T) {
 	}
 }
 
-// While another transaction holds what settling writes, and the lock by which settling was once put in order, engines acknowledge as before.
+// While another transaction holds what settling writes, and the lock by which settling was once put
+// in order, engines acknowledge as before.
 func TestAcknowledgeNeitherWaitsNorFailsForSettling(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -55,7 +59,9 @@ func TestAcknowledgeNeitherWaitsNorFailsForSettling(t *testing.T) {
 	other := connect(t, url)
 	defer other.Close(t.Context())
 	tx := must(other.Begin(t.Context()))(t)
-	for _, sql := range []string{`SELECT pg_advisory_xact_lock(hashtextextended('argosy settle', 0))`, `SELECT FROM revisions FOR UPDATE`} {
+	for _, sql := range []string{
+		`SELECT pg_advisory_xact_lock(hashtextextended('argosy settle', 0))`,
+		`SELECT FROM revisions FOR UPDATE`} {
 		_, err := tx.Exec(t.Context(), sql)
 		check(t, err)
 	}
@@ -68,7 +74,8 @@ func TestAcknowledgeNeitherWaitsNorFailsForSettling(t *testing.T) {
 	expect(t, url, `SELECT count(*) FROM operations WHERE state = 'Succeeded'`, 1)
 }
 
-// Two engines acknowledge the last two rows of a revision at the same time: it ends, in whichever order they commit.
+// Two engines acknowledge the last two rows of a revision at the same time: it ends, in whichever
+// order they commit.
 func TestRevisionEndsWhicheverEngineIsLast(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -78,7 +85,8 @@ func TestRevisionEndsWhicheverEngineIsLast(t *testing.T) {
 	for n := 1; n <= 20; n++ {
 		must(s.Record(t.Context(), reconciler, step(n-1, n, func(r *fleet.Record) {
 			for _, engine := range []string{"eu-1", "us-1"} {
-				r.Rows = append(r.Rows, application(engine, "acme", "a", engine, fmt.Sprint("v", n)))
+				r.Rows = append(r.Rows, application(engine, "acme", "a", engine,
+					fmt.Sprint("v", n)))
 			}
 		})))(t)
 		done := make(chan error, len(engines))
@@ -101,12 +109,15 @@ func TestRevisionEndsWhenALaterOneTakesItsLastRow(t *testing.T) {
 	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
 		r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v2")}
 	})))(t)
-	if open := one[string](t, url, `SELECT string_agg(revision, ' ') FROM revisions WHERE applied_at IS NULL`); open != string(revision(2)) {
+	if open := one[string](t, url,
+		`SELECT string_agg(revision, ' ') FROM revisions WHERE applied_at IS NULL`); open != string(
+		revision(2)) {
 		t.Errorf("open: %s", open)
 	}
 }
 
-// BenchmarkAcknowledge is the time of one acknowledgement of ten rows, alone and while 3,000 revisions wait for another engine.
+// BenchmarkAcknowledge is the time of one acknowledgement of ten rows, alone and while 3,000
+// revisions wait for another engine.
 func BenchmarkAcknowledge(b *testing.B) {
 	own := durable(b)
 	s := openWith(b, own.URL, postgres.Options{})
@@ -116,7 +127,8 @@ func BenchmarkAcknowledge(b *testing.B) {
 		revisions++
 		must(s.Record(b.Context(), reconciler, step(revisions-1, revisions, func(r *fleet.Record) {
 			for i := range 10 {
-				r.Rows = append(r.Rows, application("eu-1", "acme", fmt.Sprint("d", i), "prod", fmt.Sprint("v", revisions)))
+				r.Rows = append(r.Rows, application("eu-1", "acme", fmt.Sprint("d", i), "prod",
+					fmt.Sprint("v", revisions)))
 			}
 		})))(b)
 		return applied(must(s.Changed(b.Context(), "eu-1", 0, 100))(b))
@@ -124,7 +136,8 @@ func BenchmarkAcknowledge(b *testing.B) {
 	const each = 300
 	var times [2][]time.Duration
 	round := func(arm int) {
-		exec(b, own.URL, `CHECKPOINT`) // else one arm writes back what the other, or the preparation of one, has changed
+		// else one arm writes back what the other, or the preparation of one, has changed
+		exec(b, own.URL, `CHECKPOINT`)
 		for range each {
 			acks := next()
 			began := time.Now()

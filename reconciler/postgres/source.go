@@ -6,8 +6,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// SetSource keeps how the config repo was last found: URL (without credentials), branch, head, when it was fetched, and what went wrong.
-// Since is the store's: when Error began, or ended. That it was fetched once more is written at most every ten seconds.
+// SetSource keeps how the config repo was last found: URL (without credentials), branch, head, when
+// it was fetched, and what went wrong. Since is the store's: when Error began, or ended. That it
+// was fetched once more is written at most every ten seconds.
 func (s *Store) SetSource(ctx context.Context, v fleet.SourceView) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `
@@ -25,7 +26,8 @@ func (s *Store) SetSource(ctx context.Context, v fleet.SourceView) error {
 func (s *Store) Source(ctx context.Context) (fleet.SourceView, error) {
 	var v fleet.SourceView
 	err := s.again(ctx, func() error {
-		return s.work.QueryRow(ctx, `SELECT s.url, s.branch, s.head, m.applied, s.fetched_at, s.error, s.since FROM source s, mirror m`).
+		return s.work.QueryRow(ctx,
+			`SELECT s.url, s.branch, s.head, m.applied, s.fetched_at, s.error, s.since FROM source s, mirror m`).
 			Scan(&v.URL, &v.Branch, &v.Head, &v.Applied, &v.FetchedAt, &v.Error, &v.Since)
 	})
 	return v, wrap(err, "state of the config repo")

@@ -13,13 +13,16 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// recorded is a store with these rows recorded as revision 1, and the leases of the reconciler and of engine eu-1.
-func recorded(t testing.TB, url string, rows ...fleet.Row) (s *postgres.Store, reconciler, worker fleet.Lease, stored []fleet.Row) {
+// recorded is a store with these rows recorded as revision 1, and the leases of the reconciler and
+// of engine eu-1.
+func recorded(t testing.TB, url string, rows ...fleet.Row) (s *postgres.Store, reconciler,
+	worker fleet.Lease, stored []fleet.Row) {
 	t.Helper()
 	s = open(t, url)
 	reconciler, worker = hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
 	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
-		r.Declarations, r.Rows, r.Created = []fleet.Declaration{tenantDeclaration("acme")}, rows, len(rows)
+		r.Declarations, r.Rows, r.Created = []fleet.Declaration{tenantDeclaration("acme")}, rows,
+			len(rows)
 	})))(t)
 	return s, reconciler, worker, must(s.Changed(t.Context(), "eu-1", 0, 100_000))(t)
 }
@@ -28,7 +31,10 @@ func TestAcknowledgeOfAnOlderRowChangesNothingNewer(t *testing.T) {
 	t.Parallel()
 	a := application("eu-1", "acme", "a", "prod", "v1")
 	s, reconciler, worker, old := recorded(t, newDatabase(t), a)
-	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v2")} })))(t)
+	must(s.Record(t.Context(), reconciler,
+		step(1, 2, func(r *fleet.Record) {
+			r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v2")}
+		})))(t)
 	check(t, s.Acknowledge(t.Context(), worker, applied(old)))
 	row, ok, err := s.Row(t.Context(), a.Key)
 	if err != nil || !ok || row.Apply != fleet.ApplyPending {
@@ -42,29 +48,36 @@ func TestAcknowledgeOfAnOlderRowChangesNothingNewer(t *testing.T) {
 
 func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 	t.Parallel()
-	a, b := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod", "v1")
+	a, b := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod",
+		"v1")
 	url := newDatabase(t)
 	s, reconciler, worker, rows := recorded(t, url, a, b)
 	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key}, {Key: b.Key}}))
-	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{{Key: a.Key, Seq: rows[0].Seq, Removed: true}}))
+	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{
+		{Key: a.Key, Seq: rows[0].Seq, Removed: true}}))
 	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); len(gone) != 0 {
 		t.Fatalf("a row that is wanted went: %v", gone)
 	}
 	b.Absent = true
-	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
+	must(s.Record(t.Context(), reconciler,
+		step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
 	absent := must(s.Changed(t.Context(), "eu-1", 2, 10))(t)
 
 	// Wanted again before the worker has told: its news is of an older row.
 	b.Absent = false
-	must(s.Record(t.Context(), reconciler, step(2, 3, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
+	must(s.Record(t.Context(), reconciler,
+		step(2, 3, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
 	check(t, s.Acknowledge(t.Context(), worker, applied(absent)))
 	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{b.Key}))(t); len(gone) != 0 {
 		t.Fatal("a row that is wanted again went")
 	}
 	b.Absent = true
-	must(s.Record(t.Context(), reconciler, step(3, 4, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
-	check(t, s.Acknowledge(t.Context(), worker, applied(must(s.Changed(t.Context(), "eu-1", 4-1, 10))(t))))
-	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); !cmp.Equal(gone, []fleet.ObjectKey{b.Key}) {
+	must(s.Record(t.Context(), reconciler,
+		step(3, 4, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
+	check(t, s.Acknowledge(t.Context(), worker,
+		applied(must(s.Changed(t.Context(), "eu-1", 4-1, 10))(t))))
+	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); !cmp.Equal(gone,
+		[]fleet.ObjectKey{b.Key}) {
 		t.Fatalf("gone: %v", gone)
 	}
 	if n := one[int](t, url, `SELECT count(*) FROM status`); n != 1 {
@@ -74,25 +87,35 @@ func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 
 func TestRevisionIsAppliedWhenItsLastObjectIs(t *testing.T) {
 	t.Parallel()
-	s, reconciler, worker, rows := recorded(t, newDatabase(t), application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod", "v1"))
+	s, reconciler, worker, rows := recorded(t, newDatabase(t), application("eu-1", "acme", "a",
+		"prod", "v1"), application("eu-1", "acme", "b", "prod", "v1"))
 	look := func() (fleet.RevisionView, fleet.Operation) {
 		t.Helper()
-		v, _, err := s.Revisions(t.Context(), fleet.Scope{}, fleet.Filter{Revision: revision(1)}, fleet.Page{Limit: 1})
+		v, _, err := s.Revisions(t.Context(), fleet.Scope{}, fleet.Filter{Revision: revision(1)},
+			fleet.Page{Limit: 1})
 		check(t, err)
-		o, _, err := s.Operations(t.Context(), fleet.Scope{}, fleet.Filter{Revision: revision(1)}, fleet.Page{Limit: 1})
+		o, _, err := s.Operations(t.Context(), fleet.Scope{}, fleet.Filter{Revision: revision(1)},
+			fleet.Page{Limit: 1})
 		check(t, err)
 		return v[0], o[0]
 	}
-	if v, o := look(); v.Pending != 2 || v.AppliedAt != nil || o.State != fleet.OperationRunning || o.Done != 0 || o.Total != 2 {
+	if v, o := look(); v.Pending != 2 || v.AppliedAt != nil || o.State != fleet.OperationRunning ||
+		o.Done != 0 || o.Total != 2 {
 		t.Fatalf("at first: %+v, %+v", v, o)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{{Key: rows[0].Key, Seq: rows[0].Seq, State: fleet.ApplyApplied}, {Key: rows[1].Key, Seq: rows[1].Seq, State: fleet.ApplyFailed, Message: "refused"}}))
+	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{
+		{Key: rows[0].Key, Seq: rows[0].Seq, State: fleet.ApplyApplied},
+		{Key: rows[1].Key, Seq: rows[1].Seq, State: fleet.ApplyFailed, Message: "refused"}}))
 	if v, o := look(); v.Pending != 1 || v.AppliedAt != nil || o.Done != 1 {
 		t.Fatalf("after one: %+v, %+v", v, o)
 	}
 	// The other is replaced by a later revision: nothing of the first is left to be done.
-	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{application("eu-1", "acme", "b", "prod", "v2")} })))(t)
-	if v, o := look(); v.Pending != 0 || v.AppliedAt == nil || o.State != fleet.OperationSucceeded || o.Done != 2 || o.EndedAt == nil {
+	must(s.Record(t.Context(), reconciler,
+		step(1, 2, func(r *fleet.Record) {
+			r.Rows = []fleet.Row{application("eu-1", "acme", "b", "prod", "v2")}
+		})))(t)
+	if v, o := look(); v.Pending != 0 || v.AppliedAt == nil ||
+		o.State != fleet.OperationSucceeded || o.Done != 2 || o.EndedAt == nil {
 		t.Fatalf("at last: %+v, %+v", v, o)
 	}
 }
@@ -103,9 +126,12 @@ func TestObserveWritesWhatIsNewAndNothingElse(t *testing.T) {
 	url := newDatabase(t)
 	s, _, worker, _ := recorded(t, url, a)
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	seen := fleet.Observation{Key: a.Key, UID: "u1", Sync: fleet.SyncSynced, Health: fleet.HealthProgressing, SyncedRevision: "abc", OperationPhase: "Running",
-		OperationID: "op", OperationError: "e", Message: strings.Repeat("ü", 2000), Resources: 7, ReconciledAt: at, ResourceVersion: "1"}
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Sync: "older"}, seen, {Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "stranger"}}}))
+	seen := fleet.Observation{Key: a.Key, UID: "u1", Sync: fleet.SyncSynced,
+		Health: fleet.HealthProgressing, SyncedRevision: "abc", OperationPhase: "Running",
+		OperationID: "op", OperationError: "e", Message: strings.Repeat("ü", 2000), Resources: 7,
+		ReconciledAt: at, ResourceVersion: "1"}
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Sync: "older"}, seen,
+		{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "stranger"}}}))
 	if n := one[int](t, url, `SELECT count(*) FROM status`); n != 1 {
 		t.Fatalf("%d rows of status", n)
 	}
@@ -117,14 +143,18 @@ func TestObserveWritesWhatIsNewAndNothingElse(t *testing.T) {
 	}
 	seen.Health = fleet.HealthHealthy
 	check(t, s.Observe(t.Context(), worker, []fleet.Observation{seen}))
-	views, _, err := s.Applications(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{Health: fleet.HealthHealthy}, fleet.Page{Limit: 10})
+	views, _, err := s.Applications(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{
+		Health: fleet.HealthHealthy}, fleet.Page{Limit: 10})
 	check(t, err)
-	if len(views) != 1 || views[0].Sync != fleet.SyncSynced || views[0].Resources != 7 || views[0].SyncedRevision != "abc" || views[0].ObservedAt == nil ||
+	if len(views) != 1 || views[0].Sync != fleet.SyncSynced || views[0].Resources != 7 ||
+		views[0].SyncedRevision != "abc" || views[0].ObservedAt == nil ||
 		len(views[0].Message) > 1024 || !strings.HasSuffix(views[0].Message, "ü…") {
 		t.Fatalf("%+v", views)
 	}
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, UID: "u1", Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, Gone: true}}))
-	views, _, err = s.Applications(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{
+		{Key: a.Key, UID: "u1", Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, Gone: true}}))
+	views, _, err = s.Applications(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+		Limit: 10})
 	check(t, err)
 	if views[0].Health != fleet.HealthMissing || views[0].Sync != fleet.SyncUnknown {
 		t.Errorf("what is gone is %s and %s", views[0].Sync, views[0].Health)
@@ -136,12 +166,17 @@ func TestEngineReportSaysSinceWhen(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	worker := hold(t, s, "engine/eu-1")
-	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *fleet.Record) { r.Declarations = []fleet.Declaration{engineDeclaration("eu-1")} })))(t)
+	must(s.Record(t.Context(), hold(t, s, "reconciler"),
+		step(0, 1, func(r *fleet.Record) {
+			r.Declarations = []fleet.Declaration{
+				engineDeclaration("eu-1")}
+		})))(t)
 	report := func(r fleet.EngineReport) fleet.EngineView {
 		t.Helper()
 		r.Engine = "eu-1"
 		check(t, s.ReportEngine(t.Context(), worker, r))
-		v, _, err := s.Engines(t.Context(), fleet.Scope{}, fleet.Filter{Engine: "eu-1"}, fleet.Page{Limit: 1})
+		v, _, err := s.Engines(t.Context(), fleet.Scope{}, fleet.Filter{Engine: "eu-1"}, fleet.Page{
+			Limit: 1})
 		check(t, err)
 		return v[0]
 	}
@@ -153,8 +188,10 @@ func TestEngineReportSaysSinceWhen(t *testing.T) {
 	}
 	down := report(fleet.EngineReport{Message: "connection refused"})
 	still := report(fleet.EngineReport{Message: "no route to host"})
-	if !up.Reachable || up.ArgoCD != "v2.14.21" || up.Holder != "replica-1" || up.Epoch != 1 || down.Reachable || down.ArgoCD != "v2.14.21" ||
-		still.Message != "no route to host" || !still.Since.Equal(*down.Since) || !down.Since.After(*up.Since) {
+	if !up.Reachable || up.ArgoCD != "v2.14.21" || up.Holder != "replica-1" || up.Epoch != 1 ||
+		down.Reachable || down.ArgoCD != "v2.14.21" ||
+		still.Message != "no route to host" || !still.Since.Equal(*down.Since) ||
+		!down.Since.After(*up.Since) {
 		t.Errorf("up %+v\ndown %+v\nstill %+v", up, down, still)
 	}
 }
@@ -180,17 +217,20 @@ func TestEngineIsKnownUntilItsLastRowHasGone(t *testing.T) {
 	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
 	row := application("eu-1", "acme", "a", "prod", "v1")
 	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
-		r.Declarations, r.Rows = []fleet.Declaration{engineDeclaration("eu-1"), engineDeclaration("us-1")}, []fleet.Row{row}
+		r.Declarations, r.Rows = []fleet.Declaration{engineDeclaration("eu-1"),
+			engineDeclaration("us-1")}, []fleet.Row{row}
 	})))(t)
 	row.Absent = true
 	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
-		r.Removed, r.Rows = []fleet.Key{engineDeclaration("eu-1").Key, engineDeclaration("us-1").Key}, []fleet.Row{row}
+		r.Removed, r.Rows = []fleet.Key{engineDeclaration("eu-1").Key,
+			engineDeclaration("us-1").Key}, []fleet.Row{row}
 	})))(t)
 	specs := must(s.EngineSpecs(t.Context()))(t)
 	if len(specs) != 1 || specs["eu-1"].ArgoCD.InstallationID != "eu-1" {
 		t.Fatalf("engines: %+v", specs)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, applied(must(s.Changed(t.Context(), "eu-1", 0, 10))(t))))
+	check(t, s.Acknowledge(t.Context(), worker,
+		applied(must(s.Changed(t.Context(), "eu-1", 0, 10))(t))))
 	if specs := must(s.EngineSpecs(t.Context()))(t); len(specs) != 0 {
 		t.Errorf("engines: %+v", specs)
 	}
@@ -200,19 +240,26 @@ func TestSyncIsAskedForOnceAndEndsOnce(t *testing.T) {
 	t.Parallel()
 	a := application("eu-1", "acme", "a", "prod", "v1")
 	s, reconciler, worker, _ := recorded(t, newDatabase(t), a)
-	ask := fleet.SyncRequest{ID: "rollback/a", Key: a.Key, Tenant: "acme", Environment: "prod", Deployment: "a", SyncRun: "rollback", Revision: "4f1c", Prune: true, State: fleet.OperationPending}
+	ask := fleet.SyncRequest{ID: "rollback/a", Key: a.Key, Tenant: "acme", Environment: "prod",
+		Deployment: "a", SyncRun: "rollback", Revision: "4f1c", Prune: true,
+		State: fleet.OperationPending}
 	for n := 1; n < 3; n++ {
-		must(s.Record(t.Context(), reconciler, step(n, n+1, func(r *fleet.Record) { r.Syncs = []fleet.SyncRequest{ask} })))(t)
+		must(s.Record(t.Context(), reconciler,
+			step(n, n+1, func(r *fleet.Record) { r.Syncs = []fleet.SyncRequest{ask} })))(t)
 	}
-	if pending := must(s.PendingSyncs(t.Context(), "eu-1"))(t); !cmp.Equal(pending, []fleet.SyncRequest{ask}) {
+	if pending := must(s.PendingSyncs(t.Context(), "eu-1"))(t); !cmp.Equal(pending,
+		[]fleet.SyncRequest{ask}) {
 		t.Fatalf("pending: %s", cmp.Diff(pending, []fleet.SyncRequest{ask}))
 	}
 	check(t, s.UpdateSync(t.Context(), worker, ask.ID, fleet.OperationRunning, ""))
 	check(t, s.UpdateSync(t.Context(), worker, ask.ID, fleet.OperationSucceeded, "done"))
 	check(t, s.UpdateSync(t.Context(), worker, ask.ID, fleet.OperationFailed, "late news"))
-	operations, _, err := s.Operations(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10})
+	operations, _, err := s.Operations(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{},
+		fleet.Page{Limit: 10})
 	check(t, err)
-	if len(operations) != 1 || operations[0].State != fleet.OperationSucceeded || operations[0].Subject != "acme/a@prod" || operations[0].Done != 1 || operations[0].EndedAt == nil || operations[0].Message != "done" {
+	if len(operations) != 1 || operations[0].State != fleet.OperationSucceeded ||
+		operations[0].Subject != "acme/a@prod" || operations[0].Done != 1 ||
+		operations[0].EndedAt == nil || operations[0].Message != "done" {
 		t.Fatalf("operations: %+v", operations)
 	}
 	if pending := must(s.PendingSyncs(t.Context(), "eu-1"))(t); len(pending) != 0 {
@@ -220,7 +267,8 @@ func TestSyncIsAskedForOnceAndEndsOnce(t *testing.T) {
 	}
 }
 
-// A plan that was made while the mirror was small must not stay in use when it has grown: rows that are read per row that is written stay few.
+// A plan that was made while the mirror was small must not stay in use when it has grown: rows that
+// are read per row that is written stay few.
 func TestWorkGrowsNoFasterThanTheMirror(t *testing.T) {
 	t.Parallel()
 	const n = 3000
@@ -248,23 +296,29 @@ func TestWorkGrowsNoFasterThanTheMirror(t *testing.T) {
 	round(n)
 	s.Close() // its sessions tell what they did when they end
 	until(t, "the statistics", func() bool {
-		return one[int](t, url, `SELECT count(*) FROM pg_stat_user_tables WHERE relname IN ('desired', 'status') AND n_tup_upd >= $1`, n) == 2
+		return one[int](t, url,
+			`SELECT count(*) FROM pg_stat_user_tables WHERE relname IN ('desired', 'status') AND n_tup_upd >= $1`, n) == 2
 	})
-	if read := one[int](t, url, `SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_user_tables WHERE relname IN ('desired', 'status')`); read > 100*2*n {
+	if read := one[int](t, url,
+		`SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_user_tables WHERE relname IN ('desired', 'status')`); read > 100*2*n {
 		t.Errorf("%d rows were read to write %d twice", read, n)
 	}
 }
 
-// A row that is missing proves nothing: only one that was deleted because its object was proven gone does, in this incarnation of the database.
+// A row that is missing proves nothing: only one that was deleted because its object was proven
+// gone does, in this incarnation of the database.
 func TestARowThatWasLostHasNotVanished(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
 	recorder, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
-	lost, gone := application("eu-1", "acme", "lost", "prod", "v1"), application("eu-1", "acme", "gone", "prod", "v1")
-	must(s.Record(t.Context(), recorder, step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{lost, gone} })))(t)
+	lost, gone := application("eu-1", "acme", "lost", "prod", "v1"),
+		application("eu-1", "acme", "gone", "prod", "v1")
+	must(s.Record(t.Context(), recorder,
+		step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{lost, gone} })))(t)
 	lost.Absent, gone.Absent = true, true
-	must(s.Record(t.Context(), recorder, step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{lost, gone} })))(t)
+	must(s.Record(t.Context(), recorder,
+		step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{lost, gone} })))(t)
 	exec(t, url, `ALTER TABLE desired DISABLE TRIGGER removals`)
 	exec(t, url, `DELETE FROM desired WHERE name = $1`, lost.Key.Name)
 	exec(t, url, `ALTER TABLE desired ENABLE TRIGGER removals`)
@@ -272,12 +326,14 @@ func TestARowThatWasLostHasNotVanished(t *testing.T) {
 	if len(rows) != 1 {
 		t.Fatalf("rows %+v", rows)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{{Key: gone.Key, Seq: rows[0].Seq + 5, State: fleet.ApplyDeleting, Removed: true}}))
+	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{
+		{Key: gone.Key, Seq: rows[0].Seq + 5, State: fleet.ApplyDeleting, Removed: true}}))
 	keys := []fleet.ObjectKey{lost.Key, gone.Key}
 	if got := must(s.Vanished(t.Context(), keys))(t); len(got) != 0 {
 		t.Errorf("vanished: %v; an acknowledgement of another row counted", got)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{{Key: gone.Key, Seq: rows[0].Seq, State: fleet.ApplyDeleting, Removed: true}}))
+	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{
+		{Key: gone.Key, Seq: rows[0].Seq, State: fleet.ApplyDeleting, Removed: true}}))
 	if got := must(s.Vanished(t.Context(), keys))(t); !cmp.Equal(got, []fleet.ObjectKey{gone.Key}) {
 		t.Errorf("vanished: %v", got)
 	}
@@ -288,7 +344,8 @@ func TestARowThatWasLostHasNotVanished(t *testing.T) {
 	if ok, err := s.Renew(t.Context(), worker, time.Hour); ok || err != nil {
 		t.Errorf("a lease of another incarnation is renewed: %v, %v", ok, err)
 	}
-	err := s.Acknowledge(t.Context(), worker, []fleet.Ack{{Key: gone.Key, Seq: 1, State: fleet.ApplyApplied}})
+	err := s.Acknowledge(t.Context(), worker, []fleet.Ack{
+		{Key: gone.Key, Seq: 1, State: fleet.ApplyApplied}})
 	if !errors.Is(err, fleet.ErrFenced) {
 		t.Errorf("an acknowledgement under a lease of another incarnation: %v", err)
 	}

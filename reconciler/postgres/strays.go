@@ -12,7 +12,8 @@ import (
 
 // Lookup is the rows of these objects, as they stand now, in one query. An object without a row is
 // left out.
-func (s *Store) Lookup(ctx context.Context, engine fleet.EngineName, keys []fleet.ObjectKey) ([]fleet.Row, error) {
+func (s *Store) Lookup(ctx context.Context, engine fleet.EngineName,
+	keys []fleet.ObjectKey) ([]fleet.Row, error) {
 	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+`
 		FROM unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
 		JOIN desired d ON d.engine = k.engine AND d.kind = k.kind AND d.name = k.name
@@ -33,7 +34,8 @@ func (s *Store) StrayKeys(ctx context.Context, engine fleet.EngineName) ([]fleet
 // ReportStrays takes objects that a worker found without a row, and those of the list that are gone
 // or have a row by now. One that was made by a request from before its own deletion is removed: the
 // deletion was decided, and this is its end. fleet.ErrFenced when the lease has passed on.
-func (s *Store) ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray, gone []fleet.ObjectKey) error {
+func (s *Store) ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray,
+	gone []fleet.ObjectKey) error {
 	engine, err := leasedEngine(lease, found, func(f fleet.Stray) fleet.ObjectKey { return f.Key })
 	if err != nil {
 		return err
@@ -41,7 +43,8 @@ func (s *Store) ReportStrays(ctx context.Context, lease fleet.Lease, found []fle
 	err = s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
 		if len(gone) > 0 {
-			b.Queue(`DELETE FROM strays s USING unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
+			b.Queue(
+				`DELETE FROM strays s USING unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
 				WHERE s.engine = k.engine AND s.kind = k.kind AND s.name = k.name AND s.removed_at IS NULL`, objectColumns(gone)...)
 		}
 		if len(found) == 0 {
@@ -80,9 +83,9 @@ const sqlFindStrays = `
 		|| ' found: no declaration asks for what runs there; see argosy get strays')
 	FROM changed HAVING count(*) > 0`
 
-// An object of a newer epoch was written on purpose, one with the UID of the object that is gone came
-// back with the engine's state, and one that others have written to is no longer the request's alone:
-// they are listed, and somebody decides.
+// An object of a newer epoch was written on purpose, one with the UID of the object that is gone
+// came back with the engine's state, and one that others have written to is no longer the request's
+// alone: they are listed, and somebody decides.
 const sqlRemoveLate = `
 	WITH late AS MATERIALIZED (
 		SELECT s.engine, s.kind, s.name, s.uid, t.deletion
@@ -100,34 +103,41 @@ const sqlRemoveLate = `
 func (s *Store) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (fleet.StrayView, error) {
 	subject := fmt.Sprintf("stray %s %s on engine %s", r.Kind, r.Name, r.Engine)
 	if r.Deletion != fleet.DeletionDelete && r.Deletion != fleet.DeletionOrphan {
-		return fleet.StrayView{}, fmt.Errorf("%s: deletion is Delete or Orphan, not %q", subject, r.Deletion)
+		return fleet.StrayView{}, fmt.Errorf("%s: deletion is Delete or Orphan, not %q", subject,
+			r.Deletion)
 	}
 	var view fleet.StrayView
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		var seq int64
-		if err := tx.QueryRow(ctx, `SELECT remove_stray($1, $2, $3, $4, $5, $6)`, text(string(r.Engine)), text(string(r.Kind)),
+		if err := tx.QueryRow(ctx, `SELECT remove_stray($1, $2, $3, $4, $5, $6)`,
+			text(string(r.Engine)), text(string(r.Kind)),
 			text(r.Name), text(r.UID), string(r.Deletion), text(r.By)).Scan(&seq); err != nil {
 			return err
 		}
 		if seq == 0 {
 			return fleet.ErrNotFound
 		}
-		all, err := read(ctx, tx, scanStray, sqlStrays+` WHERE engine = $1 AND kind = $2 AND name = $3`,
+		all, err := read(ctx, tx, scanStray,
+			sqlStrays+` WHERE engine = $1 AND kind = $2 AND name = $3`,
 			text(string(r.Engine)), text(string(r.Kind)), text(r.Name))
 		if err != nil {
 			return err
 		}
 		view = all[0]
-		if r.Kind == fleet.ObjectApplication { // the guards look back on it like on any other deletion
-			if _, err := tx.Exec(ctx, `INSERT INTO deletions (at, revision, engine, name, tenant, environment, deployment, approved)
+		// the guards look back on it like on any other deletion
+		if r.Kind == fleet.ObjectApplication {
+			if _, err := tx.Exec(ctx,
+				`INSERT INTO deletions (at, revision, engine, name, tenant, environment, deployment, approved)
 				VALUES (now(), '', $1, $2, $3, $4, $5, true)`, string(view.Engine), view.Name, string(view.Tenant),
 				string(view.Environment), string(view.Deployment)); err != nil {
 				return err
 			}
 		}
-		return tell(ctx, tx, deed{kind: fleet.OperationRemoveStray, action: "remove-stray", subject: subject + ", UID " + r.UID,
-			tenant: view.Tenant, engine: r.Engine, by: r.By, note: r.Note,
-			event: fleet.Event{Kind: "engine", Name: string(r.Engine), Text: subject + " is removed"}})
+		return tell(ctx, tx, deed{kind: fleet.OperationRemoveStray, action: "remove-stray",
+			subject: subject + ", UID " + r.UID,
+			tenant:  view.Tenant, engine: r.Engine, by: r.By, note: r.Note,
+			event: fleet.Event{Kind: "engine", Name: string(r.Engine),
+				Text: subject + " is removed"}})
 	})
 	if err == nil {
 		s.decided(ctx, "")
@@ -140,15 +150,17 @@ const sqlStrays = `SELECT engine, kind, name, tenant, environment, deployment, u
 func scanStray(row pgx.CollectableRow) (fleet.StrayView, error) {
 	var v fleet.StrayView
 	var removed *time.Time
-	err := row.Scan(&v.Engine, &v.Kind, &v.Name, &v.Tenant, &v.Environment, &v.Deployment, &v.UID, &v.Revision, &v.Epoch, &v.FoundAt,
+	err := row.Scan(&v.Engine, &v.Kind, &v.Name, &v.Tenant, &v.Environment, &v.Deployment, &v.UID,
+		&v.Revision, &v.Epoch, &v.FoundAt,
 		&v.Deletion, &v.RemovedBy, &removed)
 	v.RemovedAt = removed
 	return v, err
 }
 
-// Strays match Filter.Engine and Filter.Tenant, by engine, kind and name. They are the platform's to
-// judge: with a tenant in scope there are none.
-func (s *Store) Strays(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.StrayView, string, error) {
+// Strays match Filter.Engine and Filter.Tenant, by engine, kind and name. They are the platform's
+// to judge: with a tenant in scope there are none.
+func (s *Store) Strays(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.StrayView, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
 	}
@@ -157,7 +169,9 @@ func (s *Store) Strays(ctx context.Context, scope fleet.Scope, by fleet.Filter, 
 	f.equal("tenant", string(by.Tenant))
 	return list(ctx, s, scope, listing[fleet.StrayView]{
 		name: "strays", keys: []string{"engine", "kind", "name"}, scan: scanStray, sql: sqlStrays,
-		key: func(v fleet.StrayView) []string { return []string{string(v.Engine), string(v.Kind), v.Name} },
+		key: func(v fleet.StrayView) []string {
+			return []string{string(v.Engine), string(v.Kind), v.Name}
+		},
 	}, f, page, nil)
 }
 

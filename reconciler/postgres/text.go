@@ -10,11 +10,14 @@ import (
 
 const (
 	maxMessage = 1024 // bytes that are kept of a message from outside
-	maxPath    = 1024 // bytes by which problems are ordered: an index takes 2704 of a whole key, and refuses the transaction for more
+	// bytes by which problems are ordered: an index takes 2704 of a whole key, and refuses the
+	// transaction for more
+	maxPath = 1024
 )
 
-// text is s as the database can hold it: it knows no NUL and no invalid UTF-8, and one such byte from a tenant or an engine would fail
-// the transaction of all others. What cannot be held is escaped rather than dropped, so that two names stay two.
+// text is s as the database can hold it: it knows no NUL and no invalid UTF-8, and one such byte
+// from a tenant or an engine would fail the transaction of all others. What cannot be held is
+// escaped rather than dropped, so that two names stay two.
 func text(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
@@ -60,7 +63,8 @@ func encoded[T any](items []T) ([]string, error) {
 	return texts, nil
 }
 
-// withoutNUL replaces each \u0000 of JSON text by \ufffd, and leaves \\u0000, a backslash and five characters, alone.
+// withoutNUL replaces each \u0000 of JSON text by \ufffd, and leaves \\u0000, a backslash and five
+// characters, alone.
 func withoutNUL(raw []byte) []byte {
 	if !bytes.Contains(raw, []byte(`\u0000`)) {
 		return raw

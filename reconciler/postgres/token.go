@@ -14,26 +14,28 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// A token is argosy_<id>_<secret>. The id finds the row; the row holds the SHA-256 of the whole text. A slow hash would add nothing: the
-// secret is 130 random bits, not a password.
+// A token is argosy_<id>_<secret>. The id finds the row; the row holds the SHA-256 of the whole
+// text. A slow hash would add nothing: the secret is 130 random bits, not a password.
 const tokenPrefix = "argosy_"
 
 const tokenColumns = `t.id, t.name, t.tenant, t.role, t.created_by, t.created_at, t.expires_at, t.revoked_at`
 
 func scanToken(row pgx.CollectableRow) (fleet.Token, error) {
 	var t fleet.Token
-	err := row.Scan(&t.ID, &t.Name, &t.Tenant, &t.Role, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt, &t.RevokedAt)
+	err := row.Scan(&t.ID, &t.Name, &t.Tenant, &t.Role, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt,
+		&t.RevokedAt)
 	return t, err
 }
 
-// VerifyToken tells whose token it is. Unknown, expired, revoked, malformed, or of a tenant that was removed since: fleet.ErrNotFound, and
-// neither the answer nor its timing tells which.
+// VerifyToken tells whose token it is. Unknown, expired, revoked, malformed, or of a tenant that
+// was removed since: fleet.ErrNotFound, and neither the answer nor its timing tells which.
 func (s *Store) VerifyToken(ctx context.Context, plaintext string) (fleet.Token, error) {
 	id := tokenID(plaintext)
 	hash := sha256.Sum256([]byte(plaintext))
 	var stored []byte
 	found, err := collect(ctx, s, func(row pgx.CollectableRow) (t fleet.Token, err error) {
-		err = row.Scan(&stored, &t.ID, &t.Name, &t.Tenant, &t.Role, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt, &t.RevokedAt)
+		err = row.Scan(&stored, &t.ID, &t.Name, &t.Tenant, &t.Role, &t.CreatedBy, &t.CreatedAt,
+			&t.ExpiresAt, &t.RevokedAt)
 		return t, err
 	}, `
 		SELECT t.hash, `+tokenColumns+` FROM tokens t
@@ -61,11 +63,12 @@ func tokenID(plaintext string) string {
 	return text(id)
 }
 
-// CreateToken makes a token from Name, Tenant, Role, CreatedBy and ExpiresAt, and returns it with its plaintext, which is kept nowhere.
-// fleet.ErrNotFound when there is no such tenant.
+// CreateToken makes a token from Name, Tenant, Role, CreatedBy and ExpiresAt, and returns it with
+// its plaintext, which is kept nowhere. fleet.ErrNotFound when there is no such tenant.
 func (s *Store) CreateToken(ctx context.Context, t fleet.Token) (fleet.Token, string, error) {
 	if t.Role != fleet.RoleRead && t.Role != fleet.RoleWrite {
-		return fleet.Token{}, "", fmt.Errorf("token %s: a role is read or write, not %q", t.Name, t.Role)
+		return fleet.Token{}, "", fmt.Errorf("token %s: a role is read or write, not %q", t.Name,
+			t.Role)
 	}
 	if err := fleet.ValidateName(t.Name); err != nil {
 		return fleet.Token{}, "", fmt.Errorf("token: %w", err)
@@ -81,7 +84,8 @@ func (s *Store) CreateToken(ctx context.Context, t fleet.Token) (fleet.Token, st
 		if err != nil {
 			return err
 		}
-		made, err := read(ctx, tx, scanToken, `SELECT `+tokenColumns+` FROM tokens t WHERE t.id = $1 AND t.hash = $2`, t.ID, hash[:])
+		made, err := read(ctx, tx, scanToken, `SELECT `+tokenColumns+
+			` FROM tokens t WHERE t.id = $1 AND t.hash = $2`, t.ID, hash[:])
 		if err != nil {
 			return err
 		}
@@ -91,7 +95,8 @@ func (s *Store) CreateToken(ctx context.Context, t fleet.Token) (fleet.Token, st
 		if t = made[0]; tag.RowsAffected() == 0 {
 			return nil // the attempt before was committed after all
 		}
-		return tell(ctx, tx, deed{action: "create token", subject: t.Subject(), tenant: t.Tenant, by: t.CreatedBy, note: string(t.Role)})
+		return tell(ctx, tx, deed{action: "create token", subject: t.Subject(), tenant: t.Tenant,
+			by: t.CreatedBy, note: string(t.Role)})
 	})
 	if err != nil {
 		return fleet.Token{}, "", fmt.Errorf("token %s: %w", t.Name, err)
@@ -99,29 +104,36 @@ func (s *Store) CreateToken(ctx context.Context, t fleet.Token) (fleet.Token, st
 	return t, plaintext, nil
 }
 
-// RevokeToken ends a token at once. One that has ended stays as it is; fleet.ErrNotFound when there is none of that ID.
+// RevokeToken ends a token at once. One that has ended stays as it is; fleet.ErrNotFound when there
+// is none of that ID.
 func (s *Store) RevokeToken(ctx context.Context, id, by string) error {
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		var t fleet.Token
-		err := tx.QueryRow(ctx, `SELECT name, tenant, revoked_at FROM tokens WHERE id = $1 FOR UPDATE`, text(id)).Scan(&t.Name, &t.Tenant, &t.RevokedAt)
+		err := tx.QueryRow(ctx,
+			`SELECT name, tenant, revoked_at FROM tokens WHERE id = $1 FOR UPDATE`, text(id)).Scan(
+			&t.Name, &t.Tenant, &t.RevokedAt)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fleet.ErrNotFound
 		}
 		if err != nil || t.RevokedAt != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `UPDATE tokens SET revoked_at = now() WHERE id = $1`, text(id)); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE tokens SET revoked_at = now() WHERE id = $1`,
+			text(id)); err != nil {
 			return err
 		}
-		return tell(ctx, tx, deed{action: "revoke token", subject: t.Subject(), tenant: t.Tenant, by: by, note: text(id)})
+		return tell(ctx, tx, deed{action: "revoke token", subject: t.Subject(), tenant: t.Tenant,
+			by: by, note: text(id)})
 	})
 	return wrap(err, "token %s", id)
 }
 
-// ListTokens are all, newest first, those that have ended included. None of them has a form of its plaintext.
+// ListTokens are all, newest first, those that have ended included. None of them has a form of its
+// plaintext.
 func (s *Store) ListTokens(ctx context.Context, page fleet.Page) ([]fleet.Token, string, error) {
 	return list(ctx, s, fleet.Scope{}, listing[fleet.Token]{
-		name: "tokens", sql: `SELECT ` + tokenColumns + ` FROM tokens t`, keys: []string{"t.id"}, newest: true, scan: scanToken,
+		name: "tokens", sql: `SELECT ` + tokenColumns + ` FROM tokens t`, keys: []string{"t.id"},
+		newest: true, scan: scanToken,
 		key: func(t fleet.Token) []string { return []string{t.ID} },
 	}, filter{}, page, nil)
 }

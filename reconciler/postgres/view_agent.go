@@ -12,7 +12,8 @@ import (
 // agentSeen is how old a replica's last beat may be while its agents count as connected.
 const agentSeen = `interval '30 seconds'`
 
-// sqlAgents is every environment and Engine that is declared as reached by an agent, and those of which nothing but the agent is left.
+// sqlAgents is every environment and Engine that is declared as reached by an agent, and those of
+// which nothing but the agent is left.
 const sqlAgents = `
 	SELECT e.tenant, e.name, e.mode FROM (
 		SELECT d.tenant, d.name, coalesce(d.body #>> '{environment,agent,mode}', 'managed') AS mode
@@ -23,9 +24,11 @@ const sqlAgents = `
 		UNION ALL
 		SELECT a.tenant, a.name, a.mode FROM agents a WHERE NOT a.declared AND a.ended_at IS NULL AND still_of(a.tenant, a.tenant_uid)) e`
 
-// Agents match Filter.{Tenant, Environment, Engine}, by tenant and name; those of the platform's Engines come first. One that is declared and that
-// nobody has joined is among them, with an empty ID. A page costs what its agents have, not what all engines do.
-func (s *Store) Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.AgentView, string, error) {
+// Agents match Filter.{Tenant, Environment, Engine}, by tenant and name; those of the platform's
+// Engines come first. One that is declared and that nobody has joined is among them, with an empty
+// ID. A page costs what its agents have, not what all engines do.
+func (s *Store) Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.AgentView, string, error) {
 	f := filter{}
 	f.tenants("e.tenant", scope, by.Tenant)
 	if by.Environment != "" {
@@ -33,10 +36,12 @@ func (s *Store) Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, 
 		f.and("e.tenant <> ''")
 	}
 	if by.Engine != "" {
-		// The engine of an environment whose names are too long for it is known once it was joined: see fleet.AgentEngine.
+		// The engine of an environment whose names are too long for it is known once it was joined:
+		// see fleet.AgentEngine.
 		place := f.place(text(string(by.Engine)))
 		f.and("(e.tenant || CASE e.tenant WHEN '' THEN '' ELSE '.' END || e.name = " + place +
-			" OR EXISTS (SELECT FROM agents a WHERE a.engine = " + place + " AND a.tenant = e.tenant AND a.name = e.name))")
+			" OR EXISTS (SELECT FROM agents a WHERE a.engine = " + place +
+			" AND a.tenant = e.tenant AND a.name = e.name))")
 	}
 	return list(ctx, s, scope, listing[fleet.AgentView]{
 		name: "agents", keys: []string{"e.tenant", "e.name"}, sql: sqlAgents, scan: scanAgentView,
@@ -62,8 +67,9 @@ func viewName(a fleet.AgentView) string {
 	return agentName(fleet.Agent{Tenant: a.Tenant, Environment: a.Environment, Engine: a.Engine})
 }
 
-// sqlAgentsPage is the identity of each agent, the live one or the last that was, and what it has not done yet. The rows of each are found by
-// their engine, one agent after another: of a join the planner would read those of all engines as soon as a page is long.
+// sqlAgentsPage is the identity of each agent, the live one or the last that was, and what it has
+// not done yet. The rows of each are found by their engine, one agent after another: of a join the
+// planner would read those of all engines as soon as a page is long.
 const sqlAgentsPage = `
 	SELECT coalesce(a.id, ''), coalesce(a.ended_at IS NULL AND r.beat_at > clock_timestamp() - ` + agentSeen + `, false), greatest(r.beat_at, a.seen_at),
 		a.joined_at, a.expires_at, CASE WHEN a.ended = 'revoked' THEN a.ended_at END, coalesce(a.ended = 'cloned', false), coalesce(a.version, ''),
@@ -82,7 +88,9 @@ const sqlAgentsPage = `
 	ORDER BY g.n`
 
 func completeAgents(ctx context.Context, tx pgx.Tx, agents []fleet.AgentView) error {
-	rows, err := tx.Query(ctx, sqlAgentsPage, column(agents, func(a fleet.AgentView) string { return string(a.Tenant) }), column(agents, viewName),
+	rows, err := tx.Query(ctx, sqlAgentsPage, column(agents, func(a fleet.AgentView) string {
+		return string(a.Tenant)
+	}), column(agents, viewName),
 		column(agents, func(a fleet.AgentView) string { return string(a.Engine) }))
 	if err != nil {
 		return err
@@ -90,12 +98,15 @@ func completeAgents(ctx context.Context, tx pgx.Tx, agents []fleet.AgentView) er
 	defer rows.Close()
 	for i := 0; rows.Next(); i++ {
 		a := &agents[i]
-		if err := rows.Scan(&a.ID, &a.Connected, &a.SeenAt, &a.JoinedAt, &a.ExpiresAt, &a.RevokedAt, &a.Cloned, &a.Version, &a.ArgoCD, &a.Reachable, &a.Message,
-			&a.HeldDeletions, &a.Strays, &a.Own, &a.Pending, &a.Lag, &a.PendingDeletions); err != nil {
+		if err := rows.Scan(&a.ID, &a.Connected, &a.SeenAt, &a.JoinedAt, &a.ExpiresAt, &a.RevokedAt,
+			&a.Cloned, &a.Version, &a.ArgoCD, &a.Reachable, &a.Message,
+			&a.HeldDeletions, &a.Strays, &a.Own, &a.Pending, &a.Lag,
+			&a.PendingDeletions); err != nil {
 			return err
 		}
 		if a.Own > fleet.MaxOwn {
-			a.Message = joinWords(a.Message, fmt.Sprintf("%d own Applications, of which %d are shown", a.Own, fleet.MaxOwn))
+			a.Message = joinWords(a.Message,
+				fmt.Sprintf("%d own Applications, of which %d are shown", a.Own, fleet.MaxOwn))
 		}
 	}
 	return rows.Err()

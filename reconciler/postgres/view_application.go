@@ -22,9 +22,11 @@ const sqlApply = `CASE
 // sqlBlockedAfter is fleet.DeletionBlockedAfter.
 var sqlBlockedAfter = fmt.Sprintf("interval '%d seconds'", fleet.DeletionBlockedAfter/time.Second)
 
-// Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health, Apply, Name}, in the order of tenant,
-// deployment, environment. One that is being removed is among them until its engine has proven it gone.
-func (s *Store) Applications(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.ApplicationView, string, error) {
+// Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health,
+// Apply, Name}, in the order of tenant, deployment, environment. One that is being removed is among
+// them until its engine has proven it gone.
+func (s *Store) Applications(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.ApplicationView, string, error) {
 	f := filter{conditions: []string{"d.kind = 'Application'"}}
 	f.tenants("d.tenant", scope, by.Tenant)
 	f.equal("d.environment", string(by.Environment))
@@ -44,16 +46,19 @@ func (s *Store) Applications(ctx context.Context, scope fleet.Scope, by fleet.Fi
 	}
 	f.equal(sqlApply, string(by.Apply))
 	return list(ctx, s, scope, listing[fleet.ApplicationView]{
-		name: "applications", keys: []string{"d.tenant", "d.deployment", "d.environment", "d.engine"}, scan: scanApplication,
+		name: "applications", keys: []string{"d.tenant", "d.deployment", "d.environment",
+			"d.engine"}, scan: scanApplication,
 		sql: `SELECT d.tenant, d.environment, d.deployment, d.name, d.engine, d.revision, d.body, d.created_at, d.changed_at, ` + sqlApply + `,
 			concat_ws('; ', CASE WHEN s.seq = d.seq THEN nullif(s.state_message || ` + sqlWaited + `, '') END, unread.why), coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
 			coalesce(s.synced_revision, ''), coalesce(s.operation_phase, ''),
 			CASE WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END, coalesce(s.resources, 0), s.observed_at,
 			coalesce(s.uid, ''), r.reason, r.message, r.since, r.parked, coalesce(d.absent AND d.deletion <> 'Orphan' AND r.since < now() - ` + sqlBlockedAfter + `, false)` +
-			fromRows + `LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
+			fromRows +
+			`LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
 			LEFT JOIN ` + sqlUnread + ` unread ON unread.engine = d.engine AND unread.tenant = d.tenant AND unread.deployment = d.deployment`,
 		key: func(a fleet.ApplicationView) []string {
-			return []string{string(a.Tenant), string(a.Deployment), string(a.Environment), string(a.Engine)}
+			return []string{string(a.Tenant), string(a.Deployment), string(a.Environment),
+				string(a.Engine)}
 		},
 	}, f, page, nil)
 }
@@ -62,8 +67,10 @@ func scanApplication(row pgx.CollectableRow) (fleet.ApplicationView, error) {
 	var a fleet.ApplicationView
 	var u unreachable
 	var body pgtype.DriverBytes // not copied: it is read before the next row
-	err := row.Scan(&a.Tenant, &a.Environment, &a.Deployment, &a.Name, &a.Engine, &a.Revision, &body, &a.CreatedAt, &a.ChangedAt, &a.Apply,
-		&a.ApplyMessage, &a.Sync, &a.Health, &a.SyncedRevision, &a.OperationPhase, &a.Message, &a.Resources, &a.ObservedAt,
+	err := row.Scan(&a.Tenant, &a.Environment, &a.Deployment, &a.Name, &a.Engine, &a.Revision,
+		&body, &a.CreatedAt, &a.ChangedAt, &a.Apply,
+		&a.ApplyMessage, &a.Sync, &a.Health, &a.SyncedRevision, &a.OperationPhase, &a.Message,
+		&a.Resources, &a.ObservedAt,
 		&a.UID, &u.reason, &u.message, &u.since, &u.parked, &a.DeletionBlocked)
 	a.Unreachable = u.view()
 	if err != nil {

@@ -18,7 +18,8 @@ type standing struct {
 type pair [2]string
 
 // standings counts the Applications of each pair by two expressions over desired d.
-func standings(ctx context.Context, tx pgx.Tx, first, second string, pairs []pair) (map[pair]standing, error) {
+func standings(ctx context.Context, tx pgx.Tx, first, second string,
+	pairs []pair) (map[pair]standing, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT `+first+`, `+second+`, count(*), count(*) FILTER (WHERE s.sync = 'Synced'), count(*) FILTER (WHERE s.health = 'Healthy'),
 			count(*) FILTER (WHERE s.seq = d.seq AND s.state IN ('Failed', 'Conflict')), count(*) FILTER (WHERE d.held)`+fromRows+`
@@ -31,7 +32,8 @@ func standings(ctx context.Context, tx pgx.Tx, first, second string, pairs []pai
 	found := map[pair]standing{}
 	var p pair
 	var c standing
-	_, err = pgx.ForEachRow(rows, []any{&p[0], &p[1], &c.Applications, &c.Synced, &c.Healthy, &c.Failed, &c.held}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&p[0], &p[1], &c.Applications, &c.Synced, &c.Healthy,
+		&c.Failed, &c.held}, func() error {
 		found[p] = c
 		return nil
 	})
@@ -55,7 +57,8 @@ func tally(ctx context.Context, tx pgx.Tx, pairs []pair, sql string) (map[pair]i
 }
 
 // problemsOf counts the problems of declarations of one kind, by tenant and name.
-func problemsOf(ctx context.Context, tx pgx.Tx, kind fleet.Kind, pairs []pair) (map[pair]int, error) {
+func problemsOf(ctx context.Context, tx pgx.Tx, kind fleet.Kind, pairs []pair) (map[pair]int,
+	error) {
 	return tally(ctx, tx, pairs, `
 		SELECT tenant, name, count(*) FROM `+sqlProblems+` p
 		WHERE kind = '`+string(kind)+`' AND (tenant, name) IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY 1, 2`)

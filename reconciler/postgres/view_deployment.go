@@ -8,22 +8,29 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Deployments match Filter.{Tenant, Deployment, Environment}, by tenant and name: of Environment, those that name it or select it.
-func (s *Store) Deployments(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.DeploymentView, string, error) {
+// Deployments match Filter.{Tenant, Deployment, Environment}, by tenant and name: of Environment,
+// those that name it or select it.
+func (s *Store) Deployments(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.DeploymentView, string, error) {
 	f := filter{conditions: []string{"e.kind = 'GitOpsDeployment'"}}
 	f.tenants("e.tenant", scope, by.Tenant)
 	f.equal("e.name", string(by.Deployment))
 	if by.Environment != "" {
-		f.and(`EXISTS (SELECT FROM declarations t WHERE t.kind = 'ManagedEnvironment' AND t.tenant = e.tenant
+		f.and(
+			`EXISTS (SELECT FROM declarations t WHERE t.kind = 'ManagedEnvironment' AND t.tenant = e.tenant
 			AND t.name = ` + f.place(text(string(by.Environment))) + ` AND ` + sqlTargets + `)`)
 	}
 	return list(ctx, s, scope, listing[fleet.DeploymentView]{
-		name: "deployments", keys: []string{"e.tenant", "e.name"}, sql: `SELECT e.body FROM declarations e`, scan: scanDeployment,
-		key: func(d fleet.DeploymentView) []string { return []string{string(d.Tenant), string(d.Name)} },
+		name: "deployments", keys: []string{"e.tenant", "e.name"},
+		sql: `SELECT e.body FROM declarations e`, scan: scanDeployment,
+		key: func(d fleet.DeploymentView) []string {
+			return []string{string(d.Tenant), string(d.Name)}
+		},
 	}, f, page, completeDeployments)
 }
 
-// sqlTargets says whether the environment t is one of the deployment e: named, or selected by every one of at least one label.
+// sqlTargets says whether the environment t is one of the deployment e: named, or selected by every
+// one of at least one label.
 const sqlTargets = `(
 	coalesce((e.body #> '{deployment,destination,environments}') ? t.name, false) OR
 	coalesce(nullif(e.body #> '{deployment,destination,environmentSelector,matchLabels}', '{}') <@ (t.body -> 'labels'), false))`
@@ -31,7 +38,8 @@ const sqlTargets = `(
 func scanDeployment(row pgx.CollectableRow) (fleet.DeploymentView, error) {
 	var d fleet.Declaration
 	err := row.Scan(&d)
-	v := fleet.DeploymentView{Tenant: d.Key.Tenant, Name: fleet.DeploymentName(d.Key.Name), Labels: d.Labels, Environments: []fleet.EnvironmentName{}}
+	v := fleet.DeploymentView{Tenant: d.Key.Tenant, Name: fleet.DeploymentName(d.Key.Name),
+		Labels: d.Labels, Environments: []fleet.EnvironmentName{}}
 	if d.Deployment != nil {
 		v.Source, v.Namespace = d.Deployment.Source, d.Deployment.Destination.Namespace
 	}
@@ -39,7 +47,9 @@ func scanDeployment(row pgx.CollectableRow) (fleet.DeploymentView, error) {
 }
 
 func completeDeployments(ctx context.Context, tx pgx.Tx, deployments []fleet.DeploymentView) error {
-	names := column(deployments, func(d fleet.DeploymentView) pair { return pair{string(d.Tenant), string(d.Name)} })
+	names := column(deployments, func(d fleet.DeploymentView) pair {
+		return pair{string(d.Tenant), string(d.Name)}
+	})
 	counts, err := standings(ctx, tx, "d.tenant", "d.deployment", names)
 	if err != nil {
 		return err

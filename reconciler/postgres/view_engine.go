@@ -9,9 +9,11 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Engines match Filter.Engine, by name. They belong to the platform: with a tenant in scope there are none. One behind an agent is reached while
-// the agent is connected and reaches it; while it is not connected, Message says so.
-func (s *Store) Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.EngineView, string, error) {
+// Engines match Filter.Engine, by name. They belong to the platform: with a tenant in scope there
+// are none. One behind an agent is reached while the agent is connected and reaches it; while it is
+// not connected, Message says so.
+func (s *Store) Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.EngineView, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
 	}
@@ -28,14 +30,14 @@ func (s *Store) Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter,
 	}, f, page, completeEngines)
 }
 
-// fromEngines is the declared Engines, e, what is known of each, g, who works for it, l, and of one behind an agent the agent, a, and the
-// replica that it is connected to, r.
+// fromEngines is the declared Engines, e, what is known of each, g, who works for it, l, and of one
+// behind an agent the agent, a, and the replica that it is connected to, r.
 const fromEngines = `
 	FROM declarations e LEFT JOIN engines g ON g.engine = e.name LEFT JOIN leases l ON l.name = 'engine/' || e.name
 		LEFT JOIN agents a ON a.engine = e.name AND a.ended_at IS NULL LEFT JOIN replicas r ON r.replica = a.connected_to`
 
-// engineAway is whether the agent that the engine is reached by is not connected. What it said last is what engines remember, and says nothing
-// of now.
+// engineAway is whether the agent that the engine is reached by is not connected. What it said last
+// is what engines remember, and says nothing of now.
 const engineAway = `(e.body #> '{engine,connection,agent}' IS NOT NULL AND coalesce(r.beat_at <= clock_timestamp() - ` + agentSeen + `, true))`
 
 func scanEngine(row pgx.CollectableRow) (fleet.EngineView, error) {
@@ -43,13 +45,15 @@ func scanEngine(row pgx.CollectableRow) (fleet.EngineView, error) {
 	var d fleet.Declaration
 	var away, joined bool
 	var seen *time.Time
-	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch, &away, &joined, &seen, &e.WentBackAt, &e.WentBack, &e.Strays,
+	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch,
+		&away, &joined, &seen, &e.WentBackAt, &e.WentBack, &e.Strays,
 		&e.Unreachable, &e.Parked)
 	if away {
 		withoutAgent(&e, joined, seen)
 	}
 	if spec := d.Engine; spec != nil {
-		e.Region, e.State, e.Ring, e.Capacity, e.InstanceID = spec.Region, spec.State, spec.Ring, spec.Capacity, spec.ArgoCD.InstallationID
+		e.Region, e.State, e.Ring, e.Capacity, e.InstanceID = spec.Region, spec.State, spec.Ring,
+			spec.Capacity, spec.ArgoCD.InstallationID
 	}
 	if e.State == "" {
 		e.State = fleet.EngineActive
@@ -60,8 +64,8 @@ func scanEngine(row pgx.CollectableRow) (fleet.EngineView, error) {
 	return e, err
 }
 
-// withoutAgent says why an engine is not reached whose agent is not connected: since it was last seen, unless its Argo CD could not be reached
-// before.
+// withoutAgent says why an engine is not reached whose agent is not connected: since it was last
+// seen, unless its Argo CD could not be reached before.
 func withoutAgent(e *fleet.EngineView, joined bool, seen *time.Time) {
 	if e.Reachable {
 		e.Since = seen
@@ -94,14 +98,16 @@ func completeEngines(ctx context.Context, tx pgx.Tx, engines []fleet.EngineView)
 	if err != nil {
 		return err
 	}
-	stops, err := read(ctx, tx, scanStop, `SELECT scope, name, by, reason, at FROM stops WHERE scope IN ('fleet', 'engine')`)
+	stops, err := read(ctx, tx, scanStop,
+		`SELECT scope, name, by, reason, at FROM stops WHERE scope IN ('fleet', 'engine')`)
 	if err != nil {
 		return err
 	}
 	for i := range engines {
 		e := &engines[i]
 		e.Counts, e.Pending = counts[names[i]].Counts, pending[names[i]]
-		e.Load = fleet.EngineLoad{Applications: e.Counts.Applications, Environments: placed[names[i]]}
+		e.Load = fleet.EngineLoad{Applications: e.Counts.Applications,
+			Environments: placed[names[i]]}
 		for _, stop := range stops {
 			e.Stopped = e.Stopped || stop.Scope == fleet.StopFleet || stop.Name == string(e.Name)
 		}

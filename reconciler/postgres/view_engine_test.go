@@ -11,7 +11,8 @@ import (
 
 func (k *agentKit) engine(name fleet.EngineName) fleet.EngineView {
 	k.t.Helper()
-	all, _, err := k.Engines(k.t.Context(), fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{Limit: 10})
+	all, _, err := k.Engines(k.t.Context(), fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{
+		Limit: 10})
 	check(k.t, err)
 	if len(all) != 1 {
 		k.t.Fatalf("engines called %s: %+v", name, all)
@@ -19,16 +20,19 @@ func (k *agentKit) engine(name fleet.EngineName) fleet.EngineView {
 	return all[0]
 }
 
-// What an agent said last is true no longer than the agent is connected, and is true again as soon as it is back.
+// What an agent said last is true no longer than the agent is connected, and is true again as soon
+// as it is back.
 func TestEngineBehindAnAgentIsReachedWhileItIsConnected(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
-	exec(t, k.url, `UPDATE engines SET reachable = true, message = '' WHERE engine IN ('eu-1', 'far-1')`)
+	exec(t, k.url,
+		`UPDATE engines SET reachable = true, message = '' WHERE engine IN ('eu-1', 'far-1')`)
 	want := func(when, message string, since *time.Time) {
 		t.Helper()
 		e := k.engine("far-1")
-		if e.Reachable || !strings.HasPrefix(e.Message, message) || (since == nil) != (e.Since == nil) || since != nil && !since.Equal(*e.Since) {
+		if e.Reachable || !strings.HasPrefix(e.Message, message) ||
+			(since == nil) != (e.Since == nil) || since != nil && !since.Equal(*e.Since) {
 			t.Errorf("%s: reachable %t since %v, %q", when, e.Reachable, e.Since, e.Message)
 		}
 		if eu := k.engine("eu-1"); !eu.Reachable {
@@ -53,7 +57,8 @@ func TestEngineBehindAnAgentIsReachedWhileItIsConnected(t *testing.T) {
 	if e := k.engine("far-1"); !e.Reachable || e.Message != "well" {
 		t.Errorf("back: %+v", e)
 	}
-	exec(t, k.url, `UPDATE agents SET seen_at = now() - interval '2 hours'; UPDATE replicas SET beat_at = now() - interval '31 seconds'`)
+	exec(t, k.url,
+		`UPDATE agents SET seen_at = now() - interval '2 hours'; UPDATE replicas SET beat_at = now() - interval '31 seconds'`)
 	want("its replica is gone", "its agent was last seen at ", seen())
 	check(t, k.ReportAgent(ctx, o.Lease, fleet.AgentReport{Message: "connection refused"}))
 	since := one[time.Time](t, k.url, `SELECT since FROM engines WHERE engine = 'far-1'`)
@@ -75,7 +80,8 @@ func TestEnginesReadNoOtherAgents(t *testing.T) {
 	check(t, err)
 	list := seen.of(t, "FROM declarations e")
 	must(s.Figures(t.Context(), asLeader))(t)
-	for name, asked := range map[string]string{"list": list.SQL, "figures": seen.of(t, "FROM declarations e").SQL} {
+	for name, asked := range map[string]string{
+		"list": list.SQL, "figures": seen.of(t, "FROM declarations e").SQL} {
 		if !strings.Contains(asked, "JOIN replicas") || name == "figures" && asked == list.SQL {
 			t.Fatalf("%s asks %s", name, asked)
 		}

@@ -9,19 +9,24 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// sqlPlacement is placements p as a whole. The version before kept the alternatives within the body.
+// sqlPlacement is placements p as a whole. The version before kept the alternatives within the
+// body.
 const sqlPlacement = `CASE WHEN p.alternatives IS NULL THEN p.body ELSE p.body || jsonb_build_object('alternatives', p.alternatives) END`
 
 // Environments match Filter.{Tenant, Environment, Engine}, by tenant and name.
-func (s *Store) Environments(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.EnvironmentView, string, error) {
+func (s *Store) Environments(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.EnvironmentView, string, error) {
 	f := filter{conditions: []string{"e.kind = 'ManagedEnvironment'"}}
 	f.tenants("e.tenant", scope, by.Tenant)
 	f.equal("e.name", string(by.Environment))
 	f.equal("p.engine", string(by.Engine))
 	return list(ctx, s, scope, listing[fleet.EnvironmentView]{
 		name: "environments", keys: []string{"e.tenant", "e.name"}, scan: scanEnvironment,
-		sql: `SELECT e.body, ` + sqlPlacement + ` FROM declarations e LEFT JOIN placements p ON p.tenant = e.tenant AND p.environment = e.name`,
-		key: func(e fleet.EnvironmentView) []string { return []string{string(e.Tenant), string(e.Name)} },
+		sql: `SELECT e.body, ` + sqlPlacement +
+			` FROM declarations e LEFT JOIN placements p ON p.tenant = e.tenant AND p.environment = e.name`,
+		key: func(e fleet.EnvironmentView) []string {
+			return []string{string(e.Tenant), string(e.Name)}
+		},
 	}, f, page, completeEnvironments)
 }
 
@@ -31,7 +36,8 @@ func scanEnvironment(row pgx.CollectableRow) (fleet.EnvironmentView, error) {
 	if err := row.Scan(&d, &p); err != nil {
 		return fleet.EnvironmentView{}, err
 	}
-	e := fleet.EnvironmentView{Tenant: d.Key.Tenant, Name: fleet.EnvironmentName(d.Key.Name), Labels: d.Labels}
+	e := fleet.EnvironmentView{Tenant: d.Key.Tenant, Name: fleet.EnvironmentName(d.Key.Name),
+		Labels: d.Labels}
 	if spec := d.Environment; spec != nil {
 		e.Namespaces, e.Region = spec.Namespaces, spec.Region
 		if spec.Cluster != nil {
@@ -45,14 +51,18 @@ func scanEnvironment(row pgx.CollectableRow) (fleet.EnvironmentView, error) {
 		}
 	}
 	if p == nil {
-		p = &fleet.Placement{Environment: fleet.EnvironmentID{Tenant: e.Tenant, Name: e.Name}, Reason: "not decided yet"}
+		p = &fleet.Placement{Environment: fleet.EnvironmentID{Tenant: e.Tenant, Name: e.Name},
+			Reason: "not decided yet"}
 	}
 	e.Engine, e.Placement = p.Engine, *p
 	return e, nil
 }
 
-func completeEnvironments(ctx context.Context, tx pgx.Tx, environments []fleet.EnvironmentView) error {
-	names := column(environments, func(e fleet.EnvironmentView) pair { return pair{string(e.Tenant), string(e.Name)} })
+func completeEnvironments(ctx context.Context, tx pgx.Tx,
+	environments []fleet.EnvironmentView) error {
+	names := column(environments, func(e fleet.EnvironmentView) pair {
+		return pair{string(e.Tenant), string(e.Name)}
+	})
 	counts, err := standings(ctx, tx, "d.tenant", "d.environment", names)
 	if err != nil {
 		return err
@@ -79,14 +89,18 @@ func completeEnvironments(ctx context.Context, tx pgx.Tx, environments []fleet.E
 	return nil
 }
 
-// Explain is the stored placement of an environment; fleet.ErrNotFound when there is no such environment in scope.
-func (s *Store) Explain(ctx context.Context, scope fleet.Scope, environment fleet.EnvironmentID) (fleet.Placement, error) {
+// Explain is the stored placement of an environment; fleet.ErrNotFound when there is no such
+// environment in scope.
+func (s *Store) Explain(ctx context.Context, scope fleet.Scope,
+	environment fleet.EnvironmentID) (fleet.Placement, error) {
 	f := filter{}
 	f.tenants("tenant", scope, "")
-	f.and("tenant = " + f.place(text(string(environment.Tenant))) + " AND environment = " + f.place(text(string(environment.Name))))
+	f.and("tenant = " + f.place(text(string(environment.Tenant))) + " AND environment = " +
+		f.place(text(string(environment.Name))))
 	var p fleet.Placement
 	err := s.within(ctx, scope, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, `SELECT `+sqlPlacement+` FROM placements p`+f.where(), f.args...).Scan(&p)
+		return tx.QueryRow(ctx, `SELECT `+sqlPlacement+` FROM placements p`+f.where(),
+			f.args...).Scan(&p)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = fleet.ErrNotFound

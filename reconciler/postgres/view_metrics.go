@@ -11,14 +11,17 @@ import (
 )
 
 const (
-	walkRows   = 20_000 // that Figures looks at in all to count what is pending, and as many to see how far revisions have come
-	leastWalk  = 200    // of them, for each revision
-	openAtMost = 100    // revisions that are counted as not applied: the oldest
+	// that Figures looks at in all to count what is pending, and as many to see how far revisions
+	// have come
+	walkRows   = 20_000
+	leastWalk  = 200 // of them, for each revision
+	openAtMost = 100 // revisions that are counted as not applied: the oldest
 )
 
-// Figures are how the fleet stands, for metrics. It is asked every few seconds by every replica, and answers the one that holds the lease
-// "reconciler"; others cost one look at that. It counts no further than fleet.MaxFigure and looks at no more than 40,000 rows, along indexes,
-// however many there are: in a fleet where nothing is pending it looks at none.
+// Figures are how the fleet stands, for metrics. It is asked every few seconds by every replica,
+// and answers the one that holds the lease "reconciler"; others cost one look at that. It counts no
+// further than fleet.MaxFigure and looks at no more than 40,000 rows, along indexes, however many
+// there are: in a fleet where nothing is pending it looks at none.
 func (s *Store) Figures(ctx context.Context, ask fleet.FiguresAsk) (fleet.Figures, error) {
 	var f fleet.Figures
 	err := s.within(ctx, fleet.Scope{}, func(tx pgx.Tx) error {
@@ -29,8 +32,11 @@ func (s *Store) Figures(ctx context.Context, ask fleet.FiguresAsk) (fleet.Figure
 			return err
 		}
 		for _, part := range []func(context.Context, pgx.Tx, *fleet.Figures) error{
-			sourceFigures, engineFigures, agentFigures, strayFigures, pendingFigures, countFigures, queueFigures,
-			func(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error { return travelFigures(ctx, tx, ask, f) },
+			sourceFigures, engineFigures, agentFigures, strayFigures, pendingFigures, countFigures,
+			queueFigures,
+			func(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+				return travelFigures(ctx, tx, ask, f)
+			},
 		} {
 			if err := part(ctx, tx, &f); err != nil {
 				return err
@@ -51,7 +57,8 @@ func sourceFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 	return err
 }
 
-// engineFigures are of the platform's engines. One behind an agent is reached while the agent is connected and reaches it.
+// engineFigures are of the platform's engines. One behind an agent is reached while the agent is
+// connected and reaches it.
 func engineFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error) {
 	f.Engines, err = read(ctx, tx, func(row pgx.CollectableRow) (fleet.EngineFigures, error) {
 		e := fleet.EngineFigures{Rows: map[fleet.ApplyState]int{}}
@@ -72,7 +79,8 @@ func reachFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 		f.Engines[i].Unreachable = map[fleet.UnreachableReason]int{}
 		byName[f.Engines[i].Engine] = &f.Engines[i]
 	}
-	rows, err := tx.Query(ctx, `SELECT engine, reason, count(*), sum(parked) FROM reach GROUP BY 1, 2`)
+	rows, err := tx.Query(ctx,
+		`SELECT engine, reason, count(*), sum(parked) FROM reach GROUP BY 1, 2`)
 	if err != nil {
 		return err
 	}
@@ -89,12 +97,14 @@ func reachFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 	return err
 }
 
-// lastRow is above the number of every row. The rows of one revision are asked for as a range of the index (revision, seq): were the revision
-// asked for as one value, the planner would rather go along all rows by number as soon as a revision has many.
+// lastRow is above the number of every row. The rows of one revision are asked for as a range of
+// the index (revision, seq): were the revision asked for as one value, the planner would rather go
+// along all rows by number as soon as a revision has many.
 const lastRow = `9223372036854775807`
 
-// sqlPendingRows goes from the first row of each revision that is known to be pending (settle keeps it) along that revision's own
-// rows. The status of each is looked up by its key: a join would have the planner read whole tables.
+// sqlPendingRows goes from the first row of each revision that is known to be pending (settle keeps
+// it) along that revision's own rows. The status of each is looked up by its key: a join would have
+// the planner read whole tables.
 const sqlPendingRows = `
 	SELECT w.engine, w.state, count(*), min(w.changed_at) FROM unnest($1::text[], $2::bigint[]) AS o (revision, witness) CROSS JOIN LATERAL (
 		SELECT d.engine, d.changed_at, CASE WHEN s.seq = d.seq THEN s.state ELSE 'Pending' END AS state
@@ -105,7 +115,8 @@ const sqlPendingRows = `
 func pendingFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 	var revisions []string
 	var witnesses []int64
-	rows, err := tx.Query(ctx, `SELECT revision, witness, recorded_at FROM revisions WHERE applied_at IS NULL ORDER BY n LIMIT $1`, openAtMost)
+	rows, err := tx.Query(ctx,
+		`SELECT revision, witness, recorded_at FROM revisions WHERE applied_at IS NULL ORDER BY n LIMIT $1`, openAtMost)
 	if err != nil {
 		return err
 	}
@@ -119,7 +130,8 @@ func pendingFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 	}); err != nil || len(revisions) == 0 {
 		return err
 	}
-	if rows, err = tx.Query(ctx, sqlPendingRows, revisions, witnesses, shareOf(len(revisions))); err != nil {
+	if rows, err = tx.Query(ctx, sqlPendingRows, revisions, witnesses,
+		shareOf(len(revisions))); err != nil {
 		return err
 	}
 	return pendingByEngine(rows, f)
@@ -128,7 +140,8 @@ func pendingFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 // shareOf is how many rows each of n lookers may look at.
 func shareOf(n int) int { return max(leastWalk, walkRows/n) }
 
-// pendingByEngine gives what is pending to the platform's engines, and what is pending on environments' own clusters to all of them together.
+// pendingByEngine gives what is pending to the platform's engines, and what is pending on
+// environments' own clusters to all of them together.
 func pendingByEngine(rows pgx.Rows, f *fleet.Figures) error {
 	byName := map[fleet.EngineName]*fleet.EngineFigures{}
 	for i := range f.Engines {
@@ -162,8 +175,8 @@ func join(b *fleet.Backlog, n int, oldest time.Time) {
 	}
 }
 
-// agentFigures counts identities rather than what they have: a look at each declaration and each agent, of which there are at most some ten
-// thousand.
+// agentFigures counts identities rather than what they have: a look at each declaration and each
+// agent, of which there are at most some ten thousand.
 func agentFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 	return tx.QueryRow(ctx, `
 		SELECT count(*) FILTER (WHERE a.live AND a.fresh), count(*) FILTER (WHERE a.live AND NOT a.fresh), count(*) FILTER (WHERE a.live IS NULL)
@@ -177,8 +190,8 @@ func agentFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 		Scan(&f.Agents.Connected, &f.Agents.Stale, &f.Agents.Never)
 }
 
-// strayFigures counts strays by engine: of the platform's engines, and of the clusters behind agents that
-// have any.
+// strayFigures counts strays by engine: of the platform's engines, and of the clusters behind
+// agents that have any.
 func strayFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 	f.Strays = map[fleet.EngineName]int{}
 	for _, e := range f.Engines {
@@ -208,9 +221,11 @@ func orZero(t *time.Time) time.Time {
 	return *t
 }
 
-// few is a statement that counts what a table has of each word, no further than fleet.MaxFigure in all.
+// few is a statement that counts what a table has of each word, no further than fleet.MaxFigure in
+// all.
 func few(word, since, from string) string {
-	return fmt.Sprintf(`SELECT word, count(*), min(since) FROM (SELECT %s AS word, %s AS since FROM %s LIMIT %d) w GROUP BY word`, word, since, from, fleet.MaxFigure)
+	return fmt.Sprintf(
+		`SELECT word, count(*), min(since) FROM (SELECT %s AS word, %s AS since FROM %s LIMIT %d) w GROUP BY word`, word, since, from, fleet.MaxFigure)
 }
 
 const noTime = `NULL::timestamptz`
@@ -242,7 +257,8 @@ func countsOf[K ~string](from map[K]fleet.Backlog) map[K]int {
 
 // countFigures counts what people have to decide or mend.
 func countFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error) {
-	if f.Holds, err = backlogs[fleet.HoldReason](ctx, tx, few("reason", "since", "holds")); err != nil {
+	if f.Holds, err = backlogs[fleet.HoldReason](ctx, tx,
+		few("reason", "since", "holds")); err != nil {
 		return err
 	}
 	if f.Stops, err = backlogs[fleet.StopScope](ctx, tx, few("scope", "at", "stops")); err != nil {
@@ -257,14 +273,16 @@ func countFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error) 
 	return err
 }
 
-// queueFigures counts what there is to look at. A job that has ended is kept for a while and not counted, unless it has failed for good.
+// queueFigures counts what there is to look at. A job that has ended is kept for a while and not
+// counted, unless it has failed for good.
 func queueFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 	looks, err := backlogs[string](ctx, tx, few("''", "at", "looks WHERE wanted"))
 	if err != nil {
 		return err
 	}
 	jobs, err := backlogs[string](ctx, tx, few("state::text", noTime,
-		"river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', 'discarded') AND queue = '"+lookQueue+"'"))
+		"river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', "+
+			"'discarded') AND queue = '"+lookQueue+"'"))
 	f.Looks, f.Jobs = looks[""], countsOf(jobs)
 	return err
 }

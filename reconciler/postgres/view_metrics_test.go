@@ -31,11 +31,16 @@ func TestFiguresCountWhatStands(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	now := time.Now()
-	check(t, s.SetSource(t.Context(), fleet.SourceView{Head: revision(9), FetchedAt: &now, Error: "gone"}))
-	must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "Ann", At: now}, false))(t)
-	exec(t, url, `INSERT INTO quarantines (kind, tenant, name, body) VALUES ('Tenant', '', 'broken', '{}')`)
-	exec(t, url, `INSERT INTO looks (key, wanted, priority, body, at) VALUES ('pull/1', true, 1, '{}', now() - interval '1 hour'), ('pull/2', false, 1, '{}', now())`)
-	exec(t, url, `INSERT INTO river_job (args, kind, queue, max_attempts, state) VALUES ('{}', 'look', 'looks', 10, 'retryable'), ('{}', 'look', 'other', 10, 'retryable')`)
+	check(t, s.SetSource(t.Context(), fleet.SourceView{Head: revision(9), FetchedAt: &now,
+		Error: "gone"}))
+	must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "Ann",
+		At: now}, false))(t)
+	exec(t, url,
+		`INSERT INTO quarantines (kind, tenant, name, body) VALUES ('Tenant', '', 'broken', '{}')`)
+	exec(t, url,
+		`INSERT INTO looks (key, wanted, priority, body, at) VALUES ('pull/1', true, 1, '{}', now() - interval '1 hour'), ('pull/2', false, 1, '{}', now())`)
+	exec(t, url,
+		`INSERT INTO river_job (args, kind, queue, max_attempts, state) VALUES ('{}', 'look', 'looks', 10, 'retryable'), ('{}', 'look', 'other', 10, 'retryable')`)
 	f := must(s.Figures(t.Context(), asLeader))(t)
 	count := func(b fleet.Backlog) int {
 		if b.Oldest.IsZero() != (b.Count == 0) {
@@ -69,11 +74,14 @@ func TestFiguresOfPendingRowsAreOfTheEngineThatHasThem(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
-	check(t, s.ReportEngine(t.Context(), worker, fleet.EngineReport{Engine: "eu-1", Reachable: true}))
+	check(t, s.ReportEngine(t.Context(), worker, fleet.EngineReport{
+		Engine: "eu-1", Reachable: true}))
 	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
-		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), engineDeclaration("eu-1"), engineDeclaration("us-1"), edge("acme", "edge", ""), edge("acme", "far", "")}
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), engineDeclaration("eu-1"),
+			engineDeclaration("us-1"), edge("acme", "edge", ""), edge("acme", "far", "")}
 		for i := range 4 {
-			r.Rows = append(r.Rows, application("eu-1", "acme", fmt.Sprint("e", i), "prod", "v1"), application("acme.edge", "acme", fmt.Sprint("a", i), "edge", "v1"))
+			r.Rows = append(r.Rows, application("eu-1", "acme", fmt.Sprint("e", i), "prod", "v1"),
+				application("acme.edge", "acme", fmt.Sprint("a", i), "edge", "v1"))
 		}
 		r.Rows = append(r.Rows, application("us-1", "acme", "u", "staging", "v1"))
 	})))(t)
@@ -86,19 +94,21 @@ func TestFiguresOfPendingRowsAreOfTheEngineThatHasThem(t *testing.T) {
 	if !eu.Reachable || !eu.Attended || us.Reachable || us.Attended {
 		t.Errorf("eu-1 %+v, us-1 %+v", eu, us)
 	}
-	if d := cmp.Diff(eu.Rows, map[fleet.ApplyState]int{fleet.ApplyFailed: 1, fleet.ApplyPending: 1}); d != "" || eu.Waiting.Count != 1 || eu.Waiting.Oldest.IsZero() {
+	if d := cmp.Diff(eu.Rows, map[fleet.ApplyState]int{fleet.ApplyFailed: 1,
+		fleet.ApplyPending: 1}); d != "" || eu.Waiting.Count != 1 || eu.Waiting.Oldest.IsZero() {
 		t.Errorf("eu-1: %+v\n%s", eu, d)
 	}
 	if us.Rows[fleet.ApplyPending] != 1 {
 		t.Errorf("us-1: %+v", us)
 	}
-	if a := f.Agents; a.Never != 2 || a.Connected+a.Stale != 0 || a.Rows[fleet.ApplyPending] != 4 || len(a.Waiting) != 1 || a.Waiting[0].Count != 4 {
+	if a := f.Agents; a.Never != 2 || a.Connected+a.Stale != 0 || a.Rows[fleet.ApplyPending] != 4 ||
+		len(a.Waiting) != 1 || a.Waiting[0].Count != 4 {
 		t.Errorf("agents: %+v", a)
 	}
 }
 
-// Nothing that Figures ask grows with what stands still: 20,000 Applications that are as they are wanted are not looked at, and of those that
-// are not, each revision's own are found by its index.
+// Nothing that Figures ask grows with what stands still: 20,000 Applications that are as they are
+// wanted are not looked at, and of those that are not, each revision's own are found by its index.
 func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -113,7 +123,8 @@ func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 			r.Rows = append(r.Rows, row)
 		}
 	})))(t)
-	exec(t, url, `INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, acked_at, observed_at)
+	exec(t, url,
+		`INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, acked_at, observed_at)
 		SELECT engine, kind, name, tenant, seq, 'Applied', 'Synced', 'Healthy', now(), now() FROM desired`)
 	exec(t, url, `SELECT settle(NULL)`)
 	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
@@ -130,7 +141,8 @@ func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 	}
 	for what, table := range map[string]string{"pending": "w.changed_at", "travel": "l.healthy"} {
 		how := explain(t, url, fleet.Scope{}, seen.of(t, table))
-		for _, big := range []string{"Seq Scan on desired", "Seq Scan on status", "Hash Join", "Rows Removed by Filter: 1", "rows=20000"} {
+		for _, big := range []string{"Seq Scan on desired", "Seq Scan on status", "Hash Join",
+			"Rows Removed by Filter: 1", "rows=20000"} {
 			if strings.Contains(how, big) {
 				t.Errorf("%s: %s\n%s", what, big, how)
 			}
@@ -157,7 +169,8 @@ func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
 		}
 		r.Created = n
 	})))(t)
-	exec(t, url, `INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, acked_at, observed_at)
+	exec(t, url,
+		`INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, acked_at, observed_at)
 		SELECT engine, kind, name, tenant, seq, 'Applied', 'Synced', CASE seq WHEN 7 THEN 'Degraded' ELSE 'Healthy' END, now(), now() FROM desired`)
 	exec(t, url, `SELECT settle(NULL)`)
 	ask := fleet.FiguresAsk{Holder: "replica-1"}
@@ -170,7 +183,8 @@ func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
 		}
 		now, ask.Travels, ask.After = f.Travels[0], f.Travels, f.Travels[0].Number
 	}
-	if looks < 2 || !now.Synced.Done || !now.Synced.Any || now.Healthy.Done || now.Healthy.Next != 7 || now.AppliedAt.IsZero() {
+	if looks < 2 || !now.Synced.Done || !now.Synced.Any || now.Healthy.Done ||
+		now.Healthy.Next != 7 || now.AppliedAt.IsZero() {
 		t.Errorf("after %d looks: %+v", looks, now)
 	}
 }
@@ -178,7 +192,8 @@ func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
 func TestTravelOfARevision(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
-	s, reconciler, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod", "v1"))
+	s, reconciler, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"),
+		application("eu-1", "acme", "b", "prod", "v1"))
 	ask := asLeader
 	look := func() fleet.Travel {
 		t.Helper()
@@ -197,7 +212,8 @@ func TestTravelOfARevision(t *testing.T) {
 		}
 		check(t, s.Observe(t.Context(), worker, seen))
 	}
-	if v := look(); v.Number != 1 || v.Changes != 2 || v.RecordedAt.IsZero() || !v.AppliedAt.IsZero() || v.Synced.Done {
+	if v := look(); v.Number != 1 || v.Changes != 2 || v.RecordedAt.IsZero() ||
+		!v.AppliedAt.IsZero() || v.Synced.Done {
 		t.Errorf("recorded: %+v", v)
 	}
 	observe(fleet.SyncSynced, fleet.HealthHealthy, rows...)
@@ -206,7 +222,8 @@ func TestTravelOfARevision(t *testing.T) {
 		t.Errorf("applied, and what was seen was seen before: %+v", v)
 	}
 	observe(fleet.SyncSynced, fleet.HealthProgressing, rows...)
-	if v := look(); !v.Synced.Done || !v.Synced.Any || v.Synced.At.Before(v.AppliedAt) || v.Healthy.Done {
+	if v := look(); !v.Synced.Done || !v.Synced.Any || v.Synced.At.Before(v.AppliedAt) ||
+		v.Healthy.Done {
 		t.Errorf("synced: %+v", v)
 	}
 	observe(fleet.SyncSynced, fleet.HealthHealthy, rows[0])
@@ -218,10 +235,12 @@ func TestTravelOfARevision(t *testing.T) {
 	if v := look(); !v.Healthy.Done || v.Healthy.At.Before(v.Synced.At) {
 		t.Errorf("each has been healthy: %+v", v)
 	}
-	// One with nothing but a project has no Application to wait for; one that is recorded before the question's time has not begun.
+	// One with nothing but a project has no Application to wait for; one that is recorded before
+	// the question's time has not begun.
 	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
 		row := rows[0]
-		row.Key.Kind, row.Key.Name, row.Deployment, row.Environment = fleet.ObjectProject, "tenant-acme", "", ""
+		row.Key.Kind, row.Key.Name, row.Deployment, row.Environment = fleet.ObjectProject,
+			"tenant-acme", "", ""
 		r.Rows, r.Changed = []fleet.Row{row}, 1
 	})))(t)
 	ask.Travels = nil
@@ -239,9 +258,11 @@ func TestTravelDoesNotWaitForWordsThatDoNotCome(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: rows[0].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy}}))
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{
+		{Key: rows[0].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy}}))
 	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
-	exec(t, url, `UPDATE status SET acked_at = acked_at - interval '2 minutes', observed_at = observed_at - interval '3 minutes'`)
+	exec(t, url,
+		`UPDATE status SET acked_at = acked_at - interval '2 minutes', observed_at = observed_at - interval '3 minutes'`)
 	f := must(s.Figures(t.Context(), asLeader))(t)
 	if v := f.Travels[0]; !v.Synced.Done || !v.Healthy.Done || f.At.Sub(v.Synced.At) < time.Minute {
 		t.Errorf("%+v", v)
@@ -255,7 +276,9 @@ func TestFiguresOfAgentsAreThoseOfTheirList(t *testing.T) {
 	k.open(k.join(acmeEdge, "a"), "one")
 	k.join("globex.edge", "b")
 	k.open(k.join("far-1", "c"), "one")
-	exec(t, k.url, `INSERT INTO engines (engine, reachable) VALUES ('far-1', true) ON CONFLICT (engine) DO UPDATE SET reachable = true`) // as it said last
+	// as it said last
+	exec(t, k.url,
+		`INSERT INTO engines (engine, reachable) VALUES ('far-1', true) ON CONFLICT (engine) DO UPDATE SET reachable = true`)
 	figures := func() [3]int {
 		t.Helper()
 		f := must(k.Figures(t.Context(), asLeader))(t)

@@ -7,26 +7,36 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// A credential that cannot be used is told where people look: at the field, at the environment and at what waits for it.
+// A credential that cannot be used is told where people look: at the field, at the environment and
+// at what waits for it.
 func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 	t.Parallel()
 	s := open(t, newDatabase(t))
 	ctx := t.Context()
 	secret := func(kind fleet.ObjectKind, tenant, name string) fleet.Row {
-		return fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: kind, Name: strings.ToLower(string(kind)) + "-" + tenant}, Tenant: fleet.TenantName(tenant),
-			Environment: "prod", Manifest: manifest(`{"kind":"Secret"}`), Credential: &fleet.CredentialSource{Tenant: fleet.TenantName(tenant), Name: name}}
+		return fleet.Row{
+			Key: fleet.ObjectKey{Engine: "eu-1", Kind: kind, Name: strings.ToLower(string(kind)) +
+				"-" + tenant}, Tenant: fleet.TenantName(tenant),
+			Environment: "prod", Manifest: manifest(`{"kind":"Secret"}`),
+			Credential: &fleet.CredentialSource{Tenant: fleet.TenantName(tenant), Name: name}}
 	}
 	var rows []fleet.Row
 	leader := hold(t, s, "reconciler")
 	must(s.Record(ctx, leader, step(0, 1, func(r *fleet.Record) {
 		r.Declarations = []fleet.Declaration{engineDeclaration("eu-1")}
 		for _, tenant := range []string{"acme", "globex"} {
-			r.Declarations = append(r.Declarations, tenantDeclaration(tenant), environmentDeclaration(tenant, "prod"), deploymentDeclaration(tenant, "web", "prod"),
-				fleet.Declaration{Key: fleet.Key{Kind: fleet.KindRepositoryCredential, Tenant: fleet.TenantName(tenant), Name: "git"},
+			r.Declarations = append(r.Declarations, tenantDeclaration(tenant),
+				environmentDeclaration(tenant, "prod"), deploymentDeclaration(tenant, "web",
+					"prod"),
+				fleet.Declaration{Key: fleet.Key{Kind: fleet.KindRepositoryCredential,
+					Tenant: fleet.TenantName(tenant), Name: "git"},
 					Path: "tenants/" + tenant + "/credentials/git.yaml", Blob: "c-" + tenant,
-					Credential: &fleet.CredentialSpec{RepoURL: "https://git.example.com/" + tenant + "/web", CredentialsRef: fleet.SecretRef{Name: "t-git"}}})
+					Credential: &fleet.CredentialSpec{RepoURL: "https://git.example.com/" + tenant +
+						"/web", CredentialsRef: fleet.SecretRef{Name: "t-git"}}})
 			r.Placements = append(r.Placements, placement(tenant, "prod", "eu-1"))
-			r.Rows = append(r.Rows, secret(fleet.ObjectCluster, tenant, "t-exec"), secret(fleet.ObjectRepository, tenant, "t-git"), application("eu-1", tenant, "web", "prod", "v1"))
+			r.Rows = append(r.Rows, secret(fleet.ObjectCluster, tenant, "t-exec"),
+				secret(fleet.ObjectRepository, tenant, "t-git"), application("eu-1", tenant, "web",
+					"prod", "v1"))
 		}
 		rows = r.Rows
 	})))(t)
@@ -38,9 +48,11 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 	ack := func(state fleet.ApplyState) {
 		var acks []fleet.Ack
 		for _, r := range rows[:3] {
-			a := fleet.Ack{Key: r.Key, Seq: seqs[r.Key], State: state, Message: "kubeconfig: exec is refused"}
+			a := fleet.Ack{Key: r.Key, Seq: seqs[r.Key], State: state,
+				Message: "kubeconfig: exec is refused"}
 			if r.Key.Kind == fleet.ObjectApplication {
-				a.State, a.Message = fleet.ApplyPending, "waits for Cluster cluster-acme on engine eu-1"
+				a.State, a.Message = fleet.ApplyPending,
+					"waits for Cluster cluster-acme on engine eu-1"
 			}
 			acks = append(acks, a)
 		}
@@ -51,11 +63,13 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 	page := fleet.Page{Limit: 1} // by cursor
 	var got []string
 	for after := ""; ; {
-		problems, next, err := s.Problems(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: page.Limit, After: after})
+		problems, next, err := s.Problems(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{},
+			fleet.Page{Limit: page.Limit, After: after})
 		check(t, err)
 		for _, p := range problems {
 			got = append(got, p.Path+" "+p.Field+" "+p.Message)
-			if p.Code != "unusable-credential" || p.Severity != fleet.SeverityError || p.Key.Tenant != "acme" {
+			if p.Code != "unusable-credential" || p.Severity != fleet.SeverityError ||
+				p.Key.Tenant != "acme" {
 				t.Error(p)
 			}
 		}
@@ -63,40 +77,52 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 			break
 		}
 	}
-	want := []string{"tenants/acme/credentials/git.yaml spec.credentialsRef.name the engine has not got the secret t-git: kubeconfig: exec is refused",
-		"tenants/acme/environments/prod.yaml spec.cluster.credentialsRef.name the engine has not got the secret t-exec: kubeconfig: exec is refused"}
+	want := []string{
+		"tenants/acme/credentials/git.yaml spec.credentialsRef.name the engine has not got the " +
+			"secret t-git: kubeconfig: exec is refused",
+		"tenants/acme/environments/prod.yaml spec.cluster.credentialsRef.name the engine has " +
+			"not got the secret t-exec: kubeconfig: exec is refused"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%q", got)
 	}
-	if foreign, _, err := s.Problems(ctx, fleet.Scope{Tenant: "globex"}, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(foreign) != 0 {
+	if foreign, _, err := s.Problems(ctx, fleet.Scope{Tenant: "globex"}, fleet.Filter{}, fleet.Page{
+		Limit: 10}); err != nil || len(foreign) != 0 {
 		t.Error(foreign, err)
 	}
-	apps, _, err := s.Applications(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10})
+	apps, _, err := s.Applications(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{
+		Limit: 10})
 	check(t, err)
-	if len(apps) != 1 || apps[0].ApplyMessage != "waits for Cluster cluster-acme on engine eu-1, whose secret t-exec cannot be used: kubeconfig: exec is refused; "+
-		"the secret t-git of its repository cannot be used: kubeconfig: exec is refused" {
+	if len(apps) != 1 ||
+		apps[0].ApplyMessage != "waits for Cluster cluster-acme on engine eu-1, whose secret "+
+			"t-exec cannot be used: kubeconfig: exec is refused; "+
+			"the secret t-git of its repository cannot be used: kubeconfig: exec is refused" {
 		t.Error(apps)
 	}
-	environments, _, err := s.Environments(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10})
+	environments, _, err := s.Environments(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{},
+		fleet.Page{Limit: 10})
 	check(t, err)
 	if len(environments) != 1 || environments[0].Problems != 1 {
 		t.Error(environments)
 	}
-	tenants, _, err := s.Tenants(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10})
+	tenants, _, err := s.Tenants(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{
+		Limit: 10})
 	check(t, err)
 	if len(tenants) != 1 || tenants[0].Problems != 2 {
 		t.Errorf("the tenant's problems are not counted: %+v", tenants)
 	}
-	if f, err := s.Figures(ctx, fleet.FiguresAsk{Holder: leader.Holder}); err != nil || f.Problems[fleet.SeverityError] != 2 {
+	if f, err := s.Figures(ctx, fleet.FiguresAsk{Holder: leader.Holder}); err != nil ||
+		f.Problems[fleet.SeverityError] != 2 {
 		t.Errorf("the metric counts %v, %v", f.Problems, err)
 	}
 	ack(fleet.ApplyApplied)
-	apps, _, err = s.Applications(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{Limit: 10})
+	apps, _, err = s.Applications(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{
+		Limit: 10})
 	check(t, err)
 	if len(apps) != 1 || strings.Contains(apps[0].ApplyMessage, "of its repository") {
 		t.Error(apps)
 	}
-	if left, _, err := s.Problems(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10}); err != nil || len(left) != 0 {
+	if left, _, err := s.Problems(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{
+		Limit: 10}); err != nil || len(left) != 0 {
 		t.Error(left, err)
 	}
 }

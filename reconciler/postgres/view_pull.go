@@ -9,15 +9,18 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Pulls match Filter.{Tenant, Pull, State}, the highest number first. A tenant sees those whose plan touches it, as the tenant that it was
-// when they were saved last, and nothing of the other tenants that they touch.
-func (s *Store) Pulls(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.PullView, string, error) {
+// Pulls match Filter.{Tenant, Pull, State}, the highest number first. A tenant sees those whose
+// plan touches it, as the tenant that it was when they were saved last, and nothing of the other
+// tenants that they touch.
+func (s *Store) Pulls(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.PullView, string, error) {
 	if scope.Tenant != "" && by.Tenant != "" && by.Tenant != scope.Tenant {
 		return nil, "", nil // which of its pull requests touch another tenant is not for it to know
 	}
 	from, f := pullsWithin(scope, by)
 	return list(ctx, s, scope, listing[fleet.PullView]{
-		name: "pulls", keys: []string{from.number}, newest: true, sql: `SELECT p.body, r.base, r.hash` + from.sql,
+		name: "pulls", keys: []string{from.number}, newest: true,
+		sql: `SELECT p.body, r.base, r.hash` + from.sql,
 		scan: func(row pgx.CollectableRow) (fleet.PullView, error) {
 			var p pullRow
 			err := row.Scan(&p.record, &p.base, &p.hash)
@@ -27,9 +30,11 @@ func (s *Store) Pulls(ctx context.Context, scope fleet.Scope, by fleet.Filter, p
 	}, f, page, nil)
 }
 
-// PullOf is one pull request, and the plan of its head that its reviewers see, as JSON; nil when there is none. The report holds the parts
-// of all tenants: whoever shows it to one leaves out the others'. fleet.ErrNotFound when nothing is known of it, or nothing within the scope.
-func (s *Store) PullOf(ctx context.Context, scope fleet.Scope, number int) (fleet.PullView, []byte, error) {
+// PullOf is one pull request, and the plan of its head that its reviewers see, as JSON; nil when
+// there is none. The report holds the parts of all tenants: whoever shows it to one leaves out the
+// others'. fleet.ErrNotFound when nothing is known of it, or nothing within the scope.
+func (s *Store) PullOf(ctx context.Context, scope fleet.Scope, number int) (fleet.PullView, []byte,
+	error) {
 	from, f := pullsWithin(scope, fleet.Filter{Pull: number})
 	var found []pullRow
 	err := s.within(ctx, scope, func(tx pgx.Tx) (err error) {
@@ -49,7 +54,8 @@ func (s *Store) PullOf(ctx context.Context, scope fleet.Scope, number int) (flee
 	return found[0].view(scope), found[0].report, nil
 }
 
-// PullPlan is the report of PullOf; fleet.ErrNotFound when there is no plan of the pull request's head either.
+// PullPlan is the report of PullOf; fleet.ErrNotFound when there is no plan of the pull request's
+// head either.
 func (s *Store) PullPlan(ctx context.Context, scope fleet.Scope, number int) ([]byte, error) {
 	_, report, err := s.PullOf(ctx, scope, number)
 	if err == nil && report == nil {
@@ -61,11 +67,14 @@ func (s *Store) PullPlan(ctx context.Context, scope fleet.Scope, number int) ([]
 // pullSource is where pull requests are read from, and the columns that find and order them there.
 type pullSource struct{ sql, number, state string }
 
-// Those of one tenant are found in an index of that tenant's. What is asked of it holds nothing that could tell of a row before the wall has
-// let it through (the operators are leakproof), or else the wall would come first: at each row of all tenants.
+// Those of one tenant are found in an index of that tenant's. What is asked of it holds nothing
+// that could tell of a row before the wall has let it through (the operators are leakproof), or
+// else the wall would come first: at each row of all tenants.
 var (
-	pullsOfAll    = pullSource{sql: sqlFromPulls + sqlWithPlan, number: "p.number", state: "p.state"}
-	pullsOfTenant = pullSource{sql: sqlFromPulls + ` JOIN pull_tenants t ON t.number = p.number` + sqlWithPlan, number: "t.number", state: "t.state"}
+	pullsOfAll = pullSource{sql: sqlFromPulls + sqlWithPlan, number: "p.number",
+		state: "p.state"}
+	pullsOfTenant = pullSource{sql: sqlFromPulls + ` JOIN pull_tenants t ON t.number = p.number` +
+		sqlWithPlan, number: "t.number", state: "t.state"}
 )
 
 const (
@@ -98,9 +107,11 @@ type pullRow struct {
 
 func (p pullRow) view(scope fleet.Scope) fleet.PullView {
 	r := p.record
-	v := fleet.PullView{Number: r.Number, Title: r.Title, Author: r.Author.Login, State: r.State, Head: r.Head, Verdict: r.Verdict, Tenants: r.Tenants,
-		Consented: r.Consented != "" && r.Consented == r.Head, Held: r.Held != nil, Following: r.State == fleet.PullMerged && r.FollowedAt != nil && !r.Settled,
-		URL: r.URL, UpdatedAt: r.UpdatedAt}
+	v := fleet.PullView{Number: r.Number, Title: r.Title, Author: r.Author.Login, State: r.State,
+		Head: r.Head, Verdict: r.Verdict, Tenants: r.Tenants,
+		Consented: r.Consented != "" && r.Consented == r.Head, Held: r.Held != nil,
+		Following: r.State == fleet.PullMerged && r.FollowedAt != nil && !r.Settled,
+		URL:       r.URL, UpdatedAt: r.UpdatedAt}
 	if p.base != nil && p.hash != nil {
 		v.Base, v.Hash = fleet.Revision(*p.base), *p.hash
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 // Tenants match Filter.Tenant, by name.
-func (s *Store) Tenants(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.TenantView, string, error) {
+func (s *Store) Tenants(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.TenantView, string, error) {
 	f := filter{conditions: []string{"e.kind = 'Tenant'", "e.tenant = ''"}}
 	f.tenants("e.name", scope, by.Tenant)
 	return list(ctx, s, scope, listing[fleet.TenantView]{
@@ -51,14 +52,16 @@ func completeTenants(ctx context.Context, tx pgx.Tx, tenants []fleet.TenantView)
 	if err != nil {
 		return err
 	}
-	stops, err := read(ctx, tx, scanStop, `SELECT scope, name, by, reason, at FROM stops WHERE scope IN ('fleet', 'tenant')`)
+	stops, err := read(ctx, tx, scanStop,
+		`SELECT scope, name, by, reason, at FROM stops WHERE scope IN ('fleet', 'tenant')`)
 	if err != nil {
 		return err
 	}
 	for i := range tenants {
 		t, c := &tenants[i], counts[names[i]]
 		t.Counts, t.Held, t.Problems = c.Counts, c.held, problems[names[i]]
-		t.Used = fleet.Quota{Environments: environments[names[i]], Deployments: deployments[names[i]], Applications: c.Applications}
+		t.Used = fleet.Quota{Environments: environments[names[i]],
+			Deployments: deployments[names[i]], Applications: c.Applications}
 		for _, stop := range stops {
 			t.Stopped = t.Stopped || stop.Scope == fleet.StopFleet || stop.Name == string(t.Name)
 		}

@@ -26,13 +26,16 @@ func populated(t testing.TB) (*postgres.Store, string) {
 	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
 		r.Declarations = []fleet.Declaration{engineDeclaration("eu-1"), engineDeclaration("us-1")}
 		for _, tenant := range []string{"acme", "globex"} {
-			r.Declarations = append(r.Declarations, tenantDeclaration(tenant), environmentDeclaration(tenant, "prod"), environmentDeclaration(tenant, "staging"))
-			r.Placements = append(r.Placements, placement(tenant, "prod", "eu-1"), placement(tenant, "staging", "us-1"))
+			r.Declarations = append(r.Declarations, tenantDeclaration(tenant),
+				environmentDeclaration(tenant, "prod"), environmentDeclaration(tenant, "staging"))
+			r.Placements = append(r.Placements, placement(tenant, "prod", "eu-1"),
+				placement(tenant, "staging", "us-1"))
 			for _, name := range []string{"cart", "checkout", "web"} {
 				d := deploymentDeclaration(tenant, name, "prod", "staging")
 				if name == "web" {
 					d = deploymentDeclaration(tenant, name)
-					d.Deployment.Destination.EnvironmentSelector = &fleet.LabelSelector{MatchLabels: map[string]string{"tier": "prod"}}
+					d.Deployment.Destination.EnvironmentSelector = &fleet.LabelSelector{
+						MatchLabels: map[string]string{"tier": "prod"}}
 				}
 				r.Declarations = append(r.Declarations, d)
 				r.Rows = append(r.Rows, application("eu-1", tenant, name, "prod", "v1"))
@@ -40,11 +43,19 @@ func populated(t testing.TB) (*postgres.Store, string) {
 					r.Rows = append(r.Rows, application("us-1", tenant, name, "staging", "v1"))
 				}
 			}
-			key := fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: fleet.TenantName(tenant), Name: "cart"}
-			r.Problems = append(r.Problems, fleet.Problem{Key: key, Path: "tenants/" + tenant + "/deployments/cart.yaml", Severity: fleet.SeverityError, Code: "x", Message: "of " + tenant},
-				fleet.Problem{Key: key, Path: "tenants/" + tenant + "/deployments/cart.yaml", Severity: fleet.SeverityWarning, Code: "y", Message: "also of " + tenant})
-			r.Holds = append(r.Holds, fleet.Hold{Revision: revision(1), Reason: fleet.HoldDeletions, Tenant: fleet.TenantName(tenant), Message: "of " + tenant, Items: []fleet.ObjectKey{r.Rows[0].Key}})
-			r.Syncs = append(r.Syncs, fleet.SyncRequest{ID: tenant + "/run", Key: r.Rows[0].Key, Tenant: fleet.TenantName(tenant), Deployment: "cart", Environment: "prod", SyncRun: "run", Revision: "v1"})
+			key := fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: fleet.TenantName(tenant),
+				Name: "cart"}
+			r.Problems = append(r.Problems, fleet.Problem{
+				Key: key, Path: "tenants/" + tenant + "/deployments/cart.yaml",
+				Severity: fleet.SeverityError, Code: "x", Message: "of " + tenant},
+				fleet.Problem{Key: key, Path: "tenants/" + tenant + "/deployments/cart.yaml",
+					Severity: fleet.SeverityWarning, Code: "y", Message: "also of " + tenant})
+			r.Holds = append(r.Holds, fleet.Hold{Revision: revision(1), Reason: fleet.HoldDeletions,
+				Tenant: fleet.TenantName(tenant), Message: "of " + tenant, Items: []fleet.ObjectKey{
+					r.Rows[0].Key}})
+			r.Syncs = append(r.Syncs, fleet.SyncRequest{ID: tenant + "/run", Key: r.Rows[0].Key,
+				Tenant: fleet.TenantName(tenant), Deployment: "cart", Environment: "prod",
+				SyncRun: "run", Revision: "v1"})
 		}
 		r.Held = []fleet.ObjectKey{r.Rows[0].Key}
 		r.Created = len(r.Rows)
@@ -54,7 +65,8 @@ func populated(t testing.TB) (*postgres.Store, string) {
 	acks, seen := applied(rows), []fleet.Observation{}
 	acks[1].State, acks[1].Message = fleet.ApplyFailed, "refused"
 	for i, r := range rows {
-		seen = append(seen, fleet.Observation{Key: r.Key, Sync: fleet.SyncSynced, Health: []fleet.HealthState{fleet.HealthHealthy, fleet.HealthDegraded}[i%2]})
+		seen = append(seen, fleet.Observation{Key: r.Key, Sync: fleet.SyncSynced,
+			Health: []fleet.HealthState{fleet.HealthHealthy, fleet.HealthDegraded}[i%2]})
 	}
 	check(t, s.Acknowledge(t.Context(), worker, acks))
 	check(t, s.Observe(t.Context(), worker, seen))
@@ -69,8 +81,11 @@ func TestViews(t *testing.T) {
 	t.Run("a tenant with its grant, its use and how it stands", func(t *testing.T) {
 		got, _, err := s.Tenants(ctx, all, fleet.Filter{}, page)
 		check(t, err)
-		want := fleet.TenantView{Name: "acme", Owners: []string{"group:acme"}, Quota: fleet.Quota{Environments: 5, Deployments: 10, Applications: 50},
-			Used: fleet.Quota{Environments: 2, Deployments: 3, Applications: 5}, Counts: fleet.Counts{Applications: 5, Synced: 3, Healthy: 2, Failed: 1}, Problems: 2, Held: 1}
+		want := fleet.TenantView{Name: "acme", Owners: []string{"group:acme"}, Quota: fleet.Quota{
+			Environments: 5, Deployments: 10, Applications: 50},
+			Used:   fleet.Quota{Environments: 2, Deployments: 3, Applications: 5},
+			Counts: fleet.Counts{Applications: 5, Synced: 3, Healthy: 2, Failed: 1}, Problems: 2,
+			Held: 1}
 		if len(got) != 2 || !cmp.Equal(got[0], want) {
 			t.Fatal(cmp.Diff([]fleet.TenantView{want}, got))
 		}
@@ -78,8 +93,11 @@ func TestViews(t *testing.T) {
 	t.Run("an environment with where it is placed and why", func(t *testing.T) {
 		got, _, err := s.Environments(ctx, all, fleet.Filter{Tenant: "acme", Engine: "eu-1"}, page)
 		check(t, err)
-		want := fleet.EnvironmentView{Tenant: "acme", Name: "prod", Server: "https://prod.example.com", Namespaces: []string{"checkout"}, Region: "eu",
-			Labels: map[string]string{"tier": "prod"}, Engine: "eu-1", Placement: placement("acme", "prod", "eu-1"), Counts: fleet.Counts{Applications: 3, Synced: 3, Healthy: 2, Failed: 1}}
+		want := fleet.EnvironmentView{Tenant: "acme", Name: "prod",
+			Server: "https://prod.example.com", Namespaces: []string{"checkout"}, Region: "eu",
+			Labels: map[string]string{"tier": "prod"}, Engine: "eu-1",
+			Placement: placement("acme", "prod", "eu-1"), Counts: fleet.Counts{
+				Applications: 3, Synced: 3, Healthy: 2, Failed: 1}}
 		if len(got) != 1 || !cmp.Equal(got[0], want) {
 			t.Fatal(cmp.Diff([]fleet.EnvironmentView{want}, got))
 		}
@@ -87,11 +105,15 @@ func TestViews(t *testing.T) {
 	t.Run("a deployment with the environments that it names or selects", func(t *testing.T) {
 		got, _, err := s.Deployments(ctx, all, fleet.Filter{Tenant: "acme"}, page)
 		check(t, err)
-		if len(got) != 3 || got[0].Name != "cart" || !slices.Equal(got[0].Environments, []fleet.EnvironmentName{"prod", "staging"}) || got[0].Problems != 2 ||
-			got[0].Counts.Applications != 2 || !slices.Equal(got[2].Environments, []fleet.EnvironmentName{"prod"}) || got[0].Source.RepoURL != "https://git.example.com/acme/cart" {
+		if len(got) != 3 || got[0].Name != "cart" || !slices.Equal(got[0].Environments,
+			[]fleet.EnvironmentName{"prod", "staging"}) || got[0].Problems != 2 ||
+			got[0].Counts.Applications != 2 || !slices.Equal(got[2].Environments,
+			[]fleet.EnvironmentName{"prod"}) ||
+			got[0].Source.RepoURL != "https://git.example.com/acme/cart" {
 			t.Fatalf("%+v", got)
 		}
-		got, _, err = s.Deployments(ctx, all, fleet.Filter{Tenant: "acme", Environment: "staging"}, page)
+		got, _, err = s.Deployments(ctx, all, fleet.Filter{Tenant: "acme", Environment: "staging"},
+			page)
 		check(t, err)
 		if len(got) != 2 {
 			t.Fatalf("of staging: %+v", got)
@@ -102,11 +124,19 @@ func TestViews(t *testing.T) {
 			by   fleet.Filter
 			want int
 		}{
-			"none": {fleet.Filter{}, 10}, "tenant": {fleet.Filter{Tenant: "acme"}, 5}, "environment": {fleet.Filter{Environment: "prod"}, 6},
-			"deployment": {fleet.Filter{Deployment: "web"}, 2}, "engine": {fleet.Filter{Engine: "us-1"}, 4}, "revision": {fleet.Filter{Revision: revision(2)}, 0},
-			"sync": {fleet.Filter{Sync: fleet.SyncSynced}, 6}, "sync unknown": {fleet.Filter{Sync: fleet.SyncUnknown}, 4}, "health": {fleet.Filter{Health: fleet.HealthDegraded}, 3},
-			"held": {fleet.Filter{Apply: fleet.ApplyHeld}, 1}, "failed": {fleet.Filter{Apply: fleet.ApplyFailed}, 1}, "pending": {fleet.Filter{Apply: fleet.ApplyPending}, 4},
-			"name": {fleet.Filter{Name: application("eu-1", "acme", "web", "prod", "v1").Key.Name}, 1}, "quote": {fleet.Filter{Name: "' OR 1=1 --"}, 0},
+			"none": {fleet.Filter{}, 10}, "tenant": {fleet.Filter{Tenant: "acme"}, 5},
+			"environment": {fleet.Filter{Environment: "prod"}, 6},
+			"deployment":  {fleet.Filter{Deployment: "web"}, 2}, "engine": {
+				fleet.Filter{Engine: "us-1"}, 4}, "revision": {fleet.Filter{Revision: revision(2)},
+				0},
+			"sync": {fleet.Filter{Sync: fleet.SyncSynced}, 6}, "sync unknown": {
+				fleet.Filter{Sync: fleet.SyncUnknown}, 4}, "health": {
+				fleet.Filter{Health: fleet.HealthDegraded}, 3},
+			"held": {fleet.Filter{Apply: fleet.ApplyHeld}, 1}, "failed": {
+				fleet.Filter{Apply: fleet.ApplyFailed}, 1}, "pending": {
+				fleet.Filter{Apply: fleet.ApplyPending}, 4},
+			"name": {fleet.Filter{Name: application("eu-1", "acme", "web", "prod", "v1").Key.Name},
+				1}, "quote": {fleet.Filter{Name: "' OR 1=1 --"}, 0},
 		} {
 			got, _, err := s.Applications(ctx, all, c.by, page)
 			check(t, err)
@@ -114,24 +144,30 @@ func TestViews(t *testing.T) {
 				t.Errorf("by %s: %d, want %d", name, len(got), c.want)
 			}
 		}
-		got, _, err := s.Applications(ctx, all, fleet.Filter{Tenant: "acme", Deployment: "web"}, page)
+		got, _, err := s.Applications(ctx, all, fleet.Filter{Tenant: "acme", Deployment: "web"},
+			page)
 		check(t, err)
 		a := got[0]
-		if a.RepoURL != "https://git.example.com/acme/web" || a.TargetRevision != "v1" || a.Engine != "eu-1" || a.Sync != fleet.SyncSynced || a.Apply != fleet.ApplyApplied || a.CreatedAt.IsZero() {
+		if a.RepoURL != "https://git.example.com/acme/web" || a.TargetRevision != "v1" ||
+			a.Engine != "eu-1" || a.Sync != fleet.SyncSynced || a.Apply != fleet.ApplyApplied ||
+			a.CreatedAt.IsZero() {
 			t.Errorf("%+v", a)
 		}
 	})
 	t.Run("an engine with what it carries and what it still has to do", func(t *testing.T) {
 		got, _, err := s.Engines(ctx, all, fleet.Filter{}, page)
 		check(t, err)
-		if len(got) != 2 || got[0].Load != (fleet.EngineLoad{Applications: 6, Environments: 2}) || got[0].Pending != 1 || got[1].Pending != 4 || got[0].State != fleet.EngineActive || got[0].InstanceID != "eu-1" {
+		if len(got) != 2 || got[0].Load != (fleet.EngineLoad{Applications: 6, Environments: 2}) ||
+			got[0].Pending != 1 || got[1].Pending != 4 || got[0].State != fleet.EngineActive ||
+			got[0].InstanceID != "eu-1" {
 			t.Fatalf("%+v", got)
 		}
 	})
 	t.Run("problems by path, holds without those approved", func(t *testing.T) {
 		problems, _, err := s.Problems(ctx, all, fleet.Filter{Name: "cart"}, page)
 		check(t, err)
-		if len(problems) != 4 || problems[0].Message != "of acme" || problems[1].Message != "also of acme" {
+		if len(problems) != 4 || problems[0].Message != "of acme" ||
+			problems[1].Message != "also of acme" {
 			t.Fatalf("%+v", problems)
 		}
 		holds, _, err := s.Holds(ctx, all, fleet.Filter{Revision: revision(1)}, page)
@@ -141,14 +177,16 @@ func TestViews(t *testing.T) {
 		}
 	})
 	t.Run("why an environment is where it is", func(t *testing.T) {
-		got := must(s.Explain(ctx, fleet.Scope{Tenant: "acme"}, fleet.EnvironmentID{Tenant: "acme", Name: "prod"}))(t)
+		got := must(s.Explain(ctx, fleet.Scope{Tenant: "acme"}, fleet.EnvironmentID{
+			Tenant: "acme", Name: "prod"}))(t)
 		if !cmp.Equal(got, placement("acme", "prod", "eu-1")) {
 			t.Error(cmp.Diff(placement("acme", "prod", "eu-1"), got))
 		}
 		for _, c := range []struct {
 			scope fleet.Scope
 			id    fleet.EnvironmentID
-		}{{all, fleet.EnvironmentID{Tenant: "acme", Name: "nope"}}, {fleet.Scope{Tenant: "globex"}, fleet.EnvironmentID{Tenant: "acme", Name: "prod"}}} {
+		}{{all, fleet.EnvironmentID{Tenant: "acme", Name: "nope"}}, {fleet.Scope{Tenant: "globex"},
+			fleet.EnvironmentID{Tenant: "acme", Name: "prod"}}} {
 			if _, err := s.Explain(ctx, c.scope, c.id); !errors.Is(err, fleet.ErrNotFound) {
 				t.Errorf("%v in %v: %v", c.id, c.scope, err)
 			}
@@ -177,7 +215,8 @@ func TestEveryListIsTheSameInPagesOfAnySize(t *testing.T) {
 	t.Parallel()
 	s, _ := populated(t)
 	for range 3 {
-		must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet, By: "token:ops", Reason: fmt.Sprint(time.Now())}, true))(t)
+		must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet, By: "token:ops",
+			Reason: fmt.Sprint(time.Now())}, true))(t)
 		_, _, err := s.CreateToken(t.Context(), fleet.Token{Name: "ci", Role: fleet.RoleRead})
 		check(t, err)
 	}
@@ -189,26 +228,52 @@ func TestEveryListIsTheSameInPagesOfAnySize(t *testing.T) {
 		}
 	}
 	ctx, all := t.Context(), fleet.Scope{}
-	same("tenants", func(n int) (int, string) { return lengthOf(pages(t, n, lister(ctx, all, s.Tenants))) })
-	same("environments", func(n int) (int, string) { return lengthOf(pages(t, n, lister(ctx, all, s.Environments))) })
-	same("deployments", func(n int) (int, string) { return lengthOf(pages(t, n, lister(ctx, all, s.Deployments))) })
-	same("applications", func(n int) (int, string) { return lengthOf(pages(t, n, lister(ctx, all, s.Applications))) })
-	same("engines", func(n int) (int, string) { return lengthOf(pages(t, n, lister(ctx, all, s.Engines))) })
-	same("operations", func(n int) (int, string) { return lengthOf(pages(t, n, lister(ctx, all, s.Operations))) })
-	same("problems", func(n int) (int, string) { return lengthOf(pages(t, n, lister(ctx, all, s.Problems))) })
-	same("holds", func(n int) (int, string) { return lengthOf(pages(t, n, lister(ctx, all, s.Holds))) })
-	same("tokens", func(n int) (int, string) {
-		return lengthOf(pages(t, n, func(p fleet.Page) ([]fleet.Token, string, error) { return s.ListTokens(ctx, p) }))
+	same("tenants", func(n int) (int, string) {
+		return lengthOf(pages(t, n, lister(ctx, all, s.Tenants)))
 	})
-	must(s.Record(ctx, hold(t, s, "reconciler"), step(1, 2, func(r *fleet.Record) { r.Placements = []fleet.Placement{placement("acme", "prod", "eu-1")} })))(t)
-	same("revisions", func(n int) (int, string) { return lengthOf(pages(t, n, lister(ctx, all, s.Revisions))) })
+	same("environments", func(n int) (int, string) {
+		return lengthOf(pages(t, n, lister(ctx, all, s.Environments)))
+	})
+	same("deployments", func(n int) (int, string) {
+		return lengthOf(pages(t, n, lister(ctx, all, s.Deployments)))
+	})
+	same("applications", func(n int) (int, string) {
+		return lengthOf(pages(t, n, lister(ctx, all, s.Applications)))
+	})
+	same("engines", func(n int) (int, string) {
+		return lengthOf(pages(t, n, lister(ctx, all, s.Engines)))
+	})
+	same("operations", func(n int) (int, string) {
+		return lengthOf(pages(t, n, lister(ctx, all, s.Operations)))
+	})
+	same("problems", func(n int) (int, string) {
+		return lengthOf(pages(t, n, lister(ctx, all, s.Problems)))
+	})
+	same("holds", func(n int) (int, string) {
+		return lengthOf(pages(t, n, lister(ctx, all, s.Holds)))
+	})
+	same("tokens", func(n int) (int, string) {
+		return lengthOf(pages(t, n, func(p fleet.Page) ([]fleet.Token, string, error) {
+			return s.ListTokens(ctx, p)
+		}))
+	})
+	must(s.Record(ctx, hold(t, s, "reconciler"),
+		step(1, 2, func(r *fleet.Record) {
+			r.Placements = []fleet.Placement{
+				placement("acme", "prod", "eu-1")}
+		})))(t)
+	same("revisions", func(n int) (int, string) {
+		return lengthOf(pages(t, n, lister(ctx, all, s.Revisions)))
+	})
 }
 
 func lengthOf[T any](items []T) (int, string) { return len(items), fmt.Sprintf("%+v", items) }
 
-type listMethod[T any] func(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]T, string, error)
+type listMethod[T any] func(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]T, string,
+	error)
 
-func lister[T any](ctx context.Context, scope fleet.Scope, method listMethod[T]) func(fleet.Page) ([]T, string, error) {
+func lister[T any](ctx context.Context, scope fleet.Scope,
+	method listMethod[T]) func(fleet.Page) ([]T, string, error) {
 	return func(p fleet.Page) ([]T, string, error) { return method(ctx, scope, fleet.Filter{}, p) }
 }
 
@@ -218,20 +283,25 @@ func TestForgedCursorsAreRefused(t *testing.T) {
 	_, next, err := s.Tenants(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 1})
 	check(t, err)
 	encode := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
-	for _, after := range []string{next, "x", "!!", encode("holds"), encode("holds\x001\x002"), encode("holds\x00one"), encode("holds\x0099999999999999999999999"),
-		encode("holds\x001' OR '1'='1"), encode("holds\x00"), encode("holds\x00\xff"), encode(`["holds","1"]`), encode("holds\x00" + strings.Repeat("1", 6200))} {
-		if _, _, err := s.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 1, After: after}); !errors.Is(err, fleet.ErrCursor) {
+	for _, after := range []string{next, "x", "!!", encode("holds"), encode("holds\x001\x002"),
+		encode("holds\x00one"), encode("holds\x0099999999999999999999999"),
+		encode("holds\x001' OR '1'='1"), encode("holds\x00"), encode("holds\x00\xff"),
+		encode(`["holds","1"]`), encode("holds\x00" + strings.Repeat("1", 6200))} {
+		if _, _, err := s.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+			Limit: 1, After: after}); !errors.Is(err, fleet.ErrCursor) {
 			t.Errorf("cursor %q: %v", after, err)
 		}
 	}
 	for _, limit := range []int{0, -1, 1001} {
-		if _, _, err := s.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: limit}); err == nil {
+		if _, _, err := s.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+			Limit: limit}); err == nil {
 			t.Errorf("a page of %d items", limit)
 		}
 	}
 }
 
-// The longest paths, with whatever Git allows in them: each is recorded, and listed once, page by page.
+// The longest paths, with whatever Git allows in them: each is recorded, and listed once, page by
+// page.
 func TestProblemsAreListedWhateverTheirPath(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -249,12 +319,14 @@ func TestProblemsAreListedWhateverTheirPath(t *testing.T) {
 		for _, path := range paths {
 			key, _, problem := configschema.Classify(path)
 			r.Problems = append(r.Problems, *problem)
-			r.Quarantined = append(r.Quarantined, fleet.Quarantine{Key: key, Path: path, Problems: []fleet.Problem{*problem}})
+			r.Quarantined = append(r.Quarantined, fleet.Quarantine{Key: key, Path: path,
+				Problems: []fleet.Problem{*problem}})
 		}
 	})))(t)
 	seen := map[string]int{}
 	for page := (fleet.Page{Limit: 1}); ; {
-		problems, next, err := s.Problems(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{}, page)
+		problems, next, err := s.Problems(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{},
+			page)
 		check(t, err)
 		for _, p := range problems {
 			seen[p.Key.Name]++
@@ -280,7 +352,8 @@ func TestSourceSaysSinceWhenItFails(t *testing.T) {
 		check(t, s.SetSource(t.Context(), v))
 		return must(s.Source(t.Context()))(t)
 	}
-	if v := set(fleet.SourceView{Head: revision(1), FetchedAt: &at}); v.Head != revision(1) || !v.FetchedAt.Equal(at) || v.Since != nil {
+	if v := set(fleet.SourceView{Head: revision(1), FetchedAt: &at}); v.Head != revision(1) ||
+		!v.FetchedAt.Equal(at) || v.Since != nil {
 		t.Fatalf("%+v", v)
 	}
 	soon := at.Add(time.Second)
@@ -291,10 +364,12 @@ func TestSourceSaysSinceWhenItFails(t *testing.T) {
 	if down.Error == "" || down.Since == nil || down.Head != revision(1) {
 		t.Fatalf("%+v", down)
 	}
-	if still := set(fleet.SourceView{Error: "no route to host"}); !still.Since.Equal(*down.Since) || still.Error != "no route to host" {
+	if still := set(fleet.SourceView{Error: "no route to host"}); !still.Since.Equal(*down.Since) ||
+		still.Error != "no route to host" {
 		t.Errorf("%+v", still)
 	}
-	if up := set(fleet.SourceView{Head: revision(2), FetchedAt: &soon}); up.Error != "" || up.Since != nil || up.Head != revision(2) {
+	if up := set(fleet.SourceView{Head: revision(2), FetchedAt: &soon}); up.Error != "" ||
+		up.Since != nil || up.Head != revision(2) {
 		t.Errorf("%+v", up)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// newTravels is how many revisions may begin between two looks; of more, the oldest are not followed.
+// newTravels is how many revisions may begin between two looks; of more, the oldest are not
+// followed.
 const newTravels = 50
 
 const travelColumns = `n, revision, committed_at, recorded_at, applied_at, created + changed + deleted`
@@ -23,7 +24,8 @@ func scanTravel(row pgx.CollectableRow) (fleet.Travel, error) {
 }
 
 // travelFigures looks how far the revisions have come that are under way, and which have begun.
-func travelFigures(ctx context.Context, tx pgx.Tx, ask fleet.FiguresAsk, f *fleet.Figures) (err error) {
+func travelFigures(ctx context.Context, tx pgx.Tx, ask fleet.FiguresAsk,
+	f *fleet.Figures) (err error) {
 	if f.Travels, err = travels(ctx, tx, ask); err != nil {
 		return err
 	}
@@ -39,7 +41,8 @@ func travelFigures(ctx context.Context, tx pgx.Tx, ask fleet.FiguresAsk, f *flee
 	return walk(ctx, tx, lanes)
 }
 
-// travels are those of the ask that are still recorded, as they stand now, and those that have begun, by number.
+// travels are those of the ask that are still recorded, as they stand now, and those that have
+// begun, by number.
 func travels(ctx context.Context, tx pgx.Tx, ask fleet.FiguresAsk) ([]fleet.Travel, error) {
 	known := map[int64]fleet.Travel{}
 	for _, t := range ask.Travels {
@@ -50,7 +53,8 @@ func travels(ctx context.Context, tx pgx.Tx, ask fleet.FiguresAsk) ([]fleet.Trav
 			SELECT unnest($1::bigint[])
 			UNION (SELECT n FROM (SELECT n, recorded_at FROM revisions WHERE n > $2 ORDER BY n DESC LIMIT $5) r WHERE recorded_at >= $3)
 			UNION (SELECT n FROM revisions WHERE applied_at IS NULL AND $4 ORDER BY n DESC LIMIT $5)) ORDER BY n`,
-		column(ask.Travels, func(t fleet.Travel) int64 { return t.Number }), ask.After, ask.Since, ask.Open, newTravels)
+		column(ask.Travels, func(t fleet.Travel) int64 { return t.Number }), ask.After, ask.Since,
+		ask.Open, newTravels)
 	for i := range found {
 		if before, ok := known[found[i].Number]; ok {
 			found[i].Synced, found[i].Healthy = before.Synced, before.Healthy
@@ -66,8 +70,9 @@ type lane struct {
 	stretch  *fleet.Stretch
 }
 
-// sqlWalk goes along the rows of each lane from where it was left. An Application is where its row wants it when the row was acknowledged, and
-// the engine has said something since, or has had a minute to do so: what it said before was of the row before.
+// sqlWalk goes along the rows of each lane from where it was left. An Application is where its row
+// wants it when the row was acknowledged, and the engine has said something since, or has had a
+// minute to do so: what it said before was of the row before.
 const sqlWalk = `
 	SELECT l.i, count(*), coalesce(max(w.seq), 0), coalesce(min(w.seq) FILTER (WHERE NOT w.there), 0), max(w.at) FILTER (WHERE w.there)
 	FROM unnest($1::text[], $2::bigint[], $3::boolean[]) WITH ORDINALITY AS l (revision, next, healthy, i) CROSS JOIN LATERAL (
@@ -80,14 +85,17 @@ const sqlWalk = `
 		ORDER BY d.revision, d.seq LIMIT $4) w
 	GROUP BY l.i`
 
-// walk takes each lane on as far as its Applications have come. Lanes without any row left are done.
+// walk takes each lane on as far as its Applications have come. Lanes without any row left are
+// done.
 func walk(ctx context.Context, tx pgx.Tx, lanes []lane) error {
 	if len(lanes) == 0 {
 		return nil
 	}
 	share := shareOf(len(lanes))
-	rows, err := tx.Query(ctx, sqlWalk, column(lanes, func(l lane) string { return string(l.revision) }),
-		column(lanes, func(l lane) int64 { return l.stretch.Next }), column(lanes, func(l lane) bool { return l.healthy }), share)
+	rows, err := tx.Query(ctx, sqlWalk,
+		column(lanes, func(l lane) string { return string(l.revision) }),
+		column(lanes, func(l lane) int64 { return l.stretch.Next }),
+		column(lanes, func(l lane) bool { return l.healthy }), share)
 	if err != nil {
 		return err
 	}

@@ -45,13 +45,17 @@ func TestCase65EveryTableOfATenantHasItsWall(t *testing.T) {
 				EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname IN ('tenant', 'tenant_uids') AND a.attnotnull)
 			FROM pg_class c WHERE c.oid = ('argosy.' || $1)::regclass`, name).Scan(&enabled, &forced, &policies, &plainTenant))
 		if !enabled || !forced || policies == 0 || !plainTenant {
-			t.Errorf("%s: row security enabled %v, forced %v, %d policies, column tenant %v", name, enabled, forced, policies, plainTenant)
+			t.Errorf("%s: row security enabled %v, forced %v, %d policies, column tenant %v", name,
+				enabled, forced, policies, plainTenant)
 		}
 	}
 	var canLogin, bypass, super bool
-	check(t, conn.QueryRow(t.Context(), `SELECT rolcanlogin, rolbypassrls, rolsuper FROM pg_roles WHERE rolname = 'argosy_reader'`).Scan(&canLogin, &bypass, &super))
+	check(t,
+		conn.QueryRow(t.Context(),
+			`SELECT rolcanlogin, rolbypassrls, rolsuper FROM pg_roles WHERE rolname = 'argosy_reader'`).Scan(&canLogin, &bypass, &super))
 	if canLogin || bypass || super {
-		t.Errorf("argosy_reader may log in %v, pass the wall %v, is superuser %v", canLogin, bypass, super)
+		t.Errorf("argosy_reader may log in %v, pass the wall %v, is superuser %v", canLogin, bypass,
+			super)
 	}
 	var may int
 	check(t, conn.QueryRow(t.Context(), `
@@ -63,7 +67,8 @@ func TestCase65EveryTableOfATenantHasItsWall(t *testing.T) {
 	}
 }
 
-// Whatever is in the schema, River's tables among it: the reader is kept from it by a policy, or has no right on it at all.
+// Whatever is in the schema, River's tables among it: the reader is kept from it by a policy, or
+// has no right on it at all.
 func TestCase65NothingIsReadableWithoutAWall(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, newDatabase(t))
@@ -78,7 +83,8 @@ func TestCase65NothingIsReadableWithoutAWall(t *testing.T) {
 	var wall bool
 	var reachable []string
 	_, err = pgx.ForEachRow(rows, []any{&name, &wall}, func() error {
-		if reachable = append(reachable, name); !wall && name != "approvals" { // which hold revisions and nothing of a tenant
+		// which hold revisions and nothing of a tenant
+		if reachable = append(reachable, name); !wall && name != "approvals" {
 			t.Errorf("%s: the reader reaches it, and no wall stands before it", name)
 		}
 		return nil
@@ -87,13 +93,15 @@ func TestCase65NothingIsReadableWithoutAWall(t *testing.T) {
 	if len(reachable) < 10 {
 		t.Errorf("the reader reaches %v", reachable)
 	}
-	for _, name := range []string{"river_job", "river_queue", "river_leader", "river_migration", "deliveries", "looks", "pull_touches", "pushes"} {
+	for _, name := range []string{"river_job", "river_queue", "river_leader", "river_migration",
+		"deliveries", "looks", "pull_touches", "pushes"} {
 		tx, err := conn.Begin(t.Context())
 		check(t, err)
 		_, err = tx.Exec(t.Context(), `SET LOCAL ROLE argosy_reader`)
 		check(t, err)
 		var refused *pgconn.PgError
-		if _, err = tx.Exec(t.Context(), `SELECT FROM `+name); !errors.As(err, &refused) || refused.Code != "42501" {
+		if _, err = tx.Exec(t.Context(), `SELECT FROM `+name); !errors.As(err, &refused) ||
+			refused.Code != "42501" {
 			t.Errorf("%s: the reader is answered %v", name, err)
 		}
 		check(t, tx.Rollback(t.Context()))
@@ -116,12 +124,14 @@ func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
 		must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopTenant, Name: tenant}, true))(t)
 	}
 	exec(t, url, ownOfEveryTenant)
-	exec(t, url, `INSERT INTO reach SELECT 'eu-1', t.tenant, 'prod', t.uid, 'Timeout', '', now(), 1 FROM tenants t`)
+	exec(t, url,
+		`INSERT INTO reach SELECT 'eu-1', t.tenant, 'prod', t.uid, 'Timeout', '', now(), 1 FROM tenants t`)
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
 	readable := []string{"reviewed_plans"}
 	for _, name := range tenantTables(t, conn) {
-		if one[bool](t, url, `SELECT has_table_privilege('argosy_reader', 'argosy.' || $1, 'SELECT')`, name) {
+		if one[bool](t, url,
+			`SELECT has_table_privilege('argosy_reader', 'argosy.' || $1, 'SELECT')`, name) {
 			readable = append(readable, name)
 		}
 	}
@@ -145,7 +155,10 @@ func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
 			_, err = tx.Exec(t.Context(), `SELECT set_config('argosy.tenant', $1, true)`, tenant)
 			check(t, err)
 		}
-		check(t, tx.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE %[1]s <> $1) FROM %[2]s WHERE true OR %[1]s = 'globex'`, of, table), tenant).Scan(&seen, &others))
+		check(t,
+			tx.QueryRow(t.Context(),
+				fmt.Sprintf(
+					`SELECT count(*), count(*) FILTER (WHERE %[1]s <> $1) FROM %[2]s WHERE true OR %[1]s = 'globex'`, of, table), tenant).Scan(&seen, &others))
 		return seen, others
 	}
 	for _, table := range readable {
@@ -162,7 +175,8 @@ func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
 
 	t.Run("what was set for one transaction is not left for the next", func(t *testing.T) {
 		count(t, "desired", "acme")
-		if left := one[string](t, url, `SELECT coalesce(current_setting('argosy.tenant', true), '')`); left != "" {
+		if left := one[string](t, url,
+			`SELECT coalesce(current_setting('argosy.tenant', true), '')`); left != "" {
 			t.Errorf("left: %q", left)
 		}
 		if seen, _ := count(t, "desired", ""); seen != 0 {
@@ -171,9 +185,13 @@ func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
 	})
 	t.Run("a view of the owner lets nothing through", func(t *testing.T) {
 		exec(t, url, `CREATE ROLE view_owner_`+databaseOf(url)+` NOLOGIN`)
-		defer exec(t, url, `DROP OWNED BY view_owner_`+databaseOf(url)+`; DROP ROLE view_owner_`+databaseOf(url))
-		exec(t, url, `GRANT USAGE, CREATE ON SCHEMA argosy TO view_owner_`+databaseOf(url)+`; GRANT SELECT ON desired TO view_owner_`+databaseOf(url))
-		exec(t, url, `CREATE VIEW leak AS SELECT * FROM desired; ALTER VIEW leak OWNER TO view_owner_`+databaseOf(url)+`; GRANT SELECT ON leak TO argosy_reader`)
+		defer exec(t, url, `DROP OWNED BY view_owner_`+databaseOf(url)+`; DROP ROLE view_owner_`+
+			databaseOf(url))
+		exec(t, url, `GRANT USAGE, CREATE ON SCHEMA argosy TO view_owner_`+databaseOf(url)+
+			`; GRANT SELECT ON desired TO view_owner_`+databaseOf(url))
+		exec(t, url,
+			`CREATE VIEW leak AS SELECT * FROM desired; ALTER VIEW leak OWNER TO view_owner_`+
+				databaseOf(url)+`; GRANT SELECT ON leak TO argosy_reader`)
 		defer exec(t, url, `DROP VIEW leak`)
 		if seen, others := count(t, "leak", "acme"); seen == 0 || others != 0 {
 			t.Errorf("through the view: %d rows, %d of others", seen, others)
@@ -186,7 +204,8 @@ func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
 		tx, err := conn.Begin(t.Context())
 		check(t, err)
 		defer tx.Rollback(t.Context())
-		_, err = tx.Exec(t.Context(), `SET LOCAL ROLE argosy_reader; SET LOCAL argosy.tenant = 'acme'`)
+		_, err = tx.Exec(t.Context(),
+			`SET LOCAL ROLE argosy_reader; SET LOCAL argosy.tenant = 'acme'`)
 		check(t, err)
 		if _, err := tx.Exec(t.Context(), `UPDATE desired SET name = name`); err == nil {
 			t.Error("the reader writes")
@@ -200,12 +219,14 @@ func databaseOf(url string) string {
 	return name
 }
 
-// The first wall alone: with the wall in the database torn down, each list still holds the tenant's own only.
+// The first wall alone: with the wall in the database torn down, each list still holds the tenant's
+// own only.
 func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	savePulls(t, s)
-	_, _, err := s.CreateToken(t.Context(), fleet.Token{Name: "ci", Tenant: "acme", Role: fleet.RoleRead})
+	_, _, err := s.CreateToken(t.Context(), fleet.Token{Name: "ci", Tenant: "acme",
+		Role: fleet.RoleRead})
 	check(t, err)
 	acme := fleet.Scope{Tenant: "acme"}
 	read := func(t *testing.T, by fleet.Filter) string {
@@ -273,7 +294,8 @@ func TestScopesDoNotLeakBetweenConnections(t *testing.T) {
 		tenant, want := []fleet.TenantName{"acme", "globex", ""}[i%3], []int{5, 5, 10}[i%3]
 		readers.Go(func() {
 			for range 20 {
-				got, _, err := s.Applications(context.Background(), fleet.Scope{Tenant: tenant}, fleet.Filter{}, fleet.Page{Limit: 100})
+				got, _, err := s.Applications(context.Background(), fleet.Scope{Tenant: tenant},
+					fleet.Filter{}, fleet.Page{Limit: 100})
 				if err != nil || len(got) != want {
 					t.Errorf("scope %q: %d applications, %v", tenant, len(got), err)
 					return
@@ -291,8 +313,12 @@ func TestStoreNeedsNoSuperuser(t *testing.T) {
 	admin := databaseURL(t, "postgres")
 	exec(t, admin, `CREATE ROLE `+name+` LOGIN PASSWORD 'p' NOSUPERUSER NOBYPASSRLS`)
 	exec(t, admin, `CREATE DATABASE `+name+` OWNER `+name)
-	t.Cleanup(func() { exec(t, admin, `DROP DATABASE `+name+` WITH (FORCE)`); exec(t, admin, `DROP ROLE `+name) })
-	url := strings.Replace(databaseURL(t, name), server.URL[:strings.Index(server.URL, "@")], "postgres://"+name+":p", 1)
+	t.Cleanup(func() {
+		exec(t, admin, `DROP DATABASE `+name+` WITH (FORCE)`)
+		exec(t, admin, `DROP ROLE `+name)
+	})
+	url := strings.Replace(databaseURL(t, name), server.URL[:strings.Index(server.URL, "@")],
+		"postgres://"+name+":p", 1)
 
 	_, err := postgres.Migrate(t.Context(), url)
 	if err == nil || !strings.Contains(err.Error(), "GRANT argosy_reader TO "+name) {
@@ -310,11 +336,14 @@ func TestStoreNeedsNoSuperuser(t *testing.T) {
 	must(s.Record(t.Context(), lease, fullRecord(0, 1, 20)))(t)
 	rows := must(s.Changed(t.Context(), "eu-1", 0, 100))(t)
 	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: rows[0].Key, Sync: fleet.SyncSynced}}))
-	if apps, _, err := s.Applications(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{Sync: fleet.SyncSynced}, fleet.Page{Limit: 100}); err != nil || len(apps) != 1 {
+	check(t, s.Observe(t.Context(), worker, []fleet.Observation{
+		{Key: rows[0].Key, Sync: fleet.SyncSynced}}))
+	if apps, _, err := s.Applications(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{
+		Sync: fleet.SyncSynced}, fleet.Page{Limit: 100}); err != nil || len(apps) != 1 {
 		t.Errorf("%d applications, %v", len(apps), err)
 	}
-	if apps, _, err := s.Applications(t.Context(), fleet.Scope{Tenant: "globex"}, fleet.Filter{}, fleet.Page{Limit: 100}); err != nil || len(apps) != 0 {
+	if apps, _, err := s.Applications(t.Context(), fleet.Scope{Tenant: "globex"}, fleet.Filter{},
+		fleet.Page{Limit: 100}); err != nil || len(apps) != 0 {
 		t.Errorf("%d applications of another tenant, %v", len(apps), err)
 	}
 	if _, last, err := s.Events(t.Context(), fleet.Scope{}, -1, 0); err != nil || last <= 0 {
@@ -322,10 +351,12 @@ func TestStoreNeedsNoSuperuser(t *testing.T) {
 	}
 	check(t, s.SavePull(t.Context(), pull(1, fleet.PullOpen, "acme")))
 	check(t, s.SaveReviewed(t.Context(), reviewed(1, 1, "a.yaml")))
-	if _, report, err := s.PullOf(t.Context(), fleet.Scope{Tenant: "acme"}, 1); err != nil || len(report) == 0 {
+	if _, report, err := s.PullOf(t.Context(), fleet.Scope{Tenant: "acme"}, 1); err != nil ||
+		len(report) == 0 {
 		t.Errorf("the pull request of a tenant: %s, %v", report, err)
 	}
-	if _, _, err := s.PullOf(t.Context(), fleet.Scope{Tenant: "globex"}, 1); !errors.Is(err, fleet.ErrNotFound) {
+	if _, _, err := s.PullOf(t.Context(), fleet.Scope{Tenant: "globex"}, 1); !errors.Is(err,
+		fleet.ErrNotFound) {
 		t.Errorf("the pull request of another tenant: %v", err)
 	}
 	work(t, s, nothing).stop()

@@ -146,7 +146,8 @@ func TestLooksAreDoneAtOnce(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	other := open(t, url)
-	group := fleet.Look{Kind: fleet.LookGroup, Head: revision(1), Ref: "refs/heads/gh-readonly-queue/main/pr-7"}
+	group := fleet.Look{Kind: fleet.LookGroup, Head: revision(1),
+		Ref: "refs/heads/gh-readonly-queue/main/pr-7"}
 	got := make(chan fleet.Look, 100)
 	d := work(t, open(t, url), func(_ context.Context, l fleet.Look) error { got <- l; return nil })
 	ask(t, other, sweep)
@@ -170,7 +171,8 @@ func TestLooksAreDoneAtOnce(t *testing.T) {
 
 func listening(t *testing.T, url string) bool {
 	t.Helper()
-	return one[bool](t, url, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%')`)
+	return one[bool](t, url,
+		`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%')`)
 }
 
 func TestTheBranchIsFirstAndSweepsAreLast(t *testing.T) {
@@ -191,7 +193,8 @@ func TestTheBranchIsFirstAndSweepsAreLast(t *testing.T) {
 	close(release)
 	d.seen("", 11)
 	d.stop()
-	if slices.Index(d.begun, "sweep") < 7 || d.most != 4 { // those that River fetches together begin together
+	// those that River fetches together begin together
+	if slices.Index(d.begun, "sweep") < 7 || d.most != 4 {
 		t.Errorf("in this order, %d at once: %v", d.most, d.begun)
 	}
 }
@@ -210,7 +213,8 @@ func TestLookOfTheSameKeyWaitsForTheOneThatRuns(t *testing.T) {
 	}
 	expect(t, url, countJobs, 2)
 	until(t, "the second job to be put off", func() bool {
-		return one[bool](t, url, `SELECT EXISTS (SELECT FROM river_job WHERE (metadata->>'snoozes')::int > 0)`)
+		return one[bool](t, url,
+			`SELECT EXISTS (SELECT FROM river_job WHERE (metadata->>'snoozes')::int > 0)`)
 	})
 	ask(t, s, pullLook(8))
 	d.seen("pull/8", 1) // others go on meanwhile
@@ -244,14 +248,16 @@ func TestBusyForgeIsAskedAgainWhenItSays(t *testing.T) {
 	})
 	ask(t, s, pullLook(8))
 	until(t, "the look to be put off", func() bool {
-		return one[bool](t, url, `SELECT EXISTS (SELECT FROM river_job WHERE args = '{"key": "pull/8"}' AND state = 'scheduled' AND attempt = 0
+		return one[bool](t, url,
+			`SELECT EXISTS (SELECT FROM river_job WHERE args = '{"key": "pull/8"}' AND state = 'scheduled' AND attempt = 0
 			AND scheduled_at BETWEEN now() + interval '50 minutes' AND now() + interval '61 minutes')`)
 	})
 	d.set(nothing)
 	ask(t, s, pullLook(8)) // a new delivery does not wait for that
 	d.seen("pull/8", 2)
 	until(t, "no job to be left", func() bool {
-		return one[int](t, url, `SELECT count(*) FROM river_job WHERE args = '{"key": "pull/8"}' AND state <> 'completed'`) == 0
+		return one[int](t, url,
+			`SELECT count(*) FROM river_job WHERE args = '{"key": "pull/8"}' AND state <> 'completed'`) == 0
 	})
 }
 
@@ -331,12 +337,15 @@ func TestFailingLookLeavesOneJob(t *testing.T) {
 		ask(t, s, pullLook(7))
 		d.seen("pull/7", i+1)
 		until(t, "the job to wait", func() bool {
-			return one[int](t, url, `SELECT count(*) FROM river_job WHERE state NOT IN ('running', 'completed')`) > 0
+			return one[int](t, url,
+				`SELECT count(*) FROM river_job WHERE state NOT IN ('running', 'completed')`) > 0
 		})
-		exec(t, url, `UPDATE river_job SET state = 'retryable', scheduled_at = now() + interval '1 hour' WHERE state IN ('available', 'retryable')`)
+		exec(t, url,
+			`UPDATE river_job SET state = 'retryable', scheduled_at = now() + interval '1 hour' WHERE state IN ('available', 'retryable')`)
 	}
 	until(t, "one job to be left", func() bool {
-		return one[int](t, url, `SELECT count(*) FROM river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled')`) == 1
+		return one[int](t, url,
+			`SELECT count(*) FROM river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled')`) == 1
 	})
 }
 
@@ -375,7 +384,8 @@ func TestLookOfADeadReplicaIsDoneAgain(t *testing.T) {
 	}
 }
 
-// When the work stops, looks are given time to end; those that do not are cancelled and done again by whoever works next.
+// When the work stops, looks are given time to end; those that do not are cancelled and done again
+// by whoever works next.
 func TestWorkThatStops(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -408,11 +418,15 @@ func TestWorkThatStops(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if grace := cancelled.Sub(stopped); grace < 9*time.Second || grace > 25*time.Second || ended.IsZero() {
+	if grace := cancelled.Sub(stopped); grace < 9*time.Second || grace > 25*time.Second ||
+		ended.IsZero() {
 		t.Errorf("%s of grace", grace)
 	}
-	expect(t, url, `SELECT count(*) FROM river_job WHERE args = '{"key": "pull/7"}' AND state = 'completed'`, 1)
-	expect(t, url, `SELECT count(*) FROM river_job WHERE args = '{"key": "pull/8"}' AND state = 'available' AND attempt = 0`, 1)
+	expect(t, url,
+		`SELECT count(*) FROM river_job WHERE args = '{"key": "pull/7"}' AND state = 'completed'`,
+		1)
+	expect(t, url,
+		`SELECT count(*) FROM river_job WHERE args = '{"key": "pull/8"}' AND state = 'available' AND attempt = 0`, 1)
 	until(t, "nobody to listen", func() bool { return !listening(t, url) })
 	next := work(t, open(t, url), nothing)
 	next.seen("pull/8", 1)
@@ -425,7 +439,8 @@ func TestWorkTakesNoConnectionOfTheStore(t *testing.T) {
 	url := newDatabase(t)
 	s := openWith(t, url, postgres.Options{Connections: postgres.Connections{Workers: 1}})
 	sessions := func() int {
-		return one[int](t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy'`)
+		return one[int](t, url,
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy'`)
 	}
 	d := work(t, s, func(ctx context.Context, l fleet.Look) error {
 		_, _, err := s.PullRecord(ctx, l.Number)
@@ -469,7 +484,8 @@ func TestWorkWaitsForTheDatabase(t *testing.T) {
 	url := newDatabase(t)
 	s, log := bookOf(t, url)
 	ask(t, s, branch)
-	exec(t, databaseURL(t, "postgres"), `ALTER DATABASE `+databaseOf(url)+` ALLOW_CONNECTIONS false`)
+	exec(t, databaseURL(t, "postgres"), `ALTER DATABASE `+databaseOf(url)+
+		` ALLOW_CONNECTIONS false`)
 	d := work(t, s, nothing)
 	until(t, "a warning", func() bool { return log.has("webhook deliveries are kept") })
 	exec(t, databaseURL(t, "postgres"), `ALTER DATABASE `+databaseOf(url)+` ALLOW_CONNECTIONS true`)

@@ -1,6 +1,6 @@
-// Package reach decides which environments of an engine are unreachable, which of their Applications
-// the engine leaves alone meanwhile, and which one is let through to find out whether the cluster
-// answers again. It is pure: contacts and the time go in, decisions come out.
+// Package reach decides which environments of an engine are unreachable, which of their
+// Applications the engine leaves alone meanwhile, and which one is let through to find out whether
+// the cluster answers again. It is pure: contacts and the time go in, decisions come out.
 //
 // Rules of this package:
 //   - A cluster is unreachable after it has failed for a while, and reachable with the first success.
@@ -30,17 +30,19 @@ type Limits struct {
 	ProbeSoon  time.Duration // least pause between two probes that somebody asks for
 	OfTenant   int           // probes of one tenant at a time
 	OfEngine   int           // probes at a time
-	Grace      int           // environments of one tenant that may fail for Patience; further ones are parked at once
-	Share      float64       // of the engine's Applications that may be parked within a minute
-	Least      int           // that may be parked within a minute however few there are
+	// environments of one tenant that may fail for Patience; further ones are parked at once
+	Grace int
+	Share float64 // of the engine's Applications that may be parked within a minute
+	Least int     // that may be parked within a minute however few there are
 }
 
-// Defaults are what engines run with. Argo CD asks a cluster that failed again after three minutes as
-// charts/argosy-engine sets it up: a probe that comes earlier would be given the same answer.
+// Defaults are what engines run with. Argo CD asks a cluster that failed again after three minutes
+// as charts/argosy-engine sets it up: a probe that comes earlier would be given the same answer.
 var Defaults = Limits{
 	Patience: 2 * time.Minute, Relapse: time.Hour,
-	ProbeFirst: 4 * time.Minute, ProbeMost: 32 * time.Minute, ProbeTime: 3 * time.Minute, ProbeSoon: time.Minute,
-	OfTenant: 2, OfEngine: 8, Grace: 2, Share: 0.2, Least: 20,
+	ProbeFirst: 4 * time.Minute, ProbeMost: 32 * time.Minute, ProbeTime: 3 * time.Minute,
+	ProbeSoon: time.Minute,
+	OfTenant:  2, OfEngine: 8, Grace: 2, Share: 0.2, Least: 20,
 }
 
 const (
@@ -50,12 +52,13 @@ const (
 
 // Board is what is known of one engine's environments. It is not safe for concurrent use.
 type Board struct {
-	limits  Limits
-	jitter  func(time.Duration) time.Duration
-	all     map[fleet.EnvironmentID]*environment
-	trouble map[fleet.EnvironmentID]*environment // that fail, are unreachable, or have parked Applications
-	tenants map[fleet.TenantName]int             // environments
-	good    [2]success                           // the latest, of two environments
+	limits Limits
+	jitter func(time.Duration) time.Duration
+	all    map[fleet.EnvironmentID]*environment
+	// that fail, are unreachable, or have parked Applications
+	trouble map[fleet.EnvironmentID]*environment
+	tenants map[fleet.TenantName]int // environments
+	good    [2]success               // the latest, of two environments
 	apps    int
 	tokens  float64 // Applications that may be parked now
 	filled  time.Time
@@ -94,7 +97,8 @@ type application struct {
 func New(limits Limits, jitter func(time.Duration) time.Duration) *Board {
 	return &Board{
 		limits: limits, jitter: jitter,
-		all: map[fleet.EnvironmentID]*environment{}, trouble: map[fleet.EnvironmentID]*environment{},
+		all:     map[fleet.EnvironmentID]*environment{},
+		trouble: map[fleet.EnvironmentID]*environment{},
 		tenants: map[fleet.TenantName]int{}, news: map[fleet.EnvironmentID]bool{},
 	}
 }
@@ -271,7 +275,8 @@ func (b *Board) Decide(now time.Time, limit int) []engine.ParkRequest {
 	return out
 }
 
-// probe ends the probes that took too long and begins those that are due, the longest overdue first.
+// probe ends the probes that took too long and begins those that are due, the longest overdue
+// first.
 func (b *Board) probe(now time.Time, troubled []*environment) {
 	var due []*environment
 	of, all := map[fleet.TenantName]int{}, 0
@@ -324,9 +329,10 @@ func (b *Board) ours(troubled []*environment) bool {
 	return len(b.tenants) >= fewTenants && 2*lost > len(b.tenants)
 }
 
-// judge decides whether a failing environment is unreachable, and whether it is parked. waiting counts
-// each tenant's environments that fail and are not parked.
-func (b *Board) judge(now time.Time, env *environment, ours bool, waiting map[fleet.TenantName]int) {
+// judge decides whether a failing environment is unreachable, and whether it is parked. waiting
+// counts each tenant's environments that fail and are not parked.
+func (b *Board) judge(now time.Time, env *environment, ours bool,
+	waiting map[fleet.TenantName]int) {
 	if env.failing.IsZero() {
 		return
 	}
@@ -351,11 +357,13 @@ func (b *Board) judge(now time.Time, env *environment, ours bool, waiting map[fl
 		b.news[env.id] = true
 	case !env.parking && silent && !ours && b.othersRead(env):
 		env.parking = true
-		env.next = now.Add(b.jitter(min(b.limits.ProbeFirst<<min(env.failed, 16), b.limits.ProbeMost)))
+		env.next = now.Add(b.jitter(min(b.limits.ProbeFirst<<min(env.failed, 16),
+			b.limits.ProbeMost)))
 	}
 }
 
-// othersRead reports whether the engine has read another environment's cluster since this one failed.
+// othersRead reports whether the engine has read another environment's cluster since this one
+// failed.
 func (b *Board) othersRead(env *environment) bool {
 	return slices.ContainsFunc(b.good[:], func(s success) bool {
 		return s.of != env.id && s.at.After(env.failing)
@@ -394,7 +402,8 @@ func (env *environment) anyParked() bool {
 }
 
 // requests adds what brings the environment's Applications to what is decided.
-func (b *Board) requests(now time.Time, env *environment, out []engine.ParkRequest, limit int) []engine.ParkRequest {
+func (b *Board) requests(now time.Time, env *environment, out []engine.ParkRequest,
+	limit int) []engine.ParkRequest {
 	for name, app := range env.apps {
 		c := app.contact
 		parked, wanted := !c.Parked.IsZero(), env.parking && name != env.probe

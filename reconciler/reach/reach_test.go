@@ -26,10 +26,12 @@ func newBench(t *testing.T) *bench {
 }
 
 // declare makes n Applications of an environment known, before any of them was compared.
-func (b *bench) declare(tenant fleet.TenantName, name fleet.EnvironmentName, n int) fleet.EnvironmentID {
+func (b *bench) declare(tenant fleet.TenantName, name fleet.EnvironmentName,
+	n int) fleet.EnvironmentID {
 	for i := range n {
 		c := engine.Contact{Tenant: tenant, Environment: name, UID: "uid"}
-		c.Key = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: fmt.Sprintf("%s-%s-%d", tenant, name, i)}
+		c.Key = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
+			Name: fmt.Sprintf("%s-%s-%d", tenant, name, i)}
 		b.apps[c.Key.Name] = c
 		b.Saw(b.now, c)
 	}
@@ -106,7 +108,8 @@ func TestAnEnvironmentIsUnreachableOnlyAfterItHasFailedForAWhile(t *testing.T) {
 	}
 	b.after(time.Minute)
 	got := b.unreachable(silent)
-	if got == nil || got.Reason != fleet.UnreachableTimeout || !got.Since.Equal(failed) || got.Parked != 8 {
+	if got == nil || got.Reason != fleet.UnreachableTimeout || !got.Since.Equal(failed) ||
+		got.Parked != 8 {
 		t.Errorf("after two minutes: %+v", got)
 	}
 	if b.unreachable(neighbour) != nil || b.parked(neighbour) > 0 {
@@ -128,7 +131,8 @@ func TestASuccessBetweenFailuresKeepsAnEnvironmentReachable(t *testing.T) {
 }
 
 func TestOnlySilenceIsParked(t *testing.T) {
-	for _, reason := range []fleet.UnreachableReason{fleet.UnreachableRefused, fleet.UnreachableDenied, fleet.UnreachableError} {
+	for _, reason := range []fleet.UnreachableReason{fleet.UnreachableRefused,
+		fleet.UnreachableDenied, fleet.UnreachableError} {
 		b := newBench(t)
 		neighbour, broken := b.declare("acme", "prod", 1), b.declare("globex", "broken", 4)
 		b.compare(broken, reason)
@@ -267,7 +271,8 @@ func TestATenantHasFewProbesAtATime(t *testing.T) {
 	neighbour := b.declare("acme", "prod", 1)
 	var silent []fleet.EnvironmentID
 	for i := range 40 {
-		silent = append(silent, b.declare("globex", fleet.EnvironmentName(fmt.Sprintf("s%02d", i)), 2))
+		silent = append(silent, b.declare("globex", fleet.EnvironmentName(fmt.Sprintf("s%02d", i)),
+			2))
 		b.compare(silent[i], fleet.UnreachableTimeout)
 	}
 	probed := map[fleet.EnvironmentID]bool{}
@@ -295,7 +300,8 @@ func TestATenantsFurtherSilentEnvironmentsAreParkedAtOnce(t *testing.T) {
 	neighbour := b.declare("acme", "prod", 1)
 	var silent []fleet.EnvironmentID
 	for i := range 5 {
-		silent = append(silent, b.declare("globex", fleet.EnvironmentName(fmt.Sprintf("s%d", i)), 2))
+		silent = append(silent, b.declare("globex", fleet.EnvironmentName(fmt.Sprintf("s%d", i)),
+			2))
 		b.compare(silent[i], fleet.UnreachableTimeout)
 	}
 	b.after(time.Second)
@@ -352,7 +358,8 @@ func TestWhatWasParkedBeforeARestartIsProbedAndComesBack(t *testing.T) {
 
 func TestAnApplicationThatIsNewInAParkedEnvironmentIsParked(t *testing.T) {
 	b, silent, _ := silenced(t)
-	c := engine.Contact{Tenant: silent.Tenant, Environment: silent.Name, Key: fleet.ObjectKey{Name: "ninth"}}
+	c := engine.Contact{Tenant: silent.Tenant, Environment: silent.Name, Key: fleet.ObjectKey{
+		Name: "ninth"}}
 	b.apps[c.Key.Name] = c
 	b.Saw(b.now, c)
 	b.after(time.Minute)
@@ -381,7 +388,8 @@ func TestAnEnvironmentWithoutApplicationsIsForgotten(t *testing.T) {
 	for name, c := range b.apps {
 		if c.In() == silent {
 			delete(b.apps, name)
-			b.Saw(b.now, engine.Contact{Key: c.Key, Tenant: c.Tenant, Environment: c.Environment, Gone: true})
+			b.Saw(b.now, engine.Contact{Key: c.Key, Tenant: c.Tenant, Environment: c.Environment,
+				Gone: true})
 		}
 	}
 	b.after(time.Minute)

@@ -20,8 +20,8 @@ const (
 	directoryPoll  = 5 * time.Second
 )
 
-// directory keeps one folder a secret, one file a key: DIR/<tenant>/<name>/<key>, and DIR/_fleet/<name>/<key> for the platform's own. It is
-// the layout of a mounted Kubernetes Secret.
+// directory keeps one folder a secret, one file a key: DIR/<tenant>/<name>/<key>, and
+// DIR/_fleet/<name>/<key> for the platform's own. It is the layout of a mounted Kubernetes Secret.
 type directory struct{ root string }
 
 // AddDirectory adds a directory of secrets. It must exist.
@@ -31,7 +31,8 @@ func (r *Resolver) AddDirectory(root string) error {
 		return fmt.Errorf("secrets directory: %w", err)
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("secrets directory %s is a file; give the folder that holds one folder a tenant", root)
+		return fmt.Errorf(
+			"secrets directory %s is a file; give the folder that holds one folder a tenant", root)
 	}
 	r.places = append(r.places, &directory{root: root})
 	return nil
@@ -48,8 +49,10 @@ func (d *directory) describe(tenant fleet.TenantName, name string) string {
 	return "folder " + d.folder(tenant, name)
 }
 
-// get opens the folder as a root, so that a link inside it cannot lead out of it: a mounted Secret's own links stay within.
-func (d *directory) get(_ context.Context, tenant fleet.TenantName, name string) (fleet.Secret, error) {
+// get opens the folder as a root, so that a link inside it cannot lead out of it: a mounted
+// Secret's own links stay within.
+func (d *directory) get(_ context.Context, tenant fleet.TenantName, name string) (fleet.Secret,
+	error) {
 	root, err := os.OpenRoot(d.folder(tenant, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fleet.Secret{}, ErrNotFound
@@ -74,7 +77,8 @@ func (d *directory) get(_ context.Context, tenant fleet.TenantName, name string)
 		values[e.Name()] = value
 	}
 	if len(values) == 0 {
-		return fleet.Secret{}, fmt.Errorf("folder %s holds no key; put one file a key into it", d.folder(tenant, name))
+		return fleet.Secret{}, fmt.Errorf("folder %s holds no key; put one file a key into it",
+			d.folder(tenant, name))
 	}
 	return fleet.NewSecret(values), nil
 }
@@ -95,8 +99,9 @@ func readKey(root *os.Root, name string) ([]byte, error) {
 	return b, nil
 }
 
-// watch compares modification times every few seconds: directories of secrets are for laptops, tests and mounted Secrets, whose links
-// are replaced as a whole, which file notification does not follow.
+// watch compares modification times every few seconds: directories of secrets are for laptops,
+// tests and mounted Secrets, whose links are replaced as a whole, which file notification does not
+// follow.
 func (d *directory) watch(ctx context.Context, changed func(fleet.TenantName, string)) {
 	seen := d.stamps()
 	tick := time.NewTicker(directoryPoll)
@@ -121,7 +126,8 @@ func (d *directory) watch(ctx context.Context, changed func(fleet.TenantName, st
 	}
 }
 
-// stamps is tenant/name -> a text that changes when any key does. A folder that cannot be read keeps out of it: nothing is told of it.
+// stamps is tenant/name -> a text that changes when any key does. A folder that cannot be read
+// keeps out of it: nothing is told of it.
 func (d *directory) stamps() map[string]string {
 	stamps := map[string]string{}
 	files, err := filepath.Glob(filepath.Join(d.root, "*", "*", "*"))
@@ -138,7 +144,8 @@ func (d *directory) stamps() map[string]string {
 			continue
 		}
 		key := filepath.ToSlash(rel)
-		stamps[key] += fmt.Sprintf("%s:%d:%d;", filepath.Base(f), info.ModTime().UnixNano(), info.Size())
+		stamps[key] += fmt.Sprintf("%s:%d:%d;", filepath.Base(f), info.ModTime().UnixNano(),
+			info.Size())
 	}
 	return stamps
 }

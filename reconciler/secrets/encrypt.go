@@ -23,9 +23,10 @@ import (
 // formatVersion is the version of sops whose file format Encrypt writes.
 const formatVersion = "3.9.0"
 
-// Encrypt writes values as the encrypted file of source: to the age recipients, under a new data key,
-// bound to the path of source.
-func Encrypt(source fleet.CredentialSource, recipients []string, values map[string]string) ([]byte, error) {
+// Encrypt writes values as the encrypted file of source: to the age recipients, under a new data
+// key, bound to the path of source.
+func Encrypt(source fleet.CredentialSource, recipients []string, values map[string]string) ([]byte,
+	error) {
 	if len(recipients) == 0 {
 		return nil, errors.New("an age recipient is required")
 	}
@@ -36,7 +37,10 @@ func Encrypt(source fleet.CredentialSource, recipients []string, values map[stri
 	for _, to := range recipients {
 		key, err := sopsage.MasterKeyFromRecipient(to)
 		if err != nil || !strings.HasPrefix(to, "age1") {
-			return nil, fmt.Errorf("%.80q is no age recipient; age-keygen prints it as \"public key\", beginning with age1", to)
+			return nil,
+				fmt.Errorf(
+					"%.80q is no age recipient; age-keygen prints it as \"public key\", "+
+						"beginning with age1", to)
 		}
 		group = append(group, key)
 	}
@@ -51,7 +55,8 @@ func Encrypt(source fleet.CredentialSource, recipients []string, values map[stri
 	}
 	tree := sops.Tree{
 		Branches: sops.TreeBranches{branch},
-		Metadata: sops.Metadata{KeyGroups: []sops.KeyGroup{group}, Version: formatVersion, LastModified: time.Now().UTC()},
+		Metadata: sops.Metadata{KeyGroups: []sops.KeyGroup{group}, Version: formatVersion,
+			LastModified: time.Now().UTC()},
 	}
 	key, errs := tree.GenerateDataKeyWithKeyServices([]keyservice.KeyServiceClient{byAge{}})
 	if len(errs) > 0 {
@@ -62,22 +67,26 @@ func Encrypt(source fleet.CredentialSource, recipients []string, values map[stri
 	if err != nil {
 		return nil, errors.New("the values cannot be encrypted")
 	}
-	if tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, key, tree.Metadata.LastModified.Format(time.RFC3339)); err != nil {
+	if tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, key,
+		tree.Metadata.LastModified.Format(time.RFC3339)); err != nil {
 		return nil, errors.New("the message authentication code cannot be encrypted")
 	}
 	return yaml.NewStore(&config.NewStoresConfig().YAML).EmitEncryptedFile(tree)
 }
 
-// EncryptAgain encrypts the values of the existing file of source anew, bound to its path: to its own
-// recipients unless others are given. A file that was encrypted for another path is refused: the
-// command must not make a copied file open.
-func EncryptAgain(source fleet.CredentialSource, file []byte, identities Identities, to []string) ([]byte, error) {
+// EncryptAgain encrypts the values of the existing file of source anew, bound to its path: to its
+// own recipients unless others are given. A file that was encrypted for another path is refused:
+// the command must not make a copied file open.
+func EncryptAgain(source fleet.CredentialSource, file []byte, identities Identities,
+	to []string) ([]byte, error) {
 	o, err := decrypt(file, identities)
 	if err != nil {
 		return nil, err
 	}
 	if o.boundTo != "" && o.boundTo != source.EncryptedFor() {
-		return nil, fmt.Errorf("was encrypted for another path; whoever has its values encrypts them: %s", command(source, "--recipient RECIPIENT < VALUES"))
+		return nil,
+			fmt.Errorf("was encrypted for another path; whoever has its values encrypts them: %s",
+				command(source, "--recipient RECIPIENT < VALUES"))
 	}
 	if len(to) == 0 {
 		to = o.recipients
@@ -91,8 +100,8 @@ func EncryptAgain(source fleet.CredentialSource, file []byte, identities Identit
 	return Encrypt(source, to, values)
 }
 
-// SameDataKey reports whether two files that the identities open have one data key: then one of them
-// was made from the other.
+// SameDataKey reports whether two files that the identities open have one data key: then one of
+// them was made from the other.
 func SameDataKey(a, b []byte, identities Identities) bool {
 	first, err := decrypt(a, identities)
 	if err != nil && first.key == nil {
@@ -135,10 +144,14 @@ func ParseValues(text []byte) (map[string]string, error) {
 			return nil, fmt.Errorf("line %d: a key stands twice", key.Line)
 		}
 		if key.Value == "sops" {
-			return nil, fmt.Errorf("line %d: the values are encrypted already; give --identity to encrypt a file again", key.Line)
+			return nil,
+				fmt.Errorf(
+					"line %d: the values are encrypted already; give --identity to encrypt a "+
+						"file again", key.Line)
 		}
 		if value.Tag == "!!null" || value.Value == "" {
-			return nil, fmt.Errorf("line %d: the value of %q is empty; leave the key out", key.Line, key.Value)
+			return nil, fmt.Errorf("line %d: the value of %q is empty; leave the key out", key.Line,
+				key.Value)
 		}
 		values[key.Value] = value.Value
 	}

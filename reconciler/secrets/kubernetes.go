@@ -26,8 +26,9 @@ const namespacePrefix = "argosy-tenant-"
 const (
 	readTimeout = 10 * time.Second // of one Secret
 	mostReads   = 64               // Secrets that are read at a time
-	idleAfter   = 3 * time.Hour    // a namespace that nobody has read for so long is no longer watched
-	idleCheck   = 10 * time.Minute
+	// a namespace that nobody has read for so long is no longer watched
+	idleAfter = 3 * time.Hour
+	idleCheck = 10 * time.Minute
 )
 
 // namespaces reads Secrets of the control plane's cluster: a tenant's from the tenant's namespace,
@@ -72,7 +73,8 @@ func (r *Resolver) AddKubernetes(config *rest.Config, platformNamespace string) 
 	return nil
 }
 
-func newNamespaces(client kubernetes.Interface, meta metadata.Interface, platform string) *namespaces {
+func newNamespaces(client kubernetes.Interface, meta metadata.Interface,
+	platform string) *namespaces {
 	return &namespaces{
 		client: client, metadata: meta, platform: platform,
 		reads: make(chan struct{}, mostReads), watched: map[fleet.TenantName]*watched{},
@@ -90,7 +92,8 @@ func (n *namespaces) describe(tenant fleet.TenantName, name string) string {
 	return fmt.Sprintf("Secret %s in namespace %s", name, n.namespace(tenant))
 }
 
-func (n *namespaces) get(ctx context.Context, tenant fleet.TenantName, name string) (fleet.Secret, error) {
+func (n *namespaces) get(ctx context.Context, tenant fleet.TenantName, name string) (fleet.Secret,
+	error) {
 	n.follow(tenant)
 	s, err := n.read(ctx, tenant, name)
 	if apierrors.IsNotFound(err) {
@@ -103,7 +106,8 @@ func (n *namespaces) get(ctx context.Context, tenant fleet.TenantName, name stri
 }
 
 // read ends after readTimeout: an API server that does not answer blocks no worker for longer.
-func (n *namespaces) read(ctx context.Context, tenant fleet.TenantName, name string) (*corev1.Secret, error) {
+func (n *namespaces) read(ctx context.Context, tenant fleet.TenantName,
+	name string) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout,
 		fmt.Errorf("the API server did not answer within %s", readTimeout))
 	defer cancel()
@@ -158,8 +162,8 @@ func (n *namespaces) endIdle() {
 	}
 }
 
-// follow starts the watch of the tenant's namespace, unless it runs. Before Watch was called it only
-// remembers the tenant.
+// follow starts the watch of the tenant's namespace, unless it runs. Before Watch was called it
+// only remembers the tenant.
 func (n *namespaces) follow(tenant fleet.TenantName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -35,14 +35,16 @@ func newAPIServer() *apiServer {
 }
 
 func (a *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/") // api/v1/namespaces/NS/secrets[/NAME]
+	// api/v1/namespaces/NS/secrets[/NAME]
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	namespace := parts[3]
 	switch {
 	case r.URL.Query().Get("watch") != "":
 		return a.watch(r, namespace), nil
 	case len(parts) == 5:
 		return answer(metav1.PartialObjectMetadataList{
-			TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+			TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1",
+				Kind: "PartialObjectMetadataList"},
 			ListMeta: metav1.ListMeta{ResourceVersion: "1"},
 		}), nil
 	}
@@ -98,7 +100,8 @@ func (a *apiServer) watch(r *http.Request, namespace string) *http.Response {
 			}
 		}
 	}()
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: body}
+	return &http.Response{StatusCode: 200, Header: http.Header{
+		"Content-Type": {"application/json"}}, Body: body}
 }
 
 // watchBody ends the watch when the client closes it, as a connection does.
@@ -143,7 +146,8 @@ func answer(v any) *http.Response {
 func kubernetesResolver(t *testing.T, a *apiServer) *Resolver {
 	t.Helper()
 	var r Resolver
-	if err := r.AddKubernetes(&rest.Config{Host: "http://api.example", Transport: a}, "argosy"); err != nil {
+	if err := r.AddKubernetes(&rest.Config{Host: "http://api.example", Transport: a},
+		"argosy"); err != nil {
 		t.Fatal(err)
 	}
 	return &r
@@ -184,7 +188,9 @@ func TestAnAPIServerThatHangsBlocksAReadForTenSecondsOnly(t *testing.T) {
 			t.Errorf("the read ended after %s", took)
 		}
 		if err == nil || errors.Is(err, ErrNotFound) ||
-			!strings.Contains(err.Error(), "Secret git in namespace argosy-tenant-acme: the API server did not answer within 10s") {
+			!strings.Contains(err.Error(),
+				"Secret git in namespace argosy-tenant-acme: the API server did not answer "+
+					"within 10s") {
 			t.Errorf("the error is %v", err)
 		}
 	})
@@ -197,7 +203,9 @@ func TestANamespaceIsWatchedFromItsFirstReadAndNoLongerThanItIsRead(t *testing.T
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	rotated := make(chan string, 10)
-	n.begin(ctx, func(tenant fleet.TenantName, name string) { rotated <- string(tenant) + "/" + name })
+	n.begin(ctx, func(tenant fleet.TenantName, name string) {
+		rotated <- string(tenant) + "/" + name
+	})
 	watches := func(namespace string, want int) {
 		t.Helper()
 		deadline := time.Now().Add(30 * time.Second)

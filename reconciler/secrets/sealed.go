@@ -24,7 +24,8 @@ import (
 
 // Age says which identities open encrypted files.
 type Age struct {
-	IdentityFile     string // opens the files of every tenant that has no identity of its own; "": none
+	// opens the files of every tenant that has no identity of its own; "": none
+	IdentityFile     string
 	TenantIdentities string // folder with one identity file a tenant, named as the tenant; "": none
 }
 
@@ -73,13 +74,15 @@ func ReadIdentities(file string) (Identities, error) {
 func parseIdentities(file string, text []byte) (Identities, error) {
 	ids, err := age.ParseIdentities(bytes.NewReader(text))
 	if err != nil {
-		return nil, fmt.Errorf("age identities of %s cannot be parsed; write the file with age-keygen", file)
+		return nil,
+			fmt.Errorf("age identities of %s cannot be parsed; write the file with age-keygen",
+				file)
 	}
 	return ids, nil
 }
 
-// of returns the identities that open the tenant's files: its own alone, or those of the fleet if it
-// has none. A folder that cannot be read is an error: it is no proof that the tenant has none.
+// of returns the identities that open the tenant's files: its own alone, or those of the fleet if
+// it has none. A folder that cannot be read is an error: it is no proof that the tenant has none.
 func (k *ageKeys) of(tenant fleet.TenantName) (Identities, error) {
 	if k.tenants == "" {
 		return k.fleet, nil
@@ -96,7 +99,10 @@ func (k *ageKeys) of(tenant fleet.TenantName) (Identities, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("age identities of tenant %s: %w", tenant, err)
 	case len(k.fleet) == 0:
-		return nil, fmt.Errorf("tenant %s has no age identity: put it into %s/%s, or set secrets.age.identityFile in argosy.yaml", tenant, k.tenants, tenant)
+		return nil,
+			fmt.Errorf(
+				"tenant %s has no age identity: put it into %s/%s, or set "+
+					"secrets.age.identityFile in argosy.yaml", tenant, k.tenants, tenant)
 	}
 	return k.fleet, nil
 }
@@ -104,7 +110,10 @@ func (k *ageKeys) of(tenant fleet.TenantName) (Identities, error) {
 func (r *Resolver) unseal(ctx context.Context, ref fleet.CredentialSource) (fleet.Secret, error) {
 	subject := fmt.Sprintf("encrypted secret %s of %s", ref.Name, owner(ref.Tenant))
 	if r.age == nil || r.ciphertexts == nil {
-		return fleet.Secret{}, fmt.Errorf("%s: no age identity is configured; set secrets.age.identityFile in argosy.yaml", subject)
+		return fleet.Secret{},
+			fmt.Errorf(
+				"%s: no age identity is configured; set secrets.age.identityFile in argosy.yaml",
+				subject)
 	}
 	if ref.Tenant == "" || ref.Folder == "" {
 		return fleet.Secret{}, fmt.Errorf("%s: the reference names no tenant or no folder", subject)
@@ -125,18 +134,25 @@ func (r *Resolver) unseal(ctx context.Context, ref fleet.CredentialSource) (flee
 }
 
 // open decrypts the file and returns its values only if it was encrypted for the reference's path.
-func open(sealed []byte, identities []age.Identity, ref fleet.CredentialSource) (map[string][]byte, error) {
+func open(sealed []byte, identities []age.Identity, ref fleet.CredentialSource) (map[string][]byte,
+	error) {
 	o, err := decrypt(sealed, identities)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case o.boundTo == "":
-		return nil, fmt.Errorf("%s does not hold its own path, encrypted, under the key %s, so that a copy of it would open for any tenant; encrypt it again: %s",
-			ref.EncryptedPath(), fleet.EncryptedForKey, command(ref, "--identity KEYFILE"))
+		return nil,
+			fmt.Errorf(
+				"%s does not hold its own path, encrypted, under the key %s, so that a copy of "+
+					"it would open for any tenant; encrypt it again: %s",
+				ref.EncryptedPath(), fleet.EncryptedForKey, command(ref, "--identity KEYFILE"))
 	case o.boundTo != ref.EncryptedFor():
-		return nil, fmt.Errorf("%s was encrypted for another path, and a copied or renamed file opens nothing; encrypt its own values: %s",
-			ref.EncryptedPath(), command(ref, "--recipient RECIPIENT < VALUES"))
+		return nil,
+			fmt.Errorf(
+				"%s was encrypted for another path, and a copied or renamed file opens nothing; "+
+					"encrypt its own values: %s",
+				ref.EncryptedPath(), command(ref, "--recipient RECIPIENT < VALUES"))
 	}
 	return o.values, nil
 }
@@ -154,7 +170,8 @@ type opened struct {
 	values     map[string][]byte
 }
 
-// decrypt opens a sops file by age alone and verifies its MAC: a value moved in from another file does not pass.
+// decrypt opens a sops file by age alone and verifies its MAC: a value moved in from another file
+// does not pass.
 func decrypt(sealed []byte, identities Identities) (opened, error) {
 	var o opened
 	tree, err := yaml.NewStore(&config.NewStoresConfig().YAML).LoadEncryptedFile(sealed)
@@ -162,9 +179,13 @@ func decrypt(sealed []byte, identities Identities) (opened, error) {
 		return o, errors.New("is no sops file")
 	}
 	o.recipients = recipients(tree.Metadata)
-	o.key, err = tree.Metadata.GetDataKeyWithKeyServices([]keyservice.KeyServiceClient{byAge{identities}}, nil)
+	o.key, err = tree.Metadata.GetDataKeyWithKeyServices([]keyservice.KeyServiceClient{
+		byAge{identities}}, nil)
 	if err != nil {
-		return o, errors.New("none of the age identities for it opens it; encrypt it to the recipient that the platform names")
+		return o,
+			errors.New(
+				"none of the age identities for it opens it; encrypt it to the recipient that " +
+					"the platform names")
 	}
 	cipher := aes.NewCipher()
 	if o.boundTo, err = boundTo(tree.Branches, o.key, cipher); err != nil {
@@ -174,7 +195,8 @@ func decrypt(sealed []byte, identities Identities) (opened, error) {
 	if err != nil {
 		return o, errors.New("its values do not decrypt; it was changed after encryption")
 	}
-	original, err := cipher.Decrypt(tree.Metadata.MessageAuthenticationCode, o.key, tree.Metadata.LastModified.Format(time.RFC3339))
+	original, err := cipher.Decrypt(tree.Metadata.MessageAuthenticationCode, o.key,
+		tree.Metadata.LastModified.Format(time.RFC3339))
 	if err != nil || original != mac {
 		return o, errors.New("its MAC does not match; it was changed after encryption")
 	}
@@ -182,9 +204,9 @@ func decrypt(sealed []byte, identities Identities) (opened, error) {
 	return o, err
 }
 
-// boundTo decrypts the path that the file was encrypted for, before anything else is: with the file's
-// own data key, whatever the file's metadata say of values in clear. Nobody can write that value
-// without the data key, and the metadata are under no MAC.
+// boundTo decrypts the path that the file was encrypted for, before anything else is: with the
+// file's own data key, whatever the file's metadata say of values in clear. Nobody can write that
+// value without the data key, and the metadata are under no MAC.
 func boundTo(branches sops.TreeBranches, key []byte, cipher sops.Cipher) (string, error) {
 	var found []any
 	for _, branch := range branches {
@@ -199,12 +221,14 @@ func boundTo(branches sops.TreeBranches, key []byte, cipher sops.Cipher) (string
 	}
 	text, isText := found[0].(string)
 	if len(found) > 1 || !isText {
-		return "", fmt.Errorf("the key %s is to stand in it once, with a text", fleet.EncryptedForKey)
+		return "", fmt.Errorf("the key %s is to stand in it once, with a text",
+			fleet.EncryptedForKey)
 	}
 	value, err := cipher.Decrypt(text, key, fleet.EncryptedForKey+":")
 	path, isText := value.(string)
 	if err != nil || !isText || path == "" {
-		return "", fmt.Errorf("the value of %s is not encrypted, or was encrypted in another file", fleet.EncryptedForKey)
+		return "", fmt.Errorf("the value of %s is not encrypted, or was encrypted in another file",
+			fleet.EncryptedForKey)
 	}
 	return path, nil
 }
@@ -233,7 +257,8 @@ func flat(branches sops.TreeBranches) (map[string][]byte, error) {
 		key, ok := item.Key.(string)
 		value, isText := item.Value.(string)
 		if !ok || !isText {
-			return nil, fmt.Errorf("key %v is no text; a secret is one flat map of text values", item.Key)
+			return nil, fmt.Errorf("key %v is no text; a secret is one flat map of text values",
+				item.Key)
 		}
 		values[key] = []byte(value)
 	}
@@ -243,11 +268,12 @@ func flat(branches sops.TreeBranches) (map[string][]byte, error) {
 	return values, nil
 }
 
-// byAge wraps and opens data keys by age alone and refuses every other kind of key: no cloud, no environment variable and no
-// agent of this machine is ever asked on a tenant's behalf.
+// byAge wraps and opens data keys by age alone and refuses every other kind of key: no cloud, no
+// environment variable and no agent of this machine is ever asked on a tenant's behalf.
 type byAge struct{ identities Identities }
 
-func (s byAge) Encrypt(_ context.Context, in *keyservice.EncryptRequest, _ ...grpc.CallOption) (*keyservice.EncryptResponse, error) {
+func (s byAge) Encrypt(_ context.Context, in *keyservice.EncryptRequest,
+	_ ...grpc.CallOption) (*keyservice.EncryptResponse, error) {
 	to := in.GetKey().GetAgeKey()
 	if to == nil {
 		return nil, errors.New("only age keys are encrypted to")
@@ -262,7 +288,8 @@ func (s byAge) Encrypt(_ context.Context, in *keyservice.EncryptRequest, _ ...gr
 	return &keyservice.EncryptResponse{Ciphertext: []byte(key.EncryptedKey)}, nil
 }
 
-func (s byAge) Decrypt(_ context.Context, in *keyservice.DecryptRequest, _ ...grpc.CallOption) (*keyservice.DecryptResponse, error) {
+func (s byAge) Decrypt(_ context.Context, in *keyservice.DecryptRequest,
+	_ ...grpc.CallOption) (*keyservice.DecryptResponse, error) {
 	if in.GetKey().GetAgeKey() == nil {
 		return nil, errors.New("only age keys are opened")
 	}

@@ -21,11 +21,13 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-var acmeGit = fleet.CredentialSource{Tenant: "acme", Folder: "credentials", Name: "git", Sealed: "b"}
+var acmeGit = fleet.CredentialSource{Tenant: "acme", Folder: "credentials", Name: "git",
+	Sealed: "b"}
 
 const canary = "s3cr3t-canary"
 
-func encrypt(t *testing.T, of fleet.CredentialSource, values map[string]string, to ...*age.X25519Identity) []byte {
+func encrypt(t *testing.T, of fleet.CredentialSource, values map[string]string,
+	to ...*age.X25519Identity) []byte {
 	t.Helper()
 	var recipients []string
 	for _, id := range to {
@@ -39,15 +41,18 @@ func encrypt(t *testing.T, of fleet.CredentialSource, values map[string]string, 
 }
 
 // rawFile encrypts whatever it is given, as sops does: the metadata may leave values in clear.
-func rawFile(t *testing.T, id *age.X25519Identity, meta sops.Metadata, items ...sops.TreeItem) []byte {
+func rawFile(t *testing.T, id *age.X25519Identity, meta sops.Metadata,
+	items ...sops.TreeItem) []byte {
 	t.Helper()
 	master, err := sopsage.MasterKeyFromRecipient(id.Recipient().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	meta.KeyGroups, meta.Version, meta.LastModified = []sops.KeyGroup{{master}}, "3.9.0", time.Now().UTC()
+	meta.KeyGroups, meta.Version, meta.LastModified = []sops.KeyGroup{{master}}, "3.9.0",
+		time.Now().UTC()
 	tree := sops.Tree{Branches: sops.TreeBranches{items}, Metadata: meta}
-	key, errs := tree.GenerateDataKeyWithKeyServices([]keyservice.KeyServiceClient{keyservice.NewLocalClient()})
+	key, errs := tree.GenerateDataKeyWithKeyServices([]keyservice.KeyServiceClient{
+		keyservice.NewLocalClient()})
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -56,7 +61,8 @@ func rawFile(t *testing.T, id *age.X25519Identity, meta sops.Metadata, items ...
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, key, tree.Metadata.LastModified.Format(time.RFC3339)); err != nil {
+	if tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, key,
+		tree.Metadata.LastModified.Format(time.RFC3339)); err != nil {
 		t.Fatal(err)
 	}
 	b, err := yaml.NewStore(&config.NewStoresConfig().YAML).EmitEncryptedFile(tree)
@@ -127,7 +133,8 @@ func refused(t *testing.T, r *Resolver, ref fleet.CredentialSource, want ...stri
 
 func TestEncryptedFileOpensForItsOwnPath(t *testing.T) {
 	id := identity(t)
-	r := resolver(t, encrypt(t, acmeGit, map[string]string{"username": "bot", "password": canary}, id), id)
+	r := resolver(t, encrypt(t, acmeGit, map[string]string{"username": "bot", "password": canary},
+		id), id)
 	s, err := r.Get(t.Context(), acmeGit)
 	if err != nil || value(s, "username") != "bot" || value(s, "password") != canary {
 		t.Fatalf("got %v, %v", s.Keys(), err)
@@ -141,24 +148,31 @@ func TestCopyOfAnEncryptedFileOpensForNobodyElse(t *testing.T) {
 	id := identity(t)
 	file := encrypt(t, acmeGit, map[string]string{"password": canary}, id)
 	for name, ref := range map[string]fleet.CredentialSource{
-		"another tenant":           {Tenant: "evil", Folder: "credentials", Name: "git", Sealed: "b"},
-		"another folder":           {Tenant: "acme", Folder: "environments", Name: "git", Sealed: "b"},
-		"another name":             {Tenant: "acme", Folder: "credentials", Name: "other", Sealed: "b"},
-		"a name that reads alike":  {Tenant: "acme", Folder: "credentials", Name: "gi", Sealed: "b"},
+		"another tenant": {Tenant: "evil", Folder: "credentials", Name: "git",
+			Sealed: "b"},
+		"another folder": {Tenant: "acme", Folder: "environments", Name: "git",
+			Sealed: "b"},
+		"another name": {Tenant: "acme", Folder: "credentials", Name: "other",
+			Sealed: "b"},
+		"a name that reads alike": {Tenant: "acme", Folder: "credentials", Name: "gi",
+			Sealed: "b"},
 		"a folder that is unknown": {Tenant: "acme", Name: "git", Sealed: "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, resolver(t, file, id), ref)
 		})
 	}
-	refused(t, resolver(t, file, id), fleet.CredentialSource{Tenant: "evil", Folder: "credentials", Name: "loot", Sealed: "b"},
-		"encrypted for another path", "argosy encrypt tenants/evil/credentials/loot.sops.yaml --recipient")
+	refused(t, resolver(t, file, id), fleet.CredentialSource{Tenant: "evil", Folder: "credentials",
+		Name: "loot", Sealed: "b"},
+		"encrypted for another path",
+		"argosy encrypt tenants/evil/credentials/loot.sops.yaml --recipient")
 }
 
 func TestEncryptedFileThatHoldsNoPathIsRefusedWithTheCommand(t *testing.T) {
 	id := identity(t)
 	file := rawFile(t, id, sops.Metadata{}, sops.TreeItem{Key: "password", Value: canary})
-	refused(t, resolver(t, file, id), acmeGit, "argosy.dev/for", "argosy encrypt tenants/acme/credentials/git.sops.yaml --identity KEYFILE")
+	refused(t, resolver(t, file, id), acmeGit, "argosy.dev/for",
+		"argosy encrypt tenants/acme/credentials/git.sops.yaml --identity KEYFILE")
 }
 
 // A line is one value; the lines of two files can be mixed at will, and so can the metadata.
@@ -180,24 +194,32 @@ func TestValuesGraftedOntoAnotherFileOpenNothing(t *testing.T) {
 	clear := bound + " tenants/evil/credentials/loot\n"
 	_, meta, _ := strings.Cut(victim, "sops:\n")
 	unencrypted := rawFile(t, id, sops.Metadata{UnencryptedRegex: "for$", MACOnlyEncrypted: true},
-		sops.TreeItem{Key: "password", Value: canary}, sops.TreeItem{Key: fleet.EncryptedForKey, Value: "tenants/evil/credentials/loot"})
+		sops.TreeItem{Key: "password", Value: canary}, sops.TreeItem{Key: fleet.EncryptedForKey,
+			Value: "tenants/evil/credentials/loot"})
 	for name, file := range map[string]string{
-		"the path of a file of its own":       strings.Replace(victim, line(victim, bound), line(own, bound), 1),
-		"the path in clear":                   strings.Replace(victim, line(victim, bound), clear, 1),
-		"the path in clear, by the metadata":  strings.Replace(victim, line(victim, bound), clear, 1) + "    unencrypted_regex: for$\n    mac_only_encrypted: true\n",
-		"the path twice":                      clear + victim,
-		"the path twice, both encrypted":      line(own, bound) + victim,
-		"no path at all":                      strings.Replace(victim, line(victim, bound), "", 1),
-		"the value of the victim's password":  strings.Replace(own, line(own, "password:"), line(victim, "password:"), 1),
-		"the victim's data key and values":    line(own, bound) + line(victim, "password:") + "sops:\n" + meta,
-		"a path that never was encrypted":     string(unencrypted),
-		"another value under the path's name": strings.Replace(victim, line(victim, bound), bound+strings.TrimPrefix(line(victim, "password:"), "password:"), 1),
+		"the path of a file of its own": strings.Replace(victim, line(victim, bound),
+			line(own, bound), 1),
+		"the path in clear": strings.Replace(victim, line(victim, bound), clear,
+			1),
+		"the path in clear, by the metadata": strings.Replace(victim, line(victim, bound), clear,
+			1) + "    unencrypted_regex: for$\n    mac_only_encrypted: true\n",
+		"the path twice":                 clear + victim,
+		"the path twice, both encrypted": line(own, bound) + victim,
+		"no path at all":                 strings.Replace(victim, line(victim, bound), "", 1),
+		"the value of the victim's password": strings.Replace(own, line(own, "password:"),
+			line(victim, "password:"), 1),
+		"the victim's data key and values": line(own, bound) + line(victim, "password:") +
+			"sops:\n" + meta,
+		"a path that never was encrypted": string(unencrypted),
+		"another value under the path's name": strings.Replace(victim, line(victim, bound),
+			bound+strings.TrimPrefix(line(victim, "password:"), "password:"), 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, resolver(t, []byte(file), id), evil)
 		})
 	}
-	if s, err := resolver(t, []byte(own), id).Get(t.Context(), evil); err != nil || value(s, "password") != "mine" {
+	if s, err := resolver(t, []byte(own), id).Get(t.Context(), evil); err != nil ||
+		value(s, "password") != "mine" {
 		t.Errorf("its own file does not open: %v", err)
 	}
 }
@@ -211,7 +233,8 @@ func TestEncryptedFileThatDoesNotOpenSaysWhyAndNothingElse(t *testing.T) {
 			less = append(less, line)
 		}
 	}
-	nested := rawFile(t, id, sops.Metadata{}, sops.TreeItem{Key: fleet.EncryptedForKey, Value: acmeGit.EncryptedFor()},
+	nested := rawFile(t, id, sops.Metadata{}, sops.TreeItem{Key: fleet.EncryptedForKey,
+		Value: acmeGit.EncryptedFor()},
 		sops.TreeItem{Key: "a", Value: sops.TreeBranch{{Key: "b", Value: canary}}})
 	for name, c := range map[string]struct {
 		id   *age.X25519Identity
@@ -232,7 +255,8 @@ func TestEncryptedFileThatDoesNotOpenSaysWhyAndNothingElse(t *testing.T) {
 func TestEncryptedFileNeverAsksTheMachinesOwnKeys(t *testing.T) {
 	mine, theirs := identity(t), identity(t)
 	t.Setenv("SOPS_AGE_KEY", theirs.String())
-	refused(t, resolver(t, encrypt(t, acmeGit, map[string]string{"password": canary}, theirs), mine), acmeGit)
+	refused(t, resolver(t, encrypt(t, acmeGit, map[string]string{"password": canary}, theirs),
+		mine), acmeGit)
 }
 
 func TestIdentityOfATenantAloneOpensItsFiles(t *testing.T) {
@@ -241,7 +265,8 @@ func TestIdentityOfATenantAloneOpensItsFiles(t *testing.T) {
 	identityFile(t, filepath.Join(dir, "acme"), acme)
 	identityFile(t, filepath.Join(dir, "evil"), evil)
 	ref := func(tenant fleet.TenantName, blob string) fleet.CredentialSource {
-		return fleet.CredentialSource{Tenant: tenant, Folder: "credentials", Name: "git", Sealed: blob}
+		return fleet.CredentialSource{Tenant: tenant, Folder: "credentials", Name: "git",
+			Sealed: blob}
 	}
 	values := map[string]string{"password": canary}
 	files := map[string][]byte{
@@ -252,16 +277,19 @@ func TestIdentityOfATenantAloneOpensItsFiles(t *testing.T) {
 		"initech-to-acmes": encrypt(t, ref("initech", ""), values, acme),
 	}
 	r := &Resolver{}
-	from := Age{IdentityFile: identityFile(t, filepath.Join(t.TempDir(), "age.txt"), operator), TenantIdentities: dir}
+	from := Age{IdentityFile: identityFile(t, filepath.Join(t.TempDir(), "age.txt"), operator),
+		TenantIdentities: dir}
 	if err := r.AddAge(from, blobs(files)); err != nil {
 		t.Fatal(err)
 	}
-	for _, own := range []fleet.CredentialSource{ref("acme", "acme-own"), ref("globex", "globex-operator")} {
+	for _, own := range []fleet.CredentialSource{ref("acme", "acme-own"),
+		ref("globex", "globex-operator")} {
 		if _, err := r.Get(t.Context(), own); err != nil {
 			t.Errorf("%s: %v", own.Tenant, err)
 		}
 	}
-	for _, other := range []fleet.CredentialSource{ref("acme", "acme-operator"), ref("evil", "evil-acme"), ref("initech", "initech-to-acmes")} {
+	for _, other := range []fleet.CredentialSource{ref("acme", "acme-operator"),
+		ref("evil", "evil-acme"), ref("initech", "initech-to-acmes")} {
 		refused(t, r, other, "none of the age identities")
 	}
 
@@ -271,7 +299,8 @@ func TestIdentityOfATenantAloneOpensItsFiles(t *testing.T) {
 		identityFile(t, filepath.Join(dir, "acme"), acme)
 	})
 	t.Run("an identity that cannot be read is none that is missing", func(t *testing.T) {
-		if err := os.WriteFile(filepath.Join(dir, "acme"), []byte("AGE-SECRET-KEY-broken"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "acme"), []byte("AGE-SECRET-KEY-broken"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		refused(t, r, ref("acme", "acme-operator"), "cannot be parsed")
@@ -292,7 +321,8 @@ func TestIdentityOfATenantAloneOpensItsFiles(t *testing.T) {
 
 func TestEncryptAgainBindsAndKeepsTheValues(t *testing.T) {
 	id, next := identity(t), identity(t)
-	old := rawFile(t, id, sops.Metadata{}, sops.TreeItem{Key: "username", Value: "bot"}, sops.TreeItem{Key: "password", Value: canary})
+	old := rawFile(t, id, sops.Metadata{}, sops.TreeItem{Key: "username", Value: "bot"},
+		sops.TreeItem{Key: "password", Value: canary})
 	again, err := EncryptAgain(acmeGit, old, Identities{id}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -309,8 +339,10 @@ func TestEncryptAgainBindsAndKeepsTheValues(t *testing.T) {
 		t.Fatalf("got %v, %v", s.Keys(), err)
 	}
 	refused(t, resolver(t, moved, id), acmeGit)
-	_, err = EncryptAgain(fleet.CredentialSource{Tenant: "evil", Folder: "credentials", Name: "loot"}, again, Identities{id}, nil)
-	if err == nil || !strings.Contains(err.Error(), "another path") || strings.Contains(err.Error(), canary) {
+	_, err = EncryptAgain(fleet.CredentialSource{Tenant: "evil", Folder: "credentials",
+		Name: "loot"}, again, Identities{id}, nil)
+	if err == nil || !strings.Contains(err.Error(), "another path") || strings.Contains(err.Error(),
+		canary) {
 		t.Errorf("a file of another path is bound anew: %v", err)
 	}
 }
@@ -321,10 +353,12 @@ func TestValuesAreAFlatMapAndNoErrorRepeatsThem(t *testing.T) {
 		t.Errorf("got %q, %v", values, err)
 	}
 	for _, text := range []string{
-		"", canary, "- " + canary, "a: {b: " + canary + "}", "a: " + canary + "\na: x", "a: ''", "a: null", "a: *" + canary, "a: [" + canary,
+		"", canary, "- " + canary, "a: {b: " + canary + "}", "a: " + canary + "\na: x", "a: ''",
+		"a: null", "a: *" + canary, "a: [" + canary,
 		"a: !" + canary + " x: y", "\t" + canary, "a: x\nsops: {mac: " + canary + "}",
 	} {
-		if _, err := ParseValues([]byte(text)); err == nil || strings.Contains(err.Error(), canary) {
+		if _, err := ParseValues([]byte(text)); err == nil || strings.Contains(err.Error(),
+			canary) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

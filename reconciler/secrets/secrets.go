@@ -1,12 +1,15 @@
-// Package secrets finds the content of a credentialsRef: in an age-encrypted *.sops.yaml beside the declaration, in a directory given at
-// start-up, or in a Secret of the tenant's own namespace. It is the only importer of sops.
+// Package secrets finds the content of a credentialsRef: in an age-encrypted *.sops.yaml beside the
+// declaration, in a directory given at start-up, or in a Secret of the tenant's own namespace. It
+// is the only importer of sops.
 //
-// One rule holds for all three: a tenant's reference reaches that tenant's secrets and no others. The tenant comes from the
-// declaration's path; the name is a DNS-1123 label, so that neither can climb out of its folder or namespace. An encrypted file holds its
-// own path among its encrypted values, and opens for that path alone: all files are encrypted to one recipient, so that a copy of another
-// tenant's file would open otherwise.
+// One rule holds for all three: a tenant's reference reaches that tenant's secrets and no others.
+// The tenant comes from the declaration's path; the name is a DNS-1123 label, so that neither can
+// climb out of its folder or namespace. An encrypted file holds its own path among its encrypted
+// values, and opens for that path alone: all files are encrypted to one recipient, so that a copy
+// of another tenant's file would open otherwise.
 //
-// Contents are read when an object is applied and are kept nowhere. No error of this package repeats one.
+// Contents are read when an object is applied and are kept nowhere. No error of this package
+// repeats one.
 package secrets
 
 import (
@@ -18,11 +21,13 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// ErrNotFound says that no configured place holds the secret. The error's text names the places that were looked at.
+// ErrNotFound says that no configured place holds the secret. The error's text names the places
+// that were looked at.
 var ErrNotFound = errors.New("not found")
 
-// place is somewhere secrets are kept. get returns ErrNotFound when the place was read and does not hold the secret; any other error says
-// that it could not be read, which is never taken for absence.
+// place is somewhere secrets are kept. get returns ErrNotFound when the place was read and does not
+// hold the secret; any other error says that it could not be read, which is never taken for
+// absence.
 type place interface {
 	get(ctx context.Context, tenant fleet.TenantName, name string) (fleet.Secret, error)
 	describe(tenant fleet.TenantName, name string) string
@@ -39,7 +44,8 @@ type Resolver struct {
 	age         *ageKeys
 }
 
-// Get reads the secret that ref names. An empty tenant means the platform's own secrets, such as an engine's kubeconfig.
+// Get reads the secret that ref names. An empty tenant means the platform's own secrets, such as an
+// engine's kubeconfig.
 func (r *Resolver) Get(ctx context.Context, ref fleet.CredentialSource) (fleet.Secret, error) {
 	if err := fleet.ValidateName(ref.Name); err != nil {
 		return fleet.Secret{}, fmt.Errorf("secret reference: %w", err)
@@ -61,17 +67,20 @@ func (r *Resolver) Get(ctx context.Context, ref fleet.CredentialSource) (fleet.S
 		case errors.Is(err, ErrNotFound):
 			looked = append(looked, p.describe(ref.Tenant, ref.Name))
 		default:
-			return fleet.Secret{}, fmt.Errorf("read secret %s of %s: %w", ref.Name, owner(ref.Tenant), err)
+			return fleet.Secret{}, fmt.Errorf("read secret %s of %s: %w", ref.Name,
+				owner(ref.Tenant), err)
 		}
 	}
 	if len(looked) == 0 {
-		looked = []string{"nowhere: no secrets.directory and no secrets.kubernetes is configured in argosy.yaml"}
+		looked = []string{
+			"nowhere: no secrets.directory and no secrets.kubernetes is configured in argosy.yaml"}
 	}
-	return fleet.Secret{}, fmt.Errorf("secret %s of %s is %w; looked in %s; create it there", ref.Name, owner(ref.Tenant), ErrNotFound, strings.Join(looked, " and "))
+	return fleet.Secret{}, fmt.Errorf("secret %s of %s is %w; looked in %s; create it there",
+		ref.Name, owner(ref.Tenant), ErrNotFound, strings.Join(looked, " and "))
 }
 
-// Watch calls changed for each secret that changes in a directory or a namespace that was read before, until ctx ends. Sealed files need
-// no watch: their change is a commit.
+// Watch calls changed for each secret that changes in a directory or a namespace that was read
+// before, until ctx ends. Sealed files need no watch: their change is a commit.
 func (r *Resolver) Watch(ctx context.Context, changed func(tenant fleet.TenantName, name string)) {
 	for _, p := range r.places {
 		go p.watch(ctx, changed)

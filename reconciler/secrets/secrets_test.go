@@ -32,7 +32,8 @@ func value(s fleet.Secret, key string) string {
 
 func TestDirectoryReachesOnlyTheTenantsOwnSecrets(t *testing.T) {
 	root := t.TempDir()
-	write(t, root, map[string]string{"acme/git/token": "a", "globex/git/token": "g", "_fleet/engine-eu-1/kubeconfig": "k"})
+	write(t, root, map[string]string{"acme/git/token": "a", "globex/git/token": "g",
+		"_fleet/engine-eu-1/kubeconfig": "k"})
 	var r Resolver
 	if err := r.AddDirectory(root); err != nil {
 		t.Fatal(err)
@@ -43,11 +44,13 @@ func TestDirectoryReachesOnlyTheTenantsOwnSecrets(t *testing.T) {
 			t.Errorf("%s: %v, %v", tenant, value(s, "token"), err)
 		}
 	}
-	if s, err := r.Get(t.Context(), fleet.CredentialSource{Name: "engine-eu-1"}); err != nil || value(s, "kubeconfig") != "k" {
+	if s, err := r.Get(t.Context(), fleet.CredentialSource{Name: "engine-eu-1"}); err != nil ||
+		value(s, "kubeconfig") != "k" {
 		t.Errorf("the platform's own secret: %v", err)
 	}
 	for _, ref := range []fleet.CredentialSource{
-		{Tenant: "acme", Name: "../globex/git"}, {Tenant: "../globex", Name: "git"}, {Tenant: "_fleet", Name: "engine-eu-1"},
+		{Tenant: "acme", Name: "../globex/git"}, {Tenant: "../globex", Name: "git"},
+		{Tenant: "_fleet", Name: "engine-eu-1"},
 		{Tenant: "acme", Name: ""}, {Tenant: "acme", Name: "."}, {Tenant: "acme", Name: ".."},
 	} {
 		if _, err := r.Get(t.Context(), ref); err == nil || errors.Is(err, ErrNotFound) {
@@ -58,8 +61,10 @@ func TestDirectoryReachesOnlyTheTenantsOwnSecrets(t *testing.T) {
 
 func TestDirectoryFollowsNoLinkOutOfTheSecret(t *testing.T) {
 	root := t.TempDir()
-	write(t, root, map[string]string{"globex/git/token": "g", "acme/git/user": "u", "acme/mounted/..data/token": "m"})
-	if err := os.Symlink("../../globex/git/token", filepath.Join(root, "acme/git/token")); err != nil {
+	write(t, root, map[string]string{"globex/git/token": "g", "acme/git/user": "u",
+		"acme/mounted/..data/token": "m"})
+	if err := os.Symlink("../../globex/git/token",
+		filepath.Join(root, "acme/git/token")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("..data/token", filepath.Join(root, "acme/mounted/token")); err != nil {
@@ -69,10 +74,12 @@ func TestDirectoryFollowsNoLinkOutOfTheSecret(t *testing.T) {
 	if err := r.AddDirectory(root); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := r.Get(t.Context(), fleet.CredentialSource{Tenant: "acme", Name: "git"}); err == nil {
+	if s, err := r.Get(t.Context(), fleet.CredentialSource{
+		Tenant: "acme", Name: "git"}); err == nil {
 		t.Errorf("a link into another tenant's folder was read: %q", value(s, "token"))
 	}
-	if s, err := r.Get(t.Context(), fleet.CredentialSource{Tenant: "acme", Name: "mounted"}); err != nil || value(s, "token") != "m" {
+	if s, err := r.Get(t.Context(), fleet.CredentialSource{
+		Tenant: "acme", Name: "mounted"}); err != nil || value(s, "token") != "m" {
 		t.Errorf("a mounted Secret's own link is not read: %v", err)
 	}
 }
@@ -80,14 +87,17 @@ func TestDirectoryFollowsNoLinkOutOfTheSecret(t *testing.T) {
 func TestMissingSecretSaysWhereToPutIt(t *testing.T) {
 	root := t.TempDir()
 	var r Resolver
-	if _, err := r.Get(t.Context(), fleet.CredentialSource{Tenant: "acme", Name: "git"}); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "argosy.yaml") {
+	if _, err := r.Get(t.Context(), fleet.CredentialSource{
+		Tenant: "acme", Name: "git"}); !errors.Is(err, ErrNotFound) ||
+		!strings.Contains(err.Error(), "argosy.yaml") {
 		t.Errorf("without a place: %v", err)
 	}
 	if err := r.AddDirectory(root); err != nil {
 		t.Fatal(err)
 	}
 	_, err := r.Get(t.Context(), fleet.CredentialSource{Tenant: "acme", Name: "git"})
-	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), filepath.Join(root, "acme", "git")) || !strings.Contains(err.Error(), "tenant acme") {
+	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(),
+		filepath.Join(root, "acme", "git")) || !strings.Contains(err.Error(), "tenant acme") {
 		t.Errorf("the error does not say where: %v", err)
 	}
 }
@@ -102,7 +112,9 @@ func TestDirectoryRotationIsTold(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	told := make(chan string, 10)
-	r.Watch(ctx, func(tenant fleet.TenantName, name string) { told <- fmt.Sprintf("%s/%s", tenant, name) })
+	r.Watch(ctx, func(tenant fleet.TenantName, name string) {
+		told <- fmt.Sprintf("%s/%s", tenant, name)
+	})
 	// The first look may come before or after this write: write until it is seen.
 	for i := 0; ; i++ {
 		write(t, root, map[string]string{"acme/git/token": fmt.Sprint("new", i)})

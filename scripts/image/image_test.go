@@ -33,7 +33,8 @@ func tiny(t *testing.T, env ...string) string {
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", "tiny", ".")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), append([]string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=", "GOWORK=off"}, env...)...)
+	cmd.Env = append(os.Environ(), append([]string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64",
+		"GOFLAGS=", "GOWORK=off"}, env...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -43,7 +44,8 @@ func tiny(t *testing.T, env ...string) string {
 func imageOf(t *testing.T, program string) (dir, digest string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "layout")
-	s, err := parse([]string{"-out", dir, "-version", "1.2.3", "-revision", "abc", "-epoch", "1700000000", "-binary", "linux/amd64=" + program})
+	s, err := parse([]string{"-out", dir, "-version", "1.2.3", "-revision", "abc", "-epoch",
+		"1700000000", "-binary", "linux/amd64=" + program})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +57,13 @@ func imageOf(t *testing.T, program string) (dir, digest string) {
 
 func blob(t *testing.T, dir string, d descriptor) []byte {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(dir, "blobs", "sha256", strings.TrimPrefix(d.Digest, "sha256:")))
+	content, err := os.ReadFile(filepath.Join(dir, "blobs", "sha256",
+		strings.TrimPrefix(d.Digest, "sha256:")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum := sha256.Sum256(content); "sha256:"+hex.EncodeToString(sum[:]) != d.Digest || int64(len(content)) != d.Size {
+	if sum := sha256.Sum256(content); "sha256:"+hex.EncodeToString(sum[:]) != d.Digest ||
+		int64(len(content)) != d.Size {
 		t.Fatalf("%s %s: the blob is another", d.MediaType, d.Digest)
 	}
 	return content
@@ -103,7 +107,8 @@ func TestTwoBuildsGiveTheSameDigest(t *testing.T) {
 func TestTheLayoutIsWhole(t *testing.T) {
 	dir, digest := imageOf(t, tiny(t))
 	all := top(t, dir)
-	if len(all.Manifests) != 2 || all.Manifests[0].Digest != digest || all.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "1.2.3" {
+	if len(all.Manifests) != 2 || all.Manifests[0].Digest != digest ||
+		all.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "1.2.3" {
 		t.Fatalf("the folder's index is %+v", all)
 	}
 	image := decode[index](t, blob(t, dir, all.Manifests[0]))
@@ -112,7 +117,9 @@ func TestTheLayoutIsWhole(t *testing.T) {
 	}
 	m := decode[manifest](t, blob(t, dir, image.Manifests[0]))
 	c := decode[config](t, blob(t, dir, m.Config))
-	if c.Config.User != "65532:65532" || c.Config.Labels["org.opencontainers.image.version"] != "1.2.3" || c.Config.Entrypoint[0] != "/usr/local/bin/argosy" {
+	if c.Config.User != "65532:65532" ||
+		c.Config.Labels["org.opencontainers.image.version"] != "1.2.3" ||
+		c.Config.Entrypoint[0] != "/usr/local/bin/argosy" {
 		t.Errorf("the config is %+v", c.Config)
 	}
 	z, err := gzip.NewReader(bytes.NewReader(blob(t, dir, m.Layers[0])))
@@ -147,7 +154,8 @@ func looksRight(t *testing.T, layer []byte) {
 				t.Fatal(err)
 			}
 		}
-		if h.Mode&0o6000 != 0 || h.Uid != 0 && h.Name != "home/nonroot/" || !h.ModTime.Equal(time.Unix(1700000000, 0)) {
+		if h.Mode&0o6000 != 0 || h.Uid != 0 && h.Name != "home/nonroot/" ||
+			!h.ModTime.Equal(time.Unix(1700000000, 0)) {
 			t.Errorf("%s has mode %o, owner %d, time %s", h.Name, h.Mode, h.Uid, h.ModTime)
 		}
 	}
@@ -169,7 +177,8 @@ func TestTheBillNamesEveryModuleAndRefersToTheImage(t *testing.T) {
 	all := top(t, dir)
 	image := decode[index](t, blob(t, dir, all.Manifests[0]))
 	ref := decode[manifest](t, blob(t, dir, all.Manifests[1]))
-	if all.Manifests[1].ArtifactType != "application/spdx+json" || ref.Subject == nil || ref.Subject.Digest != image.Manifests[0].Digest {
+	if all.Manifests[1].ArtifactType != "application/spdx+json" || ref.Subject == nil ||
+		ref.Subject.Digest != image.Manifests[0].Digest {
 		t.Fatalf("the referrer is %+v", ref)
 	}
 	list := decode[document](t, blob(t, dir, ref.Layers[0]))
@@ -182,10 +191,13 @@ func TestTheBillNamesEveryModuleAndRefersToTheImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(content)
-	if found["example.com/tiny"] != "pkg:golang/example.com/tiny@1.2.3" || list.Packages[0].Checksums[0].Value != hex.EncodeToString(sum[:]) {
+	if found["example.com/tiny"] != "pkg:golang/example.com/tiny@1.2.3" ||
+		list.Packages[0].Checksums[0].Value != hex.EncodeToString(sum[:]) {
 		t.Errorf("the program is %+v", list.Packages[0])
 	}
-	if !strings.HasPrefix(found["stdlib"], "pkg:golang/stdlib@1.") || !strings.HasPrefix(found["golang.org/x/crypto/x509roots/fallback"], "pkg:golang/golang.org/x/crypto/x509roots/fallback") {
+	if !strings.HasPrefix(found["stdlib"], "pkg:golang/stdlib@1.") ||
+		!strings.HasPrefix(found["golang.org/x/crypto/x509roots/fallback"],
+			"pkg:golang/golang.org/x/crypto/x509roots/fallback") {
 		t.Errorf("the list is %v", found)
 	}
 	if len(list.Relationships) != len(list.Packages) {
@@ -199,7 +211,8 @@ func TestABinaryThatNeedsALoaderIsRefused(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	needs := tiny(t, "GOFLAGS=-buildmode=pie") // on Linux a position-independent program asks for a loader
+	// on Linux a position-independent program asks for a loader
+	needs := tiny(t, "GOFLAGS=-buildmode=pie")
 	content, err := os.ReadFile(needs)
 	if err != nil {
 		t.Fatal(err)
@@ -211,14 +224,17 @@ func TestABinaryThatNeedsALoaderIsRefused(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	for name, args := range map[string][]string{
-		"nothing": nil, "no platform": {"-out", "x", "-version", "1", "-binary", "argosy"}, "half a platform": {"-out", "x", "-version", "1", "-binary", "linux=argosy"},
-		"no version": {"-out", "x", "-binary", "linux/amd64=argosy"},
+		"nothing": nil, "no platform": {"-out", "x", "-version", "1", "-binary", "argosy"},
+		"half a platform": {"-out", "x", "-version", "1", "-binary", "linux=argosy"},
+		"no version":      {"-out", "x", "-binary", "linux/amd64=argosy"},
 	} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if s, err := parse([]string{"-out", "x", "-version", "1", "-epoch", "5", "-binary", "linux/arm64=a"}); err != nil || s.created != time.Unix(5, 0).UTC() || len(s.binaries) != 1 {
+	if s, err := parse([]string{"-out", "x", "-version", "1", "-epoch", "5", "-binary",
+		"linux/arm64=a"}); err != nil || s.created != time.Unix(5, 0).UTC() ||
+		len(s.binaries) != 1 {
 		t.Errorf("got %s, %v", strconv.Itoa(len(s.binaries)), err)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// The user of the image, numeric so that Kubernetes can tell that it is not root. Any other works too: nothing in the image is written.
+// The user of the image, numeric so that Kubernetes can tell that it is not root. Any other works
+// too: nothing in the image is written.
 const (
 	uid  = 65532
 	user = "65532:65532"
@@ -62,7 +63,8 @@ func layerOf(program []byte, at time.Time) (layer []byte, diffID string, err err
 }
 
 func add(w *tar.Writer, e entry, at time.Time) error {
-	h := &tar.Header{Name: e.name, Mode: e.mode, Uid: e.owner, Gid: e.owner, Size: int64(len(e.content)), ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatPAX}
+	h := &tar.Header{Name: e.name, Mode: e.mode, Uid: e.owner, Gid: e.owner,
+		Size: int64(len(e.content)), ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatPAX}
 	if e.content == nil {
 		h.Typeflag = tar.TypeDir
 	}
@@ -82,7 +84,9 @@ func entries(program []byte) []entry {
 	return []entry{
 		folder("etc/"),
 		file("etc/group", 0o644, []byte("root:x:0:\nnonroot:x:65532:\n")),
-		file("etc/passwd", 0o644, []byte("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n")),
+		file("etc/passwd", 0o644,
+			[]byte(
+				"root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n")),
 		folder("etc/ssl/"),
 		folder("etc/ssl/certs/"),
 		file("etc/ssl/certs/ca-certificates.crt", 0o644, certificates()),
@@ -115,7 +119,8 @@ func static(program []byte) error {
 	}
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			return errors.New("is linked dynamically, and the image has no loader: build it with CGO_ENABLED=0")
+			return errors.New(
+				"is linked dynamically, and the image has no loader: build it with CGO_ENABLED=0")
 		}
 	}
 	return nil
@@ -152,8 +157,10 @@ func configOf(on *platform, diffID string, at time.Time, labels map[string]strin
 	created := at.Format(time.RFC3339)
 	return config{
 		Created: created, Architecture: on.Architecture, OS: on.OS,
-		Config: running{User: user, WorkingDir: "/", Entrypoint: []string{programPath}, Labels: labels,
-			Env: []string{"PATH=/usr/local/bin", "HOME=/home/nonroot", "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"}},
+		Config: running{User: user, WorkingDir: "/", Entrypoint: []string{programPath},
+			Labels: labels,
+			Env: []string{"PATH=/usr/local/bin", "HOME=/home/nonroot",
+				"SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"}},
 		RootFS:  rootFS{Type: "layers", DiffIDs: []string{diffID}},
 		History: []history{{Created: created, CreatedBy: "scripts/image"}},
 	}

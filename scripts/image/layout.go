@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Media types of https://github.com/opencontainers/image-spec/blob/v1.1.1/media-types.md, and SPDX's.
+// Media types of https://github.com/opencontainers/image-spec/blob/v1.1.1/media-types.md, and
+// SPDX's.
 const (
 	typeIndex    = "application/vnd.oci.image.index.v1+json"
 	typeManifest = "application/vnd.oci.image.manifest.v1+json"
@@ -61,7 +62,8 @@ func openLayout(dir string) (layout, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "blobs", "sha256"), 0o755); err != nil {
 		return layout{}, err
 	}
-	return layout{dir}, os.WriteFile(filepath.Join(dir, "oci-layout"), []byte(`{"imageLayoutVersion":"1.0.0"}`), 0o644)
+	return layout{dir}, os.WriteFile(filepath.Join(dir, "oci-layout"),
+		[]byte(`{"imageLayoutVersion":"1.0.0"}`), 0o644)
 }
 
 func (l layout) put(mediaType string, content []byte) (descriptor, error) {
@@ -101,8 +103,10 @@ func build(s spec) (string, error) {
 		return "", err
 	}
 	top.Annotations = map[string]string{"org.opencontainers.image.ref.name": s.version}
-	// In a layout the referrers stand in the index of the folder, from where tools copy them with the image.
-	content, err := json.Marshal(index{SchemaVersion: 2, MediaType: typeIndex, Manifests: append([]descriptor{top}, referrers...)})
+	// In a layout the referrers stand in the index of the folder, from where tools copy them with
+	// the image.
+	content, err := json.Marshal(index{SchemaVersion: 2, MediaType: typeIndex,
+		Manifests: append([]descriptor{top}, referrers...)})
 	if err != nil {
 		return "", err
 	}
@@ -123,7 +127,8 @@ func (s spec) labels() map[string]string {
 }
 
 // platform writes the image of one binary, and the SBOM that refers to it.
-func (l layout) platform(s spec, b binary, labels map[string]string) (image, sbom descriptor, err error) {
+func (l layout) platform(s spec, b binary, labels map[string]string) (image, sbom descriptor,
+	err error) {
 	program, err := os.ReadFile(b.path)
 	if err != nil {
 		return image, sbom, err
@@ -156,10 +161,12 @@ func (l layout) image(layer []byte, config any, labels map[string]string) (descr
 	if err != nil {
 		return descriptor{}, err
 	}
-	return l.putJSON(typeManifest, manifest{SchemaVersion: 2, MediaType: typeManifest, Config: c, Layers: []descriptor{blob}, Annotations: labels})
+	return l.putJSON(typeManifest, manifest{SchemaVersion: 2, MediaType: typeManifest, Config: c,
+		Layers: []descriptor{blob}, Annotations: labels})
 }
 
-func (l layout) referrer(list []byte, subject descriptor, labels map[string]string) (descriptor, error) {
+func (l layout) referrer(list []byte, subject descriptor, labels map[string]string) (descriptor,
+	error) {
 	blob, err := l.put(typeSPDX, list)
 	if err != nil {
 		return descriptor{}, err
@@ -168,8 +175,10 @@ func (l layout) referrer(list []byte, subject descriptor, labels map[string]stri
 	if err != nil {
 		return descriptor{}, err
 	}
-	about := map[string]string{"org.opencontainers.image.created": labels["org.opencontainers.image.created"]}
-	d, err := l.putJSON(typeManifest, manifest{SchemaVersion: 2, MediaType: typeManifest, ArtifactType: typeSPDX, Config: empty, Layers: []descriptor{blob},
+	about := map[string]string{
+		"org.opencontainers.image.created": labels["org.opencontainers.image.created"]}
+	d, err := l.putJSON(typeManifest, manifest{SchemaVersion: 2, MediaType: typeManifest,
+		ArtifactType: typeSPDX, Config: empty, Layers: []descriptor{blob},
 		Subject: &subject, Annotations: about})
 	d.ArtifactType, d.Annotations = typeSPDX, about
 	return d, err

@@ -5,8 +5,9 @@
 //   - The image holds the binary, the certificates of public CAs, a user that is not root and an empty /tmp. No shell, nothing to update.
 //   - Each platform's manifest has the list of what its binary is made of (SPDX) beside it, as a referrer.
 //
-// The certificates are Mozilla's, from golang.org/x/crypto/x509roots at the version in go.mod, not from the machine that builds: go.sum pins
-// them. Those that are trusted only under a condition, which a PEM file cannot say, are left out.
+// The certificates are Mozilla's, from golang.org/x/crypto/x509roots at the version in go.mod, not
+// from the machine that builds: go.sum pins them. Those that are trusted only under a condition,
+// which a PEM file cannot say, are left out.
 package main
 
 import (
@@ -56,17 +57,20 @@ func parse(args []string) (spec, error) {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // the error says it
 	flags.StringVar(&s.out, "out", "", "folder of the layout; made anew")
-	flags.StringVar(&s.version, "version", "", "version label, and the name of the image in the layout")
+	flags.StringVar(&s.version, "version", "",
+		"version label, and the name of the image in the layout")
 	flags.StringVar(&s.revision, "revision", "", "commit label")
 	epoch := flags.Int64("epoch", 0, "seconds since 1970 that stand as the time of everything")
-	flags.Func("binary", "OS/ARCH=PATH of a static binary; once for each platform", func(v string) error {
-		platform, path, ok := strings.Cut(v, "=")
-		if goos, arch, both := strings.Cut(platform, "/"); !ok || !both || goos == "" || arch == "" || path == "" {
-			return errors.New("write it as linux/amd64=PATH")
-		}
-		s.binaries = append(s.binaries, binary{platform, path})
-		return nil
-	})
+	flags.Func("binary", "OS/ARCH=PATH of a static binary; once for each platform",
+		func(v string) error {
+			platform, path, ok := strings.Cut(v, "=")
+			if goos, arch, both := strings.Cut(platform, "/"); !ok || !both || goos == "" ||
+				arch == "" || path == "" {
+				return errors.New("write it as linux/amd64=PATH")
+			}
+			s.binaries = append(s.binaries, binary{platform, path})
+			return nil
+		})
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}

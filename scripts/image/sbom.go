@@ -63,22 +63,26 @@ type relationship struct {
 	To   string `json:"relatedSpdxElement"`
 }
 
-// bill is the list of what a binary is made of, as the linker wrote it into the binary, and the certificates beside it.
+// bill is the list of what a binary is made of, as the linker wrote it into the binary, and the
+// certificates beside it.
 func bill(b binary, program []byte, s spec) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(program))
 	if err != nil {
-		return nil, errors.New("does not say what it is made of: build it from a module, by go build")
+		return nil,
+			errors.New("does not say what it is made of: build it from a module, by go build")
 	}
 	sum := sha256.Sum256(program)
 	digest := hex.EncodeToString(sum[:])
 	main := module("SPDXRef-argosy", &debug.Module{Path: info.Main.Path, Version: s.version})
 	main.Purpose, main.Checksums = "APPLICATION", []checksum{{"SHA256", digest}}
 	d := document{
-		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: "SPDXRef-DOCUMENT", Name: "argosy " + s.version + " " + b.platform,
+		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: "SPDXRef-DOCUMENT",
+		Name:              "argosy " + s.version + " " + b.platform,
 		DocumentNamespace: "https://argosy.dev/sbom/" + url.PathEscape(s.version) + "/" + digest,
-		CreationInfo:      creation{Created: s.created.Format(time.RFC3339), Creators: []string{"Tool: argosy-image"}},
-		Packages:          []pkg{main},
-		Relationships:     []relationship{{"SPDXRef-DOCUMENT", "DESCRIBES", main.SPDXID}},
+		CreationInfo: creation{Created: s.created.Format(time.RFC3339), Creators: []string{
+			"Tool: argosy-image"}},
+		Packages:      []pkg{main},
+		Relationships: []relationship{{"SPDXRef-DOCUMENT", "DESCRIBES", main.SPDXID}},
 	}
 	for i, m := range parts(info) {
 		p := module("SPDXRef-"+strconv.Itoa(i+1), m)
@@ -90,7 +94,8 @@ func bill(b binary, program []byte, s spec) ([]byte, error) {
 
 // parts are the modules in the binary as they were built, Go's own library and the certificates.
 func parts(info *debug.BuildInfo) []*debug.Module {
-	all := []*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}, roots()}
+	all := []*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")},
+		roots()}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
@@ -120,7 +125,8 @@ func module(id string, m *debug.Module) pkg {
 	if m.Version != "" {
 		purl += "@" + url.PathEscape(m.Version)
 	}
-	p := pkg{SPDXID: id, Name: m.Path, Version: m.Version, DownloadLocation: "NOASSERTION", License: "NOASSERTION", Copyright: "NOASSERTION",
+	p := pkg{SPDXID: id, Name: m.Path, Version: m.Version, DownloadLocation: "NOASSERTION",
+		License: "NOASSERTION", Copyright: "NOASSERTION",
 		ExternalRefs: []external{{"PACKAGE-MANAGER", "purl", purl}}}
 	if m.Sum != "" {
 		p.Comment = "go.sum: " + m.Sum

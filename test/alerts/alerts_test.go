@@ -73,7 +73,8 @@ func promtool(t *testing.T, files map[string]string, args ...string) (string, er
 func TestEveryAlertFiresInItsCaseAndInNoOther(t *testing.T) {
 	cases := read(t, "cases.yaml")
 	rules := read(t, rulesPath)
-	if out, err := promtool(t, map[string]string{"alerts.yaml": rules, "cases.yaml": cases}, "test", "rules", "cases.yaml"); err != nil {
+	if out, err := promtool(t, map[string]string{"alerts.yaml": rules, "cases.yaml": cases}, "test",
+		"rules", "cases.yaml"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for name := range alerts(t) {
@@ -83,7 +84,8 @@ func TestEveryAlertFiresInItsCaseAndInNoOther(t *testing.T) {
 	}
 	// The cases are worth something: with another threshold one fails.
 	broken := strings.ReplaceAll(rules, "> 900", "> 90000")
-	if _, err := promtool(t, map[string]string{"alerts.yaml": broken, "cases.yaml": cases}, "test", "rules", "cases.yaml"); err == nil || broken == rules {
+	if _, err := promtool(t, map[string]string{"alerts.yaml": broken, "cases.yaml": cases}, "test",
+		"rules", "cases.yaml"); err == nil || broken == rules {
 		t.Error("a wrong threshold passes")
 	}
 }
@@ -101,14 +103,17 @@ func TestEveryAlertHasItsPage(t *testing.T) {
 		}
 	}
 	for name, a := range all {
-		if want := "https://argosy.dev/docs/runbooks/" + name + ".md"; a.Annotations["runbook_url"] != want {
+		if want := "https://argosy.dev/docs/runbooks/" + name +
+			".md"; a.Annotations["runbook_url"] != want {
 			t.Errorf("%s: its page is %s", name, want)
 		}
-		if !slices.Contains([]string{"critical", "warning", "info"}, a.Labels["severity"]) || a.Annotations["summary"] == "" {
+		if !slices.Contains([]string{"critical", "warning", "info"}, a.Labels["severity"]) ||
+			a.Annotations["summary"] == "" {
 			t.Errorf("%s: %+v", name, a)
 		}
 		page := read(t, filepath.Join(runbooks, name+".md"))
-		for _, head := range []string{"# " + name + "\n", "\n## What it means\n", "\n## How to confirm\n", "\n## What to do\n", "\n## What not to do\n"} {
+		for _, head := range []string{"# " + name + "\n", "\n## What it means\n",
+			"\n## How to confirm\n", "\n## What to do\n", "\n## What not to do\n"} {
 			if !strings.Contains("\n"+page, head) {
 				t.Errorf("%s.md has no %q", name, strings.TrimSpace(head))
 			}
@@ -142,26 +147,30 @@ func TestDashboardAsksInPromQL(t *testing.T) {
 		}
 		seen[p.ID] = true
 		for i, target := range p.Targets {
-			fmt.Fprintf(&rules, "  - {record: 'panel_%d_%d', expr: %q}\n", p.ID, i, stack.Filled(target.Expr))
+			fmt.Fprintf(&rules, "  - {record: 'panel_%d_%d', expr: %q}\n", p.ID, i,
+				stack.Filled(target.Expr))
 		}
 	}
-	if out, err := promtool(t, map[string]string{"panels.yaml": rules.String()}, "check", "rules", "panels.yaml"); err != nil || len(seen) == 0 {
+	if out, err := promtool(t, map[string]string{"panels.yaml": rules.String()}, "check", "rules",
+		"panels.yaml"); err != nil || len(seen) == 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
 var (
-	referenceRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (gauge|counter|histogram) \\| ([^|]*) \\|")
-	asked        = regexp.MustCompile(`\b((?:argosy|process|go)_[a-z_]+)\b(?:\{([^}]*)\})?`)
-	matcher      = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
-	grouped      = regexp.MustCompile(`\b(?:by|on)\s*\(([^)]*)\)`)
+	referenceRow = regexp.MustCompile(
+		"(?m)^\\| `([a-z_]+)` \\| (gauge|counter|histogram) \\| ([^|]*) \\|")
+	asked   = regexp.MustCompile(`\b((?:argosy|process|go)_[a-z_]+)\b(?:\{([^}]*)\})?`)
+	matcher = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
+	grouped = regexp.MustCompile(`\b(?:by|on)\s*\(([^)]*)\)`)
 )
 
-// metrics are the labels of each series that the program has, by the metric's name, as docs/metrics.md tells: a test of cmd/argosy/server
-// holds that to the registry.
+// metrics are the labels of each series that the program has, by the metric's name, as
+// docs/metrics.md tells: a test of cmd/argosy/server holds that to the registry.
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
-	known := map[string][]string{"process_resident_memory_bytes": nil, "process_cpu_seconds_total": nil}
+	known := map[string][]string{"process_resident_memory_bytes": nil,
+		"process_cpu_seconds_total": nil}
 	for _, row := range referenceRow.FindAllStringSubmatch(read(t, referencePath), -1) {
 		var labels []string
 		for label := range strings.SplitSeq(row[3], ", ") {
@@ -216,6 +225,7 @@ func TestNothingAsksForAMetricOrALabelThatIsNotThere(t *testing.T) {
 		}
 	}
 	if len(used) < 20 {
-		t.Errorf("only %v are asked for: the test does not see them", slices.Collect(maps.Keys(used)))
+		t.Errorf("only %v are asked for: the test does not see them",
+			slices.Collect(maps.Keys(used)))
 	}
 }

@@ -11,9 +11,11 @@ import (
 	"argosy.dev/argosy/test/bench/report"
 )
 
-// change measures what one changed file costs in repos of growing size: from the end of the push until a watch sees the Application
-// changed, against the same in the plainest way (F-sum): git fetch, diff-tree and cat-file, a commit of one row, one apply, in series.
-func change(ctx context.Context, o options, name string, flat bool, sizes []int) (figs []*report.Figure, err error) {
+// change measures what one changed file costs in repos of growing size: from the end of the push
+// until a watch sees the Application changed, against the same in the plainest way (F-sum): git
+// fetch, diff-tree and cat-file, a commit of one row, one apply, in series.
+func change(ctx context.Context, o options, name string, flat bool,
+	sizes []int) (figs []*report.Figure, err error) {
 	g, err := startGround(ctx)
 	if err != nil {
 		return nil, err
@@ -33,8 +35,10 @@ func change(ctx context.Context, o options, name string, flat bool, sizes []int)
 	if flat {
 		layout = "all in one folder"
 	}
-	l := &ladder{plane: p, options: o, change: &report.Figure{Name: name, Title: "One file changed, push to API server; " + layout},
-		noop:   &report.Figure{Name: name + "-noop", Title: "A commit that touches nothing of ours; " + layout},
+	l := &ladder{plane: p, options: o, change: &report.Figure{
+		Name: name, Title: "One file changed, push to API server; " + layout},
+		noop: &report.Figure{Name: name + "-noop",
+			Title: "A commit that touches nothing of ours; " + layout},
 		memory: &report.Figure{Name: name + "-memory", Title: "Memory of argosy serve; " + layout}}
 	if l.empty, err = observe.Memory(p.argosy.PID()); err != nil {
 		return nil, err
@@ -66,7 +70,8 @@ type ladder struct {
 
 	change, noop, memory *report.Figure
 	points               []point
-	stages               map[string]float64 // argosy's metrics: what they grew by over the blocks of this size
+	// argosy's metrics: what they grew by over the blocks of this size
+	stages map[string]float64
 }
 
 // point is one block of commits at one size.
@@ -111,7 +116,8 @@ func (l *ladder) blocks(ctx context.Context, n int, watch *observe.Watch) error 
 			func() error {
 				b, err := l.block(ctx, watch)
 				b.n, l.points = n, append(l.points, b)
-				ours, cpu, requests = append(ours, b.latency), append(cpu, b.cpu), append(requests, b.requests)
+				ours, cpu, requests = append(ours, b.latency), append(cpu, b.cpu),
+					append(requests, b.requests)
 				l.points[len(l.points)-1] = b
 				return err
 			},
@@ -129,10 +135,15 @@ func (l *ladder) blocks(ctx context.Context, n int, watch *observe.Watch) error 
 	l.change.Add(report.Against(size+"latency", "ms", ours, raw, 2))
 	l.change.Add(report.Line{Name: size + "CPU a commit", Unit: "ms", Ours: cpu})
 	l.change.Add(report.Line{Name: size + "API requests", Ours: requests, Goal: 1, Exact: true})
-	l.change.Add(report.Line{Name: size + "passes a commit", Ours: report.Sample{l.stage("argosy_reconcile_total") / l.stage("argosy_reconcile_seconds_count")}})
-	pass := 1000 * l.stage("argosy_reconcile_seconds_sum") / l.stage("argosy_reconcile_seconds_count")
-	apply := 1000 * l.stage("argosy_engine_handle_seconds_sum") / l.stage("argosy_engine_handle_seconds_count")
-	l.change.Note("%d files, mean by stage: fetch to recorded %.1f ms, apply %.1f ms; floor, median: git %.1f, commit %.1f, apply to watch %.1f ms",
+	l.change.Add(report.Line{Name: size + "passes a commit", Ours: report.Sample{
+		l.stage("argosy_reconcile_total") / l.stage("argosy_reconcile_seconds_count")}})
+	pass := 1000 * l.stage("argosy_reconcile_seconds_sum") / l.stage(
+		"argosy_reconcile_seconds_count")
+	apply := 1000 * l.stage("argosy_engine_handle_seconds_sum") / l.stage(
+		"argosy_engine_handle_seconds_count")
+	l.change.Note(
+		"%d files, mean by stage: fetch to recorded %.1f ms, apply %.1f ms; floor, median: git "+
+			"%.1f, commit %.1f, apply to watch %.1f ms",
 		n, pass, apply, l.sum.git.Median(), l.sum.commit.Median(), l.sum.apply.Median())
 	return nil
 }
@@ -148,7 +159,8 @@ func (l *ladder) stage(name string) float64 {
 	return sum
 }
 
-// breath is left between commits, as between pushes of people: what a commit leaves to be done is done.
+// breath is left between commits, as between pushes of people: what a commit leaves to be done is
+// done.
 const breath = 200 * time.Millisecond
 
 // block has the control plane apply some commits, one by one.
@@ -189,11 +201,13 @@ func (l *ladder) block(ctx context.Context, watch *observe.Watch) (point, error)
 		l.stages[name] += v - metrics[name]
 	}
 	k := float64(len(latency))
-	b.latency, b.cpu, b.requests = latency.Median(), float64((after-cpu).Milliseconds())/k, asked.Sub(requests).Total()/k
+	b.latency, b.cpu, b.requests = latency.Median(), float64((after-cpu).Milliseconds())/k,
+		asked.Sub(requests).Total()/k
 	return b, nil
 }
 
-// several commits a new release of one deployment each, and returns the milliseconds from push to sight.
+// several commits a new release of one deployment each, and returns the milliseconds from push to
+// sight.
 func (l *ladder) several(ctx context.Context, watch *observe.Watch) (report.Sample, error) {
 	var latency report.Sample
 	for range l.options.commits {
@@ -257,6 +271,7 @@ func (l *ladder) slopes(sizes []int) {
 			x, y = append(x, float64(p.n)), append(y, max(s.of(p), 0.01))
 		}
 		slope, half := report.Slope(x, y)
-		l.change.Add(report.Line{Name: s.name, Ours: report.Sample{slope - half, slope, slope + half}, Goal: 0.05})
+		l.change.Add(report.Line{Name: s.name, Ours: report.Sample{slope - half, slope,
+			slope + half}, Goal: 0.05})
 	}
 }

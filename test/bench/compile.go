@@ -18,9 +18,11 @@ import (
 	"argosy.dev/argosy/test/bench/report"
 )
 
-// compile measures what it takes to decode every file, against a parse of the same bytes that checks nothing (F4).
+// compile measures what it takes to decode every file, against a parse of the same bytes that
+// checks nothing (F4).
 func compile(ctx context.Context, o options) (*report.Figure, error) {
-	c := corpus.Corpus{Engines: []corpus.Engine{{Name: "engine-a", Namespace: "argocd-a"}, {Name: "engine-b", Namespace: "argocd-b"}}}
+	c := corpus.Corpus{Engines: []corpus.Engine{{Name: "engine-a", Namespace: "argocd-a"},
+		{Name: "engine-b", Namespace: "argocd-b"}}}
 	var files []configschema.File
 	for path, content := range c.All(o.compile, first) {
 		files = append(files, configschema.File{Path: path, Blob: "0", Bytes: []byte(content)})
@@ -65,7 +67,9 @@ func compile(ctx context.Context, o options) (*report.Figure, error) {
 	f.Add(report.Against("Decode of each file, CPU", "s", decode, parse, 2))
 	f.Add(report.Against("argosy validate DIR, CPU", "s", cpu, parse, 0))
 	f.Add(report.Line{Name: "argosy validate DIR, wall", Unit: "s", Ours: wall})
-	f.Note("floor: sigs.k8s.io/yaml into map[string]any, one file after the other; validate reads the folder, decodes on %d cores, and checks every reference", runtime.GOMAXPROCS(0))
+	f.Note(
+		"floor: sigs.k8s.io/yaml into map[string]any, one file after the other; validate reads "+
+			"the folder, decodes on %d cores, and checks every reference", runtime.GOMAXPROCS(0))
 	return f, nil
 }
 

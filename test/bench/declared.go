@@ -17,17 +17,22 @@ type declared struct {
 
 // declare plans environments on engines, each with one Application.
 func declare(environments, engines int) (*declared, error) {
-	files := []catalog.Input{file(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindFleet, Name: "fleet"}, Fleet: &fleet.FleetSpec{GitHosts: []string{"git.example.com"}}})}
+	files := []catalog.Input{
+		file(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindFleet, Name: "fleet"},
+			Fleet: &fleet.FleetSpec{GitHosts: []string{"git.example.com"}}})}
 	for i := range engines {
 		files = append(files, engineFile(i))
 	}
 	d := &declared{world: plan.NewWorld(), on: map[fleet.EnvironmentID]fleet.EngineName{}}
-	p, err := d.world.Compute(plan.Request{Revision: "1", Files: append(files, tenantFiles(0, environments)...)}, argocd.Renderer{})
+	p, err := d.world.Compute(plan.Request{
+		Revision: "1", Files: append(files, tenantFiles(0, environments)...)}, argocd.Renderer{})
 	if err != nil {
 		return nil, err
 	}
 	if p.Counts.Created != environments || p.Counts.Placed != environments {
-		return nil, fmt.Errorf("void: %d of %d environments are placed, with %d Applications: %.500v", p.Counts.Placed, environments, p.Counts.Created, p.Problems)
+		return nil,
+			fmt.Errorf("void: %d of %d environments are placed, with %d Applications: %.500v",
+				p.Counts.Placed, environments, p.Counts.Created, p.Problems)
 	}
 	for _, at := range p.Placements {
 		d.on[at.Environment] = at.Engine
@@ -36,15 +41,16 @@ func declare(environments, engines int) (*declared, error) {
 	return d, nil
 }
 
-// plan is the environments, in per cent of those that were placed, that a plan of the files gives another engine; and those that it says
-// are to be moved.
+// plan is the environments, in per cent of those that were placed, that a plan of the files gives
+// another engine; and those that it says are to be moved.
 func (d *declared) plan(files ...catalog.Input) (moved, misplaced float64, err error) {
 	p, err := d.world.Compute(plan.Request{Revision: "2", Files: files}, argocd.Renderer{})
 	if err != nil {
 		return 0, 0, err
 	}
 	if len(p.Problems) > 0 || len(p.Declarations) != len(files) {
-		return 0, 0, fmt.Errorf("void: %d of %d declarations change: %.500v", len(p.Declarations), len(files), p.Problems)
+		return 0, 0, fmt.Errorf("void: %d of %d declarations change: %.500v", len(p.Declarations),
+			len(files), p.Problems)
 	}
 	moves, waits := len(p.Unplaced), 0
 	for _, at := range p.Placements {
@@ -75,7 +81,8 @@ func drained(i int) catalog.Input {
 
 func engineFile(i int) catalog.Input {
 	e, name := engines(i + 1)[i].Spec, string(engineName(i))
-	e.ArgoCD, e.Connection = fleet.ArgoCDInstance{Namespace: "argocd-" + name, InstallationID: name}, fleet.Connection{KubeconfigRef: &fleet.SecretRef{Name: name}}
+	e.ArgoCD, e.Connection = fleet.ArgoCDInstance{Namespace: "argocd-" + name,
+		InstallationID: name}, fleet.Connection{KubeconfigRef: &fleet.SecretRef{Name: name}}
 	return file(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindEngine, Name: name}, Engine: &e})
 }
 
@@ -86,19 +93,32 @@ func tenantFiles(from, until int) []catalog.Input {
 	for i := from; i < until; i++ {
 		id := environmentOf(i, 0)
 		in[id.Tenant] = append(in[id.Tenant], id.Name)
-		files = append(files, file(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: id.Tenant, Name: string(id.Name)}, Environment: &fleet.EnvironmentSpec{
-			Cluster:    &fleet.ClusterSpec{Server: fmt.Sprintf("https://%s.%s.example.com", id.Name, id.Tenant), CredentialsRef: fleet.SecretRef{Name: string(id.Name)}},
-			Namespaces: []string{"app"}, Region: "eu",
-		}}))
+		files = append(files,
+			file(fleet.Declaration{
+				Key: fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: id.Tenant,
+					Name: string(id.Name)}, Environment: &fleet.EnvironmentSpec{
+					Cluster: &fleet.ClusterSpec{
+						Server: fmt.Sprintf("https://%s.%s.example.com", id.Name,
+							id.Tenant), CredentialsRef: fleet.SecretRef{Name: string(id.Name)}},
+					Namespaces: []string{"app"}, Region: "eu",
+				}}))
 	}
 	for tenant, environments := range in {
 		repo := "https://git.example.com/" + string(tenant) + "/"
-		files = append(files, file(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindTenant, Name: string(tenant)}, Tenant: &fleet.TenantSpec{
-			Owners: []string{"group:x"}, Quota: fleet.Quota{Environments: perTenant, Deployments: perTenant, Applications: perTenant}, Repositories: []string{repo}, Clusters: []string{"." + string(tenant) + ".example.com"},
-		}}), file(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: tenant, Name: "app"}, Deployment: &fleet.DeploymentSpec{
-			Source:      fleet.Source{RepoURL: repo + "app", Path: "deploy", TargetRevision: "v1"},
-			Destination: fleet.Destinations{Environments: environments, Namespace: "app"},
-		}}))
+		files = append(files,
+			file(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindTenant, Name: string(tenant)},
+				Tenant: &fleet.TenantSpec{
+					Owners: []string{"group:x"}, Quota: fleet.Quota{Environments: perTenant,
+						Deployments: perTenant, Applications: perTenant}, Repositories: []string{
+						repo},
+					Clusters: []string{"." + string(tenant) + ".example.com"},
+				}}),
+			file(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: tenant,
+				Name: "app"}, Deployment: &fleet.DeploymentSpec{
+				Source: fleet.Source{RepoURL: repo + "app", Path: "deploy",
+					TargetRevision: "v1"},
+				Destination: fleet.Destinations{Environments: environments, Namespace: "app"},
+			}}))
 	}
 	return files
 }

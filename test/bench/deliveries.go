@@ -26,8 +26,8 @@ const (
 	burst      = 10 * time.Second
 )
 
-// deliveries measures what webhook deliveries cost: how much CPU an answer takes in a small repo and in a large one, and what a burst of pushes
-// comes to.
+// deliveries measures what webhook deliveries cost: how much CPU an answer takes in a small repo
+// and in a large one, and what a burst of pushes comes to.
 func deliveries(ctx context.Context, o options) (fig *report.Figure, err error) {
 	g, err := startGround(ctx)
 	if err != nil {
@@ -39,7 +39,9 @@ func deliveries(ctx context.Context, o options) (fig *report.Figure, err error) 
 		http.Error(w, "away", http.StatusServiceUnavailable)
 	}))
 	defer forge.Close()
-	g.more = fmt.Sprintf("forge: {api: %q, repository: platform/config, allowHTTP: true, tokenFile: forge-token, webhookSecretFiles: [hook-secret], sweep: 1h}\n", forge.URL+"/api/v1/")
+	g.more = fmt.Sprintf(
+		"forge: {api: %q, repository: platform/config, allowHTTP: true, tokenFile: forge-token, "+
+			"webhookSecretFiles: [hook-secret], sweep: 1h}\n", forge.URL+"/api/v1/")
 	g.files = map[string]string{"forge-token": "none that counts", "hook-secret": hookSecret}
 	p, err := g.newPlane(ctx, false)
 	if err != nil {
@@ -62,16 +64,20 @@ func deliveries(ctx context.Context, o options) (fig *report.Figure, err error) 
 			cpu[i] = append(cpu[i], used.Seconds()*1000/answered)
 		}
 	}
-	fig.Add(report.Against(fmt.Sprintf("CPU an answer, %d files", sizes[1]), "ms", cpu[1], cpu[0], 1.1))
+	fig.Add(report.Against(fmt.Sprintf("CPU an answer, %d files", sizes[1]), "ms", cpu[1], cpu[0],
+		1.1))
 	if err := p.burst(ctx, fig); err != nil {
 		return nil, err
 	}
 	fig.Note("floor: the same with %d files", sizes[0])
-	fig.Note("an answer: the signature is checked, and the delivery and its job are stored; %d of them, 8 at a time, a sample", answered)
+	fig.Note(
+		"an answer: the signature is checked, and the delivery and its job are stored; %d of "+
+			"them, 8 at a time, a sample", answered)
 	return fig, p.verify(ctx)
 }
 
-// answers sends deliveries that ask for a look at a pull request that the forge does not tell of, and says what CPU they took.
+// answers sends deliveries that ask for a look at a pull request that the forge does not tell of,
+// and says what CPU they took.
 func (p *plane) answers(ctx context.Context) (time.Duration, error) {
 	before, err := p.cpu()
 	if err != nil {
@@ -84,7 +90,8 @@ func (p *plane) answers(ctx context.Context) (time.Duration, error) {
 	for range 8 {
 		all.Go(func() {
 			for range work {
-				if err := p.deliver(ctx, `{"action":"synchronize","pull_request":{"number":7}}`, "pull_request"); err != nil {
+				if err := p.deliver(ctx, `{"action":"synchronize","pull_request":{"number":7}}`,
+					"pull_request"); err != nil {
 					mu.Lock()
 					errs = append(errs, err)
 					mu.Unlock()
@@ -104,7 +111,8 @@ func (p *plane) answers(ctx context.Context) (time.Duration, error) {
 func (p *plane) deliver(ctx context.Context, body, event string) error {
 	mac := hmac.New(sha256.New, []byte(hookSecret))
 	mac.Write([]byte(body))
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.listen+"/webhook/github", bytes.NewReader([]byte(body)))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.listen+"/webhook/github",
+		bytes.NewReader([]byte(body)))
 	if err != nil {
 		return err
 	}
@@ -123,7 +131,8 @@ func (p *plane) deliver(ctx context.Context, body, event string) error {
 	return nil
 }
 
-// burst sends signed pushes over ten seconds, with real commits among them, and holds what the control plane does against it.
+// burst sends signed pushes over ten seconds, with real commits among them, and holds what the
+// control plane does against it.
 func (p *plane) burst(ctx context.Context, fig *report.Figure) error {
 	say("%d signed pushes in %s", pushes, burst)
 	passes, err := p.passes(ctx)
@@ -162,11 +171,15 @@ func (p *plane) burst(ctx context.Context, fig *report.Figure) error {
 		return err
 	}
 	slices.Sort(took)
-	fig.Add(report.Line{Name: fmt.Sprintf("%d pushes: passes", pushes), Ours: report.Sample{now - passes}, Goal: 20})
+	fig.Add(report.Line{Name: fmt.Sprintf("%d pushes: passes", pushes), Ours: report.Sample{
+		now - passes}, Goal: 20})
 	fig.Add(report.Line{Name: "  over", Unit: "s", Ours: report.Sample{over.Seconds()}})
-	fig.Add(report.Line{Name: "  answered within, median", Unit: "ms", Ours: report.Sample{took[len(took)/2]}})
-	fig.Add(report.Line{Name: "  answered within, 99 %", Unit: "ms", Ours: report.Sample{took[len(took)*99/100]}})
-	fig.Add(report.Line{Name: "  RSS, grown by", Unit: "MiB", Ours: report.Sample{(after.Now - memory.Now) / 1024}})
+	fig.Add(report.Line{Name: "  answered within, median", Unit: "ms", Ours: report.Sample{
+		took[len(took)/2]}})
+	fig.Add(report.Line{Name: "  answered within, 99 %", Unit: "ms", Ours: report.Sample{
+		took[len(took)*99/100]}})
+	fig.Add(report.Line{Name: "  RSS, grown by", Unit: "MiB", Ours: report.Sample{
+		(after.Now - memory.Now) / 1024}})
 	return nil
 }
 

@@ -14,21 +14,23 @@ import (
 	"argosy.dev/argosy/test/bench/report"
 )
 
-// perApplication is the longest that is waited for, by Application; and patience what is waited for anything.
+// perApplication is the longest that is waited for, by Application; and patience what is waited for
+// anything.
 const (
 	perApplication = 60 * time.Millisecond
 	patience       = time.Minute
 )
 
-// fanout measures a push of everything into an empty fleet, until a watch has seen the last Application, against the raw loop that
-// creates the same objects.
+// fanout measures a push of everything into an empty fleet, until a watch has seen the last
+// Application, against the raw loop that creates the same objects.
 func fanout(ctx context.Context, o options) (*report.Figure, error) {
 	g, err := startGround(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer stopGround(g)
-	f := &report.Figure{Name: "fanout", Title: fmt.Sprintf("Cold fan-out of %d Applications over 2 engines", o.n)}
+	f := &report.Figure{
+		Name: "fanout", Title: fmt.Sprintf("Cold fan-out of %d Applications over 2 engines", o.n)}
 	say("one cold fan-out, to know the objects")
 	warm, err := g.fanoutArgosy(ctx, o.n)
 	if err != nil {
@@ -47,9 +49,11 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 				if err != nil {
 					return err
 				}
-				ours, cpu = append(ours, r.took.Seconds()), append(cpu, r.cpu.Seconds()*1000/float64(o.n))
+				ours, cpu = append(ours, r.took.Seconds()),
+					append(cpu, r.cpu.Seconds()*1000/float64(o.n))
 				perObject = append(perObject, r.requests.Apply/float64(r.count()))
-				reads, dryRuns, others = append(reads, r.requests.Read), append(dryRuns, r.requests.DryRun), append(others, r.requests.Other)
+				reads, dryRuns, others = append(reads, r.requests.Read),
+					append(dryRuns, r.requests.DryRun), append(others, r.requests.Other)
 				looks, begin = append(looks, r.requests.Looks), append(begin, r.first.Seconds())
 				return nil
 			},
@@ -71,8 +75,12 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 	f.Add(report.Line{Name: "other writes", Ours: others, Exact: true})
 	f.Add(report.Line{Name: "looks at an engine's fitness", Ours: looks})
 	f.Add(report.Line{Name: "CPU per Application", Unit: "ms", Ours: cpu})
-	f.Note("floor: server-side applies of the same objects, %d in flight per API server, the best of 1 to 64; argosy has its default in flight", inFlight)
-	f.Note("%d objects: Applications, AppProjects and Secrets; equal to what was asked for by sha256 after each run", warm.count())
+	f.Note(
+		"floor: server-side applies of the same objects, %d in flight per API server, the best "+
+			"of 1 to 64; argosy has its default in flight", inFlight)
+	f.Note(
+		"%d objects: Applications, AppProjects and Secrets; equal to what was asked for by "+
+			"sha256 after each run", warm.count())
 	return f, nil
 }
 
@@ -128,7 +136,9 @@ func (p *plane) fill(ctx context.Context, n int) (*cold, error) {
 	if err := p.wake(ctx); err != nil {
 		return nil, err
 	}
-	begun, err := watch.Await(limit, "a first Application", func(at map[string]string) bool { return len(at) > n-grown })
+	begun, err := watch.Await(limit, "a first Application", func(at map[string]string) bool {
+		return len(at) > n-grown
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +170,8 @@ func (p *plane) fill(ctx context.Context, n int) (*cold, error) {
 }
 
 // fanoutRaw creates the same objects by the raw loop.
-func (g *ground) fanoutRaw(ctx context.Context, objects [][]floor.Object, inFlight, n int) (time.Duration, error) {
+func (g *ground) fanoutRaw(ctx context.Context, objects [][]floor.Object, inFlight,
+	n int) (time.Duration, error) {
 	a, err := g.arena(ctx)
 	if err != nil {
 		return 0, err
@@ -170,7 +181,9 @@ func (g *ground) fanoutRaw(ctx context.Context, objects [][]floor.Object, inFlig
 	limit, cancel := context.WithTimeout(ctx, patience+time.Duration(n)*perApplication)
 	defer cancel()
 	start := time.Now()
-	if err := both(a.written, func(i int, p observe.Place) error { return floor.Apply(limit, p, objects[i], inFlight) }); err != nil {
+	if err := both(a.written, func(i int, p observe.Place) error {
+		return floor.Apply(limit, p, objects[i], inFlight)
+	}); err != nil {
 		return 0, err
 	}
 	last, err := watch.AwaitCount(limit, n)
@@ -188,8 +201,10 @@ func (g *ground) fanoutRaw(ctx context.Context, objects [][]floor.Object, inFlig
 	return last.Sub(start), a.clear(ctx)
 }
 
-// bestInFlight tries the raw loop with each number in flight, upwards and downwards, on a part of the objects.
-func (g *ground) bestInFlight(ctx context.Context, f *report.Figure, objects [][]floor.Object) (int, error) {
+// bestInFlight tries the raw loop with each number in flight, upwards and downwards, on a part of
+// the objects.
+func (g *ground) bestInFlight(ctx context.Context, f *report.Figure, objects [][]floor.Object) (int,
+	error) {
 	some, n := make([][]floor.Object, len(objects)), 0
 	for i := range objects {
 		some[i] = objects[i][:min(len(objects[i]), 1000)]
@@ -206,7 +221,9 @@ func (g *ground) bestInFlight(ctx context.Context, f *report.Figure, objects [][
 			return 0, err
 		}
 		start := time.Now()
-		if err := both(a.written, func(i int, p observe.Place) error { return floor.Apply(ctx, p, some[i], inFlight) }); err != nil {
+		if err := both(a.written, func(i int, p observe.Place) error {
+			return floor.Apply(ctx, p, some[i], inFlight)
+		}); err != nil {
 			return 0, err
 		}
 		rates[inFlight] = max(rates[inFlight], float64(n)/time.Since(start).Seconds())
@@ -216,7 +233,8 @@ func (g *ground) bestInFlight(ctx context.Context, f *report.Figure, objects [][
 	}
 	best := slices.MaxFunc(levels, func(a, b int) int { return cmp.Compare(rates[a], rates[b]) })
 	for _, inFlight := range levels {
-		f.Note("raw loop, %d in flight per API server: %.0f applies/s on both", inFlight, rates[inFlight])
+		f.Note("raw loop, %d in flight per API server: %.0f applies/s on both", inFlight,
+			rates[inFlight])
 	}
 	return best, nil
 }

@@ -17,8 +17,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// ground is what everything is measured on: two API servers that know Argo CD's kinds and have no Argo CD, a PostgreSQL that writes
-// through, and a Git server.
+// ground is what everything is measured on: two API servers that know Argo CD's kinds and have no
+// Argo CD, a PostgreSQL that writes through, and a Git server.
 type ground struct {
 	dir      string
 	clusters []*stack.Cluster
@@ -58,7 +58,8 @@ func startGround(ctx context.Context) (_ *ground, err error) {
 		g.admins = append(g.admins, admin)
 	}
 	say("starting PostgreSQL (fsync on) and a Git server")
-	if g.postgres, err = stack.StartPostgresWith(ctx, stack.PostgresOptions{Durable: true}); err != nil {
+	if g.postgres, err = stack.StartPostgresWith(ctx, stack.PostgresOptions{
+		Durable: true}); err != nil {
 		return nil, err
 	}
 	g.git, err = stack.StartGit(ctx, "")
@@ -79,7 +80,8 @@ func (g *ground) stop() error {
 	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
 }
 
-// arena is a namespace on each API server that looks like an Argo CD's, with an account as a control plane gets it.
+// arena is a namespace on each API server that looks like an Argo CD's, with an account as a
+// control plane gets it.
 type arena struct {
 	name        string
 	engines     []corpus.Engine
@@ -92,16 +94,21 @@ func (g *ground) arena(ctx context.Context) (*arena, error) {
 	g.arenas++
 	a := &arena{name: fmt.Sprintf("arena-%d", g.arenas)}
 	for i, c := range g.clusters {
-		engine := corpus.Engine{Name: []string{"engine-a", "engine-b"}[i], Namespace: a.name + "-" + []string{"a", "b"}[i]}
+		engine := corpus.Engine{Name: []string{"engine-a", "engine-b"}[i], Namespace: a.name + "-" +
+			[]string{"a", "b"}[i]}
 		token, err := c.TenantToken(ctx, a.name, engine.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "argocd-cm", Namespace: engine.Namespace},
-			Data: map[string]string{"application.resourceTrackingMethod": "annotation", "installationID": engine.Name,
+		settings := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "argocd-cm", Namespace: engine.Namespace},
+			Data: map[string]string{"application.resourceTrackingMethod": "annotation",
+				"installationID": engine.Name,
 				"jsonnet.enable": "false", "helm.valuesFileSchemes": ""}}
-		locked := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
-			"metadata": map[string]any{"name": "default", "namespace": engine.Namespace}, "spec": map[string]any{"sourceRepos": []any{}, "destinations": []any{}}}}
+		locked := &unstructured.Unstructured{
+			Object: map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
+				"metadata": map[string]any{"name": "default", "namespace": engine.Namespace},
+				"spec":     map[string]any{"sourceRepos": []any{}, "destinations": []any{}}}}
 		if err := c.Apply(ctx, settings, locked); err != nil {
 			return nil, err
 		}
@@ -118,7 +125,8 @@ func (g *ground) arena(ctx context.Context) (*arena, error) {
 			return nil, err
 		}
 		a.engines, a.kubeconfigs = append(a.engines, engine), append(a.kubeconfigs, kubeconfig)
-		a.watched = append(a.watched, observe.Place{Server: g.admins[i], Namespace: engine.Namespace})
+		a.watched = append(a.watched, observe.Place{Server: g.admins[i],
+			Namespace: engine.Namespace})
 		a.written = append(a.written, observe.Place{Server: writer, Namespace: engine.Namespace})
 	}
 	return a, nil

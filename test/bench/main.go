@@ -1,12 +1,14 @@
-// Command bench measures the core: what it costs to bring commits of a config repo to API servers. Every figure is a ratio to a floor that
-// is measured in the same run, in interleaved blocks, and nothing fails for being slow: a run fails when its results are void, because what
-// stands on the engines is not what the repo asked for. `make bench-core` runs it.
+// Command bench measures the core: what it costs to bring commits of a config repo to API servers.
+// Every figure is a ratio to a floor that is measured in the same run, in interleaved blocks, and
+// nothing fails for being slow: a run fails when its results are void, because what stands on the
+// engines is not what the repo asked for. `make bench-core` runs it.
 //
 //	bench                          everything, full size
 //	bench -n 2000 -sizes 100,300,1000 -memory 1000 -flat 1000 -compile 2000 -blocks 3     a quick look
 //	bench -only compile,fanout     some of: fanout, change, flat, compile, placement
 //
-// Placement is no part of everything: it needs no engines and has a floor of its own, Argo CD's sharding. `make bench-placement` runs it.
+// Placement is no part of everything: it needs no engines and has a floor of its own, Argo CD's
+// sharding. `make bench-placement` runs it.
 package main
 
 import (
@@ -42,7 +44,8 @@ func main() {
 	var o options
 	var sizes, only string
 	flag.IntVar(&o.n, "n", 10_000, "Applications of the cold fan-out")
-	flag.StringVar(&sizes, "sizes", "100,1000,10000,100000", "numbers of files that one of is changed, in folders of 250")
+	flag.StringVar(&sizes, "sizes", "100,1000,10000,100000",
+		"numbers of files that one of is changed, in folders of 250")
 	flag.IntVar(&o.memory, "memory", 25_000, "files at which memory is read; one more size")
 	flag.IntVar(&o.flat, "flat", 25_000, "files in one folder that one of is changed")
 	flag.IntVar(&o.compile, "compile", 25_000, "files that are decoded")
@@ -77,19 +80,28 @@ func main() {
 
 // run measures one figure after the other. One that fails does not keep the others.
 func run(ctx context.Context, o options) error {
-	one := func(f *report.Figure, err error) ([]*report.Figure, error) { return []*report.Figure{f}, err }
+	one := func(f *report.Figure, err error) ([]*report.Figure, error) {
+		return []*report.Figure{f},
+			err
+	}
 	all := map[string]func() ([]*report.Figure, error){
-		"compile":    func() ([]*report.Figure, error) { return one(compile(ctx, o)) },
-		"fanout":     func() ([]*report.Figure, error) { return one(fanout(ctx, o)) },
-		"change":     func() ([]*report.Figure, error) { return change(ctx, o, "change", false, o.sizes) },
-		"flat":       func() ([]*report.Figure, error) { return change(ctx, o, "flat", true, []int{o.flat}) },
+		"compile": func() ([]*report.Figure, error) { return one(compile(ctx, o)) },
+		"fanout":  func() ([]*report.Figure, error) { return one(fanout(ctx, o)) },
+		"change": func() ([]*report.Figure, error) {
+			return change(ctx, o, "change", false, o.sizes)
+		},
+		"flat": func() ([]*report.Figure, error) {
+			return change(ctx, o, "flat", true, []int{o.flat})
+		},
 		"deliveries": func() ([]*report.Figure, error) { return one(deliveries(ctx, o)) },
 		"placement":  func() ([]*report.Figure, error) { return one(placed(ctx, o)) },
 	}
 	var errs []error
 	for _, name := range o.only {
 		if all[name] == nil {
-			return fmt.Errorf("-only: %q is not measured; fanout, change, flat, compile, placement and deliveries are", name)
+			return fmt.Errorf(
+				"-only: %q is not measured; fanout, change, flat, compile, placement and "+
+					"deliveries are", name)
 		}
 		begun := time.Now()
 		figures, err := all[name]()

@@ -12,8 +12,8 @@ import (
 // settle is how long a process is left alone before its memory is read.
 const settle = 30 * time.Second
 
-// remember reads the memory of a control plane that has just made its mirror anew from Git and the engines, and shows that it wrote
-// nothing to them while it did.
+// remember reads the memory of a control plane that has just made its mirror anew from Git and the
+// engines, and shows that it wrote nothing to them while it did.
 func (l *ladder) remember(ctx context.Context) error {
 	say("%d files: a cold start without a mirror", l.n)
 	warm, err := observe.Memory(l.argosy.PID())
@@ -48,14 +48,23 @@ func (l *ladder) remember(ctx context.Context) error {
 	}
 	asked = asked.Sub(requests)
 	size := fmt.Sprintf("%d files: ", l.n)
-	l.memory.Add(report.Line{Name: size + "RSS after cold start", Unit: "MiB", Ours: report.Sample{cold.Now / 1024}})
-	l.memory.Add(report.Line{Name: size + "peak", Unit: "MiB", Ours: report.Sample{cold.Peak / 1024}})
-	l.memory.Add(report.Line{Name: "of it pages of the program", Unit: "MiB", Ours: report.Sample{cold.Program / 1024}})
-	l.memory.Add(report.Line{Name: size + "RSS before it", Unit: "MiB", Ours: report.Sample{warm.Now / 1024}})
-	l.memory.Add(report.Line{Name: "empty fleet", Unit: "MiB", Ours: report.Sample{l.empty.Now / 1024}})
-	l.memory.Add(report.Line{Name: "per Application", Unit: "KiB", Ours: report.Sample{cold.Now / float64(l.n)}})
-	l.memory.Add(report.Line{Name: "per Application above empty", Unit: "KiB", Ours: report.Sample{(cold.Now - l.empty.Now) / float64(l.n)}})
-	l.memory.Add(report.Line{Name: "start until the mirror is made", Unit: "s", Ours: report.Sample{took}})
-	l.memory.Add(report.Line{Name: "writes to engines meanwhile", Ours: report.Sample{asked.Apply + asked.Other + asked.DryRun}, Exact: true})
+	l.memory.Add(report.Line{Name: size + "RSS after cold start", Unit: "MiB", Ours: report.Sample{
+		cold.Now / 1024}})
+	l.memory.Add(report.Line{Name: size + "peak", Unit: "MiB", Ours: report.Sample{
+		cold.Peak / 1024}})
+	l.memory.Add(report.Line{Name: "of it pages of the program", Unit: "MiB", Ours: report.Sample{
+		cold.Program / 1024}})
+	l.memory.Add(report.Line{Name: size + "RSS before it", Unit: "MiB", Ours: report.Sample{
+		warm.Now / 1024}})
+	l.memory.Add(report.Line{Name: "empty fleet", Unit: "MiB", Ours: report.Sample{
+		l.empty.Now / 1024}})
+	l.memory.Add(report.Line{Name: "per Application", Unit: "KiB", Ours: report.Sample{
+		cold.Now / float64(l.n)}})
+	l.memory.Add(report.Line{Name: "per Application above empty", Unit: "KiB", Ours: report.Sample{
+		(cold.Now - l.empty.Now) / float64(l.n)}})
+	l.memory.Add(report.Line{Name: "start until the mirror is made", Unit: "s", Ours: report.Sample{
+		took}})
+	l.memory.Add(report.Line{Name: "writes to engines meanwhile", Ours: report.Sample{
+		asked.Apply + asked.Other + asked.DryRun}, Exact: true})
 	return l.verify(ctx)
 }

@@ -7,7 +7,8 @@ import (
 	"argosy.dev/argosy/test/bench/report"
 )
 
-// moved is the share, in per cent, of those that were there before whose place is another now, as far as from counts them.
+// moved is the share, in per cent, of those that were there before whose place is another now, as
+// far as from counts them.
 func moved[P comparable](before, after []P, from func(P) bool) float64 {
 	n := 0
 	for i, p := range before {
@@ -55,7 +56,8 @@ func legacy(s shards) []int { return s.Legacy }
 func anew(o options, from, to int) (out report.Sample) {
 	for block := range o.blocks {
 		in := environments(o.place, block)
-		out = append(out, moved(placement.Assign(in, engines(from)), placement.Assign(in, engines(to)), anywhere))
+		out = append(out, moved(placement.Assign(in, engines(from)),
+			placement.Assign(in, engines(to)), anywhere))
 	}
 	return out
 }
@@ -76,9 +78,11 @@ func grown(f *report.Figure, argo *shardingProcess, o options, n int) error {
 		return err
 	}
 	floor := theirs.moved(bounded, anywhere)
-	f.Add(report.Against(fmt.Sprintf("moves, %d to %d engines", n, n+1), "%", repeat(ours, o.blocks), floor, 0.2))
+	f.Add(report.Against(fmt.Sprintf("moves, %d to %d engines", n, n+1), "%",
+		repeat(ours, o.blocks), floor, 0.2))
 	f.Add(report.Against("  placed anew", "%", anew(o, n, n+1), floor, 0))
-	f.Add(report.Against("  against Argo CD's default", "%", repeat(ours, o.blocks), theirs.moved(legacy, anywhere), 0))
+	f.Add(report.Against("  against Argo CD's default", "%", repeat(ours, o.blocks),
+		theirs.moved(legacy, anywhere), 0))
 	return nil
 }
 
@@ -97,8 +101,11 @@ func shrunk(f *report.Figure, argo *shardingProcess, o options, n int) error {
 	if err != nil {
 		return err
 	}
-	f.Add(report.Against(fmt.Sprintf("moves, %d to %d, others'", n, n-1), "%", repeat(ours, o.blocks), theirs.moved(bounded, func(shard int) bool { return shard != n-1 }), 0.2))
-	f.Add(report.Against("  and of the one that goes", "%", repeat(ours+its, o.blocks), theirs.moved(bounded, anywhere), 0))
+	f.Add(report.Against(fmt.Sprintf("moves, %d to %d, others'", n, n-1), "%",
+		repeat(ours, o.blocks), theirs.moved(bounded, func(shard int) bool { return shard != n-1 }),
+		0.2))
+	f.Add(report.Against("  and of the one that goes", "%", repeat(ours+its, o.blocks),
+		theirs.moved(bounded, anywhere), 0))
 	return nil
 }
 

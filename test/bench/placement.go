@@ -11,28 +11,42 @@ import (
 	"argosy.dev/argosy/test/bench/report"
 )
 
-// placed measures how long it takes to place environments that bring one Application each, and how many of them change engine when engines
-// or environments come or go, against as many clusters under Argo CD's own consistent hashing with the same bound on the load.
+// placed measures how long it takes to place environments that bring one Application each, and how
+// many of them change engine when engines or environments come or go, against as many clusters
+// under Argo CD's own consistent hashing with the same bound on the load.
 func placed(ctx context.Context, o options) (*report.Figure, error) {
 	argo, err := startSharding(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f := &report.Figure{Name: "placement", Title: fmt.Sprintf("Placement of %d environments, against Argo CD's sharding", o.place)}
+	f := &report.Figure{
+		Name:  "placement",
+		Title: fmt.Sprintf("Placement of %d environments, against Argo CD's sharding", o.place)}
 	err = errors.Join(
 		choosing(f, argo, o, 10), choosing(f, argo, o, 50),
-		grown(f, argo, o, 10), grown(f, argo, o, 50), shrunk(f, argo, o, 50), joined(f, argo, o, 50),
+		grown(f, argo, o, 10), grown(f, argo, o, 50), shrunk(f, argo, o, 50),
+		joined(f, argo, o, 50),
 		argo.stop())
 	if err != nil {
 		return nil, err
 	}
-	f.Note("floor: Argo CD %s, consistent-hashing, every cluster with one Application; its time is that of one call of its distribution function, which places all clusters to tell the shard of one", argo.version)
-	f.Note("moves are per cent of what was there before. Argosy's are what its plans change: revision 1 declares everything, revision 2 an engine or environments more, or one engine draining. What a draining engine serves is to be moved and is counted apart: it moves under any algorithm")
-	f.Note("placed anew: as if nothing were sticky, each side from nothing. Argo CD's default is its legacy algorithm, a hash modulo the number of shards")
+	f.Note(
+		"floor: Argo CD %s, consistent-hashing, every cluster with one Application; its time is "+
+			"that of one call of its distribution function, which places all clusters to tell "+
+			"the shard of one", argo.version)
+	f.Note(
+		"moves are per cent of what was there before. Argosy's are what its plans change: " +
+			"revision 1 declares everything, revision 2 an engine or environments more, or one " +
+			"engine draining. What a draining engine serves is to be moved and is counted " +
+			"apart: it moves under any algorithm")
+	f.Note(
+		"placed anew: as if nothing were sticky, each side from nothing. Argo CD's default is " +
+			"its legacy algorithm, a hash modulo the number of shards")
 	return f, nil
 }
 
-// choosing is the time to choose an engine for each, and to tell of each how every engine stood as well, as a plan does.
+// choosing is the time to choose an engine for each, and to tell of each how every engine stood as
+// well, as a plan does.
 func choosing(f *report.Figure, argo *shardingProcess, o options, n int) error {
 	var choose, tell, theirs report.Sample
 	for block := range o.blocks {
@@ -54,7 +68,8 @@ func choosing(f *report.Figure, argo *shardingProcess, o options, n int) error {
 			return err
 		}
 	}
-	f.Add(report.Line{Name: fmt.Sprintf("choose, %d engines", n), Unit: "ms", Ours: choose, Goal: 50 * float64(o.place) / 25_000})
+	f.Add(report.Line{Name: fmt.Sprintf("choose, %d engines", n), Unit: "ms", Ours: choose,
+		Goal: 50 * float64(o.place) / 25_000})
 	f.Add(report.Against("  against Argo CD", "ms", choose, theirs, 0))
 	f.Add(report.Against("  with every standing told", "ms", tell, theirs, 0))
 	return nil
@@ -82,7 +97,8 @@ func tellAll(in []placement.Item, n int) {
 func engines(n int) []placement.Engine {
 	out := make([]placement.Engine, n)
 	for i := range out {
-		out[i] = placement.Engine{Name: engineName(i), Spec: fleet.EngineSpec{Region: "eu", Capacity: fleet.Capacity{Applications: 100_000, Environments: 100_000}}}
+		out[i] = placement.Engine{Name: engineName(i), Spec: fleet.EngineSpec{
+			Region: "eu", Capacity: fleet.Capacity{Applications: 100_000, Environments: 100_000}}}
 	}
 	return out
 }
@@ -101,5 +117,7 @@ func environments(n, block int) []placement.Item {
 const perTenant = 20
 
 func environmentOf(i, block int) fleet.EnvironmentID {
-	return fleet.EnvironmentID{Tenant: fleet.TenantName(fmt.Sprintf("t%d-%05d", block, i/perTenant)), Name: fleet.EnvironmentName(fmt.Sprintf("env-%02d", i%perTenant))}
+	return fleet.EnvironmentID{
+		Tenant: fleet.TenantName(fmt.Sprintf("t%d-%05d", block, i/perTenant)),
+		Name:   fleet.EnvironmentName(fmt.Sprintf("env-%02d", i%perTenant))}
 }

@@ -16,9 +16,11 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// plane is one control plane under measurement: the argosy binary with a database, a config repo and an arena of its own.
+// plane is one control plane under measurement: the argosy binary with a database, a config repo
+// and an arena of its own.
 //
-// It looks at its branch once an hour, so that only wake makes it look: the notification by which replicas tell each other to.
+// It looks at its branch once an hour, so that only wake makes it look: the notification by which
+// replicas tell each other to.
 type plane struct {
 	ground *ground
 	arena  *arena
@@ -43,7 +45,8 @@ func (g *ground) newPlane(ctx context.Context, flat bool) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plane{ground: g, arena: a, corpus: corpus.Corpus{Engines: a.engines, Flat: flat}, dir: filepath.Join(g.dir, a.name), releases: map[int]string{}}
+	p := &plane{ground: g, arena: a, corpus: corpus.Corpus{Engines: a.engines, Flat: flat},
+		dir: filepath.Join(g.dir, a.name), releases: map[int]string{}}
 	if p.repo, err = g.git.CreateRepo(ctx, a.name); err != nil {
 		return nil, err
 	}
@@ -51,7 +54,8 @@ func (g *ground) newPlane(ctx context.Context, flat bool) (*plane, error) {
 		return nil, err
 	}
 	for i, e := range a.engines {
-		if err := writeFile(a.kubeconfigs[i], p.dir, "secrets", "_fleet", "engine-"+e.Name, "kubeconfig"); err != nil {
+		if err := writeFile(a.kubeconfigs[i], p.dir, "secrets", "_fleet", "engine-"+e.Name,
+			"kubeconfig"); err != nil {
 			return nil, err
 		}
 	}
@@ -73,7 +77,9 @@ func (p *plane) start(ctx context.Context) (err error) {
 		return err
 	}
 	p.listen = "http://" + listen
-	settings := fmt.Sprintf("source: {url: %q, allowHTTP: true, poll: 1h}\ndatabase: {url: %q}\ndataDir: data-%d\nsecrets: {directory: secrets}\nlisten: {address: %q, ops: %q}\n%s",
+	settings := fmt.Sprintf(
+		"source: {url: %q, allowHTTP: true, poll: 1h}\ndatabase: {url: %q}\ndataDir: "+
+			"data-%d\nsecrets: {directory: secrets}\nlisten: {address: %q, ops: %q}\n%s",
 		p.repo.URL, p.url, p.starts, listen, p.ops, p.ground.more)
 	for name, content := range p.ground.files {
 		if err := writeFile([]byte(content), p.dir, name); err != nil {
@@ -88,7 +94,8 @@ func (p *plane) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.argosy, err = stack.StartProcess(stack.Command{Name: "argosy", Path: binary, Args: []string{"serve", "-f", file}, Log: filepath.Join(p.dir, "argosy.log")})
+	p.argosy, err = stack.StartProcess(stack.Command{Name: "argosy", Path: binary, Args: []string{
+		"serve", "-f", file}, Log: filepath.Join(p.dir, "argosy.log")})
 	if err != nil {
 		return err
 	}
@@ -139,7 +146,8 @@ func (p *plane) wake(ctx context.Context) error {
 func (p *plane) grow(ctx context.Context, n int) error {
 	for _, environment := range p.corpus.Credentials(n) {
 		tenant, name := filepath.Split(environment)
-		if err := writeFile([]byte("token-of-"+name), p.dir, "secrets", tenant, name, "token"); err != nil {
+		if err := writeFile([]byte("token-of-"+name), p.dir, "secrets", tenant, name,
+			"token"); err != nil {
 			return err
 		}
 	}
@@ -150,7 +158,8 @@ func (p *plane) grow(ctx context.Context, n int) error {
 
 // release commits another release of deployment i and names its Application for a watch.
 func (p *plane) release(ctx context.Context, i int, release string) (key string, err error) {
-	_, err = p.repo.Commit(ctx, "release", map[string]string{p.corpus.Path(i): p.corpus.Deployment(i, release)})
+	_, err = p.repo.Commit(ctx, "release", map[string]string{
+		p.corpus.Path(i): p.corpus.Deployment(i, release)})
 	p.releases[i] = release
 	w := p.corpus.Wanted(i, release)
 	return w.Namespace + "/" + w.Key(), err
@@ -209,7 +218,8 @@ func (p *plane) diagnose() string {
 	var b strings.Builder
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	rows, err := p.notify.Query(ctx, `SELECT kind || ' ' || state || ' ' || state_message, count(*), min(name) FROM status GROUP BY 1 ORDER BY 2 DESC LIMIT 10`)
+	rows, err := p.notify.Query(ctx,
+		`SELECT kind || ' ' || state || ' ' || state_message, count(*), min(name) FROM status GROUP BY 1 ORDER BY 2 DESC LIMIT 10`)
 	if err == nil {
 		var state, name string
 		var n int

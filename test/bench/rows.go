@@ -10,7 +10,8 @@ import (
 	"argosy.dev/argosy/test/bench/report"
 )
 
-// rows counts what commits write into the database: some that change one file, and some that change nothing of ours.
+// rows counts what commits write into the database: some that change one file, and some that change
+// nothing of ours.
 func (l *ladder) rows(ctx context.Context, n int, watch *observe.Watch) error {
 	if err := l.catchUp(ctx); err != nil {
 		return err
@@ -36,7 +37,8 @@ func (l *ladder) rows(ctx context.Context, n int, watch *observe.Watch) error {
 	}
 	for range l.options.commits {
 		l.commits++
-		if _, err := l.repo.Commit(ctx, "nothing of ours", map[string]string{"docs/notes.md": fmt.Sprintf("note %d\n", l.commits)}); err != nil {
+		if _, err := l.repo.Commit(ctx, "nothing of ours", map[string]string{
+			"docs/notes.md": fmt.Sprintf("note %d\n", l.commits)}); err != nil {
 			return err
 		}
 		if err := l.catchUp(ctx); err != nil {
@@ -57,13 +59,21 @@ func (l *ladder) rows(ctx context.Context, n int, watch *observe.Watch) error {
 	}
 	k, size := float64(l.options.commits), fmt.Sprintf("%d files: ", n)
 	data, books, by := observe.Split(before, between)
-	l.change.Add(report.Line{Name: size + "data rows a commit", Ours: report.Sample{float64(data) / k}})
-	l.change.Note("%d files, rows written by %d commits: %s (%d of them bookkeeping, leases' renewals included)", n, l.options.commits, tables(by), books)
+	l.change.Add(report.Line{Name: size + "data rows a commit", Ours: report.Sample{
+		float64(data) / k}})
+	l.change.Note(
+		"%d files, rows written by %d commits: %s (%d of them bookkeeping, leases' renewals "+
+			"included)", n, l.options.commits, tables(by), books)
 	data, books, by = observe.Split(between, end)
-	l.noop.Add(report.Line{Name: size + "data rows", Ours: report.Sample{float64(data)}, Exact: true})
-	l.noop.Add(report.Line{Name: size + "API requests", Ours: report.Sample{asked.Sub(requests).Total()}, Exact: true})
-	l.noop.Add(report.Line{Name: size + "CPU a commit", Unit: "ms", Ours: report.Sample{float64((after - cpu).Milliseconds()) / k}})
-	l.noop.Note("%d files, rows written by %d commits: %s (%d of them bookkeeping, leases' renewals included)", n, l.options.commits, tables(by), books)
+	l.noop.Add(report.Line{Name: size + "data rows", Ours: report.Sample{float64(data)},
+		Exact: true})
+	l.noop.Add(report.Line{Name: size + "API requests", Ours: report.Sample{
+		asked.Sub(requests).Total()}, Exact: true})
+	l.noop.Add(report.Line{Name: size + "CPU a commit", Unit: "ms", Ours: report.Sample{
+		float64((after - cpu).Milliseconds()) / k}})
+	l.noop.Note(
+		"%d files, rows written by %d commits: %s (%d of them bookkeeping, leases' renewals "+
+			"included)", n, l.options.commits, tables(by), books)
 	return nil
 }
 

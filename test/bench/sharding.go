@@ -11,11 +11,12 @@ import (
 	"os/exec"
 )
 
-// shardingBinary is Argo CD's sharding code behind a pipe, built by scripts/bench.sh. It is a process because Argo CD's dependencies are
-// those of a module of their own.
+// shardingBinary is Argo CD's sharding code behind a pipe, built by scripts/bench.sh. It is a
+// process because Argo CD's dependencies are those of a module of their own.
 const shardingBinary = ".cache/bin/bench-sharding"
 
-// sampled is how many shards of each answer are held against Argo CD's function, which places everything anew for each.
+// sampled is how many shards of each answer are held against Argo CD's function, which places
+// everything anew for each.
 const sampled = 5
 
 type shardingProcess struct {
@@ -52,26 +53,30 @@ func (p *shardingProcess) stop() error { return errors.Join(p.in.Close(), p.cmd.
 
 func (p *shardingProcess) place(clusters []string, n int) (shards, error) {
 	var s shards
-	if err := p.ask.Encode(map[string]any{"clusters": clusters, "shards": n, "sample": sampled}); err != nil {
+	if err := p.ask.Encode(map[string]any{"clusters": clusters, "shards": n,
+		"sample": sampled}); err != nil {
 		return s, err
 	}
 	if err := p.answers.Decode(&s); err != nil {
 		return s, fmt.Errorf("argo-cd's sharding of %d clusters: %w", len(clusters), err)
 	}
 	if len(s.Bounded) != len(clusters) || len(s.Legacy) != len(clusters) {
-		return s, fmt.Errorf("void: argo-cd's sharding tells %d of %d clusters", len(s.Bounded), len(clusters))
+		return s, fmt.Errorf("void: argo-cd's sharding tells %d of %d clusters", len(s.Bounded),
+			len(clusters))
 	}
 	p.version = s.Version
 	return s, nil
 }
 
-// uids is n names as Kubernetes gives them to the Secrets of clusters, others in every block. Those of a lower n are among them.
+// uids is n names as Kubernetes gives them to the Secrets of clusters, others in every block. Those
+// of a lower n are among them.
 func uids(n, block int) []string {
 	r := rand.New(rand.NewPCG(uint64(block), 1))
 	out := make([]string, n)
 	for i := range out {
 		a, b := r.Uint64(), r.Uint64()
-		out[i] = fmt.Sprintf("%08x-%04x-4%03x-a%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0xfff, b&0xffffffffffff)
+		out[i] = fmt.Sprintf("%08x-%04x-4%03x-a%03x-%012x", a>>32, a>>16&0xffff, a&0xfff,
+			b>>48&0xfff, b&0xffffffffffff)
 	}
 	return out
 }

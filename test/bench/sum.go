@@ -51,11 +51,13 @@ func (s *sum) end(ctx context.Context) error {
 	return s.conn.Close(ctx)
 }
 
-// prepare clones the repo as it is and puts the Application of deployment 0 into the arena of its own.
+// prepare clones the repo as it is and puts the Application of deployment 0 into the arena of its
+// own.
 func (s *sum) prepare(ctx context.Context) (err error) {
 	s.clones++
 	s.git, s.commit, s.apply = nil, nil, nil
-	if s.mirror, err = floor.Clone(ctx, s.plane.repo.URL, filepath.Join(s.plane.dir, fmt.Sprintf("floor-%d.git", s.clones))); err != nil {
+	if s.mirror, err = floor.Clone(ctx, s.plane.repo.URL,
+		filepath.Join(s.plane.dir, fmt.Sprintf("floor-%d.git", s.clones))); err != nil {
 		return err
 	}
 	if s.clones > 1 {
@@ -119,11 +121,13 @@ func (s *sum) once(ctx context.Context, release string) error {
 	}
 	lap(&s.git)
 	body := bytes.ReplaceAll(s.object.Body, []byte(first), []byte(release))
-	if _, err := s.conn.Exec(ctx, `UPDATE wanted SET body = $2 WHERE name = $1`, s.key, string(body)); err != nil {
+	if _, err := s.conn.Exec(ctx, `UPDATE wanted SET body = $2 WHERE name = $1`, s.key,
+		string(body)); err != nil {
 		return err
 	}
 	lap(&s.commit)
-	if err := floor.One(ctx, s.arena.written[0], floor.Object{Plural: s.object.Plural, Name: s.object.Name, Body: body}); err != nil {
+	if err := floor.One(ctx, s.arena.written[0], floor.Object{Plural: s.object.Plural,
+		Name: s.object.Name, Body: body}); err != nil {
 		return err
 	}
 	limit, cancel := context.WithTimeout(ctx, patience)

@@ -1,16 +1,16 @@
 // Package chaos runs two real replicas of `argosy serve` over a real PostgreSQL with a streaming
 // standby, a real API server with two engines, and a real Git server or, in every second history, a
-// real Git host. It breaks them: processes are killed and frozen, single requests are held, delayed,
-// refused and lost, connections vanish, the database goes back in time, Git lies, strangers push. What
-// happens is a history: a list of steps that a seed gives. A model checks every write as it passes, and
-// the end.
+// real Git host. It breaks them: processes are killed and frozen, single requests are held,
+// delayed, refused and lost, connections vanish, the database goes back in time, Git lies,
+// strangers push. What happens is a history: a list of steps that a seed gives. A model checks
+// every write as it passes, and the end.
 //
 //	go test ./test/chaos                          the histories that `make test` runs
 //	make chaos MINUTES=30 SEED=7                  one history after another, from seed 7 on
 //	go test ./test/chaos -chaos.seed=7 -chaos.keep=0,3,4   only these steps of history 7
 //
-// A history that breaks a rule is made shorter, step by step, as long as it still breaks one; what is
-// left is printed. It then becomes a case of TestHistoriesThatOnceFailed.
+// A history that breaks a rule is made shorter, step by step, as long as it still breaks one; what
+// is left is printed. It then becomes a case of TestHistoriesThatOnceFailed.
 package chaos
 
 import (
@@ -32,12 +32,15 @@ import (
 )
 
 var (
-	minutes  = flag.Int("chaos.minutes", 0, "run new histories for so many minutes; 0: the fixed ones once")
-	seedFlag = flag.Uint64("chaos.seed", 0, "the first history; 0: the fixed ones, or one by the clock")
+	minutes = flag.Int("chaos.minutes", 0,
+		"run new histories for so many minutes; 0: the fixed ones once")
+	seedFlag = flag.Uint64("chaos.seed", 0,
+		"the first history; 0: the fixed ones, or one by the clock")
 	keepFlag = flag.String("chaos.keep", "", "only these steps of the history, as 0,3,4")
 	steps    = flag.Int("chaos.steps", 16, "steps of a history")
-	every    = flag.Uint64("chaos.every", 1, "run every so manyth history; 2 from an even seed on: those with a Git host")
-	shrink   = flag.Bool("chaos.shrink", true, "make a history that breaks a rule shorter")
+	every    = flag.Uint64("chaos.every", 1,
+		"run every so manyth history; 2 from an even seed on: those with a Git host")
+	shrink = flag.Bool("chaos.shrink", true, "make a history that breaks a rule shorter")
 )
 
 var (
@@ -57,7 +60,8 @@ func run(m *testing.M) int {
 	if err == nil {
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "argosy")
-		build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/argosy")
+		build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", binary,
+			"./cmd/argosy")
 		build.Dir, build.Stderr = filepath.Join("..", ".."), os.Stderr
 		err = build.Run()
 	}
@@ -76,8 +80,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// TestAnyHistoryOfFaultsBreaksNoRule runs fixed histories, one by the seed given, or, for -chaos.minutes,
-// one after another.
+// TestAnyHistoryOfFaultsBreaksNoRule runs fixed histories, one by the seed given, or, for
+// -chaos.minutes, one after another.
 func TestAnyHistoryOfFaultsBreaksNoRule(t *testing.T) {
 	switch {
 	case *minutes > 0:
@@ -96,13 +100,15 @@ func TestHistoriesThatOnceFailed(t *testing.T) {
 		t.Skip("one history or new ones are asked for")
 	}
 	for name, h := range map[string]history{
-		// The second head that waited as a whole was listed nowhere, so that nobody could approve it.
-		"commits after a fail-over to a standby without the mirror": {seed: 208, kinds: map[int]string{
-			0: "fail-over to a standby that lags behind",
-			1: "commit: add",
-		}},
-		// Workers acted on the rows of a standby that lacked the newest commits, and nobody recorded
-		// these again.
+		// The second head that waited as a whole was listed nowhere, so that nobody could approve
+		// it.
+		"commits after a fail-over to a standby without the mirror": {
+			seed: 208, kinds: map[int]string{
+				0: "fail-over to a standby that lags behind",
+				1: "commit: add",
+			}},
+		// Workers acted on the rows of a standby that lacked the newest commits, and nobody
+		// recorded these again.
 		"a fail-over that loses commits, and no commit after it": {seed: 3, kinds: map[int]string{
 			0: "commit: add",
 			1: "commit: edit",
@@ -124,8 +130,11 @@ func soak(t *testing.T, d time.Duration) {
 	for n := uint64(0); time.Since(started) < d && !t.Failed(); n += *every {
 		all.add(replay(t, history{seed: seed + n}))
 	}
-	fmt.Printf("\n%.0f minutes, %d histories from seed %d, %d writes, %d commits; longest time to converge %s; rules broken: %d\n",
-		time.Since(started).Minutes(), all.histories, seed, all.writes, all.commits, all.converge.Round(100*time.Millisecond), all.broken)
+	fmt.Printf(
+		"\n%.0f minutes, %d histories from seed %d, %d writes, %d commits; longest time to "+
+			"converge %s; rules broken: %d\n",
+		time.Since(started).Minutes(), all.histories, seed, all.writes, all.commits,
+		all.converge.Round(100*time.Millisecond), all.broken)
 	for _, kind := range slices.Sorted(maps.Keys(all.faults)) {
 		fmt.Printf("%8d  %s\n", all.faults[kind], kind)
 	}
@@ -141,7 +150,9 @@ func replay(t *testing.T, h history) report {
 	if *shrink && h.keep == nil && h.kinds == nil {
 		h = shorten(t, h)
 	}
-	t.Errorf("history %d breaks a rule:\n  %s\nrun it again: go test ./test/chaos -run AnyHistory -chaos.seed=%d -chaos.steps=%d -chaos.keep=%s\n%s",
+	t.Errorf(
+		"history %d breaks a rule:\n  %s\nrun it again: go test ./test/chaos -run AnyHistory "+
+			"-chaos.seed=%d -chaos.steps=%d -chaos.keep=%s\n%s",
 		h.seed, strings.Join(r.violations, "\n  "), h.seed, *steps, h.numbers(), h)
 	return r
 }

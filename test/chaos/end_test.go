@@ -14,8 +14,8 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// maxDeletes is the guard of the histories' fleet: so many deletions of a tenant's Applications within
-// guardWindow need no approval. The window is longer than any history.
+// maxDeletes is the guard of the histories' fleet: so many deletions of a tenant's Applications
+// within guardWindow need no approval. The window is longer than any history.
 const (
 	maxDeletes  = 3
 	guardWindow = time.Hour
@@ -47,7 +47,8 @@ func (w *world) withinGuards(store *postgres.Store) error {
 	}
 	for tenant, n := range of {
 		if n > maxDeletes {
-			return fmt.Errorf("%d Applications of tenant %s were deleted without an approval; the guard allows %d", n, tenant, maxDeletes)
+			return fmt.Errorf(
+				"%d Applications of tenant %s were deleted without an approval; the guard allows %d", n, tenant, maxDeletes)
 		}
 	}
 	return nil
@@ -60,7 +61,8 @@ func (w *world) fromNothing(store *postgres.Store) error {
 	if err != nil {
 		return err
 	}
-	empty, err := plan.RestoreWorld(fleet.Snapshot{Placements: now.Placements, SyncHolds: now.SyncHolds})
+	empty, err := plan.RestoreWorld(fleet.Snapshot{Placements: now.Placements,
+		SyncHolds: now.SyncHolds})
 	if err != nil {
 		return err
 	}
@@ -68,10 +70,12 @@ func (w *world) fromNothing(store *postgres.Store) error {
 	for _, path := range slices.Sorted(maps.Keys(w.content)) {
 		if _, ours, _ := configschema.Classify(path); ours {
 			d := configschema.Decode(configschema.File{Path: path, Bytes: []byte(w.content[path])})
-			files = append(files, catalog.Input{Key: d.Key, Path: d.Path, Declaration: d.Declaration, Problems: d.Problems})
+			files = append(files, catalog.Input{Key: d.Key, Path: d.Path,
+				Declaration: d.Declaration, Problems: d.Problems})
 		}
 	}
-	p, err := empty.Compute(plan.Request{Revision: fleet.Revision(w.head), Files: files, Now: time.Now()}, argocd.Renderer{})
+	p, err := empty.Compute(plan.Request{Revision: fleet.Revision(w.head), Files: files,
+		Now: time.Now()}, argocd.Renderer{})
 	if err != nil {
 		return err
 	}
@@ -88,12 +92,14 @@ func (w *world) fromNothing(store *postgres.Store) error {
 	for _, c := range p.Rows {
 		row, ok := stands[c.Row.Key]
 		if !ok || row.Manifest.Hash != c.Row.Manifest.Hash {
-			return fmt.Errorf("%s %s: a plan from nothing has it otherwise (stands: %v)", c.Row.Key.Kind, c.Row.Key.Name, ok)
+			return fmt.Errorf("%s %s: a plan from nothing has it otherwise (stands: %v)",
+				c.Row.Key.Kind, c.Row.Key.Name, ok)
 		}
 		delete(stands, c.Row.Key)
 	}
 	for key := range stands {
-		return fmt.Errorf("%s %s stands, and a plan from nothing does not have it", key.Kind, key.Name)
+		return fmt.Errorf("%s %s stands, and a plan from nothing does not have it", key.Kind,
+			key.Name)
 	}
 	return nil
 }

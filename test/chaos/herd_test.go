@@ -48,8 +48,8 @@ type herd struct {
 	all     sync.WaitGroup
 }
 
-// newHerd declares n environments, joins their agents at the store, and has the first replica answer
-// agents.
+// newHerd declares n environments, joins their agents at the store, and has the first replica
+// answer agents.
 func newHerd(b *testing.B, w *world, n int) *herd {
 	h := &herd{members: make([]*edge.Keeper, n), end: func() {}}
 	h.serveTLS(b, w)
@@ -94,22 +94,27 @@ func agentFiles(n int) map[string]string {
 		if i%perTenant == 0 {
 			path := fmt.Sprintf("fleet/tenants/%s.yaml", in.Tenant)
 			files[path] = document("Tenant", string(in.Tenant), fmt.Sprintf(
-				"owners: [\"group:%s\"]\n  quota: {environments: %d, deployments: %d, applications: %d}\n"+
-					"  repositories: [\"https://git.example.com/%[1]s/\"]\n  placement: {regions: [eu]}",
+				"owners: [\"group:%s\"]\n  quota: {environments: %d, deployments: %d, "+
+					"applications: %d}\n"+
+					"  repositories: [\"https://git.example.com/%[1]s/\"]\n  placement: "+
+					"{regions: [eu]}",
 				in.Tenant, perTenant, perAgent, perAgent*perTenant))
 			for d := range perAgent {
 				name := fmt.Sprintf("site-%d", d)
 				path := fmt.Sprintf("tenants/%s/deployments/%s.yaml", in.Tenant, name)
 				files[path] = document("GitOpsDeployment", name, fmt.Sprintf(
-					"source: {repoURL: \"https://git.example.com/%s/%s\", path: deploy, targetRevision: v1}\n"+
-						"  destination: {environmentSelector: {matchLabels: {tier: edge}}, namespace: apps}",
+					"source: {repoURL: \"https://git.example.com/%s/%s\", path: deploy, "+
+						"targetRevision: v1}\n"+
+						"  destination: {environmentSelector: {matchLabels: {tier: edge}}, "+
+						"namespace: apps}",
 					in.Tenant, name))
 			}
 		}
 		files[fmt.Sprintf("tenants/%s/environments/%s.yaml", in.Tenant, in.Name)] = fmt.Sprintf(
 			"apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\n"+
 				"metadata: {name: %s, labels: {tier: edge}}\n"+
-				"spec: {agent: {argocdNamespace: argocd}, namespaces: [apps], region: eu}\n", in.Name)
+				"spec: {agent: {argocdNamespace: argocd}, namespaces: [apps], region: eu}\n",
+			in.Name)
 	}
 	return files
 }
@@ -151,8 +156,9 @@ func trust(b *testing.B, ca []byte) {
 // certify writes a certificate for 127.0.0.1 that is its own authority.
 func certify(b *testing.B, certFile, keyFile string) (ca []byte) {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(b)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Minute),
-		NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	template := &x509.Certificate{SerialNumber: big.NewInt(1),
+		NotBefore: time.Now().Add(-time.Minute),
+		NotAfter:  time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der := must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(b)
@@ -175,14 +181,16 @@ func (s atStore) Join(
 ) (agent.Joined, error) {
 	join := fleet.AgentJoin{Keys: j.Keys, ClusterUID: j.ClusterUID, Version: j.Version}
 	a, err := s.JoinAgent(ctx, j.Token, join)
-	return agent.Joined{Agent: a.ID, Engine: a.Engine, ExpiresAt: a.ExpiresAt, Time: time.Now()}, err
+	return agent.Joined{Agent: a.ID, Engine: a.Engine, ExpiresAt: a.ExpiresAt, Time: time.Now()},
+		err
 }
 
 func (h *herd) join(
 	ctx context.Context, store *postgres.Store, in fleet.EnvironmentID,
 ) (*edge.Keeper, error) {
 	_, token, err := store.CreateAgentToken(ctx, fleet.AgentToken{
-		Tenant: in.Tenant, Environment: in.Name, CreatedBy: "bench", ExpiresAt: time.Now().Add(time.Hour),
+		Tenant: in.Tenant, Environment: in.Name, CreatedBy: "bench",
+		ExpiresAt: time.Now().Add(time.Hour),
 	}, "")
 	if err != nil {
 		return nil, err

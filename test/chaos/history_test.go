@@ -33,7 +33,8 @@ type history struct {
 // hosted reports whether the config repo is on a Git host, where not everybody's commits count.
 func (h history) hosted() bool { return h.seed%2 == 0 }
 
-// convergeWithin is how long the fleet may take after the last fault to hold what the head asks for.
+// convergeWithin is how long the fleet may take after the last fault to hold what the head asks
+// for.
 const convergeWithin = 3 * time.Minute
 
 func (h history) indices() []int {
@@ -224,7 +225,8 @@ func (w *world) keepStore() {
 	defer conn.Close(context.WithoutCancel(w.ctx))
 	for _, table := range []string{"mirror", "leases", "holds", "revisions"} {
 		var text string
-		err := conn.QueryRow(w.ctx, `SELECT coalesce(json_agg(t)::text, '') FROM `+table+` t`).Scan(&text)
+		err := conn.QueryRow(w.ctx, `SELECT coalesce(json_agg(t)::text, '') FROM `+table+` t`).Scan(
+			&text)
 		w.t.Logf("%s: %.2000s %v", table, text, err)
 	}
 }
@@ -307,7 +309,9 @@ func (w *world) drop(_ int, random *rand.Rand) {
 
 // spoil commits a file that does not parse, of a deployment that nobody has.
 func (w *world) spoil(n int, _ *rand.Rand) {
-	w.commit("spoil", stack.Change{Write: map[string]string{"tenants/acme/deployments/spoiled.yaml": fmt.Sprintf("kind: [%d", n)}})
+	w.commit("spoil", stack.Change{
+		Write: map[string]string{"tenants/acme/deployments/spoiled.yaml": fmt.Sprintf("kind: [%d",
+			n)}})
 }
 
 // Decisions.
@@ -321,8 +325,11 @@ func (w *world) approve() {
 			continue // the other replica may answer
 		}
 		for _, h := range holds {
-			if !slices.ContainsFunc(holds, func(o fleet.Hold) bool { return o.Revision == h.Revision && w.strangeHold(o) }) {
-				_, _ = r.client.Approve(ctx, wire.ApproveRequest{Revision: h.Revision, Note: "chaos"})
+			if !slices.ContainsFunc(holds, func(o fleet.Hold) bool {
+				return o.Revision == h.Revision && w.strangeHold(o)
+			}) {
+				_, _ = r.client.Approve(ctx, wire.ApproveRequest{Revision: h.Revision,
+					Note: "chaos"})
 			}
 		}
 		return
@@ -423,12 +430,14 @@ func (w *world) ofEngine(random *rand.Rand, change, undo func(*faults), most tim
 }
 
 func (w *world) cutEngine(_ int, random *rand.Rand) {
-	w.ofEngine(random, func(f *faults) { f.away = true }, func(f *faults) { f.away = false }, 10*time.Second)
+	w.ofEngine(random, func(f *faults) { f.away = true }, func(f *faults) { f.away = false },
+		10*time.Second)
 }
 
 func (w *world) slowEngine(_ int, random *rand.Rand) {
 	d := time.Duration(random.Int64N(int64(3 * time.Second)))
-	w.ofEngine(random, func(f *faults) { f.delay = d }, func(f *faults) { f.delay = 0 }, 10*time.Second)
+	w.ofEngine(random, func(f *faults) { f.delay = d }, func(f *faults) { f.delay = 0 },
+		10*time.Second)
 }
 
 func (w *world) loseAnswers(_ int, random *rand.Rand) {
@@ -493,7 +502,10 @@ func (w *world) failOver(n int, random *rand.Rand) {
 
 func (w *world) lieAboutGit(n int, random *rand.Rand) {
 	lies := []func(http.ResponseWriter, *http.Request) bool{
-		func(rw http.ResponseWriter, _ *http.Request) bool { rw.WriteHeader(http.StatusBadGateway); return true },
+		func(rw http.ResponseWriter, _ *http.Request) bool {
+			rw.WriteHeader(http.StatusBadGateway)
+			return true
+		},
 		func(rw http.ResponseWriter, _ *http.Request) bool {
 			_, _ = rw.Write([]byte("<html>sign in</html>"))
 			return true
@@ -530,6 +542,7 @@ func (w *world) meddle(_ int, random *rand.Rand) {
 	}
 	slices.SortFunc(names, cmp.Compare[string])
 	name := names[random.IntN(len(names))]
-	_, _ = cluster.Dynamic().Resource(applications).Namespace(spaces[name]).Patch(w.ctx, name, types.MergePatchType,
+	_, _ = cluster.Dynamic().Resource(applications).Namespace(spaces[name]).Patch(w.ctx, name,
+		types.MergePatchType,
 		[]byte(`{"spec":{"source":{"targetRevision":"meddled"}}}`), metav1.PatchOptions{})
 }

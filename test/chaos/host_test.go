@@ -98,13 +98,14 @@ func (w *world) startHost() {
 	w.host = h
 	w.push(stack.Change{Message: "begin", Write: w.platform()})
 	hook := h.hooks.URL + "/webhook/github"
-	if err := h.repo.CreateHook(w.ctx, hook, h.secret, "push", "pull_request", "pull_request_review"); err != nil {
+	if err := h.repo.CreateHook(w.ctx, hook, h.secret, "push", "pull_request",
+		"pull_request_review"); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// deliver hands a delivery to the first replica that takes it, as a load balancer would. One that no
-// replica takes is lost: Gitea asks for none again.
+// deliver hands a delivery to the first replica that takes it, as a load balancer would. One that
+// no replica takes is lost: Gitea asks for none again.
 func (w *world) deliver(rw http.ResponseWriter, q *http.Request) {
 	if w.host.lost.Add(-1) >= 0 {
 		panic(http.ErrAbortHandler)
@@ -142,7 +143,9 @@ func (w *world) forgeSettings() string {
 			w.t.Fatal(err)
 		}
 	}
-	return fmt.Sprintf("forge: {api: %q, repository: %q, allowHTTP: true, tokenFile: %q, webhookSecretFiles: [%q], sweep: 10s, directPush: [\"github:platform\"]}\n",
+	return fmt.Sprintf(
+		"forge: {api: %q, repository: %q, allowHTTP: true, tokenFile: %q, webhookSecretFiles: "+
+			"[%q], sweep: 10s, directPush: [\"github:platform\"]}\n",
 		w.front.URL+"/api/v1/", w.host.repo.Name, token, secret)
 }
 
@@ -190,8 +193,9 @@ func (w *world) strangeHold(hold fleet.Hold) bool {
 }
 
 // intrude is what nobody reviewed reaching the branch: a direct push of an account that is not
-// listed, or a pull request that is merged although no owner has approved it. It changes a deployment
-// or removes it. Without a Git host whoever may push has reviewed it, and this is an ordinary edit.
+// listed, or a pull request that is merged although no owner has approved it. It changes a
+// deployment or removes it. Without a Git host whoever may push has reviewed it, and this is an
+// ordinary edit.
 func (w *world) intrude(n int, random *rand.Rand) {
 	all := w.model.deployments()
 	if w.host == nil || len(all) == 0 {
@@ -205,7 +209,8 @@ func (w *world) intrude(n int, random *rand.Rand) {
 	if random.IntN(3) == 0 {
 		c.Remove = []string{path}
 	} else {
-		text = strings.Replace(text, "targetRevision: v0", fmt.Sprintf("targetRevision: %s%d", unreviewed, n), 1)
+		text = strings.Replace(text, "targetRevision: v0", fmt.Sprintf("targetRevision: %s%d",
+			unreviewed, n), 1)
 		c.Write = map[string]string{path: text}
 	}
 	if _, there := w.content[path]; !there || h.strange[path] {

@@ -31,7 +31,9 @@ func newDuel(t *testing.T) *duel {
 	w.commit("begin", stack.Change{Write: map[string]string{file: text}})
 	w.waitFor("the Application lives", convergeWithin, w.at("shop", "v1"))
 	w.waitFor("it is acknowledged", convergeWithin, w.applied)
-	if err := w.ask(`SELECT engine FROM placements WHERE tenant = 'globex' AND environment = 'prod'`, &w.engine); err != nil {
+	if err := w.ask(
+		`SELECT engine FROM placements WHERE tenant = 'globex' AND environment = 'prod'`,
+		&w.engine); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -52,7 +54,9 @@ func (w *duel) leader() (holder, other *replica) {
 	w.t.Helper()
 	w.waitFor("a replica leads", time.Minute, func() error {
 		var name string
-		err := w.ask(`SELECT holder FROM leases WHERE name = 'engine/' || $1 AND expires_at > now()`, &name, w.engine)
+		err := w.ask(
+			`SELECT holder FROM leases WHERE name = 'engine/' || $1 AND expires_at > now()`, &name,
+			w.engine)
 		for i, r := range w.replicas {
 			if strings.Contains(name, fmt.Sprintf("/%d/", r.process.PID())) {
 				holder, other = r, w.replicas[1-i]
@@ -66,7 +70,8 @@ func (w *duel) leader() (holder, other *replica) {
 	return holder, other
 }
 
-// at says whether the one Application of globex's deployment is at the revision; "" for none at all.
+// at says whether the one Application of globex's deployment is at the revision; "" for none at
+// all.
 func (w *duel) at(name, revision string) func() error {
 	return func() error {
 		all, err := w.live()
@@ -101,9 +106,10 @@ func (w *duel) applied() error {
 	return err
 }
 
-// holdAndKill holds the write that the change leads to on the wire, and kills who sent it. It returns
-// the replica that is left and the name of the written object.
-func (w *duel) holdAndKill(what string, change, undo stack.Change) (held *stack.Held, left *replica, name string) {
+// holdAndKill holds the write that the change leads to on the wire, and kills who sent it. It
+// returns the replica that is left and the name of the written object.
+func (w *duel) holdAndKill(what string, change, undo stack.Change) (held *stack.Held, left *replica,
+	name string) {
 	w.t.Helper()
 	dead, left := w.leader()
 	held = dead.proxies[w.engine].Hold(func(q *http.Request) bool {
@@ -153,7 +159,8 @@ func (w *duel) strays(r *replica, want int) func() error {
 // counted says whether the metric has that many strays on the engine.
 func (w *duel) counted(r *replica, want int) func() error {
 	return func() error {
-		request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, r.ops+"/metrics", http.NoBody)
+		request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, r.ops+"/metrics",
+			http.NoBody)
 		if err != nil {
 			return err
 		}
@@ -163,22 +170,25 @@ func (w *duel) counted(r *replica, want int) func() error {
 		}
 		defer answer.Body.Close()
 		text, err := io.ReadAll(answer.Body)
-		if line := fmt.Sprintf("argosy_strays{engine=%q} %d\n", w.engine, want); err == nil && !strings.Contains(string(text), line) {
+		if line := fmt.Sprintf("argosy_strays{engine=%q} %d\n", w.engine, want); err == nil &&
+			!strings.Contains(string(text), line) {
 			err = fmt.Errorf("no %s", line)
 		}
 		return err
 	}
 }
 
-// A request of a replica that is gone creates an object after it was proven gone, when its tombstone is
-// no more. The object is a stray, which is listed, counted, and removed by a decision.
+// A request of a replica that is gone creates an object after it was proven gone, when its
+// tombstone is no more. The object is a stray, which is listed, counted, and removed by a decision.
 func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 	w := newDuel(t)
 	file, text := deployment("globex", "cart", 1, "Delete", []string{"prod"})
-	create, remove := stack.Change{Write: map[string]string{file: text}}, stack.Change{Remove: []string{file}}
+	create, remove := stack.Change{Write: map[string]string{file: text}}, stack.Change{
+		Remove: []string{file}}
 	held, left, name := w.holdAndKill("cart is created", create, remove)
 	var tombs int
-	if err := w.ask(`WITH gone AS (DELETE FROM tombstones WHERE name = $1 RETURNING 1) SELECT count(*) FROM gone`, &tombs, name); err != nil || tombs != 1 {
+	if err := w.ask(
+		`WITH gone AS (DELETE FROM tombstones WHERE name = $1 RETURNING 1) SELECT count(*) FROM gone`, &tombs, name); err != nil || tombs != 1 {
 		t.Fatalf("%d tombstones of %s: %v", tombs, name, err)
 	}
 	w.release(held)
@@ -189,10 +199,12 @@ func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := all[0]
-	if string(s.Engine) != w.engine || s.Name != name || s.Deployment != "cart" || s.Tenant != "globex" {
+	if string(s.Engine) != w.engine || s.Name != name || s.Deployment != "cart" ||
+		s.Tenant != "globex" {
 		t.Errorf("listed as %+v", s)
 	}
-	removal := fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another", Deletion: fleet.DeletionOrphan}
+	removal := fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
+		Deletion: fleet.DeletionOrphan}
 	if _, err := left.client.RemoveStray(w.ctx, removal); err == nil {
 		t.Error("a decision about another UID is taken")
 	}
@@ -215,7 +227,8 @@ func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 func TestACreateThatArrivesSoonAfterItsDeletionIsUndone(t *testing.T) {
 	w := newDuel(t)
 	file, text := deployment("globex", "cart", 1, "Delete", []string{"prod"})
-	held, left, _ := w.holdAndKill("cart is created", stack.Change{Write: map[string]string{file: text}}, stack.Change{Remove: []string{file}})
+	held, left, _ := w.holdAndKill("cart is created", stack.Change{
+		Write: map[string]string{file: text}}, stack.Change{Remove: []string{file}})
 	if err := w.at("cart", "")(); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +245,8 @@ func TestAnUpdateThatArrivesAfterItsRevertIsRevertedAgain(t *testing.T) {
 	w := newDuel(t)
 	file, v1 := deployment("globex", "shop", 1, "Delete", []string{"prod"})
 	_, v2 := deployment("globex", "shop", 2, "Delete", []string{"prod"})
-	held, _, _ := w.holdAndKill("an update", stack.Change{Write: map[string]string{file: v2}}, stack.Change{Write: map[string]string{file: v1}})
+	held, _, _ := w.holdAndKill("an update", stack.Change{Write: map[string]string{file: v2}},
+		stack.Change{Write: map[string]string{file: v1}})
 	if err := w.at("shop", "v1")(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// model is what must be true of a history, whatever breaks. It knows the config repo's content, hears
-// of every write to an engine that succeeded, and remembers the emergency stop.
+// model is what must be true of a history, whatever breaks. It knows the config repo's content,
+// hears of every write to an engine that succeeded, and remembers the emergency stop.
 type model struct {
-	mu         sync.Mutex
-	apps       map[app]int    // in the config repo now: the version
-	applied    map[string]int // by Application: the highest version that was written
-	names      map[string]app // by Application
-	intrusions map[app]int    // deployments that a stranger changed on the branch: the version before
-	stopped    time.Time      // when the emergency stop was in force for sure; zero: it is not
+	mu      sync.Mutex
+	apps    map[app]int    // in the config repo now: the version
+	applied map[string]int // by Application: the highest version that was written
+	names   map[string]app // by Application
+	// deployments that a stranger changed on the branch: the version before
+	intrusions map[app]int
+	stopped    time.Time // when the emergency stop was in force for sure; zero: it is not
 	writes     int
 	last       time.Time // when the latest write was carried out
 	violations []string
@@ -32,7 +33,8 @@ type app struct{ tenant, name, environment string }
 const stopReach = 5 * time.Second
 
 func newModel() *model {
-	return &model{apps: map[app]int{}, applied: map[string]int{}, names: map[string]app{}, intrusions: map[app]int{}}
+	return &model{apps: map[app]int{}, applied: map[string]int{}, names: map[string]app{},
+		intrusions: map[app]int{}}
 }
 
 func (m *model) violated(format string, args ...any) {
@@ -54,8 +56,8 @@ type body struct {
 	Data       map[string][]byte
 }
 
-// wrote is told of each write that an engine carried out. late: the history held it back, so that its
-// sender may have been replaced long ago.
+// wrote is told of each write that an engine carried out. late: the history held it back, so that
+// its sender may have been replaced long ago.
 func (m *model) wrote(method, path string, content []byte, late bool) {
 	kind, name := kindOf(path)
 	if kind == "" {
@@ -66,13 +68,15 @@ func (m *model) wrote(method, path string, content []byte, late bool) {
 	m.writes++
 	m.last = time.Now()
 	if !m.stopped.IsZero() && time.Since(m.stopped) > stopReach && !late {
-		m.broken("%s %s %s after the stop was in force for %s", method, kind, name, time.Since(m.stopped).Round(time.Millisecond))
+		m.broken("%s %s %s after the stop was in force for %s", method, kind, name,
+			time.Since(m.stopped).Round(time.Millisecond))
 	}
 	if strings.Contains(string(content), unreviewed) {
 		m.broken("%s %s %s has content that nobody reviewed", method, kind, name)
 	}
 	if method == "DELETE" {
-		if v, ok := m.intrusions[m.names[name]]; ok && v == m.applied[name] && kind == "applications" {
+		if v, ok := m.intrusions[m.names[name]]; ok && v == m.applied[name] &&
+			kind == "applications" {
 			m.broken("DELETE of Application %s, whose removal nobody reviewed", name)
 		}
 		return
@@ -84,7 +88,8 @@ func (m *model) wrote(method, path string, content []byte, late bool) {
 	m.ownBytes(kind, name, b, content)
 	labels := b.Metadata.Labels
 	if kind == "applications" && labels["argosy.dev/deployment"] != "" {
-		m.names[name] = app{labels["argosy.dev/tenant"], labels["argosy.dev/deployment"], labels["argosy.dev/environment"]}
+		m.names[name] = app{labels["argosy.dev/tenant"], labels["argosy.dev/deployment"],
+			labels["argosy.dev/environment"]}
 	}
 	version, ok := versionOf(b.Spec.Source.TargetRevision)
 	if kind != "applications" || !ok {
@@ -171,7 +176,8 @@ func (m *model) result() (violations []string, writes int) {
 func kindOf(path string) (kind, name string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	for i, p := range parts {
-		if slices.Contains([]string{"applications", "appprojects", "secrets"}, p) && i+1 < len(parts) {
+		if slices.Contains([]string{"applications", "appprojects", "secrets"}, p) &&
+			i+1 < len(parts) {
 			return p, parts[i+1]
 		}
 	}

@@ -22,11 +22,12 @@ var (
 	reading  = flag.Int("chaos.readers", 64, "API clients that list without pause in BenchmarkStop")
 )
 
-// BenchmarkStop measures an emergency stop of the whole fleet while commits keep the workers writing:
-// how long a client waits for the answer, and when the last request that writes an Application,
-// AppProject or Secret is carried out, both from the moment the client asks. One replica has all of
-// the load. "undisturbed" is the floor of the same run; "readers and agents" adds API clients that
-// keep every connection of the readers' pool busy, and agents that all reconnect at once.
+// BenchmarkStop measures an emergency stop of the whole fleet while commits keep the workers
+// writing: how long a client waits for the answer, and when the last request that writes an
+// Application, AppProject or Secret is carried out, both from the moment the client asks. One
+// replica has all of the load. "undisturbed" is the floor of the same run; "readers and agents"
+// adds API clients that keep every connection of the readers' pool busy, and agents that all
+// reconnect at once.
 func BenchmarkStop(b *testing.B) {
 	w := newWorld(b, false)
 	defer w.close()
@@ -120,7 +121,8 @@ func (w *world) measureStops(b *testing.B, disturb func() error, sample func()) 
 			_, err := c.Resume(w.ctx, wire.ResumeRequest{Scope: fleet.StopFleet})
 			return err
 		})
-		b.Logf("answered after %s, last write after %s", answered[len(answered)-1], last[len(last)-1])
+		b.Logf("answered after %s, last write after %s", answered[len(answered)-1],
+			last[len(last)-1])
 	}
 	b.ReportMetric(0, "ns/op")
 	for name, took := range map[string][]time.Duration{"answer": answered, "last-write": last} {
@@ -211,7 +213,8 @@ func readUntil(ctx context.Context, b *testing.B, c *client.Client) {
 		for _, f := range filters {
 			_, err := c.Applications(ctx, f, 1000)
 			var refused *wire.Refusal
-			if err != nil && ctx.Err() == nil && (!errors.As(err, &refused) || refused.Status < 429) {
+			if err != nil && ctx.Err() == nil &&
+				(!errors.As(err, &refused) || refused.Status < 429) {
 				b.Errorf("a list: %v", err)
 				return
 			}

@@ -23,8 +23,9 @@ import (
 )
 
 // BenchmarkTakeover measures how long the next change takes to reach its engine when the replica
-// that holds the engine's lease ends: killed, or asked to stop. "undisturbed" is the same change with
-// nobody ending, the floor of the same run; it includes the poll of the config repo, one second.
+// that holds the engine's lease ends: killed, or asked to stop. "undisturbed" is the same change
+// with nobody ending, the floor of the same run; it includes the poll of the config repo, one
+// second.
 func BenchmarkTakeover(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -65,16 +66,17 @@ func BenchmarkTakeover(b *testing.B) {
 // credentials is how many Secrets the engines' rows read in BenchmarkTakeoverWithCredentials.
 const credentials = 2000
 
-// BenchmarkTakeoverWithCredentials measures how long the next change takes after an engine's lease has
-// passed on from a killed replica, where the new holder reads two thousand Secrets of a real API server to
-// compare them with the engines'.
+// BenchmarkTakeoverWithCredentials measures how long the next change takes after an engine's lease
+// has passed on from a killed replica, where the new holder reads two thousand Secrets of a real
+// API server to compare them with the engines'.
 func BenchmarkTakeoverWithCredentials(b *testing.B) {
 	w := newWorld(b, false)
 	defer w.close()
 	w.readSecretsFromCluster(b)
 	w.declareCredentials(b)
 	w.waitFor("every credential is applied", 10*time.Minute, func() error {
-		return w.zero(`SELECT abs(count(*) - $1) FROM desired d JOIN status s USING (engine, kind, name)
+		return w.zero(
+			`SELECT abs(count(*) - $1) FROM desired d JOIN status s USING (engine, kind, name)
 			WHERE d.credential_name IS NOT NULL AND s.seq = d.seq AND s.state = 'Applied' AND d.tenant = 'initech'`, credentials)
 	})
 	took := []time.Duration{}
@@ -85,7 +87,8 @@ func BenchmarkTakeoverWithCredentials(b *testing.B) {
 		passed := make(chan time.Time, 1)
 		go func() {
 			w.waitFor("the lease passes on", time.Minute, func() error {
-				return w.zero(`SELECT count(*) FROM leases l JOIN placements p ON l.name = 'engine/' || p.engine
+				return w.zero(
+					`SELECT count(*) FROM leases l JOIN placements p ON l.name = 'engine/' || p.engine
 					WHERE p.tenant = 'globex' AND p.environment = 'prod' AND (l.holder = '' OR l.holder LIKE '%/' || $1 || '/%')`,
 					fmt.Sprint(holder.process.PID()))
 			})
@@ -105,21 +108,26 @@ func BenchmarkTakeoverWithCredentials(b *testing.B) {
 	b.ReportMetric(took[len(took)-1].Seconds(), "max-s")
 }
 
-// readSecretsFromCluster has the replicas read Secrets that their folders do not have from the API server.
+// readSecretsFromCluster has the replicas read Secrets that their folders do not have from the API
+// server.
 func (w *world) readSecretsFromCluster(b *testing.B) {
 	kubeconfig := filepath.Join(w.dir, "control.kubeconfig")
 	rest := cluster.REST()
 	c := clientcmdapi.NewConfig()
 	c.CurrentContext = "c"
-	c.Clusters["c"] = &clientcmdapi.Cluster{Server: rest.Host, CertificateAuthorityData: rest.CAData}
-	c.AuthInfos["c"] = &clientcmdapi.AuthInfo{Token: rest.BearerToken, ClientCertificateData: rest.CertData, ClientKeyData: rest.KeyData}
+	c.Clusters["c"] = &clientcmdapi.Cluster{
+		Server: rest.Host, CertificateAuthorityData: rest.CAData}
+	c.AuthInfos["c"] = &clientcmdapi.AuthInfo{Token: rest.BearerToken,
+		ClientCertificateData: rest.CertData, ClientKeyData: rest.KeyData}
 	c.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
 	if err := clientcmd.WriteToFile(*c, kubeconfig); err != nil {
 		b.Fatal(err)
 	}
 	for _, r := range w.replicas {
 		text := string(must(os.ReadFile(r.config))(b))
-		text = strings.Replace(text, "secrets: {", fmt.Sprintf("secrets: {kubernetes: {kubeconfig: %q, namespace: argosy}, ", kubeconfig), 1)
+		text = strings.Replace(text, "secrets: {",
+			fmt.Sprintf("secrets: {kubernetes: {kubeconfig: %q, namespace: argosy}, ", kubeconfig),
+			1)
 		if err := os.WriteFile(r.config, []byte(text), 0o600); err != nil {
 			b.Fatal(err)
 		}
@@ -132,24 +140,37 @@ func (w *world) readSecretsFromCluster(b *testing.B) {
 func (w *world) declareCredentials(b *testing.B) {
 	const namespace = "argosy-tenant-initech"
 	core := cluster.Client().CoreV1()
-	if _, err := core.Namespaces().Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := core.Namespaces().Create(w.ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = core.Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}) })
-	files := map[string]string{"fleet/tenants/initech.yaml": document("Tenant", "initech", fmt.Sprintf(
-		"owners: [\"group:initech\"]\n  quota: {environments: %d, deployments: 1, applications: 1}\n  repositories: [\"https://git.example.com/initech/\"]\n  clusters: [.initech.example.com]\n  placement: {regions: [eu]}",
-		credentials))}
+	b.Cleanup(func() {
+		_ = core.Namespaces().Delete(context.Background(), namespace,
+			metav1.DeleteOptions{})
+	})
+	files := map[string]string{"fleet/tenants/initech.yaml": document("Tenant", "initech",
+		fmt.Sprintf(
+			"owners: [\"group:initech\"]\n  quota: {environments: %d, deployments: 1, "+
+				"applications: "+
+				"1}\n  repositories: [\"https://git.example.com/initech/\"]\n  clusters: "+
+				"[.initech.example.com]\n  placement: {regions: [eu]}",
+			credentials))}
 	for name, e := range w.engines {
 		files["fleet/engines/"+name+".yaml"] = document("Engine", name, fmt.Sprintf(
-			"argocd: {namespace: %s, installationID: %s}\n  connection: {kubeconfigRef: {name: engine-%s}}\n  region: eu\n  capacity: {applications: 500, environments: %d}",
+			"argocd: {namespace: %s, installationID: %s}\n  connection: {kubeconfigRef: {name: "+
+				"engine-%s}}\n  region: eu\n  capacity: {applications: 500, environments: %d}",
 			e.Namespace, e.InstallationID, name, credentials))
 	}
 	for i := range credentials {
 		name := fmt.Sprintf("e-%04d", i)
-		files["tenants/initech/environments/"+name+".yaml"] = document("ManagedEnvironment", name, fmt.Sprintf(
-			"cluster: {server: \"https://%s.initech.example.com:6443\", credentialsRef: {name: %s}}\n  namespaces: [web]\n  region: eu", name, name))
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"token": []byte(canary("initech"))}}
-		if _, err := core.Secrets(namespace).Create(w.ctx, secret, metav1.CreateOptions{}); err != nil {
+		files["tenants/initech/environments/"+name+".yaml"] = document("ManagedEnvironment", name,
+			fmt.Sprintf(
+				"cluster: {server: \"https://%s.initech.example.com:6443\", credentialsRef: {name: "+
+					"%s}}\n  namespaces: [web]\n  region: eu", name, name))
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{
+			"token": []byte(canary("initech"))}}
+		if _, err := core.Secrets(namespace).Create(w.ctx, secret,
+			metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -181,7 +202,8 @@ func (w *world) change(b *testing.B, version int) {
 			return err
 		}
 		for _, o := range live[app{"globex", "web", "prod"}] {
-			if got, _, _ := unstructured.NestedString(o.Object, "spec", "source", "targetRevision"); got == fmt.Sprintf("v%d", version) {
+			if got, _, _ := unstructured.NestedString(o.Object, "spec", "source",
+				"targetRevision"); got == fmt.Sprintf("v%d", version) {
 				return nil
 			}
 		}
@@ -189,7 +211,8 @@ func (w *world) change(b *testing.B, version int) {
 	})
 }
 
-// holder is the replica with the lease of the engine that has the Application. The lease may be passing on.
+// holder is the replica with the lease of the engine that has the Application. The lease may be
+// passing on.
 func (w *world) holder(b *testing.B) *replica {
 	conn, err := pgx.Connect(w.ctx, *w.direct.Load())
 	if err != nil {
@@ -199,7 +222,8 @@ func (w *world) holder(b *testing.B) *replica {
 	var found *replica
 	w.waitFor("a replica holds the lease", time.Minute, func() error {
 		var name string
-		err := conn.QueryRow(w.ctx, `SELECT l.holder FROM leases l JOIN placements p ON l.name = 'engine/' || p.engine
+		err := conn.QueryRow(w.ctx,
+			`SELECT l.holder FROM leases l JOIN placements p ON l.name = 'engine/' || p.engine
 			WHERE p.tenant = 'globex' AND p.environment = 'prod'`).Scan(&name)
 		for _, r := range w.replicas {
 			if err == nil && strings.Contains(name, fmt.Sprintf("/%d/", r.process.PID())) {

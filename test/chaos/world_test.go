@@ -37,9 +37,11 @@ var (
 	tenants      = []string{"acme", "globex"}
 	environments = map[string][]string{"acme": {"prod", "staging"}, "globex": {"prod"}}
 	engineNames  = []string{"eu-1", "eu-2"}
-	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
-	projects     = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "appprojects"}
-	worlds       atomic.Int64
+	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
+		Resource: "applications"}
+	projects = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
+		Resource: "appprojects"}
+	worlds atomic.Int64
 )
 
 const (
@@ -116,7 +118,8 @@ func newWorld(t testing.TB, hosted bool) *world {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, dir: dir, model: newModel(), engines: map[string]*stack.ArgoCD{}, content: map[string]string{}}
+	w := &world{t: t, dir: dir, model: newModel(), engines: map[string]*stack.ArgoCD{},
+		content: map[string]string{}}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	w.startEngines()
 	w.startDatabase()
@@ -144,7 +147,8 @@ func (w *world) close() {
 	w.front.Close()
 	var errs []error
 	for _, e := range w.engines {
-		errs = append(errs, cluster.Client().CoreV1().Namespaces().Delete(context.Background(), e.Namespace, metav1.DeleteOptions{}), e.Stop())
+		errs = append(errs, cluster.Client().CoreV1().Namespaces().Delete(context.Background(),
+			e.Namespace, metav1.DeleteOptions{}), e.Stop())
 	}
 	for _, s := range []*stack.Standby{w.standby, w.promoted} {
 		if s != nil {
@@ -168,7 +172,8 @@ func (w *world) startEngines() {
 	n := worlds.Add(1)
 	for _, name := range engineNames {
 		namespace := fmt.Sprintf("argocd-%s-%d", name, n)
-		w.engines[name] = must(stack.InstallArgoCD(w.ctx, stack.ArgoOptions{Cluster: cluster, Version: "3.2", Namespace: namespace}))(w.t)
+		w.engines[name] = must(stack.InstallArgoCD(w.ctx, stack.ArgoOptions{
+			Cluster: cluster, Version: "3.2", Namespace: namespace}))(w.t)
 	}
 }
 
@@ -207,44 +212,59 @@ func (w *world) startGit(hosted bool) {
 // platform is what the config repo begins with.
 func (w *world) platform() map[string]string {
 	files := map[string]string{"fleet/fleet.yaml": document("Fleet", "fleet", fmt.Sprintf(
-		"guards: {maxDeletes: %d, maxDeletePercent: 100, alwaysAllowed: 1, window: %s}\n  gitHosts: [git.example.com]", maxDeletes, guardWindow))}
+		"guards: {maxDeletes: %d, maxDeletePercent: 100, alwaysAllowed: 1, window: %s}\n  "+
+			"gitHosts: [git.example.com]", maxDeletes, guardWindow))}
 	for name, e := range w.engines {
 		files["fleet/engines/"+name+".yaml"] = document("Engine", name, fmt.Sprintf(
-			"argocd: {namespace: %s, installationID: %s}\n  connection: {kubeconfigRef: {name: engine-%s}}\n  region: eu\n  capacity: {applications: 500, environments: 50}",
+			"argocd: {namespace: %s, installationID: %s}\n  connection: {kubeconfigRef: {name: "+
+				"engine-%s}}\n  region: eu\n  capacity: {applications: 500, environments: 50}",
 			e.Namespace, e.InstallationID, name))
 	}
 	for _, tenant := range tenants {
 		files["fleet/tenants/"+tenant+".yaml"] = document("Tenant", tenant, fmt.Sprintf(
-			"owners: [\"group:%s\"]\n  quota: {environments: 10, deployments: 300, applications: 400}\n  repositories: [\"https://git.example.com/%s/\"]\n  clusters: [.%s.example.com]\n  placement: {regions: [eu]}",
+			"owners: [\"group:%s\"]\n  quota: {environments: 10, deployments: 300, "+
+				"applications: 400}\n  repositories: [\"https://git.example.com/%s/\"]\n  "+
+				"clusters: [.%s.example.com]\n  placement: {regions: [eu]}",
 			tenant, tenant, tenant))
 		for _, environment := range environments[tenant] {
-			files["tenants/"+tenant+"/environments/"+environment+".yaml"] = document("ManagedEnvironment", environment, fmt.Sprintf(
-				"cluster: {server: \"https://%s.%s.example.com:6443\", credentialsRef: {name: cluster}}\n  namespaces: [%s-web]\n  region: eu", environment, tenant, tenant))
+			files["tenants/"+tenant+"/environments/"+environment+".yaml"] = document(
+				"ManagedEnvironment", environment, fmt.Sprintf(
+					"cluster: {server: \"https://%s.%s.example.com:6443\", credentialsRef: {name: "+
+						"cluster}}\n  namespaces: [%s-web]\n  region: eu", environment, tenant,
+					tenant))
 		}
 	}
 	return files
 }
 
 func document(kind, name, spec string) string {
-	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec:\n  %s\n", kind, name, spec)
+	return fmt.Sprintf(
+		"apiVersion: argosy.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec:\n  %s\n", kind,
+		name, spec)
 }
 
 func deployment(tenant, name string, version int, policy string, in []string) (path, text string) {
-	return "tenants/" + tenant + "/deployments/" + name + ".yaml", document("GitOpsDeployment", name, fmt.Sprintf(
-		"source: {repoURL: \"https://git.example.com/%s/%s\", path: deploy, targetRevision: v%d}\n  destination: {environments: [%s], namespace: %s-web}\n  deletionPolicy: %s",
-		tenant, name, version, strings.Join(in, ", "), tenant, policy))
+	return "tenants/" + tenant + "/deployments/" + name + ".yaml",
+		document("GitOpsDeployment", name, fmt.Sprintf(
+			"source: {repoURL: \"https://git.example.com/%s/%s\", path: deploy, targetRevision: "+
+				"v%d}\n  destination: {environments: [%s], namespace: %s-web}\n  deletionPolicy: %s",
+			tenant, name, version, strings.Join(in, ", "), tenant, policy))
 }
 
 func (w *world) newReplica(name string) *replica {
-	r := &replica{name: name, config: filepath.Join(w.dir, name+".yaml"), proxies: map[string]*stack.Proxy{}, faults: map[string]*faults{}}
+	r := &replica{name: name, config: filepath.Join(w.dir, name+".yaml"),
+		proxies: map[string]*stack.Proxy{}, faults: map[string]*faults{}}
 	r.database = must((*stack.Firewall)(nil).Outlet("127.0.0.1:0", nil, w.database.Address))(w.t)
 	secrets := filepath.Join(w.dir, name+"-secrets")
 	for engine, argo := range w.engines {
 		f := &faults{}
 		p := must(stack.StartProxy(cluster))(w.t)
-		p.Order(func(rw http.ResponseWriter, q *http.Request) bool { return w.request(p, f, engine, rw, q) })
+		p.Order(func(rw http.ResponseWriter, q *http.Request) bool {
+			return w.request(p, f, engine, rw, q)
+		})
 		r.proxies[engine], r.faults[engine] = p, f
-		writeSecret(w.t, secrets, "_fleet", "engine-"+engine, "kubeconfig", throughProxy(w.t, argo.Kubeconfig, p))
+		writeSecret(w.t, secrets, "_fleet", "engine-"+engine, "kubeconfig",
+			throughProxy(w.t, argo.Kubeconfig, p))
 	}
 	for _, tenant := range tenants {
 		writeSecret(w.t, secrets, tenant, "cluster", "token", []byte(canary(tenant)))
@@ -302,7 +322,8 @@ func (w *world) start(r *replica) {
 			return
 		}
 	}
-	r.process = must(stack.StartProcess(stack.Command{Name: "argosy-" + r.name, Path: binary, Args: []string{"serve", "-f", r.config}, Log: filepath.Join(w.dir, r.name+".log")}))(w.t)
+	r.process = must(stack.StartProcess(stack.Command{Name: "argosy-" + r.name, Path: binary,
+		Args: []string{"serve", "-f", r.config}, Log: filepath.Join(w.dir, r.name+".log")}))(w.t)
 }
 
 // freeze stops the process's clock, as a suspended machine; thaw lets it go on.
@@ -318,7 +339,8 @@ func (r *replica) signal(s syscall.Signal) {
 }
 
 // request is what a replica's request to an engine meets: first its faults, then the rules.
-func (w *world) request(p *stack.Proxy, f *faults, engine string, rw http.ResponseWriter, q *http.Request) bool {
+func (w *world) request(p *stack.Proxy, f *faults, engine string, rw http.ResponseWriter,
+	q *http.Request) bool {
 	f.mu.Lock()
 	delay, away, refuse, lose := f.delay, f.away, false, false
 	mutates := q.Method != http.MethodGet
@@ -352,7 +374,8 @@ func (w *world) request(p *stack.Proxy, f *faults, engine string, rw http.Respon
 }
 
 // write passes a mutating request on and tells the model when it was carried out.
-func (w *world) write(p *stack.Proxy, engine string, rw http.ResponseWriter, q *http.Request, lose, late bool) {
+func (w *world) write(p *stack.Proxy, engine string, rw http.ResponseWriter, q *http.Request, lose,
+	late bool) {
 	content, err := io.ReadAll(q.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -400,9 +423,9 @@ func (s *statusWriter) Write(b []byte) (int, error) {
 
 func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// inFlight is how long ago a row may have come back while a deletion that was right when it was sent
-// is still on its way. The object's resourceVersion and the finalizer that such a deletion has set
-// beforehand keep it from doing harm: the row's next write takes both away.
+// inFlight is how long ago a row may have come back while a deletion that was right when it was
+// sent is still on its way. The object's resourceVersion and the finalizer that such a deletion has
+// set beforehand keep it from doing harm: the row's next write takes both away.
 const inFlight = 2 * time.Second
 
 // mayDelete holds a deletion of an Application against the store at this instant: the row must be
@@ -445,7 +468,8 @@ func (w *world) endCascades() {
 }
 
 func (w *world) endCascade(namespace string) {
-	all, err := cluster.Dynamic().Resource(applications).Namespace(namespace).List(w.ctx, metav1.ListOptions{})
+	all, err := cluster.Dynamic().Resource(applications).Namespace(namespace).List(w.ctx,
+		metav1.ListOptions{})
 	if err != nil {
 		return // the API server is away; the next tick asks again
 	}
@@ -453,7 +477,8 @@ func (w *world) endCascade(namespace string) {
 		if o.GetDeletionTimestamp() == nil || len(o.GetFinalizers()) == 0 {
 			continue
 		}
-		_, _ = cluster.Dynamic().Resource(applications).Namespace(namespace).Patch(w.ctx, o.GetName(), types.MergePatchType,
+		_, _ = cluster.Dynamic().Resource(applications).Namespace(namespace).Patch(w.ctx,
+			o.GetName(), types.MergePatchType,
 			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	}
 }
@@ -462,13 +487,15 @@ func (w *world) endCascade(namespace string) {
 func (w *world) live() (map[app][]*unstructured.Unstructured, error) {
 	out := map[app][]*unstructured.Unstructured{}
 	for _, e := range w.engines {
-		all, err := cluster.Dynamic().Resource(applications).Namespace(e.Namespace).List(w.ctx, metav1.ListOptions{})
+		all, err := cluster.Dynamic().Resource(applications).Namespace(e.Namespace).List(w.ctx,
+			metav1.ListOptions{})
 		if err != nil {
 			return nil, err
 		}
 		for i := range all.Items {
 			l := all.Items[i].GetLabels()
-			at := app{l["argosy.dev/tenant"], l["argosy.dev/deployment"], l["argosy.dev/environment"]}
+			at := app{l["argosy.dev/tenant"], l["argosy.dev/deployment"],
+				l["argosy.dev/environment"]}
 			out[at] = append(out[at], &all.Items[i])
 		}
 	}
@@ -486,7 +513,8 @@ func (w *world) settled() error {
 		return err
 	}
 	if string(source.Applied) != w.head {
-		return fmt.Errorf("revision %s is applied, not the head %s; the source says %q", source.Applied.Short(), w.head[:8], source.Error)
+		return fmt.Errorf("revision %s is applied, not the head %s; the source says %q",
+			source.Applied.Short(), w.head[:8], source.Error)
 	}
 	views, err := r.client.Applications(ctx, fleet.Filter{}, 1000)
 	if err != nil {
@@ -494,7 +522,8 @@ func (w *world) settled() error {
 	}
 	for _, v := range views {
 		if v.Apply != fleet.ApplyApplied {
-			return fmt.Errorf("%s/%s@%s is %s: %s", v.Tenant, v.Deployment, v.Environment, v.Apply, v.ApplyMessage)
+			return fmt.Errorf("%s/%s@%s is %s: %s", v.Tenant, v.Deployment, v.Environment, v.Apply,
+				v.ApplyMessage)
 		}
 	}
 	return w.same()
@@ -510,11 +539,14 @@ func (w *world) same() error {
 	for a, version := range wanted {
 		switch objects := live[a]; {
 		case len(objects) != 1:
-			return fmt.Errorf("%s/%s@%s: %d Applications live, want 1", a.tenant, a.name, a.environment, len(objects))
+			return fmt.Errorf("%s/%s@%s: %d Applications live, want 1", a.tenant, a.name,
+				a.environment, len(objects))
 		default:
-			got, _, _ := unstructured.NestedString(objects[0].Object, "spec", "source", "targetRevision")
+			got, _, _ := unstructured.NestedString(objects[0].Object, "spec", "source",
+				"targetRevision")
 			if got != fmt.Sprintf("v%d", version) {
-				return fmt.Errorf("%s/%s@%s is at %s, want v%d", a.tenant, a.name, a.environment, got, version)
+				return fmt.Errorf("%s/%s@%s is at %s, want v%d", a.tenant, a.name, a.environment,
+					got, version)
 			}
 		}
 	}
@@ -522,11 +554,14 @@ func (w *world) same() error {
 	if err != nil {
 		return err
 	}
-	for _, a := range slices.SortedFunc(maps.Keys(live), func(a, b app) int { return strings.Compare(a.name, b.name) }) {
+	for _, a := range slices.SortedFunc(maps.Keys(live), func(a, b app) int {
+		return strings.Compare(a.name, b.name)
+	}) {
 		_, ok := wanted[a]
 		for _, o := range live[a] {
 			if !ok && !known[o.GetName()].stray {
-				return fmt.Errorf("%s/%s@%s lives, and the config repo does not have it", a.tenant, a.name, a.environment)
+				return fmt.Errorf("%s/%s@%s lives, and the config repo does not have it", a.tenant,
+					a.name, a.environment)
 			}
 		}
 	}
@@ -543,7 +578,8 @@ func (w *world) known() (map[string]standing, error) {
 		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(w.ctx))
-	rows, err := conn.Query(w.ctx, `SELECT name, false FROM desired UNION ALL SELECT name, true FROM strays`)
+	rows, err := conn.Query(w.ctx,
+		`SELECT name, false FROM desired UNION ALL SELECT name, true FROM strays`)
 	if err != nil {
 		return nil, err
 	}
@@ -565,7 +601,8 @@ func (w *world) known() (map[string]standing, error) {
 // accounted: every object of ours on an engine has a row or is a listed stray.
 func (w *world) accounted(known map[string]standing) error {
 	for _, e := range w.engines {
-		for _, r := range []schema.GroupVersionResource{applications, projects, {Version: "v1", Resource: "secrets"}} {
+		for _, r := range []schema.GroupVersionResource{applications, projects,
+			{Version: "v1", Resource: "secrets"}} {
 			all, err := cluster.Dynamic().Resource(r).Namespace(e.Namespace).List(w.ctx,
 				metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=argosy"})
 			if err != nil {
@@ -573,7 +610,8 @@ func (w *world) accounted(known map[string]standing) error {
 			}
 			for _, o := range all.Items {
 				if s := known[o.GetName()]; !s.row && !s.stray {
-					return fmt.Errorf("%s %s in %s has no row and is no listed stray", r.Resource, o.GetName(), e.Namespace)
+					return fmt.Errorf("%s %s in %s has no row and is no listed stray", r.Resource,
+						o.GetName(), e.Namespace)
 				}
 			}
 		}

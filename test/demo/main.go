@@ -1,5 +1,6 @@
-// Command demo shows Argosy's main job on real parts: three Kubernetes API servers with an Argo CD each, one of them behind a firewall, PostgreSQL, a Git server with the
-// example config repo. It commits live and shows what happens. `make demo` runs it.
+// Command demo shows Argosy's main job on real parts: three Kubernetes API servers with an Argo CD
+// each, one of them behind a firewall, PostgreSQL, a Git server with the example config repo. It
+// commits live and shows what happens. `make demo` runs it.
 package main
 
 import (
@@ -34,11 +35,13 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o711); err != nil { // run by root, PostgreSQL is another user and passes through
+	// run by root, PostgreSQL is another user and passes through
+	if err := os.Chmod(dir, 0o711); err != nil {
 		return err
 	}
 	started := time.Now()
-	fleet, err := example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second, Edge: true, Progress: step})
+	fleet, err := example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second,
+		Edge: true, Progress: step})
 	if err != nil {
 		return err
 	}

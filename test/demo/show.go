@@ -26,10 +26,13 @@ const patience = 3 * time.Minute
 // expected is how many Applications the example has on its two engines.
 const expected = 8
 
-// stand reports whether so many are there, all of them Healthy. The cluster behind the firewall is not a part of this.
+// stand reports whether so many are there, all of them Healthy. The cluster behind the firewall is
+// not a part of this.
 func stand(list []fleet.ApplicationView, n int) bool {
 	near := example.Near(list)
-	return len(near) == n && !slices.ContainsFunc(near, func(a fleet.ApplicationView) bool { return !example.Healthy(a) })
+	return len(near) == n && !slices.ContainsFunc(near, func(a fleet.ApplicationView) bool {
+		return !example.Healthy(a)
+	})
 }
 
 const promo = `apiVersion: argosy.dev/v1alpha1
@@ -61,7 +64,8 @@ spec:
 `
 
 func (s *show) run() error {
-	for _, part := range []func() error{s.everything, s.addition, s.mistake, s.removal, s.joining, s.outage} {
+	for _, part := range []func() error{s.everything, s.addition, s.mistake, s.removal, s.joining,
+		s.outage} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -71,9 +75,10 @@ func (s *show) run() error {
 
 func (s *show) everything() error {
 	say("the config repo becomes Applications on two Argo CD instances")
-	err := s.plane.Await(s.ctx, "every Application Synced and Healthy", patience, func(list []fleet.ApplicationView) bool {
-		return stand(list, expected)
-	})
+	err := s.plane.Await(s.ctx, "every Application Synced and Healthy", patience,
+		func(list []fleet.ApplicationView) bool {
+			return stand(list, expected)
+		})
 	s.plane.Print(s.ctx, "get", "applications")
 	s.plane.Print(s.ctx, "get", "engines")
 	return err
@@ -81,26 +86,32 @@ func (s *show) everything() error {
 
 func (s *show) addition() error {
 	say("a tenant commits a new deployment")
-	if err := s.commit("promo in staging", "tenants/acme/deployments/promo.yaml", fmt.Sprintf(promo, s.fleet.Git.URL)); err != nil {
+	if err := s.commit("promo in staging", "tenants/acme/deployments/promo.yaml",
+		fmt.Sprintf(promo, s.fleet.Git.URL)); err != nil {
 		return err
 	}
 	return s.plane.Await(s.ctx, "promo Healthy", patience, func(list []fleet.ApplicationView) bool {
-		return slices.ContainsFunc(list, func(a fleet.ApplicationView) bool { return a.Deployment == "promo" && example.Healthy(a) })
+		return slices.ContainsFunc(list, func(a fleet.ApplicationView) bool {
+			return a.Deployment == "promo" && example.Healthy(a)
+		})
 	})
 }
 
 func (s *show) mistake() error {
 	say("a tenant commits a file with two mistakes, and a good change beside it")
-	if err := s.commit("landing page", "tenants/acme/deployments/landing.yaml", fmt.Sprintf(wrong, s.fleet.Git.URL)); err != nil {
+	if err := s.commit("landing page", "tenants/acme/deployments/landing.yaml",
+		fmt.Sprintf(wrong, s.fleet.Git.URL)); err != nil {
 		return err
 	}
 	limit := time.Now().Add(patience)
 	for time.Now().Before(limit) {
-		if out, err := s.plane.Command(s.ctx, "get", "problems", "-o", "name").Output(); err == nil && len(out) > 0 {
+		if out, err := s.plane.Command(s.ctx, "get", "problems", "-o",
+			"name").Output(); err == nil && len(out) > 0 {
 			s.plane.Print(s.ctx, "get", "problems")
-			return s.plane.Await(s.ctx, "the others undisturbed", patience, func(list []fleet.ApplicationView) bool {
-				return stand(list, expected+1)
-			})
+			return s.plane.Await(s.ctx, "the others undisturbed", patience,
+				func(list []fleet.ApplicationView) bool {
+					return stand(list, expected+1)
+				})
 		}
 		if s.ctx.Err() != nil {
 			return s.ctx.Err()
@@ -111,7 +122,9 @@ func (s *show) mistake() error {
 
 func (s *show) removal() error {
 	say("a tenant removes a deployment that runs in two environments; within the guard, so it goes")
-	if _, err := s.fleet.Config.Remove(s.ctx, "web is retired", "tenants/globex/deployments/web.yaml", "tenants/acme/deployments/landing.yaml"); err != nil {
+	if _, err := s.fleet.Config.Remove(s.ctx, "web is retired",
+		"tenants/globex/deployments/web.yaml",
+		"tenants/acme/deployments/landing.yaml"); err != nil {
 		return err
 	}
 	err := s.plane.Await(s.ctx, "web gone", patience, func(list []fleet.ApplicationView) bool {
@@ -156,10 +169,13 @@ func (s *show) outage() error {
 	if err != nil {
 		return err
 	}
-	if err := s.commit("nothing of the factory is pruned any more", path, text+"\n  sync: {mode: automated, prune: false}\n"); err != nil {
+	if err := s.commit("nothing of the factory is pruned any more", path,
+		text+"\n  sync: {mode: automated, prune: false}\n"); err != nil {
 		return err
 	}
-	changed := func(list []fleet.ApplicationView) bool { return !slices.Equal(revisions(before), revisions(list)) }
+	changed := func(list []fleet.ApplicationView) bool {
+		return !slices.Equal(revisions(before), revisions(list))
+	}
 	err = s.plane.Await(s.ctx, "the commit recorded", patience, changed)
 	s.plane.Print(s.ctx, "get", "agents")
 	s.fleet.Edge.Hub.Block(false)

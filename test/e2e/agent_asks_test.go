@@ -15,19 +15,21 @@ import (
 
 const yardApp = "acme/yard@yard"
 
-// TestWhatIsAskedOfAnEdgeClusterIsDoneThere is about a SyncRun, about deletions beyond the cluster's own cap, and about a network that has
-// gone without a word.
+// TestWhatIsAskedOfAnEdgeClusterIsDoneThere is about a SyncRun, about deletions beyond the
+// cluster's own cap, and about a network that has gone without a word.
 func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
 	repo := world.Apps["acme/storefront"]
 	old, err := repo.Git(t.Context(), "rev-parse", "v2.0.1^{commit}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer, err := repo.Commit(t.Context(), "for the yard", map[string]string{"deploy/config.yaml": motd("yard")})
+	newer, err := repo.Commit(t.Context(), "for the yard", map[string]string{
+		"deploy/config.yaml": motd("yard")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	deployments := map[string]string{"yard": strings.Replace(deployment("yard", "yard", "acme-yard", ""), "v2.0.1", "main", 1)}
+	deployments := map[string]string{
+		"yard": strings.Replace(deployment("yard", "yard", "acme-yard", ""), "v2.0.1", "main", 1)}
 	for i := range 3 {
 		name := fmt.Sprintf("yard-%d", i)
 		deployments[name] = deployment(name, "yard", "acme-yard", "  sync: {mode: manual}\n")
@@ -46,7 +48,8 @@ func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
 func (s *site) rollsBack(t *testing.T, old, newer string) {
 	name := "yard-back-from-" + newer[:7] // a SyncRun is done once
 	run := "tenants/acme/syncs/" + name + ".yaml"
-	s.files[run] = "apiVersion: argosy.dev/v1alpha1\nkind: SyncRun\nmetadata: {name: " + name + "}\n" +
+	s.files[run] = "apiVersion: argosy.dev/v1alpha1\nkind: SyncRun\nmetadata: {name: " + name +
+		"}\n" +
 		"spec: {deployment: yard, environments: [yard], revision: " + old + ", hold: true}\n"
 	succeeded := syncEnded(t, yardApp)
 	commit(t, "the yard rolls back", map[string]string{run: s.files[run]})
@@ -58,7 +61,8 @@ func (s *site) rollsBack(t *testing.T, old, newer string) {
 		t.Error("automation is on while the SyncRun holds it")
 	}
 	path := "tenants/acme/deployments/yard.yaml"
-	s.files[path] = strings.Replace(s.files[path], "targetRevision: main", "targetRevision: "+newer, 1)
+	s.files[path] = strings.Replace(s.files[path], "targetRevision: main", "targetRevision: "+newer,
+		1)
 	commit(t, "the yard goes on", map[string]string{path: s.files[path]})
 	eventually(t, "automation is back, at the new target", func() string {
 		if !s.automated(t, "yard") {
@@ -73,7 +77,8 @@ func (s *site) rollsBack(t *testing.T, old, newer string) {
 	delete(s.files, run)
 }
 
-// syncEnded says how the sync of an Application stands, until it has succeeded: one that was not there yet when this was called.
+// syncEnded says how the sync of an Application stands, until it has succeeded: one that was not
+// there yet when this was called.
 func syncEnded(t *testing.T, subject string) func() string {
 	t.Helper()
 	before := map[string]bool{}
@@ -83,7 +88,8 @@ func syncEnded(t *testing.T, subject string) func() string {
 	return func() string {
 		t.Helper()
 		for _, o := range list[fleet.Operation](t, "operations") {
-			if o.Kind == fleet.OperationSync && strings.Contains(o.Subject, subject) && !before[o.ID] {
+			if o.Kind == fleet.OperationSync && strings.Contains(o.Subject, subject) &&
+				!before[o.ID] {
 				if o.State == fleet.OperationSucceeded {
 					return ""
 				}
@@ -97,7 +103,8 @@ func syncEnded(t *testing.T, subject string) func() string {
 // motd is what the storefront in a namespace behind the firewall would say.
 func (s *site) motd(t *testing.T, namespace string) string {
 	t.Helper()
-	config, err := s.edge.Cluster.Client().CoreV1().ConfigMaps(namespace).Get(t.Context(), "storefront", metav1.GetOptions{})
+	config, err := s.edge.Cluster.Client().CoreV1().ConfigMaps(namespace).Get(t.Context(),
+		"storefront", metav1.GetOptions{})
 	if err != nil {
 		return err.Error()
 	}
@@ -118,7 +125,8 @@ func (s *site) automated(t *testing.T, deployment string) bool {
 	return false
 }
 
-// holdsDeletions lowers the cap by the Deployment's arguments, as the cluster's admin would, and removes more than that.
+// holdsDeletions lowers the cap by the Deployment's arguments, as the cluster's admin would, and
+// removes more than that.
 func (s *site) holdsDeletions(t *testing.T) {
 	pods := s.pods(t, "acme-yard")
 	s.agent.Stop()
@@ -149,7 +157,8 @@ func (s *site) holdsDeletions(t *testing.T) {
 	if err == nil || digest == nil {
 		t.Fatalf("what waits is not shown: %v\n%s", err, shown)
 	}
-	if out, err := s.edge.Run(binary, "agent", "approve-deletions", "--digest", digest[1]); err != nil || !strings.Contains(out, "approved 3 deletions") {
+	if out, err := s.edge.Run(binary, "agent", "approve-deletions", "--digest",
+		digest[1]); err != nil || !strings.Contains(out, "approved 3 deletions") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	eventually(t, "what was approved goes", func() string {
@@ -183,11 +192,12 @@ func (s *site) lowerCap(t *testing.T, most int) {
 	}
 }
 
-// awayWithin is when an agent whose network has gone without a word is shown as away: three missed beats of its stream, and the look of
-// whoever asks.
+// awayWithin is when an agent whose network has gone without a word is shown as away: three missed
+// beats of its stream, and the look of whoever asks.
 const awayWithin = 3*15*time.Second + 15*time.Second
 
-// freezes holds everything back on the way to the hub, both ways and without an end of any connection.
+// freezes holds everything back on the way to the hub, both ways and without an end of any
+// connection.
 func (s *site) freezes(t *testing.T) {
 	began := time.Now()
 	s.edge.Hub.Freeze()

@@ -17,8 +17,8 @@ const (
 	plantTenant = "fleet/tenants/umbrella.yaml"
 )
 
-// plant is an engine that an agent serves, with a tenant whose two environments are clusters that only the engine reaches: here one API
-// server, by its own loopback, with another account for each.
+// plant is an engine that an agent serves, with a tenant whose two environments are clusters that
+// only the engine reaches: here one API server, by its own loopback, with another account for each.
 func plant(t *testing.T, s *site) map[string]string {
 	t.Helper()
 	files := map[string]string{
@@ -51,7 +51,8 @@ spec:
 		if err := world.WriteSecret("umbrella", name, "token", token); err != nil {
 			t.Fatal(err)
 		}
-		files["tenants/umbrella/environments/"+name+".yaml"] = fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1
+		files["tenants/umbrella/environments/"+name+".yaml"] = fmt.Sprintf(
+			`apiVersion: argosy.dev/v1alpha1
 kind: ManagedEnvironment
 metadata:
   name: %[1]s
@@ -64,12 +65,14 @@ spec:
   namespaces: [umbrella-%[1]s]
   region: plant
 `, name, s.edge.Cluster.Server, base64.StdEncoding.EncodeToString(s.edge.Cluster.CA))
-		s.files["tenants/umbrella/deployments/"+name+".yaml"] = deployment(name, name, "umbrella-"+name, "")
+		s.files["tenants/umbrella/deployments/"+name+".yaml"] = deployment(name, name,
+			"umbrella-"+name, "")
 	}
 	return files
 }
 
-// TestAnArgoCDBehindAFirewallServesSeveralEnvironmentsThere is about a declared engine whose agent dials out.
+// TestAnArgoCDBehindAFirewallServesSeveralEnvironmentsThere is about a declared engine whose agent
+// dials out.
 func TestAnArgoCDBehindAFirewallServesSeveralEnvironmentsThere(t *testing.T) {
 	s := &site{edge: startEdge(t), name: "plant-1", engine: "plant-1", files: map[string]string{}}
 	around := plant(t, s)
@@ -127,7 +130,8 @@ func (s *site) clusterTokens(t *testing.T) []string {
 	t.Helper()
 	var tokens []string
 	for _, o := range s.ours(t, secrets) {
-		secret, err := s.edge.Cluster.Client().CoreV1().Secrets("argocd").Get(t.Context(), o.GetName(), metav1.GetOptions{})
+		secret, err := s.edge.Cluster.Client().CoreV1().Secrets("argocd").Get(t.Context(),
+			o.GetName(), metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,18 +27,21 @@ const (
 	cabinetFile = "tenants/acme/deployments/cabinet.yaml"
 )
 
-// TestAClusterSetUpByHandGetsItsCredentialsSealed joins by a token that people put on both sides, deploys from a private repository there, and
-// looks everywhere for what must not be there. It uses every right that the agent has.
+// TestAClusterSetUpByHandGetsItsCredentialsSealed joins by a token that people put on both sides,
+// deploys from a private repository there, and looks everywhere for what must not be there. It uses
+// every right that the agent has.
 func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 	first, second, token := canary(), canary(), canary()
 	repo := privateRepo(t, first)
-	s := declareSite(t, "vault", "{argocdNamespace: argocd}", map[string]string{"cabinet": strings.NewReplacer("acme/storefront", "acme/cabinet", "v2.0.1", "main").
-		Replace(deployment("cabinet", "vault", "acme-vault", ""))}, "acme-vault")
+	s := declareSite(t, "vault", "{argocdNamespace: argocd}", map[string]string{
+		"cabinet": strings.NewReplacer("acme/storefront", "acme/cabinet", "v2.0.1", "main").
+			Replace(deployment("cabinet", "vault", "acme-vault", ""))}, "acme-vault")
 	defer func() { world.Edge.Hub.Tap(nil) }()
 	defer s.leave(t)
 	credential := "tenants/acme/credentials/cabinet.yaml"
-	s.files[credential] = "apiVersion: argosy.dev/v1alpha1\nkind: RepositoryCredential\nmetadata: {name: cabinet}\n" +
-		"spec: {repoURL: \"" + repo.URL + "\", credentialsRef: {name: cabinet-git}}\n"
+	s.files[credential] =
+		"apiVersion: argosy.dev/v1alpha1\nkind: RepositoryCredential\nmetadata: {name: cabinet}\n" +
+			"spec: {repoURL: \"" + repo.URL + "\", credentialsRef: {name: cabinet-git}}\n"
 	commit(t, "a credential", map[string]string{credential: s.files[credential]})
 	var tapped bytes.Buffer
 	s.edge.Hub.Tap(&tapped)
@@ -46,7 +49,8 @@ func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 	t.Run("it joins by itself", func(t *testing.T) {
 		s.byHand(t, token)
 		eventually(t, "it is connected and up to date", s.shows(t, upToDate))
-		secret, err := s.edge.Cluster.Client().CoreV1().Secrets(agentNamespace).Get(t.Context(), agentNamespace, metav1.GetOptions{})
+		secret, err := s.edge.Cluster.Client().CoreV1().Secrets(agentNamespace).Get(t.Context(),
+			agentNamespace, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,11 +77,14 @@ func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 			}
 			return ""
 		})
-		head, err := repo.Commit(t.Context(), "told by the new password", map[string]string{"deploy/config.yaml": motd("rotated")})
+		head, err := repo.Commit(t.Context(), "told by the new password", map[string]string{
+			"deploy/config.yaml": motd("rotated")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.files[cabinetFile] = strings.Replace(s.files[cabinetFile], "targetRevision: main", "targetRevision: "+head, 1) // Argo CD looks for a branch's head every three minutes
+		// Argo CD looks for a branch's head every three minutes
+		s.files[cabinetFile] = strings.Replace(s.files[cabinetFile], "targetRevision: main",
+			"targetRevision: "+head, 1)
 		commit(t, "the newest cabinet", map[string]string{cabinetFile: s.files[cabinetFile]})
 		eventually(t, "Argo CD reads the repository with it", syncedTo(t, "cabinet", head))
 		if ended(s.agent) || s.agent.PID() != process {
@@ -91,7 +98,8 @@ func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 		all := places(t, string(s.engine), tapped.Bytes())
 		nowhere(t, "the repository's password", first, all)
 		nowhere(t, "the repository's new password", second, all)
-		delete(all, "what a proxy reads") // who ends TLS reads the token as it is swapped, this once: it is of no use after that
+		// who ends TLS reads the token as it is swapped, this once: it is of no use after that
+		delete(all, "what a proxy reads")
 		nowhere(t, "the registration token", token, all)
 		if n := bytes.Count(tapped.Bytes(), []byte(token)); n != 1 {
 			t.Errorf("the registration token was sent %d times", n)
@@ -100,7 +108,8 @@ func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 	t.Run("no right was missing, and none is idle", func(t *testing.T) { usedRights(t) })
 }
 
-// privateRepo is acme/cabinet with a copy of the storefront, for who has the password; and the secret with it, as a file of the tenant's.
+// privateRepo is acme/cabinet with a copy of the storefront, for who has the password; and the
+// secret with it, as a file of the tenant's.
 func privateRepo(t *testing.T, password string) *stack.Repo {
 	t.Helper()
 	repo, err := world.Git.CreateRepo(t.Context(), "acme/cabinet")
@@ -124,20 +133,24 @@ func privateRepo(t *testing.T, password string) *stack.Repo {
 }
 
 func motd(text string) string {
-	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: storefront}\ndata: {motd: " + text + "}\n"
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: storefront}\ndata: {motd: " + text +
+		"}\n"
 }
 
-// byHand does what an admin would who trusts no command with the kubeconfig: the manifest, a Secret with the token, and the token told there.
+// byHand does what an admin would who trusts no command with the kubeconfig: the manifest, a Secret
+// with the token, and the token told there.
 func (s *site) byHand(t *testing.T, token string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, errs, code := argosy(t, "agent", "token", "create", s.name, "--legacy", "--from-file", file); code != 0 || strings.Contains(out+errs, token) {
+	if out, errs, code := argosy(t, "agent", "token", "create", s.name, "--legacy", "--from-file",
+		file); code != 0 || strings.Contains(out+errs, token) {
 		t.Fatalf("exit code %d, or the token is printed", code)
 	}
-	manifest := must(t, "agent", "manifest", "--hub", s.edge.URL, "--ca-file", s.edge.CAFile, "--image", "registry.example.com/argosy:latest")
+	manifest := must(t, "agent", "manifest", "--hub", s.edge.URL, "--ca-file", s.edge.CAFile,
+		"--image", "registry.example.com/argosy:latest")
 	for _, text := range strings.Split("\n"+manifest, "\n---\n")[1:] {
 		var o unstructured.Unstructured
 		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
@@ -148,9 +161,11 @@ func (s *site) byHand(t *testing.T, token string) {
 		}
 	}
 	s.clear(t)
-	_, err := s.edge.Cluster.Client().CoreV1().Secrets(agentNamespace).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: agentNamespace}, StringData: map[string]string{"registrationToken": token},
-	}, metav1.CreateOptions{})
+	_, err := s.edge.Cluster.Client().CoreV1().Secrets(agentNamespace).Create(t.Context(),
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: agentNamespace}, StringData: map[string]string{
+				"registrationToken": token},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,16 +179,20 @@ func (s *site) password(t *testing.T) string {
 	if len(found) != 1 {
 		return fmt.Sprintf("there are %d Secrets", len(found))
 	}
-	secret, err := s.edge.Cluster.Client().CoreV1().Secrets("argocd").Get(t.Context(), found[0].GetName(), metav1.GetOptions{})
+	secret, err := s.edge.Cluster.Client().CoreV1().Secrets("argocd").Get(t.Context(),
+		found[0].GetName(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(secret.Data["password"])
 }
 
-// olderRoute asks for the manifests with the token in the path: of a replica where that is off, and of one where it is on.
+// olderRoute asks for the manifests with the token in the path: of a replica where that is off, and
+// of one where it is on.
 func olderRoute(t *testing.T, token string) {
-	on, err := world.StartPlane(t.Context(), example.PlaneOptions{Binary: binary, Name: "older", Database: database, More: "agents: {legacyTokenPath: true}\n", Progress: func(string, ...any) {}})
+	on, err := world.StartPlane(t.Context(), example.PlaneOptions{Binary: binary, Name: "older",
+		Database: database, More: "agents: {legacyTokenPath: true}\n",
+		Progress: func(string, ...any) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,14 +210,16 @@ func olderRoute(t *testing.T, token string) {
 	off, _ := ask(plane.URL, token)
 	wrong, _ := ask(on.URL, canary())
 	if off.StatusCode != http.StatusNotFound || wrong.StatusCode != http.StatusNotFound {
-		t.Errorf("where it is off: %s; with a token that nobody knows: %s", off.Status, wrong.Status)
+		t.Errorf("where it is off: %s; with a token that nobody knows: %s", off.Status,
+			wrong.Status)
 	}
 	answer, body := ask(on.URL, token)
 	var list struct {
 		Kind  string
 		Items []struct{ Kind string }
 	}
-	if err := json.Unmarshal(body, &list); err != nil || answer.StatusCode != http.StatusOK || list.Kind != "List" {
+	if err := json.Unmarshal(body, &list); err != nil || answer.StatusCode != http.StatusOK ||
+		list.Kind != "List" {
 		t.Fatalf("%s, %v: %s", answer.Status, err, body)
 	}
 	kinds := map[string]int{}
@@ -211,7 +232,8 @@ func olderRoute(t *testing.T, token string) {
 	if answer.Header.Get("Deprecation") == "" || answer.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("it is answered with %v", answer.Header)
 	}
-	if text, err := os.ReadFile(filepath.Join(world.Dir, "older.log")); err != nil || bytes.Contains(text, []byte(token)) {
+	if text, err := os.ReadFile(filepath.Join(world.Dir, "older.log")); err != nil ||
+		bytes.Contains(text, []byte(token)) {
 		t.Errorf("its log tells the token, or cannot be read: %v", err)
 	}
 }
@@ -235,11 +257,13 @@ func get(t *testing.T, url string) (*http.Response, []byte) {
 	return resp, body
 }
 
-// remembersAStop stops the tenant, and looks for the marker on the cluster, which the agent makes anew.
+// remembersAStop stops the tenant, and looks for the marker on the cluster, which the agent makes
+// anew.
 func (s *site) remembersAStop(t *testing.T) {
 	markers := s.edge.Cluster.Client().CoreV1().ConfigMaps("argocd")
 	const marker = "argosy-emergency-stop"
-	if err := markers.Delete(t.Context(), marker, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := markers.Delete(t.Context(), marker, metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 	stands := func(want bool) func() string {

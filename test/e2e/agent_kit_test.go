@@ -31,7 +31,8 @@ type site struct {
 	edge   *example.Edge
 	name   string // as people name it: acme/yard, or the engine
 	engine fleet.EngineName
-	around []string          // files that come first and go last: the environment, or the engine and who uses it
+	// files that come first and go last: the environment, or the engine and who uses it
+	around []string
 	files  map[string]string // of what is deployed there
 	agent  *stack.Process
 	left   bool
@@ -51,10 +52,13 @@ spec:
 `, name, agent, strings.Join(namespaces, ", "))
 }
 
-// declareSite commits an environment of acme with its deployments, by their names. leave has to follow.
-func declareSite(t *testing.T, name, agent string, deployments map[string]string, namespaces ...string) *site {
+// declareSite commits an environment of acme with its deployments, by their names. leave has to
+// follow.
+func declareSite(t *testing.T, name, agent string, deployments map[string]string,
+	namespaces ...string) *site {
 	t.Helper()
-	s := &site{edge: startEdge(t), name: "acme/" + name, engine: fleet.EngineName("acme." + name), files: map[string]string{}}
+	s := &site{edge: startEdge(t), name: "acme/" + name, engine: fleet.EngineName("acme." + name),
+		files: map[string]string{}}
 	for _, namespace := range namespaces {
 		if err := s.edge.Cluster.CreateNamespace(t.Context(), namespace); err != nil {
 			t.Fatal(err)
@@ -112,7 +116,8 @@ func (s *site) shows(t *testing.T, look func(fleet.AgentView) string) func() str
 	}
 }
 
-// leave ends the site: what is deployed goes, then what is declared around it, then the agent. To be deferred; a second time does nothing.
+// leave ends the site: what is deployed goes, then what is declared around it, then the agent. To
+// be deferred; a second time does nothing.
 func (s *site) leave(t *testing.T) {
 	t.Helper()
 	if s.left {
@@ -149,7 +154,8 @@ func (s *site) clear(t *testing.T) {
 	core := s.edge.Cluster.Client().CoreV1()
 	for _, err := range []error{
 		core.Secrets(agentNamespace).Delete(t.Context(), agentNamespace, metav1.DeleteOptions{}),
-		core.ConfigMaps(agentNamespace).Delete(t.Context(), "argosy-agent-deletions", metav1.DeleteOptions{}),
+		core.ConfigMaps(agentNamespace).Delete(t.Context(), "argosy-agent-deletions",
+			metav1.DeleteOptions{}),
 	} {
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
@@ -175,14 +181,16 @@ func (s *site) log(most int) string {
 }
 
 var (
-	projects = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "appprojects"}
-	secrets  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	projects = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
+		Resource: "appprojects"}
+	secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 )
 
 // ours are the site's objects of one kind on its cluster.
 func (s *site) ours(t *testing.T, kind schema.GroupVersionResource) []unstructured.Unstructured {
 	t.Helper()
-	found, err := s.edge.Cluster.Dynamic().Resource(kind).Namespace("argocd").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=argosy"})
+	found, err := s.edge.Cluster.Dynamic().Resource(kind).Namespace("argocd").List(t.Context(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=argosy"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +215,8 @@ func (s *site) bare(t *testing.T, kinds ...schema.GroupVersionResource) func() s
 // pods are the UIDs of a namespace's Pods behind the firewall.
 func (s *site) pods(t *testing.T, namespace string) string {
 	t.Helper()
-	list, err := s.edge.Cluster.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	list, err := s.edge.Cluster.Client().CoreV1().Pods(namespace).List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +242,8 @@ func query(t *testing.T, into any, sql string, args ...any) {
 
 func connect(t *testing.T) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), strings.TrimSuffix(strings.TrimPrefix(database, `{url: "`), `"}`))
+	conn, err := pgx.Connect(t.Context(),
+		strings.TrimSuffix(strings.TrimPrefix(database, `{url: "`), `"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +256,8 @@ func dump(t *testing.T) []byte {
 	ctx, conn := t.Context(), connect(t)
 	defer conn.Close(ctx)
 	var all bytes.Buffer
-	rows, err := conn.Query(ctx, `SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	rows, err := conn.Query(ctx,
+		`SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema')`)
 	if err != nil {
 		t.Fatal(err)
@@ -267,7 +278,8 @@ func dump(t *testing.T) []byte {
 func logs(t *testing.T) []byte {
 	t.Helper()
 	var all bytes.Buffer
-	for _, pattern := range []string{filepath.Join(world.Dir, "*.log"), filepath.Join(world.Edge.Dir, "*.log")} {
+	for _, pattern := range []string{filepath.Join(world.Dir, "*.log"),
+		filepath.Join(world.Edge.Dir, "*.log")} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -283,10 +295,12 @@ func logs(t *testing.T) []byte {
 	return all.Bytes()
 }
 
-// places are where a secret could have been left: name to content. Each has to hold the mark, so that one that was read wrongly is noticed.
+// places are where a secret could have been left: name to content. Each has to hold the mark, so
+// that one that was read wrongly is noticed.
 func places(t *testing.T, mark string, tapped []byte) map[string][]byte {
 	t.Helper()
-	all := map[string][]byte{"the database": dump(t), "the logs": logs(t), "what a proxy reads": tapped}
+	all := map[string][]byte{"the database": dump(t), "the logs": logs(t),
+		"what a proxy reads": tapped}
 	for place, content := range all {
 		if !bytes.Contains(content, []byte(mark)) {
 			t.Errorf("%s (%d bytes) do not even name %s", place, len(content), mark)

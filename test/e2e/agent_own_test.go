@@ -11,7 +11,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// TestAnAutonomousClustersOwnApplicationsAreShownAndSyncedWhenAsked makes an Application as the cluster's own people do.
+// TestAnAutonomousClustersOwnApplicationsAreShownAndSyncedWhenAsked makes an Application as the
+// cluster's own people do.
 func TestAnAutonomousClustersOwnApplicationsAreShownAndSyncedWhenAsked(t *testing.T) {
 	s := declareSite(t, "ranch", "{argocdNamespace: argocd, mode: autonomous}", nil, "acme-ranch")
 	defer s.leave(t)
@@ -20,7 +21,8 @@ func TestAnAutonomousClustersOwnApplicationsAreShownAndSyncedWhenAsked(t *testin
 	before := s.made(t)
 	defer s.unmade(t)
 	eventually(t, "it is shown, as the cluster's own and not synced", s.own(t, "OutOfSync"))
-	if out := must(t, "get", "applications", "--tenant", "acme", "--environment", "ranch"); !strings.Contains(out, "ranch-shop") || !strings.Contains(out, " own ") {
+	if out := must(t, "get", "applications", "--tenant", "acme", "--environment",
+		"ranch"); !strings.Contains(out, "ranch-shop") || !strings.Contains(out, " own ") {
 		t.Errorf("`get applications` does not mark it:\n%s", out)
 	}
 	if n := ownWrites(t) - untouched; n != 0 {
@@ -33,7 +35,8 @@ func TestAnAutonomousClustersOwnApplicationsAreShownAndSyncedWhenAsked(t *testin
 	if got := s.motd(t, "acme-ranch"); got != "welcome" {
 		t.Errorf("synced, and the workload says %q", got)
 	}
-	after, err := s.edge.Cluster.Dynamic().Resource(applications).Namespace("argocd").Get(t.Context(), "ranch-shop", metav1.GetOptions{})
+	after, err := s.edge.Cluster.Dynamic().Resource(applications).Namespace("argocd").Get(
+		t.Context(), "ranch-shop", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,13 +54,16 @@ func TestAnAutonomousClustersOwnApplicationsAreShownAndSyncedWhenAsked(t *testin
 func (s *site) made(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	object := func(kind, name string, spec map[string]any) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": kind,
-			"metadata": map[string]any{"name": name, "namespace": "argocd"}, "spec": spec}}
+		return &unstructured.Unstructured{
+			Object: map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": kind,
+				"metadata": map[string]any{"name": name, "namespace": "argocd"}, "spec": spec}}
 	}
 	project := object("AppProject", "ranch-shop", map[string]any{"sourceRepos": []any{"*"},
-		"destinations": []any{map[string]any{"server": fleet.InClusterServer, "namespace": "acme-ranch"}}})
+		"destinations": []any{
+			map[string]any{"server": fleet.InClusterServer, "namespace": "acme-ranch"}}})
 	app := object("Application", "ranch-shop", map[string]any{"project": "ranch-shop",
-		"source":      map[string]any{"repoURL": world.Git.URL + "/acme/storefront", "path": "deploy", "targetRevision": "v2.0.1"},
+		"source": map[string]any{"repoURL": world.Git.URL + "/acme/storefront",
+			"path": "deploy", "targetRevision": "v2.0.1"},
 		"destination": map[string]any{"server": fleet.InClusterServer, "namespace": "acme-ranch"}})
 	app.SetFinalizers([]string{"resources-finalizer.argocd.argoproj.io"})
 	if err := s.edge.Cluster.Apply(t.Context(), project, app); err != nil {
@@ -74,7 +80,8 @@ func (s *site) made(t *testing.T) *unstructured.Unstructured {
 func (s *site) unmade(t *testing.T) {
 	t.Helper()
 	argo := s.edge.Cluster.Dynamic()
-	if err := argo.Resource(applications).Namespace("argocd").Delete(t.Context(), "ranch-shop", metav1.DeleteOptions{}); err != nil {
+	if err := argo.Resource(applications).Namespace("argocd").Delete(t.Context(), "ranch-shop",
+		metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
 	eventually(t, "it is no longer shown", func() string {
@@ -83,7 +90,8 @@ func (s *site) unmade(t *testing.T) {
 		}
 		return ""
 	})
-	if err := argo.Resource(projects).Namespace("argocd").Delete(t.Context(), "ranch-shop", metav1.DeleteOptions{}); err != nil {
+	if err := argo.Resource(projects).Namespace("argocd").Delete(t.Context(), "ranch-shop",
+		metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -111,7 +119,8 @@ func ownWrites(t *testing.T) int {
 	t.Helper()
 	n := 0
 	for _, e := range agentRequests(t) {
-		if e.ObjectRef.Resource == "applications" && e.ObjectRef.Name == "ranch-shop" && e.Verb != "get" {
+		if e.ObjectRef.Resource == "applications" && e.ObjectRef.Name == "ranch-shop" &&
+			e.Verb != "get" {
 			n++
 		}
 	}

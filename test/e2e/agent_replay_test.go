@@ -13,8 +13,9 @@ import (
 	"argosy.dev/argosy/test/example"
 )
 
-// replays sends what a proxy has read on the way once more, to each replica, and a report that says something else. It is to be called within a
-// minute, after which what was recorded is too old in any case.
+// replays sends what a proxy has read on the way once more, to each replica, and a report that says
+// something else. It is to be called within a minute, after which what was recorded is too old in
+// any case.
 func replays(t *testing.T, tapped []byte, replicas ...*example.Plane) {
 	const stands = `SELECT count(*) || ' identities have opened ' || sum(opening) || ' sessions' FROM agents`
 	var before, after string
@@ -22,13 +23,17 @@ func replays(t *testing.T, tapped []byte, replicas ...*example.Plane) {
 	other := recorded(t, tapped, agent.PathStatus)
 	other.body = bytes.Replace(other.body, []byte("{"), []byte("{ "), 1)
 	for _, to := range replicas {
-		for path, code := range map[string]string{agent.PathToken: agent.CodeProof, agent.PathStream: agent.CodeReplay, agent.PathStatus: agent.CodeReplay} {
+		for path, code := range map[string]string{agent.PathToken: agent.CodeProof,
+			agent.PathStream: agent.CodeReplay, agent.PathStatus: agent.CodeReplay} {
 			got := resent(t, to, recorded(t, tapped, path))
-			if got.Code != code || got.Status != http.StatusUnauthorized && got.Status != http.StatusConflict { // a report is refused by its number elsewhere
+			// a report is refused by its number elsewhere
+			if got.Code != code || got.Status != http.StatusUnauthorized &&
+				got.Status != http.StatusConflict {
 				t.Errorf("a request to %s that was recorded is answered with %+v", path, got)
 			}
 		}
-		if got := resent(t, to, other); got.Status != http.StatusUnauthorized || got.Code != agent.CodeProof {
+		if got := resent(t, to, other); got.Status != http.StatusUnauthorized ||
+			got.Code != agent.CodeProof {
 			t.Errorf("a report that its proof is not about is answered with %+v", got)
 		}
 	}
@@ -44,7 +49,8 @@ type request struct {
 	body []byte
 }
 
-// recorded is the last request to a path that was read as a whole: what is longer than this comes in parts, between which there may be others.
+// recorded is the last request to a path that was read as a whole: what is longer than this comes
+// in parts, between which there may be others.
 func recorded(t *testing.T, tapped []byte, path string) request {
 	t.Helper()
 	const whole = 4 << 10
@@ -68,7 +74,8 @@ func recorded(t *testing.T, tapped []byte, path string) request {
 // resent is what a replica answers to a request that was made before.
 func resent(t *testing.T, to *example.Plane, was request) agent.Problem {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), was.Method, to.URL+was.URL.Path, bytes.NewReader(was.body))
+	r, err := http.NewRequestWithContext(t.Context(), was.Method, to.URL+was.URL.Path,
+		bytes.NewReader(was.body))
 	if err != nil {
 		t.Fatal(err)
 	}

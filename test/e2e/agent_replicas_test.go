@@ -21,22 +21,26 @@ const (
 	dockApp  = "acme/dock@dock"
 )
 
-// TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed puts two replicas behind the one address that the edge knows, and then a copy of the
-// agent beside the agent.
+// TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed puts two replicas behind the one address
+// that the edge knows, and then a copy of the agent beside the agent.
 func TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed(t *testing.T) {
-	second, err := world.StartPlane(t.Context(), example.PlaneOptions{Binary: binary, Name: "second-hub", Database: database, Progress: func(string, ...any) {}})
+	second, err := world.StartPlane(t.Context(), example.PlaneOptions{
+		Binary: binary, Name: "second-hub", Database: database, Progress: func(string, ...any) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer second.Stop()
-	s := declareSite(t, "dock", "{argocdNamespace: argocd}", map[string]string{"dock": deployment("dock", "dock", "acme-dock", "")}, "acme-dock")
+	s := declareSite(t, "dock", "{argocdNamespace: argocd}", map[string]string{
+		"dock": deployment("dock", "dock", "acme-dock", "")}, "acme-dock")
 	defer s.leave(t)
 	var tapped bytes.Buffer
 	s.edge.Hub.Tap(&tapped)
 	defer s.edge.Hub.Tap(nil)
 	s.join(t)
 	s.edge.Hub.Tap(nil)
-	t.Run("what was recorded on the way is of no use", func(t *testing.T) { replays(t, tapped.Bytes(), plane, second) })
+	t.Run("what was recorded on the way is of no use", func(t *testing.T) {
+		replays(t, tapped.Bytes(), plane, second)
+	})
 	eventually(t, "it is Healthy", healthy(t, dockApp))
 	pods := s.pods(t, "acme-dock")
 	pair := []*example.Plane{plane, second}
@@ -55,7 +59,8 @@ func TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed(t *testing.T) {
 		s.files[dockFile] += "  sync: {mode: automated, prune: false}\n"
 		commit(t, "while one is away", map[string]string{dockFile: s.files[dockFile]})
 		eventually(t, "the other serves it", s.shows(t, upToDate))
-		if now, _ := s.servedBy(t, pair); now != other || ended(s.agent) || s.agent.PID() != process {
+		if now, _ := s.servedBy(t, pair); now != other || ended(s.agent) ||
+			s.agent.PID() != process {
 			t.Errorf("it is served by %s", now.URL)
 		}
 	})
@@ -83,10 +88,13 @@ func (s *site) servedBy(t *testing.T, replicas []*example.Plane) (serving, other
 	t.Helper()
 	eventually(t, "a replica serves the agent", func() string {
 		var name string
-		query(t, &name, `SELECT connected_to FROM agents WHERE engine = $1 AND ended_at IS NULL`, string(s.engine))
+		query(t, &name, `SELECT connected_to FROM agents WHERE engine = $1 AND ended_at IS NULL`,
+			string(s.engine))
 		serving, other = nil, nil
 		for _, p := range replicas {
-			if parts := strings.Split(name, "/"); len(parts) == 3 && parts[1] == strconv.Itoa(p.Process.PID()) { // host/process/start
+			// host/process/start
+			if parts := strings.Split(name, "/"); len(parts) == 3 &&
+				parts[1] == strconv.Itoa(p.Process.PID()) {
 				serving = p
 			} else {
 				other = p
@@ -100,10 +108,12 @@ func (s *site) servedBy(t *testing.T, replicas []*example.Plane) (serving, other
 	return serving, other
 }
 
-// twice bounds how often a cluster starts a process again that has ended, before the control plane has to have seen that there are two.
+// twice bounds how often a cluster starts a process again that has ended, before the control plane
+// has to have seen that there are two.
 const twice = 8
 
-// copied runs a second process with a copy of the agent's Secret, and starts each again when it has ended, as their clusters would.
+// copied runs a second process with a copy of the agent's Secret, and starts each again when it has
+// ended, as their clusters would.
 func (s *site) copied(t *testing.T) {
 	core := s.edge.Cluster.Client().CoreV1()
 	const elsewhere = "argosy-copy"
@@ -115,7 +125,9 @@ func (s *site) copied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := core.Secrets(elsewhere).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: agentNamespace}, Data: own.Data}, metav1.CreateOptions{}); err != nil {
+	if _, err := core.Secrets(elsewhere).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: agentNamespace}, Data: own.Data},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	copied := *s
@@ -123,13 +135,17 @@ func (s *site) copied(t *testing.T) {
 	copied.agent = nil
 	run[&copied](t)
 	defer func() { copied.agent.Stop() }()
-	refused := func(p *site) bool { return strings.Contains(p.log(2000), "two processes use this agent's identity") }
+	refused := func(p *site) bool {
+		return strings.Contains(p.log(2000), "two processes use this agent's identity")
+	}
 	starts := 0
 	eventually(t, "both are refused", func() string {
 		for p, start := range run {
 			if ended(p.agent) && !refused(p) {
 				if starts++; starts > twice {
-					t.Fatalf("they have taken over from each other %d times, and nobody has noticed; the last words are %s", starts, p.log(600))
+					t.Fatalf(
+						"they have taken over from each other %d times, and nobody has noticed; "+
+							"the last words are %s", starts, p.log(600))
 				}
 				start(t)
 			}
@@ -159,11 +175,14 @@ func (s *site) copied(t *testing.T) {
 	eventually(t, "and the other goes on", s.shows(t, upToDate))
 }
 
-// startCopy runs the agent by what stands in another namespace, as an administrator's kubeconfig would.
+// startCopy runs the agent by what stands in another namespace, as an administrator's kubeconfig
+// would.
 func (s *site) startCopy(namespace string) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Helper()
-		command := s.edge.Command(binary, "agent", "run", "--hub", s.edge.URL, "--ca-file", s.edge.CAFile, "--namespace", namespace, "--kubeconfig", s.edge.Cluster.Kubeconfig, "--ops", "")
+		command := s.edge.Command(binary, "agent", "run", "--hub", s.edge.URL, "--ca-file",
+			s.edge.CAFile, "--namespace", namespace, "--kubeconfig", s.edge.Cluster.Kubeconfig,
+			"--ops", "")
 		var err error
 		if s.agent, err = stack.StartProcess(command); err != nil {
 			t.Fatal(err)

@@ -13,14 +13,17 @@ import (
 // agentUser is the agent's account as the API server writes it down.
 const agentUser = "system:serviceaccount:" + agentNamespace + ":" + agentNamespace
 
-// agentRequests are those that agents have made to their cluster since it was started, and that were answered.
+// agentRequests are those that agents have made to their cluster since it was started, and that
+// were answered.
 func agentRequests(t *testing.T) []stack.AuditEntry {
 	t.Helper()
 	all, err := stack.ReadAudit(filepath.Join(world.Dir, "edge.audit"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(all, func(e stack.AuditEntry) bool { return e.User.Username != agentUser || e.ResponseStatus.Code == 0 })
+	return slices.DeleteFunc(all, func(e stack.AuditEntry) bool {
+		return e.User.Username != agentUser || e.ResponseStatus.Code == 0
+	})
 }
 
 // grantedTo are the rights that the agent's Roles give, one by one.
@@ -42,8 +45,8 @@ func grantedTo(t *testing.T) []stack.Right {
 	return append(all, stack.Rights("", role.Rules)...)
 }
 
-// usedRights holds what the agent may do against what agents did on their cluster since it was started, in whichever tests ran before: they
-// were refused nothing, and need all of it.
+// usedRights holds what the agent may do against what agents did on their cluster since it was
+// started, in whichever tests ran before: they were refused nothing, and need all of it.
 func usedRights(t *testing.T) {
 	done := agentRequests(t)
 	t.Logf("agents made %d requests", len(done))

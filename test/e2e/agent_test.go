@@ -23,7 +23,8 @@ const (
 	edgeEngine     = "acme.workshop"
 )
 
-// workshop is an environment that an agent joins, and a deployment there of the storefront's plain manifests.
+// workshop is an environment that an agent joins, and a deployment there of the storefront's plain
+// manifests.
 func workshop(more string) map[string]string {
 	return map[string]string{
 		edgeFile: `apiVersion: argosy.dev/v1alpha1
@@ -40,7 +41,8 @@ spec:
 	}
 }
 
-// TestAClusterBehindAFirewallJoinsAndIsServed is the story of one edge cluster, from the declaration to the end of its agent.
+// TestAClusterBehindAFirewallJoinsAndIsServed is the story of one edge cluster, from the
+// declaration to the end of its agent.
 func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 	edge := startEdge(t)
 	allHealthy(t)
@@ -77,7 +79,8 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 
 	whole := t // outlives the steps below
 	agent := startAgent(whole, edge)
-	eventually(t, "the Application is applied, Synced and Healthy behind the firewall", healthy(t, edgeApp))
+	eventually(t, "the Application is applied, Synced and Healthy behind the firewall",
+		healthy(t, edgeApp))
 	eventually(t, "the agent is shown as connected and up to date", agents(t, upToDate))
 	pods, prune := edgePods(t, edge), true
 	changed := func() map[string]string {
@@ -112,7 +115,8 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 	})
 	t.Run("the agent killed at any moment", func(t *testing.T) {
 		for i := range 3 {
-			if _, err := world.Config.Commit(t.Context(), fmt.Sprintf("kill %d", i), changed()); err != nil {
+			if _, err := world.Config.Commit(t.Context(), fmt.Sprintf("kill %d", i),
+				changed()); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Duration(i) * 400 * time.Millisecond) // another moment each time
@@ -147,11 +151,13 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatal("the agent goes on after it was revoked")
 		}
-		if log, _ := os.ReadFile(agent.LogFile()); !strings.Contains(string(log), "run `argosy agent join`") {
+		if log, _ := os.ReadFile(agent.LogFile()); !strings.Contains(string(log),
+			"run `argosy agent join`") {
 			t.Errorf("the agent's last words do not say what to do: %s", log[max(0, len(log)-500):])
 		}
 		before := applicationUID(t, edge)
-		if _, err := edge.Join(binary, strings.TrimSpace(must(t, "agent", "token", "create", "acme/workshop"))); err != nil {
+		if _, err := edge.Join(binary,
+			strings.TrimSpace(must(t, "agent", "token", "create", "acme/workshop"))); err != nil {
 			t.Fatal(err)
 		}
 		agent = startAgent(whole, edge)
@@ -166,7 +172,8 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 	t.Run("removed", func(t *testing.T) {
 		remove(t, "the workshop closes", edgeDeployment)
 		eventually(t, "the Application is gone there", func() string {
-			list, err := edge.Cluster.Dynamic().Resource(applications).Namespace("argocd").List(t.Context(), metav1.ListOptions{})
+			list, err := edge.Cluster.Dynamic().Resource(applications).Namespace("argocd").List(
+				t.Context(), metav1.ListOptions{})
 			if err != nil {
 				return err.Error()
 			}
@@ -229,13 +236,15 @@ func healthy(t *testing.T, id string) func() string {
 	return func() string {
 		t.Helper()
 		for _, a := range list[fleet.ApplicationView](t, "applications") {
-			if (fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}).String() != id {
+			if (fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
+				Environment: a.Environment}).String() != id {
 				continue
 			}
 			if example.Healthy(a) {
 				return ""
 			}
-			return fmt.Sprintf("%s %s %s %s%s", a.Apply, a.Sync, a.Health, a.ApplyMessage, a.Message)
+			return fmt.Sprintf("%s %s %s %s%s", a.Apply, a.Sync, a.Health, a.ApplyMessage,
+				a.Message)
 		}
 		return id + " is not there"
 	}
@@ -245,7 +254,8 @@ func healthy(t *testing.T, id string) func() string {
 func edgePods(t *testing.T, edge *example.Edge) string {
 	t.Helper()
 	var uids []string
-	list, err := edge.Cluster.Client().CoreV1().Pods("acme-workshop").List(t.Context(), metav1.ListOptions{})
+	list, err := edge.Cluster.Client().CoreV1().Pods("acme-workshop").List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +270,8 @@ func edgePods(t *testing.T, edge *example.Edge) string {
 
 func applicationUID(t *testing.T, edge *example.Edge) types.UID {
 	t.Helper()
-	list, err := edge.Cluster.Dynamic().Resource(applications).Namespace("argocd").List(t.Context(), metav1.ListOptions{})
+	list, err := edge.Cluster.Dynamic().Resource(applications).Namespace("argocd").List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

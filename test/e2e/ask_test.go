@@ -18,7 +18,8 @@ import (
 // patience bounds how long anything may take on a busy machine; nothing is timed.
 const patience = 2 * time.Minute
 
-// eventually asks until the answer is empty, which means yes; otherwise it is what is still missing.
+// eventually asks until the answer is empty, which means yes; otherwise it is what is still
+// missing.
 func eventually(t *testing.T, what string, missing func() string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -70,21 +71,23 @@ func list[T any](t *testing.T, args ...string) []T {
 	return answer.Items
 }
 
-// standing says which of want (deployment@environment, tenant before a slash) are not applied, Synced and Healthy, or which are there
-// although they are not wanted.
+// standing says which of want (deployment@environment, tenant before a slash) are not applied,
+// Synced and Healthy, or which are there although they are not wanted.
 func standing(t *testing.T, want ...string) func() string {
 	return func() string {
 		t.Helper()
 		var left []string
 		there := map[string]bool{}
 		for _, a := range example.Near(list[fleet.ApplicationView](t, "applications")) {
-			id := fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}.String()
+			id := fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
+				Environment: a.Environment}.String()
 			there[id] = true
 			switch {
 			case !slices.Contains(want, id):
 				left = append(left, id+" is still there")
 			case !example.Healthy(a):
-				left = append(left, id+" is "+string(a.Apply)+" "+string(a.Sync)+" "+string(a.Health)+" "+a.ApplyMessage+a.Message)
+				left = append(left, id+" is "+string(a.Apply)+" "+string(a.Sync)+" "+
+					string(a.Health)+" "+a.ApplyMessage+a.Message)
 			}
 		}
 		for _, id := range want {
@@ -98,15 +101,18 @@ func standing(t *testing.T, want ...string) func() string {
 
 var exampleApplications = []string{
 	"acme/checkout@prod-eu", "acme/checkout-staging@staging", "acme/storefront@prod-eu",
-	"globex/billing@prod-eu", "globex/billing@prod-us", "globex/web@prod-eu", "globex/web@prod-us", "initech/portal@prod-us",
+	"globex/billing@prod-eu", "globex/billing@prod-us", "globex/web@prod-eu", "globex/web@prod-us",
+	"initech/portal@prod-us",
 }
 
 func allHealthy(t *testing.T, more ...string) {
 	t.Helper()
-	eventually(t, "every Application applied, Synced and Healthy", standing(t, append(slices.Clone(exampleApplications), more...)...))
+	eventually(t, "every Application applied, Synced and Healthy",
+		standing(t, append(slices.Clone(exampleApplications), more...)...))
 }
 
-// commit pushes files to the config repo and waits until the commit is recorded, whatever it leads to.
+// commit pushes files to the config repo and waits until the commit is recorded, whatever it leads
+// to.
 func commit(t *testing.T, message string, files map[string]string) fleet.Revision {
 	t.Helper()
 	id, err := world.Config.Commit(t.Context(), message, files)
@@ -141,7 +147,10 @@ func seen(t *testing.T, id string) {
 
 // deployment is a declaration of the storefront's plain manifests.
 func deployment(name, environment, namespace, more string) string {
-	return "apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: " + name + "}\nspec:\n" +
-		"  source: {repoURL: \"" + world.Git.URL + "/acme/storefront\", path: deploy, targetRevision: v2.0.1}\n" +
-		"  destination: {environments: [" + environment + "], namespace: " + namespace + "}\n" + more
+	return "apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: " + name +
+		"}\nspec:\n" +
+		"  source: {repoURL: \"" + world.Git.URL +
+		"/acme/storefront\", path: deploy, targetRevision: v2.0.1}\n" +
+		"  destination: {environments: [" + environment + "], namespace: " + namespace + "}\n" +
+		more
 }

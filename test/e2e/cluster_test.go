@@ -14,7 +14,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
+	Resource: "applications"}
 
 // onEngine are the Applications of an engine's namespace.
 func onEngine(engine string) dynamic.ResourceInterface {
@@ -26,12 +27,14 @@ func onEngine(engine string) dynamic.ResourceInterface {
 func live(t *testing.T, engine, tenant, deployment, environment string) *unstructured.Unstructured {
 	t.Helper()
 	found, err := onEngine(engine).List(t.Context(), metav1.ListOptions{
-		LabelSelector: "argosy.dev/tenant=" + tenant + ",argosy.dev/deployment=" + deployment + ",argosy.dev/environment=" + environment})
+		LabelSelector: "argosy.dev/tenant=" + tenant + ",argosy.dev/deployment=" + deployment +
+			",argosy.dev/environment=" + environment})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(found.Items) != 1 {
-		t.Fatalf("%d Applications for %s/%s@%s on %s", len(found.Items), tenant, deployment, environment, engine)
+		t.Fatalf("%d Applications for %s/%s@%s on %s", len(found.Items), tenant, deployment,
+			environment, engine)
 	}
 	return &found.Items[0]
 }
@@ -39,7 +42,8 @@ func live(t *testing.T, engine, tenant, deployment, environment string) *unstruc
 // workload reports whether a Deployment stands, and its UID.
 func workload(t *testing.T, engine, namespace, name string) (uid string, ok bool) {
 	t.Helper()
-	d, err := world.Place(engine).Cluster.Client().AppsV1().Deployments(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	d, err := world.Place(engine).Cluster.Client().AppsV1().Deployments(namespace).Get(t.Context(),
+		name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", false
 	}
@@ -49,7 +53,8 @@ func workload(t *testing.T, engine, namespace, name string) (uid string, ok bool
 	return string(d.UID), true
 }
 
-// writes counts the requests that changed something in an engine's namespace and came from Argosy's account, so far.
+// writes counts the requests that changed something in an engine's namespace and came from Argosy's
+// account, so far.
 func writes(t *testing.T, engine string) int {
 	t.Helper()
 	log, err := stack.ReadAudit(filepath.Join(world.Dir, engine+".audit"))
@@ -59,7 +64,8 @@ func writes(t *testing.T, engine string) int {
 	namespace, n := world.Place(engine).ArgoCD.Namespace, 0
 	for _, e := range log {
 		if e.Stage == "ResponseComplete" && e.ObjectRef.Namespace == namespace && e.Writes() &&
-			strings.Contains(e.User.Username, "argosy") && !strings.Contains(e.ObjectRef.Resource, "reviews") {
+			strings.Contains(e.User.Username, "argosy") && !strings.Contains(e.ObjectRef.Resource,
+			"reviews") {
 			n++
 		}
 	}

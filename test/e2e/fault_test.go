@@ -17,7 +17,8 @@ func TestKillingTheControlPlaneAtAnyMomentLosesAndDoublesNothing(t *testing.T) {
 	for i := range 4 {
 		name := fmt.Sprintf("killed-%d", i)
 		if _, err := world.Config.Commit(t.Context(), name, map[string]string{
-			"tenants/acme/deployments/" + name + ".yaml": deployment(name, "staging", "acme-staging", "  sync: {mode: manual}\n"),
+			"tenants/acme/deployments/" + name + ".yaml": deployment(name, "staging",
+				"acme-staging", "  sync: {mode: manual}\n"),
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -32,8 +33,10 @@ func TestKillingTheControlPlaneAtAnyMomentLosesAndDoublesNothing(t *testing.T) {
 	for i := range 4 {
 		live(t, "eu-1", "acme", fmt.Sprintf("killed-%d", i), "staging") // exactly one
 	}
-	remove(t, "enough", "tenants/acme/deployments/killed-0.yaml", "tenants/acme/deployments/killed-1.yaml")
-	remove(t, "enough of it", "tenants/acme/deployments/killed-2.yaml", "tenants/acme/deployments/killed-3.yaml")
+	remove(t, "enough", "tenants/acme/deployments/killed-0.yaml",
+		"tenants/acme/deployments/killed-1.yaml")
+	remove(t, "enough of it", "tenants/acme/deployments/killed-2.yaml",
+		"tenants/acme/deployments/killed-3.yaml")
 	allHealthy(t)
 }
 
@@ -57,7 +60,9 @@ func TestAnEngineThatIsAwayStopsNobodyElseAndHealsByItself(t *testing.T) {
 			back()
 		}
 	}()
-	commit(t, "while us-1 is away", map[string]string{"tenants/acme/deployments/during.yaml": deployment("during", "staging", "acme-staging", "")})
+	commit(t, "while us-1 is away", map[string]string{
+		"tenants/acme/deployments/during.yaml": deployment("during", "staging", "acme-staging",
+			"")})
 	eventually(t, "the other engine goes on", there(t, "acme/during@staging"))
 	eventually(t, "the engine's state says so", func() string {
 		for _, e := range list[fleet.EngineView](t, "engines") {
@@ -104,7 +109,8 @@ func TestAConfigRepoThatIsAwayChangesNothing(t *testing.T) {
 // api asks the JSON API itself.
 func api(t *testing.T, path string, into any) error {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, plane.URL+"/api/v1/"+path, nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, plane.URL+"/api/v1/"+path,
+		nil)
 	if err != nil {
 		return err
 	}
@@ -122,12 +128,14 @@ func api(t *testing.T, path string, into any) error {
 
 func TestTwoReplicasShareTheWorkAndOneTakesOver(t *testing.T) {
 	allHealthy(t)
-	second, err := world.StartPlane(t.Context(), example.PlaneOptions{Binary: binary, Name: "second", Database: database, Progress: func(string, ...any) {}})
+	second, err := world.StartPlane(t.Context(), example.PlaneOptions{
+		Binary: binary, Name: "second", Database: database, Progress: func(string, ...any) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer second.Stop()
-	commit(t, "with two", map[string]string{"tenants/acme/deployments/two.yaml": deployment("two", "staging", "acme-staging", "")})
+	commit(t, "with two", map[string]string{"tenants/acme/deployments/two.yaml": deployment("two",
+		"staging", "acme-staging", "")})
 	allHealthy(t, "acme/two@staging")
 	second.Process.Kill() // whatever it held, the first takes over when the lease runs out
 	remove(t, "with one", "tenants/acme/deployments/two.yaml")
@@ -160,7 +168,8 @@ func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 	if err := json.Unmarshal([]byte(placed), &was); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(must(t, "get", "environments", "-o", "json")), &is); err != nil {
+	if err := json.Unmarshal([]byte(must(t, "get", "environments", "-o", "json")),
+		&is); err != nil {
 		t.Fatal(err)
 	}
 	for i, e := range was.Items {
@@ -174,7 +183,8 @@ func TestATenantsTokenSeesThatTenantOnly(t *testing.T) {
 	allHealthy(t)
 	token := strings.TrimSpace(must(t, "token", "create", "ci", "--tenant", "acme"))
 	out, errs, code := argosyAs(t, token, "get", "applications", "-o", "name")
-	if code != 0 || !strings.Contains(out, "acme/") || strings.Contains(out, "globex") || strings.Contains(out, "initech") {
+	if code != 0 || !strings.Contains(out, "acme/") || strings.Contains(out, "globex") ||
+		strings.Contains(out, "initech") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	_, stranger, code := argosyAs(t, token, "describe", "application", "globex/web@prod-us")

@@ -35,9 +35,12 @@ func TestDeletionsBeyondTheGuardWaitForAnApproval(t *testing.T) {
 		t.Errorf("`get holds` does not name the revision:\n%s", out)
 	}
 	// Another commit proceeds beside the hold.
-	commit(t, "something else", map[string]string{"tenants/globex/deployments/extra.yaml": strings.NewReplacer("acme/storefront", "globex/web", "path: deploy", "path: manifests/app", "v2.0.1", "main").
-		Replace(deployment("extra", "prod-us", "globex-billing", ""))})
-	eventually(t, "the other tenant's commit is applied, the held ones stand", there(t, append(ids, "globex/extra@prod-us")...))
+	commit(t, "something else", map[string]string{
+		"tenants/globex/deployments/extra.yaml": strings.NewReplacer("acme/storefront",
+			"globex/web", "path: deploy", "path: manifests/app", "v2.0.1", "main").
+			Replace(deployment("extra", "prod-us", "globex-billing", ""))})
+	eventually(t, "the other tenant's commit is applied, the held ones stand",
+		there(t, append(ids, "globex/extra@prod-us")...))
 	if _, errs, code := argosy(t, "approve", strings.Repeat("0", 40)); code == 0 {
 		t.Errorf("a revision that holds nothing was approved: %s", errs)
 	}
@@ -55,7 +58,8 @@ func TestDeletionsBeyondTheGuardWaitForAnApproval(t *testing.T) {
 	})
 	approved := false
 	for _, o := range list[fleet.Operation](t, "operations") {
-		approved = approved || o.Kind == fleet.OperationApprove && o.Revision == revision && o.RequestedBy != ""
+		approved = approved || o.Kind == fleet.OperationApprove && o.Revision == revision &&
+			o.RequestedBy != ""
 	}
 	if !approved {
 		t.Error("nobody is recorded to have approved it")
@@ -70,7 +74,8 @@ func there(t *testing.T, ids ...string) func() string {
 		applied := map[string]bool{}
 		for _, a := range list[fleet.ApplicationView](t, "applications") {
 			if a.Apply == fleet.ApplyApplied || a.Apply == fleet.ApplyHeld {
-				applied[fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}.String()] = true
+				applied[fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
+					Environment: a.Environment}.String()] = true
 			}
 		}
 		for _, id := range ids {
@@ -90,7 +95,8 @@ func TestARewrittenHistoryWaitsForAnApproval(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A commit of the same tree with no parent: nothing of the history is left.
-	orphan, err := world.Config.Git(ctx, "-c", "user.name=stranger", "-c", "user.email=stranger@example.com", "commit-tree", "-m", "rewritten", applied+"^{tree}")
+	orphan, err := world.Config.Git(ctx, "-c", "user.name=stranger", "-c",
+		"user.email=stranger@example.com", "commit-tree", "-m", "rewritten", applied+"^{tree}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +137,8 @@ func TestAnEmptyConfigRepoDeletesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	empty, err := world.Config.Git(ctx, "-c", "user.name=x", "-c", "user.email=x@example.com", "commit-tree", "-m", "empty", "-p", before, strings.TrimSpace(tree))
+	empty, err := world.Config.Git(ctx, "-c", "user.name=x", "-c", "user.email=x@example.com",
+		"commit-tree", "-m", "empty", "-p", before, strings.TrimSpace(tree))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,11 +156,13 @@ func TestAnEmptyConfigRepoDeletesNothing(t *testing.T) {
 	})
 	allHealthy(t)
 	// Putting the files back needs no approval.
-	again, err := world.Config.Git(ctx, "-c", "user.name=x", "-c", "user.email=x@example.com", "commit-tree", "-m", "again", "-p", empty, before+"^{tree}")
+	again, err := world.Config.Git(ctx, "-c", "user.name=x", "-c", "user.email=x@example.com",
+		"commit-tree", "-m", "again", "-p", empty, before+"^{tree}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := world.Config.Git(ctx, "update-ref", "refs/heads/main", strings.TrimSpace(again)); err != nil {
+	if _, err := world.Config.Git(ctx, "update-ref", "refs/heads/main",
+		strings.TrimSpace(again)); err != nil {
 		t.Fatal(err)
 	}
 	seen(t, strings.TrimSpace(again))

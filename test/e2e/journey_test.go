@@ -15,7 +15,8 @@ func TestACommitBecomesHealthyApplicationsOnTwoArgoCDs(t *testing.T) {
 	allHealthy(t)
 	for _, e := range list[fleet.EngineView](t, "engines") {
 		if !e.Reachable || e.Pending != 0 {
-			t.Errorf("engine %s: reachable %v, %d behind: %s", e.Name, e.Reachable, e.Pending, e.Message)
+			t.Errorf("engine %s: reachable %v, %d behind: %s", e.Name, e.Reachable, e.Pending,
+				e.Message)
 		}
 	}
 	for _, o := range list[fleet.Operation](t, "operations") {
@@ -23,7 +24,8 @@ func TestACommitBecomesHealthyApplicationsOnTwoArgoCDs(t *testing.T) {
 			t.Errorf("the SyncRun of the example: %+v", o)
 		}
 	}
-	if out := must(t, "explain", "environment", "acme/prod-eu"); !strings.Contains(out, "eu-1") || !strings.Contains(out, "us-1") {
+	if out := must(t, "explain", "environment", "acme/prod-eu"); !strings.Contains(out, "eu-1") ||
+		!strings.Contains(out, "us-1") {
 		t.Errorf("explain names not both engines:\n%s", out)
 	}
 }
@@ -38,7 +40,8 @@ func TestABadFileHurtsOnlyItself(t *testing.T) {
 	good := world.Rewrite(string(before))
 	uid, _ := workload(t, "eu-1", "globex-web", "web")
 	commit(t, "a typo beside a good change", map[string]string{
-		path:                                  strings.Replace(good, "targetRevision", "targetRevison", 1),
+		path: strings.Replace(good, "targetRevision",
+			"targetRevison", 1),
 		"tenants/acme/deployments/promo.yaml": deployment("promo", "staging", "acme-staging", ""),
 	})
 	allHealthy(t, "acme/promo@staging")
@@ -63,8 +66,9 @@ func TestABadFileHurtsOnlyItself(t *testing.T) {
 func TestRemovalDeletesTheWorkloadAndOrphanLeavesIt(t *testing.T) {
 	allHealthy(t)
 	commit(t, "two to come", map[string]string{
-		"tenants/acme/deployments/going.yaml":   deployment("going", "staging", "acme-staging", ""),
-		"tenants/acme/deployments/staying.yaml": deployment("staying", "prod-eu", "acme-checkout", "  deletionPolicy: Orphan\n"),
+		"tenants/acme/deployments/going.yaml": deployment("going", "staging", "acme-staging", ""),
+		"tenants/acme/deployments/staying.yaml": deployment("staying", "prod-eu", "acme-checkout",
+			"  deletionPolicy: Orphan\n"),
 	})
 	allHealthy(t, "acme/going@staging", "acme/staying@prod-eu")
 	gone, ok := workload(t, "eu-1", "acme-staging", "storefront")
@@ -72,7 +76,8 @@ func TestRemovalDeletesTheWorkloadAndOrphanLeavesIt(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatalf("workloads are not there: %q %q", gone, kept)
 	}
-	remove(t, "two to go", "tenants/acme/deployments/going.yaml", "tenants/acme/deployments/staying.yaml")
+	remove(t, "two to go", "tenants/acme/deployments/going.yaml",
+		"tenants/acme/deployments/staying.yaml")
 	allHealthy(t)
 	if _, ok := workload(t, "eu-1", "acme-staging", "storefront"); ok {
 		t.Error("policy Delete left the workload")
@@ -86,11 +91,13 @@ func TestAHandEditIsPutRight(t *testing.T) {
 	allHealthy(t)
 	a := live(t, "us-1", "globex", "billing", "prod-us")
 	patch := []byte(`{"spec":{"source":{"path":"elsewhere"}}}`)
-	if _, err := onEngine("us-1").Patch(t.Context(), a.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
+	if _, err := onEngine("us-1").Patch(t.Context(), a.GetName(), types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the hand edit is undone", func() string {
-		path, _, err := nestedString(live(t, "us-1", "globex", "billing", "prod-us"), "spec", "source", "path")
+		path, _, err := nestedString(live(t, "us-1", "globex", "billing", "prod-us"), "spec",
+			"source", "path")
 		if err != nil || path != "chart" {
 			return "path is " + path
 		}
@@ -106,14 +113,17 @@ func TestAnEmergencyStopStopsEveryWriteUntilResumed(t *testing.T) {
 	eventually(t, "the stop is kept on the engines", func() string {
 		for _, engine := range []string{"eu-1", "us-1"} {
 			p := world.Place(engine)
-			if _, err := p.Cluster.Client().CoreV1().ConfigMaps(p.ArgoCD.Namespace).Get(t.Context(), "argosy-emergency-stop", metav1.GetOptions{}); err != nil {
+			if _, err := p.Cluster.Client().CoreV1().ConfigMaps(p.ArgoCD.Namespace).Get(t.Context(),
+				"argosy-emergency-stop", metav1.GetOptions{}); err != nil {
 				return err.Error()
 			}
 		}
 		return ""
 	})
 	before := writes(t, "eu-1") + writes(t, "us-1")
-	commit(t, "while stopped", map[string]string{"tenants/acme/deployments/stopped.yaml": deployment("stopped", "staging", "acme-staging", "")})
+	commit(t, "while stopped", map[string]string{
+		"tenants/acme/deployments/stopped.yaml": deployment("stopped", "staging", "acme-staging",
+			"")})
 	stopPlane(t)
 	startPlane(t)
 	eventually(t, "both engines are followed after a restart", func() string {
@@ -135,7 +145,8 @@ func TestAnEmergencyStopStopsEveryWriteUntilResumed(t *testing.T) {
 
 func TestACredentialIsRotatedWithoutARestart(t *testing.T) {
 	allHealthy(t)
-	token, err := world.Place("eu-1").Cluster.TenantToken(t.Context(), "acme-rotated", "acme-staging")
+	token, err := world.Place("eu-1").Cluster.TenantToken(t.Context(), "acme-rotated",
+		"acme-staging")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +155,8 @@ func TestACredentialIsRotatedWithoutARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the cluster Secret has the new token", func() string {
-		if now := clusterSecret(t, "acme", "staging"); now == before || !strings.Contains(now, token) {
+		if now := clusterSecret(t, "acme", "staging"); now == before ||
+			!strings.Contains(now, token) {
 			return "it has the old one"
 		}
 		return ""
@@ -156,8 +168,10 @@ func TestACredentialIsRotatedWithoutARestart(t *testing.T) {
 func clusterSecret(t *testing.T, tenant, environment string) string {
 	t.Helper()
 	p := world.Place("eu-1")
-	found, err := p.Cluster.Client().CoreV1().Secrets(p.ArgoCD.Namespace).List(t.Context(), metav1.ListOptions{
-		LabelSelector: "argocd.argoproj.io/secret-type=cluster,argosy.dev/tenant=" + tenant + ",argosy.dev/environment=" + environment})
+	found, err := p.Cluster.Client().CoreV1().Secrets(p.ArgoCD.Namespace).List(t.Context(),
+		metav1.ListOptions{
+			LabelSelector: "argocd.argoproj.io/secret-type=cluster,argosy.dev/tenant=" + tenant +
+				",argosy.dev/environment=" + environment})
 	if err != nil || len(found.Items) != 1 {
 		t.Fatalf("cluster Secret of %s/%s: %d, %v", tenant, environment, len(found.Items), err)
 	}

@@ -15,7 +15,8 @@ import (
 
 const chartFiles = "../../charts/argosy/files/"
 
-// scraper is a real Prometheus that scrapes the control plane every second, with the chart's alerts, whose patience is three seconds here.
+// scraper is a real Prometheus that scrapes the control plane every second, with the chart's
+// alerts, whose patience is three seconds here.
 func scraper(t *testing.T) *stack.Prometheus {
 	t.Helper()
 	rules, err := os.ReadFile(chartFiles + "alerts.yaml")
@@ -28,7 +29,8 @@ func scraper(t *testing.T) *stack.Prometheus {
 	if err := os.WriteFile(file, hasty, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p, err := stack.StartPrometheus(t.Context(), stack.PrometheusOptions{Dir: dir, Config: fmt.Sprintf(`
+	p, err := stack.StartPrometheus(t.Context(), stack.PrometheusOptions{
+		Dir: dir, Config: fmt.Sprintf(`
 global: {scrape_interval: 1s, evaluation_interval: 1s}
 rule_files: [%q]
 scrape_configs:
@@ -57,8 +59,8 @@ func says(t *testing.T, p *stack.Prometheus, expression string) func() string {
 	}
 }
 
-// alerting are the alerts that are pending or firing, each with its engine. Those of agents are left out: whether one has joined is other
-// tests' affair.
+// alerting are the alerts that are pending or firing, each with its engine. Those of agents are
+// left out: whether one has joined is other tests' affair.
 func alerting(t *testing.T, p *stack.Prometheus) map[string]string {
 	t.Helper()
 	found, err := p.Alerts(t.Context())
@@ -78,11 +80,15 @@ func alerting(t *testing.T, p *stack.Prometheus) map[string]string {
 func TestPrometheusShowsACommitOnItsWayAndAnEngineThatIsAway(t *testing.T) {
 	allHealthy(t)
 	p := scraper(t)
-	eventually(t, "the fleet is shown", says(t, p, `argosy_leader == 1 and on () (count(argosy_engine_reachable == 1) == 2)`))
-	commit(t, "to be measured", map[string]string{"tenants/acme/deployments/measured.yaml": deployment("measured", "staging", "acme-staging", "")})
+	eventually(t, "the fleet is shown",
+		says(t, p, `argosy_leader == 1 and on () (count(argosy_engine_reachable == 1) == 2)`))
+	commit(t, "to be measured", map[string]string{
+		"tenants/acme/deployments/measured.yaml": deployment("measured", "staging", "acme-staging",
+			"")})
 	allHealthy(t, "acme/measured@staging")
 	for _, stage := range []string{"recorded", "applied", "synced", "healthy"} {
-		eventually(t, "the commit has been counted as "+stage, says(t, p, `argosy_commit_seconds_count{stage="`+stage+`"} >= 1`))
+		eventually(t, "the commit has been counted as "+stage,
+			says(t, p, `argosy_commit_seconds_count{stage="`+stage+`"} >= 1`))
 	}
 	eventually(t, "engines have what they are to have", says(t, p, `sum(argosy_engine_rows) == 0`))
 	quiet := func() string {
@@ -91,7 +97,8 @@ func TestPrometheusShowsACommitOnItsWayAndAnEngineThatIsAway(t *testing.T) {
 		}
 		return ""
 	}
-	eventually(t, "no alert in a healthy fleet", quiet) // the fleet is looked at every 15 seconds: what the test before did may be shown until then
+	// the fleet is looked at every 15 seconds: what the test before did may be shown until then
+	eventually(t, "no alert in a healthy fleet", quiet)
 	everyPanelHasData(t, p)
 
 	us := world.Place("us-1")

@@ -7,12 +7,15 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// crissCross smuggles a change of globex's file through two pull requests of acme's, each of which shows no file of globex. The first brings
-// both sides of a change that was withdrawn, the second has the two as its merge bases: git's merge writes the file of globex.
+// crissCross smuggles a change of globex's file through two pull requests of acme's, each of which
+// shows no file of globex. The first brings both sides of a change that was withdrawn, the second
+// has the two as its merge bases: git's merge writes the file of globex.
 func crissCross(t *testing.T, w *forged) {
-	const mine, theirs = "tenants/acme/deployments/checkout.yaml", "tenants/globex/deployments/web.yaml"
+	const mine, theirs = "tenants/acme/deployments/checkout.yaml",
+		"tenants/globex/deployments/web.yaml"
 	files := w.files(t)
-	tidy, smuggled := map[string]string{theirs: files[theirs]}, map[string]string{theirs: files[theirs] + "# smuggled\n"}
+	tidy, smuggled := map[string]string{theirs: files[theirs]}, map[string]string{
+		theirs: files[theirs] + "# smuggled\n"}
 	start := w.revise(t, "alice", "cross", smuggled)
 	w.point(t, "alice", "cross-withdrawn", start)
 	withdrawn := w.revise(t, "alice", "cross-withdrawn", tidy)
@@ -32,7 +35,8 @@ func crissCross(t *testing.T, w *forged) {
 
 	second := w.commit(t, "alice", own, own, withdrawn)
 	w.point(t, "alice", "cross-again", second)
-	number, err = w.config.OpenPull(t.Context(), w.person["alice"], "crossed again", "cross-again", "main")
+	number, err = w.config.OpenPull(t.Context(), w.person["alice"], "crossed again", "cross-again",
+		"main")
 	check(t, err)
 	for _, name := range []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners} {
 		w.await(t, second, name, "failure")

@@ -11,30 +11,37 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// bring pushes to main as petra, whose direct pushes count as reviewed, and waits until it is recorded.
-func (w *forged) bring(t *testing.T, message string, files map[string]string, remove ...string) fleet.Revision {
+// bring pushes to main as petra, whose direct pushes count as reviewed, and waits until it is
+// recorded.
+func (w *forged) bring(t *testing.T, message string, files map[string]string,
+	remove ...string) fleet.Revision {
 	t.Helper()
 	return w.bringAs(t, "petra", message, files, remove...)
 }
 
 // bringAs does so as anybody.
-func (w *forged) bringAs(t *testing.T, login, message string, files map[string]string, remove ...string) fleet.Revision {
+func (w *forged) bringAs(t *testing.T, login, message string, files map[string]string,
+	remove ...string) fleet.Revision {
 	t.Helper()
-	id, err := w.config.Push(t.Context(), w.person[login], stack.Change{Message: message, Write: files, Remove: remove})
+	id, err := w.config.Push(t.Context(), w.person[login], stack.Change{
+		Message: message, Write: files, Remove: remove})
 	check(t, err)
 	seen(t, id)
 	return fleet.Revision(id)
 }
 
-// unreviewed waits for the hold of exactly these files of a revision, and for the command line to name them and say why.
+// unreviewed waits for the hold of exactly these files of a revision, and for the command line to
+// name them and say why.
 func unreviewed(t *testing.T, revision fleet.Revision, paths ...string) {
 	t.Helper()
 	eventually(t, "the files are held", func() string {
 		holds := list[fleet.Hold](t, "holds")
-		if len(holds) != 1 || holds[0].Revision != revision || holds[0].Reason != fleet.HoldUnreviewed || !slices.Equal(holds[0].Paths, paths) {
+		if len(holds) != 1 || holds[0].Revision != revision ||
+			holds[0].Reason != fleet.HoldUnreviewed || !slices.Equal(holds[0].Paths, paths) {
 			return fmt.Sprintf("holds: %+v", holds)
 		}
-		if out := must(t, "get", "holds"); !strings.Contains(out, "nobody reviewed this") || !strings.Contains(out, paths[0]) {
+		if out := must(t, "get", "holds"); !strings.Contains(out, "nobody reviewed this") ||
+			!strings.Contains(out, paths[0]) {
 			return "`get holds` says " + out
 		}
 		return ""
@@ -77,13 +84,15 @@ func deletions(t *testing.T, w *forged) {
 	allHealthy(t)
 }
 
-// allHealthyButManual waits for the example's to be well, and for these beside them to stand as they may: nobody has synced them.
+// allHealthyButManual waits for the example's to be well, and for these beside them to stand as
+// they may: nobody has synced them.
 func allHealthyButManual(t *testing.T, manual ...string) {
 	t.Helper()
 	eventually(t, "the Applications are those", func() string {
 		var have []string
 		for _, a := range example.Near(list[fleet.ApplicationView](t, "applications")) {
-			have = append(have, fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}.String())
+			have = append(have, fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
+				Environment: a.Environment}.String())
 		}
 		want := slices.Concat(exampleApplications, manual)
 		slices.Sort(have)
@@ -114,19 +123,25 @@ func anotherTreeThanReviewed(t *testing.T, w *forged) {
 	w.told(t, number, "Merged: 1 Application deleted")
 }
 
-// mergeByHand makes a merge commit of main and the head without these files, pushes it to main, and tells the forge that it is the merge.
-func (w *forged) mergeByHand(t *testing.T, number int, head string, without ...string) fleet.Revision {
+// mergeByHand makes a merge commit of main and the head without these files, pushes it to main, and
+// tells the forge that it is the merge.
+func (w *forged) mergeByHand(t *testing.T, number int, head string,
+	without ...string) fleet.Revision {
 	t.Helper()
 	petra, ctx := w.person["petra"], t.Context()
 	tree := w.revise(t, "petra", "by-hand", nil, without...)
-	commit, err := w.config.Git(ctx, petra, "-c", "user.name=petra", "-c", "user.email=petra@example.com",
+	commit, err := w.config.Git(ctx, petra, "-c", "user.name=petra", "-c",
+		"user.email=petra@example.com",
 		"commit-tree", "-m", "merged by hand", "-p", "main", "-p", head, tree+"^{tree}")
 	check(t, err)
 	commit = strings.TrimSpace(commit)
 	check(t, w.config.SetBranch(ctx, petra, "main", commit))
-	check(t, w.forge.Call(ctx, petra, "PATCH", "repos/"+w.config.Name, map[string]any{"allow_manual_merge": true, "has_pull_requests": true}, nil))
+	check(t, w.forge.Call(ctx, petra, "PATCH", "repos/"+w.config.Name, map[string]any{
+		"allow_manual_merge": true, "has_pull_requests": true}, nil))
 	eventually(t, "the forge takes it as the merge", func() string {
-		err := w.forge.Call(ctx, petra, "POST", fmt.Sprintf("repos/%s/pulls/%d/merge", w.config.Name, number), map[string]any{"do": "manually-merged", "MergeCommitID": commit}, nil)
+		err := w.forge.Call(ctx, petra, "POST", fmt.Sprintf("repos/%s/pulls/%d/merge",
+			w.config.Name, number), map[string]any{"do": "manually-merged",
+			"MergeCommitID": commit}, nil)
 		if err != nil {
 			return err.Error()
 		}

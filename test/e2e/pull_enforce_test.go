@@ -20,7 +20,8 @@ const (
 // commitTree makes a commit of a tree-ish with these parents, which no branch has.
 func (w *forged) commitTree(t *testing.T, tree string, parents ...string) string {
 	t.Helper()
-	args := []string{"-c", "user.name=alice", "-c", "user.email=alice@example.com", "commit-tree", "-m", "crossed"}
+	args := []string{"-c", "user.name=alice", "-c", "user.email=alice@example.com", "commit-tree",
+		"-m", "crossed"}
 	for _, p := range parents {
 		args = append(args, "-p", p)
 	}
@@ -47,7 +48,8 @@ func (w *forged) mergeAs(t *testing.T, number int, style string) fleet.Revision 
 	return fleet.Revision(commit)
 }
 
-// restored pushes the first content of these files and removes the others, after which nothing is held.
+// restored pushes the first content of these files and removes the others, after which nothing is
+// held.
 func (w *forged) restored(t *testing.T, paths ...string) {
 	t.Helper()
 	all, files := w.files(t), map[string]string{}
@@ -65,7 +67,8 @@ func (w *forged) restored(t *testing.T, paths ...string) {
 }
 
 func beside() map[string]string {
-	return map[string]string{fileOfAcme: deployment("beside", "staging", "acme-staging", "  sync: {mode: manual}\n")}
+	return map[string]string{fileOfAcme: deployment("beside", "staging", "acme-staging",
+		"  sync: {mode: manual}\n")}
 }
 
 // grown is the file with a change that only an owner of it may make.
@@ -78,7 +81,8 @@ func (w *forged) grown(t *testing.T, path, old, with string) map[string]string {
 	return map[string]string{path: strings.Replace(content, old, with, 1)}
 }
 
-// Two pull requests with crossed merge bases: the second brings a grant that no comparison with main shows.
+// Two pull requests with crossed merge bases: the second brings a grant that no comparison with
+// main shows.
 func crossedMergeBases(t *testing.T, w *forged) {
 	before := w.files(t)[grantOfAcme]
 	grant := w.grown(t, grantOfAcme, "applications: ", "applications: 9")
@@ -108,9 +112,11 @@ func crossedMergeBases(t *testing.T, w *forged) {
 
 // Statuses that their author may set are no review, however fast the merge.
 func forgedStatusesAndAMerge(t *testing.T, w *forged) {
-	number, head := w.propose(t, "alice", "forged-all", w.grown(t, webOfGlobex, "targetRevision: ", "targetRevision: feature-"))
+	number, head := w.propose(t, "alice", "forged-all", w.grown(t, webOfGlobex, "targetRevision: ",
+		"targetRevision: feature-"))
 	for _, name := range []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners} {
-		check(t, w.config.SetStatus(t.Context(), w.person["alice"], head, stack.ForgeStatus{Context: name, State: "success", Description: "fine"}))
+		check(t, w.config.SetStatus(t.Context(), w.person["alice"], head, stack.ForgeStatus{
+			Context: name, State: "success", Description: "fine"}))
 	}
 	merged := w.mergeAs(t, number, "squash")
 	unreviewed(t, merged, webOfGlobex)
@@ -118,9 +124,11 @@ func forgedStatusesAndAMerge(t *testing.T, w *forged) {
 	w.restored(t, webOfGlobex)
 }
 
-// A rebase drops the merge by which the head undid another tenant's change, and replays that change.
+// A rebase drops the merge by which the head undid another tenant's change, and replays that
+// change.
 func aRebaseThatReplaysWhatWasUndone(t *testing.T, w *forged) {
-	bad := w.revise(t, "alice", "replay-bad", w.grown(t, webOfGlobex, "targetRevision: ", "targetRevision: feature-"))
+	bad := w.revise(t, "alice", "replay-bad", w.grown(t, webOfGlobex, "targetRevision: ",
+		"targetRevision: feature-"))
 	own := w.revise(t, "alice", "replay-own", beside())
 	head := w.commitTree(t, own, own, bad)
 	number := w.branch(t, "replay", head)
@@ -128,7 +136,8 @@ func aRebaseThatReplaysWhatWasUndone(t *testing.T, w *forged) {
 	w.review(t, "amir", number, stack.Approve, head)
 	w.await(t, head, fleet.CheckOwners, "success")
 	merged := w.mergeAs(t, number, "rebase")
-	changed, err := w.config.Git(t.Context(), w.person["petra"], "diff", "--name-only", "main~2", "main")
+	changed, err := w.config.Git(t.Context(), w.person["petra"], "diff", "--name-only", "main~2",
+		"main")
 	check(t, err)
 	if !slices.Contains(strings.Fields(changed), webOfGlobex) {
 		t.Fatalf("the forge's rebase replays nothing: %s", changed)
@@ -138,13 +147,16 @@ func aRebaseThatReplaysWhatWasUndone(t *testing.T, w *forged) {
 	w.restored(t, webOfGlobex, fileOfAcme)
 }
 
-// A pull request of two tenants and two commits, squashed by force with the approval of one owner: the files of that tenant are applied.
+// A pull request of two tenants and two commits, squashed by force with the approval of one owner:
+// the files of that tenant are applied.
 func consentOfOneOfTwoTenants(t *testing.T, w *forged) {
 	number, _ := w.propose(t, "alice", "two-tenants", beside())
-	head := w.revise(t, "alice", "two-tenants", w.grown(t, webOfGlobex, "targetRevision: ", "targetRevision: feature-"))
+	head := w.revise(t, "alice", "two-tenants", w.grown(t, webOfGlobex, "targetRevision: ",
+		"targetRevision: feature-"))
 	w.await(t, head, fleet.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
-	w.told(t, number, "Approved for tenant `acme` by `amir`", "Needs an approval for tenant `globex`")
+	w.told(t, number, "Approved for tenant `acme` by `amir`",
+		"Needs an approval for tenant `globex`")
 	w.stands(t, head, fleet.CheckOwners, "pending")
 	merged := w.mergeAs(t, number, "squash")
 	unreviewed(t, merged, webOfGlobex)
@@ -152,7 +164,8 @@ func consentOfOneOfTwoTenants(t *testing.T, w *forged) {
 	w.restored(t, webOfGlobex, fileOfAcme)
 }
 
-// The commits of a rebase are judged by what the pull request showed at its head, whatever the first of them brought.
+// The commits of a rebase are judged by what the pull request showed at its head, whatever the
+// first of them brought.
 func aRebaseOfTwoReviewedCommits(t *testing.T, w *forged) {
 	first := beside()
 	first[fileOfAcme] += "# not yet\n"
@@ -185,15 +198,19 @@ func theDoctorOnTheBranch(t *testing.T, w *forged) {
 	}
 	before := rules()
 	for rule, want := range map[string]string{
-		"required checks": `fix: argosy/validate, argosy/plan, argosy/owners not required`, "direct pushes": "fix: whoever may write may push",
-		"merge styles": `"Rebase then create merge commit"`, "force pushes": `"Disable Force Push"`, "deletion": "ok",
+		"required checks": `fix: argosy/validate, argosy/plan, argosy/owners not required`,
+		"direct pushes":   "fix: whoever may write may push",
+		"merge styles":    `"Rebase then create merge commit"`,
+		"force pushes":    `"Disable Force Push"`,
+		"deletion":        "ok",
 	} {
 		if !strings.Contains(before[rule], want) {
 			t.Errorf("%s is told as %q, without %q", rule, before[rule], want)
 		}
 	}
 	check(t, w.config.Protect(t.Context(), "main", stack.BranchRule{
-		Contexts: []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners}, PushTeams: []string{"platform"}, DismissStale: true, BindAdmins: true,
+		Contexts:  []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners},
+		PushTeams: []string{"platform"}, DismissStale: true, BindAdmins: true,
 	}))
 	check(t, w.config.AllowRebase(t.Context(), false))
 	after := rules()

@@ -10,18 +10,21 @@ import (
 
 func aFork(t *testing.T, w *forged) {
 	eve, path := w.person["eve"], "tenants/globex/deployments/gift.yaml"
-	good := strings.NewReplacer("acme/storefront", "globex/web", "path: deploy", "path: manifests").Replace(deployment("gift", "prod-eu", "globex-web", ""))
+	good := strings.NewReplacer("acme/storefront", "globex/web", "path: deploy",
+		"path: manifests").Replace(deployment("gift", "prod-eu", "globex-web", ""))
 	fork, err := w.config.Fork(t.Context(), eve)
 	check(t, err)
 	push := func(content string) string {
-		head, err := fork.Push(t.Context(), eve, stack.Change{Branch: "gift", Message: "a gift", Write: map[string]string{path: content}})
+		head, err := fork.Push(t.Context(), eve, stack.Change{Branch: "gift", Message: "a gift",
+			Write: map[string]string{path: content}})
 		check(t, err)
 		return head
 	}
 	head := push(strings.Replace(good, "namespace", "namespase", 1))
 	number, err := w.config.OpenPull(t.Context(), eve, "gift", "eve:gift", "main")
 	check(t, err)
-	if said := w.await(t, head, fleet.CheckValidate, "failure").Description; !strings.Contains(said, "gift.yaml:6") {
+	if said := w.await(t, head, fleet.CheckValidate, "failure").Description; !strings.Contains(said,
+		"gift.yaml:6") {
 		t.Errorf("a fork's typo is not named at its line: %s", said)
 	}
 
@@ -29,12 +32,15 @@ func aFork(t *testing.T, w *forged) {
 	w.await(t, head, fleet.CheckValidate, "success")
 	w.unplanned(t, number, head)
 	w.ask(t, "eve", number, "/argosy ok-to-test "+head)
-	w.told(t, number, "`eve` may not say so: that takes write permission or an owner of the platform.")
+	w.told(t, number,
+		"`eve` may not say so: that takes write permission or an owner of the platform.")
 	w.unplanned(t, number, head)
 
 	w.ask(t, "gus", number, "/argosy ok-to-test "+head)
-	w.told(t, number, "`gus` lets `"+fleet.Revision(head).Short()+"` be planned", "1 Application added")
-	if said := w.await(t, head, fleet.CheckPlan, "success").Description; said != "1 Application added" {
+	w.told(t, number, "`gus` lets `"+fleet.Revision(head).Short()+"` be planned",
+		"1 Application added")
+	if said := w.await(t, head, fleet.CheckPlan,
+		"success").Description; said != "1 Application added" {
 		t.Errorf("the plan of the fork is told as %q", said)
 	}
 
@@ -46,18 +52,22 @@ func aFork(t *testing.T, w *forged) {
 	w.told(t, number, "is not the head, which is `"+fleet.Revision(head).Short()+"`")
 	w.unplanned(t, number, head)
 	w.ask(t, "petra", number, "/argosy ok-to-test "+head)
-	w.told(t, number, "`petra` lets `"+fleet.Revision(head).Short()+"` be planned", "1 Application added")
+	w.told(t, number, "`petra` lets `"+fleet.Revision(head).Short()+"` be planned",
+		"1 Application added")
 	w.close(t, number)
 }
 
-// unplanned waits until the head is told to be a fork's that nobody has looked at, and fails if anything of a plan is shown.
+// unplanned waits until the head is told to be a fork's that nobody has looked at, and fails if
+// anything of a plan is shown.
 func (w *forged) unplanned(t *testing.T, number int, head string) {
 	t.Helper()
 	w.told(t, number, "A fork: nothing is planned yet", "`/argosy ok-to-test "+head+"`")
-	if text := w.says(t, number); strings.Contains(text, "added") || strings.Contains(text, "Quota") {
+	if text := w.says(t, number); strings.Contains(text, "added") ||
+		strings.Contains(text, "Quota") {
 		t.Fatalf("a plan of the fork is shown:\n%s", text)
 	}
-	if said := w.checks(t, head)[fleet.CheckPlan].Description; !strings.HasPrefix(said, "A fork: nothing is planned yet") {
+	if said := w.checks(t, head)[fleet.CheckPlan].Description; !strings.HasPrefix(said,
+		"A fork: nothing is planned yet") {
 		t.Fatalf("%s of the fork says %q", fleet.CheckPlan, said)
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// forged is the example's fleet with its repositories on a real forge, where people have accounts and are in the teams of the organization
-// example that the example's owners are. The config repo example/config is private there, and so is acme/checkout.
+// forged is the example's fleet with its repositories on a real forge, where people have accounts
+// and are in the teams of the organization example that the example's owners are. The config repo
+// example/config is private there, and so is acme/checkout.
 //
 //	petra        example/platform: admin of the config repo
 //	alice, amir  example/acme-leads: may write to it, as the next two
@@ -26,22 +27,26 @@ type forged struct {
 	*example.Fleet
 	forge  *stack.Forge
 	config *stack.ForgeRepo
-	secret string        // of the hook
-	bot    stack.Account // whom Argosy speaks as: an owner of the organization, who alone may see its teams and ask for permissions
+	secret string // of the hook
+	// whom Argosy speaks as: an owner of the organization, who alone may see its teams and ask for
+	// permissions
+	bot    stack.Account
 	person map[string]stack.Account
 }
 
-// startForged brings everything up but the control plane. Until the test ends the package's world is this one, so that what asks and
-// awaits works on it.
+// startForged brings everything up but the control plane. Until the test ends the package's world
+// is this one, so that what asks and awaits works on it.
 func startForged(t *testing.T) *forged {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
-	w := &forged{secret: "the secret of the hook, thirty-two and more", person: map[string]stack.Account{}}
+	w := &forged{secret: "the secret of the hook, thirty-two and more",
+		person: map[string]stack.Account{}}
 	root, err := filepath.Abs("../..")
 	check(t, err)
-	w.Fleet, err = example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second, Progress: t.Logf, Edit: looserGuards})
+	w.Fleet, err = example.Start(ctx, example.Options{Root: root, Dir: dir,
+		Refresh: 3 * time.Second, Progress: t.Logf, Edit: looserGuards})
 	check(t, err)
 	t.Cleanup(func() { check(t, w.Fleet.Stop()) })
 	w.startForge(ctx, t)
@@ -67,7 +72,8 @@ func (w *forged) startForge(ctx context.Context, t *testing.T) {
 	t.Cleanup(func() { check(t, postgres.Stop()) })
 	database, err := postgres.NewDatabase(ctx, "gitea")
 	check(t, err)
-	w.forge, err = stack.StartForge(ctx, stack.ForgeOptions{Database: database, Dir: filepath.Join(w.Dir, "forge")})
+	w.forge, err = stack.StartForge(ctx, stack.ForgeOptions{
+		Database: database, Dir: filepath.Join(w.Dir, "forge")})
 	check(t, err)
 	t.Cleanup(func() { check(t, w.forge.Stop()) })
 	for _, login := range []string{"petra", "alice", "amir", "gus", "ines", "eve"} {
@@ -78,14 +84,16 @@ func (w *forged) startForge(ctx context.Context, t *testing.T) {
 	check(t, err)
 }
 
-// moveIn puts the repositories of the example's Git server onto the forge, whose addresses the config repo has from then on.
+// moveIn puts the repositories of the example's Git server onto the forge, whose addresses the
+// config repo has from then on.
 func (w *forged) moveIn(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, org := range []string{"example", "acme", "globex", "initech"} {
 		check(t, w.forge.CreateOrg(ctx, org))
 	}
 	check(t, w.forge.JoinOwners(ctx, "example", w.bot))
-	for team, logins := range map[string][]string{"platform": {"petra"}, "acme-leads": {"alice", "amir"}, "globex-leads": {"gus"}, "initech-leads": {"ines"}} {
+	for team, logins := range map[string][]string{"platform": {"petra"}, "acme-leads": {
+		"alice", "amir"}, "globex-leads": {"gus"}, "initech-leads": {"ines"}} {
 		var members []stack.Account
 		for _, login := range logins {
 			members = append(members, w.person[login])
@@ -101,7 +109,8 @@ func (w *forged) moveIn(ctx context.Context, t *testing.T) {
 		owner, short, _ := strings.Cut(name, "/")
 		to, err := w.forge.CreateRepo(ctx, owner, short, name == "acme/checkout")
 		check(t, err)
-		_, err = from.Git(ctx, "push", "--quiet", to.CloneURL(w.forge.Admin), "refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*")
+		_, err = from.Git(ctx, "push", "--quiet", to.CloneURL(w.forge.Admin),
+			"refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*")
 		check(t, err)
 	}
 	w.Git.URL = w.forge.URL
@@ -109,7 +118,8 @@ func (w *forged) moveIn(ctx context.Context, t *testing.T) {
 	w.config, err = w.forge.CreateRepo(ctx, "example", "config", true)
 	check(t, err)
 	check(t, w.config.Allow(ctx, w.person["eve"], "read"))
-	_, err = w.config.Push(ctx, w.person["petra"], stack.Change{Message: "the fleet", Write: w.files(t)})
+	_, err = w.config.Push(ctx, w.person["petra"], stack.Change{Message: "the fleet",
+		Write: w.files(t)})
 	check(t, err)
 }
 
@@ -121,14 +131,15 @@ func (w *forged) files(t *testing.T) map[string]string {
 	for path, content := range files {
 		files[path] = w.Rewrite(looserGuards(path, content))
 	}
-	git, err := w.Encrypt("acme", "credentials", "checkout-git", map[string]string{"username": w.forge.Admin.Login, "password": w.forge.Admin.Token})
+	git, err := w.Encrypt("acme", "credentials", "checkout-git", map[string]string{
+		"username": w.forge.Admin.Login, "password": w.forge.Admin.Token})
 	check(t, err)
 	files["tenants/acme/credentials/checkout-git.sops.yaml"] = string(git)
 	return files
 }
 
-// startControlPlane runs `argosy serve` with the forge, told of everything by deliveries: it looks by itself once an hour only. Until the
-// test ends the package's plane is this one.
+// startControlPlane runs `argosy serve` with the forge, told of everything by deliveries: it looks
+// by itself once an hour only. Until the test ends the package's plane is this one.
 func (w *forged) startControlPlane(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -138,8 +149,11 @@ func (w *forged) startControlPlane(t *testing.T) {
 	check(t, os.WriteFile(secret, []byte(w.secret), 0o600))
 	p, err := w.StartPlane(ctx, example.PlaneOptions{
 		Binary: binary, Progress: t.Logf,
-		Source: fmt.Sprintf("{url: %q, allowHTTP: true, tokenFile: %q, poll: 1h}", w.config.URL, token),
-		More: fmt.Sprintf("forge: {api: %q, repository: %q, allowHTTP: true, tokenFile: %q, webhookSecretFiles: [%q], sweep: 1h, directPush: [\"github:example/platform\"]}\n",
+		Source: fmt.Sprintf("{url: %q, allowHTTP: true, tokenFile: %q, poll: 1h}", w.config.URL,
+			token),
+		More: fmt.Sprintf(
+			"forge: {api: %q, repository: %q, allowHTTP: true, tokenFile: %q, "+
+				"webhookSecretFiles: [%q], sweep: 1h, directPush: [\"github:example/platform\"]}\n",
 			w.forge.API(), w.config.Name, token, secret),
 	})
 	check(t, err)
@@ -156,12 +170,15 @@ func (w *forged) startControlPlane(t *testing.T) {
 			t.Logf("the control plane's log ends with\n%s", log[max(0, len(log)-8000):])
 		}
 	})
-	// Not of statuses: those that Argosy sets itself would have it look again, and hide that something else does not.
-	check(t, w.config.CreateHook(ctx, p.URL+"/webhook/github", w.secret, "push", "pull_request", "pull_request_review"))
+	// Not of statuses: those that Argosy sets itself would have it look again, and hide that
+	// something else does not.
+	check(t, w.config.CreateHook(ctx, p.URL+"/webhook/github", w.secret, "push", "pull_request",
+		"pull_request_review"))
 }
 
 // propose pushes a branch as a person and asks to merge it into main.
-func (w *forged) propose(t *testing.T, login, branch string, files map[string]string, remove ...string) (number int, head string) {
+func (w *forged) propose(t *testing.T, login, branch string, files map[string]string,
+	remove ...string) (number int, head string) {
 	t.Helper()
 	as := w.person[login]
 	head = w.revise(t, login, branch, files, remove...)
@@ -171,17 +188,21 @@ func (w *forged) propose(t *testing.T, login, branch string, files map[string]st
 }
 
 // revise pushes one more commit to a branch as a person.
-func (w *forged) revise(t *testing.T, login, branch string, files map[string]string, remove ...string) (head string) {
+func (w *forged) revise(t *testing.T, login, branch string, files map[string]string,
+	remove ...string) (head string) {
 	t.Helper()
-	head, err := w.config.Push(t.Context(), w.person[login], stack.Change{Branch: branch, Message: branch, Write: files, Remove: remove})
+	head, err := w.config.Push(t.Context(), w.person[login], stack.Change{
+		Branch: branch, Message: branch, Write: files, Remove: remove})
 	check(t, err)
 	return head
 }
 
-// commit makes a commit with the files of another one and with these parents. It is on no branch yet.
+// commit makes a commit with the files of another one and with these parents. It is on no branch
+// yet.
 func (w *forged) commit(t *testing.T, login, files string, parents ...string) (head string) {
 	t.Helper()
-	args := []string{"-c", "user.name=" + login, "-c", "user.email=" + login + "@example.com", "commit-tree", files + "^{tree}", "-m", "crafted"}
+	args := []string{"-c", "user.name=" + login, "-c", "user.email=" + login + "@example.com",
+		"commit-tree", files + "^{tree}", "-m", "crafted"}
 	for _, p := range parents {
 		args = append(args, "-p", p)
 	}
@@ -196,7 +217,8 @@ func (w *forged) point(t *testing.T, login, branch, commit string) {
 	check(t, w.config.SetBranch(t.Context(), w.person[login], branch, commit))
 }
 
-// says is what Argosy's comment on the pull request says now: empty when there is none, and a failure when there are two.
+// says is what Argosy's comment on the pull request says now: empty when there is none, and a
+// failure when there are two.
 func (w *forged) says(t *testing.T, number int) (text string) {
 	t.Helper()
 	comments, err := w.config.Comments(t.Context(), number)
@@ -213,7 +235,8 @@ func (w *forged) says(t *testing.T, number int) (text string) {
 	return text
 }
 
-// checks are the states of a commit's checks by name, as they stand: "argosy/plan" to "success", with what they say.
+// checks are the states of a commit's checks by name, as they stand: "argosy/plan" to "success",
+// with what they say.
 func (w *forged) checks(t *testing.T, head string) map[string]stack.ForgeStatus {
 	t.Helper()
 	all, err := w.config.Statuses(t.Context(), head)
@@ -247,7 +270,8 @@ func (w *forged) stands(t *testing.T, head, name, state string) {
 	}
 }
 
-// told waits until the comment has each of the words. What it tells of is done by then: checks are reported before the comment is written.
+// told waits until the comment has each of the words. What it tells of is done by then: checks are
+// reported before the comment is written.
 func (w *forged) told(t *testing.T, number int, words ...string) {
 	t.Helper()
 	eventually(t, "the comment tells it", func() string {

@@ -9,13 +9,15 @@ import (
 )
 
 func commandsInComments(t *testing.T, w *forged) {
-	number, head := w.propose(t, "alice", "asked", map[string]string{"tenants/acme/deployments/asked.yaml": deployment("asked", "staging", "acme-staging", "")})
+	number, head := w.propose(t, "alice", "asked", map[string]string{
+		"tenants/acme/deployments/asked.yaml": deployment("asked", "staging", "acme-staging", "")})
 	w.await(t, head, fleet.CheckPlan, "success")
 
 	w.ask(t, "eve", number, "/argosy help")
 	w.told(t, number, "`/argosy ok-to-test <sha>`", "`/argosy resume`: end a hold")
 	w.ask(t, "eve", number, "/argosy hold")
-	w.told(t, number, "`eve` may not hold this: that takes an owner of what it changes, or write permission.")
+	w.told(t, number,
+		"`eve` may not hold this: that takes an owner of what it changes, or write permission.")
 	w.stands(t, head, fleet.CheckPlan, "success")
 
 	w.ask(t, "gus", number, "/argosy hold")
@@ -45,13 +47,15 @@ func commandsInComments(t *testing.T, w *forged) {
 	w.ask(t, "alice", number, "/argosy approve "+head[:12])
 	w.told(t, number, "is too short", "Write all 40: `/argosy approve "+head+"`")
 	w.stands(t, head, fleet.CheckOwners, "pending")
-	w.ask(t, "alice", number, "/argosy approve "+head) // the forge lets no author approve by a review
+	// the forge lets no author approve by a review
+	w.ask(t, "alice", number, "/argosy approve "+head)
 	w.told(t, number, "`alice` approves `"+fleet.Revision(head).Short()+"` for tenant `acme`")
 	w.stands(t, head, fleet.CheckOwners, "success")
 	w.close(t, number)
 }
 
-// editInto posts a harmless comment as a person and makes it into another, so that the forge shows that it was edited: it does by whole seconds.
+// editInto posts a harmless comment as a person and makes it into another, so that the forge shows
+// that it was edited: it does by whole seconds.
 func (w *forged) editInto(t *testing.T, login string, number int, text string) {
 	t.Helper()
 	id := w.ask(t, login, number, "I will look at this.")
@@ -71,12 +75,16 @@ func (w *forged) editInto(t *testing.T, login string, number int, text string) {
 }
 
 func approvals(t *testing.T, w *forged) {
-	acme := map[string]string{"tenants/acme/deployments/owned.yaml": deployment("owned", "staging", "acme-staging", "")}
-	globex := map[string]string{"tenants/globex/deployments/owned.yaml": strings.Replace(deployment("owned", "prod-eu", "globex-web", ""), "acme/storefront", "globex/web", 1)}
+	acme := map[string]string{"tenants/acme/deployments/owned.yaml": deployment("owned", "staging",
+		"acme-staging", "")}
+	globex := map[string]string{
+		"tenants/globex/deployments/owned.yaml": strings.Replace(deployment("owned", "prod-eu",
+			"globex-web", ""), "acme/storefront", "globex/web", 1)}
 	number, head := w.propose(t, "alice", "approvals", acme)
 	w.await(t, head, fleet.CheckOwners, "pending")
 
-	// A review of no owner leaves everything as it was; the answer to the command says that both were looked at.
+	// A review of no owner leaves everything as it was; the answer to the command says that both
+	// were looked at.
 	w.review(t, "gus", number, stack.Approve, head)
 	w.ask(t, "gus", number, "/argosy approve "+head)
 	w.told(t, number, "`gus` owns nothing of what this changes: the approval does not count.")
@@ -89,7 +97,8 @@ func approvals(t *testing.T, w *forged) {
 	w.told(t, number, "`amir` approved an earlier head")
 
 	w.review(t, "amir", number, stack.Approve, head)
-	w.told(t, number, "Needs an approval for tenant `globex`", "Approved for tenant `acme` by `amir`")
+	w.told(t, number, "Needs an approval for tenant `globex`",
+		"Approved for tenant `acme` by `amir`")
 	w.stands(t, head, fleet.CheckOwners, "pending")
 	w.review(t, "gus", number, stack.Approve, head)
 	w.await(t, head, fleet.CheckOwners, "success")

@@ -8,8 +8,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// TestPullRequests is what people do with pull requests, on one forge and one control plane. Each journey leaves the fleet with the example's
-// Applications Healthy and nothing held.
+// TestPullRequests is what people do with pull requests, on one forge and one control plane. Each
+// journey leaves the fleet with the example's Applications Healthy and nothing held.
 func TestPullRequests(t *testing.T) {
 	w := startForged(t)
 	w.startControlPlane(t)
@@ -31,7 +31,8 @@ func TestPullRequests(t *testing.T) {
 		{"deletions beyond the guards are let go in the pull request", guardedDeletions},
 		{"crossed merge bases bring nothing into force", crossedMergeBases},
 		{"forged statuses and a merge bring nothing into force", forgedStatusesAndAMerge},
-		{"a rebase that replays what was undone brings nothing into force", aRebaseThatReplaysWhatWasUndone},
+		{"a rebase that replays what was undone brings nothing into force",
+			aRebaseThatReplaysWhatWasUndone},
 		{"an approval of one of two tenants is for its files alone", consentOfOneOfTwoTenants},
 		{"a rebase of two reviewed commits is applied", aRebaseOfTwoReviewedCommits},
 		{"the doctor compares the rules of the branch", theDoctorOnTheBranch},
@@ -43,8 +44,10 @@ func TestPullRequests(t *testing.T) {
 func fromATypoToItsResult(t *testing.T, w *forged) {
 	path := "tenants/acme/deployments/promo.yaml"
 	good := deployment("promo", "staging", "acme-staging", "")
-	number, head := w.propose(t, "alice", "promo", map[string]string{path: strings.Replace(good, "targetRevision", "targetRevison", 1)})
-	if said := w.await(t, head, fleet.CheckValidate, "failure").Description; !strings.Contains(said, "promo.yaml:5") || !strings.Contains(said, "targetRevison") {
+	number, head := w.propose(t, "alice", "promo", map[string]string{
+		path: strings.Replace(good, "targetRevision", "targetRevison", 1)})
+	if said := w.await(t, head, fleet.CheckValidate, "failure").Description; !strings.Contains(said,
+		"promo.yaml:5") || !strings.Contains(said, "targetRevison") {
 		t.Errorf("the check does not name the typo at its line: %s", said)
 	}
 	w.told(t, number, "promo.yaml", "targetRevison")
@@ -54,7 +57,8 @@ func fromATypoToItsResult(t *testing.T, w *forged) {
 	w.await(t, head, fleet.CheckPlan, "success")
 	w.await(t, head, fleet.CheckOwners, "pending")
 	eventually(t, "the comment shows the plan", func() string {
-		if text := w.says(t, number); !strings.Contains(text, "promo") || strings.Contains(text, "targetRevison") {
+		if text := w.says(t, number); !strings.Contains(text, "promo") ||
+			strings.Contains(text, "targetRevison") {
 			return "it says " + text
 		}
 		return ""

@@ -20,17 +20,23 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	old = strings.TrimSpace(old)
-	newer, err := repo.Commit(t.Context(), "another message", map[string]string{"deploy/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: storefront}\ndata: {motd: newer}\n"})
+	newer, err := repo.Commit(t.Context(), "another message", map[string]string{
+		"deploy/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " +
+			"storefront}\ndata: {motd: newer}\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := "tenants/acme/deployments/rolled.yaml"
-	following := strings.Replace(deployment("rolled", "staging", "acme-staging", ""), "v2.0.1", "main", 1)
+	following := strings.Replace(deployment("rolled", "staging", "acme-staging", ""), "v2.0.1",
+		"main", 1)
 	commit(t, "follow main", map[string]string{path: following})
 	eventually(t, "synced to the newer commit", syncedTo(t, "rolled", newer))
 
-	commit(t, "roll back", map[string]string{"tenants/acme/syncs/rollback.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: SyncRun\nmetadata: {name: rollback}\n" +
-		"spec: {deployment: rolled, environments: [staging], revision: " + old + ", hold: true}\n"})
+	commit(t, "roll back", map[string]string{
+		"tenants/acme/syncs/rollback.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: " +
+			"SyncRun\nmetadata: {name: rollback}\n" +
+			"spec: {deployment: rolled, environments: [staging], revision: " + old +
+			", hold: true}\n"})
 	eventually(t, "the SyncRun has succeeded", func() string {
 		for _, o := range list[fleet.Operation](t, "operations") {
 			if o.Kind == fleet.OperationSync && strings.Contains(o.Subject, "rolled") {
@@ -43,7 +49,8 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 		return "no operation"
 	})
 	motd := func() string {
-		c, err := world.Place("eu-1").Cluster.Client().CoreV1().ConfigMaps("acme-staging").Get(t.Context(), "storefront", metav1.GetOptions{})
+		c, err := world.Place("eu-1").Cluster.Client().CoreV1().ConfigMaps("acme-staging").Get(
+			t.Context(), "storefront", metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
 		}
@@ -55,7 +62,8 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 	if automated(t, "rolled") {
 		t.Error("automation is on while the SyncRun holds it")
 	}
-	commit(t, "on again", map[string]string{path: strings.Replace(following, "targetRevision: main", "targetRevision: "+newer, 1)})
+	commit(t, "on again", map[string]string{path: strings.Replace(following, "targetRevision: main",
+		"targetRevision: "+newer, 1)})
 	eventually(t, "automation is back, at the new target", func() string {
 		if !automated(t, "rolled") {
 			return "automation is off"
@@ -94,12 +102,14 @@ func TestASealedSecretAndAKubernetesSecretAreRotatedWithoutARestart(t *testing.T
 	allHealthy(t)
 	const password = "another-password"
 	repo := world.Apps["acme/checkout"]
-	file, err := world.Encrypt("acme", "credentials", "checkout-git", map[string]string{"username": example.GitUser, "password": password})
+	file, err := world.Encrypt("acme", "credentials", "checkout-git", map[string]string{
+		"username": example.GitUser, "password": password})
 	if err != nil {
 		t.Fatal(err)
 	}
 	repo.RequireAuth(example.GitUser, password)
-	commit(t, "a new password", map[string]string{"tenants/acme/credentials/checkout-git.sops.yaml": string(file)})
+	commit(t, "a new password", map[string]string{
+		"tenants/acme/credentials/checkout-git.sops.yaml": string(file)})
 	eventually(t, "the repository Secret has the new password", func() string {
 		if got := secretOn(t, "eu-1", "repository", "acme")["password"]; string(got) != password {
 			return "it has another one"
@@ -113,7 +123,9 @@ func TestASealedSecretAndAKubernetesSecretAreRotatedWithoutARestart(t *testing.T
 		t.Fatal(err)
 	}
 	secrets := world.Place("eu-1").Cluster.Client().CoreV1().Secrets("argosy-tenant-initech")
-	if _, err := secrets.Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "prod-us"}, Data: map[string][]byte{"token": []byte(token)}}, metav1.UpdateOptions{}); err != nil {
+	if _, err := secrets.Update(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "prod-us"}, Data: map[string][]byte{
+			"token": []byte(token)}}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the cluster Secret has the new token", func() string {
@@ -129,8 +141,10 @@ func TestASealedSecretAndAKubernetesSecretAreRotatedWithoutARestart(t *testing.T
 func secretOn(t *testing.T, engine, kind, tenant string) map[string][]byte {
 	t.Helper()
 	p := world.Place(engine)
-	found, err := p.Cluster.Client().CoreV1().Secrets(p.ArgoCD.Namespace).List(t.Context(), metav1.ListOptions{
-		LabelSelector: "argocd.argoproj.io/secret-type=" + kind + ",argosy.dev/tenant=" + tenant})
+	found, err := p.Cluster.Client().CoreV1().Secrets(p.ArgoCD.Namespace).List(t.Context(),
+		metav1.ListOptions{
+			LabelSelector: "argocd.argoproj.io/secret-type=" + kind + ",argosy.dev/tenant=" +
+				tenant})
 	if err != nil || len(found.Items) != 1 {
 		t.Fatalf("%s Secret of %s on %s: %d, %v", kind, tenant, engine, len(found.Items), err)
 	}

@@ -23,12 +23,15 @@ func (e *Edge) Join(binary, token string) (string, error) {
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		return "", err
 	}
-	return e.Run(binary, "agent", "join", e.URL, "--token-file", file, "--ca-file", e.CAFile, "--image", "registry.example.com/argosy:latest")
+	return e.Run(binary, "agent", "join", e.URL, "--token-file", file, "--ca-file", e.CAFile,
+		"--image", "registry.example.com/argosy:latest")
 }
 
-// StartAgent runs what the cluster's Deployment says, with the rights of its ServiceAccount: the nodes of the lab only pretend to run Pods.
+// StartAgent runs what the cluster's Deployment says, with the rights of its ServiceAccount: the
+// nodes of the lab only pretend to run Pods.
 func (e *Edge) StartAgent(ctx context.Context, binary string) (*stack.Process, error) {
-	deployment, err := e.Cluster.Client().AppsV1().Deployments(agentName).Get(ctx, agentName, metav1.GetOptions{})
+	deployment, err := e.Cluster.Client().AppsV1().Deployments(agentName).Get(ctx, agentName,
+		metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("the agent's Deployment: %w", err)
 	}
@@ -51,8 +54,10 @@ func (e *Edge) StartAgent(ctx context.Context, binary string) (*stack.Process, e
 // account writes a kubeconfig with a token of the agent's ServiceAccount.
 func (e *Edge) account(ctx context.Context, name string) (string, error) {
 	seconds := int64(24 * 60 * 60)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	token, err := e.Cluster.Client().CoreV1().ServiceAccounts(agentName).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &seconds}}
+	token, err := e.Cluster.Client().CoreV1().ServiceAccounts(agentName).CreateToken(ctx, name,
+		request, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("a token for %s: %w", name, err)
 	}

@@ -25,10 +25,12 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// Edge is a cluster behind a firewall, with an Argo CD of its own that deploys to it. Nothing reaches it from outside; from inside, two
-// addresses lead out: the Git server's, and the control plane's behind a proxy that ends TLS.
+// Edge is a cluster behind a firewall, with an Argo CD of its own that deploys to it. Nothing
+// reaches it from outside; from inside, two addresses lead out: the Git server's, and the control
+// plane's behind a proxy that ends TLS.
 type Edge struct {
-	Firewall *stack.Firewall // nil where this machine does not allow one: then it stands beside everything else
+	// nil where this machine does not allow one: then it stands beside everything else
+	Firewall *stack.Firewall
 	Cluster  *stack.Cluster
 	ArgoCD   *stack.ArgoCD
 	Git      *stack.Outlet
@@ -43,9 +45,12 @@ type Edge struct {
 // edgeNamespaces are those of the environment acme/factory-berlin, and one for tests.
 var edgeNamespaces = []string{"acme-plc", "acme-workshop"}
 
-// Near leaves out what is deployed to acme/factory-berlin: it is pending until the agent there has joined.
+// Near leaves out what is deployed to acme/factory-berlin: it is pending until the agent there has
+// joined.
 func Near(list []fleet.ApplicationView) []fleet.ApplicationView {
-	return slices.DeleteFunc(slices.Clone(list), func(a fleet.ApplicationView) bool { return a.Environment == "factory-berlin" })
+	return slices.DeleteFunc(slices.Clone(list), func(a fleet.ApplicationView) bool {
+		return a.Environment == "factory-berlin"
+	})
 }
 
 // StartEdge makes the firewall, and a cluster with an Argo CD behind it.
@@ -66,7 +71,8 @@ func (f *Fleet) StartEdge(ctx context.Context, o Options) (_ *Edge, err error) {
 		return nil, err
 	}
 	o.Progress("starting a Kubernetes API behind a firewall")
-	options := stack.ClusterOptions{Name: "edge", Dir: filepath.Join(e.Dir, "cluster"), Behind: e.Firewall}
+	options := stack.ClusterOptions{Name: "edge", Dir: filepath.Join(e.Dir, "cluster"),
+		Behind: e.Firewall}
 	if o.Audit {
 		options.AuditLog = filepath.Join(o.Dir, "edge.audit")
 	}
@@ -80,7 +86,8 @@ func (f *Fleet) StartEdge(ctx context.Context, o Options) (_ *Edge, err error) {
 	}
 	o.Progress("starting Argo CD 3.2 there")
 	e.ArgoCD, err = stack.StartArgoCD(ctx, stack.ArgoOptions{
-		Cluster: e.Cluster, Version: "3.2", Namespace: "argocd", InstallationID: "edge", Dir: filepath.Join(e.Dir, "argocd"),
+		Cluster: e.Cluster, Version: "3.2", Namespace: "argocd", InstallationID: "edge",
+		Dir:     filepath.Join(e.Dir, "argocd"),
 		Refresh: o.Refresh, ClusterAdmin: true,
 	})
 	return e, err
@@ -102,18 +109,22 @@ func (e *Edge) openOutlets(f *Fleet) error {
 	if err := os.WriteFile(e.CAFile, ca, 0o644); err != nil {
 		return err
 	}
-	if e.Hub, err = e.Firewall.Outlet("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}); err != nil {
+	if e.Hub, err = e.Firewall.Outlet("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{
+		certificate}, MinVersion: tls.VersionTLS13}); err != nil {
 		return err
 	}
 	e.URL = "https://" + e.Hub.Address
 	return nil
 }
 
-// Command is argosy as somebody would run it who stands at the edge, with an administrator's kubeconfig.
+// Command is argosy as somebody would run it who stands at the edge, with an administrator's
+// kubeconfig.
 func (e *Edge) Command(binary string, args ...string) stack.Command {
 	return stack.Command{
-		Name: "argosy " + strings.Join(args[:min(2, len(args))], " "), Path: binary, Args: args, Behind: e.Firewall,
-		Env: append(os.Environ(), "KUBECONFIG="+e.Cluster.Kubeconfig, "ARGOSY_SERVER=", "ARGOSY_TOKEN="),
+		Name: "argosy " + strings.Join(args[:min(2, len(args))], " "), Path: binary, Args: args,
+		Behind: e.Firewall,
+		Env: append(os.Environ(), "KUBECONFIG="+e.Cluster.Kubeconfig, "ARGOSY_SERVER=",
+			"ARGOSY_TOKEN="),
 		Log: filepath.Join(e.Dir, "argosy-"+strconv.FormatInt(e.runs.Add(1), 10)+".log"),
 	}
 }
@@ -151,7 +162,8 @@ func (e *Edge) Stop() error {
 	return errors.Join(errs...)
 }
 
-// certify makes a certificate for 127.0.0.1 and what vouches for it. It holds from a day ago, for clocks that are late.
+// certify makes a certificate for 127.0.0.1 and what vouches for it. It holds from a day ago, for
+// clocks that are late.
 func certify() (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -161,7 +173,8 @@ func certify() (tls.Certificate, []byte, error) {
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "argosy"},
 		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(30 * 24 * time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package example puts the fleet of examples/config-repo onto real parts: two clusters, an Argo CD on each, a Git server with the config
-// repo and the application repositories, and the secrets that they refer to. The demo and the end-to-end tests stand on it.
+// Package example puts the fleet of examples/config-repo onto real parts: two clusters, an Argo CD
+// on each, a Git server with the config repo and the application repositories, and the secrets that
+// they refer to. The demo and the end-to-end tests stand on it.
 //
-// The example names hosts that do not exist (api.eu-1.example.com, git.example.com). What is pushed differs from the files in the
-// folder in these addresses and the clusters' CA only.
+// The example names hosts that do not exist (api.eu-1.example.com, git.example.com). What is pushed
+// differs from the files in the folder in these addresses and the clusters' CA only.
 package example
 
 import (
@@ -43,8 +44,9 @@ type Fleet struct {
 	Config *stack.Repo            // the config repo
 	Apps   map[string]*stack.Repo // by "acme/checkout"
 	Edge   *Edge                  // nil unless asked for
-	// The secrets are in all three places: the tokens of acme and globex and the engines' kubeconfigs in a directory, initech's token in
-	// its namespace on the cluster of eu-1, the password of acme's private repository in a *.sops.yaml of the config repo.
+	// The secrets are in all three places: the tokens of acme and globex and the engines'
+	// kubeconfigs in a directory, initech's token in its namespace on the cluster of eu-1, the
+	// password of acme's private repository in a *.sops.yaml of the config repo.
 	Secrets   string
 	AgeFile   string
 	Recipient string
@@ -64,7 +66,8 @@ type Options struct {
 	Audit    bool          // write the API servers' audit logs to Dir/<engine>.audit
 	Edge     bool          // a third cluster, behind a firewall
 	Progress func(format string, args ...any)
-	Edit     func(path, content string) string // of the config repo's files before they are pushed; nil: as they are
+	// of the config repo's files before they are pushed; nil: as they are
+	Edit func(path, content string) string
 }
 
 // accounts are the tenants' environments: which cluster, which namespaces.
@@ -81,12 +84,15 @@ var accounts = []struct {
 
 // apps are the application repositories with the tag that the example refers to.
 var apps = map[string]string{
-	"acme/checkout": "v1.4.0", "acme/plc": "v1.0.0", "acme/storefront": "v2.0.1", "globex/billing": "", "globex/web": "", "initech/portal": "v1.0.0",
+	"acme/checkout": "v1.4.0", "acme/plc": "v1.0.0", "acme/storefront": "v2.0.1",
+	"globex/billing": "", "globex/web": "", "initech/portal": "v1.0.0",
 }
 
-// Start brings everything up but Argosy itself. Stop ends what was started, also when Start failed half way.
+// Start brings everything up but Argosy itself. Stop ends what was started, also when Start failed
+// half way.
 func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
-	f := &Fleet{Dir: o.Dir, Apps: map[string]*stack.Repo{}, Secrets: filepath.Join(o.Dir, "secrets")}
+	f := &Fleet{Dir: o.Dir, Apps: map[string]*stack.Repo{},
+		Secrets: filepath.Join(o.Dir, "secrets")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.Stop())
@@ -100,7 +106,8 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 			return nil, err
 		}
 	}
-	o.Progress("starting a Git server with the config repo and %d application repositories", len(apps))
+	o.Progress("starting a Git server with the config repo and %d application repositories",
+		len(apps))
 	if f.Git, err = stack.StartGit(ctx, filepath.Join(o.Dir, "git")); err != nil {
 		return nil, err
 	}
@@ -130,8 +137,9 @@ func (f *Fleet) startPlace(ctx context.Context, o Options, p *Place) (err error)
 	}
 	o.Progress("starting Argo CD %s as engine %s", p.Version, p.Engine)
 	p.ArgoCD, err = stack.StartArgoCD(ctx, stack.ArgoOptions{
-		Cluster: p.Cluster, Version: p.Version, Namespace: "argocd-" + p.Engine, InstallationID: p.Engine,
-		Dir: filepath.Join(o.Dir, "argocd-"+p.Engine), Refresh: o.Refresh,
+		Cluster: p.Cluster, Version: p.Version, Namespace: "argocd-" + p.Engine,
+		InstallationID: p.Engine,
+		Dir:            filepath.Join(o.Dir, "argocd-"+p.Engine), Refresh: o.Refresh,
 	})
 	return err
 }
@@ -143,7 +151,8 @@ func (f *Fleet) pushApps(ctx context.Context, root string) error {
 			return err
 		}
 		f.Apps[name] = repo
-		files, err := readTree(filepath.Join(root, "examples", "app-repos", filepath.FromSlash(name)))
+		files, err := readTree(filepath.Join(root, "examples", "app-repos",
+			filepath.FromSlash(name)))
 		if err != nil {
 			return err
 		}
@@ -160,10 +169,12 @@ func (f *Fleet) pushApps(ctx context.Context, root string) error {
 	return nil
 }
 
-// writeSecrets makes a restricted token for each environment and puts it where secrets.directory looks.
+// writeSecrets makes a restricted token for each environment and puts it where secrets.directory
+// looks.
 func (f *Fleet) writeSecrets(ctx context.Context) error {
 	for _, a := range accounts {
-		token, err := f.Place(a.engine).Cluster.TenantToken(ctx, a.tenant+"-"+a.environment, a.namespaces...)
+		token, err := f.Place(a.engine).Cluster.TenantToken(ctx, a.tenant+"-"+a.environment,
+			a.namespaces...)
 		if err != nil {
 			return err
 		}
@@ -181,7 +192,8 @@ func (f *Fleet) writeSecrets(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := f.WriteSecret("_fleet", "engine-"+p.Engine, "kubeconfig", string(kubeconfig)); err != nil {
+		if err := f.WriteSecret("_fleet", "engine-"+p.Engine, "kubeconfig",
+			string(kubeconfig)); err != nil {
 			return err
 		}
 	}
@@ -199,11 +211,14 @@ func (f *Fleet) sealKey() error {
 }
 
 // Encrypt writes values as `argosy encrypt` does, for one path of the config repo.
-func (f *Fleet) Encrypt(tenant fleet.TenantName, folder, name string, values map[string]string) ([]byte, error) {
-	return secrets.Encrypt(fleet.CredentialSource{Tenant: tenant, Folder: folder, Name: name}, []string{f.Recipient}, values)
+func (f *Fleet) Encrypt(tenant fleet.TenantName, folder, name string,
+	values map[string]string) ([]byte, error) {
+	return secrets.Encrypt(fleet.CredentialSource{Tenant: tenant, Folder: folder, Name: name},
+		[]string{f.Recipient}, values)
 }
 
-// writeKubernetesSecret puts a token into the tenant's own namespace of the control plane's cluster, which is eu-1.
+// writeKubernetesSecret puts a token into the tenant's own namespace of the control plane's
+// cluster, which is eu-1.
 func (f *Fleet) writeKubernetesSecret(ctx context.Context, tenant, name, token string) error {
 	namespace := "argosy-tenant-" + tenant
 	if err := f.Place("eu-1").Cluster.CreateNamespace(ctx, namespace); err != nil {
@@ -236,7 +251,8 @@ func (f *Fleet) pushConfig(ctx context.Context, o Options) error {
 		}
 		files[path] = f.Rewrite(content)
 	}
-	git, err := f.Encrypt("acme", "credentials", "checkout-git", map[string]string{"username": GitUser, "password": GitPassword})
+	git, err := f.Encrypt("acme", "credentials", "checkout-git", map[string]string{
+		"username": GitUser, "password": GitPassword})
 	if err != nil {
 		return err
 	}
@@ -253,12 +269,14 @@ var caData = regexp.MustCompile(`caData: \S+`)
 // Rewrite puts the running addresses in place of the example's.
 func (f *Fleet) Rewrite(content string) string {
 	content = strings.ReplaceAll(content, "https://git.example.com", f.Git.URL)
-	content = strings.ReplaceAll(content, "- git.example.com\n", fmt.Sprintf("- %s\n  clusterHosts:\n    - 127.0.0.1\n", f.Git.URL))
+	content = strings.ReplaceAll(content, "- git.example.com\n",
+		fmt.Sprintf("- %s\n  clusterHosts:\n    - 127.0.0.1\n", f.Git.URL))
 	for _, p := range f.Places {
 		url := "https://" + p.Host + ":6443"
 		if strings.Contains(content, url) {
 			content = strings.ReplaceAll(content, url, p.Cluster.Server)
-			content = caData.ReplaceAllString(content, "caData: "+base64.StdEncoding.EncodeToString(p.Cluster.CA))
+			content = caData.ReplaceAllString(content, "caData: "+base64.StdEncoding.EncodeToString(
+				p.Cluster.CA))
 		}
 	}
 	return content

@@ -16,7 +16,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// Plane is the control plane: `argosy serve` with a PostgreSQL of its own, and the command line that asks it.
+// Plane is the control plane: `argosy serve` with a PostgreSQL of its own, and the command line
+// that asks it.
 type Plane struct {
 	Process *stack.Process
 	URL     string
@@ -57,7 +58,8 @@ func (f *Fleet) StartPlane(ctx context.Context, o PlaneOptions) (*Plane, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := &Plane{binary: o.Binary, URL: "http://" + listen, Ops: "http://" + ops, Config: filepath.Join(f.Dir, o.Name+".yaml"), progress: o.Progress}
+	p := &Plane{binary: o.Binary, URL: "http://" + listen, Ops: "http://" + ops,
+		Config: filepath.Join(f.Dir, o.Name+".yaml"), progress: o.Progress}
 	token := filepath.Join(f.Dir, "bootstrap-token")
 	if p.Token, err = bootstrapToken(token); err != nil {
 		return nil, err
@@ -79,7 +81,8 @@ bootstrapTokenFile: %q
 	return p, p.Start(ctx)
 }
 
-// public is the setting of the URL by which the edge reaches the replicas, and leads that to this one too.
+// public is the setting of the URL by which the edge reaches the replicas, and leads that to this
+// one too.
 func (f *Fleet) public(listen string) string {
 	if f.Edge == nil {
 		return ""
@@ -91,11 +94,14 @@ func (f *Fleet) public(listen string) string {
 // Start runs it again after Stop or a kill, with the same settings and data.
 func (p *Plane) Start(ctx context.Context) (err error) {
 	log := strings.TrimSuffix(p.Config, ".yaml") + ".log"
-	p.Process, err = stack.StartProcess(stack.Command{Name: "argosy", Path: p.binary, Args: []string{"serve", "-f", p.Config}, Log: log})
+	p.Process, err = stack.StartProcess(stack.Command{Name: "argosy", Path: p.binary,
+		Args: []string{"serve", "-f", p.Config}, Log: log})
 	if err != nil {
 		return err
 	}
-	return p.Process.Await(ctx, func(ctx context.Context) error { return ready(ctx, p.Ops+"/readyz") })
+	return p.Process.Await(ctx, func(ctx context.Context) error {
+		return ready(ctx, p.Ops+"/readyz")
+	})
 }
 
 // bootstrapToken is the one in the file, which is made by the first that asks.
@@ -134,7 +140,8 @@ func (p *Plane) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return c
 }
 
-// Print shows a command and what it prints. Exit code 1 says that there are findings, which is what the demo wants to show.
+// Print shows a command and what it prints. Exit code 1 says that there are findings, which is what
+// the demo wants to show.
 func (p *Plane) Print(ctx context.Context, args ...string) {
 	fmt.Printf("$ argosy %s\n", strings.Join(args, " "))
 	c := p.Command(ctx, args...)
@@ -158,7 +165,8 @@ func (p *Plane) Applications(ctx context.Context) ([]fleet.ApplicationView, erro
 }
 
 // Await asks until done says so, and shows how far things are whenever that changes.
-func (p *Plane) Await(ctx context.Context, what string, limit time.Duration, done func([]fleet.ApplicationView) bool) error {
+func (p *Plane) Await(ctx context.Context, what string, limit time.Duration,
+	done func([]fleet.ApplicationView) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	last := ""
@@ -211,5 +219,6 @@ func standing(list []fleet.ApplicationView) string {
 
 // Healthy reports whether an Application is applied, Synced and Healthy.
 func Healthy(a fleet.ApplicationView) bool {
-	return a.Sync == fleet.SyncSynced && a.Health == fleet.HealthHealthy && a.Apply == fleet.ApplyApplied
+	return a.Sync == fleet.SyncSynced && a.Health == fleet.HealthHealthy &&
+		a.Apply == fleet.ApplyApplied
 }

@@ -37,19 +37,24 @@ func runAPIServer(c config) error {
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(c.port),
 		// No Pod runs here, so nobody needs the Service's endpoint; a loopback
 		// address would be refused as one.
-		"--advertise-address=192.0.2.1", "--external-hostname=127.0.0.1", "--endpoint-reconciler-type=none",
+		"--advertise-address=192.0.2.1", "--external-hostname=127.0.0.1",
+		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.96.0.0/16",
-		"--tls-cert-file=" + pkiFile("server.crt"), "--tls-private-key-file=" + pkiFile("server.key"),
-		"--client-ca-file=" + pkiFile("ca.crt"), "--requestheader-client-ca-file=" + pkiFile("ca.crt"),
+		"--tls-cert-file=" + pkiFile("server.crt"), "--tls-private-key-file=" +
+			pkiFile("server.key"),
+		"--client-ca-file=" + pkiFile("ca.crt"), "--requestheader-client-ca-file=" +
+			pkiFile("ca.crt"),
 		"--authorization-mode=Node,RBAC", "--allow-privileged=true",
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + pkiFile("sa.key"), "--service-account-signing-key-file=" + pkiFile("sa.key"),
+		"--service-account-key-file=" + pkiFile("sa.key"), "--service-account-signing-key-file=" +
+			pkiFile("sa.key"),
 	}
 	if c.auditLog != "" {
 		if err := os.WriteFile("audit-policy.yaml", []byte(auditPolicy), 0o600); err != nil {
 			return err
 		}
-		args = append(args, "--audit-policy-file=audit-policy.yaml", "--audit-log-path="+c.auditLog, "--audit-log-mode=blocking")
+		args = append(args, "--audit-policy-file=audit-policy.yaml", "--audit-log-path="+c.auditLog,
+			"--audit-log-mode=blocking")
 	}
 	cmd := apiserver.NewAPIServerCommand()
 	cmd.SetArgs(args)
@@ -60,10 +65,13 @@ func runAPIServer(c config) error {
 func runControllerManager() error {
 	cmd := controllermanager.NewControllerManagerCommand()
 	cmd.SetArgs([]string{
-		"--kubeconfig=" + kubeconfigOf(controllerUser), "--authentication-kubeconfig=", "--authorization-kubeconfig=",
+		"--kubeconfig=" + kubeconfigOf(controllerUser), "--authentication-kubeconfig=",
+		"--authorization-kubeconfig=",
 		"--secure-port=0", "--leader-elect=false", "--use-service-account-credentials=true",
-		"--root-ca-file=" + pkiFile("ca.crt"), "--service-account-private-key-file=" + pkiFile("sa.key"),
-		"--cluster-signing-cert-file=" + pkiFile("ca.crt"), "--cluster-signing-key-file=" + pkiFile("ca.key"),
+		"--root-ca-file=" + pkiFile("ca.crt"), "--service-account-private-key-file=" +
+			pkiFile("sa.key"),
+		"--cluster-signing-cert-file=" + pkiFile("ca.crt"), "--cluster-signing-key-file=" +
+			pkiFile("ca.key"),
 		// The one node sends no heartbeats, which these would take for its death.
 		"--controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-node-ipam-controller",
 		"--flex-volume-plugin-dir=flexvolume", // or it makes one in /usr
@@ -75,13 +83,16 @@ func runControllerManager() error {
 // settled says whether the controllers work: they have made what every
 // namespace gets, and the node is there.
 func settled(ctx context.Context, admin kubernetes.Interface) error {
-	if _, err := admin.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
+	if _, err := admin.CoreV1().ServiceAccounts("default").Get(ctx, "default",
+		metav1.GetOptions{}); err != nil {
 		return err
 	}
-	if _, err := admin.CoreV1().ConfigMaps("default").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{}); err != nil {
+	if _, err := admin.CoreV1().ConfigMaps("default").Get(ctx, "kube-root-ca.crt",
+		metav1.GetOptions{}); err != nil {
 		return err
 	}
-	if _, err := admin.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{}); err != nil {
+	if _, err := admin.CoreV1().Services("default").Get(ctx, "kubernetes",
+		metav1.GetOptions{}); err != nil {
 		return err
 	}
 	_, err := admin.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})

@@ -124,7 +124,9 @@ func runControllers(kubeconfig string) error {
 	failed := make(chan error, 2)
 	go func() { failed <- runControllerManager() }()
 	go func() { failed <- runPods(ctx) }()
-	if err := await(ctx, "the controllers", func() error { return settled(ctx, admin) }); err != nil {
+	if err := await(ctx, "the controllers", func() error {
+		return settled(ctx, admin)
+	}); err != nil {
 		return err
 	}
 	if err := publish(kubeconfig); err != nil {

@@ -72,13 +72,15 @@ func play(pod *corev1.Pod, now time.Time) (*corev1.Pod, time.Duration) {
 	for _, c := range pod.Spec.Containers {
 		how, lasts := foresee(c, pod.Spec.RestartPolicy)
 		if first {
-			lasts = max(lasts, time.Nanosecond) // it starts before it ends, so that watchers see both
+			// it starts before it ends, so that watchers see both
+			lasts = max(lasts, time.Nanosecond)
 		}
 		remaining := s.StartTime.Add(lasts).Sub(now)
 		if remaining > 0 && (wait == 0 || remaining < wait) {
 			wait = remaining
 		}
-		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(c, how, lasts, remaining > 0, next))
+		s.ContainerStatuses = append(s.ContainerStatuses,
+			containerStatus(c, how, lasts, remaining > 0, next))
 	}
 	s.Phase = phase(s.ContainerStatuses)
 	setConditions(s, now)
@@ -88,12 +90,15 @@ func play(pod *corev1.Pod, now time.Time) (*corev1.Pod, time.Duration) {
 	return next, 0
 }
 
-func containerStatus(c corev1.Container, how outcome, lasts time.Duration, running bool, pod *corev1.Pod) corev1.ContainerStatus {
+func containerStatus(c corev1.Container, how outcome, lasts time.Duration, running bool,
+	pod *corev1.Pod) corev1.ContainerStatus {
 	id := "lab://" + string(pod.UID) + "/" + c.Name
-	status := corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image, ContainerID: id}
+	status := corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image,
+		ContainerID: id}
 	start := *pod.Status.StartTime
 	ended := &corev1.ContainerStateTerminated{
-		Reason: "Completed", StartedAt: start, FinishedAt: metav1.NewTime(start.Add(lasts)), ContainerID: id,
+		Reason: "Completed", StartedAt: start, FinishedAt: metav1.NewTime(start.Add(lasts)),
+		ContainerID: id,
 	}
 	if how == fails {
 		ended.Reason, ended.ExitCode = "Error", 1
@@ -101,13 +106,15 @@ func containerStatus(c corev1.Container, how outcome, lasts time.Duration, runni
 	switch {
 	case how == unpulled:
 		status.ImageID, status.ContainerID = "", ""
-		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host: " + c.Image}
+		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff",
+			Message: "no such host: " + c.Image}
 	case how == serves || running:
 		status.State.Running = &corev1.ContainerStateRunning{StartedAt: start}
 		status.Ready, status.Started = true, &status.Ready
 	case how == fails && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways:
 		status.RestartCount, status.LastTerminationState.Terminated = 1, ended
-		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "exit code 1, again and again"}
+		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff",
+			Message: "exit code 1, again and again"}
 	default:
 		status.State.Terminated = ended
 	}
@@ -144,7 +151,9 @@ func setConditions(s *corev1.PodStatus, now time.Time) {
 		{Type: corev1.PodReady, Status: ready},
 	} {
 		want.LastTransitionTime = metav1.NewTime(now)
-		at := slices.IndexFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == want.Type })
+		at := slices.IndexFunc(s.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == want.Type
+		})
 		switch {
 		case at < 0:
 			s.Conditions = append(s.Conditions, want)

@@ -16,20 +16,26 @@ func TestPlay(t *testing.T) {
 		lasts   time.Duration     // of the first phase
 		waiting string            // reason at the end
 	}{
-		"a server runs and stays":         {restart: corev1.RestartPolicyAlways, phases: phases(corev1.PodRunning)},
-		"a job's pod runs, then succeeds": {restart: corev1.RestartPolicyNever, phases: phases(corev1.PodRunning, corev1.PodSucceeded)},
-		"a job that sleeps takes its time": {restart: corev1.RestartPolicyOnFailure, command: []string{"/bin/sleep", "30"},
-			phases: phases(corev1.PodRunning, corev1.PodSucceeded), lasts: 30 * time.Second},
+		"a server runs and stays": {restart: corev1.RestartPolicyAlways,
+			phases: phases(corev1.PodRunning)},
+		"a job's pod runs, then succeeds": {restart: corev1.RestartPolicyNever,
+			phases: phases(corev1.PodRunning, corev1.PodSucceeded)},
+		"a job that sleeps takes its time": {restart: corev1.RestartPolicyOnFailure,
+			command: []string{"/bin/sleep", "30"},
+			phases:  phases(corev1.PodRunning, corev1.PodSucceeded), lasts: 30 * time.Second},
 		"a job that fails, fails": {restart: corev1.RestartPolicyNever, command: []string{"false"},
 			phases: phases(corev1.PodRunning, corev1.PodFailed)},
-		"a server that fails crash-loops": {restart: corev1.RestartPolicyAlways, command: []string{"false"},
+		"a server that fails crash-loops": {restart: corev1.RestartPolicyAlways, command: []string{
+			"false"},
 			phases: phases(corev1.PodRunning, corev1.PodRunning), waiting: "CrashLoopBackOff"},
-		"an image of nowhere is never pulled": {image: "registry.invalid/x:1", restart: corev1.RestartPolicyAlways,
-			phases: phases(corev1.PodPending), waiting: "ImagePullBackOff"},
+		"an image of nowhere is never pulled": {image: "registry.invalid/x:1",
+			restart: corev1.RestartPolicyAlways,
+			phases:  phases(corev1.PodPending), waiting: "ImagePullBackOff"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{
-				RestartPolicy: c.restart, Containers: []corev1.Container{{Name: "c", Image: c.image, Command: c.command}},
+				RestartPolicy: c.restart, Containers: []corev1.Container{
+					{Name: "c", Image: c.image, Command: c.command}},
 			}}
 			now := time.Unix(1_700_000_000, 0)
 			for i, want := range c.phases {
@@ -41,7 +47,8 @@ func TestPlay(t *testing.T) {
 					t.Fatalf("step %d: phase %s, want %s", i, next.Status.Phase, want)
 				}
 				pod = next
-				if next, wait := play(pod, now); i == 0 && c.lasts > 0 && (next != nil || wait != c.lasts) {
+				if next, wait := play(pod, now); i == 0 && c.lasts > 0 &&
+					(next != nil || wait != c.lasts) {
 					t.Errorf("it lasts %v, want %v", wait, c.lasts)
 				}
 				now = now.Add(c.lasts)
@@ -58,7 +65,8 @@ func TestPlay(t *testing.T) {
 			}
 			ready := c.phases[len(c.phases)-1] == corev1.PodRunning && c.waiting == ""
 			for _, condition := range pod.Status.Conditions {
-				if condition.Type == corev1.PodReady && (condition.Status == corev1.ConditionTrue) != ready {
+				if condition.Type == corev1.PodReady &&
+					(condition.Status == corev1.ConditionTrue) != ready {
 					t.Errorf("ready is %s, want %v", condition.Status, ready)
 				}
 			}

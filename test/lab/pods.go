@@ -40,7 +40,9 @@ func runPods(ctx context.Context) error {
 	informer := factory.Core().V1().Pods()
 	r := &podRunner{
 		client: client, pods: informer.Lister(),
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](10*time.Millisecond, 10*time.Second)),
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](
+				10*time.Millisecond, 10*time.Second)),
 	}
 	enqueue := func(obj any) {
 		if name, err := cache.ObjectToName(obj); err == nil {
@@ -64,13 +66,17 @@ func runPods(ctx context.Context) error {
 
 func registerNode(ctx context.Context, client kubernetes.Interface) error {
 	room := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("1k"), corev1.ResourceMemory: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("10k"),
+		corev1.ResourceCPU: resource.MustParse("1k"), corev1.ResourceMemory: resource.MustParse(
+			"1Ti"), corev1.ResourcePods: resource.MustParse("10k"),
 	}
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{corev1.LabelHostname: nodeName}},
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{
+			corev1.LabelHostname: nodeName}},
 		Status: corev1.NodeStatus{
 			Capacity: room, Allocatable: room,
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Lab", LastTransitionTime: metav1.Now()}},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Lab",
+					LastTransitionTime: metav1.Now()}},
 		},
 	}
 	_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
@@ -114,7 +120,8 @@ func (r *podRunner) sync(ctx context.Context, name cache.ObjectName) (time.Durat
 	case pod.DeletionTimestamp != nil && pod.Spec.NodeName != "":
 		// The containers have ended: what a kubelet says by this last delete.
 		err = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{
-			GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+			GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(
+				string(pod.UID)),
 		})
 	case pod.Spec.NodeName == "":
 		if len(pod.Spec.SchedulingGates) > 0 {

@@ -31,8 +31,10 @@ func (c *Cluster) CreateNamespace(ctx context.Context, name string) error {
 // TenantToken returns a token of a service account that may do everything in the
 // namespaces, which are made if need be, and nothing elsewhere but discovery:
 // what a tenant gives to an Argo CD whose cluster Secret lists these namespaces.
-func (c *Cluster) TenantToken(ctx context.Context, name string, namespaces ...string) (string, error) {
-	everything := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
+func (c *Cluster) TenantToken(ctx context.Context, name string, namespaces ...string) (string,
+	error) {
+	everything := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"},
+		Verbs: []string{"*"}}}
 	token, err := c.account(ctx, tenantsNamespace, name)
 	if err != nil {
 		return "", fmt.Errorf("%s: tenant %s: %w", c.Name, name, err)
@@ -55,7 +57,8 @@ func (c *Cluster) account(ctx context.Context, namespace, name string) (string, 
 	}
 	accounts := c.Client().CoreV1().ServiceAccounts(namespace)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := accounts.Create(ctx, account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := accounts.Create(ctx, account, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return "", err
 	}
 	seconds := int64(tokenLife.Seconds())
@@ -70,13 +73,15 @@ func (c *Cluster) account(ctx context.Context, namespace, name string) (string, 
 
 // allow lets the account of one namespace do something in another, by a Role and
 // a RoleBinding named for the account.
-func (c *Cluster) allow(ctx context.Context, namespace, accountNamespace, account string, rules []rbacv1.PolicyRule) error {
+func (c *Cluster) allow(ctx context.Context, namespace, accountNamespace, account string,
+	rules []rbacv1.PolicyRule) error {
 	meta := metav1.ObjectMeta{Name: account, Namespace: namespace}
 	return c.Apply(ctx,
 		&rbacv1.Role{ObjectMeta: meta, Rules: rules},
 		&rbacv1.RoleBinding{
 			ObjectMeta: meta,
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: accountNamespace, Name: account}},
+			Subjects: []rbacv1.Subject{
+				{Kind: rbacv1.ServiceAccountKind, Namespace: accountNamespace, Name: account}},
 		})
 }

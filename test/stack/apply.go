@@ -24,9 +24,11 @@ func (c *Cluster) Apply(ctx context.Context, objects ...runtime.Object) error {
 		if err != nil {
 			return fmt.Errorf("%s: apply %T: %w", c.Name, o, err)
 		}
-		_, err = resource(client, u).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		_, err = resource(client, u).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{
+			FieldManager: fieldManager, Force: true})
 		if err != nil {
-			return fmt.Errorf("%s: apply %s %s/%s: %w", c.Name, u.GetKind(), u.GetNamespace(), u.GetName(), err)
+			return fmt.Errorf("%s: apply %s %s/%s: %w", c.Name, u.GetKind(), u.GetNamespace(),
+				u.GetName(), err)
 		}
 	}
 	return nil

@@ -84,9 +84,11 @@ func StartArgoCD(ctx context.Context, o ArgoOptions) (*ArgoCD, error) {
 	if o.Refresh == 0 {
 		o.Refresh = 10 * time.Second
 	}
-	a := &ArgoCD{Namespace: o.Namespace, InstallationID: o.InstallationID, options: o, password: rand.Text()}
+	a := &ArgoCD{Namespace: o.Namespace, InstallationID: o.InstallationID, options: o,
+		password: rand.Text()}
 	if err := a.start(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("argocd %s in %s: %w", o.Version, o.Namespace, err), a.Stop())
+		return nil, errors.Join(fmt.Errorf("argocd %s in %s: %w", o.Version, o.Namespace, err),
+			a.Stop())
 	}
 	return a, nil
 }
@@ -104,7 +106,8 @@ func InstallArgoCD(ctx context.Context, o ArgoOptions) (*ArgoCD, error) {
 		err = a.install(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("argocd %s in %s: %w", o.Version, o.Namespace, err), a.Stop())
+		return nil, errors.Join(fmt.Errorf("argocd %s in %s: %w", o.Version, o.Namespace, err),
+			a.Stop())
 	}
 	return a, nil
 }
@@ -120,7 +123,8 @@ func (a *ArgoCD) start(ctx context.Context) (err error) {
 	if err := a.install(ctx); err != nil {
 		return err
 	}
-	for _, port := range []*int{&a.ports.redis, &a.ports.repo, &a.ports.repoMetrics, &a.ports.controllerMetrics} {
+	for _, port := range []*int{&a.ports.redis, &a.ports.repo, &a.ports.repoMetrics,
+		&a.ports.controllerMetrics} {
 		if *port, err = freePort(); err != nil {
 			return err
 		}
@@ -183,9 +187,10 @@ func (a *ArgoCD) Start(ctx context.Context) error {
 			return answers(ctx, a.options.Cluster.options.Behind, "http://"+address(p)+"/healthz")
 		}
 	}
-	if err := a.ensure(ctx, &a.Redis, "redis", redis, []string{port(a.ports.redis)}, func(ctx context.Context) error {
-		return dials(ctx, a.options.Cluster.options.Behind, address(a.ports.redis))
-	}); err != nil {
+	if err := a.ensure(ctx, &a.Redis, "redis", redis, []string{port(a.ports.redis)},
+		func(ctx context.Context) error {
+			return dials(ctx, a.options.Cluster.options.Behind, address(a.ports.redis))
+		}); err != nil {
 		return err
 	}
 	if err := a.ensure(ctx, &a.RepoServer, "repo-server", a.binary, []string{
@@ -198,13 +203,17 @@ func (a *ArgoCD) Start(ctx context.Context) error {
 	seconds := strconv.FormatInt(int64(a.options.Refresh/time.Second), 10)
 	return a.ensure(ctx, &a.Controller, "application-controller", a.binary, []string{
 		"--namespace", a.Namespace, "--kubeconfig", a.controllerKubeconfig(),
-		"--repo-server", address(a.ports.repo), "--repo-server-plaintext", "--redis", address(a.ports.redis),
-		"--metrics-port", port(a.ports.controllerMetrics), // on every interface: it has no option for the address
-		"--app-resync", seconds, "--app-resync-jitter", "0", "--repo-error-grace-period-seconds", seconds,
+		"--repo-server", address(a.ports.repo), "--repo-server-plaintext", "--redis",
+		address(a.ports.redis),
+		// on every interface: it has no option for the address
+		"--metrics-port", port(a.ports.controllerMetrics),
+		"--app-resync", seconds, "--app-resync-jitter", "0", "--repo-error-grace-period-seconds",
+		seconds,
 	}, health(a.ports.controllerMetrics))
 }
 
-func (a *ArgoCD) ensure(ctx context.Context, p **Process, name, path string, args []string, ready func(context.Context) error) (err error) {
+func (a *ArgoCD) ensure(ctx context.Context, p **Process, name, path string, args []string,
+	ready func(context.Context) error) (err error) {
 	if *p != nil {
 		select {
 		case <-(*p).Done():
@@ -214,7 +223,8 @@ func (a *ArgoCD) ensure(ctx context.Context, p **Process, name, path string, arg
 	}
 	*p, err = StartProcess(Command{
 		Name: a.Namespace + " " + name, Path: path, Args: args, Env: a.environment(name),
-		Dir: a.Dir, Log: filepath.Join(a.Dir, name+".log"), Behind: a.options.Cluster.options.Behind,
+		Dir: a.Dir, Log: filepath.Join(a.Dir, name+".log"),
+		Behind: a.options.Cluster.options.Behind,
 	})
 	if err != nil {
 		return err
@@ -231,7 +241,8 @@ func (a *ArgoCD) environment(component string) (all []string) {
 		"REDIS_PASSWORD=" + a.password,
 		"ARGOCD_BINARY_NAME=argocd-" + component,
 		"KUBECONFIG=" + a.controllerKubeconfig(), "ARGOCD_FAKE_IN_CLUSTER=true",
-		"ARGOCD_GPG_ENABLED=false", "ARGOCD_GPG_DATA_PATH=" + in("gpg/source"), "ARGOCD_GNUPGHOME=" + in("gpg/keys"),
+		"ARGOCD_GPG_ENABLED=false", "ARGOCD_GPG_DATA_PATH=" + in("gpg/source"),
+		"ARGOCD_GNUPGHOME=" + in("gpg/keys"),
 		"ARGOCD_TLS_DATA_PATH=" + in("tls"), "ARGOCD_SSH_DATA_PATH=" + in("ssh"),
 		"ARGOCD_PLUGINSOCKFILEPATH=" + a.sockets.path,
 		"ARGOCD_ASK_PASS_SOCK=" + filepath.Join(a.sockets.path, "ask"),
@@ -244,14 +255,17 @@ func (a *ArgoCD) environment(component string) (all []string) {
 	}
 	switch component {
 	case "repo-server":
-		all = append(all, "ARGOCD_GIT_MODULES_ENABLED=false", "GIT_CONFIG_GLOBAL="+a.git, "ARGOCD_REPO_SERVER_PARALLELISM_LIMIT=20")
+		all = append(all, "ARGOCD_GIT_MODULES_ENABLED=false", "GIT_CONFIG_GLOBAL="+a.git,
+			"ARGOCD_REPO_SERVER_PARALLELISM_LIMIT=20")
 	case "application-controller":
 		all = append(all, argosyengine.ControllerEnvironment...)
 	}
 	return all
 }
 
-func (a *ArgoCD) controllerKubeconfig() string { return filepath.Join(a.Dir, "controller.kubeconfig") }
+func (a *ArgoCD) controllerKubeconfig() string {
+	return filepath.Join(a.Dir, "controller.kubeconfig")
+}
 
 // Stop ends all processes and removes the folders that StartArgoCD made. What it
 // has put into the cluster stays there.
@@ -277,7 +291,8 @@ func answers(ctx context.Context, behind *Firewall, url string) error {
 	if err != nil {
 		return err
 	}
-	client := http.Client{Transport: &http.Transport{DialContext: behind.Dial, DisableKeepAlives: true}}
+	client := http.Client{Transport: &http.Transport{DialContext: behind.Dial,
+		DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
 		return err

@@ -64,7 +64,8 @@ func readManifest(file string) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+	Kind: "CustomResourceDefinition"}
 
 // installCRDs applies the CRDs in the files and waits until the API server
 // serves them. A cluster that has them of a newer release keeps those: they
@@ -85,7 +86,8 @@ func (c *Cluster) installCRDs(ctx context.Context, files []string, release strin
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
-		if err := unstructured.SetNestedField(crd.Object, release, "metadata", "annotations", annotation); err != nil {
+		if err := unstructured.SetNestedField(crd.Object, release, "metadata", "annotations",
+			annotation); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		if err := c.Apply(ctx, crd); err != nil {
@@ -93,7 +95,9 @@ func (c *Cluster) installCRDs(ctx context.Context, files []string, release strin
 		}
 	}
 	for _, name := range names {
-		if err := c.Await(ctx, func(ctx context.Context) error { return c.established(ctx, name) }); err != nil {
+		if err := c.Await(ctx, func(ctx context.Context) error {
+			return c.established(ctx, name)
+		}); err != nil {
 			return err
 		}
 	}
@@ -116,7 +120,8 @@ func (c *Cluster) established(ctx context.Context, name string) error {
 	}
 	conditions, _, err := unstructured.NestedSlice(live.Object, "status", "conditions")
 	for _, condition := range conditions {
-		if c, ok := condition.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
+		if c, ok := condition.(map[string]any); ok && c["type"] == "Established" &&
+			c["status"] == "True" {
 			return nil
 		}
 	}

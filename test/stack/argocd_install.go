@@ -28,16 +28,20 @@ var (
 // controllerRules are those of Argo CD's own namespace install.
 var controllerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: readOnly},
-	{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"}, Verbs: readWrite},
+	{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"},
+		Verbs: readWrite},
 	{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "list"}},
 	{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: readOnly},
 }
 
 var driverRules = []rbacv1.PolicyRule{
-	{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"}, Verbs: readWrite},
+	{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"},
+		Verbs: readWrite},
 	{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: readWrite},
-	{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: append([]string{"create"}, readOnly...)},
-	{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"argosy-emergency-stop"}, Verbs: []string{"patch"}},
+	{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: append([]string{"create"},
+		readOnly...)},
+	{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{
+		"argosy-emergency-stop"}, Verbs: []string{"patch"}},
 }
 
 // install puts everything into the cluster that the processes want to find, and
@@ -58,7 +62,8 @@ func (a *ArgoCD) install(ctx context.Context) (err error) {
 	if a.options.Via != nil {
 		kubeconfig = a.options.Via.KubeconfigFor
 	}
-	if err := a.access(ctx, controllerAccount, a.controllerKubeconfig(), controllerRules, kubeconfig); err != nil {
+	if err := a.access(ctx, controllerAccount, a.controllerKubeconfig(), controllerRules,
+		kubeconfig); err != nil {
 		return err
 	}
 	a.Kubeconfig = filepath.Join(a.Dir, "argosy.kubeconfig")
@@ -74,7 +79,8 @@ func (a *ArgoCD) install(ctx context.Context) (err error) {
 		return err
 	}
 	for name, data := range a.configMaps() {
-		if err := c.Apply(ctx, &corev1.ConfigMap{ObjectMeta: a.meta(name), Data: data}); err != nil {
+		if err := c.Apply(ctx, &corev1.ConfigMap{ObjectMeta: a.meta(name),
+			Data: data}); err != nil {
 			return err
 		}
 	}
@@ -104,8 +110,10 @@ func (a *ArgoCD) access(ctx context.Context, account, file string, rules []rbacv
 func (a *ArgoCD) clusterAdmin() *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: a.Namespace + "-application-controller"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: controllerAccount}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace,
+			Name: controllerAccount}},
 	}
 }
 
@@ -117,7 +125,8 @@ func (a *ArgoCD) meta(name string) metav1.ObjectMeta {
 }
 
 func (a *ArgoCD) secret() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: a.meta("argocd-secret"), Data: map[string][]byte{"server.secretkey": []byte(rand.Text())}}
+	return &corev1.Secret{ObjectMeta: a.meta("argocd-secret"), Data: map[string][]byte{
+		"server.secretkey": []byte(rand.Text())}}
 }
 
 // configMaps are all that the components look for; those that are empty must

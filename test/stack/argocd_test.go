@@ -24,8 +24,10 @@ import (
 )
 
 var (
-	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
-	appProjects  = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "appprojects"}
+	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
+		Resource: "applications"}
+	appProjects = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
+		Resource: "appprojects"}
 )
 
 // engine is an instance with what the driver may use of it.
@@ -53,14 +55,17 @@ func startEngine(t *testing.T, o stack.ArgoOptions) engine {
 	return engine{a, dynamic.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)}
 }
 
-func (e engine) create(t *testing.T, kind schema.GroupVersionResource, name string, spec map[string]any) {
+func (e engine) create(t *testing.T, kind schema.GroupVersionResource, name string,
+	spec map[string]any) {
 	t.Helper()
-	kinds := map[schema.GroupVersionResource]string{applications: "Application", appProjects: "AppProject"}
+	kinds := map[schema.GroupVersionResource]string{applications: "Application",
+		appProjects: "AppProject"}
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": kind.GroupVersion().String(), "kind": kinds[kind],
 		"metadata": map[string]any{"name": name}, "spec": spec,
 	}}
-	if _, err := e.objects.Resource(kind).Namespace(e.Namespace).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+	if _, err := e.objects.Resource(kind).Namespace(e.Namespace).Create(t.Context(), o,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -70,7 +75,8 @@ func (e engine) secret(t *testing.T, name, kind string, data map[string]string) 
 	s := &corev1.Secret{StringData: data, ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{"argocd.argoproj.io/secret-type": kind},
 	}}
-	if _, err := e.core.CoreV1().Secrets(e.Namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+	if _, err := e.core.CoreV1().Secrets(e.Namespace).Create(t.Context(), s,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -91,7 +97,8 @@ func (e engine) environment(t *testing.T, c *stack.Cluster, name, namespace stri
 	}
 	server := c.Server + "?managedEnvironment=" + name
 	e.secret(t, "cluster-"+name, "cluster", map[string]string{
-		"name": name, "server": server, "namespaces": namespace, "config": string(config), "project": "acme",
+		"name": name, "server": server, "namespaces": namespace, "config": string(config),
+		"project": "acme",
 	})
 	return server
 }
@@ -114,8 +121,10 @@ func (e engine) awaitHealthy(t *testing.T, name, commit string) {
 	defer cancel()
 	for {
 		var err error
-		app, err = e.objects.Resource(applications).Namespace(e.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err == nil && status(app, "sync", "status") == "Synced" && status(app, "sync", "revision") == commit &&
+		app, err = e.objects.Resource(applications).Namespace(e.Namespace).Get(ctx, name,
+			metav1.GetOptions{})
+		if err == nil && status(app, "sync", "status") == "Synced" &&
+			status(app, "sync", "revision") == commit &&
 			status(app, "health", "status") == "Healthy" {
 			return
 		}
@@ -123,7 +132,8 @@ func (e engine) awaitHealthy(t *testing.T, name, commit string) {
 		case <-ctx.Done():
 			text, _ := json.MarshalIndent(app, "", " ")
 			log, _ := os.ReadFile(e.Controller.LogFile())
-			t.Fatalf("%s %s is not Synced and Healthy at %s: %v\n%s\n%s", e.Version, name, commit, err, text, log[max(0, len(log)-3000):])
+			t.Fatalf("%s %s is not Synced and Healthy at %s: %v\n%s\n%s", e.Version, name, commit,
+				err, text, log[max(0, len(log)-3000):])
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -161,13 +171,14 @@ func appRepo(t *testing.T, server *stack.GitServer) *stack.Repo {
 	}
 	repo.RequireAuth("bot", "s3cret")
 	if _, err := repo.Commit(t.Context(), "three ways", map[string]string{
-		"plain/web.yaml":               fmt.Sprintf(deployment, "1"),
-		"plain/hook.yaml":              hook,
-		"kustomize/web.yaml":           fmt.Sprintf(deployment, "1"),
-		"kustomize/kustomization.yaml": "resources: [web.yaml]\nimages: [{name: example.com/web, newTag: kustomized}]\n",
-		"helm/Chart.yaml":              "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-		"helm/values.yaml":             "tag: helmed\n",
-		"helm/templates/web.yaml":      fmt.Sprintf(deployment, "{{ .Values.tag }}"),
+		"plain/web.yaml":     fmt.Sprintf(deployment, "1"),
+		"plain/hook.yaml":    hook,
+		"kustomize/web.yaml": fmt.Sprintf(deployment, "1"),
+		"kustomize/kustomization.yaml": "resources: [web.yaml]\nimages: [{name: " +
+			"example.com/web, newTag: kustomized}]\n",
+		"helm/Chart.yaml":         "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"helm/values.yaml":        "tag: helmed\n",
+		"helm/templates/web.yaml": fmt.Sprintf(deployment, "{{ .Values.tag }}"),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -204,13 +215,16 @@ func TestArgoCD(t *testing.T) {
 // testAccess shows that the driver's account has its rights and no more.
 func testAccess(t *testing.T, e engine) {
 	t.Helper()
-	if _, err := e.core.CoreV1().ConfigMaps(e.Namespace).Get(t.Context(), "argocd-cm", metav1.GetOptions{}); err != nil {
+	if _, err := e.core.CoreV1().ConfigMaps(e.Namespace).Get(t.Context(), "argocd-cm",
+		metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := e.core.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := e.core.CoreV1().Secrets("kube-system").List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("list secrets of kube-system: %v, want forbidden", err)
 	}
-	if _, err := e.objects.Resource(applications).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := e.objects.Resource(applications).List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("list Applications of all namespaces: %v, want forbidden", err)
 	}
 }
@@ -220,12 +234,15 @@ func testSync(t *testing.T, e engine, home, far *stack.Cluster, repo *stack.Repo
 	if err := home.CreateNamespace(t.Context(), near); err != nil {
 		t.Fatal(err)
 	}
-	servers := map[string]string{near: "https://kubernetes.default.svc", kust: e.environment(t, far, kust, kust), helm: e.environment(t, far, helm, helm)}
+	servers := map[string]string{near: "https://kubernetes.default.svc",
+		kust: e.environment(t, far, kust, kust), helm: e.environment(t, far, helm, helm)}
 	destinations := []any{}
 	for namespace, server := range servers {
-		destinations = append(destinations, map[string]any{"server": server, "namespace": namespace})
+		destinations = append(destinations, map[string]any{
+			"server": server, "namespace": namespace})
 	}
-	e.create(t, appProjects, "acme", map[string]any{"sourceRepos": []any{repo.URL}, "destinations": destinations})
+	e.create(t, appProjects, "acme", map[string]any{"sourceRepos": []any{repo.URL},
+		"destinations": destinations})
 	e.secret(t, "repo", "repository", map[string]string{
 		"type": "git", "url": repo.URL, "username": "bot", "password": "s3cret", "project": "acme",
 	})
@@ -240,12 +257,15 @@ func testSync(t *testing.T, e engine, home, far *stack.Cluster, repo *stack.Repo
 	for _, path := range paths {
 		e.awaitHealthy(t, path, head)
 	}
-	got := map[string]string{near: image(t, home, near), kust: image(t, far, kust), helm: image(t, far, helm)}
-	want := map[string]string{near: "example.com/web:1", kust: "example.com/web:kustomized", helm: "example.com/web:helmed"}
+	got := map[string]string{near: image(t, home, near), kust: image(t, far, kust),
+		helm: image(t, far, helm)}
+	want := map[string]string{near: "example.com/web:1", kust: "example.com/web:kustomized",
+		helm: "example.com/web:helmed"}
 	if !maps.Equal(got, want) {
 		t.Errorf("the workloads are %v, want %v", got, want)
 	}
-	if job, err := home.Client().BatchV1().Jobs(near).Get(t.Context(), "migrate", metav1.GetOptions{}); err != nil || job.Status.Succeeded != 1 {
+	if job, err := home.Client().BatchV1().Jobs(near).Get(t.Context(), "migrate",
+		metav1.GetOptions{}); err != nil || job.Status.Succeeded != 1 {
 		t.Errorf("the hook: %v, %v", job.Status, err)
 	}
 
@@ -261,11 +281,14 @@ func testSync(t *testing.T, e engine, home, far *stack.Cluster, repo *stack.Repo
 
 	// An Application without a project of its own may do nothing.
 	e.create(t, applications, "stray", map[string]any{
-		"project": "default", "source": map[string]any{"repoURL": repo.URL, "path": "plain", "targetRevision": "main"},
-		"destination": map[string]any{"server": "https://kubernetes.default.svc", "namespace": near},
+		"project": "default", "source": map[string]any{"repoURL": repo.URL, "path": "plain",
+			"targetRevision": "main"},
+		"destination": map[string]any{"server": "https://kubernetes.default.svc",
+			"namespace": near},
 	})
 	eventually(t, "the default project refuses", func() bool {
-		app, err := e.objects.Resource(applications).Namespace(e.Namespace).Get(t.Context(), "stray", metav1.GetOptions{})
+		app, err := e.objects.Resource(applications).Namespace(e.Namespace).Get(t.Context(),
+			"stray", metav1.GetOptions{})
 		return err == nil && strings.Contains(fmt.Sprint(app.Object["status"]), "InvalidSpecError")
 	})
 }
@@ -274,14 +297,16 @@ func testSync(t *testing.T, e engine, home, far *stack.Cluster, repo *stack.Repo
 func scale(t *testing.T, c *stack.Cluster, namespace string) {
 	t.Helper()
 	patch := []byte(`{"spec":{"replicas":5}}`)
-	if _, err := c.Client().AppsV1().Deployments(namespace).Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := c.Client().AppsV1().Deployments(namespace).Patch(t.Context(), "web",
+		types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func replicas(t *testing.T, c *stack.Cluster, namespace string) int32 {
 	t.Helper()
-	d, err := c.Client().AppsV1().Deployments(namespace).Get(t.Context(), "web", metav1.GetOptions{})
+	d, err := c.Client().AppsV1().Deployments(namespace).Get(t.Context(), "web",
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +316,8 @@ func replicas(t *testing.T, c *stack.Cluster, namespace string) int32 {
 // image is that of the workload as it lives in the cluster.
 func image(t *testing.T, c *stack.Cluster, namespace string) string {
 	t.Helper()
-	d, err := c.Client().AppsV1().Deployments(namespace).Get(t.Context(), "web", metav1.GetOptions{})
+	d, err := c.Client().AppsV1().Deployments(namespace).Get(t.Context(), "web",
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

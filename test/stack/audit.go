@@ -10,8 +10,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// AuditEntry is a line of an API server's audit log (ClusterOptions.AuditLog). A request that lasts has several, and those that come before its
-// answer have no code.
+// AuditEntry is a line of an API server's audit log (ClusterOptions.AuditLog). A request that lasts
+// has several, and those that come before its answer have no code.
 type AuditEntry struct {
 	Stage, Verb, RequestURI string
 	User                    struct{ Username string }
@@ -37,7 +37,8 @@ func ReadAudit(file string) ([]AuditEntry, error) {
 
 // Writes reports whether the request would change something.
 func (e AuditEntry) Writes() bool {
-	return slices.Contains([]string{"create", "patch", "update", "delete", "deletecollection"}, e.Verb)
+	return slices.Contains([]string{"create", "patch", "update", "delete", "deletecollection"},
+		e.Verb)
 }
 
 // Refused reports whether it was answered that its account is not known, or may not do that.
@@ -45,7 +46,8 @@ func (e AuditEntry) Refused() bool {
 	return e.ResponseStatus.Code == 401 || e.ResponseStatus.Code == 403
 }
 
-// Right is what a rule permits: a verb on one kind, in a namespace (empty: of the cluster), by name where the rule is for a name.
+// Right is what a rule permits: a verb on one kind, in a namespace (empty: of the cluster), by name
+// where the rule is for a name.
 type Right struct{ Verb, Group, Resource, Namespace, Name string }
 
 // Rights are those that rules give in a namespace, one by one.
@@ -82,12 +84,15 @@ func (r Right) String() string {
 // UsedBy reports whether the request was permitted by the right.
 func (r Right) UsedBy(e AuditEntry) bool {
 	o := e.ObjectRef
-	if o.Resource == "namespaces" { // the API server writes down a Namespace's own name as its namespace
+	// the API server writes down a Namespace's own name as its namespace
+	if o.Resource == "namespaces" {
 		o.Namespace = ""
 	}
-	if e.ResponseStatus.Code == 0 || e.Refused() || o.Subresource != "" || o.APIGroup != r.Group || o.Resource != r.Resource || o.Namespace != r.Namespace || r.Name != "" && o.Name != r.Name {
+	if e.ResponseStatus.Code == 0 || e.Refused() || o.Subresource != "" || o.APIGroup != r.Group ||
+		o.Resource != r.Resource || o.Namespace != r.Namespace || r.Name != "" && o.Name != r.Name {
 		return false
 	}
 	// A server-side apply that makes an object needs the right to create it too.
-	return e.Verb == r.Verb || r.Verb == "create" && e.Verb == "patch" && e.ResponseStatus.Code == 201
+	return e.Verb == r.Verb || r.Verb == "create" && e.Verb == "patch" &&
+		e.ResponseStatus.Code == 201
 }

@@ -14,11 +14,13 @@ import (
 	"time"
 )
 
-// StartShifted starts a command whose wall clock is that many whole seconds ahead of this machine's, or behind it; its monotonic clock is the
-// machine's. The program is the one that is shipped: before its first instruction, the page by which the kernel tells it the time (the vDSO,
+// StartShifted starts a command whose wall clock is that many whole seconds ahead of this
+// machine's, or behind it; its monotonic clock is the machine's. The program is the one that is
+// shipped: before its first instruction, the page by which the kernel tells it the time (the vDSO,
 // see vdso(7)) is written over in its memory alone. A child of it has the machine's clock.
 func StartShifted(cmd *exec.Cmd, ahead time.Duration) error {
-	runtime.LockOSThread() // the thread that has started the program is the one that may write to it
+	// the thread that has started the program is the one that may write to it
+	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -36,7 +38,8 @@ func StartShifted(cmd *exec.Cmd, ahead time.Duration) error {
 	return nil
 }
 
-// shift waits until the program stands before its first instruction, changes its clock and lets it go.
+// shift waits until the program stands before its first instruction, changes its clock and lets it
+// go.
 func shift(pid int, ahead time.Duration) error {
 	var status syscall.WaitStatus
 	_, err := syscall.Wait4(pid, &status, 0, nil)
@@ -88,7 +91,8 @@ func writeClock(pid int, ahead int32) error {
 	return errors.New("vDSO: it has no clock_gettime")
 }
 
-// clockCode is clock_gettime(clock %edi, *timespec %rsi): it asks the kernel, and moves the seconds of CLOCK_REALTIME.
+// clockCode is clock_gettime(clock %edi, *timespec %rsi): it asks the kernel, and moves the seconds
+// of CLOCK_REALTIME.
 func clockCode(ahead int32) []byte {
 	code := []byte{
 		0xf3, 0x0f, 0x1e, 0xfa, // endbr64

@@ -49,7 +49,8 @@ func StartCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Name, err)
 	}
-	c := &Cluster{Name: o.Name, Dir: f.path, Kubeconfig: filepath.Join(f.path, "kubeconfig"), options: o, folder: f}
+	c := &Cluster{Name: o.Name, Dir: f.path, Kubeconfig: filepath.Join(f.path, "kubeconfig"),
+		options: o, folder: f}
 	if err := c.Start(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -67,7 +68,8 @@ func (c *Cluster) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Name, err)
 	}
-	args := []string{"--dir", filepath.Join(c.Dir, "lab"), "--port", strconv.Itoa(port), "--kubeconfig", c.Kubeconfig}
+	args := []string{"--dir", filepath.Join(c.Dir, "lab"), "--port", strconv.Itoa(port),
+		"--kubeconfig", c.Kubeconfig}
 	if c.options.AuditLog != "" {
 		args = append(args, "--audit-log", c.options.AuditLog)
 	}
@@ -75,7 +77,8 @@ func (c *Cluster) Start(ctx context.Context) error {
 		args = append(args, "--fsync")
 	}
 	_ = os.Remove(c.Kubeconfig) // a former start's
-	c.Process, err = StartProcess(Command{Name: c.Name, Path: lab, Args: args, Log: filepath.Join(c.Dir, "lab.log"), Behind: c.options.Behind})
+	c.Process, err = StartProcess(Command{Name: c.Name, Path: lab, Args: args,
+		Log: filepath.Join(c.Dir, "lab.log"), Behind: c.options.Behind})
 	if err != nil {
 		return err
 	}
@@ -125,7 +128,8 @@ func (c *Cluster) KubeconfigFor(token, namespace string) ([]byte, error) {
 	k.CurrentContext = c.Name
 	k.Clusters[c.Name] = &clientcmdapi.Cluster{Server: c.Server, CertificateAuthorityData: c.CA}
 	k.AuthInfos[c.Name] = &clientcmdapi.AuthInfo{Token: token}
-	k.Contexts[c.Name] = &clientcmdapi.Context{Cluster: c.Name, AuthInfo: c.Name, Namespace: namespace}
+	k.Contexts[c.Name] = &clientcmdapi.Context{Cluster: c.Name, AuthInfo: c.Name,
+		Namespace: namespace}
 	return clientcmd.Write(*k)
 }
 

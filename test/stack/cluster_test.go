@@ -35,7 +35,8 @@ func startCluster(t *testing.T, o stack.ClusterOptions) *stack.Cluster {
 func podTemplate(app string, restart corev1.RestartPolicy) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
-		Spec:       corev1.PodSpec{RestartPolicy: restart, Containers: []corev1.Container{{Name: "c", Image: "example.com/app:1"}}},
+		Spec: corev1.PodSpec{RestartPolicy: restart, Containers: []corev1.Container{
+			{Name: "c", Image: "example.com/app:1"}}},
 	}
 }
 
@@ -52,7 +53,8 @@ func TestCluster(t *testing.T) {
 		deployment := &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "web"},
 			Spec: appsv1.DeploymentSpec{
-				Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+				Replicas: &replicas, Selector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{"app": "web"}},
 				Template: podTemplate("web", corev1.RestartPolicyAlways),
 			},
 		}
@@ -60,10 +62,12 @@ func TestCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "three replicas are available", func() bool {
-			d, err := client.AppsV1().Deployments("web").Get(t.Context(), "web", metav1.GetOptions{})
+			d, err := client.AppsV1().Deployments("web").Get(t.Context(), "web",
+				metav1.GetOptions{})
 			return err == nil && d.Status.AvailableReplicas == replicas
 		})
-		if err := client.AppsV1().Deployments("web").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		if err := client.AppsV1().Deployments("web").Delete(t.Context(), "web",
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "its Pods are gone", func() bool {
@@ -85,9 +89,11 @@ func TestCluster(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for name, want := range map[string]batchv1.JobConditionType{"good": batchv1.JobComplete, "bad": batchv1.JobFailed} {
+		for name, want := range map[string]batchv1.JobConditionType{"good": batchv1.JobComplete,
+			"bad": batchv1.JobFailed} {
 			eventually(t, name+" is "+string(want), func() bool {
-				job, err := client.BatchV1().Jobs("default").Get(t.Context(), name, metav1.GetOptions{})
+				job, err := client.BatchV1().Jobs("default").Get(t.Context(), name,
+					metav1.GetOptions{})
 				if err != nil {
 					return false
 				}
@@ -107,18 +113,22 @@ func TestCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		tenant := tenantClient(t, c, token)
-		for namespace, allowed := range map[string]bool{"shop": true, "cart": true, "default": false, "kube-system": false} {
+		for namespace, allowed := range map[string]bool{"shop": true, "cart": true,
+			"default": false, "kube-system": false} {
 			_, err := tenant.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
 			if allowed && err != nil || !allowed && !apierrors.IsForbidden(err) {
 				t.Errorf("list secrets in %s: %v, want allowed %v", namespace, err, allowed)
 			}
 		}
-		if _, err := tenant.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		if _, err := tenant.CoreV1().Nodes().List(t.Context(),
+			metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("list nodes: %v, want forbidden", err)
 		}
 		eventually(t, "the audit log names who was refused", func() bool {
 			log, err := os.ReadFile(audit)
-			return err == nil && bytes.Contains(log, []byte(`"user":{"username":"system:serviceaccount:stack-tenants:acme"`)) &&
+			return err == nil &&
+				bytes.Contains(log,
+					[]byte(`"user":{"username":"system:serviceaccount:stack-tenants:acme"`)) &&
 				bytes.Contains(log, []byte(`"authorization.k8s.io/decision":"forbid"`))
 		})
 	})
@@ -139,7 +149,8 @@ func TestCluster(t *testing.T) {
 		if c.Server != server {
 			t.Errorf("it was at %s and is at %s", server, c.Server)
 		}
-		if _, err := tenantClient(t, c, token).CoreV1().Secrets("later").List(t.Context(), metav1.ListOptions{}); err != nil {
+		if _, err := tenantClient(t, c, token).CoreV1().Secrets("later").List(t.Context(),
+			metav1.ListOptions{}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -69,7 +69,10 @@ func (f *Firewall) inside(do func()) {
 // Dial connects to a loopback address behind the firewall, as somebody would
 // who stands there.
 func (f *Firewall) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	f.inside(func() { conn, err = (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address) })
+	f.inside(func() {
+		conn, err = (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network,
+			address)
+	})
 	return conn, err
 }
 
@@ -110,7 +113,8 @@ func (f *Firewall) Outlet(address string, config *tls.Config, targets ...string)
 	if err != nil {
 		return nil, fmt.Errorf("outlet %s: %w", address, err)
 	}
-	o := &Outlet{Address: l.Addr().String(), listener: l, targets: targets, conns: map[net.Conn]bool{}, cut: -1,
+	o := &Outlet{Address: l.Addr().String(), listener: l, targets: targets,
+		conns: map[net.Conn]bool{}, cut: -1,
 		lost: map[net.Conn]bool{}, closed: make(chan struct{})}
 	if config != nil {
 		o.listener = tls.NewListener(l, config)
@@ -265,7 +269,8 @@ func (o *Outlet) dial() (net.Conn, int) {
 	o.next++
 	o.mu.Unlock()
 	for i := range targets {
-		if conn, err := net.DialTimeout("tcp", targets[(first+i)%len(targets)], 5*time.Second); err == nil {
+		if conn, err := net.DialTimeout("tcp", targets[(first+i)%len(targets)],
+			5*time.Second); err == nil {
 			return conn, move
 		}
 	}

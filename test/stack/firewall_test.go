@@ -75,7 +75,8 @@ func TestAProcessStandsBehindTheFirewall(t *testing.T) {
 		return
 	}
 	log := filepath.Join(t.TempDir(), "log")
-	p, err := stack.StartProcess(stack.Command{Name: "ip", Path: "/bin/sh", Args: []string{"-c", "cat /proc/net/dev"}, Log: log, Behind: f})
+	p, err := stack.StartProcess(stack.Command{Name: "ip", Path: "/bin/sh", Args: []string{
+		"-c", "cat /proc/net/dev"}, Log: log, Behind: f})
 	if err != nil {
 		t.Fatal(err)
 	}

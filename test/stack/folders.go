@@ -97,7 +97,10 @@ func partsDir() (string, error) {
 			return filepath.Join(dir, ".cache"), nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("%s is not inside a checkout of argosy: set ARGOSY_PARTS to the folder with the parts", start)
+			return "",
+				fmt.Errorf(
+					"%s is not inside a checkout of argosy: set ARGOSY_PARTS to the folder with "+
+						"the parts", start)
 		}
 	}
 }

@@ -135,7 +135,8 @@ func (f *Forge) prepare(dir string) (err error) {
 	if err := give(f.user, f.home, f.settingsFile()); err != nil {
 		return err
 	}
-	return errors.Join(passable(f.user, f.home), passable(f.user, f.binary), passable(f.user, filepath.Join(static, "VERSION")))
+	return errors.Join(passable(f.user, f.home), passable(f.user, f.binary),
+		passable(f.user, filepath.Join(static, "VERSION")))
 }
 
 // Start runs it again after Kill, with what it had.
@@ -147,7 +148,9 @@ func (f *Forge) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return f.Await(ctx, func(ctx context.Context) error { return answers(ctx, nil, f.API()+"version") })
+	return f.Await(ctx, func(ctx context.Context) error {
+		return answers(ctx, nil, f.API()+"version")
+	})
 }
 
 // Stop ends it and removes the folder that StartForge made.
@@ -162,9 +165,12 @@ func (f *Forge) API() string { return f.URL + "/api/v1/" }
 // appoint makes the administrator, which only Gitea's own command can do.
 func (f *Forge) appoint(ctx context.Context) error {
 	f.Admin = Account{Login: administrator, Password: rand.Text()}
-	cmd := exec.CommandContext(ctx, f.binary, f.arguments("admin", "user", "create", "--admin", "--username", administrator,
-		"--password", f.Admin.Password, "--email", administrator+"@example.com", "--must-change-password=false")...)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = f.home, f.environment(), &syscall.SysProcAttr{Credential: f.user}
+	cmd := exec.CommandContext(ctx, f.binary, f.arguments("admin", "user", "create", "--admin",
+		"--username", administrator,
+		"--password", f.Admin.Password, "--email", administrator+"@example.com",
+		"--must-change-password=false")...)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = f.home, f.environment(), &syscall.SysProcAttr{
+		Credential: f.user}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
 	}
@@ -182,5 +188,6 @@ func (f *Forge) settingsFile() string { return filepath.Join(f.home, "app.ini") 
 // environment is all that it sees: nothing of the machine's own. It writes git's
 // settings below its home.
 func (f *Forge) environment() []string {
-	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + f.home, "TMPDIR=" + f.home, "GIT_CONFIG_NOSYSTEM=1"}
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + f.home, "TMPDIR=" + f.home,
+		"GIT_CONFIG_NOSYSTEM=1"}
 }

@@ -18,27 +18,32 @@ import (
 // TestArgosySpeaksToTheForge runs the contract of webhook.Forge on the real thing.
 func TestArgosySpeaksToTheForge(t *testing.T) {
 	pg := must(stack.SharedPostgres(t.Context()))(t)
-	forge := must(stack.StartForge(t.Context(), stack.ForgeOptions{Database: must(pg.NewDatabase(t.Context(), "forge_contract"))(t)}))(t)
+	forge := must(stack.StartForge(t.Context(), stack.ForgeOptions{
+		Database: must(pg.NewDatabase(t.Context(), "forge_contract"))(t)}))(t)
 	t.Cleanup(func() { ok(t, forge.Stop()) })
 	people := map[string]stack.Account{}
 	for _, login := range []string{"argosy", "alice", "bob", "carol", "mallory"} {
 		people[login] = must(forge.CreateUser(t.Context(), login))(t)
 	}
 	forgetest.Run(t, func(t *testing.T) forgetest.Stage { return newStage(t, forge, people) })
-	t.Run("a pattern requires one check, not every one", func(t *testing.T) { onePatternOneCheck(newStage(t, forge, people)) })
+	t.Run("a pattern requires one check, not every one", func(t *testing.T) {
+		onePatternOneCheck(newStage(t, forge, people))
+	})
 }
 
-// onePatternOneCheck shows why a pattern such as argosy/* counts as none of the required checks: the forge merges
-// as soon as one status that fits is a success.
+// onePatternOneCheck shows why a pattern such as argosy/* counts as none of the required checks:
+// the forge merges as soon as one status that fits is a success.
 func onePatternOneCheck(s *stage) {
 	ctx := s.t.Context()
-	ok(s.t, s.repo.Protect(ctx, s.cast.Base, stack.BranchRule{Contexts: []string{"argosy/*"}, BindAdmins: true, NoPush: true}))
+	ok(s.t, s.repo.Protect(ctx, s.cast.Base, stack.BranchRule{Contexts: []string{"argosy/*"},
+		BindAdmins: true, NoPush: true}))
 	p := must(s.Forge().Protection(ctx, s.cast.Base))(s.t)
 	if len(p.Checks) > 0 || len(p.Overriders) > 0 || p.Unread.Rules != "" {
 		s.t.Errorf("the pattern is told as %+v", p)
 	}
 	number, head := s.Open(s.cast.Writer, "One of three")
-	ok(s.t, s.repo.SetStatus(ctx, s.people[s.cast.Self.ID], string(head), stack.ForgeStatus{Context: fleet.CheckValidate, State: "success"}))
+	ok(s.t, s.repo.SetStatus(ctx, s.people[s.cast.Self.ID], string(head), stack.ForgeStatus{
+		Context: fleet.CheckValidate, State: "success"}))
 	s.Merge(number)
 }
 
@@ -74,11 +79,13 @@ func newStage(t *testing.T, forge *stack.Forge, people map[string]stack.Account)
 		return fleet.Person{ID: a.ID, Login: login}
 	}
 	s.cast = forgetest.Cast{
-		Base: "main", Self: person("argosy"), Admin: person("alice"), Writer: person("bob"), Reader: person("carol"), Stranger: person("mallory"),
+		Base: "main", Self: person("argosy"), Admin: person("alice"), Writer: person("bob"),
+		Reader: person("carol"), Stranger: person("mallory"),
 		Team: org + "/leads", TeamAs: strings.ToUpper(org) + "/Leads",
 	}
 	ok(t, forge.CreateOrg(t.Context(), org))
-	s.cast.TeamID = must(forge.CreateTeam(t.Context(), org, "leads", "read", people["alice"], people["bob"]))(t)
+	s.cast.TeamID = must(forge.CreateTeam(t.Context(), org, "leads", "read", people["alice"],
+		people["bob"]))(t)
 	ok(t, forge.JoinOwners(t.Context(), org, people["argosy"]))
 	s.name = org + "/fleet-of-" + org
 	_, name, _ := strings.Cut(s.name, "/")
@@ -92,10 +99,13 @@ func (s *stage) create(org, name string) *stack.ForgeRepo {
 	r := must(s.forge.CreateRepo(s.t.Context(), org, name, false))(s.t)
 	ok(s.t, r.Allow(s.t.Context(), s.people[s.cast.Admin.ID], "admin"))
 	ok(s.t, r.Allow(s.t.Context(), s.people[s.cast.Writer.ID], "write"))
-	must(r.Push(s.t.Context(), s.forge.Admin, stack.Change{Message: "first", Write: map[string]string{"README.md": "hello\n"}}))(s.t)
-	eventually(s.t, "the forge has seen the first push", func() bool { // its API fails for branches until then
+	must(r.Push(s.t.Context(), s.forge.Admin, stack.Change{
+		Message: "first", Write: map[string]string{"README.md": "hello\n"}}))(s.t)
+	// its API fails for branches until then
+	eventually(s.t, "the forge has seen the first push", func() bool {
 		var told struct{ Empty bool }
-		ok(s.t, s.forge.Call(s.t.Context(), s.forge.Admin, http.MethodGet, "repos/"+r.Name, nil, &told))
+		ok(s.t, s.forge.Call(s.t.Context(), s.forge.Admin, http.MethodGet, "repos/"+r.Name, nil,
+			&told))
 		return !told.Empty
 	})
 	return r
@@ -123,7 +133,8 @@ func (s *stage) Open(by fleet.Person, title string) (int, fleet.Revision) {
 		}
 		b.repo, head = s.fork, by.Login+":"+b.name
 	}
-	commit := must(b.repo.Push(s.t.Context(), b.by, stack.Change{Branch: b.name, Message: title, Write: map[string]string{b.name: title}}))(s.t)
+	commit := must(b.repo.Push(s.t.Context(), b.by, stack.Change{Branch: b.name, Message: title,
+		Write: map[string]string{b.name: title}}))(s.t)
 	number := must(s.repo.OpenPull(s.t.Context(), b.by, title, head, s.cast.Base))(s.t)
 	s.pulls[number] = b
 	return number, fleet.Revision(commit)
@@ -132,14 +143,18 @@ func (s *stage) Open(by fleet.Person, title string) (int, fleet.Revision) {
 func (s *stage) Push(number int) fleet.Revision {
 	s.t.Helper()
 	b := s.pulls[number]
-	commit := must(b.repo.Push(s.t.Context(), b.by, stack.Change{Branch: b.name, Message: "more", Write: map[string]string{fmt.Sprint(stages.Add(1)): ""}}))(s.t)
-	eventually(s.t, "the pull request has its new head", func() bool { return must(s.repo.Pull(s.t.Context(), number))(s.t).Head.SHA == commit })
+	commit := must(b.repo.Push(s.t.Context(), b.by, stack.Change{Branch: b.name, Message: "more",
+		Write: map[string]string{fmt.Sprint(stages.Add(1)): ""}}))(s.t)
+	eventually(s.t, "the pull request has its new head", func() bool {
+		return must(s.repo.Pull(s.t.Context(), number))(s.t).Head.SHA == commit
+	})
 	return fleet.Revision(commit)
 }
 
 func (s *stage) Merge(number int) fleet.Revision {
 	s.t.Helper()
-	return fleet.Revision(must(s.repo.Merge(s.t.Context(), s.people[s.cast.Admin.ID], number, "squash"))(s.t))
+	return fleet.Revision(must(s.repo.Merge(s.t.Context(), s.people[s.cast.Admin.ID], number,
+		"squash"))(s.t))
 }
 
 func (s *stage) Close(number int) {
@@ -152,7 +167,8 @@ func (s *stage) Comment(number int, by fleet.Person, body string) int64 {
 	return must(s.repo.Comment(s.t.Context(), s.people[by.ID], number, body))(s.t)
 }
 
-// Edit edits until the forge's clock has gone on to another second, for an edit in the second of the posting does not show.
+// Edit edits until the forge's clock has gone on to another second, for an edit in the second of
+// the posting does not show.
 func (s *stage) Edit(number int, comment int64, by fleet.Person, body string) {
 	s.t.Helper()
 	n := 0
@@ -177,7 +193,8 @@ func (s *stage) DeleteComment(_ int, comment int64) {
 func (s *stage) Review(number int, by fleet.Person, state fleet.ReviewState) {
 	s.t.Helper()
 	says := map[fleet.ReviewState]string{
-		fleet.ReviewApproved: stack.Approve, fleet.ReviewChanges: stack.RequestChanges, fleet.ReviewCommented: stack.OnlyComment,
+		fleet.ReviewApproved: stack.Approve, fleet.ReviewChanges: stack.RequestChanges,
+		fleet.ReviewCommented: stack.OnlyComment,
 	}[state]
 	must(s.repo.Review(s.t.Context(), s.people[by.ID], number, says, "", "as I see it"))(s.t)
 }
@@ -206,7 +223,8 @@ func (s *stage) Shown(head fleet.Revision) map[string]forgetest.Shown {
 	shown := map[string]forgetest.Shown{}
 	for _, v := range must(s.repo.Statuses(s.t.Context(), string(head)))(s.t) {
 		if _, newer := shown[v.Context]; !newer {
-			shown[v.Context] = forgetest.Shown{State: fleet.CheckState(v.State), Title: v.Description, URL: v.URL}
+			shown[v.Context] = forgetest.Shown{State: fleet.CheckState(v.State),
+				Title: v.Description, URL: v.URL}
 		}
 	}
 	return shown
@@ -215,7 +233,8 @@ func (s *stage) Shown(head fleet.Revision) map[string]forgetest.Shown {
 func (s *stage) Protect(r forgetest.Rules) {
 	s.t.Helper()
 	rule := stack.BranchRule{
-		Contexts: r.Checks, NoPush: r.PullRequests && r.Pusher.ID == 0 && r.PushingTeam == "", DismissStale: r.Stale, BindAdmins: r.Everybody,
+		Contexts: r.Checks, NoPush: r.PullRequests && r.Pusher.ID == 0 && r.PushingTeam == "",
+		DismissStale: r.Stale, BindAdmins: r.Everybody,
 	}
 	if r.Pusher.ID != 0 {
 		rule.PushUsers = []string{r.Pusher.Login}

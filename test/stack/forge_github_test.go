@@ -32,7 +32,8 @@ func read[T any](t *testing.T, w town, as stack.Account, path string) (out T) {
 
 type object = map[string]any
 
-// TestForgeAndGitHub holds what the doc comment of Forge says about the differences, so that whoever writes for both can rely on it.
+// TestForgeAndGitHub holds what the doc comment of Forge says about the differences, so that
+// whoever writes for both can rely on it.
 func TestForgeAndGitHub(t *testing.T) {
 	w := newTown(t)
 	team := must(w.CreateTeam(t.Context(), "acme", "leads", "write", w.alice))(t)
@@ -64,8 +65,10 @@ func TestForgeAndGitHub(t *testing.T) {
 	})
 	t.Run("who may read the members of a team", func(t *testing.T) {
 		other := must(w.CreateTeam(t.Context(), "acme", "others", "read", w.bob))(t)
-		for a, want := range map[*stack.Account]int{&w.alice: 200, &w.bob: 403, &w.eve: 404, &w.Admin: 200} {
-			if got := w.status(t, *a, http.MethodGet, fmt.Sprintf("teams/%d/members", team)); got != want {
+		for a, want := range map[*stack.Account]int{&w.alice: 200, &w.bob: 403, &w.eve: 404,
+			&w.Admin: 200} {
+			if got := w.status(t, *a, http.MethodGet, fmt.Sprintf("teams/%d/members",
+				team)); got != want {
 				t.Errorf("%s: %d, want %d", a.Login, got, want)
 			}
 		}
@@ -101,12 +104,15 @@ func (w town) testCommitPull(t *testing.T) {
 func (w town) testStatusWords(t *testing.T) {
 	_, head := w.open(t, w.alice, "words")
 	for _, step := range []struct{ context, state, combined string }{
-		{"a", "pending", "pending"}, {"a", "success", "success"}, {"b", "warning", "failure"}, {"c", "odd", "failure"},
+		{"a", "pending", "pending"}, {"a", "success", "success"}, {"b", "warning", "failure"},
+		{"c", "odd", "failure"},
 	} {
-		ok(t, w.repo.SetStatus(t.Context(), w.bob, head, stack.ForgeStatus{Context: step.context, State: step.state, Description: strings.Repeat("x", 1000)}))
+		ok(t, w.repo.SetStatus(t.Context(), w.bob, head, stack.ForgeStatus{Context: step.context,
+			State: step.state, Description: strings.Repeat("x", 1000)}))
 		got := read[object](t, w, w.bob, "repos/acme/config/commits/"+head+"/status")
 		if got["state"] != step.combined {
-			t.Errorf("with %s %s all of them are %v, want %s", step.context, step.state, got["state"], step.combined)
+			t.Errorf("with %s %s all of them are %v, want %s", step.context, step.state,
+				got["state"], step.combined)
 		}
 		newest := got["statuses"].([]any)[0].(object)
 		for _, s := range got["statuses"].([]any) {
@@ -114,7 +120,8 @@ func (w town) testStatusWords(t *testing.T) {
 				newest = s.(object)
 			}
 		}
-		if newest["status"] != step.state || newest["state"] != nil || len(newest["description"].(string)) != 1000 {
+		if newest["status"] != step.state || newest["state"] != nil ||
+			len(newest["description"].(string)) != 1000 {
 			t.Errorf("the newest of %s is %v", step.context, newest)
 		}
 	}
@@ -142,18 +149,23 @@ func (w town) testReviewWords(t *testing.T) {
 	stand("dismissed by an admin", "bob REQUEST_CHANGES official dismissed head")
 	review(w.bob, stack.Approve, "")
 	review(w.bob, stack.OnlyComment, "")
-	stand("what decides is official when its author may write", "bob REQUEST_CHANGES dismissed head", "bob APPROVED official head", "bob COMMENT head")
+	stand("what decides is official when its author may write",
+		"bob REQUEST_CHANGES dismissed head", "bob APPROVED official head", "bob COMMENT head")
 	review(w.bob, stack.RequestChanges, head)
 	review(w.eve, stack.Approve, "")
-	stand("a later word of the same person dismisses the earlier", "bob REQUEST_CHANGES dismissed head", "bob APPROVED dismissed head", "bob COMMENT head",
+	stand("a later word of the same person dismisses the earlier",
+		"bob REQUEST_CHANGES dismissed head", "bob APPROVED dismissed head", "bob COMMENT head",
 		"bob REQUEST_CHANGES official head", "eve APPROVED head")
-	now := must(w.repo.Push(t.Context(), w.alice, stack.Change{Branch: "reviewed", Message: "more", Write: map[string]string{"more": ""}}))(t)
+	now := must(w.repo.Push(t.Context(), w.alice, stack.Change{Branch: "reviewed", Message: "more",
+		Write: map[string]string{"more": ""}}))(t)
 	eventually(t, "the head has moved and made the reviews stale", func() bool {
-		return must(w.repo.Pull(t.Context(), number))(t).Head.SHA == now && slices.Contains(w.reviews(t, number), "eve APPROVED stale")
+		return must(w.repo.Pull(t.Context(), number))(t).Head.SHA == now &&
+			slices.Contains(w.reviews(t, number), "eve APPROVED stale")
 	})
 	review(w.eve, stack.Approve, "")
 	review(w.eve, stack.Approve, head)
-	if got := w.reviews(t, number); !slices.Equal(got[4:], []string{"eve APPROVED stale dismissed", "eve APPROVED dismissed head", "eve APPROVED stale"}) {
+	if got := w.reviews(t, number); !slices.Equal(got[4:], []string{"eve APPROVED stale dismissed",
+		"eve APPROVED dismissed head", "eve APPROVED stale"}) {
 		t.Errorf("an approval of the old head after one of the new: %q", got)
 	}
 }
@@ -167,7 +179,8 @@ func (w town) reviews(t *testing.T, number int) (lines []string) {
 		for _, flag := range []struct {
 			name string
 			set  bool
-		}{{" stale", r.Stale}, {" official", r.Official}, {" dismissed", r.Dismissed}, {" head", r.Commit == head}} {
+		}{{" stale", r.Stale}, {" official", r.Official}, {" dismissed", r.Dismissed},
+			{" head", r.Commit == head}} {
 			if flag.set {
 				line += flag.name
 			}
@@ -178,29 +191,34 @@ func (w town) reviews(t *testing.T, number int) (lines []string) {
 }
 
 func (w town) testPermissionWords(t *testing.T) {
-	for a, want := range map[*stack.Account]string{&w.Admin: "owner", &w.alice: "write", &w.eve: "none"} {
+	for a, want := range map[*stack.Account]string{&w.Admin: "owner", &w.alice: "write",
+		&w.eve: "none"} {
 		got := read[object](t, w, w.Admin, "repos/acme/config/collaborators/"+a.Login+"/permission")
 		if got["permission"] != want || got["user"].(object)["id"] != float64(a.ID) {
 			t.Errorf("%s: %v, want %s", a.Login, got, want)
 		}
 	}
-	if got := w.status(t, w.alice, http.MethodGet, "repos/acme/config/collaborators/bob/permission"); got != http.StatusForbidden {
+	if got := w.status(t, w.alice, http.MethodGet,
+		"repos/acme/config/collaborators/bob/permission"); got != http.StatusForbidden {
 		t.Errorf("a writer asks for another's: %d", got)
 	}
-	if got := w.status(t, w.Admin, http.MethodGet, "repos/acme/config/collaborators/nobody/permission"); got != http.StatusNotFound {
+	if got := w.status(t, w.Admin, http.MethodGet,
+		"repos/acme/config/collaborators/nobody/permission"); got != http.StatusNotFound {
 		t.Errorf("of nobody: %d", got)
 	}
 }
 
 func (w town) testPullRefs(t *testing.T) {
 	number, head := w.open(t, w.alice, "refs")
-	out := mustGit(t, t.TempDir(), "ls-remote", w.repo.CloneURL(w.bob), fmt.Sprintf("refs/pull/%d/*", number))
+	out := mustGit(t, t.TempDir(), "ls-remote", w.repo.CloneURL(w.bob),
+		fmt.Sprintf("refs/pull/%d/*", number))
 	if out != fmt.Sprintf("%s\trefs/pull/%d/head", head, number) {
 		t.Error(out)
 	}
 	dir := t.TempDir()
 	mustGit(t, dir, "init", "--quiet")
-	mustGit(t, dir, "fetch", "--quiet", "--depth=1", w.repo.CloneURL(w.bob), fmt.Sprintf("refs/pull/%d/head", number))
+	mustGit(t, dir, "fetch", "--quiet", "--depth=1", w.repo.CloneURL(w.bob),
+		fmt.Sprintf("refs/pull/%d/head", number))
 	if got := mustGit(t, dir, "rev-parse", "FETCH_HEAD"); got != head {
 		t.Errorf("fetched %s, want %s", got, head)
 	}
@@ -225,35 +243,57 @@ func tells(t *testing.T, d delivery) told {
 		}
 	}
 	ok(t, json.Unmarshal(d.Body, &body))
-	return told{d.Event, body.Action, body.PullRequest.Number, body.Issue.Number, body.Issue.PullRequest != nil, body.Context, body.SHA}
+	return told{d.Event, body.Action, body.PullRequest.Number, body.Issue.Number,
+		body.Issue.PullRequest != nil, body.Context, body.SHA}
 }
 
 func (w town) testDeliveryWords(t *testing.T) {
 	number, head := w.open(t, w.alice, "told")
 	url, next := receiver(t)
-	ok(t, w.repo.CreateHook(t.Context(), url, "s", "push", "pull_request", "pull_request_review", "status", "issue_comment"))
+	ok(t, w.repo.CreateHook(t.Context(), url, "s", "push", "pull_request", "pull_request_review",
+		"status", "issue_comment"))
 	review := func(says string) func() error {
-		return func() error { _, err := w.repo.Review(t.Context(), w.bob, number, says, head, "text"); return err }
+		return func() error {
+			_, err := w.repo.Review(t.Context(), w.bob, number, says, head,
+				"text")
+			return err
+		}
 	}
 	var comment, no int64
 	for _, step := range []struct {
 		what string
 		do   func() error
-		want []told // in this order; the tests of what is not delivered stand before something that is
+		// in this order; the tests of what is not delivered stand before something that is
+		want []told
 	}{
-		{"approval", review(stack.Approve), []told{{Event: "pull_request_approved", Action: "reviewed", Pull: number}}},
+		{"approval", review(stack.Approve),
+			[]told{{Event: "pull_request_approved", Action: "reviewed", Pull: number}}},
 		{"rejection", func() (err error) {
 			no, err = w.repo.Review(t.Context(), w.bob, number, stack.RequestChanges, head, "text")
 			return err
 		}, []told{{Event: "pull_request_rejected", Action: "reviewed", Pull: number}}},
-		{"dismissal", func() error { return w.repo.DismissReview(t.Context(), w.Admin, number, no) }, nil},
-		{"review without a decision", review(stack.OnlyComment), []told{{Event: "pull_request_comment", Action: "reviewed", Pull: number}}},
-		{"comment", func() (err error) { comment, err = w.repo.Comment(t.Context(), w.bob, number, "hello"); return err },
-			[]told{{Event: "issue_comment", Action: "created", Pull: number, Issue: number, OfPull: true}}},
-		{"comment edited", func() error { return w.repo.EditComment(t.Context(), w.bob, comment, "hello again") },
-			[]told{{Event: "issue_comment", Action: "edited", Pull: number, Issue: number, OfPull: true}}},
+		{"dismissal", func() error {
+			return w.repo.DismissReview(t.Context(), w.Admin, number,
+				no)
+		}, nil},
+		{"review without a decision", review(stack.OnlyComment),
+			[]told{{Event: "pull_request_comment", Action: "reviewed", Pull: number}}},
+		{"comment", func() (err error) {
+			comment, err = w.repo.Comment(t.Context(), w.bob, number,
+				"hello")
+			return err
+		},
+			[]told{{Event: "issue_comment", Action: "created", Pull: number, Issue: number,
+				OfPull: true}}},
+		{"comment edited", func() error {
+			return w.repo.EditComment(t.Context(), w.bob, comment,
+				"hello again")
+		},
+			[]told{{Event: "issue_comment", Action: "edited", Pull: number, Issue: number,
+				OfPull: true}}},
 		{"status", func() error {
-			return w.repo.SetStatus(t.Context(), w.bob, head, stack.ForgeStatus{Context: "argosy/plan", State: "success"})
+			return w.repo.SetStatus(t.Context(), w.bob, head, stack.ForgeStatus{
+				Context: "argosy/plan", State: "success"})
 		},
 			[]told{{Event: "status", Context: "argosy/plan", SHA: head}}},
 		{"draft", func() error {
@@ -263,14 +303,21 @@ func (w town) testDeliveryWords(t *testing.T) {
 			}
 			return err
 		}, []told{{Event: "pull_request", Action: "edited", Pull: number}}},
-		{"no draft", func() error { return w.repo.EditTitle(t.Context(), w.alice, number, "told") }, []told{{Event: "pull_request", Action: "edited", Pull: number}}},
-		{"closed", func() error { return w.repo.ClosePull(t.Context(), w.alice, number) }, []told{{Event: "pull_request", Action: "closed", Pull: number}}},
-		{"opened again", func() error { return w.repo.ReopenPull(t.Context(), w.alice, number) }, []told{{Event: "pull_request", Action: "reopened", Pull: number}}},
+		{"no draft", func() error { return w.repo.EditTitle(t.Context(), w.alice, number, "told") },
+			[]told{{Event: "pull_request", Action: "edited", Pull: number}}},
+		{"closed", func() error { return w.repo.ClosePull(t.Context(), w.alice, number) },
+			[]told{{Event: "pull_request", Action: "closed", Pull: number}}},
+		{"opened again", func() error { return w.repo.ReopenPull(t.Context(), w.alice, number) },
+			[]told{{Event: "pull_request", Action: "reopened", Pull: number}}},
 		{"push", func() error {
-			_, err := w.repo.Push(t.Context(), w.alice, stack.Change{Branch: "told", Message: "more", Write: map[string]string{"more": ""}})
+			_, err := w.repo.Push(t.Context(), w.alice, stack.Change{
+				Branch: "told", Message: "more", Write: map[string]string{"more": ""}})
 			return err
 		}, []told{{Event: "push"}, {Event: "pull_request", Action: "synchronized", Pull: number}}},
-		{"merge", func() error { _, err := w.repo.Merge(t.Context(), w.bob, number, "squash"); return err },
+		{"merge", func() error {
+			_, err := w.repo.Merge(t.Context(), w.bob, number, "squash")
+			return err
+		},
 			[]told{{Event: "push"}, {Event: "pull_request", Action: "closed", Pull: number}}},
 	} {
 		ok(t, step.do())
@@ -292,9 +339,11 @@ func (w town) testPages(t *testing.T) {
 		if i%2 == 0 {
 			must(w.repo.Comment(t.Context(), w.bob, number, fmt.Sprint(i)))(t)
 		}
-		ok(t, w.repo.SetStatus(t.Context(), w.bob, head, stack.ForgeStatus{Context: fmt.Sprint(i), State: "success"}))
+		ok(t, w.repo.SetStatus(t.Context(), w.bob, head, stack.ForgeStatus{Context: fmt.Sprint(i),
+			State: "success"}))
 	}
-	comments, statuses := fmt.Sprintf("repos/acme/config/issues/%d/comments", number), "repos/acme/config/commits/"+head+"/statuses"
+	comments, statuses := fmt.Sprintf("repos/acme/config/issues/%d/comments", number),
+		"repos/acme/config/commits/"+head+"/statuses"
 	for _, page := range []struct {
 		path    string
 		entries int
@@ -306,11 +355,13 @@ func (w town) testPages(t *testing.T) {
 	} {
 		var all []object
 		header := must(w.get(t, page.path, &all))(t)
-		if len(all) != page.entries || strings.Contains(header.Get("Link"), `rel="next"`) != page.more {
+		if len(all) != page.entries || strings.Contains(header.Get("Link"),
+			`rel="next"`) != page.more {
 			t.Errorf("%s: %d entries, %v", page.path, len(all), header)
 		}
 	}
-	if got := must(w.repo.Statuses(t.Context(), head))(t); len(got) != 60 || got[0].Context != "59" {
+	if got := must(w.repo.Statuses(t.Context(), head))(t); len(got) != 60 ||
+		got[0].Context != "59" {
 		t.Errorf("Statuses gives %d, the first %+v", len(got), got[0])
 	}
 }
@@ -327,12 +378,17 @@ func (w town) get(t *testing.T, path string, out any) (http.Header, error) {
 	return resp.Header, json.NewDecoder(resp.Body).Decode(out)
 }
 
-// A comment that was edited differs from one that was not by its times only, and these are whole seconds.
+// A comment that was edited differs from one that was not by its times only, and these are whole
+// seconds.
 func (w town) testEdits(t *testing.T) {
 	number, _ := w.open(t, w.alice, "edited")
 	id := must(w.repo.Comment(t.Context(), w.bob, number, "/argosy plan"))(t)
-	whole := func(c stack.ForgeComment) bool { return c.Created.Nanosecond() == 0 && c.Updated.Nanosecond() == 0 }
-	if c := must(w.repo.Comments(t.Context(), number))(t)[0]; !c.Updated.Equal(c.Created) || !whole(c) {
+	whole := func(c stack.ForgeComment) bool {
+		return c.Created.Nanosecond() == 0 &&
+			c.Updated.Nanosecond() == 0
+	}
+	if c := must(w.repo.Comments(t.Context(), number))(t)[0]; !c.Updated.Equal(c.Created) ||
+		!whole(c) {
 		t.Errorf("new: %+v", c)
 	}
 	n := 0

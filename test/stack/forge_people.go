@@ -45,7 +45,8 @@ func (f *Forge) Call(ctx context.Context, as Account, method, path string, in, o
 	return err
 }
 
-func (f *Forge) call(ctx context.Context, method, path string, in, out any, authorize func(*http.Request)) (http.Header, error) {
+func (f *Forge) call(ctx context.Context, method, path string, in, out any,
+	authorize func(*http.Request)) (http.Header, error) {
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
@@ -70,7 +71,8 @@ func (f *Forge) call(ctx context.Context, method, path string, in, out any, auth
 		return nil, err
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, &ForgeError{Status: resp.StatusCode, Request: method + " " + path, Message: strings.TrimSpace(string(answer))}
+		return nil, &ForgeError{Status: resp.StatusCode, Request: method + " " + path,
+			Message: strings.TrimSpace(string(answer))}
 	}
 	if out == nil {
 		return resp.Header, nil
@@ -90,7 +92,8 @@ func list[T any](ctx context.Context, f *Forge, as Account, path string) (all []
 	const limit = 50 // Gitea gives no more at a time
 	for page := 1; ; page++ {
 		var some []T
-		if err := f.Call(ctx, as, http.MethodGet, path+separator+"limit="+strconv.Itoa(limit)+"&page="+strconv.Itoa(page), nil, &some); err != nil {
+		if err := f.Call(ctx, as, http.MethodGet, path+separator+"limit="+strconv.Itoa(limit)+
+			"&page="+strconv.Itoa(page), nil, &some); err != nil {
 			return nil, err
 		}
 		all = append(all, some...)
@@ -104,7 +107,8 @@ func list[T any](ctx context.Context, f *Forge, as Account, path string) (all []
 func (f *Forge) CreateUser(ctx context.Context, login string) (Account, error) {
 	a := Account{Login: login, Password: rand.Text()}
 	err := f.Call(ctx, f.Admin, http.MethodPost, "admin/users", map[string]any{
-		"username": login, "email": login + "@example.com", "password": a.Password, "must_change_password": false,
+		"username": login, "email": login + "@example.com", "password": a.Password,
+		"must_change_password": false,
 	}, nil)
 	if err != nil {
 		return Account{}, err
@@ -115,7 +119,8 @@ func (f *Forge) CreateUser(ctx context.Context, login string) (Account, error) {
 // DeleteUser removes an account with what it owns, so that its login is free
 // again. What it wrote stays, as a ghost's.
 func (f *Forge) DeleteUser(ctx context.Context, login string) error {
-	return f.Call(ctx, f.Admin, http.MethodDelete, "admin/users/"+url.PathEscape(login)+"?purge=true", nil, nil)
+	return f.Call(ctx, f.Admin, http.MethodDelete, "admin/users/"+url.PathEscape(login)+
+		"?purge=true", nil, nil)
 }
 
 // identify finds the account's id and gets it a token unless it has one.
@@ -140,12 +145,14 @@ func (f *Forge) CreateOrg(ctx context.Context, name string) error {
 
 // CreateTeam makes a team that has a permission (read, write or admin) on all
 // repositories of the organization, and returns its id.
-func (f *Forge) CreateTeam(ctx context.Context, org, name, permission string, members ...Account) (int64, error) {
+func (f *Forge) CreateTeam(ctx context.Context, org, name, permission string,
+	members ...Account) (int64, error) {
 	var team struct{ ID int64 }
-	err := f.Call(ctx, f.Admin, http.MethodPost, "orgs/"+url.PathEscape(org)+"/teams", map[string]any{
-		"name": name, "permission": permission, "includes_all_repositories": true,
-		"units": []string{"repo.code", "repo.issues", "repo.pulls"},
-	}, &team)
+	err := f.Call(ctx, f.Admin, http.MethodPost, "orgs/"+url.PathEscape(org)+"/teams",
+		map[string]any{
+			"name": name, "permission": permission, "includes_all_repositories": true,
+			"units": []string{"repo.code", "repo.issues", "repo.pulls"},
+		}, &team)
 	if err != nil {
 		return 0, err
 	}

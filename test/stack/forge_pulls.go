@@ -53,9 +53,11 @@ type ForgeStatus struct {
 
 // OpenPull asks, as the account, to merge head into the branch base: "branch",
 // or "login:branch" of a fork. It returns the number.
-func (r *ForgeRepo) OpenPull(ctx context.Context, as Account, title, head, base string) (int, error) {
+func (r *ForgeRepo) OpenPull(ctx context.Context, as Account, title, head, base string) (int,
+	error) {
 	var p ForgePull
-	err := r.forge.Call(ctx, as, http.MethodPost, r.path("pulls"), map[string]any{"title": title, "head": head, "base": base}, &p)
+	err := r.forge.Call(ctx, as, http.MethodPost, r.path("pulls"), map[string]any{
+		"title": title, "head": head, "base": base}, &p)
 	return p.Number, err
 }
 
@@ -65,15 +67,18 @@ func (r *ForgeRepo) Pull(ctx context.Context, number int) (p ForgePull, err erro
 }
 
 // Comment writes a comment as the account and returns its id.
-func (r *ForgeRepo) Comment(ctx context.Context, as Account, number int, body string) (int64, error) {
+func (r *ForgeRepo) Comment(ctx context.Context, as Account, number int, body string) (int64,
+	error) {
 	var c ForgeComment
-	err := r.forge.Call(ctx, as, http.MethodPost, r.path("issues/%d/comments", number), map[string]any{"body": body}, &c)
+	err := r.forge.Call(ctx, as, http.MethodPost, r.path("issues/%d/comments", number),
+		map[string]any{"body": body}, &c)
 	return c.ID, err
 }
 
 // EditComment replaces a comment's text, as the account.
 func (r *ForgeRepo) EditComment(ctx context.Context, as Account, id int64, body string) error {
-	return r.forge.Call(ctx, as, http.MethodPatch, r.path("issues/comments/%d", id), map[string]any{"body": body}, nil)
+	return r.forge.Call(ctx, as, http.MethodPatch, r.path("issues/comments/%d", id), map[string]any{
+		"body": body}, nil)
 }
 
 // DeleteComment removes a comment, as the account.
@@ -84,7 +89,8 @@ func (r *ForgeRepo) DeleteComment(ctx context.Context, as Account, id int64) err
 // Comments are those of the pull request, oldest first. The forge gives them all
 // at once.
 func (r *ForgeRepo) Comments(ctx context.Context, number int) (all []ForgeComment, err error) {
-	return all, r.forge.Call(ctx, r.forge.Admin, http.MethodGet, r.path("issues/%d/comments", number), nil, &all)
+	return all, r.forge.Call(ctx, r.forge.Admin, http.MethodGet,
+		r.path("issues/%d/comments", number), nil, &all)
 }
 
 // What a review says.
@@ -96,7 +102,8 @@ const (
 
 // Review reviews the commit as the account and returns the review's id. An empty
 // commit is the pull request's head. Nobody may approve what is their own.
-func (r *ForgeRepo) Review(ctx context.Context, as Account, number int, says, commit, body string) (int64, error) {
+func (r *ForgeRepo) Review(ctx context.Context, as Account, number int, says, commit,
+	body string) (int64, error) {
 	var review struct{ ID int64 }
 	err := r.forge.Call(ctx, as, http.MethodPost, r.path("pulls/%d/reviews", number),
 		map[string]any{"event": says, "commit_id": commit, "body": body}, &review)
@@ -110,23 +117,27 @@ func (r *ForgeRepo) Reviews(ctx context.Context, number int) ([]ForgeReview, err
 
 // DismissReview takes a review's weight, as an admin of the repository may.
 func (r *ForgeRepo) DismissReview(ctx context.Context, as Account, number int, review int64) error {
-	return r.forge.Call(ctx, as, http.MethodPost, r.path("pulls/%d/reviews/%d/dismissals", number, review), map[string]any{"message": "dismissed"}, nil)
+	return r.forge.Call(ctx, as, http.MethodPost, r.path("pulls/%d/reviews/%d/dismissals", number,
+		review), map[string]any{"message": "dismissed"}, nil)
 }
 
 // ClosePull closes the pull request without a merge, as the account.
 func (r *ForgeRepo) ClosePull(ctx context.Context, as Account, number int) error {
-	return r.forge.Call(ctx, as, http.MethodPatch, r.path("pulls/%d", number), map[string]any{"state": "closed"}, nil)
+	return r.forge.Call(ctx, as, http.MethodPatch, r.path("pulls/%d", number), map[string]any{
+		"state": "closed"}, nil)
 }
 
 // ReopenPull opens it again.
 func (r *ForgeRepo) ReopenPull(ctx context.Context, as Account, number int) error {
-	return r.forge.Call(ctx, as, http.MethodPatch, r.path("pulls/%d", number), map[string]any{"state": "open"}, nil)
+	return r.forge.Call(ctx, as, http.MethodPatch, r.path("pulls/%d", number), map[string]any{
+		"state": "open"}, nil)
 }
 
 // EditTitle changes a pull request's title, as the account. One that begins with
 // "WIP:" makes it a draft.
 func (r *ForgeRepo) EditTitle(ctx context.Context, as Account, number int, title string) error {
-	return r.forge.Call(ctx, as, http.MethodPatch, r.path("pulls/%d", number), map[string]any{"title": title}, nil)
+	return r.forge.Call(ctx, as, http.MethodPatch, r.path("pulls/%d", number), map[string]any{
+		"title": title}, nil)
 }
 
 // mergeLimit bounds Merge with its wait for the forge to find out whether it can.
@@ -135,16 +146,19 @@ const mergeLimit = time.Minute
 // Merge merges the pull request as the account and returns the commit that main
 // has for it. The style is merge, squash or rebase. It waits until the forge has
 // looked at the newest head.
-func (r *ForgeRepo) Merge(ctx context.Context, as Account, number int, style string) (string, error) {
+func (r *ForgeRepo) Merge(ctx context.Context, as Account, number int, style string) (string,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, mergeLimit)
 	defer cancel()
 	for {
-		err := r.forge.Call(ctx, as, http.MethodPost, r.path("pulls/%d/merge", number), map[string]any{"do": style}, nil)
+		err := r.forge.Call(ctx, as, http.MethodPost, r.path("pulls/%d/merge", number),
+			map[string]any{"do": style}, nil)
 		if err == nil {
 			p, err := r.Pull(ctx, number)
 			return p.MergeCommit, err
 		}
-		if problem := (*ForgeError)(nil); !errors.As(err, &problem) || problem.Status != http.StatusMethodNotAllowed {
+		if problem := (*ForgeError)(nil); !errors.As(err, &problem) ||
+			problem.Status != http.StatusMethodNotAllowed {
 			return "", err
 		}
 		select {
@@ -166,5 +180,6 @@ func (r *ForgeRepo) SetStatus(ctx context.Context, as Account, commit string, s 
 // the first of each context counts. Gitea sorts by index downwards when asked for
 // the least first.
 func (r *ForgeRepo) Statuses(ctx context.Context, commit string) ([]ForgeStatus, error) {
-	return list[ForgeStatus](ctx, r.forge, r.forge.Admin, r.path("statuses/%s?sort=leastindex", commit))
+	return list[ForgeStatus](ctx, r.forge, r.forge.Admin, r.path("statuses/%s?sort=leastindex",
+		commit))
 }

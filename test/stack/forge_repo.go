@@ -26,7 +26,8 @@ type ForgeRepo struct {
 
 // CreateRepo makes an empty repository of a user or an organization, with the
 // default branch main.
-func (f *Forge) CreateRepo(ctx context.Context, owner, name string, private bool) (*ForgeRepo, error) {
+func (f *Forge) CreateRepo(ctx context.Context, owner, name string, private bool) (*ForgeRepo,
+	error) {
 	err := f.Call(ctx, f.Admin, http.MethodPost, "admin/users/"+url.PathEscape(owner)+"/repos",
 		map[string]any{"name": name, "private": private, "default_branch": "main"}, nil)
 	if err != nil {
@@ -52,7 +53,8 @@ func (f *Forge) Repo(ctx context.Context, name string) (*ForgeRepo, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	if _, err := f.git.run(ctx, "", nil, "init", "--quiet", "--bare", "--initial-branch=main", dir); err != nil {
+	if _, err := f.git.run(ctx, "", nil, "init", "--quiet", "--bare", "--initial-branch=main",
+		dir); err != nil {
 		return nil, err
 	}
 	f.repos[name] = r
@@ -71,7 +73,8 @@ func (r *ForgeRepo) Allow(ctx context.Context, a Account, permission string) err
 	if permission == "" {
 		return r.forge.Call(ctx, r.forge.Admin, http.MethodDelete, path, nil, nil)
 	}
-	return r.forge.Call(ctx, r.forge.Admin, http.MethodPut, path, map[string]any{"permission": permission}, nil)
+	return r.forge.Call(ctx, r.forge.Admin, http.MethodPut, path, map[string]any{
+		"permission": permission}, nil)
 }
 
 // BranchRule is a branch protection.
@@ -88,23 +91,30 @@ type BranchRule struct {
 
 // Protect makes or replaces the branch's protection.
 func (r *ForgeRepo) Protect(ctx context.Context, branch string, b BranchRule) error {
-	err := r.forge.Call(ctx, r.forge.Admin, http.MethodDelete, r.path("branch_protections/%s", url.PathEscape(branch)), nil, nil)
+	err := r.forge.Call(ctx, r.forge.Admin, http.MethodDelete, r.path("branch_protections/%s",
+		url.PathEscape(branch)), nil, nil)
 	var no *ForgeError
 	if err != nil && (!errors.As(err, &no) || no.Status != http.StatusNotFound) {
 		return err
 	}
-	return r.forge.Call(ctx, r.forge.Admin, http.MethodPost, r.path("branch_protections"), map[string]any{
-		"rule_name": branch, "enable_push": !b.NoPush, "enable_push_whitelist": len(b.PushUsers)+len(b.PushTeams) > 0,
-		"push_whitelist_usernames": b.PushUsers, "push_whitelist_teams": b.PushTeams, "enable_force_push": b.ForcePush,
-		"enable_status_check": len(b.Contexts) > 0, "status_check_contexts": b.Contexts, "dismiss_stale_approvals": b.DismissStale,
-		"block_admin_merge_override": b.BindAdmins, "unprotected_file_patterns": b.Unprotected,
-	}, nil)
+	return r.forge.Call(ctx, r.forge.Admin, http.MethodPost, r.path("branch_protections"),
+		map[string]any{
+			"rule_name": branch, "enable_push": !b.NoPush,
+			"enable_push_whitelist": len(b.PushUsers)+
+				len(b.PushTeams) > 0,
+			"push_whitelist_usernames": b.PushUsers, "push_whitelist_teams": b.PushTeams,
+			"enable_force_push":   b.ForcePush,
+			"enable_status_check": len(b.Contexts) > 0, "status_check_contexts": b.Contexts,
+			"dismiss_stale_approvals":    b.DismissStale,
+			"block_admin_merge_override": b.BindAdmins, "unprotected_file_patterns": b.Unprotected,
+		}, nil)
 }
 
 // AllowRebase sets whether pull requests may be merged by a style that rebases, or by hand.
 func (r *ForgeRepo) AllowRebase(ctx context.Context, on bool) error {
 	return r.forge.Call(ctx, r.forge.Admin, http.MethodPatch, "repos/"+r.Name, map[string]any{
-		"has_pull_requests": true, "allow_merge_commits": true, "allow_squash_merge": true, "allow_rebase": on, "allow_rebase_explicit": on,
+		"has_pull_requests": true, "allow_merge_commits": true, "allow_squash_merge": true,
+		"allow_rebase": on, "allow_rebase_explicit": on,
 		"allow_manual_merge": on, "autodetect_manual_merge": on,
 	}, nil)
 }
@@ -122,7 +132,8 @@ func (r *ForgeRepo) CreateHook(ctx context.Context, to, secret string, events ..
 
 // Fork makes the account's own copy, which has the same name.
 func (r *ForgeRepo) Fork(ctx context.Context, as Account) (*ForgeRepo, error) {
-	if err := r.forge.Call(ctx, as, http.MethodPost, r.path("forks"), map[string]any{}, nil); err != nil {
+	if err := r.forge.Call(ctx, as, http.MethodPost, r.path("forks"), map[string]any{},
+		nil); err != nil {
 		return nil, err
 	}
 	_, name, _ := strings.Cut(r.Name, "/")
@@ -132,7 +143,8 @@ func (r *ForgeRepo) Fork(ctx context.Context, as Account) (*ForgeRepo, error) {
 // Rename gives the repository another name with the same owner. The forge leads
 // from the old one to it until a repository of that name is made.
 func (r *ForgeRepo) Rename(ctx context.Context, name string) error {
-	if err := r.forge.Call(ctx, r.forge.Admin, http.MethodPatch, "repos/"+r.Name, map[string]any{"name": name}, nil); err != nil {
+	if err := r.forge.Call(ctx, r.forge.Admin, http.MethodPatch, "repos/"+r.Name, map[string]any{
+		"name": name}, nil); err != nil {
 		return err
 	}
 	r.forge.mu.Lock()
@@ -201,7 +213,8 @@ func (r *ForgeRepo) SetBranch(ctx context.Context, as Account, branch, commit st
 }
 
 func (r *ForgeRepo) push(ctx context.Context, as Account, commit, branch string) error {
-	if _, err := r.local.Git(ctx, "push", "--quiet", "--force", r.CloneURL(as), commit+":refs/heads/"+branch); err != nil {
+	if _, err := r.local.Git(ctx, "push", "--quiet", "--force", r.CloneURL(as),
+		commit+":refs/heads/"+branch); err != nil {
 		return fmt.Errorf("forge: %s as %s: %w", r.Name, as.Login, err)
 	}
 	return nil
@@ -209,7 +222,8 @@ func (r *ForgeRepo) push(ctx context.Context, as Account, commit, branch string)
 
 // fetch makes the copy's branches those of the forge.
 func (r *ForgeRepo) fetch(ctx context.Context, as Account) error {
-	if _, err := r.local.Git(ctx, "fetch", "--quiet", "--prune", r.CloneURL(as), "+refs/heads/*:refs/heads/*", "+refs/pull/*:refs/pull/*"); err != nil {
+	if _, err := r.local.Git(ctx, "fetch", "--quiet", "--prune", r.CloneURL(as),
+		"+refs/heads/*:refs/heads/*", "+refs/pull/*:refs/pull/*"); err != nil {
 		return fmt.Errorf("forge: %s as %s: %w", r.Name, as.Login, err)
 	}
 	return nil

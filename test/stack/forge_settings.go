@@ -11,13 +11,17 @@ import (
 func (f *Forge) settings(static string) (string, error) {
 	db, err := url.Parse(f.database)
 	if err != nil || db.User == nil {
-		return "", fmt.Errorf("the database must be a URL with a user, as Postgres.NewDatabase gives: %w", err)
+		return "",
+			fmt.Errorf("the database must be a URL with a user, as Postgres.NewDatabase gives: %w",
+				err)
 	}
 	password, _ := db.User.Password()
 	secret := rand.Text() + rand.Text()
 	return strings.NewReplacer(
-		"{home}", f.home, "{static}", static, "{url}", f.URL, "{port}", fmt.Sprint(f.port), "{secret}", secret,
-		"{db.host}", db.Host, "{db.name}", strings.TrimPrefix(db.Path, "/"), "{db.user}", db.User.Username(), "{db.password}", password,
+		"{home}", f.home, "{static}", static, "{url}", f.URL, "{port}", fmt.Sprint(f.port),
+		"{secret}", secret,
+		"{db.host}", db.Host, "{db.name}", strings.TrimPrefix(db.Path, "/"), "{db.user}",
+		db.User.Username(), "{db.password}", password,
 		"{crons}", idleCrons(),
 	).Replace(forgeSettings), nil
 }
@@ -27,8 +31,10 @@ func (f *Forge) settings(static string) (string, error) {
 func idleCrons() string {
 	var b strings.Builder
 	for _, task := range []string{
-		"update_mirrors", "repo_health_check", "check_repo_stats", "archive_cleanup", "sync_external_users", "deleted_branches_cleanup",
-		"update_migration_poster_id", "cleanup_hook_task_table", "cleanup_packages", "update_checker",
+		"update_mirrors", "repo_health_check", "check_repo_stats", "archive_cleanup",
+		"sync_external_users", "deleted_branches_cleanup",
+		"update_migration_poster_id", "cleanup_hook_task_table", "cleanup_packages",
+		"update_checker",
 	} {
 		fmt.Fprintf(&b, "[cron.%s]\nENABLED = false\nRUN_AT_START = false\n", task)
 	}

@@ -84,12 +84,14 @@ func (s *GitServer) CreateRepo(ctx context.Context, name string) (*Repo, error) 
 	}
 	r := &Repo{URL: s.URL + "/" + name, Dir: filepath.Join(s.folder.path, name), server: s}
 	if _, err := os.Stat(filepath.Join(r.Dir, "HEAD")); err != nil {
-		if _, err := s.run(ctx, "", nil, "init", "--quiet", "--bare", "--initial-branch=main", r.Dir); err != nil {
+		if _, err := s.run(ctx, "", nil, "init", "--quiet", "--bare", "--initial-branch=main",
+			r.Dir); err != nil {
 			return nil, err
 		}
 	}
 	// Forges let a client push when it may and fetch a commit by its id.
-	for _, c := range [][2]string{{"http.receivepack", "true"}, {"uploadpack.allowAnySHA1InWant", "true"}, {"gc.auto", "0"}} {
+	for _, c := range [][2]string{{"http.receivepack", "true"}, {"uploadpack.allowAnySHA1InWant",
+		"true"}, {"gc.auto", "0"}} {
 		if _, err := r.Git(ctx, "config", c[0], c[1]); err != nil {
 			return nil, err
 		}
@@ -120,7 +122,8 @@ func (s *GitServer) serve(w http.ResponseWriter, req *http.Request) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		req.Body, req.ContentLength, req.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		req.Body, req.ContentLength, req.TransferEncoding = io.NopCloser(bytes.NewReader(body)),
+			int64(len(body)), nil
 	}
 	backend := cgi.Handler{
 		Path: s.git,
@@ -152,5 +155,6 @@ func (r *Repo) admits(req *http.Request) bool {
 		return true
 	}
 	user, password, _ := req.BasicAuth()
-	return subtle.ConstantTimeCompare([]byte(user+"\x00"+password), []byte(r.user+"\x00"+r.password)) == 1
+	return subtle.ConstantTimeCompare([]byte(user+"\x00"+password),
+		[]byte(r.user+"\x00"+r.password)) == 1
 }

@@ -22,7 +22,8 @@ func git(t *testing.T, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(t.Context(), "git", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
+		"GIT_COMMITTER_EMAIL=a@example.com")
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
@@ -54,7 +55,8 @@ func TestGit(t *testing.T) {
 	t.Run("a clone holds what was committed, and not what was removed", func(t *testing.T) {
 		repo := newRepo(t, "acme/checkout")
 		odd := "b/\"odd\\ name"
-		files := map[string]string{"a.txt": "one\n", "b/c.txt": "no newline", odd: "", "d/e.txt": "x"}
+		files := map[string]string{"a.txt": "one\n", "b/c.txt": "no newline", odd: "",
+			"d/e.txt": "x"}
 		if _, err := repo.Commit(t.Context(), "first", files); err != nil {
 			t.Fatal(err)
 		}
@@ -96,20 +98,21 @@ func TestGit(t *testing.T) {
 		}
 	})
 
-	t.Run("a repository with a password refuses those who lack it, and its neighbour does not", func(t *testing.T) {
-		closed, open := newRepo(t, "closed"), newRepo(t, "closed-not")
-		closed.RequireAuth("bot", "s3cret")
-		for url, admitted := range map[string]bool{
-			closed.URL: false,
-			open.URL:   true,
-			strings.Replace(closed.URL, "://", "://bot:wrong@", 1):  false,
-			strings.Replace(closed.URL, "://", "://bot:s3cret@", 1): true,
-		} {
-			if out, err := git(t, t.TempDir(), "ls-remote", url); (err == nil) != admitted {
-				t.Errorf("ls-remote %s: %v, want admitted %v\n%s", url, err, admitted, out)
+	t.Run("a repository with a password refuses those who lack it, and its neighbour does not",
+		func(t *testing.T) {
+			closed, open := newRepo(t, "closed"), newRepo(t, "closed-not")
+			closed.RequireAuth("bot", "s3cret")
+			for url, admitted := range map[string]bool{
+				closed.URL: false,
+				open.URL:   true,
+				strings.Replace(closed.URL, "://", "://bot:wrong@", 1):  false,
+				strings.Replace(closed.URL, "://", "://bot:s3cret@", 1): true,
+			} {
+				if out, err := git(t, t.TempDir(), "ls-remote", url); (err == nil) != admitted {
+					t.Errorf("ls-remote %s: %v, want admitted %v\n%s", url, err, admitted, out)
+				}
 			}
-		}
-	})
+		})
 
 	t.Run("a name that leaves the folder or is unknown is refused", func(t *testing.T) {
 		if _, err := server.CreateRepo(t.Context(), "../outside"); err == nil {
@@ -123,7 +126,8 @@ func TestGit(t *testing.T) {
 	t.Run("ten thousand files are one commit", func(t *testing.T) {
 		tree := fstest.MapFS{}
 		for i := range 10_000 {
-			tree["f/"+strconv.Itoa(i%100)+"/"+strconv.Itoa(i)] = &fstest.MapFile{Data: []byte(strconv.Itoa(i))}
+			tree["f/"+strconv.Itoa(i%100)+"/"+strconv.Itoa(i)] = &fstest.MapFile{
+				Data: []byte(strconv.Itoa(i))}
 		}
 		files, err := stack.Files(tree)
 		if err != nil {
@@ -182,7 +186,8 @@ func TestStartRemovesWhatKilledRunsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inUse, left, foreign := filepath.Dir(repo.Dir), filepath.Join(tmp, "argosy-stack-pg-1"), filepath.Join(tmp, "other")
+	inUse, left, foreign := filepath.Dir(repo.Dir), filepath.Join(tmp, "argosy-stack-pg-1"),
+		filepath.Join(tmp, "other")
 	for _, dir := range []string{left, foreign} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)

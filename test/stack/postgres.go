@@ -112,9 +112,11 @@ func (p *Postgres) start(ctx context.Context, files fill) error {
 	}
 	p.URL = (&url.URL{
 		Scheme: "postgres", User: url.UserPassword(superuser, password),
-		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/postgres", RawQuery: "sslmode=disable",
+		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/postgres",
+		RawQuery: "sslmode=disable",
 	}).String()
-	p.SocketURL = fmt.Sprintf("postgres://%s@/postgres?host=%s&port=%d", superuser, url.QueryEscape(p.socket.path), port)
+	p.SocketURL = fmt.Sprintf("postgres://%s@/postgres?host=%s&port=%d", superuser,
+		url.QueryEscape(p.socket.path), port)
 	return p.Await(ctx, func(ctx context.Context) error { return p.exec(ctx, "SELECT 1") })
 }
 
@@ -122,7 +124,8 @@ const superuser = "argosy"
 
 func (o PostgresOptions) arguments(data, socket string, port int) []string {
 	set := []string{
-		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(port), "unix_socket_directories=" + socket,
+		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(port), "unix_socket_directories=" +
+			socket,
 		"max_connections=200", "shared_buffers=128MB", "timezone=UTC", "logging_collector=off",
 	}
 	if !o.Durable {
@@ -130,7 +133,8 @@ func (o PostgresOptions) arguments(data, socket string, port int) []string {
 	}
 	switch {
 	case o.Replicated:
-		set = append(set, "wal_level=replica", "max_wal_senders=8", "wal_keep_size=256MB", "wal_retrieve_retry_interval=100ms")
+		set = append(set, "wal_level=replica", "max_wal_senders=8", "wal_keep_size=256MB",
+			"wal_retrieve_retry_interval=100ms")
 	case !o.Durable:
 		set = append(set, "wal_level=minimal", "max_wal_senders=0")
 	}
@@ -162,7 +166,8 @@ func (p *Postgres) NewDatabase(ctx context.Context, name string) (string, error)
 // NewDatabaseFrom makes a database as a copy of a template that Template made:
 // some 30 ms, whatever the number of migrations.
 func (p *Postgres) NewDatabaseFrom(ctx context.Context, template, name string) (string, error) {
-	err := p.exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE "+pgx.Identifier{template}.Sanitize())
+	err := p.exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE "+
+		pgx.Identifier{template}.Sanitize())
 	if err != nil {
 		return "", fmt.Errorf("database %s: %w", name, err)
 	}
@@ -173,7 +178,8 @@ func (p *Postgres) NewDatabaseFrom(ctx context.Context, template, name string) (
 // fill must have closed its connections when it returns. Further calls with the
 // same name wait for the first and do nothing; after a failure, the next tries
 // again.
-func (p *Postgres) Template(ctx context.Context, name string, fill func(ctx context.Context, url string) error) error {
+func (p *Postgres) Template(ctx context.Context, name string,
+	fill func(ctx context.Context, url string) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.templates[name] {
@@ -184,7 +190,8 @@ func (p *Postgres) Template(ctx context.Context, name string, fill func(ctx cont
 		return err
 	}
 	if err := fill(ctx, url); err != nil {
-		return errors.Join(fmt.Errorf("template database %s: %w", name, err), p.DropDatabase(ctx, name))
+		return errors.Join(fmt.Errorf("template database %s: %w", name, err),
+			p.DropDatabase(ctx, name))
 	}
 	p.templates[name] = true
 	return nil

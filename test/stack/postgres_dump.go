@@ -10,14 +10,16 @@ import (
 
 // Dump writes a database into a file, as an operator's nightly pg_dump does.
 func (p *Postgres) Dump(ctx context.Context, database, file string) error {
-	return p.tool(ctx, "pg_dump", "--format=custom", "--file="+file, "--dbname="+p.DatabaseURL(database))
+	return p.tool(ctx, "pg_dump", "--format=custom", "--file="+file,
+		"--dbname="+p.DatabaseURL(database))
 }
 
-// Restore reads a dump into a database, in one transaction. What the dump has is dropped there first,
-// whoever is connected. Where it met another's locks it is tried again, as an operator does.
+// Restore reads a dump into a database, in one transaction. What the dump has is dropped there
+// first, whoever is connected. Where it met another's locks it is tried again, as an operator does.
 func (p *Postgres) Restore(ctx context.Context, database, file string) (err error) {
 	for range 5 {
-		if err = p.tool(ctx, "pg_restore", "--clean", "--if-exists", "--single-transaction", "--exit-on-error",
+		if err = p.tool(ctx, "pg_restore", "--clean", "--if-exists", "--single-transaction",
+			"--exit-on-error",
 			"--dbname="+p.DatabaseURL(database), file); err == nil || ctx.Err() != nil {
 			return err
 		}

@@ -31,7 +31,8 @@ func initCluster(ctx context.Context, bin, home string, cred *syscall.Credential
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", filepath.Join(home, "data"),
-		"--username="+superuser, "--pwfile="+passwordFile, "--auth-host=scram-sha-256", "--auth-local=trust",
+		"--username="+superuser, "--pwfile="+passwordFile, "--auth-host=scram-sha-256",
+		"--auth-local=trust",
 		"--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions")
 	cmd.Dir, cmd.Env = home, postgresEnv()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
@@ -43,7 +44,9 @@ func initCluster(ctx context.Context, bin, home string, cred *syscall.Credential
 
 // postgresEnv keeps PGDATA, PGPORT and their like from the server.
 func postgresEnv() []string {
-	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") })
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "PG")
+	})
 }
 
 // postgresBin is the folder with initdb and postgres that scripts/parts.sh
@@ -72,7 +75,8 @@ func postgresUser() (*syscall.Credential, error) {
 		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 	}
-	return nil, fmt.Errorf("it refuses to run as root, and there is no other user: %w", errors.Join(problems...))
+	return nil, fmt.Errorf("it refuses to run as root, and there is no other user: %w",
+		errors.Join(problems...))
 }
 
 // give makes the paths the user's alone.
@@ -104,7 +108,9 @@ func passable(cred *syscall.Credential, path string) error {
 			continue
 		}
 		if !strings.HasPrefix(up, filepath.Clean(os.TempDir())+"/") {
-			return fmt.Errorf("%s keeps the user %d of PostgreSQL out: allow passing through it (chmod o+x), or put %s elsewhere", up, cred.Uid, path)
+			return fmt.Errorf(
+				"%s keeps the user %d of PostgreSQL out: allow passing through it (chmod o+x), "+
+					"or put %s elsewhere", up, cred.Uid, path)
 		}
 		if err := os.Chmod(up, info.Mode().Perm()|0o001); err != nil {
 			return err

@@ -27,7 +27,8 @@ type Standby struct {
 // and follows it. dir is as StartPostgres's.
 func (p *Postgres) StartStandby(ctx context.Context, dir string) (*Standby, error) {
 	if !p.options.Replicated {
-		return nil, errors.New("standby: its primary was not started with PostgresOptions.Replicated")
+		return nil,
+			errors.New("standby: its primary was not started with PostgresOptions.Replicated")
 	}
 	primary, err := url.Parse(p.URL)
 	if err != nil {
@@ -39,8 +40,10 @@ func (p *Postgres) StartStandby(ctx context.Context, dir string) (*Standby, erro
 	}
 	o := p.options
 	o.Dir = dir
-	s := &Standby{Postgres: &Postgres{options: o, templates: map[string]bool{}}, primary: p, wal: wal}
-	err = s.start(ctx, func(ctx context.Context, bin, home string, cred *syscall.Credential) (string, error) {
+	s := &Standby{Postgres: &Postgres{options: o, templates: map[string]bool{}}, primary: p,
+		wal: wal}
+	err = s.start(ctx, func(ctx context.Context, bin, home string, cred *syscall.Credential) (
+		string, error) {
 		return s.copyPrimary(ctx, bin, home, cred)
 	})
 	if err != nil {
@@ -50,7 +53,8 @@ func (p *Postgres) StartStandby(ctx context.Context, dir string) (*Standby, erro
 }
 
 // copyPrimary fills the folder with a base backup that streams from the primary.
-func (s *Standby) copyPrimary(ctx context.Context, bin, home string, cred *syscall.Credential) (string, error) {
+func (s *Standby) copyPrimary(ctx context.Context, bin, home string,
+	cred *syscall.Credential) (string, error) {
 	from, err := url.Parse(s.primary.URL)
 	if err != nil {
 		return "", err

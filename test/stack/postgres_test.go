@@ -89,7 +89,9 @@ func TestPostgres(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n, err := query[int](t, url, "INSERT INTO t VALUES (2) RETURNING (SELECT count(*) FROM t)"); err != nil || n != 1 {
+			if n, err := query[int](t, url,
+				"INSERT INTO t VALUES (2) RETURNING (SELECT count(*) FROM t)"); err != nil ||
+				n != 1 {
 				t.Errorf("%s had %d rows, %v; want 1", name, n, err)
 			}
 		}
@@ -105,14 +107,17 @@ func TestPostgres(t *testing.T) {
 func TestPostgresKeepsItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	start := func() *stack.Postgres {
-		pg, err := stack.StartPostgresWith(t.Context(), stack.PostgresOptions{Dir: dir, Durable: true, Set: []string{"work_mem=7MB"}})
+		pg, err := stack.StartPostgresWith(t.Context(), stack.PostgresOptions{
+			Dir: dir, Durable: true, Set: []string{"work_mem=7MB"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return pg
 	}
 	pg := start()
-	if fsync, err := query[string](t, pg.URL, "SELECT current_setting('fsync') || current_setting('work_mem')"); err != nil || fsync != "on7MB" {
+	if fsync, err := query[string](t, pg.URL,
+		"SELECT current_setting('fsync') || current_setting('work_mem')"); err != nil ||
+		fsync != "on7MB" {
 		t.Errorf("settings %q, %v", fsync, err)
 	}
 	if _, err := pg.NewDatabase(t.Context(), "kept"); err != nil {
@@ -139,7 +144,8 @@ func TestAPromotedStandbyLostItsTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer primary.Stop()
-	if _, err := query[int](t, primary.URL, "CREATE TABLE t AS SELECT 1 AS n"); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	if _, err := query[int](t, primary.URL, "CREATE TABLE t AS SELECT 1 AS n"); err != nil &&
+		!errors.Is(err, pgx.ErrNoRows) {
 		t.Fatal(err)
 	}
 	standby, err := primary.StartStandby(t.Context(), "")
@@ -154,13 +160,15 @@ func TestAPromotedStandbyLostItsTail(t *testing.T) {
 	defer front.Close()
 	count := func(want int) {
 		t.Helper()
-		if n, err := query[int](t, primary.Through(front, "postgres"), "SELECT count(*) FROM t"); err != nil || n != want {
+		if n, err := query[int](t, primary.Through(front, "postgres"),
+			"SELECT count(*) FROM t"); err != nil || n != want {
 			t.Errorf("%d rows, %v; want %d", n, err, want)
 		}
 	}
 	insert := func() {
 		t.Helper()
-		if _, err := query[int](t, primary.URL, "INSERT INTO t VALUES (2) RETURNING n"); err != nil {
+		if _, err := query[int](t, primary.URL,
+			"INSERT INTO t VALUES (2) RETURNING n"); err != nil {
 			t.Fatal(err)
 		}
 	}

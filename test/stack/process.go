@@ -29,11 +29,12 @@ type Command struct {
 	Dir  string   // working folder
 	Log  string   // file that stdout and stderr are appended to
 
-	User        *syscall.Credential // run as another user; needs root
-	Root        string              // a folder that is / to the program, Path and Dir included; needs root
-	StopSignal  syscall.Signal      // asks the program to end; 0 means SIGTERM
-	DeathSignal syscall.Signal      // sent when this process dies; 0 means SIGKILL
-	Behind      *Firewall           // nil: on this machine's own network
+	User *syscall.Credential // run as another user; needs root
+	// a folder that is / to the program, Path and Dir included; needs root
+	Root        string
+	StopSignal  syscall.Signal // asks the program to end; 0 means SIGTERM
+	DeathSignal syscall.Signal // sent when this process dies; 0 means SIGKILL
+	Behind      *Firewall      // nil: on this machine's own network
 }
 
 // Process is a running child. It is the leader of its own process group, so
@@ -156,7 +157,8 @@ func (p *Process) Await(ctx context.Context, ready func(context.Context) error) 
 		}
 		select {
 		case <-p.done:
-			return p.failure(fmt.Errorf("ended before it was ready: %w", cmp.Or(p.err, errors.New("exit status 0"))))
+			return p.failure(fmt.Errorf("ended before it was ready: %w",
+				cmp.Or(p.err, errors.New("exit status 0"))))
 		case <-ctx.Done():
 			return p.failure(fmt.Errorf("not ready: %w (%w)", last, ctx.Err()))
 		case <-time.After(pause):

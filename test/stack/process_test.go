@@ -35,7 +35,8 @@ func alive(pid int) bool {
 func shell(t *testing.T, script string) *stack.Process {
 	t.Helper()
 	p, err := stack.StartProcess(stack.Command{
-		Name: "probe", Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "probe.log"),
+		Name: "probe", Path: "/bin/sh", Args: []string{"-c", script},
+		Log: filepath.Join(t.TempDir(), "probe.log"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -58,24 +59,27 @@ func eventually(t *testing.T, what string, condition func() bool) {
 }
 
 func TestProcess(t *testing.T) {
-	t.Run("one that ends before it is ready is an error with its last words and its log's name", func(t *testing.T) {
-		p := shell(t, "echo the last words; exit 3")
-		err := p.Await(t.Context(), func(context.Context) error { return errors.New("no") })
-		if err == nil || !strings.Contains(err.Error(), "the last words") || !strings.Contains(err.Error(), p.LogFile()) ||
-			!strings.Contains(err.Error(), "exit status 3") {
-			t.Errorf("got %v", err)
-		}
-	})
+	t.Run("one that ends before it is ready is an error with its last words and its log's name",
+		func(t *testing.T) {
+			p := shell(t, "echo the last words; exit 3")
+			err := p.Await(t.Context(), func(context.Context) error { return errors.New("no") })
+			if err == nil || !strings.Contains(err.Error(), "the last words") ||
+				!strings.Contains(err.Error(), p.LogFile()) ||
+				!strings.Contains(err.Error(), "exit status 3") {
+				t.Errorf("got %v", err)
+			}
+		})
 
-	t.Run("one that is never ready fails with the reason when the time is over", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		reason := errors.New("still loading")
-		err := shell(t, "sleep 60").Await(ctx, func(context.Context) error { return reason })
-		if !errors.Is(err, reason) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-	})
+	t.Run("one that is never ready fails with the reason when the time is over",
+		func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			reason := errors.New("still loading")
+			err := shell(t, "sleep 60").Await(ctx, func(context.Context) error { return reason })
+			if !errors.Is(err, reason) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+		})
 
 	t.Run("Stop ends the children too", func(t *testing.T) {
 		p := shell(t, "sleep 60 & echo child $!; wait")
@@ -113,7 +117,8 @@ func TestPartsDieWithAKilledParent(t *testing.T) {
 	}
 	defer file.Close()
 	parent := exec.Command(os.Args[0])
-	parent.Env, parent.Stdout = append(os.Environ(), orphanVariable+"="+filepath.Join(dir, "pg")), file
+	parent.Env, parent.Stdout = append(os.Environ(), orphanVariable+"="+filepath.Join(dir, "pg")),
+		file
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +136,8 @@ func TestPartsDieWithAKilledParent(t *testing.T) {
 	}
 	_ = parent.Wait()
 	eventually(t, "the part has ended", func() bool { return !alive(child) })
-	if _, err := os.Stat(filepath.Join(dir, "pg", "pg", "data", "postmaster.pid")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, "pg", "pg", "data", "postmaster.pid")); !errors.Is(err,
+		fs.ErrNotExist) {
 		t.Errorf("it did not shut down: postmaster.pid: %v", err)
 	}
 }

@@ -62,8 +62,10 @@ func StartPrometheus(ctx context.Context, o PrometheusOptions) (_ *Prometheus, e
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	p.URL = "http://" + address
-	p.Process, err = StartProcess(Command{Name: "prometheus", Path: path, Log: filepath.Join(p.folder.path, "prometheus.log"), Args: []string{
-		"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(p.folder.path, "data"), "--web.listen-address=" + address}})
+	p.Process, err = StartProcess(Command{Name: "prometheus", Path: path,
+		Log: filepath.Join(p.folder.path, "prometheus.log"), Args: []string{
+			"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(p.folder.path, "data"),
+			"--web.listen-address=" + address}})
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +138,8 @@ func (p *Prometheus) get(ctx context.Context, path string, into any) error {
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// Filled is a dashboard's expression with values for its variables, as Grafana would send it: every namespace, rates over five minutes.
+// Filled is a dashboard's expression with values for its variables, as Grafana would send it: every
+// namespace, rates over five minutes.
 func Filled(expression string) string {
 	return strings.NewReplacer("$namespace", ".*", "$__rate_interval", "5m").Replace(expression)
 }

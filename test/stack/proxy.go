@@ -96,7 +96,8 @@ func (p *Proxy) Cut() { p.server.CloseClientConnections() }
 
 // REST is a client configuration that goes through the proxy, as an administrator.
 func (p *Proxy) REST() *rest.Config {
-	return &rest.Config{Host: p.Server, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: p.CA}}
+	return &rest.Config{Host: p.Server, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
+		CAData: p.CA}}
 }
 
 // KubeconfigFor is a kubeconfig that goes through the proxy with a bearer token.
@@ -105,7 +106,8 @@ func (p *Proxy) KubeconfigFor(token, namespace string) ([]byte, error) {
 	k.CurrentContext = "proxy"
 	k.Clusters["proxy"] = &clientcmdapi.Cluster{Server: p.Server, CertificateAuthorityData: p.CA}
 	k.AuthInfos["proxy"] = &clientcmdapi.AuthInfo{Token: token}
-	k.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy", AuthInfo: "proxy", Namespace: namespace}
+	k.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy", AuthInfo: "proxy",
+		Namespace: namespace}
 	return clientcmd.Write(*k)
 }
 
@@ -156,7 +158,8 @@ type Held struct {
 // Hold keeps the next request that matches. Neither the end of its client nor its timeout takes it
 // back: the bytes are on their way.
 func (p *Proxy) Hold(match func(*http.Request) bool) *Held {
-	h := &Held{Arrived: make(chan struct{}), Over: make(chan struct{}), decided: make(chan struct{}), match: match}
+	h := &Held{Arrived: make(chan struct{}), Over: make(chan struct{}), decided: make(chan struct {
+	}), match: match}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holds = append(p.holds, h)

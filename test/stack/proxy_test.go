@@ -26,13 +26,15 @@ func TestAProxyDeliversARequestLongAfterItsClientHasGone(t *testing.T) {
 	for name, deliver := range map[string]bool{"late": true, "lost": false} {
 		held := p.Hold(func(r *http.Request) bool { return r.Method == http.MethodPost })
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		_, err := through.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := through.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		cancel()
 		if err == nil {
 			t.Fatalf("%s: created although it is held", name)
 		}
 		<-held.Arrived
-		if _, err := direct.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := direct.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(
+			err) {
 			t.Errorf("%s arrived before it was released: %v", name, err)
 		}
 		if deliver {

@@ -42,7 +42,8 @@ type Change struct {
 }
 
 // Commit writes files on the branch main and returns the commit's id.
-func (r *Repo) Commit(ctx context.Context, message string, files map[string]string) (string, error) {
+func (r *Repo) Commit(ctx context.Context, message string, files map[string]string) (string,
+	error) {
 	return r.Apply(ctx, Change{Message: message, Write: files})
 }
 
@@ -65,7 +66,8 @@ func (r *Repo) Apply(ctx context.Context, c Change) (string, error) {
 	if when.IsZero() {
 		when = time.Now()
 	}
-	fmt.Fprintf(&in, "commit %s\ncommitter Argosy Lab <lab@example.com> %d +0000\n", ref, when.Unix())
+	fmt.Fprintf(&in, "commit %s\ncommitter Argosy Lab <lab@example.com> %d +0000\n", ref,
+		when.Unix())
 	writeData(&in, c.Message)
 	if parent, err := r.Head(ctx, branch); err == nil {
 		fmt.Fprintf(&in, "from %s\n", parent)
@@ -102,7 +104,8 @@ func (r *Repo) Git(ctx context.Context, args ...string) (string, error) {
 	return r.server.run(ctx, r.Dir, nil, args...)
 }
 
-func (s *GitServer) run(ctx context.Context, dir string, in io.Reader, args ...string) (string, error) {
+func (s *GitServer) run(ctx context.Context, dir string, in io.Reader, args ...string) (string,
+	error) {
 	cmd := exec.CommandContext(ctx, s.git, args...)
 	cmd.Dir, cmd.Stdin, cmd.Env = dir, in, append(os.Environ(), gitEnv()...)
 	var out, problem bytes.Buffer

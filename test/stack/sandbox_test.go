@@ -23,7 +23,8 @@ func TestAProcessSeesItsSandboxOnly(t *testing.T) {
 	t.Cleanup(s.Close)
 	dir := t.TempDir()
 	root, given := filepath.Join(dir, "root"), filepath.Join(dir, "given")
-	for _, folder := range []string{given, filepath.Join(root, "usr"), filepath.Join(root, "given"), filepath.Join(root, "free")} {
+	for _, folder := range []string{given, filepath.Join(root, "usr"), filepath.Join(root, "given"),
+		filepath.Join(root, "free")} {
 		if err := os.MkdirAll(folder, 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -48,8 +49,10 @@ func TestAProcessSeesItsSandboxOnly(t *testing.T) {
 		}
 	}
 	log := filepath.Join(dir, "log")
-	p, err := stack.StartProcess(stack.Command{Name: "sh", Path: "/bin/sh", Args: []string{"-c", "pwd; id -u; cat /given/word; ls /; echo x >/free/made; echo x >/given/made"},
-		Root: root, Dir: "/given", User: &syscall.Credential{Uid: 65532, Gid: 65532}, Log: log, Behind: s.Firewall})
+	p, err := stack.StartProcess(stack.Command{Name: "sh", Path: "/bin/sh", Args: []string{
+		"-c", "pwd; id -u; cat /given/word; ls /; echo x >/free/made; echo x >/given/made"},
+		Root: root, Dir: "/given", User: &syscall.Credential{Uid: 65532, Gid: 65532}, Log: log,
+		Behind: s.Firewall})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +63,8 @@ func TestAProcessSeesItsSandboxOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Fields(string(out)); len(got) < 9 || strings.Join(got[:9], " ") != "/given 65532 hellobin free given lib lib64 usr /bin/sh:" {
+	if got := strings.Fields(string(out)); len(got) < 9 ||
+		strings.Join(got[:9], " ") != "/given 65532 hellobin free given lib lib64 usr /bin/sh:" {
 		t.Errorf("it sees %q", out)
 	}
 	if _, err := os.Stat(filepath.Join(given, "made")); err != nil {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Until asks again until nothing is missing, and then gives nothing; when ctx ends before, it gives what was missing last.
+// Until asks again until nothing is missing, and then gives nothing; when ctx ends before, it gives
+// what was missing last.
 func Until(ctx context.Context, missing func() string) (left string) {
 	for {
 		if left = missing(); left == "" {

@@ -7,8 +7,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Rules is what people set on the pages about Cast.Base and about merges into it. The zero Rules are those of a repository that was just
-// made, with every style allowed that they name.
+// Rules is what people set on the pages about Cast.Base and about merges into it. The zero Rules
+// are those of a repository that was just made, with every style allowed that they name.
 type Rules struct {
 	Checks       []string // required, from any source
 	PullRequests bool     // nobody pushes but Pushers
@@ -19,7 +19,8 @@ type Rules struct {
 	NoRebase     bool   // no style that rebases
 }
 
-// protection reads the protection of the base. What is not known has to be said with the permission that is missing.
+// protection reads the protection of the base. What is not known has to be said with the permission
+// that is missing.
 func (s *scene) protection() fleet.Protection {
 	s.Helper()
 	p, err := s.forge.Protection(s.ctx, s.Base)
@@ -39,11 +40,13 @@ func (s *scene) same(what string, got, want bool, unread string) {
 
 func unprotected(s *scene) {
 	p := s.protection()
-	if p.Host == "" || len(p.Checks) > 0 || p.PullRequests || p.DismissesStale || p.RefusesForce || len(p.Pushers) > 0 || p.Queue != nil {
+	if p.Host == "" || len(p.Checks) > 0 || p.PullRequests || p.DismissesStale || p.RefusesForce ||
+		len(p.Pushers) > 0 || p.Queue != nil {
 		s.Errorf("a branch without protection is told as %+v", p)
 	}
 	if p.Unread.Rules != "" {
-		s.Errorf("that a branch has no protection is told to everybody, and reading it takes %s", p.Unread.Rules)
+		s.Errorf("that a branch has no protection is told to everybody, and reading it takes %s",
+			p.Unread.Rules)
 	}
 	s.same("rebase", p.Styles[fleet.MergeRebase], true, p.Unread.Settings)
 	if _, err := s.forge.Protection(s.ctx, "no-such-branch"); err == nil {
@@ -53,11 +56,13 @@ func unprotected(s *scene) {
 
 func protected(s *scene) {
 	s.Protect(Rules{
-		Checks: []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners, "ci"}, PullRequests: true, Stale: true, Everybody: true, NoRebase: true,
+		Checks:       []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners, "ci"},
+		PullRequests: true, Stale: true, Everybody: true, NoRebase: true,
 	})
 	p := s.protection()
 	for _, name := range []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners, "ci"} {
-		s.same(name, slices.Contains(p.Checks, fleet.RequiredCheck{Name: name}), true, p.Unread.Rules)
+		s.same(name, slices.Contains(p.Checks, fleet.RequiredCheck{Name: name}), true,
+			p.Unread.Rules)
 	}
 	s.same("that pull requests are required", p.PullRequests, true, p.Unread.Rules)
 	s.same("that approvals are dismissed", p.DismissesStale, true, p.Unread.Rules)
@@ -66,31 +71,38 @@ func protected(s *scene) {
 	if len(p.Pushers)+len(p.Overriders) > 0 {
 		s.Errorf("exempt are %+v and %+v, and nobody is", p.Pushers, p.Overriders)
 	}
-	for _, style := range []fleet.MergeStyle{fleet.MergeRebase, fleet.MergeRebaseMerge, fleet.MergeManual} {
+	for _, style := range []fleet.MergeStyle{fleet.MergeRebase, fleet.MergeRebaseMerge,
+		fleet.MergeManual} {
 		s.same(string(style), p.Styles[style], false, p.Unread.Settings)
 	}
-	for part, unread := range map[string]string{"rules": p.Unread.Rules, "exempt": p.Unread.Exempt, "settings": p.Unread.Settings} {
-		if unread != "" && !strings.Contains(unread, "permission") && !strings.Contains(unread, "administrator") {
+	for part, unread := range map[string]string{"rules": p.Unread.Rules, "exempt": p.Unread.Exempt,
+		"settings": p.Unread.Settings} {
+		if unread != "" && !strings.Contains(unread, "permission") && !strings.Contains(unread,
+			"administrator") {
 			s.Errorf("of the %s that are not read, %q names no permission", part, unread)
 		}
 	}
 }
 
 func exempted(s *scene) {
-	s.Protect(Rules{Checks: []string{fleet.CheckPlan}, PullRequests: true, Pusher: s.Writer, PushingTeam: s.Team})
+	s.Protect(Rules{Checks: []string{fleet.CheckPlan}, PullRequests: true, Pusher: s.Writer,
+		PushingTeam: s.Team})
 	p := s.protection()
 	if p.Unread.Exempt != "" && len(p.Pushers) == 0 {
 		return
 	}
 	var login, team, admins bool
 	for _, e := range p.Pushers {
-		login = login || strings.EqualFold(e.User.Login, s.Writer.Login) && (e.User.ID == 0 || e.User.ID == s.Writer.ID)
+		login = login || strings.EqualFold(e.User.Login, s.Writer.Login) &&
+			(e.User.ID == 0 || e.User.ID == s.Writer.ID)
 		team = team || strings.EqualFold(e.Team, s.Team)
 	}
 	for _, e := range p.Overriders {
-		admins = admins || strings.Contains(e.Name, "administrators") || strings.Contains(e.Name, "admin")
+		admins = admins || strings.Contains(e.Name, "administrators") || strings.Contains(e.Name,
+			"admin")
 	}
 	if !login || !team || !admins {
-		s.Errorf("%s, %s and the administrators are exempt, and told are %+v and %+v", s.Writer.Login, s.Team, p.Pushers, p.Overriders)
+		s.Errorf("%s, %s and the administrators are exempt, and told are %+v and %+v",
+			s.Writer.Login, s.Team, p.Pushers, p.Overriders)
 	}
 }

@@ -36,10 +36,12 @@ var cases = map[string]func(*scene){
 func opened(s *scene) {
 	number, head := s.Open(s.Writer, "Add a <b>file</b>")
 	p := s.pull(number)
-	if p.Number != number || p.Head != head || p.Base != s.Base || p.State != fleet.PullOpen || p.Fork || p.Draft || p.MergeCommit != "" {
+	if p.Number != number || p.Head != head || p.Base != s.Base || p.State != fleet.PullOpen ||
+		p.Fork || p.Draft || p.MergeCommit != "" {
 		s.Errorf("it is told as %+v", p)
 	}
-	if p.Author != s.Writer || p.Title != "Add a <b>file</b>" || !strings.HasPrefix(p.URL, "http") || p.UpdatedAt.IsZero() {
+	if p.Author != s.Writer || p.Title != "Add a <b>file</b>" || !strings.HasPrefix(p.URL,
+		"http") || p.UpdatedAt.IsZero() {
 		s.Errorf("it is told as %+v", p)
 	}
 	if next := s.Push(number); s.pull(number).Head != next || next == head {
@@ -104,7 +106,8 @@ func listed(s *scene) {
 	open, err := s.forge.OpenPulls(s.ctx, s.Base)
 	for _, p := range open {
 		if p != s.pull(p.Number) {
-			s.Errorf("pull request %d is listed as %+v and told as %+v", p.Number, p, s.pull(p.Number))
+			s.Errorf("pull request %d is listed as %+v and told as %+v", p.Number, p,
+				s.pull(p.Number))
 		}
 		got = append(got, p.Number)
 	}
@@ -125,7 +128,8 @@ func discussed(s *scene) {
 	second := s.Comment(number, s.Admin, "fine")
 	s.Edit(number, first, s.Stranger, "/argosy ok-to-test")
 	comments, _ := s.conversation(number)
-	if len(comments) != 3 || comments[0].ID != first || comments[1].ID != ours || comments[2].ID != second {
+	if len(comments) != 3 || comments[0].ID != first || comments[1].ID != ours ||
+		comments[2].ID != second {
 		s.Fatalf("the conversation is %+v", comments)
 	}
 	for i, want := range []fleet.Comment{
@@ -151,7 +155,8 @@ func reviewed(s *scene) {
 	s.Review(number, s.Reader, fleet.ReviewChanges)
 	_, reviews := s.conversation(number)
 	want := []fleet.Review{
-		{Author: s.Admin, State: fleet.ReviewApproved, Head: old}, {Author: s.Reader, State: fleet.ReviewCommented, Head: old},
+		{Author: s.Admin, State: fleet.ReviewApproved, Head: old},
+		{Author: s.Reader, State: fleet.ReviewCommented, Head: old},
 		{Author: s.Reader, State: fleet.ReviewChanges, Head: head},
 	}
 	s.compare(reviews, want)
@@ -180,17 +185,29 @@ func replaced(s *scene) {
 	s.pull(number)
 	s.Replace()
 	for what, call := range map[string]func() error{
-		"Repository":   func() error { _, _, err := s.forge.Repository(s.ctx); return err },
-		"Pull":         func() error { _, err := s.forge.Pull(s.ctx, number); return err },
-		"no Pull":      func() error { _, err := s.forge.Pull(s.ctx, 4711); return err },
-		"OpenPulls":    func() error { _, err := s.forge.OpenPulls(s.ctx, s.Base); return err },
-		"PullsOf":      func() error { _, err := s.forge.PullsOf(s.ctx, head); return err },
-		"Conversation": func() error { _, _, err := s.forge.Conversation(s.ctx, number); return err },
-		"Owner":        func() error { _, err := s.forge.Owner(s.ctx, "nobody-of-that-name"); return err },
-		"Permission":   func() error { _, err := s.forge.Permission(s.ctx, s.Stranger); return err },
-		"Say":          func() error { _, err := s.forge.Say(s.ctx, number, 0, marker, "hello"); return err },
-		"Mark":         func() error { return s.forge.Mark(s.ctx, head, nil) },
-		"Protection":   func() error { _, err := s.forge.Protection(s.ctx, s.Base); return err },
+		"Repository": func() error { _, _, err := s.forge.Repository(s.ctx); return err },
+		"Pull":       func() error { _, err := s.forge.Pull(s.ctx, number); return err },
+		"no Pull":    func() error { _, err := s.forge.Pull(s.ctx, 4711); return err },
+		"OpenPulls":  func() error { _, err := s.forge.OpenPulls(s.ctx, s.Base); return err },
+		"PullsOf":    func() error { _, err := s.forge.PullsOf(s.ctx, head); return err },
+		"Conversation": func() error {
+			_, _, err := s.forge.Conversation(s.ctx, number)
+			return err
+		},
+		"Owner": func() error {
+			_, err := s.forge.Owner(s.ctx, "nobody-of-that-name")
+			return err
+		},
+		"Permission": func() error {
+			_, err := s.forge.Permission(s.ctx, s.Stranger)
+			return err
+		},
+		"Say": func() error {
+			_, err := s.forge.Say(s.ctx, number, 0, marker, "hello")
+			return err
+		},
+		"Mark":       func() error { return s.forge.Mark(s.ctx, head, nil) },
+		"Protection": func() error { _, err := s.forge.Protection(s.ctx, s.Base); return err },
 	} {
 		err := call()
 		if err == nil || !strings.Contains(err.Error(), "is now another one") {

@@ -22,7 +22,8 @@ func owned(s *scene) {
 			continue
 		}
 		owner, err := s.forge.Owner(s.ctx, name)
-		if err != nil || owner.ID != s.TeamID || len(owner.People) != 2 || !slices.Contains(owner.People, s.Admin) || !slices.Contains(owner.People, s.Writer) {
+		if err != nil || owner.ID != s.TeamID || len(owner.People) != 2 ||
+			!slices.Contains(owner.People, s.Admin) || !slices.Contains(owner.People, s.Writer) {
 			s.Errorf("%s is %+v (%v), not number %d", name, owner, err, s.TeamID)
 		}
 	}
@@ -30,7 +31,8 @@ func owned(s *scene) {
 
 func unowned(s *scene) {
 	org, _, _ := strings.Cut(s.Team, "/")
-	for _, name := range []string{"nobody-of-that-name", org + "/no-such-team", "..", "a/b/c", "", org + "/..", "a b"} {
+	for _, name := range []string{"nobody-of-that-name", org + "/no-such-team", "..", "a/b/c", "",
+		org + "/..", "a b"} {
 		if people, err := s.forge.Owner(s.ctx, name); !errors.Is(err, fleet.ErrNoSuchOwner) {
 			s.Errorf("%q is %+v (%v)", name, people, err)
 		}
@@ -39,17 +41,21 @@ func unowned(s *scene) {
 
 func permitted(s *scene) {
 	for want, p := range map[fleet.Permission]fleet.Person{
-		fleet.PermissionAdmin: s.Admin, fleet.PermissionWrite: s.Writer, fleet.PermissionRead: s.Stranger,
+		fleet.PermissionAdmin: s.Admin, fleet.PermissionWrite: s.Writer,
+		fleet.PermissionRead: s.Stranger,
 	} {
 		if got, err := s.forge.Permission(s.ctx, p); got != want || err != nil {
 			s.Errorf("the permission of %s is %q (%v), not %q", p.Login, got, err, want)
 		}
 	}
-	// Who took the login of somebody with more rights has none of them, and who was renamed has kept his.
-	if got, err := s.forge.Permission(s.ctx, fleet.Person{ID: s.Stranger.ID, Login: s.Admin.Login}); err == nil && got != fleet.PermissionRead {
+	// Who took the login of somebody with more rights has none of them, and who was renamed has
+	// kept his.
+	if got, err := s.forge.Permission(s.ctx, fleet.Person{
+		ID: s.Stranger.ID, Login: s.Admin.Login}); err == nil && got != fleet.PermissionRead {
 		s.Errorf("under the administrator's login the stranger's permission is %q", got)
 	}
-	if got, err := s.forge.Permission(s.ctx, fleet.Person{ID: 1 << 40, Login: s.Admin.Login}); err == nil && got != fleet.PermissionNone {
+	if got, err := s.forge.Permission(s.ctx, fleet.Person{
+		ID: 1 << 40, Login: s.Admin.Login}); err == nil && got != fleet.PermissionNone {
 		s.Errorf("the permission of an account that does not exist is %q", got)
 	}
 	if got, err := s.forge.Permission(s.ctx, fleet.Person{Login: s.Admin.Login}); err == nil {

@@ -1,7 +1,9 @@
-// Package forgetest is the contract of webhook.Forge as tests. Run is the one suite: every forge that Argosy speaks to passes it.
+// Package forgetest is the contract of webhook.Forge as tests. Run is the one suite: every forge
+// that Argosy speaks to passes it.
 //
-// A Stage is one repository on a forge with people who act in it, for one test: Forge is what is under test, everything else is what people do
-// on the forge's pages, and what they see there. It is small on purpose: a real forge implements it with its own API.
+// A Stage is one repository on a forge with people who act in it, for one test: Forge is what is
+// under test, everything else is what people do on the forge's pages, and what they see there. It
+// is small on purpose: a real forge implements it with its own API.
 //
 // The repository is public. Its people, all of the forge's own making:
 //
@@ -22,18 +24,21 @@ import (
 	"argosy.dev/argosy/webhook"
 )
 
-// Stage is a repository on a forge and the people around it. Methods that change something return when the forge's API shows the change.
+// Stage is a repository on a forge and the people around it. Methods that change something return
+// when the forge's API shows the change.
 type Stage interface {
 	// Forge connects anew with our own account, as after a restart. The repository's id is pinned.
 	Forge() webhook.Forge
 	// Cast tells who is who.
 	Cast() Cast
 
-	// Open opens a pull request into Cast.Base that changes a file: of a branch of the repository, or of a fork for one who may not write.
+	// Open opens a pull request into Cast.Base that changes a file: of a branch of the repository,
+	// or of a fork for one who may not write.
 	Open(by fleet.Person, title string) (number int, head fleet.Revision)
 	// Push adds a commit to the pull request's branch and gives its new head.
 	Push(number int) fleet.Revision
-	// Merge merges the pull request as its administrator and gives the commit that the base has for it.
+	// Merge merges the pull request as its administrator and gives the commit that the base has for
+	// it.
 	Merge(number int) fleet.Revision
 	// Close closes the pull request without a merge.
 	Close(number int)
@@ -57,7 +62,8 @@ type Stage interface {
 	// Protect sets the rules of Cast.Base and the settings for merges into it.
 	Protect(r Rules)
 
-	// Replace renames the repository, and lets Stranger make one of the name that it had, with a pull request number 1.
+	// Replace renames the repository, and lets Stranger make one of the name that it had, with a
+	// pull request number 1.
 	Replace()
 }
 
@@ -68,7 +74,8 @@ type Cast struct {
 	Admin, Writer, Reader, Stranger fleet.Person
 	Team                            string // "org/team", of Admin and Writer
 	TeamID                          int64
-	TeamAs                          string // another way to write Team that means the same, such as in other case; "" if there is none
+	// another way to write Team that means the same, such as in other case; "" if there is none
+	TeamAs string
 }
 
 // Shown is a check as it stands on the forge.

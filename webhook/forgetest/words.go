@@ -42,7 +42,8 @@ func forged(s *scene) {
 	if id == fake {
 		s.Error("a stranger's comment is taken for ours")
 	}
-	if got := s.Comments(number); !slices.Equal(got, []string{marker + "\nApproved by everybody", marker + "\none"}) {
+	if got := s.Comments(number); !slices.Equal(got, []string{marker + "\nApproved by everybody",
+		marker + "\none"}) {
 		s.Errorf("the conversation is %q", got)
 	}
 	other, _ := s.Open(s.Writer, "Another")
@@ -53,20 +54,24 @@ func forged(s *scene) {
 
 func markedOnce(s *scene) {
 	_, head := s.Open(s.Writer, "Mark me")
-	check := fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckPending, Title: "reading it", URL: "https://argosy.example/pulls/1"}
+	check := fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckPending, Title: "reading it",
+		URL: "https://argosy.example/pulls/1"}
 	s.mark(head, check)
-	if got := s.Shown(head)[check.Name]; got != (Shown{State: check.State, Title: check.Title, URL: check.URL}) {
+	if got := s.Shown(head)[check.Name]; got != (Shown{State: check.State, Title: check.Title,
+		URL: check.URL}) {
 		s.Errorf("the check is shown as %+v", got)
 	}
 	check.State, check.Title = fleet.CheckSuccess, "nothing changes"
 	s.mark(head, check)
 	s.mark(head, check)
-	if got := s.Shown(head)[check.Name]; got != (Shown{State: check.State, Title: check.Title, URL: check.URL}) {
+	if got := s.Shown(head)[check.Name]; got != (Shown{State: check.State, Title: check.Title,
+		URL: check.URL}) {
 		s.Errorf("the check is shown as %+v", got)
 	}
 	check.State, check.Title = fleet.CheckPending, "looking again"
 	s.mark(head, check)
-	if got := s.Shown(head)[check.Name]; got.State != fleet.CheckPending || got.Title != check.Title {
+	if got := s.Shown(head)[check.Name]; got.State != fleet.CheckPending ||
+		got.Title != check.Title {
 		s.Errorf("looked at again the check is shown as %+v", got)
 	}
 }
@@ -74,14 +79,18 @@ func markedOnce(s *scene) {
 func markedAll(s *scene) {
 	_, head := s.Open(s.Writer, "Mark everything")
 	s.mark(head,
-		fleet.Check{Name: fleet.CheckValidate, State: fleet.CheckFailure, Title: strings.Repeat("é", 200), Summary: "**two** errors"},
-		fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckNeutral, Title: "a fork without ok-to-test"},
+		fleet.Check{Name: fleet.CheckValidate, State: fleet.CheckFailure,
+			Title: strings.Repeat("é", 200), Summary: "**two** errors"},
+		fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckNeutral,
+			Title: "a fork without ok-to-test"},
 		fleet.Check{Name: fleet.CheckOwners, State: fleet.CheckSuccess, Title: "approved"})
 	shown := s.Shown(head)
-	if got := shown[fleet.CheckValidate]; got.State != fleet.CheckFailure || !strings.HasPrefix(got.Title, "éééé") {
+	if got := shown[fleet.CheckValidate]; got.State != fleet.CheckFailure ||
+		!strings.HasPrefix(got.Title, "éééé") {
 		s.Errorf("a failure is shown as %+v", got)
 	}
-	if got := shown[fleet.CheckPlan]; got.State != fleet.CheckNeutral && got.State != fleet.CheckSuccess || got.Title != "a fork without ok-to-test" {
+	if got := shown[fleet.CheckPlan]; got.State != fleet.CheckNeutral &&
+		got.State != fleet.CheckSuccess || got.Title != "a fork without ok-to-test" {
 		s.Errorf("neutral is shown as %+v", got)
 	}
 	if got := shown[fleet.CheckOwners]; got.State != fleet.CheckSuccess {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// installation gets the tokens of the App's installation that has the repository. A token reaches that one repository, and no more of it than
-// is needed.
+// installation gets the tokens of the App's installation that has the repository. A token reaches
+// that one repository, and no more of it than is needed.
 type installation struct {
 	forge *Forge
 	id    int64 // 0: looked up
@@ -22,7 +22,8 @@ type installation struct {
 
 // needed is what the calls of this package need.
 var needed = map[string]string{
-	"checks": "write", "contents": "read", "issues": "write", "members": "read", "metadata": "read", "pull_requests": "write", "statuses": "write",
+	"checks": "write", "contents": "read", "issues": "write", "members": "read", "metadata": "read",
+	"pull_requests": "write", "statuses": "write",
 }
 
 // useful is asked for only where the App was granted it: it shows the doctor a branch's protection.
@@ -54,7 +55,8 @@ func (g granted) check() error {
 	return nil
 }
 
-// token is one that is good for two minutes more. Of those who ask at once one gets it, and the others wait for that.
+// token is one that is good for two minutes more. Of those who ask at once one gets it, and the
+// others wait for that.
 func (i *installation) token(ctx context.Context) (string, error) {
 	select {
 	case i.turn <- struct{}{}:
@@ -94,7 +96,8 @@ func (i *installation) ask(ctx context.Context) (granted, error) {
 	if err != nil {
 		return granted{}, err
 	}
-	a, err := f.send(ctx, call{client: f.app, method: http.MethodPost, path: path("app", "installations", number(in.ID), "access_tokens"), body: i.scope(in)})
+	a, err := f.send(ctx, call{client: f.app, method: http.MethodPost,
+		path: path("app", "installations", number(in.ID), "access_tokens"), body: i.scope(in)})
 	if err != nil {
 		return granted{}, err
 	}
@@ -103,13 +106,16 @@ func (i *installation) ask(ctx context.Context) (granted, error) {
 
 func (i *installation) find(ctx context.Context) (installed, error) {
 	f := i.forge
-	c := call{client: f.app, method: http.MethodGet, path: path("app", "installations", number(i.id))}
+	c := call{client: f.app, method: http.MethodGet, path: path("app", "installations",
+		number(i.id))}
 	if i.id == 0 {
 		c.path = in(f.name, "installation")
 	}
 	a, err := f.send(ctx, c)
 	if isGone(err) {
-		return installed{}, fmt.Errorf("the App is not installed for %s, or this is another App's key: %w", f.name, err)
+		return installed{},
+			fmt.Errorf("the App is not installed for %s, or this is another App's key: %w", f.name,
+				err)
 	}
 	if err != nil {
 		return installed{}, err
@@ -121,12 +127,15 @@ func (i *installation) find(ctx context.Context) (installed, error) {
 	case found.AppID != f.appID:
 		return installed{}, fmt.Errorf("the installation %d is another App's", found.ID)
 	case found.SuspendedAt != nil:
-		return installed{}, fmt.Errorf("the App's installation %d is suspended since %s; lift that on the forge", found.ID, found.SuspendedAt.UTC().Format(time.RFC3339))
+		return installed{},
+			fmt.Errorf("the App's installation %d is suspended since %s; lift that on the forge",
+				found.ID, found.SuspendedAt.UTC().Format(time.RFC3339))
 	}
 	return found, nil
 }
 
-// scope asks for what is needed of what the installation was granted: more than that would be refused as a whole.
+// scope asks for what is needed of what the installation was granted: more than that would be
+// refused as a whole.
 func (i *installation) scope(in installed) any {
 	body := map[string]any{}
 	if id := i.forge.pin.Load(); id != 0 {

@@ -8,8 +8,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// What is read of answers. The names are GitHub's; where Gitea has others, both stand here. A field that is null is as one that is absent,
-// and check says what must be there.
+// What is read of answers. The names are GitHub's; where Gitea has others, both stand here. A field
+// that is null is as one that is absent, and check says what must be there.
 
 type account struct {
 	ID    int64  `json:"id"`
@@ -160,7 +160,8 @@ func (p permission) check() error {
 	return p.User.check()
 }
 
-// level maps what the forges call permissions. GitHub answers the nearest of these for roles of an organization's own.
+// level maps what the forges call permissions. GitHub answers the nearest of these for roles of an
+// organization's own.
 func (p permission) level() (fleet.Permission, error) {
 	switch strings.ToLower(p.Permission) {
 	case "admin", "owner":

@@ -34,7 +34,8 @@ func TestInstallation(t *testing.T) {
 		s := newStage(t, true)
 		c := s.config()
 		c.Auth.App.InstallationID = s.app.Install(githubtest.Everything(), s.repo)
-		if _, _, err := s.with(c).Repository(t.Context()); err != nil || s.server.Count("GET /repos/acme/fleet/installation") != 0 {
+		if _, _, err := s.with(c).Repository(t.Context()); err != nil ||
+			s.server.Count("GET /repos/acme/fleet/installation") != 0 {
 			t.Errorf("it is looked up (%v)", err)
 		}
 	})
@@ -77,14 +78,16 @@ func TestInstallationThatIsLost(t *testing.T) {
 		other := s.server.App("other")
 		c := s.config()
 		c.Auth.App.ID = other.ID
-		if _, _, err := s.with(c).Repository(t.Context()); err == nil || !strings.Contains(err.Error(), "not installed") {
+		if _, _, err := s.with(c).Repository(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "not installed") {
 			t.Errorf("an App that is not installed gives %v", err)
 		}
 	})
 	t.Run("to another App", func(t *testing.T) {
 		s := newStage(t, true)
 		s.server.Break("GET /repos/acme/fleet/installation", githubtest.JSON(`{"id":5,"app_id":1}`))
-		if _, _, err := s.forge().Repository(t.Context()); err == nil || !strings.Contains(err.Error(), "another App") {
+		if _, _, err := s.forge().Repository(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "another App") {
 			t.Errorf("it gives %v", err)
 		}
 	})
@@ -94,7 +97,8 @@ func TestInstallationThatIsLost(t *testing.T) {
 		if _, _, err := f.Repository(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s.server.Break("GET /repos/acme/fleet/installation", githubtest.Say(http.StatusNotFound, "Not Found"))
+		s.server.Break("GET /repos/acme/fleet/installation", githubtest.Say(http.StatusNotFound,
+			"Not Found"))
 		s.server.Watch("GET /users/alice", s.app.Expire)
 		_, err := f.Owner(t.Context(), "alice")
 		check(t, s, "Owner", err)
@@ -114,10 +118,12 @@ func TestInstallationKeepsToItsGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := f.Owner(t.Context(), "acme/leads")
-		if err == nil || errors.Is(err, fleet.ErrNoSuchOwner) || !strings.Contains(err.Error(), "Members: read") || !strings.Contains(err.Error(), "members=read") {
+		if err == nil || errors.Is(err, fleet.ErrNoSuchOwner) || !strings.Contains(err.Error(),
+			"Members: read") || !strings.Contains(err.Error(), "members=read") {
 			t.Errorf("without the permission to read members a team gives %v", err)
 		}
-		err = f.Mark(t.Context(), fleet.Revision(s.repo.Pull(1).Head), []fleet.Check{{Name: "argosy/plan", State: fleet.CheckSuccess}})
+		err = f.Mark(t.Context(), fleet.Revision(s.repo.Pull(1).Head), []fleet.Check{
+			{Name: "argosy/plan", State: fleet.CheckSuccess}})
 		if err == nil || !strings.Contains(err.Error(), "checks=write") {
 			t.Errorf("without the permission to write checks marking gives %v", err)
 		}
@@ -160,11 +166,15 @@ func TestPrivateKey(t *testing.T) {
 		t.Errorf("with the right key: %v", err)
 	}
 	s.app.Expire()
-	for what, broken := range map[string]string{"nothing": "", "text": "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n", "no PEM": "c2VjcmV0"} {
+	for what, broken := range map[string]string{
+		"nothing": "",
+		"text":    "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n",
+		"no PEM":  "c2VjcmV0"} {
 		key = []byte(broken)
 		_, _, err = f.Repository(t.Context())
 		check(t, s, "with a key of "+what+" Repository", err)
-		if err == nil || strings.Contains(err.Error(), "c2VjcmV0") || !strings.Contains(err.Error(), "private key") {
+		if err == nil || strings.Contains(err.Error(), "c2VjcmV0") || !strings.Contains(err.Error(),
+			"private key") {
 			t.Errorf("with a key of %s: %v", what, err)
 		}
 	}
@@ -193,7 +203,8 @@ func TestToken(t *testing.T) {
 	if _, err := f.Pull(t.Context(), 1); err != nil {
 		t.Errorf("with a new token: %v", err)
 	}
-	for _, broken := range []string{"", " ", "ghp_with\nline feed", "ghp_with space", "short", "ghp_ünïcode", strings.Repeat("x", 5000)} {
+	for _, broken := range []string{"", " ", "ghp_with\nline feed", "ghp_with space", "short",
+		"ghp_ünïcode", strings.Repeat("x", 5000)} {
 		s.token = broken
 		_, err := f.Pull(t.Context(), 1)
 		check(t, s, "with a broken token Pull", err)
@@ -206,7 +217,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// What another account says with our marker, or an App other than ours with our bot's name, is not ours.
+// What another account says with our marker, or an App other than ours with our bot's name, is not
+// ours.
 func TestWhoWeAre(t *testing.T) {
 	s := newStage(t, true)
 	s.opened()
@@ -230,7 +242,8 @@ func TestWhoWeAre(t *testing.T) {
 		t.Errorf("one who left is %+v", last)
 	}
 	s.server.Break("GET /app", githubtest.JSON(`{"id":1,"slug":"somebody"}`))
-	if _, _, err := s.forge().Conversation(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "takes us for") {
+	if _, _, err := s.forge().Conversation(t.Context(), 1); err == nil ||
+		!strings.Contains(err.Error(), "takes us for") {
 		t.Errorf("a forge that takes us for another App gives %v", err)
 	}
 }
@@ -238,7 +251,8 @@ func TestWhoWeAre(t *testing.T) {
 // A clock that is wrong gets a token for each minute, and not for each request.
 func TestTokenOfAWrongClock(t *testing.T) {
 	for name, expires := range map[string]time.Time{
-		"in the past": time.Now().Add(-24 * time.Hour), "in a year": time.Now().AddDate(1, 0, 0), "never": {},
+		"in the past": time.Now().Add(-24 * time.Hour), "in a year": time.Now().AddDate(1, 0, 0),
+		"never": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, true)
@@ -248,7 +262,8 @@ func TestTokenOfAWrongClock(t *testing.T) {
 			}
 			token := f.grant.current
 			s.server.Break("POST /app/*", func(w http.ResponseWriter, r *http.Request) {
-				githubtest.JSON(`{"token":"`+token+`","expires_at":"`+expires.UTC().Format(time.RFC3339)+`"}`)(w, r)
+				githubtest.JSON(`{"token":"`+token+`","expires_at":"`+expires.UTC().Format(
+					time.RFC3339)+`"}`)(w, r)
 			})
 			f.grant.forget()
 			before := s.server.Count("POST /app/")

@@ -14,7 +14,8 @@ const (
 	entryBytes = 4 << 20
 )
 
-// cache keeps the answers last used, by the credential that they were given to: another one's ETag says nothing.
+// cache keeps the answers last used, by the credential that they were given to: another one's ETag
+// says nothing.
 type cache struct {
 	most, largest int
 
@@ -32,12 +33,14 @@ type answered struct {
 }
 
 func newCache(most, largest int) *cache {
-	return &cache{most: most, largest: largest, order: list.New(), byKey: map[[32]byte]*list.Element{}}
+	return &cache{most: most, largest: largest, order: list.New(),
+		byKey: map[[32]byte]*list.Element{}}
 }
 
 // keyOf is the same for the same question by the same credential.
 func keyOf(r *http.Request) [32]byte {
-	return sha256.Sum256([]byte(r.Header.Get("Authorization") + "\n" + r.Header.Get("Accept") + "\n" + r.URL.String()))
+	return sha256.Sum256([]byte(r.Header.Get("Authorization") + "\n" + r.Header.Get("Accept") +
+		"\n" + r.URL.String()))
 }
 
 func (c *cache) find(r *http.Request) ([32]byte, *answered) {
@@ -93,6 +96,7 @@ func (a *answered) revive(unchanged *http.Response) *http.Response {
 		unchanged.Header[name] = values
 	}
 	unchanged.StatusCode, unchanged.Status = http.StatusOK, "200 OK"
-	unchanged.Body, unchanged.ContentLength = io.NopCloser(bytes.NewReader(a.body)), int64(len(a.body))
+	unchanged.Body, unchanged.ContentLength = io.NopCloser(bytes.NewReader(a.body)),
+		int64(len(a.body))
 	return unchanged
 }

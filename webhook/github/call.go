@@ -56,7 +56,8 @@ func in(repository string, parts ...string) string {
 	return path(append([]string{"repos", owner, name}, parts...)...)
 }
 
-// send makes one call. A token of the installation that the forge no longer knows is replaced once: nothing was done with it.
+// send makes one call. A token of the installation that the forge no longer knows is replaced once:
+// nothing was done with it.
 func (f *Forge) send(ctx context.Context, c call) (answer, error) {
 	a, err := f.once(ctx, c)
 	if hasStatus(err, http.StatusUnauthorized) && f.grant != nil && c.client == f.client {
@@ -88,8 +89,10 @@ func (f *Forge) once(ctx context.Context, c call) (answer, error) {
 	if err != nil {
 		return answer{}, f.failure(ctx, c.what(), err)
 	}
-	a := answer{what: c.what(), header: response.Header, body: body, next: response.NextPage, cursor: response.Cursor}
-	a.odd = a.next == 0 && a.cursor == "" && strings.Contains(response.Header.Get("Link"), `rel="next"`)
+	a := answer{what: c.what(), header: response.Header, body: body, next: response.NextPage,
+		cursor: response.Cursor}
+	a.odd = a.next == 0 && a.cursor == "" && strings.Contains(response.Header.Get("Link"),
+		`rel="next"`)
 	return a, nil
 }
 
@@ -101,7 +104,8 @@ func (f *Forge) write(ctx context.Context, method, p string, body any) (answer, 
 	return f.send(ctx, call{client: f.client, method: method, path: p, body: body})
 }
 
-// read decodes an answer. What it says must be there: an empty body, HTML and null are errors, and so is what its check does not accept.
+// read decodes an answer. What it says must be there: an empty body, HTML and null are errors, and
+// so is what its check does not accept.
 func read[T interface{ check() error }](a answer) (T, error) {
 	var v T
 	if err := decode(a, &v); err != nil {
@@ -115,7 +119,8 @@ func read[T interface{ check() error }](a answer) (T, error) {
 
 func decode(a answer, v any) error {
 	if !isJSON(a.header) {
-		return fmt.Errorf("%s: the forge answers with something else than JSON; is the base URL right?", a.what)
+		return fmt.Errorf(
+			"%s: the forge answers with something else than JSON; is the base URL right?", a.what)
 	}
 	body := bytes.TrimSpace(a.body)
 	if len(body) == 0 || bytes.Equal(body, []byte("null")) {
@@ -125,7 +130,8 @@ func decode(a answer, v any) error {
 	var typed *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &typed):
-		return fmt.Errorf("%s: the forge's answer is not to be understood: %q is a %s", a.what, plain(typed.Field), plain(typed.Value))
+		return fmt.Errorf("%s: the forge's answer is not to be understood: %q is a %s", a.what,
+			plain(typed.Field), plain(typed.Value))
 	case err != nil: // the error would quote what stands there
 		return fmt.Errorf("%s: the forge's answer is cut off or is not JSON", a.what)
 	}

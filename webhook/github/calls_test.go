@@ -10,25 +10,60 @@ import (
 
 const marker = "<!-- argosy:sticky -->"
 
-// calls are the methods of a Forge, as a test that looks at them all calls them. The stage has a pull request 1 of bob's.
+// calls are the methods of a Forge, as a test that looks at them all calls them. The stage has a
+// pull request 1 of bob's.
 func calls(s *stage, f *Forge, head fleet.Revision) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"Repository":     func(ctx context.Context) error { _, _, err := f.Repository(ctx); return err },
-		"Pull":           func(ctx context.Context) error { _, err := f.Pull(ctx, 1); return err },
-		"Pull of none":   func(ctx context.Context) error { _, err := f.Pull(ctx, 99); return err },
-		"OpenPulls":      func(ctx context.Context) error { _, err := f.OpenPulls(ctx, "main"); return err },
-		"PullsOf":        func(ctx context.Context) error { _, err := f.PullsOf(ctx, head); return err },
-		"Conversation":   func(ctx context.Context) error { _, _, err := f.Conversation(ctx, 1); return err },
-		"Owner, user":    func(ctx context.Context) error { _, err := f.Owner(ctx, "alice"); return err },
-		"Owner, nobody":  func(ctx context.Context) error { _, err := f.Owner(ctx, "nobody"); return err },
-		"Owner, team":    func(ctx context.Context) error { _, err := f.Owner(ctx, "acme/leads"); return err },
-		"Owner, no team": func(ctx context.Context) error { _, err := f.Owner(ctx, "acme/none"); return err },
-		"Permission":     func(ctx context.Context) error { _, err := f.Permission(ctx, s.cast.Writer); return err },
-		"Say":            func(ctx context.Context) error { _, err := f.Say(ctx, 1, 0, marker, "hello"); return err },
-		"Mark": func(ctx context.Context) error {
-			return f.Mark(ctx, head, []fleet.Check{{Name: fleet.CheckPlan, State: fleet.CheckSuccess, Title: "fine"}})
+		"Repository": func(ctx context.Context) error {
+			_, _, err := f.Repository(ctx)
+			return err
 		},
-		"Missed":    func(ctx context.Context) error { _, err := f.Missed(ctx, s.server.Clock().Add(-time.Hour)); return err },
+		"Pull":         func(ctx context.Context) error { _, err := f.Pull(ctx, 1); return err },
+		"Pull of none": func(ctx context.Context) error { _, err := f.Pull(ctx, 99); return err },
+		"OpenPulls": func(ctx context.Context) error {
+			_, err := f.OpenPulls(ctx, "main")
+			return err
+		},
+		"PullsOf": func(ctx context.Context) error {
+			_, err := f.PullsOf(ctx, head)
+			return err
+		},
+		"Conversation": func(ctx context.Context) error {
+			_, _, err := f.Conversation(ctx, 1)
+			return err
+		},
+		"Owner, user": func(ctx context.Context) error {
+			_, err := f.Owner(ctx, "alice")
+			return err
+		},
+		"Owner, nobody": func(ctx context.Context) error {
+			_, err := f.Owner(ctx, "nobody")
+			return err
+		},
+		"Owner, team": func(ctx context.Context) error {
+			_, err := f.Owner(ctx, "acme/leads")
+			return err
+		},
+		"Owner, no team": func(ctx context.Context) error {
+			_, err := f.Owner(ctx, "acme/none")
+			return err
+		},
+		"Permission": func(ctx context.Context) error {
+			_, err := f.Permission(ctx, s.cast.Writer)
+			return err
+		},
+		"Say": func(ctx context.Context) error {
+			_, err := f.Say(ctx, 1, 0, marker, "hello")
+			return err
+		},
+		"Mark": func(ctx context.Context) error {
+			return f.Mark(ctx, head, []fleet.Check{
+				{Name: fleet.CheckPlan, State: fleet.CheckSuccess, Title: "fine"}})
+		},
+		"Missed": func(ctx context.Context) error {
+			_, err := f.Missed(ctx, s.server.Clock().Add(-time.Hour))
+			return err
+		},
 		"Redeliver": func(ctx context.Context) error { return f.Redeliver(ctx, 1) },
 	}
 }

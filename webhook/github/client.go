@@ -39,7 +39,8 @@ type Forge struct {
 	pageSize int                  // Gitea's largest page; 0 as long as it is not known
 }
 
-// KnownID is the repository's id: as it was configured, or as the repository first answered; 0 as long as neither is known.
+// KnownID is the repository's id: as it was configured, or as the repository first answered; 0 as
+// long as neither is known.
 func (f *Forge) KnownID() int64 { return f.pin.Load() }
 
 // New makes a Forge. Nothing is asked of the forge yet.
@@ -58,7 +59,8 @@ func New(c Config) (*Forge, error) {
 }
 
 func newForge(c Config, base *url.URL, next http.RoundTripper) *Forge {
-	f := &Forge{base: base, gitea: isGitea(base), name: c.Repository, hookURL: c.HookURL, us: map[[32]byte]account{}}
+	f := &Forge{base: base, gitea: isGitea(base), name: c.Repository, hookURL: c.HookURL,
+		us: map[[32]byte]account{}}
 	f.pin.Store(c.RepositoryID)
 	through := &wire{base: base, next: next, kept: newCache(cacheBytes, entryBytes)}
 	if c.Auth.App == nil {
@@ -88,7 +90,8 @@ func dialer(c Config) http.RoundTripper {
 }
 
 func newClient(c Config, base *url.URL, through http.RoundTripper) *api.Client {
-	client := api.NewClient(&http.Client{Transport: through, Timeout: callTime, CheckRedirect: stayHome(base)})
+	client := api.NewClient(&http.Client{Transport: through, Timeout: callTime,
+		CheckRedirect: stayHome(base)})
 	client.BaseURL = base
 	client.UserAgent = c.UserAgent
 	if client.UserAgent == "" {
@@ -97,14 +100,16 @@ func newClient(c Config, base *url.URL, through http.RoundTripper) *api.Client {
 	return client
 }
 
-// stayHome follows a redirect on the same host, as a renamed repository gives it, when the method stays the same.
+// stayHome follows a redirect on the same host, as a renamed repository gives it, when the method
+// stays the same.
 func stayHome(base *url.URL) func(*http.Request, []*http.Request) error {
 	return func(to *http.Request, via []*http.Request) error {
 		switch {
 		case !sameHost(to.URL, base):
 			return errElsewhere
 		case to.Method != via[0].Method:
-			return errors.New("the forge redirects a write; set the repository to the name that it has now")
+			return errors.New(
+				"the forge redirects a write; set the repository to the name that it has now")
 		case len(via) >= 4:
 			return errors.New("the forge redirects without end")
 		}
@@ -112,7 +117,9 @@ func stayHome(base *url.URL) func(*http.Request, []*http.Request) error {
 	}
 }
 
-func sameHost(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host && a.User == nil }
+func sameHost(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && a.Host == b.Host && a.User == nil
+}
 
 // authorized adds a token to each request.
 type authorized struct {
@@ -134,7 +141,8 @@ func (a *authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.next.RoundTrip(r)
 }
 
-// isToken reports whether the text can be a token: a line feed at its end, or nothing at all, would be sent as something else.
+// isToken reports whether the text can be a token: a line feed at its end, or nothing at all, would
+// be sent as something else.
 func isToken(text string) bool {
 	for _, c := range []byte(text) {
 		if c <= ' ' || c > '~' {

@@ -12,17 +12,24 @@ import (
 
 // Config says which repository of which forge, and as whom.
 type Config struct {
-	BaseURL      string // of the API; "" is https://api.github.com. GitHub Enterprise: https://host/api/v3/. Gitea: https://host/api/v1/
-	Repository   string // "owner/name"
-	RepositoryID int64  // the only repository that is believed; 0 takes the one that answers first, for as long as the process runs
+	// of the API; "" is https://api.github.com. GitHub Enterprise: https://host/api/v3/. Gitea:
+	// https://host/api/v1/
+	BaseURL    string
+	Repository string // "owner/name"
+	// the only repository that is believed; 0 takes the one that answers first, for as long as the
+	// process runs
+	RepositoryID int64
 	Auth         Auth
-	HookURL      string         // the repository webhook with this URL is asked what it could not deliver. An App's own webhook needs none
-	Roots        *x509.CertPool // who may have signed the forge's certificate; nil is the system's
-	AllowHTTP    bool           // a base URL without TLS, for tests on one machine
-	UserAgent    string         // "" is argosy
+	// the repository webhook with this URL is asked what it could not deliver. An App's own webhook
+	// needs none
+	HookURL   string
+	Roots     *x509.CertPool // who may have signed the forge's certificate; nil is the system's
+	AllowHTTP bool           // a base URL without TLS, for tests on one machine
+	UserAgent string         // "" is argosy
 }
 
-// Auth is either an App or a token. Both are asked for again whenever they are needed, so that a new one is taken up without a restart.
+// Auth is either an App or a token. Both are asked for again whenever they are needed, so that a
+// new one is taken up without a restart.
 type Auth struct {
 	Token func(context.Context) (string, error)
 	App   *App
@@ -30,8 +37,9 @@ type Auth struct {
 
 // App is a GitHub App.
 type App struct {
-	ID             int64
-	InstallationID int64                                 // 0: the one that has the repository is looked up
+	ID int64
+	// 0: the one that has the repository is looked up
+	InstallationID int64
 	Key            func(context.Context) ([]byte, error) // its private key, PEM
 }
 
@@ -39,12 +47,14 @@ const defaultBase = "https://api.github.com/"
 
 var (
 	fullName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}/[A-Za-z0-9_.-]{1,100}$`)
-	segment  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}(\[bot\])?$`) // a login, an organization, a team: never "." or ".."
+	// a login, an organization, a team: never "." or ".."
+	segment  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}(\[bot\])?$`)
 	commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )
 
 func isRepository(name string) bool {
-	return fullName.MatchString(name) && !strings.HasSuffix(name, "/.") && !strings.HasSuffix(name, "/..")
+	return fullName.MatchString(name) && !strings.HasSuffix(name, "/.") && !strings.HasSuffix(name,
+		"/..")
 }
 
 // base checks the settings and gives the base URL with a slash at its end.
@@ -56,9 +66,13 @@ func (c Config) base() (*url.URL, error) {
 	base, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, errors.New("the forge's base URL is no URL") // the error would repeat it, with whatever stands before an @
+		// the error would repeat it, with whatever stands before an @
+		return nil, errors.New("the forge's base URL is no URL")
 	case base.User != nil || base.RawQuery != "" || base.Fragment != "" || base.Host == "":
-		return nil, errors.New("the forge's base URL is scheme, host and path alone, such as https://git.example.com/api/v3/")
+		return nil,
+			errors.New(
+				"the forge's base URL is scheme, host and path alone, such as " +
+					"https://git.example.com/api/v3/")
 	case base.Scheme != "https" && (base.Scheme != "http" || !c.AllowHTTP):
 		return nil, fmt.Errorf("the forge's base URL %s must begin with https://", base)
 	}
@@ -76,7 +90,8 @@ func (c Config) check() error {
 		return errors.New("the repository's id is a positive number")
 	case (c.Auth.Token == nil) == (c.Auth.App == nil):
 		return errors.New("the forge needs a token or a GitHub App, and not both")
-	case c.Auth.App != nil && (c.Auth.App.ID <= 0 || c.Auth.App.InstallationID < 0 || c.Auth.App.Key == nil):
+	case c.Auth.App != nil && (c.Auth.App.ID <= 0 || c.Auth.App.InstallationID < 0 ||
+		c.Auth.App.Key == nil):
 		return errors.New("a GitHub App needs its id and its private key")
 	}
 	return nil

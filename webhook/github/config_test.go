@@ -24,10 +24,14 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*Config){
-		"no TLS":               func(c *Config) { c.BaseURL = "http://git.example.com/api/v3/" },
-		"a user in the URL":    func(c *Config) { c.BaseURL = "https://ghp_secret:x@git.example.com/" },
-		"no URL":               func(c *Config) { c.BaseURL = "https://ghp_secret\x7f/" },
-		"a query in the URL":   func(c *Config) { c.BaseURL = "https://git.example.com/?token=ghp_secret" },
+		"no TLS": func(c *Config) { c.BaseURL = "http://git.example.com/api/v3/" },
+		"a user in the URL": func(c *Config) {
+			c.BaseURL = "https://ghp_secret:x@git.example.com/"
+		},
+		"no URL": func(c *Config) { c.BaseURL = "https://ghp_secret\x7f/" },
+		"a query in the URL": func(c *Config) {
+			c.BaseURL = "https://git.example.com/?token=ghp_secret"
+		},
 		"no host":              func(c *Config) { c.BaseURL = "https:///api" },
 		"another scheme":       func(c *Config) { c.BaseURL, c.AllowHTTP = "file:///etc", true },
 		"no repository":        func(c *Config) { c.Repository = "" },
@@ -51,7 +55,9 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		}
 	}
 	for url, want := range map[string]string{
-		"": "https://api.github.com/", "https://git.example.com/api/v3": "https://git.example.com/api/v3/", "https://git.example.com/x/api/v1/": "https://git.example.com/x/api/v1/",
+		"":                                  "https://api.github.com/",
+		"https://git.example.com/api/v3":    "https://git.example.com/api/v3/",
+		"https://git.example.com/x/api/v1/": "https://git.example.com/x/api/v1/",
 	} {
 		c := good
 		c.BaseURL = url
@@ -110,7 +116,8 @@ func TestCallEnds(t *testing.T) {
 		}))
 		begin := time.Now()
 		_, _, err = f.Repository(t.Context())
-		if took := time.Since(begin); err == nil || took != callTime || !strings.Contains(err.Error(), "30s") {
+		if took := time.Since(begin); err == nil || took != callTime ||
+			!strings.Contains(err.Error(), "30s") {
 			t.Errorf("after %s: %v", took, err)
 		}
 	})
@@ -123,7 +130,8 @@ func TestUserAgent(t *testing.T) {
 		seen = r.UserAgent()
 		githubtest.HTML(http.StatusBadGateway)(w, r)
 	})
-	for given, want := range map[string]string{"": "argosy", "argosy/1.2 (acme)": "argosy/1.2 (acme)"} {
+	for given, want := range map[string]string{
+		"": "argosy", "argosy/1.2 (acme)": "argosy/1.2 (acme)"} {
 		c := s.config()
 		c.UserAgent = given
 		_, _, err := s.with(c).Repository(t.Context())

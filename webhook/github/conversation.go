@@ -10,7 +10,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Conversation implements webhook.Reader. Reviews that are not submitted are left out, and so is Gitea's request for a review.
+// Conversation implements webhook.Reader. Reviews that are not submitted are left out, and so is
+// Gitea's request for a review.
 func (f *Forge) Conversation(ctx context.Context, n int) ([]fleet.Comment, []fleet.Review, error) {
 	comments, reviews, err := f.conversation(ctx, n)
 	if err != nil {
@@ -28,7 +29,8 @@ func (f *Forge) conversation(ctx context.Context, n int) ([]fleet.Comment, []fle
 	if err != nil {
 		return nil, nil, err
 	}
-	reviews, err := every(ctx, func(v review) int64 { return v.ID }, pagesOf[review](f, in(r.FullName, "pulls", number(n), "reviews"), nil, texts))
+	reviews, err := every(ctx, func(v review) int64 { return v.ID },
+		pagesOf[review](f, in(r.FullName, "pulls", number(n), "reviews"), nil, texts))
 	if isGone(err) { // of any page: only the pull request itself can be proven not to be there
 		if _, none := f.pull(ctx, n); none != nil {
 			err = none
@@ -44,7 +46,8 @@ func (f *Forge) conversation(ctx context.Context, n int) ([]fleet.Comment, []fle
 	said := make([]fleet.Comment, 0, len(comments))
 	for _, c := range comments {
 		said = append(said, fleet.Comment{
-			ID: c.ID, Author: author(c.User), Own: f.own(c, us), Edited: c.UpdatedAt.After(c.CreatedAt), Body: c.Body, At: c.CreatedAt,
+			ID: c.ID, Author: author(c.User), Own: f.own(c, us),
+			Edited: c.UpdatedAt.After(c.CreatedAt), Body: c.Body, At: c.CreatedAt,
 		})
 	}
 	judged, err := judgements(reviews)
@@ -53,18 +56,25 @@ func (f *Forge) conversation(ctx context.Context, n int) ([]fleet.Comment, []fle
 
 // comments are those of a pull request's conversation, oldest first.
 func (f *Forge) comments(ctx context.Context, r repository, n int) ([]comment, error) {
-	all, err := every(ctx, func(c comment) int64 { return c.ID }, wholeOf[comment](f, in(r.FullName, "issues", number(n), "comments"), nil, texts))
-	slices.SortFunc(all, func(a, b comment) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
+	all, err := every(ctx, func(c comment) int64 { return c.ID },
+		wholeOf[comment](f, in(r.FullName, "issues", number(n), "comments"), nil, texts))
+	slices.SortFunc(all, func(a, b comment) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
 	return all, err
 }
 
-// own reports whether we wrote the comment. What another App writes with our account's name is not ours.
+// own reports whether we wrote the comment. What another App writes with our account's name is not
+// ours.
 func (f *Forge) own(c comment, us account) bool {
-	return c.User != nil && c.User.ID == us.ID && (f.appID == 0 || c.App == nil || c.App.ID == f.appID)
+	return c.User != nil && c.User.ID == us.ID && (f.appID == 0 || c.App == nil ||
+		c.App.ID == f.appID)
 }
 
 func judgements(reviews []review) ([]fleet.Review, error) {
-	slices.SortFunc(reviews, func(a, b review) int { return cmp.Or(a.SubmittedAt.Compare(b.SubmittedAt), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(reviews, func(a, b review) int {
+		return cmp.Or(a.SubmittedAt.Compare(b.SubmittedAt), cmp.Compare(a.ID, b.ID))
+	})
 	judged := make([]fleet.Review, 0, len(reviews))
 	for _, v := range reviews {
 		state, given, err := v.judgement()
@@ -72,13 +82,15 @@ func judgements(reviews []review) ([]fleet.Review, error) {
 			return nil, err
 		}
 		if given {
-			judged = append(judged, fleet.Review{Author: author(v.User), State: state, Head: fleet.Revision(v.Commit), At: v.SubmittedAt})
+			judged = append(judged, fleet.Review{Author: author(v.User), State: state,
+				Head: fleet.Revision(v.Commit), At: v.SubmittedAt})
 		}
 	}
 	return judged, nil
 }
 
-// judgement maps what both forges call the states of a review. A word that is none of theirs is an error: it could take an approval back.
+// judgement maps what both forges call the states of a review. A word that is none of theirs is an
+// error: it could take an approval back.
 func (r review) judgement() (state fleet.ReviewState, given bool, err error) {
 	if r.Dismissed {
 		return fleet.ReviewDismissed, true, nil
@@ -95,5 +107,6 @@ func (r review) judgement() (state fleet.ReviewState, given bool, err error) {
 	case "PENDING", "REQUEST_REVIEW":
 		return "", false, nil
 	}
-	return "", false, fmt.Errorf("review %d is %q, which is no state of a review", r.ID, plain(r.State))
+	return "", false, fmt.Errorf("review %d is %q, which is no state of a review", r.ID,
+		plain(r.State))
 }

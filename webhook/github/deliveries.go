@@ -15,8 +15,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Missed implements webhook.Deliveries: of an App's webhook, or of the repository's webhook with Config.HookURL. GitHub keeps what it
-// delivered for some days. With a token and without a HookURL, and on Gitea, there is no such list.
+// Missed implements webhook.Deliveries: of an App's webhook, or of the repository's webhook with
+// Config.HookURL. GitHub keeps what it delivered for some days. With a token and without a HookURL,
+// and on Gitea, there is no such list.
 func (f *Forge) Missed(ctx context.Context, since time.Time) ([]fleet.MissedDelivery, error) {
 	client, at, err := f.hook(ctx)
 	if err != nil {
@@ -33,7 +34,8 @@ func (f *Forge) Missed(ctx context.Context, since time.Time) ([]fleet.MissedDeli
 func (f *Forge) Redeliver(ctx context.Context, id int64) error {
 	client, at, err := f.hook(ctx)
 	if err == nil {
-		_, err = f.send(ctx, call{client: client, method: http.MethodPost, path: at + "/" + path(number(id), "attempts")})
+		_, err = f.send(ctx, call{client: client, method: http.MethodPost,
+			path: at + "/" + path(number(id), "attempts")})
 	}
 	if err != nil {
 		return fmt.Errorf("delivery %d: %w", id, err)
@@ -53,22 +55,29 @@ func (f *Forge) hook(ctx context.Context) (*api.Client, string, error) {
 	if f.app != nil {
 		return f.app, path("app", "hook", "deliveries"), nil
 	}
-	hooks, err := every(ctx, func(h hook) int64 { return h.ID }, pagesOf[hook](f, in(r.FullName, "hooks"), nil, names))
+	hooks, err := every(ctx, func(h hook) int64 { return h.ID },
+		pagesOf[hook](f, in(r.FullName, "hooks"), nil, names))
 	if isGone(err) || hasStatus(err, http.StatusForbidden) {
-		return nil, "", fmt.Errorf("our account may not read the repository's webhooks: the token needs \"Webhooks: write\" or the scope admin:repo_hook: %w", err)
+		return nil, "",
+			fmt.Errorf(
+				"our account may not read the repository's webhooks: the token needs "+
+					"\"Webhooks: write\" or the scope admin:repo_hook: %w", err)
 	}
 	if err != nil {
 		return nil, "", err
 	}
 	hooks = slices.DeleteFunc(hooks, func(h hook) bool { return h.Config.URL != f.hookURL })
 	if len(hooks) != 1 {
-		return nil, "", fmt.Errorf("%d webhooks of the repository have the URL %s; there must be one", len(hooks), f.hookURL)
+		return nil, "",
+			fmt.Errorf("%d webhooks of the repository have the URL %s; there must be one",
+				len(hooks), f.hookURL)
 	}
 	return f.client, in(r.FullName, "hooks", number(hooks[0].ID), "deliveries"), nil
 }
 
 // tries lists the tries since then, the newest first.
-func (f *Forge) tries(ctx context.Context, client *api.Client, at string, since time.Time) ([]delivery, error) {
+func (f *Forge) tries(ctx context.Context, client *api.Client, at string,
+	since time.Time) ([]delivery, error) {
 	var all []delivery
 	q := url.Values{"per_page": {strconv.Itoa(names)}}
 	for range mostPages {
@@ -83,9 +92,12 @@ func (f *Forge) tries(ctx context.Context, client *api.Client, at string, since 
 		all = append(all, page...)
 		switch {
 		case a.odd || a.next != 0:
-			return nil, fmt.Errorf("%s: the list goes on, and where is not to be understood", a.what)
+			return nil, fmt.Errorf("%s: the list goes on, and where is not to be understood",
+				a.what)
 		case a.cursor == "" || len(page) > 0 && page[len(page)-1].DeliveredAt.Before(since):
-			return slices.DeleteFunc(all, func(d delivery) bool { return d.DeliveredAt.Before(since) }), nil
+			return slices.DeleteFunc(all, func(d delivery) bool {
+				return d.DeliveredAt.Before(since)
+			}), nil
 		case a.cursor == q.Get("cursor"):
 			return nil, fmt.Errorf("%s: the list goes on where it is", a.what)
 		}
@@ -94,8 +106,8 @@ func (f *Forge) tries(ctx context.Context, client *api.Client, at string, since 
 	return nil, fmt.Errorf("there are more than %d deliveries", mostPages*names)
 }
 
-// missed are the deliveries to our repository of which no try was answered with 2xx, oldest first, each with its newest try. An App's webhook
-// also has those of other repositories.
+// missed are the deliveries to our repository of which no try was answered with 2xx, oldest first,
+// each with its newest try. An App's webhook also has those of other repositories.
 func (f *Forge) missed(tries []delivery) []fleet.MissedDelivery {
 	arrived, seen := map[string]bool{}, map[string]bool{}
 	for _, d := range tries {

@@ -68,7 +68,8 @@ func TestMissedDeliveries(t *testing.T) {
 		if err := f.Redeliver(t.Context(), last); err != nil {
 			t.Fatal(err)
 		}
-		if missed, err = f.Missed(t.Context(), since); err != nil || len(missed) != 1 || missed[0].ID == last {
+		if missed, err = f.Missed(t.Context(), since); err != nil || len(missed) != 1 ||
+			missed[0].ID == last {
 			t.Errorf("tried in vain the newest try is %+v (%v)", missed, err)
 		}
 		if err := f.Redeliver(t.Context(), 1); err == nil {
@@ -81,14 +82,16 @@ func TestMissedDeliveriesNeedAHook(t *testing.T) {
 	s := newStage(t, false)
 	c := s.config()
 	c.HookURL = ""
-	if _, err := s.with(c).Missed(t.Context(), s.server.Clock()); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := s.with(c).Missed(t.Context(), s.server.Clock()); !errors.Is(err,
+		errors.ErrUnsupported) {
 		t.Errorf("without a webhook's URL: %v", err)
 	}
 	if err := s.with(c).Redeliver(t.Context(), 1); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("without a webhook's URL: %v", err)
 	}
 	c.HookURL = "https://argosy.example/nowhere"
-	if _, err := s.with(c).Missed(t.Context(), s.server.Clock()); err == nil || !strings.Contains(err.Error(), "0 webhooks") {
+	if _, err := s.with(c).Missed(t.Context(), s.server.Clock()); err == nil ||
+		!strings.Contains(err.Error(), "0 webhooks") {
 		t.Errorf("without such a webhook: %v", err)
 	}
 	s.repo.Grant(s.self, "write")
@@ -113,7 +116,8 @@ func TestDeliveriesThatLeadAstray(t *testing.T) {
 				w.Header().Set("Link", c.link)
 				githubtest.JSON(c.body)(w, r)
 			})
-			if missed, err := s.forge().Missed(t.Context(), s.server.Clock().AddDate(0, 0, -1)); err == nil {
+			if missed, err := s.forge().Missed(t.Context(),
+				s.server.Clock().AddDate(0, 0, -1)); err == nil {
 				t.Errorf("missed are %+v", missed)
 			}
 			if n := s.server.Count("GET /app/hook/"); n > 2 {

@@ -1,5 +1,6 @@
-// Package github is the forge that the config repo lives on, spoken to over GitHub's REST API: github.com, GitHub Enterprise, and Gitea, which
-// answers under the same paths. It implements webhook.Forge and is the only room that knows GitHub's client.
+// Package github is the forge that the config repo lives on, spoken to over GitHub's REST API:
+// github.com, GitHub Enterprise, and Gitea, which answers under the same paths. It implements
+// webhook.Forge and is the only room that knows GitHub's client.
 //
 //	config.go, client.go   New: one client for the installation or the token, one that signs as the App
 //	account.go             credentials, and who we are

@@ -18,13 +18,15 @@ import (
 )
 
 const (
-	shortestWait  = 2 * time.Second
-	outageWait    = 15 * time.Second // after a 5xx that names no time
-	secondaryWait = time.Minute      // after a secondary limit that names no time: GitHub asks for at least a minute
-	mostWords     = 300              // characters of what the forge says of an error
+	shortestWait = 2 * time.Second
+	outageWait   = 15 * time.Second // after a 5xx that names no time
+	// after a secondary limit that names no time: GitHub asks for at least a minute
+	secondaryWait = time.Minute
+	mostWords     = 300 // characters of what the forge says of an error
 )
 
-// refused is the forge's word that it does not do what it was asked. Whether that proves anything is for the caller to decide.
+// refused is the forge's word that it does not do what it was asked. Whether that proves anything
+// is for the caller to decide.
 type refused struct {
 	what   string // method and path
 	status int
@@ -44,19 +46,22 @@ func (e *refused) Error() string {
 	return text
 }
 
-// isGone reports whether the forge itself says that there is no such thing, or that we may not know of it.
+// isGone reports whether the forge itself says that there is no such thing, or that we may not know
+// of it.
 func isGone(err error) bool {
 	return hasStatus(err, http.StatusNotFound) || hasStatus(err, http.StatusGone)
 }
 
-// hasStatus reports whether the forge refused the request itself: what it says to a request for a token, on the way, is not meant.
+// hasStatus reports whether the forge refused the request itself: what it says to a request for a
+// token, on the way, is not meant.
 func hasStatus(err error, status int) bool {
 	var r *refused
 	var onTheWay *credentialError
 	return errors.As(err, &r) && r.api && r.status == status && !errors.As(err, &onTheWay)
 }
 
-// failure says what an error of GitHub's client means: a time to ask again, a refusal, or nothing but an error.
+// failure says what an error of GitHub's client means: a time to ask again, a refusal, or nothing
+// but an error.
 func (f *Forge) failure(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, ctx.Err())
@@ -78,7 +83,8 @@ func (f *Forge) failure(ctx context.Context, what string, err error) error {
 		}
 		return busy(what, "it limits how fast we ask", wait)
 	case errors.As(err, &twice):
-		return fmt.Errorf("%s: the forge wants a one-time password with this credential; give it a token", what)
+		return fmt.Errorf(
+			"%s: the forge wants a one-time password with this credential; give it a token", what)
 	case errors.As(err, &no):
 		return f.verdict(what, no)
 	case errors.As(err, &sent):
@@ -87,7 +93,8 @@ func (f *Forge) failure(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// unsent is an error of the way there. The URL in it is left out: after a redirect it is the other side's text.
+// unsent is an error of the way there. The URL in it is left out: after a redirect it is the other
+// side's text.
 func unsent(what string, sent *url.Error) error {
 	var credential *credentialError
 	var wait *fleet.ForgeBusy
@@ -105,14 +112,17 @@ func unsent(what string, sent *url.Error) error {
 // verdict reads an answer that is neither 2xx nor one of the limits that GitHub's client knows.
 func (f *Forge) verdict(what string, no *api.ErrorResponse) error {
 	r, now := no.Response, time.Now()
-	e := &refused{what: what, status: r.StatusCode, words: words(no), needs: needs(r.Header), api: isJSON(r.Header)}
+	e := &refused{what: what, status: r.StatusCode, words: words(no), needs: needs(r.Header),
+		api: isJSON(r.Header)}
 	after, named := retryAfter(r.Header, now)
 	switch {
-	case r.StatusCode == http.StatusTooManyRequests || r.StatusCode == http.StatusForbidden && (named || isLimit(e.words)):
+	case r.StatusCode == http.StatusTooManyRequests || r.StatusCode == http.StatusForbidden &&
+		(named || isLimit(e.words)):
 		if !named {
 			after = secondaryWait
 		}
-		if reset := resetOf(r.Header); !named && r.Header.Get("X-RateLimit-Remaining") == "0" && !reset.IsZero() {
+		if reset := resetOf(r.Header); !named && r.Header.Get("X-RateLimit-Remaining") == "0" &&
+			!reset.IsZero() {
 			after = reset.Sub(now)
 		}
 		return busy(what, "it limits how fast we ask", after)
@@ -120,11 +130,15 @@ func (f *Forge) verdict(what string, no *api.ErrorResponse) error {
 		if !named {
 			after = outageWait
 		}
-		return busy(what, fmt.Sprintf("it answers %d %s", r.StatusCode, http.StatusText(r.StatusCode)), after)
+		return busy(what, fmt.Sprintf("it answers %d %s", r.StatusCode,
+			http.StatusText(r.StatusCode)), after)
 	case r.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf("the forge does not know our credential, which was revoked or has expired: %w", e)
-	case r.StatusCode == http.StatusForbidden && strings.Contains(strings.ToLower(e.words), "suspended"):
-		return fmt.Errorf("the App's installation or our account is suspended; lift that on the forge: %w", e)
+		return fmt.Errorf(
+			"the forge does not know our credential, which was revoked or has expired: %w", e)
+	case r.StatusCode == http.StatusForbidden && strings.Contains(strings.ToLower(e.words),
+		"suspended"):
+		return fmt.Errorf(
+			"the App's installation or our account is suspended; lift that on the forge: %w", e)
 	}
 	return e
 }
@@ -134,11 +148,13 @@ func isLimit(words string) bool {
 	return strings.Contains(words, "rate limit") || strings.Contains(words, "abuse detection")
 }
 
-// busy is at least two seconds and at most an hour and a tenth away, and never at the same moment for two who wait.
+// busy is at least two seconds and at most an hour and a tenth away, and never at the same moment
+// for two who wait.
 func busy(what, why string, wait time.Duration) error {
 	wait = min(max(wait, shortestWait), longestWait)
 	wait += rand.N(wait/10 + time.Second)
-	return &fleet.ForgeBusy{Until: time.Now().Add(wait), Err: fmt.Errorf("%s: the forge is busy: %s", what, why)}
+	return &fleet.ForgeBusy{Until: time.Now().Add(wait),
+		Err: fmt.Errorf("%s: the forge is busy: %s", what, why)}
 }
 
 func resetOf(h http.Header) time.Time {
@@ -161,7 +177,8 @@ func words(no *api.ErrorResponse) string {
 	return plain(text)
 }
 
-// needs is what the forge says that the request lacks. See GitHub's "Permissions required for GitHub Apps" and "Scopes for OAuth apps".
+// needs is what the forge says that the request lacks. See GitHub's "Permissions required for
+// GitHub Apps" and "Scopes for OAuth apps".
 func needs(h http.Header) string {
 	if v := h.Get("X-Accepted-GitHub-Permissions"); v != "" {
 		return "the permission " + plain(v)

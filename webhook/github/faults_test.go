@@ -15,35 +15,41 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-// Whatever goes wrong is an error of every method, never absence and never an empty list, and no error holds a credential.
+// Whatever goes wrong is an error of every method, never absence and never an empty list, and no
+// error holds a credential.
 func TestFaultsAreErrors(t *testing.T) {
 	elsewhere, stolen := stranger(t)
 	faults := map[string]githubtest.Fault{
-		"502":                           githubtest.HTML(http.StatusBadGateway),
-		"500 with words":                githubtest.Say(http.StatusInternalServerError, "oops"),
-		"200 with HTML":                 githubtest.HTML(http.StatusOK),
-		"404 with HTML":                 githubtest.HTML(http.StatusNotFound),
-		"200 with nothing":              githubtest.JSON(""),
-		"200 with null":                 githubtest.JSON("null"),
-		"200 with a number":             githubtest.JSON("7"),
-		"200 with half an answer":       githubtest.JSON(`{"id":1,`),
-		"200 with an empty object":      githubtest.JSON("{}"),
-		"a list of null":                githubtest.JSON("[null]"),
-		"a list of empty objects":       githubtest.JSON("[{}]"),
-		"a broken connection":           githubtest.CutOff,
-		"401":                           githubtest.Say(http.StatusUnauthorized, "Bad credentials"),
-		"403":                           githubtest.Say(http.StatusForbidden, "Resource not accessible by integration"),
-		"403 of one who is suspended":   githubtest.Say(http.StatusForbidden, "This installation has been suspended"),
-		"401 that repeats us":           githubtest.Echo(http.StatusUnauthorized),
-		"403 that repeats us":           githubtest.Echo(http.StatusForbidden),
-		"422 that repeats us":           githubtest.Echo(http.StatusUnprocessableEntity),
-		"500 that repeats us":           githubtest.Echo(http.StatusInternalServerError),
-		"a secondary limit":             githubtest.SecondaryLimit(time.Minute),
-		"429":                           githubtest.Say(http.StatusTooManyRequests, "slow down"),
-		"a redirect elsewhere":          githubtest.Redirect(http.StatusTemporaryRedirect, elsewhere+"/repos/acme/fleet"),
-		"a redirect elsewhere for good": githubtest.Redirect(http.StatusMovedPermanently, elsewhere+"/"),
-		"a redirect to nowhere":         githubtest.Redirect(http.StatusFound, "::%%"),
-		"a redirect to a file":          githubtest.Redirect(http.StatusFound, "file:///etc/passwd"),
+		"502":                      githubtest.HTML(http.StatusBadGateway),
+		"500 with words":           githubtest.Say(http.StatusInternalServerError, "oops"),
+		"200 with HTML":            githubtest.HTML(http.StatusOK),
+		"404 with HTML":            githubtest.HTML(http.StatusNotFound),
+		"200 with nothing":         githubtest.JSON(""),
+		"200 with null":            githubtest.JSON("null"),
+		"200 with a number":        githubtest.JSON("7"),
+		"200 with half an answer":  githubtest.JSON(`{"id":1,`),
+		"200 with an empty object": githubtest.JSON("{}"),
+		"a list of null":           githubtest.JSON("[null]"),
+		"a list of empty objects":  githubtest.JSON("[{}]"),
+		"a broken connection":      githubtest.CutOff,
+		"401":                      githubtest.Say(http.StatusUnauthorized, "Bad credentials"),
+		"403": githubtest.Say(http.StatusForbidden,
+			"Resource not accessible by integration"),
+		"403 of one who is suspended": githubtest.Say(http.StatusForbidden,
+			"This installation has been suspended"),
+		"401 that repeats us": githubtest.Echo(http.StatusUnauthorized),
+		"403 that repeats us": githubtest.Echo(http.StatusForbidden),
+		"422 that repeats us": githubtest.Echo(http.StatusUnprocessableEntity),
+		"500 that repeats us": githubtest.Echo(http.StatusInternalServerError),
+		"a secondary limit":   githubtest.SecondaryLimit(time.Minute),
+		"429":                 githubtest.Say(http.StatusTooManyRequests, "slow down"),
+		"a redirect elsewhere": githubtest.Redirect(http.StatusTemporaryRedirect,
+			elsewhere+"/repos/acme/fleet"),
+		"a redirect elsewhere for good": githubtest.Redirect(http.StatusMovedPermanently,
+			elsewhere+"/"),
+		"a redirect to nowhere": githubtest.Redirect(http.StatusFound, "::%%"),
+		"a redirect to a file": githubtest.Redirect(http.StatusFound,
+			"file:///etc/passwd"),
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +61,8 @@ func TestFaultsAreErrors(t *testing.T) {
 	}
 }
 
-// "Not found" is also what a forge says to those who may not know. Only a repository that answers, and lists its pull requests, proves anything.
+// "Not found" is also what a forge says to those who may not know. Only a repository that answers,
+// and lists its pull requests, proves anything.
 func TestNotFoundProvesNothingByItself(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		s.Open(s.cast.Writer, "Add a file")
@@ -69,7 +76,8 @@ func TestNotFoundProvesNothingByItself(t *testing.T) {
 			mend()
 		}
 		s.server.Break("GET /repos/acme/fleet/*", githubtest.Say(http.StatusNotFound, "Not Found"))
-		for _, what := range []string{"Pull", "Pull of none", "OpenPulls", "PullsOf", "Conversation", "Say", "Mark"} {
+		for _, what := range []string{"Pull", "Pull of none", "OpenPulls", "PullsOf",
+			"Conversation", "Say", "Mark"} {
 			check(t, s, what, calls(s, s.forge(), head)[what](t.Context()))
 		}
 	})
@@ -86,7 +94,9 @@ func TestUnchangedWithoutAQuestionIsAnError(t *testing.T) {
 // stranger is another host, and counts what it is sent.
 func stranger(t *testing.T) (string, *atomic.Int64) {
 	var seen atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { seen.Add(1) }))
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		seen.Add(1)
+	}))
 	t.Cleanup(server.Close)
 	return server.URL, &seen
 }
@@ -95,7 +105,8 @@ func everyCallFails(t *testing.T, s *stage, fault githubtest.Fault) {
 	s.Open(s.cast.Writer, "Add a file")
 	head := fleet.Revision(s.repo.Pull(1).Head)
 	f := s.forge()
-	if _, _, err := f.Repository(t.Context()); err != nil { // an App has its token, and knows the repository
+	// an App has its token, and knows the repository
+	if _, _, err := f.Repository(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	mend := s.server.Break("* /*", fault)
@@ -105,7 +116,8 @@ func everyCallFails(t *testing.T, s *stage, fault githubtest.Fault) {
 	mend()
 	// Without a token yet, and with the fault in the second request alone.
 	for what, call := range calls(s, s.forge(), head) {
-		for _, path := range []string{"/app*", "/repos/acme/fleet/*", "/orgs/*", "/users/*", "/user*"} {
+		for _, path := range []string{"/app*", "/repos/acme/fleet/*", "/orgs/*", "/users/*",
+			"/user*"} {
 			mend := s.server.Break("* "+path, fault)
 			err := call(t.Context())
 			mend()
@@ -116,7 +128,8 @@ func everyCallFails(t *testing.T, s *stage, fault githubtest.Fault) {
 	}
 }
 
-// knownAbsent reports whether the call is for something that is not there, and says so: the fault did not meet it.
+// knownAbsent reports whether the call is for something that is not there, and says so: the fault
+// did not meet it.
 func knownAbsent(what string, err error) bool {
 	switch what {
 	case "Pull of none":
@@ -132,7 +145,8 @@ func check(t *testing.T, s *stage, what string, err error) {
 	switch {
 	case err == nil:
 		t.Errorf("%s goes well", what)
-	case errors.Is(err, fleet.ErrNoSuchPull), errors.Is(err, fleet.ErrNoSuchOwner), errors.Is(err, fleet.ErrNoSuchComment):
+	case errors.Is(err, fleet.ErrNoSuchPull), errors.Is(err, fleet.ErrNoSuchOwner),
+		errors.Is(err, fleet.ErrNoSuchComment):
 		t.Errorf("%s reads absence out of it: %v", what, err)
 	case len(err.Error()) > 1500:
 		t.Errorf("%s fails with an error of %d bytes", what, len(err.Error()))
@@ -157,21 +171,47 @@ func TestBusyForgeSaysUntilWhen(t *testing.T) {
 		fault    githubtest.Fault
 		from, to time.Duration
 	}{
-		"502":                         {githubtest.HTML(http.StatusBadGateway), 10 * time.Second, 30 * time.Second},
-		"503 that names a time":       {githubtest.Say(http.StatusServiceUnavailable, "", "Retry-After", "120"), 2 * time.Minute, 3 * time.Minute},
-		"429 that names a time":       {githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", "300"), 5 * time.Minute, 6 * time.Minute},
-		"429 that names a date":       {githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", time.Now().Add(5*time.Minute).UTC().Format(http.TimeFormat)), 4 * time.Minute, 6 * time.Minute},
-		"429 that names nothing":      {githubtest.Say(http.StatusTooManyRequests, ""), time.Minute, 2 * time.Minute},
-		"429 that names years":        {githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", "999999999"), time.Hour, late},
-		"429 that names more":         {githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", "99999999999999999999"), soon, late},
-		"429 that names the past":     {githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", "-5"), soon, late},
-		"429 of the rate limit":       {githubtest.Say(http.StatusTooManyRequests, "", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", hour), 29 * time.Minute, 40 * time.Minute},
-		"the rate limit":              {githubtest.Say(http.StatusForbidden, "", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", hour), 29 * time.Minute, 40 * time.Minute},
-		"a rate limit for centuries":  {githubtest.Say(http.StatusForbidden, "", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "99999999999"), 50 * time.Minute, late},
-		"a rate limit that has ended": {githubtest.Say(http.StatusForbidden, "", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1"), soon, 10 * time.Second},
-		"a secondary limit":           {githubtest.SecondaryLimit(90 * time.Second), 89 * time.Second, 2 * time.Minute},
-		"403 that names a time":       {githubtest.Say(http.StatusForbidden, "wait", "Retry-After", "60"), time.Minute, 2 * time.Minute},
-		"403 that speaks of a limit":  {githubtest.Say(http.StatusForbidden, "You have exceeded a secondary rate limit"), time.Minute, 2 * time.Minute},
+		"502": {githubtest.HTML(http.StatusBadGateway), 10 * time.Second,
+			30 * time.Second},
+		"503 that names a time": {
+			githubtest.Say(http.StatusServiceUnavailable, "", "Retry-After", "120"),
+			2 * time.Minute, 3 * time.Minute},
+		"429 that names a time": {
+			githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", "300"), 5 * time.Minute,
+			6 * time.Minute},
+		"429 that names a date": {
+			githubtest.Say(http.StatusTooManyRequests, "", "Retry-After",
+				time.Now().Add(5*time.Minute).UTC().Format(http.TimeFormat)), 4 * time.Minute,
+			6 * time.Minute},
+		"429 that names nothing": {githubtest.Say(http.StatusTooManyRequests, ""), time.Minute,
+			2 * time.Minute},
+		"429 that names years": {
+			githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", "999999999"), time.Hour,
+			late},
+		"429 that names more": {
+			githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", "99999999999999999999"),
+			soon, late},
+		"429 that names the past": {
+			githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", "-5"), soon, late},
+		"429 of the rate limit": {
+			githubtest.Say(http.StatusTooManyRequests, "", "X-RateLimit-Remaining", "0",
+				"X-RateLimit-Reset", hour), 29 * time.Minute, 40 * time.Minute},
+		"the rate limit": {
+			githubtest.Say(http.StatusForbidden, "", "X-RateLimit-Remaining", "0",
+				"X-RateLimit-Reset", hour), 29 * time.Minute, 40 * time.Minute},
+		"a rate limit for centuries": {
+			githubtest.Say(http.StatusForbidden, "", "X-RateLimit-Remaining", "0",
+				"X-RateLimit-Reset", "99999999999"), 50 * time.Minute, late},
+		"a rate limit that has ended": {
+			githubtest.Say(http.StatusForbidden, "", "X-RateLimit-Remaining", "0",
+				"X-RateLimit-Reset", "1"), soon, 10 * time.Second},
+		"a secondary limit": {githubtest.SecondaryLimit(90 * time.Second),
+			89 * time.Second, 2 * time.Minute},
+		"403 that names a time": {githubtest.Say(http.StatusForbidden, "wait", "Retry-After",
+			"60"), time.Minute, 2 * time.Minute},
+		"403 that speaks of a limit": {
+			githubtest.Say(http.StatusForbidden, "You have exceeded a secondary rate limit"),
+			time.Minute, 2 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			both(t, func(t *testing.T, s *stage) {

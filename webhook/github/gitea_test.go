@@ -15,8 +15,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// gitea answers as Gitea does where that is not as GitHub does: the rest is tested on a real one. Lists are cut by page and limit, of which it
-// gives at most three, and say how many there are in all, sometimes without a link to the next page.
+// gitea answers as Gitea does where that is not as GitHub does: the rest is tested on a real one.
+// Lists are cut by page and limit, of which it gives at most three, and say how many there are in
+// all, sometimes without a link to the next page.
 type gitea struct {
 	lists map[string][]map[string]any // by path
 	once  map[string]any
@@ -51,7 +52,9 @@ func (g *gitea) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		limit, from := min(limit, 3), max(page-1, 0)*min(limit, 3)
 		list = list[min(from, len(list)):min(from+limit, len(list))]
 	}
-	list = slices.DeleteFunc(slices.Clone(list), func(v map[string]any) bool { return v["state"] == "PENDING" })
+	list = slices.DeleteFunc(slices.Clone(list), func(v map[string]any) bool {
+		return v["state"] == "PENDING"
+	})
 	_ = json.NewEncoder(w).Encode(list)
 }
 
@@ -67,16 +70,21 @@ func newGitea(t *testing.T) (*gitea, *Forge) {
 	base := map[string]any{"ref": "main", "label": "main", "sha": sha, "repo": repo}
 	g := &gitea{
 		once: map[string]any{
-			"/repos/acme/fleet": repo, "/user": user(9, "argosy"), "/settings/api": map[string]any{"max_response_items": 3},
-			"/repos/acme/fleet/pulls/1": map[string]any{"number": 1, "state": "open", "head": side("change"), "base": base},
-			"/repos/acme/fleet/pulls/2": map[string]any{"number": 2, "state": "open", "head": side(""), "base": base},
+			"/repos/acme/fleet": repo, "/user": user(9, "argosy"), "/settings/api": map[string]any{
+				"max_response_items": 3},
+			"/repos/acme/fleet/pulls/1": map[string]any{"number": 1, "state": "open",
+				"head": side("change"), "base": base},
+			"/repos/acme/fleet/pulls/2": map[string]any{"number": 2, "state": "open",
+				"head": side(""), "base": base},
 		},
-		lists: map[string][]map[string]any{"/repos/acme/fleet/issues/1/comments": {}, "/repos/acme/fleet/pulls/1/reviews": {}, "/repos/acme/fleet/pulls": {}},
+		lists: map[string][]map[string]any{"/repos/acme/fleet/issues/1/comments": {},
+			"/repos/acme/fleet/pulls/1/reviews": {}, "/repos/acme/fleet/pulls": {}},
 		total: map[string]int{},
 	}
 	server := httptest.NewServer(g)
 	t.Cleanup(server.Close)
-	f, err := New(Config{BaseURL: server.URL + "/api/v1", AllowHTTP: true, Repository: "acme/fleet", RepositoryID: 5, Auth: Auth{Token: token}})
+	f, err := New(Config{BaseURL: server.URL + "/api/v1", AllowHTTP: true, Repository: "acme/fleet",
+		RepositoryID: 5, Auth: Auth{Token: token}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,13 +95,16 @@ func TestGiteaListsAreCounted(t *testing.T) {
 	g, f := newGitea(t)
 	var comments []map[string]any
 	for i := 1; i <= 8; i++ {
-		review := map[string]any{"id": i, "user": user(1, "alice"), "state": "COMMENT", "commit_id": sha, "submitted_at": fmt.Sprintf("2026-03-01T10:00:%02dZ", i)}
+		review := map[string]any{"id": i, "user": user(1, "alice"), "state": "COMMENT",
+			"commit_id": sha, "submitted_at": fmt.Sprintf("2026-03-01T10:00:%02dZ", i)}
 		if i%3 != 1 { // a page can be left with few of what it had
 			review["state"] = "PENDING"
 		}
-		g.lists["/repos/acme/fleet/pulls/1/reviews"] = append(g.lists["/repos/acme/fleet/pulls/1/reviews"], review)
+		g.lists["/repos/acme/fleet/pulls/1/reviews"] = append(
+			g.lists["/repos/acme/fleet/pulls/1/reviews"], review)
 		at := fmt.Sprintf("2026-03-01T10:00:%02dZ", i)
-		comments = append(comments, map[string]any{"id": i, "user": user(1, "alice"), "body": "x", "created_at": at, "updated_at": at})
+		comments = append(comments, map[string]any{"id": i, "user": user(1, "alice"), "body": "x",
+			"created_at": at, "updated_at": at})
 	}
 	g.lists["/repos/acme/fleet/issues/1/comments"] = comments
 	said, reviews, err := f.Conversation(t.Context(), 1)
@@ -101,7 +112,8 @@ func TestGiteaListsAreCounted(t *testing.T) {
 		t.Errorf("%d comments and %d reviews are told (%v)", len(said), len(reviews), err)
 	}
 	g.total["/repos/acme/fleet/issues/1/comments"] = 9
-	if _, _, err := f.Conversation(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "8 of 9") {
+	if _, _, err := f.Conversation(t.Context(), 1); err == nil || !strings.Contains(err.Error(),
+		"8 of 9") {
 		t.Errorf("a list of which one is missing gives %v", err)
 	}
 	g.total["/repos/acme/fleet/issues/1/comments"] = -1
@@ -117,24 +129,29 @@ func TestGiteaListsAreCounted(t *testing.T) {
 func TestGiteaReviews(t *testing.T) {
 	g, f := newGitea(t)
 	for i, r := range []map[string]any{
-		{"state": "APPROVED", "official": true}, {"state": "APPROVED", "official": false, "stale": true}, {"state": "REQUEST_CHANGES"}, {"state": "COMMENT"},
+		{"state": "APPROVED", "official": true}, {"state": "APPROVED", "official": false,
+			"stale": true}, {"state": "REQUEST_CHANGES"}, {"state": "COMMENT"},
 		{"state": "APPROVED", "dismissed": true}, {"state": "REQUEST_REVIEW"},
 	} {
-		r["id"], r["user"], r["commit_id"], r["submitted_at"] = i+1, user(1, "alice"), sha, fmt.Sprintf("2026-03-01T10:00:%02dZ", i)
-		g.lists["/repos/acme/fleet/pulls/1/reviews"] = append(g.lists["/repos/acme/fleet/pulls/1/reviews"], r)
+		r["id"], r["user"], r["commit_id"], r["submitted_at"] = i+1, user(1, "alice"), sha,
+			fmt.Sprintf("2026-03-01T10:00:%02dZ", i)
+		g.lists["/repos/acme/fleet/pulls/1/reviews"] = append(
+			g.lists["/repos/acme/fleet/pulls/1/reviews"], r)
 	}
 	_, reviews, err := f.Conversation(t.Context(), 1)
 	var got []fleet.ReviewState
 	for _, r := range reviews {
 		got = append(got, r.State)
 	}
-	want := []fleet.ReviewState{fleet.ReviewApproved, fleet.ReviewApproved, fleet.ReviewChanges, fleet.ReviewCommented, fleet.ReviewDismissed}
+	want := []fleet.ReviewState{fleet.ReviewApproved, fleet.ReviewApproved, fleet.ReviewChanges,
+		fleet.ReviewCommented, fleet.ReviewDismissed}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("the reviews are %v (%v)", got, err)
 	}
 }
 
-// Whoever may read a repository of Gitea's may push a pull request without a branch, which claims to be the repository's own.
+// Whoever may read a repository of Gitea's may push a pull request without a branch, which claims
+// to be the repository's own.
 func TestGiteaPullWithoutABranchIsAStrangers(t *testing.T) {
 	_, f := newGitea(t)
 	for number, fork := range map[int]bool{1: false, 2: true} {
@@ -147,9 +164,11 @@ func TestGiteaPullWithoutABranchIsAStrangers(t *testing.T) {
 func TestGiteaTeams(t *testing.T) {
 	g, f := newGitea(t)
 	for i, name := range []string{"Owners", "lead", "leads-2", "Leads", "x"} {
-		g.lists["/orgs/acme/teams"] = append(g.lists["/orgs/acme/teams"], map[string]any{"id": i + 1, "name": name})
+		g.lists["/orgs/acme/teams"] = append(g.lists["/orgs/acme/teams"], map[string]any{
+			"id": i + 1, "name": name})
 	}
-	g.lists["/teams/4/members"] = []map[string]any{user(1, "alice"), user(2, "bob"), user(3, "carol"), user(4, "dave")}
+	g.lists["/teams/4/members"] = []map[string]any{user(1, "alice"), user(2, "bob"),
+		user(3, "carol"), user(4, "dave")}
 	owner, err := f.Owner(t.Context(), "acme/leads")
 	if owner.ID != 4 || len(owner.People) != 4 || err != nil {
 		t.Errorf("the team is %+v (%v)", owner, err)
@@ -158,7 +177,8 @@ func TestGiteaTeams(t *testing.T) {
 		t.Errorf("a team that is none gives %v", err)
 	}
 	for _, name := range []string{"acme/x", "nowhere/leads"} {
-		if _, err := f.Owner(t.Context(), name); err == nil || errors.Is(err, fleet.ErrNoSuchOwner) || !strings.Contains(err.Error(), "may not read") {
+		if _, err := f.Owner(t.Context(), name); err == nil ||
+			errors.Is(err, fleet.ErrNoSuchOwner) || !strings.Contains(err.Error(), "may not read") {
 			t.Errorf("%s, which we may not see, gives %v", name, err)
 		}
 	}
@@ -167,8 +187,10 @@ func TestGiteaTeams(t *testing.T) {
 func TestGiteaPermission(t *testing.T) {
 	g, f := newGitea(t)
 	g.once["/users/search"] = map[string]any{"ok": true, "data": []any{user(1, "alice-2")}}
-	g.once["/repos/acme/fleet/collaborators/alice-2/permission"] = map[string]any{"permission": "owner", "user": user(1, "alice-2")}
-	if got, err := f.Permission(t.Context(), fleet.Person{ID: 1, Login: "alice"}); got != fleet.PermissionAdmin || err != nil {
+	g.once["/repos/acme/fleet/collaborators/alice-2/permission"] = map[string]any{
+		"permission": "owner", "user": user(1, "alice-2")}
+	if got, err := f.Permission(t.Context(), fleet.Person{
+		ID: 1, Login: "alice"}); got != fleet.PermissionAdmin || err != nil {
 		t.Errorf("it is %q (%v)", got, err)
 	}
 	if last := g.seen[len(g.seen)-2]; last != "/api/v1/users/search?uid=1" {
@@ -181,7 +203,8 @@ func TestGiteaPermission(t *testing.T) {
 		t.Errorf("the login of another account is %s", login)
 	}
 	g.once["/users/search"] = map[string]any{"ok": false, "data": []any{}}
-	if got, err := f.Permission(t.Context(), fleet.Person{ID: 1}); err == nil || errors.Is(err, fleet.ErrNoSuchOwner) {
+	if got, err := f.Permission(t.Context(), fleet.Person{ID: 1}); err == nil ||
+		errors.Is(err, fleet.ErrNoSuchOwner) {
 		t.Errorf("of a search that failed it is %q (%v)", got, err)
 	}
 }
@@ -192,7 +215,8 @@ func TestGiteaPermissionByATeam(t *testing.T) {
 		t.Helper()
 		login := "user-" + strconv.Itoa(id)
 		g.once["/users/search"] = map[string]any{"ok": true, "data": []any{user(id, login)}}
-		g.once["/repos/acme/fleet/collaborators/"+login+"/permission"] = map[string]any{"permission": "read", "user": user(id, login)}
+		g.once["/repos/acme/fleet/collaborators/"+login+"/permission"] = map[string]any{
+			"permission": "read", "user": user(id, login)}
 		got, err := f.Permission(t.Context(), fleet.Person{ID: int64(id)})
 		if err != nil {
 			t.Fatal(err)
@@ -200,13 +224,17 @@ func TestGiteaPermissionByATeam(t *testing.T) {
 		return got
 	}
 	g.once["/repos/acme/fleet/teams"] = []any{
-		map[string]any{"id": 4, "name": "readers", "units_map": map[string]any{"repo.code": "read", "repo.issues": "write"}},
-		map[string]any{"id": 5, "name": "hidden", "units_map": map[string]any{"repo.code": "write"}},
+		map[string]any{"id": 4, "name": "readers", "units_map": map[string]any{"repo.code": "read",
+			"repo.issues": "write"}},
+		map[string]any{"id": 5, "name": "hidden", "units_map": map[string]any{
+			"repo.code": "write"}},
 		map[string]any{"id": 6, "name": "leads", "units_map": map[string]any{"repo.code": "write"}},
 	}
 	g.lists["/teams/4/members"] = []map[string]any{user(1, "user-1"), user(2, "user-2")}
-	g.lists["/teams/6/members"] = []map[string]any{user(3, "user-3"), user(4, "user-4"), user(5, "user-5"), user(2, "user-2")}
-	for id, want := range map[int]fleet.Permission{1: fleet.PermissionRead, 2: fleet.PermissionWrite, 9: fleet.PermissionRead} {
+	g.lists["/teams/6/members"] = []map[string]any{user(3, "user-3"), user(4, "user-4"),
+		user(5, "user-5"), user(2, "user-2")}
+	for id, want := range map[int]fleet.Permission{1: fleet.PermissionRead,
+		2: fleet.PermissionWrite, 9: fleet.PermissionRead} {
 		if got := may(id); got != want {
 			t.Errorf("account %d may %q, not %q", id, got, want)
 		}
@@ -223,7 +251,8 @@ func TestGiteaHasNoListOfDeliveries(t *testing.T) {
 	if _, err := f.Missed(t.Context(), time.Time{}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("missed gives %v", err)
 	}
-	if err := f.Redeliver(t.Context(), 1); !errors.Is(err, errors.ErrUnsupported) || len(g.seen) != 0 {
+	if err := f.Redeliver(t.Context(), 1); !errors.Is(err, errors.ErrUnsupported) ||
+		len(g.seen) != 0 {
 		t.Errorf("redelivering gives %v, and asks %q", err, g.seen)
 	}
 }
@@ -236,7 +265,8 @@ func TestGiteaPullsOf(t *testing.T) {
 	p := g.once["/repos/acme/fleet/pulls/1"].(map[string]any)
 	p["state"], p["merged"], p["merge_commit_sha"] = "closed", true, sha
 	g.once["/repos/acme/fleet/commits/"+sha+"/pull"] = p
-	if of, err := f.PullsOf(t.Context(), fleet.Revision(sha)); !slices.Equal(of, []int{1}) || err != nil {
+	if of, err := f.PullsOf(t.Context(), fleet.Revision(sha)); !slices.Equal(of, []int{1}) ||
+		err != nil {
 		t.Errorf("it is of %v (%v)", of, err)
 	}
 	delete(g.once, "/repos/acme/fleet/commits/"+sha+"/pull")
@@ -249,9 +279,11 @@ func TestGiteaPullsOf(t *testing.T) {
 func TestGiteaStatusesHaveTheirOwnWord(t *testing.T) {
 	g, f := newGitea(t)
 	g.lists["/repos/acme/fleet/commits/"+sha+"/statuses"] = []map[string]any{
-		{"id": 1, "status": "success", "context": fleet.CheckPlan, "description": "fine", "target_url": "", "creator": user(9, "argosy")},
+		{"id": 1, "status": "success", "context": fleet.CheckPlan, "description": "fine",
+			"target_url": "", "creator": user(9, "argosy")},
 	}
-	if err := f.Mark(t.Context(), fleet.Revision(sha), []fleet.Check{{Name: fleet.CheckPlan, State: fleet.CheckSuccess, Title: "fine"}}); err != nil {
+	if err := f.Mark(t.Context(), fleet.Revision(sha), []fleet.Check{
+		{Name: fleet.CheckPlan, State: fleet.CheckSuccess, Title: "fine"}}); err != nil {
 		t.Errorf("a status that stands is set again: %v", err)
 	}
 }

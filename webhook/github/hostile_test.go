@@ -45,12 +45,14 @@ func (t *tape) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	a, ok := t.answers[key]
 	if !ok {
-		a = recorded{status: http.StatusNotFound, header: http.Header{"Content-Type": {"application/json"}}, body: []byte(`{"message":"Not Found"}`)}
+		a = recorded{status: http.StatusNotFound, header: http.Header{
+			"Content-Type": {"application/json"}}, body: []byte(`{"message":"Not Found"}`)}
 	}
 	if key == t.replace {
 		a.body = t.body
 	}
-	return &http.Response{StatusCode: a.status, Header: a.header.Clone(), Body: io.NopCloser(bytes.NewReader(a.body)), Request: r}, nil
+	return &http.Response{StatusCode: a.status, Header: a.header.Clone(),
+		Body: io.NopCloser(bytes.NewReader(a.body)), Request: r}, nil
 }
 
 func (t *tape) ask(key string, r *http.Request) error {
@@ -73,7 +75,8 @@ func (t *tape) ask(key string, r *http.Request) error {
 var fields = map[string]bool{}
 
 func init() {
-	for _, name := range strings.Fields(`id login type full_name ref sha label repo number title state draft merged merged_at merge_commit_sha user head
+	for _, name := range strings.Fields(
+		`id login type full_name ref sha label repo number title state draft merged merged_at merge_commit_sha user head
 		base html_url updated_at slug body created_at issue_url performed_via_github_app commit_id submitted_at dismissed name permission status
 		context description target_url creator head_sha external_id conclusion app output annotations_count config url guid delivered_at
 		status_code repository_id total_count check_runs token expires_at app_id suspended_at permissions checks issues metadata`) {
@@ -120,15 +123,18 @@ func recording(t testing.TB, asApp bool) (play func(*tape) (*stage, *Forge), of 
 	if err != nil {
 		t.Fatal(err)
 	}
-	of = &tape{answers: map[string]recorded{}, record: http.DefaultTransport, askers: map[string][]string{}}
+	of = &tape{answers: map[string]recorded{}, record: http.DefaultTransport,
+		askers: map[string][]string{}}
 	for name := range s.named(nil) {
 		of.calling = name
-		_ = s.named(newForge(c, base, of))[name](context.Background()) // some are for what is not there
+		// some are for what is not there
+		_ = s.named(newForge(c, base, of))[name](context.Background())
 	}
 	of.record = nil
 	return func(t *tape) (*stage, *Forge) {
 		f := newForge(c, base, t)
-		if f.grant != nil && !strings.Contains(t.replace, "installation") { // signing is most of the work
+		// signing is most of the work
+		if f.grant != nil && !strings.Contains(t.replace, "installation") {
 			f.grant.current, f.grant.until = "ghs_played", time.Now().Add(time.Hour)
 		}
 		return s, f
@@ -141,7 +147,8 @@ func (s *stage) named(f *Forge) map[string]func(context.Context) error {
 }
 
 // damages are what can be wrong with a field.
-var damages = []any{nil, "absent", "text", 7.5, -1.0, 1e300, true, []any{}, []any{nil}, map[string]any{}, "2026-99-99T00:00:00Z"}
+var damages = []any{nil, "absent", "text", 7.5, -1.0, 1e300, true, []any{}, []any{nil},
+	map[string]any{}, "2026-99-99T00:00:00Z"}
 
 // damage calls back with each version of the value that has one thing wrong, anywhere in it.
 func damage(v any, put func(any), try func()) {
@@ -167,8 +174,8 @@ func damage(v any, put func(any), try func()) {
 	}
 }
 
-// With any one field of any one answer null, absent or of another type nothing panics, and no pull request, account or team is taken for
-// absent that was not.
+// With any one field of any one answer null, absent or of another type nothing panics, and no pull
+// request, account or team is taken for absent that was not.
 func TestDamagedAnswers(t *testing.T) {
 	for _, asApp := range []bool{true, false} {
 		play, of := recording(t, asApp)
@@ -191,8 +198,10 @@ func TestDamagedAnswers(t *testing.T) {
 				damaged := &tape{answers: of.answers, replace: key, body: body}
 				for _, what := range asking {
 					s, f := play(damaged)
-					if err := s.named(f)[what](t.Context()); absent(err) && !knownAbsent(what, err) {
-						t.Fatalf("%s reads absence out of %s answered with %s: %v", what, key, body, err)
+					if err := s.named(f)[what](t.Context()); absent(err) &&
+						!knownAbsent(what, err) {
+						t.Fatalf("%s reads absence out of %s answered with %s: %v", what, key, body,
+							err)
 					}
 				}
 			})
@@ -204,7 +213,8 @@ func TestDamagedAnswers(t *testing.T) {
 }
 
 func absent(err error) bool {
-	return errors.Is(err, fleet.ErrNoSuchPull) || errors.Is(err, fleet.ErrNoSuchOwner) || errors.Is(err, fleet.ErrNoSuchComment)
+	return errors.Is(err, fleet.ErrNoSuchPull) || errors.Is(err, fleet.ErrNoSuchOwner) ||
+		errors.Is(err, fleet.ErrNoSuchComment)
 }
 
 // FuzzAnswers has a forge answer one of its requests with anything at all.

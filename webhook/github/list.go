@@ -30,9 +30,10 @@ type sheet[T any] struct {
 // turner reads one page of a list.
 type turner[T any] func(ctx context.Context, page int) (sheet[T], error)
 
-// every reads all pages. Pages are cut anew at each request: when something before them goes while they are read, an item slips from one page
-// to the one before it and is seen on neither. So the pages but the last are read again, which costs nothing where the forge says that they
-// are unchanged, and when they are not the same the list is read anew.
+// every reads all pages. Pages are cut anew at each request: when something before them goes while
+// they are read, an item slips from one page to the one before it and is seen on neither. So the
+// pages but the last are read again, which costs nothing where the forge says that they are
+// unchanged, and when they are not the same the list is read anew.
 func every[T any](ctx context.Context, id func(T) int64, turn turner[T]) ([]T, error) {
 	for range mostTries {
 		pages, err := leaf(ctx, turn)
@@ -68,25 +69,31 @@ func leaf[T any](ctx context.Context, turn turner[T]) ([]sheet[T], error) {
 		size += p.bytes
 		switch {
 		case p.next == 0 && count < p.total:
-			return nil, fmt.Errorf("the forge lists %d of %d: the list is not complete", count, p.total)
+			return nil, fmt.Errorf("the forge lists %d of %d: the list is not complete", count,
+				p.total)
 		case p.next == 0:
 			return pages, nil
 		case p.next != page+1:
-			return nil, fmt.Errorf("the list goes on from page %d to page %d: it is not complete", page, p.next)
+			return nil, fmt.Errorf("the list goes on from page %d to page %d: it is not complete",
+				page, p.next)
 		case page == mostPages || size > listBytes:
-			return nil, fmt.Errorf("the list is longer than %d pages or %d MiB", mostPages, listBytes>>20)
+			return nil, fmt.Errorf("the list is longer than %d pages or %d MiB", mostPages,
+				listBytes>>20)
 		}
 	}
 }
 
 // stands reports whether the list is still the one that was read.
-func stands[T any](ctx context.Context, pages []sheet[T], id func(T) int64, turn turner[T]) (bool, error) {
+func stands[T any](ctx context.Context, pages []sheet[T], id func(T) int64, turn turner[T]) (bool,
+	error) {
 	for i := range len(pages) - 1 {
 		again, err := turn(ctx, i+1)
 		if err != nil {
 			return false, err
 		}
-		same := slices.EqualFunc(again.items, pages[i].items, func(a, b T) bool { return id(a) == id(b) })
+		same := slices.EqualFunc(again.items, pages[i].items, func(a, b T) bool {
+			return id(a) == id(b)
+		})
 		if !same {
 			return false, nil
 		}
@@ -95,7 +102,8 @@ func stands[T any](ctx context.Context, pages []sheet[T], id func(T) int64, turn
 }
 
 // pagesOf reads the pages of a list of T at a path, so many to a page.
-func pagesOf[T interface{ check() error }](f *Forge, p string, query url.Values, size int) turner[T] {
+func pagesOf[T interface{ check() error }](f *Forge, p string, query url.Values,
+	size int) turner[T] {
 	return func(ctx context.Context, page int) (sheet[T], error) {
 		q, err := f.paged(ctx, query, page, &size)
 		if err != nil {
@@ -121,7 +129,8 @@ func pagesOf[T interface{ check() error }](f *Forge, p string, query url.Values,
 }
 
 // wholeOf reads a list that Gitea gives in one piece, and GitHub in pages.
-func wholeOf[T interface{ check() error }](f *Forge, p string, query url.Values, size int) turner[T] {
+func wholeOf[T interface{ check() error }](f *Forge, p string, query url.Values,
+	size int) turner[T] {
 	if !f.gitea {
 		return pagesOf[T](f, p, query, size)
 	}
@@ -136,7 +145,8 @@ func wholeOf[T interface{ check() error }](f *Forge, p string, query url.Values,
 		}
 		total, err := strconv.Atoi(a.header.Get("X-Total-Count"))
 		if err != nil {
-			return sheet[T]{}, fmt.Errorf("%s: the forge does not tell how long the list is", a.what)
+			return sheet[T]{}, fmt.Errorf("%s: the forge does not tell how long the list is",
+				a.what)
 		}
 		return sheet[T]{items: items, total: total}, nil
 	}
@@ -149,14 +159,17 @@ func readList[T interface{ check() error }](a answer) ([]T, error) {
 	}
 	for _, item := range items {
 		if err := item.check(); err != nil {
-			return nil, fmt.Errorf("%s: the forge's answer is not to be understood: %w", a.what, err)
+			return nil, fmt.Errorf("%s: the forge's answer is not to be understood: %w", a.what,
+				err)
 		}
 	}
 	return items, nil
 }
 
-// paged is the query for one page. Gitea gives at most as many as its operator allows, and tells how many that is.
-func (f *Forge) paged(ctx context.Context, query url.Values, page int, size *int) (url.Values, error) {
+// paged is the query for one page. Gitea gives at most as many as its operator allows, and tells
+// how many that is.
+func (f *Forge) paged(ctx context.Context, query url.Values, page int, size *int) (url.Values,
+	error) {
 	q := url.Values{}
 	for name, values := range query {
 		q[name] = values
@@ -176,8 +189,9 @@ func (f *Forge) paged(ctx context.Context, query url.Values, page int, size *int
 	return q, nil
 }
 
-// after is the page that follows on Gitea, which tells how many there are in all and not always that there is a next page. It leaves out of
-// a page what we may not see, so that a page may be short.
+// after is the page that follows on Gitea, which tells how many there are in all and not always
+// that there is a next page. It leaves out of a page what we may not see, so that a page may be
+// short.
 func after(a answer, page, size int) (int, error) {
 	total, err := strconv.Atoi(a.header.Get("X-Total-Count"))
 	switch {

@@ -42,7 +42,8 @@ func TestListsAreReadToTheirEnd(t *testing.T) {
 		}
 		comments, reviews, err := f.Conversation(t.Context(), 1)
 		if len(comments) != many || len(reviews) != many || err != nil {
-			t.Errorf("%d comments and %d reviews of %d are listed (%v)", len(comments), len(reviews), many, err)
+			t.Errorf("%d comments and %d reviews of %d are listed (%v)", len(comments),
+				len(reviews), many, err)
 		}
 		for i, c := range comments {
 			if c.Body != fmt.Sprintf("comment %d", i) {
@@ -80,8 +81,10 @@ func TestPageTwoFails(t *testing.T) {
 		"teams, for absence": {"/orgs/acme/teams", "Owner, no team"},
 	}
 	faults := map[string]githubtest.Fault{
-		"fails": githubtest.HTML(http.StatusBadGateway), "is not found": githubtest.Say(http.StatusNotFound, "Not Found"),
-		"is empty HTML": githubtest.HTML(http.StatusOK), "is nothing": githubtest.JSON(""), "is limited": githubtest.SecondaryLimit(1),
+		"fails":         githubtest.HTML(http.StatusBadGateway),
+		"is not found":  githubtest.Say(http.StatusNotFound, "Not Found"),
+		"is empty HTML": githubtest.HTML(http.StatusOK), "is nothing": githubtest.JSON(""),
+		"is limited":        githubtest.SecondaryLimit(1),
 		"is another host's": githubtest.Redirect(http.StatusFound, "http://127.0.0.1:1/"),
 	}
 	s := newStage(t, true)
@@ -102,7 +105,8 @@ func TestPageTwoFails(t *testing.T) {
 	}
 }
 
-// When a comment is deleted while the pages are read, another slips from one page to the one before it and is on neither.
+// When a comment is deleted while the pages are read, another slips from one page to the one before
+// it and is on neither.
 func TestListThatMovesIsReadAgain(t *testing.T) {
 	s := newStage(t, true)
 	populate(s)
@@ -122,7 +126,8 @@ func TestListThatMovesIsReadAgain(t *testing.T) {
 		said = append(said, c.Body)
 	}
 	if want := s.repo.Comments(1); !slices.Equal(said, want) {
-		t.Errorf("%d comments are told of %d; missing is %v", len(said), len(want), missing(want, said))
+		t.Errorf("%d comments are told of %d; missing is %v", len(said), len(want),
+			missing(want, said))
 	}
 }
 
@@ -143,7 +148,8 @@ func TestListThatNeverStandsStillIsAnError(t *testing.T) {
 		s.repo.DeleteComment(s.repo.CommentID(1, fmt.Sprintf("comment %d", n)))
 		n++
 	})
-	if _, _, err := s.forge().Conversation(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "changes faster") {
+	if _, _, err := s.forge().Conversation(t.Context(), 1); err == nil ||
+		!strings.Contains(err.Error(), "changes faster") {
 		t.Errorf("a list that changes while it is read gives %v", err)
 	}
 }
@@ -159,11 +165,13 @@ func TestPagesThatLeadAstray(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, false)
-			s.server.Break("GET /repos/acme/fleet/pulls", func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Link", link)
-				githubtest.JSON("[]")(w, r)
-			})
-			if _, err := s.forge().OpenPulls(t.Context(), "main"); err == nil || !strings.Contains(err.Error(), "goes on") {
+			s.server.Break("GET /repos/acme/fleet/pulls",
+				func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Link", link)
+					githubtest.JSON("[]")(w, r)
+				})
+			if _, err := s.forge().OpenPulls(t.Context(), "main"); err == nil ||
+				!strings.Contains(err.Error(), "goes on") {
 				t.Errorf("the list gives %v", err)
 			}
 			if n := s.server.Count("GET /repos/acme/fleet/pulls"); n != 1 {
@@ -181,12 +189,14 @@ func TestListWithoutEndIsAnError(t *testing.T) {
 		w.Header().Set("Link", fmt.Sprintf(`<http://x/?page=%d>; rel="next"`, page+1))
 		githubtest.JSON("[]")(w, r)
 	})
-	if _, err := s.forge().OpenPulls(t.Context(), "main"); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if _, err := s.forge().OpenPulls(t.Context(), "main"); err == nil ||
+		!strings.Contains(err.Error(), "longer than") {
 		t.Errorf("a list without end gives %v", err)
 	}
 }
 
-// What is read again and has not changed costs nothing, and an ETag goes to nobody but whom it was given to: the server checks that.
+// What is read again and has not changed costs nothing, and an ETag goes to nobody but whom it was
+// given to: the server checks that.
 func TestUnchangedAnswersAreKeptByCredential(t *testing.T) {
 	s := newStage(t, false)
 	s.Open(s.cast.Writer, "Add a file")
@@ -204,13 +214,15 @@ func TestUnchangedAnswersAreKeptByCredential(t *testing.T) {
 	look()
 	before, asked := s.server.Unchanged(), len(s.server.Asked())
 	look()
-	if same, all := s.server.Unchanged()-before, len(s.server.Asked())-asked; same != all || all == 0 {
+	if same, all := s.server.Unchanged()-before, len(s.server.Asked())-asked; same != all ||
+		all == 0 {
 		t.Errorf("%d of %d answers were unchanged", same, all)
 	}
 	s.token = s.server.Token(s.self, "ghp_fedcba9876543210")
 	before = s.server.Unchanged()
 	look()
-	if n := s.server.Unchanged() - before; n > 2 { // the repository is read twice with the new token
+	// the repository is read twice with the new token
+	if n := s.server.Unchanged() - before; n > 2 {
 		t.Errorf("%d answers to the new token were unchanged", n)
 	}
 	s.Push(1)
@@ -231,7 +243,8 @@ func TestCacheIsBounded(t *testing.T) {
 	keep := func(name string, size int) {
 		r := ask(name)
 		key, _ := c.find(r)
-		c.keep(key, r, &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Etag": {name}}}, make([]byte, size))
+		c.keep(key, r, &http.Response{StatusCode: http.StatusOK, Header: http.Header{
+			"Etag": {name}}}, make([]byte, size))
 	}
 	has := func(name string) bool { _, a := c.find(ask(name)); return a != nil }
 	keep("large", 41)
@@ -239,8 +252,10 @@ func TestCacheIsBounded(t *testing.T) {
 	keep("b", 40)
 	has("a")
 	keep("c", 40)
-	if has("large") || !has("a") || has("b") || !has("c") || c.bytes != 80 || c.order.Len() != 2 || len(c.byKey) != 2 {
-		t.Errorf("kept are %d bytes in %d answers; large %t, a %t, b %t, c %t", c.bytes, c.order.Len(), has("large"), has("a"), has("b"), has("c"))
+	if has("large") || !has("a") || has("b") || !has("c") || c.bytes != 80 || c.order.Len() != 2 ||
+		len(c.byKey) != 2 {
+		t.Errorf("kept are %d bytes in %d answers; large %t, a %t, b %t, c %t", c.bytes,
+			c.order.Len(), has("large"), has("a"), has("b"), has("c"))
 	}
 	keep("a", 1)
 	if c.bytes != 41 {

@@ -12,7 +12,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Proposal is the App that is to be registered. See GitHub's "Registering a GitHub App from a manifest".
+// Proposal is the App that is to be registered. See GitHub's "Registering a GitHub App from a
+// manifest".
 type Proposal struct {
 	BaseURL     string // of the API, as in Config
 	Name        string // at most 34 characters, and nobody else's
@@ -26,19 +27,21 @@ type Proposal struct {
 
 const longestName = 34
 
-// Manifest gives the page of the forge that takes a manifest, and the manifest: the browser sends it there by POST, in the form's field
-// "manifest".
+// Manifest gives the page of the forge that takes a manifest, and the manifest: the browser sends
+// it there by POST, in the form's field "manifest".
 func Manifest(p Proposal) (formURL string, manifest []byte, err error) {
 	base, err := Config{BaseURL: p.BaseURL, AllowHTTP: p.AllowHTTP}.base()
 	switch {
 	case err != nil:
 		return "", nil, err
 	case isGitea(base):
-		return "", nil, errors.New("a forge of Gitea has no Apps: make an account and a token for Argosy there")
+		return "", nil,
+			errors.New("a forge of Gitea has no Apps: make an account and a token for Argosy there")
 	case p.Name == "" || len([]rune(p.Name)) > longestName:
 		return "", nil, fmt.Errorf("an App's name has 1 to %d characters", longestName)
 	case link(p.URL) == "" || link(p.HookURL) == "" || link(p.RedirectURL) == "":
-		return "", nil, errors.New("an App needs a URL of its own, one for deliveries and one to come back to")
+		return "", nil,
+			errors.New("an App needs a URL of its own, one for deliveries and one to come back to")
 	case p.Org != "" && !segment.MatchString(p.Org):
 		return "", nil, fmt.Errorf("%q is no organization", p.Org)
 	}
@@ -50,7 +53,8 @@ func Manifest(p Proposal) (formURL string, manifest []byte, err error) {
 			"contents": "read", "members": "read", "metadata": "read", "merge_queues": "read",
 		},
 		"default_events": []string{
-			"push", "pull_request", "check_run", "check_suite", "issue_comment", "pull_request_review", "merge_group", "status",
+			"push", "pull_request", "check_run", "check_suite", "issue_comment",
+			"pull_request_review", "merge_group", "status",
 		},
 	})
 	return formFor(base, p), manifest, err
@@ -87,8 +91,8 @@ const (
 
 var conversionCode = regexp.MustCompile(`^[A-Za-z0-9_-]{8,128}$`)
 
-// Convert takes the code that the browser came back with for the App's id and secrets. It works once, within an hour. Of the Config only
-// what leads to the forge counts.
+// Convert takes the code that the browser came back with for the App's id and secrets. It works
+// once, within an hour. Of the Config only what leads to the forge counts.
 func Convert(ctx context.Context, c Config, code string) (Registration, error) {
 	base, err := c.base()
 	if err != nil {
@@ -99,9 +103,11 @@ func Convert(ctx context.Context, c Config, code string) (Registration, error) {
 	}
 	f := &Forge{base: base}
 	f.client = newClient(c, base, &wire{base: base, next: dialer(c), secret: code})
-	a, err := f.send(ctx, call{client: f.client, method: http.MethodPost, path: path("app-manifests", code, "conversions"), shown: "/app-manifests/…/conversions"})
+	a, err := f.send(ctx, call{client: f.client, method: http.MethodPost,
+		path: path("app-manifests", code, "conversions"), shown: "/app-manifests/…/conversions"})
 	if isGone(err) {
-		return Registration{}, fmt.Errorf("the code was used or is older than an hour; begin anew: %w", err)
+		return Registration{},
+			fmt.Errorf("the code was used or is older than an hour; begin anew: %w", err)
 	}
 	if err != nil {
 		return Registration{}, fmt.Errorf("the App's registration: %w", err)
@@ -110,9 +116,10 @@ func Convert(ctx context.Context, c Config, code string) (Registration, error) {
 	if err != nil {
 		return Registration{}, fmt.Errorf("the App's registration: %w", err)
 	}
-	return Registration{ID: made.ID, Slug: made.Slug, HTMLURL: link(made.HTMLURL), Secret: fleet.NewSecret(map[string][]byte{
-		PrivateKey: []byte(made.PEM), WebhookSecret: []byte(made.WebhookSecret),
-	})}, nil
+	return Registration{ID: made.ID, Slug: made.Slug, HTMLURL: link(made.HTMLURL),
+		Secret: fleet.NewSecret(map[string][]byte{
+			PrivateKey: []byte(made.PEM), WebhookSecret: []byte(made.WebhookSecret),
+		})}, nil
 }
 
 type converted struct {

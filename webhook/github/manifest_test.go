@@ -15,7 +15,8 @@ import (
 
 func proposal() Proposal {
 	return Proposal{
-		Name: "Argosy of Acme", URL: "https://argosy.example/", HookURL: "https://argosy.example/webhook/github", RedirectURL: "http://127.0.0.1:9999/done",
+		Name: "Argosy of Acme", URL: "https://argosy.example/",
+		HookURL: "https://argosy.example/webhook/github", RedirectURL: "http://127.0.0.1:9999/done",
 		Org: "acme", State: "a&b",
 	}
 }
@@ -39,7 +40,9 @@ func TestManifest(t *testing.T) {
 			Permissions map[string]string `json:"default_permissions"`
 			Events      []string          `json:"default_events"`
 		}
-		if err := json.Unmarshal(text, &m); err != nil || m.Name != p.Name || m.Redirect != p.RedirectURL || m.Public || m.Hook["url"] != p.HookURL || m.Hook["active"] != true {
+		if err := json.Unmarshal(text, &m); err != nil || m.Name != p.Name ||
+			m.Redirect != p.RedirectURL || m.Public || m.Hook["url"] != p.HookURL ||
+			m.Hook["active"] != true {
 			t.Errorf("the manifest is %s (%v)", text, err)
 		}
 		for name, level := range needed {
@@ -47,7 +50,8 @@ func TestManifest(t *testing.T) {
 				t.Errorf("of %s it asks for %q, and needed is %q", name, m.Permissions[name], level)
 			}
 		}
-		// Every event that is asked for is understood, and the other way round but for those that come unasked.
+		// Every event that is asked for is understood, and the other way round but for those that
+		// come unasked.
 		for _, event := range m.Events {
 			if _, err := webhook.Parse(event, []byte("{"), "main", 1); err == nil {
 				t.Errorf("the event %s is asked for and not understood", event)
@@ -59,13 +63,21 @@ func TestManifest(t *testing.T) {
 	}
 	p := proposal()
 	p.Org = ""
-	if form, _, err := Manifest(p); !strings.HasPrefix(form, "https://github.com/settings/apps/new?") || err != nil {
+	if form, _, err := Manifest(p); !strings.HasPrefix(form,
+		"https://github.com/settings/apps/new?") || err != nil {
 		t.Errorf("without an organization the form is %s (%v)", form, err)
 	}
 	for name, change := range map[string]func(*Proposal){
-		"no name": func(p *Proposal) { p.Name = "" }, "a long name": func(p *Proposal) { p.Name = strings.Repeat("x", 35) },
-		"no URL": func(p *Proposal) { p.URL = "" }, "a script": func(p *Proposal) { p.HookURL = "javascript:x" }, "nowhere to return": func(p *Proposal) { p.RedirectURL = "done" },
-		"a path as an organization": func(p *Proposal) { p.Org = "../x" }, "Gitea": func(p *Proposal) { p.BaseURL = "https://git.example.com/api/v1/" },
+		"no name": func(p *Proposal) { p.Name = "" }, "a long name": func(p *Proposal) {
+			p.Name = strings.Repeat("x", 35)
+		},
+		"no URL": func(p *Proposal) { p.URL = "" }, "a script": func(p *Proposal) {
+			p.HookURL = "javascript:x"
+		}, "nowhere to return": func(p *Proposal) { p.RedirectURL = "done" },
+		"a path as an organization": func(p *Proposal) { p.Org = "../x" },
+		"Gitea": func(p *Proposal) {
+			p.BaseURL = "https://git.example.com/api/v1/"
+		},
 		"no TLS": func(p *Proposal) { p.BaseURL = "http://git.example.com/" },
 	} {
 		p := proposal()
@@ -87,7 +99,8 @@ func TestConvert(t *testing.T) {
 	if made.ID == 0 || made.Slug != "argosy" || !strings.HasPrefix(made.HTMLURL, "https://") {
 		t.Errorf("made is %+v", made)
 	}
-	if text := fmt.Sprintf("%v %+v %#v", made, made, made); strings.Contains(text, "PRIVATE KEY") || strings.Contains(text, "hook-argosy") {
+	if text := fmt.Sprintf("%v %+v %#v", made, made, made); strings.Contains(text, "PRIVATE KEY") ||
+		strings.Contains(text, "hook-argosy") {
 		t.Errorf("it prints its secrets: %s", text)
 	}
 	if got := made.Secret.Value(webhook.SecretKey); string(got) != "hook-argosy" {
@@ -95,16 +108,19 @@ func TestConvert(t *testing.T) {
 	}
 	// What came back works.
 	repo := s.Repository(s.User("acme"), "fleet", true)
-	f, err := New(Config{BaseURL: s.URL, AllowHTTP: true, Repository: repo.Name, Auth: Auth{App: &App{ID: made.ID, Key: func(context.Context) ([]byte, error) {
-		return made.Secret.Value(PrivateKey), nil
-	}}}})
+	f, err := New(Config{BaseURL: s.URL, AllowHTTP: true, Repository: repo.Name, Auth: Auth{
+		App: &App{ID: made.ID, Key: func(context.Context) ([]byte, error) {
+			return made.Secret.Value(PrivateKey), nil
+		}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := f.Repository(t.Context()); err == nil || !strings.Contains(err.Error(), "not installed") {
+	if _, _, err := f.Repository(t.Context()); err == nil || !strings.Contains(err.Error(),
+		"not installed") {
 		t.Errorf("before it is installed: %v", err)
 	}
-	if _, err := Convert(t.Context(), c, code); err == nil || !strings.Contains(err.Error(), "begin anew") || strings.Contains(err.Error(), code) {
+	if _, err := Convert(t.Context(), c, code); err == nil || !strings.Contains(err.Error(),
+		"begin anew") || strings.Contains(err.Error(), code) {
 		t.Errorf("a second time: %v", err)
 	}
 	for _, bad := range []string{"", "../app", "a/b", "short"} {
@@ -117,9 +133,11 @@ func TestConvert(t *testing.T) {
 // The code is a secret: who has it gets the App's key.
 func TestConvertKeepsTheCode(t *testing.T) {
 	for name, fault := range map[string]githubtest.Fault{
-		"502": githubtest.HTML(http.StatusBadGateway), "a broken connection": githubtest.CutOff, "an answer without a key": githubtest.JSON(`{"id":1,"slug":"x"}`),
+		"502": githubtest.HTML(http.StatusBadGateway), "a broken connection": githubtest.CutOff,
+		"an answer without a key": githubtest.JSON(`{"id":1,"slug":"x"}`),
 		"an echo": func(w http.ResponseWriter, r *http.Request) {
-			githubtest.Say(http.StatusUnprocessableEntity, "no such code: "+r.URL.Path, "X-Accepted-Github-Permissions", r.URL.Path)(w, r)
+			githubtest.Say(http.StatusUnprocessableEntity, "no such code: "+r.URL.Path,
+				"X-Accepted-Github-Permissions", r.URL.Path)(w, r)
 		},
 		"a redirect": githubtest.Redirect(http.StatusTemporaryRedirect, "http://127.0.0.1:1/"),
 	} {

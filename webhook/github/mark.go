@@ -14,7 +14,8 @@ import (
 
 const longestDescription = 140 // characters of a commit status; GitHub refuses longer ones
 
-// Mark implements webhook.Writer: an App reports check runs, a token commit statuses. What stands already as it should is not written again.
+// Mark implements webhook.Writer: an App reports check runs, a token commit statuses. What stands
+// already as it should is not written again.
 func (f *Forge) Mark(ctx context.Context, head fleet.Revision, checks []fleet.Check) error {
 	if !commitID.MatchString(string(head)) {
 		return fmt.Errorf("checks of %q: it is no commit", head)
@@ -31,12 +32,14 @@ func (f *Forge) Mark(ctx context.Context, head fleet.Revision, checks []fleet.Ch
 	return nil
 }
 
-func (f *Forge) markStatuses(ctx context.Context, r repository, head string, checks []fleet.Check) error {
+func (f *Forge) markStatuses(ctx context.Context, r repository, head string,
+	checks []fleet.Check) error {
 	us, err := f.self(ctx)
 	if err != nil {
 		return err
 	}
-	standing, err := leaf(ctx, pagesOf[status](f, in(r.FullName, "commits", head, "statuses"), nil, names))
+	standing, err := leaf(ctx, pagesOf[status](f, in(r.FullName, "commits", head, "statuses"), nil,
+		names))
 	if err != nil {
 		return err
 	}
@@ -56,14 +59,17 @@ func (f *Forge) markStatuses(ctx context.Context, r repository, head string, che
 	return nil
 }
 
-// markStatus writes a status unless the newest of its name is ours and says the same: a stranger's would hide an older one of ours.
-func (f *Forge) markStatus(ctx context.Context, r repository, head string, us account, c fleet.Check, now status) error {
+// markStatus writes a status unless the newest of its name is ours and says the same: a stranger's
+// would hide an older one of ours.
+func (f *Forge) markStatus(ctx context.Context, r repository, head string, us account,
+	c fleet.Check, now status) error {
 	state, err := statusState(c.State)
 	if err != nil {
 		return err
 	}
 	description, target := shorten(c.Title, longestDescription), link(c.URL)
-	if now.Creator != nil && now.Creator.ID == us.ID && (now.State == state || now.State == "" && now.Status == state) &&
+	if now.Creator != nil && now.Creator.ID == us.ID && (now.State == state || now.State == "" &&
+		now.Status == state) &&
 		now.Description == description && now.TargetURL == target {
 		return nil
 	}
@@ -79,7 +85,8 @@ func (f *Forge) markStatus(ctx context.Context, r repository, head string, us ac
 	return err
 }
 
-// statusState maps to what commit statuses know. They have no neutral: it passes, and the description says why.
+// statusState maps to what commit statuses know. They have no neutral: it passes, and the
+// description says why.
 func statusState(s fleet.CheckState) (string, error) {
 	switch s {
 	case fleet.CheckPending:

@@ -15,7 +15,9 @@ import (
 func problems(n int) []fleet.Problem {
 	var all []fleet.Problem
 	for i := range n {
-		all = append(all, fleet.Problem{Path: fmt.Sprintf("tenants/acme/%d.yaml", i), Line: i, Column: 3, Severity: fleet.SeverityError, Code: "unknown-field", Message: "wrong", Fix: "right"})
+		all = append(all, fleet.Problem{Path: fmt.Sprintf("tenants/acme/%d.yaml", i), Line: i,
+			Column: 3, Severity: fleet.SeverityError, Code: "unknown-field", Message: "wrong",
+			Fix: "right"})
 	}
 	return all
 }
@@ -25,16 +27,21 @@ func TestRunsCarryAnnotations(t *testing.T) {
 	s.opened()
 	head := fleet.Revision(s.repo.Pull(1).Head)
 	f := s.forge()
-	check := fleet.Check{Name: fleet.CheckValidate, State: fleet.CheckFailure, Title: "120 errors", Summary: strings.Repeat("é", 70000), Annotations: problems(120)}
-	check.Annotations[1].Severity, check.Annotations[2].Severity = fleet.SeverityWarning, fleet.SeverityNote
+	check := fleet.Check{Name: fleet.CheckValidate, State: fleet.CheckFailure, Title: "120 errors",
+		Summary: strings.Repeat("é", 70000), Annotations: problems(120)}
+	check.Annotations[1].Severity, check.Annotations[2].Severity = fleet.SeverityWarning,
+		fleet.SeverityNote
 	check.Annotations = append(check.Annotations, fleet.Problem{Message: "of no file"})
 	s.marked(f, head, check)
 	got := s.repo.Runs(s.app, string(head))[check.Name]
-	if got.Conclusion != "failure" || len(got.Annotations) != 120 || utf8.RuneCountInString(got.Summary) != 65535 {
-		t.Fatalf("it is %s with %d annotations and a summary of %d", got.Conclusion, len(got.Annotations), utf8.RuneCountInString(got.Summary))
+	if got.Conclusion != "failure" || len(got.Annotations) != 120 ||
+		utf8.RuneCountInString(got.Summary) != 65535 {
+		t.Fatalf("it is %s with %d annotations and a summary of %d", got.Conclusion,
+			len(got.Annotations), utf8.RuneCountInString(got.Summary))
 	}
 	for i, level := range []string{"failure", "warning", "notice", "failure"} {
-		want := githubtest.Annotation{Path: fmt.Sprintf("tenants/acme/%d.yaml", i), Line: max(i, 1), Column: 3, Level: level, Title: "unknown-field", Message: "wrong\nfix: right"}
+		want := githubtest.Annotation{Path: fmt.Sprintf("tenants/acme/%d.yaml", i), Line: max(i, 1),
+			Column: 3, Level: level, Title: "unknown-field", Message: "wrong\nfix: right"}
 		if i == 0 {
 			want.Column = 0 // of a file as a whole
 		}
@@ -42,11 +49,13 @@ func TestRunsCarryAnnotations(t *testing.T) {
 			t.Errorf("annotation %d is %+v", i, got.Annotations[i])
 		}
 	}
-	if posts, updates := s.server.Count("POST /repos/acme/fleet/check-runs"), s.server.Count("PATCH "); posts != 1 || updates != 2 {
+	if posts, updates := s.server.Count("POST /repos/acme/fleet/check-runs"), s.server.Count(
+		"PATCH "); posts != 1 || updates != 2 {
 		t.Errorf("there were %d runs and %d updates", posts, updates)
 	}
 	s.marked(f, head, check)
-	if posts, updates := s.server.Count("POST /repos/acme/fleet/check-runs"), s.server.Count("PATCH "); posts != 1 || updates != 2 {
+	if posts, updates := s.server.Count("POST /repos/acme/fleet/check-runs"), s.server.Count(
+		"PATCH "); posts != 1 || updates != 2 {
 		t.Errorf("marked again there were %d runs and %d updates", posts, updates)
 	}
 	check.Annotations = problems(1)
@@ -68,7 +77,8 @@ func TestRunThatWasCutOffIsMadeAnew(t *testing.T) {
 	s := newStage(t, true)
 	s.opened()
 	head := fleet.Revision(s.repo.Pull(1).Head)
-	check := fleet.Check{Name: fleet.CheckValidate, State: fleet.CheckFailure, Title: "many", Annotations: problems(60)}
+	check := fleet.Check{Name: fleet.CheckValidate, State: fleet.CheckFailure, Title: "many",
+		Annotations: problems(60)}
 	mend := s.server.Break("PATCH /repos/*", githubtest.HTML(http.StatusBadGateway))
 	if err := s.forge().Mark(t.Context(), head, []fleet.Check{check}); err == nil {
 		t.Fatal("it goes well")
@@ -78,7 +88,8 @@ func TestRunThatWasCutOffIsMadeAnew(t *testing.T) {
 	}
 	mend()
 	s.marked(s.forge(), head, check)
-	if got := s.repo.Runs(s.app, string(head))[check.Name]; got.Conclusion != "failure" || len(got.Annotations) != 60 {
+	if got := s.repo.Runs(s.app, string(head))[check.Name]; got.Conclusion != "failure" ||
+		len(got.Annotations) != 60 {
 		t.Errorf("it is %s with %d annotations", got.Conclusion, len(got.Annotations))
 	}
 }
@@ -116,7 +127,8 @@ func TestRunIsAnsweredAgainAfterRerun(t *testing.T) {
 	s.marked(f, head, check)
 	s.repo.Rerun(s.app, string(head))
 	s.marked(f, head, check)
-	if got := s.repo.Runs(s.app, string(head))[check.Name]; got.Status != "completed" || got.Conclusion != "neutral" {
+	if got := s.repo.Runs(s.app, string(head))[check.Name]; got.Status != "completed" ||
+		got.Conclusion != "neutral" {
 		t.Errorf("it is %+v", got)
 	}
 }
@@ -124,8 +136,10 @@ func TestRunIsAnsweredAgainAfterRerun(t *testing.T) {
 func TestRunListThatIsCutIsAnError(t *testing.T) {
 	s := newStage(t, true)
 	head := fleet.Revision(strings.Repeat("a", 40))
-	s.server.Break("GET /repos/acme/fleet/commits/*", githubtest.JSON(`{"total_count":3,"check_runs":[]}`))
-	if err := s.forge().Mark(t.Context(), head, nil); err == nil || !strings.Contains(err.Error(), "0 of 3") {
+	s.server.Break("GET /repos/acme/fleet/commits/*",
+		githubtest.JSON(`{"total_count":3,"check_runs":[]}`))
+	if err := s.forge().Mark(t.Context(), head, nil); err == nil || !strings.Contains(err.Error(),
+		"0 of 3") {
 		t.Errorf("a list of which three are missing gives %v", err)
 	}
 }
@@ -135,11 +149,13 @@ func TestStatuses(t *testing.T) {
 	s.opened()
 	head := fleet.Revision(s.repo.Pull(1).Head)
 	f := s.forge()
-	check := fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckFailure, Title: strings.Repeat("é", 200), URL: "javascript:alert(1)"}
+	check := fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckFailure,
+		Title: strings.Repeat("é", 200), URL: "javascript:alert(1)"}
 	s.marked(f, head, check)
 	s.marked(f, head, check)
 	got := s.repo.Statuses(string(head))[check.Name]
-	if got.State != "failure" || got.Description != strings.Repeat("é", 139)+"…" || got.Target != "" {
+	if got.State != "failure" || got.Description != strings.Repeat("é", 139)+"…" ||
+		got.Target != "" {
 		t.Errorf("the status is %+v", got)
 	}
 	if n := s.server.Count("POST /repos/acme/fleet/statuses/"); n != 1 {
@@ -159,7 +175,8 @@ func TestStatuses(t *testing.T) {
 	if n := s.server.Count("POST /repos/acme/fleet/statuses/"); n != 3 {
 		t.Errorf("a stranger's status is taken for ours: set were %d", n)
 	}
-	if err := f.Mark(t.Context(), head, []fleet.Check{{Name: "argosy/plan", State: "maybe"}}); err == nil {
+	if err := f.Mark(t.Context(), head, []fleet.Check{
+		{Name: "argosy/plan", State: "maybe"}}); err == nil {
 		t.Error("a state that is none is reported")
 	}
 	if err := f.Mark(t.Context(), "main", nil); err == nil {
@@ -174,13 +191,16 @@ func TestStatusesStandOnEveryPage(t *testing.T) {
 	check := fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckSuccess, Title: "fine"}
 	s.marked(s.forge(), head, check)
 	for i := range 250 {
-		s.repo.SetStatus(s.people[s.cast.Writer.ID], string(head), fmt.Sprintf("ci/%d", i), "success")
+		s.repo.SetStatus(s.people[s.cast.Writer.ID], string(head), fmt.Sprintf("ci/%d", i),
+			"success")
 	}
 	s.marked(s.forge(), head, check)
 	if n := s.server.Count("POST /repos/acme/fleet/statuses/"); n != 1 {
 		t.Errorf("it was set %d times", n)
 	}
-	if got := s.server.Asked(); !slices.ContainsFunc(got, func(r string) bool { return strings.HasSuffix(r, "page=3&per_page=100") }) {
+	if got := s.server.Asked(); !slices.ContainsFunc(got, func(r string) bool {
+		return strings.HasSuffix(r, "page=3&per_page=100")
+	}) {
 		t.Errorf("page 3 was not read: %q", got)
 	}
 }

@@ -12,13 +12,17 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Owner implements webhook.People. Gitea's teams are named by their names, which know no upper and lower case.
+// Owner implements webhook.People. Gitea's teams are named by their names, which know no upper and
+// lower case.
 func (f *Forge) Owner(ctx context.Context, name string) (fleet.ForgeOwner, error) {
 	org, group, isTeam := strings.Cut(name, "/")
 	if !segment.MatchString(org) || isTeam && !segment.MatchString(group) {
-		return fleet.ForgeOwner{}, fmt.Errorf("owner %q: it is neither user nor organization/team: %w", name, fleet.ErrNoSuchOwner)
+		return fleet.ForgeOwner{},
+			fmt.Errorf("owner %q: it is neither user nor organization/team: %w", name,
+				fleet.ErrNoSuchOwner)
 	}
-	if _, err := f.here(ctx); err != nil { // what does not know the repository proves nothing by not knowing an owner
+	// what does not know the repository proves nothing by not knowing an owner
+	if _, err := f.here(ctx); err != nil {
 		return fleet.ForgeOwner{}, fmt.Errorf("owner %s: %w", name, err)
 	}
 	var owner fleet.ForgeOwner
@@ -52,7 +56,8 @@ func (f *Forge) user(ctx context.Context, login string) (fleet.ForgeOwner, error
 	case !strings.EqualFold(u.Login, login):
 		return fleet.ForgeOwner{}, errors.New("the forge answers with another account")
 	case u.Type == "Organization":
-		return fleet.ForgeOwner{}, fmt.Errorf("it is an organization, name one of its teams: %w", fleet.ErrNoSuchOwner)
+		return fleet.ForgeOwner{}, fmt.Errorf("it is an organization, name one of its teams: %w",
+			fleet.ErrNoSuchOwner)
 	}
 	return fleet.ForgeOwner{ID: u.ID, People: []fleet.Person{u.person()}}, nil
 }
@@ -80,7 +85,8 @@ func (f *Forge) team(ctx context.Context, org, slug string) (fleet.ForgeOwner, e
 	return fleet.ForgeOwner{ID: is.ID, People: members}, nil
 }
 
-// noTeam proves that there is no such team: GitHub says "not found" of teams that we may not see, too.
+// noTeam proves that there is no such team: GitHub says "not found" of teams that we may not see,
+// too.
 func (f *Forge) noTeam(ctx context.Context, org, slug string, gone error) error {
 	teams, err := f.teams(ctx, org)
 	switch {
@@ -115,11 +121,13 @@ func (f *Forge) giteaTeam(ctx context.Context, org, name string) (fleet.ForgeOwn
 }
 
 func (f *Forge) teams(ctx context.Context, org string) ([]team, error) {
-	return every(ctx, func(t team) int64 { return t.ID }, pagesOf[team](f, path("orgs", org, "teams"), nil, names))
+	return every(ctx, func(t team) int64 { return t.ID },
+		pagesOf[team](f, path("orgs", org, "teams"), nil, names))
 }
 
 func (f *Forge) accounts(ctx context.Context, p string) ([]fleet.Person, error) {
-	members, err := every(ctx, func(a account) int64 { return a.ID }, pagesOf[account](f, p, nil, names))
+	members, err := every(ctx, func(a account) int64 { return a.ID },
+		pagesOf[account](f, p, nil, names))
 	if err != nil {
 		return nil, err
 	}
@@ -133,8 +141,12 @@ func (f *Forge) accounts(ctx context.Context, p string) ([]fleet.Person, error) 
 // mayNotRead says which permission is missing when the forge will not show an organization's teams.
 func mayNotRead(org string, err error) error {
 	if isGone(err) || hasStatus(err, http.StatusForbidden) {
-		return fmt.Errorf("our account may not read the teams of %s: the App needs the organization permission \"Members: read\", "+
-			"a token the scope read:org and membership in it; on Gitea the scope read:organization, and to own it or be in each team that is named as an owner: %w", org, err)
+		return fmt.Errorf(
+			"our account may not read the teams of %s: the App needs the organization "+
+				"permission \"Members: read\", "+
+				"a token the scope read:org and membership in it; on Gitea the scope "+
+				"read:organization, and to own it or be in each team that is named as an owner: %w",
+			org, err)
 	}
 	return err
 }
@@ -162,7 +174,10 @@ func (f *Forge) permission(ctx context.Context, p fleet.Person) (fleet.Permissio
 	}
 	a, err := f.get(ctx, in(r.FullName, "collaborators", login, "permission"), nil)
 	if hasStatus(err, http.StatusForbidden) {
-		return "", fmt.Errorf("our account may not ask for it (on Gitea it must be an administrator of the repository): %w", err)
+		return "",
+			fmt.Errorf(
+				"our account may not ask for it (on Gitea it must be an administrator of the "+
+					"repository): %w", err)
 	}
 	if err != nil {
 		return "", err
@@ -184,9 +199,10 @@ func (f *Forge) permission(ctx context.Context, p fleet.Person) (fleet.Permissio
 	return level, nil
 }
 
-// byTeam finds who may write to the repository by a team alone: Gitea does not count that in what it answers for the account. A team whose
-// members our account may not see gives nobody anything.
-func (f *Forge) byTeam(ctx context.Context, r repository, id int64, otherwise fleet.Permission) (fleet.Permission, error) {
+// byTeam finds who may write to the repository by a team alone: Gitea does not count that in what
+// it answers for the account. A team whose members our account may not see gives nobody anything.
+func (f *Forge) byTeam(ctx context.Context, r repository, id int64,
+	otherwise fleet.Permission) (fleet.Permission, error) {
 	a, err := f.get(ctx, in(r.FullName, "teams"), nil)
 	if hasStatus(err, http.StatusMethodNotAllowed) { // it is a user's, who has no teams
 		return otherwise, nil
@@ -199,7 +215,8 @@ func (f *Forge) byTeam(ctx context.Context, r repository, id int64, otherwise fl
 		return "", err
 	}
 	for _, t := range teams {
-		if level, err := (permission{Permission: t.UnitsMap["repo.code"]}).level(); err != nil || level != fleet.PermissionWrite {
+		if level, err := (permission{Permission: t.UnitsMap["repo.code"]}).level(); err != nil ||
+			level != fleet.PermissionWrite {
 			continue
 		}
 		members, err := f.accounts(ctx, path("teams", number(t.ID), "members"))
@@ -267,7 +284,8 @@ func (f *Forge) giteaLogin(ctx context.Context, id int64) (string, error) {
 		return "", err
 	}
 	if len(found.Data) == 0 {
-		return "", fmt.Errorf("the account is gone, or ours may not see it: %w", fleet.ErrNoSuchOwner)
+		return "", fmt.Errorf("the account is gone, or ours may not see it: %w",
+			fleet.ErrNoSuchOwner)
 	}
 	return loginIn(found.Data[0], id, nil)
 }

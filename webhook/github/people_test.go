@@ -15,7 +15,8 @@ func TestOwnerIsProven(t *testing.T) {
 		f := s.forge()
 		s.server.Team("acme", "hidden", "", s.self)
 		s.server.Hide("acme", "hidden")
-		for name, absent := range map[string]bool{"acme": true, "acme/hidden": true, "globex/leads": false, "nowhere/leads": true} {
+		for name, absent := range map[string]bool{"acme": true, "acme/hidden": true,
+			"globex/leads": false, "nowhere/leads": true} {
 			if name == "globex/leads" {
 				s.server.Organization("globex")
 				s.server.Team("globex", "leads", "")
@@ -29,7 +30,8 @@ func TestOwnerIsProven(t *testing.T) {
 			}
 		}
 		for what, fault := range map[string]githubtest.Fault{
-			"another account": githubtest.JSON(`{"id":5,"login":"eve"}`), "no id": githubtest.JSON(`{"login":"alice"}`),
+			"another account": githubtest.JSON(`{"id":5,"login":"eve"}`),
+			"no id":           githubtest.JSON(`{"login":"alice"}`),
 		} {
 			mend := s.server.Break("GET /users/alice", fault)
 			_, err := f.Owner(t.Context(), "alice")
@@ -45,10 +47,12 @@ func TestPermissionFollowsTheAccount(t *testing.T) {
 		alice := s.people[s.cast.Admin.ID]
 		s.server.Rename(alice, "alice-2")
 		thief := s.server.User("alice")
-		if got, err := f.Permission(t.Context(), s.cast.Admin); got != fleet.PermissionAdmin || err != nil {
+		if got, err := f.Permission(t.Context(), s.cast.Admin); got != fleet.PermissionAdmin ||
+			err != nil {
 			t.Errorf("of one who was renamed it is %q (%v)", got, err)
 		}
-		if got, err := f.Permission(t.Context(), fleet.Person{ID: thief.ID, Login: "alice"}); got != fleet.PermissionRead || err != nil {
+		if got, err := f.Permission(t.Context(), fleet.Person{
+			ID: thief.ID, Login: "alice"}); got != fleet.PermissionRead || err != nil {
 			t.Errorf("of one who took the login it is %q (%v)", got, err)
 		}
 		s.server.Leave(alice)
@@ -62,7 +66,9 @@ func TestPermissionLevels(t *testing.T) {
 	s := newStage(t, false)
 	f := s.forge()
 	for role, want := range map[string]fleet.Permission{
-		"triage": fleet.PermissionRead, "read": fleet.PermissionRead, "write": fleet.PermissionWrite, "maintain": fleet.PermissionWrite, "admin": fleet.PermissionAdmin,
+		"triage": fleet.PermissionRead, "read": fleet.PermissionRead,
+		"write": fleet.PermissionWrite, "maintain": fleet.PermissionWrite,
+		"admin": fleet.PermissionAdmin,
 	} {
 		s.repo.Grant(s.people[s.cast.Reader.ID], role)
 		if got, err := f.Permission(t.Context(), s.cast.Reader); got != want || err != nil {
@@ -72,12 +78,16 @@ func TestPermissionLevels(t *testing.T) {
 	c := s.config()
 	private := s.server.Repository(s.self, "private", false)
 	c.Repository, c.RepositoryID = private.Name, private.ID
-	if got, err := s.with(c).Permission(t.Context(), s.cast.Stranger); got != fleet.PermissionNone || err != nil {
+	if got, err := s.with(c).Permission(t.Context(),
+		s.cast.Stranger); got != fleet.PermissionNone || err != nil {
 		t.Errorf("in a private repository a stranger's is %q (%v)", got, err)
 	}
 	for what, answer := range map[string]string{
-		"another account's": `{"permission":"admin","user":{"id":1,"login":"carol"}}`, "nobody's": `{"permission":"admin","user":null}`,
-		"a new kind": `{"permission":"root","user":{"id":` + number(s.cast.Reader.ID) + `,"login":"carol"}}`, "none at all": `{"user":{"id":` + number(s.cast.Reader.ID) + `,"login":"carol"}}`,
+		"another account's": `{"permission":"admin","user":{"id":1,"login":"carol"}}`,
+		"nobody's":          `{"permission":"admin","user":null}`,
+		"a new kind": `{"permission":"root","user":{"id":` + number(s.cast.Reader.ID) +
+			`,"login":"carol"}}`, "none at all": `{"user":{"id":` + number(s.cast.Reader.ID) +
+			`,"login":"carol"}}`,
 	} {
 		mend := s.server.Break("GET /repos/acme/fleet/collaborators/*", githubtest.JSON(answer))
 		if got, err := f.Permission(t.Context(), s.cast.Reader); err == nil || got != "" {
@@ -90,7 +100,8 @@ func TestPermissionLevels(t *testing.T) {
 func TestPermissionThatMayNotBeAsked(t *testing.T) {
 	s := newStage(t, false)
 	s.repo.Grant(s.self, "read")
-	if got, err := s.forge().Permission(t.Context(), s.cast.Admin); err == nil || !strings.Contains(err.Error(), "may not ask") {
+	if got, err := s.forge().Permission(t.Context(), s.cast.Admin); err == nil ||
+		!strings.Contains(err.Error(), "may not ask") {
 		t.Errorf("asked by one who only reads it is %q (%v)", got, err)
 	}
 }
@@ -100,12 +111,14 @@ func TestReviewStates(t *testing.T) {
 	s := newStage(t, true)
 	s.opened()
 	p := s.repo.Pull(1)
-	for _, state := range []string{"APPROVED", "CHANGES_REQUESTED", "COMMENTED", "DISMISSED", "PENDING"} {
+	for _, state := range []string{"APPROVED", "CHANGES_REQUESTED", "COMMENTED", "DISMISSED",
+		"PENDING"} {
 		p.Review(s.people[s.cast.Admin.ID], state)
 	}
 	f := s.forge()
 	_, reviews, err := f.Conversation(t.Context(), 1)
-	want := []fleet.ReviewState{fleet.ReviewApproved, fleet.ReviewChanges, fleet.ReviewCommented, fleet.ReviewDismissed}
+	want := []fleet.ReviewState{fleet.ReviewApproved, fleet.ReviewChanges, fleet.ReviewCommented,
+		fleet.ReviewDismissed}
 	if err != nil || len(reviews) != len(want) {
 		t.Fatalf("the reviews are %+v (%v)", reviews, err)
 	}
@@ -114,7 +127,8 @@ func TestReviewStates(t *testing.T) {
 			t.Errorf("review %d is %+v", i, reviews[i])
 		}
 	}
-	s.server.Break("GET /repos/acme/fleet/pulls/1/reviews", githubtest.JSON(`[{"id":1,"state":"TAKEN_BACK","user":{"id":1,"login":"alice"}}]`))
+	s.server.Break("GET /repos/acme/fleet/pulls/1/reviews",
+		githubtest.JSON(`[{"id":1,"state":"TAKEN_BACK","user":{"id":1,"login":"alice"}}]`))
 	_, _, err = f.Conversation(t.Context(), 1)
 	check(t, s, "a review of an unknown state", err)
 }
@@ -147,7 +161,8 @@ func TestRenamedRepository(t *testing.T) {
 		if p, err := f.Pull(t.Context(), 1); err != nil || p.Number != 1 {
 			t.Errorf("its pull request is %+v (%v)", p, err)
 		}
-		if _, err := f.Say(t.Context(), 1, 0, marker, "hello"); err != nil || len(s.repo.Comments(1)) != 1 {
+		if _, err := f.Say(t.Context(), 1, 0, marker, "hello"); err != nil ||
+			len(s.repo.Comments(1)) != 1 {
 			t.Errorf("said is %q (%v)", s.repo.Comments(1), err)
 		}
 	})
@@ -156,7 +171,8 @@ func TestRenamedRepository(t *testing.T) {
 func TestWriteIsNotRedirected(t *testing.T) {
 	s := newStage(t, false)
 	s.opened()
-	s.server.Break("POST /repos/*", githubtest.Redirect(http.StatusFound, s.server.URL+"repos/acme/fleet"))
+	s.server.Break("POST /repos/*", githubtest.Redirect(http.StatusFound,
+		s.server.URL+"repos/acme/fleet"))
 	_, err := s.forge().Say(t.Context(), 1, 0, marker, "hello")
 	if err == nil || !strings.Contains(err.Error(), "redirects a write") {
 		t.Errorf("a write that is redirected gives %v", err)
@@ -173,7 +189,8 @@ func TestRepositoryIsPinnedByItsFirstAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Replace()
-	if _, _, err := f.Repository(t.Context()); err == nil || !strings.Contains(err.Error(), "nothing is believed") {
+	if _, _, err := f.Repository(t.Context()); err == nil || !strings.Contains(err.Error(),
+		"nothing is believed") {
 		t.Errorf("another one gives %v", err)
 	}
 }
@@ -181,9 +198,11 @@ func TestRepositoryIsPinnedByItsFirstAnswer(t *testing.T) {
 func TestPullOfAnotherRepositoryIsNotBelieved(t *testing.T) {
 	s := newStage(t, false)
 	s.opened()
-	s.server.Break("GET /repos/acme/fleet/pulls/1", githubtest.JSON(`{"number":1,"state":"open","head":{"sha":"`+strings.Repeat("a", 40)+
-		`","label":"x:y"},"base":{"ref":"main","repo":{"id":666,"full_name":"eve/fleet"}}}`))
-	if _, err := s.forge().Pull(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "another one") {
+	s.server.Break("GET /repos/acme/fleet/pulls/1",
+		githubtest.JSON(`{"number":1,"state":"open","head":{"sha":"`+strings.Repeat("a", 40)+
+			`","label":"x:y"},"base":{"ref":"main","repo":{"id":666,"full_name":"eve/fleet"}}}`))
+	if _, err := s.forge().Pull(t.Context(), 1); err == nil || !strings.Contains(err.Error(),
+		"another one") {
 		t.Errorf("a pull request of another repository gives %v", err)
 	}
 }
@@ -194,12 +213,16 @@ func TestPullThatMakesNoSenseIsAnError(t *testing.T) {
 	for name, answer := range map[string]string{
 		"a merge commit that is none": `{"number":1,"state":"closed","merged":true,"merge_commit_sha":"main","head":{"sha":` + sha + `,"label":"x"},` + base + `}`,
 		"a head that is none":         `{"number":1,"state":"open","head":{"sha":"refs/heads/main","label":"x"},` + base + `}`,
-		"another number":              `{"number":2,"state":"open","head":{"sha":` + sha + `,"label":"x"},` + base + `}`,
-		"another state":               `{"number":1,"state":"draft","head":{"sha":` + sha + `,"label":"x"},` + base + `}`,
-		"no base":                     `{"number":1,"state":"open","head":{"sha":` + sha + `,"label":"x"}}`,
+		"another number": `{"number":2,"state":"open","head":{"sha":` + sha +
+			`,"label":"x"},` + base + `}`,
+		"another state": `{"number":1,"state":"draft","head":{"sha":` + sha +
+			`,"label":"x"},` + base + `}`,
+		"no base": `{"number":1,"state":"open","head":{"sha":` + sha +
+			`,"label":"x"}}`,
 	} {
 		s := newStage(t, false)
-		s.server.Break("GET /repos/acme/fleet/pulls/1", githubtest.JSON(strings.Replace(answer, `"id":0`, `"id":`+number(s.repo.ID), 1)))
+		s.server.Break("GET /repos/acme/fleet/pulls/1",
+			githubtest.JSON(strings.Replace(answer, `"id":0`, `"id":`+number(s.repo.ID), 1)))
 		if p, err := s.forge().Pull(t.Context(), 1); err == nil {
 			t.Errorf("with %s it is %+v", name, p)
 		}
@@ -212,7 +235,8 @@ func TestPullsOfARebase(t *testing.T) {
 	s.opened()
 	s.opened()
 	for _, commit := range s.repo.Pull(2).Merge(3) {
-		if of, err := f.PullsOf(t.Context(), fleet.Revision(commit)); err != nil || len(of) != 1 || of[0] != 2 {
+		if of, err := f.PullsOf(t.Context(), fleet.Revision(commit)); err != nil || len(of) != 1 ||
+			of[0] != 2 {
 			t.Errorf("commit %s is of %v (%v)", commit, of, err)
 		}
 	}

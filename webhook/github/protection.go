@@ -35,16 +35,18 @@ const (
 	mayReadGitea    = "administrator of the repository"
 )
 
-// protection is GitHub's: rulesets, which everybody may read but for who is exempt from them, and the older
-// branch protection, which takes more. What any of them enforces is enforced.
-func (f *Forge) protection(ctx context.Context, r repository, branch string, p *fleet.Protection) error {
+// protection is GitHub's: rulesets, which everybody may read but for who is exempt from them, and
+// the older branch protection, which takes more. What any of them enforces is enforced.
+func (f *Forge) protection(ctx context.Context, r repository, branch string,
+	p *fleet.Protection) error {
 	settings, err := f.merging(ctx, r)
 	if err != nil {
 		return err
 	}
 	p.AutoMerge = settings.AutoMerge
 	p.Styles = shown(map[fleet.MergeStyle]*bool{
-		fleet.MergeCommit: settings.Merge, fleet.MergeSquash: settings.Squash, fleet.MergeRebase: settings.Rebase,
+		fleet.MergeCommit: settings.Merge, fleet.MergeSquash: settings.Squash,
+		fleet.MergeRebase: settings.Rebase,
 	})
 	if len(p.Styles) < 3 || p.AutoMerge == nil {
 		p.Unread.Settings = mayReadSettings
@@ -58,8 +60,12 @@ func (f *Forge) protection(ctx context.Context, r repository, branch string, p *
 		return err
 	}
 	sources = append(sources, classic)
-	p.Pushers = exemptFrom(sources, func(s source) (bool, []fleet.Exempt) { return s.pulls, s.push })
-	p.Overriders = exemptFrom(sources, func(s source) (bool, []fleet.Exempt) { return s.checks, s.merge })
+	p.Pushers = exemptFrom(sources, func(s source) (bool, []fleet.Exempt) {
+		return s.pulls, s.push
+	})
+	p.Overriders = exemptFrom(sources, func(s source) (bool, []fleet.Exempt) {
+		return s.checks, s.merge
+	})
 	return nil
 }
 
@@ -74,8 +80,8 @@ func shown(styles map[fleet.MergeStyle]*bool) map[fleet.MergeStyle]bool {
 	return all
 }
 
-// source is one ruleset, or the branch protection: what it demands, and who is exempt. The zero source
-// demands nothing.
+// source is one ruleset, or the branch protection: what it demands, and who is exempt. The zero
+// source demands nothing.
 type source struct {
 	pulls, checks bool
 	push, merge   []fleet.Exempt
@@ -92,7 +98,9 @@ func exemptFrom(sources []source, of func(source) (bool, []fleet.Exempt)) []flee
 		case first:
 			first, out = false, slices.Clone(exempt)
 		default:
-			out = slices.DeleteFunc(out, func(e fleet.Exempt) bool { return !slices.Contains(exempt, e) })
+			out = slices.DeleteFunc(out, func(e fleet.Exempt) bool {
+				return !slices.Contains(exempt, e)
+			})
 		}
 	}
 	return out
@@ -153,9 +161,11 @@ func (r rule) check() error {
 }
 
 // rulesets adds what the rulesets enforce, and returns those that demand something.
-func (f *Forge) rulesets(ctx context.Context, r repository, branch string, p *fleet.Protection) (sources []source, err error) {
+func (f *Forge) rulesets(ctx context.Context, r repository, branch string,
+	p *fleet.Protection) (sources []source, err error) {
 	at := in(r.FullName, "rules", "branches", branch)
-	rules, err := every(ctx, func(r rule) int64 { return r.Ruleset }, pagesOf[rule](f, at, nil, names))
+	rules, err := every(ctx, func(r rule) int64 { return r.Ruleset },
+		pagesOf[rule](f, at, nil, names))
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +199,8 @@ func (r rule) apply(p *fleet.Protection, s *source) {
 		if len(r.Parameters.Methods) == 0 {
 			break
 		}
-		for _, style := range []fleet.MergeStyle{fleet.MergeCommit, fleet.MergeSquash, fleet.MergeRebase} {
+		for _, style := range []fleet.MergeStyle{fleet.MergeCommit, fleet.MergeSquash,
+			fleet.MergeRebase} {
 			if !slices.Contains(r.Parameters.Methods, string(style)) {
 				p.Styles[style] = false // whatever the repository's settings allow
 			}
@@ -204,7 +215,8 @@ func (r rule) apply(p *fleet.Protection, s *source) {
 	case "deletion":
 		p.RefusesDeletion = true
 	case "merge_queue":
-		p.Queue = &fleet.MergeQueue{Style: fleet.MergeStyle(strings.ToLower(r.Parameters.Method)), HeadOnly: r.Parameters.Grouping == "HEADGREEN"}
+		p.Queue = &fleet.MergeQueue{Style: fleet.MergeStyle(strings.ToLower(r.Parameters.Method)),
+			HeadOnly: r.Parameters.Grouping == "HEADGREEN"}
 	}
 }
 
@@ -227,7 +239,8 @@ type actor struct {
 	Mode string `json:"bypass_mode"`
 }
 
-func (f *Forge) exemptions(ctx context.Context, r repository, id int64, p *fleet.Protection, s *source) error {
+func (f *Forge) exemptions(ctx context.Context, r repository, id int64, p *fleet.Protection,
+	s *source) error {
 	a, err := f.get(ctx, in(r.FullName, "rulesets", number(id)), nil)
 	if isGone(err) || hasStatus(err, http.StatusForbidden) {
 		p.Unread.Exempt = mayReadExempt
@@ -395,7 +408,8 @@ func (classic) check() error { return nil }
 
 // classic adds what the branch protection enforces, and returns what it demands. The branch tells
 // everybody which checks it requires.
-func (f *Forge) classic(ctx context.Context, r repository, branch string, p *fleet.Protection) (s source, err error) {
+func (f *Forge) classic(ctx context.Context, r repository, branch string,
+	p *fleet.Protection) (s source, err error) {
 	g, err := f.guarded(ctx, r, branch)
 	if err != nil || !g.Protected {
 		return s, err
@@ -403,7 +417,8 @@ func (f *Forge) classic(ctx context.Context, r repository, branch string, p *fle
 	require(p, g.Protection.Checks)
 	a, err := f.get(ctx, in(r.FullName, "branches", branch, "protection"), nil)
 	switch {
-	case hasStatus(err, http.StatusNotFound) && strings.Contains(err.Error(), "Branch not protected"):
+	case hasStatus(err, http.StatusNotFound) && strings.Contains(err.Error(),
+		"Branch not protected"):
 		return s, nil // rulesets alone protect it
 	case isGone(err) || hasStatus(err, http.StatusForbidden):
 		p.Unread.Rules = mayReadRules

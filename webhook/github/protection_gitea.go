@@ -34,14 +34,17 @@ func (g giteaRule) check() error {
 }
 
 // giteaProtection is Gitea's: one rule applies to a branch, and the branch names it.
-func (f *Forge) giteaProtection(ctx context.Context, r repository, branch string, p *fleet.Protection) error {
+func (f *Forge) giteaProtection(ctx context.Context, r repository, branch string,
+	p *fleet.Protection) error {
 	m, err := f.merging(ctx, r)
 	if err != nil {
 		return err
 	}
 	p.Styles = shown(map[fleet.MergeStyle]*bool{
-		fleet.MergeCommit: m.GiteaMerge, fleet.MergeSquash: m.Squash, fleet.MergeRebase: m.GiteaRebase,
-		fleet.MergeRebaseMerge: m.GiteaRebaseMerge, fleet.MergeFastForward: m.GiteaFastForward, fleet.MergeManual: m.GiteaManual,
+		fleet.MergeCommit: m.GiteaMerge, fleet.MergeSquash: m.Squash,
+		fleet.MergeRebase:      m.GiteaRebase,
+		fleet.MergeRebaseMerge: m.GiteaRebaseMerge, fleet.MergeFastForward: m.GiteaFastForward,
+		fleet.MergeManual: m.GiteaManual,
 	})
 	if m.GiteaDetected != nil && *m.GiteaDetected {
 		p.Styles[fleet.MergeManual] = true
@@ -97,11 +100,13 @@ func (f *Forge) giteaRule(ctx context.Context, r repository, name string) (*gite
 func (g giteaRule) apply(r repository, p *fleet.Protection) {
 	org, _, _ := cutName(r.FullName)
 	p.PullRequests = !g.Push || g.PushSome
-	p.DismissesStale, p.RefusesForce, p.Unguarded = g.Stale, !g.ForcePush, strings.TrimSpace(g.Unguarded)
+	p.DismissesStale, p.RefusesForce, p.Unguarded = g.Stale, !g.ForcePush,
+		strings.TrimSpace(g.Unguarded)
 	requireExactly(p, g.Checked, g.Contexts)
 	if g.Push && g.PushSome {
 		for _, login := range g.PushUsers {
-			p.Pushers = append(p.Pushers, fleet.Exempt{Name: login, User: fleet.Person{Login: login}})
+			p.Pushers = append(p.Pushers, fleet.Exempt{Name: login, User: fleet.Person{
+				Login: login}})
 		}
 		for _, name := range g.PushTeams {
 			p.Pushers = append(p.Pushers, exemptTeam(org, name))
@@ -115,8 +120,8 @@ func (g giteaRule) apply(r repository, p *fleet.Protection) {
 	}
 }
 
-// requireExactly adds the checks that are required by their very names: Gitea takes each entry as a pattern,
-// which one status that fits satisfies, and without entries any status at all is enough.
+// requireExactly adds the checks that are required by their very names: Gitea takes each entry as a
+// pattern, which one status that fits satisfies, and without entries any status at all is enough.
 func requireExactly(p *fleet.Protection, on bool, contexts []string) {
 	for _, name := range contexts {
 		if on && !strings.ContainsAny(name, `*?[]{}\`) {

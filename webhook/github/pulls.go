@@ -25,7 +25,9 @@ func (f *Forge) Repository(ctx context.Context) (int64, string, error) {
 func (f *Forge) here(ctx context.Context) (repository, error) {
 	a, err := f.get(ctx, in(f.name), nil)
 	if isGone(err) {
-		return repository{}, fmt.Errorf("the repository %s is gone, or our account may no longer read it: %w", f.name, err)
+		return repository{},
+			fmt.Errorf("the repository %s is gone, or our account may no longer read it: %w",
+				f.name, err)
 	}
 	if err != nil {
 		return repository{}, err
@@ -42,10 +44,13 @@ func (f *Forge) here(ctx context.Context) (repository, error) {
 	return r, nil
 }
 
-// ours is an error when the id is not that of the repository. Its name may have been given up, and taken by a stranger.
+// ours is an error when the id is not that of the repository. Its name may have been given up, and
+// taken by a stranger.
 func (f *Forge) ours(id int64) error {
 	if pin := f.pin.Load(); id != pin {
-		return fmt.Errorf("repository %s is now another one (id %d, it was %d): nothing is believed", f.name, id, pin)
+		return fmt.Errorf(
+			"repository %s is now another one (id %d, it was %d): nothing is believed", f.name, id,
+			pin)
 	}
 	return nil
 }
@@ -81,11 +86,13 @@ func (f *Forge) pull(ctx context.Context, n int) (fleet.Pull, error) {
 	return f.tell(p)
 }
 
-// noPull proves that there is no such pull request: "not found" is also what a forge says of things that we may not see.
+// noPull proves that there is no such pull request: "not found" is also what a forge says of things
+// that we may not see.
 func (f *Forge) noPull(ctx context.Context, r repository, gone error) error {
 	_, err := pagesOf[pull](f, in(r.FullName, "pulls"), nil, 1)(ctx, 1)
 	if err != nil {
-		return fmt.Errorf("%w, and whether our account may read pull requests is not known: %w", gone, err)
+		return fmt.Errorf("%w, and whether our account may read pull requests is not known: %w",
+			gone, err)
 	}
 	if _, err := f.here(ctx); err != nil {
 		return err
@@ -99,8 +106,10 @@ func (f *Forge) tell(p pull) (fleet.Pull, error) {
 		return fleet.Pull{}, err
 	}
 	told := fleet.Pull{
-		Number: p.Number, Title: p.Title, Author: author(p.User), State: fleet.PullOpen, Draft: p.Draft, Fork: isFork(p),
-		Base: p.Base.Ref, Head: fleet.Revision(p.Head.SHA), URL: link(p.HTMLURL), UpdatedAt: p.UpdatedAt,
+		Number: p.Number, Title: p.Title, Author: author(p.User), State: fleet.PullOpen,
+		Draft: p.Draft, Fork: isFork(p),
+		Base: p.Base.Ref, Head: fleet.Revision(p.Head.SHA), URL: link(p.HTMLURL),
+		UpdatedAt: p.UpdatedAt,
 	}
 	switch {
 	case p.State == "closed" && (p.Merged || p.MergedAt != nil):
@@ -111,8 +120,9 @@ func (f *Forge) tell(p pull) (fleet.Pull, error) {
 	return told, nil
 }
 
-// isFork reports whether others than those who may write to the repository can have made the head. A pull request of Gitea's AGit flow has
-// no branch: anybody who reads the repository may push one, and it claims the repository itself as its head's.
+// isFork reports whether others than those who may write to the repository can have made the head.
+// A pull request of Gitea's AGit flow has no branch: anybody who reads the repository may push one,
+// and it claims the repository itself as its head's.
 func isFork(p pull) bool {
 	return p.Head.Repo == nil || p.Head.Repo.ID != p.Base.Repo.ID || p.Head.Label == ""
 }
@@ -132,11 +142,13 @@ func (f *Forge) OpenPulls(ctx context.Context, base string) ([]fleet.Pull, error
 	if err != nil {
 		return nil, fmt.Errorf("open pull requests: %w", err)
 	}
-	query := url.Values{"state": {"open"}, "base": {base}, "sort": {"created"}, "direction": {"asc"}}
+	query := url.Values{"state": {"open"}, "base": {base}, "sort": {"created"}, "direction": {
+		"asc"}}
 	if f.gitea {
 		query = url.Values{"state": {"open"}, "base_branch": {base}, "sort": {"oldest"}}
 	}
-	all, err := every(ctx, func(p pull) int64 { return int64(p.Number) }, pagesOf[pull](f, in(r.FullName, "pulls"), query, texts))
+	all, err := every(ctx, func(p pull) int64 { return int64(p.Number) },
+		pagesOf[pull](f, in(r.FullName, "pulls"), query, texts))
 	if err != nil {
 		return nil, fmt.Errorf("open pull requests: %w", err)
 	}
@@ -153,8 +165,9 @@ func (f *Forge) OpenPulls(ctx context.Context, base string) ([]fleet.Pull, error
 	return open, nil
 }
 
-// PullsOf implements webhook.Reader. GitHub finds each merged pull request that brought the commit in; Gitea the one whose merge commit it is,
-// which of a rebased pull request is the last of its commits.
+// PullsOf implements webhook.Reader. GitHub finds each merged pull request that brought the commit
+// in; Gitea the one whose merge commit it is, which of a rebased pull request is the last of its
+// commits.
 func (f *Forge) PullsOf(ctx context.Context, commit fleet.Revision) ([]int, error) {
 	numbers, err := f.pullsOf(ctx, commit)
 	if err != nil {
@@ -191,7 +204,8 @@ func (f *Forge) pullsOf(ctx context.Context, commit fleet.Revision) ([]int, erro
 
 func (f *Forge) broughtBy(ctx context.Context, r repository, commit string) ([]pull, error) {
 	if !f.gitea {
-		return every(ctx, func(p pull) int64 { return int64(p.Number) }, pagesOf[pull](f, in(r.FullName, "commits", commit, "pulls"), nil, texts))
+		return every(ctx, func(p pull) int64 { return int64(p.Number) },
+			pagesOf[pull](f, in(r.FullName, "commits", commit, "pulls"), nil, texts))
 	}
 	a, err := f.get(ctx, in(r.FullName, "commits", commit, "pull"), nil)
 	if isGone(err) {

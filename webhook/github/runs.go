@@ -24,9 +24,11 @@ const (
 	mostNotes      = 50    // annotations in one request
 )
 
-// markRuns reports check runs. GitHub keeps what a run has been told: annotations only ever get more, and a run that is completed stays so.
-// So a run is updated as long as that leads to what is meant, and otherwise a new one of the same name takes its place.
-func (f *Forge) markRuns(ctx context.Context, r repository, head string, checks []fleet.Check) error {
+// markRuns reports check runs. GitHub keeps what a run has been told: annotations only ever get
+// more, and a run that is completed stays so. So a run is updated as long as that leads to what is
+// meant, and otherwise a new one of the same name takes its place.
+func (f *Forge) markRuns(ctx context.Context, r repository, head string,
+	checks []fleet.Check) error {
 	standing, err := f.runs(ctx, r, head)
 	if err != nil {
 		return err
@@ -56,10 +58,12 @@ func (l runList) check() error {
 	return nil
 }
 
-// runs are the newest check runs of the commit by name, of those that our App made. Any other App's is as a stranger's.
+// runs are the newest check runs of the commit by name, of those that our App made. Any other App's
+// is as a stranger's.
 func (f *Forge) runs(ctx context.Context, r repository, head string) (map[string]run, error) {
 	pages, err := leaf(ctx, func(ctx context.Context, page int) (sheet[run], error) {
-		q, err := f.paged(ctx, url.Values{"app_id": {number(f.appID)}, "filter": {"all"}}, page, new(int(names)))
+		q, err := f.paged(ctx, url.Values{"app_id": {number(f.appID)}, "filter": {"all"}}, page,
+			new(int(names)))
 		if err != nil {
 			return sheet[run]{}, err
 		}
@@ -76,7 +80,8 @@ func (f *Forge) runs(ctx context.Context, r repository, head string) (map[string
 	newest := map[string]run{}
 	for _, p := range pages {
 		for _, v := range p.items {
-			if v.App != nil && v.App.ID == f.appID && v.HeadSHA == head && v.ID > newest[v.Name].ID {
+			if v.App != nil && v.App.ID == f.appID && v.HeadSHA == head &&
+				v.ID > newest[v.Name].ID {
 				newest[v.Name] = v
 			}
 		}
@@ -84,13 +89,16 @@ func (f *Forge) runs(ctx context.Context, r repository, head string) (map[string
 	return newest, err
 }
 
-// markRun brings one run to what the check says. Of more annotations than one request takes, the run stays in progress until the last.
-func (f *Forge) markRun(ctx context.Context, r repository, head string, c fleet.Check, now run) error {
+// markRun brings one run to what the check says. Of more annotations than one request takes, the
+// run stays in progress until the last.
+func (f *Forge) markRun(ctx context.Context, r repository, head string, c fleet.Check,
+	now run) error {
 	want, err := outcome(c)
 	if err != nil {
 		return err
 	}
-	if now.ID != 0 && now.ExternalID == want.id && now.Status == want.status && now.Conclusion == want.conclusion {
+	if now.ID != 0 && now.ExternalID == want.id && now.Status == want.status &&
+		now.Conclusion == want.conclusion {
 		return nil
 	}
 	if now.Output.Annotations > 0 || now.Status == "completed" && want.status != "completed" {
@@ -120,20 +128,23 @@ func outcome(c fleet.Check) (wanted, error) {
 		return wanted{}, err
 	}
 	sum := sha256.Sum256(text)
-	w := wanted{id: "argosy-" + hex.EncodeToString(sum[:16]), status: "completed", notes: annotations(c.Annotations)}
+	w := wanted{id: "argosy-" + hex.EncodeToString(sum[:16]), status: "completed",
+		notes: annotations(c.Annotations)}
 	switch c.State {
 	case fleet.CheckPending:
 		w.status = "in_progress"
 	case fleet.CheckSuccess, fleet.CheckFailure, fleet.CheckNeutral:
 		w.conclusion = string(c.State)
 	default:
-		return wanted{}, fmt.Errorf("check %s is neither pending, success, failure nor neutral", c.Name)
+		return wanted{}, fmt.Errorf("check %s is neither pending, success, failure nor neutral",
+			c.Name)
 	}
 	return w, nil
 }
 
 // writeRun makes or updates a run with one batch of annotations.
-func (f *Forge) writeRun(ctx context.Context, r repository, head string, c fleet.Check, w wanted, batch []*api.CheckRunAnnotation, now run) (run, error) {
+func (f *Forge) writeRun(ctx context.Context, r repository, head string, c fleet.Check, w wanted,
+	batch []*api.CheckRunAnnotation, now run) (run, error) {
 	summary, title := shorten(c.Summary, longestSummary), cmp.Or(c.Title, c.Name)
 	o := api.CreateCheckRunOptions{
 		Name: c.Name, HeadSHA: head, Status: api.String("in_progress"),
@@ -151,7 +162,8 @@ func (f *Forge) writeRun(ctx context.Context, r repository, head string, c fleet
 	method, at, body := http.MethodPost, in(r.FullName, "check-runs"), any(o)
 	if now.ID != 0 {
 		method, at = http.MethodPatch, in(r.FullName, "check-runs", number(now.ID))
-		body = api.UpdateCheckRunOptions{Name: o.Name, DetailsURL: o.DetailsURL, ExternalID: o.ExternalID, Status: o.Status, Conclusion: o.Conclusion, Output: o.Output}
+		body = api.UpdateCheckRunOptions{Name: o.Name, DetailsURL: o.DetailsURL,
+			ExternalID: o.ExternalID, Status: o.Status, Conclusion: o.Conclusion, Output: o.Output}
 	}
 	a, err := f.write(ctx, method, at, body)
 	if err != nil {

@@ -15,8 +15,9 @@ const longestBody = 65536 // characters of a comment; GitHub refuses longer ones
 
 var errVanished = errors.New("our comment was deleted while it was edited")
 
-// Say implements webhook.Writer. A comment is written to only when we wrote it, it stands on that pull request, and its body begins with the
-// marker. Of several, as two replicas can post in the same moment, the oldest is kept and the others are deleted.
+// Say implements webhook.Writer. A comment is written to only when we wrote it, it stands on that
+// pull request, and its body begins with the marker. Of several, as two replicas can post in the
+// same moment, the oldest is kept and the others are deleted.
 func (f *Forge) Say(ctx context.Context, n int, id int64, marker, body string) (int64, error) {
 	id, err := f.say(ctx, n, id, marker, body)
 	if err != nil {
@@ -48,7 +49,8 @@ func (f *Forge) say(ctx context.Context, n int, id int64, marker, body string) (
 }
 
 func marked(marker, body string) (string, error) {
-	if !strings.HasPrefix(marker, "<!--") || !strings.HasSuffix(marker, "-->") || strings.ContainsAny(marker, "\r\n") {
+	if !strings.HasPrefix(marker, "<!--") || !strings.HasSuffix(marker, "-->") ||
+		strings.ContainsAny(marker, "\r\n") {
 		return "", errors.New("the marker is one line with an HTML comment")
 	}
 	if !strings.HasPrefix(body, marker) {
@@ -61,7 +63,8 @@ func marked(marker, body string) (string, error) {
 }
 
 // sayAgain edits the comment with the id if it is still there and ours.
-func (f *Forge) sayAgain(ctx context.Context, r repository, us account, n int, id int64, marker, body string) (bool, error) {
+func (f *Forge) sayAgain(ctx context.Context, r repository, us account, n int, id int64, marker,
+	body string) (bool, error) {
 	a, err := f.get(ctx, in(r.FullName, "issues", "comments", number(id)), nil)
 	if isGone(err) || err == nil && len(a.body) == 0 { // Gitea says 204 of what is no comment
 		return false, nil
@@ -84,7 +87,8 @@ func (f *Forge) sayAgain(ctx context.Context, r repository, us account, n int, i
 }
 
 // sayAnew finds our comment among all, and posts one if there is none.
-func (f *Forge) sayAnew(ctx context.Context, r repository, us account, n int, marker, body string) (int64, error) {
+func (f *Forge) sayAnew(ctx context.Context, r repository, us account, n int, marker,
+	body string) (int64, error) {
 	all, err := f.comments(ctx, r, n)
 	if err != nil {
 		return 0, err
@@ -102,7 +106,8 @@ func (f *Forge) sayAnew(ctx context.Context, r repository, us account, n int, ma
 		return 0, err
 	}
 	for _, c := range ours[1:] {
-		_, err := f.write(ctx, http.MethodDelete, in(r.FullName, "issues", "comments", number(c.ID)), nil)
+		_, err := f.write(ctx, http.MethodDelete, in(r.FullName, "issues", "comments",
+			number(c.ID)), nil)
 		if err != nil && !isGone(err) {
 			return 0, err
 		}
@@ -111,7 +116,8 @@ func (f *Forge) sayAnew(ctx context.Context, r repository, us account, n int, ma
 }
 
 func (f *Forge) post(ctx context.Context, r repository, n int, body string) (int64, error) {
-	a, err := f.write(ctx, http.MethodPost, in(r.FullName, "issues", number(n), "comments"), &api.IssueComment{Body: &body})
+	a, err := f.write(ctx, http.MethodPost, in(r.FullName, "issues", number(n), "comments"),
+		&api.IssueComment{Body: &body})
 	if err != nil {
 		return 0, err
 	}
@@ -119,12 +125,14 @@ func (f *Forge) post(ctx context.Context, r repository, n int, body string) (int
 	return c.ID, err
 }
 
-// edit leaves a comment alone that says the same already: an edit is one more request, and one more mark on the page.
+// edit leaves a comment alone that says the same already: an edit is one more request, and one more
+// mark on the page.
 func (f *Forge) edit(ctx context.Context, r repository, c comment, body string) error {
 	if sameText(c.Body, body) {
 		return nil
 	}
-	a, err := f.write(ctx, http.MethodPatch, in(r.FullName, "issues", "comments", number(c.ID)), &api.IssueComment{Body: &body})
+	a, err := f.write(ctx, http.MethodPatch, in(r.FullName, "issues", "comments", number(c.ID)),
+		&api.IssueComment{Body: &body})
 	if isGone(err) {
 		return errVanished
 	}
@@ -143,7 +151,9 @@ func sameText(a, b string) bool {
 	return tidy(a) == tidy(b)
 }
 
-// standsOn reports whether the comment is one of the pull request's. Gitea tells of the pull request, GitHub of the issue that it also is.
+// standsOn reports whether the comment is one of the pull request's. Gitea tells of the pull
+// request, GitHub of the issue that it also is.
 func standsOn(c comment, n int) bool {
-	return strings.HasSuffix(c.IssueURL, "/"+number(n)) || strings.HasSuffix(c.PullURL, "/"+number(n))
+	return strings.HasSuffix(c.IssueURL, "/"+number(n)) || strings.HasSuffix(c.PullURL,
+		"/"+number(n))
 }

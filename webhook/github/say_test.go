@@ -31,7 +31,8 @@ func TestSayWritesOnlyWhatIsNew(t *testing.T) {
 			t.Errorf("%d edits say what was said", n)
 		}
 		s.said(f, id, "two")
-		if posts, edits := s.server.Count("POST /repos/acme/fleet/issues/"), s.server.Count("PATCH "); posts != 1 || edits != 1 {
+		if posts, edits := s.server.Count("POST /repos/acme/fleet/issues/"), s.server.Count(
+			"PATCH "); posts != 1 || edits != 1 {
 			t.Errorf("there were %d posts and %d edits", posts, edits)
 		}
 	})
@@ -60,7 +61,9 @@ func TestSayKeepsTheOldestOfTwo(t *testing.T) {
 // Whatever goes wrong in a call, it posts once at most, and the next call finds what was posted.
 func TestSayPostsOnceWhateverFails(t *testing.T) {
 	for name, where := range map[string]string{
-		"reading us": "GET /user*", "reading the comments": "GET /repos/acme/fleet/issues/1/comments", "posting": "POST /repos/acme/fleet/issues/1/comments",
+		"reading us":           "GET /user*",
+		"reading the comments": "GET /repos/acme/fleet/issues/1/comments",
+		"posting":              "POST /repos/acme/fleet/issues/1/comments",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, false)
@@ -103,7 +106,8 @@ func TestSayGoesOnWhenOursVanishes(t *testing.T) {
 	s.opened()
 	f := s.forge()
 	id := s.said(f, 0, "one")
-	s.server.Watch("PATCH /repos/acme/fleet/issues/comments/"+number(id), func() { s.repo.DeleteComment(id) })
+	s.server.Watch("PATCH /repos/acme/fleet/issues/comments/"+number(id),
+		func() { s.repo.DeleteComment(id) })
 	if again := s.said(f, id, "two"); again == id {
 		t.Error("a comment that vanished was edited")
 	}

@@ -37,7 +37,8 @@ type stage struct {
 func newStage(t testing.TB, asApp bool) *stage {
 	s := &stage{t: t, server: githubtest.Start(t), people: map[int64]*githubtest.Account{}}
 	acme := s.server.Organization("acme")
-	admin, writer, reader, stranger := s.person("alice"), s.person("bob"), s.person("carol"), s.person("mallory")
+	admin, writer, reader, stranger := s.person("alice"), s.person("bob"), s.person("carol"),
+		s.person("mallory")
 	s.repo = s.server.Repository(acme, "fleet", true)
 	s.repo.Grant(s.people[admin.ID], "admin")
 	s.repo.Grant(s.people[writer.ID], "write")
@@ -55,7 +56,8 @@ func newStage(t testing.TB, asApp bool) *stage {
 		s.repo.Hook("https://argosy.example/webhook/github")
 	}
 	s.cast = forgetest.Cast{
-		Base: "main", Self: fleet.Person{ID: s.self.ID, Login: s.self.Login}, Admin: admin, Writer: writer, Reader: reader, Stranger: stranger, Team: "acme/leads",
+		Base: "main", Self: fleet.Person{ID: s.self.ID, Login: s.self.Login}, Admin: admin,
+		Writer: writer, Reader: reader, Stranger: stranger, Team: "acme/leads",
 		TeamID: s.server.TeamID("acme", "leads"),
 	}
 	return s
@@ -69,11 +71,14 @@ func (s *stage) person(login string) fleet.Person {
 
 // config is that of the stage's repository; a test may change it.
 func (s *stage) config() Config {
-	c := Config{BaseURL: s.server.URL, Repository: s.repo.Name, RepositoryID: s.repo.ID, AllowHTTP: true, HookURL: "https://argosy.example/webhook/github"}
+	c := Config{BaseURL: s.server.URL, Repository: s.repo.Name, RepositoryID: s.repo.ID,
+		AllowHTTP: true, HookURL: "https://argosy.example/webhook/github"}
 	if s.app == nil {
 		c.Auth.Token = func(context.Context) (string, error) { return s.token, nil }
 	} else {
-		c.Auth.App = &App{ID: s.app.ID, Key: func(context.Context) ([]byte, error) { return s.app.Key, nil }}
+		c.Auth.App = &App{ID: s.app.ID, Key: func(context.Context) ([]byte, error) {
+			return s.app.Key, nil
+		}}
 	}
 	return c
 }
@@ -101,7 +106,9 @@ func (s *stage) Open(by fleet.Person, title string) (int, fleet.Revision) {
 	return p.Number, fleet.Revision(p.Head)
 }
 
-func (s *stage) Push(number int) fleet.Revision { return fleet.Revision(s.repo.Pull(number).Push()) }
+func (s *stage) Push(number int) fleet.Revision {
+	return fleet.Revision(s.repo.Pull(number).Push())
+}
 
 func (s *stage) Merge(number int) fleet.Revision {
 	return fleet.Revision(s.repo.Pull(number).Merge(1)[0])
@@ -113,12 +120,17 @@ func (s *stage) Comment(number int, by fleet.Person, body string) int64 {
 	return s.repo.Comment(number, s.people[by.ID], body).ID
 }
 
-func (s *stage) Edit(_ int, comment int64, _ fleet.Person, body string) { s.repo.Edit(comment, body) }
-func (s *stage) DeleteComment(_ int, comment int64)                     { s.repo.DeleteComment(comment) }
+func (s *stage) Edit(_ int, comment int64, _ fleet.Person, body string) {
+	s.repo.Edit(comment, body)
+}
+func (s *stage) DeleteComment(_ int, comment int64) {
+	s.repo.DeleteComment(comment)
+}
 
 func (s *stage) Review(number int, by fleet.Person, state fleet.ReviewState) {
 	word := map[fleet.ReviewState]string{
-		fleet.ReviewApproved: "APPROVED", fleet.ReviewChanges: "CHANGES_REQUESTED", fleet.ReviewCommented: "COMMENTED",
+		fleet.ReviewApproved: "APPROVED", fleet.ReviewChanges: "CHANGES_REQUESTED",
+		fleet.ReviewCommented: "COMMENTED",
 	}[state]
 	s.repo.Pull(number).Review(s.people[by.ID], word)
 }
@@ -130,7 +142,8 @@ func (s *stage) Shown(head fleet.Revision) map[string]forgetest.Shown {
 	shown := map[string]forgetest.Shown{}
 	if s.app == nil {
 		for name, v := range s.repo.Statuses(string(head)) {
-			shown[name] = forgetest.Shown{State: fleet.CheckState(v.State), Title: v.Description, URL: v.Target}
+			shown[name] = forgetest.Shown{State: fleet.CheckState(v.State), Title: v.Description,
+				URL: v.Target}
 		}
 		return shown
 	}
@@ -152,9 +165,10 @@ func (s *stage) Protect(r forgetest.Rules) {
 		for _, name := range r.Checks {
 			checks = append(checks, map[string]any{"context": name})
 		}
-		rules = append(rules, map[string]any{"type": "required_status_checks", "parameters": map[string]any{
-			"required_status_checks": checks, "strict_required_status_checks_policy": false,
-		}})
+		rules = append(rules, map[string]any{"type": "required_status_checks",
+			"parameters": map[string]any{
+				"required_status_checks": checks, "strict_required_status_checks_policy": false,
+			}})
 	}
 	if r.PullRequests {
 		methods := []any{"merge", "squash", "rebase"}
@@ -162,19 +176,25 @@ func (s *stage) Protect(r forgetest.Rules) {
 			methods = methods[:2]
 		}
 		rules = append(rules, map[string]any{"type": "pull_request", "parameters": map[string]any{
-			"allowed_merge_methods": methods, "dismiss_stale_reviews_on_push": r.Stale, "require_code_owner_review": false,
-			"require_last_push_approval": false, "required_approving_review_count": 0, "required_review_thread_resolution": false,
+			"allowed_merge_methods": methods, "dismiss_stale_reviews_on_push": r.Stale,
+			"require_code_owner_review":  false,
+			"require_last_push_approval": false, "required_approving_review_count": 0,
+			"required_review_thread_resolution": false,
 		}})
 	}
-	rules = append(rules, map[string]any{"type": "non_fast_forward"}, map[string]any{"type": "deletion"})
+	rules = append(rules, map[string]any{"type": "non_fast_forward"}, map[string]any{
+		"type": "deletion"})
 	if r.Pusher.ID != 0 {
-		exempt = append(exempt, map[string]any{"actor_id": r.Pusher.ID, "actor_type": "User", "bypass_mode": "always"})
+		exempt = append(exempt, map[string]any{"actor_id": r.Pusher.ID, "actor_type": "User",
+			"bypass_mode": "always"})
 	}
 	if _, slug, ok := strings.Cut(r.PushingTeam, "/"); ok {
-		exempt = append(exempt, map[string]any{"actor_id": s.server.TeamID("acme", slug), "actor_type": "Team", "bypass_mode": "always"})
+		exempt = append(exempt, map[string]any{"actor_id": s.server.TeamID("acme", slug),
+			"actor_type": "Team", "bypass_mode": "always"})
 	}
 	if !r.Everybody {
-		exempt = append(exempt, map[string]any{"actor_id": 5, "actor_type": "RepositoryRole", "bypass_mode": "pull_request"})
+		exempt = append(exempt, map[string]any{"actor_id": 5, "actor_type": "RepositoryRole",
+			"bypass_mode": "pull_request"})
 	}
 	s.repo.Ruleset(exempt, rules...)
 	s.repo.Merges("allow_rebase_merge", !r.NoRebase)

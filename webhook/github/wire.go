@@ -14,7 +14,9 @@ import (
 )
 
 const (
-	answerBytes = 32 << 20 // of one answer, unpacked: fifty comments of GitHub's 65,536 characters, each written as \uXXXX, are 20 MB
+	// of one answer, unpacked: fifty comments of GitHub's 65,536 characters, each written as
+	// \uXXXX, are 20 MB
+	answerBytes = 32 << 20
 	longestWait = time.Hour
 )
 
@@ -23,8 +25,9 @@ var (
 	errTooLarge  = fmt.Errorf("the forge answers with more than %d MiB", answerBytes>>20)
 )
 
-// wire carries requests to the one host. Each answer is read whole, within bounds, and what it repeats of the credential is taken out, so
-// that nobody above it can print one. Answers with an ETag are kept, and asked for again on the condition that they have changed.
+// wire carries requests to the one host. Each answer is read whole, within bounds, and what it
+// repeats of the credential is taken out, so that nobody above it can print one. Answers with an
+// ETag are kept, and asked for again on the condition that they have changed.
 type wire struct {
 	base   *url.URL
 	next   http.RoundTripper
@@ -50,7 +53,8 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	tame(answer.Header, time.Now())
 	if answer.StatusCode == http.StatusNotModified {
 		if before == nil {
-			return nil, errors.New("the forge says that nothing has changed, and was not asked that")
+			return nil,
+				errors.New("the forge says that nothing has changed, and was not asked that")
 		}
 		return before.revive(answer), nil
 	}
@@ -79,7 +83,8 @@ func (w *wire) exchange(r *http.Request, credential string) (*http.Response, []b
 		}
 	}
 	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	answer.Status = strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode) // not what the other side calls it
+	// not what the other side calls it
+	answer.Status = strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode)
 	return answer, body, nil
 }
 
@@ -112,7 +117,8 @@ func redactBytes(text []byte, credential string) []byte {
 	return bytes.ReplaceAll(text, []byte(credential), []byte(redacted))
 }
 
-// tame makes sense of the headers that say when to ask again: GitHub's client believes them whatever they say, and would wait for years.
+// tame makes sense of the headers that say when to ask again: GitHub's client believes them
+// whatever they say, and would wait for years.
 func tame(h http.Header, now time.Time) {
 	if after, ok := retryAfter(h, now); ok {
 		h.Set("Retry-After", strconv.Itoa(int(after/time.Second)))
@@ -120,7 +126,8 @@ func tame(h http.Header, now time.Time) {
 		h.Del("Retry-After")
 	}
 	reset, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64)
-	if _, bad := strconv.Atoi(h.Get("X-RateLimit-Remaining")); err != nil || bad != nil || reset <= 0 {
+	if _, bad := strconv.Atoi(h.Get("X-RateLimit-Remaining")); err != nil || bad != nil ||
+		reset <= 0 {
 		h.Del("X-RateLimit-Reset")
 		h.Del("X-RateLimit-Remaining")
 		return

@@ -11,7 +11,8 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-// Two walls keep credentials at home: redirects elsewhere are not followed, and nothing is sent anywhere else whoever asks.
+// Two walls keep credentials at home: redirects elsewhere are not followed, and nothing is sent
+// anywhere else whoever asks.
 func TestNothingIsSentElsewhere(t *testing.T) {
 	base, err := url.Parse("https://git.example.com/api/v3/")
 	if err != nil {
@@ -23,7 +24,9 @@ func TestNothingIsSentElsewhere(t *testing.T) {
 		return nil, errors.New("sent")
 	})}
 	for _, target := range []string{
-		"http://git.example.com/api/v3/", "https://git.example.com:8443/", "https://git.example.com.evil.example/", "https://evil.example/", "https://x@git.example.com/",
+		"http://git.example.com/api/v3/", "https://git.example.com:8443/",
+		"https://git.example.com.evil.example/", "https://evil.example/",
+		"https://x@git.example.com/",
 	} {
 		r, err := http.NewRequest(http.MethodGet, target, nil)
 		if err != nil {
@@ -38,22 +41,26 @@ func TestNothingIsSentElsewhere(t *testing.T) {
 	}
 }
 
-// Headers that say when to ask again are believed within an hour, and not at all when they make no sense.
+// Headers that say when to ask again are believed within an hour, and not at all when they make no
+// sense.
 func TestTameHeaders(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	at := func(seconds int64) string { return strconv.FormatInt(now.Unix()+seconds, 10) }
 	for name, c := range map[string]struct{ after, remaining, reset, wantAfter, wantReset string }{
-		"sense":                  {"30", "0", at(60), "30", at(60)},
-		"a date":                 {now.Add(40 * time.Second).UTC().Format(http.TimeFormat), "7", at(0), "40", at(0)},
+		"sense": {"30", "0", at(60), "30", at(60)},
+		"a date": {now.Add(40 * time.Second).UTC().Format(http.TimeFormat), "7",
+			at(0), "40", at(0)},
 		"too far":                {"86400", "0", "99999999999", "3600", at(3600)},
 		"nonsense":               {"soon", "0", "tomorrow", "", ""},
 		"a reset and no count":   {"", "", at(60), "", ""},
 		"a count and no reset":   {"", "0", "", "", ""},
 		"before the world began": {"", "0", "-5", "", ""},
 	} {
-		h := http.Header{"Retry-After": {c.after}, "X-Ratelimit-Remaining": {c.remaining}, "X-Ratelimit-Reset": {c.reset}}
+		h := http.Header{"Retry-After": {c.after}, "X-Ratelimit-Remaining": {c.remaining},
+			"X-Ratelimit-Reset": {c.reset}}
 		tame(h, now)
-		if h.Get("Retry-After") != c.wantAfter || h.Get("X-RateLimit-Reset") != c.wantReset || h.Get("X-RateLimit-Remaining") != "" && c.wantReset == "" {
+		if h.Get("Retry-After") != c.wantAfter || h.Get("X-RateLimit-Reset") != c.wantReset ||
+			h.Get("X-RateLimit-Remaining") != "" && c.wantReset == "" {
 			t.Errorf("%s becomes %v", name, h)
 		}
 	}
@@ -65,7 +72,8 @@ func TestHalfALimitIsNone(t *testing.T) {
 	f := s.forge()
 	body := `{"id":` + number(s.repo.ID) + `,"full_name":"acme/fleet"}`
 	s.server.Break("GET /repos/acme/fleet", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-RateLimit-Reset", strconv.FormatInt(time.Now().Add(time.Minute).Unix(), 10))
+		w.Header().Set("X-RateLimit-Reset", strconv.FormatInt(time.Now().Add(time.Minute).Unix(),
+			10))
 		githubtest.JSON(body)(w, r)
 	})
 	for range 2 {

@@ -28,14 +28,19 @@ type BranchRule struct {
 }
 
 // BranchRules compares the protection of the branch with what Argosy relies on. directPush is
-// forge.directPush of the settings. What the protection does not state while something of it is unread is
-// not checked.
+// forge.directPush of the settings. What the protection does not state while something of it is
+// unread is not checked.
 func BranchRules(p fleet.Protection, directPush []string) []BranchRule {
 	return []BranchRule{
-		requiredChecks(p), sourceOfChecks(p), directPushes(p, directPush), overrides(p), staleApprovals(p),
-		refused("force pushes", p.RefusesForce, p, "a force push takes reviewed commits off the branch; Argosy then waits for an approval of the whole history",
-			`ruleset "Block force pushes": on`, `branch protection "Force Push": "Disable Force Push"`),
-		refused("deletion", p.RefusesDeletion, p, "whoever may write can delete the branch and push another one of its name",
+		requiredChecks(p), sourceOfChecks(p), directPushes(p, directPush), overrides(p),
+		staleApprovals(p),
+		refused("force pushes", p.RefusesForce, p,
+			"a force push takes reviewed commits off the branch; Argosy then waits for an "+
+				"approval of the whole history",
+			`ruleset "Block force pushes": on`,
+			`branch protection "Force Push": "Disable Force Push"`),
+		refused("deletion", p.RefusesDeletion, p,
+			"whoever may write can delete the branch and push another one of its name",
 			`ruleset "Restrict deletions": on`, "branch protection: add a rule for the branch"),
 		mergeStyles(p), mergeQueue(p), autoMerge(p),
 	}
@@ -52,7 +57,8 @@ func (b BranchRule) kept(text string) BranchRule {
 }
 
 func (b BranchRule) unknown(permission string) BranchRule {
-	b.State, b.Text, b.Fix = RuleUnknown, "Argosy's account may not read it", "reading it takes "+permission+"; or look yourself"
+	b.State, b.Text, b.Fix = RuleUnknown, "Argosy's account may not read it",
+		"reading it takes "+permission+"; or look yourself"
 	return b
 }
 
@@ -69,7 +75,9 @@ var ourChecks = []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners
 // missingChecks is those of the three that nothing requires.
 func missingChecks(p fleet.Protection) []string {
 	return slices.DeleteFunc(slices.Clone(ourChecks), func(name string) bool {
-		return slices.ContainsFunc(p.Checks, func(c fleet.RequiredCheck) bool { return c.Name == name })
+		return slices.ContainsFunc(p.Checks, func(c fleet.RequiredCheck) bool {
+			return c.Name == name
+		})
 	})
 }
 
@@ -83,9 +91,12 @@ func requiredChecks(p fleet.Protection) BranchRule {
 		return b.unknown(p.Unread.Rules)
 	}
 	return b.broken(
-		strings.Join(missing, ", ")+" not required: a pull request is merged before or although Argosy objects, and its files are held afterwards",
+		strings.Join(missing, ", ")+
+			" not required: a pull request is merged before or although Argosy objects, and its "+
+			"files are held afterwards",
 		on(p, `ruleset "Require status checks to pass": add `+strings.Join(missing, ", "),
-			`branch protection "Enable Status Check": add a line for each of `+strings.Join(missing, ", ")+
+			`branch protection "Enable Status Check": add a line for each of `+strings.Join(missing,
+				", ")+
 				` (one status satisfies a pattern such as argosy/*, while the others are still missing)`))
 }
 
@@ -109,38 +120,54 @@ func sourceOfChecks(p fleet.Protection) BranchRule {
 	open = slices.DeleteFunc(open, bound)
 	switch {
 	case len(others) > 0:
-		return b.broken("another App's check is required: "+strings.Join(others, ", ")+"; Argosy never reports it",
+		return b.broken("another App's check is required: "+strings.Join(others, ", ")+
+			"; Argosy never reports it",
 			`ruleset "Require status checks to pass": choose the App that Argosy reports as`)
 	case p.Host == "Gitea":
-		return b.kept("Gitea takes a check from whoever may write; Argosy corrects it, and holds what was merged by it")
+		return b.kept(
+			"Gitea takes a check from whoever may write; Argosy corrects it, and holds what was " +
+				"merged by it")
 	case p.App == 0:
-		return b.broken("Argosy reports with a token, and such a check counts from whoever may write",
-			"settings forge.app: use a GitHub App (`argosy bootstrap github`), and choose it as the source of each check")
+		return b.broken(
+			"Argosy reports with a token, and such a check counts from whoever may write",
+			"settings forge.app: use a GitHub App (`argosy bootstrap github`), and choose it as "+
+				"the source of each check")
 	case len(open) > 0:
-		return b.broken(strings.Join(open, ", ")+" from any source: whoever may write can set it to success",
-			`ruleset "Require status checks to pass": choose the App `+strconv.FormatInt(p.App, 10)+` as the source of each`)
+		return b.broken(strings.Join(open, ", ")+
+			" from any source: whoever may write can set it to success",
+			`ruleset "Require status checks to pass": choose the App `+strconv.FormatInt(p.App, 10)+
+				` as the source of each`)
 	case len(missingChecks(p)) > 0 && p.Unread.Rules != "":
 		return b.unknown(p.Unread.Rules)
 	case len(missingChecks(p)) == len(ourChecks):
-		return b.broken("no check is required, so none has a source", "require the checks, with the App "+strconv.FormatInt(p.App, 10)+" as their source")
+		return b.broken("no check is required, so none has a source",
+			"require the checks, with the App "+strconv.FormatInt(p.App, 10)+" as their source")
 	}
 	return b.kept("only the App " + strconv.FormatInt(p.App, 10) + " counts")
 }
 
 func directPushes(p fleet.Protection, directPush []string) BranchRule {
 	b := BranchRule{Name: "direct pushes"}
-	fix := on(p, `ruleset "Require a pull request before merging": on, without bypass for others than forge.directPush of the settings`,
+	fix := on(p,
+		`ruleset "Require a pull request before merging": on, without bypass for others than forge.directPush of the settings`,
 		`branch protection "Push": "Disable Push", or "Whitelist Restricted Push" for nobody but forge.directPush of the settings`)
-	unlisted := slices.DeleteFunc(slices.Clone(p.Pushers), func(e fleet.Exempt) bool { return pushesAsListed(e, directPush) })
+	unlisted := slices.DeleteFunc(slices.Clone(p.Pushers), func(e fleet.Exempt) bool {
+		return pushesAsListed(e, directPush)
+	})
 	switch {
 	case !p.PullRequests && p.Unread.Rules != "":
 		return b.unknown(p.Unread.Rules)
 	case !p.PullRequests:
-		return b.broken("whoever may write may push without a pull request; what they push is held until somebody approves it", fix)
+		return b.broken(
+			"whoever may write may push without a pull request; what they push is held until "+
+				"somebody approves it", fix)
 	case len(unlisted) > 0:
-		return b.broken(names(unlisted)+" may push without a pull request and forge.directPush does not list them: what they push is held", fix)
+		return b.broken(names(unlisted)+
+			" may push without a pull request and forge.directPush does not list them: what "+
+			"they push is held", fix)
 	case p.Unguarded != "":
-		return b.broken("whoever may write may push files that fit "+p.Unguarded+" without a pull request; what they push is held",
+		return b.broken("whoever may write may push files that fit "+p.Unguarded+
+			" without a pull request; what they push is held",
 			`branch protection "Unprotected file patterns": empty`)
 	case p.Unread.Exempt != "":
 		return b.unknown(p.Unread.Exempt)
@@ -172,8 +199,10 @@ func overrides(p fleet.Protection) BranchRule {
 	b := BranchRule{Name: "merges past the checks"}
 	switch {
 	case len(p.Overriders) > 0:
-		return b.broken(names(p.Overriders)+" may merge although a check fails; what they merge unreviewed is held",
-			on(p, `ruleset "Bypass list": empty; branch protection "Do not allow bypassing the above settings": on`,
+		return b.broken(names(p.Overriders)+
+			" may merge although a check fails; what they merge unreviewed is held",
+			on(p,
+				`ruleset "Bypass list": empty; branch protection "Do not allow bypassing the above settings": on`,
 				`branch protection "Block Administrator Merge Override": on`))
 	case p.Unread.Exempt != "":
 		return b.unknown(p.Unread.Exempt)
@@ -193,8 +222,11 @@ func staleApprovals(p fleet.Protection) BranchRule {
 	case p.Unread.Rules != "":
 		return b.unknown(p.Unread.Rules)
 	}
-	return b.broken("an approval of an earlier head stays on the page; Argosy does not count it, and whoever looks at the page does",
-		on(p, `ruleset "Dismiss stale pull request approvals when new commits are pushed": on`, `branch protection "Dismiss stale approvals": on`))
+	return b.broken(
+		"an approval of an earlier head stays on the page; Argosy does not count it, and "+
+			"whoever looks at the page does",
+		on(p, `ruleset "Dismiss stale pull request approvals when new commits are pushed": on`,
+			`branch protection "Dismiss stale approvals": on`))
 }
 
 func refused(name string, is bool, p fleet.Protection, why, github, gitea string) BranchRule {
@@ -208,18 +240,23 @@ func refused(name string, is bool, p fleet.Protection, why, github, gitea string
 	return b.broken(why, on(p, github, gitea))
 }
 
-// weakens says what a merge style takes away from what Argosy enforces; those that are not named take nothing.
+// weakens says what a merge style takes away from what Argosy enforces; those that are not named
+// take nothing.
 var weakens = map[fleet.MergeStyle]string{
-	fleet.MergeRebase: "a rebase writes commits that no plan showed and drops the merges of the head: what such a merge had undone comes back",
-	fleet.MergeRebaseMerge: "a rebase with a merge commit writes commits that no plan showed and drops the merges of the head: " +
+	fleet.MergeRebase: "a rebase writes commits that no plan showed and drops the merges of the " +
+		"head: what such a merge had undone comes back",
+	fleet.MergeRebaseMerge: "a rebase with a merge commit writes commits that no plan showed " +
+		"and drops the merges of the head: " +
 		"what such a merge had undone comes back",
-	fleet.MergeManual: "a manual merge lets whoever may push name any commit of the branch as the merge of an approved pull request",
+	fleet.MergeManual: "a manual merge lets whoever may push name any commit of the branch as " +
+		"the merge of an approved pull request",
 }
 
 var settingOf = map[fleet.MergeStyle][2]string{ // GitHub's and Gitea's
 	fleet.MergeRebase:      {`"Allow rebase merging"`, `"Rebase then fast-forward"`},
 	fleet.MergeRebaseMerge: {"", `"Rebase then create merge commit"`},
-	fleet.MergeManual:      {"", `"Mark pull request as manually merged" and "Enable autodetection of manual merges"`},
+	fleet.MergeManual: {
+		"", `"Mark pull request as manually merged" and "Enable autodetection of manual merges"`},
 }
 
 func mergeStyles(p fleet.Protection) BranchRule {
@@ -227,12 +264,14 @@ func mergeStyles(p fleet.Protection) BranchRule {
 	var why, off, fine []string
 	unread := false
 	for _, style := range []fleet.MergeStyle{
-		fleet.MergeCommit, fleet.MergeSquash, fleet.MergeFastForward, fleet.MergeRebase, fleet.MergeRebaseMerge, fleet.MergeManual,
+		fleet.MergeCommit, fleet.MergeSquash, fleet.MergeFastForward, fleet.MergeRebase,
+		fleet.MergeRebaseMerge, fleet.MergeManual,
 	} {
 		allowed, known := p.Styles[style]
 		switch {
 		case !known:
-			unread = unread || style == fleet.MergeRebase || weakens[style] != "" && p.Host == "Gitea"
+			unread = unread || style == fleet.MergeRebase || weakens[style] != "" &&
+				p.Host == "Gitea"
 		case allowed && weakens[style] != "":
 			why = append(why, weakens[style])
 			off = append(off, on(p, settingOf[style][0], settingOf[style][1]))
@@ -246,7 +285,8 @@ func mergeStyles(p fleet.Protection) BranchRule {
 			"repository settings, pull requests: "+strings.Join(off, ", ")+" off")
 	case unread:
 		b = b.unknown(p.Unread.Settings)
-		b.Fix += on(p, `; or set "Allowed merge methods" of the ruleset's "Require a pull request before merging" to merge and squash, which everybody may read`, "")
+		b.Fix += on(p,
+			`; or set "Allowed merge methods" of the ruleset's "Require a pull request before merging" to merge and squash, which everybody may read`, "")
 		return b
 	}
 	text := "no style that writes commits which nobody saw"
@@ -262,17 +302,23 @@ func mergeQueue(p fleet.Protection) BranchRule {
 	case p.Queue == nil && p.Host == "Gitea":
 		return b.kept("Gitea has none")
 	case p.Queue == nil:
-		return b.kept("none is required by a ruleset; a queue's commits are judged like any other merge")
+		return b.kept(
+			"none is required by a ruleset; a queue's commits are judged like any other merge")
 	case weakens[p.Queue.Style] != "":
-		return b.broken("the queue merges by "+string(p.Queue.Style)+": "+weakens[p.Queue.Style], `ruleset "Require merge queue", "Merge method": merge or squash`)
+		return b.broken("the queue merges by "+string(p.Queue.Style)+": "+weakens[p.Queue.Style],
+			`ruleset "Require merge queue", "Merge method": merge or squash`)
 	case p.Queue.HeadOnly:
-		return b.broken("of a group only the last commit has to pass the checks: the merges before it reach the branch although Argosy objects to them",
+		return b.broken(
+			"of a group only the last commit has to pass the checks: the merges before it reach "+
+				"the branch although Argosy objects to them",
 			`ruleset "Require merge queue", "Only merge non-failing pull requests": on`)
 	}
-	return b.kept(fmt.Sprintf("it merges by %s, and each commit has to pass the checks", p.Queue.Style))
+	return b.kept(fmt.Sprintf("it merges by %s, and each commit has to pass the checks",
+		p.Queue.Style))
 }
 
-// autoMerge is harmless behind required checks: until Argosy has looked at a head, they are missing.
+// autoMerge is harmless behind required checks: until Argosy has looked at a head, they are
+// missing.
 func autoMerge(p fleet.Protection) BranchRule {
 	b := BranchRule{Name: "auto-merge"}
 	missing := missingChecks(p)
@@ -287,5 +333,6 @@ func autoMerge(p fleet.Protection) BranchRule {
 		return b.unknown(p.Unread.Settings)
 	}
 	return b.broken("it merges without waiting for "+strings.Join(missing, ", "),
-		on(p, `require the checks, or repository settings "Allow auto-merge": off`, "require the checks: Gitea has no setting that switches it off"))
+		on(p, `require the checks, or repository settings "Allow auto-merge": off`,
+			"require the checks: Gitea has no setting that switches it off"))
 }

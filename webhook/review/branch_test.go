@@ -11,8 +11,10 @@ import (
 func tight(host string) fleet.Protection {
 	off := false
 	p := fleet.Protection{
-		Host: host, PullRequests: true, DismissesStale: true, RefusesForce: true, RefusesDeletion: true, AutoMerge: &off,
-		Styles: map[fleet.MergeStyle]bool{fleet.MergeCommit: true, fleet.MergeSquash: true, fleet.MergeRebase: false},
+		Host: host, PullRequests: true, DismissesStale: true, RefusesForce: true,
+		RefusesDeletion: true, AutoMerge: &off,
+		Styles: map[fleet.MergeStyle]bool{fleet.MergeCommit: true, fleet.MergeSquash: true,
+			fleet.MergeRebase: false},
 	}
 	if host == "GitHub" {
 		p.App = 17
@@ -48,50 +50,92 @@ func TestBranchRules(t *testing.T) {
 		"everything is set":     {host: "GitHub"},
 		"everything is set too": {host: "Gitea"},
 		"no protection at all": {host: "GitHub", change: func(p *fleet.Protection) {
-			*p = fleet.Protection{Host: "GitHub", App: 17, AutoMerge: &on, Styles: map[fleet.MergeStyle]bool{fleet.MergeRebase: true}}
-		}, want: []string{"fix required checks", "fix source of the checks", "fix direct pushes", "fix merges past the checks", "fix stale approvals",
+			*p = fleet.Protection{Host: "GitHub", App: 17, AutoMerge: &on,
+				Styles: map[fleet.MergeStyle]bool{fleet.MergeRebase: true}}
+		}, want: []string{"fix required checks", "fix source of the checks", "fix direct pushes",
+			"fix merges past the checks", "fix stale approvals",
 			"fix force pushes", "fix deletion", "fix merge styles", "fix auto-merge"}},
 		"nothing may be read": {host: "GitHub", change: func(p *fleet.Protection) {
-			*p = fleet.Protection{Host: "GitHub", App: 17, Unread: fleet.Unread{Rules: "a", Exempt: "b", Settings: "c"}}
-		}, want: []string{"not checked required checks", "not checked source of the checks", "not checked direct pushes", "not checked merges past the checks",
-			"not checked stale approvals", "not checked force pushes", "not checked deletion", "not checked merge styles", "not checked auto-merge"}},
-		"one check is missing": {host: "GitHub", change: func(p *fleet.Protection) { p.Checks = p.Checks[1:] },
+			*p = fleet.Protection{Host: "GitHub", App: 17, Unread: fleet.Unread{
+				Rules: "a", Exempt: "b", Settings: "c"}}
+		}, want: []string{"not checked required checks", "not checked source of the checks",
+			"not checked direct pushes", "not checked merges past the checks",
+			"not checked stale approvals", "not checked force pushes", "not checked deletion",
+			"not checked merge styles", "not checked auto-merge"}},
+		"one check is missing": {host: "GitHub", change: func(p *fleet.Protection) {
+			p.Checks = p.Checks[1:]
+		},
 			want: []string{"fix required checks"}},
-		"from any source": {host: "GitHub", change: func(p *fleet.Protection) { p.Checks[2].App = 0 },
+		"from any source": {host: "GitHub", change: func(p *fleet.Protection) {
+			p.Checks[2].App = 0
+		},
 			want: []string{"fix source of the checks"}},
 		"from any source beside the App's": {host: "GitHub", change: func(p *fleet.Protection) {
 			p.Checks = append(p.Checks, fleet.RequiredCheck{Name: fleet.CheckPlan})
 		}},
-		"another App's": {host: "GitHub", change: func(p *fleet.Protection) { p.Checks[2].App = 18 }, want: []string{"fix source of the checks"}},
-		"with a token":  {host: "GitHub", change: func(p *fleet.Protection) { p.App = 0 }, want: []string{"fix source of the checks"}},
-		"an unlisted pusher": {host: "Gitea", change: func(p *fleet.Protection) { p.Pushers = []fleet.Exempt{petra, leads} },
+		"another App's": {host: "GitHub", change: func(p *fleet.Protection) {
+			p.Checks[2].App = 18
+		}, want: []string{"fix source of the checks"}},
+		"with a token": {host: "GitHub", change: func(p *fleet.Protection) { p.App = 0 },
+			want: []string{"fix source of the checks"}},
+		"an unlisted pusher": {host: "Gitea", change: func(p *fleet.Protection) {
+			p.Pushers = []fleet.Exempt{petra, leads}
+		},
 			listed: []string{"github:petra"}, want: []string{"fix direct pushes"}},
-		"listed pushers": {host: "Gitea", change: func(p *fleet.Protection) { p.Pushers = []fleet.Exempt{petra, leads} },
+		"listed pushers": {host: "Gitea", change: func(p *fleet.Protection) {
+			p.Pushers = []fleet.Exempt{petra, leads}
+		},
 			listed: []string{"github:PETRA#7", "github:acme/Leads"}},
-		"who took a listed login": {host: "GitHub", change: func(p *fleet.Protection) { p.Pushers = []fleet.Exempt{petra} },
+		"who took a listed login": {host: "GitHub", change: func(p *fleet.Protection) {
+			p.Pushers = []fleet.Exempt{petra}
+		},
 			listed: []string{"github:petra#6"}, want: []string{"fix direct pushes"}},
-		"deploy keys": {host: "GitHub", change: func(p *fleet.Protection) { p.Pushers = []fleet.Exempt{{Name: "deploy keys"}} },
+		"deploy keys": {host: "GitHub", change: func(p *fleet.Protection) {
+			p.Pushers = []fleet.Exempt{{Name: "deploy keys"}}
+		},
 			listed: []string{"github:petra"}, want: []string{"fix direct pushes"}},
-		"files that anybody pushes": {host: "Gitea", change: func(p *fleet.Protection) { p.Unguarded = "docs/**" }, want: []string{"fix direct pushes"}},
-		"administrators merge anything": {host: "Gitea", change: func(p *fleet.Protection) { p.Overriders = []fleet.Exempt{{Name: "admins"}} },
+		"files that anybody pushes": {host: "Gitea", change: func(p *fleet.Protection) {
+			p.Unguarded = "docs/**"
+		}, want: []string{"fix direct pushes"}},
+		"administrators merge anything": {host: "Gitea", change: func(p *fleet.Protection) {
+			p.Overriders = []fleet.Exempt{{Name: "admins"}}
+		},
 			want: []string{"fix merges past the checks"}},
-		"exempt are not told": {host: "GitHub", change: func(p *fleet.Protection) { p.Unread.Exempt = "x" },
+		"exempt are not told": {host: "GitHub", change: func(p *fleet.Protection) {
+			p.Unread.Exempt = "x"
+		},
 			want: []string{"not checked direct pushes", "not checked merges past the checks"}},
-		"settings are not told": {host: "GitHub", change: func(p *fleet.Protection) { p.Styles, p.AutoMerge, p.Unread.Settings = nil, nil, "x" },
+		"settings are not told": {host: "GitHub", change: func(p *fleet.Protection) {
+			p.Styles, p.AutoMerge, p.Unread.Settings = nil, nil, "x"
+		},
 			want: []string{"not checked merge styles"}},
-		"settings are not told and the ruleset forbids rebases": {host: "GitHub", change: func(p *fleet.Protection) {
-			p.Styles, p.AutoMerge, p.Unread.Settings = map[fleet.MergeStyle]bool{fleet.MergeRebase: false}, nil, "x"
+		"settings are not told and the ruleset forbids rebases": {
+			host: "GitHub", change: func(p *fleet.Protection) {
+				p.Styles, p.AutoMerge, p.Unread.Settings = map[fleet.MergeStyle]bool{
+					fleet.MergeRebase: false}, nil, "x"
+			}},
+		"rebase": {host: "Gitea", change: func(p *fleet.Protection) {
+			p.Styles[fleet.MergeRebase] = true
+		}, want: []string{"fix merge styles"}},
+		"rebase with a merge": {host: "Gitea", change: func(p *fleet.Protection) {
+			p.Styles[fleet.MergeRebaseMerge] = true
+		}, want: []string{"fix merge styles"}},
+		"merges by hand": {host: "Gitea", change: func(p *fleet.Protection) {
+			p.Styles[fleet.MergeManual] = true
+		}, want: []string{"fix merge styles"}},
+		"a queue": {host: "GitHub", change: func(p *fleet.Protection) {
+			p.Queue = &fleet.MergeQueue{Style: fleet.MergeSquash}
 		}},
-		"rebase":              {host: "Gitea", change: func(p *fleet.Protection) { p.Styles[fleet.MergeRebase] = true }, want: []string{"fix merge styles"}},
-		"rebase with a merge": {host: "Gitea", change: func(p *fleet.Protection) { p.Styles[fleet.MergeRebaseMerge] = true }, want: []string{"fix merge styles"}},
-		"merges by hand":      {host: "Gitea", change: func(p *fleet.Protection) { p.Styles[fleet.MergeManual] = true }, want: []string{"fix merge styles"}},
-		"a queue":             {host: "GitHub", change: func(p *fleet.Protection) { p.Queue = &fleet.MergeQueue{Style: fleet.MergeSquash} }},
-		"a queue that rebases": {host: "GitHub", change: func(p *fleet.Protection) { p.Queue = &fleet.MergeQueue{Style: fleet.MergeRebase} },
+		"a queue that rebases": {host: "GitHub", change: func(p *fleet.Protection) {
+			p.Queue = &fleet.MergeQueue{Style: fleet.MergeRebase}
+		},
 			want: []string{"fix merge queue"}},
 		"a queue that looks at heads alone": {host: "GitHub", change: func(p *fleet.Protection) {
 			p.Queue = &fleet.MergeQueue{Style: fleet.MergeCommit, HeadOnly: true}
 		}, want: []string{"fix merge queue"}},
-		"auto-merge behind the checks": {host: "GitHub", change: func(p *fleet.Protection) { p.AutoMerge = &on }},
+		"auto-merge behind the checks": {host: "GitHub", change: func(p *fleet.Protection) {
+			p.AutoMerge = &on
+		}},
 	} {
 		p := tight(c.host)
 		if c.change != nil {
@@ -101,7 +145,8 @@ func TestBranchRules(t *testing.T) {
 			t.Errorf("%s: %q, not %q", name, got, c.want)
 		}
 		for _, r := range BranchRules(p, c.listed) {
-			if r.Text == "" || r.State != RuleKept && r.Fix == "" || r.State == RuleBroken && !strings.ContainsAny(r.Fix, `"`) && !strings.Contains(r.Fix, "require the checks") {
+			if r.Text == "" || r.State != RuleKept && r.Fix == "" || r.State == RuleBroken &&
+				!strings.ContainsAny(r.Fix, `"`) && !strings.Contains(r.Fix, "require the checks") {
 				t.Errorf("%s: %+v names no setting", name, r)
 			}
 		}

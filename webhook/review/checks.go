@@ -24,7 +24,8 @@ func (f Facts) headline(v Verdict) string {
 		return "Nothing that Argosy manages changes"
 	}
 	// That a fork is not planned says more than that nobody has approved it.
-	for _, state := range []fleet.CheckState{fleet.CheckFailure, fleet.CheckNeutral, fleet.CheckPending} {
+	for _, state := range []fleet.CheckState{fleet.CheckFailure, fleet.CheckNeutral,
+		fleet.CheckPending} {
 		if first, n := first(v.Obstacles, state); n > 0 {
 			return upper(first.What) + more(n-1)
 		}
@@ -77,7 +78,8 @@ func tally(c plan.Counts, moved int) string {
 	for _, p := range []struct {
 		n    int
 		what string
-	}{{c.Created, "added"}, {c.Changed, "changed"}, {moved, "moved"}, {c.Deleted, "deleted"}, {c.Held, "held back from deletion"}} {
+	}{{c.Created, "added"}, {c.Changed, "changed"}, {moved, "moved"}, {c.Deleted, "deleted"},
+		{c.Held, "held back from deletion"}} {
 		switch {
 		case p.n > 0 && len(parts) == 0:
 			parts = append(parts, count(p.n, "Application")+" "+p.what)
@@ -109,12 +111,14 @@ func (f Facts) checks(v Verdict) []fleet.Check {
 	} {
 		check := fleet.Check{Name: c.name, State: worst(v.Obstacles, c.name), URL: f.link()}
 		check.Title = plain(title(v.Obstacles, c.name, check.State, c.title(v)), mostTitle)
-		if own, _ := f.problems(); c.name == fleet.CheckValidate && errorsOf(own) > 0 && f.Unmergeable == "" {
+		if own, _ := f.problems(); c.name == fleet.CheckValidate && errorsOf(own) > 0 &&
+			f.Unmergeable == "" {
 			check.Title = plain(firstError(own), mostTitle)
 		}
 		switch {
 		case f.Unmergeable != "":
-			check.Title = plain(upper(f.Unmergeable), mostTitle) // a commit status shows no more than the title
+			// a commit status shows no more than the title
+			check.Title = plain(upper(f.Unmergeable), mostTitle)
 			check.Summary = prose(reason(f.Unmergeable))
 		case f.Ours():
 			check.Summary = c.summary(v)
@@ -178,11 +182,13 @@ func (f Facts) approved(v Verdict) string {
 	return "Approved for " + strings.Join(parts, ", ")
 }
 
-// annotations are the problems of the files that it changes: no other file can be annotated in this pull request.
+// annotations are the problems of the files that it changes: no other file can be annotated in this
+// pull request.
 func annotations(own []fleet.Problem) []fleet.Problem {
 	var out []fleet.Problem
 	for _, p := range own[:min(len(own), mostAnnotations)] {
-		p.Message, p.Fix, p.Field = clean(p.Message, 4*mostSentence), clean(p.Fix, mostSentence), clean(p.Field, mostSentence)
+		p.Message, p.Fix, p.Field = clean(p.Message, 4*mostSentence), clean(p.Fix, mostSentence),
+			clean(p.Field, mostSentence)
 		out = append(out, p)
 	}
 	return out
@@ -227,7 +233,8 @@ func (f Facts) ownersSummary(v Verdict) string {
 			if silent := w.silent(5); silent != "" {
 				who += "; not counted: " + silent
 			}
-			p.row(prose(tenant(w.Tenant)), prose(who), prose(series(each(w.Approved, login), 5)), prose(note))
+			p.row(prose(tenant(w.Tenant)), prose(who), prose(series(each(w.Approved, login), 5)),
+				prose(note))
 		}
 		p.rest(len(v.Ownership)-d.list, "more")
 		if f.queued() {

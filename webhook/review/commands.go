@@ -16,7 +16,8 @@ type Command struct {
 	Word string // lower case; empty: nothing but /argosy
 	Args []string
 
-	// Early says that the comment was there when Argosy first looked at the head. Whoever wrote it may have read another one.
+	// Early says that the comment was there when Argosy first looked at the head. Whoever wrote it
+	// may have read another one.
 	Early bool
 }
 
@@ -26,8 +27,9 @@ const (
 	mostReplies   = 5
 )
 
-// ParseCommand reads the first line of a comment: "/argosy <word> ..." from its very beginning and nothing else. What is quoted, indented
-// or fenced is no command, nor is a line with characters that do not show: what acts is what a reader sees.
+// ParseCommand reads the first line of a comment: "/argosy <word> ..." from its very beginning and
+// nothing else. What is quoted, indented or fenced is no command, nor is a line with characters
+// that do not show: what acts is what a reader sees.
 func ParseCommand(body string) (Command, bool) {
 	if !strings.HasPrefix(body, commandPrefix) {
 		return Command{}, false
@@ -38,7 +40,8 @@ func ParseCommand(body string) (Command, bool) {
 	}
 	line = strings.TrimSuffix(line, "\r")
 	rest := strings.TrimPrefix(line, commandPrefix)
-	if len(line) > mostCommand || !utf8.ValidString(line) || rest != "" && rest[0] != ' ' && rest[0] != '\t' {
+	if len(line) > mostCommand || !utf8.ValidString(line) || rest != "" && rest[0] != ' ' &&
+		rest[0] != '\t' {
 		return Command{}, false
 	}
 	if strings.ContainsFunc(rest, func(r rune) bool { return r != '\t' && !unicode.IsPrint(r) }) {
@@ -61,8 +64,9 @@ type Said struct {
 	By fleet.Clearance // who, at which head, when the comment was posted
 }
 
-// Commands finds what was asked for since record was saved: comments that are newer than record.Commented, that were not edited and that
-// are not our own, oldest first. The second result is what Commented is to be.
+// Commands finds what was asked for since record was saved: comments that are newer than
+// record.Commented, that were not edited and that are not our own, oldest first. The second result
+// is what Commented is to be.
 func Commands(comments []fleet.Comment, record fleet.PullRecord) ([]Said, int64) {
 	sorted := slices.Clone(comments)
 	slices.SortStableFunc(sorted, func(a, b fleet.Comment) int { return cmp.Compare(a.ID, b.ID) })
@@ -75,7 +79,8 @@ func Commands(comments []fleet.Comment, record fleet.PullRecord) ([]Said, int64)
 		newest = c.ID
 		if command, ok := ParseCommand(c.Body); ok && !c.Own && !c.Edited {
 			command.Early = record.Seen != nil && c.ID <= record.Seen.Comment
-			out = append(out, Said{command, fleet.Clearance{By: c.Author, Head: record.Head, At: c.At}})
+			out = append(out, Said{command, fleet.Clearance{By: c.Author, Head: record.Head,
+				At: c.At}})
 		}
 	}
 	return out, newest
@@ -83,17 +88,20 @@ func Commands(comments []fleet.Comment, record fleet.PullRecord) ([]Said, int64)
 
 // Rights is what one person may do in one pull request, by the applied base.
 type Rights struct {
-	Owns       []fleet.TenantName // of what it touches: for whom their approval counts; "" is the platform
-	Platform   bool               // an owner of the platform, whatever it touches
+	// of what it touches: for whom their approval counts; "" is the platform
+	Owns       []fleet.TenantName
+	Platform   bool // an owner of the platform, whatever it touches
 	Permission fleet.Permission
-	Holds      []fleet.Hold // deletions beyond the guards in the plan of this head, with those that they may not approve
-	Planned    bool         // there is a plan of this head
-	clears     map[fleet.HoldID]bool
+	// deletions beyond the guards in the plan of this head, with those that they may not approve
+	Holds   []fleet.Hold
+	Planned bool // there is a plan of this head
+	clears  map[fleet.HoldID]bool
 }
 
 // RightsOf looks up what a person may do. Facts.Permissions must have their permission.
 func RightsOf(p fleet.Person, f Facts) Rights {
-	r := Rights{Platform: f.counts("", p), Permission: f.Permissions[p.ID], Holds: f.holds(), Planned: f.Plan != nil, clears: map[fleet.HoldID]bool{}}
+	r := Rights{Platform: f.counts("", p), Permission: f.Permissions[p.ID], Holds: f.holds(),
+		Planned: f.Plan != nil, clears: map[fleet.HoldID]bool{}}
 	for _, t := range f.touched() {
 		if f.counts(t, p) {
 			r.Owns = append(r.Owns, t)
@@ -105,8 +113,8 @@ func RightsOf(p fleet.Person, f Facts) Rights {
 	return r
 }
 
-// mayClear reports whether a person may let deletions go that the guards hold: an owner of the platform, and a tenant's owner those that are
-// held for that tenant alone.
+// mayClear reports whether a person may let deletions go that the guards hold: an owner of the
+// platform, and a tenant's owner those that are held for that tenant alone.
 func (f Facts) mayClear(p fleet.Person, h fleet.Hold) bool {
 	return f.counts("", p) || h.Tenant != "" && f.counts(h.Tenant, p)
 }
@@ -125,20 +133,25 @@ type order struct {
 }
 
 var orders = map[string]order{
-	"approve":           {"approve <sha>", "approve this head as an owner; a review that approves does the same", true, approve},
-	"approve-deletions": {"approve-deletions <sha>", "let the deletions of this head pass that are beyond the guards", true, approveDeletions},
-	"hold":              {"hold", "keep " + fleet.CheckPlan + " from passing", false, hold},
-	"resume":            {"resume", "end a hold", false, resume},
-	"ok-to-test":        {"ok-to-test <sha>", "plan this head of a fork", true, okToTest},
-	"plan":              {"plan", "look again", false, look},
+	"approve": {
+		"approve <sha>", "approve this head as an owner; a review that approves does the same",
+		true, approve},
+	"approve-deletions": {"approve-deletions <sha>",
+		"let the deletions of this head pass that are beyond the guards", true, approveDeletions},
+	"hold":       {"hold", "keep " + fleet.CheckPlan + " from passing", false, hold},
+	"resume":     {"resume", "end a hold", false, resume},
+	"ok-to-test": {"ok-to-test <sha>", "plan this head of a fork", true, okToTest},
+	"plan":       {"plan", "look again", false, look},
 }
 
 // shown is the order in which help tells of them.
 var shown = []string{"plan", "approve", "approve-deletions", "hold", "resume", "ok-to-test"}
 
-// Judge is what a command comes to. It is carried out if the person may; the reply says so, or why not, and is added to the record's, of
-// which the latest are kept. by.Head is the head of now, to which what is said is bound.
-func Judge(c Command, by fleet.Clearance, may Rights, record fleet.PullRecord) (fleet.PullRecord, string) {
+// Judge is what a command comes to. It is carried out if the person may; the reply says so, or why
+// not, and is added to the record's, of which the latest are kept. by.Head is the head of now, to
+// which what is said is bound.
+func Judge(c Command, by fleet.Clearance, may Rights, record fleet.PullRecord) (fleet.PullRecord,
+	string) {
 	reply := answer(c, by, may, &record)
 	replies := append(slices.Clone(record.Replies), reply)
 	record.Replies = replies[max(0, len(replies)-mostReplies):]
@@ -151,15 +164,19 @@ func answer(c Command, by fleet.Clearance, may Rights, record *fleet.PullRecord)
 	case c.Word == "" || c.Word == "help":
 		return help()
 	case !known:
-		return login(by.By) + ": there is no " + tick(commandPrefix+" "+c.Word) + "." + meant(c.Word) + " " + tick("/argosy help") + " lists what there is."
+		return login(by.By) + ": there is no " + tick(commandPrefix+" "+c.Word) + "." +
+			meant(c.Word) + " " + tick("/argosy help") + " lists what there is."
 	case record.State != fleet.PullOpen && record.State != "":
-		return login(by.By) + ": " + tick(c.Word) + " changes nothing: the pull request is " + string(record.State) + "."
+		return login(by.By) + ": " + tick(c.Word) + " changes nothing: the pull request is " +
+			string(record.State) + "."
 	}
 	if why := wrongHead(c, o, by.Head); why != "" {
 		return login(by.By) + ": " + why
 	}
 	if o.sha && c.Early {
-		return login(by.By) + ": that came before this head was looked at, and counts for nothing. Look at it, and then say " + orderFor(c, by.Head) + "."
+		return login(by.By) +
+			": that came before this head was looked at, and counts for nothing. Look at it, " +
+			"and then say " + orderFor(c, by.Head) + "."
 	}
 	return login(by.By) + " " + o.do(by, may, record)
 }
@@ -169,7 +186,8 @@ func orderFor(c Command, head fleet.Revision) string {
 	return tick(strings.TrimSuffix(commandPrefix+" "+c.Word+" "+string(head), " "))
 }
 
-// wrongHead says why the arguments do not name the head, or "". One that may be left out is held against it too when it is there.
+// wrongHead says why the arguments do not name the head, or "". One that may be left out is held
+// against it too when it is there.
 func wrongHead(c Command, o order, head fleet.Revision) string {
 	again := orderFor(c, head)
 	switch {
@@ -182,10 +200,12 @@ func wrongHead(c Command, o order, head fleet.Revision) string {
 	case c.Args[0] == string(head):
 		return ""
 	case len(c.Args[0]) < len(head) && strings.HasPrefix(string(head), strings.ToLower(c.Args[0])):
-		return tick(c.Args[0]) + " is too short: another commit can be made to begin with the same digits. Write all " +
+		return tick(c.Args[0]) +
+			" is too short: another commit can be made to begin with the same digits. Write all " +
 			strconv.Itoa(len(head)) + ": " + again + "."
 	}
-	return tick(c.Args[0]) + " is not the head, which is " + tick(head.Short()) + ". Look at what has changed, and then say " + again + "."
+	return tick(c.Args[0]) + " is not the head, which is " + tick(head.Short()) +
+		". Look at what has changed, and then say " + again + "."
 }
 
 func approve(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
@@ -204,7 +224,8 @@ func approve(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
 
 func approveDeletions(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
 	if !may.Planned {
-		return "is too early: there is no plan of " + tick(by.Head.Short()) + " yet. Say it again once its deletions are listed."
+		return "is too early: there is no plan of " + tick(by.Head.Short()) +
+			" yet. Say it again once its deletions are listed."
 	}
 	if len(may.Holds) == 0 {
 		return "has no need to: no deletion of " + tick(by.Head.Short()) + " is beyond the guards."
@@ -212,12 +233,14 @@ func approveDeletions(by fleet.Clearance, may Rights, r *fleet.PullRecord) strin
 	cleared := fleet.Clearance{By: by.By, Head: by.Head, At: by.At}
 	for _, h := range may.Holds {
 		if !may.clears[h.ID()] {
-			return "may not approve these deletions: they are held for " + tenant(h.Tenant) + ". " + clearers(h) + " may."
+			return "may not approve these deletions: they are held for " + tenant(h.Tenant) + ". " +
+				clearers(h) + " may."
 		}
 		cleared.Deletions = append(cleared.Deletions, h.Items...)
 	}
 	r.Cleared = &cleared
-	return "approves the deletion of " + count(len(cleared.Deletions), "Application") + " at " + tick(by.Head.Short()) + "."
+	return "approves the deletion of " + count(len(cleared.Deletions), "Application") + " at " +
+		tick(by.Head.Short()) + "."
 }
 
 // clearers is who may approve the deletions of a hold, as prose.
@@ -275,7 +298,9 @@ func help() string {
 func meant(word string) string {
 	candidates := append(slices.Clone(shown), "help")
 	nearest := fleet.Closest(word, candidates)
-	if i := slices.IndexFunc(candidates, func(w string) bool { return len(word) > 2 && strings.HasPrefix(w, word) }); nearest == "" && i >= 0 {
+	if i := slices.IndexFunc(candidates, func(w string) bool {
+		return len(word) > 2 && strings.HasPrefix(w, word)
+	}); nearest == "" && i >= 0 {
 		nearest = candidates[i]
 	}
 	if nearest == "" {

@@ -29,9 +29,13 @@ func TestACommandIsTheFirstLine(t *testing.T) {
 
 func TestWhatIsNoCommand(t *testing.T) {
 	for _, body := range []string{
-		"", "argosy help", " /argosy help", "\n/argosy help", "> /argosy approve 1a2b3c4d", "```\n/argosy approve 1a2b3c4d\n```", "    /argosy hold", "`/argosy hold`",
-		"<!--\n/argosy hold\n-->", "/argosyhold", "/Argosy hold", "/argosy-hold", "please /argosy hold", "- /argosy hold", "/argosy hold\x00", "/argosy \u202ehold", "/argosy ho\u200bld",
-		"/argosy hold \xff", "/argosy\rhold", "/argosy " + strings.Repeat("x", 64<<10), "\ufeff/argosy hold",
+		"", "argosy help", " /argosy help", "\n/argosy help", "> /argosy approve 1a2b3c4d",
+		"```\n/argosy approve 1a2b3c4d\n```", "    /argosy hold", "`/argosy hold`",
+		"<!--\n/argosy hold\n-->", "/argosyhold", "/Argosy hold", "/argosy-hold",
+		"please /argosy hold", "- /argosy hold", "/argosy hold\x00", "/argosy \u202ehold",
+		"/argosy ho\u200bld",
+		"/argosy hold \xff", "/argosy\rhold", "/argosy " + strings.Repeat("x", 64<<10),
+		"\ufeff/argosy hold",
 	} {
 		if c, ok := ParseCommand(body); ok {
 			t.Errorf("%q is taken for %v", body[:min(len(body), 60)], c)
@@ -40,7 +44,9 @@ func TestWhatIsNoCommand(t *testing.T) {
 }
 
 func FuzzParseCommand(f *testing.F) {
-	for _, s := range []string{"/argosy help", "/argosy approve 1a2b3c4\r\nx", "> /argosy hold", "/argosy \x00", "```\n/argosy hold", "/argosy " + strings.Repeat("`", 600), "/argosy\tresume\n\n"} {
+	for _, s := range []string{"/argosy help", "/argosy approve 1a2b3c4\r\nx", "> /argosy hold",
+		"/argosy \x00", "```\n/argosy hold", "/argosy " + strings.Repeat("`", 600),
+		"/argosy\tresume\n\n"} {
 		f.Add(s)
 	}
 	facts, _ := purge(f)
@@ -49,19 +55,26 @@ func FuzzParseCommand(f *testing.F) {
 		if !ok {
 			return
 		}
-		if !strings.HasPrefix(body, "/argosy") || len(strings.Join(append(c.Args, c.Word), "")) > mostCommand {
+		if !strings.HasPrefix(body, "/argosy") ||
+			len(strings.Join(append(c.Args, c.Word), "")) > mostCommand {
 			t.Fatalf("%q gave %+v", body, c)
 		}
 		for _, w := range append(c.Args, c.Word) {
-			if strings.ContainsFunc(w, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }) {
+			if strings.ContainsFunc(w, func(r rune) bool {
+				return !unicode.IsPrint(r) ||
+					r == ' '
+			}) {
 				t.Fatalf("%q gave the word %q", body, w)
 			}
 		}
-		record, reply := Judge(c, fleet.Clearance{By: mallet, Head: head, At: noon}, RightsOf(mallet, facts), facts.Record)
-		if record.Held != nil || record.Tested != nil || record.Cleared != nil || len(record.Consents) > 0 {
+		record, reply := Judge(c, fleet.Clearance{By: mallet, Head: head, At: noon},
+			RightsOf(mallet, facts), facts.Record)
+		if record.Held != nil || record.Tested != nil || record.Cleared != nil ||
+			len(record.Consents) > 0 {
 			t.Fatalf("%q: a stranger did something: %+v", body, record)
 		}
-		if bad := misread("", strings.Join(each(strings.Split(reply, "\n"), prose), "\n")); bad != "" {
+		if bad := misread("", strings.Join(each(strings.Split(reply, "\n"), prose),
+			"\n")); bad != "" {
 			t.Fatalf("%q: %s", body, bad)
 		}
 	})
@@ -76,10 +89,12 @@ func TestOnlyNewCommentsOfOthersThatNobodyEditedAreCommands(t *testing.T) {
 		{ID: 6, Author: bob, Body: "/argosy help"},
 	}
 	said, newest := Commands(comments, fleet.PullRecord{Pull: fleet.Pull{Head: head}, Commented: 4})
-	if newest != 9 || len(said) != 2 || said[0].Word != "hold" || said[1].Word != "help" || said[0].By.By != alice || said[0].By.Head != head || !said[0].By.At.Equal(noon) {
+	if newest != 9 || len(said) != 2 || said[0].Word != "hold" || said[1].Word != "help" ||
+		said[0].By.By != alice || said[0].By.Head != head || !said[0].By.At.Equal(noon) {
 		t.Errorf("%d %+v", newest, said)
 	}
-	if said, newest := Commands(nil, fleet.PullRecord{Commented: 4}); len(said) != 0 || newest != 4 {
+	if said, newest := Commands(nil, fleet.PullRecord{Commented: 4}); len(said) != 0 ||
+		newest != 4 {
 		t.Error("nothing was said", said, newest)
 	}
 }
@@ -110,23 +125,27 @@ func did(before, after fleet.PullRecord) string {
 func TestWhoMayDoWhat(t *testing.T) {
 	writer := fleet.Person{ID: 40, Login: "wendy"}
 	gina := fleet.Person{ID: 21, Login: "gina"}
-	commands := []string{"/argosy approve " + string(head), "/argosy hold", "/argosy approve-deletions " + string(head), "/argosy ok-to-test " + string(head)}
+	commands := []string{"/argosy approve " + string(head), "/argosy hold",
+		"/argosy approve-deletions " + string(head), "/argosy ok-to-test " + string(head)}
 	for _, c := range []struct {
 		who  fleet.Person
 		want []string
 	}{
 		{alice, []string{"approved", "held or resumed", "cleared", ""}},
-		{carol, []string{"", "held or resumed", "cleared", "tested"}}, // the platform's owner owns nothing of what is touched
+		// the platform's owner owns nothing of what is touched
+		{carol, []string{"", "held or resumed", "cleared", "tested"}},
 		{writer, []string{"", "held or resumed", "", "tested"}},
 		{gina, []string{"", "", "", ""}}, // another tenant's owner
 		{mallet, []string{"", "", "", ""}},
-		{fleet.Person{ID: 0, Login: "alice"}, []string{"", "", "", ""}},  // an account that is gone
-		{fleet.Person{ID: 99, Login: "alice"}, []string{"", "", "", ""}}, // a login that a stranger has taken
+		{fleet.Person{ID: 0, Login: "alice"}, []string{"", "", "", ""}}, // an account that is gone
+		// a login that a stranger has taken
+		{fleet.Person{ID: 99, Login: "alice"}, []string{"", "", "", ""}},
 	} {
 		for i, line := range commands {
 			f, _ := purge(t)
 			f.Record.Fork = true
-			f.Permissions = map[int64]fleet.Permission{writer.ID: fleet.PermissionWrite, mallet.ID: fleet.PermissionRead}
+			f.Permissions = map[int64]fleet.Permission{writer.ID: fleet.PermissionWrite,
+				mallet.ID: fleet.PermissionRead}
 			after, reply := judged(f, c.who, line)
 			if got := did(f.Record, after); got != c.want[i] {
 				t.Errorf("%v %s: %q, want %q (%s)", c.who, line, got, c.want[i], reply)
@@ -165,16 +184,20 @@ func TestAWordIsBoundToTheHead(t *testing.T) {
 			t.Errorf("%q: %q, want %q (%s)", line, got, want, reply)
 		}
 	}
-	if _, reply := judged(f, alice, "/argosy approve 1a2b3c4d"); !strings.Contains(reply, "too short") || !strings.Contains(reply, "Write all 40: `/argosy approve "+string(head)+"`") {
+	if _, reply := judged(f, alice, "/argosy approve 1a2b3c4d"); !strings.Contains(reply,
+		"too short") || !strings.Contains(reply, "Write all 40: `/argosy approve "+string(head)+
+		"`") {
 		t.Error(reply)
 	}
 	fork, _ := bump(t)
 	fork.Record.Fork = true
 	fork.Permissions = map[int64]fleet.Permission{mallet.ID: fleet.PermissionWrite}
-	if after, reply := judged(fork, mallet, "/argosy ok-to-test "+string(older)); after.Tested != nil || !strings.Contains(reply, "is not the head") {
+	if after, reply := judged(fork, mallet, "/argosy ok-to-test "+
+		string(older)); after.Tested != nil || !strings.Contains(reply, "is not the head") {
 		t.Errorf("another head was cleared: %s", reply)
 	}
-	if after, reply := judged(fork, mallet, "/argosy ok-to-test"); after.Tested != nil || !strings.Contains(reply, "needs the commit") {
+	if after, reply := judged(fork, mallet, "/argosy ok-to-test"); after.Tested != nil ||
+		!strings.Contains(reply, "needs the commit") {
 		t.Errorf("a head that nobody named was cleared: %s", reply)
 	}
 }
@@ -215,14 +238,16 @@ func TestOnlyTheLastAnswersAreKept(t *testing.T) {
 func TestAClosedPullRequestIsLeftAlone(t *testing.T) {
 	f, _ := bump(t)
 	f.Record.State = fleet.PullMerged
-	if after, reply := judged(f, alice, "/argosy hold"); after.Held != nil || !strings.Contains(reply, "merged") {
+	if after, reply := judged(f, alice, "/argosy hold"); after.Held != nil ||
+		!strings.Contains(reply, "merged") {
 		t.Error(reply)
 	}
 }
 
 func TestApprovingTwiceIsApprovingOnce(t *testing.T) {
 	f, _ := bump(t)
-	f.Record.Consents = []fleet.Clearance{{By: alice, Head: older, At: noon}, {By: bob, Head: head, At: noon}}
+	f.Record.Consents = []fleet.Clearance{{By: alice, Head: older, At: noon},
+		{By: bob, Head: head, At: noon}}
 	before := slices.Clone(f.Record.Consents)
 	after, _ := judged(f, alice, "/argosy approve "+string(head))
 	if len(after.Consents) != 2 || !slices.Equal(ids(f.Record.Consents), ids(before)) {

@@ -12,7 +12,8 @@ import (
 // Marker begins our comment, so that it is found again.
 const Marker = "<!-- argosy:pull -->"
 
-// MostComment is the budget of a comment in bytes, and so in characters of any counting: GitHub takes 65,536 characters.
+// MostComment is the budget of a comment in bytes, and so in characters of any counting: GitHub
+// takes 65,536 characters.
 const MostComment = 60_000
 
 var symbols = map[fleet.CheckState]string{
@@ -46,8 +47,9 @@ func newComment(f Facts, v Verdict) *comment {
 // mostRows is how many rows could be listed: of more not even the shortest would fit.
 const mostRows = MostComment / leastRow
 
-// Comment is the text of the one comment of a pull request that is open or was closed without a merge: Markdown of at most budget bytes
-// (12,000 at least), beginning with Marker and a line with the verdict. Result is its text after the merge.
+// Comment is the text of the one comment of a pull request that is open or was closed without a
+// merge: Markdown of at most budget bytes (12,000 at least), beginning with Marker and a line with
+// the verdict. Result is its text after the merge.
 func Comment(f Facts, v Verdict, budget int) string {
 	c := newComment(f, v)
 	return fit(budget, len(c.rows), len(c.diffs), c.render)
@@ -85,11 +87,18 @@ func (c *comment) lead(p *page) {
 		if c.v.State != fleet.CheckSuccess {
 			parts = append(parts, upper(prose(c.f.tally(c.v)))+".")
 		}
-		parts = append(parts, "Other tenants: "+prose(series(each(c.f.Plan.Radius, func(t fleet.TenantName) string { return tick(string(t)) }), 10))+".")
+		parts = append(parts,
+			"Other tenants: "+
+				prose(
+					series(each(c.f.Plan.Radius, func(t fleet.TenantName) string {
+						return tick(string(t))
+					}), 10))+".")
 	}
 	for _, w := range c.v.Ownership {
 		if w.Met() {
-			parts = append(parts, "Approved for "+prose(tenant(w.Tenant)+" by "+series(each(w.Approved, login), 3))+".")
+			parts = append(parts,
+				"Approved for "+prose(tenant(w.Tenant)+" by "+series(each(w.Approved, login), 3))+
+					".")
 		}
 	}
 	if by := c.clearedBy(); by != "" {
@@ -113,10 +122,12 @@ func (c *comment) clearedBy() string {
 			by = append(by, login(r.Cleared.By))
 		}
 	}
-	return count(len(c.v.Cleared), "deletion") + " beyond the guards approved by " + series(by, 3) + "."
+	return count(len(c.v.Cleared), "deletion") + " beyond the guards approved by " + series(by, 3) +
+		"."
 }
 
-// obstacles lists what stands in the way, of one check or of all. Of a single one the headline has told already.
+// obstacles lists what stands in the way, of one check or of all. Of a single one the headline has
+// told already.
 func (p *page) obstacles(obstacles []Obstacle, check string, d detail) {
 	var list []string
 	for _, o := range obstacles {
@@ -161,12 +172,14 @@ func (c *comment) smallPrint() string {
 	if link := c.f.link(); link != "" && c.f.Plan != nil {
 		parts = append(parts, "[the whole plan]("+link+")")
 	}
-	return "<sub>" + strings.Join(append(parts, "what you can ask for: `/argosy help`"), " · ") + "</sub>"
+	return "<sub>" + strings.Join(append(parts, "what you can ask for: `/argosy help`"), " · ") +
+		"</sub>"
 }
 
 // link is Facts.Link as long as it is one that cannot end the Markdown around it.
 func (f Facts) link() string {
-	if !strings.HasPrefix(f.Link, "https://") && !strings.HasPrefix(f.Link, "http://") || len(f.Link) > 1000 {
+	if !strings.HasPrefix(f.Link, "https://") && !strings.HasPrefix(f.Link, "http://") ||
+		len(f.Link) > 1000 {
 		return ""
 	}
 	for _, r := range f.Link {

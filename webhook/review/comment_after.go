@@ -9,7 +9,8 @@ import (
 	"argosy.dev/argosy/reconciler/plan"
 )
 
-// context is what a tenant's rows lead to: quotas that are used otherwise, and where environments go and why.
+// context is what a tenant's rows lead to: quotas that are used otherwise, and where environments
+// go and why.
 func context(p *page, t plan.TenantReport, d detail) {
 	if used := quota(t.Quota); used != "" {
 		p.para("Quota of " + prose(tenant(t.Name)) + ": " + used + ".")
@@ -17,11 +18,13 @@ func context(p *page, t plan.TenantReport, d detail) {
 	var list []string
 	for _, pl := range t.Placements {
 		if pl.Engine.OfEnvironment() {
-			list = append(list, prose("Environment "+tick(string(pl.Environment.Name)))+" is on "+words(pl.Reason))
+			list = append(list, prose("Environment "+tick(string(pl.Environment.Name)))+" is on "+
+				words(pl.Reason))
 			continue
 		}
 		if pl.Engine != "" && pl.Misplaced == "" {
-			list = append(list, prose("Environment "+tick(string(pl.Environment.Name))+" goes to engine "+tick(string(pl.Engine)))+": "+words(pl.Reason))
+			list = append(list, prose("Environment "+tick(string(pl.Environment.Name))+
+				" goes to engine "+tick(string(pl.Engine)))+": "+words(pl.Reason))
 		}
 	}
 	for _, name := range t.Unplaced {
@@ -53,14 +56,16 @@ func (c *comment) after(p *page) {
 	if len(c.v.Held) > 0 {
 		parts = append(parts, "Deletions that are held stay held until they are approved.")
 	}
-	p.para("**After the merge** " + strings.Join(append(parts, "This comment then tells how each Application comes up."), " "))
+	p.para("**After the merge** " +
+		strings.Join(append(parts, "This comment then tells how each Application comes up."), " "))
 }
 
 // arrival is when which engine has it.
 func (c *comment) arrival() []string {
 	var now, later []string
 	for _, name := range c.written() {
-		if e, known := c.f.Engines[name]; known && (!e.Reachable || e.Agent.away(c.f.Now)) || c.f.stops(name) {
+		if e, known := c.f.Engines[name]; known && (!e.Reachable || e.Agent.away(c.f.Now)) ||
+			c.f.stops(name) {
 			later = append(later, tick(string(name)))
 		} else {
 			now = append(now, tick(string(name)))
@@ -71,17 +76,21 @@ func (c *comment) arrival() []string {
 		parts = append(parts, "nothing changes on any engine.")
 	}
 	if len(now) > 0 {
-		parts = append(parts, prose(series(now, 5))+plural(len(now), " has", " have")+" it within seconds.")
+		parts = append(parts, prose(series(now, 5))+plural(len(now), " has", " have")+
+			" it within seconds.")
 	}
 	if len(later) > 0 {
-		parts = append(parts, prose(series(later, 5))+plural(len(later), " has", " have")+" it once "+plural(len(later), "it", "they")+" can be written to.")
+		parts = append(parts, prose(series(later, 5))+plural(len(later), " has", " have")+
+			" it once "+plural(len(later), "it", "they")+" can be written to.")
 	}
 	return parts
 }
 
 // written is every engine that something changes on, sorted: what is held changes nothing.
 func (c *comment) written() []fleet.EngineName {
-	return engineNames(slices.DeleteFunc(slices.Clone(c.rows), func(r change) bool { return r.verb == held }))
+	return engineNames(slices.DeleteFunc(slices.Clone(c.rows), func(r change) bool {
+		return r.verb == held
+	}))
 }
 
 // stops reports whether an engine, or the whole fleet, may not be written to.
@@ -105,10 +114,15 @@ func (c *comment) workloads() []string {
 		}
 	}
 	if gone > 0 {
-		parts = append(parts, plural(gone, "The workload of 1 Application is deleted.", fmt.Sprintf("The workloads of %d Applications are deleted.", gone)))
+		parts = append(parts, plural(gone, "The workload of 1 Application is deleted.",
+			fmt.Sprintf("The workloads of %d Applications are deleted.", gone)))
 	}
 	if kept > 0 {
-		parts = append(parts, plural(kept, "The workload of 1 Application that goes stays (deletionPolicy Orphan).", fmt.Sprintf("The workloads of %d Applications that go stay (deletionPolicy Orphan).", kept)))
+		parts = append(parts,
+			plural(kept, "The workload of 1 Application that goes stays (deletionPolicy Orphan).",
+				fmt.Sprintf(
+					"The workloads of %d Applications that go stay (deletionPolicy Orphan).",
+					kept)))
 	}
 	return parts
 }

@@ -21,7 +21,8 @@ const (
 	synced
 )
 
-var verbs = map[verb]string{deleted: "**deleted**", held: "**deletion held**", movedTo: "moved", changed: "changed", added: "added", synced: "synced"}
+var verbs = map[verb]string{deleted: "**deleted**", held: "**deletion held**", movedTo: "moved",
+	changed: "changed", added: "added", synced: "synced"}
 
 // change is one row of the table: an object, an environment that moves, or a sync.
 type change struct {
@@ -61,7 +62,8 @@ func (c change) subject() string {
 	return c.what()
 }
 
-// changes is the plan as rows: tenant by tenant, Applications and environments before what serves them.
+// changes is the plan as rows: tenant by tenant, Applications and environments before what serves
+// them.
 func changes(f Facts, v Verdict) []change {
 	cleared := map[fleet.ObjectKey]bool{}
 	for _, k := range v.Cleared {
@@ -71,7 +73,8 @@ func changes(f Facts, v Verdict) []change {
 	for _, t := range f.Plan.Tenants {
 		rows := tenantChanges(t, cleared)
 		slices.SortStableFunc(rows, func(a, b change) int {
-			return cmp.Or(int(a.verb-b.verb), cmp.Compare(b.kind.Rank(), a.kind.Rank()), cmp.Compare(a.name, b.name), cmp.Compare(a.environment, b.environment))
+			return cmp.Or(int(a.verb-b.verb), cmp.Compare(b.kind.Rank(), a.kind.Rank()),
+				cmp.Compare(a.name, b.name), cmp.Compare(a.environment, b.environment))
 		})
 		out = append(out, rows...)
 	}
@@ -83,13 +86,17 @@ func tenantChanges(t plan.TenantReport, cleared map[fleet.ObjectKey]bool) []chan
 	var out []change
 	for _, m := range t.Moves {
 		moves[m.Environment] = m
-		out = append(out, change{verb: movedTo, tenant: t.Name, environment: m.Environment, engines: []fleet.EngineName{m.From, m.To},
-			note: "with " + count(m.Applications, "Application") + "; the workloads stay as they are"})
+		out = append(out, change{verb: movedTo, tenant: t.Name, environment: m.Environment,
+			engines: []fleet.EngineName{m.From, m.To},
+			note: "with " + count(m.Applications, "Application") +
+				"; the workloads stay as they are"})
 	}
 	for _, e := range t.Engines {
 		for _, c := range e.Changes {
 			row := object(t.Name, e.Name, c)
-			if m, moves := moves[row.environment]; moves && (e.Name == m.From && c.Action == plan.Delete || e.Name == m.To && c.Action == plan.Create) {
+			if m, moves := moves[row.environment]; moves &&
+				(e.Name == m.From && c.Action == plan.Delete || e.Name == m.To &&
+					c.Action == plan.Create) {
 				continue // the move has told of it
 			}
 			if row.verb == held && cleared[row.key] {
@@ -100,14 +107,18 @@ func tenantChanges(t plan.TenantReport, cleared map[fleet.ObjectKey]bool) []chan
 	}
 	for _, s := range t.Syncs {
 		name, environment, _ := strings.Cut(s.Application, "@")
-		out = append(out, change{verb: synced, tenant: t.Name, kind: fleet.ObjectApplication, name: name, environment: fleet.EnvironmentName(environment),
-			engines: []fleet.EngineName{s.Engine}, note: "at " + tick(s.Revision) + ", by " + tick(string(s.SyncRun))})
+		out = append(out, change{verb: synced, tenant: t.Name, kind: fleet.ObjectApplication,
+			name: name, environment: fleet.EnvironmentName(environment),
+			engines: []fleet.EngineName{s.Engine}, note: "at " + tick(s.Revision) + ", by " +
+				tick(string(s.SyncRun))})
 	}
 	return out
 }
 
 func object(t fleet.TenantName, engine fleet.EngineName, c plan.ChangeReport) change {
-	row := change{key: fleet.ObjectKey{Engine: engine, Kind: c.Kind, Name: c.Object}, tenant: t, kind: c.Kind, name: c.Subject, engines: []fleet.EngineName{engine}, note: c.Note, fields: c.Fields}
+	row := change{key: fleet.ObjectKey{Engine: engine, Kind: c.Kind, Name: c.Object}, tenant: t,
+		kind: c.Kind, name: c.Subject, engines: []fleet.EngineName{engine}, note: c.Note,
+		fields: c.Fields}
 	switch c.Kind {
 	case fleet.ObjectApplication:
 		name, environment, _ := strings.Cut(c.Subject, "@")
@@ -137,10 +148,12 @@ func object(t fleet.TenantName, engine fleet.EngineName, c plan.ChangeReport) ch
 	return row
 }
 
-// fieldsNote is the field itself, if it is one and short: that is what most pull requests are about.
+// fieldsNote is the field itself, if it is one and short: that is what most pull requests are
+// about.
 func fieldsNote(fields []plan.Field) string {
 	f := fields[0]
-	if len(fields) > 1 || f.Before == "" || f.After == "" || len(f.Path)+len(f.Before)+len(f.After) > 160 {
+	if len(fields) > 1 || f.Before == "" || f.After == "" || len(f.Path)+len(f.Before)+
+		len(f.After) > 160 {
 		return count(len(fields), "field")
 	}
 	name := f.Path[strings.LastIndexByte(f.Path, '.')+1:]
@@ -159,7 +172,8 @@ func (c change) serves() bool {
 	return c.kind == fleet.ObjectProject || c.kind == fleet.ObjectRepository
 }
 
-// longest is the rows with fields that change, those first that take the most room. It writes their lines.
+// longest is the rows with fields that change, those first that take the most room. It writes their
+// lines.
 func longest(rows []change) []int {
 	size := map[int]int{}
 	var out []int
@@ -183,7 +197,8 @@ func (c change) diff() []string {
 	if c.kind == fleet.ObjectProject {
 		subject = "project of " + string(c.tenant)
 	}
-	lines := []string{clean("! "+strings.ReplaceAll(subject, "`", "")+" on "+string(c.engines[0]), mostLine)}
+	lines := []string{clean("! "+strings.ReplaceAll(subject, "`", "")+" on "+string(c.engines[0]),
+		mostLine)}
 	for _, f := range c.fields {
 		if f.Before != "" {
 			lines = append(lines, "-   "+clean(f.Path+": "+f.Before, mostLine))

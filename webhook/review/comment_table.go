@@ -53,7 +53,8 @@ func (c *comment) perTenant(p *page, d detail) {
 	p.table("tenant", "added", "changed", "moved", "deleted", "deletion held")
 	for _, t := range c.tenants[:min(len(c.tenants), d.list)] {
 		n := t.Counts()
-		p.row(code(string(t.Name)), digits(n.Created), digits(n.Changed), digits(moved([]plan.TenantReport{t})), digits(n.Deleted), digits(n.Held))
+		p.row(code(string(t.Name)), digits(n.Created), digits(n.Changed),
+			digits(moved([]plan.TenantReport{t})), digits(n.Deleted), digits(n.Held))
 	}
 	p.rest(len(c.tenants)-d.list, "tenants more")
 }
@@ -120,13 +121,17 @@ func dangerous(rows []change) int {
 
 func (c *comment) lines(p *page, rows []change, counted []alike) {
 	seen := func(r change) bool { return c.seen(r) != "" }
-	agents := slices.ContainsFunc(rows, seen) || slices.ContainsFunc(counted, func(a alike) bool { return seen(a.change) })
+	agents := slices.ContainsFunc(rows, seen) || slices.ContainsFunc(counted, func(a alike) bool {
+		return seen(a.change)
+	})
 	p.table(without(agents, "", "what", "environment", "engine", "agent last seen", "")...)
 	for _, r := range rows {
-		p.row(without(agents, verbs[r.verb], prose(r.what()), environment(r), engines(r), c.seen(r), prose(r.note))...)
+		p.row(without(agents, verbs[r.verb], prose(r.what()), environment(r), engines(r), c.seen(r),
+			prose(r.note))...)
 	}
 	for _, n := range counted {
-		p.row(without(agents, verbs[n.verb], n.what(), "", engines(n.change), c.seen(n.change), "")...)
+		p.row(without(agents, verbs[n.verb], n.what(), "", engines(n.change), c.seen(n.change),
+			"")...)
 	}
 }
 
@@ -156,7 +161,8 @@ func (a alike) what() string {
 	return count(a.n, "environment")
 }
 
-// listed parts the rows that are listed from those that are only counted: none, or from perEngine on all but the first deletions.
+// listed parts the rows that are listed from those that are only counted: none, or from perEngine
+// on all but the first deletions.
 func listed(rows []change, d detail) ([]change, []alike) {
 	if d.rows == eachRow {
 		return rows, nil
@@ -181,7 +187,9 @@ func listed(rows []change, d detail) ([]change, []alike) {
 		}
 		counted[k].n++
 	}
-	slices.SortStableFunc(order, func(a, b key) int { return cmp.Or(cmp.Compare(a.verb, b.verb), cmp.Compare(a.engine, b.engine)) })
+	slices.SortStableFunc(order, func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.verb, b.verb), cmp.Compare(a.engine, b.engine))
+	})
 	return kept, each(order, func(k key) alike { return *counted[k] })
 }
 
@@ -201,8 +209,8 @@ func engines(r change) string {
 	}), " → ")
 }
 
-// seen is when the agent of the row's engine was heard of last, or "" where there is none. What is lately is not dated: the text would change
-// with every look.
+// seen is when the agent of the row's engine was heard of last, or "" where there is none. What is
+// lately is not dated: the text would change with every look.
 func (c *comment) seen(r change) string {
 	a := c.f.Engines[r.engines[len(r.engines)-1]].Agent
 	switch {
@@ -258,6 +266,7 @@ func (c *comment) fields(p *page, d detail) {
 		p.fold("Which fields change", func() { p.code("diff", lines) })
 	}
 	if dropped > 0 {
-		p.para("The fields of " + count(dropped, "changed object") + " are left out here. " + c.elsewhere())
+		p.para("The fields of " + count(dropped, "changed object") + " are left out here. " +
+			c.elsewhere())
 	}
 }

@@ -14,7 +14,9 @@ import (
 // warnings tells of what does not stop the merge and yet may spoil it.
 func (c *comment) warnings(p *page, d detail) {
 	engines := engineNames(c.rows)
-	list := slices.Concat(c.f.stopsOf(each(c.tenants, func(t plan.TenantReport) fleet.TenantName { return t.Name }), engines),
+	list := slices.Concat(c.f.stopsOf(each(c.tenants, func(t plan.TenantReport) fleet.TenantName {
+		return t.Name
+	}), engines),
 		c.f.away(engines), c.f.closing(engines), c.unplaced(), c.standing(), c.collisions())
 	if len(list) == 0 {
 		return
@@ -40,7 +42,8 @@ func (f Facts) stopsOf(tenants []fleet.TenantName, engines []fleet.EngineName) [
 			}
 			what = "an emergency stop of engine " + tick(s.Name)
 		}
-		text := prose(upper(what)) + " is in force since " + utc(s.At) + ": nothing is written until it is resumed"
+		text := prose(upper(what)) + " is in force since " + utc(s.At) +
+			": nothing is written until it is resumed"
 		if s.Reason != "" {
 			text += ". Its reason: " + words(s.Reason)
 		}
@@ -85,11 +88,13 @@ func (a *Agent) absence() string {
 	case !a.Joined:
 		return "no agent has joined yet; what changes there is applied once one has"
 	case a.Over:
-		return "its agent is no longer let in; what changes there is applied once one has joined again"
+		return "its agent is no longer let in; what changes there is applied once one has " +
+			"joined again"
 	case a.LastSeen == nil:
 		return "its agent has joined and never connected; what changes there is applied once it does"
 	}
-	return "its agent was last seen " + utc(*a.LastSeen) + "; what changes there is applied when it is back"
+	return "its agent was last seen " + utc(*a.LastSeen) +
+		"; what changes there is applied when it is back"
 }
 
 // place is an engine as a sentence goes on with it.
@@ -107,7 +112,8 @@ func (f Facts) closing(engines []fleet.EngineName) []string {
 		at := prose("Engine " + tick(string(name)))
 		switch f.Engines[name].State {
 		case fleet.EngineCordoned:
-			list = append(list, at+" is cordoned: it takes no new environment; what stands there goes on")
+			list = append(list,
+				at+" is cordoned: it takes no new environment; what stands there goes on")
 		case fleet.EngineDraining:
 			list = append(list, at+" is draining: what stands there is to move to another engine")
 		}
@@ -120,17 +126,19 @@ func (c *comment) unplaced() []string {
 	for _, t := range c.tenants {
 		for _, pl := range t.Placements {
 			if pl.Engine == "" {
-				list = append(list, prose("Environment "+tick(string(pl.Environment.Name)))+" has no engine, and nothing is deployed there: "+words(pl.Reason))
+				list = append(list, prose("Environment "+tick(string(pl.Environment.Name)))+
+					" has no engine, and nothing is deployed there: "+words(pl.Reason))
 			} else if pl.Misplaced != "" {
-				list = append(list, prose("Environment "+tick(string(pl.Environment.Name)))+" stays where it is, though it is misplaced: "+words(pl.Misplaced))
+				list = append(list, prose("Environment "+tick(string(pl.Environment.Name)))+
+					" stays where it is, though it is misplaced: "+words(pl.Misplaced))
 			}
 		}
 	}
 	return list
 }
 
-// standing names the Applications that were not well before: what comes after the merge is not this change's doing alone. Of one that is to
-// go nothing comes after.
+// standing names the Applications that were not well before: what comes after the merge is not this
+// change's doing alone. Of one that is to go nothing comes after.
 func (c *comment) standing() []string {
 	var list []string
 	for _, r := range c.rows {
@@ -165,7 +173,10 @@ func (c *comment) collisions() []string {
 	sorted := slices.Clone(c.f.Collisions)
 	slices.SortFunc(sorted, func(a, b fleet.Collision) int { return a.Number - b.Number })
 	for _, x := range sorted {
-		list = append(list, fmt.Sprintf("#%d changes %s too: whichever is merged second has to be brought up to date", x.Number, prose(series(each(x.Touches, tick), 3))))
+		list = append(list,
+			fmt.Sprintf(
+				"#%d changes %s too: whichever is merged second has to be brought up to date",
+				x.Number, prose(series(each(x.Touches, tick), 3))))
 	}
 	return list
 }

@@ -8,7 +8,8 @@ import (
 	"argosy.dev/argosy/reconciler/plan"
 )
 
-// Obstacle is one thing that stands between a pull request and its merge. Both texts are prose: one line, names in backticks.
+// Obstacle is one thing that stands between a pull request and its merge. Both texts are prose: one
+// line, names in backticks.
 type Obstacle struct {
 	Check string           // the check that reports it; empty: each of the three
 	State fleet.CheckState // of that check: failure, pending or neutral
@@ -26,14 +27,17 @@ type Verdict struct {
 	Tenants   []fleet.TenantName // whose files it changes, sorted; "" is the platform
 	Ownership []Ownership        // of each of Tenants
 	Obstacles []Obstacle         // check by check
-	Held      []fleet.Hold       // deletions beyond the guards that nobody who may has approved; Items are those
-	Cleared   []fleet.ObjectKey  // deletions beyond the guards that somebody who may has approved
-	Checks    []fleet.Check      // validate, plan, owners: always all three
+	// deletions beyond the guards that nobody who may has approved; Items are those
+	Held    []fleet.Hold
+	Cleared []fleet.ObjectKey // deletions beyond the guards that somebody who may has approved
+	Checks  []fleet.Check     // validate, plan, owners: always all three
 }
 
-// Consented reports whether an owner of everything that it touches has approved this head. Of a commit of the merge queue nothing is known.
+// Consented reports whether an owner of everything that it touches has approved this head. Of a
+// commit of the merge queue nothing is known.
 func (v Verdict) Consented() bool {
-	return len(v.Ownership) == len(v.Tenants) && !slices.ContainsFunc(v.Ownership, func(o Ownership) bool { return !o.Met() })
+	return len(v.Ownership) == len(v.Tenants) && !slices.ContainsFunc(v.Ownership,
+		func(o Ownership) bool { return !o.Met() })
 }
 
 // Agreed is those of the files whose own owners have approved this head.
@@ -41,7 +45,10 @@ func (v Verdict) Agreed(files map[string]string) map[string]string {
 	out := map[string]string{}
 	for path, blob := range files {
 		owner := plan.PathTenant(path)
-		if slices.ContainsFunc(v.Ownership, func(o Ownership) bool { return o.Tenant == owner && o.Met() }) {
+		if slices.ContainsFunc(v.Ownership, func(o Ownership) bool {
+			return o.Tenant == owner &&
+				o.Met()
+		}) {
 			out[path] = blob
 		}
 	}
@@ -52,14 +59,18 @@ func (v Verdict) Agreed(files map[string]string) map[string]string {
 func Decide(f Facts) Verdict {
 	v := Verdict{Tenants: f.touched()}
 	v.Held, v.Cleared = f.deletions()
-	v.Obstacles = slices.Concat(f.unmergeable(), f.invalid(), f.unplanned(), f.stopped(v.Held), f.beyondQuota())
+	v.Obstacles = slices.Concat(f.unmergeable(), f.invalid(), f.unplanned(), f.stopped(v.Held),
+		f.beyondQuota())
 	if !f.queued() { // each was approved before it came into the queue
 		v.Ownership = f.ownership()
 		v.Obstacles = append(v.Obstacles, f.unowned(v.Ownership)...)
 	} else if n := len(f.Unapproved); n > 0 {
-		v.Obstacles = append(v.Obstacles, Obstacle{fleet.CheckOwners, fleet.CheckFailure, count(n, "file") + " that nobody approved",
-			"No approved pull request has " + series(each(f.Unapproved, tick), 5) + " as this commit of the merge queue does. Take the pull " +
-				"request out of the queue, bring " + tick(f.branch()) + " into its branch, and have it approved anew."})
+		v.Obstacles = append(v.Obstacles, Obstacle{fleet.CheckOwners, fleet.CheckFailure,
+			count(n, "file") + " that nobody approved",
+			"No approved pull request has " + series(each(f.Unapproved, tick), 5) +
+				" as this commit of the merge queue does. Take the pull " +
+				"request out of the queue, bring " + tick(f.branch()) +
+				" into its branch, and have it approved anew."})
 	}
 	v.State = worst(v.Obstacles, "")
 	v.Line = plain(f.headline(v), mostTitle)
@@ -68,7 +79,8 @@ func Decide(f Facts) Verdict {
 }
 
 // gravity orders states, the worst last.
-var gravity = []fleet.CheckState{fleet.CheckSuccess, fleet.CheckNeutral, fleet.CheckPending, fleet.CheckFailure}
+var gravity = []fleet.CheckState{fleet.CheckSuccess, fleet.CheckNeutral, fleet.CheckPending,
+	fleet.CheckFailure}
 
 // worst is the gravest state among the obstacles of one check, or of all.
 func worst(obstacles []Obstacle, check string) fleet.CheckState {
@@ -81,7 +93,8 @@ func worst(obstacles []Obstacle, check string) fleet.CheckState {
 	return state
 }
 
-// unmergeable fails all three checks: which files a merge would change is unknown, so none of them can pass.
+// unmergeable fails all three checks: which files a merge would change is unknown, so none of them
+// can pass.
 func (f Facts) unmergeable() []Obstacle {
 	if f.Unmergeable == "" {
 		return nil
@@ -89,15 +102,18 @@ func (f Facts) unmergeable() []Obstacle {
 	return []Obstacle{{"", fleet.CheckFailure, "cannot be merged as it is", reason(f.Unmergeable)}}
 }
 
-// invalid is the errors in the files that it changes. Warnings, and what it makes of other files, are told and stop nothing.
+// invalid is the errors in the files that it changes. Warnings, and what it makes of other files,
+// are told and stop nothing.
 func (f Facts) invalid() []Obstacle {
 	own, _ := f.problems()
 	n := errorsOf(own)
 	if n == 0 {
 		return nil
 	}
-	o := Obstacle{Check: fleet.CheckValidate, State: fleet.CheckFailure, What: count(n, "error") + " in the files that this changes",
-		Todo: "Mend what is listed below. Merged as it is, a file with an error has no effect: what it declared before stays as it was."}
+	o := Obstacle{Check: fleet.CheckValidate, State: fleet.CheckFailure, What: count(n, "error") +
+		" in the files that this changes",
+		Todo: "Mend what is listed below. Merged as it is, a file with an error has no effect: " +
+			"what it declared before stays as it was."}
 	if n == 1 {
 		o.What = "1 error in " + tick(own[0].Path)
 	}
@@ -112,15 +128,23 @@ func (f Facts) unplanned() []Obstacle {
 	case !f.Ours(), f.Unmergeable != "":
 		return nil
 	case len(f.Conflicts) > 0:
-		return at(fleet.CheckFailure, "conflicts with "+tick(f.branch()), "Both sides have changed "+series(each(f.Conflicts, tick), 5)+": bring "+tick(f.branch())+" into the pull request's branch.")
+		return at(fleet.CheckFailure, "conflicts with "+tick(f.branch()),
+			"Both sides have changed "+series(each(f.Conflicts, tick), 5)+": bring "+
+				tick(f.branch())+" into the pull request's branch.")
 	case f.untested():
-		return at(fleet.CheckNeutral, "a fork: nothing is planned yet", "Its files were read and checked, no more. Somebody with write permission, or an owner of the platform, looks through them and comments "+tick("/argosy ok-to-test "+string(f.Record.Head))+".")
+		return at(fleet.CheckNeutral, "a fork: nothing is planned yet",
+			"Its files were read and checked, no more. Somebody with write permission, or an "+
+				"owner of the platform, looks through them and comments "+
+				tick("/argosy ok-to-test "+string(f.Record.Head))+".")
 	case f.Plan == nil:
-		return at(fleet.CheckPending, f.wait(), "It is planned then, without anybody asking. "+tick("argosy get revisions")+" tells what is applied.")
+		return at(fleet.CheckPending, f.wait(), "It is planned then, without anybody asking. "+
+			tick("argosy get revisions")+" tells what is applied.")
 	case f.Plan.Waiting != nil:
-		return at(fleet.CheckFailure, "as a whole this would wait for an approval", reason(f.Plan.Waiting.Message))
+		return at(fleet.CheckFailure, "as a whole this would wait for an approval",
+			reason(f.Plan.Waiting.Message))
 	case f.Behind:
-		return at(fleet.CheckPending, tick(f.branch())+" has commits that are not applied yet", "They are being applied, or wait for an approval. It is planned anew then.")
+		return at(fleet.CheckPending, tick(f.branch())+" has commits that are not applied yet",
+			"They are being applied, or wait for an approval. It is planned anew then.")
 	}
 	return nil
 }
@@ -153,13 +177,17 @@ func (f Facts) stopped(held []fleet.Hold) []Obstacle {
 	var out []Obstacle
 	for _, r := range f.records() {
 		if r.Held != nil {
-			out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure, "held by " + login(r.Held.By), "Comment " + tick("/argosy resume") + " to end the hold."})
+			out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure,
+				"held by " + login(r.Held.By), "Comment " + tick("/argosy resume") +
+					" to end the hold."})
 		}
 	}
 	for _, h := range held {
 		n := len(h.Items)
-		todo := upper(h.Message) + ". " + clearers(h) + " may let them go: comment " + tick("/argosy approve-deletions "+string(f.Record.Head)) + "."
-		out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure, count(n, "deletion") + " beyond the guards of " + scope(h.Tenant), todo})
+		todo := upper(h.Message) + ". " + clearers(h) + " may let them go: comment " +
+			tick("/argosy approve-deletions "+string(f.Record.Head)) + "."
+		out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure, count(n, "deletion") +
+			" beyond the guards of " + scope(h.Tenant), todo})
 	}
 	return out
 }
@@ -171,8 +199,9 @@ func scope(t fleet.TenantName) string {
 	return tenant(t)
 }
 
-// beyondQuota holds what tenants would have against the quota of the base: a pull request does not raise the quota that it is judged by. A
-// tenant that the base does not have is judged by the quota that it comes with, which the platform approves.
+// beyondQuota holds what tenants would have against the quota of the base: a pull request does not
+// raise the quota that it is judged by. A tenant that the base does not have is judged by the quota
+// that it comes with, which the platform approves.
 func (f Facts) beyondQuota() []Obstacle {
 	if f.Plan == nil {
 		return nil
@@ -184,8 +213,11 @@ func (f Facts) beyondQuota() []Obstacle {
 			quota = *base
 		}
 		if over := exceeded(t.Quota, quota); len(over) > 0 {
-			out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure, "beyond the quota of " + tenant(t.Name),
-				upper(series(over, 3)) + ". The platform can raise the quota in a pull request of its own that is merged before."})
+			out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure, "beyond the quota of " +
+				tenant(t.Name),
+				upper(series(over, 3)) +
+					". The platform can raise the quota in a pull request of its own that is " +
+					"merged before."})
 		}
 	}
 	return out
@@ -205,7 +237,8 @@ func exceeded(u plan.QuotaUse, quota fleet.Quota) []string {
 	return over
 }
 
-// unowned is the approvals that are missing. An owner's objection is a failure as long as no other owner approves.
+// unowned is the approvals that are missing. An owner's objection is a failure as long as no other
+// owner approves.
 func (f Facts) unowned(ownership []Ownership) []Obstacle {
 	var out []Obstacle
 	changed := Touched(slices.Concat(f.Files, f.Conflicts))
@@ -213,13 +246,18 @@ func (f Facts) unowned(ownership []Ownership) []Obstacle {
 		if w.Met() {
 			continue
 		}
-		o := Obstacle{Check: fleet.CheckOwners, State: fleet.CheckPending, What: "needs an approval for " + tenant(w.Tenant), Todo: missing(w, f.Record.Head)}
+		o := Obstacle{Check: fleet.CheckOwners, State: fleet.CheckPending,
+			What: "needs an approval for " + tenant(w.Tenant), Todo: missing(w, f.Record.Head)}
 		if !slices.Contains(changed, w.Tenant) {
-			o.Todo += fmt.Sprintf(" The commits of this pull request change %s, which %s has in the same way by now: without them, after a rebase onto %s, "+
-				"no approval is needed.", series(each(of(f.Kept, w.Tenant), tick), 3), tick(f.branch()), tick(f.branch()))
+			o.Todo += fmt.Sprintf(
+				" The commits of this pull request change %s, which %s has in the same way by "+
+					"now: without them, after a rebase onto %s, "+
+					"no approval is needed.", series(each(of(f.Kept, w.Tenant), tick), 3),
+				tick(f.branch()), tick(f.branch()))
 		}
 		if len(w.TookBack) > 0 {
-			o.State, o.What = fleet.CheckFailure, series(each(w.TookBack, login), 3)+" asked for changes for "+tenant(w.Tenant)
+			o.State, o.What = fleet.CheckFailure, series(each(w.TookBack, login), 3)+
+				" asked for changes for "+tenant(w.Tenant)
 		}
 		out = append(out, o)
 	}
@@ -228,14 +266,18 @@ func (f Facts) unowned(ownership []Ownership) []Obstacle {
 
 // of picks the paths of one tenant.
 func of(paths []string, t fleet.TenantName) []string {
-	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return Touched([]string{path})[0] != t })
+	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool {
+		return Touched([]string{path})[0] != t
+	})
 }
 
 // missing is how an approval is given, and by whom.
 func missing(w Ownership, head fleet.Revision) string {
-	s := upper(w.who(5)) + " has to approve this head: by a review, or with the comment " + tick("/argosy approve "+string(head)) + "."
+	s := upper(w.who(5)) + " has to approve this head: by a review, or with the comment " +
+		tick("/argosy approve "+string(head)) + "."
 	if len(w.Early) > 0 {
-		s += " " + upper(series(each(w.Early, login), 3)) + " approved before this head was looked at, which counts for nothing."
+		s += " " + upper(series(each(w.Early, login), 3)) +
+			" approved before this head was looked at, which counts for nothing."
 	}
 	if len(w.Earlier) > 0 {
 		s += " " + upper(series(each(w.Earlier, login), 3)) + " approved an earlier head."
@@ -257,8 +299,9 @@ func (f Facts) records() []fleet.PullRecord {
 	return []fleet.PullRecord{f.Record}
 }
 
-// deletions parts those beyond the guards: what is still held, and what somebody who may has approved at the head that they saw it at.
-// Whether they may is asked anew each time, and only what was listed then goes.
+// deletions parts those beyond the guards: what is still held, and what somebody who may has
+// approved at the head that they saw it at. Whether they may is asked anew each time, and only what
+// was listed then goes.
 func (f Facts) deletions() (held []fleet.Hold, cleared []fleet.ObjectKey) {
 	for _, h := range f.holds() {
 		passed := map[fleet.ObjectKey]bool{}

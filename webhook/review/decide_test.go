@@ -19,20 +19,50 @@ func TestWhatAPlanFailsOn(t *testing.T) {
 		make func(f *Facts)
 		want fleet.CheckState
 	}{
-		"nothing":                    {func(*Facts) {}, fleet.CheckSuccess},
-		"a conflict":                 {func(f *Facts) { f.Conflicts = []string{"tenants/acme/x.yaml"} }, fleet.CheckFailure},
-		"the whole revision waits":   {func(f *Facts) { f.Plan.Waiting = &fleet.Hold{Message: "it is empty"} }, fleet.CheckFailure},
-		"a hold":                     {func(f *Facts) { f.Record.Held = &fleet.Clearance{By: bob, Head: older} }, fleet.CheckFailure},
-		"the branch waits":           {func(f *Facts) { f.Behind = true }, fleet.CheckPending},
-		"no plan":                    {func(f *Facts) { f.Plan = nil }, fleet.CheckPending},
-		"a fork":                     {func(f *Facts) { f.Record.Fork, f.Plan = true, nil }, fleet.CheckNeutral},
-		"a fork cleared before":      {func(f *Facts) { f.Record.Fork, f.Record.Tested = true, &fleet.Clearance{By: bob, Head: older} }, fleet.CheckNeutral},
-		"a fork that is cleared":     {func(f *Facts) { f.Record.Fork, f.Record.Tested = true, &fleet.Clearance{By: bob, Head: head} }, fleet.CheckSuccess},
-		"a problem in another file":  {func(f *Facts) { f.Problems = []fleet.Problem{{Path: "other", Severity: fleet.SeverityError}} }, fleet.CheckSuccess},
-		"beyond the base's quota":    {func(f *Facts) { grow(f, 3, 4); f.Owned[1].Quota = &fleet.Quota{Applications: 3} }, fleet.CheckFailure},
-		"beyond it before, no worse": {func(f *Facts) { grow(f, 4, 4); f.Owned[1].Quota = &fleet.Quota{Applications: 3} }, fleet.CheckSuccess},
-		"within it":                  {func(f *Facts) { grow(f, 3, 4); f.Owned[1].Quota = &fleet.Quota{Applications: 4} }, fleet.CheckSuccess},
-		"a new tenant's own quota":   {func(f *Facts) { grow(f, 0, 4); f.Owned[1].Quota = nil }, fleet.CheckSuccess},
+		"nothing": {func(*Facts) {}, fleet.CheckSuccess},
+		"a conflict": {
+			func(f *Facts) { f.Conflicts = []string{"tenants/acme/x.yaml"} }, fleet.CheckFailure},
+		"the whole revision waits": {
+			func(f *Facts) {
+				f.Plan.Waiting = &fleet.Hold{Message: "it is empty"}
+			}, fleet.CheckFailure},
+		"a hold": {
+			func(f *Facts) {
+				f.Record.Held = &fleet.Clearance{By: bob, Head: older}
+			}, fleet.CheckFailure},
+		"the branch waits": {func(f *Facts) { f.Behind = true }, fleet.CheckPending},
+		"no plan":          {func(f *Facts) { f.Plan = nil }, fleet.CheckPending},
+		"a fork": {func(f *Facts) { f.Record.Fork, f.Plan = true, nil },
+			fleet.CheckNeutral},
+		"a fork cleared before": {func(f *Facts) {
+			f.Record.Fork, f.Record.Tested = true,
+				&fleet.Clearance{By: bob, Head: older}
+		}, fleet.CheckNeutral},
+		"a fork that is cleared": {func(f *Facts) {
+			f.Record.Fork, f.Record.Tested = true,
+				&fleet.Clearance{By: bob, Head: head}
+		}, fleet.CheckSuccess},
+		"a problem in another file": {
+			func(f *Facts) {
+				f.Problems = []fleet.Problem{{Path: "other", Severity: fleet.SeverityError}}
+			}, fleet.CheckSuccess},
+		"beyond the base's quota": {
+			func(f *Facts) {
+				grow(f, 3, 4)
+				f.Owned[1].Quota = &fleet.Quota{Applications: 3}
+			}, fleet.CheckFailure},
+		"beyond it before, no worse": {
+			func(f *Facts) {
+				grow(f, 4, 4)
+				f.Owned[1].Quota = &fleet.Quota{Applications: 3}
+			}, fleet.CheckSuccess},
+		"within it": {
+			func(f *Facts) {
+				grow(f, 3, 4)
+				f.Owned[1].Quota = &fleet.Quota{Applications: 4}
+			}, fleet.CheckSuccess},
+		"a new tenant's own quota": {func(f *Facts) { grow(f, 0, 4); f.Owned[1].Quota = nil },
+			fleet.CheckSuccess},
 	} {
 		f, _ := bump(t)
 		c.make(&f)
@@ -43,20 +73,26 @@ func TestWhatAPlanFailsOn(t *testing.T) {
 }
 
 func grow(f *Facts, before, after int) {
-	f.Plan.Tenants[0].Quota = plan.QuotaUse{Tenant: "acme", Quota: fleet.Quota{Applications: 100}, Before: fleet.Quota{Applications: before}, After: fleet.Quota{Applications: after}}
+	f.Plan.Tenants[0].Quota = plan.QuotaUse{Tenant: "acme", Quota: fleet.Quota{Applications: 100},
+		Before: fleet.Quota{Applications: before}, After: fleet.Quota{Applications: after}}
 }
 
 func TestOnlyErrorsInItsOwnFilesMakeAPullRequestInvalid(t *testing.T) {
 	f, _ := bump(t)
 	own := f.Files[0]
-	f.Problems = []fleet.Problem{{Path: own, Severity: fleet.SeverityWarning, Message: "old"}, {Path: own, Severity: fleet.SeverityNote, Message: "note"}, {Path: "tenants/globex/x.yaml", Severity: fleet.SeverityError, Message: "theirs"}}
+	f.Problems = []fleet.Problem{{Path: own, Severity: fleet.SeverityWarning, Message: "old"},
+		{Path: own, Severity: fleet.SeverityNote, Message: "note"}, {Path: "tenants/globex/x.yaml",
+			Severity: fleet.SeverityError, Message: "theirs"}}
 	check := find(t, Decide(f), fleet.CheckValidate)
-	if check.State != fleet.CheckSuccess || len(check.Annotations) != 2 || !strings.Contains(check.Summary, "theirs") {
+	if check.State != fleet.CheckSuccess || len(check.Annotations) != 2 ||
+		!strings.Contains(check.Summary, "theirs") {
 		t.Errorf("%+v", check)
 	}
-	f.Problems = append(f.Problems, fleet.Problem{Path: own, Line: 7, Severity: fleet.SeverityError, Message: "wrong"})
+	f.Problems = append(f.Problems, fleet.Problem{Path: own, Line: 7, Severity: fleet.SeverityError,
+		Message: "wrong"})
 	check = find(t, Decide(f), fleet.CheckValidate)
-	if check.State != fleet.CheckFailure || check.Title != "checkout.yaml:7: wrong" || check.Annotations[0].Message != "wrong" {
+	if check.State != fleet.CheckFailure || check.Title != "checkout.yaml:7: wrong" ||
+		check.Annotations[0].Message != "wrong" {
 		t.Errorf("%+v", check)
 	}
 	for range 2 * mostAnnotations {
@@ -67,21 +103,26 @@ func TestOnlyErrorsInItsOwnFilesMakeAPullRequestInvalid(t *testing.T) {
 	}
 }
 
-// TestAnApprovalOfDeletionsReleasesWhatWasListed has the plan of the same head list one deletion more, since the base has moved on.
+// TestAnApprovalOfDeletionsReleasesWhatWasListed has the plan of the same head list one deletion
+// more, since the base has moved on.
 func TestAnApprovalOfDeletionsReleasesWhatWasListed(t *testing.T) {
 	f, _ := purge(t)
-	if v := Decide(f); len(v.Held) != 1 || len(v.Held[0].Items) != 12 || len(v.Cleared) != 0 || stateOf(t, f, fleet.CheckPlan) != fleet.CheckFailure {
+	if v := Decide(f); len(v.Held) != 1 || len(v.Held[0].Items) != 12 || len(v.Cleared) != 0 ||
+		stateOf(t, f, fleet.CheckPlan) != fleet.CheckFailure {
 		t.Fatalf("%+v", v)
 	}
 	f.Record, _ = judged(f, bob, "/argosy approve-deletions "+string(head))
-	if v := Decide(f); len(v.Held) != 0 || len(v.Cleared) != 12 || stateOf(t, f, fleet.CheckPlan) != fleet.CheckSuccess {
+	if v := Decide(f); len(v.Held) != 0 || len(v.Cleared) != 12 ||
+		stateOf(t, f, fleet.CheckPlan) != fleet.CheckSuccess {
 		t.Fatalf("%+v", v)
 	}
 	listed := f.Plan.Holds[0]
-	listed.Items = append(slices.Clone(listed.Items), fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "one-more"})
+	listed.Items = append(slices.Clone(listed.Items), fleet.ObjectKey{
+		Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "one-more"})
 	f.Plan.Holds = []fleet.Hold{listed}
 	v := Decide(f)
-	if len(v.Held) != 1 || len(v.Held[0].Items) != 1 || v.Held[0].Items[0].Name != "one-more" || len(v.Cleared) != 12 {
+	if len(v.Held) != 1 || len(v.Held[0].Items) != 1 || v.Held[0].Items[0].Name != "one-more" ||
+		len(v.Cleared) != 12 {
 		t.Errorf("%+v", v.Held)
 	}
 }
@@ -90,9 +131,12 @@ func TestWhoMayApproveDeletionsIsAskedEachTime(t *testing.T) {
 	f, _ := purge(t)
 	f.Record, _ = judged(f, bob, "/argosy approve-deletions "+string(head))
 	for name, change := range map[string]func(f *Facts){
-		"no longer an owner": func(f *Facts) { f.Owned[1].Owners = []Owner{{Name: "github:alice", People: []fleet.Person{alice}}} },
+		"no longer an owner": func(f *Facts) {
+			f.Owned[1].Owners = []Owner{{Name: "github:alice", People: []fleet.Person{alice}}}
+		},
 		"held for the fleet instead": func(f *Facts) {
-			f.Plan.Holds = []fleet.Hold{{Revision: head, Reason: fleet.HoldDeletions, Items: f.Plan.Holds[0].Items}}
+			f.Plan.Holds = []fleet.Hold{
+				{Revision: head, Reason: fleet.HoldDeletions, Items: f.Plan.Holds[0].Items}}
 		},
 		"another head": func(f *Facts) { f.Record.Head = older },
 	} {
@@ -108,16 +152,20 @@ func TestWhoMayApproveDeletionsIsAskedEachTime(t *testing.T) {
 
 func TestATenantsOwnerDoesNotLetAnothersDeletionsGo(t *testing.T) {
 	f, _ := purge(t)
-	f.Plan.Holds = append(f.Plan.Holds, fleet.Hold{Revision: head, Reason: fleet.HoldDeletions, Tenant: "globex", Items: []fleet.ObjectKey{{Name: "theirs"}}})
+	f.Plan.Holds = append(f.Plan.Holds, fleet.Hold{Revision: head, Reason: fleet.HoldDeletions,
+		Tenant: "globex", Items: []fleet.ObjectKey{{Name: "theirs"}}})
 	after, reply := judged(f, bob, "/argosy approve-deletions "+string(head))
-	if after.Cleared != nil || !strings.Contains(reply, "An owner of the platform or of tenant `globex` may.") {
+	if after.Cleared != nil || !strings.Contains(reply,
+		"An owner of the platform or of tenant `globex` may.") {
 		t.Error(reply)
 	}
-	if after, reply := judged(f, carol, "/argosy approve-deletions "+string(head)); after.Cleared == nil || len(after.Cleared.Deletions) != 13 {
+	if after, reply := judged(f, carol, "/argosy approve-deletions "+
+		string(head)); after.Cleared == nil || len(after.Cleared.Deletions) != 13 {
 		t.Error(reply)
 	}
 	f.Plan = nil
-	if after, reply := judged(f, carol, "/argosy approve-deletions "+string(head)); after.Cleared != nil || !strings.Contains(reply, "too early") {
+	if after, reply := judged(f, carol, "/argosy approve-deletions "+
+		string(head)); after.Cleared != nil || !strings.Contains(reply, "too early") {
 		t.Error(reply)
 	}
 }
@@ -129,7 +177,8 @@ func TestACommitOfTheQueueIsJudgedByItsPullRequests(t *testing.T) {
 	f.Plan.Head = merge
 	f.Plan.Holds[0].Revision = merge
 	f.Queue = []fleet.PullRecord{{Pull: fleet.Pull{Number: 6, Head: older}}}
-	if v := Decide(f); v.State != fleet.CheckFailure || find(t, v, fleet.CheckOwners).State != fleet.CheckSuccess || len(v.Ownership) != 0 {
+	if v := Decide(f); v.State != fleet.CheckFailure ||
+		find(t, v, fleet.CheckOwners).State != fleet.CheckSuccess || len(v.Ownership) != 0 {
 		t.Errorf("%+v", v.Obstacles)
 	}
 	f.Queue = append(f.Queue, cleared)
@@ -146,7 +195,8 @@ func TestACommitOfTheQueueIsJudgedByItsPullRequests(t *testing.T) {
 func TestAChangeOfNothingPassesAtOnce(t *testing.T) {
 	f, _ := planned(t, standingFleet(), standingFleet())
 	v := Decide(f)
-	if v.State != fleet.CheckSuccess || len(v.Checks) != 3 || !v.Consented() || v.Line != "Nothing that Argosy manages changes" {
+	if v.State != fleet.CheckSuccess || len(v.Checks) != 3 || !v.Consented() ||
+		v.Line != "Nothing that Argosy manages changes" {
 		t.Errorf("%+v", v)
 	}
 	f.Record.Fork, f.Plan = true, nil
@@ -158,11 +208,14 @@ func TestAChangeOfNothingPassesAtOnce(t *testing.T) {
 func TestALinkThatCouldActIsLeftOut(t *testing.T) {
 	f, _ := bump(t)
 	for link, shown := range map[string]bool{
-		"https://argosy.example.com/pulls/7": true, "http://localhost:8080/pulls/7": true, "": false, "javascript:alert(1)": false,
-		"https://a.example/) [x](https://evil.example": false, "https://a.example/<b>": false, "https://a.example/a b": false, "//a.example": false,
+		"https://argosy.example.com/pulls/7": true, "http://localhost:8080/pulls/7": true,
+		"": false, "javascript:alert(1)": false,
+		"https://a.example/) [x](https://evil.example": false, "https://a.example/<b>": false,
+		"https://a.example/a b": false, "//a.example": false,
 	} {
 		f.Link = link
-		if got := strings.Contains(Comment(f, Decide(f), MostComment), "[the whole plan]"); got != shown {
+		if got := strings.Contains(Comment(f, Decide(f), MostComment),
+			"[the whole plan]"); got != shown {
 			t.Errorf("%q: %v", link, got)
 		}
 	}

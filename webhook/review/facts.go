@@ -1,4 +1,5 @@
-// Package review is the pure core of a pull request's review: facts in, a verdict and the words for it out.
+// Package review is the pure core of a pull request's review: facts in, a verdict and the words for
+// it out.
 //
 //	ParseCommand, Judge   what somebody asks for in a comment, and whether they may
 //	Decide                Facts -> Verdict: what stands in the way, whose approval is missing, the three checks
@@ -26,29 +27,41 @@ import (
 type Facts struct {
 	Now time.Time // by the store's clock
 
-	Record  fleet.PullRecord   // the pull request as the forge tells of it now, and what its commands have come to
-	Reviews []fleet.Review     // all of them
-	Queue   []fleet.PullRecord // of a commit of the merge queue: the pull requests in it. Record.Head is that commit, and nothing else of Record counts
+	// the pull request as the forge tells of it now, and what its commands have come to
+	Record  fleet.PullRecord
+	Reviews []fleet.Review // all of them
+	// of a commit of the merge queue: the pull requests in it. Record.Head is that commit, and
+	// nothing else of Record counts
+	Queue []fleet.PullRecord
 
-	Base      fleet.Revision  // applied revision that the pull request is held against
-	Files     []string        // paths below fleet/ and tenants/ that its merge changes
-	Kept      []string        // further paths that it changes and the base has in the same way by now; a merge brings them back once the base takes them back
+	Base  fleet.Revision // applied revision that the pull request is held against
+	Files []string       // paths below fleet/ and tenants/ that its merge changes
+	// further paths that it changes and the base has in the same way by now; a merge brings them
+	// back once the base takes them back
+	Kept      []string
 	Problems  []fleet.Problem // located: of these files, and of those that they make wrong
 	Conflicts []string        // paths that have changed in the branch too
-	Behind    bool            // the branch's head is not applied yet, so that the plan is not the last word
-	Plan      *plan.Report    // nil: there is none
-	Unplanned string          // what that waits for, as prose that goes on after "waits until"; empty: not known
+	// the branch's head is not applied yet, so that the plan is not the last word
+	Behind bool
+	Plan   *plan.Report // nil: there is none
+	// what that waits for, as prose that goes on after "waits until"; empty: not known
+	Unplanned string
 
-	Unapproved []string // of a commit of the merge queue: paths whose content no approved pull request shows
+	// of a commit of the merge queue: paths whose content no approved pull request shows
+	Unapproved []string
 
-	Unmergeable string // why the head can never be merged as it is, in one sentence; which files it changes is not known then
+	// why the head can never be merged as it is, in one sentence; which files it changes is not
+	// known then
+	Unmergeable string
 
-	Owned       []Owned                    // what the base says of each of Touched, and always of the platform
+	// what the base says of each of Touched, and always of the platform
+	Owned       []Owned
 	Permissions map[int64]fleet.Permission // by id; who is left out has none
 
-	Standing   map[fleet.ObjectKey]fleet.Outcome // the Applications that the plan changes, as they stand now
-	Engines    map[fleet.EngineName]Engine       // that the plan names
-	Stops      []fleet.Stop                      // that are in force
+	// the Applications that the plan changes, as they stand now
+	Standing   map[fleet.ObjectKey]fleet.Outcome
+	Engines    map[fleet.EngineName]Engine // that the plan names
+	Stops      []fleet.Stop                // that are in force
 	Collisions []fleet.Collision
 
 	Link  string // to the whole plan, http or https; empty: there is no page
@@ -70,7 +83,8 @@ type Owner struct {
 	Changed *Changed       // another account or team has the name than the one that counts
 }
 
-// Changed is the numbers of an account or team that has lost its name, and of the one that has it now.
+// Changed is the numbers of an account or team that has lost its name, and of the one that has it
+// now.
 type Changed struct{ Was, Is int64 }
 
 // Engine is how an engine stands that the plan changes something on.
@@ -89,7 +103,8 @@ type Agent struct {
 	LastSeen  *time.Time // nil: it never was
 }
 
-// away reports whether nothing reaches the cluster at this moment. A short absence is none: connections are made anew all the time.
+// away reports whether nothing reaches the cluster at this moment. A short absence is none:
+// connections are made anew all the time.
 func (a *Agent) away(now time.Time) bool {
 	const lately = 10 * time.Minute
 	switch {
@@ -101,7 +116,8 @@ func (a *Agent) away(now time.Time) bool {
 	return !a.Connected && (a.LastSeen == nil || now.Sub(*a.LastSeen) >= lately)
 }
 
-// Touched is whose files these are, sorted: each tenant of tenants/<tenant>/…, and "", the platform, for everything else.
+// Touched is whose files these are, sorted: each tenant of tenants/<tenant>/…, and "", the
+// platform, for everything else.
 func Touched(files []string) []fleet.TenantName {
 	seen := map[fleet.TenantName]bool{}
 	for _, path := range files {
@@ -110,14 +126,16 @@ func Touched(files []string) []fleet.TenantName {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// touched is every file's owner, also of those that are in no plan: for their conflicts, or because the base has them already.
+// touched is every file's owner, also of those that are in no plan: for their conflicts, or because
+// the base has them already.
 func (f Facts) touched() []fleet.TenantName {
 	return Touched(slices.Concat(f.Files, f.Conflicts, f.Kept))
 }
 
 // untested reports whether it is a fork whose head nobody who may has let be planned.
 func (f Facts) untested() bool {
-	return f.Record.Fork && !f.queued() && (f.Record.Tested == nil || f.Record.Tested.Head != f.Record.Head)
+	return f.Record.Fork && !f.queued() &&
+		(f.Record.Tested == nil || f.Record.Tested.Head != f.Record.Head)
 }
 
 func (f Facts) queued() bool { return len(f.Queue) > 0 }

@@ -16,7 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of testdata anew")
 
-// scenarios are pull requests as people meet them, each with the comment that they get in testdata/<name>.md.
+// scenarios are pull requests as people meet them, each with the comment that they get in
+// testdata/<name>.md.
 var scenarios = map[string]func(t *testing.T) Facts{
 	"clean": func(t *testing.T) Facts {
 		f, _ := bump(t)
@@ -33,15 +34,18 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	},
 	"typo": func(t *testing.T) Facts {
 		before := standingFleet()
-		after := before.edit("tenants/acme/deployments/checkout.yaml", "targetRevision", "targetRevison").
+		after := before.edit("tenants/acme/deployments/checkout.yaml", "targetRevision",
+			"targetRevison").
 			edit("tenants/acme/deployments/cart.yaml", "v2.0.0", "v2.1.0")
 		f, _ := planned(t, before, after)
 		return f
 	},
 	"new-tenant": func(t *testing.T) Facts {
 		after := standingFleet().with("fleet/tenants/initech.yaml", tenantFile("initech")).
-			with("tenants/initech/environments/prod.yaml", strings.ReplaceAll(environmentFile("prod", "eu"), "prod.eu", "initech.eu")).
-			with("tenants/initech/deployments/tps.yaml", deploymentFile("tps", "initech", "v1", "prod"))
+			with("tenants/initech/environments/prod.yaml",
+				strings.ReplaceAll(environmentFile("prod", "eu"), "prod.eu", "initech.eu")).
+			with("tenants/initech/deployments/tps.yaml", deploymentFile("tps", "initech", "v1",
+				"prod"))
 		f, _ := planned(t, standingFleet(), after)
 		f.Record.Author = carol
 		f.Record.Consents = []fleet.Clearance{{By: carol, Head: head, At: noon}}
@@ -49,27 +53,33 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	},
 	"environment": func(t *testing.T) Facts {
 		before := standingFleet()
-		after := before.with("tenants/acme/environments/prod-us.yaml", environmentFile("prod-us", "us")).
-			edit("tenants/acme/deployments/checkout.yaml", "[prod, staging]", "[prod, staging, prod-us]").
+		after := before.with("tenants/acme/environments/prod-us.yaml",
+			environmentFile("prod-us", "us")).
+			edit("tenants/acme/deployments/checkout.yaml", "[prod, staging]",
+				"[prod, staging, prod-us]").
 			without("tenants/acme/deployments/cart.yaml")
 		f, p := planned(t, before, after)
 		f.Standing = map[fleet.ObjectKey]fleet.Outcome{}
 		for _, e := range p.Effects() {
-			f.Standing[e.Key] = fleet.Outcome{Key: e.Key, Present: e.Deletes, Apply: fleet.ApplyFailed}
+			f.Standing[e.Key] = fleet.Outcome{Key: e.Key, Present: e.Deletes,
+				Apply: fleet.ApplyFailed}
 		}
 		seen := noon.Add(-3 * time.Hour)
-		f.Engines["us-1"] = Engine{State: fleet.EngineCordoned, Reachable: true, Agent: &Agent{Joined: true, LastSeen: &seen}}
+		f.Engines["us-1"] = Engine{State: fleet.EngineCordoned, Reachable: true, Agent: &Agent{
+			Joined: true, LastSeen: &seen}}
 		f.Engines["eu-1"] = Engine{State: fleet.EngineActive, Reachable: false, Since: &seen}
 		return f
 	},
 	"agent": func(t *testing.T) Facts {
 		f, seen := factory(t), noon.Add(-3*time.Hour)
-		f.Engines["acme.berlin"] = Engine{Reachable: true, Agent: &Agent{Joined: true, LastSeen: &seen}}
+		f.Engines["acme.berlin"] = Engine{
+			Reachable: true, Agent: &Agent{Joined: true, LastSeen: &seen}}
 		return f
 	},
 	"agent-connected": func(t *testing.T) Facts {
 		f, seen := factory(t), noon.Add(-3*time.Second)
-		f.Engines["acme.berlin"] = Engine{Reachable: true, Agent: &Agent{Joined: true, Connected: true, LastSeen: &seen}}
+		f.Engines["acme.berlin"] = Engine{
+			Reachable: true, Agent: &Agent{Joined: true, Connected: true, LastSeen: &seen}}
 		return f
 	},
 	"agent-none": func(t *testing.T) Facts {
@@ -81,7 +91,8 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		f, p := purge(t)
 		f.Standing = map[fleet.ObjectKey]fleet.Outcome{}
 		for _, e := range p.Effects() { // of what is to go, nothing is told
-			f.Standing[e.Key] = fleet.Outcome{Key: e.Key, Present: true, Sync: fleet.SyncOutOfSync, Health: fleet.HealthMissing}
+			f.Standing[e.Key] = fleet.Outcome{Key: e.Key, Present: true, Sync: fleet.SyncOutOfSync,
+				Health: fleet.HealthMissing}
 		}
 		f.Reviews = []fleet.Review{approval(alice, noon)}
 		return f
@@ -89,7 +100,8 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	"deletions-approved": func(t *testing.T) Facts {
 		f, _ := purge(t)
 		f.Reviews = []fleet.Review{approval(alice, noon)}
-		f.Record, _ = Judge(Command{Word: "approve-deletions", Args: []string{string(head)}}, fleet.Clearance{By: bob, Head: head, At: noon}, RightsOf(bob, f), f.Record)
+		f.Record, _ = Judge(Command{Word: "approve-deletions", Args: []string{string(head)}},
+			fleet.Clearance{By: bob, Head: head, At: noon}, RightsOf(bob, f), f.Record)
 		return f
 	},
 	"fork": func(t *testing.T) Facts {
@@ -107,27 +119,35 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		f, _ := bump(t)
 		f.Files, f.Problems, f.Plan, f.Base = nil, nil, nil, ""
 		f.Reviews = []fleet.Review{approval(bob, noon)}
-		f.Unmergeable = "more than one merge base: rebase onto main and push again; this head and main have 2 merge bases (111111111111, " +
-			"222222222222), so no comparison shows what the merge would change"
+		f.Unmergeable =
+			"more than one merge base: rebase onto main and push again; this head and main have " +
+				"2 merge bases (111111111111, " +
+				"222222222222), so no comparison shows what the merge would change"
 		return f
 	},
 	"collision": func(t *testing.T) Facts {
 		f, p := bump(t)
-		f.Collisions = []fleet.Collision{{Number: 12, Touches: f.Files}, {Number: 9, Touches: f.Files}}
+		f.Collisions = []fleet.Collision{{Number: 12, Touches: f.Files},
+			{Number: 9, Touches: f.Files}}
 		f.Standing = map[fleet.ObjectKey]fleet.Outcome{}
 		for _, e := range p.Effects() {
 			if e.Environment == "prod" {
-				f.Standing[e.Key] = fleet.Outcome{Key: e.Key, Present: true, Sync: fleet.SyncOutOfSync, Health: fleet.HealthDegraded, Message: "deployment \"checkout\" exceeded its progress deadline"}
+				f.Standing[e.Key] = fleet.Outcome{Key: e.Key, Present: true,
+					Sync: fleet.SyncOutOfSync, Health: fleet.HealthDegraded,
+					Message: "deployment \"checkout\" exceeded its progress deadline"}
 			}
 		}
-		f.Stops = []fleet.Stop{{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", Reason: "incident 4711", At: noon}}
+		f.Stops = []fleet.Stop{{Scope: fleet.StopTenant, Name: "acme", By: "token:ops",
+			Reason: "incident 4711", At: noon}}
 		return f
 	},
 	"two-tenants": func(t *testing.T) Facts {
 		before := standingFleet()
-		after := before.edit("tenants/acme/deployments/cart.yaml", "v2.0.0", "v2.1.0").edit("tenants/globex/deployments/web.yaml", "v7", "v8")
+		after := before.edit("tenants/acme/deployments/cart.yaml", "v2.0.0", "v2.1.0").edit(
+			"tenants/globex/deployments/web.yaml", "v7", "v8")
 		f, _ := planned(t, before, after)
-		f.Reviews = []fleet.Review{approval(bob, noon), {Author: mallet, State: fleet.ReviewApproved, Head: head, At: noon}}
+		f.Reviews = []fleet.Review{approval(bob, noon),
+			{Author: mallet, State: fleet.ReviewApproved, Head: head, At: noon}}
 		return f
 	},
 	"held": func(t *testing.T) Facts {
@@ -142,12 +162,14 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	"behind": func(t *testing.T) Facts {
 		f, _ := bump(t)
 		f.Behind = true
-		f.Reviews = []fleet.Review{{Author: bob, State: fleet.ReviewApproved, Head: older, At: noon}, {Author: alice, State: fleet.ReviewChanges, Head: head, At: noon}}
+		f.Reviews = []fleet.Review{{Author: bob, State: fleet.ReviewApproved, Head: older,
+			At: noon}, {Author: alice, State: fleet.ReviewChanges, Head: head, At: noon}}
 		return f
 	},
 	"defaults": func(t *testing.T) Facts {
 		before := standingFleet()
-		f, _ := planned(t, before, before.edit("fleet/fleet.yaml", "spec:\n", "spec:\n  defaults: {sync: {prune: false}}\n"))
+		f, _ := planned(t, before, before.edit("fleet/fleet.yaml", "spec:\n",
+			"spec:\n  defaults: {sync: {prune: false}}\n"))
 		return f
 	},
 	"moved": func(t *testing.T) Facts {
@@ -155,11 +177,16 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		r := *f.Plan
 		r.Counts, r.Tenants = plan.Counts{}, slices.Clone(r.Tenants)
 		row := func(a plan.Action) []plan.ChangeReport {
-			return []plan.ChangeReport{{Action: a, Kind: fleet.ObjectCluster, Subject: "prod", Object: "c"}, {Action: a, Kind: fleet.ObjectApplication, Subject: "cart@prod", Object: "a"}}
+			return []plan.ChangeReport{{Action: a, Kind: fleet.ObjectCluster, Subject: "prod",
+				Object: "c"}, {Action: a, Kind: fleet.ObjectApplication, Subject: "cart@prod",
+				Object: "a"}}
 		}
-		r.Tenants[0].Engines = []plan.EngineReport{{Name: "eu-1", Changes: row(plan.Delete)}, {Name: "eu-2", Changes: row(plan.Create)}}
-		r.Tenants[0].Moves = []plan.Move{{Environment: "prod", From: "eu-1", To: "eu-2", Applications: 1}}
-		r.Tenants[0].Syncs = []plan.SyncReport{{SyncRun: "rollback", Application: "cart@staging", Engine: "eu-1", Revision: "v1.9.0"}}
+		r.Tenants[0].Engines = []plan.EngineReport{{Name: "eu-1", Changes: row(plan.Delete)},
+			{Name: "eu-2", Changes: row(plan.Create)}}
+		r.Tenants[0].Moves = []plan.Move{
+			{Environment: "prod", From: "eu-1", To: "eu-2", Applications: 1}}
+		r.Tenants[0].Syncs = []plan.SyncReport{
+			{SyncRun: "rollback", Application: "cart@staging", Engine: "eu-1", Revision: "v1.9.0"}}
 		f.Plan, f.Link = &r, ""
 		f.Stops = []fleet.Stop{{Scope: fleet.StopEngine, Name: "eu-2", At: noon}}
 		return f
@@ -171,22 +198,27 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		return f
 	},
 	"medium": func(t *testing.T) Facts {
-		before := standingFleet().edit("fleet/tenants/acme.yaml", "deployments: 20, applications: 50", "deployments: 200, applications: 200").jobs(120)
+		before := standingFleet().edit("fleet/tenants/acme.yaml",
+			"deployments: 20, applications: 50", "deployments: 200, applications: 200").jobs(120)
 		after := before.without("tenants/acme/deployments/c")
 		for path, text := range before {
 			if strings.Contains(path, "/job-") {
-				after = after.with(path, strings.Replace(text, "targetRevision: v1", "targetRevision: v2", 1))
+				after = after.with(path, strings.Replace(text, "targetRevision: v1",
+					"targetRevision: v2", 1))
 			}
 		}
 		f, _ := planned(t, before, after)
 		return f
 	},
 	"huge": func(t *testing.T) Facts {
-		before := standingFleet().edit("fleet/tenants/acme.yaml", "deployments: 20, applications: 50", "deployments: 1600, applications: 1600").jobs(1500).edit("fleet/engines/eu-1.yaml", "applications: 1500", "applications: 2000")
+		before := standingFleet().edit("fleet/tenants/acme.yaml",
+			"deployments: 20, applications: 50", "deployments: 1600, applications: 1600").jobs(
+			1500).edit("fleet/engines/eu-1.yaml", "applications: 1500", "applications: 2000")
 		after := before
 		for path, text := range before {
 			if strings.Contains(path, "/job-") {
-				after = after.with(path, strings.Replace(text, "targetRevision: v1", "targetRevision: v2", 1))
+				after = after.with(path, strings.Replace(text, "targetRevision: v1",
+					"targetRevision: v2", 1))
 			}
 		}
 		f, _ := planned(t, before, after)
@@ -194,18 +226,21 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	},
 }
 
-// factory is a pull request that declares a cluster of its own, which an agent serves, and deploys to it.
+// factory is a pull request that declares a cluster of its own, which an agent serves, and deploys
+// to it.
 func factory(t *testing.T) Facts {
 	before := standingFleet()
 	factory := strings.Replace(environmentFile("berlin", "eu"), "cluster: ", "agent: {} # ", 1)
 	f, _ := planned(t, before, before.with("tenants/acme/environments/berlin.yaml", factory).
-		edit("tenants/acme/deployments/checkout.yaml", "[prod, staging]", "[prod, staging, berlin]"))
+		edit("tenants/acme/deployments/checkout.yaml", "[prod, staging]",
+			"[prod, staging, berlin]"))
 	return f
 }
 
 // said is a record after one more comment.
 func said(f Facts, p fleet.Person, body string) fleet.PullRecord {
-	commands, newest := Commands([]fleet.Comment{{ID: f.Record.Commented + 1, Author: p, Body: body, At: noon}}, f.Record)
+	commands, newest := Commands([]fleet.Comment{
+		{ID: f.Record.Commented + 1, Author: p, Body: body, At: noon}}, f.Record)
 	record, _ := Judge(commands[0].Command, commands[0].By, RightsOf(p, f), f.Record)
 	record.Commented = newest
 	return record

@@ -52,41 +52,54 @@ func (t tree) without(prefix string) tree {
 }
 
 func yaml(kind, name, spec string) string {
-	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec:\n%s", kind, name, spec)
+	return fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec:\n%s",
+		kind, name, spec)
 }
 
 func environmentFile(name, region string) string {
-	return yaml("ManagedEnvironment", name, "  cluster: {server: \"https://"+name+"."+region+".example.com:6443\", credentialsRef: {name: "+name+"}}\n  namespaces: [app]\n  region: "+region+"\n")
+	return yaml("ManagedEnvironment", name, "  cluster: {server: \"https://"+name+"."+region+
+		".example.com:6443\", credentialsRef: {name: "+name+"}}\n  namespaces: [app]\n  region: "+
+		region+"\n")
 }
 
 func deploymentFile(name, tenant, version string, environments ...string) string {
-	return yaml("GitOpsDeployment", name, "  source:\n    repoURL: https://git.example.com/"+tenant+"/"+name+"\n    path: deploy\n    targetRevision: "+version+
-		"\n  destination:\n    environments: ["+strings.Join(environments, ", ")+"]\n    namespace: app\n")
+	return yaml("GitOpsDeployment", name, "  source:\n    repoURL: https://git.example.com/"+tenant+
+		"/"+name+"\n    path: deploy\n    targetRevision: "+version+
+		"\n  destination:\n    environments: ["+strings.Join(environments, ", ")+
+		"]\n    namespace: app\n")
 }
 
 func tenantFile(name string) string {
-	return yaml("Tenant", name, "  owners: [\"github:"+name+"/leads\"]\n  quota: {environments: 5, deployments: 20, applications: 50}\n  repositories: [\"https://git.example.com/"+name+"/\"]\n  clusters: [.example.com]\n  namespaces: [app]\n")
+	return yaml("Tenant", name, "  owners: [\"github:"+name+
+		"/leads\"]\n  quota: {environments: 5, deployments: 20, applications: 50}\n  "+
+		"repositories: [\"https://git.example.com/"+name+
+		"/\"]\n  clusters: [.example.com]\n  namespaces: [app]\n")
 }
 
 func engineFile(name, region string) string {
-	return yaml("Engine", name, "  argocd: {namespace: argocd-"+name+", installationID: "+name+"}\n  connection: {kubeconfigRef: {name: "+name+"}}\n  region: "+region+"\n  capacity: {applications: 1500, environments: 100}\n")
+	return yaml("Engine", name, "  argocd: {namespace: argocd-"+name+", installationID: "+name+
+		"}\n  connection: {kubeconfigRef: {name: "+name+"}}\n  region: "+region+
+		"\n  capacity: {applications: 1500, environments: 100}\n")
 }
 
 // standingFleet is what is applied before each pull request.
 func standingFleet() tree {
 	return tree{
-		"fleet/fleet.yaml":                        yaml("Fleet", "fleet", "  gitHosts: [git.example.com]\n"),
-		"fleet/engines/eu-1.yaml":                 engineFile("eu-1", "eu"),
-		"fleet/engines/us-1.yaml":                 engineFile("us-1", "us"),
-		"fleet/tenants/acme.yaml":                 tenantFile("acme"),
-		"fleet/tenants/globex.yaml":               tenantFile("globex"),
-		"tenants/acme/environments/prod.yaml":     environmentFile("prod", "eu"),
-		"tenants/acme/environments/staging.yaml":  environmentFile("staging", "eu"),
-		"tenants/acme/deployments/checkout.yaml":  deploymentFile("checkout", "acme", "v1.4.0", "prod", "staging"),
-		"tenants/acme/deployments/cart.yaml":      deploymentFile("cart", "acme", "v2.0.0", "prod"),
-		"tenants/globex/environments/prod.yaml":   environmentFile("prod", "us"),
-		"tenants/globex/deployments/web.yaml":     deploymentFile("web", "globex", "v7", "prod"),
-		"tenants/globex/deployments/billing.yaml": deploymentFile("billing", "globex", "v3", "prod"),
+		"fleet/fleet.yaml": yaml("Fleet", "fleet",
+			"  gitHosts: [git.example.com]\n"),
+		"fleet/engines/eu-1.yaml":                engineFile("eu-1", "eu"),
+		"fleet/engines/us-1.yaml":                engineFile("us-1", "us"),
+		"fleet/tenants/acme.yaml":                tenantFile("acme"),
+		"fleet/tenants/globex.yaml":              tenantFile("globex"),
+		"tenants/acme/environments/prod.yaml":    environmentFile("prod", "eu"),
+		"tenants/acme/environments/staging.yaml": environmentFile("staging", "eu"),
+		"tenants/acme/deployments/checkout.yaml": deploymentFile("checkout", "acme", "v1.4.0",
+			"prod", "staging"),
+		"tenants/acme/deployments/cart.yaml":    deploymentFile("cart", "acme", "v2.0.0", "prod"),
+		"tenants/globex/environments/prod.yaml": environmentFile("prod", "us"),
+		"tenants/globex/deployments/web.yaml":   deploymentFile("web", "globex", "v7", "prod"),
+		"tenants/globex/deployments/billing.yaml": deploymentFile("billing", "globex", "v3",
+			"prod"),
 	}
 }
 
@@ -109,8 +122,10 @@ func inputs(before, after tree) (in []catalog.Input, paths []string) {
 			continue
 		}
 		sum := sha1.Sum([]byte(text))
-		doc := configschema.Decode(configschema.File{Path: path, Blob: hex.EncodeToString(sum[:]), Bytes: []byte(text)})
-		i := catalog.Input{Key: doc.Key, Path: path, Blob: doc.Blob, Declaration: doc.Declaration, Problems: doc.Problems, Removed: !is}
+		doc := configschema.Decode(configschema.File{Path: path, Blob: hex.EncodeToString(sum[:]),
+			Bytes: []byte(text)})
+		i := catalog.Input{Key: doc.Key, Path: path, Blob: doc.Blob, Declaration: doc.Declaration,
+			Problems: doc.Problems, Removed: !is}
 		if !is {
 			i.Declaration, i.Problems = nil, nil
 		}
@@ -124,7 +139,8 @@ func planned(t testing.TB, before, after tree) (Facts, *plan.Plan) {
 	t.Helper()
 	w := plan.NewWorld()
 	files, _ := inputs(tree{}, before)
-	p, err := w.Compute(plan.Request{Revision: base, Files: files, Now: noon.Add(-24 * time.Hour)}, argocd.Renderer{})
+	p, err := w.Compute(plan.Request{Revision: base, Files: files, Now: noon.Add(-24 * time.Hour)},
+		argocd.Renderer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +149,8 @@ func planned(t testing.TB, before, after tree) (Facts, *plan.Plan) {
 	}
 	w.Commit(p)
 	files, paths := inputs(before, after)
-	p, err = w.Compute(plan.Request{Revision: head, Files: files, Now: noon, Explain: true}, argocd.Renderer{})
+	p, err = w.Compute(plan.Request{Revision: head, Files: files, Now: noon, Explain: true},
+		argocd.Renderer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,22 +162,28 @@ func planned(t testing.TB, before, after tree) (Facts, *plan.Plan) {
 	return Facts{
 		Now: noon,
 		Record: fleet.PullRecord{Pull: fleet.Pull{
-			Number: 7, Title: "change", Author: alice, State: fleet.PullOpen, Base: "main", Head: head, URL: "https://forge.example.com/acme/config/pulls/7"}},
+			Number: 7, Title: "change", Author: alice, State: fleet.PullOpen, Base: "main",
+			Head: head, URL: "https://forge.example.com/acme/config/pulls/7"}},
 		Base: base, Files: paths, Problems: report.Problems, Plan: &report,
 		Owned: []Owned{
 			{Tenant: "", Owners: []Owner{{Name: "github:platform", People: []fleet.Person{carol}}}},
-			{Tenant: "acme", Quota: &quota, Owners: []Owner{{Name: "github:acme/leads", People: []fleet.Person{alice, bob}}, {Name: "group:acme"}}},
-			{Tenant: "globex", Quota: &quota, Owners: []Owner{{Name: "github:gina", People: []fleet.Person{{ID: 21, Login: "gina"}}}}},
+			{Tenant: "acme", Quota: &quota, Owners: []Owner{
+				{Name: "github:acme/leads", People: []fleet.Person{alice, bob}},
+				{Name: "group:acme"}}},
+			{Tenant: "globex", Quota: &quota, Owners: []Owner{
+				{Name: "github:gina", People: []fleet.Person{{ID: 21, Login: "gina"}}}}},
 		},
-		Engines: map[fleet.EngineName]Engine{"eu-1": {State: fleet.EngineActive, Reachable: true}, "us-1": {State: fleet.EngineActive, Reachable: true}},
-		Link:    "https://argosy.example.com/pulls/7",
+		Engines: map[fleet.EngineName]Engine{"eu-1": {State: fleet.EngineActive, Reachable: true},
+			"us-1": {State: fleet.EngineActive, Reachable: true}},
+		Link: "https://argosy.example.com/pulls/7",
 	}, p
 }
 
 // bump is the pull request that most of them are: one deployment's version in one file.
 func bump(t testing.TB) (Facts, *plan.Plan) {
 	before := standingFleet()
-	return planned(t, before, before.edit("tenants/acme/deployments/checkout.yaml", "v1.4.0", "v1.5.0"))
+	return planned(t, before, before.edit("tenants/acme/deployments/checkout.yaml", "v1.4.0",
+		"v1.5.0"))
 }
 
 // purge is a pull request whose deletions the guards hold.

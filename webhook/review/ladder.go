@@ -12,10 +12,11 @@ import (
 type rowDetail int
 
 const (
-	eachRow   rowDetail = iota
-	perEngine           // what is alike is counted, engine by engine; deletions are still listed, as many as fit
-	perTenant           // counts
-	noRows              // the verdict has the counts
+	eachRow rowDetail = iota
+	// what is alike is counted, engine by engine; deletions are still listed, as many as fit
+	perEngine
+	perTenant // counts
+	noRows    // the verdict has the counts
 )
 
 // detail is one step of the ladder that a text goes down until it fits its budget.
@@ -27,7 +28,8 @@ type detail struct {
 
 const allDiffs = 1 << 30
 
-// steps are those after everything. Each is rendered as a whole, so that nothing is ever cut off in the middle of its markup.
+// steps are those after everything. Each is rendered as a whole, so that nothing is ever cut off in
+// the middle of its markup.
 var steps = []detail{
 	{dropped: allDiffs, rows: eachRow, list: 25},
 	{dropped: allDiffs, rows: perEngine, list: 15},
@@ -35,14 +37,16 @@ var steps = []detail{
 	{dropped: allDiffs, rows: noRows, list: 3},
 }
 
-// leastBudget is what the last step needs, whatever it is about. A smaller budget is taken for this one.
+// leastBudget is what the last step needs, whatever it is about. A smaller budget is taken for this
+// one.
 const leastBudget = 12_000
 
 // leastRow is the fewest bytes that a row of a table takes.
 const leastRow = 30
 
-// fit renders with as much detail as the budget (bytes, and so characters too) takes: the fields that change are left out from the longest
-// on, then all of them, and then step by step what is listed. It costs no more for more rows than the budget could ever take.
+// fit renders with as much detail as the budget (bytes, and so characters too) takes: the fields
+// that change are left out from the longest on, then all of them, and then step by step what is
+// listed. It costs no more for more rows than the budget could ever take.
 func fit(budget, rows, diffs int, render func(detail) string) string {
 	budget = max(budget, leastBudget)
 	if rows*leastRow <= budget {
@@ -113,8 +117,8 @@ func (p *page) para(text string) {
 	p.b.WriteString(text + "\n")
 }
 
-// item writes an entry of a list. Lines after the first are entries of a list within it. None is empty: a dash alone would underline what
-// stands above it.
+// item writes an entry of a list. Lines after the first are entries of a list within it. None is
+// empty: a dash alone would underline what stands above it.
 func (p *page) item(text string) {
 	if text == "" {
 		return
@@ -139,7 +143,8 @@ func (p *page) items(list []string, most int) {
 
 func (p *page) table(header ...string) {
 	p.begin(cells)
-	p.b.WriteString("| " + strings.Join(header, " | ") + " |\n|" + strings.Repeat(" --- |", len(header)) + "\n")
+	p.b.WriteString("| " + strings.Join(header, " | ") + " |\n|" + strings.Repeat(" --- |",
+		len(header)) + "\n")
 }
 
 func (p *page) row(cell ...string) {
@@ -168,7 +173,8 @@ func (p *page) code(language string, lines []string) {
 	p.b.WriteString(ticks + "\n")
 }
 
-// fold writes blocks that are opened by a click on the summary, which has nothing of a stranger's in it.
+// fold writes blocks that are opened by a click on the summary, which has nothing of a stranger's
+// in it.
 func (p *page) fold(summary string, inside func()) {
 	p.para("<details><summary>" + summary + "</summary>")
 	inside()

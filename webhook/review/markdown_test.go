@@ -18,12 +18,13 @@ import (
 // blocks is how lists, rules, underlines of headings, quotes and indented code begin.
 var blocks = regexp.MustCompile(`^([-+*] |[-=_*][-=_* ]*$|[0-9]+[.)]( |$)|>|~~~|\s)`)
 
-var foldBegins = regexp.MustCompile(`^<details><summary>(Which fields change|[0-9]+ (more )?rows)</summary>$`)
+var foldBegins = regexp.MustCompile(
+	`^<details><summary>(Which fields change|[0-9]+ (more )?rows)</summary>$`)
 
 var reference = regexp.MustCompile(`#[0-9]+ changes `)
 
-// inspect reads a text as a forge does and refuses whatever is not closed, and whatever could act: outside of fences and code spans only
-// what this package itself writes may stand.
+// inspect reads a text as a forge does and refuses whatever is not closed, and whatever could act:
+// outside of fences and code spans only what this package itself writes may stand.
 func inspect(t testing.TB, link, text string) {
 	t.Helper()
 	if bad := misread(link, text); bad != "" {
@@ -37,8 +38,13 @@ func misread(link, text string) string {
 	}
 	fence, folded, columns := "", false, 0
 	for n, line := range strings.Split(text, "\n") {
-		bad := func(what string) string { return fmt.Sprintf("line %d: %s: %q", n+1, what, clip(line, 400)) }
-		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) && r != '\ufe0f' }) {
+		bad := func(what string) string {
+			return fmt.Sprintf("line %d: %s: %q", n+1, what, clip(line, 400))
+		}
+		if strings.ContainsFunc(line, func(r rune) bool {
+			return !unicode.IsPrint(r) &&
+				r != '\ufe0f'
+		}) {
 			return bad("a character that does not show")
 		}
 		if ticks := line[:len(line)-len(strings.TrimLeft(line, "`"))]; fence != "" {
@@ -62,7 +68,8 @@ func misread(link, text string) string {
 			folded = false
 			continue
 		}
-		if strings.TrimSpace(line) == "-" || blocks.MatchString(strings.TrimPrefix(strings.TrimPrefix(line, "  "), "- ")) {
+		if strings.TrimSpace(line) == "-" ||
+			blocks.MatchString(strings.TrimPrefix(strings.TrimPrefix(line, "  "), "- ")) {
 			return bad("it begins another block")
 		}
 		if strings.Contains(line, "``") {
@@ -102,19 +109,22 @@ func misread(link, text string) string {
 	return ""
 }
 
-// tableColumns is how many columns the table has that the line belongs to: 0 outside of tables, -1 for a row that does not fit.
+// tableColumns is how many columns the table has that the line belongs to: 0 outside of tables, -1
+// for a row that does not fit.
 func tableColumns(rest string, before int) int {
 	n := strings.Count(rest, "|")
 	switch {
 	case n == 0:
 		return 0
-	case !strings.HasPrefix(rest, "| ") && !strings.HasPrefix(rest, "|-") || !strings.HasSuffix(rest, "|"), before > 0 && n != before:
+	case !strings.HasPrefix(rest, "| ") && !strings.HasPrefix(rest, "|-") ||
+		!strings.HasSuffix(rest, "|"), before > 0 && n != before:
 		return -1
 	}
 	return n
 }
 
-// outside is the line without its code spans, read by CommonMark's rule: a run of backticks ends at the next run of the same length.
+// outside is the line without its code spans, read by CommonMark's rule: a run of backticks ends at
+// the next run of the same length.
 func outside(line string) (string, bool) {
 	var b strings.Builder
 	for line != "" {
@@ -155,22 +165,30 @@ func closing(s string, n int) int {
 
 func TestTheReaderOfTheTestsFindsWhatIsBroken(t *testing.T) {
 	for _, text := range []string{
-		"```text\nopen", "<details><summary>Which fields change</summary>\n", "a `span", "| a | b |\n| --- | --- |\n| 1 | 2 | 3 |", "**bold",
-		"hello @alice", "see #12", "<b>", "[x](https://evil.example)", "www.evil.example", "a\u202eb", "a\x00b", "\xff", "`a|b`", "````\n`````\n````x",
-		"<details><summary>x</summary>", "a_b", "a\n---", "- - x", "1. x", "- =", "    code", "`` a ``", "- a\n  - \n", "> quote", "https://evil.example",
+		"```text\nopen", "<details><summary>Which fields change</summary>\n", "a `span",
+		"| a | b |\n| --- | --- |\n| 1 | 2 | 3 |", "**bold",
+		"hello @alice", "see #12", "<b>", "[x](https://evil.example)", "www.evil.example",
+		"a\u202eb", "a\x00b", "\xff", "`a|b`", "````\n`````\n````x",
+		"<details><summary>x</summary>", "a_b", "a\n---", "- - x", "1. x", "- =", "    code",
+		"`` a ``", "- a\n  - \n", "> quote", "https://evil.example",
 	} {
 		if misread("https://argosy.example.com", text) == "" {
 			t.Errorf("%q passes", text)
 		}
 	}
-	if bad := misread("l", "### a `b` `c` d\n\n```x\n| @alice <b>\n```\n\n| a |\n| --- |\n| `@x` |\n"); bad != "" {
+	if bad := misread("l",
+		"### a `b` `c` d\n\n```x\n| @alice <b>\n```\n\n| a |\n| --- |\n| `@x` |\n"); bad != "" {
 		t.Error(bad)
 	}
 }
 
-var pieces = []string{"`", "``", "```", "~~~", "|", "\n", "\r\n", "<script>alert(1)</script>", "</details>", "<details>", "<!--", "-->", Marker, "@alice", "@acme/leads",
-	"#12", "GH-7", "https://evil.example/x", "www.evil.example", "[x](javascript:1)", "![i](http://e)", "\u202e", "\u2066", "\u200b", "\x00", "\x1b[31m", "\xff", "**", "_", "~~",
-	"$x$", "\\", "&lt;", ":tada:", "| --- |", "- [x] ", "# h", "> q", "    code", "é", "𝕏", "\U000e0001", "1a2b3c4d", "name", " ", "acme", "evil@example.com", "%", "'", "\"", "=", "---", "* * *"}
+var pieces = []string{"`", "``", "```", "~~~", "|", "\n", "\r\n", "<script>alert(1)</script>",
+	"</details>", "<details>", "<!--", "-->", Marker, "@alice", "@acme/leads",
+	"#12", "GH-7", "https://evil.example/x", "www.evil.example", "[x](javascript:1)",
+	"![i](http://e)", "\u202e", "\u2066", "\u200b", "\x00", "\x1b[31m", "\xff", "**", "_", "~~",
+	"$x$", "\\", "&lt;", ":tada:", "| --- |", "- [x] ", "# h", "> q", "    code", "é", "𝕏",
+	"\U000e0001", "1a2b3c4d", "name", " ", "acme", "evil@example.com", "%", "'", "\"", "=", "---",
+	"* * *"}
 
 // dice gives random facts in which whatever anybody writes is hostile.
 type dice struct{ *rand.Rand }
@@ -217,12 +235,16 @@ func (d dice) clearance() *fleet.Clearance {
 func (d dice) time() time.Time { return noon.Add(time.Duration(d.IntN(100)) * time.Minute) }
 
 func (d dice) problem() fleet.Problem {
-	return fleet.Problem{Path: d.text(), Line: d.IntN(9), Severity: []fleet.Severity{fleet.SeverityError, fleet.SeverityWarning, fleet.SeverityNote}[d.IntN(3)], Code: d.text(), Message: d.text(), Fix: d.text()}
+	return fleet.Problem{Path: d.text(), Line: d.IntN(9), Severity: []fleet.Severity{
+		fleet.SeverityError, fleet.SeverityWarning, fleet.SeverityNote}[d.IntN(3)], Code: d.text(),
+		Message: d.text(), Fix: d.text()}
 }
 
 func (d dice) change() plan.ChangeReport {
-	c := plan.ChangeReport{Action: []plan.Action{plan.Create, plan.Update, plan.Update, plan.Delete, plan.Hold}[d.IntN(5)],
-		Kind:    []fleet.ObjectKind{fleet.ObjectApplication, fleet.ObjectApplication, fleet.ObjectCluster, fleet.ObjectRepository, fleet.ObjectProject}[d.IntN(5)],
+	c := plan.ChangeReport{Action: []plan.Action{plan.Create, plan.Update, plan.Update, plan.Delete,
+		plan.Hold}[d.IntN(5)],
+		Kind: []fleet.ObjectKind{fleet.ObjectApplication, fleet.ObjectApplication,
+			fleet.ObjectCluster, fleet.ObjectRepository, fleet.ObjectProject}[d.IntN(5)],
 		Subject: d.text() + "@" + d.text(), Object: fmt.Sprint("o", d.IntN(1000)), Note: d.text()}
 	for range d.some(4) {
 		c.Fields = append(c.Fields, plan.Field{Path: d.text(), Before: d.text(), After: d.text()})
@@ -231,7 +253,8 @@ func (d dice) change() plan.ChangeReport {
 }
 
 func (d dice) tenant(rows int) plan.TenantReport {
-	t := plan.TenantReport{Name: fleet.TenantName(d.text()), Quota: plan.QuotaUse{After: fleet.Quota{Applications: d.IntN(5)}}, Unplaced: d.texts(3)}
+	t := plan.TenantReport{Name: fleet.TenantName(d.text()), Quota: plan.QuotaUse{
+		After: fleet.Quota{Applications: d.IntN(5)}}, Unplaced: d.texts(3)}
 	for range d.some(3) {
 		e := plan.EngineReport{Name: fleet.EngineName(d.text())}
 		for range d.some(rows) {
@@ -240,15 +263,22 @@ func (d dice) tenant(rows int) plan.TenantReport {
 		t.Engines = append(t.Engines, e)
 	}
 	for range d.some(3) {
-		t.Placements = append(t.Placements, fleet.Placement{Environment: fleet.EnvironmentID{Name: fleet.EnvironmentName(d.text())}, Engine: fleet.EngineName(d.text()), Reason: d.text(), Misplaced: d.text()})
-		t.Moves = append(t.Moves, plan.Move{Environment: fleet.EnvironmentName(d.text()), From: fleet.EngineName(d.text()), To: fleet.EngineName(d.text()), Applications: d.IntN(3)})
-		t.Syncs = append(t.Syncs, plan.SyncReport{SyncRun: fleet.SyncRunName(d.text()), Application: d.text(), Engine: fleet.EngineName(d.text()), Revision: d.text()})
+		t.Placements = append(t.Placements, fleet.Placement{Environment: fleet.EnvironmentID{
+			Name: fleet.EnvironmentName(d.text())}, Engine: fleet.EngineName(d.text()),
+			Reason: d.text(), Misplaced: d.text()})
+		t.Moves = append(t.Moves, plan.Move{Environment: fleet.EnvironmentName(d.text()),
+			From: fleet.EngineName(d.text()), To: fleet.EngineName(d.text()),
+			Applications: d.IntN(3)})
+		t.Syncs = append(t.Syncs, plan.SyncReport{SyncRun: fleet.SyncRunName(d.text()),
+			Application: d.text(), Engine: fleet.EngineName(d.text()), Revision: d.text()})
 	}
 	return t
 }
 
 func (d dice) report() *plan.Report {
-	r := &plan.Report{Base: base, Head: head, Hash: d.text(), Summary: d.text(), Platform: d.texts(40), Counts: plan.Counts{Created: d.IntN(9), Changed: d.IntN(9), Deleted: d.IntN(3), Held: d.IntN(3)}}
+	r := &plan.Report{Base: base, Head: head, Hash: d.text(), Summary: d.text(),
+		Platform: d.texts(40), Counts: plan.Counts{Created: d.IntN(9), Changed: d.IntN(9),
+			Deleted: d.IntN(3), Held: d.IntN(3)}}
 	for _, t := range d.texts(30) {
 		r.Radius = append(r.Radius, fleet.TenantName(t))
 	}
@@ -263,7 +293,8 @@ func (d dice) report() *plan.Report {
 		r.Tenants = append(r.Tenants, d.tenant(rows))
 	}
 	for range d.some(3) {
-		h := fleet.Hold{Revision: head, Reason: fleet.HoldDeletions, Tenant: fleet.TenantName(d.text()), Message: d.text()}
+		h := fleet.Hold{Revision: head, Reason: fleet.HoldDeletions,
+			Tenant: fleet.TenantName(d.text()), Message: d.text()}
 		for range d.some(5) {
 			h.Items = append(h.Items, d.key())
 		}
@@ -276,13 +307,17 @@ func (d dice) report() *plan.Report {
 }
 
 func (d dice) key() fleet.ObjectKey {
-	return fleet.ObjectKey{Engine: fleet.EngineName(d.text()), Kind: fleet.ObjectApplication, Name: d.text()}
+	return fleet.ObjectKey{Engine: fleet.EngineName(d.text()), Kind: fleet.ObjectApplication,
+		Name: d.text()}
 }
 
 func (d dice) facts() Facts {
-	f := Facts{Now: noon, Base: base, Files: d.texts(40), Conflicts: nil, Behind: d.IntN(5) == 0, Plan: d.report(), Unplanned: d.text(), Link: "https://argosy.example.com/pulls/7",
-		Permissions: map[int64]fleet.Permission{}, Engines: map[fleet.EngineName]Engine{}, Standing: map[fleet.ObjectKey]fleet.Outcome{}}
-	f.Record = fleet.PullRecord{Pull: fleet.Pull{Number: 7, Title: d.text(), Author: d.person(), State: fleet.PullOpen, Base: d.text(), Head: head, Fork: d.IntN(8) == 0},
+	f := Facts{Now: noon, Base: base, Files: d.texts(40), Conflicts: nil, Behind: d.IntN(5) == 0,
+		Plan: d.report(), Unplanned: d.text(), Link: "https://argosy.example.com/pulls/7",
+		Permissions: map[int64]fleet.Permission{}, Engines: map[fleet.EngineName]Engine{},
+		Standing: map[fleet.ObjectKey]fleet.Outcome{}}
+	f.Record = fleet.PullRecord{Pull: fleet.Pull{Number: 7, Title: d.text(), Author: d.person(),
+		State: fleet.PullOpen, Base: d.text(), Head: head, Fork: d.IntN(8) == 0},
 		Held: d.clearance(), Tested: d.clearance(), Cleared: d.clearance(), Replies: d.texts(5)}
 	if d.IntN(6) == 0 {
 		f.Conflicts = d.texts(30)
@@ -291,7 +326,8 @@ func (d dice) facts() Facts {
 		f.Plan = nil
 	}
 	if d.IntN(10) == 0 {
-		f.Queue = []fleet.PullRecord{{Held: d.clearance(), Cleared: d.clearance()}, {Held: d.clearance()}}
+		f.Queue = []fleet.PullRecord{{Held: d.clearance(), Cleared: d.clearance()},
+			{Held: d.clearance()}}
 	}
 	for range d.some(80) {
 		f.Problems = append(f.Problems, d.problem())
@@ -302,10 +338,16 @@ func (d dice) facts() Facts {
 		}
 	}
 	for range d.some(20) {
-		f.Reviews = append(f.Reviews, fleet.Review{Author: d.person(), State: []fleet.ReviewState{fleet.ReviewApproved, fleet.ReviewChanges, fleet.ReviewDismissed}[d.IntN(3)], Head: d.revision(), At: d.time()})
+		f.Reviews = append(f.Reviews, fleet.Review{Author: d.person(), State: []fleet.ReviewState{
+			fleet.ReviewApproved, fleet.ReviewChanges, fleet.ReviewDismissed}[d.IntN(3)],
+			Head: d.revision(), At: d.time()})
 		f.Permissions[int64(d.IntN(12))] = fleet.PermissionAdmin
-		f.Collisions = append(f.Collisions, fleet.Collision{Number: d.IntN(100), Touches: d.texts(4)})
-		f.Stops = append(f.Stops, fleet.Stop{Scope: []fleet.StopScope{fleet.StopFleet, fleet.StopEngine, fleet.StopTenant}[d.IntN(3)], Name: d.text(), By: d.text(), Reason: d.text(), At: noon})
+		f.Collisions = append(f.Collisions, fleet.Collision{Number: d.IntN(100),
+			Touches: d.texts(4)})
+		f.Stops = append(f.Stops, fleet.Stop{
+			Scope: []fleet.StopScope{fleet.StopFleet, fleet.StopEngine,
+				fleet.StopTenant}[d.IntN(3)], Name: d.text(), By: d.text(), Reason: d.text(),
+			At: noon})
 	}
 	for _, t := range append(f.touched(), "") {
 		o := Owned{Tenant: t}
@@ -328,9 +370,13 @@ func (d dice) surround(f *Facts) {
 	for _, t := range f.Plan.Tenants {
 		for _, e := range t.Engines {
 			seen := d.time()
-			f.Engines[e.Name] = Engine{State: []fleet.EngineState{fleet.EngineActive, fleet.EngineCordoned, fleet.EngineDraining}[d.IntN(3)], Reachable: d.IntN(2) == 0, Since: &seen}
+			f.Engines[e.Name] = Engine{
+				State: []fleet.EngineState{fleet.EngineActive, fleet.EngineCordoned,
+					fleet.EngineDraining}[d.IntN(3)], Reachable: d.IntN(2) == 0, Since: &seen}
 			if d.IntN(2) == 0 {
-				f.Engines[e.Name] = Engine{Agent: &Agent{Joined: d.IntN(3) > 0, Over: d.IntN(3) == 0, Connected: d.IntN(2) == 0, LastSeen: &seen}}
+				f.Engines[e.Name] = Engine{
+					Agent: &Agent{Joined: d.IntN(3) > 0, Over: d.IntN(3) == 0,
+						Connected: d.IntN(2) == 0, LastSeen: &seen}}
 			}
 			for _, c := range e.Changes {
 				k := fleet.ObjectKey{Engine: e.Name, Kind: c.Kind, Name: c.Object}
@@ -341,9 +387,13 @@ func (d dice) surround(f *Facts) {
 }
 
 func (d dice) outcome(k fleet.ObjectKey) fleet.Outcome {
-	return fleet.Outcome{Key: k, Present: d.IntN(3) > 0, Absent: d.IntN(6) == 0, Held: d.IntN(6) == 0, Revision: d.revision(), Hash: fmt.Sprint("h", d.IntN(2)),
-		Apply:        []fleet.ApplyState{fleet.ApplyApplied, fleet.ApplyApplied, fleet.ApplyFailed, fleet.ApplyConflict, fleet.ApplyPending}[d.IntN(5)],
-		ApplyMessage: d.text(), Sync: []fleet.SyncState{fleet.SyncSynced, fleet.SyncOutOfSync, ""}[d.IntN(3)], Health: []fleet.HealthState{fleet.HealthHealthy, fleet.HealthDegraded, ""}[d.IntN(3)],
+	return fleet.Outcome{Key: k, Present: d.IntN(3) > 0, Absent: d.IntN(6) == 0,
+		Held: d.IntN(6) == 0, Revision: d.revision(), Hash: fmt.Sprint("h", d.IntN(2)),
+		Apply: []fleet.ApplyState{fleet.ApplyApplied, fleet.ApplyApplied, fleet.ApplyFailed,
+			fleet.ApplyConflict, fleet.ApplyPending}[d.IntN(5)],
+		ApplyMessage: d.text(), Sync: []fleet.SyncState{fleet.SyncSynced, fleet.SyncOutOfSync,
+			""}[d.IntN(3)], Health: []fleet.HealthState{fleet.HealthHealthy, fleet.HealthDegraded,
+			""}[d.IntN(3)],
 		Message: d.text(), SyncedRevision: d.text(), Stale: d.IntN(4) == 0}
 }
 
@@ -359,7 +409,10 @@ func (d dice) merged() (*Merge, []fleet.Outcome) {
 	}
 	m.Reviewed = &fleet.ReviewedPlan{Hash: d.text(), Touches: d.texts(3)}
 	for range n {
-		e := fleet.Effect{Key: d.key(), Tenant: fleet.TenantName(d.text()), Environment: fleet.EnvironmentName(d.text()), Deployment: fleet.DeploymentName(d.text()), Deletes: d.IntN(3) == 0, Hash: fmt.Sprint("h", d.IntN(2))}
+		e := fleet.Effect{Key: d.key(), Tenant: fleet.TenantName(d.text()),
+			Environment: fleet.EnvironmentName(d.text()),
+			Deployment:  fleet.DeploymentName(d.text()), Deletes: d.IntN(3) == 0,
+			Hash: fmt.Sprint("h", d.IntN(2))}
 		if d.IntN(5) == 0 {
 			e.Key.Kind = fleet.ObjectRepository
 		}
@@ -380,25 +433,29 @@ func (d dice) merged() (*Merge, []fleet.Outcome) {
 	return m, outcomes
 }
 
-// TestWhateverStrangersWriteStaysText goes through hostile facts of every size. What is written fits, is closed, and acts as nothing.
+// TestWhateverStrangersWriteStaysText goes through hostile facts of every size. What is written
+// fits, is closed, and acts as nothing.
 func TestWhateverStrangersWriteStaysText(t *testing.T) {
 	for seed := range uint64(100) {
 		d := dice{rand.New(rand.NewPCG(seed, 7))}
 		f := d.facts()
 		v := Decide(f)
-		if len(v.Line) == 0 || len(v.Line) > mostTitle || strings.ContainsFunc(v.Line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if len(v.Line) == 0 || len(v.Line) > mostTitle || strings.ContainsFunc(v.Line,
+			func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("seed %d: verdict %q", seed, v.Line)
 		}
 		for _, c := range v.Checks {
 			fits(t, seed, f, c.Summary, mostSummary)
-			if utf8.RuneCountInString(c.Title) > 140 || c.Title == "" || strings.ContainsFunc(c.Title, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			if utf8.RuneCountInString(c.Title) > 140 || c.Title == "" ||
+				strings.ContainsFunc(c.Title, func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Errorf("seed %d: title %q", seed, c.Title)
 			}
 		}
 		for _, budget := range []int{leastBudget, 20_000, MostComment} {
 			text := Comment(f, v, budget)
 			fits(t, seed, f, text, budget)
-			if lines := strings.SplitN(text, "\n", 4); lines[0] != Marker || f.Ours() && !strings.HasPrefix(lines[2], "### ") {
+			if lines := strings.SplitN(text, "\n", 4); lines[0] != Marker || f.Ours() &&
+				!strings.HasPrefix(lines[2], "### ") {
 				t.Fatalf("seed %d: it begins with %q", seed, lines)
 			}
 		}
@@ -431,27 +488,33 @@ func TestNoLineEndsItsFence(t *testing.T) {
 	inspect(t, "", p.String())
 }
 
-// TestTheLadderDropsTheLongestFirst goes down it with budgets that grow smaller: what is listed never grows, and the verdict stays.
+// TestTheLadderDropsTheLongestFirst goes down it with budgets that grow smaller: what is listed
+// never grows, and the verdict stays.
 func TestTheLadderDropsTheLongestFirst(t *testing.T) {
 	f, _ := bump(t)
 	e := &f.Plan.Tenants[0].Engines[0]
 	for i := range 60 {
-		c := plan.ChangeReport{Action: plan.Update, Kind: fleet.ObjectApplication, Subject: fmt.Sprintf("app-%02d@prod", i), Object: fmt.Sprint(i)}
+		c := plan.ChangeReport{Action: plan.Update, Kind: fleet.ObjectApplication,
+			Subject: fmt.Sprintf("app-%02d@prod", i), Object: fmt.Sprint(i)}
 		for j := range 1 + i%5*10 {
-			c.Fields = append(c.Fields, plan.Field{Path: fmt.Sprint("spec.f", j), Before: "\"1\"", After: "\"" + strings.Repeat("x", 20) + "\""})
+			c.Fields = append(c.Fields, plan.Field{Path: fmt.Sprint("spec.f", j), Before: "\"1\"",
+				After: "\"" + strings.Repeat("x", 20) + "\""})
 		}
 		e.Changes = append(e.Changes, c)
 	}
 	v := Decide(f)
 	whole := Comment(f, v, 1<<20)
 	diffs := func(text string) []string {
-		return slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return !strings.HasPrefix(l, "! app-") })
+		return slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool {
+			return !strings.HasPrefix(l, "! app-")
+		})
 	}
 	if len(diffs(whole)) != 60 || strings.Contains(whole, "left out") {
 		t.Fatalf("not everything is there: %d", len(diffs(whole)))
 	}
 	some := Comment(f, v, len(whole)-5000)
-	if n := len(diffs(some)); n == 0 || n >= 60 || !strings.Contains(some, "The fields of ") || strings.Contains(some, "! app-04 in prod") || !strings.Contains(some, "! app-00 in prod") {
+	if n := len(diffs(some)); n == 0 || n >= 60 || !strings.Contains(some, "The fields of ") ||
+		strings.Contains(some, "! app-04 in prod") || !strings.Contains(some, "! app-00 in prod") {
 		t.Errorf("the longest are to go first: %d are left", n)
 	}
 	if !strings.Contains(some, "| changed | `app-59` |") {
@@ -460,7 +523,8 @@ func TestTheLadderDropsTheLongestFirst(t *testing.T) {
 	last := whole
 	for budget := len(whole); budget >= leastBudget; budget -= 500 {
 		text := Comment(f, v, budget)
-		if len(diffs(text)) > len(diffs(last)) || !strings.Contains(text, "### "+symbols[v.State]+" "+prose(f.headline(v))) {
+		if len(diffs(text)) > len(diffs(last)) || !strings.Contains(text, "### "+symbols[v.State]+
+			" "+prose(f.headline(v))) {
 			t.Fatalf("budget %d: %d fields after %d", budget, len(diffs(text)), len(diffs(last)))
 		}
 		last = text
@@ -477,12 +541,17 @@ func FuzzComment(f *testing.F) {
 		facts.Record.Replies = append(facts.Record.Replies, word)
 		facts.Unplanned, facts.Link = word, "https://argosy.example.com/pulls/7"
 		facts.Files = append(facts.Files, "tenants/acme/"+word)
-		facts.Problems = append(facts.Problems, fleet.Problem{Path: word, Message: word, Fix: word, Code: word}, fleet.Problem{Path: "tenants/acme/" + word, Message: word})
+		facts.Problems = append(facts.Problems, fleet.Problem{Path: word, Message: word, Fix: word,
+			Code: word}, fleet.Problem{Path: "tenants/acme/" + word, Message: word})
 		facts.Collisions = []fleet.Collision{{Number: 3, Touches: []string{word}}}
 		facts.Stops = []fleet.Stop{{Scope: fleet.StopFleet, Reason: word}}
 		if facts.Plan != nil {
-			row := plan.ChangeReport{Action: plan.Update, Kind: fleet.ObjectApplication, Subject: word, Note: word, Fields: []plan.Field{{Path: word, Before: word, After: word}}}
-			facts.Plan.Tenants = append(facts.Plan.Tenants, plan.TenantReport{Name: fleet.TenantName(word), Engines: []plan.EngineReport{{Name: fleet.EngineName(word), Changes: []plan.ChangeReport{row}}}})
+			row := plan.ChangeReport{Action: plan.Update, Kind: fleet.ObjectApplication,
+				Subject: word, Note: word, Fields: []plan.Field{
+					{Path: word, Before: word, After: word}}}
+			facts.Plan.Tenants = append(facts.Plan.Tenants, plan.TenantReport{
+				Name: fleet.TenantName(word), Engines: []plan.EngineReport{
+					{Name: fleet.EngineName(word), Changes: []plan.ChangeReport{row}}}})
 		}
 		most := max(int(budget), leastBudget)
 		text := Comment(facts, Decide(facts), most)

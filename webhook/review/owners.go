@@ -12,15 +12,18 @@ import (
 
 // Ownership is whose approval the platform or one tenant needs, and how far that has come.
 type Ownership struct {
-	Tenant   fleet.TenantName
-	Owners   []Owner // as the base declares them
-	Platform bool    // of a tenant that has no owner whom the forge knows: an owner of the platform counts
-	Admins   bool    // the platform has no such owner either: whoever may administer the repository counts
+	Tenant fleet.TenantName
+	Owners []Owner // as the base declares them
+	// of a tenant that has no owner whom the forge knows: an owner of the platform counts
+	Platform bool
+	// the platform has no such owner either: whoever may administer the repository counts
+	Admins bool
 
 	Approved []fleet.Person // this head
 	Earlier  []fleet.Person // another head, and not this one
 	Early    []fleet.Person // this head, before Argosy had looked at it
-	TookBack []fleet.Person // asked for changes, or had their review dismissed, and did not approve this head since
+	// asked for changes, or had their review dismissed, and did not approve this head since
+	TookBack []fleet.Person
 }
 
 // Met reports whether an approval of this head is there.
@@ -29,10 +32,13 @@ func (o Ownership) Met() bool { return len(o.Approved) > 0 }
 // group marks an owner that is a group of the sign-in: the forge does not know who is in it.
 const group = "group:"
 
-// known reports whether somebody counts by what is declared. One who has lost the name keeps the ownership from passing on: nobody else is to
-// gain by taking it.
+// known reports whether somebody counts by what is declared. One who has lost the name keeps the
+// ownership from passing on: nobody else is to gain by taking it.
 func (o Owned) known() bool {
-	return slices.ContainsFunc(o.Owners, func(w Owner) bool { return len(w.People) > 0 || w.Changed != nil })
+	return slices.ContainsFunc(o.Owners, func(w Owner) bool {
+		return len(w.People) > 0 ||
+			w.Changed != nil
+	})
 }
 
 func (o Owned) has(p fleet.Person) bool {
@@ -51,8 +57,9 @@ func (f Facts) owned(t fleet.TenantName) Owned {
 	return Owned{Tenant: t}
 }
 
-// counts reports whether a person's approval counts for a tenant, or for the platform. For what has no owner whom the forge knows, the
-// platform's owners count, and for a platform without any, those who may administer the repository: else nobody could ever mend it.
+// counts reports whether a person's approval counts for a tenant, or for the platform. For what has
+// no owner whom the forge knows, the platform's owners count, and for a platform without any, those
+// who may administer the repository: else nobody could ever mend it.
 func (f Facts) counts(t fleet.TenantName, p fleet.Person) bool {
 	o := f.owned(t)
 	switch {
@@ -118,7 +125,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// Voices is everybody whose approval could count, in the order of their ids: those whose permission Facts.Permissions must have.
+// Voices is everybody whose approval could count, in the order of their ids: those whose permission
+// Facts.Permissions must have.
 func Voices(reviews []fleet.Review, record fleet.PullRecord) []fleet.Person {
 	var out []fleet.Person
 	for _, w := range (Facts{Reviews: reviews, Record: record}).heard() {
@@ -204,14 +212,19 @@ func (o Ownership) silent(most int) string {
 	return series(names, most)
 }
 
-// changed names the declared owners whose name another account or team has now, and what lets it count, as prose.
+// changed names the declared owners whose name another account or team has now, and what lets it
+// count, as prose.
 func (o Ownership) changed(most int) string {
 	var names []string
 	for _, w := range o.Owners {
 		if w.Changed != nil {
 			name := strings.TrimPrefix(w.Name, "github:")
-			names = append(names, fmt.Sprintf("%s is another one than before (number %d, it was %d), and does not count until the platform has run %s",
-				tick(name), w.Changed.Is, w.Changed.Was, tick(fmt.Sprintf("argosy release-owner %s --id %d", name, w.Changed.Is))))
+			names = append(names,
+				fmt.Sprintf(
+					"%s is another one than before (number %d, it was %d), and does not count "+
+						"until the platform has run %s",
+					tick(name), w.Changed.Is, w.Changed.Was,
+					tick(fmt.Sprintf("argosy release-owner %s --id %d", name, w.Changed.Is))))
 		}
 	}
 	if len(names) == 0 {

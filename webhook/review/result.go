@@ -13,9 +13,10 @@ import (
 type Merge struct {
 	Applied  fleet.Revision      // applied revision that includes the merge; empty: none does yet
 	Reviewed *fleet.ReviewedPlan // of the head that was merged; nil: nobody was shown one
-	Effects  []fleet.Effect      // what the plan of the merged tree does; nil: not known, and what was reviewed is taken for it
-	Holds    []fleet.Hold        // that hold back something of it
-	Over     bool                // it is not followed any longer, whatever is still open
+	// what the plan of the merged tree does; nil: not known, and what was reviewed is taken for it
+	Effects []fleet.Effect
+	Holds   []fleet.Hold // that hold back something of it
+	Over    bool         // it is not followed any longer, whatever is still open
 }
 
 // Report is how a merged pull request stands.
@@ -44,15 +45,17 @@ type standing struct {
 	text  string // Markdown of one cell
 }
 
-// Result is the text of the comment after the merge, of at most budget bytes (12,000 at least): what differs from what was reviewed, what is
-// held, and how each Application comes up. outcomes are of the objects of Merge.Effects and Merge.Reviewed, in any order; one that is missing
-// counts as not there yet.
+// Result is the text of the comment after the merge, of at most budget bytes (12,000 at least):
+// what differs from what was reviewed, what is held, and how each Application comes up. outcomes
+// are of the objects of Merge.Effects and Merge.Reviewed, in any order; one that is missing counts
+// as not there yet.
 func Result(f Facts, outcomes []fleet.Outcome, budget int) Report {
 	m := f.Merge
 	if m == nil {
 		m = &Merge{}
 	}
-	r := result{f: f, m: m, differs: differences(m, f.Record.MergeCommit, outcomes), rows: stand(m, outcomes)}
+	r := result{f: f, m: m, differs: differences(m, f.Record.MergeCommit, outcomes),
+		rows: stand(m, outcomes)}
 	out := Report{Line: plain(r.headline(), mostTitle), Settled: m.Over || r.settled()}
 	out.Text = fit(budget, len(r.rows), 0, r.render)
 	return out
@@ -83,7 +86,8 @@ func stand(m *Merge, outcomes []fleet.Outcome) []standing {
 	for _, e := range m.expected() {
 		s := standing{Effect: e}
 		s.phase, s.text = progress(m, e, by[e.Key])
-		if late := s.phase == superseded || s.phase == progressing && !by[e.Key].Present; late && m.holdsFileOf(e.Tenant) {
+		if late := s.phase == superseded || s.phase == progressing && !by[e.Key].Present; late &&
+			m.holdsFileOf(e.Tenant) {
 			s.phase, s.text = waits, "**held**: nobody reviewed its file"
 		}
 		if e.Key.Kind == fleet.ObjectApplication || s.phase == failed {
@@ -91,12 +95,14 @@ func stand(m *Merge, outcomes []fleet.Outcome) []standing {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b standing) int {
-		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Environment, b.Environment))
+		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.Tenant, b.Tenant),
+			cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Environment, b.Environment))
 	})
 	return out
 }
 
-// holdsFileOf reports whether a file of the tenant or the platform that the pull request changes is held.
+// holdsFileOf reports whether a file of the tenant or the platform that the pull request changes is
+// held.
 func (m *Merge) holdsFileOf(tenant fleet.TenantName) bool {
 	return m.Applied != "" && slices.ContainsFunc(m.Holds, func(h fleet.Hold) bool {
 		return slices.ContainsFunc(h.Paths, func(path string) bool {
@@ -149,7 +155,8 @@ func removal(o fleet.Outcome) (phase, string) {
 
 // health is how an Application is that its engine has as it is to be.
 func health(o fleet.Outcome) (phase, string) {
-	state := string(cmp.Or(o.Sync, fleet.SyncUnknown)) + ", " + string(cmp.Or(o.Health, fleet.HealthUnknown))
+	state := string(cmp.Or(o.Sync, fleet.SyncUnknown)) + ", " +
+		string(cmp.Or(o.Health, fleet.HealthUnknown))
 	if o.SyncedRevision != "" {
 		state += " at " + code(short(o.SyncedRevision))
 	}
@@ -179,8 +186,9 @@ func short(revision string) string {
 	return revision
 }
 
-// differences holds what came against what was reviewed, object by object. A project is made of everything that its tenant has on an engine:
-// what others merge changes it too, and it is left out.
+// differences holds what came against what was reviewed, object by object. A project is made of
+// everything that its tenant has on an engine: what others merge changes it too, and it is left
+// out.
 func differences(m *Merge, merge fleet.Revision, outcomes []fleet.Outcome) []string {
 	switch {
 	case m.Reviewed == nil && len(m.Effects) == 0:

@@ -16,7 +16,8 @@ func (r result) counts() map[phase]int {
 	return n
 }
 
-// settled reports whether nothing is left to come. What fails is tried again, and what is held may be let go.
+// settled reports whether nothing is left to come. What fails is tried again, and what is held may
+// be let go.
 func (r result) settled() bool {
 	n := r.counts()
 	return r.m.Applied != "" && n[failed]+n[waits]+n[progressing] == 0 && !r.m.holdsFiles()
@@ -39,7 +40,8 @@ func (r result) headline() string {
 	case n[waits] > 0:
 		return "Merged: " + count(n[waits], "deletion") + " held"
 	case n[progressing] > 0:
-		return fmt.Sprintf("Merged: %d of %s done", len(r.rows)-n[progressing], count(len(r.rows), "Application"))
+		return fmt.Sprintf("Merged: %d of %s done", len(r.rows)-n[progressing],
+			count(len(r.rows), "Application"))
 	case len(r.rows) == 0:
 		return "Merged and applied: no Application changes"
 	}
@@ -104,10 +106,14 @@ func (r result) render(d detail) string {
 func (r result) holds(p *page, d detail) {
 	var list []string
 	for _, h := range r.m.Holds {
-		text := count(len(h.Items), "deletion") + ": " + words(h.Message) + ". To let " + plural(len(h.Items), "it", "them") + " go: " + code("argosy approve "+string(h.Revision)) + "."
+		text := count(len(h.Items), "deletion") + ": " + words(h.Message) + ". To let " +
+			plural(len(h.Items), "it", "them") + " go: " +
+			code("argosy approve "+string(h.Revision)) + "."
 		if n := len(h.Paths); n > 0 {
-			text = series(each(h.Paths, tick), 5) + ": " + words(h.Message) + ". " + plural(n, "It stays", "They stay") +
-				" as applied before; to apply " + plural(n, "it", "them") + ": " + code("argosy approve "+string(h.Revision)) + "."
+			text = series(each(h.Paths, tick), 5) + ": " + words(h.Message) + ". " + plural(n,
+				"It stays", "They stay") +
+				" as applied before; to apply " + plural(n, "it", "them") + ": " +
+				code("argosy approve "+string(h.Revision)) + "."
 		}
 		list = append(list, text)
 	}
@@ -160,7 +166,9 @@ func (r result) table(p *page, d detail) {
 }
 
 func (r result) lines(p *page, rows []standing) {
-	many := slices.ContainsFunc(r.rows, func(s standing) bool { return s.Tenant != r.rows[0].Tenant })
+	many := slices.ContainsFunc(r.rows, func(s standing) bool {
+		return s.Tenant != r.rows[0].Tenant
+	})
 	p.table("what", "environment", "engine", "state")
 	for _, s := range rows {
 		c := change{kind: s.Key.Kind, name: string(s.Deployment), environment: s.Environment}
@@ -179,7 +187,8 @@ func (r result) tally() string {
 	for _, p := range []struct {
 		phase phase
 		what  string
-	}{{well, "Synced and Healthy"}, {removed, "deleted"}, {superseded, "superseded"}, {progressing, "under way"}, {waits, "held"}, {failed, "not well"}} {
+	}{{well, "Synced and Healthy"}, {removed, "deleted"}, {superseded, "superseded"},
+		{progressing, "under way"}, {waits, "held"}, {failed, "not well"}} {
 		if n[p.phase] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n[p.phase], p.what))
 		}
@@ -198,5 +207,6 @@ func (r result) smallPrint() string {
 	if link := r.f.link(); link != "" {
 		parts = append(parts, "[the reviewed plan]("+link+")")
 	}
-	return "<sub>" + strings.Join(append(parts, "`argosy get applications` has the newest state"), " · ") + "</sub>"
+	return "<sub>" + strings.Join(append(parts, "`argosy get applications` has the newest state"),
+		" · ") + "</sub>"
 }

@@ -17,8 +17,8 @@ const (
 	mostLine     = 300 // bytes of a line in a fence
 )
 
-// clean puts text on one line, with everything that does not print (control characters, bidirectional overrides, broken UTF-8) written as
-// an escape, and at most most bytes of it.
+// clean puts text on one line, with everything that does not print (control characters,
+// bidirectional overrides, broken UTF-8) written as an escape, and at most most bytes of it.
 func clean(s string, most int) string {
 	var b strings.Builder
 	space := false
@@ -62,8 +62,9 @@ func clip(s string, most int) string {
 	return s[:cut] + more
 }
 
-// code is a code span: within it no markup, mention, reference or link acts. Backticks would end it (cmark-gfm reads no span with more than 80
-// on each side), and a bar would end the cell of a table even there: others stand for them.
+// code is a code span: within it no markup, mention, reference or link acts. Backticks would end it
+// (cmark-gfm reads no span with more than 80 on each side), and a bar would end the cell of a table
+// even there: others stand for them.
 func code(s string) string { return span(clean(s, mostWord)) }
 
 var inert = strings.NewReplacer("`", "'", "|", "¦")
@@ -78,13 +79,14 @@ func span(s string) string {
 // acts finds what a forge makes a link of though every character is harmless.
 var acts = regexp.MustCompile(`(?i)://|www\.|\bgh-[0-9]|mailto:|xmpp:`)
 
-// words is a sentence that may have a stranger's words in it. It stands as text as long as nothing in it could act as markup, and as a code
-// span otherwise. It is never the beginning of a line.
+// words is a sentence that may have a stranger's words in it. It stands as text as long as nothing
+// in it could act as markup, and as a code span otherwise. It is never the beginning of a line.
 func words(s string) string { return sentence(clean(s, mostSentence)) }
 
 func sentence(s string) string {
 	for _, r := range s {
-		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(` .,;:?()%/'"-+=→…·—`, r) {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) &&
+			!strings.ContainsRune(` .,;:?()%/'"-+=→…·—`, r) {
 			return span(s)
 		}
 	}
@@ -94,7 +96,8 @@ func sentence(s string) string {
 	return s
 }
 
-// prose is a line of this package with names in backticks: they become code spans, and what stands between them is a sentence.
+// prose is a line of this package with names in backticks: they become code spans, and what stands
+// between them is a sentence.
 func prose(s string) string {
 	parts := strings.Split(s, "`")
 	if len(parts)%2 == 0 {
@@ -130,7 +133,8 @@ func prose(s string) string {
 // opens is how a line may begin that is to be nothing but text: no list, rule, quote or heading.
 var opens = regexp.MustCompile("^([\\pL`…—]|[0-9]+([^0-9.)]|$))")
 
-// join keeps two code spans apart: without a blank their backticks would be one run, which ends neither.
+// join keeps two code spans apart: without a blank their backticks would be one run, which ends
+// neither.
 func join(a, b string) string {
 	if strings.HasSuffix(a, "`") && strings.HasPrefix(b, "`") {
 		return a + " " + b
@@ -144,7 +148,8 @@ func plain(s string, most int) string { return clean(strings.ReplaceAll(s, "`", 
 // tick puts a name into prose: in backticks, without any of its own.
 func tick(s string) string { return "`" + strings.ReplaceAll(clean(s, mostWord), "`", "'") + "`" }
 
-// login is a person as the comment shows them. Nobody is mentioned: a mention of each owner at each push is noise in their mail.
+// login is a person as the comment shows them. Nobody is mentioned: a mention of each owner at each
+// push is noise in their mail.
 func login(p fleet.Person) string {
 	if p.Login == "" {
 		return tick(fmt.Sprint("account ", p.ID))

@@ -1,7 +1,8 @@
-// Package checkout reads a config repo from a folder of the file system, as the commands that work offline do.
+// Package checkout reads a config repo from a folder of the file system, as the commands that work
+// offline do.
 //
-// It gives what Git would give for the same content: slashes in paths, blob ids, and links as links, never followed. What Git would not
-// have (a socket, a device) is reported as irregular.
+// It gives what Git would give for the same content: slashes in paths, blob ids, and links as
+// links, never followed. What Git would not have (a socket, a device) is reported as irregular.
 package checkout
 
 import (
@@ -54,7 +55,9 @@ func Read(dir string) ([]configschema.File, error) {
 		}
 	}
 	if !found {
-		return nil, fmt.Errorf("%s: there is neither fleet/ nor tenants/ in it; name the folder of the config repo", dir)
+		return nil,
+			fmt.Errorf(
+				"%s: there is neither fleet/ nor tenants/ in it; name the folder of the config repo", dir)
 	}
 	slices.SortFunc(files, func(a, b configschema.File) int {
 		if a.Path < b.Path {

@@ -32,7 +32,8 @@ func TestAFileThatIsTooLargeIsToldWithItsSize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if problems := configschema.Check(files); len(problems) != 1 || problems[0].Message != want {
+		if problems := configschema.Check(files); len(problems) != 1 ||
+			problems[0].Message != want {
 			t.Errorf("%d bytes: %v", size, problems)
 		}
 	}

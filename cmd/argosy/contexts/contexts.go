@@ -1,5 +1,5 @@
-// Package contexts keeps which control planes a person has signed in to: $XDG_CONFIG_HOME/argosy/config.yaml, readable by that person
-// only, for it holds tokens.
+// Package contexts keeps which control planes a person has signed in to:
+// $XDG_CONFIG_HOME/argosy/config.yaml, readable by that person only, for it holds tokens.
 package contexts
 
 import (
@@ -33,7 +33,10 @@ func Path(getenv func(string) string) (string, error) {
 	}
 	home := getenv("HOME")
 	if home == "" {
-		return "", errors.New("neither XDG_CONFIG_HOME nor HOME is set: there is no place for the contexts; set --server and --token")
+		return "",
+			errors.New(
+				"neither XDG_CONFIG_HOME nor HOME is set: there is no place for the contexts; " +
+					"set --server and --token")
 	}
 	return filepath.Join(home, ".config", "argosy", "config.yaml"), nil
 }
@@ -49,14 +52,19 @@ func Load(path string) (File, error) {
 		return f, err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return f, fmt.Errorf("%s: others may read it (mode %04o), and it holds tokens; run chmod 600 on it, or sign in anew", path, info.Mode().Perm())
+		return f,
+			fmt.Errorf(
+				"%s: others may read it (mode %04o), and it holds tokens; run chmod 600 on it, "+
+					"or sign in anew", path, info.Mode().Perm())
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return f, err
 	}
 	if yaml.UnmarshalStrict(content, &f) != nil {
-		return File{}, fmt.Errorf("%s: it is not a file of contexts; remove it and run `argosy login` again", path)
+		return File{},
+			fmt.Errorf("%s: it is not a file of contexts; remove it and run `argosy login` again",
+				path)
 	}
 	return f, nil
 }
@@ -75,7 +83,9 @@ func (f File) Find(name string) (Context, bool) {
 
 // Put adds the context, or replaces the one of its name, and makes it the current one.
 func (f *File) Put(c Context) {
-	f.Contexts = slices.DeleteFunc(f.Contexts, func(there Context) bool { return there.Name == c.Name })
+	f.Contexts = slices.DeleteFunc(f.Contexts, func(there Context) bool {
+		return there.Name == c.Name
+	})
 	f.Contexts = append(f.Contexts, c)
 	f.Current = c.Name
 }

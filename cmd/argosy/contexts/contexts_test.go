@@ -22,7 +22,8 @@ func TestWhatIsSavedIsRead(t *testing.T) {
 	if err := contexts.Save(path, f); err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700 | os.ModeDir} {
+	for file, want := range map[string]os.FileMode{
+		path: 0o600, filepath.Dir(path): 0o700 | os.ModeDir} {
 		if info, err := os.Stat(file); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v %v", file, info.Mode(), err)
 		}

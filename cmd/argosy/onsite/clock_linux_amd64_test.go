@@ -21,13 +21,16 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// Case 44: the program as it is shipped, on a machine whose clock is two hours off. It joins, applies, reports and removes by the hub's time.
+// Case 44: the program as it is shipped, on a machine whose clock is two hours off. It joins,
+// applies, reports and removes by the hub's time.
 func TestCase44AClockTwoHoursOffIsNoObstacle(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "argosy")
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "argosy.dev/argosy/cmd/argosy").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary,
+		"argosy.dev/argosy/cmd/argosy").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	for name, ahead := range map[string]time.Duration{"ahead": 2 * time.Hour, "behind": -2 * time.Hour} {
+	for name, ahead := range map[string]time.Duration{"ahead": 2 * time.Hour,
+		"behind": -2 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, "managed", "clock-"+name)
 			m := &machine{site: s, binary: binary, ahead: ahead, folder: t.TempDir()}
@@ -42,12 +45,15 @@ func TestCase44AClockTwoHoursOffIsNoObstacle(t *testing.T) {
 			m.says("agent", "join", s.hub, "--token-file", filepath.Join(m.folder, "token"))
 			run := m.start("agent", "run", "--hub", s.hub, "--ops", "")
 			s.commit(map[string]string{"tenants/acme/deployments/web.yaml": web})
-			apps, app := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd), fleet.ApplicationName(webID)
+			apps, app := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd),
+				fleet.ApplicationName(webID)
 			s.until("the Application is on the cluster", func() error {
 				_, err := apps.Get(t.Context(), app, metav1.GetOptions{})
 				return err
 			})
-			_, err := apps.Patch(t.Context(), app, types.MergePatchType, []byte(`{"status":{"sync":{"status":"Synced"},"health":{"status":"Healthy"}}}`), metav1.PatchOptions{})
+			_, err := apps.Patch(t.Context(), app, types.MergePatchType,
+				[]byte(`{"status":{"sync":{"status":"Synced"},"health":{"status":"Healthy"}}}`),
+				metav1.PatchOptions{})
 			s.must(err)
 			s.until("its health is in the mirror", func() error {
 				all, err := s.client.Applications(t.Context(), fleet.Filter{}, 0)
@@ -58,7 +64,8 @@ func TestCase44AClockTwoHoursOffIsNoObstacle(t *testing.T) {
 			s.until("it is removed", func() error { return s.released(app) })
 			s.until("nothing waits for the agent", func() error {
 				a, err := s.agentView()
-				return check(err, a.Connected && a.Pending == 0 && a.PendingDeletions == 0 && a.SeenAt != nil && time.Since(*a.SeenAt).Abs() < time.Minute, a)
+				return check(err, a.Connected && a.Pending == 0 && a.PendingDeletions == 0 &&
+					a.SeenAt != nil && time.Since(*a.SeenAt).Abs() < time.Minute, a)
 			})
 			if is := time.Until(run.clock(t)); !m.shifted(is.String()) {
 				t.Errorf("the agent's own clock was %s off, so that this shows nothing", is)
@@ -88,7 +95,8 @@ func (m *machine) write(name string, content []byte) {
 	m.must(os.WriteFile(filepath.Join(m.folder, name), content, 0o600))
 }
 
-// kubeconfig does not ask for the API server's certificate, which is younger than the machine believes that it is itself.
+// kubeconfig does not ask for the API server's certificate, which is younger than the machine
+// believes that it is itself.
 func (m *machine) kubeconfig() []byte {
 	m.Helper()
 	config, err := clientcmd.LoadFromFile(m.cluster.Kubeconfig)
@@ -104,7 +112,8 @@ func (m *machine) kubeconfig() []byte {
 func (m *machine) token() (plaintext string) {
 	m.Helper()
 	m.until("a token is made for the declared environment", func() error {
-		made, err := m.client.CreateAgentToken(m.Context(), wire.AgentTokenRequest{Tenant: "acme", Environment: "edge"})
+		made, err := m.client.CreateAgentToken(m.Context(), wire.AgentTokenRequest{
+			Tenant: "acme", Environment: "edge"})
 		plaintext = made.Plaintext
 		return err
 	})
@@ -148,7 +157,8 @@ func (o *told) clock(t *testing.T) time.Time {
 // command runs the program with what it needs to find the cluster and the hub.
 func (m *machine) command(args ...string) (*exec.Cmd, *told) {
 	m.Helper()
-	all := append(args, "--kubeconfig", filepath.Join(m.folder, "kubeconfig"), "--namespace", m.agent, "--argocd-namespace", m.argocd, "--ca-file", filepath.Join(m.folder, "ca.pem"))
+	all := append(args, "--kubeconfig", filepath.Join(m.folder, "kubeconfig"), "--namespace",
+		m.agent, "--argocd-namespace", m.argocd, "--ca-file", filepath.Join(m.folder, "ca.pem"))
 	cmd, out := exec.Command(m.binary, all...), &told{}
 	cmd.Stdout, cmd.Stderr = out, out
 	m.must(stack.StartShifted(cmd, m.ahead))

@@ -1,5 +1,6 @@
-// Package onsite puts the agent together: what runs on a cluster that dials out. It is the control plane's own engine worker over the
-// cluster's Argo CD, with its rows from the hub instead of the database. It decides nothing.
+// Package onsite puts the agent together: what runs on a cluster that dials out. It is the control
+// plane's own engine worker over the cluster's Argo CD, with its rows from the hub instead of the
+// database. It decides nothing.
 package onsite
 
 import (
@@ -71,9 +72,11 @@ func New(c Config) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
-	a := &Agent{c: c, log: c.Log, registry: prometheus.NewRegistry(), kube: kube, keeper: edge.NewKeeper(edge.SecretCell(kube, c.Namespace, edge.Name)),
-		stops: reconciler.NewStopBoard(), heard: make(chan struct{})}
-	a.client, err = edge.NewClient(edge.Settings{Hub: c.Hub, CA: c.CA, Proxy: c.Proxy, Version: c.Version, Log: c.Log}, a.keeper)
+	a := &Agent{c: c, log: c.Log, registry: prometheus.NewRegistry(), kube: kube,
+		keeper: edge.NewKeeper(edge.SecretCell(kube, c.Namespace, edge.Name)),
+		stops:  reconciler.NewStopBoard(), heard: make(chan struct{})}
+	a.client, err = edge.NewClient(edge.Settings{Hub: c.Hub, CA: c.CA, Proxy: c.Proxy,
+		Version: c.Version, Log: c.Log}, a.keeper)
 	if err != nil {
 		return nil, err
 	}
@@ -81,16 +84,19 @@ func New(c Config) (*Agent, error) {
 	a.manager = reconciler.NewManager(a, rowPoll, c.Log, a.worker)
 	a.follower = edge.NewFollower(edge.FollowerConfig{
 		Client: a.client, Namespace: c.ArgoCDNamespace, Version: c.Version, Log: c.Log,
-		Wake: a.wake, Rotated: a.manager.Rotated, Stopped: a.stopsHeard, Opened: a.opened, Held: a.held, Local: a.local,
+		Wake: a.wake, Rotated: a.manager.Rotated, Stopped: a.stopsHeard, Opened: a.opened,
+		Held: a.held, Local: a.local,
 	})
 	a.own = newOwn(a)
-	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "argosy_agent_report_waiting", Help: "Things that are still to be reported to the hub."},
+	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "argosy_agent_report_waiting",
+		Help: "Things that are still to be reported to the hub."},
 		func() float64 { return float64(a.follower.Outbox.Waiting()) }))
 	return a, nil
 }
 
-// Run works until ctx ends, or until somebody has to do something first: then the error is an *edge.Ended whose text says what. Writes under way
-// are finished.
+// Run works until ctx ends, or until somebody has to do something first: then the error is an
+// *edge.Ended whose text says what. Writes under way are finished.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.client.Close()
 	var all sync.WaitGroup
@@ -115,7 +121,8 @@ func (a *Agent) Run(ctx context.Context) error {
 // identifyEvery is how often it is looked again for what has to be there first.
 const identifyEvery = 5 * time.Second
 
-// identify waits until the cluster has an identity: until it has joined, or a registrationToken in the Secret could be swapped.
+// identify waits until the cluster has an identity: until it has joined, or a registrationToken in
+// the Secret could be swapped.
 func (a *Agent) identify(ctx context.Context) error {
 	said := ""
 	for {
@@ -155,7 +162,8 @@ func (a *Agent) stopsHeard() {
 	a.stops.Wake()
 }
 
-// followStops keeps the board of emergency stops, which forbids everything until it was read: before the hub was heard there is nothing to read.
+// followStops keeps the board of emergency stops, which forbids everything until it was read:
+// before the hub was heard there is nothing to read.
 func (a *Agent) followStops(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -166,7 +174,8 @@ func (a *Agent) followStops(ctx context.Context) {
 
 // ready says when there is something to work from.
 func (a *Agent) ready(ctx context.Context) {
-	a.log.Info("the agent waits", "for", "the hub's first complete snapshot; until then nothing is written")
+	a.log.Info("the agent waits", "for",
+		"the hub's first complete snapshot; until then nothing is written")
 	if _, err := a.follower.Await(ctx); err != nil {
 		return // Run says why
 	}
@@ -201,10 +210,12 @@ func (a *Agent) declared() (agent.Hello, bool) {
 // lease is the session's: what is reported under another one is refused.
 func (a *Agent) lease() fleet.Lease {
 	hello, _ := a.declared()
-	return fleet.Lease{Name: "engine/" + string(hello.Engine), Holder: hello.Holder, Epoch: hello.Epoch}
+	return fleet.Lease{Name: "engine/" + string(hello.Engine), Holder: hello.Holder,
+		Epoch: hello.Epoch}
 }
 
-// EngineSpecs is the agent's one engine, once its rows are known. It implements reconciler.EngineLister.
+// EngineSpecs is the agent's one engine, once its rows are known. It implements
+// reconciler.EngineLister.
 func (a *Agent) EngineSpecs(context.Context) (map[fleet.EngineName]fleet.EngineSpec, error) {
 	hello, ok := a.declared()
 	if !ok {
@@ -213,26 +224,31 @@ func (a *Agent) EngineSpecs(context.Context) (map[fleet.EngineName]fleet.EngineS
 	return map[fleet.EngineName]fleet.EngineSpec{hello.Engine: a.spec(hello)}, nil
 }
 
-// spec is the local Argo CD: in the namespace that the agent was installed for, whatever the hub says.
+// spec is the local Argo CD: in the namespace that the agent was installed for, whatever the hub
+// says.
 func (a *Agent) spec(hello agent.Hello) fleet.EngineSpec {
-	return fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: a.c.ArgoCDNamespace, InstallationID: hello.ArgoCD.InstallationID}, Connection: fleet.Connection{InCluster: true},
+	return fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: a.c.ArgoCDNamespace,
+		InstallationID: hello.ArgoCD.InstallationID}, Connection: fleet.Connection{InCluster: true},
 		DedicatedTo: hello.DedicatedTo}
 }
 
 func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
 	return &reconciler.Worker{
-		Engine: name, Spec: spec, Holder: "agent", Rows: a.follower, Leases: a.follower, Secrets: a.follower, Stops: a.stops, Dial: a.dial,
+		Engine: name, Spec: spec, Holder: "agent", Rows: a.follower, Leases: a.follower,
+		Secrets: a.follower, Stops: a.stops, Dial: a.dial,
 		Metrics: a.metrics, Log: a.log, Poll: rowPoll, Flight: a.c.InFlight,
 	}
 }
 
 // dial prepares the connection to the local Argo CD, behind the cluster's own limit on deletions.
-func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
+func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec,
+	stopped func(fleet.TenantName) bool) (engine.Engine, error) {
 	inner, err := argocd.Connect(ctx, name, spec, a.c.Cluster, a.options(spec, stopped))
 	if err != nil {
 		return nil, err
 	}
-	limited := edge.NewCap(inner, edge.CapConfig{Cell: edge.ConfigMapCell(a.kube, a.c.Namespace, edge.DeletionsName), Most: a.c.MaxDeletions,
+	limited := edge.NewCap(inner, edge.CapConfig{
+		Cell: edge.ConfigMapCell(a.kube, a.c.Namespace, edge.DeletionsName), Most: a.c.MaxDeletions,
 		Pending: a.follower.Deletions, Log: a.log})
 	a.mu.Lock()
 	a.target = limited
@@ -240,14 +256,16 @@ func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.Engi
 	return fitting{limited, a}, nil
 }
 
-// options are those of the connection. A hub of an earlier version does not tell whom the engine is dedicated to: then what lets its
-// tenants reach each other is reported, and does not block.
+// options are those of the connection. A hub of an earlier version does not tell whom the engine is
+// dedicated to: then what lets its tenants reach each other is reported, and does not block.
 func (a *Agent) options(spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) argocd.Options {
-	return argocd.Options{Stopped: stopped, InFlight: 2 * a.c.InFlight, Public: a.c.NoSecrets, Advise: spec.DedicatedTo == nil, NoParams: true}
+	return argocd.Options{Stopped: stopped, InFlight: 2 * a.c.InFlight, Public: a.c.NoSecrets,
+		Advise: spec.DedicatedTo == nil, NoParams: true}
 }
 
-// fitting is an engine whose preflight says nothing of how an autonomous cluster's people have set their Argo CD up: nothing is declared to
-// be written there. What is left to be removed is refused all the same while it would do harm.
+// fitting is an engine whose preflight says nothing of how an autonomous cluster's people have set
+// their Argo CD up: nothing is declared to be written there. What is left to be removed is refused
+// all the same while it would do harm.
 type fitting struct {
 	engine.Engine
 	a *Agent

@@ -11,8 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// serveOps answers /healthz (the process works), /readyz (a complete snapshot was read, however long ago: an outage of the hub is no reason to
-// restart) and /metrics. No token is asked for; nothing here names a tenant's object.
+// serveOps answers /healthz (the process works), /readyz (a complete snapshot was read, however
+// long ago: an outage of the hub is no reason to restart) and /metrics. No token is asked for;
+// nothing here names a tenant's object.
 func (a *Agent) serveOps(ctx context.Context, all *sync.WaitGroup) error {
 	if a.c.Ops == "" {
 		return nil
@@ -22,7 +23,8 @@ func (a *Agent) serveOps(ctx context.Context, all *sync.WaitGroup) error {
 	if err != nil {
 		return fmt.Errorf("--ops: %w", err)
 	}
-	server := &http.Server{Handler: a.ops(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{Handler: a.ops(), ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
 	all.Go(func() { _ = server.Serve(listener) }) // ends with Close
 	all.Go(func() {
 		<-ctx.Done()
@@ -34,7 +36,9 @@ func (a *Agent) serveOps(ctx context.Context, all *sync.WaitGroup) error {
 
 func (a *Agent) ops() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "ok")
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if _, read := a.declared(); !read {
 			http.Error(w, "no complete snapshot was read yet", http.StatusServiceUnavailable)

@@ -7,7 +7,8 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// What a hub says decides whether a shared engine that keeps its tenants badly apart is written to. An earlier hub says nothing.
+// What a hub says decides whether a shared engine that keeps its tenants badly apart is written to.
+// An earlier hub says nothing.
 func TestAnAgentBlocksLikeAPushEngineOnceItIsToldWhoSharesTheEngine(t *testing.T) {
 	for said, want := range map[string]struct {
 		advise bool
@@ -24,7 +25,8 @@ func TestAnAgentBlocksLikeAPushEngineOnceItIsToldWhoSharesTheEngine(t *testing.T
 		}
 		a := &Agent{}
 		spec := a.spec(hello)
-		if o := a.options(spec, nil); o.Advise != want.advise || !o.NoParams || len(spec.DedicatedTo) != want.of {
+		if o := a.options(spec, nil); o.Advise != want.advise || !o.NoParams ||
+			len(spec.DedicatedTo) != want.of {
 			t.Errorf("%s: %+v, %v", said, o, spec.DedicatedTo)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// own follows the Applications that the people of an autonomous cluster made, reports them, and asks Argo CD for the syncs that were asked
-// for at the hub. It writes nothing else.
+// own follows the Applications that the people of an autonomous cluster made, reports them, and
+// asks Argo CD for the syncs that were asked for at the hub. It writes nothing else.
 type own struct {
 	a     *Agent
 	look  chan struct{} // something is to be reported, or a sync to be looked at
@@ -31,7 +31,8 @@ type own struct {
 const ownLook = 5 * time.Second // between looks at what could not be reported or asked for
 
 func newOwn(a *Agent) *own {
-	return &own{a: a, look: make(chan struct{}, 1), again: make(chan struct{}, 1), known: map[string]fleet.OwnApplication{}, changed: map[string]fleet.OwnApplication{}}
+	return &own{a: a, look: make(chan struct{}, 1), again: make(chan struct{}, 1),
+		known: map[string]fleet.OwnApplication{}, changed: map[string]fleet.OwnApplication{}}
 }
 
 // wake has the open syncs looked at. It never blocks.
@@ -52,7 +53,8 @@ func (o *own) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if o.autonomous() {
 			if err := o.follow(ctx); err != nil && ctx.Err() == nil {
-				o.a.log.Warn("the cluster's own Applications are not followed; it is tried again", "error", err)
+				o.a.log.Warn("the cluster's own Applications are not followed; it is tried again",
+					"error", err)
 			}
 		}
 		select {
@@ -72,7 +74,8 @@ func (o *own) autonomous() bool {
 // follow works until ctx ends or the cluster is no longer autonomous.
 func (o *own) follow(ctx context.Context) error {
 	hello, _ := o.a.declared()
-	target, err := argocd.Connect(ctx, hello.Engine, o.a.spec(hello), o.a.c.Cluster, argocd.Options{Stopped: o.stopped, Public: true})
+	target, err := argocd.Connect(ctx, hello.Engine, o.a.spec(hello), o.a.c.Cluster, argocd.Options{
+		Stopped: o.stopped, Public: true})
 	if err != nil {
 		return err
 	}
@@ -80,7 +83,8 @@ func (o *own) follow(ctx context.Context) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() { _ = target.WatchOwn(ctx, o.told) }) // it ends with ctx, and heals by itself
+	// it ends with ctx, and heals by itself
+	watching.Go(func() { _ = target.WatchOwn(ctx, o.told) })
 	said := map[string]fleet.OperationState{}
 	for ctx.Err() == nil && o.autonomous() {
 		o.report(ctx)
@@ -96,7 +100,8 @@ func (o *own) follow(ctx context.Context) error {
 	return nil
 }
 
-// stopped reports whether an emergency stop is in force. The hub sends those that concern this cluster, which is one tenant's.
+// stopped reports whether an emergency stop is in force. The hub sends those that concern this
+// cluster, which is one tenant's.
 func (o *own) stopped(tenant fleet.TenantName) bool {
 	hello, _ := o.a.declared()
 	return o.a.stops.Stopped(hello.Engine)(tenant) || len(o.a.stops.On(hello.Engine)) > 0
@@ -128,7 +133,8 @@ func (o *own) retell() {
 	maps.Copy(o.changed, o.known)
 }
 
-// report hands over what has changed. What is refused, for the lease is not there at present, waits for the next look.
+// report hands over what has changed. What is refused, for the lease is not there at present, waits
+// for the next look.
 func (o *own) report(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,15 +144,18 @@ func (o *own) report(ctx context.Context) {
 	if o.whole {
 		maps.Copy(o.changed, o.known)
 	}
-	if err := o.a.follower.ReportOwn(ctx, o.a.lease(), slices.Collect(maps.Values(o.changed)), o.whole); err != nil {
+	if err := o.a.follower.ReportOwn(ctx, o.a.lease(), slices.Collect(maps.Values(o.changed)),
+		o.whole); err != nil {
 		return
 	}
 	clear(o.changed)
 	o.whole = false
 }
 
-// sync asks for the syncs that are open and says how they stand. said remembers what was said of each.
-func (o *own) sync(ctx context.Context, target *argocd.Engine, said map[string]fleet.OperationState) {
+// sync asks for the syncs that are open and says how they stand. said remembers what was said of
+// each.
+func (o *own) sync(ctx context.Context, target *argocd.Engine,
+	said map[string]fleet.OperationState) {
 	open, err := o.a.follower.OwnSyncs()
 	if err != nil {
 		return // not heard yet
@@ -166,9 +175,11 @@ func (o *own) sync(ctx context.Context, target *argocd.Engine, said map[string]f
 }
 
 // advance brings one sync a step on and says how it stands.
-func (o *own) advance(ctx context.Context, target *argocd.Engine, q agent.Sync) (fleet.OperationState, string) {
+func (o *own) advance(ctx context.Context, target *argocd.Engine,
+	q agent.Sync) (fleet.OperationState, string) {
 	if q.Namespace != o.a.c.ArgoCDNamespace {
-		return fleet.OperationFailed, "the agent looks after Applications in namespace " + o.a.c.ArgoCDNamespace + " alone"
+		return fleet.OperationFailed, "the agent looks after Applications in namespace " +
+			o.a.c.ArgoCDNamespace + " alone"
 	}
 	o.mu.Lock()
 	seen := o.known[q.Name]
@@ -183,7 +194,8 @@ func (o *own) advance(ctx context.Context, target *argocd.Engine, q agent.Sync) 
 	}
 	hello, _ := o.a.declared()
 	key := fleet.ObjectKey{Engine: hello.Engine, Kind: fleet.ObjectApplication, Name: q.Name}
-	out, err := target.SyncOwn(ctx, engine.SyncRequest{Key: key, ID: q.ID, Revision: q.Revision, Prune: q.Prune})
+	out, err := target.SyncOwn(ctx, engine.SyncRequest{Key: key, ID: q.ID, Revision: q.Revision,
+		Prune: q.Prune})
 	switch {
 	case errors.Is(err, engine.ErrUnreachable), errors.Is(err, engine.ErrStopped), ctx.Err() != nil:
 		return fleet.OperationPending, "it is tried again"

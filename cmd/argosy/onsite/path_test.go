@@ -21,7 +21,8 @@ import (
 
 var webID = fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "edge"}
 
-// From a commit to the cluster behind the agent, and from what its Argo CD says to what people read.
+// From a commit to the cluster behind the agent, and from what its Argo CD says to what people
+// read.
 func TestWhatIsDeclaredReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 	s := newSite(t, "managed", "managed")
 	s.join()
@@ -39,14 +40,18 @@ func TestWhatIsDeclaredReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 		app, err = apps.Get(t.Context(), name, metav1.GetOptions{})
 		return err
 	})
-	if to, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "server"); to != fleet.InClusterServer {
+	if to, _, _ := unstructured.NestedString(app.Object, "spec", "destination",
+		"server"); to != fleet.InClusterServer {
 		t.Errorf("it goes to %q", to)
 	}
-	_, err := apps.Patch(t.Context(), name, types.MergePatchType, []byte(`{"status":{"sync":{"status":"Synced","revision":"9b2d77c1"},"health":{"status":"Healthy"}}}`), metav1.PatchOptions{})
+	_, err := apps.Patch(t.Context(), name, types.MergePatchType,
+		[]byte(
+			`{"status":{"sync":{"status":"Synced","revision":"9b2d77c1"},"health":{"status":"Healthy"}}}`), metav1.PatchOptions{})
 	s.must(err)
 	s.until("its status is in the mirror", func() error {
 		v, err := s.client.Application(t.Context(), webID)
-		return check(err, v.Apply == fleet.ApplyApplied && v.Sync == fleet.SyncSynced && v.Health == fleet.HealthHealthy && v.SyncedRevision == "9b2d77c1", v)
+		return check(err, v.Apply == fleet.ApplyApplied && v.Sync == fleet.SyncSynced &&
+			v.Health == fleet.HealthHealthy && v.SyncedRevision == "9b2d77c1", v)
 	})
 	s.until("nothing is behind", func() error {
 		a, err := s.agentView()
@@ -75,22 +80,26 @@ func TestWhatIsDeclaredReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 	}
 }
 
-// An environment that is no longer the agent's leaves what served its Applications behind, which the agent takes away: when the environment's own
-// people take over, when it is reached in another way, and when it is gone.
+// An environment that is no longer the agent's leaves what served its Applications behind, which
+// the agent takes away: when the environment's own people take over, when it is reached in another
+// way, and when it is gone.
 func TestWhatIsLeftOfAnEnvironmentIsTakenAway(t *testing.T) {
 	const path = "tenants/acme/environments/edge.yaml"
 	for name, change := range map[string]func(*site) error{
 		"autonomous": func(s *site) error {
-			_, err := s.config.Commit(s.Context(), "its own people's", map[string]string{path: declared(s.argocd, "autonomous")[path]})
+			_, err := s.config.Commit(s.Context(), "its own people's", map[string]string{
+				path: declared(s.argocd, "autonomous")[path]})
 			return err
 		},
 		"reached in another way": func(s *site) error {
-			_, err := s.config.Commit(s.Context(), "by its address", map[string]string{path: byAddress("edge")})
+			_, err := s.config.Commit(s.Context(), "by its address", map[string]string{
+				path: byAddress("edge")})
 			return err
 		},
 		"gone": func(s *site) error {
 			// A revision without any tenant's declaration waits for an approval: another is left.
-			if _, err := s.config.Commit(s.Context(), "another one", map[string]string{"tenants/acme/environments/other.yaml": byAddress("other")}); err != nil {
+			if _, err := s.config.Commit(s.Context(), "another one", map[string]string{
+				"tenants/acme/environments/other.yaml": byAddress("other")}); err != nil {
 				return err
 			}
 			_, err := s.config.Remove(s.Context(), "it goes", path)
@@ -105,7 +114,8 @@ func TestWhatIsLeftOfAnEnvironmentIsTakenAway(t *testing.T) {
 			apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
 			ours := metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=argosy"}
 			projects := func() ([]unstructured.Unstructured, error) {
-				all, err := s.cluster.Dynamic().Resource(appProjects).Namespace(s.argocd).List(t.Context(), ours)
+				all, err := s.cluster.Dynamic().Resource(appProjects).Namespace(s.argocd).List(
+					t.Context(), ours)
 				if err != nil {
 					return nil, err
 				}
@@ -118,7 +128,9 @@ func TestWhatIsLeftOfAnEnvironmentIsTakenAway(t *testing.T) {
 			})
 			_, err := s.config.Remove(t.Context(), "web goes", "tenants/acme/deployments/web.yaml")
 			s.must(err)
-			s.until("the Application is gone", func() error { return s.released(fleet.ApplicationName(webID)) })
+			s.until("the Application is gone", func() error {
+				return s.released(fleet.ApplicationName(webID))
+			})
 			s.until("the mirror knows", func() error {
 				left, err := s.client.Applications(t.Context(), fleet.Filter{}, 0)
 				return check(err, len(left) == 0, left)
@@ -137,8 +149,8 @@ func TestWhatIsLeftOfAnEnvironmentIsTakenAway(t *testing.T) {
 	}
 }
 
-// `argosy rebuild` while the control plane and the agent run: the same process reads all rows anew, under a higher epoch, finds everything as it
-// has to be and writes nothing.
+// `argosy rebuild` while the control plane and the agent run: the same process reads all rows anew,
+// under a higher epoch, finds everything as it has to be and writes nothing.
 func TestARebuildOfTheMirrorWritesNothingBehindTheAgent(t *testing.T) {
 	s := newSite(t, "managed", "rebuilt")
 	s.join()
@@ -149,7 +161,8 @@ func TestARebuildOfTheMirrorWritesNothingBehindTheAgent(t *testing.T) {
 	applied := func() error {
 		all, err := s.client.Applications(t.Context(), fleet.Filter{}, 0)
 		a, aerr := s.agentView()
-		return errors.Join(check(err, len(all) == 1 && all[0].Apply == fleet.ApplyApplied, all), check(aerr, a.Connected && a.Reachable && a.Pending == 0 && a.Strays == 0, a))
+		return errors.Join(check(err, len(all) == 1 && all[0].Apply == fleet.ApplyApplied, all),
+			check(aerr, a.Connected && a.Reachable && a.Pending == 0 && a.Strays == 0, a))
 	}
 	s.until("the Application is applied", applied)
 	before, err := apps.Get(t.Context(), name, metav1.GetOptions{})
@@ -160,7 +173,8 @@ func TestARebuildOfTheMirrorWritesNothingBehindTheAgent(t *testing.T) {
 	defer store.Close()
 	s.must(store.Reset(t.Context()))
 	s.until("the mirror stands again, and the agent has told so", applied)
-	s.commit(map[string]string{"tenants/acme/deployments/web.yaml": strings.Replace(web, "targetRevision: main", "targetRevision: v2", 1)})
+	s.commit(map[string]string{"tenants/acme/deployments/web.yaml": strings.Replace(web,
+		"targetRevision: main", "targetRevision: v2", 1)})
 	s.until("the next change arrives", func() error {
 		app, err := apps.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -168,7 +182,8 @@ func TestARebuildOfTheMirrorWritesNothingBehindTheAgent(t *testing.T) {
 		}
 		at, _, _ := unstructured.NestedString(app.Object, "spec", "source", "targetRevision")
 		// Its generation counts every change of its spec.
-		return check(nil, at == "v2" && app.GetUID() == before.GetUID() && app.GetGeneration() == before.GetGeneration()+1, app)
+		return check(nil, at == "v2" && app.GetUID() == before.GetUID() &&
+			app.GetGeneration() == before.GetGeneration()+1, app)
 	})
 	select {
 	case err := <-ended:
@@ -179,11 +194,14 @@ func TestARebuildOfTheMirrorWritesNothingBehindTheAgent(t *testing.T) {
 
 // byAddress is an environment that is reached without an agent.
 func byAddress(name string) string {
-	return "apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: " + name + "}\nspec:\n" +
-		"  cluster: {server: \"https://" + name + ".example.com:6443\", credentialsRef: {name: " + name + "}}\n  namespaces: [web]\n  region: eu\n"
+	return "apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: " + name +
+		"}\nspec:\n" +
+		"  cluster: {server: \"https://" + name + ".example.com:6443\", credentialsRef: {name: " +
+		name + "}}\n  namespaces: [web]\n  region: eu\n"
 }
 
-// released takes off the finalizers of an Application that is deleted, as an Argo CD would; nil once it is gone.
+// released takes off the finalizers of an Application that is deleted, as an Argo CD would; nil
+// once it is gone.
 func (s *site) released(name string) error {
 	apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
 	app, err := apps.Get(s.Context(), name, metav1.GetOptions{})
@@ -191,7 +209,8 @@ func (s *site) released(name string) error {
 		return nil
 	}
 	if err == nil && app.GetDeletionTimestamp() != nil && len(app.GetFinalizers()) > 0 {
-		_, err = apps.Patch(s.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, err = apps.Patch(s.Context(), name, types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	}
 	return errors.Join(err, errors.New("it is there"))
 }
@@ -203,15 +222,20 @@ func check(err error, so bool, is any) error {
 	return err
 }
 
-// An autonomous cluster's Applications are its own people's: they are shown, and synced when somebody asks for it.
+// An autonomous cluster's Applications are its own people's: they are shown, and synced when
+// somebody asks for it.
 func TestAnAutonomousClusterIsShownAndAskedToSync(t *testing.T) {
 	s := newSite(t, "autonomous", "autonomous")
 	apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
 	make := func(name string) {
 		t.Helper()
-		_, err := apps.Create(t.Context(), object("argoproj.io/v1alpha1", "Application", name, s.argocd, map[string]any{"spec": map[string]any{
-			"project": "default", "destination": map[string]any{"server": fleet.InClusterServer, "namespace": "shop"},
-			"source": map[string]any{"repoURL": "https://git.example.com/shop", "path": "deploy", "targetRevision": "main"}}}), metav1.CreateOptions{})
+		_, err := apps.Create(t.Context(), object("argoproj.io/v1alpha1", "Application", name,
+			s.argocd, map[string]any{"spec": map[string]any{
+				"project": "default", "destination": map[string]any{"server": fleet.InClusterServer,
+					"namespace": "shop"},
+				"source": map[string]any{"repoURL": "https://git.example.com/shop",
+					"path":           "deploy",
+					"targetRevision": "main"}}}), metav1.CreateOptions{})
 		s.must(err)
 	}
 	make("shop")
@@ -220,11 +244,13 @@ func TestAnAutonomousClusterIsShownAndAskedToSync(t *testing.T) {
 	s.run()
 	environment := fleet.EnvironmentID{Tenant: "acme", Name: "edge"}
 	own := func() ([]fleet.OwnView, error) {
-		return s.client.OwnApplications(t.Context(), fleet.Filter{Tenant: "acme", Environment: "edge"}, 0)
+		return s.client.OwnApplications(t.Context(), fleet.Filter{
+			Tenant: "acme", Environment: "edge"}, 0)
 	}
 	s.until("both are shown", func() error {
 		all, err := own()
-		return check(err, len(all) == 2 && all[0].Name == "cart" && all[1].RepoURL == "https://git.example.com/shop", all)
+		return check(err, len(all) == 2 && all[0].Name == "cart" &&
+			all[1].RepoURL == "https://git.example.com/shop", all)
 	})
 	s.must(apps.Delete(t.Context(), "cart", metav1.DeleteOptions{}))
 	s.until("what is gone is not", func() error {
@@ -232,7 +258,8 @@ func TestAnAutonomousClusterIsShownAndAskedToSync(t *testing.T) {
 		return check(err, len(all) == 1, all)
 	})
 
-	asked, err := s.client.SyncOwn(t.Context(), environment, s.argocd, "shop", wire.OwnSyncRequest{Revision: "v2"})
+	asked, err := s.client.SyncOwn(t.Context(), environment, s.argocd, "shop", wire.OwnSyncRequest{
+		Revision: "v2"})
 	s.must(err)
 	s.until("Argo CD is asked for it", func() error {
 		app, err := apps.Get(t.Context(), "shop", metav1.GetOptions{})
@@ -245,17 +272,22 @@ func TestAnAutonomousClusterIsShownAndAskedToSync(t *testing.T) {
 	s.must(finish(t.Context(), s, "shop", asked.ID))
 	s.until("how it ended is told", func() error {
 		operations, err := s.client.Operations(t.Context(), fleet.Filter{Tenant: "acme"}, 0)
-		return check(err, len(operations) == 1 && operations[0].State == fleet.OperationSucceeded, operations)
+		return check(err, len(operations) == 1 && operations[0].State == fleet.OperationSucceeded,
+			operations)
 	})
-	if a, err := s.agentView(); err != nil || a.Message != "" || a.Mode != fleet.AgentAutonomous || a.Pending != 0 {
+	if a, err := s.agentView(); err != nil || a.Message != "" || a.Mode != fleet.AgentAutonomous ||
+		a.Pending != 0 {
 		t.Errorf("the agent is %+v, %v", a, err)
 	}
 }
 
 // finish does what Argo CD's controller does with an operation.
 func finish(ctx context.Context, s *site, name, id string) error {
-	patch := fmt.Sprintf(`{"operation":null,"status":{"operationState":{"phase":"Succeeded","startedAt":"2026-11-20T12:00:00Z","operation":`+
-		`{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":%q}]}}}}`, id)
-	_, err := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	patch := fmt.Sprintf(
+		`{"operation":null,"status":{"operationState":{"phase":"Succeeded","startedAt":"2026-11-20T12:00:00Z","operation":`+
+			`{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":%q}]}}}}`,
+		id)
+	_, err := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd).Patch(ctx, name,
+		types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err
 }

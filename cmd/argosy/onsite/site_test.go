@@ -70,8 +70,8 @@ const (
 	bootstrap = "bootstrap-token-of-this-test-and-no-other"
 )
 
-// site is a control plane over a real Git server and a real PostgreSQL, behind something that ends TLS, and a cluster with an Argo CD that
-// nobody runs.
+// site is a control plane over a real Git server and a real PostgreSQL, behind something that ends
+// TLS, and a cluster with an Argo CD that nobody runs.
 type site struct {
 	*testing.T
 	config   *stack.Repo
@@ -87,11 +87,17 @@ type site struct {
 // declared is the config repo: one tenant with one environment whose cluster deploys to itself.
 func declared(argocd, mode string) map[string]string {
 	return map[string]string{
-		"fleet/fleet.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: Fleet\nmetadata: {name: fleet}\nspec:\n  owners: [\"github:example/platform\"]\n  gitHosts: [git.example.com]\n",
-		"fleet/tenants/acme.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: Tenant\nmetadata: {name: acme}\nspec:\n  owners: [\"github:example/acme\"]\n" +
-			"  quota: {environments: 5, deployments: 5, applications: 5}\n  repositories: [\"https://git.example.com/acme/\"]\n  clusters: [.example.com]\n",
-		"tenants/acme/environments/edge.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: edge}\nspec:\n" +
-			"  agent: {argocdNamespace: " + argocd + ", mode: " + mode + "}\n  namespaces: [web]\n  region: eu\n",
+		"fleet/fleet.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: Fleet\nmetadata: {name: " +
+			"fleet}\nspec:\n  owners: [\"github:example/platform\"]\n  gitHosts: " +
+			"[git.example.com]\n",
+		"fleet/tenants/acme.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: Tenant\nmetadata: " +
+			"{name: acme}\nspec:\n  owners: [\"github:example/acme\"]\n" +
+			"  quota: {environments: 5, deployments: 5, applications: 5}\n  repositories: " +
+			"[\"https://git.example.com/acme/\"]\n  clusters: [.example.com]\n",
+		"tenants/acme/environments/edge.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: " +
+			"ManagedEnvironment\nmetadata: {name: edge}\nspec:\n" +
+			"  agent: {argocdNamespace: " + argocd + ", mode: " + mode +
+			"}\n  namespaces: [web]\n  region: eu\n",
 	}
 }
 
@@ -105,8 +111,10 @@ func newSite(t *testing.T, mode, name string) *site {
 	for _, namespace := range []string{s.argocd, s.agent} {
 		s.must(s.cluster.CreateNamespace(ctx, namespace))
 	}
-	s.must(s.cluster.Apply(ctx, object("v1", "ConfigMap", "argocd-cm", s.argocd, map[string]any{"data": map[string]any{"application.resourceTrackingMethod": "annotation"}}),
-		object("argoproj.io/v1alpha1", "AppProject", "default", s.argocd, map[string]any{"spec": map[string]any{"sourceRepos": []any{}, "destinations": []any{}}})))
+	s.must(s.cluster.Apply(ctx, object("v1", "ConfigMap", "argocd-cm", s.argocd, map[string]any{
+		"data": map[string]any{"application.resourceTrackingMethod": "annotation"}}),
+		object("argoproj.io/v1alpha1", "AppProject", "default", s.argocd, map[string]any{
+			"spec": map[string]any{"sourceRepos": []any{}, "destinations": []any{}}})))
 	git, err := stack.StartGit(ctx, t.TempDir())
 	s.must(err)
 	t.Cleanup(func() { _ = git.Stop() })
@@ -117,8 +125,10 @@ func newSite(t *testing.T, mode, name string) *site {
 	return s
 }
 
-func object(apiVersion, kind, name, namespace string, more map[string]any) *unstructured.Unstructured {
-	o := map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name, "namespace": namespace}}
+func object(apiVersion, kind, name, namespace string,
+	more map[string]any) *unstructured.Unstructured {
+	o := map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{
+		"name": name, "namespace": namespace}}
 	for k, v := range more {
 		o[k] = v
 	}
@@ -148,12 +158,19 @@ func (s *site) serve(ctx context.Context, name string) {
 	s.database = database
 	behind := &httputil.ReverseProxy{FlushInterval: -1}
 	front := httptest.NewTLSServer(behind)
-	s.hub, s.ca = front.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
+	s.hub, s.ca = front.URL,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
 	dir := s.TempDir()
 	s.must(os.WriteFile(filepath.Join(dir, "token"), []byte(bootstrap), 0o600))
 	file := filepath.Join(dir, "argosy.yaml")
-	s.must(os.WriteFile(file, fmt.Appendf(nil, "source: {url: %q, allowHTTP: true, poll: 1s}\ndatabase: {url: %q}\ndataDir: data\nlisten: {address: \"127.0.0.1:0\", ops: \"127.0.0.1:0\", publicURL: %q}\n"+
-		"engines: {poll: 1s}\nbootstrapTokenFile: token\n", s.config.URL, database, s.hub), 0o600))
+	s.must(
+		os.WriteFile(file,
+			fmt.Appendf(nil,
+				"source: {url: %q, allowHTTP: true, poll: 1s}\ndatabase: {url: %q}\ndataDir: "+
+					"data\nlisten: {address: \"127.0.0.1:0\", ops: \"127.0.0.1:0\", publicURL: %q}\n"+
+					"engines: {poll: 1s}\nbootstrapTokenFile: token\n", s.config.URL, database,
+				s.hub),
+			0o600))
 	read, err := settings.Load(file)
 	s.must(err)
 	v, err := server.New(ctx, read, slog.New(slog.NewTextHandler(testWriter{s.T}, nil)), "test")
@@ -202,7 +219,8 @@ func (s *site) join() {
 	s.Helper()
 	var made wire.CreatedAgentToken
 	s.until("a token is made for the declared environment", func() (err error) {
-		made, err = s.client.CreateAgentToken(s.Context(), wire.AgentTokenRequest{Tenant: "acme", Environment: "edge"})
+		made, err = s.client.CreateAgentToken(s.Context(), wire.AgentTokenRequest{
+			Tenant: "acme", Environment: "edge"})
 		return err
 	})
 	keeper := edge.NewKeeper(edge.SecretCell(s.cluster.Client(), s.agent, edge.Name))
@@ -218,8 +236,10 @@ func (s *site) join() {
 // run runs the agent; the channel tells how it ended.
 func (s *site) run() <-chan error {
 	s.Helper()
-	a, err := onsite.New(onsite.Config{Hub: s.hub, Namespace: s.agent, ArgoCDNamespace: s.argocd, CA: s.ca, MaxDeletions: 20, InFlight: 8,
-		Cluster: rest.CopyConfig(s.cluster.REST()), Ops: "127.0.0.1:0", Version: "test", Log: slog.New(slog.NewTextHandler(testWriter{s.T}, nil))})
+	a, err := onsite.New(onsite.Config{Hub: s.hub, Namespace: s.agent, ArgoCDNamespace: s.argocd,
+		CA: s.ca, MaxDeletions: 20, InFlight: 8,
+		Cluster: rest.CopyConfig(s.cluster.REST()), Ops: "127.0.0.1:0", Version: "test",
+		Log: slog.New(slog.NewTextHandler(testWriter{s.T}, nil))})
 	s.must(err)
 	return s.start("agent", a.Run)
 }
@@ -243,9 +263,13 @@ func (s *site) until(what string, so func() error) {
 }
 
 var (
-	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
-	appProjects  = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "appprojects"}
+	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
+		Resource: "applications"}
+	appProjects = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
+		Resource: "appprojects"}
 )
 
 // agentView is the one agent, as people see it.
-func (s *site) agentView() (fleet.AgentView, error) { return s.client.Agent(s.Context(), "acme.edge") }
+func (s *site) agentView() (fleet.AgentView, error) {
+	return s.client.Agent(s.Context(), "acme.edge")
+}

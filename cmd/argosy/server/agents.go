@@ -19,14 +19,19 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// agentPaths are what agents ask. They are mounted beside the API, whose limits of body and time are not theirs.
-var agentPaths = []string{agent.PathJoin, agent.PathToken, agent.PathKeys, agent.PathSnapshot, agent.PathStream, agent.PathStatus, agent.PathProbe}
+// agentPaths are what agents ask. They are mounted beside the API, whose limits of body and time
+// are not theirs.
+var agentPaths = []string{agent.PathJoin, agent.PathToken, agent.PathKeys, agent.PathSnapshot,
+	agent.PathStream, agent.PathStatus, agent.PathProbe}
 
 // errNoPublicURL tells the operator what agents need.
-var errNoPublicURL = errors.New("agents are switched on and listen.publicURL is not set: no agent can join or connect, because an agent proves itself to that name; " +
-	"set it to the URL by which agents reach this API, or set agents.enabled: false")
+var errNoPublicURL = errors.New(
+	"agents are switched on and listen.publicURL is not set: no agent can join or connect, " +
+		"because an agent proves itself to that name; " +
+		"set it to the URL by which agents reach this API, or set agents.enabled: false")
 
-// assembleAgents makes what answers agents, unless they are switched off or there is no name that they could prove themselves to.
+// assembleAgents makes what answers agents, unless they are switched off or there is no name that
+// they could prove themselves to.
 func (v *Server) assembleAgents() error {
 	s := v.settings
 	if !s.Agents.Enabled || s.Listen.Public == "" {
@@ -37,8 +42,10 @@ func (v *Server) assembleAgents() error {
 		return err
 	}
 	made, err := hub.New(hub.Config{
-		Store: v.store, Secrets: v.secrets, Stops: v.stops, PublicURL: s.Listen.Public, Replica: v.holder, Version: v.version,
-		LegacyTokenPath: s.Agents.LegacyTokenPath, Limits: agentLimits(v.store.Workers(), s.Agents.ConnectRate, proxies), Log: v.log, Metrics: hub.NewMetrics(v.registry),
+		Store: v.store, Secrets: v.secrets, Stops: v.stops, PublicURL: s.Listen.Public,
+		Replica: v.holder, Version: v.version,
+		LegacyTokenPath: s.Agents.LegacyTokenPath, Limits: agentLimits(v.store.Workers(),
+			s.Agents.ConnectRate, proxies), Log: v.log, Metrics: hub.NewMetrics(v.registry),
 	})
 	if err != nil {
 		return fmt.Errorf("listen.publicURL: %w", err)
@@ -47,8 +54,9 @@ func (v *Server) assembleAgents() error {
 	return nil
 }
 
-// agentLimits lets agents have no more of the store at a time than the workers' pool has connections:
-// whoever else waits for one, a worker or the loop, waits for one turn and not behind a herd.
+// agentLimits lets agents have no more of the store at a time than the workers' pool has
+// connections: whoever else waits for one, a worker or the loop, waits for one turn and not behind
+// a herd.
 func agentLimits(connections, openRate int, proxies []netip.Prefix) hub.Limits {
 	return hub.Limits{
 		OpenRate: openRate, Proxies: proxies,
@@ -85,8 +93,11 @@ func refuseAgents(w http.ResponseWriter, why error) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Retry-After", "60")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_ = json.NewEncoder(w).Encode(wire.Refusal{Type: "urn:argosy:unavailable", Title: http.StatusText(http.StatusServiceUnavailable), // the agent is gone: it asks again
-		Status: http.StatusServiceUnavailable, Detail: why.Error(), Next: "tell whoever runs the control plane"})
+	// the agent is gone: it asks again
+	_ = json.NewEncoder(w).Encode(wire.Refusal{Type: "urn:argosy:unavailable",
+		Title:  http.StatusText(http.StatusServiceUnavailable),
+		Status: http.StatusServiceUnavailable, Detail: why.Error(),
+		Next: "tell whoever runs the control plane"})
 }
 
 // runAgents feeds the agents' streams until ctx ends.
@@ -111,7 +122,8 @@ func (v *Server) rotated(tenant fleet.TenantName, name string) {
 const staleAfter = 10 * time.Minute
 
 // examineAgents says which agents have joined and are not there, or are refused.
-func examineAgents(ctx context.Context, store *postgres.Store, public string, now time.Time) (string, error) {
+func examineAgents(ctx context.Context, store *postgres.Store, public string,
+	now time.Time) (string, error) {
 	var all, stale []string
 	for page := (fleet.Page{Limit: wire.MaxPage}); ; {
 		found, next, err := store.Agents(ctx, fleet.Scope{}, fleet.Filter{}, page)
@@ -134,12 +146,16 @@ func examineAgents(ctx context.Context, store *postgres.Store, public string, no
 	case public == "":
 		return "", errNoPublicURL
 	case len(stale) > 0:
-		return "", fmt.Errorf("%s; see `argosy get agents -o wide`, and the log of `argosy agent run` on the cluster", strings.Join(slices.Sorted(slices.Values(stale)), ", "))
+		return "",
+			fmt.Errorf(
+				"%s; see `argosy get agents -o wide`, and the log of `argosy agent run` on the cluster", strings.Join(slices.Sorted(slices.Values(stale)), ", "))
 	}
-	return fmt.Sprintf("%d declared, each that has joined is connected or was lately", len(all)), nil
+	return fmt.Sprintf("%d declared, each that has joined is connected or was lately", len(all)),
+		nil
 }
 
-// amiss is what is to be looked at with one agent; "" when nothing is. One that nobody has joined yet is not amiss.
+// amiss is what is to be looked at with one agent; "" when nothing is. One that nobody has joined
+// yet is not amiss.
 func amiss(a fleet.AgentView, now time.Time) string {
 	switch {
 	case a.ID == "" || a.RevokedAt != nil:

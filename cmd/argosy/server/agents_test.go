@@ -21,12 +21,16 @@ import (
 )
 
 // front is what listen.address answers, over a store in memory, with everything that it logs.
-func front(t *testing.T, s settings.Settings, more func(*Server)) (*httptest.Server, *bytes.Buffer) {
+func front(t *testing.T, s settings.Settings, more func(*Server)) (*httptest.Server,
+	*bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	store := apitest.New(apitest.Mirror{})
-	v := &Server{settings: s, log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	v.api = api.New(api.Config{Reader: store, Decider: store, Tokens: store, Agents: store, Log: v.log})
+	v := &Server{
+		settings: s,
+		log:      slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	v.api = api.New(api.Config{Reader: store, Decider: store, Tokens: store, Agents: store,
+		Log: v.log})
 	if more != nil {
 		more(v)
 	}
@@ -57,18 +61,22 @@ func TestWithoutAPublicURLAgentsAreToldWhatTheOperatorHasToDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		agents settings.Agents
 		says   string
-	}{"no URL": {settings.Agents{Enabled: true, ConnectRate: 1}, "listen.publicURL"}, "switched off": {settings.Agents{ConnectRate: 1}, "switched off"}} {
+	}{"no URL": {settings.Agents{Enabled: true, ConnectRate: 1}, "listen.publicURL"},
+		"switched off": {settings.Agents{ConnectRate: 1}, "switched off"}} {
 		web, _ := front(t, settings.Settings{Agents: c.agents}, nil)
 		for _, path := range agentPaths {
 			method := http.MethodPost
 			if path == agent.PathSnapshot || path == agent.PathStream || path == agent.PathProbe {
 				method = http.MethodGet
 			}
-			if status, body := ask(t, method, web.URL+path); status != http.StatusServiceUnavailable || !strings.Contains(body, c.says) {
+			if status, body := ask(t, method,
+				web.URL+path); status != http.StatusServiceUnavailable ||
+				!strings.Contains(body, c.says) {
 				t.Errorf("%s: %s answers %d %s", name, path, status, body)
 			}
 		}
-		if status, _ := ask(t, http.MethodGet, web.URL+"/api/v1/agents"); status != http.StatusUnauthorized {
+		if status, _ := ask(t, http.MethodGet,
+			web.URL+"/api/v1/agents"); status != http.StatusUnauthorized {
 			t.Errorf("%s: people's list answers %d", name, status)
 		}
 	}
@@ -87,19 +95,24 @@ func (noSecrets) Get(context.Context, fleet.CredentialSource) (fleet.Secret, err
 	return fleet.Secret{}, fleet.ErrNotFound
 }
 
-// Case 36: a token in a path reaches no log of ours, whether the older route is on or off, and however the path is written.
+// Case 36: a token in a path reaches no log of ours, whether the older route is on or off, and
+// however the path is written.
 func TestATokenInAPathIsInNoLog(t *testing.T) {
 	const token = "0123456789abcdef0123456789abcdef"
 	for name, legacy := range map[string]bool{"off": false, "on": true} {
 		web, log := front(t, settings.Settings{}, func(v *Server) {
-			made, err := hub.New(hub.Config{Store: emptyStore{}, Secrets: noSecrets{}, Stops: reconciler.NewStopBoard(), PublicURL: "https://argosy.example.com", Replica: "r",
+			made, err := hub.New(hub.Config{Store: emptyStore{}, Secrets: noSecrets{},
+				Stops: reconciler.NewStopBoard(), PublicURL: "https://argosy.example.com",
+				Replica:         "r",
 				LegacyTokenPath: legacy, Log: v.log})
 			if err != nil {
 				t.Fatal(err)
 			}
 			v.hub = made
 		})
-		for _, path := range []string{"/api/v1/cluster/" + token + "/applications", "/api/v1/cluster//" + token + "/applications", "/api/v1/cluster/" + token + "/applications/stream",
+		for _, path := range []string{"/api/v1/cluster/" + token + "/applications",
+			"/api/v1/cluster//" + token + "/applications", "/api/v1/cluster/" + token +
+				"/applications/stream",
 			"/api/v1/cluster/%2e%2e/" + token, "/api/v1/agents/join?token=" + token} {
 			for _, method := range []string{http.MethodGet, http.MethodPost} {
 				if status, _ := ask(t, method, web.URL+path); status < 400 {
@@ -124,16 +137,23 @@ func TestTheDoctorNamesAgentsThatAreAmiss(t *testing.T) {
 		is   fleet.AgentView
 		want string
 	}{
-		"one that nobody has joined":  {fleet.AgentView{}, ""},
-		"one that is connected":       {fleet.AgentView{ID: "a", Connected: true, SeenAt: at(-time.Second)}, ""},
+		"one that nobody has joined": {fleet.AgentView{}, ""},
+		"one that is connected": {
+			fleet.AgentView{ID: "a", Connected: true, SeenAt: at(-time.Second)}, ""},
 		"one that was there just now": {fleet.AgentView{ID: "a", SeenAt: at(-time.Minute)}, ""},
-		"one that was revoked":        {fleet.AgentView{ID: "a", RevokedAt: at(-time.Hour), SeenAt: at(-time.Hour)}, ""},
-		"one that is gone":            {fleet.AgentView{ID: "a", SeenAt: at(-3 * time.Hour)}, "last seen 3h ago"},
-		"one that never came":         {fleet.AgentView{ID: "a"}, "never connected"},
-		"one that was copied":         {fleet.AgentView{ID: "a", Cloned: true, Connected: true}, "two processes"},
-		"one that has expired":        {fleet.AgentView{ID: "a", ExpiresAt: at(-time.Hour), SeenAt: at(-time.Second)}, "expired"},
+		"one that was revoked": {
+			fleet.AgentView{ID: "a", RevokedAt: at(-time.Hour), SeenAt: at(-time.Hour)}, ""},
+		"one that is gone": {fleet.AgentView{ID: "a", SeenAt: at(-3 * time.Hour)},
+			"last seen 3h ago"},
+		"one that never came": {fleet.AgentView{ID: "a"}, "never connected"},
+		"one that was copied": {fleet.AgentView{ID: "a", Cloned: true, Connected: true},
+			"two processes"},
+		"one that has expired": {
+			fleet.AgentView{ID: "a", ExpiresAt: at(-time.Hour), SeenAt: at(-time.Second)},
+			"expired"},
 	} {
-		if got := amiss(c.is, now); !strings.Contains(got, c.want) || (c.want == "") != (got == "") {
+		if got := amiss(c.is, now); !strings.Contains(got, c.want) ||
+			(c.want == "") != (got == "") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

@@ -20,13 +20,15 @@ const (
 
 // await calls open until the database is there. An error that does not pass by waiting ends it.
 // waiting hears the class of each reason.
-func await[T any](ctx context.Context, host string, log *slog.Logger, waiting func(why string), open func() (T, error)) (T, error) {
+func await[T any](ctx context.Context, host string, log *slog.Logger, waiting func(why string),
+	open func() (T, error)) (T, error) {
 	began, said, saidAt := time.Now(), "", time.Time{}
 	for pause := firstAwait; ; pause = min(2*pause, lastAwait) {
 		opened, err := open()
 		if err == nil {
 			if said != "" {
-				log.Info("the database is there", "host", host, "waited", time.Since(began).Round(time.Millisecond))
+				log.Info("the database is there", "host", host, "waited",
+					time.Since(began).Round(time.Millisecond))
 			}
 			return opened, nil
 		}
@@ -37,21 +39,23 @@ func await[T any](ctx context.Context, host string, log *slog.Logger, waiting fu
 		waiting(why)
 		if why != said || time.Since(saidAt) > sayAwait {
 			log.Warn("waiting for the database", "host", host, "reason", why, "error", err,
-				"next", "start PostgreSQL there, or correct database.url; nothing else has to be done")
+				"next",
+				"start PostgreSQL there, or correct database.url; nothing else has to be done")
 			said, saidAt = why, time.Now()
 		}
 		timer := time.NewTimer(pause/2 + rand.N(pause/2+1))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return opened, fmt.Errorf("%w while waiting for the database at %s: %w", context.Cause(ctx), host, err)
+			return opened, fmt.Errorf("%w while waiting for the database at %s: %w",
+				context.Cause(ctx), host, err)
 		case <-timer.C:
 		}
 	}
 }
 
-// probing answers the probes from the moment when the process starts: as starting until everything is
-// open, and then as full says.
+// probing answers the probes from the moment when the process starts: as starting until everything
+// is open, and then as full says.
 type probing struct {
 	why  atomic.Pointer[string]
 	full atomic.Pointer[http.Handler]

@@ -53,12 +53,16 @@ func over(t *testing.T, database string) (s settings.Settings, ops string) {
 	ops = free.Addr().String()
 	_ = free.Close()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("bootstrap-token-of-this-test-and-no-other"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "token"),
+		[]byte("bootstrap-token-of-this-test-and-no-other"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "argosy.yaml")
-	text := fmt.Sprintf("source: {url: \"http://127.0.0.1:1/config\", allowHTTP: true}\ndatabase: {url: %q}\ndataDir: data\n"+
-		"listen: {address: \"127.0.0.1:0\", ops: %q}\nbootstrapTokenFile: token\n", database, ops)
+	text := fmt.Sprintf(
+		"source: {url: \"http://127.0.0.1:1/config\", allowHTTP: true}\ndatabase: {url: "+
+			"%q}\ndataDir: data\n"+
+			"listen: {address: \"127.0.0.1:0\", ops: %q}\nbootstrapTokenFile: token\n", database,
+		ops)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +123,8 @@ func TestAStartWaitsForTheDatabase(t *testing.T) {
 	}
 	answers := func(path string, status int, text string) func() string {
 		return func() string {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+ops+path, http.NoBody)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+				"http://"+ops+path, http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,10 +142,12 @@ func TestAStartWaitsForTheDatabase(t *testing.T) {
 		}
 	}
 	host := mustParse(t, address).Host
-	until("it says that it waits, and for what", answers("/readyz", http.StatusServiceUnavailable, "waiting for the database: connection refused"))
+	until("it says that it waits, and for what", answers("/readyz", http.StatusServiceUnavailable,
+		"waiting for the database: connection refused"))
 	until("the process works", answers("/healthz", http.StatusOK, "ok"))
 	until("the log names the host and the next step", func() string {
-		if text := log.String(); !strings.Contains(text, "host="+host) || !strings.Contains(text, "database.url") {
+		if text := log.String(); !strings.Contains(text, "host="+host) ||
+			!strings.Contains(text, "database.url") {
 			return text
 		}
 		return ""
@@ -171,10 +178,14 @@ func TestAStartEndsForWhatNoWaitingHelps(t *testing.T) {
 		return u.String()
 	}
 	for name, c := range map[string]struct{ url, says string }{
-		"a wrong password":    {wrong(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), "wrong") }), "password"},
+		"a wrong password": {
+			wrong(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), "wrong") }),
+			"password"},
 		"an unknown database": {wrong(func(u *url.URL) { u.Path = "/nowhere" }), "nowhere"},
 		"no TLS":              {wrong(func(u *url.URL) { u.RawQuery = "sslmode=require" }), "TLS"},
-		"TLS of another":      {wrong(func(u *url.URL) { u.Host, u.RawQuery = tlsServer(t), "sslmode=verify-full" }), "certificate"},
+		"TLS of another": {
+			wrong(func(u *url.URL) { u.Host, u.RawQuery = tlsServer(t), "sslmode=verify-full" }),
+			"certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := over(t, c.url)
@@ -185,14 +196,16 @@ func TestAStartEndsForWhatNoWaitingHelps(t *testing.T) {
 			if err == nil {
 				v.Close()
 			}
-			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), c.says) || strings.Contains(log.String(), "waiting") {
+			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), c.says) ||
+				strings.Contains(log.String(), "waiting") {
 				t.Errorf("%v\n%s", err, log)
 			}
 		})
 	}
 }
 
-// tlsServer agrees to PostgreSQL's TLS with a certificate that nobody trusts, and returns its address.
+// tlsServer agrees to PostgreSQL's TLS with a certificate that nobody trusts, and returns its
+// address.
 func tlsServer(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -200,7 +213,8 @@ func tlsServer(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	config := &tls.Config{Certificates: []tls.Certificate{untrusted(t)}, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{Certificates: []tls.Certificate{untrusted(t)},
+		MinVersion: tls.VersionTLS12}
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -227,7 +241,8 @@ func untrusted(t *testing.T) tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{
+		net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)

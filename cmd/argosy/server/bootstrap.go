@@ -13,7 +13,8 @@ import (
 // bootstrapLength is the least that a bootstrap token may have: 32 characters.
 const bootstrapLength = 32
 
-// withBootstrap accepts, beside the store's tokens, the one in a file: a platform token with write access, valid while it stands there.
+// withBootstrap accepts, beside the store's tokens, the one in a file: a platform token with write
+// access, valid while it stands there.
 func withBootstrap(tokens api.Tokens, file string) api.Tokens {
 	if file == "" {
 		return tokens
@@ -26,13 +27,15 @@ type bootstrap struct {
 	file string
 }
 
-// VerifyToken compares hashes in constant time. A file that cannot be read, or holds too little, admits nobody.
+// VerifyToken compares hashes in constant time. A file that cannot be read, or holds too little,
+// admits nobody.
 func (b bootstrap) VerifyToken(ctx context.Context, plaintext string) (fleet.Token, error) {
 	content, err := os.ReadFile(b.file)
 	if want := trim(content); err == nil && len(want) >= bootstrapLength {
 		x, y := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(plaintext))
 		if subtle.ConstantTimeCompare(x[:], y[:]) == 1 {
-			return fleet.Token{ID: "bootstrap", Name: "bootstrap", Role: fleet.RoleWrite, CreatedBy: "argosy.yaml"}, nil
+			return fleet.Token{ID: "bootstrap", Name: "bootstrap", Role: fleet.RoleWrite,
+				CreatedBy: "argosy.yaml"}, nil
 		}
 	}
 	return b.Tokens.VerifyToken(ctx, plaintext)

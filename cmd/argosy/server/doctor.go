@@ -84,7 +84,8 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		}
 	}
 	secrets, err := openSecrets(s.Secrets, sealed)
-	checks = append(checks, Check{Subject: "secrets", Detail: "every configured place is there", Err: err})
+	checks = append(checks, Check{Subject: "secrets", Detail: "every configured place is there",
+		Err: err})
 
 	if s.Forge != nil {
 		branch, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -104,7 +105,9 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		if specs[name].Connection.Agent != nil {
 			continue // it is looked at by its agent
 		}
-		check("engine "+string(name), func(ctx context.Context) (string, error) { return connect.examine(ctx, name, specs[name]) })
+		check("engine "+string(name), func(ctx context.Context) (string, error) {
+			return connect.examine(ctx, name, specs[name])
+		})
 	}
 	return checks
 }
@@ -122,13 +125,17 @@ func examineOwners(ctx context.Context, store changedOwners) (string, error) {
 	}
 	var errs []error
 	for _, o := range changed {
-		errs = append(errs, fmt.Errorf("%s is now the account or team %d, which does not count; it was %d: if it is the same owner, `argosy release-owner %s --id %d`, "+
-			"else declare another owner", o.Name, o.NowID, o.ID, o.Name, o.NowID))
+		errs = append(errs,
+			fmt.Errorf(
+				"%s is now the account or team %d, which does not count; it was %d: if it is "+
+					"the same owner, `argosy release-owner %s --id %d`, "+
+					"else declare another owner", o.Name, o.NowID, o.ID, o.Name, o.NowID))
 	}
 	return "each name is the account or team that it was pinned to", errors.Join(errs...)
 }
 
-// examineBranch asks the Git host what it enforces on the branch, and compares that with what Argosy relies on.
+// examineBranch asks the Git host what it enforces on the branch, and compares that with what
+// Argosy relies on.
 func examineBranch(ctx context.Context, s settings.Settings) []Check {
 	subject := "branch " + s.Source.Branch
 	forge, err := openForge(s, "doctor")
@@ -153,8 +160,10 @@ func examineBranch(ctx context.Context, s settings.Settings) []Check {
 	return out
 }
 
-// readEngines fetches the branch into a mirror of the doctor's own and reads which engines it declares.
-func readEngines(ctx context.Context, s settings.Settings) (map[fleet.EngineName]fleet.EngineSpec, string, error) {
+// readEngines fetches the branch into a mirror of the doctor's own and reads which engines it
+// declares.
+func readEngines(ctx context.Context, s settings.Settings) (map[fleet.EngineName]fleet.EngineSpec,
+	string, error) {
 	dir, err := scratch()
 	if err != nil {
 		return nil, "", err
@@ -171,16 +180,17 @@ func readEngines(ctx context.Context, s settings.Settings) (map[fleet.EngineName
 		return nil, "", err
 	}
 	specs, bad := map[fleet.EngineName]fleet.EngineSpec{}, 0
-	err = source{mirror: mirror}.Changed(ctx, "", fleet.Revision(head.Commit), nil, func(f reconciler.File) error {
-		in, ours := decoder{}.Decode(f)
-		switch {
-		case ours && in.Declaration == nil:
-			bad++
-		case ours && in.Declaration.Engine != nil:
-			specs[fleet.EngineName(in.Key.Name)] = *in.Declaration.Engine
-		}
-		return nil
-	})
+	err = source{mirror: mirror}.Changed(ctx, "", fleet.Revision(head.Commit), nil,
+		func(f reconciler.File) error {
+			in, ours := decoder{}.Decode(f)
+			switch {
+			case ours && in.Declaration == nil:
+				bad++
+			case ours && in.Declaration.Engine != nil:
+				specs[fleet.EngineName(in.Key.Name)] = *in.Declaration.Engine
+			}
+			return nil
+		})
 	text := fmt.Sprintf("head %s, %d engines", head.Commit.Short(), len(specs))
 	if bad > 0 {
 		text += fmt.Sprintf(", %d files that do not decode (`argosy get problems`)", bad)
@@ -189,7 +199,8 @@ func readEngines(ctx context.Context, s settings.Settings) (map[fleet.EngineName
 }
 
 // examine connects to an engine and asks whether it is fit.
-func (e engines) examine(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (string, error) {
+func (e engines) examine(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (string,
+	error) {
 	target, err := e.dial(ctx, name, spec, func(fleet.TenantName) bool { return true })
 	if err != nil {
 		return "", err

@@ -12,17 +12,20 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-// The doctor names the setting of each rule that the branch lacks, and what its account may not read is not fine.
+// The doctor names the setting of each rule that the branch lacks, and what its account may not
+// read is not fine.
 func TestDoctorComparesTheProtectionOfTheBranch(t *testing.T) {
 	host := githubtest.Start(t)
 	acme, bot := host.Organization("acme"), host.User("argosy")
 	repo := host.Repository(acme, "fleet", true)
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(host.Token(bot, "ghp_0123456789abcdef")), 0o600); err != nil {
+	if err := os.WriteFile(token, []byte(host.Token(bot, "ghp_0123456789abcdef")),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := settings.Settings{Source: settings.Source{Branch: "main"}, Forge: &settings.Forge{
-		API: host.URL, Repository: repo.Name, RepositoryID: repo.ID, TokenFile: token, AllowHTTP: true,
+		API: host.URL, Repository: repo.Name, RepositoryID: repo.ID, TokenFile: token,
+		AllowHTTP: true,
 	}}
 	states := map[string]string{}
 	for _, c := range examineBranch(t.Context(), s) {

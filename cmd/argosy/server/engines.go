@@ -22,12 +22,13 @@ type engines struct {
 	silence  time.Duration // of an engine that is read for a rebuild; default findSilence
 }
 
-// findSilence is how long an engine may go without a further page before reading it begins anew. It is
-// longer than one request may take.
+// findSilence is how long an engine may go without a further page before reading it begins anew. It
+// is longer than one request may take.
 const findSilence = time.Minute
 
 // dial prepares one engine's connection with the credential as it is now.
-func (e engines) dial(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) (engine.Engine, error) {
+func (e engines) dial(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec,
+	stopped func(fleet.TenantName) bool) (engine.Engine, error) {
 	target, err := e.connect(ctx, name, spec, stopped)
 	if err != nil {
 		return nil, err
@@ -35,15 +36,18 @@ func (e engines) dial(ctx context.Context, name fleet.EngineName, spec fleet.Eng
 	return target, nil
 }
 
-func (e engines) connect(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) (*argocd.Engine, error) {
+func (e engines) connect(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec,
+	stopped func(fleet.TenantName) bool) (*argocd.Engine, error) {
 	config, err := e.config(ctx, name, spec)
 	if err != nil {
 		return nil, err
 	}
-	return argocd.Connect(ctx, name, spec, config, argocd.Options{Stopped: stopped, InFlight: 2 * e.inFlight})
+	return argocd.Connect(ctx, name, spec, config, argocd.Options{
+		Stopped: stopped, InFlight: 2 * e.inFlight})
 }
 
-func (e engines) config(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (*rest.Config, error) {
+func (e engines) config(ctx context.Context, name fleet.EngineName,
+	spec fleet.EngineSpec) (*rest.Config, error) {
 	if spec.Connection.Agent != nil || name.OfEnvironment() {
 		return nil, fmt.Errorf("engine %s is behind an agent, and is not reached from here", name)
 	}
@@ -52,7 +56,8 @@ func (e engines) config(ctx context.Context, name fleet.EngineName, spec fleet.E
 	}
 	ref := spec.Connection.KubeconfigRef
 	if ref == nil {
-		return nil, fmt.Errorf("engine %s: its connection names neither inCluster nor kubeconfigRef", name)
+		return nil,
+			fmt.Errorf("engine %s: its connection names neither inCluster nor kubeconfigRef", name)
 	}
 	secret, err := e.secrets.Get(ctx, fleet.CredentialSource{Name: ref.Name})
 	if err != nil {
@@ -68,8 +73,10 @@ func (e engines) config(ctx context.Context, name fleet.EngineName, spec fleet.E
 	return config, nil
 }
 
-// Find reads what an engine holds, completely, and writes nothing: everything counts as stopped. It takes as long as pages arrive.
-func (e engines) Find(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) ([]engine.Live, []fleet.Stop, error) {
+// Find reads what an engine holds, completely, and writes nothing: everything counts as stopped. It
+// takes as long as pages arrive.
+func (e engines) Find(ctx context.Context, name fleet.EngineName,
+	spec fleet.EngineSpec) ([]engine.Live, []fleet.Stop, error) {
 	target, err := e.connect(ctx, name, spec, func(fleet.TenantName) bool { return true })
 	if err != nil {
 		return nil, nil, err
@@ -83,7 +90,8 @@ func (e engines) Find(ctx context.Context, name fleet.EngineName, spec fleet.Eng
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = target.Watch(ctx, engine.Sink{Observe: func([]fleet.Observation) {}, Wake: func([]fleet.ObjectKey) {}})
+		_ = target.Watch(ctx, engine.Sink{Observe: func([]fleet.Observation) {},
+			Wake: func([]fleet.ObjectKey) {}})
 	}()
 	defer func() { cancel(); <-ended }()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -100,7 +108,8 @@ func (e engines) Find(ctx context.Context, name fleet.EngineName, spec fleet.Eng
 			pages, since = now, time.Now()
 		}
 		if time.Since(since) > silence {
-			return nil, nil, fmt.Errorf("engine %s: nothing of it was read for %s: %w", name, silence, cmp.Or(target.Health(), errSlow))
+			return nil, nil, fmt.Errorf("engine %s: nothing of it was read for %s: %w", name,
+				silence, cmp.Or(target.Health(), errSlow))
 		}
 	}
 	return target.Inventory(), stops, nil

@@ -17,8 +17,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// slowServer is an API server that lists so many empty pages of Applications, each after a pause; with
-// none it never answers a list.
+// slowServer is an API server that lists so many empty pages of Applications, each after a pause;
+// with none it never answers a list.
 func slowServer(t *testing.T, pages int, pause time.Duration) *httptest.Server {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind, page := "", 0
@@ -41,14 +41,17 @@ func slowServer(t *testing.T, pages int, pause time.Duration) *httptest.Server {
 			kind = "SecretList"
 		default:
 			w.WriteHeader(http.StatusNotFound)
-			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":404,"reason":"NotFound","details":{"name":"argosy-emergency-stop","kind":"configmaps"}}`))
+			_, _ = w.Write(
+				[]byte(
+					`{"kind":"Status","apiVersion":"v1","status":"Failure","code":404,"reason":"NotFound","details":{"name":"argosy-emergency-stop","kind":"configmaps"}}`))
 			return
 		}
 		meta := map[string]any{"resourceVersion": "7"}
 		if !last {
 			meta["continue"] = fmt.Sprintf("page-%d", page+1)
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"kind": kind, "apiVersion": "v1", "metadata": meta, "items": []any{}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": kind, "apiVersion": "v1",
+			"metadata": meta, "items": []any{}})
 	}))
 	t.Cleanup(s.Close)
 	t.Cleanup(s.CloseClientConnections)
@@ -95,7 +98,8 @@ func TestEngineIsFoundHoweverLongItsListTakesWhilePagesArrive(t *testing.T) {
 func TestEngineThatSendsNoFurtherPageIsNotFound(t *testing.T) {
 	t.Parallel()
 	err := findOn(t, slowServer(t, 0, 0), 200*time.Millisecond)
-	if err == nil || !strings.Contains(err.Error(), "engine eu-1: nothing of it was read for 200ms") {
+	if err == nil || !strings.Contains(err.Error(),
+		"engine eu-1: nothing of it was read for 200ms") {
 		t.Errorf("%v", err)
 	}
 }

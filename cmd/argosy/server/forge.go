@@ -27,10 +27,12 @@ const hookPath = "/webhook/github"
 // leastSecret is how long a webhook's secret has to be, in bytes.
 const leastSecret = 16
 
-// openForge makes the client of the forge. Its token or key is read from its file whenever it is needed.
+// openForge makes the client of the forge. Its token or key is read from its file whenever it is
+// needed.
 func openForge(s settings.Settings, version string) (*github.Forge, error) {
 	f := s.Forge
-	c := github.Config{BaseURL: f.API, Repository: f.Repository, RepositoryID: f.RepositoryID, AllowHTTP: f.AllowHTTP, UserAgent: "argosy/" + version}
+	c := github.Config{BaseURL: f.API, Repository: f.Repository, RepositoryID: f.RepositoryID,
+		AllowHTTP: f.AllowHTTP, UserAgent: "argosy/" + version}
 	if s.Listen.Public != "" {
 		c.HookURL = strings.TrimSuffix(s.Listen.Public, "/") + hookPath
 	}
@@ -42,9 +44,10 @@ func openForge(s settings.Settings, version string) (*github.Forge, error) {
 		c.Roots = roots
 	}
 	if f.App != nil {
-		c.Auth.App = &github.App{ID: f.App.ID, InstallationID: f.App.InstallationID, Key: func(context.Context) ([]byte, error) {
-			return readSecretFile("forge.app.keyFile", f.App.KeyFile)
-		}}
+		c.Auth.App = &github.App{ID: f.App.ID, InstallationID: f.App.InstallationID,
+			Key: func(context.Context) ([]byte, error) {
+				return readSecretFile("forge.app.keyFile", f.App.KeyFile)
+			}}
 	} else {
 		c.Auth.Token = func(context.Context) (string, error) {
 			token, err := readSecretFile("forge.tokenFile", f.TokenFile)
@@ -77,7 +80,9 @@ func hookSecrets(files []string) webhook.Secrets {
 				return nil, err
 			}
 			if len(b) < leastSecret {
-				return nil, fmt.Errorf("forge.webhookSecretFiles: %s holds fewer than %d characters", path, leastSecret)
+				return nil,
+					fmt.Errorf("forge.webhookSecretFiles: %s holds fewer than %d characters", path,
+						leastSecret)
 			}
 			all = append(all, fleet.NewSecret(map[string][]byte{webhook.SecretKey: b}))
 		}
@@ -108,8 +113,11 @@ func (v *Server) assemblePulls(loop *reconciler.Loop) error {
 	}
 	v.pulls = &pulls{forge: forge}
 	v.pulls.reviewer = webhook.NewReviewer(webhook.Config{
-		Forge: forge, Host: f.API, Planner: planner{loop: func() *reconciler.Loop { return v.loop }}, Records: v.store, Branch: v.settings.Source.Branch,
-		Public: strings.TrimSuffix(v.settings.Listen.Public, "/"), Sweep: time.Duration(f.Sweep), DirectPush: f.DirectPush, Log: v.log,
+		Forge: forge, Host: f.API, Planner: planner{
+			loop: func() *reconciler.Loop { return v.loop }}, Records: v.store,
+		Branch: v.settings.Source.Branch,
+		Public: strings.TrimSuffix(v.settings.Listen.Public, "/"), Sweep: time.Duration(f.Sweep),
+		DirectPush: f.DirectPush, Log: v.log,
 	})
 	loop.Pulls = source{v.mirror, v.log}
 	loop.Reviews = reviews{mirror: v.mirror, reviewer: v.pulls.reviewer}
@@ -120,7 +128,8 @@ func (v *Server) assemblePulls(loop *reconciler.Loop) error {
 		if err != nil {
 			return err
 		}
-		v.pulls.receiver = webhook.NewReceiver(v.store, secrets, v.settings.Source.Branch, forge.KnownID, proxies, v.log)
+		v.pulls.receiver = webhook.NewReceiver(v.store, secrets, v.settings.Source.Branch,
+			forge.KnownID, proxies, v.log)
 	}
 	return nil
 }
@@ -129,7 +138,8 @@ func (v *Server) assemblePulls(loop *reconciler.Loop) error {
 func (v *Server) hear(loop *reconciler.Loop) {
 	var step *webhook.Step
 	loop.Stepped = func(ctx context.Context, p *plan.Plan) {
-		if v.single(ctx, p.Base, p.Head) && !holdsFiles(p) { // held files come later: the outcome is held against what was reviewed
+		// held files come later: the outcome is held against what was reviewed
+		if v.single(ctx, p.Base, p.Head) && !holdsFiles(p) {
 			step = &webhook.Step{Head: p.Head, Effects: p.Effects()}
 		}
 	}
@@ -141,10 +151,14 @@ func (v *Server) hear(loop *reconciler.Loop) {
 
 // holdsFiles reports whether files of the head itself wait until somebody lets them in.
 func holdsFiles(p *plan.Plan) bool {
-	return slices.ContainsFunc(p.Holds, func(h fleet.Hold) bool { return h.Revision == p.Head && len(h.Paths) > 0 })
+	return slices.ContainsFunc(p.Holds, func(h fleet.Hold) bool {
+		return h.Revision == p.Head &&
+			len(h.Paths) > 0
+	})
 }
 
-// single reports whether the branch went on from base to head by one commit of its own. A first revision is no step.
+// single reports whether the branch went on from base to head by one commit of its own. A first
+// revision is no step.
 func (v *Server) single(ctx context.Context, base, head fleet.Revision) bool {
 	c, err := v.mirror.Commit(ctx, gitrepo.Hash(head))
 	return err == nil && base != "" && len(c.Parents) > 0 && fleet.Revision(c.Parents[0]) == base
@@ -185,10 +199,11 @@ func (r reviews) Reviewed(ctx context.Context, base, head fleet.Revision) (plan.
 	return r.reviewer.Reviewed(ctx, base, commits)
 }
 
-// branchCommits are the branch's own commits from base to head, the oldest first, each with the files that it
-// changes against its first parent. Where the first parents do not lead to base, as after a fast-forward to a
-// branch that had merged this one, the head alone stands for all of them.
-func branchCommits(ctx context.Context, m *gitrepo.Mirror, base, head gitrepo.Hash) ([]plan.BranchCommit, error) {
+// branchCommits are the branch's own commits from base to head, the oldest first, each with the
+// files that it changes against its first parent. Where the first parents do not lead to base, as
+// after a fast-forward to a branch that had merged this one, the head alone stands for all of them.
+func branchCommits(ctx context.Context, m *gitrepo.Mirror, base,
+	head gitrepo.Hash) ([]plan.BranchCommit, error) {
 	var line []gitrepo.Commit
 	for at := head; at != base; {
 		c, err := m.Commit(ctx, at)
@@ -226,7 +241,8 @@ func (p planner) Wake() {
 }
 
 // Preview plans what a head would change.
-func (p planner) Preview(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview, error) {
+func (p planner) Preview(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview,
+	error) {
 	got, err := p.loop().Preview(ctx, reconciler.PreviewRequest{Ref: ref, Head: head})
 	if err != nil {
 		return webhook.Preview{}, told(err)
@@ -241,27 +257,35 @@ func (p planner) Preview(ctx context.Context, ref string, head fleet.Revision) (
 }
 
 // Parse reads the files that a head changes, each for itself.
-func (p planner) Parse(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview, error) {
+func (p planner) Parse(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview,
+	error) {
 	got, err := p.loop().Parse(ctx, reconciler.PreviewRequest{Ref: ref, Head: head})
 	return preview(got), told(err)
 }
 
 func preview(p reconciler.Preview) webhook.Preview {
-	files := slices.DeleteFunc(slices.Clone(p.Files), func(path string) bool { return slices.Contains(p.Conflicts, path) })
-	return webhook.Preview{Base: p.Base, Files: files, Shown: p.Shown, Problems: p.Problems, Conflicts: p.Conflicts, Behind: p.Behind}
+	files := slices.DeleteFunc(slices.Clone(p.Files), func(path string) bool {
+		return slices.Contains(p.Conflicts, path)
+	})
+	return webhook.Preview{Base: p.Base, Files: files, Shown: p.Shown, Problems: p.Problems,
+		Conflicts: p.Conflicts, Behind: p.Behind}
 }
 
 // told puts the loop's reasons for not planning now into the reviewer's words.
 func told(err error) error {
-	for is, as := range map[error]error{reconciler.ErrNotLeading: webhook.ErrNotLeading, reconciler.ErrUnsettled: webhook.ErrUnsettled,
-		reconciler.ErrMoved: webhook.ErrMoved, reconciler.ErrUnmergeable: webhook.ErrUnmergeable} {
+	for is, as := range map[error]error{reconciler.ErrNotLeading: webhook.ErrNotLeading,
+		reconciler.ErrUnsettled:   webhook.ErrUnsettled,
+		reconciler.ErrMoved:       webhook.ErrMoved,
+		reconciler.ErrUnmergeable: webhook.ErrUnmergeable} {
 		var why *gitrepo.Error
 		if errors.Is(err, is) && errors.Is(is, reconciler.ErrUnmergeable) && errors.As(err, &why) {
-			return fmt.Errorf("%w: %w: %s", as, why.Kind, why.Detail) // the sentence for whoever wrote the pull request
+			// the sentence for whoever wrote the pull request
+			return fmt.Errorf("%w: %w: %s", as, why.Kind, why.Detail)
 		}
 		if errors.Is(is, reconciler.ErrUnmergeable) && errors.Is(err, is) {
 			text := err.Error()
-			return fmt.Errorf("%w: %s", as, text[strings.LastIndex(text, is.Error())+len(is.Error()+": "):])
+			return fmt.Errorf("%w: %s", as,
+				text[strings.LastIndex(text, is.Error())+len(is.Error()+": "):])
 		}
 		if errors.Is(err, is) {
 			return fmt.Errorf("%w: %w", as, err)

@@ -12,20 +12,24 @@ import (
 
 //go:generate go test -run TestMetricsReference -update .
 
-// newMetrics registers what a replica tells of itself: the process, its version, and what it does. docs/metrics.md is made from the
-// descriptions.
+// newMetrics registers what a replica tells of itself: the process, its version, and what it does.
+// docs/metrics.md is made from the descriptions.
 func newMetrics(reg prometheus.Registerer, version string) *reconciler.Metrics {
-	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "argosy_build_info", Help: "1, with the version that this replica runs.",
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "argosy_build_info",
+		Help:        "1, with the version that this replica runs.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
 	build.Set(1)
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
+	reg.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
 	return reconciler.NewMetrics(reg)
 }
 
 // registerStops tells how old this replica's view of the emergency stops is.
 func registerStops(reg prometheus.Registerer, stops *reconciler.StopBoard) {
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "argosy_emergency_stops_age_seconds",
-		Help: "Time since this replica read the emergency stops; above 4 it writes nothing until it can read them."},
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "argosy_emergency_stops_age_seconds",
+		Help: "Time since this replica read the emergency stops; above 4 it writes nothing " +
+			"until it can read them."},
 		func() float64 { return stops.Age().Seconds() }))
 }
 
@@ -41,12 +45,17 @@ func registerPools(reg prometheus.Registerer, read func() []postgres.PoolFigures
 		return prometheus.NewDesc("argosy_database_"+name, help, []string{"pool"}, nil)
 	}
 	reg.MustRegister(&poolMetrics{
-		read:    read,
-		size:    desc("connections_max", "Connections to the database that this replica opens at most, by pool: control, workers, readers."),
-		inUse:   desc("connections_in_use", "Connections to the database that this replica uses now, by pool."),
+		read: read,
+		size: desc("connections_max",
+			"Connections to the database that this replica opens at most, by pool: control, "+
+				"workers, readers."),
+		inUse: desc("connections_in_use",
+			"Connections to the database that this replica uses now, by pool."),
 		waiting: desc("connections_waiting", "Callers that wait for a connection of the pool now."),
-		wait:    desc("connection_wait_seconds_total", "Time that callers have waited for a connection while all of the pool were in use."),
-		gaveUp:  desc("connection_given_up_total", "Callers that have waited too long for a connection of the pool, and failed."),
+		wait: desc("connection_wait_seconds_total",
+			"Time that callers have waited for a connection while all of the pool were in use."),
+		gaveUp: desc("connection_given_up_total",
+			"Callers that have waited too long for a connection of the pool, and failed."),
 	})
 }
 

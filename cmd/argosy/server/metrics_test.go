@@ -36,7 +36,8 @@ func (r *registrations) MustRegister(collectors ...prometheus.Collector) {
 // described is a metric as docs/metrics.md shows it.
 type described struct{ name, kind, labels, help string }
 
-var descText = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "([^"]+)", constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
+var descText = regexp.MustCompile(
+	`^Desc\{fqName: "([^"]+)", help: "([^"]+)", constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
 
 // describe takes a description apart: it has no other form than its text.
 func describe(t *testing.T, c prometheus.Collector, d *prometheus.Desc) described {
@@ -69,7 +70,8 @@ func reference(t *testing.T) string {
 	registerStops(reg, reconciler.NewStopBoard())
 	registerPools(reg, nil)
 	reconciler.NewSurvey(reg, nil, "", nil)
-	if _, err := hub.New(hub.Config{Store: (*postgres.Store)(nil), Secrets: &secrets.Resolver{}, Stops: reconciler.NewStopBoard(), Replica: "one",
+	if _, err := hub.New(hub.Config{Store: (*postgres.Store)(nil), Secrets: &secrets.Resolver{},
+		Stops: reconciler.NewStopBoard(), Replica: "one",
 		PublicURL: "https://argosy.example.com", Metrics: hub.NewMetrics(reg)}); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +90,8 @@ func reference(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString(preface)
 	for _, d := range all {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", d.name, d.kind, d.labels, strings.ReplaceAll(d.help, "|", `\|`))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", d.name, d.kind, d.labels,
+			strings.ReplaceAll(d.help, "|", `\|`))
 	}
 	return b.String()
 }

@@ -27,7 +27,8 @@ type database struct {
 func openDatabase(ctx context.Context, s settings.Database, log *slog.Logger) (*database, error) {
 	d := &database{url: s.URL, migrate: s.Migrate, log: log}
 	c := s.Connections
-	d.connections = postgres.Connections{Control: int32(c.Control), Workers: int32(c.Workers), Readers: int32(c.Readers)} //nolint:gosec // at most 1000
+	d.connections = postgres.Connections{Control: int32(c.Control), Workers: int32(c.Workers),
+		Readers: int32(c.Readers)} //nolint:gosec // at most 1000
 	switch {
 	case s.URLFile != "":
 		b, err := os.ReadFile(s.URLFile)
@@ -45,8 +46,8 @@ func openDatabase(ctx context.Context, s settings.Database, log *slog.Logger) (*
 	return d, nil
 }
 
-// open brings the schema up to this version, unless that is somebody else's to do, and opens the store, which checks it. Migrations only add:
-// replicas of the previous version go on working.
+// open brings the schema up to this version, unless that is somebody else's to do, and opens the
+// store, which checks it. Migrations only add: replicas of the previous version go on working.
 func (d *database) open(ctx context.Context) (*postgres.Store, error) {
 	if d.migrate {
 		if _, err := postgres.Migrate(ctx, d.url); err != nil {
@@ -56,13 +57,15 @@ func (d *database) open(ctx context.Context) (*postgres.Store, error) {
 	return postgres.Open(ctx, d.url, postgres.Options{Log: d.log, Connections: d.connections})
 }
 
-// await is open once the database is there. One that is embedded is our own: it is there, or there is
-// something wrong with it.
+// await is open once the database is there. One that is embedded is our own: it is there, or there
+// is something wrong with it.
 func (d *database) await(ctx context.Context, waiting func(why string)) (*postgres.Store, error) {
 	if d.child != nil {
 		return d.open(ctx)
 	}
-	return await(ctx, postgres.Host(d.url), d.log, waiting, func() (*postgres.Store, error) { return d.open(ctx) })
+	return await(ctx, postgres.Host(d.url), d.log, waiting, func() (*postgres.Store, error) {
+		return d.open(ctx)
+	})
 }
 
 func (d *database) close() {
@@ -82,7 +85,8 @@ func openSecrets(s settings.Secrets, sealed secrets.Ciphertexts) (*secrets.Resol
 		}
 	}
 	if s.Age != nil {
-		if err := r.AddAge(secrets.Age{IdentityFile: s.Age.IdentityFile, TenantIdentities: s.Age.TenantIdentities}, sealed); err != nil {
+		if err := r.AddAge(secrets.Age{IdentityFile: s.Age.IdentityFile,
+			TenantIdentities: s.Age.TenantIdentities}, sealed); err != nil {
 			return nil, err
 		}
 	}

@@ -27,7 +27,8 @@ func TestASchemaThatIsSomebodyElsesIsOnlyChecked(t *testing.T) {
 	}
 	open := func(migrate bool) error {
 		t.Helper()
-		d, err := openDatabase(t.Context(), settings.Database{URL: url, Migrate: migrate}, slog.New(slog.DiscardHandler))
+		d, err := openDatabase(t.Context(), settings.Database{URL: url, Migrate: migrate},
+			slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +40,8 @@ func TestASchemaThatIsSomebodyElsesIsOnlyChecked(t *testing.T) {
 		return err
 	}
 	for range 2 { // the first look has not made it after all
-		if err := open(false); !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), "argosy migrate") {
+		if err := open(false); !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(),
+			"argosy migrate") {
 			t.Errorf("an empty database: %v", err)
 		}
 	}

@@ -13,13 +13,15 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// probes answers /healthz (the process works), /readyz (the database takes writes, and the emergency stops were read)
-// and /metrics. No token is asked for, so that an answer is a class of reasons: it names no tenant, host or error. The
-// log has those.
+// probes answers /healthz (the process works), /readyz (the database takes writes, and the
+// emergency stops were read) and /metrics. No token is asked for, so that an answer is a class of
+// reasons: it names no tenant, host or error. The log has those.
 func (v *Server) probes() http.Handler {
 	mux := http.NewServeMux()
 	var said atomic.Pointer[string]
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "ok")
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 		defer cancel()
@@ -37,7 +39,8 @@ func (v *Server) probes() http.Handler {
 	return mux
 }
 
-// notReady is what a stranger is told of why the replica is not ready, and the reason itself; "" if it is.
+// notReady is what a stranger is told of why the replica is not ready, and the reason itself; "" if
+// it is.
 func notReady(database, stops error) (class string, reason error) {
 	switch {
 	case errors.Is(database, postgres.ErrReadOnly):

@@ -14,9 +14,10 @@ func TestReadinessTellsStrangersAClassOfReasons(t *testing.T) {
 	t.Parallel()
 	canary := errors.New("failed to connect to `user=argosy host=db.internal`: tenant acme")
 	for want, c := range map[string]struct{ database, stops error }{
-		"":                               {nil, nil},
-		"the database is read-only":      {fmt.Errorf("%w: %w", postgres.ErrReadOnly, canary), canary},
-		"the database cannot be reached": {canary, nil},
+		"": {nil, nil},
+		"the database is read-only": {fmt.Errorf("%w: %w", postgres.ErrReadOnly, canary),
+			canary},
+		"the database cannot be reached":                                       {canary, nil},
 		"the emergency stops are not known: nothing is written until they are": {nil, canary},
 	} {
 		class, reason := notReady(c.database, c.stops)

@@ -1,4 +1,5 @@
-// Package server puts the control plane together from its settings: source, store, secrets, loop, workers, API. It decides nothing.
+// Package server puts the control plane together from its settings: source, store, secrets, loop,
+// workers, API. It decides nothing.
 package server
 
 import (
@@ -55,10 +56,12 @@ type Server struct {
 	backEnded     chan error
 }
 
-// New opens everything and starts nothing but the answers to probes: a database that is not there yet
-// is waited for. Close releases what Run has not.
-func New(ctx context.Context, s settings.Settings, log *slog.Logger, version string) (_ *Server, err error) {
-	v := &Server{settings: s, log: log, version: version, holder: holder(), registry: prometheus.NewRegistry(), probing: &probing{}}
+// New opens everything and starts nothing but the answers to probes: a database that is not there
+// yet is waited for. Close releases what Run has not.
+func New(ctx context.Context, s settings.Settings, log *slog.Logger, version string) (_ *Server,
+	err error) {
+	v := &Server{settings: s, log: log, version: version, holder: holder(),
+		registry: prometheus.NewRegistry(), probing: &probing{}}
 	defer func() {
 		if err != nil {
 			v.Close()
@@ -90,13 +93,15 @@ func New(ctx context.Context, s settings.Settings, log *slog.Logger, version str
 	return v, v.listen(ctx)
 }
 
-// holder names this replica in leases: the host, the process and when it started, so that a restarted one is another.
+// holder names this replica in leases: the host, the process and when it started, so that a
+// restarted one is another.
 func holder() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return host + "/" + strconv.Itoa(os.Getpid()) + "/" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	return host + "/" + strconv.Itoa(os.Getpid()) + "/" + strconv.FormatInt(time.Now().UnixNano(),
+		36)
 }
 
 func (v *Server) assemble() error {
@@ -108,21 +113,29 @@ func (v *Server) assemble() error {
 	registerStops(v.registry, v.stops)
 	registerPools(v.registry, v.store.Pools)
 	loop := reconciler.Loop{
-		Source: source{v.mirror, v.log}, Decoder: decoder{}, Renderer: argocd.Renderer{}, Store: v.store, Leases: v.store, Finder: connect, AgentFinder: v.store, Judge: policy.New().Judge,
-		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch, Poll: time.Duration(s.Source.Poll), Metrics: metrics, Log: v.log,
+		Source: source{v.mirror, v.log}, Decoder: decoder{}, Renderer: argocd.Renderer{},
+		Store: v.store, Leases: v.store, Finder: connect, AgentFinder: v.store,
+		Judge:  policy.New().Judge,
+		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
+		Poll: time.Duration(s.Source.Poll), Metrics: metrics, Log: v.log,
 	}
 	if err := v.assemblePulls(&loop); err != nil {
 		return err
 	}
 	v.loop = reconciler.NewLoop(loop)
-	v.manager = reconciler.NewManager(v.store, time.Duration(s.Engines.Poll), v.log, func(name fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
-		return &reconciler.Worker{
-			Engine: name, Spec: spec, Holder: v.holder, Rows: v.store, Leases: v.store, Secrets: v.secrets, Stops: v.stops, Dial: connect.dial,
-			Metrics: metrics, Log: v.log, Poll: time.Duration(s.Engines.Poll), Flight: s.Engines.InFlight,
-		}
-	})
+	v.manager = reconciler.NewManager(v.store, time.Duration(s.Engines.Poll), v.log,
+		func(name fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
+			return &reconciler.Worker{
+				Engine: name, Spec: spec, Holder: v.holder, Rows: v.store, Leases: v.store,
+				Secrets: v.secrets, Stops: v.stops, Dial: connect.dial,
+				Metrics: metrics, Log: v.log, Poll: time.Duration(s.Engines.Poll),
+				Flight: s.Engines.InFlight,
+			}
+		})
 	v.manager.Replicas, v.manager.Holder = v.store, v.holder
-	v.api = api.New(api.Config{Reader: v.store.Readers(), Deciding: v.store, Decider: v.store, Tokens: withBootstrap(v.store, s.Bootstrap), Agents: v.agents(), Log: v.log, Version: v.version, Hub: s.Listen.Public})
+	v.api = api.New(api.Config{Reader: v.store.Readers(), Deciding: v.store, Decider: v.store,
+		Tokens: withBootstrap(v.store, s.Bootstrap), Agents: v.agents(), Log: v.log,
+		Version: v.version, Hub: s.Listen.Public})
 	return v.assembleAgents()
 }
 
@@ -152,14 +165,16 @@ func (v *Server) listenOps(ctx context.Context) (err error) {
 		return fmt.Errorf("listen.ops: %w", err)
 	}
 	v.back, v.backEnded = api.HTTP(v.probing, v.log), make(chan error, 1)
-	go func(s *http.Server, l net.Listener, ended chan<- error) { ended <- s.Serve(l) }(v.back, v.ops, v.backEnded)
+	go func(s *http.Server, l net.Listener, ended chan<- error) { ended <- s.Serve(l) }(v.back,
+		v.ops, v.backEnded)
 	return nil
 }
 
 // Address is where the API answers.
 func (v *Server) Address() string { return v.listener.Addr().String() }
 
-// Run works until ctx ends and everything under way has ended with it: writes are finished, leases are given up.
+// Run works until ctx ends and everything under way has ended with it: writes are finished, leases
+// are given up.
 func (v *Server) Run(ctx context.Context) error {
 	defer v.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -181,7 +196,8 @@ func (v *Server) Run(ctx context.Context) error {
 	}
 	all.Go(func() { ends(v.serve(front, v.listener)) })
 	all.Go(func() { ends(<-v.backEnded) })
-	v.log.Info("argosy serves", "api", v.Address(), "ops", v.ops.Addr().String(), "source", v.mirror.Source(), "version", v.version)
+	v.log.Info("argosy serves", "api", v.Address(), "ops", v.ops.Addr().String(), "source",
+		v.mirror.Source(), "version", v.version)
 	<-ctx.Done()
 	v.log.Info("argosy stops")
 	down, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -225,7 +241,8 @@ func (v *Server) wakes(ctx context.Context) {
 	})
 }
 
-// settle ends the revisions that neither their last acknowledgement nor their record has ended, as when a connection was lost in between.
+// settle ends the revisions that neither their last acknowledgement nor their record has ended, as
+// when a connection was lost in between.
 func (v *Server) settle(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
@@ -245,7 +262,8 @@ func (v *Server) settle(ctx context.Context) {
 func (v *Server) prune(ctx context.Context) {
 	days := func(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 	r := v.settings.Retention
-	keep := postgres.Retention{Events: days(r.Events), Operations: days(r.Operations), Revisions: days(r.Revisions), Pulls: days(r.Pulls), Audit: days(r.Audit)}
+	keep := postgres.Retention{Events: days(r.Events), Operations: days(r.Operations),
+		Revisions: days(r.Revisions), Pulls: days(r.Pulls), Audit: days(r.Audit)}
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
 	for {

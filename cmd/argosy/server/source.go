@@ -20,7 +20,8 @@ import (
 	"argosy.dev/argosy/reconciler/gitrepo"
 )
 
-// openSource opens the mirror that the settings ask for. Credentials are read from their files at each fetch.
+// openSource opens the mirror that the settings ask for. Credentials are read from their files at
+// each fetch.
 func openSource(ctx context.Context, s settings.Settings) (*gitrepo.Mirror, error) {
 	var options []gitrepo.Option
 	if s.Source.AllowHTTP {
@@ -29,8 +30,10 @@ func openSource(ctx context.Context, s settings.Settings) (*gitrepo.Mirror, erro
 	if filepath.IsAbs(s.Source.URL) {
 		options = append(options, gitrepo.AllowLocalPath())
 	}
-	options = append(options, gitrepo.WithBudget(gitrepo.Budget{Bytes: s.Source.MaxBytes, Objects: s.Source.MaxObjects, ObjectBytes: s.Source.MaxObjectBytes,
-		Files: s.Source.MaxFiles, Time: time.Duration(s.Source.FetchTimeout)}))
+	options = append(options,
+		gitrepo.WithBudget(gitrepo.Budget{Bytes: s.Source.MaxBytes, Objects: s.Source.MaxObjects,
+			ObjectBytes: s.Source.MaxObjectBytes,
+			Files:       s.Source.MaxFiles, Time: time.Duration(s.Source.FetchTimeout)}))
 	if s.Source.CAFile != "" {
 		pem, err := os.ReadFile(s.Source.CAFile)
 		if err != nil {
@@ -38,11 +41,13 @@ func openSource(ctx context.Context, s settings.Settings) (*gitrepo.Mirror, erro
 		}
 		roots := x509.NewCertPool()
 		if !roots.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("source.caFile %s holds no certificate in PEM form", s.Source.CAFile)
+			return nil, fmt.Errorf("source.caFile %s holds no certificate in PEM form",
+				s.Source.CAFile)
 		}
 		options = append(options, gitrepo.WithRootCAs(roots))
 	}
-	source := gitrepo.Source{URL: s.Source.URL, Branch: "refs/heads/" + s.Source.Branch, Auth: credentials(s.Source)}
+	source := gitrepo.Source{URL: s.Source.URL, Branch: "refs/heads/" + s.Source.Branch,
+		Auth: credentials(s.Source)}
 	return gitrepo.Open(ctx, filepath.Join(s.DataDir, "config.git"), source, options...)
 }
 
@@ -99,23 +104,29 @@ func (s source) Fetch(ctx context.Context) (reconciler.Head, error) {
 		return reconciler.Head{}, err
 	}
 	if head.Recloned != "" {
-		s.log.Warn("the mirror of the config repo was damaged and is cloned anew; nothing is lost, for it holds only what Git has", "reason", head.Recloned, "revision", fleet.Revision(head.Commit).Short())
+		s.log.Warn(
+			"the mirror of the config repo was damaged and is cloned anew; nothing is lost, for "+
+				"it holds only what Git has", "reason", head.Recloned, "revision",
+			fleet.Revision(head.Commit).Short())
 	}
 	commit, err := s.mirror.Commit(ctx, head.Commit)
 	if err != nil {
 		return reconciler.Head{}, err
 	}
-	return reconciler.Head{Revision: fleet.Revision(head.Commit), Author: commit.Author.Name + " <" + commit.Author.Email + ">", Subject: commit.Subject, At: head.Time}, nil
+	return reconciler.Head{Revision: fleet.Revision(head.Commit), Author: commit.Author.Name +
+		" <" + commit.Author.Email + ">", Subject: commit.Subject, At: head.Time}, nil
 }
 
 // Relation says how head stands to applied.
-func (s source) Relation(ctx context.Context, applied, head fleet.Revision) (reconciler.Relation, error) {
+func (s source) Relation(ctx context.Context, applied, head fleet.Revision) (reconciler.Relation,
+	error) {
 	r, err := s.mirror.Relation(ctx, gitrepo.Hash(applied), gitrepo.Hash(head))
 	return reconciler.Relation(r), err
 }
 
 // Changed visits what differs.
-func (s source) Changed(ctx context.Context, base, head fleet.Revision, unreadable map[string]string, visit func(reconciler.File) error) error {
+func (s source) Changed(ctx context.Context, base, head fleet.Revision,
+	unreadable map[string]string, visit func(reconciler.File) error) error {
 	folders := map[string]gitrepo.Hash{}
 	for path, id := range unreadable {
 		folders[path] = gitrepo.Hash(id)
@@ -128,27 +139,33 @@ func (s source) Changed(ctx context.Context, base, head fleet.Revision, unreadab
 }
 
 // Merge visits what merging a pull request into base changes.
-func (s source) Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(reconciler.File) error) (reconciler.Merged, error) {
+func (s source) Merge(ctx context.Context, ref string, base, head fleet.Revision,
+	visit func(reconciler.File) error) (reconciler.Merged, error) {
 	merged, err := s.merge(ctx, ref, gitrepo.Hash(base), gitrepo.Hash(head))
 	if errors.Is(err, gitrepo.ErrNotFound) {
-		merged, err = s.merge(ctx, ref, gitrepo.Hash(base), gitrepo.Hash(head)) // others had pushed it out of the mirror
+		// others had pushed it out of the mirror
+		merged, err = s.merge(ctx, ref, gitrepo.Hash(base), gitrepo.Hash(head))
 	}
 	switch {
 	case errors.Is(err, gitrepo.ErrMoved):
 		return reconciler.Merged{}, fmt.Errorf("%w: %w", reconciler.ErrMoved, err)
-	case errors.Is(err, gitrepo.ErrUnrelated), errors.Is(err, gitrepo.ErrManyBases), errors.Is(err, gitrepo.ErrOverBudget), errors.Is(err, gitrepo.ErrMalformed), errors.Is(err, gitrepo.ErrRefused):
+	case errors.Is(err, gitrepo.ErrUnrelated), errors.Is(err, gitrepo.ErrManyBases),
+		errors.Is(err, gitrepo.ErrOverBudget), errors.Is(err, gitrepo.ErrMalformed),
+		errors.Is(err, gitrepo.ErrRefused):
 		return reconciler.Merged{}, fmt.Errorf("%w: %w", reconciler.ErrUnmergeable, err)
 	case err != nil:
 		return reconciler.Merged{}, err
 	}
-	out := reconciler.Merged{Shown: make(map[string]string, len(merged.Shown)), Conflicts: merged.Conflicts}
+	out := reconciler.Merged{Shown: make(map[string]string, len(merged.Shown)),
+		Conflicts: merged.Conflicts}
 	for _, c := range merged.Shown {
 		out.Shown[c.Path] = string(c.New.Blob)
 	}
 	return out, s.visit(ctx, merged.Changes, visit)
 }
 
-func (s source) merge(ctx context.Context, ref string, base, head gitrepo.Hash) (gitrepo.Merged, error) {
+func (s source) merge(ctx context.Context, ref string, base, head gitrepo.Hash) (gitrepo.Merged,
+	error) {
 	if _, err := s.mirror.FetchRef(ctx, ref, head); err != nil {
 		return gitrepo.Merged{}, err
 	}
@@ -156,7 +173,8 @@ func (s source) merge(ctx context.Context, ref string, base, head gitrepo.Hash) 
 }
 
 // visit reads the files that changes name.
-func (s source) visit(ctx context.Context, changes []gitrepo.Change, visit func(reconciler.File) error) (err error) {
+func (s source) visit(ctx context.Context, changes []gitrepo.Change,
+	visit func(reconciler.File) error) (err error) {
 	for _, c := range changes {
 		f := reconciler.File{Path: c.Path, Blob: string(c.New.Blob)}
 		switch {
@@ -168,7 +186,8 @@ func (s source) visit(ctx context.Context, changes []gitrepo.Change, visit func(
 			f.Removed = true
 		case c.New.Kind == gitrepo.File:
 			var over *gitrepo.Error
-			if f.Bytes, err = s.mirror.Blob(ctx, c.New.Blob); errors.As(err, &over) && errors.Is(err, gitrepo.ErrOverBudget) {
+			if f.Bytes, err = s.mirror.Blob(ctx, c.New.Blob); errors.As(err, &over) &&
+				errors.Is(err, gitrepo.ErrOverBudget) {
 				f.Size = cmp.Or(over.Size, -1) // one file's fault: the others of the commit proceed
 			} else if err != nil {
 				return err
@@ -197,8 +216,10 @@ func (decoder) Decode(f reconciler.File) (catalog.Input, bool) {
 	if !ours || f.Removed {
 		return catalog.Input{Key: key, Path: f.Path, Removed: true}, ours
 	}
-	doc := configschema.Decode(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Bytes, Irregular: f.Irregular, Size: f.Size, Unreadable: f.Unreadable})
-	return catalog.Input{Key: doc.Key, Path: doc.Path, Blob: doc.Blob, Declaration: doc.Declaration, Problems: doc.Problems}, true
+	doc := configschema.Decode(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Bytes,
+		Irregular: f.Irregular, Size: f.Size, Unreadable: f.Unreadable})
+	return catalog.Input{Key: doc.Key, Path: doc.Path, Blob: doc.Blob, Declaration: doc.Declaration,
+		Problems: doc.Problems}, true
 }
 
 // Locate finds the line of a field.

@@ -20,11 +20,13 @@ func localRepo(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, args := range [][]string{
-		{"init", "-q", "-b", "main"}, {"config", "user.name", "Ann"}, {"config", "user.email", "ann@example.com"}, {"config", "commit.gpgsign", "false"},
+		{"init", "-q", "-b", "main"}, {"config", "user.name", "Ann"},
+		{"config", "user.email", "ann@example.com"}, {"config", "commit.gpgsign", "false"},
 		{"add", "."}, {"commit", "-q", "-m", "begin"},
 	} {
 		if args[0] == "add" {
-			for path, text := range map[string]string{"fleet/fleet.yaml": "kind: Fleet\n", "tenants/acme/deployments/web.yaml": strings.Repeat("# web\n", 200)} {
+			for path, text := range map[string]string{"fleet/fleet.yaml": "kind: Fleet\n",
+				"tenants/acme/deployments/web.yaml": strings.Repeat("# web\n", 200)} {
 				if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o755); err != nil {
 					t.Fatal(err)
 				}
@@ -42,7 +44,8 @@ func localRepo(t *testing.T) string {
 }
 
 func TestAMirrorThatWasClonedAnewIsToldOnce(t *testing.T) {
-	s := settings.Settings{DataDir: t.TempDir(), Source: settings.Source{URL: localRepo(t), Branch: "main"}}
+	s := settings.Settings{DataDir: t.TempDir(), Source: settings.Source{
+		URL: localRepo(t), Branch: "main"}}
 	open := func() *gitrepo.Mirror {
 		m, err := openSource(t.Context(), s)
 		if err != nil {
@@ -68,7 +71,9 @@ func TestAMirrorThatWasClonedAnewIsToldOnce(t *testing.T) {
 	head := fetch(m)
 	spoil(t, filepath.Join(s.DataDir, "config.git", "objects", "pack"))
 	read := func() error {
-		return source{mirror: m}.Changed(t.Context(), "", head, nil, func(reconciler.File) error { return nil })
+		return source{mirror: m}.Changed(t.Context(), "", head, nil, func(reconciler.File) error {
+			return nil
+		})
 	}
 	if read() == nil {
 		t.Fatal("the damage does not show")
@@ -77,7 +82,9 @@ func TestAMirrorThatWasClonedAnewIsToldOnce(t *testing.T) {
 		t.Errorf("told before: %s", log.String())
 	}
 	fetch(m)
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "cloned anew") || !strings.Contains(got, "nothing is lost") || !strings.Contains(got, "reason=") {
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") ||
+		!strings.Contains(got, "cloned anew") || !strings.Contains(got, "nothing is lost") ||
+		!strings.Contains(got, "reason=") {
 		t.Errorf("told: %s", got)
 	}
 	log.Reset()

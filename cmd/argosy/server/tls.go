@@ -8,12 +8,14 @@ import (
 	"time"
 )
 
-// reloadingTLS reads the certificate anew when its file changes, so that a renewal needs no restart.
+// reloadingTLS reads the certificate anew when its file changes, so that a renewal needs no
+// restart.
 func reloadingTLS(certFile, keyFile string) *tls.Config {
 	var mu sync.Mutex
 	var current *tls.Certificate
 	var read time.Time
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (
+		*tls.Certificate, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		info, err := os.Stat(certFile)

@@ -42,4 +42,5 @@ func scratch() (scratchDir, error) {
 	return scratchDir{path}, err
 }
 
-func (d scratchDir) remove() { _ = os.RemoveAll(d.path) } // a temporary folder: the system clears what is left
+// a temporary folder: the system clears what is left
+func (d scratchDir) remove() { _ = os.RemoveAll(d.path) }

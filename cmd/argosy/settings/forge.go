@@ -32,7 +32,8 @@ type App struct {
 
 var repositoryName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}$`)
 
-var directPusher = regexp.MustCompile(`^github:[A-Za-z0-9_.-]{1,100}(#[1-9][0-9]{0,17}|/[A-Za-z0-9_.-]{1,100})?$`)
+var directPusher = regexp.MustCompile(
+	`^github:[A-Za-z0-9_.-]{1,100}(#[1-9][0-9]{0,17}|/[A-Za-z0-9_.-]{1,100})?$`)
 
 func (f *Forge) check() error {
 	if f == nil {
@@ -42,9 +43,14 @@ func (f *Forge) check() error {
 	u, err := url.Parse(f.API)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "":
-		errs = append(errs, errors.New("forge.api is to be a URL such as https://api.github.com/, without a credential or query"))
+		errs = append(errs,
+			errors.New(
+				"forge.api is to be a URL such as https://api.github.com/, without a credential "+
+					"or query"))
 	case u.Scheme == "http" && !f.AllowHTTP:
-		errs = append(errs, errors.New("forge.api is http; use https, or set forge.allowHTTP for a forge on this machine"))
+		errs = append(errs,
+			errors.New(
+				"forge.api is http; use https, or set forge.allowHTTP for a forge on this machine"))
 	case u.Scheme != "https" && u.Scheme != "http":
 		errs = append(errs, fmt.Errorf("forge.api has the scheme %q; https is supported", u.Scheme))
 	}
@@ -59,11 +65,17 @@ func (f *Forge) check() error {
 	}
 	for _, entry := range f.DirectPush {
 		if !directPusher.MatchString(entry) {
-			errs = append(errs, fmt.Errorf("forge.directPush: %q is to be github:LOGIN, github:LOGIN#NUMBER or github:ORG/TEAM", entry))
+			errs = append(errs,
+				fmt.Errorf(
+					"forge.directPush: %q is to be github:LOGIN, github:LOGIN#NUMBER or "+
+						"github:ORG/TEAM", entry))
 		}
 	}
 	if len(f.DirectPush) > 0 && len(f.WebhookSecrets) == 0 {
-		errs = append(errs, errors.New("forge.directPush needs forge.webhookSecretFiles: signed deliveries alone tell who pushed"))
+		errs = append(errs,
+			errors.New(
+				"forge.directPush needs forge.webhookSecretFiles: signed deliveries alone tell "+
+					"who pushed"))
 	}
 	if d := time.Duration(f.Sweep); d < 10*time.Second || d > time.Hour {
 		errs = append(errs, errors.New("forge.sweep is to be 10s to 1h"))

@@ -9,7 +9,8 @@ import (
 	"argosy.dev/argosy/fleet/printable"
 )
 
-var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo,
+	"warn": slog.LevelWarn, "error": slog.LevelError}
 
 // Logger is the logger that the settings ask for.
 func (l Log) Logger(to io.Writer) *slog.Logger {

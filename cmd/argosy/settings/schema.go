@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Schema is the JSON Schema (draft-07) of argosy.yaml, made from the same struct that the file is decoded into.
+// Schema is the JSON Schema (draft-07) of argosy.yaml, made from the same struct that the file is
+// decoded into.
 func Schema() []byte {
 	schema := object(reflect.TypeFor[Settings]())
 	schema["$schema"] = "http://json-schema.org/draft-07/schema#"

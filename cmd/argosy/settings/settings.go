@@ -1,5 +1,5 @@
-// Package settings is argosy.yaml: how one control plane is run. It is strict: an unknown key, a wrong type or a value out of range is an
-// error with its line, and nothing has two spellings.
+// Package settings is argosy.yaml: how one control plane is run. It is strict: an unknown key, a
+// wrong type or a value out of range is an error with its line, and nothing has two spellings.
 package settings
 
 import (
@@ -74,13 +74,15 @@ func (c *Connections) check() error {
 		n, most int
 	}{{"control", c.Control, 100}, {"workers", c.Workers, 1000}, {"readers", c.Readers, 1000}} {
 		if s.n != 0 && (s.n < 2 || s.n > s.most) {
-			errs = append(errs, fmt.Errorf("database.connections.%s is to be 2 to %d", s.name, s.most))
+			errs = append(errs, fmt.Errorf("database.connections.%s is to be 2 to %d", s.name,
+				s.most))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Secrets says where credentials are found, in this order: beside the declaration (*.sops.yaml), the directory, the Kubernetes Secrets.
+// Secrets says where credentials are found, in this order: beside the declaration (*.sops.yaml),
+// the directory, the Kubernetes Secrets.
 type Secrets struct {
 	Directory  string      `yaml:"directory,omitempty" doc:"Folder with <tenant>/<name>/<key> files; _fleet/<name>/<key> for the platform's own."`
 	Kubernetes *Kubernetes `yaml:"kubernetes,omitempty" doc:"Secrets in namespaces argosy-tenant-<tenant> of the control plane's cluster."`
@@ -130,11 +132,13 @@ func (r *Retention) check() error {
 		name           string
 		n, least, most int
 	}{
-		{"events", r.Events, 1, 365}, {"operations", r.Operations, 7, 3650}, {"revisions", r.Revisions, 30, 3650}, {"pulls", r.Pulls, 30, 3650},
+		{"events", r.Events, 1, 365}, {"operations", r.Operations, 7, 3650},
+		{"revisions", r.Revisions, 30, 3650}, {"pulls", r.Pulls, 30, 3650},
 		{"audit", r.Audit, 90, 36500},
 	} {
 		if s.n != 0 && (s.n < s.least || s.n > s.most) {
-			errs = append(errs, fmt.Errorf("retention.%s is to be %d to %d days", s.name, s.least, s.most))
+			errs = append(errs, fmt.Errorf("retention.%s is to be %d to %d days", s.name, s.least,
+				s.most))
 		}
 	}
 	return errors.Join(errs...)
@@ -153,7 +157,8 @@ type Duration time.Duration
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := time.ParseDuration(n.Value)
 	if err != nil || n.Tag != "!!str" {
-		return fmt.Errorf("line %d: %q is no duration; write it as \"30s\" or \"5m\"", n.Line, n.Value)
+		return fmt.Errorf("line %d: %q is no duration; write it as \"30s\" or \"5m\"", n.Line,
+			n.Value)
 	}
 	*d = Duration(v)
 	return nil
@@ -176,7 +181,8 @@ func Load(path string) (Settings, error) {
 
 func parse(r io.Reader) (Settings, error) {
 	s := Settings{
-		Source:   Source{Branch: "main", Poll: Duration(30 * time.Second), FetchTimeout: Duration(5 * time.Minute)},
+		Source: Source{Branch: "main", Poll: Duration(30 * time.Second),
+			FetchTimeout: Duration(5 * time.Minute)},
 		Database: Database{Migrate: true},
 		Listen:   Listen{Address: "127.0.0.1:8080", Ops: "127.0.0.1:8081"},
 		Engines:  Engines{InFlight: 32, Poll: Duration(5 * time.Second)},
@@ -196,7 +202,8 @@ func parse(r io.Reader) (Settings, error) {
 
 func (s *Settings) check() error {
 	s.Forge.withDefaults()
-	return errors.Join(s.Source.check(), s.Database.check(), s.Forge.check(), s.Agents.check(), s.Retention.check(), s.checkRest())
+	return errors.Join(s.Source.check(), s.Database.check(), s.Forge.check(), s.Agents.check(),
+		s.Retention.check(), s.checkRest())
 }
 
 func (s *Source) check() error {
@@ -204,25 +211,43 @@ func (s *Source) check() error {
 	u, err := url.Parse(s.URL)
 	switch {
 	case s.URL == "":
-		errs = append(errs, errors.New("source.url is required: the config repo's https or ssh URL"))
+		errs = append(errs,
+			errors.New("source.url is required: the config repo's https or ssh URL"))
 	case strings.HasPrefix(s.URL, "/"):
 	case err != nil:
-		errs = append(errs, errors.New("source.url is no URL; write https://host/path or ssh://user@host/path"))
+		errs = append(errs,
+			errors.New("source.url is no URL; write https://host/path or ssh://user@host/path"))
 	case u.User != nil && (u.Scheme != "ssh" || hasPassword(u)):
-		errs = append(errs, errors.New("source.url carries a credential; put it into a file and name that in source.tokenFile or source.passwordFile"))
+		errs = append(errs,
+			errors.New(
+				"source.url carries a credential; put it into a file and name that in "+
+					"source.tokenFile or source.passwordFile"))
 	case u.Scheme == "http" && !s.AllowHTTP:
-		errs = append(errs, errors.New("source.url is http; use https, or set source.allowHTTP for a Git server on this machine"))
+		errs = append(errs,
+			errors.New(
+				"source.url is http; use https, or set source.allowHTTP for a Git server on "+
+					"this machine"))
 	case u.Scheme == "file":
-		errs = append(errs, fmt.Errorf("source.url: a repository on this machine is named by its path alone; write %s", filepath.Join("/", u.Path)))
+		errs = append(errs,
+			fmt.Errorf(
+				"source.url: a repository on this machine is named by its path alone; write %s",
+				filepath.Join("/", u.Path)))
 	case u.Scheme == "":
-		errs = append(errs, errors.New("source.url is neither a URL nor an absolute path; write https://host/path, or for a repository on this machine its path from the root"))
+		errs = append(errs,
+			errors.New(
+				"source.url is neither a URL nor an absolute path; write https://host/path, or "+
+					"for a repository on this machine its path from the root"))
 	case u.Scheme != "https" && u.Scheme != "http" && u.Scheme != "ssh":
-		errs = append(errs, fmt.Errorf("source.url has the scheme %q; https and ssh are supported", u.Scheme))
+		errs = append(errs, fmt.Errorf("source.url has the scheme %q; https and ssh are supported",
+			u.Scheme))
 	case u.Scheme == "ssh" && s.KnownHostsFile == "":
-		errs = append(errs, errors.New("source.knownHostsFile is required for ssh: the host key is never accepted unseen"))
+		errs = append(errs,
+			errors.New(
+				"source.knownHostsFile is required for ssh: the host key is never accepted unseen"))
 	}
 	if s.TokenFile != "" && s.PasswordFile != "" {
-		errs = append(errs, errors.New("source.tokenFile and source.passwordFile exclude each other"))
+		errs = append(errs,
+			errors.New("source.tokenFile and source.passwordFile exclude each other"))
 	}
 	if d := time.Duration(s.Poll); d < time.Second || d > time.Hour {
 		errs = append(errs, errors.New("source.poll is to be 1s to 1h"))
@@ -231,7 +256,10 @@ func (s *Source) check() error {
 		errs = append(errs, errors.New("source.fetchTimeout is to be 10s to 24h"))
 	}
 	if s.MaxBytes < 0 || s.MaxObjects < 0 || s.MaxObjectBytes < 0 || s.MaxFiles < 0 {
-		errs = append(errs, errors.New("source.maxBytes, maxObjects, maxObjectBytes and maxFiles cannot be negative; 0 takes the built-in bound"))
+		errs = append(errs,
+			errors.New(
+				"source.maxBytes, maxObjects, maxObjectBytes and maxFiles cannot be negative; 0 "+
+					"takes the built-in bound"))
 	}
 	return errors.Join(errs...)
 }
@@ -259,7 +287,8 @@ func (s *Settings) checkRest() error {
 	if s.DataDir == "" {
 		errs = append(errs, errors.New("dataDir is required: a folder of this replica's own"))
 	}
-	for name, addr := range map[string]string{"listen.address": s.Listen.Address, "listen.ops": s.Listen.Ops} {
+	for name, addr := range map[string]string{"listen.address": s.Listen.Address,
+		"listen.ops": s.Listen.Ops} {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
 			errs = append(errs, fmt.Errorf("%s is to be host:port, such as 127.0.0.1:8080", name))
 		}
@@ -270,14 +299,23 @@ func (s *Settings) checkRest() error {
 	if _, err := s.Listen.Proxies(); err != nil {
 		errs = append(errs, err)
 	}
-	if u, err := url.Parse(s.Listen.Public); s.Listen.Public != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "") {
-		errs = append(errs, errors.New("listen.publicURL is to be a URL such as https://argosy.example.com, without a credential or query"))
+	if u, err := url.Parse(s.Listen.Public); s.Listen.Public != "" &&
+		(err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil ||
+			u.RawQuery != "") {
+		errs = append(errs,
+			errors.New(
+				"listen.publicURL is to be a URL such as https://argosy.example.com, without a "+
+					"credential or query"))
 	}
 	if s.Secrets.Kubernetes != nil && s.Secrets.Kubernetes.Namespace == "" {
-		errs = append(errs, errors.New("secrets.kubernetes.namespace is required: where the platform's own Secrets are"))
+		errs = append(errs,
+			errors.New(
+				"secrets.kubernetes.namespace is required: where the platform's own Secrets are"))
 	}
-	if s.Secrets.Age != nil && s.Secrets.Age.IdentityFile == "" && s.Secrets.Age.TenantIdentities == "" {
-		errs = append(errs, errors.New("secrets.age.identityFile or secrets.age.tenantIdentities is required"))
+	if s.Secrets.Age != nil && s.Secrets.Age.IdentityFile == "" &&
+		s.Secrets.Age.TenantIdentities == "" {
+		errs = append(errs,
+			errors.New("secrets.age.identityFile or secrets.age.tenantIdentities is required"))
 	}
 	if s.Engines.InFlight < 1 || s.Engines.InFlight > 64 {
 		errs = append(errs, errors.New("engines.inFlight is to be 1 to 64"))
@@ -289,8 +327,10 @@ func (s *Settings) checkRest() error {
 }
 
 func (s *Settings) resolve(dir string) {
-	paths := []*string{&s.DataDir, &s.Source.TokenFile, &s.Source.PasswordFile, &s.Source.SSHKeyFile, &s.Source.KnownHostsFile, &s.Source.CAFile,
-		&s.Database.URLFile, &s.Database.Embedded, &s.Secrets.Directory, &s.Listen.CertFile, &s.Listen.KeyFile, &s.Bootstrap}
+	paths := []*string{&s.DataDir, &s.Source.TokenFile, &s.Source.PasswordFile,
+		&s.Source.SSHKeyFile, &s.Source.KnownHostsFile, &s.Source.CAFile,
+		&s.Database.URLFile, &s.Database.Embedded, &s.Secrets.Directory, &s.Listen.CertFile,
+		&s.Listen.KeyFile, &s.Bootstrap}
 	if s.Secrets.Kubernetes != nil {
 		paths = append(paths, &s.Secrets.Kubernetes.Kubeconfig)
 	}

@@ -28,34 +28,48 @@ func TestLoadFillsDefaultsAndResolvesPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Source.Branch != "main" || time.Duration(s.Source.Poll) != 30*time.Second || s.Engines.InFlight != 32 || !s.Database.Migrate || s.Agents != (Agents{Enabled: true, ConnectRate: 100}) {
+	if s.Source.Branch != "main" || time.Duration(s.Source.Poll) != 30*time.Second ||
+		s.Engines.InFlight != 32 || !s.Database.Migrate ||
+		s.Agents != (Agents{Enabled: true, ConnectRate: 100}) {
 		t.Errorf("defaults are not there: %+v", s)
 	}
-	if s.Database.Embedded != filepath.Join(dir, "pg") || s.Source.TokenFile != filepath.Join(dir, "token") {
+	if s.Database.Embedded != filepath.Join(dir, "pg") || s.Source.TokenFile != filepath.Join(dir,
+		"token") {
 		t.Errorf("paths are not relative to the file: %+v", s)
 	}
 }
 
 func TestWhatIsWrongIsSaidWithWhatToWrite(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"empty":              {"", "argosy schema settings"},
-		"unknown key":        {good + "databse: {}\n", "databse"},
-		"key twice":          {good + "dataDir: other\n", "already defined"},
-		"no source":          {"database: {embedded: pg}\ndataDir: d\n", "source.url is required"},
-		"two databases":      {strings.Replace(good, "embedded: pg", "embedded: pg, url: x", 1), "exactly one"},
-		"credential in URL":  {strings.Replace(good, "https://git", "https://user:hunter2@git", 1), "carries a credential"},
-		"plain http":         {strings.Replace(good, "https://", "http://", 1), "allowHTTP"},
-		"ext transport":      {strings.Replace(good, "https://git.example.com/platform/config", "ext::sh -c id", 1), "https and ssh"},
-		"file URL":           {strings.Replace(good, "https://git.example.com/platform/config", "file:///srv/git/config.git", 1), "write /srv/git/config.git"},
-		"file URL of a host": {strings.Replace(good, "https://git.example.com/platform/config", "file://localhost/srv/config", 1), "write /srv/config"},
-		"relative path":      {strings.Replace(good, "https://git.example.com/platform/config", "../config.git", 1), "its path from the root"},
-		"short form of ssh":  {strings.Replace(good, "https://git.example.com/", "git@git.example.com:", 1), "ssh://user@host/path"},
-		"ssh without hosts":  {strings.Replace(good, "https://", "ssh://git@", 1), "knownHostsFile"},
-		"number as duration": {strings.Replace(good, "tokenFile: token", "poll: 5", 1), "write it as"},
-		"poll out of range":  {strings.Replace(good, "tokenFile: token", "poll: 1ms", 1), "1s to 1h"},
-		"log level":          {good + "log: {level: loud}\n", "debug, info"},
-		"no agent connects":  {good + "agents: {connectRate: 0}\n", "agents.connectRate"},
-		"half of TLS":        {good + "listen: {certFile: a}\n", "go together"},
+		"empty":       {"", "argosy schema settings"},
+		"unknown key": {good + "databse: {}\n", "databse"},
+		"key twice":   {good + "dataDir: other\n", "already defined"},
+		"no source":   {"database: {embedded: pg}\ndataDir: d\n", "source.url is required"},
+		"two databases": {strings.Replace(good, "embedded: pg", "embedded: pg, url: x", 1),
+			"exactly one"},
+		"credential in URL": {strings.Replace(good, "https://git", "https://user:hunter2@git", 1),
+			"carries a credential"},
+		"plain http": {strings.Replace(good, "https://", "http://", 1), "allowHTTP"},
+		"ext transport": {strings.Replace(good, "https://git.example.com/platform/config",
+			"ext::sh -c id", 1), "https and ssh"},
+		"file URL": {strings.Replace(good, "https://git.example.com/platform/config",
+			"file:///srv/git/config.git", 1), "write /srv/git/config.git"},
+		"file URL of a host": {strings.Replace(good, "https://git.example.com/platform/config",
+			"file://localhost/srv/config", 1), "write /srv/config"},
+		"relative path": {strings.Replace(good, "https://git.example.com/platform/config",
+			"../config.git", 1), "its path from the root"},
+		"short form of ssh": {
+			strings.Replace(good, "https://git.example.com/", "git@git.example.com:", 1),
+			"ssh://user@host/path"},
+		"ssh without hosts": {strings.Replace(good, "https://", "ssh://git@", 1),
+			"knownHostsFile"},
+		"number as duration": {strings.Replace(good, "tokenFile: token", "poll: 5", 1),
+			"write it as"},
+		"poll out of range": {strings.Replace(good, "tokenFile: token", "poll: 1ms", 1),
+			"1s to 1h"},
+		"log level":         {good + "log: {level: loud}\n", "debug, info"},
+		"no agent connects": {good + "agents: {connectRate: 0}\n", "agents.connectRate"},
+		"half of TLS":       {good + "listen: {certFile: a}\n", "go together"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse(strings.NewReader(c.text))

@@ -49,9 +49,11 @@ func ToneOf(state string) Tone {
 	switch state {
 	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "yes":
 		return Good
-	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining", "Suspended", "Terminating", "warning":
+	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining",
+		"Suspended", "Terminating", "warning":
 		return Busy
-	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "error", "no", "stopped", "unplaced", "Unreachable", "DeletionBlocked":
+	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "error", "no", "stopped",
+		"unplaced", "Unreachable", "DeletionBlocked":
 		return Bad
 	}
 	return Plain
@@ -119,7 +121,8 @@ type Fact struct {
 	Value Cell
 }
 
-// Facts writes names and values in two columns; a value of several lines is indented under its first. Facts without a value are left out.
+// Facts writes names and values in two columns; a value of several lines is indented under its
+// first. Facts without a value are left out.
 func Facts(w io.Writer, colour bool, facts []Fact) error {
 	width := 0
 	for _, f := range facts {

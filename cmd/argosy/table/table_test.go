@@ -19,7 +19,8 @@ func written(t *testing.T, tab table.Table, colour bool) string {
 
 func TestColumnsStandUnderTheirHeads(t *testing.T) {
 	got := written(t, table.Table{Heads: []string{"NAME", "STATE", "NOTE"}, Rows: [][]table.Cell{
-		{table.Text("a-long-name"), table.State("Healthy"), {}}, {table.Text("b"), table.State("OutOfSync"), table.Text("ä")},
+		{table.Text("a-long-name"), table.State("Healthy"), {}},
+		{table.Text("b"), table.State("OutOfSync"), table.Text("ä")},
 	}}, false)
 	want := "NAME         STATE      NOTE\na-long-name  Healthy    -\nb            OutOfSync  ä\n"
 	if got != want {
@@ -28,7 +29,8 @@ func TestColumnsStandUnderTheirHeads(t *testing.T) {
 }
 
 func TestColourDoesNotMoveColumns(t *testing.T) {
-	tab := table.Table{Heads: []string{"STATE", "NAME"}, Rows: [][]table.Cell{{table.State("Degraded"), table.Text("x")}, {table.Text("ok"), table.Text("y")}}}
+	tab := table.Table{Heads: []string{"STATE", "NAME"}, Rows: [][]table.Cell{
+		{table.State("Degraded"), table.Text("x")}, {table.Text("ok"), table.Text("y")}}}
 	painted := written(t, tab, true)
 	if !strings.Contains(painted, "\x1b[31mDegraded\x1b[0m") {
 		t.Errorf("%q", painted)
@@ -45,20 +47,25 @@ func TestColourDoesNotMoveColumns(t *testing.T) {
 // Case 45: what an engine or a tenant says moves no cursor, sets no title and forges no line.
 func TestNothingReachesTheTerminalThatItObeys(t *testing.T) {
 	for name, text := range map[string]string{
-		"an escape": "\x1b[2Jgone", "a title": "\x1b]0;owned\x07", "a second line": "fine\nTENANT  acme  Healthy", "a carriage return": "bad\rgood",
-		"a C1 control": "\u009b2J", "right to left": "\u202etxt.exe", "invisible": "ac\u200bme", "bytes": "\xff\xfe", "a backspace": "bad\b\b\bgood",
+		"an escape": "\x1b[2Jgone", "a title": "\x1b]0;owned\x07",
+		"a second line": "fine\nTENANT  acme  Healthy", "a carriage return": "bad\rgood",
+		"a C1 control": "\u009b2J", "right to left": "\u202etxt.exe", "invisible": "ac\u200bme",
+		"bytes": "\xff\xfe", "a backspace": "bad\b\b\bgood",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var facts strings.Builder
-			if err := table.Facts(&facts, false, []table.Fact{{Name: "Message", Value: table.Text("x" + text)}}); err != nil {
+			if err := table.Facts(&facts, false, []table.Fact{
+				{Name: "Message", Value: table.Text("x" + text)}}); err != nil {
 				t.Fatal(err)
 			}
-			got := written(t, table.Table{Heads: []string{"A"}, Rows: [][]table.Cell{{table.Text(text)}}}, false)
+			got := written(t, table.Table{Heads: []string{"A"}, Rows: [][]table.Cell{
+				{table.Text(text)}}}, false)
 			if strings.Count(got, "\n") != 2 {
 				t.Errorf("it forges a line: %q", got)
 			}
 			for _, s := range []string{got, facts.String()} {
-				if strings.ContainsAny(s, "\x1b\x07\r\b\u009b\u202e\u200b") || !utf8.ValidString(s) {
+				if strings.ContainsAny(s, "\x1b\x07\r\b\u009b\u202e\u200b") ||
+					!utf8.ValidString(s) {
 					t.Errorf("%q", s)
 				}
 			}

@@ -10,7 +10,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// ParseHub reads the hub's URL: https, a host, and maybe a path below which the hub is served. Everything else in it is refused.
+// ParseHub reads the hub's URL: https, a host, and maybe a path below which the hub is served.
+// Everything else in it is refused.
 func ParseHub(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
@@ -21,7 +22,9 @@ func ParseHub(raw string) (*url.URL, error) {
 	case u.Scheme != "https":
 		return nil, errors.New("the hub's URL does not begin with https://")
 	case u.User != nil:
-		return nil, errors.New("the hub's URL holds a user name; leave it out: an agent proves itself by its key")
+		return nil,
+			errors.New(
+				"the hub's URL holds a user name; leave it out: an agent proves itself by its key")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(raw, "#"):
 		return nil, errors.New("the hub's URL holds a query or a fragment; leave it out")
 	case u.RawPath != "" || strings.Contains(u.Path, "//") || strings.Contains(u.Path, ".."):
@@ -31,7 +34,8 @@ func ParseHub(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// ParseProxy reads the URL of a proxy. It may hold a user name and password, and is therefore never repeated in an error.
+// ParseProxy reads the URL of a proxy. It may hold a user name and password, and is therefore never
+// repeated in an error.
 func ParseProxy(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
@@ -40,7 +44,8 @@ func ParseProxy(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// roots are the system's certificate authorities and those of a bundle (PEM). Nil when there is no bundle: the system's.
+// roots are the system's certificate authorities and those of a bundle (PEM). Nil when there is no
+// bundle: the system's.
 func roots(bundle []byte) (*x509.CertPool, error) {
 	if len(bundle) == 0 {
 		return nil, nil

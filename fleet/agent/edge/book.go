@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// Names of the values in the ConfigMap. The digest and the count are there for people; what waits is in the book.
+// Names of the values in the ConfigMap. The digest and the count are there for people; what waits
+// is in the book.
 const (
 	bookName     = "book.json.gz"
 	bookCount    = "waiting"
@@ -30,7 +31,8 @@ const (
 
 // book is what the cap remembers. Applications are named by their object names.
 type book struct {
-	Deleted []time.Time          `json:"deleted,omitempty"` // begun within the window and not approved, by the cluster's clock
+	// begun within the window and not approved, by the cluster's clock
+	Deleted []time.Time          `json:"deleted,omitempty"`
 	Granted map[string]time.Time `json:"granted,omitempty"` // may go on to be deleted; since
 	Waiting map[string]time.Time `json:"waiting,omitempty"` // since
 
@@ -41,7 +43,10 @@ func readBook(values map[string][]byte) (book, error) {
 	b := book{approved: string(values[bookApproved])}
 	if len(values[bookName]) > 0 {
 		if err := b.unpack(values[bookName]); err != nil {
-			return book{}, fmt.Errorf("the count of deletions cannot be read, and nothing is deleted until it can: remove %s from the ConfigMap to begin anew: %w", bookName, err)
+			return book{},
+				fmt.Errorf(
+					"the count of deletions cannot be read, and nothing is deleted until it "+
+						"can: remove %s from the ConfigMap to begin anew: %w", bookName, err)
 		}
 	}
 	if b.Granted == nil {
@@ -76,8 +81,11 @@ func (b *book) write(values map[string][]byte) error {
 		delete(values, name)
 	}
 	if len(b.Waiting) > 0 {
-		values[bookCount], values[bookDigest] = []byte(strconv.Itoa(len(b.Waiting))), []byte(b.digest())
-		values[bookNote] = []byte("these deletions wait for the cluster's admin: look at them and approve them with: argosy agent approve-deletions")
+		values[bookCount], values[bookDigest] = []byte(strconv.Itoa(len(b.Waiting))),
+			[]byte(b.digest())
+		values[bookNote] = []byte(
+			"these deletions wait for the cluster's admin: look at them and approve them with: " +
+				"argosy agent approve-deletions")
 	}
 	return nil
 }
@@ -95,11 +103,14 @@ func (b *book) granted(name string) bool { _, ok := b.Granted[name]; return ok }
 
 func (b *book) waits(name string) bool { _, ok := b.Waiting[name]; return ok }
 
-// tidy drops what is over: deletions before the window, and grants and waits of what nobody asks to delete any more (nil: not known). A
-// time in the future is one of a clock that was set back, and counts on.
+// tidy drops what is over: deletions before the window, and grants and waits of what nobody asks to
+// delete any more (nil: not known). A time in the future is one of a clock that was set back, and
+// counts on.
 func (b *book) tidy(now time.Time, asked map[string]bool) bool {
 	before := len(b.Deleted) + len(b.Granted) + len(b.Waiting)
-	b.Deleted = slices.DeleteFunc(b.Deleted, func(at time.Time) bool { return now.Sub(at) >= capWindow })
+	b.Deleted = slices.DeleteFunc(b.Deleted, func(at time.Time) bool {
+		return now.Sub(at) >= capWindow
+	})
 	if asked != nil {
 		over := func(name string, _ time.Time) bool { return !asked[name] }
 		maps.DeleteFunc(b.Granted, over)
@@ -108,7 +119,8 @@ func (b *book) tidy(now time.Time, asked map[string]bool) bool {
 	return len(b.Deleted)+len(b.Granted)+len(b.Waiting) != before
 }
 
-// approve grants what waits if the admin has approved just that, and names it. An approval of something else is dropped.
+// approve grants what waits if the admin has approved just that, and names it. An approval of
+// something else is dropped.
 func (b *book) approve() []string {
 	if b.approved == "" || b.approved != b.digest() {
 		return nil
@@ -120,7 +132,8 @@ func (b *book) approve() []string {
 	return freed
 }
 
-// ask decides about one deletion of a burst, and reports whether it is held and whether the book has changed.
+// ask decides about one deletion of a burst, and reports whether it is held and whether the book
+// has changed.
 func (b *book) ask(name string, burst []string, most int, now time.Time) (held, changed bool) {
 	switch {
 	case b.granted(name):
@@ -200,7 +213,8 @@ func (b *book) held() HeldDeletions {
 // ErrOthersWait says that what waits is no longer what was looked at.
 var ErrOthersWait = errors.New("other deletions wait by now than those that were shown; look again")
 
-// ApproveHeld releases exactly the deletions that have this digest, in the name of by. ErrOthersWait when those are not what waits.
+// ApproveHeld releases exactly the deletions that have this digest, in the name of by.
+// ErrOthersWait when those are not what waits.
 func ApproveHeld(ctx context.Context, cell Cell, digest, by string) error {
 	return change(ctx, cell, func(values map[string][]byte) (bool, error) {
 		b, err := readBook(values)

@@ -16,8 +16,9 @@ import (
 type CapConfig struct {
 	Cell Cell // where the count and what waits are kept: a ConfigMap on the cluster
 	Most int  // Applications deleted within an hour without an approval; below 1: 20
-	// Pending lists the Applications that are asked to be deleted at present, so that a burst is known from its first. While it gives an
-	// error nothing is deleted. Nil: each deletion is judged as it comes.
+	// Pending lists the Applications that are asked to be deleted at present, so that a burst is
+	// known from its first. While it gives an error nothing is deleted. Nil: each deletion is
+	// judged as it comes.
 	Pending func() ([]fleet.ObjectKey, error)
 	Log     *slog.Logger
 	Now     func() time.Time // the cluster's own clock; nil: this machine's. Never the hub's
@@ -30,12 +31,14 @@ const (
 )
 
 // ErrHeld says that a deletion waits for the cluster's admin.
-var ErrHeld = errors.New("the deletion waits for an approval on this cluster: see `argosy agent approve-deletions`")
+var ErrHeld = errors.New(
+	"the deletion waits for an approval on this cluster: see `argosy agent approve-deletions`")
 
-// Cap is an engine that deletes no more Applications within an hour than the cluster's admin allows, whatever the hub asks for. Once there
-// would be more, all that is asked for and not begun waits, and goes on waiting, until the admin approves just that on the cluster:
-// a burst does not trickle through hour by hour. All else passes. The count is on the cluster, written before the deletion, so that it
-// outlives restarts.
+// Cap is an engine that deletes no more Applications within an hour than the cluster's admin
+// allows, whatever the hub asks for. Once there would be more, all that is asked for and not begun
+// waits, and goes on waiting, until the admin approves just that on the cluster: a burst does not
+// trickle through hour by hour. All else passes. The count is on the cluster, written before the
+// deletion, so that it outlives restarts.
 type Cap struct {
 	engine.Engine
 	c CapConfig
@@ -81,8 +84,10 @@ func (c *Cap) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (boo
 	return done, err
 }
 
-// Apply keeps the contract of engine.Engine. What is wanted again waits no longer to be deleted, and no approval of that is left.
-func (c *Cap) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret, lease fleet.Lease) (engine.Outcome, error) {
+// Apply keeps the contract of engine.Engine. What is wanted again waits no longer to be deleted,
+// and no approval of that is left.
+func (c *Cap) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
+	lease fleet.Lease) (engine.Outcome, error) {
 	if row.Key.Kind == fleet.ObjectApplication && c.known(row.Key) {
 		if err := c.withdraw(ctx, row.Key); err != nil {
 			return engine.Outcome{}, err
@@ -96,10 +101,18 @@ func (c *Cap) Watch(ctx context.Context, sink engine.Sink) error {
 	var one sync.Mutex // the contract calls the sink from one goroutine
 	inner := sink
 	if sink.Observe != nil {
-		inner.Observe = func(seen []fleet.Observation) { one.Lock(); defer one.Unlock(); sink.Observe(seen) }
+		inner.Observe = func(seen []fleet.Observation) {
+			one.Lock()
+			defer one.Unlock()
+			sink.Observe(seen)
+		}
 	}
 	if sink.Wake != nil {
-		inner.Wake = func(keys []fleet.ObjectKey) { one.Lock(); defer one.Unlock(); sink.Wake(keys) }
+		inner.Wake = func(keys []fleet.ObjectKey) {
+			one.Lock()
+			defer one.Unlock()
+			sink.Wake(keys)
+		}
 		c.setWake(inner.Wake)
 		defer c.setWake(nil)
 	}
@@ -168,8 +181,8 @@ func (c *Cap) asked() map[string]bool {
 	return asked
 }
 
-// allow decides about one deletion, and stores the decision before it is acted on. What the engine refuses anyway, or has begun already, is
-// not counted.
+// allow decides about one deletion, and stores the decision before it is acted on. What the engine
+// refuses anyway, or has begun already, is not counted.
 func (c *Cap) allow(ctx context.Context, key fleet.ObjectKey, lease fleet.Lease) error {
 	switch {
 	case c.asks(func(b *book) bool { return b.granted(key.Name) }):
@@ -197,7 +210,8 @@ func (c *Cap) allow(ctx context.Context, key fleet.ObjectKey, lease fleet.Lease)
 		return fmt.Errorf("whether it may be deleted cannot be decided: %w", err)
 	}
 	if held {
-		c.c.Log.Warn("deletions wait for the admin of this cluster", "waiting", c.Held(), "most", c.c.Most)
+		c.c.Log.Warn("deletions wait for the admin of this cluster", "waiting", c.Held(), "most",
+			c.c.Most)
 		return ErrHeld
 	}
 	return nil
@@ -272,13 +286,16 @@ func (c *Cap) withdraw(ctx context.Context, key fleet.ObjectKey) error {
 	return nil
 }
 
-// finish drops the grant of a deletion that is proven. That it fails costs nothing but a line in the book, which is tidied later.
+// finish drops the grant of a deletion that is proven. That it fails costs nothing but a line in
+// the book, which is tidied later.
 func (c *Cap) finish(ctx context.Context, key fleet.ObjectKey) {
 	if !c.asks(func(b *book) bool { return b.granted(key.Name) || b.waits(key.Name) }) {
 		return
 	}
-	if err := c.decide(ctx, func(b *book) bool { return b.withdraw(key.Name) }); err != nil && ctx.Err() == nil {
-		c.c.Log.Warn("a deletion that is done is not taken off the list", "object", key.Name, "error", err)
+	if err := c.decide(ctx, func(b *book) bool { return b.withdraw(key.Name) }); err != nil &&
+		ctx.Err() == nil {
+		c.c.Log.Warn("a deletion that is done is not taken off the list", "object", key.Name,
+			"error", err)
 	}
 }
 
@@ -296,6 +313,9 @@ func (c *Cap) Why(key fleet.ObjectKey) (string, bool) {
 	if key.Kind != fleet.ObjectApplication || !c.book.waits(key.Name) {
 		return "", false
 	}
-	return fmt.Sprintf("%d deletions wait for the admin of this cluster, because more than %d Applications would go within an hour; look at them and approve them there with: argosy agent approve-deletions",
+	return fmt.Sprintf(
+		"%d deletions wait for the admin of this cluster, because more than %d Applications "+
+			"would go within an hour; look at them and approve them there with: argosy agent "+
+			"approve-deletions",
 		len(c.book.Waiting), c.c.Most), true
 }

@@ -29,13 +29,15 @@ type plainRenderer struct{}
 func (plainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
 	labels := map[string]string{"app.kubernetes.io/managed-by": "argosy"}
 	annotations := map[string]string{"argosy.dev/engine": string(o.Key.Engine)}
-	body := map[string]any{"kind": o.Key.Kind, "metadata": map[string]any{"name": o.Key.Name, "labels": labels, "annotations": annotations}}
+	body := map[string]any{"kind": o.Key.Kind, "metadata": map[string]any{
+		"name": o.Key.Name, "labels": labels, "annotations": annotations}}
 	switch {
 	case o.Project != nil:
 		labels["argosy.dev/tenant"] = string(o.Project.Tenant)
 		body["spec"] = map[string]any{"sourceRepos": o.Project.SourceRepos}
 	case o.Cluster != nil:
-		labels["argosy.dev/tenant"], labels["argosy.dev/environment"] = string(o.Cluster.ID.Tenant), string(o.Cluster.ID.Name)
+		labels["argosy.dev/tenant"], labels["argosy.dev/environment"] = string(o.Cluster.ID.Tenant),
+			string(o.Cluster.ID.Name)
 		body["data"] = map[string]any{"server": o.Cluster.Server}
 	case o.Repository != nil:
 		labels["argosy.dev/tenant"] = string(o.Repository.ID.Tenant)
@@ -43,7 +45,8 @@ func (plainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 	case o.Application != nil:
 		id := o.Application.ID
 		labels["argosy.dev/tenant"], labels["argosy.dev/environment"], labels["argosy.dev/deployment"] = string(id.Tenant), string(id.Environment), string(id.Deployment)
-		spec := map[string]any{"source": map[string]any{"targetRevision": o.Application.Source.TargetRevision}}
+		spec := map[string]any{
+			"source": map[string]any{"targetRevision": o.Application.Source.TargetRevision}}
 		if o.Application.Sync.Automated {
 			spec["syncPolicy"] = map[string]any{"automated": map[string]any{}}
 		}
@@ -65,7 +68,8 @@ func fakeBench(s *enginetest.Server) *enginetest.Bench {
 	f.Pause = 300 * time.Millisecond
 	var stopped atomic.Bool
 	f.Stopped = func(fleet.TenantName) bool { return stopped.Load() }
-	return &enginetest.Bench{Name: "eu-1", Engine: f, Render: plainRenderer{}, Outside: s, Stop: stopped.Store, Reopen: func(*testing.T) *enginetest.Bench { return fakeBench(s) }}
+	return &enginetest.Bench{Name: "eu-1", Engine: f, Render: plainRenderer{}, Outside: s,
+		Stop: stopped.Store, Reopen: func(*testing.T) *enginetest.Bench { return fakeBench(s) }}
 }
 
 func TestCapKeepsTheContractOfAnEngine(t *testing.T) {
@@ -89,15 +93,22 @@ type capRig struct {
 }
 
 func newCapRig(t *testing.T, applications int) *capRig {
-	r := &capRig{T: t, server: enginetest.NewServer(), cell: newCell(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease: fleet.Lease{Epoch: 1}, woken: make(chan []fleet.ObjectKey, 100)}
+	r := &capRig{T: t, server: enginetest.NewServer(), cell: newCell(),
+		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease: fleet.Lease{Epoch: 1},
+		woken: make(chan []fleet.ObjectKey, 100)}
 	for i := range applications {
-		id := fleet.ApplicationID{Tenant: "acme", Deployment: fleet.DeploymentName(fmt.Sprintf("app-%03d", i)), Environment: "prod"}
-		o := fleet.Object{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: fleet.ApplicationName(id)}, Application: &fleet.Application{ID: id, Name: fleet.ApplicationName(id)}}
+		id := fleet.ApplicationID{
+			Tenant: "acme", Deployment: fleet.DeploymentName(fmt.Sprintf("app-%03d", i)),
+			Environment: "prod"}
+		o := fleet.Object{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
+			Name: fleet.ApplicationName(id)}, Application: &fleet.Application{
+			ID: id, Name: fleet.ApplicationName(id)}}
 		m, err := plainRenderer{}.Render(fleet.EngineSpec{}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.rows = append(r.rows, fleet.Row{Key: o.Key, Tenant: "acme", Environment: "prod", Deployment: id.Deployment, Manifest: m, Deletion: fleet.DeletionOrphan})
+		r.rows = append(r.rows, fleet.Row{Key: o.Key, Tenant: "acme", Environment: "prod",
+			Deployment: id.Deployment, Manifest: m, Deletion: fleet.DeletionOrphan})
 	}
 	return r
 }
@@ -105,7 +116,8 @@ func newCapRig(t *testing.T, applications int) *capRig {
 // start connects the cap, as a process that has just begun.
 func (r *capRig) start() {
 	r.Helper()
-	r.cap = NewCap(r.server.Connect("eu-1"), CapConfig{Cell: r.cell, Most: 20, Log: quiet, Now: func() time.Time { return r.now },
+	r.cap = NewCap(r.server.Connect("eu-1"), CapConfig{Cell: r.cell, Most: 20, Log: quiet,
+		Now:     func() time.Time { return r.now },
 		Pending: func() ([]fleet.ObjectKey, error) { return r.pending, nil }})
 	if _, err := r.cap.Preflight(r.Context()); err != nil {
 		r.Fatal(err)
@@ -113,7 +125,11 @@ func (r *capRig) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	inner := r.cap
-	go func() { done <- inner.Watch(ctx, engine.Sink{Wake: func(keys []fleet.ObjectKey) { r.woken <- keys }}) }()
+	go func() {
+		done <- inner.Watch(ctx, engine.Sink{Wake: func(keys []fleet.ObjectKey) {
+			r.woken <- keys
+		}})
+	}()
 	r.Cleanup(func() { cancel(); <-done })
 	synctest.Wait()
 }
@@ -140,13 +156,16 @@ func (r *capRig) delete(rows ...fleet.Row) (gone, held int) {
 	for _, row := range rows {
 		row.Absent = true
 		for range 2 {
-			if _, err := r.cap.Delete(r.Context(), row, r.lease); err != nil && !errors.Is(err, ErrHeld) {
+			if _, err := r.cap.Delete(r.Context(), row, r.lease); err != nil &&
+				!errors.Is(err, ErrHeld) {
 				r.Fatal(err)
 			}
 		}
 		if !r.server.Exists(row.Key) {
 			gone++
-			r.pending = slices.DeleteFunc(r.pending, func(k fleet.ObjectKey) bool { return k == row.Key })
+			r.pending = slices.DeleteFunc(r.pending, func(k fleet.ObjectKey) bool {
+				return k == row.Key
+			})
 		} else if _, waits := r.cap.Why(row.Key); waits {
 			held++
 		}
@@ -170,7 +189,8 @@ func TestABurstAboveTheCapWaitsAsAWhole(t *testing.T) {
 			r.Fatalf("%d gone, %d held", gone, held)
 		}
 		why, _ := r.cap.Why(r.rows[0].Key)
-		if !strings.Contains(why, "argosy agent approve-deletions") || !strings.Contains(why, "30 deletions") {
+		if !strings.Contains(why, "argosy agent approve-deletions") ||
+			!strings.Contains(why, "30 deletions") {
 			r.Errorf("the text is %q", why)
 		}
 		for range 48 {
@@ -254,7 +274,8 @@ func TestAnApprovalReleasesWhatWaitsAndNothingElse(t *testing.T) {
 		}
 		r.ask(r.rows[30])
 		r.delete(r.rows[30])
-		if err := ApproveHeld(r.Context(), r.cell, seen.Digest, "ada"); !errors.Is(err, ErrOthersWait) {
+		if err := ApproveHeld(r.Context(), r.cell, seen.Digest, "ada"); !errors.Is(err,
+			ErrOthersWait) {
 			r.Fatalf("an approval of what was shown before: %v", err)
 		}
 		seen, _ = ReadHeld(r.Context(), r.cell)
@@ -290,7 +311,8 @@ func TestWhatIsWantedAgainWaitsNoLonger(t *testing.T) {
 		if n := r.cap.Held(); n != 0 {
 			r.Fatalf("%d wait still", n)
 		}
-		if h, _ := ReadHeld(r.Context(), r.cell); len(h.Names) != 0 || r.cell.Value(bookNote) != "" {
+		if h, _ := ReadHeld(r.Context(), r.cell); len(h.Names) != 0 ||
+			r.cell.Value(bookNote) != "" {
 			r.Fatalf("the cluster remembers %d", len(h.Names))
 		}
 		r.ask(r.rows[:3]...)

@@ -17,8 +17,8 @@ import (
 type Cell interface {
 	// Load reads its values. The version is empty when there is no such object.
 	Load(ctx context.Context) (values map[string][]byte, version string, err error)
-	// Swap replaces the values if the object is still at that version; "" makes it if there is none. Otherwise ErrMoved. The new version
-	// is returned.
+	// Swap replaces the values if the object is still at that version; "" makes it if there is
+	// none. Otherwise ErrMoved. The new version is returned.
 	Swap(ctx context.Context, values map[string][]byte, version string) (string, error)
 }
 
@@ -28,8 +28,8 @@ var ErrMoved = errors.New("it was changed since it was read")
 // attempts is how often a change is made anew on what another writer has left.
 const attempts = 8
 
-// change reads a cell, lets f change the values, and stores them, anew if another writer comes between. f reports whether there is
-// anything to store; it may be called several times.
+// change reads a cell, lets f change the values, and stores them, anew if another writer comes
+// between. f reports whether there is anything to store; it may be called several times.
 func change(ctx context.Context, cell Cell, f func(values map[string][]byte) (bool, error)) error {
 	for range attempts {
 		values, version, err := cell.Load(ctx)
@@ -59,7 +59,8 @@ type secretCell struct {
 	namespace, name string
 }
 
-// SecretCell is a Secret. It needs get and update on it by name, and create on secrets of the namespace for the first time.
+// SecretCell is a Secret. It needs get and update on it by name, and create on secrets of the
+// namespace for the first time.
 func SecretCell(client kubernetes.Interface, namespace, name string) Cell {
 	return &secretCell{client, namespace, name}
 }
@@ -79,10 +80,13 @@ func (c *secretCell) Load(ctx context.Context) (map[string][]byte, string, error
 	return s.Data, s.ResourceVersion, nil
 }
 
-func (c *secretCell) Swap(ctx context.Context, values map[string][]byte, version string) (string, error) {
+func (c *secretCell) Swap(ctx context.Context, values map[string][]byte, version string) (string,
+	error) {
 	all := c.client.CoreV1().Secrets(c.namespace)
 	if version == "" {
-		s, err := all.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: c.namespace, Labels: managedBy}, Data: values}, metav1.CreateOptions{})
+		s, err := all.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: c.namespace, Labels: managedBy},
+			Data:       values}, metav1.CreateOptions{})
 		return versionOf(s, c.error(err))
 	}
 	s, err := all.Get(ctx, c.name, metav1.GetOptions{})
@@ -109,8 +113,8 @@ type configMapCell struct {
 	namespace, name string
 }
 
-// ConfigMapCell is a ConfigMap. Values whose name ends in ".gz" are kept as binary data, all others are text. It needs the rights of
-// SecretCell, on configmaps.
+// ConfigMapCell is a ConfigMap. Values whose name ends in ".gz" are kept as binary data, all others
+// are text. It needs the rights of SecretCell, on configmaps.
 func ConfigMapCell(client kubernetes.Interface, namespace, name string) Cell {
 	return &configMapCell{client, namespace, name}
 }
@@ -135,10 +139,12 @@ func (c *configMapCell) Load(ctx context.Context) (map[string][]byte, string, er
 	return values, m.ResourceVersion, nil
 }
 
-func (c *configMapCell) Swap(ctx context.Context, values map[string][]byte, version string) (string, error) {
+func (c *configMapCell) Swap(ctx context.Context, values map[string][]byte, version string) (string,
+	error) {
 	all := c.client.CoreV1().ConfigMaps(c.namespace)
 	if version == "" {
-		fresh := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: c.namespace, Labels: managedBy}}
+		fresh := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: c.namespace, Labels: managedBy}}
 		fill(fresh, values)
 		m, err := all.Create(ctx, fresh, metav1.CreateOptions{})
 		return versionOf(m, c.error(err))
@@ -166,7 +172,8 @@ func fill(m *corev1.ConfigMap, values map[string][]byte) {
 	}
 }
 
-// cellError says which object it is about and, where the API server refuses for want of a right, what to do.
+// cellError says which object it is about and, where the API server refuses for want of a right,
+// what to do.
 func cellError(kind, namespace, name string, err error) error {
 	switch {
 	case err == nil:

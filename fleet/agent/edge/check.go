@@ -16,7 +16,8 @@ const (
 	LevelFail Level = "fail" // it will not work
 )
 
-// Result is one line of `argosy agent join --check`: what was looked at, what was found, and what to do next. All texts are printable.
+// Result is one line of `argosy agent join --check`: what was looked at, what was found, and what
+// to do next. All texts are printable.
 type Result struct {
 	Check  string `json:"check"` // e.g. "dns"
 	Level  Level  `json:"level"`
@@ -43,10 +44,12 @@ type Checks struct {
 	results []Result
 }
 
-// checkTime bounds one check, and is how long a stream is listened to before it counts as held up on its way.
+// checkTime bounds one check, and is how long a stream is listened to before it counts as held up
+// on its way.
 const checkTime = 15 * time.Second
 
-// Run looks at one thing after the other and tells each as it is known. Those that can only fail because an earlier one did are left out.
+// Run looks at one thing after the other and tells each as it is known. Those that can only fail
+// because an earlier one did are left out.
 func (c *Checks) Run(ctx context.Context, tell func(Result)) []Result {
 	c.results = nil
 	say := func(r Result) {
@@ -63,9 +66,11 @@ func (c *Checks) Run(ctx context.Context, tell func(Result)) []Result {
 }
 
 // step runs one check with a limit on its time. It reports whether the next one can be of use.
-func step(ctx context.Context, name string, say func(Result), look func(context.Context) Result) bool {
+func step(ctx context.Context, name string, say func(Result),
+	look func(context.Context) Result) bool {
 	began := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, fmt.Errorf("no answer within %s", checkTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, fmt.Errorf("no answer within %s",
+		checkTime))
 	defer cancel()
 	r := look(ctx)
 	r.Check, r.Millis = name, time.Since(began).Milliseconds()

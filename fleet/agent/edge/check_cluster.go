@@ -36,7 +36,8 @@ func (c *ClusterCheck) run(ctx context.Context, say func(Result)) {
 func (c *ClusterCheck) checkServer(context.Context) Result {
 	version, err := c.Client.Discovery().ServerVersion()
 	if err != nil {
-		return fail("is the kubeconfig, or the Pod's service account, that of the cluster?", "the API server is not reached: %s", plain(err.Error()))
+		return fail("is the kubeconfig, or the Pod's service account, that of the cluster?",
+			"the API server is not reached: %s", plain(err.Error()))
 	}
 	return ok("%s", plain(version.GitVersion))
 }
@@ -52,7 +53,9 @@ func (c *ClusterCheck) checkArgoCD(ctx context.Context) Result {
 		return fail("try again", "Argo CD's kinds cannot be read: %s", plain(err.Error()))
 	}
 	for _, plural := range []string{"applications", "appprojects"} {
-		if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == plural }) {
+		if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+			return r.Name == plural
+		}) {
 			return fail(install, "the cluster does not know Argo CD's kind %s", plural)
 		}
 	}
@@ -62,14 +65,17 @@ func (c *ClusterCheck) checkArgoCD(ctx context.Context) Result {
 	case apierrors.IsNotFound(err):
 		return fail(install, "there is no ConfigMap argocd-cm in namespace %s", ns)
 	case err != nil:
-		return warn("look with the rights of an admin", "whether Argo CD runs in namespace %s cannot be read: %s", ns, plain(err.Error()))
+		return warn("look with the rights of an admin",
+			"whether Argo CD runs in namespace %s cannot be read: %s", ns, plain(err.Error()))
 	}
 	return ok("in namespace %s, %s", ns, c.version(ctx))
 }
 
-// version is that of the image of Argo CD's controller, or, where it has no tag, the one that the controller's label says.
+// version is that of the image of Argo CD's controller, or, where it has no tag, the one that the
+// controller's label says.
 func (c *ClusterCheck) version(ctx context.Context) string {
-	selector := metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=application-controller"}
+	selector := metav1.ListOptions{
+		LabelSelector: "app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=application-controller"}
 	sets, err := c.Client.AppsV1().StatefulSets(c.Install.ArgoCDNamespace).List(ctx, selector)
 	if err == nil {
 		for _, set := range sets.Items {
@@ -105,12 +111,15 @@ func (n need) String() string {
 func (in Install) needs() []need {
 	in = in.withDefaults()
 	var all []need
-	for namespace, rules := range map[string][]rbac.PolicyRule{in.Namespace: in.ownRules(), in.ArgoCDNamespace: in.argoRules(), "": clusterRules()} {
+	for namespace, rules := range map[string][]rbac.PolicyRule{in.Namespace: in.ownRules(),
+		in.ArgoCDNamespace: in.argoRules(), "": clusterRules()} {
 		for _, rule := range rules {
 			all = append(all, spread(namespace, rule)...)
 		}
 	}
-	slices.SortFunc(all, func(a, b need) int { return strings.Compare(a.namespace+a.String(), b.namespace+b.String()) })
+	slices.SortFunc(all, func(a, b need) int {
+		return strings.Compare(a.namespace+a.String(), b.namespace+b.String())
+	})
 	return all
 }
 
@@ -132,15 +141,19 @@ func spread(namespace string, rule rbac.PolicyRule) []need {
 	return all
 }
 
-// checkRights asks for each right of the manifest's Roles whether who runs the check has it: the agent itself, or an admin, who may only grant
-// what is their own.
+// checkRights asks for each right of the manifest's Roles whether who runs the check has it: the
+// agent itself, or an admin, who may only grant what is their own.
 func (c *ClusterCheck) checkRights(ctx context.Context) Result {
 	var missing []string
 	all := c.Install.needs()
 	for _, n := range all {
-		review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorization.ResourceAttributes{
-			Namespace: n.namespace, Group: n.group, Resource: n.resource, Name: n.name, Verb: n.verb}}}
-		answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		review := &authorization.SelfSubjectAccessReview{
+			Spec: authorization.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: &authorization.ResourceAttributes{
+					Namespace: n.namespace, Group: n.group, Resource: n.resource, Name: n.name,
+					Verb: n.verb}}}
+		answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review,
+			metav1.CreateOptions{})
 		if err != nil {
 			return fail("try again", "rights cannot be asked for: %s", plain(err.Error()))
 		}
@@ -151,7 +164,8 @@ func (c *ClusterCheck) checkRights(ctx context.Context) Result {
 	if len(missing) == 0 {
 		return ok("all %d that the agent needs", len(all))
 	}
-	return fail("apply what `argosy agent manifest` prints, as an admin of the cluster", "missing: %s", first(missing, 5))
+	return fail("apply what `argosy agent manifest` prints, as an admin of the cluster",
+		"missing: %s", first(missing, 5))
 }
 
 func first(all []string, most int) string {
@@ -166,12 +180,17 @@ func (c *ClusterCheck) checkPolicy(context.Context) Result {
 	if c.Install.PublicOnly {
 		return ok("not needed: the agent has no right on Secrets of Argo CD")
 	}
-	list, err := c.Client.Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
+	list, err := c.Client.Discovery().ServerResourcesForGroupVersion(
+		"admissionregistration.k8s.io/v1")
 	if err != nil {
 		return warn("look with the rights of an admin", "cannot be read: %s", plain(err.Error()))
 	}
-	if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "validatingadmissionpolicies" }) {
-		return warn("upgrade to Kubernetes 1.30, or use --no-secrets; without it RBAC alone would let the agent write to any Secret of Argo CD's namespace",
+	if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+		return r.Name == "validatingadmissionpolicies"
+	}) {
+		return warn(
+			"upgrade to Kubernetes 1.30, or use --no-secrets; without it RBAC alone would let "+
+				"the agent write to any Secret of Argo CD's namespace",
 			"the API server has no ValidatingAdmissionPolicy")
 	}
 	return ok("the API server can keep the agent from Secrets that are not its own")

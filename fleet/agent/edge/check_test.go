@@ -22,26 +22,31 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// checked runs the checks of the way to a server that answers as a hub would, but for what handle does.
-func checked(t *testing.T, trusted bool, handle func(w http.ResponseWriter, r *http.Request) bool) map[string]Result {
+// checked runs the checks of the way to a server that answers as a hub would, but for what handle
+// does.
+func checked(t *testing.T, trusted bool, handle func(w http.ResponseWriter,
+	r *http.Request) bool) map[string]Result {
 	t.Helper()
 	probe := agent.Probe()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case handle != nil && handle(w, r):
-		case r.URL.Path == agent.PathSnapshot:
-			(&hubDouble{}).refuse(w, http.StatusUnauthorized, agent.Problem{Code: agent.CodeProof})
-		case r.URL.Path == agent.PathProbe:
-			probe.ServeHTTP(w, r)
-		}
-	}))
+	server := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case handle != nil && handle(w, r):
+			case r.URL.Path == agent.PathSnapshot:
+				(&hubDouble{}).refuse(w, http.StatusUnauthorized, agent.Problem{
+					Code: agent.CodeProof})
+			case r.URL.Path == agent.PathProbe:
+				probe.ServeHTTP(w, r)
+			}
+		}))
 	server.EnableHTTP2 = true
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	defer server.Close()
 	settings := Settings{Hub: server.URL}
 	if trusted {
-		settings.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+		settings.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+			Bytes: server.Certificate().Raw})
 	}
 	byName := map[string]Result{}
 	told := 0
@@ -94,7 +99,8 @@ func TestChecksNameWhatIsWrong(t *testing.T) {
 		"a certificate of an unknown authority": {false, nil, "tls", LevelFail, "--ca-file"},
 		"a stream that is gathered":             {true, buffered, "stream", LevelFail, "gathered"},
 		"a clock that is off":                   {true, late, "clock", LevelWarn, "off the hub's"},
-		"a page in the hub's place":             {true, portal, "http", LevelFail, "where a hub asks for a proof"},
+		"a page in the hub's place": {true, portal, "http", LevelFail,
+			"where a hub asks for a proof"},
 	} {
 		r := checked(t, c.trusted, c.handle)[c.check]
 		if r.Level != c.level || !strings.Contains(r.Found, c.want) {
@@ -113,12 +119,16 @@ func TestChecksNameWhatIsWrong(t *testing.T) {
 
 // cluster is an API server in memory that grants all but some verbs.
 func cluster(argo bool, denied ...string) *fake.Clientset {
-	client := fake.NewSimpleClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "argocd", Name: "argocd-cm"}})
+	client := fake.NewSimpleClientset(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "argocd", Name: "argocd-cm"}})
 	client.Resources = []*metav1.APIResourceList{{GroupVersion: "admissionregistration.k8s.io/v1"}}
 	if argo {
-		client.Resources = append(client.Resources, &metav1.APIResourceList{GroupVersion: "argoproj.io/v1alpha1", APIResources: []metav1.APIResource{{Name: "applications"}, {Name: "appprojects"}}})
+		client.Resources = append(client.Resources, &metav1.APIResourceList{
+			GroupVersion: "argoproj.io/v1alpha1", APIResources: []metav1.APIResource{
+				{Name: "applications"}, {Name: "appprojects"}}})
 	}
-	client.PrependReactor("create", "selfsubjectaccessreviews", func(a kubetesting.Action) (bool, runtime.Object, error) {
+	client.PrependReactor("create", "selfsubjectaccessreviews", func(a kubetesting.Action) (bool,
+		runtime.Object, error) {
 		review := a.(kubetesting.CreateAction).GetObject().(*authorization.SelfSubjectAccessReview)
 		at := review.Spec.ResourceAttributes
 		review.Status.Allowed = !slices.Contains(denied, at.Verb+" "+at.Resource)
@@ -130,19 +140,25 @@ func cluster(argo bool, denied ...string) *fake.Clientset {
 func TestChecksOfTheCluster(t *testing.T) {
 	run := func(client *fake.Clientset, in Install) map[string]Result {
 		byName := map[string]Result{}
-		(&ClusterCheck{Client: client, Install: in}).run(context.Background(), func(r Result) { byName[r.Check] = r })
+		(&ClusterCheck{Client: client, Install: in}).run(context.Background(), func(r Result) {
+			byName[r.Check] = r
+		})
 		return byName
 	}
 	good := run(cluster(true), install())
-	if good["argocd"].Level != LevelOK || good["rights"].Level != LevelOK || good["secrets policy"].Level != LevelWarn {
+	if good["argocd"].Level != LevelOK || good["rights"].Level != LevelOK ||
+		good["secrets policy"].Level != LevelWarn {
 		t.Errorf("%+v", good)
 	}
-	if r := run(cluster(true, "patch secrets"), install())["rights"]; r.Level != LevelFail || !strings.Contains(r.Found, "patch secrets in argocd") || strings.Contains(r.Found, "get secrets") {
+	if r := run(cluster(true, "patch secrets"), install())["rights"]; r.Level != LevelFail ||
+		!strings.Contains(r.Found, "patch secrets in argocd") || strings.Contains(r.Found,
+		"get secrets") {
 		t.Errorf("a right that is missing: %+v", r)
 	}
 	public := install()
 	public.PublicOnly = true
-	if all := run(cluster(true, "patch secrets"), public); all["rights"].Level != LevelOK || all["secrets policy"].Level != LevelOK {
+	if all := run(cluster(true, "patch secrets"), public); all["rights"].Level != LevelOK ||
+		all["secrets policy"].Level != LevelOK {
 		t.Errorf("where none is needed: %+v", all)
 	}
 	if r := run(cluster(false), install())["argocd"]; r.Level != LevelFail {
@@ -151,11 +167,17 @@ func TestChecksOfTheCluster(t *testing.T) {
 }
 
 func TestTheCheckNamesArgoCDsVersion(t *testing.T) {
-	labels := map[string]string{"app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/component": "application-controller", "app.kubernetes.io/version": "v3.2.11"}
-	for image, want := range map[string]string{"argoproj/argocd:v2.14.21": ", v2.14.21", "argoproj/argocd@sha256:abc": ", v3.2.11"} {
+	labels := map[string]string{"app.kubernetes.io/part-of": "argocd",
+		"app.kubernetes.io/component": "application-controller",
+		"app.kubernetes.io/version":   "v3.2.11"}
+	for image, want := range map[string]string{"argoproj/argocd:v2.14.21": ", v2.14.21",
+		"argoproj/argocd@sha256:abc": ", v3.2.11"} {
 		client := cluster(true)
-		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "argocd-application-controller", Namespace: "argocd", Labels: labels},
-			Spec: appsv1.StatefulSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}}}
+		set := &appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "argocd-application-controller",
+				Namespace: "argocd", Labels: labels},
+			Spec: appsv1.StatefulSetSpec{Template: corev1.PodTemplateSpec{
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}}}
 		if err := client.Tracker().Add(set); err != nil {
 			t.Fatal(err)
 		}
@@ -168,21 +190,27 @@ func TestTheCheckNamesArgoCDsVersion(t *testing.T) {
 
 func TestCellsKeepTheirContract(t *testing.T) {
 	for name, open := range map[string]func(c *fake.Clientset) Cell{
-		"Secret":    func(c *fake.Clientset) Cell { return SecretCell(c, "argosy-agent", Name) },
-		"ConfigMap": func(c *fake.Clientset) Cell { return ConfigMapCell(c, "argosy-agent", DeletionsName) },
+		"Secret": func(c *fake.Clientset) Cell { return SecretCell(c, "argosy-agent", Name) },
+		"ConfigMap": func(c *fake.Clientset) Cell {
+			return ConfigMapCell(c, "argosy-agent", DeletionsName)
+		},
 	} {
 		client := fake.NewSimpleClientset()
 		cell := open(client)
-		if values, version, err := cell.Load(t.Context()); err != nil || version != "" || values != nil {
+		if values, version, err := cell.Load(t.Context()); err != nil || version != "" ||
+			values != nil {
 			t.Errorf("%s: nothing there: %v %q %v", name, values, version, err)
 		}
-		if _, err := cell.Swap(t.Context(), map[string][]byte{"a": []byte("1"), "b.gz": {0xff, 0}}, ""); err != nil {
+		if _, err := cell.Swap(t.Context(), map[string][]byte{"a": []byte("1"), "b.gz": {0xff, 0}},
+			""); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := cell.Swap(t.Context(), nil, ""); err == nil || !strings.Contains(err.Error(), ErrMoved.Error()) {
+		if _, err := cell.Swap(t.Context(), nil, ""); err == nil || !strings.Contains(err.Error(),
+			ErrMoved.Error()) {
 			t.Errorf("%s: made twice: %v", name, err)
 		}
-		if _, err := cell.Swap(t.Context(), nil, "other"); err == nil || !strings.Contains(err.Error(), ErrMoved.Error()) {
+		if _, err := cell.Swap(t.Context(), nil, "other"); err == nil ||
+			!strings.Contains(err.Error(), ErrMoved.Error()) {
 			t.Errorf("%s: at another version: %v", name, err)
 		}
 		values, _, err := cell.Load(t.Context())

@@ -27,12 +27,14 @@ type access struct {
 
 const (
 	assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-	tokenMargin   = 30 * time.Second // before its end, from which on an access token is not used any more
-	maxAnswer     = 1 << 20          // bytes of an answer that is no snapshot
+	// before its end, from which on an access token is not used any more
+	tokenMargin = 30 * time.Second
+	maxAnswer   = 1 << 20 // bytes of an answer that is no snapshot
 )
 
 // Join swaps a token for an identity. It needs no identity yet.
-func (c *Client) Join(ctx context.Context, keys agent.PrivateKeys, join agent.Join) (agent.Joined, error) {
+func (c *Client) Join(ctx context.Context, keys agent.PrivateKeys, join agent.Join) (agent.Joined,
+	error) {
 	var joined agent.Joined
 	body, err := json.Marshal(join)
 	if err != nil {
@@ -53,7 +55,8 @@ func (c *Client) Join(ctx context.Context, keys agent.PrivateKeys, join agent.Jo
 	return joined, err
 }
 
-// inTime sends what carries a proof, and once more if the hub's clock turns out to be another: the refusal's Date has set ours.
+// inTime sends what carries a proof, and once more if the hub's clock turns out to be another: the
+// refusal's Date has set ours.
 func (c *Client) inTime(send func() error) error {
 	skew, _ := c.clock.Skew()
 	err := send()
@@ -67,12 +70,14 @@ func (c *Client) inTime(send func() error) error {
 }
 
 // proven is a request with its proof.
-func (c *Client) proven(ctx context.Context, method, path string, keys agent.PrivateKeys, token string, statement, body []byte) (*http.Request, error) {
+func (c *Client) proven(ctx context.Context, method, path string, keys agent.PrivateKeys,
+	token string, statement, body []byte) (*http.Request, error) {
 	proof, err := agent.Prove(keys, method, path, token, statement, c.clock.Now())
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, c.base.String()+path,
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
@@ -86,7 +91,8 @@ func (c *Client) proven(ctx context.Context, method, path string, keys agent.Pri
 
 // exchange sends a request within a minute and reads its answer into out.
 func (c *Client) exchange(request *http.Request, out any) error {
-	ctx, cancel := context.WithTimeoutCause(request.Context(), requestTimeout, fmt.Errorf("no answer within %s", requestTimeout))
+	ctx, cancel := context.WithTimeoutCause(request.Context(), requestTimeout,
+		fmt.Errorf("no answer within %s", requestTimeout))
 	defer cancel()
 	answer, err := c.do(request.WithContext(ctx))
 	if err != nil {
@@ -101,17 +107,20 @@ func (c *Client) exchange(request *http.Request, out any) error {
 	case err != nil:
 		return fmt.Errorf("%s %s: %w", request.Method, request.URL.Path, c.reason(ctx, err))
 	case len(body) > maxAnswer:
-		return fmt.Errorf("%s %s: the answer is larger than %d bytes", request.Method, request.URL.Path, maxAnswer)
+		return fmt.Errorf("%s %s: the answer is larger than %d bytes", request.Method,
+			request.URL.Path, maxAnswer)
 	case out == nil:
 		return nil
 	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return fmt.Errorf("%s %s: the answer is not the hub's; is the URL right? (%s)", request.Method, request.URL.Path, plain(err.Error()))
+		return fmt.Errorf("%s %s: the answer is not the hub's; is the URL right? (%s)",
+			request.Method, request.URL.Path, plain(err.Error()))
 	}
 	return nil
 }
 
-// token is an access token that holds for a while yet. One request asks for it, however many need it.
+// token is an access token that holds for a while yet. One request asks for it, however many need
+// it.
 func (c *Client) token(ctx context.Context) (string, error) {
 	select {
 	case c.access.getting <- struct{}{}:
@@ -135,8 +144,8 @@ func (c *Client) forget() {
 	c.access.token = ""
 }
 
-// signIn asks for an access token with the current keys, and with the next ones if those are what the hub knows: the process may have
-// ended between sending them and hearing that they were taken.
+// signIn asks for an access token with the current keys, and with the next ones if those are what
+// the hub knows: the process may have ended between sending them and hearing that they were taken.
 func (c *Client) signIn(ctx context.Context) (string, error) {
 	id := c.keeper.Last()
 	token, err := c.assert(ctx, id.Agent, id.Keys)
@@ -144,7 +153,9 @@ func (c *Client) signIn(ctx context.Context) (string, error) {
 		return token, err
 	}
 	if fresh, ferr := c.keeper.Load(ctx); ferr == nil && fresh.Agent != id.Agent {
-		return "", &Ended{Code: agent.CodeSuperseded, Message: "the cluster has joined anew meanwhile; this process ends, so that the next one begins with the new identity"}
+		return "", &Ended{Code: agent.CodeSuperseded,
+			Message: "the cluster has joined anew meanwhile; this process ends, so that the " +
+				"next one begins with the new identity"}
 	}
 	if id.Next.IsZero() {
 		return "", fmt.Errorf("%w; the hub does not know this agent by its key: %s", err, joinAnew)
@@ -154,7 +165,8 @@ func (c *Client) signIn(ctx context.Context) (string, error) {
 		return "", nerr
 	}
 	now := c.clock.Now()
-	_, err = c.keeper.promote(ctx, id.Next.Public().Thumb(), now, now.Add(id.ExpiresAt.Sub(id.IssuedAt)))
+	_, err = c.keeper.promote(ctx, id.Next.Public().Thumb(), now,
+		now.Add(id.ExpiresAt.Sub(id.IssuedAt)))
 	return token, err
 }
 
@@ -166,8 +178,10 @@ func (c *Client) assert(ctx context.Context, id string, keys agent.PrivateKeys) 
 		if err != nil {
 			return err
 		}
-		form := url.Values{"grant_type": {"client_credentials"}, "client_assertion_type": {assertionType}, "client_assertion": {assertion}}
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.String()+agent.PathToken, strings.NewReader(form.Encode()))
+		form := url.Values{"grant_type": {"client_credentials"}, "client_assertion_type": {
+			assertionType}, "client_assertion": {assertion}}
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost,
+			c.base.String()+agent.PathToken, strings.NewReader(form.Encode()))
 		if err != nil {
 			return fmt.Errorf("POST %s: %w", agent.PathToken, err)
 		}
@@ -179,7 +193,9 @@ func (c *Client) assert(ctx context.Context, id string, keys agent.PrivateKeys) 
 		return "", err
 	}
 	if got.AccessToken == "" || !strings.EqualFold(got.TokenType, "DPoP") || got.ExpiresIn <= 0 {
-		return "", errors.New("POST " + agent.PathToken + ": the answer holds no access token that is bound to a key")
+		return "",
+			errors.New("POST " + agent.PathToken +
+				": the answer holds no access token that is bound to a key")
 	}
 	life := time.Duration(got.ExpiresIn) * time.Second
 	c.access.mu.Lock()
@@ -188,8 +204,10 @@ func (c *Client) assert(ctx context.Context, id string, keys agent.PrivateKeys) 
 	return got.AccessToken, nil
 }
 
-// authorized sends what make returns for an access token, and once more with a new token, and in the hub's time, if it was refused.
-func (c *Client) authorized(ctx context.Context, send func(token string, keys agent.PrivateKeys) error) error {
+// authorized sends what make returns for an access token, and once more with a new token, and in
+// the hub's time, if it was refused.
+func (c *Client) authorized(ctx context.Context,
+	send func(token string, keys agent.PrivateKeys) error) error {
 	for again := false; ; again = true {
 		token, err := c.token(ctx)
 		if err != nil {
@@ -219,14 +237,18 @@ func (c *Client) post(ctx context.Context, path string, in, out any) error {
 			return err
 		}
 		request.Header.Set("Content-Type", "application/json")
-		agent.Session{Protocol: agent.Protocol, Instance: c.instance, Version: c.version}.Set(request.Header) // which process reports: the lease is one's
+		// which process reports: the lease is one's
+		agent.Session{Protocol: agent.Protocol, Instance: c.instance, Version: c.version}.Set(
+			request.Header)
 		return c.exchange(request, out)
 	})
 }
 
 // get opens a snapshot or a stream. What it returns is the caller's to close.
-func (c *Client) get(ctx context.Context, path, accept string, epoch, cursor int64) (body io.ReadCloser, err error) {
-	session := agent.Session{Protocol: agent.Protocol, Instance: c.instance, Epoch: epoch, Version: c.version, Cursor: cursor}
+func (c *Client) get(ctx context.Context, path, accept string, epoch,
+	cursor int64) (body io.ReadCloser, err error) {
+	session := agent.Session{Protocol: agent.Protocol, Instance: c.instance, Epoch: epoch,
+		Version: c.version, Cursor: cursor}
 	err = c.authorized(ctx, func(token string, keys agent.PrivateKeys) error {
 		request, err := c.proven(ctx, http.MethodGet, path, keys, token, session.Bytes(), nil)
 		if err != nil {
@@ -251,7 +273,10 @@ func (c *Client) opened(request *http.Request, accept string) (io.ReadCloser, er
 	}
 	if kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";"); kind != accept {
 		answer.Body.Close()
-		return nil, fmt.Errorf("GET %s: the answer is %s and not %s; does a proxy answer in the hub's place?", request.URL.Path, plain(kind), accept)
+		return nil,
+			fmt.Errorf(
+				"GET %s: the answer is %s and not %s; does a proxy answer in the hub's place?",
+				request.URL.Path, plain(kind), accept)
 	}
 	return answer.Body, nil
 }

@@ -15,13 +15,17 @@ import (
 )
 
 func TestHubURLs(t *testing.T) {
-	for _, good := range []string{"https://hub.example.com", "https://hub.example.com:8443/", "https://example.com/argosy"} {
+	for _, good := range []string{"https://hub.example.com", "https://hub.example.com:8443/",
+		"https://example.com/argosy"} {
 		if _, err := ParseHub(good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
-	for _, bad := range []string{"", "hub.example.com", "http://hub.example.com", "HTTP://hub.example.com", "ftp://hub", "https://", "https://:443", "https://ada:canary-1@hub.example.com", "https://hub.example.com?insecure=true",
-		"https://hub.example.com?", "https://hub.example.com#x", "https://hub.example.com/a/../b", "https://hub.example.com//x", "https://hub.example.com/%2e%2e", "unix:///x"} {
+	for _, bad := range []string{"", "hub.example.com", "http://hub.example.com",
+		"HTTP://hub.example.com", "ftp://hub", "https://", "https://:443",
+		"https://ada:canary-1@hub.example.com", "https://hub.example.com?insecure=true",
+		"https://hub.example.com?", "https://hub.example.com#x", "https://hub.example.com/a/../b",
+		"https://hub.example.com//x", "https://hub.example.com/%2e%2e", "unix:///x"} {
 		if _, err := ParseHub(bad); err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -31,7 +35,8 @@ func TestHubURLs(t *testing.T) {
 // refusedJoin tries to join and returns what is said; the hub must not have been asked anything.
 func refusedJoin(t *testing.T, h *hubDouble, ca []byte) string {
 	t.Helper()
-	client, err := NewClient(Settings{Hub: testHub, CA: ca, Version: "v1", Log: quiet}, NewKeeper(newCell()))
+	client, err := NewClient(Settings{Hub: testHub, CA: ca, Version: "v1", Log: quiet},
+		NewKeeper(newCell()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,22 +84,26 @@ func TestAnInterceptorIsNamed(t *testing.T) {
 		h := newHub(t)
 		h.ca, h.caKey = authority(t, "Corp TLS Inspection")
 		other, _ := authority(t, "the hub's own")
-		text := refusedJoin(t, h, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Raw}))
-		if !strings.Contains(text, `"Corp TLS Inspection"`) || !strings.Contains(text, "--ca-file") {
+		text := refusedJoin(t, h,
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Raw}))
+		if !strings.Contains(text, `"Corp TLS Inspection"`) ||
+			!strings.Contains(text, "--ca-file") {
 			t.Error(text)
 		}
 	})
 }
 
 func TestARedirectIsNotFollowed(t *testing.T) {
-	for _, to := range []string{"https://evil.example.net" + agent.PathJoin, "http://hub.example.com" + agent.PathJoin, "/elsewhere"} {
+	for _, to := range []string{"https://evil.example.net" + agent.PathJoin,
+		"http://hub.example.com" + agent.PathJoin, "/elsewhere"} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHub(t)
 			h.order(func(w http.ResponseWriter, r *http.Request) bool {
 				http.Redirect(w, r, to, http.StatusTemporaryRedirect)
 				return true
 			})
-			client, err := NewClient(Settings{Hub: testHub, CA: h.bundle(), Version: "v1", Log: quiet}, NewKeeper(newCell()))
+			client, err := NewClient(Settings{Hub: testHub, CA: h.bundle(), Version: "v1",
+				Log: quiet}, NewKeeper(newCell()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +151,8 @@ func (s *site) acknowledge(name string) {
 	if !ok {
 		s.Fatalf("no row %s", name)
 	}
-	if err := s.f.Acknowledge(s.Context(), s.lease, []fleet.Ack{{Key: row.Key, Seq: row.Seq, State: fleet.ApplyApplied}}); err != nil {
+	if err := s.f.Acknowledge(s.Context(), s.lease, []fleet.Ack{
+		{Key: row.Key, Seq: row.Seq, State: fleet.ApplyApplied}}); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -185,7 +195,8 @@ func TestKeysAreRotatedAfterAThirdOfTheirLife(t *testing.T) {
 			t.Fatal("too early")
 		}
 		wait(2 * time.Minute)
-		if h.known().Thumb() == first || s.keeper.Last().Keys.Public().Thumb() != h.known().Thumb() {
+		if h.known().Thumb() == first ||
+			s.keeper.Last().Keys.Public().Thumb() != h.known().Thumb() {
 			t.Fatal("not rotated")
 		}
 		h.put(object("one"))
@@ -213,7 +224,8 @@ func TestARotationThatDiesAtAnyStepGoesOn(t *testing.T) {
 				}
 				return nil
 			}
-			h.order(func(w http.ResponseWriter, r *http.Request) bool { // the answer to the new keys is lost
+			// the answer to the new keys is lost
+			h.order(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Path != agent.PathKeys || !crash() {
 					return false
 				}
@@ -286,7 +298,8 @@ func TestPausesDoubleAreSpreadAndKeepWhatTheHubAsksFor(t *testing.T) {
 	if len(spread) < 25 {
 		t.Error("all agents return at once")
 	}
-	if d := pause(1, &Refusal{After: retryAfter(http.Header{"Retry-After": {"99999999"}})}); d > 2*longestPause {
+	if d := pause(1,
+		&Refusal{After: retryAfter(http.Header{"Retry-After": {"99999999"}})}); d > 2*longestPause {
 		t.Errorf("a hub may send an agent away for %s", d)
 	}
 }
@@ -294,7 +307,8 @@ func TestPausesDoubleAreSpreadAndKeepWhatTheHubAsksFor(t *testing.T) {
 func TestARefusalIsPrintableAndShort(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.order(func(w http.ResponseWriter, _ *http.Request) bool {
-			h.refuse(w, 400, agent.Problem{Code: "x\nforged log line", Detail: strings.Repeat("<b>\x1b[31m", 10000)})
+			h.refuse(w, 400, agent.Problem{Code: "x\nforged log line",
+				Detail: strings.Repeat("<b>\x1b[31m", 10000)})
 			return true
 		})
 		_, err := s.client.Snapshot(t.Context(), 0)

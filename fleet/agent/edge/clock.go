@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// Clock is the hub's time as it was last heard, carried on by this machine's monotonic clock. Until then it is this machine's. A jump of
-// the wall clock here changes nothing.
+// Clock is the hub's time as it was last heard, carried on by this machine's monotonic clock. Until
+// then it is this machine's. A jump of the wall clock here changes nothing.
 type Clock struct {
 	mu    sync.Mutex
 	heard time.Time // by the hub
 	at    time.Time // by us, monotonic
 }
 
-// slack is how far Date may lie from what the clock says without moving it: it has whole seconds and was some time on its way.
+// slack is how far Date may lie from what the clock says without moving it: it has whole seconds
+// and was some time on its way.
 const slack = 3 * time.Second
 
 // Now is the hub's time.

@@ -1,6 +1,7 @@
-// Package edge is the agent's side of pull mode: what a process on a cluster behind a firewall needs to be that cluster's own engine
-// worker. It holds the identity, the connection to the hub, the rows as they were last heard, what is still to be reported, a limit on
-// deletions that is the cluster's own, and what an admin applies and checks there.
+// Package edge is the agent's side of pull mode: what a process on a cluster behind a firewall
+// needs to be that cluster's own engine worker. It holds the identity, the connection to the hub,
+// the rows as they were last heard, what is still to be reported, a limit on deletions that is the
+// cluster's own, and what an admin applies and checks there.
 //
 //	Keeper    the keys and the agent's ID, in one Secret on the cluster
 //	Client    requests to the hub, each proven by the key

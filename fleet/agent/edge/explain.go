@@ -10,20 +10,25 @@ import (
 	"time"
 )
 
-// explain says what is wrong with a connection in the words of who can mend it. What is not about TLS, names or the network comes back as
-// it is.
+// explain says what is wrong with a connection in the words of who can mend it. What is not about
+// TLS, names or the network comes back as it is.
 func explain(host string, err error) error {
 	var refused *tls.CertificateVerificationError
 	if errors.As(err, &refused) && len(refused.UnverifiedCertificates) > 0 {
-		return fmt.Errorf("%s; %s", certificateProblem(host, refused.UnverifiedCertificates[0], refused.Err), notTrusted)
+		return fmt.Errorf("%s; %s", certificateProblem(host, refused.UnverifiedCertificates[0],
+			refused.Err), notTrusted)
 	}
 	var record tls.RecordHeaderError
 	if errors.As(err, &record) {
-		return fmt.Errorf("%s does not speak TLS on this port; is it the port of plain http, or a proxy that has to be named with --proxy?", host)
+		return fmt.Errorf(
+			"%s does not speak TLS on this port; is it the port of plain http, or a proxy that "+
+				"has to be named with --proxy?", host)
 	}
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
-		return fmt.Errorf("the name %s is not resolved: %s; ask whoever runs the cluster's DNS, or name a proxy with --proxy", plain(dns.Name), dnsReason(dns))
+		return fmt.Errorf(
+			"the name %s is not resolved: %s; ask whoever runs the cluster's DNS, or name a "+
+				"proxy with --proxy", plain(dns.Name), dnsReason(dns))
 	}
 	return err
 }
@@ -37,21 +42,30 @@ func certificateProblem(host string, cert *x509.Certificate, err error) string {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &name):
-		return fmt.Sprintf("the certificate that %s shows is for %s: the URL is wrong, or something else answers in its place", host, names(cert))
+		return fmt.Sprintf(
+			"the certificate that %s shows is for %s: the URL is wrong, or something else "+
+				"answers in its place", host, names(cert))
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return expiry(host, cert)
 	case errors.As(err, &unknown):
-		return fmt.Sprintf("the certificate of %s is issued by %q, which is not trusted here; is there a TLS-inspecting proxy? give its CA with --ca-file", host, issuer(cert))
+		return fmt.Sprintf(
+			"the certificate of %s is issued by %q, which is not trusted here; is there a "+
+				"TLS-inspecting proxy? give its CA with --ca-file", host, issuer(cert))
 	}
-	return fmt.Sprintf("the certificate of %s (issued by %q) does not hold: %s", host, issuer(cert), plain(err.Error()))
+	return fmt.Sprintf("the certificate of %s (issued by %q) does not hold: %s", host, issuer(cert),
+		plain(err.Error()))
 }
 
 func expiry(host string, cert *x509.Certificate) string {
 	now := time.Now()
 	if now.Before(cert.NotBefore) {
-		return fmt.Sprintf("the certificate of %s is valid from %s on, and here it is %s: is the clock of this machine wrong?", host, stamp(cert.NotBefore), stamp(now))
+		return fmt.Sprintf(
+			"the certificate of %s is valid from %s on, and here it is %s: is the clock of this "+
+				"machine wrong?", host, stamp(cert.NotBefore), stamp(now))
 	}
-	return fmt.Sprintf("the certificate of %s has expired on %s (here it is %s): whoever runs the hub has to renew it", host, stamp(cert.NotAfter), stamp(now))
+	return fmt.Sprintf(
+		"the certificate of %s has expired on %s (here it is %s): whoever runs the hub has to "+
+			"renew it", host, stamp(cert.NotAfter), stamp(now))
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -30,12 +30,15 @@ type FollowerConfig struct {
 	Wake    func()                                     // rows or syncs may have changed
 	Rotated func(tenant fleet.TenantName, name string) // the content of a credential has changed
 	Stopped func()                                     // the emergency stops may have changed
-	Opened  func(agent.Hello)                          // a session begins; what the hub declares may have changed
-	Held    func(fleet.ObjectKey) (string, bool)       // why the deletion of an object waits for the cluster's admin, if it does
-	Local   func() Local
+	// a session begins; what the hub declares may have changed
+	Opened func(agent.Hello)
+	// why the deletion of an object waits for the cluster's admin, if it does
+	Held  func(fleet.ObjectKey) (string, bool)
+	Local func() Local
 }
 
-// ErrNotRead says that no complete snapshot was read yet: nothing is known, least of all that something is gone.
+// ErrNotRead says that no complete snapshot was read yet: nothing is known, least of all that
+// something is gone.
 var ErrNotRead = errors.New("the hub's snapshot is not read yet")
 
 var (
@@ -43,8 +46,9 @@ var (
 	errRaise = errors.New("a session with a higher epoch is needed")
 )
 
-// Follower keeps the agent's rows as the hub has them, in memory, and answers a worker (reconciler.Worker) from it: it is its Rows, Leases,
-// Secrets and StopReader. Through an outage it stays as it was last heard. Its methods may be called at the same time.
+// Follower keeps the agent's rows as the hub has them, in memory, and answers a worker
+// (reconciler.Worker) from it: it is its Rows, Leases, Secrets and StopReader. Through an outage it
+// stays as it was last heard. Its methods may be called at the same time.
 type Follower struct {
 	FollowerConfig
 	Outbox *Outbox
@@ -77,18 +81,21 @@ func NewFollower(c FollowerConfig) *Follower {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	f := &Follower{FollowerConfig: c, Outbox: NewOutbox(), syncStates: map[string]fleet.OperationState{}, changed: make(chan struct{})}
+	f := &Follower{FollowerConfig: c, Outbox: NewOutbox(),
+		syncStates: map[string]fleet.OperationState{}, changed: make(chan struct{})}
 	f.Outbox.Taken = f.taken
 	return f
 }
 
-// Run follows the hub, sends what is to be reported and replaces the keys in time, until ctx ends or somebody has to do something: then
-// the error is an *Ended whose text says what.
+// Run follows the hub, sends what is to be reported and replaces the keys in time, until ctx ends
+// or somebody has to do something: then the error is an *Ended whose text says what.
 func (f *Follower) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup
-	for _, part := range []func(context.Context) error{f.follow, func(ctx context.Context) error { return f.Outbox.Run(ctx, f.Client) }, f.keepKeys} {
+	for _, part := range []func(context.Context) error{f.follow, func(ctx context.Context) error {
+		return f.Outbox.Run(ctx, f.Client)
+	}, f.keepKeys} {
 		all.Go(func() { cancel(part(ctx)) })
 	}
 	all.Wait()
@@ -158,7 +165,8 @@ func (f *Follower) follow(ctx context.Context) error {
 		}
 		failures, anew = failures+1, false
 		d := pause(failures, err)
-		f.Log.Info("not connected to the hub; the last state stays in force", "reason", err, "again in", d.Round(time.Millisecond))
+		f.Log.Info("not connected to the hub; the last state stays in force", "reason", err,
+			"again in", d.Round(time.Millisecond))
 		sleep(ctx, d)
 	}
 	return context.Cause(ctx)
@@ -196,7 +204,8 @@ func (f *Follower) session(ctx context.Context) error {
 	}
 }
 
-// begin says what the next session is to be opened with. The floor is below our own epoch, so that the same process keeps it.
+// begin says what the next session is to be opened with. The floor is below our own epoch, so that
+// the same process keeps it.
 func (f *Follower) begin(cut context.CancelCauseFunc) (floor, cursor int64, whole bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -204,17 +213,21 @@ func (f *Follower) begin(cut context.CancelCauseFunc) (floor, cursor int64, whol
 	return max(f.floor, f.hello.Epoch-1), f.cursor, f.mirror == nil || f.stale
 }
 
-// open takes a hello. A snapshot counts only with the epoch of the session that follows it; and without one, the session must go on where
-// the last one ended.
+// open takes a hello. A snapshot counts only with the epoch of the session that follows it; and
+// without one, the session must go on where the last one ended.
 func (f *Follower) open(hello agent.Hello, snapshot *agent.Snapshot, cursor int64) error {
 	if hello.Protocol < agent.Oldest {
-		return &Refusal{Code: agent.CodeProtocol, Message: fmt.Sprintf("the hub speaks protocol %d; this agent needs %d: upgrade the hub first", hello.Protocol, agent.Oldest)}
+		return &Refusal{Code: agent.CodeProtocol,
+			Message: fmt.Sprintf(
+				"the hub speaks protocol %d; this agent needs %d: upgrade the hub first",
+				hello.Protocol, agent.Oldest)}
 	}
 	if err := f.install(hello, snapshot, cursor); err != nil {
 		return err
 	}
 	f.Outbox.session(hello.Epoch, hello.ReportSeq)
-	f.Log.Info("connected to the hub", "engine", hello.Engine, "epoch", hello.Epoch, "hub", plain(hello.Hub))
+	f.Log.Info("connected to the hub", "engine", hello.Engine, "epoch", hello.Epoch, "hub",
+		plain(hello.Hub))
 	if f.Opened != nil {
 		f.Opened(hello)
 	}
@@ -226,11 +239,14 @@ func (f *Follower) open(hello agent.Hello, snapshot *agent.Snapshot, cursor int6
 func (f *Follower) install(hello agent.Hello, snapshot *agent.Snapshot, cursor int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	raised := f.floor >= f.hello.Epoch && hello.Epoch > f.floor // that the epoch is another is our own wish
+	// that the epoch is another is our own wish
+	raised := f.floor >= f.hello.Epoch && hello.Epoch > f.floor
 	switch {
 	case hello.Engine != f.engineLocked():
-		return fmt.Errorf("the hub takes this agent for engine %q and not %q; join again", plain(string(hello.Engine)), f.engineLocked())
-	case hello.Cursor < cursor, snapshot != nil && snapshot.Epoch != hello.Epoch, snapshot == nil && hello.Epoch != f.hello.Epoch && !raised:
+		return fmt.Errorf("the hub takes this agent for engine %q and not %q; join again",
+			plain(string(hello.Engine)), f.engineLocked())
+	case hello.Cursor < cursor, snapshot != nil && snapshot.Epoch != hello.Epoch, snapshot == nil &&
+		hello.Epoch != f.hello.Epoch && !raised:
 		f.stale = f.mirror != nil
 		return errAnew
 	}
@@ -239,7 +255,10 @@ func (f *Follower) install(hello agent.Hello, snapshot *agent.Snapshot, cursor i
 	}
 	f.hello, f.misplaced = hello, nil
 	if ns := hello.ArgoCD.Namespace; ns != "" && ns != f.Namespace {
-		f.misplaced = fmt.Errorf("the declaration names Argo CD's namespace %q, this agent was installed for %q and does nothing; correct the one, or install the agent with --argocd-namespace", plain(ns), f.Namespace)
+		f.misplaced = fmt.Errorf(
+			"the declaration names Argo CD's namespace %q, this agent was installed for %q and "+
+				"does nothing; correct the one, or install the agent with --argocd-namespace",
+			plain(ns), f.Namespace)
 	}
 	f.tellLocked()
 	return nil
@@ -252,7 +271,8 @@ func (f *Follower) engineLocked() fleet.EngineName {
 	return f.Client.keeper.Last().Engine
 }
 
-// replaceLocked puts a complete snapshot in the place of what was known. What it leaves out is no longer a row, and stays on the cluster.
+// replaceLocked puts a complete snapshot in the place of what was known. What it leaves out is no
+// longer a row, and stays on the cluster.
 func (f *Follower) replaceLocked(engine fleet.EngineName, s *agent.Snapshot) {
 	if f.mirror != nil {
 		f.generation++
@@ -301,7 +321,8 @@ func (f *Follower) take(event Event) error {
 }
 
 func unreadable(event Event, err error) error {
-	return fmt.Errorf("message %s of the stream cannot be read: %s", plain(event.Name), plain(err.Error()))
+	return fmt.Errorf("message %s of the stream cannot be read: %s", plain(event.Name),
+		plain(err.Error()))
 }
 
 func (f *Follower) takeRows(rows agent.Rows, cursor bool) error {
@@ -374,7 +395,8 @@ func (f *Follower) keepKeys(ctx context.Context) error {
 	for failures := 0; ; {
 		left := f.Client.keeper.Last().RotateAt().Sub(f.Client.clock.Now())
 		if left > 0 {
-			if !sleep(ctx, min(left, time.Hour)) { // the clock is the hub's, and may be heard anew meanwhile
+			// the clock is the hub's, and may be heard anew meanwhile
+			if !sleep(ctx, min(left, time.Hour)) {
 				return context.Cause(ctx)
 			}
 			continue
@@ -390,7 +412,8 @@ func (f *Follower) keepKeys(ctx context.Context) error {
 			return err
 		}
 		failures++
-		f.Log.Warn("the agent's keys are not replaced; it is tried again", "error", err, "until", f.Client.keeper.Last().ExpiresAt)
+		f.Log.Warn("the agent's keys are not replaced; it is tried again", "error", err, "until",
+			f.Client.keeper.Last().ExpiresAt)
 		if !sleep(ctx, pause(failures+6, err)) {
 			return context.Cause(ctx)
 		}

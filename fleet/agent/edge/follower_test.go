@@ -15,7 +15,9 @@ import (
 func TestAnAgentReadsASnapshotAndThenWhatChanges(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.put(object("one"))
-		if err := s.f.RowHeads(t.Context(), testEngine, func(fleet.RowHead) error { return nil }); !errors.Is(err, ErrNotRead) {
+		if err := s.f.RowHeads(t.Context(), testEngine, func(fleet.RowHead) error {
+			return nil
+		}); !errors.Is(err, ErrNotRead) {
 			t.Fatalf("before the snapshot: %v", err)
 		}
 		if _, held, _ := s.f.Acquire(t.Context(), "l", "h", time.Minute); held {
@@ -92,10 +94,23 @@ func TestAHalfOpenConnectionIsNoticed(t *testing.T) {
 func TestASnapshotThatIsNotWholeChangesNothing(t *testing.T) {
 	whole := func(s *agent.Snapshot) { s.Digest = agent.Digest(s) }
 	for name, spoil := range map[string]func(s *agent.Snapshot, text *string){
-		"cut at 60 %":        func(_ *agent.Snapshot, text *string) { *text = (*text)[:len(*text)*6/10] },
-		"not complete":       func(s *agent.Snapshot, text *string) { s.Complete = false; whole(s); *text = "" },
-		"a row left out":     func(s *agent.Snapshot, text *string) { s.Rows = s.Rows[1:]; *text = "" },
-		"of another epoch":   func(s *agent.Snapshot, text *string) { s.Epoch--; whole(s); *text = "" },
+		"cut at 60 %": func(_ *agent.Snapshot, text *string) {
+			*text = (*text)[:len(*text)*6/10]
+		},
+		"not complete": func(s *agent.Snapshot, text *string) {
+			s.Complete = false
+			whole(s)
+			*text = ""
+		},
+		"a row left out": func(s *agent.Snapshot, text *string) {
+			s.Rows = s.Rows[1:]
+			*text = ""
+		},
+		"of another epoch": func(s *agent.Snapshot, text *string) {
+			s.Epoch--
+			whole(s)
+			*text = ""
+		},
 		"something after it": func(_ *agent.Snapshot, text *string) { *text += "{}" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +126,8 @@ func TestASnapshotThatIsNotWholeChangesNothing(t *testing.T) {
 					}
 					var snapshot agent.Snapshot
 					h.set(func() {
-						snapshot = agent.Snapshot{Epoch: h.epoch, Cursor: h.cursor, Complete: true, Rows: []agent.Row{h.rows["Application/one"], h.rows["Application/two"]}}
+						snapshot = agent.Snapshot{Epoch: h.epoch, Cursor: h.cursor, Complete: true,
+							Rows: []agent.Row{h.rows["Application/one"], h.rows["Application/two"]}}
 					})
 					whole(&snapshot)
 					text := encode(t, snapshot)
@@ -124,7 +140,9 @@ func TestASnapshotThatIsNotWholeChangesNothing(t *testing.T) {
 				})
 				s.run()
 				wait(10 * time.Minute)
-				if err := s.f.RowHeads(t.Context(), testEngine, func(fleet.RowHead) error { return nil }); !errors.Is(err, ErrNotRead) {
+				if err := s.f.RowHeads(t.Context(), testEngine, func(fleet.RowHead) error {
+					return nil
+				}); !errors.Is(err, ErrNotRead) {
 					t.Fatalf("something of it was read: %v", err)
 				}
 				h.set(func() { h.fault = nil })
@@ -187,7 +205,8 @@ func TestRaiseEpochOpensAHigherSession(t *testing.T) {
 		}
 		h.listener.cut(false)
 		wait(time.Minute)
-		if held, _ := s.f.Renew(t.Context(), raised, time.Minute); !held || h.asked(agent.PathSnapshot) != 1 {
+		if held, _ := s.f.Renew(t.Context(), raised, time.Minute); !held ||
+			h.asked(agent.PathSnapshot) != 1 {
 			t.Error("a reconnect raises it again, or reads everything")
 		}
 	})
@@ -215,8 +234,10 @@ func TestWhatIsNotUnderstoodIsLeftAloneAndSaid(t *testing.T) {
 		if rows := s.rows(); len(rows) != 1 || rows["five"].Absent {
 			t.Fatalf("rows %v", rows)
 		}
-		for name, want := range map[string]string{"one": "unknown operation", "two": "unknown kind", "policy": "unknown deletion policy", "three": "hash", "four": "kube-system"} {
-			if ack, ok := h.ack(name); !ok || ack.State != fleet.ApplyFailed || ack.Removed || !strings.Contains(ack.Message, want) {
+		for name, want := range map[string]string{"one": "unknown operation", "two": "unknown kind",
+			"policy": "unknown deletion policy", "three": "hash", "four": "kube-system"} {
+			if ack, ok := h.ack(name); !ok || ack.State != fleet.ApplyFailed || ack.Removed ||
+				!strings.Contains(ack.Message, want) {
 				t.Errorf("%s: %+v", name, ack)
 			}
 		}
@@ -243,7 +264,8 @@ func TestARemovedRowIsForgottenOnceTheHubKnows(t *testing.T) {
 		s.follow()
 		key := fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: "one"}
 		h.set(func() { h.fault = unavailable(agent.PathStatus) })
-		if err := s.f.Acknowledge(t.Context(), s.lease, []fleet.Ack{{Key: key, Seq: row.Seq, State: fleet.ApplyDeleting, Removed: true}}); err != nil {
+		if err := s.f.Acknowledge(t.Context(), s.lease, []fleet.Ack{
+			{Key: key, Seq: row.Seq, State: fleet.ApplyDeleting, Removed: true}}); err != nil {
 			t.Fatal(err)
 		}
 		wait(5 * time.Minute)
@@ -271,7 +293,8 @@ func TestACredentialOpensForItsRowAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		secret := fleet.NewSecret(map[string][]byte{"password": []byte("canary-1")})
 		sealed := func(row agent.Row, about string, secret fleet.Secret) agent.Row {
-			text, err := agent.Seal(h.known(), fleet.ObjectKey{Engine: testEngine, Kind: row.Kind, Name: about}, secret)
+			text, err := agent.Seal(h.known(), fleet.ObjectKey{Engine: testEngine, Kind: row.Kind,
+				Name: about}, secret)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,44 +302,58 @@ func TestACredentialOpensForItsRowAlone(t *testing.T) {
 			return row
 		}
 		own, moved, missing := object("own"), object("moved"), object("missing")
-		own.Kind, moved.Kind, missing.Kind = fleet.ObjectRepository, fleet.ObjectRepository, fleet.ObjectRepository
+		own.Kind, moved.Kind, missing.Kind = fleet.ObjectRepository, fleet.ObjectRepository,
+			fleet.ObjectRepository
 		own = h.put(sealed(own, "own", secret))
 		h.put(sealed(moved, "own", secret))
-		missing.Credential = &agent.Credential{Tenant: "acme", Name: "git", Problem: "no such secret"}
+		missing.Credential = &agent.Credential{Tenant: "acme", Name: "git",
+			Problem: "no such secret"}
 		h.put(missing)
 		s.follow()
 		rows := s.rows()
-		if got, err := s.f.Get(t.Context(), *rows["own"].Credential); err != nil || string(got.Value("password")) != "canary-1" {
+		if got, err := s.f.Get(t.Context(), *rows["own"].Credential); err != nil ||
+			string(got.Value("password")) != "canary-1" {
 			t.Fatal(err)
 		}
-		if _, err := s.f.Get(t.Context(), *rows["moved"].Credential); !errors.Is(err, agent.ErrSealed) {
+		if _, err := s.f.Get(t.Context(), *rows["moved"].Credential); !errors.Is(err,
+			agent.ErrSealed) {
 			t.Errorf("moved to another row: %v", err)
 		}
-		if _, err := s.f.Get(t.Context(), *rows["missing"].Credential); err == nil || !strings.Contains(err.Error(), "no such secret") {
+		if _, err := s.f.Get(t.Context(), *rows["missing"].Credential); err == nil ||
+			!strings.Contains(err.Error(), "no such secret") {
 			t.Errorf("one that the hub has not: %v", err)
 		}
-		if all, err := s.f.CredentialRows(t.Context(), testEngine, "acme", "git"); err != nil || len(all) != 3 {
+		if all, err := s.f.CredentialRows(t.Context(), testEngine, "acme", "git"); err != nil ||
+			len(all) != 3 {
 			t.Errorf("%d rows need it, %v", len(all), err)
 		}
 		var told string
-		s.f.Rotated = func(tenant fleet.TenantName, name string) { told = string(tenant) + "/" + name }
-		h.say(message(agent.EventAgain, agent.Rows{Rows: []agent.Row{sealed(own, "own", fleet.NewSecret(map[string][]byte{"password": []byte("canary-2")}))}}))
+		s.f.Rotated = func(tenant fleet.TenantName, name string) {
+			told = string(tenant) + "/" + name
+		}
+		h.say(message(agent.EventAgain, agent.Rows{
+			Rows: []agent.Row{
+				sealed(own, "own",
+					fleet.NewSecret(map[string][]byte{"password": []byte("canary-2")}))}}))
 		wait(0)
-		if got, err := s.f.Get(t.Context(), *s.rows()["own"].Credential); told != "acme/git" || err != nil || string(got.Value("password")) != "canary-2" {
+		if got, err := s.f.Get(t.Context(), *s.rows()["own"].Credential); told != "acme/git" ||
+			err != nil || string(got.Value("password")) != "canary-2" {
 			t.Errorf("the rotated one: told %q, %v", told, err)
 		}
 	})
 }
 
 func TestAnEndedIdentityEndsTheAgent(t *testing.T) {
-	for _, code := range []string{agent.CodeRevoked, agent.CodeExpired, agent.CodeCloned, agent.CodeSuperseded} {
+	for _, code := range []string{agent.CodeRevoked, agent.CodeExpired, agent.CodeCloned,
+		agent.CodeSuperseded} {
 		t.Run(code, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 				s.follow()
 				h.say(message(agent.EventBye, agent.Bye{Code: code}))
 				err := <-s.ended
 				var end *Ended
-				if !errors.As(err, &end) || end.Code != code || !strings.Contains(err.Error(), "argosy agent") {
+				if !errors.As(err, &end) || end.Code != code || !strings.Contains(err.Error(),
+					"argosy agent") {
 					t.Fatalf("ends with %v", err)
 				}
 				if held, _ := s.f.Renew(t.Context(), s.lease, time.Minute); held {
@@ -333,7 +370,8 @@ func TestAnEndedIdentityEndsTheAgent(t *testing.T) {
 func TestAByeIsNoEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
-		for _, code := range []string{agent.CodeShutdown, agent.CodeRenew, agent.CodeBusy, "something-new"} {
+		for _, code := range []string{agent.CodeShutdown, agent.CodeRenew, agent.CodeBusy,
+			"something-new"} {
 			before := h.asked(agent.PathStream)
 			h.say(message(agent.EventBye, agent.Bye{Code: code, After: 5 * time.Second}))
 			wait(4 * time.Second)
@@ -364,7 +402,8 @@ func TestStopsAreUnknownUntilHeard(t *testing.T) {
 	})
 }
 
-// A hub whose database has gone back in time lists a stop no longer; only one that never tells ends is taken at that word.
+// A hub whose database has gone back in time lists a stop no longer; only one that never tells ends
+// is taken at that word.
 func TestAHubThatTellsEndsIsNotTakenToEndAStopByNotListingIt(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
@@ -376,7 +415,8 @@ func TestAHubThatTellsEndsIsNotTakenToEndAStopByNotListingIt(t *testing.T) {
 		end := fleet.StopEnd{Scope: fleet.StopFleet, At: time.Now()}
 		h.say(message(agent.EventEnds, []fleet.StopEnd{end}))
 		wait(0)
-		if got, err := s.f.StopRecords(t.Context()); err != nil || got.Unended || len(got.Ends) != 1 || !got.Ends[0].At.Equal(end.At) {
+		if got, err := s.f.StopRecords(t.Context()); err != nil || got.Unended ||
+			len(got.Ends) != 1 || !got.Ends[0].At.Equal(end.At) {
 			t.Fatalf("of a hub that tells ends: %+v, %v", got, err)
 		}
 	})
@@ -386,23 +426,29 @@ func TestSyncsReachTheWorkerAndTheirStateTheHub(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.put(object("one"))
 		s.follow()
-		h.say(message(agent.EventSyncs, []agent.Sync{{ID: "s1", Name: "one", Revision: "abc", Prune: true}, {ID: "s2", Namespace: "team", Name: "own"}}))
+		h.say(message(agent.EventSyncs, []agent.Sync{
+			{ID: "s1", Name: "one", Revision: "abc", Prune: true},
+			{ID: "s2", Namespace: "team", Name: "own"}}))
 		wait(0)
 		pending, err := s.f.PendingSyncs(t.Context(), testEngine)
-		if err != nil || len(pending) != 1 || pending[0].Tenant != "acme" || pending[0].State != fleet.OperationPending || !pending[0].Prune {
+		if err != nil || len(pending) != 1 || pending[0].Tenant != "acme" ||
+			pending[0].State != fleet.OperationPending || !pending[0].Prune {
 			t.Fatalf("%+v, %v", pending, err)
 		}
 		if own, err := s.f.OwnSyncs(); err != nil || len(own) != 1 || own[0].ID != "s2" {
 			t.Errorf("%+v, %v", own, err)
 		}
-		if err := s.f.UpdateSync(t.Context(), s.lease, "s1", fleet.OperationRunning, ""); err != nil {
+		if err := s.f.UpdateSync(t.Context(), s.lease, "s1", fleet.OperationRunning,
+			""); err != nil {
 			t.Fatal(err)
 		}
 		wait(time.Second)
-		if again, _ := s.f.PendingSyncs(t.Context(), testEngine); again[0].State != fleet.OperationRunning {
+		if again, _ := s.f.PendingSyncs(t.Context(),
+			testEngine); again[0].State != fleet.OperationRunning {
 			t.Error("the worker would ask again")
 		}
-		if last := h.taken()[len(h.taken())-1]; len(last.Syncs) != 1 || last.Syncs[0].State != fleet.OperationRunning {
+		if last := h.taken()[len(h.taken())-1]; len(last.Syncs) != 1 ||
+			last.Syncs[0].State != fleet.OperationRunning {
 			t.Errorf("%+v", last)
 		}
 	})
@@ -417,7 +463,8 @@ func TestAnAgentWorksNowhereElseThanItWasInstalledFor(t *testing.T) {
 		if held || err == nil || !strings.Contains(err.Error(), "other") {
 			t.Fatalf("%v, %v", held, err)
 		}
-		if last := h.taken()[len(h.taken())-1]; last.Standing == nil || last.Standing.Reachable || !strings.Contains(last.Standing.Message, "other") {
+		if last := h.taken()[len(h.taken())-1]; last.Standing == nil || last.Standing.Reachable ||
+			!strings.Contains(last.Standing.Message, "other") {
 			t.Errorf("%+v", last)
 		}
 	})
@@ -426,7 +473,8 @@ func TestAnAgentWorksNowhereElseThanItWasInstalledFor(t *testing.T) {
 func TestAStreamThatFallsSilentIsOpenedAnew(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		silent := true
-		h.order(func(w http.ResponseWriter, r *http.Request) bool { // the connection lives and answers pings, and what is behind it does not
+		// the connection lives and answers pings, and what is behind it does not
+		h.order(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path != agent.PathStream || !silent {
 				return false
 			}
@@ -436,7 +484,9 @@ func TestAStreamThatFallsSilentIsOpenedAnew(t *testing.T) {
 				return true
 			}
 			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = w.Write([]byte(message(agent.EventHello, agent.Hello{Protocol: 1, Engine: testEngine, Epoch: session.Epoch + 4, Holder: "x", Cursor: session.Cursor})))
+			_, _ = w.Write(
+				[]byte(message(agent.EventHello, agent.Hello{Protocol: 1, Engine: testEngine,
+					Epoch: session.Epoch + 4, Holder: "x", Cursor: session.Cursor})))
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 			return true

@@ -34,8 +34,8 @@ import (
 
 const testEngine fleet.EngineName = "acme.prod"
 
-// hubDouble is a hub in memory that proves what it is told, over TLS through pipes, so that a bubble's clock drives both sides. Faults are ordered
-// by fault, which may answer in its place.
+// hubDouble is a hub in memory that proves what it is told, over TLS through pipes, so that a
+// bubble's clock drives both sides. Faults are ordered by fault, which may answer in its place.
 type hubDouble struct {
 	*testing.T
 	ahead atomic.Int64 // nanoseconds, of its clock
@@ -65,10 +65,14 @@ type hubDouble struct {
 }
 
 func newHub(t *testing.T) *hubDouble {
-	h := &hubDouble{T: t, listener: newPipeListener(), tokens: map[string]bool{}, asserted: map[string]bool{}, proofs: map[string]bool{}, rows: map[string]agent.Row{},
-		epoch: 3, requests: map[string]int{}, streams: map[chan string]bool{}, namespace: "argocd", life: 90 * 24 * time.Hour}
+	h := &hubDouble{T: t, listener: newPipeListener(), tokens: map[string]bool{},
+		asserted: map[string]bool{}, proofs: map[string]bool{}, rows: map[string]agent.Row{},
+		epoch: 3, requests: map[string]int{}, streams: map[chan string]bool{}, namespace: "argocd",
+		life: 90 * 24 * time.Hour}
 	h.ca, h.caKey = authority(t, "test authority")
-	h.leaf = sync.OnceValue(func() tls.Certificate { return h.certificate("hub.example.com", time.Now().Add(240*time.Hour)) })
+	h.leaf = sync.OnceValue(func() tls.Certificate {
+		return h.certificate("hub.example.com", time.Now().Add(240*time.Hour))
+	})
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+agent.PathJoin, h.join)
 	mux.HandleFunc("POST "+agent.PathToken, h.token)
@@ -87,7 +91,11 @@ func newHub(t *testing.T) *hubDouble {
 			mux.ServeHTTP(w, r)
 		}
 	}), ErrorLog: log.New(io.Discard, "", 0),
-		TLSConfig: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { c := h.leaf(); return &c, nil }}}
+		TLSConfig: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate,
+			error) {
+			c := h.leaf()
+			return &c, nil
+		}}}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.ServeTLS(h.listener, "", "") }()
 	t.Cleanup(func() { _ = server.Close(); <-done })
@@ -101,7 +109,8 @@ func authority(t *testing.T, name string) (*x509.Certificate, *ecdsa.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-240 * time.Hour), NotAfter: time.Now().Add(24000 * time.Hour),
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-240 * time.Hour), NotAfter: time.Now().Add(24000 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -119,7 +128,8 @@ func (h *hubDouble) certificate(host string, until time.Time) tls.Certificate {
 	if err != nil {
 		panic(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host}, NotBefore: until.Add(-48000 * time.Hour), NotAfter: until}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host},
+		DNSNames: []string{host}, NotBefore: until.Add(-48000 * time.Hour), NotAfter: until}
 	der, err := x509.CreateCertificate(rand.Reader, template, h.ca, key.Public(), h.caKey)
 	if err != nil {
 		panic(err)
@@ -199,19 +209,23 @@ func (h *hubDouble) join(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(body, &join)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, err := agent.CheckProof(r.Header.Get(agent.HeaderProof), join.Keys, r.Method, agent.PathJoin, "", body, h.now()); err != nil {
+	if _, err := agent.CheckProof(r.Header.Get(agent.HeaderProof), join.Keys, r.Method,
+		agent.PathJoin, "", body, h.now()); err != nil {
 		h.refuse(w, 401, agent.Problem{Code: agent.CodeProof})
 		return
 	}
 	h.keys = join.Keys
-	answerWith(w, agent.Joined{Agent: "agent-1", Engine: testEngine, Time: h.now(), ExpiresAt: h.now().Add(h.life)})
+	answerWith(w, agent.Joined{Agent: "agent-1", Engine: testEngine, Time: h.now(),
+		ExpiresAt: h.now().Add(h.life)})
 }
 
 func (h *hubDouble) token(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	id, err := agent.CheckAssertion(r.PostFormValue("client_assertion"), h.keys, "agent-1", "https://hub.example.com", h.now())
-	if err != nil || h.asserted[id] || r.PostFormValue("grant_type") != "client_credentials" || r.PostFormValue("client_assertion_type") != assertionType {
+	id, err := agent.CheckAssertion(r.PostFormValue("client_assertion"), h.keys, "agent-1",
+		"https://hub.example.com", h.now())
+	if err != nil || h.asserted[id] || r.PostFormValue("grant_type") != "client_credentials" ||
+		r.PostFormValue("client_assertion_type") != assertionType {
 		h.refuse(w, 401, agent.Problem{Code: agent.CodeProof})
 		return
 	}
@@ -229,7 +243,8 @@ func (h *hubDouble) proven(w http.ResponseWriter, r *http.Request, statement []b
 	if auth := r.Header.Get("Authorization"); len(auth) > 5 {
 		token = auth[5:]
 	}
-	id, err := agent.CheckProof(r.Header.Get(agent.HeaderProof), h.keys, r.Method, r.URL.Path, token, statement, h.now())
+	id, err := agent.CheckProof(r.Header.Get(agent.HeaderProof), h.keys, r.Method, r.URL.Path,
+		token, statement, h.now())
 	if err != nil || !h.tokens[token] || h.proofs[id] {
 		h.refuse(w, 401, agent.Problem{Code: agent.CodeProof})
 		return false
@@ -253,7 +268,8 @@ func (h *hubDouble) rotate(w http.ResponseWriter, r *http.Request) {
 	}
 	h.keys = rotate.Keys
 	clear(h.tokens)
-	answerWith(w, agent.Joined{Agent: "agent-1", Engine: testEngine, Time: h.now(), ExpiresAt: h.now().Add(h.life)})
+	answerWith(w, agent.Joined{Agent: "agent-1", Engine: testEngine, Time: h.now(),
+		ExpiresAt: h.now().Add(h.life)})
 }
 
 // session opens the lease as the store does: another process, or a floor, raises the epoch.
@@ -298,8 +314,11 @@ func (h *hubDouble) stream(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	h.begun = append(h.begun, s.Cursor)
 	h.streams[events] = true
-	hello := agent.Hello{Protocol: 1, Hub: "v1", Time: h.now(), Engine: testEngine, ArgoCD: fleet.ArgoCDInstance{Namespace: h.namespace}, Mode: fleet.AgentManaged, Epoch: h.epoch,
-		Holder: "agent/agent-1/" + s.Instance, ReportSeq: h.reportSeq, ExpiresAt: h.now().Add(time.Hour), Cursor: min(s.Cursor, h.cursor)}
+	hello := agent.Hello{Protocol: 1, Hub: "v1", Time: h.now(), Engine: testEngine,
+		ArgoCD: fleet.ArgoCDInstance{Namespace: h.namespace}, Mode: fleet.AgentManaged,
+		Epoch:  h.epoch,
+		Holder: "agent/agent-1/" + s.Instance, ReportSeq: h.reportSeq,
+		ExpiresAt: h.now().Add(time.Hour), Cursor: min(s.Cursor, h.cursor)}
 	missed := agent.Rows{Cursor: h.cursor}
 	for _, row := range h.rows {
 		if row.Seq > s.Cursor {
@@ -311,7 +330,8 @@ func (h *hubDouble) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	flow := http.NewResponseController(w)
 	send := func(text string) { _, _ = io.WriteString(w, text); _ = flow.Flush() }
-	send(message(agent.EventHello, hello) + message(agent.EventRows, missed) + message(agent.EventSyncs, []agent.Sync{}) + message(agent.EventStops, []fleet.Stop{}))
+	send(message(agent.EventHello, hello) + message(agent.EventRows, missed) +
+		message(agent.EventSyncs, []agent.Sync{}) + message(agent.EventStops, []fleet.Stop{}))
 	beat := time.NewTicker(agent.Beat)
 	defer beat.Stop()
 	for {
@@ -387,7 +407,8 @@ func (h *hubDouble) put(row agent.Row) agent.Row {
 // object is a row that asks for an Application.
 func object(name string) agent.Row {
 	body := fmt.Appendf(nil, `{"metadata":{"name":%q,"annotations":{"x":"a<b>&c"}}}`, name)
-	row := agent.Row{Kind: fleet.ObjectApplication, Name: name, Tenant: "acme", Environment: "prod", Deployment: fleet.DeploymentName(name), Operation: agent.OperationApply, Revision: "r1"}
+	row := agent.Row{Kind: fleet.ObjectApplication, Name: name, Tenant: "acme", Environment: "prod",
+		Deployment: fleet.DeploymentName(name), Operation: agent.OperationApply, Revision: "r1"}
 	return manifest(row, string(body))
 }
 
@@ -449,7 +470,8 @@ func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) 
 	return newBuffered(ours), nil
 }
 
-// buffered does not wait for the other side to read, as a network does not: both sides of a handshake may speak at once.
+// buffered does not wait for the other side to read, as a network does not: both sides of a
+// handshake may speak at once.
 type buffered struct {
 	net.Conn
 	out  chan []byte
@@ -537,7 +559,8 @@ func newSite(t *testing.T, h *hubDouble) *site {
 	t.Helper()
 	s := &site{T: t, hub: h, cell: newCell(), woken: make(chan struct{}, 1)}
 	s.begin()
-	if _, err := s.keeper.Join(t.Context(), testHub, s.client, "token-1", "uid-1", "v1"); err != nil {
+	if _, err := s.keeper.Join(t.Context(), testHub, s.client, "token-1", "uid-1",
+		"v1"); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -547,19 +570,21 @@ func newSite(t *testing.T, h *hubDouble) *site {
 func (s *site) begin() {
 	s.Helper()
 	s.keeper = NewKeeper(s.cell)
-	client, err := NewClient(Settings{Hub: testHub, CA: s.hub.bundle(), Version: "v1", Log: quiet}, s.keeper)
+	client, err := NewClient(Settings{Hub: testHub, CA: s.hub.bundle(), Version: "v1", Log: quiet},
+		s.keeper)
 	if err != nil {
 		s.Fatal(err)
 	}
 	client.transport.DialContext, client.transport.Proxy = s.hub.listener.dial, nil
 	s.client = client
 	s.Cleanup(client.Close)
-	s.f = NewFollower(FollowerConfig{Client: client, Namespace: "argocd", Version: "v1", Log: quiet, Wake: func() {
-		select {
-		case s.woken <- struct{}{}:
-		default:
-		}
-	}})
+	s.f = NewFollower(FollowerConfig{Client: client, Namespace: "argocd", Version: "v1", Log: quiet,
+		Wake: func() {
+			select {
+			case s.woken <- struct{}{}:
+			default:
+			}
+		}})
 }
 
 // follow runs the agent until the test ends, and takes the lease once it has read everything.
@@ -597,7 +622,10 @@ func (s *site) acquire() {
 func (s *site) rows() map[string]fleet.Row {
 	s.Helper()
 	var keys []fleet.ObjectKey
-	err := s.f.RowHeads(s.Context(), testEngine, func(h fleet.RowHead) error { keys = append(keys, h.Key); return nil })
+	err := s.f.RowHeads(s.Context(), testEngine, func(h fleet.RowHead) error {
+		keys = append(keys, h.Key)
+		return nil
+	})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -14,9 +14,11 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// Names of the values in the agent's Secret, beside the keys, which are named by agent.PrivateKeys.Marshal.
+// Names of the values in the agent's Secret, beside the keys, which are named by
+// agent.PrivateKeys.Marshal.
 const (
-	// RegistrationToken is where the admin of a cluster that is set up by hand puts a token: an agent that finds it joins by itself.
+	// RegistrationToken is where the admin of a cluster that is set up by hand puts a token: an
+	// agent that finds it joins by itself.
 	RegistrationToken = "registrationToken"
 
 	keyAgent   = "agent"     // ID
@@ -31,7 +33,9 @@ const (
 )
 
 // ErrNotJoined says that there is no identity on the cluster.
-var ErrNotJoined = errors.New("this cluster has not joined; make a token with `argosy agent token create` and run `argosy agent join`")
+var ErrNotJoined = errors.New(
+	"this cluster has not joined; make a token with `argosy agent token create` and run `argosy " +
+		"agent join`")
 
 // Identity is who the agent is. Like the keys in it, it is not for printing.
 type Identity struct {
@@ -44,17 +48,20 @@ type Identity struct {
 	ExpiresAt time.Time
 }
 
-// RotateAt is when its keys are to be replaced: a third of its life after it was issued, so that two thirds are left for an outage.
+// RotateAt is when its keys are to be replaced: a third of its life after it was issued, so that
+// two thirds are left for an outage.
 func (i Identity) RotateAt() time.Time { return i.IssuedAt.Add(i.ExpiresAt.Sub(i.IssuedAt) / 3) }
 
-// Keeper keeps the identity in one Secret of the cluster. Every change of it is one update of that Secret at the version that was read, so
-// that two processes that join or rotate at once come to one identity. Its methods may be called at the same time.
+// Keeper keeps the identity in one Secret of the cluster. Every change of it is one update of that
+// Secret at the version that was read, so that two processes that join or rotate at once come to
+// one identity. Its methods may be called at the same time.
 type Keeper struct {
 	cell Cell
 
 	mu   sync.Mutex
 	last Identity
-	old  agent.PrivateKeys // before the last rotation: what was sealed to them may still be in memory
+	// before the last rotation: what was sealed to them may still be in memory
+	old agent.PrivateKeys
 }
 
 // NewKeeper keeps the identity in a cell.
@@ -101,7 +108,8 @@ func parseIdentity(values map[string][]byte) (Identity, error) {
 	if len(values[keyAgent]) == 0 {
 		return Identity{}, ErrNotJoined
 	}
-	id := Identity{Agent: string(values[keyAgent]), Engine: fleet.EngineName(values[keyEngine]), Hub: string(values[keyHub])}
+	id := Identity{Agent: string(values[keyAgent]), Engine: fleet.EngineName(values[keyEngine]),
+		Hub: string(values[keyHub])}
 	var err error
 	if id.Keys, err = agent.ParseKeys(fleet.NewSecret(values)); err != nil {
 		return Identity{}, err
@@ -109,7 +117,8 @@ func parseIdentity(values map[string][]byte) (Identity, error) {
 	if id.Next, err = keysNamed(values, next); err != nil {
 		return Identity{}, err
 	}
-	for name, at := range map[string]*time.Time{keyIssued: &id.IssuedAt, keyExpires: &id.ExpiresAt} {
+	for name, at := range map[string]*time.Time{keyIssued: &id.IssuedAt,
+		keyExpires: &id.ExpiresAt} {
 		if *at, err = time.Parse(time.RFC3339, string(values[name])); err != nil {
 			return Identity{}, fmt.Errorf("%s of the agent's Secret is no time; join again", name)
 		}
@@ -147,7 +156,8 @@ func dropPrefix(values map[string][]byte, prefix string) {
 	}
 }
 
-// hashToken names a token without telling it. It has at least 128 random bits, so that a plain hash does.
+// hashToken names a token without telling it. It has at least 128 random bits, so that a plain hash
+// does.
 func hashToken(token string) []byte {
 	sum := sha256.Sum256([]byte("argosy registration\x00" + token))
 	return []byte(hex.EncodeToString(sum[:]))

@@ -15,14 +15,16 @@ import (
 
 const testHub = "https://hub.example.com"
 
-// registrar is a hub that swaps tokens as the store does: exactly one pair of keys succeeds with a token.
+// registrar is a hub that swaps tokens as the store does: exactly one pair of keys succeeds with a
+// token.
 type registrar struct {
 	mu     sync.Mutex
 	thumbs map[string]string // token -> keys
 	lose   bool              // answers are lost after they were given
 }
 
-func (r *registrar) Join(_ context.Context, keys agent.PrivateKeys, join agent.Join) (agent.Joined, error) {
+func (r *registrar) Join(_ context.Context, keys agent.PrivateKeys, join agent.Join) (agent.Joined,
+	error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	thumb := keys.Public().Thumb()
@@ -37,7 +39,8 @@ func (r *registrar) Join(_ context.Context, keys agent.PrivateKeys, join agent.J
 		return agent.Joined{}, errors.New("the answer is lost")
 	}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	return agent.Joined{Agent: "agent-" + thumb[:6], Engine: "acme.prod", Time: now, ExpiresAt: now.Add(90 * 24 * time.Hour)}, nil
+	return agent.Joined{Agent: "agent-" + thumb[:6], Engine: "acme.prod", Time: now,
+		ExpiresAt: now.Add(90 * 24 * time.Hour)}, nil
 }
 
 func newCell() *edgetest.Cell { return &edgetest.Cell{Moved: ErrMoved} }
@@ -128,7 +131,8 @@ func TestANewTokenMakesNewKeysAndKeepsTheOldIdentityUntilThen(t *testing.T) {
 	if _, err := join(NewKeeper(cell), hub, "token-2"); err == nil {
 		t.Fatal("joined without an answer")
 	}
-	if now, err := NewKeeper(cell).Load(context.Background()); err != nil || now.Agent != first.Agent {
+	if now, err := NewKeeper(cell).Load(context.Background()); err != nil ||
+		now.Agent != first.Agent {
 		t.Fatalf("the old identity is gone: %v", err)
 	}
 	hub.lose = false
@@ -144,7 +148,8 @@ func TestANewTokenMakesNewKeysAndKeepsTheOldIdentityUntilThen(t *testing.T) {
 func TestRegistrationTokenInTheSecretJoins(t *testing.T) {
 	cell, hub := newCell(), &registrar{}
 	ctx := context.Background()
-	if _, err := NewKeeper(cell).Ensure(ctx, testHub, hub, "uid-1", "v1"); !errors.Is(err, ErrNotJoined) {
+	if _, err := NewKeeper(cell).Ensure(ctx, testHub, hub, "uid-1", "v1"); !errors.Is(err,
+		ErrNotJoined) {
 		t.Fatalf("without a token: %v", err)
 	}
 	cell.Set(map[string][]byte{RegistrationToken: []byte("token-1\n")})
@@ -163,7 +168,8 @@ func TestRegistrationTokenInTheSecretJoins(t *testing.T) {
 		t.Fatalf("a second start joins again: %v", err)
 	}
 	cell.Set(map[string][]byte{RegistrationToken: []byte("token-2")})
-	if anew, err := NewKeeper(cell).Ensure(ctx, testHub, hub, "uid-1", "v1"); err != nil || anew.Agent == id.Agent {
+	if anew, err := NewKeeper(cell).Ensure(ctx, testHub, hub, "uid-1", "v1"); err != nil ||
+		anew.Agent == id.Agent {
 		t.Fatalf("a new token in the Secret does not join anew: %v", err)
 	}
 }

@@ -19,9 +19,11 @@ import (
 
 // Names of the agent's own objects.
 const (
-	Name          = "argosy-agent" // of the Deployment, the ServiceAccount, the Secret and the Roles
+	// of the Deployment, the ServiceAccount, the Secret and the Roles
+	Name          = "argosy-agent"
 	DeletionsName = "argosy-agent-deletions"
-	StopMarker    = "argosy-emergency-stop" // ConfigMap in Argo CD's namespace that remembers emergency stops
+	// ConfigMap in Argo CD's namespace that remembers emergency stops
+	StopMarker    = "argosy-emergency-stop"
 	secretsPolicy = "argosy-agent-secrets"
 )
 
@@ -32,13 +34,16 @@ type Install struct {
 	Hub             string // URL
 	Image           string
 	CA              []byte // PEM, trusted for the hub beside the system's authorities
-	Proxy           string // URL; empty: none. It stands in the Deployment, so that one with a password belongs into the environment of the node instead
-	NoProxy         string // hosts that are reached without it
-	MaxDeletions    int    // Applications deleted within an hour without an approval; below 1: 20
-	// PublicOnly leaves out every right on Secrets in Argo CD's namespace: enough where all repositories are public and the agent serves one
-	// environment.
+	// URL; empty: none. It stands in the Deployment, so that one with a password belongs into the
+	// environment of the node instead
+	Proxy        string
+	NoProxy      string // hosts that are reached without it
+	MaxDeletions int    // Applications deleted within an hour without an approval; below 1: 20
+	// PublicOnly leaves out every right on Secrets in Argo CD's namespace: enough where all
+	// repositories are public and the agent serves one environment.
 	PublicOnly bool
-	// EgressOnly adds a NetworkPolicy that lets nothing in, and out to DNS and the ports of the hub and the API server.
+	// EgressOnly adds a NetworkPolicy that lets nothing in, and out to DNS and the ports of the hub
+	// and the API server.
 	EgressOnly bool
 }
 
@@ -60,13 +65,16 @@ func (in Install) check() error {
 	if _, err := ParseHub(in.Hub); err != nil {
 		return err
 	}
-	for what, ns := range map[string]string{"the agent's namespace": in.Namespace, "Argo CD's namespace": in.ArgoCDNamespace} {
+	for what, ns := range map[string]string{"the agent's namespace": in.Namespace,
+		"Argo CD's namespace": in.ArgoCDNamespace} {
 		if wrong := validation.IsDNS1123Label(ns); len(wrong) > 0 {
 			return fmt.Errorf("%s: %s", what, wrong[0])
 		}
 	}
 	if in.Namespace == in.ArgoCDNamespace {
-		return errors.New("the agent needs a namespace of its own: in Argo CD's its rights would cover its own Secret, and Argo CD's rights its keys")
+		return errors.New(
+			"the agent needs a namespace of its own: in Argo CD's its rights would cover its " +
+				"own Secret, and Argo CD's rights its keys")
 	}
 	if in.Image == "" {
 		return errors.New("an image is required; name one with --image")
@@ -82,19 +90,23 @@ func (in Install) check() error {
 			return err
 		}
 		if proxy.User != nil {
-			return errors.New("the proxy's URL holds a user name, which everybody who may read the Deployment would see; leave it out")
+			return errors.New(
+				"the proxy's URL holds a user name, which everybody who may read the Deployment " +
+					"would see; leave it out")
 		}
 	}
 	return nil
 }
 
-// Objects are what an admin applies so that an agent runs, in the order in which they are applied: always the same for the same Install.
+// Objects are what an admin applies so that an agent runs, in the order in which they are applied:
+// always the same for the same Install.
 func (in Install) Objects() ([]runtime.Object, error) {
 	in = in.withDefaults()
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	all := []runtime.Object{in.namespace(), in.account(), in.ownRole(), in.bind(in.Namespace), in.argoRole(), in.bind(in.ArgoCDNamespace), in.clusterRole(), in.clusterBinding()}
+	all := []runtime.Object{in.namespace(), in.account(), in.ownRole(), in.bind(in.Namespace),
+		in.argoRole(), in.bind(in.ArgoCDNamespace), in.clusterRole(), in.clusterBinding()}
 	if !in.PublicOnly {
 		all = append(all, in.policy(), in.policyBinding())
 	}
@@ -153,17 +165,21 @@ func dropEmptyTimes(tree map[string]any) {
 }
 
 func (in Install) meta(name, namespace string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/name": Name}}
+	return metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{
+		"app.kubernetes.io/name": Name}}
 }
 
 func (in Install) namespace() *corev1.Namespace {
 	meta := in.meta(in.Namespace, "")
 	meta.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
-	return &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: meta}
+	return &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: meta}
 }
 
 func (in Install) account() *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: in.meta(Name, in.Namespace)}
+	return &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: in.meta(Name, in.Namespace)}
 }
 
 func (in Install) subject() []rbac.Subject {
@@ -171,50 +187,64 @@ func (in Install) subject() []rbac.Subject {
 }
 
 func (in Install) bind(namespace string) *rbac.RoleBinding {
-	return &rbac.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbac.SchemeGroupVersion.String(), Kind: "RoleBinding"}, ObjectMeta: in.meta(Name, namespace),
-		Subjects: in.subject(), RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role", Name: Name}}
+	return &rbac.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbac.SchemeGroupVersion.String(),
+		Kind: "RoleBinding"}, ObjectMeta: in.meta(Name, namespace),
+		Subjects: in.subject(), RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role",
+			Name: Name}}
 }
 
 func (in Install) role(namespace string, rules []rbac.PolicyRule) *rbac.Role {
-	return &rbac.Role{TypeMeta: metav1.TypeMeta{APIVersion: rbac.SchemeGroupVersion.String(), Kind: "Role"}, ObjectMeta: in.meta(Name, namespace), Rules: rules}
+	return &rbac.Role{TypeMeta: metav1.TypeMeta{APIVersion: rbac.SchemeGroupVersion.String(),
+		Kind: "Role"}, ObjectMeta: in.meta(Name, namespace), Rules: rules}
 }
 
 func (in Install) ownRole() *rbac.Role { return in.role(in.Namespace, in.ownRules()) }
 
 func (in Install) argoRole() *rbac.Role { return in.role(in.ArgoCDNamespace, in.argoRules()) }
 
-// ownRules are for the agent's one Secret, which is there before it is (join makes it, or the admin), and its one ConfigMap. The right to
-// create cannot be bound to a name.
+// ownRules are for the agent's one Secret, which is there before it is (join makes it, or the
+// admin), and its one ConfigMap. The right to create cannot be bound to a name.
 func (in Install) ownRules() []rbac.PolicyRule {
 	return []rbac.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{Name}, Verbs: []string{"get", "update"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{DeletionsName}, Verbs: []string{"get", "update"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{Name},
+			Verbs: []string{"get", "update"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{
+			DeletionsName}, Verbs: []string{"get", "update"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 	}
 }
 
-// argoRules are what the engine needs in Argo CD's namespace: its preflight says so when one is missing. It writes by server-side apply, which
-// is a patch, and for what is new a creation.
+// argoRules are what the engine needs in Argo CD's namespace: its preflight says so when one is
+// missing. It writes by server-side apply, which is a patch, and for what is new a creation.
 func (in Install) argoRules() []rbac.PolicyRule {
 	write := []string{"get", "list", "watch", "create", "patch", "delete"}
 	rules := []rbac.PolicyRule{
-		{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"}, Verbs: write},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"argocd-cm", StopMarker}, Verbs: []string{"get"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{StopMarker}, Verbs: []string{"patch"}},
+		{APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"},
+			Verbs: write},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{
+			"argocd-cm", StopMarker}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{
+			StopMarker}, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets", "deployments"}, Verbs: []string{"list"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets", "deployments"},
+			Verbs: []string{"list"}},
 	}
 	if !in.PublicOnly {
-		rules = append(rules, rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: write})
+		rules = append(rules, rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{
+			"secrets"}, Verbs: write})
 	}
 	return rules
 }
 
-// clusterRules are the few things that have no namespace: the UID by which the cluster is known, and the schema that gives away Argo CD's version.
+// clusterRules are the few things that have no namespace: the UID by which the cluster is known,
+// and the schema that gives away Argo CD's version.
 func clusterRules() []rbac.PolicyRule {
 	return []rbac.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}},
-		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, ResourceNames: []string{"applications.argoproj.io"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{
+			"kube-system"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{
+			"customresourcedefinitions"}, ResourceNames: []string{"applications.argoproj.io"},
+			Verbs: []string{"get"}},
 	}
 }
 
@@ -227,16 +257,22 @@ func (in Install) clusterName() string {
 }
 
 func (in Install) clusterRole() *rbac.ClusterRole {
-	return &rbac.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: rbac.SchemeGroupVersion.String(), Kind: "ClusterRole"}, ObjectMeta: in.meta(in.clusterName(), ""), Rules: clusterRules()}
+	return &rbac.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: rbac.SchemeGroupVersion.String(),
+		Kind: "ClusterRole"}, ObjectMeta: in.meta(in.clusterName(), ""), Rules: clusterRules()}
 }
 
 func (in Install) clusterBinding() *rbac.ClusterRoleBinding {
-	return &rbac.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbac.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"}, ObjectMeta: in.meta(in.clusterName(), ""),
-		Subjects: in.subject(), RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: in.clusterName()}}
+	return &rbac.ClusterRoleBinding{
+		TypeMeta: metav1.TypeMeta{APIVersion: rbac.SchemeGroupVersion.String(),
+			Kind: "ClusterRoleBinding"}, ObjectMeta: in.meta(in.clusterName(), ""),
+		Subjects: in.subject(), RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole",
+			Name: in.clusterName()}}
 }
 
 func (in Install) bundle() *corev1.ConfigMap {
-	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: in.meta(Name+"-ca", in.Namespace), Data: map[string]string{"ca.pem": string(in.CA)}}
+	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: in.meta(Name+"-ca", in.Namespace), Data: map[string]string{
+			"ca.pem": string(in.CA)}}
 }
 
 func (in Install) network() *networking.NetworkPolicy {
@@ -245,12 +281,18 @@ func (in Install) network() *networking.NetworkPolicy {
 		at := intstr.FromInt32(n)
 		return networking.NetworkPolicyPort{Protocol: protocol, Port: &at}
 	}
-	ports := []networking.NetworkPolicyPort{port(&udp, 53), port(&tcp, 53), port(&tcp, 443), port(&tcp, 6443)} // DNS; the API server, by its Service and itself
+	// DNS; the API server, by its Service and itself
+	ports := []networking.NetworkPolicyPort{port(&udp, 53), port(&tcp, 53), port(&tcp, 443),
+		port(&tcp, 6443)}
 	if n := in.hubPort(); n != 443 && n != 6443 {
 		ports = append(ports, port(&tcp, n))
 	}
-	return &networking.NetworkPolicy{TypeMeta: metav1.TypeMeta{APIVersion: networking.SchemeGroupVersion.String(), Kind: "NetworkPolicy"}, ObjectMeta: in.meta(Name, in.Namespace),
-		Spec: networking.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: podLabels()}, PolicyTypes: []networking.PolicyType{networking.PolicyTypeIngress, networking.PolicyTypeEgress},
+	return &networking.NetworkPolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: networking.SchemeGroupVersion.String(),
+			Kind: "NetworkPolicy"}, ObjectMeta: in.meta(Name, in.Namespace),
+		Spec: networking.NetworkPolicySpec{PodSelector: metav1.LabelSelector{
+			MatchLabels: podLabels()}, PolicyTypes: []networking.PolicyType{
+			networking.PolicyTypeIngress, networking.PolicyTypeEgress},
 			Egress: []networking.NetworkPolicyEgressRule{{Ports: ports}}}}
 }
 

@@ -15,7 +15,8 @@ const caMount = "/etc/argosy-agent/ca"
 // Arguments are those of `argosy agent run` in the Deployment.
 func (in Install) Arguments() []string {
 	in = in.withDefaults()
-	args := []string{"agent", "run", "--hub", in.Hub, "--namespace", in.Namespace, "--argocd-namespace", in.ArgoCDNamespace, "--max-deletions", strconv.Itoa(in.MaxDeletions)}
+	args := []string{"agent", "run", "--hub", in.Hub, "--namespace", in.Namespace,
+		"--argocd-namespace", in.ArgoCDNamespace, "--max-deletions", strconv.Itoa(in.MaxDeletions)}
 	if len(in.CA) > 0 {
 		args = append(args, "--ca-file", caMount+"/ca.pem")
 	}
@@ -28,15 +29,19 @@ func (in Install) Arguments() []string {
 	return args
 }
 
-// deployment runs one process, never two at a time: a second one would take over from the first, which is how a copied identity shows.
+// deployment runs one process, never two at a time: a second one would take over from the first,
+// which is how a copied identity shows.
 func (in Install) deployment() *appsv1.Deployment {
 	one, history := int32(1), int32(2)
 	return &appsv1.Deployment{
-		TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"}, ObjectMeta: in.meta(Name, in.Namespace),
+		TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(),
+			Kind: "Deployment"}, ObjectMeta: in.meta(Name, in.Namespace),
 		Spec: appsv1.DeploymentSpec{
-			Replicas: &one, RevisionHistoryLimit: &history, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
+			Replicas: &one, RevisionHistoryLimit: &history, Strategy: appsv1.DeploymentStrategy{
+				Type: appsv1.RecreateDeploymentStrategyType},
 			Selector: &metav1.LabelSelector{MatchLabels: podLabels()},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: podLabels()}, Spec: in.pod()},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: podLabels()},
+				Spec: in.pod()},
 		},
 	}
 }
@@ -45,15 +50,21 @@ func (in Install) pod() corev1.PodSpec {
 	yes, no, user := true, false, int64(65532)
 	pod := corev1.PodSpec{
 		ServiceAccountName: Name, EnableServiceLinks: &no,
-		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &user,
+			RunAsGroup: &user, SeccompProfile: &corev1.SeccompProfile{
+				Type: corev1.SeccompProfileTypeRuntimeDefault}},
 		Containers: []corev1.Container{{
 			Name: "agent", Image: in.Image, Args: in.Arguments(),
-			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no,
+				ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{
+					Drop: []corev1.Capability{"ALL"}}},
 			Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
-				Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"),
+					corev1.ResourceMemory: resource.MustParse("64Mi")},
+				Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
 			},
-			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError, // why it has ended shows in the Pod's status
+			// why it has ended shows in the Pod's status
+			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		}},
 	}
 	agent := &pod.Containers[0]
@@ -61,7 +72,9 @@ func (in Install) pod() corev1.PodSpec {
 		agent.Env = append(agent.Env, corev1.EnvVar{Name: "NO_PROXY", Value: in.NoProxy})
 	}
 	if len(in.CA) > 0 {
-		pod.Volumes = []corev1.Volume{{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: Name + "-ca"}}}}}
+		pod.Volumes = []corev1.Volume{
+			{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: Name + "-ca"}}}}}
 		agent.VolumeMounts = []corev1.VolumeMount{{Name: "ca", MountPath: caMount, ReadOnly: true}}
 	}
 	return pod

@@ -7,30 +7,41 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ourSecret says of an object whether it is a Secret that the control plane has made for an Argo CD: the labels that every one of them has.
+// ourSecret says of an object whether it is a Secret that the control plane has made for an Argo
+// CD: the labels that every one of them has.
 const ourSecret = `has(%s.metadata.labels) && 'app.kubernetes.io/managed-by' in %s.metadata.labels && %s.metadata.labels['app.kubernetes.io/managed-by'] == 'argosy' && ` +
 	`'argocd.argoproj.io/secret-type' in %s.metadata.labels && %s.metadata.labels['argocd.argoproj.io/secret-type'] in ['repository', 'cluster']`
 
 func labelled(object string) string { return strings.ReplaceAll(ourSecret, "%s", object) }
 
-// policy forbids the agent what RBAC cannot tell apart: writes in Argo CD's namespace to Secrets that are not its own, such as argocd-secret. Both
-// what stands and what is to stand must be ours, so that none is taken over by a label, or let go of. It is served from Kubernetes 1.30 on.
+// policy forbids the agent what RBAC cannot tell apart: writes in Argo CD's namespace to Secrets
+// that are not its own, such as argocd-secret. Both what stands and what is to stand must be ours,
+// so that none is taken over by a label, or let go of. It is served from Kubernetes 1.30 on.
 func (in Install) policy() *admission.ValidatingAdmissionPolicy {
 	fail, equivalent := admission.Fail, admission.Equivalent
 	return &admission.ValidatingAdmissionPolicy{
-		TypeMeta: metav1.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"}, ObjectMeta: in.meta(in.policyName(), ""),
+		TypeMeta: metav1.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(),
+			Kind: "ValidatingAdmissionPolicy"}, ObjectMeta: in.meta(in.policyName(), ""),
 		Spec: admission.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &fail,
-			MatchConstraints: &admission.MatchResources{MatchPolicy: &equivalent, ResourceRules: []admission.NamedRuleWithOperations{{
-				RuleWithOperations: admission.RuleWithOperations{
-					Operations: []admission.OperationType{admission.Create, admission.Update, admission.Delete},
-					Rule:       admission.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
-				},
-			}}},
-			MatchConditions: []admission.MatchCondition{{Name: "by-the-agent", Expression: "request.userInfo.username == '" + in.username() + "' && request.namespace == '" + in.ArgoCDNamespace + "'"}},
+			MatchConstraints: &admission.MatchResources{MatchPolicy: &equivalent,
+				ResourceRules: []admission.NamedRuleWithOperations{{
+					RuleWithOperations: admission.RuleWithOperations{
+						Operations: []admission.OperationType{admission.Create, admission.Update,
+							admission.Delete},
+						Rule: admission.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+							Resources: []string{"secrets"}},
+					},
+				}}},
+			MatchConditions: []admission.MatchCondition{
+				{Name: "by-the-agent", Expression: "request.userInfo.username == '" +
+					in.username() + "' && request.namespace == '" + in.ArgoCDNamespace + "'"}},
 			Validations: []admission.Validation{
-				{Expression: "oldObject == null || (" + labelled("oldObject") + ")", Message: "the agent changes and deletes only the Secrets that it has made"},
-				{Expression: "object == null || (" + labelled("object") + ")", Message: "the agent makes only Secrets of repositories and clusters, with its labels"},
+				{Expression: "oldObject == null || (" + labelled("oldObject") + ")",
+					Message: "the agent changes and deletes only the Secrets that it has made"},
+				{Expression: "object == null || (" + labelled("object") + ")",
+					Message: "the agent makes only Secrets of repositories and clusters, with " +
+						"its labels"},
 			},
 		},
 	}
@@ -48,8 +59,12 @@ func (in Install) username() string { return "system:serviceaccount:" + in.Names
 
 func (in Install) policyBinding() *admission.ValidatingAdmissionPolicyBinding {
 	return &admission.ValidatingAdmissionPolicyBinding{
-		TypeMeta: metav1.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"}, ObjectMeta: in.meta(in.policyName(), ""),
-		Spec: admission.ValidatingAdmissionPolicyBindingSpec{PolicyName: in.policyName(), ValidationActions: []admission.ValidationAction{admission.Deny},
-			MatchResources: &admission.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": in.ArgoCDNamespace}}}},
+		TypeMeta: metav1.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(),
+			Kind: "ValidatingAdmissionPolicyBinding"}, ObjectMeta: in.meta(in.policyName(), ""),
+		Spec: admission.ValidatingAdmissionPolicyBindingSpec{PolicyName: in.policyName(),
+			ValidationActions: []admission.ValidationAction{admission.Deny},
+			MatchResources: &admission.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{
+					"kubernetes.io/metadata.name": in.ArgoCDNamespace}}}},
 	}
 }

@@ -16,9 +16,11 @@ func install() Install { return Install{Hub: "https://hub.example.com", Image: "
 
 func TestManifestIsWhatItWas(t *testing.T) {
 	full := install()
-	full.Namespace, full.ArgoCDNamespace, full.Proxy, full.NoProxy, full.MaxDeletions = "edge", "gitops", "http://proxy.example.com:3128", "10.0.0.0/8", 5
+	full.Namespace, full.ArgoCDNamespace, full.Proxy, full.NoProxy, full.MaxDeletions = "edge",
+		"gitops", "http://proxy.example.com:3128", "10.0.0.0/8", 5
 	full.EgressOnly, full.PublicOnly = true, true
-	for name, in := range map[string]Install{"manifest.yaml": install(), "manifest-full.yaml": full} {
+	for name, in := range map[string]Install{"manifest.yaml": install(),
+		"manifest-full.yaml": full} {
 		got, err := in.Manifest()
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +48,8 @@ func TestRightsAreTheLeast(t *testing.T) {
 		in := install().withDefaults()
 		in.PublicOnly = public
 		for _, rule := range slices.Concat(in.ownRules(), in.argoRules(), clusterRules()) {
-			if s := strings.Join(slices.Concat(rule.Verbs, rule.APIGroups, rule.Resources), " "); strings.Contains(s, "*") {
+			if s := strings.Join(slices.Concat(rule.Verbs, rule.APIGroups, rule.Resources),
+				" "); strings.Contains(s, "*") {
 				t.Errorf("a wildcard: %v", rule)
 			}
 		}
@@ -55,7 +58,9 @@ func TestRightsAreTheLeast(t *testing.T) {
 				t.Errorf("on the whole cluster: %v", rule)
 			}
 		}
-		secrets := slices.ContainsFunc(in.argoRules(), func(r rbac.PolicyRule) bool { return slices.Contains(r.Resources, "secrets") })
+		secrets := slices.ContainsFunc(in.argoRules(), func(r rbac.PolicyRule) bool {
+			return slices.Contains(r.Resources, "secrets")
+		})
 		if secrets == public {
 			t.Errorf("public only %v: rights on Secrets %v", public, secrets)
 		}
@@ -69,11 +74,15 @@ func TestRightsAreTheLeast(t *testing.T) {
 
 func TestInstallRefusesWhatIsUnsafe(t *testing.T) {
 	for name, change := range map[string]func(*Install){
-		"plain http":               func(in *Install) { in.Hub = "http://hub.example.com" },
-		"one namespace for both":   func(in *Install) { in.Namespace = "argocd" },
-		"no image":                 func(in *Install) { in.Image = "" },
-		"a password of the proxy":  func(in *Install) { in.Proxy = "http://user:canary-1@proxy:3128" },
-		"a key in the CA file":     func(in *Install) { in.CA = []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n") },
+		"plain http":             func(in *Install) { in.Hub = "http://hub.example.com" },
+		"one namespace for both": func(in *Install) { in.Namespace = "argocd" },
+		"no image":               func(in *Install) { in.Image = "" },
+		"a password of the proxy": func(in *Install) {
+			in.Proxy = "http://user:canary-1@proxy:3128"
+		},
+		"a key in the CA file": func(in *Install) {
+			in.CA = []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+		},
 		"a namespace that is YAML": func(in *Install) { in.Namespace = "a: b" },
 	} {
 		in := install()

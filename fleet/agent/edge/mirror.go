@@ -22,7 +22,8 @@ type mirror struct {
 	namespace string // of the Argo CD that the agent was installed for
 	rows      map[fleet.ObjectKey]held
 	aside     map[fleet.ObjectKey]string // why
-	log       []entry                    // of rows by seq, so that reading what has changed costs what has changed
+	// of rows by seq, so that reading what has changed costs what has changed
+	log []entry
 }
 
 // held is a row with its credential as it came.
@@ -37,10 +38,12 @@ type entry struct {
 }
 
 func newMirror(engine fleet.EngineName, namespace string) *mirror {
-	return &mirror{engine: engine, namespace: namespace, rows: map[fleet.ObjectKey]held{}, aside: map[fleet.ObjectKey]string{}}
+	return &mirror{engine: engine, namespace: namespace, rows: map[fleet.ObjectKey]held{},
+		aside: map[fleet.ObjectKey]string{}}
 }
 
-// put takes a row unless a newer state of it is known, and returns what is to be said of one that is put aside.
+// put takes a row unless a newer state of it is known, and returns what is to be said of one that
+// is put aside.
 func (m *mirror) put(r *agent.Row) (agent.Ack, bool) {
 	key := fleet.ObjectKey{Engine: m.engine, Kind: r.Kind, Name: r.Name}
 	known, again := m.rows[key]
@@ -51,7 +54,8 @@ func (m *mirror) put(r *agent.Row) (agent.Ack, bool) {
 	if err != nil {
 		delete(m.rows, key)
 		m.aside[key] = err.Error()
-		return agent.Ack{Kind: r.Kind, Name: r.Name, Seq: r.Seq, State: fleet.ApplyFailed, Message: err.Error(), Hash: r.Hash}, true
+		return agent.Ack{Kind: r.Kind, Name: r.Name, Seq: r.Seq, State: fleet.ApplyFailed,
+			Message: err.Error(), Hash: r.Hash}, true
 	}
 	delete(m.aside, key)
 	m.rows[key] = held{row, r.Credential}
@@ -63,14 +67,17 @@ func (m *mirror) put(r *agent.Row) (agent.Ack, bool) {
 		slices.SortStableFunc(m.log, func(a, b entry) int { return cmp.Compare(a.seq, b.seq) })
 	}
 	if len(m.log) > 2*len(m.rows)+1000 {
-		m.log = slices.DeleteFunc(m.log, func(e entry) bool { return m.rows[e.key].row.Seq != e.seq })
+		m.log = slices.DeleteFunc(m.log, func(e entry) bool {
+			return m.rows[e.key].row.Seq != e.seq
+		})
 	}
 	return agent.Ack{}, false
 }
 
 // read makes a row of what came, or says why nothing can be done with it.
 func (m *mirror) read(key fleet.ObjectKey, r *agent.Row) (fleet.Row, error) {
-	row := fleet.Row{Key: key, Tenant: r.Tenant, Environment: r.Environment, Deployment: r.Deployment, Deletion: r.Deletion, Revision: r.Revision, Seq: r.Seq,
+	row := fleet.Row{Key: key, Tenant: r.Tenant, Environment: r.Environment,
+		Deployment: r.Deployment, Deletion: r.Deletion, Revision: r.Revision, Seq: r.Seq,
 		Apply: r.Apply, Manifest: fleet.Manifest{Body: r.Manifest, Hash: r.Hash}}
 	switch r.Kind {
 	case fleet.ObjectProject, fleet.ObjectCluster, fleet.ObjectRepository, fleet.ObjectApplication:
@@ -86,23 +93,28 @@ func (m *mirror) read(key fleet.ObjectKey, r *agent.Row) (fleet.Row, error) {
 			return row, errors.New("the removal of one object names no UID; nothing is removed")
 		}
 	default:
-		return row, fmt.Errorf("unknown operation %q: upgrade the agent", plain(string(r.Operation)))
+		return row, fmt.Errorf("unknown operation %q: upgrade the agent",
+			plain(string(r.Operation)))
 	}
 	switch r.Deletion {
 	case "", fleet.DeletionDelete, fleet.DeletionOrphan:
 	default:
-		return row, fmt.Errorf("unknown deletion policy %q: upgrade the agent", plain(string(r.Deletion)))
+		return row, fmt.Errorf("unknown deletion policy %q: upgrade the agent",
+			plain(string(r.Deletion)))
 	}
 	if c := r.Credential; c != nil {
-		row.Credential = &fleet.CredentialSource{Tenant: c.Tenant, Folder: r.Kind.CredentialFolder(), Name: c.Name, Sealed: locator(key)}
+		row.Credential = &fleet.CredentialSource{
+			Tenant: c.Tenant, Folder: r.Kind.CredentialFolder(), Name: c.Name, Sealed: locator(key)}
 	}
 	return row, m.checkManifest(r)
 }
 
-// checkManifest holds the manifest against its hash and against the one namespace that is the agent's.
+// checkManifest holds the manifest against its hash and against the one namespace that is the
+// agent's.
 func (m *mirror) checkManifest(r *agent.Row) error {
 	if sum := sha256.Sum256(r.Manifest); hex.EncodeToString(sum[:]) != r.Hash {
-		return errors.New("the manifest is not the one that its hash names; it was damaged on its way")
+		return errors.New(
+			"the manifest is not the one that its hash names; it was damaged on its way")
 	}
 	var o struct {
 		Metadata struct{ Namespace, Name string }
@@ -111,12 +123,14 @@ func (m *mirror) checkManifest(r *agent.Row) error {
 		return fmt.Errorf("the manifest cannot be read: %s", plain(err.Error()))
 	}
 	if ns := o.Metadata.Namespace; ns != "" && ns != m.namespace {
-		return fmt.Errorf("the manifest is for namespace %q; this agent works in %q alone", plain(ns), m.namespace)
+		return fmt.Errorf("the manifest is for namespace %q; this agent works in %q alone",
+			plain(ns), m.namespace)
 	}
 	return nil
 }
 
-// locator tells of which row a credential is, where the worker asks for it: each is sealed for its own row.
+// locator tells of which row a credential is, where the worker asks for it: each is sealed for its
+// own row.
 func locator(key fleet.ObjectKey) string { return string(key.Kind) + "/" + key.Name }
 
 // drop forgets a row that is proven gone, if it is still that one.
@@ -147,8 +161,8 @@ func (m *mirror) changed(after int64, limit int) []fleet.Row {
 // all is every row, by seq.
 func (m *mirror) all() []fleet.Row { return m.changed(-1, len(m.rows)) }
 
-// strays counts the objects that no row names, and tells which environments they are of and what they
-// are: lists, be they empty.
+// strays counts the objects that no row names, and tells which environments they are of and what
+// they are: lists, be they empty.
 func (m *mirror) strays(inventory []engine.Live) (int, []fleet.EnvironmentID, []agent.Stray) {
 	n, of, listed := 0, map[fleet.EnvironmentID]bool{}, []agent.Stray{}
 	for _, live := range inventory {
@@ -158,8 +172,10 @@ func (m *mirror) strays(inventory []engine.Live) (int, []fleet.EnvironmentID, []
 			continue
 		}
 		n++
-		listed = append(listed, agent.Stray{Kind: live.Key.Kind, Name: live.Key.Name, Tenant: live.Tenant, Environment: live.Environment,
-			Deployment: live.Deployment, UID: live.UID, Revision: live.Revision, Epoch: live.Epoch, Pure: !live.Drifted && live.Manager == ""})
+		listed = append(listed, agent.Stray{Kind: live.Key.Kind, Name: live.Key.Name,
+			Tenant: live.Tenant, Environment: live.Environment,
+			Deployment: live.Deployment, UID: live.UID, Revision: live.Revision, Epoch: live.Epoch,
+			Pure: !live.Drifted && live.Manager == ""})
 		if live.Tenant != "" && live.Environment != "" {
 			of[fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment}] = true
 		}
@@ -167,8 +183,11 @@ func (m *mirror) strays(inventory []engine.Live) (int, []fleet.EnvironmentID, []
 	all := slices.SortedFunc(maps.Keys(of), func(a, b fleet.EnvironmentID) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 	})
-	slices.SortFunc(listed, func(a, b agent.Stray) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
-	return n, append([]fleet.EnvironmentID{}, all[:min(len(all), fleet.MaxStrayEnvironments)]...), listed[:min(len(listed), fleet.MaxListedStrays)]
+	slices.SortFunc(listed, func(a, b agent.Stray) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return n, append([]fleet.EnvironmentID{}, all[:min(len(all), fleet.MaxStrayEnvironments)]...),
+		listed[:min(len(listed), fleet.MaxListedStrays)]
 }
 
 // deletions are the Applications that are to go.

@@ -12,11 +12,12 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// Outbox holds what is to be reported until the hub has taken it: the latest value of each thing, so that it is bounded by the number of
-// objects however long an outage lasts. What the hub has already is not said again. Its methods may be called at the same time.
+// Outbox holds what is to be reported until the hub has taken it: the latest value of each thing,
+// so that it is bounded by the number of objects however long an outage lasts. What the hub has
+// already is not said again. Its methods may be called at the same time.
 //
-// One report is on its way at a time. It keeps its number and its bytes until it is answered, so that one whose answer was lost is taken
-// once.
+// One report is on its way at a time. It keeps its number and its bytes until it is answered, so
+// that one whose answer was lost is taken once.
 type Outbox struct {
 	// Taken hears of each acknowledgement that the hub has taken.
 	Taken func(agent.Ack)
@@ -111,7 +112,8 @@ func (o *Outbox) Observe(seen ...agent.Observed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, v := range seen {
-		for _, text := range []*string{&v.UID, &v.SyncedRevision, &v.OperationPhase, &v.OperationID, &v.OperationError, &v.Message, &v.ResourceVersion} {
+		for _, text := range []*string{&v.UID, &v.SyncedRevision, &v.OperationPhase, &v.OperationID,
+			&v.OperationError, &v.Message, &v.ResourceVersion} {
 			*text = cut(*text)
 		}
 		o.put(listObserved, v.Name, v, nil)
@@ -142,8 +144,8 @@ func (o *Outbox) Stand(s agent.Standing) {
 	}
 }
 
-// Own reports Applications that the cluster's own people made. With whole, these are all that there are: whatever was reported before and is
-// not among them is gone.
+// Own reports Applications that the cluster's own people made. With whole, these are all that there
+// are: whatever was reported before and is not among them is gone.
 func (o *Outbox) Own(own []fleet.OwnApplication, whole bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -155,7 +157,8 @@ func (o *Outbox) Own(own []fleet.OwnApplication, whole bool) {
 		o.whole = true
 	}
 	for _, a := range own {
-		for _, text := range []*string{&a.UID, &a.Project, &a.RepoURL, &a.Path, &a.TargetRevision, &a.SyncedRevision, &a.OperationPhase, &a.OperationID, &a.Message} {
+		for _, text := range []*string{&a.UID, &a.Project, &a.RepoURL, &a.Path, &a.TargetRevision,
+			&a.SyncedRevision, &a.OperationPhase, &a.OperationID, &a.Message} {
 			*text = cut(*text)
 		}
 		o.put(listOwn, a.Namespace+"/"+a.Name, a, nil)
@@ -184,7 +187,8 @@ func (l *list) add(w waiting) {
 		l.order = append(l.order, w.key)
 	}
 	l.waiting[w.key] = w
-	if len(l.order) > 2*len(l.waiting)+64 { // of things that came and went while nothing could be sent
+	// of things that came and went while nothing could be sent
+	if len(l.order) > 2*len(l.waiting)+64 {
 		seen := map[string]bool{}
 		l.order = slices.DeleteFunc(l.order, func(key string) bool {
 			_, waits := l.waiting[key]

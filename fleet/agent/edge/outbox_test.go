@@ -19,7 +19,9 @@ func (s *site) observe(health fleet.HealthState, names ...string) {
 	s.Helper()
 	var seen []fleet.Observation
 	for _, name := range names {
-		seen = append(seen, fleet.Observation{Key: fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: name}, Health: health})
+		seen = append(seen, fleet.Observation{
+			Key:    fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: name},
+			Health: health})
 	}
 	if err := s.f.Observe(s.Context(), s.lease, seen); err != nil {
 		s.Fatal(err)
@@ -44,7 +46,8 @@ func TestNothingIsSentWhileNothingChanges(t *testing.T) {
 		say := func() {
 			s.acknowledge("one")
 			s.observe(fleet.HealthHealthy, "one")
-			if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{Engine: testEngine, Reachable: true, ArgoCD: "v3.2.1"}); err != nil {
+			if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{
+				Engine: testEngine, Reachable: true, ArgoCD: "v3.2.1"}); err != nil {
 				t.Fatal(err)
 			}
 			wait(time.Second)
@@ -83,7 +86,8 @@ func TestAnOutageCostsNoLastState(t *testing.T) {
 		}
 		h.listener.cut(false)
 		wait(3 * time.Minute)
-		if got := h.health(); got["a"] != fleet.HealthDegraded || got["b"] != fleet.HealthHealthy || got["c-6"] != fleet.HealthProgressing || len(got) != 9 {
+		if got := h.health(); got["a"] != fleet.HealthDegraded || got["b"] != fleet.HealthHealthy ||
+			got["c-6"] != fleet.HealthProgressing || len(got) != 9 {
 			t.Errorf("the hub knows %v", got)
 		}
 	})
@@ -105,7 +109,8 @@ func TestAReportWhoseAnswerIsLostIsTakenOnce(t *testing.T) {
 		wait(time.Second)
 		s.observe(fleet.HealthDegraded, "a")
 		wait(3 * time.Minute)
-		if len(h.taken()) != 2 || h.taken()[0].Seq+1 != h.taken()[1].Seq || h.health()["a"] != fleet.HealthDegraded {
+		if len(h.taken()) != 2 || h.taken()[0].Seq+1 != h.taken()[1].Seq ||
+			h.health()["a"] != fleet.HealthDegraded {
 			t.Errorf("%+v", h.taken())
 		}
 		if s.f.Outbox.Waiting() != 0 {
@@ -146,7 +151,8 @@ func TestReportsKeepTheLimits(t *testing.T) {
 		s.observe(fleet.HealthHealthy, names...)
 		own := make([]fleet.OwnApplication, 1200)
 		for i := range own {
-			own[i] = fleet.OwnApplication{Namespace: "team", Name: fmt.Sprintf("own-%d", i), Message: strings.Repeat("ü", 3000), RepoURL: strings.Repeat("x", 1<<20)}
+			own[i] = fleet.OwnApplication{Namespace: "team", Name: fmt.Sprintf("own-%d", i),
+				Message: strings.Repeat("ü", 3000), RepoURL: strings.Repeat("x", 1<<20)}
 		}
 		if err := s.f.ReportOwn(t.Context(), s.lease, own, true); err != nil {
 			t.Fatal(err)
@@ -155,15 +161,19 @@ func TestReportsKeepTheLimits(t *testing.T) {
 		seen, owned := 0, 0
 		for i, report := range h.taken() {
 			body, _ := json.Marshal(report)
-			if len(body) > agent.MaxReport || len(report.Observed) > agent.MaxItems || len(report.Own) > agent.MaxItems {
-				t.Errorf("report of %d bytes, %d and %d items", len(body), len(report.Observed), len(report.Own))
+			if len(body) > agent.MaxReport || len(report.Observed) > agent.MaxItems ||
+				len(report.Own) > agent.MaxItems {
+				t.Errorf("report of %d bytes, %d and %d items", len(body), len(report.Observed),
+					len(report.Own))
 			}
 			seen, owned = seen+len(report.Observed), owned+len(report.Own)
-			if report.OwnWhole != (i == len(h.taken())-1) && report.OwnWhole != (owned == 1200 && len(report.Own) > 0) {
+			if report.OwnWhole != (i == len(h.taken())-1) && report.OwnWhole != (owned == 1200 &&
+				len(report.Own) > 0) {
 				t.Errorf("report %d says whole: %v after %d", i, report.OwnWhole, owned)
 			}
 			for _, o := range report.Own {
-				if len(o.Message) > agent.MaxMessage || len(o.RepoURL) > agent.MaxMessage || strings.Contains(o.Message, "\ufffd") {
+				if len(o.Message) > agent.MaxMessage || len(o.RepoURL) > agent.MaxMessage ||
+					strings.Contains(o.Message, "\ufffd") {
 					t.Fatalf("a text of %d bytes", len(o.Message))
 				}
 			}
@@ -189,7 +199,8 @@ func TestAnItemThatTheHubRefusesHoldsUpNoOther(t *testing.T) {
 			return true
 		})
 		s.observe(fleet.HealthHealthy, "a", "b", "poison", "c", "d")
-		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{Engine: testEngine, Reachable: true}); err != nil {
+		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{
+			Engine: testEngine, Reachable: true}); err != nil {
 			t.Fatal(err)
 		}
 		wait(10 * time.Minute)
@@ -208,26 +219,35 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 		row := object("one")
 		row.Operation = agent.OperationRemove
 		row = h.put(row)
-		s.f.Held = func(fleet.ObjectKey) (string, bool) { return "approve it with: argosy agent approve-deletions", true }
-		local := Local{Inventory: []engine.Live{stands("one", "prod"), stands("stray", "prod"), stands("stray-too", "prod"), stands("stray-project", "")}}
+		s.f.Held = func(fleet.ObjectKey) (string, bool) {
+			return "approve it with: argosy agent approve-deletions", true
+		}
+		local := Local{Inventory: []engine.Live{stands("one", "prod"), stands("stray", "prod"),
+			stands("stray-too", "prod"), stands("stray-project", "")}}
 		s.f.Local = func() Local { return local }
 		s.follow()
 		key := fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: "one"}
-		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{Engine: testEngine, Reachable: true}); err != nil {
+		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{
+			Engine: testEngine, Reachable: true}); err != nil {
 			t.Fatal(err)
 		}
 		wait(time.Second)
-		local.Held = 1 // how the agent stands is told with it, and not when the engine is looked at next
-		if err := s.f.Acknowledge(t.Context(), s.lease, []fleet.Ack{{Key: key, Seq: row.Seq, State: fleet.ApplyFailed, Message: "held"}}); err != nil {
+		// how the agent stands is told with it, and not when the engine is looked at next
+		local.Held = 1
+		if err := s.f.Acknowledge(t.Context(), s.lease, []fleet.Ack{
+			{Key: key, Seq: row.Seq, State: fleet.ApplyFailed, Message: "held"}}); err != nil {
 			t.Fatal(err)
 		}
 		wait(time.Second)
-		if ack, _ := h.ack("one"); ack.State != fleet.ApplyHeld || !strings.Contains(ack.Message, "approve-deletions") {
+		if ack, _ := h.ack("one"); ack.State != fleet.ApplyHeld || !strings.Contains(ack.Message,
+			"approve-deletions") {
 			t.Errorf("%+v", ack)
 		}
 		last := h.taken()[len(h.taken())-1].Standing
-		if last == nil || last.PendingDeletions != 1 || last.HeldDeletions != 1 || last.Strays != 3 ||
-			!slices.Equal(last.Environments, []fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}}) {
+		if last == nil || last.PendingDeletions != 1 || last.HeldDeletions != 1 ||
+			last.Strays != 3 ||
+			!slices.Equal(last.Environments, []fleet.EnvironmentID{
+				{Tenant: "acme", Name: "prod"}}) {
 			t.Errorf("%+v", last)
 		}
 	})
@@ -236,7 +256,8 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 func TestUnreachableEnvironmentsAreAPartOfHowTheAgentStands(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
-		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{Engine: testEngine, Reachable: true}); err != nil {
+		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{
+			Engine: testEngine, Reachable: true}); err != nil {
 			t.Fatal(err)
 		}
 		told := func(reports []fleet.Reach, whole bool) *agent.Standing {
@@ -249,22 +270,27 @@ func TestUnreachableEnvironmentsAreAPartOfHowTheAgentStands(t *testing.T) {
 			return all[len(all)-1].Standing
 		}
 		of := func(name fleet.EnvironmentName, u *fleet.Unreachable) fleet.Reach {
-			return fleet.Reach{Environment: fleet.EnvironmentID{Tenant: "acme", Name: name}, Unreachable: u}
+			return fleet.Reach{Environment: fleet.EnvironmentID{Tenant: "acme", Name: name},
+				Unreachable: u}
 		}
 		wait(time.Second)
 		if first := h.taken()[len(h.taken())-1].Standing; first == nil || first.Unreachable != nil {
 			t.Errorf("before the engine was read: %+v", first)
 		}
-		if none := told(nil, true); none == nil || none.Unreachable == nil || len(none.Unreachable) > 0 {
+		if none := told(nil, true); none == nil || none.Unreachable == nil ||
+			len(none.Unreachable) > 0 {
 			t.Errorf("none: %+v", none)
 		}
-		long := &fleet.Unreachable{Reason: fleet.UnreachableTimeout, Message: strings.Repeat("é", 1000), Since: time.Now(), Parked: 3}
+		long := &fleet.Unreachable{Reason: fleet.UnreachableTimeout,
+			Message: strings.Repeat("é", 1000), Since: time.Now(), Parked: 3}
 		two := told([]fleet.Reach{of("b", long), of("a", long)}, false)
-		if two == nil || len(two.Unreachable) != 2 || two.Unreachable[0].Environment.Name != "a" || two.Unreachable[0].Parked != 3 ||
+		if two == nil || len(two.Unreachable) != 2 || two.Unreachable[0].Environment.Name != "a" ||
+			two.Unreachable[0].Parked != 3 ||
 			len(two.Unreachable[0].Message) > reachMessage {
 			t.Errorf("two: %+v", two)
 		}
-		if left := told([]fleet.Reach{of("a", nil)}, false); left == nil || len(left.Unreachable) != 1 || left.Unreachable[0].Environment.Name != "b" {
+		if left := told([]fleet.Reach{of("a", nil)}, false); left == nil ||
+			len(left.Unreachable) != 1 || left.Unreachable[0].Environment.Name != "b" {
 			t.Errorf("one that answers again: %+v", left)
 		}
 	})
@@ -272,23 +298,27 @@ func TestUnreachableEnvironmentsAreAPartOfHowTheAgentStands(t *testing.T) {
 
 // stands is an object of ours on the cluster.
 func stands(name string, environment fleet.EnvironmentName) engine.Live {
-	return engine.Live{Key: fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: name}, Ours: true, Tenant: "acme", Environment: environment}
+	return engine.Live{Key: fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication,
+		Name: name}, Ours: true, Tenant: "acme", Environment: environment}
 }
 
 func TestStraysAreToldWithTheirEnvironmentsUpToAThousand(t *testing.T) {
 	m := newMirror(testEngine, "argocd")
 	n, of, _ := m.strays(nil)
-	if said, err := json.Marshal(agent.Standing{Strays: n, Environments: of}); n != 0 || err != nil || !strings.Contains(string(said), `"environments":[]`) {
+	if said, err := json.Marshal(agent.Standing{Strays: n, Environments: of}); n != 0 ||
+		err != nil || !strings.Contains(string(said), `"environments":[]`) {
 		t.Errorf("of nothing: %d, %s, %v; an agent that tells has a list", n, said, err)
 	}
 	var all []engine.Live
 	for i := range fleet.MaxStrayEnvironments + 7 {
 		name := fmt.Sprintf("e%04d", i)
-		all = append(all, stands(name, fleet.EnvironmentName(name)), stands(name+"-b", fleet.EnvironmentName(name)))
+		all = append(all, stands(name, fleet.EnvironmentName(name)),
+			stands(name+"-b", fleet.EnvironmentName(name)))
 	}
 	slices.Reverse(all)
 	n, of, _ = m.strays(all)
-	if n != 2*(fleet.MaxStrayEnvironments+7) || len(of) != fleet.MaxStrayEnvironments || of[0].Name != "e0000" || of[999].Name != "e0999" {
+	if n != 2*(fleet.MaxStrayEnvironments+7) || len(of) != fleet.MaxStrayEnvironments ||
+		of[0].Name != "e0000" || of[999].Name != "e0999" {
 		t.Errorf("%d strays of %d environments", n, len(of))
 	}
 }

@@ -15,8 +15,9 @@ import (
 
 // Refusal is what the hub, or something in its place, answers instead of what was asked for.
 type Refusal struct {
-	Status    int
-	Code      string // of agent's codes; empty when the answer is none of the hub's problem documents
+	Status int
+	// of agent's codes; empty when the answer is none of the hub's problem documents
+	Code      string
 	Message   string // printable, capped
 	ReportSeq int64  // of CodeReplay: the last report that was taken
 	After     time.Duration
@@ -43,10 +44,14 @@ func (e *Ended) Error() string { return e.Message }
 const joinAnew = "make a token with `argosy agent token create` and run `argosy agent join` with it on this cluster; nothing on the cluster is touched meanwhile"
 
 var endings = map[string]string{
-	agent.CodeRevoked:    "this agent's identity was revoked: " + joinAnew,
-	agent.CodeExpired:    "this agent's identity has expired, because the hub was not reached in time to renew it: " + joinAnew,
-	agent.CodeCloned:     "two processes use this agent's identity in turn, so that neither is served: end the one that should not be, look how it came by the Secret, then " + joinAnew,
-	agent.CodeSuperseded: "another process of this agent has taken over, and this one ends; if there should be no other, look where its Secret was copied to and revoke it with `argosy agent revoke`",
+	agent.CodeRevoked: "this agent's identity was revoked: " + joinAnew,
+	agent.CodeExpired: "this agent's identity has expired, because the hub was not reached " +
+		"in time to renew it: " + joinAnew,
+	agent.CodeCloned: "two processes use this agent's identity in turn, so that neither is " +
+		"served: end the one that should not be, look how it came by the Secret, then " + joinAnew,
+	agent.CodeSuperseded: "another process of this agent has taken over, and this one ends; if " +
+		"there should be no other, look where its Secret was copied to and revoke it with " +
+		"`argosy agent revoke`",
 }
 
 // ended is the Ended of a code, or nil.
@@ -64,13 +69,15 @@ func refusalOf(answer *http.Response) error {
 	defer answer.Body.Close()
 	r := &Refusal{Status: answer.StatusCode, After: retryAfter(answer.Header)}
 	if answer.StatusCode >= 300 && answer.StatusCode < 400 {
-		r.Message = "it redirects to " + plain(answer.Header.Get("Location")) + ", which is not followed; if that is the hub, give its URL"
+		r.Message = "it redirects to " + plain(answer.Header.Get("Location")) +
+			", which is not followed; if that is the hub, give its URL"
 		return r
 	}
 	var problem agent.Problem
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxProblem))
 	if err == nil && json.Unmarshal(body, &problem) == nil {
-		r.Code, r.Message, r.ReportSeq = plain(problem.Code), plain(problem.Detail), problem.ReportSeq
+		r.Code, r.Message, r.ReportSeq = plain(problem.Code), plain(problem.Detail),
+			problem.ReportSeq
 		if r.Message == "" {
 			r.Message = plain(problem.Title)
 		}
@@ -104,8 +111,9 @@ const (
 	longestPause = 10 * time.Minute // that a hub may ask for
 )
 
-// pause is how long to wait after that many failures in a row. It doubles up to a minute and is spread over its upper half, so that agents
-// that failed together do not return together; what the hub asked for is kept, and spread by a quarter beyond it.
+// pause is how long to wait after that many failures in a row. It doubles up to a minute and is
+// spread over its upper half, so that agents that failed together do not return together; what the
+// hub asked for is kept, and spread by a quarter beyond it.
 func pause(failures int, err error) time.Duration {
 	var r *Refusal
 	if errors.As(err, &r) {

@@ -13,8 +13,9 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// session tells of a session that stands: under which epoch reports are sent, and the last number that the hub has taken. A report that is
-// on its way and not above it was taken, if the session is of the same epoch; under another one its content is sent anew.
+// session tells of a session that stands: under which epoch reports are sent, and the last number
+// that the hub has taken. A report that is on its way and not above it was taken, if the session is
+// of the same epoch; under another one its content is sent anew.
 func (o *Outbox) session(epoch, reportSeq int64) {
 	defer o.tell()
 	o.mu.Lock()
@@ -41,8 +42,8 @@ func (o *Outbox) pauseSession() {
 	o.open = false
 }
 
-// anew forgets what the hub was told: it is another one, or has lost its memory. Acknowledgements that
-// wait are of rows of another mirror.
+// anew forgets what the hub was told: it is another one, or has lost its memory. Acknowledgements
+// that wait are of rows of another mirror.
 func (o *Outbox) anew() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -129,8 +130,8 @@ type envelope struct {
 // room is left of a report's bytes for all that is not an item.
 const room = agent.MaxReport - 4<<10
 
-// next is the report to send: the one that is on its way, or a new one; nil when nothing is to be said or no session stands. The channel
-// is closed when that may have changed.
+// next is the report to send: the one that is on its way, or a new one; nil when nothing is to be
+// said or no session stands. The channel is closed when that may have changed.
 func (o *Outbox) next() (*parcel, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -155,7 +156,8 @@ func (o *Outbox) next() (*parcel, <-chan struct{}) {
 	if p.size() == 0 && !p.whole {
 		return nil, o.changed
 	}
-	body, err := json.Marshal(envelope{Epoch: p.epoch, Seq: p.seq, Acks: raws(p.items[listAcks]), Observed: raws(p.items[listObserved]), Syncs: raws(p.items[listSyncs]),
+	body, err := json.Marshal(envelope{Epoch: p.epoch, Seq: p.seq, Acks: raws(p.items[listAcks]),
+		Observed: raws(p.items[listObserved]), Syncs: raws(p.items[listSyncs]),
 		Standing: p.standing, Own: raws(p.items[listOwn]), OwnWhole: p.whole})
 	if err != nil {
 		return nil, o.changed // what is raw was made by the same package
@@ -193,12 +195,16 @@ func raws(items []waiting) []json.RawMessage {
 // gather is how long the first thing waits for others to go with it.
 const gather = 100 * time.Millisecond
 
-// Run sends what is to be reported until ctx ends, or until the identity is refused for good, which is an *Ended.
+// Run sends what is to be reported until ctx ends, or until the identity is refused for good, which
+// is an *Ended.
 func (o *Outbox) Run(ctx context.Context, client *Client) error {
-	return o.run(ctx, func(ctx context.Context, body []byte) error { return client.post(ctx, agent.PathStatus, body, nil) }, client.log)
+	return o.run(ctx, func(ctx context.Context, body []byte) error {
+		return client.post(ctx, agent.PathStatus, body, nil)
+	}, client.log)
 }
 
-func (o *Outbox) run(ctx context.Context, send func(context.Context, []byte) error, log *slog.Logger) error {
+func (o *Outbox) run(ctx context.Context, send func(context.Context, []byte) error,
+	log *slog.Logger) error {
 	for failures := 0; ; {
 		p, err := o.await(ctx)
 		if err != nil {
@@ -248,7 +254,9 @@ func (o *Outbox) await(ctx context.Context) (*parcel, error) {
 }
 
 func (o *Outbox) anything() bool {
-	return o.standing.raw != nil || o.whole || slices.ContainsFunc(o.lists[:], func(l list) bool { return len(l.waiting) > 0 })
+	return o.standing.raw != nil || o.whole || slices.ContainsFunc(o.lists[:], func(l list) bool {
+		return len(l.waiting) > 0
+	})
 }
 
 // answered judges the answer to a report and says whether that is done with.
@@ -266,9 +274,11 @@ func (o *Outbox) answered(p *parcel, err error, log *slog.Logger) bool {
 		o.took(p)
 	case r == nil:
 		return false
-	case r.Code == agent.CodeReplay && r.ReportSeq > 0: // without a number it is the proof that was seen, which something on the way has sent twice
+	// without a number it is the proof that was seen, which something on the way has sent twice
+	case r.Code == agent.CodeReplay && r.ReportSeq > 0:
 		o.replayed(p, r.ReportSeq)
-	case r.Status == http.StatusRequestEntityTooLarge, r.Status == http.StatusBadRequest, r.Status == http.StatusUnprocessableEntity:
+	case r.Status == http.StatusRequestEntityTooLarge, r.Status == http.StatusBadRequest,
+		r.Status == http.StatusUnprocessableEntity:
 		o.halve(p, err, log)
 	default:
 		return false
@@ -276,8 +286,9 @@ func (o *Outbox) answered(p *parcel, err error, log *slog.Logger) bool {
 	return true
 }
 
-// replayed is about a report whose number the hub has seen: it was taken, unless the hub's count is behind ours, for then it has lost its
-// memory and the content is sent under a number that it does not know.
+// replayed is about a report whose number the hub has seen: it was taken, unless the hub's count is
+// behind ours, for then it has lost its memory and the content is sent under a number that it does
+// not know.
 func (o *Outbox) replayed(p *parcel, last int64) {
 	if last >= p.seq {
 		o.took(p)
@@ -287,11 +298,12 @@ func (o *Outbox) replayed(p *parcel, last int64) {
 	o.back(p)
 }
 
-// halve sends a report that the hub does not understand in smaller ones, down to the item that it is about, which is dropped: the others
-// must not wait for it.
+// halve sends a report that the hub does not understand in smaller ones, down to the item that it
+// is about, which is dropped: the others must not wait for it.
 func (o *Outbox) halve(p *parcel, err error, log *slog.Logger) {
 	if p.size() <= 1 {
-		log.Error("the hub refuses an item of a report; it is dropped", "error", err, "bytes", len(p.body))
+		log.Error("the hub refuses an item of a report; it is dropped", "error", err, "bytes",
+			len(p.body))
 		o.done(p)
 		return
 	}

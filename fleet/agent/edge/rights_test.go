@@ -18,10 +18,12 @@ import (
 
 // secretIn is a Secret with labels.
 func secretIn(namespace, name string, labels map[string]string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, StringData: map[string]string{"a": "b"}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+		Labels: labels}, StringData: map[string]string{"a": "b"}}
 }
 
-// TestTheAgentsRightsOnARealAPIServer applies the manifest and tries, as the agent's service account, what it may do and what it may not.
+// TestTheAgentsRightsOnARealAPIServer applies the manifest and tries, as the agent's service
+// account, what it may do and what it may not.
 func TestTheAgentsRightsOnARealAPIServer(t *testing.T) {
 	ctx := t.Context()
 	c, err := stack.StartCluster(ctx, stack.ClusterOptions{Name: "agent-rights"})
@@ -50,13 +52,15 @@ func TestTheAgentsRightsOnARealAPIServer(t *testing.T) {
 	}
 	admin := c.Client()
 	for _, ns := range []string{"argocd", "other"} {
-		if _, err := admin.CoreV1().Secrets(ns).Create(ctx, secretIn(ns, "argocd-secret", nil), metav1.CreateOptions{}); err != nil {
+		if _, err := admin.CoreV1().Secrets(ns).Create(ctx, secretIn(ns, "argocd-secret", nil),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	config := c.REST()
 	config.Impersonate.UserName = install().withDefaults().username()
-	config.Impersonate.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + Name, "system:authenticated"}
+	config.Impersonate.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + Name,
+		"system:authenticated"}
 	as := kubernetes.NewForConfigOrDie(config)
 	awaitPolicy(t, as)
 
@@ -69,7 +73,8 @@ func TestTheAgentsRightsOnARealAPIServer(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
-	if _, err := admin.CoreV1().Secrets(Name).Create(ctx, secretIn(Name, Name, nil), metav1.CreateOptions{}); err != nil {
+	if _, err := admin.CoreV1().Secrets(Name).Create(ctx, secretIn(Name, Name, nil),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("its own Secret and ConfigMap", func(t *testing.T) { keepsItsOwn(t, as) })
@@ -77,14 +82,17 @@ func TestTheAgentsRightsOnARealAPIServer(t *testing.T) {
 	t.Run("nothing else", func(t *testing.T) { refusedElsewhere(t, as) })
 }
 
-// awaitPolicy waits until the API server has heard of the policy: a write that it forbids is refused.
+// awaitPolicy waits until the API server has heard of the policy: a write that it forbids is
+// refused.
 func awaitPolicy(t *testing.T, as kubernetes.Interface) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, err := as.CoreV1().Secrets("argocd").Create(t.Context(), secretIn("argocd", "probe", nil), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := as.CoreV1().Secrets("argocd").Create(t.Context(),
+			secretIn("argocd", "probe", nil), metav1.CreateOptions{
+				DryRun: []string{metav1.DryRunAll}})
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 			return
 		}
@@ -96,23 +104,27 @@ func awaitPolicy(t *testing.T, as kubernetes.Interface) {
 }
 
 func keepsItsOwn(t *testing.T, as kubernetes.Interface) {
-	for _, cell := range []Cell{SecretCell(as, Name, Name), ConfigMapCell(as, Name, DeletionsName)} {
+	for _, cell := range []Cell{SecretCell(as, Name, Name),
+		ConfigMapCell(as, Name, DeletionsName)} {
 		_, version, err := cell.Load(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if version == "" {
-			if version, err = cell.Swap(t.Context(), map[string][]byte{"a": []byte("1")}, ""); err != nil {
+			if version, err = cell.Swap(t.Context(), map[string][]byte{"a": []byte("1")},
+				""); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := cell.Swap(t.Context(), map[string][]byte{"a": []byte("2")}, version); err != nil {
+		if _, err := cell.Swap(t.Context(), map[string][]byte{"a": []byte("2")},
+			version); err != nil {
 			t.Fatal(err)
 		}
 		if values, _, err := cell.Load(t.Context()); err != nil || string(values["a"]) != "2" {
 			t.Errorf("%v, %v", values, err)
 		}
-		if _, err := cell.Swap(t.Context(), map[string][]byte{"a": []byte("3")}, version); err == nil {
+		if _, err := cell.Swap(t.Context(), map[string][]byte{"a": []byte("3")},
+			version); err == nil {
 			t.Error("a stale write is taken")
 		}
 	}
@@ -122,15 +134,19 @@ func keepsItsOwn(t *testing.T, as kubernetes.Interface) {
 }
 
 func writesLabelled(t *testing.T, as kubernetes.Interface) {
-	ours := map[string]string{"app.kubernetes.io/managed-by": "argosy", "argocd.argoproj.io/secret-type": "repository"}
+	ours := map[string]string{"app.kubernetes.io/managed-by": "argosy",
+		"argocd.argoproj.io/secret-type": "repository"}
 	secrets := as.CoreV1().Secrets("argocd")
-	if _, err := secrets.Create(t.Context(), secretIn("argocd", "ours", ours), metav1.CreateOptions{}); err != nil {
+	if _, err := secrets.Create(t.Context(), secretIn("argocd", "ours", ours),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := secrets.Patch(t.Context(), "ours", types.MergePatchType, []byte(`{"stringData":{"a":"c"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := secrets.Patch(t.Context(), "ours", types.MergePatchType,
+		[]byte(`{"stringData":{"a":"c"}}`), metav1.PatchOptions{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := secrets.Patch(t.Context(), "ours", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{}); err == nil {
+	if _, err := secrets.Patch(t.Context(), "ours", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{}); err == nil {
 		t.Error("it lets go of a Secret by taking the labels off")
 	}
 	if err := secrets.Delete(t.Context(), "ours", metav1.DeleteOptions{}); err != nil {
@@ -141,47 +157,86 @@ func writesLabelled(t *testing.T, as kubernetes.Interface) {
 func refusedElsewhere(t *testing.T, as kubernetes.Interface) {
 	ctx := context.Background()
 	core := as.CoreV1()
-	adopt := []byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"argosy","argocd.argoproj.io/secret-type":"repository"}}}`)
+	adopt := []byte(
+		`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"argosy","argocd.argoproj.io/secret-type":"repository"}}}`)
 	for name, try := range map[string]func() error{
 		"a Secret without labels": func() error {
-			_, err := core.Secrets("argocd").Create(ctx, secretIn("argocd", "x", nil), metav1.CreateOptions{})
+			_, err := core.Secrets("argocd").Create(ctx, secretIn("argocd", "x", nil),
+				metav1.CreateOptions{})
 			return err
 		},
 		"Argo CD's own Secret, changed": func() error {
-			_, err := core.Secrets("argocd").Patch(ctx, "argocd-secret", types.MergePatchType, []byte(`{"stringData":{"admin.password":"x"}}`), metav1.PatchOptions{})
+			_, err := core.Secrets("argocd").Patch(ctx, "argocd-secret", types.MergePatchType,
+				[]byte(`{"stringData":{"admin.password":"x"}}`), metav1.PatchOptions{})
 			return err
 		},
 		"Argo CD's own Secret, taken over": func() error {
-			_, err := core.Secrets("argocd").Patch(ctx, "argocd-secret", types.MergePatchType, adopt, metav1.PatchOptions{})
+			_, err := core.Secrets("argocd").Patch(ctx, "argocd-secret", types.MergePatchType,
+				adopt, metav1.PatchOptions{})
 			return err
 		},
-		"Argo CD's own Secret, deleted": func() error { return core.Secrets("argocd").Delete(ctx, "argocd-secret", metav1.DeleteOptions{}) },
-		"all Secrets, deleted": func() error {
-			return core.Secrets("argocd").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		"Argo CD's own Secret, deleted": func() error {
+			return core.Secrets("argocd").Delete(ctx, "argocd-secret", metav1.DeleteOptions{})
 		},
-		"Secrets of another namespace": func() error { _, err := core.Secrets("other").List(ctx, metav1.ListOptions{}); return err },
-		"Secrets of the whole cluster": func() error { _, err := core.Secrets("").List(ctx, metav1.ListOptions{}); return err },
+		"all Secrets, deleted": func() error {
+			return core.Secrets("argocd").DeleteCollection(ctx, metav1.DeleteOptions{},
+				metav1.ListOptions{})
+		},
+		"Secrets of another namespace": func() error {
+			_, err := core.Secrets("other").List(ctx, metav1.ListOptions{})
+			return err
+		},
+		"Secrets of the whole cluster": func() error {
+			_, err := core.Secrets("").List(ctx, metav1.ListOptions{})
+			return err
+		},
 		"a Secret beside its own": func() error {
-			_, err := core.Secrets(Name).Create(ctx, secretIn(Name, "x", nil), metav1.CreateOptions{})
+			_, err := core.Secrets(Name).Create(ctx, secretIn(Name, "x", nil),
+				metav1.CreateOptions{})
 			return err
 		},
 		"an Application, replaced": func() error {
-			return as.Discovery().RESTClient().Put().AbsPath("/apis/argoproj.io/v1alpha1/namespaces/argocd/applications/x").Body([]byte("{}")).Do(ctx).Error()
+			return as.Discovery().RESTClient().Put().AbsPath(
+				"/apis/argoproj.io/v1alpha1/namespaces/argocd/applications/x").Body(
+				[]byte("{}")).Do(ctx).Error()
 		},
-		"Secrets beside its own": func() error { _, err := core.Secrets(Name).List(ctx, metav1.ListOptions{}); return err },
-		"Argo CD's settings, changed": func() error {
-			_, err := core.ConfigMaps("argocd").Patch(ctx, "argocd-cm", types.MergePatchType, []byte(`{"data":{"x":"y"}}`), metav1.PatchOptions{})
+		"Secrets beside its own": func() error {
+			_, err := core.Secrets(Name).List(ctx, metav1.ListOptions{})
 			return err
 		},
-		"Pods":              func() error { _, err := core.Pods("argocd").List(ctx, metav1.ListOptions{}); return err },
-		"Nodes":             func() error { _, err := core.Nodes().List(ctx, metav1.ListOptions{}); return err },
-		"another namespace": func() error { _, err := core.Namespaces().Get(ctx, "argocd", metav1.GetOptions{}); return err },
-		"rights":            func() error { _, err := as.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{}); return err },
-		"the policy, deleted": func() error {
-			return as.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, secretsPolicy, metav1.DeleteOptions{})
+		"Argo CD's settings, changed": func() error {
+			_, err := core.ConfigMaps("argocd").Patch(ctx, "argocd-cm", types.MergePatchType,
+				[]byte(`{"data":{"x":"y"}}`), metav1.PatchOptions{})
+			return err
 		},
-		"its own Deployment":     func() error { return as.AppsV1().Deployments(Name).Delete(ctx, Name, metav1.DeleteOptions{}) },
-		"a token of its account": func() error { _, err := core.ServiceAccounts(Name).Get(ctx, Name, metav1.GetOptions{}); return err },
+		"Pods": func() error {
+			_, err := core.Pods("argocd").List(ctx, metav1.ListOptions{})
+			return err
+		},
+		"Nodes": func() error {
+			_, err := core.Nodes().List(ctx, metav1.ListOptions{})
+			return err
+		},
+		"another namespace": func() error {
+			_, err := core.Namespaces().Get(ctx, "argocd", metav1.GetOptions{})
+			return err
+		},
+		"rights": func() error {
+			_, err := as.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+			return err
+		},
+		"the policy, deleted": func() error {
+			return as.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx,
+				secretsPolicy, metav1.DeleteOptions{})
+		},
+		"its own Deployment": func() error {
+			return as.AppsV1().Deployments(Name).Delete(ctx, Name, metav1.DeleteOptions{})
+		},
+		"a token of its account": func() error {
+			_, err := core.ServiceAccounts(Name).Get(ctx, Name,
+				metav1.GetOptions{})
+			return err
+		},
 	} {
 		if err := try(); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			t.Errorf("%s: %v", name, err)

@@ -37,10 +37,12 @@ func (l *listener) Close() error {
 	return l.from.Close()
 }
 
-// Snapshot reads every row of the agent's engine. What is cut, too large, incomplete or not what its digest says is an error, and nothing
-// of it is given. Epoch is the highest that the cluster's objects show.
+// Snapshot reads every row of the agent's engine. What is cut, too large, incomplete or not what
+// its digest says is an error, and nothing of it is given. Epoch is the highest that the cluster's
+// objects show.
 func (c *Client) Snapshot(ctx context.Context, epoch int64) (*agent.Snapshot, error) {
-	ctx, done := context.WithTimeoutCause(ctx, snapshotTime, fmt.Errorf("the snapshot took longer than %s", snapshotTime))
+	ctx, done := context.WithTimeoutCause(ctx, snapshotTime,
+		fmt.Errorf("the snapshot took longer than %s", snapshotTime))
 	defer done()
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)

@@ -38,7 +38,8 @@ func (c *Client) Stream(ctx context.Context, epoch, cursor int64) (*Stream, erro
 		return nil, err
 	}
 	body := listen(from, cut)
-	s := &Stream{client: c, ctx: ctx, cut: cut, body: body, lines: bufio.NewReaderSize(body, 64<<10)}
+	s := &Stream{client: c, ctx: ctx, cut: cut, body: body, lines: bufio.NewReaderSize(body,
+		64<<10)}
 	if err := s.greet(); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("stream: %w", err)
@@ -59,7 +60,8 @@ func (s *Stream) greet() error {
 	if err := json.Unmarshal(event.Data, &s.Hello); err != nil {
 		return fmt.Errorf("its hello cannot be read: %s", plain(err.Error()))
 	}
-	if s.Hello.Epoch <= 0 || s.Hello.Epoch > agent.MaxEpoch || s.Hello.Engine == "" || s.Hello.ReportSeq < 0 {
+	if s.Hello.Epoch <= 0 || s.Hello.Epoch > agent.MaxEpoch || s.Hello.Engine == "" ||
+		s.Hello.ReportSeq < 0 {
 		return errors.New("its hello names no engine, or no epoch from 1 on")
 	}
 	return nil
@@ -71,8 +73,8 @@ func (s *Stream) Close() {
 	s.body.Close()
 }
 
-// Next waits for the next message. A bye is an error: an Ended, or a Refusal that says when to come back. The end of the connection is an
-// error too, always.
+// Next waits for the next message. A bye is an error: an Ended, or a Refusal that says when to come
+// back. The end of the connection is an error too, always.
 func (s *Stream) Next() (Event, error) {
 	event, err := readEvent(s.lines)
 	if err != nil {
@@ -88,7 +90,8 @@ func (s *Stream) Next() (Event, error) {
 	if err := ended(bye.Code); err != nil {
 		return Event{}, err
 	}
-	return Event{}, &farewell{code: plain(bye.Code), refusal: &Refusal{Code: plain(bye.Code), Message: plain(bye.Message), After: min(max(bye.After, 0), longestPause)}}
+	return Event{}, &farewell{code: plain(bye.Code), refusal: &Refusal{Code: plain(bye.Code),
+		Message: plain(bye.Message), After: min(max(bye.After, 0), longestPause)}}
 }
 
 // farewell is a bye after which the agent comes back.
@@ -101,8 +104,8 @@ func (f *farewell) Error() string { return "the hub ends the stream: " + f.code 
 
 func (f *farewell) Unwrap() error { return f.refusal }
 
-// readEvent reads one message of text/event-stream: its event's name and data. Comments, ids and fields that are not known are passed
-// over. What is larger than agent.MaxEvent is an error.
+// readEvent reads one message of text/event-stream: its event's name and data. Comments, ids and
+// fields that are not known are passed over. What is larger than agent.MaxEvent is an error.
 func readEvent(from *bufio.Reader) (Event, error) {
 	var event Event
 	for size := 0; ; {
@@ -132,13 +135,15 @@ func readEvent(from *bufio.Reader) (Event, error) {
 	}
 }
 
-// readLine reads a line of at most that many bytes, without its end. A last line without one was cut.
+// readLine reads a line of at most that many bytes, without its end. A last line without one was
+// cut.
 func readLine(from *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := from.ReadSlice('\n')
 		if len(line)+len(part) > most+2 {
-			return nil, fmt.Errorf("a message of the stream is larger than %d bytes", agent.MaxEvent)
+			return nil, fmt.Errorf("a message of the stream is larger than %d bytes",
+				agent.MaxEvent)
 		}
 		line = append(line, part...)
 		switch {

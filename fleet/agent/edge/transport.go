@@ -18,8 +18,10 @@ import (
 
 // Settings are what a Client is made of.
 type Settings struct {
-	Hub     string   // URL: https://host, maybe with a path
-	CA      []byte   // PEM; trusted beside the system's authorities: of a TLS-inspecting proxy, or of a hub with one of its own
+	Hub string // URL: https://host, maybe with a path
+	// PEM; trusted beside the system's authorities: of a TLS-inspecting proxy, or of a hub with one
+	// of its own
+	CA      []byte
 	Proxy   *url.URL // nil: that of the environment (HTTPS_PROXY, NO_PROXY)
 	Version string   // of the agent
 	Log     *slog.Logger
@@ -32,7 +34,8 @@ const (
 	deadAfter      = 3 * agent.Beat   // without a byte, a stream is no more
 )
 
-// newTransport has connections of its own. A dead one is noticed by HTTP/2 pings, whatever lies between.
+// newTransport has connections of its own. A dead one is noticed by HTTP/2 pings, whatever lies
+// between.
 func (s Settings) newTransport() (*http.Transport, error) {
 	pool, err := roots(s.CA)
 	if err != nil {
@@ -43,10 +46,12 @@ func (s Settings) newTransport() (*http.Transport, error) {
 		proxy = http.ProxyURL(s.Proxy)
 	}
 	return &http.Transport{
-		Proxy: proxy, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: requestTimeout, MaxIdleConns: 4, IdleConnTimeout: 90 * time.Second,
-		DialContext: (&net.Dialer{Timeout: dialTimeout, KeepAlive: agent.Beat}).DialContext,
-		HTTP2:       &http.HTTP2Config{SendPingTimeout: agent.Beat, PingTimeout: agent.Beat},
+		Proxy: proxy, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool},
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: requestTimeout, MaxIdleConns: 4,
+		IdleConnTimeout: 90 * time.Second,
+		DialContext:     (&net.Dialer{Timeout: dialTimeout, KeepAlive: agent.Beat}).DialContext,
+		HTTP2:           &http.HTTP2Config{SendPingTimeout: agent.Beat, PingTimeout: agent.Beat},
 	}, nil
 }
 
@@ -90,9 +95,13 @@ func NewClient(s Settings, keeper *Keeper) (*Client, error) {
 		s.Log = slog.Default()
 	}
 	return &Client{
-		base: base, audience: audience, transport: transport, clock: &Clock{}, keeper: keeper, version: s.Version, log: s.Log,
+		base: base, audience: audience, transport: transport, clock: &Clock{}, keeper: keeper,
+		version: s.Version, log: s.Log,
 		instance: hex.EncodeToString(instance[:]), access: access{getting: make(chan struct{}, 1)},
-		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return http.ErrUseLastResponse
+		}},
 	}, nil
 }
 
@@ -106,7 +115,8 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 func (c *Client) do(request *http.Request) (*http.Response, error) {
 	answer, err := c.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", request.Method, request.URL.Path, c.reason(request.Context(), err))
+		return nil, fmt.Errorf("%s %s: %w", request.Method, request.URL.Path,
+			c.reason(request.Context(), err))
 	}
 	c.clock.hearDate(answer.Header)
 	return answer, nil

@@ -27,8 +27,10 @@ func (f *Follower) read(name fleet.EngineName, use func(*mirror) error) error {
 	return use(f.mirror)
 }
 
-// Changed are the rows above after, in their order, at most limit. fleet.ErrFenced when after is of a mirror that is no more.
-func (f *Follower) Changed(_ context.Context, name fleet.EngineName, after int64, limit int) (rows []fleet.Row, err error) {
+// Changed are the rows above after, in their order, at most limit. fleet.ErrFenced when after is of
+// a mirror that is no more.
+func (f *Follower) Changed(_ context.Context, name fleet.EngineName, after int64,
+	limit int) (rows []fleet.Row, err error) {
 	err = f.read(name, func(m *mirror) error {
 		if f.leased != f.generation {
 			return fmt.Errorf("%w: %w", errAnew, fleet.ErrFenced)
@@ -40,7 +42,8 @@ func (f *Follower) Changed(_ context.Context, name fleet.EngineName, after int64
 }
 
 // RowHeads visits the head of every row as it stood at one moment.
-func (f *Follower) RowHeads(_ context.Context, name fleet.EngineName, visit func(fleet.RowHead) error) error {
+func (f *Follower) RowHeads(_ context.Context, name fleet.EngineName,
+	visit func(fleet.RowHead) error) error {
 	var rows []fleet.Row
 	if err := f.read(name, func(m *mirror) error { rows = m.all(); return nil }); err != nil {
 		return err
@@ -64,7 +67,8 @@ func (f *Follower) Row(_ context.Context, key fleet.ObjectKey) (row fleet.Row, o
 }
 
 // LeasedRow is Row for whoever holds the session's lease.
-func (f *Follower) LeasedRow(ctx context.Context, lease fleet.Lease, key fleet.ObjectKey) (row fleet.Row, ok bool, err error) {
+func (f *Follower) LeasedRow(ctx context.Context, lease fleet.Lease,
+	key fleet.ObjectKey) (row fleet.Row, ok bool, err error) {
 	if err := f.under(lease); err != nil {
 		return row, false, err
 	}
@@ -72,7 +76,8 @@ func (f *Follower) LeasedRow(ctx context.Context, lease fleet.Lease, key fleet.O
 }
 
 // Lookup is the rows of these objects; objects without one are left out.
-func (f *Follower) Lookup(_ context.Context, name fleet.EngineName, keys []fleet.ObjectKey) (rows []fleet.Row, err error) {
+func (f *Follower) Lookup(_ context.Context, name fleet.EngineName,
+	keys []fleet.ObjectKey) (rows []fleet.Row, err error) {
 	err = f.read(name, func(m *mirror) error {
 		for _, key := range keys {
 			if have, ok := m.rows[key]; ok {
@@ -90,7 +95,8 @@ func (f *Follower) StrayKeys(context.Context, fleet.EngineName) ([]fleet.ObjectK
 }
 
 // ReportStrays says that the strays have changed: how the agent stands has all of them.
-func (f *Follower) ReportStrays(_ context.Context, lease fleet.Lease, _ []fleet.Stray, _ []fleet.ObjectKey) error {
+func (f *Follower) ReportStrays(_ context.Context, lease fleet.Lease, _ []fleet.Stray,
+	_ []fleet.ObjectKey) error {
 	if err := f.under(lease); err != nil {
 		return err
 	}
@@ -99,7 +105,8 @@ func (f *Follower) ReportStrays(_ context.Context, lease fleet.Lease, _ []fleet.
 }
 
 // CredentialRows are the rows that need a secret.
-func (f *Follower) CredentialRows(_ context.Context, name fleet.EngineName, tenant fleet.TenantName, secret string) (rows []fleet.Row, err error) {
+func (f *Follower) CredentialRows(_ context.Context, name fleet.EngineName, tenant fleet.TenantName,
+	secret string) (rows []fleet.Row, err error) {
 	err = f.read(name, func(m *mirror) error {
 		for _, have := range m.rows {
 			if c := have.row.Credential; c != nil && c.Tenant == tenant && c.Name == secret {
@@ -111,8 +118,8 @@ func (f *Follower) CredentialRows(_ context.Context, name fleet.EngineName, tena
 	return rows, err
 }
 
-// Get opens the credential of one row. The reference must come from a row of this Follower: it names the row that the credential was
-// sealed for.
+// Get opens the credential of one row. The reference must come from a row of this Follower: it
+// names the row that the credential was sealed for.
 func (f *Follower) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Secret, error) {
 	kind, name, ok := strings.Cut(ref.Sealed, "/")
 	var have held
@@ -128,9 +135,12 @@ func (f *Follower) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Sec
 	c := have.credential
 	switch {
 	case !ok || c == nil || c.Tenant != ref.Tenant || c.Name != ref.Name:
-		return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s is not among what the hub has sent", ref.Name, ref.Tenant)
+		return fleet.Secret{},
+			fmt.Errorf("secret %s of tenant %s is not among what the hub has sent", ref.Name,
+				ref.Tenant)
 	case c.Problem != "":
-		return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: the hub says: %s", ref.Name, ref.Tenant, plain(c.Problem))
+		return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: the hub says: %s", ref.Name,
+			ref.Tenant, plain(c.Problem))
 	}
 	var err error
 	for _, keys := range f.Client.keeper.opening() {
@@ -142,7 +152,8 @@ func (f *Follower) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Sec
 	return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: %w", ref.Name, ref.Tenant, err)
 }
 
-// StopRecords are the emergency stops that concern the engine, as last heard. Until they were heard it is an error, which forbids every write.
+// StopRecords are the emergency stops that concern the engine, as last heard. Until they were heard
+// it is an error, which forbids every write.
 func (f *Follower) StopRecords(context.Context) (fleet.StopRecords, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,13 +173,17 @@ func (f *Follower) under(lease fleet.Lease) error {
 	return nil
 }
 
-// validLocked reports whether a lease is the one that the last session gave. It stands through an outage.
+// validLocked reports whether a lease is the one that the last session gave. It stands through an
+// outage.
 func (f *Follower) validLocked(lease fleet.Lease) bool {
-	return f.final == nil && f.misplaced == nil && f.mirror != nil && lease.Epoch == f.hello.Epoch && f.leased == f.generation
+	return f.final == nil && f.misplaced == nil && f.mirror != nil &&
+		lease.Epoch == f.hello.Epoch && f.leased == f.generation
 }
 
-// Acquire gives the session's lease; false before the first complete snapshot, and once the identity has ended.
-func (f *Follower) Acquire(_ context.Context, name, _ string, ttl time.Duration) (fleet.Lease, bool, error) {
+// Acquire gives the session's lease; false before the first complete snapshot, and once the
+// identity has ended.
+func (f *Follower) Acquire(_ context.Context, name, _ string, ttl time.Duration) (fleet.Lease, bool,
+	error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -184,7 +199,8 @@ func (f *Follower) Acquire(_ context.Context, name, _ string, ttl time.Duration)
 }
 
 func (f *Follower) leaseLocked(name string, ttl time.Duration) fleet.Lease {
-	return fleet.Lease{Name: name, Holder: f.hello.Holder, Epoch: f.hello.Epoch, Expires: time.Now().Add(ttl)}
+	return fleet.Lease{Name: name, Holder: f.hello.Holder, Epoch: f.hello.Epoch,
+		Expires: time.Now().Add(ttl)}
 }
 
 // Renew reports whether the lease is still the session's.
@@ -192,9 +208,11 @@ func (f *Follower) Renew(_ context.Context, lease fleet.Lease, _ time.Duration) 
 	return f.under(lease) == nil, nil
 }
 
-// RaiseEpoch asks the hub for a session whose epoch is above floor, and waits for it. Without the hub there is none, and ctx's end is the
-// error: then the objects show that another has written here, and nothing may be written.
-func (f *Follower) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64) (fleet.Lease, error) {
+// RaiseEpoch asks the hub for a session whose epoch is above floor, and waits for it. Without the
+// hub there is none, and ctx's end is the error: then the objects show that another has written
+// here, and nothing may be written.
+func (f *Follower) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64) (fleet.Lease,
+	error) {
 	f.Outbox.pauseSession() // what is on its way bears the old epoch
 	f.mu.Lock()
 	f.floor = max(f.floor, floor)
@@ -205,7 +223,8 @@ func (f *Follower) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int6
 	}
 	for {
 		f.mu.Lock()
-		now, changed, final := f.leaseLocked(lease.Name, time.Until(lease.Expires)), f.changed, f.final
+		now, changed, final := f.leaseLocked(lease.Name, time.Until(lease.Expires)), f.changed,
+			f.final
 		if final == nil && now.Epoch > floor {
 			f.leased = f.generation
 		}
@@ -224,7 +243,8 @@ func (f *Follower) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int6
 	}
 }
 
-// Release gives nothing up: the lease is the process's, and passes on when another one opens a session.
+// Release gives nothing up: the lease is the process's, and passes on when another one opens a
+// session.
 func (f *Follower) Release(context.Context, fleet.Lease, string) error { return nil }
 
 // Acknowledge takes what was done with rows, to be reported.
@@ -235,7 +255,8 @@ func (f *Follower) Acknowledge(_ context.Context, lease fleet.Lease, acks []flee
 	said := make([]agent.Ack, 0, len(acks))
 	others := false // other deletions than before wait for the cluster's admin
 	for _, a := range acks {
-		if f.Held != nil && !a.Removed && (a.State == fleet.ApplyFailed || a.State == fleet.ApplyDeleting) {
+		if f.Held != nil && !a.Removed && (a.State == fleet.ApplyFailed ||
+			a.State == fleet.ApplyDeleting) {
 			if why, waits := f.Held(a.Key); waits {
 				a.State, a.Message = fleet.ApplyHeld, why
 			}
@@ -245,7 +266,8 @@ func (f *Follower) Acknowledge(_ context.Context, lease fleet.Lease, acks []flee
 			continue
 		}
 		others = others || (was == fleet.ApplyHeld) != (a.State == fleet.ApplyHeld)
-		said = append(said, agent.Ack{Kind: a.Key.Kind, Name: a.Key.Name, Seq: a.Seq, State: a.State, Message: a.Message,
+		said = append(said, agent.Ack{Kind: a.Key.Kind, Name: a.Key.Name, Seq: a.Seq,
+			State: a.State, Message: a.Message,
 			Removed: a.Removed, Hash: a.Hash})
 	}
 	f.Outbox.Acknowledge(said...)
@@ -268,7 +290,8 @@ func (f *Follower) keep(a fleet.Ack) (was fleet.ApplyState, known bool) {
 	return was, true
 }
 
-// taken hears that the hub has taken an acknowledgement: a row whose removal it knows of is no more.
+// taken hears that the hub has taken an acknowledgement: a row whose removal it knows of is no
+// more.
 func (f *Follower) taken(a agent.Ack) {
 	if !a.Removed {
 		return
@@ -294,16 +317,20 @@ func (f *Follower) Observe(_ context.Context, lease fleet.Lease, seen []fleet.Ob
 	}
 	said := make([]agent.Observed, len(seen))
 	for i, o := range seen {
-		said[i] = agent.Observed{Name: o.Key.Name, UID: o.UID, Sync: o.Sync, Health: o.Health, SyncedRevision: o.SyncedRevision, OperationPhase: o.OperationPhase,
-			OperationID: o.OperationID, OperationError: o.OperationError, Message: o.Message, Resources: o.Resources, ReconciledAt: o.ReconciledAt,
+		said[i] = agent.Observed{Name: o.Key.Name, UID: o.UID, Sync: o.Sync, Health: o.Health,
+			SyncedRevision: o.SyncedRevision, OperationPhase: o.OperationPhase,
+			OperationID: o.OperationID, OperationError: o.OperationError, Message: o.Message,
+			Resources: o.Resources, ReconciledAt: o.ReconciledAt,
 			ResourceVersion: o.ResourceVersion, Gone: o.Gone}
 	}
 	f.Outbox.Observe(said...)
 	return nil
 }
 
-// ReportEngine takes how the cluster's Argo CD stands, to be reported with what the agent knows of itself.
-func (f *Follower) ReportEngine(_ context.Context, lease fleet.Lease, report fleet.EngineReport) error {
+// ReportEngine takes how the cluster's Argo CD stands, to be reported with what the agent knows of
+// itself.
+func (f *Follower) ReportEngine(_ context.Context, lease fleet.Lease,
+	report fleet.EngineReport) error {
 	if err := f.under(lease); err != nil {
 		return err
 	}
@@ -328,14 +355,16 @@ func (f *Follower) stand() {
 		f.mu.Unlock()
 		return
 	}
-	s := agent.Standing{Reachable: f.report.Reachable, Message: f.report.Message, ArgoCD: f.report.ArgoCD, Version: f.Version, HeldDeletions: local.Held}
+	s := agent.Standing{Reachable: f.report.Reachable, Message: f.report.Message,
+		ArgoCD: f.report.ArgoCD, Version: f.Version, HeldDeletions: local.Held}
 	if f.misplaced != nil {
 		s.Reachable, s.Message = false, f.misplaced.Error()
 	}
 	if f.mirror != nil {
 		s.PendingDeletions = len(f.mirror.deletions())
 		var listed []agent.Stray
-		if s.Strays, s.Environments, listed = f.mirror.strays(local.Inventory); local.Inventory != nil {
+		if s.Strays, s.Environments, listed = f.mirror.strays(
+			local.Inventory); local.Inventory != nil {
 			s.Listed = listed
 		}
 	}
@@ -347,8 +376,8 @@ func (f *Follower) stand() {
 // reachMessage is how many bytes of each error are told: a report holds a thousand of them.
 const reachMessage = 256
 
-// unreachableLocked lists the environments whose clusters cannot be read, by name; nil while that is
-// not known.
+// unreachableLocked lists the environments whose clusters cannot be read, by name; nil while that
+// is not known.
 func (f *Follower) unreachableLocked() []agent.Unreachable {
 	if f.reach == nil {
 		return nil
@@ -362,13 +391,16 @@ func (f *Follower) unreachableLocked() []agent.Unreachable {
 	}
 	slices.SortFunc(all, func(a, b agent.Unreachable) int {
 		x, y := a.Environment, b.Environment
-		return cmp.Or(strings.Compare(string(x.Tenant), string(y.Tenant)), strings.Compare(string(x.Name), string(y.Name)))
+		return cmp.Or(strings.Compare(string(x.Tenant), string(y.Tenant)),
+			strings.Compare(string(x.Name), string(y.Name)))
 	})
 	return all[:min(len(all), fleet.MaxReach)]
 }
 
-// ReportReach says how the agent stands: the environments whose clusters cannot be read are a part of it.
-func (f *Follower) ReportReach(_ context.Context, lease fleet.Lease, reports []fleet.Reach, whole bool) error {
+// ReportReach says how the agent stands: the environments whose clusters cannot be read are a part
+// of it.
+func (f *Follower) ReportReach(_ context.Context, lease fleet.Lease, reports []fleet.Reach,
+	whole bool) error {
 	if err := f.under(lease); err != nil {
 		return err
 	}
@@ -396,7 +428,8 @@ func (f *Follower) ReportWentBack(_ context.Context, lease fleet.Lease, _ string
 }
 
 // PendingSyncs are the open syncs of Applications that the config repo owns.
-func (f *Follower) PendingSyncs(_ context.Context, name fleet.EngineName) (pending []fleet.SyncRequest, err error) {
+func (f *Follower) PendingSyncs(_ context.Context,
+	name fleet.EngineName) (pending []fleet.SyncRequest, err error) {
 	err = f.read(name, func(m *mirror) error {
 		if !f.syncsRead {
 			return ErrNotRead
@@ -405,7 +438,9 @@ func (f *Follower) PendingSyncs(_ context.Context, name fleet.EngineName) (pendi
 			if s.Namespace != "" {
 				continue
 			}
-			q := fleet.SyncRequest{ID: s.ID, Key: fleet.ObjectKey{Engine: name, Kind: fleet.ObjectApplication, Name: s.Name}, Revision: s.Revision, Prune: s.Prune, State: f.syncStates[s.ID]}
+			q := fleet.SyncRequest{
+				ID: s.ID, Key: fleet.ObjectKey{Engine: name, Kind: fleet.ObjectApplication,
+					Name: s.Name}, Revision: s.Revision, Prune: s.Prune, State: f.syncStates[s.ID]}
 			if row := m.rows[q.Key].row; row.Key == q.Key {
 				q.Tenant, q.Environment, q.Deployment = row.Tenant, row.Environment, row.Deployment
 			}
@@ -419,7 +454,8 @@ func (f *Follower) PendingSyncs(_ context.Context, name fleet.EngineName) (pendi
 	return pending, err
 }
 
-// OwnSyncs are the open syncs of the cluster's own Applications (fleet.AgentAutonomous), and ErrNotRead until they were heard.
+// OwnSyncs are the open syncs of the cluster's own Applications (fleet.AgentAutonomous), and
+// ErrNotRead until they were heard.
 func (f *Follower) OwnSyncs() (own []agent.Sync, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -435,7 +471,8 @@ func (f *Follower) OwnSyncs() (own []agent.Sync, err error) {
 }
 
 // UpdateSync takes how a sync stands, to be reported.
-func (f *Follower) UpdateSync(_ context.Context, lease fleet.Lease, id string, state fleet.OperationState, message string) error {
+func (f *Follower) UpdateSync(_ context.Context, lease fleet.Lease, id string,
+	state fleet.OperationState, message string) error {
 	if err := f.under(lease); err != nil {
 		return err
 	}
@@ -446,8 +483,10 @@ func (f *Follower) UpdateSync(_ context.Context, lease fleet.Lease, id string, s
 	return nil
 }
 
-// ReportOwn takes the cluster's own Applications: those that changed, or with whole all that there are.
-func (f *Follower) ReportOwn(_ context.Context, lease fleet.Lease, own []fleet.OwnApplication, whole bool) error {
+// ReportOwn takes the cluster's own Applications: those that changed, or with whole all that there
+// are.
+func (f *Follower) ReportOwn(_ context.Context, lease fleet.Lease, own []fleet.OwnApplication,
+	whole bool) error {
 	if err := f.under(lease); err != nil {
 		return err
 	}
@@ -455,7 +494,8 @@ func (f *Follower) ReportOwn(_ context.Context, lease fleet.Lease, own []fleet.O
 	return nil
 }
 
-// Notify does nothing here: the hub wakes its replicas itself when a report says that objects are proven gone.
+// Notify does nothing here: the hub wakes its replicas itself when a report says that objects are
+// proven gone.
 func (f *Follower) Notify(context.Context, string) error { return nil }
 
 // Deletions are the Applications that rows ask to delete, and whether the rows are read: see Cap.

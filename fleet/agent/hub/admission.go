@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// admission lets callers through at a bounded rate, in the order in which they came. Each is given its moment when it comes, so that none is
-// passed by another; who would wait longer than the queue is long is sent away with a moment to come back at, which is spread at the same
-// rate. A caller that goes before its moment leaves it empty: the rate is bounded all the same.
+// admission lets callers through at a bounded rate, in the order in which they came. Each is given
+// its moment when it comes, so that none is passed by another; who would wait longer than the queue
+// is long is sent away with a moment to come back at, which is spread at the same rate. A caller
+// that goes before its moment leaves it empty: the rate is bounded all the same.
 type admission struct {
 	every time.Duration // between two
 	burst time.Duration // that may come at once after a pause, in time
@@ -68,7 +69,8 @@ func (a *admission) enter(now time.Time) (time.Time, error) {
 	return moment, nil
 }
 
-// away is for how long a caller is sent away: until the queue is empty and everybody who was sent away before has come back.
+// away is for how long a caller is sent away: until the queue is empty and everybody who was sent
+// away before has come back.
 func (a *admission) away(now time.Time) time.Duration {
 	a.later = latest(a.later, now.Add(a.queue)).Add(a.every)
 	if after := a.later.Sub(now); after <= longestAway {

@@ -26,7 +26,8 @@ func TestTenThousandOpeningsPassAtABoundedRateAndNoneStarves(t *testing.T) {
 					err := a.wait(context.Background())
 					mu.Lock()
 					tries++
-					if waited := time.Since(asked); waited > 20*time.Second || (err != nil && waited > 0) {
+					if waited := time.Since(asked); waited > 20*time.Second ||
+						(err != nil && waited > 0) {
 						t.Errorf("waited %v to be told %v", waited, err)
 					}
 					if err == nil {
@@ -58,7 +59,8 @@ func TestTenThousandOpeningsPassAtABoundedRateAndNoneStarves(t *testing.T) {
 		if tries > 4*agents {
 			t.Errorf("%d tries for %d agents", tries, agents)
 		}
-		t.Logf("10,000 at %d/s: the last after %v (at best %v), %d tries", rate, in[len(in)-1], ideal, tries)
+		t.Logf("10,000 at %d/s: the last after %v (at best %v), %d tries", rate, in[len(in)-1],
+			ideal, tries)
 	})
 }
 
@@ -98,7 +100,8 @@ func TestWhoGoesBeforeItsTurnGoesAtOnce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		began := time.Now()
-		if err := a.wait(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+		if err := a.wait(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		time.Sleep(time.Minute)

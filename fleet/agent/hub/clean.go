@@ -13,7 +13,8 @@ import (
 	"argosy.dev/argosy/fleet/printable"
 )
 
-// plain makes a stranger's text one line of printable characters of at most that many bytes. It is escaped where it is shown.
+// plain makes a stranger's text one line of printable characters of at most that many bytes. It is
+// escaped where it is shown.
 func plain(text string, most int) string {
 	if len(text) > most {
 		text = text[:most] // half a character at its end is dropped below
@@ -40,29 +41,35 @@ const (
 
 func word(text string) string { return plain(text, longestWord) }
 
-// soundName reports whether a text can be the name of an object at all; nothing is shown or looked up by one that cannot.
+// soundName reports whether a text can be the name of an object at all; nothing is shown or looked
+// up by one that cannot.
 func soundName(name string) bool {
-	return name != "" && len(name) <= longestName && plain(name, longestName) == name && !strings.Contains(name, "/")
+	return name != "" && len(name) <= longestName && plain(name, longestName) == name &&
+		!strings.Contains(name, "/")
 }
 
 func count(n, most int) int { return max(0, min(n, most)) }
 
-// ackOf is an agent's word on one row; false when it names none. A state that is not known is a failure that says so, and never a removal.
+// ackOf is an agent's word on one row; false when it names none. A state that is not known is a
+// failure that says so, and never a removal.
 func ackOf(engine fleet.EngineName, a agent.Ack) (fleet.Ack, bool) {
 	if !soundName(a.Name) || a.Seq < 0 || !knownKind(a.Kind) {
 		return fleet.Ack{}, false
 	}
-	ack := fleet.Ack{Key: fleet.ObjectKey{Engine: engine, Kind: a.Kind, Name: a.Name}, Seq: a.Seq, State: a.State,
+	ack := fleet.Ack{Key: fleet.ObjectKey{Engine: engine, Kind: a.Kind, Name: a.Name}, Seq: a.Seq,
+		State:   a.State,
 		Message: message(a.Message), Removed: a.Removed, Hash: word(a.Hash)}
 	switch a.State {
-	case fleet.ApplyPending, fleet.ApplyApplied, fleet.ApplyFailed, fleet.ApplyConflict, fleet.ApplyDeleting, fleet.ApplyHeld:
+	case fleet.ApplyPending, fleet.ApplyApplied, fleet.ApplyFailed, fleet.ApplyConflict,
+		fleet.ApplyDeleting, fleet.ApplyHeld:
 	case "":
 		if !a.Removed {
 			return fleet.Ack{}, false
 		}
 	default:
 		ack.State, ack.Removed = fleet.ApplyFailed, false
-		ack.Message = message("the agent says " + word(string(a.State)) + ", which this version does not know: " + a.Message)
+		ack.Message = message("the agent says " + word(string(a.State)) +
+			", which this version does not know: " + a.Message)
 	}
 	return ack, true
 }
@@ -85,7 +92,8 @@ func syncState(s fleet.SyncState) fleet.SyncState {
 
 func healthState(s fleet.HealthState) fleet.HealthState {
 	switch s {
-	case fleet.HealthHealthy, fleet.HealthProgressing, fleet.HealthDegraded, fleet.HealthSuspended, fleet.HealthMissing:
+	case fleet.HealthHealthy, fleet.HealthProgressing, fleet.HealthDegraded, fleet.HealthSuspended,
+		fleet.HealthMissing:
 		return s
 	}
 	return fleet.HealthUnknown
@@ -104,7 +112,8 @@ func phase(p string) string {
 func notKnown(text string, words ...string) string {
 	for i := 0; i < len(words); i += 2 {
 		if words[i] != words[i+1] && words[i] != "" {
-			text = strings.TrimSuffix("the agent says "+word(words[i])+", which this version does not know: "+text, ": ")
+			text = strings.TrimSuffix("the agent says "+word(words[i])+
+				", which this version does not know: "+text, ": ")
 		}
 	}
 	return message(text)
@@ -118,9 +127,12 @@ func observationOf(engine fleet.EngineName, o agent.Observed) (fleet.Observation
 	return fleet.Observation{
 		Key: fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication, Name: o.Name},
 		UID: word(o.UID), Sync: sync, Health: health, SyncedRevision: word(o.SyncedRevision),
-		OperationPhase: phase(o.OperationPhase), OperationID: word(o.OperationID), OperationError: message(o.OperationError),
-		Message:   notKnown(o.Message, string(o.Sync), string(sync), string(o.Health), string(health), o.OperationPhase, phase(o.OperationPhase)),
-		Resources: count(o.Resources, mostObjects), ReconciledAt: moment(o.ReconciledAt), ResourceVersion: word(o.ResourceVersion), Gone: o.Gone,
+		OperationPhase: phase(o.OperationPhase), OperationID: word(o.OperationID),
+		OperationError: message(o.OperationError),
+		Message: notKnown(o.Message, string(o.Sync), string(sync), string(o.Health),
+			string(health), o.OperationPhase, phase(o.OperationPhase)),
+		Resources: count(o.Resources, mostObjects), ReconciledAt: moment(o.ReconciledAt),
+		ResourceVersion: word(o.ResourceVersion), Gone: o.Gone,
 	}, true
 }
 
@@ -138,7 +150,8 @@ func syncEndOf(e agent.SyncEnd) (agent.SyncEnd, bool) {
 		return agent.SyncEnd{}, false
 	}
 	switch e.State {
-	case fleet.OperationPending, fleet.OperationRunning, fleet.OperationSucceeded, fleet.OperationFailed:
+	case fleet.OperationPending, fleet.OperationRunning, fleet.OperationSucceeded,
+		fleet.OperationFailed:
 		e.Message = message(e.Message)
 	default:
 		e.Message, e.State = notKnown(e.Message, string(e.State), ""), fleet.OperationRunning
@@ -148,8 +161,10 @@ func syncEndOf(e agent.SyncEnd) (agent.SyncEnd, bool) {
 
 func reportOf(s *agent.Standing) fleet.AgentReport {
 	return fleet.AgentReport{
-		Reachable: s.Reachable, Message: message(s.Message), ArgoCD: plain(s.ArgoCD, 64), Version: plain(s.Version, 64),
-		PendingDeletions: count(s.PendingDeletions, mostObjects), HeldDeletions: count(s.HeldDeletions, mostObjects), Strays: count(s.Strays, mostObjects),
+		Reachable: s.Reachable, Message: message(s.Message), ArgoCD: plain(s.ArgoCD, 64),
+		Version:          plain(s.Version, 64),
+		PendingDeletions: count(s.PendingDeletions, mostObjects),
+		HeldDeletions:    count(s.HeldDeletions, mostObjects), Strays: count(s.Strays, mostObjects),
 		Own: count(s.Own, mostObjects), Environments: environmentsOf(s.Environments),
 		Reach: reachOf(s.Unreachable),
 	}
@@ -163,7 +178,8 @@ func reachOf(told []agent.Unreachable) []fleet.Reach {
 	all := []fleet.Reach{}
 	for _, u := range told[:min(len(told), fleet.MaxReach)] {
 		since := moment(u.Since)
-		if !soundName(string(u.Environment.Tenant)) || !soundName(string(u.Environment.Name)) || since.IsZero() {
+		if !soundName(string(u.Environment.Tenant)) || !soundName(string(u.Environment.Name)) ||
+			since.IsZero() {
 			continue
 		}
 		reason := u.Reason
@@ -173,7 +189,8 @@ func reachOf(told []agent.Unreachable) []fleet.Reach {
 			reason = fleet.UnreachableError
 		}
 		all = append(all, fleet.Reach{Environment: u.Environment, Unreachable: &fleet.Unreachable{
-			Reason: reason, Message: message(u.Message), Since: since, Parked: count(u.Parked, mostObjects),
+			Reason: reason, Message: message(u.Message), Since: since,
+			Parked: count(u.Parked, mostObjects),
 		}})
 	}
 	return all
@@ -193,16 +210,22 @@ func environmentsOf(told []fleet.EnvironmentID) []fleet.EnvironmentID {
 	return all
 }
 
-// straysOf keeps what can be a stray of the agent's engine. A tenant's own agent has the tenant's alone.
+// straysOf keeps what can be a stray of the agent's engine. A tenant's own agent has the tenant's
+// alone.
 func straysOf(who fleet.Agent, told []agent.Stray) []fleet.Stray {
 	var all []fleet.Stray
 	for _, s := range told[:min(len(told), fleet.MaxListedStrays)] {
-		if !soundName(s.Name) || !knownKind(s.Kind) || s.UID == "" || s.Epoch < 0 || s.Epoch > agent.MaxEpoch {
+		if !soundName(s.Name) || !knownKind(s.Kind) || s.UID == "" || s.Epoch < 0 ||
+			s.Epoch > agent.MaxEpoch {
 			continue
 		}
-		stray := fleet.Stray{Key: fleet.ObjectKey{Engine: who.Engine, Kind: s.Kind, Name: s.Name}, Tenant: fleet.TenantName(word(string(s.Tenant))),
-			Environment: fleet.EnvironmentName(word(string(s.Environment))), Deployment: fleet.DeploymentName(word(string(s.Deployment))),
-			UID: word(s.UID), Revision: fleet.Revision(word(string(s.Revision))), Epoch: s.Epoch, Pure: s.Pure}
+		stray := fleet.Stray{Key: fleet.ObjectKey{Engine: who.Engine, Kind: s.Kind, Name: s.Name},
+			Tenant:      fleet.TenantName(word(string(s.Tenant))),
+			Environment: fleet.EnvironmentName(word(string(s.Environment))),
+			Deployment:  fleet.DeploymentName(word(string(s.Deployment))),
+			UID:         word(s.UID), Revision: fleet.Revision(word(string(s.Revision))),
+			Epoch: s.Epoch,
+			Pure:  s.Pure}
 		if who.Tenant != "" {
 			stray.Tenant = who.Tenant
 		}
@@ -216,16 +239,19 @@ func ownOf(o fleet.OwnApplication) (fleet.OwnApplication, bool) {
 		return o, false
 	}
 	sync, health := syncState(o.Sync), healthState(o.Health)
-	o.Message = notKnown(o.Message, string(o.Sync), string(sync), string(o.Health), string(health), o.OperationPhase, phase(o.OperationPhase))
+	o.Message = notKnown(o.Message, string(o.Sync), string(sync), string(o.Health), string(health),
+		o.OperationPhase, phase(o.OperationPhase))
 	o.Sync, o.Health, o.OperationPhase = sync, health, phase(o.OperationPhase)
-	o.UID, o.Project, o.SyncedRevision, o.OperationID, o.TargetRevision = word(o.UID), word(o.Project), word(o.SyncedRevision), word(o.OperationID), word(o.TargetRevision)
+	o.UID, o.Project, o.SyncedRevision, o.OperationID, o.TargetRevision = word(o.UID),
+		word(o.Project), word(o.SyncedRevision), word(o.OperationID), word(o.TargetRevision)
 	o.RepoURL, o.Path = withoutCredential(plain(o.RepoURL, longestURL)), plain(o.Path, longestURL)
 	o.Resources = count(o.Resources, mostObjects)
 	return o, true
 }
 
-// withoutCredential keeps what may be a password out of the mirror: the user, the query and the fragment of a URL. An
-// agent removes them itself; one that lies does not. Of what is no URL (git@host:path) nothing before an "@" stays.
+// withoutCredential keeps what may be a password out of the mirror: the user, the query and the
+// fragment of a URL. An agent removes them itself; one that lies does not. Of what is no URL
+// (git@host:path) nothing before an "@" stays.
 func withoutCredential(raw string) string {
 	if u, err := url.Parse(raw); err == nil && u.Host != "" {
 		u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""

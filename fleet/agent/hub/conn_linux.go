@@ -14,6 +14,7 @@ func setUnanswered(conn *net.TCPConn, after time.Duration) {
 		return // it is closed
 	}
 	_ = raw.Control(func(fd uintptr) {
-		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(after.Milliseconds()))
+		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout,
+			int(after.Milliseconds()))
 	})
 }

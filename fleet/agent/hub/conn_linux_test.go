@@ -15,8 +15,8 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// TestAConnectionThatIsDeadIsEndedByTheKernelWithinAMinute looks at what the kernel was told: a beat every fifteen seconds that nobody
-// acknowledges ends the connection.
+// TestAConnectionThatIsDeadIsEndedByTheKernelWithinAMinute looks at what the kernel was told: a
+// beat every fifteen seconds that nobody acknowledges ends the connection.
 func TestAConnectionThatIsDeadIsEndedByTheKernelWithinAMinute(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -54,7 +54,8 @@ func TestAConnectionThatIsDeadIsEndedByTheKernelWithinAMinute(t *testing.T) {
 	if dead := agent.Beat + unansweredAfter; unansweredAfter == 0 || dead > time.Minute {
 		t.Errorf("with bytes on their way it is noticed after %v", dead)
 	}
-	idle := option(syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE) + option(syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL)*option(syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT)
+	idle := option(syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE) + option(syscall.IPPROTO_TCP,
+		syscall.TCP_KEEPINTVL)*option(syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT)
 	if option(syscall.SOL_SOCKET, syscall.SO_KEEPALIVE) == 0 || idle > 60 {
 		t.Errorf("without any it is noticed after %d s", idle)
 	}
@@ -68,12 +69,14 @@ func TestAStreamOutlivesTheServersDeadlinesOnEitherVersionOfHTTP(t *testing.T) {
 			d := o.device("acme.edge", "acme")
 			server := httptest.NewUnstartedServer(o.mux)
 			server.EnableHTTP2 = two
-			server.Config.ReadTimeout, server.Config.WriteTimeout = 300*time.Millisecond, 300*time.Millisecond
+			server.Config.ReadTimeout, server.Config.WriteTimeout = 300*time.Millisecond,
+				300*time.Millisecond
 			server.Config.ConnContext = ConnContext
 			server.StartTLS()
 			defer server.Close()
 			r := d.get(agent.PathStream, 0)
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+agent.PathStream, nil)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+				server.URL+agent.PathStream, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +99,8 @@ func TestAStreamOutlivesTheServersDeadlinesOnEitherVersionOfHTTP(t *testing.T) {
 				t.Fatalf("the stream ended before %q: %v", word, lines.Err())
 			}
 			until("event: syncs")
-			timer := time.NewTimer(2 * server.Config.WriteTimeout) // real time: it is the kernel's and the server's that is looked at
+			// real time: it is the kernel's and the server's that is looked at
+			timer := time.NewTimer(2 * server.Config.WriteTimeout)
 			<-timer.C
 			began := time.Now()
 			o.store.put(application("acme.edge", "acme", "late"))

@@ -14,16 +14,18 @@ import (
 	"argosy.dev/argosy/reconciler/secrets"
 )
 
-// A copy of another tenant's encrypted file is sealed to nobody's agent, and the problem that travels
-// in its place holds nothing of it.
+// A copy of another tenant's encrypted file is sealed to nobody's agent, and the problem that
+// travels in its place holds nothing of it.
 func TestACopiedEncryptedFileReachesNoAgent(t *testing.T) {
 	const canary = "s3cr3t-canary"
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := fleet.CredentialSource{Tenant: "acme", Folder: "credentials", Name: "git", Sealed: "blob"}
-	file, err := secrets.Encrypt(own, []string{id.Recipient().String()}, map[string]string{"password": canary})
+	own := fleet.CredentialSource{Tenant: "acme", Folder: "credentials", Name: "git",
+		Sealed: "blob"}
+	file, err := secrets.Encrypt(own, []string{id.Recipient().String()}, map[string]string{
+		"password": canary})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +34,8 @@ func TestACopiedEncryptedFileReachesNoAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	resolver := &secrets.Resolver{}
-	err = resolver.AddAge(secrets.Age{IdentityFile: identity}, func(context.Context, string) ([]byte, error) { return file, nil })
+	err = resolver.AddAge(secrets.Age{IdentityFile: identity},
+		func(context.Context, string) ([]byte, error) { return file, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,10 +47,12 @@ func TestACopiedEncryptedFileReachesNoAgent(t *testing.T) {
 	credential := func(from fleet.CredentialSource) (fleet.Row, *agent.Credential) {
 		row := repository("far-1", from.Tenant, "repository", from.Name)
 		row.Credential = &from
-		return row, h.credential(t.Context(), fleet.Agent{Engine: "far-1", Keys: keys.Public()}, row)
+		return row, h.credential(t.Context(), fleet.Agent{Engine: "far-1", Keys: keys.Public()},
+			row)
 	}
 	row, c := credential(own)
-	if secret, err := agent.Open(keys, row.Key, c.Sealed); err != nil || string(secret.Value("password")) != canary {
+	if secret, err := agent.Open(keys, row.Key, c.Sealed); err != nil ||
+		string(secret.Value("password")) != canary {
 		t.Fatalf("its own file: %v, %s", err, c.Problem)
 	}
 	for _, copied := range []fleet.CredentialSource{
@@ -55,8 +60,10 @@ func TestACopiedEncryptedFileReachesNoAgent(t *testing.T) {
 		{Tenant: "acme", Folder: "environments", Name: "git", Sealed: "blob"},
 		{Tenant: "acme", Folder: "credentials", Name: "loot", Sealed: "blob"},
 	} {
-		if _, c := credential(copied); len(c.Sealed) > 0 || !strings.Contains(c.Problem, "encrypted for another path") || strings.Contains(c.Problem, canary) {
-			t.Errorf("%s: %d bytes are sent, with the problem %q", copied.EncryptedPath(), len(c.Sealed), c.Problem)
+		if _, c := credential(copied); len(c.Sealed) > 0 || !strings.Contains(c.Problem,
+			"encrypted for another path") || strings.Contains(c.Problem, canary) {
+			t.Errorf("%s: %d bytes are sent, with the problem %q", copied.EncryptedPath(),
+				len(c.Sealed), c.Problem)
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package hub is pull mode's side of the control plane: it swaps one-time tokens for identities, gives access tokens for assertions, sends
-// each agent the rows of its engine and nothing else, and takes what it reports.
+// Package hub is pull mode's side of the control plane: it swaps one-time tokens for identities,
+// gives access tokens for assertions, sends each agent the rows of its engine and nothing else, and
+// takes what it reports.
 //
 //	Hub        answers the paths of the protocol; made once for a replica
 //	feed       one look at the store for all open streams; wakes those that are concerned

@@ -48,10 +48,14 @@ type fakeStore struct {
 }
 
 func newFakeStore() *fakeStore {
-	return &fakeStore{calls: map[string]int{}, agents: map[string]fleet.Agent{}, over: map[string]error{}, tokens: map[string]fleet.AgentToken{},
-		usedBy: map[string]string{}, access: map[[32]byte]string{}, given: map[string]bool{}, rows: map[fleet.EngineName][]fleet.Row{},
-		syncs: map[fleet.EngineName][]fleet.SyncRequest{}, leases: map[string]fleet.Lease{}, open: map[string]int64{}, proofs: map[string]bool{}, reports: map[string]int64{},
-		ends: map[string]fleet.OperationState{}, life: "first", lives: map[fleet.EngineName]string{}}
+	return &fakeStore{calls: map[string]int{}, agents: map[string]fleet.Agent{},
+		over: map[string]error{}, tokens: map[string]fleet.AgentToken{},
+		usedBy: map[string]string{}, access: map[[32]byte]string{}, given: map[string]bool{},
+		rows:  map[fleet.EngineName][]fleet.Row{},
+		syncs: map[fleet.EngineName][]fleet.SyncRequest{}, leases: map[string]fleet.Lease{},
+		open: map[string]int64{}, proofs: map[string]bool{}, reports: map[string]int64{},
+		ends: map[string]fleet.OperationState{}, life: "first",
+		lives: map[fleet.EngineName]string{}}
 }
 
 // called counts a call and fails it if told to.
@@ -105,7 +109,8 @@ func (f *fakeStore) revoke(id string, why error) {
 	maps.DeleteFunc(f.access, func(_ [32]byte, of string) bool { return of == id })
 }
 
-func (f *fakeStore) JoinAgent(ctx context.Context, token string, join fleet.AgentJoin) (fleet.Agent, error) {
+func (f *fakeStore) JoinAgent(ctx context.Context, token string, join fleet.AgentJoin) (fleet.Agent,
+	error) {
 	if err := f.called(ctx, "JoinAgent"); err != nil {
 		return fleet.Agent{}, err
 	}
@@ -118,7 +123,8 @@ func (f *fakeStore) JoinAgent(ctx context.Context, token string, join fleet.Agen
 		return fleet.Agent{}, fleet.ErrNotFound
 	case f.usedBy[token] == "":
 		f.usedBy[token] = thumb
-		f.agents["id-"+thumb] = fleet.Agent{ID: "id-" + thumb, Engine: t.Engine, Tenant: t.Tenant, Keys: join.Keys, ExpiresAt: time.Now().Add(90 * 24 * time.Hour)}
+		f.agents["id-"+thumb] = fleet.Agent{ID: "id-" + thumb, Engine: t.Engine, Tenant: t.Tenant,
+			Keys: join.Keys, ExpiresAt: time.Now().Add(90 * 24 * time.Hour)}
 	case f.usedBy[token] != thumb:
 		return fleet.Agent{}, fleet.ErrUsed
 	}
@@ -138,7 +144,8 @@ func (f *fakeStore) Agent(ctx context.Context, id string) (fleet.Agent, error) {
 	return a, f.over[id]
 }
 
-func (f *fakeStore) SaveAccess(ctx context.Context, agent, assertion string, hash [32]byte, _ time.Duration) error {
+func (f *fakeStore) SaveAccess(ctx context.Context, agent, assertion string, hash [32]byte,
+	_ time.Duration) error {
 	if err := f.called(ctx, "SaveAccess"); err != nil {
 		return err
 	}
@@ -165,7 +172,8 @@ func (f *fakeStore) AccessAgent(ctx context.Context, hash [32]byte) (fleet.Agent
 	return f.agents[id], nil
 }
 
-func (f *fakeStore) RotateAgent(ctx context.Context, id, oldThumb string, keys fleet.AgentKeys) (fleet.Agent, error) {
+func (f *fakeStore) RotateAgent(ctx context.Context, id, oldThumb string,
+	keys fleet.AgentKeys) (fleet.Agent, error) {
 	if err := f.called(ctx, "RotateAgent"); err != nil {
 		return fleet.Agent{}, err
 	}
@@ -181,7 +189,8 @@ func (f *fakeStore) RotateAgent(ctx context.Context, id, oldThumb string, keys f
 	return a, nil
 }
 
-func (f *fakeStore) OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.AgentOpening, error) {
+func (f *fakeStore) OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.AgentOpening,
+	error) {
 	if err := f.called(ctx, "OpenAgent"); err != nil {
 		return fleet.AgentOpening{}, err
 	}
@@ -201,7 +210,8 @@ func (f *fakeStore) OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.
 		lease.Holder, stale = "", false
 	}
 	if lease.Holder != holder || lease.Epoch <= s.Floor {
-		lease = fleet.Lease{Name: "engine/" + string(a.Engine), Holder: holder, Epoch: max(lease.Epoch, s.Floor) + 1}
+		lease = fleet.Lease{Name: "engine/" + string(a.Engine), Holder: holder,
+			Epoch: max(lease.Epoch, s.Floor) + 1}
 	}
 	lease.Life = f.life
 	f.leases[string(a.Engine)] = lease
@@ -210,7 +220,8 @@ func (f *fakeStore) OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.
 	}
 	f.opening++
 	f.open[s.Agent] = f.opening
-	return fleet.AgentOpening{Agent: a, Lease: lease, ReportSeq: f.reports[lease.Name], Mode: fleet.AgentManaged, Opening: f.opening, Generation: 1,
+	return fleet.AgentOpening{Agent: a, Lease: lease, ReportSeq: f.reports[lease.Name],
+		Mode: fleet.AgentManaged, Opening: f.opening, Generation: 1,
 		Stale: stale}, nil
 }
 
@@ -230,7 +241,8 @@ func (f *fakeStore) BeatReplica(ctx context.Context, _ string) error {
 	return f.called(ctx, "BeatReplica")
 }
 
-func (f *fakeStore) AgentRows(ctx context.Context, engine fleet.EngineName, visit func(fleet.Row) error) (int64, error) {
+func (f *fakeStore) AgentRows(ctx context.Context, engine fleet.EngineName,
+	visit func(fleet.Row) error) (int64, error) {
 	if err := f.called(ctx, "AgentRows"); err != nil {
 		return 0, err
 	}
@@ -246,14 +258,17 @@ func (f *fakeStore) AgentRows(ctx context.Context, engine fleet.EngineName, visi
 	return seq, nil
 }
 
-func (f *fakeStore) AgentChanged(ctx context.Context, engine fleet.EngineName, after int64, limit int) ([]fleet.Row, error) {
+func (f *fakeStore) AgentChanged(ctx context.Context, engine fleet.EngineName, after int64,
+	limit int) ([]fleet.Row, error) {
 	if err := f.called(ctx, "AgentChanged"); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []fleet.Row
-	for _, r := range slices.SortedFunc(slices.Values(f.rows[engine]), func(a, b fleet.Row) int { return cmp.Compare(a.Seq, b.Seq) }) {
+	for _, r := range slices.SortedFunc(slices.Values(f.rows[engine]), func(a, b fleet.Row) int {
+		return cmp.Compare(a.Seq, b.Seq)
+	}) {
 		if r.Seq > after && len(out) < limit {
 			r.Life = f.life
 			out = append(out, r)
@@ -262,7 +277,8 @@ func (f *fakeStore) AgentChanged(ctx context.Context, engine fleet.EngineName, a
 	return out, nil
 }
 
-func (f *fakeStore) AgentCredentialRows(ctx context.Context, engine fleet.EngineName, tenant fleet.TenantName, secret string) ([]fleet.Row, error) {
+func (f *fakeStore) AgentCredentialRows(ctx context.Context, engine fleet.EngineName,
+	tenant fleet.TenantName, secret string) ([]fleet.Row, error) {
 	if err := f.called(ctx, "AgentCredentialRows"); err != nil {
 		return nil, err
 	}
@@ -278,7 +294,8 @@ func (f *fakeStore) AgentCredentialRows(ctx context.Context, engine fleet.Engine
 	return out, nil
 }
 
-func (f *fakeStore) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest, error) {
+func (f *fakeStore) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest,
+	error) {
 	if err := f.called(ctx, "AgentSyncs"); err != nil {
 		return nil, err
 	}
@@ -287,7 +304,8 @@ func (f *fakeStore) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]
 	return slices.Clone(f.syncs[engine]), nil
 }
 
-func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (fleet.AgentNews, error) {
+func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (fleet.AgentNews,
+	error) {
 	if err := f.called(ctx, "AgentNews"); err != nil {
 		return fleet.AgentNews{}, err
 	}
@@ -296,7 +314,8 @@ func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (fl
 	if !f.gitAway {
 		f.confirmed = f.wanted
 	}
-	news := fleet.AgentNews{Seq: f.seq, Now: time.Now(), Ended: slices.Clone(f.ended), Changed: slices.Clone(f.changed), Life: f.life, Confirmed: f.confirmed}
+	news := fleet.AgentNews{Seq: f.seq, Now: time.Now(), Ended: slices.Clone(f.ended),
+		Changed: slices.Clone(f.changed), Life: f.life, Confirmed: f.confirmed}
 	for engine, rows := range f.rows {
 		if slices.ContainsFunc(rows, func(r fleet.Row) bool { return r.Seq > after }) {
 			news.Rows = append(news.Rows, engine)
@@ -334,7 +353,8 @@ func (f *fakeStore) BeginLife(ctx context.Context, was string) error {
 	return nil
 }
 
-func (f *fakeStore) CredentialEngines(ctx context.Context, tenant fleet.TenantName, secret string) ([]fleet.EngineName, error) {
+func (f *fakeStore) CredentialEngines(ctx context.Context, tenant fleet.TenantName,
+	secret string) ([]fleet.EngineName, error) {
 	if err := f.called(ctx, "CredentialEngines"); err != nil {
 		return nil, err
 	}
@@ -343,7 +363,8 @@ func (f *fakeStore) CredentialEngines(ctx context.Context, tenant fleet.TenantNa
 	var out []fleet.EngineName
 	for engine, rows := range f.rows {
 		if slices.ContainsFunc(rows, func(r fleet.Row) bool {
-			return r.Credential != nil && r.Credential.Tenant == tenant && r.Credential.Name == secret
+			return r.Credential != nil && r.Credential.Tenant == tenant &&
+				r.Credential.Name == secret
 		}) {
 			out = append(out, engine)
 		}
@@ -361,7 +382,8 @@ func (f *fakeStore) fenced(lease fleet.Lease) error {
 }
 
 // written does a write under a lease that holds.
-func (f *fakeStore) written(ctx context.Context, call string, lease fleet.Lease, write func() error) error {
+func (f *fakeStore) written(ctx context.Context, call string, lease fleet.Lease,
+	write func() error) error {
 	if err := f.called(ctx, call); err != nil {
 		return err
 	}
@@ -373,7 +395,8 @@ func (f *fakeStore) written(ctx context.Context, call string, lease fleet.Lease,
 	return write()
 }
 
-func (f *fakeStore) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (last int64, err error) {
+func (f *fakeStore) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (last int64,
+	err error) {
 	err = f.written(ctx, "TakeReport", lease, func() error {
 		if last = f.reports[lease.Name]; seq <= last {
 			return fleet.ErrReplayed
@@ -384,23 +407,38 @@ func (f *fakeStore) TakeReport(ctx context.Context, lease fleet.Lease, seq int64
 }
 
 func (f *fakeStore) ReportTaken(ctx context.Context, lease fleet.Lease, seq int64) error {
-	return f.written(ctx, "ReportTaken", lease, func() error { f.reports[lease.Name] = max(f.reports[lease.Name], seq); return nil })
+	return f.written(ctx, "ReportTaken", lease, func() error {
+		f.reports[lease.Name] = max(f.reports[lease.Name], seq)
+		return nil
+	})
 }
 
 func (f *fakeStore) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet.Ack) error {
-	return f.written(ctx, "Acknowledge", lease, func() error { f.acks = append(f.acks, acks...); return nil })
+	return f.written(ctx, "Acknowledge", lease, func() error {
+		f.acks = append(f.acks, acks...)
+		return nil
+	})
 }
 
-func (f *fakeStore) Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Observation) error {
-	return f.written(ctx, "Observe", lease, func() error { f.seen = append(f.seen, seen...); return nil })
+func (f *fakeStore) Observe(ctx context.Context, lease fleet.Lease,
+	seen []fleet.Observation) error {
+	return f.written(ctx, "Observe", lease, func() error {
+		f.seen = append(f.seen, seen...)
+		return nil
+	})
 }
 
-func (f *fakeStore) UpdateSync(ctx context.Context, lease fleet.Lease, id string, state fleet.OperationState, _ string) error {
+func (f *fakeStore) UpdateSync(ctx context.Context, lease fleet.Lease, id string,
+	state fleet.OperationState, _ string) error {
 	return f.written(ctx, "UpdateSync", lease, func() error { f.ends[id] = state; return nil })
 }
 
-func (f *fakeStore) ReportAgent(ctx context.Context, lease fleet.Lease, report fleet.AgentReport) error {
-	return f.written(ctx, "ReportAgent", lease, func() error { f.stood = append(f.stood, report); return nil })
+func (f *fakeStore) ReportAgent(ctx context.Context, lease fleet.Lease,
+	report fleet.AgentReport) error {
+	return f.written(ctx, "ReportAgent", lease, func() error {
+		f.stood = append(f.stood, report)
+		return nil
+	})
 }
 
 func (f *fakeStore) StrayKeys(ctx context.Context, _ fleet.EngineName) ([]fleet.ObjectKey, error) {
@@ -412,7 +450,8 @@ func (f *fakeStore) StrayKeys(ctx context.Context, _ fleet.EngineName) ([]fleet.
 	return slices.Collect(maps.Keys(f.strays)), nil
 }
 
-func (f *fakeStore) ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray, gone []fleet.ObjectKey) error {
+func (f *fakeStore) ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray,
+	gone []fleet.ObjectKey) error {
 	return f.written(ctx, "ReportStrays", lease, func() error {
 		if f.strays == nil {
 			f.strays = map[fleet.ObjectKey]fleet.Stray{}
@@ -427,8 +466,13 @@ func (f *fakeStore) ReportStrays(ctx context.Context, lease fleet.Lease, found [
 	})
 }
 
-func (f *fakeStore) RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.OwnApplication, whole bool) error {
-	return f.written(ctx, "RecordOwn", lease, func() error { f.own, f.whole = append(f.own, own...), whole; return nil })
+func (f *fakeStore) RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.OwnApplication,
+	whole bool) error {
+	return f.written(ctx, "RecordOwn", lease, func() error {
+		f.own, f.whole = append(f.own, own...),
+			whole
+		return nil
+	})
 }
 
 func (f *fakeStore) LegacyToken(ctx context.Context, token string) (fleet.AgentToken, error) {

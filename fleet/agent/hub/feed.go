@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	lookEvery = 2 * time.Second       // when nothing woke the feed: a notification may be lost, a look may not
+	// when nothing woke the feed: a notification may be lost, a look may not
+	lookEvery = 2 * time.Second
 	lookPause = 50 * time.Millisecond // between looks: wakes within it count once
 	lookTime  = 5 * time.Second
 	whyTime   = time.Second // to ask why an identity has ended; its stream is cut in any case
@@ -24,8 +25,8 @@ const (
 	confirmTime = 5 * time.Second // that one who asks for rows waits for them to be confirmed
 )
 
-// feed looks for news once for all open streams of a replica and wakes those that they concern. It passes on no row itself: each stream
-// reads its own.
+// feed looks for news once for all open streams of a replica and wakes those that they concern. It
+// passes on no row itself: each stream reads its own.
 type feed struct {
 	store Store
 	log   *slog.Logger
@@ -61,7 +62,8 @@ type due struct {
 }
 
 func newFeed(store Store, log *slog.Logger, rate int) *feed {
-	return &feed{store: store, log: log, rate: rate, wake: make(chan struct{}, 1), streams: map[fleet.EngineName]map[*stream]struct{}{}, empty: make(chan struct{}),
+	return &feed{store: store, log: log, rate: rate, wake: make(chan struct{}, 1),
+		streams: map[fleet.EngineName]map[*stream]struct{}{}, empty: make(chan struct{}),
 		settled: make(chan struct{})}
 }
 
@@ -71,8 +73,8 @@ func (f *feed) connected() int {
 	return f.open
 }
 
-// join adds a stream, and ends those that the same agent has here: its own, which it has given up, and those of another process, which it
-// follows. It is false when the replica ends.
+// join adds a stream, and ends those that the same agent has here: its own, which it has given up,
+// and those of another process, which it follows. It is false when the replica ends.
 func (f *feed) join(s *stream) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,9 +103,11 @@ func (f *feed) join(s *stream) bool {
 func superseded(earlier, later *stream) agent.Bye {
 	switch {
 	case earlier.opening.Agent.ID != later.opening.Agent.ID:
-		return agent.Bye{Code: agent.CodeRevoked, Message: "another identity was given for the engine"}
+		return agent.Bye{Code: agent.CodeRevoked,
+			Message: "another identity was given for the engine"}
 	case earlier.instance != later.instance:
-		return agent.Bye{Code: agent.CodeSuperseded, Message: "another process of this agent has taken over"}
+		return agent.Bye{Code: agent.CodeSuperseded,
+			Message: "another process of this agent has taken over"}
 	default:
 		return agent.Bye{Code: agent.CodeRenew, Message: "the agent has opened another stream"}
 	}
@@ -146,7 +150,8 @@ func (f *feed) again(s *stream, more due) {
 	})
 }
 
-// asked keeps whether a stream was sent syncs that had not ended: it is woken too when there are none any more.
+// asked keeps whether a stream was sent syncs that had not ended: it is woken too when there are
+// none any more.
 func (f *feed) asked(s *stream, open bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -215,7 +220,8 @@ func (f *feed) close() {
 	f.mu.Unlock()
 	over := time.Duration(n) * time.Second / time.Duration(f.rate)
 	f.each(func(s *stream) {
-		s.leave(agent.Bye{Code: agent.CodeShutdown, Message: "this replica of the hub ends", After: rand.N(over + 1)})
+		s.leave(agent.Bye{Code: agent.CodeShutdown, Message: "this replica of the hub ends",
+			After: rand.N(over + 1)})
 	})
 	timer := time.NewTimer(leaveTime)
 	defer timer.Stop()
@@ -246,7 +252,8 @@ func (f *feed) look(ctx context.Context) {
 	news, err := f.store.AgentNews(within, seq, since)
 	if err != nil {
 		if !f.failing && ctx.Err() == nil {
-			f.log.WarnContext(ctx, "agents' streams stand still: the mirror cannot be read", "error", err)
+			f.log.WarnContext(ctx, "agents' streams stand still: the mirror cannot be read",
+				"error", err)
 		}
 		f.failing = true
 		return
@@ -259,16 +266,18 @@ func (f *feed) look(ctx context.Context) {
 	f.dismiss(ctx, news.Ended)
 }
 
-// follow notices that the database is another incarnation than at the last look, or has gone back in
-// time. Its rows may be older than what agents have: none is sent before the config repo has confirmed
-// them, and the agents keep what they have. Stops are sent all the same. It is false when the news
-// count for nothing.
+// follow notices that the database is another incarnation than at the last look, or has gone back
+// in time. Its rows may be older than what agents have: none is sent before the config repo has
+// confirmed them, and the agents keep what they have. Stops are sent all the same. It is false when
+// the news count for nothing.
 func (f *feed) follow(ctx context.Context, news fleet.AgentNews) bool {
 	f.mu.Lock()
 	back := f.life == news.Life && news.Seq < f.seq
 	if back || f.life != news.Life {
 		if f.confirmed {
-			f.log.Warn("the database went back in time, or is another one: agents are sent no rows until the config repo has confirmed them")
+			f.log.Warn(
+				"the database went back in time, or is another one: agents are sent no rows " +
+					"until the config repo has confirmed them")
 		}
 		f.unsettle(news.Life)
 	}
@@ -276,7 +285,9 @@ func (f *feed) follow(ctx context.Context, news fleet.AgentNews) bool {
 	f.mu.Unlock()
 	if back { // every replica, and every session of an agent, has to know
 		if err := f.store.BeginLife(ctx, news.Life); err != nil {
-			f.log.WarnContext(ctx, "failed to record that the database went back in time; it is tried again", "error", err)
+			f.log.WarnContext(ctx,
+				"failed to record that the database went back in time; it is tried again", "error",
+				err)
 		}
 		signal(f.wake)
 		return false // the next look finds another incarnation
@@ -307,7 +318,8 @@ func (f *feed) unsettle(life string) {
 func (f *feed) ask(ctx context.Context) {
 	need, err := f.store.WantConfirmed(ctx)
 	if err != nil {
-		f.log.WarnContext(ctx, "failed to ask for a confirmation of the rows; agents are sent none yet", "error", err)
+		f.log.WarnContext(ctx,
+			"failed to ask for a confirmation of the rows; agents are sent none yet", "error", err)
 		return
 	}
 	f.mu.Lock()
@@ -325,8 +337,8 @@ var another = agent.Bye{Code: agent.CodeRenew, Message: "the mirror is another t
 // stale reports whether what the stream's agent knows of rows is of another incarnation than that.
 func (s *stream) stale(life string) bool { return s.opening.Stale || s.opening.Lease.Life != life }
 
-// settle lets the streams go on: those whose agents know rows of another incarnation begin anew, and
-// the others are sent what waited. f.mu is held.
+// settle lets the streams go on: those whose agents know rows of another incarnation begin anew,
+// and the others are sent what waited. f.mu is held.
 func (f *feed) settle() {
 	for _, of := range f.streams {
 		for s := range of {
@@ -376,7 +388,8 @@ var errUnconfirmed = errors.New("the config repo has not confirmed the rows yet"
 // unconfirmed sends an agent away that asks for rows too early.
 func unconfirmed() *refusal {
 	r := refused(http.StatusServiceUnavailable, agent.CodeUnconfirmed, errUnconfirmed.Error()+
-		": the control plane has just started, or its database went back in time; what runs on the cluster stays as it is",
+		": the control plane has just started, or its database went back in time; what runs on "+
+		"the cluster stays as it is",
 		"if that lasts, look whether the control plane reaches its config repo: `argosy status` there")
 	r.after = confirmTime + rand.N(2*confirmTime)
 	return r
@@ -421,14 +434,15 @@ func (f *feed) renew(changed []fleet.AgentChange) {
 	for _, of := range f.streams {
 		for s := range of {
 			if g, ok := generations[s.opening.Agent.ID]; ok && g > s.opening.Generation {
-				s.leave(agent.Bye{Code: agent.CodeRenew, Message: "the agent's declaration has changed"})
+				s.leave(agent.Bye{Code: agent.CodeRenew,
+					Message: "the agent's declaration has changed"})
 			}
 		}
 	}
 }
 
-// dismiss ends the streams of identities that have ended. Why is asked for those that are connected here, and only for so long: they are cut
-// whether or not there is an answer.
+// dismiss ends the streams of identities that have ended. Why is asked for those that are connected
+// here, and only for so long: they are cut whether or not there is an answer.
 func (f *feed) dismiss(ctx context.Context, ids []string) {
 	if len(ids) == 0 {
 		return
@@ -451,7 +465,8 @@ func (f *feed) dismiss(ctx context.Context, ids []string) {
 	}
 }
 
-// lookAtSecrets finds the engines that need what was rotated. What cannot be asked now is asked at the next look.
+// lookAtSecrets finds the engines that need what was rotated. What cannot be asked now is asked at
+// the next look.
 func (f *feed) lookAtSecrets(ctx context.Context) {
 	f.mu.Lock()
 	turned := f.turned
@@ -466,7 +481,9 @@ func (f *feed) lookAtSecrets(ctx context.Context) {
 		engines, err := f.store.CredentialEngines(within, name.tenant, name.name)
 		cancel()
 		if err != nil {
-			f.log.WarnContext(ctx, "agents may not know yet that a secret has changed: the mirror cannot be read", "tenant", name.tenant, "secret", name.name, "error", err)
+			f.log.WarnContext(ctx,
+				"agents may not know yet that a secret has changed: the mirror cannot be read",
+				"tenant", name.tenant, "secret", name.name, "error", err)
 			f.mu.Lock()
 			f.turned = append(f.turned, name)
 			f.mu.Unlock()
@@ -482,7 +499,8 @@ func (f *feed) lookAtSecrets(ctx context.Context) {
 	}
 }
 
-// newest is the mirror's newest number, at least as it stood when this was called if the cursor is above what the feed knows.
+// newest is the mirror's newest number, at least as it stood when this was called if the cursor is
+// above what the feed knows.
 func (f *feed) newest(ctx context.Context, cursor int64) (int64, error) {
 	f.mu.Lock()
 	seq, since := f.seq, f.since

@@ -20,7 +20,8 @@ type Secrets interface {
 
 // Stops is the replica's view of the emergency stops; asking it costs no query.
 type Stops interface {
-	// Stopped answers, for one engine, whether writes for a tenant are forbidden. Before the stops were read once everything is.
+	// Stopped answers, for one engine, whether writes for a tenant are forbidden. Before the stops
+	// were read once everything is.
 	Stopped(engine fleet.EngineName) func(fleet.TenantName) bool
 	// On lists the stops that concern an engine.
 	On(engine fleet.EngineName) []fleet.Stop
@@ -32,13 +33,15 @@ type Stops interface {
 
 // Limits bound what agents may cost one replica. What is 0 has the value given here.
 type Limits struct {
-	OpenRate  int           // sessions that are opened in a second; 100
-	TokenRate int           // access tokens that agents this replica does not know yet are given in a second; 200
+	OpenRate int // sessions that are opened in a second; 100
+	// access tokens that agents this replica does not know yet are given in a second; 200
+	TokenRate int
 	JoinRate  int           // joins that are tried in a second, whoever tries; 20
 	Queue     time.Duration // that one may wait for its turn before it is sent away; 20s
 	Reads     int           // reads of the store for streams and snapshots at a time; 16
-	Asks      int           // other reads at a time for agents that are known, and as many for others; 32
-	Snapshots int           // that are made at a time; 4
+	// other reads at a time for agents that are known, and as many for others; 32
+	Asks      int
+	Snapshots int // that are made at a time; 4
 
 	Proxies []netip.Prefix // whose X-Forwarded-For says who asks
 }
@@ -55,7 +58,8 @@ type Config struct {
 	Limits          Limits
 	Log             *slog.Logger
 	Metrics         *Metrics
-	Now             func() time.Time // the hub's clock, by which proofs are judged; nil: the system's
+	// the hub's clock, by which proofs are judged; nil: the system's
+	Now func() time.Time
 }
 
 // Hub answers agents. Run must run beside it for its streams to flow.
@@ -100,7 +104,8 @@ func New(c Config) (*Hub, error) {
 	if c.Store == nil || c.Secrets == nil || c.Stops == nil || c.Replica == "" {
 		return nil, errors.New("the hub needs a store, secrets, stops and the replica's name")
 	}
-	h := &Hub{store: c.Store, secrets: c.Secrets, stops: c.Stops, audience: audience, replica: c.Replica, version: c.Version, legacy: c.LegacyTokenPath,
+	h := &Hub{store: c.Store, secrets: c.Secrets, stops: c.Stops, audience: audience,
+		replica: c.Replica, version: c.Version, legacy: c.LegacyTokenPath,
 		log: c.Log, metrics: c.Metrics, now: c.Now, resolving: make(slots, 8)}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
@@ -111,10 +116,13 @@ func New(c Config) (*Hub, error) {
 	l := c.Limits.filled()
 	h.feed = newFeed(c.Store, h.log, l.OpenRate)
 	h.seen = newSeen(h.now)
-	h.openings, h.tokens, h.joins = newAdmission(l.OpenRate, l.Queue), newAdmission(l.TokenRate, l.Queue), newAdmission(l.JoinRate, l.Queue)
+	h.openings, h.tokens, h.joins = newAdmission(l.OpenRate, l.Queue),
+		newAdmission(l.TokenRate, l.Queue), newAdmission(l.JoinRate, l.Queue)
 	h.limits, h.known.size, h.accesses.size = l, maxKnown, maxKnown
-	h.lookups, h.lookupsOf = newAdmission(askFactor*l.TokenRate, l.Queue), &recent[*admission]{size: maxAddresses}
-	h.tokensOf, h.joinsOf = &recent[*admission]{size: maxAddresses}, &recent[*admission]{size: maxAddresses}
+	h.lookups, h.lookupsOf = newAdmission(askFactor*l.TokenRate, l.Queue), &recent[*admission]{
+		size: maxAddresses}
+	h.tokensOf, h.joinsOf = &recent[*admission]{size: maxAddresses}, &recent[*admission]{
+		size: maxAddresses}
 	h.reads, h.snapshots = make(slots, l.Reads), make(slots, l.Snapshots)
 	h.asks, h.knownAsks = make(slots, l.Asks), make(slots, l.Asks)
 	if h.metrics == nil {
@@ -142,8 +150,9 @@ func (l Limits) filled() Limits {
 	return l
 }
 
-// Register adds the protocol's paths to a mux, and nothing else: what is switched off is not there. The handlers set their own deadlines; no
-// middleware may bound the time or the size of their answers.
+// Register adds the protocol's paths to a mux, and nothing else: what is switched off is not there.
+// The handlers set their own deadlines; no middleware may bound the time or the size of their
+// answers.
 func (h *Hub) Register(mux *http.ServeMux) {
 	post, get := http.MethodPost, http.MethodGet
 	h.handle(mux, post, agent.PathJoin, h.join)
@@ -163,7 +172,8 @@ func (h *Hub) Register(mux *http.ServeMux) {
 }
 
 // handle answers exactly one method and path, in the form in which they are written here.
-func (h *Hub) handle(mux *http.ServeMux, method, path string, serve func(http.ResponseWriter, *http.Request) error) {
+func (h *Hub) handle(mux *http.ServeMux, method, path string, serve func(http.ResponseWriter,
+	*http.Request) error) {
 	mux.HandleFunc(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != method || r.URL.EscapedPath() != path {
 			http.NotFound(w, r)
@@ -177,7 +187,8 @@ func (h *Hub) handle(mux *http.ServeMux, method, path string, serve func(http.Re
 	})
 }
 
-// Run feeds the streams and says that the replica lives, until ctx ends; then the open streams end, and are told to come back elsewhere.
+// Run feeds the streams and says that the replica lives, until ctx ends; then the open streams end,
+// and are told to come back elsewhere.
 func (h *Hub) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { h.beat(ctx) })
@@ -190,7 +201,9 @@ func (h *Hub) Run(ctx context.Context) {
 func (h *Hub) Wake() { signal(h.feed.wake) }
 
 // Rotated says that a secret has changed. It never blocks, and none is forgotten.
-func (h *Hub) Rotated(tenant fleet.TenantName, name string) { h.feed.rotate(secretName{tenant, name}) }
+func (h *Hub) Rotated(tenant fleet.TenantName, name string) {
+	h.feed.rotate(secretName{tenant, name})
+}
 
 const (
 	beatEvery = 10 * time.Second
@@ -204,7 +217,9 @@ func (h *Hub) beat(ctx context.Context) {
 	for {
 		within, done := context.WithTimeout(ctx, beatTime)
 		if err := h.store.BeatReplica(within, h.replica); err != nil && ctx.Err() == nil {
-			h.log.WarnContext(ctx, "agents of this replica may be shown as not connected: its beat is not recorded", "error", err)
+			h.log.WarnContext(ctx,
+				"agents of this replica may be shown as not connected: its beat is not recorded",
+				"error", err)
 		}
 		done()
 		select {

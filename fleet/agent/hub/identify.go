@@ -66,7 +66,8 @@ func (h *Hub) ask(r *http.Request) (asker, error) {
 	return a, err
 }
 
-// prove judges the proof over what was sent and returns its id. Only then is anything told about the identity.
+// prove judges the proof over what was sent and returns its id. Only then is anything told about
+// the identity.
 func (h *Hub) prove(a asker, method, path string, statement []byte) (id string, err error) {
 	id, err = agent.CheckProof(a.proof, a.agent.Keys, method, path, a.token, statement, h.now())
 	if err != nil {
@@ -84,9 +85,11 @@ type prover struct {
 }
 
 // proven is the agent of a request with a body, and the body.
-func (h *Hub) proven(w http.ResponseWriter, r *http.Request, path string, most int64) (fleet.Agent, []byte, error) {
+func (h *Hub) proven(w http.ResponseWriter, r *http.Request, path string, most int64) (fleet.Agent,
+	[]byte, error) {
 	if r.Header.Get("Content-Encoding") != "" {
-		return fleet.Agent{}, nil, refused(http.StatusUnsupportedMediaType, agent.CodeInvalid, "a Content-Encoding is not taken", "send the body as it is")
+		return fleet.Agent{}, nil, refused(http.StatusUnsupportedMediaType, agent.CodeInvalid,
+			"a Content-Encoding is not taken", "send the body as it is")
 	}
 	a, err := h.ask(r)
 	over := ended(err)
@@ -125,7 +128,8 @@ func (h *Hub) session(r *http.Request, path string) (prover, agent.Session, erro
 		return prover{}, s, over
 	}
 	if s.Protocol < agent.Oldest {
-		return prover{}, s, refused(http.StatusUpgradeRequired, agent.CodeProtocol, "this agent is too old for the hub", "update the agent; see `argosy agent manifest`")
+		return prover{}, s, refused(http.StatusUpgradeRequired, agent.CodeProtocol,
+			"this agent is too old for the hub", "update the agent; see `argosy agent manifest`")
 	}
 	return prover{a.agent, id}, s, nil
 }
@@ -143,7 +147,8 @@ func read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 		return nil, tooLarge()
 	}
 	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Now().Add(bodyTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := control.SetReadDeadline(time.Now().Add(bodyTime)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return nil, invalid("the body cannot be read")
 	}
 	var body bytes.Buffer
@@ -160,7 +165,8 @@ func read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 }
 
 func tooLarge() *refusal {
-	return refused(http.StatusRequestEntityTooLarge, agent.CodeInvalid, "the body is too large", "send it in parts")
+	return refused(http.StatusRequestEntityTooLarge, agent.CodeInvalid, "the body is too large",
+		"send it in parts")
 }
 
 // decode reads one JSON value; fields that are not known are passed over. The body is never echoed.

@@ -22,7 +22,8 @@ const oneTime = "one-time-token-canary-0123456789"
 
 func joinRequest(t *testing.T, o *house, keys agent.PrivateKeys, token string) *http.Request {
 	t.Helper()
-	body, err := json.Marshal(agent.Join{Token: token, Keys: keys.Public(), ClusterUID: "uid-1", Version: "v1"})
+	body, err := json.Marshal(agent.Join{Token: token, Keys: keys.Public(), ClusterUID: "uid-1",
+		Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +79,13 @@ func TestTheSameKeysJoinAgainForTheAnswerMayHaveBeenLost(t *testing.T) {
 	var first, second agent.Joined
 	for _, into := range []*agent.Joined{&first, &second} {
 		w := o.serve(joinRequest(t, o, keys, oneTime))
-		if w.Code != 200 || json.Unmarshal(w.Body.Bytes(), into) != nil || w.Header().Get("Cache-Control") != "no-store" {
+		if w.Code != 200 || json.Unmarshal(w.Body.Bytes(), into) != nil ||
+			w.Header().Get("Cache-Control") != "no-store" {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
-	if first.Agent == "" || first.Agent != second.Agent || first.Engine != "acme.edge" || !first.ExpiresAt.After(first.Time) {
+	if first.Agent == "" || first.Agent != second.Agent || first.Engine != "acme.edge" ||
+		!first.ExpiresAt.After(first.Time) {
 		t.Errorf("%+v and %+v", first, second)
 	}
 }
@@ -98,12 +101,18 @@ func TestJoinsThatMakeNoSenseAreRefusedBeforeTheStoreIsAsked(t *testing.T) {
 		code  string
 	}{
 		"keys of somebody else": {sound, newKeys(t), agent.CodeProof},
-		"no keys":               {with(func(j *agent.Join) { j.Keys = fleet.AgentKeys{} }), keys, agent.CodeInvalid},
-		"weak key":              {with(func(j *agent.Join) { j.Keys.Seal = make([]byte, 32) }), keys, agent.CodeInvalid},
-		"short token":           {with(func(j *agent.Join) { j.Token = "x" }), keys, agent.CodeInvalid},
-		"long token":            {with(func(j *agent.Join) { j.Token = strings.Repeat("x", 257) }), keys, agent.CodeInvalid},
-		"uid of lines":          {with(func(j *agent.Join) { j.ClusterUID = "a\nb" }), keys, agent.CodeInvalid},
-		"version of lines":      {with(func(j *agent.Join) { j.Version = "a\nb" }), keys, agent.CodeInvalid},
+		"no keys": {with(func(j *agent.Join) { j.Keys = fleet.AgentKeys{} }), keys,
+			agent.CodeInvalid},
+		"weak key": {with(func(j *agent.Join) { j.Keys.Seal = make([]byte, 32) }),
+			keys, agent.CodeInvalid},
+		"short token": {with(func(j *agent.Join) { j.Token = "x" }), keys,
+			agent.CodeInvalid},
+		"long token": {with(func(j *agent.Join) { j.Token = strings.Repeat("x", 257) }),
+			keys, agent.CodeInvalid},
+		"uid of lines": {with(func(j *agent.Join) { j.ClusterUID = "a\nb" }), keys,
+			agent.CodeInvalid},
+		"version of lines": {with(func(j *agent.Join) { j.Version = "a\nb" }), keys,
+			agent.CodeInvalid},
 	} {
 		body, _ := json.Marshal(c.join)
 		proof, _ := agent.Prove(c.prove, http.MethodPost, agent.PathJoin, "", body, o.hub.now())
@@ -113,19 +122,24 @@ func TestJoinsThatMakeNoSenseAreRefusedBeforeTheStoreIsAsked(t *testing.T) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
 	}
-	huge := httptest.NewRequest(http.MethodPost, agent.PathJoin, strings.NewReader(`{"token":"`+strings.Repeat("x", smallBody)+`"}`))
+	huge := httptest.NewRequest(http.MethodPost, agent.PathJoin,
+		strings.NewReader(`{"token":"`+strings.Repeat("x", smallBody)+`"}`))
 	wantRefusal(t, o.serve(huge), 413, agent.CodeInvalid)
 	if n := o.store.count()["JoinAgent"]; n != 0 {
 		t.Errorf("the store was asked %d times", n)
 	}
-	wantRefusal(t, o.serve(joinRequest(t, o, keys, "no-such-token-0123456789")), 401, agent.CodeToken)
+	wantRefusal(t, o.serve(joinRequest(t, o, keys, "no-such-token-0123456789")), 401,
+		agent.CodeToken)
 }
 
 func TestNoTokenStandsInALogOrAnAnswer(t *testing.T) {
 	o := newHouse(t)
-	o.store.failWith(func(call string) error { return errors.New("connection to " + oneTime + " lost") })
+	o.store.failWith(func(call string) error {
+		return errors.New("connection to " + oneTime + " lost")
+	})
 	w := o.serve(joinRequest(t, o, newKeys(t), oneTime))
-	if w.Code != 503 || strings.Contains(w.Body.String()+o.log.String(), oneTime) || !strings.Contains(o.log.String(), "redacted") {
+	if w.Code != 503 || strings.Contains(w.Body.String()+o.log.String(), oneTime) ||
+		!strings.Contains(o.log.String(), "redacted") {
 		t.Errorf("%d %s; log %s", w.Code, w.Body, o.log)
 	}
 }
@@ -136,7 +150,8 @@ func TestAnAssertionIsSwappedForAnAccessTokenOnce(t *testing.T) {
 	raw := d.assertion()
 	w := o.serve(tokenRequest(raw))
 	var got agent.Access
-	if w.Code != 200 || json.Unmarshal(w.Body.Bytes(), &got) != nil || got.TokenType != "DPoP" || got.ExpiresIn != 300 || len(got.AccessToken) != tokenLength {
+	if w.Code != 200 || json.Unmarshal(w.Body.Bytes(), &got) != nil || got.TokenType != "DPoP" ||
+		got.ExpiresIn != 300 || len(got.AccessToken) != tokenLength {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	d.token = got.AccessToken
@@ -156,7 +171,8 @@ func TestWhoCannotProveItsKeyLearnsNothing(t *testing.T) {
 	elsewhere, _ := agent.Assertion(d.keys, d.id, "https://other.example", o.hub.now())
 	late, _ := agent.Assertion(d.keys, d.id, hubURL, o.hub.now().Add(-2*time.Hour))
 	var first string
-	for name, raw := range map[string]string{"unknown agent": forged("nobody"), "live agent": forged(d.id), "revoked agent": forged(gone.id),
+	for name, raw := range map[string]string{"unknown agent": forged("nobody"),
+		"live agent": forged(d.id), "revoked agent": forged(gone.id),
 		"no JWT": "x", "nothing": "", "other hub": elsewhere, "clock": late} {
 		w := o.serve(tokenRequest(raw))
 		wantRefusal(t, w, 401, agent.CodeProof)
@@ -181,8 +197,10 @@ func TestATokenRequestOfAnotherKindIsRefused(t *testing.T) {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		return o.serve(r)
 	}
-	form := url.Values{"grant_type": {"password"}, "client_assertion_type": {assertionType}, "client_assertion": {d.assertion()}}
-	if w := send(form.Encode()); w.Code != 400 || problemOf(t, w).Error != "unsupported_grant_type" {
+	form := url.Values{"grant_type": {"password"}, "client_assertion_type": {assertionType},
+		"client_assertion": {d.assertion()}}
+	if w := send(form.Encode()); w.Code != 400 ||
+		problemOf(t, w).Error != "unsupported_grant_type" {
 		t.Errorf("another grant: %d %s", w.Code, w.Body)
 	}
 	form.Set("grant_type", grantType)
@@ -204,17 +222,23 @@ func TestCase38WhoAsksIsToldByTheCredentialAlone(t *testing.T) {
 	o.store.put(application("acme.edge", "acme", "mine"))
 	o.store.put(application("globex.edge", "globex", "foreign"))
 	missing := httptest.NewRecorder()
-	o.mux.ServeHTTP(missing, httptest.NewRequest(http.MethodGet, "/api/v1/cluster/nothing/applications", nil))
-	for _, target := range []string{"/api/v1/cluster/globex.edge/applications", "/api/v1/cluster/agent-globex-edge/applications", "/api/v1/cluster/globex.edge/status",
-		"/api/v1/cluster/%73elf/applications", "/api/v1/cluster/self/applications%2f", "/api/v1/cluster/self/applications/globex.edge",
+	o.mux.ServeHTTP(missing, httptest.NewRequest(http.MethodGet,
+		"/api/v1/cluster/nothing/applications", nil))
+	for _, target := range []string{"/api/v1/cluster/globex.edge/applications",
+		"/api/v1/cluster/agent-globex-edge/applications", "/api/v1/cluster/globex.edge/status",
+		"/api/v1/cluster/%73elf/applications", "/api/v1/cluster/self/applications%2f",
+		"/api/v1/cluster/self/applications/globex.edge",
 		"/api/v1/cluster/..%2fself/applications"} {
 		r := d.get(agent.PathSnapshot, 0)
 		r.URL, _ = url.Parse(target)
-		if w := o.serve(r); w.Code != 404 || !bytes.Equal(w.Body.Bytes(), missing.Body.Bytes()) || w.Header().Get("Content-Type") != missing.Header().Get("Content-Type") {
-			t.Errorf("%s: %d %q, unlike what does not exist: %d %q", target, w.Code, w.Body, missing.Code, missing.Body)
+		if w := o.serve(r); w.Code != 404 || !bytes.Equal(w.Body.Bytes(), missing.Body.Bytes()) ||
+			w.Header().Get("Content-Type") != missing.Header().Get("Content-Type") {
+			t.Errorf("%s: %d %q, unlike what does not exist: %d %q", target, w.Code, w.Body,
+				missing.Code, missing.Body)
 		}
 	}
-	for _, target := range []string{"/api/v1/cluster/%2e%2e/cluster/self/applications", "/api/v1/cluster//self/applications", "/api/v1/cluster/x/../self/applications"} {
+	for _, target := range []string{"/api/v1/cluster/%2e%2e/cluster/self/applications",
+		"/api/v1/cluster//self/applications", "/api/v1/cluster/x/../self/applications"} {
 		r := d.get(agent.PathSnapshot, 0)
 		r.URL, _ = url.Parse(target)
 		if w := o.serve(r); w.Code == 200 || strings.Contains(w.Body.String(), "foreign") {
@@ -224,18 +248,27 @@ func TestCase38WhoAsksIsToldByTheCredentialAlone(t *testing.T) {
 	r := d.get(agent.PathSnapshot, 0)
 	r.URL.RawQuery = "cluster=globex.edge&engine=globex.edge"
 	r.Header.Set("X-Cluster", "globex.edge")
-	if w := o.serve(r); w.Code != 200 || !strings.Contains(w.Body.String(), "mine") || strings.Contains(w.Body.String(), "foreign") {
+	if w := o.serve(r); w.Code != 200 || !strings.Contains(w.Body.String(), "mine") ||
+		strings.Contains(w.Body.String(), "foreign") {
 		t.Errorf("a query that names another cluster: %d %s", w.Code, w.Body)
 	}
 	for name, change := range map[string]func(http.Header){
-		"Authorization twice": func(h http.Header) { h.Add("Authorization", h.Get("Authorization")) },
-		"proof twice":         func(h http.Header) { h.Add(agent.HeaderProof, h.Get(agent.HeaderProof)) },
-		"Bearer":              func(h http.Header) { h.Set("Authorization", "Bearer "+d.token) },
-		"no proof":            func(h http.Header) { h.Del(agent.HeaderProof) },
-		"no token":            func(h http.Header) { h.Del("Authorization") },
-		"another's token":     func(h http.Header) { h.Set("Authorization", "DPoP "+o.device("other.edge", "other").token) },
-		"another epoch":       func(h http.Header) { h.Set(agent.HeaderEpoch, "77") },
-		"another instance":    func(h http.Header) { h.Set(agent.HeaderInstance, strings.Repeat("z", 22)) },
+		"Authorization twice": func(h http.Header) {
+			h.Add("Authorization", h.Get("Authorization"))
+		},
+		"proof twice": func(h http.Header) {
+			h.Add(agent.HeaderProof, h.Get(agent.HeaderProof))
+		},
+		"Bearer":   func(h http.Header) { h.Set("Authorization", "Bearer "+d.token) },
+		"no proof": func(h http.Header) { h.Del(agent.HeaderProof) },
+		"no token": func(h http.Header) { h.Del("Authorization") },
+		"another's token": func(h http.Header) {
+			h.Set("Authorization", "DPoP "+o.device("other.edge", "other").token)
+		},
+		"another epoch": func(h http.Header) { h.Set(agent.HeaderEpoch, "77") },
+		"another instance": func(h http.Header) {
+			h.Set(agent.HeaderInstance, strings.Repeat("z", 22))
+		},
 	} {
 		r := d.get(agent.PathSnapshot, 0)
 		change(r.Header)
@@ -245,7 +278,9 @@ func TestCase38WhoAsksIsToldByTheCredentialAlone(t *testing.T) {
 			t.Errorf("%s: headers %v", name, w.Header())
 		}
 	}
-	if w := d.report(agent.Report{Epoch: d.open(), Seq: 1, Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "foreign", State: fleet.ApplyApplied}}}); w.Code != 204 {
+	if w := d.report(agent.Report{Epoch: d.open(), Seq: 1, Acks: []agent.Ack{
+		{Kind: fleet.ObjectApplication, Name: "foreign",
+			State: fleet.ApplyApplied}}}); w.Code != 204 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	if got := o.store.acks[0].Key.Engine; got != "acme.edge" {
@@ -355,7 +390,8 @@ func TestProofsAreRememberedForAsLongAsTheyMayHold(t *testing.T) {
 	}
 	var r *refusal
 	for i := range mostSeen {
-		if err := s.first("a", string(rune(i))); err != nil && (!errors.As(err, &r) || r.Status != 429 || i < mostSeen-1) {
+		if err := s.first("a", string(rune(i))); err != nil &&
+			(!errors.As(err, &r) || r.Status != 429 || i < mostSeen-1) {
 			t.Fatalf("request %d: %v", i, err)
 		}
 	}
@@ -373,7 +409,8 @@ func TestCase44AClockTwoHoursOffIsToldByDateAndNothingElseMatters(t *testing.T) 
 		s := d.session(0)
 		r := httptest.NewRequest(http.MethodGet, agent.PathSnapshot, nil)
 		s.Set(r.Header)
-		proof, _ := agent.Prove(d.keys, http.MethodGet, agent.PathSnapshot, d.token, s.Bytes(), at.Add(off))
+		proof, _ := agent.Prove(d.keys, http.MethodGet, agent.PathSnapshot, d.token, s.Bytes(),
+			at.Add(off))
 		r.Header.Set("Authorization", "DPoP "+d.token)
 		r.Header.Set(agent.HeaderProof, proof)
 		w := o.serve(r)
@@ -390,7 +427,8 @@ func TestCase44AClockTwoHoursOffIsToldByDateAndNothingElseMatters(t *testing.T) 
 func TestAnAgentThatIsTooOldIsToldSo(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
-	for protocol, want := range map[int]int{agent.Oldest - 1: 426, agent.Protocol: 200, agent.Protocol + 5: 200} {
+	for protocol, want := range map[int]int{agent.Oldest - 1: 426, agent.Protocol: 200,
+		agent.Protocol + 5: 200} {
 		s := d.session(0)
 		s.Protocol = protocol
 		r := httptest.NewRequest(http.MethodGet, agent.PathSnapshot, nil)
@@ -413,7 +451,8 @@ func TestKeysAreRotatedByTheOldAndTheNew(t *testing.T) {
 		body, _ := json.Marshal(agent.Rotate{Keys: keys, Proof: proof})
 		return body
 	}
-	wantRefusal(t, o.serve(d.post(agent.PathKeys, rotation(newKeys(t), fresh.Public()))), 401, agent.CodeProof)
+	wantRefusal(t, o.serve(d.post(agent.PathKeys, rotation(newKeys(t), fresh.Public()))), 401,
+		agent.CodeProof)
 	if w := o.serve(d.post(agent.PathKeys, rotation(fresh, fresh.Public()))); w.Code != 200 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}

@@ -37,7 +37,8 @@ func (h *Hub) join(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return agent.ErrProof
 	}
-	if _, err := agent.CheckProof(proof, asked.Keys, http.MethodPost, agent.PathJoin, "", body, h.now()); err != nil {
+	if _, err := agent.CheckProof(proof, asked.Keys, http.MethodPost, agent.PathJoin, "", body,
+		h.now()); err != nil {
 		return err
 	}
 	if err := h.stranger(r, h.joins, h.joinsOf, h.limits.JoinRate); err != nil {
@@ -45,19 +46,24 @@ func (h *Hub) join(w http.ResponseWriter, r *http.Request) error {
 	}
 	var joined fleet.Agent
 	err = h.briefly(r.Context(), h.asks, func(ctx context.Context) (err error) {
-		joined, err = h.store.JoinAgent(ctx, asked.Token, fleet.AgentJoin{Keys: asked.Keys, ClusterUID: asked.ClusterUID, Version: asked.Version})
+		joined, err = h.store.JoinAgent(ctx, asked.Token, fleet.AgentJoin{
+			Keys: asked.Keys, ClusterUID: asked.ClusterUID, Version: asked.Version})
 		return err
 	})
 	switch {
 	case errors.Is(err, fleet.ErrUsed):
-		return refused(http.StatusConflict, agent.CodeUsed, "the token was used before, by other keys", "see `argosy get agents` for who joined with it, and make a new token")
+		return refused(http.StatusConflict, agent.CodeUsed,
+			"the token was used before, by other keys",
+			"see `argosy get agents` for who joined with it, and make a new token")
 	case errors.Is(err, fleet.ErrNotFound):
-		return refused(http.StatusUnauthorized, agent.CodeToken, "the token is not valid: unknown, expired or revoked, or what it was made for is gone",
+		return refused(http.StatusUnauthorized, agent.CodeToken,
+			"the token is not valid: unknown, expired or revoked, or what it was made for is gone",
 			"make a token with `argosy agent token create`")
 	case err != nil:
 		return withoutToken(err, asked.Token)
 	}
-	h.log.InfoContext(r.Context(), "an agent has joined", "engine", joined.Engine, "agent", joined.ID)
+	h.log.InfoContext(r.Context(), "an agent has joined", "engine", joined.Engine, "agent",
+		joined.ID)
 	return h.joinedAs(w, joined)
 }
 
@@ -75,7 +81,8 @@ func soundJoin(j agent.Join) error {
 }
 
 func (h *Hub) joinedAs(w http.ResponseWriter, a fleet.Agent) error {
-	return writeJSON(w, agent.Joined{Agent: a.ID, Engine: a.Engine, ExpiresAt: a.ExpiresAt.UTC(), Time: h.now().UTC()})
+	return writeJSON(w, agent.Joined{Agent: a.ID, Engine: a.Engine, ExpiresAt: a.ExpiresAt.UTC(),
+		Time: h.now().UTC()})
 }
 
 const (
@@ -83,8 +90,8 @@ const (
 	assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 )
 
-// token swaps an assertion for an access token (RFC 7523, RFC 6749). Whatever is wrong with the assertion has one answer; what has become
-// of the identity is told to who holds its key.
+// token swaps an assertion for an access token (RFC 7523, RFC 6749). Whatever is wrong with the
+// assertion has one answer; what has become of the identity is told to who holds its key.
 func (h *Hub) token(w http.ResponseWriter, r *http.Request) error {
 	form, err := readForm(w, r)
 	if err != nil {
@@ -137,11 +144,13 @@ func (h *Hub) grant(w http.ResponseWriter, r *http.Request, to fleet.Agent, jti 
 		return err
 	}
 	h.accepted(token)
-	return writeJSON(w, agent.Access{AccessToken: token, TokenType: "DPoP", ExpiresIn: int(tokenLife.Seconds())})
+	return writeJSON(w, agent.Access{AccessToken: token, TokenType: "DPoP",
+		ExpiresIn: int(tokenLife.Seconds())})
 }
 
 func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
+		kind != "application/x-www-form-urlencoded" {
 		return nil, invalid("the body is no form")
 	}
 	body, err := read(w, r, smallBody)
@@ -155,7 +164,8 @@ func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	return form, nil
 }
 
-// assertionIn is the assertion, and whom it says to be from. A parameter that stands twice is refused (RFC 6749 section 3.2).
+// assertionIn is the assertion, and whom it says to be from. A parameter that stands twice is
+// refused (RFC 6749 section 3.2).
 func assertionIn(form url.Values) (assertion, id string, err error) {
 	for _, values := range form {
 		if len(values) > 1 {
@@ -175,8 +185,8 @@ func assertionIn(form url.Values) (assertion, id string, err error) {
 	return assertion, id, err
 }
 
-// rotate replaces the keys: the old ones prove the request, the new ones that they are whose who sent them. Streams that were opened with
-// the old ones end here; elsewhere the agent ends its own.
+// rotate replaces the keys: the old ones prove the request, the new ones that they are whose who
+// sent them. Streams that were opened with the old ones end here; elsewhere the agent ends its own.
 func (h *Hub) rotate(w http.ResponseWriter, r *http.Request) error {
 	who, body, err := h.proven(w, r, agent.PathKeys, smallBody)
 	if err != nil {
@@ -200,13 +210,15 @@ func (h *Hub) rotate(w http.ResponseWriter, r *http.Request) error {
 	})
 	switch {
 	case errors.Is(err, fleet.ErrReplayed):
-		return refused(http.StatusConflict, agent.CodeReplay, "the keys are others by now", "ask for an access token with the newest keys")
+		return refused(http.StatusConflict, agent.CodeReplay, "the keys are others by now",
+			"ask for an access token with the newest keys")
 	case errors.Is(err, fleet.ErrNotFound):
 		return agent.ErrProof
 	case err != nil:
 		return err
 	}
 	h.feed.end(who.ID, agent.Bye{Code: agent.CodeRenew, Message: "the keys were rotated"})
-	h.log.InfoContext(r.Context(), "an agent has rotated its keys", "engine", rotated.Engine, "agent", rotated.ID)
+	h.log.InfoContext(r.Context(), "an agent has rotated its keys", "engine", rotated.Engine,
+		"agent", rotated.ID)
 	return h.joinedAs(w, rotated)
 }

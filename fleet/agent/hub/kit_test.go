@@ -129,7 +129,8 @@ type house struct {
 
 func newHouse(t testing.TB, change ...func(*Config)) *house {
 	t.Helper()
-	o := &house{t: t, store: newFakeStore(), secrets: &fakeSecrets{all: map[string]fleet.Secret{}}, log: &logged{},
+	o := &house{t: t, store: newFakeStore(), secrets: &fakeSecrets{all: map[string]fleet.Secret{}},
+		log:   &logged{},
 		stops: &fakeStops{changed: make(chan struct{}), loaded: true}, mux: http.NewServeMux()}
 	return o.replica(change...)
 }
@@ -139,7 +140,8 @@ func (o *house) replica(change ...func(*Config)) *house {
 	o.t.Helper()
 	r := *o
 	r.mux = http.NewServeMux()
-	c := Config{Store: r.store, Secrets: r.secrets, Stops: r.stops, PublicURL: hubURL + "/", Replica: "replica-1", Version: "v1",
+	c := Config{Store: r.store, Secrets: r.secrets, Stops: r.stops, PublicURL: hubURL + "/",
+		Replica: "replica-1", Version: "v1",
 		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	for _, f := range change {
 		f(&c)
@@ -209,9 +211,11 @@ func (o *house) device(engine fleet.EngineName, tenant fleet.TenantName) *device
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	d := &device{o: o, keys: keys, id: "agent-" + strings.ReplaceAll(string(engine), ".", "-"), instance: strings.Repeat("i", 22)}
+	d := &device{o: o, keys: keys, id: "agent-" + strings.ReplaceAll(string(engine), ".", "-"),
+		instance: strings.Repeat("i", 22)}
 	o.store.do(func() {
-		o.store.agents[d.id] = fleet.Agent{ID: d.id, Engine: engine, Tenant: tenant, Keys: keys.Public(), ExpiresAt: time.Now().Add(90 * 24 * time.Hour)}
+		o.store.agents[d.id] = fleet.Agent{ID: d.id, Engine: engine, Tenant: tenant,
+			Keys: keys.Public(), ExpiresAt: time.Now().Add(90 * 24 * time.Hour)}
 	})
 	d.renew()
 	return d
@@ -225,7 +229,8 @@ func (d *device) renew() {
 }
 
 func (d *device) session(cursor int64) agent.Session {
-	return agent.Session{Protocol: agent.Protocol, Instance: d.instance, Epoch: d.epoch, Version: "v1", Cursor: cursor}
+	return agent.Session{Protocol: agent.Protocol, Instance: d.instance, Epoch: d.epoch,
+		Version: "v1", Cursor: cursor}
 }
 
 // get is a proven GET.
@@ -267,7 +272,8 @@ func (d *device) report(report agent.Report) *httptest.ResponseRecorder {
 // open takes the lease as a stream would.
 func (d *device) open() int64 {
 	d.o.t.Helper()
-	opening, err := d.o.store.OpenAgent(context.Background(), fleet.AgentSession{Agent: d.id, Instance: d.instance, Replica: "r", Floor: d.epoch, Proof: rand.Text()})
+	opening, err := d.o.store.OpenAgent(context.Background(), fleet.AgentSession{
+		Agent: d.id, Instance: d.instance, Replica: "r", Floor: d.epoch, Proof: rand.Text()})
 	if err != nil {
 		d.o.t.Fatal(err)
 	}
@@ -276,7 +282,8 @@ func (d *device) open() int64 {
 }
 
 func tokenRequest(assertion string) *http.Request {
-	form := url.Values{"grant_type": {grantType}, "client_assertion_type": {assertionType}, "client_assertion": {assertion}}
+	form := url.Values{"grant_type": {grantType}, "client_assertion_type": {assertionType},
+		"client_assertion": {assertion}}
 	r := httptest.NewRequest(http.MethodPost, agent.PathToken, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return r
@@ -308,9 +315,12 @@ func wantRefusal(t testing.TB, w *httptest.ResponseRecorder, status int, code st
 
 // application is a row with a manifest of its own.
 func application(engine fleet.EngineName, tenant fleet.TenantName, name string) fleet.Row {
-	body := []byte(`{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"name":"` + name + `"},"spec":{"note":"<a & b>"}}`)
+	body := []byte(
+		`{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"name":"` + name +
+			`"},"spec":{"note":"<a & b>"}}`)
 	sum := sha256.Sum256(body)
-	return fleet.Row{Key: fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication, Name: name}, Tenant: tenant, Environment: "edge", Deployment: "d",
+	return fleet.Row{Key: fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication,
+		Name: name}, Tenant: tenant, Environment: "edge", Deployment: "d",
 		Manifest: fleet.Manifest{Body: body, Hash: hex.EncodeToString(sum[:])}, Revision: "r1"}
 }
 
@@ -418,7 +428,9 @@ func (o *house) stream(r *http.Request, change ...func(*wire)) *wire {
 		defer cancel()
 		defer func() {
 			cause := recover()
-			if err, ok := cause.(error); cause != nil && (!ok || !errors.Is(err, http.ErrAbortHandler)) { // as a server does
+			// as a server does
+			if err, ok := cause.(error); cause != nil &&
+				(!ok || !errors.Is(err, http.ErrAbortHandler)) {
 				panic(cause)
 			}
 		}()

@@ -12,9 +12,9 @@ import (
 )
 
 // Known agents have a lane of their own: an assertion that a key proves which this replica has seen
-// before waits for nobody. All others are strangers until the store has been asked, and wait: first for
-// their address's turn, then for one in the strangers' lane. So nobody without a key keeps an agent from
-// its access token, and one address does not take all of the strangers' lane.
+// before waits for nobody. All others are strangers until the store has been asked, and wait: first
+// for their address's turn, then for one in the strangers' lane. So nobody without a key keeps an
+// agent from its access token, and one address does not take all of the strangers' lane.
 const (
 	maxKnown      = 20_000 // agents whose keys are kept, twice over
 	maxAddresses  = 20_000 // likewise of addresses
@@ -23,7 +23,8 @@ const (
 	knownBurst    = 10 // access tokens that one agent may be given at once
 )
 
-// recent keeps the latest values, two generations of them: the older one goes when the younger is full.
+// recent keeps the latest values, two generations of them: the older one goes when the younger is
+// full.
 type recent[V any] struct {
 	mu         sync.Mutex
 	size       int
@@ -65,13 +66,15 @@ func (h *Hub) remember(a fleet.Agent) {
 	defer h.known.mu.Unlock()
 	k, ok := h.known.find(a.ID)
 	if !ok {
-		k = known{lane: &admission{every: knownInterval, burst: knownBurst * knownInterval, queue: 0}}
+		k = known{lane: &admission{every: knownInterval, burst: knownBurst * knownInterval,
+			queue: 0}}
 	}
 	k.keys = a.Keys
 	h.known.put(a.ID, k)
 }
 
-// admit waits for the turn of whoever shows an assertion, and says by which slots it asks the store.
+// admit waits for the turn of whoever shows an assertion, and says by which slots it asks the
+// store.
 func (h *Hub) admit(r *http.Request, assertion, id string) (slots, error) {
 	if k, ok := h.known.get(id); ok {
 		if _, err := agent.CheckAssertion(assertion, k.keys, id, h.audience, h.now()); err == nil {
@@ -81,11 +84,12 @@ func (h *Hub) admit(r *http.Request, assertion, id string) (slots, error) {
 	return h.asks, h.stranger(r, h.tokens, h.tokensOf, h.limits.TokenRate)
 }
 
-// askFactor is how many access tokens that this replica has not seen are looked up for each one that it gives out.
+// askFactor is how many access tokens that this replica has not seen are looked up for each one
+// that it gives out.
 const askFactor = 4
 
-// admitAccess is the same for whoever shows an access token: one that this replica gave out, or that came with a
-// proof before, is an agent's. A stranger makes up as many as it likes.
+// admitAccess is the same for whoever shows an access token: one that this replica gave out, or
+// that came with a proof before, is an agent's. A stranger makes up as many as it likes.
 func (h *Hub) admitAccess(r *http.Request, token [sha256.Size]byte) (slots, error) {
 	if _, ok := h.accesses.get(string(token[:])); ok {
 		return h.knownAsks, nil

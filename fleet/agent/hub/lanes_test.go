@@ -32,13 +32,17 @@ func (o *house) flood(ctx context.Context, id, address string) {
 
 func TestAFloodOfForgedAssertionsDelaysNoKnownAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t, func(c *Config) { c.Limits = Limits{TokenRate: 5, Queue: 5 * time.Second} })
+		o := newHouse(t, func(c *Config) {
+			c.Limits = Limits{TokenRate: 5, Queue: 5 * time.Second}
+		})
 		d := o.device("eu-1.edge", "acme")
 		other := o.device("eu-2.edge", "acme")
 		if w := o.serve(tokenRequest(d.assertion())); w.Code != http.StatusOK {
 			t.Fatal(w.Code, w.Body)
 		}
-		if w := o.serve(other.get("/api/v1/cluster/self/applications", 0)); w.Code != http.StatusOK { // known by its proof
+		// known by its proof
+		if w := o.serve(other.get("/api/v1/cluster/self/applications",
+			0)); w.Code != http.StatusOK {
 			t.Fatal(w.Code, w.Body)
 		}
 		ctx, stop := context.WithCancel(t.Context())
@@ -49,7 +53,8 @@ func TestAFloodOfForgedAssertionsDelaysNoKnownAgent(t *testing.T) {
 		for range 20 {
 			for _, who := range []*device{d, other} {
 				began := time.Now()
-				if w := o.serve(tokenRequest(who.assertion())); w.Code != http.StatusOK || time.Since(began) > 0 {
+				if w := o.serve(tokenRequest(who.assertion())); w.Code != http.StatusOK ||
+					time.Since(began) > 0 {
 					t.Fatalf("a known agent waits %s: %d %s", time.Since(began), w.Code, w.Body)
 				}
 			}
@@ -61,7 +66,9 @@ func TestAFloodOfForgedAssertionsDelaysNoKnownAgent(t *testing.T) {
 
 func TestOneAddressLeavesStrangersTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t, func(c *Config) { c.Limits = Limits{TokenRate: 20, Queue: 5 * time.Second} })
+		o := newHouse(t, func(c *Config) {
+			c.Limits = Limits{TokenRate: 20, Queue: 5 * time.Second}
+		})
 		ctx, stop := context.WithCancel(t.Context())
 		for i := range 200 {
 			go o.flood(ctx, "nobody", fmt.Sprintf("[2001:db8::%x]:1234", i)) // one network
@@ -69,7 +76,8 @@ func TestOneAddressLeavesStrangersTheirTurn(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		d := o.device("eu-1.edge", "acme")
 		began := time.Now()
-		if w := o.serve(tokenRequest(d.assertion())); w.Code != http.StatusOK || time.Since(began) > time.Second {
+		if w := o.serve(tokenRequest(d.assertion())); w.Code != http.StatusOK ||
+			time.Since(began) > time.Second {
 			t.Fatalf("a new agent waits %s: %d %s", time.Since(began), w.Code, w.Body)
 		}
 		stop()
@@ -97,7 +105,8 @@ func TestAFloodOfAccessTokensDelaysNoKnownAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		d := o.device("eu-1.edge", "acme")
-		if w := o.serve(d.get(agent.PathSnapshot, 0)); w.Code != http.StatusOK { // known by its proof
+		// known by its proof
+		if w := o.serve(d.get(agent.PathSnapshot, 0)); w.Code != http.StatusOK {
 			t.Fatal(w.Code, w.Body)
 		}
 		const lookup = 200 * time.Millisecond
@@ -131,26 +140,33 @@ func TestAFloodOfAccessTokensDelaysNoKnownAgent(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		for range 5 {
 			began := time.Now()
-			if w := o.serve(d.get(agent.PathSnapshot, 0)); w.Code != http.StatusOK || time.Since(began) > lookup {
+			if w := o.serve(d.get(agent.PathSnapshot, 0)); w.Code != http.StatusOK ||
+				time.Since(began) > lookup {
 				t.Errorf("a known agent waits %s: %d %s", time.Since(began), w.Code, w.Body)
 			}
 			time.Sleep(time.Second)
 		}
-		fresh := o.device("eu-2.edge", "acme") // not known to this replica: it waits among strangers, and is served
+		// not known to this replica: it waits among strangers, and is served
+		fresh := o.device("eu-2.edge", "acme")
 		began := time.Now()
-		if w := o.serve(fresh.get(agent.PathSnapshot, 0)); w.Code != http.StatusOK || time.Since(began) > askTime {
+		if w := o.serve(fresh.get(agent.PathSnapshot, 0)); w.Code != http.StatusOK ||
+			time.Since(began) > askTime {
 			t.Errorf("a new agent waits %s: %d %s", time.Since(began), w.Code, w.Body)
 		}
 	})
 }
 
 func TestTheAddressBehindATrustedProxy(t *testing.T) {
-	o := newHouse(t, func(c *Config) { c.Limits.Proxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
+	o := newHouse(t, func(c *Config) {
+		c.Limits.Proxies = []netip.Prefix{
+			netip.MustParsePrefix("10.0.0.0/8")}
+	})
 	for _, c := range []struct{ peer, forwarded, want string }{
 		{"192.0.2.1:1", "", "192.0.2.1"},
 		{"192.0.2.1:1", "198.51.100.7", "192.0.2.1"}, // not a proxy of ours
 		{"10.0.0.1:1", "198.51.100.7", "198.51.100.7"},
-		{"10.0.0.1:1", "203.0.113.9, 198.51.100.7, 10.0.0.2", "198.51.100.7"}, // what the client wrote itself does not count
+		// what the client wrote itself does not count
+		{"10.0.0.1:1", "203.0.113.9, 198.51.100.7, 10.0.0.2", "198.51.100.7"},
 		{"10.0.0.1:1", "nonsense", "10.0.0.1"},
 		{"[::ffff:192.0.2.1]:1", "", "192.0.2.1"},
 		{"[2001:db8:1:2:3::4]:1", "", "2001:db8:1:2::/64"},

@@ -11,16 +11,18 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// legacyPath is the older route, for clusters that fetch manifests with a token in the path and nothing else. It is there only where it is
-// switched on: what stands in a path ends up in logs of whatever lies between, which no care here can prevent. The literal "self" is the
-// protocol's and comes first.
+// legacyPath is the older route, for clusters that fetch manifests with a token in the path and
+// nothing else. It is there only where it is switched on: what stands in a path ends up in logs of
+// whatever lies between, which no care here can prevent. The literal "self" is the protocol's and
+// comes first.
 const legacyPath = "/api/v1/cluster/{token}/applications"
 
 // legacySince is from when on the route is deprecated (RFC 9745): 1 January 2026.
 const legacySince = 1767225600
 
-// applications answers the older route: the manifests of the token's engine as one Kubernetes List, without those that carry a credential.
-// Every token that may not read it is answered like a path that does not exist. Nothing here logs the request.
+// applications answers the older route: the manifests of the token's engine as one Kubernetes List,
+// without those that carry a credential. Every token that may not read it is answered like a path
+// that does not exist. Nothing here logs the request.
 func (h *Hub) applications(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	token := r.PathValue("token")
@@ -67,7 +69,8 @@ func (h *Hub) later(w http.ResponseWriter, err error) {
 	http.Error(w, "not now", http.StatusServiceUnavailable)
 }
 
-// listFor writes the list. While writes are stopped nothing is handed out that somebody would apply.
+// listFor writes the list. While writes are stopped nothing is handed out that somebody would
+// apply.
 func (h *Hub) listFor(w http.ResponseWriter, r *http.Request, given fleet.AgentToken) {
 	if h.stops.Stopped(given.Engine)(given.Tenant) {
 		h.later(w, errors.New("writes are stopped"))
@@ -89,7 +92,8 @@ func (h *Hub) listFor(w http.ResponseWriter, r *http.Request, given fleet.AgentT
 		defer cancel()
 		return h.reads.within(ctx, func() error {
 			_, err := h.store.AgentRows(ctx, given.Engine, func(row fleet.Row) error {
-				if err := checkRow(fleet.Agent{ID: "of an older route", Engine: given.Engine, Tenant: given.Tenant}, row); err != nil {
+				if err := checkRow(fleet.Agent{ID: "of an older route", Engine: given.Engine,
+					Tenant: given.Tenant}, row); err != nil {
 					return err
 				}
 				if row.Life != life {

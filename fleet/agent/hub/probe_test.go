@@ -25,8 +25,10 @@ func TestWhoeverAsksIsGivenAStreamToSeeHowItArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		w := &flushes{ResponseRecorder: httptest.NewRecorder()}
-		o.mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, agent.PathProbe, http.NoBody))
-		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" || w.Header().Get("Date") == "" {
+		o.mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+			agent.PathProbe, http.NoBody))
+		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" ||
+			w.Header().Get("Date") == "" {
 			t.Fatalf("the probe answers %d with %v", w.Code, w.Header())
 		}
 		if len(w.at) != 2 || w.at[1].Sub(w.at[0]) != agent.ProbeGap {
@@ -34,7 +36,8 @@ func TestWhoeverAsksIsGivenAStreamToSeeHowItArrives(t *testing.T) {
 		}
 	})
 	o := newHouse(t)
-	if w := o.serve(httptest.NewRequestWithContext(t.Context(), http.MethodPost, agent.PathProbe, http.NoBody)); w.Code == http.StatusOK {
+	if w := o.serve(httptest.NewRequestWithContext(t.Context(), http.MethodPost, agent.PathProbe,
+		http.NoBody)); w.Code == http.StatusOK {
 		t.Error("the probe takes what is sent")
 	}
 }

@@ -23,31 +23,38 @@ type refusal struct {
 func (r *refusal) Error() string { return r.Detail }
 
 func refused(status int, code, detail, next string) *refusal {
-	return &refusal{Problem: agent.Problem{Type: "urn:argosy:agent:" + code, Title: http.StatusText(status), Status: status, Code: code, Detail: detail, Next: next}}
+	return &refusal{Problem: agent.Problem{Type: "urn:argosy:agent:" + code,
+		Title: http.StatusText(status), Status: status, Code: code, Detail: detail, Next: next}}
 }
 
 func invalid(detail string) *refusal {
-	return refused(http.StatusBadRequest, agent.CodeInvalid, detail, "see /openapi.json for what this request takes")
+	return refused(http.StatusBadRequest, agent.CodeInvalid, detail,
+		"see /openapi.json for what this request takes")
 }
 
 // busy spreads those that come back over the second half of the wait.
 func busy(detail string, after time.Duration) *refusal {
-	r := refused(http.StatusServiceUnavailable, agent.CodeBusy, detail, "wait for as long as Retry-After says")
+	r := refused(http.StatusServiceUnavailable, agent.CodeBusy, detail,
+		"wait for as long as Retry-After says")
 	r.after = after
 	return r
 }
 
 const joinAgain = "make a token with `argosy agent token create` and join again"
 
-// ended is what the holder of the key is told about an identity that is no more; nil for any other error.
+// ended is what the holder of the key is told about an identity that is no more; nil for any other
+// error.
 func ended(err error) *refusal {
 	switch {
 	case errors.Is(err, fleet.ErrAgentRevoked):
-		return refused(http.StatusUnauthorized, agent.CodeRevoked, "the identity was revoked", joinAgain)
+		return refused(http.StatusUnauthorized, agent.CodeRevoked, "the identity was revoked",
+			joinAgain)
 	case errors.Is(err, fleet.ErrAgentExpired):
-		return refused(http.StatusUnauthorized, agent.CodeExpired, "the identity has expired: its keys were not rotated in time", joinAgain)
+		return refused(http.StatusUnauthorized, agent.CodeExpired,
+			"the identity has expired: its keys were not rotated in time", joinAgain)
 	case errors.Is(err, fleet.ErrCloned):
-		return refused(http.StatusUnauthorized, agent.CodeCloned, "two processes use the identity in turn, so that neither is served",
+		return refused(http.StatusUnauthorized, agent.CodeCloned,
+			"two processes use the identity in turn, so that neither is served",
 			"find the second one, then "+joinAgain)
 	}
 	return nil
@@ -64,11 +71,14 @@ func (h *Hub) explain(ctx context.Context, route string, err error) *refusal {
 		return busy("too many agents connect at once", over.after)
 	case errors.Is(err, agent.ErrProof), errors.Is(err, agent.ErrClock):
 		return refused(http.StatusUnauthorized, agent.CodeProof, "the proof does not hold",
-			"take the time from the header Date of this answer and ask for a new access token; if that is refused too, "+joinAgain)
+			"take the time from the header Date of this answer and ask for a new access token; "+
+				"if that is refused too, "+joinAgain)
 	case errors.Is(err, fleet.ErrFenced), errors.Is(err, fleet.ErrSuperseded):
-		return refused(http.StatusConflict, agent.CodeSuperseded, "another process of this agent has taken over", "end this process")
+		return refused(http.StatusConflict, agent.CodeSuperseded,
+			"another process of this agent has taken over", "end this process")
 	case errors.Is(err, fleet.ErrAgentBusy):
-		r := refused(http.StatusTooManyRequests, agent.CodeBusy, "too many access tokens were asked for", "use the last one until it runs out")
+		r := refused(http.StatusTooManyRequests, agent.CodeBusy,
+			"too many access tokens were asked for", "use the last one until it runs out")
 		r.after = time.Minute
 		return r
 	}
@@ -76,12 +86,15 @@ func (h *Hub) explain(ctx context.Context, route string, err error) *refusal {
 		return r
 	}
 	if ctx.Err() == nil {
-		h.log.WarnContext(ctx, "an agent is sent away: the mirror cannot be read or written", "route", route, "error", err)
+		h.log.WarnContext(ctx, "an agent is sent away: the mirror cannot be read or written",
+			"route", route, "error", err)
 	}
-	return busy("the mirror cannot be reached now; what runs on the cluster is not touched by this", 5*time.Second+rand.N(10*time.Second))
+	return busy("the mirror cannot be reached now; what runs on the cluster is not touched by this",
+		5*time.Second+rand.N(10*time.Second))
 }
 
-// refuse answers with the error. An answer that has begun is cut, so that half of it does not look like a whole one.
+// refuse answers with the error. An answer that has begun is cut, so that half of it does not look
+// like a whole one.
 func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, errCut) {
 		panic(http.ErrAbortHandler)

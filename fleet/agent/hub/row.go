@@ -9,7 +9,8 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// secretsTime bounds the reading of the secrets of one batch of rows: one place that does not answer holds up nobody for longer.
+// secretsTime bounds the reading of the secrets of one batch of rows: one place that does not
+// answer holds up nobody for longer.
 const secretsTime = 10 * time.Second
 
 // rowOf is a row as it goes over the wire, without its credential.
@@ -22,16 +23,20 @@ func rowOf(r fleet.Row) agent.Row {
 		operation = agent.OperationRemoveUID
 	}
 	return agent.Row{
-		Kind: r.Key.Kind, Name: r.Key.Name, Tenant: r.Tenant, Environment: r.Environment, Deployment: r.Deployment, Operation: operation,
-		Deletion: r.Deletion, Revision: r.Revision, Seq: r.Seq, Apply: r.Apply, Hash: r.Manifest.Hash, Manifest: r.Manifest.Body,
+		Kind: r.Key.Kind, Name: r.Key.Name, Tenant: r.Tenant, Environment: r.Environment,
+		Deployment: r.Deployment, Operation: operation,
+		Deletion: r.Deletion, Revision: r.Revision, Seq: r.Seq, Apply: r.Apply,
+		Hash: r.Manifest.Hash, Manifest: r.Manifest.Body,
 		UID: r.UID,
 	}
 }
 
-// checkRow is the last look at a row before it leaves: the store's walls hold, or nothing is sent at all.
+// checkRow is the last look at a row before it leaves: the store's walls hold, or nothing is sent
+// at all.
 func checkRow(to fleet.Agent, r fleet.Row) error {
 	if r.Key.Engine != to.Engine || (to.Tenant != "" && r.Tenant != to.Tenant) {
-		return fmt.Errorf("row %s %s is of engine %s and not for agent %s: nothing is sent", r.Key.Kind, r.Key.Name, r.Key.Engine, to.ID)
+		return fmt.Errorf("row %s %s is of engine %s and not for agent %s: nothing is sent",
+			r.Key.Kind, r.Key.Name, r.Key.Engine, to.ID)
 	}
 	return nil
 }
@@ -60,8 +65,10 @@ func (h *Hub) credential(ctx context.Context, to fleet.Agent, r fleet.Row) *agen
 	return c
 }
 
-// rows are a batch of rows as they go over the wire, with their credentials, and the secrets that are not to be had now.
-func (h *Hub) rows(ctx context.Context, to fleet.Agent, batch []fleet.Row) (out []agent.Row, missing []secretName, err error) {
+// rows are a batch of rows as they go over the wire, with their credentials, and the secrets that
+// are not to be had now.
+func (h *Hub) rows(ctx context.Context, to fleet.Agent, batch []fleet.Row) (out []agent.Row,
+	missing []secretName, err error) {
 	ctx, cancel := context.WithTimeout(ctx, secretsTime)
 	defer cancel()
 	for _, r := range batch {
@@ -69,7 +76,8 @@ func (h *Hub) rows(ctx context.Context, to fleet.Agent, batch []fleet.Row) (out 
 			return nil, nil, err
 		}
 		row := rowOf(r)
-		if row.Credential = h.credential(ctx, to, r); row.Credential != nil && row.Credential.Problem != "" {
+		if row.Credential = h.credential(ctx, to, r); row.Credential != nil &&
+			row.Credential.Problem != "" {
 			missing = append(missing, secretName{r.Credential.Tenant, r.Credential.Name})
 		}
 		out = append(out, row)

@@ -9,9 +9,11 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// seen remembers the proofs of this replica for as long as one may hold, in two halves of that length, of which the older is dropped whole.
-// Only what was proven by a key is remembered, and only so many of one agent, so that its size is bounded by the agents. What another replica
-// saw is not known here: proofs that begin sessions are kept by the store besides, and other requests change nothing when they come again.
+// seen remembers the proofs of this replica for as long as one may hold, in two halves of that
+// length, of which the older is dropped whole. Only what was proven by a key is remembered, and
+// only so many of one agent, so that its size is bounded by the agents. What another replica saw is
+// not known here: proofs that begin sessions are kept by the store besides, and other requests
+// change nothing when they come again.
 type seen struct {
 	now func() time.Time
 
@@ -44,7 +46,8 @@ func (s *seen) first(agentID, proof string) error {
 	case young || old:
 		return seenBefore()
 	case s.count[agentID] >= mostSeen:
-		r := refused(http.StatusTooManyRequests, agent.CodeBusy, "this agent asks too often", "wait for as long as Retry-After says")
+		r := refused(http.StatusTooManyRequests, agent.CodeBusy, "this agent asks too often",
+			"wait for as long as Retry-After says")
 		r.after = seenFor
 		return r
 	}
@@ -54,7 +57,8 @@ func (s *seen) first(agentID, proof string) error {
 }
 
 func seenBefore() *refusal {
-	return refused(http.StatusUnauthorized, agent.CodeReplay, "this request was seen before", "make a new proof for each request")
+	return refused(http.StatusUnauthorized, agent.CodeReplay, "this request was seen before",
+		"make a new proof for each request")
 }
 
 func (s *seen) turn() {

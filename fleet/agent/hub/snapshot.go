@@ -29,8 +29,9 @@ type gathered struct {
 	encoded bytes.Buffer
 }
 
-// snapshot answers PathSnapshot. It begins a session, as a stream does, so that it has the epoch of the stream that the same process opens
-// after it, and ends it: the agent is connected once it has the stream.
+// snapshot answers PathSnapshot. It begins a session, as a stream does, so that it has the epoch of
+// the stream that the same process opens after it, and ends it: the agent is connected once it has
+// the stream.
 func (h *Hub) snapshot(w http.ResponseWriter, r *http.Request) error {
 	control := lift(w, r)
 	who, session, err := h.session(r, agent.PathSnapshot)
@@ -56,7 +57,8 @@ func (h *Hub) snapshot(w http.ResponseWriter, r *http.Request) error {
 		}
 		out := &pieces{w: w, control: control}
 		if err := h.sendSnapshot(r.Context(), out, opening, all); err != nil {
-			h.log.WarnContext(r.Context(), "a snapshot was cut", "engine", opening.Agent.Engine, "rows", all.count, "error", err)
+			h.log.WarnContext(r.Context(), "a snapshot was cut", "engine", opening.Agent.Engine,
+				"rows", all.count, "error", err)
 			return errCut
 		}
 		return nil
@@ -68,7 +70,8 @@ func (h *Hub) gather(ctx context.Context, opening fleet.AgentOpening) (*gathered
 	to := opening.Agent
 	ctx, cancel := context.WithTimeout(ctx, gatherTime)
 	defer cancel()
-	all := &gathered{rows: newSpool(agent.MaxSnapshot - 1<<20), secret: map[int]fleet.Row{}, digest: agent.NewDigester()}
+	all := &gathered{rows: newSpool(agent.MaxSnapshot - 1<<20), secret: map[int]fleet.Row{},
+		digest: agent.NewDigester()}
 	err := h.reads.within(ctx, func() (err error) {
 		all.cursor, err = h.store.AgentRows(ctx, to.Engine, func(r fleet.Row) error {
 			if r.Life != opening.Lease.Life {
@@ -112,8 +115,10 @@ func (g *gathered) encode(row agent.Row) ([]byte, error) {
 	return bytes.TrimSuffix(g.encoded.Bytes(), []byte("\n")), nil
 }
 
-// sendSnapshot writes what was gathered: its epoch and cursor first, its digest and that it is complete last.
-func (h *Hub) sendSnapshot(ctx context.Context, to *pieces, opening fleet.AgentOpening, all *gathered) error {
+// sendSnapshot writes what was gathered: its epoch and cursor first, its digest and that it is
+// complete last.
+func (h *Hub) sendSnapshot(ctx context.Context, to *pieces, opening fleet.AgentOpening,
+	all *gathered) error {
 	out := bufio.NewWriterSize(to, snapshotBit)
 	fmt.Fprintf(out, `{"epoch":%d,"cursor":%d,"rows":[`, opening.Lease.Epoch, all.cursor)
 	n := 0
@@ -140,7 +145,8 @@ func (h *Hub) sendSnapshot(ctx context.Context, to *pieces, opening fleet.AgentO
 		return errors.New("rows are missing")
 	}
 	h.metrics.rows.Add(float64(n))
-	fmt.Fprintf(out, `],"digest":%q,"complete":true}`+"\n", all.digest.Sum(opening.Lease.Epoch, all.cursor))
+	fmt.Fprintf(out, `],"digest":%q,"complete":true}`+"\n", all.digest.Sum(opening.Lease.Epoch,
+		all.cursor))
 	return out.Flush()
 }
 
@@ -161,7 +167,8 @@ type pieces struct {
 }
 
 func (p *pieces) Write(b []byte) (int, error) {
-	if err := p.control.SetWriteDeadline(time.Now().Add(messageTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := p.control.SetWriteDeadline(time.Now().Add(messageTime)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return 0, errGone
 	}
 	if !p.begun {
@@ -176,9 +183,11 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// rest gives the next piece its time to be made: over HTTP/2 a deadline that passes ends the answer, whether or not anything is being written.
+// rest gives the next piece its time to be made: over HTTP/2 a deadline that passes ends the
+// answer, whether or not anything is being written.
 func (p *pieces) rest() error {
-	if err := p.control.SetWriteDeadline(time.Now().Add(waitTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := p.control.SetWriteDeadline(time.Now().Add(waitTime)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return errGone
 	}
 	return nil

@@ -33,20 +33,25 @@ func TestASnapshotIsWholeAndItsDigestHolds(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Code != 200 {
 		t.Fatalf("%d: %v", w.Code, err)
 	}
-	if !s.Complete || s.Epoch != 42 || s.Cursor != 303 || len(s.Rows) != 302 || s.Digest != agent.Digest(&s) {
-		t.Errorf("complete %v, epoch %d, cursor %d, %d rows, digest %s want %s", s.Complete, s.Epoch, s.Cursor, len(s.Rows), s.Digest, agent.Digest(&s))
+	if !s.Complete || s.Epoch != 42 || s.Cursor != 303 || len(s.Rows) != 302 ||
+		s.Digest != agent.Digest(&s) {
+		t.Errorf("complete %v, epoch %d, cursor %d, %d rows, digest %s want %s", s.Complete,
+			s.Epoch, s.Cursor, len(s.Rows), s.Digest, agent.Digest(&s))
 	}
 	if s.Rows[7].Operation != agent.OperationRemove || s.Rows[8].Operation != agent.OperationApply {
 		t.Error("a tombstone is not one")
 	}
-	if want := application("acme.edge", "acme", "app-8"); string(s.Rows[8].Manifest) != string(want.Manifest.Body) {
+	if want := application("acme.edge", "acme", "app-8"); string(s.Rows[8].Manifest) != string(
+		want.Manifest.Body) {
 		t.Errorf("manifest %s", s.Rows[8].Manifest)
 	}
 	secret, err := agent.Open(d.keys, key, s.Rows[300].Credential.Sealed)
-	if err != nil || string(secret.Value("password")) != "canary-1" || s.Rows[301].Credential.Problem == "" {
+	if err != nil || string(secret.Value("password")) != "canary-1" ||
+		s.Rows[301].Credential.Problem == "" {
 		t.Errorf("credentials: %v, %+v", err, s.Rows[301].Credential)
 	}
-	if text := w.Body.String(); strings.Contains(text, "canary") || strings.Contains(text, "foreign") {
+	if text := w.Body.String(); strings.Contains(text, "canary") ||
+		strings.Contains(text, "foreign") {
 		t.Error("it holds what it must not")
 	}
 	if w.Header().Get("Cache-Control") != "no-store" {
@@ -65,7 +70,8 @@ func TestAnEmptySnapshotIsCompleteToo(t *testing.T) {
 	o := newHouse(t)
 	w := o.serve(o.device("acme.edge", "acme").get(agent.PathSnapshot, 0))
 	var s agent.Snapshot
-	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || !s.Complete || len(s.Rows) != 0 || s.Digest != agent.Digest(&s) {
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || !s.Complete || len(s.Rows) != 0 ||
+		s.Digest != agent.Digest(&s) {
 		t.Errorf("%s: %v", w.Body, err)
 	}
 }
@@ -106,7 +112,9 @@ func TestCase42ASnapshotThatIsCutNeverLooksWhole(t *testing.T) {
 
 // cutAfter fails an answer's writes after so many bytes.
 func cutAfter(next http.Handler, most int) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&cutting{w, most}, r) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(&cutting{w, most}, r)
+	})
 }
 
 type cutting struct {
@@ -152,7 +160,8 @@ func TestCase36TheOlderRouteKeepsItsTokenToItself(t *testing.T) {
 	on := func(c *Config) { c.LegacyTokenPath = true }
 	o := newHouse(t, on)
 	o.store.tokens[oneTime] = fleet.AgentToken{Engine: "acme.edge", Tenant: "acme", Legacy: true}
-	o.store.tokens["not-for-this-0123456789"] = fleet.AgentToken{Engine: "acme.edge", Tenant: "acme"}
+	o.store.tokens["not-for-this-0123456789"] = fleet.AgentToken{Engine: "acme.edge",
+		Tenant: "acme"}
 	o.store.put(application("acme.edge", "acme", "mine"))
 	gone := application("acme.edge", "acme", "gone")
 	gone.Absent = true
@@ -169,24 +178,32 @@ func TestCase36TheOlderRouteKeepsItsTokenToItself(t *testing.T) {
 		Kind  string
 		Items []struct{ Metadata struct{ Name string } }
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || w.Code != 200 || list.Kind != "List" || len(list.Items) != 1 || list.Items[0].Metadata.Name != "mine" {
+	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || w.Code != 200 ||
+		list.Kind != "List" || len(list.Items) != 1 || list.Items[0].Metadata.Name != "mine" {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	if w.Header().Get("Deprecation") != "@1767225600" || w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("Sunset") != "" {
+	if w.Header().Get("Deprecation") != "@1767225600" ||
+		w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("Sunset") != "" {
 		t.Errorf("headers %v", w.Header())
 	}
 
 	unknown := get(o, "/api/v1/no/such/path")
 	off := o.replica()
 	for name, w := range map[string]*httptest.ResponseRecorder{
-		"unknown": get(o, path("unknown-token-0123456789")), "not for this": get(o, path("not-for-this-0123456789")), "short": get(o, path("x")),
-		"long": get(o, path(strings.Repeat("x", 300))), "HEAD": o.serve(httptest.NewRequest(http.MethodHead, path(oneTime), nil)), "off": get(off, path(oneTime)),
+		"unknown":      get(o, path("unknown-token-0123456789")),
+		"not for this": get(o, path("not-for-this-0123456789")), "short": get(o, path("x")),
+		"long": get(o, path(strings.Repeat("x", 300))),
+		"HEAD": o.serve(httptest.NewRequest(http.MethodHead, path(oneTime), nil)),
+		"off":  get(off, path(oneTime)),
 	} {
-		if w.Code != 404 || w.Body.String() != unknown.Body.String() || fmt.Sprint(w.Header()) != fmt.Sprint(unknown.Header()) {
-			t.Errorf("%s: %d %q %v, unlike an unknown path: %q %v", name, w.Code, w.Body, w.Header(), unknown.Body, unknown.Header())
+		if w.Code != 404 || w.Body.String() != unknown.Body.String() ||
+			fmt.Sprint(w.Header()) != fmt.Sprint(unknown.Header()) {
+			t.Errorf("%s: %d %q %v, unlike an unknown path: %q %v", name, w.Code, w.Body,
+				w.Header(), unknown.Body, unknown.Header())
 		}
 	}
-	wantRefusal(t, get(o, agent.PathSnapshot), 400, agent.CodeInvalid) // the literal is the protocol's
+	// the literal is the protocol's
+	wantRefusal(t, get(o, agent.PathSnapshot), 400, agent.CodeInvalid)
 
 	o.stops.set(fleet.Stop{Scope: fleet.StopTenant, Name: "acme"})
 	if w := get(o, path(oneTime)); w.Code != 503 || strings.Contains(w.Body.String(), "mine") {

@@ -9,8 +9,9 @@ import (
 	"io"
 )
 
-// spool holds a snapshot's rows, compressed, between the moment at which they are read and that at which a slow agent takes them: no
-// connection to the database waits for an agent, and a replica does not hold them twice. Manifests are alike and shrink to a tenth.
+// spool holds a snapshot's rows, compressed, between the moment at which they are read and that at
+// which a slow agent takes them: no connection to the database waits for an agent, and a replica
+// does not hold them twice. Manifests are alike and shrink to a tenth.
 type spool struct {
 	packed bytes.Buffer
 	in     *flate.Writer

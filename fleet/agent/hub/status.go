@@ -18,7 +18,8 @@ import (
 // reportTime bounds the taking of one report.
 const reportTime = 30 * time.Second
 
-// status answers PathStatus. Reports of one agent are taken one at a time, in the order of their numbers.
+// status answers PathStatus. Reports of one agent are taken one at a time, in the order of their
+// numbers.
 func (h *Hub) status(w http.ResponseWriter, r *http.Request) error {
 	who, body, err := h.proven(w, r, agent.PathStatus, agent.MaxReport)
 	if err != nil {
@@ -33,12 +34,14 @@ func (h *Hub) status(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if _, busyAlready := h.reporting.LoadOrStore(who.ID, true); busyAlready {
-		r := refused(http.StatusTooManyRequests, agent.CodeBusy, "a report of this agent is being taken", "send one at a time")
+		r := refused(http.StatusTooManyRequests, agent.CodeBusy,
+			"a report of this agent is being taken", "send one at a time")
 		r.after = time.Second
 		return r
 	}
 	defer h.reporting.Delete(who.ID)
-	lease := fleet.Lease{Name: "engine/" + string(who.Engine), Holder: "agent/" + who.ID + "/" + session.Instance, Epoch: report.Epoch}
+	lease := fleet.Lease{Name: "engine/" + string(who.Engine), Holder: "agent/" + who.ID + "/" +
+		session.Instance, Epoch: report.Epoch}
 	ctx, cancel := context.WithTimeout(r.Context(), reportTime)
 	defer cancel()
 	err = h.take(ctx, lease, who, report)
@@ -70,19 +73,24 @@ func readReport(body []byte) (*agent.Report, error) {
 	if err := decode(body, &report); err != nil {
 		return nil, err
 	}
-	for _, n := range []int{len(report.Acks), len(report.Observed), len(report.Syncs), len(report.Own)} {
+	for _, n := range []int{len(report.Acks), len(report.Observed), len(report.Syncs),
+		len(report.Own)} {
 		if n > agent.MaxItems {
-			return nil, refused(http.StatusRequestEntityTooLarge, agent.CodeInvalid, "the report holds more than "+strconv.Itoa(agent.MaxItems)+" of a kind", "send it in parts")
+			return nil, refused(http.StatusRequestEntityTooLarge, agent.CodeInvalid,
+				"the report holds more than "+strconv.Itoa(agent.MaxItems)+" of a kind",
+				"send it in parts")
 		}
 	}
-	if report.Seq <= 0 || report.Seq > agent.MaxEpoch || report.Epoch <= 0 || report.Epoch > agent.MaxEpoch {
+	if report.Seq <= 0 || report.Seq > agent.MaxEpoch || report.Epoch <= 0 ||
+		report.Epoch > agent.MaxEpoch {
 		return nil, invalid("seq and epoch of a report are numbers from 1 on")
 	}
 	return &report, nil
 }
 
 // take applies a report: its order is checked first and kept last (see Store.TakeReport).
-func (h *Hub) take(ctx context.Context, lease fleet.Lease, who fleet.Agent, report *agent.Report) error {
+func (h *Hub) take(ctx context.Context, lease fleet.Lease, who fleet.Agent,
+	report *agent.Report) error {
 	last, err := h.store.TakeReport(ctx, lease, report.Seq)
 	if errors.Is(err, fleet.ErrReplayed) {
 		return replayed(report.Seq, last)
@@ -106,13 +114,16 @@ func (h *Hub) take(ctx context.Context, lease fleet.Lease, who fleet.Agent, repo
 }
 
 func replayed(seq, last int64) error {
-	r := refused(http.StatusConflict, agent.CodeReplay, fmt.Sprintf("report %d was taken already, or a later one was", seq), "number the next one above the last that was taken")
+	r := refused(http.StatusConflict, agent.CodeReplay,
+		fmt.Sprintf("report %d was taken already, or a later one was", seq),
+		"number the next one above the last that was taken")
 	r.ReportSeq = last
 	return r
 }
 
 // apply takes each part of a report. Items that make no sense are passed over: the rest counts.
-func (h *Hub) apply(ctx context.Context, lease fleet.Lease, who fleet.Agent, report *agent.Report) error {
+func (h *Hub) apply(ctx context.Context, lease fleet.Lease, who fleet.Agent,
+	report *agent.Report) error {
 	engine := who.Engine
 	acks := sound(report.Acks, func(a agent.Ack) (fleet.Ack, bool) { return ackOf(engine, a) })
 	if len(acks) > 0 {
@@ -120,7 +131,9 @@ func (h *Hub) apply(ctx context.Context, lease fleet.Lease, who fleet.Agent, rep
 			return err
 		}
 	}
-	seen := sound(report.Observed, func(o agent.Observed) (fleet.Observation, bool) { return observationOf(engine, o) })
+	seen := sound(report.Observed, func(o agent.Observed) (fleet.Observation, bool) {
+		return observationOf(engine, o)
+	})
 	if len(seen) > 0 {
 		if err := h.store.Observe(ctx, lease, seen); err != nil {
 			return err

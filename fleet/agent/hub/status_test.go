@@ -37,7 +37,8 @@ func TestAURLOfAnOwnApplicationKeepsNoCredential(t *testing.T) {
 		"//user:canary@git.example/r":                        "//git.example/r",
 		"git.example/acme/r#canary":                          "git.example/acme/r",
 	} {
-		if got := withoutCredential(raw); got != want && (strings.Contains(got, "can") || !strings.HasSuffix(want, got)) {
+		if got := withoutCredential(raw); got != want && (strings.Contains(got, "can") ||
+			!strings.HasSuffix(want, got)) {
 			t.Errorf("%s: %q, want %q", raw, got, want)
 		}
 		o, ok := ownOf(fleet.OwnApplication{Namespace: "argocd", Name: "own", RepoURL: raw})
@@ -52,22 +53,33 @@ func TestAReportIsTakenPartByPart(t *testing.T) {
 	d := o.device("acme.edge", "acme")
 	prod := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
 	report := agent.Report{Epoch: d.open(), Seq: 7,
-		Acks:     []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", Seq: 3, State: fleet.ApplyApplied}, {Kind: fleet.ObjectProject, Name: "p", Seq: 4, Removed: true}},
-		Observed: []agent.Observed{{Name: "a", Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, Resources: 3, OperationPhase: "Succeeded"}},
-		Syncs:    []agent.SyncEnd{{ID: "s1", State: fleet.OperationSucceeded}},
-		Standing: &agent.Standing{Reachable: true, ArgoCD: "v3.2.0", Version: "v1", PendingDeletions: 2, Strays: 1, Own: 4, Environments: []fleet.EnvironmentID{prod}},
-		Own:      []fleet.OwnApplication{{Namespace: "argocd", Name: "own", RepoURL: "https://user:secret@git.example/r"}}, OwnWhole: true}
+		Acks: []agent.Ack{
+			{Kind: fleet.ObjectApplication, Name: "a", Seq: 3, State: fleet.ApplyApplied},
+			{Kind: fleet.ObjectProject, Name: "p", Seq: 4, Removed: true}},
+		Observed: []agent.Observed{{Name: "a", Sync: fleet.SyncSynced, Health: fleet.HealthHealthy,
+			Resources: 3, OperationPhase: "Succeeded"}},
+		Syncs: []agent.SyncEnd{{ID: "s1", State: fleet.OperationSucceeded}},
+		Standing: &agent.Standing{Reachable: true, ArgoCD: "v3.2.0", Version: "v1",
+			PendingDeletions: 2, Strays: 1, Own: 4, Environments: []fleet.EnvironmentID{prod}},
+		Own: []fleet.OwnApplication{
+			{Namespace: "argocd", Name: "own", RepoURL: "https://user:secret@git.example/r"}},
+		OwnWhole: true}
 	if w := d.report(report); w.Code != http.StatusNoContent {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	s := o.store
-	if len(s.acks) != 2 || !s.acks[1].Removed || s.acks[0].Key != (fleet.ObjectKey{Engine: "acme.edge", Kind: fleet.ObjectApplication, Name: "a"}) {
+	if len(s.acks) != 2 || !s.acks[1].Removed ||
+		s.acks[0].Key != (fleet.ObjectKey{Engine: "acme.edge", Kind: fleet.ObjectApplication,
+			Name: "a"}) {
 		t.Errorf("acks %+v", s.acks)
 	}
-	if len(s.seen) != 1 || s.seen[0].Sync != fleet.SyncSynced || s.seen[0].Message != "" || s.seen[0].OperationPhase != "Succeeded" {
+	if len(s.seen) != 1 || s.seen[0].Sync != fleet.SyncSynced || s.seen[0].Message != "" ||
+		s.seen[0].OperationPhase != "Succeeded" {
 		t.Errorf("observations %+v", s.seen)
 	}
-	if s.ends["s1"] != fleet.OperationSucceeded || len(s.stood) != 1 || s.stood[0].ArgoCD != "v3.2.0" || s.stood[0].Own != 4 || !slices.Equal(s.stood[0].Environments, []fleet.EnvironmentID{prod}) || !s.whole {
+	if s.ends["s1"] != fleet.OperationSucceeded || len(s.stood) != 1 ||
+		s.stood[0].ArgoCD != "v3.2.0" || s.stood[0].Own != 4 ||
+		!slices.Equal(s.stood[0].Environments, []fleet.EnvironmentID{prod}) || !s.whole {
 		t.Errorf("syncs %v, standing %+v", s.ends, s.stood)
 	}
 	if len(s.own) != 1 || s.own[0].RepoURL != "https://git.example/r" {
@@ -78,21 +90,28 @@ func TestAReportIsTakenPartByPart(t *testing.T) {
 	}
 }
 
-// An agent of an earlier version tells of no environments, which is not to tell that there are none.
+// An agent of an earlier version tells of no environments, which is not to tell that there are
+// none.
 func TestTheEnvironmentsOfStraysAreToldOrNot(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("far", "")
 	epoch := d.open()
-	many, _ := json.Marshal(slices.Repeat([]fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}}, fleet.MaxStrayEnvironments+5))
+	many, _ := json.Marshal(slices.Repeat([]fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}},
+		fleet.MaxStrayEnvironments+5))
 	for i, c := range []struct {
 		told string
 		want int // -1: not told
-	}{{`{}`, -1}, {`{"environments":null}`, -1}, {`{"environments":[]}`, 0}, {`{"environments":[{"tenant":"acme","name":"prod"},{"tenant":"a/b","name":"x"},{"tenant":"","name":"x"},{"name":"\n"}]}`, 1},
+	}{{`{}`, -1}, {`{"environments":null}`, -1}, {`{"environments":[]}`, 0},
+		{
+			`{"environments":[{"tenant":"acme","name":"prod"},{"tenant":"a/b","name":"x"},{"tenant":"","name":"x"},{"name":"\n"}]}`, 1},
 		{`{"environments":` + string(many) + `}`, fleet.MaxStrayEnvironments}} {
-		if w := o.serve(d.post(agent.PathStatus, fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"standing":%s}`, epoch, i+1, c.told))); w.Code != http.StatusNoContent {
+		if w := o.serve(d.post(agent.PathStatus,
+			fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"standing":%s}`, epoch, i+1,
+				c.told))); w.Code != http.StatusNoContent {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
-		if got := o.store.stood[i].Environments; (got == nil) != (c.want < 0) || len(got) != max(c.want, 0) {
+		if got := o.store.stood[i].Environments; (got == nil) != (c.want < 0) ||
+			len(got) != max(c.want, 0) {
 			t.Errorf("%.80s: %d of them", c.told, len(got))
 		}
 	}
@@ -108,24 +127,30 @@ func TestUnreachableEnvironmentsAreToldOrNot(t *testing.T) {
 		want   int // -1: not told
 		reason fleet.UnreachableReason
 	}{
-		{`{}`, -1, ""}, {`{"unreachable":[]}`, 0, ""}, {`{"unreachable":[` + one + `]}`, 1, fleet.UnreachableTimeout},
-		{`{"unreachable":[` + strings.Replace(one, "Timeout", "<b>", 1) + `]}`, 1, fleet.UnreachableError},
+		{`{}`, -1, ""}, {`{"unreachable":[]}`, 0, ""}, {`{"unreachable":[` + one + `]}`, 1,
+			fleet.UnreachableTimeout},
+		{`{"unreachable":[` + strings.Replace(one, "Timeout", "<b>", 1) + `]}`, 1,
+			fleet.UnreachableError},
 		{`{"unreachable":[` + strings.Replace(one, "acme", "a/b", 1) + `]}`, 0, ""},
 		{`{"unreachable":[` + strings.Replace(one, "2026", "0001", 1) + `]}`, 0, ""},
 	} {
-		if w := o.serve(d.post(agent.PathStatus, fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"standing":%s}`, epoch, i+1, c.told))); w.Code != http.StatusNoContent {
+		if w := o.serve(d.post(agent.PathStatus,
+			fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"standing":%s}`, epoch, i+1,
+				c.told))); w.Code != http.StatusNoContent {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 		got := o.store.stood[i].Reach
 		if (got == nil) != (c.want < 0) || len(got) != max(c.want, 0) {
 			t.Errorf("%.80s: %+v", c.told, got)
-		} else if len(got) > 0 && (got[0].Unreachable.Reason != c.reason || got[0].Unreachable.Parked != 0) {
+		} else if len(got) > 0 && (got[0].Unreachable.Reason != c.reason ||
+			got[0].Unreachable.Parked != 0) {
 			t.Errorf("%.80s: %+v", c.told, got[0].Unreachable)
 		}
 	}
 }
 
-// The lease was taken away and nobody has it: the process is not to end, but to open a session anew.
+// The lease was taken away and nobody has it: the process is not to end, but to open a session
+// anew.
 func TestAReportOfWhomTheMirrorDoesNotKnowYetWaits(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
@@ -145,7 +170,9 @@ func TestAReportOfWhomTheMirrorDoesNotKnowYetWaits(t *testing.T) {
 func TestAReportThatFailsInTheMiddleIsNotCounted(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
-	report := agent.Report{Epoch: d.open(), Seq: 1, Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", State: fleet.ApplyApplied}}, Observed: []agent.Observed{{Name: "a"}}}
+	report := agent.Report{Epoch: d.open(), Seq: 1, Acks: []agent.Ack{
+		{Kind: fleet.ObjectApplication, Name: "a", State: fleet.ApplyApplied}},
+		Observed: []agent.Observed{{Name: "a"}}}
 	o.store.failWith(func(call string) error {
 		if call == "Observe" {
 			return errors.New("no connection")
@@ -174,12 +201,15 @@ func TestCase44AnUnknownWordIsNeverARemovalNorASuccess(t *testing.T) {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	s := o.store
-	if len(s.acks) != 1 || s.acks[0].Removed || s.acks[0].State != fleet.ApplyFailed || !strings.Contains(s.acks[0].Message, "Vanished") {
+	if len(s.acks) != 1 || s.acks[0].Removed || s.acks[0].State != fleet.ApplyFailed ||
+		!strings.Contains(s.acks[0].Message, "Vanished") {
 		t.Errorf("acks %+v", s.acks)
 	}
 	got := s.seen[0]
-	if got.Sync != fleet.SyncUnknown || got.Health != fleet.HealthUnknown || got.OperationPhase != "" || got.Gone ||
-		!strings.Contains(got.Message, "Drifting") || !strings.Contains(got.Message, "Purple") || !strings.Contains(got.Message, "Dreaming") {
+	if got.Sync != fleet.SyncUnknown || got.Health != fleet.HealthUnknown ||
+		got.OperationPhase != "" || got.Gone ||
+		!strings.Contains(got.Message, "Drifting") || !strings.Contains(got.Message, "Purple") ||
+		!strings.Contains(got.Message, "Dreaming") {
 		t.Errorf("observed %+v", got)
 	}
 	if s.ends["s1"] != fleet.OperationRunning {
@@ -211,19 +241,29 @@ func TestCase45AMaliciousReportIsCappedCleanedAndRefused(t *testing.T) {
 		wantRefusal(t, o.serve(r), 415, agent.CodeInvalid)
 	}
 	wantRefusal(t, o.serve(d.post(agent.PathStatus, bomb.Bytes())), 400, agent.CodeInvalid)
-	wantRefusal(t, o.serve(d.post(agent.PathStatus, []byte(strings.Repeat("[", 100000)))), 400, agent.CodeInvalid)
-	wantRefusal(t, o.serve(d.post(agent.PathStatus, []byte(`{"epoch":1,"seq":9223372036854775807}`))), 400, agent.CodeInvalid)
-	many, _ := json.Marshal(agent.Report{Epoch: 1, Seq: 1, Acks: make([]agent.Ack, agent.MaxItems+1)})
+	wantRefusal(t, o.serve(d.post(agent.PathStatus, []byte(strings.Repeat("[", 100000)))), 400,
+		agent.CodeInvalid)
+	wantRefusal(t,
+		o.serve(d.post(agent.PathStatus, []byte(`{"epoch":1,"seq":9223372036854775807}`))), 400,
+		agent.CodeInvalid)
+	many, _ := json.Marshal(agent.Report{
+		Epoch: 1, Seq: 1, Acks: make([]agent.Ack, agent.MaxItems+1)})
 	wantRefusal(t, o.serve(d.post(agent.PathStatus, many)), 413, agent.CodeInvalid)
 
-	evil := "line one\nlevel=ERROR msg=\"forged\"\r\x1b[31m\u202e<script>alert(1)</script>" + strings.Repeat("x", 5000)
+	evil := "line one\nlevel=ERROR msg=\"forged\"\r\x1b[31m\u202e<script>alert(1)</script>" +
+		strings.Repeat("x", 5000)
 	report := agent.Report{Epoch: 1, Seq: 1,
-		Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", State: fleet.ApplyFailed, Message: evil}, {Kind: fleet.ObjectApplication, Name: evil, State: fleet.ApplyApplied},
+		Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", State: fleet.ApplyFailed,
+			Message: evil}, {Kind: fleet.ObjectApplication, Name: evil, State: fleet.ApplyApplied},
 			{Kind: fleet.ObjectApplication, Name: "../b", State: fleet.ApplyApplied}},
-		Observed: []agent.Observed{{Name: "a", UID: evil, Message: evil, OperationError: evil, SyncedRevision: evil, OperationID: evil, ResourceVersion: evil, Resources: -5,
-			Sync: fleet.SyncState(evil), Health: fleet.HealthState(evil), ReconciledAt: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}},
-		Standing: &agent.Standing{Message: evil, ArgoCD: evil, Version: evil, PendingDeletions: -1, Strays: 1 << 40},
-		Own:      []fleet.OwnApplication{{Namespace: "n", Name: "own", Project: evil, RepoURL: evil, Path: evil, Message: evil}, {Namespace: evil, Name: "x"}}}
+		Observed: []agent.Observed{{Name: "a", UID: evil, Message: evil, OperationError: evil,
+			SyncedRevision: evil, OperationID: evil, ResourceVersion: evil, Resources: -5,
+			Sync: fleet.SyncState(evil), Health: fleet.HealthState(evil),
+			ReconciledAt: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		Standing: &agent.Standing{Message: evil, ArgoCD: evil, Version: evil, PendingDeletions: -1,
+			Strays: 1 << 40},
+		Own: []fleet.OwnApplication{{Namespace: "n", Name: "own", Project: evil, RepoURL: evil,
+			Path: evil, Message: evil}, {Namespace: evil, Name: "x"}}}
 	if w := d.report(report); w.Code != 204 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
@@ -231,7 +271,8 @@ func TestCase45AMaliciousReportIsCappedCleanedAndRefused(t *testing.T) {
 	if len(s.acks) != 1 || len(s.own) != 1 {
 		t.Errorf("%d acks, %d own", len(s.acks), len(s.own))
 	}
-	if s.seen[0].Resources != 0 || !s.seen[0].ReconciledAt.IsZero() || s.stood[0].PendingDeletions != 0 || s.stood[0].Strays != mostObjects {
+	if s.seen[0].Resources != 0 || !s.seen[0].ReconciledAt.IsZero() ||
+		s.stood[0].PendingDeletions != 0 || s.stood[0].Strays != mostObjects {
 		t.Errorf("numbers %+v %+v", s.seen[0], s.stood[0])
 	}
 	kept, _ := json.Marshal([]any{s.acks, s.seen, s.stood, s.own})
@@ -296,7 +337,8 @@ func TestABodyHasATimeToComeAndTheAnswerMayTakeLonger(t *testing.T) {
 	w := &wire{head: http.Header{}, moved: make(chan struct{})}
 	r.Body = reading{bytes.NewReader(body), func() { during = w.reading }}
 	o.mux.ServeHTTP(w, r)
-	if left := time.Until(during); left <= 0 || left > bodyTime || !w.reading.IsZero() || w.status != 204 {
+	if left := time.Until(during); left <= 0 || left > bodyTime || !w.reading.IsZero() ||
+		w.status != 204 {
 		t.Errorf("answered %d; read within %v, then within %v", w.status, left, w.reading)
 	}
 }
@@ -310,22 +352,34 @@ func (r reading) Read(p []byte) (int, error) { r.look(); return r.Reader.Read(p)
 func (reading) Close() error                 { return nil }
 
 func FuzzReport(f *testing.F) {
-	whole, _ := json.Marshal(agent.Report{Epoch: 1, Seq: 1, Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", State: "x", Removed: true}},
-		Observed: []agent.Observed{{Name: "a", Message: "m\x00\xff"}}, Own: []fleet.OwnApplication{{Namespace: "n", Name: "o", RepoURL: "https://a@b/c"}}})
+	whole, _ := json.Marshal(agent.Report{Epoch: 1, Seq: 1, Acks: []agent.Ack{
+		{Kind: fleet.ObjectApplication, Name: "a", State: "x", Removed: true}},
+		Observed: []agent.Observed{{Name: "a", Message: "m\x00\xff"}}, Own: []fleet.OwnApplication{
+			{Namespace: "n", Name: "o", RepoURL: "https://a@b/c"}}})
 	f.Add(whole)
-	f.Add([]byte(`{"seq":1,"epoch":1,"observed":[{"name":"a","reconciledAt":"0001-01-01T00:00:00Z"}]}`))
+	f.Add(
+		[]byte(
+			`{"seq":1,"epoch":1,"observed":[{"name":"a","reconciledAt":"0001-01-01T00:00:00Z"}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		report, err := readReport(body)
 		if err != nil {
 			return
 		}
-		for _, a := range sound(report.Acks, func(a agent.Ack) (fleet.Ack, bool) { return ackOf("e", a) }) {
-			if !soundName(a.Key.Name) || !isPlain(a.Message, agent.MaxMessage) || a.Key.Engine != "e" || (a.Removed && a.State == fleet.ApplyFailed && strings.Contains(a.Message, "does not know")) {
+		for _, a := range sound(report.Acks, func(a agent.Ack) (fleet.Ack, bool) {
+			return ackOf("e", a)
+		}) {
+			if !soundName(a.Key.Name) || !isPlain(a.Message, agent.MaxMessage) ||
+				a.Key.Engine != "e" || (a.Removed && a.State == fleet.ApplyFailed &&
+				strings.Contains(a.Message, "does not know")) {
 				t.Errorf("ack %+v", a)
 			}
 		}
-		for _, o := range sound(report.Observed, func(o agent.Observed) (fleet.Observation, bool) { return observationOf("e", o) }) {
-			if !isPlain(o.Message, agent.MaxMessage) || !isPlain(o.UID, longestWord) || o.Resources < 0 || syncState(o.Sync) != o.Sync || healthState(o.Health) != o.Health {
+		for _, o := range sound(report.Observed, func(o agent.Observed) (fleet.Observation, bool) {
+			return observationOf("e", o)
+		}) {
+			if !isPlain(o.Message, agent.MaxMessage) || !isPlain(o.UID, longestWord) ||
+				o.Resources < 0 || syncState(o.Sync) != o.Sync ||
+				healthState(o.Health) != o.Health {
 				t.Errorf("observation %+v", o)
 			}
 		}
@@ -338,7 +392,8 @@ func FuzzReport(f *testing.F) {
 }
 
 func isPlain(text string, most int) bool {
-	return len(text) <= most && utf8.ValidString(text) && !strings.ContainsAny(text, "\n\r\t\x00\x1b\u202e\u2028")
+	return len(text) <= most && utf8.ValidString(text) && !strings.ContainsAny(text,
+		"\n\r\t\x00\x1b\u202e\u2028")
 }
 
 func FuzzPlain(f *testing.F) {

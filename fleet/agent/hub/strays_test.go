@@ -13,14 +13,16 @@ func TestAnAgentsStraysAreOfItsOwnEngineAndTenant(t *testing.T) {
 	epoch := d.open()
 	send := func(seq int64, listed ...agent.Stray) {
 		t.Helper()
-		if w := d.report(agent.Report{Epoch: epoch, Seq: seq, Standing: &agent.Standing{Listed: append([]agent.Stray{}, listed...)}}); w.Code != 204 {
+		if w := d.report(agent.Report{Epoch: epoch, Seq: seq, Standing: &agent.Standing{
+			Listed: append([]agent.Stray{}, listed...)}}); w.Code != 204 {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
 	app := func(name, uid string) agent.Stray {
 		return agent.Stray{Kind: fleet.ObjectApplication, Name: name, Tenant: "globex", UID: uid}
 	}
-	send(1, app("one", "u1"), app("no-uid", ""), app("a/path", "u2"), agent.Stray{Kind: "Secret", Name: "other", UID: "u3"})
+	send(1, app("one", "u1"), app("no-uid", ""), app("a/path", "u2"), agent.Stray{
+		Kind: "Secret", Name: "other", UID: "u3"})
 	key := fleet.ObjectKey{Engine: "acme.edge", Kind: fleet.ObjectApplication, Name: "one"}
 	if got := o.store.strays; len(got) != 1 || got[key].Tenant != "acme" || got[key].UID != "u1" {
 		t.Errorf("listed: %+v", got)
@@ -29,12 +31,14 @@ func TestAnAgentsStraysAreOfItsOwnEngineAndTenant(t *testing.T) {
 	if _, there := o.store.strays[key]; there || len(o.store.strays) != 1 {
 		t.Errorf("a stray that is gone is listed: %+v", o.store.strays)
 	}
-	if w := d.report(agent.Report{Epoch: epoch, Seq: 3, Standing: &agent.Standing{}}); w.Code != 204 || len(o.store.strays) != 1 {
+	if w := d.report(agent.Report{Epoch: epoch, Seq: 3,
+		Standing: &agent.Standing{}}); w.Code != 204 || len(o.store.strays) != 1 {
 		t.Errorf("an agent that lists none takes strays away: %+v", o.store.strays)
 	}
 }
 
-// An agent of an earlier version removes whatever has the name; it does not know this operation and leaves the object alone.
+// An agent of an earlier version removes whatever has the name; it does not know this operation and
+// leaves the object alone.
 func TestTheRemovalOfOneUIDIsAnOperationOfItsOwn(t *testing.T) {
 	row := fleet.Row{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}, Absent: true, UID: "u1"}
 	if got := rowOf(row); got.Operation == agent.OperationRemove || got.UID != "u1" {

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	streamLife = 30 * time.Minute // at most, and a sixth less at least, so that not all end together
+	// at most, and a sixth less at least, so that not all end together
+	streamLife = 30 * time.Minute
 	batchRows  = 100
 	batchBytes = 1 << 20 // of manifests in one message, unless one alone is larger
 	againAfter = 2 * time.Second
@@ -51,7 +52,8 @@ func (*goodbye) Error() string { return "the hub ends the stream" }
 
 func (s *stream) engine() fleet.EngineName { return s.opening.Agent.Engine }
 
-// leave ends the stream, and any write or read that hangs. It never blocks; the first reason is the one that is told.
+// leave ends the stream, and any write or read that hangs. It never blocks; the first reason is the
+// one that is told.
 func (s *stream) leave(bye agent.Bye) { s.cancel(&goodbye{bye}) }
 
 // stream answers PathStream.
@@ -66,12 +68,14 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer h.close(r.Context(), opening, session)
-	s := &stream{hub: h, opening: opening, instance: session.Instance, wake: make(chan struct{}, 1), cursor: session.Cursor,
-		out: &writer{w: w, control: control}}
+	s := &stream{hub: h, opening: opening, instance: session.Instance, wake: make(chan struct{}, 1),
+		cursor: session.Cursor,
+		out:    &writer{w: w, control: control}}
 	s.ctx, s.cancel = context.WithCancelCause(r.Context())
 	defer s.cancel(nil)
 	if !h.feed.standing(opening.Lease.Life) {
-		h.log.DebugContext(r.Context(), "a stream begins before the rows are confirmed", "engine", s.engine())
+		h.log.DebugContext(r.Context(), "a stream begins before the rows are confirmed", "engine",
+			s.engine())
 	} else if newest, err := h.newest(s.ctx, s.cursor); err != nil {
 		return err
 	} else if s.cursor > newest {
@@ -88,17 +92,19 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// waitTime bounds what comes before the first byte of a long answer: a turn, and a read of the store.
+// waitTime bounds what comes before the first byte of a long answer: a turn, and a read of the
+// store.
 const waitTime = time.Minute
 
-// lift takes the server's deadlines off a request with a long answer, which sets its own. What is left of them on a connection of HTTP/1
-// would be the next request's, so that there is none.
+// lift takes the server's deadlines off a request with a long answer, which sets its own. What is
+// left of them on a connection of HTTP/1 would be the next request's, so that there is none.
 func lift(w http.ResponseWriter, r *http.Request) *http.ResponseController {
 	control := http.NewResponseController(w)
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
-	_ = control.SetReadDeadline(time.Time{}) // a connection that is gone is noticed by the first write
+	// a connection that is gone is noticed by the first write
+	_ = control.SetReadDeadline(time.Time{})
 	_ = control.SetWriteDeadline(time.Now().Add(waitTime))
 	return control
 }
@@ -117,7 +123,9 @@ func (h *Hub) open(ctx context.Context, who prover, s agent.Session) (fleet.Agen
 	var opening fleet.AgentOpening
 	confirmed := h.feed.confirmedLife()
 	err := h.briefly(ctx, h.reads, func(ctx context.Context) (err error) {
-		opening, err = h.store.OpenAgent(ctx, fleet.AgentSession{Agent: who.ID, Instance: s.Instance, Replica: h.replica, Floor: s.Epoch, Version: s.Version, Proof: who.proof, Confirmed: confirmed})
+		opening, err = h.store.OpenAgent(ctx, fleet.AgentSession{
+			Agent: who.ID, Instance: s.Instance, Replica: h.replica, Floor: s.Epoch,
+			Version: s.Version, Proof: who.proof, Confirmed: confirmed})
 		return err
 	})
 	switch {
@@ -126,7 +134,8 @@ func (h *Hub) open(ctx context.Context, who prover, s agent.Session) (fleet.Agen
 	case errors.Is(err, fleet.ErrReplayed):
 		return opening, seenBefore()
 	case errors.Is(err, fleet.ErrAgentBusy):
-		r := refused(http.StatusTooManyRequests, agent.CodeBusy, "this agent begins too many sessions", "wait for as long as Retry-After says")
+		r := refused(http.StatusTooManyRequests, agent.CodeBusy,
+			"this agent begins too many sessions", "wait for as long as Retry-After says")
 		r.after = time.Minute
 		return opening, r
 	}
@@ -135,7 +144,8 @@ func (h *Hub) open(ctx context.Context, who prover, s agent.Session) (fleet.Agen
 
 // undeclared sends an agent away that nobody needs now, or of which that is not known yet.
 func undeclared(after time.Duration) *refusal {
-	r := refused(http.StatusServiceUnavailable, agent.CodeUndeclared, "nothing is declared for this agent at present",
+	r := refused(http.StatusServiceUnavailable, agent.CodeUndeclared,
+		"nothing is declared for this agent at present",
 		"if that lasts, look whether its environment or engine is still declared with an agent")
 	r.after = after
 	return r
@@ -146,17 +156,24 @@ func (h *Hub) close(ctx context.Context, opening fleet.AgentOpening, s agent.Ses
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	err := h.reads.within(ctx, func() error {
-		return h.store.CloseAgent(ctx, fleet.AgentSession{Agent: opening.Agent.ID, Instance: s.Instance, Replica: h.replica, Version: s.Version, Opening: opening.Opening})
+		return h.store.CloseAgent(ctx, fleet.AgentSession{Agent: opening.Agent.ID,
+			Instance: s.Instance, Replica: h.replica, Version: s.Version, Opening: opening.Opening})
 	})
 	if err != nil {
-		h.log.WarnContext(ctx, "an agent may be shown as connected a while longer: the end of its session is not recorded", "agent", opening.Agent.ID, "error", err)
+		h.log.WarnContext(ctx,
+			"an agent may be shown as connected a while longer: the end of its session is not "+
+				"recorded", "agent", opening.Agent.ID, "error", err)
 	}
 }
 
-// serve sends what there is and then what comes, until the agent goes, the stream has stood long enough, or the hub ends it.
+// serve sends what there is and then what comes, until the agent goes, the stream has stood long
+// enough, or the hub ends it.
 func (s *stream) serve() {
 	life := min(streamLife-rand.N(streamLife/6), s.opening.Agent.ExpiresAt.Sub(s.hub.now()))
-	end := time.AfterFunc(life, func() { s.leave(agent.Bye{Code: agent.CodeRenew, Message: "the stream has stood long enough"}) })
+	end := time.AfterFunc(life,
+		func() {
+			s.leave(agent.Bye{Code: agent.CodeRenew, Message: "the stream has stood long enough"})
+		})
 	defer end.Stop()
 	err := s.greet()
 	if err == nil {
@@ -170,12 +187,14 @@ func (s *stream) serve() {
 	}
 }
 
-// greet sends the hello and what stands. Stops come before rows, so that nothing is applied that is stopped; while they are not known,
-// there are no rows.
+// greet sends the hello and what stands. Stops come before rows, so that nothing is applied that is
+// stopped; while they are not known, there are no rows.
 func (s *stream) greet() error {
 	o := s.opening
-	hello := agent.Hello{Protocol: agent.Protocol, Hub: s.hub.version, Time: s.hub.now().UTC(), Engine: s.engine(), ArgoCD: o.ArgoCD, Mode: o.Mode,
-		Epoch: o.Lease.Epoch, Holder: o.Lease.Holder, ReportSeq: o.ReportSeq, ExpiresAt: o.Agent.ExpiresAt.UTC(), Cursor: s.cursor,
+	hello := agent.Hello{Protocol: agent.Protocol, Hub: s.hub.version, Time: s.hub.now().UTC(),
+		Engine: s.engine(), ArgoCD: o.ArgoCD, Mode: o.Mode,
+		Epoch: o.Lease.Epoch, Holder: o.Lease.Holder, ReportSeq: o.ReportSeq,
+		ExpiresAt: o.Agent.ExpiresAt.UTC(), Cursor: s.cursor,
 		DedicatedTo: append([]fleet.TenantName{}, o.DedicatedTo...)}
 	if err := s.out.message(agent.EventHello, -1, hello); err != nil {
 		return err
@@ -227,7 +246,8 @@ func (s *stream) follow() error {
 	}
 }
 
-// work sends what is due. What the store does not give now is due again a little later; the stream stands meanwhile.
+// work sends what is due. What the store does not give now is due again a little later; the stream
+// stands meanwhile.
 func (s *stream) work(d due, first *bool) error {
 	err := s.pay(&d, first)
 	var read errRead
@@ -277,11 +297,13 @@ func (s *stream) read(f func(context.Context) error) error {
 	return nil
 }
 
-// same reports whether rows may be sent: they are of the incarnation of the database that the stream
-// began in, which the config repo has confirmed.
+// same reports whether rows may be sent: they are of the incarnation of the database that the
+// stream began in, which the config repo has confirmed.
 func (s *stream) same(rows []fleet.Row) bool {
 	life := s.opening.Lease.Life
-	return s.hub.feed.standing(life) && !slices.ContainsFunc(rows, func(r fleet.Row) bool { return r.Life != life })
+	return s.hub.feed.standing(life) && !slices.ContainsFunc(rows, func(r fleet.Row) bool {
+		return r.Life != life
+	})
 }
 
 // sendRows sends what stands above the cursor, and moves it.
@@ -312,7 +334,8 @@ func (s *stream) sendRows(first *bool) error {
 	return nil
 }
 
-// sendBatch sends rows in messages of a bounded size. Each moves the cursor, so that a stream that is cut goes on behind the last one.
+// sendBatch sends rows in messages of a bounded size. Each moves the cursor, so that a stream that
+// is cut goes on behind the last one.
 func (s *stream) sendBatch(batch []fleet.Row, more, opening bool) error {
 	for begun := false; !begun || len(batch) > 0; begun = true {
 		n, size := 0, 0
@@ -329,7 +352,8 @@ func (s *stream) sendBatch(batch []fleet.Row, more, opening bool) error {
 			cursor = batch[n-1].Seq
 		}
 		batch = batch[n:]
-		if err := s.out.message(agent.EventRows, cursor, agent.Rows{Rows: rows, Cursor: cursor, More: more || (opening && len(batch) > 0)}); err != nil {
+		if err := s.out.message(agent.EventRows, cursor, agent.Rows{Rows: rows, Cursor: cursor,
+			More: more || (opening && len(batch) > 0)}); err != nil {
 			return err
 		}
 		s.cursor = cursor
@@ -359,8 +383,8 @@ func (s *stream) findMissing() {
 	}
 }
 
-// sendAgain sends the rows that need a secret once more. Those whose secret is not to be had are sent, with the reason, only if it was
-// there before.
+// sendAgain sends the rows that need a secret once more. Those whose secret is not to be had are
+// sent, with the reason, only if it was there before.
 func (s *stream) sendAgain(name secretName, withProblems bool) error {
 	if !s.same(nil) {
 		return errRead{errUnconfirmed}
@@ -387,7 +411,8 @@ func (s *stream) sendAgain(name secretName, withProblems bool) error {
 			continue
 		}
 		if out = append(out, r); len(out) == batchRows {
-			if err := s.out.message(agent.EventAgain, -1, agent.Rows{Rows: out, Cursor: s.cursor}); err != nil {
+			if err := s.out.message(agent.EventAgain, -1, agent.Rows{
+				Rows: out, Cursor: s.cursor}); err != nil {
 				return err
 			}
 			out = nil
@@ -412,13 +437,14 @@ func (s *stream) sendSyncs() error {
 	s.hub.feed.asked(s, len(open) > 0)
 	all := make([]agent.Sync, 0, len(open))
 	for _, o := range open {
-		all = append(all, agent.Sync{ID: o.ID, Namespace: o.Namespace, Name: o.Key.Name, Revision: o.Revision, Prune: o.Prune})
+		all = append(all, agent.Sync{ID: o.ID, Namespace: o.Namespace, Name: o.Key.Name,
+			Revision: o.Revision, Prune: o.Prune})
 	}
 	return s.sendList(agent.EventSyncs, all, &s.syncs)
 }
 
-// sendStops sends the stops that concern the engine, if they are known and others than were sent last. Ends come first: an agent that hears
-// of them ends no stop that is merely missing.
+// sendStops sends the stops that concern the engine, if they are known and others than were sent
+// last. Ends come first: an agent that hears of them ends no stop that is merely missing.
 func (s *stream) sendStops() error {
 	stops, known := s.hub.stopsFor(s.opening.Agent)
 	if !known {
@@ -431,7 +457,8 @@ func (s *stream) sendStops() error {
 	return s.sendList(agent.EventStops, stops, &s.stops)
 }
 
-// stopsFor lists the stops that concern an agent; false while they are not known. A tenant's own agent is not told of other tenants'.
+// stopsFor lists the stops that concern an agent; false while they are not known. A tenant's own
+// agent is not told of other tenants'.
 func (h *Hub) stopsFor(to fleet.Agent) ([]fleet.Stop, bool) {
 	on := h.stops.On(to.Engine)
 	if len(on) == 0 && h.stops.Stopped(to.Engine)("") {
@@ -446,7 +473,8 @@ func (h *Hub) stopsFor(to fleet.Agent) ([]fleet.Stop, bool) {
 	return stops, true
 }
 
-// endsFor lists the ends of stops that an agent is told of. Who ended them is not its tenant's to know.
+// endsFor lists the ends of stops that an agent is told of. Who ended them is not its tenant's to
+// know.
 func (h *Hub) endsFor(to fleet.Agent) []fleet.StopEnd {
 	ends := []fleet.StopEnd{}
 	for _, e := range h.stops.Ends(to.Engine) {

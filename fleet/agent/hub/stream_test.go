@@ -33,16 +33,19 @@ func TestAStreamSendsWhatStandsAndThenWhatComes(t *testing.T) {
 		synctest.Wait()
 		var hello agent.Hello
 		events := w.events()
-		if !w.last(agent.EventHello, &hello) || events[0].name != agent.EventHello || events[1].name != agent.EventEnds || events[2].name != agent.EventStops {
+		if !w.last(agent.EventHello, &hello) || events[0].name != agent.EventHello ||
+			events[1].name != agent.EventEnds || events[2].name != agent.EventStops {
 			t.Fatalf("events %v", events)
 		}
 		if hello.DedicatedTo == nil || len(hello.DedicatedTo) > 0 {
 			t.Errorf("a shared engine is told as %v", hello.DedicatedTo) // nil: not told
 		}
-		if hello.Engine != "acme.edge" || hello.Epoch != 1 || hello.Holder != "agent/"+d.id+"/"+d.instance || hello.Hub != "v1" || hello.Cursor != 0 {
+		if hello.Engine != "acme.edge" || hello.Epoch != 1 || hello.Holder != "agent/"+d.id+"/"+
+			d.instance || hello.Hub != "v1" || hello.Cursor != 0 {
 			t.Errorf("hello %+v", hello)
 		}
-		if got := w.rows(agent.EventRows); len(got) != 250 || got[0].Name != "app-0" || got[249].Name != "app-249" {
+		if got := w.rows(agent.EventRows); len(got) != 250 || got[0].Name != "app-0" ||
+			got[249].Name != "app-249" {
 			t.Fatalf("%d rows came", len(got))
 		}
 		var last agent.Rows
@@ -55,13 +58,15 @@ func TestAStreamSendsWhatStandsAndThenWhatComes(t *testing.T) {
 		o.hub.Wake()
 		settled(200 * time.Millisecond)
 		rows := w.rows(agent.EventRows)
-		if got := rows[len(rows)-1]; len(rows) != 251 || got.Operation != agent.OperationRemove || got.Name != "app-3" {
+		if got := rows[len(rows)-1]; len(rows) != 251 || got.Operation != agent.OperationRemove ||
+			got.Name != "app-3" {
 			t.Errorf("after a removal: %d rows, last %+v", len(rows), got)
 		}
 		if text := w.said(); strings.Contains(text, "foreign") || strings.Contains(text, "globex") {
 			t.Error("another tenant's row was sent")
 		}
-		if want := application("acme.edge", "acme", "app-3").Manifest; string(rows[250].Manifest) != string(want.Body) || rows[250].Hash != want.Hash {
+		if want := application("acme.edge", "acme", "app-3").Manifest; string(
+			rows[250].Manifest) != string(want.Body) || rows[250].Hash != want.Hash {
 			t.Errorf("the manifest's bytes were changed on the way: %s", rows[250].Manifest)
 		}
 		w.cancel()
@@ -87,7 +92,8 @@ func TestAReconnectSendsWhatWasMissedAndNoMore(t *testing.T) {
 		w = d.stream(100)
 		synctest.Wait()
 		var rows agent.Rows
-		if !w.last(agent.EventRows, &rows) || len(rows.Rows) != 0 || rows.More || rows.Cursor != 100 {
+		if !w.last(agent.EventRows, &rows) || len(rows.Rows) != 0 || rows.More ||
+			rows.Cursor != 100 {
 			t.Errorf("nothing missed: %+v", rows)
 		}
 		w.cancel()
@@ -104,7 +110,8 @@ func TestACursorOfAnotherMirrorBeginsAnew(t *testing.T) {
 		w := d.stream(5000)
 		synctest.Wait()
 		var hello agent.Hello
-		if w.last(agent.EventHello, &hello); hello.Cursor != 0 || len(w.rows(agent.EventRows)) != 1 {
+		if w.last(agent.EventHello, &hello); hello.Cursor != 0 ||
+			len(w.rows(agent.EventRows)) != 1 {
 			t.Errorf("hello %+v, %d rows", hello, len(w.rows(agent.EventRows)))
 		}
 		w.cancel()
@@ -130,7 +137,8 @@ func TestALostNotificationCostsTwoSecondsAtMost(t *testing.T) {
 
 // Case 40.
 func TestCase40ARevokedAgentsStreamsAreCutWithinFiveSecondsOnEveryReplica(t *testing.T) {
-	for code, why := range map[string]error{agent.CodeRevoked: fleet.ErrAgentRevoked, agent.CodeCloned: fleet.ErrCloned} {
+	for code, why := range map[string]error{agent.CodeRevoked: fleet.ErrAgentRevoked,
+		agent.CodeCloned: fleet.ErrCloned} {
 		synctest.Test(t, func(t *testing.T) {
 			one := newHouse(t)
 			two := one.replica()
@@ -140,7 +148,8 @@ func TestCase40ARevokedAgentsStreamsAreCutWithinFiveSecondsOnEveryReplica(t *tes
 			other := one.device("globex.edge", "globex").stream(0)
 			there := &device{o: two, keys: d.keys, id: d.id, instance: d.instance, token: d.token}
 			open := []*wire{d.stream(0), there.stream(0)}
-			slow := there.stream(0, func(w *wire) { w.hangs = true }) // takes nothing, not even its end
+			// takes nothing, not even its end
+			slow := there.stream(0, func(w *wire) { w.hangs = true })
 			settled(time.Second)
 			one.store.revoke(d.id, why) // and nobody is notified
 			began := time.Now()
@@ -156,7 +165,8 @@ func TestCase40ARevokedAgentsStreamsAreCutWithinFiveSecondsOnEveryReplica(t *tes
 			if !other.isOpen() {
 				t.Error("another agent was cut too")
 			}
-			wantRefusal(t, two.serve(there.get(agent.PathStream, 0)), 401, agent.CodeProof) // its access token is gone
+			// its access token is gone
+			wantRefusal(t, two.serve(there.get(agent.PathStream, 0)), 401, agent.CodeProof)
 			wantRefusal(t, two.serve(tokenRequest(d.assertion())), 401, code)
 			other.cancel()
 			<-other.ended
@@ -201,7 +211,8 @@ func TestAStreamEndsInTimeAndIsAliveMeanwhile(t *testing.T) {
 			t.Errorf("%d signs of life in a minute", n)
 		}
 		<-w.ended
-		if took := time.Since(began); took > streamLife || took < streamLife*5/6 || w.bye() != agent.CodeRenew {
+		if took := time.Since(began); took > streamLife || took < streamLife*5/6 ||
+			w.bye() != agent.CodeRenew {
 			t.Errorf("ended after %v with %q", took, w.bye())
 		}
 		if o.store.count()["CloseAgent"] != 1 {
@@ -253,7 +264,10 @@ func TestALaterProcessTakesOverAndTheSameOneFollowsItself(t *testing.T) {
 			t.Errorf("epoch %d", hello.Epoch)
 		}
 		d.epoch = 1
-		wantRefusal(t, d.report(agent.Report{Epoch: 1, Seq: 1, Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", State: fleet.ApplyApplied}}}), 409, agent.CodeSuperseded)
+		wantRefusal(t,
+			d.report(agent.Report{Epoch: 1, Seq: 1, Acks: []agent.Ack{
+				{Kind: fleet.ObjectApplication, Name: "a", State: fleet.ApplyApplied}}}), 409,
+			agent.CodeSuperseded)
 		if len(o.store.acks) != 0 {
 			t.Error("the report of the earlier process was applied")
 		}
@@ -296,10 +310,12 @@ func TestNothingComesBeforeTheStopsAreKnown(t *testing.T) {
 			t.Fatalf("before the stops are known: %v", w.events())
 		}
 		mine := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci"}
-		o.stops.set(mine, fleet.Stop{Scope: fleet.StopTenant, Name: "globex", By: "token:globex/ci"}, fleet.Stop{Scope: fleet.StopFleet, By: "admin"})
+		o.stops.set(mine, fleet.Stop{Scope: fleet.StopTenant, Name: "globex",
+			By: "token:globex/ci"}, fleet.Stop{Scope: fleet.StopFleet, By: "admin"})
 		synctest.Wait()
 		var stops []fleet.Stop
-		if !w.last(agent.EventStops, &stops) || len(stops) != 2 || stops[0].By != mine.By || stops[1].Scope != fleet.StopFleet {
+		if !w.last(agent.EventStops, &stops) || len(stops) != 2 || stops[0].By != mine.By ||
+			stops[1].Scope != fleet.StopFleet {
 			t.Errorf("stops %+v", stops)
 		}
 		if len(w.rows(agent.EventRows)) != 1 {
@@ -310,10 +326,13 @@ func TestNothingComesBeforeTheStopsAreKnown(t *testing.T) {
 		if !w.last(agent.EventStops, &stops) || len(stops) != 0 {
 			t.Errorf("after their end: %+v", stops)
 		}
-		o.stops.ended(fleet.StopEnd{Scope: fleet.StopTenant, Name: "acme", By: "token:ops"}, fleet.StopEnd{Scope: fleet.StopTenant, Name: "globex"}, fleet.StopEnd{Scope: fleet.StopFleet})
+		o.stops.ended(fleet.StopEnd{Scope: fleet.StopTenant, Name: "acme", By: "token:ops"},
+			fleet.StopEnd{Scope: fleet.StopTenant, Name: "globex"}, fleet.StopEnd{
+				Scope: fleet.StopFleet})
 		synctest.Wait()
 		var ends []fleet.StopEnd
-		if !w.last(agent.EventEnds, &ends) || len(ends) != 2 || ends[0].Name != "acme" || ends[0].By != "" || ends[1].Scope != fleet.StopFleet {
+		if !w.last(agent.EventEnds, &ends) || len(ends) != 2 || ends[0].Name != "acme" ||
+			ends[0].By != "" || ends[1].Scope != fleet.StopFleet {
 			t.Errorf("ends %+v", ends)
 		}
 		w.cancel()
@@ -328,12 +347,16 @@ func TestSyncsReachTheAgentAndGoWhenTheyEnd(t *testing.T) {
 		w := o.device("acme.edge", "acme").stream(0)
 		settled(3 * time.Second)
 		o.store.do(func() {
-			o.store.syncs["acme.edge"] = []fleet.SyncRequest{{ID: "s1", Key: fleet.ObjectKey{Engine: "acme.edge", Name: "app"}, Namespace: "team", Revision: "r", Prune: true}}
+			o.store.syncs["acme.edge"] = []fleet.SyncRequest{
+				{ID: "s1", Key: fleet.ObjectKey{Engine: "acme.edge", Name: "app"},
+					Namespace: "team", Revision: "r", Prune: true}}
 		})
 		o.hub.Wake()
 		settled(100 * time.Millisecond)
 		var syncs []agent.Sync
-		if !w.last(agent.EventSyncs, &syncs) || len(syncs) != 1 || syncs[0] != (agent.Sync{ID: "s1", Namespace: "team", Name: "app", Revision: "r", Prune: true}) {
+		if !w.last(agent.EventSyncs, &syncs) || len(syncs) != 1 ||
+			syncs[0] != (agent.Sync{ID: "s1", Namespace: "team", Name: "app", Revision: "r",
+				Prune: true}) {
 			t.Fatalf("syncs %+v", syncs)
 		}
 		before := len(w.events())
@@ -373,7 +396,8 @@ func TestCredentialsTravelSealedAndAgainWhenTheyChange(t *testing.T) {
 			return string(secret.Value("password"))
 		}
 		rows := w.rows(agent.EventRows)
-		if open(rows[0]) != "canary-1" || !strings.Contains(rows[1].Credential.Problem, "nowhere") || rows[1].Credential.Sealed != nil {
+		if open(rows[0]) != "canary-1" || !strings.Contains(rows[1].Credential.Problem,
+			"nowhere") || rows[1].Credential.Sealed != nil {
 			t.Fatalf("credentials %+v %+v", rows[0].Credential, rows[1].Credential)
 		}
 		if rows[2].Credential.Sealed != nil || rows[2].Credential.Problem == "" {
@@ -388,7 +412,8 @@ func TestCredentialsTravelSealedAndAgainWhenTheyChange(t *testing.T) {
 		}
 		o.secrets.set("acme/nowhere", "found") // and nobody says so
 		settled(time.Minute)
-		if again = w.rows(agent.EventAgain); again[len(again)-1].Name != "lost" || again[len(again)-1].Credential.Problem != "" {
+		if again = w.rows(agent.EventAgain); again[len(again)-1].Name != "lost" ||
+			again[len(again)-1].Credential.Problem != "" {
 			t.Errorf("a secret that came late was not sent: %+v", again)
 		}
 		if text := w.said() + o.log.String(); strings.Contains(text, "canary") {
@@ -482,7 +507,8 @@ func TestIdleStreamsCostNoCallOfTheStore(t *testing.T) {
 			defer o.run()()
 			var all []*wire
 			for i := range agents {
-				all = append(all, o.device(fleet.EngineName(fmt.Sprintf("t%d.edge", i)), fleet.TenantName(fmt.Sprintf("t%d", i))).stream(0))
+				all = append(all, o.device(fleet.EngineName(fmt.Sprintf("t%d.edge", i)),
+					fleet.TenantName(fmt.Sprintf("t%d", i))).stream(0))
 			}
 			settled(time.Minute)
 			if o.hub.feed.connected() != agents {
@@ -504,7 +530,8 @@ func TestIdleStreamsCostNoCallOfTheStore(t *testing.T) {
 	none, many := cost(0), cost(1000)
 	for call, n := range many {
 		if n != none[call] {
-			t.Errorf("%s: %d calls in ten minutes with 1,000 idle streams, %d with none", call, n, none[call])
+			t.Errorf("%s: %d calls in ten minutes with 1,000 idle streams, %d with none", call, n,
+				none[call])
 		}
 	}
 	if many["AgentNews"] == 0 || many["BeatReplica"] == 0 {
@@ -536,7 +563,9 @@ func TestAnIdleStreamIsSmall(t *testing.T) {
 			<-w.ended
 		}
 	})
-	t.Logf("an idle stream: %d bytes of heap and stack, the request and the test's end of it included", perStream)
+	t.Logf(
+		"an idle stream: %d bytes of heap and stack, the request and the test's end of it included",
+		perStream)
 	if perStream > 32<<10 {
 		t.Errorf("an idle stream holds %d bytes", perStream)
 	}

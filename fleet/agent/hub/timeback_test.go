@@ -11,7 +11,8 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// The database is another incarnation, whose numbers have climbed past the old ones already: nothing but the incarnation tells.
+// The database is another incarnation, whose numbers have climbed past the old ones already:
+// nothing but the incarnation tells.
 func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
@@ -44,21 +45,26 @@ func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 		again := d.stream(row.Seq)
 		refused := o.serve(d.get(agent.PathSnapshot, 0))
 		wantRefusal(t, refused, http.StatusServiceUnavailable, agent.CodeUnconfirmed)
-		if refused.Header().Get("Retry-After") == "" || !strings.Contains(refused.Body.String(), "config repo") {
+		if refused.Header().Get("Retry-After") == "" || !strings.Contains(refused.Body.String(),
+			"config repo") {
 			t.Errorf("%v %s", refused.Header(), refused.Body)
 		}
-		if !again.last(agent.EventHello, &hello) || hello.Epoch != before || hello.Cursor != row.Seq || len(again.rows(agent.EventRows)) != 0 {
-			t.Errorf("a stream that is opened before the rows are confirmed: hello %+v, %d rows", hello, len(again.rows(agent.EventRows)))
+		if !again.last(agent.EventHello, &hello) || hello.Epoch != before ||
+			hello.Cursor != row.Seq || len(again.rows(agent.EventRows)) != 0 {
+			t.Errorf("a stream that is opened before the rows are confirmed: hello %+v, %d rows",
+				hello, len(again.rows(agent.EventRows)))
 		}
 		o.store.do(func() { o.store.gitAway = false })
 		settled(5 * time.Second)
 		if again.bye() != agent.CodeRenew || again.isOpen() {
-			t.Errorf("the stream goes on after a number of another incarnation; bye %q", again.bye())
+			t.Errorf("the stream goes on after a number of another incarnation; bye %q",
+				again.bye())
 		}
 		next := d.stream(row.Seq)
 		settled(time.Second)
 		if !next.last(agent.EventHello, &hello) || hello.Epoch <= before {
-			t.Errorf("epoch %d after %d: the agent would not read its rows anew", hello.Epoch, before)
+			t.Errorf("epoch %d after %d: the agent would not read its rows anew", hello.Epoch,
+				before)
 		}
 		if got := o.serve(d.get(agent.PathSnapshot, 0)); got.Code != http.StatusOK {
 			t.Errorf("a snapshot once the rows are confirmed: %d %s", got.Code, got.Body)
@@ -69,7 +75,8 @@ func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 	})
 }
 
-// A disk that was put back has the same incarnation, and lower numbers: whoever notices makes it another one.
+// A disk that was put back has the same incarnation, and lower numbers: whoever notices makes it
+// another one.
 func TestNumbersThatGoBackBeginAnotherIncarnation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
@@ -91,7 +98,8 @@ func TestNumbersThatGoBackBeginAnotherIncarnation(t *testing.T) {
 	})
 }
 
-// A hub that starts while the config repo is away sends nothing yet, and ends no stream once it is back: the agents know these rows.
+// A hub that starts while the config repo is away sends nothing yet, and ends no stream once it is
+// back: the agents know these rows.
 func TestAHubThatStartsSendsRowsOnceTheConfigRepoConfirmsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)

@@ -11,12 +11,15 @@ import (
 )
 
 const (
-	messageTime = 10 * time.Second // for one message to leave; who takes longer is cut off and costs itself only
-	farewell    = time.Second      // for what is still on its way when a stream is ended
-	keptBuffer  = 64 << 10         // bytes of a buffer that is kept for the next message of any stream
+	// for one message to leave; who takes longer is cut off and costs itself only
+	messageTime = 10 * time.Second
+	farewell    = time.Second // for what is still on its way when a stream is ended
+	// bytes of a buffer that is kept for the next message of any stream
+	keptBuffer = 64 << 10
 )
 
-// writer writes text/event-stream, each message with a deadline of its own. Between messages it holds no buffer.
+// writer writes text/event-stream, each message with a deadline of its own. Between messages it
+// holds no buffer.
 type writer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -63,7 +66,8 @@ func (o *writer) write(b []byte) error {
 	if !o.begun {
 		o.begun = true
 		o.w.Header().Set("Content-Type", "text/event-stream")
-		o.w.Header().Set("X-Accel-Buffering", "no") // proxies that hold an answer back would hold back every message
+		// proxies that hold an answer back would hold back every message
+		o.w.Header().Set("X-Accel-Buffering", "no")
 		o.w.WriteHeader(http.StatusOK)
 	}
 	if _, err := o.w.Write(b); err != nil {
@@ -75,14 +79,16 @@ func (o *writer) write(b []byte) error {
 	return o.rest()
 }
 
-// rest takes the deadline off between messages: over HTTP/2 it is a timer that ends the stream, whether or not anything is being written.
+// rest takes the deadline off between messages: over HTTP/2 it is a timer that ends the stream,
+// whether or not anything is being written.
 func (o *writer) rest() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.over || !o.last.IsZero() {
 		return nil // a stream that was cut keeps its last
 	}
-	if err := o.control.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := o.control.SetWriteDeadline(time.Time{}); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return errGone
 	}
 	return nil

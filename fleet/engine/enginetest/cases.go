@@ -59,7 +59,8 @@ func appliesOnce(t *testing.T, b *Bench) {
 		if got := r.Outside.Field(row.Key, "metadata.annotations|argosy.dev/epoch"); got != "7" {
 			t.Errorf("%s carries epoch %q", row.Key.Kind, got)
 		}
-		if got := r.Outside.Field(row.Key, "metadata.annotations|argosy.dev/revision"); got != string(commit) {
+		if got := r.Outside.Field(row.Key,
+			"metadata.annotations|argosy.dev/revision"); got != string(commit) {
 			t.Errorf("%s carries revision %q", row.Key.Kind, got)
 		}
 	}
@@ -70,7 +71,10 @@ func appliesOnce(t *testing.T, b *Bench) {
 
 func appliesChange(t *testing.T, b *Bench) {
 	r := start(t, b)
-	first, second := application(t, b, at("v1")), application(t, b, func(a *fleet.Application) { at("v2")(a); a.Sync = fleet.Sync{} })
+	first, second := application(t, b, at("v1")), application(t, b, func(a *fleet.Application) {
+		at("v2")(a)
+		a.Sync = fleet.Sync{}
+	})
 	r.applied(first)
 	uid := r.Outside.Field(first.Key, "metadata.uid")
 	if n := r.writes(func() { r.applied(second) }); n != 1 {
@@ -134,8 +138,10 @@ func inventories(t *testing.T, b *Bench) {
 	}
 	for _, row := range rows {
 		l := byKind[row.Key.Kind]
-		if l.Key != row.Key || l.Tenant != tenant || l.Environment != row.Environment || l.Deployment != row.Deployment ||
-			l.Engine != b.Name || l.Revision != commit || l.Epoch != 7 || l.Hash != row.Manifest.Hash || l.Drifted || !l.Ours {
+		if l.Key != row.Key || l.Tenant != tenant || l.Environment != row.Environment ||
+			l.Deployment != row.Deployment ||
+			l.Engine != b.Name || l.Revision != commit || l.Epoch != 7 ||
+			l.Hash != row.Manifest.Hash || l.Drifted || !l.Ours {
 			t.Errorf("%s comes back as %+v", row.Key.Kind, l)
 		}
 	}
@@ -162,7 +168,8 @@ func rotates(t *testing.T, b *Bench) {
 			if !errors.Is(err, engine.ErrCredential) {
 				t.Errorf("%s: an empty credential gives %v", row.Key.Kind, err)
 			}
-			_, err = r.Engine.Apply(r.ctx, row, fleet.NewSecret(map[string][]byte{"other": []byte("canary-3")}), r.lease)
+			_, err = r.Engine.Apply(r.ctx, row,
+				fleet.NewSecret(map[string][]byte{"other": []byte("canary-3")}), r.lease)
 			if !errors.Is(err, engine.ErrCredential) || strings.Contains(err.Error(), "canary") {
 				t.Errorf("%s: a credential of no known form gives %v", row.Key.Kind, err)
 			}
@@ -185,7 +192,9 @@ func takesBack(t *testing.T, b *Bench) {
 		r.settled(row)
 		before := r.woken(row.Key)
 		r.Outside.Merge(row.Key, changes[row.Key.Kind])
-		r.until("woken for the drift of "+row.Key.Name, func() bool { return r.woken(row.Key) > before })
+		r.until("woken for the drift of "+row.Key.Name, func() bool {
+			return r.woken(row.Key) > before
+		})
 		r.drifted(row)
 		r.applied(row)
 		r.settled(row)
@@ -193,7 +202,8 @@ func takesBack(t *testing.T, b *Bench) {
 			t.Errorf("%s: %d writes after it was taken back", row.Key.Kind, n)
 		}
 	}
-	if got := r.Outside.Field(application(t, b, nil).Key, "spec.source.targetRevision"); got != "v1" {
+	if got := r.Outside.Field(application(t, b, nil).Key,
+		"spec.source.targetRevision"); got != "v1" {
 		t.Errorf("target revision is %q", got)
 	}
 	if got := r.Outside.Field(project(t, b).Key, "spec.sourceRepos"); strings.Contains(got, "*") {
@@ -206,15 +216,27 @@ func takesOut(t *testing.T, b *Bench) {
 		kind        fleet.ObjectKind
 		patch, path string
 	}{
-		"a second source":       {fleet.ObjectApplication, `{"spec":{"sources":[{"repoURL":"https://evil.example.com/x","path":".","targetRevision":"x"}]}}`, "spec.sources"},
-		"ignored differences":   {fleet.ObjectApplication, `{"spec":{"ignoreDifferences":[{"group":"apps","kind":"Deployment","jsonPointers":["/spec"]}]}}`, "spec.ignoreDifferences"},
-		"a hold":                {fleet.ObjectApplication, `{"metadata":{"annotations":{"argosy.dev/hold":"x"}}}`, "metadata.annotations|argosy.dev/hold"},
-		"a role":                {fleet.ObjectProject, `{"spec":{"roles":[{"name":"root"}]}}`, "spec.roles"},
-		"every cluster kind":    {fleet.ObjectProject, `{"spec":{"clusterResourceWhitelist":[{"group":"*","kind":"*"}]}}`, "spec.clusterResourceWhitelist"},
-		"cluster-wide rights":   {fleet.ObjectCluster, `{"data":{"clusterResources":"dHJ1ZQ=="}}`, "data.clusterResources"},
-		"a repository's proxy":  {fleet.ObjectRepository, `{"data":{"proxy":"aHR0cDovL2V2aWw="}}`, "data.proxy"},
-		"another syncPolicy":    {fleet.ObjectApplication, `{"spec":{"syncPolicy":{"syncOptions":["Replace=true"]}}}`, "spec.syncPolicy.syncOptions"},
-		"a deeper field of one": {fleet.ObjectApplication, `{"spec":{"source":{"plugin":{"name":"evil"}}}}`, "spec.source.plugin"},
+		"a second source": {fleet.ObjectApplication,
+			`{"spec":{"sources":[{"repoURL":"https://evil.example.com/x","path":".","targetRevision":"x"}]}}`, "spec.sources"},
+		"ignored differences": {fleet.ObjectApplication,
+			`{"spec":{"ignoreDifferences":[{"group":"apps","kind":"Deployment","jsonPointers":["/spec"]}]}}`, "spec.ignoreDifferences"},
+		"a hold": {fleet.ObjectApplication,
+			`{"metadata":{"annotations":{"argosy.dev/hold":"x"}}}`,
+			"metadata.annotations|argosy.dev/hold"},
+		"a role": {fleet.ObjectProject, `{"spec":{"roles":[{"name":"root"}]}}`,
+			"spec.roles"},
+		"every cluster kind": {fleet.ObjectProject,
+			`{"spec":{"clusterResourceWhitelist":[{"group":"*","kind":"*"}]}}`,
+			"spec.clusterResourceWhitelist"},
+		"cluster-wide rights": {fleet.ObjectCluster, `{"data":{"clusterResources":"dHJ1ZQ=="}}`,
+			"data.clusterResources"},
+		"a repository's proxy": {fleet.ObjectRepository, `{"data":{"proxy":"aHR0cDovL2V2aWw="}}`,
+			"data.proxy"},
+		"another syncPolicy": {fleet.ObjectApplication,
+			`{"spec":{"syncPolicy":{"syncOptions":["Replace=true"]}}}`,
+			"spec.syncPolicy.syncOptions"},
+		"a deeper field of one": {fleet.ObjectApplication,
+			`{"spec":{"source":{"plugin":{"name":"evil"}}}}`, "spec.source.plugin"},
 	}
 	r := start(t, b)
 	rows := map[fleet.ObjectKind]fleet.Row{}
@@ -251,11 +273,13 @@ func takesOffFinalizer(t *testing.T, b *Bench) {
 	row := application(t, b, nil)
 	r.applied(row)
 	r.settled(row)
-	r.Outside.Merge(row.Key, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io"]}}`)
+	r.Outside.Merge(row.Key,
+		`{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io"]}}`)
 	r.drifted(row)
 	r.applied(row)
 	r.settled(row)
-	if got := r.Outside.Field(row.Key, "metadata.finalizers"); strings.Contains(got, "resources-finalizer") {
+	if got := r.Outside.Field(row.Key, "metadata.finalizers"); strings.Contains(got,
+		"resources-finalizer") {
 		t.Errorf("the finalizer stays: %s", got)
 	}
 }
@@ -265,7 +289,10 @@ func conflicts(t *testing.T, b *Bench) {
 	row := application(t, b, nil)
 	r.applied(row)
 	r.settled(row)
-	meddle := func() { r.Outside.Merge(row.Key, `{"spec":{"source":{"targetRevision":"meddled"}}}`); r.drifted(row) }
+	meddle := func() {
+		r.Outside.Merge(row.Key, `{"spec":{"source":{"targetRevision":"meddled"}}}`)
+		r.drifted(row)
+	}
 	meddle()
 	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyApplied || !out.Changed {
 		t.Fatalf("the first drift: %+v, want one overwrite", out)
@@ -286,7 +313,9 @@ func conflicts(t *testing.T, b *Bench) {
 	if n != 0 {
 		t.Errorf("%d writes within the pause", n)
 	}
-	r.until("overwritten once more after the pause", func() bool { return r.apply(row, fleet.Secret{}).Changed })
+	r.until("overwritten once more after the pause", func() bool {
+		return r.apply(row, fleet.Secret{}).Changed
+	})
 	r.settled(row)
 	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyApplied {
 		t.Errorf("once nobody meddles: %+v", out)
@@ -300,7 +329,10 @@ func makesAnew(t *testing.T, b *Bench) {
 		r.settled(row)
 		r.Outside.Remove(row.Key)
 		r.until("woken for the loss of "+row.Key.Name, func() bool { return r.woken(row.Key) > 0 })
-		r.until("no longer known: "+row.Key.Name, func() bool { _, ok := r.Engine.Live(row.Key); return !ok })
+		r.until("no longer known: "+row.Key.Name, func() bool {
+			_, ok := r.Engine.Live(row.Key)
+			return !ok
+		})
 		if row.Key.Kind == fleet.ObjectApplication {
 			r.until("told as gone", func() bool { o, ok := r.last(row.Key); return ok && o.Gone })
 		}
@@ -320,13 +352,15 @@ func leavesStrangers(t *testing.T, b *Bench) {
 			t.Errorf("%s: apply gives %v", row.Key.Kind, err)
 		}
 		row.Absent = true
-		if done, err := r.Engine.Delete(r.ctx, row, r.lease); done || !errors.Is(err, engine.ErrForeign) {
+		if done, err := r.Engine.Delete(r.ctx, row, r.lease); done ||
+			!errors.Is(err, engine.ErrForeign) {
 			t.Errorf("%s: delete gives %v, %v", row.Key.Kind, done, err)
 		}
 		if got := r.Outside.Field(row.Key, "metadata.uid"); got != uid || uid == "" {
 			t.Errorf("%s: the stranger's object was touched", row.Key.Kind)
 		}
-		if got := r.Outside.Field(row.Key, "metadata.labels|app.kubernetes.io/managed-by"); got != "" {
+		if got := r.Outside.Field(row.Key,
+			"metadata.labels|app.kubernetes.io/managed-by"); got != "" {
 			t.Errorf("%s: the stranger's object was adopted", row.Key.Kind)
 		}
 	}
@@ -350,11 +384,15 @@ func fences(t *testing.T, b *Bench) {
 		if _, err := r.Engine.Delete(r.ctx, row, r.lease); !errors.Is(err, engine.ErrFenced) {
 			t.Fatalf("delete of the older lease gives %v", err)
 		}
-		_, err = r.Engine.Sync(r.ctx, engine.SyncRequest{Key: row.Key, Tenant: tenant, ID: "s", Revision: "v3"}, r.lease)
+		_, err = r.Engine.Sync(r.ctx, engine.SyncRequest{Key: row.Key, Tenant: tenant, ID: "s",
+			Revision: "v3"}, r.lease)
 		if !errors.Is(err, engine.ErrFenced) {
 			t.Fatalf("sync of the older lease gives %v", err)
 		}
-		r.until("the newer epoch is known", func() bool { l, _ := r.Engine.Live(row.Key); return l.Epoch == 8 })
+		r.until("the newer epoch is known", func() bool {
+			l, _ := r.Engine.Live(row.Key)
+			return l.Epoch == 8
+		})
 	}
 	if got := r.Outside.Field(row.Key, "spec.source.targetRevision"); got != "v2" {
 		t.Errorf("target revision is %q", got)
@@ -368,16 +406,19 @@ func stops(t *testing.T, b *Bench) {
 	r.settled(row)
 	b.Stop(true)
 	n := r.writes(func() {
-		if _, err := r.Engine.Apply(r.ctx, application(t, b, at("v2")), fleet.Secret{}, r.lease); !errors.Is(err, engine.ErrStopped) {
+		if _, err := r.Engine.Apply(r.ctx, application(t, b, at("v2")), fleet.Secret{},
+			r.lease); !errors.Is(err, engine.ErrStopped) {
 			t.Errorf("apply gives %v", err)
 		}
-		if _, err := r.Engine.Apply(r.ctx, project(t, b), fleet.Secret{}, r.lease); !errors.Is(err, engine.ErrStopped) {
+		if _, err := r.Engine.Apply(r.ctx, project(t, b), fleet.Secret{}, r.lease); !errors.Is(err,
+			engine.ErrStopped) {
 			t.Errorf("create gives %v", err)
 		}
 		if _, err := r.Engine.Delete(r.ctx, row, r.lease); !errors.Is(err, engine.ErrStopped) {
 			t.Errorf("delete gives %v", err)
 		}
-		if _, err := r.Engine.Sync(r.ctx, engine.SyncRequest{Key: row.Key, Tenant: tenant, ID: "s", Revision: "v2"}, r.lease); !errors.Is(err, engine.ErrStopped) {
+		if _, err := r.Engine.Sync(r.ctx, engine.SyncRequest{Key: row.Key, Tenant: tenant, ID: "s",
+			Revision: "v2"}, r.lease); !errors.Is(err, engine.ErrStopped) {
 			t.Errorf("sync gives %v", err)
 		}
 	})
@@ -395,7 +436,8 @@ func keepsInUse(t *testing.T, b *Bench) {
 		r.applied(row)
 	}
 	for _, row := range rows[:2] {
-		if done, err := r.Engine.Delete(r.ctx, row, r.lease); done || !errors.Is(err, engine.ErrInUse) {
+		if done, err := r.Engine.Delete(r.ctx, row, r.lease); done ||
+			!errors.Is(err, engine.ErrInUse) {
 			t.Errorf("%s in use: %v, %v", row.Key.Kind, done, err)
 		}
 		if !r.Outside.Exists(row.Key) {
@@ -412,7 +454,8 @@ func orphans(t *testing.T, b *Bench) {
 	row := application(t, b, nil)
 	r.applied(row)
 	r.settled(row)
-	r.Outside.Merge(row.Key, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io/background","post-delete-finalizer.argocd.argoproj.io","post-delete-finalizer.argocd.argoproj.io/cleanup"]}}`)
+	r.Outside.Merge(row.Key,
+		`{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io/background","post-delete-finalizer.argocd.argoproj.io","post-delete-finalizer.argocd.argoproj.io/cleanup"]}}`)
 	r.gone(row)
 	r.until("told as gone", func() bool { o, ok := r.last(row.Key); return ok && o.Gone })
 }
@@ -435,7 +478,8 @@ func needsDestination(t *testing.T, b *Bench) {
 	row := application(t, b, func(a *fleet.Application) { a.DeletionPolicy = fleet.DeletionDelete })
 	r.applied(row)
 	if n := r.writes(func() {
-		if done, err := r.Engine.Delete(r.ctx, row, r.lease); done || !errors.Is(err, engine.ErrDestination) {
+		if done, err := r.Engine.Delete(r.ctx, row, r.lease); done ||
+			!errors.Is(err, engine.ErrDestination) {
 			t.Errorf("%v, %v", done, err)
 		}
 	}); n != 0 {
@@ -446,7 +490,8 @@ func needsDestination(t *testing.T, b *Bench) {
 	if done || err != nil {
 		t.Fatalf("with its destination: %v, %v", done, err)
 	}
-	if got := r.Outside.Field(row.Key, "metadata.finalizers"); !strings.Contains(got, "resources-finalizer.argocd.argoproj.io") {
+	if got := r.Outside.Field(row.Key, "metadata.finalizers"); !strings.Contains(got,
+		"resources-finalizer.argocd.argoproj.io") {
 		t.Errorf("the workload does not go along: finalizers %q", got)
 	}
 	if got := r.Outside.Field(row.Key, "metadata.deletionTimestamp"); got == "" {
@@ -466,16 +511,19 @@ func observes(t *testing.T, b *Bench) {
 	r.settled(row)
 	states := []string{"Progressing", "Degraded", "Progressing", "Healthy"}
 	for _, health := range states {
-		r.Outside.Merge(row.Key, `{"status":{"health":{"status":"`+health+`"},"sync":{"status":"Synced","revision":"abc"},"resources":[{"kind":"Service","name":"a"}]}}`)
+		r.Outside.Merge(row.Key, `{"status":{"health":{"status":"`+health+
+			`"},"sync":{"status":"Synced","revision":"abc"},"resources":[{"kind":"Service","name":"a"}]}}`)
 	}
 	r.until("told of the last state", func() bool {
 		o, ok := r.last(row.Key)
-		return ok && o.Health == fleet.HealthHealthy && o.Sync == fleet.SyncSynced && o.SyncedRevision == "abc" && o.Resources == 1 && o.UID != "" && !o.Gone
+		return ok && o.Health == fleet.HealthHealthy && o.Sync == fleet.SyncSynced &&
+			o.SyncedRevision == "abc" && o.Resources == 1 && o.UID != "" && !o.Gone
 	})
 	if n := r.writes(func() { r.apply(row, fleet.Secret{}) }); n != 0 {
 		t.Errorf("a status is taken for a drift: %d writes", n)
 	}
-	r.Outside.Merge(row.Key, `{"status":{"health":{"status":"Splendid"},"sync":{"status":"Sideways"}}}`)
+	r.Outside.Merge(row.Key,
+		`{"status":{"health":{"status":"Splendid"},"sync":{"status":"Sideways"}}}`)
 	r.until("unknown words are unknown", func() bool {
 		o, _ := r.last(row.Key)
 		return o.Health == fleet.HealthUnknown && o.Sync == fleet.SyncUnknown
@@ -487,7 +535,8 @@ func syncs(t *testing.T, b *Bench) {
 	row := application(t, b, nil)
 	ask := func(id string) engine.Outcome {
 		t.Helper()
-		out, err := r.Engine.Sync(r.ctx, engine.SyncRequest{Key: row.Key, Tenant: tenant, ID: id, Revision: "v9", Prune: true}, r.lease)
+		out, err := r.Engine.Sync(r.ctx, engine.SyncRequest{Key: row.Key, Tenant: tenant, ID: id,
+			Revision: "v9", Prune: true}, r.lease)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -497,8 +546,13 @@ func syncs(t *testing.T, b *Bench) {
 		t.Errorf("of an Application that is not there: %+v", out)
 	}
 	r.applied(row)
-	r.Outside.Merge(row.Key, `{"status":{"operationState":{"phase":"Succeeded","startedAt":"2026-01-01T00:00:00Z","operation":{"sync":{"resources":[{"kind":"Service","name":"old"}]}}}}}`)
-	r.until("told of the old operation", func() bool { o, ok := r.last(row.Key); return ok && o.OperationPhase == "Succeeded" })
+	r.Outside.Merge(row.Key,
+		`{"status":{"operationState":{"phase":"Succeeded","startedAt":"2026-01-01T00:00:00Z","operation":{"sync":{"resources":[{"kind":"Service","name":"old"}]}}}}}`)
+	r.until("told of the old operation", func() bool {
+		o, ok := r.last(row.Key)
+		return ok &&
+			o.OperationPhase == "Succeeded"
+	})
 	if n := r.writes(func() {
 		if out := ask("run-1"); out.State != fleet.ApplyApplied || !out.Changed {
 			t.Errorf("asked: %+v", out)
@@ -506,7 +560,8 @@ func syncs(t *testing.T, b *Bench) {
 		if out := ask("run-1"); out.State != fleet.ApplyApplied || out.Changed {
 			t.Errorf("asked again: %+v", out)
 		}
-		if out := ask("run-2"); out.State != fleet.ApplyPending || out.Changed || out.RetryAfter <= 0 {
+		if out := ask("run-2"); out.State != fleet.ApplyPending || out.Changed ||
+			out.RetryAfter <= 0 {
 			t.Errorf("another one meanwhile: %+v", out)
 		}
 	}); n != 1 {
@@ -518,7 +573,8 @@ func syncs(t *testing.T, b *Bench) {
 	if got := r.Outside.Field(row.Key, "operation.sync.revision"); got != "v9" {
 		t.Errorf("it asks for revision %q", got)
 	}
-	r.Outside.Merge(row.Key, `{"operation":null,"status":{"operationState":{"phase":"Failed","message":"no","startedAt":"2026-01-01T00:00:00Z","operation":{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":"run-1"}]}}}}`)
+	r.Outside.Merge(row.Key,
+		`{"operation":null,"status":{"operationState":{"phase":"Failed","message":"no","startedAt":"2026-01-01T00:00:00Z","operation":{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":"run-1"}]}}}}`)
 	r.until("told how it ended", func() bool {
 		o, _ := r.last(row.Key)
 		return o.OperationID == "run-1" && o.OperationPhase == "Failed" && o.OperationError == "no"
@@ -541,8 +597,10 @@ func remembersStops(t *testing.T, b *Bench) {
 		t.Fatalf("clearing what is not there: %v", err)
 	}
 	all := []fleet.Stop{
-		{Scope: fleet.StopFleet, By: "token:ops", Reason: "incident 7", At: time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)},
-		{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", At: time.Date(2026, 11, 20, 1, 2, 4, 0, time.UTC)},
+		{Scope: fleet.StopFleet, By: "token:ops", Reason: "incident 7",
+			At: time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)},
+		{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", At: time.Date(2026, 11, 20, 1, 2,
+			4, 0, time.UTC)},
 	}
 	b.Stop(true) // a stop must be writable while stopped
 	for _, s := range all {
@@ -573,13 +631,15 @@ func waitsForRead(t *testing.T, b *Bench) {
 	if _, err := b.Engine.Preflight(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Engine.Apply(ctx, row, fleet.Secret{}, lease); !errors.Is(err, engine.ErrUnknown) {
+	if _, err := b.Engine.Apply(ctx, row, fleet.Secret{}, lease); !errors.Is(err,
+		engine.ErrUnknown) {
 		t.Errorf("apply before the first read: %v", err)
 	}
 	if done, err := b.Engine.Delete(ctx, row, lease); done || !errors.Is(err, engine.ErrUnknown) {
 		t.Errorf("delete before the first read: %v, %v", done, err)
 	}
-	if _, err := b.Engine.Sync(ctx, engine.SyncRequest{Key: row.Key, Tenant: tenant, ID: "s", Revision: "v1"}, lease); !errors.Is(err, engine.ErrUnknown) {
+	if _, err := b.Engine.Sync(ctx, engine.SyncRequest{Key: row.Key, Tenant: tenant, ID: "s",
+		Revision: "v1"}, lease); !errors.Is(err, engine.ErrUnknown) {
 		t.Errorf("sync before the first read: %v", err)
 	}
 	if b.Engine.Synced() {
@@ -592,8 +652,10 @@ func overtaken(t *testing.T, b *Bench) {
 	row := application(t, b, at("v1"))
 	r.applied(row)
 	for _, next := range []string{"v2", "v3", "v4"} {
-		r.Outside.Merge(row.Key, `{"status":{"health":{"status":"Progressing"},"sync":{"status":"`+next+`"}}}`)
-		out := r.apply(application(t, b, at(next)), fleet.Secret{}) // most likely with a resourceVersion that is no longer the object's
+		r.Outside.Merge(row.Key, `{"status":{"health":{"status":"Progressing"},"sync":{"status":"`+
+			next+`"}}}`)
+		// most likely with a resourceVersion that is no longer the object's
+		out := r.apply(application(t, b, at(next)), fleet.Secret{})
 		if !out.Changed || out.State != fleet.ApplyApplied {
 			t.Fatalf("%+v", out)
 		}

@@ -16,12 +16,16 @@ func wakesForOthers(t *testing.T, b *Bench) {
 	v1, v2 := application(t, b, at("v1")), application(t, b, at("v2"))
 	other := start(t, b.Reopen(t))
 	other.applied(v1)
-	r.until("woken for an object that another has created", func() bool { return r.woken(v1.Key) == 1 })
+	r.until("woken for an object that another has created", func() bool {
+		return r.woken(v1.Key) == 1
+	})
 	if out := r.apply(v1, secretFor(v1)); out.Changed {
 		t.Errorf("what stands was written again: %+v", out)
 	}
 	other.applied(v2)
-	r.until("woken for an object that another has changed", func() bool { return r.woken(v1.Key) == 2 })
+	r.until("woken for an object that another has changed", func() bool {
+		return r.woken(v1.Key) == 2
+	})
 	if live, ok := r.Engine.Live(v1.Key); !ok || live.Drifted {
 		t.Errorf("another's write is no drift: %+v, %t", live, ok)
 	}
@@ -54,7 +58,8 @@ func deletesOneUID(t *testing.T, b *Bench) {
 	r.settled(app)
 	app.Absent, app.UID = true, "that-of-another-object"
 	if n := r.writes(func() { r.deleted(app) }); n != 0 || !r.Outside.Exists(app.Key) {
-		t.Errorf("%d writes for an object that is gone; its successor is there: %t", n, r.Outside.Exists(app.Key))
+		t.Errorf("%d writes for an object that is gone; its successor is there: %t", n,
+			r.Outside.Exists(app.Key))
 	}
 	app.UID = r.Outside.Field(app.Key, "metadata.uid")
 	r.gone(app)
@@ -68,7 +73,8 @@ func (r *rig) deleted(row fleet.Row) {
 	}
 }
 
-// What is parked is ours all the same: it is no drift, keeps what is applied, and goes when it has to.
+// What is parked is ours all the same: it is no drift, keeps what is applied, and goes when it has
+// to.
 func parks(t *testing.T, b *Bench) {
 	r := start(t, b)
 	v1, v2 := application(t, b, at("v1")), application(t, b, at("v2"))
@@ -80,8 +86,11 @@ func parks(t *testing.T, b *Bench) {
 	r.applied(v1)
 	r.settled(v1)
 	since := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
-	q := engine.ParkRequest{Key: v1.Key, UID: r.Outside.Field(v1.Key, "metadata.uid"), Tenant: v1.Tenant, Since: since}
-	park := func(q engine.ParkRequest, lease fleet.Lease) error { return r.Engine.Park(r.ctx, q, lease) }
+	q := engine.ParkRequest{Key: v1.Key, UID: r.Outside.Field(v1.Key, "metadata.uid"),
+		Tenant: v1.Tenant, Since: since}
+	park := func(q engine.ParkRequest, lease fleet.Lease) error {
+		return r.Engine.Park(r.ctx, q, lease)
+	}
 	other := q
 	other.UID = "that-of-another-object"
 	if n := r.writes(func() {
@@ -123,7 +132,8 @@ func parks(t *testing.T, b *Bench) {
 		t.Errorf("applied while parked: %s", got)
 	}
 	ask := engine.SyncRequest{Key: v1.Key, Tenant: v1.Tenant, ID: "sync-1", Revision: "v2"}
-	if out, err := r.Engine.Sync(r.ctx, ask, r.lease); err != nil || out.State != fleet.ApplyPending {
+	if out, err := r.Engine.Sync(r.ctx, ask, r.lease); err != nil ||
+		out.State != fleet.ApplyPending {
 		t.Errorf("a sync while parked: %+v, %v", out, err)
 	}
 	q.Since = time.Time{}
@@ -145,5 +155,9 @@ func parks(t *testing.T, b *Bench) {
 	})
 	v2.Deletion = fleet.DeletionOrphan // as somebody decides who waits no longer
 	r.gone(v2)
-	r.until("nothing is left to be parked", func() bool { c, ok := r.contact(v1.Key); return ok && c.Gone })
+	r.until("nothing is left to be parked", func() bool {
+		c, ok := r.contact(v1.Key)
+		return ok &&
+			c.Gone
+	})
 }

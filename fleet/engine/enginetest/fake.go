@@ -45,10 +45,12 @@ func NewServer() *Server {
 	return &Server{objects: map[fleet.ObjectKey]*stored{}, stops: map[string]fleet.Stop{}}
 }
 
-// Fake is one control plane's connection to a Server. It keeps the contract of engine.Engine; Fail orders faults.
+// Fake is one control plane's connection to a Server. It keeps the contract of engine.Engine; Fail
+// orders faults.
 type Fake struct {
-	// Fail is asked before each call with its name in lower case ("apply", "delete", "sync", "preflight", "watch", "readstops", ...) and the
-	// object, if any. An error that it returns is the call's. It may block, as a slow engine does.
+	// Fail is asked before each call with its name in lower case ("apply", "delete", "sync",
+	// "preflight", "watch", "readstops", ...) and the object, if any. An error that it returns is
+	// the call's. It may block, as a slow engine does.
 	Fail func(call string, key fleet.ObjectKey) error
 	// Stopped is asked before each write.
 	Stopped func(fleet.TenantName) bool
@@ -75,9 +77,13 @@ type Fake struct {
 
 // Connect is a new connection, as of a control plane that has just started.
 func (s *Server) Connect(name fleet.EngineName) *Fake {
-	f := &Fake{name: name, server: s, Pause: time.Minute, Stopped: func(fleet.TenantName) bool { return false },
-		known: map[fleet.ObjectKey]engine.Live{}, told: map[fleet.ObjectKey]fleet.Observation{}, touched: map[fleet.ObjectKey]engine.Contact{},
-		own: map[fleet.ObjectKey]engine.Live{}, quarrels: map[fleet.ObjectKey]time.Time{}, changed: make(chan struct{}, 1)}
+	f := &Fake{name: name, server: s, Pause: time.Minute, Stopped: func(fleet.TenantName) bool {
+		return false
+	},
+		known: map[fleet.ObjectKey]engine.Live{}, told: map[fleet.ObjectKey]fleet.Observation{},
+		touched: map[fleet.ObjectKey]engine.Contact{},
+		own:     map[fleet.ObjectKey]engine.Live{}, quarrels: map[fleet.ObjectKey]time.Time{},
+		changed: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fakes = append(s.fakes, f)
@@ -123,7 +129,8 @@ func (f *Fake) Preflight(context.Context) (engine.Report, error) {
 	return f.Report, nil
 }
 
-// Watch follows the server. While Fail("watch") gives an error, nothing is learned and Health is that error.
+// Watch follows the server. While Fail("watch") gives an error, nothing is learned and Health is
+// that error.
 func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
 	tick := time.NewTicker(20 * time.Millisecond) // a fault ends without a change of the server
 	defer tick.Stop()
@@ -156,8 +163,10 @@ func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
 	}
 }
 
-// look compares what is known with what stands. back: the server was restored to what it was before.
-func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, contacts []engine.Contact, back bool) {
+// look compares what is known with what stands. back: the server was restored to what it was
+// before.
+func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, contacts []engine.Contact,
+	back bool) {
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
 	f.mu.Lock()
@@ -189,8 +198,10 @@ func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, contac
 		if _, still := now[key]; !still && before.Ours {
 			wakes = append(wakes, key)
 			if key.Kind == fleet.ObjectApplication {
-				seen = append(seen, fleet.Observation{Key: key, UID: before.UID, Gone: true, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown})
-				contacts = append(contacts, engine.Contact{Key: key, Tenant: before.Tenant, Environment: before.Environment, Gone: true})
+				seen = append(seen, fleet.Observation{Key: key, UID: before.UID, Gone: true,
+					Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown})
+				contacts = append(contacts, engine.Contact{Key: key, Tenant: before.Tenant,
+					Environment: before.Environment, Gone: true})
 				delete(f.told, key)
 				delete(f.touched, key)
 			}
@@ -241,7 +252,8 @@ func (f *Fake) Inventory() []engine.Live {
 		}
 	}
 	slices.SortFunc(all, func(a, b engine.Live) int {
-		return cmp.Or(cmp.Compare(a.Key.Kind.Rank(), b.Key.Kind.Rank()), cmp.Compare(a.Key.Kind, b.Key.Kind), cmp.Compare(a.Key.Name, b.Key.Name))
+		return cmp.Or(cmp.Compare(a.Key.Kind.Rank(), b.Key.Kind.Rank()),
+			cmp.Compare(a.Key.Kind, b.Key.Kind), cmp.Compare(a.Key.Name, b.Key.Name))
 	})
 	return all
 }
@@ -311,15 +323,22 @@ func (o *stored) annotation(name string) string { return o.text("metadata", "ann
 func (o *stored) live(key fleet.ObjectKey, name fleet.EngineName) engine.Live {
 	epoch, _ := strconv.ParseInt(o.annotation("argosy.dev/epoch"), 10, 64)
 	l := engine.Live{
-		Key: key, UID: o.uid, ResourceVersion: strconv.FormatInt(o.version, 10), Ours: o.label("app.kubernetes.io/managed-by") == "argosy",
-		Tenant: fleet.TenantName(o.label("argosy.dev/tenant")), Environment: fleet.EnvironmentName(o.label("argosy.dev/environment")),
-		Deployment: fleet.DeploymentName(o.label("argosy.dev/deployment")), Engine: fleet.EngineName(o.annotation("argosy.dev/engine")),
-		Revision: fleet.Revision(o.annotation("argosy.dev/revision")), Epoch: epoch, Hash: o.applied,
-		Hold: fleet.SyncRunName(o.annotation("argosy.dev/hold")), Manager: o.meddler, Deleting: o.deleting,
+		Key: key, UID: o.uid, ResourceVersion: strconv.FormatInt(o.version, 10),
+		Ours:        o.label("app.kubernetes.io/managed-by") == "argosy",
+		Tenant:      fleet.TenantName(o.label("argosy.dev/tenant")),
+		Environment: fleet.EnvironmentName(o.label("argosy.dev/environment")),
+		Deployment:  fleet.DeploymentName(o.label("argosy.dev/deployment")),
+		Engine:      fleet.EngineName(o.annotation("argosy.dev/engine")),
+		Revision:    fleet.Revision(o.annotation("argosy.dev/revision")), Epoch: epoch,
+		Hash: o.applied,
+		Hold: fleet.SyncRunName(o.annotation("argosy.dev/hold")), Manager: o.meddler,
+		Deleting: o.deleting,
 	}
 	l.Parked = o.annotation("argosy.dev/parked") != ""
-	l.Operating = o.body["operation"] != nil || o.text("status", "operationState", "phase") == "Running"
-	l.Drifted = l.Ours && !l.Deleting && (o.contentNow() != o.content || strings.Contains(o.json("metadata", "finalizers"), "resources-finalizer"))
+	l.Operating = o.body["operation"] != nil || o.text("status", "operationState",
+		"phase") == "Running"
+	l.Drifted = l.Ours && !l.Deleting && (o.contentNow() != o.content ||
+		strings.Contains(o.json("metadata", "finalizers"), "resources-finalizer"))
 	return l
 }
 
@@ -336,20 +355,26 @@ func (o *stored) json(path ...string) string {
 	return string(b)
 }
 
-// contentNow is everything that counts as ours: spec or data, labels, and the annotations of a manifest.
+// contentNow is everything that counts as ours: spec or data, labels, and the annotations of a
+// manifest.
 func (o *stored) contentNow() string {
-	return fmt.Sprint(o.json("spec"), o.json("data"), o.json("metadata", "labels"), o.annotation("argosy.dev/engine"), o.annotation("argosy.dev/hold"), o.secret)
+	return fmt.Sprint(o.json("spec"), o.json("data"), o.json("metadata", "labels"),
+		o.annotation("argosy.dev/engine"), o.annotation("argosy.dev/hold"), o.secret)
 }
 
 func (o *stored) observation(key fleet.ObjectKey) fleet.Observation {
 	resources, _ := o.body["status"].(map[string]any)["resources"].([]any)
-	out := fleet.Observation{Key: key, UID: o.uid, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown, Resources: len(resources),
-		SyncedRevision: o.text("status", "sync", "revision"), OperationPhase: o.text("status", "operationState", "phase")}
-	if s := fleet.SyncState(o.text("status", "sync", "status")); s == fleet.SyncSynced || s == fleet.SyncOutOfSync {
+	out := fleet.Observation{Key: key, UID: o.uid, Sync: fleet.SyncUnknown,
+		Health: fleet.HealthUnknown, Resources: len(resources),
+		SyncedRevision: o.text("status", "sync", "revision"), OperationPhase: o.text("status",
+			"operationState", "phase")}
+	if s := fleet.SyncState(o.text("status", "sync", "status")); s == fleet.SyncSynced ||
+		s == fleet.SyncOutOfSync {
 		out.Sync = s
 	}
 	switch h := fleet.HealthState(o.text("status", "health", "status")); h {
-	case fleet.HealthHealthy, fleet.HealthProgressing, fleet.HealthDegraded, fleet.HealthSuspended, fleet.HealthMissing:
+	case fleet.HealthHealthy, fleet.HealthProgressing, fleet.HealthDegraded, fleet.HealthSuspended,
+		fleet.HealthMissing:
 		out.Health = h
 	}
 	if out.OperationPhase == "Failed" {
@@ -361,8 +386,10 @@ func (o *stored) observation(key fleet.ObjectKey) fleet.Observation {
 
 // contact reads what Server.Compare has left.
 func (o *stored) contact(live engine.Live) engine.Contact {
-	c := engine.Contact{Key: live.Key, UID: o.uid, Tenant: live.Tenant, Environment: live.Environment,
-		Reason: fleet.UnreachableReason(o.text("status", "reason")), Message: o.text("status", "reason"), Deleting: o.deleting}
+	c := engine.Contact{Key: live.Key, UID: o.uid, Tenant: live.Tenant,
+		Environment: live.Environment,
+		Reason:      fleet.UnreachableReason(o.text("status", "reason")),
+		Message:     o.text("status", "reason"), Deleting: o.deleting}
 	c.Compared, _ = time.Parse(time.RFC3339Nano, o.text("status", "reconciledAt"))
 	c.Parked, _ = time.Parse(time.RFC3339, o.annotation("argosy.dev/parked"))
 	return c

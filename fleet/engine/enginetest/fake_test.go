@@ -12,19 +12,22 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// plainRenderer makes manifests that only the fake understands: this package knows no engine's own types.
+// plainRenderer makes manifests that only the fake understands: this package knows no engine's own
+// types.
 type plainRenderer struct{}
 
 func (plainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
 	labels := map[string]string{"app.kubernetes.io/managed-by": "argosy"}
 	annotations := map[string]string{"argosy.dev/engine": string(o.Key.Engine)}
-	body := map[string]any{"kind": o.Key.Kind, "metadata": map[string]any{"name": o.Key.Name, "labels": labels, "annotations": annotations}}
+	body := map[string]any{"kind": o.Key.Kind, "metadata": map[string]any{
+		"name": o.Key.Name, "labels": labels, "annotations": annotations}}
 	switch {
 	case o.Project != nil:
 		labels["argosy.dev/tenant"] = string(o.Project.Tenant)
 		body["spec"] = map[string]any{"sourceRepos": o.Project.SourceRepos}
 	case o.Cluster != nil:
-		labels["argosy.dev/tenant"], labels["argosy.dev/environment"] = string(o.Cluster.ID.Tenant), string(o.Cluster.ID.Name)
+		labels["argosy.dev/tenant"], labels["argosy.dev/environment"] = string(o.Cluster.ID.Tenant),
+			string(o.Cluster.ID.Name)
 		body["data"] = map[string]any{"server": o.Cluster.Server}
 	case o.Repository != nil:
 		labels["argosy.dev/tenant"] = string(o.Repository.ID.Tenant)
@@ -32,7 +35,8 @@ func (plainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 	case o.Application != nil:
 		id := o.Application.ID
 		labels["argosy.dev/tenant"], labels["argosy.dev/environment"], labels["argosy.dev/deployment"] = string(id.Tenant), string(id.Environment), string(id.Deployment)
-		spec := map[string]any{"source": map[string]any{"targetRevision": o.Application.Source.TargetRevision}}
+		spec := map[string]any{
+			"source": map[string]any{"targetRevision": o.Application.Source.TargetRevision}}
 		if o.Application.Sync.Automated {
 			spec["syncPolicy"] = map[string]any{"automated": map[string]any{}}
 		}
@@ -54,7 +58,8 @@ func fakeBench(s *Server) *Bench {
 	f.Pause = 300 * time.Millisecond
 	var stopped atomic.Bool
 	f.Stopped = func(fleet.TenantName) bool { return stopped.Load() }
-	return &Bench{Name: "eu-1", Engine: f, Render: plainRenderer{}, Outside: s, Stop: stopped.Store, Reopen: func(*testing.T) *Bench { return fakeBench(s) }}
+	return &Bench{Name: "eu-1", Engine: f, Render: plainRenderer{}, Outside: s, Stop: stopped.Store,
+		Reopen: func(*testing.T) *Bench { return fakeBench(s) }}
 }
 
 var _ engine.Engine = (*Fake)(nil)

@@ -13,7 +13,8 @@ import (
 )
 
 // Apply keeps the contract of engine.Engine.
-func (f *Fake) Apply(_ context.Context, row fleet.Row, secret fleet.Secret, lease fleet.Lease) (engine.Outcome, error) {
+func (f *Fake) Apply(_ context.Context, row fleet.Row, secret fleet.Secret,
+	lease fleet.Lease) (engine.Outcome, error) {
 	if err := f.fail("apply", row.Key); err != nil {
 		return engine.Outcome{}, err
 	}
@@ -28,7 +29,8 @@ func (f *Fake) Apply(_ context.Context, row fleet.Row, secret fleet.Secret, leas
 	defer f.server.mu.Unlock()
 	o := f.server.objects[row.Key]
 	if o == nil {
-		return f.put(row, &stored{uid: "uid-" + strconv.FormatInt(f.server.version+1, 10)}, fingerprint, lease)
+		return f.put(row, &stored{uid: "uid-" + strconv.FormatInt(f.server.version+1, 10)},
+			fingerprint, lease)
 	}
 	live := o.live(row.Key, f.name)
 	switch {
@@ -37,7 +39,8 @@ func (f *Fake) Apply(_ context.Context, row fleet.Row, secret fleet.Secret, leas
 	case live.Epoch > lease.Epoch:
 		return engine.Outcome{}, engine.ErrFenced
 	case live.Deleting:
-		return engine.Outcome{State: fleet.ApplyPending, Message: "it is being deleted", RetryAfter: f.Pause}, nil
+		return engine.Outcome{State: fleet.ApplyPending, Message: "it is being deleted",
+			RetryAfter: f.Pause}, nil
 	case live.Drifted:
 		return f.restore(row, o, fingerprint, lease)
 	case o.applied == row.Manifest.Hash && o.secret == fingerprint:
@@ -46,12 +49,14 @@ func (f *Fake) Apply(_ context.Context, row fleet.Row, secret fleet.Secret, leas
 	return f.put(row, o, fingerprint, lease)
 }
 
-// credential is the fingerprint of the secret that the row needs. Any of the values that the contract names will do.
+// credential is the fingerprint of the secret that the row needs. Any of the values that the
+// contract names will do.
 func credential(row fleet.Row, secret fleet.Secret) (string, error) {
 	if row.Key.Kind != fleet.ObjectCluster && row.Key.Kind != fleet.ObjectRepository {
 		return "", nil
 	}
-	for _, name := range []string{"token", "cert", "kubeconfig", "password", "sshPrivateKey", "githubAppPrivateKey"} {
+	for _, name := range []string{"token", "cert", "kubeconfig", "password", "sshPrivateKey",
+		"githubAppPrivateKey"} {
 		if secret.Has(name) {
 			return secret.Fingerprint(row.Key.Name), nil
 		}
@@ -59,7 +64,8 @@ func credential(row fleet.Row, secret fleet.Secret) (string, error) {
 	return "", fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, engine.ErrCredential)
 }
 
-func (f *Fake) restore(row fleet.Row, o *stored, fingerprint string, lease fleet.Lease) (engine.Outcome, error) {
+func (f *Fake) restore(row fleet.Row, o *stored, fingerprint string,
+	lease fleet.Lease) (engine.Outcome, error) {
 	f.mu.Lock()
 	last, quarrelling := f.quarrels[row.Key]
 	since := time.Since(last)
@@ -68,7 +74,8 @@ func (f *Fake) restore(row fleet.Row, o *stored, fingerprint string, lease fleet
 		f.quarrels[row.Key] = time.Now()
 	}
 	f.mu.Unlock()
-	conflict := engine.Outcome{State: fleet.ApplyConflict, Message: o.meddler + " keeps changing it", RetryAfter: max(f.Pause-since, time.Millisecond)}
+	conflict := engine.Outcome{State: fleet.ApplyConflict,
+		Message: o.meddler + " keeps changing it", RetryAfter: max(f.Pause-since, time.Millisecond)}
 	if quarrelling && since < f.Pause {
 		return conflict, nil
 	}
@@ -80,8 +87,10 @@ func (f *Fake) restore(row fleet.Row, o *stored, fingerprint string, lease fleet
 	return out, err
 }
 
-// put makes the object what the row says; what is no part of a manifest (status, operation, foreign annotations) stays.
-func (f *Fake) put(row fleet.Row, o *stored, fingerprint string, lease fleet.Lease) (engine.Outcome, error) {
+// put makes the object what the row says; what is no part of a manifest (status, operation, foreign
+// annotations) stays.
+func (f *Fake) put(row fleet.Row, o *stored, fingerprint string, lease fleet.Lease) (engine.Outcome,
+	error) {
 	if f.Stopped(row.Tenant) {
 		return engine.Outcome{}, engine.ErrStopped
 	}
@@ -152,12 +161,14 @@ func (f *Fake) Delete(_ context.Context, row fleet.Row, lease fleet.Lease) (bool
 		f.server.write(o)
 		return false, nil
 	}
-	cluster := fleet.ObjectKey{Engine: row.Key.Engine, Kind: fleet.ObjectCluster, Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment})}
+	cluster := fleet.ObjectKey{Engine: row.Key.Engine, Kind: fleet.ObjectCluster,
+		Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment})}
 	if !row.Key.Engine.OfEnvironment() && f.server.objects[cluster] == nil {
 		return false, engine.ErrDestination
 	}
 	meta := o.body["metadata"].(map[string]any)
-	meta["finalizers"], meta["deletionTimestamp"] = []any{"resources-finalizer.argocd.argoproj.io"}, "now"
+	meta["finalizers"], meta["deletionTimestamp"] = []any{"resources-finalizer.argocd.argoproj.io"},
+		"now"
 	o.deleting = true
 	f.server.write(o)
 	return false, nil
@@ -169,16 +180,20 @@ func (s *Server) inUse(row fleet.Row) bool {
 		return false
 	}
 	for key, o := range s.objects {
-		if key.Kind == fleet.ObjectApplication && o.label("argosy.dev/tenant") == string(row.Tenant) &&
-			(row.Key.Kind == fleet.ObjectProject || o.label("argosy.dev/environment") == string(row.Environment)) {
+		if key.Kind == fleet.ObjectApplication && o.label("argosy.dev/tenant") == string(
+			row.Tenant) &&
+			(row.Key.Kind == fleet.ObjectProject || o.label("argosy.dev/environment") == string(
+				row.Environment)) {
 			return true
 		}
 	}
 	return false
 }
 
-// Sync keeps the contract of engine.Engine. An operation ends when somebody merges a status, as Argo CD would.
-func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease fleet.Lease) (engine.Outcome, error) {
+// Sync keeps the contract of engine.Engine. An operation ends when somebody merges a status, as
+// Argo CD would.
+func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease fleet.Lease) (engine.Outcome,
+	error) {
 	if err := f.fail("sync", q.Key); err != nil {
 		return engine.Outcome{}, err
 	}
@@ -198,14 +213,16 @@ func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease fleet.Lease) 
 		return engine.Outcome{}, engine.ErrForeign
 	case live.Epoch > lease.Epoch:
 		return engine.Outcome{}, engine.ErrFenced
-	case o.annotation("argosy.dev/sync") == q.ID || o.request("status", "operationState", "operation") == q.ID:
+	case o.annotation("argosy.dev/sync") == q.ID || o.request("status", "operationState",
+		"operation") == q.ID:
 		return engine.Outcome{State: fleet.ApplyApplied}, nil
 	case live.Operating || live.Deleting || live.Parked:
 		return wait, nil
 	case f.Stopped(q.Tenant):
 		return engine.Outcome{}, engine.ErrStopped
 	}
-	o.body["operation"] = map[string]any{"initiatedBy": map[string]any{"username": "argosy"}, "sync": map[string]any{"revision": q.Revision, "prune": q.Prune},
+	o.body["operation"] = map[string]any{"initiatedBy": map[string]any{"username": "argosy"},
+		"sync": map[string]any{"revision": q.Revision, "prune": q.Prune},
 		"info": []any{map[string]any{"name": "argosy.dev/sync", "value": q.ID}}}
 	status := o.body["status"].(map[string]any)
 	delete(status, "operationState")
@@ -249,8 +266,8 @@ func (f *Fake) Park(_ context.Context, q engine.ParkRequest, lease fleet.Lease) 
 	return nil
 }
 
-// Compare has the engine compare every Application with its cluster, but those that are parked. reason
-// tells why a cluster could not be read.
+// Compare has the engine compare every Application with its cluster, but those that are parked.
+// reason tells why a cluster could not be read.
 func (s *Server) Compare(at time.Time, reason func(fleet.EnvironmentID) fleet.UnreachableReason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +278,8 @@ func (s *Server) Compare(at time.Time, reason func(fleet.EnvironmentID) fleet.Un
 		}
 		status := o.body["status"].(map[string]any)
 		status["reconciledAt"] = at.UTC().Format(time.RFC3339Nano)
-		status["reason"] = string(reason(fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment}))
+		status["reason"] = string(
+			reason(fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment}))
 		s.touch(o)
 	}
 }
@@ -343,7 +361,9 @@ func (s *Server) Strange(key fleet.ObjectKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	uid := "stranger-" + key.Name
-	o := &stored{uid: uid, body: map[string]any{"metadata": map[string]any{"name": key.Name, "uid": uid}, "status": map[string]any{}}}
+	o := &stored{
+		uid: uid, body: map[string]any{"metadata": map[string]any{"name": key.Name, "uid": uid},
+			"status": map[string]any{}}}
 	s.objects[key] = o
 	s.touch(o)
 }

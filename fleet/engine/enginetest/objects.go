@@ -32,33 +32,40 @@ func row(t *testing.T, b *Bench, o fleet.Object) fleet.Row {
 	case o.Repository != nil:
 		r.Credential = &o.Repository.Credential
 	case o.Application != nil:
-		r.Environment, r.Deployment, r.Deletion = environment, deployment, o.Application.DeletionPolicy
+		r.Environment, r.Deployment, r.Deletion = environment, deployment,
+			o.Application.DeletionPolicy
 	}
 	return r
 }
 
 func project(t *testing.T, b *Bench) fleet.Row {
 	name := fleet.ProjectName(tenant)
-	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectProject, Name: name}, Project: &fleet.Project{
-		Tenant: tenant, Name: name, SourceRepos: []string{repository},
-		Destinations: []fleet.Destination{{Server: fleet.ServerKey(apiServer, envID()), Namespace: "checkout"}},
-	}})
+	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectProject, Name: name},
+		Project: &fleet.Project{
+			Tenant: tenant, Name: name, SourceRepos: []string{repository},
+			Destinations: []fleet.Destination{
+				{Server: fleet.ServerKey(apiServer, envID()), Namespace: "checkout"}},
+		}})
 }
 
 func cluster(t *testing.T, b *Bench) fleet.Row {
 	name := fleet.ClusterName(envID())
-	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectCluster, Name: name}, Cluster: &fleet.Cluster{
-		ID: envID(), Name: name, Project: fleet.ProjectName(tenant), Server: fleet.ServerKey(apiServer, envID()), Namespaces: []string{"checkout"},
-		Credential: fleet.CredentialSource{Tenant: tenant, Name: string(environment)},
-	}})
+	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectCluster, Name: name},
+		Cluster: &fleet.Cluster{
+			ID: envID(), Name: name, Project: fleet.ProjectName(tenant),
+			Server: fleet.ServerKey(apiServer, envID()), Namespaces: []string{"checkout"},
+			Credential: fleet.CredentialSource{Tenant: tenant, Name: string(environment)},
+		}})
 }
 
 func repo(t *testing.T, b *Bench) fleet.Row {
 	id := fleet.CredentialID{Tenant: tenant, Name: "checkout"}
 	name := fleet.RepositoryName(id)
-	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectRepository, Name: name}, Repository: &fleet.Repository{
-		ID: id, Name: name, Project: fleet.ProjectName(tenant), URL: repository, Credential: fleet.CredentialSource{Tenant: tenant, Name: "checkout-git"},
-	}})
+	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectRepository, Name: name},
+		Repository: &fleet.Repository{
+			ID: id, Name: name, Project: fleet.ProjectName(tenant), URL: repository,
+			Credential: fleet.CredentialSource{Tenant: tenant, Name: "checkout-git"},
+		}})
 }
 
 // application is the one Application of the suite, as change leaves it.
@@ -66,15 +73,17 @@ func application(t *testing.T, b *Bench, change func(*fleet.Application)) fleet.
 	id := fleet.ApplicationID{Tenant: tenant, Deployment: deployment, Environment: environment}
 	a := &fleet.Application{
 		ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(tenant),
-		Source:         fleet.Source{RepoURL: repository, Path: "deploy", TargetRevision: "v1"},
-		Destination:    fleet.Destination{Server: fleet.ServerKey(apiServer, envID()), Namespace: "checkout"},
+		Source: fleet.Source{RepoURL: repository, Path: "deploy", TargetRevision: "v1"},
+		Destination: fleet.Destination{Server: fleet.ServerKey(apiServer, envID()),
+			Namespace: "checkout"},
 		Sync:           fleet.Sync{Automated: true, Prune: true},
 		DeletionPolicy: fleet.DeletionOrphan,
 	}
 	if change != nil {
 		change(a)
 	}
-	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication, Name: a.Name}, Application: a})
+	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication, Name: a.Name},
+		Application: a})
 }
 
 func at(revision string) func(*fleet.Application) {
@@ -94,7 +103,8 @@ func secretOf(r fleet.Row, token string) fleet.Secret {
 	case fleet.ObjectCluster:
 		return fleet.NewSecret(map[string][]byte{"token": []byte(token)})
 	case fleet.ObjectRepository:
-		return fleet.NewSecret(map[string][]byte{"username": []byte("git"), "password": []byte(token)})
+		return fleet.NewSecret(map[string][]byte{"username": []byte("git"),
+			"password": []byte(token)})
 	}
 	return fleet.Secret{}
 }

@@ -1,6 +1,8 @@
-// Package enginetest is the contract of engine.Engine as tests, and an engine in memory, with faults to order, that keeps it.
+// Package enginetest is the contract of engine.Engine as tests, and an engine in memory, with
+// faults to order, that keeps it.
 //
-// Run is the one suite: every implementation passes it, the fake included, so that a test against the fake is a test against the contract.
+// Run is the one suite: every implementation passes it, the fake included, so that a test against
+// the fake is a test against the contract.
 package enginetest
 
 import (
@@ -22,15 +24,17 @@ type Bench struct {
 	Engine  engine.Engine // its Preflight and Watch have not been called yet
 	Render  engine.Renderer
 	Outside Outside
-	Stop    func(stopped bool)        // what the engine hears when it asks for an emergency stop
-	Reopen  func(t *testing.T) *Bench // another control plane on the same engine, as after a restart
+	Stop    func(stopped bool) // what the engine hears when it asks for an emergency stop
+	// another control plane on the same engine, as after a restart
+	Reopen func(t *testing.T) *Bench
 }
 
 // Outside is another writer on the engine, and a witness of what is written.
 type Outside interface {
 	// Exists reports whether there is an object under the key, whoever made it.
 	Exists(key fleet.ObjectKey) bool
-	// Field is the text of a field such as "spec.project" or "metadata.annotations|argosy.dev/epoch" (the part after | is one name), or "".
+	// Field is the text of a field such as "spec.project" or
+	// "metadata.annotations|argosy.dev/epoch" (the part after | is one name), or "".
 	Field(key fleet.ObjectKey, path string) string
 	// Merge sends a JSON merge patch as another manager named "meddler".
 	Merge(key fleet.ObjectKey, patch string)
@@ -70,8 +74,10 @@ func start(t *testing.T, b *Bench) *rig {
 func watching(t *testing.T, b *Bench) *rig {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &rig{T: t, Bench: b, ctx: ctx, lease: fleet.Lease{Name: "engine/" + string(b.Name), Holder: "test", Epoch: 7, Expires: time.Now().Add(time.Hour)},
-		seen: map[fleet.ObjectKey][]fleet.Observation{}, wakes: map[fleet.ObjectKey]int{}, met: map[fleet.ObjectKey]engine.Contact{}}
+	r := &rig{T: t, Bench: b, ctx: ctx, lease: fleet.Lease{Name: "engine/" + string(b.Name),
+		Holder: "test", Epoch: 7, Expires: time.Now().Add(time.Hour)},
+		seen: map[fleet.ObjectKey][]fleet.Observation{}, wakes: map[fleet.ObjectKey]int{},
+		met: map[fleet.ObjectKey]engine.Contact{}}
 	report, err := b.Engine.Preflight(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +88,9 @@ func watching(t *testing.T, b *Bench) *rig {
 		}
 	}
 	done := make(chan error, 1)
-	go func() { done <- b.Engine.Watch(ctx, engine.Sink{Observe: r.observe, Wake: r.wake, Contact: r.meet}) }()
+	go func() {
+		done <- b.Engine.Watch(ctx, engine.Sink{Observe: r.observe, Wake: r.wake, Contact: r.meet})
+	}()
 	t.Cleanup(func() {
 		cancel()
 		select {

@@ -4,5 +4,6 @@ package embedded
 
 import "syscall"
 
-// dieWithParent does nothing where the kernel has no such signal: there the next start ends what was left.
+// dieWithParent does nothing where the kernel has no such signal: there the next start ends what
+// was left.
 func dieWithParent(*syscall.SysProcAttr) {}

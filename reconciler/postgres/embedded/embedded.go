@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package embedded runs a PostgreSQL server that is found on the machine as a child process, for a laptop or a trial: `database:
-// {embedded: DIR}`.
+// Package embedded runs a PostgreSQL server that is found on the machine as a child process, for a
+// laptop or a trial: `database: {embedded: DIR}`.
 //
 // Its rules:
 //   - the server never runs as root: for root it runs as the user postgres, or nobody;
@@ -45,15 +45,19 @@ const (
 	role     = "argosy"
 	database = "argosy"
 
-	// maxSocket is how many bytes the path of a socket's folder may have: the whole path has at most 107, its name takes 14.
+	// maxSocket is how many bytes the path of a socket's folder may have: the whole path has at
+	// most 107, its name takes 14.
 	maxSocket = 90
 
 	startTimeout = 60 * time.Second // crash recovery after a power cut included
 	stopTimeout  = 30 * time.Second
 )
 
-// Start makes a database cluster in dir, or opens the one that is there, and returns when it answers. dir is made if need be.
-func Start(ctx context.Context, dir string) (*Server, error) { return StartWith(ctx, dir, Options{}) }
+// Start makes a database cluster in dir, or opens the one that is there, and returns when it
+// answers. dir is made if need be.
+func Start(ctx context.Context, dir string) (*Server, error) {
+	return StartWith(ctx, dir, Options{})
+}
 
 // StartWith is Start with options.
 func StartWith(ctx context.Context, dir string, o Options) (_ *Server, err error) {
@@ -84,13 +88,15 @@ func StartWith(ctx context.Context, dir string, o Options) (_ *Server, err error
 	if err := s.openSocket(who); err != nil {
 		return nil, err
 	}
-	if s.child, err = start(exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(bin, "postgres"), s.arguments(o)...), who, s.logFile()); err != nil {
+	if s.child, err = start(exec.CommandContext(context.WithoutCancel(ctx),
+		filepath.Join(bin, "postgres"), s.arguments(o)...), who, s.logFile()); err != nil {
 		return nil, err
 	}
 	return s, s.ready(ctx, password)
 }
 
-// claim makes dir and takes it for this process, and ends a server that a killed process left in it.
+// claim makes dir and takes it for this process, and ends a server that a killed process left in
+// it.
 func (s *Server) claim(who *syscall.Credential) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
@@ -98,7 +104,8 @@ func (s *Server) claim(who *syscall.Credential) error {
 	if err := passable(who, s.dir); err != nil {
 		return err
 	}
-	if who != nil { // the server's user passes through to what is its own; the folder itself stays root's
+	// the server's user passes through to what is its own; the folder itself stays root's
+	if who != nil {
 		if err := os.Chmod(s.dir, 0o711); err != nil {
 			return err
 		}
@@ -109,7 +116,8 @@ func (s *Server) claim(who *syscall.Credential) error {
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		lock.Close()
-		return errors.New("another process has it open; end that one, or give this one a folder of its own")
+		return errors.New(
+			"another process has it open; end that one, or give this one a folder of its own")
 	}
 	s.lock = lock
 	return endOrphan(filepath.Join(s.dir, "data", "postmaster.pid"))
@@ -140,7 +148,8 @@ func (s *Server) logFile() string { return filepath.Join(s.dir, "postgres.log") 
 
 func (s *Server) arguments(o Options) []string {
 	args := []string{"-D", filepath.Join(s.dir, "data")}
-	settings := append([]string{"listen_addresses=", "unix_socket_directories=" + s.socketDir(), "unix_socket_permissions=0700",
+	settings := append([]string{"listen_addresses=", "unix_socket_directories=" + s.socketDir(),
+		"unix_socket_permissions=0700",
 		"max_connections=50", "timezone=UTC", "logging_collector=off"}, o.Set...)
 	for _, set := range settings {
 		args = append(args, "-c", set)
@@ -163,7 +172,8 @@ func (s *Server) ready(ctx context.Context, password string) error {
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	var there bool
-	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, database).Scan(&there); err != nil {
+	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`,
+		database).Scan(&there); err != nil {
 		return err
 	}
 	if !there {
@@ -185,7 +195,8 @@ func (s *Server) connect(ctx context.Context, address string) (*pgx.Conn, error)
 		select {
 		case <-s.child.done:
 			timer.Stop()
-			return nil, fmt.Errorf("PostgreSQL ended (%w): %s; all of it is in %s", s.child.err, tail(s.logFile()), s.logFile())
+			return nil, fmt.Errorf("PostgreSQL ended (%w): %s; all of it is in %s", s.child.err,
+				tail(s.logFile()), s.logFile())
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, fmt.Errorf("PostgreSQL does not answer: %w; see %s", err, s.logFile())
@@ -197,7 +208,8 @@ func (s *Server) connect(ctx context.Context, address string) (*pgx.Conn, error)
 // Done is closed when the server has ended, by Stop or by itself.
 func (s *Server) Done() <-chan struct{} { return s.child.done }
 
-// Stop ends the server, its connections included, and gives DIR free. It may be called more than once.
+// Stop ends the server, its connections included, and gives DIR free. It may be called more than
+// once.
 func (s *Server) Stop() error {
 	var err error
 	if s.child != nil {

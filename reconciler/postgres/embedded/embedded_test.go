@@ -86,7 +86,8 @@ func TestServerKeepsItsFolder(t *testing.T) {
 		t.Error("the server runs as root")
 	}
 	run(t, s.URL, "CREATE TABLE kept AS SELECT 42 AS v")
-	if _, err := embedded.Start(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "another process has it open") {
+	if _, err := embedded.Start(t.Context(), dir); err == nil || !strings.Contains(err.Error(),
+		"another process has it open") {
 		t.Errorf("a second server in one folder: %v", err)
 	}
 	if err := s.Stop(); err != nil {
@@ -124,7 +125,8 @@ func TestFolderOfAnotherMajorVersionIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := embedded.Start(t.Context(), dir)
-	if err == nil || !strings.Contains(err.Error(), "made by PostgreSQL 9") || !strings.Contains(err.Error(), "ARGOSY_POSTGRES_BIN") {
+	if err == nil || !strings.Contains(err.Error(), "made by PostgreSQL 9") ||
+		!strings.Contains(err.Error(), "ARGOSY_POSTGRES_BIN") {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -32,7 +32,10 @@ func serverUser() (*syscall.Credential, error) {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 		}
 	}
-	return nil, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody: run as another user, or give database.url")
+	return nil,
+		errors.New(
+			"PostgreSQL does not run as root, and there is no user postgres or nobody: run as " +
+				"another user, or give database.url")
 }
 
 // give makes paths the server's.
@@ -59,7 +62,9 @@ func passable(who *syscall.Credential, dir string) error {
 			return err
 		}
 		if info.Mode()&0o001 == 0 {
-			return fmt.Errorf("%s keeps the user %d out, whom PostgreSQL runs as: allow passing through it (chmod o+x), or choose another folder", up, who.Uid)
+			return fmt.Errorf(
+				"%s keeps the user %d out, whom PostgreSQL runs as: allow passing through it "+
+					"(chmod o+x), or choose another folder", up, who.Uid)
 		}
 		if up == filepath.Dir(up) {
 			return nil
@@ -67,9 +72,10 @@ func passable(who *syscall.Credential, dir string) error {
 	}
 }
 
-// initialise makes the cluster's files unless they are there, and returns the password. They are made beside their place and moved, so
-// that an interrupted start leaves nothing half made.
-func (s *Server) initialise(ctx context.Context, bin string, who *syscall.Credential) (string, error) {
+// initialise makes the cluster's files unless they are there, and returns the password. They are
+// made beside their place and moved, so that an interrupted start leaves nothing half made.
+func (s *Server) initialise(ctx context.Context, bin string, who *syscall.Credential) (string,
+	error) {
 	data, file := filepath.Join(s.dir, "data"), filepath.Join(s.dir, "password")
 	if _, err := os.Stat(filepath.Join(data, "PG_VERSION")); err == nil {
 		password, err := os.ReadFile(file)
@@ -89,7 +95,8 @@ func (s *Server) initialise(ctx context.Context, bin string, who *syscall.Creden
 	if err := give(who, unfinished, file); err != nil {
 		return "", err
 	}
-	init := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", unfinished, "-U", role, "--pwfile="+file,
+	init := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", unfinished, "-U", role,
+		"--pwfile="+file,
 		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C")
 	init.Dir = "/"
 	init.SysProcAttr = &syscall.SysProcAttr{Credential: who}

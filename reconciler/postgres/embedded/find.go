@@ -22,8 +22,9 @@ type installation struct {
 	major int
 }
 
-// find is the bin folder of the PostgreSQL to run for dir: of the major version that dir was made with, else the newest. It looks at
-// $ARGOSY_POSTGRES_BIN alone if that is set, else at the usual places and PATH.
+// find is the bin folder of the PostgreSQL to run for dir: of the major version that dir was made
+// with, else the newest. It looks at $ARGOSY_POSTGRES_BIN alone if that is set, else at the usual
+// places and PATH.
 func find(dir string) (string, error) {
 	found := installations()
 	if made, err := os.ReadFile(filepath.Join(dir, "data", "PG_VERSION")); err == nil {
@@ -33,12 +34,21 @@ func find(dir string) (string, error) {
 				return i.bin, nil
 			}
 		}
-		return "", fmt.Errorf("it was made by PostgreSQL %d, and this machine has %s: install PostgreSQL %d, or name its folder in "+
-			"ARGOSY_POSTGRES_BIN; or move the folder away, and the mirror is built anew from Git", major, listed(found), major)
+		return "",
+			fmt.Errorf(
+				"it was made by PostgreSQL %d, and this machine has %s: install PostgreSQL %d, "+
+					"or name its folder in "+
+					"ARGOSY_POSTGRES_BIN; or move the folder away, and the mirror is built anew "+
+					"from Git",
+				major, listed(found), major)
 	}
 	if len(found) == 0 {
-		return "", fmt.Errorf("no PostgreSQL %d or later was found in /usr/lib/postgresql, /usr/local, /opt and PATH: install it "+
-			"(apt install postgresql), name its folder in ARGOSY_POSTGRES_BIN, or give database.url", oldest)
+		return "",
+			fmt.Errorf(
+				"no PostgreSQL %d or later was found in /usr/lib/postgresql, /usr/local, /opt "+
+					"and PATH: install it "+
+					"(apt install postgresql), name its folder in ARGOSY_POSTGRES_BIN, or give "+
+					"database.url", oldest)
 	}
 	return found[0].bin, nil
 }
@@ -49,7 +59,9 @@ func installations() []installation {
 	if named := os.Getenv("ARGOSY_POSTGRES_BIN"); named != "" {
 		folders = []string{named}
 	} else {
-		for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"} {
+		for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
+			"/usr/local/pgsql/bin", "/opt/homebrew/opt/postgresql*/bin",
+			"/usr/local/opt/postgresql*/bin"} {
 			more, _ := filepath.Glob(pattern)
 			folders = append(folders, more...)
 		}
@@ -74,7 +86,8 @@ func majorOf(bin string) int {
 	if _, err := os.Stat(filepath.Join(bin, "initdb")); err != nil {
 		return 0
 	}
-	out, err := exec.CommandContext(context.Background(), filepath.Join(bin, "postgres"), "--version").Output()
+	out, err := exec.CommandContext(context.Background(), filepath.Join(bin, "postgres"),
+		"--version").Output()
 	if err != nil {
 		return 0
 	}

@@ -17,7 +17,9 @@ type Options struct {
 type Server struct{ URL string }
 
 // Start refuses: this system has no Unix sockets and users to keep a database apart with.
-func Start(ctx context.Context, dir string) (*Server, error) { return StartWith(ctx, dir, Options{}) }
+func Start(ctx context.Context, dir string) (*Server, error) {
+	return StartWith(ctx, dir, Options{})
+}
 
 // StartWith refuses like Start.
 func StartWith(context.Context, string, Options) (*Server, error) {

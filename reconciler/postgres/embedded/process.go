@@ -23,8 +23,8 @@ type child struct {
 	err  error         // how; read after done
 }
 
-// start runs cmd as who, with its output in a log file. The kernel watches the thread that makes a child rather than the process, so
-// that thread does nothing else until the child has ended.
+// start runs cmd as who, with its output in a log file. The kernel watches the thread that makes a
+// child rather than the process, so that thread does nothing else until the child has ended.
 func start(cmd *exec.Cmd, who *syscall.Credential, log string) (*child, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -55,7 +55,8 @@ func start(cmd *exec.Cmd, who *syscall.Credential, log string) (*child, error) {
 	return c, nil
 }
 
-// stop asks for a fast shutdown, which ends sessions and leaves nothing to recover, and insists after a while.
+// stop asks for a fast shutdown, which ends sessions and leaves nothing to recover, and insists
+// after a while.
 func (c *child) stop() error {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} {
 		if err := c.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -72,7 +73,8 @@ func (c *child) stop() error {
 	return fmt.Errorf("process %d does not end", c.cmd.Process.Pid)
 }
 
-// endOrphan ends the server that the file of process ids tells of. We hold the folder's lock, so whoever started it is gone.
+// endOrphan ends the server that the file of process ids tells of. We hold the folder's lock, so
+// whoever started it is gone.
 func endOrphan(pidFile string) error {
 	f, err := os.Open(pidFile)
 	if errors.Is(err, os.ErrNotExist) {
@@ -97,11 +99,13 @@ func endOrphan(pidFile string) error {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return fmt.Errorf("a PostgreSQL that a killed process left behind does not end: process %d", pid)
+	return fmt.Errorf("a PostgreSQL that a killed process left behind does not end: process %d",
+		pid)
 }
 
 // isPostgres guards against a number that another process has by now.
 func isPostgres(pid int) bool {
-	name, err := exec.CommandContext(context.Background(), "ps", "-o", "comm=", "-p", strconv.Itoa(pid)).Output()
+	name, err := exec.CommandContext(context.Background(), "ps", "-o", "comm=", "-p",
+		strconv.Itoa(pid)).Output()
 	return err == nil && strings.Contains(string(name), "postgres")
 }

@@ -12,7 +12,8 @@ import (
 	"argosy.dev/argosy/test/bench/report"
 )
 
-// change measures how long one change for one of many connected agents takes, from the commit of its row until the agent holds its bytes.
+// change measures how long one change for one of many connected agents takes, from the commit of
+// its row until the agent holds its bytes.
 func change(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	m, err := newMirror(ctx, g.postgres, "change", "argocd", o.idle)
 	if err != nil {
@@ -31,7 +32,8 @@ func change(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	begun := time.Now()
 	c.connect(ctx)
 	defer c.stop()
-	if err := c.settled(ctx, begun, patience+time.Duration(o.idle)*20*time.Millisecond); err != nil {
+	if err := c.settled(ctx, begun,
+		patience+time.Duration(o.idle)*20*time.Millisecond); err != nil {
 		return nil, err
 	}
 	bare, err := newWire(ctx, g, m)
@@ -43,7 +45,8 @@ func change(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 }
 
 // changes measures blocks of changes in turn with the floor.
-func changes(ctx context.Context, m *mirror, h *hubProcess, c *crowd, bare *wire, o options) (*report.Figure, error) {
+func changes(ctx context.Context, m *mirror, h *hubProcess, c *crowd, bare *wire,
+	o options) (*report.Figure, error) {
 	var ours, floor, medians, bareMedians report.Sample
 	before, err := h.statements(ctx)
 	if err != nil {
@@ -53,7 +56,8 @@ func changes(ctx context.Context, m *mirror, h *hubProcess, c *crowd, bare *wire
 	block := func(all, medians *report.Sample, one func(n int) (time.Duration, error)) error {
 		var took report.Sample
 		for range each {
-			if !pause(ctx, 60*time.Millisecond+rand.N(60*time.Millisecond)) { // not in step with anything
+			// not in step with anything
+			if !pause(ctx, 60*time.Millisecond+rand.N(60*time.Millisecond)) {
 				return ctx.Err()
 			}
 			n++
@@ -70,10 +74,14 @@ func changes(ctx context.Context, m *mirror, h *hubProcess, c *crowd, bare *wire
 		say("%d changes, block %d of %d", each, b+1, o.blocks)
 		err := inTurn(b,
 			func() error {
-				return block(&ours, &medians, func(n int) (time.Duration, error) { return c.one(ctx, m, n) })
+				return block(&ours, &medians, func(n int) (time.Duration, error) {
+					return c.one(ctx, m, n)
+				})
 			},
 			func() error {
-				return block(&floor, &bareMedians, func(n int) (time.Duration, error) { return bare.one(ctx, n) })
+				return block(&floor, &bareMedians, func(n int) (time.Duration, error) {
+					return bare.one(ctx, n)
+				})
 			})
 		if err != nil {
 			return nil, err
@@ -83,14 +91,25 @@ func changes(ctx context.Context, m *mirror, h *hubProcess, c *crowd, bare *wire
 	if err != nil {
 		return nil, err
 	}
-	f := &report.Figure{Name: "agents-change", Title: fmt.Sprintf("One change for one of %d connected agents, from the row's commit to the agent", o.idle)}
+	f := &report.Figure{Name: "agents-change",
+		Title: fmt.Sprintf(
+			"One change for one of %d connected agents, from the row's commit to the agent",
+			o.idle)}
 	f.Add(report.Against("50 %", "ms", medians, bareMedians, 0))
-	f.Add(report.Line{Name: "99 %", Unit: "ms", Ours: report.Sample{percentile(ours, 99)}, Goal: 250})
-	f.Add(report.Line{Name: "  of the floor", Unit: "ms", Ours: report.Sample{percentile(floor, 99)}})
+	f.Add(report.Line{Name: "99 %", Unit: "ms", Ours: report.Sample{percentile(ours, 99)},
+		Goal: 250})
+	f.Add(report.Line{Name: "  of the floor", Unit: "ms", Ours: report.Sample{
+		percentile(floor, 99)}})
 	f.Add(report.Line{Name: "the slowest", Unit: "ms", Ours: report.Sample{slices.Max(ours)}})
-	f.Add(report.Line{Name: "statements of the hub a change", Ours: report.Sample{float64(sum(after)-sum(before)) / float64(len(ours))}})
-	f.Note("%d changes to agents at random, in %d blocks; statements: those that look for news and stops while time passes, too", len(ours), o.blocks)
-	f.Note("floor: an UPDATE of a row of the same bytes and a NOTIFY; a connection that listens reads the row with one SELECT and writes it to one open TLS connection. Its reader is told as the agent is")
+	f.Add(report.Line{Name: "statements of the hub a change", Ours: report.Sample{
+		float64(sum(after)-sum(before)) / float64(len(ours))}})
+	f.Note(
+		"%d changes to agents at random, in %d blocks; statements: those that look for news and "+
+			"stops while time passes, too", len(ours), o.blocks)
+	f.Note(
+		"floor: an UPDATE of a row of the same bytes and a NOTIFY; a connection that listens " +
+			"reads the row with one SELECT and writes it to one open TLS connection. Its reader " +
+			"is told as the agent is")
 	return f, nil
 }
 
@@ -121,7 +140,8 @@ func (c *crowd) one(ctx context.Context, m *mirror, n int) (time.Duration, error
 	return arrival(ctx, committed, at)
 }
 
-// arrival is how long after a moment something arrived; nothing, if it was faster than whoever looked at the clock.
+// arrival is how long after a moment something arrived; nothing, if it was faster than whoever
+// looked at the clock.
 func arrival(ctx context.Context, since time.Time, at <-chan time.Time) (time.Duration, error) {
 	select {
 	case then := <-at:

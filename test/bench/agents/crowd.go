@@ -16,13 +16,15 @@ import (
 	"argosy.dev/argosy/fleet/agent/edge"
 )
 
-// member is one agent: a key, a client, and a follower that holds the rows, without anybody who applies them.
+// member is one agent: a key, a client, and a follower that holds the rows, without anybody who
+// applies them.
 type member struct {
 	in       fleet.EnvironmentID
 	client   *edge.Client
 	follower *edge.Follower
 
-	opened  atomic.Int64                     // when its last session began, in nanoseconds since the epoch
+	// when its last session began, in nanoseconds since the epoch
+	opened  atomic.Int64
 	awaited atomic.Pointer[chan<- time.Time] // hears when the awaited manifest is there
 	wanted  atomic.Pointer[fleet.Manifest]
 }
@@ -36,11 +38,13 @@ type crowd struct {
 	ended   []error
 }
 
-// joinAtOnce bounds how many agents join at a time. They join at the store: what is measured begins with an identity.
+// joinAtOnce bounds how many agents join at a time. They join at the store: what is measured begins
+// with an identity.
 const joinAtOnce = 12
 
 // newCrowd joins the environments from to until, and connects nobody.
-func newCrowd(ctx context.Context, m *mirror, h *hubProcess, ca []byte, from, until int) (*crowd, error) {
+func newCrowd(ctx context.Context, m *mirror, h *hubProcess, ca []byte, from, until int) (*crowd,
+	error) {
 	c := &crowd{members: make([]*member, until-from)}
 	slots, errs := make(chan struct{}, joinAtOnce), make(chan error, until-from)
 	for i := range c.members {
@@ -59,28 +63,33 @@ func newCrowd(ctx context.Context, m *mirror, h *hubProcess, ca []byte, from, un
 	return c, errors.Join(all...)
 }
 
-func newMember(ctx context.Context, m *mirror, hub string, ca []byte, in fleet.EnvironmentID) (*member, error) {
+func newMember(ctx context.Context, m *mirror, hub string, ca []byte,
+	in fleet.EnvironmentID) (*member, error) {
 	_, token, err := m.store.CreateAgentToken(ctx, tokenOf(in), "")
 	if err != nil {
 		return nil, err
 	}
 	keeper := edge.NewKeeper(&cell{})
-	if _, err := keeper.Join(ctx, hub, registrar{m}, token, "uid-of-"+string(in.Name), "v1.0.0"); err != nil {
+	if _, err := keeper.Join(ctx, hub, registrar{m}, token, "uid-of-"+string(in.Name),
+		"v1.0.0"); err != nil {
 		return nil, err
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	x := &member{in: in}
-	if x.client, err = edge.NewClient(edge.Settings{Hub: hub, CA: ca, Version: "v1.0.0", Log: quiet}, keeper); err != nil {
+	if x.client, err = edge.NewClient(edge.Settings{Hub: hub, CA: ca, Version: "v1.0.0",
+		Log: quiet}, keeper); err != nil {
 		return nil, err
 	}
-	x.follower = edge.NewFollower(edge.FollowerConfig{Client: x.client, Namespace: m.namespace, Version: "v1.0.0", Log: quiet,
+	x.follower = edge.NewFollower(edge.FollowerConfig{Client: x.client, Namespace: m.namespace,
+		Version: "v1.0.0", Log: quiet,
 		Wake: x.woken, Opened: func(agent.Hello) { x.opened.Store(time.Now().UnixNano()) }})
 	return x, nil
 }
 
 // tokenOf registers one agent for an environment.
 func tokenOf(in fleet.EnvironmentID) fleet.AgentToken {
-	return fleet.AgentToken{Tenant: in.Tenant, Environment: in.Name, CreatedBy: "bench", ExpiresAt: time.Now().Add(time.Hour)}
+	return fleet.AgentToken{Tenant: in.Tenant, Environment: in.Name, CreatedBy: "bench",
+		ExpiresAt: time.Now().Add(time.Hour)}
 }
 
 // woken looks whether the manifest that is waited for is there.
@@ -101,7 +110,9 @@ func (x *member) woken() {
 // holds reports whether its Application is that one.
 func (x *member) holds(want fleet.Manifest) bool {
 	id := fleet.ApplicationID{Tenant: x.in.Tenant, Environment: x.in.Name, Deployment: "svc-000000"}
-	row, ok, err := x.follower.Row(context.Background(), fleet.ObjectKey{Engine: fleet.AgentEngine(x.in), Kind: fleet.ObjectApplication, Name: fleet.ApplicationName(id)})
+	row, ok, err := x.follower.Row(context.Background(), fleet.ObjectKey{
+		Engine: fleet.AgentEngine(x.in), Kind: fleet.ObjectApplication,
+		Name: fleet.ApplicationName(id)})
 	return err == nil && ok && row.Manifest.Hash == want.Hash
 }
 
@@ -113,7 +124,8 @@ func (c *crowd) connect(ctx context.Context) {
 			if err := x.follower.Run(ctx); ctx.Err() == nil {
 				c.mu.Lock()
 				defer c.mu.Unlock()
-				c.ended = append(c.ended, fmt.Errorf("agent of %s: %w", fleet.AgentEngine(x.in), err))
+				c.ended = append(c.ended, fmt.Errorf("agent of %s: %w", fleet.AgentEngine(x.in),
+					err))
 			}
 		})
 	}
@@ -165,9 +177,12 @@ func (c *crowd) settled(ctx context.Context, since time.Time, limit time.Duratio
 type registrar struct{ *mirror }
 
 // Join implements edge.Registrar.
-func (r registrar) Join(ctx context.Context, _ agent.PrivateKeys, join agent.Join) (agent.Joined, error) {
-	a, err := r.store.JoinAgent(ctx, join.Token, fleet.AgentJoin{Keys: join.Keys, ClusterUID: join.ClusterUID, Version: join.Version})
-	return agent.Joined{Agent: a.ID, Engine: a.Engine, ExpiresAt: a.ExpiresAt, Time: time.Now()}, err
+func (r registrar) Join(ctx context.Context, _ agent.PrivateKeys, join agent.Join) (agent.Joined,
+	error) {
+	a, err := r.store.JoinAgent(ctx, join.Token, fleet.AgentJoin{
+		Keys: join.Keys, ClusterUID: join.ClusterUID, Version: join.Version})
+	return agent.Joined{Agent: a.ID, Engine: a.Engine, ExpiresAt: a.ExpiresAt, Time: time.Now()},
+		err
 }
 
 // cell is an edge.Cell in memory.

@@ -24,7 +24,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// ground is what every figure stands on: a PostgreSQL that writes through, and a certificate for 127.0.0.1.
+// ground is what every figure stands on: a PostgreSQL that writes through, and a certificate for
+// 127.0.0.1.
 type ground struct {
 	dir       string
 	postgres  *stack.Postgres
@@ -65,8 +66,11 @@ func (g *ground) certify() error {
 	if err != nil {
 		return err
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "hub"}, NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{
+		CommonName: "hub"}, NotBefore: time.Now().Add(-time.Minute),
+		NotAfter:    time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		return err
@@ -77,7 +81,9 @@ func (g *ground) certify() error {
 	}
 	g.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	g.cert, g.key = filepath.Join(g.dir, "hub.crt"), filepath.Join(g.dir, "hub.key")
-	return errors.Join(os.WriteFile(g.cert, g.ca, 0o600), os.WriteFile(g.key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}), 0o600))
+	return errors.Join(os.WriteFile(g.cert, g.ca, 0o600),
+		os.WriteFile(g.key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}),
+			0o600))
 }
 
 // hubProcess is a hub that runs.
@@ -112,7 +118,8 @@ func (g *ground) startHub(ctx context.Context, c hubConfig) (_ *hubProcess, err 
 	if err != nil {
 		return nil, err
 	}
-	p, err := stack.StartProcess(stack.Command{Name: "hub", Path: self, Args: []string{"hub", file}, Log: strings.TrimSuffix(file, ".json") + ".log"})
+	p, err := stack.StartProcess(stack.Command{Name: "hub", Path: self, Args: []string{"hub", file},
+		Log: strings.TrimSuffix(file, ".json") + ".log"})
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,8 @@ import (
 	"argosy.dev/argosy/test/bench/report"
 )
 
-// herd measures what happens when a hub dies with many agents on it and comes back: all connect at once, and none has an access token that counts.
+// herd measures what happens when a hub dies with many agents on it and comes back: all connect at
+// once, and none has an access token that counts.
 func herd(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	m, err := newMirror(ctx, g.postgres, "herd", "argocd", o.herd)
 	if err != nil {
@@ -33,7 +34,8 @@ func herd(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	begun := time.Now()
 	c.connect(ctx)
 	defer c.stop()
-	if err := c.settled(ctx, begun, patience+time.Duration(o.herd)*30*time.Millisecond); err != nil {
+	if err := c.settled(ctx, begun,
+		patience+time.Duration(o.herd)*30*time.Millisecond); err != nil {
 		return nil, err
 	}
 	begun = time.Now()
@@ -43,8 +45,10 @@ func herd(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	return c.stampede(ctx, h, o, begun)
 }
 
-// replace ends a hub the hard way, drops all access tokens as an outage of five minutes would, and starts another in its place.
-func (g *ground) replace(ctx context.Context, m *mirror, old *hubProcess, rate int) (*hubProcess, error) {
+// replace ends a hub the hard way, drops all access tokens as an outage of five minutes would, and
+// starts another in its place.
+func (g *ground) replace(ctx context.Context, m *mirror, old *hubProcess, rate int) (*hubProcess,
+	error) {
 	old.Kill()
 	conn, err := pgx.Connect(ctx, m.url)
 	if err != nil {
@@ -54,7 +58,8 @@ func (g *ground) replace(ctx context.Context, m *mirror, old *hubProcess, rate i
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
 		return old, err
 	}
-	h, err := g.startHub(ctx, hubConfig{Database: m.url, Address: old.Address, OpenRate: rate, TokenRate: 2 * rate})
+	h, err := g.startHub(ctx, hubConfig{Database: m.url, Address: old.Address, OpenRate: rate,
+		TokenRate: 2 * rate})
 	if err != nil {
 		return old, err
 	}
@@ -68,8 +73,10 @@ type second struct {
 	waiting            float64
 }
 
-// stampede follows the return of all. They begin to while the hub is still starting, so what counts as back is what came since the last one's end.
-func (c *crowd) stampede(ctx context.Context, h *hubProcess, o options, begun time.Time) (*report.Figure, error) {
+// stampede follows the return of all. They begin to while the hub is still starting, so what counts
+// as back is what came since the last one's end.
+func (c *crowd) stampede(ctx context.Context, h *hubProcess, o options,
+	begun time.Time) (*report.Figure, error) {
 	say("%d agents come back at once to a hub that opens %d sessions a second", o.herd, o.rate)
 	var looks []second
 	ctx, cancel := context.WithTimeout(ctx, patience+time.Duration(o.herd/o.rate)*3*time.Second)
@@ -100,10 +107,12 @@ func (h *hubProcess) look(ctx context.Context) (second, error) {
 		return second{}, err
 	}
 	asked, err := h.statements(ctx)
-	return second{time.Now(), now["argosy_agent_streams_total"], float64(sum(asked)), now["argosy_agent_openings_waiting"]}, err
+	return second{time.Now(), now["argosy_agent_streams_total"], float64(sum(asked)),
+		now["argosy_agent_openings_waiting"]}, err
 }
 
-func (c *crowd) herdFigure(ctx context.Context, h *hubProcess, o options, begun time.Time, looks []second) (*report.Figure, error) {
+func (c *crowd) herdFigure(ctx context.Context, h *hubProcess, o options, begun time.Time,
+	looks []second) (*report.Figure, error) {
 	memory, err := observe.Memory(h.PID())
 	if err != nil {
 		return nil, err
@@ -126,19 +135,34 @@ func (c *crowd) herdFigure(ctx context.Context, h *hubProcess, o options, begun 
 	}
 	n := float64(o.herd)
 	opened, asked := busiest(looks)
-	f := &report.Figure{Name: "agents-herd", Title: fmt.Sprintf("%d agents come back at once to a hub that opens %d sessions a second", o.herd, o.rate)}
-	f.Add(report.Line{Name: "agents that are back", Ours: report.Sample{float64(back)}, Goal: n, Exact: true})
-	f.Add(report.Against("until the last is back", "s", report.Sample{slices.Max(took)}, report.Sample{n / float64(o.rate)}, 1.5))
+	f := &report.Figure{Name: "agents-herd",
+		Title: fmt.Sprintf("%d agents come back at once to a hub that opens %d sessions a second",
+			o.herd, o.rate)}
+	f.Add(report.Line{Name: "agents that are back", Ours: report.Sample{float64(back)}, Goal: n,
+		Exact: true})
+	f.Add(report.Against("until the last is back", "s", report.Sample{slices.Max(took)},
+		report.Sample{n / float64(o.rate)}, 1.5))
 	f.Add(report.Line{Name: "  half of them", Unit: "s", Ours: report.Sample{took.Median()}})
-	f.Add(report.Line{Name: "sessions opened a second", Ours: report.Sample{n / slices.Max(took)}, Goal: float64(o.rate)})
+	f.Add(report.Line{Name: "sessions opened a second", Ours: report.Sample{n / slices.Max(took)},
+		Goal: float64(o.rate)})
 	f.Add(report.Line{Name: "  most", Ours: report.Sample{opened}})
 	f.Add(report.Line{Name: "statements a second, most", Ours: report.Sample{asked}})
-	f.Add(report.Line{Name: "statements an agent", Ours: report.Sample{looks[len(looks)-1].statements / n}})
-	f.Add(report.Line{Name: "sent away for a while, an agent", Ours: report.Sample{said[`argosy_agent_refusals_total{code="busy"}`] / n}})
-	f.Add(report.Line{Name: "RSS of the hub, peak", Unit: "MiB", Ours: report.Sample{memory.Peak / 1024}})
-	f.Add(report.Line{Name: "CPU of the hub, an agent", Unit: "ms", Ours: report.Sample{cpu.Seconds() * 1000 / n}})
-	f.Note("floor: as long as so many sessions take at that rate. The last hub was killed, and every access token dropped with it: each agent signs in, proves itself and opens its stream, where the last one ended")
-	f.Note("most: over any five seconds, as they were done. They are let in at that rate; what waits for a processor then, while both ends of %d TLS connections begin on this machine, is done together", o.herd)
+	f.Add(report.Line{Name: "statements an agent", Ours: report.Sample{
+		looks[len(looks)-1].statements / n}})
+	f.Add(report.Line{Name: "sent away for a while, an agent", Ours: report.Sample{
+		said[`argosy_agent_refusals_total{code="busy"}`] / n}})
+	f.Add(report.Line{Name: "RSS of the hub, peak", Unit: "MiB", Ours: report.Sample{
+		memory.Peak / 1024}})
+	f.Add(report.Line{Name: "CPU of the hub, an agent", Unit: "ms", Ours: report.Sample{
+		cpu.Seconds() * 1000 / n}})
+	f.Note(
+		"floor: as long as so many sessions take at that rate. The last hub was killed, and " +
+			"every access token dropped with it: each agent signs in, proves itself and opens " +
+			"its stream, where the last one ended")
+	f.Note(
+		"most: over any five seconds, as they were done. They are let in at that rate; what "+
+			"waits for a processor then, while both ends of %d TLS connections begin on this "+
+			"machine, is done together", o.herd)
 	return f, connected(ctx, h, o.herd)
 }
 
@@ -147,7 +171,8 @@ func busiest(looks []second) (opened, statements float64) {
 	for i, a := range looks {
 		for _, b := range looks[i+1:] {
 			if over := b.at.Sub(a.at).Seconds(); over >= 5 {
-				opened, statements = max(opened, (b.opened-a.opened)/over), max(statements, (b.statements-a.statements)/over)
+				opened, statements = max(opened, (b.opened-a.opened)/over),
+					max(statements, (b.statements-a.statements)/over)
 				break
 			}
 		}

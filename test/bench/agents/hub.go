@@ -60,8 +60,10 @@ func runHub(file string) error {
 	}
 	defer store.Close()
 	stops, registry := reconciler.NewStopBoard(), prometheus.NewRegistry()
-	h, err := hub.New(hub.Config{Store: store, Secrets: &secrets.Resolver{}, Stops: stops, PublicURL: c.Public, Replica: "bench/" + strconv.Itoa(os.Getpid()),
-		Version: "bench", Limits: hub.Limits{OpenRate: c.OpenRate, TokenRate: c.TokenRate}, Log: log, Metrics: hub.NewMetrics(registry)})
+	h, err := hub.New(hub.Config{Store: store, Secrets: &secrets.Resolver{}, Stops: stops,
+		PublicURL: c.Public, Replica: "bench/" + strconv.Itoa(os.Getpid()),
+		Version: "bench", Limits: hub.Limits{OpenRate: c.OpenRate, TokenRate: c.TokenRate},
+		Log: log, Metrics: hub.NewMetrics(registry)})
 	if err != nil {
 		return err
 	}
@@ -71,10 +73,12 @@ func runHub(file string) error {
 }
 
 // serve answers agents as `argosy serve` does with listen.certFile, until ctx ends.
-func serve(ctx context.Context, c hubConfig, h *hub.Hub, log *slog.Logger, control http.Handler, parts ...func(context.Context)) error {
+func serve(ctx context.Context, c hubConfig, h *hub.Hub, log *slog.Logger, control http.Handler,
+	parts ...func(context.Context)) error {
 	mux := http.NewServeMux()
 	h.Register(mux)
-	front, back := api.HTTP(mux, log), &http.Server{Handler: control, ReadHeaderTimeout: time.Second}
+	front, back := api.HTTP(mux, log), &http.Server{
+		Handler: control, ReadHeaderTimeout: time.Second}
 	front.Addr, back.Addr, front.ConnContext = c.Address, c.Control, hub.ConnContext
 	var all sync.WaitGroup
 	ended := make(chan error, 2)
@@ -93,18 +97,23 @@ func serve(ctx context.Context, c hubConfig, h *hub.Hub, log *slog.Logger, contr
 	return err
 }
 
-// tell answers who measures: metrics, statements by their text, a thorough garbage collection, and profiles.
+// tell answers who measures: metrics, statements by their text, a thorough garbage collection, and
+// profiles.
 func tell(registry *prometheus.Registry, count *statements) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/statements", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(count.all()) }) // who asks notices
+	// who asks notices
+	mux.HandleFunc("/statements", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(count.all())
+	})
 	mux.HandleFunc("/gc", func(w http.ResponseWriter, _ *http.Request) {
 		runtime.GC() // what has a finalizer goes with the second
 		runtime.GC()
 		debug.FreeOSMemory()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		fmt.Fprintf(w, "heap %d\nstacks %d\ngoroutines %d\n", m.HeapInuse, m.StackInuse, runtime.NumGoroutine())
+		fmt.Fprintf(w, "heap %d\nstacks %d\ngoroutines %d\n", m.HeapInuse, m.StackInuse,
+			runtime.NumGoroutine())
 	})
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -130,7 +139,8 @@ func (s *statements) all() map[string]int {
 }
 
 // TraceQueryStart implements pgx.QueryTracer.
-func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn,
+	data pgx.TraceQueryStartData) context.Context {
 	s.count(data.SQL)
 	return ctx
 }
@@ -139,7 +149,8 @@ func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.
 func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // TraceBatchStart implements pgx.BatchTracer.
-func (*statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (*statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn,
+	_ pgx.TraceBatchStartData) context.Context {
 	return ctx
 }
 

@@ -39,7 +39,8 @@ func idle(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	begun := time.Now()
 	c.connect(ctx)
 	defer c.stop()
-	if err := c.settled(ctx, begun, patience+time.Duration(o.idle)*20*time.Millisecond); err != nil {
+	if err := c.settled(ctx, begun,
+		patience+time.Duration(o.idle)*20*time.Millisecond); err != nil {
 		return nil, err
 	}
 	raw, err := observe.Memory(h.PID())
@@ -51,13 +52,15 @@ func idle(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 		return nil, err
 	}
 	f := idleFigure(o, alone, busy, before, after)
-	f.Add(report.Line{Name: "  as it stood before collection", Unit: "KiB", Ours: report.Sample{(raw.Now - before.rss) / float64(o.idle)}})
+	f.Add(report.Line{Name: "  as it stood before collection", Unit: "KiB", Ours: report.Sample{
+		(raw.Now - before.rss) / float64(o.idle)}})
 	return f, connected(ctx, h, o.idle)
 }
 
 // idleFigure is about what was counted with nobody there and with all.
 func idleFigure(o options, alone, busy map[string]int, before, after size) *report.Figure {
-	f := &report.Figure{Name: "agents-idle", Title: fmt.Sprintf("%d idle agents on one hub", o.idle)}
+	f := &report.Figure{Name: "agents-idle", Title: fmt.Sprintf("%d idle agents on one hub",
+		o.idle)}
 	n := float64(o.idle)
 	added := 0
 	for text, times := range busy {
@@ -66,16 +69,26 @@ func idleFigure(o options, alone, busy map[string]int, before, after size) *repo
 		}
 	}
 	per := func(a, b float64) report.Sample { return report.Sample{(a - b) / n} }
-	f.Add(report.Line{Name: "statements of other kinds", Ours: report.Sample{float64(added)}, Exact: true})
-	f.Add(report.Against("statements in all", "", report.Sample{float64(sum(busy))}, report.Sample{float64(sum(alone))}, 1.1))
-	f.Add(report.Line{Name: "RSS an agent", Unit: "KiB", Ours: per(after.rss, before.rss), Goal: 100})
+	f.Add(report.Line{Name: "statements of other kinds", Ours: report.Sample{float64(added)},
+		Exact: true})
+	f.Add(report.Against("statements in all", "", report.Sample{float64(sum(busy))}, report.Sample{
+		float64(sum(alone))}, 1.1))
+	f.Add(report.Line{Name: "RSS an agent", Unit: "KiB", Ours: per(after.rss, before.rss),
+		Goal: 100})
 	f.Add(report.Line{Name: "  of it heap", Unit: "KiB", Ours: per(after.heap, before.heap)})
 	f.Add(report.Line{Name: "  of it stacks", Unit: "KiB", Ours: per(after.stacks, before.stacks)})
 	f.Add(report.Line{Name: "goroutines an agent", Ours: per(after.goroutines, before.goroutines)})
 	f.Add(report.Line{Name: "open files an agent", Ours: per(after.files, before.files)})
-	f.Add(report.Line{Name: "RSS of the hub, nobody connected", Unit: "MiB", Ours: report.Sample{before.rss / 1024}})
-	f.Note("statements: what the hub sent to PostgreSQL in %s. Of other kinds: whose text is not among those of a hub with nobody connected, which looks for news every 2 s, at the stops every second, and says every 10 s that it lives. Floor: those of that hub, give or take one at the edges", o.window)
-	f.Note("memory: resident set after a collection that gives everything back, before and after; TLS and HTTP/2 end at the hub, one connection an agent")
+	f.Add(report.Line{Name: "RSS of the hub, nobody connected", Unit: "MiB", Ours: report.Sample{
+		before.rss / 1024}})
+	f.Note(
+		"statements: what the hub sent to PostgreSQL in %s. Of other kinds: whose text is not "+
+			"among those of a hub with nobody connected, which looks for news every 2 s, at the "+
+			"stops every second, and says every 10 s that it lives. Floor: those of that hub, "+
+			"give or take one at the edges", o.window)
+	f.Note(
+		"memory: resident set after a collection that gives everything back, before and after; " +
+			"TLS and HTTP/2 end at the hub, one connection an agent")
 	return f
 }
 
@@ -96,13 +109,15 @@ func warm(ctx context.Context, g *ground, m *mirror, h *hubProcess) error {
 func connected(ctx context.Context, h *hubProcess, n int) error {
 	now, err := h.metrics(ctx)
 	if err == nil && now["argosy_agent_connected"] != float64(n) {
-		err = fmt.Errorf("void: %.0f agents are connected, not %d", now["argosy_agent_connected"], n)
+		err = fmt.Errorf("void: %.0f agents are connected, not %d", now["argosy_agent_connected"],
+			n)
 	}
 	return err
 }
 
 // quietly counts the statements of a time in which nothing happens, and weighs the hub.
-func quietly(ctx context.Context, h *hubProcess, window time.Duration, what string) (map[string]int, size, error) {
+func quietly(ctx context.Context, h *hubProcess, window time.Duration, what string) (map[string]int,
+	size, error) {
 	say("%s: %s of nothing", what, window)
 	pause(ctx, time.Second) // what the last of them has asked for is over
 	before, err := h.statements(ctx)

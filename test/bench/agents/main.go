@@ -1,16 +1,20 @@
-// Command agents measures pull mode: what agents cost the hub while nothing happens, how long a change takes to reach one of them, how fast
-// one of them applies many, what coming back after an absence costs, and what happens when all come back at once. `make bench-agents` runs it.
+// Command agents measures pull mode: what agents cost the hub while nothing happens, how long a
+// change takes to reach one of them, how fast one of them applies many, what coming back after an
+// absence costs, and what happens when all come back at once. `make bench-agents` runs it.
 //
 //	bench-agents                   everything, full size: some eight minutes
 //	bench-agents -small            everything, a hundredth of it: two minutes
 //	bench-agents -only idle,change some of: idle, change, storm, missed, herd
 //
-// The hub is a process of its own (this program, called with "hub"): the handlers, the store, the board of stops and the HTTP server that
-// `argosy serve` puts together, and nothing else of it, so that every statement that the database sees from it is for agents. It ends TLS
-// itself. The agents are the agent's own client and follower, thousands of them in this process, each with a key, a connection and a
-// stream of its own; where changes are applied it is the whole agent, on a real API server. PostgreSQL writes through to the disk.
+// The hub is a process of its own (this program, called with "hub"): the handlers, the store, the
+// board of stops and the HTTP server that `argosy serve` puts together, and nothing else of it, so
+// that every statement that the database sees from it is for agents. It ends TLS itself. The agents
+// are the agent's own client and follower, thousands of them in this process, each with a key, a
+// connection and a stream of its own; where changes are applied it is the whole agent, on a real
+// API server. PostgreSQL writes through to the disk.
 //
-// Nothing fails for being slow. A run fails when its results are void, because an agent does not hold what the database says.
+// Nothing fails for being slow. A run fails when its results are void, because an agent does not
+// hold what the database says.
 package main
 
 import (
@@ -42,8 +46,10 @@ type options struct {
 }
 
 var (
-	full  = options{idle: 1000, window: time.Minute, changes: 300, storm: 2000, rows: 10_000, herd: 10_000, rate: 100, blocks: 5}
-	small = options{idle: 100, window: 10 * time.Second, changes: 60, storm: 100, rows: 1000, herd: 300, rate: 20, blocks: 3}
+	full = options{idle: 1000, window: time.Minute, changes: 300, storm: 2000, rows: 10_000,
+		herd: 10_000, rate: 100, blocks: 5}
+	small = options{idle: 100, window: 10 * time.Second, changes: 60, storm: 100, rows: 1000,
+		herd: 300, rate: 20, blocks: 3}
 )
 
 func main() {
@@ -93,7 +99,8 @@ func run(ctx context.Context, g *ground, o options, only []string) error {
 	var errs []error
 	for _, name := range only {
 		if all[name] == nil {
-			return fmt.Errorf("-only: %q is not measured; idle, change, storm, missed and herd are", name)
+			return fmt.Errorf("-only: %q is not measured; idle, change, storm, missed and herd are",
+				name)
 		}
 		begun := time.Now()
 		figure, err := all[name](ctx, g, o)
@@ -112,7 +119,8 @@ func run(ctx context.Context, g *ground, o options, only []string) error {
 	return errors.Join(errs...)
 }
 
-// enoughFiles is what ten thousand connections need in the process at either end, while they are opened anew too.
+// enoughFiles is what ten thousand connections need in the process at either end, while they are
+// opened anew too.
 const enoughFiles = 24_000
 
 // raiseFiles lets this process and its children open so many files.

@@ -11,7 +11,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// mirror is a database with environments whose clusters have agents, and the one who records changes in it.
+// mirror is a database with environments whose clusters have agents, and the one who records
+// changes in it.
 type mirror struct {
 	url       string
 	store     *postgres.Store
@@ -23,7 +24,8 @@ type mirror struct {
 const perTenant = 100 // environments
 
 // newMirror has n environments with one Application each.
-func newMirror(ctx context.Context, p *stack.Postgres, name, namespace string, n int) (_ *mirror, err error) {
+func newMirror(ctx context.Context, p *stack.Postgres, name, namespace string, n int) (_ *mirror,
+	err error) {
 	m := &mirror{namespace: namespace}
 	if m.url, err = p.NewDatabase(ctx, name); err != nil {
 		return nil, err
@@ -31,11 +33,13 @@ func newMirror(ctx context.Context, p *stack.Postgres, name, namespace string, n
 	if _, err := postgres.Migrate(ctx, m.url); err != nil {
 		return nil, err
 	}
-	if m.store, err = postgres.Open(ctx, m.url, postgres.Options{Connections: postgres.Connections{Workers: 16}, Application: "bench"}); err != nil {
+	if m.store, err = postgres.Open(ctx, m.url, postgres.Options{Connections: postgres.Connections{
+		Workers: 16}, Application: "bench"}); err != nil {
 		return nil, err
 	}
 	var ok bool
-	if m.lease, ok, err = m.store.Acquire(ctx, "reconciler", "bench", time.Hour); err != nil || !ok {
+	if m.lease, ok, err = m.store.Acquire(ctx, "reconciler", "bench", time.Hour); err != nil ||
+		!ok {
 		return nil, fmt.Errorf("lease: %v, %w", ok, err)
 	}
 	go m.confirm(ctx)
@@ -70,12 +74,20 @@ func (m *mirror) declare(ctx context.Context, n int) error {
 	for i := range n {
 		id := environment(i)
 		if i%perTenant == 0 {
-			declared = append(declared, fleet.Declaration{Key: fleet.Key{Kind: fleet.KindTenant, Name: string(id.Tenant)}, Path: "fleet/tenants/" + string(id.Tenant) + ".yaml", Blob: "1",
-				Tenant: &fleet.TenantSpec{Owners: []string{"group:" + string(id.Tenant)}, Quota: fleet.Quota{Environments: perTenant, Deployments: 100_000, Applications: 100_000}}})
+			declared = append(declared, fleet.Declaration{
+				Key:  fleet.Key{Kind: fleet.KindTenant, Name: string(id.Tenant)},
+				Path: "fleet/tenants/" + string(id.Tenant) + ".yaml", Blob: "1",
+				Tenant: &fleet.TenantSpec{Owners: []string{"group:" + string(id.Tenant)},
+					Quota: fleet.Quota{Environments: perTenant, Deployments: 100_000,
+						Applications: 100_000}}})
 		}
-		declared = append(declared, fleet.Declaration{Key: fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: id.Tenant, Name: string(id.Name)},
-			Path: "tenants/" + string(id.Tenant) + "/environments/" + string(id.Name) + ".yaml", Blob: "1",
-			Environment: &fleet.EnvironmentSpec{Region: "eu", Namespaces: []string{"apps"}, Agent: &fleet.AgentSpec{ArgoCDNamespace: m.namespace}}})
+		declared = append(declared, fleet.Declaration{
+			Key: fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: id.Tenant,
+				Name: string(id.Name)},
+			Path: "tenants/" + string(id.Tenant) + "/environments/" + string(id.Name) + ".yaml",
+			Blob: "1",
+			Environment: &fleet.EnvironmentSpec{Region: "eu", Namespaces: []string{"apps"},
+				Agent: &fleet.AgentSpec{ArgoCDNamespace: m.namespace}}})
 		row, err := m.application(id, 0, first)
 		if err != nil {
 			return err
@@ -87,7 +99,8 @@ func (m *mirror) declare(ctx context.Context, n int) error {
 
 // environment is the i-th.
 func environment(i int) fleet.EnvironmentID {
-	return fleet.EnvironmentID{Tenant: fleet.TenantName(fmt.Sprintf("t-%04d", i/perTenant)), Name: fleet.EnvironmentName(fmt.Sprintf("e-%02d", i%perTenant))}
+	return fleet.EnvironmentID{Tenant: fleet.TenantName(fmt.Sprintf("t-%04d", i/perTenant)),
+		Name: fleet.EnvironmentName(fmt.Sprintf("e-%02d", i%perTenant))}
 }
 
 // record commits a revision and says "look", as the loop does.
@@ -100,7 +113,8 @@ func (m *mirror) record(ctx context.Context, fill func(*fleet.Record)) error {
 
 func (m *mirror) commit(ctx context.Context, fill func(*fleet.Record)) error {
 	m.revisions++
-	r := fleet.Record{Revision: revision(m.revisions), PlanHash: fmt.Sprint(m.revisions), Author: "Ann <ann@example.com>", Subject: "a change", CommittedAt: time.Now()}
+	r := fleet.Record{Revision: revision(m.revisions), PlanHash: fmt.Sprint(m.revisions),
+		Author: "Ann <ann@example.com>", Subject: "a change", CommittedAt: time.Now()}
 	if m.revisions > 1 {
 		r.Base = revision(m.revisions - 1)
 	}
@@ -115,22 +129,33 @@ const first = "v1.0.0" // the release that everything begins with
 
 // application is an environment's d-th, as the control plane renders it: some 900 bytes.
 func (m *mirror) application(in fleet.EnvironmentID, d int, release string) (fleet.Row, error) {
-	id := fleet.ApplicationID{Tenant: in.Tenant, Environment: in.Name, Deployment: fleet.DeploymentName(fmt.Sprintf("svc-%06d", d))}
+	id := fleet.ApplicationID{Tenant: in.Tenant, Environment: in.Name,
+		Deployment: fleet.DeploymentName(fmt.Sprintf("svc-%06d", d))}
 	base := "https://git.example.com/" + string(id.Tenant) + "/" + string(id.Deployment)
-	image := "registry.example.com/" + string(id.Tenant) + "/" + string(id.Deployment) + ":" + release
-	o := fleet.Object{Key: fleet.ObjectKey{Engine: fleet.AgentEngine(in), Kind: fleet.ObjectApplication, Name: fleet.ApplicationName(id)},
-		Application: &fleet.Application{ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(id.Tenant),
-			Source:      fleet.Source{RepoURL: base, Path: "overlays/production", TargetRevision: release, Kustomize: &fleet.KustomizeSource{Images: []string{image}}},
-			Destination: fleet.Destination{Server: fleet.InClusterServer, Namespace: "apps"},
-			Sync:        fleet.Sync{Automated: true, Prune: true, SelfHeal: true}, DeletionPolicy: fleet.DeletionDelete}}
+	image := "registry.example.com/" + string(id.Tenant) + "/" + string(id.Deployment) + ":" +
+		release
+	o := fleet.Object{
+		Key: fleet.ObjectKey{Engine: fleet.AgentEngine(in), Kind: fleet.ObjectApplication,
+			Name: fleet.ApplicationName(id)},
+		Application: &fleet.Application{ID: id, Name: fleet.ApplicationName(id),
+			Project: fleet.ProjectName(id.Tenant),
+			Source: fleet.Source{RepoURL: base, Path: "overlays/production",
+				TargetRevision: release, Kustomize: &fleet.KustomizeSource{
+					Images: []string{image}}},
+			Destination:    fleet.Destination{Server: fleet.InClusterServer, Namespace: "apps"},
+			Sync:           fleet.Sync{Automated: true, Prune: true, SelfHeal: true},
+			DeletionPolicy: fleet.DeletionDelete}}
 	manifest, err := argocd.Renderer{}.Render(m.engine(), o)
-	return fleet.Row{Key: o.Key, Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment, Deletion: fleet.DeletionDelete, Manifest: manifest}, err
+	return fleet.Row{Key: o.Key, Tenant: id.Tenant, Environment: id.Environment,
+		Deployment: id.Deployment, Deletion: fleet.DeletionDelete, Manifest: manifest}, err
 }
 
 // project is what an environment's Applications belong to.
 func (m *mirror) project(in fleet.EnvironmentID) (fleet.Row, error) {
-	o := fleet.Object{Key: fleet.ObjectKey{Engine: fleet.AgentEngine(in), Kind: fleet.ObjectProject, Name: fleet.ProjectName(in.Tenant)},
-		Project: &fleet.Project{Tenant: in.Tenant, Name: fleet.ProjectName(in.Tenant), SourceRepos: []string{"https://git.example.com/" + string(in.Tenant) + "/svc-000000"},
+	o := fleet.Object{Key: fleet.ObjectKey{Engine: fleet.AgentEngine(in), Kind: fleet.ObjectProject,
+		Name: fleet.ProjectName(in.Tenant)},
+		Project: &fleet.Project{Tenant: in.Tenant, Name: fleet.ProjectName(in.Tenant),
+			SourceRepos:  []string{"https://git.example.com/" + string(in.Tenant) + "/svc-000000"},
 			Destinations: []fleet.Destination{{Server: fleet.InClusterServer, Namespace: "apps"}}}}
 	manifest, err := argocd.Renderer{}.Render(m.engine(), o)
 	return fleet.Row{Key: o.Key, Tenant: in.Tenant, Manifest: manifest}, err
@@ -141,7 +166,8 @@ func (m *mirror) engine() fleet.EngineSpec {
 }
 
 // release changes an environment's Applications from to until.
-func (m *mirror) release(ctx context.Context, in fleet.EnvironmentID, from, until int, release string) error {
+func (m *mirror) release(ctx context.Context, in fleet.EnvironmentID, from, until int,
+	release string) error {
 	rows := make([]fleet.Row, 0, until-from)
 	for d := from; d < until; d++ {
 		row, err := m.application(in, d, release)

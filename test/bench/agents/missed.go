@@ -85,25 +85,35 @@ func (r *returning) measure(ctx context.Context, o options) (*report.Figure, err
 }
 
 func missedFigure(o options, ks []int, of map[int][]back, whole back) *report.Figure {
-	f := &report.Figure{Name: "agents-missed", Title: fmt.Sprintf("An agent with %d rows comes back after k changes that it missed", o.rows)}
+	f := &report.Figure{Name: "agents-missed",
+		Title: fmt.Sprintf("An agent with %d rows comes back after k changes that it missed",
+			o.rows)}
 	var x, y []float64
 	for _, k := range ks {
 		name := fmt.Sprintf("k = %d: ", k)
 		sent := sample(of[k], func(b back) float64 { return b.bytes / 1024 })
-		f.Add(report.Line{Name: name + "rows sent", Ours: sample(of[k], func(b back) float64 { return b.rows }), Goal: float64(min(k, o.rows)), Exact: true})
+		f.Add(report.Line{Name: name + "rows sent", Ours: sample(of[k], func(b back) float64 {
+			return b.rows
+		}), Goal: float64(min(k, o.rows)), Exact: true})
 		f.Add(report.Line{Name: "  sent to the agent", Unit: "KiB", Ours: sent})
-		f.Add(report.Line{Name: "  statements", Ours: sample(of[k], func(b back) float64 { return b.statements })})
-		f.Add(report.Line{Name: "  until it is told all", Unit: "ms", Ours: sample(of[k], func(b back) float64 { return b.took })})
+		f.Add(report.Line{Name: "  statements", Ours: sample(of[k], func(b back) float64 {
+			return b.statements
+		})})
+		f.Add(report.Line{Name: "  until it is told all", Unit: "ms",
+			Ours: sample(of[k], func(b back) float64 { return b.took })})
 		if k > 0 {
 			x, y = append(x, float64(min(k, o.rows))), append(y, sent.Median())
 		}
 	}
 	slope, half := report.Slope(x, y)
 	f.Add(report.Line{Name: "slope of the bytes against k", Ours: report.Sample{slope}, Goal: 1.05})
-	f.Add(report.Line{Name: "everything, as at the first time", Unit: "KiB", Ours: report.Sample{whole.bytes / 1024}})
+	f.Add(report.Line{Name: "everything, as at the first time", Unit: "KiB", Ours: report.Sample{
+		whole.bytes / 1024}})
 	f.Add(report.Line{Name: "  rows", Ours: report.Sample{whole.rows}})
 	f.Note("the slope's 95 %% interval is +-%.2f, over k = 10, 100, 1000", half)
-	f.Note("bytes: what goes over the wire to the agent, TLS, HTTP/2 and the hello with them, until it holds all that it missed. The connection is the one that it had")
+	f.Note(
+		"bytes: what goes over the wire to the agent, TLS, HTTP/2 and the hello with them, " +
+			"until it holds all that it missed. The connection is the one that it had")
 	return f
 }
 
@@ -129,7 +139,8 @@ func (r *returning) after(ctx context.Context, k int) (back, error) {
 }
 
 // weigh holds what is sent against the meters.
-func (r *returning) weigh(ctx context.Context, read func(context.Context) (rows int, err error)) (b back, err error) {
+func (r *returning) weigh(ctx context.Context, read func(context.Context) (rows int,
+	err error)) (b back, err error) {
 	asked, err := r.hub.statements(ctx)
 	if err != nil {
 		return b, err
@@ -157,7 +168,8 @@ func (r *returning) readAll(ctx context.Context) (int, error) {
 	return n + len(s.Rows), err
 }
 
-// catchUp opens the stream where the last one ended, reads until the hub has said all that stood, and leaves.
+// catchUp opens the stream where the last one ended, reads until the hub has said all that stood,
+// and leaves.
 func (r *returning) catchUp(ctx context.Context) (rows int, err error) {
 	stream, err := r.client.Stream(ctx, r.epoch-1, r.cursor)
 	if err != nil {

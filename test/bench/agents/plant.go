@@ -30,7 +30,8 @@ const (
 	writesAtOnce    = 32 // as `argosy agent run`
 )
 
-// plant is a cluster with the kinds of an Argo CD that nobody runs, and the whole agent on it. Its way to the hub can be made long.
+// plant is a cluster with the kinds of an Argo CD that nobody runs, and the whole agent on it. Its
+// way to the hub can be made long.
 type plant struct {
 	cluster *stack.Cluster
 	outlet  *stack.Outlet
@@ -50,7 +51,8 @@ func newPlant(ctx context.Context, g *ground) (_ *plant, err error) {
 		}
 	}()
 	say("starting an API server")
-	if p.cluster, err = stack.StartCluster(ctx, stack.ClusterOptions{Name: "bench-agents"}); err != nil {
+	if p.cluster, err = stack.StartCluster(ctx, stack.ClusterOptions{
+		Name: "bench-agents"}); err != nil {
 		return nil, err
 	}
 	if err := p.furnish(ctx); err != nil {
@@ -66,14 +68,16 @@ func newPlant(ctx context.Context, g *ground) (_ *plant, err error) {
 	if p.outlet, err = open.Outlet("127.0.0.1:0", nil); err != nil {
 		return nil, err
 	}
-	if p.hub, err = g.startHub(ctx, hubConfig{Database: p.mirror.url, Public: "https://" + p.outlet.Address}); err != nil {
+	if p.hub, err = g.startHub(ctx, hubConfig{Database: p.mirror.url,
+		Public: "https://" + p.outlet.Address}); err != nil {
 		return nil, err
 	}
 	p.outlet.Add(p.hub.Address)
 	return p, p.employ(ctx, g)
 }
 
-// furnish makes the cluster look like one with an Argo CD, and gives the floor a namespace of its own.
+// furnish makes the cluster look like one with an Argo CD, and gives the floor a namespace of its
+// own.
 func (p *plant) furnish(ctx context.Context) error {
 	if err := p.cluster.InstallArgoCRDs(ctx, "3.2"); err != nil {
 		return err
@@ -88,29 +92,36 @@ func (p *plant) furnish(ctx context.Context) error {
 		return err
 	}
 	p.place = observe.Place{Server: server, Namespace: argocdNamespace}
-	named := func(name string) map[string]any { return map[string]any{"name": name, "namespace": argocdNamespace} }
+	named := func(name string) map[string]any {
+		return map[string]any{"name": name, "namespace": argocdNamespace}
+	}
 	return p.cluster.Apply(ctx,
-		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": named("argocd-cm"),
-			"data": map[string]any{"application.resourceTrackingMethod": "annotation"}}},
-		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": named("default"),
+		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": named("argocd-cm"),
+			"data":     map[string]any{"application.resourceTrackingMethod": "annotation"}}},
+		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "argoproj.io/v1alpha1",
+			"kind": "AppProject", "metadata": named("default"),
 			"spec": map[string]any{"sourceRepos": []any{}, "destinations": []any{}}}})
 }
 
-// employ joins the agent by a token in its Secret, as for a cluster that is set up by hand, and runs it.
+// employ joins the agent by a token in its Secret, as for a cluster that is set up by hand, and
+// runs it.
 func (p *plant) employ(ctx context.Context, g *ground) error {
 	_, token, err := p.mirror.store.CreateAgentToken(ctx, tokenOf(environment(0)), "")
 	if err != nil {
 		return err
 	}
 	secret := edge.SecretCell(p.cluster.Client(), agentNamespace, edge.Name)
-	if _, err := secret.Swap(ctx, map[string][]byte{edge.RegistrationToken: []byte(token)}, ""); err != nil {
+	if _, err := secret.Swap(ctx, map[string][]byte{edge.RegistrationToken: []byte(token)},
+		""); err != nil {
 		return err
 	}
 	log, err := os.Create(filepath.Join(g.dir, "agent.log"))
 	if err != nil {
 		return err
 	}
-	a, err := onsite.New(onsite.Config{Hub: p.hub.Public, Namespace: agentNamespace, ArgoCDNamespace: argocdNamespace, CA: g.ca, MaxDeletions: 20, InFlight: writesAtOnce,
+	a, err := onsite.New(onsite.Config{Hub: p.hub.Public, Namespace: agentNamespace,
+		ArgoCDNamespace: argocdNamespace, CA: g.ca, MaxDeletions: 20, InFlight: writesAtOnce,
 		Cluster: p.cluster.REST(), Version: "v1.0.0", Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		return err
@@ -146,7 +157,8 @@ func (p *plant) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// unknown counts the Applications of n of which the hub does not know that they are applied as their rows stand, and have a health if one is given.
+// unknown counts the Applications of n of which the hub does not know that they are applied as
+// their rows stand, and have a health if one is given.
 func (p *plant) unknown(ctx context.Context, n int, health string) (int, error) {
 	var known int
 	err := p.conn.QueryRow(ctx, `
@@ -156,7 +168,8 @@ func (p *plant) unknown(ctx context.Context, n int, health string) (int, error) 
 }
 
 // told waits until the hub knows of all of them, and counts those of which it still does not then.
-func (p *plant) told(ctx context.Context, n int, health string, limit time.Duration) (missing int, err error) {
+func (p *plant) told(ctx context.Context, n int, health string, limit time.Duration) (missing int,
+	err error) {
 	late := time.Now().Add(limit)
 	for {
 		missing, err = p.unknown(ctx, n, health)
@@ -171,8 +184,11 @@ func (p *plant) told(ctx context.Context, n int, health string, limit time.Durat
 
 // setHealth writes an Application's status, as Argo CD's controller does.
 func (p *plant) setHealth(ctx context.Context, name, health string) error {
-	body := fmt.Appendf(nil, `{"status":{"sync":{"status":"Synced"},"health":{"status":%q}}}`, health)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, p.place.Server.Base+observe.Collection(argocdNamespace, "applications")+"/"+name, bytes.NewReader(body))
+	body := fmt.Appendf(nil, `{"status":{"sync":{"status":"Synced"},"health":{"status":%q}}}`,
+		health)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPatch,
+		p.place.Server.Base+observe.Collection(argocdNamespace, "applications")+"/"+name,
+		bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -194,5 +210,6 @@ func (p *plant) setHealth(ctx context.Context, name, health string) error {
 // name is the d-th Application's.
 func name(d int) string {
 	in := environment(0)
-	return fleet.ApplicationName(fleet.ApplicationID{Tenant: in.Tenant, Environment: in.Name, Deployment: fleet.DeploymentName(fmt.Sprintf("svc-%06d", d))})
+	return fleet.ApplicationName(fleet.ApplicationID{Tenant: in.Tenant, Environment: in.Name,
+		Deployment: fleet.DeploymentName(fmt.Sprintf("svc-%06d", d))})
 }

@@ -21,7 +21,8 @@ const (
 	gusts       = 5                      // changes of every object in the storm over a long way
 )
 
-// storm measures how fast one agent applies changes of all its objects, and shows that no last state is lost when the hub is far away.
+// storm measures how fast one agent applies changes of all its objects, and shows that no last
+// state is lost when the hub is far away.
 func storm(ctx context.Context, g *ground, o options) (_ *report.Figure, err error) {
 	p, err := newPlant(ctx, g)
 	if err != nil {
@@ -30,7 +31,9 @@ func storm(ctx context.Context, g *ground, o options) (_ *report.Figure, err err
 	defer func() { err = errors.Join(err, p.stop(context.WithoutCancel(ctx))) }()
 	s := &weather{plant: p, n: o.storm, watch: observe.StartWatch(ctx, p.place)}
 	defer s.watch.Stop()
-	f := &report.Figure{Name: "agents-storm", Title: fmt.Sprintf("%d changes through one stream, applied by one agent to an API server", o.storm)}
+	f := &report.Figure{Name: "agents-storm",
+		Title: fmt.Sprintf("%d changes through one stream, applied by one agent to an API server",
+			o.storm)}
 	if err := s.create(ctx, f); err != nil {
 		return nil, err
 	}
@@ -40,9 +43,15 @@ func storm(ctx context.Context, g *ground, o options) (_ *report.Figure, err err
 	if err := s.faraway(ctx, f); err != nil {
 		return nil, err
 	}
-	f.Note("floor: server-side applies of the same changes by a plain loop, %d in flight; the agent has %d in flight. Until a watch has seen the last one", floorAtOnce, writesAtOnce)
+	f.Note(
+		"floor: server-side applies of the same changes by a plain loop, %d in flight; the "+
+			"agent has %d in flight. Until a watch has seen the last one", floorAtOnce,
+		writesAtOnce)
 	f.Note("known at the hub: every row is acknowledged as it stands, in the database")
-	f.Note("%s each way: all objects change %d times, faster than they can be applied, while their health changes on the cluster; then each object on the API server, its acknowledgement and its health in the database are held against the last that was written", farAway, gusts)
+	f.Note(
+		"%s each way: all objects change %d times, faster than they can be applied, while their "+
+			"health changes on the cluster; then each object on the API server, its "+
+			"acknowledgement and its health in the database are held against the last that was written", farAway, gusts)
 	return f, nil
 }
 
@@ -63,15 +72,17 @@ func (s *weather) limit() time.Duration { return patience + time.Duration(s.n)*p
 func (s *weather) await(ctx context.Context, namespace, release string) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit())
 	defer cancel()
-	return s.watch.Await(ctx, fmt.Sprintf("%d Applications at %s", s.n, release), func(at map[string]string) bool {
-		n := 0
-		for key, r := range at {
-			if r == release && len(key) > len(namespace) && key[:len(namespace)+1] == namespace+"/" {
-				n++
+	return s.watch.Await(ctx, fmt.Sprintf("%d Applications at %s", s.n, release),
+		func(at map[string]string) bool {
+			n := 0
+			for key, r := range at {
+				if r == release && len(key) > len(namespace) && key[:len(namespace)+1] == namespace+
+					"/" {
+					n++
+				}
 			}
-		}
-		return n == s.n
-	})
+			return n == s.n
+		})
 }
 
 // next changes everything once and does not wait.
@@ -88,7 +99,9 @@ func (s *weather) create(ctx context.Context, f *report.Figure) error {
 	if err != nil {
 		return err
 	}
-	if err := s.mirror.record(ctx, func(r *fleet.Record) { r.Rows = []fleet.Row{project} }); err != nil {
+	if err := s.mirror.record(ctx, func(r *fleet.Record) {
+		r.Rows = []fleet.Row{project}
+	}); err != nil {
 		return err
 	}
 	if _, err := s.await1(ctx); err != nil {
@@ -102,7 +115,8 @@ func (s *weather) create(ctx context.Context, f *report.Figure) error {
 	if err != nil {
 		return err
 	}
-	f.Add(report.Line{Name: "created, an Application", Unit: "ms", Ours: report.Sample{last.Sub(begun).Seconds() * 1000 / float64(s.n)}})
+	f.Add(report.Line{Name: "created, an Application", Unit: "ms", Ours: report.Sample{
+		last.Sub(begun).Seconds() * 1000 / float64(s.n)}})
 	if s.objects, err = floor.Capture(ctx, s.place); err != nil {
 		return err
 	}
@@ -135,7 +149,8 @@ func (s *weather) change(ctx context.Context, f *report.Figure, blocks int) erro
 			func() error {
 				begun := time.Now()
 				took, told, err := s.apply(ctx, begun)
-				ours, each, known = append(ours, took), append(each, took*1000/float64(s.n)), append(known, told)
+				ours, each, known = append(ours, took), append(each, took*1000/float64(s.n)),
+					append(known, told)
 				return err
 			},
 			func() error {
@@ -157,7 +172,8 @@ func (s *weather) change(ctx context.Context, f *report.Figure, blocks int) erro
 	return nil
 }
 
-// apply changes everything by the agent and says when it was applied and when the hub knew, in seconds.
+// apply changes everything by the agent and says when it was applied and when the hub knew, in
+// seconds.
 func (s *weather) apply(ctx context.Context, begun time.Time) (took, known float64, err error) {
 	if err := s.next(ctx); err != nil {
 		return 0, 0, err
@@ -178,7 +194,8 @@ func (s *weather) at(was, release string) []floor.Object {
 	var all []floor.Object
 	for _, o := range s.objects {
 		if o.Plural == "applications" {
-			all = append(all, floor.Object{Plural: o.Plural, Name: o.Name, Body: bytes.ReplaceAll(o.Body, []byte(was), []byte(release))})
+			all = append(all, floor.Object{Plural: o.Plural, Name: o.Name,
+				Body: bytes.ReplaceAll(o.Body, []byte(was), []byte(release))})
 		}
 	}
 	return all
@@ -207,12 +224,16 @@ func (s *weather) faraway(ctx context.Context, f *report.Figure) error {
 		return err
 	}
 	known := time.Since(begun)
-	if _, err := s.await(ctx, argocdNamespace, s.release); err != nil { // nothing older came after it
+	// nothing older came after it
+	if _, err := s.await(ctx, argocdNamespace, s.release); err != nil {
 		return fmt.Errorf("void: %w", err)
 	}
-	f.Add(report.Line{Name: fmt.Sprintf("%s each way: all at their last", farAway), Unit: "s", Ours: report.Sample{applied.Sub(begun).Seconds()}})
-	f.Add(report.Line{Name: "  known at the hub, with health", Unit: "s", Ours: report.Sample{known.Seconds()}})
-	f.Add(report.Line{Name: "  last states that were lost", Ours: report.Sample{float64(lost)}, Exact: true})
+	f.Add(report.Line{Name: fmt.Sprintf("%s each way: all at their last", farAway), Unit: "s",
+		Ours: report.Sample{applied.Sub(begun).Seconds()}})
+	f.Add(report.Line{Name: "  known at the hub, with health", Unit: "s", Ours: report.Sample{
+		known.Seconds()}})
+	f.Add(report.Line{Name: "  last states that were lost", Ours: report.Sample{float64(lost)},
+		Exact: true})
 	return nil
 }
 

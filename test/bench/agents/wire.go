@@ -14,7 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// wire is the floor of one change: what stands between a row's commit and its bytes at the other end of a TLS connection, by the plainest means.
+// wire is the floor of one change: what stands between a row's commit and its bytes at the other
+// end of a TLS connection, by the plainest means.
 type wire struct {
 	writer, listener *pgx.Conn
 	body             string
@@ -28,13 +29,15 @@ func newWire(ctx context.Context, g *ground, m *mirror) (_ *wire, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{body: string(row.Manifest.Body), arrived: make(chan time.Time, 1), errs: make(chan error, 2)}
+	w := &wire{body: string(row.Manifest.Body), arrived: make(chan time.Time, 1),
+		errs: make(chan error, 2)}
 	for _, conn := range []**pgx.Conn{&w.writer, &w.listener} {
 		if *conn, err = pgx.Connect(ctx, m.url); err != nil {
 			return nil, err
 		}
 	}
-	for _, sql := range []string{`CREATE TABLE wanted (name text PRIMARY KEY, body text NOT NULL)`, `INSERT INTO wanted VALUES ('a', '')`} {
+	for _, sql := range []string{`CREATE TABLE wanted (name text PRIMARY KEY, body text NOT NULL)`,
+		`INSERT INTO wanted VALUES ('a', '')`} {
 		if _, err := w.writer.Exec(ctx, sql); err != nil {
 			return nil, err
 		}
@@ -56,7 +59,8 @@ func (w *wire) connect(g *ground) error {
 	if err != nil {
 		return err
 	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair},
+		MinVersion: tls.VersionTLS13})
 	if err != nil {
 		return err
 	}
@@ -72,7 +76,8 @@ func (w *wire) connect(g *ground) error {
 	}()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(g.ca)
-	w.in, err = tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13})
+	w.in, err = tls.Dial("tcp", l.Addr().String(), &tls.Config{
+		RootCAs: roots, MinVersion: tls.VersionTLS13})
 	return errors.Join(err, <-accepted)
 }
 
@@ -83,7 +88,8 @@ func (w *wire) pass(ctx context.Context) error {
 			return err
 		}
 		var body string
-		if err := w.listener.QueryRow(ctx, `SELECT body FROM wanted WHERE name = 'a'`).Scan(&body); err != nil {
+		if err := w.listener.QueryRow(ctx, `SELECT body FROM wanted WHERE name = 'a'`).Scan(
+			&body); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintln(w.out, body); err != nil {
@@ -105,7 +111,8 @@ func (w *wire) read() error {
 // one changes the row.
 func (w *wire) one(ctx context.Context, n int) (time.Duration, error) {
 	body := strings.ReplaceAll(w.body, first, fmt.Sprintf("v2.0.%d", n))
-	if _, err := w.writer.Exec(ctx, `UPDATE wanted SET body = $1 WHERE name = 'a'`, body); err != nil {
+	if _, err := w.writer.Exec(ctx, `UPDATE wanted SET body = $1 WHERE name = 'a'`,
+		body); err != nil {
 		return 0, err
 	}
 	committed := time.Now()

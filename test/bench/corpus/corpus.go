@@ -1,8 +1,9 @@
-// Package corpus writes config repos of any size, and says what each file asks for in words of its own, so that what stands on an engine can
-// be held against what was asked for without the product's help.
+// Package corpus writes config repos of any size, and says what each file asks for in words of its
+// own, so that what stands on an engine can be held against what was asked for without the
+// product's help.
 //
-// A file of a deployment has 600 to 800 bytes, as a platform team's have. Deployment i is the same at every size: a repo of 10,000 files is
-// one of 1,000 with 9,000 more.
+// A file of a deployment has 600 to 800 bytes, as a platform team's have. Deployment i is the same
+// at every size: a repo of 10,000 files is one of 1,000 with 9,000 more.
 package corpus
 
 import (
@@ -48,8 +49,10 @@ func (c Corpus) Wanted(i int, release string) Wanted {
 	tenant, environment, engine := c.place(i)
 	name := fmt.Sprintf("svc-%06d", i)
 	return Wanted{
-		Namespace: c.Engines[engine].Namespace, Tenant: tenant, Environment: environment, Deployment: name,
-		RepoURL: "https://git.example.com/" + tenant + "/" + name, Path: "overlays/production", Revision: release,
+		Namespace: c.Engines[engine].Namespace, Tenant: tenant, Environment: environment,
+		Deployment: name,
+		RepoURL:    "https://git.example.com/" + tenant + "/" + name, Path: "overlays/production",
+		Revision: release,
 		Images: []string{
 			"registry.example.com/" + tenant + "/" + name + ":" + release,
 			"registry.example.com/shared/proxy:v2.3.1",
@@ -81,20 +84,30 @@ func (c Corpus) Path(i int) string {
 func (c Corpus) Deployment(i int, release string) string {
 	w := c.Wanted(i, release)
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Service %06d of %s.\n# Reviewed by its owners; the platform's guide says how it is rolled out and rolled back.\n", i, w.Tenant)
-	fmt.Fprintf(&b, "apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata:\n  name: %s\n", w.Deployment)
+	fmt.Fprintf(&b,
+		"# Service %06d of %s.\n# Reviewed by its owners; the platform's guide says how it is "+
+			"rolled out and rolled back.\n", i, w.Tenant)
+	fmt.Fprintf(&b,
+		"apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata:\n  name: %s\n",
+		w.Deployment)
 	fmt.Fprintf(&b, "  labels: {team: team-%02d, tier: backend}\n", i%40)
-	fmt.Fprintf(&b, "spec:\n  source:\n    repoURL: %s\n    path: %s\n    targetRevision: %s\n    kustomize:\n      images:\n", w.RepoURL, w.Path, w.Revision)
+	fmt.Fprintf(&b,
+		"spec:\n  source:\n    repoURL: %s\n    path: %s\n    targetRevision: %s\n    "+
+			"kustomize:\n      images:\n", w.RepoURL, w.Path, w.Revision)
 	for _, image := range w.Images {
 		fmt.Fprintf(&b, "        - %s\n", image)
 	}
-	fmt.Fprintf(&b, "  destination:\n    environments: [%s]\n    namespace: %s\n  sync: {mode: automated, prune: true, selfHeal: true}\n", w.Environment, w.Target)
+	fmt.Fprintf(&b,
+		"  destination:\n    environments: [%s]\n    namespace: %s\n  sync: {mode: automated, "+
+			"prune: true, selfHeal: true}\n", w.Environment, w.Target)
 	return b.String()
 }
 
 // Base is what the platform declares before there is any tenant.
 func (c Corpus) Base() map[string]string {
-	files := map[string]string{"fleet/fleet.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: Fleet\nmetadata:\n  name: fleet\nspec:\n  gitHosts: [git.example.com]\n"}
+	files := map[string]string{
+		"fleet/fleet.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: Fleet\nmetadata:\n  name: " +
+			"fleet\nspec:\n  gitHosts: [git.example.com]\n"}
 	for i, e := range c.Engines {
 		files["fleet/engines/"+e.Name+".yaml"] = fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1
 kind: Engine
@@ -120,7 +133,8 @@ func (c Corpus) Files(from, until int, release string) map[string]string {
 		if file := "fleet/tenants/" + tenant + ".yaml"; files[file] == "" {
 			files[file] = tenantFile(tenant)
 		}
-		if file := "tenants/" + tenant + "/environments/" + environment + ".yaml"; files[file] == "" {
+		if file := "tenants/" + tenant + "/environments/" + environment +
+			".yaml"; files[file] == "" {
 			files[file] = environmentFile(tenant, environment, engine)
 		}
 	}
@@ -134,7 +148,8 @@ func (c Corpus) All(n int, release string) map[string]string {
 	return files
 }
 
-// Credentials are the environments of the first n deployments, as "tenant/environment": each has a secret of the environment's name.
+// Credentials are the environments of the first n deployments, as "tenant/environment": each has a
+// secret of the environment's name.
 func (c Corpus) Credentials(n int) []string {
 	seen := map[string]bool{}
 	var all []string

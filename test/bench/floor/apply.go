@@ -1,4 +1,5 @@
-// Package floor does the least that must be done for a result, with the plainest means: what is measured is held against it.
+// Package floor does the least that must be done for a result, with the plainest means: what is
+// measured is held against it.
 package floor
 
 import (
@@ -38,7 +39,8 @@ func Capture(ctx context.Context, p observe.Place) ([]Object, error) {
 }
 
 // kinds are what a LIST leaves out of its items.
-var kinds = map[string][2]string{"appprojects": {"argoproj.io/v1alpha1", "AppProject"}, "secrets": {"v1", "Secret"}, "applications": {"argoproj.io/v1alpha1", "Application"}}
+var kinds = map[string][2]string{"appprojects": {"argoproj.io/v1alpha1", "AppProject"}, "secrets": {
+	"v1", "Secret"}, "applications": {"argoproj.io/v1alpha1", "Application"}}
 
 func applied(plural string, raw json.RawMessage) (Object, error) {
 	var o map[string]any
@@ -51,14 +53,16 @@ func applied(plural string, raw json.RawMessage) (Object, error) {
 	if !ok {
 		return Object{}, fmt.Errorf("an object of %s has no metadata", plural)
 	}
-	for _, field := range []string{"namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
+	for _, field := range []string{"namespace", "uid", "resourceVersion", "generation",
+		"creationTimestamp", "managedFields"} {
 		delete(metadata, field)
 	}
 	body, err := json.Marshal(o)
 	return Object{Plural: plural, Name: fmt.Sprint(metadata["name"]), Body: body}, err
 }
 
-// Apply is the raw loop (F1): server-side applies of the objects, so many in flight, what Applications need before them.
+// Apply is the raw loop (F1): server-side applies of the objects, so many in flight, what
+// Applications need before them.
 func Apply(ctx context.Context, p observe.Place, objects []Object, inFlight int) error {
 	for _, last := range []bool{false, true} {
 		var next atomic.Int64
@@ -92,7 +96,8 @@ func Apply(ctx context.Context, p observe.Place, objects []Object, inFlight int)
 
 // One applies one object.
 func One(ctx context.Context, p observe.Place, o Object) error {
-	url := p.Server.Base + observe.Collection(p.Namespace, o.Plural) + "/" + o.Name + "?fieldManager=argosy&force=true&fieldValidation=Ignore"
+	url := p.Server.Base + observe.Collection(p.Namespace, o.Plural) + "/" + o.Name +
+		"?fieldManager=argosy&force=true&fieldValidation=Ignore"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, url, bytes.NewReader(o.Body))
 	if err != nil {
 		return err

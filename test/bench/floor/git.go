@@ -33,10 +33,12 @@ func (m *Mirror) rev(ctx context.Context) (string, error) {
 
 // Changed fetches, compares the trees and reads the files that differ: the content of each.
 func (m *Mirror) Changed(ctx context.Context) ([]string, error) {
-	if _, err := m.git(ctx, "", "-C", m.dir, "fetch", "--quiet", "origin", "+refs/heads/main:refs/heads/main"); err != nil {
+	if _, err := m.git(ctx, "", "-C", m.dir, "fetch", "--quiet", "origin",
+		"+refs/heads/main:refs/heads/main"); err != nil {
 		return nil, err
 	}
-	diff, err := m.git(ctx, "", "-C", m.dir, "diff-tree", "-r", "--raw", "-z", m.head, "refs/heads/main")
+	diff, err := m.git(ctx, "", "-C", m.dir, "diff-tree", "-r", "--raw", "-z", m.head,
+		"refs/heads/main")
 	if err != nil {
 		return nil, err
 	}
@@ -53,14 +55,16 @@ func (m *Mirror) Changed(ctx context.Context) ([]string, error) {
 	return m.take(answer)
 }
 
-// take splits what cat-file --batch prints: a line with id, type and size, then the bytes. The commit comes last.
+// take splits what cat-file --batch prints: a line with id, type and size, then the bytes. The
+// commit comes last.
 func (m *Mirror) take(answer string) ([]string, error) {
 	var contents []string
 	for answer != "" {
 		header, rest, _ := strings.Cut(answer, "\n")
 		var id, kind string
 		var size int
-		if _, err := fmt.Sscanf(header, "%s %s %d", &id, &kind, &size); err != nil || len(rest) < size {
+		if _, err := fmt.Sscanf(header, "%s %s %d", &id, &kind, &size); err != nil ||
+			len(rest) < size {
 			return nil, fmt.Errorf("git cat-file answered %q", header)
 		}
 		if kind == "commit" {
@@ -78,8 +82,10 @@ func (m *Mirror) git(ctx context.Context, in string, args ...string) (string, er
 	if args[0] == "rev-parse" {
 		cmd.Dir = m.dir
 	}
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_COUNT=2",
-		"GIT_CONFIG_KEY_0=gc.auto", "GIT_CONFIG_VALUE_0=0", "GIT_CONFIG_KEY_1=maintenance.auto", "GIT_CONFIG_VALUE_1=false")
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
+		"GIT_CONFIG_COUNT=2",
+		"GIT_CONFIG_KEY_0=gc.auto", "GIT_CONFIG_VALUE_0=0", "GIT_CONFIG_KEY_1=maintenance.auto",
+		"GIT_CONFIG_VALUE_1=false")
 	cmd.Stdin = strings.NewReader(in)
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem

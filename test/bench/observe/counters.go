@@ -50,8 +50,9 @@ func Scrape(ctx context.Context, url string) (map[string]float64, error) {
 	return Metrics(body), nil
 }
 
-// Requests counts what was asked of API servers about Applications, AppProjects and Secrets. Looks are GETs of single AppProjects: an
-// engine's fitness is looked at by one every 30 seconds, whether or not there is a commit.
+// Requests counts what was asked of API servers about Applications, AppProjects and Secrets. Looks
+// are GETs of single AppProjects: an engine's fitness is looked at by one every 30 seconds, whether
+// or not there is a commit.
 type Requests struct {
 	Apply, Read, DryRun, Other, Looks float64
 }
@@ -61,11 +62,13 @@ func (r Requests) Total() float64 { return r.Apply + r.Read + r.DryRun + r.Other
 
 // Sub is what came after b.
 func (r Requests) Sub(b Requests) Requests {
-	return Requests{r.Apply - b.Apply, r.Read - b.Read, r.DryRun - b.DryRun, r.Other - b.Other, r.Looks - b.Looks}
+	return Requests{r.Apply - b.Apply, r.Read - b.Read, r.DryRun - b.DryRun, r.Other - b.Other,
+		r.Looks - b.Looks}
 }
 
-// CountRequests reads apiserver_request_total of all servers. Watches that go on are not counted by the API server until they end. Reads of
-// Secrets are not counted: Kubernetes' own controllers read them.
+// CountRequests reads apiserver_request_total of all servers. Watches that go on are not counted by
+// the API server until they end. Reads of Secrets are not counted: Kubernetes' own controllers read
+// them.
 func CountRequests(ctx context.Context, servers ...*Server) (Requests, error) {
 	var r Requests
 	for _, s := range servers {
@@ -85,7 +88,9 @@ func CountRequests(ctx context.Context, servers ...*Server) (Requests, error) {
 }
 
 func (r *Requests) add(labels string, v float64) {
-	is := func(name, value string) bool { return strings.Contains(","+labels, ","+name+`="`+value+`"`) }
+	is := func(name, value string) bool {
+		return strings.Contains(","+labels, ","+name+`="`+value+`"`)
+	}
 	secret := is("group", "") && is("resource", "secrets")
 	if !secret && !is("group", "argoproj.io") {
 		return
@@ -109,10 +114,12 @@ func (r *Requests) add(labels string, v float64) {
 	}
 }
 
-// statsDelay is longer than an idle PostgreSQL backend keeps its counters to itself (PGSTAT_IDLE_INTERVAL, 10 s).
+// statsDelay is longer than an idle PostgreSQL backend keeps its counters to itself
+// (PGSTAT_IDLE_INTERVAL, 10 s).
 const statsDelay = 11 * time.Second
 
-// Rows counts the rows that were written, by table, since the database was made. It waits until backends have told their counts.
+// Rows counts the rows that were written, by table, since the database was made. It waits until
+// backends have told their counts.
 func Rows(ctx context.Context, url string) (map[string]int64, error) {
 	select {
 	case <-time.After(statsDelay):
@@ -124,22 +131,28 @@ func Rows(ctx context.Context, url string) (map[string]int64, error) {
 		return nil, err
 	}
 	defer conn.Close(ctx)
-	rows, err := conn.Query(ctx, `SELECT relname, n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_user_tables`)
+	rows, err := conn.Query(ctx,
+		`SELECT relname, n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_user_tables`)
 	if err != nil {
 		return nil, err
 	}
 	written := map[string]int64{}
 	var table string
 	var n int64
-	_, err = pgx.ForEachRow(rows, []any{&table, &n}, func() error { written[table] = n; return nil })
+	_, err = pgx.ForEachRow(rows, []any{&table, &n}, func() error {
+		written[table] = n
+		return nil
+	})
 	return written, err
 }
 
-// bookkeeping are the tables that a pass may write without any data of the fleet having changed: who works, what was looked at, what was
-// applied.
-var bookkeeping = map[string]bool{"leases": true, "source": true, "mirror": true, "engines": true, "revisions": true, "operations": true, "memory": true}
+// bookkeeping are the tables that a pass may write without any data of the fleet having changed:
+// who works, what was looked at, what was applied.
+var bookkeeping = map[string]bool{"leases": true, "source": true, "mirror": true, "engines": true,
+	"revisions": true, "operations": true, "memory": true}
 
-// Split sums what was written between two counts: the fleet's data, and the bookkeeping. Events are told apart by neither: they are data.
+// Split sums what was written between two counts: the fleet's data, and the bookkeeping. Events are
+// told apart by neither: they are data.
 func Split(before, after map[string]int64) (data, books int64, by map[string]int64) {
 	by = map[string]int64{}
 	for table, n := range after {

@@ -24,7 +24,8 @@ func (s *Server) Get(ctx context.Context, path string) ([]byte, error) {
 }
 
 // send makes one request and refuses every answer but a good one.
-func (s *Server) send(ctx context.Context, method, path, contentType string, body io.Reader) ([]byte, error) {
+func (s *Server) send(ctx context.Context, method, path, contentType string,
+	body io.Reader) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, s.Base+path, body)
 	if err != nil {
 		return nil, err
@@ -49,7 +50,8 @@ func (s *Server) send(ctx context.Context, method, path, contentType string, bod
 
 // List visits the objects of Argosy in a collection, as raw JSON.
 func (p Place) List(ctx context.Context, plural string, visit func(json.RawMessage) error) error {
-	query := url.Values{"limit": {fmt.Sprint(page)}, "labelSelector": {"app.kubernetes.io/managed-by=argosy"}}
+	query := url.Values{"limit": {fmt.Sprint(page)}, "labelSelector": {
+		"app.kubernetes.io/managed-by=argosy"}}
 	for {
 		body, err := p.Server.Get(ctx, Collection(p.Namespace, plural)+"?"+query.Encode())
 		if err != nil {
@@ -77,12 +79,16 @@ func (p Place) List(ctx context.Context, plural string, visit func(json.RawMessa
 // Clear removes Argosy's objects from a namespace.
 func (p Place) Clear(ctx context.Context) error {
 	for _, plural := range []string{"applications", "secrets", "appprojects"} {
-		path := Collection(p.Namespace, plural) + "?labelSelector=" + url.QueryEscape("app.kubernetes.io/managed-by=argosy")
+		path := Collection(p.Namespace, plural) + "?labelSelector=" +
+			url.QueryEscape("app.kubernetes.io/managed-by=argosy")
 		if _, err := p.Server.send(ctx, http.MethodDelete, path, "", nil); err != nil {
 			return err
 		}
 		left := 0
-		if err := p.List(ctx, plural, func(json.RawMessage) error { left++; return nil }); err != nil {
+		if err := p.List(ctx, plural, func(json.RawMessage) error {
+			left++
+			return nil
+		}); err != nil {
 			return err
 		}
 		if left > 0 {
@@ -92,7 +98,8 @@ func (p Place) Clear(ctx context.Context) error {
 	return nil
 }
 
-// Check lists the Applications of all places and compares them with what was asked for. The result of a run is void if they differ.
+// Check lists the Applications of all places and compares them with what was asked for. The result
+// of a run is void if they differ.
 func Check(ctx context.Context, wanted []corpus.Wanted, places ...Place) error {
 	have, want := map[string]string{}, map[string]string{}
 	for _, w := range wanted {
@@ -116,7 +123,8 @@ func Check(ctx context.Context, wanted []corpus.Wanted, places ...Place) error {
 		}
 	}
 	if a, b := digest(want), digest(have); a != b {
-		return fmt.Errorf("void: asked for %d Applications (sha256 %.12s), %d stand (%.12s)%s", len(want), a, len(have), b, firstDifference(want, have))
+		return fmt.Errorf("void: asked for %d Applications (sha256 %.12s), %d stand (%.12s)%s",
+			len(want), a, len(have), b, firstDifference(want, have))
 	}
 	return nil
 }
@@ -124,9 +132,12 @@ func Check(ctx context.Context, wanted []corpus.Wanted, places ...Place) error {
 func (a *application) wanted(namespace string) corpus.Wanted {
 	labels, s := a.Metadata.Labels, a.Spec.Source
 	return corpus.Wanted{
-		Namespace: namespace, Tenant: labels["argosy.dev/tenant"], Environment: labels["argosy.dev/environment"], Deployment: labels["argosy.dev/deployment"],
-		RepoURL: s.RepoURL, Path: s.Path, Revision: s.TargetRevision, Images: s.Kustomize.Images, Target: a.Spec.Destination.Namespace,
-		Automated: a.Spec.SyncPolicy.Automated != nil && a.Spec.SyncPolicy.Automated.Prune && a.Spec.SyncPolicy.Automated.SelfHeal,
+		Namespace: namespace, Tenant: labels["argosy.dev/tenant"],
+		Environment: labels["argosy.dev/environment"], Deployment: labels["argosy.dev/deployment"],
+		RepoURL: s.RepoURL, Path: s.Path, Revision: s.TargetRevision, Images: s.Kustomize.Images,
+		Target: a.Spec.Destination.Namespace,
+		Automated: a.Spec.SyncPolicy.Automated != nil && a.Spec.SyncPolicy.Automated.Prune &&
+			a.Spec.SyncPolicy.Automated.SelfHeal,
 	}
 }
 

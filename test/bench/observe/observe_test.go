@@ -23,10 +23,13 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="",res
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="",verb="PATCH",version="v1"} 6
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="argoproj.io",resource="applications",scope="resource",subresource="",verb="PATCH",version="v1alpha1"} 8
 `
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(text))
+	}))
 	defer server.Close()
 	got, err := CountRequests(t.Context(), &Server{Base: server.URL, Client: server.Client()})
-	if want := (Requests{Apply: 8, DryRun: 2, Read: 3, Looks: 4, Other: 8}); err != nil || got != want {
+	if want := (Requests{Apply: 8, DryRun: 2, Read: 3, Looks: 4, Other: 8}); err != nil ||
+		got != want {
 		t.Errorf("got %+v (%v), want %+v", got, err, want)
 	}
 }
@@ -35,9 +38,13 @@ func TestCheckFindsEveryDifference(t *testing.T) {
 	c := corpus.Corpus{Engines: []corpus.Engine{{Name: "a", Namespace: "argocd-a"}}}
 	wanted := []corpus.Wanted{c.Wanted(0, "v1"), c.Wanted(1, "v1"), c.Wanted(2, "v1")}
 	for name, spoil := range map[string]func(items []map[string]any) []map[string]any{
-		"missing":  func(items []map[string]any) []map[string]any { return items[1:] },
-		"doubled":  func(items []map[string]any) []map[string]any { return append(items, items[0]) },
-		"unwanted": func(items []map[string]any) []map[string]any { return append(items, live(c.Wanted(3, "v1"))) },
+		"missing": func(items []map[string]any) []map[string]any { return items[1:] },
+		"doubled": func(items []map[string]any) []map[string]any {
+			return append(items, items[0])
+		},
+		"unwanted": func(items []map[string]any) []map[string]any {
+			return append(items, live(c.Wanted(3, "v1")))
+		},
 		"an older release": func(items []map[string]any) []map[string]any {
 			return append(items[1:], live(c.Wanted(0, "v0")))
 		},
@@ -48,13 +55,18 @@ func TestCheckFindsEveryDifference(t *testing.T) {
 			for _, w := range wanted {
 				items = append(items, live(w))
 			}
-			body, err := json.Marshal(map[string]any{"metadata": map[string]any{}, "items": spoil(items)})
+			body, err := json.Marshal(map[string]any{"metadata": map[string]any{},
+				"items": spoil(items)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }))
+			server := httptest.NewServer(
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					_, _ = w.Write(body)
+				}))
 			defer server.Close()
-			err = Check(t.Context(), wanted, Place{&Server{Base: server.URL, Client: server.Client()}, "argocd-a"})
+			err = Check(t.Context(), wanted,
+				Place{&Server{Base: server.URL, Client: server.Client()}, "argocd-a"})
 			if void := err != nil && strings.HasPrefix(err.Error(), "void: "); void != (name != "") {
 				t.Errorf("got %v", err)
 			}
@@ -66,17 +78,21 @@ func TestCheckFindsEveryDifference(t *testing.T) {
 func live(w corpus.Wanted) map[string]any {
 	return map[string]any{
 		"metadata": map[string]any{"name": w.Deployment, "labels": map[string]any{
-			"argosy.dev/tenant": w.Tenant, "argosy.dev/environment": w.Environment, "argosy.dev/deployment": w.Deployment}},
+			"argosy.dev/tenant": w.Tenant, "argosy.dev/environment": w.Environment,
+			"argosy.dev/deployment": w.Deployment}},
 		"spec": map[string]any{
-			"source":      map[string]any{"repoURL": w.RepoURL, "path": w.Path, "targetRevision": w.Revision, "kustomize": map[string]any{"images": w.Images}},
+			"source": map[string]any{"repoURL": w.RepoURL, "path": w.Path,
+				"targetRevision": w.Revision, "kustomize": map[string]any{"images": w.Images}},
 			"destination": map[string]any{"namespace": w.Target},
-			"syncPolicy":  map[string]any{"automated": map[string]any{"prune": true, "selfHeal": true}},
+			"syncPolicy": map[string]any{
+				"automated": map[string]any{"prune": true, "selfHeal": true}},
 		},
 	}
 }
 
 func TestSplitKeepsBookkeepingApart(t *testing.T) {
-	data, books, by := Split(map[string]int64{"desired": 3, "leases": 5, "status": 1}, map[string]int64{"desired": 4, "leases": 9, "status": 1, "declarations": 2})
+	data, books, by := Split(map[string]int64{"desired": 3, "leases": 5, "status": 1},
+		map[string]int64{"desired": 4, "leases": 9, "status": 1, "declarations": 2})
 	if data != 3 || books != 4 || len(by) != 3 {
 		t.Errorf("data %d, bookkeeping %d, tables %v; want 3, 4 and three tables", data, books, by)
 	}

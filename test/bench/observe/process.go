@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// clockTick is Linux' USER_HZ, which /proc counts CPU time in on every architecture that Go runs on.
+// clockTick is Linux' USER_HZ, which /proc counts CPU time in on every architecture that Go runs
+// on.
 const clockTick = 10 * time.Millisecond
 
 // CPU is what processes and their children, those that have ended included, have used.
@@ -28,8 +29,10 @@ func CPU(pids ...int) (time.Duration, error) {
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		number := func(i int) int64 { n, _ := strconv.ParseInt(fields[i-3], 10, 64); return n } // proc(5) counts from 1, and two came before
-		parents[pid], used[pid], ended[pid] = int(number(4)), number(14)+number(15), number(16)+number(17)
+		// proc(5) counts from 1, and two came before
+		number := func(i int) int64 { n, _ := strconv.ParseInt(fields[i-3], 10, 64); return n }
+		parents[pid], used[pid], ended[pid] = int(number(4)), number(14)+number(15),
+			number(16)+number(17)
 	}
 	var ticks int64
 	for pid := range parents {
@@ -54,7 +57,9 @@ func descends(parents map[int]int, pid, root int) bool {
 // Resident is a process's memory in KiB.
 type Resident struct {
 	Now, Peak float64 // resident set
-	Program   float64 // of Now: pages of files, which are the program's own code and are shared by its replicas on a machine
+	// of Now: pages of files, which are the program's own code and are shared by its replicas on a
+	// machine
+	Program float64
 }
 
 // Memory reads it.

@@ -1,5 +1,5 @@
-// Package observe looks at what happens from outside: a raw watch, a raw LIST, the API servers' own counters, /proc, and PostgreSQL's
-// counters. Nothing in it asks the product.
+// Package observe looks at what happens from outside: a raw watch, a raw LIST, the API servers' own
+// counters, /proc, and PostgreSQL's counters. Nothing in it asks the product.
 package observe
 
 import (
@@ -29,7 +29,8 @@ func NewServer(config *rest.Config) (*Server, error) {
 	return &Server{Base: strings.TrimSuffix(config.Host, "/"), Client: client}, nil
 }
 
-// Collection is the path of Argo CD's or Kubernetes' collection in a namespace: applications, appprojects or secrets.
+// Collection is the path of Argo CD's or Kubernetes' collection in a namespace: applications,
+// appprojects or secrets.
 func Collection(namespace, plural string) string {
 	if plural == "secrets" {
 		return "/api/v1/namespaces/" + namespace + "/secrets"
@@ -99,9 +100,11 @@ func (w *Watch) Stop() {
 	w.all.Wait()
 }
 
-// follow reads one stream: what is there, then what changes. A stream that the server ends by itself is begun anew.
+// follow reads one stream: what is there, then what changes. A stream that the server ends by
+// itself is begun anew.
 func (w *Watch) follow(ctx context.Context, p Place) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Server.Base+Collection(p.Namespace, "applications")+"?watch=1&timeoutSeconds=7200", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		p.Server.Base+Collection(p.Namespace, "applications")+"?watch=1&timeoutSeconds=7200", nil)
 	if err != nil {
 		return err
 	}
@@ -110,7 +113,8 @@ func (w *Watch) follow(ctx context.Context, p Place) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusTooManyRequests { // the kind is new there: its storage is not ready
+	// the kind is new there: its storage is not ready
+	if resp.StatusCode == http.StatusTooManyRequests {
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
@@ -161,7 +165,8 @@ func (w *Watch) fail(err error) {
 }
 
 // Await waits until done says so and returns when that was.
-func (w *Watch) Await(ctx context.Context, what string, done func(at map[string]string) bool) (time.Time, error) {
+func (w *Watch) Await(ctx context.Context, what string,
+	done func(at map[string]string) bool) (time.Time, error) {
 	for {
 		w.mu.Lock()
 		ok, lost, changed, n := done(w.at), w.lost, w.changed, len(w.at)
@@ -183,10 +188,15 @@ func (w *Watch) Await(ctx context.Context, what string, done func(at map[string]
 
 // AwaitCount waits for so many Applications.
 func (w *Watch) AwaitCount(ctx context.Context, n int) (time.Time, error) {
-	return w.Await(ctx, fmt.Sprintf("%d Applications", n), func(at map[string]string) bool { return len(at) == n })
+	return w.Await(ctx, fmt.Sprintf("%d Applications", n), func(at map[string]string) bool {
+		return len(at) == n
+	})
 }
 
-// AwaitRevision waits until a deployment's Application ("namespace/tenant/deployment") has a target revision.
+// AwaitRevision waits until a deployment's Application ("namespace/tenant/deployment") has a target
+// revision.
 func (w *Watch) AwaitRevision(ctx context.Context, key, revision string) (time.Time, error) {
-	return w.Await(ctx, key+" at "+revision, func(at map[string]string) bool { return at[key] == revision })
+	return w.Await(ctx, key+" at "+revision, func(at map[string]string) bool {
+		return at[key] == revision
+	})
 }

@@ -12,20 +12,23 @@ import (
 	"time"
 )
 
-// Line is one measured thing. Floor is what it is held against, from the same run; nil when it stands alone.
+// Line is one measured thing. Floor is what it is held against, from the same run; nil when it
+// stands alone.
 type Line struct {
-	Name  string  `json:"name"`
-	Unit  string  `json:"unit,omitempty"`
-	Ours  Sample  `json:"ours"`
-	Floor Sample  `json:"floor,omitempty"`
-	Ratio Sample  `json:"ratio,omitempty"` // pair by pair
-	Goal  float64 `json:"goal,omitempty"`  // the ratio, or without a floor the value, is to be no more than this
+	Name  string `json:"name"`
+	Unit  string `json:"unit,omitempty"`
+	Ours  Sample `json:"ours"`
+	Floor Sample `json:"floor,omitempty"`
+	Ratio Sample `json:"ratio,omitempty"` // pair by pair
+	// the ratio, or without a floor the value, is to be no more than this
+	Goal  float64 `json:"goal,omitempty"`
 	Exact bool    `json:"exact,omitempty"` // the goal is the value itself: 0 too
 }
 
 // Against is a line with a floor.
 func Against(name, unit string, ours, floor Sample, goal float64) Line {
-	return Line{Name: name, Unit: unit, Ours: ours, Floor: floor, Ratio: Ratios(ours, floor), Goal: goal}
+	return Line{Name: name, Unit: unit, Ours: ours, Floor: floor, Ratio: Ratios(ours, floor),
+		Goal: goal}
 }
 
 // Met reports whether the goal holds for the median; true when there is none.

@@ -1,4 +1,5 @@
-// Package report turns samples into medians, ratios and slopes, prints them as a table of 80 columns, and writes them as JSON.
+// Package report turns samples into medians, ratios and slopes, prints them as a table of 80
+// columns, and writes them as JSON.
 package report
 
 import (
@@ -38,7 +39,8 @@ func Ratios(a, b Sample) Sample {
 	return r
 }
 
-// Slope is the exponent of y ~ x^slope by least squares over the logarithms, and half the width of its 95 % interval.
+// Slope is the exponent of y ~ x^slope by least squares over the logarithms, and half the width of
+// its 95 % interval.
 func Slope(x, y []float64) (slope, half float64) {
 	n := float64(len(x))
 	if len(x) < 3 || len(x) != len(y) {
@@ -64,12 +66,14 @@ func Slope(x, y []float64) (slope, half float64) {
 	return slope, student(len(x)-2) * math.Sqrt(rest/(n-2)/sxx)
 }
 
-// student is the 97.5 % point of Student's t for so many degrees of freedom; a little too high between the entries, never too low.
+// student is the 97.5 % point of Student's t for so many degrees of freedom; a little too high
+// between the entries, never too low.
 func student(freedom int) float64 {
 	points := []struct {
 		freedom int
 		t       float64
-	}{{1, 12.706}, {2, 4.303}, {3, 3.182}, {4, 2.776}, {5, 2.571}, {6, 2.447}, {7, 2.365}, {8, 2.306}, {9, 2.262}, {10, 2.228}, {15, 2.131}, {20, 2.086}, {30, 2.042}, {60, 2.000}}
+	}{{1, 12.706}, {2, 4.303}, {3, 3.182}, {4, 2.776}, {5, 2.571}, {6, 2.447}, {7, 2.365},
+		{8, 2.306}, {9, 2.262}, {10, 2.228}, {15, 2.131}, {20, 2.086}, {30, 2.042}, {60, 2.000}}
 	t := points[0].t
 	for _, p := range points {
 		if p.freedom <= freedom {

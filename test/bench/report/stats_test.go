@@ -28,8 +28,9 @@ func TestSlope(t *testing.T) {
 			t.Errorf("slope %v ± %v, want 0.7 ± 0", slope, half)
 		}
 	})
-	// Checked by hand: logarithms to base 10 of x are 2..5, those of y 0, 1, 1, 2. The slope is 0.6, the residuals' squares sum to 0.2, so
-	// its standard error is sqrt(0.2/2/5) = 0.1414, and t with 2 degrees of freedom is 4.303.
+	// Checked by hand: logarithms to base 10 of x are 2..5, those of y 0, 1, 1, 2. The slope is
+	// 0.6, the residuals' squares sum to 0.2, so its standard error is sqrt(0.2/2/5) = 0.1414, and
+	// t with 2 degrees of freedom is 4.303.
 	t.Run("of scattered points has the textbook's interval", func(t *testing.T) {
 		slope, half := Slope(x, []float64{1, 10, 10, 100})
 		if math.Abs(slope-0.6) > 1e-9 || math.Abs(half-0.6085) > 1e-3 {

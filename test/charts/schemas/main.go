@@ -1,5 +1,6 @@
-// Command schemas writes the JSON Schemas that kubeconform checks the charts' objects by: those of Kubernetes from its OpenAPI document, those of
-// other kinds from their CustomResourceDefinitions. A field that is not described is refused, as `kubectl apply --validate=strict` does.
+// Command schemas writes the JSON Schemas that kubeconform checks the charts' objects by: those of
+// Kubernetes from its OpenAPI document, those of other kinds from their CustomResourceDefinitions.
+// A field that is not described is refused, as `kubectl apply --validate=strict` does.
 //
 //	schemas OUT FILE...      FILE: swagger.json of Kubernetes, or YAML with CustomResourceDefinitions
 package main
@@ -50,8 +51,8 @@ func run(out string, files []string) error {
 	return nil
 }
 
-// write names a file as kubeconform is told to look for it: kind-group-version, in small letters, the group in full. It takes the version for
-// the group of the kinds that have none.
+// write names a file as kubeconform is told to look for it: kind-group-version, in small letters,
+// the group in full. It takes the version for the group of the kinds that have none.
 func write(out, kind, group, version string, schema object) error {
 	if group == "" {
 		group = version
@@ -60,7 +61,8 @@ func write(out, kind, group, version string, schema object) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(out, strings.ToLower(kind+"-"+group+"-"+version+".json")), content, 0o644)
+	return os.WriteFile(filepath.Join(out, strings.ToLower(kind+"-"+group+"-"+version+".json")),
+		content, 0o644)
 }
 
 // openAPI writes every kind of the document, each with the definitions that it needs.
@@ -76,7 +78,8 @@ func openAPI(out string, content []byte) error {
 		for _, kind := range kinds(d) {
 			needed := object{}
 			collect(doc.Definitions, name, needed)
-			if err := write(out, kind[0], kind[1], kind[2], object{"$ref": "#/definitions/" + name, "definitions": needed}); err != nil {
+			if err := write(out, kind[0], kind[1], kind[2], object{"$ref": "#/definitions/" + name,
+				"definitions": needed}); err != nil {
 				return err
 			}
 		}
@@ -128,7 +131,8 @@ func walk(v any, visit func(object)) {
 // shut refuses what is not described, and says in JSON Schema what OpenAPI says in formats.
 func shut(schema object) {
 	walk(schema, func(o object) {
-		if _, ok := o["properties"].(object); ok && o["type"] == "object" && o["additionalProperties"] == nil && o["x-kubernetes-preserve-unknown-fields"] != true {
+		if _, ok := o["properties"].(object); ok && o["type"] == "object" &&
+			o["additionalProperties"] == nil && o["x-kubernetes-preserve-unknown-fields"] != true {
 			o["additionalProperties"] = false
 		}
 		if o["format"] == "int-or-string" || o["x-kubernetes-int-or-string"] == true {
@@ -136,7 +140,8 @@ func shut(schema object) {
 			o["type"] = []any{"string", "integer"}
 		}
 		// A Quantity may be written as a number.
-		if text, _ := o["description"].(string); o["type"] == "string" && strings.HasPrefix(text, "Quantity is") {
+		if text, _ := o["description"].(string); o["type"] == "string" &&
+			strings.HasPrefix(text, "Quantity is") {
 			o["type"] = []any{"string", "number"}
 		}
 		delete(o, "x-kubernetes-validations") // CEL: the API server's
@@ -184,6 +189,7 @@ func definitions(out string, content []byte) error {
 func open(schema object) {
 	if properties, ok := schema["properties"].(object); ok {
 		properties["metadata"] = object{"type": "object"}
-		properties["apiVersion"], properties["kind"] = object{"type": "string"}, object{"type": "string"}
+		properties["apiVersion"], properties["kind"] = object{"type": "string"},
+			object{"type": "string"}
 	}
 }

@@ -25,7 +25,8 @@ func TestTheFleetRunsUnderExactlyWhatTheChartsMade(t *testing.T) {
 	hub := w.serve()
 	w.join(p)
 	eventually(t, "the config repo is read", p.sound)
-	eventually(t, "from the commit to Healthy, by the hub and through the agent", p.healthy(onEngine, onEdge))
+	eventually(t, "from the commit to Healthy, by the hub and through the agent",
+		p.healthy(onEngine, onEdge))
 	w.register(p)
 	p.versions()
 	w.doctor()
@@ -33,7 +34,8 @@ func TestTheFleetRunsUnderExactlyWhatTheChartsMade(t *testing.T) {
 	hub = w.upgraded(p, hub)
 	hub = w.away(p, hub)
 	w.stops(p)
-	must(w.config.Remove(t.Context(), "nothing is deployed any more", declared, pressed, credential))(t)
+	must(w.config.Remove(t.Context(), "nothing is deployed any more", declared, pressed,
+		credential))(t)
 	eventually(t, "nothing runs any more", w.left("Application", "Deployment"))
 	must(w.config.Remove(t.Context(), "the tenant leaves", prod, factory, plant, tenant))(t)
 	eventually(t, "nothing is left", w.left("Application", "Deployment", "AppProject", "Secret"))
@@ -41,26 +43,33 @@ func TestTheFleetRunsUnderExactlyWhatTheChartsMade(t *testing.T) {
 	w.rights()
 }
 
-// engines installs both patterns: the complete one, and on the other cluster an application-controller that uses the first one's repo-server and Redis.
+// engines installs both patterns: the complete one, and on the other cluster an
+// application-controller that uses the first one's repo-server and Redis.
 func (w *world) engines() {
 	w.t.Helper()
 	w.install(w.hub, "eu-1", "argosy-engine", argoSpace)
 	w.complete(w.hub, argoSpace, w.repoServer, w.redis)
 
-	password := must(w.hub.cluster.Client().CoreV1().Secrets(argoSpace).Get(w.t.Context(), "argocd-redis", metav1.GetOptions{}))(w.t)
-	w.secret(w.edge, edgeArgo, "argocd-redis", map[string]string{"auth": string(password.Data["auth"])})
+	password := must(w.hub.cluster.Client().CoreV1().Secrets(argoSpace).Get(w.t.Context(),
+		"argocd-redis", metav1.GetOptions{}))(w.t)
+	w.secret(w.edge, edgeArgo, "argocd-redis", map[string]string{
+		"auth": string(password.Data["auth"])})
 	w.install(w.edge, "edge", "argosy-engine", edgeArgo)
 	w.pod(w.edge, edgeArgo, "app.kubernetes.io/name=argocd-application-controller",
-		map[string]string{w.redis.address: w.redis.address, w.repoServer.address: w.repoServer.address}).start()
+		map[string]string{w.redis.address: w.redis.address,
+			w.repoServer.address: w.repoServer.address}).start()
 }
 
 // complete runs the Pods of a complete Argo CD, behind the doors.
 func (w *world) complete(at place, namespace string, repoServer, redis *door) {
 	w.t.Helper()
 	reach := map[string]string{"127.0.0.1:6379": redis.address}
-	w.pod(at, namespace, "app.kubernetes.io/name=argocd-redis", map[string]string{}).behind(redis).start()
-	w.pod(at, namespace, "app.kubernetes.io/name=argocd-repo-server", with(reach, w.gitAddress(), w.gitAddress())).behind(repoServer).start()
-	w.pod(at, namespace, "app.kubernetes.io/name=argocd-application-controller", with(reach, "127.0.0.1:8081", repoServer.address)).start()
+	w.pod(at, namespace, "app.kubernetes.io/name=argocd-redis", map[string]string{}).behind(
+		redis).start()
+	w.pod(at, namespace, "app.kubernetes.io/name=argocd-repo-server",
+		with(reach, w.gitAddress(), w.gitAddress())).behind(repoServer).start()
+	w.pod(at, namespace, "app.kubernetes.io/name=argocd-application-controller",
+		with(reach, "127.0.0.1:8081", repoServer.address)).start()
 }
 
 // with is a map with one more entry.
@@ -73,29 +82,35 @@ func with(m map[string]string, key, value string) map[string]string {
 // hubPod is one of the control plane's.
 func (w *world) hubPod(label string) *pod {
 	w.t.Helper()
-	return w.pod(w.hub, hubSpace, label, map[string]string{w.gitAddress(): w.gitAddress(), w.databaseAddress(): w.databaseAddress()})
+	return w.pod(w.hub, hubSpace, label, map[string]string{w.gitAddress(): w.gitAddress(),
+		w.databaseAddress(): w.databaseAddress()})
 }
 
 const controlPlane = "app.kubernetes.io/component=control-plane"
 
-// trial starts on an empty database with `startup`: a replica that makes the schema itself. It does not reach the config repo.
+// trial starts on an empty database with `startup`: a replica that makes the schema itself. It does
+// not reach the config repo.
 func (w *world) trial() {
 	w.t.Helper()
 	w.secret(w.hub, hubSpace, "argosy-database", map[string]string{"url": w.fresh})
 	w.install(w.hub, "argosy", "argosy", hubSpace, "database.migrations=startup")
-	w.pod(w.hub, hubSpace, controlPlane, map[string]string{w.databaseAddress(): w.databaseAddress()}).start().Stop()
+	w.pod(w.hub, hubSpace, controlPlane, map[string]string{
+		w.databaseAddress(): w.databaseAddress()}).start().Stop()
 	w.secret(w.hub, hubSpace, "argosy-database", map[string]string{"url": w.database})
 }
 
-// migrations goes from `external` to `job` and back: a replica that is not to migrate says who has to, and the Job does.
+// migrations goes from `external` to `job` and back: a replica that is not to migrate says who has
+// to, and the Job does.
 func (w *world) migrations() {
 	w.t.Helper()
-	if log, err := w.hubPod(controlPlane).run(); err == nil || !strings.Contains(log, "run `argosy migrate`") {
+	if log, err := w.hubPod(controlPlane).run(); err == nil ||
+		!strings.Contains(log, "run `argosy migrate`") {
 		w.t.Fatalf("it starts without a schema: %v\n%s", err, log)
 	}
 	w.install(w.hub, "argosy", "argosy", hubSpace, "database.migrations=job")
 	w.hook(w.hub, "argosy", hubSpace, "argosy-migrate")
-	if log, err := w.hubPod("job-name=argosy-migrate").run(); err != nil || !strings.Contains(log, "the schema is at version") {
+	if log, err := w.hubPod("job-name=argosy-migrate").run(); err != nil ||
+		!strings.Contains(log, "the schema is at version") {
 		w.t.Fatalf("the Job: %v\n%s", err, log)
 	}
 	w.install(w.hub, "argosy", "argosy", hubSpace)
@@ -114,30 +129,35 @@ func (w *world) join(p plane) {
 	token := rand.Text() + rand.Text()
 	file := w.file("token", token)
 	eventually(w.t, "a token is made", func() string {
-		out, err := p.argosy("agent", "token", "create", "acme/factory", "--from-file", file) // until the config repo is read, nobody knows the environment
+		// until the config repo is read, nobody knows the environment
+		out, err := p.argosy("agent", "token", "create", "acme/factory", "--from-file", file)
 		return map[bool]string{true: out}[err != nil]
 	})
 	w.secret(w.edge, edgeSpace, "argosy-agent", map[string]string{"registrationToken": token})
-	w.pod(w.edge, edgeSpace, "app.kubernetes.io/name=argosy-agent", map[string]string{w.front.address: w.front.address}).start()
+	w.pod(w.edge, edgeSpace, "app.kubernetes.io/name=argosy-agent", map[string]string{
+		w.front.address: w.front.address}).start()
 }
 
 // doctor runs what `helm test` runs.
 func (w *world) doctor() {
 	w.t.Helper()
 	w.hook(w.hub, "argosy", hubSpace, "argosy-doctor")
-	if log, err := w.hubPod("app.kubernetes.io/component=doctor").run(); err != nil || strings.Contains(log, "BAD") {
+	if log, err := w.hubPod("app.kubernetes.io/component=doctor").run(); err != nil ||
+		strings.Contains(log, "BAD") {
 		w.t.Errorf("the doctor: %v\n%s", err, log)
 	}
 }
 
-// away uninstalls the control plane and installs it again: nothing that it has made is touched, then or later.
+// away uninstalls the control plane and installs it again: nothing that it has made is touched,
+// then or later.
 func (w *world) away(p plane, hub *stack.Process) *stack.Process {
 	w.t.Helper()
 	was := w.state(p)
 	hub.Stop() // first, for its Pods and its rights go together
 	w.front.lead(nil)
 	w.helm(w.hub, "uninstall", "argosy", "--namespace", hubSpace, "--wait")
-	if _, err := w.hub.cluster.Client().CoreV1().ServiceAccounts(hubSpace).Get(w.t.Context(), "argosy", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := w.hub.cluster.Client().CoreV1().ServiceAccounts(hubSpace).Get(w.t.Context(),
+		"argosy", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		w.t.Errorf("after uninstalling its account is there: %v", err)
 	}
 	w.same("uninstalled", was.standing, w.standing())
@@ -161,8 +181,8 @@ func (w *world) state(p plane) state {
 	return state{standing, len(w.written()), p.holder(), time.Now()}
 }
 
-// untouched waits until another replica writes to the engine and both agents follow it, and then long enough for it to write: it has not, and all
-// stands as it stood.
+// untouched waits until another replica writes to the engine and both agents follow it, and then
+// long enough for it to write: it has not, and all stands as it stood.
 func (w *world) untouched(when string, p plane, was state) {
 	w.t.Helper()
 	eventually(w.t, when+", another replica has the engine", func() string {
@@ -192,7 +212,8 @@ func (w *world) stops(p plane) {
 	p.must("stop", "--reason", "a test")
 	for _, at := range w.instances() {
 		eventually(w.t, "the stop is kept in "+at.namespace, func() string {
-			m, err := at.cluster.Client().CoreV1().ConfigMaps(at.namespace).Get(w.t.Context(), "argosy-emergency-stop", metav1.GetOptions{})
+			m, err := at.cluster.Client().CoreV1().ConfigMaps(at.namespace).Get(w.t.Context(),
+				"argosy-emergency-stop", metav1.GetOptions{})
 			if err != nil {
 				return err.Error()
 			}
@@ -211,10 +232,12 @@ func (w *world) rights() {
 	w.edge.nothingRefused(w.t, plantArgo)
 	w.edge.nothingRefused(w.t, plantSpace)
 	w.hub.noneIdle(w.t, hubSpace, "argosy", map[string]string{
-		"get secrets in argosy": kubeconfigs, "list secrets in argosy": kubeconfigs, "watch secrets in argosy": kubeconfigs,
+		"get secrets in argosy": kubeconfigs, "list secrets in argosy": kubeconfigs,
+		"watch secrets in argosy": kubeconfigs,
 	})
 	for _, at := range w.instances()[1:] {
-		idle := map[string]string{"get customresourcedefinitions.apiextensions.k8s.io/applications.argoproj.io": untagged}
+		idle := map[string]string{
+			"get customresourcedefinitions.apiextensions.k8s.io/applications.argoproj.io": untagged}
 		if at.namespace == edgeArgo {
 			idle["list deployments.apps in "+edgeArgo] = distributed
 		}

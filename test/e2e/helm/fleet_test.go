@@ -25,7 +25,8 @@ const (
 	gitPassword = "a password of the test"
 )
 
-// What is declared below: one deployment, on the engine and behind the agent, and another on the engine that registers itself.
+// What is declared below: one deployment, on the engine and behind the agent, and another on the
+// engine that registers itself.
 const (
 	declared   = "tenants/acme/deployments/web.yaml"
 	credential = "tenants/acme/credentials/web.yaml"
@@ -65,24 +66,50 @@ spec:
 
 func (w *world) files() map[string]string {
 	files := map[string]string{
-		"fleet/fleet.yaml": fmt.Sprintf("kind: Fleet\nmetadata: {name: fleet}\nspec:\n  guards: {maxDeletes: 20, maxDeletePercent: 100, alwaysAllowed: 5, window: 1h}\n"+
-			"  gitHosts: [%q]\n  clusterHosts: [127.0.0.1]\n  defaults: {sync: {mode: automated, prune: true, selfHeal: true}}\n", strings.TrimPrefix(w.git.URL, "https://")),
-		"fleet/engines/eu-1.yaml": "kind: Engine\nmetadata: {name: eu-1}\nspec:\n  argocd: {namespace: " + argoSpace + ", installationID: eu-1}\n  connection: {inCluster: true}\n" +
+		"fleet/fleet.yaml": fmt.Sprintf(
+			"kind: Fleet\nmetadata: {name: fleet}\nspec:\n  guards: {maxDeletes: 20, "+
+				"maxDeletePercent: 100, alwaysAllowed: 5, window: 1h}\n"+
+				"  gitHosts: [%q]\n  clusterHosts: [127.0.0.1]\n  defaults: {sync: {mode: "+
+				"automated, prune: true, selfHeal: true}}\n",
+			strings.TrimPrefix(w.git.URL, "https://")),
+		"fleet/engines/eu-1.yaml": "kind: Engine\nmetadata: {name: eu-1}\nspec:\n  argocd: " +
+			"{namespace: " + argoSpace +
+			", installationID: eu-1}\n  connection: {inCluster: true}\n" +
 			"  region: eu\n  capacity: {applications: 100, environments: 10}\n",
-		tenant: fmt.Sprintf("kind: Tenant\nmetadata: {name: acme}\nspec:\n  owners: [\"github:acme/leads\"]\n  quota: {environments: 5, deployments: 10, applications: 20}\n"+
-			"  repositories: [%q]\n  clusters: [%q, %q]\n  namespaces: [%s]\n  placement: {regions: [eu, plant]}\n",
+		tenant: fmt.Sprintf(
+			"kind: Tenant\nmetadata: {name: acme}\nspec:\n  owners: [\"github:acme/leads\"]\n  "+
+				"quota: {environments: 5, deployments: 10, applications: 20}\n"+
+				"  repositories: [%q]\n  clusters: [%q, %q]\n  namespaces: [%s]\n  placement: "+
+				"{regions: [eu, plant]}\n",
 			w.git.URL+"/acme/", w.hub.cluster.Server, w.edge.cluster.Server, workSpace),
-		"fleet/tenants/globex.yaml": fmt.Sprintf("kind: Tenant\nmetadata: {name: globex}\nspec:\n  owners: [\"github:globex/leads\"]\n  quota: {environments: 5, deployments: 10, applications: 20}\n"+
-			"  repositories: [\"https://git.example.com/globex/\"]\n  clusters: [%q]\n  namespaces: [globex]\n  placement: {regions: [eu]}\n", w.hub.cluster.Server),
+		"fleet/tenants/globex.yaml": fmt.Sprintf(
+			"kind: Tenant\nmetadata: {name: globex}\nspec:\n  owners: "+
+				"[\"github:globex/leads\"]\n  quota: {environments: 5, deployments: 10, "+
+				"applications: 20}\n"+
+				"  repositories: [\"https://git.example.com/globex/\"]\n  clusters: [%q]\n  "+
+				"namespaces: [globex]\n  placement: {regions: [eu]}\n", w.hub.cluster.Server),
 		// A repository without anything below tenants/ would be held.
-		"tenants/globex/environments/idle.yaml": fmt.Sprintf("kind: ManagedEnvironment\nmetadata: {name: idle}\nspec:\n  cluster: {server: %q, caData: %s, credentialsRef: {name: idle}}\n"+
-			"  namespaces: [globex]\n  region: eu\n", w.hub.cluster.Server, base64.StdEncoding.EncodeToString(w.hub.cluster.CA)),
-		prod: fmt.Sprintf("kind: ManagedEnvironment\nmetadata: {name: prod}\nspec:\n  cluster: {server: %q, caData: %s, credentialsRef: {name: prod}}\n"+
-			"  namespaces: [%s]\n  region: eu\n", w.hub.cluster.Server, base64.StdEncoding.EncodeToString(w.hub.cluster.CA), workSpace),
-		factory:    "kind: ManagedEnvironment\nmetadata: {name: factory}\nspec:\n  agent: {argocdNamespace: " + edgeArgo + "}\n  namespaces: [" + workSpace + "]\n  region: eu\n",
-		credential: fmt.Sprintf("kind: RepositoryCredential\nmetadata: {name: web}\nspec: {repoURL: %q, credentialsRef: {name: web-git}}\n", w.app.URL),
-		declared: fmt.Sprintf("kind: GitOpsDeployment\nmetadata: {name: web}\nspec:\n  source: {repoURL: %q, path: deploy, targetRevision: main}\n"+
-			"  destination: {environments: [prod, factory], namespace: %s}\n", w.app.URL, workSpace),
+		"tenants/globex/environments/idle.yaml": fmt.Sprintf(
+			"kind: ManagedEnvironment\nmetadata: {name: idle}\nspec:\n  cluster: {server: %q, "+
+				"caData: %s, credentialsRef: {name: idle}}\n"+
+				"  namespaces: [globex]\n  region: eu\n", w.hub.cluster.Server,
+			base64.StdEncoding.EncodeToString(w.hub.cluster.CA)),
+		prod: fmt.Sprintf(
+			"kind: ManagedEnvironment\nmetadata: {name: prod}\nspec:\n  cluster: {server: %q, "+
+				"caData: %s, credentialsRef: {name: prod}}\n"+
+				"  namespaces: [%s]\n  region: eu\n", w.hub.cluster.Server,
+			base64.StdEncoding.EncodeToString(w.hub.cluster.CA), workSpace),
+		factory: "kind: ManagedEnvironment\nmetadata: {name: factory}\nspec:\n  agent: " +
+			"{argocdNamespace: " + edgeArgo + "}\n  namespaces: [" + workSpace +
+			"]\n  region: eu\n",
+		credential: fmt.Sprintf(
+			"kind: RepositoryCredential\nmetadata: {name: web}\nspec: {repoURL: %q, "+
+				"credentialsRef: {name: web-git}}\n", w.app.URL),
+		declared: fmt.Sprintf(
+			"kind: GitOpsDeployment\nmetadata: {name: web}\nspec:\n  source: {repoURL: %q, "+
+				"path: deploy, targetRevision: main}\n"+
+				"  destination: {environments: [prod, factory], namespace: %s}\n", w.app.URL,
+			workSpace),
 	}
 	for path, content := range files {
 		files[path] = "apiVersion: argosy.dev/v1alpha1\n" + content
@@ -98,8 +125,10 @@ type plane struct {
 
 // argosy runs a command of a platform engineer.
 func (p plane) argosy(args ...string) (string, error) {
-	cmd := exec.CommandContext(p.t.Context(), filepath.Join(p.image, "usr/local/bin/argosy"), args...)
-	cmd.Env = append(os.Environ(), "ARGOSY_SERVER="+p.hubURL(), "ARGOSY_TOKEN="+p.token, "SSL_CERT_FILE="+filepath.Join(p.dir, "ca.pem"))
+	cmd := exec.CommandContext(p.t.Context(), filepath.Join(p.image, "usr/local/bin/argosy"),
+		args...)
+	cmd.Env = append(os.Environ(), "ARGOSY_SERVER="+p.hubURL(), "ARGOSY_TOKEN="+p.token,
+		"SSL_CERT_FILE="+filepath.Join(p.dir, "ca.pem"))
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
@@ -149,8 +178,10 @@ func (p plane) healthy(want ...string) func() string {
 			left[id] = "not there"
 		}
 		for _, a := range answer.Items {
-			id := fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment, Environment: a.Environment}.String()
-			left[id] = fmt.Sprintf("%s %s %s %s%s", a.Apply, a.Sync, a.Health, a.ApplyMessage, a.Message)
+			id := fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
+				Environment: a.Environment}.String()
+			left[id] = fmt.Sprintf("%s %s %s %s%s", a.Apply, a.Sync, a.Health, a.ApplyMessage,
+				a.Message)
 			if example.Healthy(a) && slices.Contains(want, id) {
 				delete(left, id)
 			}
@@ -162,7 +193,8 @@ func (p plane) healthy(want ...string) func() string {
 	}
 }
 
-// followed says what is missing until both agents are connected, were heard of since then and have done all.
+// followed says what is missing until both agents are connected, were heard of since then and have
+// done all.
 func (p plane) followed(since time.Time) func() string {
 	return func() string {
 		out, err := p.argosy("get", "agents", "-o", "json")
@@ -171,7 +203,8 @@ func (p plane) followed(since time.Time) func() string {
 			return out
 		}
 		for _, a := range answer.Items {
-			if !a.Connected || a.Pending != 0 || a.Lag != 0 || a.SeenAt == nil || a.SeenAt.Before(since) {
+			if !a.Connected || a.Pending != 0 || a.Lag != 0 || a.SeenAt == nil ||
+				a.SeenAt.Before(since) {
 				return fmt.Sprintf("%+v", a)
 			}
 		}
@@ -185,23 +218,29 @@ var kinds = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "secrets"},
 }
 
-// standing are the versions of what Argosy has made for the Argo CDs, and of the workloads and their Pods.
+// standing are the versions of what Argosy has made for the Argo CDs, and of the workloads and
+// their Pods.
 func (w *world) standing() map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
 	for _, at := range w.instances() {
 		note := func(o metav1.Object, kind string) {
-			all[at.name+" "+at.namespace+": "+kind+" "+o.GetName()] = fmt.Sprintf("%s at %s, %v", o.GetUID(), o.GetResourceVersion(), o.GetDeletionTimestamp())
+			all[at.name+" "+at.namespace+": "+kind+" "+o.GetName()] = fmt.Sprintf("%s at %s, %v",
+				o.GetUID(), o.GetResourceVersion(), o.GetDeletionTimestamp())
 		}
 		for _, kind := range kinds {
-			for _, o := range must(at.cluster.Dynamic().Resource(kind).Namespace(at.namespace).List(w.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=argosy"}))(w.t).Items {
+			for _, o := range must(at.cluster.Dynamic().Resource(kind).Namespace(at.namespace).List(
+				w.t.Context(), metav1.ListOptions{
+					LabelSelector: "app.kubernetes.io/managed-by=argosy"}))(w.t).Items {
 				note(&o, o.GetKind())
 			}
 		}
-		for _, o := range must(at.cluster.Client().AppsV1().Deployments(at.work).List(w.t.Context(), metav1.ListOptions{}))(w.t).Items {
+		for _, o := range must(at.cluster.Client().AppsV1().Deployments(at.work).List(w.t.Context(),
+			metav1.ListOptions{}))(w.t).Items {
 			note(&o, "Deployment")
 		}
-		for _, o := range must(at.cluster.Client().CoreV1().Pods(at.work).List(w.t.Context(), metav1.ListOptions{}))(w.t).Items {
+		for _, o := range must(at.cluster.Client().CoreV1().Pods(at.work).List(w.t.Context(),
+			metav1.ListOptions{}))(w.t).Items {
 			note(&o, "Pod")
 		}
 	}
@@ -240,7 +279,8 @@ func (w *world) left(kinds ...string) func() string {
 		left := ""
 		for what := range w.standing() {
 			_, object, _ := strings.Cut(what, ": ")
-			if kind, name, _ := strings.Cut(object, " "); slices.Contains(kinds, kind) && !strings.HasPrefix(name, "globex-") {
+			if kind, name, _ := strings.Cut(object, " "); slices.Contains(kinds, kind) &&
+				!strings.HasPrefix(name, "globex-") {
 				left += what + "; "
 			}
 		}

@@ -90,7 +90,8 @@ func (w *world) helm(p place, args ...string) string {
 	w.t.Helper()
 	tool := must(filepath.Abs("../../../.cache/bin/helm"))(w.t)
 	var errs bytes.Buffer
-	cmd := exec.CommandContext(w.t.Context(), tool, append(args, "--kubeconfig", p.cluster.Kubeconfig)...)
+	cmd := exec.CommandContext(w.t.Context(), tool,
+		append(args, "--kubeconfig", p.cluster.Kubeconfig)...)
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
@@ -104,33 +105,39 @@ func (w *world) install(p place, release, chart, namespace string, set ...string
 	w.t.Helper()
 	file := filepath.Join(w.dir, release+".yaml")
 	check(w.t, os.WriteFile(file, []byte(w.values()[release]), 0o600))
-	args := []string{"upgrade", "--install", release, filepath.Join(w.charts(), chart), "--namespace", namespace, "--create-namespace", "--values", file, "--wait"}
+	args := []string{"upgrade", "--install", release, filepath.Join(w.charts(), chart),
+		"--namespace", namespace, "--create-namespace", "--values", file, "--wait"}
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
 	w.helm(p, args...)
 }
 
-// charts are copies without the bound on the version of Kubernetes: the lab's API server is built without the flags that tell it.
+// charts are copies without the bound on the version of Kubernetes: the lab's API server is built
+// without the flags that tell it.
 func (w *world) charts() string {
 	dir := filepath.Join(w.dir, "charts")
 	if _, err := os.Stat(dir); err == nil {
 		return dir
 	}
 	for _, chart := range []string{"argosy", "argosy-agent", "argosy-engine"} {
-		check(w.t, os.CopyFS(filepath.Join(dir, chart), os.DirFS(filepath.Join("../../../charts", chart))))
+		check(w.t, os.CopyFS(filepath.Join(dir, chart),
+			os.DirFS(filepath.Join("../../../charts", chart))))
 		file := filepath.Join(dir, chart, "Chart.yaml")
-		lines := slices.DeleteFunc(strings.Split(string(must(os.ReadFile(file))(w.t)), "\n"), func(line string) bool { return strings.HasPrefix(line, "kubeVersion:") })
+		lines := slices.DeleteFunc(strings.Split(string(must(os.ReadFile(file))(w.t)), "\n"),
+			func(line string) bool { return strings.HasPrefix(line, "kubeVersion:") })
 		check(w.t, os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600))
 	}
 	return dir
 }
 
-// hook makes the objects of a release that helm makes for a hook and removes again: those with the name.
+// hook makes the objects of a release that helm makes for a hook and removes again: those with the
+// name.
 func (w *world) hook(p place, release, namespace, name string) {
 	w.t.Helper()
 	made := 0
-	for d := yaml.NewYAMLOrJSONDecoder(strings.NewReader(w.helm(p, "get", "hooks", release, "--namespace", namespace)), 4096); ; {
+	for d := yaml.NewYAMLOrJSONDecoder(
+		strings.NewReader(w.helm(p, "get", "hooks", release, "--namespace", namespace)), 4096); ; {
 		o := &unstructured.Unstructured{}
 		err := d.Decode(&o.Object)
 		if errors.Is(err, io.EOF) {
@@ -149,7 +156,8 @@ func (w *world) hook(p place, release, namespace, name string) {
 	}
 }
 
-// prepare makes what the charts want to find: namespaces, and the Secrets that their values name. It returns the first platform token.
+// prepare makes what the charts want to find: namespaces, and the Secrets that their values name.
+// It returns the first platform token.
 func (w *world) prepare() string {
 	w.t.Helper()
 	bootstrap := rand.Text() + rand.Text()
@@ -167,17 +175,22 @@ func (w *world) prepare() string {
 	pair["ca.crt"] = string(w.ca)
 	w.secret(w.hub, argoSpace, "argocd-repo-server-tls", pair)
 	w.secret(w.edge, edgeArgo, "argocd-repo-server-tls", pair)
-	w.secret(w.hub, acmeSpace, "plant", map[string]string{"token": must(w.edge.cluster.TenantToken(w.t.Context(), "acme-plant", plantWork))(w.t)})
+	w.secret(w.hub, acmeSpace, "plant", map[string]string{
+		"token": must(w.edge.cluster.TenantToken(w.t.Context(), "acme-plant", plantWork))(w.t)})
 	w.secret(w.hub, globexSpace, "idle", map[string]string{"token": tenant})
 	w.secret(w.hub, acmeSpace, "prod", map[string]string{"token": tenant})
-	w.secret(w.hub, acmeSpace, "web-git", map[string]string{"username": gitUser, "password": gitPassword})
-	check(w.t, w.hub.cluster.Apply(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "git-ca", Namespace: hubSpace}, Data: map[string]string{"ca.crt": string(w.ca)}}))
+	w.secret(w.hub, acmeSpace, "web-git", map[string]string{"username": gitUser,
+		"password": gitPassword})
+	check(w.t, w.hub.cluster.Apply(w.t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "git-ca", Namespace: hubSpace}, Data: map[string]string{
+			"ca.crt": string(w.ca)}}))
 	return bootstrap
 }
 
 func (w *world) secret(p place, namespace, name string, data map[string]string) {
 	w.t.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Data: map[string][]byte{}}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Data: map[string][]byte{}}
 	for key, value := range data {
 		s.Data[key] = []byte(value)
 	}

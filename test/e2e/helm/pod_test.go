@@ -34,8 +34,10 @@ func (w *world) newest(at place, namespace, label string) *corev1.Pod {
 	w.t.Helper()
 	var newest *corev1.Pod
 	eventually(w.t, "a Pod "+label, func() string {
-		for _, p := range must(at.cluster.Client().CoreV1().Pods(namespace).List(w.t.Context(), metav1.ListOptions{LabelSelector: label}))(w.t).Items {
-			if p.DeletionTimestamp == nil && (newest == nil || newest.CreationTimestamp.Before(&p.CreationTimestamp)) {
+		for _, p := range must(at.cluster.Client().CoreV1().Pods(namespace).List(w.t.Context(),
+			metav1.ListOptions{LabelSelector: label}))(w.t).Items {
+			if p.DeletionTimestamp == nil &&
+				(newest == nil || newest.CreationTimestamp.Before(&p.CreationTimestamp)) {
 				newest = &p
 			}
 		}
@@ -44,11 +46,13 @@ func (w *world) newest(at place, namespace, label string) *corev1.Pod {
 	return newest
 }
 
-// pod takes the newest Pod that has a label. What it may reach are addresses by the address at which it asks for them.
+// pod takes the newest Pod that has a label. What it may reach are addresses by the address at
+// which it asks for them.
 func (w *world) pod(at place, namespace, label string, reach map[string]string) *pod {
 	w.t.Helper()
 	newest := w.newest(at, namespace, label)
-	p := &pod{world: w, at: at, object: newest, dir: must(os.MkdirTemp(w.dir, newest.Name+"-"))(w.t), box: must(stack.NewSandbox())(w.t), volumes: map[string]string{}}
+	p := &pod{world: w, at: at, object: newest, dir: must(os.MkdirTemp(w.dir, newest.Name+"-"))(
+		w.t), box: must(stack.NewSandbox())(w.t), volumes: map[string]string{}}
 	w.t.Cleanup(p.box.Close)
 	check(w.t, os.Chmod(p.dir, 0o755))
 	reach[at.address()] = at.address()
@@ -69,7 +73,8 @@ func (p *pod) behind(d *door) *pod {
 	return p
 }
 
-// start runs the containers that come first to their end, and the Pod's only container until it is ready.
+// start runs the containers that come first to their end, and the Pod's only container until it is
+// ready.
 func (p *pod) start() *stack.Process {
 	p.t.Helper()
 	process := p.launch()
@@ -128,14 +133,16 @@ func (p *pod) container(c corev1.Container) *stack.Process {
 		dir = "/"
 	}
 	process := must(stack.StartProcess(stack.Command{
-		Name: p.at.name + " " + c.Name, Path: p.find(root, command[0]), Args: command[1:], Env: env, Root: root, Dir: dir, Behind: p.box.Firewall,
+		Name: p.at.name + " " + c.Name, Path: p.find(root, command[0]), Args: command[1:], Env: env,
+		Root: root, Dir: dir, Behind: p.box.Firewall,
 		User: &syscall.Credential{Uid: user, Gid: user}, Log: root + ".log",
 	}))(p.t)
 	p.t.Cleanup(func() {
 		process.Stop()
 		if p.t.Failed() {
 			log, _ := os.ReadFile(process.LogFile())
-			p.t.Logf("== the log of %s at %s ends with\n%s", c.Name, p.at.name, log[max(0, len(log)-3000):])
+			p.t.Logf("== the log of %s at %s ends with\n%s", c.Name, p.at.name,
+				log[max(0, len(log)-3000):])
 		}
 	})
 	return process
@@ -161,10 +168,12 @@ func (p *pod) find(root, command string) string {
 		return command
 	}
 	for _, folder := range []string{"/usr/local/bin", "/usr/bin", "/bin"} {
-		if _, err := os.Lstat(filepath.Join(p.dir, "tools", command)); folder == "/usr/local/bin" && err == nil {
+		if _, err := os.Lstat(filepath.Join(p.dir, "tools", command)); folder == "/usr/local/bin" &&
+			err == nil {
 			return filepath.Join(folder, command)
 		}
-		if _, err := os.Stat(filepath.Join(folder, command)); folder != "/usr/local/bin" && err == nil {
+		if _, err := os.Stat(filepath.Join(folder, command)); folder != "/usr/local/bin" &&
+			err == nil {
 			return filepath.Join(folder, command)
 		}
 	}
@@ -172,14 +181,17 @@ func (p *pod) find(root, command string) string {
 	return ""
 }
 
-// environment is what a container's manifest says, and the Service of the API server, which every Pod is told.
+// environment is what a container's manifest says, and the Service of the API server, which every
+// Pod is told.
 func (p *pod) environment(c corev1.Container) []string {
 	p.t.Helper()
 	if len(c.EnvFrom) > 0 {
-		p.t.Fatalf("%s has its environment from %v, which this test does not know", c.Name, c.EnvFrom)
+		p.t.Fatalf("%s has its environment from %v, which this test does not know", c.Name,
+			c.EnvFrom)
 	}
 	server := must(url.Parse(p.at.cluster.Server))(p.t)
-	env := []string{"KUBERNETES_SERVICE_HOST=" + server.Hostname(), "KUBERNETES_SERVICE_PORT=" + server.Port()}
+	env := []string{"KUBERNETES_SERVICE_HOST=" + server.Hostname(), "KUBERNETES_SERVICE_PORT=" +
+		server.Port()}
 	for _, e := range c.Env {
 		if value, there := p.value(e); there {
 			env = append(env, e.Name+"="+value)
@@ -197,9 +209,11 @@ func (p *pod) value(e corev1.EnvVar) (string, bool) {
 	case from == nil:
 		return e.Value, true
 	case from.ConfigMapKeyRef != nil:
-		content, key, optional = p.configMap(from.ConfigMapKeyRef.Name), from.ConfigMapKeyRef.Key, from.ConfigMapKeyRef.Optional
+		content, key, optional = p.configMap(from.ConfigMapKeyRef.Name), from.ConfigMapKeyRef.Key,
+			from.ConfigMapKeyRef.Optional
 	case from.SecretKeyRef != nil:
-		content, key, optional = p.secretOf(from.SecretKeyRef.Name), from.SecretKeyRef.Key, from.SecretKeyRef.Optional
+		content, key, optional = p.secretOf(from.SecretKeyRef.Name), from.SecretKeyRef.Key,
+			from.SecretKeyRef.Optional
 	default:
 		p.t.Fatalf("%s comes from %v, which this test does not know", e.Name, from)
 	}
@@ -232,12 +246,15 @@ func expand(args, env []string) []string {
 
 // ready asks what the kubelet would ask.
 func (p *pod) ready(probe *corev1.Probe) func(context.Context) error {
-	client := http.Client{Transport: &http.Transport{DialContext: p.box.Dial, DisableKeepAlives: true}}
+	client := http.Client{
+		Transport: &http.Transport{DialContext: p.box.Dial, DisableKeepAlives: true}}
 	return func(ctx context.Context) error {
 		if probe.HTTPGet == nil {
 			return fmt.Errorf("a probe that this test does not know: %v", probe)
 		}
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort("127.0.0.1", p.port(probe.HTTPGet.Port))+probe.HTTPGet.Path, nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			"http://"+net.JoinHostPort("127.0.0.1", p.port(probe.HTTPGet.Port))+probe.HTTPGet.Path,
+			nil)
 		if err != nil {
 			return err
 		}

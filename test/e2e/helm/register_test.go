@@ -12,12 +12,14 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// register installs an Argo CD that registers itself, does what the release's notes say, and places an environment on it.
+// register installs an Argo CD that registers itself, does what the release's notes say, and places
+// an environment on it.
 func (w *world) register(p plane) {
 	w.t.Helper()
 	w.install(w.edge, "plant", "argosy-engine", plantArgo)
 	w.complete(w.edge, plantArgo, newDoor(w.t, "127.0.0.1:8081"), newDoor(w.t, "127.0.0.1:6379"))
-	agent := w.pod(w.edge, plantSpace, "app.kubernetes.io/name=argosy-agent", map[string]string{w.front.address: w.front.address}).start()
+	agent := w.pod(w.edge, plantSpace, "app.kubernetes.io/name=argosy-agent", map[string]string{
+		w.front.address: w.front.address}).start()
 
 	notes := w.helm(w.edge, "get", "notes", "plant", "--namespace", plantArgo)
 	file := w.noted(notes, `(?s)  # (\S+)\n(.*?)\n\n`)
@@ -25,7 +27,8 @@ func (w *world) register(p plane) {
 		w.t.Errorf("the notes declare it in %s", file[0])
 	}
 	declaration := strings.ReplaceAll(strings.ReplaceAll(file[1], "\n  ", "\n"), "REGION", "plant")
-	must(w.config.Commit(w.t.Context(), "an engine that registers itself", map[string]string{plantEngine: strings.TrimPrefix(declaration, "  ")}))(w.t)
+	must(w.config.Commit(w.t.Context(), "an engine that registers itself", map[string]string{
+		plantEngine: strings.TrimPrefix(declaration, "  ")}))(w.t)
 
 	command := strings.Fields(w.noted(notes, `  argosy (agent token create .*) > token\n`)[0])
 	token := ""
@@ -38,12 +41,14 @@ func (w *world) register(p plane) {
 		log := w.logOf(agent)
 		return map[bool]string{true: log}[!strings.Contains(log, "the agent waits")]
 	})
-	secret := w.noted(notes, `  kubectl -n (\S+) create secret generic (\S+) --from-file=(\S+)=token\n`)
+	secret := w.noted(notes,
+		`  kubectl -n (\S+) create secret generic (\S+) --from-file=(\S+)=token\n`)
 	w.secret(w.edge, secret[0], secret[1], map[string]string{secret[2]: token})
 
 	must(w.config.Commit(w.t.Context(), "what is deployed there", w.plantFiles()))(w.t)
 	eventually(w.t, "the config repo is read", p.sound)
-	eventually(w.t, "from the commit to Healthy, by the engine that has registered itself", p.healthy(onEngine, onEdge, onPlant))
+	eventually(w.t, "from the commit to Healthy, by the engine that has registered itself",
+		p.healthy(onEngine, onEdge, onPlant))
 	eventually(w.t, "both agents are connected and up to date", p.followed(time.Time{}))
 }
 
@@ -57,13 +62,20 @@ func (w *world) noted(notes, pattern string) []string {
 	return found[1:]
 }
 
-// plantFiles declare what is on the engine: the cluster that it runs on, by an account that may do everything in one namespace.
+// plantFiles declare what is on the engine: the cluster that it runs on, by an account that may do
+// everything in one namespace.
 func (w *world) plantFiles() map[string]string {
 	return map[string]string{
-		plant: fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: plant}\nspec:\n  cluster: {server: %q, caData: %s, credentialsRef: {name: plant}}\n"+
-			"  namespaces: [%s]\n  region: plant\n", w.edge.cluster.Server, base64.StdEncoding.EncodeToString(w.edge.cluster.CA), plantWork),
-		pressed: fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: press}\nspec:\n  source: {repoURL: %q, path: deploy, targetRevision: main}\n"+
-			"  destination: {environments: [plant], namespace: %s}\n", w.app.URL, plantWork),
+		plant: fmt.Sprintf(
+			"apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: "+
+				"plant}\nspec:\n  cluster: {server: %q, caData: %s, credentialsRef: {name: "+
+				"plant}}\n"+
+				"  namespaces: [%s]\n  region: plant\n", w.edge.cluster.Server,
+			base64.StdEncoding.EncodeToString(w.edge.cluster.CA), plantWork),
+		pressed: fmt.Sprintf(
+			"apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: "+
+				"press}\nspec:\n  source: {repoURL: %q, path: deploy, targetRevision: main}\n"+
+				"  destination: {environments: [plant], namespace: %s}\n", w.app.URL, plantWork),
 	}
 }
 
@@ -101,7 +113,8 @@ func (p plane) versions() {
 	})
 }
 
-// upgraded changes a setting of the control plane by `helm upgrade`: the Pod is replaced by one that has it, and nothing is written to any Argo CD.
+// upgraded changes a setting of the control plane by `helm upgrade`: the Pod is replaced by one
+// that has it, and nothing is written to any Argo CD.
 func (w *world) upgraded(p plane, hub *stack.Process) *stack.Process {
 	w.t.Helper()
 	was := w.state(p)

@@ -17,7 +17,8 @@ func (p place) requests(t *testing.T, account string) []stack.AuditEntry {
 	t.Helper()
 	var all []stack.AuditEntry
 	for _, e := range must(stack.ReadAudit(p.audit))(t) {
-		if e.ResponseStatus.Code != 0 && strings.HasPrefix(e.User.Username, "system:serviceaccount:"+account) {
+		if e.ResponseStatus.Code != 0 && strings.HasPrefix(e.User.Username,
+			"system:serviceaccount:"+account) {
 			all = append(all, e)
 		}
 	}
@@ -65,34 +66,47 @@ func (p place) granted(t *testing.T, namespace, account string) []stack.Right {
 		switch {
 		case !ours(b.Subjects):
 		case b.RoleRef.Kind == "Role":
-			all = append(all, stack.Rights(b.Namespace, must(rbac.Roles(b.Namespace).Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{}))(t).Rules)...)
+			all = append(all,
+				stack.Rights(b.Namespace,
+					must(rbac.Roles(b.Namespace).Get(t.Context(), b.RoleRef.Name,
+						metav1.GetOptions{}))(t).Rules)...)
 		default:
-			all = append(all, stack.Rights(b.Namespace, must(rbac.ClusterRoles().Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{}))(t).Rules)...)
+			all = append(all,
+				stack.Rights(b.Namespace,
+					must(rbac.ClusterRoles().Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{}))(
+						t).Rules)...)
 		}
 	}
-	for _, b := range must(rbac.ClusterRoleBindings().List(t.Context(), metav1.ListOptions{}))(t).Items {
+	for _, b := range must(rbac.ClusterRoleBindings().List(t.Context(), metav1.ListOptions{}))(
+		t).Items {
 		if ours(b.Subjects) {
-			all = append(all, stack.Rights("", must(rbac.ClusterRoles().Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{}))(t).Rules)...)
+			all = append(all,
+				stack.Rights("",
+					must(rbac.ClusterRoles().Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{}))(
+						t).Rules)...)
 		}
 	}
 	return all
 }
 
-// noneIdle holds the rights of an account against its requests. idle are those that this test makes no use of, each with the reason why it is
-// granted all the same.
+// noneIdle holds the rights of an account against its requests. idle are those that this test makes
+// no use of, each with the reason why it is granted all the same.
 func (p place) noneIdle(t *testing.T, namespace, account string, idle map[string]string) {
 	t.Helper()
 	requests, left := p.requests(t, namespace+":"+account), maps.Clone(idle)
 	granted := p.granted(t, namespace, account)
-	t.Logf("%s: %s of %s has %d rights and has made %d requests", p.name, account, namespace, len(granted), len(requests))
+	t.Logf("%s: %s of %s has %d rights and has made %d requests", p.name, account, namespace,
+		len(granted), len(requests))
 	for _, right := range granted {
 		_, listed := idle[right.String()]
 		delete(left, right.String())
 		switch used := slices.ContainsFunc(requests, right.UsedBy); {
 		case used && listed:
-			t.Errorf("%s: %s of %s may %s, which is listed as idle and is used", p.name, account, namespace, right)
+			t.Errorf("%s: %s of %s may %s, which is listed as idle and is used", p.name, account,
+				namespace, right)
 		case !used && !listed:
-			t.Errorf("%s: %s of %s may %s, and has made no use of it", p.name, account, namespace, right)
+			t.Errorf("%s: %s of %s may %s, and has made no use of it", p.name, account, namespace,
+				right)
 		}
 	}
 	for _, right := range slices.Sorted(maps.Keys(left)) {

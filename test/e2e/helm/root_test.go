@@ -24,13 +24,15 @@ type image struct {
 	user       int
 }
 
-// imageOf are Argosy's own image, and what stands for Argo CD's and Redis': the binaries that scripts/parts.sh has built, and this machine's tools.
+// imageOf are Argosy's own image, and what stands for Argo CD's and Redis': the binaries that
+// scripts/parts.sh has built, and this machine's tools.
 func (p *pod) imageOf(c corev1.Container) image {
 	p.t.Helper()
 	name := filepath.Base(strings.Split(c.Image, "@")[0])
 	switch name, _, _ := strings.Cut(name, ":"); name {
 	case "argosy":
-		i := image{folders: map[string]string{}, entrypoint: []string{"/usr/local/bin/argosy"}, env: []string{"PATH=/usr/local/bin", "HOME=/home/nonroot"}, user: 65532}
+		i := image{folders: map[string]string{}, entrypoint: []string{"/usr/local/bin/argosy"},
+			env: []string{"PATH=/usr/local/bin", "HOME=/home/nonroot"}, user: 65532}
 		for _, e := range must(os.ReadDir(p.image))(p.t) {
 			i.folders["/"+e.Name()] = filepath.Join(p.image, e.Name())
 		}
@@ -40,8 +42,11 @@ func (p *pod) imageOf(c corev1.Container) image {
 		if !tagged && strings.HasSuffix(c.Image, "@sha256:"+digest) {
 			version = "3.2.11"
 		}
-		i := p.machine("argocd-"+version[:strings.LastIndex(version, ".")], "argocd", "argocd-repo-server", "argocd-application-controller")
-		i.env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/argocd", "USER=argocd", "ARGOCD_GPG_ENABLED=false"} // its gpg-agent would outlive it
+		i := p.machine("argocd-"+version[:strings.LastIndex(version, ".")], "argocd",
+			"argocd-repo-server", "argocd-application-controller")
+		// its gpg-agent would outlive it
+		i.env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/argocd", "USER=argocd",
+			"ARGOCD_GPG_ENABLED=false"}
 		i.user = 999
 		return i
 	case "redis":
@@ -53,12 +58,15 @@ func (p *pod) imageOf(c corev1.Container) image {
 	return image{}
 }
 
-// machine is an image with this machine's tools, helm, kustomize and a program that answers to some names.
+// machine is an image with this machine's tools, helm, kustomize and a program that answers to some
+// names.
 func (p *pod) machine(program string, names ...string) image {
 	p.t.Helper()
 	tools := filepath.Join(p.dir, "tools")
 	check(p.t, os.MkdirAll(tools, 0o755))
-	i := image{folders: map[string]string{"/usr": "/usr", "/etc": "/etc", "/dev": "/dev", "/proc": "/proc"}, links: map[string]string{}, files: map[string]string{"/usr/local/bin": tools}}
+	i := image{folders: map[string]string{"/usr": "/usr", "/etc": "/etc", "/dev": "/dev",
+		"/proc": "/proc"}, links: map[string]string{}, files: map[string]string{
+		"/usr/local/bin": tools}}
 	for _, name := range []string{"bin", "lib", "lib64", "sbin"} {
 		if target, err := os.Readlink("/" + name); err == nil {
 			i.links["/"+name] = target
@@ -66,9 +74,11 @@ func (p *pod) machine(program string, names ...string) image {
 			i.folders["/"+name] = "/" + name
 		}
 	}
-	for name, part := range map[string]string{names[0]: program, "helm": "helm", "kustomize": "kustomize"} {
+	for name, part := range map[string]string{names[0]: program, "helm": "helm",
+		"kustomize": "kustomize"} {
 		touch(p, filepath.Join(tools, name))
-		i.files["/usr/local/bin/"+name] = must(filepath.Abs(filepath.Join("../../../.cache/bin", part)))(p.t)
+		i.files["/usr/local/bin/"+name] = must(
+			filepath.Abs(filepath.Join("../../../.cache/bin", part)))(p.t)
 	}
 	for _, name := range names[1:] {
 		_ = os.Remove(filepath.Join(tools, name))
@@ -76,7 +86,8 @@ func (p *pod) machine(program string, names ...string) image {
 	}
 	// Services by their names: their ports lead out of the Pod.
 	hosts := filepath.Join(p.dir, "hosts")
-	check(p.t, os.WriteFile(hosts, []byte("127.0.0.1 localhost argocd-redis argocd-repo-server\n"), 0o644))
+	check(p.t, os.WriteFile(hosts, []byte("127.0.0.1 localhost argocd-redis argocd-repo-server\n"),
+		0o644))
 	i.files["/etc/hosts"] = hosts
 	return i
 }
@@ -106,14 +117,16 @@ func (p *pod) assemble(root string, c corev1.Container, i image) {
 			touch(p, filepath.Join(root, m.MountPath))
 		}
 	}
-	readOnly := c.SecurityContext != nil && c.SecurityContext.ReadOnlyRootFilesystem != nil && *c.SecurityContext.ReadOnlyRootFilesystem
+	readOnly := c.SecurityContext != nil && c.SecurityContext.ReadOnlyRootFilesystem != nil &&
+		*c.SecurityContext.ReadOnlyRootFilesystem
 	if !readOnly {
 		p.t.Errorf("%s may write to its root", c.Name)
 	}
 	check(p.t, p.box.Bind(root, root, readOnly))
 	for _, binds := range []map[string]string{i.folders, i.files} {
 		for _, at := range slices.Sorted(maps.Keys(binds)) {
-			check(p.t, p.box.Bind(binds[at], filepath.Join(root, at), at != "/dev" && at != "/proc"))
+			check(p.t, p.box.Bind(binds[at], filepath.Join(root, at), at != "/dev" &&
+				at != "/proc"))
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(sources)) {
@@ -165,7 +178,8 @@ func (p *pod) volume(v corev1.Volume) string {
 	return dir
 }
 
-// project is what the API server adds to Pods: their account's token, the cluster's CA and their namespace.
+// project is what the API server adds to Pods: their account's token, the cluster's CA and their
+// namespace.
 func (p *pod) project(dir, volume string, s corev1.VolumeProjection) {
 	p.t.Helper()
 	switch {
@@ -185,20 +199,25 @@ func (p *pod) project(dir, volume string, s corev1.VolumeProjection) {
 	}
 }
 
-// token is one that a kubelet would ask for: of the Pod's account, and for as long as there is the Pod.
+// token is one that a kubelet would ask for: of the Pod's account, and for as long as there is the
+// Pod.
 func (p *pod) token(s *corev1.ServiceAccountTokenProjection) []byte {
 	p.t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: s.ExpirationSeconds, BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: p.object.Name, UID: p.object.UID}}}
+		ExpirationSeconds: s.ExpirationSeconds,
+		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1",
+			Name: p.object.Name, UID: p.object.UID}}}
 	if s.Audience != "" {
 		request.Spec.Audiences = []string{s.Audience}
 	}
 	accounts := p.at.cluster.Client().CoreV1().ServiceAccounts(p.object.Namespace)
-	return []byte(must(accounts.CreateToken(p.t.Context(), p.object.Spec.ServiceAccountName, request, metav1.CreateOptions{}))(p.t).Status.Token)
+	return []byte(must(accounts.CreateToken(p.t.Context(), p.object.Spec.ServiceAccountName,
+		request, metav1.CreateOptions{}))(p.t).Status.Token)
 }
 
 // fill writes the keys that items name, or all.
-func (p *pod) fill(dir, volume string, content map[string][]byte, items []corev1.KeyToPath, optional *bool) {
+func (p *pod) fill(dir, volume string, content map[string][]byte, items []corev1.KeyToPath,
+	optional *bool) {
 	p.t.Helper()
 	may := optional != nil && *optional
 	if content == nil && !may {
@@ -223,7 +242,8 @@ func (p *pod) fill(dir, volume string, content map[string][]byte, items []corev1
 // configMap is nil when there is none.
 func (p *pod) configMap(name string) map[string][]byte {
 	p.t.Helper()
-	m, err := p.at.cluster.Client().CoreV1().ConfigMaps(p.object.Namespace).Get(p.t.Context(), name, metav1.GetOptions{})
+	m, err := p.at.cluster.Client().CoreV1().ConfigMaps(p.object.Namespace).Get(p.t.Context(), name,
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -237,7 +257,8 @@ func (p *pod) configMap(name string) map[string][]byte {
 
 func (p *pod) secretOf(name string) map[string][]byte {
 	p.t.Helper()
-	s, err := p.at.cluster.Client().CoreV1().Secrets(p.object.Namespace).Get(p.t.Context(), name, metav1.GetOptions{})
+	s, err := p.at.cluster.Client().CoreV1().Secrets(p.object.Namespace).Get(p.t.Context(), name,
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

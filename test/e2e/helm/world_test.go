@@ -1,11 +1,16 @@
-// Package helm installs all three charts by `helm install` on real API servers and runs what they made: `argosy serve`, `argosy agent run` and the
-// engines' Argo CD: a complete one, one that uses the hub's repo-server and Redis, and a complete one that registers itself. They are processes, for the
-// lab's nodes only pretend to run Pods. Each has what its Pod of the API server has and nothing else: command, arguments, environment, a read-only root
-// with the image's files and the Pod's volumes, the image's user, a token of its ServiceAccount that is bound to the Pod, and a network of its own. The
-// API servers' audit logs tell which rights were missing, and which nobody used.
+// Package helm installs all three charts by `helm install` on real API servers and runs what they
+// made: `argosy serve`, `argosy agent run` and the engines' Argo CD: a complete one, one that uses
+// the hub's repo-server and Redis, and a complete one that registers itself. They are processes,
+// for the lab's nodes only pretend to run Pods. Each has what its Pod of the API server has and
+// nothing else: command, arguments, environment, a read-only root with the image's files and the
+// Pod's volumes, the image's user, a token of its ServiceAccount that is bound to the Pod, and a
+// network of its own. The API servers' audit logs tell which rights were missing, and which nobody
+// used.
 //
-// What is not as on a cluster: Redis is the lab's own, which takes a port instead of Redis' arguments; Services are addresses in /etc/hosts; of a Deployment's
-// replicas one runs; Argo CD verifies no signatures of commits; network policies are not enforced. It needs root, as a container's runtime does.
+// What is not as on a cluster: Redis is the lab's own, which takes a port instead of Redis'
+// arguments; Services are addresses in /etc/hosts; of a Deployment's replicas one runs; Argo CD
+// verifies no signatures of commits; network policies are not enforced. It needs root, as a
+// container's runtime does.
 package helm
 
 import (
@@ -78,13 +83,15 @@ func open(t *testing.T) *world {
 	closing(t, postgres.Stop)
 	w.database = must(postgres.NewDatabase(t.Context(), "argosy"))(t)
 	w.fresh = must(postgres.NewDatabase(t.Context(), "fresh"))(t)
-	w.front, w.repoServer, w.redis = newDoor(t, "127.0.0.1:8080"), newDoor(t, "127.0.0.1:8081"), newDoor(t, "127.0.0.1:6379")
+	w.front, w.repoServer, w.redis = newDoor(t, "127.0.0.1:8080"), newDoor(t, "127.0.0.1:8081"),
+		newDoor(t, "127.0.0.1:6379")
 	return w
 }
 
 func (w *world) place(name string) place {
 	p := place{name: name, audit: filepath.Join(w.dir, name+".audit")}
-	p.cluster = must(stack.StartCluster(w.t.Context(), stack.ClusterOptions{Name: name, AuditLog: p.audit}))(w.t)
+	p.cluster = must(stack.StartCluster(w.t.Context(), stack.ClusterOptions{
+		Name: name, AuditLog: p.audit}))(w.t)
 	closing(w.t, p.cluster.Stop)
 	return p
 }
@@ -98,7 +105,8 @@ type instance struct {
 }
 
 func (w *world) instances() []instance {
-	return []instance{{w.hub, argoSpace, hubSpace, workSpace}, {w.edge, edgeArgo, edgeSpace, workSpace}, {w.edge, plantArgo, plantSpace, plantWork}}
+	return []instance{{w.hub, argoSpace, hubSpace, workSpace},
+		{w.edge, edgeArgo, edgeSpace, workSpace}, {w.edge, plantArgo, plantSpace, plantWork}}
 }
 
 func (p place) address() string { return strings.TrimPrefix(p.cluster.Server, "https://") }
@@ -112,7 +120,8 @@ func (w *world) databaseAddress() string {
 // hubURL is where people and agents reach the control plane.
 func (w *world) hubURL() string { return "https://" + w.front.address }
 
-// door is an address of this machine that leads to a port of a Pod, as a Service or an Ingress would: always to the Pod that runs.
+// door is an address of this machine that leads to a port of a Pod, as a Service or an Ingress
+// would: always to the Pod that runs.
 type door struct {
 	address string
 	port    string // the Pod's, with its loopback address
@@ -168,11 +177,13 @@ func (d *door) carry(in net.Conn) {
 	_, _ = io.Copy(in, out)
 }
 
-// build makes the image's folder: the binary, and what the dynamic loader needs of this machine where it is not static.
+// build makes the image's folder: the binary, and what the dynamic loader needs of this machine
+// where it is not static.
 func (w *world) build() {
 	w.image = filepath.Join(w.dir, "image")
 	binary := filepath.Join(w.image, "usr/local/bin/argosy")
-	build := exec.CommandContext(w.t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary, "argosy.dev/argosy/cmd/argosy")
+	build := exec.CommandContext(w.t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary,
+		"argosy.dev/argosy/cmd/argosy")
 	if out, err := build.CombinedOutput(); err != nil {
 		w.t.Fatalf("%v: %s", err, out)
 	}
@@ -195,7 +206,8 @@ func (w *world) certify() {
 	defer s.Close()
 	w.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	w.cert = w.ca
-	w.key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey))(w.t)})
+	w.key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY",
+		Bytes: must(x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey))(w.t)})
 	check(w.t, os.WriteFile(filepath.Join(w.dir, "ca.pem"), w.ca, 0o644))
 }
 
@@ -226,7 +238,8 @@ func closing(t *testing.T, stop func() error) {
 // patience bounds how long anything may take on a busy machine; nothing is timed.
 const patience = 3 * time.Minute
 
-// eventually asks until the answer is empty, which means yes; otherwise it is what is still missing.
+// eventually asks until the answer is empty, which means yes; otherwise it is what is still
+// missing.
 func eventually(t *testing.T, what string, missing func() string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

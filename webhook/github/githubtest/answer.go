@@ -23,8 +23,10 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, o *operation, a a
 		h.Set("X-RateLimit-Reset", strconv.FormatInt(s.reset.Unix(), 10))
 	}
 	body := s.encode(r, o, &a, h)
-	if err := s.d.checkAnswer(o, a.status, body); err != nil && a.status != http.StatusMovedPermanently && a.status != http.StatusTemporaryRedirect {
-		s.t.Errorf("githubtest: the answer %d to %s %s does not fit GitHub's description: %v\n%s", a.status, r.Method, r.URL, err, body)
+	if err := s.d.checkAnswer(o, a.status, body); err != nil &&
+		a.status != http.StatusMovedPermanently && a.status != http.StatusTemporaryRedirect {
+		s.t.Errorf("githubtest: the answer %d to %s %s does not fit GitHub's description: %v\n%s",
+			a.status, r.Method, r.URL, err, body)
 	}
 	if a.status == http.StatusOK && r.Method == http.MethodGet && s.unchanged(w, r, body) {
 		return
@@ -78,7 +80,8 @@ func cut(r *http.Request, list []object, h http.Header, base string) []object {
 			q[name] = values
 		}
 		q.Set("page", strconv.Itoa(page))
-		return fmt.Sprintf(`<%s%s?%s>; rel="%s"`, strings.TrimSuffix(base, "/"), r.URL.EscapedPath(), q.Encode(), rel)
+		return fmt.Sprintf(`<%s%s?%s>; rel="%s"`, strings.TrimSuffix(base, "/"),
+			r.URL.EscapedPath(), q.Encode(), rel)
 	}
 	if page < last {
 		h.Set("Link", link(page+1, "next")+", "+link(last, "last"))
@@ -87,7 +90,8 @@ func cut(r *http.Request, list []object, h http.Header, base string) []object {
 	return list[from:min(from+size, len(list))]
 }
 
-// unchanged answers 304 when the caller has it already. An ETag that another credential was given is none of the caller's.
+// unchanged answers 304 when the caller has it already. An ETag that another credential was given
+// is none of the caller's.
 func (s *Server) unchanged(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	whose := r.Header.Get("Authorization")
 	sum := sha256.Sum256(append([]byte(whose+"\n"+r.URL.String()+"\n"), body...))
@@ -99,7 +103,8 @@ func (s *Server) unchanged(w http.ResponseWriter, r *http.Request, body []byte) 
 		return false
 	}
 	if s.etags[given] != whose {
-		s.t.Errorf("githubtest: %s %s is sent with an ETag that this credential was never given", r.Method, r.URL)
+		s.t.Errorf("githubtest: %s %s is sent with an ETag that this credential was never given",
+			r.Method, r.URL)
 	}
 	if given != etag {
 		return false

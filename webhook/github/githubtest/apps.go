@@ -59,7 +59,8 @@ func Keys(t testing.TB) [2][]byte {
 		t.Fatal(err)
 	}
 	encode := func(k *rsa.PrivateKey) []byte {
-		return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k)})
+		return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY",
+			Bytes: x509.MarshalPKCS1PrivateKey(k)})
 	}
 	return [2][]byte{encode(two[0]), encode(two[1])}
 }
@@ -83,7 +84,8 @@ func (a *App) Bot() *Account { return a.bot }
 // Everything is what an App is granted that Argosy's manifest has made.
 func Everything() map[string]string {
 	return map[string]string{
-		"checks": "write", "statuses": "write", "pull_requests": "write", "issues": "write", "contents": "read", "members": "read",
+		"checks": "write", "statuses": "write", "pull_requests": "write", "issues": "write",
+		"contents": "read", "members": "read",
 		"metadata": "read", "merge_queues": "read",
 	}
 }
@@ -117,7 +119,8 @@ func (a *App) Expire() {
 	}
 }
 
-// Propose is what the page of a manifest does: it makes the App and gives the code that it is converted with.
+// Propose is what the page of a manifest does: it makes the App and gives the code that it is
+// converted with.
 func (s *Server) Propose(slug string) (code string) {
 	a := s.App(slug)
 	code = secret("code")
@@ -133,7 +136,8 @@ func secret(what string) string {
 
 func (s *Server) tellApp(a *App) object {
 	return object{
-		"id": a.ID, "slug": a.Slug, "name": a.Slug, "owner": s.tell(a.bot), "html_url": "https://github.test/apps/" + a.Slug,
+		"id": a.ID, "slug": a.Slug, "name": a.Slug, "owner": s.tell(a.bot),
+		"html_url":    "https://github.test/apps/" + a.Slug,
 		"permissions": object{}, "external_url": "https://argosy.example/",
 	}
 }
@@ -143,7 +147,9 @@ func getApp(s *Server, r *request) answer {
 }
 
 func (s *Server) tellInstallation(i *installation) object {
-	o := object{"id": i.id, "app_id": i.app.ID, "app_slug": i.app.Slug, "account": s.tell(i.app.bot), "permissions": fields(i.permissions), "repository_selection": "selected"}
+	o := object{"id": i.id, "app_id": i.app.ID, "app_slug": i.app.Slug,
+		"account": s.tell(i.app.bot), "permissions": fields(i.permissions),
+		"repository_selection": "selected"}
 	if !i.suspended.IsZero() {
 		o["suspended_at"] = stamp(i.suspended)
 	}
@@ -177,7 +183,9 @@ func getInstallationOf(s *Server, r *request) answer {
 }
 
 func postToken(s *Server, r *request) answer {
-	at := slices.IndexFunc(r.app.installs, func(i *installation) bool { return i.id == r.number("installation_id") })
+	at := slices.IndexFunc(r.app.installs, func(i *installation) bool {
+		return i.id == r.number("installation_id")
+	})
 	if at < 0 {
 		return notFound
 	}
@@ -197,26 +205,33 @@ func postToken(s *Server, r *request) answer {
 		}
 	}
 	if c.only = reached(i, r.body); c.only == nil {
-		return refusal("There is at least one repository that does not exist or is not accessible to the parent installation.")
+		return refusal(
+			"There is at least one repository that does not exist or is not accessible to the " +
+				"parent installation.")
 	}
 	token := secret("ghs")
 	s.credentials[token] = c
 	i.tokens = append(i.tokens, token)
-	return answer{status: http.StatusCreated, body: object{"token": token, "expires_at": stamp(time.Now().Add(time.Hour)), "permissions": fields(c.permissions)}}
+	return answer{status: http.StatusCreated, body: object{
+		"token": token, "expires_at": stamp(time.Now().Add(time.Hour)),
+		"permissions": fields(c.permissions)}}
 }
 
 func refusal(message string) answer {
-	return answer{status: http.StatusUnprocessableEntity, body: object{"message": message, "documentation_url": "https://docs.github.com/rest"}}
+	return answer{status: http.StatusUnprocessableEntity, body: object{
+		"message": message, "documentation_url": "https://docs.github.com/rest"}}
 }
 
-// reached are the repositories that a token is asked for; nil if one of them is none of the installation's.
+// reached are the repositories that a token is asked for; nil if one of them is none of the
+// installation's.
 func reached(i *installation, body object) []int64 {
 	ids, _ := body["repository_ids"].([]any)
 	names, _ := body["repositories"].([]any)
 	all := []int64{}
 	for _, r := range i.repos {
 		_, name, _ := strings.Cut(r.Name, "/")
-		if len(ids)+len(names) == 0 || slices.Contains(ids, any(float64(r.ID))) || slices.Contains(names, any(name)) {
+		if len(ids)+len(names) == 0 || slices.Contains(ids, any(float64(r.ID))) ||
+			slices.Contains(names, any(name)) {
 			all = append(all, r.ID)
 		}
 	}
@@ -233,6 +248,7 @@ func convertManifest(s *Server, r *request) answer {
 	}
 	delete(s.codes, r.inPath["code"])
 	o := s.tellApp(a)
-	o["client_id"], o["client_secret"], o["webhook_secret"], o["pem"] = fmt.Sprintf("Iv1.%d", a.ID), secret("client"), a.secret, string(a.Key)
+	o["client_id"], o["client_secret"], o["webhook_secret"], o["pem"] = fmt.Sprintf("Iv1.%d", a.ID),
+		secret("client"), a.secret, string(a.Key)
 	return answer{status: http.StatusCreated, body: o}
 }

@@ -12,7 +12,8 @@ type Ruleset struct {
 	exempt []object
 }
 
-// Ruleset adds a ruleset, each rule in GitHub's words, such as {"type": "deletion"}, and who is exempt from it.
+// Ruleset adds a ruleset, each rule in GitHub's words, such as {"type": "deletion"}, and who is
+// exempt from it.
 func (r *Repository) Ruleset(exempt []map[string]any, rules ...map[string]any) *Ruleset {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -45,7 +46,8 @@ func listRules(_ *Server, r *request) answer {
 	}
 	for _, set := range r.repo.rulesets {
 		for _, rule := range set.rules {
-			told := object{"ruleset_source_type": "Repository", "ruleset_source": r.repo.Name, "ruleset_id": set.ID}
+			told := object{"ruleset_source_type": "Repository", "ruleset_source": r.repo.Name,
+				"ruleset_id": set.ID}
 			for name, v := range rule {
 				told[name] = v
 			}
@@ -59,19 +61,23 @@ func getRuleset(_ *Server, r *request) answer {
 	if a, ok := r.may("metadata", "read", "read"); !ok {
 		return a
 	}
-	at := slices.IndexFunc(r.repo.rulesets, func(set *Ruleset) bool { return set.ID == r.number("ruleset_id") })
+	at := slices.IndexFunc(r.repo.rulesets, func(set *Ruleset) bool {
+		return set.ID == r.number("ruleset_id")
+	})
 	if at < 0 {
 		return notFound
 	}
 	set := r.repo.rulesets[at]
-	told := object{"id": set.ID, "name": "main", "target": "branch", "source_type": "Repository", "source": r.repo.Name, "enforcement": "active", "rules": set.rules}
+	told := object{"id": set.ID, "name": "main", "target": "branch", "source_type": "Repository",
+		"source": r.repo.Name, "enforcement": "active", "rules": set.rules}
 	if _, ok := r.may("administration", "write", "admin"); ok {
 		told["bypass_actors"] = append([]object{}, set.exempt...)
 	}
 	return answer{status: http.StatusOK, body: told}
 }
 
-// getBranch tells everybody whether the branch is protected, and which checks the branch protection requires.
+// getBranch tells everybody whether the branch is protected, and which checks the branch protection
+// requires.
 func getBranch(_ *Server, r *request) answer {
 	if a, ok := r.may("contents", "read", "read"); !ok {
 		return a

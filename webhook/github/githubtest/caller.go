@@ -52,10 +52,12 @@ func (s *Server) admit(o *operation, q *request) (answer, bool) {
 }
 
 func asApp(path string) bool {
-	return path == "/app" || strings.HasPrefix(path, "/app/") || path == "/repos/{owner}/{repo}/installation"
+	return path == "/app" || strings.HasPrefix(path, "/app/") ||
+		path == "/repos/{owner}/{repo}/installation"
 }
 
-// verify checks the signature, the issuer and the times of an App's token, as GitHub's "Generating a JSON Web Token for a GitHub App" has it.
+// verify checks the signature, the issuer and the times of an App's token, as GitHub's "Generating
+// a JSON Web Token for a GitHub App" has it.
 func (s *Server) verify(scheme, secret string) *App {
 	var claims jwt.RegisteredClaims
 	var app *App
@@ -66,7 +68,8 @@ func (s *Server) verify(scheme, secret string) *App {
 		}
 		return &app.key.PublicKey, nil
 	}, jwt.WithValidMethods([]string{"RS256"}))
-	if scheme != "Bearer" || err != nil || app == nil || claims.IssuedAt == nil || claims.ExpiresAt == nil {
+	if scheme != "Bearer" || err != nil || app == nil || claims.IssuedAt == nil ||
+		claims.ExpiresAt == nil {
 		return nil
 	}
 	if claims.ExpiresAt.Sub(claims.IssuedAt.Time) > 10*time.Minute {
@@ -75,7 +78,8 @@ func (s *Server) verify(scheme, secret string) *App {
 	return app
 }
 
-var levels = map[string]int{"none": 0, "read": 1, "triage": 1, "write": 2, "maintain": 2, "admin": 3}
+var levels = map[string]int{"none": 0, "read": 1, "triage": 1, "write": 2, "maintain": 2,
+	"admin": 3}
 
 // reads reports whether the caller may know of the repository.
 func (c caller) reads(r *Repository) bool {
@@ -97,9 +101,11 @@ func (c caller) reaches(r *Repository) bool {
 	return false
 }
 
-// may reports whether the caller may do what takes the level: of the repository for a user, of the permission for an installation.
+// may reports whether the caller may do what takes the level: of the repository for a user, of the
+// permission for an installation.
 func (r *request) may(permission, level string, ofUser string) (answer, bool) {
-	if r.install != nil && (!r.reaches(r.repo) || levels[r.permissions[permission]] < levels[level]) {
+	if r.install != nil &&
+		(!r.reaches(r.repo) || levels[r.permissions[permission]] < levels[level]) {
 		return lacks(permission, level), false
 	}
 	if r.user != nil && levels[r.repo.level(r.user)] < levels[ofUser] {

@@ -36,7 +36,8 @@ type Annotation struct {
 func (r *Repository) SetStatus(by *Account, commit, context, state string) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	r.statuses = append(r.statuses, &Status{ID: r.s.id(), Commit: commit, Context: context, State: state, creator: by})
+	r.statuses = append(r.statuses, &Status{ID: r.s.id(), Commit: commit, Context: context,
+		State: state, creator: by})
 }
 
 // Statuses are the commit statuses of a commit that count: the newest of each name.
@@ -56,7 +57,8 @@ func (r *Repository) Statuses(commit string) map[string]Status {
 func (r *Repository) SetRun(app *App, commit, name, conclusion string) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	r.runs = append(r.runs, &Run{ID: r.s.id(), Commit: commit, Name: name, Status: "completed", Conclusion: conclusion, app: app})
+	r.runs = append(r.runs, &Run{ID: r.s.id(), Commit: commit, Name: name, Status: "completed",
+		Conclusion: conclusion, app: app})
 }
 
 // Runs are the check runs of the App's for a commit that count: the newest of each name.
@@ -87,7 +89,8 @@ func (r *Repository) Rerun(app *App, commit string) {
 
 func (s *Server) tellStatus(v *Status) object {
 	o := object{
-		"id": v.ID, "context": v.Context, "state": v.State, "creator": s.tell(v.creator), "avatar_url": "https://github.test/avatar",
+		"id": v.ID, "context": v.Context, "state": v.State, "creator": s.tell(v.creator),
+		"avatar_url":  "https://github.test/avatar",
 		"description": optional(v.Description), "target_url": optional(v.Target),
 	}
 	return o
@@ -118,14 +121,17 @@ func postStatus(s *Server, r *request) answer {
 		return a
 	}
 	v := &Status{
-		ID: s.id(), Commit: r.inPath["sha"], Context: cmp.Or(r.text("context"), "default"), State: r.text("state"),
+		ID: s.id(), Commit: r.inPath["sha"], Context: cmp.Or(r.text("context"), "default"),
+		State:       r.text("state"),
 		Description: r.text("description"), Target: r.text("target_url"), creator: r.as(),
 	}
 	switch {
 	case len([]rune(v.Description)) > 140:
-		return problem(http.StatusUnprocessableEntity, "description is too long (maximum is 140 characters)")
+		return problem(http.StatusUnprocessableEntity,
+			"description is too long (maximum is 140 characters)")
 	case s.count(r.repo, v) >= 1000:
-		return problem(http.StatusUnprocessableEntity, "This SHA and context has reached the maximum number of statuses.")
+		return problem(http.StatusUnprocessableEntity,
+			"This SHA and context has reached the maximum number of statuses.")
 	}
 	r.repo.statuses = append(r.repo.statuses, v)
 	return answer{status: http.StatusCreated, body: s.tellStatus(v)}
@@ -143,9 +149,11 @@ func (s *Server) count(r *Repository, like *Status) int {
 
 func (s *Server) tellRun(v *Run) object {
 	return object{
-		"id": v.ID, "name": v.Name, "head_sha": v.Commit, "external_id": v.External, "status": v.Status, "conclusion": optional(v.Conclusion),
+		"id": v.ID, "name": v.Name, "head_sha": v.Commit, "external_id": v.External,
+		"status": v.Status, "conclusion": optional(v.Conclusion),
 		"details_url": optional(v.Target), "app": s.tellApp(v.app),
-		"output": object{"title": optional(v.Title), "summary": optional(v.Summary), "annotations_count": len(v.Annotations)},
+		"output": object{"title": optional(v.Title), "summary": optional(v.Summary),
+			"annotations_count": len(v.Annotations)},
 	}
 }
 
@@ -157,8 +165,10 @@ func listRuns(s *Server, r *request) answer {
 	seen := map[string]bool{}
 	for _, v := range slices.Backward(r.repo.runs) {
 		key := v.Name + "/" + number(v.app.ID)
-		wanted := v.Commit == r.inPath["ref"] && (q.Get("app_id") == "" || q.Get("app_id") == strconv.FormatInt(v.app.ID, 10)) &&
-			(q.Get("check_name") == "" || q.Get("check_name") == v.Name) && (q.Get("filter") == "all" || !seen[key])
+		wanted := v.Commit == r.inPath["ref"] &&
+			(q.Get("app_id") == "" || q.Get("app_id") == strconv.FormatInt(v.app.ID, 10)) &&
+			(q.Get("check_name") == "" || q.Get("check_name") == v.Name) &&
+			(q.Get("filter") == "all" || !seen[key])
 		if wanted {
 			seen[key] = true
 			list = append(list, s.tellRun(v))
@@ -176,7 +186,8 @@ func postRun(s *Server, r *request) answer {
 	if a, ok := r.may("checks", "write", "write"); !ok {
 		return a
 	}
-	v := &Run{ID: s.id(), Commit: r.text("head_sha"), Name: r.text("name"), Status: "queued", app: r.install.app}
+	v := &Run{ID: s.id(), Commit: r.text("head_sha"), Name: r.text("name"), Status: "queued",
+		app: r.install.app}
 	if no, ok := v.set(r.body); !ok {
 		return no
 	}
@@ -196,7 +207,8 @@ func patchRun(s *Server, r *request) answer {
 			continue
 		}
 		if v.app != r.install.app {
-			return problem(http.StatusForbidden, "Invalid app_id `"+number(r.install.app.ID)+"` - check run can only be modified by the GitHub App that created it.")
+			return problem(http.StatusForbidden, "Invalid app_id `"+number(r.install.app.ID)+
+				"` - check run can only be modified by the GitHub App that created it.")
 		}
 		if no, ok := v.set(r.body); !ok {
 			return no
@@ -206,7 +218,8 @@ func patchRun(s *Server, r *request) answer {
 	return notFound
 }
 
-// set takes over what a request says. What is completed stays completed, and annotations only ever get more.
+// set takes over what a request says. What is completed stays completed, and annotations only ever
+// get more.
 func (v *Run) set(body object) (answer, bool) {
 	take := func(from object, field string, to *string) {
 		if text, ok := from[field].(string); ok {
@@ -222,7 +235,8 @@ func (v *Run) set(body object) (answer, bool) {
 		v.Status = "completed"
 	}
 	if v.Status == "completed" && v.Conclusion == "" {
-		return problem(http.StatusUnprocessableEntity, "Invalid request.\n\nconclusion is required"), false
+		return problem(http.StatusUnprocessableEntity,
+			"Invalid request.\n\nconclusion is required"), false
 	}
 	output, _ := body["output"].(object)
 	take(output, "title", &v.Title)
@@ -237,5 +251,6 @@ func (v *Run) set(body object) (answer, bool) {
 func annotation(o object) Annotation {
 	text := func(field string) string { s, _ := o[field].(string); return s }
 	count := func(field string) int { n, _ := o[field].(float64); return int(n) }
-	return Annotation{Path: text("path"), Level: text("annotation_level"), Message: text("message"), Title: text("title"), Line: count("start_line"), Column: count("start_column")}
+	return Annotation{Path: text("path"), Level: text("annotation_level"), Message: text("message"),
+		Title: text("title"), Line: count("start_line"), Column: count("start_column")}
 }

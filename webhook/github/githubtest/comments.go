@@ -38,7 +38,8 @@ func (r *Repository) CommentThrough(pull int, author *Account, via *App, body st
 
 func (r *Repository) say(pull int, author *Account, via *App, body string) *Comment {
 	now := r.s.tick()
-	c := &Comment{ID: r.s.id(), Body: body, pull: pull, author: author, via: via, created: now, updated: now}
+	c := &Comment{ID: r.s.id(), Body: body, pull: pull, author: author, via: via, created: now,
+		updated: now}
 	r.comments = append(r.comments, c)
 	return c
 }
@@ -98,8 +99,9 @@ func (r *Repository) comment(id int64) *Comment {
 
 func (s *Server) tellComment(r *Repository, c *Comment) object {
 	o := object{
-		"id": c.ID, "body": c.Body, "user": s.tell(c.author), "created_at": stamp(c.created), "updated_at": stamp(c.updated),
-		"issue_url": s.URL + "repos/" + r.Name + "/issues/" + number(c.pull),
+		"id": c.ID, "body": c.Body, "user": s.tell(c.author), "created_at": stamp(c.created),
+		"updated_at": stamp(c.updated),
+		"issue_url":  s.URL + "repos/" + r.Name + "/issues/" + number(c.pull),
 	}
 	if c.via != nil {
 		o["performed_via_github_app"] = s.tellApp(c.via)
@@ -147,16 +149,19 @@ func postComment(s *Server, r *request) answer {
 	case p == nil:
 		return notFound
 	case tooLong(r.text("body")):
-		return problem(http.StatusUnprocessableEntity, "Body is too long (maximum is 65536 characters)")
+		return problem(http.StatusUnprocessableEntity,
+			"Body is too long (maximum is 65536 characters)")
 	}
 	var via *App
 	if r.install != nil {
 		via = r.install.app
 	}
-	return answer{status: http.StatusCreated, body: s.tellComment(r.repo, r.repo.say(p.Number, r.as(), via, r.text("body")))}
+	return answer{status: http.StatusCreated,
+		body: s.tellComment(r.repo, r.repo.say(p.Number, r.as(), via, r.text("body")))}
 }
 
-// change finds the comment that is to be changed: its author may, and who may write to the repository.
+// change finds the comment that is to be changed: its author may, and who may write to the
+// repository.
 func change(r *request) (*Comment, answer) {
 	if a, ok := r.may("issues", "write", "read"); !ok {
 		return nil, a
@@ -177,7 +182,8 @@ func patchComment(s *Server, r *request) answer {
 	case c == nil:
 		return no
 	case tooLong(r.text("body")):
-		return problem(http.StatusUnprocessableEntity, "Body is too long (maximum is 65536 characters)")
+		return problem(http.StatusUnprocessableEntity,
+			"Body is too long (maximum is 65536 characters)")
 	}
 	c.Body, c.updated = r.text("body"), s.tick()
 	return answer{status: http.StatusOK, body: s.tellComment(r.repo, c)}

@@ -55,7 +55,9 @@ var described = sync.OnceValues(func() (*description, error) {
 	file := filepath.Join(root, ".cache", "github-openapi", "operations.json")
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("GitHub's OpenAPI description is not there: run scripts/parts.sh github-openapi (%w)", err)
+		return nil,
+			fmt.Errorf(
+				"GitHub's OpenAPI description is not there: run scripts/parts.sh github-openapi (%w)", err)
 	}
 	return load(text)
 })
@@ -149,7 +151,8 @@ func match(template, path string) (map[string]string, bool) {
 }
 
 // checkRequest says what of a request GitHub's description does not know.
-func (d *description) checkRequest(o *operation, r *http.Request, inPath map[string]string, body []byte) error {
+func (d *description) checkRequest(o *operation, r *http.Request, inPath map[string]string,
+	body []byte) error {
 	known := map[string]bool{}
 	for i, p := range o.Parameters {
 		text, given := inPath[p.Name]
@@ -161,7 +164,8 @@ func (d *description) checkRequest(o *operation, r *http.Request, inPath map[str
 			return fmt.Errorf("the %s parameter %s is missing", p.In, p.Name)
 		}
 		if given {
-			if err := d.check(o.at+"/parameters/"+strconv.Itoa(i)+"/schema", typed(p.Schema, text)); err != nil {
+			if err := d.check(o.at+"/parameters/"+strconv.Itoa(i)+"/schema",
+				typed(p.Schema, text)); err != nil {
 				return fmt.Errorf("%s parameter %s: %w", p.In, p.Name, err)
 			}
 		}
@@ -206,7 +210,8 @@ func typed(schema map[string]any, text string) any {
 	return text
 }
 
-// unknown finds a field that the schema has not: GitHub ignores it, and so a misspelt one would go unnoticed.
+// unknown finds a field that the schema has not: GitHub ignores it, and so a misspelt one would go
+// unnoticed.
 func (d *description) unknown(schema, v any, at string) error {
 	s := d.resolve(schema)
 	switch v := v.(type) {
@@ -242,8 +247,10 @@ func (d *description) resolve(schema any) map[string]any {
 	return s
 }
 
-// usual are the statuses that any operation may answer with, whether the description lists them for it or not.
-var usual = map[int]bool{304: true, 401: true, 403: true, 404: true, 422: true, 429: true, 500: true, 502: true, 503: true}
+// usual are the statuses that any operation may answer with, whether the description lists them for
+// it or not.
+var usual = map[int]bool{304: true, 401: true, 403: true, 404: true, 422: true, 429: true,
+	500: true, 502: true, 503: true}
 
 // checkAnswer says what of an answer does not fit the description.
 func (d *description) checkAnswer(o *operation, status int, body []byte) error {

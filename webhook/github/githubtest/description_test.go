@@ -34,7 +34,8 @@ func world(t *testing.T) (*Server, *noted) {
 }
 
 func ask(s *Server, method, target, token, body string, headers ...string) *http.Response {
-	r := httptest.NewRequestWithContext(context.Background(), method, target, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(context.Background(), method, target,
+		strings.NewReader(body))
 	r.Header.Set("Authorization", "token "+token)
 	r.Header.Set("Accept", "application/vnd.github.v3+json")
 	r.Header.Set("User-Agent", "test")
@@ -56,26 +57,64 @@ func TestRequestsAreHeldToTheDescription(t *testing.T) {
 		headers              []string
 		wrong                string // "" is a request that fits
 	}{
-		"a list":                           {method: "GET", target: "/repos/alice/fleet/pulls?state=open&per_page=5"},
-		"a status":                         {method: "POST", target: "/repos/alice/fleet/statuses/" + sha, body: `{"state":"success","context":"x"}`},
-		"a parameter that is not there":    {method: "GET", target: "/repos/alice/fleet/pulls?limit=5", wrong: "no query parameter limit"},
-		"a parameter twice":                {method: "GET", target: "/repos/alice/fleet/pulls?page=1&page=2", wrong: "no query parameter page"},
-		"a parameter of another type":      {method: "GET", target: "/repos/alice/fleet/pulls?page=two", wrong: "parameter page"},
-		"a parameter of no such value":     {method: "GET", target: "/repos/alice/fleet/pulls?state=merged", wrong: "parameter state"},
-		"a path of another type":           {method: "GET", target: "/repos/alice/fleet/pulls/one", wrong: "parameter pull_number"},
-		"a path that is not there":         {method: "GET", target: "/repos/alice/fleet/commits/" + sha + "/pull", wrong: "is no operation"},
-		"a method that is not there":       {method: "PUT", target: "/repos/alice/fleet/pulls", wrong: "is no operation"},
-		"no body":                          {method: "POST", target: "/repos/alice/fleet/statuses/" + sha, wrong: "body is required"},
-		"a body without what it needs":     {method: "POST", target: "/repos/alice/fleet/statuses/" + sha, body: `{"context":"x"}`, wrong: "missing property 'state'"},
-		"a body with a word that is none":  {method: "POST", target: "/repos/alice/fleet/statuses/" + sha, body: `{"state":"neutral"}`, wrong: "state"},
-		"a field that is not there":        {method: "POST", target: "/repos/alice/fleet/statuses/" + sha, body: `{"state":"success","name":"x"}`, wrong: "body.name"},
-		"a field deep down":                {method: "POST", target: "/repos/alice/fleet/check-runs", body: run(`{"title":"x","summary":"x","annotations":[{"path":"x","start_line":1,"end_line":1,"annotation_level":"notice","message":"x","line":1}]}`), wrong: "annotations[].line"},
-		"more annotations than it takes":   {method: "POST", target: "/repos/alice/fleet/check-runs", body: run(`{"title":"x","summary":"x","annotations":[` + strings.TrimSuffix(strings.Repeat(`{"path":"x","start_line":1,"end_line":1,"annotation_level":"notice","message":"x"},`, 51), ",") + `]}`), wrong: "maxItems"},
-		"a summary that is too long":       {method: "POST", target: "/repos/alice/fleet/check-runs", body: run(`{"title":"x","summary":"` + strings.Repeat("x", 65536) + `"}`), wrong: "maxLength"},
-		"a conclusion that is none":        {method: "POST", target: "/repos/alice/fleet/check-runs", body: `{"name":"x","head_sha":"` + sha + `","conclusion":"fine"}`, wrong: "conclusion"},
-		"a body that is not said to be so": {method: "POST", target: "/repos/alice/fleet/statuses/" + sha, body: `{"state":"success"}`, headers: []string{"Content-Type", "text/plain"}, wrong: "not said to be JSON"},
-		"nobody's client":                  {method: "GET", target: "/repos/alice/fleet", headers: []string{"User-Agent", ""}, wrong: "User-Agent"},
-		"an ETag of nobody":                {method: "GET", target: "/repos/alice/fleet", headers: []string{"If-None-Match", `"x"`}, wrong: "was never given"},
+		"a list": {
+			method: "GET", target: "/repos/alice/fleet/pulls?state=open&per_page=5"},
+		"a status": {
+			method: "POST", target: "/repos/alice/fleet/statuses/" + sha,
+			body: `{"state":"success","context":"x"}`},
+		"a parameter that is not there": {
+			method: "GET", target: "/repos/alice/fleet/pulls?limit=5",
+			wrong: "no query parameter limit"},
+		"a parameter twice": {
+			method: "GET", target: "/repos/alice/fleet/pulls?page=1&page=2",
+			wrong: "no query parameter page"},
+		"a parameter of another type": {
+			method: "GET", target: "/repos/alice/fleet/pulls?page=two", wrong: "parameter page"},
+		"a parameter of no such value": {
+			method: "GET", target: "/repos/alice/fleet/pulls?state=merged",
+			wrong: "parameter state"},
+		"a path of another type": {method: "GET", target: "/repos/alice/fleet/pulls/one",
+			wrong: "parameter pull_number"},
+		"a path that is not there": {method: "GET", target: "/repos/alice/fleet/commits/" +
+			sha + "/pull", wrong: "is no operation"},
+		"a method that is not there": {method: "PUT", target: "/repos/alice/fleet/pulls",
+			wrong: "is no operation"},
+		"no body": {
+			method: "POST", target: "/repos/alice/fleet/statuses/" + sha,
+			wrong: "body is required"},
+		"a body without what it needs": {
+			method: "POST", target: "/repos/alice/fleet/statuses/" + sha, body: `{"context":"x"}`,
+			wrong: "missing property 'state'"},
+		"a body with a word that is none": {
+			method: "POST", target: "/repos/alice/fleet/statuses/" + sha,
+			body: `{"state":"neutral"}`, wrong: "state"},
+		"a field that is not there": {
+			method: "POST", target: "/repos/alice/fleet/statuses/" + sha,
+			body: `{"state":"success","name":"x"}`, wrong: "body.name"},
+		"a field deep down": {
+			method: "POST", target: "/repos/alice/fleet/check-runs",
+			body: run(
+				`{"title":"x","summary":"x","annotations":[{"path":"x","start_line":1,"end_line":1,"annotation_level":"notice","message":"x","line":1}]}`), wrong: "annotations[].line"},
+		"more annotations than it takes": {
+			method: "POST", target: "/repos/alice/fleet/check-runs",
+			body: run(`{"title":"x","summary":"x","annotations":[` + strings.TrimSuffix(
+				strings.Repeat(
+					`{"path":"x","start_line":1,"end_line":1,"annotation_level":"notice","message":"x"},`, 51), ",") + `]}`), wrong: "maxItems"},
+		"a summary that is too long": {
+			method: "POST", target: "/repos/alice/fleet/check-runs",
+			body:  run(`{"title":"x","summary":"` + strings.Repeat("x", 65536) + `"}`),
+			wrong: "maxLength"},
+		"a conclusion that is none": {
+			method: "POST", target: "/repos/alice/fleet/check-runs",
+			body: `{"name":"x","head_sha":"` + sha + `","conclusion":"fine"}`, wrong: "conclusion"},
+		"a body that is not said to be so": {
+			method: "POST", target: "/repos/alice/fleet/statuses/" + sha,
+			body: `{"state":"success"}`, headers: []string{"Content-Type", "text/plain"},
+			wrong: "not said to be JSON"},
+		"nobody's client": {method: "GET", target: "/repos/alice/fleet",
+			headers: []string{"User-Agent", ""}, wrong: "User-Agent"},
+		"an ETag of nobody": {method: "GET", target: "/repos/alice/fleet",
+			headers: []string{"If-None-Match", `"x"`}, wrong: "was never given"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, n := world(t)
@@ -97,8 +136,10 @@ func TestETagIsItsOwners(t *testing.T) {
 	s, n := world(t)
 	first := ask(s, "GET", "/repos/alice/fleet", "ghp_alice", "")
 	etag := first.Header.Get("ETag")
-	for token, status := range map[string]int{"ghp_alice": http.StatusNotModified, "ghp_bob": http.StatusOK} {
-		if again := ask(s, "GET", "/repos/alice/fleet", token, "", "If-None-Match", etag); again.StatusCode != status {
+	for token, status := range map[string]int{"ghp_alice": http.StatusNotModified,
+		"ghp_bob": http.StatusOK} {
+		if again := ask(s, "GET", "/repos/alice/fleet", token, "", "If-None-Match",
+			etag); again.StatusCode != status {
 			t.Errorf("%s is answered %d", token, again.StatusCode)
 		}
 	}
@@ -129,10 +170,12 @@ func TestAnswersAreHeldToTheDescription(t *testing.T) {
 		"an error":                  {502, `{"message":"x"}`, true},
 		"an error of another shape": {404, `{"message":7}`, false},
 		"no field but one":          {200, `{"number":1}`, false},
-		"a number as text":          {200, strings.Replace(string(whole), `"number":1`, `"number":"1"`, 1), false},
-		"a time that is none":       {200, strings.Replace(string(whole), `"updated_at":"2`, `"updated_at":"x`, 1), false},
-		"304 with a body":           {304, "{}", false},
-		"304":                       {304, "", true},
+		"a number as text": {
+			200, strings.Replace(string(whole), `"number":1`, `"number":"1"`, 1), false},
+		"a time that is none": {200, strings.Replace(string(whole), `"updated_at":"2`,
+			`"updated_at":"x`, 1), false},
+		"304 with a body": {304, "{}", false},
+		"304":             {304, "", true},
 	} {
 		if err := d.checkAnswer(o, c.status, []byte(c.body)); (err == nil) != c.fits {
 			t.Errorf("%s: %v", name, err)

@@ -19,8 +19,9 @@ type breakage struct {
 	before       func()
 }
 
-// Break has requests answered by the fault, until it is mended. They are named as in "GET /repos/acme/fleet/pulls?page=2": what stands in the
-// query must be in the request's, "*" at the end of the path stands for anything, and so does the method "*".
+// Break has requests answered by the fault, until it is mended. They are named as in "GET
+// /repos/acme/fleet/pulls?page=2": what stands in the query must be in the request's, "*" at the
+// end of the path stands for anything, and so does the method "*".
 func (s *Server) Break(requests string, fault Fault) (mend func()) {
 	method, target, _ := strings.Cut(requests, " ")
 	path, query, _ := strings.Cut(target, "?")
@@ -49,7 +50,8 @@ func (s *Server) Watch(requests string, before func()) {
 
 func (b *breakage) matches(r *http.Request) bool {
 	begin, open := strings.CutSuffix(b.path, "*")
-	if b.method != "*" && b.method != r.Method || r.URL.Path != b.path && !(open && strings.HasPrefix(r.URL.Path, begin)) {
+	if b.method != "*" && b.method != r.Method || r.URL.Path != b.path &&
+		!(open && strings.HasPrefix(r.URL.Path, begin)) {
 		return false
 	}
 	for name := range b.query {
@@ -141,6 +143,7 @@ func Echo(status int) Fault {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-Accepted-GitHub-Permissions", credential)
 		w.WriteHeader(status)
-		fmt.Fprintf(w, `{"message":%q,"errors":[{"resource":%q,"message":%q}]}`, "who is "+credential+" at "+r.URL.Path, credential, credential)
+		fmt.Fprintf(w, `{"message":%q,"errors":[{"resource":%q,"message":%q}]}`,
+			"who is "+credential+" at "+r.URL.Path, credential, credential)
 	}
 }

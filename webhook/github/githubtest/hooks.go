@@ -40,7 +40,8 @@ func (r *Repository) Hook(url string) *Hook {
 // Hook is the App's own webhook.
 func (a *App) Hook() *Hook { return a.hook }
 
-// Try adds a try of a delivery that was answered with the status; repository is whose event it was, 0 for none.
+// Try adds a try of a delivery that was answered with the status; repository is whose event it was,
+// 0 for none.
 func (h *Hook) Try(guid string, status int, repository int64) *Try {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
@@ -48,7 +49,8 @@ func (h *Hook) Try(guid string, status int, repository int64) *Try {
 }
 
 func (h *Hook) try(guid string, status int, repository int64, again bool) *Try {
-	t := &Try{ID: h.s.id(), GUID: guid, Status: status, repository: repository, at: h.s.tick(), again: again}
+	t := &Try{ID: h.s.id(), GUID: guid, Status: status, repository: repository, at: h.s.tick(),
+		again: again}
 	h.tries = append(h.tries, t)
 	return t
 }
@@ -60,7 +62,8 @@ func listHooks(_ *Server, r *request) answer {
 	list := []object{}
 	for _, h := range r.repo.hooks {
 		list = append(list, object{
-			"id": h.id, "type": "Repository", "name": "web", "active": true, "config": object{"url": h.url, "content_type": "json", "secret": "********"},
+			"id": h.id, "type": "Repository", "name": "web", "active": true, "config": object{
+				"url": h.url, "content_type": "json", "secret": "********"},
 		})
 	}
 	return answer{status: http.StatusOK, list: list}
@@ -71,7 +74,8 @@ func hookOf(r *request) *Hook {
 		return r.app.hook
 	}
 	for _, h := range r.repo.hooks {
-		if h.id == r.number("hook_id") && r.user != nil && levels[r.repo.level(r.user)] >= levels["admin"] {
+		if h.id == r.number("hook_id") && r.user != nil &&
+			levels[r.repo.level(r.user)] >= levels["admin"] {
 			return h
 		}
 	}
@@ -98,7 +102,8 @@ func listTries(s *Server, r *request) answer {
 	a := answer{status: http.StatusOK, header: http.Header{}}
 	if len(all) > size {
 		all = all[:size]
-		next := s.URL + strings.TrimPrefix(r.URL.EscapedPath(), "/") + "?per_page=" + strconv.Itoa(size) + "&cursor=v1_" + number(all[size-1].ID)
+		next := s.URL + strings.TrimPrefix(r.URL.EscapedPath(), "/") + "?per_page=" +
+			strconv.Itoa(size) + "&cursor=v1_" + number(all[size-1].ID)
 		a.header.Set("Link", "<"+next+`>; rel="next"`)
 	}
 	page := []object{}
@@ -111,7 +116,8 @@ func listTries(s *Server, r *request) answer {
 
 func tellTry(t *Try) object {
 	o := object{
-		"id": t.ID, "guid": t.GUID, "delivered_at": stamp(t.at), "redelivery": t.again, "status": http.StatusText(t.Status), "status_code": t.Status, "event": "push",
+		"id": t.ID, "guid": t.GUID, "delivered_at": stamp(t.at), "redelivery": t.again,
+		"status": http.StatusText(t.Status), "status_code": t.Status, "event": "push",
 	}
 	if t.repository != 0 {
 		o["repository_id"] = t.repository

@@ -54,7 +54,8 @@ func (s *Server) Leave(a *Account) {
 	delete(s.accounts, a.ID)
 }
 
-// Team makes a team of an organization; parent is the slug of the team that it is a child of, if any.
+// Team makes a team of an organization; parent is the slug of the team that it is a child of, if
+// any.
 func (s *Server) Team(org, slug, parent string, members ...*Account) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,9 +116,11 @@ func (s *Server) tell(a *Account) any {
 	return object{"id": a.ID, "login": a.Login, "type": a.Type}
 }
 
-// profile is an account by itself. The description has two kinds of it, told apart by user_view_type.
+// profile is an account by itself. The description has two kinds of it, told apart by
+// user_view_type.
 func profile(a *Account) answer {
-	return answer{status: http.StatusOK, body: object{"id": a.ID, "login": a.Login, "type": a.Type, "user_view_type": "public"}}
+	return answer{status: http.StatusOK, body: object{"id": a.ID, "login": a.Login, "type": a.Type,
+		"user_view_type": "public"}}
 }
 
 func getSelf(_ *Server, r *request) answer {
@@ -143,7 +146,8 @@ func getUser(s *Server, r *request) answer {
 	return profile(a)
 }
 
-// mayReadTeams: an installation needs the permission, a user must be in the organization, and others are told that there is none.
+// mayReadTeams: an installation needs the permission, a user must be in the organization, and
+// others are told that there is none.
 func (s *Server) mayReadTeams(r *request) (answer, bool) {
 	org := r.inPath["org"]
 	if r.install != nil {
@@ -170,7 +174,8 @@ func listTeams(s *Server, r *request) answer {
 	list := []object{}
 	for name, t := range s.teams {
 		if strings.HasPrefix(name, r.inPath["org"]+"/") && !t.secret {
-			list = append(list, object{"id": t.id, "name": strings.ToUpper(t.slug[:1]) + t.slug[1:], "slug": t.slug})
+			list = append(list, object{"id": t.id, "name": strings.ToUpper(t.slug[:1]) + t.slug[1:],
+				"slug": t.slug})
 		}
 	}
 	slices.SortFunc(list, func(a, b object) int { return int(a["id"].(int64) - b["id"].(int64)) })
@@ -185,7 +190,8 @@ func getTeam(s *Server, r *request) answer {
 	if t == nil || t.secret {
 		return notFound
 	}
-	return answer{status: http.StatusOK, body: object{"id": t.id, "name": strings.ToUpper(t.slug[:1]) + t.slug[1:], "slug": t.slug}}
+	return answer{status: http.StatusOK, body: object{
+		"id": t.id, "name": strings.ToUpper(t.slug[:1]) + t.slug[1:], "slug": t.slug}}
 }
 
 func listMembers(s *Server, r *request) answer {
@@ -232,5 +238,6 @@ func getPermission(s *Server, r *request) answer {
 	if legacy == "" {
 		legacy = role
 	}
-	return answer{status: http.StatusOK, body: object{"permission": legacy, "role_name": role, "user": s.tell(a)}}
+	return answer{status: http.StatusOK, body: object{"permission": legacy, "role_name": role,
+		"user": s.tell(a)}}
 }

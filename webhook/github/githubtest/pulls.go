@@ -43,7 +43,8 @@ func (r *Repository) Open(author *Account, title string, from *Repository) *Pull
 		from = r
 	}
 	r.number++
-	p := &Pull{Number: r.number, Head: r.s.commit(), Title: title, Base: "main", repo: r, from: from, author: author, open: true, updated: r.s.tick()}
+	p := &Pull{Number: r.number, Head: r.s.commit(), Title: title, Base: "main", repo: r,
+		from: from, author: author, open: true, updated: r.s.tick()}
 	r.pulls = append(r.pulls, p)
 	return p
 }
@@ -120,19 +121,25 @@ func (s *Server) tellPull(p *Pull) object {
 	whose, _, _ := strings.Cut(p.from.Name, "/")
 	author := s.tell(p.author)
 	if author == nil {
-		author = object{"id": int64(10137), "login": "ghost", "type": "User"} // as GitHub shows those who have left
+		// as GitHub shows those who have left
+		author = object{"id": int64(10137), "login": "ghost", "type": "User"}
 	}
 	out := object{
-		"id": int64(p.Number) + p.repo.ID*1000, "number": p.Number, "title": p.Title, "draft": p.Draft, "state": "closed", "user": author,
-		"html_url": "https://github.test/" + p.repo.Name + "/pull/" + number(p.Number), "created_at": stamp(p.updated), "updated_at": stamp(p.updated),
-		"head": object{"label": whose + ":change", "ref": "change", "sha": p.Head, "repo": s.tellRepository(p.from), "user": s.tell(p.from.owner)},
-		"base": object{"label": owner + ":" + p.Base, "ref": p.Base, "sha": p.Head, "repo": s.tellRepository(p.repo), "user": s.tell(p.repo.owner)},
+		"id": int64(p.Number) + p.repo.ID*1000, "number": p.Number, "title": p.Title,
+		"draft": p.Draft, "state": "closed", "user": author,
+		"html_url":   "https://github.test/" + p.repo.Name + "/pull/" + number(p.Number),
+		"created_at": stamp(p.updated), "updated_at": stamp(p.updated),
+		"head": object{"label": whose + ":change", "ref": "change", "sha": p.Head,
+			"repo": s.tellRepository(p.from), "user": s.tell(p.from.owner)},
+		"base": object{"label": owner + ":" + p.Base, "ref": p.Base, "sha": p.Head,
+			"repo": s.tellRepository(p.repo), "user": s.tell(p.repo.owner)},
 	}
 	switch {
 	case p.open:
 		out["state"], out["merge_commit_sha"] = "open", strings.Repeat("0", 40) // of a try
 	case p.Merged != "":
-		out["merged_at"], out["merge_commit_sha"], out["closed_at"] = stamp(p.mergedAt), p.Merged, stamp(p.mergedAt)
+		out["merged_at"], out["merge_commit_sha"], out["closed_at"] = stamp(p.mergedAt), p.Merged,
+			stamp(p.mergedAt)
 	}
 	return out
 }
@@ -174,7 +181,8 @@ func listPullsOf(s *Server, r *request) answer {
 	}
 	list := []object{}
 	for _, p := range r.repo.pulls {
-		if slices.Contains(p.commits, r.inPath["commit_sha"]) || p.open && p.Head == r.inPath["commit_sha"] {
+		if slices.Contains(p.commits, r.inPath["commit_sha"]) || p.open &&
+			p.Head == r.inPath["commit_sha"] {
 			list = append(list, s.tellPull(p))
 		}
 	}

@@ -30,8 +30,10 @@ type Repository struct {
 func (s *Server) Repository(owner *Account, name string, public bool) *Repository {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := &Repository{ID: s.id(), Name: owner.Login + "/" + name, Public: public, s: s, owner: owner, grants: map[int64]string{owner.ID: "admin"},
-		merges: map[string]bool{"allow_merge_commit": true, "allow_squash_merge": true, "allow_rebase_merge": true, "allow_auto_merge": false}}
+	r := &Repository{ID: s.id(), Name: owner.Login + "/" + name, Public: public, s: s, owner: owner,
+		grants: map[int64]string{owner.ID: "admin"},
+		merges: map[string]bool{"allow_merge_commit": true, "allow_squash_merge": true,
+			"allow_rebase_merge": true, "allow_auto_merge": false}}
 	s.repos[r.ID] = r
 	s.names[strings.ToLower(r.Name)] = r.ID
 	return r
@@ -75,7 +77,8 @@ func (s *Server) tellRepository(r *Repository) any {
 		return nil
 	}
 	_, name, _ := strings.Cut(r.Name, "/")
-	return object{"id": r.ID, "name": name, "full_name": r.Name, "private": !r.Public, "owner": s.tell(r.owner), "default_branch": "main"}
+	return object{"id": r.ID, "name": name, "full_name": r.Name, "private": !r.Public,
+		"owner": s.tell(r.owner), "default_branch": "main"}
 }
 
 func getRepository(s *Server, r *request) answer {

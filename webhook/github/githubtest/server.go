@@ -47,9 +47,12 @@ func New(t testing.TB) *Server {
 		t.Fatal(err)
 	}
 	return &Server{
-		URL: "http://github.test/", t: t, d: d, clock: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), last: 1000,
-		accounts: map[int64]*Account{}, teams: map[string]*team{}, repos: map[int64]*Repository{}, names: map[string]int64{},
-		apps: map[int64]*App{}, codes: map[string]*App{}, credentials: map[string]*caller{}, etags: map[string]string{}, remaining: -1,
+		URL: "http://github.test/", t: t, d: d, clock: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC),
+		last:     1000,
+		accounts: map[int64]*Account{}, teams: map[string]*team{}, repos: map[int64]*Repository{},
+		names: map[string]int64{},
+		apps:  map[int64]*App{}, codes: map[string]*App{}, credentials: map[string]*caller{},
+		etags: map[string]string{}, remaining: -1,
 	}
 }
 
@@ -149,7 +152,9 @@ type answer struct {
 }
 
 func problem(status int, message string) answer {
-	return answer{status: status, body: object{"message": message, "documentation_url": "https://docs.github.com/rest"}}
+	return answer{
+		status: status, body: object{
+			"message": message, "documentation_url": "https://docs.github.com/rest"}}
 }
 
 var notFound = problem(http.StatusNotFound, "Not Found")
@@ -176,7 +181,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.lead(r)
 	o, inPath := s.d.find(r.Method, r.URL.EscapedPath())
 	if o == nil {
-		s.t.Errorf("githubtest: %s %s is no operation of GitHub's that is known here", r.Method, r.URL.Path)
+		s.t.Errorf("githubtest: %s %s is no operation of GitHub's that is known here", r.Method,
+			r.URL.Path)
 		http.NotFound(w, r)
 		return
 	}
@@ -184,7 +190,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.t.Errorf("githubtest: %s %s does not fit GitHub's description: %v", r.Method, r.URL, err)
 	}
 	if r.UserAgent() == "" || !strings.HasPrefix(r.Header.Get("Accept"), "application/vnd.github") {
-		s.t.Errorf("githubtest: %s %s has no User-Agent, or accepts something else than GitHub's JSON", r.Method, r.URL)
+		s.t.Errorf(
+			"githubtest: %s %s has no User-Agent, or accepts something else than GitHub's JSON",
+			r.Method, r.URL)
 	}
 	s.write(w, r, o, s.handle(o, r, inPath, body))
 }
@@ -206,7 +214,8 @@ func (s *Server) note(r *http.Request) (fault Fault, watchers []func()) {
 	return fault, watchers
 }
 
-// lead takes a request for /repositories/{id}, where redirects lead, to the name that the repository has now.
+// lead takes a request for /repositories/{id}, where redirects lead, to the name that the
+// repository has now.
 func (s *Server) lead(r *http.Request) {
 	rest, ok := strings.CutPrefix(r.URL.Path, "/repositories/")
 	if !ok {
@@ -219,7 +228,8 @@ func (s *Server) lead(r *http.Request) {
 	}
 }
 
-func (s *Server) handle(o *operation, r *http.Request, inPath map[string]string, body []byte) answer {
+func (s *Server) handle(o *operation, r *http.Request, inPath map[string]string,
+	body []byte) answer {
 	handle, known := handlers[o.Method+" "+o.Path]
 	if !known {
 		s.t.Errorf("githubtest: %s %s is not answered here", o.Method, o.Path)
@@ -255,11 +265,14 @@ func (s *Server) enter(q *request, name string) (answer, bool) {
 		if q.Method != http.MethodGet {
 			status = http.StatusTemporaryRedirect
 		}
-		to := s.URL + "repositories/" + strconv.FormatInt(id, 10) + strings.TrimPrefix(q.URL.EscapedPath(), "/repos/"+name)
+		to := s.URL + "repositories/" + strconv.FormatInt(id, 10) + strings.TrimPrefix(
+			q.URL.EscapedPath(), "/repos/"+name)
 		if q.URL.RawQuery != "" {
 			to += "?" + q.URL.RawQuery
 		}
-		a := answer{status: status, body: object{"message": "Moved", "url": to, "documentation_url": "https://docs.github.com/rest"}, header: http.Header{"Location": {to}}}
+		a := answer{status: status, body: object{"message": "Moved", "url": to,
+			"documentation_url": "https://docs.github.com/rest"}, header: http.Header{
+			"Location": {to}}}
 		return a, false
 	}
 	q.repo = repo

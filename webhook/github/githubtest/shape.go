@@ -9,7 +9,8 @@ import (
 // object is a part of an answer: the fields that the state has something to say of.
 type object = map[string]any
 
-// shape fills what the state says into what the schema requires, so that an answer has every field that GitHub's has.
+// shape fills what the state says into what the schema requires, so that an answer has every field
+// that GitHub's has.
 func (d *description) shape(schema, v any) any {
 	s := d.resolve(schema)
 	for _, choice := range []string{"anyOf", "oneOf"} {
@@ -49,7 +50,8 @@ func (d *description) shapeAll(parts []any, v any) any {
 	return out
 }
 
-// shapeOne takes the branch that the value names or that suits it: null for nothing if it may be null.
+// shapeOne takes the branch that the value names or that suits it: null for nothing if it may be
+// null.
 func (d *description) shapeOne(s map[string]any, branches []any, v any) any {
 	if teller, ok := s["discriminator"].(map[string]any); ok {
 		name, _ := teller["propertyName"].(string)
@@ -57,7 +59,8 @@ func (d *description) shapeOne(s map[string]any, branches []any, v any) any {
 		fields, _ := v.(object)
 		kind, _ := fields[name].(string)
 		if ref, ok := mapping[kind].(string); ok {
-			return d.shape(map[string]any{"$ref": "#/$defs/" + strings.TrimPrefix(ref, "#/components/schemas/")}, v)
+			return d.shape(map[string]any{
+				"$ref": "#/$defs/" + strings.TrimPrefix(ref, "#/components/schemas/")}, v)
 		}
 	}
 	if v == nil {

@@ -1,5 +1,6 @@
-// Package edgetest is what tests of the agent's side need, those of other rooms too: a cell in memory with faults to order, and a way to
-// put a wrapper around each engine of a conformance bench.
+// Package edgetest is what tests of the agent's side need, those of other rooms too: a cell in
+// memory with faults to order, and a way to put a wrapper around each engine of a conformance
+// bench.
 package edgetest
 
 import (
@@ -18,8 +19,9 @@ import (
 type Cell struct {
 	// Moved is what Swap answers when another writer was faster: edge.ErrMoved.
 	Moved error
-	// Fail is asked before ("load", "swap") and after ("loaded", "swapped") each call. An error that it returns is the call's; after "swapped"
-	// the values are stored all the same, as when the answer is lost.
+	// Fail is asked before ("load", "swap") and after ("loaded", "swapped") each call. An error
+	// that it returns is the call's; after "swapped" the values are stored all the same, as when
+	// the answer is lost.
 	Fail func(step string) error
 
 	mu      sync.Mutex
@@ -100,13 +102,16 @@ func (c *Cell) Swaps() int {
 	return c.swaps
 }
 
-// Around puts wrap around every engine of a bench, those of later connections too. Whoever has an engine in a bench can so hold it to the
-// contract with the agent's limits around it: enginetest.Run(t, edgetest.Around(open, wrap)).
-func Around(open func(*testing.T) *enginetest.Bench, wrap func(*testing.T, engine.Engine) engine.Engine) func(*testing.T) *enginetest.Bench {
+// Around puts wrap around every engine of a bench, those of later connections too. Whoever has an
+// engine in a bench can so hold it to the contract with the agent's limits around it:
+// enginetest.Run(t, edgetest.Around(open, wrap)).
+func Around(open func(*testing.T) *enginetest.Bench,
+	wrap func(*testing.T, engine.Engine) engine.Engine) func(*testing.T) *enginetest.Bench {
 	return func(t *testing.T) *enginetest.Bench { return around(t, open(t), wrap) }
 }
 
-func around(t *testing.T, b *enginetest.Bench, wrap func(*testing.T, engine.Engine) engine.Engine) *enginetest.Bench {
+func around(t *testing.T, b *enginetest.Bench,
+	wrap func(*testing.T, engine.Engine) engine.Engine) *enginetest.Bench {
 	outer := *b
 	outer.Engine = wrap(t, b.Engine)
 	outer.Reopen = func(t *testing.T) *enginetest.Bench { return around(t, b.Reopen(t), wrap) }

@@ -1,9 +1,11 @@
-// Command sharding places clusters on shards with the code that Argo CD does it with, so that `make bench-placement` can hold Argosy's
-// placement against it. It reads requests as JSON from standard input and answers each on standard output.
+// Command sharding places clusters on shards with the code that Argo CD does it with, so that `make
+// bench-placement` can hold Argosy's placement against it. It reads requests as JSON from standard
+// input and answers each on standard output.
 //
-// Argo CD's function for bounded loads computes the shards of all clusters each time it is asked for the shard of one, and tells that one.
-// All of them are therefore taken from the ring below it, in the way of its createConsistentHashingWithBoundLoads, and a sample of them is
-// held against what the function itself says: an answer in which the two differ is an error.
+// Argo CD's function for bounded loads computes the shards of all clusters each time it is asked
+// for the shard of one, and tells that one. All of them are therefore taken from the ring below it,
+// in the way of its createConsistentHashingWithBoundLoads, and a sample of them is held against
+// what the function itself says: an answer in which the two differ is an error.
 package main
 
 import (
@@ -26,7 +28,8 @@ import (
 type request struct {
 	Clusters []string `json:"clusters"` // UIDs
 	Shards   int      `json:"shards"`
-	Sample   int      `json:"sample"` // how many clusters to hold against Argo CD's function; at least one
+	// how many clusters to hold against Argo CD's function; at least one
+	Sample int `json:"sample"`
 }
 
 // answer is the shard of each cluster.
@@ -66,13 +69,16 @@ func serve(in io.Reader, out io.Writer) error {
 func place(r request) (answer, error) {
 	clusters, apps := fleet(r.Clusters)
 	bounded := sharding.ConsistentHashingWithBoundedLoadsDistributionFunction(
-		func() []*v1alpha1.Cluster { return slices.Clone(clusters) }, func() []*v1alpha1.Application { return apps }, r.Shards)
+		func() []*v1alpha1.Cluster {
+			return slices.Clone(clusters)
+		}, func() []*v1alpha1.Application { return apps }, r.Shards)
 	legacy := sharding.LegacyDistributionFunction(r.Shards)
 	shards, err := ring(r.Clusters, r.Shards)
 	if err != nil {
 		return answer{}, err
 	}
-	a := answer{Version: version(), Bounded: make([]int, len(clusters)), Legacy: make([]int, len(clusters))}
+	a := answer{Version: version(), Bounded: make([]int, len(clusters)),
+		Legacy: make([]int, len(clusters))}
 	for i, c := range clusters {
 		a.Bounded[i], a.Legacy[i] = shards[c.ID], legacy(c)
 	}
@@ -82,7 +88,9 @@ func place(r request) (answer, error) {
 		got := bounded(clusters[i])
 		a.Seconds = time.Since(start).Seconds()
 		if got != a.Bounded[i] {
-			return answer{}, fmt.Errorf("cluster %s of %d on %d shards: Argo CD's function says %d, its ring %d", clusters[i].ID, len(clusters), r.Shards, got, a.Bounded[i])
+			return answer{},
+				fmt.Errorf("cluster %s of %d on %d shards: Argo CD's function says %d, its ring %d",
+					clusters[i].ID, len(clusters), r.Shards, got, a.Bounded[i])
 		}
 	}
 	return a, nil
@@ -103,12 +111,15 @@ func fleet(ids []string) ([]*v1alpha1.Cluster, []*v1alpha1.Application) {
 	clusters, apps := make([]*v1alpha1.Cluster, len(ids)), make([]*v1alpha1.Application, len(ids))
 	for i, id := range ids {
 		clusters[i] = &v1alpha1.Cluster{ID: id, Server: "https://" + id + ".example.com"}
-		apps[i] = &v1alpha1.Application{Spec: v1alpha1.ApplicationSpec{Destination: v1alpha1.ApplicationDestination{Server: clusters[i].Server}}}
+		apps[i] = &v1alpha1.Application{
+			Spec: v1alpha1.ApplicationSpec{Destination: v1alpha1.ApplicationDestination{
+				Server: clusters[i].Server}}}
 	}
 	return clusters, apps
 }
 
-// ring gives each cluster, in the order of the UIDs, the shard that Argo CD's ring has for it under the loads that the earlier ones made.
+// ring gives each cluster, in the order of the UIDs, the shard that Argo CD's ring has for it under
+// the loads that the earlier ones made.
 func ring(ids []string, shards int) (map[string]int, error) {
 	r := consistent.New()
 	for i := range shards {

@@ -1,5 +1,6 @@
-// Command describe takes the operations that githubtest answers out of GitHub's OpenAPI description, with the schemas that they need, and
-// writes them as JSON Schema. The description has 13 MB and some thousand operations; a test reads what is left in milliseconds.
+// Command describe takes the operations that githubtest answers out of GitHub's OpenAPI
+// description, with the schemas that they need, and writes them as JSON Schema. The description has
+// 13 MB and some thousand operations; a test reads what is left in milliseconds.
 //
 //	describe api.github.com.json operations.json
 package main
@@ -54,7 +55,8 @@ func run(from, to string) error {
 	return os.WriteFile(to, out, 0o600)
 }
 
-// correct mends what the description says and GitHub does not do: the repository of a head is null once the fork is deleted.
+// correct mends what the description says and GitHub does not do: the repository of a head is null
+// once the fork is deleted.
 func (d *description) correct() {
 	for _, name := range []string{"pull-request", "pull-request-simple"} {
 		now := d.defs[name]
@@ -64,7 +66,8 @@ func (d *description) correct() {
 		}
 		head, ok := now.(map[string]any)
 		if ok {
-			head["repo"] = map[string]any{"anyOf": []any{map[string]any{"type": "null"}, head["repo"]}}
+			head["repo"] = map[string]any{
+				"anyOf": []any{map[string]any{"type": "null"}, head["repo"]}}
 		}
 	}
 }
@@ -99,13 +102,15 @@ func (d *description) operation(method, path string, o map[string]any) any {
 	list, _ := o["parameters"].([]any)
 	for _, p := range list {
 		p := d.follow(p)
-		parameters = append(parameters, map[string]any{"name": p["name"], "in": p["in"], "required": p["required"] == true, "schema": d.schema(p["schema"])})
+		parameters = append(parameters, map[string]any{"name": p["name"], "in": p["in"],
+			"required": p["required"] == true, "schema": d.schema(p["schema"])})
 	}
 	responses, _ := o["responses"].(map[string]any)
 	for status, r := range responses {
 		answers[status] = d.content(d.follow(r))
 	}
-	out := map[string]any{"method": method, "path": path, "parameters": parameters, "answers": answers}
+	out := map[string]any{"method": method, "path": path, "parameters": parameters,
+		"answers": answers}
 	if body := d.follow(o["requestBody"]); body != nil {
 		out["body"], out["bodyRequired"] = d.content(body), body["required"] == true
 	}
@@ -122,7 +127,8 @@ func (d *description) content(v map[string]any) any {
 	return d.schema(media["schema"])
 }
 
-// schema turns a schema of OpenAPI 3.0 into one of JSON Schema: null is a type there, and references lead to $defs.
+// schema turns a schema of OpenAPI 3.0 into one of JSON Schema: null is a type there, and
+// references lead to $defs.
 func (d *description) schema(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -146,7 +152,8 @@ func (d *description) object(v map[string]any) any {
 	out := map[string]any{}
 	for key, value := range v {
 		switch key {
-		case "nullable", "description", "title", "example", "examples", "deprecated", "externalDocs":
+		case "nullable", "description", "title", "example", "examples", "deprecated",
+			"externalDocs":
 			if _, property := value.(map[string]any); !property { // a property may have such a name
 				continue
 			}
