@@ -81,7 +81,7 @@ type Loop struct {
 	wake     chan struct{}
 	released chan struct{} // the lease may be free
 	previews *previews
-	world    *plan.World
+	state    *plan.AppliedState
 	base     fleet.MirrorState // that the world is of
 	proven   bool              // the last plan's head follows what is applied, or is it
 	told     standing          // what was last recorded of the source
@@ -161,7 +161,7 @@ func (l *Loop) Run(ctx context.Context) {
 			began = time.Now()
 			leading.Store(true)
 			defer leading.Store(false)
-			l.world, l.told = nil, standing{}
+			l.state, l.told = nil, standing{}
 			return l.passes(ctx, held)
 		})
 		if ctx.Err() != nil {
@@ -214,13 +214,13 @@ func (l *Loop) passes(ctx context.Context, held *heldLease) error {
 		case errors.Is(err, fleet.ErrFenced):
 			return err
 		case errors.Is(err, fleet.ErrStale):
-			l.world = nil // the next pass loads what stands
+			l.state = nil // the next pass loads what stands
 		case err != nil && ctx.Err() == nil:
 			l.Log.Warn("nothing is changed; the last good state stands", "error", err)
 		}
 		l.publish()
 		l.tell(ctx)
-		if l.world != nil {
+		if l.state != nil {
 			side.start(ctx)
 		}
 		select {
@@ -296,10 +296,10 @@ func (l *Loop) fetch(ctx context.Context, lease fleet.Lease) (Head, error) {
 
 // meanwhile plans the applied revision with what came without a commit.
 func (l *Loop) meanwhile(ctx context.Context, lease fleet.Lease) error {
-	if l.world.Revision() == "" || l.unfound() {
+	if l.state.Revision() == "" || l.unfound() {
 		return nil
 	}
-	r := &plan.Request{Revision: l.world.Revision(), Relation: plan.RelationSame,
+	r := &plan.Request{Revision: l.state.Revision(), Relation: plan.RelationSame,
 		Unread: l.unread(), Unheard: l.unheard(), Stands: l.stands()}
 	if err := l.waits(ctx, r); err != nil {
 		return err
@@ -357,7 +357,7 @@ func (l *Loop) current(ctx context.Context) error {
 	if now.Life != l.base.Life || now.Applied != l.base.Applied || now.Plan != l.base.Plan {
 		l.Log.Warn("the mirror is not what was recorded last; it is loaded anew", "applied",
 			now.Applied.Short(), "expected", l.base.Applied.Short())
-		l.world, l.told = nil, standing{}
+		l.state, l.told = nil, standing{}
 		l.forget()
 		if err := l.load(ctx); err != nil {
 			return err
@@ -378,7 +378,7 @@ func (l *Loop) confirm(ctx context.Context, lease fleet.Lease) error {
 		return err
 	}
 	if !confirmed {
-		l.world = nil
+		l.state = nil
 		return nil
 	}
 	l.base.Confirmed = l.base.Wanted
@@ -404,11 +404,11 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head,
 		why = err // people look there for the reason why a commit does nothing
 	}
 	l.source(ctx, fleet.SourceView{Head: head.Revision}, why)
-	if err == nil && p.Waiting != nil && l.world.Revision() != "" {
+	if err == nil && p.Waiting != nil && l.state.Revision() != "" {
 		// What was approved or proven gone before does not wait with the head.
 		standing := *request
 		standing.Revision, standing.Relation, standing.AtHead, standing.Files, standing.Created =
-			l.world.Revision(), plan.RelationSame, false, nil, nil
+			l.state.Revision(), plan.RelationSame, false, nil, nil
 		standing.Review, standing.Paths = nil, nil
 		_, err = l.step(ctx, lease, Head{Revision: standing.Revision}, &standing)
 	}
@@ -432,7 +432,7 @@ func (l *Loop) step(ctx context.Context, lease fleet.Lease, head Head, r *plan.R
 	if err != nil {
 		return nil, err
 	}
-	if p.Empty() && r.Revision == l.world.Revision() {
+	if p.Empty() && r.Revision == l.state.Revision() {
 		l.follow(p, r.Gone)
 		return p, nil
 	}
@@ -443,12 +443,12 @@ func (l *Loop) step(ctx context.Context, lease fleet.Lease, head Head, r *plan.R
 }
 
 func (l *Loop) compute(ctx context.Context, r *plan.Request) (*plan.Plan, error) {
-	return l.weigh(ctx, l.world, r)
+	return l.weigh(ctx, l.state, r)
 }
 
 // weigh plans, and once more with what deletions are judged by when there are any: how many
 // Applications were created lately, which costs as much as they are.
-func (l *Loop) weigh(ctx context.Context, w *plan.World, r *plan.Request) (*plan.Plan, error) {
+func (l *Loop) weigh(ctx context.Context, w *plan.AppliedState, r *plan.Request) (*plan.Plan, error) {
 	p, err := w.Compute(*r, l.Renderer)
 	if err == nil && r.Created == nil && (p.Waiting != nil || p.Counts.Deleted+p.Counts.Held > 0) {
 		if r.Created, err = l.Store.CreatedLately(ctx, window(w)); err != nil {
@@ -464,12 +464,14 @@ func (l *Loop) weigh(ctx context.Context, w *plan.World, r *plan.Request) (*plan
 
 // lately reads what the guards look back on.
 func (l *Loop) lately(ctx context.Context, r *plan.Request) error {
-	lately, err := l.Store.Lately(ctx, window(l.world))
+	lately, err := l.Store.Lately(ctx, window(l.state))
 	r.Now, r.Recent = lately.Now, lately.Deleted
 	return err
 }
 
-func window(w *plan.World) time.Duration { return time.Duration(w.Catalog().Fleet().Guards.Window) }
+func window(w *plan.AppliedState) time.Duration {
+	return time.Duration(w.Catalog().Fleet().Guards.Window)
+}
 
 // quiet reports whether the last plan was made from just this: the same head, no approval and no
 // proof of removal since.
@@ -531,7 +533,7 @@ func (l *Loop) waits(ctx context.Context, r *plan.Request) (err error) {
 // files reads what differs from the applied revision. Without a difference a plan is still made,
 // and costs next to nothing.
 func (l *Loop) files(ctx context.Context, r *plan.Request) error {
-	base := l.world.Revision()
+	base := l.state.Revision()
 	if base == r.Revision {
 		if !l.folders.recheck() {
 			return nil
@@ -571,7 +573,7 @@ func (l *Loop) decode(ctx context.Context, base, head fleet.Revision) ([]catalog
 	if base == "" {
 		unreadable = nil // everything is read
 	}
-	inputs, err := collect(l.Decoder, l.world.Catalog(), base == "",
+	inputs, err := collect(l.Decoder, l.state.Catalog(), base == "",
 		func(visit func(File) error) error {
 			return l.Source.Changed(ctx, base, head, unreadable, visit)
 		})
@@ -581,7 +583,7 @@ func (l *Loop) decode(ctx context.Context, base, head fleet.Revision) ([]catalog
 	return inputs, nil
 }
 
-// record stores the plan, makes it the World, and says "look".
+// record stores the plan, makes it the AppliedState, and says "look".
 func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan.Request,
 	p *plan.Plan) error {
 	// Plans of two heads that wait as a whole do the same, namely nothing; people approve one of
@@ -608,11 +610,11 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 	case p.Head != p.Base || r.AtHead:
 		l.waiting = ""
 	}
-	l.world.Commit(p)
+	l.state.Commit(p)
 	if p.Waiting == nil {
 		l.base.Applied, l.base.Plan = p.Head, record.PlanHash
 	}
-	l.awaits = l.world.Awaits()
+	l.awaits = l.state.Awaits()
 	l.followReviews()
 	if p.Waiting == nil {
 		l.changed = append(l.changed, p.Tenants()...)
@@ -737,7 +739,7 @@ func (l *Loop) source(ctx context.Context, s fleet.SourceView, err error) {
 	if now.head == l.told.head && now.err == l.told.err && now.at.Sub(l.told.at) < sourceEvery {
 		return
 	}
-	s.URL, s.Branch, s.Applied, s.Error = l.URL, l.Branch, l.world.Revision(), now.err
+	s.URL, s.Branch, s.Applied, s.Error = l.URL, l.Branch, l.state.Revision(), now.err
 	if serr := l.Store.SetSource(ctx, s); serr != nil {
 		if ctx.Err() == nil {
 			l.Log.Warn("the state of the source is not recorded", "error", serr)

@@ -68,7 +68,7 @@ type Preview struct {
 
 // basis is what previews are made from, as the loop publishes it.
 type basis struct {
-	world    *plan.World
+	state    *plan.AppliedState
 	revision fleet.Revision // applied
 	settled  bool           // nothing of the branch is to be applied but what waits for an approval
 	behind   bool
@@ -80,18 +80,18 @@ type basis struct {
 // previews is what the loop and those who preview share.
 type previews struct {
 	at atomic.Pointer[basis]
-	// full while a plan is made: a commit waits for those that read the World, so at most for one
+	// full while a plan is made: a commit waits for those that read the AppliedState, so at most for one
 	computing chan struct{}
 }
 
 // publish says what stands now. The loop's own fields are not read by others.
 func (l *Loop) publish() {
-	if l.world == nil {
+	if l.state == nil {
 		l.previews.at.Store(nil)
 		return
 	}
-	revision := l.world.Revision()
-	l.previews.at.Store(&basis{world: l.world, revision: revision, behind: l.seen != revision,
+	revision := l.state.Revision()
+	l.previews.at.Store(&basis{state: l.state, revision: revision, behind: l.seen != revision,
 		unread: l.unread(), unheard: l.unheard(), stands: l.stands(),
 		settled: !l.unfound() && revision != "" && l.judged != "" && l.judged == l.seen})
 }
@@ -152,13 +152,13 @@ func (l *Loop) planned(ctx context.Context, at *basis, r *plan.Request) (*plan.P
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	lately, err := l.Store.Lately(ctx, window(at.world))
+	lately, err := l.Store.Lately(ctx, window(at.state))
 	if err != nil {
 		return nil, err
 	}
 	r.Now, r.Recent, r.Unread, r.Unheard, r.Stands = lately.Now, lately.Deleted, at.unread,
 		at.unheard, at.stands
-	p, err := l.weigh(ctx, at.world, r)
+	p, err := l.weigh(ctx, at.state, r)
 	if err == nil && (p.Base != at.revision || p.NeedsEngines) {
 		// The loop was faster, so that the files were compared with another revision; or where it
 		// would place something is not known yet.
@@ -188,7 +188,7 @@ func (l *Loop) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
 // merged fetches the head and decodes what it changes.
 func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview, []catalog.Input,
 	error) {
-	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind, Catalog: at.world.Catalog()}
+	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind, Catalog: at.state.Catalog()}
 	var merged Merged
 	counted := &counting{Decoder: l.Decoder}
 	inputs, err := collect(counted, out.Catalog, false, func(visit func(File) error) (err error) {
@@ -248,7 +248,7 @@ func (l *Loop) Base() (fleet.Revision, catalog.View, error) {
 	if at == nil {
 		return "", nil, ErrNotLeading
 	}
-	return at.world.Revision(), at.world.Catalog(), nil
+	return at.state.Revision(), at.state.Catalog(), nil
 }
 
 // Includes reports whether the applied revision has the commit in its history, and which one that

@@ -57,9 +57,9 @@ type found struct {
 	search    search
 }
 
-// load restores the World from the store, once.
+// load restores the AppliedState from the store, once.
 func (l *Loop) load(ctx context.Context) error {
-	if l.world != nil {
+	if l.state != nil {
 		return nil
 	}
 	at, err := l.Store.Mirror(ctx)
@@ -74,19 +74,19 @@ func (l *Loop) load(ctx context.Context) error {
 	if l.found != nil {
 		l.found.fill(&snapshot)
 	}
-	if l.world, err = plan.RestoreWorld(snapshot); err != nil {
+	if l.state, err = plan.RestoreAppliedState(snapshot); err != nil {
 		return fmt.Errorf("%w; run `argosy rebuild`", err)
 	}
-	l.world.Judging(l.Judge)
-	l.fresh = snapshot.Applied == "" || l.world.Blocked()
+	l.state.Judging(l.Judge)
+	l.fresh = snapshot.Applied == "" || l.state.Blocked()
 	if l.asker != nil {
 		l.asker.forget()
 	}
 	l.followReviews()
 	defer l.publish()
-	l.awaits, l.waiting, l.judged, l.leaving = l.world.Awaits(), "", "", map[fleet.ObjectKey]bool{}
-	l.folders = unreadable(l.world.Catalog())
-	for _, key := range l.world.Leaving() {
+	l.awaits, l.waiting, l.judged, l.leaving = l.state.Awaits(), "", "", map[fleet.ObjectKey]bool{}
+	l.folders = unreadable(l.state.Catalog())
+	for _, key := range l.state.Leaving() {
 		l.leaving[key] = true
 	}
 	return nil
@@ -133,14 +133,14 @@ func (l *Loop) find(ctx context.Context, r *plan.Request) error {
 	if len(r.Unread) == before {
 		return nil
 	}
-	l.world = nil
+	l.state = nil
 	return l.load(ctx)
 }
 
 // rest ends the asking once every engine is read and no environment waits for an agent: what is
 // declared later stood nowhere before.
 func (l *Loop) rest() {
-	if l.found != nil && len(l.found.unread) == 0 && !l.world.Blocked() {
+	if l.found != nil && len(l.found.unread) == 0 && !l.state.Blocked() {
 		l.fresh, l.found.unheard, l.found.contested = false, nil, nil
 		clear(l.found.stands)
 	}
@@ -226,10 +226,10 @@ func (l *Loop) heard(ctx context.Context, name fleet.EngineName, now time.Time) 
 	return len(of) < fleet.MaxStrayEnvironments, nil
 }
 
-// declared are the engines of the head and of the World.
+// declared are the engines of the head and of the AppliedState.
 func (l *Loop) declared(files []catalog.Input) map[fleet.EngineName]fleet.EngineSpec {
 	specs := map[fleet.EngineName]fleet.EngineSpec{}
-	view := l.world.Catalog()
+	view := l.state.Catalog()
 	for _, name := range view.Engines() {
 		specs[name] = *view.Engine(name).Engine
 	}

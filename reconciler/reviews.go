@@ -17,7 +17,7 @@ type Reviews interface {
 // review asks who saw what the head brings. Without a Git host to ask, whoever may push to the
 // branch has reviewed it.
 func (l *Loop) review(ctx context.Context, r *plan.Request) {
-	base := l.world.Revision()
+	base := l.state.Revision()
 	if l.asker == nil {
 		return
 	}
@@ -44,7 +44,7 @@ func (l *Loop) review(ctx context.Context, r *plan.Request) {
 func (l *Loop) rebuilt() string {
 	const lost = "the mirror that knew which files were held is gone: "
 	switch f := l.found; {
-	case l.world.Rebuilt():
+	case l.state.Rebuilt():
 		return lost + "it was dropped by argosy rebuild"
 	case f == nil:
 		return ""
@@ -60,7 +60,7 @@ func (l *Loop) rebuilt() string {
 // takeReviews plans the applied revision again with what has become known of the reviews of held
 // files and deletions.
 func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
-	if l.asker == nil || l.world == nil || l.world.Revision() == "" || l.unfound() {
+	if l.asker == nil || l.state == nil || l.state.Revision() == "" || l.unfound() {
 		return nil
 	}
 	news := l.asker.news()
@@ -75,7 +75,7 @@ func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
 			seen.Paths, seen.Trusted
 	}
 	r := &plan.Request{
-		Revision: l.world.Revision(), Relation: plan.RelationSame, Review: review, Paths: paths,
+		Revision: l.state.Revision(), Relation: plan.RelationSame, Review: review, Paths: paths,
 		Unread: l.unread(), Unheard: l.unheard(), Stands: l.stands(),
 	}
 	if err := l.lately(ctx, r); err != nil {
@@ -91,7 +91,7 @@ func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
 // followReviews has what is held asked about until somebody turns out to have reviewed it.
 func (l *Loop) followReviews() {
 	if l.asker != nil {
-		l.asker.follow(l.world.AwaitsReview())
+		l.asker.follow(l.state.AwaitsReview())
 	}
 }
 

@@ -54,7 +54,7 @@ func (a *app) planCommand() *cobra.Command {
 
 // compare plans head against a world in which base is applied.
 func compare(ctx context.Context, h history, base, head string) (*plan.Plan, error) {
-	world := plan.NewWorld()
+	world := plan.NewAppliedState()
 	var previous fleet.Revision
 	var p *plan.Plan
 	for _, rev := range []string{base, head} {

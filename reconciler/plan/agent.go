@@ -108,7 +108,7 @@ func sameConnection(before, after *fleet.EnvironmentSpec) bool {
 }
 
 // inhabited counts the Applications that stand in an environment when what is gone is gone.
-func (w *World) inhabited(id fleet.EnvironmentID, gone []fleet.ObjectKey) int {
+func (w *AppliedState) inhabited(id fleet.EnvironmentID, gone []fleet.ObjectKey) int {
 	engine := w.placements.base[id].Engine
 	n := w.standing.count(id, engine)
 	seen := map[fleet.ObjectKey]bool{}

@@ -291,7 +291,7 @@ func TestAnEnvironmentThatMayStandBehindAnAgentWaitsForItsWord(t *testing.T) {
 		edgePath:                               edgeFile("{}"),
 	}
 	h := newHouse(t)
-	w, err := RestoreWorld(fleet.Snapshot{
+	w, err := RestoreAppliedState(fleet.Snapshot{
 		Placements: []fleet.Placement{
 			{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "found"}, Engine: "eu-1"}}})
 	if err != nil {

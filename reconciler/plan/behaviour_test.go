@@ -247,7 +247,7 @@ func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 	h := newHouse(t)
 	unread := func(r *Request) { r.Unread = []fleet.EngineName{"eu-2"} }
 	// A rebuild: the objects on eu-1 told where prod is.
-	w, err := RestoreWorld(fleet.Snapshot{
+	w, err := RestoreAppliedState(fleet.Snapshot{
 		Placements: []fleet.Placement{
 			{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, Engine: "eu-1"}}})
 	if err != nil {
@@ -271,7 +271,7 @@ func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 		s := h.snapshot()
 		s.Placements = append(s.Placements, fleet.Placement{Environment: fleet.EnvironmentID{
 			Tenant: "acme", Name: "staging"}, Engine: "eu-2", Reason: "found there"})
-		w, err := RestoreWorld(s)
+		w, err := RestoreAppliedState(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +295,7 @@ func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 
 func TestAnEnvironmentFoundOnAnEngineThatIsNotDeclaredWaitsForIt(t *testing.T) {
 	h := newHouse(t)
-	w, err := RestoreWorld(fleet.Snapshot{
+	w, err := RestoreAppliedState(fleet.Snapshot{
 		Placements: []fleet.Placement{
 			{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, Engine: "lost"}}})
 	if err != nil {
@@ -488,7 +488,7 @@ func TestSyncRuns(t *testing.T) {
 	t.Run("a rebuild runs none again and keeps the holds", func(t *testing.T) {
 		h := start(t)
 		s := h.snapshot()
-		w, err := RestoreWorld(fleet.Snapshot{Placements: s.Placements, SyncHolds: []fleet.SyncHold{
+		w, err := RestoreAppliedState(fleet.Snapshot{Placements: s.Placements, SyncHolds: []fleet.SyncHold{
 			{SyncRun: "rollback", Application: prod}}})
 		if err != nil {
 			t.Fatal(err)

@@ -200,7 +200,7 @@ func (d *draft) subject(r fleet.Row) string {
 
 // before renders an object as it was made the last time: from the declarations in force, or for a
 // held Application from its last one.
-func (w *World) before(k fleet.ObjectKey, render Renderer) (fleet.Manifest, error) {
+func (w *AppliedState) before(k fleet.ObjectKey, render Renderer) (fleet.Manifest, error) {
 	r := w.rows.base[k]
 	o := fleet.Object{Key: k}
 	switch k.Kind {

@@ -10,14 +10,14 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// Compute says what r changes. The World stays as it is.
+// Compute says what r changes. The AppliedState stays as it is.
 //
 // An error means that nothing may be done. A declaration that no object can be rendered from is no
 // error: it is quarantined alone.
 //
 // A panic on the way quarantines the files that it comes from, and is an error when it comes from
 // none.
-func (w *World) Compute(r Request, render Renderer) (*Plan, error) {
+func (w *AppliedState) Compute(r Request, render Renderer) (*Plan, error) {
 	p, err := w.guarded(r, render)
 	var failed *fault
 	if errors.As(err, &failed) {
@@ -26,7 +26,7 @@ func (w *World) Compute(r Request, render Renderer) (*Plan, error) {
 	return p, err
 }
 
-func (w *World) compute(r Request, render Renderer) (*Plan, error) {
+func (w *AppliedState) compute(r Request, render Renderer) (*Plan, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	r, enforced := w.enforce(r)
@@ -39,7 +39,7 @@ func (w *World) compute(r Request, render Renderer) (*Plan, error) {
 
 // settle drafts the plan, and again for as long as the draft takes away something that still
 // stands: each time less of the head is let in.
-func (w *World) settle(r Request, e enforcement, render Renderer) (*draft, error) {
+func (w *AppliedState) settle(r Request, e enforcement, render Renderer) (*draft, error) {
 	withheld, again, refused := map[fleet.Key]deferred{}, map[fleet.Key]bool{},
 		map[fleet.Key]fleet.Problem{}
 	for {
@@ -86,7 +86,7 @@ func (d *draft) unjudged(again map[fleet.Key]bool) bool {
 
 // draft is a plan in the making.
 type draft struct {
-	w       *World
+	w       *AppliedState
 	version int
 	r       Request
 	render  Renderer
@@ -123,7 +123,7 @@ type draft struct {
 	unrendered []unrendered
 }
 
-func (w *World) draft(r Request, render Renderer, withheld map[fleet.Key]deferred,
+func (w *AppliedState) draft(r Request, render Renderer, withheld map[fleet.Key]deferred,
 	again map[fleet.Key]bool, refused map[fleet.Key]fleet.Problem) *draft {
 	d := &draft{
 		w: w, version: w.version, r: r, render: render, state: w.layered(),
@@ -175,7 +175,7 @@ func (d *draft) inputs(withheld map[fleet.Key]deferred) []catalog.Input {
 
 // stage judges the inputs, and once more without what cannot be rendered or would take an engine
 // away from its environments.
-func (w *World) stage(in []catalog.Input, again []fleet.Key, unrendered map[fleet.Key]fleet.Problem,
+func (w *AppliedState) stage(in []catalog.Input, again []fleet.Key, unrendered map[fleet.Key]fleet.Problem,
 	d *draft) *catalog.Stage {
 	s := w.judged(in, again, d)
 	refused := slices.Collect(maps.Values(unrendered))
@@ -203,7 +203,7 @@ func (w *World) stage(in []catalog.Input, again []fleet.Key, unrendered map[flee
 
 // connectionInUse reports whether a change takes an environment from one Argo CD to another while
 // Applications stand in it.
-func (w *World) connectionInUse(c catalog.Change, d *draft) (fleet.Problem, bool) {
+func (w *AppliedState) connectionInUse(c catalog.Change, d *draft) (fleet.Problem, bool) {
 	if c.Key.Kind != fleet.KindManagedEnvironment || c.Before == nil || c.After == nil ||
 		sameConnection(c.Before.Environment, c.After.Environment) {
 		return fleet.Problem{}, false
@@ -233,7 +233,7 @@ func sameInstance(before, after *fleet.Declaration) bool {
 }
 
 // stillInUse looks at the engine as it is when what is gone is gone.
-func (w *World) stillInUse(name fleet.EngineName, gone []fleet.ObjectKey) bool {
+func (w *AppliedState) stillInUse(name fleet.EngineName, gone []fleet.ObjectKey) bool {
 	if !w.on.empty(name) {
 		return true
 	}
@@ -248,7 +248,7 @@ func (w *World) stillInUse(name fleet.EngineName, gone []fleet.ObjectKey) bool {
 	return left > 0
 }
 
-func (w *World) engineInUse(i catalog.Input, name fleet.EngineName) fleet.Problem {
+func (w *AppliedState) engineInUse(i catalog.Input, name fleet.EngineName) fleet.Problem {
 	n := w.on.size(name)
 	p := fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityError,
 		Code: "engine-in-use"}

@@ -26,7 +26,7 @@ type Paths struct {
 	// Unknown is why Reviewed is incomplete, if it is. It holds every path that is not in it.
 	Unknown error
 
-	// Earlier is Reviewed for spans that World.AwaitsReview names, and EarlierTrusted is Trusted of
+	// Earlier is Reviewed for spans that AppliedState.AwaitsReview names, and EarlierTrusted is Trusted of
 	// it. Nothing is known of a span that is left out: its holds stay as they are.
 	Earlier        map[Span]map[string]string
 	EarlierTrusted map[Span]map[string]bool
@@ -83,13 +83,13 @@ type release struct {
 type enforcement struct {
 	held     map[string]heldPath // after the plan, by path
 	released map[fleet.Key]release
-	changed  bool // held differs from the World's
+	changed  bool // held differs from the AppliedState's
 }
 
 // enforce takes the files out of the request that nobody is known to have reviewed, and adds those
 // held earlier that an approval or a review lets in now. It costs the request's files and what is
 // held.
-func (w *World) enforce(r Request) (Request, enforcement) {
+func (w *AppliedState) enforce(r Request) (Request, enforcement) {
 	e := enforcement{held: w.unreviewed}
 	if len(w.unreviewed) == 0 && (r.Paths == nil || len(r.Files) == 0) {
 		return r, e
@@ -145,7 +145,7 @@ func (w *World) enforce(r Request) (Request, enforcement) {
 }
 
 // releases reports whether a held file is let in, and why.
-func (w *World) releases(r Request, h heldPath) (release, bool) {
+func (w *AppliedState) releases(r Request, h heldPath) (release, bool) {
 	rel := release{span: h.span()}
 	switch {
 	case approvedSince(r.Approvals, h.Revision, h.Since):
@@ -168,7 +168,7 @@ func (p *Paths) why() string {
 }
 
 // asApplied reports whether a file is again what was applied of it.
-func (w *World) asApplied(in catalog.Input) bool {
+func (w *AppliedState) asApplied(in catalog.Input) bool {
 	path, blob, there := w.accepted(in.Key)
 	if !there || path != in.Path {
 		return in.Removed
@@ -176,8 +176,8 @@ func (w *World) asApplied(in catalog.Input) bool {
 	return !in.Removed && blob == in.Blob
 }
 
-// accepted is the file of a key that the World last let in, whether or not it is in effect.
-func (w *World) accepted(k fleet.Key) (path, blob string, there bool) {
+// accepted is the file of a key that the AppliedState last let in, whether or not it is in effect.
+func (w *AppliedState) accepted(k fleet.Key) (path, blob string, there bool) {
 	if x, ok := w.deferred[k]; ok {
 		return x.Input.Path, x.Input.Blob, !x.Input.Removed
 	}
@@ -206,7 +206,7 @@ func continues(relation string) bool {
 
 // Unreviewed lists the files that are held since nobody is known to have reviewed them, sorted by
 // path.
-func (w *World) Unreviewed() []HeldFile {
+func (w *AppliedState) Unreviewed() []HeldFile {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	out := make([]HeldFile, 0, len(w.unreviewed))
@@ -268,7 +268,7 @@ func ReviewedPaths(commits []BranchCommit) (reviewed map[string]string, trusted 
 func compareHeldPaths(a, b heldPath) int { return cmp.Compare(a.Input.Path, b.Input.Path) }
 
 // Rebuilt reports whether the mirror was dropped by argosy rebuild and nothing was applied since.
-func (w *World) Rebuilt() bool {
+func (w *AppliedState) Rebuilt() bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return w.rebuilt && w.revision == ""

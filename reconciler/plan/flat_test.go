@@ -9,11 +9,11 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// big is a World of n deployments in one environment each: a hundred to a tenant, in five
+// big is a AppliedState of n deployments in one environment each: a hundred to a tenant, in five
 // environments, on four engines.
-func big(t testing.TB, n int) *World {
+func big(t testing.TB, n int) *AppliedState {
 	t.Helper()
-	w := NewWorld()
+	w := NewAppliedState()
 	p, err := w.Compute(Request{Revision: revision(1), Files: bigFiles(n)}, &jsonRenderer{})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func declared(d fleet.Declaration) catalog.Input {
 }
 
 // oneFile plans and commits a change of one file, over and over.
-func oneFile(t testing.TB, w *World, render Renderer, n int) {
+func oneFile(t testing.TB, w *AppliedState, render Renderer, n int) {
 	for i := range n {
 		next := w.version + 1
 		p, err := w.Compute(Request{Revision: revision(next), Files: []catalog.Input{
@@ -139,14 +139,14 @@ func BenchmarkOneFile(b *testing.B) {
 func BenchmarkFirstRevision(b *testing.B) {
 	files := bigFiles(25_000)
 	for b.Loop() {
-		if _, err := NewWorld().Compute(Request{Revision: revision(1), Files: files},
+		if _, err := NewAppliedState().Compute(Request{Revision: revision(1), Files: files},
 			&jsonRenderer{}); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-// BenchmarkMemory tells what a World holds per Application, its declarations included.
+// BenchmarkMemory tells what a AppliedState holds per Application, its declarations included.
 func BenchmarkMemory(b *testing.B) {
 	const n = 25_000
 	for b.Loop() {

@@ -19,7 +19,7 @@ func (f *fault) Error() string {
 }
 
 // guarded computes a plan and gives a panic back as a fault.
-func (w *World) guarded(r Request, render Renderer) (p *Plan, err error) {
+func (w *AppliedState) guarded(r Request, render Renderer) (p *Plan, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			p, err = nil, &fault{value}
@@ -30,7 +30,7 @@ func (w *World) guarded(r Request, render Renderer) (p *Plan, err error) {
 
 // isolated computes the plan again without the files that the planner fails on: each is quarantined
 // and keeps its last good state. It tries each tenant's files alone, and then each file alone.
-func (w *World) isolated(r Request, render Renderer, failed *fault) (*Plan, error) {
+func (w *AppliedState) isolated(r Request, render Renderer, failed *fault) (*Plan, error) {
 	fails := func(files []catalog.Input) *fault {
 		alone := r
 		alone.Files = files

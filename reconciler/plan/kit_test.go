@@ -117,10 +117,10 @@ func input(path, text string) (catalog.Input, bool) {
 		Problems: doc.Problems}, doc.Key.Kind != ""
 }
 
-// house is a World with the tree that is applied to it, as the loop and the store would keep them.
+// house is a AppliedState with the tree that is applied to it, as the loop and the store would keep them.
 type house struct {
 	t      testing.TB
-	w      *World
+	w      *AppliedState
 	files  tree
 	n      int // revisions
 	now    time.Time
@@ -131,7 +131,7 @@ type house struct {
 }
 
 func newHouse(t testing.TB) *house {
-	return &house{t: t, w: NewWorld(), files: tree{}, now: time.Date(2026, 11, 20, 12, 0, 0, 0,
+	return &house{t: t, w: NewAppliedState(), files: tree{}, now: time.Date(2026, 11, 20, 12, 0, 0, 0,
 		time.UTC), rows: map[fleet.ObjectKey]fleet.Row{}}
 }
 
@@ -288,7 +288,7 @@ func (h *house) snapshot() fleet.Snapshot {
 // restart goes on from what was stored.
 func (h *house) restart() {
 	h.t.Helper()
-	w, err := RestoreWorld(h.snapshot())
+	w, err := RestoreAppliedState(h.snapshot())
 	if err != nil {
 		h.t.Fatal(err)
 	}

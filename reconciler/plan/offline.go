@@ -14,7 +14,7 @@ import (
 // means all of them. The declarations' own policies judge them.
 func Offline(files []catalog.Input, engine fleet.EngineName, judge catalog.Judge,
 	render Renderer) (*Plan, error) {
-	p, err := NewWorld().Judging(judge).Compute(Request{Files: files, Relation: RelationDescendant},
+	p, err := NewAppliedState().Judging(judge).Compute(Request{Files: files, Relation: RelationDescendant},
 		render)
 	if err != nil {
 		return nil, err

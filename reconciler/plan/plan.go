@@ -1,9 +1,9 @@
 // Package plan says what a commit of the config repo changes on the engines, and whether it may. It
 // is pure: values in, values out.
 //
-//	World    what is applied: declarations, placements, an index of the rows, what waits
-//	Compute  World + changed files -> Plan; the World stays as it is
-//	Commit   folds a recorded Plan into the World
+//	AppliedState    what is applied: declarations, placements, an index of the rows, what waits
+//	Compute  AppliedState + changed files -> Plan; the AppliedState stays as it is
+//	Commit   folds a recorded Plan into the AppliedState
 //
 // Rules:
 //   - a plan costs what it changes. What honestly touches everything: a change of Fleet.defaults (every Application inherits it); of a Tenant
@@ -62,8 +62,8 @@ type Counts struct {
 	Placed  int `json:"placed"` // environments that got an engine
 }
 
-// Plan is what one revision changes. Its slices are sorted, and the same for the same World and
-// Request. It can be read while the World goes on: only Commit looks back into it.
+// Plan is what one revision changes. Its slices are sorted, and the same for the same AppliedState and
+// Request. It can be read while the AppliedState goes on: only Commit looks back into it.
 type Plan struct {
 	Base, Head fleet.Revision
 
@@ -101,7 +101,7 @@ type Plan struct {
 	Counts Counts
 	Hash   string // hexadecimal SHA-256 of what is to be done: free of revisions, times and words
 
-	memory   []byte // the World's memory after this plan, when it is another one
+	memory   []byte // the AppliedState's memory after this plan, when it is another one
 	timeless []byte // the same without its times
 	draft    *draft // what Commit folds in
 	quotas   []QuotaUse

@@ -87,7 +87,7 @@ func TestARebuildTakesNothingAwayBecauseOfAPolicy(t *testing.T) {
 		"objects were found":     {found, nil, 0},
 		"an engine was not read": {fleet.Snapshot{}, []fleet.EngineName{"eu-2"}, 0},
 	} {
-		w, err := RestoreWorld(c.snapshot)
+		w, err := RestoreAppliedState(c.snapshot)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -179,7 +179,7 @@ func compareWithScratch(t *testing.T, h *house) {
 	t.Helper()
 	s := h.snapshot()
 	fresh := fleet.Snapshot{Placements: s.Placements, SyncHolds: s.SyncHolds}
-	w, err := RestoreWorld(fresh)
+	w, err := RestoreAppliedState(fresh)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,10 +218,10 @@ func compareWithScratch(t *testing.T, h *house) {
 	}
 }
 
-// checkState holds the World's counts against what its rows and declarations say.
+// checkState holds the AppliedState's counts against what its rows and declarations say.
 func checkState(t *testing.T, h *house) {
 	t.Helper()
-	restored, err := RestoreWorld(h.snapshot())
+	restored, err := RestoreAppliedState(h.snapshot())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,9 +377,9 @@ func checkOwnClusters(t *testing.T, h *house) {
 
 // planEverything looks at every environment and Application of declarations that are not judged
 // again.
-func planEverything(t *testing.T, s fleet.Snapshot, h *house) (*World, *Plan) {
+func planEverything(t *testing.T, s fleet.Snapshot, h *house) (*AppliedState, *Plan) {
 	t.Helper()
-	w, err := RestoreWorld(s)
+	w, err := RestoreAppliedState(s)
 	if err != nil {
 		t.Fatal(err)
 	}

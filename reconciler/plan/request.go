@@ -24,11 +24,11 @@ const (
 	RelationUnknown    = "unknown"
 )
 
-// Request is what a plan is made from, beside the World.
+// Request is what a plan is made from, beside the AppliedState.
 type Request struct {
 	Revision fleet.Revision
-	Files    []catalog.Input // that differ from the World's revision
-	Relation string          // of Revision to the World's revision; "" means RelationDescendant
+	Files    []catalog.Input // that differ from the AppliedState's revision
+	Relation string          // of Revision to the AppliedState's revision; "" means RelationDescendant
 	AtHead   bool            // Revision is the branch's head: no other one waits
 
 	// the store's log of deletions that the guards let through; older ones than Guards.Window are

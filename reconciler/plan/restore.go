@@ -7,17 +7,17 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// RestoreWorld is the World that was stored. It checks no declaration anew and renders nothing.
+// RestoreAppliedState is the AppliedState that was stored. It checks no declaration anew and renders nothing.
 // After a rebuild, a Snapshot that holds only the placements and sync holds that the engines'
 // objects tell of keeps every environment where it is.
 //
 // An error means that the snapshot does not fit together: run argosy rebuild.
-func RestoreWorld(s fleet.Snapshot) (*World, error) {
+func RestoreAppliedState(s fleet.Snapshot) (*AppliedState, error) {
 	m, err := readMemory(s.Memory)
 	if err != nil {
 		return nil, err
 	}
-	w := NewWorld()
+	w := NewAppliedState()
 	w.revision, w.memory, w.blocked, w.waiting = s.Applied, s.Memory, m.Blocked, m.Waiting
 	w.rebuilt = m.Rebuilt
 	for _, x := range m.Deferred {
@@ -55,7 +55,7 @@ func quarantines(stored []fleet.Quarantine) []catalog.Quarantine {
 	return out
 }
 
-func (w *World) restorePlacements(placements []fleet.Placement) {
+func (w *AppliedState) restorePlacements(placements []fleet.Placement) {
 	for _, p := range placements {
 		if known, ok := w.placements.base[p.Environment]; ok &&
 			(p.Engine == "" || known.Engine != "") {
@@ -75,7 +75,7 @@ func (w *World) restorePlacements(placements []fleet.Placement) {
 
 // restoreRows counts what stands. Which repository an Application reads is not in the index: it is
 // known from the deployment that it was made from.
-func (w *World) restoreRows(objects []fleet.Indexed) error {
+func (w *AppliedState) restoreRows(objects []fleet.Indexed) error {
 	for _, o := range objects {
 		r := row{hash: o.Hash, tenant: o.Tenant, environment: o.Environment,
 			deployment: o.Deployment, deletion: o.Deletion, absent: o.Absent}
@@ -97,7 +97,7 @@ func (w *World) restoreRows(objects []fleet.Indexed) error {
 	return nil
 }
 
-func (w *World) repoURL(k fleet.ObjectKey, r row) (string, bool) {
+func (w *AppliedState) repoURL(k fleet.ObjectKey, r row) (string, bool) {
 	if l, ok := w.leaving.base[k]; ok && r.absent {
 		return l.RepoURL, true
 	}
@@ -110,7 +110,7 @@ func (w *World) repoURL(k fleet.ObjectKey, r row) (string, bool) {
 	return "", false
 }
 
-func (w *World) restoreContested() {
+func (w *AppliedState) restoreContested() {
 	seen := map[repo]map[fleet.TenantName]bool{}
 	for r, tenants := range w.readers.delta {
 		for t := range tenants {
@@ -130,7 +130,7 @@ func (w *World) restoreContested() {
 
 // countFiles counts the declarations at the applied revision: those in effect and those in
 // quarantine, but for files that are gone.
-func (w *World) countFiles() {
+func (w *AppliedState) countFiles() {
 	seen := map[fleet.Key]bool{}
 	for _, d := range w.catalog.Effective() {
 		seen[d.Key] = true
@@ -146,7 +146,7 @@ func (w *World) countFiles() {
 }
 
 // remembered is the memory as it stands.
-func (w *World) remembered() memory {
+func (w *AppliedState) remembered() memory {
 	m := w.state.remembered(w.deferred, w.unreviewed, w.blocked, w.waiting)
 	m.Rebuilt = w.rebuilt
 	return m

@@ -12,7 +12,7 @@ import (
 // guards would say; its deletion policy makes no difference. One that was seen is held against the
 // guards, unless it was approved beyond them; then it does not count against the window either.
 type Review struct {
-	// Deletions were seen in the pull requests that were merged between the World's revision and
+	// Deletions were seen in the pull requests that were merged between the AppliedState's revision and
 	// Request.Revision.
 	Deletions map[fleet.ObjectKey]fleet.ReviewedDeletion
 
@@ -20,7 +20,7 @@ type Review struct {
 	// with the hold.
 	Unknown error
 
-	// Earlier is the same for spans that World.AwaitsReview names. For one that is left out nothing
+	// Earlier is the same for spans that AppliedState.AwaitsReview names. For one that is left out nothing
 	// is known, and its holds stay as they are.
 	Earlier map[Span]map[fleet.ObjectKey]fleet.ReviewedDeletion
 }
@@ -30,7 +30,7 @@ type Span struct{ Base, Head fleet.Revision }
 
 // AwaitsReview lists, sorted, the spans that brought files or deletions that are held because
 // nobody is known to have reviewed them. It costs what is held.
-func (w *World) AwaitsReview() []Span {
+func (w *AppliedState) AwaitsReview() []Span {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	seen := map[Span]bool{}

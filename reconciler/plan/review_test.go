@@ -357,7 +357,7 @@ func (m *reviewers) leave() {
 	}
 }
 
-// check holds the World against the model.
+// check holds the AppliedState against the model.
 func (m *reviewers) check() {
 	m.t.Helper()
 	got, spans := map[fleet.ObjectKey]Span{}, map[Span]bool{}

@@ -9,14 +9,14 @@ import (
 
 // Blocked reports whether the applied plan placed nothing because an engine was not read
 // (Request.Unread), or not all because the agent of one was not heard (Request.Unheard).
-func (w *World) Blocked() bool {
+func (w *AppliedState) Blocked() bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return w.blocked
 }
 
 // Awaits reports whether anything waits for an approval: approvals are worth reading.
-func (w *World) Awaits() bool {
+func (w *AppliedState) Awaits() bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return w.waiting != nil || len(w.held.base)+len(w.unreviewed) > 0
@@ -56,7 +56,7 @@ func (d *draft) waits() (fleet.HoldReason, string) {
 // waitsFor is the hold of the whole revision, or nil. One that was listed before keeps its date;
 // one that was approved since is over. It lists the Applications that the revision would delete, so
 // that the approval lets exactly those go.
-func (w *World) waitsFor(d *draft) *fleet.Hold {
+func (w *AppliedState) waitsFor(d *draft) *fleet.Hold {
 	reason, why := d.waits()
 	if reason == "" {
 		return nil
@@ -103,7 +103,7 @@ func (d *draft) filesAtHead() files {
 }
 
 // atHead reports whether the base revision has the file.
-func (w *World) atHead(k fleet.Key) bool {
+func (w *AppliedState) atHead(k fleet.Key) bool {
 	if x, ok := w.deferred[k]; ok {
 		return !x.Input.Removed
 	}

@@ -157,7 +157,7 @@ func (d *draft) head(k fleet.Key) catalog.Input {
 
 // headOf is what the base's head says of a key that is not in force as the head says it: it was
 // deferred or quarantined before.
-func (w *World) headOf(k fleet.Key) catalog.Input {
+func (w *AppliedState) headOf(k fleet.Key) catalog.Input {
 	if x, ok := w.deferred[k]; ok {
 		return x.Input
 	}

@@ -9,9 +9,9 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// World is what is applied, in memory. Any number of Computes may run at once; Commit waits for
+// AppliedState is what is applied, in memory. Any number of Computes may run at once; Commit waits for
 // them.
-type World struct {
+type AppliedState struct {
 	mu       sync.RWMutex
 	version  int // grows with every Commit: a plan made before is outdated
 	revision fleet.Revision
@@ -61,7 +61,7 @@ func (r row) application() fleet.ApplicationID {
 		Environment: r.environment}
 }
 
-// state is everything that a plan may change, as layers and counters over what the World holds. An
+// state is everything that a plan may change, as layers and counters over what the AppliedState holds. An
 // Application stands as long as it has a row, absent or not, and is counted as long as it stands.
 type state struct {
 	placements     layer[fleet.EnvironmentID, fleet.Placement] // without alternatives
@@ -199,26 +199,26 @@ func (s *state) remove(k fleet.ObjectKey) {
 	}
 }
 
-// NewWorld is a World in which nothing is applied yet.
-func NewWorld() *World {
-	return &World{catalog: catalog.New(), state: newState(), deferred: map[fleet.Key]deferred{}}
+// NewAppliedState is a AppliedState in which nothing is applied yet.
+func NewAppliedState() *AppliedState {
+	return &AppliedState{catalog: catalog.New(), state: newState(), deferred: map[fleet.Key]deferred{}}
 }
 
 // Revision is the applied revision, "" before the first.
-func (w *World) Revision() fleet.Revision {
+func (w *AppliedState) Revision() fleet.Revision {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return w.revision
 }
 
-// Catalog is the declarations in effect. It goes on with the World, and may be read by anybody
+// Catalog is the declarations in effect. It goes on with the AppliedState, and may be read by anybody
 // meanwhile.
-func (w *World) Catalog() *catalog.Catalog { return w.catalog }
+func (w *AppliedState) Catalog() *catalog.Catalog { return w.catalog }
 
 // Leaving lists, sorted, the absent rows whose objects are not proven gone. Those that the store no
 // longer has belong into Request.Gone. It costs the whole index, and is for a start and for the
 // verifying pass.
-func (w *World) Leaving() []fleet.ObjectKey {
+func (w *AppliedState) Leaving() []fleet.ObjectKey {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	var keys []fleet.ObjectKey
@@ -237,10 +237,10 @@ func compareKeys(a, b fleet.ObjectKey) int {
 		cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }
 
-// Commit folds in a plan of this World that was recorded. A plan that was made before another one
+// Commit folds in a plan of this AppliedState that was recorded. A plan that was made before another one
 // was committed is refused by a panic: its base no longer stands, and the store refuses its record
 // too (fleet.ErrStale).
-func (w *World) Commit(p *Plan) {
+func (w *AppliedState) Commit(p *Plan) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := p.draft

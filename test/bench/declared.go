@@ -11,7 +11,7 @@ import (
 
 // declared is a fleet that one plan has placed.
 type declared struct {
-	world *plan.World
+	world *plan.AppliedState
 	on    map[fleet.EnvironmentID]fleet.EngineName
 }
 
@@ -23,7 +23,7 @@ func declare(environments, engines int) (*declared, error) {
 	for i := range engines {
 		files = append(files, engineFile(i))
 	}
-	d := &declared{world: plan.NewWorld(), on: map[fleet.EnvironmentID]fleet.EngineName{}}
+	d := &declared{world: plan.NewAppliedState(), on: map[fleet.EnvironmentID]fleet.EngineName{}}
 	p, err := d.world.Compute(plan.Request{
 		Revision: "1", Files: append(files, tenantFiles(0, environments)...)}, argocd.Renderer{})
 	if err != nil {

@@ -54,14 +54,14 @@ func (w *world) withinGuards(store *postgres.Store) error {
 	return nil
 }
 
-// fromNothing plans the head into an empty World that knows the placements only: its rows are the
+// fromNothing plans the head into an empty AppliedState that knows the placements only: its rows are the
 // ones that stand.
 func (w *world) fromNothing(store *postgres.Store) error {
 	now, err := store.Load(w.ctx)
 	if err != nil {
 		return err
 	}
-	empty, err := plan.RestoreWorld(fleet.Snapshot{Placements: now.Placements,
+	empty, err := plan.RestoreAppliedState(fleet.Snapshot{Placements: now.Placements,
 		SyncHolds: now.SyncHolds})
 	if err != nil {
 		return err

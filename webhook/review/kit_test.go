@@ -137,7 +137,7 @@ func inputs(before, after tree) (in []catalog.Input, paths []string) {
 // planned is a pull request that turns one tree into another, as the loop would plan it.
 func planned(t testing.TB, before, after tree) (Facts, *plan.Plan) {
 	t.Helper()
-	w := plan.NewWorld()
+	w := plan.NewAppliedState()
 	files, _ := inputs(tree{}, before)
 	p, err := w.Compute(plan.Request{Revision: base, Files: files, Now: noon.Add(-24 * time.Hour)},
 		argocd.Renderer{})
