@@ -56,7 +56,7 @@ func Check(files []File) (problems []fleet.Problem) {
 			Problems: append(d.Problems, twins[d.Path]...)}
 		inputs, texts[d.Path] = append(inputs, in), files[i].Bytes
 	}
-	problems = catalog.New().Judging(policy.New().Judge).Stage(inputs).Problems()
+	problems = catalog.New().Judging(policy.New().Judge).Prepare(inputs).Problems()
 	Place(problems, func(path string) []byte { return texts[path] })
 	sortProblems(problems)
 	return problems

@@ -17,7 +17,7 @@ func TestAnEnvironmentThatADeploymentReachesDoesNotBecomeAutonomous(t *testing.T
 			plant := label("kind", "plant")
 			c := New()
 			good(t, c, append(acme(), environment("acme/edge", plant, behindAgent("")), dep)...)
-			s := c.Stage([]Input{
+			s := c.Prepare([]Input{
 				environment("acme/edge", plant, behindAgent(fleet.AgentAutonomous))})
 			if got := codes(
 				s.Problems()); got != "ManagedEnvironment acme/edge spec.agent.mode "+
@@ -32,7 +32,7 @@ func TestAnEnvironmentThatADeploymentReachesDoesNotBecomeAutonomous(t *testing.T
 				Tenant: "acme", Name: "edge"})); got != "[acme/cart]" {
 				t.Errorf("deployments there: %s", got)
 			}
-			s = c.Stage([]Input{gone(dep)})
+			s = c.Prepare([]Input{gone(dep)})
 			if got := keys(
 				s.Changes()); got != "-GitOpsDeployment acme/cart; ~ManagedEnvironment acme/edge" &&
 				got != "~ManagedEnvironment acme/edge; -GitOpsDeployment acme/cart" {
@@ -46,7 +46,7 @@ func TestAnEnvironmentThatADeploymentReachesDoesNotBecomeAutonomous(t *testing.T
 func TestAnAutonomousEnvironmentIsReachedByNothing(t *testing.T) {
 	c := New()
 	good(t, c, append(acme(), deploymentWith("acme/cart", selector("tier", "prod")))...)
-	s := c.Stage([]Input{environment("acme/edge", behindAgent(fleet.AgentAutonomous))})
+	s := c.Prepare([]Input{environment("acme/edge", behindAgent(fleet.AgentAutonomous))})
 	if got := codes(
 		s.Problems()); got != "GitOpsDeployment acme/cart spec.destination.environmentSelector "+
 		"autonomous-environment" {
@@ -58,7 +58,7 @@ func TestAnAutonomousEnvironmentIsReachedByNothing(t *testing.T) {
 		c.DeploymentsIn(edge), c.Used("acme").Applications); got != "[acme/prod] [] 3" {
 		t.Errorf("targets, deployments there, Applications in use: %s", got)
 	}
-	s = c.Stage([]Input{environment("acme/edge", behindAgent(fleet.AgentManaged))})
+	s = c.Prepare([]Input{environment("acme/edge", behindAgent(fleet.AgentManaged))})
 	if got := fmt.Sprint(s.Cleared(), s.Targets(fleet.DeploymentID{Tenant: "acme", Name: "cart"}),
 		s.Used(
 			"acme").Applications); got != "[GitOpsDeployment acme/cart] [acme/edge acme/prod] 4" {

@@ -97,15 +97,15 @@ func Restore(effective []fleet.Declaration, quarantined []Quarantine) *Catalog {
 // one key are a file that moved when one of them is removed, and a mistake otherwise. Keys in again
 // are judged once more though their files did not change: quarantines whose cause the catalog does
 // not know of, such as Stage.Refuse of an engine in use.
-func (c *Catalog) Stage(in []Input, again ...fleet.Key) *Stage {
-	return c.stage(in, again, nil, false)
+func (c *Catalog) Prepare(in []Input, again ...fleet.Key) *Changeset {
+	return c.prepare(in, again, nil, false)
 }
 
-func (c *Catalog) stage(in []Input, again []fleet.Key, refused map[fleet.Key]fleet.Problem,
-	resumed bool) *Stage {
+func (c *Catalog) prepare(in []Input, again []fleet.Key, refused map[fleet.Key]fleet.Problem,
+	resumed bool) *Changeset {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	s := &Stage{base: c, generation: c.generation, in: in, again: again, refused: refused,
+	s := &Changeset{base: c, generation: c.generation, in: in, again: again, refused: refused,
 		resumed: resumed}
 	s.view.mu = c.mu
 	s.settle()

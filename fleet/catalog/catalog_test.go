@@ -30,7 +30,7 @@ func TestAGoodCommitTakesEffect(t *testing.T) {
 		!*f.Defaults.Sync.Prune || *f.Defaults.Sync.CreateNamespace {
 		t.Errorf("defaults are not resolved: %+v", f)
 	}
-	if again := c.Stage(acme()); len(again.Changes()) > 0 || len(again.Problems()) > 0 {
+	if again := c.Prepare(acme()); len(again.Changes()) > 0 || len(again.Problems()) > 0 {
 		t.Errorf("the same commit again changes %s", keys(again.Changes()))
 	}
 }
@@ -38,7 +38,7 @@ func TestAGoodCommitTakesEffect(t *testing.T) {
 func TestABadFileIsQuarantinedAloneAndKeepsItsLastGoodState(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
-	s := c.Stage([]Input{broken(deployment("acme/shop")), deployment("acme/cart", "prod")})
+	s := c.Prepare([]Input{broken(deployment("acme/shop")), deployment("acme/cart", "prod")})
 	if got := keys(s.Changes()); got != "+GitOpsDeployment acme/cart" {
 		t.Errorf("changes: %s", got)
 	}
@@ -51,7 +51,7 @@ func TestABadFileIsQuarantinedAloneAndKeepsItsLastGoodState(t *testing.T) {
 		len(c.Targets(fleet.DeploymentID{Tenant: "acme", Name: "shop"})) != 2 {
 		t.Errorf("the last good state is lost: %+v", q)
 	}
-	s = c.Stage([]Input{deployment("acme/shop", "prod")})
+	s = c.Prepare([]Input{deployment("acme/shop", "prod")})
 	if got := fmt.Sprint(s.Cleared()); got != "[GitOpsDeployment acme/shop]" {
 		t.Errorf("cleared: %s", got)
 	}
@@ -61,7 +61,7 @@ func TestABadFileIsQuarantinedAloneAndKeepsItsLastGoodState(t *testing.T) {
 func TestAnEnvironmentThatComesClearsTheDeploymentsThatMissedIt(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
-	s := c.Stage([]Input{deployment("acme/cart", "stagin", "prod", "eu")})
+	s := c.Prepare([]Input{deployment("acme/cart", "stagin", "prod", "eu")})
 	want :=
 		"GitOpsDeployment acme/cart spec.destination.environments[0] unknown-environment; " +
 			"GitOpsDeployment acme/cart spec.destination.environments[2] unknown-environment"
@@ -72,8 +72,8 @@ func TestAnEnvironmentThatComesClearsTheDeploymentsThatMissedIt(t *testing.T) {
 		t.Errorf("fix: %s", fix)
 	}
 	commit(t, c, s)
-	commit(t, c, c.Stage([]Input{environment("acme/stagin")}))
-	s = c.Stage([]Input{environment("acme/eu")})
+	commit(t, c, c.Prepare([]Input{environment("acme/stagin")}))
+	s = c.Prepare([]Input{environment("acme/eu")})
 	if got := keys(s.Changes()); got != "+ManagedEnvironment acme/eu; +GitOpsDeployment acme/cart" {
 		t.Errorf("changes: %s", got)
 	}

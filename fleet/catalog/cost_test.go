@@ -16,7 +16,7 @@ func grown(tb testing.TB, n int) *Catalog {
 		in = append(in, crew(fmt.Sprintf("t%d", t), min(194, max(1, n-len(in)-5)))...)
 	}
 	c := New()
-	s := c.Stage(in)
+	s := c.Prepare(in)
 	if p := s.Problems(); len(p) > 0 {
 		tb.Fatal(p[0])
 	}
@@ -53,8 +53,8 @@ func one(revision int) []Input {
 func TestOneFileCostsTheSameInAFleetOfAnySize(t *testing.T) {
 	cost := func(c *Catalog) (stage, commit float64) {
 		n := 0
-		stage = testing.AllocsPerRun(50, func() { n++; c.Stage(one(n)) })
-		commit = testing.AllocsPerRun(50, func() { n++; c.Stage(one(n)).Commit() })
+		stage = testing.AllocsPerRun(50, func() { n++; c.Prepare(one(n)) })
+		commit = testing.AllocsPerRun(50, func() { n++; c.Prepare(one(n)).Commit() })
 		return stage, commit
 	}
 	stage, commit := cost(grown(t, 100))
@@ -77,9 +77,9 @@ func TestOneFileCostsTheSameInAFleetOfAnySize(t *testing.T) {
 func TestOneFileCostsTheSameInATenantOfAnySize(t *testing.T) {
 	cost := func(deployments int) float64 {
 		c := New()
-		c.Stage(append([]Input{theFleet(), engine("eu-1")}, crew("t0", deployments)...)).Commit()
+		c.Prepare(append([]Input{theFleet(), engine("eu-1")}, crew("t0", deployments)...)).Commit()
 		n := 0
-		return testing.AllocsPerRun(50, func() { n++; c.Stage(one(n)) })
+		return testing.AllocsPerRun(50, func() { n++; c.Prepare(one(n)) })
 	}
 	// a collection in between, or the race detector, costs a few; each deployment would cost one at
 	// least
@@ -94,7 +94,7 @@ func TestStagesBesideEachOther(t *testing.T) {
 	for g := range 4 {
 		wg.Go(func() {
 			for n := range 50 {
-				s := c.Stage(one(g*1000 + n))
+				s := c.Prepare(one(g*1000 + n))
 				if len(s.Changes()) == 0 {
 					t.Error("a stage changes nothing")
 				}
@@ -107,7 +107,7 @@ func TestStagesBesideEachOther(t *testing.T) {
 		})
 	}
 	for n := range 50 {
-		c.Stage(one(10_000 + n)).Commit()
+		c.Prepare(one(10_000 + n)).Commit()
 	}
 	wg.Wait()
 	consistent(t, c)
@@ -115,7 +115,7 @@ func TestStagesBesideEachOther(t *testing.T) {
 
 func TestAStaleStageIsNotCommitted(t *testing.T) {
 	c := grown(t, 100)
-	a, b := c.Stage(one(1)), c.Stage(one(2))
+	a, b := c.Prepare(one(1)), c.Prepare(one(2))
 	a.Commit()
 	if !b.Stale() {
 		t.Error("a stage does not know that its base was committed to")
@@ -141,7 +141,7 @@ func BenchmarkOneCommit(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				n++
-				c.Stage(one(n)).Commit()
+				c.Prepare(one(n)).Commit()
 			}
 		})
 	}
@@ -155,7 +155,7 @@ func BenchmarkColdStart(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c := New()
-		c.Stage(in).Commit()
+		c.Prepare(in).Commit()
 	}
 }
 

@@ -164,9 +164,9 @@ func label(k, v string) edit {
 }
 
 // good commits inputs that must all be good and gives no warning.
-func good(t *testing.T, c *Catalog, in ...Input) *Stage {
+func good(t *testing.T, c *Catalog, in ...Input) *Changeset {
 	t.Helper()
-	s := c.Stage(in)
+	s := c.Prepare(in)
 	for _, p := range s.Problems() {
 		t.Errorf("unexpected: %v", p)
 	}
@@ -176,7 +176,7 @@ func good(t *testing.T, c *Catalog, in ...Input) *Stage {
 
 // commit commits and checks that everything that the catalog counts and indexes is what its entries
 // say.
-func commit(t *testing.T, c *Catalog, s *Stage) {
+func commit(t *testing.T, c *Catalog, s *Changeset) {
 	t.Helper()
 	s.Commit()
 	consistent(t, c)

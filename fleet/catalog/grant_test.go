@@ -31,7 +31,7 @@ func TestAnAPIServerIsGrantedToItsTenant(t *testing.T) {
 	refused(t, c, "", "+ManagedEnvironment acme/a; +ManagedEnvironment acme/b",
 		deploysTo("acme/a", ownURL, "web"), deploysTo("acme/b", "https://b.acme.example.com:6443",
 			"web"))
-	s := c.Stage([]Input{deploysTo("evil/a", ownURL, "web"),
+	s := c.Prepare([]Input{deploysTo("evil/a", ownURL, "web"),
 		deploysTo("acme/c", "https://10.96.0.1", "web"),
 		deploysTo("acme/d", "https://acme.example.com", "web")})
 	if got := codes(
@@ -56,7 +56,7 @@ func TestATenantWhoseGrantGoesKeepsWhatItHas(t *testing.T) {
 	c := New()
 	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{ownURL}),
 		deploysTo("acme/a", ownURL, "web"))
-	s := c.Stage([]Input{granted("acme", nil)})
+	s := c.Prepare([]Input{granted("acme", nil)})
 	if got := codes(s.Problems()) + " / " +
 		keys(
 			s.Changes()); got != "ManagedEnvironment acme/a spec.cluster.server "+
@@ -71,7 +71,7 @@ func TestANamespaceOfASharedServerIsGrantedAndNotSquatted(t *testing.T) {
 	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{sharedURL}, "acme-"),
 		granted("evil", []string{".example.net"}, "evil-a"))
 	squat := []string{"evil-a", "acme-payments", "argocd-eu-2", "new"}
-	s := c.Stage([]Input{deploysTo("evil/squat", sharedURL, squat...)})
+	s := c.Prepare([]Input{deploysTo("evil/squat", sharedURL, squat...)})
 	want :=
 		"ManagedEnvironment evil/squat spec.namespaces[1] namespace-not-granted; " +
 			"ManagedEnvironment evil/squat spec.namespaces[2] namespace-not-granted; " +
@@ -148,7 +148,7 @@ func TestAGrantCostsNothingOfTheOthers(t *testing.T) {
 		}
 		good(t, c, in...)
 		edit := []Input{deploysTo("t1/prod", "https://other.t1.example.com", "web")}
-		return testing.AllocsPerRun(20, func() { c.Stage(edit) })
+		return testing.AllocsPerRun(20, func() { c.Prepare(edit) })
 	}
 	if few, many := allocated(10), allocated(1000); many > 1.5*few {
 		t.Errorf("%.0f allocations beside 10 tenants, %.0f beside 1,000", few, many)

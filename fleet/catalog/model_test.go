@@ -209,7 +209,7 @@ func TestOnlyARemovalThatWasGoodTakesAnythingAway(t *testing.T) {
 		for _, d := range c.Effective() {
 			before[d.Key] = d
 		}
-		commit(t, c, c.Stage(in))
+		commit(t, c, c.Prepare(in))
 		after := map[fleet.Key]*fleet.Declaration{}
 		for _, d := range c.Effective() {
 			after[d.Key] = d
@@ -241,7 +241,7 @@ func TestOnlyARemovalThatWasGoodTakesAnythingAway(t *testing.T) {
 func TestOneTenantsFilesTakeNothingFromAnother(t *testing.T) {
 	histories(t, func(t *testing.T, h *history, c *Catalog, tenant string, in []Input) {
 		before, held := c.Effective(), quarantinedKeys(c)
-		s := c.Stage(in)
+		s := c.Prepare(in)
 		commit(t, c, s)
 		if tenant == "" {
 			return
@@ -278,12 +278,12 @@ func quarantinedKeys(c *Catalog) map[fleet.Key]bool {
 // index.
 func TestWhatChangedIsAllThatNeedsJudging(t *testing.T) {
 	histories(t, func(t *testing.T, h *history, c *Catalog, _ string, in []Input) {
-		commit(t, c, c.Stage(in))
+		commit(t, c, c.Prepare(in))
 		var again []fleet.Key
 		for k := range c.st.entries.all() {
 			again = append(again, k)
 		}
-		full := c.Stage(slices.Collect(maps.Values(h.heads)), again...)
+		full := c.Prepare(slices.Collect(maps.Values(h.heads)), again...)
 		if got := keys(full.Changes()); got != "" {
 			t.Errorf("a full judgement changes %s", got)
 		}
@@ -319,12 +319,12 @@ func kinds(problems []fleet.Problem) string {
 func TestAHistoryWithoutErrorsEqualsItsHead(t *testing.T) {
 	compared := 0
 	histories(t, func(t *testing.T, h *history, c *Catalog, _ string, in []Input) {
-		commit(t, c, c.Stage(in))
+		commit(t, c, c.Prepare(in))
 		var all []fleet.Key
 		for k := range h.heads {
 			all = append(all, k)
 		}
-		for _, p := range c.Stage(nil, all...).Problems() {
+		for _, p := range c.Prepare(nil, all...).Problems() {
 			if p.Severity == fleet.SeverityError || p.Code == codeSpentSyncRun ||
 				p.Code == codeOverQuota {
 				return
@@ -335,7 +335,7 @@ func TestAHistoryWithoutErrorsEqualsItsHead(t *testing.T) {
 		}
 		compared++
 		fresh := New()
-		commit(t, fresh, fresh.Stage(slices.Collect(maps.Values(h.heads))))
+		commit(t, fresh, fresh.Prepare(slices.Collect(maps.Values(h.heads))))
 		if got, want := fresh.Effective(), c.Effective(); !reflect.DeepEqual(got, want) {
 			t.Errorf("from scratch %d declarations, with history %d", len(got), len(want))
 		}
@@ -349,7 +349,7 @@ func TestARestoredCatalogGoesOnLikeTheOriginal(t *testing.T) {
 	histories(t, func(t *testing.T, _ *history, c *Catalog, _ string, in []Input) {
 		restored := c.restored()
 		consistent(t, restored)
-		a, b := c.Stage(in), restored.Stage(in)
+		a, b := c.Prepare(in), restored.Prepare(in)
 		if x, y := outcome(a), outcome(b); x != y {
 			t.Errorf("restored, the commit gives\n%s", difference(y, x))
 		}
@@ -367,9 +367,9 @@ func (c *Catalog) restored() *Catalog {
 
 func TestTheOrderOfFilesDoesNotMatter(t *testing.T) {
 	histories(t, func(t *testing.T, _ *history, c *Catalog, _ string, in []Input) {
-		a := c.Stage(in)
+		a := c.Prepare(in)
 		slices.Reverse(in)
-		if x, y := outcome(a), outcome(c.Stage(in)); x != y {
+		if x, y := outcome(a), outcome(c.Prepare(in)); x != y {
 			t.Errorf("reversed, the commit gives\n%s", difference(y, x))
 		}
 		commit(t, c, a)
@@ -394,7 +394,7 @@ func difference(got, want string) string {
 }
 
 // outcome is everything that a stage says.
-func outcome(s *Stage) string {
+func outcome(s *Changeset) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, keys(s.Changes()))
 	for _, q := range s.Quarantined() {

@@ -29,8 +29,8 @@ func (c *Catalog) Judging(j Judge) *Catalog {
 // Resume is Stage for the first commit of a catalog whose state stood before and is not remembered,
 // as after the loss of a database. What breaks a policy may have stood from before that policy, so
 // it is warned of and held back by none.
-func (c *Catalog) Resume(in []Input, again ...fleet.Key) *Stage {
-	return c.stage(in, again, nil, true)
+func (c *Catalog) Resume(in []Input, again ...fleet.Key) *Changeset {
+	return c.prepare(in, again, nil, true)
 }
 
 // bench is the policies that a stage judges by.
@@ -43,7 +43,7 @@ type bench struct {
 	resumed bool
 }
 
-func (s *Stage) bench() bench {
+func (s *Changeset) bench() bench {
 	b := bench{judge: s.base.judge, first: s.base.st.entries.empty(), resumed: s.resumed}
 	if b.judge == nil || b.first {
 		return b

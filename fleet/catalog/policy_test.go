@@ -72,7 +72,7 @@ func underRule(t *testing.T, policies ...Input) *Catalog {
 
 func TestWhatBreaksAPolicyIsQuarantinedAlone(t *testing.T) {
 	c := underRule(t, rule("no-head", "no HEAD in prod"))
-	s := c.Stage([]Input{revised("acme/shop", "HEAD", "prod"),
+	s := c.Prepare([]Input{revised("acme/shop", "HEAD", "prod"),
 		revised("acme/cart", "HEAD", "staging"), revised("acme/new", "HEAD", "prod")})
 	if got := keys(s.Changes()); got != "+GitOpsDeployment acme/cart" {
 		t.Errorf("changes: %s", got)
@@ -88,7 +88,7 @@ func TestWhatBreaksAPolicyIsQuarantinedAlone(t *testing.T) {
 			Deployment.Source.TargetRevision != "main" {
 		t.Errorf("the last good state is lost: %+v", q)
 	}
-	s = c.Stage([]Input{revised("acme/shop", "v2", "prod")})
+	s = c.Prepare([]Input{revised("acme/shop", "v2", "prod")})
 	if got := fmt.Sprint(s.Cleared()); got != "[GitOpsDeployment acme/shop]" {
 		t.Errorf("mended, cleared is %s", got)
 	}
@@ -96,7 +96,7 @@ func TestWhatBreaksAPolicyIsQuarantinedAlone(t *testing.T) {
 
 func TestAWarningHoldsNothingBack(t *testing.T) {
 	c := underRule(t, rule("no-head", "no HEAD in prod", warning))
-	s := c.Stage([]Input{revised("acme/shop", "HEAD", "prod")})
+	s := c.Prepare([]Input{revised("acme/shop", "HEAD", "prod")})
 	if got := keys(s.Changes()) + " " +
 		codes(
 			s.Problems()); got != "~GitOpsDeployment acme/shop GitOpsDeployment acme/shop "+
@@ -104,15 +104,15 @@ func TestAWarningHoldsNothingBack(t *testing.T) {
 		t.Errorf("%s: %+v", got, s.Problems())
 	}
 	commit(t, c, s)
-	s = c.Stage([]Input{gone(rule("no-head", ""))})
+	s = c.Prepare([]Input{gone(rule("no-head", ""))})
 	if got := fmt.Sprint(s.Checked()); got != "[Policy no-head GitOpsDeployment acme/shop]" ||
 		len(s.Problems()) > 0 {
 		t.Errorf("without the policy, checked is %s, problems %v", got, s.Problems())
 	}
 	commit(t, c,
-		c.Stage([]Input{gone(rule("no-head", "")), revised("acme/shop", "HEAD", "prod",
+		c.Prepare([]Input{gone(rule("no-head", "")), revised("acme/shop", "HEAD", "prod",
 			"staging")}))
-	s = c.Stage(nil)
+	s = c.Prepare(nil)
 	if got := fmt.Sprint(s.Checked()); got != "[GitOpsDeployment acme/shop]" ||
 		len(s.Problems()) > 0 {
 		t.Errorf("after both changed in one commit, checked is %s, problems %v", got, s.Problems())
@@ -122,7 +122,7 @@ func TestAWarningHoldsNothingBack(t *testing.T) {
 func TestWhatCannotBeJudgedIsToldWithThePolicysSeverity(t *testing.T) {
 	c := underRule(t)
 	good(t, c, rule("broken", "fails"), rule("odd", "fails", warning))
-	s := c.Stage([]Input{revised("acme/new", "v1", "prod")})
+	s := c.Prepare([]Input{revised("acme/new", "v1", "prod")})
 	var told []string
 	for _, p := range s.Problems() {
 		told = append(told, string(p.Severity)+" "+p.Message+" ("+p.Fix+")")
@@ -132,9 +132,9 @@ func TestWhatCannotBeJudgedIsToldWithThePolicysSeverity(t *testing.T) {
 			"fleet/policies/broken.yaml)"; len(told) != 1 || told[0] != want {
 		t.Errorf("told %q", told)
 	}
-	s = c.Stage([]Input{gone(rule("broken", ""))})
+	s = c.Prepare([]Input{gone(rule("broken", ""))})
 	commit(t, c, s)
-	s = c.Stage([]Input{revised("acme/new", "v1", "prod")})
+	s = c.Prepare([]Input{revised("acme/new", "v1", "prod")})
 	if p := s.Problems(); len(p) != 1 || p[0].Severity != fleet.SeverityWarning ||
 		keys(s.Changes()) != "+GitOpsDeployment acme/new" {
 		t.Errorf("told %v", p)
@@ -148,7 +148,7 @@ func TestAPolicyJudgesTheKindsAndTenantsThatItNames(t *testing.T) {
 			d.Policy.Tenants = []fleet.TenantName{"globex"}
 		}),
 		rule("of-credentials", "nothing", judges(fleet.KindRepositoryCredential)))...)
-	s := c.Stage([]Input{revised("acme/new", "v1", "prod"), revised("globex/new", "v1", "prod"),
+	s := c.Prepare([]Input{revised("acme/new", "v1", "prod"), revised("globex/new", "v1", "prod"),
 		credential("acme/git", "https://git.example.com/acme/x"), sealed("acme/credentials/git")})
 	if got := codes(
 		s.Problems()); got != "GitOpsDeployment globex/new spec.source.targetRevision policy; "+
@@ -164,13 +164,13 @@ func TestAPolicyNamesTenantsThatAreThere(t *testing.T) {
 			d.Policy.Tenants = []fleet.TenantName{name}
 		})
 	}
-	s := c.Stage([]Input{of("acmee")})
+	s := c.Prepare([]Input{of("acmee")})
 	if got := codes(s.Problems()); got != "Policy p spec.tenants[0] unknown-tenant" ||
 		!strings.Contains(s.Problems()[0].Fix, `"acme"`) {
 		t.Errorf("problems: %v", s.Problems())
 	}
 	good(t, c, tenant("globex"), of("globex"))
-	s = c.Stage([]Input{gone(tenant("globex"))})
+	s = c.Prepare([]Input{gone(tenant("globex"))})
 	if p := s.Problems(); len(p) != 1 || p[0].Code != codeReferenced ||
 		!strings.Contains(p[0].Message, "spec.tenants[0]") {
 		t.Errorf("a tenant that a policy names goes: %v", p)
@@ -186,7 +186,7 @@ func TestTheFilesOfACommitAreJudgedByWhatStoodBefore(t *testing.T) {
 	for name, with := range map[string]Input{"removed": gone(rule("no-head", "")),
 		"loosened": loosened} {
 		c := underRule(t, rule("no-head", "no HEAD in prod"))
-		s := c.Stage([]Input{head, with})
+		s := c.Prepare([]Input{head, with})
 		if got := codes(
 			s.Problems()); got != "GitOpsDeployment acme/shop spec.source.targetRevision policy" {
 			t.Errorf("%s in the same commit: %s", name, got)
@@ -194,7 +194,7 @@ func TestTheFilesOfACommitAreJudgedByWhatStoodBefore(t *testing.T) {
 		commit(t, c, s)
 		for what, c := range map[string]*Catalog{
 			"": c, "after a restart, ": c.restored().Judging(rules)} {
-			s = c.Stage([]Input{deployment("acme/cart", "staging")})
+			s = c.Prepare([]Input{deployment("acme/cart", "staging")})
 			if got := keys(
 				s.Changes()); got != "~GitOpsDeployment acme/shop; +GitOpsDeployment acme/cart" &&
 				got != "+GitOpsDeployment acme/cart; ~GitOpsDeployment acme/shop" {
@@ -203,17 +203,17 @@ func TestTheFilesOfACommitAreJudgedByWhatStoodBefore(t *testing.T) {
 		}
 	}
 	c := underRule(t)
-	s := c.Stage([]Input{head, rule("no-head", "no HEAD in prod")})
+	s := c.Prepare([]Input{head, rule("no-head", "no HEAD in prod")})
 	if got := codes(s.Problems()); got != "" {
 		t.Errorf("brought by the same commit: %s", got)
 	}
 	commit(t, c, s)
 	if got := codes(
-		c.Stage([]Input{revised("acme/cart", "HEAD", "prod")}).
+		c.Prepare([]Input{revised("acme/cart", "HEAD", "prod")}).
 			Problems()); got != "GitOpsDeployment acme/cart spec.source.targetRevision policy" {
 		t.Errorf("in the commit after: %s", got)
 	}
-	if got := codes(c.Stage([]Input{rule("other", "anything")}).Problems()); got != "" {
+	if got := codes(c.Prepare([]Input{rule("other", "anything")}).Problems()); got != "" {
 		t.Errorf("what did not change is judged: %s", got)
 	}
 }
@@ -221,7 +221,7 @@ func TestTheFilesOfACommitAreJudgedByWhatStoodBefore(t *testing.T) {
 func TestTheFirstCommitIsJudgedByItsOwnPolicies(t *testing.T) {
 	c := New().Judging(rules)
 	first := append(acme(), revised("acme/new", "HEAD", "prod"), rule("no-head", "no HEAD in prod"))
-	s := c.Stage(first)
+	s := c.Prepare(first)
 	if got := codes(
 		s.Problems()); got != "GitOpsDeployment acme/new spec.source.targetRevision policy" {
 		t.Errorf("problems: %s", got)
@@ -236,24 +236,24 @@ func TestTheFirstCommitIsJudgedByItsOwnPolicies(t *testing.T) {
 		t.Errorf("resumed and refused: %v", p)
 	}
 	commit(t, c, s)
-	if got := codes(c.Stage([]Input{revised("acme/new", "HEAD", "prod", "staging")}).
+	if got := codes(c.Prepare([]Input{revised("acme/new", "HEAD", "prod", "staging")}).
 		Problems()); got != "GitOpsDeployment acme/new spec.source.targetRevision policy" {
 		t.Errorf("its first change: %s", got)
 	}
-	if p := New().Stage(first).Problems(); len(p) > 0 {
+	if p := New().Prepare(first).Problems(); len(p) > 0 {
 		t.Errorf("without a judge: %v", p)
 	}
 }
 
 func TestADeploymentIsJudgedWhereItIsKnownToGo(t *testing.T) {
 	c := underRule(t, rule("nothing-goes", "no HEAD in prod"))
-	s := c.Stage([]Input{revised("acme/new", "HEAD", "prod", "nowhere")})
+	s := c.Prepare([]Input{revised("acme/new", "HEAD", "prod", "nowhere")})
 	if got := codes(
 		s.Problems()); got != "GitOpsDeployment acme/new spec.destination.environments[1] "+
 		"unknown-environment" {
 		t.Errorf("problems: %s", got)
 	}
-	s = c.Stage([]Input{revised("acme/new", "HEAD", "prod"), revised("acme/new2", "HEAD", "prod"),
+	s = c.Prepare([]Input{revised("acme/new", "HEAD", "prod"), revised("acme/new2", "HEAD", "prod"),
 		deploymentWith("acme/new3", selector("tier", "prod"), func(d *fleet.Declaration) {
 			d.Deployment.Source.TargetRevision = "v1"
 			d.Deployment.Overrides = []fleet.Override{
@@ -267,9 +267,9 @@ func TestADeploymentIsJudgedWhereItIsKnownToGo(t *testing.T) {
 func TestWhatAPolicyLooksAtBesideTheFileIsWatched(t *testing.T) {
 	c := underRule(t)
 	good(t, c, rule("two", "two owners"))
-	s := c.Stage([]Input{revised("acme/new", "v1", "prod")})
+	s := c.Prepare([]Input{revised("acme/new", "v1", "prod")})
 	commit(t, c, s)
-	s = c.Stage([]Input{
+	s = c.Prepare([]Input{
 		tenant("acme", func(d *fleet.Declaration) {
 			d.Tenant.Owners = []string{"github:alice", "github:bob"}
 		})})
@@ -279,9 +279,9 @@ func TestWhatAPolicyLooksAtBesideTheFileIsWatched(t *testing.T) {
 
 	c = underRule(t)
 	good(t, c, rule("no-prune", "no pruning"))
-	commit(t, c, c.Stage([]Input{revised("acme/new", "v1", "prod")}))
+	commit(t, c, c.Prepare([]Input{revised("acme/new", "v1", "prod")}))
 	no := false
-	s = c.Stage([]Input{theFleet(func(d *fleet.Declaration) { d.Fleet.Defaults.Sync.Prune = &no })})
+	s = c.Prepare([]Input{theFleet(func(d *fleet.Declaration) { d.Fleet.Defaults.Sync.Prune = &no })})
 	if got := keys(s.Changes()); got != "~Fleet fleet; +GitOpsDeployment acme/new" {
 		t.Errorf("with another default: %s", got)
 	}
@@ -303,7 +303,7 @@ func TestAnEnvironmentBringsNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {
 	t.Run("by its labels", func(t *testing.T) {
 		c := underRule(t, rule("no-head", "no HEAD in prod"))
 		good(t, c, dev("acme/lab"), revised("acme/cart", "HEAD", "lab"))
-		s := c.Stage([]Input{prod("acme/lab"), revised("acme/other", "v1", "staging")})
+		s := c.Prepare([]Input{prod("acme/lab"), revised("acme/other", "v1", "staging")})
 		if got := keys(s.Changes()); got != "+GitOpsDeployment acme/other" {
 			t.Errorf("changes: %s", got)
 		}
@@ -313,7 +313,7 @@ func TestAnEnvironmentBringsNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {
 			t.Errorf("problems: %v", p)
 		}
 		commit(t, c, s)
-		s = c.Stage([]Input{revised("acme/cart", "v1", "lab")})
+		s = c.Prepare([]Input{revised("acme/cart", "v1", "lab")})
 		if got := keys(
 			s.Changes()); got != "~ManagedEnvironment acme/lab; ~GitOpsDeployment acme/cart" {
 			t.Errorf("when the deployment is mended: %s, %v", got, s.Problems())
@@ -327,12 +327,12 @@ func TestAnEnvironmentBringsNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {
 	t.Run("by coming, and being selected", func(t *testing.T) {
 		c := underRule(t, rule("no-head", "no HEAD in prod"))
 		good(t, c, inZone("acme/one", "dev"), bySelector)
-		s := c.Stage([]Input{inZone("acme/two", "prod"), inZone("acme/three", "dev")})
+		s := c.Prepare([]Input{inZone("acme/two", "prod"), inZone("acme/three", "dev")})
 		if got := keys(s.Changes()); got != "+ManagedEnvironment acme/three" {
 			t.Errorf("changes: %s, %v", got, s.Problems())
 		}
 		commit(t, c, s)
-		s = c.Stage([]Input{gone(bySelector)})
+		s = c.Prepare([]Input{gone(bySelector)})
 		if got := keys(
 			s.Changes()); got != "+ManagedEnvironment acme/two; -GitOpsDeployment acme/lab" {
 			t.Errorf("when the deployment goes: %s, %v", got, s.Problems())
@@ -341,7 +341,7 @@ func TestAnEnvironmentBringsNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {
 	t.Run("each of two that would", func(t *testing.T) {
 		c := underRule(t, rule("no-head", "no HEAD in prod"))
 		good(t, c, inZone("acme/one", "dev"), bySelector)
-		s := c.Stage([]Input{inZone("acme/two", "prod"), inZone("acme/three", "prod")})
+		s := c.Prepare([]Input{inZone("acme/two", "prod"), inZone("acme/three", "prod")})
 		if got := keys(s.Changes()); got != "" {
 			t.Errorf("changes: %s", got)
 		}
@@ -350,7 +350,7 @@ func TestAnEnvironmentBringsNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {
 		c := underRule(t)
 		good(t, c, revised("acme/cart", "HEAD", "prod"))
 		good(t, c, rule("no-head", "no HEAD in prod"))
-		s := c.Stage([]Input{
+		s := c.Prepare([]Input{
 			environment("acme/prod", func(d *fleet.Declaration) {
 				d.Environment.Namespaces = []string{"web", "shop", "more"}
 			})})
@@ -366,7 +366,7 @@ func policed(t *testing.T, check func(t *testing.T, h *history, c *Catalog, in [
 	for seed := range *seeds {
 		h, c := newHistory(uint64(seed)), New().Judging(rules)
 		h.revisions = []string{"HEAD", "v1"}
-		commit(t, c, c.Stage([]Input{theFleet(), rule("no-head", "no HEAD in prod"),
+		commit(t, c, c.Prepare([]Input{theFleet(), rule("no-head", "no HEAD in prod"),
 			rule("no-prune", "no pruning", warning)}))
 		for n := range 60 {
 			in := h.commit("")
@@ -381,7 +381,7 @@ func policed(t *testing.T, check func(t *testing.T, h *history, c *Catalog, in [
 func TestNothingInEffectBreaksAPolicyThatAlwaysStood(t *testing.T) {
 	held := 0
 	policed(t, func(t *testing.T, _ *history, c *Catalog, in []Input) {
-		commit(t, c, c.Stage(in))
+		commit(t, c, c.Prepare(in))
 		for _, d := range c.Effective() {
 			if d.Deployment == nil {
 				continue
@@ -406,12 +406,12 @@ func TestNothingInEffectBreaksAPolicyThatAlwaysStood(t *testing.T) {
 func TestPoliciesChangeNoneOfTheCatalogsProperties(t *testing.T) {
 	policed(t, func(t *testing.T, h *history, c *Catalog, in []Input) {
 		restored := c.restored().Judging(rules)
-		a, b := c.Stage(in), restored.Stage(in)
+		a, b := c.Prepare(in), restored.Prepare(in)
 		if x, y := outcome(a), outcome(b); x != y {
 			t.Errorf("restored, the commit gives\n%s", difference(y, x))
 		}
 		slices.Reverse(in)
-		if x, y := outcome(a), outcome(c.Stage(in)); x != y {
+		if x, y := outcome(a), outcome(c.Prepare(in)); x != y {
 			t.Errorf("reversed, the commit gives\n%s", difference(y, x))
 		}
 		commit(t, c, a)
@@ -419,7 +419,7 @@ func TestPoliciesChangeNoneOfTheCatalogsProperties(t *testing.T) {
 		for k := range c.st.entries.all() {
 			again = append(again, k)
 		}
-		full := c.Stage(slices.Collect(maps.Values(h.heads)), again...)
+		full := c.Prepare(slices.Collect(maps.Values(h.heads)), again...)
 		if got := keys(full.Changes()); got != "" {
 			t.Errorf("a full judgement changes %s", got)
 		}
@@ -438,11 +438,11 @@ func TestAPolicyCostsNothingToWhatDoesNotChange(t *testing.T) {
 	judged := 0
 	c := grown(t, 2000)
 	c.Judging(func(*fleet.PolicySpec, *fleet.Subject) (string, error) { judged++; return "", nil })
-	commit(t, c, c.Stage([]Input{rule("p", "anything"), rule("q", "anything")}))
+	commit(t, c, c.Prepare([]Input{rule("p", "anything"), rule("q", "anything")}))
 	if judged > 0 {
 		t.Errorf("%d judgements for policies that come", judged)
 	}
-	commit(t, c, c.Stage(one(1)))
+	commit(t, c, c.Prepare(one(1)))
 	if judged != 4 {
 		t.Errorf("%d judgements for two files and two policies, and one that goes nowhere", judged)
 	}

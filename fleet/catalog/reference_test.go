@@ -192,7 +192,7 @@ func TestWhatDoesNotHoldIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := New()
 			good(t, c, acme()...)
-			s := c.Stage(tc.in)
+			s := c.Prepare(tc.in)
 			if got := codes(s.Problems()); got != tc.want {
 				t.Errorf("found %q\nwant  %q", got, tc.want)
 			}
@@ -211,7 +211,7 @@ func TestWhatDoesNotHoldIsNamed(t *testing.T) {
 				}
 			}
 			commit(t, c, s)
-			if again := c.Stage(tc.in); len(again.Changes())+len(again.Quarantined())+
+			if again := c.Prepare(tc.in); len(again.Changes())+len(again.Quarantined())+
 				len(again.Cleared()) > 0 {
 				t.Errorf("the same files again change something: %s", outcome(again))
 			}
@@ -236,7 +236,7 @@ func TestTheFixNamesWhatWasMeant(t *testing.T) {
 				d.Deployment.Destination.Namespace = "cart"
 			}),
 	} {
-		p := c.Stage([]Input{in}).Problems()
+		p := c.Prepare([]Input{in}).Problems()
 		if len(p) == 0 || !strings.Contains(p[0].Fix, want) {
 			t.Errorf("no fix says %s: %+v", want, p)
 		}
@@ -246,12 +246,12 @@ func TestTheFixNamesWhatWasMeant(t *testing.T) {
 func TestHostsThatTheFleetAllowsLater(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
-	commit(t, c, c.Stage([]Input{server(environment("acme/edge"), "https://127.0.0.1:6443"),
+	commit(t, c, c.Prepare([]Input{server(environment("acme/edge"), "https://127.0.0.1:6443"),
 		tenant("globex", func(d *fleet.Declaration) {
 			d.Tenant.Repositories = []string{"http://127.0.0.1:3000/globex/"}
 		}), environment("globex/prod"), source(deployment("globex/shop", "prod"),
 			"http://127.0.0.1:3000/globex/shop")}))
-	s := c.Stage([]Input{theFleet(func(d *fleet.Declaration) {
+	s := c.Prepare([]Input{theFleet(func(d *fleet.Declaration) {
 		d.Fleet.GitHosts = append(d.Fleet.GitHosts, "http://127.0.0.1:3000")
 		d.Fleet.ClusterHosts = []string{"127.0.0.1"}
 	})})
@@ -261,7 +261,7 @@ func TestHostsThatTheFleetAllowsLater(t *testing.T) {
 		t.Errorf("changes: %s", got)
 	}
 	commit(t, c, s)
-	s = c.Stage([]Input{theFleet()})
+	s = c.Prepare([]Input{theFleet()})
 	if got := codes(
 		s.Problems()); got != "GitOpsDeployment globex/shop spec.source.repoURL "+
 		"git-host-not-allowed; ManagedEnvironment acme/edge spec.cluster.server "+
@@ -276,7 +276,7 @@ func TestHostsThatTheFleetAllowsLater(t *testing.T) {
 func TestGuardsAloneJudgeNothingAgain(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
-	s := c.Stage([]Input{theFleet(func(d *fleet.Declaration) { d.Fleet.Guards.MaxDeletes = 3 })})
+	s := c.Prepare([]Input{theFleet(func(d *fleet.Declaration) { d.Fleet.Guards.MaxDeletes = 3 })})
 	if got := fmt.Sprint(s.Checked()); got != "[Fleet fleet]" {
 		t.Errorf("checked: %s", got)
 	}
@@ -288,7 +288,7 @@ func TestGuardsAloneJudgeNothingAgain(t *testing.T) {
 func TestASyncRunIsImmutableOnceInEffect(t *testing.T) {
 	c := New()
 	good(t, c, append(acme(), syncRun("acme/run", "shop", "v1", "prod"))...)
-	s := c.Stage([]Input{syncRun("acme/run", "shop", "v2", "prod")})
+	s := c.Prepare([]Input{syncRun("acme/run", "shop", "v2", "prod")})
 	if got := codes(s.Problems()); got != "SyncRun acme/run spec immutable" {
 		t.Errorf("problems: %s", got)
 	}
@@ -296,12 +296,12 @@ func TestASyncRunIsImmutableOnceInEffect(t *testing.T) {
 	if c.SyncRun(fleet.SyncRunID{Tenant: "acme", Name: "run"}).SyncRun.Revision != "v1" {
 		t.Error("the SyncRun changed")
 	}
-	s = c.Stage([]Input{syncRun("acme/run", "shop", "v1", "prod")})
+	s = c.Prepare([]Input{syncRun("acme/run", "shop", "v1", "prod")})
 	if got := fmt.Sprint(s.Cleared()); got != "[SyncRun acme/run]" || len(s.Changes()) > 0 {
 		t.Errorf("restored, it clears %s and changes %s", got, keys(s.Changes()))
 	}
 	commit(t, c, s)
-	s = c.Stage([]Input{deployment("acme/shop", "staging")})
+	s = c.Prepare([]Input{deployment("acme/shop", "staging")})
 	if got := codes(s.Problems()); got != "SyncRun acme/run spec.environments[0] spent-sync-run" {
 		t.Errorf("a SyncRun that has had its effect: %s", got)
 	}
@@ -314,18 +314,18 @@ func TestAWarningComesAndGoesWithItsCause(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
 	us := environment("acme/us", func(d *fleet.Declaration) { d.Environment.Region = "us" })
-	commit(t, c, c.Stage([]Input{us}))
-	s := c.Stage([]Input{engine("us-1", func(d *fleet.Declaration) { d.Engine.Region = "us" })})
+	commit(t, c, c.Prepare([]Input{us}))
+	s := c.Prepare([]Input{engine("us-1", func(d *fleet.Declaration) { d.Engine.Region = "us" })})
 	if got := fmt.Sprint(s.Checked()); got != "[Engine us-1 ManagedEnvironment acme/us]" ||
 		len(s.Problems()) > 0 {
 		t.Errorf("the region's first engine: checked %s, %v", got, s.Problems())
 	}
 	commit(t, c, s)
-	s = c.Stage([]Input{engine("us-2", func(d *fleet.Declaration) { d.Engine.Region = "us" })})
+	s = c.Prepare([]Input{engine("us-2", func(d *fleet.Declaration) { d.Engine.Region = "us" })})
 	if got := fmt.Sprint(s.Checked()); got != "[Engine us-2]" {
 		t.Errorf("the region's second engine: checked %s", got)
 	}
-	s = c.Stage([]Input{gone(engine("us-1"))})
+	s = c.Prepare([]Input{gone(engine("us-1"))})
 	if got := codes(
 		s.Problems()); got != "ManagedEnvironment acme/us spec.region region-without-engine" {
 		t.Errorf("the region's last engine goes: %s", got)

@@ -10,9 +10,9 @@ import (
 
 // refused commits inputs whose only problems must be these, and which must change nothing else than
 // told.
-func refused(t *testing.T, c *Catalog, problems, changes string, in ...Input) *Stage {
+func refused(t *testing.T, c *Catalog, problems, changes string, in ...Input) *Changeset {
 	t.Helper()
-	s := c.Stage(in)
+	s := c.Prepare(in)
 	if got := codes(s.Problems()); got != problems {
 		t.Errorf("problems: %s\nwant:     %s", got, problems)
 	}
@@ -64,7 +64,7 @@ func TestAnEnvironmentStaysWhenTheDeploymentThatWasToLeaveItIsBad(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := c.restored()
-			s := c.Stage([]Input{gone(environment("acme/prod")), bad})
+			s := c.Prepare([]Input{gone(environment("acme/prod")), bad})
 			if got := keys(s.Changes()); got != "" {
 				t.Errorf("changes: %s", got)
 			}
@@ -82,7 +82,7 @@ func TestAnEnvironmentStaysWhenTheDeploymentThatWasToLeaveItIsBad(t *testing.T) 
 func TestAnEnvironmentStaysForAQuarantinedDeploymentThatNamesIt(t *testing.T) {
 	c := New()
 	good(t, c, append(acme(), environment("acme/edge"))...)
-	commit(t, c, c.Stage([]Input{deployment("acme/cart", "edge", "nowhere")}))
+	commit(t, c, c.Prepare([]Input{deployment("acme/cart", "edge", "nowhere")}))
 	refused(t, c, "ManagedEnvironment acme/edge still-referenced", "",
 		gone(environment("acme/edge")))
 	s := refused(t, c, "", "-ManagedEnvironment acme/edge", gone(deployment("acme/cart")))
@@ -120,7 +120,7 @@ func TestATenantGoesWithAllOfItsFiles(t *testing.T) {
 			all = append(all, Input{Key: d.Key, Path: d.Path, Removed: true})
 		}
 	}
-	s := c.Stage(all)
+	s := c.Prepare(all)
 	if len(s.Problems()) > 0 || len(s.Changes()) != 7 {
 		t.Errorf("changes %s, problems %v", keys(s.Changes()), s.Problems())
 	}
@@ -179,7 +179,7 @@ func TestAFileThatWasNeverGoodMayGo(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
 	commit(t, c,
-		c.Stage([]Input{broken(environment("acme/edge")), deployment("acme/cart", "edge")}))
+		c.Prepare([]Input{broken(environment("acme/edge")), deployment("acme/cart", "edge")}))
 	s := refused(t, c,
 		"GitOpsDeployment acme/cart spec.destination.environments[0] unknown-environment", "",
 		gone(environment("acme/edge")))
@@ -192,7 +192,7 @@ func TestAFileThatMovesIsNotRemoved(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
 	moved := at(deployment("acme/shop", "prod", "staging"), "tenants/acme/deployments/Shop.yaml")
-	s := c.Stage([]Input{gone(moved), deployment("acme/shop", "prod", "staging")})
+	s := c.Prepare([]Input{gone(moved), deployment("acme/shop", "prod", "staging")})
 	if len(s.Changes())+len(s.Problems()) > 0 {
 		t.Errorf("changes %s, problems %v", keys(s.Changes()), s.Problems())
 	}
@@ -216,13 +216,13 @@ func TestADeploymentAndItsEnvironmentChangeNamespaceTogether(t *testing.T) {
 	both := []Input{namespaces(environment("acme/prod"), "new"),
 		namespaces(environment("acme/staging", label("tier", "test")), "new")}
 	good := there(deployment("acme/shop", "prod", "staging"))
-	s := c.Stage(append(both, good))
+	s := c.Prepare(append(both, good))
 	if len(s.Problems()) > 0 || len(s.Changes()) != 3 {
 		t.Errorf("changes %s, problems %v", keys(s.Changes()), s.Problems())
 	}
 	// A deployment that is bad for another reason keeps its last good state, so its namespace must
 	// stay, in both environments.
-	s = c.Stage(append(both, source(good, "https://git.example.com/globex/x")))
+	s = c.Prepare(append(both, source(good, "https://git.example.com/globex/x")))
 	if got := codes(
 		s.Problems()); got != "GitOpsDeployment acme/shop spec.destination.namespace "+
 		"namespace-not-in-environment; "+
@@ -257,7 +257,7 @@ func TestAChainOfNarrowingsThatNeedEachOtherEnds(t *testing.T) {
 	}
 	c := New()
 	good(t, c, in...)
-	s := c.Stage(next)
+	s := c.Prepare(next)
 	if got := keys(s.Changes()); got != "+ManagedEnvironment acme/bystander" {
 		t.Errorf("changes: %s", got)
 	}
@@ -266,7 +266,7 @@ func TestAChainOfNarrowingsThatNeedEachOtherEnds(t *testing.T) {
 	}
 	commit(t, c, s)
 	if got := keys(
-		c.Stage(nil, gone(environment("acme/aside")).Key).
+		c.Prepare(nil, gone(environment("acme/aside")).Key).
 			Changes()); got != "-ManagedEnvironment acme/aside" {
 		t.Errorf("judged again, the removal that only waited changes %s", got)
 	}
@@ -278,7 +278,7 @@ func TestAPlannerRefusesAChangeThatTheCatalogAllows(t *testing.T) {
 	eu1 := gone(engine("eu-1"))
 	why := fleet.Problem{Key: eu1.Key, Path: eu1.Path, Code: "engine-in-use",
 		Message: "engine \"eu-1\" serves 2 environments"}
-	all := c.Stage([]Input{eu1, deployment("acme/cart", "prod")})
+	all := c.Prepare([]Input{eu1, deployment("acme/cart", "prod")})
 	s := all.Refuse(why)
 	if got := keys(s.Changes()); got != "+GitOpsDeployment acme/cart" {
 		t.Errorf("changes: %s", got)
@@ -291,10 +291,10 @@ func TestAPlannerRefusesAChangeThatTheCatalogAllows(t *testing.T) {
 		q.Problems[0].Severity != fleet.SeverityError {
 		t.Errorf("the engine: %+v", q)
 	}
-	if got := keys(c.Stage(nil).Changes()); got != "" {
+	if got := keys(c.Prepare(nil).Changes()); got != "" {
 		t.Errorf("the refusal does not last: %s", got)
 	}
-	if got := keys(c.Stage(nil, eu1.Key).Changes()); got != "-Engine eu-1" {
+	if got := keys(c.Prepare(nil, eu1.Key).Changes()); got != "-Engine eu-1" {
 		t.Errorf("judged again: %s", got)
 	}
 }

@@ -30,7 +30,7 @@ type work struct {
 // every removal and narrowing in the tenants concerned waits.
 const maxRounds = 8
 
-func (s *Stage) settle() {
+func (s *Changeset) settle() {
 	denied := maps.Clone(s.refused)
 	if denied == nil {
 		denied = map[fleet.Key]fleet.Problem{}
@@ -72,7 +72,7 @@ func (w *work) retry(refused map[fleet.Key]fleet.Problem, retried map[fleet.Key]
 }
 
 // finish reads the outcome off the last round, while the base is still what it was.
-func (s *Stage) finish(w *work) {
+func (s *Changeset) finish(w *work) {
 	s.st = w.st
 	s.st.pending = w.unsettled()
 	w.forgetIdle()

@@ -73,7 +73,7 @@ type view struct {
 	st *state
 }
 
-var _, _ View = (*Catalog)(nil), (*Stage)(nil)
+var _, _ View = (*Catalog)(nil), (*Changeset)(nil)
 
 func (v *view) Declaration(k fleet.Key) *fleet.Declaration {
 	v.mu.RLock()

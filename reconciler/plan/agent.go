@@ -28,7 +28,7 @@ func own(id fleet.EnvironmentID, spec *fleet.EnvironmentSpec, applications int) 
 
 // reword keeps the reason that stands what it would be today: the mode may have changed.
 func (d *draft) reword(id fleet.EnvironmentID, p fleet.Placement) {
-	if now := own(id, d.stage.Environment(id).Environment, p.Applications); now.Reason != p.Reason {
+	if now := own(id, d.changeset.Environment(id).Environment, p.Applications); now.Reason != p.Reason {
 		now.Revision = d.r.Revision
 		d.decided[id] = now
 		now.Alternatives = nil
@@ -75,7 +75,7 @@ func (s *state) engineFor(view catalog.View, name fleet.EngineName,
 // that the draft has let go is rendered as it was: the draft is made again without that (see
 // withhold).
 func (d *draft) engine(name fleet.EngineName, t fleet.TenantName) *fleet.EngineSpec {
-	if e := d.engineFor(d.stage, name, t); e != nil || !name.OfEnvironment() {
+	if e := d.engineFor(d.changeset, name, t); e != nil || !name.OfEnvironment() {
 		return e
 	}
 	return d.engineFor(d.w.catalog, name, t)
@@ -88,7 +88,7 @@ func (d *draft) shut(s share) bool {
 		return false
 	}
 	for _, env := range d.environments.keys(s) {
-		if e := d.stage.Environment(fleet.EnvironmentID{Tenant: s.tenant, Name: env}); e != nil &&
+		if e := d.changeset.Environment(fleet.EnvironmentID{Tenant: s.tenant, Name: env}); e != nil &&
 			!e.Environment.Agent.Autonomous() {
 			return false
 		}
@@ -155,7 +155,7 @@ func environmentInUse(i catalog.Input, n int, before, after *fleet.EnvironmentSp
 // there any more but what served it.
 func (d *draft) leave(id fleet.EnvironmentID) {
 	p, _ := d.placements.get(id)
-	if p.Engine == "" || p.Engine.OfEnvironment() == behindAgent(d.stage, id) {
+	if p.Engine == "" || p.Engine.OfEnvironment() == behindAgent(d.changeset, id) {
 		return
 	}
 	d.place(id, p.Engine, -1)

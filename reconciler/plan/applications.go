@@ -39,7 +39,7 @@ func (d *draft) application(id fleet.ApplicationID, wanted bool) error {
 		d.touchedEnvironments[id.In()] = true
 		return nil
 	}
-	if !p.Engine.OfEnvironment() && d.stage.Engine(p.Engine) == nil {
+	if !p.Engine.OfEnvironment() && d.changeset.Engine(p.Engine) == nil {
 		// found there after a rebuild: it says so as misplaced, until its engine is declared
 		return nil
 	}
@@ -50,7 +50,7 @@ func (d *draft) application(id fleet.ApplicationID, wanted bool) error {
 			d.held.drop(id)
 			d.freed[key] = true
 		}
-		return d.bring(key, d.stage.Deployment(id.Deployed()), id)
+		return d.bring(key, d.changeset.Deployment(id.Deployed()), id)
 	}
 	r, stands := d.rows.get(key)
 	switch {
@@ -73,7 +73,7 @@ func (d *draft) application(id fleet.ApplicationID, wanted bool) error {
 // keepUp makes the row of a held Application. When this draft takes its environment away there is
 // nothing to make it from: the draft is made again without that (see withhold).
 func (d *draft) keepUp(key fleet.ObjectKey, dep *fleet.Declaration, id fleet.ApplicationID) error {
-	if d.stage.Environment(id.In()) == nil {
+	if d.changeset.Environment(id.In()) == nil {
 		return nil
 	}
 	return d.bring(key, dep, id)
@@ -82,7 +82,7 @@ func (d *draft) keepUp(key fleet.ObjectKey, dep *fleet.Declaration, id fleet.App
 // bring makes the Application's row from a deployment: the one in effect, or for a held Application
 // the one it was last made from.
 func (d *draft) bring(key fleet.ObjectKey, dep *fleet.Declaration, id fleet.ApplicationID) error {
-	env := d.stage.Environment(id.In())
+	env := d.changeset.Environment(id.In())
 	if dep == nil || env == nil {
 		return fmt.Errorf(
 			"application %s is wanted without its deployment and environment; this is a fault "+

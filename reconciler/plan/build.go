@@ -68,15 +68,15 @@ func (d *draft) endedWait(p *Plan) {
 // declarations takes over what the catalog says. Checked keys whose quarantine did not change keep
 // their problems.
 func (d *draft) declarations(p *Plan) {
-	p.Declarations, p.Quarantined, p.Cleared, p.Checked = d.changes, d.stage.Quarantined(),
-		d.stage.Cleared(), d.stage.Checked()
-	p.Problems = d.stage.Problems()
+	p.Declarations, p.Quarantined, p.Cleared, p.Checked = d.changes, d.changeset.Quarantined(),
+		d.changeset.Cleared(), d.changeset.Checked()
+	p.Problems = d.changeset.Problems()
 	told := map[fleet.Key]bool{}
 	for _, q := range p.Quarantined {
 		told[q.Key] = true
 	}
 	for _, k := range p.Checked {
-		if q, ok := d.stage.Quarantine(k); ok && !told[k] {
+		if q, ok := d.changeset.Quarantine(k); ok && !told[k] {
 			p.Problems = append(p.Problems, q.Problems...)
 		}
 	}
@@ -85,7 +85,7 @@ func (d *draft) declarations(p *Plan) {
 		if k.Kind != fleet.KindManagedEnvironment {
 			continue
 		}
-		env := d.stage.Declaration(k)
+		env := d.changeset.Declaration(k)
 		if pl, _ := d.placements.get(environmentID(k)); env != nil && pl.Engine == "" {
 			p.Problems = append(p.Problems, fleet.Problem{Key: k, Path: env.Path,
 				Severity: fleet.SeverityWarning, Code: "unplaced", Message: pl.Reason})
@@ -187,7 +187,7 @@ func (d *draft) subject(r fleet.Row) string {
 	case fleet.ObjectCluster:
 		return string(r.Environment)
 	case fleet.ObjectRepository:
-		for _, id := range slices.Concat(d.stage.CredentialsOf(r.Tenant),
+		for _, id := range slices.Concat(d.changeset.CredentialsOf(r.Tenant),
 			d.w.catalog.CredentialsOf(r.Tenant)) {
 			if fleet.RepositoryName(id) == r.Key.Name {
 				return string(id.Name)

@@ -73,7 +73,7 @@ func (d *draft) unjudged(again map[fleet.Key]bool) bool {
 		}
 		if checked == nil {
 			checked = map[fleet.Key]bool{}
-			for _, k := range d.stage.Checked() {
+			for _, k := range d.changeset.Checked() {
 				checked[k] = true
 			}
 		}
@@ -86,13 +86,13 @@ func (d *draft) unjudged(again map[fleet.Key]bool) bool {
 
 // draft is a plan in the making.
 type draft struct {
-	w       *AppliedState
-	version int
-	r       Request
-	render  Renderer
-	stage   *catalog.Stage
-	changes []catalog.Change
-	after   fleet.FleetSpec
+	w         *AppliedState
+	version   int
+	r         Request
+	render    Renderer
+	changeset *catalog.Changeset
+	changes   []catalog.Change
+	after     fleet.FleetSpec
 	state
 
 	deferred map[fleet.Key]deferred // after this plan
@@ -142,11 +142,11 @@ func (w *AppliedState) draft(r Request, render Renderer, withheld map[fleet.Key]
 	if d.r.Relation == "" {
 		d.r.Relation = RelationDescendant
 	}
-	d.stage = w.stage(d.inputs(withheld), slices.SortedFunc(maps.Keys(again), compareDeclarations),
+	d.changeset = w.prepare(d.inputs(withheld), slices.SortedFunc(maps.Keys(again), compareDeclarations),
 		refused, d)
 	d.filesNow = d.filesAtHead()
-	d.changes = d.stage.Changes()
-	d.after = d.stage.Fleet()
+	d.changes = d.changeset.Changes()
+	d.after = d.changeset.Fleet()
 	for _, x := range d.deferred {
 		if x.Going {
 			d.going[environmentID(x.Input.Key)] = true
@@ -175,8 +175,8 @@ func (d *draft) inputs(withheld map[fleet.Key]deferred) []catalog.Input {
 
 // stage judges the inputs, and once more without what cannot be rendered or would take an engine
 // away from its environments.
-func (w *AppliedState) stage(in []catalog.Input, again []fleet.Key, unrendered map[fleet.Key]fleet.Problem,
-	d *draft) *catalog.Stage {
+func (w *AppliedState) prepare(in []catalog.Input, again []fleet.Key, unrendered map[fleet.Key]fleet.Problem,
+	d *draft) *catalog.Changeset {
 	s := w.judged(in, again, d)
 	refused := slices.Collect(maps.Values(unrendered))
 	// and not only the inputs: a quarantined file may have become good through another

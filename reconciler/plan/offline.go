@@ -25,12 +25,12 @@ func Offline(files []catalog.Input, engine fleet.EngineName, judge catalog.Judge
 	own := slices.ContainsFunc(p.Placements, func(pl fleet.Placement) bool {
 		return engine.OfEnvironment() && pl.Engine == engine
 	})
-	if !own && p.draft.stage.Engine(engine) == nil {
+	if !own && p.draft.changeset.Engine(engine) == nil {
 		return nil,
 			fmt.Errorf(
 				"engine %s is not declared; fleet/engines/ declares %v, and TENANT.ENVIRONMENT "+
 					"is an environment's own cluster with an agent", engine,
-				p.draft.stage.Engines())
+				p.draft.changeset.Engines())
 	}
 	p.Rows = slices.DeleteFunc(p.Rows, func(c RowChange) bool { return c.Row.Key.Engine != engine })
 	p.Placements = slices.DeleteFunc(p.Placements, func(pl fleet.Placement) bool {

@@ -21,14 +21,14 @@ func compareEnvironments(a, b fleet.EnvironmentID) int {
 func (d *draft) placeWaiting() error {
 	pending := map[fleet.EnvironmentID]bool{}
 	for id := range d.touchedEnvironments {
-		if p, _ := d.placements.get(id); p.Engine == "" && d.stage.Environment(id) != nil {
+		if p, _ := d.placements.get(id); p.Engine == "" && d.changeset.Environment(id) != nil {
 			pending[id] = true
 		}
 	}
 	d.needsEngines = len(d.r.Unread) > 0 && d.anyToChoose(pending)
 	if d.retry || d.w.blocked && len(d.r.Unread) == 0 {
 		d.unserved.each(func(id fleet.EnvironmentID, _ struct{}) {
-			pending[id] = d.stage.Environment(id) != nil
+			pending[id] = d.changeset.Environment(id) != nil
 		})
 		maps.DeleteFunc(pending, func(_ fleet.EnvironmentID, inEffect bool) bool {
 			return !inEffect
@@ -54,7 +54,7 @@ func (d *draft) placeWaiting() error {
 // anyToChoose reports whether an engine is to be chosen for one of them.
 func (d *draft) anyToChoose(pending map[fleet.EnvironmentID]bool) bool {
 	for id := range pending {
-		if !behindAgent(d.stage, id) {
+		if !behindAgent(d.changeset, id) {
 			return true
 		}
 	}
@@ -63,8 +63,8 @@ func (d *draft) anyToChoose(pending map[fleet.EnvironmentID]bool) bool {
 
 func (d *draft) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.Placement {
 	item := d.item(id)
-	if behindAgent(d.stage, id) {
-		return own(id, d.stage.Environment(id).Environment, item.Applications)
+	if behindAgent(d.changeset, id) {
+		return own(id, d.changeset.Environment(id).Environment, item.Applications)
 	}
 	if len(d.r.Unread) == 0 {
 		if p, told := d.byAgents(item); told {
@@ -116,7 +116,7 @@ func (d *draft) byAgents(item placement.Item) (fleet.Placement, bool) {
 func (d *draft) mayHave(item placement.Item, names []fleet.EngineName) []fleet.EngineName {
 	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
 	return slices.DeleteFunc(sorted, func(name fleet.EngineName) bool {
-		e := d.stage.Engine(name)
+		e := d.changeset.Engine(name)
 		if e == nil {
 			return true
 		}
@@ -145,7 +145,7 @@ func (d *draft) settleIn(id fleet.EnvironmentID, p fleet.Placement) error {
 	d.place(id, p.Engine, 1)
 	d.touchedShares[share{id.Tenant, p.Engine}] = true
 	d.touchedEnvironments[id] = true
-	for _, dep := range d.stage.DeploymentsIn(id) {
+	for _, dep := range d.changeset.DeploymentsIn(id) {
 		if err := d.application(applicationID(dep, id), true); err != nil {
 			return err
 		}
@@ -155,10 +155,10 @@ func (d *draft) settleIn(id fleet.EnvironmentID, p fleet.Placement) error {
 
 // candidates is every engine with what it carries now.
 func (d *draft) candidates() []placement.Engine {
-	names := d.stage.Engines()
+	names := d.changeset.Engines()
 	out := make([]placement.Engine, 0, len(names))
 	for _, name := range names {
-		e := d.stage.Engine(name)
+		e := d.changeset.Engine(name)
 		load, _ := d.loads.get(name)
 		out = append(out, placement.Engine{Name: name, Labels: e.Labels, Spec: *e.Engine,
 			Load: load})
@@ -167,9 +167,9 @@ func (d *draft) candidates() []placement.Engine {
 }
 
 func (d *draft) item(id fleet.EnvironmentID) placement.Item {
-	i := placement.Item{Environment: id, Region: d.stage.Environment(id).Environment.Region,
-		Applications: len(d.stage.DeploymentsIn(id))}
-	if t := d.stage.Tenant(id.Tenant); t != nil {
+	i := placement.Item{Environment: id, Region: d.changeset.Environment(id).Environment.Region,
+		Applications: len(d.changeset.DeploymentsIn(id))}
+	if t := d.changeset.Tenant(id.Tenant); t != nil {
 		i.Constraints = t.Tenant.Placement
 	}
 	return i
@@ -180,7 +180,7 @@ func (d *draft) item(id fleet.EnvironmentID) placement.Item {
 // repository with credentials of their own do not share an engine. The other tenant is not named:
 // the reason is shown to this one.
 func (d *draft) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string {
-	own := slices.DeleteFunc(d.stage.Repositories(id), func(r catalog.Repository) bool {
+	own := slices.DeleteFunc(d.changeset.Repositories(id), func(r catalog.Repository) bool {
 		return r.Credential.Name == ""
 	})
 	return func(engine fleet.EngineName) string {
@@ -189,7 +189,7 @@ func (d *draft) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string 
 		}
 		for _, r := range own {
 			for _, other := range d.readers.keys(repo{engine, r.Key}) {
-				if other != id.Tenant && d.stage.CredentialFor(other, r.Key) != nil {
+				if other != id.Tenant && d.changeset.CredentialFor(other, r.Key) != nil {
 					return fmt.Sprintf(
 						"already serves another tenant that reads %s with a credential of its own",
 						r.Key)
@@ -207,10 +207,10 @@ func (d *draft) verifyPlaced() {
 	var engines []placement.Engine
 	for _, id := range slices.SortedFunc(maps.Keys(d.touchedEnvironments), compareEnvironments) {
 		p, _ := d.placements.get(id)
-		if p.Engine == "" || d.stage.Environment(id) == nil {
+		if p.Engine == "" || d.changeset.Environment(id) == nil {
 			continue
 		}
-		if behindAgent(d.stage, id) {
+		if behindAgent(d.changeset, id) {
 			d.reword(id, p)
 			continue
 		}
@@ -235,7 +235,7 @@ func (d *draft) verifyPlaced() {
 
 // misplacement says why the engine would not be given the environment today, or "".
 func (d *draft) misplacement(id fleet.EnvironmentID, on fleet.EngineName) string {
-	e := d.stage.Engine(on)
+	e := d.changeset.Engine(on)
 	if e == nil {
 		return fmt.Sprintf("engine %s is not declared", on)
 	}
@@ -275,7 +275,7 @@ func (d *draft) contest() {
 		tenants := d.readers.keys(r.repo)
 		owners := 0
 		for _, t := range tenants {
-			if d.stage.CredentialFor(t, r.key) != nil {
+			if d.changeset.CredentialFor(t, r.key) != nil {
 				owners++
 			}
 		}
@@ -301,7 +301,7 @@ func (d *draft) contestedFor(id fleet.EnvironmentID, engine fleet.EngineName) st
 	var found []string
 	d.contested.each(func(r repo, _ struct{}) {
 		if r.engine == engine && d.readIn.count(reader{r, id.Tenant}, id.Name) > 0 &&
-			d.stage.CredentialFor(id.Tenant, r.key) != nil {
+			d.changeset.CredentialFor(id.Tenant, r.key) != nil {
 			found = append(found, r.key)
 		}
 	})

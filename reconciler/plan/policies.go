@@ -15,10 +15,10 @@ func (w *AppliedState) Judging(j catalog.Judge) *AppliedState {
 // judged stages what the catalog is shown. Where something of ours stands already, or may stand on
 // an engine that was not read, the first revision of a AppliedState is that of a rebuild, and brings
 // nothing that did not stand before.
-func (w *AppliedState) judged(in []catalog.Input, again []fleet.Key, d *draft) *catalog.Stage {
+func (w *AppliedState) judged(in []catalog.Input, again []fleet.Key, d *draft) *catalog.Changeset {
 	if !d.started && (len(d.r.Unread)+len(d.r.Unheard)+len(d.r.Stands) > 0 ||
 		len(w.placements.base)+len(w.syncHolds.base) > 0) {
 		return w.catalog.Resume(in, again...)
 	}
-	return w.catalog.Stage(in, again...)
+	return w.catalog.Prepare(in, again...)
 }

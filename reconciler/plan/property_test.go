@@ -385,8 +385,8 @@ func planEverything(t *testing.T, s fleet.Snapshot, h *house) (*AppliedState, *P
 	}
 	w.deferred = h.w.deferred
 	d := w.draft(Request{Revision: h.w.Revision(), Now: h.now}, &h.render, nil, nil, nil)
-	for _, tenant := range d.stage.Tenants() {
-		for _, id := range d.stage.EnvironmentsOf(tenant) {
+	for _, tenant := range d.changeset.Tenants() {
+		for _, id := range d.changeset.EnvironmentsOf(tenant) {
 			d.touchEnvironment(id)
 		}
 	}

@@ -18,8 +18,8 @@ type QuotaUse struct {
 
 func (d *draft) quotasInto(p *Plan) {
 	for _, t := range p.tenants() {
-		u := QuotaUse{Tenant: t, Before: d.w.catalog.Used(t), After: d.stage.Used(t)}
-		if decl := d.stage.Tenant(t); decl != nil {
+		u := QuotaUse{Tenant: t, Before: d.w.catalog.Used(t), After: d.changeset.Used(t)}
+		if decl := d.changeset.Tenant(t); decl != nil {
 			u.Quota = decl.Tenant.Quota
 		}
 		p.quotas = append(p.quotas, u)

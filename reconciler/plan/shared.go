@@ -41,13 +41,13 @@ func (d *draft) shared() error {
 }
 
 func (d *draft) cluster(id fleet.EnvironmentID) error {
-	env := d.stage.Environment(id)
+	env := d.changeset.Environment(id)
 	p, _ := d.placements.get(id)
 	if env == nil || env.Environment.Cluster == nil || p.Engine == "" ||
-		d.stage.Engine(p.Engine) == nil {
+		d.changeset.Engine(p.Engine) == nil {
 		return nil // a removed environment's row went with its placement
 	}
-	c := cluster(d.stage, env)
+	c := cluster(d.changeset, env)
 	key := fleet.ObjectKey{Engine: p.Engine, Kind: fleet.ObjectCluster, Name: c.Name}
 	return d.write(fleet.Object{Key: key, Cluster: c}, row{tenant: id.Tenant, environment: id.Name,
 		credential: c.Credential})
@@ -56,7 +56,7 @@ func (d *draft) cluster(id fleet.EnvironmentID) error {
 // dropRepository removes the Secret that the tenant had for the repository on the engine, if it is
 // no longer the one to have.
 func (d *draft) dropRepository(r reader) {
-	before, after := d.w.catalog.CredentialFor(r.tenant, r.key), d.stage.CredentialFor(r.tenant,
+	before, after := d.w.catalog.CredentialFor(r.tenant, r.key), d.changeset.CredentialFor(r.tenant,
 		r.key)
 	if before == nil || after != nil && after.Key == before.Key &&
 		d.readers.count(r.repo, r.tenant) > 0 {
@@ -66,11 +66,11 @@ func (d *draft) dropRepository(r reader) {
 }
 
 func (d *draft) repository(r reader) error {
-	cred := d.stage.CredentialFor(r.tenant, r.key)
+	cred := d.changeset.CredentialFor(r.tenant, r.key)
 	if cred == nil || d.readers.count(r.repo, r.tenant) == 0 {
 		return nil
 	}
-	o := repository(d.stage, cred)
+	o := repository(d.changeset, cred)
 	return d.write(fleet.Object{Key: repositoryKey(r.engine, cred), Repository: o},
 		row{tenant: r.tenant, credential: o.Credential})
 }
@@ -90,6 +90,6 @@ func (d *draft) project(s share) error {
 	if d.engine(s.engine, s.tenant) == nil {
 		return nil
 	}
-	p := project(d.stage, s.tenant, d.environments.keys(s), d.repos.keys(s))
+	p := project(d.changeset, s.tenant, d.environments.keys(s), d.repos.keys(s))
 	return d.write(fleet.Object{Key: key, Project: p}, row{tenant: s.tenant})
 }

@@ -42,7 +42,7 @@ func (d *draft) revisit(id fleet.ApplicationID) {
 		return
 	}
 	d.touchedApps[id] = false
-	for _, env := range d.stage.Targets(id.Deployed()) {
+	for _, env := range d.changeset.Targets(id.Deployed()) {
 		if env == id.In() && !d.going[env] {
 			d.touchedApps[id] = true
 		}
@@ -58,7 +58,7 @@ func (d *draft) targets(run *fleet.Declaration) []fleet.ApplicationID {
 		named[e] = true
 	}
 	var ids []fleet.ApplicationID
-	for _, env := range d.stage.Targets(dep) {
+	for _, env := range d.changeset.Targets(dep) {
 		if len(named) == 0 || named[env.Name] {
 			ids = append(ids, applicationID(dep, env))
 		}
@@ -101,7 +101,7 @@ func (d *draft) history(id fleet.ApplicationID) bool {
 // another revision.
 func (d *draft) untold(id fleet.ApplicationID) bool {
 	return !d.started && d.w.placements.base[id.In()].Engine == "" &&
-		(behindAgent(d.stage, id.In()) || len(d.r.Stands[id.In()]) > 0)
+		(behindAgent(d.changeset, id.In()) || len(d.r.Stands[id.In()]) > 0)
 }
 
 // requestSyncs asks for the syncs of new SyncRuns.
@@ -143,8 +143,8 @@ func (d *draft) requestSyncs() {
 func (d *draft) syncRequest(run *fleet.Declaration, id fleet.ApplicationID,
 	key fleet.ObjectKey) fleet.SyncRequest {
 	name := fleet.SyncRunName(run.Key.Name)
-	app := application(d.after.Defaults.Sync, d.stage.Deployment(id.Deployed()),
-		d.stage.Environment(id.In()), "")
+	app := application(d.after.Defaults.Sync, d.changeset.Deployment(id.Deployed()),
+		d.changeset.Environment(id.In()), "")
 	return fleet.SyncRequest{
 		ID: fmt.Sprintf("%s/%s/%s@%s:%s", id.Tenant, name, id.Deployment, id.Environment,
 			run.SyncRun.Revision),

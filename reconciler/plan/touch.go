@@ -102,8 +102,8 @@ func (d *draft) touchFleet(c catalog.Change) {
 	if reflect.DeepEqual(d.w.catalog.Fleet().Defaults, d.after.Defaults) {
 		return
 	}
-	for _, t := range d.stage.Tenants() {
-		for _, id := range d.stage.DeploymentsOf(t) {
+	for _, t := range d.changeset.Tenants() {
+		for _, id := range d.changeset.DeploymentsOf(t) {
 			d.want(id)
 		}
 	}
@@ -127,7 +127,7 @@ func (d *draft) touchTenant(c catalog.Change) {
 	for _, e := range d.engines.keys(t) {
 		d.touchedShares[share{t, e}] = true
 	}
-	for _, id := range d.stage.EnvironmentsOf(t) {
+	for _, id := range d.changeset.EnvironmentsOf(t) {
 		d.touchedEnvironments[id] = true
 	}
 }
@@ -136,7 +136,7 @@ func (d *draft) touchTenant(c catalog.Change) {
 // to have.
 func (d *draft) touchEnvironment(id fleet.EnvironmentID) {
 	d.touchedEnvironments[id] = true
-	if d.stage.Environment(id) != nil {
+	if d.changeset.Environment(id) != nil {
 		d.leave(id)
 	}
 	if p, ok := d.placements.get(id); ok && p.Engine != "" {
@@ -146,7 +146,7 @@ func (d *draft) touchEnvironment(id fleet.EnvironmentID) {
 		d.look(applicationID(dep, id))
 	}
 	if !d.going[id] {
-		for _, dep := range d.stage.DeploymentsIn(id) {
+		for _, dep := range d.changeset.DeploymentsIn(id) {
 			d.touchedApps[applicationID(dep, id)] = true
 		}
 	}
@@ -188,14 +188,14 @@ func (d *draft) touchCredential(c catalog.Change) {
 // touchSealed reaches the Secrets whose content is in the encrypted file: its name is that of a
 // credentialsRef beside it.
 func (d *draft) touchSealed(k fleet.Key) {
-	for _, id := range d.stage.EnvironmentsOf(k.Tenant) {
-		if c := d.stage.Environment(id).Environment.Cluster; c != nil &&
+	for _, id := range d.changeset.EnvironmentsOf(k.Tenant) {
+		if c := d.changeset.Environment(id).Environment.Cluster; c != nil &&
 			k == catalog.SealedKey(k.Tenant, "environments", c.CredentialsRef.Name) {
 			d.touchedEnvironments[id] = true
 		}
 	}
-	for _, id := range d.stage.CredentialsOf(k.Tenant) {
-		cred := d.stage.Credential(id)
+	for _, id := range d.changeset.CredentialsOf(k.Tenant) {
+		cred := d.changeset.Credential(id)
 		if k == catalog.SealedKey(k.Tenant, "credentials", cred.Credential.CredentialsRef.Name) {
 			d.touchCredential(catalog.Change{Key: cred.Key, After: cred})
 		}
@@ -204,7 +204,7 @@ func (d *draft) touchSealed(k fleet.Key) {
 
 // want marks all Applications of a deployment that is in effect.
 func (d *draft) want(id fleet.DeploymentID) {
-	for _, env := range d.stage.Targets(id) {
+	for _, env := range d.changeset.Targets(id) {
 		if d.going[env] {
 			d.look(applicationID(id, env))
 		} else {
@@ -232,7 +232,7 @@ func environmentKey(id fleet.EnvironmentID) fleet.Key {
 // stands.
 func (d *draft) removeEnvironments() {
 	for id := range d.touchedEnvironments {
-		if d.stage.Environment(id) != nil {
+		if d.changeset.Environment(id) != nil {
 			continue
 		}
 		p, ok := d.placements.get(id)

@@ -255,7 +255,7 @@ func (w *AppliedState) Commit(p *Plan) {
 	if p.Waiting != nil {
 		return
 	}
-	d.stage.Commit()
+	d.changeset.Commit()
 	d.state.fold()
 	w.deferred, w.blocked, w.files, w.revision = d.deferred, d.blocked, d.filesNow, p.Head
 	w.unreviewed, w.rebuilt = d.enforcement.held, false
