@@ -136,35 +136,35 @@ func (e *ForgeBusy) Error() string {
 // Unwrap gives the forge's own words.
 func (e *ForgeBusy) Unwrap() error { return e.Err }
 
-// LookKind says what a delivery, a timer or a sweep asks to look at.
-type LookKind string
+// RecheckKind says what a delivery, a timer or a sweep asks to look at.
+type RecheckKind string
 
 // Kinds of looks.
 const (
-	LookBranch LookKind = "branch" // of the config repo, whose head is applied
-	LookPull   LookKind = "pull"
+	RecheckBranch RecheckKind = "branch" // of the config repo, whose head is applied
+	RecheckPull   RecheckKind = "pull"
 	// the pull requests with this head: report their checks again if they do not stand as they were
 	// reported
-	LookHead  LookKind = "head"
-	LookGroup LookKind = "group" // a commit of the merge queue
+	RecheckHead  RecheckKind = "head"
+	RecheckGroup RecheckKind = "group" // a commit of the merge queue
 	// every open pull request; after an installation has changed, and now and then
-	LookSweep LookKind = "sweep"
+	RecheckAll RecheckKind = "sweep"
 )
 
 // Look says "look at this", and nothing of what there is to see.
-type Look struct {
-	Kind   LookKind `json:"kind"`
-	Number int      `json:"number,omitempty"` // of a pull request
-	Head   Revision `json:"head,omitempty"`   // of a merge group or of a head: which commit
-	Ref    string   `json:"ref,omitempty"`    // of a merge group: the full name of its ref
+type Recheck struct {
+	Kind   RecheckKind `json:"kind"`
+	Number int         `json:"number,omitempty"` // of a pull request
+	Head   Revision    `json:"head,omitempty"`   // of a merge group or of a head: which commit
+	Ref    string      `json:"ref,omitempty"`    // of a merge group: the full name of its ref
 }
 
 // Key is the same for looks at the same thing: of many, one is enough.
-func (l Look) Key() string {
+func (l Recheck) Key() string {
 	switch l.Kind {
-	case LookPull:
+	case RecheckPull:
 		return "pull/" + strconv.Itoa(l.Number)
-	case LookHead, LookGroup:
+	case RecheckHead, RecheckGroup:
 		return string(l.Kind) + "/" + string(l.Head)
 	default:
 		return string(l.Kind)

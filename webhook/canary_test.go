@@ -28,7 +28,7 @@ func TestCredentialsShowNowhere(t *testing.T) {
 				h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
 				var said strings.Builder
 				everything := func() {
-					for _, err := range []error{h.try(), h.again(), h.Look(t.Context(), sweep)} {
+					for _, err := range []error{h.try(), h.again(), h.Recheck(t.Context(), sweep)} {
 						fmt.Fprintln(&said, err)
 					}
 				}

@@ -27,10 +27,10 @@ func (r *Reviewer) collisions(ctx context.Context, record *fleet.PullRecord,
 // meet remembers which others it meets from now on, once a look at all that this is news to has
 // been asked for.
 func (r *Reviewer) meet(ctx context.Context, record *fleet.PullRecord, meets []int) error {
-	var looks []fleet.Look
+	var looks []fleet.Recheck
 	for _, n := range slices.Concat(meets, record.Meets) {
 		if !slices.Contains(meets, n) || !slices.Contains(record.Meets, n) {
-			looks = append(looks, fleet.Look{Kind: fleet.LookPull, Number: n})
+			looks = append(looks, fleet.Recheck{Kind: fleet.RecheckPull, Number: n})
 		}
 	}
 	if len(looks) == 0 {

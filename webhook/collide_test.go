@@ -21,7 +21,7 @@ func (h *harbor) lookAll() {
 		}
 		next := h.records.asked[0]
 		h.records.asked = h.records.asked[1:]
-		if err := h.Look(h.Context(), next); err != nil {
+		if err := h.Recheck(h.Context(), next); err != nil {
 			h.Fatal(err)
 		}
 	}

@@ -34,7 +34,7 @@ const (
 type Inbox interface {
 	// Accept takes a delivery once: fresh is false for an ID that was taken before, and nothing is
 	// done then.
-	Accept(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (fresh bool, err error)
+	Accept(ctx context.Context, d fleet.Delivery, looks []fleet.Recheck) (fresh bool, err error)
 }
 
 // Secrets are those that a delivery may be signed with; more than one while they are being rotated.
@@ -248,7 +248,7 @@ func (v *Receiver) verify(signature, body []byte) error {
 	return nil
 }
 
-func (v *Receiver) accept(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (string,
+func (v *Receiver) accept(ctx context.Context, d fleet.Delivery, looks []fleet.Recheck) (string,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, acceptTime)
 	defer cancel()

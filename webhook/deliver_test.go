@@ -26,11 +26,11 @@ import (
 type memory struct {
 	mu    sync.Mutex
 	ids   map[string]bool
-	looks []fleet.Look
+	looks []fleet.Recheck
 	fail  error
 }
 
-func (m *memory) Accept(_ context.Context, d fleet.Delivery, looks []fleet.Look) (bool, error) {
+func (m *memory) Accept(_ context.Context, d fleet.Delivery, looks []fleet.Recheck) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fail != nil {
@@ -96,7 +96,7 @@ func TestASignedDeliveryIsTakenOnce(t *testing.T) {
 			t.Fatalf("delivery %d: %d %s", i, w.Code, w.Body)
 		}
 	}
-	if want := []fleet.Look{{Kind: fleet.LookBranch}}; fmt.Sprint(inbox.looks) != fmt.Sprint(want) {
+	if want := []fleet.Recheck{{Kind: fleet.RecheckBranch}}; fmt.Sprint(inbox.looks) != fmt.Sprint(want) {
 		t.Errorf("looks %v, want %v", inbox.looks, want)
 	}
 }

@@ -3,4 +3,4 @@ package webhook
 import "argosy.dev/argosy/fleet"
 
 // Due is due, for tests over a forge.
-func (r *Reviewer) Due() []fleet.Look { return r.due() }
+func (r *Reviewer) Due() []fleet.Recheck { return r.due() }

@@ -12,7 +12,7 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-var sweep = fleet.Look{Kind: fleet.LookSweep}
+var sweep = fleet.Recheck{Kind: fleet.RecheckAll}
 
 func TestSweepAsksForWhatChanged(t *testing.T) {
 	h := newHarbor(t)
@@ -26,7 +26,7 @@ func TestSweepAsksForWhatChanged(t *testing.T) {
 	pulls[1].Push()
 	pulls[2].Close()
 	h.open(h.bob, nil)
-	if err := h.Look(t.Context(), sweep); err != nil {
+	if err := h.Recheck(t.Context(), sweep); err != nil {
 		t.Fatal(err)
 	}
 	var got []int
@@ -49,7 +49,7 @@ func TestForgeThatRefusesSettlesNothing(t *testing.T) {
 	if err := h.try(); err == nil {
 		t.Error("a look without access is no error")
 	}
-	err := h.Look(t.Context(), sweep)
+	err := h.Recheck(t.Context(), sweep)
 	if err == nil || strings.Contains(err.Error(), secret) || len(h.records.asked) != 0 {
 		t.Errorf("a sweep without access: %v, it asks for %v", err, h.records.asked)
 	}
@@ -66,16 +66,16 @@ func TestMergeQueue(t *testing.T) {
 	h.open(h.bob, nil)
 	h.look()
 	head := strings.Repeat("c", 40)
-	group := fleet.Look{Kind: fleet.LookGroup, Head: fleet.Revision(head),
+	group := fleet.Recheck{Kind: fleet.RecheckGroup, Head: fleet.Revision(head),
 		Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
 	planned := h.planner.previews
-	if err := h.Look(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 0 ||
+	if err := h.Recheck(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 0 ||
 		h.planner.previews != planned {
 		t.Fatalf("nobody has agreed: %v, %v", err, h.repo.Statuses(head))
 	}
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
-	if err := h.Look(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 3 {
+	if err := h.Recheck(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 3 {
 		t.Errorf("%v, %v", err, h.repo.Statuses(head))
 	}
 }
@@ -84,7 +84,7 @@ func TestMergeQueue(t *testing.T) {
 func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
 	const file, other = "tenants/acme/deployments/checkout.yaml", "fleet/tenants/acme.yaml"
 	head := strings.Repeat("c", 40)
-	group := fleet.Look{Kind: fleet.LookGroup, Head: fleet.Revision(head),
+	group := fleet.Recheck{Kind: fleet.RecheckGroup, Head: fleet.Revision(head),
 		Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
 	for name, c := range map[string]struct {
 		shown  map[string]string
@@ -130,7 +130,7 @@ func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
 			if c.change != nil {
 				c.change(h)
 			}
-			if err := h.Look(t.Context(), group); err != nil {
+			if err := h.Recheck(t.Context(), group); err != nil {
 				t.Fatal(err)
 			}
 			if got := h.repo.Statuses(head)[fleet.CheckOwners]; got.State != c.want ||
@@ -235,7 +235,7 @@ func TestSweepAsksForLostDeliveries(t *testing.T) {
 			h.hook.Deliver = func(guid string) int { again = append(again, guid); return status }
 			for _, want := range [][]string{{"lost"}, {"lost", "lost"}, {"lost", "lost"}} {
 				h.now = h.server.Clock().Add(time.Second)
-				if err := h.Look(t.Context(), sweep); err != nil || !slices.Equal(again, want) {
+				if err := h.Recheck(t.Context(), sweep); err != nil || !slices.Equal(again, want) {
 					t.Fatalf("%v; it has asked for %q, not %q", err, again, want)
 				}
 				status = http.StatusAccepted
@@ -250,7 +250,7 @@ func TestSweepWithoutAListOfDeliveries(t *testing.T) {
 	h.open(h.bob, nil)
 	h.server.Break("GET /repos/acme/fleet/hooks", githubtest.Say(http.StatusForbidden,
 		"Resource not accessible"))
-	if err := h.Look(t.Context(), sweep); err != nil || len(h.records.asked) != 1 {
+	if err := h.Recheck(t.Context(), sweep); err != nil || len(h.records.asked) != 1 {
 		t.Errorf("%v; it asks for %v", err, h.records.asked)
 	}
 }
@@ -261,7 +261,7 @@ func TestSweepOfASuspendedApp(t *testing.T) {
 	h.look()
 	before := h.record()
 	h.app.Suspend()
-	for what, err := range map[string]error{"a sweep": h.Look(t.Context(), sweep),
+	for what, err := range map[string]error{"a sweep": h.Recheck(t.Context(), sweep),
 		"a look": h.try(), "a re-run": h.again()} {
 		if err == nil || !strings.Contains(err.Error(), "suspended") {
 			t.Errorf("%s: %v", what, err)

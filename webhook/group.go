@@ -20,7 +20,7 @@ var queued = regexp.MustCompile(`/pr-([1-9][0-9]{0,8})-[0-9a-f]{7,40}$`)
 // before it in the queue. Approvals were asked for before its pull requests came into the queue,
 // and each file has to be one that they show; the plan is made anew, and what is then beyond the
 // guards needs an approval of one of them.
-func (r *Reviewer) group(ctx context.Context, l fleet.Look) error {
+func (r *Reviewer) group(ctx context.Context, l fleet.Recheck) error {
 	pulls, err := r.inQueue(ctx, l.Ref)
 	if err != nil {
 		return err

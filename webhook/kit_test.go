@@ -140,7 +140,7 @@ func (h *harbor) open(by *githubtest.Account, from *githubtest.Repository) {
 }
 
 func (h *harbor) try() error {
-	err := h.Look(h.Context(), fleet.Look{Kind: fleet.LookPull, Number: h.pullRequest.Number})
+	err := h.Recheck(h.Context(), fleet.Recheck{Kind: fleet.RecheckPull, Number: h.pullRequest.Number})
 	if err != nil && strings.Contains(err.Error(), secret) {
 		h.Error("the error has the token")
 	}
@@ -166,7 +166,7 @@ func (h *harbor) state(check string) string {
 
 // again is what a re-run, or a status under our name that another has set, asks for.
 func (h *harbor) again() error {
-	return h.Look(h.Context(), fleet.Look{Kind: fleet.LookHead,
+	return h.Recheck(h.Context(), fleet.Recheck{Kind: fleet.RecheckHead,
 		Head: fleet.Revision(h.pullRequest.Head)})
 }
 
@@ -264,7 +264,7 @@ type records struct {
 	pulls          map[int]fleet.PullRecord
 	reviewed       map[fleet.Revision]fleet.ReviewedPlan
 	outcomes       map[fleet.ObjectKey]fleet.Outcome
-	asked          []fleet.Look
+	asked          []fleet.Recheck
 	agents         []fleet.AgentView
 	pushes         []fleet.Push
 	saves, failing int
@@ -285,7 +285,7 @@ func (r *records) save() error {
 	return nil
 }
 
-func (r *records) Ask(_ context.Context, looks []fleet.Look) error {
+func (r *records) Ask(_ context.Context, looks []fleet.Recheck) error {
 	if r.askFails {
 		return errDown
 	}

@@ -26,7 +26,7 @@ var errTwice = errors.New("the pull request is being looked at already")
 
 // later makes an error that says "not now" one that says when. Nothing of it has failed, however
 // long it takes.
-func (r *Reviewer) later(l fleet.Look, err error) error {
+func (r *Reviewer) later(l fleet.Recheck, err error) error {
 	now, key := r.Now(), l.Key()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +41,7 @@ func (r *Reviewer) later(l fleet.Look, err error) error {
 		}
 		since, r.waiting[key] = now, now
 	}
-	if l.Kind == fleet.LookGroup && errors.Is(err, ErrMoved) && now.Sub(since) > abandoned {
+	if l.Kind == fleet.RecheckGroup && errors.Is(err, ErrMoved) && now.Sub(since) > abandoned {
 		delete(r.waiting, key)
 		r.Log.Info("a commit of the merge queue is not judged: the queue has let go of it", "ref",
 			l.Ref, "head", l.Head)

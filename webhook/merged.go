@@ -171,14 +171,14 @@ func (r *Reviewer) resume(ctx context.Context) {
 }
 
 // due is the looks at results that it is time for.
-func (r *Reviewer) due() []fleet.Look {
+func (r *Reviewer) due() []fleet.Recheck {
 	now := r.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var looks []fleet.Look
+	var looks []fleet.Recheck
 	for _, number := range slices.Sorted(maps.Keys(r.following)) {
 		if !now.Before(r.following[number]) {
-			looks = append(looks, fleet.Look{Kind: fleet.LookPull, Number: number})
+			looks = append(looks, fleet.Recheck{Kind: fleet.RecheckPull, Number: number})
 			r.following[number] = now.Add(followSlowly) // until the look says otherwise
 		}
 	}

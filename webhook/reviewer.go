@@ -64,7 +64,7 @@ type Planner interface {
 
 // Records is what the store keeps of pull requests, and what it knows of what they touch.
 type Records interface {
-	Ask(ctx context.Context, looks []fleet.Look) error
+	Ask(ctx context.Context, looks []fleet.Recheck) error
 	PullRecord(ctx context.Context, number int) (fleet.PullRecord, bool, error)
 	SavePull(ctx context.Context, r fleet.PullRecord) error
 	UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error)
@@ -134,8 +134,8 @@ func NewReviewer(c Config) *Reviewer {
 
 // Look does what was asked for. An error is tried again; a *fleet.ForgeBusy says when, and is no
 // failure: it may come as often as it takes.
-func (r *Reviewer) Look(ctx context.Context, l fleet.Look) error {
-	return r.later(l, r.look(ctx, l))
+func (r *Reviewer) Recheck(ctx context.Context, l fleet.Recheck) error {
+	return r.later(l, r.recheck(ctx, l))
 }
 
 // pushesApart is how long one look at the branch keeps the next one waiting, so that a burst of
@@ -152,19 +152,19 @@ func wait(ctx context.Context, pause time.Duration) {
 	}
 }
 
-func (r *Reviewer) look(ctx context.Context, l fleet.Look) error {
+func (r *Reviewer) recheck(ctx context.Context, l fleet.Recheck) error {
 	switch l.Kind {
-	case fleet.LookBranch:
+	case fleet.RecheckBranch:
 		r.Planner.Wake()
 		wait(ctx, pushesApart)
 		return nil
-	case fleet.LookPull:
+	case fleet.RecheckPull:
 		return r.pull(ctx, l.Number, false)
-	case fleet.LookHead:
+	case fleet.RecheckHead:
 		return r.head(ctx, l.Head)
-	case fleet.LookGroup:
+	case fleet.RecheckGroup:
 		return r.group(ctx, l)
-	case fleet.LookSweep:
+	case fleet.RecheckAll:
 		return r.sweep(ctx)
 	}
 	r.Log.Warn("something unknown was to be looked at; a newer version asked for it", "look",
@@ -260,19 +260,19 @@ func (r *Reviewer) miss(missed bool) (was bool) {
 }
 
 // touched is the looks at the records that a change for these tenants may make others of.
-func touched(records []fleet.PullRecord, tenants []fleet.TenantName) []fleet.Look {
+func touched(records []fleet.PullRecord, tenants []fleet.TenantName) []fleet.Recheck {
 	changed := map[fleet.TenantName]bool{}
 	for _, t := range tenants {
 		changed[t] = true
 	}
-	var looks []fleet.Look
+	var looks []fleet.Recheck
 	for _, record := range records {
 		meets := record.State == fleet.PullMerged || changed[""]
 		for _, t := range record.Tenants {
 			meets = meets || changed[t] || t == ""
 		}
 		if meets {
-			looks = append(looks, fleet.Look{Kind: fleet.LookPull, Number: record.Number})
+			looks = append(looks, fleet.Recheck{Kind: fleet.RecheckPull, Number: record.Number})
 		}
 	}
 	return looks

@@ -188,13 +188,13 @@ func TestForgedStatusIsSetRightOnce(t *testing.T) {
 	h.look()
 	want := h.state(fleet.CheckOwners)
 	h.repo.SetStatus(h.bob, h.pullRequest.Head, fleet.CheckOwners, "success")
-	again := fleet.Look{Kind: fleet.LookHead, Head: fleet.Revision(h.pullRequest.Head)}
-	if err := h.Look(t.Context(), again); err != nil || want == "success" ||
+	again := fleet.Recheck{Kind: fleet.RecheckHead, Head: fleet.Revision(h.pullRequest.Head)}
+	if err := h.Recheck(t.Context(), again); err != nil || want == "success" ||
 		h.state(fleet.CheckOwners) != want {
 		t.Fatalf("%v; it stands at %q, not %q", err, h.state(fleet.CheckOwners), want)
 	}
 	before := h.writes()
-	if err := h.Look(t.Context(), again); err != nil || h.writes() != before {
+	if err := h.Recheck(t.Context(), again); err != nil || h.writes() != before {
 		t.Errorf("%v; the delivery of our own status made us write %d times", err,
 			h.writes()-before)
 	}

@@ -27,7 +27,7 @@ func known(number int, state fleet.PullState, tenants ...fleet.TenantName) fleet
 		Settled: state == fleet.PullClosed}
 }
 
-func numbers(looks []fleet.Look) (out []int) {
+func numbers(looks []fleet.Recheck) (out []int) {
 	for _, l := range looks {
 		out = append(out, l.Number)
 	}
@@ -154,7 +154,7 @@ func TestSweepAsksForWhatARevisionCouldNot(t *testing.T) {
 	swept := func() []int {
 		t.Helper()
 		h.records.asked = nil
-		if err := h.Look(t.Context(), sweep); err != nil {
+		if err := h.Recheck(t.Context(), sweep); err != nil {
 			t.Fatal(err)
 		}
 		return numbers(h.records.asked)
@@ -193,7 +193,7 @@ func (s *shared) numbers() []int {
 	return numbers(s.asked)
 }
 
-func (s *shared) Ask(ctx context.Context, looks []fleet.Look) error {
+func (s *shared) Ask(ctx context.Context, looks []fleet.Recheck) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.away {

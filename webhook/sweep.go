@@ -30,7 +30,7 @@ func (r *Reviewer) Run(ctx context.Context) {
 	}
 }
 
-func (r *Reviewer) ask(ctx context.Context, looks []fleet.Look) {
+func (r *Reviewer) ask(ctx context.Context, looks []fleet.Recheck) {
 	if len(looks) == 0 {
 		return
 	}
@@ -65,14 +65,14 @@ func (r *Reviewer) sweep(ctx context.Context) error {
 
 // stale is the looks at what the forge has changed since it was looked at; with missed, at
 // everything that is open.
-func stale(open []fleet.Pull, records []fleet.PullRecord, missed bool) []fleet.Look {
+func stale(open []fleet.Pull, records []fleet.PullRecord, missed bool) []fleet.Recheck {
 	known, listed := map[int]fleet.PullRecord{}, map[int]bool{}
 	for _, record := range records {
 		known[record.Number] = record
 	}
-	var looks []fleet.Look
+	var looks []fleet.Recheck
 	look := func(number int) {
-		looks = append(looks, fleet.Look{Kind: fleet.LookPull, Number: number})
+		looks = append(looks, fleet.Recheck{Kind: fleet.RecheckPull, Number: number})
 	}
 	for _, p := range open {
 		listed[p.Number] = true

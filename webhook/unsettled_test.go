@@ -185,18 +185,18 @@ func TestQueueLetsGoOfACommit(t *testing.T) {
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	head := strings.Repeat("c", 40)
-	group := fleet.Look{Kind: fleet.LookGroup, Head: fleet.Revision(head),
+	group := fleet.Recheck{Kind: fleet.RecheckGroup, Head: fleet.Revision(head),
 		Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
 	h.planner.err = webhook.ErrMoved
-	h.putOff(h.Look(t.Context(), group))
+	h.putOff(h.Recheck(t.Context(), group))
 	h.now = h.now.Add(9 * time.Minute)
-	h.putOff(h.Look(t.Context(), group))
+	h.putOff(h.Recheck(t.Context(), group))
 	h.now = h.now.Add(2 * time.Minute)
-	if err := h.Look(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 0 {
+	if err := h.Recheck(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 0 {
 		t.Errorf("%v, %v", err, h.repo.Statuses(head))
 	}
 	h.planner.err = webhook.ErrUnsettled
-	h.putOff(h.Look(t.Context(), group))
+	h.putOff(h.Recheck(t.Context(), group))
 	if got := h.repo.Statuses(head)[fleet.CheckPlan].State; got != "pending" {
 		t.Errorf("a commit of the queue stands at %q while the branch is applied", got)
 	}

@@ -30,7 +30,7 @@ const (
 // only the answer to an earlier try of this very call was lost. What is wanted already is not asked
 // for again: a thousand deliveries about one thing leave one job. It costs the same however much
 // the database holds.
-func (s *Store) Accept(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (fresh bool,
+func (s *Store) Accept(ctx context.Context, d fleet.Delivery, looks []fleet.Recheck) (fresh bool,
 	err error) {
 	if !deliveryID.MatchString(d.ID) || !deliveryEvent.MatchString(d.Event) {
 		return false,
@@ -44,7 +44,7 @@ func (s *Store) Accept(ctx context.Context, d fleet.Delivery, looks []fleet.Look
 
 // Ask asks for looks that no delivery asked for: of a timer, or of a replica that begins to work.
 // See Accept.
-func (s *Store) Ask(ctx context.Context, looks []fleet.Look) error {
+func (s *Store) Ask(ctx context.Context, looks []fleet.Recheck) error {
 	for part := range slices.Chunk(looks, maxLooks) {
 		if _, err := s.ask(ctx, fleet.Delivery{}, part); err != nil {
 			return fmt.Errorf("ask for %d looks: %w", len(looks), err)
@@ -53,7 +53,7 @@ func (s *Store) Ask(ctx context.Context, looks []fleet.Look) error {
 	return nil
 }
 
-func (s *Store) ask(ctx context.Context, d fleet.Delivery, looks []fleet.Look) (fresh bool,
+func (s *Store) ask(ctx context.Context, d fleet.Delivery, looks []fleet.Recheck) (fresh bool,
 	err error) {
 	args, err := lookColumns(looks)
 	if err != nil {
@@ -116,11 +116,11 @@ func (s *Store) Pushes(ctx context.Context, ends []fleet.Revision) ([]fleet.Push
 }
 
 // lookColumns are key, priority and body of each look, the last of each key.
-func lookColumns(looks []fleet.Look) ([]any, error) {
+func lookColumns(looks []fleet.Recheck) ([]any, error) {
 	if len(looks) > maxLooks {
 		return nil, fmt.Errorf("%d looks at once; at most %d are taken", len(looks), maxLooks)
 	}
-	byKey := map[string]fleet.Look{}
+	byKey := map[string]fleet.Recheck{}
 	for _, l := range looks {
 		key := l.Key()
 		if key == "" || len(key) > maxLookKey || key != text(key) {
@@ -129,24 +129,24 @@ func lookColumns(looks []fleet.Look) ([]any, error) {
 		}
 		byKey[key] = l
 	}
-	unique := make([]fleet.Look, 0, len(byKey))
+	unique := make([]fleet.Recheck, 0, len(byKey))
 	for _, l := range byKey {
 		unique = append(unique, l)
 	}
-	slices.SortFunc(unique, func(a, b fleet.Look) int { return cmp.Compare(a.Key(), b.Key()) })
+	slices.SortFunc(unique, func(a, b fleet.Recheck) int { return cmp.Compare(a.Key(), b.Key()) })
 	bodies, err := encoded(unique)
-	return []any{column(unique, fleet.Look.Key), column(unique, lookPriority), bodies}, err
+	return []any{column(unique, fleet.Recheck.Key), column(unique, lookPriority), bodies}, err
 }
 
 // lookPriority orders jobs, 1 first: what is merged is applied before pull requests are looked at,
 // and sweeps take what room is left.
-func lookPriority(l fleet.Look) int16 {
+func lookPriority(l fleet.Recheck) int16 {
 	switch l.Kind {
-	case fleet.LookBranch:
+	case fleet.RecheckBranch:
 		return 1
-	case fleet.LookGroup: // the merge queue waits for it
+	case fleet.RecheckGroup: // the merge queue waits for it
 		return 2
-	case fleet.LookSweep:
+	case fleet.RecheckAll:
 		return 4
 	}
 	return 3
@@ -164,13 +164,13 @@ const sqlBegin = `
 	SELECT body FROM looks WHERE key = $1`
 
 // beginLook says that the look is no longer wanted, but done; false when nothing is known of it.
-func (s *Store) beginLook(ctx context.Context, key string, job int64) (fleet.Look, bool, error) {
+func (s *Store) beginLook(ctx context.Context, key string, job int64) (fleet.Recheck, bool, error) {
 	var raw []byte
 	err := s.again(ctx, func() error { return s.work.QueryRow(ctx, sqlBegin, key, job).Scan(&raw) })
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.Look{}, false, nil
+		return fleet.Recheck{}, false, nil
 	}
-	var l fleet.Look
+	var l fleet.Recheck
 	if err == nil {
 		err = json.Unmarshal(raw, &l)
 	}

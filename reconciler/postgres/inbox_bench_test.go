@@ -66,18 +66,18 @@ func BenchmarkAccept(b *testing.B) {
 				check(b, err)
 			})
 		}
-		accept := func(look func(i int) fleet.Look) func() speed {
+		accept := func(look func(i int) fleet.Recheck) func() speed {
 			return func() speed {
 				return send(func(i int) {
-					must(s.Accept(ctx, delivery(i), []fleet.Look{look(i)}))(b)
+					must(s.Accept(ctx, delivery(i), []fleet.Recheck{look(i)}))(b)
 				})
 			}
 		}
 		b.Run(fmt.Sprintf("rows=%d/wanted", rows), func(b *testing.B) {
-			alternate(b, "INSERT", accept(func(int) fleet.Look { return branch }), floor)
+			alternate(b, "INSERT", accept(func(int) fleet.Recheck { return branch }), floor)
 		})
 		b.Run(fmt.Sprintf("rows=%d/new", rows), func(b *testing.B) {
-			alternate(b, "INSERT", accept(func(i int) fleet.Look { return pullLook(pulls + i) }),
+			alternate(b, "INSERT", accept(func(i int) fleet.Recheck { return pullLook(pulls + i) }),
 				floor)
 		})
 	}
@@ -93,7 +93,7 @@ func BenchmarkLook(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Work(ctx, func(context.Context, fleet.Look) error {
+		done <- s.Work(ctx, func(context.Context, fleet.Recheck) error {
 			got <- time.Now()
 			return nil
 		})
@@ -103,7 +103,7 @@ func BenchmarkLook(b *testing.B) {
 	for b.Loop() {
 		n++
 		began := time.Now()
-		must(other.Accept(ctx, delivery(n), []fleet.Look{branch}))(b)
+		must(other.Accept(ctx, delivery(n), []fleet.Recheck{branch}))(b)
 		total += (<-got).Sub(began)
 	}
 	b.ReportMetric(float64(total.Milliseconds())/float64(n), "ms/look")

@@ -63,7 +63,7 @@ func (lookArgs) Kind() string { return lookKind }
 // When ctx ends, looks are given ten seconds to end, then their context is cancelled, and they are
 // done again by whoever works next. A look whose replica died is done again after three minutes.
 // Work returns an error only when it cannot work at all.
-func (s *Store) Work(ctx context.Context, do func(context.Context, fleet.Look) error) error {
+func (s *Store) Work(ctx context.Context, do func(context.Context, fleet.Recheck) error) error {
 	pool, err := (pool{size: riverConns, patience: workPatience, acquire: 2 * workPatience}).open(
 		context.WithoutCancel(ctx), s.base, s.tracer, &atomic.Int64{})
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *Store) wake(ctx context.Context) {
 type looker struct {
 	river.WorkerDefaults[lookArgs]
 	store *Store
-	do    func(context.Context, fleet.Look) error
+	do    func(context.Context, fleet.Recheck) error
 
 	mu   sync.Mutex
 	busy map[string]bool // keys of the looks that are being done
@@ -183,7 +183,7 @@ func (w *looker) leave(key string) {
 	delete(w.busy, key)
 }
 
-func (w *looker) look(ctx context.Context, l fleet.Look) (err error) {
+func (w *looker) look(ctx context.Context, l fleet.Recheck) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())

@@ -33,7 +33,7 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 	replicas.Wait()
 	s := open(t, url)
 	must(s.Load(t.Context()))(t)
-	must(s.Accept(t.Context(), delivery(1), []fleet.Look{branch}))(t)
+	must(s.Accept(t.Context(), delivery(1), []fleet.Recheck{branch}))(t)
 	expect(t, url, `SELECT count(*) - count(DISTINCT version) FROM river_migration`, 0)
 }
 
@@ -66,7 +66,7 @@ func TestCase64PullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 	must(postgres.Migrate(t.Context(), url))(t)
 	check(t, before.Observe(t.Context(), worker, []fleet.Observation{
 		{Key: rows[0].Key, Resources: 3}}))
-	must(open(t, url).Accept(t.Context(), delivery(1), []fleet.Look{branch}))(t)
+	must(open(t, url).Accept(t.Context(), delivery(1), []fleet.Recheck{branch}))(t)
 	expect(t, url, countJobs, 1)
 }
 
@@ -88,7 +88,7 @@ func TestCase64MigrationWithoutRiversTablesIsNotEnough(t *testing.T) {
 		t.Fatalf("without all of them: %v", err)
 	}
 	must(postgres.Migrate(t.Context(), url))(t)
-	must(open(t, url).Accept(t.Context(), delivery(1), []fleet.Look{branch}))(t)
+	must(open(t, url).Accept(t.Context(), delivery(1), []fleet.Recheck{branch}))(t)
 }
 
 // Case 64: this version on the schema of the next one.
@@ -120,7 +120,7 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 		t.Errorf("version %d, %v", version, err)
 	}
 	read(open(t, url))
-	must(s.Accept(t.Context(), delivery(1), []fleet.Look{branch}))(t)
+	must(s.Accept(t.Context(), delivery(1), []fleet.Recheck{branch}))(t)
 	check(t, s.SavePull(t.Context(), pull(1, fleet.PullOpen, "acme")))
 	work(t, s, nothing).seen("branch", 1)
 }

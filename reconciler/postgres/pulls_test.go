@@ -231,11 +231,11 @@ func TestCase60ConnectionLostWhilePullsAreSavedHasOneEffect(t *testing.T) {
 			for what, f := range map[string]func(){
 				"Accept": func() {
 					deliveries++
-					_, err := s.Accept(ctx, delivery(deliveries), []fleet.Look{
+					_, err := s.Accept(ctx, delivery(deliveries), []fleet.Recheck{
 						pullLook(deliveries)})
 					check(t, err)
 				},
-				"Ask": func() { check(t, s.Ask(ctx, []fleet.Look{branch})) },
+				"Ask": func() { check(t, s.Ask(ctx, []fleet.Recheck{branch})) },
 				"SavePull": func() {
 					saves++
 					check(t,
@@ -479,7 +479,7 @@ func TestCase66ResetKeepsPulls(t *testing.T) {
 	s, url := populated(t)
 	ctx := t.Context()
 	savePulls(t, s)
-	must(s.Accept(ctx, delivery(1), []fleet.Look{branch}))(t)
+	must(s.Accept(ctx, delivery(1), []fleet.Recheck{branch}))(t)
 	sizes := func() (all []int) {
 		for _, table := range []string{"deliveries", "looks", "pulls", "reviewed_plans",
 			"pull_touches", "river_job"} {
@@ -496,7 +496,7 @@ func TestCase66ResetKeepsPulls(t *testing.T) {
 	if after := sizes(); !slices.Equal(after, before) {
 		t.Errorf("rows %v, before %v", after, before)
 	}
-	if fresh := must(s.Accept(ctx, delivery(1), []fleet.Look{branch}))(t); fresh {
+	if fresh := must(s.Accept(ctx, delivery(1), []fleet.Recheck{branch}))(t); fresh {
 		t.Error("a delivery of before is taken once more")
 	}
 	if _, known, err := s.Reviewed(ctx, 1, revision(1)); !known || err != nil {

@@ -170,7 +170,7 @@ func (v *Server) lead(ctx context.Context) {
 	defer all.Wait()
 	all.Go(func() { v.pulls.reviewer.Run(ctx) })
 	for ctx.Err() == nil {
-		err := v.store.Work(ctx, v.pulls.reviewer.Look)
+		err := v.store.Work(ctx, v.pulls.reviewer.Recheck)
 		if err != nil && ctx.Err() == nil {
 			v.log.Warn("pull requests are not looked at; it is tried again", "error", err)
 			select {
