@@ -26,7 +26,7 @@ func (s *Server) registerDecisions() {
 		"Let exactly the account or team of that number count as the owner (platform)", "decisions",
 		platform), s.releaseOwner)
 	huma.Register(s.api, operation(http.MethodPost, "/applications/orphan", "orphan",
-		"Remove an Application whose deletion is blocked, without its cluster; a tenant may its own", "decisions", writers), s.orphan)
+		"Remove an Application whose deletion is blocked, without its cluster; a tenant may its own", "decisions", writers), s.abandon)
 	huma.Register(s.api, operation(http.MethodPost, "/stop", "stop",
 		"Forbid every write to engines; a tenant may stop itself", "decisions", writers), s.stop)
 	huma.Register(s.api, operation(http.MethodPost, "/resume", "resume",
@@ -97,7 +97,7 @@ func (s *Server) releaseOwner(ctx context.Context,
 }
 
 // orphan is shown the Application first: what is not in the caller's scope is not found.
-func (s *Server) orphan(ctx context.Context,
+func (s *Server) abandon(ctx context.Context,
 	in *asked[wire.OrphanRequest]) (*body[fleet.ApplicationView], error) {
 	caller, b := callerOf(ctx), in.Body
 	id := fleet.ApplicationID{Tenant: b.Tenant, Deployment: b.Deployment,
@@ -108,7 +108,7 @@ func (s *Server) orphan(ctx context.Context,
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
-	err = s.decider.Orphan(ctx, fleet.Orphaning{Application: id, UID: b.UID, By: caller.Subject(),
+	err = s.decider.Abandon(ctx, fleet.Orphaning{Application: id, UID: b.UID, By: caller.Subject(),
 		Note: b.Note})
 	switch {
 	case errors.Is(err, fleet.ErrNotFound):

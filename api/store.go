@@ -98,10 +98,10 @@ type Decider interface {
 	// ReleaseOwner lets whoever has the name of an owner now count; fleet.ErrNotFound when the
 	// account or team of that number does not have it.
 	ReleaseOwner(ctx context.Context, release fleet.OwnerRelease) (fleet.OwnerView, error)
-	// Orphan decides that an Application whose deletion is blocked is removed without its cluster.
+	// Abandon decides that an Application whose deletion is blocked is removed without its cluster.
 	// fleet.ErrNotFound when none of that UID is being deleted, fleet.ErrNotBlocked before
 	// fleet.DeletionBlockedAfter.
-	Orphan(ctx context.Context, decision fleet.Orphaning) error
+	Abandon(ctx context.Context, decision fleet.Orphaning) error
 	// RemoveStray decides that exactly one stray is removed; fleet.ErrNotFound when none of that
 	// UID is listed, or it is decided already.
 	RemoveStray(ctx context.Context, removal fleet.StrayRemoval) (fleet.StrayView, error)

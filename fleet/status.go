@@ -112,7 +112,7 @@ const (
 	OperationApprove      OperationKind = "Approve"
 	OperationStop         OperationKind = "Stop"
 	OperationRemoveStray  OperationKind = "RemoveStray"
-	OperationOrphan       OperationKind = "Orphan"
+	OperationAbandon      OperationKind = "Orphan"
 	OperationReleaseOwner OperationKind = "ReleaseOwner"
 	OperationResume       OperationKind = "Resume"
 	OperationRebuild      OperationKind = "Rebuild"

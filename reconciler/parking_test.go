@@ -163,7 +163,7 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 	})
 	o := fleet.Orphaning{Application: id, UID: h.application(id.String()).UID, By: "token:test",
 		Note: "the cluster is scrapped"}
-	if err := h.store.Orphan(t.Context(), o); !errors.Is(err, fleet.ErrNotBlocked) {
+	if err := h.store.Abandon(t.Context(), o); !errors.Is(err, fleet.ErrNotBlocked) {
 		t.Errorf("before the time is over: %v", err)
 	}
 	h.exec(`UPDATE argosy.reach SET since = now() - interval '2 hours'`)
@@ -172,13 +172,13 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 	}
 	other := o
 	other.UID = "another"
-	if err := h.store.Orphan(t.Context(), other); !errors.Is(err, fleet.ErrNotFound) {
+	if err := h.store.Abandon(t.Context(), other); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("of another UID: %v", err)
 	}
 	if !at.server.Exists(key) {
 		t.Fatal("it is gone without a decision")
 	}
-	if err := h.store.Orphan(t.Context(), o); err != nil {
+	if err := h.store.Abandon(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("it is gone, and its row with it", func() error {

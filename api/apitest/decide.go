@@ -43,8 +43,8 @@ func (s *Store) ReleaseOwner(_ context.Context, r fleet.OwnerRelease) (fleet.Own
 	return fleet.OwnerView{}, fleet.ErrNotFound
 }
 
-// Orphan decides about a deletion that is blocked.
-func (s *Store) Orphan(_ context.Context, o fleet.Orphaning) error {
+// Abandon decides about a deletion that is blocked.
+func (s *Store) Abandon(_ context.Context, o fleet.Orphaning) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.m.Applications {

@@ -118,8 +118,8 @@ func (c *Client) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (out fle
 	return out, err
 }
 
-// Orphan decides that an Application whose deletion is blocked is removed without its cluster.
-func (c *Client) Orphan(ctx context.Context, r wire.OrphanRequest) (out fleet.ApplicationView,
+// Abandon decides that an Application whose deletion is blocked is removed without its cluster.
+func (c *Client) Abandon(ctx context.Context, r wire.OrphanRequest) (out fleet.ApplicationView,
 	err error) {
 	err = c.do(ctx, http.MethodPost, path("applications", "orphan"), nil, r, &out)
 	return out, err

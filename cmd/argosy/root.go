@@ -69,7 +69,7 @@ func (a *app) root() *cobra.Command {
 		groupAsk: {a.getCommand(), a.describeCommand(), a.explainCommand(), a.loginCommand(),
 			a.tokenCommand(), a.agentCommand()},
 		groupDecide: {a.approveCommand(), a.releaseOwnerCommand(), a.removeStrayCommand(),
-			a.orphanCommand(), a.stopCommand(), a.resumeCommand(), a.syncCommand()},
+			a.abandonCommand(), a.stopCommand(), a.resumeCommand(), a.syncCommand()},
 		groupRun: a.running(),
 	} {
 		for _, c := range commands {

@@ -43,7 +43,7 @@ func blocked(v fleet.ApplicationView) table.Cell {
 			v.Tenant, v.Tenant, v.Deployment, v.Environment, v.UID)}
 }
 
-func (a *app) orphanCommand() *cobra.Command {
+func (a *app) abandonCommand() *cobra.Command {
 	var uid, note string
 	cmd := &cobra.Command{
 		Use:   "orphan TENANT/DEPLOYMENT@ENVIRONMENT",
@@ -69,7 +69,7 @@ func (a *app) orphanCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := c.Orphan(cmd.Context(), wire.OrphanRequest{
+		if _, err := c.Abandon(cmd.Context(), wire.OrphanRequest{
 			Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment, UID: uid,
 			Note: note,
 		}); err != nil {

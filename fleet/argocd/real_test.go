@@ -354,7 +354,7 @@ func (w *world) sync(row fleet.Row, id, revision, phase string) {
 	})
 }
 
-// orphansInSpiteOfHooks: with Orphan nothing of the workload is touched and no delete hook runs,
+// orphansInSpiteOfHooks: with Abandon nothing of the workload is touched and no delete hook runs,
 // though Argo CD has set its finalizers.
 func (w *world) orphansInSpiteOfHooks() {
 	w.Helper()

@@ -129,11 +129,11 @@ func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*fleet
 	return all, err
 }
 
-// Orphan decides that an Application whose deletion waits for a cluster that cannot be read is
+// Abandon decides that an Application whose deletion waits for a cluster that cannot be read is
 // removed without it: its workload is left as it is. fleet.ErrNotFound when the UID is not that of
 // an Application that is being deleted, fleet.ErrNotBlocked while its cluster has not been
 // unreachable for fleet.DeletionBlockedAfter. Deciding it again changes nothing.
-func (s *Store) Orphan(ctx context.Context, o fleet.Orphaning) error {
+func (s *Store) Abandon(ctx context.Context, o fleet.Orphaning) error {
 	subject := "Application " + o.Application.String()
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		// The mirror's lock comes first, as in Record: a declaration that wants it back comes
@@ -174,7 +174,7 @@ func (s *Store) Orphan(ctx context.Context, o fleet.Orphaning) error {
 			return err
 		}
 		return tell(ctx, tx, deed{
-			kind: fleet.OperationOrphan, subject: subject + ", UID " + o.UID,
+			kind: fleet.OperationAbandon, subject: subject + ", UID " + o.UID,
 			tenant: o.Application.Tenant, engine: fleet.EngineName(engine),
 			by: o.By, note: o.Note, event: fleet.Event{Kind: "application",
 				Tenant: o.Application.Tenant, Name: name,
