@@ -47,10 +47,10 @@ func agentState(now time.Time, a fleet.AgentView) agentStanding {
 	case a.Connected:
 		s.Word, s.Tone, s.Detail = "connected", "good", ""
 	}
-	if a.Strays > 0 && a.ID != "" {
+	if a.Orphans > 0 && a.ID != "" {
 		s.Message = fmt.Sprintf(
 			"%s %d objects on the cluster that no row names; they are left alone", s.Message,
-			a.Strays)
+			a.Orphans)
 	}
 	return s
 }

@@ -21,7 +21,7 @@ func (s *Server) registerDecisions() {
 		platform), s.approve)
 	huma.Register(s.api, operation(http.MethodPost, "/strays/remove", "removeStray",
 		"Remove one stray, exactly the object of that UID (platform)", "decisions", platform),
-		s.removeStray)
+		s.removeOrphan)
 	huma.Register(s.api, operation(http.MethodPost, "/owners/release", "releaseOwner",
 		"Let exactly the account or team of that number count as the owner (platform)", "decisions",
 		platform), s.releaseOwner)
@@ -62,12 +62,12 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*
 	return &body[wire.Approved]{wire.Approved{Approval: approval, Holds: holds}}, nil
 }
 
-func (s *Server) removeStray(ctx context.Context,
-	in *asked[fleet.StrayRemoval]) (*body[fleet.StrayView], error) {
+func (s *Server) removeOrphan(ctx context.Context,
+	in *asked[fleet.OrphanRemoval]) (*body[fleet.OrphanView], error) {
 	removal := in.Body
 	removal.By = callerOf(ctx).Subject()
 	subject := subjectf("stray %s %s on engine %s", removal.Kind, removal.Name, removal.Engine)
-	view, err := s.decider.RemoveStray(ctx, removal)
+	view, err := s.decider.RemoveOrphan(ctx, removal)
 	if errors.Is(err, fleet.ErrNotFound) {
 		return nil, problem(http.StatusNotFound, subject,
 			"no stray of this UID is listed, or its removal is decided already",
@@ -76,7 +76,7 @@ func (s *Server) removeStray(ctx context.Context,
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
-	return &body[fleet.StrayView]{view}, nil
+	return &body[fleet.OrphanView]{view}, nil
 }
 
 func (s *Server) releaseOwner(ctx context.Context,

@@ -73,7 +73,7 @@ type (
 	}
 	enginesIn struct{ Paging }
 	ownersIn  struct{ Paging }
-	straysIn  struct {
+	orphansIn struct {
 		Paging
 		ByTenant
 		ByEngine
@@ -108,7 +108,7 @@ func (in *tenantsIn) query() (fleet.Filter, fleet.Page)   { return fleet.Filter{
 func (in *enginesIn) query() (fleet.Filter, fleet.Page)   { return fleet.Filter{}, in.page() }
 func (in *ownersIn) query() (fleet.Filter, fleet.Page)    { return fleet.Filter{}, in.page() }
 func (in *revisionsIn) query() (fleet.Filter, fleet.Page) { return fleet.Filter{}, in.page() }
-func (in *straysIn) query() (fleet.Filter, fleet.Page) {
+func (in *orphansIn) query() (fleet.Filter, fleet.Page) {
 	return fleet.Filter{Tenant: in.Tenant, Engine: in.Engine}, in.page()
 }
 func (in *environmentsIn) query() (fleet.Filter, fleet.Page) {
@@ -175,8 +175,8 @@ func (s *Server) registerLists() {
 	list[ownersIn](s, "owners",
 		"Names of owners on the Git host, and the accounts and teams that they are pinned to "+
 			"(platform)", s.reader.Owners, s.platformOnly)
-	list[straysIn](s, "strays", "Live objects of ours that no declaration asks for (platform)",
-		s.reader.Strays, s.platformOnly)
+	list[orphansIn](s, "strays", "Live objects of ours that no declaration asks for (platform)",
+		s.reader.Orphans, s.platformOnly)
 	list[operationsIn](s, "operations", "What was done, by whom and how it ended; the newest first",
 		s.reader.Operations)
 	list[revisionsIn](s, "revisions",

@@ -47,7 +47,7 @@ func (s *Server) registerPage() {
 	s.mux.HandleFunc("GET /applications", s.signedIn(s.applicationsPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}", s.signedIn(s.tenantPage))
 	s.mux.HandleFunc("GET /engines/{engine}", s.signedIn(s.enginePage))
-	s.mux.HandleFunc("GET /strays", s.signedIn(s.straysPage))
+	s.mux.HandleFunc("GET /strays", s.signedIn(s.orphansPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/environments/{environment}",
 		s.signedIn(s.environmentPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/applications/{deployment}/{environment}",

@@ -27,7 +27,7 @@ type (
 		Revisions  []fleet.RevisionView
 		Operations []fleet.Operation
 		Total      fleet.Counts
-		Strays     []fleet.StrayView
+		Orphans    []fleet.OrphanView
 	}
 	applicationsView struct {
 		frame
@@ -50,12 +50,12 @@ type (
 		Environments []fleet.EnvironmentView
 		Failing      []fleet.ApplicationView
 		Operations   []fleet.Operation
-		Strays       []fleet.StrayView
+		Orphans      []fleet.OrphanView
 	}
-	straysView struct {
+	orphansView struct {
 		frame
-		Strays []fleet.StrayView
-		Next   string
+		Orphans []fleet.OrphanView
+		Next    string
 	}
 	environmentView struct {
 		frame
@@ -140,7 +140,7 @@ func (s *Server) readOverview(ctx context.Context, scope fleet.Scope) (overview,
 	if scope.Tenant == "" {
 		v.Engines = many(g, s.reader.Engines, fleet.Filter{}, manyItems)
 		v.Revisions = many(g, s.reader.Revisions, fleet.Filter{}, fewItems)
-		v.Strays = many(g, s.reader.Strays, fleet.Filter{}, fewItems)
+		v.Orphans = many(g, s.reader.Orphans, fleet.Filter{}, fewItems)
 	}
 	for _, t := range v.Tenants {
 		v.Total.Applications += t.Counts.Applications
@@ -244,17 +244,17 @@ func (s *Server) enginePage(w http.ResponseWriter, r *http.Request, token fleet.
 	v.Environments = many(g, s.reader.Environments, of, manyItems)
 	v.Operations = many(g, s.reader.Operations, of, fewItems)
 	v.Failing = s.failing(g, of)
-	v.Strays = many(g, s.reader.Strays, of, manyItems)
+	v.Orphans = many(g, s.reader.Orphans, of, manyItems)
 	s.show(w, r, token, "engine", "engine "+string(name), v, g.err)
 }
 
-// straysPage lists what runs without a declaration. It is the platform's to judge.
-func (s *Server) straysPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+// orphansPage lists what runs without a declaration. It is the platform's to judge.
+func (s *Server) orphansPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
 	q := r.URL.Query()
-	v := straysView{frame: s.frame("Strays", token)}
+	v := orphansView{frame: s.frame("Strays", token)}
 	err := fleet.ErrNotFound
 	if token.Tenant == "" {
-		v.Strays, v.Next, err = s.reader.Strays(r.Context(), token.Scope(), fleet.Filter{
+		v.Orphans, v.Next, err = s.reader.Orphans(r.Context(), token.Scope(), fleet.Filter{
 			Engine: engineNamed(q)},
 			fleet.Page{Limit: manyItems, After: cursor(q.Get("after"))})
 	}

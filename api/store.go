@@ -44,9 +44,9 @@ type Inventory interface {
 	// platform in scope only.
 	Owners(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
 		[]fleet.OwnerView, string, error)
-	// Strays match Filter.{Engine, Tenant}. The API asks for them with the platform in scope only.
-	Strays(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.StrayView, string, error)
+	// Orphans match Filter.{Engine, Tenant}. The API asks for them with the platform in scope only.
+	Orphans(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+		[]fleet.OrphanView, string, error)
 }
 
 // History is what happened, and what waits for a person.
@@ -102,9 +102,9 @@ type Decider interface {
 	// fleet.ErrNotFound when none of that UID is being deleted, fleet.ErrNotBlocked before
 	// fleet.DeletionBlockedAfter.
 	Abandon(ctx context.Context, decision fleet.Orphaning) error
-	// RemoveStray decides that exactly one stray is removed; fleet.ErrNotFound when none of that
+	// RemoveOrphan decides that exactly one stray is removed; fleet.ErrNotFound when none of that
 	// UID is listed, or it is decided already.
-	RemoveStray(ctx context.Context, removal fleet.StrayRemoval) (fleet.StrayView, error)
+	RemoveOrphan(ctx context.Context, removal fleet.OrphanRemoval) (fleet.OrphanView, error)
 }
 
 // Tokens are the bearer tokens of the API.

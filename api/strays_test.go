@@ -9,19 +9,19 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-func TestThePageShowsStraysToThePlatformAlone(t *testing.T) {
+func TestThePageShowsOrphansToThePlatformAlone(t *testing.T) {
 	with := content()
 	none := newSite(t, with)
 	if a := none.page("/", platformToken); strings.Contains(a.body, `href="/strays"`) {
 		t.Error("a fleet without strays is told of some")
 	}
-	with.Strays = []fleet.StrayView{
+	with.Orphans = []fleet.OrphanView{
 		{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "acme-old-prod", Tenant: "acme",
 			UID: "uid-one", FoundAt: time.Now()},
 		{Engine: "acme.edge", Kind: fleet.ObjectProject, Name: "acme", Tenant: "acme",
 			UID: "uid-two", FoundAt: time.Now()},
 	}
-	with.Engines[0].Strays = 1
+	with.Engines[0].Orphans = 1
 	s := newSite(t, with)
 	s.want(s.page("/", platformToken), http.StatusOK, `href="/strays"`)
 	s.want(s.page("/strays", platformToken), http.StatusOK, "eu-1/Application/acme-old-prod",

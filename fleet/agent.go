@@ -193,12 +193,12 @@ type AgentReport struct {
 	Version          string // of the agent
 	PendingDeletions int    // asked for by rows and not done
 	HeldDeletions    int    // of those: wait for the cluster's own admin, above the agent's own cap
-	Strays           int    // objects of ours on the cluster that no row names; they are left alone
+	Orphans          int    // objects of ours on the cluster that no row names; they are left alone
 	// Applications of the cluster's own people (AgentAutonomous), those beyond MaxOwn too
 	Own int
 
 	// Environments that the strays are of, by the strays' own labels, in their order and at most
-	// MaxStrayEnvironments; nil: an agent that is too old to tell. What they are good for is to be
+	// MaxOrphanEnvironments; nil: an agent that is too old to tell. What they are good for is to be
 	// placed where they stand, after a rebuild.
 	Environments []EnvironmentID
 
@@ -207,9 +207,9 @@ type AgentReport struct {
 	Reach []Reach
 }
 
-// MaxStrayEnvironments is how many an agent tells of. Once these are placed their objects are no
+// MaxOrphanEnvironments is how many an agent tells of. Once these are placed their objects are no
 // strays any more, and others are told.
-const MaxStrayEnvironments = 1000
+const MaxOrphanEnvironments = 1000
 
 // MaxOwn is how many own Applications of one environment are kept. AgentReport.Own counts the
 // others too.
@@ -259,7 +259,7 @@ type AgentView struct {
 	// rows that ask for a deletion, not yet done
 	PendingDeletions int `json:"deletions"`
 	HeldDeletions    int `json:"heldDeletions"`
-	Strays           int `json:"strays"`
+	Orphans          int `json:"strays"`
 	// Applications of the cluster's own people; at most MaxOwn of them are shown
 	Own int `json:"own,omitempty"`
 }

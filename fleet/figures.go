@@ -18,7 +18,7 @@ type Figures struct {
 	Engines   []EngineFigures
 	Agents    AgentFigures
 	// live objects without a row; of agents' engines as they last said
-	Strays      map[EngineName]int
+	Orphans     map[EngineName]int
 	Holds       map[HoldReason]Backlog
 	Problems    map[Severity]int
 	Quarantines int

@@ -111,7 +111,7 @@ const (
 	OperationSync         OperationKind = "Sync"      // a SyncRun on one Application
 	OperationApprove      OperationKind = "Approve"
 	OperationStop         OperationKind = "Stop"
-	OperationRemoveStray  OperationKind = "RemoveStray"
+	OperationRemoveOrphan OperationKind = "RemoveStray"
 	OperationAbandon      OperationKind = "Orphan"
 	OperationReleaseOwner OperationKind = "ReleaseOwner"
 	OperationResume       OperationKind = "Resume"

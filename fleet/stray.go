@@ -2,9 +2,9 @@ package fleet
 
 import "time"
 
-// Stray is a live object of ours that no row names: one that a late request made, that came back
+// Orphan is a live object of ours that no row names: one that a late request made, that came back
 // with a backup, or whose row is lost. It runs on, and nothing of it follows the config repo.
-type Stray struct {
+type Orphan struct {
 	Key         ObjectKey
 	Tenant      TenantName
 	Environment EnvironmentName
@@ -15,13 +15,13 @@ type Stray struct {
 	Pure        bool     // nobody else has written to it
 }
 
-// MaxListedStrays is how many strays an agent lists. Those that are left are listed once some are
+// MaxListedOrphans is how many strays an agent lists. Those that are left are listed once some are
 // gone.
-const MaxListedStrays = 200
+const MaxListedOrphans = 200
 
-// StrayView is a listed stray. It is removed only when somebody has decided so of exactly this UID;
+// OrphanView is a listed stray. It is removed only when somebody has decided so of exactly this UID;
 // declaring it again adopts it.
-type StrayView struct {
+type OrphanView struct {
 	Engine      EngineName      `json:"engine"`
 	Kind        ObjectKind      `json:"kind"`
 	Name        string          `json:"name"`
@@ -37,8 +37,8 @@ type StrayView struct {
 	RemovedAt   *time.Time      `json:"removedAt,omitempty"` // when the removal was decided
 }
 
-// StrayRemoval is a decision about one stray.
-type StrayRemoval struct {
+// OrphanRemoval is a decision about one stray.
+type OrphanRemoval struct {
 	Engine   EngineName     `json:"engine"`
 	Kind     ObjectKind     `json:"kind" enum:"Application,AppProject,Cluster,Repository"`
 	Name     string         `json:"name"`

@@ -105,7 +105,7 @@ type EngineView struct {
 	ArgoCD     string     `json:"argocd,omitempty"` // version, when known
 	Stopped    bool       `json:"stopped"`
 	InstanceID string     `json:"installationID"`
-	Strays     int        `json:"strays"` // objects of ours that no row names
+	Orphans    int        `json:"strays"` // objects of ours that no row names
 	// when its state was last seen to go back in time, as after a restore from a backup
 	WentBackAt *time.Time `json:"wentBackAt,omitempty"`
 	WentBack   string     `json:"wentBack,omitempty"` // how that showed

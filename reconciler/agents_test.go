@@ -121,14 +121,14 @@ type heardOf struct {
 	mu      sync.Mutex
 	agents  map[fleet.EngineName]fleet.AgentView
 	engines map[fleet.EngineName]fleet.EngineView
-	strays  []fleet.EnvironmentID // nil: it is not told
+	orphans []fleet.EnvironmentID // nil: it is not told
 }
 
-func (f *heardOf) StrayEnvironments(_ context.Context, _ fleet.EngineName) ([]fleet.EnvironmentID,
+func (f *heardOf) OrphanEnvironments(_ context.Context, _ fleet.EngineName) ([]fleet.EnvironmentID,
 	bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.strays, f.strays != nil, nil
+	return f.orphans, f.orphans != nil, nil
 }
 
 func (f *heardOf) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter,
@@ -151,12 +151,12 @@ func (f *heardOf) Engines(_ context.Context, _ fleet.Scope, by fleet.Filter,
 	return nil, "", nil
 }
 
-func (f *heardOf) tell(strays int, since time.Duration) {
+func (f *heardOf) tell(orphans int, since time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := time.Now().Add(-since)
 	f.agents = map[fleet.EngineName]fleet.AgentView{
-		"far": {Engine: "far", ID: "a", Connected: true, Strays: strays}}
+		"far": {Engine: "far", ID: "a", Connected: true, Orphans: orphans}}
 	f.engines = map[fleet.EngineName]fleet.EngineView{
 		"far": {Name: "far", Reachable: true, Since: &at}}
 }
@@ -212,7 +212,7 @@ func TestWhatStandsBehindAnAgentIsPlacedThere(t *testing.T) {
 	}
 	h := newHouse(t, together(small(), plant(), cordoned))
 	staging := fleet.EnvironmentID{Tenant: "acme", Name: "staging"}
-	told := &heardOf{strays: []fleet.EnvironmentID{staging, {Tenant: "acme", Name: "long-gone"}}}
+	told := &heardOf{orphans: []fleet.EnvironmentID{staging, {Tenant: "acme", Name: "long-gone"}}}
 	told.tell(2, time.Hour)
 	h.start("a", options{agents: told})
 	h.eventually("each environment is placed", func() error {

@@ -230,7 +230,7 @@ func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 
 // A stray on a cluster behind an agent is listed with those of engines, and removed by the same
 // decision about its UID.
-func TestAnAgentsStrayIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
+func TestAnAgentsOrphanIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
 	h := newHouse(t, together(small(), plant(), deployment("acme", "scada", "v1", "Delete",
 		"edge")))
 	h.start("a", options{})
@@ -249,19 +249,19 @@ func TestAnAgentsStrayIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
 	h.engines[r.name] = r.site
 	h.late(scada, 1)
 	delete(h.engines, r.name)
-	s := h.stray()
+	s := h.orphan()
 	if s.Engine != r.name || s.Name != scada.Key.Name || s.Tenant != "acme" ||
 		s.Deployment != "scada" || s.UID == "" {
 		t.Errorf("listed as %+v", s)
 	}
-	removal := fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
+	removal := fleet.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
 		Deletion: fleet.DeletionOrphan, By: "token:test"}
-	if _, err := h.store.RemoveStray(t.Context(), removal); !errors.Is(err, fleet.ErrNotFound) ||
+	if _, err := h.store.RemoveOrphan(t.Context(), removal); !errors.Is(err, fleet.ErrNotFound) ||
 		!r.server.Exists(scada.Key) {
 		t.Errorf("a decision about another UID: %v", err)
 	}
 	removal.UID = s.UID
-	if _, err := h.store.RemoveStray(t.Context(), removal); err != nil {
+	if _, err := h.store.RemoveOrphan(t.Context(), removal); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("the agent removes it", func() error {
@@ -270,6 +270,6 @@ func TestAnAgentsStrayIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
 		}
 		return nil
 	})
-	h.eventually("it is listed no more", h.strays(0))
+	h.eventually("it is listed no more", h.orphans(0))
 	h.eventually("the agent's cluster stands without it", r.stands)
 }

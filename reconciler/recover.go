@@ -28,9 +28,9 @@ type AgentFinder interface {
 		[]fleet.AgentView, string, error)
 	Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) (
 		[]fleet.EngineView, string, error)
-	// StrayEnvironments are those that the strays on an engine are of; told is false when its agent
+	// OrphanEnvironments are those that the strays on an engine are of; told is false when its agent
 	// does not tell.
-	StrayEnvironments(ctx context.Context, engine fleet.EngineName) (of []fleet.EnvironmentID,
+	OrphanEnvironments(ctx context.Context, engine fleet.EngineName) (of []fleet.EnvironmentID,
 		told bool, err error)
 }
 
@@ -215,15 +215,15 @@ func (l *Loop) heard(ctx context.Context, name fleet.EngineName, now time.Time) 
 	}) {
 		return false, err
 	}
-	if agents[i].Strays == 0 {
+	if agents[i].Orphans == 0 {
 		return true, nil
 	}
-	of, told, err := l.AgentFinder.StrayEnvironments(ctx, name)
+	of, told, err := l.AgentFinder.OrphanEnvironments(ctx, name)
 	if err != nil || !told {
 		return false, err
 	}
 	l.found.stands[name] = of
-	return len(of) < fleet.MaxStrayEnvironments, nil
+	return len(of) < fleet.MaxOrphanEnvironments, nil
 }
 
 // declared are the engines of the head and of the AppliedState.

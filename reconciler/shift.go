@@ -36,7 +36,7 @@ type shift struct {
 	confirmed atomic.Bool // the rows follow from the config repo: see Confirmer
 
 	mu      sync.Mutex
-	strays  map[fleet.ObjectKey]bool // as they are listed
+	orphans map[fleet.ObjectKey]bool // as they are listed
 	settled map[fleet.ObjectKey]bool // objects that others wait for and that the engine surely has
 	looks   map[fleet.ObjectKey]bool // objects whose rows are to be looked at again
 	ended   map[string]syncEnd       // by request id: what the engine said of syncs

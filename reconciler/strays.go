@@ -50,13 +50,13 @@ func (s *shift) check(ctx context.Context, keys []fleet.ObjectKey) error {
 			return err
 		}
 	}
-	var found []fleet.Stray
+	var found []fleet.Orphan
 	var gone []fleet.ObjectKey
 	for _, key := range keys {
 		live, there := s.target.Live(key)
 		switch {
 		case !named[key] && there && live.Ours:
-			found = append(found, fleet.Stray{
+			found = append(found, fleet.Orphan{
 				Key: key, Tenant: live.Tenant, Environment: live.Environment,
 				Deployment: live.Deployment,
 				UID:        live.UID, Revision: live.Revision, Epoch: live.Epoch,
@@ -69,7 +69,7 @@ func (s *shift) check(ctx context.Context, keys []fleet.ObjectKey) error {
 	if len(found)+len(gone) == 0 {
 		return nil
 	}
-	if err := s.Rows.ReportStrays(ctx, s.lease.lease(), found, gone); err != nil {
+	if err := s.Rows.ReportOrphans(ctx, s.lease.lease(), found, gone); err != nil {
 		return fmt.Errorf("report strays of engine %s: %w", s.Engine, err)
 	}
 	for _, f := range found {
@@ -81,10 +81,10 @@ func (s *shift) check(ctx context.Context, keys []fleet.ObjectKey) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range found {
-		s.strays[f.Key] = true
+		s.orphans[f.Key] = true
 	}
 	for _, key := range gone {
-		delete(s.strays, key)
+		delete(s.orphans, key)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (s *shift) check(ctx context.Context, keys []fleet.ObjectKey) error {
 func (s *shift) listed(key fleet.ObjectKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.strays[key]
+	return s.orphans[key]
 }
 
 // inventory is every object of ours that the engine shows.
@@ -108,14 +108,14 @@ func (s *shift) inventory() map[fleet.ObjectKey]bool {
 // lookAgain rechecks the objects that a verifying pass has met no row of, and those that are listed
 // as strays: a row may have come, and an object gone, while nobody watched.
 func (s *shift) lookAgain(ctx context.Context, rowless map[fleet.ObjectKey]bool) error {
-	listed, err := s.Rows.StrayKeys(ctx, s.Engine)
+	listed, err := s.Rows.OrphanKeys(ctx, s.Engine)
 	if err != nil {
 		return fmt.Errorf("verify engine %s: %w", s.Engine, err)
 	}
 	s.mu.Lock()
-	s.strays = map[fleet.ObjectKey]bool{}
+	s.orphans = map[fleet.ObjectKey]bool{}
 	for _, key := range listed {
-		s.strays[key] = true
+		s.orphans[key] = true
 	}
 	s.mu.Unlock()
 	s.recheck(append(listed, slices.Collect(maps.Keys(rowless))...))

@@ -102,9 +102,9 @@ func (h *house) appliedRow(deployment string) fleet.Row {
 	return fleet.Row{}
 }
 
-func (h *house) strays(want int) func() error {
+func (h *house) orphans(want int) func() error {
 	return func() error {
-		all, _, err := h.store.Strays(context.Background(), fleet.Scope{}, fleet.Filter{},
+		all, _, err := h.store.Orphans(context.Background(), fleet.Scope{}, fleet.Filter{},
 			fleet.Page{Limit: 100})
 		if err == nil && len(all) != want {
 			err = fmt.Errorf("%d strays are listed, not %d: %+v", len(all), want, all)
@@ -113,10 +113,10 @@ func (h *house) strays(want int) func() error {
 	}
 }
 
-func (h *house) stray() fleet.StrayView {
+func (h *house) orphan() fleet.OrphanView {
 	h.t.Helper()
-	h.eventually("one stray is listed", h.strays(1))
-	all, _, err := h.store.Strays(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+	h.eventually("one stray is listed", h.orphans(1))
+	all, _, err := h.store.Orphans(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
 		Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
@@ -152,11 +152,11 @@ func TestACreateThatArrivesAfterTheDeletionIsUndone(t *testing.T) {
 	h.eventually("shop has left", h.absent(shop))
 	h.late(shop, 1)
 	h.eventually("the late create is undone", h.absent(shop))
-	h.eventually("nothing is left of it", h.strays(0))
+	h.eventually("nothing is left of it", h.orphans(0))
 	h.eventually("the fleet stands without it", h.settled)
 }
 
-func TestAStrayIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
+func TestAOrphanIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
@@ -166,25 +166,25 @@ func TestAStrayIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 	h.exec(`DELETE FROM argosy.tombstones`) // it was long ago
 	before := len(h.deletions())
 	h.late(shop, 1)
-	s := h.stray()
+	s := h.orphan()
 	if s.Engine != shop.Key.Engine || s.Name != shop.Key.Name || s.Tenant != "globex" ||
 		s.Deployment != "shop" || s.UID == "" {
 		t.Errorf("listed as %+v", s)
 	}
-	removal := fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
+	removal := fleet.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
 		Deletion: fleet.DeletionOrphan, By: "token:test"}
-	if _, err := h.store.RemoveStray(t.Context(), removal); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := h.store.RemoveOrphan(t.Context(), removal); !errors.Is(err, fleet.ErrNotFound) {
 		t.Errorf("a decision about another UID: %v", err)
 	}
 	if !h.engines[s.Engine].server.Exists(shop.Key) || len(h.deletions()) != before {
 		t.Fatal("a stray was removed without a decision")
 	}
 	removal.UID = s.UID
-	if _, err := h.store.RemoveStray(t.Context(), removal); err != nil {
+	if _, err := h.store.RemoveOrphan(t.Context(), removal); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("it is removed", h.absent(shop))
-	h.eventually("and off the list", h.strays(0))
+	h.eventually("and off the list", h.orphans(0))
 }
 
 func TestALateUpdateOfARowThatWasRevertedIsUndone(t *testing.T) {
@@ -209,7 +209,7 @@ func TestRowsThatWereTakenOutByHandAreFoundByVerification(t *testing.T) {
 	shop := h.appliedRow("shop")
 	h.exec(`DELETE FROM argosy.desired WHERE name = $1`, shop.Key.Name)
 	h.start("b", options{}) // begins with a verifying pass
-	if s := h.stray(); s.Name != shop.Key.Name {
+	if s := h.orphan(); s.Name != shop.Key.Name {
 		t.Errorf("listed as %+v", s)
 	}
 	if !h.engines[shop.Key.Engine].server.Exists(shop.Key) || len(h.deletions()) > 0 {
@@ -217,12 +217,12 @@ func TestRowsThatWereTakenOutByHandAreFoundByVerification(t *testing.T) {
 	}
 	h.commit("declared again", deployment("globex", "shop", "v2", "Orphan", "prod"))
 	h.eventually("it is adopted", h.settled)
-	h.eventually("and off the list", h.strays(0))
+	h.eventually("and off the list", h.orphans(0))
 }
 
 // The deletion is held for an approval when the database is lost: Git has no word of the
 // Application.
-func TestARebuildListsWhatWasHeldAsStraysAndDeletesNothing(t *testing.T) {
+func TestARebuildListsWhatWasHeldAsOrphansAndDeletesNothing(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
@@ -240,7 +240,7 @@ func TestARebuildListsWhatWasHeldAsStraysAndDeletesNothing(t *testing.T) {
 	h.newDatabase()
 	b := h.start("b", options{})
 	h.eventually("the mirror is made anew", func() error { return h.recorded(head) })
-	h.eventually("both are listed", h.strays(2))
+	h.eventually("both are listed", h.orphans(2))
 	h.passes(b, 10)
 	if gone := h.deletions(); len(gone) > 0 {
 		t.Errorf("the rebuild deleted %v", gone)
@@ -262,11 +262,11 @@ func TestAnEngineThatWentBackIsBroughtToItsRowsAgain(t *testing.T) {
 	h.eventually("it has gone", h.absent(old))
 	begun := time.Now()
 	restore()
-	s := h.stray()
+	s := h.orphan()
 	if s.Name != old.Key.Name {
 		t.Errorf("listed as %+v, not what was deleted", s)
 	}
-	if _, err := h.store.RemoveStray(t.Context(), fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind,
+	if _, err := h.store.RemoveOrphan(t.Context(), fleet.OrphanRemoval{Engine: s.Engine, Kind: s.Kind,
 		Name: s.Name, UID: s.UID,
 		Deletion: fleet.DeletionOrphan, By: "token:test"}); err != nil {
 		t.Fatal(err)

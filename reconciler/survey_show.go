@@ -47,7 +47,7 @@ var (
 		"Environments whose clusters the engine cannot read, by reason.", "engine", "reason")
 	descParked = desc("argosy_engine_parked_applications",
 		"Applications that the engine leaves alone until their cluster answers.", "engine")
-	descStrays = desc("argosy_strays",
+	descOrphans = desc("argosy_strays",
 		"Live objects of an engine that bear our labels and that no declaration asks for. Of "+
 			"clusters behind agents, those that have any.", "engine")
 	descOldest = desc("argosy_engine_oldest_waiting_timestamp_seconds",
@@ -86,7 +86,7 @@ var (
 
 var surveyDescs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descApplied,
 	descFailing, descBehind, descOpen, descOpenAge, descUnderWay,
-	descReachable, descAttended, descRows, descUnread, descParked, descStrays, descOldest,
+	descReachable, descAttended, descRows, descUnread, descParked, descOrphans, descOldest,
 	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
 	descLooks, descLookAge, descJobs, descStops, descStopAge}
 
@@ -201,8 +201,8 @@ func (s shower) engines(f fleet.Figures) {
 		}
 		s.count(descParked, e.Parked, name)
 	}
-	for name, n := range f.Strays {
-		s.count(descStrays, n, string(name))
+	for name, n := range f.Orphans {
+		s.count(descOrphans, n, string(name))
 	}
 }
 

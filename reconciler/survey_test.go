@@ -69,7 +69,7 @@ func TestSurveyShowsTheFleetWhereItLeads(t *testing.T) {
 					fleet.ApplyFailed: 2},
 					Unreachable: map[fleet.UnreachableReason]int{fleet.UnreachableTimeout: 2},
 					Parked:      16}},
-			Strays: map[fleet.EngineName]int{"eu-1": 3, "acme.edge": 1},
+			Orphans: map[fleet.EngineName]int{"eu-1": 3, "acme.edge": 1},
 			Agents: fleet.AgentFigures{Connected: 9, Never: 1, Waiting: []fleet.Backlog{
 				{Count: 1, Oldest: time.Now()},
 				{Count: 1, Oldest: time.Now().Add(-30 * time.Minute)},

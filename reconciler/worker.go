@@ -30,10 +30,10 @@ type Rows interface {
 	// Lookup is the rows of these objects of the engine, as they stand now; objects without one are
 	// left out.
 	Lookup(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]fleet.Row, error)
-	// StrayKeys are the listed strays of the engine.
-	StrayKeys(ctx context.Context, name fleet.EngineName) ([]fleet.ObjectKey, error)
-	// ReportStrays records objects without a row, and those of the list that are gone or have one.
-	ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray,
+	// OrphanKeys are the listed strays of the engine.
+	OrphanKeys(ctx context.Context, name fleet.EngineName) ([]fleet.ObjectKey, error)
+	// ReportOrphans records objects without a row, and those of the list that are gone or have one.
+	ReportOrphans(ctx context.Context, lease fleet.Lease, found []fleet.Orphan,
 		gone []fleet.ObjectKey) error
 	// CredentialRows are the engine's rows that need the secret of that tenant and name.
 	CredentialRows(ctx context.Context, name fleet.EngineName, tenant fleet.TenantName,
@@ -230,7 +230,7 @@ func (w *Worker) serve(ctx context.Context, held *heldLease) error {
 	now := &shift{Worker: w, lease: held, target: target, parked: newParking(w.Reach),
 		queue: newQueue(w.Flight / 2), healthy: true, woken: make(chan struct{}, 1),
 		back:    make(chan string, 1),
-		settled: map[fleet.ObjectKey]bool{}, strays: map[fleet.ObjectKey]bool{},
+		settled: map[fleet.ObjectKey]bool{}, orphans: map[fleet.ObjectKey]bool{},
 		looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
 	now.proofs = newBell(proofPause, func(ctx context.Context) error {
 		return w.Rows.Notify(ctx, held.lease().Name)

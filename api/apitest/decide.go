@@ -13,12 +13,12 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// RemoveStray decides that a stray is removed.
-func (s *Store) RemoveStray(_ context.Context, r fleet.StrayRemoval) (fleet.StrayView, error) {
+// RemoveOrphan decides that a stray is removed.
+func (s *Store) RemoveOrphan(_ context.Context, r fleet.OrphanRemoval) (fleet.OrphanView, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.m.Strays {
-		v := &s.m.Strays[i]
+	for i := range s.m.Orphans {
+		v := &s.m.Orphans[i]
 		if v.Engine == r.Engine && v.Kind == r.Kind && v.Name == r.Name && v.UID == r.UID &&
 			v.RemovedAt == nil {
 			at := time.Now().UTC()
@@ -26,7 +26,7 @@ func (s *Store) RemoveStray(_ context.Context, r fleet.StrayRemoval) (fleet.Stra
 			return *v, nil
 		}
 	}
-	return fleet.StrayView{}, fleet.ErrNotFound
+	return fleet.OrphanView{}, fleet.ErrNotFound
 }
 
 // ReleaseOwner lets whoever has a name count.

@@ -25,7 +25,7 @@ type Mirror struct {
 	Deployments  []fleet.DeploymentView
 	Applications []fleet.ApplicationView
 	Engines      []fleet.EngineView
-	Strays       []fleet.StrayView
+	Orphans      []fleet.OrphanView
 	Owners       []fleet.OwnerView
 	Operations   []fleet.Operation
 	Revisions    []fleet.RevisionView
@@ -209,14 +209,14 @@ func (s *Store) Owners(_ context.Context, _ fleet.Scope, _ fleet.Filter,
 		}, func(fleet.OwnerView) bool { return true }, p)
 }
 
-// Strays lists strays.
-func (s *Store) Strays(_ context.Context, _ fleet.Scope, f fleet.Filter,
-	p fleet.Page) ([]fleet.StrayView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.StrayView { return m.Strays },
-		func(v fleet.StrayView) string {
+// Orphans lists strays.
+func (s *Store) Orphans(_ context.Context, _ fleet.Scope, f fleet.Filter,
+	p fleet.Page) ([]fleet.OrphanView, string, error) {
+	return listing(s, func(m *Mirror) []fleet.OrphanView { return m.Orphans },
+		func(v fleet.OrphanView) string {
 			return string(v.Engine) + "/" + string(v.Kind) + "/" + v.Name
 		},
-		func(v fleet.StrayView) bool { return is(f.Engine, v.Engine) && is(f.Tenant, v.Tenant) }, p)
+		func(v fleet.OrphanView) bool { return is(f.Engine, v.Engine) && is(f.Tenant, v.Tenant) }, p)
 }
 
 // Operations lists operations.

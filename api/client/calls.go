@@ -94,9 +94,9 @@ func (c *Client) Engines(ctx context.Context, f fleet.Filter, limit int) ([]flee
 	return all[fleet.EngineView](ctx, c, "engines", f, limit)
 }
 
-// Strays lists live objects that no declaration asks for.
-func (c *Client) Strays(ctx context.Context, f fleet.Filter, limit int) ([]fleet.StrayView, error) {
-	return all[fleet.StrayView](ctx, c, "strays", f, limit)
+// Orphans lists live objects that no declaration asks for.
+func (c *Client) Orphans(ctx context.Context, f fleet.Filter, limit int) ([]fleet.OrphanView, error) {
+	return all[fleet.OrphanView](ctx, c, "strays", f, limit)
 }
 
 // Owners lists the names of owners and whom they are pinned to.
@@ -111,8 +111,8 @@ func (c *Client) ReleaseOwner(ctx context.Context, r fleet.OwnerRelease) (out fl
 	return out, err
 }
 
-// RemoveStray decides that exactly one stray is removed.
-func (c *Client) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (out fleet.StrayView,
+// RemoveOrphan decides that exactly one stray is removed.
+func (c *Client) RemoveOrphan(ctx context.Context, r fleet.OrphanRemoval) (out fleet.OrphanView,
 	err error) {
 	err = c.do(ctx, http.MethodPost, path("strays", "remove"), nil, r, &out)
 	return out, err

@@ -70,7 +70,7 @@ func agentFacts(v fleet.AgentView, now time.Time) []table.Fact {
 		table.Fact{Name: "Argo CD", Value: table.Text(v.ArgoCD)},
 		table.Fact{Name: "Behind", Value: table.Cell{Text: behind(v)}},
 		table.Fact{Name: "Deletions", Value: agentDeletions(v)},
-		table.Fact{Name: "Strays", Value: waits(v.Strays)},
+		table.Fact{Name: "Strays", Value: waits(v.Orphans)},
 		table.Fact{Name: "Identity", Value: table.Text(v.ID)},
 		table.Fact{Name: "Joined", Value: ago(v.JoinedAt, now)},
 		table.Fact{Name: "Expires", Value: expires(v.ExpiresAt, now)},

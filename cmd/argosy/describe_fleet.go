@@ -91,7 +91,7 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 			{Name: "Healthy", Value: healthOf(v.Counts)},
 			{Name: "Behind", Value: table.Number(v.Pending)},
 			{Name: "Held by", Value: table.Text(holder)},
-			{Name: "Strays", Value: waits(v.Strays)},
+			{Name: "Strays", Value: waits(v.Orphans)},
 			{Name: "Unreachable", Value: unreadOf(v)},
 			{Name: "Went back", Value: agePtr(v.WentBackAt, now)},
 			{Name: "Went back by", Value: table.Text(v.WentBack)},

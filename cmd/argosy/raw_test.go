@@ -88,7 +88,7 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 		t.Fatal(err)
 	}
 	m.Stops = append(m.Stops, fleet.Stop{Scope: "fleet", Reason: "x", By: "y"})
-	m.Strays = append(m.Strays, fleet.StrayView{})
+	m.Orphans = append(m.Orphans, fleet.OrphanView{})
 	m.Agents = append(m.Agents, fleet.AgentView{})
 	m.Pulls = append(m.Pulls, apitest.Pull{
 		PullView: fleet.PullView{Number: 7, State: fleet.PullOpen}})

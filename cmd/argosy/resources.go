@@ -42,7 +42,7 @@ var resources = []resource{
 		list:  lister((*client.Client).Agents, agentName, agentColumns)},
 	{plural: "strays", aliases: []string{"stray"}, filters: []string{"tenant", "engine"},
 		about: "every live object is declared",
-		list:  lister((*client.Client).Strays, strayName, strayColumns)},
+		list:  lister((*client.Client).Orphans, orphanName, orphanColumns)},
 	{plural: "owners", aliases: []string{"owner"},
 		about: "no owner was looked up on the Git host yet",
 		list: lister((*client.Client).Owners, func(v fleet.OwnerView) string { return v.Name },

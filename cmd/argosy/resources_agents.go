@@ -60,7 +60,7 @@ var agentColumns = []column[fleet.AgentView]{
 		return expires(a.ExpiresAt, now)
 	}},
 	{head: "STRAYS", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
-		return waits(a.Strays)
+		return waits(a.Orphans)
 	}},
 	{head: "OWN", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
 		return table.Number(a.Own)

@@ -68,7 +68,7 @@ func (a *app) root() *cobra.Command {
 		groupWrite: a.writing(),
 		groupAsk: {a.getCommand(), a.describeCommand(), a.explainCommand(), a.loginCommand(),
 			a.tokenCommand(), a.agentCommand()},
-		groupDecide: {a.approveCommand(), a.releaseOwnerCommand(), a.removeStrayCommand(),
+		groupDecide: {a.approveCommand(), a.releaseOwnerCommand(), a.removeOrphanCommand(),
 			a.abandonCommand(), a.stopCommand(), a.resumeCommand(), a.syncCommand()},
 		groupRun: a.running(),
 	} {

@@ -11,43 +11,43 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// strayName is how people name a stray, here and to remove-stray.
-func strayName(v fleet.StrayView) string {
+// orphanName is how people name a stray, here and to remove-stray.
+func orphanName(v fleet.OrphanView) string {
 	return string(v.Engine) + "/" + string(v.Kind) + "/" + v.Name
 }
 
-var strayColumns = []column[fleet.StrayView]{
-	{head: "STRAY", of: func(v fleet.StrayView, _ time.Time) table.Cell {
-		return table.Text(strayName(v))
+var orphanColumns = []column[fleet.OrphanView]{
+	{head: "STRAY", of: func(v fleet.OrphanView, _ time.Time) table.Cell {
+		return table.Text(orphanName(v))
 	}},
-	{head: "TENANT", of: func(v fleet.StrayView, _ time.Time) table.Cell {
+	{head: "TENANT", of: func(v fleet.OrphanView, _ time.Time) table.Cell {
 		return table.Text(v.Tenant)
 	}},
-	{head: "UID", of: func(v fleet.StrayView, _ time.Time) table.Cell { return table.Text(v.UID) }},
-	{head: "FOUND", of: func(v fleet.StrayView, now time.Time) table.Cell {
+	{head: "UID", of: func(v fleet.OrphanView, _ time.Time) table.Cell { return table.Text(v.UID) }},
+	{head: "FOUND", of: func(v fleet.OrphanView, now time.Time) table.Cell {
 		return age(v.FoundAt, now)
 	}},
-	{head: "REMOVAL", of: func(v fleet.StrayView, _ time.Time) table.Cell {
+	{head: "REMOVAL", of: func(v fleet.OrphanView, _ time.Time) table.Cell {
 		if v.RemovedAt == nil {
 			return table.Cell{}
 		}
 		return table.Text(string(v.Deletion) + " by " + v.RemovedBy)
 	}},
-	{head: "ENVIRONMENT", wide: true, of: func(v fleet.StrayView, _ time.Time) table.Cell {
+	{head: "ENVIRONMENT", wide: true, of: func(v fleet.OrphanView, _ time.Time) table.Cell {
 		return table.Text(v.Environment)
 	}},
-	{head: "DEPLOYMENT", wide: true, of: func(v fleet.StrayView, _ time.Time) table.Cell {
+	{head: "DEPLOYMENT", wide: true, of: func(v fleet.OrphanView, _ time.Time) table.Cell {
 		return table.Text(v.Deployment)
 	}},
-	{head: "REVISION", wide: true, of: func(v fleet.StrayView, _ time.Time) table.Cell {
+	{head: "REVISION", wide: true, of: func(v fleet.OrphanView, _ time.Time) table.Cell {
 		return table.Text(v.Revision.Short())
 	}},
-	{head: "EPOCH", wide: true, of: func(v fleet.StrayView, _ time.Time) table.Cell {
+	{head: "EPOCH", wide: true, of: func(v fleet.OrphanView, _ time.Time) table.Cell {
 		return table.Text(fmt.Sprint(v.Epoch))
 	}},
 }
 
-func (a *app) removeStrayCommand() *cobra.Command {
+func (a *app) removeOrphanCommand() *cobra.Command {
 	var uid, deletion, note string
 	cmd := &cobra.Command{
 		Use:   "remove-stray ENGINE/KIND/NAME",
@@ -75,14 +75,14 @@ func (a *app) removeStrayCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		done, err := c.RemoveStray(cmd.Context(), fleet.StrayRemoval{
+		done, err := c.RemoveOrphan(cmd.Context(), fleet.OrphanRemoval{
 			Engine: fleet.EngineName(parts[0]), Kind: fleet.ObjectKind(parts[1]), Name: parts[2],
 			UID: uid, Deletion: fleet.DeletionPolicy(deletion), Note: note,
 		})
 		if err != nil {
 			return err
 		}
-		return a.say("stray %s is being removed", strayName(done))
+		return a.say("stray %s is being removed", orphanName(done))
 	}
 	return cmd
 }

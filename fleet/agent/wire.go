@@ -279,7 +279,7 @@ type Standing struct {
 	Version          string `json:"version,omitempty"`
 	PendingDeletions int    `json:"pendingDeletions,omitempty"`
 	HeldDeletions    int    `json:"heldDeletions,omitempty"`
-	Strays           int    `json:"strays,omitempty"`
+	Orphans          int    `json:"strays,omitempty"`
 	Own              int    `json:"own,omitempty"` // the cluster's own Applications, all of them
 	// Environments that the strays are of, as fleet.AgentReport. It is there when it is empty too:
 	// an agent of an earlier version has none.
@@ -287,13 +287,13 @@ type Standing struct {
 	// Unreachable are the environments whose clusters the engine cannot read, all of them up to
 	// fleet.MaxReach. It is there when it is empty too, as Environments is.
 	Unreachable []Unreachable `json:"unreachable,omitzero"`
-	// Listed are the strays, all of them up to fleet.MaxListedStrays. It is there when it is empty
+	// Listed are the strays, all of them up to fleet.MaxListedOrphans. It is there when it is empty
 	// too.
-	Listed []Stray `json:"listed,omitzero"`
+	Listed []Orphan `json:"listed,omitzero"`
 }
 
-// Stray is fleet.Stray without the engine, which the credential tells.
-type Stray struct {
+// Orphan is fleet.Orphan without the engine, which the credential tells.
+type Orphan struct {
 	Kind        fleet.ObjectKind      `json:"kind"`
 	Name        string                `json:"name"`
 	Tenant      fleet.TenantName      `json:"tenant,omitempty"`

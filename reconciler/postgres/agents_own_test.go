@@ -261,19 +261,19 @@ func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	ctx := t.Context()
 	o := k.open(k.join(acmeEdge, "x"), "one")
 	report := fleet.AgentReport{Reachable: true, Message: strings.Repeat("é\x00", 2000),
-		ArgoCD: "v3.6.0", Version: "v1.2.0", PendingDeletions: 3, HeldDeletions: 2, Strays: 1 << 40}
-	stray := func(wantTold bool, want ...fleet.EnvironmentID) {
+		ArgoCD: "v3.6.0", Version: "v1.2.0", PendingDeletions: 3, HeldDeletions: 2, Orphans: 1 << 40}
+	orphan := func(wantTold bool, want ...fleet.EnvironmentID) {
 		t.Helper()
-		if of, told, err := k.StrayEnvironments(ctx, acmeEdge); err != nil || told != wantTold ||
+		if of, told, err := k.OrphanEnvironments(ctx, acmeEdge); err != nil || told != wantTold ||
 			!slices.Equal(of, want) {
 			t.Errorf("strays are of %v, told %t, %v", of, told, err)
 		}
 	}
-	stray(false)
+	orphan(false)
 	check(t, k.ReportAgent(ctx, o.Lease, report))
 	v := k.view(acmeEdge)
 	if !v.Reachable || v.ArgoCD != "v3.6.0" || v.Version != "v1.2.0" || v.HeldDeletions != 2 ||
-		v.Strays != 1<<31-1 || len(v.Message) > 1024 || strings.Contains(v.Message, "\x00") {
+		v.Orphans != 1<<31-1 || len(v.Message) > 1024 || strings.Contains(v.Message, "\x00") {
 		t.Errorf("%+v", v)
 	}
 	expect(t, k.url,
@@ -292,14 +292,14 @@ func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	}
 	report.Reachable = false
 	check(t, k.ReportAgent(ctx, o.Lease, report))
-	stray(false)
+	orphan(false)
 	report.Environments = []fleet.EnvironmentID{}
 	check(t, k.ReportAgent(ctx, o.Lease, report))
-	stray(true)
+	orphan(true)
 	report.Environments = []fleet.EnvironmentID{{Tenant: "acme", Name: "prod"},
 		{Tenant: "globex", Name: "x"}}
 	check(t, k.ReportAgent(ctx, o.Lease, report))
-	stray(true, report.Environments...)
+	orphan(true, report.Environments...)
 	if versions() == before || k.view(acmeEdge).Reachable {
 		t.Error("that it is not reachable is not written")
 	}
@@ -435,7 +435,7 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	before, o := k.open(a, "one"), k.open(own, "one")
 	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}},
 		true))
-	says := fleet.AgentReport{Reachable: true, Strays: 1, Environments: []fleet.EnvironmentID{
+	says := fleet.AgentReport{Reachable: true, Orphans: 1, Environments: []fleet.EnvironmentID{
 		{Tenant: "acme", Name: "prod"}}}
 	check(t, k.ReportAgent(ctx, before.Lease, says))
 	asked := must(k.AskSync(ctx, fleet.Scope{}, fleet.SyncRequest{
@@ -451,11 +451,11 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	}
 	wordOf := func() (fleet.AgentView, bool) {
 		t.Helper()
-		_, told, err := k.StrayEnvironments(ctx, acmeEdge)
+		_, told, err := k.OrphanEnvironments(ctx, acmeEdge)
 		check(t, err)
 		return k.view(acmeEdge), told
 	}
-	if v, told := wordOf(); v.Reachable || v.Strays != 0 || told {
+	if v, told := wordOf(); v.Reachable || v.Orphans != 0 || told {
 		t.Errorf("what it said of the old mirror counts: %+v", v)
 	}
 	expect(t, k.url,
@@ -480,7 +480,7 @@ func TestRebuildKeepsAgents(t *testing.T) {
 		t.Errorf("what it says of the old mirror is taken: %v", err)
 	}
 	check(t, k.ReportAgent(ctx, after.Lease, says))
-	if v, told := wordOf(); !v.Reachable || v.Strays != 1 || !told {
+	if v, told := wordOf(); !v.Reachable || v.Orphans != 1 || !told {
 		t.Errorf("of the new one: %+v", v)
 	}
 	must(k.JoinAgent(ctx, unused, fleet.AgentJoin{Keys: keys("g")}))(t)

@@ -63,8 +63,8 @@ func (s *Store) ReportAgent(ctx context.Context, lease fleet.Lease,
 		fenceEngine(b, lease)
 		b.Queue(sqlReportAgent, text(holdingAgent(lease)), report.Reachable,
 			message(report.Message), message(report.ArgoCD), message(report.Version),
-			count(report.PendingDeletions), count(report.HeldDeletions), count(report.Strays),
-			count(report.Own), strayEnvironments(report.Environments))
+			count(report.PendingDeletions), count(report.HeldDeletions), count(report.Orphans),
+			count(report.Own), orphanEnvironments(report.Environments))
 		if report.Reach != nil && !engine.OfEnvironment() {
 			queueReach(b, engine, report.Reach, true)
 		}
@@ -93,21 +93,21 @@ const (
 		FROM changed c JOIN agents a ON a.id = $5`
 )
 
-// strayEnvironments are environments as their column takes them; nil when the agent does not tell.
-func strayEnvironments(told []fleet.EnvironmentID) []string {
+// orphanEnvironments are environments as their column takes them; nil when the agent does not tell.
+func orphanEnvironments(told []fleet.EnvironmentID) []string {
 	if told == nil {
 		return nil
 	}
-	return column(told[:min(len(told), fleet.MaxStrayEnvironments)],
+	return column(told[:min(len(told), fleet.MaxOrphanEnvironments)],
 		func(id fleet.EnvironmentID) string {
 			return text(string(id.Tenant)) + "/" + text(string(id.Name))
 		})
 }
 
-// StrayEnvironments are those that the strays on an engine's cluster are of, as its agent last
-// said; at most fleet.MaxStrayEnvironments. told is false when no agent has joined, or it is too
+// OrphanEnvironments are those that the strays on an engine's cluster are of, as its agent last
+// said; at most fleet.MaxOrphanEnvironments. told is false when no agent has joined, or it is too
 // old to tell.
-func (s *Store) StrayEnvironments(ctx context.Context,
+func (s *Store) OrphanEnvironments(ctx context.Context,
 	engine fleet.EngineName) (of []fleet.EnvironmentID, told bool, err error) {
 	err = s.again(ctx, func() error {
 		of, told = nil, false

@@ -37,12 +37,12 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 	expect(t, url, `SELECT count(*) - count(DISTINCT version) FROM river_migration`, 0)
 }
 
-// dropStrays takes back the migration of strays, and those after it.
-const dropStrays = `DROP TABLE owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
+// dropOrphans takes back the migration of strays, and those after it.
+const dropOrphans = `DROP TABLE owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
 	ALTER TABLE engines DROP COLUMN went_back_at, DROP COLUMN went_back; `
 
 // dropAgents takes back the migration of agents, its policies with it, and those after it.
-const dropAgents = dropStrays +
+const dropAgents = dropOrphans +
 	`DROP TABLE agents, agent_tokens, agent_access, replicas, own_applications; ALTER TABLE syncs DROP COLUMN namespace;
 	DROP INDEX desired_news, declarations_agent_environments, declarations_agent_engines;
 	DROP FUNCTION agent_stand, still_of; DROP FUNCTION agent_scope CASCADE; DROP FUNCTION agent_bound CASCADE;

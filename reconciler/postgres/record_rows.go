@@ -28,7 +28,7 @@ func rowSteps(r *fleet.Record) ([]step, error) {
 	var steps []step
 	numbered, total := 0, len(r.Rows)
 	for part := range chunks(present) {
-		steps = append(steps, upsertRows(r, part, total-numbered), adoptStrays(part))
+		steps = append(steps, upsertRows(r, part, total-numbered), adoptOrphans(part))
 		numbered += len(part)
 	}
 	for part := range chunks(absent) {
@@ -91,8 +91,8 @@ func upsertRows(r *fleet.Record, rows []fleet.Row, back int) step {
 		args}
 }
 
-// adoptStrays takes objects off the list that a declaration asks for again.
-func adoptStrays(rows []fleet.Row) step {
+// adoptOrphans takes objects off the list that a declaration asks for again.
+func adoptOrphans(rows []fleet.Row) step {
 	return step{`
 		DELETE FROM strays s USING unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
 		WHERE s.engine = k.engine AND s.kind = k.kind AND s.name = k.name`,

@@ -21,8 +21,8 @@ func (s *Store) Lookup(ctx context.Context, engine fleet.EngineName,
 	return rows, wrap(err, "%d rows of engine %s", len(keys), engine)
 }
 
-// StrayKeys are the listed strays of an engine.
-func (s *Store) StrayKeys(ctx context.Context, engine fleet.EngineName) ([]fleet.ObjectKey, error) {
+// OrphanKeys are the listed strays of an engine.
+func (s *Store) OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]fleet.ObjectKey, error) {
 	keys, err := collect(ctx, s, func(row pgx.CollectableRow) (fleet.ObjectKey, error) {
 		key := fleet.ObjectKey{Engine: engine}
 		err := row.Scan(&key.Kind, &key.Name)
@@ -31,12 +31,12 @@ func (s *Store) StrayKeys(ctx context.Context, engine fleet.EngineName) ([]fleet
 	return keys, wrap(err, "strays of engine %s", engine)
 }
 
-// ReportStrays takes objects that a worker found without a row, and those of the list that are gone
+// ReportOrphans takes objects that a worker found without a row, and those of the list that are gone
 // or have a row by now. One that was made by a request from before its own deletion is removed: the
 // deletion was decided, and this is its end. fleet.ErrFenced when the lease has passed on.
-func (s *Store) ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray,
+func (s *Store) ReportOrphans(ctx context.Context, lease fleet.Lease, found []fleet.Orphan,
 	gone []fleet.ObjectKey) error {
-	engine, err := leasedEngine(lease, found, func(f fleet.Stray) fleet.ObjectKey { return f.Key })
+	engine, err := leasedEngine(lease, found, func(f fleet.Orphan) fleet.ObjectKey { return f.Key })
 	if err != nil {
 		return err
 	}
@@ -50,23 +50,23 @@ func (s *Store) ReportStrays(ctx context.Context, lease fleet.Lease, found []fle
 		if len(found) == 0 {
 			return
 		}
-		keys := objectColumns(column(found, func(f fleet.Stray) fleet.ObjectKey { return f.Key }))
-		b.Queue(sqlFindStrays, append(keys[:3:3],
-			column(found, func(f fleet.Stray) string { return text(string(f.Tenant)) }),
-			column(found, func(f fleet.Stray) string { return text(string(f.Environment)) }),
-			column(found, func(f fleet.Stray) string { return text(string(f.Deployment)) }),
-			column(found, func(f fleet.Stray) string { return text(f.UID) }),
-			column(found, func(f fleet.Stray) string { return text(string(f.Revision)) }),
-			column(found, func(f fleet.Stray) int64 { return f.Epoch }))...)
+		keys := objectColumns(column(found, func(f fleet.Orphan) fleet.ObjectKey { return f.Key }))
+		b.Queue(sqlFindOrphans, append(keys[:3:3],
+			column(found, func(f fleet.Orphan) string { return text(string(f.Tenant)) }),
+			column(found, func(f fleet.Orphan) string { return text(string(f.Environment)) }),
+			column(found, func(f fleet.Orphan) string { return text(string(f.Deployment)) }),
+			column(found, func(f fleet.Orphan) string { return text(f.UID) }),
+			column(found, func(f fleet.Orphan) string { return text(string(f.Revision)) }),
+			column(found, func(f fleet.Orphan) int64 { return f.Epoch }))...)
 		b.Queue(sqlRemoveLate, append(keys[:3:3],
-			column(found, func(f fleet.Stray) string { return text(f.UID) }),
-			column(found, func(f fleet.Stray) bool { return f.Pure }),
+			column(found, func(f fleet.Orphan) string { return text(f.UID) }),
+			column(found, func(f fleet.Orphan) bool { return f.Pure }),
 			fleet.TombstoneTime)...)
 	})
 	return wrap(err, "strays of engine %s", engine)
 }
 
-const sqlFindStrays = `
+const sqlFindOrphans = `
 	WITH changed AS (
 		INSERT INTO strays AS s (engine, kind, name, tenant, environment, deployment, uid, revision, epoch, found_at)
 		SELECT f.*, now() FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[])
@@ -98,15 +98,15 @@ const sqlRemoveLate = `
 	SELECT new_event('engine', '', engine, kind || ' ' || name || ' is removed again: a request from before its deletion arrived late')
 	FROM removed WHERE seq > 0`
 
-// RemoveStray decides that one stray is removed, and returns it as it is listed then.
+// RemoveOrphan decides that one stray is removed, and returns it as it is listed then.
 // fleet.ErrNotFound when no stray of that UID is listed, or its removal is decided already.
-func (s *Store) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (fleet.StrayView, error) {
+func (s *Store) RemoveOrphan(ctx context.Context, r fleet.OrphanRemoval) (fleet.OrphanView, error) {
 	subject := fmt.Sprintf("stray %s %s on engine %s", r.Kind, r.Name, r.Engine)
 	if r.Deletion != fleet.DeletionDelete && r.Deletion != fleet.DeletionOrphan {
-		return fleet.StrayView{}, fmt.Errorf("%s: deletion is Delete or Orphan, not %q", subject,
+		return fleet.OrphanView{}, fmt.Errorf("%s: deletion is Delete or Orphan, not %q", subject,
 			r.Deletion)
 	}
-	var view fleet.StrayView
+	var view fleet.OrphanView
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		var seq int64
 		if err := tx.QueryRow(ctx, `SELECT remove_stray($1, $2, $3, $4, $5, $6)`,
@@ -117,8 +117,8 @@ func (s *Store) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (fleet.St
 		if seq == 0 {
 			return fleet.ErrNotFound
 		}
-		all, err := read(ctx, tx, scanStray,
-			sqlStrays+` WHERE engine = $1 AND kind = $2 AND name = $3`,
+		all, err := read(ctx, tx, scanOrphan,
+			sqlOrphans+` WHERE engine = $1 AND kind = $2 AND name = $3`,
 			text(string(r.Engine)), text(string(r.Kind)), text(r.Name))
 		if err != nil {
 			return err
@@ -133,7 +133,7 @@ func (s *Store) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (fleet.St
 				return err
 			}
 		}
-		return tell(ctx, tx, deed{kind: fleet.OperationRemoveStray, action: "remove-stray",
+		return tell(ctx, tx, deed{kind: fleet.OperationRemoveOrphan, action: "remove-stray",
 			subject: subject + ", UID " + r.UID,
 			tenant:  view.Tenant, engine: r.Engine, by: r.By, note: r.Note,
 			event: fleet.Event{Kind: "engine", Name: string(r.Engine),
@@ -145,10 +145,10 @@ func (s *Store) RemoveStray(ctx context.Context, r fleet.StrayRemoval) (fleet.St
 	return view, wrap(err, "remove %s", subject)
 }
 
-const sqlStrays = `SELECT engine, kind, name, tenant, environment, deployment, uid, revision, epoch, found_at, deletion, removed_by, removed_at FROM strays`
+const sqlOrphans = `SELECT engine, kind, name, tenant, environment, deployment, uid, revision, epoch, found_at, deletion, removed_by, removed_at FROM strays`
 
-func scanStray(row pgx.CollectableRow) (fleet.StrayView, error) {
-	var v fleet.StrayView
+func scanOrphan(row pgx.CollectableRow) (fleet.OrphanView, error) {
+	var v fleet.OrphanView
 	var removed *time.Time
 	err := row.Scan(&v.Engine, &v.Kind, &v.Name, &v.Tenant, &v.Environment, &v.Deployment, &v.UID,
 		&v.Revision, &v.Epoch, &v.FoundAt,
@@ -157,19 +157,19 @@ func scanStray(row pgx.CollectableRow) (fleet.StrayView, error) {
 	return v, err
 }
 
-// Strays match Filter.Engine and Filter.Tenant, by engine, kind and name. They are the platform's
+// Orphans match Filter.Engine and Filter.Tenant, by engine, kind and name. They are the platform's
 // to judge: with a tenant in scope there are none.
-func (s *Store) Strays(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.StrayView, string, error) {
+func (s *Store) Orphans(ctx context.Context, scope fleet.Scope, by fleet.Filter,
+	page fleet.Page) ([]fleet.OrphanView, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
 	}
 	f := filter{}
 	f.equal("engine", string(by.Engine))
 	f.equal("tenant", string(by.Tenant))
-	return list(ctx, s, scope, listing[fleet.StrayView]{
-		name: "strays", keys: []string{"engine", "kind", "name"}, scan: scanStray, sql: sqlStrays,
-		key: func(v fleet.StrayView) []string {
+	return list(ctx, s, scope, listing[fleet.OrphanView]{
+		name: "strays", keys: []string{"engine", "kind", "name"}, scan: scanOrphan, sql: sqlOrphans,
+		key: func(v fleet.OrphanView) []string {
 			return []string{string(v.Engine), string(v.Kind), v.Name}
 		},
 	}, f, page, nil)

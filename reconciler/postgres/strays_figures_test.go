@@ -7,19 +7,19 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-func TestFiguresCountStraysOfEnginesAndOfAgents(t *testing.T) {
+func TestFiguresCountOrphansOfEnginesAndOfAgents(t *testing.T) {
 	k := newAgentKit(t)
 	worker := hold(t, k.Store, "engine/eu-1")
-	check(t, k.ReportStrays(t.Context(), worker, []fleet.Stray{
+	check(t, k.ReportOrphans(t.Context(), worker, []fleet.Orphan{
 		{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "one"},
 			Tenant: "acme", UID: "u1"},
 		{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "two"},
 			Tenant: "acme", UID: "u2"}}, nil))
 	lease := k.open(k.join(acmeEdge, "one"), "p1").Lease
-	check(t, k.ReportAgent(t.Context(), lease, fleet.AgentReport{Reachable: true, Strays: 3}))
+	check(t, k.ReportAgent(t.Context(), lease, fleet.AgentReport{Reachable: true, Orphans: 3}))
 	f := must(k.Figures(t.Context(), fleet.FiguresAsk{Holder: k.reconciler.Holder}))(t)
 	if want := map[fleet.EngineName]int{"eu-1": 2, "far-1": 0, "acme.edge": 3}; !maps.Equal(
-		f.Strays, want) {
-		t.Errorf("%v, want %v", f.Strays, want)
+		f.Orphans, want) {
+		t.Errorf("%v, want %v", f.Orphans, want)
 	}
 }

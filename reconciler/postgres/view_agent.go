@@ -100,7 +100,7 @@ func completeAgents(ctx context.Context, tx pgx.Tx, agents []fleet.AgentView) er
 		a := &agents[i]
 		if err := rows.Scan(&a.ID, &a.Connected, &a.SeenAt, &a.JoinedAt, &a.ExpiresAt, &a.RevokedAt,
 			&a.Cloned, &a.Version, &a.ArgoCD, &a.Reachable, &a.Message,
-			&a.HeldDeletions, &a.Strays, &a.Own, &a.Pending, &a.Lag,
+			&a.HeldDeletions, &a.Orphans, &a.Own, &a.Pending, &a.Lag,
 			&a.PendingDeletions); err != nil {
 			return err
 		}

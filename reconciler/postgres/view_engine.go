@@ -46,7 +46,7 @@ func scanEngine(row pgx.CollectableRow) (fleet.EngineView, error) {
 	var away, joined bool
 	var seen *time.Time
 	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch,
-		&away, &joined, &seen, &e.WentBackAt, &e.WentBack, &e.Strays,
+		&away, &joined, &seen, &e.WentBackAt, &e.WentBack, &e.Orphans,
 		&e.Unreachable, &e.Parked)
 	if away {
 		withoutAgent(&e, joined, seen)

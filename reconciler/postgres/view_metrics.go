@@ -32,7 +32,7 @@ func (s *Store) Figures(ctx context.Context, ask fleet.FiguresAsk) (fleet.Figure
 			return err
 		}
 		for _, part := range []func(context.Context, pgx.Tx, *fleet.Figures) error{
-			sourceFigures, engineFigures, agentFigures, strayFigures, pendingFigures, countFigures,
+			sourceFigures, engineFigures, agentFigures, orphanFigures, pendingFigures, countFigures,
 			queueFigures,
 			func(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 				return travelFigures(ctx, tx, ask, f)
@@ -190,12 +190,12 @@ func agentFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 		Scan(&f.Agents.Connected, &f.Agents.Stale, &f.Agents.Never)
 }
 
-// strayFigures counts strays by engine: of the platform's engines, and of the clusters behind
+// orphanFigures counts strays by engine: of the platform's engines, and of the clusters behind
 // agents that have any.
-func strayFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
-	f.Strays = map[fleet.EngineName]int{}
+func orphanFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+	f.Orphans = map[fleet.EngineName]int{}
 	for _, e := range f.Engines {
-		f.Strays[e.Engine] = 0
+		f.Orphans[e.Engine] = 0
 	}
 	rows, err := tx.Query(ctx, `
 		SELECT w.engine, max(w.n) FROM (
@@ -208,7 +208,7 @@ func strayFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 	var name fleet.EngineName
 	var n int
 	_, err = pgx.ForEachRow(rows, []any{&name, &n}, func() error {
-		f.Strays[name] = n
+		f.Orphans[name] = n
 		return nil
 	})
 	return err

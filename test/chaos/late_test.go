@@ -146,9 +146,9 @@ func (w *duel) release(held *stack.Held) {
 	}
 }
 
-func (w *duel) strays(r *replica, want int) func() error {
+func (w *duel) orphans(r *replica, want int) func() error {
 	return func() error {
-		all, err := r.client.Strays(w.ctx, fleet.Filter{}, 100)
+		all, err := r.client.Orphans(w.ctx, fleet.Filter{}, 100)
 		if err == nil && len(all) != want {
 			err = fmt.Errorf("%d strays, want %d: %+v", len(all), want, all)
 		}
@@ -192,9 +192,9 @@ func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 		t.Fatalf("%d tombstones of %s: %v", tombs, name, err)
 	}
 	w.release(held)
-	w.waitFor("the ghost is listed", time.Minute, w.strays(left, 1))
+	w.waitFor("the ghost is listed", time.Minute, w.orphans(left, 1))
 	w.waitFor("and counted", time.Minute, w.counted(left, 1))
-	all, err := left.client.Strays(w.ctx, fleet.Filter{}, 100)
+	all, err := left.client.Orphans(w.ctx, fleet.Filter{}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,20 +203,20 @@ func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 		s.Tenant != "globex" {
 		t.Errorf("listed as %+v", s)
 	}
-	removal := fleet.StrayRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
+	removal := fleet.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
 		Deletion: fleet.DeletionOrphan}
-	if _, err := left.client.RemoveStray(w.ctx, removal); err == nil {
+	if _, err := left.client.RemoveOrphan(w.ctx, removal); err == nil {
 		t.Error("a decision about another UID is taken")
 	}
 	if err := w.at("cart", "v1")(); err != nil {
 		t.Error("before anybody has decided:", err)
 	}
 	removal.UID = s.UID
-	if _, err := left.client.RemoveStray(w.ctx, removal); err != nil {
+	if _, err := left.client.RemoveOrphan(w.ctx, removal); err != nil {
 		t.Fatal(err)
 	}
 	w.waitFor("it is removed", time.Minute, w.at("cart", ""))
-	w.waitFor("and listed no more", time.Minute, w.strays(left, 0))
+	w.waitFor("and listed no more", time.Minute, w.orphans(left, 0))
 	w.waitFor("nor counted", time.Minute, w.counted(left, 0))
 	if err := w.at("shop", "v1")(); err != nil {
 		t.Error("another Application:", err)
@@ -234,7 +234,7 @@ func TestACreateThatArrivesSoonAfterItsDeletionIsUndone(t *testing.T) {
 	}
 	w.release(held)
 	w.waitFor("it is removed again", time.Minute, w.at("cart", ""))
-	w.waitFor("and no stray", time.Minute, w.strays(left, 0))
+	w.waitFor("and no stray", time.Minute, w.orphans(left, 0))
 	if err := w.at("shop", "v1")(); err != nil {
 		t.Error("another Application:", err)
 	}

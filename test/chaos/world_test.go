@@ -559,7 +559,7 @@ func (w *world) same() error {
 	}) {
 		_, ok := wanted[a]
 		for _, o := range live[a] {
-			if !ok && !known[o.GetName()].stray {
+			if !ok && !known[o.GetName()].orphan {
 				return fmt.Errorf("%s/%s@%s lives, and the config repo does not have it", a.tenant,
 					a.name, a.environment)
 			}
@@ -569,7 +569,7 @@ func (w *world) same() error {
 }
 
 // standing is what the store says of an object's name.
-type standing struct{ row, stray bool }
+type standing struct{ row, orphan bool }
 
 // known are the names of all rows and listed strays.
 func (w *world) known() (map[string]standing, error) {
@@ -587,12 +587,12 @@ func (w *world) known() (map[string]standing, error) {
 	out := map[string]standing{}
 	for rows.Next() {
 		var name string
-		var stray bool
-		if err := rows.Scan(&name, &stray); err != nil {
+		var orphan bool
+		if err := rows.Scan(&name, &orphan); err != nil {
 			return nil, err
 		}
 		s := out[name]
-		s.row, s.stray = s.row || !stray, s.stray || stray
+		s.row, s.orphan = s.row || !orphan, s.orphan || orphan
 		out[name] = s
 	}
 	return out, rows.Err()
@@ -609,7 +609,7 @@ func (w *world) accounted(known map[string]standing) error {
 				return err
 			}
 			for _, o := range all.Items {
-				if s := known[o.GetName()]; !s.row && !s.stray {
+				if s := known[o.GetName()]; !s.row && !s.orphan {
 					return fmt.Errorf("%s %s in %s has no row and is no listed stray", r.Resource,
 						o.GetName(), e.Namespace)
 				}

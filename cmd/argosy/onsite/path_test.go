@@ -55,7 +55,7 @@ func TestWhatIsDeclaredReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 	})
 	s.until("nothing is behind", func() error {
 		a, err := s.agentView()
-		return check(err, a.Pending == 0 && a.Lag == 0 && a.Strays == 0, a)
+		return check(err, a.Pending == 0 && a.Lag == 0 && a.Orphans == 0, a)
 	})
 
 	_, err = s.config.Remove(t.Context(), "web goes", "tenants/acme/deployments/web.yaml")
@@ -162,7 +162,7 @@ func TestARebuildOfTheMirrorWritesNothingBehindTheAgent(t *testing.T) {
 		all, err := s.client.Applications(t.Context(), fleet.Filter{}, 0)
 		a, aerr := s.agentView()
 		return errors.Join(check(err, len(all) == 1 && all[0].Apply == fleet.ApplyApplied, all),
-			check(aerr, a.Connected && a.Reachable && a.Pending == 0 && a.Strays == 0, a))
+			check(aerr, a.Connected && a.Reachable && a.Pending == 0 && a.Orphans == 0, a))
 	}
 	s.until("the Application is applied", applied)
 	before, err := apps.Get(t.Context(), name, metav1.GetOptions{})

@@ -163,8 +163,8 @@ func (m *mirror) all() []fleet.Row { return m.changed(-1, len(m.rows)) }
 
 // strays counts the objects that no row names, and tells which environments they are of and what
 // they are: lists, be they empty.
-func (m *mirror) strays(inventory []engine.Live) (int, []fleet.EnvironmentID, []agent.Stray) {
-	n, of, listed := 0, map[fleet.EnvironmentID]bool{}, []agent.Stray{}
+func (m *mirror) orphans(inventory []engine.Live) (int, []fleet.EnvironmentID, []agent.Orphan) {
+	n, of, listed := 0, map[fleet.EnvironmentID]bool{}, []agent.Orphan{}
 	for _, live := range inventory {
 		_, wanted := m.rows[live.Key]
 		_, aside := m.aside[live.Key]
@@ -172,7 +172,7 @@ func (m *mirror) strays(inventory []engine.Live) (int, []fleet.EnvironmentID, []
 			continue
 		}
 		n++
-		listed = append(listed, agent.Stray{Kind: live.Key.Kind, Name: live.Key.Name,
+		listed = append(listed, agent.Orphan{Kind: live.Key.Kind, Name: live.Key.Name,
 			Tenant: live.Tenant, Environment: live.Environment,
 			Deployment: live.Deployment, UID: live.UID, Revision: live.Revision, Epoch: live.Epoch,
 			Pure: !live.Drifted && live.Manager == ""})
@@ -183,11 +183,11 @@ func (m *mirror) strays(inventory []engine.Live) (int, []fleet.EnvironmentID, []
 	all := slices.SortedFunc(maps.Keys(of), func(a, b fleet.EnvironmentID) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 	})
-	slices.SortFunc(listed, func(a, b agent.Stray) int {
+	slices.SortFunc(listed, func(a, b agent.Orphan) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
-	return n, append([]fleet.EnvironmentID{}, all[:min(len(all), fleet.MaxStrayEnvironments)]...),
-		listed[:min(len(listed), fleet.MaxListedStrays)]
+	return n, append([]fleet.EnvironmentID{}, all[:min(len(all), fleet.MaxOrphanEnvironments)]...),
+		listed[:min(len(listed), fleet.MaxListedOrphans)]
 }
 
 // deletions are the Applications that are to go.

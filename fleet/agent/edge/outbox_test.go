@@ -245,7 +245,7 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 		}
 		last := h.taken()[len(h.taken())-1].Standing
 		if last == nil || last.PendingDeletions != 1 || last.HeldDeletions != 1 ||
-			last.Strays != 3 ||
+			last.Orphans != 3 ||
 			!slices.Equal(last.Environments, []fleet.EnvironmentID{
 				{Tenant: "acme", Name: "prod"}}) {
 			t.Errorf("%+v", last)
@@ -302,22 +302,22 @@ func stands(name string, environment fleet.EnvironmentName) engine.Live {
 		Name: name}, Ours: true, Tenant: "acme", Environment: environment}
 }
 
-func TestStraysAreToldWithTheirEnvironmentsUpToAThousand(t *testing.T) {
+func TestOrphansAreToldWithTheirEnvironmentsUpToAThousand(t *testing.T) {
 	m := newMirror(testEngine, "argocd")
-	n, of, _ := m.strays(nil)
-	if said, err := json.Marshal(agent.Standing{Strays: n, Environments: of}); n != 0 ||
+	n, of, _ := m.orphans(nil)
+	if said, err := json.Marshal(agent.Standing{Orphans: n, Environments: of}); n != 0 ||
 		err != nil || !strings.Contains(string(said), `"environments":[]`) {
 		t.Errorf("of nothing: %d, %s, %v; an agent that tells has a list", n, said, err)
 	}
 	var all []engine.Live
-	for i := range fleet.MaxStrayEnvironments + 7 {
+	for i := range fleet.MaxOrphanEnvironments + 7 {
 		name := fmt.Sprintf("e%04d", i)
 		all = append(all, stands(name, fleet.EnvironmentName(name)),
 			stands(name+"-b", fleet.EnvironmentName(name)))
 	}
 	slices.Reverse(all)
-	n, of, _ = m.strays(all)
-	if n != 2*(fleet.MaxStrayEnvironments+7) || len(of) != fleet.MaxStrayEnvironments ||
+	n, of, _ = m.orphans(all)
+	if n != 2*(fleet.MaxOrphanEnvironments+7) || len(of) != fleet.MaxOrphanEnvironments ||
 		of[0].Name != "e0000" || of[999].Name != "e0999" {
 		t.Errorf("%d strays of %d environments", n, len(of))
 	}

@@ -89,13 +89,13 @@ func (f *Follower) Lookup(_ context.Context, name fleet.EngineName,
 	return rows, err
 }
 
-// StrayKeys are none: the hub keeps the list, from what the agent reports.
-func (f *Follower) StrayKeys(context.Context, fleet.EngineName) ([]fleet.ObjectKey, error) {
+// OrphanKeys are none: the hub keeps the list, from what the agent reports.
+func (f *Follower) OrphanKeys(context.Context, fleet.EngineName) ([]fleet.ObjectKey, error) {
 	return nil, nil
 }
 
-// ReportStrays says that the strays have changed: how the agent stands has all of them.
-func (f *Follower) ReportStrays(_ context.Context, lease fleet.Lease, _ []fleet.Stray,
+// ReportOrphans says that the strays have changed: how the agent stands has all of them.
+func (f *Follower) ReportOrphans(_ context.Context, lease fleet.Lease, _ []fleet.Orphan,
 	_ []fleet.ObjectKey) error {
 	if err := f.under(lease); err != nil {
 		return err
@@ -362,8 +362,8 @@ func (f *Follower) stand() {
 	}
 	if f.mirror != nil {
 		s.PendingDeletions = len(f.mirror.deletions())
-		var listed []agent.Stray
-		if s.Strays, s.Environments, listed = f.mirror.strays(
+		var listed []agent.Orphan
+		if s.Orphans, s.Environments, listed = f.mirror.orphans(
 			local.Inventory); local.Inventory != nil {
 			s.Listed = listed
 		}

@@ -164,7 +164,7 @@ func reportOf(s *agent.Standing) fleet.AgentReport {
 		Reachable: s.Reachable, Message: message(s.Message), ArgoCD: plain(s.ArgoCD, 64),
 		Version:          plain(s.Version, 64),
 		PendingDeletions: count(s.PendingDeletions, mostObjects),
-		HeldDeletions:    count(s.HeldDeletions, mostObjects), Strays: count(s.Strays, mostObjects),
+		HeldDeletions:    count(s.HeldDeletions, mostObjects), Orphans: count(s.Orphans, mostObjects),
 		Own: count(s.Own, mostObjects), Environments: environmentsOf(s.Environments),
 		Reach: reachOf(s.Unreachable),
 	}
@@ -202,7 +202,7 @@ func environmentsOf(told []fleet.EnvironmentID) []fleet.EnvironmentID {
 		return nil
 	}
 	all := []fleet.EnvironmentID{}
-	for _, id := range told[:min(len(told), fleet.MaxStrayEnvironments)] {
+	for _, id := range told[:min(len(told), fleet.MaxOrphanEnvironments)] {
 		if soundName(string(id.Tenant)) && soundName(string(id.Name)) {
 			all = append(all, id)
 		}
@@ -210,16 +210,16 @@ func environmentsOf(told []fleet.EnvironmentID) []fleet.EnvironmentID {
 	return all
 }
 
-// straysOf keeps what can be a stray of the agent's engine. A tenant's own agent has the tenant's
+// orphansOf keeps what can be a stray of the agent's engine. A tenant's own agent has the tenant's
 // alone.
-func straysOf(who fleet.Agent, told []agent.Stray) []fleet.Stray {
-	var all []fleet.Stray
-	for _, s := range told[:min(len(told), fleet.MaxListedStrays)] {
+func orphansOf(who fleet.Agent, told []agent.Orphan) []fleet.Orphan {
+	var all []fleet.Orphan
+	for _, s := range told[:min(len(told), fleet.MaxListedOrphans)] {
 		if !soundName(s.Name) || !knownKind(s.Kind) || s.UID == "" || s.Epoch < 0 ||
 			s.Epoch > agent.MaxEpoch {
 			continue
 		}
-		stray := fleet.Stray{Key: fleet.ObjectKey{Engine: who.Engine, Kind: s.Kind, Name: s.Name},
+		orphan := fleet.Orphan{Key: fleet.ObjectKey{Engine: who.Engine, Kind: s.Kind, Name: s.Name},
 			Tenant:      fleet.TenantName(word(string(s.Tenant))),
 			Environment: fleet.EnvironmentName(word(string(s.Environment))),
 			Deployment:  fleet.DeploymentName(word(string(s.Deployment))),
@@ -227,9 +227,9 @@ func straysOf(who fleet.Agent, told []agent.Stray) []fleet.Stray {
 			Epoch: s.Epoch,
 			Pure:  s.Pure}
 		if who.Tenant != "" {
-			stray.Tenant = who.Tenant
+			orphan.Tenant = who.Tenant
 		}
-		all = append(all, stray)
+		all = append(all, orphan)
 	}
 	return all
 }

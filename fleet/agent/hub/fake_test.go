@@ -36,7 +36,7 @@ type fakeStore struct {
 	seen    []fleet.Observation
 	ends    map[string]fleet.OperationState
 	stood   []fleet.AgentReport
-	strays  map[fleet.ObjectKey]fleet.Stray
+	orphans map[fleet.ObjectKey]fleet.Orphan
 	own     []fleet.OwnApplication
 	whole   bool
 
@@ -441,26 +441,26 @@ func (f *fakeStore) ReportAgent(ctx context.Context, lease fleet.Lease,
 	})
 }
 
-func (f *fakeStore) StrayKeys(ctx context.Context, _ fleet.EngineName) ([]fleet.ObjectKey, error) {
+func (f *fakeStore) OrphanKeys(ctx context.Context, _ fleet.EngineName) ([]fleet.ObjectKey, error) {
 	if err := f.called(ctx, "StrayKeys"); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Collect(maps.Keys(f.strays)), nil
+	return slices.Collect(maps.Keys(f.orphans)), nil
 }
 
-func (f *fakeStore) ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray,
+func (f *fakeStore) ReportOrphans(ctx context.Context, lease fleet.Lease, found []fleet.Orphan,
 	gone []fleet.ObjectKey) error {
 	return f.written(ctx, "ReportStrays", lease, func() error {
-		if f.strays == nil {
-			f.strays = map[fleet.ObjectKey]fleet.Stray{}
+		if f.orphans == nil {
+			f.orphans = map[fleet.ObjectKey]fleet.Orphan{}
 		}
 		for _, s := range found {
-			f.strays[s.Key] = s
+			f.orphans[s.Key] = s
 		}
 		for _, key := range gone {
-			delete(f.strays, key)
+			delete(f.orphans, key)
 		}
 		return nil
 	})

@@ -149,7 +149,7 @@ func (h *Hub) apply(ctx context.Context, lease fleet.Lease, who fleet.Agent,
 			return err
 		}
 		if report.Standing.Listed != nil {
-			if err := h.takeStrays(ctx, lease, straysOf(who, report.Standing.Listed)); err != nil {
+			if err := h.takeOrphans(ctx, lease, orphansOf(who, report.Standing.Listed)); err != nil {
 				return err
 			}
 		}
@@ -160,10 +160,10 @@ func (h *Hub) apply(ctx context.Context, lease fleet.Lease, who fleet.Agent,
 	return nil
 }
 
-// takeStrays takes the whole list of an agent's strays: what is not on it any more is gone.
-func (h *Hub) takeStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray) error {
+// takeOrphans takes the whole list of an agent's strays: what is not on it any more is gone.
+func (h *Hub) takeOrphans(ctx context.Context, lease fleet.Lease, found []fleet.Orphan) error {
 	name := fleet.EngineName(strings.TrimPrefix(lease.Name, "engine/"))
-	gone, err := h.store.StrayKeys(ctx, name)
+	gone, err := h.store.OrphanKeys(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (h *Hub) takeStrays(ctx context.Context, lease fleet.Lease, found []fleet.S
 	if len(found)+len(gone) == 0 {
 		return nil
 	}
-	return h.store.ReportStrays(ctx, lease, found, gone)
+	return h.store.ReportOrphans(ctx, lease, found, gone)
 }
 
 func sound[In, Out any](in []In, clean func(In) (Out, bool)) []Out {

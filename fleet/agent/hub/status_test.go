@@ -60,7 +60,7 @@ func TestAReportIsTakenPartByPart(t *testing.T) {
 			Resources: 3, OperationPhase: "Succeeded"}},
 		Syncs: []agent.SyncEnd{{ID: "s1", State: fleet.OperationSucceeded}},
 		Standing: &agent.Standing{Reachable: true, ArgoCD: "v3.2.0", Version: "v1",
-			PendingDeletions: 2, Strays: 1, Own: 4, Environments: []fleet.EnvironmentID{prod}},
+			PendingDeletions: 2, Orphans: 1, Own: 4, Environments: []fleet.EnvironmentID{prod}},
 		Own: []fleet.OwnApplication{
 			{Namespace: "argocd", Name: "own", RepoURL: "https://user:secret@git.example/r"}},
 		OwnWhole: true}
@@ -92,19 +92,19 @@ func TestAReportIsTakenPartByPart(t *testing.T) {
 
 // An agent of an earlier version tells of no environments, which is not to tell that there are
 // none.
-func TestTheEnvironmentsOfStraysAreToldOrNot(t *testing.T) {
+func TestTheEnvironmentsOfOrphansAreToldOrNot(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("far", "")
 	epoch := d.open()
 	many, _ := json.Marshal(slices.Repeat([]fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}},
-		fleet.MaxStrayEnvironments+5))
+		fleet.MaxOrphanEnvironments+5))
 	for i, c := range []struct {
 		told string
 		want int // -1: not told
 	}{{`{}`, -1}, {`{"environments":null}`, -1}, {`{"environments":[]}`, 0},
 		{
 			`{"environments":[{"tenant":"acme","name":"prod"},{"tenant":"a/b","name":"x"},{"tenant":"","name":"x"},{"name":"\n"}]}`, 1},
-		{`{"environments":` + string(many) + `}`, fleet.MaxStrayEnvironments}} {
+		{`{"environments":` + string(many) + `}`, fleet.MaxOrphanEnvironments}} {
 		if w := o.serve(d.post(agent.PathStatus,
 			fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"standing":%s}`, epoch, i+1,
 				c.told))); w.Code != http.StatusNoContent {
@@ -261,7 +261,7 @@ func TestCase45AMaliciousReportIsCappedCleanedAndRefused(t *testing.T) {
 			Sync: fleet.SyncState(evil), Health: fleet.HealthState(evil),
 			ReconciledAt: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}},
 		Standing: &agent.Standing{Message: evil, ArgoCD: evil, Version: evil, PendingDeletions: -1,
-			Strays: 1 << 40},
+			Orphans: 1 << 40},
 		Own: []fleet.OwnApplication{{Namespace: "n", Name: "own", Project: evil, RepoURL: evil,
 			Path: evil, Message: evil}, {Namespace: evil, Name: "x"}}}
 	if w := d.report(report); w.Code != 204 {
@@ -272,7 +272,7 @@ func TestCase45AMaliciousReportIsCappedCleanedAndRefused(t *testing.T) {
 		t.Errorf("%d acks, %d own", len(s.acks), len(s.own))
 	}
 	if s.seen[0].Resources != 0 || !s.seen[0].ReconciledAt.IsZero() ||
-		s.stood[0].PendingDeletions != 0 || s.stood[0].Strays != mostObjects {
+		s.stood[0].PendingDeletions != 0 || s.stood[0].Orphans != mostObjects {
 		t.Errorf("numbers %+v %+v", s.seen[0], s.stood[0])
 	}
 	kept, _ := json.Marshal([]any{s.acks, s.seen, s.stood, s.own})

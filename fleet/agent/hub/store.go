@@ -117,10 +117,10 @@ type Store interface {
 	// engine's, stays as it is.
 	UpdateSync(ctx context.Context, lease fleet.Lease, id string, state fleet.OperationState,
 		text string) error
-	// StrayKeys are the listed strays of an engine. ReportStrays takes those that its agent found,
+	// OrphanKeys are the listed strays of an engine. ReportOrphans takes those that its agent found,
 	// and those of the list that are gone.
-	StrayKeys(ctx context.Context, engine fleet.EngineName) ([]fleet.ObjectKey, error)
-	ReportStrays(ctx context.Context, lease fleet.Lease, found []fleet.Stray,
+	OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]fleet.ObjectKey, error)
+	ReportOrphans(ctx context.Context, lease fleet.Lease, found []fleet.Orphan,
 		gone []fleet.ObjectKey) error
 	// ReportAgent takes how the agent and its Argo CD stand. Nothing new writes nothing.
 	ReportAgent(ctx context.Context, lease fleet.Lease, report fleet.AgentReport) error

@@ -7,33 +7,33 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-func TestAnAgentsStraysAreOfItsOwnEngineAndTenant(t *testing.T) {
+func TestAnAgentsOrphansAreOfItsOwnEngineAndTenant(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	epoch := d.open()
-	send := func(seq int64, listed ...agent.Stray) {
+	send := func(seq int64, listed ...agent.Orphan) {
 		t.Helper()
 		if w := d.report(agent.Report{Epoch: epoch, Seq: seq, Standing: &agent.Standing{
-			Listed: append([]agent.Stray{}, listed...)}}); w.Code != 204 {
+			Listed: append([]agent.Orphan{}, listed...)}}); w.Code != 204 {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
-	app := func(name, uid string) agent.Stray {
-		return agent.Stray{Kind: fleet.ObjectApplication, Name: name, Tenant: "globex", UID: uid}
+	app := func(name, uid string) agent.Orphan {
+		return agent.Orphan{Kind: fleet.ObjectApplication, Name: name, Tenant: "globex", UID: uid}
 	}
-	send(1, app("one", "u1"), app("no-uid", ""), app("a/path", "u2"), agent.Stray{
+	send(1, app("one", "u1"), app("no-uid", ""), app("a/path", "u2"), agent.Orphan{
 		Kind: "Secret", Name: "other", UID: "u3"})
 	key := fleet.ObjectKey{Engine: "acme.edge", Kind: fleet.ObjectApplication, Name: "one"}
-	if got := o.store.strays; len(got) != 1 || got[key].Tenant != "acme" || got[key].UID != "u1" {
+	if got := o.store.orphans; len(got) != 1 || got[key].Tenant != "acme" || got[key].UID != "u1" {
 		t.Errorf("listed: %+v", got)
 	}
 	send(2, app("two", "u4"))
-	if _, there := o.store.strays[key]; there || len(o.store.strays) != 1 {
-		t.Errorf("a stray that is gone is listed: %+v", o.store.strays)
+	if _, there := o.store.orphans[key]; there || len(o.store.orphans) != 1 {
+		t.Errorf("a stray that is gone is listed: %+v", o.store.orphans)
 	}
 	if w := d.report(agent.Report{Epoch: epoch, Seq: 3,
-		Standing: &agent.Standing{}}); w.Code != 204 || len(o.store.strays) != 1 {
-		t.Errorf("an agent that lists none takes strays away: %+v", o.store.strays)
+		Standing: &agent.Standing{}}); w.Code != 204 || len(o.store.orphans) != 1 {
+		t.Errorf("an agent that lists none takes strays away: %+v", o.store.orphans)
 	}
 }
 
