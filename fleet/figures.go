@@ -8,15 +8,15 @@ const MaxFigure = 10_000
 
 // Figures are how the fleet stands at one moment, for those who operate it. They name engines of
 // the platform, and nothing of a tenant.
-type Figures struct {
+type FleetStats struct {
 	At time.Time // by the store's clock
 	// the asker holds the lease "reconciler"; while it does not, nothing below is filled
 	Leads bool
 
-	Source    SourceFigures
+	Source    SourceStats
 	Unapplied Backlog // revisions of which some object is not as its row wants it
-	Engines   []EngineFigures
-	Agents    AgentFigures
+	Engines   []EngineStats
+	Agents    AgentStats
 	// live objects without a row; of agents' engines as they last said
 	Orphans     map[EngineName]int
 	Holds       map[HoldReason]Backlog
@@ -25,7 +25,7 @@ type Figures struct {
 	Looks       Backlog        // at pull requests and the branch, that wait to begin
 	Jobs        map[string]int // of looks, by River's state
 	Stops       map[StopScope]Backlog
-	Travels     []Travel // those that were asked about, and those that have begun
+	Rollouts    []RolloutLatency // those that were asked about, and those that have begun
 }
 
 // Backlog is how many there are, and since when the oldest of them is.
@@ -34,16 +34,16 @@ type Backlog struct {
 	Oldest time.Time // zero when there are none
 }
 
-// SourceFigures are how the config repo stands.
-type SourceFigures struct {
+// SourceStats are how the config repo stands.
+type SourceStats struct {
 	FetchedAt  time.Time // zero: never
 	RecordedAt time.Time // when the revision that is applied was recorded last; zero: none is
 	Failing    bool      // the last attempt to read it failed
 	Behind     bool      // the head that was seen last is not the revision that is applied
 }
 
-// EngineFigures are how an Engine of the platform stands.
-type EngineFigures struct {
+// EngineStats are how an Engine of the platform stands.
+type EngineStats struct {
 	Engine    EngineName
 	Reachable bool
 	// somebody holds the engine's lease: a replica's worker, or its agent
@@ -56,41 +56,41 @@ type EngineFigures struct {
 	Parked      int                       // Applications that it leaves alone until they answer
 }
 
-// AgentFigures are how agents stand, all together: there may be ten thousand.
-type AgentFigures struct {
+// AgentStats are how agents stand, all together: there may be ten thousand.
+type AgentStats struct {
 	Connected int
 	Stale     int                // joined, and not connected
 	Never     int                // declared, and nobody has joined
-	Rows      map[ApplyState]int // of environments' own clusters: as EngineFigures.Rows
+	Rows      map[ApplyState]int // of environments' own clusters: as EngineStats.Rows
 	Waiting   []Backlog          // one for each such cluster that has rows of state Pending
 }
 
-// Travel is how far a revision has come on its way from the commit to healthy Applications.
-type Travel struct {
+// RolloutLatency is how far a revision has come on its way from the commit to healthy Applications.
+type RolloutLatency struct {
 	Number      int64 // in the order in which revisions were recorded first
 	Revision    Revision
 	CommittedAt time.Time
 	RecordedAt  time.Time
 	AppliedAt   time.Time // zero: not yet
 	Changes     int       // objects that it created, changed or deleted
-	Synced      Stretch
-	Healthy     Stretch
+	Synced      Phase
+	Healthy     Phase
 }
 
-// Stretch is how far the Applications of a revision have come towards one state. Each counts once
+// Phase is how far the Applications of a revision have come towards one state. Each counts once
 // it was seen there, whatever becomes of it.
-type Stretch struct {
+type Phase struct {
 	Next int64     // of rows: those with a lower number have been there
 	Any  bool      // there is an Application among the rows that were looked at
 	At   time.Time // when the latest of them came there
 	Done bool
 }
 
-// FiguresAsk says who asks and what it knows already.
-type FiguresAsk struct {
-	Holder  string    // of leases
-	After   int64     // revisions with a higher number have begun
-	Since   time.Time // and were recorded since then
-	Open    bool      // those that are not applied count as begun too, whatever their number
-	Travels []Travel  // that are under way
+// StatsQuery says who asks and what it knows already.
+type StatsQuery struct {
+	Holder  string           // of leases
+	After   int64            // revisions with a higher number have begun
+	Since   time.Time        // and were recorded since then
+	Open    bool             // those that are not applied count as begun too, whatever their number
+	Travels []RolloutLatency // that are under way
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Metrics are what one replica does, counted by itself: its passes of the loop, its work on
-// engines. How the fleet stands is a Survey's to show. Labels are bounded by the number of engines
+// engines. How the fleet stands is a Collector's to show. Labels are bounded by the number of engines
 // and kinds; no tenant, no name of theirs is a label.
 type Metrics struct {
 	writes    *prometheus.CounterVec

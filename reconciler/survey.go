@@ -11,11 +11,11 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Figures is the store as a Survey sees it.
-type Figures interface {
+// Figures is the store as a Collector sees it.
+type StatsReader interface {
 	// Figures are how the fleet stands. Who does not hold the lease "reconciler" is told that
 	// alone.
-	Figures(ctx context.Context, ask fleet.FiguresAsk) (fleet.Figures, error)
+	FleetStats(ctx context.Context, ask fleet.StatsQuery) (fleet.FleetStats, error)
 }
 
 const (
@@ -30,12 +30,12 @@ const (
 	oldCommit = 24 * time.Hour
 )
 
-// Survey shows, as metrics, how the whole fleet stands. It looks at the store every 15 seconds,
+// Collector shows, as metrics, how the whole fleet stands. It looks at the store every 15 seconds,
 // whoever scrapes how often, and the replica that holds the lease "reconciler" shows what there is:
 // a sum or a maximum over replicas is right. Labels are engines that the platform has declared and
 // words of ours. No tenant is a label, nor an agent, of which there may be ten thousand.
-type Survey struct {
-	store   Figures
+type Collector struct {
+	store   StatsReader
 	holder  string
 	log     *slog.Logger
 	metrics surveyMetrics
@@ -43,17 +43,17 @@ type Survey struct {
 	after   int64     // the highest number of a revision that was seen
 	since   time.Time // when it was looked last without having the lease, by the store's clock
 	led     bool      // at the last look
-	travels []fleet.Travel
+	travels []fleet.RolloutLatency
 
 	mu   sync.Mutex
-	seen fleet.Figures
+	seen fleet.FleetStats
 	at   time.Time // by our clock, of the last look that succeeded
 	up   bool
 }
 
-// NewSurvey registers the fleet's metrics. holder is this replica's name in leases.
-func NewSurvey(reg prometheus.Registerer, store Figures, holder string, log *slog.Logger) *Survey {
-	s := &Survey{store: store, holder: holder, log: log, metrics: newSurveyMetrics(),
+// NewCollector registers the fleet's metrics. holder is this replica's name in leases.
+func NewCollector(reg prometheus.Registerer, store StatsReader, holder string, log *slog.Logger) *Collector {
+	s := &Collector{store: store, holder: holder, log: log, metrics: newSurveyMetrics(),
 		since: time.Now()}
 	s.metrics.register(reg)
 	reg.MustRegister(s)
@@ -61,7 +61,7 @@ func NewSurvey(reg prometheus.Registerer, store Figures, holder string, log *slo
 }
 
 // Run looks until ctx ends.
-func (s *Survey) Run(ctx context.Context) {
+func (s *Collector) Run(ctx context.Context) {
 	tick := time.NewTicker(surveyEvery)
 	defer tick.Stop()
 	for {
@@ -74,11 +74,11 @@ func (s *Survey) Run(ctx context.Context) {
 	}
 }
 
-func (s *Survey) look(ctx context.Context) {
+func (s *Collector) look(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, surveyTime)
 	defer cancel()
 	began := time.Now()
-	f, err := s.store.Figures(limited, fleet.FiguresAsk{Holder: s.holder, After: s.after,
+	f, err := s.store.FleetStats(limited, fleet.StatsQuery{Holder: s.holder, After: s.after,
 		Since: s.since, Open: !s.led, Travels: s.travels})
 	s.metrics.took.Observe(time.Since(began).Seconds())
 	if err == nil {
@@ -96,17 +96,17 @@ func (s *Survey) look(ctx context.Context) {
 // follow counts how far revisions have come. Who takes the lead goes on with those that are not
 // applied, and with those that were recorded since it last looked without leading: what came
 // further before is the former leader's to have counted.
-func (s *Survey) follow(f fleet.Figures) {
+func (s *Collector) follow(f fleet.FleetStats) {
 	if !f.Leads {
 		s.led, s.since, s.travels = false, f.At, nil
 		return
 	}
-	before := map[int64]fleet.Travel{}
+	before := map[int64]fleet.RolloutLatency{}
 	for _, t := range s.travels {
 		before[t.Number] = t
 	}
 	s.travels = nil
-	for _, t := range f.Travels {
+	for _, t := range f.Rollouts {
 		old, known := before[t.Number]
 		if !known && (s.led || !t.RecordedAt.Before(s.since)) {
 			s.metrics.reached("recorded", t, t.RecordedAt)
@@ -123,7 +123,7 @@ func (s *Survey) follow(f fleet.Figures) {
 }
 
 // keep waits on for a revision, unless it has come to its end or has taken too long.
-func (s *Survey) keep(t fleet.Travel, now time.Time) {
+func (s *Collector) keep(t fleet.RolloutLatency, now time.Time) {
 	switch {
 	case !t.AppliedAt.IsZero() && t.Synced.Done && t.Healthy.Done:
 	case now.Sub(t.RecordedAt) > travelTime:

@@ -8,7 +8,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// What a Survey shows of what it saw last. Times are Unix seconds, so that they age while nothing
+// What a Collector shows of what it saw last. Times are Unix seconds, so that they age while nothing
 // is seen.
 var (
 	descUp = desc("argosy_database_up",
@@ -112,18 +112,18 @@ var (
 )
 
 // Describe is prometheus.Collector's.
-func (s *Survey) Describe(to chan<- *prometheus.Desc) {
+func (s *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range surveyDescs {
 		to <- d
 	}
 }
 
 // Collect is prometheus.Collector's. It asks nobody.
-func (s *Survey) Collect(to chan<- prometheus.Metric) {
+func (s *Collector) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	f, at, up := s.seen, s.at, s.up
 	s.mu.Unlock()
-	show := shower{to}
+	show := exporter{to}
 	fresh := time.Since(at) < surveyKeeps
 	show.flag(descUp, up)
 	show.flag(descLeader, f.Leads && fresh)
@@ -138,17 +138,17 @@ func (s *Survey) Collect(to chan<- prometheus.Metric) {
 }
 
 // shower sends metrics.
-type shower struct{ to chan<- prometheus.Metric }
+type exporter struct{ to chan<- prometheus.Metric }
 
-func (s shower) value(d *prometheus.Desc, v float64, labels ...string) {
+func (s exporter) value(d *prometheus.Desc, v float64, labels ...string) {
 	s.to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
-func (s shower) count(d *prometheus.Desc, n int, labels ...string) {
+func (s exporter) count(d *prometheus.Desc, n int, labels ...string) {
 	s.value(d, float64(n), labels...)
 }
 
-func (s shower) flag(d *prometheus.Desc, on bool, labels ...string) {
+func (s exporter) flag(d *prometheus.Desc, on bool, labels ...string) {
 	v := 0.0
 	if on {
 		v = 1
@@ -157,13 +157,13 @@ func (s shower) flag(d *prometheus.Desc, on bool, labels ...string) {
 }
 
 // time shows a time, or nothing when there is none.
-func (s shower) time(d *prometheus.Desc, t time.Time, labels ...string) {
+func (s exporter) time(d *prometheus.Desc, t time.Time, labels ...string) {
 	if !t.IsZero() {
 		s.value(d, float64(t.UnixMilli())/1000, labels...)
 	}
 }
 
-func (s shower) source(f fleet.Figures) {
+func (s exporter) source(f fleet.FleetStats) {
 	s.time(descFetched, f.Source.FetchedAt)
 	s.time(descApplied, f.Source.RecordedAt)
 	s.flag(descFailing, f.Source.Failing)
@@ -171,7 +171,7 @@ func (s shower) source(f fleet.Figures) {
 	s.count(descOpen, f.Unapplied.Count)
 	s.time(descOpenAge, f.Unapplied.Oldest)
 	way := map[string]int{}
-	for _, t := range f.Travels {
+	for _, t := range f.Rollouts {
 		if f.At.Sub(t.RecordedAt) > travelTime {
 			continue
 		}
@@ -187,7 +187,7 @@ func (s shower) source(f fleet.Figures) {
 	}
 }
 
-func (s shower) engines(f fleet.Figures) {
+func (s exporter) engines(f fleet.FleetStats) {
 	for _, e := range f.Engines {
 		name := string(e.Engine)
 		s.flag(descReachable, e.Reachable, name)
@@ -206,7 +206,7 @@ func (s shower) engines(f fleet.Figures) {
 	}
 }
 
-func (s shower) agents(f fleet.Figures) {
+func (s exporter) agents(f fleet.FleetStats) {
 	s.count(descAgents, f.Agents.Connected, "connected")
 	s.count(descAgents, f.Agents.Stale, "stale")
 	s.count(descAgents, f.Agents.Never, "never")
@@ -231,7 +231,7 @@ func ageOf(d time.Duration) string {
 	return ages[len(ages)-1]
 }
 
-func (s shower) people(f fleet.Figures) {
+func (s exporter) people(f fleet.FleetStats) {
 	for _, reason := range holdReasons {
 		s.count(descHolds, f.Holds[reason].Count, string(reason))
 		s.time(descHoldAge, f.Holds[reason].Oldest, string(reason))
@@ -246,7 +246,7 @@ func (s shower) people(f fleet.Figures) {
 	}
 }
 
-func (s shower) queue(f fleet.Figures) {
+func (s exporter) queue(f fleet.FleetStats) {
 	s.count(descLooks, f.Looks.Count)
 	s.time(descLookAge, f.Looks.Oldest)
 	for _, state := range jobStates {

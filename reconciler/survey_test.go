@@ -19,22 +19,22 @@ import (
 
 // told answers what a test says, and remembers what was asked.
 type told struct {
-	figures fleet.Figures
+	figures fleet.FleetStats
 	err     error
-	asks    []fleet.FiguresAsk
+	asks    []fleet.StatsQuery
 }
 
-func (s *told) Figures(_ context.Context, ask fleet.FiguresAsk) (fleet.Figures, error) {
+func (s *told) Figures(_ context.Context, ask fleet.StatsQuery) (fleet.FleetStats, error) {
 	s.asks = append(s.asks, ask)
 	f := s.figures
 	f.At = time.Now()
 	return f, s.err
 }
 
-// surveyed is a Survey of what a test says, and what a scrape of it reads.
-func surveyed(store *told) (*Survey, func() string) {
+// surveyed is a Collector of what a test says, and what a scrape of it reads.
+func surveyed(store *told) (*Collector, func() string) {
 	reg := prometheus.NewRegistry()
-	return NewSurvey(reg, store, "me", slog.New(slog.DiscardHandler)), func() string {
+	return NewCollector(reg, store, "me", slog.New(slog.DiscardHandler)), func() string {
 		w := httptest.NewRecorder()
 		promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w,
 			httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -62,15 +62,15 @@ func TestSurveyShowsTheFleetWhereItLeads(t *testing.T) {
 			t.Error("a replica that does not lead shows the fleet")
 		}
 		shows(t, scrape(), "argosy_database_up 1", "argosy_leader 0")
-		store.figures = fleet.Figures{Leads: true, Quarantines: 3,
-			Source: fleet.SourceFigures{FetchedAt: time.Now(), Behind: true},
-			Engines: []fleet.EngineFigures{
+		store.figures = fleet.FleetStats{Leads: true, Quarantines: 3,
+			Source: fleet.SourceStats{FetchedAt: time.Now(), Behind: true},
+			Engines: []fleet.EngineStats{
 				{Engine: "eu-1", Reachable: true, Rows: map[fleet.ApplyState]int{
 					fleet.ApplyFailed: 2},
 					Unreachable: map[fleet.UnreachableReason]int{fleet.UnreachableTimeout: 2},
 					Parked:      16}},
 			Orphans: map[fleet.EngineName]int{"eu-1": 3, "acme.edge": 1},
-			Agents: fleet.AgentFigures{Connected: 9, Never: 1, Waiting: []fleet.Backlog{
+			Agents: fleet.AgentStats{Connected: 9, Never: 1, Waiting: []fleet.Backlog{
 				{Count: 1, Oldest: time.Now()},
 				{Count: 1, Oldest: time.Now().Add(-30 * time.Minute)},
 				{Count: 1, Oldest: time.Now().Add(-48 * time.Hour)}}},
@@ -99,7 +99,7 @@ func TestSurveyShowsTheFleetWhereItLeads(t *testing.T) {
 
 func TestSurveyShowsWhatItSawForAWhileWhenTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &told{figures: fleet.Figures{Leads: true}}
+		store := &told{figures: fleet.FleetStats{Leads: true}}
 		s, scrape := surveyed(store)
 		s.look(t.Context())
 		store.err = errors.New("away")
@@ -123,23 +123,23 @@ func TestSurveyCountsEachStageOfARevisionOnce(t *testing.T) {
 		at := func(seconds int) time.Time {
 			return time.Now().Add(time.Duration(seconds) * time.Second)
 		}
-		way := fleet.Travel{Number: 7, Changes: 2, CommittedAt: at(-12), RecordedAt: at(-10)}
+		way := fleet.RolloutLatency{Number: 7, Changes: 2, CommittedAt: at(-12), RecordedAt: at(-10)}
 		// recorded by the leader before us
-		long := fleet.Travel{Number: 5, Changes: 2, CommittedAt: at(-100), RecordedAt: at(-90)}
-		store.figures = fleet.Figures{Leads: true, Travels: []fleet.Travel{long, way}}
+		long := fleet.RolloutLatency{Number: 5, Changes: 2, CommittedAt: at(-100), RecordedAt: at(-90)}
+		store.figures = fleet.FleetStats{Leads: true, Rollouts: []fleet.RolloutLatency{long, way}}
 		s.look(t.Context())
 		shows(t, scrape(), `argosy_commit_seconds_count{stage="recorded"} 1`,
 			`argosy_commit_seconds_sum{stage="recorded"} 2`,
 			`argosy_revision_seconds_count{stage="applied"} 0`,
 			`argosy_revisions_under_way{stage="applied"} 2`)
-		way.AppliedAt, way.Synced = at(-9), fleet.Stretch{Any: true, Done: true, At: at(-5)}
+		way.AppliedAt, way.Synced = at(-9), fleet.Phase{Any: true, Done: true, At: at(-5)}
 		// of no Application
-		long.AppliedAt, long.Synced, long.Healthy = at(-10), fleet.Stretch{Done: true},
-			fleet.Stretch{Done: true}
-		store.figures.Travels = []fleet.Travel{long, way}
+		long.AppliedAt, long.Synced, long.Healthy = at(-10), fleet.Phase{Done: true},
+			fleet.Phase{Done: true}
+		store.figures.Rollouts = []fleet.RolloutLatency{long, way}
 		for range 3 {
 			s.look(t.Context())
-			store.figures.Travels = []fleet.Travel{way} // the other is not asked about any more
+			store.figures.Rollouts = []fleet.RolloutLatency{way} // the other is not asked about any more
 			time.Sleep(surveyEvery)
 		}
 		if last := store.asks[len(store.asks)-1]; last.After != 7 || last.Open ||
@@ -165,13 +165,13 @@ func TestSurveyCountsEachStageOfARevisionOnce(t *testing.T) {
 // is.
 func TestSurveyDoesNotCountFromOldCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &told{figures: fleet.Figures{Leads: true}}
+		store := &told{figures: fleet.FleetStats{Leads: true}}
 		s, scrape := surveyed(store)
 		s.look(t.Context())
-		store.figures.Travels = []fleet.Travel{
+		store.figures.Rollouts = []fleet.RolloutLatency{
 			{Number: 1, Changes: 1, CommittedAt: time.Now().Add(-72 * time.Hour),
 				RecordedAt: time.Now(), AppliedAt: time.Now(),
-				Synced: fleet.Stretch{Done: true}, Healthy: fleet.Stretch{Done: true}}}
+				Synced: fleet.Phase{Done: true}, Healthy: fleet.Phase{Done: true}}}
 		s.look(t.Context())
 		shows(t, scrape(), `argosy_commit_seconds_count{stage="recorded"} 0`,
 			`argosy_commit_seconds_count{stage="applied"} 0`,
@@ -181,10 +181,10 @@ func TestSurveyDoesNotCountFromOldCommits(t *testing.T) {
 
 func TestSurveyWaitsForSoManyRevisionsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &told{figures: fleet.Figures{Leads: true}}
+		store := &told{figures: fleet.FleetStats{Leads: true}}
 		s, scrape := surveyed(store)
 		for n := range travelsMost + 5 {
-			store.figures.Travels = append(s.travels, fleet.Travel{Number: int64(n + 1), Changes: 1,
+			store.figures.Rollouts = append(s.travels, fleet.RolloutLatency{Number: int64(n + 1), Changes: 1,
 				CommittedAt: time.Now(), RecordedAt: time.Now()})
 			s.look(t.Context())
 		}

@@ -62,7 +62,7 @@ func (m surveyMetrics) register(reg prometheus.Registerer) {
 }
 
 // reached counts that a revision came to a stage at that time.
-func (m surveyMetrics) reached(stage string, t fleet.Travel, at time.Time) {
+func (m surveyMetrics) reached(stage string, t fleet.RolloutLatency, at time.Time) {
 	if t.RecordedAt.Sub(t.CommittedAt) < oldCommit {
 		// the clock of who committed may be ahead
 		m.commit.WithLabelValues(stage).Observe(max(0, at.Sub(t.CommittedAt).Seconds()))
@@ -74,7 +74,7 @@ func (m surveyMetrics) reached(stage string, t fleet.Travel, at time.Time) {
 
 // progress counts what a revision has come to since it was looked at. One that changes nothing on
 // any engine comes nowhere.
-func (m surveyMetrics) progress(before, now fleet.Travel) {
+func (m surveyMetrics) progress(before, now fleet.RolloutLatency) {
 	if before.AppliedAt.IsZero() && !now.AppliedAt.IsZero() && now.Changes > 0 {
 		m.reached("applied", now, now.AppliedAt)
 	}
@@ -87,7 +87,7 @@ func (m surveyMetrics) progress(before, now fleet.Travel) {
 }
 
 // givenUp counts the stages that a revision has not come to.
-func (m surveyMetrics) givenUp(t fleet.Travel) {
+func (m surveyMetrics) givenUp(t fleet.RolloutLatency) {
 	for stage, missed := range map[string]bool{"applied": t.AppliedAt.IsZero(),
 		"synced": !t.Synced.Done, "healthy": !t.Healthy.Done} {
 		if missed {

@@ -17,7 +17,7 @@ func TestFiguresCountOrphansOfEnginesAndOfAgents(t *testing.T) {
 			Tenant: "acme", UID: "u2"}}, nil))
 	lease := k.open(k.join(acmeEdge, "one"), "p1").Lease
 	check(t, k.ReportAgent(t.Context(), lease, fleet.AgentReport{Reachable: true, Orphans: 3}))
-	f := must(k.Figures(t.Context(), fleet.FiguresAsk{Holder: k.reconciler.Holder}))(t)
+	f := must(k.FleetStats(t.Context(), fleet.StatsQuery{Holder: k.reconciler.Holder}))(t)
 	if want := map[fleet.EngineName]int{"eu-1": 2, "far-1": 0, "acme.edge": 3}; !maps.Equal(
 		f.Orphans, want) {
 		t.Errorf("%v, want %v", f.Orphans, want)

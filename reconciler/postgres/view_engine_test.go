@@ -79,7 +79,7 @@ func TestEnginesReadNoOtherAgents(t *testing.T) {
 	_, _, err := s.Engines(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 1000})
 	check(t, err)
 	list := seen.of(t, "FROM declarations e")
-	must(s.Figures(t.Context(), asLeader))(t)
+	must(s.FleetStats(t.Context(), asLeader))(t)
 	for name, asked := range map[string]string{
 		"list": list.SQL, "figures": seen.of(t, "FROM declarations e").SQL} {
 		if !strings.Contains(asked, "JOIN replicas") || name == "figures" && asked == list.SQL {

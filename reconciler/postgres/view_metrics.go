@@ -22,19 +22,19 @@ const (
 // and answers the one that holds the lease "reconciler"; others cost one look at that. It counts no
 // further than fleet.MaxFigure and looks at no more than 40,000 rows, along indexes, however many
 // there are: in a fleet where nothing is pending it looks at none.
-func (s *Store) Figures(ctx context.Context, ask fleet.FiguresAsk) (fleet.Figures, error) {
-	var f fleet.Figures
+func (s *Store) FleetStats(ctx context.Context, ask fleet.StatsQuery) (fleet.FleetStats, error) {
+	var f fleet.FleetStats
 	err := s.within(ctx, fleet.Scope{}, func(tx pgx.Tx) error {
-		f = fleet.Figures{Agents: fleet.AgentFigures{Rows: map[fleet.ApplyState]int{}}}
+		f = fleet.FleetStats{Agents: fleet.AgentStats{Rows: map[fleet.ApplyState]int{}}}
 		if err := tx.QueryRow(ctx, `
 			SELECT now(), EXISTS (SELECT FROM leases WHERE name = 'reconciler' AND holder = $1 AND expires_at > clock_timestamp())`, ask.Holder).
 			Scan(&f.At, &f.Leads); err != nil || !f.Leads {
 			return err
 		}
-		for _, part := range []func(context.Context, pgx.Tx, *fleet.Figures) error{
+		for _, part := range []func(context.Context, pgx.Tx, *fleet.FleetStats) error{
 			sourceFigures, engineFigures, agentFigures, orphanFigures, pendingFigures, countFigures,
 			queueFigures,
-			func(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+			func(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
 				return travelFigures(ctx, tx, ask, f)
 			},
 		} {
@@ -47,7 +47,7 @@ func (s *Store) Figures(ctx context.Context, ask fleet.FiguresAsk) (fleet.Figure
 	return f, wrap(err, "figures for metrics")
 }
 
-func sourceFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+func sourceFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
 	var fetched, recorded *time.Time
 	err := tx.QueryRow(ctx, `
 		SELECT s.fetched_at, r.recorded_at, s.error <> '', s.head NOT IN ('', m.applied)
@@ -59,9 +59,9 @@ func sourceFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 
 // engineFigures are of the platform's engines. One behind an agent is reached while the agent is
 // connected and reaches it.
-func engineFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error) {
-	f.Engines, err = read(ctx, tx, func(row pgx.CollectableRow) (fleet.EngineFigures, error) {
-		e := fleet.EngineFigures{Rows: map[fleet.ApplyState]int{}}
+func engineFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) (err error) {
+	f.Engines, err = read(ctx, tx, func(row pgx.CollectableRow) (fleet.EngineStats, error) {
+		e := fleet.EngineStats{Rows: map[fleet.ApplyState]int{}}
 		return e, row.Scan(&e.Engine, &e.Reachable, &e.Attended)
 	}, `
 		SELECT e.name, coalesce(g.reachable, false) AND NOT `+engineAway+`, coalesce(l.expires_at > clock_timestamp(), false)`+fromEngines+`
@@ -73,8 +73,8 @@ func engineFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error)
 }
 
 // reachFigures counts what the engines cannot read: at most a row for each environment.
-func reachFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
-	byName := map[fleet.EngineName]*fleet.EngineFigures{}
+func reachFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
+	byName := map[fleet.EngineName]*fleet.EngineStats{}
 	for i := range f.Engines {
 		f.Engines[i].Unreachable = map[fleet.UnreachableReason]int{}
 		byName[f.Engines[i].Engine] = &f.Engines[i]
@@ -112,7 +112,7 @@ const sqlPendingRows = `
 		WHERE (d.revision, d.seq) >= (o.revision, o.witness) AND (d.revision, d.seq) <= (o.revision, ` + lastRow + `) ORDER BY d.revision, d.seq LIMIT $3) w
 	WHERE w.state <> 'Applied' GROUP BY 1, 2 ORDER BY 1, 2`
 
-func pendingFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+func pendingFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
 	var revisions []string
 	var witnesses []int64
 	rows, err := tx.Query(ctx,
@@ -142,8 +142,8 @@ func shareOf(n int) int { return max(leastWalk, walkRows/n) }
 
 // pendingByEngine gives what is pending to the platform's engines, and what is pending on
 // environments' own clusters to all of them together.
-func pendingByEngine(rows pgx.Rows, f *fleet.Figures) error {
-	byName := map[fleet.EngineName]*fleet.EngineFigures{}
+func pendingByEngine(rows pgx.Rows, f *fleet.FleetStats) error {
+	byName := map[fleet.EngineName]*fleet.EngineStats{}
 	for i := range f.Engines {
 		byName[f.Engines[i].Engine] = &f.Engines[i]
 	}
@@ -177,7 +177,7 @@ func join(b *fleet.Backlog, n int, oldest time.Time) {
 
 // agentFigures counts identities rather than what they have: a look at each declaration and each
 // agent, of which there are at most some ten thousand.
-func agentFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+func agentFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
 	return tx.QueryRow(ctx, `
 		SELECT count(*) FILTER (WHERE a.live AND a.fresh), count(*) FILTER (WHERE a.live AND NOT a.fresh), count(*) FILTER (WHERE a.live IS NULL)
 		FROM (
@@ -192,7 +192,7 @@ func agentFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
 
 // orphanFigures counts strays by engine: of the platform's engines, and of the clusters behind
 // agents that have any.
-func orphanFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+func orphanFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
 	f.Orphans = map[fleet.EngineName]int{}
 	for _, e := range f.Engines {
 		f.Orphans[e.Engine] = 0
@@ -256,7 +256,7 @@ func countsOf[K ~string](from map[K]fleet.Backlog) map[K]int {
 }
 
 // countFigures counts what people have to decide or mend.
-func countFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error) {
+func countFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) (err error) {
 	if f.Holds, err = backlogs[fleet.HoldReason](ctx, tx,
 		few("reason", "since", "holds")); err != nil {
 		return err
@@ -275,7 +275,7 @@ func countFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) (err error) 
 
 // queueFigures counts what there is to look at. A job that has ended is kept for a while and not
 // counted, unless it has failed for good.
-func queueFigures(ctx context.Context, tx pgx.Tx, f *fleet.Figures) error {
+func queueFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
 	looks, err := backlogs[string](ctx, tx, few("''", "at", "looks WHERE wanted"))
 	if err != nil {
 		return err

@@ -13,16 +13,16 @@ import (
 )
 
 // asLeader is what the replica of hold asks.
-var asLeader = fleet.FiguresAsk{Holder: "replica-1"}
+var asLeader = fleet.StatsQuery{Holder: "replica-1"}
 
 func TestFiguresAreForWhoLeads(t *testing.T) {
 	t.Parallel()
 	s, _ := populated(t)
-	f := must(s.Figures(t.Context(), fleet.FiguresAsk{Holder: "replica-2"}))(t)
+	f := must(s.FleetStats(t.Context(), fleet.StatsQuery{Holder: "replica-2"}))(t)
 	if f.Leads || f.At.IsZero() || len(f.Engines) > 0 || len(f.Holds) > 0 {
 		t.Errorf("to another replica: %+v", f)
 	}
-	if f := must(s.Figures(t.Context(), asLeader))(t); !f.Leads || len(f.Engines) != 2 {
+	if f := must(s.FleetStats(t.Context(), asLeader))(t); !f.Leads || len(f.Engines) != 2 {
 		t.Errorf("to the leader: %+v", f)
 	}
 }
@@ -41,7 +41,7 @@ func TestFiguresCountWhatStands(t *testing.T) {
 		`INSERT INTO looks (key, wanted, priority, body, at) VALUES ('pull/1', true, 1, '{}', now() - interval '1 hour'), ('pull/2', false, 1, '{}', now())`)
 	exec(t, url,
 		`INSERT INTO river_job (args, kind, queue, max_attempts, state) VALUES ('{}', 'look', 'looks', 10, 'retryable'), ('{}', 'look', 'other', 10, 'retryable')`)
-	f := must(s.Figures(t.Context(), asLeader))(t)
+	f := must(s.FleetStats(t.Context(), asLeader))(t)
 	count := func(b fleet.Backlog) int {
 		if b.Oldest.IsZero() != (b.Count == 0) {
 			t.Errorf("%+v", b)
@@ -89,7 +89,7 @@ func TestFiguresOfPendingRowsAreOfTheEngineThatHasThem(t *testing.T) {
 	acks := applied(rows)
 	acks[1].State, acks[1].Message = fleet.ApplyFailed, "refused"
 	check(t, s.Acknowledge(t.Context(), worker, acks[:3]))
-	f := must(s.Figures(t.Context(), asLeader))(t)
+	f := must(s.FleetStats(t.Context(), asLeader))(t)
 	eu, us := f.Engines[0], f.Engines[1]
 	if !eu.Reachable || !eu.Attended || us.Reachable || us.Attended {
 		t.Errorf("eu-1 %+v, us-1 %+v", eu, us)
@@ -135,9 +135,9 @@ func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 	exec(t, url, `ANALYZE`)
 	ask := asLeader
 	ask.Open, ask.Since = true, time.Now().Add(time.Hour)
-	f := must(s.Figures(t.Context(), ask))(t)
-	if n := f.Engines[0].Waiting.Count; n != 3 || len(f.Travels) != 1 {
-		t.Errorf("%d rows wait, %d revisions are under way", n, len(f.Travels))
+	f := must(s.FleetStats(t.Context(), ask))(t)
+	if n := f.Engines[0].Waiting.Count; n != 3 || len(f.Rollouts) != 1 {
+		t.Errorf("%d rows wait, %d revisions are under way", n, len(f.Rollouts))
 	}
 	for what, table := range map[string]string{"pending": "w.changed_at", "travel": "l.healthy"} {
 		how := explain(t, url, fleet.Scope{}, seen.of(t, table))
@@ -173,15 +173,15 @@ func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
 		`INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, acked_at, observed_at)
 		SELECT engine, kind, name, tenant, seq, 'Applied', 'Synced', CASE seq WHEN 7 THEN 'Degraded' ELSE 'Healthy' END, now(), now() FROM desired`)
 	exec(t, url, `SELECT settle(NULL)`)
-	ask := fleet.FiguresAsk{Holder: "replica-1"}
-	var now fleet.Travel
+	ask := fleet.StatsQuery{Holder: "replica-1"}
+	var now fleet.RolloutLatency
 	looks := 0
 	for ; !now.Synced.Done && looks < 10; looks++ {
-		f := must(s.Figures(t.Context(), ask))(t)
-		if len(f.Travels) != 1 {
-			t.Fatalf("under way: %+v", f.Travels)
+		f := must(s.FleetStats(t.Context(), ask))(t)
+		if len(f.Rollouts) != 1 {
+			t.Fatalf("under way: %+v", f.Rollouts)
 		}
-		now, ask.Travels, ask.After = f.Travels[0], f.Travels, f.Travels[0].Number
+		now, ask.Travels, ask.After = f.Rollouts[0], f.Rollouts, f.Rollouts[0].Number
 	}
 	if looks < 2 || !now.Synced.Done || !now.Synced.Any || now.Healthy.Done ||
 		now.Healthy.Next != 7 || now.AppliedAt.IsZero() {
@@ -195,14 +195,14 @@ func TestTravelOfARevision(t *testing.T) {
 	s, reconciler, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"),
 		application("eu-1", "acme", "b", "prod", "v1"))
 	ask := asLeader
-	look := func() fleet.Travel {
+	look := func() fleet.RolloutLatency {
 		t.Helper()
-		f := must(s.Figures(t.Context(), ask))(t)
-		if len(f.Travels) != 1 {
-			t.Fatalf("under way: %+v", f.Travels)
+		f := must(s.FleetStats(t.Context(), ask))(t)
+		if len(f.Rollouts) != 1 {
+			t.Fatalf("under way: %+v", f.Rollouts)
 		}
-		ask.Travels, ask.After = f.Travels, f.Travels[0].Number
-		return f.Travels[0]
+		ask.Travels, ask.After = f.Rollouts, f.Rollouts[0].Number
+		return f.Rollouts[0]
 	}
 	observe := func(sync fleet.SyncState, health fleet.HealthState, rows ...fleet.Row) {
 		t.Helper()
@@ -247,9 +247,9 @@ func TestTravelOfARevision(t *testing.T) {
 	if v := look(); v.Number != 2 || v.Changes != 1 || !v.Synced.Done || v.Synced.Any {
 		t.Errorf("of nothing: %+v", v)
 	}
-	late := fleet.FiguresAsk{Holder: "replica-1", Since: time.Now().Add(time.Hour)}
-	if f := must(s.Figures(t.Context(), late))(t); len(f.Travels) != 0 {
-		t.Errorf("begun: %+v", f.Travels)
+	late := fleet.StatsQuery{Holder: "replica-1", Since: time.Now().Add(time.Hour)}
+	if f := must(s.FleetStats(t.Context(), late))(t); len(f.Rollouts) != 0 {
+		t.Errorf("begun: %+v", f.Rollouts)
 	}
 }
 
@@ -263,8 +263,8 @@ func TestTravelDoesNotWaitForWordsThatDoNotCome(t *testing.T) {
 	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
 	exec(t, url,
 		`UPDATE status SET acked_at = acked_at - interval '2 minutes', observed_at = observed_at - interval '3 minutes'`)
-	f := must(s.Figures(t.Context(), asLeader))(t)
-	if v := f.Travels[0]; !v.Synced.Done || !v.Healthy.Done || f.At.Sub(v.Synced.At) < time.Minute {
+	f := must(s.FleetStats(t.Context(), asLeader))(t)
+	if v := f.Rollouts[0]; !v.Synced.Done || !v.Healthy.Done || f.At.Sub(v.Synced.At) < time.Minute {
 		t.Errorf("%+v", v)
 	}
 }
@@ -281,7 +281,7 @@ func TestFiguresOfAgentsAreThoseOfTheirList(t *testing.T) {
 		`INSERT INTO engines (engine, reachable) VALUES ('far-1', true) ON CONFLICT (engine) DO UPDATE SET reachable = true`)
 	figures := func() [3]int {
 		t.Helper()
-		f := must(k.Figures(t.Context(), asLeader))(t)
+		f := must(k.FleetStats(t.Context(), asLeader))(t)
 		if far := f.Engines[1]; far.Engine != "far-1" || far.Reachable != (f.Agents.Connected > 0) {
 			t.Errorf("an engine behind an agent: %+v", far)
 		}

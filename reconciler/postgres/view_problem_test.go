@@ -110,7 +110,7 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 	if len(tenants) != 1 || tenants[0].Problems != 2 {
 		t.Errorf("the tenant's problems are not counted: %+v", tenants)
 	}
-	if f, err := s.Figures(ctx, fleet.FiguresAsk{Holder: leader.Holder}); err != nil ||
+	if f, err := s.FleetStats(ctx, fleet.StatsQuery{Holder: leader.Holder}); err != nil ||
 		f.Problems[fleet.SeverityError] != 2 {
 		t.Errorf("the metric counts %v, %v", f.Problems, err)
 	}

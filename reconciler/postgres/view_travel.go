@@ -15,8 +15,8 @@ const newTravels = 50
 
 const travelColumns = `n, revision, committed_at, recorded_at, applied_at, created + changed + deleted`
 
-func scanTravel(row pgx.CollectableRow) (fleet.Travel, error) {
-	var t fleet.Travel
+func scanTravel(row pgx.CollectableRow) (fleet.RolloutLatency, error) {
+	var t fleet.RolloutLatency
 	var applied *time.Time
 	err := row.Scan(&t.Number, &t.Revision, &t.CommittedAt, &t.RecordedAt, &applied, &t.Changes)
 	t.AppliedAt = orZero(applied)
@@ -24,14 +24,14 @@ func scanTravel(row pgx.CollectableRow) (fleet.Travel, error) {
 }
 
 // travelFigures looks how far the revisions have come that are under way, and which have begun.
-func travelFigures(ctx context.Context, tx pgx.Tx, ask fleet.FiguresAsk,
-	f *fleet.Figures) (err error) {
-	if f.Travels, err = travels(ctx, tx, ask); err != nil {
+func travelFigures(ctx context.Context, tx pgx.Tx, ask fleet.StatsQuery,
+	f *fleet.FleetStats) (err error) {
+	if f.Rollouts, err = travels(ctx, tx, ask); err != nil {
 		return err
 	}
 	var lanes []lane
-	for i := range f.Travels {
-		t := &f.Travels[i]
+	for i := range f.Rollouts {
+		t := &f.Rollouts[i]
 		for _, l := range []lane{{t.Revision, false, &t.Synced}, {t.Revision, true, &t.Healthy}} {
 			if !l.stretch.Done {
 				lanes = append(lanes, l)
@@ -43,8 +43,8 @@ func travelFigures(ctx context.Context, tx pgx.Tx, ask fleet.FiguresAsk,
 
 // travels are those of the ask that are still recorded, as they stand now, and those that have
 // begun, by number.
-func travels(ctx context.Context, tx pgx.Tx, ask fleet.FiguresAsk) ([]fleet.Travel, error) {
-	known := map[int64]fleet.Travel{}
+func travels(ctx context.Context, tx pgx.Tx, ask fleet.StatsQuery) ([]fleet.RolloutLatency, error) {
+	known := map[int64]fleet.RolloutLatency{}
 	for _, t := range ask.Travels {
 		known[t.Number] = t
 	}
@@ -53,7 +53,7 @@ func travels(ctx context.Context, tx pgx.Tx, ask fleet.FiguresAsk) ([]fleet.Trav
 			SELECT unnest($1::bigint[])
 			UNION (SELECT n FROM (SELECT n, recorded_at FROM revisions WHERE n > $2 ORDER BY n DESC LIMIT $5) r WHERE recorded_at >= $3)
 			UNION (SELECT n FROM revisions WHERE applied_at IS NULL AND $4 ORDER BY n DESC LIMIT $5)) ORDER BY n`,
-		column(ask.Travels, func(t fleet.Travel) int64 { return t.Number }), ask.After, ask.Since,
+		column(ask.Travels, func(t fleet.RolloutLatency) int64 { return t.Number }), ask.After, ask.Since,
 		ask.Open, newTravels)
 	for i := range found {
 		if before, ok := known[found[i].Number]; ok {
@@ -67,7 +67,7 @@ func travels(ctx context.Context, tx pgx.Tx, ask fleet.FiguresAsk) ([]fleet.Trav
 type lane struct {
 	revision fleet.Revision
 	healthy  bool
-	stretch  *fleet.Stretch
+	stretch  *fleet.Phase
 }
 
 // sqlWalk goes along the rows of each lane from where it was left. An Application is where its row

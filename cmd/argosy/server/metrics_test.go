@@ -69,7 +69,7 @@ func reference(t *testing.T) string {
 	newMetrics(reg, "v0")
 	registerStops(reg, reconciler.NewStopBoard())
 	registerPools(reg, nil)
-	reconciler.NewSurvey(reg, nil, "", nil)
+	reconciler.NewCollector(reg, nil, "", nil)
 	if _, err := hub.New(hub.Config{Store: (*postgres.Store)(nil), Secrets: &secrets.Resolver{},
 		Stops: reconciler.NewStopBoard(), Replica: "one",
 		PublicURL: "https://argosy.example.com", Metrics: hub.NewMetrics(reg)}); err != nil {

@@ -45,7 +45,7 @@ type Server struct {
 	loop    *reconciler.Loop
 	manager *reconciler.Manager
 	stops   *reconciler.StopBoard
-	survey  *reconciler.Survey
+	survey  *reconciler.Collector
 	api     *api.Server
 	pulls   *pulls   // nil without a forge
 	hub     *hub.Hub // nil when agents are switched off, or without a public URL
@@ -107,7 +107,7 @@ func holder() string {
 func (v *Server) assemble() error {
 	s := v.settings
 	metrics := newMetrics(v.registry, v.version)
-	v.survey = reconciler.NewSurvey(v.registry, v.store, v.holder, v.log)
+	v.survey = reconciler.NewCollector(v.registry, v.store, v.holder, v.log)
 	connect := engines{secrets: v.secrets, inFlight: s.Engines.InFlight}
 	v.stops = reconciler.NewStopBoard()
 	registerStops(v.registry, v.stops)
