@@ -158,7 +158,7 @@ type Row struct {
 	// of Applications: what removing the row does
 	Deletion DeletionPolicy `json:"deletion,omitempty"`
 	// the object is to be removed; the row goes when that is acknowledged
-	Absent bool `json:"absent,omitempty"`
+	Unwanted bool `json:"absent,omitempty"`
 	// of the config repo: the commit that last changed this object
 	Revision Revision `json:"revision"`
 	// commit-ordered; grows with every change of the row
@@ -174,7 +174,7 @@ type Row struct {
 // Head is what tells whether an object is as its Row wants it.
 func (r Row) Head() RowHead {
 	return RowHead{
-		Key: r.Key, Hash: r.Manifest.Hash, Absent: r.Absent, Credential: r.Credential != nil,
+		Key: r.Key, Hash: r.Manifest.Hash, Unwanted: r.Unwanted, Credential: r.Credential != nil,
 		Seq: r.Seq, Apply: r.Apply, Life: r.Life,
 	}
 }
@@ -183,7 +183,7 @@ func (r Row) Head() RowHead {
 type RowHead struct {
 	Key        ObjectKey
 	Hash       string // Manifest.Hash
-	Absent     bool
+	Unwanted   bool
 	Credential bool // whether it has one
 	Seq        int64
 	Apply      ApplyState

@@ -7,8 +7,8 @@ type Outcome struct {
 	// the row is there; false: the object is proven gone, or never came
 	Present bool `json:"present"`
 	// the row is marked for removal, and its object is not proven gone yet
-	Absent bool `json:"absent,omitempty"`
-	Held   bool `json:"held,omitempty"` // its removal waits for an approval
+	Unwanted bool `json:"absent,omitempty"`
+	Held     bool `json:"held,omitempty"` // its removal waits for an approval
 
 	// of the config repo: the commit that last changed the row
 	Revision Revision `json:"revision,omitempty"`

@@ -122,7 +122,7 @@ type Record struct {
 	Placements []Placement // new or changed
 	Unplaced   []EnvironmentID
 
-	// changed; with Absent set, the row is marked for removal and keeps its manifest. Seq and
+	// changed; with Unwanted set, the row is marked for removal and keeps its manifest. Seq and
 	// Revision are the store's
 	Rows     []Row
 	Held     []ObjectKey // rows that stay because their removal waits for an approval
@@ -159,7 +159,7 @@ type Indexed struct {
 	Deployment  DeploymentName
 	Credential  *CredentialSource
 	Deletion    DeletionPolicy
-	Absent      bool // marked for removal, not yet acknowledged
+	Unwanted    bool // marked for removal, not yet acknowledged
 	Held        bool // its removal waits for an approval
 	Seq         int64
 }
@@ -188,8 +188,8 @@ type EngineReport struct {
 	ArgoCD    string // version, when known; an empty one keeps what was known
 }
 
-// Lately is what the deletion guards look back on.
-type Lately struct {
+// Recent is what the deletion guards look back on.
+type Recent struct {
 	Now     time.Time // by the store's clock
 	Deleted []Deletion
 }

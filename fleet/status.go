@@ -51,7 +51,7 @@ type Observation struct {
 	Resources       int       // managed resources
 	ReconciledAt    time.Time // by Argo CD
 	ResourceVersion string
-	Gone            bool // the Application no longer exists on the engine
+	Deleted         bool // the Application no longer exists on the engine
 }
 
 // Ack is what a worker says of one row that it has handled.

@@ -121,8 +121,8 @@ func (r *remote) stands() error {
 	}
 	wanted := r.house.rowsOn(r.name)
 	for key, row := range wanted {
-		if row.Absent || row.Apply != fleet.ApplyApplied || !r.server.Exists(key) {
-			return fmt.Errorf("%s %s is %s (absent: %v)", key.Kind, key.Name, row.Apply, row.Absent)
+		if row.Unwanted || row.Apply != fleet.ApplyApplied || !r.server.Exists(key) {
+			return fmt.Errorf("%s %s is %s (absent: %v)", key.Kind, key.Name, row.Apply, row.Unwanted)
 		}
 	}
 	for _, live := range r.inventory() {

@@ -104,7 +104,7 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 	row := fleet.Row{Key: key, Tenant: "acme", Environment: "prod", Deployment: "web",
 		Deletion: fleet.DeletionOrphan, Manifest: manifest, Revision: "4f1c9e2a"}
 	gone, stop := row, fleet.Stop{Scope: fleet.StopFleet}
-	gone.Absent = true
+	gone.Unwanted = true
 	for name, write := range map[string]func(context.Context, *shift) error{
 		"apply": func(ctx context.Context, s *shift) error {
 			_, _, err := s.act(ctx, row)

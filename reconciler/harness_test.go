@@ -137,7 +137,7 @@ func (h *house) settled() error {
 	wanted := h.rows()
 	for key, row := range wanted {
 		switch {
-		case row.Absent:
+		case row.Unwanted:
 			return fmt.Errorf("%s %s is not removed yet", key.Kind, key.Name)
 		case row.Apply != fleet.ApplyApplied:
 			return fmt.Errorf("%s %s is %s", key.Kind, key.Name, row.Apply)

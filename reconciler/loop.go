@@ -24,11 +24,11 @@ type Store interface {
 	Load(ctx context.Context) (fleet.Snapshot, error)
 	// Record takes one revision in one transaction, once.
 	Record(ctx context.Context, lease fleet.Lease, record fleet.Record) (seq int64, err error)
-	// Lately are the Applications that were deleted within the window, and the store's present
+	// Recent are the Applications that were deleted within the window, and the store's present
 	// time.
-	Lately(ctx context.Context, window time.Duration) (fleet.Lately, error)
-	// CreatedLately counts, by tenant, the Applications that were created within it.
-	CreatedLately(ctx context.Context, window time.Duration) (map[fleet.TenantName]int, error)
+	Recent(ctx context.Context, window time.Duration) (fleet.Recent, error)
+	// RecentCreations counts, by tenant, the Applications that were created within it.
+	RecentCreations(ctx context.Context, window time.Duration) (map[fleet.TenantName]int, error)
 	// Approvals are the latest of each revision.
 	Approvals(ctx context.Context) ([]fleet.Approval, error)
 	// Vanished are those of the given rows that the store no longer has: their objects are proven
@@ -451,7 +451,7 @@ func (l *Loop) compute(ctx context.Context, r *plan.Request) (*plan.Plan, error)
 func (l *Loop) weigh(ctx context.Context, w *plan.AppliedState, r *plan.Request) (*plan.Plan, error) {
 	p, err := w.Compute(*r, l.Renderer)
 	if err == nil && r.Created == nil && (p.Waiting != nil || p.Counts.Deleted+p.Counts.Held > 0) {
-		if r.Created, err = l.Store.CreatedLately(ctx, window(w)); err != nil {
+		if r.Created, err = l.Store.RecentCreations(ctx, window(w)); err != nil {
 			return nil, err
 		}
 		p, err = w.Compute(*r, l.Renderer)
@@ -464,7 +464,7 @@ func (l *Loop) weigh(ctx context.Context, w *plan.AppliedState, r *plan.Request)
 
 // lately reads what the guards look back on.
 func (l *Loop) lately(ctx context.Context, r *plan.Request) error {
-	lately, err := l.Store.Lately(ctx, window(l.state))
+	lately, err := l.Store.Recent(ctx, window(l.state))
 	r.Now, r.Recent = lately.Now, lately.Deleted
 	return err
 }

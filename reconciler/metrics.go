@@ -68,7 +68,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 func (m *Metrics) handled(engine fleet.EngineName, row fleet.Row, started time.Time, err error) {
 	verb := "apply"
-	if row.Absent {
+	if row.Unwanted {
 		verb = "remove"
 	}
 	m.took.WithLabelValues(string(engine)).Observe(time.Since(started).Seconds())

@@ -125,7 +125,7 @@ func (s *shift) lookAgain(ctx context.Context, rowless map[fleet.ObjectKey]bool)
 // withdraw takes back that a row is applied when its object is not what the row wants: it says
 // nothing of an object that was deleted, changed, or lost with the engine's state.
 func (s *shift) withdraw(row fleet.RowHead) {
-	if row.Absent || row.Apply != fleet.ApplyApplied {
+	if row.Unwanted || row.Apply != fleet.ApplyApplied {
 		return
 	}
 	message := "the engine has another version of it; it is applied again"

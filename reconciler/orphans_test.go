@@ -52,7 +52,7 @@ func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
 	h.commit("a mistake", gone(shop))
 	h.eventually("the mistake is recorded", func() error {
 		for key, row := range h.rows() {
-			if row.Absent && key.Kind == fleet.ObjectApplication {
+			if row.Unwanted && key.Kind == fleet.ObjectApplication {
 				return nil
 			}
 		}

@@ -152,7 +152,7 @@ func (l *Loop) planned(ctx context.Context, at *basis, r *plan.Request) (*plan.P
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	lately, err := l.Store.Lately(ctx, window(at.state))
+	lately, err := l.Store.Recent(ctx, window(at.state))
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func (h *house) atRest(r *replica) {
 func effects(r fleet.Record) map[fleet.ObjectKey]string {
 	out := map[fleet.ObjectKey]string{}
 	for _, row := range r.Rows {
-		if out[row.Key] = row.Manifest.Hash; row.Absent {
+		if out[row.Key] = row.Manifest.Hash; row.Unwanted {
 			out[row.Key] = "goes"
 		}
 	}

@@ -27,7 +27,7 @@ type task struct {
 // removed before its Applications makes Argo CD strip their finalizers and orphan the workloads
 // without a word.
 func phase(row fleet.Row) int {
-	if row.Absent {
+	if row.Unwanted {
 		return 5 - row.Key.Kind.Rank()
 	}
 	return row.Key.Kind.Rank()
@@ -45,7 +45,7 @@ func (t *task) phase() int {
 }
 
 // readsSecret reports whether the task reads a credential's content, which may take long.
-func (t *task) readsSecret() bool { return t.row.Credential != nil && !t.row.Absent }
+func (t *task) readsSecret() bool { return t.row.Credential != nil && !t.row.Unwanted }
 
 // queue holds at most one task per object: a newer row replaces an older one that waits, and a row
 // that comes while its object is in hand is handed out when that is done. It is level-triggered:

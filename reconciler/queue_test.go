@@ -12,7 +12,7 @@ import (
 
 func rowOf(kind fleet.ObjectKind, name string, seq int64, absent bool) fleet.Row {
 	return fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: kind, Name: name}, Seq: seq,
-		Absent: absent}
+		Unwanted: absent}
 }
 
 func TestQueueHandsOutWhatOthersNeedFirstAndRemovesItLast(t *testing.T) {

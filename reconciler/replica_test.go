@@ -279,11 +279,11 @@ func (s *faulty) SetSource(ctx context.Context, v fleet.SourceView) error {
 	return s.Store.SetSource(ctx, v)
 }
 
-func (s *faulty) Lately(ctx context.Context, window time.Duration) (fleet.Lately, error) {
+func (s *faulty) Lately(ctx context.Context, window time.Duration) (fleet.Recent, error) {
 	if err := s.ask("lately"); err != nil {
-		return fleet.Lately{}, err
+		return fleet.Recent{}, err
 	}
-	return s.Store.Lately(ctx, window)
+	return s.Store.Recent(ctx, window)
 }
 
 func (s *faulty) Load(ctx context.Context) (fleet.Snapshot, error) {

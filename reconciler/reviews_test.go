@@ -335,7 +335,7 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 				}
 				return h.settled()
 			})
-			if lately, err := h.store.Lately(t.Context(), time.Hour); err != nil ||
+			if lately, err := h.store.Recent(t.Context(), time.Hour); err != nil ||
 				len(lately.Deleted) != 0 {
 				t.Errorf("they count against the guards: %v %v", lately.Deleted, err)
 			}

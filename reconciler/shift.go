@@ -205,7 +205,7 @@ func (s *shift) may(row fleet.Row) bool {
 		return true
 	}
 	live, ok := s.target.Live(row.Key)
-	return ok && !row.Absent && live.Ours && live.Hash == row.Manifest.Hash
+	return ok && !row.Unwanted && live.Ours && live.Hash == row.Manifest.Hash
 }
 
 // sink takes what the engine shows: observations to the store, objects that need a look to the next
@@ -292,7 +292,7 @@ func (s *shift) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(fl
 // stands reports whether the engine surely has the row already, but for the content of a secret.
 func (s *shift) stands(row fleet.RowHead) bool {
 	live, ok := s.target.Live(row.Key)
-	if row.Absent || !ok || !live.Ours || live.Drifted || live.Deleting || live.Hash != row.Hash {
+	if row.Unwanted || !ok || !live.Ours || live.Drifted || live.Deleting || live.Hash != row.Hash {
 		return false
 	}
 	s.settle(row.Key, true)
@@ -579,10 +579,10 @@ func (s *shift) forged(key fleet.ObjectKey) bool {
 // missing names the object of the same engine that the row needs first, and reports whether it has
 // it.
 func (s *shift) missing(row fleet.Row) (fleet.ObjectKey, bool) {
-	if row.Absent && row.Key.Kind == fleet.ObjectProject {
+	if row.Unwanted && row.Key.Kind == fleet.ObjectProject {
 		return s.inProject(row.Tenant)
 	}
-	if row.Absent || row.Key.Kind != fleet.ObjectApplication {
+	if row.Unwanted || row.Key.Kind != fleet.ObjectApplication {
 		return fleet.ObjectKey{}, true
 	}
 	needs := []fleet.ObjectKey{
@@ -620,7 +620,7 @@ func (s *shift) waitFor(t *task, need fleet.ObjectKey) time.Duration {
 		ack := fleet.Ack{Key: t.row.Key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
 			State:   fleet.ApplyPending,
 			Message: fmt.Sprintf("waits for %s %s on engine %s", need.Kind, need.Name, s.Engine)}
-		if t.row.Absent {
+		if t.row.Unwanted {
 			ack.State = fleet.ApplyDeleting
 			ack.Message = fmt.Sprintf("waits until %s %s is gone from engine %s", need.Kind,
 				need.Name, s.Engine)
@@ -638,7 +638,7 @@ func pauseOf(t *task) time.Duration {
 
 func (s *shift) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duration, error) {
 	var secret fleet.Secret
-	if row.Credential != nil && !row.Absent {
+	if row.Credential != nil && !row.Unwanted {
 		var err error
 		if secret, err = s.Secrets.Get(ctx, *row.Credential); err != nil {
 			return fleet.Ack{}, 0, err
@@ -649,7 +649,7 @@ func (s *shift) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duratio
 	}
 	ctx, end := s.lease.writing(ctx)
 	defer end()
-	if row.Absent {
+	if row.Unwanted {
 		return s.remove(ctx, row)
 	}
 	out, err := s.target.Apply(ctx, row, secret, s.lease.lease())
@@ -676,7 +676,7 @@ func (s *shift) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Dura
 		return fleet.Ack{}, 0, nil
 	case s.same(now.Life) != nil:
 		return fleet.Ack{}, 0, errAnother
-	case now.Seq != row.Seq || !now.Absent:
+	case now.Seq != row.Seq || !now.Unwanted:
 		s.queue.put(now)
 		return fleet.Ack{}, 0, nil
 	}

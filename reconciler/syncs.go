@@ -90,7 +90,7 @@ func (s *shift) startSync(ctx context.Context, request fleet.SyncRequest) error 
 	if err != nil {
 		return err
 	}
-	if !ok || row.Absent {
+	if !ok || row.Unwanted {
 		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationFailed,
 			"the Application was removed before the sync began")
 	}

@@ -162,7 +162,7 @@ func (c *cache) drop(r *resource, name, rv string) {
 	}
 	if r == applications {
 		c.observed[before.Key] = fleet.Observation{Key: before.Key, UID: before.UID,
-			ResourceVersion: rv, Gone: true, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown}
+			ResourceVersion: rv, Deleted: true, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown}
 		c.contacts[before.Key] = engine.Contact{
 			Key: before.Key, Tenant: before.Tenant, Environment: before.Environment, Gone: true,
 		}

@@ -210,7 +210,7 @@ func (w *world) comesBack() {
 	w.until("it fails", func() bool { return w.parked(env) == 2 })
 	changed := quiet("q0", "v-next", fleet.DeletionOrphan)
 	w.apply(changed, fleet.Secret{})
-	goes.Absent = true
+	goes.Unwanted = true
 	if done, err := w.e.Delete(w.Context(), goes, w.lease); done || err != nil {
 		w.Fatalf("a deletion that waits: done %t, %v", done, err)
 	}

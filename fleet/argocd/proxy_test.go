@@ -124,7 +124,7 @@ func (b *faultBench) goneTold() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, o := range b.seen {
-		if o.Gone {
+		if o.Deleted {
 			return true
 		}
 	}

@@ -161,7 +161,7 @@ func TestAnEnvironmentInUseKeepsItsConnection(t *testing.T) {
 				t.Error("still held")
 			}
 			for k, r := range h.rows {
-				if r.Absent || k.Engine != fleet.EngineName(c.after2) || strings.Contains(c.after,
+				if r.Unwanted || k.Engine != fleet.EngineName(c.after2) || strings.Contains(c.after,
 					"autonomous") {
 					t.Errorf("left over: %v %+v", k, r)
 				}

@@ -137,7 +137,7 @@ func (d *draft) write(o fleet.Object, next row) error {
 
 func rowOf(k fleet.ObjectKey, r row) fleet.Row {
 	out := fleet.Row{Key: k, Tenant: r.tenant, Environment: r.environment, Deployment: r.deployment,
-		Deletion: r.deletion, Absent: r.absent}
+		Deletion: r.deletion, Unwanted: r.absent}
 	if r.credential != (fleet.CredentialSource{}) {
 		c := r.credential
 		out.Credential = &c

@@ -49,7 +49,7 @@ func TestExpansionResolvesOverridesAndDefaults(t *testing.T) {
 func (h *house) applications() map[string]fleet.Application {
 	out := map[string]fleet.Application{}
 	for k, r := range h.rows {
-		if k.Kind == fleet.ObjectApplication && !r.Absent {
+		if k.Kind == fleet.ObjectApplication && !r.Unwanted {
 			var m struct{ Spec fleet.Application }
 			unmarshal(h.t, r.Manifest.Body, &m)
 			out[string(r.Deployment)+"@"+string(r.Environment)] = m.Spec

@@ -202,17 +202,17 @@ func (h *house) record(c RowChange) {
 	stored, stands := h.rows[c.Row.Key]
 	switch c.Action {
 	case Create:
-		if stands && !stored.Absent {
+		if stands && !stored.Unwanted {
 			h.t.Fatalf("%s is created though it stands", c.Row.Key.Name)
 		}
 		h.rows[c.Row.Key] = c.Row
 	case Update:
-		if !stands || stored.Absent {
+		if !stands || stored.Unwanted {
 			h.t.Fatalf("%s is updated though it does not stand", c.Row.Key.Name)
 		}
 		h.rows[c.Row.Key] = c.Row
 	case Delete:
-		stored.Absent = true
+		stored.Unwanted = true
 		h.rows[c.Row.Key] = stored
 	}
 }
@@ -239,7 +239,7 @@ func (h *house) work() {
 			return
 		}
 		for _, k := range gone {
-			if !h.rows[k].Absent {
+			if !h.rows[k].Unwanted {
 				h.t.Fatalf("%s leaves, but its row is not absent", k.Name)
 			}
 			delete(h.rows, k)
@@ -253,7 +253,7 @@ func (h *house) work() {
 func (h *house) desired() map[fleet.ObjectKey]string {
 	out := map[fleet.ObjectKey]string{}
 	for k, r := range h.rows {
-		if !r.Absent {
+		if !r.Unwanted {
 			out[k] = r.Manifest.Hash
 		}
 	}
@@ -280,7 +280,7 @@ func (h *house) snapshot() fleet.Snapshot {
 	for k, r := range h.rows {
 		s.Objects = append(s.Objects, fleet.Indexed{Key: k, Hash: r.Manifest.Hash, Tenant: r.Tenant,
 			Environment: r.Environment, Deployment: r.Deployment, Credential: r.Credential,
-			Deletion: r.Deletion, Absent: r.Absent})
+			Deletion: r.Deletion, Unwanted: r.Unwanted})
 	}
 	return s
 }

@@ -248,7 +248,7 @@ func checkState(t *testing.T, h *house) {
 	}
 	for k, r := range h.w.rows.base {
 		if stored, ok := h.rows[k]; !ok || stored.Manifest.Hash != r.hash ||
-			stored.Absent != r.absent || stored.Deletion != r.deletion {
+			stored.Unwanted != r.absent || stored.Deletion != r.deletion {
 			t.Fatalf("%v: the index and the rows disagree", k)
 		}
 	}
@@ -281,15 +281,15 @@ func checkNeeds(t *testing.T, h *house) {
 		}
 		cluster, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectCluster,
 			Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment})}]
-		if !ok || cluster.Absent {
+		if !ok || cluster.Unwanted {
 			t.Fatalf("application %s/%s@%s stands (absent %v) without its cluster", r.Tenant,
-				r.Deployment, r.Environment, r.Absent)
+				r.Deployment, r.Environment, r.Unwanted)
 		}
 		project, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectProject,
 			Name: fleet.ProjectName(r.Tenant)}]
-		if !ok || project.Absent {
+		if !ok || project.Unwanted {
 			t.Fatalf("application %s/%s@%s stands (absent %v) without its project", r.Tenant,
-				r.Deployment, r.Environment, r.Absent)
+				r.Deployment, r.Environment, r.Unwanted)
 		}
 		var app struct{ Spec fleet.Application }
 		var proj struct{ Spec fleet.Project }
@@ -301,13 +301,13 @@ func checkNeeds(t *testing.T, h *house) {
 			!slices.Contains(proj.Spec.SourceRepos, app.Spec.Source.RepoURL) {
 			t.Fatalf(
 				"application %s (absent %v) goes to %v from %s, which its project does not "+
-					"permit: %v", app.Spec.ID, r.Absent, app.Spec.Destination,
+					"permit: %v", app.Spec.ID, r.Unwanted, app.Spec.Destination,
 				app.Spec.Source.RepoURL, proj.Spec)
 		}
 		if clus.Spec.Server != app.Spec.Destination.Server || !slices.Contains(clus.Spec.Namespaces,
 			app.Spec.Destination.Namespace) {
 			t.Fatalf("application %s (absent %v) goes to %v, its cluster is %s with %v",
-				app.Spec.ID, r.Absent, app.Spec.Destination, clus.Spec.Server, clus.Spec.Namespaces)
+				app.Spec.ID, r.Unwanted, app.Spec.Destination, clus.Spec.Server, clus.Spec.Namespaces)
 		}
 	}
 }
@@ -323,9 +323,9 @@ func checkAgentNeeds(t *testing.T, h *house, k fleet.ObjectKey, r fleet.Row) {
 	}
 	project, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectProject,
 		Name: fleet.ProjectName(r.Tenant)}]
-	if !ok || project.Absent {
+	if !ok || project.Unwanted {
 		t.Fatalf("application %s/%s@%s stands (absent %v) without its project", r.Tenant,
-			r.Deployment, r.Environment, r.Absent)
+			r.Deployment, r.Environment, r.Unwanted)
 	}
 	var app struct{ Spec fleet.Application }
 	var proj struct{ Spec fleet.Project }
@@ -335,7 +335,7 @@ func checkAgentNeeds(t *testing.T, h *house, k fleet.ObjectKey, r fleet.Row) {
 		!slices.Contains(proj.Spec.Destinations, app.Spec.Destination) ||
 		!slices.Contains(proj.Spec.SourceRepos, app.Spec.Source.RepoURL) {
 		t.Fatalf("application %s (absent %v) goes to %v from %s; its project: %v", app.Spec.ID,
-			r.Absent, app.Spec.Destination, app.Spec.Source.RepoURL, proj.Spec)
+			r.Unwanted, app.Spec.Destination, app.Spec.Source.RepoURL, proj.Spec)
 	}
 }
 
@@ -354,7 +354,7 @@ func checkOwnClusters(t *testing.T, h *house) {
 		for _, dep := range h.w.catalog.DeploymentsIn(id) {
 			if r, ok := h.rows[applicationKey(p.Engine,
 				applicationID(dep, id))]; p.Engine.OfEnvironment() &&
-				!h.w.deferred[environmentKey(id)].Going && (!ok || r.Absent) {
+				!h.w.deferred[environmentKey(id)].Going && (!ok || r.Unwanted) {
 				t.Fatalf("%s has no Application on the own cluster %s", dep, p.Engine)
 			}
 		}
@@ -367,7 +367,7 @@ func checkOwnClusters(t *testing.T, h *house) {
 			t.Fatalf("%v: an own cluster needs no Cluster", k)
 		}
 		for id, p := range h.w.placements.base {
-			if p.Engine == k.Engine && !r.Absent &&
+			if p.Engine == k.Engine && !r.Unwanted &&
 				h.w.catalog.Environment(id).Environment.Agent.Autonomous() {
 				t.Fatalf("%v stands on the cluster of the autonomous environment %s", k, id)
 			}

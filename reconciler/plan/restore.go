@@ -78,7 +78,7 @@ func (w *AppliedState) restorePlacements(placements []fleet.Placement) {
 func (w *AppliedState) restoreRows(objects []fleet.Indexed) error {
 	for _, o := range objects {
 		r := row{hash: o.Hash, tenant: o.Tenant, environment: o.Environment,
-			deployment: o.Deployment, deletion: o.Deletion, absent: o.Absent}
+			deployment: o.Deployment, deletion: o.Deletion, absent: o.Unwanted}
 		if o.Credential != nil {
 			r.credential = *o.Credential
 		}

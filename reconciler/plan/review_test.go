@@ -367,7 +367,7 @@ func (m *reviewers) check() {
 		}
 		got[h.Key] = h.span()
 		spans[h.span()] = true
-		if r, ok := m.rows[h.Key]; !ok || r.Absent {
+		if r, ok := m.rows[h.Key]; !ok || r.Unwanted {
 			m.t.Fatalf("%s is held and does not stand", h.Key.Name)
 		}
 	}

@@ -310,7 +310,7 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 			k.record(func(r *fleet.Record) {
 				change(r)
 				gone := application("acme.edge", "acme", "a", "edge", "v1")
-				gone.Absent = true
+				gone.Unwanted = true
 				r.Rows = []fleet.Row{gone} // b is held
 			})
 			if rows := k.rows(acmeEdge); len(rows) != 1 || rows[0] != "acme/a@edge true" {

@@ -135,7 +135,7 @@ func (k *agentKit) rows(engine fleet.EngineName) []string {
 	names := []string{}
 	_, err := k.AgentRows(k.t.Context(), engine, func(r fleet.Row) error {
 		names = append(names, fmt.Sprintf("%s/%s@%s %v", r.Tenant, r.Deployment, r.Environment,
-			r.Absent))
+			r.Unwanted))
 		return nil
 	})
 	check(k.t, err)

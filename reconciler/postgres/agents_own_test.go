@@ -395,7 +395,7 @@ func TestListOfAgentsHasThoseThatNobodyJoinedAndThoseThatAreLeft(t *testing.T) {
 	}
 	k.record(func(r *fleet.Record) {
 		gone := application("acme.edge", "acme", "a", "edge", "v1")
-		gone.Absent = true
+		gone.Unwanted = true
 		r.Rows, r.Removed = []fleet.Row{gone}, []fleet.Key{edge("acme", "edge", "").Key}
 	})
 	if v := k.view(acmeEdge); v.Pending != 2 || v.Lag != 2 || v.PendingDeletions != 1 ||

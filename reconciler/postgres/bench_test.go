@@ -323,7 +323,7 @@ func BenchmarkRead(b *testing.B) {
 			return err
 		},
 		"load":   func() error { _, err := s.Load(ctx); return err },
-		"lately": func() error { _, err := s.Lately(ctx, time.Minute); return err },
+		"lately": func() error { _, err := s.Recent(ctx, time.Minute); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

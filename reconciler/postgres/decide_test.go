@@ -166,7 +166,7 @@ func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 	must(s.Record(ctx, hold(t, s, "reconciler"), step(1, 2, func(r *fleet.Record) {
 		r.Holds = []fleet.Hold{{Revision: revision(1), Reason: fleet.HoldDeletions, Tenant: "acme",
 			Message: "more of acme",
-			Since:   must(s.Lately(ctx, time.Hour))(t).Now, Items: []fleet.ObjectKey{
+			Since:   must(s.Recent(ctx, time.Hour))(t).Now, Items: []fleet.ObjectKey{
 				application("eu-1", "acme", "cart", "prod", "v1").Key}}}
 	})))(t)
 	if n := waiting(); n != 1 {

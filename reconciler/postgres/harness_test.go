@@ -234,7 +234,7 @@ func applied(rows []fleet.Row) []fleet.Ack {
 	var acks []fleet.Ack
 	for _, r := range rows {
 		acks = append(acks, fleet.Ack{Key: r.Key, Seq: r.Seq, State: fleet.ApplyApplied,
-			Removed: r.Absent})
+			Removed: r.Unwanted})
 	}
 	return acks
 }

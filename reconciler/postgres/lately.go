@@ -9,10 +9,10 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Lately is the Applications that were deleted within the window that ends now, by the database's
+// Recent is the Applications that were deleted within the window that ends now, by the database's
 // clock.
-func (s *Store) Lately(ctx context.Context, window time.Duration) (fleet.Lately, error) {
-	var l fleet.Lately
+func (s *Store) Recent(ctx context.Context, window time.Duration) (fleet.Recent, error) {
+	var l fleet.Recent
 	err := s.within(ctx, fleet.Scope{}, func(tx pgx.Tx) (err error) {
 		if err := tx.QueryRow(ctx, `SELECT now()`).Scan(&l.Now); err != nil {
 			return err
@@ -24,9 +24,9 @@ func (s *Store) Lately(ctx context.Context, window time.Duration) (fleet.Lately,
 	return l, wrap(err, "what was lately deleted")
 }
 
-// CreatedLately counts the Applications that were created within the window: they did not stand
+// RecentCreations counts the Applications that were created within the window: they did not stand
 // when it began. It costs as much as was created, so it is for plans that delete something.
-func (s *Store) CreatedLately(ctx context.Context, window time.Duration) (map[fleet.TenantName]int,
+func (s *Store) RecentCreations(ctx context.Context, window time.Duration) (map[fleet.TenantName]int,
 	error) {
 	created := map[fleet.TenantName]int{}
 	err := s.within(ctx, fleet.Scope{}, func(tx pgx.Tx) error {

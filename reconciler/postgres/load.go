@@ -87,7 +87,7 @@ func loadObjects(ctx context.Context, tx pgx.Tx) ([]fleet.Indexed, error) {
 	var tenant, name, sealed *string
 	known := words{}
 	_, err = pgx.ForEachRow(rows, []any{&o.Key.Engine, &o.Key.Kind, &o.Key.Name, &o.Hash, &o.Tenant,
-		&o.Environment, &o.Deployment, &o.Deletion, &o.Absent, &o.Held, &o.Seq,
+		&o.Environment, &o.Deployment, &o.Deletion, &o.Unwanted, &o.Held, &o.Seq,
 		&tenant, &name, &sealed},
 		func() error {
 			o.Key.Engine = fleet.EngineName(known.one(string(o.Key.Engine)))

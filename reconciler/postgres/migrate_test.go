@@ -322,12 +322,12 @@ func TestLatelyLooksBackOverItsWindow(t *testing.T) {
 		`UPDATE desired SET created_at = now() - interval '2 h' WHERE tenant = 'globex' AND environment = 'prod'`)
 	exec(t, url,
 		`INSERT INTO deletions (at, revision, tenant, environment, deployment, engine, name) VALUES (now() - interval '2 h', 'r', 'acme', 'e', 'd', 'g', 'n')`)
-	l := must(s.Lately(t.Context(), time.Hour))(t)
+	l := must(s.Recent(t.Context(), time.Hour))(t)
 	if len(l.Deleted) != 2 || !l.Deleted[0].Approved || l.Deleted[1].Approved ||
 		l.Deleted[0].Revision != revision(2) || l.Now.IsZero() {
 		t.Errorf("%+v", l)
 	}
-	if created := must(s.CreatedLately(t.Context(), time.Hour))(t); !cmp.Equal(created,
+	if created := must(s.RecentCreations(t.Context(), time.Hour))(t); !cmp.Equal(created,
 		map[fleet.TenantName]int{"acme": 5, "globex": 2}) {
 		t.Errorf("created %v", created)
 	}

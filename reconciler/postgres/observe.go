@@ -76,12 +76,12 @@ func observationColumns(seen []fleet.Observation) []any {
 		column(seen, func(o fleet.Observation) int32 { return int32(o.Resources) }),
 		column(seen, func(o fleet.Observation) *time.Time { return moment(o.ReconciledAt) }),
 		of(func(o fleet.Observation) string { return o.ResourceVersion }),
-		column(seen, func(o fleet.Observation) bool { return o.Gone }))
+		column(seen, func(o fleet.Observation) bool { return o.Deleted }))
 }
 
 // What is gone is neither in sync nor healthy, whatever was last said of it.
 func syncWord(o fleet.Observation) string {
-	if o.Gone || o.Sync == "" {
+	if o.Deleted || o.Sync == "" {
 		return string(fleet.SyncUnknown)
 	}
 	return string(o.Sync)
@@ -89,7 +89,7 @@ func syncWord(o fleet.Observation) string {
 
 func healthWord(o fleet.Observation) string {
 	switch {
-	case o.Gone:
+	case o.Deleted:
 		return string(fleet.HealthMissing)
 	case o.Health == "":
 		return string(fleet.HealthUnknown)

@@ -174,7 +174,7 @@ const sqlOutcomes = `
 
 func scanOutcome(row pgx.CollectableRow) (fleet.Outcome, error) {
 	var o fleet.Outcome
-	err := row.Scan(&o.Present, &o.Absent, &o.Held, &o.Revision, &o.Hash, &o.Apply, &o.ApplyMessage,
+	err := row.Scan(&o.Present, &o.Unwanted, &o.Held, &o.Revision, &o.Hash, &o.Apply, &o.ApplyMessage,
 		&o.Sync, &o.Health, &o.Message,
 		&o.SyncedRevision, &o.Stale)
 	return o, err

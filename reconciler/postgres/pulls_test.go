@@ -318,7 +318,7 @@ func TestOutcomes(t *testing.T) {
 		`UPDATE status SET acked_at = acked_at - interval '2 min', observed_at = observed_at - interval '2 min' WHERE name = $1`, rows["settled"].Key.Name)
 	must(s.Record(ctx, reconciler, step(1, 2, func(r *fleet.Record) {
 		going, again := rows["going"], application("eu-1", "acme", "retry", "prod", "v2")
-		going.Absent = true
+		going.Unwanted = true
 		r.Rows = []fleet.Row{going, again}
 		rows["retry"] = again
 	})))(t)
@@ -349,7 +349,7 @@ func TestOutcomes(t *testing.T) {
 		said("old", fleet.Outcome{Apply: fleet.ApplyApplied, Stale: true}),
 		said("settled", fleet.Outcome{Apply: fleet.ApplyApplied}),
 		unsaid("held", fleet.Outcome{Apply: fleet.ApplyHeld, Held: true}),
-		said("going", fleet.Outcome{Apply: fleet.ApplyDeleting, Absent: true, Stale: true,
+		said("going", fleet.Outcome{Apply: fleet.ApplyDeleting, Unwanted: true, Stale: true,
 			Revision: revision(2)}),
 		said("retry", fleet.Outcome{Apply: fleet.ApplyPending, Stale: true, Revision: revision(2)}),
 		{Key: project.Key, Present: true, Revision: revision(1), Hash: project.Manifest.Hash,

@@ -19,7 +19,7 @@ func chunks[T any](items []T) iter.Seq[[]T] { return slices.Chunk(items, chunkRo
 func rowSteps(r *fleet.Record) ([]step, error) {
 	var present, absent []fleet.Row
 	for _, row := range r.Rows {
-		if row.Absent {
+		if row.Unwanted {
 			absent = append(absent, row)
 		} else {
 			present = append(present, row)

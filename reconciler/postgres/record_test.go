@@ -259,13 +259,13 @@ func TestRecordAtTheSameRevisionAfterAnApproval(t *testing.T) {
 			r.Rows, r.Held = []fleet.Row{a}, []fleet.ObjectKey{
 				a.Key}
 		})))(t)
-	a.Absent = true
+	a.Unwanted = true
 	again := step(1, 1, func(r *fleet.Record) {
 		r.PlanHash, r.Rows, r.Released = "released", []fleet.Row{a}, []fleet.ObjectKey{a.Key}
 	})
 	seq := must(s.Record(t.Context(), lease, again))(t)
 	rows := must(s.Changed(t.Context(), "eu-1", 1, 10))(t)
-	if seq != 2 || len(rows) != 1 || !rows[0].Absent || rows[0].Seq != 2 ||
+	if seq != 2 || len(rows) != 1 || !rows[0].Unwanted || rows[0].Seq != 2 ||
 		len(rows[0].Manifest.Body) == 0 {
 		t.Fatalf("number %d, rows %+v", seq, rows)
 	}

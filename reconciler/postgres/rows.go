@@ -22,7 +22,7 @@ func scanRow(rows pgx.CollectableRow) (fleet.Row, error) {
 	var tenant, name, sealed *string
 	err := rows.Scan(&row.Key.Engine, &row.Key.Kind, &row.Key.Name, &row.Tenant, &row.Environment,
 		&row.Deployment, &tenant, &name, &sealed,
-		&row.Manifest.Body, &row.Manifest.Hash, &row.Deletion, &row.Absent, &row.Revision, &row.Seq,
+		&row.Manifest.Body, &row.Manifest.Hash, &row.Deletion, &row.Unwanted, &row.Revision, &row.Seq,
 		&row.Apply, &row.UID, &row.Life)
 	row.Credential = credentialOf(row.Key.Kind, tenant, name, sealed)
 	return row, err
@@ -69,7 +69,7 @@ func (s *Store) RowHeads(ctx context.Context, engine fleet.EngineName,
 		return fmt.Errorf("rows of engine %s: %w", engine, plain(err))
 	}
 	h := fleet.RowHead{Key: fleet.ObjectKey{Engine: engine}}
-	into := []any{&h.Key.Kind, &h.Key.Name, &h.Hash, &h.Absent, &h.Credential, &h.Seq, &h.Apply,
+	into := []any{&h.Key.Kind, &h.Key.Name, &h.Hash, &h.Unwanted, &h.Credential, &h.Seq, &h.Apply,
 		&h.Life}
 	var refused error
 	_, err = pgx.ForEachRow(rows, into, func() error { refused = visit(h); return refused })

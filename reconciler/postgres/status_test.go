@@ -58,20 +58,20 @@ func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); len(gone) != 0 {
 		t.Fatalf("a row that is wanted went: %v", gone)
 	}
-	b.Absent = true
+	b.Unwanted = true
 	must(s.Record(t.Context(), reconciler,
 		step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
 	absent := must(s.Changed(t.Context(), "eu-1", 2, 10))(t)
 
 	// Wanted again before the worker has told: its news is of an older row.
-	b.Absent = false
+	b.Unwanted = false
 	must(s.Record(t.Context(), reconciler,
 		step(2, 3, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
 	check(t, s.Acknowledge(t.Context(), worker, applied(absent)))
 	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{b.Key}))(t); len(gone) != 0 {
 		t.Fatal("a row that is wanted again went")
 	}
-	b.Absent = true
+	b.Unwanted = true
 	must(s.Record(t.Context(), reconciler,
 		step(3, 4, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
 	check(t, s.Acknowledge(t.Context(), worker,
@@ -152,7 +152,7 @@ func TestObserveWritesWhatIsNewAndNothingElse(t *testing.T) {
 		t.Fatalf("%+v", views)
 	}
 	check(t, s.Observe(t.Context(), worker, []fleet.Observation{
-		{Key: a.Key, UID: "u1", Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, Gone: true}}))
+		{Key: a.Key, UID: "u1", Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, Deleted: true}}))
 	views, _, err = s.Applications(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
 		Limit: 10})
 	check(t, err)
@@ -220,7 +220,7 @@ func TestEngineIsKnownUntilItsLastRowHasGone(t *testing.T) {
 		r.Declarations, r.Rows = []fleet.Declaration{engineDeclaration("eu-1"),
 			engineDeclaration("us-1")}, []fleet.Row{row}
 	})))(t)
-	row.Absent = true
+	row.Unwanted = true
 	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
 		r.Removed, r.Rows = []fleet.Key{engineDeclaration("eu-1").Key,
 			engineDeclaration("us-1").Key}, []fleet.Row{row}
@@ -316,7 +316,7 @@ func TestARowThatWasLostHasNotVanished(t *testing.T) {
 		application("eu-1", "acme", "gone", "prod", "v1")
 	must(s.Record(t.Context(), recorder,
 		step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{lost, gone} })))(t)
-	lost.Absent, gone.Absent = true, true
+	lost.Unwanted, gone.Unwanted = true, true
 	must(s.Record(t.Context(), recorder,
 		step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{lost, gone} })))(t)
 	exec(t, url, `ALTER TABLE desired DISABLE TRIGGER removals`)

@@ -36,7 +36,7 @@ func (w *world) judge() error {
 
 // withinGuards: what was deleted without an approval stayed within the guards.
 func (w *world) withinGuards(store *postgres.Store) error {
-	lately, err := store.Lately(w.ctx, guardWindow)
+	lately, err := store.Recent(w.ctx, guardWindow)
 	if err != nil {
 		return err
 	}

@@ -387,7 +387,7 @@ func (d dice) surround(f *Facts) {
 }
 
 func (d dice) outcome(k fleet.ObjectKey) fleet.Outcome {
-	return fleet.Outcome{Key: k, Present: d.IntN(3) > 0, Absent: d.IntN(6) == 0,
+	return fleet.Outcome{Key: k, Present: d.IntN(3) > 0, Unwanted: d.IntN(6) == 0,
 		Held: d.IntN(6) == 0, Revision: d.revision(), Hash: fmt.Sprint("h", d.IntN(2)),
 		Apply: []fleet.ApplyState{fleet.ApplyApplied, fleet.ApplyApplied, fleet.ApplyFailed,
 			fleet.ApplyConflict, fleet.ApplyPending}[d.IntN(5)],

@@ -121,7 +121,7 @@ func progress(m *Merge, e fleet.Effect, o fleet.Outcome) (phase, string) {
 		return removal(o)
 	case !o.Present:
 		return progressing, "not there yet"
-	case o.Held || o.Absent:
+	case o.Held || o.Unwanted:
 		return superseded, "superseded: to be deleted by " + code(o.Revision.Short())
 	case o.Hash != e.Hash:
 		return superseded, "superseded: it is as " + code(o.Revision.Short()) + " has it"
@@ -147,7 +147,7 @@ func removal(o fleet.Outcome) (phase, string) {
 		return waits, "**deletion held**"
 	case o.Apply == fleet.ApplyFailed:
 		return failed, "its deletion fails" + because(o.ApplyMessage)
-	case o.Absent:
+	case o.Unwanted:
 		return progressing, "is being deleted"
 	}
 	return superseded, "superseded: " + code(o.Revision.Short()) + " keeps it"

@@ -189,7 +189,7 @@ func TestHowAnApplicationStands(t *testing.T) {
 			}, "Unknown, Unknown", false},
 		"changed since": {func(o *fleet.Outcome) { o.Hash, o.Revision = "x", older },
 			"superseded: it is as `0de50de5` has it", true},
-		"to be deleted since": {func(o *fleet.Outcome) { o.Absent, o.Revision = true, older },
+		"to be deleted since": {func(o *fleet.Outcome) { o.Unwanted, o.Revision = true, older },
 			"superseded: to be deleted by `0de50de5`", true},
 		"not there": {func(o *fleet.Outcome) { *o = fleet.Outcome{Key: o.Key} },
 			"not there yet", false},
@@ -216,13 +216,13 @@ func TestHowADeletionStands(t *testing.T) {
 	}{
 		"gone": {func(*fleet.Outcome) {}, "| deleted |", true},
 		"under way": {func(o *fleet.Outcome) {
-			o.Present, o.Absent, o.Apply = true, true,
+			o.Present, o.Unwanted, o.Apply = true, true,
 				fleet.ApplyDeleting
 		}, "is being deleted", false},
 		"held": {func(o *fleet.Outcome) { o.Present, o.Held = true, true },
 			"**deletion held**", false},
 		"fails": {func(o *fleet.Outcome) {
-			o.Present, o.Absent, o.Apply, o.ApplyMessage = true, true, fleet.ApplyFailed, "denied"
+			o.Present, o.Unwanted, o.Apply, o.ApplyMessage = true, true, fleet.ApplyFailed, "denied"
 		}, "its deletion fails: denied", false},
 		"kept since": {func(o *fleet.Outcome) { o.Present, o.Revision = true, older },
 			"superseded: `0de50de5` keeps it", true},

@@ -154,7 +154,7 @@ func (r *capRig) ask(rows ...fleet.Row) {
 func (r *capRig) delete(rows ...fleet.Row) (gone, held int) {
 	r.Helper()
 	for _, row := range rows {
-		row.Absent = true
+		row.Unwanted = true
 		for range 2 {
 			if _, err := r.cap.Delete(r.Context(), row, r.lease); err != nil &&
 				!errors.Is(err, ErrHeld) {
@@ -254,7 +254,7 @@ func TestTheCountIsStoredBeforeTheDeletion(t *testing.T) {
 			return nil
 		}
 		row := r.rows[0]
-		row.Absent = true
+		row.Unwanted = true
 		if _, err := r.cap.Delete(r.Context(), row, r.lease); err == nil {
 			r.Error("deleted without a count")
 		}
@@ -340,7 +340,7 @@ func TestADamagedCountDeletesNothing(t *testing.T) {
 		r.start()
 		r.ask(r.rows...)
 		row := r.rows[0]
-		row.Absent = true
+		row.Unwanted = true
 		_, err := r.cap.Delete(r.Context(), row, r.lease)
 		if err == nil || !strings.Contains(err.Error(), bookName) || !r.server.Exists(row.Key) {
 			r.Fatalf("%v", err)

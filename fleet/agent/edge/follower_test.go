@@ -24,7 +24,7 @@ func TestAnAgentReadsASnapshotAndThenWhatChanges(t *testing.T) {
 			t.Fatal("a lease before the snapshot")
 		}
 		s.follow()
-		if rows := s.rows(); len(rows) != 1 || rows["one"].Tenant != "acme" || rows["one"].Absent {
+		if rows := s.rows(); len(rows) != 1 || rows["one"].Tenant != "acme" || rows["one"].Unwanted {
 			t.Fatalf("rows %v", rows)
 		}
 		before := s.rows()["one"].Seq
@@ -231,7 +231,7 @@ func TestWhatIsNotUnderstoodIsLeftAloneAndSaid(t *testing.T) {
 		h.put(manifest(object("four"), `{"metadata":{"name":"four","namespace":"kube-system"}}`))
 		h.put(manifest(object("five"), `{"metadata":{"name":"five","namespace":"argocd"}}`))
 		wait(time.Second)
-		if rows := s.rows(); len(rows) != 1 || rows["five"].Absent {
+		if rows := s.rows(); len(rows) != 1 || rows["five"].Unwanted {
 			t.Fatalf("rows %v", rows)
 		}
 		for name, want := range map[string]string{"one": "unknown operation", "two": "unknown kind",

@@ -87,9 +87,9 @@ func (m *mirror) read(key fleet.ObjectKey, r *agent.Row) (fleet.Row, error) {
 	switch r.Operation {
 	case agent.OperationApply:
 	case agent.OperationRemove:
-		row.Absent = true
+		row.Unwanted = true
 	case agent.OperationRemoveUID:
-		if row.Absent, row.UID = true, r.UID; r.UID == "" {
+		if row.Unwanted, row.UID = true, r.UID; r.UID == "" {
 			return row, errors.New("the removal of one object names no UID; nothing is removed")
 		}
 	default:
@@ -136,7 +136,7 @@ func locator(key fleet.ObjectKey) string { return string(key.Kind) + "/" + key.N
 // drop forgets a row that is proven gone, if it is still that one.
 func (m *mirror) drop(key fleet.ObjectKey, seq int64) bool {
 	have, ok := m.rows[key]
-	if !ok || have.row.Seq != seq || !have.row.Absent {
+	if !ok || have.row.Seq != seq || !have.row.Unwanted {
 		return false
 	}
 	delete(m.rows, key)
@@ -194,7 +194,7 @@ func (m *mirror) orphans(inventory []engine.Live) (int, []fleet.EnvironmentID, [
 func (m *mirror) deletions() []fleet.ObjectKey {
 	var keys []fleet.ObjectKey
 	for key, have := range m.rows {
-		if have.row.Absent && key.Kind == fleet.ObjectApplication {
+		if have.row.Unwanted && key.Kind == fleet.ObjectApplication {
 			keys = append(keys, key)
 		}
 	}

@@ -321,7 +321,7 @@ func (f *Follower) Observe(_ context.Context, lease fleet.Lease, seen []fleet.Ob
 			SyncedRevision: o.SyncedRevision, OperationPhase: o.OperationPhase,
 			OperationID: o.OperationID, OperationError: o.OperationError, Message: o.Message,
 			Resources: o.Resources, ReconciledAt: o.ReconciledAt,
-			ResourceVersion: o.ResourceVersion, Gone: o.Gone}
+			ResourceVersion: o.ResourceVersion, Gone: o.Deleted}
 	}
 	f.Outbox.Observe(said...)
 	return nil

@@ -132,7 +132,7 @@ func observationOf(engine fleet.EngineName, o agent.Observed) (fleet.Observation
 		Message: notKnown(o.Message, string(o.Sync), string(sync), string(o.Health),
 			string(health), o.OperationPhase, phase(o.OperationPhase)),
 		Resources: count(o.Resources, mostObjects), ReconciledAt: moment(o.ReconciledAt),
-		ResourceVersion: word(o.ResourceVersion), Gone: o.Gone,
+		ResourceVersion: word(o.ResourceVersion), Deleted: o.Gone,
 	}, true
 }
 

@@ -99,7 +99,7 @@ func (h *Hub) listFor(w http.ResponseWriter, r *http.Request, given fleet.AgentT
 				if row.Life != life {
 					return errUnconfirmed
 				}
-				if !row.Absent && row.Credential == nil {
+				if !row.Unwanted && row.Credential == nil {
 					list.Items = append(list.Items, row.Manifest.Body)
 				}
 				return nil

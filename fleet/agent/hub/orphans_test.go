@@ -40,7 +40,7 @@ func TestAnAgentsOrphansAreOfItsOwnEngineAndTenant(t *testing.T) {
 // An agent of an earlier version removes whatever has the name; it does not know this operation and
 // leaves the object alone.
 func TestTheRemovalOfOneUIDIsAnOperationOfItsOwn(t *testing.T) {
-	row := fleet.Row{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}, Absent: true, UID: "u1"}
+	row := fleet.Row{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}, Unwanted: true, UID: "u1"}
 	if got := rowOf(row); got.Operation == agent.OperationRemove || got.UID != "u1" {
 		t.Errorf("%+v", got)
 	}

@@ -16,7 +16,7 @@ const secretsTime = 10 * time.Second
 // rowOf is a row as it goes over the wire, without its credential.
 func rowOf(r fleet.Row) agent.Row {
 	operation := agent.OperationApply
-	if r.Absent {
+	if r.Unwanted {
 		operation = agent.OperationRemove
 	}
 	if r.UID != "" {
@@ -43,7 +43,7 @@ func checkRow(to fleet.Agent, r fleet.Row) error {
 
 // credential is the secret that a row needs, sealed to the agent's key, or why it is not to be had.
 func (h *Hub) credential(ctx context.Context, to fleet.Agent, r fleet.Row) *agent.Credential {
-	if r.Credential == nil || r.Absent {
+	if r.Credential == nil || r.Unwanted {
 		return nil
 	}
 	c := &agent.Credential{Tenant: r.Credential.Tenant, Name: r.Credential.Name}

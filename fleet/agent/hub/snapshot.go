@@ -93,7 +93,7 @@ func (g *gathered) add(to fleet.Agent, r fleet.Row) error {
 	}
 	row := rowOf(r)
 	g.digest.Add(&row)
-	if r.Credential != nil && !r.Absent {
+	if r.Credential != nil && !r.Unwanted {
 		g.secret[g.count] = r
 	}
 	g.count++

@@ -21,7 +21,7 @@ func TestASnapshotIsWholeAndItsDigestHolds(t *testing.T) {
 	o.secrets.set("acme/git", "canary-1")
 	for i := range 300 {
 		r := application("acme.edge", "acme", fmt.Sprintf("app-%d", i))
-		r.Absent = i == 7
+		r.Unwanted = i == 7
 		o.store.put(r)
 	}
 	key := o.store.put(repository("acme.edge", "acme", "repo", "git")).Key
@@ -164,7 +164,7 @@ func TestCase36TheOlderRouteKeepsItsTokenToItself(t *testing.T) {
 		Tenant: "acme"}
 	o.store.put(application("acme.edge", "acme", "mine"))
 	gone := application("acme.edge", "acme", "gone")
-	gone.Absent = true
+	gone.Unwanted = true
 	o.store.put(gone)
 	o.store.put(repository("acme.edge", "acme", "repo", "git"))
 	o.store.put(application("globex.edge", "globex", "foreign"))

@@ -207,7 +207,7 @@ func TestCase44AnUnknownWordIsNeverARemovalNorASuccess(t *testing.T) {
 	}
 	got := s.seen[0]
 	if got.Sync != fleet.SyncUnknown || got.Health != fleet.HealthUnknown ||
-		got.OperationPhase != "" || got.Gone ||
+		got.OperationPhase != "" || got.Deleted ||
 		!strings.Contains(got.Message, "Drifting") || !strings.Contains(got.Message, "Purple") ||
 		!strings.Contains(got.Message, "Dreaming") {
 		t.Errorf("observed %+v", got)

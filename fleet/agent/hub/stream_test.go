@@ -53,7 +53,7 @@ func TestAStreamSendsWhatStandsAndThenWhatComes(t *testing.T) {
 			t.Errorf("the last batch says more %v, cursor %d", last.More, last.Cursor)
 		}
 		removed := application("acme.edge", "acme", "app-3")
-		removed.Absent = true
+		removed.Unwanted = true
 		o.store.put(removed)
 		o.hub.Wake()
 		settled(200 * time.Millisecond)

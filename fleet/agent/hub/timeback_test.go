@@ -28,7 +28,7 @@ func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 		w.last(agent.EventHello, &hello)
 		before := hello.Epoch
 		o.store.do(func() { o.store.life, o.store.gitAway = "second", true })
-		row.Absent = true
+		row.Unwanted = true
 		for range 3 {
 			o.store.put(row)
 		}

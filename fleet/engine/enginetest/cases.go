@@ -334,7 +334,7 @@ func makesAnew(t *testing.T, b *Bench) {
 			return !ok
 		})
 		if row.Key.Kind == fleet.ObjectApplication {
-			r.until("told as gone", func() bool { o, ok := r.last(row.Key); return ok && o.Gone })
+			r.until("told as gone", func() bool { o, ok := r.last(row.Key); return ok && o.Deleted })
 		}
 		if n := r.writes(func() { r.applied(row) }); n != 1 {
 			t.Errorf("%s took %d writes", row.Key.Kind, n)
@@ -351,7 +351,7 @@ func leavesStrangers(t *testing.T, b *Bench) {
 		if !errors.Is(err, engine.ErrForeign) {
 			t.Errorf("%s: apply gives %v", row.Key.Kind, err)
 		}
-		row.Absent = true
+		row.Unwanted = true
 		if done, err := r.Engine.Delete(r.ctx, row, r.lease); done ||
 			!errors.Is(err, engine.ErrForeign) {
 			t.Errorf("%s: delete gives %v, %v", row.Key.Kind, done, err)
@@ -457,7 +457,7 @@ func orphans(t *testing.T, b *Bench) {
 	r.Outside.Merge(row.Key,
 		`{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io/background","post-delete-finalizer.argocd.argoproj.io","post-delete-finalizer.argocd.argoproj.io/cleanup"]}}`)
 	r.gone(row)
-	r.until("told as gone", func() bool { o, ok := r.last(row.Key); return ok && o.Gone })
+	r.until("told as gone", func() bool { o, ok := r.last(row.Key); return ok && o.Deleted })
 }
 
 func deletesNothing(t *testing.T, b *Bench) {
@@ -517,7 +517,7 @@ func observes(t *testing.T, b *Bench) {
 	r.until("told of the last state", func() bool {
 		o, ok := r.last(row.Key)
 		return ok && o.Health == fleet.HealthHealthy && o.Sync == fleet.SyncSynced &&
-			o.SyncedRevision == "abc" && o.Resources == 1 && o.UID != "" && !o.Gone
+			o.SyncedRevision == "abc" && o.Resources == 1 && o.UID != "" && !o.Deleted
 	})
 	if n := r.writes(func() { r.apply(row, fleet.Secret{}) }); n != 0 {
 		t.Errorf("a status is taken for a drift: %d writes", n)

@@ -56,7 +56,7 @@ func deletesOneUID(t *testing.T, b *Bench) {
 	app := application(t, b, nil)
 	r.applied(app)
 	r.settled(app)
-	app.Absent, app.UID = true, "that-of-another-object"
+	app.Unwanted, app.UID = true, "that-of-another-object"
 	if n := r.writes(func() { r.deleted(app) }); n != 0 || !r.Outside.Exists(app.Key) {
 		t.Errorf("%d writes for an object that is gone; its successor is there: %t", n,
 			r.Outside.Exists(app.Key))
@@ -145,7 +145,7 @@ func parks(t *testing.T, b *Bench) {
 	if err := park(q, r.lease); err != nil {
 		t.Fatal(err)
 	}
-	v2.Absent, v2.Deletion = true, fleet.DeletionDelete
+	v2.Unwanted, v2.Deletion = true, fleet.DeletionDelete
 	if done, err := r.Engine.Delete(r.ctx, v2, r.lease); done || err != nil {
 		t.Fatalf("done %t, %v", done, err)
 	}

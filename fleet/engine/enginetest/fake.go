@@ -198,7 +198,7 @@ func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, contac
 		if _, still := now[key]; !still && before.Ours {
 			wakes = append(wakes, key)
 			if key.Kind == fleet.ObjectApplication {
-				seen = append(seen, fleet.Observation{Key: key, UID: before.UID, Gone: true,
+				seen = append(seen, fleet.Observation{Key: key, UID: before.UID, Deleted: true,
 					Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown})
 				contacts = append(contacts, engine.Contact{Key: key, Tenant: before.Tenant,
 					Environment: before.Environment, Gone: true})
