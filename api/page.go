@@ -116,7 +116,7 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, data any
 }
 
 var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment",
-	"application", "agents", "strays", "pulls", "pull", "failure")
+	"application", "agents", "orphans", "pulls", "pull", "failure")
 
 func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}

@@ -265,7 +265,7 @@ func (s *Server) orphansPage(w http.ResponseWriter, r *http.Request, token fleet
 		}
 		v.Next = "?" + more.Encode()
 	}
-	s.show(w, r, token, "strays", "strays", v, err)
+	s.show(w, r, token, "orphans", "orphans", v, err)
 }
 
 // engineNamed is an engine from the address line: one of the platform, or an environment's own
