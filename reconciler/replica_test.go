@@ -279,7 +279,7 @@ func (s *faulty) SetSource(ctx context.Context, v fleet.SourceView) error {
 	return s.Store.SetSource(ctx, v)
 }
 
-func (s *faulty) Lately(ctx context.Context, window time.Duration) (fleet.Recent, error) {
+func (s *faulty) Recent(ctx context.Context, window time.Duration) (fleet.Recent, error) {
 	if err := s.ask("lately"); err != nil {
 		return fleet.Recent{}, err
 	}

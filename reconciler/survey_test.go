@@ -24,7 +24,7 @@ type told struct {
 	asks    []fleet.StatsQuery
 }
 
-func (s *told) Figures(_ context.Context, ask fleet.StatsQuery) (fleet.FleetStats, error) {
+func (s *told) FleetStats(_ context.Context, ask fleet.StatsQuery) (fleet.FleetStats, error) {
 	s.asks = append(s.asks, ask)
 	f := s.figures
 	f.At = time.Now()
