@@ -8,14 +8,14 @@ import (
 )
 
 // The benchmarks place 25,000 environments of 1,250 tenants on 4, 10 and 50 engines, each with the
-// loads that the earlier ones made.
+// loads of the earlier placements.
 
 func BenchmarkAssign25000(b *testing.B) {
 	in := items(25_000)
 	on(b, func(es []Engine) { Assign(in, es) })
 }
 
-// BenchmarkFleet25000 tells every engine's standing of every environment, as a plan does.
+// BenchmarkFleet25000 records every engine's ranking for every environment, as a plan does.
 func BenchmarkFleet25000(b *testing.B) {
 	in := items(25_000)
 	on(b, func(es []Engine) {
@@ -26,7 +26,7 @@ func BenchmarkFleet25000(b *testing.B) {
 	})
 }
 
-// BenchmarkDecide25000 holds the engines anew for each.
+// BenchmarkDecide25000 evaluates all engines for each environment.
 func BenchmarkDecide25000(b *testing.B) {
 	in := items(25_000)
 	on(b, func(es []Engine) {
@@ -36,7 +36,7 @@ func BenchmarkDecide25000(b *testing.B) {
 	})
 }
 
-// BenchmarkStraightforward25000 is Assign and Fleet as the reference of the tests does it.
+// BenchmarkStraightforward25000 measures Assign and Fleet of the tests' reference implementation.
 func BenchmarkStraightforward25000(b *testing.B) {
 	in := items(25_000)
 	b.Run("assign", func(b *testing.B) { on(b, func(es []Engine) { plainAssign(in, es) }) })

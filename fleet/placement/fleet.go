@@ -8,23 +8,22 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Fleet is engines that items are placed on, one after the other. Its decisions are those of Decide
-// with the engines and their present loads. It is not for use by several goroutines at once.
+// Fleet places items on engines, one after the other. Its decisions equal those of Decide with the
+// engines and their present loads. It is not safe for concurrent use.
 type Fleet struct {
 	engines []Engine
 	seeds   []uint64 // hashes of the engines' names
 	byName  []int
 	words   []words
 	classes map[classKey]*class
-	ranked  []ranked // of the decision that is being made: those that may serve, best first,
-	rest    []int    // and those that may not, by name
+	ranked  []ranked // of the current decision: the eligible engines, best first,
+	rest    []int    // and the ineligible ones, by name
 }
 
-// NewFleet holds the engines as they are now; what happens to the slice afterwards does not reach
-// it.
+// NewFleet copies the engines; later changes of the slice do not affect it.
 func NewFleet(engines []Engine) *Fleet { return newFleet(slices.Clone(engines)) }
 
-// newFleet writes loads through to engines.
+// newFleet updates the loads in engines.
 func newFleet(engines []Engine) *Fleet {
 	f := &Fleet{engines: engines, seeds: make([]uint64, len(engines)),
 		byName: make([]int, len(engines)), classes: map[classKey]*class{}}
@@ -37,8 +36,7 @@ func newFleet(engines []Engine) *Fleet {
 	return f
 }
 
-// Carry says what an engine carries from now on; an engine that the fleet does not hold is left
-// out.
+// Carry sets an engine's load; it ignores an engine that the fleet does not have.
 func (f *Fleet) Carry(name fleet.EngineName, load fleet.EngineLoad) {
 	i, found := slices.BinarySearchFunc(f.byName, name, func(i int, name fleet.EngineName) int {
 		return strings.Compare(string(f.engines[i].Name), string(name))
@@ -55,8 +53,8 @@ func (f *Fleet) carry(i int, load fleet.EngineLoad) {
 	}
 }
 
-// Decide places one environment as the function of that name does. The loads stay as they are:
-// Carry tells when it has come.
+// Decide places one environment like the function of that name. It does not change the loads: the
+// caller calls Carry once the environment is placed.
 func (f *Fleet) Decide(item Item, conflicts func(fleet.EngineName) string) fleet.Placement {
 	r := f.hold(item, conflicts)
 	p := fleet.Placement{Environment: item.Environment, Applications: item.Applications}
@@ -71,13 +69,13 @@ func (f *Fleet) Decide(item Item, conflicts func(fleet.EngineName) string) fleet
 	return p
 }
 
-// class is items that the same constraints bind: they are kept off the same engines, for the same
-// reasons.
+// class groups items with the same constraints: the same engines are ineligible for them, for the
+// same reasons.
 type class struct {
 	constraints fleet.TenantPlacement
 	bars        []bar
-	texts       []string // of the bars that are constraints; made when they are first told
-	free        []int    // engines that no constraint keeps off
+	texts       []string // of the constraints; created at first use
+	free        []int    // engines that satisfy all constraints
 }
 
 type classKey struct {
@@ -85,8 +83,8 @@ type classKey struct {
 	region string
 }
 
-// class finds the item's class. The key is not all of it: constraints have no key, and are
-// compared.
+// class returns the item's class. The map's key is only part of it: constraints are no map key, and
+// are compared.
 func (f *Fleet) class(item *Item) *class {
 	key := classKey{item.Environment.Tenant, item.Region}
 	c := f.classes[key]

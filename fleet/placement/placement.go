@@ -1,20 +1,22 @@
-// Package placement decides which engine serves an environment, and says why.
+// Package placement decides which engine serves an environment, and records why.
 //
 // Rules:
 //   - pure: the same item, engines and loads give the same answer, on every replica;
-//   - sticky: nothing here moves what is placed. Verify says what no longer holds, and the move procedure acts on it;
-//   - weighted rendezvous hashing (Thaler and Ravishankar, 1998; weights by logarithm) ranks the engines, so that an engine that comes or
-//     goes changes the first choice only of what it wins or had;
+//   - sticky: the package never moves a placed environment. Verify reports the constraint that no longer holds, and the move procedure
+//     acts on it;
+//   - weighted rendezvous hashing (Thaler and Ravishankar, 1998; weights by logarithm) ranks the engines, so that adding or removing an
+//     engine changes the first choice only of the items that it wins or had;
 //   - bounded load (Mirrokni, Thorup, Zadimoghaddam, 2016): an engine at or above 1.25 times the average load, relative to capacity, of the
-//     engines that may serve the item is passed over, and no engine is ever filled above its capacity.
+//     engines that are eligible for the item is skipped, and no engine is ever filled above its capacity.
 //
-// Who places many items does so on one Fleet. It holds what items have in common, so that one more
-// item costs a hash per engine; words are made anew only for the engine whose load has changed.
+// To place many items, use one Fleet. It caches what items have in common, so that one more item
+// costs a hash per engine, and formats texts again only for the engine whose load has changed.
 package placement
 
 import "argosy.dev/argosy/fleet"
 
-// LoadFactor is how far above the average an engine may be and still be given more.
+// LoadFactor is the maximum of an engine's load, relative to the average, at which it gets new
+// environments.
 const LoadFactor = 1.25
 
 // Engine is an engine as placement sees it.
@@ -25,25 +27,25 @@ type Engine struct {
 	Load   fleet.EngineLoad // without the item that is being placed
 }
 
-// Item is an environment that wants an engine.
+// Item is an environment to place.
 type Item struct {
 	Environment  fleet.EnvironmentID
 	Region       string
 	Constraints  fleet.TenantPlacement
-	Applications int // that it brings
+	Applications int // of the environment
 }
 
-// Decide places one environment, with every engine's standing told, best first. conflicts says why
-// an engine cannot take the item for a reason that lies outside of both (a repository that two
-// tenants read with different credentials), or ""; nil means that there is none. When no engine may
-// serve it, Engine is empty and Reason says what to change.
+// Decide places one environment and records every engine's ranking, best first. conflicts returns
+// why an engine cannot take the item for a reason outside of both (a repository that two tenants
+// read with different credentials), or ""; nil means that there is none. If no engine is eligible,
+// Engine is empty and Reason names what to change.
 func Decide(item Item, engines []Engine, conflicts func(fleet.EngineName) string) fleet.Placement {
 	return newFleet(engines).Decide(item, conflicts)
 }
 
-// Verify says why an engine that serves the item would not be given it today, or "". Load and
-// capacity are no reason: what is placed stays, and neither is a cordon, which only keeps new
-// environments off.
+// Verify returns why today's constraints exclude an engine that serves the item, or "". It ignores
+// load and capacity, because placements are sticky, and a cordon, which only excludes new
+// environments.
 func Verify(item Item, e Engine) string {
 	switch b := constraint(item, &e); b {
 	case free, cordoned:
@@ -56,9 +58,9 @@ func Verify(item Item, e Engine) string {
 	}
 }
 
-// Assign places items one after the other, each with the loads that the earlier ones made, and
-// returns the engine of each; "" where none may serve it. It is the what-if of a whole fleet: the
-// same choices as Decide makes, without their words. engines' loads are updated.
+// Assign places items one after the other, each with the loads of the earlier ones, and returns the
+// engine of each; "" if none is eligible. It simulates a whole fleet: the same choices as Decide,
+// without texts. It updates the loads in engines.
 func Assign(items []Item, engines []Engine) []fleet.EngineName {
 	out := make([]fleet.EngineName, len(items))
 	f := newFleet(engines)

@@ -44,7 +44,7 @@ func TestConstraintsKeepAnEnvironmentOffAnEngine(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Item, *Engine)
 		why  string
-		kept bool // what is placed already is told of it too
+		kept bool // placed items are passed to it too
 	}{
 		"another region": {func(_ *Item, e *Engine) { e.Spec.Region = "us" },
 			"in region us, the environment in eu", true},
@@ -211,8 +211,8 @@ func TestNoEngineIsGivenMoreAboveTheBoundNorAboveItsCapacity(t *testing.T) {
 	}
 }
 
-// belowTheBound is the engines with room for the item that stand below 1.25 times the average fill,
-// by both measures.
+// belowTheBound returns the engines with capacity for the item and below 1.25 times the average
+// fill, by both measures.
 func belowTheBound(it Item, es []Engine) map[fleet.EngineName]bool {
 	applications, environments, roomA, roomE := it.Applications, 1, 0, 0
 	for _, e := range es {
@@ -271,7 +271,7 @@ func TestNamesAreKeptApart(t *testing.T) {
 	}
 }
 
-// moved is the share of items whose engine differs.
+// moved returns the share of items whose engine differs.
 func moved(a, b []fleet.EngineName) float64 {
 	n := 0
 	for i := range a {
@@ -282,9 +282,9 @@ func moved(a, b []fleet.EngineName) float64 {
 	return float64(n) / float64(len(a))
 }
 
-// TestAResizeMovesLittle compares how many environments change engine when one is added to ten and
-// everything is placed from scratch: here, with a hash modulo the number of engines, and on a ring
-// with the same load bound. What runs moves nothing at all, since it is sticky.
+// TestAResizeMovesLittle compares how many environments change their engine when one is added to
+// ten and everything is placed from scratch: here, with a hash modulo the number of engines, and on
+// a ring with the same load bound. A running fleet moves none, because placements are sticky.
 func TestAResizeMovesLittle(t *testing.T) {
 	in := items(10_000)
 	here := moved(Assign(in, engines(10)), Assign(in, engines(11)))

@@ -13,9 +13,9 @@ import (
 )
 
 // TestEveryDecisionIsThatOfTheStraightforwardRules places random items on random fleets, changing
-// loads in between, and wants the very placements of the reference: engine, reason, every
-// alternative, its score and its words. It counts what the fleets bring about, so that what is
-// compared is known to occur.
+// loads in between, and requires exactly the reference's placements: engine, reason, every
+// alternative, its score and its text. It counts the cases that the fleets produce, so that every
+// compared case is known to occur.
 func TestEveryDecisionIsThatOfTheStraightforwardRules(t *testing.T) {
 	said := map[string]int{}
 	for seed := range uint64(400) {
@@ -53,7 +53,7 @@ func TestEveryDecisionIsThatOfTheStraightforwardRules(t *testing.T) {
 	}
 }
 
-// TestAssignMakesTheSameChoices compares whole fleets, and the loads they end with.
+// TestAssignMakesTheSameChoices compares whole fleets, and their final loads.
 func TestAssignMakesTheSameChoices(t *testing.T) {
 	for seed := range uint64(400) {
 		w := world{rand.New(rand.NewPCG(seed, 2))}
@@ -72,8 +72,8 @@ func TestAssignMakesTheSameChoices(t *testing.T) {
 	}
 }
 
-// occurrences are what random fleets are to bring about: words of a placement, and scores that are
-// told alike.
+// occurrences lists the cases that random fleets must produce: phrases of a placement, and equal
+// printed scores.
 var occurrences = []string{
 	"no engine is declared", "no engine may serve it", "other reasons", "the only engine",
 	"the least loaded of", "above it)", "the best score of",
@@ -83,7 +83,7 @@ var occurrences = []string{
 	", above 1.25 times the average", "a tie",
 }
 
-// A tenant reads the reason; the alternatives are the platform's.
+// Tenants read the reason; only the platform sees the alternatives.
 func TestReasonHoldsNoLoadAndNoOtherEngine(t *testing.T) {
 	load := regexp.MustCompile(`\d+ of \d+|e-\d+|average`)
 	for seed := range uint64(400) {
@@ -102,7 +102,7 @@ func TestReasonHoldsNoLoadAndNoOtherEngine(t *testing.T) {
 	}
 }
 
-// tell counts what a placement says.
+// tell counts the phrases of a placement.
 func tell(said map[string]int, p fleet.Placement) {
 	whole := p.Reason
 	for i, a := range p.Alternatives {
@@ -121,7 +121,8 @@ func tell(said map[string]int, p fleet.Placement) {
 	}
 }
 
-// world makes engines and items that meet: few regions, tenants, labels and taints.
+// world generates engines and items with few regions, tenants, labels and taints, so that they
+// match.
 type world struct{ *rand.Rand }
 
 func (w world) engines() []Engine {
@@ -145,14 +146,14 @@ func (w world) engines() []Engine {
 	return es
 }
 
-// capacity is anything from nothing to more than there can be.
+// capacity is anything from none to more than needed.
 func (w world) capacity() fleet.Capacity {
 	n := []int{0, 2, 2, 5, 30, 1_000, 1_000_000, 1 << 55}[w.IntN(8)]
 	return fleet.Capacity{Applications: n, Environments: []int{n, 20, 10_000}[w.IntN(3)]}
 }
 
-// load is mostly such as placement makes, and sometimes beyond the capacity, as a person can make
-// it.
+// load is mostly within the capacity, as placement makes it, and sometimes beyond, as a person can
+// make it.
 func (w world) load(c fleet.Capacity) fleet.EngineLoad {
 	switch w.IntN(3) {
 	case 0:
@@ -181,8 +182,8 @@ func (w world) restrict(e *Engine) {
 
 func (w world) tenant() fleet.TenantName { return fleet.TenantName(fmt.Sprintf("t%d", w.IntN(4))) }
 
-// item is of one of four tenants. A tenant's constraints may change from item to item, as they do
-// between two plans.
+// item belongs to one of four tenants. A tenant's constraints may change from item to item, as they
+// do between two plans.
 func (w world) item(n int) Item {
 	it := item(string(w.tenant()), fmt.Sprintf("env-%d", n), []int{0, 1, 1, 1, 4, 60}[w.IntN(6)])
 	if w.IntN(10) == 0 {
@@ -205,7 +206,7 @@ func (w world) item(n int) Item {
 	return it
 }
 
-// conflicts refuses some engines, or is nil.
+// conflicts rejects some engines, or is nil.
 func (w world) conflicts() func(fleet.EngineName) string {
 	if w.IntN(3) > 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// bar is why an engine does not serve an item.
+// bar is the reason why an engine is ineligible for an item.
 type bar uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 	fullEnvironments
 )
 
-// constraint is the first constraint that keeps the item off the engine, whatever the loads.
+// constraint returns the first constraint that makes the engine ineligible, independent of loads.
 func constraint(item Item, e *Engine) bar {
 	s, want := &e.Spec, &item.Constraints
 	switch {
@@ -57,7 +57,7 @@ func constraint(item Item, e *Engine) bar {
 	return free
 }
 
-// full holds the item against what is left of the engine's capacity.
+// full compares the item with the engine's remaining capacity.
 func full(item *Item, e *Engine) bar {
 	c := &e.Spec.Capacity
 	switch {
@@ -80,8 +80,7 @@ func untolerated(tolerated, taints []fleet.Taint) *fleet.Taint {
 	return nil
 }
 
-// text is the bar in words. It names no tenant but the item's own: what it says is shown to that
-// tenant.
+// text describes the reason. It names no tenant but the item's own, because that tenant reads it.
 func (b bar) text(item Item, e *Engine) string {
 	switch b {
 	case otherRegion:
@@ -119,8 +118,8 @@ func (b bar) text(item Item, e *Engine) string {
 	return ""
 }
 
-// words is what is said of an engine that may serve an item: it depends on the engine's load alone.
-// Empty until it is first said.
+// words caches the texts of an eligible engine, which depend on its load alone. Empty until first
+// used.
 type words struct {
 	loaded string
 	above  string
@@ -128,7 +127,8 @@ type words struct {
 
 const aboveBound = ", above 1.25 times the average"
 
-// eligible is the standing of an engine that may serve the item, and whether it is below the bound.
+// eligible returns the text of an engine that is eligible for the item, and whether it is below the
+// bound.
 func (r *round) eligible(i int) (text string, below bool) {
 	text, below = r.loaded(i), r.belowBound(i)
 	if below {
@@ -141,12 +141,12 @@ func (r *round) eligible(i int) (text string, below bool) {
 	return w.above, false
 }
 
-// barred is the standing of an engine that does not serve the item.
+// barred returns the text of an ineligible engine.
 func (r *round) barred(i int, b bar) string {
 	switch {
 	case b == conflict:
 		return r.told[i]
-	case r.class.bars[i] == free: // it is full, which loads and the item's size say
+	case r.class.bars[i] == free: // it is full, which depends on loads and the item's size
 		return b.text(r.item, &r.engines[i])
 	}
 	if r.class.texts == nil {
@@ -158,7 +158,7 @@ func (r *round) barred(i int, b bar) string {
 	return r.class.texts[i]
 }
 
-// loaded is an engine's load in words.
+// loaded describes an engine's load.
 func (f *Fleet) loaded(i int) string {
 	if f.words == nil {
 		f.words = make([]words, len(f.engines))
@@ -177,9 +177,9 @@ func of(b []byte, n, all int) []byte {
 	return strconv.AppendInt(append(strconv.AppendInt(b, int64(n), 10), " of "...), int64(all), 10)
 }
 
-// reason is the one sentence on the choice among so many eligible engines, of which so many are at
-// the bound or above it. The tenant reads it, so that it holds no engine's load and no other
-// engine's name: those are in the alternatives, which the platform alone sees.
+// reason describes the choice in one sentence: the number of eligible engines, and of those at or
+// above the bound. Tenants read it, so it contains no engine's load and no other engine's name:
+// those are in the alternatives, which only the platform sees.
 func reason(eligible, above int) string {
 	switch {
 	case eligible == 1:
@@ -194,7 +194,7 @@ func reason(eligible, above int) string {
 	return "the best score of " + strconv.Itoa(eligible) + " engines that may serve it"
 }
 
-// unloaded is why an engine does not serve the item, without the engine's load.
+// unloaded returns why an engine is ineligible for the item, without the engine's load.
 func (r *round) unloaded(i int) string {
 	switch b := r.bar(i); b {
 	case fullApplications:
@@ -206,8 +206,8 @@ func (r *round) unloaded(i int) string {
 	}
 }
 
-// hopeless says why no engine may serve the item, the reason that keeps most engines off first. As
-// reason it names no engine and no load.
+// hopeless explains why no engine is eligible for the item, the most frequent reason first. Because
+// tenants read it, it names no engine and no load.
 func (r *round) hopeless() string {
 	if len(r.engines) == 0 {
 		return "no engine is declared; add one under fleet/engines/"

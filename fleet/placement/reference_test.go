@@ -9,9 +9,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// plain is the rules as one would write them down: each item is held against each engine anew,
-// every score is computed, every word said. It is what the tests hold Decide, Fleet and Assign
-// against.
+// plain is the direct implementation of the rules: it evaluates each item against each engine,
+// computes every score and formats every text. The tests compare Decide, Fleet and Assign with it.
 type plain struct {
 	item    Item
 	engines []Engine

@@ -7,13 +7,13 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// round is one item held against all engines.
+// round evaluates one item against all engines.
 type round struct {
 	*Fleet
 	item  Item
 	key   uint64
 	class *class
-	// engines that may serve it, full ones among them: those that count for the average
+	// engines that satisfy all constraints, full ones included: those that count for the average
 	free []int
 	told []string // conflicts, by engine; nil when there are none
 	load fleet.EngineLoad
@@ -36,7 +36,7 @@ func (f *Fleet) hold(item Item, conflicts func(fleet.EngineName) string) round {
 	return r
 }
 
-// hear takes the engines off that the item is in conflict with.
+// hear excludes the engines with a conflict.
 func (r *round) hear(conflicts func(fleet.EngineName) string) {
 	for _, i := range r.class.free {
 		why := conflicts(r.engines[i].Name)
@@ -55,7 +55,7 @@ func (r *round) hear(conflicts func(fleet.EngineName) string) {
 	}
 }
 
-// bar is why engine i does not serve the item.
+// bar returns why engine i is ineligible for the item.
 func (r *round) bar(i int) bar {
 	if b := r.class.bars[i]; b != free {
 		return b
@@ -66,9 +66,9 @@ func (r *round) bar(i int) bar {
 	return full(&r.item, &r.engines[i])
 }
 
-// choose is the index of the eligible engine with the highest score below the bound; when all are
-// above it, as a large item can make them, the one that is least loaded with the item; -1 when none
-// is eligible. What is cheap comes first: most engines lose by their hash.
+// choose returns the index of the eligible engine with the highest score below the bound; if all
+// are above it, because of a large item, the least loaded one with the item; -1 if none is
+// eligible. It tests cheap conditions first: most engines lose by their hash.
 func (r *round) choose() int {
 	best := -1
 	var its uint64
@@ -116,8 +116,8 @@ func (r *round) better(i int, hi uint64, j int, hj uint64) bool {
 	return r.engines[i].Name < r.engines[j].Name
 }
 
-// belowBound holds the engine's present load against 1.25 times the average that the item makes.
-// Applications that the item does not bring are no reason to pass an engine over.
+// belowBound compares the engine's present load with 1.25 times the average including the item. It
+// ignores the applications if the item has none.
 func (r *round) belowBound(i int) bool {
 	load, room := &r.engines[i].Load, &r.engines[i].Spec.Capacity
 	apps := r.item.Applications == 0 || float64(load.Applications) < bound(room.Applications,
@@ -130,7 +130,7 @@ func bound(capacity, load, room int) float64 {
 	return LoadFactor * float64(capacity) * float64(load) / float64(room)
 }
 
-// fill is how full the engine would be, by whichever of the two capacities is the tighter.
+// fill returns how full the engine would be, by the tighter of the two capacities.
 func (r *round) fill(i int) float64 {
 	e := &r.engines[i]
 	f := float64(e.Load.Environments+1) / float64(e.Spec.Capacity.Environments)
@@ -141,15 +141,15 @@ func (r *round) fill(i int) float64 {
 	return f
 }
 
-// ranked is an engine that may serve the item.
+// ranked is an eligible engine.
 type ranked struct {
 	engine int
-	at     int     // its place among the names
-	score  float64 // as it is told, in thousandths
+	at     int     // its rank by name
+	score  float64 // as displayed, in thousandths
 }
 
-// alternatives is every engine, best first: the chosen one, the other eligible by score, then the
-// rest by name. above is how many of the eligible are at the bound or above it.
+// alternatives returns every engine, best first: the chosen one, the other eligible ones by score,
+// then the rest by name. above is the number of eligible engines at or above the bound.
 func (r *round) alternatives(chosen int) (out []fleet.Alternative, above int) {
 	r.rank()
 	out = make([]fleet.Alternative, len(r.engines))

@@ -7,12 +7,12 @@ import (
 )
 
 // closest is the distance of two hashes beyond which their scores differ at equal weight. Hashes
-// have 53 bits. A logarithm is below 37 and right to a few units of its last place, so that it
-// tells numbers between 0 and 1 apart that are more than 2^-44 away from each other: 2^9 of the
-// hash. The rest is margin.
+// have 53 bits. A logarithm is below 37 and exact to a few units in its last place, so that it
+// distinguishes numbers between 0 and 1 that are more than 2^-44 apart: 2^9 of the hash. The rest
+// is margin.
 const closest = 1 << 13
 
-// hash is what an engine has for an item, with 53 bits.
+// hash returns the hash of an engine for an item, with 53 bits.
 func hash(item, engine uint64) uint64 { return mix(item^engine) >> 11 }
 
 // score is weighted rendezvous: the hash as a number between 0 and 1, its logarithm divided into
@@ -22,7 +22,7 @@ func score(hash uint64, weight int) float64 {
 	return -float64(max(weight, 1)) / math.Log(min(u, 1-1.0/(1<<53)))
 }
 
-// itemHash keeps the two names apart by a byte that no name holds: ("a", "b-c") and ("a-b", "c")
+// itemHash separates the two names by a byte that no name contains: ("a", "b-c") and ("a-b", "c")
 // differ.
 func itemHash(id fleet.EnvironmentID) uint64 {
 	return mix(fnv(fnv(fnv(fnvOffset, string(id.Tenant)), "/"), string(id.Name)))
@@ -40,8 +40,8 @@ func fnv(h uint64, s string) uint64 {
 	return h
 }
 
-// mix is the finalizer of SplitMix64: FNV alone leaves names that differ in their last byte alike
-// in the high bits.
+// mix is the finalizer of SplitMix64: FNV alone leaves the high bits of names that differ in their
+// last byte equal.
 func mix(h uint64) uint64 {
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 	h = (h ^ h>>27) * 0x94d049bb133111eb

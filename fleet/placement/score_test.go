@@ -9,9 +9,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// TestHashesOfOneWeightAreOrderedAsTheirScoresAre looks at pairs from far apart to neighbours, at
-// the ends and in the middle, where logarithms are closest to each other and where they are rounded
-// to one.
+// TestHashesOfOneWeightAreOrderedAsTheirScoresAre compares pairs from far apart to neighbours, at
+// the ends and in the middle, where logarithms are closest to each other and may be rounded to one.
 func TestHashesOfOneWeightAreOrderedAsTheirScoresAre(t *testing.T) {
 	const most = 1<<53 - 1
 	r := rand.New(rand.NewPCG(3, 3))
@@ -41,7 +40,7 @@ func TestHashesOfOneWeightAreOrderedAsTheirScoresAre(t *testing.T) {
 	}
 }
 
-// TestClassesAreToldApartByEveryConstraint fails when a field is added that alike does not look at.
+// TestClassesAreToldApartByEveryConstraint fails if alike ignores a new field.
 func TestClassesAreToldApartByEveryConstraint(t *testing.T) {
 	whole := func() fleet.TenantPlacement {
 		return fleet.TenantPlacement{Regions: []string{"eu"}, Dedicated: true, Alone: true,

@@ -11,15 +11,15 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Fault is what is wrong with a policy.
+// Fault is an error in a policy.
 type Fault struct {
 	In           string // the field of its spec: rule, messageExpression, field
 	Line, Column int    // within that text, both from 1; 0: the whole
 	Message, Fix string
 }
 
-// Check compiles a policy's expressions for every kind that it judges, and looks whether its field
-// is one of theirs. None means that it can judge.
+// Check compiles a policy's expressions for each of its kinds, and checks that its field exists in
+// one of them. No fault means that the policy can be evaluated.
 func Check(p *fleet.PolicySpec) []Fault {
 	var faults []Fault
 	kinds, of := slices.DeleteFunc(slices.Clone(p.Kinds), func(k fleet.Kind) bool {
@@ -41,7 +41,7 @@ func Check(p *fleet.PolicySpec) []Fault {
 	return faults
 }
 
-// faultsOf are those that a policy has when it judges declarations of a kind.
+// faultsOf returns the faults of a policy for declarations of a kind.
 func faultsOf(p *fleet.PolicySpec, kind fleet.Kind) []Fault {
 	var faults []Fault
 	add := func(in string, mistakes []mistake) {
@@ -61,8 +61,8 @@ func faultsOf(p *fleet.PolicySpec, kind fleet.Kind) []Fault {
 	return faults
 }
 
-// find says why a path names no field of the shape: spec.source.targetRevision, spec.overrides[0],
-// metadata.labels["example.com/team"].
+// find explains why a path names no field of the shape: spec.source.targetRevision,
+// spec.overrides[0], metadata.labels["example.com/team"].
 func (s *shape) find(path string) []mistake {
 	at, rest, list, texts := s, path, false, false
 	for rest != "" {
@@ -94,8 +94,8 @@ func (s *shape) find(path string) []mistake {
 	return nil
 }
 
-// firstStep takes the first step off a path: a name, a label's key in brackets and quotes, or a
-// place in a list.
+// firstStep removes the first step of a path: a name, a label's key in brackets and quotes, or a
+// list index.
 func firstStep(path string) (name string, index bool, rest string, ok bool) {
 	path = strings.TrimPrefix(path, ".")
 	if !strings.HasPrefix(path, "[") {

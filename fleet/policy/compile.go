@@ -20,16 +20,16 @@ type expression struct {
 	want *cel.Type // bool or string
 }
 
-// mistake is what is wrong with an expression, at a place of it: both count from 1, 0 is the whole.
+// mistake is an error in an expression at a position; both count from 1, 0 is the whole.
 type mistake struct {
 	line, column int
 	message, fix string
 }
 
-// compile makes a program of an expression, or says what is wrong with it.
+// compile compiles an expression, or returns its mistakes.
 func (x expression) compile() (program cel.Program, mistakes []mistake) {
 	defer func() {
-		if recover() != nil { // of the compiler, which is not ours
+		if recover() != nil { // a panic of the compiler, not of our code
 			program, mistakes = nil,
 				[]mistake{
 					{message: "the expression cannot be compiled", fix: "write it in another way"}}
@@ -62,7 +62,7 @@ func (x expression) compile() (program cel.Program, mistakes []mistake) {
 	return program, nil
 }
 
-// review refuses what compiles and would not do what it seems to.
+// review rejects expressions that compile but cannot mean what they seem to.
 func (x expression) review(tree *ast.AST, result *cel.Type) []mistake {
 	var found []mistake
 	if !result.IsExactType(x.want) {
@@ -116,7 +116,7 @@ func howToBe(want *cel.Type) string {
 	return "write a text, e.g. \"namespaces begin with \" + tenant.name + \"-\""
 }
 
-// place is where an error of CEL's stands.
+// place returns the position of a CEL error.
 func place(at common.Location) (line, column int) {
 	if at == nil || at.Line() < 1 || at.Column() < 0 {
 		return 0, 0

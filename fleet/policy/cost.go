@@ -5,25 +5,25 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// Bounds of an expression's cost, in the units of CEL: about one for each step, one for each ten
-// characters of a text that is looked through.
+// Limits of an expression's cost, in units of CEL: about one for each step, one for each ten
+// characters of a searched text.
 const (
-	// MostAtWorst is what an expression may cost over the largest declaration that there can be. It
-	// lets a rule walk the lists of each application and compare applications with one another, and
-	// refuses what does so for each pair of them.
+	// MostAtWorst is the limit over the largest possible declaration. It lets a rule walk the lists
+	// of each application and compare applications with one another, and rejects a rule that walks
+	// lists for each pair of them.
 	MostAtWorst = 100_000_000
-	// Most is what one expression may cost over one declaration. It is reached by declarations with
-	// hundreds of environments and by rules that compare each with each; it takes a few hundredths
-	// of a second.
+	// Most is the limit of one expression over one declaration. Declarations with hundreds of
+	// environments and rules that compare each with each reach it; evaluation then takes a few
+	// hundredths of a second.
 	Most = 100_000
 )
 
-// bound is how much there can be in a field: entries of a list, bytes of a text or of each text of
-// a list.
+// bound is the maximum size of a field: entries of a list, bytes of a text or of each text of a
+// list.
 type bound struct{ entries, text uint64 }
 
-// bounds are of the fields that differ from the others. The decoder of the config repo holds
-// declarations to them.
+// bounds lists the fields whose bound differs from the default. The decoder of the config repo
+// enforces them.
 var bounds = map[string]bound{
 	"caData":           {text: 64 << 10},
 	"chart":            {text: 100},
@@ -42,8 +42,8 @@ var bounds = map[string]bound{
 
 const mostLabels = 32
 
-// Bound is how many entries a list of this name is taken to have at most, and how many bytes a
-// text, when a rule's cost is estimated.
+// Bound returns the maximum entries of a list of this name and the maximum bytes of a text, for the
+// estimate of a rule's cost.
 func Bound(field string) (entries, text uint64) {
 	b := bounds[field]
 	if b.entries == 0 {
@@ -55,10 +55,10 @@ func Bound(field string) (entries, text uint64) {
 	return b.entries, b.text
 }
 
-// estimator tells CEL how large the values can be that a rule looks at.
+// estimator gives CEL the maximum sizes of a rule's values.
 type estimator struct{}
 
-// EstimateSize goes by the last name on the way to the value.
+// EstimateSize uses the last name of the path to the value.
 func (estimator) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
 	name := ""
 	for _, part := range n.Path() {
@@ -78,7 +78,7 @@ func (estimator) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
 	return nil
 }
 
-// EstimateCallCost leaves calls to CEL, which knows all that a rule may call.
+// EstimateCallCost uses CEL's defaults, which cover every permitted function.
 func (estimator) EstimateCallCost(string, string, *checker.AstNode,
 	[]checker.AstNode) *checker.CallEstimate {
 	return nil

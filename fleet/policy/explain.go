@@ -15,10 +15,10 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// mistakes of one expression: what follows the first ones mostly follows from them
+// mistakes of one expression: most later ones follow from the first
 const mostTold = 5
 
-// explain puts the compiler's errors into words that say what to write.
+// explain rewrites the compiler's errors into messages with a fix.
 func (x expression) explain(errs []*common.Error) []mistake {
 	var told []mistake
 	missed := x.missed()
@@ -39,7 +39,7 @@ func (x expression) explain(errs []*common.Error) []mistake {
 	return told
 }
 
-// toName is how far the name of a field is from the dot that the compiler points to.
+// toName returns the distance of a field's name from the dot at the compiler's position.
 func (x expression) toName(at mistake) int {
 	lines := strings.Split(x.text, "\n")
 	if at.line < 1 || at.line > len(lines) {
@@ -51,7 +51,7 @@ func (x expression) toName(at mistake) int {
 	return max(n, 0)
 }
 
-// missed compiles once more, to see which fields are looked for in vain and where.
+// missed compiles once more to record the unknown fields and where they were looked up.
 func (x expression) missed() []miss {
 	var missed []miss
 	if e, err := newEnv(x.kind, &missed); err == nil {
@@ -60,8 +60,7 @@ func (x expression) missed() []miss {
 	return missed
 }
 
-// The compiler's errors (checker/errors.go, parser/errors.go), as far as there is more to say of
-// them.
+// The compiler's errors (checker/errors.go, parser/errors.go) for which explain adds more detail.
 var (
 	undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)'`)
 	undefined  = regexp.MustCompile(`^undefined field '([^']*)'`)
@@ -99,7 +98,7 @@ func (x expression) words(text string, missed *[]miss) (message, fix string) {
 	return oneLine(text), "see https://cel.dev"
 }
 
-// noField tells of the first field of this name that was looked for in vain.
+// noField explains the first unknown field of this name.
 func noField(name string, missed *[]miss) (message, fix string) {
 	i := slices.IndexFunc(*missed, func(m miss) bool { return m.field == name })
 	if i < 0 {
@@ -124,13 +123,13 @@ func operatorName(function string) string {
 	return strings.Trim(function, "@")
 }
 
-// atSign leaves off the parser's long list of what it would have taken instead.
+// atSign removes the parser's long list of accepted tokens.
 func atSign(text string) string {
 	text, _, _ = strings.Cut(oneLine(text), " expecting ")
 	return strings.ReplaceAll(text, "'<EOF>'", "the end")
 }
 
-// typeName is a type as people call it, with its article.
+// typeName returns a type's common name, with its article.
 func typeName(t *cel.Type) string {
 	switch t.Kind() {
 	case types.BoolKind:
@@ -149,7 +148,7 @@ func typeName(t *cel.Type) string {
 	return "a " + cel.FormatCELType(t)
 }
 
-// oneLine is a text of others: on one line and not long.
+// oneLine shortens a foreign text to one line.
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > mostMessage {

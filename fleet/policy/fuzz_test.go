@@ -7,7 +7,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// FuzzRule compiles whatever stands there, for each kind, and judges by it what compiles.
+// FuzzRule compiles any text for each kind, and evaluates it if it compiles.
 func FuzzRule(f *testing.F) {
 	for _, rule := range []string{
 		`!applications.exists(a, a.environment.labels.tier == "prod" && a.source.targetRevision == "HEAD")`,

@@ -18,30 +18,31 @@ import (
 )
 
 const (
-	mostMessage = 300  // characters of what a policy says of one declaration
-	mostKept    = 1000 // compiled expressions; beyond, all are compiled anew
-	// patience is a wall behind the cost's limit, which ends every evaluation long before.
+	mostMessage = 300  // characters of a policy's message for one declaration
+	mostKept    = 1000 // compiled expressions; beyond it the cache is emptied
+	// patience backs up the cost limit, which normally ends an evaluation long before.
 	patience = 10 * time.Second
 )
 
-// Judge holds declarations against policies. It keeps what it has compiled, and may be used side by
-// side.
+// Judge evaluates policies over declarations. It caches compiled policies, and is safe for
+// concurrent use.
 type Judge struct {
 	mu       sync.RWMutex
 	programs map[expression]compiled
 }
 
-// compiled is a program, or why there is none.
+// compiled is a program, or the reason why there is none.
 type compiled struct {
 	program cel.Program
 	err     error
 }
 
-// New is a judge that has compiled nothing yet.
+// New returns a Judge with an empty cache.
 func New() *Judge { return &Judge{programs: map[expression]compiled{}} }
 
-// Judge says, in the policy's words, why the declaration breaks it; "" when it keeps it. An error
-// means that it could not be judged: the rule fails on this declaration, or costs more than Most.
+// Judge returns the policy's message if the declaration violates it; "" if it satisfies it. An
+// error means that the policy could not be evaluated: the rule fails on this declaration, or costs
+// more than Most.
 func (j *Judge) Judge(p *fleet.PolicySpec, s *fleet.Subject) (broken string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -66,7 +67,8 @@ func (j *Judge) judge(ctx context.Context, p *fleet.PolicySpec, s *fleet.Subject
 	return said(text.Value().(string)), nil
 }
 
-// said is what a policy says. It is never blank, for a blank would read as kept.
+// said returns a policy's message. It is never blank, because a blank message would mean no
+// violation.
 func said(text string) string {
 	if text = oneLine(text); text == "" {
 		return "its rule does not hold"
@@ -110,7 +112,7 @@ func (j *Judge) compiled(x expression) compiled {
 	return c
 }
 
-// failure puts an evaluation's error into words.
+// failure explains an evaluation's error.
 func failure(err error) error {
 	var cancelled interpreter.EvalCancelledError
 	if errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded {
@@ -119,13 +121,13 @@ func failure(err error) error {
 	return errors.New(oneLine(strings.TrimPrefix(err.Error(), "internal error: ")))
 }
 
-// activation gives a subject's variables, each made when it is first asked for.
+// activation provides a subject's variables, each created at its first use.
 type activation struct {
 	s                          *fleet.Subject
 	environments, applications ref.Val
 }
 
-// ResolveName finds a variable.
+// ResolveName returns a variable.
 func (a *activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case "declaration":
@@ -153,7 +155,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// Parent is none.
+// Parent returns nil.
 func (a *activation) Parent() interpreter.Activation { return nil }
 
 func (a *activation) each(of func(*fleet.Target) ref.Val) ref.Val {

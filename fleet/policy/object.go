@@ -13,7 +13,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// object is a value of the domain as rules see it.
+// object is a domain value as rules see it.
 type object struct {
 	shape *shape
 	v     reflect.Value
@@ -25,26 +25,26 @@ var _ interface {
 	traits.Indexer
 } = (*object)(nil)
 
-// ConvertToNative is refused: nothing of a rule goes back into the domain.
+// ConvertToNative fails: no value of a rule returns into the domain.
 func (o *object) ConvertToNative(t reflect.Type) (any, error) {
 	return nil, unconvertible(o.shape.name, t)
 }
 
-// ConvertToType is refused.
+// ConvertToType fails.
 func (o *object) ConvertToType(t ref.Type) ref.Val {
 	return types.NewErr("%v", notA(o.shape.name, t))
 }
 
-// Equal is never true: compile refuses rules that compare objects as a whole.
+// Equal is never true: compile rejects rules that compare objects as a whole.
 func (o *object) Equal(ref.Val) ref.Val { return types.False }
 
-// Type is the shape's.
+// Type returns the shape's type.
 func (o *object) Type() ref.Type { return o.shape.of }
 
-// Value is the object, which FieldType.GetFrom is given.
+// Value returns the object, the argument of FieldType.GetFrom.
 func (o *object) Value() any { return o }
 
-// Get is a field's value by its name.
+// Get returns a field's value by its name.
 func (o *object) Get(name ref.Val) ref.Val {
 	f := o.field(name)
 	if f == nil {
@@ -53,7 +53,7 @@ func (o *object) Get(name ref.Val) ref.Val {
 	return adapt(f.get(o.v))
 }
 
-// IsSet tells whether a field is written.
+// IsSet reports whether a field is set.
 func (o *object) IsSet(name ref.Val) ref.Val {
 	f := o.field(name)
 	if f == nil {
@@ -67,12 +67,12 @@ func (o *object) field(name ref.Val) *field {
 	return o.shape.byName[string(text)]
 }
 
-// labelsType is what a rule is compiled against.
+// labelsType is the type of labels for the compiler.
 var labelsType = types.NewMapType(types.StringType, types.StringType)
 
-// labels is a map in which every key is found: a label that is not there reads as "", which no
-// label can be. has() and `in` tell. It walks in the order of the keys. It is no traits.Mapper,
-// since that has no way to be both.
+// labels is a map in which every key exists: a missing label reads as "", which no label can be.
+// has() and `in` distinguish them. It iterates in the order of the keys. It is no traits.Mapper,
+// because a Mapper cannot be both.
 type labels map[string]string
 
 func newLabels(m map[string]string) labels { return m }
@@ -86,36 +86,36 @@ var _ interface {
 	traits.Sizer
 } = labels(nil)
 
-// ConvertToNative is refused, as an object's.
+// ConvertToNative fails, as for an object.
 func (l labels) ConvertToNative(t reflect.Type) (any, error) {
 	return nil, unconvertible("a map of labels", t)
 }
 
-// ConvertToType is refused.
+// ConvertToType fails.
 func (l labels) ConvertToType(t ref.Type) ref.Val {
 	return types.NewErr("%v", notA("a map of labels", t))
 }
 
-// Equal is never true: compile refuses rules that compare maps as a whole.
+// Equal is never true: compile rejects rules that compare maps as a whole.
 func (l labels) Equal(ref.Val) ref.Val { return types.False }
 
-// Type is a map.
+// Type returns the map type.
 func (l labels) Type() ref.Type { return types.MapType }
 
-// Value is the map.
+// Value returns the map.
 func (l labels) Value() any { return l }
 
-// Contains tells whether there is such a label.
+// Contains reports whether the label exists.
 func (l labels) Contains(key ref.Val) ref.Val { return l.IsSet(key) }
 
-// IsSet tells whether there is such a label.
+// IsSet reports whether the label exists.
 func (l labels) IsSet(key ref.Val) ref.Val {
 	text, _ := key.(types.String)
 	_, ok := l[string(text)]
 	return types.Bool(ok)
 }
 
-// Get is a label's value, "" when there is none.
+// Get returns a label's value, "" if it is missing.
 func (l labels) Get(key ref.Val) ref.Val {
 	text, ok := key.(types.String)
 	if !ok {
@@ -124,21 +124,21 @@ func (l labels) Get(key ref.Val) ref.Val {
 	return types.String(l[string(text)])
 }
 
-// Iterator walks over the keys in their order.
+// Iterator iterates over the keys in order.
 func (l labels) Iterator() traits.Iterator {
 	return types.NewStringList(types.DefaultTypeAdapter, slices.Sorted(maps.Keys(l))).Iterator()
 }
 
-// Size is how many there are.
+// Size returns the number of labels.
 func (l labels) Size() ref.Val { return types.Int(len(l)) }
 
-// newList is a list of texts or objects, each made when it is asked for.
+// newList returns a list of texts or objects, each created at its first use.
 func newList(v reflect.Value) ref.Val { return types.NewDynamicList(adapter{}, v.Interface()) }
 
-// adapter makes values of CEL from those of the domain.
+// adapter converts domain values to CEL values.
 type adapter struct{}
 
-// NativeToValue never fails for what the shapes give out.
+// NativeToValue never fails for a value of a shape.
 func (adapter) NativeToValue(native any) ref.Val { return adapt(native) }
 
 func adapt(native any) ref.Val {

@@ -96,7 +96,7 @@ func TestARuleSeesTheDeclarationItsTenantAndItsEnvironments(t *testing.T) {
 	}
 }
 
-// What is left out has a value of its type, and has() tells. No rule fails because of it.
+// An omitted field has a value of its type, and has() detects it. No rule fails because of it.
 func TestWhatIsLeftOutIsNoError(t *testing.T) {
 	for _, rule := range []string{
 		`declaration.spec.source.helm.parameters.all(p, p.name != "x") && declaration.spec.source.helm.releaseName == ""`,
@@ -133,8 +133,8 @@ func TestEveryKindOfATenantIsJudged(t *testing.T) {
 	}
 }
 
-// holds checks that a rule compiles, holds, and does not hold when it is turned around: a rule that
-// is never evaluated cannot do both.
+// holds checks that a rule compiles, is true, and is false when negated: a rule that is never
+// evaluated cannot be both.
 func holds(t *testing.T, rule string, s *fleet.Subject) {
 	t.Helper()
 	p := &fleet.PolicySpec{Kinds: []fleet.Kind{s.Declaration.Key.Kind}, Rule: rule,
@@ -189,7 +189,7 @@ func TestWhatCannotBeJudgedSaysWhy(t *testing.T) {
 	}
 }
 
-// manyTargets is a deployment in n environments with m images in each.
+// manyTargets returns a deployment in n environments with m images in each.
 func manyTargets(n, m int) *fleet.Subject {
 	s := shop(func(d *fleet.DeploymentSpec) { d.Overrides = nil })
 	s.Targets = nil
@@ -251,8 +251,7 @@ func TestAnEvaluationEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A rule that looks at maps gives one answer however often it is asked: labels come in the order of
-// their keys.
+// A rule over maps gives the same answer every time: labels are ordered by key.
 func TestJudgingIsDeterministic(t *testing.T) {
 	s := shop()
 	for i := range 30 {

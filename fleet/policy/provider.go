@@ -12,24 +12,24 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Bounds of an expression's form. A rule that needs more is several rules.
+// Limits of an expression's form. A rule that needs more is several rules.
 const (
 	mostDepth   = 64   // of nested parentheses and calls
 	mostText    = 4096 // characters
 	mostNesting = 3    // loops within loops
 )
 
-// functions are what a rule may use of CEL's standard library: what compares and looks into texts
-// and lists. Not dyn(), which would hide misspelt fields until a declaration is judged, and nothing
-// of time.
+// functions lists the functions of CEL's standard library that a rule may use: comparisons, and
+// functions of texts and lists. It excludes dyn(), which would hide misspelt fields until an
+// evaluation, and all functions of time.
 var functions = []string{
 	"!_", "-_", "@in", "@not_strictly_false", "_!=_", "_%_", "_&&_", "_*_", "_+_", "_-_", "_/_",
 	"_<=_", "_<_", "_==_", "_>=_", "_>_", "_?_:_", "_[_]", "_||_",
 	"contains", "endsWith", "int", "matches", "size", "startsWith", "string",
 }
 
-// provider tells the compiler of the shapes. missed, when it is there, takes what was looked for in
-// vain, so that the nearest can be named.
+// provider gives the compiler the shapes. missed, if set, records unknown fields, so that explain
+// can suggest the nearest.
 type provider struct {
 	types.Provider
 	missed *[]miss
@@ -41,7 +41,7 @@ type miss struct {
 	field string
 }
 
-// FindStructType finds a shape.
+// FindStructType returns a shape.
 func (p provider) FindStructType(name string) (*types.Type, bool) {
 	if s := shapes.byName[name]; s != nil {
 		return types.NewTypeTypeWithParam(s.of), true
@@ -57,7 +57,7 @@ func (p provider) FindStructFieldNames(name string) ([]string, bool) {
 	return p.Provider.FindStructFieldNames(name)
 }
 
-// FindStructFieldType finds a shape's field.
+// FindStructFieldType returns a shape's field.
 func (p provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	s := shapes.byName[name]
 	if s == nil {
@@ -72,7 +72,7 @@ func (p provider) FindStructFieldType(name, field string) (*types.FieldType, boo
 	return nil, false
 }
 
-// variables are those of a declaration of some kind, in the order in which people are told of them.
+// variables lists those of a declaration of a kind, in the order of the documentation.
 func variables(kind fleet.Kind) []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.Variable("declaration", shapes.kinds[kind].of),
@@ -85,7 +85,7 @@ func variables(kind fleet.Kind) []cel.EnvOption {
 
 var variableNames = []string{"declaration", "tenant", "environments", "applications", "path"}
 
-// newEnv is what expressions over declarations of a kind are compiled in.
+// newEnv returns the environment in which expressions over declarations of a kind are compiled.
 func newEnv(kind fleet.Kind, missed *[]miss) (*cel.Env, error) {
 	used := make([]*env.Function, len(functions))
 	for i, name := range functions {
@@ -114,7 +114,7 @@ var (
 	envs   = map[fleet.Kind]*cel.Env{}
 )
 
-// envOf is the environment of a kind, made once.
+// envOf returns the environment of a kind, created once.
 func envOf(kind fleet.Kind) (*cel.Env, error) {
 	envsMu.Lock()
 	defer envsMu.Unlock()

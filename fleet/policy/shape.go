@@ -9,8 +9,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// shape is the type of an object as rules see it. The fields of the domain's structs are taken by
-// their json names, which are the names in YAML.
+// shape is the type of an object as rules see it. Its fields are the json names of the domain's
+// structs, which are the names in YAML.
 type shape struct {
 	name   string
 	of     *types.Type
@@ -50,7 +50,7 @@ func (s *shape) names() []string {
 	return names
 }
 
-// world is every shape there is.
+// world holds all shapes.
 type world struct {
 	byName map[string]*shape
 	byType map[reflect.Type]*shape
@@ -59,7 +59,7 @@ type world struct {
 	application *shape
 }
 
-// shapes are made once from the types of the domain.
+// shapes are derived once from the types of the domain.
 var shapes = newWorld()
 
 func newWorld() *world {
@@ -95,8 +95,8 @@ func newWorld() *world {
 	return w
 }
 
-// document is the shape of a declaration as its file has it. spec gives the pointer that its kind
-// sets.
+// document returns the shape of a declaration as in its file. spec returns the pointer that its
+// kind sets.
 func (w *world) document(kind fleet.Kind, t reflect.Type, spec func(*fleet.Declaration) any) {
 	metadata := w.byName["Metadata"]
 	if metadata == nil {
@@ -117,7 +117,7 @@ func (w *world) keep(s *shape) *shape {
 	return s
 }
 
-// named is the shape of a declaration whose spec's fields stand beside its name and labels.
+// named returns the shape of a declaration whose spec's fields are beside its name and labels.
 func (w *world) named(name string, t reflect.Type, spec func(*fleet.Declaration) any) *shape {
 	at := func(v reflect.Value) reflect.Value {
 		return reflect.ValueOf(spec(declaration(v))).Elem()
@@ -125,7 +125,7 @@ func (w *world) named(name string, t reflect.Type, spec func(*fleet.Declaration)
 	return w.keep(newShape(name, append(nameAndLabels(), w.fieldsOf(t, at)...)...))
 }
 
-// reflected is the shape of a struct of the domain.
+// reflected returns the shape of a struct of the domain.
 func (w *world) reflected(t reflect.Type) *shape {
 	if s := w.byType[t]; s != nil {
 		return s
@@ -136,7 +136,7 @@ func (w *world) reflected(t reflect.Type) *shape {
 	return s
 }
 
-// fieldsOf are the fields of a struct, which at finds in the value that the object holds.
+// fieldsOf returns the fields of a struct; at finds the struct in the object's value.
 func (w *world) fieldsOf(t reflect.Type, at func(reflect.Value) reflect.Value) []*field {
 	var fields []*field
 	for i := range t.NumField() {
@@ -148,7 +148,7 @@ func (w *world) fieldsOf(t reflect.Type, at func(reflect.Value) reflect.Value) [
 	return fields
 }
 
-// read says what type a field has and how its value becomes one of CEL's.
+// read sets a field's type and the conversion of its value to CEL.
 func (w *world) read(f *field, t reflect.Type, at func(reflect.Value) reflect.Value) {
 	f.set = func(v reflect.Value) bool { return !at(v).IsZero() }
 	switch {
@@ -191,7 +191,7 @@ func (w *world) read(f *field, t reflect.Type, at func(reflect.Value) reflect.Va
 			return &object{f.shape, nothing}
 		}
 	default:
-		// a mistake in the domain's types, found when the program starts
+		// an error in the domain's types, found when the program starts
 		panic("policy: a rule cannot see a field of type " + t.String())
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Credentials supplies the credential for one fetch. It is asked each time, so that a rotated or
-// short-lived one needs no restart.
+// Credentials supplies the credential for one fetch. Every fetch calls it, so that a rotated or
+// short-lived credential needs no restart.
 type Credentials func(ctx context.Context) (Auth, error)
 
-// Auth is a credential. The zero value is none. It has no text, JSON or log form: each shows its
-// kind alone. What it holds lies behind a function, because fmt prints the fields of an Auth that
-// is itself an unexported field without asking Format.
+// Auth is a credential. The zero value is none. Its text, JSON and log forms show only its kind. A
+// closure holds the content, because fmt prints the fields of an unexported Auth field without
+// calling Format.
 type Auth struct{ reveal func() secret }
 
 type secret struct {
@@ -31,7 +31,7 @@ type secret struct {
 
 func sealed(s secret) Auth { return Auth{func() secret { return s }} }
 
-// secret is what the credential holds; empty for none.
+// secret returns the credential's content; empty for none.
 func (a Auth) secret() secret {
 	if a.reveal == nil {
 		return secret{}
@@ -67,7 +67,7 @@ func SSHKey(privateKey, passphrase, knownHosts []byte) (Auth, error) {
 	} else {
 		signer, err = ssh.ParsePrivateKey(privateKey)
 	}
-	if err != nil { // the parser's text is about the key's bytes: not repeated
+	if err != nil { // the parser's error could quote the key's bytes
 		return refuse("ssh private key",
 			"cannot be read; give it in PEM or OpenSSH form, with its passphrase if it has one")
 	}
@@ -81,27 +81,26 @@ func (a Auth) label() string {
 	return a.secret().kind + " credential"
 }
 
-// String names the kind alone.
+// String returns the kind alone.
 func (a Auth) String() string { return a.label() }
 
 // Format prints the kind alone, whatever the verb.
 func (a Auth) Format(f fmt.State, _ rune) { fmt.Fprint(f, a.label()) }
 
-// MarshalText gives the kind alone; JSON and YAML use it.
+// MarshalText returns the kind alone; JSON and YAML use it.
 func (a Auth) MarshalText() ([]byte, error) { return []byte(a.label()), nil }
 
-// LogValue gives the kind alone.
+// LogValue returns the kind alone.
 func (a Auth) LogValue() slog.Value { return slog.StringValue(a.label()) }
 
-// apply puts the credential on a request to a host that has been judged fit for it.
+// apply adds the credential to a request; the caller has already checked the host.
 func (a Auth) apply(r *http.Request) {
 	if s := a.secret(); s.kind != "" {
 		r.SetBasicAuth(s.user, s.password)
 	}
 }
 
-// scrub takes the credential out of a text of the other side, should a server or proxy have echoed
-// it.
+// scrub removes the credential from a server's text, in case a server or proxy echoed it.
 func (a Auth) scrub(text string) string {
 	s := a.secret()
 	if s.password == "" {

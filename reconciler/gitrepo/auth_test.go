@@ -18,10 +18,10 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// noCanary fails if a secret of a test shows in a text.
+// noCanary fails if a text contains a test's secret.
 func noCanary(t *testing.T, text string) {
 	t.Helper()
-	if strings.Contains(text, "canary") || strings.Contains(text, "Y2FuYXJ5") { // base64 of it
+	if strings.Contains(text, "canary") || strings.Contains(text, "Y2FuYXJ5") { // its base64
 		t.Fatalf("a secret shows: %s", text)
 	}
 }
@@ -64,7 +64,7 @@ func knownHostsLine(address string, host keyPair) string {
 	return knownhosts.Line([]string{address}, host.signer.PublicKey()) + "\n"
 }
 
-// authFor is a credential that fits the scheme.
+// authFor returns a credential that fits the scheme.
 func authFor(t testing.TB, scheme string, key keyPair, knownHosts string) Credentials {
 	t.Helper()
 	if scheme != "ssh" {
@@ -200,7 +200,7 @@ func TestAuthShowsNothing(t *testing.T) {
 			all += fmt.Sprintf(verb, auth) + fmt.Sprintf(verb, &auth) + fmt.Sprintf(verb, h)
 		}
 		noCanary(t, all)
-		// as %x and %d would show it
+		// as %x and %d would print it
 		if strings.Contains(all, "63616e617279") || strings.Contains(all, "99 97 110 97 114 121") {
 			t.Fatalf("a secret shows: %s", all)
 		}

@@ -36,7 +36,7 @@ spec:
 `, n, version, n, version, n, version, n, strings.Repeat(fmt.Sprintf("%08x", n*2654435761), 12))
 }
 
-// pathOf spreads files as tenants do, 250 to a folder, or puts all into one.
+// pathOf spreads files over folders of 250, or puts all into one.
 func pathOf(n int, flat bool) string {
 	if flat {
 		return fmt.Sprintf("tenants/acme/deployments/app-%d.yaml", n)
@@ -69,7 +69,7 @@ func (o *origin) change(file, version int, flat bool) Hash {
 	return Hash(o.in(o.dir, "rev-parse", "refs/heads/main"))
 }
 
-// gitMirror is the floor: what the git command does, process starts included.
+// gitMirror is the minimum: the git command, process starts included.
 type gitMirror struct {
 	b    *testing.B
 	dir  string
@@ -96,7 +96,7 @@ func (g *gitMirror) run(stdin string, args ...string) []byte {
 	return out
 }
 
-// update fetches, lists what changed and reads it.
+// update fetches, lists the changes and reads them.
 func (g *gitMirror) update() (bytes int) {
 	g.run("", "fetch", "-q", "origin", "+refs/heads/main:refs/heads/main")
 	head := Hash(strings.TrimSpace(string(g.run("", "rev-parse", "refs/heads/main"))))
@@ -111,7 +111,7 @@ func (g *gitMirror) update() (bytes int) {
 	return len(g.run(ids.String(), "cat-file", "--batch"))
 }
 
-// update is the same by the mirror.
+// update does the same by the mirror.
 func update(b *testing.B, m *Mirror, base Hash) (bytes int) {
 	h, err := m.Fetch(b.Context())
 	if err != nil {
@@ -131,8 +131,8 @@ func update(b *testing.B, m *Mirror, base Hash) (bytes int) {
 	return bytes
 }
 
-// BenchmarkUpdate is fetch, diff and read of one changed file, beside the same by the git command,
-// A B B A.
+// BenchmarkUpdate measures fetch, diff and read of one changed file, next to the git command, A B B
+// A.
 func BenchmarkUpdate(b *testing.B) {
 	for _, size := range []struct {
 		name string
@@ -184,7 +184,7 @@ func (o *origin) proposal(number, file int, flat bool, from Hash) Hash {
 	return Hash(o.in(o.dir, "rev-parse", fmt.Sprintf("refs/pull/%d/head", number)))
 }
 
-// pull fetches a pull request, lists what it changes since it parted, and reads it.
+// pull fetches a pull request, lists its changes since the merge base, and reads them.
 func (g *gitMirror) pull(number int) (bytes int) {
 	ref := fmt.Sprintf("refs/pull/%d/head", number)
 	g.run("", "fetch", "-q", "origin", "+"+ref+":"+ref)
@@ -199,7 +199,7 @@ func (g *gitMirror) pull(number int) (bytes int) {
 	return len(g.run(ids.String(), "cat-file", "--batch"))
 }
 
-// pull is the same by the mirror, and merged.
+// pull does the same by the mirror, including the merge.
 func pull(b *testing.B, m *Mirror, number int, into, head Hash) (bytes int) {
 	if _, err := m.FetchRef(b.Context(), pullRef(number), head); err != nil {
 		b.Fatal(err)
@@ -215,8 +215,8 @@ func pull(b *testing.B, m *Mirror, number int, into, head Hash) (bytes int) {
 	return len(data)
 }
 
-// BenchmarkPull is fetch, merge and read of a pull request of one file, which is ten commits behind
-// the branch, beside the same by the git command, A B B A.
+// BenchmarkPull measures fetch, merge and read of a pull request of one file that is ten commits
+// behind the branch, next to the git command, A B B A.
 func BenchmarkPull(b *testing.B) {
 	for _, size := range []struct {
 		name string
@@ -288,10 +288,10 @@ func timed(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// report shows the medians of two arms that were measured in turns, the quartiles of the first, and
-// their ratio.
+// report prints the medians of two alternating measurements, the quartiles of the first, and their
+// ratio.
 func report(b *testing.B, nameA string, a []time.Duration, nameB string, theirs []time.Duration) {
-	b.ReportMetric(0, "ns/op") // it has the making of the commit in it
+	b.ReportMetric(0, "ns/op") // ns/op includes the creation of the commit
 	b.ReportMetric(median(a), nameA+"-ms")
 	b.ReportMetric(median(theirs), nameB+"-ms")
 	b.ReportMetric(median(a)/median(theirs), "ratio")
@@ -299,13 +299,13 @@ func report(b *testing.B, nameA string, a []time.Duration, nameB string, theirs 
 	b.ReportMetric(float64(a[len(a)*3/4])/1e6, nameA+"-q3-ms")
 }
 
-// median sorts and gives milliseconds.
+// median sorts d and returns its median in milliseconds.
 func median(d []time.Duration) float64 {
 	slices.Sort(d)
 	return float64(d[len(d)/2]) / 1e6
 }
 
-// BenchmarkDiff is the walk alone.
+// BenchmarkDiff measures the walk alone.
 func BenchmarkDiff(b *testing.B) {
 	for _, flat := range []bool{false, true} {
 		n := map[bool]int{false: 100_000, true: 25_000}[flat]
@@ -328,8 +328,8 @@ func BenchmarkDiff(b *testing.B) {
 	}
 }
 
-// BenchmarkClone is the cold start: fetch into an empty mirror, walk and read everything, beside
-// git clone.
+// BenchmarkClone measures the cold start: fetch into an empty mirror, walk and read everything,
+// next to git clone.
 func BenchmarkClone(b *testing.B) {
 	o := newOrigin(b)
 	o.fill(100_000, false)

@@ -16,21 +16,21 @@ type Budget struct {
 	Bytes int64
 	// in one pack; 2,000,000. Each takes about 150 bytes of memory while the pack comes in
 	Objects int
-	// of one object when inflated, held in memory; 64 MiB. Larger ones lie on disk while deltas of
-	// them are resolved
+	// of one object when inflated, held in memory; 64 MiB. Larger objects are in temporary files
+	// while their deltas are resolved
 	ObjectBytes int64
-	// wall clock of one fetch, beside one second for each 64 KiB received; 5 minutes
+	// wall clock of one fetch, plus one second for each 64 KiB received; 5 minutes
 	Time time.Duration
 	Idle time.Duration // without a byte from the server; 1 minute
 	// entries of fleet/, and of each tenant's folder, in one walk or diff; 250,000
 	Files     int
 	FileBytes int64 // of one blob that Blob returns; 1 MiB
 	PullFiles int   // that one pull request may change below fleet/ and tenants/; 2,000
-	// received in one FetchRef, and kept of refs before the oldest go; 64 MiB
+	// received in one FetchRef, and kept of refs before the oldest are dropped; 64 MiB
 	PullBytes int64
 }
 
-// deltaMemory is how many objects of the largest size resolving deltas may hold at once. Ordinary
+// deltaMemory is how many objects of the largest size resolving deltas may keep in memory. Ordinary
 // packs need a few small ones.
 const deltaMemory = 4
 
@@ -68,8 +68,8 @@ var (
 	errSilent = errors.New("the server fell silent")
 )
 
-// meter counts what one fetch receives and ends the fetch's context when time runs out. Ending the
-// context closes the connection, which is the only thing that wakes a read from a server that sends
+// meter counts the bytes that one fetch receives and cancels the fetch's context when time runs
+// out. Cancelling closes the connection: nothing else wakes a read from a server that sends
 // nothing.
 type meter struct {
 	limit int64
@@ -80,12 +80,12 @@ type meter struct {
 	timer *time.Timer
 }
 
-// minRate is the bytes in a second that make a fetch go on beyond its time: what gets on is not cut
-// off.
+// minRate is the bytes per second with which a fetch may continue beyond its time, so that a fetch
+// that makes progress is not cut off.
 const minRate = 64 << 10
 
-// start returns a context that ends when the time is over, or when nothing has been received for
-// the idle time.
+// start returns a context that ends when the time is over, or when no byte has arrived for the idle
+// time.
 func (b Budget) start(ctx context.Context) (context.Context, *meter, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	m := &meter{limit: b.Bytes, idle: b.Idle}
@@ -128,7 +128,7 @@ func (m *meter) add(n int) error {
 	return nil
 }
 
-// rest ends the watch for silence: the server has said what it had to say.
+// rest ends the check for idleness: the server has sent everything.
 func (m *meter) rest() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +136,7 @@ func (m *meter) rest() {
 	m.idle = math.MaxInt64
 }
 
-// reader counts what passes through r.
+// reader counts the bytes that are read from r.
 func (m *meter) reader(r io.Reader) io.Reader { return &meteredReader{r, m} }
 
 type meteredReader struct {
@@ -152,8 +152,8 @@ func (r *meteredReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ended turns the end of a fetch's context into what the caller should see: its own cancellation as
-// it is, a spent budget as ErrTimedOut.
+// ended translates the end of a fetch's context: the caller's own cancellation stays as it is, a
+// spent budget becomes ErrTimedOut.
 func ended(ctx context.Context, b Budget) error {
 	if ctx.Err() == nil {
 		return nil

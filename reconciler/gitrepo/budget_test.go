@@ -12,7 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// wantBudget checks that err says which budget was spent.
+// wantBudget checks that err names the spent budget.
 func wantBudget(t *testing.T, err error, budget string) {
 	t.Helper()
 	var e *Error
@@ -21,7 +21,7 @@ func wantBudget(t *testing.T, err error, budget string) {
 	}
 }
 
-// allocated is how many bytes f allocates, garbage included: an upper bound of what it can hold.
+// allocated returns how many bytes f allocates, garbage included: an upper bound of its memory.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -36,8 +36,7 @@ func TestBytesBudgetStopsALargeBlob(t *testing.T) {
 	s := newGitServer(t, o)
 	m := open(t, t.TempDir(), s.url(), WithBudget(Budget{Bytes: 1 << 20}))
 	fetch(t, m)
-	// 200 MiB in the catalogue; what counts is that it is more than the budget and does not
-	// compress
+	// production limits are larger; the test needs more than the budget, and incompressible
 	noise := make([]byte, 8<<20)
 	state := uint64(1)
 	for i := range noise {
@@ -69,7 +68,7 @@ func TestObjectsBudget(t *testing.T) {
 }
 
 func TestFilesBudgetStopsAMillionFiles(t *testing.T) {
-	// Six trees that name each other ten times over stand for a million files in less than a
+	// Six trees, each with ten references to the next, expand to a million files from less than a
 	// kilobyte.
 	var p fakePack
 	_, blob := p.object(plumbing.BlobObject, []byte("x"))
@@ -103,7 +102,7 @@ func TestFilesBudgetStopsAMillionFiles(t *testing.T) {
 	})
 }
 
-// unreadable checks that all of a commit is folders that cannot be read, and which.
+// unreadable checks that a commit consists of unreadable folders, and compares them with want.
 func unreadable(t *testing.T, m *Mirror, commit Hash, want string) {
 	t.Helper()
 	var got []string
@@ -179,7 +178,7 @@ func TestFileBytesBudget(t *testing.T) {
 	o.write("tenants/acme/deployments/small.yaml", "a: b\n")
 	o.commit("both")
 	m := open(t, t.TempDir(), newGitServer(t, o).url(), WithBudget(Budget{FileBytes: 1000}))
-	h := fetch(t, m) // one large file does not keep the others from being read
+	h := fetch(t, m) // the other files stay readable beside one large file
 	var got []string
 	err := m.Walk(t.Context(), h.Commit, func(e Entry) error {
 		_, err := m.Blob(t.Context(), e.Blob)

@@ -6,9 +6,9 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// baseCache keeps what deltas were built on lately. A first walk reads tens of thousands of small
-// files that share bases; without it each would be built from the start of its chain. It has two
-// generations: the older one is dropped whole when the younger is full.
+// baseCache keeps recently used delta bases. A first walk reads tens of thousands of small files
+// that share bases; without the cache each read would rebuild its whole chain. It has two
+// generations: the older one is dropped as a whole when the younger is full.
 type baseCache struct {
 	mu         sync.Mutex
 	young, old map[baseKey]baseValue

@@ -11,12 +11,12 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// maxCommitBytes is far above any commit that a person or a forge writes, signatures and merged
+// maxCommitBytes is far above any commit that a person or a Git host writes, signatures and merged
 // tags included.
 const maxCommitBytes = 4 << 20
 
-// Commit is what people want to know of a commit. Names, addresses and subject are what the author
-// wrote: printable, shortened, not proven.
+// Commit is the metadata of a commit for people. Names, addresses and subject come from the author:
+// printable, truncated, not verified.
 type Commit struct {
 	ID        Hash
 	Tree      Hash
@@ -26,7 +26,7 @@ type Commit struct {
 	Subject   string // first line of the message
 }
 
-// Signature is who and when, by their own word.
+// Signature is an unverified name and time.
 type Signature struct {
 	Name  string
 	Email string
@@ -45,7 +45,7 @@ func (m *Mirror) Commit(ctx context.Context, id Hash) (Commit, error) {
 	return m.commitAt(hash)
 }
 
-// Log lists commits from id along first parents, the newest first, at most limit of them.
+// Log lists commits from id along first parents, newest first, at most limit of them.
 func (m *Mirror) Log(ctx context.Context, id Hash, limit int) ([]Commit, error) {
 	var log []Commit
 	for len(log) < limit {
@@ -66,7 +66,7 @@ func (m *Mirror) commitAt(id plumbing.Hash) (Commit, error) {
 	since := m.resets()
 	data, err := m.objects.read(id, plumbing.CommitObject, maxCommitBytes)
 	if large, ok := m.objects.(prefixes); ok && errors.Is(err, errTooLarge) {
-		// a long message: the header is all that is needed
+		// a long message: the header suffices
 		data, err = large.prefix(id, plumbing.CommitObject, maxCommitBytes)
 	}
 	if err != nil {
@@ -121,7 +121,8 @@ func parseCommit(text string) (Commit, error) {
 	return c, nil
 }
 
-// parseSignature takes what it can: history has odd ones, and nothing is decided by them.
+// parseSignature accepts malformed signatures too: old history has some, and nothing depends on
+// them.
 func parseSignature(s string) Signature {
 	var sig Signature
 	name, rest, _ := strings.Cut(s, "<")

@@ -18,13 +18,13 @@ type walker struct {
 	objects objects
 	since   int64
 	commit  string // for errors
-	left    int    // of the files budget
+	left    int    // remaining of the files budget
 	visit   func(Change) error
 
 	distrusted map[string]Hash // see DiffWhole
 }
 
-// root gives the tree of a commit; the zero hash for none.
+// root returns the tree of a commit; the zero hash for none.
 func (w *walker) root(commit Hash) (plumbing.Hash, error) {
 	if commit == "" {
 		return plumbing.ZeroHash, nil
@@ -50,9 +50,9 @@ func (w *walker) between(base, head Hash) error {
 	return w.folders(from, to)
 }
 
-// folders compares what Argosy reads of two commits: fleet/, and each tenant's folder. Each is
-// judged alone. A folder that cannot be read, because somebody pushed what Git would not have
-// written or more than the budget, is one Change of kind Unreadable, and everything else goes on.
+// folders compares fleet/ and each tenant's folder of two commits, each on its own. An unreadable
+// folder, with content that Git would not have written or that exceeds the budget, is one Change of
+// kind Unreadable, and does not affect the others.
 func (w *walker) folders(base, head plumbing.Hash) error {
 	if base == head && !w.recheck() {
 		return nil
@@ -84,8 +84,8 @@ func (w *walker) folders(base, head plumbing.Hash) error {
 	return nil
 }
 
-// tenants compares tenants/, folder by folder. It reports false when tenants/ itself cannot be read
-// on one of the sides.
+// tenants compares tenants/, folder by folder. It returns false if tenants/ itself is unreadable on
+// one side.
 func (w *walker) tenants(before, after *listed) (bool, error) {
 	if before.id == after.id && !w.recheck() {
 		return true, nil
@@ -114,7 +114,7 @@ func (w *walker) tenants(before, after *listed) (bool, error) {
 	for _, name := range names {
 		path := "tenants/" + name
 		if checkName([]byte(name)) != nil {
-			// the name of no folder, and of nothing in another's
+			// escaped, so that the path is neither a folder's name nor below another folder
 			path = "tenants/" + strconv.QuoteToASCII(name)
 		}
 		if err := w.side(path, old.named(name), new.named(name)); err != nil {
@@ -124,21 +124,21 @@ func (w *walker) tenants(before, after *listed) (bool, error) {
 	return true, nil
 }
 
-// listed is what a name stands for in a listing; a zero id when it is not there.
+// listed is the entry of a name in a listing; the id is zero if there is none.
 type listed struct {
 	entry *treeEntry // the first of that name
 	id    plumbing.Hash
-	why   error // the name cannot be read: it comes twice, or is none that Git allows
+	why   error // the name is invalid: it occurs twice, or Git does not allow it
 }
 
-// folder reports whether the name is a directory's.
+// folder reports whether the entry is a directory.
 func (l *listed) folder() bool {
 	return l.why != nil || l.entry != nil && l.entry.isDirectory()
 }
 func (l *listed) folderOrNone() bool { return l.entry == nil || l.why == nil && l.folder() }
 
-// listing is a directory whose entries are judged one by one: a name that Git does not allow, or
-// the wrong order, hurts no other entry.
+// listing is a directory whose entries are checked one by one: a name that Git does not allow, or
+// the wrong order, affects no other entry.
 type listing struct{ entries map[string]*listed }
 
 func (l *listing) named(name string) *listed {
@@ -148,7 +148,7 @@ func (l *listing) named(name string) *listed {
 	return &listed{}
 }
 
-// list reads the root (where only the two watched names count) or tenants/.
+// list reads the root (only its two watched names) or tenants/.
 func (w *walker) list(commit, path string, id plumbing.Hash) (*listing, error) {
 	l := &listing{entries: map[string]*listed{}}
 	if id.IsZero() {
@@ -186,11 +186,11 @@ func (w *walker) list(commit, path string, id plumbing.Hash) (*listing, error) {
 	return l, nil
 }
 
-// side compares one name of the root or of tenants/, whatever it is on either side.
+// side compares one name of the root or of tenants/, of any kind on either side.
 func (w *walker) side(path string, before, after *listed) error {
 	known, distrusted := w.distrusted[path+"/"]
 	if distrusted && after.folder() && known != "" && known == publicHash(after.id) {
-		return nil // as it was when it could not be read
+		return nil // unchanged since it was found unreadable
 	}
 	if before.entry != nil && after.entry != nil && !distrusted && before.id == after.id &&
 		before.why == nil && after.why == nil &&
@@ -222,7 +222,7 @@ func (w *walker) side(path string, before, after *listed) error {
 	return w.folder(path, before, after, distrusted)
 }
 
-// folder compares one folder. Nothing of it is visited before all of it is read.
+// folder compares one folder. It visits no entry before it has read all entries.
 func (w *walker) folder(path string, before, after *listed, distrusted bool) error {
 	var changes []Change
 	f := &walker{ctx: w.ctx, m: w.m, objects: w.objects, since: w.since, commit: w.commit,
@@ -246,8 +246,7 @@ func (w *walker) folder(path string, before, after *listed, distrusted bool) err
 		err = f.directories(path, depth, old, new)
 	}
 	if err != nil || after.why != nil || distrusted {
-		// The head alone decides whether the folder can be read: what the base holds is no longer
-		// asked.
+		// Only the head determines whether the folder is readable, whatever the base contains.
 		changes, f.left, err = []Change{whole}, w.m.budget.Files, after.why
 		if err == nil {
 			err = f.directories(path, depth, plumbing.ZeroHash, new)
@@ -272,7 +271,7 @@ func (w *walker) folder(path string, before, after *listed, distrusted bool) err
 	return w.ctx.Err()
 }
 
-// recheck reports whether a folder is to be read although no id has changed.
+// recheck reports whether to read a folder although no id has changed.
 func (w *walker) recheck() bool {
 	for _, known := range w.distrusted {
 		if known == "" {
@@ -287,8 +286,8 @@ func (w *walker) isDistrusted(folder string) bool {
 	return is
 }
 
-// reason tells what makes a folder unreadable; false for an error that says nothing about what was
-// pushed.
+// reason returns why a folder is unreadable; false for an error without a cause in the pushed
+// content.
 func (w *walker) reason(err error) (string, bool) {
 	var known *Error
 	if !errors.As(err, &known) || !errors.Is(err, ErrOverBudget) && !errors.Is(err, ErrMalformed) &&
@@ -298,7 +297,7 @@ func (w *walker) reason(err error) (string, bool) {
 	return known.Detail, true
 }
 
-// directories compares the directory at path, which either side may lack (the zero hash).
+// directories compares the directory at path, which may be missing on either side (the zero hash).
 func (w *walker) directories(path string, depth int, base, head plumbing.Hash) error {
 	if base == head {
 		return nil
@@ -348,7 +347,7 @@ func (w *walker) directories(path string, depth int, base, head plumbing.Hash) e
 	return nil
 }
 
-// entries compares what one name is on both sides; nil where it is not. Both are directories, or
+// entries compares one name on both sides; nil where it is missing. Both are directories, or
 // neither is.
 func (w *walker) entries(parent string, depth int, before, after *treeEntry) error {
 	if before != nil && after != nil && before.id == after.id && before.mode == after.mode {
@@ -381,7 +380,7 @@ func pathOfEntry(parent string, e *treeEntry) string {
 	return parent + "/" + string(e.name)
 }
 
-// watched are the two folders that Argosy reads; the rest of the repository is not its business.
+// watched names the two folders that Argosy reads; it ignores the rest of the repository.
 func watched(name []byte) bool { return string(name) == "fleet" || string(name) == "tenants" }
 
 func idOf(e *treeEntry) plumbing.Hash {
@@ -412,8 +411,8 @@ func kindOf(mode uint32) Kind {
 	return Other
 }
 
-// spend counts a directory opened or an entry visited. Directories count so that a small set of
-// trees that name each other a thousandfold ends like any other crowd.
+// spend counts an opened directory or a visited entry. Directories count so that a small set of
+// trees with thousands of references to each other exceeds the budget too.
 func (w *walker) spend() error {
 	if w.left--; w.left < 0 {
 		return overBudget(w.commit, "files", int64(w.m.budget.Files),
@@ -422,7 +421,7 @@ func (w *walker) spend() error {
 	return w.ctx.Err()
 }
 
-// cursor stands at one entry of a tree.
+// cursor is a position in a tree.
 type cursor struct {
 	tree  *treeReader
 	entry treeEntry
@@ -475,7 +474,7 @@ func (w *walker) gaps() bool {
 	return ok && g.hasGaps()
 }
 
-// errGap: an object is missing from a mirror that has gaps.
+// errGap: an object is missing from a mirror with gaps.
 var errGap = errors.New("object too large to be built")
 
 func malformedReason(path string, err error) string {

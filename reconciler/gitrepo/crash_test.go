@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// fullDisk fails after some bytes, as a full disk does.
+// fullDisk fails after some bytes, like a full disk.
 type fullDisk struct {
 	scratch
 	room int
@@ -66,7 +66,7 @@ func TestDiskFull(t *testing.T) {
 	o.sound(dir, second)
 }
 
-// TestMain lets a test run the mirror in a process of its own, to kill it.
+// TestMain lets a test run the mirror in its own process, to kill it.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("GITREPO_TEST_DIR"); dir != "" {
 		fetchForEver(dir, os.Getenv("GITREPO_TEST_URL"))
@@ -97,8 +97,8 @@ func TestKillNineInTheMiddle(t *testing.T) {
 	}
 	o.commit("files")
 	s := newGitServer(t, o)
-	// The server answers with a pack in pieces, and the process is killed at one of them, later
-	// each time.
+	// The server sends a pack in pieces, and the test kills the process at one of them, later each
+	// time.
 	var pieces, killAt atomic.Int64
 	var process atomic.Pointer[os.Process]
 	s.fault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -144,7 +144,7 @@ func TestKillNineInTheMiddle(t *testing.T) {
 	}
 }
 
-// inPieces passes an answer on in pieces of at most 50 bytes.
+// inPieces forwards a response in pieces of at most 50 bytes.
 type inPieces struct {
 	http.ResponseWriter
 	each func()
@@ -161,8 +161,8 @@ func (w *inPieces) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestStatesBetweenTwoInstructions builds what a process leaves when it is killed between the steps
-// of installing a pack.
+// TestStatesBetweenTwoInstructions creates the states that a process killed between the steps of
+// installing a pack leaves behind.
 func TestStatesBetweenTwoInstructions(t *testing.T) {
 	o := newOrigin(t)
 	o.set("fleet/fleet.yaml", "1")

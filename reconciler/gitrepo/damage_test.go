@@ -149,7 +149,7 @@ func TestDamageWhileTheMirrorIsOpen(t *testing.T) {
 			seen[e.Path] = string(data)
 			return err
 		})
-		// whatever was read before the damage was met is what was committed
+		// every read before the damage was found returned the committed content
 		for path, text := range seen {
 			var i int
 			fmt.Sscanf(path, "tenants/acme/deployments/d%d.yaml", &i)
@@ -159,7 +159,7 @@ func TestDamageWhileTheMirrorIsOpen(t *testing.T) {
 		}
 		h := fetch(t, m)
 		if err == nil {
-			continue // a byte that no reader of this commit needs
+			continue // reading this commit does not touch that byte
 		}
 		if !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("byte %d: %v", at, err)
@@ -180,7 +180,7 @@ func TestIndexThatPointsElsewhere(t *testing.T) {
 	_, root := p.object(plumbing.TreeObject, treeOf(one, "100644 fleet", "100644 tenants"))
 	m := open(t, t.TempDir(), newFakeServer(t, p.commitOn(root), p.bytes()).url())
 	fetch(t, m)
-	x := m.store.packs[0].index // its checksum was right when it was read
+	x := m.store.packs[0].index // its checksum was correct when it was loaded
 	a, b := x.Offset32[x.FanoutMapping[one[0]]], x.Offset32[x.FanoutMapping[two[0]]]
 	for i := range a {
 		a[i], b[i] = b[i], a[i]
@@ -196,8 +196,8 @@ func TestIndexThatPointsElsewhere(t *testing.T) {
 	}
 }
 
-// Why the mirror was thrown away is told by the fetch that clones it anew, and not forgotten by
-// those that fail before.
+// The fetch that clones the mirror again reports why it was discarded; failed fetches before it do
+// not lose the reason.
 func TestReasonOfACloneOutlastsAnOutage(t *testing.T) {
 	s := newFakeServer(t, plumbing.ZeroHash, nil)
 	m := open(t, t.TempDir(), s.url())
@@ -205,7 +205,7 @@ func TestReasonOfACloneOutlastsAnOutage(t *testing.T) {
 	fetch(t, m)
 	m.damaged(m.store.resets.Load(), "a bit has tipped over")
 	pack := s.pack
-	s.pack = func(io.Writer) {} // the answer breaks off
+	s.pack = func(io.Writer) {} // a truncated answer
 	for range 2 {
 		if h, err := m.Fetch(t.Context()); err == nil {
 			t.Fatalf("fetched %+v from a server that sends nothing", h)

@@ -13,8 +13,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// entry is the head of one object in a pack file (gitformat-pack). Its content is read by position,
-// so that many readers share one file.
+// entry is the header of one object in a pack file (gitformat-pack). Its content is read by
+// position, so that many readers share one file.
 type entry struct {
 	file io.ReaderAt
 	kind plumbing.ObjectType
@@ -26,7 +26,7 @@ type entry struct {
 
 var errEntry = errors.New("not an entry of a pack")
 
-// readEntry reads the head of the entry at offset.
+// readEntry reads the header of the entry at offset.
 func readEntry(file io.ReaderAt, offset int64) (entry, error) {
 	var buf [32]byte // 10 for kind and size, then 20 for a hash or 10 for an offset
 	n, err := file.ReadAt(buf[:], offset)
@@ -62,7 +62,7 @@ func readEntry(file io.ReaderAt, offset int64) (entry, error) {
 	return e, nil
 }
 
-// backReference is how far back the base of a delta lies: seven bits a byte, each further byte
+// backReference returns the distance to the base of a delta: seven bits a byte, each further byte
 // adding one before it shifts.
 func backReference(b []byte) (value int64, width int) {
 	for i, c := range b {
@@ -80,7 +80,7 @@ func backReference(b []byte) (value int64, width int) {
 	return 0, 0
 }
 
-// inflaters are costly to make and safe to use again.
+// inflaters are expensive to allocate and safe to reuse.
 var inflaters = sync.Pool{New: func() any { return new(inflater) }}
 
 type inflater struct {
@@ -89,8 +89,8 @@ type inflater struct {
 	rest [1]byte
 }
 
-// inflate reads exactly size bytes of content; more or less than that is an error. The size has
-// been checked against a limit before.
+// inflate reads exactly size bytes of content; more or fewer are an error. The caller has checked
+// the size against a limit.
 func (e entry) inflate(size int64) ([]byte, error) {
 	if e.size != size {
 		return nil, errEntry
@@ -104,7 +104,7 @@ func (e entry) inflate(size int64) ([]byte, error) {
 	if _, err := io.ReadFull(f.z, data); err != nil {
 		return nil, errors.Join(errEntry, err)
 	}
-	// Read to the end of the stream: that is where its checksum is compared.
+	// Read to the end of the stream, where its checksum is compared.
 	if n, err := f.z.Read(f.rest[:]); n != 0 || err != io.EOF {
 		return nil, errors.Join(errEntry, err)
 	}
@@ -124,7 +124,7 @@ func (f *inflater) reset(r io.Reader) (err error) {
 	return f.z.(zlib.Resetter).Reset(f.src, nil)
 }
 
-// deltaHeader catches the beginning of a delta: the sizes of its base and of what it makes, as
+// deltaHeader parses the beginning of a delta: the sizes of its base and of its result, as
 // variable-length numbers.
 type deltaHeader struct {
 	buf [2 * binary.MaxVarintLen64]byte
@@ -136,7 +136,7 @@ func (d *deltaHeader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// target is the size of what the delta makes; -1 if the delta does not say.
+// target returns the size of the delta's result; -1 if the delta omits it.
 func (d *deltaHeader) target() int64 {
 	_, n := binary.Uvarint(d.buf[:d.n])
 	if n <= 0 {
@@ -149,16 +149,15 @@ func (d *deltaHeader) target() int64 {
 	return int64(size)
 }
 
-// deltaTarget is the same for a delta that is in memory.
+// deltaTarget returns the same for a delta in memory.
 func deltaTarget(delta []byte) int64 {
 	var d deltaHeader
 	d.n = copy(d.buf[:], delta)
 	return d.target()
 }
 
-// sameHash reports whether data is the object that id names. It guards against damage only, and so
-// may use the faster implementation: against forged collisions ids are checked when objects come
-// in.
+// sameHash reports whether data matches id. It detects damage only, and so may use the faster
+// implementation: receive checks ids against forged collisions.
 func sameHash(id plumbing.Hash, kind plumbing.ObjectType, data []byte) bool {
 	h := sha1.New()
 	h.Write(strconv.AppendInt(append(kind.Bytes(), ' '), int64(len(data)), 10))

@@ -9,53 +9,52 @@ import (
 	shown "argosy.dev/argosy/fleet/printable"
 )
 
-// The kinds of failure that a caller treats differently; test with errors.Is. After any of them the
-// last head stands and nothing may be concluded about what the branch holds.
+// The kinds of failure that callers distinguish; test with errors.Is. After any of them the last
+// head stays, and the caller must not conclude anything about the branch's content.
 var (
-	// ErrUnavailable: the source could not be reached or did not answer as a Git server does. Try
-	// again later.
+	// ErrUnavailable: the source is unreachable or did not answer like a Git server. Retry later.
 	ErrUnavailable = errors.New("source unavailable")
-	// ErrUnauthorized: the source refused the credential, or wants one.
+	// ErrUnauthorized: the source rejected the credential, or requires one.
 	ErrUnauthorized = errors.New("source refused access")
-	// ErrBranchGone: the source answered, complete and in order, and has no such branch.
+	// ErrBranchGone: the source gave a complete, valid answer without that branch.
 	ErrBranchGone = errors.New("branch does not exist")
-	// ErrMoved: the ref stands at another commit than the one that was asked for.
+	// ErrMoved: the ref points to another commit than the requested one.
 	ErrMoved = errors.New("the ref has moved")
 	// ErrUnrelated: two histories have no commit in common.
 	ErrUnrelated = errors.New("unrelated histories")
-	// ErrManyBases: two histories parted at more than one commit, so no comparison with one of them
+	// ErrManyBases: two histories have more than one merge base, so no comparison with one of them
 	// shows what a merge changes.
 	ErrManyBases = errors.New("more than one merge base")
-	// ErrOverBudget: the source or the commit is larger than a budget; Error.Budget says which.
+	// ErrOverBudget: the source or the commit exceeds a budget, named by Error.Budget.
 	ErrOverBudget = errors.New("over budget")
-	// ErrMalformed: an object is complete and matches its id, but is not what Git allows.
+	// ErrMalformed: an object is complete and matches its id, but Git does not allow its content.
 	ErrMalformed = errors.New("malformed object")
-	// ErrCorrupt: the mirror's files are damaged. The next Fetch throws the mirror away and clones
-	// anew.
+	// ErrCorrupt: the mirror's files are damaged. The next Fetch discards the mirror and clones
+	// again.
 	ErrCorrupt = errors.New("mirror is damaged")
-	// ErrTimedOut: the wall clock ran out, or the server fell silent.
+	// ErrTimedOut: the time limit expired, or the server stopped sending.
 	ErrTimedOut = errors.New("timed out")
 	// ErrNotFound: no such object or revision in this repository.
 	ErrNotFound = errors.New("not found")
-	// ErrAmbiguous: a short name means more than one thing.
+	// ErrAmbiguous: a short name has several meanings.
 	ErrAmbiguous = errors.New("ambiguous")
 	// ErrStorage: the mirror's directory cannot be read or written.
 	ErrStorage = errors.New("mirror directory unusable")
-	// ErrRefused: the URL, branch or setting is not one that is allowed.
+	// ErrRefused: the URL, branch or setting is not allowed.
 	ErrRefused = errors.New("refused")
 )
 
-// Error is every error of this package but those of a context that the caller ended. It holds no
-// credential, user info or query.
+// Error is the type of all errors of this package, except those of a context that the caller ended.
+// It contains no credential, user info or query.
 type Error struct {
 	Kind    error  // one of the Err… values
-	Subject string // the source, commit, path or setting it is about
-	Detail  string // what happened and what to do
+	Subject string // the source, commit, path or setting concerned
+	Detail  string // the event, and how to fix it
 	// with ErrOverBudget: bytes, objects, object bytes, delta depth, memory, files, pull files,
 	// file bytes, commits or common ancestors
 	Budget string
-	Limit  int64 // with ErrOverBudget: the limit that was reached
-	Size   int64 // with ErrOverBudget of a blob: its bytes; 0 when that is not known
+	Limit  int64 // with ErrOverBudget: the exceeded limit
+	Size   int64 // with ErrOverBudget of a blob: its bytes; 0 if unknown
 }
 
 func (e *Error) Error() string {
@@ -93,8 +92,8 @@ func storageError(path string, err error) error {
 	return &Error{Kind: ErrStorage, Subject: path, Detail: err.Error()}
 }
 
-// printable makes a text of the other side safe for one log line: no control character, no escape
-// sequence, 200 bytes at most.
+// printable makes a server's text safe for one log line: no control character, no escape sequence,
+// at most 200 bytes.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// fakePack writes packs that git would not.
+// fakePack writes packs that git would not write.
 type fakePack struct {
 	body  bytes.Buffer
 	count uint32
@@ -34,7 +34,7 @@ func deflate(data []byte) []byte {
 
 var deflaters = sync.Pool{New: func() any { return zlib.NewWriter(nil) }}
 
-// head appends the kind and size of an entry and gives its offset.
+// head appends the kind and size of an entry and returns its offset.
 func (p *fakePack) head(kind plumbing.ObjectType, size uint64) int64 {
 	offset := int64(packHeader + p.body.Len())
 	p.count++
@@ -73,8 +73,8 @@ func (p *fakePack) refDelta(base plumbing.Hash, delta []byte) int64 {
 	return offset
 }
 
-// delta makes target bytes from a base of a given size by copying its beginning again and again,
-// then adds a suffix.
+// delta builds target bytes from a base of a given size by copying its beginning repeatedly, then
+// adds a suffix.
 func delta(base, copied int, suffix string) []byte {
 	d := binary.AppendUvarint(nil, uint64(base))
 	d = binary.AppendUvarint(d, uint64(copied+len(suffix)))
@@ -91,7 +91,7 @@ func delta(base, copied int, suffix string) []byte {
 
 func (p *fakePack) bytes() []byte { return p.announcing(p.count) }
 
-// announcing closes the pack with a count of its own.
+// announcing closes the pack with the given count.
 func (p *fakePack) announcing(count uint32) []byte {
 	b := binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), count)
 	b = append(b, p.body.Bytes()...)
@@ -99,7 +99,7 @@ func (p *fakePack) announcing(count uint32) []byte {
 	return append(b, sum[:]...)
 }
 
-// commitOn adds a commit of a tree and gives its id.
+// commitOn adds a commit of a tree and returns its id.
 func (p *fakePack) commitOn(tree plumbing.Hash) plumbing.Hash {
 	_, id := p.object(plumbing.CommitObject,
 		fmt.Appendf(nil, "tree %s\nauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\nm\n", tree))
@@ -112,7 +112,7 @@ func withEmptyTree(p *fakePack) *fakePack {
 	return p
 }
 
-// treeOf is a tree object of lines "mode name" with one id for all.
+// treeOf returns a tree object with lines "mode name", all with one id.
 func treeOf(id plumbing.Hash, lines ...string) []byte {
 	var b bytes.Buffer
 	for _, l := range lines {
@@ -122,7 +122,7 @@ func treeOf(id plumbing.Hash, lines ...string) []byte {
 	return b.Bytes()
 }
 
-// serve makes a commit of a planted tree, below a folder or as the root, the tip of the branch. The
+// serve makes a commit of a given tree, below a folder or as the root, the tip of the branch. The
 // pack also has a blob "x" and an empty tree.
 func (f *fakeServer) serve(tree []byte, under string) Hash {
 	var p fakePack
@@ -143,7 +143,7 @@ var (
 	emptyTree = plumbing.ComputeHash(plumbing.TreeObject, nil)
 )
 
-// fakeServer speaks version 2 and serves whatever it is told.
+// fakeServer speaks version 2 and serves configured packs.
 type fakeServer struct {
 	*httptest.Server
 	tip  plumbing.Hash
@@ -151,8 +151,8 @@ type fakeServer struct {
 	size int               // of the last pack of commitFiles
 }
 
-// commitFiles makes a commit of files below fleet/ the tip. Its pack has the trees and the files
-// that are new.
+// commitFiles makes a commit of files below fleet/ the tip. Its pack has the trees and the new
+// files.
 func (f *fakeServer) commitFiles(contents []string, parent plumbing.Hash,
 	new ...string) plumbing.Hash {
 	var p fakePack

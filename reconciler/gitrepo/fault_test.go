@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// fails fetches and checks the kind of failure, that the head stays, and that nothing is left
-// behind.
+// fails fetches and checks the kind of failure, that the head does not move, and that no leftovers
+// remain.
 func fails(t *testing.T, m *Mirror, kind error) error {
 	t.Helper()
 	before, _ := m.Head()
@@ -39,7 +39,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 			io.WriteString(w, body)
 		}
 	}
-	// cut lets through so many bytes of the pack.
+	// cut truncates the pack after keep bytes.
 	cut := func(keep int) handler {
 		return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body, _ := io.ReadAll(r.Body)
@@ -54,7 +54,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 			w.Write(rec.Body.Bytes()[:min(keep, rec.Body.Len())])
 		}
 	}
-	// retype passes Git's answer on as something else.
+	// retype returns Git's answer with another content type.
 	retype := func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		rec := httptest.NewRecorder()
 		next.ServeHTTP(rec, r)

@@ -8,13 +8,13 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// Fetch asks the source where the branch stands, brings in what is new, proves that it is complete,
-// and moves the head. On any error the head stays where it was. A damaged mirror is thrown away and
-// cloned anew first, once.
+// Fetch reads the branch's tip from the source, fetches the new objects, proves that they are
+// complete, and moves the head. On any error the head does not move. Fetch first discards a damaged
+// mirror and clones it again, once.
 //
 // Errors: ErrUnavailable, ErrUnauthorized, ErrBranchGone, ErrOverBudget, ErrMalformed, ErrTimedOut,
-// ErrStorage, ErrRefused, and ErrCorrupt if the mirror is found damaged again right after it was
-// cloned; or ctx's own.
+// ErrStorage, ErrRefused, and ErrCorrupt if the mirror is damaged again right after the clone; or
+// ctx's own.
 func (m *Mirror) Fetch(ctx context.Context) (Head, error) {
 	if m.store == nil {
 		return Head{}, &Error{Kind: ErrRefused, Subject: m.source.display,
@@ -43,8 +43,8 @@ func (m *Mirror) Fetch(ctx context.Context) (Head, error) {
 	return head, nil
 }
 
-// discardIfDamaged empties a mirror that a reader found damaged, and reports whether it did. Why is
-// told by the next fetch that succeeds.
+// discardIfDamaged empties a mirror that a reader found damaged, and reports whether it did. The
+// next successful fetch reports the reason.
 func (m *Mirror) discardIfDamaged() (bool, error) {
 	why := m.damage.Load()
 	if why == nil {
@@ -95,7 +95,7 @@ func (m *Mirror) credential(ctx context.Context) (Auth, error) {
 	return auth, nil
 }
 
-// bringIn finds the branch's tip and makes sure that its commit is in the mirror.
+// bringIn finds the branch's tip and ensures that its commit is in the mirror.
 func (m *Mirror) bringIn(ctx context.Context, auth Auth, meter *meter) (plumbing.Hash, error) {
 	talk, tip, err := m.remote.find(ctx, auth, meter, m.branch)
 	if err != nil {
@@ -122,15 +122,15 @@ func (m *Mirror) bringIn(ctx context.Context, auth Auth, meter *meter) (plumbing
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	meter.rest() // what is left to do is ours
+	meter.rest() // the remaining work is local
 	if err := in.resolve(); err != nil {
 		return plumbing.ZeroHash, err
 	}
 	return tip, m.store.install(in)
 }
 
-// haves names commits that the server need not send again: the head, and some ancestors for the
-// case that the branch was rewritten.
+// haves names commits that the server need not send again: the head, and some ancestors in case the
+// branch was rewritten.
 func (m *Mirror) haves() []plumbing.Hash {
 	head, ok := m.Head()
 	if !ok {
@@ -151,8 +151,8 @@ func (m *Mirror) haves() []plumbing.Hash {
 	return haves
 }
 
-// accept moves the head to tip once everything that differs from the last head is proven to be here
-// and well formed. What pull requests brought does not count.
+// accept moves the head to tip once every difference from the last head is proven to be in the
+// mirror and well formed. Objects of pull requests do not count.
 func (m *Mirror) accept(ctx context.Context, last Head, tip plumbing.Hash) (Head, error) {
 	if !m.store.contains(tip) {
 		return Head{}, m.incomplete("commit " + tip.String())
@@ -183,15 +183,15 @@ func (m *Mirror) accept(ctx context.Context, last Head, tip plumbing.Hash) (Head
 	return head, nil
 }
 
-// incomplete is for what the server should have sent. It would not send it again, so the mirror has
-// to go.
+// incomplete reports an object that the server should have sent. The server would not send it
+// again, so the mirror must be discarded.
 func (m *Mirror) incomplete(what string) error {
 	m.damaged(m.store.resets.Load(), what+" was not sent by the server")
 	return unavailable("the server sent a pack without %s", what)
 }
 
-// explain gives an error its subject, takes credentials out of whatever the other side said, and
-// lets the end of the time budget speak for whatever it broke.
+// explain adds the subject to an error, removes credentials from the server's text, and replaces
+// the errors that an expired time budget caused by ErrTimedOut.
 func (m *Mirror) explain(ctx context.Context, auth Auth, err error) error {
 	if over := ended(ctx, m.budget); over != nil {
 		err = over

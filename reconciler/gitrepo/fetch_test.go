@@ -61,7 +61,7 @@ func TestFetch(t *testing.T) {
 func TestFetchSendsWhatIsNewOnly(t *testing.T) {
 	o := newOrigin(t)
 	random := rand.New(rand.NewPCG(1, 2))
-	// nothing that compresses: the first pack stays well above twice the second
+	// incompressible: the first pack stays well above twice the second
 	for i := range 300 {
 		o.write(fmt.Sprintf("tenants/acme/deployments/d%d.yaml", i),
 			fmt.Sprintf("%x%x", random.Uint64(), random.Uint64()))

@@ -12,7 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// known fails the test for an error that a caller could not tell apart.
+// known fails the test for an error that a caller could not classify.
 func known(t *testing.T, err error) {
 	t.Helper()
 	var e *Error
@@ -21,7 +21,8 @@ func known(t *testing.T, err error) {
 	}
 }
 
-// FuzzPack feeds bytes as a pack. What is accepted must read back as what its ids say.
+// FuzzPack feeds bytes as a pack. Every accepted object must read back with content that matches
+// its id.
 func FuzzPack(f *testing.F) {
 	var p fakePack
 	at, id := p.object(plumbing.BlobObject, []byte(strings.Repeat("base ", 20)))
@@ -36,7 +37,7 @@ func FuzzPack(f *testing.F) {
 	f.Add([]byte("PACK\x00\x00\x00\x02\xff\xff\xff\xff"))
 	budget := Budget{Objects: 1000, ObjectBytes: 1 << 20}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > packHeader { // the checksum is right more often than chance would have it
+		if len(data) > packHeader { // give most inputs a correct checksum
 			var q fakePack
 			q.body.Write(data[packHeader:max(packHeader, len(data)-packTrailer)])
 			data = q.announcing(uint32(data[packHeader-1]))
@@ -73,7 +74,7 @@ func FuzzPack(f *testing.F) {
 	})
 }
 
-// said is a server whose whole answer is known beforehand.
+// said is a server with a fixed answer.
 type said struct {
 	answer io.Reader
 	keep   bool
@@ -84,7 +85,7 @@ func (s *said) ask(context.Context, []byte) (io.Reader, error) { return s.answer
 func (s *said) stateless() bool                                { return !s.keep }
 func (s *said) Close() error                                   { return nil }
 
-// FuzzAnswer feeds bytes as everything a server says, in both versions of the protocol.
+// FuzzAnswer feeds bytes as a server's complete answer, in both versions of the protocol.
 func FuzzAnswer(f *testing.F) {
 	id := strings.Repeat("ab", 20)
 	advert := appendPacket(nil, "version 2")

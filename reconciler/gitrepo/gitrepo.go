@@ -1,21 +1,21 @@
-// Package gitrepo holds a bare mirror of one branch of the config repository and answers three
-// questions from it: where the branch stands, how that commit relates to the one that is applied,
-// and which files under fleet/ and tenants/ differ. Beside the branch it looks at pull requests:
-// what one would change, merged file by file onto a commit of the branch.
+// Package gitrepo keeps a bare mirror of one branch of the config repository and answers three
+// questions from it: the branch's head, how that commit relates to the applied one, and which files
+// under fleet/ and tenants/ differ. It also reads pull requests: the changes that one would make,
+// merged file by file onto a commit of the branch.
 //
-// Rules of the room:
-//   - Read from the object database only. There is no worktree, checkout, submodule, LFS filter or attribute: bytes are blob bytes,
-//     and a symbolic link or submodule is reported as what it is and never followed.
+// Rules of the package:
+//   - It reads the object database only. There is no worktree, checkout, submodule, LFS filter or attribute: bytes are blob bytes,
+//     and a symbolic link or submodule is reported as such and never followed.
 //   - Absence is proven. A fetch moves the head only after every tree and blob below fleet/ and tenants/ of the new commit is known to be
-//     in the mirror. Whatever fails before that leaves the last head in place.
-//   - The server is not trusted. Bytes, objects, inflated sizes, files and time have budgets, and the connection is closed when one is
-//     spent. Objects are checked against their id when they come in (with collision detection) and again whenever they are read.
-//   - What a pull request brings lies apart from the branch's objects, within budgets of its own, and proves nothing about the branch.
-//   - The mirror is a cache. Damage is found, never repaired: the mirror is thrown away and cloned anew.
-//   - Credentials come from a function at each fetch, and appear in no error, URL, log line or file.
+//     in the mirror. A failure before that leaves the last head in place.
+//   - The server is not trusted. Bytes, objects, inflated sizes, files and time have budgets, and the package closes the connection when
+//     one is spent. Objects are checked against their id when they arrive (with collision detection) and again at every read.
+//   - Objects of a pull request are stored apart from the branch's objects, within budgets of their own, and prove nothing about the branch.
+//   - The mirror is a cache. Damage is detected, never repaired: the mirror is discarded and cloned again.
+//   - A function supplies credentials at each fetch. No error, URL, log line or file contains them.
 //
 // This is the only importer of go-git. It uses go-git's pack scanner, delta and index formats and
-// repository storage, and none of its transports: those live in a process-wide registry, follow
+// repository storage, and none of its transports: those are in a process-wide registry, follow
 // redirects, and dial SSH without a context.
 package gitrepo
 
@@ -35,7 +35,7 @@ import (
 // Hash is the id of a commit, tree or blob: 40 lower-case hexadecimal digits of SHA-1.
 type Hash string
 
-// Short is the first twelve digits, for people to read.
+// Short returns the first twelve digits, for people.
 func (h Hash) Short() string {
 	if len(h) > 12 {
 		return string(h[:12])
@@ -43,20 +43,20 @@ func (h Hash) Short() string {
 	return string(h)
 }
 
-// Head is where the branch stands after a fetch.
+// Head is the branch's tip after a fetch.
 type Head struct {
 	Commit      Hash
 	Tree        Hash
 	FirstParent Hash      // empty for the first commit of a history
-	Time        time.Time // when it was committed, by the committer's clock
-	// the branch stood elsewhere after the fetch before this one, or there was none
+	Time        time.Time // commit time, by the committer's clock
+	// the branch had another tip after the previous fetch, or there was none
 	Moved bool
-	// why the mirror was thrown away since the last fetch that succeeded, and cloned anew; empty
-	// when it was not
+	// why the mirror was discarded and cloned again since the last successful fetch; empty if it
+	// was not
 	Recloned string
 }
 
-// Option changes how a mirror is opened.
+// Option configures Open.
 type Option func(*config)
 
 type config struct {
@@ -70,24 +70,24 @@ type config struct {
 // WithBudget sets limits. A zero field keeps its default.
 func WithBudget(b Budget) Option { return func(c *config) { c.budget = b } }
 
-// WithIdentity pins the forge's own id of the repository (GitHub's numeric id). A mirror made under
-// another id is not used again, so that a stranger who registers the name of a renamed repository
-// starts from nothing.
+// WithIdentity pins the Git host's own id of the repository (GitHub's numeric id). A mirror with
+// another id is not reused, so that an attacker who registers the name of a renamed repository
+// starts from an empty mirror.
 func WithIdentity(id string) Option { return func(c *config) { c.identity = id } }
 
-// AllowPlainHTTP accepts http:// sources. Credentials still travel over it to loopback addresses
+// AllowPlainHTTP accepts http:// sources. Credentials are still sent over it to loopback addresses
 // only.
 func AllowPlainHTTP() Option { return func(c *config) { c.plainHTTP = true } }
 
-// AllowLocalPath accepts an absolute path or a file:// URL as the source. It is the operator's to
-// give, never a tenant's. It runs `git upload-pack`, so it needs git on PATH.
+// AllowLocalPath accepts an absolute path or a file:// URL as the source. Only the operator may
+// enable it, never a tenant. It runs `git upload-pack`, so it needs git on PATH.
 func AllowLocalPath() Option { return func(c *config) { c.localPaths = true } }
 
 // WithRootCAs replaces the system's certificate authorities for https sources.
 func WithRootCAs(roots *x509.CertPool) Option { return func(c *config) { c.roots = roots } }
 
-// Mirror is a bare copy of one branch. Its methods may be called from several goroutines; fetches
-// run one at a time.
+// Mirror is a bare copy of one branch. Its methods may be called concurrently; fetches run one at a
+// time.
 type Mirror struct {
 	source  location
 	branch  string
@@ -102,9 +102,9 @@ type Mirror struct {
 	unlock  func()
 
 	fetching sync.Mutex
-	// why the mirror was thrown away, until a fetch succeeds; for whoever holds fetching
+	// why the mirror was discarded, until a fetch succeeds; guarded by fetching
 	discarded string
-	// why the mirror must be thrown away; found by any reader, acted on by the next fetch
+	// why the next fetch must discard the mirror; set by any reader
 	damage atomic.Pointer[string]
 
 	mu   sync.Mutex
@@ -112,7 +112,7 @@ type Mirror struct {
 	memo *diffMemo
 }
 
-// objects reads what a mirror or a local repository holds. The data is shared: callers do not
+// objects reads a mirror or a local repository. The returned data is shared: callers must not
 // change it.
 type objects interface {
 	read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error)
@@ -123,9 +123,10 @@ type prefixes interface {
 	prefix(id plumbing.Hash, want plumbing.ObjectType, n int64) ([]byte, error)
 }
 
-// Open prepares the mirror of source in dir, which is made if it is missing. It does not touch the
-// network. A directory that holds the mirror of another URL or identity, or a damaged one, is
-// emptied; one that holds anything else is refused. One process at a time may have a mirror open.
+// Open prepares the mirror of source in dir, which it creates if missing. It does not use the
+// network. It empties a directory with the mirror of another URL or identity, or with a damaged
+// one, and refuses a directory with any other content. Only one process at a time may open a
+// mirror.
 func Open(ctx context.Context, dir string, source Source, options ...Option) (*Mirror, error) {
 	var cfg config
 	for _, o := range options {
@@ -173,8 +174,8 @@ func (m *Mirror) openStore(ctx context.Context, dir string) error {
 	return m.recall()
 }
 
-// recall reads the head that an earlier process left, so that a restart can plan before the network
-// answers.
+// recall reads the head that an earlier process stored, so that a restart can plan before the
+// network answers.
 func (m *Mirror) recall() error {
 	id, err := m.store.ref(m.branch)
 	if err != nil {
@@ -192,18 +193,18 @@ func (m *Mirror) recall() error {
 	return nil
 }
 
-// Head is where the branch stood after the last successful fetch, also one of an earlier process;
-// false if there was none.
+// Head returns the branch's tip after the last successful fetch, also by an earlier process; false
+// if there was none.
 func (m *Mirror) Head() (Head, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.head, m.head.Commit != ""
 }
 
-// Source is the URL of the mirror without anything secret, or the path of a local repository.
+// Source returns the URL of the mirror without secrets, or the path of a local repository.
 func (m *Mirror) Source() string { return m.source.display }
 
-// Close releases the files and the directory. A fetch that is running fails.
+// Close releases the files and the directory. A running fetch fails.
 func (m *Mirror) Close() error {
 	var err error
 	if m.store != nil {
@@ -237,9 +238,9 @@ func (m *Mirror) headAt(id plumbing.Hash) (Head, error) {
 	return h, nil
 }
 
-// damaged notes that the mirror cannot be trusted any more; the next fetch throws it away. since is
-// the count of resets when the reader began: what a reader misses because the mirror was emptied
-// meanwhile is no damage.
+// damaged marks the mirror as damaged; the next fetch discards it. since is the count of resets
+// when the reader began: an object that a reader misses because the mirror was emptied meanwhile is
+// no damage.
 func (m *Mirror) damaged(since int64, why string) {
 	if m.store != nil && m.store.resets.Load() == since {
 		m.damage.CompareAndSwap(nil, &why)
@@ -248,8 +249,7 @@ func (m *Mirror) damaged(since int64, why string) {
 
 func publicHash(id plumbing.Hash) Hash { return Hash(id.String()) }
 
-// parseHash accepts full ids only: a prefix or a name that happens to look like one is Resolve's
-// business.
+// parseHash accepts full ids only: Resolve handles prefixes, and names that resemble an id.
 func parseHash(h Hash) (plumbing.Hash, error) {
 	if !isFullHash(string(h)) {
 		return plumbing.ZeroHash, &Error{Kind: ErrNotFound, Subject: fmt.Sprintf("%q", string(h)),

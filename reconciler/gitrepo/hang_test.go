@@ -19,7 +19,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// tarpit answers each connection with one byte and then nothing, or with one byte a tick.
+// tarpit answers each connection with one byte and then nothing, or with one byte per tick.
 type tarpit struct {
 	net.Listener
 	open atomic.Int64
@@ -48,7 +48,7 @@ func newTarpit(t *testing.T, greeting string, drip time.Duration) *tarpit {
 func (p *tarpit) serve(c net.Conn, greeting string, drip time.Duration) {
 	defer p.open.Add(-1)
 	defer c.Close()
-	// an ssh server speaks first, others when they were asked
+	// an ssh server sends first, others after a request
 	if !strings.HasPrefix(greeting, "SSH") {
 		c.Read(make([]byte, 1))
 	}

@@ -27,7 +27,7 @@ func TestForcePushToAnOlderCommit(t *testing.T) {
 	fetch(t, m)
 	o.git("reset", "-q", "--hard", string(first))
 	o.push()
-	for range 3 { // no loop of "object not found": each fetch answers
+	for range 3 { // no loop of "object not found": each fetch succeeds
 		if h := fetch(t, m); h.Commit != first {
 			t.Fatal(h)
 		}
@@ -71,7 +71,7 @@ func TestRewrittenHistory(t *testing.T) {
 	})
 }
 
-// TestRelationAgainstGit compares with git merge-base on a history with merges, and clocks that run
+// TestRelationAgainstGit compares with git merge-base on a history with merges and clocks that run
 // backwards.
 func TestRelationAgainstGit(t *testing.T) {
 	o := newOrigin(t)
@@ -88,7 +88,7 @@ func TestRelationAgainstGit(t *testing.T) {
 		}
 		o.set("fleet/fleet.yaml", fmt.Sprint(i))
 	}
-	for i := range 12 { // bring the unmerged sides in too, so that the mirror holds every commit
+	for i := range 12 { // fetch the unmerged sides too, so that the mirror has every commit
 		o.git("merge", "-q", "-s", "ours", "-m", "all", fmt.Sprintf("side%d", i))
 	}
 	o.push()
@@ -168,7 +168,7 @@ func TestTagAndBranchOfOneName(t *testing.T) {
 	o := newOrigin(t)
 	first := o.set("fleet/fleet.yaml", "tagged")
 	o.git("tag", "v1")
-	// a tag that is called like the branch's full name
+	// a tag named like the branch's full name
 	o.git("tag", "-a", "-m", "x", "refs/heads/v1")
 	second := o.set("fleet/fleet.yaml", "branch")
 	o.git("push", "-q", "origin", "--tags")
@@ -185,7 +185,7 @@ func TestTagAndBranchOfOneName(t *testing.T) {
 		if h := fetch(t, m); h.Commit != second {
 			t.Fatalf("got %s, not the branch (tag is at %s)", h.Commit, first)
 		}
-		o.git("tag", "-f", "v1", string(second)) // a tag that moves moves nothing here
+		o.git("tag", "-f", "v1", string(second)) // a moved tag changes nothing here
 		o.git("push", "-q", "-f", "origin", "refs/tags/v1")
 		if h := fetch(t, m); h.Moved {
 			t.Fatal(h)

@@ -17,8 +17,9 @@ type indexed struct {
 	offset int64
 }
 
-// buildIndex makes the index of a pack. An object that the pack holds twice is listed twice, as Git
-// does; go-git's own writer drops the second, after which Git finds the pack and its index at odds.
+// buildIndex builds the index of a pack. It lists an object that the pack contains twice twice, as
+// Git does; go-git's own writer drops the second, after which Git reports a mismatch of pack and
+// index.
 func buildIndex(entries []indexed, sum plumbing.Hash) *idxfile.MemoryIndex {
 	slices.SortFunc(entries, func(a, b indexed) int { return bytes.Compare(a.id[:], b.id[:]) })
 	x := idxfile.NewMemoryIndex()
@@ -50,7 +51,7 @@ func buildIndex(entries []indexed, sum plumbing.Hash) *idxfile.MemoryIndex {
 	return x
 }
 
-// appendEntries lists what an index holds, with every offset moved by shift.
+// appendEntries appends an index's entries, with every offset moved by shift.
 func appendEntries(entries []indexed, x *idxfile.MemoryIndex, shift int64) []indexed {
 	for bucket, names := range x.Names {
 		for i := range len(names) / len(plumbing.ZeroHash) {
@@ -71,12 +72,12 @@ func offsetAt(x *idxfile.MemoryIndex, bucket, i int) int64 {
 	}
 	at := 8 * int(offset&^(1<<31))
 	if at+8 > len(x.Offset64) {
-		return -1 // no entry is there: reading it finds the damage
+		return -1 // an invalid offset: reading it detects the damage
 	}
 	return int64(binary.BigEndian.Uint64(x.Offset64[at:]))
 }
 
-// writeIndex writes an index through to the disk.
+// writeIndex writes an index and syncs it.
 func writeIndex(dir string, x *idxfile.MemoryIndex) (string, error) {
 	f, err := os.CreateTemp(dir, "idx-")
 	if err != nil {
@@ -99,8 +100,8 @@ func readIndex(path string) (*idxfile.MemoryIndex, error) {
 	return x, idxfile.NewDecoder(f).Decode(x)
 }
 
-// find gives the offset of an object. The index's own lookup keeps a map of whatever it was asked,
-// which would grow for ever.
+// find returns the offset of an object. The index's own lookup caches every query in a map, which
+// would grow without bound.
 func find(x *idxfile.MemoryIndex, id plumbing.Hash) (int64, bool) {
 	bucket := x.FanoutMapping[id[0]]
 	if bucket < 0 || bucket >= len(x.Names) {

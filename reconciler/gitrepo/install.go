@@ -12,15 +12,15 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
 )
 
-// install makes an incoming pack part of the mirror. Packs that are not at least twice as large as
-// what comes after them are joined with it, so that their number stays below log2(bytes) and each
-// byte is copied that often at most, however many fetches there are.
+// install adds an incoming pack to the mirror. It joins the new pack with existing packs that are
+// not at least twice as large as everything newer, so that there are fewer than log2(bytes) packs
+// and each byte is copied at most that often, for any number of fetches.
 func (s *store) install(in *incoming) error {
 	s.mu.RLock()
 	for _, p := range s.packs {
 		if p.index.PackfileChecksum == in.sum {
 			s.mu.RUnlock()
-			in.discard() // the server sent again what is here
+			in.discard() // the server sent objects that are already here
 			return nil
 		}
 	}
@@ -37,7 +37,7 @@ func (s *store) install(in *incoming) error {
 		total += s.packs[keep].size
 	}
 	absorbed := s.packs[keep:]
-	s.mu.RUnlock() // installing is the fetch's alone: nobody else changes the list
+	s.mu.RUnlock() // only the fetch installs, so the list does not change meanwhile
 
 	file, entries, sum := in.file, in.entries(packHeader), in.sum
 	if len(absorbed) > 0 {
@@ -55,7 +55,7 @@ func (s *store) install(in *incoming) error {
 	return nil
 }
 
-// entries lists the incoming objects as they will stand when the pack's body starts at offset body.
+// entries lists the incoming objects with their offsets if the pack's body starts at offset body.
 func (in *incoming) entries(body int64) []indexed {
 	entries := make([]indexed, 0, len(in.objects))
 	for _, o := range in.objects {
@@ -66,8 +66,8 @@ func (in *incoming) entries(body int64) []indexed {
 	return entries
 }
 
-// join writes one pack that holds the bodies of several, one after the other. Nothing in them has
-// to change: a delta names its base by the distance between them, or by id.
+// join writes one pack with the bodies of several, one after the other. The bodies stay unchanged:
+// a delta names its base by their distance, or by id.
 func (s *store) join(packs []*pack, in *incoming) (scratch, []indexed, plumbing.Hash, error) {
 	file, err := s.create(s.incomingDir())
 	if err != nil {
@@ -107,8 +107,8 @@ func (s *store) join(packs []*pack, in *incoming) (scratch, []indexed, plumbing.
 	return file, entries, sum, nil
 }
 
-// place brings a finished pack and its index to the disk and then to their names, the index last: a
-// pack without one is not read.
+// place syncs a finished pack and its index and renames them, the index last: a pack without an
+// index is ignored.
 func (s *store) place(file scratch, index *idxfile.MemoryIndex) (*pack, error) {
 	if err := closeSynced(file, nil); err != nil {
 		return nil, err
@@ -135,12 +135,12 @@ func (s *store) place(file scratch, index *idxfile.MemoryIndex) (*pack, error) {
 	return &pack{path: path, file: f, index: index, size: info.Size()}, nil
 }
 
-// swap puts p in the place of the packs that it absorbed. Readers hold the lock while they read, so
-// none is cut off.
+// swap replaces the absorbed packs by p. Readers hold the lock while they read, so none is
+// interrupted.
 func (s *store) swap(p *pack, absorbed []*pack) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed { // meanwhile; the files are found by whoever opens the mirror next
+	if s.closed { // closed meanwhile; the next Open finds the files
 		p.close()
 		return
 	}

@@ -14,13 +14,13 @@ import (
 )
 
 // spool builds objects that are too large for memory in temporary files. Any tenant can push such
-// an object, and the rest of the repository has to stay readable: a commit with a huge message is
+// an object, and the rest of the repository must stay readable: a commit with a huge message is
 // still a step of history, and Git may store another tenant's file as a delta of a huge one.
 type spool struct {
 	ctx    context.Context
 	dir    string
 	memory int64 // an object up to this size is built in memory
-	disk   int64 // bytes that temporary files may hold at once
+	disk   int64 // total bytes of temporary files
 	held   int64
 }
 
@@ -28,8 +28,7 @@ type spool struct {
 // above 512 MiB (core.bigFileThreshold).
 const spoolBytes = 2 << 30
 
-// content is the bytes of one object: in memory, or in a temporary file that its name no longer
-// names.
+// content holds the bytes of one object: in memory, or in an unlinked temporary file.
 type content struct {
 	data  []byte
 	file  *os.File
@@ -55,7 +54,7 @@ func (c *content) release() {
 	c.file, c.data = nil, nil
 }
 
-// make writes an object of a known size. errTooLarge when the disk budget has no place for it.
+// make writes an object of a known size. It returns errTooLarge if the disk budget is exhausted.
 func (s *spool) make(size int64, fill func(io.Writer) error) (*content, error) {
 	c := &content{size: size, spool: s}
 	if size <= s.memory {
@@ -73,7 +72,7 @@ func (s *spool) make(size int64, fill func(io.Writer) error) (*content, error) {
 	if err != nil {
 		return nil, storageError(s.dir, err)
 	}
-	os.Remove(f.Name()) // the open file stays
+	os.Remove(f.Name()) // unlinked, but still open
 	c.file = f
 	s.held += size
 	w := &countWriter{w: bufio.NewWriterSize(f, 256<<10), left: size}
@@ -97,7 +96,7 @@ func (c *content) complete(written int64) error {
 	return nil
 }
 
-// countWriter refuses more than it was told to expect.
+// countWriter rejects more bytes than expected.
 type countWriter struct {
 	w    *bufio.Writer
 	left int64
@@ -110,7 +109,7 @@ func (w *countWriter) Write(p []byte) (int, error) {
 	return w.w.Write(p)
 }
 
-// inflate gives the content of an entry that is no delta.
+// inflate returns the content of an entry that is no delta.
 func (s *spool) inflate(e entry) (*content, error) {
 	return s.make(e.size, func(w io.Writer) error {
 		return e.stream(func(r io.Reader) error {
@@ -158,7 +157,7 @@ func (s *spool) patch(base *content, e entry) (*content, error) {
 	return c, err
 }
 
-// applyDelta runs the instructions of a delta: copies from the base, and bytes of its own.
+// applyDelta executes the instructions of a delta: copies from the base, and literal bytes.
 func applyDelta(w io.Writer, base *content, delta *bufio.Reader, left int64) error {
 	for {
 		op, err := delta.ReadByte()
@@ -191,8 +190,7 @@ func applyDelta(w io.Writer, base *content, delta *bufio.Reader, left int64) err
 	}
 }
 
-// copyRange reads where a copy begins and how long it is: one bit of op for each byte that is
-// given.
+// copyRange reads the start and the length of a copy: one bit of op for each byte present.
 func copyRange(op byte, delta *bufio.Reader) (at, n int64, err error) {
 	for i := range 7 {
 		if op&(1<<i) == 0 {
@@ -214,7 +212,7 @@ func copyRange(op byte, delta *bufio.Reader) (at, n int64, err error) {
 	return at, n, nil
 }
 
-// contextReader ends a long copy when the context ends.
+// contextReader aborts a long copy when the context ends.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -227,7 +225,7 @@ func (r contextReader) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
-// stream passes the inflated content of an entry to use, which reads to its end.
+// stream calls use with the inflated content of an entry; use must read to the end.
 func (e entry) stream(use func(io.Reader) error) error {
 	f := inflaters.Get().(*inflater)
 	defer inflaters.Put(f)
@@ -237,13 +235,14 @@ func (e entry) stream(use func(io.Reader) error) error {
 	if err := use(io.LimitReader(f.z, e.size)); err != nil {
 		return err
 	}
-	if n, err := f.z.Read(f.rest[:]); n != 0 || err != io.EOF { // where its checksum is compared
+	// the checksum is compared at the end
+	if n, err := f.z.Read(f.rest[:]); n != 0 || err != io.EOF {
 		return errors.Join(errEntry, err)
 	}
 	return nil
 }
 
-// whole gives the object at offset, however large it and its bases are. The caller releases it.
+// whole returns the object at offset, of any size, with bases of any size. The caller releases it.
 func (p *pack) whole(s *spool, offset int64) (plumbing.ObjectType, *content, error) {
 	var chain []entry
 	for {
@@ -269,7 +268,7 @@ func (p *pack) whole(s *spool, offset int64) (plumbing.ObjectType, *content, err
 	}
 }
 
-// readLarge is read for an object that builds on a large one.
+// readLarge is read for an object with a large base.
 func (p *pack) readLarge(s *spool, offset, limit int64) (plumbing.ObjectType, []byte, error) {
 	kind, c, err := p.whole(s, offset)
 	if err != nil {
@@ -288,8 +287,8 @@ func (s *store) spool() *spool {
 		disk: spoolBytes}
 }
 
-// prefix reads the first bytes of an object that is too large to be read as a whole. All of it is
-// compared with its id all the same.
+// prefix reads the first bytes of an object that is too large for memory. It still verifies the
+// whole object against its id.
 func (s *store) prefix(id plumbing.Hash, want plumbing.ObjectType, n int64) ([]byte, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -339,7 +338,7 @@ func (p *pack) prefix(s *spool, offset, n int64) (plumbing.ObjectType, []byte, p
 	return kind, out.first, out.hash.Sum(), err
 }
 
-// prefixWriter hashes all and keeps the beginning.
+// prefixWriter hashes everything and keeps the beginning.
 type prefixWriter struct {
 	first []byte
 	limit int64

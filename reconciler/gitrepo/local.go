@@ -18,8 +18,8 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem/dotgit"
 )
 
-// localRepo reads a repository that somebody else keeps. go-git's storage is not made for several
-// goroutines, hence the lock.
+// localRepo reads a repository that it does not own. go-git's storage is not safe for concurrent
+// use, hence the lock.
 type localRepo struct {
 	mu      sync.Mutex
 	storage *filesystem.Storage
@@ -27,8 +27,8 @@ type localRepo struct {
 }
 
 // OpenLocal reads an existing repository: a bare one, the top of a work tree, or a linked work
-// tree. Nothing is written, fetched or checked out, and uncommitted files do not count. A zero
-// field of the budget means its default; only those of walks and reads matter here.
+// tree. It writes, fetches and checks out nothing, and ignores uncommitted files. A zero field of
+// the budget means its default; only those of walks and reads matter here.
 func OpenLocal(path string, budget Budget) (*Mirror, error) {
 	budget, err := budget.withDefaults()
 	if err != nil {
@@ -66,8 +66,7 @@ func OpenLocal(path string, budget Budget) (*Mirror, error) {
 		objects: local, local: local}, nil
 }
 
-// findGitDir gives the directory that holds HEAD: path itself, its .git, or where a .git file
-// points.
+// findGitDir returns the directory with HEAD: path itself, its .git, or the target of a .git file.
 func findGitDir(path string) (string, error) {
 	dot := filepath.Join(path, ".git")
 	info, err := os.Stat(dot)
@@ -114,8 +113,8 @@ func repositoryFiles(gitDir string) (billy.Filesystem, error) {
 	return dotgit.NewRepositoryFilesystem(own, common), nil
 }
 
-// checkFormatOf refuses the storage formats that go-git does not read, before it takes them for an
-// empty repository.
+// checkFormatOf rejects the storage formats that go-git does not support, because go-git would read
+// them as an empty repository.
 func checkFormatOf(files billy.Filesystem) error {
 	f, err := files.Open("config")
 	if err != nil {
@@ -166,8 +165,8 @@ func (l *localRepo) readAny(id plumbing.Hash, limit int64) (plumbing.ObjectType,
 	return l.decode(id)
 }
 
-// readAlternate looks where go-git's size lookup does not: in repositories that this one borrows
-// objects from. What it finds is in memory before its size is known.
+// readAlternate reads from the repositories that this one borrows objects from, which go-git's size
+// lookup ignores. It loads an object before its size is known.
 func (l *localRepo) readAlternate(id plumbing.Hash, limit int64) (plumbing.ObjectType, []byte,
 	error) {
 	kind, data, err := l.decode(id)

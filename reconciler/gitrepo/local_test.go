@@ -165,7 +165,7 @@ func TestResolve(t *testing.T) {
 	o.git("tag", "-a", "-m", "x", "annotated", string(second))
 	o.git("tag", "-a", "-m", "x", "nested", "annotated")
 	o.git("tag", "tree", string(third)+"^{tree}")
-	o.git("branch", string(first), string(third)) // a branch named like the id of another commit
+	o.git("branch", string(first), string(third)) // a branch named like another commit's id
 	o.git("branch", string(first[:8]), string(third))
 	o.git("branch", "feature/x", string(second))
 	o.git("update-ref", "refs/remotes/upstream/main", string(first))

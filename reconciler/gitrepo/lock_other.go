@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// lockDir keeps other processes out of a mirror by a file that only one can have made. A process
-// that was killed leaves it behind.
+// lockDir keeps other processes out of a mirror by an exclusively created file. A killed process
+// leaves it behind.
 func lockDir(dir string) (func(), error) {
 	name := filepath.Join(dir, lockFile)
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)

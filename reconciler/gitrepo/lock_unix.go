@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// lockDir keeps other processes out of a mirror. The lock goes with the process, however it ends.
+// lockDir keeps other processes out of a mirror. The kernel releases the lock when the process
+// ends.
 func lockDir(dir string) (func(), error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -11,29 +11,29 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// Merged is what the merge of one commit into another comes to, file by file.
+// Merged is the result of merging one commit into another, file by file.
 type Merged struct {
-	Base Hash // where the two parted
-	// from Base to head, also where the commit has the same by now; in Git's order
+	Base Hash // the merge base
+	// from Base to head, including changes that the target already has; in Git's order
 	Shown   []Change
-	Changes []Change // from the commit that is merged into to the tree that the merge would have
-	// paths that both sides changed since, each in its own way; sorted. They stay as they are and
-	// are not among Changes
+	Changes []Change // from the target commit to the tree of the merge
+	// paths that both sides changed differently; sorted. They keep the target's content and are not
+	// in Changes
 	Conflicts []string
 }
 
-// Merge says what merging head into a commit changes below fleet/ and tenants/: what head changed
-// since the two parted, but for what the commit has just as well; Merged.Shown leaves nothing out.
-// Files are taken as a whole: no lines are merged, no renames are followed, and so a path that both
-// sides changed is a conflict, also where git could merge it. Only directories that both sides
-// changed, or that head changed, are opened, so it costs what changed.
+// Merge returns what merging head into a commit changes below fleet/ and tenants/: head's changes
+// since the merge base, except those that the commit already has; Merged.Shown includes these. It
+// compares whole files: it merges no lines and follows no renames, so a path that both sides
+// changed is a conflict, even if git could merge it. It opens only directories that both sides
+// changed, or that head changed, so its cost is proportional to the changes.
 //
 // Errors: those of MergeBases and Diff, ErrManyBases, and ErrOverBudget (pull files). ErrNotFound
-// means that something of head is not here: fetch its ref again.
+// means that an object of head is missing: fetch its ref again.
 func (m *Mirror) Merge(ctx context.Context, into, head Hash) (Merged, error) {
 	merged, err := m.merge(ctx, into, head)
 	if errors.Is(err, ErrNotFound) && m.pulls != nil {
-		m.pulls.drop() // or what a server left out would be taken for complete again and again
+		m.pulls.drop() // otherwise every retry would treat the server's omissions as complete
 	}
 	return merged, err
 }
@@ -67,8 +67,8 @@ func (m *Mirror) merge(ctx context.Context, into, head Hash) (Merged, error) {
 	return g.out, nil
 }
 
-// shown lists what a pull request changes. It counts everything, and keeps no more than one pull
-// request may change.
+// shown lists the changes of a pull request. It counts all changes, and keeps at most as many as
+// one pull request may have.
 func (m *Mirror) shown(ctx context.Context, base, head Hash) ([]Change, error) {
 	var changes []Change
 	n, most := 0, m.budget.PullFiles
@@ -105,7 +105,7 @@ type merger struct {
 	out Merged
 }
 
-// The three sides of a merge, by position.
+// Indexes of the three sides of a merge.
 const (
 	sideBase = iota
 	sideInto
@@ -117,8 +117,8 @@ func (g *merger) change(c Change) error {
 	return nil
 }
 
-// directories merges the directory at path, which any side may lack (the zero hash), and reports
-// whether anything of it remains.
+// directories merges the directory at path, which may be missing on any side (the zero hash), and
+// reports whether anything of it remains.
 func (g *merger) directories(path string, depth int, ids [3]plumbing.Hash) (bool, error) {
 	if err := g.spend(); err != nil {
 		return false, err
@@ -157,7 +157,7 @@ func (g *merger) directories(path string, depth int, ids [3]plumbing.Hash) (bool
 	}
 }
 
-// foremost is the entry that comes next on any side; nil at the end of all.
+// foremost returns the next entry of any side; nil at the end of all.
 func foremost(at [3]*cursor) *treeEntry {
 	var first *treeEntry
 	for _, c := range at {
@@ -169,14 +169,14 @@ func foremost(at [3]*cursor) *treeEntry {
 	return first
 }
 
-// level is one directory that is being merged. A name that remains as a file on one side and as a
-// directory on the other is a conflict of its own: Git sorts the file first, and between the two
-// stand only names that begin with it.
+// level is the state of merging one directory. A name that remains as a file on one side and as a
+// directory on the other is a conflict: Git sorts the file first, and only names with it as a
+// prefix sort between the two.
 type level struct {
 	g       *merger
 	path    string
 	depth   int
-	files   [][]byte // that remain, and whose name a directory further down could still bear too
+	files   [][]byte // remaining files whose name a later directory could still have
 	remains bool
 }
 
@@ -204,7 +204,7 @@ func (l *level) take(sides [3]*treeEntry) error {
 	return nil
 }
 
-// collide makes a path a conflict, and takes back what was to become of it.
+// collide makes a path a conflict, and drops its changes.
 func (g *merger) collide(path string) {
 	g.out.Changes = slices.DeleteFunc(g.out.Changes, func(c Change) bool { return c.Path == path })
 	if !slices.Contains(g.out.Conflicts, path) {
@@ -212,8 +212,8 @@ func (g *merger) collide(path string) {
 	}
 }
 
-// entry merges what one name is on the three sides; nil where it is not. All are directories, or
-// none is. It reports whether it remains.
+// entry merges one name on the three sides; nil where it is missing. All are directories, or none
+// is. It reports whether the name remains.
 func (g *merger) entry(parent string, depth int, sides [3]*treeEntry) (bool, error) {
 	base, into, head := sides[sideBase], sides[sideInto], sides[sideHead]
 	some := anyOf(sides)
@@ -224,7 +224,7 @@ func (g *merger) entry(parent string, depth int, sides [3]*treeEntry) (bool, err
 		return into != nil, nil
 	case some.isDirectory() && folder(parent, depth, some):
 		return g.folder(parent, depth, sides)
-	case some.isDirectory() && depth == 0: // tenants/, whose folders are judged alone
+	case some.isDirectory() && depth == 0: // tenants/, whose folders are merged separately
 		return g.directories(pathOfEntry(parent, some), depth+1, [3]plumbing.Hash{
 			idOf(base), idOf(into), idOf(head)})
 	case alike(into, base):
@@ -245,12 +245,12 @@ func (g *merger) entry(parent string, depth int, sides [3]*treeEntry) (bool, err
 	return true, nil
 }
 
-// folder reports whether an entry is one that is judged alone: fleet/, or a tenant's.
+// folder reports whether an entry is merged separately: fleet/, or a tenant's folder.
 func folder(parent string, depth int, e *treeEntry) bool {
 	return depth == 0 && string(e.name) == "fleet" || depth == 1 && parent == "tenants"
 }
 
-// folder merges one folder. One that cannot be read is a single change of kind Unreadable.
+// folder merges one folder. An unreadable folder is a single change of kind Unreadable.
 func (g *merger) folder(parent string, depth int, sides [3]*treeEntry) (bool, error) {
 	base, into, head := sides[sideBase], sides[sideInto], sides[sideHead]
 	path := pathOfEntry(parent, anyOf(sides))
@@ -289,8 +289,8 @@ func anyOf(sides [3]*treeEntry) *treeEntry {
 	return nil
 }
 
-// alike reports whether two sides have the same under a name. The mode of a directory says nothing
-// but that it is one.
+// alike reports whether two sides have the same entry under a name. The exact mode of a directory
+// does not matter.
 func alike(a, b *treeEntry) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -108,8 +108,8 @@ func TestAMergeOfUnrelatedHistoriesIsRefused(t *testing.T) {
 	}
 }
 
-// TestMergeAgainstGit merges random histories of files of one line, where git too can only take a
-// file as a whole. Its renames are off.
+// TestMergeAgainstGit merges random histories of one-line files, which git too can only merge as a
+// whole. Its rename detection is off.
 func TestMergeAgainstGit(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestMergeAgainstGit(t *testing.T) {
 				string(head)+"^{tree}", tree)) {
 				f := strings.Fields(line) // :mode mode id id status path
 				if slices.Contains(conflicts, f[5]) {
-					continue // git puts markers there
+					continue // git writes conflict markers there
 				}
 				want = append(want, f[5]+" "+strings.TrimLeft(f[3], "0"))
 			}
@@ -171,7 +171,7 @@ func TestMergeAgainstGit(t *testing.T) {
 	}
 }
 
-// mergeTree is the tree that git makes, and the paths that it cannot merge.
+// mergeTree returns the tree of git's merge, and the paths that git cannot merge.
 func (o *origin) mergeTree(into, head Hash) (string, []string) {
 	o.t.Helper()
 	// It exits with 1 when there are conflicts.
@@ -184,9 +184,9 @@ func (o *origin) mergeTree(into, head Hash) (string, []string) {
 	return lines[0], slices.Compact(conflicts)
 }
 
-// TestMergeIsDecidedPathByPath holds for any three trees, modes of all kinds and names that are a
-// file on one side and a directory on the other included: what a walk lists of each says what
-// becomes of each path.
+// TestMergeIsDecidedPathByPath holds for any three trees, including all modes and names that are a
+// file on one side and a directory on the other: the walks of the three determine the result of
+// each path.
 func TestMergeIsDecidedPathByPath(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 9))
 	s := newFakeServer(t, plumbing.ZeroHash, nil)
@@ -256,9 +256,9 @@ func walked(t *testing.T, m *Mirror, c Hash) map[string]Entry {
 	return entries
 }
 
-// decided is the rule: a path that head has as the base does, or as into does, stays as into has
-// it; one that into has as the base does becomes what head has; any other is a conflict. And no
-// path is a file and a directory: then the file's is a conflict.
+// decided is the rule: a path that is the same in head and base, or in head and into, stays as in
+// into; a path that is the same in into and base becomes head's; any other is a conflict. No path
+// is both a file and a directory: then the file's path is a conflict.
 func decided(base, into, head map[string]Entry) (map[string]Entry, []string) {
 	changes, conflicts, merged := map[string]Entry{}, map[string]bool{}, maps.Clone(into)
 	paths := maps.Clone(into)
@@ -275,7 +275,7 @@ func decided(base, into, head map[string]Entry) (map[string]Entry, []string) {
 			}
 		default:
 			conflicts[path] = true
-			merged[path] = i // something is there, whatever it is to be
+			merged[path] = i // the path exists, with any content
 		}
 	}
 	for path := range merged {
@@ -310,14 +310,14 @@ func decided(base, into, head map[string]Entry) (map[string]Entry, []string) {
 	return changes, told
 }
 
-// plant is a tree that grew, and what it is made of.
+// plant is a generated tree and its content.
 type plant struct {
 	id       plumbing.Hash
 	branches map[string]*plant // directories
 	leaves   map[string]treeEntry
 }
 
-// forest grows trees from another: most of it stays as it is.
+// forest derives trees from another: most of it stays unchanged.
 func forest(random *rand.Rand, object func(plumbing.ObjectType,
 	[]byte) plumbing.Hash) func(*plant) *plant {
 	modes := []string{"100644", "100644", "100755", "120000", "160000"}
@@ -381,7 +381,8 @@ func forest(random *rand.Rand, object func(plumbing.ObjectType,
 	}
 }
 
-// A pull request that is some way behind costs what changed on both sides, and not what there is.
+// Merging a pull request that is behind the branch costs as much as the changes on both sides, and
+// not as much as the repository's size.
 func TestMergeReadsWhatChanged(t *testing.T) {
 	o := newOrigin(t)
 	o.fill(5000, false) // 20 tenants
@@ -400,15 +401,14 @@ func TestMergeReadsWhatChanged(t *testing.T) {
 	if out := merge(t, m, head, pull); len(out.Changes) != 1 || len(out.Conflicts) != 0 {
 		t.Fatalf("%+v", out)
 	}
-	// 22 commits; the roots of base and head, and the trees that these have differently; the roots
-	// of each of three, and the trees from the root to the two directories that differ.
+	// 22 commits; the roots of base and head, and their differing trees; the roots of all three,
+	// and the trees from the root to the two directories that differ.
 	if count.reads > 22+2+8+3+14 {
 		t.Errorf("%d objects read", count.reads)
 	}
 }
 
-// A common commit that is newer by its clock than one that descends from it is not where two
-// histories parted.
+// A common commit that is newer by its clock than its own descendant is no merge base.
 func TestMergeBaseWhereAClockRanBackwards(t *testing.T) {
 	o := newOrigin(t)
 	tree := o.git("mktree")
@@ -436,8 +436,8 @@ func TestMergeBaseWhereAClockRanBackwards(t *testing.T) {
 }
 
 // Two pull requests with criss-crossed histories: the second one's tree equals that of its newest
-// merge base, and its merge still writes what the first one had withdrawn, into the folder of
-// another.
+// merge base, and its merge still restores what the first one had reverted, in another tenant's
+// folder.
 func TestMergeRefusesCrissCrossedHistories(t *testing.T) {
 	o := newOrigin(t)
 	commit := func(granted, own string, parents ...Hash) Hash {
@@ -489,7 +489,7 @@ func TestMergeRefusesCrissCrossedHistories(t *testing.T) {
 	}
 }
 
-// bases is what git lists, sorted.
+// bases returns git's merge bases, sorted.
 func (o *origin) bases(a, b Hash) (out []Hash) {
 	o.t.Helper()
 	for _, id := range strings.Fields(o.in(o.dir, "-c", "alias.mb=!git merge-base --all "+string(a)+
@@ -500,8 +500,8 @@ func (o *origin) bases(a, b Hash) (out []Hash) {
 	return out
 }
 
-// What the branch has taken over meanwhile is still a change of the head: once the branch takes it
-// back, a merge brings it again.
+// A change that the branch meanwhile contains is still a change of the head: once the branch
+// reverts it, a merge restores it.
 func TestMergeShowsWhatTheHeadChangesAlsoWhereTheBranchHasItToo(t *testing.T) {
 	o := newOrigin(t)
 	o.write("tenants/evil/a.yaml", "0")
@@ -525,7 +525,7 @@ func TestMergeShowsWhatTheHeadChangesAlsoWhereTheBranchHasItToo(t *testing.T) {
 	}
 }
 
-// A pull request of too many files is refused with their count before any of them is read.
+// A pull request with too many files is rejected with their count before any of them is read.
 func TestMergeRefusesMoreFilesThanOnePullRequestMayChange(t *testing.T) {
 	o := newOrigin(t)
 	base := o.set("fleet/fleet.yaml", "0")
@@ -568,12 +568,12 @@ func TestMergeRefusesMoreFilesThanOnePullRequestMayChange(t *testing.T) {
 	}
 }
 
-// Random histories with merges of up to three parents, whose clocks run in any direction.
+// Random histories with merges of up to three parents and arbitrary commit dates.
 func TestMergeBasesAgainstGit(t *testing.T) {
 	const histories, commits = 12, 16
 	o, random := newOrigin(t), rand.New(rand.NewPCG(5, 7))
 	var stream strings.Builder
-	parents := map[int][]int{} // by mark
+	parents := map[int][]int{} // by fast-import mark
 	for h := range histories {
 		for i := range commits {
 			mark := h*commits + i + 1
@@ -614,7 +614,7 @@ func TestMergeBasesAgainstGit(t *testing.T) {
 		}
 		ids[n] = Hash(id)
 	}
-	ancestors := map[int]map[int]bool{} // of each, itself included
+	ancestors := map[int]map[int]bool{} // of each commit, itself included
 	for mark := 1; mark <= histories*commits; mark++ {
 		ancestors[mark] = map[int]bool{mark: true}
 		for _, p := range parents[mark] {
@@ -655,7 +655,7 @@ func TestMergeBasesAgainstGit(t *testing.T) {
 	}
 }
 
-// A head that crosses many others is refused before all of them are compared.
+// A head with too many criss-cross merges is rejected before all candidates are compared.
 func TestMergeBasesAreBounded(t *testing.T) {
 	o := newOrigin(t)
 	tree := o.git("mktree")

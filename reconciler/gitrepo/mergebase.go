@@ -11,17 +11,17 @@ import (
 
 const (
 	// maxApart is how many commits one walk of MergeBases reads at most: far more than lie between
-	// a pull request and its branch, and few enough that two histories that have nothing in common
-	// do not keep a processor busy.
+	// a pull request and its branch, and few enough that two unrelated histories do not keep a
+	// processor busy.
 	maxApart = 100_000
 	// maxCandidates is how many common ancestors MergeBases compares with each other at most.
 	// Ordinary histories have one.
 	maxCandidates = 16
 )
 
-// MergeBases finds the best common ancestors of a and b, those that `git merge-base --all` lists:
-// commits that both histories have and that no other such commit descends from. They are sorted by
-// id, and there is at least one. It reads as much history as lies between a and b.
+// MergeBases returns the best common ancestors of a and b, like `git merge-base --all`: common
+// commits without another common commit among their descendants. They are sorted by id, and there
+// is at least one. It reads as much history as lies between a and b.
 //
 // Errors: ErrUnrelated, ErrNotFound, ErrMalformed, ErrOverBudget (commits, common ancestors),
 // ErrCorrupt.
@@ -40,7 +40,7 @@ func (m *Mirror) MergeBases(ctx context.Context, a, b Hash) ([]Hash, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A candidate that a later step found below another one is no longer one.
+	// A later step may have found that a candidate is an ancestor of another one.
 	candidates := slices.DeleteFunc(w.common, func(v *visited) bool {
 		return v.sides&belowCommon != 0
 	})
@@ -59,7 +59,7 @@ func (m *Mirror) MergeBases(ctx context.Context, a, b Hash) ([]Hash, error) {
 	return m.best(ctx, subject, ids)
 }
 
-// best leaves out each candidate that another one descends from. The walk that found them goes by
+// best drops each candidate that is an ancestor of another one. The walk that found them follows
 // dates, and clocks run backwards.
 func (m *Mirror) best(ctx context.Context, subject string, candidates []plumbing.Hash) ([]Hash,
 	error) {
@@ -83,7 +83,7 @@ func (m *Mirror) best(ctx context.Context, subject string, candidates []plumbing
 	return out, nil
 }
 
-// walkTogether walks the histories of both ends until every commit left is closed.
+// walkTogether walks the histories of both ends until every queued commit is closed.
 func (m *Mirror) walkTogether(ctx context.Context, subject string, closed sides, applied,
 	head []plumbing.Hash) (*historyWalk, error) {
 	w := &historyWalk{m: m, seen: map[plumbing.Hash]*visited{}, closed: closed}
@@ -112,9 +112,9 @@ func (m *Mirror) walkTogether(ctx context.Context, subject string, closed sides,
 	return w, nil
 }
 
-// onlyBase is the one best common ancestor of two commits. Several are refused: git merges such
-// commits against a virtual base that nobody has seen, so a comparison with any one of them misses
-// changes that the merge makes.
+// onlyBase returns the only merge base of two commits. It rejects several: git merges such commits
+// against a virtual base that no reviewer has seen, so a comparison with any one of them misses
+// changes of the merge.
 func (m *Mirror) onlyBase(ctx context.Context, into, head Hash) (Hash, error) {
 	bases, err := m.MergeBases(ctx, into, head)
 	if err != nil {
@@ -133,7 +133,7 @@ func (m *Mirror) onlyBase(ctx context.Context, into, head Hash) (Hash, error) {
 		m.into(), m.into(), len(bases), strings.Join(names, ", "))}
 }
 
-// into is what people call the branch of the mirror.
+// into returns the display name of the mirror's branch.
 func (m *Mirror) into() string {
 	if m.branch == "" {
 		return "the branch"

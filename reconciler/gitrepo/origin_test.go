@@ -19,11 +19,11 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// origin is a real Git repository that tests write with git itself.
+// origin is a real Git repository, written with git itself.
 type origin struct {
 	t     testing.TB
 	dir   string // bare
-	work  string // a work tree of it
+	work  string // its work tree
 	clock int
 }
 
@@ -37,7 +37,7 @@ func newOrigin(t testing.TB) *origin {
 	return o
 }
 
-// git runs git in the work tree and gives its output.
+// git runs git in the work tree and returns its output.
 func (o *origin) git(args ...string) string { o.t.Helper(); return o.in(o.work, args...) }
 
 func (o *origin) in(dir string, args ...string) string {
@@ -60,7 +60,7 @@ func (o *origin) feed(dir, stdin string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// gitEnv keeps the settings of whoever runs the tests out of them.
+// gitEnv isolates the tests from the user's Git settings.
 func gitEnv() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1",
 		"LC_ALL=C",
@@ -97,21 +97,21 @@ func (o *origin) push() Hash {
 	return Hash(o.git("rev-parse", "HEAD"))
 }
 
-// set is write and commit of one file.
+// set writes and commits one file.
 func (o *origin) set(path, content string) Hash {
 	o.t.Helper()
 	o.write(path, content)
 	return o.commit("set " + path)
 }
 
-// gitServer serves repositories by git http-backend, as a forge does.
+// gitServer serves repositories by git http-backend, like a Git host.
 type gitServer struct {
 	*httptest.Server
-	// a fault in front of it
+	// an injected fault
 	wrap        atomic.Pointer[func(http.ResponseWriter, *http.Request, http.Handler)]
 	requests    atomic.Int64
 	connections atomic.Int64
-	version0    atomic.Bool  // hide the client's wish for version 2
+	version0    atomic.Bool  // hide the client's request for version 2
 	busy        atomic.Int64 // nanoseconds spent in answers
 }
 
@@ -190,7 +190,7 @@ func fetch(t testing.TB, m *Mirror) Head {
 	return h
 }
 
-// files lists a commit as path to content, or to kind for what is no file.
+// files lists a commit as path to content, or to kind for an entry that is no file.
 func files(t testing.TB, m *Mirror, commit Hash) map[string]string {
 	t.Helper()
 	got := map[string]string{}
@@ -209,7 +209,7 @@ func files(t testing.TB, m *Mirror, commit Hash) map[string]string {
 	return got
 }
 
-// until polls a condition that another goroutine or process brings about.
+// until polls a condition that another goroutine or process fulfils.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
@@ -225,7 +225,7 @@ func until(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// countingObjects counts what is read.
+// countingObjects counts reads.
 type countingObjects struct {
 	objects
 	reads int

@@ -21,13 +21,13 @@ const (
 // errTooLarge matches every tooLarge.
 var errTooLarge = errors.New("object larger than the limit")
 
-// tooLarge is an object that is not read because of its size; -1 when that is not known.
+// tooLarge is the error for an object that is too large to read; size is -1 if unknown.
 type tooLarge struct{ size int64 }
 
 func (e tooLarge) Error() string        { return errTooLarge.Error() }
 func (e tooLarge) Is(target error) bool { return target == errTooLarge }
 
-// errLargeBase is an object that builds on one which is not read in memory; see large.go.
+// errLargeBase: the object has a base that is too large for memory; see large.go.
 var errLargeBase = errors.New("object builds on one larger than the limit")
 
 // pack is one pack of the mirror, open for reading by any number of goroutines.
@@ -38,8 +38,7 @@ type pack struct {
 	size  int64
 }
 
-// openPack opens a pack and proves that neither of its files was cut off or changed since it was
-// written.
+// openPack opens a pack and proves that both its files are complete and unmodified.
 func openPack(ctx context.Context, path string) (*pack, error) {
 	index, err := readIndex(path + ".idx")
 	if err != nil {
@@ -91,15 +90,15 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// link is one delta of a chain: the object at offset is what data makes of the next link, or of the
-// chain's base.
+// link is one delta of a chain: applying data to the next link's object, or to the chain's base,
+// gives the object at offset.
 type link struct {
 	offset int64
 	data   []byte
 }
 
-// read builds the object at offset. limit is for the object itself, baseLimit for what it is built
-// from. Too large an object gives errTooLarge before it is inflated.
+// read builds the object at offset. limit bounds the object itself, baseLimit its bases. A too
+// large object gives errTooLarge before it is inflated.
 func (p *pack) read(offset, limit, baseLimit int64, bases *baseCache) (plumbing.ObjectType, []byte,
 	error) {
 	var chain []link
@@ -175,7 +174,7 @@ func (p *pack) build(kind plumbing.ObjectType, data []byte, chain []link, limit 
 
 func (p *pack) close() error { return p.file.Close() }
 
-// remove deletes the files. The index goes first: a pack without one is not read.
+// remove deletes the files. The index goes first: a pack without one is ignored.
 func (p *pack) remove() {
 	os.Remove(p.path + ".idx")
 	os.Remove(p.path + ".pack")

@@ -56,7 +56,7 @@ func TestDeltaChains(t *testing.T) {
 		var p fakePack
 		at, _ := p.object(plumbing.BlobObject, make([]byte, size))
 		level := []int64{at}
-		for range 8 { // a tree of deltas, two on each: the shape that makes one hold the most
+		for range 8 { // a binary tree of deltas: the shape that needs the most memory
 			var next []int64
 			for _, base := range level {
 				for k := range 2 {
@@ -74,8 +74,8 @@ func TestDeltaChains(t *testing.T) {
 	})
 }
 
-// Bases that wait for more deltas lie on disk as soon as they would hold more than a few of the
-// largest objects. The bytes are counted here: how much a process holds depends on its collector.
+// Bases with unresolved deltas move to disk as soon as they exceed a few objects of the largest
+// size. The test counts bytes, because the memory of a process depends on its garbage collector.
 func TestBasesThatWaitForDeltasHoldAFewObjectsInMemory(t *testing.T) {
 	const size = 1 << 10
 	f := &family{in: &incoming{budget: Budget{ObjectBytes: size}}}

@@ -32,7 +32,7 @@ func newPacketReader(r io.Reader) *packetReader {
 	return &packetReader{r: bufio.NewReaderSize(r, 32<<10)}
 }
 
-// next returns the next packet; its payload is good until the call after.
+// next returns the next packet; its payload is valid until the next call.
 func (p *packetReader) next() ([]byte, packetKind, error) {
 	head := p.buf[:4]
 	if _, err := io.ReadFull(p.r, head); err != nil {
@@ -56,7 +56,7 @@ func (p *packetReader) next() ([]byte, packetKind, error) {
 	return payload, packetData, nil
 }
 
-// line is next for packets of text. A line that starts with ERR is the server's last word.
+// line is next for text packets. A line that starts with ERR is a fatal error of the server.
 func (p *packetReader) line() (string, packetKind, error) {
 	payload, kind, err := p.next()
 	if err != nil || kind != packetData {
@@ -69,13 +69,13 @@ func (p *packetReader) line() (string, packetKind, error) {
 	return string(payload), packetData, nil
 }
 
-// serverSaid is an error the server explained. The text is scrubbed and shortened where the error
-// leaves the package.
+// serverSaid returns an error with the server's message, which is scrubbed and truncated where the
+// error leaves the package.
 func serverSaid(text []byte) error {
 	return unavailable("the server says: %s", text)
 }
 
-// truncated keeps a failure of the connection as it is and names a mere end.
+// truncated returns a connection error as it is and names an unexpected end.
 func truncated(err error, what string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return unavailable("%s", what)
@@ -83,8 +83,8 @@ func truncated(err error, what string) error {
 	return err
 }
 
-// sideband gives the pack that travels on channel 1. Channel 2 is progress; channel 3 is the
-// server's last word.
+// sideband reads the pack from channel 1. Channel 2 is progress; channel 3 is a fatal error of the
+// server.
 type sideband struct {
 	packets *packetReader
 	end     func() // called once at the end

@@ -10,19 +10,19 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// Two versions of the protocol are spoken. Version 2 is asked for: it names the one ref that is
-// wanted, where version 0 lists every ref of the repository, pull requests included. Version 0 is
-// what servers before Git 2.18 speak, and most sshd configurations, which do not let the client's
-// GIT_PROTOCOL through.
+// The package speaks two versions of the protocol. It requests version 2, which names the wanted
+// ref, whereas version 0 lists every ref of the repository, pull requests included. Servers before
+// Git 2.18 speak version 0, and so do most sshd configurations, which do not accept the client's
+// GIT_PROTOCOL.
 
-// channel carries requests to one server and answers back. Each transport has one.
+// channel carries requests to one server and returns its responses. Each transport implements it.
 type channel interface {
 	// open starts the conversation and returns the server's advertisement.
 	open(ctx context.Context) (io.Reader, error)
-	// ask sends a request and returns the answer.
+	// ask sends a request and returns the response.
 	ask(ctx context.Context, request []byte) (io.Reader, error)
-	// stateless: each request stands alone, so that version 2 needs no advertisement once it is
-	// known to be spoken.
+	// stateless: each request is independent, so that version 2 needs no advertisement once the
+	// server is known to support it.
 	stateless() bool
 	Close() error
 }
@@ -35,8 +35,8 @@ type conversation struct {
 	caps []string // of version 0
 }
 
-// tip asks where ref stands. knownV2 skips the advertisement. The zero hash means that the ref does
-// not exist.
+// tip returns the commit of ref. knownV2 skips the advertisement. The zero hash means that the ref
+// does not exist.
 func (c *conversation) tip(ctx context.Context, ref string, knownV2 bool) (plumbing.Hash, error) {
 	if knownV2 && c.stateless() {
 		c.v2 = true
@@ -61,7 +61,7 @@ func (c *conversation) tip(ctx context.Context, ref string, knownV2 bool) (plumb
 	return c.findRef(first, kind, ref)
 }
 
-// firstLine skips the "# service=" preamble that HTTP servers put before the advertisement.
+// firstLine skips the "# service=" preamble that HTTP servers send before the advertisement.
 func (c *conversation) firstLine() (string, packetKind, error) {
 	line, kind, err := c.in.line()
 	if err != nil || kind != packetData || !strings.HasPrefix(line, "# service=") {
@@ -96,8 +96,8 @@ func checkFormat(capability string) error {
 	return nil
 }
 
-// listRef asks version 2 for one full ref name. The server takes it as a prefix, so its answer may
-// name others.
+// listRef requests one full ref name by version 2. The server treats it as a prefix, so its answer
+// may contain others.
 func (c *conversation) listRef(ctx context.Context, ref string) (plumbing.Hash, error) {
 	request := appendPacket(nil, "command=ls-refs")
 	request = append(request, delimPacket...)
@@ -127,7 +127,7 @@ func (c *conversation) listRef(ctx context.Context, ref string) (plumbing.Hash, 
 	}
 }
 
-// findRef reads version 0's list of all refs and keeps one. Nothing else of the list is held.
+// findRef reads version 0's list of all refs and keeps only ref.
 func (c *conversation) findRef(line string, kind packetKind, ref string) (plumbing.Hash, error) {
 	line, caps, _ := strings.Cut(line, "\x00")
 	c.caps = strings.Fields(caps)
@@ -157,11 +157,11 @@ func (c *conversation) findRef(line string, kind packetKind, ref string) (plumbi
 	return tip, nil
 }
 
-// finish reads an answer to its end, which is where its last packet was: only then is the
-// connection used again for the next request.
+// finish reads a response to its end, which its last packet marks, so that the connection can carry
+// the next request.
 func (c *conversation) finish() {
 	if c.stateless() {
-		_, _ = c.in.r.Peek(1) // the answer is complete; whatever else comes does not matter
+		_, _ = c.in.r.Peek(1) // the response is complete; ignore any trailing bytes
 	}
 }
 
@@ -170,8 +170,8 @@ func errShallow() error {
 		"the server's own repository is shallow, so its history cannot be judged; unshallow it there")
 }
 
-// pack asks for everything that want reaches and haves do not, and returns the pack. Deltas against
-// objects outside the pack are not asked for, so that every pack stands alone.
+// pack requests all objects reachable from want and not from haves, and returns the pack. It does
+// not request deltas against objects outside the pack, so that every pack is self-contained.
 func (c *conversation) pack(ctx context.Context, want plumbing.Hash,
 	haves []plumbing.Hash) (io.Reader, error) {
 	if c.v2 {
@@ -245,8 +245,8 @@ func (c *conversation) packV0(ctx context.Context, want plumbing.Hash,
 	return c.in.r, nil
 }
 
-// request sends and makes the answer the input. On a connection that stays open the input goes on
-// where it was.
+// request sends and makes the response the input. A stateful connection's input continues where it
+// was.
 func (c *conversation) request(ctx context.Context, request []byte) error {
 	r, err := c.ask(ctx, request)
 	if err != nil {

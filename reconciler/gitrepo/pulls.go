@@ -14,28 +14,28 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// pulls holds what pull requests and merge groups have beyond the branch. It lies apart from the
-// branch's objects, so that nothing that a stranger pushed can be taken for a part of the branch,
-// and it may be lost at any time: whoever misses something fetches it again.
+// pulls stores the objects of pull requests and merge groups beyond the branch. They are apart from
+// the branch's objects, so that no object pushed to a pull request counts as part of the branch.
+// They may be lost at any time: a reader that misses an object fetches it again.
 //
 // It has two generations, each a store of its own. When the young one is full it becomes the old
-// one, which goes. So it never holds more than twice the pull bytes budget and two packs, and what
-// a reader has just fetched is not taken away from under it.
+// one, and the previous old one is dropped. So it never holds more than twice the pull bytes budget
+// and two packs, and the objects of a recent fetch stay readable.
 type pulls struct {
 	dir       string
 	baseLimit int64
 	full      int64
-	fetching  chan struct{} // full while one is under way
+	fetching  chan struct{} // a semaphore of one
 
 	mu         sync.RWMutex
 	young, old *store
 	made       int // generations so far
-	// resets of the branch's store: what was sent after one leaves out what the branch had then
+	// resets of the branch's store: a pack sent after one reset omits the objects that the branch
+	// had then
 	since int64
 }
 
-// openPulls starts with nothing: what an earlier process fetched is of no use until somebody asks
-// for it again.
+// openPulls starts empty: a new process fetches the objects it needs again.
 func openPulls(dir string, b Budget) (*pulls, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, storageError(dir, err)
@@ -45,7 +45,7 @@ func openPulls(dir string, b Budget) (*pulls, error) {
 		}, 1)}, nil
 }
 
-// generation gives the store that takes the next pack.
+// generation returns the store for the next pack.
 func (p *pulls) generation(resets int64) (*store, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +71,7 @@ func (p *pulls) generation(resets int64) (*store, error) {
 	return next, nil
 }
 
-// drop forgets everything: something in it is damaged or was never sent.
+// drop discards everything, because an object is damaged or was never sent.
 func (p *pulls) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,12 +87,12 @@ func (p *pulls) discard() {
 func remove(s *store) {
 	if s != nil {
 		_ = s.close()
-		_ = os.RemoveAll(s.dir) // what stays is removed by whoever opens the mirror next
+		_ = os.RemoveAll(s.dir) // the next Open removes leftovers
 	}
 }
 
-// read finds an object in either generation. Damage is no news to anybody: the object is missing,
-// and with it everything goes.
+// read finds an object in either generation. Damage needs no report: the object is missing, and
+// read drops both generations.
 func (p *pulls) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error) {
 	return p.find(id, want, func(s *store) ([]byte, error) { return s.read(id, want, limit) })
 }
@@ -122,7 +122,7 @@ func (p *pulls) find(id plumbing.Hash, want plumbing.ObjectType,
 	return nil, missing(want.String(), id)
 }
 
-// all reads the branch's objects, and then those of pull requests.
+// all reads the branch's objects first, and then those of pull requests.
 type all struct {
 	branch *store
 	pulls  *pulls
@@ -144,7 +144,7 @@ func (a all) prefix(id plumbing.Hash, want plumbing.ObjectType, n int64) ([]byte
 	return a.pulls.prefix(id, want, n)
 }
 
-// hasGaps reports whether either store was sent objects that could not be built.
+// hasGaps reports whether either store received objects that could not be built.
 func (a all) hasGaps() bool {
 	a.pulls.mu.RLock()
 	defer a.pulls.mu.RUnlock()
@@ -162,14 +162,14 @@ func (s *store) bytes() (n int64) {
 	return n
 }
 
-// FetchRef brings the commit that a ref of the source stands at into the mirror, such as
-// refs/pull/7/head: the head of the mirror and what is proven of the branch stay as they are. ref
-// is a full name. With want, only that commit is brought in: ErrMoved says that the ref stands
-// elsewhere by now. The source is always asked, and sends what the branch does not have, within the
-// budgets and Budget.PullBytes.
+// FetchRef fetches the commit of a ref of the source, such as refs/pull/7/head: the head of the
+// mirror and the proof of the branch's completeness do not change. ref is a full name. With want,
+// it fetches only that commit: ErrMoved means that the ref points elsewhere by now. It always asks
+// the source, which sends the objects that the branch lacks, within the budgets and
+// Budget.PullBytes.
 //
-// Commits of refs stay for a while: a Commit, Diff, Merge or Blob that misses something of one says
-// ErrNotFound, and it is to be fetched again.
+// Commits of refs are kept for a while: a Commit, Diff, Merge or Blob that misses an object returns
+// ErrNotFound, and the caller fetches the ref again.
 //
 // Errors: ErrRefused (not a full ref name, or a local repository), ErrNotFound (the source has no
 // such ref), ErrMoved, and those of Fetch.
@@ -186,7 +186,7 @@ func (m *Mirror) FetchRef(ctx context.Context, ref string, want Hash) (Hash, err
 			return "", err
 		}
 	}
-	select { // fetches of the branch do not wait for these, nor these for them
+	select { // fetches of the branch and of refs do not block each other
 	case m.pulls.fetching <- struct{}{}:
 		defer func() { <-m.pulls.fetching }()
 	case <-ctx.Done():
@@ -210,7 +210,7 @@ func (m *Mirror) FetchRef(ctx context.Context, ref string, want Hash) (Hash, err
 	return publicHash(tip), nil
 }
 
-// checkRef accepts full names of refs that cannot leave their folder or be taken for an option or a
+// checkRef accepts full ref names that cannot leave their folder or be parsed as an option or a
 // pattern.
 func checkRef(ref string) error {
 	name, ok := strings.CutPrefix(ref, "refs/")
@@ -221,7 +221,7 @@ func checkRef(ref string) error {
 	return nil
 }
 
-// visit finds where ref stands and makes sure that its commit is here.
+// visit finds the commit of ref and ensures that it is in the store.
 func (m *Mirror) visit(ctx context.Context, auth Auth, meter *meter, budget Budget, ref string,
 	want Hash) (plumbing.Hash, error) {
 	talk, tip, err := m.remote.find(ctx, auth, meter, ref)
@@ -261,8 +261,8 @@ func (m *Mirror) visit(ctx context.Context, auth Auth, meter *meter, budget Budg
 	return tip, m.arrived(into, tip, resets)
 }
 
-// arrived proves that the server sent the commit, and that the branch's objects, which it left out,
-// are still those that it was told of.
+// arrived proves that the server sent the commit, and that the branch's objects, which the server
+// omitted, are still those that the request named.
 func (m *Mirror) arrived(into *store, tip plumbing.Hash, resets int64) error {
 	switch {
 	case m.store.resets.Load() != resets:

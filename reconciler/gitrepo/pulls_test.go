@@ -56,7 +56,7 @@ func merge(t testing.TB, m *Mirror, into, head Hash) Merged {
 	return out
 }
 
-// told is a merge in short: what becomes of which path.
+// told is a short form of a merge: the result of each path.
 func told(t testing.TB, m *Mirror, out Merged) string {
 	t.Helper()
 	var lines []string
@@ -157,7 +157,7 @@ func TestFetchRefOfARefThatStandsElsewhere(t *testing.T) {
 	}
 }
 
-// What a pull request brought is no part of the branch: when it is merged by moving the branch to
+// Objects of a pull request are no part of the branch: when it is merged by moving the branch to
 // it, everything is fetched once more.
 func TestPullRequestsProveNothingAboutTheBranch(t *testing.T) {
 	o := newOrigin(t)
@@ -196,7 +196,7 @@ func TestPullRequestsProveNothingAboutTheBranch(t *testing.T) {
 	}
 }
 
-// pullPack is a commit with one file, but for what is left out.
+// pullPack is a commit with one file, minus the omitted object.
 func pullPack(without string) ([]byte, plumbing.Hash) {
 	var p fakePack
 	add := func(name string, kind plumbing.ObjectType, data []byte) plumbing.Hash {
@@ -251,7 +251,7 @@ func TestAnIncompletePullRequestHarmsNobody(t *testing.T) {
 	}
 }
 
-// usage is the bytes of all files below a directory.
+// usage returns the bytes of all files below a directory.
 func usage(t *testing.T, dir string) (n int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -270,7 +270,7 @@ func usage(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// noise is text that does not compress.
+// noise returns incompressible text.
 func noise(r *rand.Rand, n int) string {
 	var b strings.Builder
 	for b.Len() < n {
@@ -430,7 +430,7 @@ func TestPullRequestsAndTheBranchAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				// Others may push it out at once: then it is missing, and nothing else.
+				// Others may evict it at once: then it is missing, and nothing else fails.
 				if out, err := m.Merge(t.Context(), base, pull); err != nil &&
 					!errors.Is(err, ErrNotFound) || err == nil && len(out.Changes) != 1 {
 					t.Errorf("%+v %v", out, err)

@@ -16,18 +16,19 @@ import (
 // maxDeltaDepth is Git's own ceiling for chains of deltas in a pack.
 const maxDeltaDepth = 4095
 
-// object is one entry of a pack that is being received.
+// object is one entry of an incoming pack.
 type object struct {
 	offset int64
 	size   int64 // inflated; of a delta, the delta's own
 	id     plumbing.Hash
 	crc    uint32
-	base   int32 // position of the base that a delta builds on; -1 for none, or not known yet
+	base   int32 // position of a delta's base; -1 for none, or not known yet
 	depth  uint16
 	kind   plumbing.ObjectType // of a delta: OFSDeltaObject or REFDeltaObject until it is resolved
 }
 
-// incoming is a pack on its way in. Its file is not part of the mirror until the store takes it.
+// incoming is a pack being received. Its file is not part of the mirror until the store installs
+// it.
 type incoming struct {
 	ctx     context.Context
 	budget  Budget
@@ -35,11 +36,11 @@ type incoming struct {
 	size    int64
 	sum     plumbing.Hash
 	objects []object
-	byRef   map[int32]plumbing.Hash // bases that are named by id, by position of the delta
-	gaps    bool                    // some objects are too large to be built, and have no id
+	byRef   map[int32]plumbing.Hash // base ids, by the delta's position
+	gaps    bool                    // some objects are too large to build, and have no id
 }
 
-// scratch is the file of an incoming pack. Tests put a full disk behind it.
+// scratch is the file of an incoming pack. Tests simulate a full disk behind it.
 type scratch interface {
 	io.Writer
 	io.ReaderAt
@@ -53,8 +54,8 @@ func createScratch(dir string) (scratch, error) {
 }
 
 // receive reads a pack to its end and checks it against the budgets while it arrives. Deltas have
-// no id yet: resolve gives them one. Objects are hashed as they pass, so that one which inflates to
-// gigabytes (CVE-2025-21614) takes no memory; it is judged where it is read.
+// no id yet: resolve computes it. Objects are hashed as a stream, so that an object that inflates
+// to gigabytes (CVE-2025-21614) takes no memory; its readers reject it.
 func receive(ctx context.Context, r io.Reader, b Budget, create func() (scratch, error)) (*incoming,
 	error) {
 	file, err := create()
@@ -99,8 +100,7 @@ func (in *incoming) scan(r io.Reader) error {
 	return in.scanEnd(tee, copied)
 }
 
-// scanEnd reads what follows the pack, which must be nothing: the file has to end with the
-// checksum.
+// scanEnd checks that nothing follows the pack: the file must end with the checksum.
 func (in *incoming) scanEnd(rest io.Reader, copied *copyWriter) error {
 	if _, err := io.Copy(io.Discard, rest); err != nil {
 		return in.scanFailure(err)
@@ -172,7 +172,7 @@ func (in *incoming) positionOf(offset int64) (int32, bool) {
 	return int32(i), ok
 }
 
-// scanFailure tells what the scanner ran into: the connection, the disk, a budget, or the pack
+// scanFailure classifies the scanner's error: the connection, the disk, a budget, or the pack
 // itself.
 func (in *incoming) scanFailure(err error) error {
 	var known *Error
@@ -188,7 +188,7 @@ func (in *incoming) scanFailure(err error) error {
 	}
 }
 
-// copyWriter counts, and marks a failed write as the mirror's own trouble.
+// copyWriter counts, and marks a failed write as an error of the mirror.
 type copyWriter struct {
 	w scratch
 	n int64

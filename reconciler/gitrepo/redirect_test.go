@@ -82,7 +82,7 @@ func TestRedirects(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 		m := openWith(t, strings.TrimSuffix(s.url(), ".git"), Token("canary-token"))
-		for range 3 { // the second time the server is asked without an advertisement
+		for range 3 { // the second fetch skips the advertisement
 			if h := fetch(t, m); h.Commit != first {
 				t.Fatal(h)
 			}

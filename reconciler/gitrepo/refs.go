@@ -11,7 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// ref is where a branch of the mirror stands; the zero hash if it does not exist.
+// ref returns the commit of a branch of the mirror; the zero hash if it does not exist.
 func (s *store) ref(name string) (plumbing.Hash, error) {
 	text, err := os.ReadFile(filepath.Join(s.dir, filepath.FromSlash(name)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -22,13 +22,13 @@ func (s *store) ref(name string) (plumbing.Hash, error) {
 	}
 	id := strings.TrimSpace(string(text))
 	if !isFullHash(id) {
-		// as after a crash of the machine: the next fetch writes it anew
+		// as after a crash of the machine: the next fetch writes it again
 		return plumbing.ZeroHash, nil
 	}
 	return plumbing.NewHash(id), nil
 }
 
-// setRef moves a branch, and makes it the one that git shows by default.
+// setRef moves a branch, and makes it git's default.
 func (s *store) setRef(name string, id plumbing.Hash) error {
 	err := os.MkdirAll(filepath.Dir(filepath.Join(s.dir, filepath.FromSlash(name))), 0o700)
 	if err == nil {
@@ -64,8 +64,7 @@ type syncCloser interface {
 	Close() error
 }
 
-// closeSynced closes a file once its bytes are on the disk, and gives the first thing that went
-// wrong.
+// closeSynced syncs and closes a file, and returns the first error.
 func closeSynced(f syncCloser, err error) error {
 	if err == nil {
 		err = f.Sync()

@@ -8,22 +8,22 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// Relation is how a head stands to the commit that is applied.
+// Relation is how a head relates to the applied commit.
 type Relation string
 
-// What a head can be to the applied commit. Only Same and Descendant may be applied without
-// somebody's word.
+// Relations of a head to the applied commit. Only Same and Descendant may be applied without an
+// approval.
 const (
-	Same       Relation = "same"       // nothing was committed
+	Same       Relation = "same"       // no new commit
 	Descendant Relation = "descendant" // the ordinary case: commits were added
-	Older      Relation = "older"      // the branch was put back to an ancestor of what is applied
+	Older      Relation = "older"      // the branch was reset to an ancestor of the applied commit
 	Rewritten  Relation = "rewritten"  // neither reaches the other: history was replaced
-	// the applied commit is not in this mirror, so nothing can be said
+	// the applied commit is not in this mirror
 	Unknown Relation = "unknown"
 )
 
 // Relation compares head, which must be in the mirror, with the applied commit, which need not be:
-// after a rewritten history and a new clone it is gone. It reads as much history as lies between
+// after a rewritten history and a new clone it is missing. It reads as much history as lies between
 // the two.
 func (m *Mirror) Relation(ctx context.Context, applied, head Hash) (Relation, error) {
 	from, err := parseHash(applied)
@@ -68,30 +68,30 @@ type sides uint8
 const (
 	fromHead sides = 1 << iota
 	fromApplied
-	belowCommon // an ancestor of a commit that both ends reach; MergeBases's
+	belowCommon // an ancestor of a commit that both ends reach; for MergeBases
 )
 
-// visited is a commit that the walk has come to, and from which of the two ends.
+// visited is a commit that the walk has reached, and from which of the two ends.
 type visited struct {
 	commit Commit
 	sides  sides
 	queued bool
 }
 
-// historyWalk follows the parents of both ends at once, the newest commit first, until every commit
-// left is closed or there is none: for Relation one that was reached from both, for MergeBases one
-// below those. Dates only make it short: a path between the ends consists of commits that one end
-// alone reaches, and those are never left out.
+// historyWalk follows the parents of both ends at once, newest commit first, until every queued
+// commit is closed or none is left: for Relation a commit reached from both ends is closed, for
+// MergeBases one below those. Dates only shorten the walk: a path between the ends consists of
+// commits that only one end reaches, and those are never skipped.
 type historyWalk struct {
 	m      *Mirror
 	seen   map[plumbing.Hash]*visited
 	queue  commitQueue
 	closed sides
 	open   int        // queued commits that are not closed
-	common []*visited // that both ends reached, when the walk goes on below them
+	common []*visited // reached from both ends, if the walk continues below them
 }
 
-// reach marks a commit as reached from s and queues it if that is news.
+// reach marks a commit as reached from s and queues it if that is new.
 func (w *historyWalk) reach(id plumbing.Hash, s sides) error {
 	v := w.seen[id]
 	if v == nil {
@@ -149,7 +149,7 @@ func (w *historyWalk) step() error {
 	return nil
 }
 
-// commitQueue gives the newest commit first.
+// commitQueue returns the newest commit first.
 type commitQueue []*visited
 
 func (q commitQueue) Len() int { return len(q) }
@@ -158,10 +158,10 @@ func (q commitQueue) Less(i, j int) bool {
 }
 func (q commitQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
 
-// Push is for container/heap.
+// Push implements container/heap.
 func (q *commitQueue) Push(x any) { *q = append(*q, x.(*visited)) }
 
-// Pop is for container/heap.
+// Pop implements container/heap.
 func (q *commitQueue) Pop() any {
 	last := len(*q) - 1
 	v := (*q)[last]

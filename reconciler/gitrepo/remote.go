@@ -15,11 +15,11 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// remote is how one mirror reaches its source. It holds no credential.
+// remote connects one mirror to its source. It holds no credential.
 type remote struct {
 	location location
 	client   *http.Client // for http and https; of this mirror alone
-	// where the server spoke version 2 the last time, so that it need not advertise itself again
+	// where the server last spoke version 2, so that it need not advertise again
 	direct atomic.Pointer[url.URL]
 }
 
@@ -39,7 +39,7 @@ func newRemote(loc location, roots *x509.CertPool) *remote {
 			MaxResponseHeaderBytes: 64 << 10,
 			MaxIdleConnsPerHost:    2,
 			IdleConnTimeout:        90 * time.Second,
-			// the bytes budget counts what is read, so nothing may grow after it was counted
+			// the bytes budget counts compressed bytes as read, so they must not expand afterwards
 			DisableCompression: true,
 			ForceAttemptHTTP2:  true,
 		},
@@ -53,9 +53,9 @@ func (r *remote) close() {
 	}
 }
 
-// find starts a conversation and asks where ref stands; the zero hash means that it does not exist.
-// What was learned of the server the last time is tried first, and forgotten when it does not hold
-// any more.
+// find starts a conversation and returns the commit of ref; the zero hash means that it does not
+// exist. It first tries the server's version of the last time, and forgets it if it no longer
+// works.
 func (r *remote) find(ctx context.Context, auth Auth, m *meter, ref string) (*conversation,
 	plumbing.Hash, error) {
 	for direct := r.direct.Load(); ; direct = nil {
@@ -106,7 +106,7 @@ func (r *remote) dial(ctx context.Context, auth Auth, m *meter, direct *url.URL)
 		nil
 }
 
-// mayCarry refuses a credential that this source cannot use or that would travel in the clear.
+// mayCarry rejects a credential that this source cannot use or that would be sent unencrypted.
 func (r *remote) mayCarry(auth Auth) error {
 	if auth.reveal == nil {
 		return nil
@@ -128,8 +128,8 @@ func isLoopback(host string) bool {
 }
 
 // sameRepository follows a redirect only on the first request and only to another spelling of the
-// same repository: the same scheme, host and port, and a path that differs by a trailing .git.
-// Anything else may be another repository, or a thief of the credential (CVE-2026-41506).
+// same repository: the same scheme, host and port, and a path that differs by a trailing .git. Any
+// other target may be another repository, or steal the credential (CVE-2026-41506).
 func sameRepository(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	if first.Method == http.MethodGet && len(via) == 1 && next.URL.Scheme == first.URL.Scheme &&

@@ -8,10 +8,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// resolve gives every delta of the pack its id, by building the object it stands for. A base is
-// held only while deltas on it remain; of several deltas the one that carries the largest family
-// comes last and takes its base's place, so that the chains Git makes need log2(objects) objects at
-// most, and what a hostile pack needs beyond that ends at a limit.
+// resolve computes the id of every delta of the pack, by building its object. It keeps a base only
+// while unresolved deltas on it remain; of several deltas it resolves the one with the largest
+// family last, in place of its base, so that the chains of Git's own packs need log2(objects)
+// objects at most, and a hostile pack that needs more hits a limit.
 func (in *incoming) resolve() error {
 	err := in.resolveFamilies()
 	var known *Error
@@ -20,7 +20,7 @@ func (in *incoming) resolve() error {
 		return nil
 	case in.ctx.Err() != nil:
 		err = in.ctx.Err()
-	case !errors.As(err, &known): // it could be read when it came in
+	case !errors.As(err, &known): // the object was readable when it arrived
 		err = storageError(in.file.Name(), err)
 	}
 	in.discard()
@@ -33,9 +33,9 @@ type family struct {
 	eldest  []int32                   // first delta on a base
 	sibling []int32                   // next delta on the same base
 	weight  []int32                   // deltas below, itself included, as far as known
-	waiting map[plumbing.Hash][]int32 // deltas whose base is named by an id that is not known yet
-	held    int64                     // bytes in memory of bases that wait for more deltas
-	spool   spool                     // builds what is too large for memory
+	waiting map[plumbing.Hash][]int32 // deltas whose base has a not yet known id
+	held    int64                     // bytes in memory of bases with unresolved deltas
+	spool   spool                     // builds objects too large for memory
 }
 
 func (in *incoming) resolveFamilies() error {
@@ -103,7 +103,7 @@ func (f *family) resolveBelow(root int32) error {
 	return f.descend(root, o.kind, data)
 }
 
-// adopt gives a base the deltas that wait for its id.
+// adopt links a base to the deltas that wait for its id.
 func (f *family) adopt(base int32) {
 	id := f.in.objects[base].id
 	for _, d := range f.waiting[id] {
@@ -114,8 +114,7 @@ func (f *family) adopt(base int32) {
 	delete(f.waiting, id)
 }
 
-// weigh counts a family. Its chains were checked to be at most maxDeltaDepth deep when they came
-// in, so the recursion is.
+// weigh counts a family. receive limits chains to maxDeltaDepth, which bounds the recursion.
 func (f *family) weigh(i int32) int32 {
 	f.weight[i] = 1
 	for d := f.eldest[i]; d >= 0; d = f.sibling[d] {
@@ -124,7 +123,7 @@ func (f *family) weigh(i int32) int32 {
 	return f.weight[i]
 }
 
-// descend resolves all deltas below base, and releases data, which is the base's content.
+// descend resolves all deltas below base, and releases data, the base's content.
 func (f *family) descend(base int32, kind plumbing.ObjectType, data *content) (err error) {
 	defer func() { data.release() }()
 	for f.eldest[base] >= 0 {
@@ -149,7 +148,7 @@ func (f *family) descend(base int32, kind plumbing.ObjectType, data *content) (e
 	return nil
 }
 
-// others resolves all deltas on base but the heaviest, while the base is held.
+// others resolves all deltas on base except the heaviest, while the base is in memory.
 func (f *family) others(base, heaviest int32, kind plumbing.ObjectType, data **content) error {
 	if err := f.hold(data); err != nil {
 		return err
@@ -175,7 +174,7 @@ func (f *family) others(base, heaviest int32, kind plumbing.ObjectType, data **c
 	return nil
 }
 
-// hold moves a base out of memory when bases that wait hold too much of it.
+// hold moves a base out of memory if bases with unresolved deltas use too much of it.
 func (f *family) hold(data **content) error {
 	if f.held+int64(len((*data).data)) <= deltaMemory*f.in.budget.ObjectBytes {
 		return nil
@@ -199,9 +198,9 @@ func (f *family) hold(data **content) error {
 	return nil
 }
 
-// apply builds the object that delta d makes of its base, and notes its id, kind and depth. It
-// gives nil for an object that is too large to be built: the object and what builds on it have no
-// id, and the pack has gaps.
+// apply builds the object of delta d on its base, and records its id, kind and depth. It returns
+// nil for an object that is too large to build: the object and all deltas on it have no id, and the
+// pack has gaps.
 func (f *family) apply(base, d int32, kind plumbing.ObjectType, data *content) (*content, error) {
 	if err := f.in.ctx.Err(); err != nil {
 		return nil, err

@@ -14,12 +14,12 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// Resolve finds the commit that a revision means: HEAD, a full ref name, a branch, a tag, a remote
-// branch (origin/main), a full id or one shortened to at least four digits; each with any number of
-// ^ or ~N after it, along first parents.
+// Resolve returns the commit of a revision: HEAD, a full ref name, a branch, a tag, a remote branch
+// (origin/main), a full id or one shortened to at least four digits; each with any number of ^ or
+// ~N suffixes, along first parents.
 //
-// Forty hexadecimal digits are always an id, whatever a branch is called. A short name that means
-// two different commits, as a branch and a tag of one name do, is ErrAmbiguous: give the full ref
+// Forty hexadecimal digits are always an id, even if a branch has that name. A short name with two
+// different commits, such as a branch and a tag of one name, is ErrAmbiguous: use the full ref
 // name. Other errors: ErrNotFound, ErrMalformed, ErrCorrupt. A mirror knows its branch, by its full
 // or short name or HEAD, and ids; only a local repository knows more.
 func (m *Mirror) Resolve(ctx context.Context, rev string) (Hash, error) {
@@ -83,12 +83,12 @@ func splitAncestor(rev string) (string, int, error) {
 	return name, back, nil
 }
 
-// lookup finds the commit of a name without ^ or ~.
+// lookup returns the commit of a name without ^ or ~.
 func (m *Mirror) lookup(name string) (plumbing.Hash, error) {
 	if isFullHash(strings.ToLower(name)) {
 		return m.peel(plumbing.NewHash(name))
 	}
-	found := map[string]plumbing.Hash{} // by what the name can mean
+	found := map[string]plumbing.Hash{} // by possible meaning
 	for _, ref := range refsFor(name) {
 		id, ok, err := m.ref(ref)
 		if err != nil {
@@ -124,7 +124,7 @@ func (m *Mirror) lookup(name string) (plumbing.Hash, error) {
 	return commit, nil
 }
 
-// refsFor lists the full names that a name can stand for.
+// refsFor lists the full names that a short name can mean.
 func refsFor(name string) []string {
 	switch {
 	case name == "HEAD":
@@ -149,7 +149,7 @@ func (m *Mirror) ref(name string) (plumbing.Hash, bool, error) {
 	return m.local.ref(plumbing.ReferenceName(name))
 }
 
-// ref follows symbolic refs, a few of them.
+// ref follows symbolic refs, up to a limit.
 func (l *localRepo) ref(name plumbing.ReferenceName) (plumbing.Hash, bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +170,7 @@ func (l *localRepo) ref(name plumbing.ReferenceName) (plumbing.Hash, bool, error
 		noRevision(name.String(), "too many refs that name another ref")
 }
 
-// peel gives the commit of an id that may be an annotated tag's.
+// peel returns the commit of an id, which may name an annotated tag.
 func (m *Mirror) peel(id plumbing.Hash) (plumbing.Hash, error) {
 	if m.local == nil {
 		return id, nil

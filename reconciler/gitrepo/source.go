@@ -10,37 +10,37 @@ import (
 	"strings"
 )
 
-// Source says what is mirrored.
+// Source configures a mirror.
 type Source struct {
 	// URL is https://host/path, ssh://user@host/path or user@host:path; with the matching option
-	// also http:// or a local path. It carries no password, query or fragment, and https no user
+	// also http:// or a local path. It contains no password, query or fragment, and https no user
 	// either: those belong in Auth.
 	URL string
-	// Branch is a full ref name; empty means refs/heads/main. Short names are refused, since a tag
-	// may bear the same one.
+	// Branch is a full ref name; empty means refs/heads/main. Short names are rejected, because a
+	// tag may have the same name.
 	Branch string
-	// Auth supplies the credential anew for each fetch; nil means none.
+	// Auth supplies the credential for each fetch; nil means none.
 	Auth Credentials
 }
 
-// String is the URL without anything secret.
+// String returns the URL without secrets.
 func (s Source) String() string { return redactURL(s.URL) + " " + s.Branch }
 
-// GoString is String: %#v shows no more.
+// GoString is String, so that %#v reveals no secret.
 func (s Source) GoString() string { return s.String() }
 
-// LogValue is String: a log shows no more.
+// LogValue is String, so that a log contains no secret.
 func (s Source) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// location is a source URL that has been judged.
+// location is a checked source URL.
 type location struct {
 	scheme   string   // https, http, ssh or file
 	url      *url.URL // for https and http: without user info, query and fragment
 	user     string   // for ssh
 	address  string   // for ssh: host:port
-	path     string   // for ssh: as the server gets it; for file: absolute
-	display  string   // for people: no secret in it
-	identity string   // what the mirror is a mirror of; scheme and host in lower case
+	path     string   // for ssh: as the server receives it; for file: absolute
+	display  string   // for people: without secrets
+	identity string   // identifies the mirrored repository; scheme and host in lower case
 }
 
 const allowedForms = "use https://host/path, ssh://user@host/path or user@host:path"
@@ -65,7 +65,7 @@ func parseLocation(raw string, plainHTTP, localPaths bool) (location, error) {
 
 func parseURL(raw string, plainHTTP, localPaths bool) (location, error) {
 	u, err := url.Parse(raw)
-	if err != nil { // its text repeats the URL, password included
+	if err != nil { // the parser's error contains the URL, password included
 		return location{}, refusedSource(raw, "not a URL; %s", allowedForms)
 	}
 	if _, hasPassword := u.User.Password(); hasPassword {
@@ -113,9 +113,9 @@ func parseHTTP(raw string, u *url.URL, plainHTTP bool) (location, error) {
 		identity: clean.String()}, nil
 }
 
-// scpForm is user@host:path. Neither part may start with a dash, which a program that is given it
-// could read as an option (CVE-2017-1000117), and the path may not start with a slash twice or a
-// colon, which keeps transport helpers (ext::) out.
+// scpForm is user@host:path. Neither part may start with a dash, which a program could parse as an
+// option (CVE-2017-1000117), and the path may not start with two slashes or a colon, which excludes
+// transport helpers (ext::).
 var scpForm = regexp.MustCompile(
 	`^(?:([A-Za-z0-9._][A-Za-z0-9._-]*)@)?([A-Za-z0-9._][A-Za-z0-9._-]*):([^:-].*)$`)
 
@@ -173,8 +173,8 @@ func parseLocal(raw, path string, localPaths bool) (location, error) {
 	return location{scheme: "file", path: path, display: path, identity: "file://" + path}, nil
 }
 
-// redactURL keeps scheme, host and path of anything that looks like a URL, even of one that does
-// not parse.
+// redactURL keeps scheme, host and path of anything that resembles a URL, even if it does not
+// parse.
 func redactURL(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -198,8 +198,8 @@ func redactURL(raw string) string {
 	return printable(scheme + authority + path)
 }
 
-// branchName accepts what git check-ref-format accepts below refs/heads/ (CVE-2026-71557: a ref
-// name that leaves its folder).
+// branchName accepts the names that git check-ref-format accepts below refs/heads/ (CVE-2026-71557:
+// a ref name that leaves its folder).
 func branchName(ref string) (string, error) {
 	if ref == "" {
 		return "refs/heads/main", nil

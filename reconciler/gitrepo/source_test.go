@@ -115,8 +115,8 @@ func FuzzSource(f *testing.F) {
 	})
 }
 
-// TestNoTransportOfGoGitIsLinked holds the rule that no URL can reach them: they are not in the
-// program.
+// TestNoTransportOfGoGitIsLinked checks that the binary does not contain go-git's transports, so no
+// URL can reach them.
 func TestNoTransportOfGoGitIsLinked(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
 	if err != nil {

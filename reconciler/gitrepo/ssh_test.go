@@ -13,13 +13,13 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// sshServer runs the real git-upload-pack for whoever has the right key.
+// sshServer runs the real git-upload-pack for clients with the right key.
 type sshServer struct {
 	net.Listener
 	host, client keyPair
-	version2     atomic.Bool // accept GIT_PROTOCOL, as sshd does only when told to
+	version2     atomic.Bool // accept GIT_PROTOCOL, as sshd does only if configured
 	command      atomic.Value
-	say          atomic.Value // on stderr, instead of running anything
+	say          atomic.Value // printed on stderr, instead of running anything
 }
 
 func newSSHServer(t testing.TB, o *origin) *sshServer {

@@ -16,10 +16,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// store is the mirror's directory: a bare repository that git itself can read, with a record of
-// what it mirrors. Files appear in it by rename after their bytes have reached the disk, so that a
-// process killed at any instruction leaves the old state or the new one. What the machine's own
-// crash or a failing disk makes of them is found by checksums, and cloned anew.
+// store is the mirror's directory: a bare repository that git itself can read, with a record of its
+// source. Files are synced first and then renamed into it, so that a process killed at any
+// instruction leaves the old state or the new one. Checksums detect the damage of a machine crash
+// or a failing disk, and the mirror is cloned again.
 type store struct {
 	dir       string
 	baseLimit int64
@@ -27,14 +27,13 @@ type store struct {
 	create    func(dir string) (scratch, error)
 
 	mu     sync.RWMutex
-	packs  []*pack // the largest first
+	packs  []*pack // largest first
 	closed bool
-	// how often the store was emptied: tells a reader that what it misses was taken away from under
-	// it
+	// number of resets: tells a reader that an object is missing because the store was emptied
 	resets atomic.Int64
 }
 
-// record says what a directory mirrors. A directory without one is never emptied.
+// record identifies the source of a directory. A directory without one is never emptied.
 type record struct {
 	URL string `json:"url"`
 	ID  string `json:"id,omitempty"`
@@ -42,7 +41,7 @@ type record struct {
 
 const (
 	recordFile = "argosy-mirror.json"
-	// some objects that were sent could not be built: a missing one is no damage
+	// some received objects could not be built: a missing object is no damage
 	gapsFile = "argosy-mirror.gaps"
 	lockFile = "argosy-mirror.lock"
 )
@@ -50,8 +49,8 @@ const (
 func (s *store) packDir() string     { return filepath.Join(s.dir, "objects", "pack") }
 func (s *store) incomingDir() string { return filepath.Join(s.dir, "incoming") }
 
-// openStore opens the mirror in dir, or starts one if dir is empty, mirrors something else or is
-// damaged.
+// openStore opens the mirror in dir, or starts a new one if dir is empty, mirrors another source or
+// is damaged.
 func openStore(ctx context.Context, dir string, want record, baseLimit int64) (*store, error) {
 	s := &store{dir: dir, baseLimit: baseLimit, create: createScratch}
 	text, err := os.ReadFile(filepath.Join(dir, recordFile))
@@ -94,8 +93,8 @@ func mustBeEmpty(dir string) error {
 	return nil
 }
 
-// reset empties the mirror and records what it is to mirror. The record comes after the refs and
-// objects are gone, and is never missing in between.
+// reset empties the mirror and records its source. It writes the record after it has removed refs
+// and objects, and the record is never missing in between.
 func (s *store) reset(want record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +123,7 @@ func (s *store) reset(want record) error {
 }
 
 func (s *store) layout() error {
-	if err := os.RemoveAll(s.incomingDir()); err != nil { // what a killed process had not finished
+	if err := os.RemoveAll(s.incomingDir()); err != nil { // leftovers of a killed process
 		return err
 	}
 	for _, d := range []string{s.incomingDir(), s.packDir(),
@@ -136,8 +135,8 @@ func (s *store) layout() error {
 	return nil
 }
 
-// load opens every pack that has an index and deletes those that have none, which are left of an
-// installation that did not finish.
+// load opens every pack with an index and deletes those without, the leftovers of an incomplete
+// installation.
 func (s *store) load(ctx context.Context) error {
 	files, err := os.ReadDir(s.packDir())
 	if err != nil {
@@ -186,7 +185,7 @@ func (s *store) release() error {
 	return err
 }
 
-// hasGaps reports whether a pack came in with objects that could not be built.
+// hasGaps reports whether a pack contained objects that could not be built.
 func (s *store) hasGaps() bool {
 	_, err := os.Stat(filepath.Join(s.dir, gapsFile))
 	return err == nil
@@ -203,7 +202,7 @@ func (s *store) contains(id plumbing.Hash) bool {
 	return false
 }
 
-// read gives an object's content, proven to match its id. It fails with ErrNotFound, ErrMalformed
+// read returns an object's content, verified against its id. Errors: ErrNotFound, ErrMalformed
 // (another kind), errTooLarge, ErrCorrupt.
 func (s *store) read(id plumbing.Hash, want plumbing.ObjectType, limit int64) ([]byte, error) {
 	s.mu.RLock()

@@ -13,7 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// leftovers counts files that a fetch should have cleaned up.
+// leftovers counts files that a fetch should have removed.
 func leftovers(t testing.TB, m *Mirror) int {
 	t.Helper()
 	names, err := os.ReadDir(m.store.incomingDir())
@@ -23,7 +23,7 @@ func leftovers(t testing.TB, m *Mirror) int {
 	return len(names)
 }
 
-// sound has git check the mirror's directory.
+// sound runs git fsck on the mirror's directory.
 func (o *origin) sound(dir string, head Hash) {
 	o.t.Helper()
 	o.in(dir, "fsck", "--strict", "--full")
@@ -51,7 +51,7 @@ func TestHundredsOfFetches(t *testing.T) {
 	for i := range 300 {
 		base := parent
 		file := i % len(contents)
-		// now and then what it once was, which the server sends again
+		// sometimes an earlier content, which the server sends again
 		contents[file] = declaration(file, i%3)
 		parent = s.commitFiles(contents, parent, contents[file])
 		sent += s.size

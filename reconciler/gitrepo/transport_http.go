@@ -32,7 +32,7 @@ func (h *httpChannel) open(ctx context.Context) (io.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	// a redirect that sameRepository let through counts for the requests that follow
+	// following requests use the redirect that sameRepository accepted
 	moved := *final
 	moved.RawQuery, moved.Path, moved.RawPath = "", strings.TrimSuffix(final.Path, "/info/refs"), ""
 	h.base = &moved
@@ -52,7 +52,7 @@ func (h *httpChannel) ask(ctx context.Context, request []byte) (io.Reader, error
 }
 
 func (h *httpChannel) do(r *http.Request, contentType string) (io.Reader, *url.URL, error) {
-	// some forges answer programs that do not call themselves git with a web page
+	// some Git hosts answer clients whose user agent does not start with git with a web page
 	r.Header.Set("User-Agent", "git/2 argosy")
 	r.Header.Set("Git-Protocol", "version=2")
 	h.auth.apply(r)
@@ -68,7 +68,7 @@ func (h *httpChannel) do(r *http.Request, contentType string) (io.Reader, *url.U
 	return h.meter.reader(response.Body), response.Request.URL, nil
 }
 
-// judge tells Git's answer from everything else that a server, proxy or login page may say
+// judge distinguishes Git's answer from any other response of a server, proxy or login page
 // (argo-cd#14318, argo-cd#18212).
 func judge(r *http.Response, contentType string) error {
 	switch r.StatusCode {
@@ -95,7 +95,7 @@ func judge(r *http.Response, contentType string) error {
 	return nil
 }
 
-// httpFailure drops the wrapping that repeats the URL.
+// httpFailure unwraps an error that repeats the URL.
 func httpFailure(err error) error {
 	var known *Error
 	if errors.As(err, &known) {
@@ -108,7 +108,7 @@ func httpFailure(err error) error {
 	return unavailable("%v", err)
 }
 
-// Close drops what was not read, which closes its connection.
+// Close discards the unread response, which closes its connection.
 func (h *httpChannel) Close() error {
 	for _, body := range h.bodies {
 		body.Close()

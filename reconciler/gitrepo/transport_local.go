@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// localChannel runs git upload-pack on a repository of this machine, as Git itself does for a path.
+// localChannel runs git upload-pack on a local repository, as Git itself does for a path.
 type localChannel struct {
 	path   string
 	meter  *meter
@@ -24,8 +24,8 @@ func (l *localChannel) stateless() bool { return false }
 func (l *localChannel) open(ctx context.Context) (io.Reader, error) {
 	ctx, l.cancel = context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, "git", "upload-pack", l.path)
-	// Nothing of our own environment reaches it but where programs and the operator's own settings
-	// (safe.directory) are.
+	// It inherits only the environment that locates programs and the operator's own settings
+	// (safe.directory).
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LC_ALL=C",
 		"GIT_PROTOCOL=version=2"}
 	cmd.Stderr = &l.stderr
@@ -50,14 +50,14 @@ func (l *localChannel) ask(_ context.Context, request []byte) (io.Reader, error)
 	if _, err := l.stdin.Write(request); err != nil {
 		return nil, unavailable("git upload-pack ended: %s", l.stderr.text())
 	}
-	return nil, nil // the answer comes where the advertisement came
+	return nil, nil // the response arrives on the same stream as the advertisement
 }
 
 func (l *localChannel) Close() error {
 	if l.wait != nil {
 		l.stdin.Close()
 		l.cancel()
-		_ = l.wait() // killed, or gone by itself: either way it is over
+		_ = l.wait() // killed or exited: the exit status does not matter
 	}
 	return nil
 }

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// sshChannel runs git-upload-pack on the far side and talks to it over one connection, which ends
-// with the fetch.
+// sshChannel runs git-upload-pack on the server over one connection, which ends with the fetch.
 type sshChannel struct {
 	command string
 	session *ssh.Session
@@ -44,7 +43,7 @@ func dialSSH(ctx context.Context, loc location, auth Auth, m *meter) (*sshChanne
 		return nil, unavailable("%v", err)
 	}
 	ch := &sshChannel{command: "git-upload-pack " + quoteForShell(loc.path), meter: m}
-	// nothing else wakes the handshake or a read
+	// only closing wakes the handshake or a read
 	ch.stop = context.AfterFunc(ctx, func() { conn.Close() })
 	c, channels, requests, err := ssh.NewClientConn(&meteredConn{conn, m}, loc.address,
 		&ssh.ClientConfig{
@@ -63,7 +62,7 @@ func dialSSH(ctx context.Context, loc location, auth Auth, m *meter) (*sshChanne
 	return ch, nil
 }
 
-// meteredConn counts what the handshake and everything after it receive.
+// meteredConn counts the bytes received, handshake included.
 type meteredConn struct {
 	net.Conn
 	m *meter
@@ -92,7 +91,7 @@ func (s *sshChannel) open(context.Context) (io.Reader, error) {
 	if err != nil {
 		return nil, unavailable("the server opens no session: %v", err)
 	}
-	// A server that does not accept the variable answers in version 0.
+	// A server that rejects the variable answers in version 0.
 	_ = s.session.Setenv("GIT_PROTOCOL", "version=2")
 	if err := s.session.Start(s.command); err != nil {
 		return nil, unavailable("the server does not run git-upload-pack: %v", err)
@@ -104,7 +103,7 @@ func (s *sshChannel) ask(_ context.Context, request []byte) (io.Reader, error) {
 	if _, err := s.stdin.Write(request); err != nil {
 		return nil, unavailable("the server closed the connection: %s", s.stderr.text())
 	}
-	return nil, nil // the answer comes where the advertisement came
+	return nil, nil // the response arrives on the same stream as the advertisement
 }
 
 func (s *sshChannel) Close() error {
@@ -115,9 +114,8 @@ func (s *sshChannel) Close() error {
 	return s.client.Close()
 }
 
-// hostKeys makes the check of the server's key, and the list of key kinds that known_hosts has for
-// it: without the list a server that also has a key of another kind would show that one and be
-// taken for an impostor.
+// hostKeys returns the check of the server's key, and the key types that known_hosts has for it:
+// without them a server with several key types could present another one and fail the check.
 func hostKeys(lines []byte, address string) (ssh.HostKeyCallback, []string, error) {
 	file, err := os.CreateTemp("", "known_hosts")
 	if err != nil {
@@ -143,7 +141,7 @@ func hostKeys(lines []byte, address string) (ssh.HostKeyCallback, []string, erro
 	}
 	var algorithms []string
 	if bytes.Contains(lines, []byte("@cert-authority")) {
-		return check, nil, nil // the server may show a certificate of any kind
+		return check, nil, nil // the server may present a certificate of any type
 	}
 	for _, known := range unknown.Want {
 		if kind := known.Key.Type(); kind == ssh.KeyAlgoRSA {
@@ -155,7 +153,7 @@ func hostKeys(lines []byte, address string) (ssh.HostKeyCallback, []string, erro
 	return check, algorithms, nil
 }
 
-// noKey is a key that no known_hosts holds, to learn what it does hold.
+// noKey is a key that no known_hosts contains, used to learn the known key types.
 type noKey struct{}
 
 func (noKey) Type() string                        { return "none" }
@@ -172,7 +170,7 @@ func sshFailure(err error) error {
 				"key was changed: verify it")
 	case errors.As(err, &revoked):
 		return unavailable("the server's key is revoked in known_hosts")
-	// the ssh package has no value for it
+	// the ssh package has no error value for it
 	case strings.Contains(err.Error(), "unable to authenticate"):
 		return unauthorized(
 			"the server does not accept the ssh key; check that it may read this repository")
@@ -180,12 +178,12 @@ func sshFailure(err error) error {
 	return unavailable("%v", err)
 }
 
-// quoteForShell is for the login shell at the far end.
+// quoteForShell quotes for the server's login shell.
 func quoteForShell(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// lastWords keeps the beginning of what a program says on stderr.
+// lastWords keeps the beginning of a program's stderr.
 type lastWords struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -209,17 +207,17 @@ func (w *lastWords) text() string {
 	return w.buf.String()
 }
 
-// explained adds what the program said on stderr when its output ends before it began.
+// explained adds the program's stderr to the error if its output ends before it began.
 type explained struct {
 	r      io.Reader
 	stderr *lastWords
-	wait   func() error // until the program has ended and stderr is complete
+	wait   func() error // returns when the program has ended and stderr is complete
 }
 
 func (e *explained) Read(p []byte) (int, error) {
 	n, err := e.r.Read(p)
 	if n == 0 && err == io.EOF {
-		_ = e.wait() // its exit status says less than its words
+		_ = e.wait() // stderr is more specific than the exit status
 		return 0, unavailable("the server closed the connection: %s", e.stderr.text())
 	}
 	return n, err

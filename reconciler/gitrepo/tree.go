@@ -25,20 +25,20 @@ type treeEntry struct {
 	id   plumbing.Hash
 }
 
-// isDirectory goes by the mode's type alone, as Git does.
+// isDirectory checks the mode's type alone, as Git does.
 func (e *treeEntry) isDirectory() bool { return e.mode&modeTypeMask == modeDirectory }
 
-// treeReader lists a tree and refuses what Git would not have written: whoever wrote it anyway
-// wants two programs to read two different things (GHSA-w5pp-99ch-qj29, CVE-2026-45022).
+// treeReader lists a tree and rejects a tree that Git would not have written: such a tree makes two
+// programs read different content (GHSA-w5pp-99ch-qj29, CVE-2026-45022).
 type treeReader struct {
 	rest  []byte
 	last  treeEntry
-	files [][]byte // names of files that a directory further down could still bear too
+	files [][]byte // names of files that a later directory could still have
 }
 
 func readTree(data []byte) *treeReader { return &treeReader{rest: data} }
 
-// next gives the next entry; false at the end.
+// next returns the next entry; false at the end.
 func (t *treeReader) next() (treeEntry, bool, error) {
 	if len(t.rest) == 0 {
 		return treeEntry{}, false, nil
@@ -95,10 +95,10 @@ func checkName(name []byte) error {
 	return nil
 }
 
-// meansDotGit reports whether some file system takes the name for .git: in any case, with dots,
-// spaces or a stream name after it (NTFS), in its short form git~1, or with characters in it that
-// HFS+ does not see. Nothing is ever checked out here; a commit with such a name was made to attack
-// whoever does.
+// meansDotGit reports whether some file system treats the name as .git: in any case, with trailing
+// dots, spaces or a stream name (NTFS), in its short form git~1, or with characters that HFS+
+// ignores. Argosy never checks anything out; a commit with such a name is an attack on clients that
+// do.
 func meansDotGit(name string) bool {
 	name = strings.Map(func(r rune) rune {
 		switch {
@@ -113,9 +113,9 @@ func meansDotGit(name string) bool {
 	return strings.EqualFold(name, ".git") || strings.EqualFold(name, "git~1")
 }
 
-// inOrder checks that e comes after the entry before it, and that no file bears the name of a
-// directory. Git sorts a directory as if its name ended in a slash, so that between a file and a
-// directory of one name others may stand; all of them start with that name.
+// inOrder checks that e sorts after the previous entry, and that no file has the name of a
+// directory. Git sorts a directory as if its name ended in a slash, so that other names may come
+// between a file and a directory of one name; all of them start with that name.
 func (t *treeReader) inOrder(e *treeEntry) error {
 	if t.last.name != nil && compareEntries(&t.last, e) >= 0 {
 		if bytes.Equal(t.last.name, e.name) {
@@ -138,7 +138,7 @@ func (t *treeReader) inOrder(e *treeEntry) error {
 	return nil
 }
 
-// compareEntries orders as Git does.
+// compareEntries orders like Git.
 func compareEntries(a, b *treeEntry) int {
 	n := min(len(a.name), len(b.name))
 	if c := bytes.Compare(a.name[:n], b.name[:n]); c != 0 {

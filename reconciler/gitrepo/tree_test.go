@@ -78,7 +78,7 @@ func TestMalformedTreeHurtsItsFolderAlone(t *testing.T) {
 			s.serve(file("fleet.yaml"), "fleet")
 			before := fetch(t, m).Commit
 			bad := s.serve(tree, "")
-			if !torn[name] { // a name in the root is nobody's business
+			if !torn[name] { // other names in the root do not matter
 				fetch(t, m)
 				return
 			}
@@ -86,7 +86,7 @@ func TestMalformedTreeHurtsItsFolderAlone(t *testing.T) {
 			if !strings.Contains(err.Error(), string(bad)) {
 				t.Errorf("the error does not name the commit: %v", err)
 			}
-			fails(t, m, ErrMalformed) // and again, from what is here already
+			fails(t, m, ErrMalformed) // and again, from the objects in the mirror
 			if got := files(t, m, before); !maps.Equal(got, map[string]string{
 				"fleet/fleet.yaml": "x"}) {
 				t.Errorf("last good state: %v", got)
@@ -279,8 +279,8 @@ func FuzzTree(f *testing.F) {
 	})
 }
 
-// TestDiffIsTheDifferenceOfTwoWalks holds for any two commits, modes of all kinds and paths that
-// change their nature included.
+// TestDiffIsTheDifferenceOfTwoWalks holds for any two commits, including all modes and paths that
+// change their kind.
 func TestDiffIsTheDifferenceOfTwoWalks(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	s := newFakeServer(t, plumbing.ZeroHash, nil)

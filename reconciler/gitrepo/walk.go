@@ -10,15 +10,14 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// maxTreeDepth is how many directories deep a walk goes. Declarations lie three deep; a directory
-// below this is reported as an entry of its own, for the loader to refuse by name, and is not
-// opened.
+// maxTreeDepth is the maximum depth of a walk. Declarations are three directories deep; the walk
+// reports a deeper directory as an entry, which the loader rejects by name, and does not open it.
 const maxTreeDepth = 16
 
-// Kind says what an entry of a tree is.
+// Kind is the kind of a tree entry.
 type Kind string
 
-// Only File has content that Argosy reads. The others are reported so that the loader can name the
+// Argosy reads the content of File only. The others are reported so that the loader can name the
 // path.
 const (
 	File      Kind = "file"      // mode 100644 or 100755
@@ -28,8 +27,8 @@ const (
 	Directory Kind = "directory"
 	Other     Kind = "other" // a mode that Git does not write today
 
-	// Unreadable is fleet/, tenants/ or a tenant's folder whose content is not to be had; its path
-	// ends in a slash.
+	// Unreadable is fleet/, tenants/ or a tenant's folder with unreadable content; its path ends in
+	// a slash.
 	Unreadable Kind = "unreadable"
 )
 
@@ -39,34 +38,34 @@ type Entry struct {
 	Blob Hash   // the object that the entry names: a blob, but for a submodule or directory
 	Kind Kind
 	Mode uint32 // as in the tree, such as 0o100644
-	Why  string // of an Unreadable folder: what is wrong with it and what to do
+	Why  string // of an Unreadable folder: the reason and the fix
 }
 
-// Change is one path that two commits have differently; no path comes twice. A file that was moved
-// is a removal and an addition.
+// Change is one path that differs between two commits; no path occurs twice. A moved file is a
+// removal and an addition.
 //
-// A folder that cannot be read at the head is one Change whose New is Unreadable; nothing of it is
-// known. A folder that can be read, but could not be at the base, is a Change whose Old is
-// Unreadable and whose New is the directory or nothing, and then one for each file that the head
-// has there: what else was there before is gone.
+// A folder that is unreadable at the head is one Change whose New is Unreadable; its content is
+// unknown. A folder that became readable is a Change whose Old is Unreadable and whose New is the
+// directory or nothing, followed by one Change for each file at the head: all other files of the
+// folder are deleted.
 type Change struct {
 	Path string
 	Old  Entry // Kind is empty if the path is new
-	New  Entry // Kind is empty if the path is gone
+	New  Entry // Kind is empty if the path was deleted
 }
 
 // Walk visits everything below fleet/ and tenants/ of a commit, in Git's order. An error from visit
 // ends the walk and is returned.
 //
-// Errors: ErrNotFound, ErrMalformed, ErrOverBudget (files), ErrCorrupt. After an error nothing may
-// be concluded from what was not visited.
+// Errors: ErrNotFound, ErrMalformed, ErrOverBudget (files), ErrCorrupt. After an error the caller
+// must conclude nothing from entries that were not visited.
 func (m *Mirror) Walk(ctx context.Context, commit Hash, visit func(Entry) error) error {
 	return m.compare(ctx, "", commit, func(c Change) error { return visit(c.New) })
 }
 
-// Diff lists what differs below fleet/ and tenants/ from base to head, in Git's order. It opens
-// only directories whose hash differs, so it costs what changed. An empty base means nothing:
-// everything is new. Errors are those of Walk.
+// Diff lists the differences below fleet/ and tenants/ from base to head, in Git's order. It opens
+// only directories whose hash differs, so its cost is proportional to the changes. An empty base
+// means that everything is new. Errors are those of Walk.
 func (m *Mirror) Diff(ctx context.Context, base, head Hash) ([]Change, error) {
 	m.mu.Lock()
 	memo := m.memo
@@ -77,10 +76,10 @@ func (m *Mirror) Diff(ctx context.Context, base, head Hash) ([]Change, error) {
 	return m.diff(ctx, base, head)
 }
 
-// DiffWhole is Diff for a caller who knows better than the base what is in effect of some folders
-// ("fleet/", "tenants/acme/"): these are compared with nothing, as one that could not be read at
-// the base. The id is the folder's own when it was last found unreadable; while the head has the
-// same, nothing is said of the folder. An empty id matches none.
+// DiffWhole is Diff for a caller that does not trust the base for some folders ("fleet/",
+// "tenants/acme/"): it compares these with nothing, like a folder that was unreadable at the base.
+// The id is the folder's own when it was last found unreadable; while the head has the same id,
+// DiffWhole reports nothing for the folder. An empty id matches none.
 func (m *Mirror) DiffWhole(ctx context.Context, base, head Hash, folders map[string]Hash) ([]Change,
 	error) {
 	if len(folders) == 0 {
@@ -94,12 +93,12 @@ func (m *Mirror) DiffWhole(ctx context.Context, base, head Hash, folders map[str
 	return changes, err
 }
 
-// diffMemo keeps what a fetch found when it proved the new head complete: the caller's next
-// question is the same.
+// diffMemo caches the diff that a fetch computed to prove the new head complete: the caller
+// requests the same next.
 type diffMemo struct {
 	base, head Hash
 	changes    []Change
-	over       bool // too much to keep
+	over       bool // too large to cache
 }
 
 func (d *diffMemo) add(c Change) {
@@ -123,7 +122,7 @@ func (m *Mirror) compare(ctx context.Context, base, head Hash, visit func(Change
 	return m.compareIn(ctx, m.objects, base, head, nil, visit)
 }
 
-// compareIn compares what some objects alone hold.
+// compareIn compares within the given objects.
 func (m *Mirror) compareIn(ctx context.Context, in objects, base, head Hash,
 	folders map[string]Hash, visit func(Change) error) error {
 	w := &walker{ctx: ctx, m: m, objects: in, since: m.resets(), left: m.budget.Files, visit: visit,
@@ -135,10 +134,10 @@ func (m *Mirror) compareIn(ctx context.Context, in objects, base, head Hash,
 	return w.between(base, head)
 }
 
-// blameDepth is how many commits back the one is looked for that made a folder unreadable.
+// blameDepth is how many commits back blame searches for the commit that made a folder unreadable.
 const blameDepth = 100
 
-// blame says of an unreadable folder since which commit it is as it is, and whose.
+// blame adds to an unreadable folder the commit that made it unreadable, and its author.
 func (m *Mirror) blame(ctx context.Context, head Hash, e *Entry) {
 	if e.Kind != Unreadable {
 		return
@@ -157,7 +156,7 @@ func (m *Mirror) blame(ctx context.Context, head Hash, e *Entry) {
 	}
 }
 
-// folderID is the tree that "fleet/" or "tenants/acme/" names below a root; empty when it is none.
+// folderID returns the tree of "fleet/" or "tenants/acme/" below a root; empty if there is none.
 func (m *Mirror) folderID(root Hash, folder string) Hash {
 	id := plumbing.NewHash(string(root))
 	for name := range strings.SplitSeq(strings.TrimSuffix(folder, "/"), "/") {
@@ -177,7 +176,7 @@ func (m *Mirror) folderID(root Hash, folder string) Hash {
 	return publicHash(id)
 }
 
-// Blob reads a file's bytes as they were committed. A blob larger than the file bytes budget gives
+// Blob returns a file's bytes as committed. A blob larger than the file bytes budget gives
 // ErrOverBudget before it is inflated. Other errors: ErrNotFound, ErrMalformed (not a blob),
 // ErrCorrupt.
 func (m *Mirror) Blob(ctx context.Context, id Hash) ([]byte, error) {
@@ -207,7 +206,7 @@ func (m *Mirror) Blob(ctx context.Context, id Hash) ([]byte, error) {
 	return slices.Clone(data), nil
 }
 
-// incompleteTree is for a directory that a commit names and the repository lacks.
+// incompleteTree is the error for a directory that a commit names and the repository lacks.
 func (m *Mirror) incompleteTree(since int64, commit, path string, id plumbing.Hash) error {
 	if m.store == nil {
 		return &Error{Kind: ErrCorrupt, Subject: commit, Detail: "directory /" + path +
@@ -221,7 +220,7 @@ func (m *Mirror) incompleteTree(since int64, commit, path string, id plumbing.Ha
 		"directory /%s is missing from the mirror; the next fetch clones it anew", path)
 }
 
-// readFailure gives an error of the object database its subject, and notes damage.
+// readFailure adds the subject to an error of the object database, and records damage.
 func (m *Mirror) readFailure(since int64, subject string, err error) error {
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -229,15 +228,14 @@ func (m *Mirror) readFailure(since int64, subject string, err error) error {
 			"raise source.maxObjectBytes")
 	case errors.Is(err, ErrCorrupt):
 		if since == unwatched {
-			since = m.resets() // what is damaged is the branch's all the same
+			since = m.resets() // damage is still the branch's
 		}
 		m.damaged(since, err.Error())
 	}
 	return err
 }
 
-// unwatched stands for a count of resets when what is read need not be complete: nothing that is
-// missing is damage.
+// unwatched replaces a count of resets where objects may be incomplete: a missing one is no damage.
 const unwatched = -1
 
 func (m *Mirror) resets() int64 {
@@ -247,5 +245,5 @@ func (m *Mirror) resets() int64 {
 	return m.store.resets.Load()
 }
 
-// endsAt reports whether history was cut off at a commit, as in a shallow local clone.
+// endsAt reports whether history is truncated at a commit, as in a shallow local clone.
 func (m *Mirror) endsAt(id Hash) bool { return m.local != nil && m.local.shallow[id] }

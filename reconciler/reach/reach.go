@@ -1,13 +1,13 @@
 // Package reach decides which environments of an engine are unreachable, which of their
-// Applications the engine leaves alone meanwhile, and which one is let through to find out whether
-// the cluster answers again. It is pure: contacts and the time go in, decisions come out.
+// Applications are parked meanwhile, and which one is let through as a probe of the cluster. It is
+// pure: contacts and the time are its input, decisions its output.
 //
 // Rules of this package:
 //   - A cluster is unreachable after it has failed for a while, and reachable with the first success.
-//   - Only what does not answer in time is parked: other errors cost the engine nothing.
-//   - A fault of the engine parks nothing: another environment must have been read since this one
-//     failed, and of most tenants some cluster must answer.
-//   - What is parked comes back: a probe is let through at growing intervals, a few at a time for each
+//   - Only timeouts are parked: other errors cost the engine nothing.
+//   - A fault of the engine parks nothing: Argo CD must have read another environment since this one
+//     failed, and for most tenants some cluster must answer.
+//   - Parked Applications come back: a probe is let through at growing intervals, a few at a time for each
 //     tenant, and a change of the declaration or its credential unparks at once.
 package reach
 
@@ -20,24 +20,24 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// Limits are the numbers by which a Board decides.
+// Limits are the parameters of a Board.
 type Limits struct {
 	Patience   time.Duration // of failing until an environment is unreachable
-	Relapse    time.Duration // after a recovery, within which the first failure counts
-	ProbeFirst time.Duration // until the first probe; each that fails doubles the pause
+	Relapse    time.Duration // after a recovery, during which the first failure counts
+	ProbeFirst time.Duration // until the first probe; each failed probe doubles the pause
 	ProbeMost  time.Duration // longest pause
-	ProbeTime  time.Duration // a probe may take
-	ProbeSoon  time.Duration // least pause between two probes that somebody asks for
-	OfTenant   int           // probes of one tenant at a time
-	OfEngine   int           // probes at a time
+	ProbeTime  time.Duration // maximum duration of a probe
+	ProbeSoon  time.Duration // minimum pause between two requested probes
+	OfTenant   int           // concurrent probes of one tenant
+	OfEngine   int           // concurrent probes
 	// environments of one tenant that may fail for Patience; further ones are parked at once
 	Grace int
 	Share float64 // of the engine's Applications that may be parked within a minute
-	Least int     // that may be parked within a minute however few there are
+	Least int     // that may be parked within a minute on a small engine
 }
 
-// Defaults are what engines run with. Argo CD asks a cluster that failed again after three minutes
-// as charts/argosy-engine sets it up: a probe that comes earlier would be given the same answer.
+// Defaults are the limits of engines. With the settings of charts/argosy-engine Argo CD retries a
+// failed cluster after three minutes: an earlier probe would get the same answer.
 var Defaults = Limits{
 	Patience: 2 * time.Minute, Relapse: time.Hour,
 	ProbeFirst: 4 * time.Minute, ProbeMost: 32 * time.Minute, ProbeTime: 3 * time.Minute,
@@ -46,26 +46,26 @@ var Defaults = Limits{
 }
 
 const (
-	askAgain   = 30 * time.Second // for a change that the engine has not shown yet
-	fewTenants = 3                // of fewer, a majority says nothing
+	askAgain   = 30 * time.Second // for a change that the engine has not reported yet
+	fewTenants = 3                // among fewer, a majority proves nothing
 )
 
-// Board is what is known of one engine's environments. It is not safe for concurrent use.
+// Board holds the state of one engine's environments. It is not safe for concurrent use.
 type Board struct {
 	limits Limits
 	jitter func(time.Duration) time.Duration
 	all    map[fleet.EnvironmentID]*environment
-	// that fail, are unreachable, or have parked Applications
+	// failing, unreachable, or with parked Applications
 	trouble map[fleet.EnvironmentID]*environment
 	tenants map[fleet.TenantName]int // environments
 	good    [2]success               // the latest, of two environments
 	apps    int
 	tokens  float64 // Applications that may be parked now
 	filled  time.Time
-	news    map[fleet.EnvironmentID]bool // to be reported
+	news    map[fleet.EnvironmentID]bool // unreported changes
 }
 
-// success is when the cluster of an environment was read.
+// success is the time of a successful read of an environment's cluster.
 type success struct {
 	of fleet.EnvironmentID
 	at time.Time
@@ -77,12 +77,12 @@ type environment struct {
 	failing time.Time // the first failure since the last success
 	reason  fleet.UnreachableReason
 	message string
-	since   time.Time // it is unreachable; zero: it is not
+	since   time.Time // when it became unreachable; zero: it is not
 	parking bool
 	wary    time.Time // until then the first failure counts
-	failed  int       // probes in a row
+	failed  int       // failed probes in a row
 	probe   string    // name of the Application that is let through
-	last    string    // the probe before, whose parking was paid for
+	last    string    // the previous probe, whose parking was counted
 	began   time.Time // the probe
 	ended   time.Time // the last probe
 	next    time.Time // probe
@@ -93,7 +93,7 @@ type application struct {
 	asked   time.Time // for a change of its parking
 }
 
-// New is a Board that knows nothing. jitter spreads a pause.
+// New returns an empty Board. jitter spreads a pause.
 func New(limits Limits, jitter func(time.Duration) time.Duration) *Board {
 	return &Board{
 		limits: limits, jitter: jitter,
@@ -103,7 +103,7 @@ func New(limits Limits, jitter func(time.Duration) time.Duration) *Board {
 	}
 }
 
-// Saw takes one contact. The first of an Application proves no success: it may be old.
+// Saw records one contact. The first contact of an Application proves no success: it may be stale.
 func (b *Board) Saw(now time.Time, c engine.Contact) {
 	if c.Gone {
 		b.gone(c)
@@ -170,7 +170,7 @@ func (b *Board) gone(c engine.Contact) {
 	}
 }
 
-// resume takes up what was parked before this session.
+// resume restores the state that an earlier session parked.
 func (b *Board) resume(now time.Time, env *environment, c engine.Contact) {
 	b.touch(env)
 	if env.parking {
@@ -211,7 +211,7 @@ func (b *Board) success(now time.Time, env *environment) {
 	env.reason, env.message = "", ""
 }
 
-// Changed says that an environment's declaration or credential has changed on the engine.
+// Changed records that an environment's declaration or credential has changed on the engine.
 func (b *Board) Changed(now time.Time, id fleet.EnvironmentID) {
 	env := b.all[id]
 	if env == nil || env.since.IsZero() {
@@ -222,7 +222,7 @@ func (b *Board) Changed(now time.Time, id fleet.EnvironmentID) {
 	env.wary = now.Add(b.limits.Relapse)
 }
 
-// Ask says that somebody waits for an environment: its next probe is due as soon as it may be.
+// Ask requests a probe: the environment's next probe is due as soon as ProbeSoon allows.
 func (b *Board) Ask(now time.Time, id fleet.EnvironmentID) {
 	if env := b.all[id]; env != nil && env.parking && env.probe == "" {
 		soon := env.ended.Add(b.limits.ProbeSoon)
@@ -235,7 +235,7 @@ func (b *Board) Ask(now time.Time, id fleet.EnvironmentID) {
 	}
 }
 
-// touch has the next Decide look at an environment and report it.
+// touch makes the next Decide consider an environment and Report return it.
 func (b *Board) touch(env *environment) {
 	b.trouble[env.id] = env
 	if !env.since.IsZero() {
@@ -249,7 +249,8 @@ func (b *Board) endProbe(now time.Time, env *environment) {
 	env.next = now.Add(b.jitter(min(b.limits.ProbeFirst<<min(env.failed, 16), b.limits.ProbeMost)))
 }
 
-// Decide returns what is to be parked and unparked now, at most limit of both. It costs what fails.
+// Decide returns the Applications to park and unpark now, at most limit of both. Its cost is
+// proportional to the failing environments.
 func (b *Board) Decide(now time.Time, limit int) []engine.ParkRequest {
 	b.refill(now)
 	troubled := make([]*environment, 0, len(b.trouble))
@@ -275,8 +276,7 @@ func (b *Board) Decide(now time.Time, limit int) []engine.ParkRequest {
 	return out
 }
 
-// probe ends the probes that took too long and begins those that are due, the longest overdue
-// first.
+// probe ends the probes that took too long and begins the due ones, the longest overdue first.
 func (b *Board) probe(now time.Time, troubled []*environment) {
 	var due []*environment
 	of, all := map[fleet.TenantName]int{}, 0
@@ -302,7 +302,7 @@ func (b *Board) probe(now time.Time, troubled []*environment) {
 	}
 }
 
-// refill gives back what may be parked within a minute.
+// refill adds the Applications that may be parked per minute.
 func (b *Board) refill(now time.Time) {
 	most := max(float64(b.limits.Least), b.limits.Share*float64(b.apps))
 	if b.filled.IsZero() {
@@ -313,7 +313,7 @@ func (b *Board) refill(now time.Time) {
 	b.filled = now
 }
 
-// ours reports whether the engine itself seems to be at fault: of most tenants no cluster answers.
+// ours reports whether the engine itself seems to be at fault: for most tenants no cluster answers.
 func (b *Board) ours(troubled []*environment) bool {
 	silent, lost := map[fleet.TenantName]int{}, 0
 	for _, env := range troubled {
@@ -329,8 +329,8 @@ func (b *Board) ours(troubled []*environment) bool {
 	return len(b.tenants) >= fewTenants && 2*lost > len(b.tenants)
 }
 
-// judge decides whether a failing environment is unreachable, and whether it is parked. waiting
-// counts each tenant's environments that fail and are not parked.
+// judge decides whether a failing environment is unreachable, and whether to park it. waiting
+// counts each tenant's failing environments that are not parked.
 func (b *Board) judge(now time.Time, env *environment, ours bool,
 	waiting map[fleet.TenantName]int) {
 	if env.failing.IsZero() {
@@ -370,8 +370,8 @@ func (b *Board) othersRead(env *environment) bool {
 	})
 }
 
-// candidate is the Application that makes the best probe: Argo CD reports an error at once for one
-// that has failed before, and shows the outcome for one that stays.
+// candidate returns the best Application for a probe: Argo CD reports an error at once for an
+// Application that has failed before, and shows the outcome for one that stays.
 func (env *environment) candidate() string {
 	best := ""
 	rank := func(name string) int {
@@ -401,7 +401,7 @@ func (env *environment) anyParked() bool {
 	return false
 }
 
-// requests adds what brings the environment's Applications to what is decided.
+// requests appends the requests that bring the environment's Applications to the decided state.
 func (b *Board) requests(now time.Time, env *environment, out []engine.ParkRequest,
 	limit int) []engine.ParkRequest {
 	for name, app := range env.apps {
@@ -428,14 +428,14 @@ func (b *Board) requests(now time.Time, env *environment, out []engine.ParkReque
 	return out
 }
 
-// Refused says that a request was not done: it is made again at once.
+// Refused records that a request failed: Decide repeats it at once.
 func (b *Board) Refused(r engine.ParkRequest, id fleet.EnvironmentID) {
 	if env := b.all[id]; env != nil && env.apps[r.Key.Name] != nil {
 		env.apps[r.Key.Name].asked = time.Time{}
 	}
 }
 
-// Report returns the environments whose state has changed since it was last called.
+// Report returns the environments whose state has changed since its last call.
 func (b *Board) Report() []fleet.Reach {
 	var out []fleet.Reach
 	for id := range b.news {
@@ -445,7 +445,7 @@ func (b *Board) Report() []fleet.Reach {
 	return out
 }
 
-// Unreported takes back reports that could not be recorded.
+// Unreported restores reports that could not be recorded.
 func (b *Board) Unreported(reports []fleet.Reach) {
 	for _, r := range reports {
 		b.news[r.Environment] = true

@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// bench is an engine that does what a Board decides, at once.
+// bench is an engine that executes a Board's decisions at once.
 type bench struct {
 	*testing.T
 	*Board
@@ -25,7 +25,7 @@ func newBench(t *testing.T) *bench {
 	}
 }
 
-// declare makes n Applications of an environment known, before any of them was compared.
+// declare registers n Applications of an environment, before any of them was compared.
 func (b *bench) declare(tenant fleet.TenantName, name fleet.EnvironmentName,
 	n int) fleet.EnvironmentID {
 	for i := range n {
@@ -38,7 +38,7 @@ func (b *bench) declare(tenant fleet.TenantName, name fleet.EnvironmentName,
 	return fleet.EnvironmentID{Tenant: tenant, Name: name}
 }
 
-// compare has the engine compare the Applications of an environment that are not parked.
+// compare makes the engine compare the Applications of an environment that are not parked.
 func (b *bench) compare(env fleet.EnvironmentID, reason fleet.UnreachableReason) {
 	for name, c := range b.apps {
 		if c.In() == env && c.Parked.IsZero() {
@@ -49,7 +49,7 @@ func (b *bench) compare(env fleet.EnvironmentID, reason fleet.UnreachableReason)
 	}
 }
 
-// after lets time pass and has the engine do what is decided then.
+// after advances the time and executes the decisions of that time.
 func (b *bench) after(d time.Duration) {
 	b.now = b.now.Add(d)
 	for _, r := range b.Decide(b.now, 1000) {
@@ -84,7 +84,7 @@ func (b *bench) unreachable(env fleet.EnvironmentID) *fleet.Unreachable {
 	return b.All()[i].Unreachable
 }
 
-// silenced is a bench with a neighbour that is read and an environment of 8 that is parked.
+// silenced returns a bench with a reachable neighbour and a parked environment of 8.
 func silenced(t *testing.T) (b *bench, silent, neighbour fleet.EnvironmentID) {
 	b = newBench(t)
 	neighbour, silent = b.declare("acme", "prod", 4), b.declare("globex", "silent", 8)
@@ -149,7 +149,7 @@ func TestOnlySilenceIsParked(t *testing.T) {
 func TestAParkedEnvironmentComesBackWithTheFirstProbeThatSucceeds(t *testing.T) {
 	b, silent, neighbour := silenced(t)
 	pauses := 0
-	for range 16 * 60 { // a minute each
+	for range 16 * 60 { // one minute each
 		b.compare(neighbour, "")
 		b.after(time.Minute)
 		if n := b.parked(silent); n < 7 {
@@ -217,7 +217,7 @@ func TestAFaultOfTheEngineParksNothing(t *testing.T) {
 			t.Errorf("%s is not told as unreachable", env.Tenant)
 		}
 	}
-	// One tenant's cluster answers: it is still most of them that do not.
+	// One tenant's cluster answers: most tenants still have none.
 	for range 30 {
 		b.compare(all[0], "")
 		b.compare(all[1], fleet.UnreachableTimeout)
@@ -225,7 +225,7 @@ func TestAFaultOfTheEngineParksNothing(t *testing.T) {
 		b.after(time.Minute)
 	}
 	b.want("most are not reached", all[1], 0)
-	// Another one does: now the third is alone.
+	// Another one answers: now the third is alone.
 	b.compare(all[0], "")
 	b.compare(all[1], "")
 	b.after(time.Minute)

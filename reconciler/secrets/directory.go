@@ -20,8 +20,9 @@ const (
 	directoryPoll  = 5 * time.Second
 )
 
-// directory keeps one folder a secret, one file a key: DIR/<tenant>/<name>/<key>, and
-// DIR/_fleet/<name>/<key> for the platform's own. It is the layout of a mounted Kubernetes Secret.
+// directory stores one folder per secret and one file per key: DIR/<tenant>/<name>/<key>, and
+// DIR/_fleet/<name>/<key> for the platform's own. This is the layout of a mounted Kubernetes
+// Secret.
 type directory struct{ root string }
 
 // AddDirectory adds a directory of secrets. It must exist.
@@ -100,8 +101,8 @@ func readKey(root *os.Root, name string) ([]byte, error) {
 }
 
 // watch compares modification times every few seconds: directories of secrets are for laptops,
-// tests and mounted Secrets, whose links are replaced as a whole, which file notification does not
-// follow.
+// tests and mounted Secrets. Kubernetes replaces a mounted Secret's links as a whole, which file
+// notification does not follow.
 func (d *directory) watch(ctx context.Context, changed func(fleet.TenantName, string)) {
 	seen := d.stamps()
 	tick := time.NewTicker(directoryPoll)
@@ -126,8 +127,8 @@ func (d *directory) watch(ctx context.Context, changed func(fleet.TenantName, st
 	}
 }
 
-// stamps is tenant/name -> a text that changes when any key does. A folder that cannot be read
-// keeps out of it: nothing is told of it.
+// stamps returns, by tenant/name, a text that changes when any key does. It omits an unreadable
+// folder: watch reports no change of it.
 func (d *directory) stamps() map[string]string {
 	stamps := map[string]string{}
 	files, err := filepath.Glob(filepath.Join(d.root, "*", "*", "*"))

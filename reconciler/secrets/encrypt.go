@@ -20,7 +20,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// formatVersion is the version of sops whose file format Encrypt writes.
+// formatVersion is the SOPS version whose file format Encrypt writes.
 const formatVersion = "3.9.0"
 
 // Encrypt writes values as the encrypted file of source: to the age recipients, under a new data
@@ -74,9 +74,9 @@ func Encrypt(source fleet.CredentialSource, recipients []string, values map[stri
 	return yaml.NewStore(&config.NewStoresConfig().YAML).EmitEncryptedFile(tree)
 }
 
-// EncryptAgain encrypts the values of the existing file of source anew, bound to its path: to its
-// own recipients unless others are given. A file that was encrypted for another path is refused:
-// the command must not make a copied file open.
+// EncryptAgain re-encrypts the values of the existing file of source, bound to its path: to its own
+// recipients unless others are given. It rejects a file that was encrypted for another path: the
+// command must not make a copied file valid.
 func EncryptAgain(source fleet.CredentialSource, file []byte, identities Identities,
 	to []string) ([]byte, error) {
 	o, err := decrypt(file, identities)
@@ -100,8 +100,8 @@ func EncryptAgain(source fleet.CredentialSource, file []byte, identities Identit
 	return Encrypt(source, to, values)
 }
 
-// SameDataKey reports whether two files that the identities open have one data key: then one of
-// them was made from the other.
+// SameDataKey reports whether two files that the identities decrypt share one data key: then one of
+// them was derived from the other.
 func SameDataKey(a, b []byte, identities Identities) bool {
 	first, err := decrypt(a, identities)
 	if err != nil && first.key == nil {
@@ -114,7 +114,7 @@ func SameDataKey(a, b []byte, identities Identities) bool {
 	return subtle.ConstantTimeCompare(first.key, second.key) == 1
 }
 
-// Recipients are the age recipients of an encrypted file.
+// Recipients returns the age recipients of an encrypted file.
 func Recipients(file []byte) []string {
 	tree, err := yaml.NewStore(&config.NewStoresConfig().YAML).LoadEncryptedFile(file)
 	if err != nil {
@@ -124,7 +124,7 @@ func Recipients(file []byte) []string {
 }
 
 // ParseValues reads a flat YAML map of texts. Its errors name keys and lines, never a value, which
-// the errors of a YAML parser may repeat.
+// the errors of a YAML parser may contain.
 func ParseValues(text []byte) (map[string]string, error) {
 	var doc goyaml.Node
 	if err := goyaml.Unmarshal(text, &doc); err != nil {

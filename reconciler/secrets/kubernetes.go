@@ -20,13 +20,13 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// namespacePrefix precedes the tenant's name in the namespace that holds the tenant's Secrets.
+// namespacePrefix precedes the tenant's name in the namespace of the tenant's Secrets.
 const namespacePrefix = "argosy-tenant-"
 
 const (
 	readTimeout = 10 * time.Second // of one Secret
-	mostReads   = 64               // Secrets that are read at a time
-	// a namespace that nobody has read for so long is no longer watched
+	mostReads   = 64               // concurrent reads of Secrets
+	// a namespace without a read for so long is no longer watched
 	idleAfter = 3 * time.Hour
 	idleCheck = 10 * time.Minute
 )
@@ -35,8 +35,8 @@ const (
 // the platform's from the control plane's. The first read of a namespace starts a watch of its
 // Secrets' metadata, which reports rotations without a poll. The watch ends when no row has read
 // the namespace for idleAfter: engines compare every credential once an hour, so that only the
-// namespaces of removed tenants and of other replicas' engines are left. Get, list and watch on
-// Secrets are needed, in those namespaces only: a watch begins with a list.
+// namespaces of removed tenants and of other replicas' engines become idle. It needs get, list and
+// watch on Secrets in those namespaces only: a watch begins with a list.
 type namespaces struct {
 	client   kubernetes.Interface
 	metadata metadata.Interface
@@ -51,13 +51,13 @@ type namespaces struct {
 
 // watched is the watch of one tenant's namespace.
 type watched struct {
-	read time.Time          // when a Secret of the namespace was last asked for
-	stop context.CancelFunc // nil while the watch has not begun
+	read time.Time          // last read of a Secret of the namespace
+	stop context.CancelFunc // nil until the watch has started
 }
 
 // AddKubernetes adds the Secrets of a cluster; platformNamespace is the control plane's own
-// namespace. The requests are limited by mostReads and by what the API server admits (429), not by
-// client-go's 5 requests a second: after a takeover thousands of credentials are read.
+// namespace. mostReads and the API server (429) limit the requests, not client-go's 5 requests a
+// second: a takeover reads thousands of credentials.
 func (r *Resolver) AddKubernetes(config *rest.Config, platformNamespace string) error {
 	unlimited := rest.CopyConfig(config)
 	unlimited.QPS = -1
@@ -162,8 +162,8 @@ func (n *namespaces) endIdle() {
 	}
 }
 
-// follow starts the watch of the tenant's namespace, unless it runs. Before Watch was called it
-// only remembers the tenant.
+// follow starts the watch of the tenant's namespace, unless it runs. Before the call of Watch it
+// only records the tenant.
 func (n *namespaces) follow(tenant fleet.TenantName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -180,7 +180,7 @@ func (n *namespaces) follow(tenant fleet.TenantName) {
 
 var secretsResource = corev1.SchemeGroupVersion.WithResource("secrets")
 
-// start begins a watch of metadata: contents neither travel nor stay in memory.
+// start watches metadata only: contents are neither sent nor kept in memory.
 func (n *namespaces) start(tenant fleet.TenantName, w *watched) {
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(n.ctx)
@@ -192,7 +192,7 @@ func (n *namespaces) start(tenant fleet.TenantName, w *watched) {
 			changed(tenant, s.Name)
 		}
 	}
-	// AddEventHandler fails only on an informer that was stopped, which this new one cannot be.
+	// AddEventHandler fails only on a stopped informer; this one is new.
 	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, isInInitialList bool) {
 			if !isInInitialList {

@@ -20,12 +20,12 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// apiServer answers for Secrets within a bubble's clock, which a socket would leave.
+// apiServer serves Secrets in a synctest bubble, which a socket would leave.
 type apiServer struct {
 	mu       sync.Mutex
 	hung     bool
 	inFlight int
-	most     int            // requests for one Secret at a time
+	most     int            // most concurrent requests for one Secret
 	watches  map[string]int // open, by namespace
 	streams  map[string]chan string
 }
@@ -104,7 +104,7 @@ func (a *apiServer) watch(r *http.Request, namespace string) *http.Response {
 		"Content-Type": {"application/json"}}, Body: body}
 }
 
-// watchBody ends the watch when the client closes it, as a connection does.
+// watchBody ends the watch when the client closes it, like a connection.
 type watchBody struct {
 	*io.PipeReader
 	once   sync.Once
@@ -122,7 +122,7 @@ func (a *apiServer) open(namespace string) int {
 	return a.watches[namespace]
 }
 
-// change sends the watchers of a namespace an event of one Secret.
+// change sends an event of one Secret to the watchers of a namespace.
 func (a *apiServer) change(namespace, kind, name, version string) {
 	a.mu.Lock()
 	stream := a.streams[namespace]

@@ -22,25 +22,25 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Age says which identities open encrypted files.
+// Age names the identities that decrypt encrypted files.
 type Age struct {
-	// opens the files of every tenant that has no identity of its own; "": none
-	IdentityFile     string
-	TenantIdentities string // folder with one identity file a tenant, named as the tenant; "": none
+	// decrypts the files of every tenant without an identity of its own; "": none
+	IdentityFile string
+	// folder with one identity file per tenant, named after the tenant; "": none
+	TenantIdentities string
 }
 
-// Identities open encrypted files.
+// Identities decrypt encrypted files.
 type Identities []age.Identity
 
-// ageKeys are the identities of Age. Those of tenants are read at each use, so that a replaced file
-// is used without a restart.
+// ageKeys holds the identities of Age. It reads those of tenants at each use, so that a replaced
+// file takes effect without a restart.
 type ageKeys struct {
 	fleet   Identities
 	tenants string
 }
 
-// AddAge adds the identities, in files as `age-keygen -o FILE` writes them, and the reader of
-// ciphertexts.
+// AddAge adds the identities, in the format of `age-keygen -o FILE`, and the reader of ciphertexts.
 func (r *Resolver) AddAge(from Age, ciphertexts Ciphertexts) error {
 	keys := &ageKeys{tenants: from.TenantIdentities}
 	if from.IdentityFile != "" {
@@ -70,7 +70,7 @@ func ReadIdentities(file string) (Identities, error) {
 	return parseIdentities(file, text)
 }
 
-// parseIdentities keeps the parser's error to itself: it repeats what stands in the file.
+// parseIdentities drops the parser's error, because it quotes the file's content.
 func parseIdentities(file string, text []byte) (Identities, error) {
 	ids, err := age.ParseIdentities(bytes.NewReader(text))
 	if err != nil {
@@ -81,8 +81,8 @@ func parseIdentities(file string, text []byte) (Identities, error) {
 	return ids, nil
 }
 
-// of returns the identities that open the tenant's files: its own alone, or those of the fleet if
-// it has none. A folder that cannot be read is an error: it is no proof that the tenant has none.
+// of returns the identities that decrypt the tenant's files: its own alone, or those of the fleet
+// if it has none. An unreadable folder is an error: it does not prove that the tenant has none.
 func (k *ageKeys) of(tenant fleet.TenantName) (Identities, error) {
 	if k.tenants == "" {
 		return k.fleet, nil
@@ -157,7 +157,7 @@ func open(sealed []byte, identities []age.Identity, ref fleet.CredentialSource) 
 	return o.values, nil
 }
 
-// command is what a person runs to encrypt the file for its path.
+// command returns the command line that encrypts the file for its path.
 func command(ref fleet.CredentialSource, rest string) string {
 	return "argosy encrypt " + ref.EncryptedPath() + " " + rest
 }
@@ -166,12 +166,12 @@ func command(ref fleet.CredentialSource, rest string) string {
 type opened struct {
 	key        []byte // the data key
 	recipients []string
-	boundTo    string // the path that it was encrypted for; "": it does not say
+	boundTo    string // the path that it was encrypted for; "" if the file has none
 	values     map[string][]byte
 }
 
-// decrypt opens a sops file by age alone and verifies its MAC: a value moved in from another file
-// does not pass.
+// decrypt decrypts a SOPS file by age alone and verifies its MAC, which fails for a value copied
+// from another file.
 func decrypt(sealed []byte, identities Identities) (opened, error) {
 	var o opened
 	tree, err := yaml.NewStore(&config.NewStoresConfig().YAML).LoadEncryptedFile(sealed)
@@ -204,9 +204,9 @@ func decrypt(sealed []byte, identities Identities) (opened, error) {
 	return o, err
 }
 
-// boundTo decrypts the path that the file was encrypted for, before anything else is: with the
-// file's own data key, whatever the file's metadata say of values in clear. Nobody can write that
-// value without the data key, and the metadata are under no MAC.
+// boundTo decrypts the path that the file was encrypted for, before any other value: with the
+// file's own data key, even if the file's metadata marks values as plaintext. Writing that value
+// requires the data key, and no MAC covers the metadata.
 func boundTo(branches sops.TreeBranches, key []byte, cipher sops.Cipher) (string, error) {
 	var found []any
 	for _, branch := range branches {
@@ -244,7 +244,7 @@ func recipients(meta sops.Metadata) (to []string) {
 	return to
 }
 
-// flat takes a map of text values; anything deeper has no meaning as a secret's keys.
+// flat accepts a map of text values; a secret's keys cannot be nested.
 func flat(branches sops.TreeBranches) (map[string][]byte, error) {
 	if len(branches) != 1 {
 		return nil, errors.New("holds more than one document; keep one map of keys")
@@ -268,8 +268,8 @@ func flat(branches sops.TreeBranches) (map[string][]byte, error) {
 	return values, nil
 }
 
-// byAge wraps and opens data keys by age alone and refuses every other kind of key: no cloud, no
-// environment variable and no agent of this machine is ever asked on a tenant's behalf.
+// byAge wraps and unwraps data keys by age alone and rejects every other kind of key, so that no
+// tenant's file triggers a request to a cloud, an environment variable or an agent of this machine.
 type byAge struct{ identities Identities }
 
 func (s byAge) Encrypt(_ context.Context, in *keyservice.EncryptRequest,

@@ -40,7 +40,7 @@ func encrypt(t *testing.T, of fleet.CredentialSource, values map[string]string,
 	return b
 }
 
-// rawFile encrypts whatever it is given, as sops does: the metadata may leave values in clear.
+// rawFile encrypts any tree like sops; the metadata may leave values in plaintext.
 func rawFile(t *testing.T, id *age.X25519Identity, meta sops.Metadata,
 	items ...sops.TreeItem) []byte {
 	t.Helper()
@@ -114,7 +114,7 @@ func identity(t *testing.T) *age.X25519Identity {
 	return id
 }
 
-// refused demands an error that holds every part of want and nothing of a secret.
+// refused requires an error that contains every part of want and no secret.
 func refused(t *testing.T, r *Resolver, ref fleet.CredentialSource, want ...string) {
 	t.Helper()
 	s, err := r.Get(t.Context(), ref)
@@ -175,7 +175,7 @@ func TestEncryptedFileThatHoldsNoPathIsRefusedWithTheCommand(t *testing.T) {
 		"argosy encrypt tenants/acme/credentials/git.sops.yaml --identity KEYFILE")
 }
 
-// A line is one value; the lines of two files can be mixed at will, and so can the metadata.
+// A line is one value; an attacker can mix the lines of two files, and the metadata too.
 func TestValuesGraftedOntoAnotherFileOpenNothing(t *testing.T) {
 	id := identity(t)
 	evil := fleet.CredentialSource{Tenant: "evil", Folder: "credentials", Name: "loot", Sealed: "b"}

@@ -1,15 +1,15 @@
-// Package secrets finds the content of a credentialsRef: in an age-encrypted *.sops.yaml beside the
-// declaration, in a directory given at start-up, or in a Secret of the tenant's own namespace. It
-// is the only importer of sops.
+// Package secrets reads the content of a credentialsRef: from an age-encrypted *.sops.yaml beside
+// the declaration, from a directory given at start-up, or from a Secret of the tenant's own
+// namespace. It is the only importer of sops.
 //
 // One rule holds for all three: a tenant's reference reaches that tenant's secrets and no others.
 // The tenant comes from the declaration's path; the name is a DNS-1123 label, so that neither can
-// climb out of its folder or namespace. An encrypted file holds its own path among its encrypted
-// values, and opens for that path alone: all files are encrypted to one recipient, so that a copy
-// of another tenant's file would open otherwise.
+// escape its folder or namespace. An encrypted file holds its own path among its encrypted values,
+// and is accepted at that path alone: all files are encrypted to one recipient, so that otherwise a
+// copy of another tenant's file could be decrypted.
 //
-// Contents are read when an object is applied and are kept nowhere. No error of this package
-// repeats one.
+// Contents are read when an object is applied and are stored nowhere. No error of this package
+// contains one.
 package secrets
 
 import (
@@ -21,23 +21,21 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// ErrNotFound says that no configured place holds the secret. The error's text names the places
-// that were looked at.
+// ErrNotFound means that no configured place has the secret. The error's text names the places.
 var ErrNotFound = errors.New("not found")
 
-// place is somewhere secrets are kept. get returns ErrNotFound when the place was read and does not
-// hold the secret; any other error says that it could not be read, which is never taken for
-// absence.
+// place stores secrets. get returns ErrNotFound if the place was read and does not have the secret;
+// any other error means that the place is unreadable, which never counts as absence.
 type place interface {
 	get(ctx context.Context, tenant fleet.TenantName, name string) (fleet.Secret, error)
 	describe(tenant fleet.TenantName, name string) string
 	watch(ctx context.Context, changed func(fleet.TenantName, string))
 }
 
-// Ciphertexts reads a *.sops.yaml by its blob id, as it stands in Git.
+// Ciphertexts reads a *.sops.yaml by its blob id, as it is in Git.
 type Ciphertexts func(ctx context.Context, blob string) ([]byte, error)
 
-// Resolver answers for all configured places.
+// Resolver reads from all configured places.
 type Resolver struct {
 	places      []place
 	ciphertexts Ciphertexts
@@ -80,7 +78,7 @@ func (r *Resolver) Get(ctx context.Context, ref fleet.CredentialSource) (fleet.S
 }
 
 // Watch calls changed for each secret that changes in a directory or a namespace that was read
-// before, until ctx ends. Sealed files need no watch: their change is a commit.
+// before, until ctx ends. Encrypted files need no watch: their change is a commit.
 func (r *Resolver) Watch(ctx context.Context, changed func(tenant fleet.TenantName, name string)) {
 	for _, p := range r.places {
 		go p.watch(ctx, changed)

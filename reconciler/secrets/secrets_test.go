@@ -115,7 +115,7 @@ func TestDirectoryRotationIsTold(t *testing.T) {
 	r.Watch(ctx, func(tenant fleet.TenantName, name string) {
 		told <- fmt.Sprintf("%s/%s", tenant, name)
 	})
-	// The first look may come before or after this write: write until it is seen.
+	// The first scan may run before or after this write: write until Watch reports it.
 	for i := 0; ; i++ {
 		write(t, root, map[string]string{"acme/git/token": fmt.Sprint("new", i)})
 		select {
