@@ -77,7 +77,7 @@ func authFor(t testing.TB, scheme string, key keyPair, knownHosts string) Creden
 	return func(context.Context) (Auth, error) { return auth, nil }
 }
 
-func TestCredentialsTravelOnlyAsTheyShould(t *testing.T) {
+func TestCredentialsAreSentOnlyWhereAllowed(t *testing.T) {
 	o := newOrigin(t)
 	o.set("fleet/fleet.yaml", "1")
 	s := newGitServer(t, o)
@@ -175,7 +175,7 @@ func TestServerThatEchoesTheCredential(t *testing.T) {
 	}
 }
 
-func TestAuthShowsNothing(t *testing.T) {
+func TestAuthRevealsNoSecret(t *testing.T) {
 	key := sshKeyPair(t)
 	sshAuth, err := SSHKey(key.private, nil, []byte(knownHostsLine("canary.example.com:22", key)))
 	if err != nil {
@@ -214,7 +214,7 @@ func TestAuthShowsNothing(t *testing.T) {
 	noCanary(t, all+log.String())
 }
 
-func TestSSHKeyRefusesWhatItCannotUse(t *testing.T) {
+func TestSSHKeyRejectsUnusableKeys(t *testing.T) {
 	key := sshKeyPair(t)
 	for name, make := range map[string]func() (Auth, error){
 		"no known_hosts": func() (Auth, error) { return SSHKey(key.private, nil, []byte(" \n")) },

@@ -128,8 +128,8 @@ func (m *meter) add(n int) error {
 	return nil
 }
 
-// rest ends the check for idleness: the server has sent everything.
-func (m *meter) rest() {
+// endIdleCheck ends the check for idleness: the server has sent everything.
+func (m *meter) endIdleCheck() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.timer.Stop()

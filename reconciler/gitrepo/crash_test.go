@@ -19,16 +19,16 @@ import (
 // fullDisk fails after some bytes, like a full disk.
 type fullDisk struct {
 	scratch
-	room int
+	capacity int
 }
 
 func (f *fullDisk) Write(p []byte) (int, error) {
-	if len(p) > f.room {
-		n, _ := f.scratch.Write(p[:f.room])
-		f.room = 0
+	if len(p) > f.capacity {
+		n, _ := f.scratch.Write(p[:f.capacity])
+		f.capacity = 0
 		return n, syscall.ENOSPC
 	}
-	f.room -= len(p)
+	f.capacity -= len(p)
 	return f.scratch.Write(p)
 }
 

@@ -40,7 +40,7 @@ func packFiles(t *testing.T, dir, suffix string) []string {
 	return paths
 }
 
-func TestDamageIsFoundAndClonedAnew(t *testing.T) {
+func TestDamageIsDetectedAndClonedAgain(t *testing.T) {
 	o := newOrigin(t)
 	for i := range 40 {
 		o.write(fmt.Sprintf("tenants/acme/deployments/d%d.yaml", i), declaration(i, 0))
@@ -220,7 +220,7 @@ func TestReasonOfACloneOutlastsAnOutage(t *testing.T) {
 	}
 }
 
-func TestServerThatLeavesSomethingOut(t *testing.T) {
+func TestServerThatOmitsAnObject(t *testing.T) {
 	tree := treeOf(plumbing.NewHash(strings.Repeat("12", 20)), "100644 missing.yaml")
 	dirTree := treeOf(plumbing.NewHash(strings.Repeat("34", 20)), "40000 missing")
 	for name, planted := range map[string][]byte{"a file": tree, "a directory": dirTree} {

@@ -68,7 +68,7 @@ func (m *Mirror) fetch(parent context.Context) (Head, error) {
 	if err != nil {
 		return Head{}, m.explain(ctx, auth, err)
 	}
-	tip, err := m.bringIn(ctx, auth, meter)
+	tip, err := m.fetchBranch(ctx, auth, meter)
 	if err != nil {
 		return Head{}, m.explain(ctx, auth, err)
 	}
@@ -95,8 +95,8 @@ func (m *Mirror) credential(ctx context.Context) (Auth, error) {
 	return auth, nil
 }
 
-// bringIn finds the branch's tip and ensures that its commit is in the mirror.
-func (m *Mirror) bringIn(ctx context.Context, auth Auth, meter *meter) (plumbing.Hash, error) {
+// fetchBranch finds the branch's tip and ensures that its commit is in the mirror.
+func (m *Mirror) fetchBranch(ctx context.Context, auth Auth, meter *meter) (plumbing.Hash, error) {
 	talk, tip, err := m.remote.find(ctx, auth, meter, m.branch)
 	if err != nil {
 		return plumbing.ZeroHash, err
@@ -109,7 +109,7 @@ func (m *Mirror) bringIn(ctx context.Context, auth Auth, meter *meter) (plumbing
 					m.branch)}
 	}
 	if m.store.contains(tip) {
-		meter.rest()
+		meter.endIdleCheck()
 		return tip, nil
 	}
 	stream, err := talk.pack(ctx, tip, m.haves())
@@ -122,7 +122,7 @@ func (m *Mirror) bringIn(ctx context.Context, auth Auth, meter *meter) (plumbing
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	meter.rest() // the remaining work is local
+	meter.endIdleCheck() // the remaining work is local
 	if err := in.resolve(); err != nil {
 		return plumbing.ZeroHash, err
 	}

@@ -58,7 +58,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-func TestFetchSendsWhatIsNewOnly(t *testing.T) {
+func TestFetchTransfersNewObjectsOnly(t *testing.T) {
 	o := newOrigin(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	// incompressible: the first pack stays well above twice the second

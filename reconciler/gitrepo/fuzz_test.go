@@ -74,16 +74,16 @@ func FuzzPack(f *testing.F) {
 	})
 }
 
-// said is a server with a fixed answer.
-type said struct {
+// fixedServer is a server with a fixed answer.
+type fixedServer struct {
 	answer io.Reader
 	keep   bool
 }
 
-func (s *said) open(context.Context) (io.Reader, error)        { return s.answer, nil }
-func (s *said) ask(context.Context, []byte) (io.Reader, error) { return s.answer, nil }
-func (s *said) stateless() bool                                { return !s.keep }
-func (s *said) Close() error                                   { return nil }
+func (s *fixedServer) open(context.Context) (io.Reader, error)        { return s.answer, nil }
+func (s *fixedServer) ask(context.Context, []byte) (io.Reader, error) { return s.answer, nil }
+func (s *fixedServer) stateless() bool                                { return !s.keep }
+func (s *fixedServer) Close() error                                   { return nil }
 
 // FuzzAnswer feeds bytes as a server's complete answer, in both versions of the protocol.
 func FuzzAnswer(f *testing.F) {
@@ -99,7 +99,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(append(appendPacket(zero, "NAK"), packets([]byte("PACK"))...), true)
 	f.Add([]byte("001eERR access denied or so"), false)
 	f.Fuzz(func(t *testing.T, data []byte, keep bool) {
-		c := &conversation{channel: &said{bytes.NewReader(data), keep}}
+		c := &conversation{channel: &fixedServer{bytes.NewReader(data), keep}}
 		tip, err := c.tip(t.Context(), "refs/heads/main", false)
 		if err != nil {
 			known(t, err)

@@ -171,12 +171,12 @@ func (m *Mirror) openStore(ctx context.Context, dir string) error {
 		return err
 	}
 	m.objects = all{m.store, m.pulls}
-	return m.recall()
+	return m.loadHead()
 }
 
-// recall reads the head that an earlier process stored, so that a restart can plan before the
+// loadHead reads the head that an earlier process stored, so that a restart can plan before the
 // network answers.
-func (m *Mirror) recall() error {
+func (m *Mirror) loadHead() error {
 	id, err := m.store.ref(m.branch)
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func (p *tarpit) serve(c net.Conn, greeting string, drip time.Duration) {
 	}
 }
 
-func TestAFetchThatGetsOnOutlastsItsTime(t *testing.T) {
+func TestAFetchThatMakesProgressOutlastsItsTime(t *testing.T) {
 	s := newFakeServer(t, plumbing.ZeroHash, nil)
 	noise := make([]byte, 1<<20)
 	rand.NewChaCha8([32]byte{}).Read(noise)

@@ -117,7 +117,7 @@ func TestRelationAgainstGit(t *testing.T) {
 	}
 }
 
-func TestRelationReadsWhatLiesBetween(t *testing.T) {
+func TestRelationReadsOnlyTheHistoryBetween(t *testing.T) {
 	o := newOrigin(t)
 	var b strings.Builder
 	for i := range 3000 {
@@ -220,7 +220,7 @@ func TestBranchNamesThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestRepositoryRegisteredAnewByAStranger(t *testing.T) {
+func TestRepositoryNameRegisteredByAnotherOwner(t *testing.T) {
 	o := newOrigin(t)
 	first := o.set("fleet/fleet.yaml", "ours")
 	s := newGitServer(t, o)

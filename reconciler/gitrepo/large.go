@@ -21,7 +21,7 @@ type spool struct {
 	dir    string
 	memory int64 // an object up to this size is built in memory
 	disk   int64 // total bytes of temporary files
-	held   int64
+	diskUsed   int64
 }
 
 // spoolBytes bounds the temporary files of one fetch or read. Git itself makes no deltas of files
@@ -49,7 +49,7 @@ func (c *content) reader() io.Reader { return io.NewSectionReader(c, 0, c.size) 
 func (c *content) release() {
 	if c.file != nil {
 		c.file.Close()
-		c.spool.held -= c.size
+		c.spool.diskUsed -= c.size
 	}
 	c.file, c.data = nil, nil
 }
@@ -65,7 +65,7 @@ func (s *spool) make(size int64, fill func(io.Writer) error) (*content, error) {
 		c.data = b.Bytes()
 		return c, c.complete(int64(b.Len()))
 	}
-	if s.held+size > s.disk {
+	if s.diskUsed+size > s.disk {
 		return nil, tooLarge{size}
 	}
 	f, err := os.CreateTemp(s.dir, "large-")
@@ -74,7 +74,7 @@ func (s *spool) make(size int64, fill func(io.Writer) error) (*content, error) {
 	}
 	os.Remove(f.Name()) // unlinked, but still open
 	c.file = f
-	s.held += size
+	s.diskUsed += size
 	w := &countWriter{w: bufio.NewWriterSize(f, 256<<10), left: size}
 	if err = fill(w); err == nil {
 		err = w.w.Flush()

@@ -60,7 +60,7 @@ tenants/acme/deployments/both.yaml conflicts
 tenants/acme/deployments/changed-gone.yaml conflicts
 tenants/acme/deployments/gone-changed.yaml conflicts
 tenants/acme/deployments/new-both.yaml conflicts`
-	if d := cmp.Diff(want, told(t, m, out)); d != "" || out.Base != base {
+	if d := cmp.Diff(want, summary(t, m, out)); d != "" || out.Base != base {
 		t.Errorf("base %s\n%s", out.Base, d)
 	}
 	for name, c := range map[string]struct {
@@ -383,7 +383,7 @@ func forest(random *rand.Rand, object func(plumbing.ObjectType,
 
 // Merging a pull request that is behind the branch costs as much as the changes on both sides, and
 // not as much as the repository's size.
-func TestMergeReadsWhatChanged(t *testing.T) {
+func TestMergeReadsOnlyTheChanges(t *testing.T) {
 	o := newOrigin(t)
 	o.fill(5000, false) // 20 tenants
 	base := Hash(o.in(o.dir, "rev-parse", "main"))

@@ -73,7 +73,7 @@ func (m *Mirror) best(ctx context.Context, subject string, candidates []plumbing
 			if err != nil {
 				return nil, err
 			}
-			redundant = w.seen[id].sides == fromHead|fromApplied
+			redundant = w.reached[id].sides == fromHead|fromApplied
 		}
 		if !redundant {
 			out = append(out, publicHash(id))
@@ -86,7 +86,7 @@ func (m *Mirror) best(ctx context.Context, subject string, candidates []plumbing
 // walkTogether walks the histories of both ends until every queued commit is closed.
 func (m *Mirror) walkTogether(ctx context.Context, subject string, closed sides, applied,
 	head []plumbing.Hash) (*historyWalk, error) {
-	w := &historyWalk{m: m, seen: map[plumbing.Hash]*visited{}, closed: closed}
+	w := &historyWalk{m: m, reached: map[plumbing.Hash]*visited{}, closed: closed}
 	for _, id := range head {
 		if err := w.reach(id, fromHead); err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (m *Mirror) walkTogether(ctx context.Context, subject string, closed sides,
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if len(w.seen) > maxApart {
+		if len(w.reached) > maxApart {
 			return nil, overBudget(subject, "commits", maxApart,
 				"their histories are too far apart; rebase the newer one")
 		}

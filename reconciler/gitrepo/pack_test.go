@@ -76,16 +76,16 @@ func TestDeltaChains(t *testing.T) {
 
 // Bases with unresolved deltas move to disk as soon as they exceed a few objects of the largest
 // size. The test counts bytes, because the memory of a process depends on its garbage collector.
-func TestBasesThatWaitForDeltasHoldAFewObjectsInMemory(t *testing.T) {
+func TestBasesWithUnresolvedDeltasKeepFewObjectsInMemory(t *testing.T) {
 	const size = 1 << 10
 	f := &family{in: &incoming{budget: Budget{ObjectBytes: size}}}
 	f.spool = spool{ctx: t.Context(), dir: t.TempDir(), memory: size, disk: spoolBytes}
 	want := strings.Repeat("x", size)
 	for waiting, onDisk := range map[int64]bool{0: false, deltaMemory - 1: false,
 		deltaMemory: true} {
-		f.held = waiting * size
+		f.inMemory = waiting * size
 		base := &content{data: []byte(want), size: size, spool: &f.spool}
-		if err := f.hold(&base); err != nil {
+		if err := f.spill(&base); err != nil {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(base.reader())
@@ -94,8 +94,8 @@ func TestBasesThatWaitForDeltasHoldAFewObjectsInMemory(t *testing.T) {
 			t.Errorf("%d wait: on disk %v, want %v (%v)", waiting, base.file != nil, onDisk, err)
 		}
 		base.release()
-		if f.spool.held != 0 {
-			t.Errorf("%d wait: %d bytes on disk after the release", waiting, f.spool.held)
+		if f.spool.diskUsed != 0 {
+			t.Errorf("%d wait: %d bytes on disk after the release", waiting, f.spool.diskUsed)
 		}
 	}
 }

@@ -64,14 +64,14 @@ func (p *packetReader) line() (string, packetKind, error) {
 	}
 	payload = bytes.TrimSuffix(payload, []byte("\n"))
 	if text, ok := bytes.CutPrefix(payload, []byte("ERR ")); ok {
-		return "", 0, serverSaid(text)
+		return "", 0, serverError(text)
 	}
 	return string(payload), packetData, nil
 }
 
-// serverSaid returns an error with the server's message, which is scrubbed and truncated where the
+// serverError returns an error with the server's message, which is scrubbed and truncated where the
 // error leaves the package.
-func serverSaid(text []byte) error {
+func serverError(text []byte) error {
 	return unavailable("the server says: %s", text)
 }
 
@@ -114,7 +114,7 @@ func (s *sideband) Read(p []byte) (int, error) {
 			s.rest = payload[1:]
 		case 2:
 		case 3:
-			return 0, serverSaid(payload[1:])
+			return 0, serverError(payload[1:])
 		default:
 			return 0, unavailable("the server sent the pack on an unknown channel")
 		}

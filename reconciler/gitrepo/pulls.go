@@ -203,7 +203,7 @@ func (m *Mirror) FetchRef(ctx context.Context, ref string, want Hash) (Hash, err
 	if err != nil {
 		return "", m.explain(ctx, auth, err)
 	}
-	tip, err := m.visit(ctx, auth, meter, budget, ref, want)
+	tip, err := m.fetchTip(ctx, auth, meter, budget, ref, want)
 	if err != nil {
 		return "", m.explain(ctx, auth, err)
 	}
@@ -221,8 +221,8 @@ func checkRef(ref string) error {
 	return nil
 }
 
-// visit finds the commit of ref and ensures that it is in the store.
-func (m *Mirror) visit(ctx context.Context, auth Auth, meter *meter, budget Budget, ref string,
+// fetchTip finds the commit of ref and ensures that it is in the store.
+func (m *Mirror) fetchTip(ctx context.Context, auth Auth, meter *meter, budget Budget, ref string,
 	want Hash) (plumbing.Hash, error) {
 	talk, tip, err := m.remote.find(ctx, auth, meter, ref)
 	if err != nil {
@@ -251,19 +251,19 @@ func (m *Mirror) visit(ctx context.Context, auth Auth, meter *meter, budget Budg
 	if err != nil {
 		return tip, err
 	}
-	meter.rest()
+	meter.endIdleCheck()
 	if err := in.resolve(); err != nil {
 		return tip, err
 	}
 	if err := into.install(in); err != nil {
 		return tip, err
 	}
-	return tip, m.arrived(into, tip, resets)
+	return tip, m.verifyArrival(into, tip, resets)
 }
 
-// arrived proves that the server sent the commit, and that the branch's objects, which the server
+// verifyArrival proves that the server sent the commit, and that the branch's objects, which the server
 // omitted, are still those that the request named.
-func (m *Mirror) arrived(into *store, tip plumbing.Hash, resets int64) error {
+func (m *Mirror) verifyArrival(into *store, tip plumbing.Hash, resets int64) error {
 	switch {
 	case m.store.resets.Load() != resets:
 		m.pulls.drop()

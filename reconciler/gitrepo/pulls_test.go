@@ -56,8 +56,8 @@ func merge(t testing.TB, m *Mirror, into, head Hash) Merged {
 	return out
 }
 
-// told is a short form of a merge: the result of each path.
-func told(t testing.TB, m *Mirror, out Merged) string {
+// summary is a short form of a merge: the result of each path.
+func summary(t testing.TB, m *Mirror, out Merged) string {
 	t.Helper()
 	var lines []string
 	for _, c := range out.Changes {
@@ -77,7 +77,7 @@ func told(t testing.TB, m *Mirror, out Merged) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestFetchRefBringsAPullRequestInAndMovesNothing(t *testing.T) {
+func TestFetchRefFetchesAPullRequestAndMovesNoHead(t *testing.T) {
 	for _, version := range []string{"version 2", "version 0"} {
 		t.Run(version, func(t *testing.T) {
 			o := newOrigin(t)
@@ -94,8 +94,8 @@ func TestFetchRefBringsAPullRequestInAndMovesNothing(t *testing.T) {
 			fetchPull(t, m, 7, pull)
 			out := merge(t, m, head, pull)
 			if want :=
-				"tenants/acme/deployments/new.yaml = new\ntenants/acme/deployments/web.yaml = v2"; told(t, m, out) != want || out.Base != base {
-				t.Errorf("base %s, %s", out.Base, told(t, m, out))
+				"tenants/acme/deployments/new.yaml = new\ntenants/acme/deployments/web.yaml = v2"; summary(t, m, out) != want || out.Base != base {
+				t.Errorf("base %s, %s", out.Base, summary(t, m, out))
 			}
 			if h, _ := m.Head(); h != before {
 				t.Errorf("the head is %+v, was %+v", h, before)
@@ -116,7 +116,7 @@ func TestFetchRefBringsAPullRequestInAndMovesNothing(t *testing.T) {
 	}
 }
 
-func TestFetchRefOfARefThatStandsElsewhere(t *testing.T) {
+func TestFetchRefOfAMovedRef(t *testing.T) {
 	o := newOrigin(t)
 	base := o.set("fleet/fleet.yaml", "one")
 	first := o.propose(7, base, map[string]string{"fleet/fleet.yaml": "two"})
@@ -213,7 +213,7 @@ func pullPack(without string) ([]byte, plumbing.Hash) {
 	return p.bytes(), tip
 }
 
-func TestAnIncompletePullRequestHarmsNobody(t *testing.T) {
+func TestAnIncompletePullRequestDoesNotAffectTheBranch(t *testing.T) {
 	f := newFakeServer(t, plumbing.ZeroHash, nil)
 	m := open(t, t.TempDir(), f.url())
 	base := f.serve(treeOf(blobX, "100644 fleet.yaml"), "fleet")
@@ -241,7 +241,7 @@ func TestAnIncompletePullRequestHarmsNobody(t *testing.T) {
 	whole.object(plumbing.TreeObject, tree)
 	f.pack = func(w io.Writer) { w.Write(packets(whole.bytes())) }
 	fetchPull(t, m, 7, pull)
-	if got := told(t, m,
+	if got := summary(t, m,
 		merge(t, m, base, pull)); got != "fleet/another.yaml = x\nfleet/fleet.yaml removed" {
 		t.Error(got)
 	}
@@ -326,7 +326,7 @@ func TestPullRequestsDoNotGrowTheMirrorWithoutBound(t *testing.T) {
 		})
 }
 
-func TestPullRequestsAfterTheMirrorWasClonedAnew(t *testing.T) {
+func TestPullRequestsAfterTheMirrorWasClonedAgain(t *testing.T) {
 	o := newOrigin(t)
 	base := o.set("fleet/fleet.yaml", "one")
 	pull := o.propose(7, base, map[string]string{"tenants/acme/deployments/new.yaml": "new"})
@@ -338,7 +338,7 @@ func TestPullRequestsAfterTheMirrorWasClonedAnew(t *testing.T) {
 		t.Fatal(h)
 	}
 	fetchPull(t, m, 7, pull)
-	if got := told(t, m,
+	if got := summary(t, m,
 		merge(t, m, base, pull)); got != "tenants/acme/deployments/new.yaml = new" {
 		t.Error(got)
 	}
@@ -348,7 +348,7 @@ func TestPullRequestsAfterTheMirrorWasClonedAnew(t *testing.T) {
 		m.damaged(m.store.resets.Load(), "as a test")
 		fetch(t, m)
 		fetchPull(t, m, 7, pull)
-		if got := told(t, m,
+		if got := summary(t, m,
 			merge(t, m, base, pull)); got != "tenants/acme/deployments/new.yaml = new" {
 			t.Error(got)
 		}
@@ -376,7 +376,7 @@ func TestPullRequestsAfterTheMirrorWasClonedAnew(t *testing.T) {
 		})
 }
 
-func TestASlowPullRequestKeepsNobodyFromTheBranch(t *testing.T) {
+func TestASlowPullRequestDoesNotDelayTheBranch(t *testing.T) {
 	o := newOrigin(t)
 	base := o.set("fleet/fleet.yaml", "one")
 	pull := o.propose(7, base, map[string]string{"fleet/fleet.yaml": "two"})

@@ -34,7 +34,7 @@ func (m *Mirror) Relation(ctx context.Context, applied, head Hash) (Relation, er
 	if err != nil {
 		return "", err
 	}
-	w := &historyWalk{m: m, seen: map[plumbing.Hash]*visited{}, closed: fromHead | fromApplied}
+	w := &historyWalk{m: m, reached: map[plumbing.Hash]*visited{}, closed: fromHead | fromApplied}
 	if err := w.reach(to, fromHead); err != nil {
 		return "", err
 	}
@@ -54,9 +54,9 @@ func (m *Mirror) Relation(ctx context.Context, applied, head Hash) (Relation, er
 			return "", err
 		}
 		switch both := fromHead | fromApplied; {
-		case w.seen[from].sides == both:
+		case w.reached[from].sides == both:
 			return Descendant, nil
-		case w.seen[to].sides == both:
+		case w.reached[to].sides == both:
 			return Older, nil
 		}
 	}
@@ -84,7 +84,7 @@ type visited struct {
 // commits that only one end reaches, and those are never skipped.
 type historyWalk struct {
 	m      *Mirror
-	seen   map[plumbing.Hash]*visited
+	reached   map[plumbing.Hash]*visited
 	queue  commitQueue
 	closed sides
 	open   int        // queued commits that are not closed
@@ -93,14 +93,14 @@ type historyWalk struct {
 
 // reach marks a commit as reached from s and queues it if that is new.
 func (w *historyWalk) reach(id plumbing.Hash, s sides) error {
-	v := w.seen[id]
+	v := w.reached[id]
 	if v == nil {
 		c, err := w.m.commitAt(id)
 		if err != nil {
 			return err
 		}
 		v = &visited{commit: c}
-		w.seen[id] = v
+		w.reached[id] = v
 	}
 	if v.sides|s == v.sides {
 		return nil

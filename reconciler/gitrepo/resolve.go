@@ -33,15 +33,15 @@ type family struct {
 	eldest  []int32                   // first delta on a base
 	sibling []int32                   // next delta on the same base
 	weight  []int32                   // deltas below, itself included, as far as known
-	waiting map[plumbing.Hash][]int32 // deltas whose base has a not yet known id
-	held    int64                     // bytes in memory of bases with unresolved deltas
+	byBaseID map[plumbing.Hash][]int32 // deltas whose base has a not yet known id
+	inMemory    int64                     // bytes in memory of bases with unresolved deltas
 	spool   spool                     // builds objects too large for memory
 }
 
 func (in *incoming) resolveFamilies() error {
 	n := len(in.objects)
 	f := &family{in: in, eldest: fill(n, -1), sibling: fill(n, -1), weight: fill(n, 0),
-		waiting: map[plumbing.Hash][]int32{}}
+		byBaseID: map[plumbing.Hash][]int32{}}
 	f.spool = spool{ctx: in.ctx, dir: filepath.Dir(in.file.Name()), memory: in.budget.ObjectBytes,
 		disk: spoolBytes}
 	var roots []int32
@@ -55,7 +55,7 @@ func (in *incoming) resolveFamilies() error {
 			f.sibling[i], f.eldest[o.base] = f.eldest[o.base], int32(i)
 		default:
 			ref := in.byRef[int32(i)]
-			f.waiting[ref] = append(f.waiting[ref], int32(i))
+			f.byBaseID[ref] = append(f.byBaseID[ref], int32(i))
 		}
 		deltas++
 	}
@@ -63,11 +63,11 @@ func (in *incoming) resolveFamilies() error {
 		return nil
 	}
 	for _, root := range roots {
-		if err := f.resolveBelow(root); err != nil {
+		if err := f.resolveFrom(root); err != nil {
 			return err
 		}
 	}
-	if len(f.waiting) > 0 && !in.gaps {
+	if len(f.byBaseID) > 0 && !in.gaps {
 		return unavailable("the pack has a delta whose base it does not hold")
 	}
 	return nil
@@ -81,13 +81,13 @@ func fill(n int, value int32) []int32 {
 	return s
 }
 
-func (f *family) resolveBelow(root int32) error {
+func (f *family) resolveFrom(root int32) error {
 	o := &f.in.objects[root]
 	f.adopt(root)
 	if f.eldest[root] < 0 {
 		return nil
 	}
-	f.weigh(root)
+	f.countFamily(root)
 	e, err := readEntry(f.in.file, o.offset)
 	if err != nil {
 		return err
@@ -100,31 +100,31 @@ func (f *family) resolveBelow(root int32) error {
 	if err != nil {
 		return err
 	}
-	return f.descend(root, o.kind, data)
+	return f.resolveBelow(root, o.kind, data)
 }
 
 // adopt links a base to the deltas that wait for its id.
 func (f *family) adopt(base int32) {
 	id := f.in.objects[base].id
-	for _, d := range f.waiting[id] {
+	for _, d := range f.byBaseID[id] {
 		f.in.objects[d].base = base
 		f.sibling[d], f.eldest[base] = f.eldest[base], d
-		f.weigh(d)
+		f.countFamily(d)
 	}
-	delete(f.waiting, id)
+	delete(f.byBaseID, id)
 }
 
-// weigh counts a family. receive limits chains to maxDeltaDepth, which bounds the recursion.
-func (f *family) weigh(i int32) int32 {
+// countFamily counts a family. receive limits chains to maxDeltaDepth, which bounds the recursion.
+func (f *family) countFamily(i int32) int32 {
 	f.weight[i] = 1
 	for d := f.eldest[i]; d >= 0; d = f.sibling[d] {
-		f.weight[i] += f.weigh(d)
+		f.weight[i] += f.countFamily(d)
 	}
 	return f.weight[i]
 }
 
-// descend resolves all deltas below base, and releases data, the base's content.
-func (f *family) descend(base int32, kind plumbing.ObjectType, data *content) (err error) {
+// resolveBelow resolves all deltas below base, and releases data, the base's content.
+func (f *family) resolveBelow(base int32, kind plumbing.ObjectType, data *content) (err error) {
 	defer func() { data.release() }()
 	for f.eldest[base] >= 0 {
 		heaviest := f.eldest[base]
@@ -134,7 +134,7 @@ func (f *family) descend(base int32, kind plumbing.ObjectType, data *content) (e
 			}
 		}
 		if f.sibling[f.eldest[base]] >= 0 {
-			if err := f.others(base, heaviest, kind, &data); err != nil {
+			if err := f.resolveOthers(base, heaviest, kind, &data); err != nil {
 				return err
 			}
 		}
@@ -148,14 +148,14 @@ func (f *family) descend(base int32, kind plumbing.ObjectType, data *content) (e
 	return nil
 }
 
-// others resolves all deltas on base except the heaviest, while the base is in memory.
-func (f *family) others(base, heaviest int32, kind plumbing.ObjectType, data **content) error {
-	if err := f.hold(data); err != nil {
+// resolveOthers resolves all deltas on base except the heaviest, while the base is in memory.
+func (f *family) resolveOthers(base, heaviest int32, kind plumbing.ObjectType, data **content) error {
+	if err := f.spill(data); err != nil {
 		return err
 	}
 	held := int64(len((*data).data))
-	f.held += held
-	defer func() { f.held -= held }()
+	f.inMemory += held
+	defer func() { f.inMemory -= held }()
 	for d := f.eldest[base]; d >= 0; d = f.sibling[d] {
 		if d == heaviest {
 			continue
@@ -167,16 +167,16 @@ func (f *family) others(base, heaviest int32, kind plumbing.ObjectType, data **c
 		if target == nil {
 			continue
 		}
-		if err := f.descend(d, kind, target); err != nil {
+		if err := f.resolveBelow(d, kind, target); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hold moves a base out of memory if bases with unresolved deltas use too much of it.
-func (f *family) hold(data **content) error {
-	if f.held+int64(len((*data).data)) <= deltaMemory*f.in.budget.ObjectBytes {
+// spill moves a base out of memory if bases with unresolved deltas use too much of it.
+func (f *family) spill(data **content) error {
+	if f.inMemory+int64(len((*data).data)) <= deltaMemory*f.in.budget.ObjectBytes {
 		return nil
 	}
 	onDisk := f.spool
@@ -192,7 +192,7 @@ func (f *family) hold(data **content) error {
 	if err != nil {
 		return err
 	}
-	f.spool.held, moved.spool = onDisk.held, &f.spool
+	f.spool.diskUsed, moved.spool = onDisk.diskUsed, &f.spool
 	(*data).release()
 	*data = moved
 	return nil

@@ -27,7 +27,7 @@ func (m *Mirror) Resolve(ctx context.Context, rev string) (Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	id, err := m.lookup(name)
+	id, err := m.resolveName(name)
 	if err != nil {
 		return "", err
 	}
@@ -83,8 +83,8 @@ func splitAncestor(rev string) (string, int, error) {
 	return name, back, nil
 }
 
-// lookup returns the commit of a name without ^ or ~.
-func (m *Mirror) lookup(name string) (plumbing.Hash, error) {
+// resolveName returns the commit of a name without ^ or ~.
+func (m *Mirror) resolveName(name string) (plumbing.Hash, error) {
 	if isFullHash(strings.ToLower(name)) {
 		return m.peel(plumbing.NewHash(name))
 	}

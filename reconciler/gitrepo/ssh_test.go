@@ -19,7 +19,7 @@ type sshServer struct {
 	host, client keyPair
 	version2     atomic.Bool // accept GIT_PROTOCOL, as sshd does only if configured
 	command      atomic.Value
-	say          atomic.Value // printed on stderr, instead of running anything
+	stderr          atomic.Value // printed on stderr, instead of running anything
 }
 
 func newSSHServer(t testing.TB, o *origin) *sshServer {
@@ -83,7 +83,7 @@ func (s *sshServer) session(ch ssh.Channel, requests <-chan *ssh.Request, o *ori
 			ssh.Unmarshal(r.Payload, &v)
 			s.command.Store(v.Command)
 			r.Reply(true, nil)
-			if words, _ := s.say.Load().(string); words != "" {
+			if words, _ := s.stderr.Load().(string); words != "" {
 				io.WriteString(ch.Stderr(), words)
 				ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{1}))
 				return
@@ -174,8 +174,8 @@ func TestSSH(t *testing.T) {
 		noCanary(t, fails(t, m, ErrRefused).Error())
 	})
 	t.Run("the server explains on stderr", func(t *testing.T) {
-		s.say.Store("ERROR: Repository not found.\n")
-		defer s.say.Store("")
+		s.stderr.Store("ERROR: Repository not found.\n")
+		defer s.stderr.Store("")
 		if err := fails(t, s.open(t, s.client, known), ErrUnavailable); !strings.Contains(
 			err.Error(), "Repository not found.") {
 			t.Fatal(err)

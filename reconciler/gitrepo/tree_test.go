@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestMalformedTreeHurtsItsFolderAlone(t *testing.T) {
+func TestAMalformedTreeAffectsOnlyItsFolder(t *testing.T) {
 	file := func(names ...string) []byte {
 		var b []byte
 		for _, n := range names {
