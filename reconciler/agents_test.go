@@ -15,7 +15,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
-	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/worker"
 )
 
 // plant is an environment with an agent, and a deployment there.
@@ -55,12 +55,12 @@ func (b beside) EngineSpecs(context.Context) (map[fleet.EngineName]fleet.EngineS
 // join runs an agent's worker over a cluster of its own, until the test ends.
 func (h *house) join(name fleet.EngineName) *site {
 	h.t.Helper()
-	s, board := newSite(name), reconciler.NewStopBoard()
-	metrics := reconciler.NewMetrics(prometheus.NewRegistry())
-	m := reconciler.NewManager(beside{name: {ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"},
+	s, board := newSite(name), worker.NewStopBoard()
+	metrics := worker.NewMetrics(prometheus.NewRegistry())
+	m := worker.NewManager(beside{name: {ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"},
 		Connection: fleet.Connection{InCluster: true}}}, 50*time.Millisecond, quiet(),
-		func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
-			return &reconciler.Worker{Engine: e, Spec: spec, Holder: "agent", Rows: h.store,
+		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
+			return worker.Config{Engine: e, Spec: spec, Holder: "agent", Rows: h.store,
 				Leases: h.store, Secrets: h.secrets, Stops: board, Metrics: metrics, Log: quiet(),
 				Poll: 50 * time.Millisecond, Flight: 4,
 				Dial: func(_ context.Context, _ fleet.EngineName, _ fleet.EngineSpec,

@@ -19,8 +19,8 @@ import (
 	"argosy.dev/argosy/fleet/agent/edge/edgetest"
 	"argosy.dev/argosy/fleet/agent/hub"
 	"argosy.dev/argosy/fleet/engine"
-	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/postgres"
+	"argosy.dev/argosy/reconciler/worker"
 )
 
 // hubStore counts how often the hub has asked what is new.
@@ -44,7 +44,7 @@ type remote struct {
 	house    *house
 	hub      *hub.Hub
 	store    *hubStore
-	board    *reconciler.StopBoard
+	board    *worker.StopBoard
 	follower *edge.Follower
 }
 
@@ -53,13 +53,13 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	h.t.Helper()
 	name := fleet.AgentEngine(fleet.EnvironmentID{Tenant: "acme", Name: environment})
 	r := &remote{site: newSite(name), house: h, store: &hubStore{Store: h.store},
-		board: reconciler.NewStopBoard()}
+		board: worker.NewStopBoard()}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	mux := http.NewServeMux()
 	front := httptest.NewTLSServer(mux)
 	h.t.Cleanup(func() { cancel(); all.Wait(); front.Close() }) // streams end with the hub
-	of := reconciler.NewStopBoard()
+	of := worker.NewStopBoard()
 	var err error
 	if r.hub, err = hub.New(hub.Config{Store: r.store, Secrets: h.secrets, Stops: of,
 		PublicURL: front.URL, Replica: "hub", Log: quiet()}); err != nil {
@@ -86,12 +86,12 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	if _, err := keeper.Join(h.t.Context(), front.URL, client, token, "cluster", "v1"); err != nil {
 		h.t.Fatal(err)
 	}
-	metrics := reconciler.NewMetrics(prometheus.NewRegistry())
+	metrics := worker.NewMetrics(prometheus.NewRegistry())
 	spec := fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"},
 		Connection: fleet.Connection{InCluster: true}}
-	manager := reconciler.NewManager(beside{name: spec}, 50*time.Millisecond, quiet(),
-		func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
-			return &reconciler.Worker{Engine: e, Spec: spec, Holder: "agent", Rows: r.follower,
+	manager := worker.NewManager(beside{name: spec}, 50*time.Millisecond, quiet(),
+		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
+			return worker.Config{Engine: e, Spec: spec, Holder: "agent", Rows: r.follower,
 				Leases: r.follower, Secrets: r.follower, Stops: r.board,
 				Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: 4,
 				Dial: func(_ context.Context, _ fleet.EngineName, _ fleet.EngineSpec,

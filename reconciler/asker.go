@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler/plan"
 )
 
@@ -38,7 +39,7 @@ type asker struct {
 	spans map[plan.Span]*question
 	until time.Time // the reviewers did not answer, and are left alone until then
 	away  error
-	kick  chan struct{}
+	kick  pacing.Signal
 }
 
 // question is one span that something is held of.
@@ -53,7 +54,7 @@ type question struct {
 func newAsker(r Reviews, poll time.Duration, log *slog.Logger, wake func()) *asker {
 	return &asker{
 		reviews: r, first: min(poll, reviewFirst), log: log, wake: wake,
-		spans: map[plan.Span]*question{}, kick: make(chan struct{}, 1),
+		spans: map[plan.Span]*question{}, kick: pacing.NewSignal(),
 	}
 }
 
@@ -109,7 +110,7 @@ func (a *asker) follow(spans []plan.Span) {
 		}
 	}
 	a.spans = held
-	a.poke()
+	a.kick.Set()
 }
 
 // forget drops what is known: another replica may have led meanwhile.
@@ -128,14 +129,7 @@ func (a *asker) hasten() {
 			q.next = soon
 		}
 	}
-	a.poke()
-}
-
-func (a *asker) poke() {
-	select {
-	case a.kick <- struct{}{}:
-	default:
-	}
+	a.kick.Set()
 }
 
 // news is the answers that the loop has not taken.

@@ -95,7 +95,7 @@ func (h *house) alone() *reconciler.Loop {
 	applied := make(chan struct{}, 1)
 	loop := reconciler.NewLoop(reconciler.Loop{Source: source, Pulls: source, Decoder: decoder{},
 		Renderer: argocd.Renderer{}, Store: h.store, Leases: h.store,
-		Finder: nowhere{}, Holder: "bench", Branch: "main", Poll: time.Hour,
+		Engines: nowhere{}, Holder: "bench", Branch: "main", Poll: time.Hour,
 		Metrics: reconciler.NewMetrics(prometheus.NewRegistry()), Log: quiet(),
 		Recorded: func(context.Context, []fleet.TenantName) { applied <- struct{}{} }})
 	ctx, cancel := context.WithCancel(context.Background())

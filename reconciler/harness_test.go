@@ -182,7 +182,7 @@ type vault struct {
 
 var errNoSecret = errors.New("there is no such secret")
 
-// Get is reconciler.Secrets.
+// Get is worker.Secrets.
 func (v *vault) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Secret, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

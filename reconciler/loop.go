@@ -15,7 +15,11 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/fleet/printable"
+	"argosy.dev/argosy/reconciler/lease"
 	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/recovery"
 )
 
 // Store is the mirror as the loop sees it.
@@ -53,9 +57,9 @@ type Loop struct {
 	Decoder  Decoder
 	Renderer plan.Renderer
 	Store    Store
-	Leases   Leases
-	Finder   Finder        // of what engines already hold, for a start without a mirror
-	Judge    catalog.Judge // of the config repo's policies; nil: they judge nothing
+	Leases   lease.Store
+	Engines  recovery.EngineReader // for a start without a mirror
+	Judge    catalog.Judge         // of the config repo's policies; nil: they judge nothing
 	Holder   string
 	URL      string // of the config repo, without credentials; for people
 	Branch   string
@@ -64,8 +68,7 @@ type Loop struct {
 	Metrics  *Metrics
 	Log      *slog.Logger
 
-	// of what stands behind agents, for a start without a mirror; nil: nobody tells
-	AgentFinder AgentFinder
+	Agents recovery.AgentReports // for a start without a mirror; nil: agents report nothing
 
 	// Of pull requests; each may be nil.
 	Pulls Pulls // what Preview and Parse read
@@ -78,18 +81,17 @@ type Loop struct {
 	// hears whose things a revision has changed ("": the platform's); it is quick
 	Recorded func(ctx context.Context, tenants []fleet.TenantName)
 
-	wake     chan struct{}
-	released chan struct{} // the lease may be free
+	wake     pacing.Signal
+	released pacing.Signal // the lease may be free
 	previews *previews
 	state    *plan.AppliedState
 	base     fleet.MirrorState // that the world is of
 	proven   bool              // the last plan's head follows what is applied, or is it
 	told     standing          // what was last recorded of the source
-	found    *found            // what the engines hold, after a start without a mirror
-	fresh    bool              // the engines are to be read before anything new is placed
-	seen     fleet.Revision    // head of the branch when it was fetched last
-	judged   fleet.Revision    // head that the last plan was made from
-	approved approvals         // that it was made with
+	recovery *recovery.Recovery
+	seen     fleet.Revision // head of the branch when it was fetched last
+	judged   fleet.Revision // head that the last plan was made from
+	approved approvals      // that it was made with
 	// head and hash of the plan that waits as a whole, as it was recorded
 	waiting string
 	awaits  bool                     // something waits for an approval
@@ -103,8 +105,10 @@ type Loop struct {
 
 // NewLoop makes a loop that can be woken before it runs.
 func NewLoop(l Loop) *Loop {
-	l.wake, l.released = make(chan struct{}, 1), make(chan struct{}, 1)
+	l.wake, l.released = pacing.NewSignal(), pacing.NewSignal()
 	l.previews = &previews{computing: make(chan struct{}, 1)}
+	l.recovery = recovery.New(recovery.Config{Engines: l.Engines, Agents: l.Agents, Stops: l.Store,
+		Wake: l.wake.Set, Log: l.Log})
 	if l.Reviews != nil {
 		l.asker = newAsker(l.Reviews, l.Poll, l.Log, l.Wake)
 	}
@@ -112,24 +116,15 @@ func NewLoop(l Loop) *Loop {
 }
 
 // Wake says that the branch, an approval or the store may have changed.
-func (l *Loop) Wake() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
+func (l *Loop) Wake() { l.wake.Set() }
 
 // loopLease elects the replica that turns commits into rows.
 const loopLease = "reconciler"
 
 // Released says that a lease of that name was given up. It never blocks.
 func (l *Loop) Released(lease string) {
-	if lease != loopLease {
-		return
-	}
-	select {
-	case l.released <- struct{}{}:
-	default:
+	if lease == loopLease {
+		l.released.Set()
 	}
 }
 
@@ -155,9 +150,9 @@ func (l *Loop) Run(ctx context.Context) {
 	beside.Go(func() { l.standBy(ctx, &leading) })
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
-		asks := candidate{leases: l.Leases, name: loopLease, holder: l.Holder, poll: l.Poll,
-			released: l.released}
-		err := asks.hold(ctx, func(ctx context.Context, held *heldLease) error {
+		election := lease.Candidate{Store: l.Leases, Name: loopLease, Holder: l.Holder,
+			Poll: l.Poll, Released: l.released}
+		err := election.Hold(ctx, func(ctx context.Context, held *lease.Held) error {
 			began = time.Now()
 			leading.Store(true)
 			defer leading.Store(false)
@@ -167,11 +162,11 @@ func (l *Loop) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > steady {
+		if time.Since(began) > time.Minute { // work that lasted so long was no failed attempt
 			attempts = 1
 		}
 		l.Log.Warn("the loop starts anew", "error", err)
-		wait(ctx, backoff(min(attempts, 5)))
+		pacing.Sleep(ctx, pacing.Backoff(min(attempts, 5)))
 	}
 }
 
@@ -183,7 +178,7 @@ const standbyEvery = 5 * time.Minute
 // leads, so that taking over does not begin with a clone.
 func (l *Loop) standBy(ctx context.Context, leading *atomic.Bool) {
 	every := cmp.Or(l.Standby, standbyEvery)
-	for pause := rand.N(every / 10); wait(ctx, pause); pause = every*3/4 + rand.N(every/2) {
+	for pause := rand.N(every / 10); pacing.Sleep(ctx, pause); pause = every*3/4 + rand.N(every/2) {
 		if leading.Load() {
 			continue
 		}
@@ -194,11 +189,11 @@ func (l *Loop) standBy(ctx context.Context, leading *atomic.Bool) {
 	}
 }
 
-func (l *Loop) passes(ctx context.Context, held *heldLease) error {
+func (l *Loop) passes(ctx context.Context, held *lease.Held) error {
 	side := &beside{run: l.Beside}
 	defer side.stop()
 	defer l.previews.at.Store(nil)
-	defer l.forget()
+	defer l.recovery.Stop()
 	if l.asker != nil {
 		ctx, end := context.WithCancel(ctx)
 		var asking sync.WaitGroup
@@ -208,8 +203,8 @@ func (l *Loop) passes(ctx context.Context, held *heldLease) error {
 	}
 	for {
 		started := time.Now()
-		result, err := l.pass(ctx, held.lease())
-		l.Metrics.pass(result, time.Since(started))
+		result, err := l.pass(ctx, held.Lease())
+		l.Metrics.reconciled(result, time.Since(started))
 		switch {
 		case errors.Is(err, fleet.ErrFenced):
 			return err
@@ -296,11 +291,11 @@ func (l *Loop) fetch(ctx context.Context, lease fleet.Lease) (Head, error) {
 
 // meanwhile plans the applied revision with what came without a commit.
 func (l *Loop) meanwhile(ctx context.Context, lease fleet.Lease) error {
-	if l.state.Revision() == "" || l.unfound() {
+	if l.state.Revision() == "" || l.recovery.Pending() {
 		return nil
 	}
-	r := &plan.Request{Revision: l.state.Revision(), Relation: plan.RelationSame,
-		Unread: l.unread(), Unheard: l.unheard(), Stands: l.stands()}
+	r := &plan.Request{Revision: l.state.Revision(), Relation: plan.RelationSame}
+	l.unrecovered(r)
 	if err := l.waits(ctx, r); err != nil {
 		return err
 	}
@@ -358,13 +353,70 @@ func (l *Loop) current(ctx context.Context) error {
 		l.Log.Warn("the mirror is not what was recorded last; it is loaded anew", "applied",
 			now.Applied.Short(), "expected", l.base.Applied.Short())
 		l.state, l.told = nil, standing{}
-		l.forget()
+		l.recovery.Stop()
 		if err := l.load(ctx); err != nil {
 			return err
 		}
 	}
 	l.base.Wanted, l.base.Confirmed = now.Wanted, now.Confirmed
 	return nil
+}
+
+// load restores the AppliedState from the store, once.
+func (l *Loop) load(ctx context.Context) error {
+	if l.state != nil {
+		return nil
+	}
+	at, err := l.Store.Mirror(ctx)
+	if err != nil {
+		return err
+	}
+	snapshot, err := l.Store.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("load the mirror: %w", err)
+	}
+	l.base, l.proven = at, false // what was recorded in between shows in the next pass
+	l.recovery.Complete(&snapshot)
+	if l.state, err = plan.RestoreAppliedState(snapshot); err != nil {
+		return fmt.Errorf("%w; run `argosy rebuild`", err)
+	}
+	l.state.Judging(l.Judge)
+	l.recovery.Require(snapshot.Applied == "" || l.state.Blocked())
+	if l.asker != nil {
+		l.asker.forget()
+	}
+	l.followReviews()
+	defer l.publish()
+	l.awaits, l.waiting, l.judged, l.leaving = l.state.Awaits(), "", "", map[fleet.ObjectKey]bool{}
+	l.folders = unreadable(l.state.Catalog())
+	for _, key := range l.state.Leaving() {
+		l.leaving[key] = true
+	}
+	return nil
+}
+
+// recover continues a recovery of what the mirror cannot know. It costs nothing otherwise.
+func (l *Loop) recover(ctx context.Context, r *plan.Request) error {
+	if !l.recovery.Required() {
+		r.Stands = l.recovery.Orphaned() // until it was recorded
+		return nil
+	}
+	reload, err := l.recovery.Continue(ctx, recovery.Engines(l.state.Catalog(), r.Files), r.Now)
+	if err != nil {
+		return err
+	}
+	l.unrecovered(r)
+	if !reload {
+		return nil
+	}
+	l.state = nil
+	return l.load(ctx)
+}
+
+// unrecovered adds to a request what a recovery still lacks.
+func (l *Loop) unrecovered(r *plan.Request) {
+	r.Unread, r.Unheard = l.recovery.Unread(), l.recovery.SilentAgents()
+	r.Stands = l.recovery.Orphaned()
 }
 
 // confirm tells the workers that wait for it that what is recorded follows from the head that was
@@ -394,7 +446,7 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head,
 	if err := l.lately(ctx, request); err != nil {
 		return "failed", err
 	}
-	if err := l.find(ctx, request); err != nil {
+	if err := l.recover(ctx, request); err != nil {
 		return "failed", err
 	}
 	l.review(ctx, request)
@@ -417,7 +469,9 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head,
 			l.folders.learn(request.Files)
 		}
 		l.proven = p.Waiting == nil || request.Relation == string(RelationOlder)
-		l.rest()
+		if !l.state.Blocked() {
+			l.recovery.Finish()
+		}
 		l.judged, l.approved = head.Revision, approvalsOf(request)
 	}
 	return outcome(p, err), err
@@ -476,7 +530,7 @@ func window(w *plan.AppliedState) time.Duration {
 // quiet reports whether the last plan was made from just this: the same head, no approval and no
 // proof of removal since.
 func (l *Loop) quiet(r *plan.Request) bool {
-	return !l.fresh && r.Revision == l.judged && approvalsOf(r) == l.approved && len(r.Gone) == 0
+	return !l.recovery.Required() && r.Revision == l.judged && approvalsOf(r) == l.approved && len(r.Gone) == 0
 }
 
 // approvals tells two readings apart: one that is given anew is the latest.
@@ -724,6 +778,9 @@ type standing struct {
 	at   time.Time
 }
 
+// errorBytes bounds an error of the source that the store keeps.
+const errorBytes = 1024
+
 // sourceEvery is how often it is recorded that the source is as it was.
 const sourceEvery = 10 * time.Second
 
@@ -732,7 +789,7 @@ const sourceEvery = 10 * time.Second
 func (l *Loop) source(ctx context.Context, s fleet.SourceView, err error) {
 	now := standing{head: s.Head, at: time.Now()}
 	if err != nil {
-		now.err = short(err.Error())
+		now.err = printable.Truncate(err.Error(), errorBytes)
 	} else {
 		s.FetchedAt = &now.at
 	}

@@ -4,53 +4,21 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"argosy.dev/argosy/fleet"
 )
 
-// Metrics are what one replica does, counted by itself: its passes of the loop, its work on
-// engines. How the fleet stands is a Collector's to show. Labels are bounded by the number of engines
-// and kinds; no tenant, no name of theirs is a label.
+// Metrics count what the loop of this replica does. The state of the fleet is fleetstats' to export.
 type Metrics struct {
-	writes    *prometheus.CounterVec
-	failures  *prometheus.CounterVec
-	took      *prometheus.HistogramVec
-	waiting   *prometheus.GaugeVec
-	connected *prometheus.GaugeVec
-	handovers *prometheus.CounterVec
-	passes    *prometheus.CounterVec
-	passTook  prometheus.Histogram
-	recorded  prometheus.Gauge
+	passes   *prometheus.CounterVec
+	passTook prometheus.Histogram
+	recorded prometheus.Gauge
 }
 
-// NewMetrics registers the metrics of the loop and its workers.
+// NewMetrics registers the metrics of the loop.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	}
 	m := &Metrics{
-		writes: counter("argosy_engine_objects_total",
-			"Objects that were handled, by engine, kind and whether they were applied or removed.",
-			"engine", "kind", "verb"),
-		failures: counter("argosy_engine_failures_total",
-			"Objects that could not be handled, by engine and kind; each is tried again.", "engine",
-			"kind"),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "argosy_engine_handle_seconds", Help: "Time to handle one object on its engine.",
-			Buckets: prometheus.ExponentialBuckets(0.002, 2, 14)}, []string{"engine"}),
-		waiting: gauge("argosy_engine_waiting",
-			"Objects that this replica is to handle, those that are tried again among them; "+
-				"absent while it does not write to the engine.", "engine"),
-		connected: gauge("argosy_engine_connected",
-			"1 while this replica reaches the engine, 0 while it tries to; absent while the "+
-				"engine is another replica's.", "engine"),
-		handovers: counter("argosy_engine_handovers_total",
-			"Times that this replica handed the engine over to one that had fewer.", "engine"),
-		passes: counter("argosy_reconcile_total",
-			"Passes of the loop, by how they ended: recorded, unchanged, held, failed.", "result"),
+		passes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "argosy_reconcile_total",
+			Help: "Passes of the loop, by how they ended: recorded, unchanged, held, failed."},
+			[]string{"result"}),
 		passTook: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "argosy_reconcile_seconds",
 			Help:    "Time of a pass that recorded a revision, from fetch to commit.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
@@ -58,51 +26,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "argosy_source_recorded_timestamp_seconds",
 			Help: "When this replica last found that nothing is left to record; 0 when it never led."}),
 	}
-	reg.MustRegister(m.writes, m.failures, m.took, m.waiting, m.connected, m.handovers, m.passes,
-		m.passTook, m.recorded)
+	reg.MustRegister(m.passes, m.passTook, m.recorded)
 	for _, result := range []string{"recorded", "unchanged", "held", "failed"} {
 		m.passes.WithLabelValues(result)
 	}
 	return m
 }
 
-func (m *Metrics) handled(engine fleet.EngineName, row fleet.Row, started time.Time, err error) {
-	verb := "apply"
-	if row.Unwanted {
-		verb = "remove"
-	}
-	m.took.WithLabelValues(string(engine)).Observe(time.Since(started).Seconds())
-	if err != nil {
-		m.failures.WithLabelValues(string(engine), string(row.Key.Kind)).Inc()
-		return
-	}
-	m.writes.WithLabelValues(string(engine), string(row.Key.Kind), verb).Inc()
-}
-
-func (m *Metrics) engine(name fleet.EngineName, reachable bool) {
-	v := 0.0
-	if reachable {
-		v = 1
-	}
-	m.connected.WithLabelValues(string(name)).Set(v)
-}
-
-func (m *Metrics) handedOver(name fleet.EngineName) {
-	m.handovers.WithLabelValues(string(name)).Inc()
-}
-
-func (m *Metrics) queued(name fleet.EngineName, n int) {
-	m.waiting.WithLabelValues(string(name)).Set(float64(n))
-}
-
-// left says that the engine is not this replica's to write to any more: what it knew of it grows
-// old.
-func (m *Metrics) left(name fleet.EngineName) {
-	m.connected.DeleteLabelValues(string(name))
-	m.waiting.DeleteLabelValues(string(name))
-}
-
-func (m *Metrics) pass(result string, took time.Duration) {
+func (m *Metrics) reconciled(result string, took time.Duration) {
 	m.passes.WithLabelValues(result).Inc()
 	if result == "recorded" {
 		m.passTook.Observe(took.Seconds())

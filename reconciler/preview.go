@@ -92,28 +92,9 @@ func (l *Loop) publish() {
 	}
 	revision := l.state.Revision()
 	l.previews.at.Store(&basis{state: l.state, revision: revision, behind: l.seen != revision,
-		unread: l.unread(), unheard: l.unheard(), stands: l.stands(),
-		settled: !l.unfound() && revision != "" && l.judged != "" && l.judged == l.seen})
-}
-
-// unfound reports whether the engines are to be read and that has not begun.
-func (l *Loop) unfound() bool { return l.fresh && l.found == nil }
-
-// unread is the engines that are still to be read after a start without a mirror.
-func (l *Loop) unread() []fleet.EngineName {
-	if !l.fresh || l.found == nil {
-		return nil
-	}
-	return slices.Clone(l.found.unread)
-}
-
-// unheard is the engines whose agents have not told what stands there, as long as anything waits
-// for that.
-func (l *Loop) unheard() []fleet.EngineName {
-	if !l.fresh || l.found == nil {
-		return nil
-	}
-	return slices.Clone(l.found.unheard)
+		unread: l.recovery.Unread(), unheard: l.recovery.SilentAgents(),
+		stands:  l.recovery.Orphaned(),
+		settled: !l.recovery.Pending() && revision != "" && l.judged != "" && l.judged == l.seen})
 }
 
 // Preview plans what the head would change if it were merged into what is applied: file by file,

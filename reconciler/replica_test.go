@@ -23,12 +23,14 @@ import (
 	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/reach"
+	"argosy.dev/argosy/reconciler/recovery"
+	"argosy.dev/argosy/reconciler/worker"
 )
 
 // replica is one control plane, wired as cmd/argosy/server wires it.
 type replica struct {
 	*reconciler.Loop
-	manager *reconciler.Manager
+	manager *worker.Manager
 	store   *faulty
 	source  *mirror
 	stop    func() // and wait until everything has ended
@@ -51,7 +53,7 @@ type options struct {
 	budget  gitrepo.Budget // of the copy of the config repo
 
 	reviews  reconciler.Reviews
-	agents   reconciler.AgentFinder
+	agents   recovery.AgentReports
 	beside   func(context.Context)
 	recorded func(context.Context, []fleet.TenantName)
 }
@@ -78,7 +80,8 @@ func (h *house) start(name string, o options) *replica {
 	r := &replica{source: &mirror{Mirror: m}, dead: &atomic.Bool{}}
 	r.source.away.Store(o.gitAway)
 	r.store = &faulty{Store: store, dead: r.dead, fail: o.fail, calls: map[string]int{}}
-	metrics, board := reconciler.NewMetrics(prometheus.NewRegistry()), reconciler.NewStopBoard()
+	registry, board := prometheus.NewRegistry(), worker.NewStopBoard()
+	workerMetrics := worker.NewMetrics(registry)
 	dial := func(_ context.Context, e fleet.EngineName, _ fleet.EngineSpec,
 		stopped func(fleet.TenantName) bool) (engine.Engine, error) {
 		h.engines[e].dials.Add(1)
@@ -86,15 +89,15 @@ func (h *house) start(name string, o options) *replica {
 	}
 	r.Loop = reconciler.NewLoop(reconciler.Loop{Source: r.source, Decoder: decoder{},
 		Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store,
-		Finder: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL,
-		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: metrics, Log: quiet(),
-		Pulls: r.source, AgentFinder: o.agents, Reviews: o.reviews, Beside: o.beside,
+		Engines: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL,
+		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: reconciler.NewMetrics(registry), Log: quiet(),
+		Pulls: r.source, Agents: o.agents, Reviews: o.reviews, Beside: o.beside,
 		Recorded: o.recorded})
-	r.manager = reconciler.NewManager(r.store, 50*time.Millisecond, quiet(),
-		func(e fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
-			return &reconciler.Worker{Engine: e, Spec: spec, Holder: name, Rows: r.store,
+	r.manager = worker.NewManager(r.store, 50*time.Millisecond, quiet(),
+		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
+			return worker.Config{Engine: e, Spec: spec, Holder: name, Rows: r.store,
 				Leases: r.store, Secrets: h.secrets, Stops: board, Dial: dial,
-				Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight,
+				Metrics: workerMetrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight,
 				Reach: o.reach}
 		})
 	r.manager.Replicas, r.manager.Holder, r.manager.Beat = r.store, name, o.beat

@@ -43,16 +43,13 @@ func (l *Loop) review(ctx context.Context, r *plan.Request) {
 // fleet stands on any engine, nothing was ever applied, and so nothing was held.
 func (l *Loop) rebuilt() string {
 	const lost = "the mirror that knew which files were held is gone: "
-	switch f := l.found; {
+	switch unread := l.recovery.Unread(); {
 	case l.state.Rebuilt():
 		return lost + "it was dropped by argosy rebuild"
-	case f == nil:
-		return ""
-	case len(f.placements) > 0 || len(f.stands) > 0:
+	case l.recovery.FoundObjects():
 		return lost + "engines hold objects of this fleet"
-	case len(f.unread) > 0:
-		return "engine " + string(f.unread[0]) +
-			" is not read yet: it may hold objects of this fleet"
+	case len(unread) > 0:
+		return "engine " + string(unread[0]) + " is not read yet: it may hold objects of this fleet"
 	}
 	return ""
 }
@@ -60,7 +57,7 @@ func (l *Loop) rebuilt() string {
 // takeReviews plans the applied revision again with what has become known of the reviews of held
 // files and deletions.
 func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
-	if l.asker == nil || l.state == nil || l.state.Revision() == "" || l.unfound() {
+	if l.asker == nil || l.state == nil || l.state.Revision() == "" || l.recovery.Pending() {
 		return nil
 	}
 	news := l.asker.news()
@@ -76,8 +73,8 @@ func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
 	}
 	r := &plan.Request{
 		Revision: l.state.Revision(), Relation: plan.RelationSame, Review: review, Paths: paths,
-		Unread: l.unread(), Unheard: l.unheard(), Stands: l.stands(),
 	}
+	l.unrecovered(r)
 	if err := l.lately(ctx, r); err != nil {
 		return err
 	}

@@ -139,3 +139,15 @@ func (w writer) Write(b []byte) (int, error) {
 	}
 	return len(b), nil
 }
+
+// Truncate bounds text to so many bytes. It cuts between characters and marks the cut with "...".
+func Truncate(s string, bytes int) string {
+	if len(s) <= bytes {
+		return s
+	}
+	end := max(bytes-len("..."), 0)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "..."
+}

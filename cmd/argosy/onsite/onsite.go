@@ -21,7 +21,7 @@ import (
 	"argosy.dev/argosy/fleet/agent/edge"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/engine"
-	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/worker"
 )
 
 // Config is where and how an agent runs.
@@ -49,9 +49,9 @@ type Agent struct {
 	keeper   *edge.Keeper
 	client   *edge.Client
 	follower *edge.Follower
-	stops    *reconciler.StopBoard
-	manager  *reconciler.Manager
-	metrics  *reconciler.Metrics
+	stops    *worker.StopBoard
+	manager  *worker.Manager
+	metrics  *worker.Metrics
 	own      *own
 
 	heard   chan struct{} // closed when the emergency stops were heard
@@ -74,14 +74,14 @@ func New(c Config) (*Agent, error) {
 	}
 	a := &Agent{c: c, log: c.Log, registry: prometheus.NewRegistry(), kube: kube,
 		keeper: edge.NewKeeper(edge.SecretCell(kube, c.Namespace, edge.Name)),
-		stops:  reconciler.NewStopBoard(), heard: make(chan struct{})}
+		stops:  worker.NewStopBoard(), heard: make(chan struct{})}
 	a.client, err = edge.NewClient(edge.Settings{Hub: c.Hub, CA: c.CA, Proxy: c.Proxy,
 		Version: c.Version, Log: c.Log}, a.keeper)
 	if err != nil {
 		return nil, err
 	}
-	a.metrics = reconciler.NewMetrics(a.registry)
-	a.manager = reconciler.NewManager(a, rowPoll, c.Log, a.worker)
+	a.metrics = worker.NewMetrics(a.registry)
+	a.manager = worker.NewManager(a, rowPoll, c.Log, a.worker)
 	a.follower = edge.NewFollower(edge.FollowerConfig{
 		Client: a.client, Namespace: c.ArgoCDNamespace, Version: c.Version, Log: c.Log,
 		Wake: a.wake, Rotated: a.manager.Rotated, Stopped: a.stopsHeard, Opened: a.opened,
@@ -215,7 +215,7 @@ func (a *Agent) lease() fleet.Lease {
 }
 
 // EngineSpecs is the agent's one engine, once its rows are known. It implements
-// reconciler.EngineLister.
+// worker.EngineLister.
 func (a *Agent) EngineSpecs(context.Context) (map[fleet.EngineName]fleet.EngineSpec, error) {
 	hello, ok := a.declared()
 	if !ok {
@@ -232,8 +232,8 @@ func (a *Agent) spec(hello agent.Hello) fleet.EngineSpec {
 		DedicatedTo: hello.DedicatedTo}
 }
 
-func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
-	return &reconciler.Worker{
+func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) worker.Config {
+	return worker.Config{
 		Engine: name, Spec: spec, Holder: "agent", Rows: a.follower, Leases: a.follower,
 		Secrets: a.follower, Stops: a.stops, Dial: a.dial,
 		Metrics: a.metrics, Log: a.log, Poll: rowPoll, Flight: a.c.InFlight,

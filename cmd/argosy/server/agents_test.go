@@ -17,7 +17,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/agent/hub"
-	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/worker"
 )
 
 // front is what listen.address answers, over a store in memory, with everything that it logs.
@@ -102,7 +102,7 @@ func TestATokenInAPathIsInNoLog(t *testing.T) {
 	for name, legacy := range map[string]bool{"off": false, "on": true} {
 		web, log := front(t, settings.Settings{}, func(v *Server) {
 			made, err := hub.New(hub.Config{Store: emptyStore{}, Secrets: noSecrets{},
-				Stops: reconciler.NewStopBoard(), PublicURL: "https://argosy.example.com",
+				Stops: worker.NewStopBoard(), PublicURL: "https://argosy.example.com",
 				Replica:         "r",
 				LegacyTokenPath: legacy, Log: v.log})
 			if err != nil {

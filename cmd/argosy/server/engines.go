@@ -12,12 +12,12 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/engine"
-	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/worker"
 )
 
 // engines connects to Argo CD instances.
 type engines struct {
-	secrets  reconciler.Secrets
+	secrets  worker.Secrets
 	inFlight int
 	silence  time.Duration // of an engine that is read for a rebuild; default findSilence
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"argosy.dev/argosy/fleet/agent/hub"
-	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/fleetstats"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/secrets"
+	"argosy.dev/argosy/reconciler/worker"
 )
 
 var update = flag.Bool("update", false, "write docs/metrics.md anew")
@@ -67,11 +68,11 @@ func reference(t *testing.T) string {
 	t.Helper()
 	reg := &registrations{Registry: prometheus.NewRegistry()}
 	newMetrics(reg, "v0")
-	registerStops(reg, reconciler.NewStopBoard())
+	registerStops(reg, worker.NewStopBoard())
 	registerPools(reg, nil)
-	reconciler.NewCollector(reg, nil, "", nil)
+	fleetstats.NewCollector(reg, nil, "", nil)
 	if _, err := hub.New(hub.Config{Store: (*postgres.Store)(nil), Secrets: &secrets.Resolver{},
-		Stops: reconciler.NewStopBoard(), Replica: "one",
+		Stops: worker.NewStopBoard(), Replica: "one",
 		PublicURL: "https://argosy.example.com", Metrics: hub.NewMetrics(reg)}); err != nil {
 		t.Fatal(err)
 	}

@@ -24,9 +24,11 @@ import (
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler"
+	"argosy.dev/argosy/reconciler/fleetstats"
 	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/secrets"
+	"argosy.dev/argosy/reconciler/worker"
 )
 
 // Server is one replica of the control plane.
@@ -43,9 +45,9 @@ type Server struct {
 	registry *prometheus.Registry
 
 	loop    *reconciler.Loop
-	manager *reconciler.Manager
-	stops   *reconciler.StopBoard
-	survey  *reconciler.Collector
+	manager *worker.Manager
+	stops   *worker.StopBoard
+	stats   *fleetstats.Collector
 	api     *api.Server
 	pulls   *pulls   // nil without a forge
 	hub     *hub.Hub // nil when agents are switched off, or without a public URL
@@ -106,29 +108,29 @@ func holder() string {
 
 func (v *Server) assemble() error {
 	s := v.settings
-	metrics := newMetrics(v.registry, v.version)
-	v.survey = reconciler.NewCollector(v.registry, v.store, v.holder, v.log)
+	loopMetrics, workerMetrics := newMetrics(v.registry, v.version)
+	v.stats = fleetstats.NewCollector(v.registry, v.store, v.holder, v.log)
 	connect := engines{secrets: v.secrets, inFlight: s.Engines.InFlight}
-	v.stops = reconciler.NewStopBoard()
+	v.stops = worker.NewStopBoard()
 	registerStops(v.registry, v.stops)
 	registerPools(v.registry, v.store.Pools)
 	loop := reconciler.Loop{
 		Source: source{v.mirror, v.log}, Decoder: decoder{}, Renderer: argocd.Renderer{},
-		Store: v.store, Leases: v.store, Finder: connect, AgentFinder: v.store,
+		Store: v.store, Leases: v.store, Engines: connect, Agents: v.store,
 		Judge:  policy.New().Judge,
 		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
-		Poll: time.Duration(s.Source.Poll), Metrics: metrics, Log: v.log,
+		Poll: time.Duration(s.Source.Poll), Metrics: loopMetrics, Log: v.log,
 	}
 	if err := v.assemblePulls(&loop); err != nil {
 		return err
 	}
 	v.loop = reconciler.NewLoop(loop)
-	v.manager = reconciler.NewManager(v.store, time.Duration(s.Engines.Poll), v.log,
-		func(name fleet.EngineName, spec fleet.EngineSpec) *reconciler.Worker {
-			return &reconciler.Worker{
+	v.manager = worker.NewManager(v.store, time.Duration(s.Engines.Poll), v.log,
+		func(name fleet.EngineName, spec fleet.EngineSpec) worker.Config {
+			return worker.Config{
 				Engine: name, Spec: spec, Holder: v.holder, Rows: v.store, Leases: v.store,
 				Secrets: v.secrets, Stops: v.stops, Dial: connect.dial,
-				Metrics: metrics, Log: v.log, Poll: time.Duration(s.Engines.Poll),
+				Metrics: workerMetrics, Log: v.log, Poll: time.Duration(s.Engines.Poll),
 				Flight: s.Engines.InFlight,
 			}
 		})
@@ -181,7 +183,7 @@ func (v *Server) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
-		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.wakes, v.prune, v.settle, v.survey.Run,
+		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.wakes, v.prune, v.settle, v.stats.Run,
 		func(ctx context.Context) { v.stops.Run(ctx, v.store, v.log) },
 		func(ctx context.Context) { v.secrets.Watch(ctx, v.rotated) },
 	} {

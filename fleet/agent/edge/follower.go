@@ -47,7 +47,7 @@ var (
 )
 
 // Follower keeps the agent's rows as the hub has them, in memory, and answers a worker
-// (reconciler.Worker) from it: it is its Rows, Leases, Secrets and StopReader. Through an outage it
+// (worker.Config) from it: it is its Rows, Leases, Secrets and StopReader. Through an outage it
 // stays as it was last heard. Its methods may be called at the same time.
 type Follower struct {
 	FollowerConfig

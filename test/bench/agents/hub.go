@@ -24,9 +24,9 @@ import (
 
 	"argosy.dev/argosy/api"
 	"argosy.dev/argosy/fleet/agent/hub"
-	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/secrets"
+	"argosy.dev/argosy/reconciler/worker"
 )
 
 // hubConfig is what the process of a hub is started with.
@@ -59,7 +59,7 @@ func runHub(file string) error {
 		return err
 	}
 	defer store.Close()
-	stops, registry := reconciler.NewStopBoard(), prometheus.NewRegistry()
+	stops, registry := worker.NewStopBoard(), prometheus.NewRegistry()
 	h, err := hub.New(hub.Config{Store: store, Secrets: &secrets.Resolver{}, Stops: stops,
 		PublicURL: c.Public, Replica: "bench/" + strconv.Itoa(os.Getpid()),
 		Version: "bench", Limits: hub.Limits{OpenRate: c.OpenRate, TokenRate: c.TokenRate},

@@ -1,4 +1,4 @@
-package reconciler
+package worker
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // recheck asks for the rows of these objects to be read at the next turn. It never waits.
-func (s *shift) recheck(keys []fleet.ObjectKey) {
+func (s *session) recheck(keys []fleet.ObjectKey) {
 	s.mu.Lock()
 	for _, key := range keys {
 		s.looks[key] = true
@@ -21,7 +21,7 @@ func (s *shift) recheck(keys []fleet.ObjectKey) {
 
 // look reads the rows of the objects that a recheck was asked for. An object of ours without a row
 // is a stray. What could not be read is read at the next turn.
-func (s *shift) look(ctx context.Context) error {
+func (s *session) look(ctx context.Context) error {
 	s.mu.Lock()
 	keys := slices.Collect(maps.Keys(s.looks))
 	clear(s.looks)
@@ -38,7 +38,7 @@ func (s *shift) look(ctx context.Context) error {
 }
 
 // check puts the rows of these objects, and reports those that have none.
-func (s *shift) check(ctx context.Context, keys []fleet.ObjectKey) error {
+func (s *session) check(ctx context.Context, keys []fleet.ObjectKey) error {
 	rows, err := s.Rows.Lookup(ctx, s.Engine, keys)
 	if err != nil {
 		return fmt.Errorf("read rows of engine %s: %w", s.Engine, err)
@@ -69,7 +69,7 @@ func (s *shift) check(ctx context.Context, keys []fleet.ObjectKey) error {
 	if len(found)+len(gone) == 0 {
 		return nil
 	}
-	if err := s.Rows.ReportOrphans(ctx, s.lease.lease(), found, gone); err != nil {
+	if err := s.Rows.ReportOrphans(ctx, s.lease.Lease(), found, gone); err != nil {
 		return fmt.Errorf("report strays of engine %s: %w", s.Engine, err)
 	}
 	for _, f := range found {
@@ -90,14 +90,14 @@ func (s *shift) check(ctx context.Context, keys []fleet.ObjectKey) error {
 }
 
 // listed reports whether an object is known as a stray.
-func (s *shift) listed(key fleet.ObjectKey) bool {
+func (s *session) listed(key fleet.ObjectKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.orphans[key]
 }
 
 // inventory is every object of ours that the engine shows.
-func (s *shift) inventory() map[fleet.ObjectKey]bool {
+func (s *session) inventory() map[fleet.ObjectKey]bool {
 	all := map[fleet.ObjectKey]bool{}
 	for _, live := range s.target.Inventory() {
 		all[live.Key] = true
@@ -107,7 +107,7 @@ func (s *shift) inventory() map[fleet.ObjectKey]bool {
 
 // lookAgain rechecks the objects that a verifying pass has met no row of, and those that are listed
 // as strays: a row may have come, and an object gone, while nobody watched.
-func (s *shift) lookAgain(ctx context.Context, rowless map[fleet.ObjectKey]bool) error {
+func (s *session) lookAgain(ctx context.Context, rowless map[fleet.ObjectKey]bool) error {
 	listed, err := s.Rows.OrphanKeys(ctx, s.Engine)
 	if err != nil {
 		return fmt.Errorf("verify engine %s: %w", s.Engine, err)
@@ -124,7 +124,7 @@ func (s *shift) lookAgain(ctx context.Context, rowless map[fleet.ObjectKey]bool)
 
 // withdraw takes back that a row is applied when its object is not what the row wants: it says
 // nothing of an object that was deleted, changed, or lost with the engine's state.
-func (s *shift) withdraw(row fleet.RowHead) {
+func (s *session) withdraw(row fleet.RowHead) {
 	if row.Unwanted || row.Apply != fleet.ApplyApplied {
 		return
 	}
@@ -132,16 +132,16 @@ func (s *shift) withdraw(row fleet.RowHead) {
 	if _, there := s.target.Live(row.Key); !there {
 		message = "the engine no longer has it; it is created again"
 	}
-	s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: fleet.ApplyPending,
+	s.acks.Add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: fleet.ApplyPending,
 		Message: message})
 }
 
 // reportBack says that the engine's whole state is from before what it has shown: rows are held
 // against it anew.
-func (s *shift) reportBack(ctx context.Context, how string) {
+func (s *session) reportBack(ctx context.Context, how string) {
 	s.Log.Warn("the engine went back in time, as after a restore from a backup; it is verified",
 		"engine", s.Engine, "how", how)
-	if err := s.Rows.ReportWentBack(ctx, s.lease.lease(), short(how)); err != nil {
+	if err := s.Rows.ReportWentBack(ctx, s.lease.Lease(), short(how)); err != nil {
 		s.Log.Warn("failed to record that the engine went back in time", "engine", s.Engine,
 			"error", err)
 	}

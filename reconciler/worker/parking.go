@@ -1,4 +1,4 @@
-package reconciler
+package worker
 
 import (
 	"context"
@@ -99,7 +99,7 @@ func (p *parking) reported(news []fleet.Reach, whole bool, err error) {
 
 // park does what is decided about clusters that do not answer, beside everything else. An
 // environment's own cluster has no neighbours that it could keep waiting.
-func (s *shift) park(ctx context.Context) error {
+func (s *session) park(ctx context.Context) error {
 	if s.Engine.OfEnvironment() {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (s *shift) park(ctx context.Context) error {
 	}
 }
 
-func (s *shift) parkOnce(ctx context.Context) error {
+func (s *session) parkOnce(ctx context.Context) error {
 	if !s.confirmed.Load() || s.Stops.Stopped(s.Engine)("") {
 		return nil
 	}
@@ -140,14 +140,14 @@ func (s *shift) parkOnce(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func (s *shift) parkOne(ctx context.Context, request engine.ParkRequest) error {
+func (s *session) parkOne(ctx context.Context, request engine.ParkRequest) error {
 	live, ok := s.target.Live(request.Key)
 	if !ok {
 		return nil
 	}
-	ctx, end := s.lease.writing(ctx)
+	ctx, end := s.lease.Writing(ctx)
 	defer end()
-	err := s.target.Park(ctx, request, s.lease.lease())
+	err := s.target.Park(ctx, request, s.lease.Lease())
 	if err == nil {
 		return nil
 	}
@@ -161,12 +161,12 @@ func (s *shift) parkOne(ctx context.Context, request engine.ParkRequest) error {
 	return fmt.Errorf("park Application %s: %w", request.Key.Name, s.refusal(err))
 }
 
-func (s *shift) reportReach(ctx context.Context) error {
+func (s *session) reportReach(ctx context.Context) error {
 	news, whole := s.parked.reports()
 	if len(news) == 0 && !whole {
 		return nil
 	}
-	err := s.Rows.ReportReach(ctx, s.lease.lease(), news, whole)
+	err := s.Rows.ReportReach(ctx, s.lease.Lease(), news, whole)
 	s.parked.reported(news, whole, err)
 	if err != nil {
 		return fmt.Errorf("report unreachable environments of engine %s: %w", s.Engine, err)

@@ -1,9 +1,8 @@
-package reconciler
+package worker
 
 import (
 	"container/heap"
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -227,21 +226,6 @@ func (q *queue) push(h *taskHeap, t *task) {
 func (q *queue) signal() {
 	close(q.wake)
 	q.wake = make(chan struct{})
-}
-
-const (
-	firstRetry = 500 * time.Millisecond
-	lastRetry  = 2 * time.Minute
-)
-
-// backoff doubles from half a second to two minutes, with jitter of a quarter so that objects that
-// failed together do not return together.
-func backoff(attempts int) time.Duration {
-	d := lastRetry
-	if attempts < 9 {
-		d = min(firstRetry<<max(attempts-1, 0), lastRetry)
-	}
-	return d - time.Duration(rand.Int64N(int64(d)/4))
 }
 
 func byPhase(a, b *task) bool {

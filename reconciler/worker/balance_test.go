@@ -1,4 +1,4 @@
-package reconciler
+package worker
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // view makes a view in which replica i holds the leases that held[i] counts.
@@ -97,11 +98,11 @@ func TestAReplicaThatComesAndGoesMovesNothing(t *testing.T) {
 				if plan := b.decide(v, leases, time.Now()); plan != nil {
 					t.Fatalf("%v", plan)
 				}
-				wait(t.Context(), beatEvery)
+				pacing.Sleep(t.Context(), beatEvery)
 			}
 		}
 		for range calmBeats {
-			wait(t.Context(), beatEvery)
+			pacing.Sleep(t.Context(), beatEvery)
 		}
 		if plan := b.decide(both, leases, time.Now()); len(plan) != 3 {
 			t.Fatalf("two replicas are there to stay: %v", plan)
@@ -115,7 +116,7 @@ func TestHandoversThatComeToNothingAreRare(t *testing.T) {
 		b := balance{me: "replica-0", beat: beatEvery}
 		v, leases := view(6, 0)
 		offers := 0
-		for start := time.Now(); time.Since(start) < time.Hour; wait(t.Context(), beatEvery) {
+		for start := time.Now(); time.Since(start) < time.Hour; pacing.Sleep(t.Context(), beatEvery) {
 			if len(b.decide(v, leases, time.Now())) > 0 {
 				offers++
 			}
@@ -126,31 +127,31 @@ func TestHandoversThatComeToNothingAreRare(t *testing.T) {
 	})
 }
 
-func TestSessionsPrepareInTurn(t *testing.T) {
+func TestSessionsWaitForASlotInTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns, order, leaves := newTurns(), make(chan int, 100), []func(){}
-		for range turnsMost {
-			leave, _ := turns.enter(t.Context(), false)
-			leaves = append(leaves, leave)
+		slots, order, frees := newSlots(), make(chan int, 100), []func(){}
+		for range slotsMost {
+			free, _ := slots.acquire(t.Context(), false)
+			frees = append(frees, free)
 		}
 		for i := range 3 {
 			go func() {
-				_, _ = turns.enter(t.Context(), false)
+				_, _ = slots.acquire(t.Context(), false)
 				order <- i
 			}()
 			synctest.Wait()
 		}
-		if leave, err := turns.enter(t.Context(), true); err != nil || len(order) > 0 {
+		if free, err := slots.acquire(t.Context(), true); err != nil || len(order) > 0 {
 			t.Fatalf("%d entered beyond the bound; after a failure: %v", len(order), err)
 		} else {
-			leave()
+			free()
 		}
 		for i := range 3 {
-			leaves[i]()
-			leaves[i]()
+			frees[i]()
+			frees[i]()
 			synctest.Wait()
 			if got := <-order; got != i || len(order) > 0 {
-				t.Fatalf("turn %d was given to %d; %d others entered", i, got, len(order))
+				t.Fatalf("slot %d was given to %d; %d others entered", i, got, len(order))
 			}
 		}
 	})

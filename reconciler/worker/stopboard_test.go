@@ -1,4 +1,4 @@
-package reconciler
+package worker
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 type stopList struct {
@@ -105,7 +106,7 @@ func TestAStopIsSeenWithinASecondAndOutlivesAnError(t *testing.T) {
 			t.Errorf("seen after %s", took)
 		}
 		from.say(errors.New("the database is away"))
-		wait(t.Context(), time.Minute)
+		pacing.Sleep(t.Context(), time.Minute)
 		if !b.Stopped("eu-1")("acme") {
 			t.Error("an error ended the stop")
 		}
@@ -207,7 +208,7 @@ func TestAStopThatAnEngineRemembersIsInForceAndRestored(t *testing.T) {
 		from.mu.Lock()
 		from.stops, from.ends = nil, []fleet.StopEnd{ended(stop, stop.At.Add(1))}
 		from.mu.Unlock()
-		wait(t.Context(), 2*stopPoll)
+		pacing.Sleep(t.Context(), 2*stopPoll)
 		b.remembered("eu-1", []fleet.Stop{stop}) // not cleared yet
 		if b.Stopped("eu-1")("acme") {
 			t.Error("a marker that outlived the end of its stop brings it back")
@@ -246,11 +247,11 @@ func TestStopsThatCannotBeReadForFourSecondsAreAStop(t *testing.T) {
 			synctest.Wait()
 			stopped := b.Stopped("eu-1")
 			fail(from, true)
-			wait(t.Context(), 2*time.Second)
+			pacing.Sleep(t.Context(), 2*time.Second)
 			if stopped("acme") || b.Health() != nil {
 				t.Errorf("%s: stopped after two seconds", name)
 			}
-			wait(t.Context(), 3*time.Second)
+			pacing.Sleep(t.Context(), 3*time.Second)
 			if !stopped("acme") || b.Health() == nil {
 				t.Errorf("%s: not stopped after five seconds", name)
 			}

@@ -1,4 +1,4 @@
-package reconciler
+package lease
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // ledger is a store's lease table under a bubble's clock, with faults to order.
@@ -96,8 +97,8 @@ func (l *ledger) setDown(down bool) {
 	l.down = down
 }
 
-func asks(l Leases, holder string) candidate {
-	return candidate{leases: l, name: "engine/eu-1", holder: holder, poll: time.Second}
+func candidate(l Store, holder string) Candidate {
+	return Candidate{Store: l, Name: "engine/eu-1", Holder: holder, Poll: time.Second}
 }
 
 func TestALeaseIsHeldByOneAtATimeAndPassesOnAtOnceWhenReleased(t *testing.T) {
@@ -108,13 +109,13 @@ func TestALeaseIsHeldByOneAtATimeAndPassesOnAtOnceWhenReleased(t *testing.T) {
 		var all sync.WaitGroup
 		for _, holder := range []string{"a", "b", "c"} {
 			all.Go(func() {
-				err := asks(l, holder).hold(t.Context(),
-					func(ctx context.Context, held *heldLease) error {
+				err := candidate(l, holder).Hold(t.Context(),
+					func(ctx context.Context, held *Held) error {
 						mu.Lock()
 						inside++
 						most = max(most, inside)
 						mu.Unlock()
-						wait(ctx, time.Minute) // far longer than the lease: it is renewed
+						pacing.Sleep(ctx, time.Minute) // far longer than the lease: it is renewed
 						mu.Lock()
 						inside--
 						mu.Unlock()
@@ -143,18 +144,18 @@ func TestWorkEndsBeforeAnotherMayHoldTheLease(t *testing.T) {
 		l := newLedger()
 		start := time.Now()
 		time.AfterFunc(time.Second, func() { l.setDown(true) })
-		err := asks(l, "a").hold(t.Context(), func(ctx context.Context, held *heldLease) error {
+		err := candidate(l, "a").Hold(t.Context(), func(ctx context.Context, held *Held) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		if !errors.Is(err, ErrLeaseLost) {
+		if !errors.Is(err, ErrLost) {
 			t.Fatalf("got %v", err)
 		}
-		if lasted := time.Since(start); lasted >= leaseTTL {
+		if lasted := time.Since(start); lasted >= ttl {
 			t.Fatalf("work went on for %s without the store", lasted)
 		}
 		if text := err.Error(); strings.Contains(text, "replica") ||
-			!strings.Contains(text, "not be renewed before it ran out: ") {
+			!strings.Contains(text, "the renewal failed until the lease expired: ") {
 			t.Errorf("without another replica it says %q", text)
 		}
 	})
@@ -163,7 +164,7 @@ func TestWorkEndsBeforeAnotherMayHoldTheLease(t *testing.T) {
 func TestALeaseThatPassedOnEndsTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
-		err := asks(l, "a").hold(t.Context(), func(ctx context.Context, _ *heldLease) error {
+		err := candidate(l, "a").Hold(t.Context(), func(ctx context.Context, _ *Held) error {
 			l.mu.Lock()
 			at := l.now["engine/eu-1"]
 			at.Holder, at.Epoch = "b", at.Epoch+1
@@ -172,7 +173,7 @@ func TestALeaseThatPassedOnEndsTheWork(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		if !errors.Is(err, ErrLeaseLost) {
+		if !errors.Is(err, ErrLost) {
 			t.Fatalf("got %v", err)
 		}
 		if !strings.Contains(err.Error(), "another replica holds it now") {
@@ -189,17 +190,17 @@ func ours(is bool) func(fleet.Lease) bool { return func(fleet.Lease) bool { retu
 
 func TestAnEpochIsRaisedAboveWhatTheEngineShows(t *testing.T) {
 	l := newLedger()
-	lease, _, _ := l.Acquire(t.Context(), "engine/eu-1", "a", leaseTTL)
-	held := newHeldLease(lease, time.Now().Add(leaseTTL))
-	if err := held.raise(t.Context(), l, 1, ours(true)); err != nil || held.lease().Epoch != 1 {
-		t.Fatalf("its own epoch made it rise: %d, %v", held.lease().Epoch, err)
+	lease, _, _ := l.Acquire(t.Context(), "engine/eu-1", "a", ttl)
+	held := NewHeld(lease, time.Now().Add(ttl))
+	if err := held.Raise(t.Context(), l, 1, ours(true)); err != nil || held.Lease().Epoch != 1 {
+		t.Fatalf("its own epoch made it rise: %d, %v", held.Lease().Epoch, err)
 	}
-	if err := held.raise(t.Context(), l, 1, ours(false)); err != nil || held.lease().Epoch != 2 {
+	if err := held.Raise(t.Context(), l, 1, ours(false)); err != nil || held.Lease().Epoch != 2 {
 		t.Fatalf("epoch %d, %v; want 2: the objects bear the same one of another lease",
-			held.lease().Epoch, err)
+			held.Lease().Epoch, err)
 	}
-	if err := held.raise(t.Context(), l, 7, ours(true)); err != nil || held.lease().Epoch != 8 {
-		t.Fatalf("epoch %d, %v; want 8", held.lease().Epoch, err)
+	if err := held.Raise(t.Context(), l, 7, ours(true)); err != nil || held.Lease().Epoch != 8 {
+		t.Fatalf("epoch %d, %v; want 8", held.Lease().Epoch, err)
 	}
 }
 
@@ -222,24 +223,24 @@ func TestARaiseOfTheEpochBesideARenewalLosesNothing(t *testing.T) {
 					return ctx.Err()
 				}
 			}
-			err := asks(l, "a").hold(t.Context(), func(ctx context.Context, held *heldLease) error {
+			err := candidate(l, "a").Hold(t.Context(), func(ctx context.Context, held *Held) error {
 				if first == "renew" {
-					wait(ctx, leaseTTL/3)
+					pacing.Sleep(ctx, ttl/3)
 					synctest.Wait() // the renewal is on its way
 				}
 				raised := make(chan error, 1)
-				go func() { raised <- held.raise(ctx, l, 7, ours(true)) }()
+				go func() { raised <- held.Raise(ctx, l, 7, ours(true)) }()
 				synctest.Wait()
 				if len(arrived) == 0 {
 					return errors.New("neither is under way")
 				}
-				wait(ctx, leaseTTL/3) // a renewal is due
+				pacing.Sleep(ctx, ttl/3) // a renewal is due
 				close(release)
 				if err := <-raised; err != nil {
 					return err
 				}
-				wait(ctx, 3*leaseTTL)
-				if epoch := held.lease().Epoch; epoch != 8 || ctx.Err() != nil {
+				pacing.Sleep(ctx, 3*ttl)
+				if epoch := held.Lease().Epoch; epoch != 8 || ctx.Err() != nil {
 					return fmt.Errorf("epoch %d, %w", epoch, context.Cause(ctx))
 				}
 				return nil
@@ -259,12 +260,12 @@ func TestARenewalThatHangsEndsTheWorkBeforeTheLease(t *testing.T) {
 			return ctx.Err()
 		}
 		start := time.Now()
-		err := asks(l, "a").hold(t.Context(), func(ctx context.Context, _ *heldLease) error {
+		err := candidate(l, "a").Hold(t.Context(), func(ctx context.Context, _ *Held) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		if lasted := time.Since(start); !errors.Is(err, ErrLeaseLost) || lasted >= leaseTTL {
-			t.Fatalf("%v after %s; the lease is %s", err, lasted, leaseTTL)
+		if lasted := time.Since(start); !errors.Is(err, ErrLost) || lasted >= ttl {
+			t.Fatalf("%v after %s; the lease is %s", err, lasted, ttl)
 		}
 	})
 }
@@ -276,12 +277,12 @@ func TestAStopOfTheWorkLetsAWriteEndAndTheLossOfTheLeaseDoesNot(t *testing.T) {
 			after time.Duration // until the write is cut off
 		}{
 			"stop":   {context.Canceled, 10 * time.Second}, // when the lease runs out
-			"lost":   {ErrLeaseLost, 0},
+			"lost":   {ErrLost, 0},
 			"fenced": {fleet.ErrFenced, 0},
 		} {
-			held := newHeldLease(fleet.Lease{}, time.Now().Add(10*time.Second))
+			held := NewHeld(fleet.Lease{}, time.Now().Add(10*time.Second))
 			ctx, cancel := context.WithCancelCause(t.Context())
-			write, end := held.writing(ctx)
+			write, end := held.Writing(ctx)
 			start := time.Now()
 			cancel(c.cause)
 			<-write.Done()
@@ -299,21 +300,21 @@ func TestALeaseIsAskedForWhenItRunsOutAndWhenItIsReleased(t *testing.T) {
 			give  func(*ledger, chan struct{}) // after a second
 			after time.Duration
 		}{
-			"killed": {func(*ledger, chan struct{}) {}, leaseTTL + leaseSlack},
+			"killed": {func(*ledger, chan struct{}) {}, ttl + slack},
 			"released": {func(l *ledger, c chan struct{}) {
 				_ = l.Release(t.Context(), l.now["reconciler"], "")
 				c <- struct{}{}
 			}, time.Second},
 		} {
 			l, released := newLedger(), make(chan struct{}, 1)
-			if _, _, err := l.Acquire(t.Context(), "reconciler", "a", leaseTTL); err != nil {
+			if _, _, err := l.Acquire(t.Context(), "reconciler", "a", ttl); err != nil {
 				t.Fatal(err)
 			}
 			start := time.Now()
 			time.AfterFunc(time.Second, func() { c.give(l, released) })
-			b := candidate{leases: l, name: "reconciler", holder: "b", poll: time.Minute,
-				released: released}
-			_, _, _, err := b.acquire(t.Context())
+			b := Candidate{Store: l, Name: "reconciler", Holder: "b", Poll: time.Minute,
+				Released: released}
+			_, err := b.acquire(t.Context())
 			if took := time.Since(start); err != nil || took != c.after {
 				t.Errorf("%s: acquired after %s, want %s; %v", name, took, c.after, err)
 			}

@@ -1,4 +1,4 @@
-package reconciler
+package worker
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 func rowOf(kind fleet.ObjectKind, name string, seq int64, absent bool) fleet.Row {
@@ -102,7 +103,7 @@ func TestBackoffGrowsAndIsBounded(t *testing.T) {
 		1: {375 * time.Millisecond, 500 * time.Millisecond},
 		2: {750 * time.Millisecond, time.Second}, 50: {90 * time.Second, 2 * time.Minute},
 	} {
-		if d := backoff(attempts); d < bounds[0] || d > bounds[1] {
+		if d := pacing.Backoff(attempts); d < bounds[0] || d > bounds[1] {
 			t.Errorf("attempt %d: %s is outside %v", attempts, d, bounds)
 		}
 	}

@@ -1,4 +1,4 @@
-package reconciler
+package worker
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // EngineLister tells which engines there are.
@@ -22,21 +23,21 @@ type EngineLister interface {
 // worker acts. What is behind an agent has its worker there: the agent runs a Manager of its own,
 // for the one engine that is beside it.
 type Manager struct {
-	Engines EngineLister
-	New     func(fleet.EngineName, fleet.EngineSpec) *Worker
-	Log     *slog.Logger
-	Poll    time.Duration
+	Engines   EngineLister
+	Configure func(fleet.EngineName, fleet.EngineSpec) Config
+	Log       *slog.Logger
+	Poll      time.Duration
 
 	Replicas Replicas      // with which the leases are shared; nil: they are not
 	Holder   string        // as the workers'
 	Beat     time.Duration // between its words to other replicas; default 2 s
 
-	turns *turns
+	slots *slots
 
 	mu      sync.Mutex
 	running map[fleet.EngineName]*run
 	ending  map[fleet.EngineName]<-chan struct{} // closed when the worker before has ended
-	wake    chan struct{}
+	wake    pacing.Signal
 }
 
 type run struct {
@@ -47,10 +48,10 @@ type run struct {
 
 // NewManager makes a manager that is not running yet.
 func NewManager(engines EngineLister, poll time.Duration, log *slog.Logger,
-	newWorker func(fleet.EngineName, fleet.EngineSpec) *Worker) *Manager {
-	return &Manager{Engines: engines, New: newWorker, Log: log, Poll: poll, turns: newTurns(),
+	configure func(fleet.EngineName, fleet.EngineSpec) Config) *Manager {
+	return &Manager{Engines: engines, Configure: configure, Log: log, Poll: poll, slots: newSlots(),
 		running: map[fleet.EngineName]*run{}, ending: map[fleet.EngineName]<-chan struct {
-		}{}, wake: make(chan struct{}, 1)}
+		}{}, wake: pacing.NewSignal()}
 }
 
 // Run starts and ends workers as engines come and go, until ctx ends and all workers have.
@@ -92,9 +93,7 @@ func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup,
 			continue
 		}
 		workCtx, cancel := context.WithCancel(ctx)
-		w := m.New(name, spec)
-		w.turns = m.turns
-		w.wake, w.released = make(chan struct{}, 1), make(chan struct{}, 1)
+		w := newWorker(m.Configure(name, spec), m.slots)
 		r, before := &run{w, cancel, make(chan struct{})}, m.ending[name]
 		m.running[name] = r
 		delete(m.ending, name)
@@ -123,10 +122,7 @@ func sameInstance(a, b fleet.EngineSpec) bool {
 
 // Wake says that rows or engines may have changed.
 func (m *Manager) Wake() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.wake.Set()
 	for _, w := range m.workers() {
 		w.Wake()
 	}
@@ -142,10 +138,7 @@ func (m *Manager) WakeEngines(names []fleet.EngineName) {
 			r.worker.Wake()
 			continue
 		}
-		select {
-		case m.wake <- struct{}{}:
-		default:
-		}
+		m.wake.Set()
 	}
 }
 
@@ -178,10 +171,7 @@ func (m *Manager) Rotated(tenant fleet.TenantName, name string) {
 			m.end(engine, r)
 		}
 	}
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.wake.Set()
 }
 
 func (m *Manager) workers() []*Worker {

@@ -1,4 +1,4 @@
-package reconciler
+package fleetstats
 
 import (
 	"time"
@@ -84,7 +84,7 @@ var (
 		"scope")
 )
 
-var surveyDescs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descApplied,
+var descs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descApplied,
 	descFailing, descBehind, descOpen, descOpenAge, descUnderWay,
 	descReachable, descAttended, descRows, descUnread, descParked, descOrphans, descOldest,
 	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
@@ -113,7 +113,7 @@ var (
 
 // Describe is prometheus.Collector's.
 func (s *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range surveyDescs {
+	for _, d := range descs {
 		to <- d
 	}
 }
@@ -124,7 +124,7 @@ func (s *Collector) Collect(to chan<- prometheus.Metric) {
 	f, at, up := s.seen, s.at, s.up
 	s.mu.Unlock()
 	show := exporter{to}
-	fresh := time.Since(at) < surveyKeeps
+	fresh := time.Since(at) < staleAfter
 	show.flag(descUp, up)
 	show.flag(descLeader, f.Leads && fresh)
 	if f.Leads && fresh {
@@ -172,7 +172,7 @@ func (s exporter) source(f fleet.FleetStats) {
 	s.time(descOpenAge, f.Unapplied.Oldest)
 	way := map[string]int{}
 	for _, t := range f.Rollouts {
-		if f.At.Sub(t.RecordedAt) > travelTime {
+		if f.At.Sub(t.RecordedAt) > rolloutTime {
 			continue
 		}
 		for stage, there := range map[string]bool{"applied": !t.AppliedAt.IsZero(),

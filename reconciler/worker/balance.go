@@ -1,4 +1,4 @@
-package reconciler
+package worker
 
 import (
 	"cmp"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/reconciler/lease"
 )
 
 // Replicas tells replicas of each other, so that each holds its share of the engines' leases.
@@ -139,7 +141,7 @@ func (m *Manager) balance(ctx context.Context) {
 		} else if ctx.Err() == nil {
 			m.Log.Warn("failed to read which replicas work; no engine is handed over", "error", err)
 		}
-		if !wait(ctx, b.beat*3/4+rand.N(b.beat/2)) {
+		if !pacing.Sleep(ctx, b.beat*3/4+rand.N(b.beat/2)) {
 			break
 		}
 	}
@@ -149,11 +151,6 @@ func (m *Manager) balance(ctx context.Context) {
 		m.Log.Debug("failed to record that the workers end; others find out", "error", err)
 	}
 }
-
-// handedOver ends a session whose engine another replica is to serve.
-type handedOver struct{ to string }
-
-func (h handedOver) Error() string { return "engine handed over to replica " + h.to }
 
 // stage is where a worker's session stands.
 type stage struct {
@@ -180,7 +177,7 @@ func (w *Worker) handOver(to string) {
 	if w.stage.end != nil {
 		w.Log.Info("engine handed over", "engine", w.Engine, "to", to)
 		w.Metrics.handedOver(w.Engine)
-		w.stage.end(handedOver{to})
+		w.stage.end(lease.HandedOver{To: to})
 	}
 }
 
@@ -190,35 +187,35 @@ func (w *Worker) setStage(s stage) {
 	w.stage = s
 }
 
-// turns bounds how many sessions prepare at a time, each of which lists its engine and reads its
-// rows: of those that take an engine over, and of those that begin again after a failure, so that
-// engines that are down delay no takeover. A nil one bounds nothing.
-type turns struct{ first, again chan struct{} }
+// slots bound the sessions that prepare at a time, each of which lists its engine and reads its rows.
+// Sessions that take an engine over and sessions that begin again after a failure have slots of
+// their own, so that engines that are down delay no takeover. Nil slots bound nothing.
+type slots struct{ first, again chan struct{} }
 
 const (
-	turnsMost = 8
-	// turnTime is how long a session may keep its turn: one whose engine is slow goes on beside the
-	// next.
-	turnTime = 5 * time.Second
+	slotsMost = 8
+	// slotTime is how long a session may keep its slot: a session with a slow engine goes on beside
+	// the next one.
+	slotTime = 5 * time.Second
 )
 
-func newTurns() *turns {
-	return &turns{make(chan struct{}, turnsMost), make(chan struct{}, turnsMost)}
+func newSlots() *slots {
+	return &slots{make(chan struct{}, slotsMost), make(chan struct{}, slotsMost)}
 }
 
-// enter waits for a turn, in the order of those that ask, and returns what ends it.
-func (t *turns) enter(ctx context.Context, again bool) (leave func(), err error) {
-	if t == nil {
+// acquire waits for a slot, first come, first served, and returns the function that frees it.
+func (s *slots) acquire(ctx context.Context, again bool) (free func(), err error) {
+	if s == nil {
 		return func() {}, nil
 	}
-	lane := t.first
+	of := s.first
 	if again {
-		lane = t.again
+		of = s.again
 	}
 	select {
-	case lane <- struct{}{}:
+	case of <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return sync.OnceFunc(func() { <-lane }), nil
+	return sync.OnceFunc(func() { <-of }), nil
 }

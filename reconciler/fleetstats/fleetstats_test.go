@@ -1,4 +1,4 @@
-package reconciler
+package fleetstats
 
 import (
 	"context"
@@ -18,21 +18,21 @@ import (
 )
 
 // told answers what a test says, and remembers what was asked.
-type told struct {
-	figures fleet.FleetStats
+type reader struct {
+	stats   fleet.FleetStats
 	err     error
-	asks    []fleet.StatsQuery
+	queries []fleet.StatsQuery
 }
 
-func (s *told) FleetStats(_ context.Context, ask fleet.StatsQuery) (fleet.FleetStats, error) {
-	s.asks = append(s.asks, ask)
-	f := s.figures
+func (s *reader) FleetStats(_ context.Context, ask fleet.StatsQuery) (fleet.FleetStats, error) {
+	s.queries = append(s.queries, ask)
+	f := s.stats
 	f.At = time.Now()
 	return f, s.err
 }
 
 // surveyed is a Collector of what a test says, and what a scrape of it reads.
-func surveyed(store *told) (*Collector, func() string) {
+func collectorOf(store *reader) (*Collector, func() string) {
 	reg := prometheus.NewRegistry()
 	return NewCollector(reg, store, "me", slog.New(slog.DiscardHandler)), func() string {
 		w := httptest.NewRecorder()
@@ -52,17 +52,17 @@ func shows(t *testing.T, scraped string, lines ...string) {
 	}
 }
 
-func TestSurveyShowsTheFleetWhereItLeads(t *testing.T) {
+func TestCollectorExportsTheFleetOnTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &told{}
-		s, scrape := surveyed(store)
+		store := &reader{}
+		s, scrape := collectorOf(store)
 		shows(t, scrape(), "argosy_database_up 0", "argosy_leader 0")
-		s.look(t.Context())
+		s.read(t.Context())
 		if out := scrape(); strings.Contains(out, "argosy_holds") {
 			t.Error("a replica that does not lead shows the fleet")
 		}
 		shows(t, scrape(), "argosy_database_up 1", "argosy_leader 0")
-		store.figures = fleet.FleetStats{Leads: true, Quarantines: 3,
+		store.stats = fleet.FleetStats{Leads: true, Quarantines: 3,
 			Source: fleet.SourceStats{FetchedAt: time.Now(), Behind: true},
 			Engines: []fleet.EngineStats{
 				{Engine: "eu-1", Reachable: true, Rows: map[fleet.ApplyState]int{
@@ -76,7 +76,7 @@ func TestSurveyShowsTheFleetWhereItLeads(t *testing.T) {
 				{Count: 1, Oldest: time.Now().Add(-48 * time.Hour)}}},
 			Holds: map[fleet.HoldReason]fleet.Backlog{
 				fleet.HoldDeletions: {Count: 4, Oldest: time.Unix(1000, 0)}}}
-		s.look(t.Context())
+		s.read(t.Context())
 		shows(t, scrape(), "argosy_leader 1", "argosy_quarantines 3", "argosy_source_behind 1",
 			`argosy_engine_reachable{engine="eu-1"} 1`,
 			`argosy_engine_attended{engine="eu-1"} 0`,
@@ -97,16 +97,16 @@ func TestSurveyShowsTheFleetWhereItLeads(t *testing.T) {
 	})
 }
 
-func TestSurveyShowsWhatItSawForAWhileWhenTheDatabaseIsAway(t *testing.T) {
+func TestCollectorExportsTheLastStatsForAWhileWithoutADatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &told{figures: fleet.FleetStats{Leads: true}}
-		s, scrape := surveyed(store)
-		s.look(t.Context())
+		store := &reader{stats: fleet.FleetStats{Leads: true}}
+		s, scrape := collectorOf(store)
+		s.read(t.Context())
 		store.err = errors.New("away")
-		time.Sleep(surveyEvery)
-		s.look(t.Context())
+		time.Sleep(interval)
+		s.read(t.Context())
 		shows(t, scrape(), "argosy_database_up 0", "argosy_leader 1", "argosy_quarantines 0")
-		time.Sleep(surveyKeeps)
+		time.Sleep(staleAfter)
 		shows(t, scrape(), "argosy_database_up 0", "argosy_leader 0")
 		if strings.Contains(scrape(), "argosy_quarantines ") {
 			t.Error("what was seen long ago is shown as if it stood")
@@ -114,20 +114,20 @@ func TestSurveyShowsWhatItSawForAWhileWhenTheDatabaseIsAway(t *testing.T) {
 	})
 }
 
-func TestSurveyCountsEachStageOfARevisionOnce(t *testing.T) {
+func TestCollectorCountsEachStageOfARevisionOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &told{}
-		s, scrape := surveyed(store)
-		s.look(t.Context())
-		time.Sleep(surveyEvery)
+		store := &reader{}
+		s, scrape := collectorOf(store)
+		s.read(t.Context())
+		time.Sleep(interval)
 		at := func(seconds int) time.Time {
 			return time.Now().Add(time.Duration(seconds) * time.Second)
 		}
 		way := fleet.RolloutLatency{Number: 7, Changes: 2, CommittedAt: at(-12), RecordedAt: at(-10)}
 		// recorded by the leader before us
 		long := fleet.RolloutLatency{Number: 5, Changes: 2, CommittedAt: at(-100), RecordedAt: at(-90)}
-		store.figures = fleet.FleetStats{Leads: true, Rollouts: []fleet.RolloutLatency{long, way}}
-		s.look(t.Context())
+		store.stats = fleet.FleetStats{Leads: true, Rollouts: []fleet.RolloutLatency{long, way}}
+		s.read(t.Context())
 		shows(t, scrape(), `argosy_commit_seconds_count{stage="recorded"} 1`,
 			`argosy_commit_seconds_sum{stage="recorded"} 2`,
 			`argosy_revision_seconds_count{stage="applied"} 0`,
@@ -136,13 +136,13 @@ func TestSurveyCountsEachStageOfARevisionOnce(t *testing.T) {
 		// of no Application
 		long.AppliedAt, long.Synced, long.Healthy = at(-10), fleet.Phase{Done: true},
 			fleet.Phase{Done: true}
-		store.figures.Rollouts = []fleet.RolloutLatency{long, way}
+		store.stats.Rollouts = []fleet.RolloutLatency{long, way}
 		for range 3 {
-			s.look(t.Context())
-			store.figures.Rollouts = []fleet.RolloutLatency{way} // the other is not asked about any more
-			time.Sleep(surveyEvery)
+			s.read(t.Context())
+			store.stats.Rollouts = []fleet.RolloutLatency{way} // the other is not asked about any more
+			time.Sleep(interval)
 		}
-		if last := store.asks[len(store.asks)-1]; last.After != 7 || last.Open ||
+		if last := store.queries[len(store.queries)-1]; last.After != 7 || last.Open ||
 			len(last.Travels) != 1 {
 			t.Errorf("asked: %+v", last)
 		}
@@ -151,10 +151,10 @@ func TestSurveyCountsEachStageOfARevisionOnce(t *testing.T) {
 			`argosy_commit_seconds_sum{stage="synced"} 7`,
 			`argosy_revision_seconds_count{stage="synced"} 1`,
 			`argosy_revision_seconds_count{stage="healthy"} 0`)
-		time.Sleep(travelTime)
-		s.look(t.Context())
-		if len(s.travels) != 0 {
-			t.Errorf("still waited for: %+v", s.travels)
+		time.Sleep(rolloutTime)
+		s.read(t.Context())
+		if len(s.rollouts) != 0 {
+			t.Errorf("still waited for: %+v", s.rollouts)
 		}
 		shows(t, scrape(), `argosy_revision_overdue_total{stage="healthy"} 1`,
 			`argosy_revision_overdue_total{stage="synced"} 0`)
@@ -163,47 +163,47 @@ func TestSurveyCountsEachStageOfARevisionOnce(t *testing.T) {
 
 // What is old when it is recorded, as in a fleet's first start, tells nothing of how quick anything
 // is.
-func TestSurveyDoesNotCountFromOldCommits(t *testing.T) {
+func TestCollectorDoesNotMeasureFromOldCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &told{figures: fleet.FleetStats{Leads: true}}
-		s, scrape := surveyed(store)
-		s.look(t.Context())
-		store.figures.Rollouts = []fleet.RolloutLatency{
+		store := &reader{stats: fleet.FleetStats{Leads: true}}
+		s, scrape := collectorOf(store)
+		s.read(t.Context())
+		store.stats.Rollouts = []fleet.RolloutLatency{
 			{Number: 1, Changes: 1, CommittedAt: time.Now().Add(-72 * time.Hour),
 				RecordedAt: time.Now(), AppliedAt: time.Now(),
 				Synced: fleet.Phase{Done: true}, Healthy: fleet.Phase{Done: true}}}
-		s.look(t.Context())
+		s.read(t.Context())
 		shows(t, scrape(), `argosy_commit_seconds_count{stage="recorded"} 0`,
 			`argosy_commit_seconds_count{stage="applied"} 0`,
 			`argosy_revision_seconds_count{stage="applied"} 1`)
 	})
 }
 
-func TestSurveyWaitsForSoManyRevisionsOnly(t *testing.T) {
+func TestCollectorFollowsABoundedNumberOfRevisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &told{figures: fleet.FleetStats{Leads: true}}
-		s, scrape := surveyed(store)
-		for n := range travelsMost + 5 {
-			store.figures.Rollouts = append(s.travels, fleet.RolloutLatency{Number: int64(n + 1), Changes: 1,
+		store := &reader{stats: fleet.FleetStats{Leads: true}}
+		s, scrape := collectorOf(store)
+		for n := range maxRollouts + 5 {
+			store.stats.Rollouts = append(s.rollouts, fleet.RolloutLatency{Number: int64(n + 1), Changes: 1,
 				CommittedAt: time.Now(), RecordedAt: time.Now()})
-			s.look(t.Context())
+			s.read(t.Context())
 		}
-		if len(s.travels) != travelsMost || s.travels[0].Number != 6 {
-			t.Errorf("%d, from %d", len(s.travels), s.travels[0].Number)
+		if len(s.rollouts) != maxRollouts || s.rollouts[0].Number != 6 {
+			t.Errorf("%d, from %d", len(s.rollouts), s.rollouts[0].Number)
 		}
 		shows(t, scrape(), `argosy_revision_overdue_total{stage="applied"} 5`)
 	})
 }
 
-func TestSurveyLooksEveryFifteenSecondsUntilItEnds(t *testing.T) {
+func TestCollectorReadsEveryFifteenSecondsUntilItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &told{}
-		s, _ := surveyed(store)
-		ctx, cancel := context.WithTimeout(t.Context(), 4*surveyEvery-time.Second)
+		store := &reader{}
+		s, _ := collectorOf(store)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*interval-time.Second)
 		defer cancel()
 		s.Run(ctx)
-		if len(store.asks) != 4 {
-			t.Errorf("%d looks", len(store.asks))
+		if len(store.queries) != 4 {
+			t.Errorf("%d reads", len(store.queries))
 		}
 	})
 }

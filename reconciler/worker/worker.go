@@ -1,4 +1,4 @@
-package reconciler
+package worker
 
 import (
 	"context"
@@ -11,6 +11,9 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/fleet/printable"
+	"argosy.dev/argosy/reconciler/lease"
 	"argosy.dev/argosy/reconciler/reach"
 )
 
@@ -84,11 +87,25 @@ type Dialer func(ctx context.Context, name fleet.EngineName, spec fleet.EngineSp
 // Worker brings one engine to its rows and its status to the store, while it holds the engine's
 // lease.
 type Worker struct {
+	Config
+
+	wake     pacing.Signal
+	released pacing.Signal // the engine's lease may be free
+	slots    *slots
+
+	mu      sync.Mutex
+	stage   stage
+	raised  fleet.Lease         // whose epoch this process has put above all that the engine showed
+	rotated map[credential]bool // secrets that changed and whose rows are to be looked at
+}
+
+// Config is one worker's engine and what the worker needs to serve it.
+type Config struct {
 	Engine  fleet.EngineName
 	Spec    fleet.EngineSpec
 	Holder  string // of the lease: this replica
 	Rows    Rows
-	Leases  Leases
+	Leases  lease.Store
 	Secrets Secrets
 	Stops   *StopBoard
 	Dial    Dialer
@@ -97,16 +114,11 @@ type Worker struct {
 	Poll    time.Duration // of rows, when no notification comes
 	Flight  int           // objects in flight at a time
 	Reach   reach.Limits  // zero: reach.Defaults
+}
 
-	wake     chan struct{}
-	released chan struct{} // the engine's lease may be free
-
-	turns *turns
-
-	mu      sync.Mutex
-	stage   stage
-	raised  fleet.Lease         // whose epoch this process has put above all that the engine showed
-	rotated map[credential]bool // secrets that changed and whose rows are to be looked at
+func newWorker(c Config, s *slots) *Worker {
+	return &Worker{Config: c, wake: pacing.NewSignal(), released: pacing.NewSignal(), slots: s,
+		rotated: map[credential]bool{}}
 }
 
 type credential struct {
@@ -137,19 +149,19 @@ const (
 func (w *Worker) Run(ctx context.Context) {
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
-		asks := candidate{leases: w.Leases, name: engineLease + string(w.Engine), holder: w.Holder,
-			poll: w.Poll, released: w.released,
-			enter: func(ctx context.Context) (func(), error) {
-				return w.turns.enter(ctx, attempts > 1)
+		election := lease.Candidate{Store: w.Leases, Name: engineLease + string(w.Engine),
+			Holder: w.Holder, Poll: w.Poll, Released: w.released,
+			Slot: func(ctx context.Context) (func(), error) {
+				return w.slots.acquire(ctx, attempts > 1)
 			}}
-		err := asks.hold(ctx, func(ctx context.Context, held *heldLease) error {
+		err := election.Hold(ctx, func(ctx context.Context, held *lease.Held) error {
 			began = time.Now()
-			return w.session(ctx, held)
+			return w.runSession(ctx, held)
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.As(err, &handedOver{}) {
+		if errors.As(err, &lease.HandedOver{}) {
 			attempts = 0
 			continue
 		}
@@ -157,32 +169,19 @@ func (w *Worker) Run(ctx context.Context) {
 			attempts = 1
 		}
 		w.Log.Warn("engine worker starts anew", "engine", w.Engine, "error", err)
-		wait(ctx, backoff(min(attempts, 6)))
+		pacing.Sleep(ctx, pacing.Backoff(min(attempts, 6)))
 	}
 }
 
 // Wake says that rows of the engine may have changed.
-func (w *Worker) Wake() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
+func (w *Worker) Wake() { w.wake.Set() }
 
 // Released says that the engine's lease was given up. It never blocks.
-func (w *Worker) Released() {
-	select {
-	case w.released <- struct{}{}:
-	default:
-	}
-}
+func (w *Worker) Released() { w.released.Set() }
 
 // Rotated says that a secret has changed. It never blocks, and none is forgotten.
 func (w *Worker) Rotated(tenant fleet.TenantName, name string) {
 	w.mu.Lock()
-	if w.rotated == nil {
-		w.rotated = map[credential]bool{}
-	}
 	w.rotated[credential{tenant, name}] = true
 	w.mu.Unlock()
 	w.Wake()
@@ -197,57 +196,41 @@ func (w *Worker) takeRotated() []credential {
 	return all
 }
 
-// session is the work under one lease, which handOver may end.
-func (w *Worker) session(ctx context.Context, held *heldLease) error {
+// runSession is the work under one lease, which handOver may end.
+func (w *Worker) runSession(ctx context.Context, held *lease.Held) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	turn := time.AfterFunc(turnTime, held.leave)
-	defer turn.Stop()
+	slot := time.AfterFunc(slotTime, held.FreeSlot)
+	defer slot.Stop()
 	w.setStage(stage{end: end, begun: time.Now()})
 	defer w.setStage(stage{})
 	err := w.serve(ctx, held)
-	if over := (handedOver{}); errors.As(context.Cause(ctx), &over) {
+	if over := (lease.HandedOver{}); errors.As(context.Cause(ctx), &over) {
 		return over
 	}
 	return err
 }
 
 // ready says that the session has begun to write.
-func (w *Worker) ready(held *heldLease) {
-	held.leave()
+func (w *Worker) ready(held *lease.Held) {
+	held.FreeSlot()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stage.ready = true
 }
 
 // serve is that work.
-func (w *Worker) serve(ctx context.Context, held *heldLease) error {
+func (w *Worker) serve(ctx context.Context, held *lease.Held) error {
 	defer w.Metrics.left(w.Engine)
 	target, err := w.connect(ctx, held)
 	if err != nil {
 		return err
 	}
-	now := &shift{Worker: w, lease: held, target: target, parked: newParking(w.Reach),
-		queue: newQueue(w.Flight / 2), healthy: true, woken: make(chan struct{}, 1),
-		back:    make(chan string, 1),
-		settled: map[fleet.ObjectKey]bool{}, orphans: map[fleet.ObjectKey]bool{},
-		looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
-	now.proofs = newBell(proofPause, func(ctx context.Context) error {
-		return w.Rows.Notify(ctx, held.lease().Name)
-	})
-	now.acks = newBatch(flushEvery, readBatch, func(a fleet.Ack) fleet.ObjectKey { return a.Key },
-		now.acknowledge)
-	now.seen = newBatch(flushEvery, readBatch, func(o fleet.Observation) fleet.ObjectKey {
-		return o.Key
-	},
-		func(ctx context.Context, seen []fleet.Observation) error {
-			return w.Rows.Observe(ctx, held.lease(), seen)
-		})
-	return now.run(ctx)
+	return newSession(w, held, target).run(ctx)
 }
 
 // connect reaches the engine and finds it fit, or says in the store why not and since when.
-func (w *Worker) connect(ctx context.Context, held *heldLease) (engine.Engine, error) {
+func (w *Worker) connect(ctx context.Context, held *lease.Held) (engine.Engine, error) {
 	target, err := w.Dial(ctx, w.Engine, w.Spec, w.gate(held))
 	if err == nil {
 		err = w.preflight(ctx, held, target)
@@ -261,14 +244,14 @@ func (w *Worker) connect(ctx context.Context, held *heldLease) (engine.Engine, e
 
 // gate is what each write passes at the last moment: no emergency stop is in force, and the lease
 // still holds by our own clock.
-func (w *Worker) gate(held *heldLease) func(fleet.TenantName) bool {
+func (w *Worker) gate(held *lease.Held) func(fleet.TenantName) bool {
 	stopped := w.Stops.Stopped(w.Engine)
 	return func(tenant fleet.TenantName) bool { return !held.Valid() || stopped(tenant) }
 }
 
 // preflight looks whether the engine is fit and reports it. A finding that blocks is no error: the
 // engine refuses writes itself, and its status is still worth following.
-func (w *Worker) preflight(ctx context.Context, held *heldLease, target engine.Engine) error {
+func (w *Worker) preflight(ctx context.Context, held *lease.Held, target engine.Engine) error {
 	found, err := target.Preflight(ctx)
 	if err != nil {
 		return err
@@ -283,17 +266,13 @@ func (w *Worker) preflight(ctx context.Context, held *heldLease, target engine.E
 	return nil
 }
 
-func (w *Worker) report(ctx context.Context, held *heldLease, report fleet.EngineReport) {
+func (w *Worker) report(ctx context.Context, held *lease.Held, report fleet.EngineReport) {
 	report.Message = short(report.Message)
-	if err := w.Rows.ReportEngine(ctx, held.lease(), report); err != nil && ctx.Err() == nil {
+	if err := w.Rows.ReportEngine(ctx, held.Lease(), report); err != nil && ctx.Err() == nil {
 		w.Log.Warn("engine report is not recorded", "engine", w.Engine, "error", err)
 	}
 	w.Metrics.engine(w.Engine, report.Reachable)
 }
 
-func short(s string) string {
-	if len(s) > messageBytes {
-		return s[:messageBytes-3] + "..."
-	}
-	return s
-}
+// short bounds a message that the store keeps.
+func short(s string) string { return printable.Truncate(s, messageBytes) }

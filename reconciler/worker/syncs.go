@@ -1,4 +1,4 @@
-package reconciler
+package worker
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/reconciler/lease"
 )
 
 // syncEnd is what an engine said of one sync.
@@ -18,7 +20,7 @@ type syncEnd struct {
 }
 
 // observedSync remembers what an engine says of a sync that we asked for.
-func (s *shift) observedSync(o fleet.Observation) {
+func (s *session) observedSync(o fleet.Observation) {
 	if o.OperationID == "" {
 		return
 	}
@@ -43,7 +45,7 @@ const syncsAtATime = 8
 
 // startSyncs asks the engine for the syncs that wait, and records those that have ended. One that
 // fails keeps no other waiting.
-func (s *shift) startSyncs(ctx context.Context) error {
+func (s *session) startSyncs(ctx context.Context) error {
 	if !s.confirmed.Load() {
 		return nil // they may have been asked for, and done, before
 	}
@@ -70,13 +72,13 @@ func (s *shift) startSyncs(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func (s *shift) advance(ctx context.Context, request fleet.SyncRequest) error {
+func (s *session) advance(ctx context.Context, request fleet.SyncRequest) error {
 	s.mu.Lock()
 	end, known := s.ended[request.ID]
 	s.mu.Unlock()
 	switch {
 	case known && end.state != request.State:
-		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, end.state, short(end.message))
+		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, end.state, short(end.message))
 	case !known && !s.Stops.Stopped(s.Engine)(request.Tenant):
 		return s.startSync(ctx, request)
 	}
@@ -85,13 +87,13 @@ func (s *shift) advance(ctx context.Context, request fleet.SyncRequest) error {
 
 // startSync waits, by coming again, until the Application stands on the engine as the mirror wants
 // it: its hold must be in force first.
-func (s *shift) startSync(ctx context.Context, request fleet.SyncRequest) error {
+func (s *session) startSync(ctx context.Context, request fleet.SyncRequest) error {
 	row, ok, err := s.Rows.Row(ctx, request.Key)
 	if err != nil {
 		return err
 	}
 	if !ok || row.Unwanted {
-		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationFailed,
+		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, fleet.OperationFailed,
 			"the Application was removed before the sync began")
 	}
 	live, ok := s.target.Live(request.Key)
@@ -100,36 +102,36 @@ func (s *shift) startSync(ctx context.Context, request fleet.SyncRequest) error 
 	}
 	out, err := s.askSync(ctx, request)
 	switch {
-	case lost(err) || errors.Is(err, engine.ErrFenced):
+	case lease.Lost(err) || errors.Is(err, engine.ErrFenced):
 		return err
 	case err != nil:
-		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationPending,
+		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, fleet.OperationPending,
 			short(err.Error()))
 	case live.Parked:
 		s.parked.ask(fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment})
-		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationPending,
+		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, fleet.OperationPending,
 			short(out.Message))
 	case out.State == fleet.ApplyApplied:
-		return s.Rows.UpdateSync(ctx, s.lease.lease(), request.ID, fleet.OperationRunning, "")
+		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, fleet.OperationRunning, "")
 	default:
 		return nil
 	}
 }
 
-func (s *shift) askSync(ctx context.Context, q fleet.SyncRequest) (engine.Outcome, error) {
+func (s *session) askSync(ctx context.Context, q fleet.SyncRequest) (engine.Outcome, error) {
 	if !s.lease.Valid() {
-		return engine.Outcome{}, ErrLeaseLost
+		return engine.Outcome{}, lease.ErrLost
 	}
-	ctx, end := s.lease.writing(ctx)
+	ctx, end := s.lease.Writing(ctx)
 	defer end()
 	out, err := s.target.Sync(ctx, engine.SyncRequest{Key: q.Key, Tenant: q.Tenant, ID: q.ID,
-		Revision: q.Revision, Prune: q.Prune}, s.lease.lease())
+		Revision: q.Revision, Prune: q.Prune}, s.lease.Lease())
 	return out, s.refusal(err)
 }
 
 // mirrorStops keeps the stops on the engine as well, so that they outlive the database, and takes
 // those that the engine remembers and the database has lost. What it could not do is tried again.
-func (s *shift) mirrorStops(ctx context.Context) error {
+func (s *session) mirrorStops(ctx context.Context) error {
 	if s.mirrored {
 		return nil
 	}
@@ -148,7 +150,7 @@ func (s *shift) mirrorStops(ctx context.Context) error {
 
 // remember reads the stops that the engine remembers, and puts those on the board that are not
 // known to have ended.
-func (s *shift) remember(ctx context.Context) ([]fleet.Stop, error) {
+func (s *session) remember(ctx context.Context) ([]fleet.Stop, error) {
 	there, err := s.target.ReadStops(ctx)
 	if err == nil {
 		s.Stops.remembered(s.Engine, there)
@@ -158,7 +160,7 @@ func (s *shift) remember(ctx context.Context) ([]fleet.Stop, error) {
 
 // awaitMarkers waits until the stops that the engine remembers were read: the database may be older
 // than they are.
-func (s *shift) awaitMarkers(ctx context.Context) error {
+func (s *session) awaitMarkers(ctx context.Context) error {
 	for {
 		_, err := s.remember(ctx)
 		if err == nil {
@@ -172,7 +174,7 @@ func (s *shift) awaitMarkers(ctx context.Context) error {
 			Engine: s.Engine,
 			Message: "nothing is written until the emergency stops that the engine remembers " +
 				"can be read: " + err.Error()})
-		if !wait(ctx, time.Second) {
+		if !pacing.Sleep(ctx, time.Second) {
 			return context.Cause(ctx)
 		}
 	}
@@ -180,8 +182,8 @@ func (s *shift) awaitMarkers(ctx context.Context) error {
 
 // writeStops writes the stops in force that the engine does not have, or only an older one of their
 // place, and clears those that have ended.
-func (s *shift) writeStops(ctx context.Context, wanted, there []fleet.Stop) error {
-	ctx, end := s.lease.writing(ctx)
+func (s *session) writeStops(ctx context.Context, wanted, there []fleet.Stop) error {
+	ctx, end := s.lease.Writing(ctx)
 	defer end()
 	known := map[stopPlace]fleet.Stop{}
 	for _, stop := range there {
@@ -192,7 +194,7 @@ func (s *shift) writeStops(ctx context.Context, wanted, there []fleet.Stop) erro
 	for _, stop := range wanted {
 		if marked, ok := known[placeOf(stop)]; !ok || marked.At.Before(stop.At) {
 			if !s.lease.Valid() {
-				return ErrLeaseLost
+				return lease.ErrLost
 			}
 			if err := s.target.SetStop(ctx, stop); err != nil {
 				return err
@@ -205,7 +207,7 @@ func (s *shift) writeStops(ctx context.Context, wanted, there []fleet.Stop) erro
 			continue
 		}
 		if !s.lease.Valid() {
-			return ErrLeaseLost
+			return lease.ErrLost
 		}
 		if err := s.target.ClearStop(ctx, at.scope, at.name); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package reconciler
+package worker
 
 import (
 	"context"
@@ -13,20 +13,22 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/reconciler/lease"
 )
 
-// shift is one worker's work under one lease on one connection.
-type shift struct {
+// session is one worker's work under one lease on one connection.
+type session struct {
 	*Worker
-	lease    *heldLease
+	lease    *lease.Held
 	target   engine.Engine
 	queue    *queue
-	acks     *batch[fleet.Ack]
-	seen     *batch[fleet.Observation]
+	acks     *pacing.Batch[fleet.ObjectKey, fleet.Ack]
+	seen     *pacing.Batch[fleet.ObjectKey, fleet.Observation]
 	parked   *parking
-	proofs   *bell         // rung when objects are proven gone
-	back     chan string   // how the engine was seen to go back in time
-	woken    chan struct{} // the intake passes on that something woke the worker
+	proofs   *pacing.Debouncer // triggered when objects are proven gone
+	back     chan string       // how the engine was seen to go back in time
+	woken    pacing.Signal     // the intake passes on that something woke the worker
 	cursor   int64
 	unproven bool // a verifying pass is due
 	mirrored bool // the engine remembers the stops as they are
@@ -42,10 +44,33 @@ type shift struct {
 	ended   map[string]syncEnd       // by request id: what the engine said of syncs
 }
 
+func newSession(w *Worker, held *lease.Held, target engine.Engine) *session {
+	s := &session{Worker: w, lease: held, target: target, parked: newParking(w.Reach),
+		queue: newQueue(w.Flight / 2), healthy: true, woken: pacing.NewSignal(),
+		back:    make(chan string, 1),
+		settled: map[fleet.ObjectKey]bool{}, orphans: map[fleet.ObjectKey]bool{},
+		looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
+	s.proofs = pacing.NewDebouncer(proofPause, w.Log, func(ctx context.Context) error {
+		return w.Rows.Notify(ctx, held.Lease().Name)
+	})
+	s.acks = newBatch(w, func(a fleet.Ack) fleet.ObjectKey { return a.Key }, s.acknowledge)
+	s.seen = newBatch(w, func(o fleet.Observation) fleet.ObjectKey { return o.Key },
+		func(ctx context.Context, seen []fleet.Observation) error {
+			return w.Rows.Observe(ctx, held.Lease(), seen)
+		})
+	return s
+}
+
+func newBatch[T any](w *Worker, key func(T) fleet.ObjectKey,
+	write func(context.Context, []T) error) *pacing.Batch[fleet.ObjectKey, T] {
+	return pacing.NewBatch(pacing.BatchConfig[fleet.ObjectKey, T]{Every: flushEvery,
+		Size: readBatch, Key: key, Write: write, Fatal: lease.Lost, Log: w.Log})
+}
+
 // run follows the engine, verifies it once, and then does what changed until the lease or the
 // engine is lost. Writes under way are finished and recorded before it returns: then the lease
 // passes on.
-func (s *shift) run(ctx context.Context) error {
+func (s *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	recording, stopRecording := context.WithCancel(context.WithoutCancel(ctx))
 	var working, recorders sync.WaitGroup
@@ -62,9 +87,9 @@ func (s *shift) run(ctx context.Context) error {
 			}
 		})
 	}
-	begin(&recorders, recording, s.acks.run)
-	begin(&recorders, recording, s.seen.run)
-	begin(&working, ctx, s.proofs.run)
+	begin(&recorders, recording, s.acks.Run)
+	begin(&recorders, recording, s.seen.Run)
+	begin(&working, ctx, s.proofs.Run)
 	begin(&working, ctx, func(ctx context.Context) error { return s.target.Watch(ctx, s.sink()) })
 	if err := s.prepare(ctx); err != nil {
 		return err
@@ -81,10 +106,10 @@ func (s *shift) run(ctx context.Context) error {
 
 // acknowledge records what was done. The loop hears of objects that are proven gone: it holds back
 // what they needed until then.
-func (s *shift) acknowledge(ctx context.Context, acks []fleet.Ack) error {
-	err := s.Rows.Acknowledge(ctx, s.lease.lease(), acks)
+func (s *session) acknowledge(ctx context.Context, acks []fleet.Ack) error {
+	err := s.Rows.Acknowledge(ctx, s.lease.Lease(), acks)
 	if err == nil && slices.ContainsFunc(acks, func(a fleet.Ack) bool { return a.Removed }) {
-		s.proofs.ring()
+		s.proofs.Trigger()
 	}
 	return err
 }
@@ -92,7 +117,7 @@ func (s *shift) acknowledge(ctx context.Context, acks []fleet.Ack) error {
 // prepare comes before the first write: the engine is read, our epoch is above all that it shows,
 // the stops are those that are in force now or that the engine remembers, and every row is held
 // against it.
-func (s *shift) prepare(ctx context.Context) error {
+func (s *session) prepare(ctx context.Context) error {
 	if err := s.awaitSynced(ctx); err != nil {
 		return err
 	}
@@ -118,20 +143,20 @@ func (s *shift) prepare(ctx context.Context) error {
 		if !s.bearable(ctx, err) {
 			return err
 		}
-		if !wait(ctx, s.Poll) {
+		if !pacing.Sleep(ctx, s.Poll) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-func (s *shift) awaitSynced(ctx context.Context) error {
+func (s *session) awaitSynced(ctx context.Context) error {
 	for !s.target.Synced() {
 		pause := 20 * time.Millisecond
 		if err := s.target.Health(); err != nil {
 			s.healthy, pause = false, time.Second
 			s.report(ctx, s.lease, fleet.EngineReport{Engine: s.Engine, Message: err.Error()})
 		}
-		if !wait(ctx, pause) {
+		if !pacing.Sleep(ctx, pause) {
 			return context.Cause(ctx)
 		}
 	}
@@ -146,7 +171,7 @@ func (s *shift) awaitSynced(ctx context.Context) error {
 const lastEpoch = 1 << 40
 
 // raiseEpoch puts our epoch above every one that the engine shows.
-func (s *shift) raiseEpoch(ctx context.Context) error {
+func (s *session) raiseEpoch(ctx context.Context) error {
 	var highest int64
 	for _, live := range s.target.Inventory() {
 		if live.Epoch <= lastEpoch {
@@ -154,16 +179,16 @@ func (s *shift) raiseEpoch(ctx context.Context) error {
 		}
 	}
 	mine := func(l fleet.Lease) bool { return l.Epoch == s.raised.Epoch && l.Life == s.raised.Life }
-	if err := s.lease.raise(ctx, s.Leases, highest, mine); err != nil {
+	if err := s.lease.Raise(ctx, s.Leases, highest, mine); err != nil {
 		return fmt.Errorf("raise the epoch of engine %s: %w", s.Engine, err)
 	}
-	s.raised = s.lease.lease()
+	s.raised = s.lease.Lease()
 	return nil
 }
 
 // want asks the loop to confirm that the rows follow from the config repo: the database may have
 // gone back in time before this session.
-func (s *shift) want(ctx context.Context) error {
+func (s *session) want(ctx context.Context) error {
 	rows, ok := s.Rows.(Confirmer)
 	if !ok {
 		s.confirmed.Store(true)
@@ -173,17 +198,17 @@ func (s *shift) want(ctx context.Context) error {
 	if s.need, err = rows.WantConfirmed(ctx); err != nil {
 		return err
 	}
-	if err := s.Rows.Notify(ctx, "confirm "+s.lease.lease().Name); err != nil {
+	if err := s.Rows.Notify(ctx, "confirm "+s.lease.Lease().Name); err != nil {
 		s.Log.Debug("no notification; the loop polls", "error", err)
 	}
 	return nil
 }
 
 // errAnother says that the rows are of another database than the session began with.
-var errAnother = fmt.Errorf("the database went back in time, or is another one: %w", ErrLeaseLost)
+var errAnother = fmt.Errorf("the database went back in time, or is another one: %w", lease.ErrLost)
 
 // take queues a row, provided that it is of the incarnation that the session began with.
-func (s *shift) take(row fleet.Row) error {
+func (s *session) take(row fleet.Row) error {
 	if err := s.same(row.Life); err != nil {
 		return err
 	}
@@ -191,8 +216,8 @@ func (s *shift) take(row fleet.Row) error {
 	return nil
 }
 
-func (s *shift) same(life string) error {
-	if begun := s.lease.lease().Life; life != begun && life != "" && begun != "" {
+func (s *session) same(life string) error {
+	if begun := s.lease.Lease().Life; life != begun && life != "" && begun != "" {
 		return errAnother
 	}
 	return nil
@@ -200,7 +225,7 @@ func (s *shift) same(life string) error {
 
 // may reports whether a row may be acted on already. Before the rows are confirmed nothing is
 // written but what brings an object back to the very row that it bears.
-func (s *shift) may(row fleet.Row) bool {
+func (s *session) may(row fleet.Row) bool {
 	if s.confirmed.Load() {
 		return true
 	}
@@ -210,11 +235,11 @@ func (s *shift) may(row fleet.Row) bool {
 
 // sink takes what the engine shows: observations to the store, objects that need a look to the next
 // turn. It never waits.
-func (s *shift) sink() engine.Sink {
+func (s *session) sink() engine.Sink {
 	return engine.Sink{
 		Observe: func(seen []fleet.Observation) {
 			for _, o := range seen {
-				s.seen.add(o)
+				s.seen.Add(o)
 				s.observedSync(o)
 			}
 		},
@@ -232,7 +257,7 @@ func (s *shift) sink() engine.Sink {
 // verify holds the head of every row against what the engine shows, and puts the rows that differ;
 // and every object of ours against the rows. It is the cold start and the hourly pass: the one walk
 // over everything that a worker makes. It returns the highest sequence number that it read.
-func (s *shift) verify(ctx context.Context) (seq int64, err error) {
+func (s *session) verify(ctx context.Context) (seq int64, err error) {
 	started := time.Now()
 	rows := 0
 	var differ, secrets []fleet.ObjectKey
@@ -273,7 +298,7 @@ func (s *shift) verify(ctx context.Context) (seq int64, err error) {
 }
 
 // lookup reads the rows of these objects, those that are still there.
-func (s *shift) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(fleet.Row)) error {
+func (s *session) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(fleet.Row)) error {
 	for part := range slices.Chunk(keys, readBatch) {
 		rows, err := s.Rows.Lookup(ctx, s.Engine, part)
 		if err != nil {
@@ -290,21 +315,21 @@ func (s *shift) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(fl
 }
 
 // stands reports whether the engine surely has the row already, but for the content of a secret.
-func (s *shift) stands(row fleet.RowHead) bool {
+func (s *session) stands(row fleet.RowHead) bool {
 	live, ok := s.target.Live(row.Key)
 	if row.Unwanted || !ok || !live.Ours || live.Drifted || live.Deleting || live.Hash != row.Hash {
 		return false
 	}
 	s.settle(row.Key, true)
 	if row.Apply != fleet.ApplyApplied {
-		s.acks.add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: fleet.ApplyApplied})
+		s.acks.Add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: fleet.ApplyApplied})
 	}
 	return true
 }
 
 // intake brings changed rows to the queue whenever something wakes the worker, and at least every
 // Poll. It makes no request to the engine: one that answers slowly does not delay it.
-func (s *shift) intake(ctx context.Context) error {
+func (s *session) intake(ctx context.Context) error {
 	poll := time.NewTicker(s.Poll)
 	defer poll.Stop()
 	for {
@@ -317,15 +342,12 @@ func (s *shift) intake(ctx context.Context) error {
 		case <-s.wake:
 		case <-poll.C:
 		}
-		select {
-		case s.woken <- struct{}{}:
-		default:
-		}
+		s.woken.Set()
 	}
 }
 
 // syncs starts and follows the syncs that people asked for, beside the intake.
-func (s *shift) syncs(ctx context.Context) error {
+func (s *session) syncs(ctx context.Context) error {
 	for {
 		if err := s.steps(ctx, s.startSyncs); err != nil {
 			return err
@@ -339,7 +361,7 @@ func (s *shift) syncs(ctx context.Context) error {
 }
 
 // upkeep examines the engine, mirrors the emergency stops to it and verifies it, beside the intake.
-func (s *shift) upkeep(ctx context.Context) error {
+func (s *session) upkeep(ctx context.Context) error {
 	poll, report := time.NewTicker(s.Poll), time.NewTicker(reportEvery)
 	defer poll.Stop()
 	defer report.Stop()
@@ -381,7 +403,7 @@ func nextVerify() time.Duration {
 
 // steps does what is due. A step that fails stays due and does not end the session: a new session
 // would begin by reading everything.
-func (s *shift) steps(ctx context.Context, steps ...func(context.Context) error) error {
+func (s *session) steps(ctx context.Context, steps ...func(context.Context) error) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil && !s.bearable(ctx, err) {
 			return err
@@ -391,15 +413,15 @@ func (s *shift) steps(ctx context.Context, steps ...func(context.Context) error)
 }
 
 // bearable tells of an error after which the shift goes on.
-func (s *shift) bearable(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || lost(err) || errors.Is(err, engine.ErrFenced) {
+func (s *session) bearable(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || lease.Lost(err) || errors.Is(err, engine.ErrFenced) {
 		return false
 	}
 	s.Log.Warn("something is not done; it is tried again", "engine", s.Engine, "error", err)
 	return true
 }
 
-func (s *shift) prove(ctx context.Context) error {
+func (s *session) prove(ctx context.Context) error {
 	if !s.unproven {
 		return nil
 	}
@@ -410,7 +432,7 @@ func (s *shift) prove(ctx context.Context) error {
 
 // examine holds the connection against the engine again, so that a change of its settings or a loss
 // of its watch shows.
-func (s *shift) examine(ctx context.Context) {
+func (s *session) examine(ctx context.Context) {
 	s.mirrored = false // a note on the engine may have been fixed
 	err := s.target.Health()
 	if err == nil {
@@ -421,7 +443,7 @@ func (s *shift) examine(ctx context.Context) {
 	}
 }
 
-func (s *shift) catchUp(ctx context.Context) error {
+func (s *session) catchUp(ctx context.Context) error {
 	confirmed, err := s.standing(ctx)
 	if err != nil {
 		return err
@@ -452,7 +474,7 @@ func (s *shift) catchUp(ctx context.Context) error {
 
 // standing reports whether the rows were confirmed since the session began. It ends the session
 // when the database has gone back.
-func (s *shift) standing(ctx context.Context) (confirmed bool, err error) {
+func (s *session) standing(ctx context.Context) (confirmed bool, err error) {
 	rows, ok := s.Rows.(Confirmer)
 	if !ok {
 		return true, nil
@@ -468,7 +490,7 @@ func (s *shift) standing(ctx context.Context) (confirmed bool, err error) {
 }
 
 // reapply puts the rows that need a secret that has changed.
-func (s *shift) reapply(ctx context.Context) error {
+func (s *session) reapply(ctx context.Context) error {
 	changed := s.takeRotated()
 	for i, c := range changed {
 		rows, err := s.Rows.CredentialRows(ctx, s.Engine, c.tenant, c.name)
@@ -488,7 +510,7 @@ func (s *shift) reapply(ctx context.Context) error {
 }
 
 // work takes tasks until ctx ends.
-func (s *shift) work(ctx context.Context) error {
+func (s *session) work(ctx context.Context) error {
 	for {
 		t, ok := s.queue.take(ctx)
 		if !ok {
@@ -504,7 +526,7 @@ func (s *shift) work(ctx context.Context) error {
 
 // guarded is handle for a row that may make our own code panic: that object fails, the process and
 // every other object go on.
-func (s *shift) guarded(ctx context.Context, t *task) (retry time.Duration, err error) {
+func (s *session) guarded(ctx context.Context, t *task) (retry time.Duration, err error) {
 	defer func() {
 		r := recover()
 		if r == nil {
@@ -514,11 +536,11 @@ func (s *shift) guarded(ctx context.Context, t *task) (retry time.Duration, err 
 		s.Log.Error("handling an object panicked; report this as a bug", "engine", s.Engine,
 			"kind", key.Kind, "name", key.Name, "panic", r, "stack", string(debug.Stack()))
 		t.attempts++
-		s.acks.add(fleet.Ack{Key: key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
+		s.acks.Add(fleet.Ack{Key: key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
 			State: fleet.ApplyFailed,
 			Message: "a fault of Argosy: its code panicked on this object; the log of the " +
 				"control plane has the trace"})
-		retry, err = backoff(t.attempts), nil
+		retry, err = pacing.Backoff(t.attempts), nil
 	}()
 	return s.handle(ctx, t)
 }
@@ -526,13 +548,13 @@ func (s *shift) guarded(ctx context.Context, t *task) (retry time.Duration, err 
 // handle brings one row to the engine and says after what time it is to be tried again; 0 for
 // never. Only the loss of the right to act is returned: everything else is that object's own
 // affair.
-func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
+func (s *session) handle(ctx context.Context, t *task) (time.Duration, error) {
 	row := t.row
 	if s.Stops.Stopped(s.Engine)(row.Tenant) {
-		return lastRetry, nil // hastened when stops change
+		return pacing.LastRetry, nil // hastened when stops change
 	}
 	if !s.may(row) {
-		return lastRetry, nil // hastened when the rows are confirmed
+		return pacing.LastRetry, nil // hastened when the rows are confirmed
 	}
 	if need, ok := s.missing(row); !ok {
 		return s.waitFor(t, need), nil
@@ -543,10 +565,10 @@ func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
 	switch {
 	case err == nil:
 		t.attempts, t.waits = 0, 0
-	case lost(err) || errors.Is(err, engine.ErrFenced) && !s.forged(row.Key):
+	case lease.Lost(err) || errors.Is(err, engine.ErrFenced) && !s.forged(row.Key):
 		return 0, err
 	case errors.Is(err, engine.ErrStopped):
-		return lastRetry, nil
+		return pacing.LastRetry, nil
 	case errors.Is(err, engine.ErrInUse):
 		t.waits++
 		return pauseOf(t), nil
@@ -554,15 +576,15 @@ func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
 		return 0, nil // cut off with the work; the next shift looks again
 	case errors.Is(err, errRowUnread): // the store's fault, not the object's
 		t.attempts++
-		return backoff(t.attempts), nil
+		return pacing.Backoff(t.attempts), nil
 	default:
 		t.attempts++
-		retry = backoff(t.attempts)
+		retry = pacing.Backoff(t.attempts)
 		ack = fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
 			State: fleet.ApplyFailed, Message: short(err.Error())}
 	}
 	if ack.State != "" {
-		s.acks.add(ack)
+		s.acks.Add(ack)
 	}
 	return retry, nil
 }
@@ -571,14 +593,14 @@ func (s *shift) handle(ctx context.Context, t *task) (time.Duration, error) {
 var errRowUnread = errors.New("the deletion waits until its row can be read")
 
 // forged reports whether an object bears an epoch that no lease has given.
-func (s *shift) forged(key fleet.ObjectKey) bool {
+func (s *session) forged(key fleet.ObjectKey) bool {
 	live, ok := s.target.Live(key)
 	return ok && live.Epoch > lastEpoch
 }
 
 // missing names the object of the same engine that the row needs first, and reports whether it has
 // it.
-func (s *shift) missing(row fleet.Row) (fleet.ObjectKey, bool) {
+func (s *session) missing(row fleet.Row) (fleet.ObjectKey, bool) {
 	if row.Unwanted && row.Key.Kind == fleet.ObjectProject {
 		return s.inProject(row.Tenant)
 	}
@@ -604,7 +626,7 @@ func (s *shift) missing(row fleet.Row) (fleet.ObjectKey, bool) {
 
 // inProject names an object of the tenant that the engine still has: its AppProject goes last. It
 // walks the engine's objects, once in a while, when a tenant leaves the engine.
-func (s *shift) inProject(tenant fleet.TenantName) (fleet.ObjectKey, bool) {
+func (s *session) inProject(tenant fleet.TenantName) (fleet.ObjectKey, bool) {
 	for _, live := range s.target.Inventory() {
 		if live.Tenant == tenant && live.Key.Kind != fleet.ObjectProject {
 			return live.Key, false
@@ -614,7 +636,7 @@ func (s *shift) inProject(tenant fleet.TenantName) (fleet.ObjectKey, bool) {
 }
 
 // waitFor says so in the row's state after a while, and looks again soon.
-func (s *shift) waitFor(t *task, need fleet.ObjectKey) time.Duration {
+func (s *session) waitFor(t *task, need fleet.ObjectKey) time.Duration {
 	t.waits++
 	if t.waits == 16 {
 		ack := fleet.Ack{Key: t.row.Key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
@@ -625,7 +647,7 @@ func (s *shift) waitFor(t *task, need fleet.ObjectKey) time.Duration {
 			ack.Message = fmt.Sprintf("waits until %s %s is gone from engine %s", need.Kind,
 				need.Name, s.Engine)
 		}
-		s.acks.add(ack)
+		s.acks.Add(ack)
 	}
 	return pauseOf(t)
 }
@@ -636,7 +658,7 @@ func pauseOf(t *task) time.Duration {
 	return min(settleWait*time.Duration(t.waits), 10*time.Second)
 }
 
-func (s *shift) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duration, error) {
+func (s *session) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duration, error) {
 	var secret fleet.Secret
 	if row.Credential != nil && !row.Unwanted {
 		var err error
@@ -645,14 +667,14 @@ func (s *shift) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duratio
 		}
 	}
 	if !s.lease.Valid() { // a secret may take long to be had
-		return fleet.Ack{}, 0, ErrLeaseLost
+		return fleet.Ack{}, 0, lease.ErrLost
 	}
-	ctx, end := s.lease.writing(ctx)
+	ctx, end := s.lease.Writing(ctx)
 	defer end()
 	if row.Unwanted {
 		return s.remove(ctx, row)
 	}
-	out, err := s.target.Apply(ctx, row, secret, s.lease.lease())
+	out, err := s.target.Apply(ctx, row, secret, s.lease.Lease())
 	if err != nil {
 		return fleet.Ack{}, 0, s.refusal(err)
 	}
@@ -667,8 +689,8 @@ func (s *shift) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duratio
 
 // remove reads the row again first: the one that was queued may have waited out a stop or an
 // outage, and a deletion that was taken back meanwhile must not happen.
-func (s *shift) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duration, error) {
-	now, ok, err := s.Rows.LeasedRow(ctx, s.lease.lease(), row.Key)
+func (s *session) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duration, error) {
+	now, ok, err := s.Rows.LeasedRow(ctx, s.lease.Lease(), row.Key)
 	switch {
 	case err != nil:
 		return fleet.Ack{}, 0, fmt.Errorf("%w: %w", errRowUnread, err)
@@ -681,7 +703,7 @@ func (s *shift) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Dura
 		return fleet.Ack{}, 0, nil
 	}
 	s.settle(row.Key, false)
-	done, err := s.target.Delete(ctx, row, s.lease.lease())
+	done, err := s.target.Delete(ctx, row, s.lease.Lease())
 	if err != nil {
 		return fleet.Ack{}, 0, s.refusal(err)
 	}
@@ -699,14 +721,14 @@ func (s *shift) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Dura
 }
 
 // refusal tells which of the two the gate has refused a write for: a stop, or the end of the lease.
-func (s *shift) refusal(err error) error {
+func (s *session) refusal(err error) error {
 	if errors.Is(err, engine.ErrStopped) && !s.lease.Valid() {
-		return ErrLeaseLost
+		return lease.ErrLost
 	}
 	return err
 }
 
-func (s *shift) settle(key fleet.ObjectKey, there bool) {
+func (s *session) settle(key fleet.ObjectKey, there bool) {
 	if key.Kind == fleet.ObjectApplication {
 		return
 	}

@@ -1,4 +1,4 @@
-package reconciler
+package fleetstats
 
 import (
 	"time"
@@ -8,27 +8,27 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// surveyMetrics are those that count rather than show.
-type surveyMetrics struct {
+// latencyMetrics are those that count rather than show.
+type latencyMetrics struct {
 	commit   *prometheus.HistogramVec
 	revision *prometheus.HistogramVec
 	overdue  *prometheus.CounterVec
 	took     prometheus.Histogram
 }
 
-// travelBuckets are seconds, from one to travelTime.
-var travelBuckets = []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200,
-	travelTime.Seconds()}
+// latencyBuckets are seconds, from one to rolloutTime.
+var latencyBuckets = []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200,
+	rolloutTime.Seconds()}
 
 // stages of a revision, in their order.
 var stages = []string{"recorded", "applied", "synced", "healthy"}
 
-func newSurveyMetrics() surveyMetrics {
+func newLatencyMetrics() latencyMetrics {
 	histogram := func(name, help string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help,
-			Buckets: travelBuckets}, []string{"stage"})
+			Buckets: latencyBuckets}, []string{"stage"})
 	}
-	m := surveyMetrics{
+	m := latencyMetrics{
 		commit: histogram("argosy_commit_seconds",
 			"From the time that a commit bears until its revision was recorded, until every "+
 				"object of it was applied, "+
@@ -57,13 +57,13 @@ func newSurveyMetrics() surveyMetrics {
 	return m
 }
 
-func (m surveyMetrics) register(reg prometheus.Registerer) {
+func (m latencyMetrics) register(reg prometheus.Registerer) {
 	reg.MustRegister(m.commit, m.revision, m.overdue, m.took)
 }
 
 // reached counts that a revision came to a stage at that time.
-func (m surveyMetrics) reached(stage string, t fleet.RolloutLatency, at time.Time) {
-	if t.RecordedAt.Sub(t.CommittedAt) < oldCommit {
+func (m latencyMetrics) reached(stage string, t fleet.RolloutLatency, at time.Time) {
+	if t.RecordedAt.Sub(t.CommittedAt) < oldCommitAge {
 		// the clock of who committed may be ahead
 		m.commit.WithLabelValues(stage).Observe(max(0, at.Sub(t.CommittedAt).Seconds()))
 	}
@@ -74,7 +74,7 @@ func (m surveyMetrics) reached(stage string, t fleet.RolloutLatency, at time.Tim
 
 // progress counts what a revision has come to since it was looked at. One that changes nothing on
 // any engine comes nowhere.
-func (m surveyMetrics) progress(before, now fleet.RolloutLatency) {
+func (m latencyMetrics) progress(before, now fleet.RolloutLatency) {
 	if before.AppliedAt.IsZero() && !now.AppliedAt.IsZero() && now.Changes > 0 {
 		m.reached("applied", now, now.AppliedAt)
 	}
@@ -86,8 +86,8 @@ func (m surveyMetrics) progress(before, now fleet.RolloutLatency) {
 	}
 }
 
-// givenUp counts the stages that a revision has not come to.
-func (m surveyMetrics) givenUp(t fleet.RolloutLatency) {
+// abandon counts the stages that a revision has not come to.
+func (m latencyMetrics) abandon(t fleet.RolloutLatency) {
 	for stage, missed := range map[string]bool{"applied": t.AppliedAt.IsZero(),
 		"synced": !t.Synced.Done, "healthy": !t.Healthy.Done} {
 		if missed {

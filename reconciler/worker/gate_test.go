@@ -1,4 +1,4 @@
-package reconciler
+package worker
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/engine/enginetest"
+	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/reconciler/lease"
 )
 
 // slowEngine takes its time between a call and the write that it leads to.
@@ -24,23 +26,23 @@ type slowEngine struct {
 
 func (e slowEngine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
 	lease fleet.Lease) (engine.Outcome, error) {
-	wait(context.WithoutCancel(ctx), e.takes)
+	pacing.Sleep(context.WithoutCancel(ctx), e.takes)
 	return e.Fake.Apply(ctx, row, secret, lease)
 }
 
 func (e slowEngine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (bool, error) {
-	wait(context.WithoutCancel(ctx), e.takes)
+	pacing.Sleep(context.WithoutCancel(ctx), e.takes)
 	return e.Fake.Delete(ctx, row, lease)
 }
 
 func (e slowEngine) Sync(ctx context.Context, q engine.SyncRequest,
 	lease fleet.Lease) (engine.Outcome, error) {
-	wait(context.WithoutCancel(ctx), e.takes)
+	pacing.Sleep(context.WithoutCancel(ctx), e.takes)
 	return e.Fake.Sync(ctx, q, lease)
 }
 
 func (e slowEngine) SetStop(ctx context.Context, stop fleet.Stop) error {
-	wait(context.WithoutCancel(ctx), e.takes)
+	pacing.Sleep(context.WithoutCancel(ctx), e.takes)
 	return e.Fake.SetStop(ctx, stop)
 }
 
@@ -59,19 +61,19 @@ func (r reports) LeasedRow(context.Context, fleet.Lease, fleet.ObjectKey) (fleet
 }
 
 // workOn is a shift on a server, whose lease lasts for so long.
-func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration) *shift {
+func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration) *session {
 	t.Helper()
 	board := NewStopBoard()
 	board.set(records(), time.Now().Add(time.Hour)) // which is as good as reading them every second
-	w := &Worker{Engine: "eu-1", Rows: reports{}, Stops: board,
+	w := &Worker{Config: Config{Engine: "eu-1", Rows: reports{}, Stops: board,
 		Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 		Dial: func(_ context.Context, name fleet.EngineName, _ fleet.EngineSpec,
 			stopped func(fleet.TenantName) bool) (engine.Engine, error) {
 			f := server.Connect(name)
 			f.Stopped = stopped
 			return slowEngine{f, takes}, nil
-		}}
-	held := newHeldLease(fleet.Lease{Name: "engine/eu-1", Holder: "a", Epoch: 1},
+		}}}
+	held := lease.NewHeld(fleet.Lease{Name: "engine/eu-1", Holder: "a", Epoch: 1},
 		time.Now().Add(lasts))
 	target, err := w.connect(t.Context(), held)
 	if err != nil {
@@ -80,7 +82,7 @@ func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration)
 	once, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = target.Watch(once, engine.Sink{}) // one look
-	return &shift{Worker: w, lease: held, target: target, queue: newQueue(4),
+	return &session{Worker: w, lease: held, target: target, queue: newQueue(4),
 		settled: map[fleet.ObjectKey]bool{}}
 }
 
@@ -105,22 +107,22 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 		Deletion: fleet.DeletionOrphan, Manifest: manifest, Revision: "4f1c9e2a"}
 	gone, stop := row, fleet.Stop{Scope: fleet.StopFleet}
 	gone.Unwanted = true
-	for name, write := range map[string]func(context.Context, *shift) error{
-		"apply": func(ctx context.Context, s *shift) error {
+	for name, write := range map[string]func(context.Context, *session) error{
+		"apply": func(ctx context.Context, s *session) error {
 			_, _, err := s.act(ctx, row)
 			return err
 		},
-		"delete": func(ctx context.Context, s *shift) error {
+		"delete": func(ctx context.Context, s *session) error {
 			s.Rows = reports{absent: gone}
 			_, _, err := s.act(ctx, gone)
 			return err
 		},
-		"sync": func(ctx context.Context, s *shift) error {
+		"sync": func(ctx context.Context, s *session) error {
 			_, err := s.askSync(ctx, fleet.SyncRequest{ID: "acme/run", Key: key, Tenant: "acme",
 				Revision: "v2"})
 			return err
 		},
-		"two stops": func(ctx context.Context, s *shift) error {
+		"two stops": func(ctx context.Context, s *session) error {
 			return s.writeStops(ctx, []fleet.Stop{stop, {Scope: fleet.StopTenant, Name: "acme"}},
 				nil)
 		},
@@ -152,7 +154,7 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 				}
 				before = server.Writes()
 				late := workOn(t, server, time.Minute, 10*time.Second)
-				if err := write(t.Context(), late); !errors.Is(err, ErrLeaseLost) {
+				if err := write(t.Context(), late); !errors.Is(err, lease.ErrLost) {
 					t.Errorf("got %v, want the loss of the lease", err)
 				}
 				stops, err := late.target.ReadStops(t.Context())

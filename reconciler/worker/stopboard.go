@@ -1,4 +1,4 @@
-package reconciler
+package worker
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // StopReader reads the emergency stops, and how those that are over have ended.
@@ -28,7 +29,7 @@ type StopRestorer interface {
 // store that has gone back in time no longer knows it, and gets it back. While the store cannot be
 // read for longer than stopsUnknown, everything is stopped.
 type StopBoard struct {
-	wake chan struct{}
+	wake pacing.Signal
 
 	mu       sync.RWMutex
 	recorded []fleet.Stop                      // as the store has them
@@ -54,7 +55,7 @@ func placeOf(s fleet.Stop) stopPlace { return stopPlace{s.Scope, s.Name} }
 
 // NewStopBoard forbids everything until it was read once.
 func NewStopBoard() *StopBoard {
-	return &StopBoard{wake: make(chan struct{}, 1), lost: map[stopPlace]fleet.Stop{},
+	return &StopBoard{wake: pacing.NewSignal(), lost: map[stopPlace]fleet.Stop{},
 		noted: map[fleet.EngineName][]fleet.Stop{},
 		ends:  map[stopPlace]fleet.StopEnd{}, changed: make(chan struct{}), read: make(chan struct {
 		})}
@@ -141,12 +142,7 @@ func (b *StopBoard) missing() []fleet.Stop {
 }
 
 // Wake says that the stops may have changed.
-func (b *StopBoard) Wake() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
-}
+func (b *StopBoard) Wake() { b.wake.Set() }
 
 func (b *StopBoard) begin() int {
 	b.mu.Lock()

@@ -1,0 +1,283 @@
+// Package recovery restores what neither Git nor an empty mirror knows: where environments are
+// placed, which sync holds apply and which emergency stops are in force. The live objects on the
+// engines know it. Until they were read, nothing new is placed.
+package recovery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/engine"
+)
+
+// EngineReader reads what an engine already has. It writes nothing.
+type EngineReader interface {
+	// Find returns all objects and stops of the engine, or an error; never a part of them.
+	Find(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (
+		objects []engine.Live, stops []fleet.Stop, err error)
+}
+
+// AgentReports are the reports of agents, whose engines no replica can read.
+type AgentReports interface {
+	Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) (
+		[]fleet.AgentView, string, error)
+	Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) (
+		[]fleet.EngineView, string, error)
+	// OrphanEnvironments are the environments of an engine's orphans; reported is false when its
+	// agent does not report them.
+	OrphanEnvironments(ctx context.Context, engine fleet.EngineName) (of []fleet.EnvironmentID,
+		reported bool, err error)
+}
+
+// StopRestorer puts a stop back that an engine remembers, unless the stop has ended since.
+type StopRestorer interface {
+	RestoreStop(ctx context.Context, stop fleet.Stop) error
+}
+
+// Config is what a recovery needs.
+type Config struct {
+	Engines EngineReader
+	Agents  AgentReports // nil: agents report nothing
+	Stops   StopRestorer
+	Wake    func() // called when the read of an engine has ended
+	Log     *slog.Logger
+}
+
+// Recovery is one recovery, of the replica that leads. All methods are called by one goroutine.
+type Recovery struct {
+	Config
+	needed bool // the engines must be read before anything new is placed
+	begun  bool
+
+	placements map[fleet.EnvironmentID]fleet.EngineName
+	holds      []fleet.SyncHold
+	unread     []fleet.EngineName
+	silent     []fleet.EngineName // engines whose agents have not reported their orphans
+	reads      map[fleet.EngineName]*read
+	reading    sync.WaitGroup
+
+	// orphans are the environments that agents report objects of without a row.
+	orphans map[fleet.EngineName][]fleet.EnvironmentID
+	// contested engines report the same environment as another one. Their agents are asked again.
+	contested []fleet.EngineName
+}
+
+// New returns a recovery that is not needed yet.
+func New(c Config) *Recovery { return &Recovery{Config: c} }
+
+// Require sets whether the engines must be read before anything new is placed: a snapshot was
+// loaded that lacks placements.
+func (r *Recovery) Require(needed bool) { r.needed = needed }
+
+// Required reports whether something waits for engines or agents.
+func (r *Recovery) Required() bool { return r.needed }
+
+// Pending reports whether a required recovery has not begun.
+func (r *Recovery) Pending() bool { return r.needed && !r.begun }
+
+// Unread are the engines that a required recovery has not read.
+func (r *Recovery) Unread() []fleet.EngineName {
+	if !r.needed {
+		return nil
+	}
+	return slices.Clone(r.unread)
+}
+
+// SilentAgents are the engines whose agents have not reported their orphans, while something waits
+// for these reports.
+func (r *Recovery) SilentAgents() []fleet.EngineName {
+	if !r.needed {
+		return nil
+	}
+	return slices.Clone(r.silent)
+}
+
+// Orphaned maps environments to the engines whose agents report objects of them without a row.
+func (r *Recovery) Orphaned() map[fleet.EnvironmentID][]fleet.EngineName {
+	if len(r.orphans) == 0 {
+		return nil
+	}
+	out := map[fleet.EnvironmentID][]fleet.EngineName{}
+	for _, name := range slices.Sorted(maps.Keys(r.orphans)) {
+		for _, id := range r.orphans[name] {
+			out[id] = append(out[id], name)
+		}
+	}
+	return out
+}
+
+// FoundObjects reports whether an engine has an object of this fleet. Without one, nothing was ever
+// applied.
+func (r *Recovery) FoundObjects() bool { return len(r.placements) > 0 || len(r.orphans) > 0 }
+
+// Continue reads engines and asks agents, and does not wait for slow ones: reads go on in the
+// background and wake the loop. It reports whether engines were read that the loaded state lacks.
+func (r *Recovery) Continue(ctx context.Context, specs map[fleet.EngineName]fleet.EngineSpec,
+	now time.Time) (reload bool, err error) {
+	r.begin(specs)
+	if err := r.askAgents(ctx, specs, now); err != nil {
+		return false, err
+	}
+	before := len(r.unread)
+	r.readEngines(ctx, specs)
+	for _, name := range r.unread {
+		r.Log.Warn("engine is not read yet; nothing new is placed until it is, because it may "+
+			"have the environment already", "engine", name)
+	}
+	r.needed = len(r.unread)+len(r.silent)+len(r.contested) > 0
+	return len(r.unread) != before, nil
+}
+
+func (r *Recovery) begin(specs map[fleet.EngineName]fleet.EngineSpec) {
+	if r.begun {
+		return
+	}
+	r.begun = true
+	r.placements = map[fleet.EnvironmentID]fleet.EngineName{}
+	r.orphans = map[fleet.EngineName][]fleet.EnvironmentID{}
+	r.reads = map[fleet.EngineName]*read{}
+	for name, spec := range specs {
+		if spec.Connection.Agent != nil {
+			r.silent = append(r.silent, name)
+		} else {
+			r.unread = append(r.unread, name)
+		}
+	}
+}
+
+// Finish stops asking agents once every engine is read and no environment waits for an agent:
+// environments that are declared later had no engine before.
+func (r *Recovery) Finish() {
+	if !r.begun || len(r.unread) > 0 {
+		return
+	}
+	r.needed, r.silent, r.contested = false, nil, nil
+	clear(r.orphans)
+}
+
+// Stop ends the reads under way and forgets their results.
+func (r *Recovery) Stop() {
+	for _, e := range r.reads {
+		e.cancel()
+	}
+	r.reading.Wait()
+	*r = Recovery{Config: r.Config, needed: r.needed}
+}
+
+// Complete adds to a snapshot what the engines have shown and the store does not know.
+func (r *Recovery) Complete(s *fleet.Snapshot) {
+	if !r.begun {
+		return
+	}
+	known := map[fleet.EnvironmentID]bool{}
+	for i, p := range s.Placements {
+		known[p.Environment] = true
+		if at, ok := r.placements[p.Environment]; ok && p.Engine == "" {
+			s.Placements[i] = recovered(p.Environment, at)
+		}
+	}
+	for environment, at := range r.placements {
+		if !known[environment] {
+			s.Placements = append(s.Placements, recovered(environment, at))
+		}
+	}
+	if len(s.SyncHolds) == 0 {
+		s.SyncHolds = r.holds
+	}
+}
+
+func recovered(environment fleet.EnvironmentID, at fleet.EngineName) fleet.Placement {
+	return fleet.Placement{Environment: environment, Engine: at, Reason: "its objects stand on " +
+		string(at) + "; found there when the mirror was rebuilt"}
+}
+
+// Engines are the engines of the catalog and of the files of a head.
+func Engines(view catalog.View, files []catalog.Input) map[fleet.EngineName]fleet.EngineSpec {
+	specs := map[fleet.EngineName]fleet.EngineSpec{}
+	for _, name := range view.Engines() {
+		specs[name] = *view.Engine(name).Engine
+	}
+	for _, f := range files {
+		if f.Declaration != nil && f.Declaration.Engine != nil {
+			specs[fleet.EngineName(f.Key.Name)] = *f.Declaration.Engine
+		}
+	}
+	return specs
+}
+
+// askAgents takes the engines off the list whose agents have reported the environments of their
+// orphans. No replica dials an agent, and environments that belong to an agent's engine by their
+// own declaration need no report.
+func (r *Recovery) askAgents(ctx context.Context, specs map[fleet.EngineName]fleet.EngineSpec,
+	now time.Time) error {
+	var silent []fleet.EngineName
+	asked := slices.Sorted(slices.Values(slices.Concat(r.silent, r.contested)))
+	for _, name := range slices.Compact(asked) {
+		if spec, declared := specs[name]; !declared || spec.Connection.Agent == nil {
+			continue
+		}
+		reported, err := r.askAgent(ctx, name, now)
+		if err != nil {
+			return fmt.Errorf("read the report of the agent of engine %s: %w", name, err)
+		}
+		if !reported {
+			silent = append(silent, name)
+		}
+	}
+	r.silent, r.contested = silent, nil
+	for id, names := range r.Orphaned() {
+		if len(names) > 1 {
+			r.Log.Warn("agents of several engines report objects of one environment; "+
+				"remove its objects from all engines but one",
+				"tenant", id.Tenant, "environment", id.Name, "engines", names)
+			r.contested = append(r.contested, names...)
+		}
+	}
+	return nil
+}
+
+// reachableFor is how long an agent's engine must be reachable before its agent's counts are
+// complete: the agent counts objects with every report, and the first reports precede the end of
+// its first list. Workers report every 30 seconds.
+const reachableFor = 2 * time.Minute
+
+// askAgent reports whether an agent has reported all orphans of its engine, and keeps their
+// environments. An agent that reports no environments has none only if it counts no orphan at all;
+// an agent that reports as many environments as it may can have more.
+func (r *Recovery) askAgent(ctx context.Context, name fleet.EngineName, now time.Time) (bool,
+	error) {
+	delete(r.orphans, name)
+	if r.Agents == nil {
+		return false, nil
+	}
+	by := fleet.Filter{Engine: name}
+	agents, _, err := r.Agents.Agents(ctx, fleet.Scope{}, by, fleet.Page{Limit: 2})
+	i := slices.IndexFunc(agents, func(a fleet.AgentView) bool {
+		return a.Engine == name && a.Connected
+	})
+	if err != nil || i < 0 {
+		return false, err
+	}
+	engines, _, err := r.Agents.Engines(ctx, fleet.Scope{}, by, fleet.Page{Limit: 1})
+	if err != nil || !slices.ContainsFunc(engines, func(e fleet.EngineView) bool {
+		return e.Name == name && e.Reachable && e.Since != nil && now.Sub(*e.Since) >= reachableFor
+	}) {
+		return false, err
+	}
+	if agents[i].Orphans == 0 {
+		return true, nil
+	}
+	of, reported, err := r.Agents.OrphanEnvironments(ctx, name)
+	if err != nil || !reported {
+		return false, err
+	}
+	r.orphans[name] = of
+	return len(of) < fleet.MaxOrphanEnvironments, nil
+}

@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Metrics count this replica's work on engines. Labels are engines and kinds, whose number is bounded;
+// no tenant and no name of a tenant's object is a label.
+type Metrics struct {
+	writes    *prometheus.CounterVec
+	failures  *prometheus.CounterVec
+	took      *prometheus.HistogramVec
+	waiting   *prometheus.GaugeVec
+	connected *prometheus.GaugeVec
+	handovers *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics of the workers.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	m := &Metrics{
+		writes: counter("argosy_engine_objects_total",
+			"Objects that were handled, by engine, kind and whether they were applied or removed.",
+			"engine", "kind", "verb"),
+		failures: counter("argosy_engine_failures_total",
+			"Objects that could not be handled, by engine and kind; each is tried again.", "engine",
+			"kind"),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "argosy_engine_handle_seconds", Help: "Time to handle one object on its engine.",
+			Buckets: prometheus.ExponentialBuckets(0.002, 2, 14)}, []string{"engine"}),
+		waiting: gauge("argosy_engine_waiting",
+			"Objects that this replica is to handle, those that are tried again among them; "+
+				"absent while it does not write to the engine.", "engine"),
+		connected: gauge("argosy_engine_connected",
+			"1 while this replica reaches the engine, 0 while it tries to; absent while the "+
+				"engine is another replica's.", "engine"),
+		handovers: counter("argosy_engine_handovers_total",
+			"Times that this replica handed the engine over to one that had fewer.", "engine"),
+	}
+	reg.MustRegister(m.writes, m.failures, m.took, m.waiting, m.connected, m.handovers)
+	return m
+}
+
+func (m *Metrics) handled(engine fleet.EngineName, row fleet.Row, started time.Time, err error) {
+	verb := "apply"
+	if row.Unwanted {
+		verb = "remove"
+	}
+	m.took.WithLabelValues(string(engine)).Observe(time.Since(started).Seconds())
+	if err != nil {
+		m.failures.WithLabelValues(string(engine), string(row.Key.Kind)).Inc()
+		return
+	}
+	m.writes.WithLabelValues(string(engine), string(row.Key.Kind), verb).Inc()
+}
+
+func (m *Metrics) engine(name fleet.EngineName, reachable bool) {
+	v := 0.0
+	if reachable {
+		v = 1
+	}
+	m.connected.WithLabelValues(string(name)).Set(v)
+}
+
+func (m *Metrics) handedOver(name fleet.EngineName) {
+	m.handovers.WithLabelValues(string(name)).Inc()
+}
+
+func (m *Metrics) queued(name fleet.EngineName, n int) {
+	m.waiting.WithLabelValues(string(name)).Set(float64(n))
+}
+
+// left drops the gauges of an engine that this replica no longer writes to.
+func (m *Metrics) left(name fleet.EngineName) {
+	m.connected.DeleteLabelValues(string(name))
+	m.waiting.DeleteLabelValues(string(name))
+}
