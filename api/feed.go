@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 type feed struct {
 	reader History
 	log    *slog.Logger
-	wake   chan struct{}
+	wake   pacing.Signal
 	done   chan struct{} // closed when run has ended
 
 	mu      sync.Mutex
@@ -34,22 +35,15 @@ type feed struct {
 type listener struct {
 	tenant fleet.TenantName
 	who    string
-	look   chan struct{} // of capacity 1: "look", however often
+	look   pacing.Signal // of capacity 1: "look", however often
 }
 
 func newFeed(reader History, log *slog.Logger) *feed {
-	return &feed{reader: reader, log: log, wake: make(chan struct{}, 1), done: make(chan struct{}),
+	return &feed{reader: reader, log: log, wake: pacing.NewSignal(), done: make(chan struct{}),
 		streams: map[*listener]struct{}{}, perWho: map[string]int{}}
 }
 
-func (f *feed) poke() { signal(f.wake) }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (f *feed) poke() { f.wake.Set() }
 
 const (
 	maxStreams       = 1024 // of this replica
@@ -63,7 +57,7 @@ func (f *feed) join(tenant fleet.TenantName, who string) (*listener, bool) {
 	if len(f.streams) >= maxStreams || f.perWho[who] >= maxStreamsPerWho {
 		return nil, false
 	}
-	l := &listener{tenant: tenant, who: who, look: make(chan struct{}, 1)}
+	l := &listener{tenant: tenant, who: who, look: pacing.NewSignal()}
 	f.streams[l] = struct{}{}
 	f.perWho[who]++
 	return l, true
@@ -96,7 +90,7 @@ func (f *feed) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		case <-f.wake:
-			if !pause(ctx, feedSettle) {
+			if !pacing.Sleep(ctx, feedSettle) {
 				return
 			}
 		}
@@ -105,17 +99,6 @@ func (f *feed) run(ctx context.Context) {
 		} else {
 			last = -1
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 
@@ -161,7 +144,7 @@ func (f *feed) announce(events []fleet.Event) {
 	defer f.mu.Unlock()
 	for l := range f.streams {
 		if everyone || l.tenant == "" || concerned[l.tenant] {
-			signal(l.look)
+			l.look.Set()
 		}
 	}
 }

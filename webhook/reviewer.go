@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler/plan"
 )
 
@@ -142,21 +143,11 @@ func (r *Reviewer) Recheck(ctx context.Context, l fleet.Recheck) error {
 // pushes is a few looks, the last of them after the last push.
 const pushesApart = 600 * time.Millisecond
 
-// wait is for that long, or until ctx ends.
-func wait(ctx context.Context, pause time.Duration) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
 func (r *Reviewer) recheck(ctx context.Context, l fleet.Recheck) error {
 	switch l.Kind {
 	case fleet.RecheckBranch:
 		r.Planner.Wake()
-		wait(ctx, pushesApart)
+		pacing.Sleep(ctx, pushesApart)
 		return nil
 	case fleet.RecheckPull:
 		return r.pull(ctx, l.Number, false)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 const (
@@ -22,14 +23,11 @@ func (l lookout) watch(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	look := make(chan struct{}, 1)
+	look := pacing.NewSignal()
 	ended := make(chan error, 1)
 	go func() {
 		ended <- l.client.Events(ctx, func(fleet.Event) error {
-			select {
-			case look <- struct{}{}:
-			default:
-			}
+			look.Set()
 			return nil
 		}, func(err error) { l.app.hint("the event stream broke and is taken up again: %s", err) })
 	}()
@@ -49,10 +47,8 @@ func (l lookout) watch(ctx context.Context) error {
 		if err := l.update(found, shown); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !pacing.Sleep(ctx, settle) {
 			return ctx.Err()
-		case <-time.After(settle):
 		}
 	}
 }

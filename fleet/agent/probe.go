@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // PathProbe is a stream for whoever asks: two comments, ProbeGap apart, and its end. Something on
@@ -35,7 +37,7 @@ func Probe() http.Handler {
 		head.Set("X-Accel-Buffering", "no")
 		flow := http.NewResponseController(w)
 		for i := range 2 {
-			if i > 0 && !waited(r, ProbeGap) {
+			if i > 0 && !pacing.Sleep(r.Context(), ProbeGap) {
 				return
 			}
 			if _, err := io.WriteString(w, ": probe\n\n"); err != nil || flow.Flush() != nil {
@@ -43,15 +45,4 @@ func Probe() http.Handler {
 			}
 		}
 	})
-}
-
-func waited(r *http.Request, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-r.Context().Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 const fanOut = 2000
@@ -84,7 +85,7 @@ func benchArm(b *testing.B, arm string) func(revision string) int {
 	b.Cleanup(cancel)
 	go func() { _ = bench.Engine.Watch(ctx, engine.Sink{}) }()
 	for !bench.Engine.Synced() {
-		pauseFor(ctx, time.Millisecond)
+		pacing.Sleep(ctx, time.Millisecond)
 	}
 	return func(revision string) int {
 		before := bench.Outside.Writes()

@@ -13,6 +13,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // reconciledStep is how often an Application's time of reconciliation alone is worth an
@@ -35,7 +36,7 @@ type cache struct {
 	observed map[fleet.ObjectKey]fleet.Observation // waiting for the sink; the last state of each
 	contacts map[fleet.ObjectKey]engine.Contact    // likewise
 	wakes    map[fleet.ObjectKey]struct{}
-	dirty    chan struct{} // holds one token while something waits
+	dirty    pacing.Signal // holds one token while something waits
 }
 
 // listed is what was known of a resource at one moment.
@@ -54,7 +55,7 @@ func (e *entry) stamp() stamp { return stamp{e.Epoch, e.applied} }
 
 func newCache(wanted []*resource) *cache {
 	c := &cache{wanted: wanted, objects: map[*resource]map[string]*entry{},
-		listed: map[*resource]bool{}, dirty: make(chan struct{}, 1),
+		listed: map[*resource]bool{}, dirty: pacing.NewSignal(),
 		writing:  map[fleet.ObjectKey]stamp{},
 		before:   map[*resource]listed{},
 		observed: map[fleet.ObjectKey]fleet.Observation{},
@@ -106,11 +107,11 @@ func (c *cache) replace(r *resource, e *entry) {
 	}
 	if r == applications && (before == nil || !before.Ours || before.contact != e.contact) {
 		c.contacts[e.Key] = e.contact
-		c.signal()
+		c.dirty.Set()
 	}
 	if r == applications && (before == nil || before.UID != e.UID || differs(before.seen, e.seen)) {
 		c.observed[e.Key] = e.seen
-		c.signal()
+		c.dirty.Set()
 	} else if before != nil {
 		// so that the step is counted from what was told
 		e.seen.ReconciledAt = before.seen.ReconciledAt
@@ -212,7 +213,7 @@ func (c *cache) rewind(r *resource, all map[string]*entry, rv string) {
 	}
 	c.back = fmt.Sprintf("%s: %d of %d objects are older than before, and version %s follows %s",
 		r.plural, older, len(all), rv, cmp.Or(before.version, "an unknown one"))
-	c.signal()
+	c.dirty.Set()
 	for name, b := range before.objects {
 		if e := all[name]; c.objects[r][name] == b &&
 			(e == nil || newer(b.ResourceVersion, e.ResourceVersion)) {
@@ -223,14 +224,7 @@ func (c *cache) rewind(r *resource, all map[string]*entry, rv string) {
 
 func (c *cache) wake(key fleet.ObjectKey) {
 	c.wakes[key] = struct{}{}
-	c.signal()
-}
-
-func (c *cache) signal() {
-	select {
-	case c.dirty <- struct{}{}:
-	default:
-	}
+	c.dirty.Set()
 }
 
 // pending is what waits for the sink.

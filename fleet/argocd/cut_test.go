@@ -16,6 +16,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 const (
@@ -33,7 +34,7 @@ type slowly struct {
 
 func (s slowly) Write(b []byte) (int, error) {
 	if s.while.Load() {
-		pauseFor(s.ctx, 20*time.Millisecond)
+		pacing.Sleep(s.ctx, 20*time.Millisecond)
 	}
 	return s.ResponseWriter.Write(b)
 }
@@ -57,7 +58,7 @@ func (b *faultBench) each(n int, f func(i int) error) {
 						b.Errorf("object %d: %v", i, err)
 						break
 					}
-					pauseFor(b.Context(), 20*time.Millisecond)
+					pacing.Sleep(b.Context(), 20*time.Millisecond)
 				}
 			}
 		})
@@ -204,7 +205,7 @@ func TestNothingIsLostWhileWatchesAreCutUnderParallelWrites(t *testing.T) {
 	var cuts atomic.Int64
 	var cutter sync.WaitGroup
 	cutter.Go(func() {
-		for opened := watches(); cutting.Err() == nil; pauseFor(cutting, 50*time.Millisecond) {
+		for opened := watches(); cutting.Err() == nil; pacing.Sleep(cutting, 50*time.Millisecond) {
 			// it follows again, in the midst of writes
 			if now := watches(); now > opened || cuts.Load() == 0 {
 				opened = now

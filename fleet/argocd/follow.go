@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // follower keeps what is known of one resource equal to the API server: a complete list, then a
@@ -92,13 +93,13 @@ func (f *follower[T]) run(ctx context.Context) {
 		}
 		if errors.Is(err, errStale) {
 			version = ""
-			pauseFor(ctx, rand.N(f.e.options.Retry))
+			pacing.Sleep(ctx, rand.N(f.e.options.Retry))
 			continue
 		}
 		f.e.unhealthy(f.r, fmt.Errorf("follow %s in namespace %s: %w", f.r.plural, f.e.namespace,
 			err))
 		failures++
-		pauseFor(ctx, f.e.retryPause(failures, err))
+		pacing.Sleep(ctx, f.e.retryPause(failures, err))
 	}
 }
 
@@ -161,16 +162,6 @@ func (e *Engine) retryPause(failures int, err error) time.Duration {
 	return pause
 }
 
-// pauseFor waits for d or until ctx ends.
-func pauseFor(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
-
 // page asks for the next page of a list. One that cannot be had is asked for again a few times, for
 // the server goes on from the page before for some minutes; what it refuses is not.
 func (f *follower[T]) page(ctx context.Context, query url.Values, out any) error {
@@ -185,7 +176,7 @@ func (f *follower[T]) page(ctx context.Context, query url.Values, out any) error
 			query.Get("continue") == "" || code >= 400 && code < 500 {
 			return err
 		}
-		pauseFor(ctx, f.e.retryPause(failures, err))
+		pacing.Sleep(ctx, f.e.retryPause(failures, err))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // Watch follows the engine's Applications, AppProjects and our Secrets until ctx ends and tells the
@@ -46,7 +47,7 @@ func (e *Engine) tell(ctx context.Context, sink engine.Sink) {
 		if len(p.wakes) > 0 && sink.Wake != nil {
 			sink.Wake(p.wakes)
 		}
-		pauseFor(ctx, e.options.Window)
+		pacing.Sleep(ctx, e.options.Window)
 	}
 }
 

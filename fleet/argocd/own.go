@@ -13,6 +13,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // A cluster's own Applications are those that its own people made. They are read as they are, and
@@ -30,7 +31,7 @@ var ownApplications = &resource{kinds: applications.kinds, apiVersion: applicati
 func (e *Engine) WatchOwn(ctx context.Context, told func(own []fleet.OwnApplication,
 	whole bool)) error {
 	kept := &ownCache{known: map[string]ownEntry{}, changed: map[string]fleet.OwnApplication{},
-		dirty: make(chan struct{}, 1)}
+		dirty: pacing.NewSignal()}
 	var all sync.WaitGroup
 	all.Go(func() {
 		(&follower[ownEntry]{e: e, r: ownApplications, read: e.ownEntryOf, into: kept}).run(ctx)
@@ -40,7 +41,7 @@ func (e *Engine) WatchOwn(ctx context.Context, told func(own []fleet.OwnApplicat
 		case <-ctx.Done():
 		case <-kept.dirty:
 			told(kept.take())
-			pauseFor(ctx, e.options.Window)
+			pacing.Sleep(ctx, e.options.Window)
 		}
 	}
 	all.Wait()
@@ -106,7 +107,7 @@ type ownCache struct {
 	known   map[string]ownEntry
 	changed map[string]fleet.OwnApplication
 	whole   bool // everything is to be told
-	dirty   chan struct{}
+	dirty   pacing.Signal
 }
 
 func (c *ownCache) listing(*resource, string) {}
@@ -117,7 +118,7 @@ func (c *ownCache) relisted(_ *resource, all map[string]ownEntry, _ string) {
 	maps.DeleteFunc(all, func(_ string, e ownEntry) bool { return e.ours })
 	c.known, c.whole = all, true
 	clear(c.changed)
-	c.signal()
+	c.dirty.Set()
 }
 
 func (c *ownCache) put(_ *resource, e ownEntry) {
@@ -131,7 +132,7 @@ func (c *ownCache) put(_ *resource, e ownEntry) {
 	c.known[e.Name] = e
 	if !known || before.OwnApplication != e.OwnApplication {
 		c.changed[e.Name] = e.OwnApplication
-		c.signal()
+		c.dirty.Set()
 	}
 }
 
@@ -150,14 +151,7 @@ func (c *ownCache) drop(name string) {
 	gone := before.OwnApplication
 	gone.Gone = true
 	c.changed[name] = gone
-	c.signal()
-}
-
-func (c *ownCache) signal() {
-	select {
-	case c.dirty <- struct{}{}:
-	default:
-	}
+	c.dirty.Set()
 }
 
 // take hands over what was not told yet, by name.

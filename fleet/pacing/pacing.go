@@ -57,3 +57,9 @@ func Backoff(attempts int) time.Duration {
 	}
 	return d - rand.N(d/4)
 }
+
+// SleepAbout is Sleep for d, half of d more or less, so that replicas that failed together do not
+// return together.
+func SleepAbout(ctx context.Context, d time.Duration) bool {
+	return Sleep(ctx, d/2+rand.N(d))
+}

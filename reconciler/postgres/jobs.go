@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 const (
@@ -87,7 +87,7 @@ func (s *Store) Work(ctx context.Context, do func(context.Context, fleet.Recheck
 		}
 		if ctx.Err() == nil {
 			s.log.Warn("webhook deliveries are kept and not worked on; trying again", "error", err)
-			wait(ctx, min(100*time.Millisecond<<min(failed, 10), startPause))
+			pacing.SleepAbout(ctx, min(100*time.Millisecond<<min(failed, 10), startPause))
 		}
 	}
 	return nil
@@ -119,17 +119,7 @@ func (s *Store) maintain(ctx context.Context, pool *pgxpool.Pool) {
 			}
 			tidied = time.Now()
 		}
-		wait(ctx, mendPause)
-	}
-}
-
-// wait is for about that long, or until ctx ends.
-func wait(ctx context.Context, pause time.Duration) {
-	timer := time.NewTimer(pause/2 + rand.N(pause))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+		pacing.SleepAbout(ctx, mendPause)
 	}
 }
 

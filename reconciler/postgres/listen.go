@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 const (
@@ -47,12 +49,7 @@ func (s *Store) Listen(ctx context.Context, look func(by string)) {
 		}
 		s.log.Warn("database notifications are interrupted; polling goes on", "error", err)
 		pause := min(100*time.Millisecond<<min(failed, 10), listenPause)
-		timer := time.NewTimer(pause/2 + rand.N(pause/2))
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		pacing.Sleep(ctx, pause/2+rand.N(pause/2))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 const (
@@ -53,12 +53,8 @@ func (s *Store) again(ctx context.Context, f func() error) error {
 			return plain(err)
 		}
 		pause := min(firstPause<<(n-1), lastPause)
-		timer := time.NewTimer(pause/2 + rand.N(pause))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pacing.SleepAbout(ctx, pause) {
 			return plain(err)
-		case <-timer.C:
 		}
 	}
 }

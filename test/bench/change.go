@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/test/bench/observe"
 	"argosy.dev/argosy/test/bench/report"
 )
@@ -227,7 +228,7 @@ func (l *ladder) several(ctx context.Context, watch *observe.Watch) (report.Samp
 			return nil, err
 		}
 		latency = append(latency, 1000*seen.Sub(start).Seconds())
-		if !pause(ctx, breath) {
+		if !pacing.Sleep(ctx, breath) {
 			return nil, ctx.Err()
 		}
 	}
@@ -249,7 +250,7 @@ func (l *ladder) catchUp(ctx context.Context) error {
 	if err := errors.Join(l.wake(ctx), l.applied(limit)); err != nil {
 		return err
 	}
-	pause(ctx, 5*breath)
+	pacing.Sleep(ctx, 5*breath)
 	return nil
 }
 

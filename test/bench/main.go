@@ -128,13 +128,3 @@ func stopGround(g *ground) {
 		say("not everything was removed: %v", err)
 	}
 }
-
-// pause waits; false when ctx ends.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

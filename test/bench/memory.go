@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/test/bench/observe"
 	"argosy.dev/argosy/test/bench/report"
 )
@@ -37,7 +38,7 @@ func (l *ladder) remember(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(begun).Seconds()
-	pause(ctx, settle)
+	pacing.Sleep(ctx, settle)
 	cold, err := observe.Memory(l.argosy.PID())
 	if err != nil {
 		return err

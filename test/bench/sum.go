@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/test/bench/floor"
 	"argosy.dev/argosy/test/bench/observe"
 	"argosy.dev/argosy/test/bench/report"
@@ -99,7 +100,7 @@ func (s *sum) block(ctx context.Context, l *ladder) (float64, error) {
 			return 0, err
 		}
 		latency = append(latency, 1000*time.Since(start).Seconds())
-		if !pause(ctx, breath) {
+		if !pacing.Sleep(ctx, breath) {
 			return 0, ctx.Err()
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"argosy.dev/argosy/fleet/agent/edge"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler/worker"
 )
 
@@ -140,10 +141,8 @@ func (a *Agent) identify(ctx context.Context) error {
 			said = err.Error()
 			a.log.Info("the agent waits", "for", said)
 		}
-		select {
-		case <-ctx.Done():
+		if !pacing.Sleep(ctx, identifyEvery) {
 			return context.Cause(ctx)
-		case <-time.After(identifyEvery):
 		}
 	}
 }

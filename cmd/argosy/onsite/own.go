@@ -12,14 +12,15 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // own follows the Applications that the people of an autonomous cluster made, reports them, and
 // asks Argo CD for the syncs that were asked for at the hub. It writes nothing else.
 type own struct {
 	a     *Agent
-	look  chan struct{} // something is to be reported, or a sync to be looked at
-	again chan struct{} // a session began: everything is told anew
+	look  pacing.Signal // something is to be reported, or a sync to be looked at
+	again pacing.Signal // a session began: everything is told anew
 
 	mu      sync.Mutex
 	known   map[string]fleet.OwnApplication // by name, as the cluster shows them
@@ -31,22 +32,15 @@ type own struct {
 const ownLook = 5 * time.Second // between looks at what could not be reported or asked for
 
 func newOwn(a *Agent) *own {
-	return &own{a: a, look: make(chan struct{}, 1), again: make(chan struct{}, 1),
+	return &own{a: a, look: pacing.NewSignal(), again: pacing.NewSignal(),
 		known: map[string]fleet.OwnApplication{}, changed: map[string]fleet.OwnApplication{}}
 }
 
 // wake has the open syncs looked at. It never blocks.
-func (o *own) wake() { signal(o.look) }
+func (o *own) wake() { o.look.Set() }
 
 // opened says that a session began. It never blocks.
-func (o *own) opened() { signal(o.again) }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (o *own) opened() { o.again.Set() }
 
 // run works while the cluster is autonomous, and waits otherwise.
 func (o *own) run(ctx context.Context) {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -43,13 +44,9 @@ func await[T any](ctx context.Context, host string, log *slog.Logger, waiting fu
 				"start PostgreSQL there, or correct database.url; nothing else has to be done")
 			said, saidAt = why, time.Now()
 		}
-		timer := time.NewTimer(pause/2 + rand.N(pause/2+1))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pacing.Sleep(ctx, pause/2+rand.N(pause/2+1)) {
 			return opened, fmt.Errorf("%w while waiting for the database at %s: %w",
 				context.Cause(ctx), host, err)
-		case <-timer.C:
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/reconciler/plan"
@@ -173,10 +174,7 @@ func (v *Server) lead(ctx context.Context) {
 		err := v.store.Work(ctx, v.pulls.reviewer.Recheck)
 		if err != nil && ctx.Err() == nil {
 			v.log.Warn("pull requests are not looked at; it is tried again", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(5 * time.Second):
-			}
+			pacing.Sleep(ctx, 5*time.Second)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // CapConfig is what a Cap is made of.
@@ -132,7 +133,7 @@ func (c *Cap) setWake(wake func([]fleet.ObjectKey)) {
 
 // lookForApproval reads the book again while something waits, and wakes what was approved.
 func (c *Cap) lookForApproval(ctx context.Context) {
-	for sleep(ctx, capLook) {
+	for pacing.Sleep(ctx, capLook) {
 		if c.Held() == 0 {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // Local is what only the cluster knows. It is asked when the agent says how it stands.
@@ -167,7 +168,7 @@ func (f *Follower) follow(ctx context.Context) error {
 		d := pause(failures, err)
 		f.Log.Info("not connected to the hub; the last state stays in force", "reason", err,
 			"again in", d.Round(time.Millisecond))
-		sleep(ctx, d)
+		pacing.Sleep(ctx, d)
 	}
 	return context.Cause(ctx)
 }
@@ -396,7 +397,7 @@ func (f *Follower) keepKeys(ctx context.Context) error {
 		left := f.Client.keeper.Last().RotateAt().Sub(f.Client.clock.Now())
 		if left > 0 {
 			// the clock is the hub's, and may be heard anew meanwhile
-			if !sleep(ctx, min(left, time.Hour)) {
+			if !pacing.Sleep(ctx, min(left, time.Hour)) {
 				return context.Cause(ctx)
 			}
 			continue
@@ -414,7 +415,7 @@ func (f *Follower) keepKeys(ctx context.Context) error {
 		failures++
 		f.Log.Warn("the agent's keys are not replaced; it is tried again", "error", err, "until",
 			f.Client.keeper.Last().ExpiresAt)
-		if !sleep(ctx, pause(failures+6, err)) {
+		if !pacing.Sleep(ctx, pause(failures+6, err)) {
 			return context.Cause(ctx)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // session tells of a session that stands: under which epoch reports are sent, and the last number
@@ -224,7 +225,7 @@ func (o *Outbox) run(ctx context.Context, send func(context.Context, []byte) err
 		}
 		failures++
 		log.Warn("a report is not taken; it is sent again", "error", err, "waiting", o.Waiting())
-		if !sleep(ctx, pause(failures, err)) {
+		if !pacing.Sleep(ctx, pause(failures, err)) {
 			return context.Cause(ctx)
 		}
 	}
@@ -237,7 +238,7 @@ func (o *Outbox) await(ctx context.Context) (*parcel, error) {
 		idle, changed := !o.open || o.flying == nil && !o.anything(), o.changed
 		o.mu.Unlock()
 		if !idle {
-			if !sleep(ctx, gather) {
+			if !pacing.Sleep(ctx, gather) {
 				return nil, context.Cause(ctx)
 			}
 			if p, _ := o.next(); p != nil {
@@ -309,16 +310,4 @@ func (o *Outbox) halve(p *parcel, err error, log *slog.Logger) {
 	}
 	o.back(p)
 	o.total = p.size() / 2
-}
-
-// sleep waits; false when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

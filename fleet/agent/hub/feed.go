@@ -12,6 +12,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 const (
@@ -31,7 +32,7 @@ type feed struct {
 	store Store
 	log   *slog.Logger
 	rate  int // of openings, to spread those that are sent away at the end
-	wake  chan struct{}
+	wake  pacing.Signal
 
 	mu      sync.Mutex
 	streams map[fleet.EngineName]map[*stream]struct{}
@@ -62,7 +63,7 @@ type due struct {
 }
 
 func newFeed(store Store, log *slog.Logger, rate int) *feed {
-	return &feed{store: store, log: log, rate: rate, wake: make(chan struct{}, 1),
+	return &feed{store: store, log: log, rate: rate, wake: pacing.NewSignal(),
 		streams: map[fleet.EngineName]map[*stream]struct{}{}, empty: make(chan struct{}),
 		settled: make(chan struct{})}
 }
@@ -137,7 +138,7 @@ func (f *feed) take(s *stream) due {
 // mark adds to what a stream has to do. f.mu is held.
 func (s *stream) mark(set func(*due)) {
 	set(&s.due)
-	signal(s.wake)
+	s.wake.Set()
 }
 
 // again adds what a stream has to do, at its opening and when something did not work.
@@ -178,7 +179,7 @@ func (f *feed) rotate(name secretName) {
 		f.turned = append(f.turned, name)
 	}
 	f.mu.Unlock()
-	signal(f.wake)
+	f.wake.Set()
 }
 
 // end ends the streams of one identity.
@@ -197,7 +198,7 @@ func (f *feed) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.look(ctx)
 		f.lookAtSecrets(ctx)
-		if !pause(ctx, lookPause) {
+		if !pacing.Sleep(ctx, lookPause) {
 			break
 		}
 		select {
@@ -228,17 +229,6 @@ func (f *feed) close() {
 	select {
 	case <-f.empty:
 	case <-timer.C:
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 
@@ -289,7 +279,7 @@ func (f *feed) follow(ctx context.Context, news fleet.AgentNews) bool {
 				"failed to record that the database went back in time; it is tried again", "error",
 				err)
 		}
-		signal(f.wake)
+		f.wake.Set()
 		return false // the next look finds another incarnation
 	}
 	if ask {
@@ -325,7 +315,7 @@ func (f *feed) ask(ctx context.Context) {
 	f.mu.Lock()
 	f.need = need
 	f.mu.Unlock()
-	signal(f.wake)
+	f.wake.Set()
 	if err := f.store.Notify(ctx, "confirm agents"); err != nil {
 		f.log.DebugContext(ctx, "no notification; the loop polls", "error", err)
 	}

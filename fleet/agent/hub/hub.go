@@ -198,7 +198,7 @@ func (h *Hub) Run(ctx context.Context) {
 }
 
 // Wake says "look": rows, syncs or identities may have changed. It never blocks.
-func (h *Hub) Wake() { signal(h.feed.wake) }
+func (h *Hub) Wake() { h.feed.wake.Set() }
 
 // Rotated says that a secret has changed. It never blocks, and none is forgotten.
 func (h *Hub) Rotated(tenant fleet.TenantName, name string) {
@@ -264,11 +264,4 @@ func (s slots) within(ctx context.Context, f func() error) error {
 	}
 	defer s.free()
 	return f()
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

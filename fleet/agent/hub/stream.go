@@ -12,6 +12,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 const (
@@ -29,7 +30,7 @@ type stream struct {
 	hub      *Hub
 	opening  fleet.AgentOpening
 	instance string
-	wake     chan struct{}
+	wake     pacing.Signal
 	out      *writer
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -68,7 +69,7 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer h.close(r.Context(), opening, session)
-	s := &stream{hub: h, opening: opening, instance: session.Instance, wake: make(chan struct{}, 1),
+	s := &stream{hub: h, opening: opening, instance: session.Instance, wake: pacing.NewSignal(),
 		cursor: session.Cursor,
 		out:    &writer{w: w, control: control}}
 	s.ctx, s.cancel = context.WithCancelCause(r.Context())

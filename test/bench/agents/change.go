@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/test/bench/report"
 )
 
@@ -57,7 +58,7 @@ func changes(ctx context.Context, m *mirror, h *hubProcess, c *crowd, bare *wire
 		var took report.Sample
 		for range each {
 			// not in step with anything
-			if !pause(ctx, 60*time.Millisecond+rand.N(60*time.Millisecond)) {
+			if !pacing.Sleep(ctx, 60*time.Millisecond+rand.N(60*time.Millisecond)) {
 				return ctx.Err()
 			}
 			n++

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/test/bench/observe"
 	"argosy.dev/argosy/test/bench/report"
 )
@@ -94,7 +95,7 @@ func (c *crowd) stampede(ctx context.Context, h *hubProcess, o options,
 			said = time.Now()
 			say("%d are back, %.0f wait for their turn", n, at.waiting)
 		}
-		if !pause(ctx, 250*time.Millisecond) {
+		if !pacing.Sleep(ctx, 250*time.Millisecond) {
 			return nil, fmt.Errorf("%d of %d agents are back", n, len(c.members))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/test/bench/observe"
 	"argosy.dev/argosy/test/bench/report"
 )
@@ -119,12 +120,12 @@ func connected(ctx context.Context, h *hubProcess, n int) error {
 func quietly(ctx context.Context, h *hubProcess, window time.Duration, what string) (map[string]int,
 	size, error) {
 	say("%s: %s of nothing", what, window)
-	pause(ctx, time.Second) // what the last of them has asked for is over
+	pacing.Sleep(ctx, time.Second) // what the last of them has asked for is over
 	before, err := h.statements(ctx)
 	if err != nil {
 		return nil, size{}, err
 	}
-	pause(ctx, window)
+	pacing.Sleep(ctx, window)
 	after, err := h.statements(ctx)
 	if err != nil {
 		return nil, size{}, err

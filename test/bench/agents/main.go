@@ -29,6 +29,7 @@ import (
 	"syscall"
 	"time"
 
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/test/bench/report"
 )
 
@@ -147,16 +148,6 @@ func inTurn(block int, a, b func() error) error {
 	return errors.Join(a(), b())
 }
 
-// pause waits; false when ctx ends.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // patience is what is waited for anything that does not depend on a size.
 const patience = time.Minute
 
@@ -169,7 +160,7 @@ func until(ctx context.Context, limit time.Duration, so func() error) error {
 		if err == nil {
 			return nil
 		}
-		if !pause(ctx, 20*time.Millisecond) {
+		if !pacing.Sleep(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("not within %s: %w", limit, err)
 		}
 	}

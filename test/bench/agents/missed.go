@@ -9,6 +9,7 @@ import (
 
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/agent/edge"
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/test/bench/report"
 )
 
@@ -132,7 +133,7 @@ func (r *returning) after(ctx context.Context, k int) (back, error) {
 			return back{}, err
 		}
 	}
-	if !pause(ctx, 500*time.Millisecond) { // the hub has looked, whether or not anybody is there
+	if !pacing.Sleep(ctx, 500*time.Millisecond) { // the hub has looked, whether or not anybody is there
 		return back{}, ctx.Err()
 	}
 	return r.weigh(ctx, r.catchUp)

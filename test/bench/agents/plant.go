@@ -18,6 +18,7 @@ import (
 	"argosy.dev/argosy/cmd/argosy/onsite"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent/edge"
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/test/bench/observe"
 	"argosy.dev/argosy/test/stack"
 )
@@ -176,7 +177,7 @@ func (p *plant) told(ctx context.Context, n int, health string, limit time.Durat
 		if err != nil || missing == 0 || time.Now().After(late) {
 			return missing, err
 		}
-		if !pause(ctx, 20*time.Millisecond) {
+		if !pacing.Sleep(ctx, 20*time.Millisecond) {
 			return missing, ctx.Err()
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/test/bench/floor"
 	"argosy.dev/argosy/test/bench/observe"
 	"argosy.dev/argosy/test/bench/report"
@@ -213,7 +214,7 @@ func (s *weather) faraway(ctx context.Context, f *report.Figure) error {
 		if err := s.next(ctx); err != nil {
 			return errors.Join(err, <-back)
 		}
-		pause(ctx, 300*time.Millisecond)
+		pacing.Sleep(ctx, 300*time.Millisecond)
 	}
 	applied, err := s.await(ctx, argocdNamespace, s.release)
 	if err = errors.Join(err, <-back); err != nil {
