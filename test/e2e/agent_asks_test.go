@@ -18,7 +18,8 @@ const yardApp = "acme/yard@yard"
 // TestWhatIsAskedOfAnEdgeClusterIsDoneThere is about a SyncRun, about deletions beyond the
 // cluster's own cap, and about a network that has gone without a word.
 func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
-	repo := world.Apps["acme/storefront"]
+	f := edges.use(t)
+	repo := f.Apps["acme/storefront"]
 	old, err := repo.Git(t.Context(), "rev-parse", "v2.0.1^{commit}")
 	if err != nil {
 		t.Fatal(err)
@@ -29,15 +30,15 @@ func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	deployments := map[string]string{
-		"yard": strings.Replace(deployment("yard", "yard", "acme-yard", ""), "v2.0.1", "main", 1)}
+		"yard": strings.Replace(f.deployment("yard", "yard", "acme-yard", ""), "v2.0.1", "main", 1)}
 	for i := range 3 {
 		name := fmt.Sprintf("yard-%d", i)
-		deployments[name] = deployment(name, "yard", "acme-yard", "  sync: {mode: manual}\n")
+		deployments[name] = f.deployment(name, "yard", "acme-yard", "  sync: {mode: manual}\n")
 	}
-	s := declareSite(t, "yard", "{argocdNamespace: argocd}", deployments, "acme-yard")
+	s := f.declareSite(t, "yard", "{argocdNamespace: argocd}", deployments, "acme-yard")
 	defer s.leave(t)
 	s.join(t)
-	eventually(t, "it is synced to the newest commit", syncedTo(t, "yard", newer))
+	eventually(t, "it is synced to the newest commit", f.syncedTo(t, "yard", newer))
 
 	t.Run("a SyncRun that holds", func(t *testing.T) { s.rollsBack(t, old, newer) })
 	t.Run("deletions beyond the cluster's own cap", func(t *testing.T) { s.holdsDeletions(t) })
@@ -51,8 +52,8 @@ func (s *site) rollsBack(t *testing.T, old, newer string) {
 	s.files[run] = "apiVersion: argosy.dev/v1alpha1\nkind: SyncRun\nmetadata: {name: " + name +
 		"}\n" +
 		"spec: {deployment: yard, environments: [yard], revision: " + old + ", hold: true}\n"
-	succeeded := syncEnded(t, yardApp)
-	commit(t, "the yard rolls back", map[string]string{run: s.files[run]})
+	succeeded := s.syncEnded(t, yardApp)
+	s.commit(t, "the yard rolls back", map[string]string{run: s.files[run]})
 	eventually(t, "the SyncRun has succeeded", succeeded)
 	if got := s.motd(t, "acme-yard"); got != "welcome" {
 		t.Errorf("rolled back, and the workload says %q", got)
@@ -63,7 +64,7 @@ func (s *site) rollsBack(t *testing.T, old, newer string) {
 	path := "tenants/acme/deployments/yard.yaml"
 	s.files[path] = strings.Replace(s.files[path], "targetRevision: main", "targetRevision: "+newer,
 		1)
-	commit(t, "the yard goes on", map[string]string{path: s.files[path]})
+	s.commit(t, "the yard goes on", map[string]string{path: s.files[path]})
 	eventually(t, "automation is back, at the new target", func() string {
 		if !s.automated(t, "yard") {
 			return "automation is off"
@@ -73,21 +74,21 @@ func (s *site) rollsBack(t *testing.T, old, newer string) {
 		}
 		return ""
 	})
-	remove(t, "the SyncRun goes", run)
+	s.remove(t, "the SyncRun goes", run)
 	delete(s.files, run)
 }
 
 // syncEnded says how the sync of an Application stands, until it has succeeded: one that was not
 // there yet when this was called.
-func syncEnded(t *testing.T, subject string) func() string {
+func (f *system) syncEnded(t *testing.T, subject string) func() string {
 	t.Helper()
 	before := map[string]bool{}
-	for _, o := range list[fleet.Operation](t, "operations") {
+	for _, o := range list[fleet.Operation](t, f, "operations") {
 		before[o.ID] = true
 	}
 	return func() string {
 		t.Helper()
-		for _, o := range list[fleet.Operation](t, "operations") {
+		for _, o := range list[fleet.Operation](t, f, "operations") {
 			if o.Kind == fleet.OperationSync && strings.Contains(o.Subject, subject) &&
 				!before[o.ID] {
 				if o.State == fleet.OperationSucceeded {
@@ -139,14 +140,14 @@ func (s *site) holdsDeletions(t *testing.T) {
 		going = append(going, path)
 		delete(s.files, path)
 	}
-	remove(t, "three at once", going...)
+	s.remove(t, "three at once", going...)
 	eventually(t, "they wait for the cluster's admin", s.shows(t, func(a fleet.AgentView) string {
 		if a.HeldDeletions != 3 || a.PendingDeletions != 3 {
 			return fmt.Sprintf("%+v", a)
 		}
 		return ""
 	}))
-	if out := must(t, "get", "agents"); !strings.Contains(out, "3 (3 held)") {
+	if out := s.must(t, "get", "agents"); !strings.Contains(out, "3 (3 held)") {
 		t.Errorf("`get agents` does not show what waits:\n%s", out)
 	}
 	if there := s.ours(t, applications); len(there) != 4 {
@@ -204,7 +205,7 @@ func (s *site) freezes(t *testing.T) {
 	defer s.edge.Hub.Thaw()
 	path := "tenants/acme/deployments/yard.yaml"
 	s.files[path] += "  sync: {mode: automated, prune: false}\n"
-	commit(t, "into the silence", map[string]string{path: s.files[path]})
+	s.commit(t, "into the silence", map[string]string{path: s.files[path]})
 	eventually(t, "the agent is shown as away", s.shows(t, func(a fleet.AgentView) string {
 		if a.Connected || a.Pending == 0 {
 			return fmt.Sprintf("%+v", a)
@@ -216,5 +217,5 @@ func (s *site) freezes(t *testing.T) {
 	}
 	s.edge.Hub.Thaw()
 	eventually(t, "it comes back, and nothing is lost", s.shows(t, upToDate))
-	eventually(t, "it is Healthy", healthy(t, yardApp))
+	eventually(t, "it is Healthy", s.healthy(t, yardApp))
 }

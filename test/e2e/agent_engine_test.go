@@ -41,14 +41,14 @@ spec:
   clusters: [%q]
   namespaces: [umbrella-press, umbrella-mill]
   placement: {regions: [plant]}
-`, world.Git.URL+"/acme/storefront", s.edge.Cluster.Server),
+`, s.Git.URL+"/acme/storefront", s.edge.Cluster.Server),
 	}
 	for _, name := range []string{"press", "mill"} {
 		token, err := s.edge.Cluster.TenantToken(t.Context(), "umbrella-"+name, "umbrella-"+name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := world.WriteSecret("umbrella", name, "token", token); err != nil {
+		if err := s.WriteSecret("umbrella", name, "token", token); err != nil {
 			t.Fatal(err)
 		}
 		files["tenants/umbrella/environments/"+name+".yaml"] = fmt.Sprintf(
@@ -65,7 +65,7 @@ spec:
   namespaces: [umbrella-%[1]s]
   region: plant
 `, name, s.edge.Cluster.Server, base64.StdEncoding.EncodeToString(s.edge.Cluster.CA))
-		s.files["tenants/umbrella/deployments/"+name+".yaml"] = deployment(name, name,
+		s.files["tenants/umbrella/deployments/"+name+".yaml"] = s.deployment(name, name,
 			"umbrella-"+name, "")
 	}
 	return files
@@ -74,7 +74,9 @@ spec:
 // TestAnArgoCDBehindAFirewallServesSeveralEnvironmentsThere is about a declared engine whose agent
 // dials out.
 func TestAnArgoCDBehindAFirewallServesSeveralEnvironmentsThere(t *testing.T) {
-	s := &site{edge: startEdge(t), name: "plant-1", engine: "plant-1", files: map[string]string{}}
+	f := edges.use(t)
+	s := &site{system: f, edge: f.Edge, name: "plant-1", engine: "plant-1",
+		files: map[string]string{}}
 	around := plant(t, s)
 	for path := range around {
 		if path != plantEngine {
@@ -84,17 +86,17 @@ func TestAnArgoCDBehindAFirewallServesSeveralEnvironmentsThere(t *testing.T) {
 	var tapped bytes.Buffer
 	s.edge.Hub.Tap(&tapped)
 	defer s.edge.Hub.Tap(nil)
-	commit(t, "an engine behind a firewall", map[string]string{plantEngine: around[plantEngine]})
-	defer remove(t, "the engine goes", plantEngine)
+	f.commit(t, "an engine behind a firewall", map[string]string{plantEngine: around[plantEngine]})
+	defer f.remove(t, "the engine goes", plantEngine)
 	defer s.leave(t)
 	s.join(t)
-	commit(t, "who uses it", around)
-	commit(t, "what is deployed there", s.files)
+	f.commit(t, "who uses it", around)
+	f.commit(t, "what is deployed there", s.files)
 	for _, name := range []string{"press", "mill"} {
-		eventually(t, name+" is Healthy there", healthy(t, "umbrella/"+name+"@"+name))
+		eventually(t, name+" is Healthy there", f.healthy(t, "umbrella/"+name+"@"+name))
 		s.pods(t, "umbrella-"+name)
 	}
-	for _, e := range list[fleet.EngineView](t, "engines") {
+	for _, e := range list[fleet.EngineView](t, f, "engines") {
 		if e.Name == "plant-1" && (!e.Reachable || e.Pending > 0) {
 			t.Errorf("the engine is shown as %+v", e)
 		}
@@ -107,7 +109,7 @@ func TestAnArgoCDBehindAFirewallServesSeveralEnvironmentsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := world.WriteSecret("umbrella", "press", "token", rotated); err != nil {
+	if err := f.WriteSecret("umbrella", "press", "token", rotated); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "a new token reaches the cluster Secret", func() string {
@@ -119,7 +121,7 @@ func TestAnArgoCDBehindAFirewallServesSeveralEnvironmentsThere(t *testing.T) {
 	tokens = append(tokens, rotated)
 	s.leave(t)
 	s.edge.Hub.Tap(nil)
-	all := places(t, string(s.engine), tapped.Bytes())
+	all := f.places(t, string(s.engine), tapped.Bytes())
 	for _, token := range tokens {
 		nowhere(t, "the token of an environment's cluster", token, all)
 	}

@@ -31,18 +31,19 @@ const (
 // deploys from a private repository there, and looks everywhere for what must not be there. It uses
 // every right that the agent has.
 func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
+	f := edges.use(t)
 	first, second, token := canary(), canary(), canary()
-	repo := privateRepo(t, first)
-	s := declareSite(t, "vault", "{argocdNamespace: argocd}", map[string]string{
+	repo := f.privateRepo(t, first)
+	s := f.declareSite(t, "vault", "{argocdNamespace: argocd}", map[string]string{
 		"cabinet": strings.NewReplacer("acme/storefront", "acme/cabinet", "v2.0.1", "main").
-			Replace(deployment("cabinet", "vault", "acme-vault", ""))}, "acme-vault")
-	defer func() { world.Edge.Hub.Tap(nil) }()
+			Replace(f.deployment("cabinet", "vault", "acme-vault", ""))}, "acme-vault")
+	defer func() { f.Edge.Hub.Tap(nil) }()
 	defer s.leave(t)
 	credential := "tenants/acme/credentials/cabinet.yaml"
 	s.files[credential] =
 		"apiVersion: argosy.dev/v1alpha1\nkind: RepositoryCredential\nmetadata: {name: cabinet}\n" +
 			"spec: {repoURL: \"" + repo.URL + "\", credentialsRef: {name: cabinet-git}}\n"
-	commit(t, "a credential", map[string]string{credential: s.files[credential]})
+	f.commit(t, "a credential", map[string]string{credential: s.files[credential]})
 	var tapped bytes.Buffer
 	s.edge.Hub.Tap(&tapped)
 
@@ -58,9 +59,9 @@ func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 			t.Error("the token is still in the Secret, or there is no identity")
 		}
 	})
-	t.Run("the older route", func(t *testing.T) { olderRoute(t, token) })
+	t.Run("the older route", func(t *testing.T) { f.olderRoute(t, token) })
 	t.Run("it deploys from a private repository", func(t *testing.T) {
-		eventually(t, "it is Healthy", healthy(t, vaultApp))
+		eventually(t, "it is Healthy", f.healthy(t, vaultApp))
 		if got := s.password(t); got != first {
 			t.Error("the repository Secret has another password")
 		}
@@ -68,7 +69,7 @@ func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 	t.Run("a new password reaches it without a restart", func(t *testing.T) {
 		process := s.agent.PID()
 		repo.RequireAuth(example.GitUser, second)
-		if err := world.WriteSecret("acme", "cabinet-git", "password", second); err != nil {
+		if err := f.WriteSecret("acme", "cabinet-git", "password", second); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the repository Secret has it", func() string {
@@ -85,8 +86,8 @@ func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 		// Argo CD looks for a branch's head every three minutes
 		s.files[cabinetFile] = strings.Replace(s.files[cabinetFile], "targetRevision: main",
 			"targetRevision: "+head, 1)
-		commit(t, "the newest cabinet", map[string]string{cabinetFile: s.files[cabinetFile]})
-		eventually(t, "Argo CD reads the repository with it", syncedTo(t, "cabinet", head))
+		f.commit(t, "the newest cabinet", map[string]string{cabinetFile: s.files[cabinetFile]})
+		eventually(t, "Argo CD reads the repository with it", f.syncedTo(t, "cabinet", head))
 		if ended(s.agent) || s.agent.PID() != process {
 			t.Error("the agent was restarted")
 		}
@@ -95,7 +96,7 @@ func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 	s.leave(t)
 	s.edge.Hub.Tap(nil)
 	t.Run("nothing of a secret was left on the way", func(t *testing.T) {
-		all := places(t, string(s.engine), tapped.Bytes())
+		all := f.places(t, string(s.engine), tapped.Bytes())
 		nowhere(t, "the repository's password", first, all)
 		nowhere(t, "the repository's new password", second, all)
 		// who ends TLS reads the token as it is swapped, this once: it is of no use after that
@@ -105,14 +106,14 @@ func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 			t.Errorf("the registration token was sent %d times", n)
 		}
 	})
-	t.Run("no right was missing, and none is idle", func(t *testing.T) { usedRights(t) })
+	t.Run("no right was missing, and none is idle", func(t *testing.T) { f.usedRights(t) })
 }
 
 // privateRepo is acme/cabinet with a copy of the storefront, for who has the password; and the
 // secret with it, as a file of the tenant's.
-func privateRepo(t *testing.T, password string) *stack.Repo {
+func (f *system) privateRepo(t *testing.T, password string) *stack.Repo {
 	t.Helper()
-	repo, err := world.Git.CreateRepo(t.Context(), "acme/cabinet")
+	repo, err := f.Git.CreateRepo(t.Context(), "acme/cabinet")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func privateRepo(t *testing.T, password string) *stack.Repo {
 	}
 	repo.RequireAuth(example.GitUser, password)
 	for key, value := range map[string]string{"username": example.GitUser, "password": password} {
-		if err := world.WriteSecret("acme", "cabinet-git", key, value); err != nil {
+		if err := f.WriteSecret("acme", "cabinet-git", key, value); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,11 +146,11 @@ func (s *site) byHand(t *testing.T, token string) {
 	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, errs, code := argosy(t, "agent", "token", "create", s.name, "--legacy", "--from-file",
+	if out, errs, code := s.argosy(t, "agent", "token", "create", s.name, "--legacy", "--from-file",
 		file); code != 0 || strings.Contains(out+errs, token) {
 		t.Fatalf("exit code %d, or the token is printed", code)
 	}
-	manifest := must(t, "agent", "manifest", "--hub", s.edge.URL, "--ca-file", s.edge.CAFile,
+	manifest := s.must(t, "agent", "manifest", "--hub", s.edge.URL, "--ca-file", s.edge.CAFile,
 		"--image", "registry.example.com/argosy:latest")
 	for _, text := range strings.Split("\n"+manifest, "\n---\n")[1:] {
 		var o unstructured.Unstructured
@@ -189,9 +190,9 @@ func (s *site) password(t *testing.T) string {
 
 // olderRoute asks for the manifests with the token in the path: of a replica where that is off, and
 // of one where it is on.
-func olderRoute(t *testing.T, token string) {
-	on, err := world.StartPlane(t.Context(), example.PlaneOptions{Binary: binary, Name: "older",
-		Database: database, More: "agents: {legacyTokenPath: true}\n",
+func (f *system) olderRoute(t *testing.T, token string) {
+	on, err := f.StartPlane(t.Context(), example.PlaneOptions{Binary: binary, Name: "older",
+		Database: f.database, More: "agents: {legacyTokenPath: true}\n",
 		Progress: func(string, ...any) {}})
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +208,7 @@ func olderRoute(t *testing.T, token string) {
 		}
 		return ""
 	})
-	off, _ := ask(plane.URL, token)
+	off, _ := ask(f.plane.URL, token)
 	wrong, _ := ask(on.URL, canary())
 	if off.StatusCode != http.StatusNotFound || wrong.StatusCode != http.StatusNotFound {
 		t.Errorf("where it is off: %s; with a token that nobody knows: %s", off.Status,
@@ -232,7 +233,7 @@ func olderRoute(t *testing.T, token string) {
 	if answer.Header.Get("Deprecation") == "" || answer.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("it is answered with %v", answer.Header)
 	}
-	if text, err := os.ReadFile(filepath.Join(world.Dir, "older.log")); err != nil ||
+	if text, err := os.ReadFile(filepath.Join(f.Dir, "older.log")); err != nil ||
 		bytes.Contains(text, []byte(token)) {
 		t.Errorf("its log tells the token, or cannot be read: %v", err)
 	}
@@ -275,9 +276,9 @@ func (s *site) remembersAStop(t *testing.T) {
 			return ""
 		}
 	}
-	must(t, "stop", "--tenant", "acme", "--reason", "a test")
-	defer argosy(t, "resume", "--tenant", "acme") // a second time where all is well
+	s.must(t, "stop", "--tenant", "acme", "--reason", "a test")
+	defer s.argosy(t, "resume", "--tenant", "acme") // a second time where all is well
 	eventually(t, "the stop is kept on the cluster", stands(true))
-	must(t, "resume", "--tenant", "acme")
+	s.must(t, "resume", "--tenant", "acme")
 	eventually(t, "and taken off again", stands(false))
 }

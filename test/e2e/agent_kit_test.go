@@ -28,6 +28,7 @@ const agentNamespace = "argosy-agent"
 
 // site is what an agent behind the firewall serves: an environment of acme, or a whole engine.
 type site struct {
+	*system
 	edge   *example.Edge
 	name   string // as people name it: acme/yard, or the engine
 	engine fleet.EngineName
@@ -54,10 +55,11 @@ spec:
 
 // declareSite commits an environment of acme with its deployments, by their names. leave has to
 // follow.
-func declareSite(t *testing.T, name, agent string, deployments map[string]string,
+func (f *system) declareSite(t *testing.T, name, agent string, deployments map[string]string,
 	namespaces ...string) *site {
 	t.Helper()
-	s := &site{edge: startEdge(t), name: "acme/" + name, engine: fleet.EngineName("acme." + name),
+	s := &site{
+		system: f, edge: f.Edge, name: "acme/" + name, engine: fleet.EngineName("acme." + name),
 		files: map[string]string{}}
 	for _, namespace := range namespaces {
 		if err := s.edge.Cluster.CreateNamespace(t.Context(), namespace); err != nil {
@@ -71,7 +73,7 @@ func declareSite(t *testing.T, name, agent string, deployments map[string]string
 	}
 	all := maps.Clone(s.files)
 	all[file] = environment(name, agent, namespaces...)
-	commit(t, "the site "+name, all)
+	f.commit(t, "the site "+name, all)
 	return s
 }
 
@@ -91,7 +93,7 @@ func (s *site) token(t *testing.T) string {
 	if !s.engine.OfEnvironment() {
 		args = []string{"agent", "token", "create", "--engine", s.name}
 	}
-	return strings.TrimSpace(must(t, args...))
+	return strings.TrimSpace(s.must(t, args...))
 }
 
 // start runs what the cluster's Deployment says.
@@ -107,7 +109,7 @@ func (s *site) start(t *testing.T) {
 func (s *site) shows(t *testing.T, look func(fleet.AgentView) string) func() string {
 	return func() string {
 		t.Helper()
-		for _, a := range list[fleet.AgentView](t, "agents") {
+		for _, a := range list[fleet.AgentView](t, s.system, "agents") {
 			if a.Engine == s.engine {
 				return look(a)
 			}
@@ -135,12 +137,12 @@ func (s *site) leave(t *testing.T) {
 	}
 	defer func() { s.agent.Stop() }()
 	if len(s.files) > 0 {
-		remove(t, s.name+" is emptied", slices.Sorted(maps.Keys(s.files))...)
+		s.remove(t, s.name+" is emptied", slices.Sorted(maps.Keys(s.files))...)
 	}
 	if s.agent != nil {
 		eventually(t, "no Application of "+s.name+" is left", s.bare(t, applications))
 	}
-	remove(t, s.name+" ends", s.around...)
+	s.remove(t, s.name+" ends", s.around...)
 	if s.agent != nil {
 		eventually(t, "nothing of "+s.name+" is left", s.bare(t, applications, projects, secrets))
 	}
@@ -231,19 +233,19 @@ func (s *site) pods(t *testing.T, namespace string) string {
 }
 
 // query asks the control plane's database.
-func query(t *testing.T, into any, sql string, args ...any) {
+func (f *system) query(t *testing.T, into any, sql string, args ...any) {
 	t.Helper()
-	conn := connect(t)
+	conn := f.connect(t)
 	defer conn.Close(t.Context())
 	if err := conn.QueryRow(t.Context(), sql, args...).Scan(into); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }
 
-func connect(t *testing.T) *pgx.Conn {
+func (f *system) connect(t *testing.T) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(),
-		strings.TrimSuffix(strings.TrimPrefix(database, `{url: "`), `"}`))
+		strings.TrimSuffix(strings.TrimPrefix(f.database, `{url: "`), `"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,9 +253,9 @@ func connect(t *testing.T) *pgx.Conn {
 }
 
 // dump is every table of the database, as COPY writes it.
-func dump(t *testing.T) []byte {
+func (f *system) dump(t *testing.T) []byte {
 	t.Helper()
-	ctx, conn := t.Context(), connect(t)
+	ctx, conn := t.Context(), f.connect(t)
 	defer conn.Close(ctx)
 	var all bytes.Buffer
 	rows, err := conn.Query(ctx,
@@ -275,11 +277,11 @@ func dump(t *testing.T) []byte {
 }
 
 // logs are all that the control planes and what ran at the edge have printed.
-func logs(t *testing.T) []byte {
+func (f *system) logs(t *testing.T) []byte {
 	t.Helper()
 	var all bytes.Buffer
-	for _, pattern := range []string{filepath.Join(world.Dir, "*.log"),
-		filepath.Join(world.Edge.Dir, "*.log")} {
+	for _, pattern := range []string{filepath.Join(f.Dir, "*.log"),
+		filepath.Join(f.Edge.Dir, "*.log")} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -297,9 +299,9 @@ func logs(t *testing.T) []byte {
 
 // places are where a secret could have been left: name to content. Each has to hold the mark, so
 // that one that was read wrongly is noticed.
-func places(t *testing.T, mark string, tapped []byte) map[string][]byte {
+func (f *system) places(t *testing.T, mark string, tapped []byte) map[string][]byte {
 	t.Helper()
-	all := map[string][]byte{"the database": dump(t), "the logs": logs(t),
+	all := map[string][]byte{"the database": f.dump(t), "the logs": f.logs(t),
 		"what a proxy reads": tapped}
 	for place, content := range all {
 		if !bytes.Contains(content, []byte(mark)) {

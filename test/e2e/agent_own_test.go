@@ -14,22 +14,23 @@ import (
 // TestAnAutonomousClustersOwnApplicationsAreShownAndSyncedWhenAsked makes an Application as the
 // cluster's own people do.
 func TestAnAutonomousClustersOwnApplicationsAreShownAndSyncedWhenAsked(t *testing.T) {
-	s := declareSite(t, "ranch", "{argocdNamespace: argocd, mode: autonomous}", nil, "acme-ranch")
+	f := edges.use(t)
+	s := f.declareSite(t, "ranch", "{argocdNamespace: argocd, mode: autonomous}", nil, "acme-ranch")
 	defer s.leave(t)
 	s.join(t)
-	untouched := ownWrites(t)
+	untouched := f.ownWrites(t)
 	before := s.made(t)
 	defer s.unmade(t)
 	eventually(t, "it is shown, as the cluster's own and not synced", s.own(t, "OutOfSync"))
-	if out := must(t, "get", "applications", "--tenant", "acme", "--environment",
+	if out := f.must(t, "get", "applications", "--tenant", "acme", "--environment",
 		"ranch"); !strings.Contains(out, "ranch-shop") || !strings.Contains(out, " own ") {
 		t.Errorf("`get applications` does not mark it:\n%s", out)
 	}
-	if n := ownWrites(t) - untouched; n != 0 {
+	if n := f.ownWrites(t) - untouched; n != 0 {
 		t.Errorf("the agent has written to it %d times and nobody has asked", n)
 	}
-	succeeded := syncEnded(t, "ranch-shop")
-	must(t, "sync", "acme/ranch", "ranch-shop")
+	succeeded := f.syncEnded(t, "ranch-shop")
+	f.must(t, "sync", "acme/ranch", "ranch-shop")
 	eventually(t, "the sync has succeeded", succeeded)
 	eventually(t, "and shows", s.own(t, "Synced"))
 	if got := s.motd(t, "acme-ranch"); got != "welcome" {
@@ -45,7 +46,7 @@ func TestAnAutonomousClustersOwnApplicationsAreShownAndSyncedWhenAsked(t *testin
 	if string(was) != string(is) {
 		t.Errorf("what its people wrote was changed:\n%s\n%s", was, is)
 	}
-	if n := ownWrites(t) - untouched; n != 1 {
+	if n := f.ownWrites(t) - untouched; n != 1 {
 		t.Errorf("the agent has written to it %d times for one sync", n)
 	}
 }
@@ -62,7 +63,7 @@ func (s *site) made(t *testing.T) *unstructured.Unstructured {
 		"destinations": []any{
 			map[string]any{"server": fleet.InClusterServer, "namespace": "acme-ranch"}}})
 	app := object("Application", "ranch-shop", map[string]any{"project": "ranch-shop",
-		"source": map[string]any{"repoURL": world.Git.URL + "/acme/storefront",
+		"source": map[string]any{"repoURL": s.Git.URL + "/acme/storefront",
 			"path": "deploy", "targetRevision": "v2.0.1"},
 		"destination": map[string]any{"server": fleet.InClusterServer, "namespace": "acme-ranch"}})
 	app.SetFinalizers([]string{"resources-finalizer.argocd.argoproj.io"})
@@ -103,7 +104,7 @@ func (s *site) own(t *testing.T, state fleet.SyncState) func() string {
 		for _, a := range list[struct {
 			fleet.ApplicationView
 			Own bool
-		}](t, "applications", "--environment", "ranch") {
+		}](t, s.system, "applications", "--environment", "ranch") {
 			if a.Own && a.Name == "ranch-shop" && (state == "" || a.Sync == state) {
 				return ""
 			} else if a.Name == "ranch-shop" {
@@ -115,10 +116,10 @@ func (s *site) own(t *testing.T, state fleet.SyncState) func() string {
 }
 
 // ownWrites counts what agents have changed of the cluster's own Application.
-func ownWrites(t *testing.T) int {
+func (f *system) ownWrites(t *testing.T) int {
 	t.Helper()
 	n := 0
-	for _, e := range agentRequests(t) {
+	for _, e := range f.agentRequests(t) {
 		if e.ObjectRef.Resource == "applications" && e.ObjectRef.Name == "ranch-shop" &&
 			e.Verb != "get" {
 			n++

@@ -16,10 +16,10 @@ import (
 // replays sends what a proxy has read on the way once more, to each replica, and a report that says
 // something else. It is to be called within a minute, after which what was recorded is too old in
 // any case.
-func replays(t *testing.T, tapped []byte, replicas ...*example.Plane) {
+func (f *system) replays(t *testing.T, tapped []byte, replicas ...*example.Plane) {
 	const stands = `SELECT count(*) || ' identities have opened ' || sum(opening) || ' sessions' FROM agents`
 	var before, after string
-	query(t, &before, stands)
+	f.query(t, &before, stands)
 	other := recorded(t, tapped, agent.PathStatus)
 	other.body = bytes.Replace(other.body, []byte("{"), []byte("{ "), 1)
 	for _, to := range replicas {
@@ -37,7 +37,7 @@ func replays(t *testing.T, tapped []byte, replicas ...*example.Plane) {
 			t.Errorf("a report that its proof is not about is answered with %+v", got)
 		}
 	}
-	query(t, &after, stands)
+	f.query(t, &after, stands)
 	if before != after {
 		t.Errorf("%s, and after what was recorded was sent again %s", before, after)
 	}

@@ -24,14 +24,16 @@ const (
 // TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed puts two replicas behind the one address
 // that the edge knows, and then a copy of the agent beside the agent.
 func TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed(t *testing.T) {
-	second, err := world.StartPlane(t.Context(), example.PlaneOptions{
-		Binary: binary, Name: "second-hub", Database: database, Progress: func(string, ...any) {}})
+	f := edges.use(t)
+	second, err := f.StartPlane(t.Context(), example.PlaneOptions{
+		Binary: binary, Name: "second-hub", Database: f.database,
+		Progress: func(string, ...any) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer second.Stop()
-	s := declareSite(t, "dock", "{argocdNamespace: argocd}", map[string]string{
-		"dock": deployment("dock", "dock", "acme-dock", "")}, "acme-dock")
+	s := f.declareSite(t, "dock", "{argocdNamespace: argocd}", map[string]string{
+		"dock": f.deployment("dock", "dock", "acme-dock", "")}, "acme-dock")
 	defer s.leave(t)
 	var tapped bytes.Buffer
 	s.edge.Hub.Tap(&tapped)
@@ -39,12 +41,12 @@ func TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed(t *testing.T) {
 	s.join(t)
 	s.edge.Hub.Tap(nil)
 	t.Run("what was recorded on the way is of no use", func(t *testing.T) {
-		replays(t, tapped.Bytes(), plane, second)
+		f.replays(t, tapped.Bytes(), f.plane, second)
 	})
-	eventually(t, "it is Healthy", healthy(t, dockApp))
+	eventually(t, "it is Healthy", f.healthy(t, dockApp))
 	pods := s.pods(t, "acme-dock")
-	pair := []*example.Plane{plane, second}
-	defer func(first *example.Plane) { plane = first }(plane)
+	pair := []*example.Plane{f.plane, second}
+	defer func(first *example.Plane) { f.plane = first }(f.plane)
 
 	t.Run("the replica that serves the stream is killed", func(t *testing.T) {
 		serving, other := s.servedBy(t, pair)
@@ -55,9 +57,9 @@ func TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		plane = other
+		f.plane = other
 		s.files[dockFile] += "  sync: {mode: automated, prune: false}\n"
-		commit(t, "while one is away", map[string]string{dockFile: s.files[dockFile]})
+		f.commit(t, "while one is away", map[string]string{dockFile: s.files[dockFile]})
 		eventually(t, "the other serves it", s.shows(t, upToDate))
 		if now, _ := s.servedBy(t, pair); now != other || ended(s.agent) ||
 			s.agent.PID() != process {
@@ -65,8 +67,8 @@ func TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed(t *testing.T) {
 		}
 	})
 	t.Run("it is revoked at the one and cut at the other", func(t *testing.T) {
-		_, plane = s.servedBy(t, pair)
-		must(t, "agent", "revoke", s.name)
+		_, f.plane = s.servedBy(t, pair)
+		f.must(t, "agent", "revoke", s.name)
 		select {
 		case <-s.agent.Done():
 		case <-time.After(5 * time.Second):
@@ -74,7 +76,7 @@ func TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed(t *testing.T) {
 			s.agent.Stop()
 		}
 	})
-	plane = pair[0]
+	f.plane = pair[0]
 	second.Stop()
 	s.join(t)
 	t.Run("its Secret is copied", func(t *testing.T) { s.copied(t) })
@@ -88,7 +90,7 @@ func (s *site) servedBy(t *testing.T, replicas []*example.Plane) (serving, other
 	t.Helper()
 	eventually(t, "a replica serves the agent", func() string {
 		var name string
-		query(t, &name, `SELECT connected_to FROM agents WHERE engine = $1 AND ended_at IS NULL`,
+		s.query(t, &name, `SELECT connected_to FROM agents WHERE engine = $1 AND ended_at IS NULL`,
 			string(s.engine))
 		serving, other = nil, nil
 		for _, p := range replicas {
@@ -161,7 +163,7 @@ func (s *site) copied(t *testing.T) {
 		}
 		return ""
 	}))
-	if out := must(t, "get", "agents"); !strings.Contains(out, "cloned") {
+	if out := s.must(t, "get", "agents"); !strings.Contains(out, "cloned") {
 		t.Errorf("`get agents` does not show it:\n%s", out)
 	}
 	s.join(t) // the one that stays; the copy is of no use any more

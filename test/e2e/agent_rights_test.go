@@ -15,9 +15,9 @@ const agentUser = "system:serviceaccount:" + agentNamespace + ":" + agentNamespa
 
 // agentRequests are those that agents have made to their cluster since it was started, and that
 // were answered.
-func agentRequests(t *testing.T) []stack.AuditEntry {
+func (f *system) agentRequests(t *testing.T) []stack.AuditEntry {
 	t.Helper()
-	all, err := stack.ReadAudit(filepath.Join(world.Dir, "edge.audit"))
+	all, err := stack.ReadAudit(filepath.Join(f.Dir, "edge.audit"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,9 +27,9 @@ func agentRequests(t *testing.T) []stack.AuditEntry {
 }
 
 // grantedTo are the rights that the agent's Roles give, one by one.
-func grantedTo(t *testing.T) []stack.Right {
+func (f *system) grantedTo(t *testing.T) []stack.Right {
 	t.Helper()
-	rbac := world.Edge.Cluster.Client().RbacV1()
+	rbac := f.Edge.Cluster.Client().RbacV1()
 	var all []stack.Right
 	for _, namespace := range []string{agentNamespace, "argocd"} {
 		role, err := rbac.Roles(namespace).Get(t.Context(), agentNamespace, metav1.GetOptions{})
@@ -47,8 +47,8 @@ func grantedTo(t *testing.T) []stack.Right {
 
 // usedRights holds what the agent may do against what agents did on their cluster since it was
 // started, in whichever tests ran before: they were refused nothing, and need all of it.
-func usedRights(t *testing.T) {
-	done := agentRequests(t)
+func (f *system) usedRights(t *testing.T) {
+	done := f.agentRequests(t)
 	t.Logf("agents made %d requests", len(done))
 	told := map[string]bool{}
 	for _, e := range done {
@@ -57,7 +57,7 @@ func usedRights(t *testing.T) {
 			t.Errorf("the agent was refused: %s (%d)", what, e.ResponseStatus.Code)
 		}
 	}
-	for _, right := range grantedTo(t) {
+	for _, right := range f.grantedTo(t) {
 		if !slices.ContainsFunc(done, right.UsedBy) {
 			t.Errorf("%s is granted, and no test makes use of it", right)
 		}

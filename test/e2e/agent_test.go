@@ -25,7 +25,7 @@ const (
 
 // workshop is an environment that an agent joins, and a deployment there of the storefront's plain
 // manifests.
-func workshop(more string) map[string]string {
+func (f *system) workshop(more string) map[string]string {
 	return map[string]string{
 		edgeFile: `apiVersion: argosy.dev/v1alpha1
 kind: ManagedEnvironment
@@ -37,34 +37,36 @@ spec:
   namespaces: [acme-workshop]
   region: eu
 `,
-		edgeDeployment: deployment("workshop", "workshop", "acme-workshop", more),
+		edgeDeployment: f.deployment("workshop", "workshop", "acme-workshop", more),
 	}
 }
 
 // TestAClusterBehindAFirewallJoinsAndIsServed is the story of one edge cluster, from the
 // declaration to the end of its agent.
 func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
-	edge := startEdge(t)
-	allHealthy(t)
-	commit(t, "a workshop", workshop(""))
+	f := edges.use(t)
+	edge := f.Edge
+	f.allHealthy(t)
+	f.commit(t, "a workshop", f.workshop(""))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 		defer cancel()
-		_, _ = world.Config.Remove(ctx, "no workshop", edgeDeployment, edgeFile)
+		_, _ = f.Config.Remove(ctx, "no workshop", edgeDeployment, edgeFile)
 	})
-	eventually(t, "nobody has joined, and that is said", agents(t, func(a fleet.AgentView) string {
-		if a.Connected || a.ID != "" || a.Pending == 0 {
-			return fmt.Sprintf("%+v", a)
-		}
-		return ""
-	}))
+	eventually(t, "nobody has joined, and that is said",
+		f.agents(t, func(a fleet.AgentView) string {
+			if a.Connected || a.ID != "" || a.Pending == 0 {
+				return fmt.Sprintf("%+v", a)
+			}
+			return ""
+		}))
 
 	checked, err := edge.Run(binary, "agent", "join", "--check", edge.URL, "--ca-file", edge.CAFile)
 	if err != nil {
 		t.Errorf("the check before joining: %v", err)
 	}
 	t.Logf("argosy agent join --check:\n%s", checked)
-	token := strings.TrimSpace(must(t, "agent", "token", "create", "acme/workshop"))
+	token := strings.TrimSpace(f.must(t, "agent", "token", "create", "acme/workshop"))
 	joined, err := edge.Join(binary, token)
 	if err != nil {
 		t.Fatal(err)
@@ -80,26 +82,26 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 	whole := t // outlives the steps below
 	agent := startAgent(whole, edge)
 	eventually(t, "the Application is applied, Synced and Healthy behind the firewall",
-		healthy(t, edgeApp))
-	eventually(t, "the agent is shown as connected and up to date", agents(t, upToDate))
+		f.healthy(t, edgeApp))
+	eventually(t, "the agent is shown as connected and up to date", f.agents(t, upToDate))
 	pods, prune := edgePods(t, edge), true
 	changed := func() map[string]string {
 		prune = !prune
-		return workshop(fmt.Sprintf("  sync: {mode: automated, prune: %t}\n", prune))
+		return f.workshop(fmt.Sprintf("  sync: {mode: automated, prune: %t}\n", prune))
 	}
 
 	t.Run("the hub away", func(t *testing.T) {
 		edge.Hub.Block(true)
 		defer edge.Hub.Block(false)
-		commit(t, "while nobody hears", changed())
-		eventually(t, "the agent is shown as away", agents(t, func(a fleet.AgentView) string {
+		f.commit(t, "while nobody hears", changed())
+		eventually(t, "the agent is shown as away", f.agents(t, func(a fleet.AgentView) string {
 			if a.Connected || a.SeenAt == nil || a.Lag == 0 {
 				return fmt.Sprintf("%+v", a)
 			}
 			return ""
 		}))
 		edge.Hub.Block(false)
-		eventually(t, "what was missed arrives", agents(t, upToDate))
+		eventually(t, "what was missed arrives", f.agents(t, upToDate))
 	})
 	t.Run("a bad network", func(t *testing.T) {
 		for i, fault := range []func(){
@@ -108,14 +110,14 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 			func() { edge.Hub.Block(true); edge.Hub.Block(false) },
 		} {
 			fault()
-			commit(t, fmt.Sprintf("over a bad network, %d", i), changed())
-			eventually(t, "the change arrives", agents(t, upToDate))
+			f.commit(t, fmt.Sprintf("over a bad network, %d", i), changed())
+			eventually(t, "the change arrives", f.agents(t, upToDate))
 		}
 		edge.Hub.Latency(0)
 	})
 	t.Run("the agent killed at any moment", func(t *testing.T) {
 		for i := range 3 {
-			if _, err := world.Config.Commit(t.Context(), fmt.Sprintf("kill %d", i),
+			if _, err := f.Config.Commit(t.Context(), fmt.Sprintf("kill %d", i),
 				changed()); err != nil {
 				t.Fatal(err)
 			}
@@ -123,27 +125,27 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 			agent.Kill()
 			agent = startAgent(whole, edge)
 		}
-		eventually(t, "the last change stands", agents(t, upToDate))
-		eventually(t, "it is Healthy", healthy(t, edgeApp))
+		eventually(t, "the last change stands", f.agents(t, upToDate))
+		eventually(t, "it is Healthy", f.healthy(t, edgeApp))
 	})
 	t.Run("an emergency stop reaches it", func(t *testing.T) {
-		must(t, "stop", "--tenant", "acme", "--reason", "a test")
-		defer func() { must(t, "resume", "--tenant", "acme") }()
-		commit(t, "during the stop", changed())
-		eventually(t, "the row waits", agents(t, func(a fleet.AgentView) string {
+		f.must(t, "stop", "--tenant", "acme", "--reason", "a test")
+		defer func() { f.must(t, "resume", "--tenant", "acme") }()
+		f.commit(t, "during the stop", changed())
+		eventually(t, "the row waits", f.agents(t, func(a fleet.AgentView) string {
 			if a.Pending == 0 {
 				return "nothing waits"
 			}
 			return ""
 		}))
 	})
-	eventually(t, "after the stop it goes on", agents(t, upToDate))
+	eventually(t, "after the stop it goes on", f.agents(t, upToDate))
 	if now := edgePods(t, edge); now != pods {
 		t.Errorf("the workload was touched: %s became %s", pods, now)
 	}
 
 	t.Run("revoked, and joined again", func(t *testing.T) {
-		must(t, "agent", "revoke", "acme/workshop")
+		f.must(t, "agent", "revoke", "acme/workshop")
 		ended := make(chan error, 1)
 		go func() { ended <- agent.Wait() }()
 		select {
@@ -157,11 +159,11 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 		}
 		before := applicationUID(t, edge)
 		if _, err := edge.Join(binary,
-			strings.TrimSpace(must(t, "agent", "token", "create", "acme/workshop"))); err != nil {
+			strings.TrimSpace(f.must(t, "agent", "token", "create", "acme/workshop"))); err != nil {
 			t.Fatal(err)
 		}
 		agent = startAgent(whole, edge)
-		eventually(t, "the new identity serves it", agents(t, upToDate))
+		eventually(t, "the new identity serves it", f.agents(t, upToDate))
 		if now := applicationUID(t, edge); now != before {
 			t.Errorf("the Application was made anew: %s, then %s", before, now)
 		}
@@ -170,7 +172,7 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 		}
 	})
 	t.Run("removed", func(t *testing.T) {
-		remove(t, "the workshop closes", edgeDeployment)
+		f.remove(t, "the workshop closes", edgeDeployment)
 		eventually(t, "the Application is gone there", func() string {
 			list, err := edge.Cluster.Dynamic().Resource(applications).Namespace("argocd").List(
 				t.Context(), metav1.ListOptions{})
@@ -182,17 +184,9 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 			}
 			return ""
 		})
-		remove(t, "and its environment goes", edgeFile)
-		allHealthy(t)
+		f.remove(t, "and its environment goes", edgeFile)
+		f.allHealthy(t)
 	})
-}
-
-func startEdge(t *testing.T) *example.Edge {
-	t.Helper()
-	if world.Edge == nil {
-		t.Fatal("the fleet has no edge cluster")
-	}
-	return world.Edge
 }
 
 func startAgent(t *testing.T, edge *example.Edge) *stack.Process {
@@ -212,10 +206,10 @@ func startAgent(t *testing.T, edge *example.Edge) *stack.Process {
 }
 
 // agents asks for the edge's agent and says what look finds missing.
-func agents(t *testing.T, look func(fleet.AgentView) string) func() string {
+func (f *system) agents(t *testing.T, look func(fleet.AgentView) string) func() string {
 	return func() string {
 		t.Helper()
-		for _, a := range list[fleet.AgentView](t, "agents") {
+		for _, a := range list[fleet.AgentView](t, f, "agents") {
 			if a.Engine == edgeEngine {
 				return look(a)
 			}
@@ -232,10 +226,10 @@ func upToDate(a fleet.AgentView) string {
 }
 
 // healthy says what is missing to one Application.
-func healthy(t *testing.T, id string) func() string {
+func (f *system) healthy(t *testing.T, id string) func() string {
 	return func() string {
 		t.Helper()
-		for _, a := range list[fleet.ApplicationView](t, "applications") {
+		for _, a := range list[fleet.ApplicationView](t, f, "applications") {
 			if (fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
 				Environment: a.Environment}).String() != id {
 				continue

@@ -30,15 +30,16 @@ func eventually(t *testing.T, what string, missing func() string) {
 }
 
 // argosy runs one command as a platform engineer and returns what it prints and its exit code.
-func argosy(t *testing.T, args ...string) (stdout, stderr string, code int) {
+func (f *system) argosy(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	return argosyAs(t, plane.Token, args...)
+	return f.argosyAs(t, f.plane.Token, args...)
 }
 
-func argosyAs(t *testing.T, token string, args ...string) (stdout, stderr string, code int) {
+func (f *system) argosyAs(t *testing.T, token string, args ...string) (stdout, stderr string,
+	code int) {
 	t.Helper()
 	var out, errs strings.Builder
-	c := plane.Command(t.Context(), args...)
+	c := f.plane.Command(t.Context(), args...)
 	c.Env = append(c.Env, "ARGOSY_TOKEN="+token)
 	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()
@@ -50,9 +51,9 @@ func argosyAs(t *testing.T, token string, args ...string) (stdout, stderr string
 }
 
 // must runs a command that has to end with exit code 0.
-func must(t *testing.T, args ...string) string {
+func (f *system) must(t *testing.T, args ...string) string {
 	t.Helper()
-	out, errs, code := argosy(t, args...)
+	out, errs, code := f.argosy(t, args...)
 	if code != 0 {
 		t.Fatalf("argosy %s: exit code %d\n%s%s", strings.Join(args, " "), code, out, errs)
 	}
@@ -60,9 +61,9 @@ func must(t *testing.T, args ...string) string {
 }
 
 // list asks for a kind and decodes it.
-func list[T any](t *testing.T, args ...string) []T {
+func list[T any](t *testing.T, f *system, args ...string) []T {
 	t.Helper()
-	out, errs, code := argosy(t, append(append([]string{"get"}, args...), "-o", "json")...)
+	out, errs, code := f.argosy(t, append(append([]string{"get"}, args...), "-o", "json")...)
 	var answer struct{ Items []T }
 	if err := json.Unmarshal([]byte(out), &answer); err != nil {
 		t.Logf("argosy get %v: exit code %d, %v: %s", args, code, err, errs)
@@ -73,12 +74,12 @@ func list[T any](t *testing.T, args ...string) []T {
 
 // standing says which of want (deployment@environment, tenant before a slash) are not applied,
 // Synced and Healthy, or which are there although they are not wanted.
-func standing(t *testing.T, want ...string) func() string {
+func (f *system) standing(t *testing.T, want ...string) func() string {
 	return func() string {
 		t.Helper()
 		var left []string
 		there := map[string]bool{}
-		for _, a := range example.Near(list[fleet.ApplicationView](t, "applications")) {
+		for _, a := range example.Near(list[fleet.ApplicationView](t, f, "applications")) {
 			id := fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
 				Environment: a.Environment}.String()
 			there[id] = true
@@ -105,38 +106,38 @@ var exampleApplications = []string{
 	"initech/portal@prod-us",
 }
 
-func allHealthy(t *testing.T, more ...string) {
+func (f *system) allHealthy(t *testing.T, more ...string) {
 	t.Helper()
 	eventually(t, "every Application applied, Synced and Healthy",
-		standing(t, append(slices.Clone(exampleApplications), more...)...))
+		f.standing(t, append(slices.Clone(exampleApplications), more...)...))
 }
 
 // commit pushes files to the config repo and waits until the commit is recorded, whatever it leads
 // to.
-func commit(t *testing.T, message string, files map[string]string) fleet.Revision {
+func (f *system) commit(t *testing.T, message string, files map[string]string) fleet.Revision {
 	t.Helper()
-	id, err := world.Config.Commit(t.Context(), message, files)
+	id, err := f.Config.Commit(t.Context(), message, files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen(t, id)
+	f.seen(t, id)
 	return fleet.Revision(id)
 }
 
-func remove(t *testing.T, message string, paths ...string) fleet.Revision {
+func (f *system) remove(t *testing.T, message string, paths ...string) fleet.Revision {
 	t.Helper()
-	id, err := world.Config.Remove(t.Context(), message, paths...)
+	id, err := f.Config.Remove(t.Context(), message, paths...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen(t, id)
+	f.seen(t, id)
 	return fleet.Revision(id)
 }
 
-func seen(t *testing.T, id string) {
+func (f *system) seen(t *testing.T, id string) {
 	t.Helper()
 	eventually(t, "revision "+id+" recorded", func() string {
-		for _, r := range list[fleet.RevisionView](t, "revisions") {
+		for _, r := range list[fleet.RevisionView](t, f, "revisions") {
 			if string(r.Revision) == id {
 				return ""
 			}
@@ -146,10 +147,10 @@ func seen(t *testing.T, id string) {
 }
 
 // deployment is a declaration of the storefront's plain manifests.
-func deployment(name, environment, namespace, more string) string {
+func (f *system) deployment(name, environment, namespace, more string) string {
 	return "apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: " + name +
 		"}\nspec:\n" +
-		"  source: {repoURL: \"" + world.Git.URL +
+		"  source: {repoURL: \"" + f.Git.URL +
 		"/acme/storefront\", path: deploy, targetRevision: v2.0.1}\n" +
 		"  destination: {environments: [" + environment + "], namespace: " + namespace + "}\n" +
 		more

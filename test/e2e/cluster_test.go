@@ -18,15 +18,16 @@ var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v
 	Resource: "applications"}
 
 // onEngine are the Applications of an engine's namespace.
-func onEngine(engine string) dynamic.ResourceInterface {
-	p := world.Place(engine)
+func (f *system) onEngine(engine string) dynamic.ResourceInterface {
+	p := f.Place(engine)
 	return p.Cluster.Dynamic().Resource(applications).Namespace(p.ArgoCD.Namespace)
 }
 
 // live is the Application of a deployment in an environment, as its engine has it.
-func live(t *testing.T, engine, tenant, deployment, environment string) *unstructured.Unstructured {
+func (f *system) live(t *testing.T, engine, tenant, deployment,
+	environment string) *unstructured.Unstructured {
 	t.Helper()
-	found, err := onEngine(engine).List(t.Context(), metav1.ListOptions{
+	found, err := f.onEngine(engine).List(t.Context(), metav1.ListOptions{
 		LabelSelector: "argosy.dev/tenant=" + tenant + ",argosy.dev/deployment=" + deployment +
 			",argosy.dev/environment=" + environment})
 	if err != nil {
@@ -40,9 +41,9 @@ func live(t *testing.T, engine, tenant, deployment, environment string) *unstruc
 }
 
 // workload reports whether a Deployment stands, and its UID.
-func workload(t *testing.T, engine, namespace, name string) (uid string, ok bool) {
+func (f *system) workload(t *testing.T, engine, namespace, name string) (uid string, ok bool) {
 	t.Helper()
-	d, err := world.Place(engine).Cluster.Client().AppsV1().Deployments(namespace).Get(t.Context(),
+	d, err := f.Place(engine).Cluster.Client().AppsV1().Deployments(namespace).Get(t.Context(),
 		name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", false
@@ -55,13 +56,13 @@ func workload(t *testing.T, engine, namespace, name string) (uid string, ok bool
 
 // writes counts the requests that changed something in an engine's namespace and came from Argosy's
 // account, so far.
-func writes(t *testing.T, engine string) int {
+func (f *system) writes(t *testing.T, engine string) int {
 	t.Helper()
-	log, err := stack.ReadAudit(filepath.Join(world.Dir, engine+".audit"))
+	log, err := stack.ReadAudit(filepath.Join(f.Dir, engine+".audit"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	namespace, n := world.Place(engine).ArgoCD.Namespace, 0
+	namespace, n := f.Place(engine).ArgoCD.Namespace, 0
 	for _, e := range log {
 		if e.Stage == "ResponseComplete" && e.ObjectRef.Namespace == namespace && e.Writes() &&
 			strings.Contains(e.User.Username, "argosy") && !strings.Contains(e.ObjectRef.Resource,

@@ -13,36 +13,38 @@ import (
 )
 
 func TestKillingTheControlPlaneAtAnyMomentLosesAndDoublesNothing(t *testing.T) {
-	allHealthy(t)
+	f := platform.use(t)
+	f.allHealthy(t)
 	for i := range 4 {
 		name := fmt.Sprintf("killed-%d", i)
-		if _, err := world.Config.Commit(t.Context(), name, map[string]string{
-			"tenants/acme/deployments/" + name + ".yaml": deployment(name, "staging",
+		if _, err := f.Config.Commit(t.Context(), name, map[string]string{
+			"tenants/acme/deployments/" + name + ".yaml": f.deployment(name, "staging",
 				"acme-staging", "  sync: {mode: manual}\n"),
 		}); err != nil {
 			t.Fatal(err)
 		}
-		plane.Process.Kill()
-		startPlane(t)
+		f.plane.Process.Kill()
+		f.startPlane(t)
 	}
 	var ids []string
 	for i := range 4 {
 		ids = append(ids, fmt.Sprintf("acme/killed-%d@staging", i))
 	}
-	eventually(t, "every commit is applied", there(t, ids...))
+	eventually(t, "every commit is applied", f.there(t, ids...))
 	for i := range 4 {
-		live(t, "eu-1", "acme", fmt.Sprintf("killed-%d", i), "staging") // exactly one
+		f.live(t, "eu-1", "acme", fmt.Sprintf("killed-%d", i), "staging") // exactly one
 	}
-	remove(t, "enough", "tenants/acme/deployments/killed-0.yaml",
+	f.remove(t, "enough", "tenants/acme/deployments/killed-0.yaml",
 		"tenants/acme/deployments/killed-1.yaml")
-	remove(t, "enough of it", "tenants/acme/deployments/killed-2.yaml",
+	f.remove(t, "enough of it", "tenants/acme/deployments/killed-2.yaml",
 		"tenants/acme/deployments/killed-3.yaml")
-	allHealthy(t)
+	f.allHealthy(t)
 }
 
 func TestAnEngineThatIsAwayStopsNobodyElseAndHealsByItself(t *testing.T) {
-	allHealthy(t)
-	us := world.Place("us-1")
+	f := platform.use(t)
+	f.allHealthy(t)
+	us := f.Place("us-1")
 	us.Cluster.Process.Kill()
 	back := func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
@@ -60,12 +62,12 @@ func TestAnEngineThatIsAwayStopsNobodyElseAndHealsByItself(t *testing.T) {
 			back()
 		}
 	}()
-	commit(t, "while us-1 is away", map[string]string{
-		"tenants/acme/deployments/during.yaml": deployment("during", "staging", "acme-staging",
+	f.commit(t, "while us-1 is away", map[string]string{
+		"tenants/acme/deployments/during.yaml": f.deployment("during", "staging", "acme-staging",
 			"")})
-	eventually(t, "the other engine goes on", there(t, "acme/during@staging"))
+	eventually(t, "the other engine goes on", f.there(t, "acme/during@staging"))
 	eventually(t, "the engine's state says so", func() string {
-		for _, e := range list[fleet.EngineView](t, "engines") {
+		for _, e := range list[fleet.EngineView](t, f, "engines") {
 			if e.Name == "us-1" && !e.Reachable && e.Message != "" && e.Since != nil {
 				return ""
 			}
@@ -74,17 +76,18 @@ func TestAnEngineThatIsAwayStopsNobodyElseAndHealsByItself(t *testing.T) {
 	})
 	back()
 	restored = true
-	allHealthy(t, "acme/during@staging")
-	remove(t, "no longer", "tenants/acme/deployments/during.yaml")
-	allHealthy(t)
+	f.allHealthy(t, "acme/during@staging")
+	f.remove(t, "no longer", "tenants/acme/deployments/during.yaml")
+	f.allHealthy(t)
 }
 
 func TestAConfigRepoThatIsAwayChangesNothing(t *testing.T) {
-	allHealthy(t)
-	world.Config.RequireAuth("somebody", "else")
+	f := platform.use(t)
+	f.allHealthy(t)
+	f.Config.RequireAuth("somebody", "else")
 	eventually(t, "the source's state says so", func() string {
 		var s fleet.SourceView
-		if err := api(t, "source", &s); err != nil {
+		if err := f.api(t, "source", &s); err != nil {
 			return err.Error()
 		}
 		if s.Error == "" || s.Since == nil {
@@ -95,11 +98,11 @@ func TestAConfigRepoThatIsAwayChangesNothing(t *testing.T) {
 		}
 		return ""
 	})
-	allHealthy(t)
-	world.Config.RequireAuth("", "")
+	f.allHealthy(t)
+	f.Config.RequireAuth("", "")
 	eventually(t, "it heals", func() string {
 		var s fleet.SourceView
-		if err := api(t, "source", &s); err != nil {
+		if err := f.api(t, "source", &s); err != nil {
 			return err.Error()
 		}
 		return s.Error
@@ -107,14 +110,14 @@ func TestAConfigRepoThatIsAwayChangesNothing(t *testing.T) {
 }
 
 // api asks the JSON API itself.
-func api(t *testing.T, path string, into any) error {
+func (f *system) api(t *testing.T, path string, into any) error {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, plane.URL+"/api/v1/"+path,
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.plane.URL+"/api/v1/"+path,
 		nil)
 	if err != nil {
 		return err
 	}
-	r.Header.Set("Authorization", "Bearer "+plane.Token)
+	r.Header.Set("Authorization", "Bearer "+f.plane.Token)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return err
@@ -127,38 +130,41 @@ func api(t *testing.T, path string, into any) error {
 }
 
 func TestTwoReplicasShareTheWorkAndOneTakesOver(t *testing.T) {
-	allHealthy(t)
-	second, err := world.StartPlane(t.Context(), example.PlaneOptions{
-		Binary: binary, Name: "second", Database: database, Progress: func(string, ...any) {}})
+	f := platform.use(t)
+	f.allHealthy(t)
+	second, err := f.StartPlane(t.Context(), example.PlaneOptions{
+		Binary: binary, Name: "second", Database: f.database, Progress: func(string, ...any) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer second.Stop()
-	commit(t, "with two", map[string]string{"tenants/acme/deployments/two.yaml": deployment("two",
-		"staging", "acme-staging", "")})
-	allHealthy(t, "acme/two@staging")
+	f.commit(t, "with two", map[string]string{
+		"tenants/acme/deployments/two.yaml": f.deployment("two",
+			"staging", "acme-staging", "")})
+	f.allHealthy(t, "acme/two@staging")
 	second.Process.Kill() // whatever it held, the first takes over when the lease runs out
-	remove(t, "with one", "tenants/acme/deployments/two.yaml")
-	allHealthy(t)
+	f.remove(t, "with one", "tenants/acme/deployments/two.yaml")
+	f.allHealthy(t)
 }
 
 func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
-	allHealthy(t)
+	f := platform.use(t)
+	f.allHealthy(t)
 	eventually(t, "the environments that earlier tests removed are gone", func() string {
-		for _, e := range list[fleet.EnvironmentView](t, "environments") {
+		for _, e := range list[fleet.EnvironmentView](t, f, "environments") {
 			if e.Name == "workshop" {
 				return "acme/workshop is still listed"
 			}
 		}
 		return ""
 	})
-	placed := must(t, "get", "environments", "-o", "json")
-	stopPlane(t)
-	before := writes(t, "eu-1") + writes(t, "us-1")
-	must(t, "rebuild", "-f", plane.Config, "--yes")
-	startPlane(t)
-	allHealthy(t)
-	if n := writes(t, "eu-1") + writes(t, "us-1") - before; n != 0 {
+	placed := f.must(t, "get", "environments", "-o", "json")
+	f.stopPlane(t)
+	before := f.writes(t, "eu-1") + f.writes(t, "us-1")
+	f.must(t, "rebuild", "-f", f.plane.Config, "--yes")
+	f.startPlane(t)
+	f.allHealthy(t)
+	if n := f.writes(t, "eu-1") + f.writes(t, "us-1") - before; n != 0 {
 		t.Errorf("the rebuild made %d writes", n)
 	}
 	type where struct {
@@ -168,7 +174,7 @@ func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 	if err := json.Unmarshal([]byte(placed), &was); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(must(t, "get", "environments", "-o", "json")),
+	if err := json.Unmarshal([]byte(f.must(t, "get", "environments", "-o", "json")),
 		&is); err != nil {
 		t.Fatal(err)
 	}
@@ -180,26 +186,28 @@ func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 }
 
 func TestATenantsTokenSeesThatTenantOnly(t *testing.T) {
-	allHealthy(t)
-	token := strings.TrimSpace(must(t, "token", "create", "ci", "--tenant", "acme"))
-	out, errs, code := argosyAs(t, token, "get", "applications", "-o", "name")
+	f := platform.use(t)
+	f.allHealthy(t)
+	token := strings.TrimSpace(f.must(t, "token", "create", "ci", "--tenant", "acme"))
+	out, errs, code := f.argosyAs(t, token, "get", "applications", "-o", "name")
 	if code != 0 || !strings.Contains(out, "acme/") || strings.Contains(out, "globex") ||
 		strings.Contains(out, "initech") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
-	_, stranger, code := argosyAs(t, token, "describe", "application", "globex/web@prod-us")
-	_, nobody, code2 := argosyAs(t, token, "describe", "application", "globex/nothing@prod-us")
+	_, stranger, code := f.argosyAs(t, token, "describe", "application", "globex/web@prod-us")
+	_, nobody, code2 := f.argosyAs(t, token, "describe", "application", "globex/nothing@prod-us")
 	if code == 0 || code2 == 0 || strings.ReplaceAll(stranger, "web", "nothing") != nobody {
 		t.Errorf("another tenant's Application and none differ:\n%s%s", stranger, nobody)
 	}
-	if _, _, code := argosyAs(t, token, "stop", "--reason", "not mine"); code != 4 {
+	if _, _, code := f.argosyAs(t, token, "stop", "--reason", "not mine"); code != 4 {
 		t.Errorf("a tenant may stop the fleet: exit code %d", code)
 	}
 }
 
 func TestDoctorFindsNothingWrong(t *testing.T) {
-	allHealthy(t)
-	out, errs, code := argosy(t, "doctor", "-f", plane.Config)
+	f := edges.use(t)
+	f.allHealthy(t)
+	out, errs, code := f.argosy(t, "doctor", "-f", f.plane.Config)
 	if code != 0 {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}

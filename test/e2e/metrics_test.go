@@ -17,7 +17,7 @@ const chartFiles = "../../charts/argosy/files/"
 
 // scraper is a real Prometheus that scrapes the control plane every second, with the chart's
 // alerts, whose patience is three seconds here.
-func scraper(t *testing.T) *stack.Prometheus {
+func (f *system) scraper(t *testing.T) *stack.Prometheus {
 	t.Helper()
 	rules, err := os.ReadFile(chartFiles + "alerts.yaml")
 	if err != nil {
@@ -36,7 +36,7 @@ rule_files: [%q]
 scrape_configs:
 - job_name: argosy
   static_configs: [{targets: [%q], labels: {namespace: argosy}}]
-`, file, strings.TrimPrefix(plane.Ops, "http://"))})
+`, file, strings.TrimPrefix(f.plane.Ops, "http://"))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,14 +78,16 @@ func alerting(t *testing.T, p *stack.Prometheus) map[string]string {
 }
 
 func TestPrometheusShowsACommitOnItsWayAndAnEngineThatIsAway(t *testing.T) {
-	allHealthy(t)
-	p := scraper(t)
+	f := platform.use(t)
+	f.allHealthy(t)
+	p := f.scraper(t)
 	eventually(t, "the fleet is shown",
 		says(t, p, `argosy_leader == 1 and on () (count(argosy_engine_reachable == 1) == 2)`))
-	commit(t, "to be measured", map[string]string{
-		"tenants/acme/deployments/measured.yaml": deployment("measured", "staging", "acme-staging",
+	f.commit(t, "to be measured", map[string]string{
+		"tenants/acme/deployments/measured.yaml": f.deployment("measured", "staging",
+			"acme-staging",
 			"")})
-	allHealthy(t, "acme/measured@staging")
+	f.allHealthy(t, "acme/measured@staging")
 	for _, stage := range []string{"recorded", "applied", "synced", "healthy"} {
 		eventually(t, "the commit has been counted as "+stage,
 			says(t, p, `argosy_commit_seconds_count{stage="`+stage+`"} >= 1`))
@@ -101,7 +103,7 @@ func TestPrometheusShowsACommitOnItsWayAndAnEngineThatIsAway(t *testing.T) {
 	eventually(t, "no alert in a healthy fleet", quiet)
 	everyPanelHasData(t, p)
 
-	us := world.Place("us-1")
+	us := f.Place("us-1")
 	us.Cluster.Process.Kill()
 	back := func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
@@ -128,8 +130,8 @@ func TestPrometheusShowsACommitOnItsWayAndAnEngineThatIsAway(t *testing.T) {
 		}
 	}
 	eventually(t, "its return is seen", quiet)
-	remove(t, "measured", "tenants/acme/deployments/measured.yaml")
-	allHealthy(t)
+	f.remove(t, "measured", "tenants/acme/deployments/measured.yaml")
+	f.allHealthy(t)
 }
 
 // eventuallyOr is eventually, with something to put right when it fails.

@@ -21,7 +21,7 @@ func crissCross(t *testing.T, w *forged) {
 	withdrawn := w.revise(t, "alice", "cross-withdrawn", tidy)
 	own := w.revise(t, "alice", "cross", map[string]string{mine: files[mine] + "# crossed\n"})
 	both := w.revise(t, "alice", "cross", tidy)
-	first := w.commit(t, "alice", both, own, withdrawn)
+	first := w.craft(t, "alice", both, own, withdrawn)
 	w.point(t, "alice", "cross", first)
 
 	number, err := w.config.OpenPull(t.Context(), w.person["alice"], "crossed", "cross", "main")
@@ -33,7 +33,7 @@ func crissCross(t *testing.T, w *forged) {
 	check(t, err)
 	w.told(t, number, "Merged")
 
-	second := w.commit(t, "alice", own, own, withdrawn)
+	second := w.craft(t, "alice", own, own, withdrawn)
 	w.point(t, "alice", "cross-again", second)
 	number, err = w.config.OpenPull(t.Context(), w.person["alice"], "crossed again", "cross-again",
 		"main")
@@ -43,5 +43,5 @@ func crissCross(t *testing.T, w *forged) {
 	}
 	w.told(t, number, "More than one merge base: rebase onto main and push again")
 	w.close(t, number)
-	allHealthy(t)
+	w.allHealthy(t)
 }

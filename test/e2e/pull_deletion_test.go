@@ -26,21 +26,21 @@ func (w *forged) bringAs(t *testing.T, login, message string, files map[string]s
 	id, err := w.config.Push(t.Context(), w.person[login], stack.Change{
 		Message: message, Write: files, Remove: remove})
 	check(t, err)
-	seen(t, id)
+	w.seen(t, id)
 	return fleet.Revision(id)
 }
 
 // unreviewed waits for the hold of exactly these files of a revision, and for the command line to
 // name them and say why.
-func unreviewed(t *testing.T, revision fleet.Revision, paths ...string) {
+func (f *system) unreviewed(t *testing.T, revision fleet.Revision, paths ...string) {
 	t.Helper()
 	eventually(t, "the files are held", func() string {
-		holds := list[fleet.Hold](t, "holds")
+		holds := list[fleet.Hold](t, f, "holds")
 		if len(holds) != 1 || holds[0].Revision != revision ||
 			holds[0].Reason != fleet.HoldUnreviewed || !slices.Equal(holds[0].Paths, paths) {
 			return fmt.Sprintf("holds: %+v", holds)
 		}
-		if out := must(t, "get", "holds"); !strings.Contains(out, "nobody reviewed this") ||
+		if out := f.must(t, "get", "holds"); !strings.Contains(out, "nobody reviewed this") ||
 			!strings.Contains(out, paths[0]) {
 			return "`get holds` says " + out
 		}
@@ -49,10 +49,10 @@ func unreviewed(t *testing.T, revision fleet.Revision, paths ...string) {
 }
 
 // nothingHeld waits until that is so.
-func nothingHeld(t *testing.T) {
+func (f *system) nothingHeld(t *testing.T) {
 	t.Helper()
 	eventually(t, "no hold is left", func() string {
-		if h := list[fleet.Hold](t, "holds"); len(h) > 0 {
+		if h := list[fleet.Hold](t, f, "holds"); len(h) > 0 {
 			return h[0].Message
 		}
 		return ""
@@ -60,37 +60,37 @@ func nothingHeld(t *testing.T) {
 }
 
 func deletions(t *testing.T, w *forged) {
-	files, paths, ids := many(2)
+	files, paths, ids := w.many(2)
 	w.bring(t, "two to go", files)
-	eventually(t, "both on the engine", there(t, ids...))
+	eventually(t, "both on the engine", w.there(t, ids...))
 
 	revision := w.bringAs(t, "alice", "one goes past everybody", nil, paths[0])
-	unreviewed(t, revision, paths[0])
-	allHealthyButManual(t, ids...)
-	must(t, "approve", string(revision), "--note", "test")
-	allHealthyButManual(t, ids[1])
-	nothingHeld(t)
+	w.unreviewed(t, revision, paths[0])
+	w.allHealthyButManual(t, ids...)
+	w.must(t, "approve", string(revision), "--note", "test")
+	w.allHealthyButManual(t, ids[1])
+	w.nothingHeld(t)
 
 	// Merged though nobody approved it.
 	number, head := w.propose(t, "alice", "nobody", nil, paths[1])
 	w.await(t, head, fleet.CheckOwners, "pending")
 	w.told(t, number, "1 Application deleted")
 	revision = w.merge(t, number)
-	unreviewed(t, revision, paths[1])
+	w.unreviewed(t, revision, paths[1])
 	w.told(t, number, "Held until somebody lets it go", "`argosy approve "+string(revision)+"`")
-	must(t, "approve", string(revision), "--note", "test")
+	w.must(t, "approve", string(revision), "--note", "test")
 	w.told(t, number, "Merged: 1 Application deleted")
-	nothingHeld(t)
-	allHealthy(t)
+	w.nothingHeld(t)
+	w.allHealthy(t)
 }
 
 // allHealthyButManual waits for the example's to be well, and for these beside them to stand as
 // they may: nobody has synced them.
-func allHealthyButManual(t *testing.T, manual ...string) {
+func (f *system) allHealthyButManual(t *testing.T, manual ...string) {
 	t.Helper()
 	eventually(t, "the Applications are those", func() string {
 		var have []string
-		for _, a := range example.Near(list[fleet.ApplicationView](t, "applications")) {
+		for _, a := range example.Near(list[fleet.ApplicationView](t, f, "applications")) {
 			have = append(have, fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
 				Environment: a.Environment}.String())
 		}
@@ -106,20 +106,20 @@ func allHealthyButManual(t *testing.T, manual ...string) {
 
 // A merge commit that somebody made by hand has the reviewed change in it, and more.
 func anotherTreeThanReviewed(t *testing.T, w *forged) {
-	files, paths, ids := many(2)
+	files, paths, ids := w.many(2)
 	w.bring(t, "two to go", files)
-	eventually(t, "both on the engine", there(t, ids...))
+	eventually(t, "both on the engine", w.there(t, ids...))
 	number, head := w.propose(t, "alice", "one-goes", nil, paths[0])
 	w.await(t, head, fleet.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
 	w.await(t, head, fleet.CheckOwners, "success")
 
 	merge := w.mergeByHand(t, number, head, paths...)
-	unreviewed(t, merge, paths[1])
-	allHealthyButManual(t, ids[1]) // the reviewed one goes
-	must(t, "approve", string(merge), "--note", "test")
-	nothingHeld(t)
-	allHealthy(t)
+	w.unreviewed(t, merge, paths[1])
+	w.allHealthyButManual(t, ids[1]) // the reviewed one goes
+	w.must(t, "approve", string(merge), "--note", "test")
+	w.nothingHeld(t)
+	w.allHealthy(t)
 	w.told(t, number, "Merged: 1 Application deleted")
 }
 
@@ -148,14 +148,14 @@ func (w *forged) mergeByHand(t *testing.T, number int, head string,
 		return ""
 	})
 	check(t, w.config.SetBranch(ctx, petra, "by-hand", ""))
-	seen(t, commit)
+	w.seen(t, commit)
 	return fleet.Revision(commit)
 }
 
 func guardedDeletions(t *testing.T, w *forged) {
-	files, paths, ids := many(guarded)
+	files, paths, ids := w.many(guarded)
 	w.bring(t, "many", files)
-	eventually(t, "all of them on the engine", there(t, ids...))
+	eventually(t, "all of them on the engine", w.there(t, ids...))
 	number, head := w.propose(t, "alice", "clean-up", nil, paths...)
 	w.await(t, head, fleet.CheckPlan, "failure")
 	w.told(t, number, "`/argosy approve-deletions "+head+"`")
@@ -169,7 +169,7 @@ func guardedDeletions(t *testing.T, w *forged) {
 	w.review(t, "amir", number, stack.Approve, head)
 	w.await(t, head, fleet.CheckOwners, "success")
 	w.merge(t, number)
-	allHealthy(t)
+	w.allHealthy(t)
 	w.told(t, number, fmt.Sprintf("Merged: %d Applications deleted", guarded))
-	nothingHeld(t)
+	w.nothingHeld(t)
 }

@@ -44,7 +44,7 @@ func (w *forged) mergeAs(t *testing.T, number int, style string) fleet.Revision 
 	t.Helper()
 	commit, err := w.config.Merge(t.Context(), w.person["petra"], number, style)
 	check(t, err)
-	seen(t, commit)
+	w.seen(t, commit)
 	return fleet.Revision(commit)
 }
 
@@ -62,12 +62,12 @@ func (w *forged) restored(t *testing.T, paths ...string) {
 		}
 	}
 	w.bring(t, "restored", files, remove...)
-	nothingHeld(t)
-	allHealthy(t)
+	w.nothingHeld(t)
+	w.allHealthy(t)
 }
 
-func beside() map[string]string {
-	return map[string]string{fileOfAcme: deployment("beside", "staging", "acme-staging",
+func (f *system) beside() map[string]string {
+	return map[string]string{fileOfAcme: f.deployment("beside", "staging", "acme-staging",
 		"  sync: {mode: manual}\n")}
 }
 
@@ -88,10 +88,10 @@ func crossedMergeBases(t *testing.T, w *forged) {
 	grant := w.grown(t, grantOfAcme, "applications: ", "applications: 9")
 	evil := w.revise(t, "alice", "crossed-evil", grant)
 	check(t, w.config.SetBranch(t.Context(), w.person["alice"], "crossed-own", evil))
-	own := w.revise(t, "alice", "crossed-own", beside())
+	own := w.revise(t, "alice", "crossed-own", w.beside())
 	check(t, w.config.SetBranch(t.Context(), w.person["alice"], "crossed-back", evil))
 	back := w.revise(t, "alice", "crossed-back", map[string]string{grantOfAcme: before})
-	clean := w.revise(t, "alice", "crossed-clean", beside())
+	clean := w.revise(t, "alice", "crossed-clean", w.beside())
 
 	first := w.commitTree(t, clean, own, back)
 	number := w.branch(t, "crossed-1", first)
@@ -99,14 +99,14 @@ func crossedMergeBases(t *testing.T, w *forged) {
 	w.review(t, "amir", number, stack.Approve, first)
 	w.await(t, first, fleet.CheckOwners, "success")
 	w.mergeAs(t, number, "merge")
-	allHealthyButManual(t, besideStands)
-	nothingHeld(t)
+	w.allHealthyButManual(t, besideStands)
+	w.nothingHeld(t)
 
 	second := w.commitTree(t, own, own, back)
 	number = w.branch(t, "crossed-2", second)
 	w.await(t, second, fleet.CheckOwners, "failure")
 	merged := w.mergeAs(t, number, "merge")
-	unreviewed(t, merged, grantOfAcme)
+	w.unreviewed(t, merged, grantOfAcme)
 	w.restored(t, grantOfAcme, fileOfAcme)
 }
 
@@ -119,8 +119,8 @@ func forgedStatusesAndAMerge(t *testing.T, w *forged) {
 			Context: name, State: "success", Description: "fine"}))
 	}
 	merged := w.mergeAs(t, number, "squash")
-	unreviewed(t, merged, webOfGlobex)
-	allHealthy(t)
+	w.unreviewed(t, merged, webOfGlobex)
+	w.allHealthy(t)
 	w.restored(t, webOfGlobex)
 }
 
@@ -129,7 +129,7 @@ func forgedStatusesAndAMerge(t *testing.T, w *forged) {
 func aRebaseThatReplaysWhatWasUndone(t *testing.T, w *forged) {
 	bad := w.revise(t, "alice", "replay-bad", w.grown(t, webOfGlobex, "targetRevision: ",
 		"targetRevision: feature-"))
-	own := w.revise(t, "alice", "replay-own", beside())
+	own := w.revise(t, "alice", "replay-own", w.beside())
 	head := w.commitTree(t, own, own, bad)
 	number := w.branch(t, "replay", head)
 	w.await(t, head, fleet.CheckPlan, "success")
@@ -142,15 +142,15 @@ func aRebaseThatReplaysWhatWasUndone(t *testing.T, w *forged) {
 	if !slices.Contains(strings.Fields(changed), webOfGlobex) {
 		t.Fatalf("the forge's rebase replays nothing: %s", changed)
 	}
-	unreviewed(t, merged, webOfGlobex)
-	allHealthyButManual(t, besideStands)
+	w.unreviewed(t, merged, webOfGlobex)
+	w.allHealthyButManual(t, besideStands)
 	w.restored(t, webOfGlobex, fileOfAcme)
 }
 
 // A pull request of two tenants and two commits, squashed by force with the approval of one owner:
 // the files of that tenant are applied.
 func consentOfOneOfTwoTenants(t *testing.T, w *forged) {
-	number, _ := w.propose(t, "alice", "two-tenants", beside())
+	number, _ := w.propose(t, "alice", "two-tenants", w.beside())
 	head := w.revise(t, "alice", "two-tenants", w.grown(t, webOfGlobex, "targetRevision: ",
 		"targetRevision: feature-"))
 	w.await(t, head, fleet.CheckPlan, "success")
@@ -159,31 +159,31 @@ func consentOfOneOfTwoTenants(t *testing.T, w *forged) {
 		"Needs an approval for tenant `globex`")
 	w.stands(t, head, fleet.CheckOwners, "pending")
 	merged := w.mergeAs(t, number, "squash")
-	unreviewed(t, merged, webOfGlobex)
-	allHealthyButManual(t, besideStands)
+	w.unreviewed(t, merged, webOfGlobex)
+	w.allHealthyButManual(t, besideStands)
 	w.restored(t, webOfGlobex, fileOfAcme)
 }
 
 // The commits of a rebase are judged by what the pull request showed at its head, whatever the
 // first of them brought.
 func aRebaseOfTwoReviewedCommits(t *testing.T, w *forged) {
-	first := beside()
+	first := w.beside()
 	first[fileOfAcme] += "# not yet\n"
 	number, _ := w.propose(t, "alice", "two-commits", first)
-	head := w.revise(t, "alice", "two-commits", beside())
+	head := w.revise(t, "alice", "two-commits", w.beside())
 	w.await(t, head, fleet.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
 	w.await(t, head, fleet.CheckOwners, "success")
 	w.mergeAs(t, number, "rebase")
-	nothingHeld(t)
-	allHealthyButManual(t, besideStands)
+	w.nothingHeld(t)
+	w.allHealthyButManual(t, besideStands)
 	w.restored(t, fileOfAcme)
 }
 
 // The doctor names what the forge does not enforce on the branch, and finds nothing once it is set.
 func theDoctorOnTheBranch(t *testing.T, w *forged) {
 	rules := func() map[string]string {
-		out, errs, _ := argosy(t, "doctor", "-f", plane.Config, "-o", "json")
+		out, errs, _ := w.argosy(t, "doctor", "-f", w.plane.Config, "-o", "json")
 		var checks []struct{ Subject, State, Text string }
 		if err := json.Unmarshal([]byte(out), &checks); err != nil {
 			t.Fatalf("%v\n%s%s", err, out, errs)

@@ -11,7 +11,7 @@ import (
 func aFork(t *testing.T, w *forged) {
 	eve, path := w.person["eve"], "tenants/globex/deployments/gift.yaml"
 	good := strings.NewReplacer("acme/storefront", "globex/web", "path: deploy",
-		"path: manifests").Replace(deployment("gift", "prod-eu", "globex-web", ""))
+		"path: manifests").Replace(w.deployment("gift", "prod-eu", "globex-web", ""))
 	fork, err := w.config.Fork(t.Context(), eve)
 	check(t, err)
 	push := func(content string) string {

@@ -24,7 +24,7 @@ import (
 //	ines         example/initech-leads
 //	eve          a stranger who may read it
 type forged struct {
-	*example.Fleet
+	*system
 	forge  *stack.Forge
 	config *stack.ForgeRepo
 	secret string // of the hook
@@ -34,26 +34,23 @@ type forged struct {
 	person map[string]stack.Account
 }
 
-// startForged brings everything up but the control plane. Until the test ends the package's world
-// is this one, so that what asks and awaits works on it.
+// startForged starts the fleet and the Git host without a control plane, for this test alone.
 func startForged(t *testing.T) *forged {
 	t.Helper()
+	t.Parallel()
+	slots <- struct{}{}
+	t.Cleanup(func() { <-slots })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	dir := t.TempDir()
-	w := &forged{secret: "the secret of the hook, thirty-two and more",
+	w := &forged{system: &system{}, secret: "the secret of the hook, thirty-two and more",
 		person: map[string]stack.Account{}}
-	root, err := filepath.Abs("../..")
-	check(t, err)
-	w.Fleet, err = example.Start(ctx, example.Options{Root: root, Dir: dir,
-		Refresh: 3 * time.Second, Progress: t.Logf, Edit: looserGuards})
-	check(t, err)
-	t.Cleanup(func() { check(t, w.Fleet.Stop()) })
+	w.startFleet(ctx, t, example.Options{})
+	t.Cleanup(func() {
+		check(t, w.Fleet.Stop())
+		check(t, os.RemoveAll(w.Dir))
+	})
 	w.startForge(ctx, t)
 	w.moveIn(ctx, t)
-	before := world
-	world = w.Fleet
-	t.Cleanup(func() { world = before })
 	return w
 }
 
@@ -139,7 +136,7 @@ func (w *forged) files(t *testing.T) map[string]string {
 }
 
 // startControlPlane runs `argosy serve` with the forge, told of everything by deliveries: it looks
-// by itself once an hour only. Until the test ends the package's plane is this one.
+// by itself once an hour only.
 func (w *forged) startControlPlane(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -157,18 +154,14 @@ func (w *forged) startControlPlane(t *testing.T) {
 			w.forge.API(), w.config.Name, token, secret),
 	})
 	check(t, err)
-	before := plane
-	plane = p
+	w.plane = p
 	t.Cleanup(func() {
 		if t.Failed() {
 			problems, _ := p.Command(context.Background(), "get", "problems").Output()
 			t.Logf("problems:\n%s", problems)
 		}
 		p.Stop()
-		plane = before
-		if log, err := os.ReadFile(p.Process.LogFile()); t.Failed() && err == nil {
-			t.Logf("the control plane's log ends with\n%s", log[max(0, len(log)-8000):])
-		}
+		w.showLog(t)
 	})
 	// Not of statuses: those that Argosy sets itself would have it look again, and hide that
 	// something else does not.
@@ -197,9 +190,9 @@ func (w *forged) revise(t *testing.T, login, branch string, files map[string]str
 	return head
 }
 
-// commit makes a commit with the files of another one and with these parents. It is on no branch
+// craft makes a commit with the files of another one and with these parents. It is on no branch
 // yet.
-func (w *forged) commit(t *testing.T, login, files string, parents ...string) (head string) {
+func (w *forged) craft(t *testing.T, login, files string, parents ...string) (head string) {
 	t.Helper()
 	args := []string{"-c", "user.name=" + login, "-c", "user.email=" + login + "@example.com",
 		"commit-tree", files + "^{tree}", "-m", "crafted"}

@@ -32,12 +32,12 @@ func twoThatCollide(t *testing.T, w *forged) {
 
 func aForgedStatus(t *testing.T, w *forged) {
 	number, head := w.propose(t, "alice", "forged", map[string]string{
-		"tenants/acme/deployments/forged.yaml": deployment("forged", "staging", "acme-staging",
+		"tenants/acme/deployments/forged.yaml": w.deployment("forged", "staging", "acme-staging",
 			"")})
 	w.await(t, head, fleet.CheckPlan, "success")
 	w.ask(t, "alice", number, "/argosy hold")
 	w.await(t, head, fleet.CheckPlan, "failure")
-	check(t, w.config.CreateHook(t.Context(), plane.URL+"/webhook/github", w.secret, "status"))
+	check(t, w.config.CreateHook(t.Context(), w.plane.URL+"/webhook/github", w.secret, "status"))
 	check(t, w.config.SetStatus(t.Context(), w.person["gus"], head, stack.ForgeStatus{
 		Context: fleet.CheckPlan, State: "success", Description: "all is well"}))
 	s := w.await(t, head, fleet.CheckPlan, "failure")

@@ -10,7 +10,8 @@ import (
 
 func commandsInComments(t *testing.T, w *forged) {
 	number, head := w.propose(t, "alice", "asked", map[string]string{
-		"tenants/acme/deployments/asked.yaml": deployment("asked", "staging", "acme-staging", "")})
+		"tenants/acme/deployments/asked.yaml": w.deployment("asked", "staging", "acme-staging",
+			"")})
 	w.await(t, head, fleet.CheckPlan, "success")
 
 	w.ask(t, "eve", number, "/argosy help")
@@ -75,10 +76,11 @@ func (w *forged) editInto(t *testing.T, login string, number int, text string) {
 }
 
 func approvals(t *testing.T, w *forged) {
-	acme := map[string]string{"tenants/acme/deployments/owned.yaml": deployment("owned", "staging",
-		"acme-staging", "")}
+	acme := map[string]string{
+		"tenants/acme/deployments/owned.yaml": w.deployment("owned", "staging",
+			"acme-staging", "")}
 	globex := map[string]string{
-		"tenants/globex/deployments/owned.yaml": strings.Replace(deployment("owned", "prod-eu",
+		"tenants/globex/deployments/owned.yaml": strings.Replace(w.deployment("owned", "prod-eu",
 			"globex-web", ""), "acme/storefront", "globex/web", 1)}
 	number, head := w.propose(t, "alice", "approvals", acme)
 	w.await(t, head, fleet.CheckOwners, "pending")

@@ -13,7 +13,7 @@ import (
 func TestPullRequests(t *testing.T) {
 	w := startForged(t)
 	w.startControlPlane(t)
-	allHealthy(t)
+	w.allHealthy(t)
 	for _, journey := range []struct {
 		name string
 		take func(*testing.T, *forged)
@@ -43,7 +43,7 @@ func TestPullRequests(t *testing.T) {
 
 func fromATypoToItsResult(t *testing.T, w *forged) {
 	path := "tenants/acme/deployments/promo.yaml"
-	good := deployment("promo", "staging", "acme-staging", "")
+	good := w.deployment("promo", "staging", "acme-staging", "")
 	number, head := w.propose(t, "alice", "promo", map[string]string{
 		path: strings.Replace(good, "targetRevision", "targetRevison", 1)})
 	if said := w.await(t, head, fleet.CheckValidate, "failure").Description; !strings.Contains(said,
@@ -67,7 +67,7 @@ func fromATypoToItsResult(t *testing.T, w *forged) {
 	w.review(t, "amir", number, stack.Approve, head)
 	w.await(t, head, fleet.CheckOwners, "success")
 	w.merge(t, number)
-	allHealthy(t, "acme/promo@staging")
+	w.allHealthy(t, "acme/promo@staging")
 	w.told(t, number, "1 Application Synced and Healthy")
 
 	number, head = w.propose(t, "alice", "no-promo", nil, path)
@@ -76,5 +76,5 @@ func fromATypoToItsResult(t *testing.T, w *forged) {
 	w.await(t, head, fleet.CheckOwners, "success")
 	w.merge(t, number)
 	w.told(t, number, "Merged: 1 Application deleted")
-	allHealthy(t)
+	w.allHealthy(t)
 }

@@ -13,8 +13,9 @@ import (
 )
 
 func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
-	allHealthy(t)
-	repo := world.Apps["acme/storefront"]
+	f := platform.use(t)
+	f.allHealthy(t)
+	repo := f.Apps["acme/storefront"]
 	old, err := repo.Git(t.Context(), "rev-parse", "v2.0.1^{commit}")
 	if err != nil {
 		t.Fatal(err)
@@ -27,18 +28,18 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := "tenants/acme/deployments/rolled.yaml"
-	following := strings.Replace(deployment("rolled", "staging", "acme-staging", ""), "v2.0.1",
+	following := strings.Replace(f.deployment("rolled", "staging", "acme-staging", ""), "v2.0.1",
 		"main", 1)
-	commit(t, "follow main", map[string]string{path: following})
-	eventually(t, "synced to the newer commit", syncedTo(t, "rolled", newer))
+	f.commit(t, "follow main", map[string]string{path: following})
+	eventually(t, "synced to the newer commit", f.syncedTo(t, "rolled", newer))
 
-	commit(t, "roll back", map[string]string{
+	f.commit(t, "roll back", map[string]string{
 		"tenants/acme/syncs/rollback.yaml": "apiVersion: argosy.dev/v1alpha1\nkind: " +
 			"SyncRun\nmetadata: {name: rollback}\n" +
 			"spec: {deployment: rolled, environments: [staging], revision: " + old +
 			", hold: true}\n"})
 	eventually(t, "the SyncRun has succeeded", func() string {
-		for _, o := range list[fleet.Operation](t, "operations") {
+		for _, o := range list[fleet.Operation](t, f, "operations") {
 			if o.Kind == fleet.OperationSync && strings.Contains(o.Subject, "rolled") {
 				if o.State == fleet.OperationSucceeded {
 					return ""
@@ -49,7 +50,7 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 		return "no operation"
 	})
 	motd := func() string {
-		c, err := world.Place("eu-1").Cluster.Client().CoreV1().ConfigMaps("acme-staging").Get(
+		c, err := f.Place("eu-1").Cluster.Client().CoreV1().ConfigMaps("acme-staging").Get(
 			t.Context(), "storefront", metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
@@ -59,13 +60,14 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 	if got := motd(); got != "welcome" {
 		t.Errorf("rolled back, and the workload says %q", got)
 	}
-	if automated(t, "rolled") {
+	if f.automated(t, "rolled") {
 		t.Error("automation is on while the SyncRun holds it")
 	}
-	commit(t, "on again", map[string]string{path: strings.Replace(following, "targetRevision: main",
-		"targetRevision: "+newer, 1)})
+	f.commit(t, "on again", map[string]string{
+		path: strings.Replace(following, "targetRevision: main",
+			"targetRevision: "+newer, 1)})
 	eventually(t, "automation is back, at the new target", func() string {
-		if !automated(t, "rolled") {
+		if !f.automated(t, "rolled") {
 			return "automation is off"
 		}
 		if got := motd(); got != "newer" {
@@ -73,13 +75,13 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 		}
 		return ""
 	})
-	remove(t, "no longer", path, "tenants/acme/syncs/rollback.yaml")
-	allHealthy(t)
+	f.remove(t, "no longer", path, "tenants/acme/syncs/rollback.yaml")
+	f.allHealthy(t)
 }
 
-func syncedTo(t *testing.T, deployment, revision string) func() string {
+func (f *system) syncedTo(t *testing.T, deployment, revision string) func() string {
 	return func() string {
-		found := list[fleet.ApplicationView](t, "applications", "--deployment", deployment)
+		found := list[fleet.ApplicationView](t, f, "applications", "--deployment", deployment)
 		switch {
 		case len(found) != 1:
 			return "not there"
@@ -90,57 +92,58 @@ func syncedTo(t *testing.T, deployment, revision string) func() string {
 	}
 }
 
-func automated(t *testing.T, deployment string) bool {
+func (f *system) automated(t *testing.T, deployment string) bool {
 	t.Helper()
-	spec, _ := live(t, "eu-1", "acme", deployment, "staging").Object["spec"].(map[string]any)
+	spec, _ := f.live(t, "eu-1", "acme", deployment, "staging").Object["spec"].(map[string]any)
 	policy, _ := spec["syncPolicy"].(map[string]any)
 	_, on := policy["automated"]
 	return on
 }
 
 func TestASealedSecretAndAKubernetesSecretAreRotatedWithoutARestart(t *testing.T) {
-	allHealthy(t)
+	f := platform.use(t)
+	f.allHealthy(t)
 	const password = "another-password"
-	repo := world.Apps["acme/checkout"]
-	file, err := world.Encrypt("acme", "credentials", "checkout-git", map[string]string{
+	repo := f.Apps["acme/checkout"]
+	file, err := f.Encrypt("acme", "credentials", "checkout-git", map[string]string{
 		"username": example.GitUser, "password": password})
 	if err != nil {
 		t.Fatal(err)
 	}
 	repo.RequireAuth(example.GitUser, password)
-	commit(t, "a new password", map[string]string{
+	f.commit(t, "a new password", map[string]string{
 		"tenants/acme/credentials/checkout-git.sops.yaml": string(file)})
 	eventually(t, "the repository Secret has the new password", func() string {
-		if got := secretOn(t, "eu-1", "repository", "acme")["password"]; string(got) != password {
+		if got := f.secretOn(t, "eu-1", "repository", "acme")["password"]; string(got) != password {
 			return "it has another one"
 		}
 		return ""
 	})
 
-	us := world.Place("us-1").Cluster
+	us := f.Place("us-1").Cluster
 	token, err := us.TenantToken(t.Context(), "initech-rotated", "initech-portal")
 	if err != nil {
 		t.Fatal(err)
 	}
-	secrets := world.Place("eu-1").Cluster.Client().CoreV1().Secrets("argosy-tenant-initech")
+	secrets := f.Place("eu-1").Cluster.Client().CoreV1().Secrets("argosy-tenant-initech")
 	if _, err := secrets.Update(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "prod-us"}, Data: map[string][]byte{
 			"token": []byte(token)}}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the cluster Secret has the new token", func() string {
-		if !strings.Contains(string(secretOn(t, "us-1", "cluster", "initech")["config"]), token) {
+		if !strings.Contains(string(f.secretOn(t, "us-1", "cluster", "initech")["config"]), token) {
 			return "it has another one"
 		}
 		return ""
 	})
-	allHealthy(t)
+	f.allHealthy(t)
 }
 
 // secretOn is the data of a tenant's one Secret of a type on an engine.
-func secretOn(t *testing.T, engine, kind, tenant string) map[string][]byte {
+func (f *system) secretOn(t *testing.T, engine, kind, tenant string) map[string][]byte {
 	t.Helper()
-	p := world.Place(engine)
+	p := f.Place(engine)
 	found, err := p.Cluster.Client().CoreV1().Secrets(p.ArgoCD.Namespace).List(t.Context(),
 		metav1.ListOptions{
 			LabelSelector: "argocd.argoproj.io/secret-type=" + kind + ",argosy.dev/tenant=" +
