@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -40,8 +41,14 @@ func run(ctx context.Context) error {
 		return err
 	}
 	started := time.Now()
+	builds := exec.CommandContext(ctx, "scripts/parts.sh", "redis", "argocd-3.2", "kustomize",
+		"helm")
+	builds.Stderr = os.Stderr
+	if err := builds.Start(); err != nil {
+		return err
+	}
 	fleet, err := example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second,
-		Edge: true, Progress: step})
+		Edge: true, Version: "3.2", Installed: true, Progress: step})
 	if err != nil {
 		return err
 	}
@@ -60,6 +67,14 @@ func run(ctx context.Context) error {
 	defer plane.Stop()
 	show := &show{ctx: ctx, plane: plane, fleet: fleet, binary: binary}
 	defer func() { show.agent.Stop() }()
+	show.sources()
+	if err := builds.Wait(); err != nil {
+		return fmt.Errorf("scripts/parts.sh: %w", err)
+	}
+	step("starting Argo CD 3.2 on all three clusters")
+	if err := fleet.StartArgoCDs(ctx); err != nil {
+		return err
+	}
 	if err := show.run(); err != nil {
 		return fmt.Errorf("%w; the logs are in %s until the demo ends", err, dir)
 	}

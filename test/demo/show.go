@@ -73,6 +73,13 @@ func (s *show) run() error {
 	return nil
 }
 
+// sources shows where to look before Argo CD runs.
+func (s *show) sources() {
+	say("the config repo is read; Applications stay as they are until Argo CD runs")
+	s.plane.Print(s.ctx, "get", "revisions")
+	fmt.Printf("\nthe page is %s/; sign in with the token %s\n", s.plane.URL, s.plane.Token)
+}
+
 func (s *show) everything() error {
 	say("the config repo becomes Applications on two Argo CD instances")
 	err := s.plane.Await(s.ctx, "every Application Synced and Healthy", patience,

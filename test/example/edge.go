@@ -1,6 +1,7 @@
 package example
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -84,11 +85,9 @@ func (f *Fleet) StartEdge(ctx context.Context, o Options) (_ *Edge, err error) {
 			return nil, err
 		}
 	}
-	o.Progress("starting Argo CD 3.2 there")
-	e.ArgoCD, err = stack.StartArgoCD(ctx, stack.ArgoOptions{
-		Cluster: e.Cluster, Version: "3.2", Namespace: "argocd", InstallationID: "edge",
-		Dir:     filepath.Join(e.Dir, "argocd"),
-		Refresh: o.Refresh, ClusterAdmin: true,
+	e.ArgoCD, err = o.argoCD(ctx, "there", stack.ArgoOptions{
+		Cluster: e.Cluster, Version: cmp.Or(o.Version, "3.2"), Namespace: "argocd",
+		InstallationID: "edge", Dir: filepath.Join(e.Dir, "argocd"), ClusterAdmin: true,
 	})
 	return e, err
 }

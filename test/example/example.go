@@ -60,12 +60,16 @@ const (
 
 // Options of Start.
 type Options struct {
-	Root     string        // of the source tree, where examples/ is
-	Dir      string        // for data and logs
-	Refresh  time.Duration // of Argo CD
-	Audit    bool          // write the API servers' audit logs to Dir/<engine>.audit
-	Edge     bool          // a third cluster, behind a firewall
-	Progress func(format string, args ...any)
+	Root    string        // of the source tree, where examples/ is
+	Dir     string        // for data and logs
+	Refresh time.Duration // of Argo CD
+	// Version is that of every Argo CD. Empty: eu-1 has 2.14, us-1 and the edge have 3.2.
+	Version string
+	// Installed leaves the Argo CDs' processes to StartArgoCDs.
+	Installed bool
+	Audit     bool // write the API servers' audit logs to Dir/<engine>.audit
+	Edge      bool // a third cluster, behind a firewall
+	Progress  func(format string, args ...any)
 	// of the config repo's files before they are pushed; nil: as they are
 	Edit func(path, content string) string
 }
@@ -102,6 +106,9 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 		{Engine: "eu-1", Host: "api.eu-1.example.com", Version: "2.14"},
 		{Engine: "us-1", Host: "api.us-1.example.com", Version: "3.2"},
 	} {
+		if o.Version != "" {
+			place.Version = o.Version
+		}
 		if err := f.startPlace(ctx, o, place); err != nil {
 			return nil, err
 		}
@@ -135,13 +142,36 @@ func (f *Fleet) startPlace(ctx context.Context, o Options, p *Place) (err error)
 	if p.Cluster, err = stack.StartCluster(ctx, options); err != nil {
 		return err
 	}
-	o.Progress("starting Argo CD %s as engine %s", p.Version, p.Engine)
-	p.ArgoCD, err = stack.StartArgoCD(ctx, stack.ArgoOptions{
+	p.ArgoCD, err = o.argoCD(ctx, "as engine "+p.Engine, stack.ArgoOptions{
 		Cluster: p.Cluster, Version: p.Version, Namespace: "argocd-" + p.Engine,
-		InstallationID: p.Engine,
-		Dir:            filepath.Join(o.Dir, "argocd-"+p.Engine), Refresh: o.Refresh,
+		InstallationID: p.Engine, Dir: filepath.Join(o.Dir, "argocd-"+p.Engine),
 	})
 	return err
+}
+
+// argoCD installs an Argo CD, and starts it unless StartArgoCDs will.
+func (o Options) argoCD(ctx context.Context, where string, a stack.ArgoOptions) (*stack.ArgoCD,
+	error) {
+	a.Refresh = o.Refresh
+	if o.Installed {
+		o.Progress("installing Argo CD %s %s", a.Version, where)
+		return stack.InstallArgoCD(ctx, a)
+	}
+	o.Progress("starting Argo CD %s %s", a.Version, where)
+	return stack.StartArgoCD(ctx, a)
+}
+
+// StartArgoCDs starts the processes of every Argo CD that does not run.
+func (f *Fleet) StartArgoCDs(ctx context.Context) error {
+	for _, p := range f.Places {
+		if err := p.ArgoCD.Start(ctx); err != nil {
+			return err
+		}
+	}
+	if f.Edge == nil {
+		return nil
+	}
+	return f.Edge.ArgoCD.Start(ctx)
 }
 
 func (f *Fleet) pushApps(ctx context.Context, root string) error {

@@ -74,70 +74,71 @@ type ArgoCD struct {
 	ports    struct{ redis, repo, repoMetrics, controllerMetrics int }
 }
 
-// StartArgoCD installs the CRDs and settings and returns when all processes
-// answer: about 5 seconds and 400 MB. The AppProject default admits nothing, and
-// resources are tracked by annotation.
+// StartArgoCD installs the CRDs and settings and returns when all processes answer: about 5 seconds
+// and 400 MB. The AppProject default admits nothing, and resources are tracked by annotation.
 func StartArgoCD(ctx context.Context, o ArgoOptions) (*ArgoCD, error) {
+	a, err := InstallArgoCD(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Start(ctx); err != nil {
+		return nil, a.failed(err)
+	}
+	return a, nil
+}
+
+// InstallArgoCD installs the CRDs, settings and accounts of an instance and runs no process. Start
+// runs the processes.
+func InstallArgoCD(ctx context.Context, o ArgoOptions) (*ArgoCD, error) {
 	if o.InstallationID == "" {
 		o.InstallationID = o.Namespace
 	}
 	if o.Refresh == 0 {
 		o.Refresh = 10 * time.Second
 	}
-	a := &ArgoCD{Namespace: o.Namespace, InstallationID: o.InstallationID, options: o,
-		password: rand.Text()}
-	if err := a.start(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("argocd %s in %s: %w", o.Version, o.Namespace, err),
-			a.Stop())
+	a := &ArgoCD{
+		Namespace: o.Namespace, InstallationID: o.InstallationID, options: o, password: rand.Text(),
 	}
-	return a, nil
-}
-
-// InstallArgoCD installs the CRDs, settings and accounts of an instance and runs no process: for
-// tests of what is written to it.
-func InstallArgoCD(ctx context.Context, o ArgoOptions) (*ArgoCD, error) {
-	if o.InstallationID == "" {
-		o.InstallationID = o.Namespace
-	}
-	a := &ArgoCD{Namespace: o.Namespace, InstallationID: o.InstallationID, options: o}
 	var err error
 	if a.folder, err = openFolder(o.Dir, "argocd"); err == nil {
 		a.Dir = a.folder.path
 		err = a.install(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("argocd %s in %s: %w", o.Version, o.Namespace, err),
-			a.Stop())
+		return nil, a.failed(err)
 	}
 	return a, nil
 }
 
-func (a *ArgoCD) start(ctx context.Context) (err error) {
-	name := "argocd-" + a.options.Version
-	if a.binary, err = part(name, filepath.Join("bin", name)); err != nil {
-		return err
+func (a *ArgoCD) failed(err error) error {
+	err = fmt.Errorf("argocd %s in %s: %w", a.options.Version, a.Namespace, err)
+	return errors.Join(err, a.Stop())
+}
+
+// prepare finds the binaries and makes folders and ports, once.
+func (a *ArgoCD) prepare() (err error) {
+	if a.binary != "" {
+		return nil
 	}
 	if err := a.prepareFolders(); err != nil {
 		return err
 	}
-	if err := a.install(ctx); err != nil {
-		return err
-	}
-	for _, port := range []*int{&a.ports.redis, &a.ports.repo, &a.ports.repoMetrics,
-		&a.ports.controllerMetrics} {
+	ports := []*int{&a.ports.redis, &a.ports.repo, &a.ports.repoMetrics, &a.ports.controllerMetrics}
+	for _, port := range ports {
 		if *port, err = freePort(); err != nil {
 			return err
 		}
 	}
-	return a.Start(ctx)
+	return nil
 }
 
 // prepareFolders makes what the processes find in their image elsewhere.
 func (a *ArgoCD) prepareFolders() (err error) {
-	if a.folder, err = openFolder(a.options.Dir, "argocd"); err != nil {
+	name := "argocd-" + a.options.Version
+	binary, err := part(name, filepath.Join("bin", name))
+	if err != nil {
 		return err
 	}
-	a.Dir = a.folder.path
 	// A socket's path has at most 107 bytes, so it never goes below Dir.
 	if a.sockets, err = scratch("argocds"); err != nil {
 		return err
@@ -158,7 +159,7 @@ func (a *ArgoCD) prepareFolders() (err error) {
 		}
 	}
 	// The repo-server calls these by name; argocd is how git asks it for a password.
-	tools := map[string]string{"argocd": a.binary}
+	tools := map[string]string{"argocd": binary}
 	for _, name := range []string{"helm", "kustomize"} {
 		if tools[name], err = part(name, filepath.Join("bin", name)); err != nil {
 			return err
@@ -171,11 +172,15 @@ func (a *ArgoCD) prepareFolders() (err error) {
 			return err
 		}
 	}
+	a.binary = binary
 	return nil
 }
 
 // Start runs those processes that do not run, and waits until they answer.
 func (a *ArgoCD) Start(ctx context.Context) error {
+	if err := a.prepare(); err != nil {
+		return err
+	}
 	redis, err := part("redis", filepath.Join("bin", "redis"))
 	if err != nil {
 		return err
