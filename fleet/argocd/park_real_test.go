@@ -85,7 +85,7 @@ func (w *world) watchReach(limits reach.Limits) {
 	w.mu.Unlock()
 	for _, live := range w.e.Inventory() {
 		if live.Key.Kind == fleet.ObjectApplication {
-			w.board.Saw(time.Now(), w.e.cache.get(live.Key).contact)
+			w.board.Observe(time.Now(), w.e.cache.get(live.Key).contact)
 		}
 	}
 	ended, over := make(chan struct{}), make(chan struct{})

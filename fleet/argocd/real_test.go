@@ -130,7 +130,7 @@ func (w *world) begin() {
 			defer w.mu.Unlock()
 			for _, c := range all {
 				if w.board != nil {
-					w.board.Saw(time.Now(), c)
+					w.board.Observe(time.Now(), c)
 				}
 			}
 		}})

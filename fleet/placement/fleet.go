@@ -11,13 +11,13 @@ import (
 // Fleet places items on engines, one after the other. Its decisions equal those of Decide with the
 // engines and their present loads. It is not safe for concurrent use.
 type Fleet struct {
-	engines []Engine
-	seeds   []uint64 // hashes of the engines' names
-	byName  []int
-	words   []words
-	classes map[classKey]*class
-	ranked  []ranked // of the current decision: the eligible engines, best first,
-	rest    []int    // and the ineligible ones, by name
+	engines    []Engine
+	seeds      []uint64 // hashes of the engines' names
+	byName     []int
+	words      []words
+	classes    map[classKey]*class
+	ranked     []ranked // of the current decision: the eligible engines, best first,
+	ineligible []int    // and the ineligible ones, by name
 }
 
 // NewFleet copies the engines; later changes of the slice do not affect it.
@@ -73,7 +73,7 @@ func (f *Fleet) Decide(item Item, conflicts func(fleet.EngineName) string) fleet
 // same reasons.
 type class struct {
 	constraints fleet.TenantPlacement
-	bars        []bar
+	ineligible  []ineligibility
 	texts       []string // of the constraints; created at first use
 	free        []int    // engines that satisfy all constraints
 }
@@ -96,10 +96,10 @@ func (f *Fleet) class(item *Item) *class {
 }
 
 func (f *Fleet) classify(item *Item) *class {
-	c := &class{constraints: item.Constraints, bars: make([]bar, len(f.engines)),
+	c := &class{constraints: item.Constraints, ineligible: make([]ineligibility, len(f.engines)),
 		free: make([]int, 0, len(f.engines))}
 	for i := range f.engines {
-		if c.bars[i] = constraint(*item, &f.engines[i]); c.bars[i] == free {
+		if c.ineligible[i] = constraint(*item, &f.engines[i]); c.ineligible[i] == free {
 			c.free = append(c.free, i)
 		}
 	}

@@ -2,12 +2,14 @@
 //
 // Rules:
 //   - pure: the same item, engines and loads give the same answer, on every replica;
-//   - sticky: the package never moves a placed environment. Verify reports the constraint that no longer holds, and the move procedure
-//     acts on it;
-//   - weighted rendezvous hashing (Thaler and Ravishankar, 1998; weights by logarithm) ranks the engines, so that adding or removing an
-//     engine changes the first choice only of the items that it wins or had;
-//   - bounded load (Mirrokni, Thorup, Zadimoghaddam, 2016): an engine at or above 1.25 times the average load, relative to capacity, of the
-//     engines that are eligible for the item is skipped, and no engine is ever filled above its capacity.
+//   - sticky: the package never moves a placed environment. Verify reports the constraint that no
+//     longer holds, and the move procedure acts on it;
+//   - weighted rendezvous hashing (Thaler and Ravishankar, 1998; weights by logarithm) ranks the
+//     engines, so that adding or removing an engine changes the first choice only of the items that
+//     it wins or had;
+//   - bounded load (Mirrokni, Thorup, Zadimoghaddam, 2016): an engine at or above 1.25 times the
+//     average load, relative to capacity, of the engines that are eligible for the item is skipped,
+//     and no engine is ever filled above its capacity.
 //
 // To place many items, use one Fleet. It caches what items have in common, so that one more item
 // costs a hash per engine, and formats texts again only for the engine whose load has changed.

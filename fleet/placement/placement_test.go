@@ -40,7 +40,7 @@ func items(n int) []Item {
 	return out
 }
 
-func TestConstraintsKeepAnEnvironmentOffAnEngine(t *testing.T) {
+func TestConstraintsMakeAnEngineIneligible(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Item, *Engine)
 		why  string
@@ -148,7 +148,7 @@ func TestWhatIsAllowedIsTaken(t *testing.T) {
 	}
 }
 
-func TestAConflictKeepsTheItemOffAndIsTold(t *testing.T) {
+func TestAConflictMakesAnEngineIneligibleAndIsRecorded(t *testing.T) {
 	p := Decide(item("acme", "prod", 1), engines(2), func(e fleet.EngineName) string {
 		if e == "eu-0" {
 			return "reads the same repository"
@@ -160,7 +160,7 @@ func TestAConflictKeepsTheItemOffAndIsTold(t *testing.T) {
 	}
 }
 
-func TestADecisionTellsEveryEngineBestFirst(t *testing.T) {
+func TestADecisionListsEveryEngineBestFirst(t *testing.T) {
 	es := append(engines(4), engine("full", 10, 10), engine("far", 10, 10))
 	es[4].Load.Environments, es[5].Spec.Region = 10, "us"
 	p := Decide(item("acme", "prod", 1), es, nil)
@@ -214,12 +214,12 @@ func TestNoEngineIsGivenMoreAboveTheBoundNorAboveItsCapacity(t *testing.T) {
 // belowTheBound returns the engines with capacity for the item and below 1.25 times the average
 // fill, by both measures.
 func belowTheBound(it Item, es []Engine) map[fleet.EngineName]bool {
-	applications, environments, roomA, roomE := it.Applications, 1, 0, 0
+	applications, environments, capacityA, capacityE := it.Applications, 1, 0, 0
 	for _, e := range es {
 		applications += e.Load.Applications
 		environments += e.Load.Environments
-		roomA += e.Spec.Capacity.Applications
-		roomE += e.Spec.Capacity.Environments
+		capacityA += e.Spec.Capacity.Applications
+		capacityE += e.Spec.Capacity.Environments
 	}
 	out := map[fleet.EngineName]bool{}
 	for _, e := range es {
@@ -229,7 +229,7 @@ func belowTheBound(it Item, es []Engine) map[fleet.EngineName]bool {
 		fillA, fillE := float64(e.Load.Applications)/float64(c.Applications),
 			float64(e.Load.Environments)/float64(c.Environments)
 		if fits && (it.Applications == 0 || fillA < 1.25*float64(applications)/float64(
-			roomA)-1e-9) && fillE < 1.25*float64(environments)/float64(roomE)-1e-9 {
+			capacityA)-1e-9) && fillE < 1.25*float64(environments)/float64(capacityE)-1e-9 {
 			out[e.Name] = true
 		}
 	}
@@ -337,7 +337,7 @@ func byRing(in []Item, n int) []fleet.EngineName {
 	return out
 }
 
-func TestAnEngineThatGoesMovesOnlyItsOwn(t *testing.T) {
+func TestARemovedEngineMovesOnlyItsOwn(t *testing.T) {
 	in := items(5_000)
 	all, without := engines(6), engines(6)
 	before := Assign(in, all)

@@ -17,9 +17,9 @@ import (
 // alternative, its score and its text. It counts the cases that the fleets produce, so that every
 // compared case is known to occur.
 func TestEveryDecisionIsThatOfTheStraightforwardRules(t *testing.T) {
-	said := map[string]int{}
+	counts := map[string]int{}
 	for seed := range uint64(400) {
-		w := world{rand.New(rand.NewPCG(seed, 1))}
+		w := generator{rand.New(rand.NewPCG(seed, 1))}
 		es := w.engines()
 		f := NewFleet(es)
 		for n := range 40 {
@@ -31,7 +31,7 @@ func TestEveryDecisionIsThatOfTheStraightforwardRules(t *testing.T) {
 			if got := Decide(it, es, conflicts); !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d, item %d:\n%+v\nwant\n%+v", seed, n, got, want)
 			}
-			tell(said, want)
+			countPhrases(counts, want)
 			if i := slices.IndexFunc(es, func(e Engine) bool {
 				return e.Name == want.Engine
 			}); i >= 0 {
@@ -47,8 +47,8 @@ func TestEveryDecisionIsThatOfTheStraightforwardRules(t *testing.T) {
 		}
 	}
 	for _, s := range occurrences {
-		if said[s] < 20 {
-			t.Errorf("%q occurs %d times: %v", s, said[s], said)
+		if counts[s] < 20 {
+			t.Errorf("%q occurs %d times: %v", s, counts[s], counts)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestEveryDecisionIsThatOfTheStraightforwardRules(t *testing.T) {
 // TestAssignMakesTheSameChoices compares whole fleets, and their final loads.
 func TestAssignMakesTheSameChoices(t *testing.T) {
 	for seed := range uint64(400) {
-		w := world{rand.New(rand.NewPCG(seed, 2))}
+		w := generator{rand.New(rand.NewPCG(seed, 2))}
 		es := w.engines()
 		in := make([]Item, 200)
 		for i := range in {
@@ -84,26 +84,26 @@ var occurrences = []string{
 }
 
 // Tenants read the reason; only the platform sees the alternatives.
-func TestReasonHoldsNoLoadAndNoOtherEngine(t *testing.T) {
+func TestReasonContainsNoLoadAndNoOtherEngine(t *testing.T) {
 	load := regexp.MustCompile(`\d+ of \d+|e-\d+|average`)
 	for seed := range uint64(400) {
-		w := world{rand.New(rand.NewPCG(seed, 3))}
+		w := generator{rand.New(rand.NewPCG(seed, 3))}
 		es := w.engines()
 		for i := range 5 {
 			p := Decide(w.item(i), es, nil)
-			if said := load.FindString(p.Reason); said != "" {
-				t.Fatalf("seed %d: the reason %q tells %q", seed, p.Reason, said)
+			if figure := load.FindString(p.Reason); figure != "" {
+				t.Fatalf("seed %d: the reason %q contains %q", seed, p.Reason, figure)
 			}
 			if len(p.Alternatives) != len(es) {
-				t.Fatalf("seed %d: the platform is told of %d of %d engines", seed,
+				t.Fatalf("seed %d: the platform gets %d of %d engines", seed,
 					len(p.Alternatives), len(es))
 			}
 		}
 	}
 }
 
-// tell counts the phrases of a placement.
-func tell(said map[string]int, p fleet.Placement) {
+// countPhrases counts the phrases of a placement.
+func countPhrases(counts map[string]int, p fleet.Placement) {
 	whole := p.Reason
 	for i, a := range p.Alternatives {
 		whole += "\n" + a.Reason
@@ -116,16 +116,16 @@ func tell(said map[string]int, p fleet.Placement) {
 	}
 	for _, s := range occurrences {
 		if strings.Contains(whole, s) {
-			said[s]++
+			counts[s]++
 		}
 	}
 }
 
-// world generates engines and items with few regions, tenants, labels and taints, so that they
+// generator generates engines and items with few regions, tenants, labels and taints, so that they
 // match.
-type world struct{ *rand.Rand }
+type generator struct{ *rand.Rand }
 
-func (w world) engines() []Engine {
+func (w generator) engines() []Engine {
 	es := make([]Engine, []int{0, 1, 2, 3, 8, 20, 60, 60}[w.IntN(8)])
 	plain, alike, empty, size := w.IntN(3) == 0, w.IntN(2) == 0, w.IntN(2) == 0, w.capacity()
 	for i := range es {
@@ -147,14 +147,14 @@ func (w world) engines() []Engine {
 }
 
 // capacity is anything from none to more than needed.
-func (w world) capacity() fleet.Capacity {
+func (w generator) capacity() fleet.Capacity {
 	n := []int{0, 2, 2, 5, 30, 1_000, 1_000_000, 1 << 55}[w.IntN(8)]
 	return fleet.Capacity{Applications: n, Environments: []int{n, 20, 10_000}[w.IntN(3)]}
 }
 
 // load is mostly within the capacity, as placement makes it, and sometimes beyond, as a person can
 // make it.
-func (w world) load(c fleet.Capacity) fleet.EngineLoad {
+func (w generator) load(c fleet.Capacity) fleet.EngineLoad {
 	switch w.IntN(3) {
 	case 0:
 		return fleet.EngineLoad{}
@@ -166,7 +166,7 @@ func (w world) load(c fleet.Capacity) fleet.EngineLoad {
 		Environments: c.Environments / 4 * share}
 }
 
-func (w world) restrict(e *Engine) {
+func (w generator) restrict(e *Engine) {
 	e.Spec.Region = []string{"eu", "eu", "eu", "us"}[w.IntN(4)]
 	e.Labels = map[string]string{"tier": []string{"gold", "silver"}[w.IntN(2)]}
 	switch w.IntN(8) {
@@ -180,11 +180,13 @@ func (w world) restrict(e *Engine) {
 	}
 }
 
-func (w world) tenant() fleet.TenantName { return fleet.TenantName(fmt.Sprintf("t%d", w.IntN(4))) }
+func (w generator) tenant() fleet.TenantName {
+	return fleet.TenantName(fmt.Sprintf("t%d", w.IntN(4)))
+}
 
 // item belongs to one of four tenants. A tenant's constraints may change from item to item, as they
 // do between two plans.
-func (w world) item(n int) Item {
+func (w generator) item(n int) Item {
 	it := item(string(w.tenant()), fmt.Sprintf("env-%d", n), []int{0, 1, 1, 1, 4, 60}[w.IntN(6)])
 	if w.IntN(10) == 0 {
 		it.Region = "us"
@@ -207,7 +209,7 @@ func (w world) item(n int) Item {
 }
 
 // conflicts rejects some engines, or is nil.
-func (w world) conflicts() func(fleet.EngineName) string {
+func (w generator) conflicts() func(fleet.EngineName) string {
 	if w.IntN(3) > 0 {
 		return nil
 	}

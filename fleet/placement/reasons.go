@@ -11,11 +11,11 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// bar is the reason why an engine is ineligible for an item.
-type bar uint8
+// ineligibility is the reason why an engine is ineligible for an item.
+type ineligibility uint8
 
 const (
-	free bar = iota
+	free ineligibility = iota
 	otherRegion
 	regionRefused
 	othersEngine
@@ -32,7 +32,7 @@ const (
 )
 
 // constraint returns the first constraint that makes the engine ineligible, independent of loads.
-func constraint(item Item, e *Engine) bar {
+func constraint(item Item, e *Engine) ineligibility {
 	s, want := &e.Spec, &item.Constraints
 	switch {
 	case s.Region != item.Region:
@@ -58,7 +58,7 @@ func constraint(item Item, e *Engine) bar {
 }
 
 // full compares the item with the engine's remaining capacity.
-func full(item *Item, e *Engine) bar {
+func full(item *Item, e *Engine) ineligibility {
 	c := &e.Spec.Capacity
 	switch {
 	case c.Environments <= 0 || c.Applications <= 0:
@@ -81,7 +81,7 @@ func untolerated(tolerated, taints []fleet.Taint) *fleet.Taint {
 }
 
 // text describes the reason. It names no tenant but the item's own, because that tenant reads it.
-func (b bar) text(item Item, e *Engine) string {
+func (b ineligibility) text(item Item, e *Engine) string {
 	switch b {
 	case otherRegion:
 		return fmt.Sprintf("is in region %s, the environment in %s", e.Spec.Region, item.Region)
@@ -127,9 +127,9 @@ type words struct {
 
 const aboveBound = ", above 1.25 times the average"
 
-// eligible returns the text of an engine that is eligible for the item, and whether it is below the
-// bound.
-func (r *round) eligible(i int) (text string, below bool) {
+// eligibleText returns the text of an engine that is eligible for the item, and whether it is below
+// the bound.
+func (r *round) eligibleText(i int) (text string, below bool) {
 	text, below = r.loaded(i), r.belowBound(i)
 	if below {
 		return text, true
@@ -141,12 +141,12 @@ func (r *round) eligible(i int) (text string, below bool) {
 	return w.above, false
 }
 
-// barred returns the text of an ineligible engine.
-func (r *round) barred(i int, b bar) string {
+// ineligibleText returns the text of an ineligible engine.
+func (r *round) ineligibleText(i int, b ineligibility) string {
 	switch {
 	case b == conflict:
-		return r.told[i]
-	case r.class.bars[i] == free: // it is full, which depends on loads and the item's size
+		return r.conflicts[i]
+	case r.class.ineligible[i] == free: // it is full, which depends on loads and the item's size
 		return b.text(r.item, &r.engines[i])
 	}
 	if r.class.texts == nil {
@@ -165,10 +165,11 @@ func (f *Fleet) loaded(i int) string {
 	}
 	w := &f.words[i]
 	if w.loaded == "" {
-		load, room := f.engines[i].Load, f.engines[i].Spec.Capacity
-		b := of(make([]byte, 0, 96), load.Applications, room.Applications)
+		load, capacity := f.engines[i].Load, f.engines[i].Spec.Capacity
+		b := of(make([]byte, 0, 96), load.Applications, capacity.Applications)
 		b = append(b, " applications, "...)
-		w.loaded = string(append(of(b, load.Environments, room.Environments), " environments"...))
+		w.loaded = string(
+			append(of(b, load.Environments, capacity.Environments), " environments"...))
 	}
 	return w.loaded
 }
@@ -196,13 +197,13 @@ func reason(eligible, above int) string {
 
 // unloaded returns why an engine is ineligible for the item, without the engine's load.
 func (r *round) unloaded(i int) string {
-	switch b := r.bar(i); b {
+	switch b := r.ineligibility(i); b {
 	case fullApplications:
 		return "has no room for " + count(r.item.Applications, "application")
 	case fullEnvironments:
 		return "has no room for another environment"
 	default:
-		return r.barred(i, b)
+		return r.ineligibleText(i, b)
 	}
 }
 

@@ -12,18 +12,18 @@ import (
 // plain is the direct implementation of the rules: it evaluates each item against each engine,
 // computes every score and formats every text. The tests compare Decide, Fleet and Assign with it.
 type plain struct {
-	item    Item
-	engines []Engine
-	bars    []bar
-	scores  []float64 // of engines that are eligible or only full; 0 otherwise
-	told    []string
-	load    fleet.EngineLoad
-	room    fleet.Capacity // of the engines that count for the average
+	item       Item
+	engines    []Engine
+	ineligible []ineligibility
+	scores     []float64 // of engines that are eligible or only full; 0 otherwise
+	conflicts  []string
+	load       fleet.EngineLoad
+	capacity   fleet.Capacity // of the engines that count for the average
 }
 
 func plainDecide(item Item, engines []Engine,
 	conflicts func(fleet.EngineName) string) fleet.Placement {
-	r := plainLook(item, engines, conflicts)
+	r := evaluatePlain(item, engines, conflicts)
 	p := fleet.Placement{Environment: item.Environment, Applications: item.Applications,
 		Alternatives: r.alternatives()}
 	best := r.choose()
@@ -43,7 +43,7 @@ func plainDecide(item Item, engines []Engine,
 func plainAssign(items []Item, engines []Engine) []fleet.EngineName {
 	out := make([]fleet.EngineName, len(items))
 	for i, item := range items {
-		best := plainLook(item, engines, nil).choose()
+		best := evaluatePlain(item, engines, nil).choose()
 		if best < 0 {
 			continue
 		}
@@ -54,29 +54,30 @@ func plainAssign(items []Item, engines []Engine) []fleet.EngineName {
 	return out
 }
 
-func plainLook(item Item, engines []Engine, conflicts func(fleet.EngineName) string) *plain {
+func evaluatePlain(item Item, engines []Engine, conflicts func(fleet.EngineName) string) *plain {
 	n := len(engines)
-	r := &plain{item: item, engines: engines, bars: make([]bar, n), scores: make([]float64, n),
-		told: make([]string, n)}
+	r := &plain{item: item, engines: engines, ineligible: make([]ineligibility, n),
+		scores:    make([]float64, n),
+		conflicts: make([]string, n)}
 	key := itemHash(item.Environment)
 	for i := range engines {
 		e := &engines[i]
 		b := constraint(item, e)
 		if b == free && conflicts != nil {
-			if r.told[i] = conflicts(e.Name); r.told[i] != "" {
+			if r.conflicts[i] = conflicts(e.Name); r.conflicts[i] != "" {
 				b = conflict
 			}
 		}
 		if b == free {
 			r.load.Applications += e.Load.Applications
 			r.load.Environments += e.Load.Environments
-			r.room.Applications += e.Spec.Capacity.Applications
-			r.room.Environments += e.Spec.Capacity.Environments
+			r.capacity.Applications += e.Spec.Capacity.Applications
+			r.capacity.Environments += e.Spec.Capacity.Environments
 			r.scores[i] = plainScore(key, mix(fnv(fnvOffset, string(e.Name))),
 				e.Spec.Capacity.Applications)
 			b = full(&item, e)
 		}
-		r.bars[i] = b
+		r.ineligible[i] = b
 	}
 	return r
 }
@@ -88,7 +89,7 @@ func plainScore(item, engine uint64, weight int) float64 {
 
 func (r *plain) choose() int {
 	best, least := -1, -1
-	for i, b := range r.bars {
+	for i, b := range r.ineligible {
 		if b != free {
 			continue
 		}
@@ -115,13 +116,14 @@ func (r *plain) better(i, j int) bool {
 
 func (r *plain) belowBound(i int) bool {
 	e := &r.engines[i]
-	bound := func(capacity, load, room int) float64 {
-		return LoadFactor * float64(capacity) * float64(load) / float64(room)
+	bound := func(capacity, load, total int) float64 {
+		return LoadFactor * float64(capacity) * float64(load) / float64(total)
 	}
 	apps := r.item.Applications == 0 || float64(e.Load.Applications) < bound(
-		e.Spec.Capacity.Applications, r.load.Applications+r.item.Applications, r.room.Applications)
+		e.Spec.Capacity.Applications, r.load.Applications+r.item.Applications,
+		r.capacity.Applications)
 	return apps && float64(e.Load.Environments) < bound(e.Spec.Capacity.Environments,
-		r.load.Environments+1, r.room.Environments)
+		r.load.Environments+1, r.capacity.Environments)
 }
 
 func (r *plain) fill(i int) float64 {
@@ -137,9 +139,9 @@ func (r *plain) fill(i int) float64 {
 func (r *plain) alternatives() []fleet.Alternative {
 	out := make([]fleet.Alternative, len(r.engines))
 	for i := range r.engines {
-		out[i] = fleet.Alternative{Engine: r.engines[i].Name, Eligible: r.bars[i] == free,
-			Reason: r.standing(i)}
-		if r.bars[i] == free {
+		out[i] = fleet.Alternative{Engine: r.engines[i].Name, Eligible: r.ineligible[i] == free,
+			Reason: r.text(i)}
+		if r.ineligible[i] == free {
 			out[i].Score = math.Round(r.scores[i]*1000) / 1000
 		}
 	}
@@ -161,11 +163,11 @@ func (r *plain) alternatives() []fleet.Alternative {
 	return out
 }
 
-func (r *plain) standing(i int) string {
+func (r *plain) text(i int) string {
 	e := &r.engines[i]
-	switch b := r.bars[i]; b {
+	switch b := r.ineligible[i]; b {
 	case conflict:
-		return r.told[i]
+		return r.conflicts[i]
 	case free:
 		s := plainLoaded(e)
 		if !r.belowBound(i) {
@@ -184,7 +186,7 @@ func plainLoaded(e *Engine) string {
 
 func (r *plain) reason() string {
 	eligible, above := 0, 0
-	for i, b := range r.bars {
+	for i, b := range r.ineligible {
 		if b != free {
 			continue
 		}
@@ -213,9 +215,9 @@ func (r *plain) hopeless() string {
 	number := map[string]int{}
 	var reasons []string
 	for i := range r.engines {
-		why, _, _ := strings.Cut(r.standing(i), ": ")
-		if r.bars[i] == labels {
-			why = r.standing(i)
+		why, _, _ := strings.Cut(r.text(i), ": ")
+		if r.ineligible[i] == labels {
+			why = r.text(i)
 		}
 		if number[why]++; number[why] == 1 {
 			reasons = append(reasons, why)

@@ -14,53 +14,53 @@ type round struct {
 	key   uint64
 	class *class
 	// engines that satisfy all constraints, full ones included: those that count for the average
-	free []int
-	told []string // conflicts, by engine; nil when there are none
-	load fleet.EngineLoad
-	room fleet.Capacity
+	free      []int
+	conflicts []string // conflicts, by engine; nil when there are none
+	load      fleet.EngineLoad
+	capacity  fleet.Capacity
 }
 
 func (f *Fleet) hold(item Item, conflicts func(fleet.EngineName) string) round {
 	r := round{Fleet: f, item: item, key: itemHash(item.Environment), class: f.class(&item)}
 	r.free = r.class.free
 	if conflicts != nil {
-		r.hear(conflicts)
+		r.addConflicts(conflicts)
 	}
 	for _, i := range r.free {
 		e := &f.engines[i]
 		r.load.Applications += e.Load.Applications
 		r.load.Environments += e.Load.Environments
-		r.room.Applications += e.Spec.Capacity.Applications
-		r.room.Environments += e.Spec.Capacity.Environments
+		r.capacity.Applications += e.Spec.Capacity.Applications
+		r.capacity.Environments += e.Spec.Capacity.Environments
 	}
 	return r
 }
 
-// hear excludes the engines with a conflict.
-func (r *round) hear(conflicts func(fleet.EngineName) string) {
+// addConflicts excludes the engines with a conflict.
+func (r *round) addConflicts(conflicts func(fleet.EngineName) string) {
 	for _, i := range r.class.free {
 		why := conflicts(r.engines[i].Name)
 		if why == "" {
 			continue
 		}
-		if r.told == nil {
-			r.told = make([]string, len(r.engines))
+		if r.conflicts == nil {
+			r.conflicts = make([]string, len(r.engines))
 		}
-		r.told[i] = why
+		r.conflicts[i] = why
 	}
-	if r.told != nil {
+	if r.conflicts != nil {
 		r.free = slices.DeleteFunc(slices.Clone(r.free), func(i int) bool {
-			return r.told[i] != ""
+			return r.conflicts[i] != ""
 		})
 	}
 }
 
-// bar returns why engine i is ineligible for the item.
-func (r *round) bar(i int) bar {
-	if b := r.class.bars[i]; b != free {
+// ineligibility returns why engine i is ineligible for the item.
+func (r *round) ineligibility(i int) ineligibility {
+	if b := r.class.ineligible[i]; b != free {
 		return b
 	}
-	if r.told != nil && r.told[i] != "" {
+	if r.conflicts != nil && r.conflicts[i] != "" {
 		return conflict
 	}
 	return full(&r.item, &r.engines[i])
@@ -119,15 +119,15 @@ func (r *round) better(i int, hi uint64, j int, hj uint64) bool {
 // belowBound compares the engine's present load with 1.25 times the average including the item. It
 // ignores the applications if the item has none.
 func (r *round) belowBound(i int) bool {
-	load, room := &r.engines[i].Load, &r.engines[i].Spec.Capacity
-	apps := r.item.Applications == 0 || float64(load.Applications) < bound(room.Applications,
-		r.load.Applications+r.item.Applications, r.room.Applications)
-	return apps && float64(load.Environments) < bound(room.Environments, r.load.Environments+1,
-		r.room.Environments)
+	load, capacity := &r.engines[i].Load, &r.engines[i].Spec.Capacity
+	apps := r.item.Applications == 0 || float64(load.Applications) < bound(capacity.Applications,
+		r.load.Applications+r.item.Applications, r.capacity.Applications)
+	return apps && float64(load.Environments) < bound(capacity.Environments, r.load.Environments+1,
+		r.capacity.Environments)
 }
 
-func bound(capacity, load, room int) float64 {
-	return LoadFactor * float64(capacity) * float64(load) / float64(room)
+func bound(capacity, load, total int) float64 {
+	return LoadFactor * float64(capacity) * float64(load) / float64(total)
 }
 
 // fill returns how full the engine would be, by the tighter of the two capacities.
@@ -158,7 +158,7 @@ func (r *round) alternatives(chosen int) (out []fleet.Alternative, above int) {
 		next = 1
 	}
 	for _, e := range r.ranked {
-		text, below := r.eligible(e.engine)
+		text, below := r.eligibleText(e.engine)
 		if !below {
 			above++
 		}
@@ -169,18 +169,19 @@ func (r *round) alternatives(chosen int) (out []fleet.Alternative, above int) {
 		}
 		a.Engine, a.Eligible, a.Reason, a.Score = r.engines[e.engine].Name, true, text, e.score
 	}
-	for _, i := range r.rest {
-		out[next].Engine, out[next].Reason = r.engines[i].Name, r.barred(i, r.bar(i))
+	for _, i := range r.ineligible {
+		out[next].Engine, out[next].Reason = r.engines[i].Name,
+			r.ineligibleText(i, r.ineligibility(i))
 		next++
 	}
 	return out, above
 }
 
 func (r *round) rank() {
-	r.ranked, r.rest = r.ranked[:0], r.rest[:0]
+	r.ranked, r.ineligible = r.ranked[:0], r.ineligible[:0]
 	for at, i := range r.byName {
-		if r.bar(i) != free {
-			r.rest = append(r.rest, i)
+		if r.ineligibility(i) != free {
+			r.ineligible = append(r.ineligible, i)
 			continue
 		}
 		s := score(hash(r.key, r.seeds[i]), r.engines[i].Spec.Capacity.Applications)

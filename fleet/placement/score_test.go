@@ -40,8 +40,8 @@ func TestHashesOfOneWeightAreOrderedAsTheirScoresAre(t *testing.T) {
 	}
 }
 
-// TestClassesAreToldApartByEveryConstraint fails if alike ignores a new field.
-func TestClassesAreToldApartByEveryConstraint(t *testing.T) {
+// TestClassesDifferInEveryConstraint fails if alike ignores a new field.
+func TestClassesDifferInEveryConstraint(t *testing.T) {
 	whole := func() fleet.TenantPlacement {
 		return fleet.TenantPlacement{Regions: []string{"eu"}, Dedicated: true, Alone: true,
 			EngineSelector: &fleet.LabelSelector{MatchLabels: map[string]string{"a": "b"}},

@@ -7,7 +7,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-func TestAMistakeIsToldWhereItStandsAndWhatToWrite(t *testing.T) {
+func TestAMistakeHasItsPositionAndAFix(t *testing.T) {
 	for _, c := range []struct {
 		rule          string
 		line, column  int
@@ -22,15 +22,15 @@ func TestAMistakeIsToldWhereItStandsAndWhatToWrite(t *testing.T) {
 		{`environments.all(e, e.server != "")`, 1, 23, `there is no field "server" in Environment`,
 			"fields here: name, labels, cluster"},
 		{`declaration.spec.source.targetRevision != 3`, 1, 40,
-			`!= cannot be applied to (string, int)`, "mend the types"},
+			`!= cannot be applied to (string, int)`, "fix the types"},
 		{`tenant.name.startWith("a")`, 1, 22, `there is no variable or function "startWith"`,
 			"did you mean startsWith?"},
 		{`declaration.metadata.name.first == ""`, 1, 26, "a string has no fields",
-			"look into it by a function"},
+			"use a function on it"},
 		{`declaration.metadata.name`, 0, 0, "the expression gives a text, not a boolean",
 			"write what must hold"},
 		{`1 + 2`, 0, 0, "the expression gives a number, not a boolean", "write what must hold"},
-		{`true &&`, 1, 8, "the expression is no CEL: mismatched input the end",
+		{`true &&`, 1, 8, "the expression is not CEL: mismatched input the end",
 			"see https://cel.dev"},
 		{`"a".matches("(")`, 1, 13, "invalid matches argument", "see https://cel.dev"},
 		{`dyn(tenant).anything == 1`, 1, 4, `there is no variable or function "dyn"`,
@@ -43,22 +43,22 @@ func TestAMistakeIsToldWhereItStandsAndWhatToWrite(t *testing.T) {
 			"objects and maps are not compared as a whole", "compare their fields"},
 		{`environments[0] == environments[1]`, 1, 17,
 			"objects and maps are not compared as a whole", "compare their fields"},
-		{`Source{path: "x"}.path == "x"`, 1, 7, "a rule makes no objects", "look at the fields"},
+		{`Source{path: "x"}.path == "x"`, 1, 7, "a rule cannot create objects", "use the fields"},
 		{`[1, "a"].size() == 2`, 1, 5, "expected type 'int' but found 'string'",
 			"see https://cel.dev"},
 		{`environments.all(a, environments.all(b, environments.all(c, environments.all(d, true))))`,
-			1, 77, "loops stand within loops deeper than 3", "walk fewer lists"},
+			1, 77, "loops are nested deeper than 3", "nest fewer loops"},
 	} {
 		faults := Check(&fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment},
 			Rule: c.rule, Message: "m"})
 		if len(faults) == 0 {
-			t.Errorf("%s: nothing is told", c.rule)
+			t.Errorf("%s: no mistake", c.rule)
 			continue
 		}
 		f := faults[0]
 		if f.In != "rule" || f.Line != c.line || f.Column != c.column ||
 			!strings.Contains(f.Message, c.message) || !strings.Contains(f.Fix, c.hint) {
-			t.Errorf("%s\n  told %d:%d %s (%s)\n  want %d:%d %s (%s)", c.rule, f.Line, f.Column,
+			t.Errorf("%s\n  got  %d:%d %s (%s)\n  want %d:%d %s (%s)", c.rule, f.Line, f.Column,
 				f.Message, f.Fix, c.line, c.column, c.message, c.hint)
 		}
 	}

@@ -52,12 +52,12 @@ func (x expression) compile() (program cel.Program, mistakes []mistake) {
 				{
 					message: fmt.Sprintf(
 						"the expression costs up to %d over the largest declarations; %d is allowed", cost.Max, MostAtWorst),
-					fix: "walk fewer lists within one another, or look at shorter texts"}}
+					fix: "nest fewer loops, or use shorter texts"}}
 	}
 	program, err = e.Program(tree, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(Most),
 		cel.InterruptCheckFrequency(100))
 	if err != nil {
-		return nil, []mistake{{message: err.Error(), fix: "mend the expression"}}
+		return nil, []mistake{{message: err.Error(), fix: "fix the expression"}}
 	}
 	return program, nil
 }
@@ -69,18 +69,18 @@ func (x expression) review(tree *ast.AST, result *cel.Type) []mistake {
 		found = append(found, mistake{message: fmt.Sprintf("the expression gives %s, not %s",
 			typeName(result), typeName(x.want)), fix: howToBe(x.want)})
 	}
-	tell := func(e ast.Expr, message, fix string) {
+	report := func(e ast.Expr, message, fix string) {
 		at := tree.SourceInfo().GetStartLocation(e.ID())
 		found = append(found, mistake{at.Line(), at.Column() + 1, message, fix})
 	}
 	ast.PreOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch e.Kind() {
 		case ast.StructKind:
-			tell(e, "a rule makes no objects",
-				"look at the fields of declaration, tenant, environments and applications")
+			report(e, "a rule cannot create objects",
+				"use the fields of declaration, tenant, environments and applications")
 		case ast.CallKind:
 			if whole(tree, e.AsCall()) {
-				tell(e, "objects and maps are not compared as a whole",
+				report(e, "objects and maps are not compared as a whole",
 					"compare their fields, or their labels one by one")
 			}
 		}

@@ -16,14 +16,14 @@ import (
 )
 
 // mistakes of one expression: most later ones follow from the first
-const mostTold = 5
+const maxMistakes = 5
 
 // explain rewrites the compiler's errors into messages with a fix.
 func (x expression) explain(errs []*common.Error) []mistake {
-	var told []mistake
-	missed := x.missed()
+	var explained []mistake
+	misses := x.misses()
 	for _, e := range errs {
-		if len(told) == mostTold {
+		if len(explained) == maxMistakes {
 			break
 		}
 		m := mistake{}
@@ -31,12 +31,12 @@ func (x expression) explain(errs []*common.Error) []mistake {
 		if undefined.MatchString(e.Message) {
 			m.column += x.toName(m)
 		}
-		m.message, m.fix = x.words(e.Message, &missed)
-		if !slices.Contains(told, m) {
-			told = append(told, m)
+		m.message, m.fix = x.words(e.Message, &misses)
+		if !slices.Contains(explained, m) {
+			explained = append(explained, m)
 		}
 	}
-	return told
+	return explained
 }
 
 // toName returns the distance of a field's name from the dot at the compiler's position.
@@ -51,13 +51,13 @@ func (x expression) toName(at mistake) int {
 	return max(n, 0)
 }
 
-// missed compiles once more to record the unknown fields and where they were looked up.
-func (x expression) missed() []miss {
-	var missed []miss
-	if e, err := newEnv(x.kind, &missed); err == nil {
+// misses compiles once more to record the unknown fields and where they were looked up.
+func (x expression) misses() []miss {
+	var misses []miss
+	if e, err := newEnv(x.kind, &misses); err == nil {
 		e.Compile(x.text)
 	}
-	return missed
+	return misses
 }
 
 // The compiler's errors (checker/errors.go, parser/errors.go) for which explain adds more detail.
@@ -70,9 +70,9 @@ var (
 	selection = regexp.MustCompile(`^type '([^']*)' does not support field selection`)
 )
 
-func (x expression) words(text string, missed *[]miss) (message, fix string) {
+func (x expression) words(text string, misses *[]miss) (message, fix string) {
 	if m := undefined.FindStringSubmatch(text); m != nil {
-		return noField(m[1], missed)
+		return noField(m[1], misses)
 	}
 	if m := undeclared.FindStringSubmatch(text); m != nil {
 		return "there is no variable or function " + quoted(m[1]),
@@ -81,30 +81,30 @@ func (x expression) words(text string, missed *[]miss) (message, fix string) {
 	}
 	if m := noOverload.FindStringSubmatch(text); m != nil {
 		return fmt.Sprintf("%s cannot be applied to %s", operatorName(m[1]), m[2]),
-			"mend the types: texts stand in quotes, numbers and booleans do not"
+			"fix the types: texts are in quotes, numbers and booleans are not"
 	}
 	if m := selection.FindStringSubmatch(text); m != nil {
 		return "a " + m[1] + " has no fields",
-			"look into it by a function, or into a list's entries by exists() and all()"
+			"use a function on it, or exists() and all() on a list's entries"
 	}
 	if nested.MatchString(text) {
-		return fmt.Sprintf("loops stand within loops deeper than %d", mostNesting),
-			"walk fewer lists within one another"
+		return fmt.Sprintf("loops are nested deeper than %d", mostNesting),
+			"nest fewer loops"
 	}
 	if syntax, ok := strings.CutPrefix(text, "Syntax error: "); ok {
-		return "the expression is no CEL: " + atSign(syntax),
+		return "the expression is not CEL: " + atSign(syntax),
 			"see https://cel.dev; combine with && and ||, put texts into quotes"
 	}
 	return oneLine(text), "see https://cel.dev"
 }
 
 // noField explains the first unknown field of this name.
-func noField(name string, missed *[]miss) (message, fix string) {
-	i := slices.IndexFunc(*missed, func(m miss) bool { return m.field == name })
+func noField(name string, misses *[]miss) (message, fix string) {
+	i := slices.IndexFunc(*misses, func(m miss) bool { return m.field == name })
 	if i < 0 {
 		return "there is no field " + quoted(name) + " here", "see the config reference"
 	}
-	s := (*missed)[i].shape
+	s := (*misses)[i].shape
 	return fmt.Sprintf("there is no field %s in %s", quoted(name), s.name),
 		nearest(name, s.names(), "fields here: "+strings.Join(s.names(), ", "))
 }

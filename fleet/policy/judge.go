@@ -57,19 +57,19 @@ func (j *Judge) judge(ctx context.Context, p *fleet.PolicySpec, s *fleet.Subject
 		return "", err
 	}
 	if p.MessageExpression == "" {
-		return said(p.Message), nil
+		return nonBlank(p.Message), nil
 	}
 	text, err := j.evaluate(ctx, expression{s.Declaration.Key.Kind, p.MessageExpression,
 		cel.StringType}, vars)
 	if err != nil {
 		return fmt.Sprintf("its rule does not hold (messageExpression: %v)", err), nil
 	}
-	return said(text.Value().(string)), nil
+	return nonBlank(text.Value().(string)), nil
 }
 
-// said returns a policy's message. It is never blank, because a blank message would mean no
+// nonBlank returns a policy's message. It is never blank, because a blank message would mean no
 // violation.
-func said(text string) string {
+func nonBlank(text string) string {
 	if text = oneLine(text); text == "" {
 		return "its rule does not hold"
 	}

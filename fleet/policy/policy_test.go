@@ -97,7 +97,7 @@ func TestARuleSeesTheDeclarationItsTenantAndItsEnvironments(t *testing.T) {
 }
 
 // An omitted field has a value of its type, and has() detects it. No rule fails because of it.
-func TestWhatIsLeftOutIsNoError(t *testing.T) {
+func TestAnOmittedFieldIsNoError(t *testing.T) {
 	for _, rule := range []string{
 		`declaration.spec.source.helm.parameters.all(p, p.name != "x") && declaration.spec.source.helm.releaseName == ""`,
 		`!has(declaration.spec.source.helm) && has(declaration.spec.source.kustomize) && !has(declaration.spec.source.helm.values)`,
@@ -152,7 +152,7 @@ func holds(t *testing.T, rule string, s *fleet.Subject) {
 	}
 }
 
-func TestThePolicySaysWhatIsWrong(t *testing.T) {
+func TestAViolationHasThePolicysMessage(t *testing.T) {
 	for _, c := range []struct{ message, expression, want string }{
 		{"name a tag", "", "name a tag"},
 		{"", `"deployment " + declaration.metadata.name + " of " + tenant.name`,
@@ -166,12 +166,12 @@ func TestThePolicySaysWhatIsWrong(t *testing.T) {
 		p := &fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment}, Rule: "false",
 			Message: c.message, MessageExpression: c.expression}
 		if got, err := New().Judge(p, shop()); got != c.want || err != nil {
-			t.Errorf("%q is told, want %q (%v)", got, c.want, err)
+			t.Errorf("%q, want %q (%v)", got, c.want, err)
 		}
 	}
 }
 
-func TestWhatCannotBeJudgedSaysWhy(t *testing.T) {
+func TestAFailedEvaluationHasAReason(t *testing.T) {
 	for rule, want := range map[string]string{
 		`declaration.spec.destination.environments[9] == "x"`: "index out of " +
 			"bounds: 9",

@@ -32,7 +32,7 @@ var functions = []string{
 // can suggest the nearest.
 type provider struct {
 	types.Provider
-	missed *[]miss
+	misses *[]miss
 }
 
 // miss is a field that a shape does not have.
@@ -66,8 +66,8 @@ func (p provider) FindStructFieldType(name, field string) (*types.FieldType, boo
 	if f := s.byName[field]; f != nil {
 		return f.cel, true
 	}
-	if p.missed != nil {
-		*p.missed = append(*p.missed, miss{s, field})
+	if p.misses != nil {
+		*p.misses = append(*p.misses, miss{s, field})
 	}
 	return nil, false
 }

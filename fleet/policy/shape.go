@@ -50,8 +50,8 @@ func (s *shape) names() []string {
 	return names
 }
 
-// world holds all shapes.
-type world struct {
+// shapeSet holds all shapes.
+type shapeSet struct {
 	byName map[string]*shape
 	byType map[reflect.Type]*shape
 	kinds  map[fleet.Kind]*shape // declarations
@@ -60,10 +60,10 @@ type world struct {
 }
 
 // shapes are derived once from the types of the domain.
-var shapes = newWorld()
+var shapes = newShapeSet()
 
-func newWorld() *world {
-	w := &world{byName: map[string]*shape{}, byType: map[reflect.Type]*shape{},
+func newShapeSet() *shapeSet {
+	w := &shapeSet{byName: map[string]*shape{}, byType: map[reflect.Type]*shape{},
 		kinds: map[fleet.Kind]*shape{}}
 	w.tenant = w.named("Tenant", reflect.TypeFor[fleet.TenantSpec](),
 		func(d *fleet.Declaration) any { return d.Tenant })
@@ -97,7 +97,7 @@ func newWorld() *world {
 
 // document returns the shape of a declaration as in its file. spec returns the pointer that its
 // kind sets.
-func (w *world) document(kind fleet.Kind, t reflect.Type, spec func(*fleet.Declaration) any) {
+func (w *shapeSet) document(kind fleet.Kind, t reflect.Type, spec func(*fleet.Declaration) any) {
 	metadata := w.byName["Metadata"]
 	if metadata == nil {
 		metadata = w.keep(newShape("Metadata", nameAndLabels()...))
@@ -112,13 +112,13 @@ func (w *world) document(kind fleet.Kind, t reflect.Type, spec func(*fleet.Decla
 	))
 }
 
-func (w *world) keep(s *shape) *shape {
+func (w *shapeSet) keep(s *shape) *shape {
 	w.byName[s.name] = s
 	return s
 }
 
 // named returns the shape of a declaration whose spec's fields are beside its name and labels.
-func (w *world) named(name string, t reflect.Type, spec func(*fleet.Declaration) any) *shape {
+func (w *shapeSet) named(name string, t reflect.Type, spec func(*fleet.Declaration) any) *shape {
 	at := func(v reflect.Value) reflect.Value {
 		return reflect.ValueOf(spec(declaration(v))).Elem()
 	}
@@ -126,7 +126,7 @@ func (w *world) named(name string, t reflect.Type, spec func(*fleet.Declaration)
 }
 
 // reflected returns the shape of a struct of the domain.
-func (w *world) reflected(t reflect.Type) *shape {
+func (w *shapeSet) reflected(t reflect.Type) *shape {
 	if s := w.byType[t]; s != nil {
 		return s
 	}
@@ -137,7 +137,7 @@ func (w *world) reflected(t reflect.Type) *shape {
 }
 
 // fieldsOf returns the fields of a struct; at finds the struct in the object's value.
-func (w *world) fieldsOf(t reflect.Type, at func(reflect.Value) reflect.Value) []*field {
+func (w *shapeSet) fieldsOf(t reflect.Type, at func(reflect.Value) reflect.Value) []*field {
 	var fields []*field
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
@@ -149,7 +149,7 @@ func (w *world) fieldsOf(t reflect.Type, at func(reflect.Value) reflect.Value) [
 }
 
 // read sets a field's type and the conversion of its value to CEL.
-func (w *world) read(f *field, t reflect.Type, at func(reflect.Value) reflect.Value) {
+func (w *shapeSet) read(f *field, t reflect.Type, at func(reflect.Value) reflect.Value) {
 	f.set = func(v reflect.Value) bool { return !at(v).IsZero() }
 	switch {
 	case t.Kind() == reflect.String:

@@ -155,7 +155,7 @@ func TestServerThatEchoesTheCredential(t *testing.T) {
 	o := newOrigin(t)
 	o.set("fleet/fleet.yaml", "1")
 	s := newGitServer(t, o)
-	for name, say := range map[string]func(user, pass, header string) string{
+	for name, echo := range map[string]func(user, pass, header string) string{
 		"plain":  func(_, pass, _ string) string { return pass },
 		"header": func(_, _, header string) string { return header },
 		"at the very end of what is shown": func(_, pass, _ string) string {
@@ -166,7 +166,8 @@ func TestServerThatEchoesTheCredential(t *testing.T) {
 			s.fault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 				user, pass, _ := r.BasicAuth()
 				w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-				w.Write(appendPacket(nil, "ERR %s", say(user, pass, r.Header.Get("Authorization"))))
+				w.Write(
+					appendPacket(nil, "ERR %s", echo(user, pass, r.Header.Get("Authorization"))))
 			})
 			err := fails(t, openWith(t, s.url(), Token("canary-secret-of-some-length")),
 				ErrUnavailable)

@@ -65,7 +65,7 @@ func setDefault[T comparable](field *T, value T) {
 
 var (
 	errWall   = errors.New("the time budget is spent")
-	errSilent = errors.New("the server fell silent")
+	errSilent = errors.New("the server stopped sending")
 )
 
 // meter counts the bytes that one fetch receives and cancels the fetch's context when time runs

@@ -156,7 +156,7 @@ func TestHundredThousandRefs(t *testing.T) {
 func TestObjectThatClaimsFourGigabytes(t *testing.T) {
 	zeros := deflate(make([]byte, 64<<20))
 	for name, size := range map[string]uint64{"lies about it": 100, "has not got them": 4 << 30,
-		"says a number that no integer holds": 1<<63 + 5} {
+		"has a length that no integer holds": 1<<63 + 5} {
 		t.Run(name, func(t *testing.T) {
 			var p fakePack
 			p.head(plumbing.BlobObject, size)

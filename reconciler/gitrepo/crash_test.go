@@ -127,7 +127,7 @@ func TestKillNineInTheMiddle(t *testing.T) {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			if !strings.HasPrefix(lines.Text(), "fetched") {
-				t.Errorf("the process says: %s", lines.Text())
+				t.Errorf("the process printed: %s", lines.Text())
 			}
 		}
 		cmd.Wait()

@@ -168,7 +168,7 @@ func TestDamageWhileTheMirrorIsOpen(t *testing.T) {
 			t.Fatalf("byte %d: %+v after %v", at, h, err)
 		}
 		if h = fetch(t, m); h.Recloned != "" {
-			t.Fatal("cloned anew twice")
+			t.Fatal("cloned again twice")
 		}
 	}
 }
@@ -216,7 +216,7 @@ func TestReasonOfACloneOutlastsAnOutage(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	if h := fetch(t, m); h.Recloned != "" {
-		t.Errorf("told twice: %s", h.Recloned)
+		t.Errorf("reported twice: %s", h.Recloned)
 	}
 }
 

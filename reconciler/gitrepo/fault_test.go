@@ -133,7 +133,7 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 		"connection refused": "http://" + closed.Addr().String() + "/config.git",
 		"no TLS where it must be": strings.Replace(plain.URL, "http:", "https:", 1) +
 			"/config.git",
-		"certificate of nobody we know": stranger.URL + "/config.git",
+		"certificate of an unknown authority": stranger.URL + "/config.git",
 	} {
 		t.Run(name, func(t *testing.T) { fails(t, open(t, t.TempDir(), url), ErrUnavailable) })
 	}

@@ -90,7 +90,7 @@ func (m *Mirror) credential(ctx context.Context) (Auth, error) {
 	}
 	auth, err := m.auth(ctx)
 	if err != nil {
-		return Auth{}, unauthorized("the credential cannot be had: %v", err)
+		return Auth{}, unauthorized("failed to obtain the credential: %v", err)
 	}
 	return auth, nil
 }

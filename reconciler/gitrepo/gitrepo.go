@@ -4,14 +4,19 @@
 // merged file by file onto a commit of the branch.
 //
 // Rules of the package:
-//   - It reads the object database only. There is no worktree, checkout, submodule, LFS filter or attribute: bytes are blob bytes,
-//     and a symbolic link or submodule is reported as such and never followed.
-//   - Absence is proven. A fetch moves the head only after every tree and blob below fleet/ and tenants/ of the new commit is known to be
-//     in the mirror. A failure before that leaves the last head in place.
-//   - The server is not trusted. Bytes, objects, inflated sizes, files and time have budgets, and the package closes the connection when
-//     one is spent. Objects are checked against their id when they arrive (with collision detection) and again at every read.
-//   - Objects of a pull request are stored apart from the branch's objects, within budgets of their own, and prove nothing about the branch.
-//   - The mirror is a cache. Damage is detected, never repaired: the mirror is discarded and cloned again.
+//   - It reads the object database only. There is no worktree, checkout, submodule, LFS filter or
+//     attribute: bytes are blob bytes, and a symbolic link or submodule is reported as such and
+//     never followed.
+//   - Absence is proven. A fetch moves the head only after every tree and blob below fleet/ and
+//     tenants/ of the new commit is known to be in the mirror. A failure before that leaves the
+//     last head in place.
+//   - The server is not trusted. Bytes, objects, inflated sizes, files and time have budgets, and
+//     the package closes the connection when one is spent. Objects are checked against their id
+//     when they arrive (with collision detection) and again at every read.
+//   - Objects of a pull request are stored apart from the branch's objects, within budgets of their
+//     own, and prove nothing about the branch.
+//   - The mirror is a cache. Damage is detected, never repaired: the mirror is discarded and cloned
+//     again.
 //   - A function supplies credentials at each fetch. No error, URL, log line or file contains them.
 //
 // This is the only importer of go-git. It uses go-git's pack scanner, delta and index formats and

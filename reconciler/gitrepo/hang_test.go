@@ -107,7 +107,7 @@ func TestServerThatHangs(t *testing.T) {
 		drip                   time.Duration
 		budget                 Budget
 	}{
-		{"says nothing", "http", "", 0, Budget{Idle: 100 * time.Millisecond}},
+		{"sends nothing", "http", "", 0, Budget{Idle: 100 * time.Millisecond}},
 		{"sends one byte, then hangs", "http", "H", 0, Budget{Idle: 100 * time.Millisecond}},
 		{"hangs in the headers", "http", head, 0, Budget{Idle: 100 * time.Millisecond}},
 		{"hangs in the body", "http", head + "Content-Length: 1000\r\n\r\n001", 0,
@@ -117,7 +117,7 @@ func TestServerThatHangs(t *testing.T) {
 			Budget{Time: 200 * time.Millisecond}},
 		{"drips a body", "http", head + "Content-Length: 100000\r\n\r\nfff0", 5 * time.Millisecond,
 			Budget{Time: 200 * time.Millisecond}},
-		{"ssh says nothing", "ssh", "", 0, Budget{Idle: 100 * time.Millisecond}},
+		{"ssh sends nothing", "ssh", "", 0, Budget{Idle: 100 * time.Millisecond}},
 		{"ssh hangs in the handshake", "ssh", "SSH-2.0-x\r\n", 0,
 			Budget{Idle: 100 * time.Millisecond}},
 		{"ssh drips its greeting", "ssh", "SSH-2.0-", 5 * time.Millisecond,

@@ -17,11 +17,11 @@ import (
 // an object, and the rest of the repository must stay readable: a commit with a huge message is
 // still a step of history, and Git may store another tenant's file as a delta of a huge one.
 type spool struct {
-	ctx    context.Context
-	dir    string
-	memory int64 // an object up to this size is built in memory
-	disk   int64 // total bytes of temporary files
-	diskUsed   int64
+	ctx      context.Context
+	dir      string
+	memory   int64 // an object up to this size is built in memory
+	disk     int64 // total bytes of temporary files
+	diskUsed int64
 }
 
 // spoolBytes bounds the temporary files of one fetch or read. Git itself makes no deltas of files

@@ -80,7 +80,7 @@ func findGitDir(path string) (string, error) {
 		}
 		dir, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir: ")
 		if !ok {
-			return "", errors.New("its .git file does not say where the repository is")
+			return "", errors.New("its .git file does not name the repository")
 		}
 		return absoluteFrom(path, dir), nil
 	}

@@ -82,7 +82,7 @@ tenants/acme/deployments/new-both.yaml conflicts`
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := m.Merge(ctx, head, pull); !errors.Is(err, context.Canceled) {
-		t.Errorf("it goes on when nobody waits: %v", err)
+		t.Errorf("it continues without a caller: %v", err)
 	}
 }
 
@@ -291,23 +291,23 @@ func decided(base, into, head map[string]Entry) (map[string]Entry, []string) {
 			at += 1 + next
 		}
 	}
-	var told []string
+	var results []string
 	for path := range conflicts {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(conflicts)), func(above string) bool {
 			return above != path && strings.HasPrefix(path, above+"/")
 		}) {
-			told = append(told, path)
+			results = append(results, path)
 		}
 	}
-	slices.Sort(told)
+	slices.Sort(results)
 	for path := range changes {
-		if slices.ContainsFunc(told, func(c string) bool {
+		if slices.ContainsFunc(results, func(c string) bool {
 			return c == path || strings.HasPrefix(path, c+"/")
 		}) {
 			delete(changes, path)
 		}
 	}
-	return changes, told
+	return changes, results
 }
 
 // plant is a generated tree and its content.
@@ -477,10 +477,10 @@ func TestMergeRefusesCrissCrossedHistories(t *testing.T) {
 	if !errors.Is(err, ErrManyBases) || len(merged.Changes) > 0 {
 		t.Fatalf("it is compared with one of several bases: %+v %v", merged, err)
 	}
-	for _, say := range []string{"2 merge bases", bases[0].Short(), bases[1].Short(),
+	for _, part := range []string{"2 merge bases", bases[0].Short(), bases[1].Short(),
 		"rebase onto main"} {
-		if !strings.Contains(err.Error(), say) {
-			t.Errorf("%q is missing in: %v", say, err)
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is missing in: %v", part, err)
 		}
 	}
 	if out := merge(t, m, start, first); len(out.Changes) != 1 ||
@@ -538,7 +538,7 @@ func TestMergeRefusesMoreFilesThanOnePullRequestMayChange(t *testing.T) {
 	pull := Hash(o.git("rev-parse", "HEAD"))
 	o.git("push", "-q", "origin", string(pull)+":refs/pull/7/head")
 	url := newGitServer(t, o).url()
-	for budget, say := range map[Budget]string{
+	for budget, part := range map[Budget]string{
 		{
 			PullFiles: 30}: "it changes 31 files below fleet/ and tenants/, and one pull " +
 			"request may change 30; split it",
@@ -554,14 +554,14 @@ func TestMergeRefusesMoreFilesThanOnePullRequestMayChange(t *testing.T) {
 		fetchPull(t, m, 7, pull)
 		out, err := m.Merge(t.Context(), base, pull)
 		switch {
-		case say == "" && (err != nil || len(out.Shown) != 31):
+		case part == "" && (err != nil || len(out.Shown) != 31):
 			t.Errorf("%+v: %v", budget, err)
-		case say == "unreadable":
+		case part == "unreadable":
 			if err != nil || len(out.Shown) != 1 || len(out.Changes) != 1 ||
 				out.Changes[0].New.Kind != Unreadable {
 				t.Errorf("%+v: %v %v", budget, out, err)
 			}
-		case say != "" && (!errors.Is(err, ErrOverBudget) || !strings.Contains(err.Error(), say)):
+		case part != "" && (!errors.Is(err, ErrOverBudget) || !strings.Contains(err.Error(), part)):
 			t.Errorf("%+v: %v", budget, err)
 		}
 		m.Close()

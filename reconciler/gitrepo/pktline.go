@@ -72,7 +72,7 @@ func (p *packetReader) line() (string, packetKind, error) {
 // serverError returns an error with the server's message, which is scrubbed and truncated where the
 // error leaves the package.
 func serverError(text []byte) error {
-	return unavailable("the server says: %s", text)
+	return unavailable("the server reports: %s", text)
 }
 
 // truncated returns a connection error as it is and names an unexpected end.

@@ -233,7 +233,7 @@ func (m *Mirror) fetchTip(ctx context.Context, auth Auth, meter *meter, budget B
 	case tip.IsZero():
 		return tip, &Error{Kind: ErrNotFound, Detail: fmt.Sprintf("the source has no %s", ref)}
 	case want != "" && publicHash(tip) != want:
-		return tip, &Error{Kind: ErrMoved, Detail: fmt.Sprintf("%s stands at %s, not at %s", ref,
+		return tip, &Error{Kind: ErrMoved, Detail: fmt.Sprintf("%s points to %s, not to %s", ref,
 			publicHash(tip).Short(), want.Short())}
 	}
 	resets := m.store.resets.Load()
@@ -261,13 +261,13 @@ func (m *Mirror) fetchTip(ctx context.Context, auth Auth, meter *meter, budget B
 	return tip, m.verifyArrival(into, tip, resets)
 }
 
-// verifyArrival proves that the server sent the commit, and that the branch's objects, which the server
-// omitted, are still those that the request named.
+// verifyArrival proves that the server sent the commit, and that the branch's objects, which the
+// server omitted, are still those that the request named.
 func (m *Mirror) verifyArrival(into *store, tip plumbing.Hash, resets int64) error {
 	switch {
 	case m.store.resets.Load() != resets:
 		m.pulls.drop()
-		return unavailable("the mirror was cloned anew meanwhile; fetch the ref again")
+		return unavailable("the mirror was cloned again meanwhile; fetch the ref again")
 	case !into.contains(tip):
 		m.pulls.drop()
 		return unavailable("the server sent a pack without commit %s", tip)

@@ -110,7 +110,7 @@ func TestFetchRefFetchesAPullRequestAndMovesNoHead(t *testing.T) {
 			}
 			fetchPull(t, m, 7, pull)
 			if len(merge(t, m, head, pull).Changes) != 2 {
-				t.Error("fetched anew, it is another")
+				t.Error("fetched again, it differs")
 			}
 		})
 	}

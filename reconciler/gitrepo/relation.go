@@ -83,12 +83,12 @@ type visited struct {
 // MergeBases one below those. Dates only shorten the walk: a path between the ends consists of
 // commits that only one end reaches, and those are never skipped.
 type historyWalk struct {
-	m      *Mirror
-	reached   map[plumbing.Hash]*visited
-	queue  commitQueue
-	closed sides
-	open   int        // queued commits that are not closed
-	common []*visited // reached from both ends, if the walk continues below them
+	m       *Mirror
+	reached map[plumbing.Hash]*visited
+	queue   commitQueue
+	closed  sides
+	open    int        // queued commits that are not closed
+	common  []*visited // reached from both ends, if the walk continues below them
 }
 
 // reach marks a commit as reached from s and queues it if that is new.

@@ -29,13 +29,13 @@ func (in *incoming) resolve() error {
 
 // family links each base to the deltas on it, as positions in the pack; -1 ends a list.
 type family struct {
-	in      *incoming
-	eldest  []int32                   // first delta on a base
-	sibling []int32                   // next delta on the same base
-	weight  []int32                   // deltas below, itself included, as far as known
+	in       *incoming
+	eldest   []int32                   // first delta on a base
+	sibling  []int32                   // next delta on the same base
+	weight   []int32                   // deltas below, itself included, as far as known
 	byBaseID map[plumbing.Hash][]int32 // deltas whose base has a not yet known id
-	inMemory    int64                     // bytes in memory of bases with unresolved deltas
-	spool   spool                     // builds objects too large for memory
+	inMemory int64                     // bytes in memory of bases with unresolved deltas
+	spool    spool                     // builds objects too large for memory
 }
 
 func (in *incoming) resolveFamilies() error {
@@ -149,7 +149,8 @@ func (f *family) resolveBelow(base int32, kind plumbing.ObjectType, data *conten
 }
 
 // resolveOthers resolves all deltas on base except the heaviest, while the base is in memory.
-func (f *family) resolveOthers(base, heaviest int32, kind plumbing.ObjectType, data **content) error {
+func (f *family) resolveOthers(base, heaviest int32, kind plumbing.ObjectType,
+	data **content) error {
 	if err := f.spill(data); err != nil {
 		return err
 	}

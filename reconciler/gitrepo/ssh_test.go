@@ -19,7 +19,7 @@ type sshServer struct {
 	host, client keyPair
 	version2     atomic.Bool // accept GIT_PROTOCOL, as sshd does only if configured
 	command      atomic.Value
-	stderr          atomic.Value // printed on stderr, instead of running anything
+	stderr       atomic.Value // printed on stderr, instead of running anything
 }
 
 func newSSHServer(t testing.TB, o *origin) *sshServer {
@@ -202,7 +202,7 @@ func TestLocalSource(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("a path that looks like an option", func(t *testing.T) {
+	t.Run("a path that resembles an option", func(t *testing.T) {
 		_, err := Open(t.Context(), t.TempDir(), Source{URL: "--upload-pack=touch /tmp/x"},
 			AllowLocalPath())
 		if !errors.Is(err, ErrRefused) {

@@ -29,7 +29,7 @@ type store struct {
 	mu     sync.RWMutex
 	packs  []*pack // largest first
 	closed bool
-	// number of resets: tells a reader that an object is missing because the store was emptied
+	// number of resets, so that a reader detects that an object is missing after a reset
 	resets atomic.Int64
 }
 

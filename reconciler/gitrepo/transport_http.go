@@ -86,7 +86,7 @@ func judge(r *http.Response, contentType string) error {
 	got, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if strings.TrimSpace(strings.ToLower(got)) != contentType {
 		return unavailable(
-			"answered 200 with %q instead of Git's protocol; a proxy or login page may stand "+
+			"answered 200 with %q instead of Git's protocol; a proxy or login page may be "+
 				"before it", printable(got))
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {

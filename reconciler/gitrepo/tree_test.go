@@ -96,7 +96,7 @@ func TestAMalformedTreeAffectsOnlyItsFolder(t *testing.T) {
 			}
 		})
 	}
-	t.Run("outside the two folders it is nobody's business", func(t *testing.T) {
+	t.Run("outside the two folders it is ignored", func(t *testing.T) {
 		planted := s.serve(file(".."), "docs")
 		if h := fetch(t, m); h.Commit != planted {
 			t.Fatal(h)

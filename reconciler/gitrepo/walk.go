@@ -217,7 +217,7 @@ func (m *Mirror) incompleteTree(since int64, commit, path string, id plumbing.Ha
 	}
 	m.damaged(since, "tree "+id.String()+" is missing")
 	return corrupt(commit,
-		"directory /%s is missing from the mirror; the next fetch clones it anew", path)
+		"directory /%s is missing from the mirror; the next fetch clones it again", path)
 }
 
 // readFailure adds the subject to an error of the object database, and records damage.

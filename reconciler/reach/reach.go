@@ -3,12 +3,13 @@
 // pure: contacts and the time are its input, decisions its output.
 //
 // Rules of this package:
-//   - A cluster is unreachable after it has failed for a while, and reachable with the first success.
+//   - A cluster is unreachable after it has failed for a while, and reachable with the first
+//     success.
 //   - Only timeouts are parked: other errors cost the engine nothing.
-//   - A fault of the engine parks nothing: Argo CD must have read another environment since this one
-//     failed, and for most tenants some cluster must answer.
-//   - Parked Applications come back: a probe is let through at growing intervals, a few at a time for each
-//     tenant, and a change of the declaration or its credential unparks at once.
+//   - A fault of the engine parks nothing: Argo CD must have read another environment since this
+//     one failed, and for most tenants some cluster must answer.
+//   - Parked Applications come back: a probe is let through at growing intervals, a few at a time
+//     for each tenant, and a change of the declaration or its credential unparks at once.
 package reach
 
 import (
@@ -103,8 +104,9 @@ func New(limits Limits, jitter func(time.Duration) time.Duration) *Board {
 	}
 }
 
-// Saw records one contact. The first contact of an Application proves no success: it may be stale.
-func (b *Board) Saw(now time.Time, c engine.Contact) {
+// Observe records one contact. The first contact of an Application proves no success: it may be
+// stale.
+func (b *Board) Observe(now time.Time, c engine.Contact) {
 	if c.Gone {
 		b.gone(c)
 		return
@@ -222,8 +224,8 @@ func (b *Board) Changed(now time.Time, id fleet.EnvironmentID) {
 	env.wary = now.Add(b.limits.Relapse)
 }
 
-// Ask requests a probe: the environment's next probe is due as soon as ProbeSoon allows.
-func (b *Board) Ask(now time.Time, id fleet.EnvironmentID) {
+// RequestProbe requests a probe: the environment's next probe is due as soon as ProbeSoon allows.
+func (b *Board) RequestProbe(now time.Time, id fleet.EnvironmentID) {
 	if env := b.all[id]; env != nil && env.parking && env.probe == "" {
 		soon := env.ended.Add(b.limits.ProbeSoon)
 		if soon.Before(now) {
@@ -261,7 +263,7 @@ func (b *Board) Decide(now time.Time, limit int) []engine.ParkRequest {
 		return cmp.Or(x.failing.Compare(y.failing), cmp.Compare(x.id.Tenant, y.id.Tenant),
 			cmp.Compare(x.id.Name, y.id.Name))
 	})
-	ours, waiting := b.ours(troubled), map[fleet.TenantName]int{}
+	ours, waiting := b.engineAtFault(troubled), map[fleet.TenantName]int{}
 	for _, env := range troubled {
 		b.judge(now, env, ours, waiting)
 	}
@@ -313,8 +315,9 @@ func (b *Board) refill(now time.Time) {
 	b.filled = now
 }
 
-// ours reports whether the engine itself seems to be at fault: for most tenants no cluster answers.
-func (b *Board) ours(troubled []*environment) bool {
+// engineAtFault reports whether the engine itself seems to be at fault: for most tenants no cluster
+// answers.
+func (b *Board) engineAtFault(troubled []*environment) bool {
 	silent, lost := map[fleet.TenantName]int{}, 0
 	for _, env := range troubled {
 		if !env.failing.IsZero() && env.reason == fleet.UnreachableTimeout {

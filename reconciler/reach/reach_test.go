@@ -33,7 +33,7 @@ func (b *bench) declare(tenant fleet.TenantName, name fleet.EnvironmentName,
 		c.Key = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
 			Name: fmt.Sprintf("%s-%s-%d", tenant, name, i)}
 		b.apps[c.Key.Name] = c
-		b.Saw(b.now, c)
+		b.Observe(b.now, c)
 	}
 	return fleet.EnvironmentID{Tenant: tenant, Name: name}
 }
@@ -44,7 +44,7 @@ func (b *bench) compare(env fleet.EnvironmentID, reason fleet.UnreachableReason)
 		if c.In() == env && c.Parked.IsZero() {
 			c.Compared, c.Reason, c.Message = b.now, reason, string(reason)
 			b.apps[name] = c
-			b.Saw(b.now, c)
+			b.Observe(b.now, c)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func (b *bench) after(d time.Duration) {
 		c := b.apps[r.Key.Name]
 		c.Parked = r.Since
 		b.apps[r.Key.Name] = c
-		b.Saw(b.now, c)
+		b.Observe(b.now, c)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestASuccessBetweenFailuresKeepsAnEnvironmentReachable(t *testing.T) {
 	b.want("an environment that answers in between", shaky, 0)
 }
 
-func TestOnlySilenceIsParked(t *testing.T) {
+func TestOnlyTimeoutsAreParked(t *testing.T) {
 	for _, reason := range []fleet.UnreachableReason{fleet.UnreachableRefused,
 		fleet.UnreachableDenied, fleet.UnreachableError} {
 		b := newBench(t)
@@ -175,7 +175,7 @@ func TestAParkedEnvironmentComesBackWithTheFirstProbeThatSucceeds(t *testing.T) 
 	}
 }
 
-func TestAProbeThatShowsNothingEnds(t *testing.T) {
+func TestAProbeWithoutAResultEnds(t *testing.T) {
 	b, silent, _ := silenced(t)
 	b.after(4 * time.Minute)
 	b.want("a probe", silent, 7)
@@ -214,7 +214,7 @@ func TestAFaultOfTheEngineParksNothing(t *testing.T) {
 	for _, env := range all {
 		b.want("nothing is reached", env, 0)
 		if b.unreachable(env) == nil {
-			t.Errorf("%s is not told as unreachable", env.Tenant)
+			t.Errorf("%s is not reported as unreachable", env.Tenant)
 		}
 	}
 	// One tenant's cluster answers: most tenants still have none.
@@ -322,7 +322,7 @@ func TestAChangeOfTheDeclarationUnparksAtOnce(t *testing.T) {
 	b.after(0)
 	b.want("its declaration has changed", silent, 0)
 	if got := b.unreachable(silent); got != nil {
-		t.Errorf("still told as unreachable: %+v", got)
+		t.Errorf("still reported as unreachable: %+v", got)
 	}
 	b.after(time.Minute)
 	b.compare(silent, fleet.UnreachableTimeout)
@@ -342,7 +342,7 @@ func TestWhatWasParkedBeforeARestartIsProbedAndComesBack(t *testing.T) {
 	}
 	b.Board = New(Defaults, func(d time.Duration) time.Duration { return d })
 	for _, c := range b.apps {
-		b.Saw(b.now, c)
+		b.Observe(b.now, c)
 	}
 	if got := b.unreachable(silent); got == nil || !got.Since.Equal(since) || got.Parked != 8 {
 		t.Errorf("after a restart: %+v", got)
@@ -361,12 +361,12 @@ func TestAnApplicationThatIsNewInAParkedEnvironmentIsParked(t *testing.T) {
 	c := engine.Contact{Tenant: silent.Tenant, Environment: silent.Name, Key: fleet.ObjectKey{
 		Name: "ninth"}}
 	b.apps[c.Key.Name] = c
-	b.Saw(b.now, c)
+	b.Observe(b.now, c)
 	b.after(time.Minute)
 	b.want("a ninth", silent, 9)
 }
 
-func TestSomebodyWhoWaitsBringsTheNextProbeForward(t *testing.T) {
+func TestARequestBringsTheNextProbeForward(t *testing.T) {
 	b, silent, _ := silenced(t)
 	for range 5 { // pauses have grown
 		for b.parked(silent) == 8 {
@@ -375,7 +375,7 @@ func TestSomebodyWhoWaitsBringsTheNextProbeForward(t *testing.T) {
 		b.compare(silent, fleet.UnreachableTimeout)
 		b.after(0)
 	}
-	b.Ask(b.now, silent)
+	b.RequestProbe(b.now, silent)
 	b.after(time.Second)
 	b.want("too soon after the last probe", silent, 8)
 	b.after(Defaults.ProbeSoon)
@@ -388,8 +388,9 @@ func TestAnEnvironmentWithoutApplicationsIsForgotten(t *testing.T) {
 	for name, c := range b.apps {
 		if c.In() == silent {
 			delete(b.apps, name)
-			b.Saw(b.now, engine.Contact{Key: c.Key, Tenant: c.Tenant, Environment: c.Environment,
-				Gone: true})
+			b.Observe(
+				b.now, engine.Contact{Key: c.Key, Tenant: c.Tenant, Environment: c.Environment,
+					Gone: true})
 		}
 	}
 	b.after(time.Minute)

@@ -85,7 +85,7 @@ func EncryptAgain(source fleet.CredentialSource, file []byte, identities Identit
 	}
 	if o.boundTo != "" && o.boundTo != source.EncryptedFor() {
 		return nil,
-			fmt.Errorf("was encrypted for another path; whoever has its values encrypts them: %s",
+			fmt.Errorf("was encrypted for another path; encrypt its original values: %s",
 				command(source, "--recipient RECIPIENT < VALUES"))
 	}
 	if len(to) == 0 {
@@ -131,7 +131,7 @@ func ParseValues(text []byte) (map[string]string, error) {
 		return nil, errors.New("the values are not valid YAML")
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != goyaml.MappingNode {
-		return nil, errors.New("the values are to be one flat map, such as `token: ...`")
+		return nil, errors.New("the values must be one flat map, such as `token: ...`")
 	}
 	values := map[string]string{}
 	fields := doc.Content[0].Content
@@ -141,7 +141,7 @@ func ParseValues(text []byte) (map[string]string, error) {
 			return nil, fmt.Errorf("line %d: the values are one flat map of texts", key.Line)
 		}
 		if _, twice := values[key.Value]; twice {
-			return nil, fmt.Errorf("line %d: a key stands twice", key.Line)
+			return nil, fmt.Errorf("line %d: duplicate key", key.Line)
 		}
 		if key.Value == "sops" {
 			return nil,

@@ -150,7 +150,7 @@ func open(sealed []byte, identities []age.Identity, ref fleet.CredentialSource) 
 	case o.boundTo != ref.EncryptedFor():
 		return nil,
 			fmt.Errorf(
-				"%s was encrypted for another path, and a copied or renamed file opens nothing; "+
+				"%s was encrypted for another path, and a copied or renamed file is invalid; "+
 					"encrypt its own values: %s",
 				ref.EncryptedPath(), command(ref, "--recipient RECIPIENT < VALUES"))
 	}
@@ -184,7 +184,7 @@ func decrypt(sealed []byte, identities Identities) (opened, error) {
 	if err != nil {
 		return o,
 			errors.New(
-				"none of the age identities for it opens it; encrypt it to the recipient that " +
+				"none of its age identities decrypts it; encrypt it to the recipient that " +
 					"the platform names")
 	}
 	cipher := aes.NewCipher()
@@ -221,7 +221,7 @@ func boundTo(branches sops.TreeBranches, key []byte, cipher sops.Cipher) (string
 	}
 	text, isText := found[0].(string)
 	if len(found) > 1 || !isText {
-		return "", fmt.Errorf("the key %s is to stand in it once, with a text",
+		return "", fmt.Errorf("the key %s must occur in it once, with a text",
 			fleet.EncryptedForKey)
 	}
 	value, err := cipher.Decrypt(text, key, fleet.EncryptedForKey+":")
@@ -291,13 +291,13 @@ func (s byAge) Encrypt(_ context.Context, in *keyservice.EncryptRequest,
 func (s byAge) Decrypt(_ context.Context, in *keyservice.DecryptRequest,
 	_ ...grpc.CallOption) (*keyservice.DecryptResponse, error) {
 	if in.GetKey().GetAgeKey() == nil {
-		return nil, errors.New("only age keys are opened")
+		return nil, errors.New("only age keys are accepted")
 	}
 	key := sopsage.MasterKey{EncryptedKey: string(in.GetCiphertext())}
 	sopsage.ParsedIdentities(s.identities).ApplyToMasterKey(&key)
 	plain, err := key.Decrypt()
 	if err != nil {
-		return nil, errors.New("no identity opens it")
+		return nil, errors.New("no identity decrypts it")
 	}
 	return &keyservice.DecryptResponse{Plaintext: plain}, nil
 }

@@ -144,7 +144,7 @@ func TestEncryptedFileOpensForItsOwnPath(t *testing.T) {
 	}
 }
 
-func TestCopyOfAnEncryptedFileOpensForNobodyElse(t *testing.T) {
+func TestCopyOfAnEncryptedFileIsRejected(t *testing.T) {
 	id := identity(t)
 	file := encrypt(t, acmeGit, map[string]string{"password": canary}, id)
 	for name, ref := range map[string]fleet.CredentialSource{
@@ -224,7 +224,7 @@ func TestValuesGraftedOntoAnotherFileOpenNothing(t *testing.T) {
 	}
 }
 
-func TestEncryptedFileThatDoesNotOpenSaysWhyAndNothingElse(t *testing.T) {
+func TestUndecryptableFileReportsTheReasonAndNoSecret(t *testing.T) {
 	id, stranger := identity(t), identity(t)
 	good := encrypt(t, acmeGit, map[string]string{"password": canary, "other": "0ther"}, id)
 	var less []string
@@ -241,7 +241,7 @@ func TestEncryptedFileThatDoesNotOpenSaysWhyAndNothingElse(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"a stranger's identity":    {stranger, good, "none of the age identities"},
+		"a stranger's identity":    {stranger, good, "none of its age identities"},
 		"a value that was removed": {id, []byte(strings.Join(less, "\n")), "MAC"},
 		"no sops file":             {id, []byte("password: " + canary + "\n"), "no sops file"},
 		"a nested value":           {id, nested, "flat map"},
@@ -252,7 +252,7 @@ func TestEncryptedFileThatDoesNotOpenSaysWhyAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestEncryptedFileNeverAsksTheMachinesOwnKeys(t *testing.T) {
+func TestEncryptedFileNeverUsesTheMachinesOwnKeys(t *testing.T) {
 	mine, theirs := identity(t), identity(t)
 	t.Setenv("SOPS_AGE_KEY", theirs.String())
 	refused(t, resolver(t, encrypt(t, acmeGit, map[string]string{"password": canary}, theirs),
@@ -290,12 +290,12 @@ func TestIdentityOfATenantAloneOpensItsFiles(t *testing.T) {
 	}
 	for _, other := range []fleet.CredentialSource{ref("acme", "acme-operator"),
 		ref("evil", "evil-acme"), ref("initech", "initech-to-acmes")} {
-		refused(t, r, other, "none of the age identities")
+		refused(t, r, other, "none of its age identities")
 	}
 
 	t.Run("a replaced identity needs no restart", func(t *testing.T) {
 		identityFile(t, filepath.Join(dir, "acme"), identity(t))
-		refused(t, r, ref("acme", "acme-own"), "none of the age identities")
+		refused(t, r, ref("acme", "acme-own"), "none of its age identities")
 		identityFile(t, filepath.Join(dir, "acme"), acme)
 	})
 	t.Run("an identity that cannot be read is none that is missing", func(t *testing.T) {
@@ -343,7 +343,7 @@ func TestEncryptAgainBindsAndKeepsTheValues(t *testing.T) {
 		Name: "loot"}, again, Identities{id}, nil)
 	if err == nil || !strings.Contains(err.Error(), "another path") || strings.Contains(err.Error(),
 		canary) {
-		t.Errorf("a file of another path is bound anew: %v", err)
+		t.Errorf("a file of another path is bound again: %v", err)
 	}
 }
 

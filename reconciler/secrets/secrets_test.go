@@ -84,7 +84,7 @@ func TestDirectoryFollowsNoLinkOutOfTheSecret(t *testing.T) {
 	}
 }
 
-func TestMissingSecretSaysWhereToPutIt(t *testing.T) {
+func TestMissingSecretNamesThePlacesForIt(t *testing.T) {
 	root := t.TempDir()
 	var r Resolver
 	if _, err := r.Get(t.Context(), fleet.CredentialSource{
@@ -98,11 +98,11 @@ func TestMissingSecretSaysWhereToPutIt(t *testing.T) {
 	_, err := r.Get(t.Context(), fleet.CredentialSource{Tenant: "acme", Name: "git"})
 	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(),
 		filepath.Join(root, "acme", "git")) || !strings.Contains(err.Error(), "tenant acme") {
-		t.Errorf("the error does not say where: %v", err)
+		t.Errorf("the error does not name the place: %v", err)
 	}
 }
 
-func TestDirectoryRotationIsTold(t *testing.T) {
+func TestDirectoryRotationIsReported(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, map[string]string{"acme/git/token": "old", "globex/git/token": "same"})
 	var r Resolver
@@ -111,21 +111,21 @@ func TestDirectoryRotationIsTold(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	told := make(chan string, 10)
+	reported := make(chan string, 10)
 	r.Watch(ctx, func(tenant fleet.TenantName, name string) {
-		told <- fmt.Sprintf("%s/%s", tenant, name)
+		reported <- fmt.Sprintf("%s/%s", tenant, name)
 	})
 	// The first scan may run before or after this write: write until Watch reports it.
 	for i := 0; ; i++ {
 		write(t, root, map[string]string{"acme/git/token": fmt.Sprint("new", i)})
 		select {
-		case got := <-told:
+		case got := <-reported:
 			if got != "acme/git" {
-				t.Fatalf("told of %s", got)
+				t.Fatalf("got a report of %s", got)
 			}
 			return
 		case <-ctx.Done():
-			t.Fatal("the rotation was not told")
+			t.Fatal("no report of the rotation")
 		case <-time.After(directoryPoll):
 		}
 	}

@@ -42,7 +42,7 @@ func (p *parking) contacts(seen []engine.Contact) {
 	defer p.mu.Unlock()
 	now := time.Now()
 	for _, c := range seen {
-		p.board.Saw(now, c)
+		p.board.Observe(now, c)
 	}
 }
 
@@ -60,7 +60,7 @@ func (p *parking) changed(row fleet.Row) {
 func (p *parking) ask(id fleet.EnvironmentID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.board.Ask(time.Now(), id)
+	p.board.RequestProbe(time.Now(), id)
 }
 
 func (p *parking) decide() []engine.ParkRequest {
