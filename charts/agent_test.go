@@ -16,7 +16,7 @@ import (
 	"argosy.dev/argosy/fleet/agent/edge"
 )
 
-// manifest is what `argosy agent manifest` writes, as the charts' objects are.
+// manifest returns the output of `argosy agent manifest` as objects.
 func manifest(t *testing.T, in edge.Install) []object {
 	t.Helper()
 	made, err := in.Objects()
@@ -38,8 +38,8 @@ func manifest(t *testing.T, in edge.Install) []object {
 	return all
 }
 
-// essence is what an object does: its rights, whom it binds, whom it lets through, how its process
-// runs. Labels and the user's number, which the image has, are left out.
+// essence returns the effects of an object: its rights, its subjects, its network rules and how its
+// process runs. It omits labels and the user ID, which comes from the image.
 func essence(t *testing.T, o object) string {
 	t.Helper()
 	var parts []any
@@ -73,7 +73,7 @@ func essence(t *testing.T, o object) string {
 	return text(t, parts)
 }
 
-func TestTheAgentIsThatOfItsManifest(t *testing.T) {
+func TestTheAgentChartMatchesTheManifest(t *testing.T) {
 	ca := testCA(t)
 	for name, c := range map[string]struct {
 		in   edge.Install
@@ -119,7 +119,7 @@ func TestTheAgentIsThatOfItsManifest(t *testing.T) {
 	}
 }
 
-// testCA is a certificate in PEM form.
+// testCA returns a certificate in PEM form.
 func testCA(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// cases are all values files, by chart; further arguments by name.
+// cases returns all values files by chart, with further arguments by name.
 func cases(t *testing.T) map[string][]string {
 	t.Helper()
 	found, err := filepath.Glob("*/ci/*-values.yaml")
@@ -25,7 +25,7 @@ func cases(t *testing.T) map[string][]string {
 	return all
 }
 
-func TestEveryObjectIsWhatKubernetesDescribes(t *testing.T) {
+func TestEveryObjectMatchesTheKubernetesSchemas(t *testing.T) {
 	schemas, err := filepath.Abs("../.cache/kube-schemas")
 	if err != nil {
 		t.Fatal(err)
@@ -47,12 +47,12 @@ func TestEveryObjectIsWhatKubernetesDescribes(t *testing.T) {
 	}
 }
 
-func TestLint(t *testing.T) {
+func TestChartsPassHelmLint(t *testing.T) {
 	for name, args := range cases(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if strings.HasSuffix(name, "OpenShift") {
-				args = args[:3] // lint knows no capabilities
+				args = args[:3] // lint has no capabilities
 			}
 			if out, errs, err := run(t, nil, "helm",
 				append([]string{"lint", "--strict", "--kube-version", kubeVersion},
@@ -63,7 +63,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-func TestUnitTestsOfTheCharts(t *testing.T) {
+func TestChartsPassHelmUnittest(t *testing.T) {
 	out, errs, err := run(t, nil, "helm-unittest", "--with-subchart=false", "argosy",
 		"argosy-agent", "argosy-engine")
 	if err != nil {
@@ -71,7 +71,7 @@ func TestUnitTestsOfTheCharts(t *testing.T) {
 	}
 }
 
-func TestAnUnknownValueIsRefusedByName(t *testing.T) {
+func TestAnUnknownValueIsRejectedByName(t *testing.T) {
 	for name, c := range map[string]struct {
 		chart, set, want string
 	}{
@@ -105,7 +105,7 @@ func TestAnUnknownValueIsRefusedByName(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsSaidWithWhatToWrite(t *testing.T) {
+func TestMissingValuesAreReportedWithTheNextStep(t *testing.T) {
 	for name, c := range map[string]struct {
 		chart, namespace, want string
 		args                   []string
@@ -128,7 +128,7 @@ func TestWhatIsMissingIsSaidWithWhatToWrite(t *testing.T) {
 		"a CA twice": {"argosy", "ns", "exclude each other",
 			append(ci("argosy", "min"), "--set",
 				"credentials.sourceCA.existingSecret=x,credentials.sourceCA.existingConfigMap=y")},
-		"an Ingress for nobody": {"argosy", "ns", "config.listen.publicURL",
+		"an Ingress without a host": {"argosy", "ns", "config.listen.publicURL",
 			append(ci("argosy", "min"), "--set", "ingress.api.enabled=true")},
 		"a route to nowhere": {"argosy", "ns", "parentRefs",
 			append(ci("argosy", "min"), "--set", "httpRoute.api.enabled=true")},
@@ -154,12 +154,12 @@ func TestWhatIsMissingIsSaidWithWhatToWrite(t *testing.T) {
 	}
 }
 
-// Pod Security's level `restricted`, and a file system that cannot be written.
+// Pods satisfy Pod Security's level `restricted` and have a read-only file system.
 func TestEveryPodIsRestricted(t *testing.T) {
 	for name, args := range cases(t) {
 		if strings.HasPrefix(name, "argosy-engine") {
-			// Argo CD's own; its manifests are restricted already, but for the read-only file
-			// system of Redis
+			// Argo CD's own manifests are restricted already, except for the writable file system
+			// of Redis
 			continue
 		}
 		pods := 0
@@ -233,7 +233,7 @@ func TestTenantsSecretsAreBoundOneByOne(t *testing.T) {
 	}
 }
 
-func TestImages(t *testing.T) {
+func TestImagesComeFromRegistryTagAndDigest(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("a", 64)
 	for name, c := range map[string]struct{ set, want string }{
 		"the chart's": {"image.pullPolicy=Always", "argosy.dev/argosy:0.1.0"},

@@ -1,14 +1,16 @@
-// Package charts holds the Helm charts by which Argosy is installed: argosy, the control plane;
-// argosy-agent, the pull-mode agent beside an Argo CD; argosy-engine, an Argo CD instance for the
-// fleet. Here are the tests that hold them to the product; test/charts has the tools.
+// Package charts has the Helm charts of Argosy: argosy, the control plane; argosy-agent, the
+// pull-mode agent beside an existing Argo CD; and argosy-engine, an Argo CD instance for the fleet.
+// The tests here verify the charts against the product; test/charts has the tools.
 //
 // Rules of the charts:
-//   - values.schema.json and README.md are made from the comments of values.yaml (charts/generate). A key that is not described is refused;
-//     only `global` is open.
-//   - What argosy.yaml may hold comes from its own types (cmd/argosy/settings), so that chart and binary cannot disagree.
-//   - A right stands in a Role only because a request needs it.
-//   - No value holds a secret: each names a Secret that is there already. The one exception is the PostgreSQL for trials, which makes its own.
-//   - Nothing sets a user's number where the image has one: OpenShift gives its own.
+//   - charts/generate makes values.schema.json and README.md from the comments of values.yaml.
+//     The schema rejects undocumented keys; only `global` is open.
+//   - The schema of argosy.yaml comes from its types (cmd/argosy/settings), so that chart and
+//     binary cannot disagree.
+//   - A Role grants a right only because a request needs it.
+//   - No value contains a secret: each names an existing Secret. The only exception is the trial
+//     PostgreSQL, which generates its own.
+//   - The charts set no user ID if the image has one: OpenShift assigns its own.
 package charts
 
 //go:generate go run ./generate

@@ -27,7 +27,7 @@ func TestTheEngineKeepsTenantsApartInTheRepoServer(t *testing.T) {
 	}
 }
 
-// The switches are read by the containers as published.
+// The default containers read the switches.
 func TestTheRepoServerReadsTheSubmoduleSwitch(t *testing.T) {
 	for _, version := range versions {
 		container := find(t, engine(t, "min", version), "Deployment",
@@ -80,7 +80,7 @@ func TestTheRepoServerRunsGitWithItsSettings(t *testing.T) {
 		volume := slices.IndexFunc(pod.list("volumes"), func(v object) bool {
 			return v.at("configMap", "name") == "argosy-git"
 		})
-		// 0555: Git runs executable hooks alone
+		// 0555: Git runs only executable hooks
 		if volume < 0 ||
 			text(t, pod.list("volumes")[volume].get("configMap", "defaultMode")) != "365" {
 			t.Fatalf("%s: the volumes are %v", version, pod.list("volumes"))
@@ -108,7 +108,7 @@ func TestTheRepoServerDialsNoPrivateNetworkThatIsNotListed(t *testing.T) {
 			var private []string
 			for _, to := range policy.list("spec", "egress")[0].list("to") {
 				switch cidr := to.at("ipBlock", "cidr"); cidr {
-				// what is routed publicly; private and link-local networks are outside of it
+				// public addresses; private and link-local networks are not part of it
 				case "2000::/3":
 				case "0.0.0.0/0":
 					for _, closed := range []string{"10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16",
@@ -134,14 +134,14 @@ func TestTheRepoServerDialsNoPrivateNetworkThatIsNotListed(t *testing.T) {
 	}
 }
 
-// bounds are what keeps clusters that never answer from occupying the application-controller.
+// bounds are the limits that keep unresponsive clusters from occupying the application-controller.
 var bounds = map[string]string{
 	"ARGOCD_K8S_TLS_HANDSHAKE_TIMEOUT": "5s", "ARGOCD_K8S_TCP_TIMEOUT": "30s",
 	"ARGOCD_CLUSTER_SYNC_RETRY_TIMEOUT_DURATION": "3m",
 }
 
-// bounded takes the bounds out of the application-controller's environment, which is as published
-// without them.
+// bounded removes the bounds from the application-controller's environment. The rest is that of the
+// published manifest.
 func bounded(t *testing.T, version string, container object) {
 	t.Helper()
 	if container.at("name") != "argocd-application-controller" {

@@ -14,10 +14,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// versions are those of Argo CD whose manifests scripts/parts.sh has put into the chart.
+// versions are the versions of Argo CD whose manifests scripts/parts.sh has added to the chart.
 var versions = []string{"v2.14.21", "v3.2.11"}
 
-// published are the objects of a manifest of Argo CD.
+// published returns the objects of a manifest of Argo CD.
 func published(t *testing.T, version, file string) []object {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("argosy-engine", "files", "argocd", version, file))
@@ -46,8 +46,8 @@ func engine(t *testing.T, values, version string, args ...string) []object {
 		append(append(ci("argosy-engine", values), "--set", "argocd.version="+version), args...)...)
 }
 
-// argoCDs reports whether an object is of Argo CD's own manifests, by its name; the others are
-// named for the instance's namespace.
+// argoCDs reports whether an object belongs to Argo CD's own manifests, by its name; the names of
+// the others contain the instance's namespace.
 func argoCDs(name string) bool {
 	return strings.HasPrefix(name, "argocd-") && !strings.HasPrefix(name, "argocd-eu-1") &&
 		!strings.HasPrefix(name, "argocd-edge-1")
@@ -82,7 +82,7 @@ func TestTheEngineIsFitForArgosy(t *testing.T) {
 	}
 }
 
-// workloads are the names of what makes Pods, but for the agent.
+// workloads returns the names of the objects with Pods, without the agent.
 func workloads(all []object) []string {
 	var names []string
 	for _, o := range all {
@@ -94,7 +94,7 @@ func workloads(all []object) []string {
 	return names
 }
 
-func TestThePatternSaysWhatRuns(t *testing.T) {
+func TestThePatternSelectsTheComponents(t *testing.T) {
 	for _, version := range versions {
 		if got := workloads(engine(t, "min", version)); !slices.Equal(got,
 			[]string{"argocd-application-controller", "argocd-redis", "argocd-repo-server"}) {
@@ -113,8 +113,8 @@ func TestThePatternSaysWhatRuns(t *testing.T) {
 	}
 }
 
-// Argo CD's containers run as they are published: only the image's address and resources are the
-// chart's, and the repo-server's Git settings.
+// Argo CD's containers run as published: the chart changes only the image's registry, the
+// resources, and the repo-server's Git settings.
 func TestNothingElseOfArgoCDIsChanged(t *testing.T) {
 	for _, version := range versions {
 		all := engine(t, "full", version, "--set", "repoServer.gitSettings=false")
@@ -182,17 +182,17 @@ func TestImagesWithoutARegistryAreDockerHubs(t *testing.T) {
 	}
 }
 
-// By this label Argosy knows the version where the image has a digest alone.
-func TestTheControllerSaysItsVersion(t *testing.T) {
+// The label gives Argosy the version of an image without a tag.
+func TestTheControllerHasAVersionLabel(t *testing.T) {
 	for _, version := range versions {
 		set := find(t, engine(t, "full", version), "StatefulSet", "argocd-application-controller")
 		if got := set.at("metadata", "labels", "app.kubernetes.io/version"); got != version {
-			t.Errorf("%s: it says %s", version, got)
+			t.Errorf("%s: it has %s", version, got)
 		}
 	}
 }
 
-func TestDefinitionsStayAsTheyArePublishedAndOutliveTheRelease(t *testing.T) {
+func TestCRDsStayAsPublishedAndOutliveTheRelease(t *testing.T) {
 	for _, version := range versions {
 		all := engine(t, "min", version)
 		for _, name := range []string{"application", "appproject"} {
@@ -214,7 +214,7 @@ func TestDefinitionsStayAsTheyArePublishedAndOutliveTheRelease(t *testing.T) {
 	}
 }
 
-func TestBothChartsGiveTheControlPlaneTheSameRights(t *testing.T) {
+func TestBothChartsGrantTheControlPlaneTheSameRights(t *testing.T) {
 	here := find(t, engine(t, "full", "v3.2.11"), "Role", "argosy")
 	there := find(t, objects(t, "argosy", "hub", append(ci("argosy", "min"), "--set",
 		"rbac.engineNamespaces={argocd}")...), "Role", "release-argosy-engine")
@@ -223,7 +223,7 @@ func TestBothChartsGiveTheControlPlaneTheSameRights(t *testing.T) {
 	}
 }
 
-func TestTheEnginesAgentIsBesideIt(t *testing.T) {
+func TestTheEngineChartInstallsAnAgent(t *testing.T) {
 	all := engine(t, "controller", "v3.2.11")
 	agent := find(t, all, "Deployment", "argosy-agent")
 	args := text(t, agent.pod().list("containers")[0].get("args"))
@@ -235,7 +235,7 @@ func TestTheEnginesAgentIsBesideIt(t *testing.T) {
 	find(t, all, "Namespace", "argocd-edge-1-agent")
 }
 
-func TestManifestsThatAreNotWhatTheLockSaysAreRefused(t *testing.T) {
+func TestManifestsThatDoNotMatchTheLockAreRejected(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"argocd.sh", "argocd.lock"} {
 		content, err := os.ReadFile(filepath.Join("argosy-engine", name))

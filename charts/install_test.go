@@ -21,7 +21,7 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// lab is a real cluster, and helm on it.
+// lab is a real cluster with helm.
 type lab struct {
 	*stack.Cluster
 	t *testing.T
@@ -49,8 +49,8 @@ func (l lab) helm(args ...string) {
 	}
 }
 
-// unbound are copies of the charts without the bound on the version of Kubernetes: the lab's API
-// server is built without the flags that tell it.
+// unbound returns copies of the charts without the constraint on the version of Kubernetes: the
+// lab's API server is built without the flags that set its version.
 func unbound(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,7 +73,7 @@ func unbound(t *testing.T) string {
 	return dir
 }
 
-// as is a connection with the token of a ServiceAccount, as a Pod of the chart has it.
+// as returns a connection with the token of a ServiceAccount, like a Pod of the chart.
 func (l lab) as(namespace, account string) *rest.Config {
 	l.t.Helper()
 	token, err := l.Client().CoreV1().ServiceAccounts(namespace).CreateToken(l.t.Context(), account,
@@ -85,7 +85,7 @@ func (l lab) as(namespace, account string) *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{CAData: l.CA}}
 }
 
-// fit lets the control plane's own preflight judge the instance by the rights of an account.
+// fit runs the control plane's own preflight with the rights of an account.
 func (l lab) fit(what string, config *rest.Config, o argocd.Options) {
 	l.t.Helper()
 	o.Stopped = func(fleet.TenantName) bool { return true }
@@ -101,7 +101,7 @@ func (l lab) fit(what string, config *rest.Config, o argocd.Options) {
 	}
 }
 
-// may reports whether an account may do something with Secrets of a namespace.
+// may reports whether an account has a right on Secrets of a namespace.
 func may(t *testing.T, config *rest.Config, verb, namespace string) bool {
 	t.Helper()
 	review := &authorizationv1.SelfSubjectAccessReview{
@@ -120,7 +120,7 @@ func may(t *testing.T, config *rest.Config, verb, namespace string) bool {
 var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
 	Resource: "applications"}
 
-// application makes an Application, as the fleet's are there, and returns its UID.
+// application creates an Application of the fleet and returns its UID.
 func (l lab) application() string {
 	l.t.Helper()
 	made, err := l.Dynamic().Resource(applications).Namespace("argocd-eu-1").Create(l.t.Context(),

@@ -15,10 +15,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// kubeVersion is the version that the charts are rendered for.
+// kubeVersion is the Kubernetes version for rendering.
 const kubeVersion = "1.33.0"
 
-// part is the path of a tool that scripts/parts.sh makes.
+// part returns the path of a tool that scripts/parts.sh builds.
 func part(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", ".cache", "bin", name))
@@ -31,7 +31,7 @@ func part(t *testing.T, name string) string {
 	return path
 }
 
-// run runs a tool in this folder, with input, and returns what it wrote.
+// run runs a tool in this folder with input, and returns its output.
 func run(t *testing.T, input []byte, tool string, args ...string) (string, string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), part(t, tool), args...)
@@ -41,10 +41,10 @@ func run(t *testing.T, input []byte, tool string, args ...string) (string, strin
 	return out.String(), errs.String(), err
 }
 
-// rendered keeps what helm made of the same arguments, which several tests look at.
+// rendered caches helm's output by arguments, for several tests.
 var rendered sync.Map
 
-// render is `helm template` of a chart in a namespace.
+// render runs `helm template` for a chart in a namespace.
 func render(t *testing.T, chart, namespace string, args ...string) (string, error) {
 	t.Helper()
 	key := strings.Join(append([]string{chart, namespace}, args...), "\x00")
@@ -63,7 +63,7 @@ func render(t *testing.T, chart, namespace string, args ...string) (string, erro
 
 type object map[string]any
 
-// objects are what a chart makes, with the values of a file of its folder ci.
+// objects returns the objects of a chart with the values of a file in its folder ci.
 func objects(t *testing.T, chart, namespace string, args ...string) []object {
 	t.Helper()
 	text, err := render(t, chart, namespace, args...)
@@ -92,7 +92,7 @@ func ci(chart, name string) []string {
 
 func (o object) String() string { return o.at("kind") + "/" + o.at("metadata", "name") }
 
-// get is what stands at a path of keys, or nil.
+// get returns the value at a path of keys, or nil.
 func (o object) get(path ...string) any {
 	var v any = map[string]any(o)
 	for _, key := range path {
@@ -115,13 +115,13 @@ func asMap(v any) (map[string]any, bool) {
 	return nil, false
 }
 
-// at is the text at a path, or "".
+// at returns the text at a path, or "".
 func (o object) at(path ...string) string {
 	text, _ := o.get(path...).(string)
 	return text
 }
 
-// find is the only object of a kind with a name.
+// find returns the only object of a kind with a name.
 func find(t *testing.T, all []object, kind, name string) object {
 	t.Helper()
 	var found []object
@@ -136,7 +136,7 @@ func find(t *testing.T, all []object, kind, name string) object {
 	return found[0]
 }
 
-// pod is the Pod's spec in an object that makes Pods, or nil.
+// pod returns the Pod spec of a Pod or a workload, or nil.
 func (o object) pod() object {
 	spec, _ := asMap(o.get("spec", "template", "spec"))
 	if o.at("kind") == "Pod" {
@@ -155,7 +155,7 @@ func (o object) list(path ...string) []object {
 	return all
 }
 
-// text is a value as JSON, to compare.
+// text returns a value as JSON, for comparisons.
 func text(t *testing.T, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)

@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-func TestAlertsAndDashboardArriveAsTheyAreWritten(t *testing.T) {
+func TestAlertsAndDashboardAreRenderedUnchanged(t *testing.T) {
 	all := objects(t, "argosy", "hub", ci("argosy", "full")...)
 	read := func(name string, unmarshal func([]byte, any) error) any {
 		content, err := os.ReadFile("argosy/files/" + name)

@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/cmd/argosy/settings"
 )
 
-// loaded is argosy.yaml as the binary reads it from the chart's ConfigMap.
+// loaded returns argosy.yaml as the binary reads it from the chart's ConfigMap.
 func loaded(t *testing.T, all []object, name string) settings.Settings {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "argosy.yaml")
@@ -25,13 +25,13 @@ func loaded(t *testing.T, all []object, name string) settings.Settings {
 	return s
 }
 
-// unreachable are the settings that no value leads to, and why.
+// unreachable maps the settings that no value sets to the reason.
 var unreachable = map[string]string{
-	"database.url":      "its password would stand in a ConfigMap",
+	"database.url":      "its password would be in a ConfigMap",
 	"database.embedded": "the image has no PostgreSQL",
 }
 
-func TestTheBinaryReadsWhatTheChartWritesAndEverySettingIsReached(t *testing.T) {
+func TestTheBinaryReadsTheChartsSettingsAndEverySettingIsReachable(t *testing.T) {
 	reached := map[string]bool{}
 	for _, name := range []string{"min", "full", "ssh", "trial"} {
 		all := objects(t, "argosy", "hub", ci("argosy", name)...)
@@ -46,7 +46,7 @@ func TestTheBinaryReadsWhatTheChartWritesAndEverySettingIsReached(t *testing.T) 
 	}
 }
 
-// walk notes of each setting whether it stands there.
+// walk records which settings are set.
 func walk(path string, v reflect.Value, reached map[string]bool) {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -65,7 +65,7 @@ func walk(path string, v reflect.Value, reached map[string]bool) {
 	}
 }
 
-// mounted holds every path below /etc/argosy to what is mounted into the container.
+// mounted compares every path below /etc/argosy with the container's mounts.
 func mounted(t *testing.T, name string, all []object, s settings.Settings) {
 	t.Helper()
 	pod := find(t, all, "Deployment", "release-argosy").pod()
@@ -81,7 +81,7 @@ func mounted(t *testing.T, name string, all []object, s settings.Settings) {
 				files[m.at("mountPath")+"/"+k.at("path")] = true
 			}
 			if len(keys) == 0 && v.at("secret", "secretName") == "age-tenants" {
-				files[m.at("mountPath")] = true // a folder, with one file a tenant
+				files[m.at("mountPath")] = true // a folder with one file per tenant
 			}
 			if v.at("secret", "secretName") == "argosy-tls" {
 				files[m.at("mountPath")+"/tls.crt"], files[m.at("mountPath")+"/tls.key"] = true,
@@ -138,7 +138,7 @@ func TestTheJobMigratesWithTheSameSettings(t *testing.T) {
 	}
 }
 
-func TestWhoMigratesIsWhomTheValueSays(t *testing.T) {
+func TestTheMigrationsValueSelectsTheMigrator(t *testing.T) {
 	for value, starts := range map[string]bool{"startup": true, "job": true, "external": false} {
 		all := objects(t, "argosy", "hub", append(ci("argosy", "min"), "--set",
 			"database.migrations="+value)...)

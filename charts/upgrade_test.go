@@ -11,12 +11,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// keep is what a release does: the values of folder ci are kept as those of the charts' version,
-// and stay as they are from then on.
+// keep is for a release: it stores the values of folder ci as those of the charts' version, which
+// never change afterwards.
 var keep = flag.Bool("keep", false,
 	"keep the values of ci, and what they lead to, in testdata/<version>")
 
-// settled are fields that an API server lets nobody change: an upgrade that does fails half way.
+// immutable are fields that an API server does not allow to change: an upgrade that changes them
+// fails half way.
 var settled = map[string][]string{
 	"Deployment": {"spec", "selector"}, "StatefulSet": {"spec", "selector"},
 	"Job":         {"spec", "completionMode"},
@@ -24,7 +25,7 @@ var settled = map[string][]string{
 		"spec", "storageClassName"},
 }
 
-// settledIn are those fields, by object.
+// immutableIn returns those fields by object.
 func settledIn(t *testing.T, all []object) map[string]string {
 	t.Helper()
 	fields := map[string]string{}
@@ -49,7 +50,7 @@ func chartVersion(t *testing.T, chart string) string {
 	return about.Version
 }
 
-// keepValues copies a chart's values of today, each with the fields that must not change under it.
+// keepValues stores a chart's current values, each with its immutable fields.
 func keepValues(t *testing.T, chart string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml"))
@@ -103,7 +104,7 @@ func stillWork(t *testing.T, chart, file string) {
 		t.Fatal(err)
 	}
 	now := settledIn(t, objects(t, chart, "ns", "--values", file))
-	// what is gone may be made anew under another name
+	// a removed object may be recreated under another name
 	maps.DeleteFunc(was, func(object, _ string) bool { _, there := now[object]; return !there })
 	if len(was) == 0 {
 		t.Error("nothing that an upgrade meets is there any more")

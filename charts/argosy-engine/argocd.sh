@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Brings Argo CD's published manifests into this chart's folder, each held to its SHA-256 in argocd.lock. They are not part of the repository.
+# Downloads Argo CD's published manifests to this chart's folder and verifies each against its SHA-256 in argocd.lock. They are not part of the
+# repository.
 #
-#	argocd.sh v3.2.11                          from Argo CD's own address
+#	argocd.sh v3.2.11                          from Argo CD's repository
 #	argocd.sh v3.2.11 https://mirror/argo-cd   from a mirror that has <version>/manifests/...
-#	argocd.sh v3.2.11 /some/folder             from a folder that has namespace-install.yaml and crds/
+#	argocd.sh v3.2.11 /some/folder             from a folder with namespace-install.yaml and crds/
 #
-# For a version that is not in the lock, look at its manifests first and add their sums.
+# For a version that is not in the lock, review its manifests first and add their checksums.
 set -euo pipefail
 version=${1:?usage: argocd.sh VERSION [MIRROR or FOLDER]}
 from=${2:-https://raw.githubusercontent.com/argoproj/argo-cd}
@@ -23,13 +24,13 @@ while read -r sum at path; do
 		cp "$from/$path" "$scratch/file"
 	fi
 	if ! printf '%s  %s\n' "$sum" "$scratch/file" | sha256sum --check --status; then
-		echo "argocd.sh: $path of Argo CD $version from $from is not what argocd.lock says; nothing of it is taken" >&2
+		echo "argocd.sh: $path of Argo CD $version from $from does not match argocd.lock; nothing was installed" >&2
 		exit 1
 	fi
 	install -D -m 644 "$scratch/file" "$scratch/all/$path"
 done <argocd.lock
 if [[ $found == 0 ]]; then
-	echo "argocd.sh: argocd.lock has no sums for Argo CD $version; there are: $(awk '!/^#/ {print $2}' argocd.lock | sort -u | xargs)" >&2
+	echo "argocd.sh: argocd.lock has no checksums for Argo CD $version; it has: $(awk '!/^#/ {print $2}' argocd.lock | sort -u | xargs)" >&2
 	exit 1
 fi
 mkdir -p files/argocd

@@ -1,4 +1,4 @@
-// Package argosyengine gives tests the files that the chart mounts.
+// Package argosyengine provides tests with the files that the chart mounts.
 package argosyengine
 
 import (
@@ -12,11 +12,11 @@ import (
 //go:embed files/git
 var files embed.FS
 
-// gitMount is where the chart mounts Git's settings in the repo-server.
+// gitMount is the mount path of Git's settings in the repo-server.
 const gitMount = "/app/config/argosy-git"
 
-// WriteGit writes Git's settings for a repo-server that runs outside a container into dir,
-// and returns the value of its GIT_CONFIG_GLOBAL.
+// WriteGit writes Git's settings into dir, for a repo-server that runs outside a container, and
+// returns the value of its GIT_CONFIG_GLOBAL.
 func WriteGit(dir string) (string, error) {
 	all, err := fs.Sub(files, "files/git")
 	if err != nil {
@@ -42,8 +42,8 @@ func WriteGit(dir string) (string, error) {
 	return filepath.Join(dir, "gitconfig"), nil
 }
 
-// ControllerEnvironment bounds what clusters that never answer take from the
-// application-controller, as the chart does.
+// ControllerEnvironment limits, like the chart, the capacity of the application-controller that
+// unresponsive clusters occupy.
 var ControllerEnvironment = []string{
 	"ARGOCD_K8S_TLS_HANDSHAKE_TIMEOUT=5s",
 	"ARGOCD_K8S_TCP_TIMEOUT=30s",

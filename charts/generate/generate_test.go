@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestASchemaIsMadeFromDefaultsAndComments(t *testing.T) {
+func TestASchemaFollowsFromDefaultsAndComments(t *testing.T) {
 	made, rows, err := describe([]byte(`# About the file.
 
 # -- How many
@@ -48,12 +48,12 @@ section:
 	}
 }
 
-func TestWhatWouldAcceptAnythingIsRefused(t *testing.T) {
+func TestAValueWithoutASchemaIsRejected(t *testing.T) {
 	for name, c := range map[string]struct{ values, want string }{
 		"no description":       {"key: 1\n", "line 1: key: has no description"},
-		"an open object":       {"# -- Text.\nkey: {}\n", "anything may stand here"},
-		"an open list":         {"# -- Text.\nkey: []\n", "anything may stand here"},
-		"a default of no type": {"# -- Text.\nkey: null\n", "says nothing"},
+		"an open object":       {"# -- Text.\nkey: {}\n", "accepts anything"},
+		"an open list":         {"# -- Text.\nkey: []\n", "accepts anything"},
+		"a default of no type": {"# -- Text.\nkey: null\n", "has no type"},
 		"a word that is unknown": {"# -- Text.\n# @schema opne\nkey: {}\n",
 			"none of the known words"},
 	} {
@@ -64,7 +64,7 @@ func TestWhatWouldAcceptAnythingIsRefused(t *testing.T) {
 	}
 }
 
-func TestASettingThatIsGoneIsNoticed(t *testing.T) {
+func TestADeletedSettingIsDetected(t *testing.T) {
 	s := schema{"properties": schema{"listen": schema{"properties": schema{"ops": schema{}}}}}
 	for path, gone := range map[string]bool{"listen.ops": false, "listen.opps": true,
 		"lisen.ops": true} {

@@ -1,15 +1,15 @@
 // Command generate makes values.schema.json and README.md of each chart from the comments of its
 // values.yaml.
 //
-//	# -- What the value is, in Markdown; goes on over the following lines.
+//	# -- Description of the value in Markdown; may continue on the next lines.
 //	# @schema WORDS
 //	key: default
 //
-// The type is that of the default. @schema adds what the default does not show: a JSON object is
-// merged into the key's schema; `open` is any object, `strings` an object of text, `list open`,
-// `list strings` and `list names` are lists of objects, text and DNS labels; `settings` is
-// argosy.yaml without what the chart fills in. An empty object or list without @schema, and a key
-// without a description, are errors: the schema would accept anything, and the page say nothing.
+// The type is that of the default. @schema adds to it: a JSON object is merged into the key's
+// schema; `open` is any object, `strings` an object of strings; `list open`, `list strings` and
+// `list names` are lists of objects, strings and DNS labels; `settings` is argosy.yaml without the
+// settings that the chart sets. An empty object or list without @schema, and a key without a
+// description, are errors: the schema would accept anything, and the page would be incomplete.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// run makes the files of every chart in a folder.
+// run generates the files of every chart in a folder.
 func run(dir string) error {
 	found, err := filepath.Glob(filepath.Join(dir, "*", "values.yaml"))
 	if err != nil {
@@ -74,7 +74,7 @@ func chart(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "values.schema.json"), schema, 0o644)
 }
 
-// describe reads values.yaml: its schema, and the rows of the page.
+// describe parses values.yaml and returns its schema and the rows of the page.
 func describe(values []byte) ([]byte, []row, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(values, &doc); err != nil {
@@ -93,10 +93,10 @@ func describe(values []byte) ([]byte, []row, error) {
 	return out.Bytes(), rows, err
 }
 
-// row is one line of the page's table.
+// row is a line of the page's table.
 type row struct{ path, fallback, text string }
 
-// page is README.md: what the chart is, how it is installed, every value.
+// page returns README.md: the chart's purpose, its installation, and every value.
 func page(about, intro []byte, rows []row) ([]byte, error) {
 	var c struct{ Name, Description, Version, AppVersion string }
 	if err := yaml.Unmarshal(about, &c); err != nil {

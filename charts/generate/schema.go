@@ -12,8 +12,7 @@ import (
 
 type schema = map[string]any
 
-// object is the schema of a mapping whose keys are described one by one; nothing else may stand in
-// it.
+// object returns the schema of a mapping with documented keys. It rejects other keys.
 func object(path string, n *yaml.Node) (schema, []row, error) {
 	properties := schema{}
 	var rows []row
@@ -31,13 +30,13 @@ func object(path string, n *yaml.Node) (schema, []row, error) {
 		nil
 }
 
-// said is what a key's comment says.
-type said struct{ text, schema string }
+// description is a parsed comment of a key.
+type description struct{ text, schema string }
 
-// comment reads the last paragraph of the comment above a key: what stands higher up is about the
+// comment parses the last paragraph of the comment above a key: earlier paragraphs describe the
 // section.
-func comment(head string) said {
-	var s said
+func comment(head string) description {
+	var s description
 	inText := false
 	for line := range strings.Lines(head) {
 		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "#"))
@@ -47,7 +46,7 @@ func comment(head string) said {
 		case isSchema:
 			s.schema, inText = words, false
 		case begins:
-			s, inText = said{text: text}, true
+			s, inText = description{text: text}, true
 		case inText && line != "":
 			s.text += " " + line
 		default:
@@ -57,7 +56,7 @@ func comment(head string) said {
 	return s
 }
 
-func property(path string, s said, value *yaml.Node) (schema, []row, error) {
+func property(path string, s description, value *yaml.Node) (schema, []row, error) {
 	if value.Kind == yaml.MappingNode && len(value.Content) > 0 && s.text == "" && s.schema == "" {
 		return object(path, value)
 	}
@@ -85,7 +84,7 @@ var words = map[string]schema{
 		"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}},
 }
 
-// inferred is the schema of a value by its default, and what the comment adds.
+// inferred returns the schema of a value from its default and the comment's additions.
 func inferred(value *yaml.Node, added string) (schema, error) {
 	if w, ok := words[added]; ok {
 		return maps.Clone(w), nil
@@ -103,7 +102,7 @@ func inferred(value *yaml.Node, added string) (schema, error) {
 	case value.Tag == "!!str":
 		p["type"] = "string"
 	default:
-		return nil, fmt.Errorf("a default of the type %s says nothing of what may stand here",
+		return nil, fmt.Errorf("a default of the type %s has no type to infer",
 			value.Tag)
 	}
 	if added != "" {
@@ -116,12 +115,12 @@ func inferred(value *yaml.Node, added string) (schema, error) {
 	}
 	if value.Kind != yaml.ScalarNode && p["items"] == nil && p["properties"] == nil &&
 		p["additionalProperties"] == nil {
-		return nil, errors.New("anything may stand here: say what by @schema, if only `open`")
+		return nil, errors.New("the schema accepts anything: add @schema, if only `open`")
 	}
 	return p, nil
 }
 
-// inline is a default on one line, as JSON.
+// inline returns a default on one line, as JSON.
 func inline(value *yaml.Node) (string, error) {
 	var v any
 	if err := value.Decode(&v); err != nil {

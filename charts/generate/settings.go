@@ -11,8 +11,8 @@ import (
 	"argosy.dev/argosy/cmd/argosy/settings"
 )
 
-// filled says of each setting that is not in `config` where it comes from: a value of the chart, or
-// the chart itself. Every other setting is in `config` as soon as the binary has it.
+// filled maps each setting outside of `config` to its source: a value of the chart, or the chart
+// itself. Every other setting is part of `config` as soon as the binary has it.
 var filled = map[string]string{
 	"bootstrapTokenFile":       "credentials.bootstrapToken",
 	"dataDir":                  "an emptyDir",
@@ -34,7 +34,7 @@ var filled = map[string]string{
 	"source.tokenFile":      "credentials.sourceToken",
 }
 
-// settingsSchema is the schema of `config`, and its rows.
+// settingsSchema returns the schema of `config`, and its rows.
 func settingsSchema(text string) (schema, []row, error) {
 	var s schema
 	if err := json.Unmarshal(settings.Schema(), &s); err != nil {
@@ -65,8 +65,7 @@ func remove(s schema, path []string) error {
 	return nil
 }
 
-// relax drops what must be there: the templates say that, in words, once they have filled in their
-// part.
+// relax drops the required fields: the templates check them after they have set their part.
 func relax(s schema) {
 	delete(s, "required")
 	properties, _ := s["properties"].(schema)

@@ -18,7 +18,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- default (ternary .Release.Namespace "argocd" (ne .Values.namespaceOverride "")) .Values.argocd.namespace -}}
 {{- end -}}
 
-{{/* What has no namespace is named for the agent's, unless that is the usual one: two agents on a cluster do not share it. */}}
+{{/* Names of cluster-scoped objects contain the agent's namespace, except the default one: two agents on a cluster need their own. */}}
 {{- define "argosy-agent.clusterName" -}}
 {{- $ns := include "argosy-agent.namespace" . -}}
 {{- if eq $ns "argosy-agent" -}}argosy-agent{{- else -}}argosy-agent-{{ $ns }}{{- end -}}
@@ -46,7 +46,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.hub.caBundle -}}argosy-agent-ca{{- else -}}{{ .Values.hub.existingCAConfigMap }}{{- end -}}
 {{- end -}}
 
-{{/* Where the hub, or the proxy to it, is reached. */}}
+{{/* The port of the hub, or of the proxy to it. */}}
 {{- define "argosy-agent.hubPort" -}}
 {{- $u := urlParse (default .Values.hub.url .Values.proxy.url) -}}
 {{- default (ternary "80" "443" (eq $u.scheme "http")) (regexFind "[0-9]+$" (regexFind ":[0-9]+$" $u.host)) -}}

@@ -10,7 +10,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- define "argosy-engine.version" -}}{{ default .Chart.AppVersion .Values.argocd.version }}{{- end -}}
 
-{{/* A file of Argo CD's manifests at the version. */}}
+{{/* A file of Argo CD's manifests of the version. */}}
 {{- define "argosy-engine.file" -}}
 {{- $version := include "argosy-engine.version" .root -}}
 {{- $text := .root.Files.Get (printf "files/argocd/%s/%s" $version .path) -}}
@@ -26,7 +26,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if or (.Values.global).openshift (.Capabilities.APIVersions.Has "route.openshift.io/v1") -}}true{{- end -}}
 {{- end -}}
 
-{{/* The image of a container in the manifests, from the registry and by the digest that the values name. Takes root, image and digest. */}}
+{{/* The image of a container in the manifests, with the registry and the digest of the values. Takes root, image and digest. */}}
 {{- define "argosy-engine.image" -}}
 {{- $name := .image -}}
 {{- if not (contains "/" $name) -}}{{- $name = printf "library/%s" $name -}}{{- end -}}
@@ -36,12 +36,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $name -}}
 {{- end -}}
 
-{{/* The components that the pattern keeps. */}}
+{{/* The components of the pattern. */}}
 {{- define "argosy-engine.components" -}}
 {{- if eq .Values.pattern "full" }}[application-controller, metrics, repo-server, redis]{{ else }}[application-controller, metrics]{{ end -}}
 {{- end -}}
 
-{{/* What is put into Argo CD's ConfigMaps, by name. */}}
+{{/* The content of Argo CD's ConfigMaps, by name. */}}
 {{- define "argosy-engine.data" -}}
 {{- $cm := deepCopy .Values.argocd.settings -}}
 {{- $_ := set $cm "application.resourceTrackingMethod" "annotation" -}}
@@ -53,10 +53,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $cm "resource.respectRBAC" "normal" -}}
 {{- end -}}
 {{- $params := merge (deepCopy .Values.argocd.params) (dict "reposerver.enable.git.submodule" "false") -}}
-{{- /* A cluster that never answers keeps one processor for each of its Applications busy: docs/adr/0021. */ -}}
+{{- /* An unresponsive cluster occupies one processor per Application: docs/adr/0021. */ -}}
 {{- $params = merge $params (dict "controller.status.processors" "100" "controller.operation.processors" "50" "reposerver.parallelism.limit" "20") -}}
 {{- if eq .Values.pattern "controller" -}}
-{{- $_ := required "hub.repoServer.existingTLSSecret is required with pattern: controller: the Secret argocd-repo-server-tls, by whose ca.crt the hub's certificate is checked" .Values.hub.repoServer.existingTLSSecret -}}
+{{- $_ := required "hub.repoServer.existingTLSSecret is required with pattern: controller: the Secret argocd-repo-server-tls, whose ca.crt verifies the hub's certificate" .Values.hub.repoServer.existingTLSSecret -}}
 {{- $_ := required "hub.redis.existingSecret is required with pattern: controller: the Secret argocd-redis with the password under auth" .Values.hub.redis.existingSecret -}}
 {{- $_ := set $params "repo.server" (required "hub.repoServer.address is required with pattern: controller" .Values.hub.repoServer.address) -}}
 {{- $_ := set $params "redis.server" (required "hub.redis.address is required with pattern: controller" .Values.hub.redis.address) -}}

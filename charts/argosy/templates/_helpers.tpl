@@ -36,7 +36,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
-{{/* An image by digest where there is one. Takes the image's values and the release's root. */}}
+{{/* An image, by digest if there is one. Takes the image's values and the release's root. */}}
 {{- define "argosy.image" -}}
 {{- $registry := default .image.registry (.root.Values.global).imageRegistry -}}
 {{- $name := ternary (printf "%s/%s" $registry .image.repository) .image.repository (ne $registry "") -}}
@@ -66,7 +66,7 @@ imagePullSecrets:
 {{- default .Release.Namespace .Values.secrets.kubernetes.namespace -}}
 {{- end -}}
 
-{{/* Whether the process asks the cluster that it runs in. */}}
+{{/* Whether the process sends requests to its own cluster. */}}
 {{- define "argosy.asksCluster" -}}
 {{- if or .Values.secrets.kubernetes.enabled .Values.rbac.engineNamespaces -}}true{{- end -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* The paths of each set of routes. People ask /api/v1/agents too, so that agents' own paths are named one by one. */}}
+{{/* The paths of each set of routes. /api/v1/agents is for people too, so the agents' paths are listed one by one. */}}
 {{- define "argosy.paths" -}}
 api: [{type: Prefix, path: /}]
 webhook: [{type: Exact, path: /webhook/github}]

@@ -1,4 +1,4 @@
-{{/* The credentials that are there: a list of {name, key, secret | configMap}, each of which becomes a file
+{{/* The credentials that are set: a list of {name, key, secret | configMap}, each of which becomes a file
      /etc/argosy/credentials/<name>/<key>. */}}
 {{- define "argosy.credentials" -}}
 {{- $all := list -}}
@@ -24,14 +24,14 @@
 {{- toYaml $all -}}
 {{- end -}}
 
-{{/* The path of a credential's file, or nothing. Takes root and name. */}}
+{{/* The path of a credential's file, or "". Takes root and name. */}}
 {{- define "argosy.file" -}}
 {{- range include "argosy.credentials" .root | fromYamlArray -}}
 {{- if eq .name $.name -}}/etc/argosy/credentials/{{ .name }}/{{ .key }}{{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* argosy.yaml: what config says, and what the chart knows. */}}
+{{/* argosy.yaml: the value config, and the settings that the chart sets. */}}
 {{- define "argosy.settings" -}}
 {{- $root := . -}}
 {{- $s := deepCopy .Values.config -}}
@@ -59,14 +59,14 @@
 {{- with get $files "forge-ca" -}}{{- $_ := set $s.forge "caFile" . -}}{{- end -}}
 {{- with get $files "forge-app-key" -}}{{- $_ := set $s.forge "app" (merge (dict "keyFile" .) (default dict $s.forge.app)) -}}{{- end -}}
 {{- if $s.forge.app -}}
-{{- $_ := required "config.forge.app.id is required beside credentials.forgeAppKey: the App's number" $s.forge.app.id -}}
-{{- $_ := required "credentials.forgeAppKey.existingSecret is required beside config.forge.app" $s.forge.app.keyFile -}}
+{{- $_ := required "config.forge.app.id is required with credentials.forgeAppKey: the App's ID" $s.forge.app.id -}}
+{{- $_ := required "credentials.forgeAppKey.existingSecret is required with config.forge.app" $s.forge.app.keyFile -}}
 {{- end -}}
 {{- $hooks := list -}}
 {{- range $i, $c := .Values.credentials.webhookSecrets -}}{{- $hooks = append $hooks (get $files (printf "webhook-secret-%d" $i)) -}}{{- end -}}
 {{- if $hooks -}}{{- $_ := set $s.forge "webhookSecretFiles" $hooks -}}{{- end -}}
 {{- else if or (get $files "forge-token") (get $files "forge-app-key") .Values.credentials.webhookSecrets -}}
-{{- fail "credentials of a forge are given, and no config.forge: set config.forge.repository to owner/name" -}}
+{{- fail "credentials of a Git host are set without config.forge: set config.forge.repository to owner/name" -}}
 {{- end -}}
 {{- $secrets := dict -}}
 {{- if .Values.secrets.kubernetes.enabled -}}
@@ -145,7 +145,7 @@ volumeMounts:
   {{- include "argosy.mounts" .root | nindent 2 }}
 {{- end -}}
 
-{{/* What Deployment, Job and test Pod have in common. */}}
+{{/* The common part of Deployment, Job and test Pod. */}}
 {{- define "argosy.placement" -}}
 securityContext:
   {{- toYaml .Values.podSecurityContext | nindent 2 }}
